@@ -4,19 +4,18 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// Charge is a cost charged to one limit of a subject. A cost of 0 charges nothing and only reads
-// the state.
+// Charge is a cost on one limit of a subject. A cost of 0 only reads the state.
 type Charge struct {
 	Subject Subject
 	Limit   *Limit
 	Cost    int64
-	// Force charges past the limit if necessary, into a debt of at most one capacity. It is for
-	// costs that are known only afterwards. It is invalid on a limit with shards.
+	// Force charges past the limit if necessary, into a debt of at most one capacity. It is for costs
+	// that are known only after the request. It is invalid on a limit with shards.
 	Force bool
 }
 
-// Apply charges c to a state of m. It returns the next state and whether c is allowed. All stores
-// decide by it.
+// Apply charges c to a state of m. It returns the next state, and whether c is allowed. All stores use
+// it to decide.
 func (c Charge) Apply(m algo.Machine, s algo.State, now algo.Instant) (algo.State, bool) {
 	if c.Force {
 		return m.Force(s, now, c.Cost), true

@@ -5,12 +5,11 @@ import (
 	"time"
 )
 
-// Clock measures the pauses between the calls for a throttled item, and waits for their ends. It MUST
-// be safe for concurrent use. A simulation has another clock than package time; deadlines of contexts
-// stay those of package time.
+// Clock times the pauses between calls for a throttled item. It MUST be safe for concurrent use. It
+// exists for simulations. Deadlines of contexts always use package time.
 type Clock interface {
 	Now() time.Time
-	// Sleep returns nil after d, or the error of ctx if that ends before.
+	// Sleep returns nil after d. If ctx ends first, it returns the error of ctx.
 	Sleep(ctx context.Context, d time.Duration) error
 }
 

@@ -4,93 +4,97 @@ import (
 	"time"
 )
 
-// Reason is the cause of a decision without the answer of every store.
+// Reason is why a decision was made without the answer of every store.
 type Reason string
 
 // The reasons.
 const (
 	// ReasonNone: every store answered.
 	ReasonNone Reason = ""
-	// ReasonUnavailable: the store failed or was not reached.
+	// ReasonUnavailable: the store failed or could not be reached.
 	ReasonUnavailable Reason = "store_unavailable"
 	// ReasonTimeout: the store did not answer within Options.Timeout.
 	ReasonTimeout Reason = "store_timeout"
-	// ReasonBreaker: no call was made, because the store failed shortly before.
+	// ReasonBreaker: no call was made, because the store had failed shortly before.
 	ReasonBreaker Reason = "store_breaker"
-	// ReasonThrottled: the store throttles calls of all subjects.
+	// ReasonThrottled: the store throttles the calls of all subjects.
 	ReasonThrottled Reason = "store_throttled"
-	// ReasonBusy: requests of this subject come faster than the store can charge them. The
-	// request is denied whatever OnError is, and no limit is reported.
+	// ReasonBusy: requests of this subject come faster than the store can charge them. Whatever
+	// OnError is, the request is denied. No limit is reported.
 	ReasonBusy Reason = "subject_busy"
 	// ReasonFull: the store has no room for the subject.
 	ReasonFull Reason = "store_full"
 )
 
-// Decision is the answer to one request. It reports one limit: of the limits that refuse, the one
-// with the longest wait; of an allowed request the one with the least remaining, without global
-// limits.
+// Decision is the answer to one request. It reports one limit. Of the limits that refuse, it is the one
+// with the longest wait. If the request is allowed, it is the one with the least remaining; global
+// limits are not reported then.
 type Decision struct {
 	Allowed bool
 	// Failed reports that the request was denied because a store failed and a limit has
-	// OnErrorDeny: the answer is 503, not 429. No limit is reported then.
+	// OnErrorDeny. HTTP answers 503, not 429. No limit is reported then.
 	Failed bool
-	// LocalFull reports that the request Failed because this process, which counts by itself in an
-	// outage, has no room for another subject: see Options.FallbackSize.
+	// LocalFull reports that the request Failed because this process, which decides in an outage, has
+	// no room for another subject (Options.FallbackSize).
 	LocalFull bool
 	// At is the instant of the decision.
 	At time.Time
-	// Limit is the reported limit; nil if no limit applies, only global ones do, or the store
-	// failed.
+	// Limit is the reported limit. It is nil if no limit applies, if only global limits apply, or if
+	// the store failed.
 	Limit *Limit
-	// Superseded reports that other parameters than those of Limit decided; Capacity is theirs.
-	// Either the store holds state of a higher rules version, or of the same version with other
-	// numbers; or the store failed, and this process enforced its part of the limit
-	// (Limit.LocalProcesses).
+	// Superseded reports that other parameters than those of Limit decided. Capacity is that of the
+	// other parameters. There are two causes:
+	//
+	//   - The store holds state of a higher rules version, or of the same version with other numbers.
+	//   - The store failed, and this process enforced its part of the limit (Limit.LocalProcesses).
 	Superseded bool
 	// Capacity and Remaining are those of the reported limit, in requests:
 	// 0 <= Remaining <= Capacity.
 	Capacity, Remaining int64
-	// Cost is what the request costs on the reported limit, whether it was charged or not.
+	// Cost is the cost of the request on the reported limit, whether it was charged or not.
 	Cost int64
-	// RetryAfter is how long until the same request would be allowed. It is exact if nothing else
-	// is charged meanwhile. It is 0 if the request was allowed, or never will be because it costs
-	// more than the capacity. For ReasonBusy it is 1 to 3 seconds, at random.
+	// RetryAfter is the time until the same request would be allowed. It is exact if nothing else is
+	// charged meanwhile. It is 0 if the request was allowed. It is also 0 if the request costs more
+	// than the capacity, because then it is never allowed. For ReasonBusy it is a random time of 1 to
+	// 3 seconds.
 	RetryAfter time.Duration
 	// ResetAfter is the time to full quota with no further traffic.
 	ResetAfter time.Duration
-	// Delay is how long an allowed request has to wait in the queue of a leaky bucket; the longest
-	// of several. A server that does not wait uses the bucket as a meter.
+	// Delay is how long an allowed request has to wait in the queue of a leaky bucket. Of several
+	// leaky buckets, it is the longest wait. A server that does not wait uses the bucket as a meter.
 	Delay time.Duration
-	// Shadowed is a limit with Shadow that would have refused; nil if none would. After a refusal by
-	// another limit, some shadow limits may not have been evaluated.
+	// Shadowed is a limit with Shadow that would have refused the request; nil if none would. If
+	// another limit refused the request, some shadow limits may not have been evaluated.
 	Shadowed *Limit
-	// Overshoot is how many requests a limit with Spread.Sync was past its capacity when this
-	// request synchronized it. For Spread.Adaptive it is how many were admitted past what the limit
-	// admits in its window, or in four seconds if the window is shorter; it varies by some percent of the
-	// limit, because processes report at different times.
+	// Overshoot is how far a limit with Spread.Sync was past its capacity, in requests, when this
+	// request synchronized it. For Spread.Adaptive, it is how many requests too many were admitted in
+	// the window of the limit, or in four seconds if the window is shorter. That number varies by some
+	// percent of the limit, because processes report at different times.
 	Overshoot int64
-	// FromCache reports that the request was denied without a store call, by what this process knew.
+	// FromCache reports that this process denied the request without a store call.
 	FromCache bool
 	// StoreCalls is the number of calls of a shared store for this decision, including refunds of a
-	// denied request. Several attempts inside a store are one call. A Local store counts none.
+	// denied request. Several attempts inside a store are one call. Calls of a Local store do not
+	// count.
 	StoreCalls int
 	// StoreTime is the time that the decision waited for these calls. Concurrent calls count once.
 	StoreTime time.Duration
-	// Refunds counts the charges of a denied request that were taken before another subject
-	// refused it.
+	// Refunds counts the charges of a denied request that were made before another subject refused
+	// it.
 	Refunds Refunds
-	// Clamped is the number of limits whose state was further ahead than honest clocks allow and was
-	// clamped (algo.Clamp): they refused, or admitted less.
+	// Clamped is the number of limits whose state was further in the future than honest clocks allow,
+	// and was clamped (algo.Clamp). Before, these limits admitted too few requests.
 	Clamped int
-	// Charges are the charges that Take got. They must not change while the Decision is in use.
+	// Charges are the charges that were passed to Take. They MUST NOT change while the Decision is in
+	// use.
 	Charges []Charge
-	// Reason is ReasonNone unless a store failed: then the decision is degraded. If no other limit
-	// refused, Limit.OnError decided, except for ReasonBusy.
+	// Reason is ReasonNone unless a store failed. A decision with another Reason is degraded: if no
+	// other limit refused, Limit.OnError decided. For ReasonBusy, OnError does not apply.
 	Reason Reason
 }
 
-// Refunds counts charges of which something was given back, and charges of which nothing was,
-// because that was not safe or the store failed.
+// Refunds counts refunds. Given is the number of charges of which something was refunded. Dropped is the
+// number of charges of which nothing was, because that was not safe or the store failed.
 type Refunds struct{ Given, Dropped int }
 
 func (r *Refunds) add(other Refunds) {

@@ -9,12 +9,13 @@ import (
 
 const maxID = 1<<40 - 1
 
-// ID identifies a limit inside its subject. It is a hash of what the limit is, not of its position,
-// so the order of a document does not matter. It has 40 bits. Code that makes several limits for one
-// subject checks that their IDs differ.
+// ID identifies a limit inside its subject. It is a hash of 40 bits of what the limit is, not of its
+// position in a document. Code that makes several limits for one subject MUST check that their IDs
+// differ.
 type ID uint64
 
-// NewID returns the hash of parts. No two lists of parts have the same encoding.
+// NewID returns the hash of parts. It hashes each part with its length, so the lists a, bc and ab, c
+// differ.
 func NewID(parts ...string) ID {
 	h := sha256.New()
 	for _, p := range parts {
@@ -38,8 +39,8 @@ func (id ID) String() string {
 // ParseID reads what String returned.
 func ParseID(s string) (ID, error) {
 	var b [8]byte
-	if len(s) == idText.EncodedLen(5) { // or Decode would write past the end
-		if n, err := idText.Decode(b[3:], []byte(s)); err == nil && n == 5 { // it skips line breaks
+	if len(s) == idText.EncodedLen(5) { // otherwise Decode would write past the end
+		if n, err := idText.Decode(b[3:], []byte(s)); err == nil && n == 5 { // Decode skips line breaks, so check n
 			return ID(binary.BigEndian.Uint64(b[:])), nil
 		}
 	}

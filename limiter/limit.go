@@ -10,56 +10,58 @@ import (
 	"github.com/weir-limits/weir/limiter/internal/local"
 )
 
-// MinWindow is the shortest window of a limit. The deadline of a decision is below it: otherwise a
-// process whose clock is behind could meet a new window at every attempt.
+// MinWindow is the shortest window of a limit. The deadline of a decision is shorter. Otherwise a process
+// whose clock is behind could find a new window at every attempt.
 const MinWindow = time.Second
 
 // MaxVersion is the highest Limit.Version that stores can hold.
 const MaxVersion = 1<<47 - 1
 
-// MaxCharges is how many limits one request may charge on one subject. The condition of one DynamoDB
-// write has room for no more.
+// MaxCharges is how many limits one request may charge on one subject. The condition of a DynamoDB write
+// has no room for more.
 const MaxCharges = 10
 
-// Limit admits at most Rate.Requests per Rate.Window. Make one with NewLimit and share the pointer:
-// it is immutable then and safe for concurrent use. The denial cache of a process belongs to the
-// pointer.
+// Limit admits at most Rate.Requests per Rate.Window. Make one with NewLimit and share the pointer. It
+// must not change then, and is safe for concurrent use. A Limiter recognizes a limit by its pointer: a
+// new Limit does not use cached denials and leases of an old one.
 type Limit struct {
 	// Name appears in answers and metrics: [a-z0-9_-]{1,32}.
 	Name string
-	// Rule is the name of the limit's rule in metrics and events, such as "GET /api/v1/search", or
-	// the limit's name if several rules share it. Empty: no rule. Package rules sets it. It is only
-	// a label.
+	// Rule is the name of the limit's rule in metrics and events, such as "GET /api/v1/search". If
+	// several rules share the limit, it is the name of the limit. Empty means no rule. Package rules
+	// sets it.
 	Rule string
 	Rate algo.Rate
-	// ID is its identity inside its subject; 0 means NewID(Name).
+	// ID identifies the limit inside its subject; 0 means NewID(Name).
 	ID ID
 	// Global reports that the limit counts all callers together. A decision reports it only if it
 	// refuses.
 	Global bool
-	// Version is the version of the rules that set the Rate, 0 to MaxVersion. It must only grow: if
-	// a store holds state of a higher version, the parameters of that state decide.
+	// Version is the version of the rules that set the Rate, 0 to MaxVersion. New rules MUST have a
+	// higher version: if a store holds state of a higher version, the parameters of that state
+	// decide.
 	Version int64
 	// Horizon is how long a store keeps a subject after a charge on this limit. 0 means as long as
-	// this limit needs. If requests charge different limits of a subject, give all of them the
-	// longest Horizon; otherwise a write of a short limit lets the count of a long one expire.
+	// this limit needs. If requests charge different limits of a subject, give all limits the
+	// longest Horizon. Otherwise a charge on a short limit makes the count of a long one expire.
 	Horizon time.Duration
-	// Shadow tries the limit out: it counts on a subject of its own and refuses nothing.
-	// Decision.Shadowed reports what it would have refused.
+	// Shadow tries the limit out. The limit counts on a separate subject and refuses nothing.
+	// Decision.Shadowed reports that it would have refused a request.
 	Shadow bool
-	// Spread reduces the store calls of a limit that is charged very often. Zero: not at all.
+	// Spread reduces the store calls of a limit that is charged very often. The zero value calls the
+	// store for each request.
 	Spread Spread
-	// OnError decides a request if the store fails that counts the limit. Zero: this process
-	// enforces the limit by itself. A limit with Shadow never denies.
+	// OnError decides a request if the store of the limit fails. The zero value makes this process
+	// enforce the limit by itself. A limit with Shadow never denies.
 	OnError OnError
 	// LocalProcesses, with OnErrorLocal, is the number of processes that divide the limit in an
-	// outage: each admits an equal part of the remaining quota. 0 means 1: each process admits all
-	// of it. It is 0 with another OnError.
+	// outage. Each admits an equal part of the remaining quota. 0 means 1: each process admits the
+	// whole remaining quota. With another OnError it MUST be 0.
 	LocalProcesses int
 
 	machine      algo.Machine
 	fingerprint  string
-	parts        []*Limit // the shards of Spread.Shards; the one part of Spread.Cells
+	parts        []*Limit // of Spread.Shards: the shards; of Spread.Cells: one of the equal cells
 	localShare   *Limit   // the part of one of LocalProcesses; nil if they do not divide the limit
 	isLocalShare bool     // this is the share of another limit
 	reports      *reports // of Spread.Adaptive
@@ -67,8 +69,8 @@ type Limit struct {
 
 var validName = regexp.MustCompile(`^[a-z0-9_-]{1,32}$`)
 
-// NewLimit returns l, validated and with its defaults filled in. The error is a *algo.FieldError: it
-// names the field and its allowed values.
+// NewLimit validates l and returns it with its defaults. The error is a *algo.FieldError, which names the
+// field and its allowed values.
 func NewLimit(l Limit) (*Limit, error) {
 	if !validName.MatchString(l.Name) {
 		return nil, &algo.FieldError{Field: "name", Got: fmt.Sprintf("%q", l.Name), Want: "1 to 32 of a-z, 0-9, _ and -"}
@@ -115,12 +117,12 @@ func NewLimit(l Limit) (*Limit, error) {
 	return &l, err
 }
 
-// divide returns the parts of l that Spread counts separately: all shards, or one of the equal cells.
+// divide returns the parts of l that count separately: all shards, or one of the equal cells.
 func (l Limit) divide() (parts []*Limit, err error) {
 	n := max(l.Spread.Shards, l.Spread.Cells)
 	for i := range max(l.Spread.Shards, min(l.Spread.Cells, 1)) {
 		part := l
-		part.OnError, part.LocalProcesses = OnErrorAllow, 0 // those of the whole limit apply
+		part.OnError, part.LocalProcesses = OnErrorAllow, 0 // the whole limit has them
 		part.Spread, part.Rate = Spread{}, divideRate(l.Rate, int64(i), int64(n), l.Spread.Shards > 0)
 		made, err := NewLimit(part)
 		if err != nil {
@@ -131,19 +133,19 @@ func (l Limit) divide() (parts []*Limit, err error) {
 	return parts, nil
 }
 
-// localShare returns the part of l that one of LocalProcesses enforces in an outage.
+// newLocalShare returns the part of l that one of LocalProcesses enforces in an outage.
 func (l Limit) newLocalShare() (*Limit, error) {
 	l.isLocalShare, l.Spread, l.Rate = true, Spread{}, divideRate(l.Rate, 0, int64(l.LocalProcesses), false)
 	l.OnError, l.LocalProcesses = OnErrorAllow, 0
 	return NewLimit(l)
 }
 
-// reports are the limits on which the processes of an adaptive limit report, in one call. They belong
-// to its subject and refuse nothing.
+// reports are the limits to which the processes of an adaptive limit send their reports. They count on
+// the same subject, and refuse nothing.
 type reports struct {
-	admitted  *Limit // what the processes admitted; the adaptive limit itself if its window is long enough
-	demand    *Limit // the demand that the processes received
-	processes *Limit // milliseconds: each process adds its interval to each report
+	admitted  *Limit // counts admissions; the adaptive limit itself unless its window is too short
+	demand    *Limit // counts the demand of the processes
+	processes *Limit // counts milliseconds: a report adds the interval since the last one
 }
 
 // newReports returns the reports of an adaptive limit.
@@ -169,11 +171,11 @@ func newReports(l *Limit) (*reports, error) {
 // Machine returns the algorithm that decides the limit.
 func (l *Limit) Machine() algo.Machine { return l.machine }
 
-// Fingerprint returns the fingerprint of Machine. A store keeps it with the state.
+// Fingerprint returns the fingerprint of Machine. A store keeps it beside the state.
 func (l *Limit) Fingerprint() string { return l.fingerprint }
 
-// MaxCost returns the largest cost that can be allowed: the capacity of the limit, or of its smallest
-// part if Spread divides it.
+// MaxCost returns the largest cost that the limit can allow. It is the capacity of the limit, or of its
+// smallest part if Spread divides it.
 func (l *Limit) MaxCost() int64 {
 	if n := len(l.parts); n > 0 {
 		return l.parts[n-1].machine.Capacity()
@@ -181,8 +183,8 @@ func (l *Limit) MaxCost() int64 {
 	return l.machine.Capacity()
 }
 
-// MaxLocalCost returns the largest cost that can be allowed in an outage: MaxCost, or the capacity of one
-// part if LocalProcesses divide the limit.
+// MaxLocalCost returns the largest cost that the limit can allow in an outage. It is MaxCost, or the
+// capacity of one part if LocalProcesses divide the limit.
 func (l *Limit) MaxLocalCost() int64 {
 	if l.localShare == nil {
 		return l.MaxCost()
@@ -190,7 +192,7 @@ func (l *Limit) MaxLocalCost() int64 {
 	return l.localShare.machine.Capacity()
 }
 
-// Subjects returns the subjects under which a store counts what s is charged on l.
+// Subjects returns the subjects under which a store counts charges of s on l.
 func (l *Limit) Subjects(s Subject) []Subject {
 	s = l.countedSubject(s)
 	if l.Spread.Shards == 0 {
@@ -203,7 +205,8 @@ func (l *Limit) Subjects(s Subject) []Subject {
 	return shards
 }
 
-// counted returns the subject under which l is counted for s.
+// countedSubject returns the subject under which a store counts l for s. A shadow limit has a separate
+// one.
 func (l *Limit) countedSubject(s Subject) Subject {
 	if l.Shadow {
 		return s.And(Subject{"shadow"})

@@ -8,20 +8,19 @@ import (
 	"github.com/weir-limits/weir/limiter/internal/local"
 )
 
-// Limiter decides requests against a Store. Create one per process with New. It is safe for
-// concurrent use.
+// Limiter decides requests with a Store. Make one per process with New. It is safe for concurrent use.
 type Limiter struct {
 	store     Store
 	cells     Store
 	timeout   time.Duration
-	connector Connector // nil if the store is none
+	connector Connector // the store, if it is a Connector
 	intN      func(n int) int
 	log       logs
 	active    atomic.Int64 // requests that are being decided
 	*shared                // nil for a Local store
 }
 
-// New returns a Limiter over store. The error names the option that is out of range.
+// New returns a Limiter that uses store. The error names the option that is out of range.
 func New(store Store, o Options) (*Limiter, error) {
 	if store == nil {
 		return nil, errors.New("limiter: store: got nil, want a Store")
@@ -49,12 +48,12 @@ func New(store Store, o Options) (*Limiter, error) {
 	return l, nil
 }
 
-// shares reports whether other processes charge the store too.
+// shares reports whether other processes charge the same store.
 func (l *Limiter) shares() bool { return l.shared != nil }
 
-// Now returns the time for a decision: the clock of this process, corrected to that of the store if
-// the skew is known to within 10 ms. Read it once per request. It may step when the estimate changes:
-// back, which admits nothing too much, or forward, like a clock that is set.
+// Now returns the time for a decision. It is the clock of this process, corrected to the clock of the
+// store if the skew is known to within 10 ms. Read it once per request. When the estimate changes, Now
+// may step back, which never admits too much, or forward, like a clock that is set.
 func (l *Limiter) Now() time.Time {
 	now := time.Now()
 	if ahead, uncertainty, ok := ClockSkew(l.store); ok && uncertainty <= exactSkew {

@@ -344,11 +344,11 @@ func TestLimiter_Take_invalid(t *testing.T) {
 		charges []limiter.Charge
 		want    string
 	}{
-		{[]limiter.Charge{{Subject: user, Limit: a, Cost: -1}}, `invalid charge: limit "a": cost is negative (got -1, want 0 or more)`},
-		{[]limiter.Charge{{Subject: user, Cost: 1}}, "invalid charge: limit 1 of the charges: make it with NewLimit"},
-		{[]limiter.Charge{{Subject: user, Limit: &limiter.Limit{Name: "b"}, Cost: 1}}, "invalid charge: limit 1 of the charges: make it with NewLimit"},
-		{[]limiter.Charge{{Limit: a, Cost: 1}}, `invalid charge: limit "a": no subject`},
-		{[]limiter.Charge{{Subject: user, Limit: a, Cost: 1}, {Subject: other, Limit: a, Cost: 1}, {Subject: user, Limit: perMinute(t, "a", 3), Cost: 1}}, `invalid charge: limit "a": charged twice`},
+		{[]limiter.Charge{{Subject: user, Limit: a, Cost: -1}}, `invalid charge: limit "a": cost: negative (got -1, want 0 or more)`},
+		{[]limiter.Charge{{Subject: user, Cost: 1}}, "invalid charge: charge 1: no limit, or not from NewLimit; make the limit with NewLimit"},
+		{[]limiter.Charge{{Subject: user, Limit: &limiter.Limit{Name: "b"}, Cost: 1}}, "invalid charge: charge 1: no limit, or not from NewLimit; make the limit with NewLimit"},
+		{[]limiter.Charge{{Limit: a, Cost: 1}}, `invalid charge: limit "a": subject: required`},
+		{[]limiter.Charge{{Subject: user, Limit: a, Cost: 1}, {Subject: other, Limit: a, Cost: 1}, {Subject: user, Limit: perMinute(t, "a", 3), Cost: 1}}, `invalid charge: limit "a": charged twice on one subject`},
 		{many, "invalid charge: too many limits on one subject (got 11, want at most 10)"},
 	} {
 		_, err := l.Take(ctx, noon, c.charges)

@@ -7,23 +7,23 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// OnError decides a request in an outage, when the store of one of its limits fails. If the stores
-// of several limits fail, the strictest policy decides: deny, then local, then allow. A known
-// refusal takes precedence over all three. Decision.Reason reports the failure in any case.
+// OnError decides a request in an outage, when the store of one of its limits fails. If the stores of
+// several limits fail, the strictest OnError decides: deny, then local, then allow. If another limit
+// refuses the request, that decides. Decision.Reason always reports the failure.
 type OnError int
 
 // From the most lenient to the strictest.
 const (
 	// OnErrorAllow admits the request and charges nothing: in an outage there is no limit.
 	OnErrorAllow OnError = iota - 1
-	// OnErrorLocal makes this process enforce the limit by itself, or its part of the limit:
-	// Limit.LocalProcesses. It starts from the state that it saw last. This is the zero value.
+	// OnErrorLocal makes this process enforce the limit, or its part of it (Limit.LocalProcesses). It
+	// starts from the state that it last saw. This is the zero value.
 	OnErrorLocal
-	// OnErrorDeny denies the request: Decision.Failed, which HTTP answers with 503.
+	// OnErrorDeny denies the request with Decision.Failed. HTTP answers that with 503.
 	OnErrorDeny
 )
 
-// String returns the word of the rules document: allow, local or deny.
+// String returns the word in the rules document: allow, local or deny.
 func (o OnError) String() string {
 	switch o {
 	case OnErrorAllow:
@@ -36,7 +36,7 @@ func (o OnError) String() string {
 	return "OnError(" + strconv.Itoa(int(o)) + ")"
 }
 
-// validate checks o for a limit of rate that processes divide in an outage.
+// validate checks o for a limit with rate. processes is Limit.LocalProcesses.
 func (o OnError) validate(rate algo.Rate, processes int) error {
 	most := min(MaxCells, maxParts(rate))
 	switch {

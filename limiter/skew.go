@@ -8,12 +8,13 @@ import (
 // SkewEstimator is implemented by stores that estimate the skew between the clock of this process and
 // the clock of their server.
 type SkewEstimator interface {
-	// ClockSkew returns how far the clock of this process is ahead of the server's, negative if it
-	// is behind, and the largest error of that estimate. ok is false while nothing is known.
+	// ClockSkew returns how far the clock of this process is ahead of the server's. ahead is negative
+	// if the clock is behind. uncertainty is the largest error of ahead. ok is false if the store has
+	// no estimate yet.
 	ClockSkew() (ahead, uncertainty time.Duration, ok bool)
 }
 
-// ClockSkew returns the estimate of a store that is a SkewEstimator; ok is false for others.
+// ClockSkew returns the estimate of a SkewEstimator; ok is false for any other store.
 func ClockSkew(store Store) (ahead, uncertainty time.Duration, ok bool) {
 	if e, is := store.(SkewEstimator); is {
 		return e.ClockSkew()
@@ -25,7 +26,8 @@ func ClockSkew(store Store) (ahead, uncertainty time.Duration, ok bool) {
 const exactSkew = 10 * time.Millisecond
 
 // Skew estimates how far the clock of this process is ahead of a server's, from answers that contain
-// the server's time. A store embeds one. The zero value knows nothing. It is safe for concurrent use.
+// the server's time. A store may embed a Skew. The zero value has no estimate. It is safe for concurrent
+// use.
 type Skew struct {
 	mu        sync.Mutex
 	known     bool
@@ -33,18 +35,18 @@ type Skew struct {
 	at        time.Time     // of the last observation
 }
 
-// A store that has to request its server's time does so with its first call, then once a second
-// until the skew is known well, and then every half minute, because clocks drift.
+// Some stores have to request the server's time. They do so with the first call, and then once a second
+// until the estimate is exact. After that, they do so every half minute, because clocks drift.
 const (
 	skewSoon  = time.Second
 	skewLater = 30 * time.Second
 )
 
-// drift bounds how fast two clocks drift apart: 100 parts in a million.
+// drift bounds how fast two clocks drift apart: one second in 10,000.
 const drift = 10_000
 
-// Begin returns the time at which a call begins, for Observe. due reports whether a store that has to
-// request its server's time should do so in this call.
+// Begin returns the time at which a call begins, for Observe. due reports whether this call should
+// request the server's time.
 func (s *Skew) Begin() (sent time.Time, due bool) {
 	now := time.Now()
 	s.mu.Lock()
@@ -56,14 +58,15 @@ func (s *Skew) Begin() (sent time.Time, due bool) {
 	return now, s.at.IsZero() || now.Sub(s.at) >= pause
 }
 
-// Observe takes in an answer to the call of Begin: the server's time was from earliest up to, and
-// without, latest.
+// Observe updates the estimate by the answer to a call. sent is from Begin. During the call, the server's
+// time was at least earliest and before latest.
 func (s *Skew) Observe(sent, earliest, latest time.Time) {
 	s.observe(sent, time.Now(), earliest, latest)
 }
 
-// observe is Observe of an answer that arrived at received. Earlier answers still hold, widened by the
-// drift. If they contradict this one, a clock was set, and only this one counts.
+// observe is Observe for an answer that arrived at received. The estimate from earlier answers still
+// holds, widened by the drift. If the new answer contradicts it, a clock was set, and only the new answer
+// counts.
 func (s *Skew) observe(sent, received, earliest, latest time.Time) {
 	low, high := sent.Sub(latest), received.Sub(earliest)
 	s.mu.Lock()

@@ -7,61 +7,66 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// Spread reduces the calls on the one item or key that counts a busy limit. At most one field is
-// set; the zero value charges the store for every request. A Local store ignores all fields but
-// Cells.
+// Spread reduces the calls on the one item or key that counts a busy limit. At most one field is set.
+// The zero value charges the store for every request. A Local store ignores all fields except Cells.
 //
-// A limit that changes from or to Shards or Cells, or Adaptive with a short window, starts at full
-// quota, because its counts were elsewhere. A limit that no longer has Sync loses what was counted
-// since the last synchronization.
+// If a limit changes from or to Shards or Cells, it starts at full quota, because its counts were
+// elsewhere. The same holds for Adaptive with a window below four seconds. A limit that no longer has
+// Sync loses the charges since the last synchronization.
 type Spread struct {
-	// Lease is the most requests that a process takes from the store at once, to serve them by
-	// itself. The number follows its traffic, from one up. With 1 the process takes nothing in
-	// advance, not even under pressure.
+	// Lease is the most requests that a process takes from the store at once, in order to decide them
+	// without further calls. The process starts with one request and takes more if its traffic uses
+	// them up. With 1 it never takes requests in advance.
 	//
-	// It never admits too many. It may admit too few: at most one lease per process, for a second
-	// at most, is charged and not used. A bucket's lease leaks at the limit's own rate, so leases
-	// save more calls for windows. Near the limit, requests are taken one by one.
+	// A lease never admits too many requests. It may admit too few: a process may not use its lease,
+	// which lasts for a second. A bucket's lease leaks at the rate of the limit, so leases save more
+	// calls for windows. Near the limit, requests are charged one by one.
 	Lease int64
 	// Shards is the number of parts that count separately, each with its share of the limit. A
-	// request charges one shard at random, and a second one if that refuses. A refusal has the
-	// shortest wait of the known shards.
+	// request charges a random shard. If that refuses, the request charges a second one. A refusal
+	// reports the shortest wait of the known shards.
 	//
-	// It never admits too many. It may refuse while other shards have room. A cost is at most the
-	// capacity of one shard, and Remaining is an estimate from the charged shard.
+	// Shards never admit too many requests. They may refuse while other shards have room. A cost is
+	// at most the capacity of one shard. Remaining is an estimate from the charged shard.
 	Shards int
-	// Sync is the interval at which a process synchronizes its own count with the store. Between
-	// two synchronizations it decides by its own count.
+	// Sync is the interval at which a process synchronizes its own count with the store. Between two
+	// synchronizations, it decides by its own count.
 	//
-	// It may admit too many: in one interval, each process but one may admit what remained at its
-	// last synchronization. The excess is a debt of at most one capacity. While the store is down
-	// each process continues by itself with all of the limit. If OnError denies or divides the limit,
-	// the process instead calls the store for each request until it answers. A report without an
-	// answer is not sent again: the store counts it at most once, and the process that sent it
-	// always counts it.
+	// Sync may admit too many requests: in one interval, each process may admit all that remained at
+	// its last synchronization. The excess is a debt of at most one capacity.
+	//
+	// While the store is down, each process enforces the whole limit by its own count. If OnError
+	// denies or divides the limit, the process instead calls the store for each request until the
+	// store answers. A report without an answer is not sent again. The store counts it at most once,
+	// and the process that sent it always counts it.
 	Sync time.Duration
-	// Cells is the number of processes that divide the limit, each with an equal part in its own
-	// memory: Options.Cells. It admits too many only if there are more processes, and too few if
-	// there are fewer or their load is uneven.
+	// Cells is the number of processes that divide the limit. Each counts an equal part in its
+	// memory, in Options.Cells. Cells admit too many requests only if there are more processes, and
+	// too few if there are fewer processes or their load is uneven.
 	Cells int
-	// Adaptive lets each process admit a share of the limit by itself, in proportion to its share of
-	// the demand. Processes report their demand and read the total. All of them together report
-	// about 360 times a second, so the interval grows with their number: half a second for up to
-	// 180 processes, 17 s for 6,000. Adaptive is for limits of all callers that are too large for
-	// one item; it is the default for those on DynamoDB.
+	// Adaptive divides the limit between processes in proportion to their demand. Each process
+	// decides by its share, reports its demand, and reads the total. All processes together report
+	// about 360 times a second. The interval of a process is half a second for up to 180 processes,
+	// and 17 s for 6,000. Adaptive is for limits of all callers that are too large for one item. It
+	// is the default for those on DynamoDB.
 	//
-	// Once the processes have reported, they admit at most 5 % more than the limit, and 3 % less on
-	// average. When demand rises fivefold, shares grow before all have reported. The total excess is
-	// then at most two seconds of the limit, plus a fifth of a second's limit for each second of the
-	// interval, plus for each process one request and twice the root of its share of a second.
-	// Both bounds are measured, with 600 and with 6,000 processes. If all processes start
-	// together, each admits up to the limit for two seconds, until it has seen the others. Adaptive
-	// may refuse if demand shifts to few processes at once. A window shorter than four intervals is
-	// enforced as a rate. Decision.Overshoot reports the excess.
+	// After the processes have reported, they admit at most 5 % more than the limit, and on average
+	// 3 % less. If demand rises fivefold, shares grow before all processes have reported. Then the
+	// total excess is at most the sum of these:
+	//
+	//   - two seconds of the limit;
+	//   - a fifth of a second of the limit, for each second of the interval;
+	//   - for each process, one request and twice the square root of its share of a second.
+	//
+	// These bounds are measured with 600 and with 6,000 processes. If all processes start together,
+	// each admits up to the limit for two seconds, until it has read the reports of the others.
+	//
+	// Adaptive may refuse requests if demand shifts to few processes at once. It enforces a window
+	// shorter than four intervals as a rate. Decision.Overshoot reports the excess.
 	Adaptive bool
 }
 
-// counted reports whether processes count by themselves and synchronize.
+// hasCounter reports whether a process counts by itself and synchronizes.
 func (s *Spread) hasCounter() bool { return s.Sync > 0 || s.Adaptive }
 
 // Bounds of a Spread.
@@ -71,7 +76,7 @@ const (
 	MaxCells  = 100_000
 )
 
-// validate checks s for a limit of rate and capacity.
+// validate checks s for a limit with rate and capacity.
 func (s Spread) validate(rate algo.Rate, capacity int64) error {
 	set := ""
 	for _, f := range []struct {
@@ -112,7 +117,7 @@ func (s Spread) validate(rate algo.Rate, capacity int64) error {
 	return nil
 }
 
-// smallest returns the most parts that a rate can be divided into.
+// maxParts returns the largest number of parts into which a rate can be divided.
 func maxParts(r algo.Rate) int64 {
 	if r.Burst > 0 {
 		return min(r.Requests, r.Burst)
@@ -120,8 +125,8 @@ func maxParts(r algo.Rate) int64 {
 	return r.Requests
 }
 
-// share returns part i of n of a rate. Parts are equal; if all is set, the first ones get one request
-// more, so that the parts sum up to the rate.
+// divideRate returns part i of n of a rate. Parts are equal. With all, the first parts get one more
+// request, so that all parts sum up to the rate.
 func divideRate(r algo.Rate, i, n int64, all bool) algo.Rate {
 	one := func(whole int64) int64 {
 		if all && i < whole%n {

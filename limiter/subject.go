@@ -8,36 +8,35 @@ import (
 	"strings"
 )
 
-// Subject is the caller or thing that is counted: "user:42", "ip:2001:db8:1::/64", "global". It is
-// the atomic unit of a store: one DynamoDB item, one Redis key. The zero value is invalid. Subjects
-// are comparable; equal subjects share their counts.
+// Subject is the caller or thing that is counted: "user:42", "ip:2001:db8:1::/64", "global". It is the
+// atomic unit of a store: one DynamoDB item, one Redis key. The zero value is invalid. Subjects are
+// comparable, and equal subjects share their counts.
 //
-// Every part is escaped, so no two callers share a subject and no caller can construct the subject
-// of another. A part longer than 128 bytes is replaced by its SHA-256, and so is a subject longer
-// than MaxSubject: keys stay short whatever a token contains.
+// Every part is escaped, so no caller can construct the subject of another. A part longer than 128 bytes
+// is replaced by its SHA-256, and so is a subject longer than MaxSubject. Therefore, keys are short
+// whatever a token contains.
 type Subject struct{ name string }
 
-// MaxSubject is the length of the longest Subject, in bytes: the longest identity, and the part that
-// shadow limits and shards add to it.
+// MaxSubject is the length of the longest Subject in bytes, with what shadow limits and shards add.
 const MaxSubject = 144
 
 // String returns the subject as it appears in the keys of a store.
 func (s Subject) String() string { return s.name }
 
-// Key returns the key of s in a store: the namespace, which separates deployments, the version of the
-// store's state format, and the subject.
+// Key returns the key of s in a store. namespace separates deployments, and format is the version of the
+// store's state format.
 func (s Subject) Key(namespace string, format byte) string {
 	return namespace + "/" + string('0'+format) + "/" + s.name
 }
 
-// User is the user ID of a verified token.
+// User returns the subject of a user, by the user ID of a verified token.
 func User(id string) Subject { return Subject{"user:" + escape(id)} }
 
-// APIKey is the ID of an API key's record, never the key itself.
+// APIKey returns the subject of an API key, by the ID of its record. Never pass the key itself.
 func APIKey(id string) Subject { return Subject{"apikey:" + escape(id)} }
 
-// IP is the address prefix of a client: a single IPv4 address or an IPv6 network. The zero prefix,
-// an unknown address, is a separate subject.
+// IP returns the subject of a client's address: a single IPv4 address or an IPv6 network. The zero prefix
+// is an unknown address, which is a separate subject.
 func IP(prefix netip.Prefix) Subject {
 	switch {
 	case !prefix.IsValid():
@@ -48,31 +47,31 @@ func IP(prefix netip.Prefix) Subject {
 	return Subject{"ip:" + prefix.String()}
 }
 
-// Claim is the value of a claim of a verified token, for example an organisation.
+// Claim returns the subject of a claim's value in a verified token, for example of an organisation.
 func Claim(name, value string) Subject {
 	return bounded("claim:" + escape(name) + "=" + escape(value))
 }
 
-// Endpoint is all callers of an endpoint together. An empty method means any method.
+// Endpoint returns the subject of all callers of an endpoint together. An empty method means any method.
 func Endpoint(method, pattern string) Subject {
 	return bounded("endpoint:" + escape(method) + ":" + escape(pattern))
 }
 
-// Global is all requests together.
+// Global returns the subject of all requests together.
 func Global() Subject { return Subject{"global"} }
 
-// Custom is a subject that the application defines, for example the user name of a login. kind
+// Custom returns a subject that the application defines, for example the user name of a login. kind
 // separates it from other custom subjects.
 func Custom(kind, value string) Subject {
 	return bounded("custom:" + escape(kind) + "=" + escape(value))
 }
 
-// And is the combination of both: each pair is counted separately.
+// And returns the combination of s and t: each pair is counted separately.
 func (s Subject) And(t Subject) Subject {
 	return bounded(s.name + "|" + t.name)
 }
 
-// shard is shard i of a limit that counts s in shards.
+// shard returns the subject of shard i of a limit that counts s in shards.
 func (s Subject) shard(i int) Subject { return s.And(Subject{"shard:" + strconv.Itoa(i)}) }
 
 func bounded(name string) Subject {
@@ -82,7 +81,7 @@ func bounded(name string) Subject {
 	return Subject{name}
 }
 
-// hashed returns the SHA-256 of a text. It begins with a byte that only hashed parts contain.
+// hashed returns the SHA-256 of text. It begins with a byte that no escaped part contains.
 func hashed(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return "~" + base64.RawURLEncoding.EncodeToString(sum[:])
@@ -100,8 +99,8 @@ var isPlain = func() (set [256]bool) {
 	return set
 }()
 
-// escape writes every byte outside plain as %XX. The separators of a subject and the braces of a Redis
-// hash tag are outside.
+// escape replaces every byte that is not in plain by %XX. Among them are the separators of a subject and
+// the braces of a Redis hash tag.
 func escape(part string) string {
 	extra := 0
 	for i := range len(part) {

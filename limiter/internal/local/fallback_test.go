@@ -40,7 +40,7 @@ func TestFallback_Holds_waits(t *testing.T) {
 	}
 }
 
-// 50,000 subjects of one limit use the memory that DefaultFallback states.
+// 50,000 subjects of one limit use the memory that DefaultFallbackSize states.
 func TestFallback_memory(t *testing.T) {
 	const subjects = 50_000
 	f, charges := NewFallback(subjects), []Charge{{Limit: window(t), Cost: 1}}
@@ -60,6 +60,6 @@ func TestFallback_memory(t *testing.T) {
 	runtime.KeepAlive(f)
 	t.Logf("%.1f MB", mb)
 	if mb < 5 || mb > 25 {
-		t.Errorf("got %.1f MB for %d subjects, want 5 to 25: correct DefaultFallback's comment", mb, subjects)
+		t.Errorf("got %.1f MB for %d subjects, want 5 to 25: correct DefaultFallbackSize's comment", mb, subjects)
 	}
 }
