@@ -206,15 +206,15 @@ bench-docs: .bin/weir-tools ## Measure Weir and its peers, and write the tables 
 	@go -C local/bench build -o $(CURDIR)/.bin/bench .
 	@WEIR_REQUIRE=all .bin/weir-tools with --install dynamodb,redis -- .bin/bench -write limiter/BENCHMARKS.md $(BENCH)
 
-simulate-docs: .bin/weir ## Write the results of weir simulate into local/simulate/RESULTS.md; takes minutes
-	@{ printf '# Simulated\n\nWritten by `make simulate-docs`. What is simulated, and what to choose: [README](README.md).\n\n'; \
-	.bin/weir simulate; echo; .bin/weir simulate --store elasticache; \
-	printf '\nAnd with less traffic:\n\n'; .bin/weir simulate --rate 50000 --callers 500000 --all 25000 --only 'all callers'; \
-	echo; .bin/weir simulate --rate 20000 --callers 200000 --all 10000; \
-	echo; .bin/weir simulate --rate 5000 --callers 50000 --all 2500; \
-	echo; .bin/weir simulate --store elasticache --rate 20000 --callers 200000 --all 10000 --cache-ecpus 100000; } >local/simulate/RESULTS.md.new
+SIMULATED := --rate 1000000 --all 500000 --all-lease 5000 --sync 500ms --invocation 200us --cache-ecpus 3000000 --environments 600,6000 --warm-up 10s --time 10s --only 'all callers'
+simulate-docs: .bin/weir ## Write the results of weir simulate into local/simulate/RESULTS.md; half an hour
+	@{ printf '# Simulated\n\nWritten by `make simulate-docs`. What is simulated, and what to choose: [README](README.md).\n'; \
+	for store in dynamodb elasticache; do echo; .bin/weir simulate --store $$store $(SIMULATED); done; \
+	printf '\n# Other traffic\n'; \
+	for store in dynamodb elasticache; do echo; .bin/weir simulate --store $$store --only 'each caller'; \
+	echo; .bin/weir simulate --store $$store --rate 20000 --callers 200000 --all 10000 --cache-ecpus 100000 --only 'all callers'; done; } >local/simulate/RESULTS.md.new
 	@mv local/simulate/RESULTS.md.new local/simulate/RESULTS.md
-	WEIR_SOAK=1 go test -count=1 -v -timeout=60m -run '^TestRunFleet' ./local/simulate
+	WEIR_SOAK=1 go test -count=1 -v -timeout=60m -run '^TestRunAdaptive' ./local/simulate
 
 clean: ## Remove built and fetched files, but keep the keys in .weir
 	rm -rf .bin dist infra/cdk.out infra/node_modules local/console/node_modules local/servers/dynamodb/node_modules

@@ -14,14 +14,16 @@ type attempt struct {
 	seen    algo.State // the known state of the item
 	exact   bool       // seen was read during this decision
 	busy    bool       // a bucket is assumed to be busy
+	padded  bool       // as item.padded
 	replace bool       // write next if the state is still seen
 	next    algo.State
 }
 
 // test returns the state after the write, and whether its condition holds.
-func (a *attempt) test(held algo.State, exists bool) (algo.State, bool) {
+func (a *attempt) test(it *item) (algo.State, bool) {
+	held := it.state
 	if a.replace {
-		return a.next, held == a.seen
+		return a.next, held == a.seen && it.padded == a.padded
 	}
 	switch m := a.machine.(type) {
 	case *algo.Bucket:
@@ -29,7 +31,7 @@ func (a *attempt) test(held algo.State, exists bool) (algo.State, bool) {
 	case *algo.Window:
 		return a.window(m, held)
 	case *algo.Log:
-		return a.log(m, held, exists)
+		return a.log(m, held, it.exists)
 	}
 	return held, false
 }
@@ -134,9 +136,9 @@ func (a *attempt) log(l *algo.Log, held algo.State, exists bool) (algo.State, bo
 }
 
 // learn records the state of the item and reports whether it allows the charge.
-func (a *attempt) learn(found algo.State) (passes bool) {
-	a.seen, a.exact, a.busy = found, true, found.TAT > a.now
-	a.next, passes = a.Apply(a.machine, found, a.now)
+func (a *attempt) learn(found reply) (passes bool) {
+	a.seen, a.exact, a.busy, a.padded = found.state, true, found.state.TAT > a.now, found.padded
+	a.next, passes = a.Apply(a.machine, found.state, a.now)
 	a.replace = passes && a.full()
 	return passes
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math"
+	"slices"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
@@ -46,8 +47,8 @@ type cache struct {
 
 // Take implements limiter.Store.
 func (c *cache) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
-	sent, found, allowed := []limiter.Charge{charges[0]}, make([]algo.Result, 1), false
-	billed, problem := c.env.sim.measured(c.env), error(nil)
+	sent, found, allowed := slices.Clone(charges), make([]algo.Result, len(charges)), false
+	billed, problem := c.env.measured(), error(nil)
 	err := c.env.trip(ctx, func(at algo.Instant) {
 		if problem = errTurnedAway; c.cluster.serve(subject, at, billed) {
 			allowed, problem = c.cluster.store.Take(ctx, now, subject, sent, found)
@@ -56,7 +57,7 @@ func (c *cache) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 	if err != nil {
 		return false, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
 	}
-	results[0] = found[0]
+	copy(results, found)
 	return allowed, problem
 }
 

@@ -1,7 +1,6 @@
 // Package simulate measures the cost and the accuracy of limits under traffic that no single
-// machine can produce: 100,000 requests a second by a million callers, or a million requests
-// a second in about an hour. Thousands of Lambda environments share one DynamoDB table or
-// ElastiCache.
+// machine can produce: up to a million requests a second to thousands of environments, which share
+// one DynamoDB table or ElastiCache.
 //
 // # What is real
 //
@@ -14,12 +13,12 @@
 //
 // # What is modelled
 //
-// Time is virtual, and everything that happens is an event. A call takes half of its round
-// trip to the store and half back. Calls of other environments come in between, so that
-// guesses fail as in reality. Requests are a Poisson process, and callers follow Zipf's law. A
-// request goes to a random free environment, or to a new one if none is free: Lambda does not
-// document its choice. After the Timeout a request is decided without the store, by on_error.
-// The store may still charge it.
+// Time is virtual. A call takes half of its round trip to the store and half back, each at least an
+// eighth of the median round trip. Calls of other environments come in between, so that guesses fail as in reality.
+// All environments exist from the start. Each one receives its part of the requests as a
+// Poisson process, decides one at a time, and decides a request that finds it busy when it is free.
+// If that takes more than a second, the request is turned away. Callers follow Zipf's law. After the
+// Timeout a request is decided without the store, by on_error. The store may still charge it.
 //
 // An item of DynamoDB accepts a number of write units a second, plus what it did not use in the
 // second before. It throttles the rest. It begins with one unit, so that the start of an
@@ -30,11 +29,21 @@
 // An oracle with the same algorithm sees all requests in order of time. It finds the requests
 // that were wrongly refused.
 //
+// # How it is fast
+//
+// An environment does not wait for the others. It decides its requests one after the other until one
+// needs the store, or until the end of a tick of at least 100 ms. Its state then stays in the caches of
+// the processor, and requests without a call cause no event. The store serves the calls in the order of
+// their arrival. Calls that arrive within a quarter of the median round trip do not depend on each other's
+// answers, so their environments continue on several processors. Each environment has its own random
+// numbers. The result depends on the seed alone, not on the number of processors. Requests are judged at the
+// end of each tick and then forgotten: the memory depends on the number of callers and environments, not on the time.
+//
 // # What is not modelled
 //
 // Cold starts take no time, clocks agree, and a request has one limit. There is no circuit
 // breaker. Throttling does not open it; with an ElastiCache that rejects calls it would save
-// requests the errors, with the same outcome. Lambda has as many environments as it needs. It
+// requests the errors, with the same outcome. Lambda
 // admits ten synchronous requests a second for each unit of an account's concurrency, so a
 // million a second needs a quota of 100,000. It starts 1,000 environments of a function in 10
 // seconds. Result.Concurrency is the quota that a scenario needs; the time to reach it is not

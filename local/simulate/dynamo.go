@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -39,6 +40,9 @@ const (
 
 // Take implements limiter.Store.
 func (d *dynamo) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+	if len(charges) > 1 {
+		return d.report(ctx, now, charges, results)
+	}
 	a := &attempt{Charge: charges[0], machine: charges[0].Limit.Machine(), now: now, seen: results[0].State}
 	most, passes := a.machine.Capacity(), false
 	if a.Cost == 0 || a.Cost > most && (!a.Force || a.Cost > 2*most) {
@@ -46,7 +50,7 @@ func (d *dynamo) Take(ctx context.Context, now algo.Instant, subject limiter.Sub
 		if err != nil {
 			return false, err
 		}
-		passes = a.learn(found.state)
+		passes = a.learn(found)
 	}
 	guessed := d.predict(a)
 	for i := range d.most(a) {
@@ -69,7 +73,7 @@ func (d *dynamo) Take(ctx context.Context, now algo.Instant, subject limiter.Sub
 			d.cut(ctx, subject, a, found.state)
 			return true, nil
 		}
-		passes = a.learn(found.state)
+		passes = a.learn(found)
 	}
 	return false, limiter.ErrContended
 }
@@ -117,6 +121,18 @@ func (d *dynamo) cut(ctx context.Context, subject limiter.Subject, a *attempt, s
 	if trimmed := l.Trim(s); trimmed != s {
 		_, _ = d.write(ctx, subject, &attempt{seen: s, next: trimmed, replace: true}) // after an error, a later charge does it
 	}
+}
+
+// report sends a report of adaptive shares: the only call here that has several charges. They refuse
+// nothing, so one attempt is enough.
+func (d *dynamo) report(ctx context.Context, now algo.Instant, charges []limiter.Charge, results []algo.Result) (bool, error) {
+	sent, found, billed := slices.Clone(charges), make([]algo.Result, len(charges)), d.link.measured() // the call may arrive after the timeout
+	answer, err := d.call(ctx, func(at algo.Instant) reply { return d.table.report(ctx, at, now, sent, found, billed) })
+	if err != nil {
+		return false, err
+	}
+	copy(results, found)
+	return answer.applied, nil
 }
 
 func (d *dynamo) write(ctx context.Context, subject limiter.Subject, a *attempt) (reply, error) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"iter"
 	"log/slog"
+	"math/rand/v2"
+	"strconv"
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
@@ -11,30 +13,47 @@ import (
 	"github.com/weir-limits/weir/limiter/memstore"
 )
 
-// environment is one execution environment of Lambda: a Limiter with its own caches, which
-// decides one request at a time. It is a coroutine that yields while it waits for the store,
-// so that the calls of all environments interleave as in reality.
+// environment is one execution environment: a Limiter with its own caches, which decides one request
+// at a time. It is a coroutine with its own virtual time. It runs ahead of the other environments
+// until it needs the answer of the store or reaches the end of the tick.
 type environment struct {
 	sim     *simulation
+	index   uint32
 	limiter *limiter.Limiter
-	request int // its request, an index of the log
+	traffic *rand.Rand // the same for all scenarios of a seed
+	random  *rand.Rand // for everything else
 	next    func() (struct{}, bool)
 	stop    func()
 	yield   func(struct{}) bool
 	stopped bool
+	err     error
 
-	// The call that the environment waits for.
-	serve    func(at algo.Instant)
-	back     time.Duration // travel time of the answer
-	deadline algo.Instant  // of the decision
-	late     bool          // the wait has timed out
-	left     bool          // only carries a call after its timeout
+	now      algo.Instant
+	arrival  algo.Instant // of the next request
+	free     algo.Instant // end of the last invocation
+	begun    algo.Instant // of the request that it decides
+	deadline algo.Instant // of that decision
+	serial   uint32
+
+	// What the environment has produced since the simulation last collected it.
+	sent []call
+	log  []request
 }
 
+// untimed is a store without a deadline in real time. The environment enforces the virtual deadline.
+type untimed struct{ limiter.Store }
+
+// ConnectTimeout implements limiter.Connector.
+func (untimed) ConnectTimeout(algo.Instant) time.Duration { return 24 * time.Hour }
+
 // newEnvironment starts an environment.
-func newEnvironment(s *simulation) (*environment, error) {
-	e := &environment{sim: s}
-	o := limiter.Options{IntN: s.random.IntN, Clock: e, Logger: slog.New(slog.DiscardHandler)}
+func newEnvironment(s *simulation, index uint32) (*environment, error) {
+	e := &environment{
+		sim: s, index: index,
+		traffic: rand.New(rand.NewPCG(s.Seed, 2*uint64(index))),
+		random:  rand.New(rand.NewPCG(s.Seed, 2*uint64(index)+1)),
+	}
+	o := limiter.Options{IntN: e.random.IntN, Clock: e, Logger: slog.New(slog.DiscardHandler)}
 	if s.Limit.Spread.Cells > 0 {
 		cells, err := memstore.New(memstore.Options{})
 		if err != nil {
@@ -42,94 +61,112 @@ func newEnvironment(s *simulation) (*environment, error) {
 		}
 		o.Cells = cells
 	}
-	l, err := limiter.New(s.open(e), o)
-	if err != nil {
+	var err error
+	if e.limiter, err = limiter.New(untimed{s.open(e)}, o); err != nil {
 		return nil, err
 	}
-	e.limiter = l
 	e.next, e.stop = iter.Pull(e.run)
-	e.next() // up to its wait for a request
 	return e, nil
 }
 
-// run decides one request each time that it is resumed.
+// patience is how long a request waits for its environment. A longer wait shows that there are too
+// few environments.
+const patience = time.Second
+
+// run decides requests until the end of the simulation.
 func (e *environment) run(yield func(struct{}) bool) {
 	e.yield = yield
-	var charges [1]limiter.Charge
-	for yield(struct{}{}) {
-		r := &e.sim.log[e.request]
-		e.deadline = r.at.Add(e.sim.Timeout)
-		charges[0] = limiter.Charge{Subject: e.sim.subject(r.caller), Limit: e.sim.Limit, Cost: 1}
-		d, err := e.limiter.Take(context.Background(), r.at.Time(), charges[:])
-		if err != nil {
-			e.sim.fail(err)
-		}
-		if e.stopped {
-			return
-		}
-		e.sim.decides(e, d)
+	e.arrival = epoch.Add(e.pause())
+	for e.await() {
+		e.decide()
 	}
 }
 
-// trip makes one call of the store: half of the round trip, then serve, then the other half.
-// An error means that the answer was not in time. The call may still be served.
-func (e *environment) trip(_ context.Context, serve func(at algo.Instant)) error {
+// await waits for the next request, and reports whether the simulation goes on.
+func (e *environment) await() bool {
 	s := e.sim
-	there := s.latency.draw(s.random) / 2
-	arrival := s.now.Add(there)
-	if arrival < e.deadline {
-		e.serve, e.back = serve, there
-		s.push(arrival, served, e)
-	} else {
-		s.push(arrival, served, &environment{sim: s, serve: serve, left: true})
-		s.push(e.deadline, timedOut, e)
+	for !e.stopped {
+		switch {
+		case e.arrival < s.until && e.free.Sub(e.arrival) > patience:
+			e.log = append(e.log, request{at: e.free, away: true})
+			e.arrival = e.arrival.Add(e.pause())
+		case max(e.arrival, e.free) < s.until:
+			e.now = max(e.arrival, e.free)
+			return true
+		default:
+			e.suspend()
+			if e.arrival >= s.since { // drawn again, because the rate may have changed
+				e.arrival = s.since.Add(e.pause())
+			}
+		}
 	}
-	if !e.yield(struct{}{}) {
-		e.stopped = true
-		return context.Canceled
+	return false
+}
+
+// pause returns the time to the next request: arrivals are a Poisson process.
+func (e *environment) pause() time.Duration {
+	return time.Duration(e.traffic.ExpFloat64() * e.sim.gap)
+}
+
+// suspend waits until the simulation resumes the environment.
+func (e *environment) suspend() {
+	e.stopped = e.stopped || !e.yield(struct{}{})
+}
+
+// decide decides the request that begins now.
+func (e *environment) decide() {
+	s := e.sim
+	r := request{at: e.now, environment: e.index}
+	subject := limiter.Global()
+	if !s.Limit.Global {
+		r.caller = uint32(s.callers.draw(e.traffic))
+		subject = limiter.User(strconv.FormatUint(uint64(r.caller), 10))
 	}
-	if e.late {
+	e.begun, e.deadline = e.now, e.now.Add(s.Timeout)
+	d, err := e.limiter.Take(context.Background(), r.at.Time(), []limiter.Charge{{Subject: subject, Limit: s.Limit, Cost: 1}})
+	if err != nil {
+		e.err = err
+	}
+	r.took = uint32(e.now.Sub(r.at))
+	r.admitted, r.degraded, r.cached = d.Allowed, d.Reason != limiter.ReasonNone, d.FromCache
+	e.log = append(e.log, r)
+	e.free = e.now.Add(s.Invocation)
+	e.arrival = e.arrival.Add(e.pause())
+}
+
+// trip makes one call of the store: half of the round trip, then serve, then the other half.
+// An error means that the answer was not in time. The store still serves the call.
+func (e *environment) trip(_ context.Context, serve func(at algo.Instant)) error {
+	there := max(e.sim.latency.draw(e.random)/2, e.sim.shortest)
+	c := call{at: e.now.Add(there), caller: e, serial: e.serial, serve: serve}
+	answer := c.at.Add(there)
+	c.waits = answer <= e.deadline
+	e.serial++
+	e.sent = append(e.sent, c)
+	if !c.waits {
+		e.now = max(e.now, e.deadline)
 		return context.DeadlineExceeded
+	}
+	e.suspend()
+	e.now = answer
+	if e.stopped {
+		return context.Canceled
 	}
 	return nil
 }
 
 // Now implements limiter.Clock.
-func (e *environment) Now() time.Time { return e.sim.now.Time() }
+func (e *environment) Now() time.Time { return e.now.Time() }
 
 // Sleep implements limiter.Clock. A pause that leaves no time for another call fails at once.
 func (e *environment) Sleep(_ context.Context, d time.Duration) error {
-	end := e.sim.now.Add(d)
+	end := e.now.Add(d)
 	if end.Add(e.sim.P99) >= e.deadline {
 		return context.DeadlineExceeded
 	}
-	e.sim.push(end, answered, e)
-	if !e.yield(struct{}{}) {
-		e.stopped = true
-		return context.Canceled
-	}
+	e.now = end
 	return nil
 }
 
 // measured implements link.
-func (e *environment) measured() bool { return e.sim.measured(e) }
-
-// arrive serves the call that arrives now.
-func (e *environment) arrive() {
-	s := e.sim
-	e.serve(s.now)
-	e.serve = nil
-	switch answer := s.now.Add(e.back); {
-	case e.left:
-	case answer <= e.deadline:
-		s.push(answer, answered, e)
-	default:
-		s.push(e.deadline, timedOut, e)
-	}
-}
-
-// resume continues the environment.
-func (e *environment) resume(late bool) {
-	e.late = late
-	e.next()
-}
+func (e *environment) measured() bool { return e.begun >= e.sim.from }

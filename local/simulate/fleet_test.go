@@ -63,10 +63,14 @@ func runFleet(t *testing.T, environments int, length time.Duration, prepare func
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		from := algo.InstantOf(time.Now())
+		table, err := newTable(&meter{from: from, end: from.Add(length)}, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
 		f := &fleet{
 			t: t, latency: newLognormal(4*time.Millisecond, 12*time.Millisecond),
 			traffic: rand.New(rand.NewPCG(1, 2)), begin: time.Now(), end: time.Now().Add(length),
-			table: newTable(&meter{from: from, end: from.Add(length)}, 1000),
+			table: table,
 		}
 		prepare(f.table)
 		for i := range environments {

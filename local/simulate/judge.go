@@ -1,76 +1,95 @@
 package simulate
 
 import (
-	"cmp"
-	"slices"
+	"time"
 
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// verdict is the accuracy of the decisions of a log.
+// verdict is the accuracy of decisions, compared with an oracle: the algorithm, which sees all
+// requests in the order of their times. Which of two concurrent requests is admitted does not matter,
+// so the comparison is by window.
 type verdict struct {
-	// wronglyRefused is the number of requests that an oracle admits in addition. The oracle
-	// sees all requests in order of time. Only windows of a caller in which it admits more
-	// count. Which of two concurrent requests is admitted does not matter.
-	wronglyRefused int64
+	due            int64 // requests that the oracle admits
+	wronglyRefused int64 // sum of what the oracle admits more in a window of a caller
 	// over counts the admitted requests that the algorithm refuses when it replays only the
-	// admitted ones in order of time. overMost is the largest count in one window of a caller.
+	// admitted ones. overMost is the largest count in one window of a caller.
 	over, overMost int64
 }
 
-// judge compares the log with the algorithm itself, caller by caller. It sorts the log.
-// Requests before from are replayed but not counted.
-func judge(m algo.Machine, window int64, from algo.Instant, log []request) (v verdict) {
-	slices.SortFunc(log, func(a, b request) int {
-		return cmp.Or(cmp.Compare(a.caller, b.caller), cmp.Compare(a.at, b.at))
-	})
-	for len(log) > 0 {
-		n := 1
-		for n < len(log) && log[n].caller == log[0].caller {
-			n++
-		}
-		v.replay(m, window, from, log[:n])
-		log = log[n:]
-	}
-	return v
+// judge compares decisions with the algorithm, for each caller. Its memory depends on the number of
+// callers, not on the number of requests.
+type judge struct {
+	machine algo.Machine
+	window  int64
+	from    algo.Instant // requests before are replayed but not counted
+	callers map[uint32]*replay
+	last    *replay // of the last request
+	caller  uint32
+	verdict verdict
 }
 
-// replay judges one caller's requests.
-func (v *verdict) replay(m algo.Machine, window int64, from algo.Instant, log []request) {
-	var all, admitted algo.State
-	var index, missing, over int64
-	end := func() {
-		v.wronglyRefused += max(0, missing)
-		v.over += over
-		v.overMost = max(v.overMost, over)
-		missing, over = 0, 0
+// replay is the requests of one caller.
+type replay struct {
+	all, admitted        algo.State
+	index, missing, over int64 // of the current window
+}
+
+func newJudge(m algo.Machine, window time.Duration, from algo.Instant) *judge {
+	return &judge{machine: m, window: int64(window), from: from, callers: map[uint32]*replay{}}
+}
+
+// add judges the next request in the order of time.
+func (j *judge) add(r *request) {
+	if r.away {
+		return
 	}
-	for i := range log {
-		r := &log[i]
-		if r.away {
-			continue
+	if j.last == nil || j.caller != r.caller {
+		c := j.callers[r.caller]
+		if c == nil {
+			c = new(replay)
+			j.callers[r.caller] = c
 		}
-		if w := int64(r.at) / window; w != index {
-			end()
-			index = w
-		}
-		var due, passes bool
-		all, due = m.Take(all, r.at, 1)
-		if r.admitted {
-			admitted, passes = m.Take(admitted, r.at, 1)
-		}
-		if r.at < from {
-			continue
-		}
-		if due {
-			missing++
-		}
-		if r.admitted {
-			missing--
-			if !passes {
-				over++
-			}
+		j.caller, j.last = r.caller, c
+	}
+	c := j.last
+	if w := int64(r.at) / j.window; w != c.index {
+		j.end(c)
+		c.index = w
+	}
+	var due, passes bool
+	c.all, due = j.machine.Take(c.all, r.at, 1)
+	if r.admitted {
+		c.admitted, passes = j.machine.Take(c.admitted, r.at, 1)
+	}
+	if r.at < j.from {
+		return
+	}
+	if due {
+		j.verdict.due++
+		c.missing++
+	}
+	if r.admitted {
+		c.missing--
+		if !passes {
+			c.over++
 		}
 	}
-	end()
+}
+
+// end adds the current window of a caller to the verdict.
+func (j *judge) end(c *replay) {
+	v := &j.verdict
+	v.wronglyRefused += max(0, c.missing)
+	v.over += c.over
+	v.overMost = max(v.overMost, c.over)
+	c.missing, c.over = 0, 0
+}
+
+// close returns the verdict on all requests.
+func (j *judge) close() verdict {
+	for _, c := range j.callers {
+		j.end(c)
+	}
+	return j.verdict
 }

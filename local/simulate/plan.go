@@ -3,7 +3,6 @@ package simulate
 import (
 	"context"
 	"fmt"
-	"math"
 	"regexp"
 	"sync"
 	"sync/atomic"
@@ -81,7 +80,7 @@ func (l Limits) shapes(p Parameters) (list []shape) {
 		list = append(list, shape{how, limiter.Limit{Global: true, Spread: spread, Rate: algo.Rate{Algorithm: a, Requests: l.All}}})
 	}
 	sync, lease := fmt.Sprintf(", sync %s", l.Sync), fmt.Sprintf(", lease %d", l.AllLease)
-	share, shards, cells := int(l.Each), int(min(4, l.Each)), p.cells()
+	share, shards, cells := int(l.Each), int(min(4, l.Each)), int(max(2, min(int64(p.fleet()), limiter.MaxCells, l.All)))
 	for _, a := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow, algo.TokenBucket, algo.SlidingLog} {
 		each(a, "", limiter.Limit{})
 	}
@@ -93,6 +92,9 @@ func (l Limits) shapes(p Parameters) (list []shape) {
 	}
 	each(algo.SlidingWindow, sync, limiter.Limit{Spread: limiter.Spread{Sync: l.Sync}})
 	all(algo.SlidingWindow, "", limiter.Spread{}) // a log of that many does not fit an item
+	if p.Store == DynamoDB {                      // the rules know them for no other store
+		all(algo.SlidingWindow, ", adaptive", limiter.Spread{Adaptive: true})
+	}
 	all(algo.SlidingWindow, fmt.Sprintf(", shards %d", l.Shards), limiter.Spread{Shards: l.Shards})
 	for _, a := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow, algo.TokenBucket} {
 		all(a, lease, limiter.Spread{Lease: l.AllLease})
@@ -103,47 +105,23 @@ func (l Limits) shapes(p Parameters) (list []shape) {
 	return list
 }
 
-// cells returns the number of cells: a quarter more than the environments that decide at the
-// same time. With fewer cells than environments, the cells admit too many.
-func (p Parameters) cells() int {
-	return max(2, int(math.Ceil(1.25*p.Rate*p.Invocation.Seconds())))
-}
-
-// Progress counts the requests of a running plan. It is safe for concurrent use.
-type Progress struct{ arrived []atomic.Int64 }
-
-// Requests returns the number of requests that have arrived in all scenarios.
-func (p *Progress) Requests() (sum int64) {
-	for i := range p.arrived {
-		sum += p.arrived[i].Load()
-	}
-	return sum
-}
-
-// NewProgress returns the Progress of a plan that has not begun.
-func NewProgress(plan []Scenario) *Progress {
-	return &Progress{make([]atomic.Int64, len(plan))}
-}
-
-// RunPlan runs the scenarios of a plan, atOnce at a time, and returns their results in the
-// order of the plan. progress may be nil.
-func RunPlan(ctx context.Context, plan []Scenario, atOnce int, progress *Progress) ([]Result, error) {
-	if progress == nil {
-		progress = NewProgress(plan)
-	}
+// RunPlan runs the scenarios of a plan on a number of processors, and returns their results in the
+// order of the plan. It adds the requests to progress, which may be nil.
+func RunPlan(ctx context.Context, plan []Scenario, processors int, progress *atomic.Int64) ([]Result, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	results := make([]Result, len(plan))
+	atOnce := max(1, min(processors, len(plan)))
 	var next atomic.Int64
 	var wg sync.WaitGroup
-	for range max(1, atOnce) {
+	for range atOnce {
 		wg.Go(func() {
 			for {
 				i := int(next.Add(1)) - 1
 				if i >= len(plan) || ctx.Err() != nil {
 					return
 				}
-				r, err := Run(ctx, plan[i], &progress.arrived[i])
+				r, err := Run(ctx, plan[i], processors/atOnce, progress)
 				if err != nil {
 					cancel(err)
 					return

@@ -17,7 +17,7 @@ const (
 
 // dollars returns the cost of a million requests: the authorizer and the store.
 func (s *simulation) dollars(requests float64) float64 {
-	cost := requests*pricePerRequest + float64(s.decisions.billed)*billing.Seconds()*gigabytes*pricePerGBs
+	cost := requests*pricePerRequest + float64(s.tally.billed)*billing.Seconds()*gigabytes*pricePerGBs
 	if s.Store == DynamoDB {
 		cost += float64(s.meter.writes)*pricePerWrite + float64(s.meter.reads)*pricePerRead
 	} else {

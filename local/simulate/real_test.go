@@ -39,7 +39,7 @@ func (c carried) DeleteItem(_ context.Context, in *dynamodb.DeleteItemInput, _ .
 
 // carry runs a call to a real server as a call of the simulation.
 func carry[T any](e *environment, call func() (T, error)) (out T, err error) {
-	s, billed := e.sim, e.sim.measured(e)
+	s, billed := e.sim, e.measured()
 	if late := e.trip(context.Background(), func(algo.Instant) {
 		if billed {
 			s.meter.calls++
@@ -127,22 +127,33 @@ func compared(t *testing.T, store Store) []Scenario {
 // sameAs compares the simulation of s with a simulation that uses the stores of open.
 func sameAs(t *testing.T, s Scenario, open func(*environment) limiter.Store) {
 	t.Helper()
-	modelled, truth := newSimulation(&s), newSimulation(&s)
-	modelled.openStore()
-	truth.open = open
-	for _, sim := range []*simulation{modelled, truth} {
+	run := func(connect func(*simulation) error) (sim *simulation, log []request) {
+		sim, err := newSimulation(&s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sim.record = func(r *request) {
+			log = append(log, *r)
+			sim.count(r)
+		}
+		if err := connect(sim); err != nil {
+			t.Fatal(err)
+		}
 		if err := sim.run(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
+		return sim, log
 	}
-	for i := range min(len(modelled.log), len(truth.log)) {
-		if modelled.log[i] != truth.log[i] {
-			t.Errorf("%s: request %d: got %+v in the simulation, want %+v as in the real store", s.Name, i, modelled.log[i], truth.log[i])
+	modelled, simulated := run((*simulation).openStore)
+	truth, stored := run(func(sim *simulation) error { sim.open = open; return nil })
+	for i := range min(len(simulated), len(stored)) {
+		if simulated[i] != stored[i] {
+			t.Errorf("%s: request %d: got %+v in the simulation, want %+v as in the real store", s.Name, i, simulated[i], stored[i])
 			break
 		}
 	}
-	if len(modelled.log) != len(truth.log) || modelled.meter.calls != truth.meter.calls || modelled.decisions != truth.decisions {
-		t.Errorf("%s: got %d calls and %+v in the simulation, want %d and %+v as in the real store", s.Name, modelled.meter.calls, modelled.decisions, truth.meter.calls, truth.decisions)
+	if len(simulated) != len(stored) || modelled.meter.calls != truth.meter.calls || modelled.tally.billed != truth.tally.billed {
+		t.Errorf("%s: got %d requests, %d calls and %d units of time in the simulation, want %d, %d and %d as in the real store", s.Name, len(simulated), modelled.meter.calls, modelled.tally.billed, len(stored), truth.meter.calls, truth.tally.billed)
 	}
-	t.Logf("%s: %d requests, %d calls for the measured requests", s.Name, len(truth.log), truth.meter.calls)
+	t.Logf("%s: %d requests, %d calls for the measured requests", s.Name, len(stored), truth.meter.calls)
 }

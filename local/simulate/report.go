@@ -2,7 +2,6 @@ package simulate
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -36,51 +35,52 @@ func thousands(n int64) string {
 	return text
 }
 
-// columns returns the heads of a table of results.
-func columns(store Store) []string {
-	heads := []string{"limit", "allowed %", "refused %", "degraded %", "wrong %", "over", "over %", "calls", "writes", "memory %", "hottest/s", "throttled/s", "p50 ms", "p99 ms", "envs", "concurrency", "$/M"}
+// columns are the heads of a table of results, and how to print them.
+func columns(store Store) (heads []string, cells func(r *Result) []string) {
+	unit := "writes"
 	if store == ElastiCache {
-		heads[8] = "scripts"
+		unit = "scripts"
 	}
-	return heads
+	heads = []string{"limit", "environments", "admitted %", "above %", "worst window %", "below %", "degraded %", "turned away %", "cached %",
+		"calls", unit, "hottest/s", "throttled/s", "p50 ms", "p99 ms", "concurrency", "$/M"}
+	return heads, func(r *Result) []string {
+		share := func(part, whole int64) float64 { return float64(part) / float64(max(1, whole)) }
+		percent := func(part, whole int64) string { return decimals(100*share(part, whole), 2) }
+		admitted := int64(0)
+		for _, n := range r.Admitted {
+			admitted += n
+		}
+		return []string{
+			r.Name, strconv.Itoa(r.Environments), percent(admitted, r.Requests), percent(r.Over, r.Oracle), percent(r.OverMost, r.Limit), percent(r.WronglyRefused, r.Oracle),
+			percent(r.Degraded, r.Requests), percent(r.Away, r.Requests), percent(r.Cached, r.Requests),
+			decimals(share(r.Calls, r.Requests), 3), decimals(share(r.Units, r.Requests), 3), decimals(r.Hottest, 0), decimals(r.Throttled, 0),
+			milliseconds(r.P50), milliseconds(r.P99), strconv.Itoa(r.Concurrency), decimals(r.Dollars, 2),
+		}
+	}
 }
 
 // legend explains the columns.
 func legend(store Store) string {
 	unit := "write units"
 	if store == ElastiCache {
-		unit = "scripts run"
+		unit = "scripts"
 	}
-	return "Percentages are of all requests. Allowed and refused: decided by the limit. Degraded: the store did not answer in time, and `on_error` decided. " +
-		"Wrong: wrongly refused. An oracle that sees all requests in order admits these in addition, in windows of a caller in which it admits more. " +
-		"Over: the most that was admitted over the limit in one window of one caller, and its share of the limit. " +
-		"Calls and " + unit + " are per decision. Memory: refused from the denial cache, without a call. hottest/s: the most " + unit + " of one item in a second. throttled/s: throttled calls a second. " +
-		"p50 and p99: time of a decision. envs: environments at the end. concurrency: the Lambda quota that this needs (at least one for each ten requests a second). $/M: the cost of a million requests, the authorizer and the store.\n"
+	return "An oracle applies the algorithm to all requests in order of time. " +
+		"Above: admitted requests that the algorithm refuses if it sees only the admitted ones, as a share of what the oracle admits; worst window: the most in one window of one caller, as a share of the limit. " +
+		"Below: what the oracle admits in addition, in windows of a caller in which it admits more, as a share of what it admits. " +
+		"The other percentages are of all requests. Degraded: `on_error` decided, because the store throttled or was too late. Turned away: no environment was free. Cached: the denial cache refused without a call. " +
+		"Calls and " + unit + " are per request. hottest/s: the most " + unit + " of one item in a second. throttled/s: throttled calls. " +
+		"p50 and p99: time of a decision. Concurrency: the Lambda quota, at least one for each ten requests a second. $/M: the cost of a million requests, the authorizer and the store.\n"
 }
 
 // tabulate returns results as a table.
 func tabulate(store Store, results []Result) string {
-	cells := [][]string{columns(store)}
-	away := slices.ContainsFunc(results, func(r Result) bool { return r.Away > 0 })
-	if away {
-		cells[0] = append(cells[0], "turned away %")
+	heads, cells := columns(store)
+	lines := [][]string{heads}
+	for i := range results {
+		lines = append(lines, cells(&results[i]))
 	}
-	for _, r := range results {
-		n := float64(max(1, r.Requests))
-		percent := func(of int64) string { return decimals(100*float64(of)/n, 2) }
-		line := []string{
-			r.Name, percent(r.Allowed), percent(r.Refused), percent(r.Degraded), percent(r.WronglyRefused),
-			strconv.FormatInt(r.OverMost, 10), decimals(100*float64(r.OverMost)/float64(r.Limit), 1),
-			decimals(float64(r.Calls)/n, 3), decimals(float64(r.Units)/n, 3), percent(r.Remembered),
-			decimals(r.Hottest, 0), decimals(r.Throttled, 0), milliseconds(r.P50), milliseconds(r.P99),
-			strconv.Itoa(r.Environments), strconv.Itoa(r.Concurrency), decimals(r.Dollars, 2),
-		}
-		if away {
-			line = append(line, percent(r.Away))
-		}
-		cells = append(cells, line)
-	}
-	return grid(cells)
+	return grid(lines)
 }
 
 func decimals(f float64, digits int) string { return strconv.FormatFloat(f, 'f', digits, 64) }

@@ -2,26 +2,30 @@ package simulate
 
 import (
 	"math"
-	"slices"
 	"time"
 )
 
 // Result counts the requests of a Scenario after its warm-up. Each request counts in one of
 // Allowed, Refused, Degraded and Away.
 type Result struct {
-	Name     string `json:"name"`
-	Limit    int64  `json:"limit"` // its capacity
-	Requests int64  `json:"requests"`
-	Allowed  int64  `json:"allowed"`
-	Refused  int64  `json:"refused"`
+	Name         string `json:"name"`
+	Environments int    `json:"environments"`
+	Limit        int64  `json:"limit"` // its capacity
+	Requests     int64  `json:"requests"`
+	Allowed      int64  `json:"allowed"`
+	Refused      int64  `json:"refused"`
 	// Degraded counts requests that the store did not decide, because it throttled or was too
-	// late. They were admitted, or with OnErrorLocal decided by an environment's share.
+	// late. on_error decided them.
 	Degraded int64 `json:"degraded"`
-	// Away counts requests that Lambda rejected, because Parameters.Environments were busy.
+	// Away counts requests that found no free environment.
 	Away int64 `json:"away"`
+	// Admitted has the admitted requests of each second, with those that on_error admitted.
+	Admitted []int64 `json:"admitted"`
 
-	// WronglyRefused counts the requests that an oracle admits in addition. The oracle sees all
-	// requests in order of time. Only windows of a caller in which it admits more count.
+	// Oracle is the number of requests that an oracle admits. It sees all requests in order of time.
+	Oracle int64 `json:"oracle"`
+	// WronglyRefused counts the requests that the oracle admits in addition. Only windows of a
+	// caller in which it admits more count.
 	WronglyRefused int64 `json:"wronglyRefused"`
 	// Over counts the admitted requests that the algorithm refuses when it replays only the
 	// admitted ones in order of time. OverMost is the largest count in one window of one
@@ -29,8 +33,8 @@ type Result struct {
 	Over     int64 `json:"over"`
 	OverMost int64 `json:"overMost"`
 
-	Remembered int64 `json:"remembered"` // refused from the denial cache, without a call
-	Calls      int64 `json:"calls"`
+	Cached int64 `json:"cached"` // refused from the denial cache, without a call
+	Calls  int64 `json:"calls"`
 	// Units are write units of DynamoDB or scripts of ElastiCache. Reads are read units of
 	// DynamoDB.
 	Units int64 `json:"units"`
@@ -41,8 +45,6 @@ type Result struct {
 
 	P50 time.Duration `json:"p50Ns"` // of the time of a decision
 	P99 time.Duration `json:"p99Ns"`
-	// Environments is the number at the end.
-	Environments int `json:"environments"`
 	// Concurrency is the Lambda quota that the traffic needs: one for each environment, and at
 	// least one for each ten requests a second.
 	Concurrency int `json:"concurrency"`
@@ -54,54 +56,76 @@ type Result struct {
 // unit of concurrency.
 const requestsEach = 10
 
-// result judges the log of s, which it sorts.
+// tally counts decisions.
+type tally struct {
+	Result
+	billed int64    // units of time that Lambda bills
+	took   []uint32 // number of decisions for each microsecond of duration
+}
+
+func newTally(s *Scenario) *tally {
+	return &tally{
+		Result: Result{
+			Name: s.Name, Environments: s.fleet(), Limit: s.Limit.Machine().Capacity(),
+			Admitted:    make([]int64, int(math.Ceil(s.Measured.Seconds()))),
+			Concurrency: max(s.fleet(), int(math.Ceil(s.Rate/requestsEach))),
+		},
+		took: make([]uint32, s.Timeout/time.Microsecond+1),
+	}
+}
+
+// count judges a request and adds it to the tally, unless it belongs to the warm-up.
+func (s *simulation) count(r *request) {
+	s.judge.add(r)
+	if r.at < s.from {
+		return
+	}
+	t := s.tally
+	t.Requests++
+	if r.away {
+		t.Away++
+		return
+	}
+	switch {
+	case r.degraded:
+		t.Degraded++
+	case r.admitted:
+		t.Allowed++
+	default:
+		t.Refused++
+	}
+	if r.admitted {
+		t.Admitted[r.at.Sub(s.from)/time.Second]++
+	}
+	if r.cached {
+		t.Cached++
+	}
+	took := time.Duration(r.took)
+	t.billed += int64((took + s.Invocation + billing - 1) / billing)
+	t.took[took/time.Microsecond]++
+}
+
+// result returns the Result of a simulation that has ended.
 func (s *simulation) result() Result {
-	r := Result{
-		Name: s.Name, Limit: s.Limit.Machine().Capacity(),
-		Remembered: s.decisions.remembered, Calls: s.meter.calls, Units: s.meter.writes, Reads: int64(math.Ceil(s.meter.reads)),
-		Hottest: s.meter.hottest, Throttled: float64(s.meter.throttled) / s.Measured.Seconds(), Environments: len(s.all),
-		Concurrency: max(len(s.all), int(math.Ceil(s.Rate/requestsEach))),
-	}
-	latencies := make([]uint32, 0, len(s.log))
-	for i := range s.log {
-		q := &s.log[i]
-		if q.at < s.from {
-			continue
-		}
-		r.Requests++
-		if !q.away {
-			latencies = append(latencies, q.latency)
-		}
-		switch {
-		case q.away:
-			r.Away++
-		case q.degraded:
-			r.Degraded++
-		case q.admitted:
-			r.Allowed++
-		default:
-			r.Refused++
-		}
-	}
-	slices.Sort(latencies)
-	r.P50, r.P99 = quantile(latencies, 0.5), quantile(latencies, 0.99)
+	t, m, v := s.tally, s.meter, s.judge.close()
+	r := t.Result
+	r.Calls, r.Units, r.Reads, r.Hottest = m.calls, m.writes, int64(math.Ceil(m.reads)), m.hottest
+	r.Throttled = float64(m.throttled) / s.Measured.Seconds()
+	r.Oracle, r.WronglyRefused, r.Over, r.OverMost = v.due, v.wronglyRefused, v.over, v.overMost
+	r.P50, r.P99 = t.quantile(0.5), t.quantile(0.99)
 	if r.Requests > 0 {
 		r.Dollars = s.dollars(float64(r.Requests))
 	}
-	if s.Limit.Global {
-		for i := range s.log {
-			s.log[i].caller = 0
-		}
-	}
-	v := judge(s.Limit.Machine(), int64(s.Limit.Rate.Window), s.from, s.log)
-	r.WronglyRefused, r.Over, r.OverMost = v.wronglyRefused, v.over, v.overMost
 	return r
 }
 
-// quantile returns the q-th quantile of sorted microseconds.
-func quantile(sorted []uint32, q float64) time.Duration {
-	if len(sorted) == 0 {
-		return 0
+// quantile returns the q-th quantile of the durations.
+func (t *tally) quantile(q float64) time.Duration {
+	rank := int64(q * float64(t.Requests-t.Away-1))
+	for i, n := range t.took {
+		if rank -= int64(n); rank < 0 {
+			return time.Duration(i) * time.Microsecond
+		}
 	}
-	return time.Duration(sorted[int(q*float64(len(sorted)-1))]) * time.Microsecond
+	return 0
 }

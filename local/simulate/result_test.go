@@ -33,7 +33,7 @@ func TestRun_dollars(t *testing.T) {
 			t.Errorf("%s, cells %d: cost of a million requests: got %g, want %g", test.store, test.limit.Spread.Cells, r.Dollars, test.want)
 		}
 	}
-	s := simulation{Scenario: &Scenario{Parameters: Parameters{Store: DynamoDB}}, meter: &meter{reads: 3e6}}
+	s := simulation{Scenario: &Scenario{Parameters: Parameters{Store: DynamoDB}}, meter: &meter{reads: 3e6}, tally: new(tally)}
 	if got := s.dollars(1e6); math.Abs(got-(0.20+3*0.125)) > 1e-9 {
 		t.Errorf("cost of a million requests with three reads each: got %g", got)
 	}
@@ -47,7 +47,10 @@ func TestTable_units(t *testing.T) {
 			state.Entries += algo.NewEntries(algo.Instant(i))
 		}
 		m := &meter{}
-		table := newTable(m, 1000)
+		table, err := newTable(m, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
 		table.write(limiter.User("alice"), epoch, &attempt{replace: true, next: state}, true)
 		table.read(limiter.User("alice"), epoch, false, true)
 		if m.writes != want || m.reads != 1 || m.calls != 2 {
@@ -68,24 +71,23 @@ func TestRun_percentiles(t *testing.T) {
 
 // Lambda accepts ten requests a second for each unit of concurrency, even if the requests are short.
 func TestRun_concurrency(t *testing.T) {
-	for _, test := range []struct {
-		median time.Duration
-		atMost bool // reports whether the rule of ten requests a second sets the concurrency
-	}{{time.Millisecond, true}, {900 * time.Millisecond, false}} {
+	for environments, want := range map[int]int{100: 400, 1000: 1000} {
 		p := small(DynamoDB)
-		p.Environments, p.Timeout, p.Median, p.P99 = 10_000, 950*time.Millisecond, test.median, test.median
-		r := simulated(t, Scenario{Name: "concurrency", Parameters: p, Limit: limit(t, limiter.Limit{Rate: algo.Rate{Requests: 1e6, Window: time.Second}})})
-		if test.atMost && (r.Concurrency != 400 || r.Environments >= 400) || !test.atMost && (r.Concurrency != r.Environments || r.Environments <= 400) {
-			t.Errorf("round trips of %s: got concurrency %d with %d environments", test.median, r.Concurrency, r.Environments)
+		p.Environments = environments
+		if r := simulated(t, Scenario{Name: "concurrency", Parameters: p, Limit: limit(t, limiter.Limit{Rate: algo.Rate{Requests: 1e6, Window: time.Second}})}); r.Concurrency != want {
+			t.Errorf("%g requests a second and %d environments: got concurrency %d, want %d", p.Rate, environments, r.Concurrency, want)
 		}
 	}
 }
 
-// The number of cells is 25 % larger than the number of concurrent decisions.
-func TestParameters_cells(t *testing.T) {
-	for rate, want := range map[float64]int{100_000: 125, 20_000: 25, 5001: 7, 1: 2} {
-		if got := (Parameters{Rate: rate, Invocation: time.Millisecond}).cells(); got != want {
-			t.Errorf("%g requests a second: got %d cells, want %d", rate, got, want)
+// Without a number, there are three times as many environments as are busy while each decision takes
+// one call.
+func TestParameters_fleet(t *testing.T) {
+	for rate, want := range map[float64]int{100_000: 1500, 1_000_000: 15_000, 1: 1} {
+		p := Default(DynamoDB)
+		p.Rate = rate
+		if got := p.fleet(); got != want {
+			t.Errorf("%g requests a second: got %d environments, want %d", rate, got, want)
 		}
 	}
 }
@@ -93,11 +95,11 @@ func TestParameters_cells(t *testing.T) {
 // The expected report line is calculated by hand.
 func TestReport(t *testing.T) {
 	r := Result{
-		Name: "a limit", Limit: 20, Requests: 2000, Allowed: 1000, Refused: 900, Degraded: 100, WronglyRefused: 4, Over: 11, OverMost: 5,
-		Remembered: 300, Calls: 1700, Units: 1600, Hottest: 17, Throttled: 3, P50: 4 * time.Millisecond, P99: 12 * time.Millisecond,
-		Environments: 8, Concurrency: 200, Dollars: 1.234,
+		Name: "a limit", Environments: 8, Limit: 20, Requests: 2000, Allowed: 1000, Refused: 850, Degraded: 100, Away: 50, Admitted: []int64{600, 450},
+		Oracle: 1250, WronglyRefused: 4, Over: 11, OverMost: 5, Cached: 300, Calls: 1700, Units: 1600, Hottest: 17, Throttled: 3,
+		P50: 4 * time.Millisecond, P99: 12 * time.Millisecond, Concurrency: 200, Dollars: 1.234,
 	}
-	const want = "| a limit | 50.00 | 45.00 | 5.00 | 0.20 | 5 | 25.0 | 0.850 | 0.800 | 15.00 | 17 | 3 | 4.00 | 12.00 | 8 | 200 | 1.23 |"
+	const want = "| a limit | 8 | 52.50 | 0.88 | 25.00 | 0.32 | 5.00 | 2.50 | 15.00 | 0.850 | 0.800 | 17 | 3 | 4.00 | 12.00 | 200 | 1.23 |"
 	report := Report(Default(ElastiCache), DefaultLimits(), []Result{r})
 	lines := strings.Split(report, "\n")
 	if got := strings.Join(strings.Fields(lines[6]), " "); got != want {

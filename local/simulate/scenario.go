@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -23,6 +24,7 @@ type Scenario struct {
 	Name  string
 	Limit *limiter.Limit
 	Parameters
+	rate func(since time.Duration) float64 // replaces Rate; nil: Rate at all times
 }
 
 // Parameters are those of the traffic, the functions and the store. Default sets all of them.
@@ -41,7 +43,8 @@ type Parameters struct {
 	Warmup   time.Duration `json:"warmupNs"`
 	Measured time.Duration `json:"measuredNs"`
 
-	// Environments is the maximum number. One is started when none is free.
+	// Environments is the number of environments, which all exist from the start. 0 means three
+	// times the number that is busy while each decision takes one call.
 	Environments int `json:"environments"`
 	// Invocation is the time of one invocation without the wait for the store.
 	Invocation time.Duration `json:"invocationNs"`
@@ -67,8 +70,8 @@ func Default(store Store) Parameters {
 		Seed: 1, Store: store,
 		Rate: 100_000, Callers: 1_000_000, Exponent: 1,
 		Warmup: 2 * time.Second, Measured: 3 * time.Second,
-		Environments: 50_000, Invocation: time.Millisecond,
-		Timeout: 100 * time.Millisecond, Median: 4 * time.Millisecond, P99: 12 * time.Millisecond,
+		Invocation: time.Millisecond,
+		Timeout:    100 * time.Millisecond, Median: 4 * time.Millisecond, P99: 12 * time.Millisecond,
 		ItemWrites: 1000, SlotECPUs: 30_000, CacheECPUs: 500_000,
 	}
 	if store == ElastiCache {
@@ -77,8 +80,19 @@ func Default(store Store) Parameters {
 	return p
 }
 
-// maxRequests bounds the log of a scenario, which has 24 bytes for each request.
-const maxRequests = 200_000_000
+// fleet returns the number of environments.
+func (p *Parameters) fleet() int {
+	if p.Environments > 0 {
+		return p.Environments
+	}
+	return int(math.Ceil(3 * p.Rate * (p.Invocation + p.Median).Seconds()))
+}
+
+// maxRequests bounds the time of a scenario: a billion requests take at least ten minutes.
+const maxRequests = 1_000_000_000
+
+// maxEnvironments bounds the memory, which is about 20 KB for each environment.
+const maxEnvironments = 100_000
 
 // validate returns the first mistake.
 func (s *Scenario) validate() error {
@@ -100,8 +114,8 @@ func (s *Scenario) validate() error {
 		return wrong("warm-up", s.Warmup, fmt.Sprintf("0, or a multiple of the window, %s", window))
 	case s.Rate*(s.Warmup+s.Measured).Seconds() > maxRequests:
 		return wrong("rate times time", s.Rate*(s.Warmup+s.Measured).Seconds(), fmt.Sprintf("at most %d requests", maxRequests))
-	case s.Environments < 1 || s.Environments > 1_000_000:
-		return wrong("environments", s.Environments, "1 to 1000000")
+	case s.Environments < 0 || s.fleet() > maxEnvironments:
+		return wrong("environments", cmp.Or(s.Environments, s.fleet()), fmt.Sprintf("1 to %d", maxEnvironments))
 	case s.Invocation < 0 || s.Invocation > time.Minute:
 		return wrong("invocation", s.Invocation, "0 to 1m")
 	case s.Timeout <= 0 || s.Timeout >= limiter.MinWindow:

@@ -1,9 +1,12 @@
 package simulate
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"math/rand/v2"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +18,7 @@ import (
 // small returns parameters with little traffic. DynamoDB throttles no item at this traffic.
 func small(store Store) Parameters {
 	p := Default(store)
-	p.Rate, p.Callers, p.Environments, p.ItemWrites = 4000, 500, 100, 1e6
+	p.Seed, p.Rate, p.Callers, p.Environments, p.ItemWrites = 2, 4000, 500, 100, 1e6
 	p.Warmup, p.Measured = time.Second, time.Second
 	return p
 }
@@ -39,7 +42,7 @@ func limit(t *testing.T, l limiter.Limit) *limiter.Limit {
 
 func simulated(t *testing.T, s Scenario) Result {
 	t.Helper()
-	r, err := Run(t.Context(), s, nil)
+	r, err := Run(t.Context(), s, 1, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,19 +61,20 @@ func planned(t *testing.T, p Parameters) []Scenario {
 	return plan
 }
 
-// Two runs of the same scenario return the same result. A different seed returns a different result.
-// The result counts every request.
+// The same scenario returns the same result on any number of processors. A different seed returns a
+// different result. The result counts every request.
 func TestRun_deterministic(t *testing.T) {
 	for _, store := range []Store{DynamoDB, ElastiCache} {
 		p := small(store)
 		p.ItemWrites, p.CacheECPUs = 1000, 9000
 		for _, s := range planned(t, p) {
 			first := simulated(t, s)
-			if again := simulated(t, s); again != first {
-				t.Errorf("%s, %s: got %+v, then %+v, want equal results", store, s.Name, first, again)
+			again, err := Run(t.Context(), s, 3, nil)
+			if err != nil || !reflect.DeepEqual(again, first) {
+				t.Errorf("%s, %s: got %+v on one processor and %+v, %v on three, want equal results", store, s.Name, first, again, err)
 			}
 			s.Seed++
-			if other := simulated(t, s); other == first {
+			if other := simulated(t, s); reflect.DeepEqual(other, first) {
 				t.Errorf("%s, %s: got the same result with a different seed, want a different result", store, s.Name)
 			}
 		}
@@ -82,7 +86,7 @@ func TestRun_deterministic(t *testing.T) {
 func TestRun_exact(t *testing.T) {
 	for _, store := range []Store{DynamoDB, ElastiCache} {
 		for _, s := range planned(t, small(store)) {
-			if s.Limit.Spread.Sync > 0 || s.Limit.Spread.Cells > 0 {
+			if s.Limit.Spread.Sync > 0 || s.Limit.Spread.Cells > 0 || s.Limit.Spread.Adaptive {
 				continue
 			}
 			r := simulated(t, s)
@@ -122,7 +126,7 @@ func TestRun_sync(t *testing.T) {
 func TestRun_hotItem(t *testing.T) {
 	for _, rate := range []float64{800, 3000} {
 		p := small(DynamoDB)
-		p.Rate, p.Environments, p.ItemWrites, p.Warmup, p.Measured = rate, 1000, 1000, 0, 3*time.Second
+		p.Rate, p.Environments, p.ItemWrites, p.Warmup, p.Measured = rate, 200, 1000, 0, 3*time.Second
 		r := simulated(t, Scenario{Name: "hot", Parameters: p, Limit: limit(t, limiter.Limit{
 			Global: true, Rate: algo.Rate{Requests: 1e6, Window: time.Second, Algorithm: algo.FixedWindow}, Spread: limiter.Spread{Lease: 1},
 		})})
@@ -200,12 +204,12 @@ func TestRun_turnedAway(t *testing.T) {
 }
 
 // The denial cache refuses the requests of a flooding caller without a store call.
-func TestRun_remembered(t *testing.T) {
+func TestRun_cached(t *testing.T) {
 	p := small(DynamoDB)
 	p.Callers, p.Environments, p.Invocation = 1, 4, 10*time.Microsecond
 	r := simulated(t, Scenario{Name: "flood", Parameters: p, Limit: limit(t, limiter.Limit{Rate: algo.Rate{Requests: 10, Window: time.Second, Algorithm: algo.FixedWindow}})})
-	if r.Allowed != 10 || r.Calls > 50 || r.Remembered != r.Requests-r.Away-r.Calls {
-		t.Errorf("result: got %d allowed, %d calls and %d refused by the denial cache, of %d", r.Allowed, r.Calls, r.Remembered, r.Requests)
+	if r.Allowed != 10 || r.Calls > 50 || r.Cached != r.Requests-r.Away-r.Calls {
+		t.Errorf("result: got %d allowed, %d calls and %d refused by the denial cache, of %d", r.Allowed, r.Calls, r.Cached, r.Requests)
 	}
 }
 
@@ -227,7 +231,7 @@ func TestScenario_validate(t *testing.T) {
 		"measured time":     func(p *Parameters) { p.Measured = 1500 * time.Millisecond },
 		"warm-up: got -1s":  func(p *Parameters) { p.Warmup = -time.Second },
 		"rate times time":   func(p *Parameters) { p.Measured = 1000 * time.Hour },
-		"environments: got": func(p *Parameters) { p.Environments = 0 },
+		"environments: got": func(p *Parameters) { p.Environments = -1 },
 		"timeout: got 1s":   func(p *Parameters) { p.Timeout = time.Second },
 		"median and p99":    func(p *Parameters) { p.P99 = time.Microsecond },
 		"item writes":       func(p *Parameters) { p.ItemWrites = math.NaN() },
@@ -236,7 +240,7 @@ func TestScenario_validate(t *testing.T) {
 		p := small(DynamoDB)
 		spoil(&p)
 		s := Scenario{Limit: limit(t, limiter.Limit{Rate: algo.Rate{Requests: 1, Window: time.Second}}), Parameters: p}
-		if _, err := Run(t.Context(), s, nil); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if _, err := Run(t.Context(), s, 1, nil); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("got %v, want %s ...", err, want)
 		}
 	}
@@ -280,21 +284,21 @@ func TestLognormal(t *testing.T) {
 	}
 }
 
-// The queue returns events in the order of their times. It returns events of the same instant in the
-// order of insertion.
-func TestEvents(t *testing.T) {
-	var q events
+// The queue returns calls in the order of their times. It returns calls of the same instant in the
+// order of their environments.
+func TestCalls(t *testing.T) {
+	var q calls
 	random := rand.New(rand.NewPCG(1, 2))
-	for range 10_000 {
-		q.push(algo.Instant(random.IntN(500)), freed, nil)
+	for i := range 10_000 {
+		q.push(call{at: algo.Instant(random.IntN(500)), caller: &environment{index: uint32(random.IntN(5))}, serial: uint32(i)})
 	}
 	last := q.pop()
-	for len(q.heap) > 0 {
-		e := q.pop()
-		if !last.before(e) {
-			t.Fatalf("order: got %v after %v", e, last)
+	for len(q) > 0 {
+		c := q.pop()
+		if !last.before(&c) {
+			t.Fatalf("order: got %v after %v", c, last)
 		}
-		last = e
+		last = c
 	}
 }
 
@@ -307,7 +311,7 @@ func TestJudge(t *testing.T) {
 	at := func(caller uint32, at algo.Instant, admitted bool) request {
 		return request{caller: caller, at: at, admitted: admitted}
 	}
-	v := judge(m, 10, 100, []request{
+	v := judged(newJudge(m, 10, 100), []request{
 		at(2, 90, true), at(2, 91, true), at(2, 92, true), at(2, 93, true), // warm-up
 		at(1, 101, false), at(1, 102, true), at(1, 103, true), // one wrong refusal compensates one wrong admission
 		at(1, 111, false), at(1, 112, true), // one wrongly refused
@@ -316,7 +320,16 @@ func TestJudge(t *testing.T) {
 		at(2, 101, true), at(2, 102, true), at(2, 103, true), // one too many
 		{caller: 3, at: 101, away: true},
 	})
-	if want := (verdict{wronglyRefused: 1, over: 4, overMost: 2}); v != want {
+	if want := (verdict{due: 10, wronglyRefused: 1, over: 4, overMost: 2}); v != want {
 		t.Errorf("got %+v, want %+v", v, want)
 	}
+}
+
+// judged returns the verdict on a log.
+func judged(j *judge, log []request) verdict {
+	slices.SortStableFunc(log, func(a, b request) int { return cmp.Compare(a.at, b.at) })
+	for i := range log {
+		j.add(&log[i])
+	}
+	return j.close()
 }

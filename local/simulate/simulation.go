@@ -1,11 +1,12 @@
 package simulate
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
-	"strconv"
+	"math"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,187 +16,237 @@ import (
 
 // request is one request of the log, with its decision.
 type request struct {
-	at       algo.Instant
-	caller   uint32
-	latency  uint32 // of the decision, in microseconds
-	admitted bool
-	degraded bool // the store did not decide
-	away     bool // Lambda had no environment for it
+	at          algo.Instant
+	caller      uint32
+	environment uint32
+	took        uint32 // nanoseconds of the decision
+	admitted    bool
+	degraded    bool // the store did not decide
+	cached      bool // the environment refused it without a call
+	away        bool // no environment was free for it
 }
 
 // simulation is a running Scenario.
+//
+// Environments interact only through the store. A call takes at least the time shortest to the store
+// and as long back. So a call that arrives at t causes no other call that arrives before
+// t + 2*shortest: the store serves the calls of that span in order, and then their environments
+// continue in any order, on several processors. The result does not depend on that order.
 type simulation struct {
 	*Scenario
-	events
-	now, from, end algo.Instant // from is the end of the warm-up
-	traffic        *rand.Rand   // the same for all scenarios of a seed
-	random         *rand.Rand   // for everything else
-	callers        zipf
-	latency        lognormal
-	open           func(*environment) limiter.Store
-	decides        func(*environment, limiter.Decision) // records a decision
-	meter          *meter
+	workers   int
+	from, end algo.Instant // from is the end of the warm-up
+	callers   zipf
+	latency   lognormal
+	shortest  time.Duration
+	open      func(*environment) limiter.Store
+	meter     *meter
+	tally     *tally
+	judge     *judge
+	record    func(*request) // called for each request in the order of their times
 
-	log       []request
-	all, free []*environment
-	decisions struct{ remembered, billed int64 }
-	err       error
+	all          []*environment
+	parked       []*environment // at the end of the tick
+	since, until algo.Instant   // the tick
+	gap          float64        // mean nanoseconds between the requests of an environment
+	calls        calls
+	log          []request // that judge has not seen
 }
 
 // epoch is the start of all simulations: midnight, and so the boundary of any window that
 // divides a day.
 var epoch = algo.InstantOf(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
 
-// Run simulates s and judges its decisions. progress, which may be nil, counts the requests
-// that have arrived. The same scenario gives the same result. An error is that of ctx, or
-// names an invalid field of s.
-func Run(ctx context.Context, s Scenario, progress *atomic.Int64) (Result, error) {
-	if err := s.validate(); err != nil {
+// Run simulates s with up to the given number of processors. The same scenario gives the same result
+// on any number. Run adds the requests to progress unless it is nil. An error is that of ctx, or names
+// an invalid field of s.
+func Run(ctx context.Context, s Scenario, processors int, progress *atomic.Int64) (Result, error) {
+	sim, err := newSimulation(&s)
+	if err != nil {
 		return Result{}, err
 	}
-	if s.Limit.Spread.Adaptive {
-		return Result{}, errors.New("limit: adaptive shares are not supported; use RunFleet")
+	sim.workers = processors
+	if err := sim.openStore(); err != nil {
+		return Result{}, err
 	}
-	sim := newSimulation(&s)
-	sim.openStore()
 	if err := sim.run(ctx, progress); err != nil {
 		return Result{}, err
 	}
 	return sim.result(), nil
 }
 
-func newSimulation(s *Scenario) *simulation {
+func newSimulation(s *Scenario) (*simulation, error) {
+	if err := s.validate(); err != nil {
+		return nil, err
+	}
 	from := epoch.Add(s.Warmup)
 	end := from.Add(s.Measured)
 	sim := &simulation{
-		Scenario: s, now: epoch, from: from, end: end,
-		traffic: rand.New(rand.NewPCG(s.Seed, 0)),
-		random:  rand.New(rand.NewPCG(s.Seed, 1)),
-		callers: newZipf(s.Callers, s.Exponent),
-		latency: newLognormal(s.Median, s.P99),
-		meter:   &meter{from: from, end: end},
-		log:     make([]request, 0, int(s.Rate*(s.Warmup+s.Measured).Seconds()*1.01)+1000),
+		Scenario: s, workers: 1, from: from, end: end,
+		callers:  newZipf(s.Callers, s.Exponent),
+		latency:  newLognormal(s.Median, s.P99),
+		shortest: max(1, s.Median/8),
+		meter:    &meter{from: from, end: end},
+		tally:    newTally(s),
+		judge:    newJudge(s.Limit.Machine(), s.Limit.Rate.Window, from),
 	}
-	sim.decides = sim.decided
-	return sim
+	sim.record = sim.count
+	return sim, nil
 }
 
 // openStore creates the store. open connects an environment to it.
-func (s *simulation) openStore() {
-	switch s.Store {
-	case DynamoDB:
-		table := newTable(s.meter, s.ItemWrites)
+func (s *simulation) openStore() error {
+	if s.Store == DynamoDB {
+		table, err := newTable(s.meter, s.ItemWrites)
 		s.open = func(e *environment) limiter.Store { return &dynamo{link: e, table: table} }
-	case ElastiCache:
-		cluster, err := newCluster(s.meter, s.SlotECPUs, s.CacheECPUs)
-		if err != nil {
-			s.fail(err)
-		}
-		s.open = func(e *environment) limiter.Store { return &cache{env: e, cluster: cluster} }
+		return err
 	}
+	cluster, err := newCluster(s.meter, s.SlotECPUs, s.CacheECPUs)
+	s.open = func(e *environment) limiter.Store { return &cache{env: e, cluster: cluster} }
+	return err
 }
 
-// run handles all events in order.
+// minTick is the least time for which an environment runs ahead without a call.
+const minTick = 100 * time.Millisecond
+
+// run simulates one tick after another. A decision ends before the end of the next tick, because a
+// tick is at least as long as the timeout.
 func (s *simulation) run(ctx context.Context, progress *atomic.Int64) error {
 	defer func() {
 		for _, e := range s.all {
 			e.stop()
 		}
 	}()
-	next := s.now.Add(s.pause())
-	for n := 0; s.err == nil; n++ {
-		if n%4096 == 0 {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			if progress != nil {
-				progress.Store(int64(len(s.log)))
-			}
+	s.until = epoch
+	if err := s.start(); err != nil {
+		return err
+	}
+	for s.until < s.end {
+		s.since, s.until = s.until, min(s.until.Add(max(minTick, s.Timeout)), s.end)
+		s.setGap()
+		s.advance(s.takeParked())
+		s.serve(s.until)
+		n, err := s.collect(s.since)
+		if err = cmp.Or(err, ctx.Err()); err != nil {
+			return err
 		}
-		switch {
-		case next < s.end && (len(s.heap) == 0 || next <= s.heap[0].at):
-			s.now = next
-			s.arrival()
-			next = next.Add(s.pause())
-		case len(s.heap) == 0:
-			return nil
-		default:
-			s.happen(s.pop())
+		if progress != nil {
+			progress.Add(int64(n))
 		}
 	}
-	return s.err
+	s.serve(math.MaxInt64)
+	_, err := s.collect(math.MaxInt64)
+	return err
 }
 
-// pause returns the time to the next request: arrivals are a Poisson process.
-func (s *simulation) pause() time.Duration {
-	return time.Duration(s.traffic.ExpFloat64() * float64(time.Second) / s.Rate)
-}
-
-// arrival gives a request to a random free environment, or to a new one.
-func (s *simulation) arrival() {
-	s.log = append(s.log, request{at: s.now, caller: uint32(s.callers.draw(s.traffic))})
-	var e *environment
-	switch n := len(s.free); {
-	case n > 0:
-		i := s.random.IntN(n)
-		e = s.free[i]
-		s.free[i] = s.free[n-1]
-		s.free = s.free[:n-1]
-	case len(s.all) < s.Environments:
-		var err error
-		if e, err = newEnvironment(s); err != nil {
-			s.fail(err)
-			return
+// start starts all environments.
+func (s *simulation) start() error {
+	s.since = epoch
+	s.setGap()
+	for i := range s.fleet() {
+		e, err := newEnvironment(s, uint32(i))
+		if err != nil {
+			return err
 		}
 		s.all = append(s.all, e)
-	default:
-		s.log[len(s.log)-1].away = true
+	}
+	s.advance(s.all)
+	return nil
+}
+
+// setGap sets the traffic of a tick.
+func (s *simulation) setGap() {
+	rate := s.Rate
+	if s.rate != nil {
+		rate = s.rate(s.since.Sub(epoch))
+	}
+	s.gap = float64(time.Second) * float64(s.fleet()) / rate
+}
+
+func (s *simulation) takeParked() []*environment {
+	parked := s.parked
+	s.parked = nil
+	return parked
+}
+
+// serve serves the calls that arrive before an instant, and those that follow from them.
+func (s *simulation) serve(before algo.Instant) {
+	var resumed []*environment
+	for len(s.calls) > 0 && s.calls[0].at < before {
+		span := min(before, s.calls[0].at.Add(2*s.shortest))
+		resumed = resumed[:0]
+		for len(s.calls) > 0 && s.calls[0].at < span {
+			c := s.calls.pop()
+			if c.serve(c.at); c.waits {
+				resumed = append(resumed, c.caller)
+			}
+		}
+		s.advance(resumed)
+	}
+}
+
+// advance resumes environments until each one waits for a call or reaches the end of the tick.
+func (s *simulation) advance(list []*environment) {
+	s.resume(list)
+	for _, e := range list {
+		waits := false
+		for _, c := range e.sent {
+			waits = waits || c.waits
+			s.calls.push(c)
+		}
+		clear(e.sent)
+		if e.sent = e.sent[:0]; !waits {
+			s.parked = append(s.parked, e)
+		}
+	}
+}
+
+// crew is the number of environments that one processor takes at a time.
+const crew = 16
+
+// resume resumes environments, on all workers if there are enough.
+func (s *simulation) resume(list []*environment) {
+	if s.workers == 1 || len(list) < 2*crew {
+		for _, e := range list {
+			e.next()
+		}
 		return
 	}
-	e.request = len(s.log) - 1
-	e.next()
-}
-
-func (s *simulation) happen(e event) {
-	s.now = e.at
-	switch e.kind {
-	case served:
-		e.env.arrive()
-	case answered, timedOut:
-		e.env.resume(e.kind == timedOut)
-	case freed:
-		s.free = append(s.free, e.env)
+	var taken atomic.Int64
+	var wg sync.WaitGroup
+	for range min(s.workers, len(list)/crew) {
+		wg.Go(func() {
+			for {
+				end := int(taken.Add(crew))
+				if end-crew >= len(list) {
+					return
+				}
+				for _, e := range list[end-crew : min(end, len(list))] {
+					e.next()
+				}
+			}
+		})
 	}
+	wg.Wait()
 }
 
-// subject returns the subject that a request of a caller charges.
-func (s *simulation) subject(caller uint32) limiter.Subject {
-	if s.Limit.Global {
-		return limiter.Global()
-	}
-	return limiter.User(strconv.FormatUint(uint64(caller), 10))
-}
-
-// decided records the decision of an environment and ends its invocation.
-func (s *simulation) decided(e *environment, d limiter.Decision) {
-	r := &s.log[e.request]
-	took := s.now.Sub(r.at)
-	r.admitted, r.degraded, r.latency = d.Allowed, d.Reason != limiter.ReasonNone, uint32(took/time.Microsecond)
-	if r.at >= s.from {
-		if d.FromCache {
-			s.decisions.remembered++
+// collect judges the requests before an instant. It returns the number of new requests of the log.
+func (s *simulation) collect(before algo.Instant) (n int, err error) {
+	for _, e := range s.all {
+		n += len(e.log)
+		s.log = append(s.log, e.log...)
+		e.log = e.log[:0]
+		if e.err != nil && err == nil {
+			err = fmt.Errorf("%s: %w", s.Name, e.err)
 		}
-		s.decisions.billed += int64((took + s.Invocation + billing - 1) / billing)
 	}
-	s.push(s.now.Add(s.Invocation), freed, e)
-}
-
-// fail ends the simulation.
-func (s *simulation) fail(err error) {
-	if s.err == nil {
-		s.err = fmt.Errorf("%s: %w", s.Name, err)
+	slices.SortFunc(s.log, func(a, b request) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.environment, b.environment))
+	})
+	final, _ := slices.BinarySearchFunc(s.log, before, func(r request, before algo.Instant) int { return cmp.Compare(r.at, before) })
+	for i := range s.log[:final] {
+		s.record(&s.log[i])
 	}
+	s.log = slices.Delete(s.log, 0, final)
+	return n, err
 }
-
-// measured reports whether the request that e decides counts.
-func (s *simulation) measured(e *environment) bool { return s.log[e.request].at >= s.from }

@@ -1,10 +1,13 @@
 package simulate
 
 import (
+	"context"
+	"slices"
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/memstore"
 )
 
 // table is a model of a DynamoDB table. Each item has a partition of its own, as after the
@@ -19,6 +22,7 @@ type table struct {
 	crowded    *partition
 	// throttled reports whether the table as a whole throttles writes; nil: never.
 	throttled func(at algo.Instant) bool
+	shares    *memstore.Store // the reports of adaptive shares
 }
 
 // partition is the capacity that the items of a key range share.
@@ -34,13 +38,17 @@ type item struct {
 	*partition
 	state  algo.State
 	exists bool
+	// padded reports that a replaced window has stored a previous count of 0, which other writes leave
+	// out. A replacement must find the item as it was read.
+	padded bool
 	// before is the state that stale reads return for replicaLag after written.
 	before  algo.State
 	written algo.Instant
 }
 
-func newTable(m *meter, rate float64) *table {
-	return &table{meter: m, rate: rate, items: map[limiter.Subject]*item{}}
+func newTable(m *meter, rate float64) (*table, error) {
+	shares, err := memstore.New(memstore.Options{})
+	return &table{meter: m, rate: rate, items: map[limiter.Subject]*item{}, shares: shares}, err
 }
 
 // find returns the item of subject. It creates a missing one.
@@ -70,8 +78,9 @@ func (t *table) place(subject limiter.Subject, at algo.Instant) *partition {
 type reply struct {
 	state     algo.State // after the write, or the state that failed its condition
 	exists    bool
+	padded    bool
 	applied   bool
-	throttled error // nil, ErrThrottled or ErrItemThrottled
+	throttled error // nil, ErrThrottled or ErrItemThrottled; of a report also an error of its store
 }
 
 // write makes one attempt. billed means that its request counts.
@@ -88,21 +97,66 @@ func (t *table) write(subject limiter.Subject, at algo.Instant, a *attempt, bill
 		t.refuse(at)
 		return reply{throttled: limiter.ErrItemThrottled}
 	}
-	next, ok := a.test(it.state, it.exists)
+	next, ok := a.test(it)
 	units := sizeUnits(it.state)
 	if ok {
+		_, window := a.machine.(*algo.Window)
+		it.padded = window && (a.replace || it.padded && next.Window == it.state.Window)
 		units = max(units, sizeUnits(next))
 		if at.Sub(it.written) >= replicaLag {
 			it.before, it.written = it.state, at
 		}
 		it.state, it.exists = next, true
 	}
+	t.charge(it, at, units, billed)
+	return reply{state: it.state, exists: it.exists, padded: it.padded, applied: ok}
+}
+
+// report makes one call for the charges of a report of adaptive shares. The call is one write, or one
+// read if no charge has a cost.
+func (t *table) report(ctx context.Context, at, now algo.Instant, charges []limiter.Charge, results []algo.Result, billed bool) reply {
+	subject := charges[0].Subject
+	it := t.find(subject, at)
+	if billed {
+		t.calls++
+	}
+	switch {
+	case !slices.ContainsFunc(charges, func(c limiter.Charge) bool { return c.Cost > 0 }):
+		if !t.admitRead(it, at, 1, limiter.MayBeStale(ctx), billed) {
+			return reply{throttled: limiter.ErrItemThrottled}
+		}
+	case !it.writes.open(at):
+		t.refuse(at)
+		return reply{throttled: limiter.ErrItemThrottled}
+	default:
+		t.charge(it, at, 1, billed)
+	}
+	taken, err := t.shares.Take(ctx, now, subject, charges, results)
+	return reply{applied: taken, throttled: err}
+}
+
+// charge takes write units.
+func (t *table) charge(it *item, at algo.Instant, units float64, billed bool) {
 	it.writes.spare -= units
 	if billed {
 		t.writes += int64(units)
 	}
 	t.warm(&it.heat, at, units)
-	return reply{state: it.state, exists: it.exists, applied: ok}
+}
+
+// admitRead takes read units, half of them if the read may be stale. It reports false if the read is
+// throttled.
+func (t *table) admitRead(it *item, at algo.Instant, units float64, stale, billed bool) bool {
+	if stale {
+		units /= 2
+	}
+	if !it.reads.open(at) {
+		return false
+	}
+	if it.reads.spare -= units; billed {
+		t.reads += units
+	}
+	return true
 }
 
 // replicaLag is the age of the state that a read returns if it may be stale.
@@ -111,24 +165,16 @@ const replicaLag = 10 * time.Millisecond
 // read reads an item, for one unit per 4 KB, rounded up, or for half of that if it may be stale.
 func (t *table) read(subject limiter.Subject, at algo.Instant, stale, billed bool) reply {
 	it := t.find(subject, at)
-	units := float64((kilobytes(it.state) + 3) / 4)
-	if stale {
-		units /= 2
-	}
 	if billed {
 		t.calls++
 	}
-	if !it.reads.open(at) {
+	if !t.admitRead(it, at, float64((kilobytes(it.state)+3)/4), stale, billed) {
 		return reply{throttled: limiter.ErrItemThrottled}
 	}
-	it.reads.spare -= units
-	if billed {
-		t.reads += units
-	}
 	if stale && at.Sub(it.written) < replicaLag {
-		return reply{state: it.before, exists: it.exists}
+		return reply{state: it.before, exists: it.exists, padded: it.padded}
 	}
-	return reply{state: it.state, exists: it.exists}
+	return reply{state: it.state, exists: it.exists, padded: it.padded}
 }
 
 // refund refunds a charge as limiter/dynamostore does, with conditional writes.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"regexp"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,10 +21,11 @@ import (
 type simulation struct {
 	simulate.Parameters
 	simulate.Limits
-	only     string
-	parallel int
-	quick    bool
-	asJSON   bool
+	environments []int
+	only         string
+	parallel     int
+	quick        bool
+	asJSON       bool
 }
 
 func simulateCommand() *cobra.Command {
@@ -34,7 +36,7 @@ func simulateCommand() *cobra.Command {
 		Long: "Run the limiter against a simulated DynamoDB or ElastiCache on a virtual clock, with each algorithm and each way to reduce store calls. " +
 			"Print the store calls, their cost, and how many decisions differ from those of an oracle that sees all requests in order. The command uses no network.\n\n" +
 			"It takes some minutes on two processors; --quick simulates a tenth of the traffic. local/simulate describes the model and its limits.",
-		Example: "  weir simulate --quick\n  weir simulate --store elasticache --rate 200000 --json",
+		Example: "  weir simulate --quick\n  weir simulate --rate 1000000 --all 500000 --environments 600,6000 --only 'all callers'\n  weir simulate --store elasticache --rate 200000 --json",
 		Args:    command.Exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := given.settle(c)
@@ -58,7 +60,7 @@ func (s *simulation) bind(c *cobra.Command) {
 	f.Float64Var(&s.Exponent, "exponent", s.Exponent, "exponent of Zipf's law, which distributes requests among callers; 0: equally")
 	f.DurationVar(&s.Warmup, "warm-up", s.Warmup, "virtual time before the measurement starts")
 	f.DurationVar(&s.Measured, "time", s.Measured, "virtual time that is measured")
-	f.IntVar(&s.Environments, "environments", s.Environments, "maximum number of environments that Lambda starts")
+	f.IntSliceVar(&s.environments, "environments", s.environments, "numbers of environments, each simulated; 0 means three times those that are busy while each decision takes one call")
 	f.DurationVar(&s.Invocation, "invocation", s.Invocation, "duration of an invocation, without the wait for the store")
 	f.DurationVar(&s.Timeout, "timeout", s.Timeout, "maximum time that a decision waits for the store (elasticache: 50ms)")
 	f.DurationVar(&s.Median, "median", s.Median, "median round trip to the store (elasticache: 600µs)")
@@ -74,7 +76,7 @@ func (s *simulation) bind(c *cobra.Command) {
 	f.IntVar(&s.Shards, "shards", s.Shards, "number of shards of the limit for all callers")
 	f.DurationVar(&s.Sync, "sync", s.Sync, "the interval of counters that are synchronized")
 	f.StringVar(&s.only, "only", s.only, "simulate only the limits whose names this regular expression matches")
-	f.IntVar(&s.parallel, "parallel", runtime.GOMAXPROCS(0), "number of limits that are simulated concurrently")
+	f.IntVar(&s.parallel, "parallel", runtime.GOMAXPROCS(0), "number of processors; the result does not depend on it")
 	f.BoolVar(&s.quick, "quick", s.quick, "simulate a tenth of the requests and callers, with a tenth of the limit for all")
 	f.BoolVar(&s.asJSON, "json", s.asJSON, "print one JSON object")
 }
@@ -82,7 +84,7 @@ func (s *simulation) bind(c *cobra.Command) {
 // settle returns s with the defaults of its store and of --quick. Flags on the command line have
 // precedence.
 func (s simulation) settle(c *cobra.Command) (simulation, error) {
-	settled := simulation{Parameters: simulate.Default(s.Store), Limits: simulate.DefaultLimits()}
+	settled := simulation{Parameters: simulate.Default(s.Store), Limits: simulate.DefaultLimits(), environments: s.environments}
 	if s.quick {
 		settled.Rate /= 10
 		settled.Callers /= 10
@@ -93,6 +95,9 @@ func (s simulation) settle(c *cobra.Command) (simulation, error) {
 	settled.bind(again)
 	var err error
 	c.Flags().Visit(func(f *pflag.Flag) {
+		if f.Name == "environments" { // its String is not what Set accepts
+			return
+		}
 		if problem := again.Flags().Set(f.Name, f.Value.String()); problem != nil {
 			err = problem
 		}
@@ -105,14 +110,15 @@ func (s simulation) run(ctx context.Context, out, errs io.Writer) error {
 	if err != nil {
 		return command.AsUsage(err)
 	}
-	progress, begun := simulate.NewProgress(plan), time.Now()
-	stop := s.report(errs, progress, len(plan))
-	results, err := simulate.RunPlan(ctx, plan, s.parallel, progress)
+	var progress atomic.Int64
+	begun := time.Now()
+	stop := report(errs, &progress, plan, begun)
+	results, err := simulate.RunPlan(ctx, plan, s.parallel, &progress)
 	stop()
 	if err != nil {
 		return err
 	}
-	n, took := progress.Requests(), time.Since(begun)
+	n, took := progress.Load(), time.Since(begun)
 	fmt.Fprintf(errs, "weir: simulated %d requests in %s, %.0f a second\n", n, took.Round(time.Second/10), float64(n)/took.Seconds())
 	if s.asJSON {
 		e := json.NewEncoder(out)
@@ -136,13 +142,28 @@ func (s simulation) plan() ([]simulate.Scenario, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--only: %w", err)
 	}
-	return simulate.Plan(s.Parameters, s.Limits, only)
+	fleets := s.environments
+	if len(fleets) == 0 {
+		fleets = []int{0}
+	}
+	var plan []simulate.Scenario
+	for _, n := range fleets {
+		s.Environments = n
+		part, err := simulate.Plan(s.Parameters, s.Limits, only)
+		if err != nil {
+			return nil, err
+		}
+		plan = append(plan, part...)
+	}
+	return plan, nil
 }
 
-// report prints the progress of a plan of n limits every two seconds, until the returned function
-// stops it.
-func (s simulation) report(to io.Writer, progress *simulate.Progress, n int) (stop func()) {
-	total := float64(n) * s.Rate * (s.Warmup + s.Measured).Seconds()
+// report prints the progress of a plan every two seconds, until the returned function stops it.
+func report(to io.Writer, progress *atomic.Int64, plan []simulate.Scenario, begun time.Time) (stop func()) {
+	total := 0.0
+	for _, s := range plan {
+		total += s.Rate * (s.Warmup + s.Measured).Seconds()
+	}
 	done, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
@@ -152,11 +173,19 @@ func (s simulation) report(to io.Writer, progress *simulate.Progress, n int) (st
 			select {
 			case <-done:
 				return
-			case <-tick.C:
-				arrived := float64(progress.Requests())
-				fmt.Fprintf(to, "weir: %.0f %% of %.1f million requests to %d limits\n", 100*min(1, arrived/total), total/1e6, n)
+			case now := <-tick.C:
+				fmt.Fprintf(to, "weir: %s\n", estimate(float64(progress.Load())/total, now.Sub(begun), total))
 			}
 		}
 	}()
 	return func() { close(done); <-stopped }
+}
+
+// estimate describes the progress of a plan after a time.
+func estimate(part float64, after time.Duration, total float64) string {
+	left := "unknown time"
+	if part > 0 {
+		left = time.Duration(max(0, 1/part-1) * float64(after)).Round(time.Second).String()
+	}
+	return fmt.Sprintf("%.0f %% of %.1f million requests, %s left", 100*min(1, part), total/1e6, left)
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weir-limits/weir/local/simulate"
 )
@@ -15,6 +16,10 @@ func TestSimulate(t *testing.T) {
 	code, out, errs := weir(t, small...)
 	if code != 0 || !strings.Contains(out, "2,000 requests a second by 100 callers") || !strings.Contains(out, "\n| each caller: fixed_window   |") {
 		t.Fatalf("exit %d: %s%s", code, out, errs)
+	}
+	code, out, errs = weir(t, append(small, "--environments", "20,30")...)
+	if code != 0 || strings.Count(out, "\n| each caller: fixed_window   |           20 |") != 1 || strings.Count(out, "\n| each caller: fixed_window   |           30 |") != 1 {
+		t.Errorf("two numbers of environments: exit %d: %s%s", code, out, errs)
 	}
 	code, out, errs = weir(t, append(small, "--store", "elasticache", "--p99", "5ms", "--quick", "--json")...)
 	var got simulated
@@ -30,12 +35,12 @@ func TestSimulate(t *testing.T) {
 
 func TestSimulate_mistakes(t *testing.T) {
 	for flag, want := range map[string]string{
-		"--store=redis":    `store: got "redis", want dynamodb or elasticache`,
-		"--only=(":         "--only: error parsing regexp",
-		"--only=nothing":   `names: got "nothing", want part of a name such as "each caller: sliding_window"`,
-		"--each=0":         "each caller: sliding_window: requests: got 0",
-		"--time=1500ms":    "measured time: got 1.5s, want a multiple of the window",
-		"--environments=0": "environments: got 0, want 1 to 1000000",
+		"--store=redis":     `store: got "redis", want dynamodb or elasticache`,
+		"--only=(":          "--only: error parsing regexp",
+		"--only=nothing":    `names: got "nothing", want part of a name such as "each caller: sliding_window"`,
+		"--each=0":          "each caller: sliding_window: requests: got 0",
+		"--time=1500ms":     "measured time: got 1.5s, want a multiple of the window",
+		"--environments=-1": "environments: got -1, want 1 to 100000",
 	} {
 		if code, _, errs := weir(t, append(small, flag)...); code != 2 || !strings.Contains(errs, want) {
 			t.Errorf("%s: exit %d, %s; want %s", flag, code, errs, want)
@@ -49,5 +54,17 @@ func TestSimulate_mistakes(t *testing.T) {
 	}
 	if code, out, errs := weir(t, append(small, "--each=1", "--only=^each")...); code != 0 || !strings.Contains(out, "sync 100ms") || strings.Contains(out, "shards") {
 		t.Errorf("one request per caller: exit %d, %s%s", code, errs, out)
+	}
+}
+
+func TestEstimate(t *testing.T) {
+	for part, want := range map[float64]string{
+		0:    "0 % of 8.0 million requests, unknown time left",
+		0.25: "25 % of 8.0 million requests, 30s left",
+		1.01: "100 % of 8.0 million requests, 0s left",
+	} {
+		if got := estimate(part, 10*time.Second, 8e6); got != want {
+			t.Errorf("part %g: got %q, want %q", part, got, want)
+		}
 	}
 }

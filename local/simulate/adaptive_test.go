@@ -1,0 +1,100 @@
+package simulate
+
+import (
+	"math"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// long makes the tests of adaptive shares simulate a minute. Such a run takes some minutes.
+var long = os.Getenv("WEIR_SOAK") != ""
+
+// adaptive returns a scenario with the limit for all callers of functions/rules.json. No invocation
+// takes time, so few environments are enough for all requests.
+func adaptive(t *testing.T, environments int, rate float64, during time.Duration) Scenario {
+	p := Default(DynamoDB)
+	p.Environments, p.Rate, p.Invocation, p.Warmup, p.Measured = environments, rate, 0, 0, during
+	return Scenario{Name: "adaptive", Parameters: p, Limit: limit(t, limiter.Limit{
+		Global: true, Rate: algo.Rate{Requests: 100_000, Window: time.Second}, Spread: limiter.Spread{Adaptive: true},
+	})}
+}
+
+// run simulates s on all processors.
+func run(t *testing.T, s Scenario) Result {
+	t.Helper()
+	r, err := Run(t.Context(), s, 2, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// A limit for all callers allows 100,000 requests a second with adaptive shares. Its item gets at most
+// 500 writes in any second. At half of the limit, at most 1 % of the requests are refused. At twice
+// the limit, settled environments admit at most 5 % over the limit.
+func TestRunAdaptive(t *testing.T) {
+	for _, c := range []struct {
+		environments   int
+		rate           float64
+		short, settled time.Duration // 0 means that only WEIR_SOAK runs the case
+	}{
+		{600, 50_000, 3 * time.Second, 0},
+		{600, 200_000, 0, 0},
+		{6000, 50_000, 0, 0},
+		{6000, 200_000, 7 * time.Second, 6 * time.Second},
+	} {
+		during, settled := c.short, c.settled
+		if long {
+			during, settled = time.Minute, 10*time.Second
+		}
+		if during == 0 {
+			continue
+		}
+		r := run(t, adaptive(t, c.environments, c.rate, during))
+		over := int64(0)
+		for _, admitted := range r.Admitted[settled/time.Second:] {
+			over = max(over, admitted-r.Limit)
+		}
+		refused, most := 100*float64(r.Refused)/float64(r.Requests), 100*float64(over)/float64(r.Limit)
+		t.Logf("%d environments at %g/s for %s: at most %.0f writes a second, %.2f %% refused, at most %.1f %% over the limit in a second after %s", c.environments, c.rate, during, r.Hottest, refused, most, settled)
+		if r.Hottest > 500 || c.rate < float64(r.Limit) && refused > 1 || most > 5 || r.Degraded > 0 || r.Throttled > 0 {
+			t.Errorf("got %+v, want at most 500 writes a second, 1 %% refused below the limit, 5 %% over it, and none degraded or throttled", r)
+		}
+	}
+}
+
+// After demand rises fivefold, the environments together admit at most the excess that Spread.Adaptive
+// documents.
+func TestRunAdaptive_surge(t *testing.T) {
+	if !long {
+		t.Skip("takes some minutes: set WEIR_SOAK=1")
+	}
+	for _, environments := range []int{600, 6000} {
+		before, during := 12*time.Second, 12*time.Second
+		if environments > 600 {
+			before, during = 45*time.Second, 30*time.Second
+		}
+		s := adaptive(t, environments, 250_000, before+during)
+		s.rate = func(since time.Duration) float64 {
+			if since < before {
+				return 50_000
+			}
+			return s.Rate
+		}
+		r := run(t, s)
+		over, limit, n := 0.0, float64(r.Limit), float64(environments)
+		for _, admitted := range r.Admitted[before/time.Second:] {
+			over += max(0, float64(admitted)-1.05*limit)
+		}
+		interval := max(0.5, n/360)
+		most := (2+interval/5)*limit + n*(1+2*math.Sqrt(limit/n))
+		t.Logf("%d environments: %.0f over the limit in %s after a fivefold rise, at most %.0f", environments, over, during, most)
+		if over > most {
+			t.Errorf("%d environments: got %.0f over the limit, want at most %.0f", environments, over, most)
+		}
+	}
+}
