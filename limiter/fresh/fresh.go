@@ -10,42 +10,40 @@ import (
 
 // Errors of a Value; compare with errors.Is.
 var (
-	// ErrAbsent is the answer of a source that has no value. A Load returns it.
+	// ErrAbsent means that the source has no value. A Load returns it.
 	ErrAbsent = errors.New("no value")
-	// ErrExpired is a value that is older than Policy.Stale although its source answers: the
-	// source serves an old copy.
+	// ErrExpired means that the source answers with a copy that is older than Policy.Stale.
 	ErrExpired = errors.New("value expired")
 )
 
-// Policy is how long a Value is used and how often its source is read. Times are ages at the
-// instants that requests pass. It does not change after the first use.
+// Policy defines how long a Value is used, and how often its source is read. Ages are relative to the
+// instants that requests pass. A Policy MUST NOT change after its first use.
 type Policy struct {
-	Fresh    time.Duration // a value of this age is read again
-	Absent   time.Duration // an absence of this age is read again
-	Stale    time.Duration // a value of this age is not used; 0: no value is too old
-	Cooldown time.Duration // from a failed read to the next while there is a value to use
-	Retry    time.Duration // from a failed read to the next otherwise
-	Timeout  time.Duration // of one read
-	// Admit, if not nil, is called before each read. If it returns an error, the read does not
-	// begin, and a request without a value to use gets that error. The call must not use the
-	// Value.
+	Fresh    time.Duration // age at which a value is read again
+	Absent   time.Duration // time after which the source is read again if it had no value
+	Stale    time.Duration // age at which a value is no longer used; 0 means never
+	Cooldown time.Duration // time between a failed read and the next, if there is a usable value
+	Retry    time.Duration // time between a failed read and the next, if there is none
+	Timeout  time.Duration // bounds one read
+	// Admit, if not nil, is called before each read. If it returns an error, the read does not begin.
+	// A request without a usable value then gets that error. Admit MUST NOT use the Value.
 	Admit func(now time.Time) error
 }
 
-// Load reads a source. asOf is when the value was current, which is earlier than the read for a
-// copy; the zero Time means now. The error wraps ErrAbsent if the source has no value. ctx ends
-// after Policy.Timeout, and not with a request. A Load MUST return when ctx ends: until then no
-// other read begins.
+// Load reads a source. asOf is when the value was current. It is before the read if the source returned a
+// copy; the zero Time means now. The error wraps ErrAbsent if the source has no value. ctx ends after
+// Policy.Timeout, not when a request ends. A Load MUST return when ctx ends, because no other read begins
+// before.
 type Load[V any] func(ctx context.Context) (value V, asOf time.Time, err error)
 
-// Value is a value that is read when a request needs it and kept. Make one with New. It is safe
-// for concurrent use, and takes no lock while its value is fresh.
+// Value is a cached value, read when a request needs it. Make one with New. It is safe for concurrent use,
+// and takes no lock while the value is fresh.
 type Value[V any] struct {
 	policy *Policy
 	state  atomic.Pointer[state[V]]
 
-	mu      sync.Mutex    // held to begin and to end a read
-	reading chan struct{} // closed at the end of the read under way; nil without one
+	mu      sync.Mutex    // guards reading, and changes of state
+	reading chan struct{} // closed when the read in progress ends; nil if there is none
 }
 
 // New returns a Value that was never read. Values may share a Policy.
@@ -55,9 +53,9 @@ func New[V any](p *Policy) *Value[V] {
 	return v
 }
 
-// Get returns the value at now. If it is not fresh, Get reads it with load and waits. It does not wait
-// if there is a value to use and another request already reads it. Without a value to use, the error
-// is that of the last read or of ctx, or wraps ErrAbsent or ErrExpired.
+// Get returns the value at now. If the value is not fresh, Get reads it with load and waits. If another
+// request already reads it and the previous value is usable, Get returns that without waiting. If there is
+// no usable value, the error is that of the last read or of ctx, or wraps ErrAbsent or ErrExpired.
 func (v *Value[V]) Get(ctx context.Context, now time.Time, load Load[V]) (V, error) {
 	if !v.Due(now) {
 		return v.Peek(now)
@@ -76,10 +74,10 @@ func (v *Value[V]) Get(ctx context.Context, now time.Time, load Load[V]) (V, err
 	return s.answer(v.policy, now)
 }
 
-// Renew returns the value at now if the previous value is useless for the request, even a fresh one.
-// It waits for a read under way. Otherwise it begins a read if may returns true for the age of the
-// last read. After a failed read, it begins one if the Policy allows the next one. Calls of may do not
-// overlap.
+// Renew is for a request that cannot use the present value, although it may be fresh. Renew waits for the
+// read in progress, if there is one. Otherwise it begins a read if may returns true for the age of the last
+// read. After a failed read, the Policy decides instead. Then Renew returns the value at now. Calls of may
+// do not overlap.
 func (v *Value[V]) Renew(ctx context.Context, now time.Time, load Load[V], may func(age time.Duration) bool) (V, error) {
 	done, err := v.begin(ctx, now, load, func(s *state[V], reading bool) bool {
 		return reading || s.failed != nil && s.rested(v.policy, now) || s.failed == nil && may(s.age(now))
@@ -94,17 +92,17 @@ func (v *Value[V]) Renew(ctx context.Context, now time.Time, load Load[V], may f
 	return v.Peek(now)
 }
 
-// Peek returns what Get would return, without a read.
+// Peek returns the value at now as Get does, but never reads the source.
 func (v *Value[V]) Peek(now time.Time) (V, error) { return v.state.Load().answer(v.policy, now) }
 
-// Due reports whether Get reads the source at now or waits for a read.
+// Due reports whether Get at now would read the source or wait for a read.
 func (v *Value[V]) Due(now time.Time) bool { return v.state.Load().due(v.policy, now) }
 
-// Err returns the error of the last read; nil if the source answered, also without a value.
+// Err returns the error of the last read. It is nil if the source answered, even if it had no value.
 func (v *Value[V]) Err() error { return v.state.Load().failed }
 
-// begin returns the end of the read under way. If there is none, it begins one if need returns true,
-// and returns nil otherwise. The error is that of Policy.Admit.
+// begin returns a channel that is closed when the read in progress ends. If need returns false, it returns
+// nil. Otherwise it begins a read if none is in progress. The error is that of Policy.Admit.
 func (v *Value[V]) begin(ctx context.Context, now time.Time, load Load[V], need func(s *state[V], reading bool) bool) (<-chan struct{}, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -146,7 +144,7 @@ func (v *Value[V]) read(ctx context.Context, now time.Time, load Load[V]) {
 	v.reading = nil
 }
 
-// wait waits until done is closed. The error is that of ctx if it ends before.
+// wait waits until done is closed. If ctx ends first, it returns the error of ctx.
 func wait(ctx context.Context, done <-chan struct{}) error {
 	select {
 	case <-done:
@@ -154,7 +152,7 @@ func wait(ctx context.Context, done <-chan struct{}) error {
 	case <-ctx.Done():
 	}
 	select {
-	case <-done: // both were ready, and select takes either
+	case <-done: // both are ready, and select chose one at random
 		return nil
 	default:
 		return ctx.Err()

@@ -2,19 +2,19 @@ package fresh
 
 import "time"
 
-// state is what is known after a read. It does not change. The zero value is the state before the
-// first read.
+// state is the state of a Value after a read. It is immutable. The zero value is the state before the first
+// read.
 type state[V any] struct {
 	value  V
-	known  bool      // the source had the value when it last answered
+	known  bool      // the source had a value when it last answered
 	read   time.Time // when the source last answered with a value
 	asOf   time.Time // when the value was current
 	tried  time.Time // when the last read began
-	failed error     // of the last read
+	failed error     // the error of the last read
 }
 
-// age returns the age of the last read. Concurrent requests do not arrive in the order of their
-// clocks.
+// age returns the age of the last read. It is never negative, although concurrent requests may arrive in
+// another order than that of their clocks.
 func (s *state[V]) age(now time.Time) time.Duration { return now.Sub(s.tried).Abs() }
 
 // usable reports whether the value may be used at now.
@@ -37,8 +37,8 @@ func (s *state[V]) due(p *Policy, now time.Time) bool {
 	return s.rested(p, now)
 }
 
-// rested reports whether the source may be read again at now after a read that failed or brought
-// an expired value.
+// rested reports whether the source may be read again at now, after a read that failed or returned an
+// expired value.
 func (s *state[V]) rested(p *Policy, now time.Time) bool {
 	if s.failed != nil && !s.usable(p, now) {
 		return s.age(now) >= p.Retry
@@ -46,7 +46,7 @@ func (s *state[V]) rested(p *Policy, now time.Time) bool {
 	return s.age(now) >= p.Cooldown
 }
 
-// answer returns the value at now, or why there is none to use.
+// answer returns the value at now, or the reason why there is no usable value.
 func (s *state[V]) answer(p *Policy, now time.Time) (value V, err error) {
 	switch {
 	case s.usable(p, now):

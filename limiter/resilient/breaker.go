@@ -26,7 +26,7 @@ type breaker struct {
 func newBreaker(store limiter.Store, o Options) *breaker {
 	b := &breaker{Store: store, circuit: gobreaker.NewCircuitBreaker[int](gobreaker.Settings{
 		Timeout:      o.Pause,
-		MaxRequests:  1, // probes at a time
+		MaxRequests:  1, // one probe at a time
 		ReadyToTrip:  func(c gobreaker.Counts) bool { return int64(c.ConsecutiveFailures) >= int64(o.Failures) },
 		IsSuccessful: limiter.Answered,
 		IsExcluded:   func(err error) bool { return errors.Is(err, errOthersAnswered) },
@@ -46,8 +46,8 @@ func (b *breaker) Take(ctx context.Context, now algo.Instant, subject limiter.Su
 	return taken == 1, err
 }
 
-// Refund implements limiter.Store. It never probes: a refund of nothing makes no call, so its
-// success shows nothing.
+// Refund implements limiter.Store. It never probes the store: a refund of nothing makes no call, so its
+// success does not show that the store works.
 func (b *breaker) Refund(ctx context.Context, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (given int, err error) {
 	if b.circuit.State() != gobreaker.StateClosed {
 		return 0, errOpen
@@ -66,14 +66,14 @@ func (b *breaker) ConnectTimeout(now algo.Instant) time.Duration { return b.time
 var errOpen = fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrBreakerOpen)
 
 func (b *breaker) execute(what call) (int, error) {
-	if err := what.ctx.Err(); err != nil { // no call is made, so nothing is learned of the store
+	if err := what.ctx.Err(); err != nil { // no call is made, so the breaker does not count it
 		return 0, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
 	}
 	c := b.calls.Get().(*call)
 	what.of, what.run = c.of, c.run
 	*c = what
 	n, err := b.circuit.Execute(c.run)
-	*c = call{of: c.of, run: c.run} // keep nothing of the request
+	*c = call{of: c.of, run: c.run} // the pool must not keep what the request holds
 	b.calls.Put(c)
 	if errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests) {
 		return 0, errOpen
@@ -81,7 +81,7 @@ func (b *breaker) execute(what call) (int, error) {
 	return n, err
 }
 
-// call is one call of the store. It is reused, so a call does not allocate.
+// call is one call of the store. Calls are reused, to avoid an allocation.
 type call struct {
 	of      *breaker
 	run     func() (int, error) // make
@@ -94,8 +94,8 @@ type call struct {
 	results []algo.Result
 }
 
-// errOthersAnswered marks a timeout during which the store answered other calls. It shows nothing
-// about the store: many calls for one item wait for each other.
+// errOthersAnswered marks a timeout during which the store answered other calls. The breaker ignores such
+// a timeout: many calls for one item may have waited for each other.
 var errOthersAnswered = errors.New("other calls were answered meanwhile")
 
 // make calls the store and records whether it answered.
@@ -111,7 +111,7 @@ func (c *call) make() (int, error) {
 	return n, err
 }
 
-// send returns how many charges the store refunded, or 1 if it took the charges.
+// send calls the store. It returns the number of refunded charges, or 1 if the store took the charges.
 func (c *call) send() (int, error) {
 	if c.refund {
 		return c.of.Store.Refund(c.ctx, c.subject, c.charges, c.results, c.elapsed)

@@ -8,26 +8,26 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// ConnectionLife is how long an idle connection counts as usable. Clients of a store SHOULD drop
-// idle connections after this time: Lambda freezes a process between two events, so a connection
-// that the server closed meanwhile is noticed only by the next request.
+// ConnectionLife is how long an idle connection counts as usable. Clients of a store SHOULD close idle
+// connections after this time. Lambda freezes a process between two events. If the server closes a
+// connection meanwhile, only the next request finds out.
 const ConnectionLife = 5 * time.Second
 
-// rare is the time since a failed call after which the next call may have to connect. In an
-// outage, calls that follow faster have no time for it: connections open beside them.
+// rare is the time since a failed call after which the next call gets time to connect. Calls that follow
+// faster in an outage do not get that time. Connections then open in the background.
 const rare = time.Second
 
 // deadlines decides how long a decision may wait for a store whose connections may be gone.
 type deadlines struct {
 	reconnect, first time.Duration
 
-	begun   atomic.Bool  // a decision has asked for its deadline
-	last    atomic.Int64 // instant of the last call since then; 0: none yet
-	failing atomic.Bool  // it was not answered
+	begun   atomic.Bool  // a decision has called timeout
+	last    atomic.Int64 // instant of the last call since then; 0 if none
+	failing atomic.Bool  // the last call had no answer
 }
 
-// timeout implements limiter.Connector. A call after a rare failure may have to connect because
-// the failed call took its connection with it.
+// timeout implements limiter.Connector. A call after a failure may have to connect, because a client
+// closes the connection of a failed call.
 func (d *deadlines) timeout(now algo.Instant) time.Duration {
 	last := d.last.Load()
 	if last == 0 {
@@ -41,8 +41,8 @@ func (d *deadlines) timeout(now algo.Instant) time.Duration {
 	return 0
 }
 
-// observe records how a call at now ended. Calls before the first decision, which only warm the
-// process up, do not count.
+// observe records the error of a call at now. It ignores calls before the first decision: they only open
+// connections in advance.
 func (d *deadlines) observe(now algo.Instant, err error) {
 	if !d.begun.Load() {
 		return

@@ -13,8 +13,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// redialing repeats a Take once if its connection had been used before and turns out to be dead.
-// The second call may open a connection, so it may last until timeout after the first began.
+// redialing repeats a Take once if its connection is not new and is dead. The second call may have to open
+// a connection, so its deadline is timeout after the start of the first call.
 type redialing struct {
 	limiter.Store
 	timeout time.Duration
@@ -32,7 +32,7 @@ func (r redialing) Take(ctx context.Context, now algo.Instant, subject limiter.S
 	return taken, err
 }
 
-// extend returns ctx with a deadline no earlier than end.
+// extend returns ctx with a deadline that is end or later.
 func extend(ctx context.Context, end time.Time) (context.Context, context.CancelFunc) {
 	if deadline, ok := ctx.Deadline(); !ok || !deadline.Before(end) {
 		return ctx, func() {}
@@ -40,17 +40,17 @@ func extend(ctx context.Context, end time.Time) (context.Context, context.Cancel
 	return context.WithDeadline(context.WithoutCancel(ctx), end)
 }
 
-// connection is what is known of the connection that a call used last. The zero value is one
-// that had been used before.
+// connection describes the last connection that a call used. The zero value is a connection that was used
+// before.
 type connection struct {
-	http     atomic.Bool // httptrace observes it
-	fresh    atomic.Bool
+	http     atomic.Bool // httptrace observes the connection
+	fresh    atomic.Bool // the call opened the connection
 	answered atomic.Bool // the first byte of the answer has arrived
 }
 
 type connectionKey struct{}
 
-// trace returns a context by which c observes the connection: with httptrace, or with Opened.
+// trace returns a context by which httptrace and Opened record the connection in c.
 func (c *connection) trace(ctx context.Context) context.Context {
 	ctx = context.WithValue(ctx, connectionKey{}, c)
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
@@ -63,16 +63,16 @@ func (c *connection) trace(ctx context.Context) context.Context {
 	})
 }
 
-// Opened reports that the call with this context opened a new connection. A dialer that does not
-// use net/http calls it, so that the call is not repeated if that connection fails. With any
-// other context it does nothing.
+// Opened records that the call with ctx opened a new connection. A dialer that does not use net/http MUST
+// call it. Then the call is not repeated if that connection fails. With another context, Opened does
+// nothing.
 func Opened(ctx context.Context) {
 	if c, ok := ctx.Value(connectionKey{}).(*connection); ok {
 		c.fresh.Store(true)
 	}
 }
 
-// dead reports whether err means that an old connection was dead before it was used.
+// dead reports whether err means that an old connection was dead before the call.
 func (c *connection) dead(err error) bool {
 	switch {
 	case c.fresh.Load() || c.answered.Load():

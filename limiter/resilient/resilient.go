@@ -20,23 +20,23 @@ const (
 
 // Options of New. The zero value is ready for use.
 type Options struct {
-	// Failures is how many calls in a row fail until the breaker opens; 0 means DefaultFailures.
+	// Failures is the number of failures in a row that open the breaker; 0 means DefaultFailures.
 	Failures int
-	// Pause is how long the breaker stays open until a call probes the store; 0 means
+	// Pause is the time from the opening of the breaker until a call probes the store; 0 means
 	// DefaultPause.
 	Pause time.Duration
-	// ReconnectTimeout bounds a decision that may have to open a connection, if it is longer than
-	// limiter.Options.Timeout; 0 means DefaultReconnectTimeout. It is below limiter.MinWindow.
+	// ReconnectTimeout bounds a decision that may have to open a connection. It applies if it is
+	// longer than limiter.Options.Timeout. It MUST be below limiter.MinWindow. 0 means
+	// DefaultReconnectTimeout.
 	ReconnectTimeout time.Duration
-	// FirstTimeout is the same for the first decision, and for those that begin before it
-	// returns. It is at least ReconnectTimeout; 0 means DefaultFirstTimeout.
+	// FirstTimeout replaces ReconnectTimeout for the first decision, and for those that begin before
+	// it returns. It MUST be at least ReconnectTimeout. 0 means DefaultFirstTimeout.
 	FirstTimeout time.Duration
 }
 
-// New returns store with a circuit breaker, repeated charges on dead connections, and longer
-// deadlines where a connection has to be opened. It is safe for concurrent use. A Local store
-// cannot fail in these ways, so New returns it unchanged. Inspect and Reset, which operators call,
-// bypass the breaker. The error names the option that is out of range.
+// New wraps store. The package comment describes what the wrapped store does. It is safe for concurrent
+// use. New returns a Local store unchanged, because it has no connections. Inspect and Reset, which
+// operators call, bypass the breaker. The error names the option that is out of range.
 func New(store limiter.Store, o Options) (limiter.Store, error) {
 	if store == nil {
 		return nil, errors.New("resilient: store: got nil, want a Store")
