@@ -1,10 +1,10 @@
-// Package functions embeds rules.json, the rules document that the functions are built with. Edit that
-// file to change the limits, and package sample to change the API.
+// Package functions embeds rules.json, the rules document of the functions. To change the limits,
+// edit that file. To change the API, edit package sample.
 package functions
 
 import _ "embed"
 
-// Rules is rules.json.
+// Rules is the content of rules.json.
 //
 //go:embed rules.json
 var Rules []byte

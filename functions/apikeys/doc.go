@@ -1,13 +1,13 @@
 // Package apikeys keeps API keys in the records table.
 //
-// The table never contains a key, only its HMAC-SHA256 under a secret of the table ([Key]). A key
-// has 256 random bits, so its hash is useless to a reader of the table, and the secret beside the
-// hashes adds little. The secret is in the same table because functions in a VPC can reach only
+// The table never contains a key. It contains the HMAC-SHA256 of the key under a secret of the table
+// ([Key]). A key has 256 random bits, so a reader of the table cannot compute the key from its hash,
+// even with the secret. The secret is in the same table because functions in a VPC can reach only
 // DynamoDB.
 //
-// A rotation adds a new secret and keeps the previous one. Keys that were hashed with the
-// previous secret stay valid until the next rotation, which removes it.
+// A rotation adds a new secret and keeps the previous one. Keys that the previous secret hashed stay
+// valid until the next rotation, which removes that secret.
 //
-// [Table] is for functions: it implements caller.KeyTable by reads of single items. [Keys] is for
-// operators: it creates, lists and revokes keys.
+// [Table] is for functions. It implements caller.KeyTable with reads of single items. [Keys] is for
+// operators. It creates, lists and revokes keys.
 package apikeys

@@ -15,7 +15,7 @@ import (
 // prefix precedes the hash in the partition key of an API key.
 const prefix = "apikey#"
 
-// The attributes of the item of an API key.
+// These are the attributes of the item of an API key.
 const (
 	idAttribute      = "id"
 	tierAttribute    = "tier"
@@ -23,15 +23,16 @@ const (
 	createdAttribute = "created"
 )
 
-// Key is an API key as the table has it.
+// Key is an API key as stored in the table.
 type Key struct {
-	// ID is the caller that limits count: 1 to 64 letters, digits, _, . and -. Several keys may share one.
+	// ID identifies the caller that limits count: 1 to 64 letters, digits, _, . and -. Several keys
+	// may have the same ID.
 	ID    string `json:"id"`
 	Tier  string `json:"tier,omitempty"`  // empty means the default tier
-	Owner string `json:"owner,omitempty"` // for people: at most 256 bytes of printable text
+	Owner string `json:"owner,omitempty"` // a comment for readers: at most 256 bytes of printable text
 	// Created is the time of creation, to the second.
 	Created time.Time `json:"created"`
-	// Hash is the beginning of the key's hash. It distinguishes the keys of one ID.
+	// Hash is the beginning of the key's hash. It distinguishes keys with the same ID.
 	Hash string `json:"hash"`
 }
 
@@ -40,7 +41,7 @@ const hashDigits = 12
 
 var (
 	validID   = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
-	validTier = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`) // as in a rules document
+	validTier = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`) // same pattern as in a rules document
 )
 
 // maxOwner is the length of the longest Key.Owner, in bytes.
@@ -53,14 +54,14 @@ func (k Key) validate() error {
 	case !validID.MatchString(k.ID):
 		return fmt.Errorf("id: got %.80q, want 1 to 64 letters, digits, _, . and -", k.ID)
 	case k.Tier != "" && (!validTier.MatchString(k.Tier) || k.Tier == "global"):
-		return fmt.Errorf("tier: got %.80q, want 1 to 64 letters, digits, _, . and -, and not global", k.Tier)
+		return fmt.Errorf("tier: got %.80q, want 1 to 64 letters, digits, _, . and -, but not global", k.Tier)
 	case len(k.Owner) > maxOwner || !utf8.ValidString(k.Owner) || strings.ContainsFunc(k.Owner, unprintable):
 		return fmt.Errorf("owner: got %.80q, want at most %d bytes of printable text", k.Owner, maxOwner)
 	}
 	return nil
 }
 
-// item returns the item of a key with this hash.
+// item returns the item of a key. hash is the whole hash.
 func (k Key) item(hash string) records.Item {
 	it := records.NewItem(prefix + hash)
 	it.SetText(idAttribute, k.ID)
@@ -70,12 +71,12 @@ func (k Key) item(hash string) records.Item {
 	return it
 }
 
-// parseKey reads the item of a key. It validates every field, because people edit items by hand.
-// With an error it returns the fields that it could read.
+// parseKey parses the item of a key. It validates every field, because people edit items by hand. If
+// it returns an error, it also returns the fields that it could parse.
 func parseKey(it records.Item) (Key, error) {
 	hash := strings.TrimPrefix(it.Text(contract.KeyAttribute), prefix)
 	k := Key{ID: it.Text(idAttribute), Tier: it.Text(tierAttribute), Owner: it.Text(ownerAttribute), Hash: hash[:min(len(hash), hashDigits)]}
-	k.Created, _ = time.Parse(time.RFC3339, it.Text(createdAttribute)) // Created decides nothing, so it is not validated
+	k.Created, _ = time.Parse(time.RFC3339, it.Text(createdAttribute)) // no decision depends on Created, so it is not validated
 	if err := k.validate(); err != nil {
 		return k, fmt.Errorf("records table: item %s%s: %w", prefix, k.Hash, err)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/weir-limits/weir/functions/records"
 )
 
-// A key that parseKey accepts is valid, and writing and parsing it again returns the same key.
+// A key that parseKey accepts is valid. Writing and parsing it again returns the same key.
 func FuzzParseKey(f *testing.F) {
 	f.Add("apikey#"+strings.Repeat("0a", 32), "acme", "paid", "Acme", "2026-03-04T12:00:00Z", []byte("x"), uint8(0))
 	f.Add("apikey#", "", "*", "\x1b", "yesterday", []byte(nil), uint8(0xff))
@@ -36,7 +36,7 @@ func FuzzParseKey(f *testing.F) {
 			t.Errorf("parsed key %+v is invalid: %v", k, err)
 		}
 		if y := k.Created.Year(); y < 0 || y > 9999 {
-			return // RFC 3339 has no such years
+			return // RFC 3339 cannot represent this year
 		}
 		again, err := parseKey(k.item(strings.TrimPrefix(it.Text(contract.KeyAttribute), prefix)))
 		if k.Created = k.Created.Truncate(time.Second); err != nil || !again.Created.Equal(k.Created) {

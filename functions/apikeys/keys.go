@@ -18,18 +18,18 @@ import (
 	"github.com/weir-limits/weir/limiter/caller"
 )
 
-// Mistakes of an operator; compare with errors.Is.
+// These are the errors for mistakes of an operator. Compare with errors.Is.
 var (
 	// ErrExists means that the id already has a key.
 	ErrExists = errors.New("the id already has a key")
 	// ErrNotFound means that the table has no key with the id, or with the hash.
 	ErrNotFound = errors.New("no such key")
-	// ErrInUse means that a rotation would invalidate keys that are still in the table.
-	ErrInUse = errors.New("the rotation would end keys from before the last one")
+	// ErrInUse means that a rotation would invalidate keys in the table.
+	ErrInUse = errors.New("the rotation would invalidate keys that were created before the last rotation")
 )
 
 // errNoSecrets means that the item of the secrets was deleted.
-var errNoSecrets = fmt.Errorf("records table: item %q: missing, but keys exist that were hashed with it; restore it from a backup, or revoke all keys", secretsKey)
+var errNoSecrets = fmt.Errorf("records table: item %q: missing, but the table has keys that its secret hashed; restore the item from a backup, or revoke all keys", secretsKey)
 
 // API is the part of DynamoDB that Keys needs. A *dynamodb.Client implements it.
 type API interface {
@@ -39,14 +39,15 @@ type API interface {
 	Scan(context.Context, *dynamodb.ScanInput, ...func(*dynamodb.Options)) (*dynamodb.ScanOutput, error)
 }
 
-// Keys creates, lists and revokes API keys, for operators. Each call reads the whole table.
-// Two operators who create a key with the same id at the same time may both succeed.
+// Keys creates, lists and revokes API keys, for operators. Each call reads the whole table. If two
+// operators create a key with the same id at the same time, both may succeed.
 type Keys struct {
 	api   API
 	table string
-	// Progress, unless nil, is called after each page but the last, with the number of keys so far.
+	// Progress is called after each page except the last, with the number of keys so far. It may be
+	// nil.
 	Progress func(keys int)
-	// Warn, unless nil, is called for each malformed item that does not affect the call.
+	// Warn is called for each malformed item that does not affect the call. It may be nil.
 	Warn func(error)
 }
 
@@ -54,11 +55,11 @@ type Keys struct {
 func New(api API, table string) *Keys { return &Keys{api: api, table: table} }
 
 // Create creates a key with the ID, Tier and Owner of k. It returns the key, which cannot be read
-// again, and k with Hash and Created. The error wraps ErrExists if the id has a key.
+// again, and k with Hash and Created. The error wraps ErrExists if the id already has a key.
 //
-// With add, the id must have a key (otherwise the error wraps ErrNotFound) and gets another one.
-// Both stay valid and share one quota, because limits count the id. An empty Tier or Owner is
-// copied from the newest key.
+// If add is true, Create adds another key to an id that has one. (If the id has none, the error wraps
+// ErrNotFound.) All keys of the id stay valid and share one quota, because limits count the id. An
+// empty Tier or Owner is copied from the newest key.
 func (t *Keys) Create(ctx context.Context, now time.Time, k Key, add bool) (key string, created Key, err error) {
 	if err := k.validate(); err != nil {
 		return "", Key{}, err
@@ -92,17 +93,17 @@ func (t *Keys) Create(ctx context.Context, now time.Time, k Key, add bool) (key 
 	return key, k, nil
 }
 
-// List returns all keys, ordered by id and age. With an error it still returns the keys that it
-// could read.
+// List returns all keys, ordered by id and age. If it returns an error, it also returns the keys that
+// it could read.
 func (t *Keys) List(ctx context.Context) ([]Key, error) {
 	all, err := t.all(ctx)
 	keys, malformed := t.valid(all, func(located) bool { return true })
 	return keys, errors.Join(malformed, err)
 }
 
-// Revoke removes the keys of an id. With a hash, as in Key.Hash, it removes only that key. With a
-// hash and no id it removes every key of that hash, also a malformed one. It always returns the
-// removed keys, also with an error. The error wraps ErrNotFound if no key matches.
+// Revoke removes the keys of an id. If hash is set, it removes only the key with this Key.Hash. If
+// only hash is set, it removes every key with this hash, even a malformed one. It always returns the
+// removed keys, even with an error. The error wraps ErrNotFound if no key matches.
 func (t *Keys) Revoke(ctx context.Context, id, hash string) (revoked []Key, err error) {
 	all, err := t.all(ctx)
 	for _, k := range all {
@@ -122,10 +123,10 @@ func (t *Keys) Revoke(ctx context.Context, id, hash string) (revoked []Key, err 
 	return revoked, err
 }
 
-// Rotate creates a new secret for keys that are created from now on. Keys of the previous secret
-// stay valid until the next rotation. The table does not record the secret of a key, so Rotate
-// uses the time of its creation. The error wraps ErrInUse if this rotation would invalidate keys;
-// with force it invalidates them.
+// Rotate creates a new secret for future keys. Keys of the previous secret stay valid until the next
+// rotation. The table does not record which secret hashed a key, so Rotate uses the time of the key's
+// creation. The error wraps ErrInUse if this rotation would invalidate keys. If force is true, Rotate
+// invalidates them.
 func (t *Keys) Rotate(ctx context.Context, now time.Time, force bool) error {
 	secrets, rotated, err := t.secrets(ctx)
 	switch {
@@ -150,8 +151,8 @@ func (t *Keys) Rotate(ctx context.Context, now time.Time, force bool) error {
 	return nil
 }
 
-// unused returns an error if there are keys from before the last rotation. It also counts keys of
-// the same second, which may be older.
+// unused returns an error if there are keys from before the last rotation. It includes keys from the
+// second of the rotation, because they may be older than the rotation.
 func (t *Keys) unused(ctx context.Context, rotated time.Time) error {
 	all, err := t.all(ctx)
 	if err != nil {
@@ -164,12 +165,13 @@ func (t *Keys) unused(ctx context.Context, rotated time.Time) error {
 		}
 	}
 	if old > 0 {
-		return fmt.Errorf("%w (%d of them)", ErrInUse, old)
+		return fmt.Errorf("%w (number of keys: %d)", ErrInUse, old)
 	}
 	return nil
 }
 
-// located is a key with the partition key of its item. malformed is its error, if it has one.
+// located is a key with the partition key of its item. malformed is its error. It is nil for a valid
+// key.
 type located struct {
 	Key
 	item      string
@@ -182,8 +184,8 @@ func (t *Keys) warn(err error) {
 	}
 }
 
-// valid returns those keys of all that match. The error joins the errors of matching malformed
-// keys. Other malformed keys cause warnings only.
+// valid returns the valid keys of all that match. The error joins the errors of matching malformed
+// keys. Other malformed keys only cause warnings.
 func (t *Keys) valid(all []located, match func(located) bool) ([]Key, error) {
 	keys, problems := make([]Key, 0, len(all)), []error(nil)
 	for _, k := range all {
@@ -199,7 +201,8 @@ func (t *Keys) valid(all []located, match func(located) bool) ([]Key, error) {
 	return keys, errors.Join(problems...)
 }
 
-// all returns all keys in the order of List. With an error it returns those that it has read.
+// all returns all keys in the order of List. If it returns an error, it also returns the keys that it
+// has read.
 func (t *Keys) all(ctx context.Context) (all []located, err error) {
 	in := &dynamodb.ScanInput{
 		TableName: &t.table, ConsistentRead: aws.Bool(true), FilterExpression: aws.String("begins_with(#pk, :prefix)"),
@@ -226,7 +229,8 @@ func (t *Keys) all(ctx context.Context) (all []located, err error) {
 	return all, err
 }
 
-// secrets returns the secrets, none before the first key, and the time of the last rotation.
+// secrets returns the secrets and the time of the last rotation. It returns none before the first
+// key.
 func (t *Keys) secrets(ctx context.Context) (secrets [][]byte, rotated time.Time, err error) {
 	it, err := records.GetConsistent(ctx, t.api, t.table, secretsKey)
 	if err != nil || it == nil {
@@ -237,8 +241,8 @@ func (t *Keys) secrets(ctx context.Context) (secrets [][]byte, rotated time.Time
 	return secrets, rotated, err
 }
 
-// secret returns the current secret. It creates the secret before the first key; if keys exist
-// already, a new secret would make all of them unknown.
+// secret returns the current secret. If first is true, it creates a missing secret. It does not do
+// this if keys exist, because a new secret would make all of them unknown.
 func (t *Keys) secret(ctx context.Context, first bool) ([]byte, error) {
 	secrets, _, err := t.secrets(ctx)
 	switch {

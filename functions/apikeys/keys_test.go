@@ -37,8 +37,8 @@ func create(t *testing.T, keys *apikeys.Keys, k apikeys.Key, add bool) (string, 
 	return key, made
 }
 
-// A created key is valid and listed until it is revoked. The operator and the functions make
-// exactly the calls that the contract lists.
+// A created key is valid and listed until it is revoked. The operator and the functions call exactly
+// the actions that package contract lists.
 func TestKeys(t *testing.T) {
 	var operator, function recordstest.Calls
 	client, table := recordstest.Table(t, &operator)
@@ -141,7 +141,7 @@ func (p paged) Scan(ctx context.Context, in *dynamodb.ScanInput, o ...func(*dyna
 	return p.API.Scan(ctx, &small, o...)
 }
 
-// A table of many pages is read to its end. A malformed item hides no other key.
+// List reads a table of many pages to its end. A malformed item hides no other key.
 func TestKeys_pages(t *testing.T) {
 	client, table := recordstest.Table(t, nil)
 	keys := apikeys.New(paged{client}, table)
@@ -194,8 +194,8 @@ func TestKeys_pages(t *testing.T) {
 	}
 }
 
-// While keys exist, a deleted secret is not replaced. A new secret would make these keys invalid
-// forever.
+// Create does not replace a deleted secret while keys exist, because a new secret would invalidate
+// these keys forever.
 func TestKeys_Create_lost(t *testing.T) {
 	client, table := recordstest.Table(t, nil)
 	keys := apikeys.New(client, table)
@@ -205,8 +205,8 @@ func TestKeys_Create_lost(t *testing.T) {
 		t.Fatal(err)
 	}
 	for id, add := range map[string]bool{"a": true, "b": false} {
-		if _, _, err := keys.Create(ctx, noon, apikeys.Key{ID: id}, add); err == nil || !strings.HasPrefix(err.Error(), `records table: item "secrets": missing, but keys exist`) {
-			t.Errorf("create a key of %s: got error %v, want that the secrets are missing", id, err)
+		if _, _, err := keys.Create(ctx, noon, apikeys.Key{ID: id}, add); err == nil || !strings.HasPrefix(err.Error(), `records table: item "secrets": missing, but the table has keys`) {
+			t.Errorf("create a key of %s: got error %v, want an error about missing secrets", id, err)
 		}
 	}
 	if err := keys.Rotate(ctx, noon, true); err == nil || !strings.Contains(err.Error(), "no secret to rotate") {
@@ -218,7 +218,7 @@ func TestKeys_Create_lost(t *testing.T) {
 	create(t, keys, apikeys.Key{ID: "b"}, false)
 }
 
-// A further key of an id takes its tier from the newest one. The keys of an id are listed by age.
+// A further key of an id gets the tier of the newest key. The keys of an id are listed by age.
 func TestKeys_Create_newest(t *testing.T) {
 	client, table := recordstest.Table(t, nil)
 	keys := apikeys.New(client, table)
@@ -244,7 +244,7 @@ func TestKeys_Create_newest(t *testing.T) {
 	}
 }
 
-// Keys remain valid after one rotation and end with the second. The second rotation requires
+// Keys stay valid after one rotation and become invalid with the second. The second rotation requires
 // force while such keys exist.
 func TestKeys_Rotate(t *testing.T) {
 	client, table := recordstest.Table(t, nil)
@@ -274,7 +274,7 @@ func TestKeys_Rotate(t *testing.T) {
 	if !good(first) || !good(second) {
 		t.Error("a key became invalid after one rotation")
 	}
-	if err := keys.Rotate(ctx, at(3), false); !errors.Is(err, apikeys.ErrInUse) || !strings.HasSuffix(err.Error(), "(1 of them)") || !good(first) {
+	if err := keys.Rotate(ctx, at(3), false); !errors.Is(err, apikeys.ErrInUse) || !strings.HasSuffix(err.Error(), "(number of keys: 1)") || !good(first) {
 		t.Errorf("second rotation: got %v, want ErrInUse for one key", err)
 	}
 	if _, err := keys.Revoke(ctx, "a", ""); err != nil {
@@ -291,7 +291,7 @@ func TestKeys_Rotate(t *testing.T) {
 	}
 }
 
-// stale is an API on which another operator rotates the secrets after every read of them.
+// stale is an API on which another operator rotates the secrets after every read.
 type stale struct{ apikeys.API }
 
 func (s stale) GetItem(ctx context.Context, in *dynamodb.GetItemInput, o ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
@@ -299,7 +299,7 @@ func (s stale) GetItem(ctx context.Context, in *dynamodb.GetItemInput, o ...func
 	return out, errors.Join(err, apikeys.New(s.API, *in.TableName).Rotate(ctx, noon, true))
 }
 
-// Operators read with strong consistency.
+// Keys uses strongly consistent reads.
 func TestKeys_consistent(t *testing.T) {
 	client, table := recordstest.Table(t, nil)
 	create(t, apikeys.New(exact{client, t}, table), apikeys.Key{ID: "a"}, false)
@@ -313,14 +313,14 @@ type exact struct {
 
 func (e exact) Scan(ctx context.Context, in *dynamodb.ScanInput, o ...func(*dynamodb.Options)) (*dynamodb.ScanOutput, error) {
 	if !aws.ToBool(in.ConsistentRead) {
-		e.t.Error("a scan that is not consistent")
+		e.t.Error("Scan: got an eventually consistent read, want a strongly consistent one")
 	}
 	return e.API.Scan(ctx, in, o...)
 }
 
 func (e exact) GetItem(ctx context.Context, in *dynamodb.GetItemInput, o ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
 	if !aws.ToBool(in.ConsistentRead) {
-		e.t.Error("a read that is not consistent")
+		e.t.Error("GetItem: got an eventually consistent read, want a strongly consistent one")
 	}
 	return e.API.GetItem(ctx, in, o...)
 }

@@ -11,7 +11,7 @@ import (
 // secretsKey is the partition key of the secrets.
 const secretsKey = "secrets"
 
-// The attributes of the secrets.
+// These are the attributes of the item of the secrets.
 const (
 	currentAttribute  = "current"
 	previousAttribute = "previous"
@@ -24,12 +24,12 @@ const secretBytes = 32
 // newSecret returns a random secret.
 func newSecret() []byte {
 	secret := make([]byte, secretBytes)
-	_, _ = rand.Read(secret) // never fails
+	_, _ = rand.Read(secret) // rand.Read never fails
 	return secret
 }
 
-// secretsItem returns the item of the secrets. previous is nil before the first rotation;
-// otherwise rotated is the time when current replaced it.
+// secretsItem returns the item of the secrets. previous is nil before the first rotation. Otherwise
+// rotated is the time when current replaced previous.
 func secretsItem(current, previous []byte, rotated time.Time) records.Item {
 	it := records.NewItem(secretsKey)
 	it.SetBinary(currentAttribute, current)
@@ -40,7 +40,8 @@ func secretsItem(current, previous []byte, rotated time.Time) records.Item {
 	return it
 }
 
-// parseSecrets reads the item of the secrets: the current one, and the previous one if there is one.
+// parseSecrets parses the item of the secrets. It returns the current secret and, if there is one,
+// the previous secret.
 func parseSecrets(it records.Item) ([][]byte, error) {
 	var all [][]byte
 	for _, name := range []string{currentAttribute, previousAttribute} {

@@ -8,7 +8,7 @@ import (
 	"github.com/weir-limits/weir/limiter/caller"
 )
 
-// Table reads API keys for functions. It is safe for concurrent use and caches nothing;
+// Table reads API keys for functions. It is safe for concurrent use. It caches nothing, because
 // caller.RemoteRecords does.
 type Table struct{ records *records.Table }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/weir-limits/weir/limiter/rules/live"
 )
 
-// Agent reads one configuration from the AppConfig agent. It is a live.Source. Make one with
-// New; it is safe for concurrent use.
+// Agent reads one configuration from the AppConfig agent. It is a live.Source. Create it with New. It
+// is safe for concurrent use.
 type Agent struct {
 	url    string
 	client *http.Client
@@ -21,7 +21,8 @@ type Agent struct {
 
 var _ live.Source = (*Agent)(nil)
 
-// maxIdle is the time after which an idle connection is closed: Lambda freezes both ends.
+// maxIdle is the time after which an idle connection is closed. It is short, because Lambda freezes
+// both ends of the connection.
 const maxIdle = 5 * time.Second
 
 // New returns an Agent for a configuration, on a port of this machine.
@@ -29,7 +30,7 @@ func New(port int, c contract.Configuration) *Agent {
 	return &Agent{
 		url: fmt.Sprintf("http://127.0.0.1:%d%s", port, c.Path()),
 		client: &http.Client{
-			Transport:     &http.Transport{IdleConnTimeout: maxIdle}, // without a proxy
+			Transport:     &http.Transport{IdleConnTimeout: maxIdle}, // uses no proxy
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
@@ -49,7 +50,7 @@ func (a *Agent) Document(ctx context.Context) (live.Document, error) {
 	if response.StatusCode != http.StatusOK {
 		return live.Document{}, fmt.Errorf("AppConfig agent: status %d for %s; check that the configuration is deployed and that the function may read it", response.StatusCode, a.url)
 	}
-	// One byte more than the largest document, which the parser then rejects.
+	// Read one byte more than the largest document, so that the parser rejects a longer document.
 	content, err := io.ReadAll(io.LimitReader(response.Body, rules.MaxBytes+1))
 	if err != nil {
 		return live.Document{}, fmt.Errorf("AppConfig agent: %w", err)

@@ -14,7 +14,8 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// agent starts an HTTP server in place of the agent and returns a source that reads from it.
+// agent starts an HTTP server that replaces the agent. It returns a source that reads from the
+// server.
 func agent(t *testing.T, answer http.HandlerFunc) *appconfig.Agent {
 	t.Helper()
 	server := httptest.NewServer(answer)
@@ -64,7 +65,7 @@ func TestAgent(t *testing.T) {
 	}
 }
 
-// A response that is too long is cut at one byte above the limit, so the parser rejects it.
+// A response that is too long is cut one byte above the limit, so the parser rejects it.
 func TestAgent_endless(t *testing.T) {
 	a := agent(t, func(w http.ResponseWriter, _ *http.Request) {
 		for b := make([]byte, 1<<16); ; {

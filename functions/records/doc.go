@@ -1,4 +1,5 @@
-// Package records defines the records table: what a deployment keeps besides counters.
+// Package records defines the records table, which contains everything of a deployment except
+// counters.
 //
 // The table has one string key and a few kinds of items:
 //
@@ -10,11 +11,12 @@
 //	pk "signingkeys"      jwks, fetched                                 a copy of the issuer's key set
 //	pk "subjectkey"       key                                           the key of subject hashes
 //
-// This package has the table itself ([TableInput]), reads of single items ([Table]), and the two
-// records that consist of one item: [SigningKeys] and [SubjectKey].
+// This package defines the table ([TableInput]), reads of single items ([Table]), and the two records
+// that consist of one item: [SigningKeys] and [SubjectKey].
 //
-// Functions only read single items, with two exceptions that a policy limits by the partition key:
-// the function signingkeys writes the item "signingkeys", and a function that starts before
-// "subjectkey" exists creates it. Reads by functions are eventually consistent, for half the price:
-// a change of the last second may not be visible yet, and readers cache longer than that.
+// Functions only read single items, with two exceptions. The function signingkeys writes the item
+// "signingkeys". The first function that starts creates the item "subjectkey". IAM policies limit
+// both writes by the partition key. Functions use eventually consistent reads, which cost half. Such
+// a read may miss a change of the last second, but readers cache items for longer than a second
+// anyway.
 package records

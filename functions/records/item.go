@@ -6,16 +6,15 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// Item is an item of the table. The methods that read work on a nil Item.
+// Item is an item of the table. Its methods that read an attribute accept a nil Item.
 type Item map[string]types.AttributeValue
 
-// NewItem returns an item with a partition key and no other attribute. It serves as the Key of a
-// request, too.
+// NewItem returns an item that has only a partition key. It can also be the Key of a request.
 func NewItem(key string) Item {
 	return Item{contract.KeyAttribute: &types.AttributeValueMemberS{Value: key}}
 }
 
-// SetText sets an attribute to a string. It does nothing for an empty string.
+// SetText sets an attribute to a string. For an empty string it does nothing.
 func (it Item) SetText(name, text string) {
 	if text != "" {
 		it[name] = &types.AttributeValueMemberS{Value: text}
@@ -27,7 +26,7 @@ func (it Item) SetBinary(name string, value []byte) {
 	it[name] = &types.AttributeValueMemberB{Value: value}
 }
 
-// Text returns an attribute, "" if it is missing or not a string.
+// Text returns the value of an attribute. It returns "" if the attribute is missing or not a string.
 func (it Item) Text(name string) string {
 	if s, ok := it[name].(*types.AttributeValueMemberS); ok {
 		return s.Value
@@ -35,7 +34,7 @@ func (it Item) Text(name string) string {
 	return ""
 }
 
-// Binary returns an attribute, nil if it is missing or not binary.
+// Binary returns the value of an attribute. It returns nil if the attribute is missing or not binary.
 func (it Item) Binary(name string) []byte {
 	if b, ok := it[name].(*types.AttributeValueMemberB); ok {
 		return b.Value

@@ -13,20 +13,20 @@ import (
 	"github.com/weir-limits/weir/limiter/caller"
 )
 
-// The attributes of the item contract.SigningKeysKey.
+// These are the attributes of the item contract.SigningKeysKey.
 const (
 	jwksAttribute    = "jwks"
 	fetchedAttribute = "fetched"
 )
 
-// SigningKeys copies the issuer's key set into the table, for functions that reach DynamoDB but
-// not the issuer. It is a lambda.Handler that a schedule invokes; it ignores the event. Set its
-// fields before the first event.
+// SigningKeys copies the issuer's key set into the table. Functions that can reach DynamoDB but not
+// the issuer read the copy. SigningKeys is a lambda.Handler that a schedule invokes. It ignores the
+// event. Set its fields before the first event.
 //
-// Only the schedule invokes it, so an alarm should watch its errors: the issuer or the table failed,
-// or the document is not a key set. After an error the previous copy stays, and verifies tokens
-// until it is a day old (caller.RemoteKeys). An empty key set is valid: with it an issuer
-// withdraws all keys.
+// Only the schedule invokes it, so an alarm should watch its errors. An error means that the issuer
+// or the table failed, or that the document is not a key set. After an error the previous copy stays.
+// It verifies tokens until it is a day old (caller.RemoteKeys). An empty key set is valid, because an
+// issuer uses it to withdraw all keys.
 type SigningKeys struct {
 	API   Writer
 	Table string
@@ -34,7 +34,7 @@ type SigningKeys struct {
 	Clock func() time.Time
 }
 
-// maxSigningKeys is the size of the largest document that is copied: an item has at most 400 KB.
+// maxSigningKeys bounds the size of a document that is copied. A DynamoDB item has at most 400 KB.
 const maxSigningKeys = 300 << 10
 
 // Invoke implements lambda.Handler.

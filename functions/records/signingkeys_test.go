@@ -43,7 +43,7 @@ func TestSigningKeys(t *testing.T) {
 	}
 	function.Want(t, contract.SigningKeyActions())
 	if !slices.Equal(function.Keys(), []string{contract.SigningKeysKey}) {
-		t.Errorf("the function wrote the items %v", function.Keys())
+		t.Errorf("written items: got %v, want only the item of the keys", function.Keys())
 	}
 	copied := document
 	for name, bad := range map[string][]byte{

@@ -8,14 +8,14 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// keyAttribute is the attribute of the item contract.SubjectKeyKey that has the key.
+// keyAttribute is the attribute that contains the key, in the item contract.SubjectKeyKey.
 const keyAttribute = "key"
 
 // subjectKeyBytes is the length of a new key, and the minimum length of any key.
 const subjectKeyBytes = 32
 
-// SubjectKey returns the key that makes the hashes of callers in logs. It creates the key if
-// there is none; created reports that. Concurrent calls create one key and all return it.
+// SubjectKey returns the key of subject hashes. If there is none, it creates the key. created reports
+// whether this call created it. Concurrent calls create one key, and all return it.
 func SubjectKey(ctx context.Context, api interface {
 	Reader
 	Writer
@@ -24,10 +24,10 @@ func SubjectKey(ctx context.Context, api interface {
 	if err != nil {
 		return nil, false, err
 	}
-	if it == nil { // the item is missing or not visible yet; if it exists, Create returns it
+	if it == nil { // the item is missing or not yet visible; if it exists, Create returns it
 		it = NewItem(contract.SubjectKeyKey)
 		key = make([]byte, subjectKeyBytes)
-		_, _ = rand.Read(key) // never fails
+		_, _ = rand.Read(key) // rand.Read never fails
 		it.SetBinary(keyAttribute, key)
 		if it, created, err = Create(ctx, api, table, it); err != nil {
 			return nil, false, err

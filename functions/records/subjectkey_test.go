@@ -12,8 +12,8 @@ import (
 	"github.com/weir-limits/weir/functions/records/recordstest"
 )
 
-// Concurrent environments create the key once and all use the same key. They call only the listed
-// actions and write only the listed item.
+// Concurrent environments create one key, and all use it. They call only the listed actions and write
+// only the listed item.
 func TestSubjectKey(t *testing.T) {
 	var calls recordstest.Calls
 	client, table := recordstest.Table(t, &calls)
@@ -48,7 +48,7 @@ func TestSubjectKey(t *testing.T) {
 	calls.Want(t, append(contract.RecordActions(), contract.SubjectKeyActions()...))
 	for _, key := range calls.Keys() {
 		if key != contract.SubjectKeyKey {
-			t.Errorf("used the item %q, want only that of the key", key)
+			t.Errorf("accessed items: got %q, want only the item of the key", key)
 		}
 	}
 	short := records.NewItem(contract.SubjectKeyKey)
@@ -57,6 +57,6 @@ func TestSubjectKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	if key, _, err := records.SubjectKey(ctx, client, table); err == nil {
-		t.Errorf("got key %x, want an error: it is too short", key)
+		t.Errorf("short key: got %x, want an error", key)
 	}
 }

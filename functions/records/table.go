@@ -14,8 +14,8 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// TableInput returns the definition of a records table: on demand, with a string key and no
-// time to live.
+// TableInput returns the definition of a records table: on-demand capacity, a string key, and no time
+// to live.
 func TableInput(name string) *dynamodb.CreateTableInput {
 	return &dynamodb.CreateTableInput{
 		TableName:            aws.String(name),
@@ -35,8 +35,8 @@ type Writer interface {
 	PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
 }
 
-// Table reads single items for functions, with eventual consistency. It is safe for concurrent
-// use and caches nothing. Make one with NewTable.
+// Table reads single items for functions with eventual consistency. It is safe for concurrent use and
+// caches nothing. Create it with NewTable.
 type Table struct {
 	api       Reader
 	name      string
@@ -44,14 +44,15 @@ type Table struct {
 }
 
 // NewTable returns the table with this name. It repeats a failed read once, independently of the
-// client's retries. A read, unlike a charge, is safe to repeat. The first read after Lambda has
-// thawed an environment may use a connection that died while it was frozen.
+// client's retries. A read is safe to repeat, unlike a charge. The repetition is needed because the
+// first read after Lambda thaws an environment may use a connection that died during the freeze.
 func NewTable(api Reader, name string) *Table {
 	return &Table{api, name, retry.NewStandard().IsErrorRetryable}
 }
 
-// The number of attempts at a read, and the timeout of each, because a request waits for it. A
-// connection that died silently never answers, so the second attempt has its own timeout.
+// A read has a number of attempts. Each has its own timeout, because a request waits for it. A
+// connection that died silently never answers, so the second attempt must not share the timeout of
+// the first.
 const (
 	readAttempts   = 2
 	attemptTimeout = 300 * time.Millisecond
@@ -69,7 +70,7 @@ func (t *Table) Get(ctx context.Context, key string) (it Item, err error) {
 	return it, wrap(err)
 }
 
-// attempt makes one attempt at a read. again reports whether another attempt may succeed.
+// attempt reads the item once. again reports whether another attempt may succeed.
 func (t *Table) attempt(ctx context.Context, in *dynamodb.GetItemInput) (it Item, again bool, err error) {
 	attempt, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
@@ -89,8 +90,8 @@ func GetConsistent(ctx context.Context, api Reader, table, key string) (Item, er
 	return out.Item, nil
 }
 
-// Create writes an item unless its partition key exists already. It returns the item that the
-// table has afterwards; created reports whether this call wrote it. Concurrent calls create one
+// Create writes an item unless its partition key already exists. It returns the item that the table
+// contains afterwards. created reports whether this call wrote the item. Concurrent calls create one
 // item.
 func Create(ctx context.Context, api Writer, table string, it Item) (has Item, created bool, err error) {
 	_, err = api.PutItem(ctx, &dynamodb.PutItemInput{
@@ -104,7 +105,7 @@ func Create(ctx context.Context, api Writer, table string, it Item) (has Item, c
 	return it, err == nil, wrap(err)
 }
 
-// wrap returns an error with the name of the table's purpose, nil for nil.
+// wrap adds the name of the table to an error. It returns nil for nil.
 func wrap(err error) error {
 	if err == nil {
 		return nil

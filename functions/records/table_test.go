@@ -16,7 +16,8 @@ import (
 	"github.com/weir-limits/weir/functions/records"
 )
 
-// replies answer reads in turn. A nil reply stays silent until the end of the attempt.
+// replies are the answers to reads, in order. For a nil reply the read blocks until the end of the
+// attempt.
 type replies []error
 
 // errAnswered represents a successful answer.
@@ -28,10 +29,10 @@ func (r *replies) GetItem(ctx context.Context, in *dynamodb.GetItemInput, option
 		option(&o)
 	}
 	if _, once := o.Retryer.(aws.NopRetryer); !once || aws.ToBool(in.ConsistentRead) {
-		return nil, fmt.Errorf("a read with %T, consistent %t", o.Retryer, aws.ToBool(in.ConsistentRead))
+		return nil, fmt.Errorf("got a read with retryer %T and consistent %t", o.Retryer, aws.ToBool(in.ConsistentRead))
 	}
 	if len(*r) == 0 {
-		return nil, errors.New("one attempt too many")
+		return nil, errors.New("got an attempt after the last reply")
 	}
 	reply := (*r)[0]
 	*r = (*r)[1:]
@@ -45,8 +46,8 @@ func (r *replies) GetItem(ctx context.Context, in *dynamodb.GetItemInput, option
 	return nil, reply
 }
 
-// A read without an answer, or with a temporary error, is attempted twice. Each attempt has its
-// own timeout.
+// A read that gets no answer or a temporary error is attempted twice. Each attempt has its own
+// timeout.
 func TestTable_attempts(t *testing.T) {
 	const attempt = 300 * time.Millisecond
 	busy, wrong := &types.ProvisionedThroughputExceededException{}, &types.ResourceNotFoundException{}
@@ -56,13 +57,13 @@ func TestTable_attempts(t *testing.T) {
 		took    time.Duration
 		want    string // part of the error
 	}{
-		"answered":            {replies{errAnswered}, time.Second, 0, ""},
-		"a silent connection": {replies{nil, errAnswered}, time.Second, attempt, ""},
-		"nobody":              {replies{nil, nil}, time.Second, 2 * attempt, "deadline exceeded"},
-		"the request is over": {replies{nil}, attempt / 2, attempt / 2, "deadline exceeded"},
-		"busy":                {replies{busy, errAnswered}, time.Second, 0, ""},
-		"busy twice":          {replies{busy, busy}, time.Second, 0, "ProvisionedThroughputExceeded"},
-		"not again: no table": {replies{wrong}, time.Second, 0, "ResourceNotFound"},
+		"answered":                    {replies{errAnswered}, time.Second, 0, ""},
+		"a silent connection":         {replies{nil, errAnswered}, time.Second, attempt, ""},
+		"nobody":                      {replies{nil, nil}, time.Second, 2 * attempt, "deadline exceeded"},
+		"the request ends":            {replies{nil}, attempt / 2, attempt / 2, "deadline exceeded"},
+		"busy":                        {replies{busy, errAnswered}, time.Second, 0, ""},
+		"busy twice":                  {replies{busy, busy}, time.Second, 0, "ProvisionedThroughputExceeded"},
+		"no second attempt: no table": {replies{wrong}, time.Second, 0, "ResourceNotFound"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

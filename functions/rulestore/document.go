@@ -18,14 +18,15 @@ import (
 	"github.com/weir-limits/weir/limiter/rules/live"
 )
 
-// The partition keys: of the document in force, of the list of versions, and of each version.
+// These are the partition keys of the document in force, of the list of versions, and of each
+// version.
 const (
 	currentKey    = "rules"
 	historyKey    = "rules#history"
-	versionPrefix = "rules#" // and the number
+	versionPrefix = "rules#" // is followed by the number of the version
 )
 
-// The attributes of the items.
+// These are the attributes of the items.
 const (
 	versionAttribute   = "version"
 	documentAttribute  = "document"
@@ -38,7 +39,7 @@ const (
 // ErrNoRules means that the table has no rules document.
 var ErrNoRules = errors.New("records table: no rules; publish them with `weir rules publish FILE`")
 
-// Source reads the document in force, for functions. It is a live.Source, safe for concurrent use.
+// Source reads the document in force for functions. It is a live.Source and safe for concurrent use.
 type Source struct{ records *records.Table }
 
 var _ live.Source = Source{}
@@ -62,7 +63,7 @@ func (s Source) Document(ctx context.Context) (live.Document, error) {
 // Version describes a version of the rules.
 type Version struct {
 	Version   int64     `json:"version"`
-	Published time.Time `json:"published"` // to the second
+	Published time.Time `json:"published"` // precise to the second
 	Note      string    `json:"note,omitempty"`
 	Bytes     int       `json:"bytes"` // size of the document
 }
@@ -78,14 +79,15 @@ func (v Version) attributes() records.Item {
 	return it
 }
 
-// parseVersion reads the attributes of a Version. Only the number must be valid: the others decide nothing.
+// parseVersion parses the attributes of a Version. It validates only the number, because no decision
+// depends on the others.
 func parseVersion(it records.Item) (v Version, err error) {
 	n, _ := it[versionAttribute].(*types.AttributeValueMemberN)
 	if n != nil {
 		v.Version, _ = strconv.ParseInt(n.Value, 10, 64)
 	}
 	if v.Version < 1 {
-		return v, fmt.Errorf("records table: item %s: %s: want a number from 1 on", it.Text(contract.KeyAttribute), versionAttribute)
+		return v, fmt.Errorf("records table: item %s: %s: want a number of at least 1", it.Text(contract.KeyAttribute), versionAttribute)
 	}
 	if n, ok := it[bytesAttribute].(*types.AttributeValueMemberN); ok {
 		v.Bytes, _ = strconv.Atoi(n.Value)
@@ -110,18 +112,18 @@ func parseDocument(it records.Item) (v Version, document []byte, err error) {
 	return v, document, nil
 }
 
-// maxItem is the largest size of a compressed document. An item has at most 400 KiB, with all
+// maxItem is the maximum size of a compressed document. An item has at most 400 KiB, including its
 // other attributes.
 const maxItem = 390 << 10
 
-// compress returns a document as an item holds it.
+// compress returns a document in the form that an item contains.
 func compress(document []byte) ([]byte, error) {
 	if len(document) > rules.MaxBytes {
 		return nil, fmt.Errorf("document: got %d bytes, want at most %d", len(document), rules.MaxBytes)
 	}
 	var b bytes.Buffer
-	w, _ := gzip.NewWriterLevel(&b, gzip.BestCompression) // the level is valid
-	_, _ = w.Write(document)                              // a Buffer never fails
+	w, _ := gzip.NewWriterLevel(&b, gzip.BestCompression) // NewWriterLevel fails only for an invalid level
+	_, _ = w.Write(document)                              // writes to a Buffer never fail
 	_ = w.Close()
 	if b.Len() > maxItem {
 		return nil, fmt.Errorf("document: got %d bytes after compression, want at most %d (the size of a DynamoDB item); shorten its notes or overrides", b.Len(), maxItem)
@@ -129,8 +131,8 @@ func compress(document []byte) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// expand is the inverse of compress. It reads at most the size of the largest document, also from
-// content that expands to more.
+// expand is the inverse of compress. If the content expands to more than the size of the largest
+// document, it returns an error.
 func expand(compressed []byte) ([]byte, error) {
 	r, err := gzip.NewReader(bytes.NewReader(compressed))
 	if err != nil {

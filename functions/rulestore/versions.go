@@ -27,22 +27,23 @@ type API interface {
 	TransactWriteItems(context.Context, *dynamodb.TransactWriteItemsInput, ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error)
 }
 
-// Kept is the number of versions that the table keeps, the one in force included.
+// Kept is the number of versions that the table keeps, including the version in force.
 const Kept = 50
 
 // maxNote is the length of the longest Version.Note, in bytes.
 const maxNote = 200
 
 var (
-	// ErrConflict means that another version came into force in the meantime.
-	ErrConflict = errors.New("another version was published in the meantime; nothing was changed")
+	// ErrConflict means that another version came into force since the caller read the version in
+	// force.
+	ErrConflict = errors.New("another version was published at the same time; nothing was changed")
 	// ErrNoVersion means that the table does not keep the version.
 	ErrNoVersion = errors.New("no such version")
 )
 
-// Versions publishes and reads versions of the rules document in a table, for operators. It is
-// safe for concurrent use, also by several processes: it publishes a version and its place in the
-// history together or not at all, and of several concurrent publications one succeeds.
+// Versions publishes and reads versions of the rules document in a table, for operators. It is safe
+// for concurrent use by several processes. A publication writes the version and its entry in the
+// history together or not at all. If publications are concurrent, exactly one succeeds.
 type Versions struct {
 	api   API
 	table string
@@ -51,8 +52,8 @@ type Versions struct {
 // New returns the versions in a records table.
 func New(api API, table string) *Versions { return &Versions{api, table} }
 
-// Get returns a version and its document; 0 is the version in force. The error wraps ErrNoRules if
-// no version is in force, ErrNoVersion if the table does not keep this one.
+// Get returns a version and its document. 0 means the version in force. The error wraps ErrNoRules if
+// no version is in force, or ErrNoVersion if the table does not keep the version.
 func (s *Versions) Get(ctx context.Context, version int64) (Version, []byte, error) {
 	key := currentKey
 	if version != 0 {
@@ -95,13 +96,14 @@ func (s *Versions) History(ctx context.Context) ([]Version, error) {
 	return all, nil
 }
 
-// Publish puts a document into force at now, as a new version. after is the version that the caller
-// believes in force, 0 for none; the error wraps ErrConflict if another one is. least is the
-// document's own version, 0 for none. Publish does not parse the document; do that first.
+// Publish puts a document into force at now as a new version. after is the version that the caller
+// believes is in force, or 0 for none. If another version is in force, the error wraps ErrConflict.
+// least is the document's own version, or 0 for none. Publish does not parse the document; the caller
+// must do this first.
 //
-// The new version is the largest of after+1, least and now in Unix seconds. The time matters
-// because a function bundled with a document whose version lies above the time uses version 1 for that
-// document until the table has one.
+// The new version is the largest of after+1, least and now in Unix seconds. The time matters for a
+// function whose bundled document has a version above the time. This function uses version 1 for the
+// bundled document until the table has a document.
 func (s *Versions) Publish(ctx context.Context, now time.Time, document []byte, note string, after, least int64) (Version, error) {
 	unprintable := func(c rune) bool { return !unicode.IsPrint(c) }
 	if len(note) > maxNote || !utf8.ValidString(note) || strings.ContainsFunc(note, unprintable) {
@@ -125,7 +127,8 @@ func (s *Versions) Publish(ctx context.Context, now time.Time, document []byte, 
 	return v, s.write(ctx, v, compressed, slices.Insert(history, 0, v), after)
 }
 
-// write makes v the version in force and the first of the history, provided that after is in force.
+// write makes v the version in force and the first entry of the history, if after is the version in
+// force.
 func (s *Versions) write(ctx context.Context, v Version, compressed []byte, history []Version, after int64) error {
 	absent := types.Put{ConditionExpression: aws.String("attribute_not_exists(#pk)"), ExpressionAttributeNames: map[string]string{"#pk": contract.KeyAttribute}}
 	unchanged := absent
@@ -159,7 +162,7 @@ func (s *Versions) write(ctx context.Context, v Version, compressed []byte, hist
 	return nil
 }
 
-// put returns p as a put of the item with a key and attributes.
+// put sets the item of p to an item with this key and these attributes.
 func (s *Versions) put(p types.Put, key string, attributes records.Item) types.TransactWriteItem {
 	it := records.NewItem(key)
 	maps.Copy(it, attributes)
@@ -167,7 +170,7 @@ func (s *Versions) put(p types.Put, key string, attributes records.Item) types.T
 	return types.TransactWriteItem{Put: &p}
 }
 
-// lostRace reports whether a transaction failed because of another one.
+// lostRace reports whether a transaction failed because of a concurrent transaction.
 func lostRace(e *types.TransactionCanceledException) bool {
 	return slices.ContainsFunc(e.CancellationReasons, func(r types.CancellationReason) bool {
 		code := aws.ToString(r.Code)

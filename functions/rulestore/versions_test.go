@@ -43,8 +43,8 @@ func publish(t *testing.T, r *rulestore.Versions, now time.Time, document, note 
 }
 
 // Version numbers always grow, whatever the clock and the documents contain. The table keeps each
-// version unchanged, and the functions read the newest. The operator and the functions make
-// exactly the calls that the contract lists.
+// version unchanged, and functions read the newest version. The operator and the functions call
+// exactly the actions that package contract lists.
 func TestVersions(t *testing.T) {
 	var operator, function recordstest.Calls
 	client, table := recordstest.Table(t, &operator)
@@ -72,7 +72,7 @@ func TestVersions(t *testing.T) {
 			t.Errorf("publication %d: got %+v, want version %d", i, v, c.want)
 		}
 		if d, err := reader.Document(ctx); err != nil || string(d.Content) != document || d.Version != c.want {
-			t.Errorf("the functions read %q of version %d, %v", d.Content, d.Version, err)
+			t.Errorf("document for functions: got %q of version %d, %v", d.Content, d.Version, err)
 		}
 		if got, content, err := r.Get(ctx, 0); err != nil || got != v || string(content) != document {
 			t.Errorf("version in force: got %+v %q, %v", got, content, err)
@@ -102,8 +102,8 @@ func TestVersions(t *testing.T) {
 	function.Want(t, contract.RecordActions())
 }
 
-// The policy in RULES.md allows a publisher exactly the listed actions, and only on the items of
-// the rules. The table also has API keys, secrets and signing keys.
+// The policy in RULES.md allows a publisher exactly the listed actions, and only on items of the
+// rules. The table also contains API keys, secrets and signing keys.
 func TestActions_policy(t *testing.T) {
 	page, err := os.ReadFile("../../limiter/rules/RULES.md")
 	if err != nil {
@@ -122,14 +122,14 @@ func TestActions_policy(t *testing.T) {
 	}
 	want := map[string]map[string]any{
 		"ForAllValues:StringLike": {"dynamodb:LeadingKeys": []any{"rules", "rules#*"}},
-		"Null":                    {"dynamodb:LeadingKeys": "false"}, // a call without keys satisfies any ForAllValues
+		"Null":                    {"dynamodb:LeadingKeys": "false"}, // a call without keys would satisfy any ForAllValues
 	}
 	if s := policy.Statement[0]; !slices.Equal(s.Action, contract.RulesActions()) || !reflect.DeepEqual(s.Condition, want) {
 		t.Errorf("policy in RULES.md: got %+v", s)
 	}
 }
 
-// Of several concurrent publications exactly one succeeds, and the history contains it.
+// If publications are concurrent, exactly one succeeds, and the history contains it.
 func TestVersions_Publish_concurrent(t *testing.T) {
 	client, table := recordstest.Table(t, nil)
 	r := rulestore.New(client, table)
@@ -153,7 +153,7 @@ func TestVersions_Publish_concurrent(t *testing.T) {
 		all.Wait()
 		history, err := r.History(ctx)
 		if len(won) != 1 || err != nil || len(history) != round+1 || history[0] != won[0] {
-			t.Fatalf("round %d: %d publications succeeded, want 1; history %+v, %v", round, len(won), history, err)
+			t.Fatalf("round %d: got %d successful publications, want 1; history %+v, %v", round, len(won), history, err)
 		}
 		if v, document, err := r.Get(ctx, 0); err != nil || v != won[0] || string(document) != v.Note {
 			t.Errorf("version in force: got %+v %q, %v", v, document, err)
@@ -162,8 +162,8 @@ func TestVersions_Publish_concurrent(t *testing.T) {
 	}
 }
 
-// Publish rejects a document or note that is too large before it writes anything. Document
-// rejects content that expands to too much or is malformed.
+// Publish rejects a document or note that is too large before it writes anything. Document rejects
+// content that is malformed or expands to more than the largest document.
 func TestVersions_bounds(t *testing.T) {
 	client, table := recordstest.Table(t, nil)
 	r, reader := rulestore.New(client, table), rulestore.NewSource(records.NewTable(client, table))
@@ -179,7 +179,7 @@ func TestVersions_bounds(t *testing.T) {
 			t.Errorf("%s: got error %.200v, want %s", name, err, c.want)
 		}
 	}
-	// The largest document, with random content in its first 600 KiB.
+	// This is the largest document, with random content in its first 600 KiB.
 	largest := hex.EncodeToString(noise) + strings.Repeat(" ", rules.MaxBytes-2*len(noise))
 	publish(t, r, noon, largest, strings.Repeat("n", 200), 0, 0)
 	if d, err := reader.Document(ctx); err != nil || string(d.Content) != largest {

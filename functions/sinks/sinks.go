@@ -18,8 +18,8 @@ import (
 	"github.com/weir-limits/weir/limiter/resilient"
 )
 
-// Open returns the destination that EVENTS names, nil if it names none. It does not connect. A
-// *kafka.Sink has a Close.
+// Open returns the destination that EVENTS selects. It returns nil if EVENTS is empty. It does not
+// connect. The caller can close a *kafka.Sink.
 func Open(ctx context.Context, c boot.Config) (decisionlog.Sink, error) {
 	switch c.Events {
 	case "":
@@ -53,7 +53,7 @@ func KafkaOptions(ctx context.Context, c boot.Config) (kafka.Options, error) {
 }
 
 // KinesisClient returns a client for the stream of c. The client retries, because no request waits
-// for it and a connection that died in a frozen process must not lose a batch.
+// for it, and a connection that died while the process was frozen must not lose a batch.
 func KinesisClient(ctx context.Context, c boot.Config) (*awskinesis.Client, error) {
 	config, err := c.AWSConfig(ctx, "KINESIS_ENDPOINT", c.KinesisEndpoint)
 	if err != nil {
@@ -64,7 +64,7 @@ func KinesisClient(ctx context.Context, c boot.Config) (*awskinesis.Client, erro
 	}
 	return awskinesis.NewFromConfig(config, func(o *awskinesis.Options) {
 		o.Retryer = retry.NewStandard(func(r *retry.StandardOptions) { r.MaxAttempts, r.MaxBackoff = 3, time.Second })
-		o.Logger = logging.Nop{} // the caller logs the error, once
+		o.Logger = logging.Nop{} // the caller logs the error once
 		if client, ok := o.HTTPClient.(*awshttp.BuildableClient); ok {
 			o.HTTPClient = client.WithTransportOptions(func(t *http.Transport) { t.IdleConnTimeout = resilient.ConnectionLife })
 		}

@@ -27,7 +27,7 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// load reads a configuration from a list of NAME=value.
+// load loads a configuration from a list of NAME=value.
 func load(t *testing.T, variables ...string) boot.Config {
 	t.Helper()
 	c, err := boot.Load(func(name string) (string, bool) {
@@ -46,8 +46,8 @@ func load(t *testing.T, variables ...string) boot.Config {
 
 var hash = telemetry.NewSubjectHash("dev", []byte("the key of this test"))
 
-// publish sends the events of a refused and of an allowed request to the configured destination.
-// It returns the log.
+// publish sends the events of one refused and one allowed request to the configured destination. It
+// returns the log.
 func publish(t *testing.T, variables ...string) (log string) {
 	t.Helper()
 	c := load(t, append(variables, "NAMESPACE=dev", "STORE=memory", "EVENTS_SAMPLE=1")...)
@@ -139,7 +139,7 @@ func TestOpen_kafka(t *testing.T) {
 	}
 }
 
-// The sink calls only actions that the policies allow. A failed call is logged once.
+// The sink calls only actions that the policies allow. It logs a failed call once.
 func TestOpen_kinesis(t *testing.T) {
 	for _, status := range []int{http.StatusOK, http.StatusBadRequest} {
 		var actions []string
@@ -181,6 +181,6 @@ func TestOpen_kinesis(t *testing.T) {
 
 func TestOpen_none(t *testing.T) {
 	if sink, err := sinks.Open(t.Context(), load(t, "NAMESPACE=dev", "STORE=memory")); sink != nil || err != nil {
-		t.Errorf("got sink %v, %v; want none", sink, err)
+		t.Errorf("got sink %v, %v; want nil", sink, err)
 	}
 }

@@ -189,7 +189,7 @@ func TestKeys_rotate(t *testing.T) {
 	if _, err := lookup(first); err != nil {
 		t.Error(err)
 	}
-	if code, _, errs := weir(t, "keys", "rotate"); code != 1 || !strings.HasPrefix(errs, "weir: the rotation would end keys from before the last one (1 of them); replace them") {
+	if code, _, errs := weir(t, "keys", "rotate"); code != 1 || !strings.HasPrefix(errs, "weir: the rotation would invalidate keys that were created before the last rotation (number of keys: 1); replace them") {
 		t.Errorf("second rotation: exit %d, stderr %q", code, errs)
 	}
 	if out := ok(t, "keys", "rotate", "--force", "--json"); out != "{}\n" {

@@ -169,7 +169,7 @@ func TestRules_after(t *testing.T) {
 	first := put(5)
 	seen := fmt.Sprint(history()[0].Version)
 	put(6, "--after", seen)
-	overtaken := fmt.Sprintf("another version was published in the meantime; nothing was changed: in force is version %d, not %s", history()[0].Version, seen)
+	overtaken := fmt.Sprintf("another version was published at the same time; nothing was changed: in force is version %d, not %s", history()[0].Version, seen)
 	if code, out, errs := weir(t, "rules", "publish", first, "--after", seen); code != 1 || out != "" || !strings.Contains(errs, overtaken) || len(history()) != 2 {
 		t.Errorf("publish: exit %d, output %q, stderr %q", code, out, errs)
 	}
@@ -194,7 +194,7 @@ func TestRules_after(t *testing.T) {
 	door := httptest.NewServer(proxy)
 	defer door.Close()
 	t.Setenv("DYNAMODB_ENDPOINT", door.URL)
-	if code, out, errs := weir(t, "rules", "rollback"); code != 1 || out != "" || !strings.Contains(errs, "another version was published in the meantime") {
+	if code, out, errs := weir(t, "rules", "rollback"); code != 1 || out != "" || !strings.Contains(errs, "another version was published at the same time") {
 		t.Errorf("rollback: exit %d, output %q, stderr %q", code, out, errs)
 	}
 	if all := history(); len(all) != 3 {

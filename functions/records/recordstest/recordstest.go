@@ -1,4 +1,4 @@
-// Package recordstest runs tests on a records table of DynamoDB Local.
+// Package recordstest creates records tables on DynamoDB Local for tests.
 package recordstest
 
 import (
@@ -20,15 +20,17 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// Calls records the operations of a client. The zero value is ready; it is safe for concurrent use.
+// Calls records the operations of a client. The zero value is ready for use. It is safe for
+// concurrent use.
 type Calls struct {
 	mu         sync.Mutex
 	operations []string
 	keys       []string
 }
 
-// Table returns a client of DynamoDB Local and the name of a new records table, which the end of
-// the test deletes. It skips the test if there is no server. Unless c is nil it records the client's calls.
+// Table returns a client of DynamoDB Local and the name of a new records table. The table is deleted
+// when the test ends. Without a server Table skips the test. c records the client's calls unless it
+// is nil.
 func Table(t testing.TB, c *Calls) (client *dynamodb.Client, table string) {
 	t.Helper()
 	options := dynamodb.Options{
@@ -49,8 +51,8 @@ func Table(t testing.TB, c *Calls) (client *dynamodb.Client, table string) {
 	return c.Client(client), table
 }
 
-// Client returns a client like base whose calls c records. Calls of base are not recorded by c, nor
-// those of the new client by another Calls. A nil c records nothing.
+// Client returns a copy of base whose calls c records. c does not record calls of base. Another Calls
+// that records base does not record calls of the copy. A nil c records nothing.
 func (c *Calls) Client(base *dynamodb.Client) *dynamodb.Client {
 	return dynamodb.New(base.Options(), func(o *dynamodb.Options) { o.APIOptions = nil }, func(o *dynamodb.Options) {
 		if c != nil {
@@ -72,7 +74,7 @@ func (c *Calls) record(ctx context.Context, parameters any) {
 	key := func(item records.Item) { c.keys = append(c.keys, item.Text(contract.KeyAttribute)) }
 	operation := "dynamodb:" + awsmiddleware.GetOperationName(ctx)
 	switch in := parameters.(type) {
-	case *dynamodb.TransactWriteItemsInput: // a policy allows a transaction by the actions of its writes
+	case *dynamodb.TransactWriteItemsInput: // a transaction needs the actions of its writes
 		for _, w := range in.TransactItems {
 			c.operations = append(c.operations, operationOf(w))
 		}
@@ -99,13 +101,13 @@ func (c *Calls) Keys() []string {
 	return slices.Clone(c.keys)
 }
 
-// Want reports an error unless the recorded calls need exactly these actions of a policy.
+// Want reports an error unless the recorded calls used exactly these IAM actions.
 func (c *Calls) Want(t testing.TB, actions []string) {
 	t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	called := slices.Compact(slices.Sorted(slices.Values(c.operations)))
 	if listed := slices.Sorted(slices.Values(actions)); !slices.Equal(called, listed) {
-		t.Errorf("called the actions %v, listed %v", called, listed)
+		t.Errorf("actions: got calls of %v, want %v", called, listed)
 	}
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// Apache Kafka stores each event once in an existing topic, and none in an unknown topic.
+// The sink stores each event exactly once in an existing topic. It reports all events lost for an
+// unknown topic.
 func TestKafka(t *testing.T) {
 	brokers := strings.Split(storetest.Server(t, "kafka", "KAFKA_BROKERS"), ",")
 	name := "events-" + rand.Text()

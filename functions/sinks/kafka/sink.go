@@ -16,15 +16,16 @@ import (
 )
 
 const (
-	// Brokers answer in milliseconds; after this time no answer will come.
+	// Brokers answer in milliseconds. After this time the sink expects no answer.
 	answerTimeout = 2 * time.Second
 	dialTimeout   = time.Second
-	// grace is how long a canceled batch may take to end. The next batch would otherwise fail with
-	// it while the topic is unknown.
+	// grace is how long a cancelled batch may take to end. If it is still in flight when the next
+	// batch starts, and the topic is unknown, both batches fail.
 	grace = 250 * time.Millisecond
-	// maxIdle is less than the ten minutes after which brokers close idle connections.
+	// maxIdle is less than ten minutes, because brokers close connections that were idle for ten
+	// minutes.
 	maxIdle = time.Minute
-	// maxBuffered is the number of events that wait for a hanging broker at most: two batches.
+	// maxBuffered bounds the events that wait for a hanging broker. It is two batches.
 	maxBuffered = 2400
 )
 
@@ -34,7 +35,7 @@ type Options struct {
 	Topic   string
 	TLS     bool
 	// Login returns the credentials for the IAM login to Amazon MSK. The sink calls it for each
-	// connection. nil: no login.
+	// connection. nil means no login.
 	Login Login
 }
 
@@ -47,15 +48,15 @@ type Sink struct {
 	broken *connecting
 }
 
-// connecting keeps the error of the last failed connection, because a failed send only reports
-// its timeout.
+// connecting keeps the error of the last failed connection, because the error of a failed send only
+// reports a timeout.
 type connecting struct {
 	mu  sync.Mutex
 	err error
 }
 
-// OnBrokerConnect implements kgo.HookBrokerConnect. The client calls it after each attempt to
-// connect and log in.
+// OnBrokerConnect implements kgo.HookBrokerConnect. The client calls it after each attempt to connect
+// and log in.
 func (c *connecting) OnBrokerConnect(to kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
 	if err != nil {
 		err = fmt.Errorf("connection to %s: %w", net.JoinHostPort(to.Host, strconv.Itoa(int(to.Port))), err)
@@ -76,7 +77,7 @@ func New(o Options) (*Sink, error) {
 	broken := &connecting{}
 	options := append(o.Connection(), kgo.WithHooks(broken),
 		kgo.DefaultProduceTopic(o.Topic),
-		// An idempotent producer cannot cancel a message that is in flight.
+		// An idempotent producer could not cancel messages in flight.
 		kgo.DisableIdempotentWrite(), kgo.RequiredAcks(kgo.LeaderAck()),
 		kgo.ProduceRequestTimeout(answerTimeout),
 		kgo.ProducerLinger(0), kgo.RecordPartitioner(kgo.StickyPartitioner()),
@@ -89,13 +90,13 @@ func New(o Options) (*Sink, error) {
 	return &Sink{client, broken}, nil
 }
 
-// Connection returns the client options of a connection to the brokers, for a client that also
-// reads the topic.
+// Connection returns the client options for connections to the brokers. A client that reads the topic
+// can also use them.
 func (o Options) Connection() []kgo.Opt {
 	options := []kgo.Opt{
 		kgo.ClientID("weir"), kgo.SeedBrokers(o.Brokers...),
 		kgo.DialTimeout(dialTimeout), kgo.RequestTimeoutOverhead(answerTimeout), kgo.ConnIdleTimeout(maxIdle),
-		kgo.DisableClientMetrics(), // a broker may ask for client metrics
+		kgo.DisableClientMetrics(), // otherwise a broker can request client metrics
 	}
 	if o.TLS {
 		options = append(options, kgo.DialTLSConfig(&tls.Config{MinVersion: tls.VersionTLS12}))
@@ -109,7 +110,7 @@ func (o Options) Connection() []kgo.Opt {
 func (l Login) mechanism() sasl.Mechanism {
 	return aws.ManagedStreamingIAM(func(ctx context.Context) (aws.Auth, error) {
 		accessKey, secretKey, sessionToken, err := l(ctx)
-		// The default user agent contains the host name.
+		// The default user agent would contain the host name.
 		return aws.Auth{AccessKey: accessKey, SecretKey: secretKey, SessionToken: sessionToken, UserAgent: "weir"}, err
 	})
 }

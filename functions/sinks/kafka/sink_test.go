@@ -29,7 +29,7 @@ import (
 
 const topic = "decisions"
 
-// cluster starts one broker that has the topic with two partitions.
+// cluster starts a broker with a topic of two partitions.
 func cluster(t *testing.T, options ...kfake.Opt) *kfake.Cluster {
 	t.Helper()
 	c, err := kfake.NewCluster(append(options, kfake.NumBrokers(1), kfake.SeedTopics(2, topic))...)
@@ -60,7 +60,7 @@ func batch(first, n int) [][]byte {
 	return lines
 }
 
-// checkTopic checks that a topic has exactly want events, each once.
+// checkTopic checks that a topic contains exactly want different events, each once.
 func checkTopic(t *testing.T, brokers []string, topic string, want int) {
 	t.Helper()
 	c, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
@@ -74,13 +74,13 @@ func checkTopic(t *testing.T, brokers []string, topic string, want int) {
 	for len(times) < want {
 		fetched := c.PollFetches(ctx)
 		if ctx.Err() != nil {
-			t.Fatalf("topic has %d events, want %d", len(times), want)
+			t.Fatalf("topic: got %d events, want %d", len(times), want)
 		}
 		fetched.EachRecord(func(r *kgo.Record) { times[string(r.Value)]++ })
 	}
 	for value, n := range times {
 		if n != 1 || len(times) != want {
-			t.Fatalf("topic has %d events, and %s %d times; want %d events, each once", len(times), value, n, want)
+			t.Fatalf("topic: got %d events, and event %s %d times; want %d events, each once", len(times), value, n, want)
 		}
 	}
 }
@@ -97,7 +97,7 @@ func TestSink_Send(t *testing.T) {
 	checkTopic(t, c.ListenAddrs(), topic, batches*each)
 }
 
-// A dead connection loses no event: the sink sends the batch on a new connection.
+// A dead connection loses no event, because the sink sends the batch again on a new connection.
 func TestSink_Send_deadConnection(t *testing.T) {
 	c := cluster(t)
 	s := sink(t, kafka.Options{Brokers: c.ListenAddrs()})
@@ -115,7 +115,7 @@ func TestSink_Send_deadConnection(t *testing.T) {
 	checkTopic(t, c.ListenAddrs(), topic, 20)
 }
 
-// When a broker hangs, the sink reports unacknowledged events as lost once their context ends. It
+// If a broker hangs, the sink reports unacknowledged events as lost when their context ends. It
 // buffers at most two batches.
 func TestSink_Send_hung(t *testing.T) {
 	c := cluster(t)
@@ -138,8 +138,8 @@ func TestSink_Send_hung(t *testing.T) {
 	}
 }
 
-// A batch for an unreachable broker is lost. Once the broker runs, the sink delivers the next
-// batch.
+// The sink loses a batch for an unreachable broker. It delivers the next batch after the broker
+// starts.
 func TestSink_Send_back(t *testing.T) {
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -163,7 +163,7 @@ func TestSink_Send_back(t *testing.T) {
 	checkTopic(t, address, topic, 100)
 }
 
-// msk starts a broker with the IAM login; answered fills in its answers.
+// msk starts a broker with the IAM login. The function answered completes the answers to logins.
 func msk(t *testing.T, answered func(*kmsg.SASLAuthenticateRequest, *kmsg.SASLAuthenticateResponse)) *kfake.Cluster {
 	t.Helper()
 	c := cluster(t)
@@ -211,7 +211,7 @@ func TestSink_Send_tls(t *testing.T) {
 	if err := os.WriteFile(trusted, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("SSL_CERT_FILE", trusted) // the process reads it once, so no earlier test may need it
+	t.Setenv("SSL_CERT_FILE", trusted) // a process reads this variable only once, so no earlier test may use it
 	c := cluster(t, kfake.TLS(&tls.Config{Certificates: server.TLS.Certificates}))
 	s := sink(t, kafka.Options{Brokers: c.ListenAddrs(), TLS: true})
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -221,8 +221,8 @@ func TestSink_Send_tls(t *testing.T) {
 	}
 }
 
-// listener returns the address of a server that closes a connection after the first bytes, as
-// Kafka does for an unknown protocol. If closed is true, it accepts no connection.
+// listener returns the address of a server that closes a connection after the first bytes. Kafka does
+// this for an unknown protocol. If closed is true, nothing listens at the address.
 func listener(t *testing.T, closed bool) string {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -247,7 +247,7 @@ func listener(t *testing.T, closed bool) string {
 	return l.Addr().String()
 }
 
-// The error of a lost batch contains the reason for the failed connection. Reasons are a closed
+// The error of a lost batch contains the reason why the connection failed. The reasons are a closed
 // port, TLS on one side only, a rejected login, and missing credentials.
 func TestSink_Send_why(t *testing.T) {
 	server := httptest.NewTLSServer(nil)
@@ -288,15 +288,15 @@ func TestSink_Send_why(t *testing.T) {
 	}
 }
 
-// The sink sends only requests that the policies allow. The actions of each request are from the
-// user guide of Amazon MSK, "Semantics of IAM authorization policy actions".
+// The sink sends only requests that the policies allow. The user guide of Amazon MSK lists the
+// actions of each request ("Semantics of IAM authorization policy actions").
 func TestActions(t *testing.T) {
 	needed := map[int16]string{
 		int16(kmsg.ApiVersions): "", int16(kmsg.Metadata): "kafka-cluster:DescribeTopic", int16(kmsg.Produce): "kafka-cluster:WriteData",
 	}
 	c := cluster(t)
 	var mu sync.Mutex
-	found := []string{"kafka-cluster:Connect"} // the login needs it
+	found := []string{"kafka-cluster:Connect"} // the login needs this action
 	c.ControlKey(-1, func(r kmsg.Request) (kmsg.Response, error, bool) {
 		mu.Lock()
 		defer mu.Unlock()

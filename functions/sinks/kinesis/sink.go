@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	maxRecord = 25_000 // bytes of one payload unit
+	maxRecord = 25_000 // bytes that Kinesis charges as one unit
 	attempts  = 3
 	pause     = 100 * time.Millisecond // pause between attempts
 )
@@ -72,15 +72,15 @@ func pack(batch [][]byte) (records []record) {
 // errRejected means that the stream rejected some records.
 var errRejected = errors.New("records rejected")
 
-// throttled reports whether another attempt may succeed after this error of a record. The SDK
-// retries the errors of a whole call.
+// throttled reports whether another attempt may succeed after an error of single records. The SDK
+// retries errors of a whole call.
 func throttled(err error) bool { return errors.Is(err, errRejected) }
 
 // put sends records and returns those that the stream rejected.
 func (s *Sink) put(ctx context.Context, records []record) (left []record, err error) {
 	entries := make([]types.PutRecordsRequestEntry, len(records))
 	for i, r := range records {
-		entries[i] = types.PutRecordsRequestEntry{Data: r.lines, PartitionKey: aws.String(rand.Text())} // any shard
+		entries[i] = types.PutRecordsRequestEntry{Data: r.lines, PartitionKey: aws.String(rand.Text())} // selects a random shard
 	}
 	answer, err := s.api.PutRecords(ctx, &kinesis.PutRecordsInput{StreamName: &s.stream, Records: entries})
 	if err != nil {
@@ -95,7 +95,7 @@ func (s *Sink) put(ctx context.Context, records []record) (left []record, err er
 	return left, err
 }
 
-// sleep waits and reports whether ctx is still valid.
+// sleep waits for d. It returns false if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -17,7 +17,7 @@ import (
 	"github.com/weir-limits/weir/functions/sinks/kinesis"
 )
 
-// stream is a stream that counts each stored event.
+// stream is an API that counts how often each event was stored.
 type stream struct {
 	lines    map[string]int
 	calls    int
@@ -31,7 +31,7 @@ func (s *stream) PutRecords(ctx context.Context, in *awskinesis.PutRecordsInput,
 		return nil, s.fail
 	}
 	if *in.StreamName != "decisions" || len(in.Records) > 500 {
-		return nil, fmt.Errorf("stream %s, %d records", *in.StreamName, len(in.Records))
+		return nil, fmt.Errorf("got a call for stream %s with %d records", *in.StreamName, len(in.Records))
 	}
 	out := &awskinesis.PutRecordsOutput{}
 	for i, r := range in.Records {
@@ -41,7 +41,7 @@ func (s *stream) PutRecords(ctx context.Context, in *awskinesis.PutRecordsInput,
 		}
 		out.Records = append(out.Records, types.PutRecordsResultEntry{SequenceNumber: aws.String("1")})
 		if len(r.Data) > 25_000 || len(*r.PartitionKey) > 256 || !bytes.HasSuffix(r.Data, []byte("\n")) {
-			return nil, fmt.Errorf("record of %d bytes", len(r.Data))
+			return nil, fmt.Errorf("got a record of %d bytes", len(r.Data))
 		}
 		for line := range strings.Lines(string(r.Data)) {
 			s.lines[strings.TrimSuffix(line, "\n")]++
@@ -68,8 +68,8 @@ func TestSink_Send(t *testing.T) {
 	}{
 		{name: "all", calls: 1, arrived: 1200},
 		{name: "throttled once", stream: stream{throttle: func(call, record int) bool { return call == 1 && record%2 == 0 }}, calls: 2, arrived: 1200},
-		// One record has 83 lines of 301 bytes.
-		{name: "one record throttled for good", stream: stream{throttle: func(_, record int) bool { return record == 0 }}, calls: 3, arrived: 1200 - 83, lost: 83, err: "ProvisionedThroughputExceededException"},
+		// One record contains 83 lines of 301 bytes.
+		{name: "one record always throttled", stream: stream{throttle: func(_, record int) bool { return record == 0 }}, calls: 3, arrived: 1200 - 83, lost: 83, err: "ProvisionedThroughputExceededException"},
 		{name: "down", stream: stream{fail: errors.New("no such host")}, calls: 1, lost: 1200, err: "kinesis: no such host"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestSink_Send(t *testing.T) {
 					t.Errorf("got %d lost, %v; want %d, %q", lost, err, c.lost, c.err)
 				}
 				if c.stream.calls != c.calls || len(c.stream.lines) != c.arrived {
-					t.Errorf("got %d calls, %d events; want %d, %d", c.stream.calls, len(c.stream.lines), c.calls, c.arrived)
+					t.Errorf("got %d calls and %d events; want %d and %d", c.stream.calls, len(c.stream.lines), c.calls, c.arrived)
 				}
 				for line, n := range c.stream.lines {
 					if n != 1 {
