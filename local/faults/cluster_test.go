@@ -111,7 +111,7 @@ func (c *cluster) owner(t *testing.T, slot int64) int {
 	return 0
 }
 
-// depart starts to move a slot to the next node. It returns a function that completes the move.
+// depart starts to move a slot to the next node. The returned function completes the move.
 func (c *cluster) depart(t *testing.T, slot int64) (arrive func()) {
 	t.Helper()
 	from := c.owner(t, slot)
@@ -126,7 +126,7 @@ func (c *cluster) depart(t *testing.T, slot int64) (arrive func()) {
 	}
 }
 
-// carry moves the keys of a moving slot.
+// carry moves the keys of a slot to the node that the slot moves to.
 func (c *cluster) carry(t *testing.T, slot int64) {
 	t.Helper()
 	from := c.owner(t, slot)
@@ -153,8 +153,8 @@ func (c *cluster) move(t *testing.T, slot int64) {
 	arrive()
 }
 
-// reshardUnderLoad moves the slot of a caller from node to node while four environments
-// send the caller's requests. The store decides each request and admits exactly the limit.
+// reshardUnderLoad moves the slot of a caller from node to node while four environments send requests
+// of the caller. The store must decide each request, and admit exactly the limit.
 func reshardUnderLoad(t *testing.T, w *world) {
 	t.Helper()
 	const busy, policy = "192.0.2.3", "plenty"
@@ -178,12 +178,12 @@ func reshardUnderLoad(t *testing.T, w *world) {
 		})
 	}
 	const moves = 10
-	for i := range moves { // moves are sequential, because a request follows at most three redirects
+	for i := range moves { // one move at a time, because a request follows at most three redirects
 		eventually(t, "some requests are admitted", func() bool { return admitted.Load() >= int64(plenty*i/moves) })
 		w.cluster.move(t, slot)
 	}
 	wg.Wait()
 	if got := admitted.Load() + 1; got != plenty || degraded.Load() > 0 {
-		t.Errorf("admitted requests: got %d, want %d, during %d moves of the slot; %d decisions without the store", got, plenty, moves, degraded.Load())
+		t.Errorf("admitted requests during %d moves of the slot: got %d, want %d; %d decisions were made without the store, want 0", moves, got, plenty, degraded.Load())
 	}
 }

@@ -18,8 +18,8 @@ import (
 	functions "github.com/weir-limits/weir/local/lambdaenv"
 )
 
-// companyFaults are faults whose result depends on the callers and the times of their requests. The
-// begin functions of these faults send the requests.
+// companyFaults are faults whose result depends on the callers and on the times of their requests.
+// Their begin or company functions send these requests.
 var companyFaults = []fault{
 	{name: "requests are swallowed for longer than 5 s", begin: poisoned("up", "timeout", nil), end: healed, sees: limiter.ReasonTimeout, count: countsNone, lull: 5500 * time.Millisecond},
 	{name: "requests of two subjects are swallowed", company: askPairs, count: countsThen, note: "`store_timeout`, then `store_breaker`; then the first request is served as ever"},
@@ -29,17 +29,17 @@ var companyFaults = []fault{
 	{name: "the same for longer than 5 s, and they lead nowhere", company: frozen(5500 * time.Millisecond), count: countsAll, extra: 2},
 }
 
-const pair = "pair" // an endpoint with a limit for each address and a limit for all callers
+const pair = "pair" // endpoint with two limits: one for each address, and one for all callers
 
-// degraded checks an answer that the environment gave without the store. The limit has on_error allow.
+// degraded checks that the environment answered without the store. The limit has on_error allow.
 func (p *problems) degraded(a answer, within time.Duration) {
 	if a.status != http.StatusNoContent || a.degraded != limiter.ReasonTimeout && a.degraded != limiter.ReasonBreaker || a.took > within+allowance {
-		p.add("%+v, want it degraded within %s", a, within+allowance)
+		p.add("answer: got %+v, want it degraded within %s", a, within+allowance)
 	}
 }
 
-// askPairs sends requests with two subjects while the network drops them. The first request
-// that reaches the store again charges both.
+// askPairs sends requests with two subjects while the network drops them. After the fault, the first
+// request that reaches the store must charge both subjects.
 func askPairs(t *testing.T, found *problems, w *world) {
 	t.Helper()
 	w.ask(client, pair)
@@ -57,7 +57,7 @@ func askPairs(t *testing.T, found *problems, w *world) {
 		return d.Reason == limiter.ReasonNone
 	})
 	if resumed > back {
-		found.add("after %s, want %s at most", resumed, back)
+		found.add("first use of the store: got after %s, want at most %s", resumed, back)
 	}
 }
 
@@ -88,7 +88,7 @@ func askTogether(t *testing.T, found *problems, w *world) {
 	}
 	healed(t, w)
 	if resumed := eventually(t, "the store is used again", func() bool { return w.ask(onlooker, "plenty").degraded == "" }); resumed > back {
-		found.add("after %s, want %s at most", resumed, back)
+		found.add("first use of the store: got after %s, want at most %s", resumed, back)
 	}
 }
 
@@ -111,7 +111,7 @@ func startAlone(t *testing.T, found *problems, w *world) {
 	}
 	healed(t, w)
 	if resumed := eventually(t, "the store is used", func() bool { return e.ask(onlooker, "plenty").degraded == "" }); resumed > back {
-		found.add("after %s, want %s at most", resumed, back)
+		found.add("first use of the store: got after %s, want at most %s", resumed, back)
 	}
 	if err := e.close(); err != nil {
 		t.Error(err)

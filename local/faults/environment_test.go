@@ -23,8 +23,8 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// document has one limit for each policy, and a daily limit without on_error. No window ends during
-// a test.
+// document has one limit for each policy, and a daily limit without on_error. The windows are so long
+// that none ends during a test.
 const document = `{"version":1,"rules":[
 	{"endpoint":"/allow","on_error":"allow","limits":{"*":{"requests":20,"window_seconds":8640000,"algorithm":"fixed_window"}}},
 	{"endpoint":"/deny","on_error":"deny","limits":{"*":{"requests":20,"window_seconds":8640000,"algorithm":"fixed_window"}}},
@@ -34,8 +34,8 @@ const document = `{"version":1,"rules":[
 	{"endpoint":"/pair","limits":{"*":{"requests":3000,"window_seconds":8640000,"algorithm":"fixed_window"},"global":{"requests":3000,"window_seconds":8640000,"algorithm":"fixed_window"}}}
 ]}`
 
-// soakDocument contains the rules of TestSoak. All limits of a caller fit one item. Otherwise a fault
-// of one item would not affect all policies.
+// soakDocument has the rules of TestSoak. All limits of a caller fit in one item, so that a fault of
+// an item affects all policies.
 const soakDocument = `{"version":1,"rules":[
 	{"endpoint":"/allow","on_error":"allow","limits":{"*":{"requests":20,"window_seconds":8640000,"algorithm":"fixed_window"}}},
 	{"endpoint":"/plenty","limits":{"*":{"requests":3000,"window_seconds":8640000,"algorithm":"fixed_window"}}},
@@ -45,11 +45,11 @@ const soakDocument = `{"version":1,"rules":[
 	{"endpoint":"/soak/local","on_error":"local","local_processes":10,"limits":{"*":{"requests":40,"window_seconds":5,"algorithm":"fixed_window"}}}
 ]}`
 
-// The numbers of requests that document allows: the limits of the policies, the share of an
-// environment for on_error local, and the limit of the load test.
+// The numbers of requests that document allows: the limit of each policy, the share of an environment
+// for on_error local, and the limit of the endpoint plenty.
 const (
 	requests = 20
-	share    = requests/5 - 1 // "before" is a fifth of the usage
+	share    = requests/5 - 1 // one less, because usage from before the fault counts
 	plenty   = 3000
 )
 
@@ -68,7 +68,7 @@ func lookup(variables ...string) func(string) (string, bool) {
 	}
 }
 
-// environment contains the values that a function builds once. Its methods send requests.
+// environment has the values that a function builds once. Its methods send requests.
 type environment struct {
 	variables []string
 	app       *lambdahttp.Environment
@@ -121,7 +121,7 @@ func startEnvironment(variables []string, logger *slog.Logger) (e *environment, 
 	return &environment{variables: variables, app: built, store: store, handler: built.Serve(served), close: closeStore}, reached, nil
 }
 
-// answer is the answer to a caller.
+// answer is the answer to a request.
 type answer struct {
 	status   int
 	retry    string // Retry-After
@@ -132,7 +132,7 @@ type answer struct {
 // served is the API that the limits protect.
 var served = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 
-// ask sends a request of a caller to the endpoint of a policy. The caller is an address.
+// ask sends a request to the endpoint of a policy. caller is its source address.
 func (e *environment) ask(caller, policy string) answer {
 	r := httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/"+policy, nil)
 	r.RemoteAddr = caller + ":1024"

@@ -20,14 +20,14 @@ import (
 type fault struct {
 	name  string
 	begin func(*testing.T, *world)
-	// company replaces begin. It sends the requests and returns the problems that it finds.
+	// company replaces begin. It sends the requests and adds the problems that it finds.
 	company func(*testing.T, *problems, *world)
 	end     func(*testing.T, *world) // nil if the fault ends without an action
 	sees    limiter.Reason           // the reason in answers without the store; ReasonNone if the store decides
-	once    bool                     // only the first request meets the fault
+	once    bool                     // the fault affects only the first request
 	lives   bool                     // the store answers, so the breaker does not open
 	count   counting
-	extra   int           // counted requests of other callers
+	extra   int           // number of counted requests by other callers
 	lull    time.Duration // a pause without requests during the fault
 	note    string        // what callers see, if company sends the requests
 }
@@ -48,15 +48,15 @@ const (
 	client   = "192.0.2.1"
 	onlooker = "192.0.2.2" // sends requests until the store has recovered
 
-	before = 3 // requests to each endpoint before a fault, and during it
+	before = 3 // number of requests to each endpoint before a fault, and again during it
 	during = 6
 
-	// The deadlines are three times the defaults. On a busy machine, a server without a fault can miss
-	// the default deadlines.
+	// The deadlines are three times the defaults, because on a busy machine a server without a fault
+	// can miss the defaults.
 	deadlineRedis    = 150 * time.Millisecond
 	deadlineDynamoDB = 300 * time.Millisecond
-	// allowance is the maximum time between the store's deadline and the answer. It is 20 ms, plus
-	// the scheduling delay of a busy machine.
+	// allowance is the maximum time between the store's deadline and the answer. It is 20 ms plus the
+	// scheduling delay of a busy machine.
 	allowance = 20*time.Millisecond + 400*time.Millisecond
 	// back is the maximum time until the environment uses a recovered store.
 	back = time.Second
@@ -66,7 +66,7 @@ const (
 type world struct {
 	*environment
 	document string                      // the rules; "" stands for document
-	at       func(address string) string // returns the variable for the address of the store
+	at       func(address string) string // returns the variable that sets the address of the store
 	direct   *environment                // uses the same store, without the network
 	deadline time.Duration
 	network  *network
@@ -77,13 +77,13 @@ type world struct {
 	arrive   func() // completes the move of a slot
 }
 
-// problems are the differences between the results and the line of the table.
+// problems are differences between the results and the line of the table.
 type problems []string
 
 func (p *problems) add(format string, args ...any) { *p = append(*p, fmt.Sprintf(format, args...)) }
 
-// tries is the maximum number of runs of a fault. A run is repeated if it has problems, because on a
-// very busy machine a server can miss the deadline without a fault.
+// tries is the maximum number of runs of a fault. A run with problems is repeated, because on a very
+// busy machine a server can miss the deadline without a fault.
 const tries = 3
 
 // test tests the line of the table for f.
@@ -102,7 +102,7 @@ func (f *fault) test(t *testing.T, open func(*testing.T, *world)) {
 	t.Fail()
 }
 
-// build builds two environments. One uses the network, and one connects to the store directly.
+// build builds two environments. One connects to the store through the network, and one directly.
 func (w *world) build(t *testing.T, through, directly string, both ...string) {
 	t.Helper()
 	both = slices.Clip(append(both, "NAMESPACE=faults-"+rand.Text(), "STORE_TIMEOUT="+w.deadline.String()))
@@ -121,7 +121,7 @@ func (w *world) observe(t *testing.T, address string) {
 	if err := w.direct.close(); err != nil {
 		t.Error(err)
 	}
-	w.direct = newEnvironment(t, document, append([]string{w.at(address)}, w.direct.variables...)...) // the first value of a variable has precedence
+	w.direct = newEnvironment(t, document, append([]string{w.at(address)}, w.direct.variables...)...) // of two values, the first applies
 }
 
 // run tests the line of the table for f and returns the problems.
@@ -143,7 +143,7 @@ func (f *fault) run(t *testing.T, w *world) (found problems) {
 		f.end(t, w)
 	}
 	if resumed := eventually(t, "the store is used again", func() bool { return w.ask(onlooker, policies[0]).degraded == "" }); resumed > back {
-		found.add("the store was used again after %s, want %s at most", resumed, back)
+		found.add("first use of the store: got after %s, want at most %s", resumed, back)
 	}
 	for _, policy := range policies {
 		f.settled(t, &found, w, policy, failed[policy], admitted, alone)
@@ -156,14 +156,14 @@ func (w *world) normal(found *problems, policy string) bool {
 	a := w.ask(client, policy)
 	ok := a.status == http.StatusNoContent && a.degraded == ""
 	if !ok {
-		found.add("without a fault, %s: %+v", policy, a)
+		found.add("%s without a fault: got %+v, want a decision by the store", policy, a)
 	}
 	return ok
 }
 
-// meanwhile sends requests during the fault. It returns the number of failed store calls for each
-// policy. For on_error local, it also returns two numbers of admitted requests: all requests, and the
-// requests that the environment admitted without the store.
+// meanwhile sends requests during the fault. by is the number of failed store calls for each policy.
+// For on_error local, admitted is the number of admitted requests, and alone is the number of those
+// that the environment admitted without the store.
 func (f *fault) meanwhile(t *testing.T, found *problems, w *world) (by map[string]int, admitted, alone int) {
 	t.Helper()
 	begun, dialed := time.Now(), w.dialed()
@@ -199,12 +199,12 @@ func (f *fault) meanwhile(t *testing.T, found *problems, w *world) (by map[strin
 	}
 	t.Logf("failed calls %d, calls that the breaker prevented %d, slowest answer %s, connections %d", failed, spared, worst, w.dialed()-dialed)
 	if limit := w.deadline + allowance; worst > limit {
-		found.add("the slowest answer took %s, want %s at most", worst, limit)
+		found.add("slowest answer: got %s, want at most %s", worst, limit)
 	}
 	f.checkAttempts(found, failed, spared, time.Since(begun))
-	// The client may also open connections while its other connections are busy.
+	// The client also opens connections if all its connections are busy.
 	if dialed := w.dialed() - dialed; int(dialed) > failed+3 {
-		found.add("%d connections for %d calls that failed", dialed, failed)
+		found.add("new connections for %d failed calls: got %d, want at most 3 more than the calls", failed, dialed)
 	}
 	return by, admitted, alone
 }
@@ -221,8 +221,8 @@ func (a answer) want(policy string, i int) int {
 	return http.StatusNoContent
 }
 
-// checkAttempts checks the number of requests that met the fault. The breaker short-circuits the
-// other requests.
+// checkAttempts checks the number of requests whose store call failed. For the other requests, the
+// breaker prevents a call.
 func (f *fault) checkAttempts(found *problems, failed, spared int, took time.Duration) {
 	all := during * len(policies)
 	low, high, rest := 0, 0, 0
@@ -238,7 +238,7 @@ func (f *fault) checkAttempts(found *problems, failed, spared int, took time.Dur
 		rest = all - failed
 	}
 	if failed < low || failed > high || spared != rest {
-		found.add("of %d requests %d failed, want %d to %d, and the breaker has spared %d, want %d", all, failed, low, high, spared, rest)
+		found.add("%d requests: got %d failed calls, want %d to %d; got %d prevented by the breaker, want %d", all, failed, low, high, spared, rest)
 	}
 }
 
@@ -250,8 +250,8 @@ func (w *world) dialed() int64 {
 	return w.network.dialed.Load()
 }
 
-// settled checks the counts after the fault, and that exactly the rest of the limit remains. Requests
-// that the environment admitted by its local count also reduce the rest.
+// settled checks the counts after the fault. Exactly the rest of the limit must remain. Requests that
+// the environment admitted with its local count also reduce the rest.
 func (f *fault) settled(t *testing.T, found *problems, w *world, policy string, failed, admitted, alone int) {
 	t.Helper()
 	low, high := before, before
@@ -274,7 +274,7 @@ func (f *fault) settled(t *testing.T, found *problems, w *world, policy string, 
 	}
 	counted := w.direct.counted(t, client, policy)
 	if counted < low || counted > high {
-		found.add("%s: %d are counted, want %d to %d", policy, counted, low, high)
+		found.add("%s: counted requests: got %d, want %d to %d", policy, counted, low, high)
 	}
 	if policy == "local" && alone > 0 {
 		counted = max(counted, before+admitted)
@@ -285,7 +285,7 @@ func (f *fault) settled(t *testing.T, found *problems, w *world, policy string, 
 		}
 	}
 	if a := w.ask(client, policy); a.status != http.StatusTooManyRequests || a.degraded != "" {
-		found.add("%s: after the limit: %+v", policy, a)
+		found.add("%s: request above the limit: got %+v, want a refusal", policy, a)
 	}
 }
 

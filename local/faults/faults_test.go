@@ -128,14 +128,14 @@ func asEver(_ *testing.T, w *world) {
 	w.dynamo.garbled.Store(nil)
 }
 
-// kill starts a decision in another process. It kills the process after the store counts the
-// request and before the answer arrives.
+// kill starts a decision in another process. It kills the process after the store has counted the
+// request, and before the answer arrives.
 func kill(t *testing.T, w *world) {
 	t.Helper()
 	policy := policies[0]
 	counted := w.direct.counted(t, client, policy)
 	n := connect(t, w.network.proxy.Upstream)
-	p := startProcess(t, append([]string{w.at(n.address()), "STORE_TIMEOUT=999ms"}, w.variables...)) // the first value of a variable has precedence
+	p := startProcess(t, append([]string{w.at(n.address()), "STORE_TIMEOUT=999ms"}, w.variables...)) // of two values, the first applies
 	n.poison(t, "down", "timeout", nil)
 	p.ask(t)
 	eventually(t, "the decision is counted", func() bool { return w.direct.counted(t, client, policy) > counted })
@@ -162,7 +162,7 @@ func overDynamoDB(t *testing.T, w *world) {
 	w.build(t, w.network.address(), w.dynamo.server, "STORE=dynamodb", "TABLE="+w.dynamo.table)
 }
 
-// stores are the stores that the faults run on. open creates a world.
+// stores are the stores of the tests. open sets up a world with a store.
 var stores = []struct {
 	name   string
 	open   func(*testing.T, *world)

@@ -29,8 +29,8 @@ func (w *world) flood(t *testing.T, n int) (admitted int, worst time.Duration) {
 }
 
 // Redis stops while the connections are idle. The first answer takes 250 ms, and no answer takes
-// longer. The environment admits exactly the rest of the limit. After the outage the server has the
-// count. TestDeadline_idle of functions/boot checks the exact duration.
+// longer. The environment admits exactly the rest of the limit. After the outage, the server still has
+// its counts. (TestDeadline_idle of functions/boot checks the exact duration.)
 func TestOutage_stopped(t *testing.T) {
 	w := &world{}
 	overRedis(t, w)
@@ -48,7 +48,7 @@ func TestOutage_stopped(t *testing.T) {
 	w.server.signal(t, syscall.SIGCONT)
 	t.Logf("admitted %d of the remaining %d requests, slowest answer %s; the machine added up to %s", admitted, daily-10, worst, late)
 	if least, most := 250*time.Millisecond, 300*time.Millisecond+late; worst < least || worst >= most {
-		t.Errorf("slowest answer: got %s, want at least %s and less than 300 ms plus the machine's delay of %s", worst, least, late)
+		t.Errorf("slowest answer: got %s, want at least %s, and less than 300 ms plus the machine's delay of %s", worst, least, late)
 	}
 	if admitted != daily-10 {
 		t.Errorf("requests that one environment admitted in the outage: got %d, want %d", admitted, daily-10)
@@ -62,8 +62,8 @@ func TestOutage_stopped(t *testing.T) {
 	}
 }
 
-// measureLateness starts a measurement. The returned function ends it and returns the maximum delay
-// with which a sleeping goroutine woke up.
+// measureLateness starts to measure the delay with which a sleeping goroutine wakes up. The returned
+// function ends the measurement and returns the maximum delay.
 func measureLateness() (end func() time.Duration) {
 	done, most := make(chan struct{}), make(chan time.Duration)
 	go func() {
@@ -87,12 +87,12 @@ func measureLateness() (end func() time.Duration) {
 	}
 }
 
-// breakerCalls is the maximum number of calls to a silent store in the test. It includes the calls
-// until the breaker opens, and then one call each half second.
+// breakerCalls is the maximum number of calls to a silent store in a test: the calls until the breaker
+// opens, and then one probe each half second.
 const breakerCalls = 10
 
-// The store does not recover. One environment admits exactly the limit, with or without requests
-// before the outage.
+// If the store does not recover, one environment admits exactly the limit. Requests before the outage
+// count.
 func TestOutage_gone(t *testing.T) {
 	for _, store := range stores[:2] {
 		t.Run(store.name, func(t *testing.T) {

@@ -16,8 +16,9 @@ import (
 	"github.com/weir-limits/weir/limiter"
 )
 
-// processVariable makes a process of the test program run as an environment. The process prints a line
-// when it is ready. When it reads a line, it sends one request. As a function, the process answers all events.
+// processVariable makes the test program run as an environment. The program prints a line when it is
+// ready, and sends one request when it reads a line. If Lambda's variables are set, it runs as a
+// function instead.
 const processVariable = "WEIR_FAULTS_PROCESS"
 
 func TestMain(m *testing.M) {

@@ -85,7 +85,7 @@ func (s *server) do(t *testing.T, args ...any) any {
 	return answer
 }
 
-// freePort returns a port that no process used at the time of the call.
+// freePort returns a free port.
 func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

@@ -14,14 +14,14 @@ import (
 	"github.com/weir-limits/weir/limiter/httplimit"
 )
 
-var soak = flag.Duration("soak", 0, "how long to run load over each store, with faults; 0: not at all")
+var soak = flag.Duration("soak", 0, "duration of the load with faults on each store; 0: skip the test")
 
 const (
 	soakEnvironments = 10
 	soakClients      = 64
 	soakCallers      = 16
-	soakPace         = 100 * time.Millisecond // of a client, from request to request
-	soakFault        = time.Second            // the length of a fault
+	soakPace         = 100 * time.Millisecond // time between the requests of a client
+	soakFault        = time.Second            // duration of a fault
 	soakPause        = 2 * time.Second        // the time between faults
 
 	// The limits of soakDocument at soakPolicies.
@@ -37,7 +37,7 @@ var soakPolicies = []string{"soak/allow", "soak/deny", "soak/local", "soak/lease
 // soakFaults lose no counts.
 var soakFaults = networkFaults[:7]
 
-// TestSoak runs environments and clients with each store while faults start and end. It compares all
+// TestSoak sends requests to environments with each store while faults start and end. It compares all
 // answers with the limits.
 func TestSoak(t *testing.T) {
 	if *soak == 0 {
@@ -78,7 +78,7 @@ type record struct {
 	took    []time.Duration // of decisions by the store
 	without []time.Duration // of decisions without the store
 	reasons map[limiter.Reason]int
-	late    []time.Duration // the excess duration of each sleep
+	late    []time.Duration // time by which each sleep was too long
 }
 
 // load sends requests until the end of the test. It starts and ends faults.
@@ -128,7 +128,7 @@ func (w *world) load(t *testing.T) *record {
 	return r
 }
 
-// within waits for a duration. It reports whether ctx is still valid after the wait.
+// within waits for d or until ctx ends. It returns false if ctx ended.
 func within(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):
@@ -138,7 +138,7 @@ func within(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// sleep records the latency that the machine adds.
+// sleep sleeps for a fixed time and records by how much the sleep was too long.
 func (r *record) sleep(ctx context.Context) {
 	for {
 		begun := time.Now()
@@ -158,11 +158,11 @@ func (r *record) ask(e *environment, caller, policy string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err != nil || d.Failed != (policy == "soak/deny" && d.Reason != limiter.ReasonNone && answer.Problem != nil && answer.Problem.Status == http.StatusServiceUnavailable) {
-		r.errors++ // a 5xx that on_error does not allow, or no 5xx where on_error requires one
+		r.errors++ // only on_error deny answers with a 5xx, and it always does
 		return
 	}
 	window := cell{caller, policy, now.Truncate(soakWindow).Add(soakWindow).UnixNano()}
-	if d.Reason == limiter.ReasonNone { // a request that is late at the end of a window counts in the next window
+	if d.Reason == limiter.ReasonNone { // the store may have charged the next window
 		window.end = now.Add(d.ResetAfter).UnixNano()
 	}
 	c := r.cells[window]
@@ -186,8 +186,8 @@ func (r *record) ask(e *environment, caller, policy string) {
 	}
 }
 
-// check reports wrong answers. The store admits at most the limit. Without the store, the environments
-// admit at most the sum of their shares. No request below the limit is refused.
+// check reports wrong answers. The store must admit at most the limit. Without the store, the
+// environments must admit at most the sum of their shares. No request below the limit may be refused.
 func (r *record) check(t *testing.T) {
 	t.Helper()
 	if r.errors > 0 {
@@ -205,17 +205,17 @@ func (r *record) check(t *testing.T) {
 		case cell.policy == "soak/local" && c.degradedAdmitted > soakEnvironments*soakShare:
 			t.Errorf("%v: requests that the shares admitted: got %d, want at most %d", cell, c.degradedAdmitted, soakEnvironments*soakShare)
 		}
-		// The store may have counted a request without an answer. A late request counts in the next window.
-		// A retried request can count twice.
+		// The store can count more requests than it admits. It may have counted a request without an
+		// answer. A slow request counts in the next window. A retried request can count twice.
 		lost := c.degraded
 		if last := r.cells[cell.last()]; last != nil {
 			lost += last.degraded
 		}
-		if cell.policy == "soak/lease" { // other environments may hold unused leases at the end of the window
+		if cell.policy == "soak/lease" { // at the end of the window, environments may have unused leases
 			lost += soakEnvironments * soakLease
 		}
 		if c.refused > 0 && c.admitted+2*lost < soakRequests {
-			t.Errorf("%v: got %d refused below the limit: %d of %d admitted, %d without an answer", cell, c.refused, c.admitted, soakRequests, lost)
+			t.Errorf("%v: requests refused below the limit: got %d, want 0; %d of %d were admitted, %d had no answer", cell, c.refused, c.admitted, soakRequests, lost)
 		}
 	}
 }

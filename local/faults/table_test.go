@@ -16,7 +16,7 @@ const (
 	tableBegin = "<!-- Written by local/faults: each line is a test, and each test a line. -->\n"
 )
 
-// The tables in the document describe the checks of the tests. -update writes the tables again.
+// The tables in limiter/FAILURES.md equal the faults of the tests. -update writes the tables.
 func TestTable(t *testing.T) {
 	page, err := os.ReadFile(tablePath)
 	if err != nil {
@@ -36,12 +36,12 @@ func TestTable(t *testing.T) {
 	got, lines := strings.Split(string(page), "\n"), strings.Split(want, "\n")
 	for i := range max(len(got), len(lines)) {
 		if i >= len(got) || i >= len(lines) || got[i] != lines[i] {
-			t.Fatalf("%s: line %d and later are stale; go test ./local/faults -run Table -update writes the table again", tablePath, i+1)
+			t.Fatalf("%s: lines from %d on differ from the tests; update them with go test ./local/faults -run Table -update", tablePath, i+1)
 		}
 	}
 }
 
-// tables returns one Markdown table of the checks for each store.
+// tables returns one Markdown table of faults for each store.
 func tables() string {
 	var b strings.Builder
 	for _, store := range stores {
@@ -53,7 +53,7 @@ func tables() string {
 	return b.String()
 }
 
-// seen describes in words what a caller sees during f.
+// seen describes the answers that a caller sees during f.
 func (f *fault) seen() string {
 	reason := "`" + string(f.sees) + "`"
 	switch {

@@ -52,7 +52,7 @@ func (n *network) poison(t *testing.T, direction, kind string, attributes map[st
 	}
 }
 
-// heal removes all toxics. It reconnects the network if a fault has cut it.
+// heal removes all toxics. If a fault has stopped the proxy, heal starts it again.
 func (n *network) heal(t *testing.T) {
 	t.Helper()
 	n.proxy.Toxics.ResetToxics(context.Background())
@@ -71,7 +71,7 @@ func (n *network) hangUp(t *testing.T) {
 	n.heal(t)
 }
 
-// lead sets the server behind the network.
+// lead sets the server to which the network connects.
 func (n *network) lead(t *testing.T, server string) {
 	t.Helper()
 	n.proxy.Stop()
@@ -86,16 +86,16 @@ type oblivion struct{}
 var (
 	_ toxics.Toxic = oblivion{}
 
-	// While oblivious is set, the toxic treats new connections as existing ones. forgotten counts these
-	// connections. Only one test at a time uses these variables.
+	// If oblivious is set when Pipe starts, Pipe drops all data of its connection. forgotten counts
+	// these connections. Only one test at a time uses these variables.
 	oblivious atomic.Bool
 	forgotten atomic.Int64
 )
 
 func init() {
 	toxics.Register("oblivion", new(oblivion))
-	zerolog.SetGlobalLevel(zerolog.InfoLevel) // some toxics log at trace level on standard error
-	redislog.Disable()                        // as functions/boot does
+	zerolog.SetGlobalLevel(zerolog.InfoLevel) // hides log lines of toxics at trace level
+	redislog.Disable()                        // functions/boot does the same
 }
 
 // Pipe implements toxics.Toxic.

@@ -49,7 +49,7 @@ func (t *target) flags(c *cobra.Command) {
 	f.StringVar(&t.store, "store", "", "query the store of a deployment instead: dynamodb or redis")
 	f.StringVar(&t.table, "table", "", "with --store dynamodb, the table for limits; default $TABLE")
 	f.StringVar(&t.namespace, "namespace", "", "with --store, the namespace of the deployment, such as its stage; default $NAMESPACE")
-	f.StringVar(&t.redisURL, "redis-url", "", "with --store redis, a redis:// or rediss:// URL; default $REDIS_URL, which hides a password from other users of this machine")
+	f.StringVar(&t.redisURL, "redis-url", "", "with --store redis, a redis:// or rediss:// URL; default $REDIS_URL (use the variable for a URL with a password, because other users of this machine can read flags)")
 	f.StringVar(&t.rules, "rules", "", "with --store, the rules document; default functions/rules.json")
 	f.StringVar(&t.recordsTable, "records-table", "", "with --store, the records table that holds the rules (weir rules publish)")
 	f.BoolVar(&t.json, "json", false, "print one JSON object")

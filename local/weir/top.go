@@ -152,7 +152,7 @@ func (o *topOptions) print(out io.Writer, t top.Table) error {
 		fmt.Fprintf(out, " within %s", o.last)
 	}
 	if t.Others > 0 {
-		fmt.Fprintf(out, ", %d of them for callers that no line names", t.Others)
+		fmt.Fprintf(out, ", %d of them for callers that the log does not name", t.Others)
 	}
 	if t.Skipped > 0 {
 		fmt.Fprintf(out, "; %d lines are neither events nor metrics", t.Skipped)
