@@ -362,7 +362,7 @@ func TestConsole_rules(t *testing.T) {
 		t.Errorf("version %s: got %v, want %v", version(), b.counts(), want)
 	}
 	write(2, 10)
-	l.wait(5 * time.Minute)                                     // the window ends, and the next request checks the file
+	l.Wait(5 * time.Minute)                                     // the window ends, and the next request checks the file
 	b.burst("REST", "GET /api/v1/search", "free", "another", 1) // this request starts the reload
 	b.await(`fetch("state").then((r) => r.json()).then((state) => state.version === 2)`)
 	b.do(chromedp.Click(`#clear`))
@@ -525,14 +525,14 @@ func (b *tab) record(l *local, file string) {
 	for range 8 {
 		b.do(chromedp.Evaluate[chromedp.Void](`document.getElementById("live-status").textContent = ""`))
 		b.burst("REST", "GET /api/v1/search", "free", "alice", 10, 10)
-		l.wait(time.Second)
+		l.Wait(time.Second)
 	}
 	b.do(chromedp.Evaluate[chromedp.Void](`document.activeElement.blur()`), chromedp.EmulateViewport(1120, 790))
 	b.await(`[...document.querySelectorAll("#live .chart canvas")].every((c) => Math.abs(c.clientWidth - c.closest(".chart").clientWidth) < 2)`)
 	b.do(chromedp.Evaluate[chromedp.Void](`scrollTo({ top: document.getElementById("live").offsetTop - 72, behavior: "instant" })`))
 	b.view(file)
 	b.do(chromedp.Click(`#clear`), chromedp.EmulateViewport(1280, 900))
-	l.wait(time.Hour)
+	l.Wait(time.Hour)
 }
 
 // On a phone, the counters and the Start button are visible at the same time.

@@ -11,17 +11,18 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/local/command/commandtest"
 )
 
 // times sends a request n times. It checks that the first requests, up to the number admitted, get
 // status, and that the limit refuses the others.
-func (l *local) times(n, admitted, status int, limit string, request func() reply) {
+func (l *local) times(n, admitted, status int, limit string, request func() commandtest.Reply) {
 	l.t.Helper()
 	for i := range n {
 		r := request()
 		switch {
 		case i < admitted && r.StatusCode != status:
-			l.t.Fatalf("request %d of %d: got %s %s, want %d", i+1, admitted, r.Status, r.body, status)
+			l.t.Fatalf("request %d of %d: got %s %s, want %d", i+1, admitted, r.Status, r.Text, status)
 		case i >= admitted && r.StatusCode != http.StatusTooManyRequests:
 			l.t.Fatalf("request %d: got %s, want a refusal by %s", i+1, r.Status, limit)
 		case i >= admitted && !strings.HasPrefix(r.Header.Get("RateLimit-Policy"), `"`+limit+`";`):
@@ -48,8 +49,8 @@ func eachStore(t *testing.T, example string, test func(l *local, api *httptest.S
 	}
 }
 
-func (l *local) search(api *httptest.Server, token string) func() reply {
-	return func() reply { return l.send(api, http.MethodGet, "/api/v1/search", token) }
+func (l *local) search(api *httptest.Server, token string) func() commandtest.Reply {
+	return func() commandtest.Reply { return l.send(api, http.MethodGet, "/api/v1/search", token) }
 }
 
 // Users, API keys, addresses and an endpoint have separate counts. A request is admitted only if all
@@ -58,13 +59,13 @@ func TestExample_identities(t *testing.T) {
 	eachStore(t, "identities.json", func(l *local, api *httptest.Server) {
 		l.times(12, 10, http.StatusOK, "user", l.search(api, l.token("alice", "")))
 		l.times(12, 10, http.StatusOK, "user", l.search(api, l.token("bob", "")))
-		l.wait(2 * time.Second)
-		l.times(7, 5, http.StatusCreated, "endpoint", func() reply {
+		l.Wait(2 * time.Second)
+		l.times(7, 5, http.StatusCreated, "endpoint", func() commandtest.Reply {
 			return l.send(api, http.MethodPost, "/api/v1/data", l.token("carol", ""))
 		})
-		l.wait(2 * time.Second)
+		l.Wait(2 * time.Second)
 		key := l.apiKey()
-		l.times(102, 100, http.StatusOK, "key", func() reply {
+		l.times(102, 100, http.StatusOK, "key", func() commandtest.Reply {
 			return l.sendWith(api, http.MethodGet, "/api/v1/search", "", http.Header{"X-Api-Key": {key}})
 		})
 	})
@@ -74,9 +75,9 @@ func TestExample_identities(t *testing.T) {
 func TestExample_layered(t *testing.T) {
 	eachStore(t, "layered.json", func(l *local, api *httptest.Server) {
 		l.times(22, 20, http.StatusOK, "user-endpoint", l.search(api, l.token("alice", "")))
-		items := func() reply { return l.send(api, http.MethodGet, "/api/v1/items/1", l.token("alice", "")) }
+		items := func() commandtest.Reply { return l.send(api, http.MethodGet, "/api/v1/items/1", l.token("alice", "")) }
 		l.times(12, 10, http.StatusOK, "address", items) // the address has a limit of 30
-		l.wait(2 * time.Second)                          // the bucket gains a token every two seconds
+		l.Wait(2 * time.Second)                          // the bucket gains a token every two seconds
 		l.times(2, 1, http.StatusOK, "address", items)
 	})
 }
@@ -84,8 +85,8 @@ func TestExample_layered(t *testing.T) {
 // The limit allows five failed logins an hour for a name. A successful login is refunded.
 func TestExample_login(t *testing.T) {
 	eachStore(t, "login.json", func(l *local, api *httptest.Server) {
-		login := func(user, password string) func() reply {
-			return func() reply {
+		login := func(user, password string) func() commandtest.Reply {
+			return func() commandtest.Reply {
 				return l.sendWith(api, http.MethodPost, "/api/v1/login", fmt.Sprintf(`{"user":%q,"password":%q}`, user, password), nil)
 			}
 		}
@@ -95,13 +96,13 @@ func TestExample_login(t *testing.T) {
 		l.times(1, 1, http.StatusUnauthorized, "login", login("Demo", "guess"))
 		l.times(2, 0, http.StatusOK, "login", login("demo", "demo")) // a correct password is refused too
 		l.times(1, 1, http.StatusUnauthorized, "login", login("other", "guess"))
-		l.wait(30 * time.Minute)
+		l.Wait(30 * time.Minute)
 		l.times(1, 0, http.StatusOK, "login", login("demo", "demo"))
-		l.wait(30 * time.Minute)
+		l.Wait(30 * time.Minute)
 		l.times(1, 1, http.StatusOK, "login", login("demo", "demo"))
-		l.wait(3 * time.Hour)
+		l.Wait(3 * time.Hour)
 		names := 0
-		l.times(32, 30, http.StatusUnauthorized, "login-address", func() reply {
+		l.times(32, 30, http.StatusUnauthorized, "login-address", func() commandtest.Reply {
 			names++
 			return login(fmt.Sprint("name", names), "guess")()
 		})
@@ -115,8 +116,8 @@ func TestExample_login(t *testing.T) {
 func TestExample_busy(t *testing.T) {
 	eachStore(t, "busy.json", func(l *local, api *httptest.Server) {
 		l.times(50, 50, http.StatusOK, "", l.search(api, ""))
-		l.times(20, 20, http.StatusCreated, "", func() reply { return l.send(api, http.MethodPost, "/api/v1/data", "") })
-		l.times(150, 150, http.StatusOK, "", func() reply { return l.send(api, http.MethodGet, "/api/v1/items/7", l.token("bob", "")) })
+		l.times(20, 20, http.StatusCreated, "", func() commandtest.Reply { return l.send(api, http.MethodPost, "/api/v1/data", "") })
+		l.times(150, 150, http.StatusOK, "", func() commandtest.Reply { return l.send(api, http.MethodGet, "/api/v1/items/7", l.token("bob", "")) })
 	})
 }
 

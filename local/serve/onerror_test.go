@@ -39,8 +39,9 @@ func newOutage(t *testing.T, document string) *local {
 	if err := os.WriteFile(rules, []byte(document), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l := &local{t: t, checkout: checkouttest.Scratch(t), now: start}
-	s := &Server{Options: Options{Rules: rules, Store: Memory, Out: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: l.clock, Namespace: checkouttest.Namespace()}}
+	l := &local{t: t, checkout: checkouttest.Scratch(t)}
+	l.Set(start)
+	s := &Server{Options: Options{Rules: rules, Store: Memory, Out: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: l.Now, Namespace: checkouttest.Namespace()}}
 	t.Cleanup(s.Close)
 	template, err := s.read()
 	if err != nil {
@@ -59,7 +60,7 @@ func newOutage(t *testing.T, document string) *local {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, err := c.Environment(t.Context(), store, boot.Options{Logger: s.Logger, Clock: l.clock})
+		e, err := c.Environment(t.Context(), store, boot.Options{Logger: s.Logger, Clock: l.Now})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,7 +69,7 @@ func newOutage(t *testing.T, document string) *local {
 			handlers[f.ID] = lambdahttp.NewAuthorizer(e)
 		}
 	}
-	g, err := gateway.New(template, gateway.Options{Functions: handlers, Logger: s.Logger, Clock: l.clock})
+	g, err := gateway.New(template, gateway.Options{Functions: handlers, Logger: s.Logger, Clock: l.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +97,7 @@ func TestServe_onError(t *testing.T) {
 			for i, status := range c.statuses {
 				r := l.send(api, c.method, c.path, "")
 				if r.StatusCode != status {
-					t.Fatalf("%s: %s, request %d: got %s, want %d: %s", name, c.path, i+1, r.Status, status, r.body)
+					t.Fatalf("%s: %s, request %d: got %s, want %d: %s", name, c.path, i+1, r.Status, status, r.Text)
 				}
 				reason := r.Header.Get("Weir-Degraded")
 				// API Gateway sends a static response for the authorizer's 503.
@@ -107,11 +108,11 @@ func TestServe_onError(t *testing.T) {
 					continue
 				}
 				var problem struct{ Type, Error string }
-				if err := json.Unmarshal([]byte(r.body), &problem); err != nil || r.Header.Get("Content-Type") != "application/problem+json" || r.Header.Get("Retry-After") == "" {
-					t.Errorf("%s: %s: unexpected answer %v %s, %v", name, c.path, r.Header, r.body, err)
+				if err := json.Unmarshal([]byte(r.Text), &problem); err != nil || r.Header.Get("Content-Type") != "application/problem+json" || r.Header.Get("Retry-After") == "" {
+					t.Errorf("%s: %s: unexpected answer %v %s, %v", name, c.path, r.Header, r.Text, err)
 				}
 				if status == 503 && (r.Header.Get("Retry-After") != "1" || problem.Error != map[bool]string{true: "authorizer_failed", false: "store_unavailable"}[api == l.rest]) {
-					t.Errorf("%s: unexpected answer %v %s", name, r.Header, r.body)
+					t.Errorf("%s: unexpected answer %v %s", name, r.Header, r.Text)
 				}
 			}
 		}

@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,19 +20,19 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/checkout/checkouttest"
+	"github.com/weir-limits/weir/local/command/commandtest"
 	"github.com/weir-limits/weir/local/gateway"
 	"github.com/weir-limits/weir/local/servers"
 )
 
 // local runs the REST API and the HTTP API as weir serve does, with a clock that the test sets.
 type local struct {
+	commandtest.Clock
 	t          *testing.T
 	checkout   checkout.Checkout
 	rest, http *httptest.Server
 	apiKeys    map[string]string // by tier
 	namespace  string
-	mu         sync.Mutex
-	now        time.Time
 }
 
 // start is a whole second, so that waits in whole seconds are exact.
@@ -48,34 +47,13 @@ func newLocal(t *testing.T, store, rules string) *local {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &local{t: t, checkout: checkouttest.Scratch(t), now: start}
-	s := &Server{Options: Options{Rules: rules, Store: store, Out: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: l.clock, Namespace: checkouttest.Namespace()}}
+	l := &local{t: t, checkout: checkouttest.Scratch(t)}
+	l.Set(start)
+	s := &Server{Options: Options{Rules: rules, Store: store, Out: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: l.Now, Namespace: checkouttest.Namespace()}}
 	t.Cleanup(s.Close)
-	l.rest, l.http = httptest.NewUnstartedServer(nil), httptest.NewUnstartedServer(nil)
-	running := []*httptest.Server{l.rest, l.http}
-	handlers, err := s.Open(t.Context(), []string{"http://" + l.rest.Listener.Addr().String(), "http://" + l.http.Listener.Addr().String()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l.rest, l.http = commandtest.Serve(t, func(urls []string) ([]http.Handler, error) { return s.Open(t.Context(), urls) })
 	l.apiKeys, l.namespace = s.apiKeys, s.Namespace
-	for i, api := range running {
-		api.Config.Handler = handlers[i]
-		api.Start()
-		t.Cleanup(api.Close)
-	}
 	return l
-}
-
-func (l *local) clock() time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.now
-}
-
-func (l *local) wait(d time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.now = l.now.Add(d)
 }
 
 // token returns a token that is valid at the current time of l.
@@ -88,26 +66,20 @@ func (l *local) token(user, tier string) string {
 	return token
 }
 
-// reply is an answer with its body.
-type reply struct {
-	*http.Response
-	body string
-}
-
-func (l *local) send(api *httptest.Server, method, path, token string) reply {
+func (l *local) send(api *httptest.Server, method, path, token string) commandtest.Reply {
 	l.t.Helper()
-	return send(l.t, method, api.URL+path, token)
+	return commandtest.Send(l.t, method, api.URL+path, token)
 }
 
 // sendWith sends a request with a body and a header.
-func (l *local) sendWith(api *httptest.Server, method, path, body string, header http.Header) reply {
+func (l *local) sendWith(api *httptest.Server, method, path, body string, header http.Header) commandtest.Reply {
 	l.t.Helper()
 	request, err := http.NewRequestWithContext(l.t.Context(), method, api.URL+path, strings.NewReader(body))
 	if err != nil {
 		l.t.Fatal(err)
 	}
 	maps.Copy(request.Header, header)
-	return do(l.t, request)
+	return commandtest.Do(l.t, request)
 }
 
 // apiKey returns a key that the gateway accepts.
@@ -118,32 +90,6 @@ func (l *local) apiKey() string {
 	}
 	l.t.Fatal("no API key exists")
 	return ""
-}
-
-func send(t *testing.T, method, url, token string) reply {
-	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, url, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if token != "" {
-		request.Header.Set("Authorization", "Bearer "+token)
-	}
-	return do(t, request)
-}
-
-func do(t *testing.T, request *http.Request) reply {
-	t.Helper()
-	r, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, err := io.ReadAll(r.Body)
-	_ = r.Body.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return reply{r, string(body)}
 }
 
 var stores = []string{"memory", "dynamodb", "redis"}
@@ -174,7 +120,7 @@ func TestServe_document(t *testing.T) {
 // refusal. After Retry-After, one search is admitted.
 func (l *local) searches(api *httptest.Server, token string, n int) {
 	l.t.Helper()
-	now, quota := l.clock().Unix(), n*5
+	now, quota := l.Now().Unix(), n*5
 	if n == 100 {
 		quota = 1000
 	}
@@ -201,16 +147,16 @@ func (l *local) searches(api *httptest.Server, token string, n int) {
 	})
 	want := `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests","status":429,"error":"rate_limit_exceeded",` +
 		`"message":"Too many requests. Retry after 1 second.","limit":` + strconv.Itoa(quota) + `,"window":"60s","violated-policies":["search"]}`
-	if r.body != want {
-		l.t.Errorf("body\n got %s\nwant %s", r.body, want)
+	if r.Text != want {
+		l.t.Errorf("body\n got %s\nwant %s", r.Text, want)
 	}
-	l.wait(time.Second)
+	l.Wait(time.Second)
 	if r := l.send(api, http.MethodGet, "/api/v1/search?q=weir", token); r.StatusCode != http.StatusOK {
 		l.t.Errorf("after Retry-After: got %s, want 200", r.Status)
 	}
 }
 
-func (l *local) expect(r reply, fields map[string]string) {
+func (l *local) expect(r commandtest.Reply, fields map[string]string) {
 	l.t.Helper()
 	for name, want := range fields {
 		if got := r.Header.Get(name); got != want {
@@ -223,7 +169,7 @@ func (l *local) expect(r reply, fields map[string]string) {
 func (l *local) enterprise(api *httptest.Server) {
 	l.t.Helper()
 	r := l.send(api, http.MethodGet, "/api/v1/search", l.token("erna", "enterprise"))
-	reset := l.clock().Truncate(time.Minute).Add(2 * time.Minute)
+	reset := l.Now().Truncate(time.Minute).Add(2 * time.Minute)
 	l.expect(r, map[string]string{"X-RateLimit-Limit": "10000", "X-RateLimit-Remaining": "9999", "RateLimit-Policy": `"search";q=10000;w=60`, "X-RateLimit-Reset": strconv.FormatInt(reset.Unix(), 10)})
 }
 
@@ -260,11 +206,11 @@ func TestServe_global(t *testing.T) {
 				l := newLocal(t, store, document)
 				api := map[string]*httptest.Server{"REST": l.rest, "HTTP": l.http}[kind]
 				l.everybody(api, "")
-				l.wait(2 * time.Minute)
+				l.Wait(2 * time.Minute)
 				if r := l.send(api, http.MethodPost, "/api/v1/data", l.token("user0", "")); r.Header.Get("X-RateLimit-Remaining") != "9" {
 					t.Errorf("two minutes later: got %v", r.Header)
 				}
-				l.wait(2 * time.Minute)
+				l.Wait(2 * time.Minute)
 				l.everybody(api, "paid") // tier paid has only the global limit
 			})
 		}
@@ -308,15 +254,15 @@ func TestServe_credentials(t *testing.T) {
 	for _, api := range []*httptest.Server{l.rest, l.http} {
 		for name, token := range map[string]string{"expired": expired, "alg none": none, "another key": stranger, "changed": good[:len(good)-8] + "AAAAAAAA"} {
 			r := l.send(api, http.MethodGet, "/api/v1/search", token)
-			if r.StatusCode != http.StatusUnauthorized || r.Header.Get("X-RateLimit-Limit") != "" || !json.Valid([]byte(r.body)) {
-				t.Errorf("%s: unexpected answer %s %v %s", name, r.Status, r.Header, r.body)
+			if r.StatusCode != http.StatusUnauthorized || r.Header.Get("X-RateLimit-Limit") != "" || !json.Valid([]byte(r.Text)) {
+				t.Errorf("%s: unexpected answer %s %v %s", name, r.Status, r.Header, r.Text)
 			}
 		}
 	}
 	if r := l.send(l.rest, http.MethodGet, "/api/v1/search", none); r.StatusCode != http.StatusTooManyRequests || r.Header.Get("RateLimit-Policy") != `"address";q=8;w=60` {
 		t.Errorf("ninth bad credential of the address: got %s %v", r.Status, r.Header)
 	}
-	l.wait(2 * time.Minute)
+	l.Wait(2 * time.Minute)
 	for i, api := range []*httptest.Server{l.rest, l.http} {
 		if r := l.send(api, http.MethodGet, "/api/v1/search", l.token("alice", "free")); r.Header.Get("X-RateLimit-Remaining") != strconv.Itoa(7-i) {
 			t.Errorf("alice after bad credentials: got %s %v", r.Status, r.Header)

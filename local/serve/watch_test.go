@@ -24,6 +24,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/checkout/checkouttest"
+	"github.com/weir-limits/weir/local/command/commandtest"
 	"github.com/weir-limits/weir/local/gateway"
 	"github.com/weir-limits/weir/local/gateway/template"
 )
@@ -54,14 +55,14 @@ var changes = []struct {
 func changed(i int) []byte { return fmt.Appendf(nil, `{"version":%d,%s}`, i+1, changes[i].document) }
 
 // follow puts each of changes in force with put, and checks the answers after each.
-func follow(t *testing.T, put func(document []byte), search func() reply) {
+func follow(t *testing.T, put func(document []byte), search func() commandtest.Reply) {
 	t.Helper()
 	for i, c := range changes {
 		put(changed(i))
-		var last reply
+		var last commandtest.Reply
 		for j, want := range c.statuses {
 			if last = search(); last.StatusCode != want {
-				t.Errorf("%s, request %d: got %d, want %d: %s", c.name, j+1, last.StatusCode, want, last.body)
+				t.Errorf("%s, request %d: got %d, want %d: %s", c.name, j+1, last.StatusCode, want, last.Text)
 			}
 		}
 		if got := last.Header.Get("X-RateLimit-Remaining"); got != c.remaining {
@@ -83,13 +84,13 @@ func TestServe_rulesChange(t *testing.T) {
 			put(changed(0))
 			l := newLocal(t, store, file)
 			token := l.token("alice", "")
-			follow(t, func(document []byte) { put(document); l.wait(time.Second) }, func() reply {
+			follow(t, func(document []byte) { put(document); l.Wait(time.Second) }, func() commandtest.Reply {
 				return l.send(l.rest, http.MethodGet, "/api/v1/search", token)
 			})
 			// An invalid or missing file does not change the rules in force.
 			put([]byte(`{"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":0,"window":"1h"}}}]}`))
 			for _, what := range []string{"spoiled", "gone"} {
-				l.wait(time.Second)
+				l.Wait(time.Second)
 				if r := l.send(l.rest, http.MethodGet, "/api/v1/search", token); r.StatusCode != http.StatusTooManyRequests || r.Header.Get("X-RateLimit-Limit") != "10" {
 					t.Errorf("%s: got %d, %v", what, r.StatusCode, r.Header)
 				}
@@ -160,7 +161,8 @@ func TestServe_rulesTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	published, newest := rulestore.New(dynamo, table), int64(0)
-	l := &local{t: t, checkout: checkouttest.Scratch(t), now: start}
+	l := &local{t: t, checkout: checkouttest.Scratch(t)}
+	l.Set(start)
 	token := l.token("alice", "")
 	variables := map[string]string{
 		"STORE": "dynamodb", "TABLE": checkout.Table, "NAMESPACE": checkouttest.Namespace(), "STORE_TIMEOUT": "900ms", "DYNAMODB_ENDPOINT": endpoint, "WEIR_LOCAL": "true",
@@ -178,7 +180,7 @@ func TestServe_rulesTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := c.Environment(t.Context(), store, boot.Options{Logger: slog.New(slog.DiscardHandler), Clock: l.clock})
+	e, err := c.Environment(t.Context(), store, boot.Options{Logger: slog.New(slog.DiscardHandler), Clock: l.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,12 +191,12 @@ func TestServe_rulesTable(t *testing.T) {
 			t.Fatal(err)
 		}
 		newest = v.Version
-		l.wait(time.Minute)
-		_ = e.Rules.At(t.Context(), l.clock()) // on a busy machine, a reload can take longer than a request waits for it
+		l.Wait(time.Minute)
+		_ = e.Rules.At(t.Context(), l.Now()) // on a busy machine, a reload can take longer than a request waits for it
 		for range 20 {
 			e.Rules.Settle()
 		}
-	}, func() reply { return l.send(l.rest, http.MethodGet, "/api/v1/search", token) })
+	}, func() commandtest.Reply { return l.send(l.rest, http.MethodGet, "/api/v1/search", token) })
 }
 
 // restGateway serves the REST API of the template with the functions of e.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/http"
 	"os"
@@ -64,8 +63,8 @@ func TestSAM(t *testing.T) {
 	r := decided(t, http.MethodGet, rest+"/api/v1/search", token)
 	fields(t, r, http.StatusOK, "100", `"search";q=1000;w=60`)
 	// For a bad token, the authorizer returns an error. API Gateway answers 401, but the SAM CLI 502.
-	if r := send(t, http.MethodGet, rest+"/api/v1/search", "wrong"); r.StatusCode != http.StatusBadGateway {
-		t.Errorf("bad token: got %s %s", r.Status, r.body)
+	if r := commandtest.Send(t, http.MethodGet, rest+"/api/v1/search", "wrong"); r.StatusCode != http.StatusBadGateway {
+		t.Errorf("bad token: got %s %s", r.Status, r.Text)
 	}
 	admitted := 0
 	for r = decided(t, http.MethodPost, rest+"/api/v1/data", ""); r.StatusCode == http.StatusCreated && admitted < 50; admitted++ {
@@ -73,8 +72,8 @@ func TestSAM(t *testing.T) {
 		r = decided(t, http.MethodPost, rest+"/api/v1/data", "")
 	}
 	// The SAM CLI does not support gateway responses, so its answer to a denial is a 403.
-	if r.StatusCode != http.StatusForbidden || strings.TrimSpace(r.body) != `{"message":"User is not authorized to access this resource"}` || r.Header.Get("X-RateLimit-Limit") != "" {
-		t.Errorf("after %d admitted requests: got %s %v %s", admitted, r.Status, r.Header, r.body)
+	if r.StatusCode != http.StatusForbidden || strings.TrimSpace(r.Text) != `{"message":"User is not authorized to access this resource"}` || r.Header.Get("X-RateLimit-Limit") != "" {
+		t.Errorf("after %d admitted requests: got %s %v %s", admitted, r.Status, r.Header, r.Text)
 	}
 
 	r = decided(t, http.MethodGet, httpAPI+"/api/v1/items/5", "")
@@ -86,8 +85,8 @@ func TestSAM(t *testing.T) {
 	}
 	fields(t, r, http.StatusTooManyRequests, "10", `"data";q=10;w=60`)
 	var problem httplimit.Problem
-	if err := json.Unmarshal([]byte(r.body), &problem); err != nil || problem.Status != http.StatusTooManyRequests || problem.Error != "rate_limit_exceeded" || r.Header.Get("Content-Type") != "application/problem+json" || r.Header.Get("Retry-After") == "" {
-		t.Errorf("error %v: got %v %s", err, r.Header, r.body)
+	if err := json.Unmarshal([]byte(r.Text), &problem); err != nil || problem.Status != http.StatusTooManyRequests || problem.Error != "rate_limit_exceeded" || r.Header.Get("Content-Type") != "application/problem+json" || r.Header.Get("Retry-After") == "" {
+		t.Errorf("error %v: got %v %s", err, r.Header, r.Text)
 	}
 	for _, subject := range []string{"ip:127.0.0.1", "user:alice"} {
 		if keys := subjectsIn(t, name); !slices.ContainsFunc(keys, func(key string) bool { return strings.HasSuffix(key, "/"+subject) }) {
@@ -105,53 +104,26 @@ func TestSAM(t *testing.T) {
 
 // decided sends a request until the store decides it. On a busy machine, the store can miss its
 // timeout.
-func decided(t *testing.T, method, url, token string) reply {
+func decided(t *testing.T, method, url, token string) commandtest.Reply {
 	t.Helper()
 	for range 20 {
-		if r := send(t, method, url, token); r.Header.Get("Weir-Degraded") != string(limiter.ReasonTimeout) {
+		if r := commandtest.Send(t, method, url, token); r.Header.Get("Weir-Degraded") != string(limiter.ReasonTimeout) {
 			return r
 		}
 	}
 	t.Fatal("decisions: got none by the store, want one")
-	return reply{}
-}
-
-// reply is an answer with its body.
-type reply struct {
-	*http.Response
-	body string
-}
-
-func send(t *testing.T, method, url, token string) reply {
-	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, url, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if token != "" {
-		request.Header.Set("Authorization", "Bearer "+token)
-	}
-	r, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, err := io.ReadAll(r.Body)
-	_ = r.Body.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return reply{r, string(body)}
+	return commandtest.Reply{}
 }
 
 // fields checks the response fields of a decision.
-func fields(t *testing.T, r reply, status int, limit, policy string) {
+func fields(t *testing.T, r commandtest.Reply, status int, limit, policy string) {
 	t.Helper()
 	remaining, err := strconv.Atoi(r.Header.Get("X-RateLimit-Remaining"))
 	name, _, _ := strings.Cut(policy, ";")
 	if r.StatusCode != status || r.Header.Get("X-RateLimit-Limit") != limit || r.Header.Get("RateLimit-Policy") != policy ||
 		!strings.HasPrefix(r.Header.Get("RateLimit"), name+";r="+strconv.Itoa(remaining)+";t=") || r.Header.Get("X-RateLimit-Reset") == "" ||
 		err != nil || status == http.StatusTooManyRequests && remaining != 0 {
-		t.Errorf("got %s, want %d of limit %s: %v %s", r.Status, status, limit, r.Header, r.body)
+		t.Errorf("got %s, want %d of limit %s: %v %s", r.Status, status, limit, r.Header, r.Text)
 	}
 }
 

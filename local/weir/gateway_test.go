@@ -9,25 +9,24 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/checkout/checkouttest"
+	"github.com/weir-limits/weir/local/command/commandtest"
 	"github.com/weir-limits/weir/local/serve"
 	"github.com/weir-limits/weir/local/servers"
 )
 
 // local is the REST API as weir serve runs it. The test sets the clock.
 type local struct {
+	commandtest.Clock
 	t         *testing.T
 	checkout  checkout.Checkout
 	rest      *httptest.Server
 	namespace string
-	mu        sync.Mutex
-	now       time.Time
 }
 
 func newLocal(t *testing.T, store, rules string) *local {
@@ -39,30 +38,12 @@ func newLocal(t *testing.T, store, rules string) *local {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &local{t: t, checkout: checkouttest.Scratch(t), namespace: checkouttest.Namespace(), now: time.Now()}
-	s := serve.New(serve.Options{Rules: rules, Store: store, Namespace: l.namespace, Out: io.Discard, Log: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: l.clock})
+	l := &local{t: t, checkout: checkouttest.Scratch(t), namespace: checkouttest.Namespace()}
+	l.Set(time.Now())
+	s := serve.New(serve.Options{Rules: rules, Store: store, Namespace: l.namespace, Out: io.Discard, Log: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: l.Now})
 	t.Cleanup(s.Close)
-	l.rest = httptest.NewUnstartedServer(nil)
-	handlers, err := s.Open(t.Context(), []string{"http://" + l.rest.Listener.Addr().String(), ""})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.rest.Config.Handler = handlers[0]
-	l.rest.Start()
-	t.Cleanup(l.rest.Close)
+	l.rest, _ = commandtest.Serve(t, func(urls []string) ([]http.Handler, error) { return s.Open(t.Context(), urls) })
 	return l
-}
-
-func (l *local) clock() time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.now
-}
-
-func (l *local) wait(d time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.now = l.now.Add(d)
 }
 
 func (l *local) token(user string) string {
@@ -77,39 +58,7 @@ func (l *local) token(user string) string {
 // search sends a request with a token and returns its status.
 func (l *local) search(token string) int {
 	l.t.Helper()
-	return send(l.t, http.MethodGet, l.rest.URL+"/api/v1/search", token).StatusCode
-}
-
-// reply is an answer with its body.
-type reply struct {
-	*http.Response
-	body string
-}
-
-func send(t *testing.T, method, url, token string) reply {
-	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, url, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if token != "" {
-		request.Header.Set("Authorization", "Bearer "+token)
-	}
-	return do(t, request)
-}
-
-func do(t *testing.T, request *http.Request) reply {
-	t.Helper()
-	r, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, err := io.ReadAll(r.Body)
-	_ = r.Body.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return reply{r, string(body)}
+	return commandtest.Send(l.t, http.MethodGet, l.rest.URL+"/api/v1/search", token).StatusCode
 }
 
 // endpoints writes a document with n endpoints, one limit each, and returns the file name.

@@ -102,7 +102,7 @@ func TestOperator_gateway(t *testing.T) {
 				t.Errorf("unknown tier: got\n%s", out)
 			}
 			unrouted := answers[operator.Explanation](t, with("explain", "GET", "/api/v1/nowhere")...)
-			if status := send(t, http.MethodGet, l.rest.URL+"/api/v1/nowhere", "").StatusCode; unrouted.Decision.Allowed || unrouted.Decision.Status != status || !unrouted.Decision.Unrouted {
+			if status := commandtest.Send(t, http.MethodGet, l.rest.URL+"/api/v1/nowhere", "").StatusCode; unrouted.Decision.Allowed || unrouted.Decision.Status != status || !unrouted.Decision.Unrouted {
 				t.Errorf("path without a route: got status %d, explanation %+v", status, unrouted)
 			}
 			if _, out, _ := weir(t, with("explain", "GET", "/api/v1/nowhere")...); !strings.Contains(out, "\nnow  not routed: no API has a route for it") || !strings.Contains(out, "cost no store call") {
@@ -138,7 +138,7 @@ func TestOperator_store(t *testing.T) {
 			with := func(args ...string) []string { return append(args, to...) }
 			search := func() int { return l.search(l.token("bob")) }
 			for search() != http.StatusTooManyRequests {
-				l.now = time.Now() // commands use the real clock
+				l.Set(time.Now()) // commands use the real clock
 			}
 			e := answers[operator.Explanation](t, with("explain", "GET", "/api/v1/search", "--user", "bob")...)
 			if e.Cost.Calls != 1 || leftOf(t, e.Limits, "rules[0].limits.free") > 10 || !strings.Contains(strings.Join(e.Notes, " "), "--ip") {
@@ -152,7 +152,7 @@ func TestOperator_store(t *testing.T) {
 			if leftOf(t, i.Limits, "rules[0].limits.free") != 20 {
 				t.Errorf("usage after the reset: got %+v", i)
 			}
-			l.wait(time.Second + time.Millisecond) // the gateway's denial cache lasts this long
+			l.Wait(time.Second + time.Millisecond) // the gateway's denial cache lasts this long
 			if status := search(); status != http.StatusOK {
 				t.Errorf("after the reset: got status %d", status)
 			}
@@ -310,7 +310,7 @@ func TestTarget_lookup(t *testing.T) {
 func TestOperator_process(t *testing.T) {
 	checkouttest.Scratch(t)
 	p := commandtest.Start(t, []string{"serve"})
-	if r := send(t, http.MethodGet, p.URL+"/api/v1/search", ""); r.StatusCode != http.StatusOK {
+	if r := commandtest.Send(t, http.MethodGet, p.URL+"/api/v1/search", ""); r.StatusCode != http.StatusOK {
 		t.Fatal(r.Status)
 	}
 	i := answers[operator.Usage](t, "usage", "ip:127.0.0.1", "--url", p.URL)
@@ -323,7 +323,7 @@ func TestOperator_process(t *testing.T) {
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Host = "evil.example"
-	if r := do(t, request); r.StatusCode != http.StatusMisdirectedRequest {
+	if r := commandtest.Do(t, request); r.StatusCode != http.StatusMisdirectedRequest {
 		t.Errorf("other host name: got %s", r.Status)
 	}
 }

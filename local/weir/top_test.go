@@ -61,7 +61,7 @@ func TestTop_local(t *testing.T) {
 	for range 25 { // the limit admits 20 of these
 		l.search("")
 	}
-	l.wait(2 * time.Second)
+	l.Wait(2 * time.Second)
 	l.search("")
 	if code, out, errs := weir(t, "top"); code != 0 || !strings.HasPrefix(out, "5 refused\n") || !strings.Contains(out, "  search\n") {
 		t.Errorf("got %d %s%s", code, out, errs)
