@@ -112,6 +112,6 @@ func (b *batch) lookUp(now algo.Instant, d denials) (denies bool) {
 	return denies
 }
 
-func (b *batch) subject() string { return b.charges[0].Subject.name }
+func (b *batch) subject() string { return b.charges[0].Subject.String() }
 
 func (b *batch) keys() []local.Charge { return keys(nil, b.charges) }

@@ -34,7 +34,7 @@ func BenchmarkLimiter_Take(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				if d, err := l.Take(ctx, time.Now(), []limiter.Charge{{Subject: limiter.User("caller-00000001"), Limit: limit, Cost: 1}}); err != nil || !d.Allowed {
-					b.Fatal(d, err)
+					b.Fatal("denied")
 				}
 			}
 		})

@@ -8,11 +8,15 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-var lastInstant = time.Unix(0, math.MaxInt64-int64(4*algo.MaxWindow))
+// lastSecond is the end of the instants that a request may have, in Unix time.
+const lastSecond = (math.MaxInt64 - int64(4*algo.MaxWindow)) / int64(time.Second)
+
+// decidable reports whether the algorithms can decide at now.
+func decidable(now time.Time) bool { return now.Unix() > 0 && now.Unix() < lastSecond }
 
 // check returns an error for the first charge that is invalid.
 func (l *Limiter) check(now time.Time, charges []Charge) error {
-	if now.Unix() <= 0 || now.After(lastInstant) {
+	if !decidable(now) {
 		return fmt.Errorf("%w: instant: out of range (got %s, want 1970 to 2261)", ErrInvalidCharge, now)
 	}
 	for i, c := range charges {

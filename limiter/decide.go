@@ -12,20 +12,26 @@ import (
 // Take keeps the values of ctx and ignores its cancellation: a client that disconnects has still
 // made its request. An error wraps ErrInvalidCharge and reports a mistake in charges. Failures of
 // the store are in the Decision.
-func (l *Limiter) Take(ctx context.Context, now time.Time, charges []Charge) (Decision, error) {
-	r := requests.Get().(*request)
-	defer requests.Put(r)
-	r.look = false
-	return l.decide(ctx, r, now, charges)
+func (l *Limiter) Take(ctx context.Context, now time.Time, charges []Charge) (d Decision, err error) {
+	if l.local != nil && len(charges) == 1 && l.takePlain(&d, now, &charges[0]) {
+		d.Charges = charges
+		return d, nil
+	}
+	return l.decidePooled(ctx, now, charges, false)
 }
 
 // Peek returns what Take would decide, and charges nothing. Leased quota counts as charged. Of a
 // limit with shards it reads one shard. Of a limit with Spread.Sync it uses the count of this
 // process and does not synchronize it.
 func (l *Limiter) Peek(ctx context.Context, now time.Time, charges []Charge) (Decision, error) {
+	return l.decidePooled(ctx, now, charges, true)
+}
+
+// decidePooled decides with a request from the pool.
+func (l *Limiter) decidePooled(ctx context.Context, now time.Time, charges []Charge, look bool) (Decision, error) {
 	r := requests.Get().(*request)
 	defer requests.Put(r)
-	r.look = true
+	r.look = look
 	return l.decide(ctx, r, now, charges)
 }
 

@@ -26,26 +26,26 @@ func keys(to []local.Charge, charges []Charge) []local.Charge {
 // record caches the states that the store returned for charges on subject.
 func (d denials) record(now algo.Instant, subject Subject, charges []Charge, results []algo.Result, taken bool) {
 	var room [MaxCharges]local.Charge
-	d.Record(now, subject.name, keys(room[:0], charges), results, taken)
+	d.Record(now, subject.String(), keys(room[:0], charges), results, taken)
 }
 
 // lookup fills results and backOffs from the cache, and reports whether the cache denies.
 func (d denials) lookup(now algo.Instant, subject Subject, charges []Charge, results []algo.Result, backOffs []time.Duration) (denies bool) {
 	var room [MaxCharges]local.Charge
-	return d.Lookup(now, subject.name, keys(room[:0], charges), results, backOffs)
+	return d.Lookup(now, subject.String(), keys(room[:0], charges), results, backOffs)
 }
 
 // last returns the state of limit that the cache holds, of any age, as limit counts it at now. For a
 // limit with shards, it is the sum of all shards.
 func (d denials) last(now algo.Instant, subject Subject, limit *Limit) (s algo.State) {
 	if limit.Spread.Shards == 0 {
-		if r := d.Last(subject.name, uint64(limit.ID)); r.Machine != nil {
+		if r := d.Last(subject.String(), uint64(limit.ID)); r.Machine != nil {
 			s = local.Convert(r.Machine, limit.machine, r.State, now)
 		}
 		return s
 	}
 	for i := range limit.parts {
-		if r := d.Last(subject.shard(i).name, uint64(limit.ID)); r.Machine != nil {
+		if r := d.Last(subject.shard(i).String(), uint64(limit.ID)); r.Machine != nil {
 			s = algo.Sum(limit.machine, r.Machine, s, r.State, now)
 		}
 	}

@@ -19,7 +19,7 @@ func (f fallback) Take(_ context.Context, now algo.Instant, subject Subject, cha
 
 // take is Take, but it counts at least the states with which seen fills results.
 func (f fallback) take(now algo.Instant, subject Subject, charges []Charge, results []algo.Result, seen func()) (bool, error) {
-	taken, ok := f.Fallback.Take(now, subject.name, keys(nil, charges), results, seen)
+	taken, ok := f.Fallback.Take(now, subject.String(), keys(nil, charges), results, seen)
 	if !ok {
 		return false, ErrFull
 	}
@@ -28,7 +28,7 @@ func (f fallback) take(now algo.Instant, subject Subject, charges []Charge, resu
 
 // Refund implements Store.
 func (f fallback) Refund(_ context.Context, subject Subject, charges []Charge, results []algo.Result, elapsed time.Duration) (given int, err error) {
-	return f.Fallback.Refund(subject.name, keys(nil, charges), results, elapsed), nil
+	return f.Fallback.Refund(subject.String(), keys(nil, charges), results, elapsed), nil
 }
 
 // Inspect implements Store. Operators inspect the shared store only.
@@ -36,6 +36,6 @@ func (f fallback) Inspect(context.Context, Subject) ([]Entry, error) { return ni
 
 // Reset implements Store.
 func (f fallback) Reset(_ context.Context, subject Subject) error {
-	f.Fallback.Reset(subject.name)
+	f.Fallback.Reset(subject.String())
 	return nil
 }

@@ -24,7 +24,7 @@ func (l *Limit) groupLimit() group.Limit {
 
 // Charge implements group.Store.
 func (s groupedStore) Charge(ctx context.Context, c *group.Call[*Limit]) (taken bool, calls int, err error) {
-	subject, charges := Subject{c.Subject}, make([]Charge, len(c.Charges))
+	subject, charges := subjectOf(c.Subject), make([]Charge, len(c.Charges))
 	for i, sum := range c.Charges {
 		charges[i] = Charge{Subject: subject, Limit: sum.Target, Cost: sum.Cost}
 	}

@@ -60,6 +60,7 @@ type Limit struct {
 	LocalProcesses int
 
 	machine      algo.Machine
+	plain        algo.Compacter // the machine, if TakePlain may decide; otherwise nil
 	fingerprint  string
 	parts        []*Limit // of Spread.Shards: the shards; of Spread.Cells: one of the equal cells
 	localShare   *Limit   // the part of one of LocalProcesses; nil if they do not divide the limit
@@ -110,6 +111,9 @@ func NewLimit(l Limit) (*Limit, error) {
 		if l.localShare, err = l.newLocalShare(); err != nil {
 			return nil, err
 		}
+	}
+	if l.plain = nil; l.Spread == (Spread{}) && !l.Shadow {
+		l.plain, _ = machine.(algo.Compacter)
 	}
 	if l.Spread.Adaptive {
 		l.reports, err = newReports(&l)
@@ -168,6 +172,10 @@ func newReports(l *Limit) (*reports, error) {
 	return r, err
 }
 
+// Compacter returns the algorithm of a limit for which a Local store implements TakePlain; nil for other
+// limits.
+func (l *Limit) Compacter() algo.Compacter { return l.plain }
+
 // Machine returns the algorithm that decides the limit.
 func (l *Limit) Machine() algo.Machine { return l.machine }
 
@@ -209,7 +217,7 @@ func (l *Limit) Subjects(s Subject) []Subject {
 // one.
 func (l *Limit) countedSubject(s Subject) Subject {
 	if l.Shadow {
-		return s.And(Subject{"shadow"})
+		return s.And(Subject{other, "shadow"})
 	}
 	return s
 }

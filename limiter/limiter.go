@@ -13,6 +13,7 @@ type Limiter struct {
 	store     Store
 	cells     Store
 	timeout   time.Duration
+	local     Local     // the store, if it is in this process
 	connector Connector // the store, if it is a Connector
 	intN      func(n int) int
 	log       logs
@@ -31,8 +32,8 @@ func New(store Store, o Options) (*Limiter, error) {
 	}
 	l := &Limiter{store: store, cells: o.Cells, timeout: o.Timeout, intN: o.IntN, log: logs{Logger: o.Logger}}
 	l.connector, _ = store.(Connector)
-	if _, ok := store.(Local); ok {
-		l.timeout = 0
+	if local, ok := store.(Local); ok {
+		l.local, l.timeout = local, 0
 		if l.cells == nil {
 			l.cells = store
 		}

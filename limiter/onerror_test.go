@@ -343,7 +343,9 @@ func TestOnError_local_tooLarge(t *testing.T) {
 // inProcess is a store that the Limiter treats as part of this process.
 type inProcess struct{ limiter.Store }
 
-func (inProcess) Local() {}
+func (inProcess) TakePlain(algo.Instant, limiter.Subject, *limiter.Limit, int64) (state algo.Compact, allowed, known bool) {
+	return state, false, false
+}
 
 // OnError also decides when a store in this process is full.
 func TestOnError_inProcess(t *testing.T) {

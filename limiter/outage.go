@@ -150,7 +150,7 @@ func (r *request) countInFallback(it *item) {
 		return
 	}
 	l := r.limiter
-	l.fallback.Raise(r.now, it.Subject.name, it.limit.key(), func() (s algo.State, ok bool) {
+	l.fallback.Raise(r.now, it.Subject.String(), it.limit.key(), func() (s algo.State, ok bool) {
 		c := l.trackers.count(it.Subject, it.limit.ID)
 		if c.Machine == nil {
 			return s, false

@@ -37,7 +37,7 @@ func (l *Limiter) Reset(ctx context.Context, charges []Charge) error {
 // forget deletes what this process keeps of subject. It keeps a tracker whose call is in flight.
 func (l *Limiter) forget(subject Subject) {
 	if l.shares() {
-		l.denials.Forget(subject.name)
+		l.denials.Forget(subject.String())
 		l.trackers.forget(subject)
 	}
 }

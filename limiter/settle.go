@@ -110,7 +110,7 @@ func (b *batch) refundable() refundable {
 // more.
 func (l *Limiter) refund(ctx context.Context, now algo.Instant, r refundable, elapsed time.Duration) Refunds {
 	if r.remote { // the refund changes the state in the store
-		l.denials.Expire(r.subject.name)
+		l.denials.Expire(r.subject.String())
 	}
 	given, err := r.store.Refund(ctx, r.subject, r.charges, r.results, elapsed)
 	if err != nil {

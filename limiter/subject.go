@@ -15,36 +15,65 @@ import (
 // Every part is escaped, so no caller can construct the subject of another. A part longer than 128 bytes
 // is replaced by its SHA-256, and so is a subject longer than MaxSubject. Therefore, keys are short
 // whatever a token contains.
-type Subject struct{ name string }
+type Subject struct {
+	kind kind
+	name string // after the prefix of kind; the whole text for other kinds
+}
+
+// kind is the kind of a subject that one ID identifies. Such a subject needs no text of its own.
+type kind uint8
+
+const (
+	other kind = iota
+	user
+	apiKey
+	ip
+)
+
+// prefixes are the beginnings of the texts of subjects, by kind.
+var prefixes = [...]string{other: "", user: "user:", apiKey: "apikey:", ip: "ip:"}
 
 // MaxSubject is the length of the longest Subject in bytes, with what shadow limits and shards add.
 const MaxSubject = 144
 
 // String returns the subject as it appears in the keys of a store.
-func (s Subject) String() string { return s.name }
+func (s Subject) String() string { return prefixes[s.kind] + s.name }
 
 // Key returns the key of s in a store. namespace separates deployments, and format is the version of the
 // store's state format.
 func (s Subject) Key(namespace string, format byte) string {
-	return namespace + "/" + string('0'+format) + "/" + s.name
+	return namespace + "/" + string('0'+format) + "/" + prefixes[s.kind] + s.name
+}
+
+// clone returns a subject equal to s. It shares no memory with the text of a request.
+func (s Subject) clone() Subject { return Subject{s.kind, strings.Clone(s.name)} }
+
+// subjectOf returns the subject whose String is text.
+func subjectOf(text string) Subject {
+	for k := kind(len(prefixes) - 1); k > other; k-- {
+		if name, ok := strings.CutPrefix(text, prefixes[k]); ok && !strings.Contains(name, separator) {
+			return Subject{k, name}
+		}
+	}
+	return Subject{other, text}
 }
 
 // User returns the subject of a user, by the user ID of a verified token.
-func User(id string) Subject { return Subject{"user:" + escape(id)} }
+func User(id string) Subject { return Subject{user, escape(id)} }
 
 // APIKey returns the subject of an API key, by the ID of its record. Never pass the key itself.
-func APIKey(id string) Subject { return Subject{"apikey:" + escape(id)} }
+func APIKey(id string) Subject { return Subject{apiKey, escape(id)} }
 
 // IP returns the subject of a client's address: a single IPv4 address or an IPv6 network. The zero prefix
 // is an unknown address, which is a separate subject.
 func IP(prefix netip.Prefix) Subject {
 	switch {
 	case !prefix.IsValid():
-		return Subject{"ip:unknown"}
+		return Subject{ip, "unknown"}
 	case prefix.IsSingleIP():
-		return Subject{"ip:" + prefix.Addr().String()}
+		return Subject{ip, prefix.Addr().String()}
 	}
-	return Subject{"ip:" + prefix.String()}
+	return Subject{ip, prefix.String()}
 }
 
 // Claim returns the subject of a claim's value in a verified token, for example of an organisation.
@@ -58,7 +87,7 @@ func Endpoint(method, pattern string) Subject {
 }
 
 // Global returns the subject of all requests together.
-func Global() Subject { return Subject{"global"} }
+func Global() Subject { return Subject{other, "global"} }
 
 // Custom returns a subject that the application defines, for example the user name of a login. kind
 // separates it from other custom subjects.
@@ -66,19 +95,22 @@ func Custom(kind, value string) Subject {
 	return bounded("custom:" + escape(kind) + "=" + escape(value))
 }
 
+// separator stands between the subjects of a combination.
+const separator = "|"
+
 // And returns the combination of s and t: each pair is counted separately.
 func (s Subject) And(t Subject) Subject {
-	return bounded(s.name + "|" + t.name)
+	return bounded(prefixes[s.kind] + s.name + separator + prefixes[t.kind] + t.name)
 }
 
 // shard returns the subject of shard i of a limit that counts s in shards.
-func (s Subject) shard(i int) Subject { return s.And(Subject{"shard:" + strconv.Itoa(i)}) }
+func (s Subject) shard(i int) Subject { return s.And(Subject{other, "shard:" + strconv.Itoa(i)}) }
 
 func bounded(name string) Subject {
 	if len(name) > MaxSubject {
 		name = hashed(name)
 	}
-	return Subject{name}
+	return Subject{other, name}
 }
 
 // hashed returns the SHA-256 of text. It begins with a byte that no escaped part contains.

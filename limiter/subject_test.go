@@ -1,6 +1,7 @@
 package limiter_test
 
 import (
+	"hash/maphash"
 	"net/netip"
 	"strings"
 	"testing"
@@ -32,6 +33,9 @@ func TestSubject(t *testing.T) {
 		if got := c.subject.String(); got != c.want {
 			t.Errorf("got %q, want %q", got, c.want)
 		}
+		if got := limiter.SubjectOf(c.want); got != c.subject {
+			t.Errorf("of %q: got %#v, want %#v", c.want, got, c.subject)
+		}
 	}
 	long := strings.Repeat("a", 128)
 	for _, s := range []limiter.Subject{
@@ -49,12 +53,37 @@ func TestSubject(t *testing.T) {
 	}
 }
 
+// Equal names of different kinds have different IDs.
+func TestSubject_ID(t *testing.T) {
+	seed, seen := maphash.MakeSeed(), map[limiter.SubjectID]limiter.Subject{}
+	for _, name := range []string{"", "a", strings.Repeat("a", 38), strings.Repeat("a", 39), strings.Repeat("a", 128)} {
+		for _, s := range []limiter.Subject{limiter.User(name), limiter.APIKey(name)} {
+			id := s.ID()
+			if was, ok := seen[id]; ok {
+				t.Errorf("%s and %s: got the same ID", was, s)
+			}
+			for other := range seen {
+				if other.Is(s) || other.Hash(seed) == s.Hash(seed) {
+					t.Errorf("%s and %s: got them taken for the same", seen[other], s)
+				}
+			}
+			if !id.Is(s) || id.Hash(seed) != s.Hash(seed) {
+				t.Errorf("%s: its ID is of another subject", s)
+			}
+			seen[id] = s
+		}
+	}
+}
+
 // Different identities never share a subject, whatever their names are.
 func FuzzSubject(f *testing.F) {
 	f.Add("a", "b", "c", "d")
 	f.Add("a|user:b", "", "a", "user:b")
 	f.Add("a=b", "c", "a", "b=c")
 	f.Add("%41", "", "A", "")
+	f.Add(strings.Repeat("a", 64), "", strings.Repeat("a", 64)+"b", "")
+	f.Add(strings.Repeat("a", 27), "", strings.Repeat("a", 27), "b")
+	seed := maphash.MakeSeed()
 	f.Fuzz(func(t *testing.T, a, b, c, d string) {
 		same := a == c && b == d
 		for _, pair := range [][2]limiter.Subject{
@@ -64,6 +93,16 @@ func FuzzSubject(f *testing.F) {
 		} {
 			if (pair[0] == pair[1]) != same {
 				t.Errorf("(%q, %q) and (%q, %q): got %s and %s", a, b, c, d, pair[0], pair[1])
+			}
+			ids := [2]limiter.SubjectID{pair[0].ID(), pair[1].ID()}
+			if (ids[0] == ids[1]) != same || ids[0].Is(pair[1]) != same || !ids[0].Is(pair[0]) {
+				t.Errorf("%s and %s: got IDs %x and %x", pair[0], pair[1], ids[0], ids[1])
+			}
+			if ids[0].Hash(seed) != pair[0].Hash(seed) {
+				t.Errorf("%s: the hash of its ID is another one", pair[0])
+			}
+			if got := limiter.SubjectOf(pair[0].String()); got != pair[0] {
+				t.Errorf("of %s: got %s", pair[0], got)
 			}
 			if key := pair[0].Key("n", 1); len(key) > len("n/1/")+limiter.MaxSubject || strings.ContainsAny(key, "{} \x00\n") {
 				t.Errorf("unexpected key %q", key)

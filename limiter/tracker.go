@@ -59,6 +59,7 @@ func (ts *trackers) get(now algo.Instant, subject Subject, limit *Limit) *tracke
 		return nil
 	}
 	t = &tracker{limit: limit, counter: local.NewCounter(limit.counterRules())}
+	key.subject = subject.clone() // the text of a request may be part of a larger one
 	ts.table[key] = t
 	return t
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
-	"math"
 	"slices"
 	"time"
 
@@ -52,31 +51,34 @@ func New(o Options) (*Store, error) {
 	o.Subjects = cmp.Or(o.Subjects, DefaultSubjects)
 	s := &Store{seed: maphash.MakeSeed()}
 	for i := range s.shards {
-		s.shards[i] = shard{seed: s.seed, capacity: max(1, o.Subjects/shards), chains: make([]*slot, 1), logs: map[*slot]algo.Entries{}, due: math.MaxInt64}
+		s.shards[i].init(s.seed, max(1, o.Subjects/shards))
 	}
 	return s, nil
 }
 
-// Local implements limiter.Local.
-func (s *Store) Local() {}
-
-// lock returns the locked part of the store that subject is in, and its place there.
+// lock returns the locked shard of the store that subject is in, and its place there.
 func (s *Store) lock(subject limiter.Subject) (*shard, key) {
-	k := keyOf(s.seed, subject)
+	k := key{subject.Hash(s.seed), subject}
 	sh := &s.shards[k.hash%shards]
 	sh.mu.Lock()
 	return sh, k
+}
+
+// TakePlain implements limiter.Local.
+func (s *Store) TakePlain(now algo.Instant, subject limiter.Subject, limit *limiter.Limit, cost int64) (state algo.Compact, allowed, known bool) {
+	sh, k := s.lock(subject)
+	if at := sh.find(k, limit.ID); at != nil && same(sh.limit(at), limit) {
+		state, allowed, known = limit.Compacter().TakeCompact(at.state, now, cost)
+		at.state = state
+	}
+	sh.mu.Unlock()
+	return state, allowed, known
 }
 
 // Take implements limiter.Store.
 func (s *Store) Take(_ context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	sh, k := s.lock(subject)
 	defer sh.mu.Unlock()
-	if len(charges) == 1 {
-		if ok, known := sh.find(k, charges[0].Limit.ID).charge(&charges[0], now, &results[0]); known {
-			return ok, nil
-		}
-	}
 	var slots [limiter.MaxCharges]*slot
 	allowed, grows := true, 0
 	for i := range charges {
@@ -118,11 +120,11 @@ func (s *Store) Refund(_ context.Context, subject limiter.Subject, charges []lim
 	defer sh.mu.Unlock()
 	for i, c := range charges {
 		at := sh.find(k, c.Limit.ID)
-		if at == nil || at.limit.Fingerprint() != results[i].Machine.Fingerprint() {
+		if at == nil || sh.limit(at).Fingerprint() != results[i].Machine.Fingerprint() {
 			continue
 		}
 		before := sh.state(at)
-		after := at.limit.Machine().Refund(before, results[i].State, c.Cost, elapsed+refundMargin)
+		after := sh.limit(at).Machine().Refund(before, results[i].State, c.Cost, elapsed+refundMargin)
 		if after != before {
 			given++
 			sh.put(at, after)
@@ -137,9 +139,9 @@ func (s *Store) Inspect(_ context.Context, subject limiter.Subject) ([]limiter.E
 	sh, k := s.lock(subject)
 	defer sh.mu.Unlock()
 	var entries []limiter.Entry
-	for at := *sh.chain(k); at != nil; at = at.next {
-		if at.subject == subject {
-			entries = append(entries, limiter.Entry{ID: at.limit.ID, Held: sh.held(at)})
+	for i := *sh.chain(k.hash); i != 0; i = sh.slot(i).next {
+		if at := sh.slot(i); at.subject.Is(subject) {
+			entries = append(entries, limiter.Entry{ID: sh.limit(at).ID, Held: sh.held(at)})
 		}
 	}
 	slices.SortFunc(entries, func(a, b limiter.Entry) int { return cmp.Compare(a.ID, b.ID) })
@@ -151,32 +153,10 @@ func (s *Store) Reset(_ context.Context, subject limiter.Subject) error {
 	sh, k := s.lock(subject)
 	defer sh.mu.Unlock()
 	if sh.knows(k) {
-		sh.remove(sh.chain(k), subject)
+		sh.remove(sh.chain(k.hash), subject.ID())
 	}
 	return nil
 }
 
-// settle returns how a charge's limit counts at now. It writes a conversion or a clamp down, unless the
-// charge only looks. at is nil for a limit that was never charged.
-func (sh *shard) settle(at *slot, c *limiter.Charge, now algo.Instant) limiter.Held {
-	if at == nil {
-		held, _ := limiter.Held{}.Settle(c.Limit, now)
-		return held
-	}
-	held := sh.held(at)
-	if at.limit != c.Limit && at.limit.Fingerprint() == c.Limit.Fingerprint() {
-		held.Machine = c.Limit.Machine() // otherwise Settle formats the fingerprint each time
-	}
-	held, changed := held.Settle(c.Limit, now)
-	if changed && c.Cost > 0 {
-		if held.Machine == c.Limit.Machine() && held.Version == c.Limit.Version {
-			sh.weight += weight(c.Limit) - weight(at.limit)
-			at.limit = c.Limit
-		}
-		delete(sh.logs, at) // it may no longer be a log
-		sh.put(at, held.State)
-		sh.mark(at, held.Mark)
-		sh.sooner(at)
-	}
-	return held
-}
+// same reports whether two limits decide alike: a new version of the rules may have left one unchanged.
+func same(a, b *limiter.Limit) bool { return a == b || a.Fingerprint() == b.Fingerprint() }

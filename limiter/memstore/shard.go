@@ -10,13 +10,20 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// shard is a part of the subjects under one lock: a hash table with chains of slots.
-// A map of subjects to slices of limits would take three times the memory, and hash
-// each subject a second time.
+// shard is a part of the subjects under one lock: a hash table with chains of slots. A map of subjects to
+// slices of limits would take three times the memory. Slots contain no pointers, so the garbage collector
+// does not read them.
 type shard struct {
-	mu       sync.Mutex
-	seed     maphash.Seed // the store's
-	chains   []*slot      // a power of two
+	mu     sync.Mutex
+	chains []uint32       // first slots; a power of two
+	blocks []*[block]slot // slot 0 is not used
+	limits []limitOfSlots // by the number in a slot
+
+	seed     maphash.Seed              // the store's
+	numbers  map[*limiter.Limit]uint32 // of limits
+	unused   []uint32                  // numbers
+	free     uint32                    // first of a chain of removed slots
+	made     uint32                    // slots, with removed ones
 	slots    int
 	subjects int
 	weight   int // of the slots
@@ -28,51 +35,64 @@ type shard struct {
 	// due is when the next subject reaches full quota: before it, a sweep of a full shard
 	// would find nothing. swept is when it was last swept.
 	due, swept algo.Instant
-
-	_ [40]byte // keeps the locks of two shards out of one cache line
 }
 
-// key is a subject and its place in a shard.
-type key struct {
-	subject limiter.Subject
-	hash    uint64
-}
+// block is the number of slots that are allocated together: 4 KB.
+const block = 64
 
-func keyOf(seed maphash.Seed, subject limiter.Subject) key {
-	return key{subject, maphash.Comparable(seed, subject)}
-}
-
-// slot is one limit of a subject. The limits of a subject are in one chain.
+// slot is one limit of a subject, in one cache line. The limits of a subject are in one chain.
 type slot struct {
-	next    *slot
-	subject limiter.Subject
-	limit   *limiter.Limit // whose parameters and version the state has
-	// instant is a bucket's TAT, a window's index or the newest entry of a log; count
-	// a bucket's refunds, or the two counts of a window, which fit 32 bits each.
-	instant int64
-	count   uint64
+	next    uint32       // in the chain; 0: none
+	limit   uint32       // its number; the state has its parameters and version
+	state   algo.Compact // of a log, only the newest entry
+	subject limiter.SubjectID
 }
 
-// chain returns the head of the chain that k is in.
-func (sh *shard) chain(k key) **slot {
-	return &sh.chains[k.hash/shards&uint64(len(sh.chains)-1)] // below that it says which shard
+// limitOfSlots is a limit and the number of slots that have it.
+type limitOfSlots struct {
+	*limiter.Limit
+	slots int
 }
+
+// key is a subject and its place in the store.
+type key struct {
+	hash    uint64
+	subject limiter.Subject
+}
+
+func (sh *shard) init(seed maphash.Seed, capacity int) {
+	*sh = shard{seed: seed, capacity: capacity, chains: make([]uint32, 1), made: 1, due: math.MaxInt64,
+		numbers: map[*limiter.Limit]uint32{}, logs: map[*slot]algo.Entries{}, marks: map[*slot]algo.Mark{}}
+}
+
+// chain returns the head of the chain that a subject is in.
+func (sh *shard) chain(hash uint64) *uint32 {
+	return &sh.chains[hash/shards&uint64(len(sh.chains)-1)] // the bits below choose the shard
+}
+
+func (sh *shard) slot(i uint32) *slot { return &sh.blocks[i/block][i%block] }
+
+func (sh *shard) limit(at *slot) *limiter.Limit { return sh.limits[at.limit].Limit }
 
 func (sh *shard) find(k key, id limiter.ID) *slot {
-	at := *sh.chain(k)
-	for at != nil && (at.limit.ID != id || at.subject != k.subject) {
-		at = at.next
+	for i := *sh.chain(k.hash); i != 0; {
+		at := sh.slot(i)
+		if at.subject.Is(k.subject) && sh.limit(at).ID == id {
+			return at
+		}
+		i = at.next
 	}
-	return at
+	return nil
 }
 
 // knows reports whether the shard holds a limit of the subject.
 func (sh *shard) knows(k key) bool {
-	at := *sh.chain(k)
-	for at != nil && at.subject != k.subject {
-		at = at.next
+	for i := *sh.chain(k.hash); i != 0; i = sh.slot(i).next {
+		if sh.slot(i).subject.Is(k.subject) {
+			return true
+		}
 	}
-	return at != nil
+	return false
 }
 
 // add returns a new slot for a limit of k.
@@ -80,135 +100,142 @@ func (sh *shard) add(k key, limit *limiter.Limit) *slot {
 	if !sh.knows(k) {
 		sh.subjects++
 	}
-	sh.weight += weight(limit)
 	if sh.slots++; sh.slots > len(sh.chains) {
 		sh.grow()
 	}
-	head := sh.chain(k)
-	*head = &slot{next: *head, subject: k.subject, limit: limit}
-	return *head
+	i := sh.free
+	if i != 0 {
+		sh.free = sh.slot(i).next
+	} else {
+		if i = sh.made; i/block == uint32(len(sh.blocks)) {
+			sh.blocks = append(sh.blocks, new([block]slot))
+		}
+		sh.made++
+	}
+	at, head := sh.slot(i), sh.chain(k.hash)
+	*at = slot{next: *head, subject: k.subject.ID()}
+	*head = i
+	sh.use(at, limit)
+	return at
+}
+
+// use gives a slot its limit.
+func (sh *shard) use(at *slot, limit *limiter.Limit) {
+	n, ok := sh.numbers[limit]
+	if !ok {
+		if last := len(sh.unused) - 1; last >= 0 {
+			n, sh.unused = sh.unused[last], sh.unused[:last]
+		} else {
+			n = uint32(len(sh.limits))
+			sh.limits = append(sh.limits, limitOfSlots{})
+		}
+		sh.numbers[limit] = n
+		sh.limits[n].Limit = limit
+	}
+	sh.limits[n].slots++
+	sh.weight += weight(limit)
+	at.limit = n
+}
+
+// drop takes from a slot its limit, its entries and its mark.
+func (sh *shard) drop(at *slot) {
+	delete(sh.logs, at)
+	delete(sh.marks, at)
+	used := &sh.limits[at.limit]
+	sh.weight -= weight(used.Limit)
+	if used.slots--; used.slots == 0 {
+		delete(sh.numbers, used.Limit)
+		used.Limit = nil
+		sh.unused = append(sh.unused, at.limit)
+	}
 }
 
 // grow doubles the table.
 func (sh *shard) grow() {
 	old := sh.chains
-	sh.chains = make([]*slot, 2*len(old))
-	for _, at := range old {
-		for at != nil {
-			next, head := at.next, sh.chain(keyOf(sh.seed, at.subject))
-			at.next, *head = *head, at
-			at = next
+	sh.chains = make([]uint32, 2*len(old))
+	for _, i := range old {
+		for i != 0 {
+			at := sh.slot(i)
+			next, head := at.next, sh.chain(at.subject.Hash(sh.seed))
+			at.next, *head = *head, i
+			i = next
 		}
 	}
 }
 
 // remove removes every limit of subject from its chain.
-func (sh *shard) remove(chain **slot, subject limiter.Subject) {
-	for at := chain; *at != nil; {
-		if (*at).subject != subject {
-			at = &(*at).next
+func (sh *shard) remove(chain *uint32, subject limiter.SubjectID) {
+	for link := chain; *link != 0; {
+		i := *link
+		at := sh.slot(i)
+		if at.subject != subject {
+			link = &at.next
 			continue
 		}
-		delete(sh.logs, *at)
-		delete(sh.marks, *at)
-		sh.weight -= weight((*at).limit)
-		*at = (*at).next
+		sh.drop(at)
+		*link = at.next
+		at.next, sh.free = sh.free, i
 		sh.slots--
 	}
 	sh.subjects--
 }
 
-// charge decides the only charge of a request as Machine.Take does, and makes it, if the
-// slot holds the very limit and an honest state, of the present window if it is a
-// window's. Otherwise it reports false. That is most charges, and five times as fast:
-// states are large, and Settle and Apply pass them on many times.
-func (at *slot) charge(c *limiter.Charge, now algo.Instant, r *algo.Result) (ok, known bool) {
-	if at == nil || at.limit != c.Limit || c.Force || c.Cost == 0 {
-		return false, false
-	}
-	switch m := at.limit.Machine().(type) {
-	case *algo.Bucket:
-		tat := algo.Instant(at.instant)
-		if tat > m.MaxHonest(now) || c.Cost > m.Burst {
-			return false, false
-		}
-		if ok = tat <= m.Latest(now, c.Cost); ok {
-			tat = max(tat, now).Add(m.Increment(c.Cost))
-			at.instant = int64(tat)
-		}
-		*r = algo.Result{Machine: m, State: algo.State{TAT: tat, Refunds: int64(at.count)}}
-		return ok, true
-	case *algo.Window:
-		index := m.Index(now)
-		if at.instant != index || c.Cost > m.Requests {
-			return false, false
-		}
-		count, previous := at.counts()
-		// Most often there is room even if all of the previous window counts.
-		if ok = count <= m.Requests-c.Cost-previous || count <= m.Room(index, now, previous, c.Cost); ok {
-			count += c.Cost
-			at.setCounts(count, previous)
-		}
-		*r = algo.Result{Machine: m, State: algo.State{Window: index, Count: count, Previous: previous}}
-		return ok, true
-	}
-	return false, false
-}
-
-// counts returns what a window counts and what the one before it counted.
-func (at *slot) counts() (count, previous int64) {
-	return int64(at.count >> 32), int64(uint32(at.count))
-}
-
-func (at *slot) setCounts(count, previous int64) { at.count = uint64(count)<<32 | uint64(previous) }
-
 // held returns what a slot holds.
 func (sh *shard) held(at *slot) limiter.Held {
-	return limiter.Held{Result: algo.Result{Machine: at.limit.Machine(), State: sh.state(at)}, Version: at.limit.Version, Mark: sh.marks[at]}
+	limit := sh.limit(at)
+	return limiter.Held{Result: algo.Result{Machine: limit.Machine(), State: sh.state(at)}, Version: limit.Version, Mark: sh.marks[at]}
 }
 
 func (sh *shard) state(at *slot) algo.State {
-	switch at.limit.Machine().(type) {
-	case *algo.Bucket:
-		return algo.State{TAT: algo.Instant(at.instant), Refunds: int64(at.count)}
-	case *algo.Window:
-		count, previous := at.counts()
-		return algo.State{Window: at.instant, Count: count, Previous: previous}
+	if m, ok := sh.limit(at).Machine().(algo.Compacter); ok {
+		return m.State(at.state)
 	}
-	return algo.State{Newest: algo.Instant(at.instant), Entries: sh.logs[at]}
+	return algo.State{Newest: algo.Instant(at.state.Instant), Entries: sh.logs[at]}
 }
 
 // put replaces the state in a slot.
 func (sh *shard) put(at *slot, s algo.State) {
-	switch at.limit.Machine().(type) {
-	case *algo.Bucket:
-		at.instant, at.count = int64(s.TAT), uint64(s.Refunds)
-	case *algo.Window:
-		at.instant = s.Window
-		at.setCounts(s.Count, s.Previous)
-	case *algo.Log:
-		at.instant = int64(s.Newest)
-		sh.logs[at] = s.Entries
+	if m, ok := sh.limit(at).Machine().(algo.Compacter); ok {
+		at.state = m.Compact(s)
+		return
 	}
+	at.state.Instant = int64(s.Newest)
+	sh.logs[at] = s.Entries
 }
 
-// mark replaces the mark of a slot.
-func (sh *shard) mark(at *slot, k algo.Mark) {
-	switch {
-	case k == algo.Mark{}:
-		delete(sh.marks, at)
-	case sh.marks == nil:
-		sh.marks = map[*slot]algo.Mark{at: k}
-	default:
-		sh.marks[at] = k
+// settle returns how a charge's limit counts at now. It writes a conversion or a clamp down, unless the
+// charge only looks. at is nil for a limit that was never charged.
+func (sh *shard) settle(at *slot, c *limiter.Charge, now algo.Instant) limiter.Held {
+	if at == nil {
+		held, _ := limiter.Held{}.Settle(c.Limit, now)
+		return held
 	}
+	held, own := sh.held(at), sh.limit(at)
+	if own != c.Limit && own.Fingerprint() == c.Limit.Fingerprint() {
+		held.Machine = c.Limit.Machine() // otherwise Settle formats the fingerprint each time
+	}
+	held, changed := held.Settle(c.Limit, now)
+	if changed && c.Cost > 0 {
+		if held.Machine == c.Limit.Machine() && held.Version == c.Limit.Version {
+			own = c.Limit
+		}
+		sh.drop(at) // it may no longer be a log
+		sh.use(at, own)
+		sh.put(at, held.State)
+		if held.Mark != (algo.Mark{}) {
+			sh.marks[at] = held.Mark
+		}
+		sh.sooner(at)
+	}
+	return held
 }
 
 // sooner makes the next sweep no later than the limit in a slot is at full quota: what it
 // held before may have put the sweep off for longer.
 func (sh *shard) sooner(at *slot) {
 	const past = algo.Instant(0)
-	sh.due = min(sh.due, past.Add(at.limit.Machine().ResetAfter(sh.state(at), past)))
+	sh.due = min(sh.due, past.Add(sh.limit(at).Machine().ResetAfter(sh.state(at), past)))
 }
 
 // sweepPause is the least time between two sweeps of a shard: a flood of new subjects
@@ -243,29 +270,34 @@ func (sh *shard) room(now algo.Instant, k key, weight int) bool {
 	}
 	sh.swept, sh.due = now, math.MaxInt64
 	for i := range sh.chains {
-		chain := &sh.chains[i]
-		for at := chain; *at != nil; {
-			subject := (*at).subject
-			switch full := sh.fullAt(*chain, subject, now); {
-			case subject == k.subject: // whose slots are being charged
-				at = &(*at).next
-			case full > now:
-				sh.due = min(sh.due, full)
-				at = &(*at).next
-			default:
-				sh.remove(chain, subject) // what stands before it in the chain stays
-			}
-		}
+		sh.sweep(&sh.chains[i], now, k)
 	}
 	return sh.fits(k, weight)
 }
 
+// sweep removes the subjects at full quota from a chain, but not that of k, whose slots are being
+// charged.
+func (sh *shard) sweep(chain *uint32, now algo.Instant, k key) {
+	for link := chain; *link != 0; {
+		at := sh.slot(*link)
+		switch full := sh.fullAt(*chain, at.subject, now); {
+		case at.subject.Is(k.subject):
+			link = &at.next
+		case full > now:
+			sh.due = min(sh.due, full)
+			link = &at.next
+		default:
+			sh.remove(chain, at.subject) // what stands before it in the chain stays
+		}
+	}
+}
+
 // fullAt returns when all limits of subject are at full quota, now at the earliest.
-func (sh *shard) fullAt(chain *slot, subject limiter.Subject, now algo.Instant) algo.Instant {
+func (sh *shard) fullAt(first uint32, subject limiter.SubjectID, now algo.Instant) algo.Instant {
 	full := now
-	for at := chain; at != nil; at = at.next {
-		if at.subject == subject {
-			full = max(full, now.Add(at.limit.Machine().ResetAfter(sh.state(at), now)))
+	for i := first; i != 0; i = sh.slot(i).next {
+		if at := sh.slot(i); at.subject == subject {
+			full = max(full, now.Add(sh.limit(at).Machine().ResetAfter(sh.state(at), now)))
 		}
 	}
 	return full

@@ -1,0 +1,121 @@
+package algo
+
+import "time"
+
+// Compact is the state of a Bucket or a Window in two words: the TAT and the number of refunds of a
+// bucket, or the newest window and its two counts.
+type Compact struct {
+	Instant int64
+	Counts  uint64
+}
+
+// Compacter is a Machine with compact states: a *Bucket or a *Window.
+type Compacter interface {
+	Machine
+
+	// Compact returns s in two words, and State returns it again.
+	Compact(s State) Compact
+	State(c Compact) State
+
+	// TakeCompact is Take for the states that almost all requests meet. known is false for another
+	// state: one that is ahead of now, a window that is not the present one, or a cost that is 0 or
+	// more than Capacity.
+	TakeCompact(c Compact, now Instant, cost int64) (next Compact, allowed, known bool)
+
+	// Answer returns what a caller learns of a cost that TakeCompact decided. c is the state that it
+	// returned.
+	Answer(c Compact, now Instant, cost int64, allowed bool) Answer
+}
+
+var (
+	_ Compacter = (*Bucket)(nil)
+	_ Compacter = (*Window)(nil)
+)
+
+// Answer is what a caller learns of a decided cost.
+type Answer struct {
+	Remaining  int64
+	RetryAfter time.Duration
+	ResetAfter time.Duration
+	Delay      time.Duration // of a bucket that is a queue
+}
+
+// Compact implements Compacter.
+func (b *Bucket) Compact(s State) Compact { return Compact{int64(s.TAT), uint64(s.Refunds)} }
+
+// State implements Compacter.
+func (b *Bucket) State(c Compact) State {
+	return State{TAT: Instant(c.Instant), Refunds: int64(c.Counts)}
+}
+
+// TakeCompact implements Compacter.
+func (b *Bucket) TakeCompact(c Compact, now Instant, cost int64) (next Compact, allowed, known bool) {
+	tat := Instant(c.Instant)
+	if cost <= 0 || cost > b.Burst || tat > b.MaxHonest(now) {
+		return c, false, false
+	}
+	if tat > b.Latest(now, cost) {
+		return c, false, true
+	}
+	c.Instant = int64(max(tat, now).Add(b.Increment(cost)))
+	return c, true, true
+}
+
+// Answer implements Compacter.
+func (b *Bucket) Answer(c Compact, now Instant, cost int64, allowed bool) (a Answer) {
+	tat := Instant(c.Instant)
+	a.ResetAfter = max(0, tat.Sub(now))
+	if a.ResetAfter < b.Depth {
+		a.Remaining = int64((b.Depth - a.ResetAfter) / b.Interval)
+	}
+	if allowed {
+		a.Delay = max(0, a.ResetAfter-b.Increment(cost))
+	} else {
+		a.RetryAfter = tat.Sub(b.Latest(now, cost))
+	}
+	return a
+}
+
+// Compact implements Compacter. A count is at most MaxCount, which fits 32 bits.
+func (w *Window) Compact(s State) Compact {
+	return Compact{s.Window, uint64(s.Count)<<32 | uint64(s.Previous)}
+}
+
+// State implements Compacter.
+func (w *Window) State(c Compact) State {
+	return State{Window: c.Instant, Count: int64(c.Counts >> 32), Previous: int64(uint32(c.Counts))}
+}
+
+// TakeCompact implements Compacter.
+func (w *Window) TakeCompact(c Compact, now Instant, cost int64) (next Compact, allowed, known bool) {
+	if cost <= 0 || cost > w.Requests || c.Instant != w.Index(now) {
+		return c, false, false
+	}
+	count, previous := int64(c.Counts>>32), int64(uint32(c.Counts))
+	// Most often there is room even if all of the previous window counts.
+	if count > w.Requests-cost-previous && count > w.Room(c.Instant, now, previous, cost) {
+		return c, false, true
+	}
+	c.Counts += uint64(cost) << 32
+	return c, true, true
+}
+
+// Answer implements Compacter.
+func (w *Window) Answer(c Compact, now Instant, cost int64, allowed bool) (a Answer) {
+	count, previous := int64(c.Counts>>32), int64(uint32(c.Counts))
+	room := w.Requests
+	if previous > 0 {
+		room = w.Room(c.Instant, now, previous, 0)
+	}
+	a.Remaining = max(0, room-count)
+	if !allowed {
+		a.RetryAfter = w.retryAfter(w.State(c), now, cost)
+	}
+	switch {
+	case count > 0 && w.Sliding:
+		a.ResetAfter = w.Start(c.Instant + 2).Sub(now)
+	case count > 0 || previous > 0 && w.Sliding:
+		a.ResetAfter = w.Start(c.Instant + 1).Sub(now)
+	}
+	return a
+}

@@ -1,0 +1,34 @@
+package limiter
+
+import (
+	"time"
+
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// takePlain decides a request with one charge on a Local store, if the store holds a plain state of it.
+// Most requests of such stores are like that, and the phases of decide would take most of their time.
+// It fills d, or changes nothing and returns false.
+func (l *Limiter) takePlain(d *Decision, at time.Time, c *Charge) bool {
+	limit := c.Limit
+	if limit == nil || limit.plain == nil || c.Force || c.Subject == (Subject{}) || !decidable(at) {
+		return false
+	}
+	now := algo.InstantOf(at)
+	state, allowed, known := l.local.TakePlain(now, c.Subject, limit, c.Cost)
+	if !known {
+		return false
+	}
+	a := limit.plain.Answer(state, now, c.Cost, allowed)
+	d.Allowed, d.At = allowed, at
+	if limit.Rate.Algorithm == algo.LeakyBucket {
+		d.Delay = a.Delay
+	}
+	if allowed && limit.Global {
+		return true
+	}
+	d.Limit, d.Cost = limit, c.Cost
+	d.Capacity, d.Remaining = limit.plain.Capacity(), a.Remaining
+	d.RetryAfter, d.ResetAfter = a.RetryAfter, a.ResetAfter
+	return true
+}

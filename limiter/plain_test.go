@@ -1,0 +1,130 @@
+package limiter_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+// TakePlain is a shortcut: every decision is what it would be without it.
+func TestLimiter_Take_plain(t *testing.T) {
+	stores := []*memstore.Store{storetest.Must(memstore.New(memstore.Options{})), storetest.Must(memstore.New(memstore.Options{}))}
+	plain := storetest.Must(limiter.New(stores[0], limiter.Options{}))
+	general := storetest.Must(limiter.New(inProcess{stores[1]}, limiter.Options{}))
+	var limits []*limiter.Limit
+	for i, a := range []algo.Algorithm{algo.TokenBucket, algo.LeakyBucket, algo.SlidingWindow, algo.FixedWindow, algo.SlidingLog} {
+		l := limiter.Limit{Name: "a", ID: limiter.ID(i + 1), Rate: algo.Rate{Algorithm: a, Requests: 7, Window: 10 * time.Second}}
+		limits = append(limits, limit(t, l))
+		l.Version = 1
+		limits = append(limits, limit(t, l)) // as after a publication that leaves the limit unchanged
+		l.Global, l.Rate.Requests = true, 5
+		limits = append(limits, limit(t, l))
+	}
+	r, now := rand.New(rand.NewPCG(1, 2)), noon
+	plainly := 0
+	for i := range 20_000 {
+		now = now.Add(time.Duration(r.Int64N(int64(3 * time.Second))))
+		charge := limiter.Charge{Subject: limiter.User(fmt.Sprint(r.IntN(3))), Limit: limits[r.IntN(len(limits))], Cost: r.Int64N(4), Force: r.IntN(20) == 0}
+		if r.IntN(10) == 0 {
+			charge.Cost = 8 // more than any limit admits
+		}
+		at := now
+		if r.IntN(10) == 0 {
+			at = now.Add(time.Duration(r.Int64N(int64(30*time.Second))) - 15*time.Second) // a clock that is wrong
+		}
+		got := mustTake(t, plain, at, charge)
+		want := mustTake(t, general, at, charge)
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("request %d: %+v:\ngot  %+v\nwant %+v", i, charge, got, want)
+		}
+		if charge.Limit.Compacter() == nil {
+			continue
+		}
+		if _, _, known := stores[0].TakePlain(algo.InstantOf(at), charge.Subject, charge.Limit, 0); known {
+			t.Fatalf("request %d: got cost 0 decided, want it left to Take", i)
+		}
+		if got.Allowed {
+			plainly++
+		}
+	}
+	if plainly < 1000 {
+		t.Errorf("got %d plain charges, want at least 1000", plainly)
+	}
+}
+
+func mustTake(t *testing.T, l *limiter.Limiter, now time.Time, charge limiter.Charge) limiter.Decision {
+	t.Helper()
+	d, err := l.Take(ctx, now, []limiter.Charge{charge})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// Concurrent requests are admitted exactly up to the limit, while other requests of the subject take the
+// general path and are refunded.
+func TestLimiter_Take_plainConcurrent(t *testing.T) {
+	const capacity, workers, attempts = 1000, 8, 400
+	for _, a := range []algo.Algorithm{algo.TokenBucket, algo.SlidingWindow} {
+		l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))
+		charges := []limiter.Charge{{Subject: user, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: a, Requests: capacity, Window: time.Hour}}), Cost: 1}}
+		var admitted atomic.Int64
+		var wg sync.WaitGroup
+		for w := range workers {
+			wg.Go(func() {
+				for i := range attempts {
+					var d limiter.Decision
+					var receipt *limiter.Receipt
+					var err error
+					if refund := (w+i)%4 == 0; refund {
+						d, receipt, err = l.TakeRefundable(ctx, noon, charges)
+					} else {
+						d, err = l.Take(ctx, noon, charges)
+					}
+					if err != nil {
+						t.Error(err)
+					}
+					if d.Allowed {
+						admitted.Add(1)
+						admitted.Add(-int64(receipt.Refund(ctx, noon).Given))
+					}
+				}
+			})
+		}
+		wg.Wait()
+		for d := mustTake(t, l, noon, charges[0]); d.Allowed; d = mustTake(t, l, noon, charges[0]) {
+			admitted.Add(1)
+		}
+		if admitted.Load() != capacity {
+			t.Errorf("%s: got %d admitted, want %d", a, admitted.Load(), capacity)
+		}
+	}
+}
+
+// A request whose caller is known by an ID allocates nothing, allowed or refused.
+func TestLimiter_Take_allocations(t *testing.T) {
+	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))
+	for _, a := range []algo.Algorithm{algo.TokenBucket, algo.LeakyBucket, algo.SlidingWindow, algo.FixedWindow} {
+		for _, requests := range []int64{1, algo.MaxRequests} {
+			limit := limit(t, limiter.Limit{Name: "a", ID: limiter.NewID(string(a), fmt.Sprint(requests)), Rate: algo.Rate{Algorithm: a, Requests: requests, Window: time.Hour}})
+			for _, id := range []string{"caller-1", "0192f0c1-2b9a-7c3e-9f41-5d2b8e6a7f10"} {
+				if n := testing.AllocsPerRun(100, func() {
+					if d, err := l.Take(ctx, noon, []limiter.Charge{{Subject: limiter.APIKey(id), Limit: limit, Cost: 1}}); err != nil || d.Limit != limit {
+						t.Error("unexpected decision")
+					}
+				}); n != 0 {
+					t.Errorf("%s, %d requests, %s: got %v allocations, want 0", a, requests, id, n)
+				}
+			}
+		}
+	}
+}
