@@ -31,8 +31,7 @@ func adaptive(t *testing.T, n int, store limiter.Store, l limiter.Limit) *traffi
 	return tr
 }
 
-// run sends requests at a rate for a time. It returns how many requests came and how many were
-// admitted.
+// run sends requests at a rate for a time. It returns the numbers of sent and of admitted requests.
 func (tr *traffic) run(rate float64, during time.Duration) (came, admitted int) {
 	for end := tr.now.Add(during); ; {
 		next := tr.now.Add(time.Duration(tr.random.ExpFloat64() * float64(time.Second) / rate))
@@ -47,7 +46,7 @@ func (tr *traffic) run(rate float64, during time.Duration) (came, admitted int) 
 			tr.t.Fatal(err)
 		}
 		if !d.Allowed && d.Reason == limiter.ReasonNone && (d.Limit != tr.charge.Limit || d.RetryAfter <= 0 || d.Superseded) {
-			tr.t.Fatalf("got a refusal %+v, want an admission", d)
+			tr.t.Fatalf("got %+v, want an admission", d)
 		}
 		if d.Allowed {
 			admitted++
@@ -55,8 +54,8 @@ func (tr *traffic) run(rate float64, during time.Duration) (came, admitted int) 
 	}
 }
 
-// Environments that have reported admit the limit in total. They refuse almost no request while the
-// traffic is below the limit.
+// After their first reports, the environments together admit the limit. If the traffic is below the
+// limit, they refuse almost no request.
 func TestAdaptive(t *testing.T) {
 	for _, algorithm := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow, algo.TokenBucket} {
 		for _, n := range []int{1, 3, 20, 300} {
@@ -101,8 +100,8 @@ func TestAdaptive_surge(t *testing.T) {
 	}
 }
 
-// A long window counts in the store. The environments divide what is left of the window, and use
-// all of it.
+// A limit with a long window counts its admissions itself. The environments divide the rest of the window,
+// and use all of it.
 func TestAdaptive_longWindow(t *testing.T) {
 	const requests = 30_000
 	for _, algorithm := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow, algo.TokenBucket} {
@@ -115,7 +114,7 @@ func TestAdaptive_longWindow(t *testing.T) {
 		_, admitted := tr.run(5000, 56*time.Second)
 		total += admitted
 		most := requests
-		if algorithm == algo.TokenBucket { // a bucket refills meanwhile
+		if algorithm == algo.TokenBucket { // a bucket refills during the test
 			most *= 2
 		}
 		if total > most*105/100 || total < most*90/100 {
@@ -124,7 +123,7 @@ func TestAdaptive_longWindow(t *testing.T) {
 	}
 }
 
-// The store counts no demand twice, although calls and answers are lost.
+// If calls and answers are lost, the store counts no admission twice.
 func TestAdaptive_lost(t *testing.T) {
 	for seed := range uint64(20) {
 		store := newLossy(seed)
@@ -168,7 +167,7 @@ func TestAdaptive_failure(t *testing.T) {
 	}
 }
 
-// Environments whose first read of the item is throttled admit requests by themselves.
+// If the first read of the item is throttled, an environment still admits requests.
 func TestAdaptive_throttledFromStart(t *testing.T) {
 	store := newRemote()
 	store.fail = map[limiter.Subject]error{limiter.Global(): errors.Join(limiter.ErrUnavailable, limiter.ErrItemThrottled)}
@@ -183,8 +182,7 @@ func TestAdaptive_throttledFromStart(t *testing.T) {
 	}
 }
 
-// A charge that another limit refuses, or that is refunded, counts neither as demand nor as
-// admitted.
+// A charge counts neither as demand nor as an admission if another limit refuses it or it is refunded.
 func TestAdaptive_undo(t *testing.T) {
 	store := newRemote()
 	tr := adaptive(t, 1, store, limiter.Limit{Rate: algo.Rate{Requests: 10_000, Window: 24 * time.Hour}})
@@ -207,7 +205,7 @@ func TestAdaptive_undo(t *testing.T) {
 	}
 }
 
-// Costs above the share are admitted sometimes. A change of the rules keeps the counts.
+// A cost above the share of an environment is admitted at times. Counts remain after a change of the rules.
 func TestAdaptive_costs(t *testing.T) {
 	tr := adaptive(t, 50, newRemote(), limiter.Limit{Rate: algo.Rate{Requests: 2000, Window: time.Second}})
 	tr.charge.Cost = 400 // a share is 40 units a second
@@ -220,7 +218,7 @@ func TestAdaptive_costs(t *testing.T) {
 	}
 }
 
-// Inspect shows the usage that the environments reported, as a part of the limit.
+// Inspect returns the reported usage of all environments, in proportion to the limit.
 func TestAdaptive_inspect(t *testing.T) {
 	tr := adaptive(t, 10, newRemote(), limiter.Limit{Rate: algo.Rate{Requests: 2000, Window: time.Second}})
 	tr.run(1000, 12*time.Second)

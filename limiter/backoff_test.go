@@ -9,9 +9,9 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// An environment that loses against other environments makes three calls that are refused. Then it
-// makes about one call in each Trust period. A refusal by the store reports the wait of its state.
-// A refusal by the back-off reports the end of the back-off.
+// If other environments take the quota, an environment makes three calls that are refused. Then it makes
+// about one call per CacheTTL. If the store refuses, RetryAfter is the wait of the state. If the back-off
+// refuses, RetryAfter is the end of the back-off.
 func TestLimiter_Take_overtaken(t *testing.T) {
 	r := newRemote()
 	draw := func(n int) int { return n - 1 } // the latest instant
@@ -20,17 +20,17 @@ func TestLimiter_Take_overtaken(t *testing.T) {
 	charge := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 10, Burst: 1, Window: time.Second}})}
 	for i, c := range []struct {
 		ms    int
-		taken bool // the first environment takes all that is left
-		asked int  // store calls by the second environment
+		taken bool // the first environment takes the remaining quota
+		calls int  // store calls by the second environment
 		wait  time.Duration
 	}{
 		{0, true, 1, 100 * time.Millisecond},
 		{99, false, 0, time.Millisecond}, // refused by the state
 		{100, true, 1, 100 * time.Millisecond},
-		{200, true, 1, 100 * time.Millisecond}, // until 1 s, when no more than two are unpaid
+		{200, true, 1, 100 * time.Millisecond}, // until 1 s, when the debt is two calls
 		{300, true, 0, 700 * time.Millisecond},
 		{999, true, 0, time.Millisecond},
-		{1099, false, 1, 0}, // there is room, and the store is called
+		{1099, false, 1, 0}, // the state has room, so the store is called
 		{1199, true, 1, 100 * time.Millisecond},
 		{1999, true, 0, time.Millisecond},
 		{2000, true, 1, 99 * time.Millisecond},
@@ -39,14 +39,14 @@ func TestLimiter_Take_overtaken(t *testing.T) {
 		if c.taken {
 			takeAt(t, first, now, charge)
 		}
-		if d := takeAt(t, second, now, charge); d.Allowed != (c.wait == 0) || d.RetryAfter != c.wait || d.StoreCalls != c.asked {
-			t.Errorf("step %d, after %d ms: got %+v, want %d calls and a wait of %s", i, c.ms, d, c.asked, c.wait)
+		if d := takeAt(t, second, now, charge); d.Allowed != (c.wait == 0) || d.RetryAfter != c.wait || d.StoreCalls != c.calls {
+			t.Errorf("step %d, after %d ms: got %+v, want %d calls and a wait of %s", i, c.ms, d, c.calls, c.wait)
 		}
 	}
 }
 
-// The refusal of a cost of 50 backs off no smaller cost that the state had room for. It also backs
-// off no look and no forced charge, and no other caller waits for it.
+// After the refusal of a cost of 50, costs of at least 50 are backed off. Smaller costs for which the state
+// had room, looks, forced charges and other callers are not.
 func TestLimiter_Take_backOff_cost(t *testing.T) {
 	r := newRemote()
 	draw := func(n int) int { return n - 1 } // the latest instant
@@ -54,7 +54,7 @@ func TestLimiter_Take_backOff_cost(t *testing.T) {
 	l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 1000, Burst: 60, Window: time.Second}})
 	charge := func(cost int64) limiter.Charge { return limiter.Charge{Subject: user, Limit: l, Cost: cost} }
 	now := noon
-	for range 10 { // other environments take the quota that the second one expects for 50
+	for range 10 { // other environments take the quota for which the second one waits
 		takeAt(t, first, now, charge(50))
 		if d := takeAt(t, second, now, charge(50)); d.Allowed {
 			t.Fatalf("got %+v, want a refusal", d)
@@ -77,7 +77,7 @@ func TestLimiter_Take_backOff_cost(t *testing.T) {
 	}
 }
 
-// A shadow limit in back-off makes no store call and does not count as a refusal.
+// If a shadow limit is backed off, the process makes no store call, and Shadowed is not set.
 func TestLimiter_Take_backOff_shadow(t *testing.T) {
 	r := newRemote()
 	first, second := storetest.Must(limiter.New(r, limiter.Options{})), storetest.Must(limiter.New(r, limiter.Options{}))
@@ -90,17 +90,17 @@ func TestLimiter_Take_backOff_shadow(t *testing.T) {
 	}
 	before := r.takes.Load()
 	if d := takeAt(t, second, now, charge); !d.Allowed || d.Shadowed != nil || r.takes.Load() != before {
-		t.Errorf("backed off although there is room: got %+v after %d calls, want no counted refusal and no call", d, r.takes.Load()-before)
+		t.Errorf("backed off, with room in the store: got %+v after %d calls, want Shadowed nil and no call", d, r.takes.Load()-before)
 	}
 	takeAt(t, first, now, charge)
 	if d := takeAt(t, first, now, charge); d.Shadowed == nil {
-		t.Errorf("refused by its state: got %+v, want the refusal counted", d)
+		t.Errorf("refused by its state: got %+v, want Shadowed set", d)
 	}
 }
 
-// During a flood over many environments, each environment makes about one refused call a second.
-// This holds also where room for a request appears every few milliseconds. The flood does not
-// reduce what is admitted.
+// In a flood over many environments, each environment makes about one refused call a second, even if the
+// limit gets room for a request every few milliseconds. The flood does not reduce the number of
+// admissions.
 func TestLimiter_Take_floodOfMany(t *testing.T) {
 	const n, seconds, perSecond = 50, 20, 100
 	for _, algorithm := range []algo.Algorithm{algo.TokenBucket, algo.SlidingWindow} {
@@ -130,7 +130,7 @@ func TestLimiter_Take_floodOfMany(t *testing.T) {
 	}
 }
 
-// A clock that is set back does not make a back-off longer.
+// If the clock is set back, the back-off does not become longer.
 func TestLimiter_Take_pause_clockBack(t *testing.T) {
 	r := newRemote()
 	both := environments(2, r)

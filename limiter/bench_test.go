@@ -12,9 +12,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// BenchmarkLimiter_Take measures a decision in this process over a store in memory. The cases are
-// one limit, three limits, one limit from the caller's ID, a limit of a shared store, and a limit with a
-// lease.
+// BenchmarkLimiter_Take measures a decision with a store in memory.
 func BenchmarkLimiter_Take(b *testing.B) {
 	rate := algo.Rate{Requests: algo.MaxRequests, Window: time.Hour}
 	for _, n := range []int{1, 3} {

@@ -12,8 +12,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// Pressure on one subject refuses its requests, whatever on_error is. The charges of other subjects
-// in the request are refunded. A refusal by a limit names that limit.
+// If a subject is busy, its requests are denied, whatever OnError is. The charges on other subjects of the
+// request are refunded. If a limit of another subject refuses, the decision names that limit.
 func TestLimiter_Take_busy(t *testing.T) {
 	for name, err := range map[string]error{
 		"lost races":   limiter.ErrContended,
@@ -53,7 +53,7 @@ func TestLimiter_Take_busy(t *testing.T) {
 	}
 }
 
-// A shadow limit refuses no request, busy or not.
+// If the subject of a shadow limit is busy, the request is not refused.
 func TestLimiter_Take_busy_shadow(t *testing.T) {
 	r := newRemote()
 	l := storetest.Must(limiter.New(r, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
@@ -69,6 +69,6 @@ func TestLimiter_Take_busy_shadow(t *testing.T) {
 // Throttling of a whole table is an outage. Throttling of one item is not.
 func TestAnswered_throttled(t *testing.T) {
 	if limiter.Answered(fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrThrottled)) || !limiter.Answered(errors.Join(limiter.ErrUnavailable, limiter.ErrItemThrottled)) {
-		t.Error("want throttling of one item to be an answer, and throttling of the table to be none")
+		t.Error("Answered: want true for a throttled item, and false for a throttled table")
 	}
 }

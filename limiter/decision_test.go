@@ -12,7 +12,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// far is a shared store. It needs 3 ms to take a charge and 2 ms to refund one.
+// far is a shared store whose Take lasts 3 ms and whose Refund lasts 2 ms.
 type far struct{ limiter.Store }
 
 func (f far) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
@@ -25,8 +25,7 @@ func (f far) Refund(ctx context.Context, s limiter.Subject, charges []limiter.Ch
 	return f.Store.Refund(ctx, s, charges, results, elapsed)
 }
 
-// A decision reports its wait for the store and the result of its refunds. Concurrent calls do not
-// add up in that wait.
+// A decision reports the time that it waited for the store, and its refunds. Concurrent calls count once.
 func TestDecision_store(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := storetest.Must(limiter.New(far{storetest.Must(memstore.New(memstore.Options{}))}, limiter.Options{CacheTTL: -1}))
@@ -52,7 +51,8 @@ func TestDecision_store(t *testing.T) {
 				t.Errorf("%s: got %s and %+v, want %s and %+v", step.name, d.StoreTime, d.Refunds, step.took, step.refunds)
 			}
 		}
-		// A bucket that other callers used since the charge keeps what may have leaked meanwhile.
+		// If other callers have used the bucket since the charge, the part that may have leaked is not
+		// refunded.
 		d, receipt, err := l.TakeRefundable(ctx, noon, []limiter.Charge{bucket, mine})
 		if err != nil || !d.Allowed {
 			t.Fatal(d, err)
@@ -64,7 +64,7 @@ func TestDecision_store(t *testing.T) {
 	})
 }
 
-// A refund is dropped if it fails, or if a lease or a counter has changed since the charge.
+// A refund is dropped if it fails, or if the lease or the counter has changed since the charge.
 func TestReceipt_Refund_withheld(t *testing.T) {
 	for name, spread := range map[string]limiter.Spread{"store": {}, "lease": {Lease: 8}, "counter": {Sync: time.Second}} {
 		s := &sulky{Store: storetest.Must(memstore.New(memstore.Options{}))}
@@ -81,16 +81,16 @@ func TestReceipt_Refund_withheld(t *testing.T) {
 	}
 }
 
-// sulky is a shared store that rejects all refunds.
+// sulky is a shared store whose refunds fail.
 type sulky struct{ limiter.Store }
 
 func (*sulky) Refund(context.Context, limiter.Subject, []limiter.Charge, []algo.Result, time.Duration) (int, error) {
 	return 0, limiter.ErrUnavailable
 }
 
-// A decision reports a state that a wrong clock wrote only once, when the state is clamped. Neither
-// a look nor the denial cache reports it. Until then, the environment with the slow clock can use
-// what is left of the state.
+// A process with a wrong clock wrote a state. The decision that clamps the state reports that, and no
+// other decision does: no look, and none from the denial cache. Before, an environment with a correct clock
+// can use the remaining quota of the state.
 func TestDecision_Mended(t *testing.T) {
 	for name, store := range map[string]limiter.Store{"here": storetest.Must(memstore.New(memstore.Options{})), "shared": newRemote()} {
 		for _, more := range []limiter.Charge{{}, {Subject: user, Limit: perMinute(t, "b", 9), Cost: 1}} {
@@ -105,14 +105,14 @@ func TestDecision_Mended(t *testing.T) {
 			}
 			for i := range 6 {
 				if d := takeAt(t, l, noon.Add(time.Duration(2+i)*time.Second), c...); d.Clamped != 0 || d.Allowed != (i < 4) {
-					t.Errorf("%s: request %d of the 4 that are left: unexpected decision %+v", name, i+1, d)
+					t.Errorf("%s: request %d of 4 remaining: unexpected decision %+v", name, i+1, d)
 				}
 			}
 			clamped := noon.Add(2*time.Second + 2*time.Minute + 5*time.Second)
 			if d := mustPeek(t, l, clamped, c[0]); d.Clamped != 0 || d.Allowed {
 				t.Errorf("%s: a look: unexpected decision %+v", name, d)
 			}
-			clamped = clamped.Add(2 * time.Second) // when the denial cache has dropped it
+			clamped = clamped.Add(2 * time.Second) // the entry of the denial cache has expired
 			if d := takeAt(t, l, clamped, c...); d.Clamped != len(c) || d.Allowed {
 				t.Errorf("%s: got %d clamped, want %d and a refusal: %+v", name, d.Clamped, len(c), d)
 			}
@@ -128,14 +128,14 @@ func TestDecision_Mended(t *testing.T) {
 	}
 }
 
-// A counter that synchronizes with a store reports the states that the store clamped.
+// If the store clamps a state in a synchronization, the decision reports that.
 func TestDecision_Mended_counter(t *testing.T) {
 	store := newRemote()
 	l := storetest.Must(limiter.New(store, limiter.Options{}))
 	c := limiter.Charge{Subject: user, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 5, Window: time.Minute}, Spread: limiter.Spread{Sync: time.Second}}), Cost: 1}
 	takeAt(t, l, noon, c)
 	takeAt(t, storetest.Must(limiter.New(store, limiter.Options{})), noon.Add(time.Hour), limiter.Charge{Subject: user, Limit: perMinute(t, "a", 5), Cost: 1})
-	takeAt(t, l, noon.Add(2*time.Second), c) // sends the count of noon, and finds the state ahead
+	takeAt(t, l, noon.Add(2*time.Second), c) // sends the count of noon, and finds a state in the future
 	takeAt(t, l, noon.Add(3*time.Minute), c)
 	if d := takeAt(t, l, noon.Add(4*time.Minute), c); d.Clamped != 1 || d.StoreCalls != 1 {
 		t.Errorf("got %d clamped, want 1: %+v", d.Clamped, d)

@@ -10,34 +10,34 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// The denial cache is bounded by the number of limits in it, not only by the number of subjects.
-func TestLimiter_Remember_weight(t *testing.T) {
+// A subject with many limits counts as several in the bound of the denial cache.
+func TestOptions_CacheSize(t *testing.T) {
 	for each, most := range map[int]int{1: 8, 4: 8, 100: 2} { // of 8 subjects
 		l := storetest.Must(limiter.New(newRemote(), limiter.Options{CacheSize: 8}))
 		limits := make([]*limiter.Limit, each)
 		for i := range limits {
 			limits[i] = limit(t, limiter.Limit{Name: "l" + strconv.Itoa(i), Rate: algo.Rate{Requests: 1, Window: time.Hour}})
 		}
-		send := func(who int, l0 *limiter.Limit) limiter.Decision {
-			return take(t, l, limiter.Charge{Subject: limiter.User(strconv.Itoa(who)), Limit: l0, Cost: 1})
+		send := func(caller int, l0 *limiter.Limit) limiter.Decision {
+			return take(t, l, limiter.Charge{Subject: limiter.User(strconv.Itoa(caller)), Limit: l0, Cost: 1})
 		}
-		for who := range 8 {
+		for caller := range 8 {
 			for _, l0 := range limits {
-				send(who, l0)
+				send(caller, l0)
 			}
 		}
-		remembered := 0
-		for who := range 8 {
+		cached := 0
+		for caller := range 8 {
 			for _, l0 := range limits[len(limits)-1:] {
-				if d := send(7-who, l0); d.Allowed || d.RetryAfter == 0 {
+				if d := send(7-caller, l0); d.Allowed || d.RetryAfter == 0 {
 					t.Fatalf("unexpected decision %+v", d)
 				} else if d.FromCache {
-					remembered++
+					cached++
 				}
 			}
 		}
-		if remembered > most || most == 8 && remembered < 5 {
-			t.Errorf("%d limits each: %d of 8 subjects are in the cache, want at most %d", each, remembered, most)
+		if cached > most || most == 8 && cached < 5 {
+			t.Errorf("%d limits each: %d of 8 subjects are in the cache, want at most %d", each, cached, most)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/weir-limits/weir/limiter/memstore"
 )
 
-// A caller's own limit and one for everybody, charged together.
+// A request is charged on a limit of its caller and on a limit of all callers.
 func ExampleLimiter_Take() {
 	mine, err := limiter.NewLimit(limiter.Limit{Name: "mine", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 60, Window: time.Minute, Burst: 2}})
 	if err != nil {
@@ -51,7 +51,7 @@ func ExampleLimiter_Take() {
 	// false mine 0 1s
 }
 
-// Five tries to log in, of which those that succeed do not count.
+// A caller has five attempts to log in. Successful attempts are refunded.
 func ExampleLimiter_TakeRefundable() {
 	tries, err := limiter.NewLimit(limiter.Limit{Name: "login", Rate: algo.Rate{Algorithm: algo.SlidingLog, Requests: 5, Window: time.Hour}})
 	if err != nil {
@@ -87,8 +87,8 @@ func ExampleLimiter_TakeRefundable() {
 	// true true true true true true true false 1h0m0s <nil>
 }
 
-// A limit of all callers that one DynamoDB item could not bear: an environment takes up
-// to 500 requests at once.
+// A limit of all callers is too large for one DynamoDB item. An environment takes up to 500 requests at
+// once.
 func ExampleSpread() {
 	l, err := limiter.NewLimit(limiter.Limit{
 		Name: "everybody", Global: true, Rate: algo.Rate{Requests: 50_000, Window: time.Second}, Spread: limiter.Spread{Lease: 500},

@@ -19,8 +19,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// world is a store with several writers. One of them is a Limiter. world records every charge in
-// order.
+// world is a store with several writers, one of which is a Limiter. It records every charge in order.
 type world struct {
 	limiter.Store
 	plan plan
@@ -96,13 +95,12 @@ func (w *world) enter(s limiter.Subject, n int) {
 	w.calls += max(0, n)
 }
 
-// Take is a call of the Limiter. It is executed some time after it is sent, and answered some time
-// after it is executed.
+// Take is a call of the Limiter. The store executes it with a delay, and answers with another delay.
 func (w *world) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	w.enter(s, 1)
 	defer w.enter(s, -1)
 	if len(charges) > limiter.MaxCharges {
-		w.problem("%d charges in one call", len(charges))
+		w.problem("a call has %d charges", len(charges))
 	}
 	before := time.Duration(w.draw(int(latency)))
 	time.Sleep(before)
@@ -147,13 +145,13 @@ func (w *world) charge(ctx context.Context, now algo.Instant, s limiter.Subject,
 			w.mine[id] += c.Cost
 		}
 		if got := results[i].State.Count; got != w.used[id] || got > w.plan.Capacity {
-			w.problems = append(w.problems, fmt.Sprintf("limit %s counts %d, and was charged %d of %d", c.Limit.Name, got, w.used[id], w.plan.Capacity))
+			w.problems = append(w.problems, fmt.Sprintf("limit %s counts %d, but was charged %d of %d", c.Limit.Name, got, w.used[id], w.plan.Capacity))
 		}
 	}
 	return taken, nil
 }
 
-// span is the usage that one admission adds to a limit: above from, up to and including to.
+// span is the usage that one admission adds to a limit: more than from, at most to.
 type span struct{ from, to int64 }
 
 // outcomes are the answers to the requests of a run.
@@ -161,7 +159,7 @@ type outcomes struct {
 	mu       sync.Mutex
 	spans    map[limiter.ID][]span  // of admitted requests, where the decision names the limit
 	admitted map[limiter.ID]int64   // total cost
-	lost     map[limiter.ID]int64   // total cost of requests whose charge is unknown
+	lost     map[limiter.ID]int64   // total cost of requests that may have been charged or not
 	refused  map[limiter.ID][]int64 // costs that the limit refused
 }
 
@@ -171,22 +169,22 @@ func (o *outcomes) note(w *world, d limiter.Decision, look bool, took time.Durat
 	defer o.mu.Unlock()
 	p := &w.plan
 	if took > p.Timeout {
-		w.problem("answered after %s, the deadline is %s", took, p.Timeout)
+		w.problem("a request took %s, want at most the deadline of %s", took, p.Timeout)
 	}
 	most := 2 * latency
-	if p.Others > 0 || !p.Alike { // then a call may not return the limits of the requests that wait
+	if p.Others > 0 || !p.Alike { // then a call may return no states for some waiting requests
 		most = 6 * latency
 	}
 	if !p.Faults && took > most {
-		w.problem("answered after %s, want at most %s: %+v", took, most, d)
+		w.problem("a request took %s, want at most %s: %+v", took, most, d)
 	}
 	switch {
 	case d.Reason != limiter.ReasonNone:
 		if !p.Faults && (d.Reason != limiter.ReasonBusy || p.Others == 0 && p.Alike) {
-			w.problem("%s, though nothing failed", d.Reason)
+			w.problem("got reason %s although no call failed", d.Reason)
 		}
 		if d.Reason == limiter.ReasonBusy && (d.Allowed || d.RetryAfter < time.Second || d.RetryAfter > 3*time.Second || d.Limit != nil) {
-			w.problem("busy: %+v", d)
+			w.problem("unexpected busy decision %+v", d)
 		}
 		for _, c := range d.Charges {
 			if !look {
@@ -205,15 +203,15 @@ func (o *outcomes) note(w *world, d limiter.Decision, look bool, took time.Durat
 		}
 	default:
 		if d.Limit == nil || d.Remaining >= d.Cost || d.RetryAfter <= 0 && d.Cost <= p.Capacity {
-			w.problem("refused: %+v", d)
+			w.problem("unexpected refusal %+v", d)
 			return
 		}
 		o.refused[d.Limit.ID] = append(o.refused[d.Limit.ID], d.Cost)
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		// A look may see a call that is half done.
+		// A look may read the state between the charges of a call.
 		if used := p.Capacity - d.Remaining; !look && used > 0 && !slices.Contains(w.states[d.Limit.ID], used) {
-			w.problems = append(w.problems, fmt.Sprintf("refused by %d used of %s, which it never was: %v", used, d.Limit.Name, w.states[d.Limit.ID]))
+			w.problems = append(w.problems, fmt.Sprintf("a refusal reports a usage of %d of %s, which is none of its states %v", used, d.Limit.Name, w.states[d.Limit.ID]))
 		}
 	}
 }
@@ -222,7 +220,7 @@ func (o *outcomes) note(w *world, d limiter.Decision, look bool, took time.Durat
 func (o *outcomes) check(w *world) {
 	for id, used := range w.mine {
 		if lost := o.lost[id]; used < o.admitted[id] || used > o.admitted[id]+lost || !w.plan.Faults && used != o.admitted[id] {
-			w.problem("%d were charged for the Limiter, %d admitted and %d unknown", used, o.admitted[id], lost)
+			w.problem("the Limiter charged %d, but %d were admitted and %d are unknown", used, o.admitted[id], lost)
 		}
 	}
 	for id, spans := range o.spans {
@@ -230,17 +228,17 @@ func (o *outcomes) check(w *world) {
 		last := int64(0)
 		for _, s := range spans {
 			if s.from < last {
-				w.problem("two admissions share what one used: %v", spans)
+				w.problem("two admissions report the same usage: %v", spans)
 			}
 			last = s.to
 			if !slices.Contains(w.states[id], s.to) && w.used[id] < s.to {
-				w.problem("an answer shows %d used, of %d", s.to, w.used[id])
+				w.problem("a decision reports a usage of %d, more than the %d at the end", s.to, w.used[id])
 			}
 		}
 		if w.plan.Limits == 1 && !w.plan.Faults && w.plan.Others == 0 {
 			for i, s := range spans {
 				if i > 0 && s.from != spans[i-1].to || i == 0 && s.from != 0 {
-					w.problem("a gap in what admissions used: %v", spans)
+					w.problem("usage that no admission reports: %v", spans)
 				}
 			}
 		}
@@ -248,7 +246,7 @@ func (o *outcomes) check(w *world) {
 	for id, costs := range o.refused {
 		for _, cost := range costs {
 			if w.used[id]+cost <= w.plan.Capacity {
-				w.problem("%d was refused, and %d of %d are used at the end", cost, w.used[id], w.plan.Capacity)
+				w.problem("a cost of %d was refused, but %d of %d are used at the end", cost, w.used[id], w.plan.Capacity)
 			}
 		}
 	}
@@ -308,16 +306,18 @@ func (p plan) run(t *testing.T) []string {
 		wg.Wait()
 		time.Sleep(time.Second) // lets abandoned calls end
 		if n := l.InFlight(); n != 0 {
-			w.problem("%d subjects in flight at the end", n)
+			w.problem("%d subjects have a call in flight at the end", n)
 		}
 	})
 	o.check(w)
 	return w.problems
 }
 
-// The group of one subject keeps its guarantees for any arrivals, departures, other writers and
-// store failures. One call is in flight at a time, and the store is charged exactly what was
-// admitted. No limit is exceeded, and every answer is that of a sequence of single charges.
+// Group commit keeps its guarantees for any arrivals, deadlines, other writers and store failures:
+//
+//   - One call is in flight at a time.
+//   - The store is charged exactly what was admitted, and no limit is exceeded.
+//   - The answers are those of a sequence of single charges.
 func TestGroup_property(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		if problems := drawPlan(rt).run(t); len(problems) > 0 {

@@ -20,7 +20,7 @@ import (
 type paced struct {
 	*remote
 	takes  time.Duration
-	answer func(call int, ctx context.Context) error // nil: the answer of the store
+	answer func(call int, ctx context.Context) error // if it returns an error, that replaces the store's answer
 
 	mu       sync.Mutex
 	inFlight int
@@ -73,7 +73,7 @@ func oneByOne(n int, request func(i int) limiter.Decision) []limiter.Decision {
 	return decisions
 }
 
-// 64 concurrent requests cost two store calls, whatever room the limit has. Each request sees the
+// 64 concurrent requests make two store calls, however much room the limit has. Each request gets the
 // state after its own charge.
 func TestGroup(t *testing.T) {
 	for _, rate := range []algo.Rate{
@@ -106,7 +106,7 @@ func TestGroup(t *testing.T) {
 	}
 }
 
-// A cost that does not fit waits for the requests before it. A smaller cost after it is admitted.
+// If a cost does not fit, its request waits for the requests before it. A smaller cost after it is admitted.
 func TestGroup_costs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newPaced()
@@ -131,9 +131,8 @@ func TestGroup_costs(t *testing.T) {
 	})
 }
 
-// Another process takes the room that was left, so the store refuses the sum. The next call charges
-// half of the requests that still fit. If the store refuses again and again, the remaining requests
-// are refused as busy.
+// Another process takes the remaining quota, so the store refuses the sum. The next call charges half of the
+// requests that still fit. If the store refuses repeatedly, the remaining requests are denied as busy.
 func TestGroup_otherProcess(t *testing.T) {
 	for _, c := range []struct {
 		limit    int64
@@ -174,8 +173,8 @@ func TestGroup_otherProcess(t *testing.T) {
 	}
 }
 
-// Looks join a group without a store call of their own. They use the state that a call has just
-// returned, or that of the next call.
+// Looks wait in a group and cause no extra store call. They use the state that the last call returned, or
+// that of the next call.
 func TestGroup_looks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newPaced()
@@ -201,8 +200,8 @@ func TestGroup_looks(t *testing.T) {
 	})
 }
 
-// A request that leaves while its call is in flight stays charged. It does not cancel the call for
-// the other requests: the call ends at the latest of their deadlines.
+// A request whose deadline passes while its call is in flight stays charged. The call continues until the
+// latest deadline of its requests.
 func TestGroup_leaving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newPaced()
@@ -242,7 +241,7 @@ func TestGroup_leaving_unsent(t *testing.T) {
 		first.Go(func() { takeAt(t, l, time.Now(), c) })
 		synctest.Wait()
 		store.answers = true
-		takeAt(t, l, time.Now(), limiter.Charge{Subject: other, Cost: 1, Limit: c.Limit}) // so connections are open
+		takeAt(t, l, time.Now(), limiter.Charge{Subject: other, Cost: 1, Limit: c.Limit}) // opens the connections
 		begun := time.Now()
 		for i, d := range oneByOne(5, func(int) limiter.Decision { return takeAt(t, l, begun, c) }) {
 			if d.Reason != limiter.ReasonBusy || d.StoreCalls != 0 {
@@ -260,8 +259,8 @@ func TestGroup_leaving_unsent(t *testing.T) {
 	})
 }
 
-// The timeout of a single request is an outage, unless the store answers other requests meanwhile.
-// The timeout of several requests together is pressure, until the store is known to be down.
+// The timeout of a single request is an outage, unless the store answers other requests meanwhile. If
+// several requests share a call that times out, the subject is busy, until the store counts as down.
 func TestGroup_timeouts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &hanging{remote: newRemote()}
@@ -269,7 +268,7 @@ func TestGroup_timeouts(t *testing.T) {
 		c := limiter.Charge{Subject: user, Cost: 1, Limit: perMinute(t, "a", 10)}
 		together := func(n int, want limiter.Reason) {
 			t.Helper()
-			synctest.Wait() // for abandoned calls
+			synctest.Wait() // until abandoned calls end
 			for i, d := range oneByOne(n, func(int) limiter.Decision { return takeAt(t, l, time.Now(), c) }) {
 				if d.Reason != want {
 					t.Errorf("request %d of %d: got %+v, want %s", i+1, n, d, want)
@@ -296,7 +295,7 @@ func TestGroup_timeouts(t *testing.T) {
 	})
 }
 
-// A panic of the store wakes all waiting requests.
+// If the store panics, all waiting requests get an answer.
 func TestGroup_panic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newPaced()
@@ -324,13 +323,13 @@ func TestGroup_panic(t *testing.T) {
 				t.Errorf("request %d: got %+v, want on_error to decide", i+2, d)
 			}
 		}
-		if d := takeAt(t, l, time.Now(), c); panics != 1 || d.Remaining != 9-4 || len(store.costs) != 3 || l.InFlight() != 0 { // four were decided here
+		if d := takeAt(t, l, time.Now(), c); panics != 1 || d.Remaining != 9-4 || len(store.costs) != 3 || l.InFlight() != 0 { // on_error decided four
 			t.Errorf("got %d panics, want 1; then %+v after calls of %v, %d in flight", panics, d, store.costs, l.InFlight())
 		}
 	})
 }
 
-// blank is a store that charges a group and returns no state.
+// blank is a store that charges groups and returns no states.
 type blank struct{ *paced }
 
 func (b blank) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
@@ -341,7 +340,7 @@ func (b blank) Take(ctx context.Context, now algo.Instant, s limiter.Subject, ch
 	return taken, err
 }
 
-// A store that returns no state has failed. No caller panics, and all waiting requests get an
+// If the store returns no state, that is a failure. No request panics, and all waiting requests get an
 // answer.
 func TestGroup_blank(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -358,7 +357,7 @@ func TestGroup_blank(t *testing.T) {
 	})
 }
 
-// An error of a store call is the error of all requests in the call.
+// If a store call fails, all requests in the call get its error.
 func TestGroup_failure(t *testing.T) {
 	for err, want := range map[error]limiter.Reason{
 		limiter.ErrUnavailable: limiter.ReasonUnavailable, limiter.ErrBreakerOpen: limiter.ReasonBreaker, limiter.ErrContended: limiter.ReasonBusy, limiter.ErrItemThrottled: limiter.ReasonBusy,
@@ -385,8 +384,8 @@ func TestGroup_failure(t *testing.T) {
 	}
 }
 
-// Each request refunds only its own cost. The charge of a window or a log comes back in full. A
-// bucket never holds more than it would hold without these requests.
+// Each request refunds only its own cost. A window or a log refunds the whole charge. A bucket never gets
+// more quota than it would have without these requests.
 func TestGroup_refund(t *testing.T) {
 	for _, a := range []algo.Algorithm{algo.FixedWindow, algo.SlidingWindow, algo.SlidingLog, algo.TokenBucket} {
 		t.Run(string(a), func(t *testing.T) {
@@ -407,7 +406,7 @@ func TestGroup_refund(t *testing.T) {
 				left := int64(36) // 1 + ... + 8
 				for _, i := range []int{7, 3, 0, 5, 1, 6, 2, 4} {
 					given := receipts[i].Refund(ctx, begun).Given
-					if a != algo.TokenBucket || i == 7 { // the last one finds its bucket unchanged
+					if a != algo.TokenBucket || i == 7 { // only the last request finds the bucket as it left it
 						left -= int64(i + 1)
 					} else if given > 0 {
 						left = min(left, 100-mustPeek(t, l, begun, c).Remaining)
@@ -424,8 +423,8 @@ func TestGroup_refund(t *testing.T) {
 	}
 }
 
-// A forced charge uses a separate call and takes no quota from waiting requests.
-func TestGroup_spend(t *testing.T) {
+// A forced charge makes a separate call. Requests in the group are still admitted up to the limit.
+func TestGroup_force(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newPaced()
 		l, begun := over(store, 0), time.Now()
@@ -449,7 +448,7 @@ func TestGroup_spend(t *testing.T) {
 	})
 }
 
-// Requests under different rules, or at distant instants, do not share a call. No request is lost.
+// Requests under different rules, or at distant instants, do not share a call. All of them get an answer.
 func TestGroup_apart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newPaced()
@@ -480,8 +479,7 @@ func TestGroup_apart(t *testing.T) {
 	})
 }
 
-// A lease that a group renews shrinks to its request where the other requests leave no room.
-// Requests then use what the lease holds.
+// If the other requests of a group leave no room for a lease, the lease shrinks to its request.
 func TestGroup_leases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newPaced()

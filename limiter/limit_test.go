@@ -13,7 +13,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// Validation rejects a limit that no store can hold.
+// NewLimit rejects a limit that a store could not hold.
 func TestNewLimit_mistakes(t *testing.T) {
 	good := limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute}, ID: 1<<40 - 1, Version: limiter.MaxVersion}
 	limit(t, good)
@@ -37,14 +37,14 @@ func TestNewLimit_mistakes(t *testing.T) {
 	}
 }
 
-// An ID has 40 bits and uses all of them. ParseID reads its text back.
+// IDs use all of 40 bits. ParseID returns the ID of a text that String returned.
 func TestID_bits(t *testing.T) {
 	var all limiter.ID
 	for _, part := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
 		id := limiter.NewID(part, "x")
 		all |= id
 		if back, err := limiter.ParseID(id.String()); err != nil || back != id || len(id.String()) != 8 {
-			t.Errorf("%s is read as %s, %v", id, back, err)
+			t.Errorf("ParseID of %s: got %s, %v", id, back, err)
 		}
 	}
 	if all>>38 != 3 || all >= 1<<40 {
@@ -57,17 +57,17 @@ func TestID_bits(t *testing.T) {
 	}
 }
 
-// A cost above a lowered limit's capacity is refused for good. An instant that no state can hold
-// returns an error.
+// If new rules lower a limit, a cost above its capacity is refused and never allowed. An instant that no
+// state can hold is an error.
 func TestLimiter_Take_extremes(t *testing.T) {
 	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))
 	for _, algorithm := range []algo.Algorithm{algo.TokenBucket, algo.LeakyBucket, algo.SlidingWindow, algo.FixedWindow, algo.SlidingLog} {
-		who := limiter.User(string(algorithm))
+		caller := limiter.User(string(algorithm))
 		made := func(version, requests int64) *limiter.Limit {
 			return limit(t, limiter.Limit{Name: "a", Version: version, Rate: algo.Rate{Algorithm: algorithm, Requests: requests, Window: time.Minute}})
 		}
-		take(t, l, limiter.Charge{Subject: who, Limit: made(1, 300), Cost: 300})
-		d := takeAt(t, l, noon.Add(time.Minute), limiter.Charge{Subject: who, Limit: made(2, 5), Cost: math.MaxInt64})
+		take(t, l, limiter.Charge{Subject: caller, Limit: made(1, 300), Cost: 300})
+		d := takeAt(t, l, noon.Add(time.Minute), limiter.Charge{Subject: caller, Limit: made(2, 5), Cost: math.MaxInt64})
 		if d.Allowed || d.RetryAfter != 0 {
 			t.Errorf("%s: unexpected decision %+v", algorithm, d)
 		}
@@ -80,7 +80,7 @@ func TestLimiter_Take_extremes(t *testing.T) {
 	}
 }
 
-// After an environment refunds its own charge, the denial cache refuses no more requests.
+// After an environment refunds a charge, its denial cache refuses no request that has room.
 func TestReceipt_Refund(t *testing.T) {
 	for _, l := range []*limiter.Limiter{storetest.Must(limiter.New(newRemote(), limiter.Options{})), storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))} {
 		c := []limiter.Charge{{Subject: user, Limit: perMinute(t, "a", 1), Cost: 1}}
@@ -105,12 +105,12 @@ func TestReceipt_Refund(t *testing.T) {
 			t.Errorf("refund of a refusal: got %+v, want none", done)
 		}
 		if take(t, l, c...).Allowed {
-			t.Error("the refund of a refusal returned quota, want none")
+			t.Error("got quota back from the refund of a refused request, want none")
 		}
 	}
 }
 
-// A look reports what a request would get and charges nothing.
+// Peek returns what Take would decide, and charges nothing.
 func TestLimiter_Peek(t *testing.T) {
 	for _, l := range []*limiter.Limiter{storetest.Must(limiter.New(newRemote(), limiter.Options{})), storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))} {
 		c := limiter.Charge{Subject: user, Limit: perMinute(t, "a", 10), Cost: 4}
@@ -128,12 +128,12 @@ func TestLimiter_Peek(t *testing.T) {
 		}
 		c.Cost = 2
 		if d := mustPeek(t, l, noon, c); !d.Allowed || d.Remaining != 2 {
-			t.Errorf("2 of the last 2: unexpected decision %+v", d)
+			t.Errorf("a cost of 2 with 2 remaining: unexpected decision %+v", d)
 		}
 	}
 }
 
-// A forced charge past a limit is a debt, which refuses other requests.
+// A forced charge past the limit makes a debt. The limit refuses requests until the debt has expired.
 func TestCharge_Force(t *testing.T) {
 	for _, l := range []*limiter.Limiter{storetest.Must(limiter.New(newRemote(), limiter.Options{})), storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))} {
 		a := perMinute(t, "a", 10)
@@ -145,7 +145,7 @@ func TestCharge_Force(t *testing.T) {
 		if d := take(t, l, limiter.Charge{Subject: user, Limit: a, Cost: 1}); d.Allowed {
 			t.Fatalf("in debt: unexpected decision %+v", d)
 		}
-		// A forced charge does not happen when another limit of the request refuses.
+		// If another limit of the request refuses, the forced charge is not made.
 		b := perMinute(t, "b", 1)
 		both := []limiter.Charge{{Subject: other, Limit: a, Cost: 1, Force: true}, {Subject: other, Limit: b, Cost: 1}}
 		take(t, l, both...)

@@ -29,7 +29,7 @@ var (
 // key is the type of a context key.
 type key struct{}
 
-// remote is a store that the Limiter treats as shared. It counts its calls and fails chosen
+// remote is a store in memory that the Limiter treats as shared. It counts its calls, and fails for chosen
 // subjects.
 type remote struct {
 	limiter.Store
@@ -107,8 +107,8 @@ func TestLimiter_Take(t *testing.T) {
 	}
 }
 
-// Of several limits, the strictest one decides the answer. For a refusal it has the longest wait;
-// for an admission it has the least quota remaining. An admission ignores global limits.
+// A decision reports the strictest of several limits. If limits refuse, it is the one with the longest
+// wait. If the request is allowed, it is the one with the least remaining, without global limits.
 func TestLimiter_Take_speaks(t *testing.T) {
 	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))
 	wide, narrow := perMinute(t, "wide", 10), perMinute(t, "narrow", 5)
@@ -126,11 +126,11 @@ func TestLimiter_Take_speaks(t *testing.T) {
 	if !d.Allowed || d.Limit != narrow || d.Remaining != 1 {
 		t.Errorf("allowed: got %q with %d remaining, want narrow with 1", d.Limit.Name, d.Remaining)
 	}
-	// narrow, slow and global refuse the next request. narrow comes first. Only the limits of one
-	// subject are all charged: user's limits refuse before other's are reached.
+	// narrow, slow and global refuse the next request. A Local store charges one subject after the
+	// other, so the limits of user refuse before those of other are charged.
 	d = take(t, l, charges(2)...)
 	if d.Allowed || d.Limit != narrow {
-		t.Errorf("refused: got %q, want narrow", d.Limit.Name)
+		t.Errorf("refused: got limit %q, want narrow", d.Limit.Name)
 	}
 	d = take(t, l, limiter.Charge{Subject: user, Limit: wide, Cost: 7}, limiter.Charge{Subject: user, Limit: narrow, Cost: 11})
 	if d.Allowed || d.Limit != narrow || d.RetryAfter != 0 {
@@ -149,8 +149,8 @@ func TestLimiter_Take_speaks(t *testing.T) {
 	}
 }
 
-// When one subject refuses, the charge of the other subject is refunded. This holds for a store in
-// this process and for a store that takes all subjects at once.
+// If one subject refuses, the charge on the other subject is refunded: by a store in this process, and by a
+// shared store, which is charged for all subjects at the same time.
 func TestLimiter_Take_refund(t *testing.T) {
 	for _, name := range []string{"local", "remote"} {
 		t.Run(name, func(t *testing.T) {
@@ -181,8 +181,8 @@ func TestLimiter_Take_refund(t *testing.T) {
 	}
 }
 
-// A refused flood costs one store call a second, whatever the algorithm. The denial cache never
-// admits a request.
+// A refused flood makes one store call a second, with every algorithm. The denial cache never admits a
+// request.
 func TestLimiter_Take_flood(t *testing.T) {
 	for _, rate := range []algo.Rate{
 		{Algorithm: algo.TokenBucket, Requests: 10, Window: time.Minute},
@@ -208,18 +208,18 @@ func TestLimiter_Take_flood(t *testing.T) {
 				}
 				now = now.Add(time.Millisecond)
 			}
-			if calls := r.takes.Load(); calls != 3 { // the last admission is trusted for the first second
+			if calls := r.takes.Load(); calls != 3 { // in the first second, the cache has the state of the last admission
 				t.Errorf("got %d store calls for a flood of 4 s, want 3", calls)
 			}
 			now = noon.Add(10 * time.Minute)
 			if d := takeAt(t, l, now, charge); !d.Allowed {
-				t.Error("the denial cache refused a request after the quota was back")
+				t.Error("got a refusal by the denial cache although the limit has quota again")
 			}
 		})
 	}
 }
 
-// Every Take passes the last seen state to the store as a hint. States of old rules do not decide
+// The hint of a Take is the last state that this process saw. A cached state of old rules does not decide
 // under new rules.
 func TestLimiter_Take_remembers(t *testing.T) {
 	now, r := noon, newRemote()
@@ -246,7 +246,7 @@ func TestLimiter_Take_remembers(t *testing.T) {
 	if r.takes.Load() == calls {
 		t.Error("the cached state of the old limit decided for the changed limit")
 	}
-	// A decision from the denial cache leaves out states that are too old to trust.
+	// A decision from the denial cache ignores entries that are older than CacheTTL.
 	old := limiter.Charge{Subject: other, Limit: a, Cost: 1}
 	takeAt(t, l, now, old)
 	now = now.Add(2 * time.Second)
@@ -261,7 +261,7 @@ func TestLimiter_Take_remembers(t *testing.T) {
 	}
 	takeAt(t, l, now, limiter.Charge{Subject: user, Limit: b, Cost: 1})
 	if r.hints[0].Machine != nil {
-		t.Error("with room for 4 subjects, the ninth most recent is still in the cache")
+		t.Error("CacheSize 4: the ninth most recent subject is still in the cache")
 	}
 }
 
@@ -273,12 +273,12 @@ func TestLimiter_Take_trust(t *testing.T) {
 		take(t, l, charge)
 	}
 	if calls := r.takes.Load(); calls != 3 {
-		t.Errorf("got %d calls for 3 requests without a trusted cache, want 3", calls)
+		t.Errorf("without a denial cache: got %d calls for 3 requests, want 3", calls)
 	}
 }
 
-// When a store fails, this process decides. The decision has the reason, and one line is logged. A
-// known refusal takes precedence.
+// If the store fails, this process decides. The decision has the reason, and one line is logged. A refusal
+// by another limit takes precedence.
 func TestLimiter_Take_failure(t *testing.T) {
 	for _, c := range []struct {
 		err  error
@@ -314,7 +314,7 @@ func TestLimiter_Take_failure(t *testing.T) {
 	}
 }
 
-// A caller that cancels its request is still charged. The charge has the Limiter's deadline.
+// If the caller cancels its request, it is still charged. The store call has the deadline of the Limiter.
 func TestLimiter_Take_cancelled(t *testing.T) {
 	r := newRemote()
 	l := storetest.Must(limiter.New(r, limiter.Options{Timeout: 100 * time.Millisecond}))
@@ -361,8 +361,8 @@ func TestLimiter_Take_invalid(t *testing.T) {
 	}
 }
 
-// Concurrent requests charge a caller's limit and a global one. The number of admissions equals the
-// global limit, and no caller stays charged for more than its admissions.
+// Concurrent requests are charged on a limit of their caller and on a global limit. Exactly the global limit
+// is admitted. No caller is charged for more than its admissions after that.
 func TestLimiter_Take_concurrent(t *testing.T) {
 	r := newRemote()
 	l := storetest.Must(limiter.New(r, limiter.Options{CacheTTL: -1}))
@@ -371,31 +371,31 @@ func TestLimiter_Take_concurrent(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 64 {
 		wg.Go(func() {
-			who := i % len(admitted)
-			d, err := l.Take(ctx, noon, []limiter.Charge{{Subject: limiter.User(fmt.Sprint(who)), Limit: mine, Cost: 1}, {Subject: limiter.Global(), Limit: global, Cost: 1}})
+			caller := i % len(admitted)
+			d, err := l.Take(ctx, noon, []limiter.Charge{{Subject: limiter.User(fmt.Sprint(caller)), Limit: mine, Cost: 1}, {Subject: limiter.Global(), Limit: global, Cost: 1}})
 			if err != nil {
 				t.Error(err)
 			}
 			if d.Allowed {
-				admitted[who].Add(1)
+				admitted[caller].Add(1)
 			}
 		})
 	}
 	wg.Wait()
 	total := int64(0)
-	for who := range admitted {
-		n := admitted[who].Load()
+	for caller := range admitted {
+		n := admitted[caller].Load()
 		total += n
-		if d := take(t, l, limiter.Charge{Subject: limiter.User(fmt.Sprint(who)), Limit: mine, Cost: 0}); d.Remaining != 100-n {
-			t.Errorf("caller %d: %d admitted, %d of 100 remain", who, n, d.Remaining)
+		if d := take(t, l, limiter.Charge{Subject: limiter.User(fmt.Sprint(caller)), Limit: mine, Cost: 0}); d.Remaining != 100-n {
+			t.Errorf("caller %d: %d admitted, %d of 100 remain", caller, n, d.Remaining)
 		}
 	}
 	if total != 20 {
-		t.Errorf("a global limit of 20 admitted %d", total)
+		t.Errorf("got %d admitted, want 20 by the global limit", total)
 	}
 }
 
-// Where the store holds newer rules, their parameters decide and appear in the decision. One line a
+// If the store holds state of newer rules, their parameters decide, and the decision reports them. One line a
 // minute is logged.
 func TestLimiter_Take_superseded(t *testing.T) {
 	var log bytes.Buffer
@@ -418,7 +418,7 @@ func TestLimiter_Take_superseded(t *testing.T) {
 	}
 }
 
-// StoreCalls of a decision equals the number of calls that the shared store counted.
+// StoreCalls is the number of calls of the shared store.
 func TestDecision_StoreCalls(t *testing.T) {
 	r := newRemote()
 	cells := storetest.Must(memstore.New(memstore.Options{}))
@@ -455,7 +455,7 @@ func TestDecision_StoreCalls(t *testing.T) {
 		before := r.takes.Load() + r.refunds.Load()
 		d := take(t, l, step.charges...)
 		if made := r.takes.Load() + r.refunds.Load() - before; d.StoreCalls != step.want || int(made) != step.want {
-			t.Errorf("%s: decision says %d calls, store counted %d, want %d", step.what, d.StoreCalls, made, step.want)
+			t.Errorf("%s: got StoreCalls %d, and %d calls of the store, want %d", step.what, d.StoreCalls, made, step.want)
 		}
 	}
 	if d := take(t, storetest.Must(limiter.New(cells, limiter.Options{})), of(user, one)); d.StoreCalls != 0 {

@@ -38,7 +38,7 @@ func newLossy(seed uint64) *lossy {
 	return &lossy{newRemote(), rand.New(rand.NewPCG(seed, 0))}
 }
 
-// used returns the number of requests that a store counts on a subject's limit.
+// used returns the usage of a subject's limit in a store.
 func used(t *testing.T, store limiter.Store, now time.Time, c limiter.Charge) int64 {
 	t.Helper()
 	held, err := store.Inspect(ctx, c.Subject)
@@ -53,8 +53,8 @@ func used(t *testing.T, store limiter.Store, now time.Time, c limiter.Charge) in
 	return 0
 }
 
-// A counter that gets no answer sends each count that the store may have charged only once. The
-// store never counts more than the requests.
+// A report without an answer is not sent again if the store may have charged it. The store never counts more
+// than the requests.
 func TestSpread_sync_lost(t *testing.T) {
 	for seed := range uint64(50) {
 		store := newLossy(seed)
@@ -66,17 +66,17 @@ func TestSpread_sync_lost(t *testing.T) {
 				t.Fatal(err)
 			}
 			if counted := used(t, store, now, c); counted > i+1 {
-				t.Fatalf("seed %d: after %d requests the store counts %d, want no more", seed, i+1, counted)
+				t.Fatalf("seed %d: after %d requests the store counts %d, want at most the requests", seed, i+1, counted)
 			}
 		}
 		if counted := used(t, store, noon.Add(time.Minute), c); counted < 100 {
-			t.Errorf("seed %d: after 400 requests the store counts %d, want also the requests that were answered", seed, counted)
+			t.Errorf("seed %d: after 400 requests the store counts %d, want at least the reports that were answered", seed, counted)
 		}
 	}
 }
 
-// An environment that gets no answers still enforces the limit. Its admissions count once when the
-// store answers again, whether or not the store has them.
+// An environment without answers still enforces the limit. When the store answers again, each admission
+// counts once, whether the store has it or not.
 func TestSpread_sync_lost_enforced(t *testing.T) {
 	const requests = 40
 	for _, algorithm := range []algo.Algorithm{algo.TokenBucket, algo.SlidingWindow, algo.FixedWindow, algo.SlidingLog} {
@@ -111,8 +111,7 @@ func TestSpread_sync_lost_enforced(t *testing.T) {
 	}
 }
 
-// takeUntilKnown sends requests until the counter knows the state of the store. Before that,
-// OnError decides.
+// takeUntilKnown sends requests until the counter is synchronized. Before that, OnError decides.
 func takeUntilKnown(t *testing.T, e *limiter.Limiter, c limiter.Charge) {
 	t.Helper()
 	for i := range 100 {
@@ -125,7 +124,7 @@ func takeUntilKnown(t *testing.T, e *limiter.Limiter, c limiter.Charge) {
 	t.Fatal("the store never answered")
 }
 
-// bound returns how many requests a rate admits between two admitted ones.
+// bound returns the largest number of requests that a rate admits from one instant to another.
 func bound(rate algo.Rate, from, at time.Time) float64 {
 	if rate.Algorithm == algo.FixedWindow {
 		return float64(rate.Requests * (at.UnixNano()/int64(rate.Window) - from.UnixNano()/int64(rate.Window) + 1))

@@ -21,12 +21,12 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// onError is a limit of n a minute. The share of one process is n/share.
+// onError returns a limit of n a minute. In an outage, each of share processes has a part of n/share.
 func onError(tb testing.TB, name string, n int64, o limiter.OnError, share int) *limiter.Limit {
 	return limit(tb, limiter.Limit{Name: name, Rate: algo.Rate{Requests: n, Window: time.Minute}, OnError: o, LocalProcesses: share})
 }
 
-// surviving is a Limiter over r with a fallback.
+// surviving returns a Limiter with the store r and without a denial cache.
 func surviving(r *remote) *limiter.Limiter {
 	return storetest.Must(limiter.New(r, limiter.Options{CacheTTL: -1, Logger: slog.New(slog.DiscardHandler)}))
 }
@@ -46,12 +46,12 @@ func outcome(d limiter.Decision) string {
 	return "refused degraded"
 }
 
-// Of several limits whose store fails, the strictest one decides, on one subject and on several.
+// If the store of several limits fails, the strictest OnError decides, on one subject or on several.
 func TestOnError_strictest(t *testing.T) {
 	const allow, local, deny = limiter.OnErrorAllow, limiter.OnErrorLocal, limiter.OnErrorDeny
 	for _, c := range []struct {
 		policies []limiter.OnError
-		want     []string // of three requests, where the share of a process is 2
+		want     []string // of three requests; the share of a process is 2
 	}{
 		{[]limiter.OnError{allow}, []string{"degraded", "degraded", "degraded"}},
 		{[]limiter.OnError{local}, []string{"degraded", "degraded", "refused degraded"}},
@@ -91,13 +91,13 @@ func TestOnError_strictest(t *testing.T) {
 	}
 }
 
-// The store of one subject fails and the store of another answers. A known refusal takes
-// precedence, and the charges of a request that is then denied are refunded.
+// The call for one subject fails, and the call for another succeeds. If the other subject refuses, that
+// decides. If the request is denied, its charges are refunded.
 func TestOnError_otherSubject(t *testing.T) {
 	for _, c := range []struct {
 		o      limiter.OnError
 		want   []string // of four requests; the other limit has room for 3, the share for 2
-		remain int64    // of the other, after them
+		remain int64    // quota of the other limit after these requests
 	}{
 		{limiter.OnErrorAllow, []string{"degraded", "degraded", "degraded", "refused degraded"}, 0},
 		{limiter.OnErrorLocal, []string{"degraded", "degraded", "refused degraded", "refused degraded"}, 1},
@@ -129,7 +129,7 @@ func TestOnError_otherSubject(t *testing.T) {
 	}
 }
 
-// A shadow limit denies no request, whatever its policy, and is not counted locally.
+// A shadow limit denies no request, whatever its OnError. The fallback does not count it.
 func TestOnError_shadow(t *testing.T) {
 	r := newRemote()
 	for _, o := range []limiter.OnError{limiter.OnErrorLocal, limiter.OnErrorDeny} {
@@ -157,8 +157,8 @@ func TestOnError_shadow(t *testing.T) {
 	}
 }
 
-// OnError applies to every kind of Spread while the store fails. It applies to the first request of
-// an environment, and to the first request that needs the store.
+// While the store fails, OnError applies with every Spread: to the first request of an environment, and to
+// the first request that needs the store.
 func TestOnError_spread(t *testing.T) {
 	for _, spread := range []limiter.Spread{{}, {Sync: 100 * time.Millisecond}, {Lease: 5}, {Shards: 2}} {
 		for o, want := range map[limiter.OnError][]string{
@@ -180,14 +180,14 @@ func TestOnError_spread(t *testing.T) {
 							takeAt(t, l, now, c)
 						}
 					}
-					now = now.Add(2 * time.Second) // leases have ended and counters are due
+					now = now.Add(2 * time.Second) // leases have ended, and counters have to synchronize
 					r.fail = map[limiter.Subject]error{}
 					for _, s := range busy.Subjects(user) {
 						r.fail[s] = limiter.ErrUnavailable
 					}
 					for i, want := range want {
 						if known && o == limiter.OnErrorLocal && i == 1 {
-							want = "refused degraded" // a tenth of the charges from before counts too
+							want = "refused degraded" // a tenth of the earlier charges counts too
 						}
 						if got := outcome(takeAt(t, l, now, c)); got != want {
 							t.Errorf("request %d of the outage: %s, want %s", i+1, got, want)
@@ -202,9 +202,9 @@ func TestOnError_spread(t *testing.T) {
 					if d := takeAt(t, l, now, c); outcome(d) != "allowed" {
 						t.Errorf("after the outage: unexpected decision %+v", d)
 					}
-					// No count is lost. Requests that passed without a charge are not charged to
-					// the store later, but count in this process. Requests that a counter admitted
-					// by itself count too.
+					// No count is lost. Requests that this process admitted in the outage are not
+					// charged to the store later, but they count in this process. So do requests that
+					// a counter admitted.
 					if o == limiter.OnErrorLocal {
 						before += 2
 						if known {
@@ -220,8 +220,7 @@ func TestOnError_spread(t *testing.T) {
 	}
 }
 
-// Shares over the configured number of processes never admit more than the limit. They decide as
-// cells do.
+// As many processes as LocalProcesses together admit at most the limit. They decide as with cells.
 func TestOnError_local_bound(t *testing.T) {
 	down := newRemote()
 	down.fail = map[limiter.Subject]error{user: limiter.ErrUnavailable}
@@ -260,14 +259,14 @@ func TestOnError_local_bound(t *testing.T) {
 				}
 			}
 			if admitted > 23 || n == 23 && admitted != 23 {
-				t.Errorf("%s: %d shares admit %d, want at most 23, and exactly 23 for 23 shares", rate.Algorithm, n, admitted)
+				t.Errorf("%s: %d processes admit %d, want at most 23, and exactly 23 for 23 processes", rate.Algorithm, n, admitted)
 			}
 		}
 	}
 }
 
-// In an outage, a subject without room in this process is denied, and the decision reports it. A
-// full Local store denies too. Subjects whose counts have expired make room, once a second.
+// If the fallback has no room for a subject, the request is denied with LocalFull. A full Local store denies
+// too. Once a second, subjects whose counts have expired are removed.
 func TestOnError_local_full(t *testing.T) {
 	c := limiter.Charge{Subject: user, Limit: onError(t, "a", 10, limiter.OnErrorLocal, 2), Cost: 1}
 	full := newRemote()
@@ -278,8 +277,8 @@ func TestOnError_local_full(t *testing.T) {
 			t.Errorf("a Local store, %s: unexpected decision %+v", name, d)
 		}
 	}
-	// Cells without room admit nothing. This process would count the whole limit, which is too
-	// much.
+	// If the store of cells is full, the request is denied. The fallback would admit the whole limit, not a
+	// cell.
 	l = storetest.Must(limiter.New(newRemote(), limiter.Options{Cells: inProcess{full}, Logger: slog.New(slog.DiscardHandler)}))
 	cell := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "cells", Rate: algo.Rate{Requests: 40, Window: time.Minute}, Spread: limiter.Spread{Cells: 20}})}
 	if d := take(t, l, cell); outcome(d) != "failed" || !d.LocalFull {
@@ -288,7 +287,7 @@ func TestOnError_local_full(t *testing.T) {
 	down := newRemote()
 	down.fail = map[limiter.Subject]error{}
 	l = storetest.Must(limiter.New(down, limiter.Options{FallbackSize: 3, Logger: slog.New(slog.DiscardHandler)}))
-	ask := func(i int, at time.Duration, want string) {
+	request := func(i int, at time.Duration, want string) {
 		t.Helper()
 		c.Subject = limiter.User(fmt.Sprint(i))
 		down.fail[c.Subject] = limiter.ErrUnavailable
@@ -301,18 +300,18 @@ func TestOnError_local_full(t *testing.T) {
 		if i >= 3 {
 			want = "failed"
 		}
-		ask(i, 0, want)
+		request(i, 0, want)
 	}
-	ask(0, time.Second, "degraded")
-	ask(3, time.Minute, "failed") // the first window still has weight
-	ask(0, 70*time.Second, "degraded")
-	ask(4, 2*time.Minute, "degraded") // the counts of the other callers have expired
-	ask(5, 2*time.Minute, "degraded")
-	ask(6, 2*time.Minute, "failed")
+	request(0, time.Second, "degraded")
+	request(3, time.Minute, "failed") // the counts of the first window have not expired
+	request(0, 70*time.Second, "degraded")
+	request(4, 2*time.Minute, "degraded") // the counts of the other callers have expired
+	request(5, 2*time.Minute, "degraded")
+	request(6, 2*time.Minute, "failed")
 }
 
-// A cost above the share is denied, but not refused for good: the limit has room for it when the
-// store is back.
+// A cost above the share is denied with Failed. It is no refusal by the limit, which admits the cost after
+// the outage.
 func TestOnError_local_tooLarge(t *testing.T) {
 	r := newRemote()
 	r.fail = map[limiter.Subject]error{user: limiter.ErrUnavailable}
@@ -328,7 +327,7 @@ func TestOnError_local_tooLarge(t *testing.T) {
 		t.Errorf("a look: unexpected decision %+v", d)
 	}
 	if d := mustPeek(t, l, noon, small); d.Remaining != 2 {
-		t.Errorf("%d of the other limit's share remain, want both: no request passed", d.Remaining)
+		t.Errorf("the other limit: got %d of its share remaining, want 2, because no request was admitted", d.Remaining)
 	}
 	large.Force = true
 	if d := take(t, l, large); outcome(d) != "degraded" {
@@ -359,7 +358,7 @@ func TestOnError_inProcess(t *testing.T) {
 	}
 }
 
-// A look charges no share and reports what a request would get. A receipt refunds a share.
+// In an outage, Peek charges nothing and reports what Take would decide. A Receipt refunds a share.
 func TestOnError_local_peek_refund(t *testing.T) {
 	r := newRemote()
 	r.fail = map[limiter.Subject]error{user: limiter.ErrUnavailable}
@@ -387,7 +386,7 @@ func TestOnError_local_peek_refund(t *testing.T) {
 	}
 	other := storetest.Must(limiter.New(r, limiter.Options{}))
 	if d := take(t, other, c); outcome(d) != "allowed" || d.Remaining != 8 {
-		t.Errorf("another environment: got %+v, want no later charge for the outage", d)
+		t.Errorf("another environment: got %+v, want no charge from the outage in the store", d)
 	}
 }
 
@@ -425,7 +424,7 @@ type hanging struct {
 	*remote
 	mu      sync.Mutex
 	waited  []time.Duration
-	answers bool          // as the remote does
+	answers bool          // it answers like remote
 	first   time.Duration // how long the first decision may wait
 }
 
@@ -450,8 +449,8 @@ func (h *hanging) Take(ctx context.Context, now algo.Instant, s limiter.Subject,
 	return false, fmt.Errorf("%w: %w", limiter.ErrUnavailable, ctx.Err())
 }
 
-// A request that waits for another request's call has a single deadline. After that deadline it
-// makes no store call. The subject is then busy, and the store answers other subjects.
+// A request that waits for the call of another request makes no call after its deadline. Its subject is
+// busy then, because the store answers other subjects.
 func TestLimiter_Take_late(t *testing.T) {
 	for _, spread := range []limiter.Spread{{Lease: 5}, {Sync: time.Second}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -498,8 +497,8 @@ func TestLimiter_Take_outageLog(t *testing.T) {
 		got = append(got, reason)
 	}
 	want := []string{
-		"store_unavailable suppressed=0", "store_breaker suppressed=0", "store_throttled suppressed=0", // after 0, 10 and 20 ms
-		"store_unavailable suppressed=33", "store_breaker suppressed=33", "store_throttled suppressed=33", // 1.02 s later, the next that is due
+		"store_unavailable suppressed=0", "store_breaker suppressed=0", "store_throttled suppressed=0", // the first line of each reason
+		"store_unavailable suppressed=33", "store_breaker suppressed=33", "store_throttled suppressed=33", // the next line of each reason, a second later
 		"store_unavailable suppressed=33", "store_breaker suppressed=33", "store_throttled suppressed=33",
 		"store_throttled suppressed=31",
 	}
@@ -508,8 +507,8 @@ func TestLimiter_Take_outageLog(t *testing.T) {
 	}
 }
 
-// A counter without a store reports in each answer how its last synchronization failed. It does so
-// for allowed, refused and read limits and in the log, until the store answers.
+// If a counter continues without the store, each decision has the reason of its last failed synchronization,
+// and the log too. That holds for allowed and refused requests and for looks, until the store answers.
 func TestOnError_sync_alone(t *testing.T) {
 	var log bytes.Buffer
 	r := newRemote()
@@ -527,7 +526,7 @@ func TestOnError_sync_alone(t *testing.T) {
 		calls   int
 		lines   int
 	}{
-		{5, limiter.ErrUnavailable, "allowed", "", 0, 0}, // not due, so it does not know of the failure
+		{5, limiter.ErrUnavailable, "allowed", "", 0, 0}, // no synchronization is due, so the failure is unknown
 		{10, limiter.ErrUnavailable, "degraded", limiter.ReasonUnavailable, 1, 1},
 		{12, limiter.ErrThrottled, "refused degraded", limiter.ReasonUnavailable, 0, 2},
 		{14, limiter.ErrThrottled, "refused degraded", limiter.ReasonUnavailable, 0, 3},
@@ -549,8 +548,8 @@ func TestOnError_sync_alone(t *testing.T) {
 	}
 }
 
-// A counter that must not decide by itself calls the store for each request while the store fails.
-// It counts by itself again as soon as it has synchronized, also within its interval.
+// If a counter may not decide without the store, each request calls the store while it fails. After the
+// first synchronization that succeeds, the counter decides again.
 func TestOnError_sync_resumes(t *testing.T) {
 	r := newRemote()
 	l := surviving(r)

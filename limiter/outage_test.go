@@ -18,8 +18,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// flaky is a shared store whose network and server fail at random. Charges get lost or arrive late,
-// answers and refunds get lost, and the store recovers.
+// flaky is a shared store that fails and recovers at random. It loses charges, answers and refunds, and
+// executes charges late.
 type flaky struct {
 	limiter.Store
 	mu     sync.Mutex
@@ -37,7 +37,7 @@ func newFlaky(seed uint64) *flaky {
 	return &flaky{Store: storetest.Must(memstore.New(memstore.Options{})), random: rand.New(rand.NewPCG(seed, 1))}
 }
 
-// fate decides the result of a call: whether it is executed now, later or never, and its error.
+// fate executes a call now, later or never, at random, and returns its error.
 func (f *flaky) fate(call func()) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -99,8 +99,7 @@ var outageRates = []algo.Rate{
 	{Algorithm: algo.LeakyBucket, Requests: 60, Window: time.Minute, Burst: 24},
 }
 
-// feasible holds the admitted requests of one caller. It checks that a store that never fails could
-// also admit them.
+// feasible checks that a store that never fails could admit the same requests of one caller.
 type feasible struct {
 	machine algo.Machine
 	state   algo.State
@@ -112,9 +111,9 @@ func (f *feasible) admit(now time.Time, cost int64) bool {
 	return ok
 }
 
-// However a store fails and recovers, one environment never admits more than the limit: a store
-// that never fails could admit the same requests. So n environments admit at most n times the
-// limit. That holds for every Spread and every number of processes.
+// Whatever the pattern of failures, one environment never admits more than the limit: a store that never
+// fails could admit the same requests. Therefore, n environments admit at most n times the limit. The test
+// runs every Spread and several numbers of processes.
 func TestOutage_bound(t *testing.T) {
 	rounds := uint64(8)
 	if testing.Short() {
@@ -140,8 +139,8 @@ func TestOutage_bound(t *testing.T) {
 	}
 }
 
-// playOutage lets three environments decide requests of two callers over a failing store. It
-// returns the number of admitted requests.
+// playOutage lets three environments decide requests of two callers with a failing store. It returns the
+// number of admitted requests.
 func playOutage(t *testing.T, seed uint64, one limiter.Limit) (admitted int) {
 	t.Helper()
 	store, random := newFlaky(seed), rand.New(rand.NewPCG(seed, 2))
@@ -153,7 +152,7 @@ func playOutage(t *testing.T, seed uint64, one limiter.Limit) (admitted int) {
 	}
 	var environments []environment
 	var drawing sync.Mutex
-	intN := func(n int) int { // subjects of one request are charged at the same time
+	intN := func(n int) int { // several goroutines call intN
 		drawing.Lock()
 		defer drawing.Unlock()
 		return random.IntN(n)
@@ -185,7 +184,7 @@ func playOutage(t *testing.T, seed uint64, one limiter.Limit) (admitted int) {
 	return admitted
 }
 
-// Concurrent requests, half of them without an answer in time, never admit more than the limit.
+// If half of the concurrent requests get no answer in time, at most the limit is admitted.
 func TestOutage_concurrent(t *testing.T) {
 	for seed := range uint64(20) {
 		store := newFlaky(seed)
@@ -211,8 +210,8 @@ func TestOutage_concurrent(t *testing.T) {
 	}
 }
 
-// An outage refuses no request that has room. The store answers no call, or loses its answers:
-// exactly the rest of the limit is admitted. When the store is back, no more is admitted.
+// In an outage, exactly the rest of the limit is admitted, whether the store executes no call or loses its
+// answers. After the outage, no more is admitted.
 func TestOutage_room(t *testing.T) {
 	for _, rate := range outageRates {
 		for name, lost := range map[string]bool{"not charged": false, "charged, and the answer lost": true} {
@@ -240,7 +239,7 @@ func TestOutage_room(t *testing.T) {
 				count(14)
 				store.fails = false
 				count(0)
-				store.fails, store.applies = true, false // local charges count in the next outage
+				store.fails, store.applies = true, false // the fallback's counts remain for the next outage
 				count(0)
 				store.fails = false
 				if d := takeAt(t, l, noon.Add(time.Hour), c); !d.Allowed || d.Remaining != 23 {
@@ -251,7 +250,7 @@ func TestOutage_room(t *testing.T) {
 	}
 }
 
-// switched is a store that fails on demand. Its charges are applied or not.
+// switched is a store that fails on demand, with or without executing the charges.
 type switched struct {
 	limiter.Store
 	fails, applies bool
@@ -267,9 +266,9 @@ func (s *switched) Take(ctx context.Context, now algo.Instant, subject limiter.S
 	return s.Store.Take(ctx, now, subject, charges, results)
 }
 
-// States in the denial cache count in an outage whatever their age, also after the refund of
-// another request. When the store counts as much as this process, this process drops its counts.
-func TestOutage_remembered(t *testing.T) {
+// In an outage, states in the denial cache count whatever their age, even after a refund of another
+// request. When the store counts at least as much, the fallback drops its counts.
+func TestOutage_cached(t *testing.T) {
 	r := newRemote()
 	r.fail = map[limiter.Subject]error{}
 	l := storetest.Must(limiter.New(r, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
@@ -286,7 +285,7 @@ func TestOutage_remembered(t *testing.T) {
 	r.fail[user] = limiter.ErrUnavailable
 	later := noon.Add(time.Hour)
 	if d := takeAt(t, l, later, c); outcome(d) != "degraded" || d.Remaining > 1 {
-		t.Errorf("an hour later: got %+v, want three requests in the cache", d)
+		t.Errorf("an hour later: got %+v, want the three cached requests to count", d)
 	}
 	takeAt(t, l, later, c)
 	if d := takeAt(t, l, later, c); outcome(d) != "refused degraded" || d.Limit != daily || d.Superseded || d.RetryAfter != 11*time.Hour {
@@ -312,8 +311,8 @@ func TestOutage_remembered(t *testing.T) {
 	}
 }
 
-// After an outage, a request that this process's own counts refuse makes no store call. It takes no
-// quota from other processes.
+// After an outage, a request that the fallback refuses makes no store call, so it takes no quota from other
+// processes.
 func TestOutage_refused(t *testing.T) {
 	r := newRemote()
 	l := storetest.Must(limiter.New(r, limiter.Options{CacheTTL: -1, Logger: slog.New(slog.DiscardHandler)}))
@@ -330,15 +329,15 @@ func TestOutage_refused(t *testing.T) {
 		}
 	}
 	if n := r.takes.Load() - calls; n != 1 {
-		t.Errorf("got %d calls, want one, which finds the store back", n)
+		t.Errorf("got %d calls, want one, which succeeds", n)
 	}
 	if d := mustPeek(t, storetest.Must(limiter.New(r, limiter.Options{})), noon, c); d.Remaining != 5 {
 		t.Errorf("got %d remaining for other callers, want 5", d.Remaining)
 	}
 }
 
-// A lease takes no more than this process has room for, so that the rest of the limit can be
-// admitted.
+// After an outage, a lease takes at most the quota that the fallback leaves. Then the rest of the limit can
+// be admitted.
 func TestOutage_lease(t *testing.T) {
 	r := newRemote()
 	l := storetest.Must(limiter.New(r, limiter.Options{CacheTTL: -1, Logger: slog.New(slog.DiscardHandler)}))
@@ -368,7 +367,7 @@ func TestOutage_lease(t *testing.T) {
 	}
 }
 
-// A count that a counter sent and the store never got still counts when the store is back.
+// If a report of a counter is lost, its charges still count in this process after the outage.
 func TestOutage_sync(t *testing.T) {
 	r := newRemote()
 	l := storetest.Must(limiter.New(r, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
@@ -389,7 +388,7 @@ func TestOutage_sync(t *testing.T) {
 	}
 }
 
-// A limit that the store decides has no extra cost in a process that holds no counts.
+// A process without counts of an outage adds none for a request that the store decides.
 func TestOutage_reset(t *testing.T) {
 	r := newRemote()
 	r.fail = map[limiter.Subject]error{user: limiter.ErrUnavailable}
@@ -407,8 +406,8 @@ func TestOutage_reset(t *testing.T) {
 	}
 }
 
-// This process drops its counts of an outage when the store counts as much. It keeps them while
-// another request is being decided, because they may not yet include its charge.
+// When the store counts at least as much, the fallback drops its counts. While another request is in
+// progress, the fallback keeps them, because they may not include the charge of that request yet.
 func TestOutage_dropAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newPaced()
@@ -416,24 +415,24 @@ func TestOutage_dropAlone(t *testing.T) {
 		l := over(store, 0)
 		c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 10, Window: time.Hour}})}
 		theirs := limiter.Charge{Subject: other, Cost: 1, Limit: perMinute(t, "theirs", 10)}
-		takeAt(t, l, noon, c) // counted here
+		takeAt(t, l, noon, c) // counts in the fallback
 		store.fail[user] = nil
 		elsewhere := over(store, 0)
-		for range 3 { // the store counts more than this process does
+		for range 3 { // the store now counts more than the fallback
 			takeAt(t, elsewhere, noon, c)
 		}
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
 			time.Sleep(store.takes / 2)
-			takeAt(t, l, noon, theirs) // still in flight when the next one ends
+			takeAt(t, l, noon, theirs) // in flight until the next request ends
 		}()
 		if d := takeAt(t, l, noon, c); !d.Allowed || !l.FallbackHolds(noon) {
-			t.Errorf("beside another request: got %+v, holds %t; want the count held", d, l.FallbackHolds(noon))
+			t.Errorf("another request in progress: got %+v, holds %t; want the count held", d, l.FallbackHolds(noon))
 		}
 		<-done
 		if d := takeAt(t, l, noon, c); !d.Allowed || l.FallbackHolds(noon) {
-			t.Errorf("alone: got %+v, holds %t; want no count held", d, l.FallbackHolds(noon))
+			t.Errorf("no other request: got %+v, holds %t; want no count held", d, l.FallbackHolds(noon))
 		}
 	})
 }

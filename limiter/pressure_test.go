@@ -18,10 +18,10 @@ import (
 type partition struct {
 	*remote
 	mu       sync.Mutex
-	throttle map[limiter.Subject]int // number of next writes to throttle; -1: all
+	throttle map[limiter.Subject]int // number of the next writes to throttle; -1 means all
 	between  func()                  // runs at each throttled write, for charges by other processes
-	deaf     bool                    // reads are throttled too
-	parses   bool                    // reads return a new Machine each, as of an item that other rules wrote
+	deaf     bool                    // it throttles reads too
+	parses   bool                    // each read returns a new Machine, as for an item of other rules
 	reads    int
 	costs    []int64 // of all writes that were not throttled
 	takes    time.Duration
@@ -57,8 +57,8 @@ func (p *partition) Take(ctx context.Context, now algo.Instant, s limiter.Subjec
 	return p.remote.Take(ctx, now, s, charges, results)
 }
 
-// pressed returns a Limiter over a partition. Either other processes charge the user's item all the
-// time, or none does.
+// pressed returns a Limiter with a partition as its store. Other processes charge the item of user at every
+// throttled write, or none does.
 func pressed(t *testing.T, hot bool, l *limiter.Limit) (*limiter.Limiter, *partition) {
 	t.Helper()
 	p := &partition{remote: newRemote(), throttle: map[limiter.Subject]int{}}
@@ -80,8 +80,7 @@ func pressedLimit(t *testing.T, algorithm algo.Algorithm, n int64, policy limite
 	return limit(t, l)
 }
 
-// A throttled write on an item without quota is refused by its limit, whatever causes the
-// throttling.
+// If a throttled item has no quota left, the limit refuses the request, whichever item is hot.
 func TestLimiter_Take_throttled_refuses(t *testing.T) { synctest.Test(t, throttledRefuses) }
 
 func throttledRefuses(t *testing.T) {
@@ -94,8 +93,8 @@ func throttledRefuses(t *testing.T) {
 	}
 }
 
-// If other processes charge an item between the attempts, the item is hot: its subject is busy, and
-// on_error does not apply. If none does, a neighbour is hot, and on_error decides.
+// If other processes charge an item between the attempts, the item is hot: its subject is busy, and OnError
+// does not apply. Otherwise another item of the partition is hot, and OnError decides.
 func TestLimiter_Take_throttled_hot(t *testing.T) {
 	for _, policy := range []limiter.OnError{limiter.OnErrorAllow, limiter.OnErrorLocal, limiter.OnErrorDeny} {
 		for _, hot := range []bool{true, false} {
@@ -132,8 +131,8 @@ func throttledHot(t *testing.T, policy limiter.OnError, hot bool) {
 	}
 }
 
-// Concurrent requests of one process do not make a subject hot. While a neighbour is hot, on_error
-// decides all of them. If other processes charge the subject's item, all of them are busy.
+// Concurrent requests of one process do not make a subject hot. If another item of the partition is hot,
+// OnError decides all of them. If other processes charge the item, all of them are denied as busy.
 func TestLimiter_Take_throttled_group(t *testing.T) {
 	for _, hot := range []bool{false, true} {
 		t.Run(fmt.Sprint("hot ", hot), func(t *testing.T) {
@@ -142,7 +141,7 @@ func TestLimiter_Take_throttled_group(t *testing.T) {
 				e, p := pressed(t, hot, l)
 				p.throttle[user], p.takes = -1, 4*time.Millisecond
 				c := limiter.Charge{Subject: user, Limit: l, Cost: 1}
-				for round := range 2 { // 4 s later the first round is forgotten
+				for round := range 2 { // the pressure of the first round ends after 4 s
 					at := noon.Add(time.Duration(round) * 4 * time.Second)
 					for i, d := range oneByOne(5, func(int) limiter.Decision { return takeAt(t, e, at, c) }) {
 						want := limiter.ReasonThrottled
@@ -159,7 +158,7 @@ func TestLimiter_Take_throttled_group(t *testing.T) {
 	}
 }
 
-// The process repeats a write that is throttled only once.
+// If a write is throttled once, the process repeats it, and it succeeds.
 func TestLimiter_Take_throttled_again(t *testing.T) { synctest.Test(t, throttledAgain) }
 
 func throttledAgain(t *testing.T) {
@@ -171,9 +170,9 @@ func throttledAgain(t *testing.T) {
 	}
 }
 
-// The first successful write after a throttled one takes a lease. Signs of charges by other
-// processes double the next lease, up to half of the remaining quota. Four quiet seconds halve it.
-// Without pressure every request is one write. Leases that save writes remain.
+// The first successful write after a throttled one takes a lease. If other processes charge the item, the
+// next lease doubles, up to half of the remaining quota. Four seconds without pressure halve it. Leases
+// that save writes remain. Without pressure, every request is one write.
 func TestLimiter_Take_pressure_leases(t *testing.T) {
 	for _, algorithm := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow, algo.TokenBucket} {
 		t.Run(string(algorithm), func(t *testing.T) {
@@ -212,7 +211,7 @@ func pressureLeases(t *testing.T, algorithm algo.Algorithm) {
 	}
 }
 
-// A lease never takes more than half of the remaining quota, so other processes get quota too.
+// A lease takes at most half of the remaining quota, so that other processes get quota too.
 func TestLimiter_Take_lease_half(t *testing.T) {
 	r := &partition{remote: newRemote(), throttle: map[limiter.Subject]int{}}
 	e := storetest.Must(limiter.New(r, limiter.Options{}))
@@ -225,7 +224,7 @@ func TestLimiter_Take_lease_half(t *testing.T) {
 	}
 }
 
-// Logs, leaky buckets, shallow buckets and limits with another Spread never get a lease.
+// Logs, leaky buckets, shallow buckets and limits with a Spread get no lease under pressure.
 func TestLimiter_Take_pressure_notLeased(t *testing.T) {
 	for name, l := range map[string]limiter.Limit{
 		"log":            {Rate: algo.Rate{Algorithm: algo.SlidingLog, Requests: 100, Window: time.Hour}},
@@ -252,8 +251,7 @@ func TestLimiter_Take_pressure_notLeased(t *testing.T) {
 	}
 }
 
-// When many quiet subjects are throttled one after the other, on_error decides for each of them after
-// two reads.
+// If many quiet subjects are throttled one after the other, OnError decides each of them after two reads.
 func TestLimiter_Take_throttled_several(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := pressedLimit(t, algo.SlidingWindow, 10, limiter.OnErrorAllow)
@@ -269,7 +267,8 @@ func TestLimiter_Take_throttled_several(t *testing.T) {
 	})
 }
 
-// Several callers whose limits are used up throttle their items. No request of theirs passes.
+// Several callers have used up their limits, and their items are throttled. None of their requests is
+// admitted.
 func TestLimiter_Take_throttled_severalHot(t *testing.T) {
 	for _, deaf := range []bool{false, true} {
 		t.Run(fmt.Sprintf("reads throttled %t", deaf), func(t *testing.T) {
@@ -299,7 +298,8 @@ func throttledSeveralHot(t *testing.T, deaf bool) {
 	}
 }
 
-// An item that rules of another version wrote does not change by being read: its subject is quiet.
+// Each read of an item of other rules returns a new Machine. That is no change of the item, so its subject
+// is quiet.
 func TestLimiter_Take_throttled_parsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := pressedLimit(t, algo.SlidingWindow, 10, limiter.OnErrorAllow)

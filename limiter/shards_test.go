@@ -13,8 +13,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// Every refusal of a limit with shards names the limit and has a RetryAfter. That holds whether the
-// denial cache has all shards, some or none, and whether another environment charges them too.
+// Every refusal of a limit with shards has the limit and a RetryAfter, whether the denial cache has all shards,
+// some or none, and whether another environment charges them or not.
 func TestSpread_shards_named(t *testing.T) {
 	for _, algorithm := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow, algo.TokenBucket, algo.SlidingLog} {
 		for _, trust := range []time.Duration{0, 20 * time.Millisecond, -1} {
@@ -36,13 +36,13 @@ func TestSpread_shards_named(t *testing.T) {
 				}
 			}
 			if refused < 4000 || unnamed > 0 {
-				t.Errorf("%s, trust %s: %d of %d refusals name no limit", algorithm, trust, unnamed, refused)
+				t.Errorf("%s, CacheTTL %s: %d of %d refusals have no limit", algorithm, trust, unnamed, refused)
 			}
 		}
 	}
 }
 
-// The answer has the shortest wait of the known shards, not that of the last call.
+// A refusal has the shortest wait of the known shards, not the wait of the shard in the last call.
 func TestSpread_shards_shortest(t *testing.T) {
 	store, memory := newRemote(), storetest.Must(memstore.New(memstore.Options{}))
 	store.Store = memory
@@ -50,7 +50,7 @@ func TestSpread_shards_shortest(t *testing.T) {
 	c := limiter.Charge{Subject: user, Limit: l, Cost: 1}
 	parts := l.Subjects(user)
 	alone := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 15, Window: time.Minute, Burst: 1}})
-	for i, ago := range []time.Duration{3, 2, 1, 0} { // a request each 4 s: shard 0 is free in a second, and shard 3 in four
+	for i, ago := range []time.Duration{3, 2, 1, 0} { // one request per 4 s: shard 0 has room in one second, and shard 3 in four
 		charges := []limiter.Charge{{Subject: parts[i], Limit: alone, Cost: 1}}
 		if ok, err := memory.Take(ctx, algo.InstantOf(noon.Add(-ago*time.Second)), parts[i], charges, make([]algo.Result, 1)); !ok || err != nil {
 			t.Fatal(ok, err)
@@ -61,7 +61,7 @@ func TestSpread_shards_shortest(t *testing.T) {
 		known := time.Hour
 		for range 8 {
 			d := takeAt(t, e, noon, c)
-			// The first request calls two shards, and no later answer has a longer wait.
+			// The first request calls two shards. No later refusal has a longer wait.
 			if d.Allowed || d.Limit != l || d.RetryAfter > known {
 				t.Fatalf("first shard %d: got %+v, want a refusal with a wait of at most %s", first, d, known)
 			}

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Answers with a time narrow the estimate of the skew, also if they have whole seconds. An answer
-// that contradicts the estimate replaces it: a clock was set.
+// Each answer with the server's time makes the estimate more exact, even if the time is in whole seconds. If an
+// answer contradicts the estimate, a clock was set, and the answer replaces the estimate.
 func TestSkew(t *testing.T) {
 	var s Skew
 	if _, _, ok := s.ClockSkew(); ok {
@@ -22,7 +22,7 @@ func TestSkew(t *testing.T) {
 		t.Helper()
 		got, uncertainty, ok := s.ClockSkew()
 		if !ok || uncertainty > most || (got-want).Abs() > uncertainty {
-			t.Errorf("%s: got %s ahead, give or take %s (known %t); want %s, within %s", what, got, uncertainty, ok, want, most)
+			t.Errorf("%s: got %s ahead, uncertainty %s, known %t; want %s ahead, uncertainty at most %s", what, got, uncertainty, ok, want, most)
 		}
 	}
 	answer(0, 40*time.Millisecond, time.Microsecond)
@@ -49,7 +49,7 @@ func TestSkew_drift(t *testing.T) {
 	}
 }
 
-// Begin measures immediately, then each second until the skew is known well, and then twice a
+// Begin returns due for the first call, then once a second until the estimate is exact, and then twice a
 // minute.
 func TestSkew_Begin(t *testing.T) {
 	for _, c := range []struct {

@@ -10,13 +10,13 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// Two environments share a store, and one clock is 70 s behind. Together they admit no more than
-// the bound. They do not admit a quota each time that the slow one finds the other's state.
+// Two environments share a store, and the clock of one is 70 s behind. Together they admit at most the bound.
+// The slow environment does not get the whole quota each time that it finds a state of the other one.
 func TestLimiter_slowClock(t *testing.T) {
 	const skew, step = 70 * time.Second, 100 * time.Millisecond
-	store, who := newRemote(), limiter.User("u")
+	store, caller := newRemote(), limiter.User("u")
 	right, slow := storetest.Must(limiter.New(store, limiter.Options{})), storetest.Must(limiter.New(store, limiter.Options{}))
-	c := limiter.Charge{Subject: who, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 100, Window: time.Minute}}), Cost: 1}
+	c := limiter.Charge{Subject: caller, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 100, Window: time.Minute}}), Cost: 1}
 	var admitted []time.Duration
 	for at := time.Duration(0); at < 5*time.Minute; at += step {
 		for l, now := range map[*limiter.Limiter]time.Time{right: noon.Add(at), slow: noon.Add(at - skew)} {
@@ -37,12 +37,12 @@ func TestLimiter_slowClock(t *testing.T) {
 	}
 }
 
-// The clock of an environment is an hour ahead for one request. It blocks the other environments
-// for two horizons and the rest of a window, not for an hour.
+// For one request, the clock of an environment is an hour ahead. The other environments are then blocked for
+// two horizons and the rest of a window, not for an hour.
 func TestLimiter_fastClock(t *testing.T) {
-	store, who := newRemote(), limiter.User("u")
+	store, caller := newRemote(), limiter.User("u")
 	fast, right := storetest.Must(limiter.New(store, limiter.Options{CacheTTL: -1})), storetest.Must(limiter.New(store, limiter.Options{CacheTTL: -1}))
-	c := limiter.Charge{Subject: who, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 100, Window: time.Minute}}), Cost: 1}
+	c := limiter.Charge{Subject: caller, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 100, Window: time.Minute}}), Cost: 1}
 	takeAt(t, fast, noon.Add(time.Hour), c)
 	admitted := 0
 	for at := time.Duration(0); at < 10*time.Minute; at += 100 * time.Millisecond {
@@ -65,7 +65,7 @@ func (e estimated) ClockSkew() (ahead, uncertainty time.Duration, ok bool) {
 	return e.ahead, e.uncertainty, true
 }
 
-// Now corrects the clock by a skew that is known to within 10 ms, and by no less certain one.
+// Now corrects the clock if the skew is known to within 10 ms, and does not otherwise.
 func TestLimiter_Now(t *testing.T) {
 	for _, c := range []struct{ ahead, uncertainty, want time.Duration }{
 		{time.Hour, 10 * time.Millisecond, time.Hour}, {-time.Hour, time.Millisecond, -time.Hour}, {time.Hour, 11 * time.Millisecond, 0},
@@ -79,13 +79,13 @@ func TestLimiter_Now(t *testing.T) {
 	}
 }
 
-// An environment is 300 ms ahead, which is more than its bucket's depth. The others get 0 of 1,000
-// requests. With the clock corrected to within 10 ms, the others get their share.
+// The clock of an environment is 300 ms ahead, which is more than the depth of the bucket, so the others get 0
+// of 1,000 requests. If the clock is corrected to within 10 ms, the others get their share.
 func TestLimiter_fastBucket(t *testing.T) {
 	for ahead, want := range map[time.Duration][2]int{300 * time.Millisecond: {0, 0}, 10 * time.Millisecond: {50, 1000}, time.Millisecond: {300, 1000}} {
-		store, who := newRemote(), limiter.User("u")
+		store, caller := newRemote(), limiter.User("u")
 		fast, right := storetest.Must(limiter.New(store, limiter.Options{CacheTTL: -1})), storetest.Must(limiter.New(store, limiter.Options{CacheTTL: -1}))
-		c := limiter.Charge{Subject: who, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 100, Window: time.Second, Burst: 20}}), Cost: 1}
+		c := limiter.Charge{Subject: caller, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 100, Window: time.Second, Burst: 20}}), Cost: 1}
 		for i := range 20 {
 			takeAt(t, fast, noon.Add(ahead+time.Duration(i)), c)
 		}

@@ -19,7 +19,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// environments returns n Limiters over one store, one for each function environment.
+// environments returns n Limiters with one store, one per function environment.
 func environments(n int, store limiter.Store) (list []*limiter.Limiter) {
 	for range n {
 		list = append(list, storetest.Must(limiter.New(store, limiter.Options{Cells: storetest.Must(memstore.New(memstore.Options{}))})))
@@ -27,8 +27,8 @@ func environments(n int, store limiter.Store) (list []*limiter.Limiter) {
 	return list
 }
 
-// A lease serves many requests with one store call. At one instant, all environments together admit
-// exactly the limit, at any concurrency.
+// With leases, one store call serves many requests. All environments together admit exactly the limit at one
+// instant, at any concurrency.
 func TestSpread_lease(t *testing.T) {
 	for _, rate := range []algo.Rate{
 		{Requests: 1000, Window: time.Minute},
@@ -43,7 +43,7 @@ func TestSpread_lease(t *testing.T) {
 			for _, e := range environments(4, store) {
 				for range 8 {
 					wg.Go(func() {
-						for range 200 { // more than the limit in each environment, so that the last lease is used up too
+						for range 200 { // each environment gets more requests than the limit, so that all leases are used up
 							if takeAt(t, e, noon, limiter.Charge{Subject: other, Limit: l, Cost: 1}).Allowed {
 								admitted.Add(1)
 							}
@@ -62,7 +62,7 @@ func TestSpread_lease(t *testing.T) {
 	}
 }
 
-// A lease ends with its second and its window. Its size follows the traffic.
+// A lease ends after a second, and with its window. Its size depends on the traffic.
 func TestSpread_lease_size(t *testing.T) {
 	store := newRemote()
 	e := storetest.Must(limiter.New(store, limiter.Options{}))
@@ -81,7 +81,7 @@ func TestSpread_lease_size(t *testing.T) {
 		t.Fatalf("200 requests: got %d calls and %d charged, want 9 and 255", calls, charged)
 	}
 	later := noon.Add(1001 * time.Millisecond)
-	for range 2 { // the last lease served 9; the rest of it expires
+	for range 2 { // 9 requests used the last lease; the rest of it expires
 		takeAt(t, e, later, c)
 	}
 	if calls, charged := store.takes.Load(), used(); calls != 11 || charged != 255+9 {
@@ -114,9 +114,8 @@ func mustPeek(tb testing.TB, l *limiter.Limiter, now time.Time, charges ...limit
 	return d
 }
 
-// Leases and counters admit no more than the limit's own bound. The arrivals and the environments
-// are random, and charges are refunded sooner or later. The test leaves out counters of several
-// environments, because they may admit more.
+// With leases, and with a counter in one environment, at most the bound of the limit is admitted. Arrivals,
+// environments and refunds are random.
 func TestSpread_bound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rate := algo.Rate{
@@ -143,7 +142,7 @@ func TestSpread_bound(t *testing.T) {
 			longest := rapid.SampledFrom([]time.Duration{80 * time.Millisecond, 80 * time.Millisecond, 3 * time.Second}).Draw(t, "longest")
 			now = now.Add(time.Duration(rapid.Int64Range(0, int64(longest)).Draw(t, "pause")))
 			charges := []limiter.Charge{{Subject: user, Limit: l, Cost: rapid.Int64Range(1, 2).Draw(t, "cost")}}
-			if rapid.IntRange(0, 3).Draw(t, "also") == 0 { // a limit that refuses most
+			if rapid.IntRange(0, 3).Draw(t, "also") == 0 { // a limit that refuses most requests
 				charges = append(charges, limiter.Charge{Subject: limiter.Global(), Cost: 1, Limit: tight})
 			}
 			e := rapid.SampledFrom(all).Draw(t, "environment")
@@ -186,8 +185,8 @@ var tight = func() *limiter.Limit {
 	return l
 }()
 
-// Shards together admit exactly the limit to a caller that continues to send requests. A caller
-// that uses almost all of the limit is rarely refused before.
+// A caller that continues to send requests gets exactly the limit from all shards. Shards refuse no request
+// long before the limit is used up.
 func TestSpread_shards(t *testing.T) {
 	for _, rate := range []algo.Rate{
 		{Requests: 1003, Window: time.Minute},
@@ -230,8 +229,8 @@ func TestSpread_shards(t *testing.T) {
 	}
 }
 
-// A counter that synchronizes admits at most the documented bound. With one environment it admits
-// no more than the limit.
+// Counters of several environments admit at most the documented bound. The counter of a single environment
+// admits at most the limit.
 func TestSpread_sync(t *testing.T) {
 	const capacity, interval = 500, 100 * time.Millisecond
 	for _, n := range []int{1, 4} {
@@ -265,8 +264,8 @@ func TestSpread_sync(t *testing.T) {
 	}
 }
 
-// A counter whose store is down continues with its known state and reports that. A counter without
-// a known state admits requests, as any limit does.
+// If the store is down, a counter continues with its state, and the decision has a reason. Without a state,
+// OnError decides.
 func TestSpread_sync_failure(t *testing.T) {
 	store := newRemote()
 	e := storetest.Must(limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
@@ -286,7 +285,7 @@ func TestSpread_sync_failure(t *testing.T) {
 	}
 }
 
-// Cells admit their shares without a store call.
+// Cells admit their parts of the limit without a store call.
 func TestSpread_cells(t *testing.T) {
 	store := newRemote()
 	l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 103, Window: time.Minute}, Spread: limiter.Spread{Cells: 4}})
@@ -307,8 +306,7 @@ func TestSpread_cells(t *testing.T) {
 	}
 }
 
-// One request charges limits with every kind of Spread and limits without. If one limit refuses,
-// none is charged.
+// A request charges limits with every Spread and limits without one. If one limit refuses, none is charged.
 func TestSpread_together(t *testing.T) {
 	rate := algo.Rate{Requests: 100, Window: time.Minute}
 	kinds := map[string]limiter.Spread{"lease": {Lease: 10}, "shards": {Shards: 4}, "sync": {Sync: time.Second}, "cells": {Cells: 2}, "adaptive": {Adaptive: true}, "none": {}}
@@ -334,7 +332,7 @@ func TestSpread_together(t *testing.T) {
 				want = 12
 			}
 			if (tightest == "shards" || tightest == "adaptive") && allowed >= 12 && allowed <= 24 {
-				want = allowed // it may refuse early
+				want = allowed // shards may refuse early
 			}
 			if allowed != want {
 				t.Fatalf("got %d allowed, want %d", allowed, want)
@@ -365,7 +363,7 @@ func limiterSpread(s limiter.Spread, r algo.Rate) limiter.Spread {
 	return s
 }
 
-// A shadow limit refuses no request and counts separately. It reports what it would have refused.
+// A shadow limit refuses no request and counts separately. Decisions report what it would have refused.
 func TestLimit_Shadow(t *testing.T) {
 	for name, spread := range map[string]limiter.Spread{"plain": {}, "lease": {Lease: 2}, "sync": {Sync: time.Second}, "shards": {Shards: 2}, "cells": {Cells: 2}, "adaptive": {Adaptive: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -398,7 +396,7 @@ func TestLimit_Shadow(t *testing.T) {
 	}
 }
 
-// A failure of a shadow limit's store does not degrade the decision.
+// If the store of a shadow limit fails, the decision is not degraded.
 func TestLimit_Shadow_failure(t *testing.T) {
 	store := newRemote()
 	store.fail = map[limiter.Subject]error{limiter.User("x"): nil}
@@ -433,23 +431,22 @@ func TestSpread_mistakes(t *testing.T) {
 	}
 }
 
-// The number of accounts is bounded. Charges without an account are still exact.
+// The number of leases and counters is bounded. Without room for one, limits are still exact.
 func TestSpread_bounded(t *testing.T) {
 	store := newRemote()
 	e := storetest.Must(limiter.New(store, limiter.Options{CacheSize: 10}))
 	l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 5, Window: time.Minute}, Spread: limiter.Spread{Lease: 3}})
 	for i := range 100 {
-		who := limiter.User(fmt.Sprint(i))
+		caller := limiter.User(fmt.Sprint(i))
 		for n := range 7 {
-			if d := takeAt(t, e, noon, limiter.Charge{Subject: who, Limit: l, Cost: 1}); d.Allowed != (n < 5) {
+			if d := takeAt(t, e, noon, limiter.Charge{Subject: caller, Limit: l, Cost: 1}); d.Allowed != (n < 5) {
 				t.Fatalf("caller %d, request %d: unexpected result, allowed %t", i, n+1, d.Allowed)
 			}
 		}
 	}
 }
 
-// A look includes what this environment counted for a synchronized limit. It takes nothing from a
-// lease.
+// Peek includes what the counter of this environment counted. It takes nothing from a lease.
 func TestSpread_peek(t *testing.T) {
 	for _, spread := range []limiter.Spread{{Sync: time.Second}, {Lease: 4}, {Shards: 2}, {Cells: 1_000}, {Adaptive: true}, {}} {
 		e := environments(1, newRemote())[0]
@@ -466,13 +463,12 @@ func TestSpread_peek(t *testing.T) {
 			}
 		}
 		if d := mustPeek(t, e, noon, c); d.Allowed || d.RetryAfter == 0 {
-			t.Errorf("%+v: the limit is used up, but a look returns %+v", spread, d)
+			t.Errorf("%+v: the limit is used up, but Peek returns %+v", spread, d)
 		}
 	}
 }
 
-// A reset deletes all that a limit counts, with every Spread, in a store of this process and in a
-// shared one.
+// A reset deletes all counts of a limit, with every Spread, in a store of this process and in a shared store.
 func TestLimiter_Reset(t *testing.T) {
 	for _, spread := range []limiter.Spread{{Sync: time.Second}, {Lease: 4}, {Shards: 2}, {Cells: 2}, {Adaptive: true}, {}} {
 		for _, shadow := range []bool{false, true} {
@@ -486,14 +482,14 @@ func TestLimiter_Reset(t *testing.T) {
 					t.Fatal(err)
 				}
 				if full() {
-					t.Errorf("%+v, shadow %t, %T: the limit is used up after a reset", spread, shadow, store)
+					t.Errorf("%+v, shadow %t, %T: got a refusal after a reset", spread, shadow, store)
 				}
 			}
 		}
 	}
 }
 
-// resetting is a store that calls then after each Reset, before Reset returns.
+// resetting is a store that calls the function then at the end of each Reset.
 type resetting struct {
 	*remote
 	then func()
@@ -504,7 +500,7 @@ func (r *resetting) Reset(ctx context.Context, s limiter.Subject) error {
 	return r.remote.Reset(ctx, s)
 }
 
-// A counter does not send counts from before a reset to the store.
+// After a reset, a counter sends no earlier counts to the store.
 func TestLimiter_Reset_pending(t *testing.T) {
 	store := &resetting{remote: newRemote()}
 	e := storetest.Must(limiter.New(store, limiter.Options{}))
@@ -517,7 +513,7 @@ func TestLimiter_Reset_pending(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d := takeAt(t, e, noon.Add(2*time.Second), c); d.Remaining != 9 {
-		t.Errorf("got %d remaining, want 9: the reset drops what is charged during it too", d.Remaining)
+		t.Errorf("got %d remaining, want 9: the reset also deletes charges that are made during the reset", d.Remaining)
 	}
 }
 
@@ -530,7 +526,7 @@ func TestSpread_shards_spend(t *testing.T) {
 	}
 }
 
-// Shards of unequal size report the whole limit in the answer.
+// If shards have unequal sizes, decisions still report the capacity of the whole limit.
 func TestSpread_shards_uneven(t *testing.T) {
 	e := storetest.Must(limiter.New(newRemote(), limiter.Options{CacheTTL: time.Nanosecond}))
 	c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 100, Window: time.Minute}, Spread: limiter.Spread{Shards: 7}})}
@@ -542,36 +538,36 @@ func TestSpread_shards_uneven(t *testing.T) {
 	}
 }
 
-// Idle accounts make room for other subjects. Accounts in use do not.
+// Idle leases and counters are removed to make room for other subjects. Those in use are not.
 func TestSpread_accounts(t *testing.T) {
 	for _, spread := range []limiter.Spread{{Lease: 100}, {Sync: 10 * time.Millisecond}} {
 		store := newRemote()
 		e := storetest.Must(limiter.New(store, limiter.Options{CacheSize: 3}))
 		l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 1000, Window: time.Second}, Spread: spread})
-		calls := func(now time.Time, who string, n int) int64 {
+		calls := func(now time.Time, caller string, n int) int64 {
 			before := store.takes.Load()
 			for range n {
-				if !takeAt(t, e, now, limiter.Charge{Subject: limiter.User(who), Limit: l, Cost: 1}).Allowed {
-					t.Fatalf("%s: got a refusal, want an admission", who)
+				if !takeAt(t, e, now, limiter.Charge{Subject: limiter.User(caller), Limit: l, Cost: 1}).Allowed {
+					t.Fatalf("%s: got a refusal, want an admission", caller)
 				}
 			}
 			return store.takes.Load() - before
 		}
-		for _, who := range []string{"a", "b", "c"} {
-			if n := calls(noon, who, 40); n > 6 {
-				t.Errorf("%+v: %s has an account, but made %d calls", spread, who, n)
+		for _, caller := range []string{"a", "b", "c"} {
+			if n := calls(noon, caller, 40); n > 6 {
+				t.Errorf("%+v: subject %s has a lease or counter, but made %d calls", spread, caller, n)
 			}
 		}
 		if n := calls(noon.Add(time.Millisecond), "d", 40); n != 40 {
-			t.Errorf("%+v: d has no account, but made %d calls", spread, n)
+			t.Errorf("%+v: subject d has no lease or counter, but made %d calls", spread, n)
 		}
 		if n := calls(noon.Add(10*time.Second), "e", 40); n > 6 {
-			t.Errorf("%+v: the others are idle, but e made %d calls", spread, n)
+			t.Errorf("%+v: the other subjects are idle, but e made %d calls", spread, n)
 		}
 	}
 }
 
-// A count of a day ago that a counter had not synchronized counts at its own time.
+// If a counter synchronizes a charge of the day before, the store counts it at the time of the charge.
 func TestSpread_sync_idle(t *testing.T) {
 	for _, algorithm := range []algo.Algorithm{algo.TokenBucket, algo.SlidingWindow, algo.FixedWindow, algo.SlidingLog} {
 		store := newRemote()
@@ -587,8 +583,8 @@ func TestSpread_sync_idle(t *testing.T) {
 	}
 }
 
-// A charge is refunded only once, also if a counter synchronizes meanwhile or has synchronized
-// since. The store never gets a negative charge.
+// A charge is refunded at most once, even if the counter synchronizes before or during the refund. The store
+// never gets a negative charge.
 func TestSpread_sync_refund(t *testing.T) {
 	store := &slow{remote: newRemote(), in: make(chan struct{}), out: make(chan struct{})}
 	e := storetest.Must(limiter.New(store, limiter.Options{}))
@@ -610,7 +606,7 @@ func TestSpread_sync_refund(t *testing.T) {
 	for _, receipt := range receipts {
 		receipt.Refund(ctx, later)
 	}
-	takeAt(t, e, later, charges...) // decided by the known state
+	takeAt(t, e, later, charges...) // the counter decides
 	close(store.out)
 	wg.Wait()
 	admitted := 8
@@ -644,7 +640,7 @@ func (s *slow) Take(ctx context.Context, now algo.Instant, subject limiter.Subje
 	return s.remote.Take(ctx, now, subject, charges, results)
 }
 
-// pass releases one Take of f.
+// pass lets one Take return.
 func (s *slow) pass(f func()) {
 	var wg sync.WaitGroup
 	wg.Go(f)
@@ -653,7 +649,7 @@ func (s *slow) pass(f func()) {
 	wg.Wait()
 }
 
-// A panic of the store does not block any account.
+// If the store panics, no lease or counter stays blocked.
 func TestSpread_panic(t *testing.T) {
 	for _, spread := range []limiter.Spread{{Lease: 3}, {Sync: time.Second}, {Adaptive: true}} {
 		store := &panicking{remote: newRemote()}
@@ -695,7 +691,7 @@ func (p *panicking) Take(ctx context.Context, now algo.Instant, s limiter.Subjec
 	return p.remote.Take(ctx, now, s, charges, results)
 }
 
-// A clock that goes back by more than the lifetime of a lease ends the lease.
+// If the clock goes back by more than the life of a lease, the lease ends.
 func TestSpread_lease_clockBack(t *testing.T) {
 	store := newRemote()
 	e := storetest.Must(limiter.New(store, limiter.Options{}))
@@ -714,8 +710,8 @@ func TestSpread_lease_clockBack(t *testing.T) {
 	}
 }
 
-// If another limit refuses a request, its lease serves the next requests. A refund returns quota to
-// a lease. A forced charge stays charged.
+// If another limit refuses a request, its lease is kept for the next requests. A refund adds quota to a lease. A
+// forced charge is not refunded.
 func TestSpread_lease_back(t *testing.T) {
 	e := storetest.Must(limiter.New(newRemote(), limiter.Options{CacheTTL: -1}))
 	leased := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Spread: limiter.Spread{Lease: 5}})}
@@ -735,7 +731,7 @@ func TestSpread_lease_back(t *testing.T) {
 		admitted++
 	}
 	if admitted != 9 {
-		t.Errorf("got %d admitted of the 9 that are left", admitted)
+		t.Errorf("got %d admitted, want the remaining 9", admitted)
 	}
 	for _, spread := range []limiter.Spread{{}, {Sync: time.Second}, {Lease: 5}} {
 		c := limiter.Charge{Subject: other, Cost: 4, Force: true, Limit: limit(t, limiter.Limit{Name: "b", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Spread: spread})}
@@ -753,7 +749,7 @@ func TestSpread_lease_back(t *testing.T) {
 	}
 }
 
-// Counts that a counter could not send to the store are sent later.
+// If a counter could not send its charges to the store, it sends them later.
 func TestSpread_sync_outage(t *testing.T) {
 	store := newRemote()
 	e := storetest.Must(limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
@@ -769,11 +765,11 @@ func TestSpread_sync_outage(t *testing.T) {
 	}
 	takeAt(t, e, noon.Add(time.Minute), c)
 	if d := mustPeek(t, storetest.Must(limiter.New(store, limiter.Options{})), noon.Add(time.Minute), c); d.Remaining != 4 {
-		t.Errorf("another environment: got %d remaining, want 4: six counts were synchronized and one was not", d.Remaining)
+		t.Errorf("another environment: got %d remaining, want 4: the store has six of seven charges", d.Remaining)
 	}
 }
 
-// Options.IntN chooses the shard that is called first.
+// Options.IntN chooses the first shard that is charged.
 func TestSpread_shards_chosen(t *testing.T) {
 	store := newRemote()
 	e := storetest.Must(limiter.New(store, limiter.Options{IntN: func(n int) int { return n - 2 }}))

@@ -64,18 +64,18 @@ func TestSubject_ID(t *testing.T) {
 			}
 			for other := range seen {
 				if other.Is(s) || other.Hash(seed) == s.Hash(seed) {
-					t.Errorf("%s and %s: got them taken for the same", seen[other], s)
+					t.Errorf("%s and %s: got the same hash, or Is true, want two subjects", seen[other], s)
 				}
 			}
 			if !id.Is(s) || id.Hash(seed) != s.Hash(seed) {
-				t.Errorf("%s: its ID is of another subject", s)
+				t.Errorf("%s: its ID is not that of the subject", s)
 			}
 			seen[id] = s
 		}
 	}
 }
 
-// Different identities never share a subject, whatever their names are.
+// Different identities never have the same subject, whatever bytes they contain.
 func FuzzSubject(f *testing.F) {
 	f.Add("a", "b", "c", "d")
 	f.Add("a|user:b", "", "a", "user:b")

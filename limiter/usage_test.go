@@ -11,8 +11,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// standing returns the usage of the only charge.
-func standing(t *testing.T, l *limiter.Limiter, now time.Time, c limiter.Charge) limiter.Usage {
+// usageOf returns the usage of the only charge.
+func usageOf(t *testing.T, l *limiter.Limiter, now time.Time, c limiter.Charge) limiter.Usage {
 	t.Helper()
 	s, err := l.Inspect(ctx, now, []limiter.Charge{c})
 	if err != nil || len(s) != 1 || s[0].Charge != c {
@@ -21,8 +21,8 @@ func standing(t *testing.T, l *limiter.Limiter, now time.Time, c limiter.Charge)
 	return s[0]
 }
 
-// Inspect reports exactly what the next requests get, for every algorithm and Spread. Remaining
-// requests are admitted. One more is admitted after RetryAfter, and not a nanosecond before.
+// For every algorithm and Spread, Inspect is exact. Remaining requests are admitted. One more is admitted after
+// RetryAfter, and not a nanosecond before.
 func TestLimiter_Inspect(t *testing.T) {
 	for _, algorithm := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow, algo.TokenBucket, algo.LeakyBucket, algo.SlidingLog} {
 		for _, spread := range []limiter.Spread{{}, {Shards: 2}, {Cells: 2}} {
@@ -38,19 +38,19 @@ func TestLimiter_Inspect(t *testing.T) {
 					if spread.Cells > 0 {
 						capacity = 5
 					}
-					if s := standing(t, l, noon, c); s.Known || s.Capacity != capacity || s.Remaining != capacity || s.RetryAfter != 0 || s.ResetAfter != 0 {
+					if s := usageOf(t, l, noon, c); s.Known || s.Capacity != capacity || s.Remaining != capacity || s.RetryAfter != 0 || s.ResetAfter != 0 {
 						t.Fatalf("%s %+v shadow %t %T: never charged: unexpected usage %+v", algorithm, spread, shadow, store, s)
 					}
 					passes := func(now time.Time) bool { d := takeAt(t, l, now, c); return d.Allowed && d.Shadowed == nil }
 					for left := capacity; left > 0; left-- {
-						if s := standing(t, l, noon, c); s.Remaining != left || s.RetryAfter != 0 {
+						if s := usageOf(t, l, noon, c); s.Remaining != left || s.RetryAfter != 0 {
 							t.Fatalf("%s %+v shadow %t %T: want %d left, got %+v", algorithm, spread, shadow, store, left, s)
 						}
 						if !passes(noon) {
 							t.Fatalf("%s %+v shadow %t %T: got a refusal with %d left", algorithm, spread, shadow, store, left)
 						}
 					}
-					s := standing(t, l, noon, c)
+					s := usageOf(t, l, noon, c)
 					if !s.Known || s.Remaining != 0 || s.RetryAfter <= 0 || s.ResetAfter < s.RetryAfter {
 						t.Fatalf("%s %+v shadow %t %T: used up: unexpected usage %+v", algorithm, spread, shadow, store, s)
 					}
@@ -63,7 +63,7 @@ func TestLimiter_Inspect(t *testing.T) {
 	}
 }
 
-// Inspect reads limits of one subject at once. State of a higher rules version decides by its own
+// Inspect reads all limits of a subject with one call. A state of a higher rules version has its own
 // parameters.
 func TestLimiter_Inspect_superseded(t *testing.T) {
 	l := storetest.Must(limiter.New(newRemote(), limiter.Options{}))
@@ -72,10 +72,10 @@ func TestLimiter_Inspect_superseded(t *testing.T) {
 	rate.Requests = 100
 	older := limit(t, limiter.Limit{Name: "a", Rate: rate, Version: 1})
 	takeAt(t, l, noon, limiter.Charge{Subject: user, Limit: newer, Cost: 4})
-	if s := standing(t, l, noon, limiter.Charge{Subject: user, Limit: older, Cost: 7}); !s.Superseded || s.Capacity != 10 || s.Remaining != 6 || s.RetryAfter == 0 {
+	if s := usageOf(t, l, noon, limiter.Charge{Subject: user, Limit: older, Cost: 7}); !s.Superseded || s.Capacity != 10 || s.Remaining != 6 || s.RetryAfter == 0 {
 		t.Errorf("under older rules: unexpected usage %+v", s)
 	}
-	if s := standing(t, l, noon, limiter.Charge{Subject: user, Limit: newer, Cost: 11}); s.Superseded || s.RetryAfter != algo.Never {
+	if s := usageOf(t, l, noon, limiter.Charge{Subject: user, Limit: newer, Cost: 11}); s.Superseded || s.RetryAfter != algo.Never {
 		t.Errorf("a cost above the capacity: unexpected usage %+v", s)
 	}
 	if _, err := l.Inspect(ctx, noon, []limiter.Charge{{Limit: newer}}); !errors.Is(err, limiter.ErrInvalidCharge) {
@@ -83,7 +83,7 @@ func TestLimiter_Inspect_superseded(t *testing.T) {
 	}
 }
 
-// A reset deletes the counts that this process made while the store failed.
+// A reset deletes the counts of the fallback.
 func TestLimiter_Reset_fallback(t *testing.T) {
 	for _, spread := range []limiter.Spread{{}, {Shards: 2}, {Lease: 2}} {
 		r := newRemote()

@@ -9,8 +9,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// A request that another limit refuses takes nothing from a fast shared bucket, and needs no extra
-// call. A request that passes charges both limits, each in one call.
+// If another limit refuses a request, a fast shared bucket is not charged, and there is no extra call. An
+// admitted request charges both limits, each with one call.
 func TestLimiter_Take_drain(t *testing.T) {
 	for _, algorithm := range []algo.Algorithm{algo.SlidingWindow, algo.TokenBucket} {
 		t.Run(string(algorithm), func(t *testing.T) {
@@ -28,7 +28,7 @@ func TestLimiter_Take_drain(t *testing.T) {
 				}
 			}
 			if d := take(t, l, limiter.Charge{Subject: shared.Subject, Limit: shared.Limit, Cost: 1000 - 2}); !d.Allowed {
-				t.Errorf("got %+v, want all but the two admitted requests in the shared bucket", d)
+				t.Errorf("got %+v, want only the two admitted requests charged on the shared bucket", d)
 			}
 		})
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-limits/weir/limiter/fresh"
 )
 
-// The value is read once a minute. It is used for an hour while its source fails.
+// The value is read once a minute. If its source fails, the value is used for an hour.
 func Example() {
 	v := fresh.New[string](&fresh.Policy{Fresh: time.Minute, Stale: time.Hour, Cooldown: 10 * time.Second, Timeout: time.Second})
 	down := false

@@ -34,8 +34,7 @@ func (s *source) load(context.Context) (int, time.Time, error) {
 	return s.value, s.asOf, s.err
 }
 
-// Each step sets the answer of the source. Get returns the expected value after the expected number of
-// reads.
+// Each step sets the answer of the source and calls Get.
 func TestValue_Get(t *testing.T) {
 	v, s := fresh.New[int](policy()), &source{}
 	for i, step := range []struct {
@@ -72,8 +71,8 @@ func TestValue_Get(t *testing.T) {
 	}
 }
 
-// A thousand requests for a missing value share one read. The read continues after the request that
-// started it. If a value is stale, only the first request waits.
+// A thousand requests for a missing value share one read. The read continues if the request that began it ends.
+// If there is a previous value, only the first request waits.
 func TestValue_Get_together(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := fresh.New[int](policy())
@@ -117,7 +116,7 @@ func TestValue_Get_together(t *testing.T) {
 	})
 }
 
-// A read ends after the timeout of its policy.
+// A read ends after Policy.Timeout.
 func TestValue_Get_timeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
@@ -131,15 +130,14 @@ func TestValue_Get_timeout(t *testing.T) {
 	})
 }
 
-// Renew reads a fresh value again if may returns true. After a failure it reads if the policy allows a
-// read.
+// Renew reads a fresh value again if may returns true. After a failed read, the Policy decides instead.
 func TestValue_Renew(t *testing.T) {
 	v, s := fresh.New[int](policy()), &source{}
-	may, asked := false, 0
+	may, calls := false, 0
 	renew := func(after time.Duration, want int, wantErr error, reads int) {
 		t.Helper()
 		s.value++
-		got, err := v.Renew(t.Context(), noon.Add(after), s.load, func(age time.Duration) bool { asked++; return may || age >= time.Hour })
+		got, err := v.Renew(t.Context(), noon.Add(after), s.load, func(age time.Duration) bool { calls++; return may || age >= time.Hour })
 		if got != want || !errors.Is(err, wantErr) || s.reads != reads {
 			t.Errorf("got %d, %v after %d reads, want %d, %v after %d", got, err, s.reads, want, wantErr, reads)
 		}
@@ -155,13 +153,13 @@ func TestValue_Renew(t *testing.T) {
 	}
 	renew(7*time.Second-1, 3, nil, 3) // may is not called after a failure
 	renew(7*time.Second, 3, nil, 4)
-	if asked != 4 {
-		t.Errorf("may: got %d calls, want 4", asked)
+	if calls != 4 {
+		t.Errorf("may: got %d calls, want 4", calls)
 	}
 }
 
-// If Admit returns an error, the read does not start. Get returns the previous value or the error of
-// Admit. The next request may try again at once.
+// If Admit returns an error, no read begins. Get returns the previous value, or the error of Admit if there is
+// none. The next request may try again at once.
 func TestPolicy_Admit(t *testing.T) {
 	p, full := policy(), errors.New("full")
 	admit := full

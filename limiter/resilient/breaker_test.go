@@ -83,8 +83,8 @@ func direct(ctx context.Context, store limiter.Store, charges []limiter.Charge) 
 	return err
 }
 
-// After five consecutive failures no call reaches the store, except one in each pause. The first
-// call that succeeds closes the breaker.
+// After five failures in a row, only one call per pause reaches the store. The first call that succeeds closes
+// the breaker.
 func TestStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSick()
@@ -163,7 +163,7 @@ func TestStore_probe(t *testing.T) {
 	})
 }
 
-// An error that shows that the store works is no failure.
+// An error about one subject is no failure of the store.
 func TestStore_answers(t *testing.T) {
 	for _, err := range []error{limiter.ErrContended, limiter.ErrFull, limiter.ErrFormat, fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrItemThrottled), fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrRejected)} {
 		s := newSick()
@@ -201,7 +201,7 @@ func TestStore_late(t *testing.T) {
 	})
 }
 
-// A Local store is returned unchanged. Inspect and Reset always call the store.
+// New returns a Local store unchanged. Inspect and Reset call the store even while the breaker is open.
 func TestNew(t *testing.T) {
 	local := storetest.Must(memstore.New(memstore.Options{}))
 	if store := storetest.Must(resilient.New(local, resilient.Options{})); store != limiter.Store(local) {
@@ -269,7 +269,7 @@ func TestStore_pressed(t *testing.T) {
 	})
 }
 
-// A store that panics leaves no call in flight.
+// If the store panics, the breaker does not count a call in flight.
 func TestStore_panic(t *testing.T) {
 	s := newSick()
 	store, charges := storetest.Must(resilient.New(s, resilient.Options{Failures: 1})), charge(t, 10)
@@ -279,15 +279,15 @@ func TestStore_panic(t *testing.T) {
 				t.Error("the panic was lost")
 			}
 		}()
-		_, _ = store.Take(t.Context(), algo.InstantOf(noon), user, charges, nil) // no room for results, so that the store panics
+		_, _ = store.Take(t.Context(), algo.InstantOf(noon), user, charges, nil) // nil results make the store panic
 	}()
 	if err := direct(t.Context(), store, charges); !errors.Is(err, limiter.ErrBreakerOpen) {
 		t.Errorf("after a panic: unexpected error %v", err)
 	}
 }
 
-// In an outage of a store that does not answer, a Limiter waits one deadline in each pause. Normal
-// service returns within a second, and earlier counts remain.
+// If the store does not answer, a Limiter waits one deadline per pause. After the outage, normal service
+// returns within a second, and earlier counts remain.
 func TestLimiter_outage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSick()
@@ -329,22 +329,21 @@ func TestLimiter_outage(t *testing.T) {
 			t.Errorf("normal service returned after %s", took)
 		}
 		if d, _ := take(); d.Remaining != 100_000-12-int64(requests) {
-			t.Errorf("got %d remaining here, want %d: charges of the outage still count", d.Remaining, 100_000-12-requests)
+			t.Errorf("this process: got %d remaining, want %d: charges of the outage still count", d.Remaining, 100_000-12-requests)
 		}
 		other := storetest.Must(limiter.New(s, limiter.Options{}))
 		if d, err := other.Peek(t.Context(), time.Now(), charges); err != nil || d.Remaining != 100_000-12 {
-			t.Errorf("got %d remaining elsewhere, want %d: earlier charges count and charges of the outage do not; %v", d.Remaining, 100_000-12, err)
+			t.Errorf("another process: got %d remaining, want %d: only charges before and after the outage count; %v", d.Remaining, 100_000-12, err)
 		}
 	})
 }
 
-// A request with several subjects uses one call as the probe. If the probe succeeds, the other
-// calls follow, so the first request after an outage is served normally. If it fails, they do not
-// follow.
+// One call of a request with several subjects is the probe. If the probe succeeds, the request makes its other
+// calls, so the first request after an outage has normal service. If the probe fails, it does not.
 func TestLimiter_outage_subjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSick()
-		s.takes = time.Millisecond // so that the other calls arrive meanwhile
+		s.takes = time.Millisecond // so that the other calls of the request begin meanwhile
 		l := storetest.Must(limiter.New(storetest.Must(resilient.New(s, resilient.Options{})), limiter.Options{Timeout: 50 * time.Millisecond, IntN: func(n int) int { return n / 2 }, Logger: slog.New(slog.DiscardHandler)}))
 		one := charge(t, 1000)[0]
 		charges := []limiter.Charge{one, one, one}
@@ -372,11 +371,11 @@ func TestLimiter_outage_subjects(t *testing.T) {
 		time.Sleep(resilient.DefaultPause + 1)
 		take("the first after it", 3, limiter.ReasonNone)
 		if d, err := l.Take(t.Context(), time.Now(), charges); err != nil || d.Remaining != 1000-3-4 {
-			t.Errorf("got %d remaining here, want %d: %v", d.Remaining, 1000-3-4, err)
+			t.Errorf("this process: got %d remaining, want %d: %v", d.Remaining, 1000-3-4, err)
 		}
 		other := storetest.Must(limiter.New(s, limiter.Options{}))
 		if d, err := other.Peek(t.Context(), time.Now(), charges); err != nil || d.Remaining != 1000-3 {
-			t.Errorf("got %d remaining elsewhere, want %d: %v", d.Remaining, 1000-3, err)
+			t.Errorf("another process: got %d remaining, want %d: %v", d.Remaining, 1000-3, err)
 		}
 		s.failWith(limiter.ErrUnavailable)
 		for range 2 {
@@ -390,9 +389,9 @@ func TestLimiter_outage_subjects(t *testing.T) {
 	})
 }
 
-// Requests that wait for one lease or counter wait together for the first missing answer. After
-// that, an outage costs only one request a deadline, and the others do not wait. The load is 16
-// concurrent requests every 10 ms for 10 s.
+// Requests that need one lease or counter wait together for the first call without an answer. After that, only
+// the request that makes a call waits for its deadline. The load is 16 concurrent requests every 10 ms for
+// 10 s.
 func TestLimiter_outage_waiting(t *testing.T) {
 	for _, limit := range []limiter.Limit{
 		{Spread: limiter.Spread{Lease: 5}},
@@ -417,7 +416,7 @@ func TestLimiter_outage_waiting(t *testing.T) {
 						wg.Go(func() {
 							begun := time.Now()
 							decision, err := l.Take(t.Context(), begun, charges)
-							took, busy := time.Since(begun), decision.Reason == limiter.ReasonBusy // until the process detects the outage
+							took, busy := time.Since(begun), decision.Reason == limiter.ReasonBusy // the reason until the process detects the outage
 							if err != nil || took != 0 && took != 50*time.Millisecond || decision.Failed != (!busy && decision.Reason != limiter.ReasonNone && limit.OnError == limiter.OnErrorDeny) || busy && s.calls.Load() > resilient.DefaultFailures {
 								t.Errorf("the request took %s: %+v, %v", took, decision, err)
 							}
@@ -434,31 +433,31 @@ func TestLimiter_outage_waiting(t *testing.T) {
 				}
 				s.hang.Store(true) // before any state is known
 				if waited, degraded := requests(); waited != 16 || degraded != 16 || s.calls.Load() != 1 {
-					t.Errorf("at first %d waited and %d were degraded, with %d calls; want all, with one call", waited, degraded, s.calls.Load())
+					t.Errorf("first requests: %d waited and %d were degraded, with %d calls; want all, with one call", waited, degraded, s.calls.Load())
 				}
 				outage, waits := time.Now(), int64(0)
 				for time.Since(outage) < 10*time.Second {
 					waited, degraded := requests()
 					if waits += waited; waited > 1 || degraded != 16 {
-						t.Fatalf("after %s %d waited and %d were degraded", time.Since(outage), waited, degraded)
+						t.Fatalf("%s into the outage: %d waited and %d were degraded", time.Since(outage), waited, degraded)
 					}
 					time.Sleep(10 * time.Millisecond)
 				}
 				if waits != s.calls.Load()-1 || waits > 4+10*2 {
-					t.Errorf("%d waited, for %d calls", waits, s.calls.Load()-1)
+					t.Errorf("%d requests waited for %d calls", waits, s.calls.Load()-1)
 				}
 				s.hang.Store(false)
 				time.Sleep(resilient.DefaultPause + 1)
 				requests() // one of them calls the store
 				if waited, degraded := requests(); waited != 0 || degraded != 0 {
-					t.Errorf("after the outage %d waited and %d were degraded", waited, degraded)
+					t.Errorf("after the outage: %d waited and %d were degraded, want none", waited, degraded)
 				}
 			})
 		})
 	}
 }
 
-// A refund is no probe. It fails until a Take has shown that the store is back.
+// A refund never probes. It fails until a Take has succeeded.
 func TestStore_refund(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSick()
@@ -505,12 +504,12 @@ func BenchmarkStore_Take(b *testing.B) {
 	}
 }
 
-// A probe that the store refuses decides the request. The other subjects are not charged.
+// If a limit refuses the probe of a request, that decides the request. Its other subjects are not charged.
 func TestLimiter_outage_refused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSick()
 		l := storetest.Must(limiter.New(storetest.Must(resilient.New(s, resilient.Options{})), limiter.Options{CacheTTL: -1, Logger: slog.New(slog.DiscardHandler)}))
-		s.takes = time.Millisecond // so that the other calls arrive meanwhile
+		s.takes = time.Millisecond // so that the other calls of the request begin meanwhile
 		charges := []limiter.Charge{charge(t, 1)[0], charge(t, 1)[0]}
 		charges[1].Subject = limiter.User("43")
 		take := func() limiter.Decision {

@@ -18,14 +18,13 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// behind returns a Limiter over store. The Limiter has its own timeout and a breaker that never
-// opens.
+// behind returns a Limiter with store, a timeout, and a breaker that never opens.
 func behind(store limiter.Store, timeout time.Duration) *limiter.Limiter {
 	guarded := storetest.Must(resilient.New(store, resilient.Options{Failures: math.MaxInt}))
 	return storetest.Must(limiter.New(guarded, limiter.Options{Timeout: timeout, Logger: slog.New(slog.DiscardHandler)}))
 }
 
-// hanging is a store that answers or hangs until the deadline.
+// hanging is a store that answers, or hangs until the deadline.
 type hanging struct {
 	limiter.Store
 	mu      sync.Mutex
@@ -45,9 +44,8 @@ func (h *hanging) Take(ctx context.Context, now algo.Instant, s limiter.Subject,
 	return false, fmt.Errorf("%w: %w", limiter.ErrUnavailable, ctx.Err())
 }
 
-// The first decision has the longest deadline. A decision after a failure, or after a pause that
-// closes connections, has time to connect. All other decisions have one normal deadline, also with
-// several subjects.
+// The first decision has the longest deadline. A decision after a failure, or after a pause in which connections
+// close, has time to connect. Any other decision has the usual deadline, also with several subjects.
 func TestLimiter_Take_deadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &hanging{Store: storetest.Must(memstore.New(memstore.Options{}))}
@@ -89,7 +87,7 @@ func TestLimiter_Take_deadline(t *testing.T) {
 		time.Sleep(6 * time.Second)
 		store.waited = nil
 		var together sync.WaitGroup
-		for i := range 10 { // all of them wait for connections to open
+		for i := range 10 { // all of them begin before the first decision ends
 			theirs := limiter.Charge{Subject: limiter.User(fmt.Sprint("one of ten ", i)), Limit: deny, Cost: 1}
 			together.Go(func() { _, _ = l.Take(t.Context(), time.Now(), []limiter.Charge{theirs}) })
 		}
@@ -99,7 +97,7 @@ func TestLimiter_Take_deadline(t *testing.T) {
 		}
 		begun, probe := time.Now(), &hanging{Store: store.Store, answers: true}
 		guarded := storetest.Must(resilient.New(probe, resilient.Options{}))
-		if err := direct(t.Context(), guarded, charges[:1]); err != nil { // warms the process up
+		if err := direct(t.Context(), guarded, charges[:1]); err != nil { // opens a connection before the first decision
 			t.Fatal(err)
 		}
 		probe.answers = false
@@ -115,8 +113,8 @@ func TestLimiter_Take_deadline(t *testing.T) {
 	})
 }
 
-// connecting is a store whose connections open slowly. A connection is abandoned with the call that
-// opens it, and closes five seconds after the last answer.
+// connecting is a store whose connections open slowly. If the call that opens a connection ends, the connection
+// is closed. Connections also close five seconds after the last answer.
 type connecting struct {
 	limiter.Store
 	takes time.Duration
@@ -139,13 +137,13 @@ func (c *connecting) Take(ctx context.Context, now algo.Instant, s limiter.Subje
 	return c.Store.Take(ctx, now, s, charges, results)
 }
 
-// Connections open more slowly than a deadline, after a call that hung. A process with few requests
-// has time to connect: all its requests are served, and none waits longer in an outage. With many
-// consecutive requests, no request has that time while the store hangs.
+// Opening a connection takes longer than the usual deadline. With few requests, each gets time to connect after an
+// outage, so all requests are served. With many requests in a row, none waits that long while the store
+// hangs.
 func TestLimiter_Take_slowConnection(t *testing.T) {
 	for _, c := range []struct {
 		pause, outage time.Duration
-		late, long    int // requests not served after the outage, and requests with a longer wait in it
+		late, long    int // requests not served after the outage, and requests that waited longer during it
 	}{
 		{10 * time.Second, 0, 0, 0}, {3 * time.Second, 0, 0, 0}, {10 * time.Second, time.Minute, 0, 6}, {3 * time.Second, time.Minute, 0, 20},
 		{900 * time.Millisecond, time.Minute, 0, 0},
@@ -157,16 +155,16 @@ func TestLimiter_Take_slowConnection(t *testing.T) {
 				charge := limiter.Charge{Subject: user, Cost: 1, Limit: storetest.Must(limiter.NewLimit(limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 1000, Window: time.Minute}}))}
 				begun, late, long := time.Now(), 0, 0
 				for i := 0; i == 0 || time.Since(begun) < time.Hour; i++ {
-					asked := time.Now()
-					store.hangs = i == 0 || asked.Sub(begun) <= c.outage
+					sent := time.Now()
+					store.hangs = i == 0 || sent.Sub(begun) <= c.outage
 					if c.pause < time.Second && !store.hangs {
 						store.takes = 0 // a connection opens in the background
 					}
-					d, err := l.Take(t.Context(), asked, []limiter.Charge{charge})
+					d, err := l.Take(t.Context(), sent, []limiter.Charge{charge})
 					if err != nil {
 						t.Fatal(err)
 					}
-					switch took := time.Since(asked); {
+					switch took := time.Since(sent); {
 					case i > 0 && took > 250*time.Millisecond:
 						t.Errorf("request %d took %s", i+1, took)
 					case i > 0 && took == 250*time.Millisecond:
@@ -174,10 +172,10 @@ func TestLimiter_Take_slowConnection(t *testing.T) {
 					case !store.hangs && d.Reason != limiter.ReasonNone:
 						late++
 					}
-					time.Sleep(c.pause - time.Since(asked))
+					time.Sleep(c.pause - time.Since(sent))
 				}
 				if late != c.late || long != c.long {
-					t.Errorf("after the outage %d requests were not served, want %d; %d waited longer, want %d", late, c.late, long, c.long)
+					t.Errorf("after the outage: got %d requests not served, want %d; during it: got %d that waited longer, want %d", late, c.late, long, c.long)
 				}
 			})
 		})

@@ -11,7 +11,7 @@ import (
 	"github.com/weir-limits/weir/limiter/resilient"
 )
 
-// After five failed calls the breaker makes no more calls to a store that is down, for a while.
+// After five failures in a row, the breaker opens, and decisions make no store call.
 func Example() {
 	down := newSick() // such as redisstore.New(client, …)
 	down.failWith(limiter.ErrUnavailable)

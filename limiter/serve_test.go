@@ -10,9 +10,9 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// While a store call for an account is in flight, a request under changed rules waits for the
-// answer. Only then is the account replaced, and its counts remain.
-func TestSpread_replacedWhileAsked(t *testing.T) {
+// While a request renews a lease or a counter, a request under changed rules waits for the result. Then the
+// new rules replace the old ones, and the counts remain.
+func TestSpread_rulesChange(t *testing.T) {
 	for _, spread := range []limiter.Spread{{Sync: time.Minute}, {Lease: 5}} {
 		synctest.Test(t, func(t *testing.T) {
 			store := &slow{remote: newRemote(), in: make(chan struct{}, 9), out: make(chan struct{})}
