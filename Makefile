@@ -206,7 +206,7 @@ bench-docs: .bin/weir-tools ## Measure Weir and its peers, and write the tables 
 	@go -C local/bench build -o $(CURDIR)/.bin/bench .
 	@WEIR_REQUIRE=all .bin/weir-tools with --install dynamodb,redis -- .bin/bench -write limiter/BENCHMARKS.md $(BENCH)
 
-SIMULATED := --rate 1000000 --all 500000 --all-lease 5000 --sync 500ms --invocation 200us --cache-ecpus 3000000 --environments 600,6000 --warm-up 10s --time 10s --only 'all callers'
+SIMULATED := --rate 1000000 --all 500000 --all-lease 5000 --sync 500ms --invocation 200us --cache-ecpus 3000000 --environments 600,6000 --warm-up 9s --time 3s --only 'all callers'
 simulate-docs: .bin/weir ## Write the results of weir simulate into local/simulate/RESULTS.md; half an hour
 	@{ printf '# Simulated\n\nWritten by `make simulate-docs`. What is simulated, and what to choose: [README](README.md).\n'; \
 	for store in dynamodb elasticache; do echo; .bin/weir simulate --store $$store $(SIMULATED); done; \

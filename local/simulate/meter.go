@@ -6,13 +6,13 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// meter counts the calls and units of the requests that count, and the heat and throttling
-// of the seconds that count.
+// meter counts the calls and units of the requests after the warm-up, and the heat and throttling of
+// the seconds after it.
 type meter struct {
 	from, end algo.Instant
 	calls     int64
 	writes    int64   // billed units
-	reads     float64 // the same
+	reads     float64 // billed units
 	hottest   float64 // the largest number of units of one item in a second
 	throttled int64
 }

@@ -15,9 +15,9 @@ type Result struct {
 	Allowed      int64  `json:"allowed"`
 	Refused      int64  `json:"refused"`
 	// Degraded counts requests that the store did not decide, because it throttled or was too
-	// late. on_error decided them.
+	// late. The limiter refused them as busy, or on_error decided.
 	Degraded int64 `json:"degraded"`
-	// Away counts requests that found no free environment.
+	// Away counts requests that found no free environment within a second.
 	Away int64 `json:"away"`
 	// Admitted has the admitted requests of each second, with those that on_error admitted.
 	Admitted []int64 `json:"admitted"`

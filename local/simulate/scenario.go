@@ -27,15 +27,16 @@ type Scenario struct {
 	rate func(since time.Duration) float64 // replaces Rate; nil: Rate at all times
 }
 
-// Parameters are those of the traffic, the functions and the store. Default sets all of them.
+// Parameters describe the traffic, the functions and the store. Default sets all of them.
 type Parameters struct {
-	// Seed is that of all random numbers. The same seed gives the same result.
+	// Seed determines all random numbers. The same seed gives the same result.
 	Seed  uint64 `json:"seed"`
 	Store Store  `json:"store"`
 
 	// Rate is the mean number of requests a second, a Poisson process.
 	Rate float64 `json:"rate"`
-	// Callers are chosen by Zipf's law: the k-th as often as k to the power of minus Exponent.
+	// Callers send requests by Zipf's law: the frequency of the k-th caller is proportional to k to the
+	// power of minus Exponent.
 	Callers  int     `json:"callers"`
 	Exponent float64 `json:"exponent"`
 	// Warmup comes before Measured and does not count. Both are whole numbers of the limit's
@@ -63,8 +64,8 @@ type Parameters struct {
 }
 
 // Default returns the parameters of 100,000 requests a second by a million callers. Round
-// trips are those of an environment in the same region. SlotECPUs is what AWS documents, not
-// measured. CacheECPUs is five times the default of the construct.
+// trips are those of an environment in the same region. SlotECPUs is the figure that AWS documents; it
+// was not measured. CacheECPUs is five times the default of the construct.
 func Default(store Store) Parameters {
 	p := Parameters{
 		Seed: 1, Store: store,

@@ -3,6 +3,7 @@ package simulate
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"reflect"
@@ -78,6 +79,55 @@ func TestRun_deterministic(t *testing.T) {
 				t.Errorf("%s, %s: got the same result with a different seed, want a different result", store, s.Name)
 			}
 		}
+	}
+}
+
+// recorder is a store that only records the order of its calls.
+type recorder struct {
+	limiter.Store
+	env    *environment
+	served func(at algo.Instant)
+}
+
+func (r recorder) Take(ctx context.Context, _ algo.Instant, _ limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+	results[0].Machine = charges[0].Limit.Machine()
+	if err := r.env.trip(ctx, r.served); err != nil {
+		return false, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
+	}
+	return true, nil
+}
+
+// The store serves calls in the order of their arrival, although the environments run ahead. The
+// requests are recorded in the order of their times. The log holds at most the requests of two ticks.
+func TestRun_order(t *testing.T) {
+	p := small(DynamoDB)
+	p.Rate, p.Median, p.P99, p.Invocation = 20_000, 5*time.Millisecond, 200*time.Millisecond, 0
+	sim, err := newSimulation(&Scenario{Name: "order", Parameters: p, Limit: limit(t, limiter.Limit{Rate: algo.Rate{Requests: 1e6, Window: time.Second}})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var call, last algo.Instant
+	calls, most := 0, 0
+	sim.open = func(e *environment) limiter.Store {
+		return recorder{env: e, served: func(at algo.Instant) {
+			if at < call {
+				t.Errorf("call %d: got %d after %d", calls, at, call)
+			}
+			calls++
+			call = at
+		}}
+	}
+	sim.record = func(r *request) {
+		if r.at < last {
+			t.Errorf("request: got %d after %d", r.at, last)
+		}
+		last, most = r.at, max(most, len(sim.log))
+	}
+	if err := sim.run(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if tick := int(p.Rate * minTick.Seconds()); calls < tick || most == 0 || most > 5*tick/2 {
+		t.Errorf("got %d calls and a log of %d requests, want at most %d", calls, most, 5*tick/2)
 	}
 }
 

@@ -10,9 +10,8 @@ import (
 	"github.com/weir-limits/weir/limiter/memstore"
 )
 
-// table is a model of a DynamoDB table. Each item has a partition of its own, as after the
-// best work of adaptive capacity, unless neighbours is set. The table as a whole has no limit
-// unless throttled is set.
+// table is a model of a DynamoDB table. Each item has a partition of its own, as if adaptive capacity
+// had isolated it, unless neighbours is set. The table as a whole has no limit unless throttled is set.
 type table struct {
 	*meter
 	rate  float64 // write units a second of a partition, and so of an item
