@@ -35,8 +35,8 @@ func TestLease_left(t *testing.T) {
 	}
 }
 
-// The next lease is twice as large if the last one was used up within a second. Otherwise it is as large
-// as what was used.
+// If the last lease was used up within a second, the next one lasts a second at the same rate, and is at
+// most twice as large. Otherwise it is as large as what was used.
 func TestLease_next(t *testing.T) {
 	taken := algo.InstantOf(time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC))
 	machine := &algo.Window{Length: time.Hour, Requests: 1000}
@@ -46,7 +46,7 @@ func TestLease_next(t *testing.T) {
 		cost, want    int64
 	}{
 		{0, 0, 0, 1, 1}, {0, 0, 0, 7, 7},
-		{1, 1, 0, 1, 2}, {8, 8, time.Second, 1, 16}, {8, 8, time.Second + 1, 1, 8}, {8, 3, 2 * time.Second, 1, 3}, {8, 0, 2 * time.Second, 1, 1},
+		{1, 1, 0, 1, 2}, {8, 8, time.Second, 1, 8}, {8, 8, 800 * time.Millisecond, 1, 10}, {8, 8, 500 * time.Millisecond, 1, 16}, {8, 8, 100 * time.Millisecond, 1, 16}, {8, 8, time.Second + 1, 1, 8}, {8, 3, 2 * time.Second, 1, 3}, {8, 0, 2 * time.Second, 1, 1},
 		{9, 8, 0, 2, 18}, {60, 60, 0, 1, 100}, {60, 60, 0, 150, 150},
 	} {
 		l := Lease{Result: algo.Result{Machine: machine, State: algo.State{Window: machine.Index(taken)}}, Granted: c.granted, Used: c.used, Taken: taken}
