@@ -132,7 +132,7 @@ func (b *Bucket) full(s State, at Instant) State {
 }
 
 // MaxHonest returns the newest TAT that is not Ahead of now.
-func (b *Bucket) MaxHonest(now Instant) Instant { return now.Add(2*b.Depth + maxSkew) }
+func (b *Bucket) MaxHonest(now Instant) Instant { return now.Add(2*b.Depth + MaxSkew) }
 
 // Capacity implements Machine.
 func (b *Bucket) Capacity() int64 { return b.Burst }

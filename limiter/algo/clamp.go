@@ -13,7 +13,7 @@ type Mark struct {
 //
 // Either the clock of now is slow, or the clock that made the state was fast: the state does not show
 // which. So a state is clamped only when it counts nothing any more by the clock that made it. A clock
-// that finds it ahead marks it. If no clock ahead charges it for a horizon and maxSkew, the state
+// that finds it ahead marks it. If no clock ahead charges it for a horizon and MaxSkew, the state
 // becomes a full charge at that instant. Until then it decides as it is: windows and logs share what is
 // left of them with the clock that is behind, and a bucket refuses.
 //
@@ -32,7 +32,7 @@ func Clamp(m Machine, s State, k Mark, now Instant) (State, Mark) {
 }
 
 // stillness is how long a state must be without charges before it is clamped.
-func stillness(m Machine) time.Duration { return m.Horizon() + maxSkew }
+func stillness(m Machine) time.Duration { return m.Horizon() + MaxSkew }
 
 // clampedWait returns how long after now cost is allowed if s is too far ahead of now: after wait, when
 // the time of s has come, or earlier if s is clamped as soon as possible. A wait that no instant can

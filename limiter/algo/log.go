@@ -170,13 +170,13 @@ func (l *Log) full(s State, at Instant) State {
 }
 
 // MaxHonest returns the newest instant that is not Ahead of now.
-func (l *Log) MaxHonest(now Instant) Instant { return now.Add(maxSkew) }
+func (l *Log) MaxHonest(now Instant) Instant { return now.Add(MaxSkew) }
 
 // Capacity implements Machine.
 func (l *Log) Capacity() int64 { return l.Requests }
 
 // Horizon implements Machine.
-func (l *Log) Horizon() time.Duration { return l.Length + maxSkew }
+func (l *Log) Horizon() time.Duration { return l.Length + MaxSkew }
 
 // Idle implements Machine.
 func (l *Log) Idle(s State) Instant { return s.Newest.Add(l.Length) }

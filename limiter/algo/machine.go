@@ -22,7 +22,8 @@ func (i Instant) Add(d time.Duration) Instant { return i + Instant(d) }
 func (i Instant) Sub(j Instant) time.Duration { return time.Duration(i - j) }
 
 // State is the state of one limit of one subject. A bucket uses TAT and Refunds, a
-// window the three fields after them, a log the last two. The zero value is a subject
+// window the three fields after them, a log the last two; a store may keep a number of
+// its own in the Refunds of a log. The zero value is a subject
 // that was never charged, at full quota. Only the machine that made a State, or Convert,
 // may read it. States are comparable.
 type State struct {
@@ -40,9 +41,9 @@ type State struct {
 // Never is the RetryAfter of a cost that no state of the limit can hold.
 const Never = time.Duration(math.MaxInt64)
 
-// maxSkew is how far ahead of an instant an honest state may be, beyond its own
+// MaxSkew is how far ahead of an instant an honest state may be, beyond its own
 // debt. Further ahead, a clock is wrong: see Clamp.
-const maxSkew = 5 * time.Second
+const MaxSkew = 5 * time.Second
 
 // Machine is a Rate, compiled: a *Bucket, a *Window or a *Log. Machines are immutable
 // and safe for concurrent use; their methods are pure, and those of a Bucket and a

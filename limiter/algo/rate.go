@@ -36,7 +36,7 @@ const (
 	// MaxLog is the most Requests of a SlidingLog. Twice as many entries of 12 bytes fit eight
 	// write units of DynamoDB, beside the longest key: a log holds its requests and a debt of as
 	// many, or entries that have expired and are not yet removed.
-	MaxLog = 328
+	MaxLog = 327
 )
 
 // Rate is at most Requests per Window, counted by Algorithm. The zero value is

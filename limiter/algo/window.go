@@ -181,7 +181,7 @@ func (w *Window) full(s State, at Instant) State {
 }
 
 // MaxHonest returns the newest window that is not Ahead of now.
-func (w *Window) MaxHonest(now Instant) int64 { return w.Index(now.Add(maxSkew)) }
+func (w *Window) MaxHonest(now Instant) int64 { return w.Index(now.Add(MaxSkew)) }
 
 // Capacity implements Machine.
 func (w *Window) Capacity() int64 { return w.Requests }

@@ -166,6 +166,20 @@ func TestStore_calls(t *testing.T) {
 	}
 
 	who = caller()
+	charge = limiter.Charge{Subject: who, Limit: storetest.Limit(t, "log", algo.Rate{Algorithm: algo.SlidingLog, Requests: 300, Window: time.Minute}), Cost: 1}
+	calls = measure(func() {
+		for round := range 4 {
+			var wg sync.WaitGroup
+			for process := range 64 { // their instants arrive in no order
+				at := noon.Add(time.Duration(round)*7*time.Second + time.Duration(process*37%64)*10*time.Millisecond)
+				wg.Go(func() { decide(t, storetest.Must(limiter.New(store, limiter.Options{})), at, charge) })
+			}
+			wg.Wait()
+		}
+	})
+	report(t, "64 processes on one sliding log, never seen", calls, 256, 1.5)
+
+	who = caller()
 	charge = limiter.Charge{Subject: who, Limit: storetest.Limit(t, "tight", algo.Rate{Requests: 1, Window: time.Minute}), Cost: 1}
 	l := storetest.Must(limiter.New(store, limiter.Options{}))
 	decide(t, l, noon, charge)

@@ -13,7 +13,9 @@
 //	t<id> g<id>    N N  bucket: TAT in ns; number of refunds
 //	x<id>          N    window: newest index charged
 //	c<id><index>   N    window: count of one index, which is in base 36
-//	l<id> n<id>    L N  log: instants of the last requests, oldest first; newest of all ever
+//	l<id>          L    log: instants of the last requests, in the order of the appends
+//	n<id>          L    log: stamp of the list since its last rewrite, three numbers
+//	x<id>          N    log: interval of 2.5 s in which the newest entry is
 //	a<id>          L    mark of a state too far ahead of a clock (algo.Clamp): two numbers
 //
 // # How one write can be exact
@@ -30,11 +32,17 @@
 // rounded toward refusing. The condition also contains the exact test for an index without a count. So
 // this environment also needs one call, unless the caller is near its limit.
 //
-// A log appends its instants if the list has room, without the entries at its head that are known
-// to have expired. The list never holds more than twice what the limit allows: expired entries are
-// cut off once there are as many as live ones, or by the charge itself. An entry takes
-// 12 bytes, so a write costs a unit for each 85 entries that the list holds: a log of 100
-// costs 1 to 3, and the largest, of 328, up to 8.
+// A log appends its instants if the list has room, with all entries or without those at its head that
+// are known to have expired. The condition does not name the newest entry, so concurrent appends do
+// not collide. A process whose clock is behind appends an older instant; the entry counts at the newest
+// instant before it. The stamp has a random generation, which every write but an append replaces: while
+// it is the same, an entry that was at a position is still there. The interval shows that no entry is
+// too far ahead of the clock (algo.Clamp).
+//
+// The list never holds more than twice what the limit allows. About every 40 requests one of them
+// removes the entries that have expired, in an update of its own: appends that happen meanwhile stay.
+// An entry takes 12 bytes, so a write costs a unit for each 85 entries that the list holds: a log of
+// 100 costs 1 to 3, and the largest, of 327, up to 8.
 //
 // A request after a pause adds a count and removes the two counts whose names it knows. A second
 // update removes other dead counts: at once from an item above 512 bytes in which a limit has
@@ -43,9 +51,9 @@
 // When the condition fails, DynamoDB returns the item. If the item refuses, that is
 // the answer, with the exact wait. If not, the guess was wrong, and the next attempt
 // is built from the item. With k limits on the subject there are at most k+1 attempts if the denial
-// cache has their states, and k+2 if not. Each of these events in between adds one: a window
-// moved on, a log grew, a refund landed, a limit was converted, or a bucket that was wrongly guessed
-// to be busy became so. The instant stays the same.
+// cache has their states, and k+2 if not. Each of these events in between adds one: a window or the
+// interval of a log moved on, a log was trimmed, a refund landed, a limit was converted, or a bucket
+// that was wrongly guessed to be busy became so. The instant stays the same.
 //
 // # What it needs
 //

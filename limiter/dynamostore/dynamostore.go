@@ -50,10 +50,6 @@ const DefaultMargin = 2 * time.Second
 // that ended and for concurrent refunds and conversions.
 const contended = 8
 
-// appended is the number of further attempts for each log. A process whose clock is behind the newest
-// entry must know that entry. Each entry that another request appends costs one attempt.
-const appended = 64
-
 // refundAttempts bounds a refund that loses races.
 const refundAttempts = 4
 

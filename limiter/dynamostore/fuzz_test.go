@@ -50,7 +50,7 @@ func FuzzStore_item(f *testing.F) {
 	other := storetest.Limit(f, "b", sliding)
 	for _, attributes := range []string{
 		"", "f* S sliding/1m0s/10\nv* N 1\nx* N 68377680\nc*14pkk0 N 10\nc*14pkjz N 3\nc*14pkhs N 3\nttl N 5",
-		"f* S bucket/6s/10\nv* N 1\nt* N 4107585625000000000\ng* N 2", "f* S log/1m0s/10\nv* N 0\nn* N 4107585625000000000\nl* L 4107585620000000000,4107585625000000000",
+		"f* S bucket/6s/10\nv* N 1\nt* N 4107585625000000000\ng* N 2", "f* S log/1m0s/10\nv* N 0\nn* L 4107585625000000000,77,1\nl* L 4107585620000000000,4107585625000000000",
 		"f* S fixed/1h0m0s/10\nx* N 1.5", "f* N 7", "f* S sliding/1m0s/10\nx* S 7\nc* L ,", "f* S log/1s/3\nl* L x\nn* N -1", "f* S bucket/1s/3\nt* L 7",
 	} {
 		for i := range uint8(len(limits)) {

@@ -28,7 +28,7 @@ const (
 	newestAttribute      = 'x'
 	countAttribute       = 'c'
 	entriesAttribute     = 'l'
-	lastAttribute        = 'n'
+	stampAttribute       = 'n'
 	markAttribute        = 'a'
 )
 
@@ -72,8 +72,8 @@ func (it item) held(id string, own *limiter.Limit) (limiter.Held, error) {
 		h.State.Count = r.number(count(id, h.State.Window))
 		h.State.Previous = r.number(count(id, h.State.Window-1))
 	case *algo.Log:
-		h.State.Newest = algo.Instant(r.number(attribute(lastAttribute, id)))
-		h.State.Entries = r.entries(attribute(entriesAttribute, id))
+		p := r.stamp(id)
+		h.State = p.state(r.instants(attribute(entriesAttribute, id)))
 	}
 	h.Mark = r.mark(attribute(markAttribute, id))
 	return h, r.err
@@ -105,7 +105,7 @@ func (it item) entries() ([]limiter.Entry, error) {
 func attributes(id string, h limiter.Held) map[string]types.AttributeValue {
 	all := state(id, h.Machine, h.State)
 	if h.Mark != (algo.Mark{}) {
-		all[attribute(markAttribute, id)] = &types.AttributeValueMemberL{Value: []types.AttributeValue{number(int64(h.Mark.Since)), number(h.Mark.Newest)}}
+		all[attribute(markAttribute, id)] = numbers(int64(h.Mark.Since), h.Mark.Newest)
 	}
 	return all
 }
@@ -125,7 +125,8 @@ func state(id string, m algo.Machine, s algo.State) map[string]types.AttributeVa
 		}
 	}
 	return map[string]types.AttributeValue{
-		attribute(lastAttribute, id):    number(int64(s.Newest)),
+		attribute(newestAttribute, id):  number(logIndex(s.Newest)),
+		attribute(stampAttribute, id):   stamp{s.Newest, s.Refunds, int64(s.Entries.Len())}.value(),
 		attribute(entriesAttribute, id): list(s.Entries),
 	}
 }
@@ -147,6 +148,14 @@ func (it item) bytes() (n int) {
 
 func number(n int64) types.AttributeValue {
 	return &types.AttributeValueMemberN{Value: strconv.FormatInt(n, 10)}
+}
+
+func numbers(ns ...int64) types.AttributeValue {
+	l := &types.AttributeValueMemberL{}
+	for _, n := range ns {
+		l.Value = append(l.Value, number(n))
+	}
+	return l
 }
 
 func list(entries algo.Entries) types.AttributeValue {
@@ -180,42 +189,58 @@ func (r *reader) parse(name string, v types.AttributeValue) int64 {
 	} else {
 		err = fmt.Errorf("a %T, want a number", v)
 	}
-	if err != nil && r.err == nil {
-		r.err = fmt.Errorf("%w: attribute %s: %w", limiter.ErrFormat, name, err)
+	if err != nil {
+		r.fail(name, "%w", err)
 	}
 	return n
 }
 
-// entries returns a list of instants, none if it is absent.
-func (r *reader) entries(name string) algo.Entries {
+// fail keeps the first error.
+func (r *reader) fail(name, format string, args ...any) {
+	if r.err == nil {
+		r.err = fmt.Errorf("%w: attribute %s: %w", limiter.ErrFormat, name, fmt.Errorf(format, args...))
+	}
+}
+
+// instants returns a list of instants, none if it is absent.
+func (r *reader) instants(name string) []algo.Instant {
 	v, ok := r.it[name]
 	if !ok {
-		return ""
+		return nil
 	}
 	l, ok := v.(*types.AttributeValueMemberL)
 	if !ok {
-		r.err = fmt.Errorf("%w: attribute %s: a %T, want a list", limiter.ErrFormat, name, v)
-		return ""
+		r.fail(name, "a %T, want a list", v)
+		return nil
 	}
 	instants := make([]algo.Instant, len(l.Value))
 	for i, v := range l.Value {
 		instants[i] = algo.Instant(r.parse(name, v))
 	}
-	return algo.NewEntries(instants...)
+	return instants
+}
+
+// tuple reads a list of numbers to all; it leaves all unchanged if the list is absent.
+func (r *reader) tuple(name string, all ...*int64) {
+	v, ok := r.it[name]
+	if !ok {
+		return
+	}
+	l, ok := v.(*types.AttributeValueMemberL)
+	if !ok || len(l.Value) != len(all) {
+		r.fail(name, "want a list of %d numbers", len(all))
+		return
+	}
+	for i, v := range l.Value {
+		*all[i] = r.parse(name, v)
+	}
 }
 
 // mark returns a mark, none if it is absent.
 func (r *reader) mark(name string) algo.Mark {
-	v, ok := r.it[name]
-	if !ok {
-		return algo.Mark{}
-	}
-	l, ok := v.(*types.AttributeValueMemberL)
-	if !ok || len(l.Value) != 2 {
-		r.err = fmt.Errorf("%w: attribute %s: want a list of two numbers", limiter.ErrFormat, name)
-		return algo.Mark{}
-	}
-	return algo.Mark{Since: algo.Instant(r.parse(name, l.Value[0])), Newest: r.parse(name, l.Value[1])}
+	var since, newest int64
+	r.tuple(name, &since, &newest)
+	return algo.Mark{Since: algo.Instant(since), Newest: newest}
 }
 
 // stateOf returns the attributes of the limit id that are its state, with its mark.
@@ -225,7 +250,7 @@ func (it item) stateOf(id string) (names []string) {
 			continue
 		}
 		switch rune(name[0]) {
-		case tatAttribute, refundsAttribute, newestAttribute, countAttribute, entriesAttribute, lastAttribute, markAttribute:
+		case tatAttribute, refundsAttribute, newestAttribute, countAttribute, entriesAttribute, stampAttribute, markAttribute:
 			names = append(names, name)
 		}
 	}

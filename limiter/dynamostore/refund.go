@@ -98,24 +98,6 @@ func (r *refund) giveBackWindow(e *expression, i int) {
 	r.given++
 }
 
-// giveBackLog rewrites the list without the entries of the charge. The condition is that the list has
-// not changed since the charge, or since the failed attempt.
-func (r *refund) giveBackLog(e *expression, l *algo.Log, i int) {
-	id, seen := r.charges[i].Limit.ID.String(), r.results[i].State
-	if r.seen != nil {
-		seen = r.seen[i].State
-	}
-	after := l.Refund(seen, r.results[i].State, r.charges[i].Cost, 0)
-	if after == seen {
-		return
-	}
-	entries := attribute(entriesAttribute, id)
-	e.requireMachine(id, l)
-	e.require(e.compare(entries, "=", e.value(list(seen.Entries))))
-	e.setTo(entries, e.value(list(after.Entries)))
-	r.given++
-}
-
 // requireMachine adds the condition that the limit id still has the parameters of m.
 func (e *expression) requireMachine(id string, m algo.Machine) {
 	e.require(e.compare(attribute(fingerprintAttribute, id), "=", e.text(m.Fingerprint())))

@@ -3,9 +3,10 @@ package dynamostore
 import (
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
@@ -61,15 +62,7 @@ func newTake(now algo.Instant, charges []limiter.Charge, results []algo.Result, 
 }
 
 // attempts returns how many attempts the decision has.
-func (t *take) attempts() int {
-	n := len(t.charges) + 2 + contended
-	for i := range t.views {
-		if _, ok := t.views[i].settled.Machine.(*algo.Log); ok {
-			n += appended
-		}
-	}
-	return n
-}
+func (t *take) attempts() int { return len(t.charges) + 2 + contended }
 
 // teach corrects the guesses by the item that an attempt found or wrote.
 func (t *take) teach(g *guesses, applied bool) {
@@ -300,40 +293,6 @@ func rungs(limits int) int64 {
 	return int64(min(8, (operators/limits-18)/4))
 }
 
-// chargeLog adds entries at now, or at the newest instant if that is later. The list may hold as many
-// entries as the limit allows, plus the known expired entries at its head.
-func (t *take) chargeLog(e *expression, l *algo.Log, v *view, c limiter.Charge) {
-	s := v.settled.State
-	entries, last := attribute(entriesAttribute, v.id), attribute(lastAttribute, v.id)
-	at := max(t.now, s.Newest)
-	_, expired := l.Live(s, at)
-	room := l.Requests - c.Cost
-	if c.Force {
-		room = l.MaxDebt() - c.Cost
-	}
-	size := "size(" + e.name(entries) + ") <= " + e.number(min(room+int64(expired), l.MaxDebt()-c.Cost))
-	if expired > 0 {
-		head := e.name(entries) + "[" + strconv.Itoa(expired-1) + "]"
-		e.require(head + " <= " + e.number(int64(at.Add(-l.Length))) + " AND " + size)
-	} else {
-		e.require("(" + e.absent(entries) + " OR " + size + ")")
-	}
-	if c.Cost == 0 {
-		return
-	}
-	if at > t.now {
-		e.require(e.compare(last, "=", e.number(int64(at))))
-	} else {
-		e.require(e.absentOr(last, "<=", e.number(int64(at))))
-	}
-	instants := make([]algo.Instant, c.Cost)
-	for i := range instants {
-		instants[i] = at
-	}
-	e.setTo(entries, "list_append(if_not_exists("+e.name(entries)+", "+e.value(list(""))+"), "+e.value(list(algo.NewEntries(instants...)))+")")
-	e.setTo(last, e.number(int64(at)))
-}
-
 // capped reports whether a forced charge of cost exceeds the largest debt.
 func capped(v *view, now algo.Instant, cost int64) bool {
 	s := v.settled.State
@@ -349,18 +308,14 @@ func capped(v *view, now algo.Instant, cost int64) bool {
 	return false
 }
 
-// fills reports whether the list of a log, including its expired entries, has no room for cost. An
-// item that is too large could not be written any more, so its list could not be cut either.
-func fills(v *view, cost int64) bool {
-	l, ok := v.settled.Machine.(*algo.Log)
-	return ok && int64(v.settled.State.Entries.Len()) > l.MaxDebt()-cost
-}
-
 // rewrite replaces the whole state of a limit if the item still holds the state that was read.
 func (t *take) rewrite(e *expression, v *view) {
 	next := v.settled
 	if t.passes {
 		next.State = v.next
+	}
+	if _, ok := next.Machine.(*algo.Log); ok {
+		next.State.Refunds = generation()
 	}
 	e.requireHeld(t.item, v)
 	keep := attributes(v.id, next)
@@ -384,10 +339,14 @@ func (e *expression) requireHeld(it item, v *view) {
 		names = append(names, attribute(markAttribute, v.id))
 	}
 	for _, name := range names {
-		if value, ok := it[name]; ok {
-			e.require(e.compare(name, "=", e.value(value)))
-		} else {
+		value, ok := it[name]
+		switch entries, isList := value.(*types.AttributeValueMemberL); {
+		case !ok:
 			e.require(e.absent(name))
+		case isList && rune(name[0]) == entriesAttribute: // a list of the same generation and size is the same
+			e.require("size(" + e.name(name) + ") = " + e.number(int64(len(entries.Value))))
+		default:
+			e.require(e.compare(name, "=", e.value(value)))
 		}
 	}
 }

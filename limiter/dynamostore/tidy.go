@@ -41,7 +41,7 @@ const idleLeast = time.Hour
 func (s *Store) tidy(ctx context.Context, now algo.Instant, subject limiter.Subject, it item, charges []limiter.Charge) {
 	e := newExpression()
 	for _, c := range charges {
-		e.cutLog(it, c.Limit)
+		e.trimLog(it, c.Limit, c.Cost)
 	}
 	e.outlive(it, charges)
 	if len(e.set) > 0 {
@@ -105,27 +105,6 @@ func own(it item, id string, charges []limiter.Charge) bool {
 	return ok && slices.ContainsFunc(charges, func(c limiter.Charge) bool {
 		return c.Limit.ID.String() == id && c.Limit.Fingerprint() == f.Value
 	})
-}
-
-// cutLog adds the removal of a log's expired entries, once the list holds twice what
-// the limit allows: an append and a removal cannot share an update. The list is rewritten if it is
-// unchanged.
-func (e *expression) cutLog(it item, limit *limiter.Limit) {
-	id := limit.ID.String()
-	held, err := it.held(id, limit)
-	l, ok := held.Machine.(*algo.Log)
-	if !ok || err != nil || int64(held.State.Entries.Len()) < l.MaxDebt() {
-		return
-	}
-	trimmed := l.Trim(held.State)
-	if trimmed == held.State {
-		return
-	}
-	entries := attribute(entriesAttribute, id)
-	e.requireMachine(id, l)
-	e.require(e.compare(attribute(lastAttribute, id), "=", e.number(int64(held.State.Newest))))
-	e.require("size(" + e.name(entries) + ") = " + e.number(int64(held.State.Entries.Len())))
-	e.setTo(entries, e.value(list(trimmed.Entries)))
 }
 
 // removeDead adds the removal of the dead attributes of the limit id, on the condition that they are

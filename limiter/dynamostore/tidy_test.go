@@ -3,6 +3,7 @@ package dynamostore_test
 import (
 	"context"
 	"maps"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -32,6 +33,48 @@ func TestStore_tidy_log(t *testing.T) {
 		if got := len(b.item(t, who)["l"+limit.ID.String()].(*types.AttributeValueMemberL).Value); got != c.left {
 			t.Errorf("after charge %d: got %d entries, want %d", i+1, got, c.left)
 		}
+	}
+}
+
+// A trim keeps what other processes appended since, and their instants. A process whose state is from
+// before the trim neither admits too many requests nor loses one.
+func TestStore_tidy_logOvertaken(t *testing.T) {
+	client, name := local(t)
+	ctx, who := context.Background(), caller()
+	limit := storetest.Limit(t, "a", algo.Rate{Algorithm: algo.SlidingLog, Requests: 40, Window: 10 * time.Second})
+	other := newOvertaking(&overtaking{API: client}, name)
+	take := func(store *dynamostore.Store, at time.Time, cost int64, hint algo.Result) (bool, algo.Result) {
+		t.Helper()
+		results := []algo.Result{hint}
+		ok, err := store.Take(ctx, algo.InstantOf(at), who, []limiter.Charge{{Subject: who, Limit: limit, Cost: cost}}, results)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ok, results[0]
+	}
+	_, stale := take(other, noon, 40, algo.Result{})
+	now := noon.Add(20 * time.Second)
+	api := &overtaking{API: client, before: 3, happens: func() { // before the trim, which follows the second attempt
+		if ok, _ := take(other, now.Add(-time.Second), 5, stale); !ok {
+			t.Error("a request while the log is trimmed: got a refusal")
+		}
+	}}
+	if ok, _ := take(newOvertaking(api, name), now, 16, algo.Result{}); !ok || api.updates != 3 {
+		t.Fatalf("got allowed %t and %d updates, want an attempt without a state, one with it, and a trim", ok, api.updates)
+	}
+	entries, err := other.Inspect(ctx, who)
+	if err != nil {
+		t.Fatal(err)
+	}
+	instants := slices.Repeat([]algo.Instant{algo.InstantOf(now)}, 21) // an older instant counts as the newest before it
+	if got, want := entries[0].State.Entries, algo.NewEntries(instants...); got != want {
+		t.Errorf("after the trim: got %d entries, want 21 at the newest instant", got.Len())
+	}
+	if ok, _ := take(other, now, 20, stale); ok {
+		t.Error("20 requests with a state from before the trim: got them allowed, want room for 19")
+	}
+	if ok, _ := take(other, now, 19, stale); !ok {
+		t.Error("19 requests: got a refusal")
 	}
 }
 

@@ -28,6 +28,7 @@ const (
 	instantBytes = nameBytes + 11
 	refundsBytes = nameBytes + 6
 	entryBytes   = 12
+	stampBytes   = nameBytes + 3 + 12 + 10 + 4 // of a log: a list of an instant, a generation and a length
 )
 
 // size is the largest part of an item that a set of limits needs.
@@ -70,7 +71,7 @@ func sizeOf(r algo.Rate) size {
 		count := nameBytes + len(strconv.FormatInt(index, 36)) + numberBytes(m.MaxDebt())
 		s.bytes += nameBytes + numberBytes(index) + 3*count
 	case *algo.Log:
-		s.bytes += instantBytes + nameBytes + 3
+		s.bytes += stampBytes + nameBytes + 3 + nameBytes + numberBytes(math.MaxInt64/int64(algo.MaxSkew/2))
 		s.entries = int(m.MaxDebt())
 	}
 	return s

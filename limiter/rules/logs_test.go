@@ -39,7 +39,7 @@ func TestParse_logs(t *testing.T) {
 		{"two halves of a client", document(rule("/a", "", `"*":[`+half+`,`+sizedLog("c", 160, "1h", client)+`]`)), whole},
 		{"two halves and one more", document(rule("/a", "", `"*":[`+half+`,`+sizedLog("c", 160, "1h", client)+`,`+sizedLog("d", 4, "1h", client)+`]`)), "rules[0].limits.*[2]"},
 		{"two halves and three more", document(rule("/a", "", `"*":[`+half+`,`+sizedLog("c", 160, "1h", client)+`,`+sizedLog("d", 50, "1h", client)+`]`)),
-			`rules[0].limits.*[2]: is one of the sliding_logs that a "*" caller has in one item (user): they take up to 9320 bytes, want at most 8192, 8 write units; at most 3 requests fit, or use a sliding_window`},
+			`rules[0].limits.*[2]: is one of the sliding_logs that a "*" caller has in one item (user): they take up to 9419 bytes, want at most 8192, 8 write units; use a sliding_window`},
 		{"two tiers", document(rule("/a", "", `"free":`+most+`,"paid":`+most)), whole},
 		{"a tier and the others in one rule", document(rule("/a", "", `"free":`+most+`,"*":`+most)), whole},
 		{"a tier and the others in two rules", document(rule("/a", "", `"free":`+most), rule("/b", "", `"*":`+half)), `rules[1].limits.*: is one of the sliding_logs that a "free" caller`},

@@ -53,8 +53,8 @@ line 2: rules[0].limits.free.burts: unknown field (did you mean "burst"?); known
 	"local_processes_above_burst":   `line 1: rules[0].local_processes: got 5, want 1 to 4 here for rules[0].limits.free`,
 	"local_processes_without_local": `line 1: rules[0].local_processes: only has an effect with "on_error": "local"`,
 	"local_processes_zero":          `line 1: rules[0].local_processes: got 0, want a whole number from 1 to 100000`,
-	"log_too_long":                  `line 1: rules[0].limits.free.requests: got 329, want at most 328 for a sliding_log, which keeps the instant of each; a sliding_window counts any number`,
-	"logs_of_a_caller":              `line 3: rules[1].limits.*: is one of the sliding_logs that a "*" caller has in one item (user): they take up to 14768 bytes, want at most 8192, 8 write units; at most 26 requests fit, or use a sliding_window`,
+	"log_too_long":                  `line 1: rules[0].limits.free.requests: got 328, want at most 327 for a sliding_log, which keeps the instant of each; a sliding_window counts any number`,
+	"logs_of_a_caller":              `line 3: rules[1].limits.*: is one of the sliding_logs that a "*" caller has in one item (user): they take up to 14834 bytes, want at most 8192, 8 write units; at most 23 requests fit, or use a sliding_window`,
 	"method_head":                   `line 1: rules[0].method: got HEAD, want GET, which includes HEAD`,
 	"method_lower_case":             `line 1: rules[0].method: got "get", want GET, POST, PUT, PATCH or DELETE, or no method for all of them (did you mean "GET"?)`,
 	"method_options":                `line 1: rules[0].method: got OPTIONS, which is never limited; leave the method out to limit all other methods`,
@@ -130,7 +130,7 @@ line 1: overrides[1].limits.c: no limit of this name counts by user, want "a"`,
 line 1: rules[0].limits.free.per[0]: got "clent", want client, user, apikey, ip, claim:<name>, endpoint or global (did you mean "client"?)`,
 	"misspelled_tier":     `line 1: default_tier: got "fre", want a tier that a rule names: free (did you mean "free"?)`,
 	"misspelled_override": `line 3: overrides[0].limits.serch: no limit of this name counts by user, want "search" (did you mean "search"?)`,
-	"override_of_a_log":   `line 3: overrides[0].limits.a.requests: got 1000, want at most 328 for a sliding_log, which keeps the instant of each; a sliding_window counts any number`,
+	"override_of_a_log":   `line 3: overrides[0].limits.a.requests: got 1000, want at most 327 for a sliding_log, which keeps the instant of each; a sliding_window counts any number`,
 }
 
 func TestParse_bad(t *testing.T) {

@@ -59,7 +59,7 @@ func TestParse_large(t *testing.T) {
 		{"endpoint":"/c","limits":{"KEY":{"requests":100000,"window":"1s","shards":4}}},
 		{"endpoint":"/d","limits":{"KEY":{"requests":100000,"window":"1s","lease":1}}},
 		{"endpoint":"/e","limits":{"KEY":{"requests":60060,"window":"1m","algorithm":"token_bucket"}}},
-		{"endpoint":"/f","limits":{"KEY":{"requests":328,"window":"1s","algorithm":"sliding_log"}}},
+		{"endpoint":"/f","limits":{"KEY":{"requests":327,"window":"1s","algorithm":"sliding_log"}}},
 		{"endpoint":"/g","limits":{"KEY":{"requests":50000,"window":"1s","algorithm":"token_bucket","burst":10}}},
 		{"endpoint":"/h","limits":{"KEY":{"requests":50000,"window":"1s","algorithm":"leaky_bucket","burst":1}}}]}`, "KEY", key))
 	}

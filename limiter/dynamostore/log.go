@@ -1,0 +1,176 @@
+package dynamostore
+
+import (
+	"math/rand/v2"
+	"strconv"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// stamp describes the list of a log since its last rewrite. Between two rewrites the list only grows
+// at its end, so an entry that was at a position is still there if the generation is the same.
+type stamp struct {
+	newest     algo.Instant // of all entries there ever were, when the list was last rewritten
+	generation int64        // random; every rewrite and every trim sets another one
+	settled    int64        // number of entries at the head that count at their own instant
+}
+
+// generation returns a number that no other rewrite of a list has.
+func generation() int64 { return 1 + rand.Int64N(1<<53-1) } //nolint:gosec // it distinguishes lists and protects nothing
+
+func (p stamp) value() types.AttributeValue {
+	return numbers(int64(p.newest), p.generation, p.settled)
+}
+
+// stamp returns the stamp of the log id, none if it is absent.
+func (r *reader) stamp(id string) (p stamp) {
+	var newest int64
+	r.tuple(attribute(stampAttribute, id), &newest, &p.generation, &p.settled)
+	p.newest = algo.Instant(newest)
+	return p
+}
+
+// state returns the state that a list means. An appended entry counts at its own instant, or at the
+// newest instant before it if that is later: the appending process may not have known that instant.
+// The generation is in Refunds, which a log does not use.
+func (p stamp) state(instants []algo.Instant) algo.State {
+	newest := p.newest
+	for i, at := range instants {
+		newest = max(newest, at)
+		if int64(i) >= p.settled {
+			instants[i] = newest
+		}
+	}
+	return algo.State{Newest: newest, Entries: algo.NewEntries(instants...), Refunds: p.generation}
+}
+
+// logIndex returns the index of an instant in intervals of which two are the greatest honest clock
+// skew. If the newest entry is in an interval that is not after the next one, the log is not
+// algo.Machine.Ahead.
+func logIndex(at algo.Instant) int64 {
+	const interval = algo.MaxSkew / 2
+	return int64(at) / int64(interval)
+}
+
+// chargeLog appends entries at now. The list has room if it is short enough with all its entries, or
+// without the entries at its head that are known to have expired. Neither depends on the newest entry,
+// so concurrent appends do not collide.
+func (t *take) chargeLog(e *expression, l *algo.Log, v *view, c limiter.Charge) {
+	entries, at := attribute(entriesAttribute, v.id), attribute(stampAttribute, v.id)
+	_, expired := l.Live(v.settled.State, t.now)
+	room := l.Requests - c.Cost
+	if c.Force {
+		room = l.MaxDebt() - c.Cost
+	}
+	ways := []string{e.absent(entries), e.sizeAtMost(entries, room)}
+	if most := min(room+int64(expired), l.MaxDebt()-c.Cost); most > room {
+		ways = append(ways, e.sameGeneration(at, v.settled.State)+" AND "+e.sizeAtMost(entries, most))
+	}
+	e.require("(" + strings.Join(ways, " OR ") + ")")
+	newest, now, known := attribute(newestAttribute, v.id), logIndex(t.now), logIndex(v.settled.State.Newest)
+	switch {
+	case known <= now:
+		e.require(e.absentOr(newest, "<=", e.number(now)))
+	case known == now+1: // it stays
+		e.require(e.compare(newest, "=", e.number(known)))
+	default: // a later entry might be too far ahead
+		e.requireSame(v.id, v.settled.State)
+	}
+	if c.Cost == 0 {
+		return
+	}
+	if known <= now {
+		e.setTo(newest, e.number(now))
+	}
+	instants := make([]algo.Instant, c.Cost)
+	for i := range instants {
+		instants[i] = t.now
+	}
+	e.setTo(entries, "list_append(if_not_exists("+e.name(entries)+", "+e.value(list(""))+"), "+e.value(list(algo.NewEntries(instants...)))+")")
+	e.setAtFirst(at, e.value(stamp{generation: generation()}.value()))
+}
+
+func (e *expression) sizeAtMost(entries string, n int64) string {
+	return "size(" + e.name(entries) + ") <= " + e.number(n)
+}
+
+// sameGeneration returns the condition that the list of s was not rewritten.
+func (e *expression) sameGeneration(at string, s algo.State) string {
+	return e.name(at) + "[1] = " + e.number(s.Refunds)
+}
+
+// requireSame adds the condition that the list of s has not changed.
+func (e *expression) requireSame(id string, s algo.State) {
+	e.require(e.sameGeneration(attribute(stampAttribute, id), s))
+	e.require("size(" + e.name(attribute(entriesAttribute, id)) + ") = " + e.number(int64(s.Entries.Len())))
+}
+
+// fills reports whether the list of a log, including its expired entries, has no room for cost. An
+// item that is too large could not be written any more, so its list could not be trimmed either.
+func fills(v *view, cost int64) bool {
+	l, ok := v.settled.Machine.(*algo.Log)
+	return ok && int64(v.settled.State.Entries.Len()) > l.MaxDebt()-cost
+}
+
+// A list is trimmed when trimLeast entries have expired, by the append that makes its length reach or
+// pass a multiple of trimEvery: otherwise each of many concurrent appends would trim it.
+const (
+	trimLeast = 32
+	trimEvery = 16
+	// trimMost is the number of entries that one update removes. DynamoDB allows 300 operators in an
+	// expression, and a removal takes two.
+	trimMost = 100
+)
+
+// trimLog adds the removal of a log's expired entries after a charge of cost. An append and a removal
+// cannot share an update. Entries that are appended meanwhile stay.
+func (e *expression) trimLog(it item, limit *limiter.Limit, cost int64) {
+	id := limit.ID.String()
+	held, err := it.held(id, limit)
+	l, ok := held.Machine.(*algo.Log)
+	if !ok || err != nil {
+		return
+	}
+	s := held.State
+	_, expired := l.Live(s, s.Newest)
+	length := int64(s.Entries.Len())
+	due := expired >= trimLeast && length/trimEvery != (length-cost)/trimEvery || length >= l.MaxDebt()
+	n := min(expired, int(length)-1, trimMost-len(e.remove)) // the last entry stays: an append may follow it
+	if !due || n <= 0 {
+		return
+	}
+	entries, at := attribute(entriesAttribute, id), attribute(stampAttribute, id)
+	e.requireMachine(id, l)
+	e.require(e.sameGeneration(at, s))
+	element := func(i int) string { return e.name(entries) + "[" + strconv.Itoa(i) + "]" }
+	for i := range n {
+		e.remove = append(e.remove, element(i))
+	}
+	r := reader{it: it}
+	p := r.stamp(id)
+	e.set = append(e.set, element(n)+" = "+e.number(int64(s.Entries.At(n))))
+	e.setTo(at, e.value(stamp{p.newest, generation(), max(1, p.settled-int64(n))}.value()))
+}
+
+// giveBackLog rewrites the list without the entries of the charge, if the list has not changed since
+// the charge, or since the failed attempt.
+func (r *refund) giveBackLog(e *expression, l *algo.Log, i int) {
+	id, seen := r.charges[i].Limit.ID.String(), r.results[i].State
+	if r.seen != nil {
+		seen = r.seen[i].State
+	}
+	after := l.Refund(seen, r.results[i].State, r.charges[i].Cost, 0)
+	if after == seen {
+		return
+	}
+	entries, at := attribute(entriesAttribute, id), attribute(stampAttribute, id)
+	e.requireMachine(id, l)
+	e.requireSame(id, seen)
+	e.setTo(entries, e.value(list(after.Entries)))
+	e.setTo(at, e.value(stamp{after.Newest, generation(), int64(after.Entries.Len())}.value()))
+	r.given++
+}
