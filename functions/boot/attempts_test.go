@@ -31,17 +31,17 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// flaky is a server that closes the connection instead of answering some requests. hangUp chooses
-// them by the number of the connection and of the request.
+// flaky is a server that does not answer some requests but closes the connection. hangUp selects
+// these requests by the number of the connection and the number of the request.
 type flaky struct {
 	mu     sync.Mutex
 	counts map[string]int // number of requests by the client's address
 	got    []request
 	hangUp func(connection, n int) bool // both numbers start at 1
-	answer string                       // name of a DynamoDB error and the rest of its JSON object; empty: the answer is {}
+	answer string                       // name of a DynamoDB error and the rest of its JSON object; "" means the answer {}
 }
 
-// request is a request that the server received: the nth of its connection.
+// request is a request that the server received. n is its number on its connection.
 type request struct {
 	n        int
 	answered bool
@@ -69,7 +69,7 @@ func (f *flaky) taken() []request {
 	return got
 }
 
-// ServeHTTP acts as DynamoDB with an empty table.
+// ServeHTTP answers like a DynamoDB with an empty table.
 func (f *flaky) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	if !f.next(r.RemoteAddr) {
@@ -154,19 +154,19 @@ func ask(ctx context.Context, s limiter.Store) error {
 	return err
 }
 
-// A call on a dead connection is attempted once more if the connection was used before. It is not
-// repeated on a new connection. A refund is never repeated.
+// A call that fails on a used connection is attempted once more on a new connection. A call that
+// fails on a new connection is not repeated. A refund is never repeated.
 func TestOpenStore_deadConnection(t *testing.T) {
 	for _, store := range []string{"dynamodb", "redis"} {
 		for _, c := range []struct {
 			name   string
 			hangUp func(connection, n int) bool
-			dead   bool // old connections are dead
+			dead   bool // used connections are dead
 		}{
 			{"alive", nil, false},
-			{"an old one", func(_, n int) bool { return n == 2 }, true},
-			{"a new one", func(_, _ int) bool { return true }, false},
-			{"an old one, and the new one", func(connection, n int) bool { return n > 1 || connection%2 == 0 }, true},
+			{"a used connection", func(_, n int) bool { return n == 2 }, true},
+			{"a new connection", func(_, _ int) bool { return true }, false},
+			{"a used connection and a new connection", func(connection, n int) bool { return n > 1 || connection%2 == 0 }, true},
 		} {
 			t.Run(store+" "+c.name, func(t *testing.T) {
 				f, retried := &flaky{hangUp: c.hangUp}, false
@@ -210,13 +210,14 @@ func TestOpenStore_deadConnection(t *testing.T) {
 					return
 				}
 			}
-			t.Error("no connection was used twice in 1000 rounds")
+			t.Error("got no connection that was used twice in 1000 rounds")
 		})
 	}
 }
 
-// The client does not retry an error that DynamoDB returns. The SDK's retry quota never blocks
-// the one attempt of a call. An error reports throttling, and whether only one item is affected.
+// The client does not retry an error that DynamoDB returns. The SDK's retry quota never blocks the
+// single attempt of a call. An error reports throttling, and whether DynamoDB throttled the item or
+// the table.
 func TestDynamoDBClient_attempts(t *testing.T) {
 	f := &flaky{answer: "InternalServerError"}
 	server := httptest.NewServer(f)
@@ -259,7 +260,7 @@ func TestDynamoDBClient_attempts(t *testing.T) {
 	} {
 		f := &flaky{answer: answer}
 		s := f.open(t, "dynamodb")
-		for i := range 20 { // most of them on an old connection
+		for i := range 20 { // most calls use an old connection
 			want := want
 			if errors.Is(want, limiter.ErrThrottled) && i >= 5 { // throttling of the table is an outage, which opens the breaker
 				want = limiter.ErrBreakerOpen
@@ -293,7 +294,7 @@ func (hanging) Take(ctx context.Context, _ algo.Instant, _ limiter.Subject, _ []
 	return false, limiter.ErrUnavailable
 }
 
-// A decision waits for the store until its deadline. Then on_error "local" decides from local
+// A decision waits for the store at most until its deadline. Then on_error "local" decides from local
 // state.
 func TestConfig_Environment_deadline(t *testing.T) {
 	const rule = `{"version":1,"rules":[{"endpoint":"/a","on_error":"local","local_processes":1,"limits":{"*":{"requests":2,"window":"1m"}}}]}`
@@ -323,7 +324,7 @@ func TestConfig_Environment_deadline(t *testing.T) {
 	}
 }
 
-// memstoreOf returns a store that the limiter does not recognize as one in this process.
+// memstoreOf returns a store in memory that the limiter does not recognize as one.
 func memstoreOf() limiter.Store {
 	return struct{ limiter.Store }{storetest.Must(memstore.New(memstore.Options{}))}
 }

@@ -120,9 +120,9 @@ func write(t *testing.T, name, content string) string {
 
 const oneRule = `{"rules":[{"endpoint":"/a","limits":{"*":{"requests":1,"window":"1m"}}}]}`
 
-// The version of the rules is that of the document or RULES_VERSION. On a developer's machine it
-// can also be the time of the file. A test binary has no version control information, so it has
-// no commit time.
+// The version of the rules is in the document or in RULES_VERSION. On a developer's machine it can
+// also be the modification time of the file. (The commit time is missing, because a test binary has
+// no version control information.)
 func TestConfig_Environment_version(t *testing.T) {
 	silent, speaking := write(t, "rules.json", oneRule), write(t, "rules.json", `{"version":7,`+oneRule[1:])
 	changed := time.Unix(1_700_000_000, 0)
@@ -131,7 +131,7 @@ func TestConfig_Environment_version(t *testing.T) {
 	}
 	for _, c := range []struct {
 		variables []string
-		want      int64 // 0: an error
+		want      int64 // 0 means an error
 	}{
 		{[]string{"RULES_FILE=" + speaking}, 7},
 		{[]string{"RULES_FILE=" + speaking, "RULES_VERSION=8", "WEIR_LOCAL=true"}, 7},
@@ -145,7 +145,7 @@ func TestConfig_Environment_version(t *testing.T) {
 		e, err := load(t, append(c.variables, "STORE=memory")...).Environment(t.Context(), store, quiet)
 		if c.want == 0 {
 			if err == nil || !strings.Contains(err.Error(), "add a version") || !strings.Contains(err.Error(), "RULES_VERSION") {
-				t.Errorf("%v: got error %v, want one that names RULES_VERSION", c.variables, err)
+				t.Errorf("%v: got error %v, want an error that names RULES_VERSION", c.variables, err)
 			}
 			continue
 		}
@@ -224,7 +224,7 @@ func TestConfig_OpenStore(t *testing.T) {
 	if _, _, err := load(t, "TABLE=t", "DYNAMODB_ENDPOINT=localhost:8000").OpenStore(t.Context()); err == nil || !strings.HasPrefix(err.Error(), `DYNAMODB_ENDPOINT: got "localhost:8000",`) {
 		t.Error(err)
 	}
-	// An invalid URL may contain an unescaped password. The error contains no part of it.
+	// An invalid URL may contain an unescaped password. The error contains no part of the password.
 	for _, address := range []string{
 		"http://hunter2", "redis://user:hunt/er2@127.0.0.1:1", "redis://user:/hunter2@127.0.0.1:1", "redis://user:12?hunter2@127.0.0.1", "redis://user:#hunter2@127.0.0.1:1",
 		"redis://user:12#hunter2@127.0.0.1:1", "redis://127.0.0.1:1/0#", "redis://127.0.0.1:1/0?hunter2=1", "redis://127.0.0.1:1/0?read_timeout=hunter2", "redis://127.0.0.1:1/hunter2", "redis://user:1/2/hunter2@127.0.0.1:1", "hunter2",
@@ -232,7 +232,7 @@ func TestConfig_OpenStore(t *testing.T) {
 		for _, cluster := range []string{"false", "true"} {
 			_, _, err := load(t, "STORE=redis", "REDIS_URL="+address, "REDIS_CLUSTER="+cluster).OpenStore(t.Context())
 			if err == nil || !strings.HasPrefix(err.Error(), "REDIS_URL: invalid URL (want redis://host:6379 ") || strings.Contains(err.Error(), "hunt") || strings.Contains(err.Error(), "er2") {
-				t.Errorf("%s, cluster %s: got error %v, want one without the password", address, cluster, err)
+				t.Errorf("%s, cluster %s: got error %v, want an error without the password", address, cluster, err)
 			}
 		}
 	}
@@ -268,11 +268,11 @@ func TestConfig_DynamoDBClient_local(t *testing.T) {
 	}
 	c.Local = false
 	if _, err := c.DynamoDBClient(t.Context()); err == nil || !strings.Contains(err.Error(), "no-such-profile") {
-		t.Errorf("client for AWS: got error %v, want one about the missing profile", err)
+		t.Errorf("client for AWS: got error %v, want an error about the missing profile", err)
 	}
 }
 
-// The client dials an unreachable server once and does not retry until the deadline.
+// The client dials an unreachable server once and does not retry before the deadline.
 func TestConfig_RedisClient(t *testing.T) {
 	u, err := load(t, "STORE=redis", "REDIS_URL=redis://127.0.0.1:1").RedisClient(t.Context())
 	if err != nil {

@@ -47,7 +47,7 @@ const (
 
 // line is a server in this process and the network to it. It uses the clock of the test.
 type line struct {
-	speak func(net.Conn, *bufio.Reader) (answer string, err error) // reads a request and returns its answer
+	speak func(net.Conn, *bufio.Reader) (answer string, err error) // reads a request and returns the answer
 
 	mu      sync.Mutex
 	ailment ailment
@@ -87,7 +87,7 @@ func (l *line) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	case refusing:
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	case unreachable:
-		select { // net/http continues to dial after the request has ended
+		select { // net/http continues a dial after the request has ended
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-time.After(time.Second):
@@ -100,8 +100,7 @@ func (l *line) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return pipe{ours}, nil
 }
 
-// pipe is a connection on which only reads and writes fail after the server has closed it, as
-// with TCP.
+// pipe is a connection that behaves like TCP: after the server closes it, only reads and writes fail.
 type pipe struct{ net.Conn }
 
 func (p pipe) SetReadDeadline(t time.Time) error {
@@ -154,7 +153,7 @@ func (l *line) recover(n int) {
 	}
 }
 
-// speakHTTP acts as DynamoDB with an empty table.
+// speakHTTP answers like a DynamoDB with an empty table.
 func speakHTTP(_ net.Conn, r *bufio.Reader) (string, error) {
 	request, err := http.ReadRequest(r)
 	if err != nil {
@@ -170,7 +169,7 @@ func speakHTTP(_ net.Conn, r *bufio.Reader) (string, error) {
 	return fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/x-amz-json-1.0\r\nContent-Length: %d\r\n\r\n%s", len(body), body), nil
 }
 
-// speakRedis acts as an empty Redis that answers every script with BUSY.
+// speakRedis answers like an empty Redis, but answers every script with BUSY.
 func speakRedis(c net.Conn, r *bufio.Reader) (string, error) {
 	for {
 		args, err := readCommand(r)
@@ -193,7 +192,7 @@ func speakRedis(c net.Conn, r *bufio.Reader) (string, error) {
 	}
 }
 
-// speakCluster acts as a Redis Cluster of one node, otherwise like speakRedis.
+// speakCluster answers like a Redis Cluster of one node. Otherwise it is like speakRedis.
 func speakCluster(c net.Conn, r *bufio.Reader) (string, error) {
 	for {
 		args, err := readCommand(r)
@@ -218,7 +217,7 @@ func speakCluster(c net.Conn, r *bufio.Reader) (string, error) {
 	}
 }
 
-// ward is an environment that uses a line, built as a function builds it.
+// ward is an environment that uses a line. It is created like the environment of a function.
 type ward struct {
 	*line
 	config boot.Config
@@ -296,8 +295,7 @@ func (w *ward) ask(t *testing.T, path string) (limiter.Decision, time.Duration) 
 	return d, time.Since(begun)
 }
 
-// look returns a decision without a charge. The fake Redis can answer it, because it needs no
-// script.
+// look returns a decision without a charge. The fake Redis can answer it, because it needs no script.
 func (w *ward) look(t *testing.T, path string) (limiter.Decision, time.Duration) {
 	t.Helper()
 	begun := time.Now()
@@ -310,16 +308,16 @@ func (w *ward) look(t *testing.T, path string) (limiter.Decision, time.Duration)
 
 var deadlines = map[string]time.Duration{"redis": 50 * time.Millisecond, "cluster": 50 * time.Millisecond, "dynamodb": 100 * time.Millisecond}
 
-// A decision never waits longer than its deadline, for any fault of the store. The deadline is
-// 900 ms for the first decision, then 50 ms (Redis) or 100 ms (DynamoDB). A fault that shows at
-// once causes no wait. The start of an environment waits at most 900 ms, also for the key of
-// subject hashes. The test uses the clients of the functions and a fake clock.
+// A decision never waits longer than its deadline, for any fault of the store. The deadline is 900 ms
+// for the first decision, then 50 ms (Redis) or 100 ms (DynamoDB). A fault that fails a call at once
+// causes no wait. The start of an environment, including the read of the key of subject hashes, waits
+// at most 900 ms. The test uses the clients of the functions and a fake clock.
 func TestDeadline(t *testing.T) {
 	for _, store := range []string{"dynamodb", "redis", "cluster"} {
 		for _, c := range []struct {
 			ailment ailment
 			reason  limiter.Reason
-			waits   bool // true: waits until the deadline; false: fails at once
+			waits   bool // true means that calls wait until the deadline, false that they fail at once
 			first   time.Duration
 		}{
 			{silent, limiter.ReasonTimeout, true, 900 * time.Millisecond},
@@ -381,9 +379,9 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// During an outage of up to a minute no decision exceeds its deadline, or 250 ms after a pause.
-// Few decisions wait at all. After the outage the store is used again within half a second plus
-// one deadline.
+// During an outage of up to a minute, no decision exceeds its deadline, which is 250 ms after a
+// pause. Few decisions wait. After the outage, the store is used again within half a second plus one
+// deadline.
 func TestDeadline_outage(t *testing.T) {
 	for _, store := range []string{"dynamodb", "redis"} {
 		for i, a := range []ailment{silent, swallowing, slowed, resetting, babbling, unreachable, unreachable, unreachable, refusing, refusing, refusing} {
@@ -430,8 +428,8 @@ func TestDeadline_outage(t *testing.T) {
 	}
 }
 
-// A dead connection costs one decision its deadline, and that decision is degraded. The next
-// decision opens a new connection. A connection that was idle for 5 s is not used again.
+// A decision on a dead connection waits until its deadline and is degraded. The next decision opens a
+// new connection. A connection that was idle for 5 s is not used again.
 func TestDeadline_oldConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWard(t, "redis") // net/http may drop a connection itself
@@ -452,8 +450,9 @@ func TestDeadline_oldConnection(t *testing.T) {
 	})
 }
 
-// New connections take longer than a deadline here. After a pause 16 concurrent requests wait for
-// them and succeed. With one request every 10 s only the request during the fault fails.
+// In this test, opening a connection takes longer than a deadline. After a pause 16 concurrent
+// requests wait for their connections and succeed. With one request every 10 s, only the request
+// during the fault fails.
 func TestDeadline_slowConnection(t *testing.T) {
 	for store, far := range map[string]time.Duration{"dynamodb": 120 * time.Millisecond, "redis": 60 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
@@ -488,9 +487,9 @@ func TestDeadline_slowConnection(t *testing.T) {
 	}
 }
 
-// A store hangs after a pause. The first request waits 250 ms, because idle connections were
-// dropped. Later requests wait 50 or 100 ms until the breaker opens. Only the first request of an
-// environment may wait 900 ms.
+// A store hangs after a pause. The first request waits 250 ms, because idle connections were closed.
+// Later requests wait 50 or 100 ms until the breaker opens. Only the first request of an environment
+// may wait 900 ms.
 func TestDeadline_idle(t *testing.T) {
 	for _, store := range []string{"dynamodb", "redis", "cluster"} {
 		for _, a := range []ailment{silent, swallowing, unreachable} {
@@ -518,9 +517,9 @@ func TestDeadline_idle(t *testing.T) {
 	}
 }
 
-// A dead connection does not cost a frequent caller its deadline. The client repeats the call and
-// waits at most 250 ms for a new connection. For DynamoDB, net/http repeats the call within the
-// deadline.
+// A dead connection does not make a frequent caller wait until its deadline. The client repeats the
+// call and waits at most 250 ms for a new connection. For DynamoDB, net/http repeats the call within
+// the deadline.
 func TestDeadline_deadConnection(t *testing.T) {
 	for _, store := range []string{"redis", "cluster"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -542,7 +541,7 @@ func TestDeadline_deadConnection(t *testing.T) {
 	}
 }
 
-// Each client ends an abandoned dial after 900 ms. Nothing else ends the dialing goroutine.
+// Each client ends an abandoned dial after 900 ms, because nothing else ends the dialing goroutine.
 func TestDeadline_dial(t *testing.T) {
 	const want = 900 * time.Millisecond
 	c := load(t, "TABLE=t", "WEIR_LOCAL=true", "DYNAMODB_ENDPOINT=http://store")

@@ -37,7 +37,7 @@ func TestLoad_events(t *testing.T) {
 	}
 }
 
-// asked is a context that records calls of its Done. A timer that is derived from it also calls
+// asked is a context that records calls of its Done method. A timer of a derived context also calls
 // Done, on its own goroutine.
 type asked struct {
 	context.Context

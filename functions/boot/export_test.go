@@ -33,10 +33,10 @@ func (c Config) Warm(ctx context.Context, store limiter.Store, e *lambdahttp.Env
 	c.warm(ctx, store, e)
 }
 
-// StartOver builds an environment over store and opens its connections, as a function does.
+// StartOver creates an environment with store and opens its connections, as a function does.
 func (c Config) StartOver(ctx context.Context, store limiter.Store, o Options) (*lambdahttp.Environment, error) {
 	return c.start(ctx, store, o)
 }
 
-// Open does the work of Start before the first event.
+// Open is the part of Start before the first event.
 var Open = open

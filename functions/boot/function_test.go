@@ -31,8 +31,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// lambdaRuntime starts the API of the Lambda runtime. It delivers one event and returns the
-// function's answer.
+// lambdaRuntime starts a server with the API of the Lambda runtime. It delivers one event and returns
+// the answer of the function.
 func lambdaRuntime(t *testing.T, event []byte) (address string, answers <-chan string) {
 	t.Helper()
 	answered, handedOut := make(chan string, 1), false
@@ -97,7 +97,7 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// Every log line of an invocation has Lambda's request id, also a line that the limiter logs.
+// Every log line of an invocation has Lambda's request id, including lines that the limiter logs.
 func TestStart_requestID(t *testing.T) {
 	event, err := events.Files.ReadFile("rest-authorizer-anonymous.json")
 	if err != nil {
@@ -132,20 +132,20 @@ func TestStart_requestID(t *testing.T) {
 }
 
 // A rejected document is counted before the process ends. A missing file is not counted, because
-// there is no document.
+// there is no document to reject.
 func TestStart_rulesRefused(t *testing.T) {
 	for rules, want := range map[string]int{write(t, "rules.json", `{"rules":[{}]}`): 1, "": 1, "nowhere": 0} { // the built-in document has no version
 		c, output := function(t, "STORE=memory", "NAMESPACE=test", "RULES_FILE="+rules)
 		err := c.Run()
 		if status, ok := errors.AsType[*exec.ExitError](err); !ok || status.ExitCode() != 1 ||
 			strings.Count(output.String(), "\n") != 1+want || strings.Count(output.String(), `"RulesRefused":1`) != want {
-			t.Errorf("rules %q: %v, want exit status 1 and the count in the metrics: %s", rules, err, output)
+			t.Errorf("rules %q: got %v, want exit status 1 and the count in the metrics: %s", rules, err, output)
 		}
 	}
 }
 
-// An invalid configuration or a rejected document ends the process with one log line that names
-// it. The store has no influence on this.
+// An invalid configuration or a rejected document ends the process with one log line that names the
+// cause. This does not depend on the store.
 func TestStart_mistake(t *testing.T) {
 	bad := write(t, "rules.json", `{"rules":[{"endpoint":"x","limits":{}}]}`)
 	for want, variables := range map[string][]string{

@@ -33,29 +33,30 @@ import (
 
 var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 
-// deployment is a records table on DynamoDB Local and an environment that reads it through a
-// proxy. The proxy, called the door, can fail every request.
+// deployment is a records table on DynamoDB Local and an environment that reads it through a proxy,
+// the door. The door can fail every request.
 type deployment struct {
 	*lambdahttp.Environment
 	keys     *apikeys.Keys
 	client   *dynamodb.Client
 	table    string
-	endpoint string // of the door
+	endpoint string // URL of the door
 	shut     atomic.Bool
-	faults   atomic.Int64 // connections to close without an answer
-	requests atomic.Int64 // requests through the door
-	shared   atomic.Int64 // those of them that use the environment's shared client
+	faults   atomic.Int64 // number of requests that the door closes without an answer
+	requests atomic.Int64 // number of requests through the door
+	shared   atomic.Int64 // number of these requests that use the environment's shared client
 	now      time.Time
 	logged   bytes.Buffer
 	metrics  bytes.Buffer
 }
 
-// options returns the Options of an environment with the deployment's clock, log and metrics.
+// options returns the Options of an environment that uses the clock, log and metrics of the
+// deployment.
 func (d *deployment) options() boot.Options {
 	return boot.Options{Logger: slog.New(slog.NewTextHandler(&d.logged, nil)), Metrics: &d.metrics, Clock: func() time.Time { return d.now }}
 }
 
-// newDeployment returns a deployment with these variables besides those of the table.
+// newDeployment returns a deployment. Its variables are those of the table and variables.
 func newDeployment(t *testing.T, variables ...string) *deployment {
 	t.Helper()
 	local, err := url.Parse(storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT"))
@@ -142,8 +143,8 @@ func event(t *testing.T, file, key string) []byte {
 	return []byte(strings.ReplaceAll(string(b), samples.APIKey, key))
 }
 
-// answers sends both functions a request with a key. It returns the authorizer's principal or
-// error, the handler's status, and the limit that each reports.
+// answers sends a request with a key to both functions. It returns the principal or the error of the
+// authorizer, the status of the handler, and the limit that each function reports.
 func (d *deployment) answers(t *testing.T, key string) (principal, limit string, status int, handlerLimit string) {
 	t.Helper()
 	var policy events.APIGatewayCustomAuthorizerResponse
@@ -178,7 +179,7 @@ func (d *deployment) want(t *testing.T, what, key, principal, limit string, stat
 	}
 }
 
-// Both functions accept a new API key, reject an unknown one, and reject a revoked one a minute
+// Both functions accept a new API key and reject an unknown key. They reject a revoked key a minute
 // after the revocation.
 func TestConfig_Environment_apiKeys(t *testing.T) {
 	for _, store := range []string{"STORE=memory", "TABLE=weir-test-" + rand.Text()} {
@@ -186,10 +187,10 @@ func TestConfig_Environment_apiKeys(t *testing.T) {
 			d := newDeployment(t, store)
 			key, other := d.create(t, apikeys.Key{ID: "acme", Tier: "paid"}), d.create(t, apikeys.Key{ID: "beta", Tier: "enterprise"})
 			d.want(t, "created", key, "apikey:acme", "20", 201)
-			d.want(t, "of another tier", other, "apikey:beta", "30", 201)
+			d.want(t, "key of another tier", other, "apikey:beta", "30", 201)
 			before := d.requests.Load()
 			d.want(t, "mistyped", key[:len(key)-1], "Unauthorized", "", 401)
-			d.want(t, "no key of ours", "x", "Unauthorized", "", 401)
+			d.want(t, "malformed key", "x", "Unauthorized", "", 401)
 			if got := d.requests.Load() - before; got != 0 {
 				t.Errorf("malformed keys cost %d requests, want 0", got)
 			}
@@ -198,7 +199,7 @@ func TestConfig_Environment_apiKeys(t *testing.T) {
 				t.Fatal(err)
 			}
 			d.now = d.now.Add(59 * time.Second)
-			d.want(t, "revoked, and remembered", key, "apikey:acme", "20", 201)
+			d.want(t, "revoked, but still cached", key, "apikey:acme", "20", 201)
 			d.now = d.now.Add(time.Second)
 			d.want(t, "revoked", key, "Unauthorized", "", 401)
 			d.want(t, "another", other, "apikey:beta", "30", 201)
@@ -209,21 +210,20 @@ func TestConfig_Environment_apiKeys(t *testing.T) {
 	}
 }
 
-// While the table fails, cached keys remain valid for an hour. A key that is not cached causes a
-// 503.
+// While the table fails, cached keys stay valid for an hour. A request with another key gets 503.
 func TestConfig_Environment_tableFails(t *testing.T) {
 	d := newDeployment(t, "STORE=memory")
 	key, other := d.create(t, apikeys.Key{ID: "acme", Tier: "paid"}), d.create(t, apikeys.Key{ID: "beta"})
 	d.want(t, "before", key, "apikey:acme", "20", 201)
 	d.faults.Store(1)
-	d.want(t, "once a dead connection", d.create(t, apikeys.Key{ID: "gamma"}), "apikey:gamma", "10", 201)
+	d.want(t, "after one dead connection", d.create(t, apikeys.Key{ID: "gamma"}), "apikey:gamma", "10", 201)
 	d.shut.Store(true)
 	d.now = d.now.Add(59 * time.Minute)
 	d.want(t, "remembered", key, "apikey:acme", "20", 201)
-	d.want(t, "not seen before", other, "credential cannot be checked", "", 503)
+	d.want(t, "key that is not cached", other, "credential cannot be checked", "", 503)
 	d.want(t, "malformed", "x", "Unauthorized", "", 401)
 	d.now = d.now.Add(time.Minute)
-	d.want(t, "remembered for too long", key, "credential cannot be checked", "", 503)
+	d.want(t, "key that was cached for too long", key, "credential cannot be checked", "", 503)
 	d.shut.Store(false)
 	d.now = d.now.Add(time.Second)
 	d.want(t, "after", other, "apikey:beta", "10", 201)

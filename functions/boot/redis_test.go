@@ -35,12 +35,12 @@ func credentials(t *testing.T) {
 	}
 }
 
-// cache is the login of an ElastiCache Serverless cache, with one virtual node.
+// cache answers logins like an ElastiCache Serverless cache with one virtual node.
 type cache struct {
-	old  bool   // does not support HELLO
-	deaf string // the command at which the cache closes the connection
+	old  bool   // the cache does not support HELLO
+	deaf string // command on which the cache closes the connection
 	mu   sync.Mutex
-	cut  int        // number of connections that the cache closed so
+	cut  int        // number of connections that the cache closed on deaf
 	auth [][]string // user and password of each connection
 }
 
@@ -110,7 +110,7 @@ func readCommand(r *bufio.Reader) ([]string, error) {
 	return args, err
 }
 
-// Each connection to a serverless cache logs in with a new token, which is signed at that time. A
+// Each connection to a serverless cache logs in with a new token, signed at the time of the login. A
 // connection that was idle for too long is not used again.
 func TestConfig_RedisClient_serverless(t *testing.T) {
 	credentials(t)
@@ -168,13 +168,13 @@ func verify(t *testing.T, token string, at time.Time) {
 		"X-Amz-Algorithm": "AWS4-HMAC-SHA256", "X-Amz-Credential": "AKIDEXAMPLE/" + scope, "X-Amz-Security-Token": "session/token+=",
 	} {
 		if got := query[name]; !slices.Equal(got, []string{want}) {
-			t.Errorf("%s: got %q, want %q", name, got, want)
+			t.Errorf("parameter %s of the token: got %q, want %q", name, got, want)
 		}
 	}
 	signature := query.Get("X-Amz-Signature")
 	query.Del("X-Amz-Signature")
 	if host != "weir-dev-cache" || len(query) != 9 {
-		t.Errorf("token for %s with %d parameters, want weir-dev-cache with 9", host, len(query))
+		t.Errorf("token: got host %s and %d parameters, want weir-dev-cache and 9", host, len(query))
 	}
 	canonical := "GET\n/\n" + strings.ReplaceAll(query.Encode(), "+", "%20") + "\nhost:" + host + "\n\nhost\n" + hexSum("")
 	key := []byte("AWS4wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY")

@@ -21,11 +21,11 @@ import (
 )
 
 // allows returns the version of the rules in force at the deployment's time, and the number of
-// requests that they allow.
+// requests that these rules allow.
 func (d *deployment) allows(t *testing.T) (version, requests int64) {
 	t.Helper()
 	_ = d.Rules.At(t.Context(), d.now)
-	for range 20 { // waits longer than a request does, because the machine may be busy
+	for range 20 { // waits longer than a request, because the machine may be busy
 		d.Rules.Settle()
 	}
 	r := d.Rules.At(t.Context(), d.now)
@@ -43,8 +43,8 @@ func (d *deployment) putRules(t *testing.T, requests int, after int64) int64 {
 	return v.Version
 }
 
-// The rules in the table replace the deployed document, whatever its version. They cost one read
-// a minute and stay in force while the table fails.
+// The rules in the table replace the bundled document, whatever its version. They cost one read a
+// minute and stay in force while the table fails.
 func TestConfig_rules_table(t *testing.T) {
 	d := newDeployment(t, "STORE=memory", "RULES_FROM=table")
 	want := func(what string, version, requests int64) {
@@ -76,8 +76,8 @@ func TestConfig_rules_table(t *testing.T) {
 	}
 }
 
-// A deployed document may have a version above the current Unix time, such as one in
-// milliseconds. A document in the table still replaces it, also in running environments.
+// A bundled document can have a version above the current time in Unix seconds, for example a time in
+// milliseconds. A document in the table still replaces it, even in running environments.
 func TestConfig_rules_bundleAhead(t *testing.T) {
 	for _, version := range []int64{9_999_999_999, noon.UnixMilli()} {
 		d := newDeployment(t, "STORE=memory")
@@ -103,8 +103,8 @@ func TestConfig_rules_bundleAhead(t *testing.T) {
 	}
 }
 
-// An environment that starts while the table fails uses its deployed document. That document has
-// the lowest version, so existing state keeps its parameters until the table answers.
+// An environment that starts while the table fails uses its bundled document. This document has the
+// lowest version, so existing states keep their parameters until the table answers.
 func TestConfig_rules_coldStart(t *testing.T) {
 	d := newDeployment(t, "STORE=memory", "RULES_FROM=table")
 	d.now = time.Now() // the age of the rules is unknown from this time on
@@ -137,8 +137,8 @@ func TestConfig_rules_coldStart(t *testing.T) {
 	}
 }
 
-// A reload that moves limits to other items logs once which counts restart. The line lists only
-// some of them.
+// A reload that moves limits to other items logs one line with the counts that restart. The line
+// lists at most ten of them.
 func TestConfig_rules_restarts(t *testing.T) {
 	d := newDeployment(t, "STORE=memory", "RULES_FROM=table")
 	version := int64(0)
@@ -188,7 +188,7 @@ func TestConfig_rules_refused(t *testing.T) {
 	for range 5 {
 		d.now = d.now.Add(time.Minute)
 		if version, _ := d.allows(t); version != first {
-			t.Errorf("got version %d, want the previous one", version)
+			t.Errorf("got version %d, want the previous version", version)
 		}
 		d.Recorder.Record(outcome.Outcome{Time: d.now, Duration: time.Millisecond, Decision: limiter.Decision{Allowed: true}})
 	}
@@ -208,7 +208,7 @@ func TestConfig_rules_refused(t *testing.T) {
 	}
 }
 
-// The rules table is read at the start, before the first request.
+// A starting function reads the rules in the table before the first request.
 func TestConfig_rules_warm(t *testing.T) {
 	d := newDeployment(t, "STORE=memory", "RULES_FROM=table")
 	put := d.putRules(t, 11, 0)
@@ -218,8 +218,8 @@ func TestConfig_rules_warm(t *testing.T) {
 	}
 }
 
-// A document from the AppConfig agent comes into force within 15 seconds. Its version is that in
-// the document; an older version is rejected.
+// A document from the AppConfig agent comes into force within 15 seconds. Its version is the version
+// in the document, and an older version is rejected.
 func TestConfig_rules_appConfig(t *testing.T) {
 	var document atomic.Value
 	document.Store("")

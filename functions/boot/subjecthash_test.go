@@ -23,8 +23,8 @@ func hashOf(t *testing.T, c boot.Config) (hash, log string) {
 	return of(limiter.User("alice")), out.String()
 }
 
-// All environments use the same hash key from the first start. An environment that cannot read
-// the key uses a random one and logs a warning.
+// All environments use the same hash key from the first start on. An environment that cannot read the
+// key uses a random key and logs a warning.
 func TestConfig_SubjectHash(t *testing.T) {
 	d := newDeployment(t, "NAMESPACE=dev", "STORE=memory")
 	c := load(t, "NAMESPACE=dev", "STORE=memory", "RECORDS_TABLE="+d.table, "DYNAMODB_ENDPOINT="+d.endpoint, "WEIR_LOCAL=true")

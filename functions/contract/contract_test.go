@@ -27,7 +27,7 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// The package imports the standard library only.
+// The package imports only the standard library.
 func TestImports(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	if err != nil {
@@ -114,19 +114,19 @@ func TestRoles(t *testing.T) {
 
 func TestTables(t *testing.T) {
 	if contract.KeyAttribute != dynamostore.KeyAttribute || contract.TTLAttribute != dynamostore.TTLAttribute {
-		t.Errorf("the counters have the attributes %s and %s", dynamostore.KeyAttribute, dynamostore.TTLAttribute)
+		t.Errorf("attributes of the counters: got %s and %s", dynamostore.KeyAttribute, dynamostore.TTLAttribute)
 	}
 	if got := dynamostore.Actions(); !slices.Equal(contract.CounterActions(), got) {
-		t.Errorf("the store calls %v", got)
+		t.Errorf("actions of the store: got %v", got)
 	}
 	if got := redisstore.AccessString(redisstore.Commands()...); contract.CacheAccess != got {
-		t.Errorf("the store needs the access %q", got)
+		t.Errorf("access of the store: got %q", got)
 	}
 }
 
 func TestFields(t *testing.T) {
 	if got := httplimit.ExposedFields(); !slices.Equal(contract.FieldNames(), got) {
-		t.Errorf("an answer has the fields %v", got)
+		t.Errorf("fields of an answer: got %v", got)
 	}
 	keys := map[string]string{}
 	for _, f := range contract.Fields() {
@@ -156,11 +156,11 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("written:  %v\ncontract: %v", got, want)
 	}
 	if !slices.Equal(namespaces, []string{contract.MetricNamespace("dev")}) {
-		t.Errorf("written to %v", namespaces)
+		t.Errorf("namespaces: got %v, want one", namespaces)
 	}
 }
 
-// record returns the log of a Recorder that has something of everything to write.
+// record returns the log of a Recorder that has written every metric.
 func record() []byte {
 	var log bytes.Buffer
 	r := telemetry.New(&log, "dev", nil)
@@ -183,8 +183,7 @@ func record() []byte {
 	return log.Bytes()
 }
 
-// written returns the metrics in the log, each with its dimension before it, and their
-// namespaces.
+// written returns the metrics in the log, each after its dimension, and their namespaces.
 func written(t *testing.T) (names, namespaces []string) {
 	t.Helper()
 	for line := range bytes.Lines(record()) {
@@ -231,7 +230,7 @@ func TestLine(t *testing.T) {
 		}
 	}
 	if !found {
-		t.Error("no line reports a refused caller")
+		t.Error("got no line about a refused caller")
 	}
 }
 
@@ -249,7 +248,7 @@ func TestCheck(t *testing.T) {
 	}
 	got := check(t, map[string]string{contract.VariableNamespace: "a b", contract.VariableTable: "t"}, `{"rules":[{"endpoint":"x"}]}`)
 	if !strings.HasPrefix(got.Environment, "NAMESPACE: ") || !strings.HasPrefix(got.Rules, "line 1: rules[0].endpoint") {
-		t.Errorf("got %+v, want the mistakes in both", got)
+		t.Errorf("got %+v, want mistakes in Environment and Rules", got)
 	}
 	variables[contract.VariableRulesVersion] = "9"
 	if got := check(t, variables, strings.Replace(document, `"version": 7, `, "", 1)); got.Version != 9 {
@@ -264,7 +263,7 @@ func TestParseConfiguration(t *testing.T) {
 	}
 	for _, bad := range []string{"", "a/b", "a/b/c/d", "a//c", "a/../c", "a/b/c?x", "a/b/c d", "a/b/%2e", strings.Repeat("a", 129) + "/b/c"} {
 		if c, err := contract.ParseConfiguration(bad); err == nil || !strings.Contains(err.Error(), "want APPLICATION/ENVIRONMENT/PROFILE") {
-			t.Errorf("%q: %+v, %v", bad, c, err)
+			t.Errorf("%q: got %+v, %v, want an error", bad, c, err)
 		}
 	}
 }

@@ -93,7 +93,7 @@ func environment(t testing.TB, store limiter.Store) *lambdahttp.Environment {
 	}
 }
 
-// fixed returns rules that never reload. It passes err through.
+// fixed returns rules that never reload. It returns err unchanged.
 func fixed(r *rules.Rules, err error) (*live.Rules, error) { return live.Fixed(r), err }
 
 func memory(t testing.TB) *lambdahttp.Environment {
@@ -162,8 +162,8 @@ func TestAuthorizer(t *testing.T) {
 	}
 }
 
-// A bad credential is "Unauthorized". It is charged to the address and never to the claimed user.
-// After eight of them the address is denied.
+// For a bad credential the authorizer returns "Unauthorized". The request is charged to its address
+// and never to the claimed user. After eight bad credentials the address is denied.
 func TestAuthorizer_credentials(t *testing.T) {
 	e := memory(t)
 	event := sampleEvent(t, "rest-authorizer-user.json")
@@ -189,7 +189,7 @@ func TestAuthorizer_credentials(t *testing.T) {
 
 const ownDomain = `"domainName": "a1b2c3d4e5.execute-api.eu-central-1.amazonaws.com"`
 
-// Every spelling of a path is charged as the same endpoint. A long path does not make the policy
+// Every spelling of a path is charged like the same endpoint. A long path does not make the policy
 // invalid.
 func TestAuthorizer_path(t *testing.T) {
 	e := memory(t)
@@ -219,7 +219,7 @@ func TestAuthorizer_path(t *testing.T) {
 		e := memory(t)
 		e.BasePath = "/api"
 		if p, err := authorize(t, e, other); err != nil || p.Context["rateLimitLimit"] != "3" {
-			t.Errorf("%s: want the whole path, although it begins like the base path: got %+v, %v", domain, p.Context, err)
+			t.Errorf("%s: want the whole path, because only its beginning equals the base path: got %+v, %v", domain, p.Context, err)
 		}
 	}
 	long := changed(t, event, "/dev/GET/api/v1/search", "/dev/GET/"+strings.Repeat("x", 2000))
@@ -297,7 +297,7 @@ func TestHandler_behindAuthorizer(t *testing.T) {
 	}
 }
 
-// Without an authorizer the handler enforces the limits on every host.
+// Without an authorizer, the handler enforces the limits on every host.
 func TestHandler_enforces(t *testing.T) {
 	for _, c := range []struct {
 		file     string
@@ -354,7 +354,7 @@ func TestHandler_request(t *testing.T) {
 		t.Run(c.file, func(t *testing.T) {
 			a := handle(t, memory(t), api, sampleEvent(t, c.file))
 			if seen.Method != c.method || seen.URL.RequestURI() != c.target || seen.RemoteAddr != c.remote || body != c.body || seen.Header.Get("Cookie") != c.cookie || seen.Host == "" {
-				t.Errorf("the API received %s %s of %s at %q with body %q and cookie %q", seen.Method, seen.URL.RequestURI(), seen.RemoteAddr, seen.Host, body, seen.Header.Get("Cookie"))
+				t.Errorf("request at the API: got %s %s from %s at %q with body %q and cookie %q", seen.Method, seen.URL.RequestURI(), seen.RemoteAddr, seen.Host, body, seen.Header.Get("Cookie"))
 			}
 			cookies := a.Cookies
 			if c.file == "rest-proxy-user.json" {
@@ -378,7 +378,7 @@ func TestHandler_request(t *testing.T) {
 	}
 	custom := changed(t, sampleEvent(t, "http-api-anonymous.json"), `"domainName": "f6g7h8i9j0.execute-api.eu-central-1.amazonaws.com"`, `"domainName": "api.example.com"`)
 	if handle(t, memory(t), api, custom); seen.URL.Path != "/dev/api/v1/data" {
-		t.Errorf("path on a custom domain: got %s, want it with /dev, which is no stage there", seen.URL.Path)
+		t.Errorf("path on a custom domain: got %s, want the path with /dev, because a custom domain has no stage", seen.URL.Path)
 	}
 	beside := changed(t, sampleEvent(t, "http-api-anonymous.json"), `"rawPath": "/dev/api`, `"rawPath": "/devapi`)
 	if handle(t, memory(t), api, beside); seen.URL.Path != "/devapi/v1/data" {
@@ -390,8 +390,8 @@ func TestHandler_request(t *testing.T) {
 	}
 }
 
-// The router and the rules interpret a path alike: every spelling of an endpoint counts against
-// its limit.
+// The router and the rules use the same path, so every spelling of an endpoint counts against its
+// limit.
 func TestHandler_path(t *testing.T) {
 	for _, path := range []string{"/api/v1/items/5", "/api/v1//items/5/", "/api/v1/%69tems/5", "/api/v1/x/../items/5", "/./api/v1/items/%35"} {
 		e := memory(t)
@@ -432,8 +432,8 @@ func (unreachable) Take(context.Context, algo.Instant, limiter.Subject, []limite
 	return false, limiter.ErrUnavailable
 }
 
-// While the store fails, requests are allowed by default. The authorizer's context and the
-// handler's header report it.
+// While the store fails, requests are allowed by default. The context of the authorizer and the
+// header of the handler report this.
 func TestDegraded(t *testing.T) {
 	e := environment(t, unreachable{})
 	p, err := authorize(t, e, sampleEvent(t, "rest-authorizer-user.json"))
@@ -448,9 +448,9 @@ func TestDegraded(t *testing.T) {
 	}
 }
 
-// While the store fails, on_error "deny" makes the authorizer fail. It never returns Deny,
-// because that would be a 429. The handler returns 503. With on_error "local" the local share of
-// the limit decides.
+// While the store fails, on_error "deny" makes the authorizer return an error. It must not return
+// Deny, because the answer would be 429. The handler answers 503. With on_error "local", the local
+// share of the limit decides.
 func TestDegraded_onError(t *testing.T) {
 	for policy, want := range map[string]struct{ effects, statuses []string }{
 		`"on_error":"deny"`:                       {[]string{"failed", "failed"}, []string{"503", "503"}},
@@ -519,7 +519,7 @@ func send(t *testing.T, method, url, body string) int {
 	return r.StatusCode
 }
 
-// This file uses every sample event.
+// The tests in this file use every sample event.
 func TestEvents_used(t *testing.T) {
 	test, err := os.ReadFile("app_test.go")
 	if err != nil {
@@ -557,7 +557,7 @@ func FuzzHandler(f *testing.F) {
 	})
 }
 
-// counting records the charged subjects. Each is one write to a shared store.
+// counting records the charged subjects. Each charge is one write to a shared store.
 type counting struct {
 	limiter.Store
 	mu       sync.Mutex
@@ -571,7 +571,7 @@ func (c *counting) Take(ctx context.Context, now algo.Instant, s limiter.Subject
 	return c.Store.Take(ctx, now, s, charges, results)
 }
 
-// Requests under the rules of this repository cost one write for each subject, as README.md says.
+// A request under the rules of this repository costs one write for each subject, as README.md states.
 func TestRules_writes(t *testing.T) {
 	shipped, err := rules.Parse(functions.Rules, rules.Options{Version: 1})
 	if err != nil {
@@ -598,8 +598,8 @@ func TestRules_writes(t *testing.T) {
 	}
 }
 
-// API Gateway routes this path to the API, but the router does not. The answer is a problem
-// document.
+// API Gateway sends requests with this path to the API, but the router has no route for it. The
+// answer is a problem document.
 func TestAPI_notFound(t *testing.T) {
 	w := httptest.NewRecorder()
 	e := memory(t)

@@ -16,8 +16,8 @@ import (
 var anyKey = regexp.MustCompile(`^(user:alice|claim:org=[A-Za-z0-9_.@+,/:%~-]{1,128}|ip:([0-9a-f.:/]+|unknown))$`)
 
 // FuzzAttack_request searches for three attacks: exceeding a limit, writing the keys of another
-// caller, and reaching the search by a path that the rules do not recognize. Each input has its
-// own store, because an exhausted limit would hide later attacks.
+// caller, and calling the search by a path that the rules do not match. Each input has a new store,
+// because an exhausted limit would hide later attacks.
 func FuzzAttack_request(f *testing.F) {
 	a := newTarget(f)
 	token := a.token(f, map[string]any{"sub": "alice", "org": "acme"})

@@ -41,8 +41,8 @@ import (
 	samples "github.com/weir-limits/weir/events"
 )
 
-// attacked are the rules of these tests. Each limit has a different number, so a number
-// identifies its limit.
+// attacked contains the rules of these tests. Each limit has a different number, which identifies the
+// limit in answers.
 const attacked = `{"rules":[
 	{"endpoint":"/api/v1/search","method":"GET","limits":{"free":{"requests":5,"window":"1h"},"paid":{"requests":50,"window":"1h"},"enterprise":{"requests":500,"window":"1h"}}},
 	{"endpoint":"*","limits":{
@@ -124,7 +124,7 @@ func (a *target) forged(t testing.TB, claims map[string]any) string {
 	return a.signed(t, key, claims)
 }
 
-// wrote returns the written subjects, sorted and each once.
+// wrote returns the different subjects that were written, sorted.
 func (a *target) wrote() []string {
 	return slices.Compact(slices.Sorted(slices.Values(a.store.subjects)))
 }
@@ -204,7 +204,7 @@ var hosts = map[string]func(*testing.T, *target, request) reply{
 		t.Helper()
 		sent, err := http.ReadRequest(bufio.NewReader(strings.NewReader(r.method + " " + r.path + " HTTP/1.1\r\nHost: api.example\r\n\r\n")))
 		if err != nil {
-			return reply{status: http.StatusBadRequest} // with net/http itself
+			return reply{status: http.StatusBadRequest} // net/http itself rejects the request
 		}
 		for name, value := range r.header {
 			sent.Header.Set(name, value)
@@ -295,7 +295,7 @@ func TestAttack_chooseKey(t *testing.T) {
 		for _, name := range names {
 			authorization := a.token(t, map[string]any{"sub": name, "org": name})
 			if len(authorization) > 8000 {
-				t.Fatal("the token is too long: the verifier would not read it")
+				t.Fatal("the token is too long for the verifier")
 			}
 			if got := send(request{header: map[string]string{"Authorization": authorization}}); got.status != http.StatusOK || got.limit != "5" {
 				t.Errorf("%.20q: got %+v, want 200 with the limit 5", name, got)
@@ -313,8 +313,8 @@ func TestAttack_chooseKey(t *testing.T) {
 	})
 }
 
-// A caller's tier comes only from a verified token or an API key record, and only if the rules
-// define the tier.
+// The tier of a caller comes only from a verified token or the record of an API key. It applies only
+// if the rules define it.
 func TestAttack_pickTier(t *testing.T) {
 	onEachHost(t, func(t *testing.T, a *target, send func(request) reply) {
 		for i, tier := range []any{"global", "*", "", "enterprise ", "ENTERPRISE", "enterprise\x00", "default_tier", "{param}", 1, true, []string{"enterprise"}, map[string]any{"tier": "enterprise"}, strings.Repeat("x", 2000), nil} {
@@ -356,8 +356,8 @@ func TestAttack_pickOverride(t *testing.T) {
 	})
 }
 
-// Spellings of a path cannot exceed the limit of the search. Each spelling is either the same
-// endpoint or no endpoint of the API.
+// No spelling of a path can exceed the limit of the search. Each spelling is either the same endpoint
+// or no endpoint of the API.
 func TestAttack_spellPath(t *testing.T) {
 	same := []string{
 		"/api/v1/search", "/api/v1/search/", "/api/v1/search//", "//api/v1/search", "/api//v1///search", "/api/v1/%73earch", "/api/v1/%73%65%61%72%63%68", "/%61pi/v1/search", "/api%2Fv1%2Fsearch", "/api%2fv1/search",
@@ -386,14 +386,14 @@ func TestAttack_spellPath(t *testing.T) {
 		}
 		for _, path := range other {
 			if got := send(request{path: path, address: "198.51.100.1"}); got.searched || got.limit == "5" {
-				t.Errorf("%s: got %+v, want another endpoint than the search", path, got)
+				t.Errorf("%s: got %+v, want an endpoint other than the search", path, got)
 			}
 		}
 	})
 }
 
-// Spellings of the base path cannot exceed the limit of the search. Only a custom domain has a
-// base path; TestAuthorizer_path has more domains.
+// No spelling of the base path can exceed the limit of the search. Only a custom domain has a base
+// path. TestAuthorizer_path covers more domains.
 func TestAttack_spellBasePath(t *testing.T) {
 	a := newTarget(t)
 	a.BasePath = "/v1"
@@ -446,8 +446,8 @@ func TestAttack_spellMethod(t *testing.T) {
 	})
 }
 
-// The address of a caller comes from the host, and a client cannot change it by header fields.
-// Behind a load balancer it is the last hop of X-Forwarded-For, which the load balancer appends.
+// The host provides the address of a caller, and a client cannot change it with header fields. Behind
+// a load balancer it is the last address of X-Forwarded-For, which the load balancer appends.
 func TestAttack_forwardedFor(t *testing.T) {
 	onEachHost(t, func(t *testing.T, a *target, send func(request) reply) {
 		served := 0
@@ -498,8 +498,8 @@ func TestAttack_spellAddress(t *testing.T) {
 	}
 }
 
-// A caller has one item for each of its identities, whatever it sends. TestRules_writes covers
-// the rules of this repository.
+// A caller has one item for each of its identities, whatever requests it sends. TestRules_writes
+// covers the rules of this repository.
 func TestAttack_items(t *testing.T) {
 	onEachHost(t, func(t *testing.T, a *target, send func(request) reply) {
 		for i := range 200 {
@@ -521,22 +521,22 @@ func TestAttack_items(t *testing.T) {
 	})
 }
 
-// A bad credential charges nothing to the user that it names, even beside a valid credential.
+// A bad credential charges nothing to the user that it names, even together with a valid credential.
 // TestAuthorizer_credentials covers the charge to the address.
 func TestAttack_spendAnothers(t *testing.T) {
 	onEachHost(t, func(t *testing.T, a *target, send func(request) reply) {
 		good := a.token(t, map[string]any{"sub": "victim", "org": "acme"})
 		middle := strings.Split(good, ".")
 		for name, header := range map[string]map[string]string{
-			"forged":                    {"Authorization": a.forged(t, map[string]any{"sub": "victim", "org": "acme"})},
-			"without a signature":       {"Authorization": middle[0] + "." + middle[1] + "."},
-			"alg none":                  {"Authorization": "Bearer eyJhbGciOiJub25lIn0." + middle[1] + "."},
-			"two tokens":                {"Authorization": good + ", " + good},
-			"expired":                   {"Authorization": a.token(t, map[string]any{"sub": "victim", "exp": noon.Add(-time.Hour).Unix()})},
-			"for another API":           {"Authorization": a.token(t, map[string]any{"sub": "victim", "aud": "other"})},
-			"an unknown key beside it":  {"Authorization": good, "X-Api-Key": caller.NewAPIKey()},
-			"an id in place of the key": {"X-Api-Key": "victim"},
-			"a hash in place of it":     {"X-Api-Key": caller.HashAPIKey([]byte(secret), "victim")},
+			"forged":                           {"Authorization": a.forged(t, map[string]any{"sub": "victim", "org": "acme"})},
+			"without a signature":              {"Authorization": middle[0] + "." + middle[1] + "."},
+			"alg none":                         {"Authorization": "Bearer eyJhbGciOiJub25lIn0." + middle[1] + "."},
+			"two tokens":                       {"Authorization": good + ", " + good},
+			"expired":                          {"Authorization": a.token(t, map[string]any{"sub": "victim", "exp": noon.Add(-time.Hour).Unix()})},
+			"for another API":                  {"Authorization": a.token(t, map[string]any{"sub": "victim", "aud": "other"})},
+			"a valid token and an unknown key": {"Authorization": good, "X-Api-Key": caller.NewAPIKey()},
+			"an id in place of the key":        {"X-Api-Key": "victim"},
+			"a hash in place of the key":       {"X-Api-Key": caller.HashAPIKey([]byte(secret), "victim")},
 		} {
 			for range 10 {
 				if got := send(request{header: header}); got.status != http.StatusUnauthorized {
@@ -555,7 +555,7 @@ func TestAttack_spendAnothers(t *testing.T) {
 	})
 }
 
-// void is a store that keeps nothing.
+// void is a store that stores nothing.
 type void struct{ limiter.Store }
 
 func (void) Take(_ context.Context, _ algo.Instant, _ limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
@@ -565,8 +565,8 @@ func (void) Take(_ context.Context, _ algo.Instant, _ limiter.Subject, charges [
 	return true, nil
 }
 
-// The memory of an environment is bounded under any flood: its callers, leases, API keys, key ids
-// and cached refusals.
+// The memory of an environment is bounded in any flood. This covers its callers, leases, API keys,
+// key ids and cached refusals.
 func TestAttack_memory(t *testing.T) {
 	a := newTarget(t)
 	var err error
@@ -601,7 +601,7 @@ func TestAttack_memory(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc
 	}
-	for range 12_000 { // the cache of unknown keys holds 10,000
+	for range 12_000 { // the cache of unknown keys has room for 10,000
 		_, _ = a.Identifier.Caller(ctx, noon, caller.Credentials{APIKey: caller.NewAPIKey()})
 	}
 	first := flood(0, 4_000)
@@ -614,7 +614,7 @@ func TestAttack_memory(t *testing.T) {
 
 // A flood of bad credentials writes one log line a second, without any part of a credential.
 func TestAttack_log(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // the clock stands still
+	synctest.Test(t, func(t *testing.T) { // the synthetic clock does not advance
 		a := newTarget(t)
 		var log bytes.Buffer
 		a.Logger = slog.New(telemetry.NewRateLimitedHandler(slog.NewJSONHandler(&log, nil)))
@@ -672,7 +672,7 @@ func TestAttack_log_plain(t *testing.T) {
 				for range 500 {
 					send()
 				}
-				time.Sleep(time.Second) // of the fake clock
+				time.Sleep(time.Second) // of the synthetic clock
 			}
 			if lines := strings.Count(log.String(), "\n"); lines != 3 {
 				t.Errorf("%s: got %d lines in three seconds, want 3: %.500s", name, lines, log.String())
@@ -699,8 +699,8 @@ func TestAttack_spellHeader(t *testing.T) {
 	}
 }
 
-// The limit of an address also limits the unverified names that it can try to log in with. All
-// spellings of a name count as one.
+// The limit of an address bounds the number of names that an address can try to log in with. All
+// spellings of a name count as one name.
 func TestAttack_login(t *testing.T) {
 	a := newTarget(t)
 	var err error
@@ -746,8 +746,8 @@ func TestAttack_login_down(t *testing.T) {
 	}
 }
 
-// Large, deep or malformed events cost time and memory in proportion to their size, or are
-// rejected. The test compares an event with one of sixteen times its size.
+// The time and memory for a large, deep or malformed event are at most proportional to its size, or
+// the event is rejected. The test compares an event with an event of sixteen times the size.
 func TestAttack_hugeEvents(t *testing.T) {
 	const unit = 64 << 10
 	rest := func(edit func(e map[string]any, n int)) func(*testing.T, int) []byte {

@@ -44,7 +44,7 @@ func TestAuthorizer_doubled(t *testing.T) {
 	}
 }
 
-// The context names the tier whose limits applied, not the tier that the caller claims.
+// The context contains the tier whose limits applied, not the tier that the caller claims.
 func TestAuthorizer_tier(t *testing.T) {
 	e := memory(t)
 	event := sampleEvent(t, "rest-authorizer-user.json") // its tier is paid
@@ -93,8 +93,8 @@ func TestAuthorizer_settles(t *testing.T) {
 const refusal = `{"type":"$context.authorizer.problemType","title":"Too Many Requests","status":429,"error":"$context.authorizer.problemError",` +
 	`"message":"$context.authorizer.message","limit":$context.authorizer.limit,"window":"$context.authorizer.window","violated-policies":["$context.authorizer.policy"]}`
 
-// filled returns the template with the values of the context. Like API Gateway it escapes
-// nothing.
+// filled replaces the variables of the template with the values of the context. Like API Gateway, it
+// escapes nothing.
 func filled(template string, context map[string]any) string {
 	for key, value := range context {
 		template = strings.ReplaceAll(template, "$context.authorizer."+key, fmt.Sprint(value))
@@ -121,8 +121,8 @@ func TestAuthorizer_problem(t *testing.T) {
 	}
 }
 
-// No value of a refusal breaks the JSON body that contains it, and none is missing. This holds
-// for all rules, also when newer rules of another environment decide.
+// No value of a refusal breaks the JSON body that contains it, and no value is missing. This applies
+// to all rules, even if newer rules of another environment decide.
 func TestAuthorizer_problem_always(t *testing.T) {
 	event := sampleEvent(t, "rest-authorizer-anonymous.json")
 	rapid.Check(t, func(rt *rapid.T) {

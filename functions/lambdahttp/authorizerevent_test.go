@@ -16,7 +16,7 @@ import (
 	"github.com/weir-limits/weir/functions/lambdahttp"
 )
 
-// decoded returns an event as encoding/json decodes it, with exact names.
+// decoded decodes an event with encoding/json, with case-sensitive names.
 func decoded(payload []byte) (e lambdahttp.AuthorizerEvent, err error) {
 	members := func(raw json.RawMessage) (m map[string]json.RawMessage) {
 		if len(raw) > 0 {
@@ -61,7 +61,8 @@ func decoded(payload []byte) (e lambdahttp.AuthorizerEvent, err error) {
 	return e, err
 }
 
-// normal returns e with sorted values, because a Go map has no order, and without fields that have no values.
+// normal returns e with sorted values, because a Go map has no order. It removes fields that have no
+// values.
 func normal(e lambdahttp.AuthorizerEvent) lambdahttp.AuthorizerEvent {
 	for name, values := range e.Header {
 		slices.Sort(values)
@@ -72,8 +73,8 @@ func normal(e lambdahttp.AuthorizerEvent) lambdahttp.AuthorizerEvent {
 	return e
 }
 
-// FuzzAuthorizerEvent compares the parser with encoding/json. If no member repeats, they agree. Otherwise
-// the parser still accepts only JSON.
+// FuzzAuthorizerEvent compares the parser with encoding/json. They must agree unless a member
+// repeats. If a member repeats, the parser must still reject text that is not JSON.
 func FuzzAuthorizerEvent(f *testing.F) {
 	for _, name := range []string{"anonymous", "user", "apikey"} {
 		var compact bytes.Buffer
@@ -100,7 +101,7 @@ func FuzzAuthorizerEvent(f *testing.F) {
 		if err == nil && !json.Valid(payload) {
 			t.Fatalf("accepted %q, which is not JSON", payload)
 		}
-		if !jsontext.Value(payload).IsValid(jsontext.AllowInvalidUTF8(true)) { // a member repeats
+		if !jsontext.Value(payload).IsValid(jsontext.AllowInvalidUTF8(true)) { // at least one member repeats
 			return
 		}
 		want, failed := decoded(payload)
@@ -113,7 +114,7 @@ func FuzzAuthorizerEvent(f *testing.F) {
 	})
 }
 
-// No repetition of members lets a second credential pass, in any place.
+// A repeated member never hides a second credential, wherever it is in the event.
 func TestAttack_repeatMember(t *testing.T) {
 	const good, bad = `"Bearer a.b.c"`, `"Bearer x"`
 	for _, headers := range []string{
@@ -132,7 +133,7 @@ func TestAttack_repeatMember(t *testing.T) {
 	}
 }
 
-// An event of any depth fails or passes in time and memory that grow with its size alone.
+// The time and memory for an event depend only on its size and not on its depth.
 func TestAttack_deepEvent(t *testing.T) {
 	for _, deep := range []string{strings.Repeat("[", 3_000_000), strings.Repeat(`{"a":`, 1_000_000), `{"headers":{"a":` + strings.Repeat("[", 1_000_000)} {
 		if _, err := lambdahttp.ParseAuthorizerEvent([]byte(`{"x":` + deep)); err == nil {
@@ -156,7 +157,7 @@ func TestAttack_deepEvent(t *testing.T) {
 	}
 }
 
-// An invocation allocates little, because memory costs time on a small function.
+// An invocation allocates little, because allocations cost time on a small function.
 func TestAuthorizer_allocations(t *testing.T) {
 	for _, file := range []string{"rest-authorizer-anonymous.json", "rest-authorizer-apikey.json"} {
 		authorizer, event := lambdahttp.NewAuthorizer(memory(t)), sampleEvent(t, file)

@@ -9,8 +9,8 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// BenchmarkInvoke measures one event of each function with a store in memory. The event is an
-// anonymous request, which the limits refuse after the first few.
+// BenchmarkInvoke measures one event of each function with a store in memory. The request is
+// anonymous. The limits refuse it after the first few events.
 func BenchmarkInvoke(b *testing.B) {
 	e := memory(b)
 	e.Recorder = telemetry.New(io.Discard, "dev", nil)

@@ -42,8 +42,8 @@ func sentBy(t *testing.T, file, method string, header map[string]string) []byte 
 	return b
 }
 
-// Every answer has CORS headers for the allowed origins. This includes answers of the API,
-// decisions copied from the authorizer, and refusals.
+// Every answer has CORS headers for the allowed origins: answers of the API, answers with the
+// decision of the authorizer, and refusals.
 func TestHandler_cors(t *testing.T) {
 	const origin = "https://app.example.com"
 	for _, c := range []struct {
@@ -51,7 +51,7 @@ func TestHandler_cors(t *testing.T) {
 		header     map[string]string
 		status     int
 	}{
-		{"behind the authorizer", "rest-proxy-user.json", nil, http.StatusOK},
+		{"allowed by the authorizer", "rest-proxy-user.json", nil, http.StatusOK},
 		{"allowed", "http-api-user.json", nil, http.StatusCreated},
 		{"refused", "http-api-user.json", nil, http.StatusTooManyRequests},
 		{"bad credential", "http-api-anonymous.json", map[string]string{"authorization": "Bearer x"}, http.StatusUnauthorized},

@@ -51,7 +51,7 @@ func publisher(l *eventLog) *decisionlog.Publisher {
 	})
 }
 
-// Each function sends events of its own decisions. The handler sends none for decisions of an
+// Each function sends events for its own decisions. The handler sends no event for a decision of the
 // authorizer.
 func TestEvents(t *testing.T) {
 	for _, c := range []struct {
@@ -86,7 +86,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// A hanging broker delays five answers by the budget, and no request fails.
+// A hanging broker delays five answers by the budget each, and fails no request.
 func TestEvents_hung(t *testing.T) {
 	for _, c := range []struct {
 		event    string

@@ -20,7 +20,7 @@ import (
 	"github.com/weir-limits/weir/limiter/rules/live"
 )
 
-// A plain server runs the same http.Handler as the functions at AWS.
+// A server with net/http runs the same http.Handler as the functions on AWS.
 func ExampleEnvironment_Serve() {
 	r, err := rules.Parse([]byte(`{"rules":[{"endpoint":"*","limits":{"*":{"requests":1,"window":"1m"}}}]}`), rules.Options{Version: 1})
 	if err != nil {
@@ -60,8 +60,8 @@ func ExampleEnvironment_Serve() {
 	// 429
 }
 
-// An authorizer that verifies its callers itself can call the limiter. It reports the decision in
-// DecisionContext, which the gateway responses and the handler read.
+// An authorizer that verifies its callers with other code can call the limiter. DecisionContext
+// converts the decision for the gateway responses and the handler.
 func ExampleDecisionContext() {
 	r, err := rules.Parse([]byte(`{"rules":[{"endpoint":"/orders","limits":{"paid":{"requests":1,"window":"1m"}}}]}`), rules.Options{Version: 1})
 	if err != nil {
@@ -73,7 +73,7 @@ func ExampleDecisionContext() {
 		fmt.Println(err)
 		return
 	}
-	limits, err := limiter.New(store, limiter.Options{}) // or functions/boot's Config.Environment
+	limits, err := limiter.New(store, limiter.Options{}) // functions/boot does this in Config.Environment
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -25,7 +25,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// writes sums the write units that DynamoDB charges. It measures at the client, below all caches.
+// writes counts the write units that DynamoDB charges. It counts in the client, below all caches.
 type writes struct {
 	mu    sync.Mutex
 	units float64
@@ -123,9 +123,9 @@ func (a *target) login(t *testing.T, rest bool, address, name string) int {
 // flood is a kind of request by unknown clients.
 type flood struct {
 	host, of string
-	header   func(i int) map[string]string // of request i; nil for none
+	header   func(i int) map[string]string // header of request i; nil for no header
 	status   int                           // status of a request within the limits
-	each     float64                       // write units of such a request
+	each     float64                       // write units of a request within the limits
 	minute   int                           // number of requests within the limits in the first minute, from one address
 }
 
@@ -165,8 +165,8 @@ func TestSearch_writes(t *testing.T) {
 	}
 }
 
-// A flood that needs no credential costs at most the writes that SECURITY.md states: for each
-// request within the limits and, above them, one a second.
+// The writes of a flood without credentials are at most those in SECURITY.md: a number for each
+// request within the limits and, above the limits, one write a second.
 func TestAttack_flood(t *testing.T) {
 	const (
 		perSecond = 50 // requests of the flood
@@ -187,7 +187,7 @@ func TestAttack_flood(t *testing.T) {
 		{"HTTP API", logins, nil, http.StatusUnauthorized, 2, 20},
 	} {
 		if row := fmt.Sprintf("| %s | %v | %d |", c.of, c.each, c.minute); !strings.Contains(string(page), row) {
-			t.Errorf("SECURITY.md has no row %q", row)
+			t.Errorf("SECURITY.md: got no row %q", row)
 		}
 		t.Run(c.host+", "+c.of, func(t *testing.T) {
 			a, w := flooded(t)
@@ -216,7 +216,8 @@ func TestAttack_flood(t *testing.T) {
 			if c.status != http.StatusUnauthorized {
 				return
 			}
-			// The limit refuses only the flood: the address can still use its other limits.
+			// The limit refuses only requests of the flood. The address can still use its other
+			// limits.
 			if got := hosts["REST API"](t, a, request{address: "198.51.100.2"}.withDefaults()); got.status != http.StatusOK {
 				t.Errorf("request without a credential: got %+v, want 200", got)
 			}

@@ -15,7 +15,7 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// A limit of all callers together does not appear in an answer that it allows. The handler then
+// The answer to an allowed request does not show a limit of all callers together. The handler then
 // copies no header field, and must not charge the request again.
 func TestHandler_behindAuthorizer_silent(t *testing.T) {
 	e := memory(t)
@@ -41,7 +41,7 @@ func TestHandler_behindAuthorizer_silent(t *testing.T) {
 	}
 }
 
-// behind returns the event that the handler receives after policy p.
+// behind returns the event that the handler receives after the authorizer returned policy p.
 func behind(t *testing.T, p events.APIGatewayCustomAuthorizerResponse) []byte {
 	t.Helper()
 	var event map[string]any
@@ -56,17 +56,17 @@ func behind(t *testing.T, p events.APIGatewayCustomAuthorizerResponse) []byte {
 	return b
 }
 
-// A request bypasses the limits only if the authorizer of a REST API reports that Weir has
-// allowed it.
+// The handler skips the limits only if the authorizer of a REST API reports that Weir has allowed the
+// request.
 func TestHandler_notDecided(t *testing.T) {
 	const ours = `"weir": "allowed"`
 	for _, c := range []struct {
 		name, file, old, replacement string
 	}{
-		{"no word of Weir's", "rest-proxy-anonymous.json", ours, `"org": "acme"`},
+		{"context without the member weir", "rest-proxy-anonymous.json", ours, `"org": "acme"`},
 		{"another authorizer's decision", "rest-proxy-anonymous.json", ours, `"decision": "allowed"`},
 		{"refused", "rest-proxy-anonymous.json", ours, `"weir": "refused"`},
-		{"no such word", "rest-proxy-anonymous.json", ours, `"weir": "Allowed"`},
+		{"member weir with another value", "rest-proxy-anonymous.json", ours, `"weir": "Allowed"`},
 		{"not text", "rest-proxy-anonymous.json", ours, `"weir": true`},
 		{"no authorizer", "rest-proxy-anonymous.json", `"authorizer"`, `"other"`},
 		{"HTTP API, payload 1.0", "rest-proxy-anonymous.json", `"resource": "/api/v1/search"`, `"version": "1.0"`},
@@ -91,7 +91,7 @@ func TestHandler_notDecided(t *testing.T) {
 	}
 }
 
-// Only a custom domain puts a base path before the path, so it is removed only there.
+// API Gateway keeps the base path in the path only for a custom domain, so it is removed only there.
 func TestHandler_basePath(t *testing.T) {
 	var seen string
 	api := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen = r.URL.Path })
@@ -117,7 +117,8 @@ func TestHandler_basePath(t *testing.T) {
 	}
 }
 
-// The event has the first final status of a handler and its body, in base64 if it is not text.
+// The answer has the first final status of a handler and its body. The body is in base64 if it is not
+// text.
 func TestHandler_response(t *testing.T) {
 	for name, c := range map[string]struct {
 		api  http.HandlerFunc

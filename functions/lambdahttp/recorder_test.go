@@ -26,8 +26,8 @@ import (
 	samples "github.com/weir-limits/weir/events"
 )
 
-// recorded returns the sums of the metrics in a log, except those that are zero, and the
-// latencies.
+// recorded returns the sums of the metrics in a log, and the latencies. It leaves out metrics that
+// are zero.
 func recorded(t *testing.T, log []byte) (counts map[string]int, latencies []float64) {
 	t.Helper()
 	counts = map[string]int{}
@@ -68,7 +68,7 @@ func unverifiable(t testing.TB) *caller.Identifier {
 	return caller.New(caller.Options{Tokens: tokens})
 }
 
-// The authorizer and the middleware count the outcomes of requests alike.
+// The authorizer and the middleware count the outcomes of requests in the same way.
 func TestRecorder(t *testing.T) {
 	shared := func(t testing.TB) *lambdahttp.Environment {
 		return environment(t, &counting{Store: storetest.Must(memstore.New(memstore.Options{}))})
@@ -183,7 +183,7 @@ func TestRecorder_login(t *testing.T) {
 	}
 }
 
-// An event that the authorizer cannot read counts as failed.
+// An event that the authorizer cannot parse counts as failed.
 func TestRecorder_event(t *testing.T) {
 	for _, event := range []string{"", `{"type":"TOKEN"}`} {
 		var log bytes.Buffer
@@ -208,11 +208,11 @@ func TestRecorder_behindAuthorizer(t *testing.T) {
 	}
 }
 
-// slow is a store that takes some time.
+// slow is a store whose calls take some time.
 type slow struct{ limiter.Store }
 
 func (s slow) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
-	time.Sleep(1500 * time.Microsecond) // of the fake clock
+	time.Sleep(1500 * time.Microsecond) // of the synthetic clock
 	return s.Store.Take(ctx, now, subject, charges, results)
 }
 
@@ -238,7 +238,7 @@ func TestRecorder_latency(t *testing.T) {
 	})
 }
 
-// An event that the handler cannot read counts as failed.
+// An event that the handler cannot parse counts as failed.
 func TestHandler_recordsMalformed(t *testing.T) {
 	for _, event := range []string{"", "[]", "{}", `{"httpMethod":1}`} {
 		e := memory(t)

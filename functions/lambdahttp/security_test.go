@@ -14,8 +14,7 @@ var (
 	declared = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)[A-Za-z0-9_]+)\(`)
 )
 
-// Every test that SECURITY.md and FAILURES.md name exists, and SECURITY.md names every
-// TestAttack.
+// Every test that SECURITY.md and FAILURES.md name exists. SECURITY.md names every TestAttack.
 func TestSecurity(t *testing.T) {
 	page, err := os.ReadFile("../../SECURITY.md")
 	if err != nil {
@@ -48,20 +47,20 @@ func TestSecurity(t *testing.T) {
 	for _, m := range named.FindAllSubmatch(page, -1) {
 		claims++
 		if tests[string(m[1])] == "" {
-			t.Errorf("SECURITY.md names %s, but there is no such test", m[1])
+			t.Errorf("SECURITY.md names the test %s, which does not exist", m[1])
 		}
 	}
 	for _, m := range named.FindAllSubmatch(faults, -1) {
 		if tests[string(m[1])] == "" {
-			t.Errorf("FAILURES.md names %s, but there is no such test", m[1])
+			t.Errorf("FAILURES.md names the test %s, which does not exist", m[1])
 		}
 	}
 	if claims < 50 {
-		t.Errorf("SECURITY.md names %d tests, want at least 50", claims)
+		t.Errorf("tests in SECURITY.md: got %d, want at least 50", claims)
 	}
 	for name := range tests {
 		if strings.HasPrefix(name, "TestAttack_") && !strings.Contains(string(page), "`"+name+"`") {
-			t.Errorf("SECURITY.md does not name %s", name)
+			t.Errorf("SECURITY.md does not name the test %s", name)
 		}
 	}
 }
