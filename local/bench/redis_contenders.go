@@ -21,7 +21,7 @@ import (
 
 func redisPeers() []redisContender {
 	return []redisContender{
-		{noop, baseline, openNoop},
+		{"no-op script", baseline, openNoop},
 		{"PING", baseline, openPing},
 		{"redis_rate", peerRow, openRedisRate},
 		{"throttled", peerRow, openThrottledRedis},
@@ -31,9 +31,9 @@ func redisPeers() []redisContender {
 
 func redisWeir() []redisContender {
 	return []redisContender{
-		{"Weir redisstore.Take, token_bucket", weirRow, openRedisStore(algo.TokenBucket)},
-		{"Weir Limiter.Take, token_bucket", weirRow, openRedisLimiter(algo.TokenBucket)},
-		{"Weir Limiter.Take, sliding_window", weirRow, openRedisLimiter(algo.SlidingWindow)},
+		{"Weir Limiter.Take, token_bucket", publicRow, openRedisLimiter(algo.TokenBucket)},
+		{"Weir Limiter.Take, sliding_window", publicRow, openRedisLimiter(algo.SlidingWindow)},
+		{"Weir redisstore.Take, token_bucket", storeRow, openRedisStore(algo.TokenBucket)},
 	}
 }
 
