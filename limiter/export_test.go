@@ -6,9 +6,6 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// SubjectOf returns the subject whose String is text.
-func SubjectOf(text string) Subject { return subjectOf(text) }
-
 // InFlight returns the number of subjects with a store call in flight.
 func (l *Limiter) InFlight() int { return l.groups.InFlight() }
 

@@ -13,7 +13,7 @@ import (
 type groupedStore struct{ *shared }
 
 // newGroups returns groups that call the store of s. timeout is that of a decision.
-func newGroups(s *shared, timeout time.Duration) *group.Groups[*Limit] {
+func newGroups(s *shared, timeout time.Duration) *group.Groups[Subject, *Limit] {
 	return group.New(groupedStore{s}, group.Options{MaxCharges: MaxCharges, Span: MinWindow, Margin: timeout / 10})
 }
 
@@ -23,8 +23,8 @@ func (l *Limit) groupLimit() group.Limit {
 }
 
 // Charge implements group.Store.
-func (s groupedStore) Charge(ctx context.Context, c *group.Call[*Limit]) (taken bool, calls int, err error) {
-	subject, charges := subjectOf(c.Subject), make([]Charge, len(c.Charges))
+func (s groupedStore) Charge(ctx context.Context, c *group.Call[Subject, *Limit]) (taken bool, calls int, err error) {
+	subject, charges := c.Subject, make([]Charge, len(c.Charges))
 	for i, sum := range c.Charges {
 		charges[i] = Charge{Subject: subject, Limit: sum.Target, Cost: sum.Cost}
 	}
@@ -46,7 +46,7 @@ func (s groupedStore) Charge(ctx context.Context, c *group.Call[*Limit]) (taken 
 
 // take calls the store, and repeats a throttled call. If a read shows that the state refuses the sum of
 // the charges, that is the answer.
-func (s groupedStore) take(ctx context.Context, c *group.Call[*Limit], charges []Charge) (taken bool, calls int, err error) {
+func (s groupedStore) take(ctx context.Context, c *group.Call[Subject, *Limit], charges []Charge) (taken bool, calls int, err error) {
 	defer func() {
 		if v := recover(); v != nil { // a panic in a goroutine would end the process
 			taken, calls, err = false, 1, fmt.Errorf("%w: panic: %v", ErrUnavailable, v)

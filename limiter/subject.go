@@ -48,16 +48,6 @@ func (s Subject) Key(namespace string, format byte) string {
 // clone returns a subject equal to s. It shares no memory with the text of a request.
 func (s Subject) clone() Subject { return Subject{s.kind, strings.Clone(s.name)} }
 
-// subjectOf returns the subject whose String is text.
-func subjectOf(text string) Subject {
-	for k := kind(len(prefixes) - 1); k > other; k-- {
-		if name, ok := strings.CutPrefix(text, prefixes[k]); ok && !strings.Contains(name, separator) {
-			return Subject{k, name}
-		}
-	}
-	return Subject{other, text}
-}
-
 // User returns the subject of a user, by the user ID of a verified token.
 func User(id string) Subject { return Subject{user, escape(id)} }
 

@@ -31,14 +31,14 @@ func (r *request) takeOnce(ctx context.Context, b *batch) {
 // next call with other requests.
 func (r *request) takeGrouped(ctx context.Context, b *batch) {
 	l := r.limiter
-	w := l.groups.Enter(ctx, r.now, b.subject(), r.look, func() []group.Charge[*Limit] { return b.groupCharges(r.look) })
+	w := l.groups.Enter(ctx, r.now, b.charges[0].Subject, r.look, func() []group.Charge[*Limit] { return b.groupCharges(r.look) })
 	if w != nil {
 		b.wait(l.shared, w)
 		return
 	}
 	b.err = ErrUnavailable // the outcome if the store panics
 	defer func() {
-		if l.groups.Leave(b.subject(), b.groupStates) {
+		if l.groups.Leave(b.charges[0].Subject, b.groupStates) {
 			b.err = l.crowdedError(b.err)
 		}
 	}()

@@ -20,9 +20,9 @@ type Options struct {
 }
 
 // group is the queue of a subject, and the call that charges some of its requests.
-type group[T any] struct {
+type group[S comparable, T any] struct {
 	options Options
-	subject string
+	subject S
 	queue   []*Waiter[T] // in order of arrival
 	known   []Known      // states that the last call returned; none if it failed
 	raced   bool         // the call was refused although the known state had room: others write too
@@ -49,7 +49,7 @@ type total[T any] struct {
 
 // compose answers the requests that the known state refuses. All requests that then still fit become
 // members, in order of arrival. The others wait for the result of the call.
-func (g *group[T]) compose() {
+func (g *group[S, T]) compose() {
 	g.gather(len(g.queue))
 	if n := len(g.members); g.raced && n > 1 { // a smaller sum is refused less often
 		for _, w := range g.members {
@@ -60,7 +60,7 @@ func (g *group[T]) compose() {
 }
 
 // gather makes at most the given number of requests members.
-func (g *group[T]) gather(most int) {
+func (g *group[S, T]) gather(most int) {
 	first := g.queue[0]
 	g.members, g.totals, g.at = g.members[:0], g.totals[:0], first.now
 	for _, w := range g.queue {
@@ -84,7 +84,7 @@ func (g *group[T]) gather(most int) {
 
 // compatible reports whether one call can charge w and first: their instants are close, and their
 // rules have one version.
-func (g *group[T]) compatible(w, first *Waiter[T]) bool {
+func (g *group[S, T]) compatible(w, first *Waiter[T]) bool {
 	return w == first || w.now.Sub(first.now).Abs() < g.options.Span && !slices.ContainsFunc(w.charges, func(c Charge[T]) bool {
 		return c.Limit.Version != first.charges[0].Limit.Version
 	})
@@ -92,7 +92,7 @@ func (g *group[T]) compatible(w, first *Waiter[T]) bool {
 
 // addTotals finds or adds the totals of the charges of w. It returns false if they do not fit into one
 // call.
-func (g *group[T]) addTotals(w *Waiter[T]) bool {
+func (g *group[S, T]) addTotals(w *Waiter[T]) bool {
 	for i, c := range w.charges {
 		at := slices.IndexFunc(g.totals, func(t total[T]) bool { return t.Limit.ID == c.Limit.ID })
 		if at < 0 {
@@ -114,7 +114,7 @@ func (g *group[T]) addTotals(w *Waiter[T]) bool {
 }
 
 // join makes w a member, answers it, or leaves it in the queue.
-func (g *group[T]) join(w *Waiter[T]) {
+func (g *group[S, T]) join(w *Waiter[T]) {
 	known := g.knows(w)
 	if known && (w.look || g.refuses(w)) {
 		g.answerKnown(w)
@@ -148,7 +148,7 @@ func (t *total[T]) add(cost int64, at algo.Instant) {
 }
 
 // knows reports whether the last call returned the state of every limit of w.
-func (g *group[T]) knows(w *Waiter[T]) bool {
+func (g *group[S, T]) knows(w *Waiter[T]) bool {
 	for _, at := range w.totals {
 		if g.totals[at].known.Machine == nil {
 			return false
@@ -158,7 +158,7 @@ func (g *group[T]) knows(w *Waiter[T]) bool {
 }
 
 // fits reports whether the charges of w are allowed after those of the members.
-func (g *group[T]) fits(w *Waiter[T]) bool {
+func (g *group[S, T]) fits(w *Waiter[T]) bool {
 	for i, c := range w.charges {
 		if g.totals[w.totals[i]].next.RetryAfter(g.at, c.Cost) > 0 {
 			return false
@@ -168,7 +168,7 @@ func (g *group[T]) fits(w *Waiter[T]) bool {
 }
 
 // refuses reports whether the known state refuses w, whichever other requests are charged.
-func (g *group[T]) refuses(w *Waiter[T]) bool {
+func (g *group[S, T]) refuses(w *Waiter[T]) bool {
 	for i, c := range w.charges {
 		if k := g.totals[w.totals[i]].known; k.Machine != nil && k.RetryAfter(g.at, c.Want) > 0 {
 			return true
@@ -178,7 +178,7 @@ func (g *group[T]) refuses(w *Waiter[T]) bool {
 }
 
 // answerKnown answers w with the known states, which include no charge of w.
-func (g *group[T]) answerKnown(w *Waiter[T]) {
+func (g *group[S, T]) answerKnown(w *Waiter[T]) {
 	for _, at := range w.totals {
 		w.answer.Results = append(w.answer.Results, g.totals[at].known)
 	}
@@ -187,7 +187,7 @@ func (g *group[T]) answerKnown(w *Waiter[T]) {
 
 // context returns the context of the first member, with the latest deadline of all members. No member
 // that leaves cancels it.
-func (g *group[T]) context() (context.Context, context.CancelFunc) {
+func (g *group[S, T]) context() (context.Context, context.CancelFunc) {
 	ctx := context.WithoutCancel(g.members[0].ctx)
 	var latest time.Time
 	for _, w := range g.members {
@@ -204,7 +204,7 @@ func (g *group[T]) context() (context.Context, context.CancelFunc) {
 
 // finish answers the members after their call. If the store refused their sum, they wait for the next
 // call.
-func (g *group[T]) finish(taken bool, results []algo.Result, calls int, err error) {
+func (g *group[S, T]) finish(taken bool, results []algo.Result, calls int, err error) {
 	g.known, g.raced = g.known[:0], false
 	for _, w := range g.queue {
 		w.calls++
@@ -238,7 +238,7 @@ func (g *group[T]) finish(taken bool, results []algo.Result, calls int, err erro
 }
 
 // answerTaken answers each member with the state after its own charge.
-func (g *group[T]) answerTaken(calls int) {
+func (g *group[S, T]) answerTaken(calls int) {
 	for i, w := range slices.Backward(g.members) {
 		w.answer.Results = make([]algo.Result, len(w.charges))
 		for j, c := range w.charges {

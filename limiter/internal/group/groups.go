@@ -11,8 +11,8 @@ import (
 )
 
 // Call is one call of the store for a group.
-type Call[T any] struct {
-	Subject string
+type Call[S comparable, T any] struct {
+	Subject S
 	At      algo.Instant
 	Charges []Charge[T] // Cost is the sum for all members
 	Least   []int64     // the smallest cost of a member, per charge
@@ -23,31 +23,31 @@ type Call[T any] struct {
 }
 
 // Store makes the calls of groups.
-type Store[T any] interface {
+type Store[S comparable, T any] interface {
 	// Charge makes a call, and repeats it where that helps. It returns the number of calls. It MUST
 	// recover from panics of the store: it runs in a goroutine of its own.
-	Charge(ctx context.Context, c *Call[T]) (taken bool, calls int, err error)
+	Charge(ctx context.Context, c *Call[S, T]) (taken bool, calls int, err error)
 }
 
 // Groups are the subjects with a call in flight, and the requests that wait for them. They are safe
 // for concurrent use.
-type Groups[T any] struct {
-	store   Store[T]
+type Groups[S comparable, T any] struct {
+	store   Store[S, T]
 	options Options
 
 	mu      sync.Mutex
-	waiting map[string][]*Waiter[T] // a subject is in the map only while its call is in flight
+	waiting map[S][]*Waiter[T] // a subject is in the map only while its call is in flight
 }
 
 // New returns Groups without a call in flight.
-func New[T any](store Store[T], o Options) *Groups[T] {
-	return &Groups[T]{store: store, options: o, waiting: map[string][]*Waiter[T]{}}
+func New[S comparable, T any](store Store[S, T], o Options) *Groups[S, T] {
+	return &Groups[S, T]{store: store, options: o, waiting: map[S][]*Waiter[T]{}}
 }
 
 // Enter returns nil if a request on subject may call the store now. Leave MUST follow. If a call for
 // the subject is in flight, Enter returns a Waiter for the charges of the request instead. ctx has the
 // deadline of the request. A request with look charges nothing.
-func (g *Groups[T]) Enter(ctx context.Context, now algo.Instant, subject string, look bool, charges func() []Charge[T]) *Waiter[T] {
+func (g *Groups[S, T]) Enter(ctx context.Context, now algo.Instant, subject S, look bool, charges func() []Charge[T]) *Waiter[T] {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	queue, inFlight := g.waiting[subject]
@@ -63,26 +63,26 @@ func (g *Groups[T]) Enter(ctx context.Context, now algo.Instant, subject string,
 
 // Leave ends the call of a request that entered, and reports whether others wait. These form the
 // next group. known returns the states that the call returned.
-func (g *Groups[T]) Leave(subject string, known func() []Known) (crowded bool) {
+func (g *Groups[S, T]) Leave(subject S, known func() []Known) (crowded bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.waiting[subject]) == 0 {
 		delete(g.waiting, subject)
 		return false
 	}
-	go g.serve(&group[T]{options: g.options, subject: subject, known: known()})
+	go g.serve(&group[S, T]{options: g.options, subject: subject, known: known()})
 	return true
 }
 
 // InFlight returns the number of subjects with a call in flight.
-func (g *Groups[T]) InFlight() int {
+func (g *Groups[S, T]) InFlight() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return len(g.waiting)
 }
 
 // serve makes calls until no request waits for the subject of q.
-func (g *Groups[T]) serve(q *group[T]) {
+func (g *Groups[S, T]) serve(q *group[S, T]) {
 	for g.more(q) {
 		q.compose()
 		if len(q.members) > 0 {
@@ -93,7 +93,7 @@ func (g *Groups[T]) serve(q *group[T]) {
 
 // more adds the requests that arrived since its last call to q, and reports whether any request waits.
 // If none does, no call is in flight any more.
-func (g *Groups[T]) more(q *group[T]) bool {
+func (g *Groups[S, T]) more(q *group[S, T]) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, w := range g.waiting[q.subject] {
@@ -121,8 +121,8 @@ func (g *Groups[T]) more(q *group[T]) bool {
 }
 
 // charge makes the call for the members of q.
-func (g *Groups[T]) charge(q *group[T]) {
-	c := &Call[T]{Subject: q.subject, At: q.at, Crowded: func() bool { return g.crowded(q) }}
+func (g *Groups[S, T]) charge(q *group[S, T]) {
+	c := &Call[S, T]{Subject: q.subject, At: q.at, Crowded: func() bool { return g.crowded(q) }}
 	for _, t := range q.totals {
 		c.Charges, c.Least, c.Results = append(c.Charges, t.Charge), append(c.Least, t.least), append(c.Results, t.known)
 	}
@@ -132,7 +132,7 @@ func (g *Groups[T]) charge(q *group[T]) {
 	q.finish(taken, c.Results, calls, err)
 }
 
-func (g *Groups[T]) crowded(q *group[T]) bool {
+func (g *Groups[S, T]) crowded(q *group[S, T]) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return len(q.queue) > 1 || len(g.waiting[q.subject]) > 0
