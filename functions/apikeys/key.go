@@ -2,7 +2,6 @@ package apikeys
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 	"unicode"
@@ -39,11 +38,6 @@ type Key struct {
 // hashDigits is the length of Key.Hash.
 const hashDigits = 12
 
-var (
-	validID   = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
-	validTier = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`) // same pattern as in a rules document
-)
-
 // maxOwner is the length of the longest Key.Owner, in bytes.
 const maxOwner = 256
 
@@ -51,14 +45,19 @@ const maxOwner = 256
 func (k Key) validate() error {
 	unprintable := func(r rune) bool { return !unicode.IsPrint(r) }
 	switch {
-	case !validID.MatchString(k.ID):
+	case !contract.IsName(k.ID, 1, 64):
 		return fmt.Errorf("id: got %.80q, want 1 to 64 letters, digits, _, . and -", k.ID)
-	case k.Tier != "" && (!validTier.MatchString(k.Tier) || k.Tier == "global"):
+	case k.Tier != "" && !isTier(k.Tier):
 		return fmt.Errorf("tier: got %.80q, want 1 to 64 letters, digits, _, . and -, but not global", k.Tier)
 	case len(k.Owner) > maxOwner || !utf8.ValidString(k.Owner) || strings.ContainsFunc(k.Owner, unprintable):
 		return fmt.Errorf("owner: got %.80q, want at most %d bytes of printable text", k.Owner, maxOwner)
 	}
 	return nil
+}
+
+// isTier reports whether s is the name of a tier, as in a rules document.
+func isTier(s string) bool {
+	return contract.IsName(s, 1, 64) && strings.TrimLeft(s, "_.-") == s && s != "global"
 }
 
 // item returns the item of a key. hash is the whole hash.

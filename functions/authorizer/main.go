@@ -1,10 +1,10 @@
 // Command authorizer is the REQUEST authorizer of a REST API.
+// The limits are in DynamoDB, and it sends no decision events.
 package main
 
 import (
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/lambdahttp"
-	"github.com/weir-limits/weir/functions/sinks"
 )
 
-func main() { boot.Start(lambdahttp.NewAuthorizer, sinks.Open) }
+func main() { boot.Start(lambdahttp.NewAuthorizer, boot.Clients{}) }

@@ -21,6 +21,8 @@ import (
 
 	"github.com/weir-limits/weir/events"
 	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/linked"
+	"github.com/weir-limits/weir/functions/rediscache"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/memstore"
@@ -102,7 +104,7 @@ func badOrigin(origin string) string {
 
 func load(t *testing.T, variables ...string) boot.Config {
 	t.Helper()
-	c, err := boot.Load(lookup(append(variables, "NAMESPACE=test")...))
+	c, err := linked.Load(lookup(append(variables, "NAMESPACE=test")...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -274,7 +276,7 @@ func TestConfig_DynamoDBClient_local(t *testing.T) {
 
 // The client dials an unreachable server once and does not retry before the deadline.
 func TestConfig_RedisClient(t *testing.T) {
-	u, err := load(t, "STORE=redis", "REDIS_URL=redis://127.0.0.1:1").RedisClient(t.Context())
+	u, err := rediscache.NewClient(t.Context(), load(t, "STORE=redis", "REDIS_URL=redis://127.0.0.1:1"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,7 +298,7 @@ func TestConfig_RedisClient(t *testing.T) {
 func TestConfig_RedisClient_silent(t *testing.T) {
 	for _, cluster := range []string{"false", "true"} {
 		synctest.Test(t, func(t *testing.T) {
-			u, err := load(t, "STORE=redis", "REDIS_URL=redis://127.0.0.1:1", "REDIS_CLUSTER="+cluster).RedisClient(t.Context())
+			u, err := rediscache.NewClient(t.Context(), load(t, "STORE=redis", "REDIS_URL=redis://127.0.0.1:1", "REDIS_CLUSTER="+cluster))
 			if err != nil {
 				t.Fatal(err)
 			}

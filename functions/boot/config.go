@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/sethvargo/go-envconfig"
@@ -97,18 +98,24 @@ type Config struct {
 	// the sample files of a repository must not be valid on AWS.
 	Local bool `env:"WEIR_LOCAL"`
 
+	// Clients are those that this program links. Set them after Load.
+	Clients Clients
+
 	// dynamo is the client that the store and the records share. It is nil unless Load created the
 	// Config.
 	dynamo *dynamoClient
 }
 
+// The first use compiles a pattern: most functions use none, and each would make a cold start longer.
 var (
-	validNamespace = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
-	validCache     = regexp.MustCompile(`^[a-z][a-z0-9-]{0,39}$`)
-	validOrigin    = regexp.MustCompile(`^(https://[A-Za-z0-9.-]+|http://(localhost|127\.0\.0\.1|\[::1\]))(:[0-9]{1,5})?$`)
-	validTable     = regexp.MustCompile(`^[A-Za-z0-9_.-]{3,255}$`)
-	validBasePath  = regexp.MustCompile(`^(/[A-Za-z0-9_.~-]+)+$`)
+	validCache    = pattern(`^[a-z][a-z0-9-]{0,39}$`)
+	validOrigin   = pattern(`^(https://[A-Za-z0-9.-]+|http://(localhost|127\.0\.0\.1|\[::1\]))(:[0-9]{1,5})?$`)
+	validBasePath = pattern(`^(/[A-Za-z0-9_.~-]+)+$`)
 )
+
+func pattern(expression string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
+}
 
 // Load reads the variables with lookup, a function like os.LookupEnv. The error lists every invalid
 // variable with the allowed values.
@@ -129,7 +136,7 @@ func (c *Config) validate() error {
 			problems = append(problems, fmt.Errorf(format, args...))
 		}
 	}
-	check(validNamespace.MatchString(c.Namespace), "NAMESPACE: got %q, want 1 to 64 letters, digits, _, . and -", c.Namespace)
+	check(contract.IsName(c.Namespace, 1, 64), "NAMESPACE: got %q, want 1 to 64 letters, digits, _, . and -", c.Namespace)
 	switch c.Store {
 	case "dynamodb":
 		check(c.Table != "", "TABLE: required: name of the DynamoDB table that holds the counters")
@@ -145,10 +152,10 @@ func (c *Config) validate() error {
 	}
 	check(c.RulesFrom != contract.RulesTable || c.RecordsTable != "", "RECORDS_TABLE: required with RULES_FROM=%s: name of the table that holds the rules", contract.RulesTable)
 	check(c.AppConfigPort > 0 && c.AppConfigPort < 1<<16, "AWS_APPCONFIG_EXTENSION_HTTP_PORT: got %d, want 1 to 65535", c.AppConfigPort)
-	check(c.BasePath == "" || validBasePath.MatchString(c.BasePath) && rules.DecodedPath(c.BasePath, "").String() == c.BasePath, "BASE_PATH: got %q, want a path such as /v1", c.BasePath)
+	check(c.BasePath == "" || validBasePath().MatchString(c.BasePath) && rules.DecodedPath(c.BasePath, "").String() == c.BasePath, "BASE_PATH: got %q, want a path such as /v1", c.BasePath)
 	check(c.Timeout >= 0 && c.Timeout < limiter.MinWindow, "STORE_TIMEOUT: got %s, want at least 0s and less than %s (0s means %s with redis, %s with dynamodb)", c.Timeout, limiter.MinWindow, redisTimeout, dynamoDBTimeout)
 	for _, origin := range c.CORSOrigins {
-		check(validOrigin.MatchString(origin) || origin == "*" && len(c.CORSOrigins) == 1,
+		check(validOrigin().MatchString(origin) || origin == "*" && len(c.CORSOrigins) == 1,
 			"CORS_ORIGINS: got %q, want only *, or origins without a path (https://app.example.com, http://localhost:3000)", origin)
 	}
 	check(c.IPv6Bits >= 1 && c.IPv6Bits <= 128, "IPV6_BITS: got %d, want 1 to 128", c.IPv6Bits)
@@ -156,7 +163,7 @@ func (c *Config) validate() error {
 	check(c.JWKS == "" || c.JWTAudience != "", "JWT_AUDIENCE: required with JWKS: otherwise tokens for other APIs are valid")
 	check(c.JWKS == "" || c.Local || c.JWKS == contract.JWKSRecords || isURL(c.JWKS), "JWKS: key file without WEIR_LOCAL=true (got %q, want a URL); key files are for local use", c.JWKS)
 	check(c.JWKS != contract.JWKSRecords || c.RecordsTable != "", "RECORDS_TABLE: required with JWKS=%s: name of the table that holds the copy of the keys", contract.JWKSRecords)
-	check(c.RecordsTable == "" || validTable.MatchString(c.RecordsTable), "RECORDS_TABLE: got %q, want the name of a DynamoDB table: 3 to 255 letters, digits, _, . and -", c.RecordsTable)
+	check(c.RecordsTable == "" || contract.IsName(c.RecordsTable, 3, 255), "RECORDS_TABLE: got %q, want the name of a DynamoDB table: 3 to 255 letters, digits, _, . and -", c.RecordsTable)
 	check(c.RecordsTable == "" || c.APIKeysFile == "", "RECORDS_TABLE and API_KEYS_FILE: got both, want one; API keys have one source")
 	check(c.APIKeysFile == "" || c.Local, "API_KEYS_FILE: key file without WEIR_LOCAL=true (got %q, want none); key files are for local use", c.APIKeysFile)
 	check((c.APIKeysFile == "") == (c.APIKeySecretFile == ""), "API_KEYS_FILE and API_KEY_SECRET_FILE: got one, want both or none")
@@ -165,6 +172,19 @@ func (c *Config) validate() error {
 	check(c.SampleLogin == "" || strings.Contains(c.SampleLogin, ":"), "SAMPLE_LOGIN: no colon (want user:password)")
 	c.checkEvents(check)
 	return errors.Join(problems...)
+}
+
+// checkRedis checks the variables of a Redis server.
+func (c *Config) checkRedis(check func(ok bool, format string, args ...any)) {
+	check(c.RedisURL != "", "REDIS_URL: required with STORE=redis: a URL such as rediss://host:6379")
+	check((c.RedisIAMUser == "") == (c.RedisIAMCache == ""), "REDIS_IAM_USER and REDIS_IAM_CACHE: got one, want both or none")
+	if c.RedisIAMUser == "" {
+		return
+	}
+	check(c.RedisIAMCache == "" || validCache().MatchString(c.RedisIAMCache), "REDIS_IAM_CACHE: got %q, want the name of a cache: lower-case letters, digits and hyphens", c.RedisIAMCache)
+	check(c.RedisCluster, "REDIS_CLUSTER: got false, want true with REDIS_IAM_USER; a serverless cache is a cluster")
+	check(strings.HasPrefix(c.RedisURL, "rediss://"), "REDIS_URL: no TLS (want rediss:// with REDIS_IAM_USER); a login by IAM needs TLS")
+	check(!strings.Contains(c.RedisURL, "@"), "REDIS_URL: user or password (want neither with REDIS_IAM_USER)")
 }
 
 // appConfig returns the AppConfig configuration in RULES_FROM. It returns nil if there is none.

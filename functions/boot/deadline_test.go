@@ -20,6 +20,7 @@ import (
 
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/lambdahttp"
+	"github.com/weir-limits/weir/functions/rediscache"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/redisstore"
@@ -241,7 +242,7 @@ func newWard(t *testing.T, store string) *ward {
 			w.speak, variables = speakCluster, append(variables, "REDIS_CLUSTER=true")
 		}
 		w.config = load(t, variables...)
-		client, err := w.config.RedisClient(t.Context())
+		client, err := rediscache.NewClient(t.Context(), w.config)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -553,7 +554,7 @@ func TestDeadline_dial(t *testing.T) {
 		t.Errorf("dynamodb: dial timeout: got %s, want 900ms", got)
 	}
 	for _, cluster := range []string{"false", "true"} {
-		client, err := load(t, "STORE=redis", "REDIS_URL=redis://store:6379", "REDIS_CLUSTER="+cluster).RedisClient(t.Context())
+		client, err := rediscache.NewClient(t.Context(), load(t, "STORE=redis", "REDIS_URL=redis://store:6379", "REDIS_CLUSTER="+cluster))
 		if err != nil {
 			t.Fatal(err)
 		}

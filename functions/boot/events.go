@@ -2,8 +2,9 @@ package boot
 
 import (
 	"net"
-	"regexp"
 	"strconv"
+
+	"github.com/weir-limits/weir/functions/contract"
 )
 
 // EventsConfig is the configuration of decision events.
@@ -30,11 +31,6 @@ type EventsConfig struct {
 
 const maxSample = 1_000_000
 
-var (
-	validTopic  = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,249}$`)
-	validStream = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
-)
-
 // checkEvents checks the variables of events.
 func (c *EventsConfig) checkEvents(check func(ok bool, format string, args ...any)) {
 	switch c.Events {
@@ -45,10 +41,10 @@ func (c *EventsConfig) checkEvents(check func(ok bool, format string, args ...an
 		for _, broker := range c.KafkaBrokers {
 			check(isAddress(broker), "KAFKA_BROKERS: got %q, want host:port", broker)
 		}
-		check(validTopic.MatchString(c.KafkaTopic), "KAFKA_TOPIC: got %q, want the name of a topic: 1 to 249 letters, digits, _, . and -", c.KafkaTopic)
+		check(contract.IsName(c.KafkaTopic, 1, 249), "KAFKA_TOPIC: got %q, want the name of a topic: 1 to 249 letters, digits, _, . and -", c.KafkaTopic)
 		check(c.KafkaTLS || !c.KafkaIAM, "KAFKA_TLS: got false, want true with KAFKA_IAM; a login by IAM needs TLS")
 	case "kinesis":
-		check(validStream.MatchString(c.KinesisStream), "KINESIS_STREAM: got %q, want the name of a data stream: 1 to 128 letters, digits, _, . and -", c.KinesisStream)
+		check(contract.IsName(c.KinesisStream, 1, 128), "KINESIS_STREAM: got %q, want the name of a data stream: 1 to 128 letters, digits, _, . and -", c.KinesisStream)
 	default:
 		check(false, "EVENTS: got %q, want kafka, kinesis, or empty for no events", c.Events)
 	}

@@ -10,22 +10,16 @@ import (
 
 	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/limiter"
-	"github.com/weir-limits/weir/limiter/decisionlog"
 	"github.com/weir-limits/weir/limiter/resilient"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// OpenSink returns the destination of events that c selects. The destination is never closed. Start
-// takes an OpenSink as an argument, so that programs without events do not link a client of Kafka or
-// Kinesis.
-type OpenSink func(ctx context.Context, c Config) (decisionlog.Sink, error)
-
 // Start runs a function until Lambda ends the process. It creates the environment, opens the
 // connection to the store, and answers events. An invalid configuration ends the process with one log
 // line. Start writes metrics to standard output, and logs each message at most once a second.
-func Start(function func(*lambdahttp.Environment) lambda.Handler, openSink OpenSink) {
+func Start(function func(*lambdahttp.Environment) lambda.Handler, clients Clients) {
 	logger := slog.New(telemetry.NewRateLimitedHandler(lambdacontext.NewLogHandler()))
-	e, err := open(context.Background(), os.LookupEnv, logger, openSink)
+	e, err := open(context.Background(), os.LookupEnv, logger, clients)
 	if err != nil {
 		logger.Error("cannot start", slog.Any("err", err))
 		os.Exit(1)
@@ -34,20 +28,19 @@ func Start(function func(*lambdahttp.Environment) lambda.Handler, openSink OpenS
 }
 
 // open returns a complete environment. Its connections stay open until the process ends.
-func open(ctx context.Context, lookup func(string) (string, bool), logger *slog.Logger, openSink OpenSink) (*lambdahttp.Environment, error) {
+func open(ctx context.Context, lookup func(string) (string, bool), logger *slog.Logger, clients Clients) (*lambdahttp.Environment, error) {
 	c, err := Load(lookup)
 	if err != nil {
 		return nil, err
 	}
+	c.Clients = clients
 	store, _, err := c.OpenStore(ctx)
 	if err != nil {
 		return nil, err
 	}
 	o := Options{Logger: logger, Metrics: os.Stdout}
-	if c.Events != "" {
-		if o.Sink, err = openSink(ctx, c); err != nil {
-			return nil, err
-		}
+	if o.Sink, err = c.sink(ctx); err != nil {
+		return nil, err
 	}
 	return c.start(ctx, store, o)
 }

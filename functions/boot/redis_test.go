@@ -19,6 +19,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/weir-limits/weir/functions/rediscache"
 	"github.com/weir-limits/weir/limiter/redisstore"
 )
 
@@ -116,7 +117,7 @@ func TestConfig_RedisClient_serverless(t *testing.T) {
 	credentials(t)
 	for _, server := range []*cache{{}, {old: true}} {
 		synctest.Test(t, func(t *testing.T) {
-			u, err := load(t, serverless...).RedisClient(t.Context())
+			u, err := rediscache.NewClient(t.Context(), load(t, serverless...))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -198,7 +199,7 @@ func TestConfig_RedisClient_noRegion(t *testing.T) {
 	credentials(t)
 	t.Setenv("AWS_REGION", "")
 	t.Setenv("AWS_DEFAULT_REGION", "")
-	if _, err := load(t, serverless...).RedisClient(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "AWS_REGION: required") {
+	if _, err := rediscache.NewClient(t.Context(), load(t, serverless...)); err == nil || !strings.HasPrefix(err.Error(), "AWS_REGION: required") {
 		t.Errorf("without a region: got error %v, want AWS_REGION: required", err)
 	}
 }
@@ -210,7 +211,7 @@ func TestConfig_RedisClient_cluster(t *testing.T) {
 		"not there": func(*cache) (net.Conn, error) { return nil, &net.OpError{Op: "dial", Err: io.ErrClosedPipe} },
 		"hangs up":  func(s *cache) (net.Conn, error) { return s.dial(t.Context(), "", "") },
 	} {
-		u, err := load(t, "STORE=redis", "REDIS_URL=redis://cache.example:6379", "REDIS_CLUSTER=true").RedisClient(t.Context())
+		u, err := rediscache.NewClient(t.Context(), load(t, "STORE=redis", "REDIS_URL=redis://cache.example:6379", "REDIS_CLUSTER=true"))
 		if err != nil {
 			t.Fatal(err)
 		}

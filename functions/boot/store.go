@@ -12,8 +12,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
-	awsconfig "github.com/aws/aws-sdk-go-v2/config"
-	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go/logging"
@@ -22,7 +20,6 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/memstore"
-	"github.com/weir-limits/weir/limiter/redisstore"
 	"github.com/weir-limits/weir/limiter/resilient"
 )
 
@@ -35,12 +32,7 @@ func (c Config) OpenStore(ctx context.Context) (limiter.Store, func() error, err
 		store, err := memstore.New(memstore.Options{})
 		return store, none, err
 	case "redis":
-		client, err := c.RedisClient(ctx)
-		if err != nil {
-			return nil, none, err
-		}
-		store, err := c.guarded(redisstore.New(client, redisstore.Options{Namespace: c.Namespace}))
-		return store, client.Close, err
+		return c.redisStore(ctx)
 	}
 	client, err := c.sharedDynamoDBClient(ctx)
 	if err != nil {
@@ -90,36 +82,6 @@ func (c Config) sharedDynamoDBClient(ctx context.Context) (*dynamodb.Client, err
 	}
 	c.dynamo.once.Do(func() { c.dynamo.client, c.dynamo.err = c.DynamoDBClient(ctx) })
 	return c.dynamo.client, c.dynamo.err
-}
-
-// localRegion is the region of endpoints outside AWS.
-const localRegion = "us-east-1"
-
-// dynamoDBVariable is the variable with the endpoint of DynamoDB.
-const dynamoDBVariable = "DYNAMODB_ENDPOINT"
-
-// AWSConfig returns the configuration of a client for an endpoint, which is the value of a variable.
-// If endpoint is empty, it is the configuration for AWS. With an endpoint, AWSConfig reads no AWS
-// profile: an invalid profile cannot fail a local run, and the endpoint receives no real credentials.
-func (c Config) AWSConfig(ctx context.Context, variable, endpoint string) (aws.Config, error) {
-	var options []func(*awsconfig.LoadOptions) error
-	if endpoint != "" {
-		if u, err := url.Parse(endpoint); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-			return aws.Config{}, fmt.Errorf("%s: got %q, want a URL such as http://127.0.0.1:8000", variable, endpoint)
-		}
-		if c.Local {
-			return aws.Config{
-				Region: localRegion, BaseEndpoint: aws.String(endpoint),
-				Credentials: credentials.NewStaticCredentialsProvider("local", "local", ""),
-			}, nil
-		}
-		options = append(options, awsconfig.WithBaseEndpoint(endpoint), awsconfig.WithDefaultRegion(localRegion))
-	}
-	config, err := awsconfig.LoadDefaultConfig(ctx, options...)
-	if err != nil {
-		return config, fmt.Errorf("AWS configuration: %w", err)
-	}
-	return config, nil
 }
 
 // probeTimeout bounds the wait for the first answer of a store.

@@ -40,13 +40,26 @@ const (
 // function reads it. The local gateway uses it to find the functions of a template.
 const VariableFunction = "WEIR_FUNCTION"
 
-// These are the roles of the functions. Each is also the folder of the function's main package, and
-// of its bootstrap in the bundles.
+// These are the roles of the functions. SigningKeys is also the name of its bundle. [Bundle] names the
+// bundles of the others.
 const (
 	Authorizer  = "authorizer"
 	Handler     = "handler"
 	SigningKeys = "signingkeys"
 )
+
+// Bundle returns the name of the bundle of an authorizer or a handler: the folder of its main package in
+// functions, and of its bootstrap in the bundles. A bundle links only clients that its deployment
+// uses: that of DynamoDB; with redis that of Redis; and with events all of them.
+func Bundle(role string, redis, events bool) string {
+	switch {
+	case events:
+		return role + "-events"
+	case redis:
+		return role + "-redis"
+	}
+	return role
+}
 
 // These are the variables of the AppConfig agent, a Lambda extension that runs in a function's
 // environment.

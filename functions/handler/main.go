@@ -1,4 +1,5 @@
 // Command handler runs the API and enforces its limits.
+// The limits are in DynamoDB, and it sends no decision events.
 package main
 
 import (
@@ -7,9 +8,8 @@ import (
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/functions/sample"
-	"github.com/weir-limits/weir/functions/sinks"
 )
 
 func main() {
-	boot.Start(func(e *lambdahttp.Environment) lambda.Handler { return lambdahttp.NewHandler(e, sample.New(e)) }, sinks.Open)
+	boot.Start(func(e *lambdahttp.Environment) lambda.Handler { return lambdahttp.NewHandler(e, sample.New(e)) }, boot.Clients{})
 }

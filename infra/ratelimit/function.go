@@ -111,10 +111,14 @@ func (l *Limits) Equip(f awslambda.Function) {
 // newAuthorizer makes the authorizer.
 func (l *Limits) newAuthorizer() awslambda.Function {
 	return l.NewFunction("Authorizer", FunctionProps{
-		Bundle: filepath.Join(l.props.Bundles, contract.Authorizer), Role: contract.Authorizer,
+		Bundle: l.Bundle(contract.Authorizer), Role: contract.Authorizer,
 		Timeout: authorizerTimeout, ReservedConcurrency: l.props.ReservedConcurrency,
 	})
 }
+
+// Bundle returns the folder of a function in LimitsProps.Bundles, such as handler-redis: the one that
+// links what this deployment uses, and no more.
+func (l *Limits) Bundle(role string) string { return l.props.bundle(role) }
 
 // newAlias returns the target of API Gateway: the function or, with provisioned concurrency,
 // an alias of its newest version, because only a version can have it.

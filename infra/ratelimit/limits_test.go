@@ -46,7 +46,7 @@ func enterShop() error {
 	if err := os.Chdir("testdata/shop"); err != nil {
 		return err
 	}
-	for _, name := range []string{"authorizer", "orders"} {
+	for _, name := range []string{"authorizer", "authorizer-redis", "authorizer-events", "orders"} {
 		bundle := filepath.Join("dist", "arm64", name)
 		if err := os.MkdirAll(bundle, 0o755); err != nil {
 			return err
@@ -73,7 +73,9 @@ func props(t *testing.T) *ratelimit.LimitsProps {
 			t.Fatal(err)
 		}
 	}
-	write("authorizer/bootstrap", string(program(elf.EM_AARCH64)))
+	for _, name := range []string{"authorizer", "authorizer-redis", "authorizer-events"} {
+		write(name+"/bootstrap", string(program(elf.EM_AARCH64)))
+	}
 	write("signingkeys/bootstrap", "no program")
 	write("orders/bootstrap", "orders")
 	write("rules.json", document)

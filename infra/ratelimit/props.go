@@ -36,8 +36,9 @@ type LimitsProps struct {
 	// 32 lower-case letters, digits and single hyphens, starts with a letter, and does not end
 	// with a hyphen. Two deployments in one account and region need different namespaces.
 	Namespace string
-	// Bundles is the folder of the built functions: authorizer/bootstrap and, with Tokens in a
-	// network, signingkeys/bootstrap. `make functions` fills it.
+	// Bundles is the folder of the built functions: authorizer/bootstrap (authorizer-redis with
+	// ElastiCache, authorizer-events with Events) and, with Tokens in a network,
+	// signingkeys/bootstrap. `make functions` fills it.
 	Bundles string
 	// Rules is the path of the rules document. Synthesizing checks it. The bundle of every
 	// function with the limiter contains it.
@@ -179,7 +180,7 @@ func (p *LimitsProps) variables() map[string]string {
 
 // checkBundles reports the functions that are not built.
 func (p *LimitsProps) checkBundles() (problems []error) {
-	names := []string{contract.Authorizer}
+	names := []string{p.bundleName(contract.Authorizer)}
 	if p.inNetwork() && p.Tokens != nil {
 		names = append(names, contract.SigningKeys)
 	}
@@ -190,6 +191,14 @@ func (p *LimitsProps) checkBundles() (problems []error) {
 	}
 	return problems
 }
+
+// bundleName returns the name of the bundle of a function that decides.
+func (p *LimitsProps) bundleName(role string) string {
+	return contract.Bundle(role, p.Store == ElastiCache, p.Events != nil)
+}
+
+// bundle returns its folder.
+func (p *LimitsProps) bundle(role string) string { return filepath.Join(p.Bundles, p.bundleName(role)) }
 
 // checkBundle reports a function that is not built for its architecture.
 func (p *LimitsProps) checkBundle(name string) error {

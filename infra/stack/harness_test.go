@@ -36,7 +36,7 @@ func settings(t *testing.T, changes ...func(*stack.Settings)) stack.Settings {
 		t.Fatal(err)
 	}
 	s.Rules, s.RulesVersion, s.Bundles = "testdata/rules.json", 1, t.TempDir()
-	for _, name := range []string{"authorizer", "handler", "signingkeys"} {
+	for _, name := range bundles {
 		if err := os.MkdirAll(filepath.Join(s.Bundles, name), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -44,13 +44,15 @@ func settings(t *testing.T, changes ...func(*stack.Settings)) stack.Settings {
 	for _, change := range changes {
 		change(&s)
 	}
-	for _, name := range []string{"authorizer", "handler", "signingkeys"} {
+	for _, name := range bundles {
 		if err := os.WriteFile(filepath.Join(s.Bundles, name, "bootstrap"), program(map[string]elf.Machine{"arm64": elf.EM_AARCH64, "x86_64": elf.EM_X86_64}[s.Arch]), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return s
 }
+
+var bundles = []string{"authorizer", "authorizer-redis", "authorizer-events", "handler", "handler-redis", "handler-events", "signingkeys"}
 
 // program returns the header of a Linux program for a machine. The check reads no more.
 func program(machine elf.Machine) []byte {

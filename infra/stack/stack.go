@@ -40,7 +40,7 @@ func New(scope constructs.Construct, settings Settings) awscdk.Stack {
 	}), settings: settings}
 	s.alarms = s.newTopic()
 	s.limits = ratelimit.NewLimits(s.stack, jsii.String("Limits"), s.props())
-	s.handler = s.limits.NewFunction("Handler", ratelimit.FunctionProps{Bundle: settings.Bundles + "/handler", Role: "handler", Timeout: handlerTimeout})
+	s.handler = s.limits.NewFunction("Handler", ratelimit.FunctionProps{Bundle: s.limits.Bundle("handler"), Role: "handler", Timeout: handlerTimeout})
 	s.rest = s.newRESTAPI()
 	s.limits.Attach(s.rest)
 	s.http = s.newHTTPAPI()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/lambda"
 
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/gateway/template"
 	"github.com/weir-limits/weir/local/lambdaenv"
@@ -39,7 +40,7 @@ func (e *Environments) Set(text string) error {
 // pool returns the environments of a function. Each environment runs the bootstrap, with the same
 // variables as a function in this process.
 func (s *Server) pool(f template.Function, role string) (lambda.Handler, error) {
-	bootstrap, err := s.bootstrap(role)
+	bootstrap, err := s.bootstrap(f, role)
 	if err != nil {
 		return nil, err
 	}
@@ -59,19 +60,21 @@ func (s *Server) pool(f template.Function, role string) (lambda.Handler, error) 
 }
 
 // bootstrap returns the file that `make functions` builds for this machine.
-func (s *Server) bootstrap(role string) (string, error) {
+func (s *Server) bootstrap(f template.Function, role string) (string, error) {
 	if runtime.GOOS != "linux" {
 		return "", errors.New("--environments: got a system other than Linux, want Linux, for which bootstraps are built; use 0 to run functions in this process")
 	}
-	path := s.bootstrapPath(role)
+	path := s.bootstrapPath(f, role)
 	if !checkout.Exists(path) {
 		return "", fmt.Errorf("%s is not there: make functions ARCH=%s builds it", path, checkout.HostArch())
 	}
 	return path, nil
 }
 
-func (s *Server) bootstrapPath(role string) string {
-	return s.checkout.Path("dist", checkout.HostArch(), role, "bootstrap")
+func (s *Server) bootstrapPath(f template.Function, role string) string {
+	variables := s.variablesOf(f.Environment)
+	bundle := contract.Bundle(role, variables[contract.VariableStore] == contract.StoreRedis, variables[contract.VariableEvents] != "")
+	return s.checkout.Path("dist", checkout.HostArch(), bundle, "bootstrap")
 }
 
 // maxMetrics is the maximum size of the metrics file, in bytes, at the start of a run. A larger

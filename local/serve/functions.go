@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/lambdahttp"
+	"github.com/weir-limits/weir/functions/linked"
 	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/rules"
@@ -89,7 +90,7 @@ func (s *Server) gateway(ctx context.Context, template *template.Template) (*gat
 		if role != authorizerRole && role != handlerRole { // such as a function that a schedule starts
 			continue
 		}
-		c, err := boot.Load(s.lookup(f.Environment))
+		c, err := linked.Load(s.lookup(f.Environment))
 		if err != nil {
 			return nil, err
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/lambdahttp"
+	"github.com/weir-limits/weir/functions/linked"
 	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
@@ -56,7 +57,7 @@ func newOutage(t *testing.T, document string) *local {
 		if role != authorizerRole && role != handlerRole {
 			continue
 		}
-		c, err := boot.Load(s.lookup(f.Environment))
+		c, err := linked.Load(s.lookup(f.Environment))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/linked"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/caller"
@@ -83,7 +84,7 @@ func TestServe_twoProcesses(t *testing.T) {
 // remaining returns the remaining quota of a caller's three limits, which it reads from the store.
 func remaining(t *testing.T, store, namespace, rulesFile, user string) string {
 	t.Helper()
-	c := boot.Config{Store: store, Namespace: namespace, Table: checkout.Table, DynamoDBEndpoint: os.Getenv("DYNAMODB_ENDPOINT"), RedisURL: os.Getenv("REDIS_URL"), Local: true}
+	c := boot.Config{Store: store, Namespace: namespace, Table: checkout.Table, DynamoDBEndpoint: os.Getenv("DYNAMODB_ENDPOINT"), RedisURL: os.Getenv("REDIS_URL"), Local: true, Clients: linked.Clients()}
 	s, closeStore, err := c.OpenStore(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/functions/linked"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/command"
@@ -118,7 +119,7 @@ func (t *target) config() (boot.Config, error) {
 	if name, _ := t.lookup("NAMESPACE"); name == "" {
 		return boot.Config{}, errors.New("--namespace: required: the namespace of the deployment, usually its stage (or set NAMESPACE)")
 	}
-	return boot.Load(t.lookup)
+	return linked.Load(t.lookup)
 }
 
 // operator returns an operator over a store.

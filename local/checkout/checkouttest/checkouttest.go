@@ -49,9 +49,9 @@ func Built(t *testing.T) checkout.Checkout {
 		t.Skip("SKIPPED: environments need Linux")
 	}
 	dist := Find(t).Path(".bin", "test", "dist")
-	for _, role := range []string{"authorizer", "handler"} {
-		path := filepath.Join(dist, checkout.HostArch(), role, "bootstrap")
-		build := exec.CommandContext(t.Context(), "go", "build", "-tags", "lambda.norpc", "-o", path, "github.com/weir-limits/weir/functions/"+role)
+	for _, bundle := range []string{"authorizer", "handler", "authorizer-redis", "handler-redis"} {
+		path := filepath.Join(dist, checkout.HostArch(), bundle, "bootstrap")
+		build := exec.CommandContext(t.Context(), "go", "build", "-tags", "lambda.norpc", "-o", path, "github.com/weir-limits/weir/functions/"+bundle)
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)

@@ -1,4 +1,4 @@
-package boot
+package rediscache
 
 import (
 	"context"
@@ -15,8 +15,26 @@ import (
 	redislog "github.com/redis/go-redis/v9/logging"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/redisstore"
 	"github.com/weir-limits/weir/limiter/resilient"
 )
+
+// OpenStore returns the Redis store that c configures, behind a circuit breaker, and a function that
+// closes it. It does not connect. It is the Redis of boot.Clients.
+func OpenStore(ctx context.Context, c boot.Config) (limiter.Store, func() error, error) {
+	client, err := NewClient(ctx, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	store, err := redisstore.New(client, redisstore.Options{Namespace: c.Namespace})
+	if err != nil {
+		return nil, nil, err
+	}
+	guarded, err := resilient.New(store, resilient.Options{})
+	return guarded, client.Close, err
+}
 
 // redisMaxLife is the age at which a connection is replaced. ElastiCache closes a connection 12 hours
 // after a login with a token.
@@ -29,11 +47,11 @@ const redisMaxLife = time.Hour
 // running call.
 const redisPoolSize = 10_000
 
-// RedisClient returns a client that must not retry after it belongs to a store. A repeated script may
+// NewClient returns a client that must not retry after it belongs to a store. A repeated script may
 // charge twice, and a server that refuses a connection is down. In a cluster the client follows
 // redirects.
-func (c Config) RedisClient(ctx context.Context) (redis.UniversalClient, error) {
-	login, err := c.cacheLogin(ctx)
+func NewClient(ctx context.Context, c boot.Config) (redis.UniversalClient, error) {
+	login, err := cacheLogin(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -97,30 +115,17 @@ func plain(address string) bool {
 
 var validDatabase = regexp.MustCompile(`^(/[0-9]{0,5})?$`)
 
-// checkRedis checks the variables of a Redis server.
-func (c *Config) checkRedis(check func(ok bool, format string, args ...any)) {
-	check(c.RedisURL != "", "REDIS_URL: required with STORE=redis: a URL such as rediss://host:6379")
-	check((c.RedisIAMUser == "") == (c.RedisIAMCache == ""), "REDIS_IAM_USER and REDIS_IAM_CACHE: got one, want both or none")
-	if c.RedisIAMUser == "" {
-		return
-	}
-	check(c.RedisIAMCache == "" || validCache.MatchString(c.RedisIAMCache), "REDIS_IAM_CACHE: got %q, want the name of a cache: lower-case letters, digits and hyphens", c.RedisIAMCache)
-	check(c.RedisCluster, "REDIS_CLUSTER: got false, want true with REDIS_IAM_USER; a serverless cache is a cluster")
-	check(strings.HasPrefix(c.RedisURL, "rediss://"), "REDIS_URL: no TLS (want rediss:// with REDIS_IAM_USER); a login by IAM needs TLS")
-	check(!strings.Contains(c.RedisURL, "@"), "REDIS_URL: user or password (want neither with REDIS_IAM_USER)")
-}
-
 // emptyHash is the SHA-256 of an empty request body.
 const emptyHash = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 // cacheLogin returns the login to an ElastiCache Serverless cache. It returns nil if the variables
 // name no such cache. The password is a token that is valid for 15 minutes: a presigned connect
 // request without its scheme (ElastiCache user guide, "Authenticating with IAM").
-func (c Config) cacheLogin(ctx context.Context) (login, error) {
+func cacheLogin(ctx context.Context, c boot.Config) (login, error) {
 	if c.RedisIAMUser == "" {
 		return nil, nil //nolint:nilnil // nil means no login
 	}
-	config, err := c.AWSConfig(ctx, dynamoDBVariable, c.DynamoDBEndpoint)
+	config, err := c.AWSConfig(ctx, "DYNAMODB_ENDPOINT", c.DynamoDBEndpoint)
 	if err != nil {
 		return nil, err
 	}

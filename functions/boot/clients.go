@@ -1,0 +1,125 @@
+package boot
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/decisionlog"
+)
+
+// Clients are the clients that a program links beside that of DynamoDB. A function links only those that
+// its deployment uses, because they are most of the size of a bundle and of the time of a cold
+// start. Package linked has all of them.
+type Clients struct {
+	// Redis opens the store of STORE=redis. Package rediscache has one.
+	Redis OpenRedis
+	// Events opens the destination of EVENTS. Package sinks has one.
+	Events OpenSink
+	// AWS loads the region and the credentials; nil loads the variables that Lambda sets.
+	AWS LoadAWS
+}
+
+// OpenRedis returns the Redis store that c configures, and a function that closes it.
+type OpenRedis func(ctx context.Context, c Config) (limiter.Store, func() error, error)
+
+// OpenSink returns the destination of events that c configures. The destination lives as long as the
+// process.
+type OpenSink func(ctx context.Context, c Config) (decisionlog.Sink, error)
+
+// LoadAWS returns a region and credentials.
+type LoadAWS func(ctx context.Context) (aws.Config, error)
+
+// The errors of a program that does not link a client which its variables configure.
+var (
+	errNoRedis  = errors.New("STORE: this program does not link the client of Redis (got redis, want dynamodb or memory); deploy the bundle with the suffix -redis")
+	errNoEvents = errors.New("EVENTS: this program does not link the clients of Kafka and Kinesis (want no EVENTS); deploy the bundle with the suffix -events")
+)
+
+// redisStore opens the Redis store.
+func (c Config) redisStore(ctx context.Context) (limiter.Store, func() error, error) {
+	if c.Clients.Redis == nil {
+		return nil, nil, errNoRedis
+	}
+	return c.Clients.Redis(ctx, c)
+}
+
+// sink opens the destination of events, nil if there is none.
+func (c Config) sink(ctx context.Context) (decisionlog.Sink, error) {
+	switch {
+	case c.Events == "":
+		return nil, nil
+	case c.Clients.Events == nil:
+		return nil, errNoEvents
+	}
+	return c.Clients.Events(ctx, c)
+}
+
+// localRegion is the region of endpoints outside AWS.
+const localRegion = "us-east-1"
+
+// dynamoDBVariable is the variable with the endpoint of DynamoDB.
+const dynamoDBVariable = "DYNAMODB_ENDPOINT"
+
+// AWSConfig returns the configuration of a client for an endpoint, which is the value of a variable.
+// If endpoint is empty, it is the configuration for AWS. With an endpoint, AWSConfig reads no AWS
+// profile: an invalid profile cannot fail a local run, and the endpoint receives no real credentials.
+func (c Config) AWSConfig(ctx context.Context, variable, endpoint string) (aws.Config, error) {
+	if endpoint != "" {
+		if u, err := url.Parse(endpoint); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			return aws.Config{}, fmt.Errorf("%s: got %q, want a URL such as http://127.0.0.1:8000", variable, endpoint)
+		}
+		if c.Local {
+			return aws.Config{
+				Region: localRegion, BaseEndpoint: aws.String(endpoint),
+				Credentials: credentials.NewStaticCredentialsProvider("local", "local", ""),
+			}, nil
+		}
+	}
+	load := c.Clients.AWS
+	if load == nil {
+		load = lambdaAWS
+	}
+	config, err := load(ctx)
+	if err != nil {
+		return config, fmt.Errorf("AWS configuration: %w", err)
+	}
+	if endpoint != "" {
+		config.BaseEndpoint, config.Region = aws.String(endpoint), cmp.Or(config.Region, localRegion)
+	}
+	return config, nil
+}
+
+// lambdaAWS returns the region and the credentials in the variables of a function. Lambda sets them
+// once for the life of an environment.
+func lambdaAWS(context.Context) (aws.Config, error) {
+	return aws.Config{
+		Region:        cmp.Or(os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION")),
+		Credentials:   credentials.NewStaticCredentialsProvider(os.Getenv("AWS_ACCESS_KEY_ID"), os.Getenv("AWS_SECRET_ACCESS_KEY"), os.Getenv("AWS_SESSION_TOKEN")),
+		ConfigSources: []any{lambdaEndpoints{}},
+	}, nil
+}
+
+// lambdaEndpoints reads the variable that selects endpoints with FIPS 140 cryptography.
+type lambdaEndpoints struct{}
+
+// GetUseFIPSEndpoint is a method that clients of AWS look for.
+func (lambdaEndpoints) GetUseFIPSEndpoint(context.Context) (state aws.FIPSEndpointState, found bool, err error) {
+	switch value := os.Getenv("AWS_USE_FIPS_ENDPOINT"); value {
+	case "":
+		return aws.FIPSEndpointStateUnset, false, nil
+	case "true":
+		return aws.FIPSEndpointStateEnabled, true, nil
+	case "false":
+		return aws.FIPSEndpointStateDisabled, true, nil
+	default:
+		return aws.FIPSEndpointStateUnset, false, fmt.Errorf("AWS_USE_FIPS_ENDPOINT: got %q, want true or false", value)
+	}
+}

@@ -1,0 +1,55 @@
+package boot_test
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+
+	"github.com/weir-limits/weir/functions/boot"
+)
+
+// A function without a client that its variables configure does not start.
+func TestStart_ErrClients(t *testing.T) {
+	for want, variables := range map[string][]string{
+		"STORE: this program does not link the client of Redis": {"STORE=redis", "REDIS_URL=redis://127.0.0.1:1"},
+		"EVENTS: this program does not link the clients":        {"STORE=memory", "EVENTS=kinesis", "KINESIS_STREAM=weir"},
+	} {
+		_, err := boot.Open(t.Context(), lookup(append(variables, "NAMESPACE=dev", "WEIR_LOCAL=true")...), slog.New(slog.DiscardHandler), boot.Clients{})
+		if err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v: got %v, want %s", variables, err, want)
+		}
+	}
+}
+
+// Without a client of its own for the AWS configuration, a function has the region, the credentials and
+// the endpoints of the variables that Lambda sets.
+func TestConfig_AWSConfig_lambda(t *testing.T) {
+	credentials(t)
+	c := boot.Config{}
+	config, err := c.AWSConfig(t.Context(), "DYNAMODB_ENDPOINT", "")
+	if err != nil || config.Region != "eu-central-1" || config.BaseEndpoint != nil {
+		t.Errorf("got region %q, endpoint %v and error %v", config.Region, config.BaseEndpoint, err)
+	}
+	if key, err := config.Credentials.Retrieve(t.Context()); err != nil || key.AccessKeyID != "AKIDEXAMPLE" || key.SessionToken != "session/token+=" {
+		t.Errorf("got credentials of %q with token %q, %v", key.AccessKeyID, key.SessionToken, err)
+	}
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "")
+	if config, err = c.AWSConfig(t.Context(), "DYNAMODB_ENDPOINT", "http://127.0.0.1:1"); err != nil || *config.BaseEndpoint != "http://127.0.0.1:1" {
+		t.Errorf("endpoint: got %v, %v", config.BaseEndpoint, err)
+	}
+	if _, err := config.Credentials.Retrieve(t.Context()); err == nil {
+		t.Error("credentials without a secret: got no error")
+	}
+	for value, want := range map[string]aws.FIPSEndpointState{"": aws.FIPSEndpointStateUnset, "true": aws.FIPSEndpointStateEnabled, "false": aws.FIPSEndpointStateDisabled} {
+		t.Setenv("AWS_USE_FIPS_ENDPOINT", value)
+		client, err := c.DynamoDBClient(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := client.Options().EndpointOptions.UseFIPSEndpoint; got != want {
+			t.Errorf("AWS_USE_FIPS_ENDPOINT=%s: got %v, want %v", value, got, want)
+		}
+	}
+}

@@ -1,0 +1,16 @@
+// Command handler-redis runs the API and enforces its limits.
+// The limits are in Redis, and it sends no decision events.
+package main
+
+import (
+	"github.com/aws/aws-lambda-go/lambda"
+
+	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/lambdahttp"
+	"github.com/weir-limits/weir/functions/rediscache"
+	"github.com/weir-limits/weir/functions/sample"
+)
+
+func main() {
+	boot.Start(func(e *lambdahttp.Environment) lambda.Handler { return lambdahttp.NewHandler(e, sample.New(e)) }, boot.Clients{Redis: rediscache.OpenStore})
+}
