@@ -5,7 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"net/http"
-	"runtime"
+	"runtime/pprof"
 	"slices"
 	"strings"
 	"testing"
@@ -64,6 +64,7 @@ const (
 
 // world is an environment, its store and the network between them.
 type world struct {
+	store string // value of storeLabel; "" if no other test runs
 	*environment
 	document string                      // the rules; "" stands for document
 	at       func(address string) string // returns the variable that sets the address of the store
@@ -87,10 +88,10 @@ func (p *problems) add(format string, args ...any) { *p = append(*p, fmt.Sprintf
 const tries = 3
 
 // test tests the line of the table for f.
-func (f *fault) test(t *testing.T, open func(*testing.T, *world)) {
+func (f *fault) test(t *testing.T, store string, open func(*testing.T, *world)) {
 	var found problems
 	for i := range tries {
-		w := &world{}
+		w := &world{store: store}
 		open(t, w)
 		found = f.run(t, w)
 		w.end(t)
@@ -300,17 +301,34 @@ func (w *world) end(t *testing.T) {
 	if w.network != nil {
 		w.network.proxy.Stop()
 	}
+	noGoroutines(t, w.store)
+}
+
+// storeLabel is the label of goroutines whose value is the store of the test that started them.
+const storeLabel = "store"
+
+// noGoroutines checks that no goroutine remains that has the store's label. An empty store means all
+// goroutines.
+func noGoroutines(t *testing.T, store string) {
+	t.Helper()
 	var left []string
 	defer func() {
 		if len(left) > 0 {
 			t.Log(strings.Join(left, "\n\n"))
 		}
 	}()
+	label := ""
+	if store != "" {
+		label = fmt.Sprintf("%q:%q", storeLabel, store)
+	}
 	ours := func() (left []string) {
-		stacks := make([]byte, 1<<20)
-		for stack := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
+		var stacks strings.Builder
+		if err := pprof.Lookup("goroutine").WriteTo(&stacks, 1); err != nil { // 1: with labels
+			t.Fatal(err)
+		}
+		for stack := range strings.SplitSeq(stacks.String(), "\n\n") {
 			for _, name := range []string{"weir/limiter", "weir/functions", "redis/go-redis", "aws/aws-sdk-go"} {
-				if strings.Contains(stack, name) && !strings.Contains(stack, "runtime.Stack") && !strings.Contains(stack, "testing.tRunner(") {
+				if strings.Contains(stack, name) && strings.Contains(stack, label) && !strings.Contains(stack, "testing.tRunner+") {
 					left = append(left, stack)
 					break
 				}

@@ -3,6 +3,7 @@ package faults
 import (
 	"fmt"
 	"net/http"
+	"runtime/pprof"
 	"slices"
 	"strings"
 	"syscall"
@@ -12,7 +13,7 @@ import (
 )
 
 // poisoned returns the begin function of a fault that adds a toxic.
-func poisoned(direction, kind string, attributes map[string]int) func(*testing.T, *world) {
+func poisoned(direction, kind string, attributes map[string]any) func(*testing.T, *world) {
 	return func(t *testing.T, w *world) { t.Helper(); w.network.poison(t, direction, kind, attributes) }
 }
 
@@ -23,14 +24,14 @@ var killed = fault{name: "an environment is killed in the middle of a decision",
 
 // networkFaults are faults of the network. They apply to every store.
 var networkFaults = []fault{
-	{name: "answers come late", begin: poisoned("down", "latency", map[string]int{"latency": 700}), end: healed, sees: limiter.ReasonTimeout, count: countsSome},
+	{name: "answers come late", begin: poisoned("down", "latency", map[string]any{"latency": 700}), end: healed, sees: limiter.ReasonTimeout, count: countsSome},
 	{name: "requests are swallowed", begin: poisoned("up", "timeout", nil), end: healed, sees: limiter.ReasonTimeout, count: countsNone},
 	{name: "answers are swallowed", begin: poisoned("down", "timeout", nil), end: healed, sees: limiter.ReasonTimeout, count: countsSome},
-	{name: "1 kB/s", begin: poisoned("up", "bandwidth", map[string]int{"rate": 1}), end: healed, sees: limiter.ReasonTimeout, count: countsSome},
+	{name: "1 kB/s", begin: poisoned("up", "bandwidth", map[string]any{"rate": 1}), end: healed, sees: limiter.ReasonTimeout, count: countsSome},
 	{name: "connections are refused", begin: func(_ *testing.T, w *world) { w.network.proxy.Stop() }, end: healed, sees: limiter.ReasonUnavailable, count: countsNone},
 	{name: "connections are reset", begin: poisoned("up", "reset_peer", nil), end: healed, sees: limiter.ReasonUnavailable, count: countsNone},
-	{name: "answers break off", begin: poisoned("down", "limit_data", map[string]int{"bytes": 3}), end: healed, sees: limiter.ReasonUnavailable, count: countsSome},
-	{name: "connections close slowly", begin: poisoned("down", "slow_close", map[string]int{"delay": 700}), end: healed, count: countsAll},
+	{name: "answers break off", begin: poisoned("down", "limit_data", map[string]any{"bytes": 3}), end: healed, sees: limiter.ReasonUnavailable, count: countsSome},
+	{name: "connections close slowly", begin: poisoned("down", "slow_close", map[string]any{"delay": 700}), end: healed, count: countsAll},
 	{name: "idle connections were closed", begin: func(t *testing.T, w *world) { t.Helper(); w.network.hangUp(t) }, count: countsAll},
 	{name: "idle connections lead nowhere", begin: func(t *testing.T, w *world) { t.Helper(); w.network.forget(t) }, end: healed, sees: limiter.ReasonTimeout, once: true, count: countsSome},
 	killed,
@@ -173,11 +174,16 @@ var stores = []struct {
 	{"Redis Cluster", overCluster, clusterFaults},
 }
 
+// The faults of a store run one after another. The stores run side by side, because the tests mostly
+// wait. Labels attribute goroutines to the store.
 func TestFaults(t *testing.T) {
+	t.Cleanup(func() { noGoroutines(t, "") })
 	for _, store := range stores {
 		t.Run(store.name, func(t *testing.T) {
+			t.Parallel()
+			pprof.SetGoroutineLabels(pprof.WithLabels(t.Context(), pprof.Labels(storeLabel, store.name)))
 			for _, f := range store.faults {
-				t.Run(f.name, func(t *testing.T) { f.test(t, store.open) })
+				t.Run(f.name, func(t *testing.T) { f.test(t, store.name, store.open) })
 			}
 		})
 	}

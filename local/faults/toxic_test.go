@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -18,6 +19,9 @@ import (
 type network struct {
 	proxy  *toxiproxy.Proxy
 	dialed atomic.Int64 // accepted connections
+
+	oblivious atomic.Bool
+	forgotten atomic.Int64 // connections that oblivion drops
 }
 
 // connect returns a network in front of a server at host:port.
@@ -41,7 +45,7 @@ func connect(t *testing.T, server string) *network {
 func (n *network) address() string { return n.proxy.Listen }
 
 // poison adds a toxic upstream (to the server) or downstream (to the environment).
-func (n *network) poison(t *testing.T, direction, kind string, attributes map[string]int) {
+func (n *network) poison(t *testing.T, direction, kind string, attributes map[string]any) {
 	t.Helper()
 	toxic, err := json.Marshal(map[string]any{"type": kind, "stream": direction + "stream", "attributes": attributes})
 	if err != nil {
@@ -81,15 +85,14 @@ func (n *network) lead(t *testing.T, server string) {
 
 // oblivion is a toxic that drops all data of existing connections, like a router that lost its
 // connection table. It does not affect new connections.
-type oblivion struct{}
+type oblivion struct {
+	Network string `json:"network"` // key in networks
+}
 
 var (
 	_ toxics.Toxic = oblivion{}
 
-	// If oblivious is set when Pipe starts, Pipe drops all data of its connection. forgotten counts
-	// these connections. Only one test at a time uses these variables.
-	oblivious atomic.Bool
-	forgotten atomic.Int64
+	networks sync.Map // *network by address
 )
 
 func init() {
@@ -98,11 +101,14 @@ func init() {
 	redislog.Disable()                        // functions/boot does the same
 }
 
-// Pipe implements toxics.Toxic.
-func (oblivion) Pipe(stub *toxics.ToxicStub) {
-	old := oblivious.Load()
+// Pipe implements toxics.Toxic. If the network is oblivious when Pipe starts, Pipe drops all data of its
+// connection.
+func (o oblivion) Pipe(stub *toxics.ToxicStub) {
+	value, _ := networks.Load(o.Network)
+	n := value.(*network)
+	old := n.oblivious.Load()
 	if old {
-		forgotten.Add(1)
+		n.forgotten.Add(1)
 	}
 	for {
 		select {
@@ -123,9 +129,10 @@ func (oblivion) Pipe(stub *toxics.ToxicStub) {
 // forget makes the network drop the existing connections silently.
 func (n *network) forget(t *testing.T) {
 	t.Helper()
-	forgotten.Store(0)
-	oblivious.Store(true)
-	n.poison(t, "up", "oblivion", nil)
-	eventually(t, "the connection is forgotten", func() bool { return forgotten.Load() > 0 })
-	oblivious.Store(false)
+	networks.Store(n.address(), n)
+	n.forgotten.Store(0)
+	n.oblivious.Store(true)
+	n.poison(t, "up", "oblivion", map[string]any{"network": n.address()})
+	eventually(t, "the connection is forgotten", func() bool { return n.forgotten.Load() > 0 })
+	n.oblivious.Store(false)
 }
