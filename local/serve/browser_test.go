@@ -36,21 +36,43 @@ type tab struct {
 	expected   string // text that errors contain if the test expects them
 }
 
-// openTab starts a browser of the given size with an empty page.
-func openTab(t *testing.T, width, height int64) *tab {
-	t.Helper()
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(storetest.Server(t, "browser", "WEIR_BROWSER")))
+// closeBrowser ends the browser, if a test has started it.
+var closeBrowser = func() {}
+
+// TestMain closes the browser after the tests, which share it.
+func TestMain(m *testing.M) {
+	m.Run()
+	closeBrowser()
+}
+
+// browser starts the browser at the first call. All calls return its context.
+var browser = sync.OnceValues(func() (context.Context, error) {
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(os.Getenv("WEIR_BROWSER")))
 	if os.Geteuid() == 0 {
 		options = append(options, chromedp.NoSandbox)
 	}
-	// The browser must run until the cleanups of the test, but the context of the test ends earlier.
-	allocated, cancel := chromedp.NewExecAllocator(context.WithoutCancel(t.Context()), options...)
-	t.Cleanup(cancel)
-	ctx, cancel := chromedp.NewContext(allocated)
+	allocated, cancel := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, _ := chromedp.NewContext(allocated)
+	closeBrowser = func() {
+		_ = chromedp.Cancel(ctx) // waits until the browser has ended
+		cancel()
+	}
+	return ctx, chromedp.Do(ctx)
+})
+
+// openTab opens an empty page of the given size. The page shares no storage with other tests.
+func openTab(t *testing.T, width, height int64) *tab {
+	t.Helper()
+	storetest.Server(t, "browser", "WEIR_BROWSER")
+	parent, err := browser()
+	if err != nil {
+		t.Fatalf("start the browser: %v", err)
+	}
+	ctx, cancel := chromedp.NewContext(parent, chromedp.WithNewBrowserContext())
 	t.Cleanup(cancel)
 	b := &tab{t: t, ctx: ctx}
 	if err := chromedp.Listen(ctx, b.note); err != nil {
-		t.Fatalf("start the browser: %v", err)
+		t.Fatalf("open a tab: %v", err)
 	}
 	t.Cleanup(func() {
 		b.mu.Lock()
