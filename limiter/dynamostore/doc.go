@@ -26,6 +26,11 @@
 // the bucket busy knows which update applies. Otherwise it guesses the update that recently applied to
 // the limit.
 //
+// An update has no maximum, so one expression cannot apply to both. A guess without the state is wrong
+// as often as the bucket is in the rarer state: for Poisson arrivals at half the limit, half of the
+// time, which makes 1.5 requests a decision. A list of pending instants, which a later write adds up,
+// would need no guess; it takes some 60 bytes a limit, and ten buckets would not fit a write unit.
+//
 // A window keeps one count per index, so no count is ever reset. If the previous count is known, the
 // condition is "count <= room". An environment without a state of the caller sends a ladder instead:
 // (previous <= N/8 and count <= m1) or (previous <= 2N/8 and count <= m2) and so on. Each rung is

@@ -22,12 +22,26 @@ func newExpression() *expression {
 	return &expression{names: map[string]string{}, values: map[string]types.AttributeValue{}, known: map[string]string{}}
 }
 
+// These tables have the first placeholders one after another. Most expressions need no others.
+const (
+	nameTable  = "#0#1#2#3#4#5#6#7#8#9#a#b#c#d#e#f#g#h#i#j#k#l#m#n#o#p#q#r#s#t#u#v#w#x#y#z"
+	valueTable = ":0:1:2:3:4:5:6:7:8:9:a:b:c:d:e:f:g:h:i:j:k:l:m:n:o:p:q:r:s:t:u:v:w:x:y:z"
+)
+
+// placeholder returns placeholder n.
+func placeholder(table string, n int) string {
+	if 2*n < len(table) {
+		return table[2*n : 2*n+2]
+	}
+	return table[:1] + strconv.FormatInt(int64(n), 36)
+}
+
 // name returns the placeholder of an attribute.
 func (e *expression) name(attribute string) string {
 	if p, ok := e.known[attribute]; ok {
 		return p
 	}
-	p := "#" + strconv.FormatInt(int64(len(e.names)), 36)
+	p := placeholder(nameTable, len(e.names))
 	e.names[p], e.known[attribute] = attribute, p
 	return p
 }
@@ -48,7 +62,7 @@ func (e *expression) text(s string) string {
 }
 
 func (e *expression) value(v types.AttributeValue) string {
-	p := ":" + strconv.FormatInt(int64(len(e.values)), 36)
+	p := placeholder(valueTable, len(e.values))
 	e.values[p] = v
 	return p
 }
@@ -76,7 +90,8 @@ func (e *expression) compare(attribute, op, value string) string {
 
 // absentOr returns the condition that attribute is absent or compares.
 func (e *expression) absentOr(attribute, op, value string) string {
-	return "(" + e.absent(attribute) + " OR " + e.compare(attribute, op, value) + ")"
+	p := e.name(attribute)
+	return "(attribute_not_exists(" + p + ") OR " + p + " " + op + " " + value + ")"
 }
 
 // update returns the update expression; nil if there is nothing to write.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -44,10 +46,13 @@ func dynamoContenders() []dynamoContender {
 		all = append(all, dynamoContender{string(a), a, true, weirEnvironment})
 	}
 	return append(all,
+		dynamoContender{"Store.Take, token_bucket", algo.TokenBucket, true, storeEnvironment},
+		dynamoContender{"Store.Take, sliding_window", algo.SlidingWindow, true, storeEnvironment},
 		dynamoContender{"read, compare and swap", algo.TokenBucket, true, swapEnvironment},
 		dynamoContender{"expire or increment", algo.FixedWindow, false, incrementEnvironment})
 }
 
+// weirEnvironment makes the public call: from the caller's ID to the decision.
 func weirEnvironment(p dynamoPlace, limits []*limiter.Limit) decideDynamo {
 	l := must(limiter.New(must(dynamostore.New(p.meter, dynamostore.Options{Table: p.table, Namespace: "w"})), limiter.Options{Logger: silent}))
 	return func(ctx context.Context, now time.Time) (bool, error) {
@@ -60,6 +65,31 @@ func weirEnvironment(p dynamoPlace, limits []*limiter.Limit) decideDynamo {
 			err = fmt.Errorf("%w: %s", errUndecided, d.Reason)
 		}
 		return d.Allowed, err
+	}
+}
+
+// storeEnvironment calls the store itself, with the states that it returned last. It has no denial
+// cache and no group commit.
+func storeEnvironment(p dynamoPlace, limits []*limiter.Limit) decideDynamo {
+	store, subject := must(dynamostore.New(p.meter, dynamostore.Options{Table: p.table, Namespace: "s"})), limiter.User(p.caller)
+	var charges []limiter.Charge
+	for _, limit := range limits {
+		charges = append(charges, limiter.Charge{Subject: subject, Limit: limit, Cost: 1})
+	}
+	var mu sync.Mutex
+	last := make([]algo.Result, len(charges))
+	return func(ctx context.Context, now time.Time) (bool, error) {
+		mu.Lock()
+		results := slices.Clone(last)
+		mu.Unlock()
+		ok, err := store.Take(ctx, algo.InstantOf(now), subject, charges, results)
+		if errors.Is(err, limiter.ErrContended) {
+			return false, fmt.Errorf("%w: %w", errUndecided, err)
+		}
+		mu.Lock()
+		last = results
+		mu.Unlock()
+		return ok, err
 	}
 }
 

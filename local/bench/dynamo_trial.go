@@ -18,6 +18,7 @@ import (
 type outcome struct {
 	requests, units figure // a decision
 	over, failed    figure // decisions
+	guess           figure // requests a decision on a bucket that every decision must guess
 }
 
 // trial is one scenario with one contender, on a caller of its own.
@@ -65,6 +66,7 @@ func (m *dynamoMeasure) trial(ctx context.Context, c dynamoContender, s scenario
 	case s.name == atOnce:
 		o.over = figure(max(0, len(t.admitted)-int(usual.requests)))
 	}
+	o.guess = t.guess(limits[0])
 	return o, nil
 }
 
@@ -129,4 +131,19 @@ func (t *trial) over(limits []*limiter.Limit) (over int) {
 		}
 	}
 	return over
+}
+
+// guess returns the requests a decision of an environment that guesses without a state of the bucket
+// whether it is busy, by what is more frequent: a wrong guess costs a second request.
+func (t *trial) guess(l *limiter.Limit) figure {
+	var state algo.State
+	busy := 0
+	for _, at := range t.admitted { // in order: over sorts them
+		if state.TAT > at {
+			busy++
+		}
+		state, _ = l.Machine().Take(state, at, 1)
+	}
+	share := figure(busy) / figure(max(1, len(t.admitted)))
+	return 1 + min(share, 1-share)
 }
