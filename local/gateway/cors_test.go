@@ -111,6 +111,6 @@ func TestHTTP_CORS(t *testing.T) {
 func TestHTTP_CORS_None(t *testing.T) {
 	api := newAPI(t, "template/testdata/good/throttle.json", gateway.HTTP, functions{"Function": says(`{"statusCode":200,"headers":{"Access-Control-Allow-Origin":"*"}}`)}, frozen)
 	if got := ask(t, api, "OPTIONS", "/", "https://one.example", "GET"); got.status != 200 || controls(got) != "Allow-Origin: *" {
-		t.Errorf("status and CORS headers: got %d with %s", got.status, controls(got))
+		t.Errorf("status and CORS headers: got %d with %s, want 200 with Allow-Origin: *", got.status, controls(got))
 	}
 }

@@ -74,7 +74,7 @@ func FuzzRequest(f *testing.F) {
 			sent := r.URL.EscapedPath()
 			got := do(api, r)
 			if got.status < 200 || got.status > 599 {
-				t.Fatalf("got status %d", got.status)
+				t.Fatalf("status: got %d, want 200 to 599", got.status)
 			}
 			if function.calls() == 0 {
 				continue

@@ -67,7 +67,7 @@ func TestGolden_Refused(t *testing.T) {
 			Violated []string `json:"violated-policies"`
 		}
 		if err := json.Unmarshal([]byte(got.body), &body); err != nil || got.status != http.StatusTooManyRequests || body.Limit != 100 || len(body.Violated) != 1 {
-			t.Errorf("got %d %s, %v", got.status, got.body, err)
+			t.Errorf("answer: got %d %s (error %v), want 429 with limit 100 and one violated policy", got.status, got.body, err)
 		}
 		checkHeaders(t, got.header, map[string]string{
 			"Retry-After": "1", "X-RateLimit-Remaining": "0", "RateLimit": `"search";r=0;t=1`, "Content-Type": "application/problem+json",

@@ -65,7 +65,7 @@ func TestHTTP_Event_Empty(t *testing.T) {
 	send(t, serve(t, api), "GET", "/api/v1/search", "")
 	event := decode[map[string]any](t, function.event(t))
 	if event["rawPath"] != "/api/v1/search" || event["rawQueryString"] != "" || event["routeKey"] != "GET /api/v1/search" {
-		t.Errorf("got %v", event)
+		t.Errorf("event: got %v, want path /api/v1/search, its route and no query", event)
 	}
 	for _, key := range []string{"cookies", "queryStringParameters", "pathParameters", "stageVariables", "body"} {
 		if value, ok := event[key]; ok {
@@ -87,7 +87,7 @@ func TestHTTP_Event_RoundTrip(t *testing.T) {
 		event.RequestContext.HTTP.SourceIP != "127.0.0.1" || event.RequestContext.HTTP.UserAgent != "agent/1" ||
 		event.RequestContext.Stage != "v2" || event.StageVariables["color"] != "blue" ||
 		event.RequestContext.TimeEpoch != start.UnixMilli() || event.RequestContext.RequestID == "" {
-		t.Errorf("got %+v", event)
+		t.Errorf("event: got %+v, want the fields of the request", event)
 	}
 }
 
@@ -226,6 +226,6 @@ func TestHTTP_Response_Headers(t *testing.T) {
 	}`)), "GET", "/", "")
 	if got.body != "x" || got.header.Get("X-One") != "1" || got.header.Get("WWW-Authenticate") != "" || got.header.Get("X-Amzn-Remapped-Www-Authenticate") != "Bearer" ||
 		got.header.Get("Content-Length") != "1" || !slices.Equal(got.header["Set-Cookie"], []string{"a=1; Secure", "b=2"}) {
-		t.Errorf("got %v %q", got.header, strings.TrimSpace(got.body))
+		t.Errorf("answer: got %v %q, want the headers and cookies of the function", got.header, strings.TrimSpace(got.body))
 	}
 }

@@ -66,7 +66,7 @@ func TestREST_Throttle_Response(t *testing.T) {
 	function := says(allows(`{}`)) // a valid response of the authorizer, but a malformed response of the function
 	_, got := passed(t, throttled(t, gateway.REST, function, &now), "GET", "/", 4)
 	if got.status != http.StatusTooManyRequests || got.body != `{"status":429,"type":"THROTTLED"}` {
-		t.Errorf("got %d %s", got.status, got.body)
+		t.Errorf("throttled request: got %d %s, want 429 and the gateway response", got.status, got.body)
 	}
 	checkHeaders(t, got.header, map[string]string{
 		"Retry-After": "1", "Access-Control-Allow-Origin": "https://one.example", "x-amzn-ErrorType": "TooManyRequestsException",

@@ -231,7 +231,7 @@ func TestEnvironment_Invoke_failure(t *testing.T) {
 func TestFunctionError(t *testing.T) {
 	_, err := opened(t, "error").Invoke(t.Context(), []byte(`{}`))
 	if own, ok := errors.AsType[messages.InvokeResponse_Error](err); !ok || own.Message != "Unauthorized" {
-		t.Errorf("got %v", err)
+		t.Errorf("error: got %v, want the error of aws-lambda-go", err)
 	}
 }
 
@@ -266,7 +266,7 @@ func TestEnvironment_Invoke_deadline(t *testing.T) {
 	}
 	_, err = e.Invoke(ctx, []byte(`{}`))
 	if !errors.Is(err, context.DeadlineExceeded) || err.Error() != "function hang: no answer by the deadline: context deadline exceeded" {
-		t.Errorf("got %v", err)
+		t.Errorf("invocation of a function that hangs: got error %v, want no answer by the deadline", err)
 	}
 	if _, err := e.Invoke(t.Context(), []byte(`{}`)); !errors.Is(err, lambdaenv.ErrEnded) || !strings.HasSuffix(err.Error(), "signal: killed") {
 		t.Errorf("invocation after the kill: got %v, want ErrEnded", err)
@@ -280,7 +280,7 @@ func TestEnvironment_Invoke_noTurn(t *testing.T) {
 	cancel()
 	for range 20 {
 		if _, err := e.Invoke(ctx, []byte(`{}`)); err == nil || err.Error() != "function echo: busy until the deadline: context canceled" {
-			t.Errorf("got %v", err)
+			t.Errorf("invocation that waits for its turn: got error %v, want busy until the deadline", err)
 		}
 	}
 	if _, err := e.Invoke(t.Context(), []byte(`{}`)); err != nil {

@@ -291,7 +291,7 @@ func TestPool_Invoke_recent(t *testing.T) {
 		done := <-results[g]
 		for n := range 3 {
 			if c := p.called(""); c.PID != done.PID || c.Times != n+2 {
-				t.Errorf("got %+v after %+v", c, done)
+				t.Errorf("answer: got %+v, want the next invocation of the process of %+v", c, done)
 			}
 		}
 	}
@@ -325,13 +325,13 @@ func TestPool_crash(t *testing.T) {
 	p := newPool(t, "call", lambdaenv.PoolOptions{Max: 1})
 	first := p.called("")
 	if _, err := p.call(t.Context(), "exit"); !errors.Is(err, lambdaenv.ErrEnded) || err.Error() != "function call: the process has ended: exit status 3" {
-		t.Errorf("got %v", err)
+		t.Errorf("invocation whose process exits: got error %v, want exit status 3", err)
 	}
 	gone(t, first.PID)
 	p.logged(1, "environment crashed")
 	second := p.called("")
 	if second.PID == first.PID || second.Times != 1 {
-		t.Errorf("got %+v after %+v", second, first)
+		t.Errorf("answer: got %+v, want the first invocation of a process other than that of %+v", second, first)
 	}
 	if err := syscall.Kill(second.PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -342,7 +342,7 @@ func TestPool_crash(t *testing.T) {
 		third, err = p.call(t.Context(), "")
 	}
 	if err != nil || third.PID == second.PID || third.Times != 1 {
-		t.Errorf("got %+v, %v after %+v", third, err, second)
+		t.Errorf("answer: got %+v, error %v, want the first invocation of a process other than that of %+v", third, err, second)
 	}
 	p.logged(2, "environment crashed")
 	p.logged(3, "cold start")
@@ -357,7 +357,7 @@ func TestPool_timeout(t *testing.T) {
 		close(ctx.done)
 	}()
 	if _, err := p.call(ctx, "hang"); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("got %v", err)
+		t.Errorf("invocation that hangs: got error %v, want context.DeadlineExceeded", err)
 	}
 	var pid int
 	if _, err := fmt.Sscanf(p.lines[0], "call/1 hanging %d", &pid); err != nil {
@@ -366,7 +366,7 @@ func TestPool_timeout(t *testing.T) {
 	gone(t, pid)
 	p.logged(1, "environment timed out")
 	if c := p.called(""); c.PID == pid || c.Times != 1 {
-		t.Errorf("got %+v", c)
+		t.Errorf("answer: got %+v, want the first invocation of a new process", c)
 	}
 }
 
@@ -377,10 +377,10 @@ func TestPool_start_late(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := p.call(ctx, ""); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
+		t.Errorf("invocation during the cold start: got error %v, want context.Canceled", err)
 	}
 	if c := p.called(""); c.Times != 1 {
-		t.Errorf("got %+v", c)
+		t.Errorf("answer: got %+v, want the first invocation of its process", c)
 	}
 	p.logged(1, "cold start")
 }
@@ -390,7 +390,7 @@ func TestPool_start(t *testing.T) {
 	p := newPool(t, "mistake", lambdaenv.PoolOptions{Max: 1})
 	for range 2 {
 		if _, err := p.Invoke(t.Context(), nil); err == nil || err.Error() != "function mistake: init: the process has ended: exit status 1" {
-			t.Errorf("got %v", err)
+			t.Errorf("cold start that fails: got error %v, want exit status 1", err)
 		}
 	}
 	p.logged(2, "cold start failed")
@@ -398,7 +398,7 @@ func TestPool_start(t *testing.T) {
 		t.Errorf("log: got no output of the function:\n%s", p.log)
 	}
 	if _, err := lambdaenv.NewPool(lambdaenv.PoolOptions{Name: "f"}); err == nil || err.Error() != "function f: Max: got 0, want 1 or more" {
-		t.Errorf("got %v", err)
+		t.Errorf("pool without Max: got error %v, want 1 or more", err)
 	}
 }
 
@@ -444,7 +444,7 @@ func TestPool_Close_start(t *testing.T) {
 	}
 	gone(t, pid)
 	if err := <-failed; !errors.Is(err, lambdaenv.ErrClosed) {
-		t.Errorf("got %v", err)
+		t.Errorf("cold start during Close: got error %v, want ErrClosed", err)
 	}
 }
 
@@ -455,7 +455,7 @@ func TestPool_idle(t *testing.T) {
 	await(t, first.PID, "")
 	second := p.called("")
 	if second.PID == first.PID {
-		t.Errorf("got %+v after %+v", second, first)
+		t.Errorf("answer: got %+v, want a process other than that of %+v", second, first)
 	}
 	await(t, second.PID, "")
 	_ = p.Close()

@@ -35,7 +35,7 @@ func steady(took time.Duration) func(context.Context, int) (int, error) {
 func TestRun_rate(t *testing.T) {
 	r := run(t, load.Options{Requests: 10_000, Duration: 10 * time.Second, Clients: 100, Rate: 50, Send: steady(time.Second)})
 	if r.Requests != 500 || r.Allowed != 500 || r.NotSent != 0 || r.Took != 10*time.Second || r.Latencies[load.All].Max < 1000 || r.Latencies[load.All].Max > 1001 {
-		t.Errorf("unexpected result %+v", r)
+		t.Errorf("result: got %+v, want 500 allowed requests in 10 s", r)
 	}
 	r = run(t, load.Options{Requests: 120, Duration: 10 * time.Second, Clients: 100, Rate: 50, Send: steady(0)})
 	if r.Requests != 120 || r.Seconds < 2.37 || r.Seconds > 2.39 {
@@ -47,7 +47,7 @@ func TestRun_rate(t *testing.T) {
 func TestRun_closed(t *testing.T) {
 	r := run(t, load.Options{Requests: 10_000, Duration: 10 * time.Second, Clients: 4, Send: steady(99 * time.Millisecond)})
 	if r.Requests != 4*102 || r.UnderWay != 0 || r.NotSent != 0 { // the last requests start at 9.999 s
-		t.Errorf("unexpected result %+v", r)
+		t.Errorf("result: got %+v, want 408 requests", r)
 	}
 }
 
@@ -67,7 +67,7 @@ func TestRun_coordinatedOmission(t *testing.T) {
 		}
 	}
 	if l := r.Latencies[load.All]; r.Requests != 1000 || l.P50 != 0 || l.P90 < 990 || l.P90 > 1010 || l.P99 < 1890 || l.P99 > 1910 || late != 98 {
-		t.Errorf("got %+v, with %d slower than 1.024 s", r, late)
+		t.Errorf("result: got %+v with %d requests slower than 1.024 s, want 1000 requests and 98 slow ones", r, late)
 	}
 }
 
@@ -75,7 +75,7 @@ func TestRun_coordinatedOmission(t *testing.T) {
 func TestRun_notSent(t *testing.T) {
 	r := run(t, load.Options{Requests: 1000, Duration: 10 * time.Second, Clients: 2, Rate: 10, Send: steady(time.Second)})
 	if r.Requests != 20 || r.NotSent != 80 || r.Allowed != 20 {
-		t.Errorf("unexpected result %+v", r)
+		t.Errorf("result: got %+v, want 20 allowed requests and 80 not sent", r)
 	}
 }
 
@@ -190,7 +190,7 @@ func TestRun_outcomes(t *testing.T) {
 		return 0, errors.New("no route")
 	}})
 	if r.Allowed != 20 || r.Refused != 40 || r.Other != 20 || r.Failed != 20 || r.Failure != "no route" || r.Statuses[200] != 20 || r.Statuses[429] != 40 || r.Statuses[503] != 20 || len(r.Statuses) != 3 || len(r.Latencies) != 3 {
-		t.Errorf("unexpected result %+v", r)
+		t.Errorf("result: got %+v, want 20 allowed, 40 refused, 20 other and 20 failed requests", r)
 	}
 }
 
@@ -214,7 +214,7 @@ func TestRun_interrupted(t *testing.T) {
 		begun := time.Now()
 		load.Run(ctx, o, &m)
 		if r := m.Result(time.Now()); time.Since(begun) != 1500*time.Millisecond || r.Requests != sent.Load() || r.Allowed != 11 || r.UnderWay != r.Requests-11 || r.Failed != 0 {
-			t.Errorf("got %+v after %d sent requests", r, sent.Load())
+			t.Errorf("result: got %+v, want 11 of %d sent requests allowed and the others under way", r, sent.Load())
 		}
 	})
 	r := run(t, load.Options{Requests: 1000, Duration: time.Second, Clients: 3, Send: func(ctx context.Context, _ int) (int, error) {
@@ -222,7 +222,7 @@ func TestRun_interrupted(t *testing.T) {
 		return 0, ctx.Err()
 	}})
 	if r.Requests != 3 || r.UnderWay != 3 || r.Took != time.Second {
-		t.Errorf("unexpected result %+v", r)
+		t.Errorf("result: got %+v, want 3 requests under way after 1 s", r)
 	}
 }
 
@@ -230,6 +230,6 @@ func TestRun_interrupted(t *testing.T) {
 func TestMeter_empty(t *testing.T) {
 	var m load.Meter
 	if r := m.Result(time.Now()); r.Requests != 0 || r.Took != 0 || len(r.Latencies) != 0 || len(r.Histogram) != 0 {
-		t.Errorf("unexpected result %+v", r)
+		t.Errorf("result: got %+v, want an empty one", r)
 	}
 }

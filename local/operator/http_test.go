@@ -37,7 +37,7 @@ func TestClient(t *testing.T) {
 	same(t, c.Usage, d.Usage, "user:alice")
 	same(t, c.Usage, d.Usage, "alice")
 	if f, err := c.Reset(t.Context(), "user:alice"); err != nil || len(f.Limits) != 4 {
-		t.Errorf("got %+v, error %v", f, err)
+		t.Errorf("reset: got %+v, error %v, want 4 limits", f, err)
 	}
 	same(t, c.Reset, d.Reset, "user:alice") // alice has no usage now
 	d.Limiters = []*limiter.Limiter{storetest.Must(limiter.New(failing{d.Store}, limiter.Options{Cells: storetest.Must(memstore.New(memstore.Options{}))}))}
@@ -86,7 +86,7 @@ func TestClient_elsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := c.Explain(t.Context(), operator.Question{Token: "secret"}); err == nil || asked != 1 || !strings.Contains(err.Error(), "want a gateway that make run started") {
-		t.Errorf("got error %v after %d requests", err, asked)
+		t.Errorf("redirect: got error %v after %d requests, want an error after 1 request", err, asked)
 	}
 }
 

@@ -234,7 +234,7 @@ func TestExplain(t *testing.T) {
 		d.send(operator.Question{Method: "GET", Path: "/search", User: "alice"})
 		e := d.explain(operator.Question{Method: "GET", Path: "/search/", User: "alice", Claims: map[string]string{"org": "acme"}})
 		if e.Path != "/search" || e.Caller.Subject != "user:alice" || e.Caller.Tier != "free" || e.Caller.IP != "127.0.0.1/32" || e.Version != 7 || e.Others != 4 {
-			t.Errorf("unexpected explanation %+v", e)
+			t.Errorf("explanation: got %+v, want the path, the caller and the rules of the request", e)
 		}
 		want := []operator.Rule{
 			{Path: "rules[0]", Endpoint: "/search", Method: "GET", Charges: 1},
@@ -247,7 +247,7 @@ func TestExplain(t *testing.T) {
 		search := e.Limits[0]
 		state := operator.State{Charged: true, Capacity: 8, Remaining: 7, Passes: true, FullAt: search.State.FullAt}
 		if search.Name != "search" || search.Path != "rules[0].limits.free" || !search.Overridden || search.Requests != 8 || search.Mode != "enforce" || search.OnError != "local" || *search.State != state {
-			d.t.Errorf("unexpected limit %+v, state %+v", search, search.State)
+			d.t.Errorf("limit: got %+v with state %+v, want the override of alice", search, search.State)
 		}
 		calls := map[string]int{"memory": 0, "dynamodb": 3, "redis": 3}[d.Kind]
 		if e.Cost.Calls != calls || (e.Cost.Unit == "") != (calls == 0) {
@@ -334,11 +334,11 @@ func TestInspect_others(t *testing.T) {
 		d.rules = parse(t, `{"version":8,"rules":[{"endpoint":"/else","limits":{"*":{"requests":1,"window":"1m"}}}]}`)
 		i := d.inspect("user:bob")
 		if len(i.Limits) != 1 || i.Limits[0].State.Charged || len(i.Others) != 2 {
-			d.t.Fatalf("unexpected usage %+v", i)
+			d.t.Fatalf("usage: got %+v, want one limit without usage and two others", i)
 		}
 		for _, o := range i.Others {
 			if o.Version != 7 || o.Remaining != o.Capacity-1 || !o.FullAt.After(d.now) {
-				d.t.Errorf("unexpected other state %+v", o)
+				d.t.Errorf("other state: got %+v, want one request charged by rules of version 7", o)
 			}
 		}
 		if f := d.reset("user:bob"); len(f.Limits) != 0 || len(f.Others) != 2 {
@@ -406,7 +406,7 @@ func TestReset_others(t *testing.T) {
 	f := d.reset("user:alice")
 	e := d.explain(q)
 	if d.send(q).Allowed || e.Decision.Limit != "rules[6].limits.global[0]" || len(f.Notes) != 1 || !strings.HasPrefix(f.Notes[0], "other subjects of the same caller") {
-		t.Errorf("got decision %+v, notes %q", e.Decision, f.Notes)
+		t.Errorf("after the reset: got decision %+v and notes %q, want a refusal by the address and one note", e.Decision, f.Notes)
 	}
 }
 
@@ -471,7 +471,7 @@ func TestReset_spread(t *testing.T) {
 			d.reset("ip:127.0.0.1") // the address limit would refuse first
 		}
 		if n == 0 || n == 20 {
-			d.t.Fatalf("got %d admitted", n)
+			d.t.Fatalf("admitted requests: got %d, want some of 20", n)
 		}
 		d.reset("user:dave")
 		for i := range n {
@@ -490,11 +490,11 @@ func TestOperator_outside(t *testing.T) {
 	e := d.explain(operator.Question{Method: "GET", Path: "/busy", User: "alice", IP: "2001:db8::1"})
 	for _, l := range e.Limits {
 		if (l.State == nil) != (l.Name == "cells") {
-			t.Errorf("unexpected limit %+v", l)
+			t.Errorf("limit: got %+v, want no state only for the limit with cells", l)
 		}
 	}
 	if !strings.Contains(strings.Join(e.Notes, "\n"), "is not visible from here") || e.Caller.IP != "2001:db8::/64" {
-		t.Errorf("unexpected explanation %+v", e)
+		t.Errorf("explanation: got %+v, want the note about cells, and the network of the address", e)
 	}
 	d.Address = netip.Addr{}
 	if e := d.explain(operator.Question{Method: "GET", Path: "/search"}); e.Caller.Subject != "ip:unknown" || !strings.Contains(e.Notes[0], "--ip") {
@@ -525,7 +525,7 @@ func TestExplain_undecided(t *testing.T) {
 	d.Limiters = []*limiter.Limiter{storetest.Must(limiter.New(undecided{d.Store}, limiter.Options{Cells: d.Store}))}
 	e, err := d.Explain(t.Context(), operator.Question{Method: "GET", Path: "/search", User: "alice"})
 	if err != nil || e.Decision.Degraded == "" || !strings.Contains(strings.Join(e.Notes, "\n"), "on_error decides, not the usage that is shown") {
-		t.Errorf("got %+v, error %v", e, err)
+		t.Errorf("explanation: got %+v, error %v, want a degraded decision with a note", e, err)
 	}
 }
 

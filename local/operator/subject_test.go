@@ -86,7 +86,7 @@ func TestInspect_network(t *testing.T) {
 	d := newDesk(t, "memory")
 	d.IPv6Bits = 48
 	if i := d.inspect("ip:2001:db8::/48"); i.Subject != "ip:2001:db8::/48" {
-		t.Errorf("unexpected limits %+v", i)
+		t.Errorf("usage: got %+v, want that of ip:2001:db8::/48", i)
 	}
 	if _, err := d.Reset(t.Context(), "ip:2001:db8::/64"); err == nil || !strings.Contains(err.Error(), "want ip:2001:db8::/48:") {
 		t.Error(err)

@@ -78,7 +78,7 @@ func openTab(t *testing.T, width, height int64) *tab {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		for _, complaint := range b.complaints {
-			t.Errorf("unexpected browser error: %s", complaint)
+			t.Errorf("browser error: got %q, want none", complaint)
 		}
 	})
 	b.do(chromedp.EmulateViewport(width, height))

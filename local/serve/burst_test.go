@@ -113,7 +113,7 @@ func burst(t *testing.T, urls []string, token string, connections int) (passed i
 				case answer.StatusCode == http.StatusOK:
 					admitted.Add(1)
 				case answer.StatusCode != http.StatusTooManyRequests:
-					t.Errorf("status %d, Weir-Degraded %q", answer.StatusCode, degraded)
+					t.Errorf("answer: got status %d and Weir-Degraded %q, want 200 or 429", answer.StatusCode, degraded)
 				}
 			}
 		})

@@ -267,7 +267,7 @@ func TestConsole_live(t *testing.T) {
 		})
 	}
 	if body := evaluate[string](b, `document.getElementById("last-body").textContent`); !json.Valid([]byte(body)) || !strings.Contains(body, `"error": "rate_limit_exceeded"`) {
-		t.Errorf("unexpected body: %s", body)
+		t.Errorf("last body: got %s, want the JSON of a refusal", body)
 	}
 	// The page does not contain a token.
 	if evaluate[bool](b, `document.documentElement.outerHTML.includes("eyJ")`) {
@@ -408,7 +408,7 @@ func TestConsole_stop(t *testing.T) {
 	b.await(`document.getElementById("live-status").textContent.startsWith("Stopped: ")`)
 	sent, err := strconv.Atoi(b.counts()[0])
 	if err != nil || sent < 2 || sent >= console.MaxCount {
-		t.Errorf("got %d sent, error %v", sent, err)
+		t.Errorf("sent requests: got %d (error %v), want at least 2, and not all", sent, err)
 	}
 	// The page shows every sent request, except at most one that had no answer at the stop.
 	r := l.send(l.rest, http.MethodGet, "/api/v1/search", "")
@@ -569,7 +569,7 @@ func TestConsole_motion(t *testing.T) {
 	})()`)
 	b.burst("REST", "GET /api/v1/search", "free", "alice", 20)
 	if drawn := evaluate[int](b, `window.drawn`); drawn > 10 {
-		t.Errorf("got %d drawings of the chart for 20 answers", drawn)
+		t.Errorf("drawings of the chart for 20 answers: got %d, want at most 10", drawn)
 	}
 }
 

@@ -116,7 +116,7 @@ func crowd(t *testing.T, url, token string, clients int) (admitted, late int64) 
 					<-answered
 					continue
 				default:
-					t.Errorf("unexpected answer %s: %s", r.Status, r.Text)
+					t.Errorf("answer: got %s %s, want 200 or 429", r.Status, r.Text)
 				}
 				decided++
 				select {
@@ -171,7 +171,7 @@ func TestServer_line(t *testing.T) {
 	s.line("f/2", []byte(`{"_aws":1}`))
 	s.line("f/3", nil)
 	if log.String() != "f/1  level=WARN\nf/3  \n" || metrics.String() != "f/2  {\"_aws\":1}\n" {
-		t.Errorf("got log %q, metrics %q", &log, &metrics)
+		t.Errorf("got log %q and metrics %q, want the metrics of f/2 in the metrics file and the other lines in the log", &log, &metrics)
 	}
 }
 
@@ -192,13 +192,13 @@ func TestServer_openMetrics(t *testing.T) {
 	write("a")
 	write("b")
 	if got, err := os.ReadFile(c.MetricsFile()); err != nil || string(got) != "ab" {
-		t.Errorf("got %q, error %v", got, err)
+		t.Errorf("metrics file: got %q, error %v, want the lines of both runs", got, err)
 	}
 	if err := os.Truncate(c.MetricsFile(), maxMetrics+1); err != nil {
 		t.Fatal(err)
 	}
 	write("c")
 	if got, err := os.ReadFile(c.MetricsFile()); err != nil || string(got) != "c" {
-		t.Errorf("got %d bytes, error %v", len(got), err)
+		t.Errorf("metrics file: got %d bytes, error %v, want only the line of the new run", len(got), err)
 	}
 }

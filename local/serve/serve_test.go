@@ -274,7 +274,7 @@ func TestServe_credentials(t *testing.T) {
 func TestServe_noStore(t *testing.T) {
 	l := newLocal(t, "", "testdata/design.json")
 	if r := l.send(l.rest, http.MethodGet, "/api/v1/search", ""); r.StatusCode != http.StatusOK || r.Header.Get("Weir-Degraded") != "" {
-		t.Errorf("got %s %v", r.Status, r.Header)
+		t.Errorf("answer: got %s %v, want 200 without Weir-Degraded", r.Status, r.Header)
 	}
 	s := &Server{}
 	if _, err := s.openStore(t.Context(), boot.Config{Store: "dynamodb", Table: checkout.Table, Local: true}); err == nil || !strings.HasPrefix(err.Error(), "DYNAMODB_ENDPOINT: required") {

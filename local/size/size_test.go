@@ -203,7 +203,7 @@ func TestStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := start(t, path, 1); err == nil || !strings.Contains(err.Error(), "exit status 1\nSTORE: got dynamodb\n") {
-		t.Errorf("got %v", err)
+		t.Errorf("error: got %v, want the exit status and the output of the bootstrap", err)
 	}
 }
 

@@ -54,7 +54,7 @@ var subjectHash = telemetry.NewSubjectHash("dev", []byte("the key of this test")
 type testLog struct{ t *testing.T }
 
 func (l testLog) Write(b []byte) (int, error) {
-	l.t.Errorf("unexpected log line: %s", b)
+	l.t.Errorf("log line: got %q, want none", b)
 	return len(b), nil
 }
 
@@ -106,7 +106,7 @@ func TestEvents_kafka_busy(t *testing.T) {
 	expectEvents(t, "--brokers", c.ListenAddrs()[0], "--topic", "decisions")
 	code, out, errs := tool(t, "events", "--brokers", c.ListenAddrs()[0], "--topic", "unknown")
 	if code != 1 || out != "" || !strings.Contains(errs, "has no topic unknown") {
-		t.Errorf("got exit %d, output %s%s", code, out, errs)
+		t.Errorf("unknown topic: got exit %d, output %s%s, want exit 1", code, out, errs)
 	}
 }
 

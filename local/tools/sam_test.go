@@ -86,7 +86,7 @@ func TestSAM(t *testing.T) {
 	fields(t, r, http.StatusTooManyRequests, "10", `"data";q=10;w=60`)
 	var problem httplimit.Problem
 	if err := json.Unmarshal([]byte(r.Text), &problem); err != nil || problem.Status != http.StatusTooManyRequests || problem.Error != "rate_limit_exceeded" || r.Header.Get("Content-Type") != "application/problem+json" || r.Header.Get("Retry-After") == "" {
-		t.Errorf("error %v: got %v %s", err, r.Header, r.Text)
+		t.Errorf("problem: got error %v, header %v and body %s, want a 429 with Retry-After", err, r.Header, r.Text)
 	}
 	for _, subject := range []string{"ip:127.0.0.1", "user:alice"} {
 		if keys := subjectsIn(t, name); !slices.ContainsFunc(keys, func(key string) bool { return strings.HasSuffix(key, "/"+subject) }) {
@@ -255,7 +255,7 @@ func outcomeOf(t *testing.T, answer []byte) string {
 		events.APIGatewayProxyResponse
 	}
 	if err := json.Unmarshal(answer, &a); err != nil {
-		t.Fatalf("error %v: %s", err, answer)
+		t.Fatalf("policy of the authorizer: got error %v in %s", err, answer)
 	}
 	if a.StatusCode == 0 && len(a.PolicyDocument.Statement) == 1 {
 		return fmt.Sprintf("%s %s, limit %s", a.PolicyDocument.Statement[0].Effect, a.PrincipalID, a.Context["rateLimitLimit"])

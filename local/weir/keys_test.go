@@ -69,7 +69,7 @@ func TestKeys(t *testing.T) {
 	out := ok(t, "keys", "create", "--id", "acme", "--tier", "paid", "--owner", "Acme Ltd.")
 	first, rest, _ := strings.Cut(out, "\n")
 	if r, err := lookup(first); err != nil || r.ID != "acme" || r.Tier != "paid" || r.Owner != "Acme Ltd." || !strings.Contains(rest, "never shown again") {
-		t.Errorf("got %+v, error %v: %q", r, err, out)
+		t.Errorf("record of the key: got %+v, error %v, output %q, want id acme, tier paid and the owner", r, err, out)
 	}
 	if code, out, errs := weir(t, "keys", "create", "--id", "acme"); code != 1 || out != "" || errs != "weir: \"acme\": the id already has a key; add a second key with --add, or choose another --id\n" {
 		t.Errorf("duplicate id: exit %d, output %q, stderr %q", code, out, errs)

@@ -44,11 +44,11 @@ func TestLoad(t *testing.T) {
 		t.Fatalf("exit %d, %v, %q, %q", code, err, out, errs)
 	}
 	if m.URL != url || m.Requests != 100 || m.Allowed != 12 || m.Refused != 88 || m.Statuses[200] != 12 || m.Wire != nil || len(seen) != 4 {
-		t.Errorf("got %+v for %d users", m, len(seen))
+		t.Errorf("result: got %+v for %d users, want 12 allowed and 88 refused requests of 4 users", m, len(seen))
 	}
 	for user, n := range seen {
 		if n != 25 || !strings.HasPrefix(user, "POST|Bearer ey") || !strings.HasSuffix(user, "|a b|text") {
-			t.Errorf("got %d requests of user %s", n, user)
+			t.Errorf("requests of a user: got %d of %s, want 25 with the method, the header and the body", n, user)
 		}
 	}
 	t.Setenv(tokenVariable, "secret")
@@ -76,7 +76,7 @@ func TestLoad_hostAndUnanswered(t *testing.T) {
 	var b strings.Builder
 	m := measured{Result: load.Result{UnderWay: 2, NotSent: 3, Histogram: []load.Bar{{UpTo: 1, Count: 5}}, Latencies: map[string]load.Latency{load.All: {}}}}
 	if err := m.print(&b, false); err != nil || !strings.Contains(b.String(), "\nall: lower bounds, because 5 requests without an answer count with their wait so far\n\n") {
-		t.Errorf("error %v, output %s", err, b.String())
+		t.Errorf("output: got error %v, text %s, want the note about lower bounds", err, b.String())
 	}
 }
 

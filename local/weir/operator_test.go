@@ -64,7 +64,7 @@ func TestOperator_gateway(t *testing.T) {
 			search := func() int { return l.search(token) }
 			for range 20 {
 				if status := search(); status != http.StatusOK {
-					t.Fatalf("got status %d", status)
+					t.Fatalf("request before the limit: got status %d, want 200", status)
 				}
 			}
 			e := answers[operator.Explanation](t, with("explain", "get", "/api/v1//search", "--user", "alice")...)
@@ -178,7 +178,7 @@ func TestOperator_recordsTable(t *testing.T) {
 		}
 		e := answers[operator.Explanation](t, "explain", "GET", "/x", "--store", "dynamodb", "--table", checkout.Table, "--namespace", checkouttest.Namespace(), "--records-table", os.Getenv("RECORDS_TABLE"))
 		if len(e.Limits) != 1 || strconv.FormatInt(e.Limits[0].Requests, 10) != requests || e.Version == 0 {
-			t.Errorf("got %+v", e)
+			t.Errorf("explanation: got %+v, want the published limit", e)
 		}
 	}
 	code, out, errs := weir(t, "explain", "GET", "/x", "--store", "dynamodb", "--table", checkout.Table, "--namespace", checkouttest.Namespace(), "--records-table", "weir-test-none")
@@ -315,7 +315,7 @@ func TestOperator_process(t *testing.T) {
 	}
 	i := answers[operator.Usage](t, "usage", "ip:127.0.0.1", "--url", p.URL)
 	if leftOf(t, i.Limits, "rules[0].limits.free") != 19 && !t.Failed() {
-		t.Errorf("got %+v", i.Limits)
+		t.Errorf("limits: got %+v, want 19 remaining", i.Limits)
 	}
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.URL+operator.Path+"reset", strings.NewReader(`{"subject":"ip:127.0.0.1"}`))
 	if err != nil {

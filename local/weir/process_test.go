@@ -146,7 +146,7 @@ func hammer(t *testing.T, gateways []*commandtest.Process, token string, clients
 					}
 				case http.StatusTooManyRequests:
 				default:
-					t.Errorf("unexpected answer %s: %s", r.Status, r.Text)
+					t.Errorf("answer: got %s %s, want 200 or 429", r.Status, r.Text)
 				}
 			}
 		})
@@ -168,7 +168,7 @@ func TestServe_oneLine(t *testing.T) {
 		}
 		status, ok := errors.AsType[*exec.ExitError](err)
 		if !ok || status.ExitCode() != 1 || strings.Count(output.String(), "\n") != 1 || !strings.HasPrefix(output.String(), "weir: Redis at redis://127.0.0.1:1 does not answer") {
-			t.Errorf("error %v, output %s", err, &output)
+			t.Errorf("serve without its store: got error %v, output %s, want exit 1 with one line", err, &output)
 		}
 		return
 	}
@@ -222,7 +222,7 @@ func TestServe_ends(t *testing.T) {
 				r = commandtest.Send(t, http.MethodGet, p.URL+"/api/v1/search", "")
 			}
 			if r.StatusCode != http.StatusOK || r.Header.Get("Weir-Degraded") != "" {
-				t.Fatalf("got %s %v", r.Status, r.Header)
+				t.Fatalf("answer: got %s %v, want 200 from the store", r.Status, r.Header)
 			}
 			children := childrenOf(t, p.Process.Pid)
 			if want := map[bool]int{true: 0, false: 1}[c.store == "memory"]; len(children) != want {
@@ -258,7 +258,7 @@ func TestServe_interruptedTwice(t *testing.T) {
 	}
 	// The server continues a request when a handler reads its body.
 	if line, err := bufio.NewReader(c).ReadString('\n'); err != nil || line != "HTTP/1.1 100 Continue\r\n" {
-		t.Fatalf("got %q, error %v", line, err)
+		t.Fatalf("answer to the header of the request: got %q, error %v, want 100 Continue", line, err)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- p.Wait() }()
@@ -297,7 +297,7 @@ func TestEnvironments_end(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		p := commandtest.Start(t, []string{"serve", "--environments", "2"})
 		if r := commandtest.Send(t, http.MethodGet, p.URL+"/api/v1/search", ""); r.StatusCode != http.StatusOK {
-			t.Fatalf("got %s %s", r.Status, r.Text)
+			t.Fatalf("answer: got %s %s, want 200", r.Status, r.Text)
 		}
 		children := childrenOf(t, p.Process.Pid)
 		if len(children) != 2 { // an authorizer and a handler

@@ -106,7 +106,7 @@ func TestProposal_restarts(t *testing.T) {
 		}
 	}
 	if got := restartText([]string{everyCount}); got != everyCount {
-		t.Errorf("got %q", got)
+		t.Errorf("text for a document that cannot be parsed: got %q, want everyCount", got)
 	}
 }
 

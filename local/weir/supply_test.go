@@ -45,7 +45,7 @@ func TestSupply_vulnerabilities(t *testing.T) {
 		}
 	})
 	if !slices.Contains(modules, ".") || len(modules) < 2 {
-		t.Fatalf("got the modules %v", modules)
+		t.Fatalf("modules: got %v, want the root and at least one other", modules)
 	}
 	for _, module := range modules {
 		want := "govulncheck@v1.8.0 -C " + module + " ./..."

@@ -39,7 +39,7 @@ func TestTop(t *testing.T) {
 	var got top.Table
 	code, out, errs := weir(t, "top", "--json", file)
 	if err := json.Unmarshal([]byte(out), &got); code != 0 || err != nil || got.Refused != 45 || got.Skipped != 1 || len(got.Most) != 2 {
-		t.Errorf("got %d %s%s, %v", code, out, errs, err)
+		t.Errorf("top --json: got exit %d, output %s%s, error %v, want 45 refusals and 1 skipped line", code, out, errs, err)
 	}
 	for args, want := range map[string]string{
 		"top a b":          `got ["a" "b"], want one FILE`,
@@ -51,7 +51,7 @@ func TestTop(t *testing.T) {
 		}
 	}
 	if code, _, errs := weir(t, "top", file+"x"); code != 1 || !strings.Contains(errs, "no such file") {
-		t.Errorf("got %d %s", code, errs)
+		t.Errorf("missing file: got exit %d, stderr %s, want exit 1", code, errs)
 	}
 }
 
@@ -64,7 +64,7 @@ func TestTop_local(t *testing.T) {
 	l.Wait(2 * time.Second)
 	l.search("")
 	if code, out, errs := weir(t, "top"); code != 0 || !strings.HasPrefix(out, "5 refused\n") || !strings.Contains(out, "  search\n") {
-		t.Errorf("got %d %s%s", code, out, errs)
+		t.Errorf("top after 25 requests: got exit %d, output %s%s, want 5 refusals", code, out, errs)
 	}
 }
 
@@ -78,7 +78,7 @@ func TestLogFile_follow(t *testing.T) {
 	lines, ended := make(chan []byte), make(chan error, 1)
 	go func() { ended <- logFile{file}.read(ctx, true, lines) }()
 	if got := string(<-lines); got != "one" {
-		t.Errorf("got %q", got)
+		t.Errorf("first line: got %q, want one", got)
 	}
 	f, err := os.OpenFile(file, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
@@ -89,13 +89,13 @@ func TestLogFile_follow(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := string(<-lines); got != "two" {
-		t.Errorf("got %q", got)
+		t.Errorf("second line: got %q, want two", got)
 	}
 	if err := os.WriteFile(file, []byte("new\n"), 0o600); err != nil { // make run truncates its log like this
 		t.Fatal(err)
 	}
 	if got := string(<-lines); got != "new" {
-		t.Errorf("got %q", got)
+		t.Errorf("line after the truncation: got %q, want new", got)
 	}
 	stop()
 	if err := <-ended; err != nil {
@@ -109,6 +109,6 @@ func TestTopOptions_print(t *testing.T) {
 	o := topOptions{n: 1}
 	table := top.Table{Refused: 1, Most: []top.Refused{{Caller: top.Caller{Subject: "\x1b[2Ja", Limit: "\x9b1m"}, Count: 1}}}
 	if err := o.print(&out, table); err != nil || strings.ContainsAny(out.String(), "\x1b\u009b") {
-		t.Errorf("got %q, error %v", out.String(), err)
+		t.Errorf("output: got %q, error %v, want no control characters", out.String(), err)
 	}
 }
