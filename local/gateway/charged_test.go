@@ -22,6 +22,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/local/gateway"
 	"github.com/weir-limits/weir/local/gateway/template"
+	"github.com/weir-limits/weir/local/gateway/template/templatetest"
 )
 
 // endpoints are the patterns of an API's ServeMux, and the limit of the rule for each.
@@ -135,7 +136,7 @@ func rawRequest(t testing.TB, line, host, address string) *http.Request {
 // charge the request on the limit of a different route.
 func TestAttack_malformedPath(t *testing.T) {
 	for _, path := range []string{"/api/v1/items/%zz%2F..%2F..%2Fq", "/api/v1/items/%", "/api/v1/items/%2", "/api/v1/items/x%zz"} {
-		golden := parse(t, "../../infra/golden/dynamodb.template.json")
+		golden := templatetest.Parse(t, "../../infra/golden/dynamodb.template.json")
 		ids := map[string]string{}
 		for _, f := range golden.Functions() {
 			ids[f.Environment["WEIR_FUNCTION"]] = f.ID

@@ -13,14 +13,15 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/weir-limits/weir/local/gateway"
 	"github.com/weir-limits/weir/local/gateway/template"
+	"github.com/weir-limits/weir/local/gateway/template/templatetest"
 )
 
 // FuzzTemplate searches for templates that crash the parser. If the parser accepts a template, its
 // APIs must serve requests.
 func FuzzTemplate(f *testing.F) {
 	for _, pattern := range []string{"template/testdata/good/*.json", "template/testdata/bad/*.json"} {
-		for _, path := range glob(f, pattern) {
-			if document := read(f, path); len(document) < 8<<10 { // mutations of a long document are slow and rarely valid
+		for _, path := range templatetest.Glob(f, pattern) {
+			if document := templatetest.Read(f, path); len(document) < 8<<10 { // mutations of a long document are slow and rarely valid
 				f.Add(document)
 			}
 		}
@@ -61,7 +62,7 @@ func FuzzRequest(f *testing.F) {
 	f.Add("POST", "//open/%3F", "a;b", "Cookie", "a=1; ;b", []byte{0xff})
 	f.Add("PUT", "/items/%ff/parts/+", "%zz", "Content-Type", "image/png", []byte{})
 	f.Add("OPTIONS", "*", "", "Host", "x", []byte{})
-	templates := map[gateway.Kind]*template.Template{gateway.REST: parse(f, "template/testdata/good/plain.json"), gateway.HTTP: parse(f, "template/testdata/good/http.json")}
+	templates := map[gateway.Kind]*template.Template{gateway.REST: templatetest.Parse(f, "template/testdata/good/plain.json"), gateway.HTTP: templatetest.Parse(f, "template/testdata/good/http.json")}
 	f.Fuzz(func(t *testing.T, method, path, query, name, value string, body []byte) {
 		line := method + " " + path + "?" + query + " HTTP/1.1\r\nHost: api.example.com\r\n" + name + ": " + value + "\r\n\r\n"
 		for kind, parsed := range templates {

@@ -17,10 +17,11 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/weir-limits/weir/local/gateway"
+	"github.com/weir-limits/weir/local/gateway/template/templatetest"
 )
 
 func TestNew_MissingFunctions(t *testing.T) {
-	_, err := gateway.New(parse(t, "template/testdata/good/responses.json"), gateway.Options{Functions: functions{"Guard": nil}})
+	_, err := gateway.New(templatetest.Parse(t, "template/testdata/good/responses.json"), gateway.Options{Functions: functions{"Guard": nil}})
 	want := "Functions.Function: no handler, and GET / of Api invokes it\n" +
 		"Functions.Function: no handler, and GET /items/{id} of Api invokes it\n" +
 		"Functions.Guard: no handler, and GET / of Api invokes it\n" +
@@ -31,7 +32,7 @@ func TestNew_MissingFunctions(t *testing.T) {
 }
 
 func TestGateway_APIs(t *testing.T) {
-	parsed := parse(t, "template/testdata/good/sample.json")
+	parsed := templatetest.Parse(t, "template/testdata/good/sample.json")
 	g, err := gateway.New(parsed, gateway.Options{
 		Functions: functions{"AuthorizerFunction": says(""), "HandlerFunction": says("")},
 	})
@@ -159,7 +160,7 @@ func TestAPI_Concurrent_Stuck(t *testing.T) {
 // The log entry of a failure contains the id of the request, but not the content of the request.
 func TestAPI_Log(t *testing.T) {
 	var log bytes.Buffer
-	g, err := gateway.New(parse(t, "template/testdata/good/responses.json"), gateway.Options{
+	g, err := gateway.New(templatetest.Parse(t, "template/testdata/good/responses.json"), gateway.Options{
 		Functions: functions{"Guard": says(allows("{}")), "Function": fails("out of order")},
 		Logger:    slog.New(slog.NewTextHandler(&log, nil)),
 	})

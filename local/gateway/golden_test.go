@@ -8,15 +8,16 @@ import (
 	"testing"
 
 	"github.com/weir-limits/weir/local/gateway"
+	"github.com/weir-limits/weir/local/gateway/template/templatetest"
 )
 
 // golden runs a test on each template that this repository deploys. WEIR_FUNCTION selects the
 // handler of a function.
 func golden(t *testing.T, all functions, test func(t *testing.T, rest, web *gateway.API)) {
 	t.Helper()
-	for _, path := range glob(t, "../../infra/golden/*.template.json") {
+	for _, path := range templatetest.Glob(t, "../../infra/golden/*.template.json") {
 		t.Run(filepath.Base(path), func(t *testing.T) {
-			parsed := parse(t, path)
+			parsed := templatetest.Parse(t, path)
 			byID := functions{}
 			for _, f := range parsed.Functions() {
 				byID[f.ID] = all[f.Environment["WEIR_FUNCTION"]]

@@ -9,8 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"sync"
@@ -20,6 +18,7 @@ import (
 	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/weir-limits/weir/local/gateway"
 	"github.com/weir-limits/weir/local/gateway/template"
+	"github.com/weir-limits/weir/local/gateway/template/templatetest"
 )
 
 // start is the time at which these tests send their requests.
@@ -86,7 +85,7 @@ type functions map[string]lambda.Handler
 // newAPI returns the API of the given kind in a template.
 func newAPI(t testing.TB, path string, kind gateway.Kind, f functions, clock func() time.Time) *gateway.API {
 	t.Helper()
-	return apiOf(t, parse(t, path), kind, f, clock)
+	return apiOf(t, templatetest.Parse(t, path), kind, f, clock)
 }
 
 // apiOf returns the API of the given kind in a parsed template.
@@ -180,31 +179,4 @@ func sameJSON(t *testing.T, got, want string) {
 	if !reflect.DeepEqual(decode[any](t, []byte(got)), decode[any](t, []byte(want))) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-}
-
-func glob(t testing.TB, pattern string) []string {
-	t.Helper()
-	paths, err := filepath.Glob(pattern)
-	if err != nil || len(paths) == 0 {
-		t.Fatalf("%s: got no files (error %v), want at least one", pattern, err)
-	}
-	return paths
-}
-
-func read(t testing.TB, path string) []byte {
-	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
-}
-
-func parse(t testing.TB, path string) *template.Template {
-	t.Helper()
-	parsed, err := template.Parse(read(t, path))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return parsed
 }

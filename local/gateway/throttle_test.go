@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/local/gateway"
+	"github.com/weir-limits/weir/local/gateway/template/templatetest"
 )
 
 // throttled serves template/testdata/good/throttle.json. Its clock returns *now.
@@ -94,7 +95,7 @@ func TestHTTP_Throttle(t *testing.T) {
 
 // Two gateways of the same template do not share their buckets.
 func TestThrottle_ofTwoGateways(t *testing.T) {
-	parsed, function := parse(t, "template/testdata/good/throttle.json"), says(`{"statusCode":200}`)
+	parsed, function := templatetest.Parse(t, "template/testdata/good/throttle.json"), says(`{"statusCode":200}`)
 	for _, kind := range []gateway.Kind{gateway.REST, gateway.HTTP} {
 		for range 2 {
 			api := apiOf(t, parsed, kind, functions{"Function": function}, frozen)

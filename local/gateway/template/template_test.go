@@ -2,7 +2,6 @@ package template_test
 
 import (
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -11,14 +10,15 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/local/gateway/template"
+	"github.com/weir-limits/weir/local/gateway/template/templatetest"
 )
 
 // TestParse_Bad parses files that have one defect each. The Metadata of a file contains the expected
 // lines of the error.
 func TestParse_Bad(t *testing.T) {
-	for _, path := range glob(t, "testdata/bad/*.json") {
+	for _, path := range templatetest.Glob(t, "testdata/bad/*.json") {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".json"), func(t *testing.T) {
-			data := read(t, path)
+			data := templatetest.Read(t, path)
 			var file struct{ Metadata struct{ Want []string } }
 			if err := json.Unmarshal(data, &file); err != nil || len(file.Metadata.Want) == 0 {
 				t.Fatalf("expected lines in the Metadata: got none (error %v)", err)
@@ -35,9 +35,9 @@ func TestParse_Bad(t *testing.T) {
 }
 
 func TestParse_Good(t *testing.T) {
-	for _, path := range append(glob(t, "testdata/good/*.json"), glob(t, "../../../infra/golden/*.json")...) {
+	for _, path := range append(templatetest.Glob(t, "testdata/good/*.json"), templatetest.Glob(t, "../../../infra/golden/*.json")...) {
 		t.Run(filepath.Base(path), func(t *testing.T) {
-			if _, err := template.Parse(read(t, path)); err != nil {
+			if _, err := template.Parse(templatetest.Read(t, path)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -79,7 +79,7 @@ func TestParse_MuchText(t *testing.T) {
 }
 
 func TestTemplate_Functions(t *testing.T) {
-	got := parse(t, "testdata/good/cdk.json").Functions()
+	got := templatetest.Parse(t, "testdata/good/cdk.json").Functions()
 	want := template.Function{
 		ID: "Function", Timeout: 7 * time.Second, Memory: 256,
 		Environment: map[string]string{
@@ -105,7 +105,7 @@ func TestTemplate_Functions(t *testing.T) {
 }
 
 func TestTemplate_Functions_Defaults(t *testing.T) {
-	for _, f := range parse(t, "testdata/good/responses.json").Functions() {
+	for _, f := range templatetest.Parse(t, "testdata/good/responses.json").Functions() {
 		if f.Timeout != 3*time.Second || f.Memory != 128 || f.Environment != nil {
 			t.Errorf("defaults: got %+v, want 3s, 128 MB and no environment", f)
 		}
@@ -116,7 +116,7 @@ func TestTemplate_Functions_Defaults(t *testing.T) {
 func TestTemplate_Functions_Sample(t *testing.T) {
 	want := map[string]time.Duration{"AuthorizerFunction": 5 * time.Second, "HandlerFunction": 10 * time.Second}
 	got := map[string]time.Duration{}
-	for _, f := range parse(t, "testdata/good/sample.json").Functions() {
+	for _, f := range templatetest.Parse(t, "testdata/good/sample.json").Functions() {
 		got[f.ID] = f.Timeout
 		environment := map[string]string{"STORE": "dynamodb", "TABLE": "Table", "NAMESPACE": "dev"}
 		if !reflect.DeepEqual(f.Environment, environment) || f.Memory != 512 {
@@ -126,31 +126,4 @@ func TestTemplate_Functions_Sample(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-}
-
-func glob(t testing.TB, pattern string) []string {
-	t.Helper()
-	paths, err := filepath.Glob(pattern)
-	if err != nil || len(paths) == 0 {
-		t.Fatalf("%s: got no files (error %v), want at least one", pattern, err)
-	}
-	return paths
-}
-
-func read(t testing.TB, path string) []byte {
-	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
-}
-
-func parse(t testing.TB, path string) *template.Template {
-	t.Helper()
-	template, err := template.Parse(read(t, path))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return template
 }
