@@ -330,6 +330,7 @@ func (m *redisMeasure) remember(ctx context.Context, contenders []redisContender
 // bytes returns the memory of a caller whose first key has memoryKey characters. The callers have a
 // database of their own, because the size of its tables counts.
 func (m *redisMeasure) bytes(ctx context.Context, db *redis.Client, decide decideRedis) (figure, error) {
+	const workers = 2
 	if n, err := db.DBSize(ctx).Result(); n > 0 || err != nil {
 		return 0, fmt.Errorf("database %d: got %d keys, want none: %w", memoryDB, n, err)
 	}
@@ -338,41 +339,39 @@ func (m *redisMeasure) bytes(ctx context.Context, db *redis.Client, decide decid
 		return 0, err
 	}
 	keys, err := db.Keys(ctx, "*").Result()
-	if err == nil {
-		err = db.FlushDB(ctx).Err()
-	}
 	if err != nil {
 		return 0, err
 	}
 	first := slices.MinFunc(keys, func(a, b string) int { return cmp.Compare(len(a), len(b)) })
 	digits := memoryKey - len(first) + len("probe")
+	all := func(prefix string, callers int) error {
+		return together(workers, func(worker int) error {
+			for i := worker; i < callers; i += workers {
+				if _, err := decide(ctx, fmt.Sprintf("%s%0*d", prefix, digits-len(prefix), i)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	// Connections and their buffers also need memory, so these are few, and all in use before.
+	if err := errors.Join(all("w", memoryCallers/10), db.FlushDB(ctx).Err()); err != nil {
+		return 0, err
+	}
 	before, err := m.used(ctx)
 	if err != nil {
 		return 0, err
 	}
-	err = together(redisCallers, func(worker int) error {
-		for i := worker; i < memoryCallers; i += redisCallers {
-			if _, err := decide(ctx, fmt.Sprintf("%0*d", digits, i)); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
+	if err := all("", memoryCallers); err != nil {
 		return 0, err
 	}
 	after, err := m.used(ctx)
 	return (after - before) / memoryCallers, err
 }
 
-// used returns the memory of the server without that of its clients.
+// used returns the memory of the server.
 func (m *redisMeasure) used(ctx context.Context) (figure, error) {
-	used, err := m.sum(ctx, "memory", "used_memory")
-	if err != nil {
-		return 0, err
-	}
-	clients, err := m.sum(ctx, "memory", "mem_clients_normal")
-	return used - clients, err
+	return m.sum(ctx, "memory", "used_memory")
 }
 
 // remove deletes all keys whose name contains that of the run.
