@@ -18,7 +18,8 @@ type Limiter struct {
 	intN      func(n int) int
 	log       logs
 	active    atomic.Int64 // requests that are being decided
-	*shared                // nil for a Local store
+	processClock
+	*shared // nil for a Local store
 }
 
 // New returns a Limiter that uses store. The error names the option that is out of range.
@@ -54,8 +55,12 @@ func (l *Limiter) shares() bool { return l.shared != nil }
 
 // Now returns the time for a decision. It is the clock of this process, corrected to the clock of the
 // store if the skew is known to within 10 ms. Read it once per request. When the estimate changes, Now
-// may step back, which never admits too much, or forward, like a clock that is set.
+// may step back, which never admits too much, or forward, like a clock that is set. For a Local store, Now
+// follows a clock that is set within 10 ms.
 func (l *Limiter) Now() time.Time {
+	if l.local != nil {
+		return l.processClock.now()
+	}
 	now := time.Now()
 	if ahead, uncertainty, ok := ClockSkew(l.store); ok && uncertainty <= exactSkew {
 		return now.Add(-ahead)

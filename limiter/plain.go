@@ -28,7 +28,7 @@ func (l *Limiter) takePlain(d *Decision, at time.Time, c *Charge) bool {
 		return true
 	}
 	d.Limit, d.Cost = limit, c.Cost
-	d.Capacity, d.Remaining = limit.plain.Capacity(), a.Remaining
+	d.Capacity, d.Remaining = a.Capacity, a.Remaining
 	d.RetryAfter, d.ResetAfter = a.RetryAfter, a.ResetAfter
 	return true
 }

@@ -33,6 +33,12 @@ func mulDiv(a, b, d int64) (quo, rem int64) {
 	return int64(q), int64(r)
 }
 
+// mulOne returns floor(a*b/one) for a, b >= 0 and a <= one, without a division.
+func mulOne(a, b int64) int64 {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	return int64(hi<<(64-oneBits) | lo>>oneBits)
+}
+
 // divFloor returns floor(a/b) for b > 0; Go's division rounds toward zero.
 func divFloor(a, b int64) int64 {
 	q := a / b

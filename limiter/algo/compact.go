@@ -34,6 +34,7 @@ var (
 
 // Answer is what a caller learns of a decided cost.
 type Answer struct {
+	Capacity   int64
 	Remaining  int64
 	RetryAfter time.Duration
 	ResetAfter time.Duration
@@ -64,6 +65,7 @@ func (b *Bucket) TakeCompact(c Compact, now Instant, cost int64) (next Compact, 
 // Answer implements Compacter.
 func (b *Bucket) Answer(c Compact, now Instant, cost int64, allowed bool) (a Answer) {
 	tat := Instant(c.Instant)
+	a.Capacity = b.Burst
 	a.ResetAfter = max(0, tat.Sub(now))
 	if a.ResetAfter < b.Depth {
 		a.Remaining = int64((b.Depth - a.ResetAfter) / b.Interval)
@@ -103,13 +105,10 @@ func (w *Window) TakeCompact(c Compact, now Instant, cost int64) (next Compact, 
 // Answer implements Compacter.
 func (w *Window) Answer(c Compact, now Instant, cost int64, allowed bool) (a Answer) {
 	count, previous := int64(c.Counts>>32), int64(uint32(c.Counts))
-	room := w.Requests
-	if previous > 0 {
-		room = w.Room(c.Instant, now, previous, 0)
-	}
-	a.Remaining = max(0, room-count)
+	a.Capacity = w.Requests
+	a.Remaining = max(0, w.Room(c.Instant, now, previous, 0)-count)
 	if !allowed {
-		a.RetryAfter = w.retryAfter(w.State(c), now, cost)
+		a.RetryAfter = w.wait(w.State(c), now, cost)
 	}
 	switch {
 	case count > 0 && w.Sliding:

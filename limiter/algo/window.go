@@ -10,7 +10,10 @@ import (
 const MaxCount = 4 * MaxRequests
 
 // one is the weight 1 of the previous window, in units of 2^-20.
-const one = 1 << 20
+const (
+	one     = 1 << oneBits
+	oneBits = 20
+)
 
 // Window counts requests in windows aligned to UTC: window w covers
 // [w*Length, (w+1)*Length).
@@ -55,7 +58,10 @@ func (w *Window) Weight(index int64, now Instant) int64 {
 // now if the window before counts previous; negative if there is none. cost MUST be at
 // most Requests.
 func (w *Window) Room(index int64, now Instant, previous, cost int64) int64 {
-	return w.Requests - cost - mulDivCeil(previous, w.Weight(index, now), one)
+	if previous == 0 {
+		return w.Requests - cost
+	}
+	return w.Requests - cost - (previous*w.Weight(index, now)+one-1)/one // previous is at most MaxCount
 }
 
 // PreviousRoom returns the largest previous count with which cost is allowed at
@@ -123,7 +129,11 @@ func (w *Window) RetryAfter(s State, now Instant, cost int64) time.Duration {
 }
 
 func (w *Window) retryAfter(s State, now Instant, cost int64) time.Duration {
-	at := w.At(s, now)
+	return w.wait(w.At(s, now), now, cost)
+}
+
+// wait returns how long after now cost would first be allowed. at is as At returns it.
+func (w *Window) wait(at State, now Instant, cost int64) time.Duration {
 	if at.Count <= w.Room(at.Window, now, at.Previous, cost) {
 		return 0
 	}
@@ -134,9 +144,9 @@ func (w *Window) retryAfter(s State, now Instant, cost int64) time.Duration {
 	if w.Sliding {
 		weight := int64(one) // the heaviest that leaves room
 		if at.Previous > 0 {
-			weight = min(one, mulDivFloor(w.Requests-cost-at.Count, one, at.Previous))
+			weight = min(one, (w.Requests-cost-at.Count)*one/at.Previous)
 		}
-		elapsed = w.Length - time.Duration(mulDivFloor(weight, int64(w.Length), one))
+		elapsed = w.Length - time.Duration(mulOne(weight, int64(w.Length)))
 	}
 	return w.Start(at.Window).Add(elapsed).Sub(now)
 }

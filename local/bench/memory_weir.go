@@ -40,7 +40,7 @@ func openLimiter(a algo.Algorithm) func(int, time.Duration) (func() taker, func(
 		}
 		l, ctx := must(limiter.New(must(memstore.New(memstore.Options{})), limiter.Options{})), context.Background()
 		take := func(id string) (bool, error) {
-			d, err := l.Take(ctx, time.Now(), []limiter.Charge{{Subject: limiter.User(id), Limit: limit, Cost: 1}})
+			d, err := l.Take(ctx, l.Now(), []limiter.Charge{{Subject: limiter.User(id), Limit: limit, Cost: 1}})
 			return d.Allowed, err
 		}
 		return func() taker { return take }, nothing, nil
@@ -88,7 +88,7 @@ func openWholePath(requests int, window time.Duration) (worker func() taker, fin
 		return func(id string) (bool, error) {
 			clear(header)
 			charges = r.Charges(charges[:0], http.MethodGet, rules.MustParsePath("/api/v1/items/42"), caller.Caller{User: id, Tier: "free"})
-			d, err := l.Take(ctx, time.Now(), charges)
+			d, err := l.Take(ctx, l.Now(), charges)
 			if err == nil {
 				httplimit.NewAnswer(d).SetHeader(header)
 			}

@@ -1,0 +1,25 @@
+package limiter_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+// The time for a decision on a Local store is that of the clock, whether the wall clock is read or not.
+func TestLimiter_Now_local(t *testing.T) {
+	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))
+	_ = l.Now() // by the clock outside the bubble
+	synctest.Test(t, func(t *testing.T) {
+		for _, pause := range []time.Duration{0, time.Nanosecond, time.Millisecond, 9 * time.Millisecond, time.Hour, time.Millisecond} {
+			time.Sleep(pause)
+			if got, want := l.Now(), time.Now(); !got.Equal(want) {
+				t.Errorf("after %s: got %s, want %s", pause, got, want)
+			}
+		}
+	})
+}
