@@ -3,7 +3,6 @@ package document
 import (
 	"maps"
 	"net/http"
-	"regexp"
 	"slices"
 
 	"github.com/weir-limits/weir/limiter"
@@ -229,8 +228,6 @@ func (d *Document) readOnError(o *object) (policy limiter.OnError, processes int
 	return policy, int(i)
 }
 
-var validTier = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
-
 // readLimits reads the limits of a rule by tier.
 func (d *Document) readLimits(n *node, r *Rule) {
 	n.object(&d.report)
@@ -238,7 +235,7 @@ func (d *Document) readLimits(n *node, r *Rule) {
 		d.report.add(n.path, `got an empty object, want a tier, "*" or "global"`)
 	}
 	for _, m := range n.members {
-		if m.key != OtherTiers && m.key != Global && !validTier.MatchString(m.key) {
+		if m.key != OtherTiers && m.key != Global && !isTier(m.key) {
 			d.report.add(m.node.path, `invalid tier, want letters, digits, "_", "." and "-", or "*" or "global"`)
 		} else {
 			r.Tiers = append(r.Tiers, m.key)

@@ -2,7 +2,6 @@ package document
 
 import (
 	"errors"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -120,13 +119,11 @@ func duration(s string) (time.Duration, error) {
 	return time.ParseDuration(s)
 }
 
-var validName = regexp.MustCompile(`^[a-z0-9_-]{1,32}$`)
-
 // readName reads the name of a limit. It returns "" if the limit has no name.
 func (d *Document) readName(o *object, inList, byEndpoint bool) string {
 	n := o.member("name")
 	if name, ok := o.text(n); ok {
-		if !validName.MatchString(name) {
+		if !isName(name) {
 			d.report.add(n.path, "got %s, want 1 to 32 of a-z, 0-9, _ and -", n)
 		}
 		return name
@@ -141,10 +138,7 @@ func (d *Document) readName(o *object, inList, byEndpoint bool) string {
 	return ""
 }
 
-var (
-	validClaim = regexp.MustCompile(`^claim:[^\s]{1,64}$`)
-	perWords   = []string{PerClient, PerUser, PerAPIKey, PerIP, PerEndpoint, PerGlobal}
-)
+var perWords = []string{PerClient, PerUser, PerAPIKey, PerIP, PerEndpoint, PerGlobal}
 
 // readPer reads the words of per, sorted. It returns nil if they have mistakes.
 func (d *Document) readPer(o *object, tier string) []string {
@@ -172,7 +166,7 @@ func (d *Document) readPer(o *object, tier string) []string {
 		case !ok:
 		case slices.Contains(per, word):
 			d.report.add(item.path, "got %s twice", item)
-		case !slices.Contains(perWords, word) && !validClaim.MatchString(word):
+		case !slices.Contains(perWords, word) && !isClaim(word):
 			d.report.add(item.path, "got %s, want client, user, apikey, ip, claim:<name>, endpoint or global%s", item, DidYouMean(word, perWords))
 		default:
 			per = append(per, word)

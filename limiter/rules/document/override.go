@@ -62,7 +62,7 @@ func (d *Document) readOverride(n *node) {
 // readCaller reads the only member of an override that names an identity.
 func (d *Document) readCaller(o *object) (c Override, ok bool) {
 	for _, m := range o.node.members {
-		if m.key != PerUser && m.key != PerAPIKey && m.key != PerIP && !validClaim.MatchString(m.key) {
+		if m.key != PerUser && m.key != PerAPIKey && m.key != PerIP && !isClaim(m.key) {
 			continue
 		}
 		value, isText := o.text(o.member(m.key))
