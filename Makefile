@@ -199,11 +199,13 @@ size: ## Print the sizes and start times of the functions
 	@go test -count=1 -v -run '^TestFunctions$$' ./local/size
 
 bench: .bin/weir-tools ## Measure Weir and its peers and print the tables; about ten minutes
-	@go -C local/bench build -o $(CURDIR)/.bin/bench .
+	@$(MAKE) --no-print-directory functions ARCH=$(HOST_ARCH)
+	@go -C local/bench build -o $(CURDIR)/.bin/bench . && cd local/bench && $(LAMBDA_GO) build -tags lambda.norpc -trimpath -ldflags "-s -w" -o $(CURDIR)/.bin/trivial ./trivial
 	@.bin/weir-tools with --install dynamodb,redis -- .bin/bench $(BENCH)
 
 bench-docs: .bin/weir-tools ## Measure Weir and its peers, and write the tables into limiter/BENCHMARKS.md
-	@go -C local/bench build -o $(CURDIR)/.bin/bench .
+	@$(MAKE) --no-print-directory functions ARCH=$(HOST_ARCH)
+	@go -C local/bench build -o $(CURDIR)/.bin/bench . && cd local/bench && $(LAMBDA_GO) build -tags lambda.norpc -trimpath -ldflags "-s -w" -o $(CURDIR)/.bin/trivial ./trivial
 	@WEIR_REQUIRE=all .bin/weir-tools with --install dynamodb,redis -- .bin/bench -write limiter/BENCHMARKS.md $(BENCH)
 
 SIMULATED := --rate 1000000 --all 500000 --all-lease 5000 --sync 500ms --invocation 200us --cache-ecpus 3000000 --environments 600,6000 --warm-up 9s --time 3s --only 'all callers'
