@@ -17,6 +17,7 @@ type attempt struct {
 	padded  bool       // as item.padded
 	replace bool       // write next if the state is still seen
 	next    algo.State
+	trim    int // remove so many entries of a log if its list has the generation of seen
 }
 
 // test returns the state after the write, and whether its condition holds.
@@ -24,6 +25,14 @@ func (a *attempt) test(it *item) (algo.State, bool) {
 	held := it.state
 	if a.replace {
 		return a.next, held == a.seen && it.padded == a.padded
+	}
+	if a.trim > 0 {
+		next := held
+		if next.Refunds != a.seen.Refunds {
+			return held, false
+		}
+		next.Entries, next.Refunds = held.Entries.From(a.trim), held.Refunds+1
+		return next, true
 	}
 	switch m := a.machine.(type) {
 	case *algo.Bucket:
@@ -106,40 +115,45 @@ func (a *attempt) slidingRoom(w *algo.Window, index int64, c counts) bool {
 	return false
 }
 
+// log appends to a log. The Refunds of its state are the generation of the list.
 func (a *attempt) log(l *algo.Log, held algo.State, exists bool) (algo.State, bool) {
-	at := max(a.now, a.seen.Newest)
-	_, expired := l.Live(a.seen, at)
+	_, expired := l.Live(a.seen, a.now)
 	room := l.Requests - a.Cost
 	if a.Force {
 		room = l.MaxDebt() - a.Cost
 	}
-	has := held.Entries.Len()
-	ok := int64(has) <= min(room+int64(expired), l.MaxDebt()-a.Cost)
-	if expired > 0 {
-		ok = ok && has >= expired && held.Entries.At(expired-1) <= at.Add(-l.Length)
-	} else {
-		ok = ok || !exists
-	}
-	if at > a.now {
-		ok = ok && held.Newest == at
-	} else {
-		ok = ok && held.Newest <= at
+	has, same := int64(held.Entries.Len()), held.Refunds == a.seen.Refunds
+	ok := !exists || has <= room || same && has <= min(room+int64(expired), l.MaxDebt()-a.Cost)
+	switch now, known := logIndex(a.now), logIndex(a.seen.Newest); {
+	case known <= now:
+		ok = ok && logIndex(held.Newest) <= now
+	case known == now+1:
+		ok = ok && logIndex(held.Newest) == known
+	default:
+		ok = ok && same && has == int64(a.seen.Entries.Len())
 	}
 	if !ok {
 		return held, false
 	}
-	next := algo.State{Newest: at, Entries: held.Entries}
+	next := held
+	next.Newest = max(a.now, held.Newest)
 	for range a.Cost {
-		next.Entries += algo.NewEntries(at)
+		next.Entries += algo.NewEntries(next.Newest)
 	}
 	return next, true
 }
+
+// logIndex is that of limiter/dynamostore.
+func logIndex(at algo.Instant) int64 { return int64(at) / int64(algo.MaxSkew/2) }
 
 // learn records the state of the item and reports whether it allows the charge.
 func (a *attempt) learn(found reply) (passes bool) {
 	a.seen, a.exact, a.busy, a.padded = found.state, true, found.state.TAT > a.now, found.padded
 	a.next, passes = a.Apply(a.machine, found.state, a.now)
 	a.replace = passes && a.full()
+	if _, ok := a.machine.(*algo.Log); ok {
+		a.next.Refunds++
+	}
 	return passes
 }
 

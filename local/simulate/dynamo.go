@@ -31,11 +31,14 @@ type link interface {
 	measured() bool
 }
 
-// The bounds of attempts and of guess, as in dynamostore.
+// The bounds of attempts, of guess and of a trim, as in dynamostore.
 const (
 	attempts = 1 + 2 + 8
-	appended = 64
 	sure     = 4
+
+	trimLeast = 32
+	trimEvery = 16
+	trimMost  = 100
 )
 
 // Take implements limiter.Store.
@@ -53,7 +56,7 @@ func (d *dynamo) Take(ctx context.Context, now algo.Instant, subject limiter.Sub
 		passes = a.learn(found)
 	}
 	guessed := d.predict(a)
-	for i := range d.most(a) {
+	for i := range attempts {
 		if a.exact && (!passes || a.Cost == 0) {
 			results[0] = algo.Result{Machine: a.machine, State: a.seen}
 			return passes, nil
@@ -70,19 +73,12 @@ func (d *dynamo) Take(ctx context.Context, now algo.Instant, subject limiter.Sub
 		}
 		if found.applied {
 			results[0] = algo.Result{Machine: a.machine, State: found.state}
-			d.cut(ctx, subject, a, found.state)
+			d.trim(ctx, subject, a, found.state)
 			return true, nil
 		}
 		passes = a.learn(found)
 	}
 	return false, limiter.ErrContended
-}
-
-func (d *dynamo) most(a *attempt) int {
-	if _, ok := a.machine.(*algo.Log); ok {
-		return attempts + appended
-	}
-	return attempts
 }
 
 // predict sets whether the bucket is assumed to be busy, and reports whether that is a guess.
@@ -112,14 +108,17 @@ func (d *dynamo) teach(a *attempt, found reply) {
 	}
 }
 
-// cut removes the expired entries of a log when its list is twice as long as necessary.
-func (d *dynamo) cut(ctx context.Context, subject limiter.Subject, a *attempt, s algo.State) {
+// trim removes the expired entries of a log once there are many.
+func (d *dynamo) trim(ctx context.Context, subject limiter.Subject, a *attempt, s algo.State) {
 	l, ok := a.machine.(*algo.Log)
-	if !ok || int64(s.Entries.Len()) < l.MaxDebt() {
+	if !ok {
 		return
 	}
-	if trimmed := l.Trim(s); trimmed != s {
-		_, _ = d.write(ctx, subject, &attempt{seen: s, next: trimmed, replace: true}) // after an error, a later charge does it
+	_, expired := l.Live(s, s.Newest)
+	length := int64(s.Entries.Len())
+	due := expired >= trimLeast && length/trimEvery != (length-a.Cost)/trimEvery || length >= l.MaxDebt()
+	if n := min(expired, int(length)-1, trimMost); due && n > 0 {
+		_, _ = d.write(ctx, subject, &attempt{seen: s, trim: n}) // after an error, a later charge does it
 	}
 }
 

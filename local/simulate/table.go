@@ -188,6 +188,9 @@ func (t *table) refund(subject limiter.Subject, at algo.Instant, m algo.Machine,
 		t.refuse(at)
 		return reply{throttled: limiter.ErrItemThrottled}
 	}
+	if _, ok := m.(*algo.Log); ok {
+		next.Refunds++ // a rewritten list has another generation
+	}
 	it.state = next
 	it.writes.spare -= sizeUnits(next)
 	return reply{state: next, exists: true, applied: true}
