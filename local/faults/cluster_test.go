@@ -24,7 +24,7 @@ var clusterFaults = []fault{
 		t.Helper()
 		w.cluster.move(t, w.slot(t, client))
 	}, count: countsAll},
-	{name: "a slot is on its way (ASK)", begin: func(t *testing.T, w *world) {
+	{name: "a slot is moving (ASK)", begin: func(t *testing.T, w *world) {
 		t.Helper()
 		slot := w.slot(t, client)
 		w.arrive = w.cluster.depart(t, slot)

@@ -21,12 +21,12 @@ import (
 // companyFaults are faults whose result depends on the callers and on the times of their requests.
 // Their begin or company functions send these requests.
 var companyFaults = []fault{
-	{name: "requests are swallowed for longer than 5 s", begin: poisoned("up", "timeout", nil), end: healed, sees: limiter.ReasonTimeout, count: countsNone, lull: 5500 * time.Millisecond},
-	{name: "requests of two subjects are swallowed", company: askPairs, count: countsThen, note: "`store_timeout`, then `store_breaker`; then the first request is served as ever"},
-	{name: "16 requests of one caller at once are swallowed, seven times", company: askTogether, count: countsThen, note: "one waits for each answer, and the others for that one: 429 `subject_busy` for the first five times, then `store_breaker`, and `store_timeout` once in half a second"},
-	{name: "an environment starts while requests are swallowed", company: startAlone, count: countsThen, note: "the start takes 900 ms; then `store_timeout`, `store_breaker`"},
+	{name: "requests are lost for longer than 5 s", begin: poisoned("up", "timeout", nil), end: healed, sees: limiter.ReasonTimeout, count: countsNone, lull: 5500 * time.Millisecond},
+	{name: "requests with two subjects are lost", company: askPairs, count: countsThen, note: "`store_timeout`, then `store_breaker`; after the fault, the first request succeeds"},
+	{name: "16 concurrent requests of one caller are lost, seven times", company: askTogether, count: countsThen, note: "one request calls the store, and the others wait for it: 429 `subject_busy` in the first five rounds; then `store_breaker`, and `store_timeout` once per half second"},
+	{name: "an environment starts while requests are lost", company: startAlone, count: countsThen, note: "the start takes 900 ms; after it `store_timeout`, then `store_breaker`"},
 	{name: "an environment is frozen, and its connections are closed", company: frozen(0), count: countsAll, extra: 2},
-	{name: "the same for longer than 5 s, and they lead nowhere", company: frozen(5500 * time.Millisecond), count: countsAll, extra: 2},
+	{name: "an environment is frozen for longer than 5 s, and its connections lose all data", company: frozen(5500 * time.Millisecond), count: countsAll, extra: 2},
 }
 
 const pair = "pair" // endpoint with two limits: one for each address, and one for all callers

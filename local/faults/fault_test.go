@@ -36,12 +36,12 @@ type fault struct {
 type counting string
 
 const (
-	countsNone counting = "nothing"                                           // the store did not receive them
-	countsSome counting = "each request at most once"                         // the store may have received them
-	countsAll  counting = "each request"                                      // the same as without a fault
-	countsLost counting = "nothing; what was counted before is lost"          // the store lost its data
-	countsThen counting = "nothing; each request that comes after it"         // company sends the requests during the fault
-	countsAnew counting = "each request, but what was counted before is lost" // the store is empty after the fault
+	countsNone counting = "nothing"                                            // the store did not receive them
+	countsSome counting = "each request at most once"                          // the store may have received them
+	countsAll  counting = "each request"                                       // the same as without a fault
+	countsLost counting = "nothing; earlier counts are lost"                   // the store lost its data
+	countsThen counting = "no request during the fault, each request after it" // company sends the requests during the fault
+	countsAnew counting = "each request, but earlier counts are lost"          // the store is empty after the fault
 )
 
 const (

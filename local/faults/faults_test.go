@@ -25,15 +25,15 @@ var killed = fault{name: "an environment is killed in the middle of a decision",
 // networkFaults are faults of the network. They apply to every store.
 var networkFaults = []fault{
 	{name: "answers come late", begin: poisoned("down", "latency", map[string]any{"latency": 700}), end: healed, sees: limiter.ReasonTimeout, count: countsSome},
-	{name: "requests are swallowed", begin: poisoned("up", "timeout", nil), end: healed, sees: limiter.ReasonTimeout, count: countsNone},
-	{name: "answers are swallowed", begin: poisoned("down", "timeout", nil), end: healed, sees: limiter.ReasonTimeout, count: countsSome},
+	{name: "requests are lost", begin: poisoned("up", "timeout", nil), end: healed, sees: limiter.ReasonTimeout, count: countsNone},
+	{name: "answers are lost", begin: poisoned("down", "timeout", nil), end: healed, sees: limiter.ReasonTimeout, count: countsSome},
 	{name: "1 kB/s", begin: poisoned("up", "bandwidth", map[string]any{"rate": 1}), end: healed, sees: limiter.ReasonTimeout, count: countsSome},
 	{name: "connections are refused", begin: func(_ *testing.T, w *world) { w.network.proxy.Stop() }, end: healed, sees: limiter.ReasonUnavailable, count: countsNone},
 	{name: "connections are reset", begin: poisoned("up", "reset_peer", nil), end: healed, sees: limiter.ReasonUnavailable, count: countsNone},
-	{name: "answers break off", begin: poisoned("down", "limit_data", map[string]any{"bytes": 3}), end: healed, sees: limiter.ReasonUnavailable, count: countsSome},
+	{name: "answers are cut off", begin: poisoned("down", "limit_data", map[string]any{"bytes": 3}), end: healed, sees: limiter.ReasonUnavailable, count: countsSome},
 	{name: "connections close slowly", begin: poisoned("down", "slow_close", map[string]any{"delay": 700}), end: healed, count: countsAll},
 	{name: "idle connections were closed", begin: func(t *testing.T, w *world) { t.Helper(); w.network.hangUp(t) }, count: countsAll},
-	{name: "idle connections lead nowhere", begin: func(t *testing.T, w *world) { t.Helper(); w.network.forget(t) }, end: healed, sees: limiter.ReasonTimeout, once: true, count: countsSome},
+	{name: "idle connections lose all data", begin: func(t *testing.T, w *world) { t.Helper(); w.network.forget(t) }, end: healed, sees: limiter.ReasonTimeout, once: true, count: countsSome},
 	killed,
 }
 
@@ -71,16 +71,16 @@ var dynamoFaults = []fault{
 	{name: "RequestLimitExceeded", begin: answered(http.StatusBadRequest, "RequestLimitExceeded", "Throughput exceeds the current throughput limit for your account."), end: asEver, sees: limiter.ReasonThrottled, count: countsNone},
 	{name: "status 500", begin: answered(http.StatusInternalServerError, "InternalServerError", "The request could not be processed."), end: asEver, sees: limiter.ReasonUnavailable, count: countsNone},
 	{name: "status 500 after the write", begin: spoiled(http.StatusInternalServerError, `{"__type":"com.amazonaws.dynamodb.v20120810#InternalServerError"}`), end: asEver, sees: limiter.ReasonUnavailable, count: countsSome},
-	{name: "status 503, no JSON", begin: func(_ *testing.T, w *world) {
+	{name: "status 503 without JSON", begin: func(_ *testing.T, w *world) {
 		w.dynamo.answer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			_, _ = w.Write([]byte("<html>busy</html>"))
 		}))
 	}, end: asEver, sees: limiter.ReasonUnavailable, count: countsNone},
-	{name: "item size exceeded", begin: answered(http.StatusBadRequest, "ValidationException", "Item size to update has exceeded the maximum allowed size"), end: asEver, sees: limiter.ReasonUnavailable, lives: true, count: countsNone},
-	{name: "no such table", begin: answered(http.StatusBadRequest, "ResourceNotFoundException", "Requested resource not found"), end: asEver, sees: limiter.ReasonUnavailable, count: countsNone},
-	{name: "answer is no JSON", begin: spoiled(http.StatusOK, `{"Attributes":{"pk":`), end: asEver, sees: limiter.ReasonUnavailable, count: countsSome},
-	{name: "answer cannot be read", begin: func(t *testing.T, w *world) {
+	{name: "the item is too large", begin: answered(http.StatusBadRequest, "ValidationException", "Item size to update has exceeded the maximum allowed size"), end: asEver, sees: limiter.ReasonUnavailable, lives: true, count: countsNone},
+	{name: "the table does not exist", begin: answered(http.StatusBadRequest, "ResourceNotFoundException", "Requested resource not found"), end: asEver, sees: limiter.ReasonUnavailable, count: countsNone},
+	{name: "the answer is not JSON", begin: spoiled(http.StatusOK, `{"Attributes":{"pk":`), end: asEver, sees: limiter.ReasonUnavailable, count: countsSome},
+	{name: "the answer cannot be read", begin: func(t *testing.T, w *world) {
 		t.Helper()
 		item := `"pk":{"S":"key"}`
 		for _, policy := range policies {
@@ -88,7 +88,7 @@ var dynamoFaults = []fault{
 		}
 		spoiled(http.StatusOK, `{"Attributes":{`+item+`}}`)(t, w)
 	}, end: asEver, sees: limiter.ReasonUnavailable, lives: true, count: countsSome},
-	{name: "answer has no item", begin: spoiled(http.StatusOK, `{}`), end: asEver, sees: limiter.ReasonUnavailable, lives: true, count: countsSome},
+	{name: "the answer has no item", begin: spoiled(http.StatusOK, `{}`), end: asEver, sees: limiter.ReasonUnavailable, lives: true, count: countsSome},
 }
 
 func signalled(signal syscall.Signal) func(*testing.T, *world) {
