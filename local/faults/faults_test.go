@@ -66,29 +66,29 @@ var redisFaults = []fault{
 
 var dynamoFaults = []fault{
 	{name: "ProvisionedThroughputExceededException", begin: answered(http.StatusBadRequest, "ProvisionedThroughputExceededException", "Throughput exceeds the current capacity of your table or index."),
-		end: asEver, sees: limiter.ReasonThrottled, count: countsNone},
-	{name: "ThrottlingException", begin: answered(http.StatusBadRequest, "ThrottlingException", "Rate of requests exceeds the allowed throughput."), end: asEver, sees: limiter.ReasonThrottled, count: countsNone},
-	{name: "RequestLimitExceeded", begin: answered(http.StatusBadRequest, "RequestLimitExceeded", "Throughput exceeds the current throughput limit for your account."), end: asEver, sees: limiter.ReasonThrottled, count: countsNone},
-	{name: "status 500", begin: answered(http.StatusInternalServerError, "InternalServerError", "The request could not be processed."), end: asEver, sees: limiter.ReasonUnavailable, count: countsNone},
-	{name: "status 500 after the write", begin: spoiled(http.StatusInternalServerError, `{"__type":"com.amazonaws.dynamodb.v20120810#InternalServerError"}`), end: asEver, sees: limiter.ReasonUnavailable, count: countsSome},
+		end: restored, sees: limiter.ReasonThrottled, count: countsNone},
+	{name: "ThrottlingException", begin: answered(http.StatusBadRequest, "ThrottlingException", "Rate of requests exceeds the allowed throughput."), end: restored, sees: limiter.ReasonThrottled, count: countsNone},
+	{name: "RequestLimitExceeded", begin: answered(http.StatusBadRequest, "RequestLimitExceeded", "Throughput exceeds the current throughput limit for your account."), end: restored, sees: limiter.ReasonThrottled, count: countsNone},
+	{name: "status 500", begin: answered(http.StatusInternalServerError, "InternalServerError", "The request could not be processed."), end: restored, sees: limiter.ReasonUnavailable, count: countsNone},
+	{name: "status 500 after the write", begin: replaced(http.StatusInternalServerError, `{"__type":"com.amazonaws.dynamodb.v20120810#InternalServerError"}`), end: restored, sees: limiter.ReasonUnavailable, count: countsSome},
 	{name: "status 503 without JSON", begin: func(_ *testing.T, w *world) {
 		w.dynamo.answer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			_, _ = w.Write([]byte("<html>busy</html>"))
 		}))
-	}, end: asEver, sees: limiter.ReasonUnavailable, count: countsNone},
-	{name: "the item is too large", begin: answered(http.StatusBadRequest, "ValidationException", "Item size to update has exceeded the maximum allowed size"), end: asEver, sees: limiter.ReasonUnavailable, lives: true, count: countsNone},
-	{name: "the table does not exist", begin: answered(http.StatusBadRequest, "ResourceNotFoundException", "Requested resource not found"), end: asEver, sees: limiter.ReasonUnavailable, count: countsNone},
-	{name: "the answer is not JSON", begin: spoiled(http.StatusOK, `{"Attributes":{"pk":`), end: asEver, sees: limiter.ReasonUnavailable, count: countsSome},
+	}, end: restored, sees: limiter.ReasonUnavailable, count: countsNone},
+	{name: "the item is too large", begin: answered(http.StatusBadRequest, "ValidationException", "Item size to update has exceeded the maximum allowed size"), end: restored, sees: limiter.ReasonUnavailable, lives: true, count: countsNone},
+	{name: "the table does not exist", begin: answered(http.StatusBadRequest, "ResourceNotFoundException", "Requested resource not found"), end: restored, sees: limiter.ReasonUnavailable, count: countsNone},
+	{name: "the answer is not JSON", begin: replaced(http.StatusOK, `{"Attributes":{"pk":`), end: restored, sees: limiter.ReasonUnavailable, count: countsSome},
 	{name: "the answer cannot be read", begin: func(t *testing.T, w *world) {
 		t.Helper()
 		item := `"pk":{"S":"key"}`
 		for _, policy := range policies {
 			item += fmt.Sprintf(`,"f%s":{"S":"no fingerprint"}`, w.charge(client, policy).Limit.ID)
 		}
-		spoiled(http.StatusOK, `{"Attributes":{`+item+`}}`)(t, w)
-	}, end: asEver, sees: limiter.ReasonUnavailable, lives: true, count: countsSome},
-	{name: "the answer has no item", begin: spoiled(http.StatusOK, `{}`), end: asEver, sees: limiter.ReasonUnavailable, lives: true, count: countsSome},
+		replaced(http.StatusOK, `{"Attributes":{`+item+`}}`)(t, w)
+	}, end: restored, sees: limiter.ReasonUnavailable, lives: true, count: countsSome},
+	{name: "the answer has no item", begin: replaced(http.StatusOK, `{}`), end: restored, sees: limiter.ReasonUnavailable, lives: true, count: countsSome},
 }
 
 func signalled(signal syscall.Signal) func(*testing.T, *world) {
@@ -110,7 +110,7 @@ func replicate(t *testing.T, w *world) {
 	w.replica = newServer(t)
 	host, port := w.server.hostPort()
 	w.replica.do(t, "replicaof", host, port)
-	eventually(t, "the replica is in step", func() bool {
+	eventually(t, "the replica is synchronized", func() bool {
 		return strings.Contains(w.replica.do(t, "info", "replication").(string), "master_link_status:up")
 	})
 	w.server.do(t, "wait", 1, 0)
@@ -120,11 +120,11 @@ func answered(status int, exception, message string) func(*testing.T, *world) {
 	return func(_ *testing.T, w *world) { w.dynamo.answer(failing(status, exception, message)) }
 }
 
-func spoiled(status int, body string) func(*testing.T, *world) {
+func replaced(status int, body string) func(*testing.T, *world) {
 	return func(_ *testing.T, w *world) { w.dynamo.garbled.Store(&garbled{status, body}) }
 }
 
-func asEver(_ *testing.T, w *world) {
+func restored(_ *testing.T, w *world) {
 	w.dynamo.fault.Store(nil)
 	w.dynamo.garbled.Store(nil)
 }

@@ -53,9 +53,9 @@ func same[Q, A any](t *testing.T, client, direct func(context.Context, Q) (A, er
 	t.Helper()
 	got, gotErr := client(t.Context(), q)
 	want, wantErr := direct(t.Context(), q)
-	_, mistaken := errors.AsType[*operator.MistakeError](wantErr)
-	_, told := errors.AsType[*operator.MistakeError](gotErr)
-	if fmt.Sprint(gotErr) != fmt.Sprint(wantErr) || mistaken != told || wantErr == nil && !reflect.DeepEqual(got, want) {
+	_, wantMistake := errors.AsType[*operator.MistakeError](wantErr)
+	_, gotMistake := errors.AsType[*operator.MistakeError](gotErr)
+	if fmt.Sprint(gotErr) != fmt.Sprint(wantErr) || gotMistake != wantMistake || wantErr == nil && !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v:\ngot  %+v, %v\nwant %+v, %v", q, got, gotErr, want, wantErr)
 	}
 }

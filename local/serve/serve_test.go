@@ -308,7 +308,7 @@ func TestServe_template(t *testing.T) {
 }
 
 // A template is rejected if no function has the variable WEIR_FUNCTION.
-func TestServe_templateOfNobody(t *testing.T) {
+func TestServe_templateWithoutRole(t *testing.T) {
 	s := &Server{Options: Options{Template: "../gateway/template/testdata/good/sample.json", Out: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: time.Now}}
 	t.Cleanup(s.Close)
 	s.Template = absolute(s.Template, "")

@@ -90,7 +90,7 @@ func TestServe_rulesChange(t *testing.T) {
 			})
 			// An invalid or missing file does not change the rules in force.
 			put([]byte(`{"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":0,"window":"1h"}}}]}`))
-			for _, what := range []string{"spoiled", "gone"} {
+			for _, what := range []string{"invalid", "gone"} {
 				l.Wait(time.Second)
 				if r := l.send(l.rest, http.MethodGet, "/api/v1/search", token); r.StatusCode != http.StatusTooManyRequests || r.Header.Get("X-RateLimit-Limit") != "10" {
 					t.Errorf("%s: got %d, %v", what, r.StatusCode, r.Header)
@@ -130,7 +130,7 @@ func TestServe_printReload(t *testing.T) {
 		{fmt.Sprintf(valid, 1), ""}, // the same document as at the start
 		{`{"rules":[{"endpoint":"*"}]}`, "rules  FILE has mistakes; version 1 stays in force\n  line 1: rules[0].limits: required\n"},
 		{`{"rules":[{"endpoint":"*"}]}`, ""},
-		{fmt.Sprintf(valid, 1) + " ", "rules  FILE has mistakes; version 1 stays in force\n  version: got 1, the version of the rules in force, but the documents differ: give the changed one a higher version\n"},
+		{fmt.Sprintf(valid, 1) + " ", "rules  FILE has mistakes; version 1 stays in force\n  version: got 1, the version of the rules in force, for a different document; give it a higher version\n"},
 		{fmt.Sprintf(valid, 3), "rules  FILE (1 rule, version 3) are in force now\n"},
 		{fmt.Sprintf(valid, 2), "rules  the document is older than the rules in force: got version 2, want more than 3; version 3 stays in force\n"},
 		{crowd, "rules  FILE (15 rules, version 4) are in force now\nrules  counts that restart: rules[14].limits.* (all)\n"},

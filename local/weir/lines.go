@@ -78,7 +78,7 @@ func (l logFile) read(ctx context.Context, follow bool, lines chan<- []byte) err
 		case !pause(ctx, renewal):
 			return nil
 		}
-		begun, err := begunAnew(f)
+		begun, err := seekIfTruncated(f)
 		if err != nil {
 			return err
 		}
@@ -88,9 +88,9 @@ func (l logFile) read(ctx context.Context, follow bool, lines chan<- []byte) err
 	}
 }
 
-// begunAnew seeks to the start of a file if the file is shorter than the part that was read, and
+// seekIfTruncated seeks to the start of a file if the file is shorter than the part that was read, and
 // reports whether it did. make run truncates its log, so the log can become shorter.
-func begunAnew(f *os.File) (bool, error) {
+func seekIfTruncated(f *os.File) (bool, error) {
 	at, err := f.Seek(0, io.SeekCurrent)
 	if err != nil {
 		return false, nil //nolint:nilerr // a pipe cannot seek and is never truncated
