@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/linked"
+	"github.com/weir-limits/weir/functions/sinks"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/outcome"
 )
@@ -56,7 +57,7 @@ func TestOpen_events(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-held }))
 	defer server.Close()
 	defer close(held)
-	e, err := boot.Open(t.Context(), lookup("NAMESPACE=dev", "STORE=memory", "WEIR_LOCAL=true", "EVENTS=kinesis", "KINESIS_STREAM=weir", "KINESIS_ENDPOINT="+server.URL), slog.New(slog.DiscardHandler), linked.Clients())
+	e, err := boot.Open(t.Context(), lookup("NAMESPACE=dev", "STORE=memory", "WEIR_LOCAL=true", "EVENTS=kinesis", "KINESIS_STREAM=weir", "KINESIS_ENDPOINT="+server.URL), slog.New(slog.DiscardHandler), boot.Clients{AWS: linked.Clients().AWS, Events: sinks.Open})
 	if err != nil {
 		t.Fatal(err)
 	}

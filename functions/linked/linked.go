@@ -1,5 +1,6 @@
-// Package linked has all clients of package boot, for programs whose size and start time do not matter,
-// such as the commands of this repository. A function links the clients of its deployment alone.
+// Package linked has the clients of package boot that commands of this repository use: all but those for
+// events, so that weir does not link Kafka and Kinesis. A function links only the clients of its
+// deployment.
 package linked
 
 import (
@@ -10,18 +11,17 @@ import (
 
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/rediscache"
-	"github.com/weir-limits/weir/functions/sinks"
 )
 
-// Clients returns all clients. The region and the credentials of AWS are those that the AWS SDK finds,
+// Clients returns these clients. The region and the credentials of AWS are those that the AWS SDK finds,
 // such as a profile.
 func Clients() boot.Clients {
-	return boot.Clients{Redis: rediscache.OpenStore, Events: sinks.Open, AWS: loadAWS}
+	return boot.Clients{Redis: rediscache.OpenStore, AWS: loadAWS}
 }
 
 func loadAWS(ctx context.Context) (aws.Config, error) { return config.LoadDefaultConfig(ctx) }
 
-// Load is boot.Load with all clients.
+// Load is boot.Load with these clients.
 func Load(lookup func(string) (string, bool)) (boot.Config, error) {
 	c, err := boot.Load(lookup)
 	c.Clients = Clients()
