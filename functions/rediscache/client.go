@@ -43,8 +43,8 @@ const redisMaxLife = time.Hour
 // redisPoolSize is large because go-redis counts failed dials against it. After this many failures in
 // the life of a client, go-redis dials only once a second, in a background goroutine. Then the store
 // would recover more than a second after an outage, and Lambda would freeze that goroutine. The
-// breaker already limits dials to two a second. The number of connections stays small: one for each
-// running call.
+// breaker already limits dials to two a second. The number of connections stays small, because
+// concurrent calls share pipelines.
 const redisPoolSize = 10_000
 
 // NewClient returns a client that must not retry after it belongs to a store. A repeated script may
