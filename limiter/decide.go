@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// Take decides one request at now: it charges all of charges, or none as far as they can be
-// refunded. Charges on one subject are one atomic step of the store; several subjects are charged
-// at the same time. Read the clock once per request and pass that instant.
+// Take decides one request at now. It makes all charges, or none as far as they can be refunded. The
+// charges on one subject are one atomic step of the store. Several subjects are charged at the same time.
+// Read the clock once per request and pass that instant.
 //
-// Take keeps the values of ctx and ignores its cancellation: a client that disconnects has still
-// made its request. An error wraps ErrInvalidCharge and reports a mistake in charges. Failures of
-// the store are in the Decision.
+// Take keeps the values of ctx and ignores its cancellation, because a client that disconnects has made
+// its request. An error wraps ErrInvalidCharge and reports a mistake in charges. Failures of the store are
+// in the Decision.
 func (l *Limiter) Take(ctx context.Context, now time.Time, charges []Charge) (d Decision, err error) {
 	if l.local != nil && len(charges) == 1 && l.takePlain(&d, now, &charges[0]) {
 		d.Charges = charges
@@ -20,9 +20,9 @@ func (l *Limiter) Take(ctx context.Context, now time.Time, charges []Charge) (d 
 	return l.decidePooled(ctx, now, charges, false)
 }
 
-// Peek returns what Take would decide, and charges nothing. Leased quota counts as charged. Of a
-// limit with shards it reads one shard. Of a limit with Spread.Sync it uses the count of this
-// process and does not synchronize it.
+// Peek returns what Take would decide, and charges nothing. Leased quota counts as charged. For a limit
+// with shards, Peek reads one shard. For a limit with Spread.Sync, it uses the count of this process
+// without a synchronization.
 func (l *Limiter) Peek(ctx context.Context, now time.Time, charges []Charge) (Decision, error) {
 	return l.decidePooled(ctx, now, charges, true)
 }
@@ -37,8 +37,8 @@ func (l *Limiter) decidePooled(ctx context.Context, now time.Time, charges []Cha
 
 // decide makes a decision in seven phases.
 //
-//  1. Check: the charges are valid (check.go). A single plain charge on a Local store needs no
-//     other phase (simple.go).
+//  1. Check: the charges are valid (check.go). One plain charge on a Local store needs no other phase
+//     (simple.go).
 //  2. Serve: leases and counters of this process, which trackers hold, decide what they can
 //     (serve.go). The store is called only if the synchronization of a counter is due (sync.go).
 //  3. Arrange: the other charges form batches. A batch has all charges on one subject, which a store

@@ -34,7 +34,7 @@ func TestFiles(t *testing.T) {
 			if fields[0] != module+name {
 				continue
 			}
-			for _, file := range strings.Fields(strings.Trim(fields[3], "[]")) {
+			for file := range strings.FieldsSeq(strings.Trim(fields[3], "[]")) {
 				source, err := os.ReadFile(filepath.Join(fields[1], file))
 				if err != nil {
 					t.Fatal(err)

@@ -158,7 +158,8 @@ func newReports(l *Limit) (*reports, error) {
 		return NewLimit(Limit{Name: l.Name, ID: NewID(what, l.ID.String()), Version: version, Horizon: l.Horizon,
 			Rate: algo.Rate{Requests: requests, Window: local.ReportWindow}})
 	}
-	r, err := &reports{admitted: l}, error(nil)
+	r := &reports{admitted: l}
+	var err error
 	if local.Span(l.machine) < local.ReportWindow {
 		admitted := min(float64(algo.MaxRequests), local.Rate(l.machine)*local.ReportWindow.Seconds())
 		if r.admitted, err = perWindow("admitted", int64(admitted), l.Version); err != nil {

@@ -362,7 +362,7 @@ func TestLimiter_Take_invalid(t *testing.T) {
 }
 
 // Concurrent requests are charged on a limit of their caller and on a global limit. Exactly the global limit
-// is admitted. No caller is charged for more than its admissions after that.
+// is admitted. After that, no caller is charged for more than its admissions.
 func TestLimiter_Take_concurrent(t *testing.T) {
 	r := newRemote()
 	l := storetest.Must(limiter.New(r, limiter.Options{CacheTTL: -1}))

@@ -19,7 +19,7 @@ type pressure struct {
 	level       int64        // when it last rose: 2, 4, 8 ...
 	at          algo.Instant // when it last rose
 	hot         algo.Instant // when this process last saw that the subject itself makes its item busy
-	pausedUntil algo.Instant // the process makes no call before
+	pausedUntil algo.Instant // the process makes no call before this instant
 }
 
 // Bounds of pressure. Half of what remains of the limit also bounds a lease.

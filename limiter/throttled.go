@@ -14,10 +14,10 @@ import (
 // admit more than its limit. For a quiet subject, OnError decides.
 //
 // Reads show which case it is, because they have a separate capacity. An item that changes between two
-// reads is hot. An item that stays the same is quiet. An item that cannot be read twice counts as hot:
-// if every environment admitted one request, a small limit would be exceeded several times. Three
-// measures make that rare for quiet subjects. Reads cost half a unit (MayBeStale), there are few of
-// them, and every call follows a random pause.
+// reads is hot. An item that stays the same is quiet. An item that cannot be read twice counts as hot.
+// Otherwise every environment might admit one request, and all together several times a small limit.
+// Three measures make failed reads rare. Reads cost half a unit (MayBeStale), there are few of them, and
+// every call follows a random pause.
 
 // plan is the list of calls that follow a throttled one, until a call is not throttled.
 type plan []step

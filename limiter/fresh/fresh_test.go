@@ -105,7 +105,7 @@ func TestValue_Get_together(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err := v.Get(ctx, noon, load); !errors.Is(err, context.Canceled) {
-			t.Errorf("a request that ended: got %v", err)
+			t.Errorf("a request that ended: got %v, want context.Canceled", err)
 		}
 		if together(0, 1); reads.Load() != 1 || waited.Load() != 1000 {
 			t.Errorf("got %d reads, %d requests waited, want 1 and 1000", reads.Load(), waited.Load())

@@ -250,7 +250,7 @@ func (g *group[S, T]) answerTaken(calls int) {
 		}
 	}
 	for i, w := range g.members {
-		if w.sees && !w.look { // the state that it saw decides
+		if w.sees && !w.look { // the returned state decides whether the next call charges it
 			w.answer.Results = nil
 			w.again(ofFirst(i, calls))
 		} else {

@@ -24,8 +24,8 @@ type Call[S comparable, T any] struct {
 
 // Store makes the calls of groups.
 type Store[S comparable, T any] interface {
-	// Charge makes a call, and repeats it where that helps. It returns the number of calls. It MUST
-	// recover from panics of the store: it runs in a goroutine of its own.
+	// Charge calls the store, and may repeat the call. calls is the number of calls. Charge MUST recover
+	// from panics of the store, because it runs in a separate goroutine.
 	Charge(ctx context.Context, c *Call[S, T]) (taken bool, calls int, err error)
 }
 
@@ -39,14 +39,14 @@ type Groups[S comparable, T any] struct {
 	waiting map[S][]*Waiter[T] // a subject is in the map only while its call is in flight
 }
 
-// New returns Groups without a call in flight.
+// New returns Groups that call store.
 func New[S comparable, T any](store Store[S, T], o Options) *Groups[S, T] {
 	return &Groups[S, T]{store: store, options: o, waiting: map[S][]*Waiter[T]{}}
 }
 
-// Enter returns nil if a request on subject may call the store now. Leave MUST follow. If a call for
-// the subject is in flight, Enter returns a Waiter for the charges of the request instead. ctx has the
-// deadline of the request. A request with look charges nothing.
+// Enter returns nil if no call for subject is in flight. Then the request calls the store, and MUST call
+// Leave. Otherwise Enter returns a Waiter with the charges of the request. ctx has the deadline of the
+// request. With look, the request charges nothing.
 func (g *Groups[S, T]) Enter(ctx context.Context, now algo.Instant, subject S, look bool, charges func() []Charge[T]) *Waiter[T] {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -61,8 +61,8 @@ func (g *Groups[S, T]) Enter(ctx context.Context, now algo.Instant, subject S, l
 	return w
 }
 
-// Leave ends the call of a request that entered, and reports whether others wait. These form the
-// next group. known returns the states that the call returned.
+// Leave ends the call of a request that entered, and reports whether other requests wait. These form a
+// group. known returns the states that the call returned.
 func (g *Groups[S, T]) Leave(subject S, known func() []Known) (crowded bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -81,7 +81,7 @@ func (g *Groups[S, T]) InFlight() int {
 	return len(g.waiting)
 }
 
-// serve makes calls until no request waits for the subject of q.
+// serve makes calls for q until no request waits.
 func (g *Groups[S, T]) serve(q *group[S, T]) {
 	for g.more(q) {
 		q.compose()
@@ -91,13 +91,13 @@ func (g *Groups[S, T]) serve(q *group[S, T]) {
 	}
 }
 
-// more adds the requests that arrived since its last call to q, and reports whether any request waits.
-// If none does, no call is in flight any more.
+// more adds the requests that arrived since the last call to q. It returns false if no request waits. Then
+// it ends the group.
 func (g *Groups[S, T]) more(q *group[S, T]) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, w := range g.waiting[q.subject] {
-		w.calls = 1 // the one that was in flight
+		w.calls = 1 // the call that was in flight
 		q.queue = append(q.queue, w)
 	}
 	soon := time.Now().Add(g.options.Margin)

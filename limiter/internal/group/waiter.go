@@ -66,7 +66,7 @@ type Waiter[T any] struct {
 	state  atomic.Int32
 	calls  int   // that have returned since the request arrived
 	totals []int // the total of each charge, in the group that charges it
-	sees   bool  // the request is not charged by this call: it waits for the state
+	sees   bool  // the call does not charge the request, which waits for the returned state
 
 	done   chan struct{} // closed when answer is set
 	answer Answer

@@ -20,9 +20,9 @@ const (
 // they read varies by some percent, so their shares can sum up to more than the part.
 const targetUse = 0.97
 
-// firstReports is the time in which processes that start together read the reports a second time, if
-// there were none at first. Some of them then report. The others read from these reports how many
-// processes there are, before they send a report.
+// Processes that start together find no reports. Each reads the reports again at a random time within
+// firstReports, and some of them then report. The others learn the number of processes from these
+// reports before they report.
 const firstReports = 1500 * time.Millisecond
 
 // Span returns how long a machine counts an admission.
@@ -114,7 +114,7 @@ func (s *Share) update(now algo.Instant, out Report, demand, processes algo.Resu
 	m := demand.Machine
 	s.own = m.Force(s.own, now, out.Demand)
 	mine := float64(m.Used(s.own, now))
-	defer func() { // in the total, the present rate of this process replaces its last reports
+	defer func() { // the total has the current rate of this process instead of its earlier reports
 		s.total = max(0, used(demand)-mine/over) + s.rate
 	}()
 	if s.stage == unseen && s.processes == 0 {
