@@ -208,13 +208,14 @@ bench-docs: .bin/weir-tools ## Measure Weir and its peers, and write the tables 
 	@go -C local/bench build -o $(CURDIR)/.bin/bench . && cd local/bench && $(LAMBDA_GO) build -tags lambda.norpc -trimpath -ldflags "-s -w" -o $(CURDIR)/.bin/trivial ./trivial
 	@WEIR_REQUIRE=all .bin/weir-tools with --install dynamodb,redis -- .bin/bench -write limiter/BENCHMARKS.md $(BENCH)
 
-SIMULATED := --rate 1000000 --all 500000 --all-lease 5000 --sync 500ms --invocation 200us --cache-ecpus 3000000 --environments 600,6000 --warm-up 9s --time 3s --only 'all callers'
-simulate-docs: .bin/weir ## Write the results of weir simulate into local/simulate/RESULTS.md; half an hour
+SIMULATED := --only 'all callers' --sync 500ms --warm-up 9s --time 3s
+simulate-docs: .bin/weir ## Write the results of weir simulate into local/simulate/RESULTS.md; takes half an hour
 	@{ printf '# Simulated\n\nWritten by `make simulate-docs`. What is simulated, and what to choose: [README](README.md).\n'; \
-	for store in dynamodb elasticache; do echo; .bin/weir simulate --store $$store $(SIMULATED); done; \
-	printf '\n# Other traffic\n'; \
-	for store in dynamodb elasticache; do echo; .bin/weir simulate --store $$store --only 'each caller'; \
-	echo; .bin/weir simulate --store $$store --rate 20000 --callers 200000 --all 10000 --cache-ecpus 100000 --only 'all callers'; done; } >local/simulate/RESULTS.md.new
+	for store in dynamodb elasticache; do \
+	echo; .bin/weir simulate --store $$store $(SIMULATED) --rate 1000000 --all 500000 --all-lease 5000 --cache-ecpus 3000000 --invocation 200us --environments 600,6000; \
+	echo; .bin/weir simulate --store $$store $(SIMULATED) --invocation 200us --environments 600,6000; \
+	echo; .bin/weir simulate --store $$store $(SIMULATED) --rate 20000 --callers 200000 --all 10000 --cache-ecpus 100000; \
+	echo; .bin/weir simulate --store $$store --only 'each caller'; done; } >local/simulate/RESULTS.md.new
 	@mv local/simulate/RESULTS.md.new local/simulate/RESULTS.md
 	WEIR_SOAK=1 go test -count=1 -v -timeout=60m -run '^TestRunAdaptive' ./local/simulate
 

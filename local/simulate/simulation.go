@@ -125,16 +125,20 @@ func (s *simulation) run(ctx context.Context, progress *atomic.Int64) error {
 		s.since, s.until = s.until, min(s.until.Add(max(minTick, s.Timeout)), s.end)
 		s.setGap()
 		s.advance(s.takeParked())
-		s.serve(s.until)
+		if err := s.serve(ctx, s.until); err != nil {
+			return err
+		}
 		n, err := s.collect(s.since)
-		if err = cmp.Or(err, ctx.Err()); err != nil {
+		if err != nil {
 			return err
 		}
 		if progress != nil {
 			progress.Add(int64(n))
 		}
 	}
-	s.serve(math.MaxInt64)
+	if err := s.serve(ctx, math.MaxInt64); err != nil {
+		return err
+	}
 	_, err := s.collect(math.MaxInt64)
 	return err
 }
@@ -169,10 +173,11 @@ func (s *simulation) takeParked() []*environment {
 	return parked
 }
 
-// serve serves the calls that arrive before an instant, and those that follow from them.
-func (s *simulation) serve(before algo.Instant) {
+// serve serves the calls that arrive before an instant, and those that follow from them. It returns the
+// error of ctx.
+func (s *simulation) serve(ctx context.Context, before algo.Instant) error {
 	var resumed []*environment
-	for len(s.calls) > 0 && s.calls[0].at < before {
+	for len(s.calls) > 0 && s.calls[0].at < before && ctx.Err() == nil {
 		span := min(before, s.calls[0].at.Add(2*s.shortest))
 		resumed = resumed[:0]
 		for len(s.calls) > 0 && s.calls[0].at < span {
@@ -183,6 +188,7 @@ func (s *simulation) serve(before algo.Instant) {
 		}
 		s.advance(resumed)
 	}
+	return ctx.Err()
 }
 
 // advance resumes environments until each one waits for a call or reaches the end of the tick.

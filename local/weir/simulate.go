@@ -32,7 +32,7 @@ func simulateCommand() *cobra.Command {
 	given := simulation{Parameters: simulate.Default(simulate.DynamoDB), Limits: simulate.DefaultLimits()}
 	c := &cobra.Command{
 		Use:   "simulate",
-		Short: "Simulate cost and accuracy of limits at 100,000 requests a second",
+		Short: "Simulate cost and accuracy of limits at up to a million requests a second",
 		Long: "Run the limiter against a simulated DynamoDB or ElastiCache on a virtual clock, with each algorithm and each way to reduce store calls. " +
 			"Print the store calls, their cost, and how many decisions differ from those of an oracle that sees all requests in order. The command uses no network.\n\n" +
 			"It takes some minutes on two processors; --quick simulates a tenth of the traffic. local/simulate describes the model and its limits.",
