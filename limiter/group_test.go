@@ -99,7 +99,7 @@ func TestGroup(t *testing.T) {
 					}
 				}
 				if took := time.Since(begun); took != 20*time.Millisecond || store.most != 1 || len(store.costs) != 2 || calls != 2 || l.InFlight() != 0 {
-					t.Errorf("took %s; %d calls at once; costs %v; %d calls in the decisions; %d in flight", took, store.most, store.costs, calls, l.InFlight())
+					t.Errorf("got a time of %s, %d calls at once; costs %v; %d calls in the decisions; %d in flight", took, store.most, store.costs, calls, l.InFlight())
 				}
 			})
 		})

@@ -23,7 +23,7 @@ type Policy struct {
 	Absent   time.Duration // time after which the source is read again if it had no value
 	Stale    time.Duration // age at which a value is no longer used; 0 means never
 	Cooldown time.Duration // time between a failed read and the next, if there is a usable value
-	Retry    time.Duration // time between a failed read and the next, if there is none
+	Retry    time.Duration // time between a failed read and the next, if there is no usable value
 	Timeout  time.Duration // bounds one read
 	// Admit, if not nil, is called before each read. If it returns an error, the read does not begin.
 	// A request without a usable value then gets that error. Admit MUST NOT use the Value.
