@@ -59,7 +59,7 @@ func (l *Limiter) shares() bool { return l.shared != nil }
 // follows a clock that is set within 10 ms.
 func (l *Limiter) Now() time.Time {
 	if l.local != nil {
-		return l.processClock.now()
+		return l.now()
 	}
 	now := time.Now()
 	if ahead, uncertainty, ok := ClockSkew(l.store); ok && uncertainty <= exactSkew {
