@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A customer's CDK app links what these packages import. Of this module that is the contract
-// only: neither the limiter nor a client of AWS.
+// A customer's CDK app links everything that these packages import. From this module they import only
+// the contract, and neither the limiter nor a client of AWS.
 func TestDependencies(t *testing.T) {
 	const module = "github.com/weir-limits/weir/"
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "./...").Output()
@@ -25,10 +25,10 @@ func TestDependencies(t *testing.T) {
 		case name == "infra" || strings.HasPrefix(name, "infra/") || name == "functions/contract":
 			own++
 		default:
-			t.Errorf("infra imports %s, want functions/contract only", name)
+			t.Errorf("infra imports %s, want only functions/contract", name)
 		}
 	}
 	if own < 4 {
-		t.Errorf("found %d packages of the module in\n%s", own, out)
+		t.Errorf("got %d packages of the module in\n%s", own, out)
 	}
 }

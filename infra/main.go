@@ -26,7 +26,7 @@ func main() {
 	}
 }
 
-// synthesize writes the templates. It returns what the CDK or a construct panics with.
+// synthesize writes the templates. It returns a panic of the CDK or of a construct as an error.
 func synthesize(ctx context.Context) (err error) {
 	defer func() {
 		if problem := recover(); problem != nil {
@@ -54,7 +54,7 @@ func synthesize(ctx context.Context) (err error) {
 	return nil
 }
 
-// given returns the keys of an app's context, except the CDK's own.
+// given returns the keys of an app's context, without the keys of the CDK.
 func given(app awscdk.App) (keys []string) {
 	context, _ := app.Node().GetAllContext(nil).(map[string]any)
 	for _, key := range slices.Sorted(maps.Keys(context)) {
@@ -65,8 +65,8 @@ func given(app awscdk.App) (keys []string) {
 	return keys
 }
 
-// lastChange returns the time of a file's last change, in Unix seconds: the time of its last
-// commit or, if the file was edited since, its modification time. 0 if neither is known.
+// lastChange returns the time of a file's last change in Unix seconds. It is the time of the last
+// commit or, if the file was edited after it, the modification time. It is 0 if neither is known.
 func lastChange(ctx context.Context, path string) int64 {
 	git := func(args ...string) (string, error) {
 		out, err := exec.CommandContext(ctx, "git", append([]string{"-C", filepath.Dir(path)}, args...)...).Output()

@@ -11,24 +11,24 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// Alarm is an alarm on a metric by the minute. All fields are required.
+// Alarm is an alarm on a metric with a period of one minute. All fields are required.
 type Alarm struct {
-	// Name follows weir-<namespace>- in the alarm's name.
+	// Name is the part of the alarm's name after weir-<namespace>-.
 	Name string
 	// Description explains the alarm and the first step of a remedy.
 	Description string
-	// The alarm starts when Metric is above Above in Of of the last In minutes.
+	// The alarm starts if Metric is above Above in at least Of of the last In minutes.
 	Metric awscloudwatch.IMetric
 	Above  float64
 	Of, In float64
 }
 
-// Thresholds of the alarms. infra/README.md lists them with their remedies.
+// These are the thresholds of the alarms. infra/README.md lists them with their remedies.
 const (
 	degradedPercent  = 1
 	refusedPercent   = 50
 	staleSeconds     = 300 // environments read the source every minute
-	concurrency      = 800 // of the 1,000 that an account starts with
+	concurrency      = 800 // a new account has 1,000
 	slowMilliseconds = 250
 	skewMilliseconds = 250
 	// Half of the store's timeout, in milliseconds.
@@ -36,8 +36,8 @@ const (
 	cacheSlow = 25
 )
 
-// NewAlarm makes an alarm in scope, with the action of [LimitsProps].AlarmAction. A minute
-// without a value counts as good, because it had no request.
+// NewAlarm creates an alarm in scope with the action [LimitsProps].AlarmAction. A minute without a
+// value had no request, so it counts as good.
 func (l *Limits) NewAlarm(scope constructs.Construct, a Alarm) {
 	alarm := awscloudwatch.NewAlarm(scope, jsii.String("Alarm-"+a.Name), &awscloudwatch.AlarmProps{
 		AlarmName:        jsii.String("weir-" + l.props.Namespace + "-" + a.Name),
@@ -68,8 +68,9 @@ func (l *Limits) newAlarms() {
 	l.state.alarms(l)
 }
 
-// storeSlow returns the alarm on the time that requests wait for the store, as the functions
-// measure it. The stores' own metrics omit the network, and those of a cache may omit scripts.
+// storeSlow returns the alarm on the time that requests wait for the store. The functions measure
+// this time. The metrics of the stores do not include the network, and those of a cache may not
+// include scripts.
 func (m Metrics) storeSlow(description string, above float64) Alarm {
 	return Alarm{"store-slow", description, m.Metric(contract.MetricStoreLatency, "p99"), above, 5, 5}
 }
@@ -81,8 +82,8 @@ func (l *Limits) newFunctionAlarms(id string, f awslambda.Function, reserved *fl
 		most = *reserved * concurrency / 1000
 	}
 	for _, a := range []Alarm{
-		{name + "-throttled", "Lambda throttles the function, and callers get 5xx. Raise the account's concurrency or the reserve, or lower the throttle.", LambdaMetric(f, "Throttles", "Sum"), 0, 1, 5},
-		{name + "-concurrency", "The function is close to the concurrency that an account starts with, or to its reserve. Above it callers get 5xx. Ask AWS for more, or lower the throttle.", LambdaMetric(f, "ConcurrentExecutions", "Maximum"), most, 3, 5},
+		{name + "-throttled", "Lambda throttles the function, and callers get 5xx. Raise the account's concurrency or the reserved concurrency, or lower the throttle.", LambdaMetric(f, "Throttles", "Sum"), 0, 1, 5},
+		{name + "-concurrency", "The function is close to the concurrency of a new account, or to its reserved concurrency. Above that, callers get 5xx. Request a higher quota from AWS, or lower the throttle.", LambdaMetric(f, "ConcurrentExecutions", "Maximum"), most, 3, 5},
 		{name + "-slow", "One in a hundred invocations is slow. Look at store-slow, then at cold starts on the dashboard.", LambdaMetric(f, "Duration", "p99"), slowMilliseconds + float64(l.props.MaxDelay.Milliseconds()), 5, 5},
 	} {
 		l.NewAlarm(l, a)
@@ -96,7 +97,7 @@ func LambdaMetric(f awslambda.IFunction, name, statistic string) awscloudwatch.I
 
 func (t table) alarms(l *Limits) {
 	for _, a := range []Alarm{
-		{"store-throttled", "DynamoDB throttles writes. Either one item gets more than 1,000 a second (give its limit a lease or shards), or the table gets more than it is warm for (set warmWrites, or lower throttle).", Metric("AWS/DynamoDB", "WriteThrottleEvents", "Sum", map[string]*string{"TableName": t.TableName()}), 0, 2, 5},
+		{"store-throttled", "DynamoDB throttles writes. Either one item gets more than 1,000 a second (give its limit a lease or shards), or the table gets more than its warm throughput (set warmWrites, or lower throttle).", Metric("AWS/DynamoDB", "WriteThrottleEvents", "Sum", map[string]*string{"TableName": t.TableName()}), 0, 2, 5},
 		l.metrics.storeSlow("DynamoDB is slow. Above 100 ms a request is decided without it, by on_error. See the AWS Health Dashboard, and cold starts on the dashboard.", tableSlow),
 	} {
 		l.NewAlarm(l, a)
@@ -108,9 +109,9 @@ func (c *cache) alarms(l *Limits) {
 		return Metric("AWS/ElastiCache", name, "Sum", map[string]*string{"clusterId": c.cache.ServerlessCacheName()})
 	}
 	for _, a := range []Alarm{
-		{"store-throttled", "The cache throttles commands, because it uses all its ECPUs a second. Raise CacheECPUs of the construct.", metric("ThrottledCmds"), 0, 2, 5},
+		{"store-throttled", "The cache throttles commands, because it uses its maximum of ECPUs a second. Raise CacheECPUs of the construct.", metric("ThrottledCmds"), 0, 2, 5},
 		l.metrics.storeSlow("The cache is slow. Above 50 ms a request is decided without it, by on_error. See store-throttled, the AWS Health Dashboard, and cold starts on the dashboard.", cacheSlow),
-		{"store-evicts", "The cache is full and evicts counts, so those callers start with a full quota. Raise CacheGigabytes of the construct.", metric("Evictions"), 0, 1, 5},
+		{"store-evicts", "The cache is full and evicts counts. The callers of these counts start with a full quota. Raise CacheGigabytes of the construct.", metric("Evictions"), 0, 1, 5},
 		{"store-authentication", "The cache rejects logins. The functions' role lacks elasticache:Connect, or the cache's user or user group was changed. Requests are decided by on_error. Deploy again to restore them.", metric("AuthenticationFailures"), 0, 2, 5},
 		{"store-iam-throttled", "IAM throttles logins to the cache, because too many connections open at once. Look at the concurrency of the functions, and lower throttle.", metric("IamAuthenticationThrottling"), 0, 2, 5},
 		{"store-denied", "The cache's user has no permission for a command that the functions call. Its access string was changed, or is older than the functions. Deploy again.", metric("CommandAuthorizationFailures"), 0, 1, 5},

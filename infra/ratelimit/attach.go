@@ -12,50 +12,49 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// attachment is an API with the gateway responses of the limits.
+// attachment is an API that has the gateway responses of the limits.
 type attachment struct {
 	api        awsapigateway.IRestApi
-	id         string                      // of the API, as its stack's template has it
-	authorizer awsapigateway.CfnAuthorizer // nil after Respond, and if the API is from OpenAPI
-	fromSpec   bool                        // has its methods in an OpenAPI definition
-	limits     bool                        // limits methods: after Attach
-	methods    []awsapigateway.Method      // the chosen ones; nil: all
+	id         string                      // id of the API in the template of its stack
+	authorizer awsapigateway.CfnAuthorizer // nil after Respond, and for an API from OpenAPI
+	fromSpec   bool                        // an OpenAPI definition contains its methods
+	limits     bool                        // Attach has limited the methods
+	methods    []awsapigateway.Method      // the chosen methods; nil means all
 }
 
-// Attach limits methods of a REST API, or all its methods if it names none. Call it after
-// the API has its methods. The API also gets the gateway responses of the limits: its 429
-// answers every denial by an authorizer. OPTIONS is never limited, because a browser sends
-// a preflight without credentials.
+// Attach limits methods of a REST API. If it gets no methods, it limits all of them. Call it after
+// the API has its methods. The API also gets the gateway responses of the limits: every denial by an
+// authorizer gets the 429 of the limits. OPTIONS is never limited, because a browser sends a
+// preflight without credentials.
 //
-// The API is one of this app, one from OpenAPI whose definition is [Limits.Definition], or
-// an imported one. Of an imported API only the methods that this app adds are limited, and
-// the app cannot deploy it again after a change.
+// The API is defined in this app, is created from OpenAPI with [Limits.Definition], or is imported.
+// For an imported API, only the methods that this app adds are limited, and the app cannot deploy the
+// API again after a change.
 //
-// Synthesizing the app fails, with one line for each conflict, if
-//   - a method has another authorizer, or needs an API key of API Gateway's;
+// The synthesis of the app fails, with one line for each conflict, if
+//   - a method has another authorizer, or needs an API key of API Gateway;
 //   - a method that should be limited was added later, or is missing in the definition;
-//   - the API has a gateway response of its own where the limits need theirs;
-//   - a custom domain puts a path before the API that BASE_PATH in [LimitsProps].Variables
-//     does not name;
+//   - the API defines a gateway response that the limits also define;
+//   - a custom domain adds a path before the API that is not BASE_PATH in [LimitsProps].Variables;
 //   - an authorizer with these limits caches its results.
 //
-// It cannot see what another app adds to the API.
+// Attach cannot see what another app adds to the API.
 func (l *Limits) Attach(api awsapigateway.IRestApi, methods ...awsapigateway.Method) {
 	a := l.respond(api)
 	a.methods, a.limits = methods, true
 	scope := api.(constructs.Construct)
 	var limited []string
 	if a.fromSpec {
-		l.permitAPI(scope, api, "*") // the definition has the authorizer, without an id that is known here
+		l.permitAPI(scope, api, "*") // the authorizer is in the definition, so its id is unknown here
 	} else {
 		a.authorizer = l.newRequestAuthorizer(scope, api)
 		l.permitAPI(scope, api, *a.authorizer.Ref())
 		limited = a.limit()
 	}
-	// API Gateway serves a snapshot: a change needs a new deployment.
+	// API Gateway serves a snapshot of an API, so a change needs a new deployment.
 	d := api.LatestDeployment()
 	if d == nil {
-		awscdk.Annotations_Of(api).AddWarningV2(jsii.String("weir:deployment"), jsii.String("the CDK does not deploy this API: deploy it after each change of the limits' authorizer and gateway responses"))
+		awscdk.Annotations_Of(api).AddWarningV2(jsii.String("weir:deployment"), jsii.String("the CDK does not deploy this API; deploy it yourself after each change of the limits' authorizer and gateway responses"))
 		return
 	}
 	if a.authorizer != nil {
@@ -64,7 +63,8 @@ func (l *Limits) Attach(api awsapigateway.IRestApi, methods ...awsapigateway.Met
 	d.AddToLogicalId(map[string]any{"limiter": l.authorizerURI(scope), "ttl": 0, "methods": limited})
 }
 
-// limit gives the authorizer to the methods that have none, and returns their paths.
+// limit gives the authorizer to methods that have no authorizer. It returns the paths of these
+// methods.
 func (a *attachment) limit() (limited []string) {
 	for _, each := range *awscdk.Stack_Of(a.api).Node().FindAll("") {
 		m, ok := each.(awsapigateway.CfnMethod)
@@ -77,14 +77,14 @@ func (a *attachment) limit() (limited []string) {
 	return limited
 }
 
-// Respond gives a REST API the gateway responses of the limits. Attach does so too. Call
-// Respond for an API whose own authorizer calls the limiter and returns
-// functions/lambdahttp.DecisionContext. The API has no other responses of these types.
+// Respond gives a REST API the gateway responses of the limits, as Attach also does. Call Respond for
+// an API whose authorizer calls the limiter and returns functions/lambdahttp.DecisionContext. The API
+// must not define other responses of these types.
 func (l *Limits) Respond(api awsapigateway.IRestApi) { l.respond(api) }
 
 func (l *Limits) respond(api awsapigateway.IRestApi) *attachment {
 	if slices.ContainsFunc(l.attached, func(a *attachment) bool { return *a.api.Node().Path() == *api.Node().Path() }) {
-		panic(fmt.Errorf("ratelimit: the limits are attached to %s already; attach them once, with all the methods", *api.Node().Path()))
+		panic(fmt.Errorf("ratelimit: the limits are already attached to %s; attach them once with all the methods", *api.Node().Path()))
 	}
 	a := &attachment{api: api, id: resolved(api, api.RestApiId())}
 	if cfn, ok := api.Node().DefaultChild().(awsapigateway.CfnRestApi); ok {
@@ -99,9 +99,9 @@ func (l *Limits) respond(api awsapigateway.IRestApi) *attachment {
 	return a
 }
 
-// newRequestAuthorizer makes the REQUEST authorizer of an API. It caches nothing, so it
-// needs no identity source. A missing identity source would be a 401 that the limits do
-// not see.
+// newRequestAuthorizer creates the REQUEST authorizer of an API. It caches nothing, so it needs no
+// identity source. For a request without the identity source API Gateway would answer 401, and the
+// limits would not count the request.
 func (l *Limits) newRequestAuthorizer(scope constructs.Construct, api awsapigateway.IRestApi) awsapigateway.CfnAuthorizer {
 	return awsapigateway.NewCfnAuthorizer(scope, jsii.String("Limiter"), &awsapigateway.CfnAuthorizerProps{
 		Name: jsii.String(schemeName), Type: jsii.String("REQUEST"), RestApiId: api.RestApiId(),
@@ -117,8 +117,8 @@ func (l *Limits) authorizerURI(scope constructs.Construct) *string {
 		*stack.Partition(), *stack.Region(), *l.invoked.FunctionArn())
 }
 
-// permitAPI permits an authorizer of an API to invoke the function. The permission is in the
-// API's stack; in the function's, each stack would need the other.
+// permitAPI permits an authorizer of an API to invoke the function. The permission is in the API's
+// stack. In the function's stack it would make the two stacks depend on each other.
 func (l *Limits) permitAPI(scope constructs.Construct, api awsapigateway.IRestApi, authorizer string) {
 	awslambda.NewCfnPermission(scope, jsii.String("LimiterPermission"), &awslambda.CfnPermissionProps{
 		Action: jsii.String("lambda:InvokeFunction"), FunctionName: l.invoked.FunctionArn(), Principal: jsii.String("apigateway.amazonaws.com"),

@@ -12,14 +12,14 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// The ports of the cache, for commands and for reads.
+// These are the ports of the cache for commands and for reads.
 const (
 	cachePort  = 6379
 	cacheReads = cachePort + 1
 )
 
-// Default maximum of the cache, which bounds its cost. A caller takes about 100 bytes, and a
-// decision 2 to 3 ECPUs.
+// These are the default maximum sizes of the cache. They bound its cost. A caller takes about 100
+// bytes, and a decision takes 2 to 3 ECPUs.
 const (
 	cacheGigabytes = 5
 	cacheECPUs     = 100_000
@@ -44,17 +44,17 @@ func (l *Limits) newCache() state {
 	return c
 }
 
-// newServers makes the cache and its only user. The user has permission for the commands of
-// the store, and logs in with the function's own role.
+// newServers creates the cache and its only user. The user may call only the commands of the store.
+// The functions log in as this user with their role.
 func (c *cache) newServers(group awsec2.SecurityGroup) {
 	name := jsii.String("weir-" + c.limits.props.Namespace)
 	c.user = awselasticache.NewCfnUser(c.limits, jsii.String("User"), &awselasticache.CfnUserProps{
-		Engine: jsii.String("valkey"), UserId: name, UserName: name, // IAM needs both to be equal
+		Engine: jsii.String("valkey"), UserId: name, UserName: name, // a login by IAM needs equal values
 		AccessString:       jsii.String(contract.CacheAccess),
-		AuthenticationMode: map[string]string{"Type": "iam"}, // the CDK's own type marshals it in lower case
+		AuthenticationMode: map[string]string{"Type": "iam"}, // the type of the CDK would write the key in lower case
 	})
-	// A user group of the engine redis needs a user named default, for clients that do not log
-	// in. In one of the engine valkey every user authenticates, so it needs none:
+	// A user group of the engine redis needs a user with the name default, for clients that do not
+	// log in. A user group of the engine valkey does not need one, because every user authenticates:
 	// https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/Clusters.RBAC.html
 	users := awselasticache.NewCfnUserGroup(c.limits, jsii.String("Users"), &awselasticache.CfnUserGroupProps{
 		Engine: jsii.String("valkey"), UserGroupId: name, UserIds: &[]*string{c.user.Ref()},

@@ -17,7 +17,7 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// checkDeployment reports the mistakes in the variables and the rules, so that the functions
+// checkDeployment reports mistakes in the variables and the rules with which the functions would not
 // start.
 func (p *LimitsProps) checkDeployment() (problems []error) {
 	problem := func(format string, args ...any) {
@@ -25,7 +25,7 @@ func (p *LimitsProps) checkDeployment() (problems []error) {
 	}
 	for name := range p.Variables {
 		if name == contract.VariableLocal || slices.Contains(contract.Variables(), name) {
-			problem("Variables: got %s, which the construct sets itself", name)
+			problem("Variables: got %s, want no variable that the construct sets", name)
 		}
 	}
 	document, unreadable := os.ReadFile(p.Rules)
@@ -48,13 +48,13 @@ func (p *LimitsProps) checkDeployment() (problems []error) {
 	case result.Version == 0:
 		problem("Rules: %s has no version; add one that grows with every change, such as \"version\": 1, or set RulesVersion", p.Rules)
 	case reserved != nil && least > 0 && *reserved > float64(least):
-		problem("ReservedConcurrency: got %v, more than the local_processes %d of %s; raise local_processes to %[1]v, or reserve less: in an outage each environment admits a part of the limit", *reserved, least, p.Rules)
+		problem("ReservedConcurrency: got %v, more than the local_processes %d of %s; raise local_processes to %[1]v, or reserve less. In an outage each environment admits a part of the limit", *reserved, least, p.Rules)
 	}
 	return problems
 }
 
-// known returns the variables of a function, with a placeholder for each value that is known
-// only after the deployment.
+// known returns the variables of a function. A value that is unknown until the deployment has a
+// placeholder.
 func (p *LimitsProps) known() map[string]string {
 	all := p.variables()
 	maps.Copy(all, p.Variables)
@@ -68,12 +68,12 @@ func (p *LimitsProps) known() map[string]string {
 	return all
 }
 
-// checked holds the result of each check of this process, by its input: stages and regions
-// of one app often have equal input.
+// checked contains the results of the checks of this process by input. The stages and regions of an
+// app often have the same input.
 var checked sync.Map
 
-// check runs the functions' own check, as a separate program: a CDK app does not link the
-// limiter. The program is from the same version of the module as this package.
+// check runs the functions' check as a separate program, because a CDK app does not link the limiter.
+// The program is from the same version of the module as this package.
 func check(d contract.Deployment) (result contract.Checked, err error) {
 	input, err := json.Marshal(d)
 	if err != nil {
@@ -82,9 +82,9 @@ func check(d contract.Deployment) (result contract.Checked, err error) {
 	if before, ok := checked.Load(string(input)); ok {
 		return before.(contract.Checked), nil
 	}
-	c := exec.CommandContext(context.Background(), "go", "run", contract.CheckProgram) // a constructor has no context
+	c := exec.CommandContext(context.Background(), "go", "run", contract.CheckProgram) // the constructor of a construct has no context
 	c.Stdin = bytes.NewReader(input)
-	c.Env = append(os.Environ(), "GOOS="+runtime.GOOS, "GOARCH="+runtime.GOARCH) // not those of the functions
+	c.Env = append(os.Environ(), "GOOS="+runtime.GOOS, "GOARCH="+runtime.GOARCH) // this machine, not the platform of the functions
 	output, err := c.Output()
 	if err == nil {
 		err = json.Unmarshal(output, &result)
@@ -93,7 +93,7 @@ func check(d contract.Deployment) (result contract.Checked, err error) {
 		err = fmt.Errorf("%w: %s", err, strings.TrimSpace(string(failed.Stderr)))
 	}
 	if err != nil {
-		return result, fmt.Errorf("check: `go run %s` failed: %w; build the functions first, which fetches what it needs", contract.CheckProgram, err)
+		return result, fmt.Errorf("check: `go run %s` failed: %w; build the functions first, which downloads the modules of this program", contract.CheckProgram, err)
 	}
 	checked.Store(string(input), result)
 	return result, nil

@@ -9,15 +9,15 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// newRefusedMost makes the Contributor Insights rule that ranks callers and limits by their
-// refused requests. It counts the lines that limiter/telemetry writes.
+// newRefusedMost creates the Contributor Insights rule that ranks pairs of caller and limit by their
+// refused requests. The rule counts lines of limiter/telemetry.
 func (l *Limits) newRefusedMost() {
 	l.refusedMost = awscloudwatch.NewCfnInsightRule(l, jsii.String("RefusedMost"), &awscloudwatch.CfnInsightRuleProps{
 		RuleName: jsii.String("weir-" + l.props.Namespace + "-refused-most"), RuleState: jsii.String("ENABLED"), RuleBody: l.contributors(),
 	})
 }
 
-// contributors returns the rule's definition over the logs of all functions with the limiter.
+// contributors returns the definition of the rule for the logs of all functions with the limiter.
 func (l *Limits) contributors() *string {
 	groups := make([]*string, len(l.logs))
 	for i, g := range l.logs {

@@ -1,20 +1,20 @@
-// Package ratelimit is a CDK construct that limits an API on API Gateway. It makes the
-// table or cache of the counters, the authorizer, the permissions, and the alarms.
+// Package ratelimit is a CDK construct that limits an API on API Gateway. It creates the table or
+// cache of the counters, the authorizer, the permissions, and the alarms.
 //
 // The construct guarantees:
 //   - No result of an authorizer is cached, because a cached result counts nothing.
 //   - Every method of an attached API is limited, except OPTIONS.
 //   - A refusal is a 429 with the header fields of the decision.
-//   - Each function has permission for what it calls, and for nothing else.
+//   - Each function has permission only for its calls.
 //
-// Synthesizing the app fails if the construct cannot guarantee this: see [Limits.Attach].
+// The synthesis of the app fails if the construct cannot guarantee this: see [Limits.Attach].
 //
-// A REST API is limited by an authorizer, before its methods: see the example. An HTTP API
-// or a function URL cannot answer 429 before its function runs. That function limits itself,
-// with limiter/httplimit or functions/lambdahttp, and gets its access from [Limits.Equip].
+// An authorizer limits a REST API before its methods run: see the example. An HTTP API or a function
+// URL cannot answer 429 before its function runs. That function enforces the limits with
+// limiter/httplimit or functions/lambdahttp, and gets its access from [Limits.Equip].
 //
-// The package links no part of the limiter. It runs the functions' own check of the
-// variables and the rules with `go run`, so the go command must be on the PATH.
+// The package links no part of the limiter. It runs the check of the functions on the variables and
+// the rules with `go run`, so the go command must be on the PATH.
 //
 // infra/ATTACH.md shows each case from start to end.
 package ratelimit

@@ -17,8 +17,8 @@ import (
 
 // Events is the destination of decision events: either Stream or Kafka.
 type Events struct {
-	// Stream is a Kinesis data stream. Functions in a network need a route to it; a network
-	// that the construct makes has an endpoint for it.
+	// Stream is a Kinesis data stream. Functions in a network need a route to it. A network that the
+	// construct creates has an endpoint for the stream.
 	Stream awskinesis.IStream
 	// Kafka is a topic of a cluster.
 	Kafka *Kafka
@@ -27,8 +27,8 @@ type Events struct {
 	Sample int
 }
 
-// Kafka is a topic of an Amazon MSK cluster with IAM access, in [LimitsProps].Vpc. All fields
-// are required.
+// Kafka is a topic of an Amazon MSK cluster with IAM access. The brokers are in [LimitsProps].Vpc.
+// All fields are required.
 type Kafka struct {
 	Brokers       string                // the bootstrap brokers for IAM: host:port, separated by commas
 	Topic         string                // an existing topic
@@ -53,7 +53,7 @@ func (p *LimitsProps) checkEvents(want func(ok bool, format string, args ...any)
 	want(isToken(k.Cluster) || strings.HasPrefix(k.Cluster, "arn:") && strings.Count(k.Cluster, ":cluster/") == 1, "Events.Kafka.Cluster: got %q, want an ARN such as arn:aws:kafka:eu-west-1:123456789012:cluster/name/id", k.Cluster)
 }
 
-// isToken reports whether a text is known only after the deployment.
+// isToken reports whether a text is unknown until the deployment.
 func isToken(text string) bool { return *awscdk.Token_IsUnresolved(text) }
 
 // variables returns the functions' variables.
@@ -74,8 +74,7 @@ func (e *Events) variables() map[string]string {
 	return v
 }
 
-// known returns the variables with a placeholder for each value that is known only after
-// the deployment.
+// known returns the variables. A value that is unknown until the deployment has a placeholder.
 func (e *Events) known() map[string]string {
 	v := e.variables()
 	for name, value := range v {
@@ -91,7 +90,7 @@ func (e *Events) known() map[string]string {
 
 // ports returns the ports at which the brokers listen.
 func (k *Kafka) ports() (ports []float64) {
-	const iam = 9098 // if the list is not known yet
+	const iam = 9098 // used if the list is unknown until the deployment
 	if isToken(k.Brokers) {
 		return []float64{iam}
 	}
@@ -121,7 +120,7 @@ func (l *Limits) prepareEvents() {
 	l.NewAlarm(l, Alarm{"events-dropped", "Decision events do not reach their broker. No request fails because of it. The broker is down, slow or throttling, or rejects the functions: see 'events dropped' in their logs.", l.metrics.Metric(contract.MetricEventsDropped, "Sum"), 0, 3, 5})
 }
 
-// newStreamEndpoint connects the network with the stream, and with no other stream.
+// newStreamEndpoint connects the network with this stream only.
 func (l *Limits) newStreamEndpoint(stream awskinesis.IStream) {
 	group := awsec2.NewSecurityGroup(l, jsii.String("StreamEndpoint"), &awsec2.SecurityGroupProps{
 		Vpc: l.network.vpc, Description: jsii.String("The way to the stream of events"), AllowAllOutbound: jsii.Bool(false),
@@ -156,11 +155,12 @@ func (l *Limits) equipEvents(f awslambda.Function) {
 	}
 	allow(f, contract.KinesisActions(), e.Stream.StreamArn())
 	if key := e.Stream.EncryptionKey(); key != nil {
-		allow(f, []string{"kms:GenerateDataKey"}, key.KeyArn()) // Kinesis encrypts with the writer's permissions
+		allow(f, []string{"kms:GenerateDataKey"}, key.KeyArn()) // Kinesis encrypts with the permissions of the writer
 	}
 }
 
-// topicARN returns the topic's ARN: arn:…:topic/name/id/topic for the cluster arn:…:cluster/name/id.
+// topicARN returns the ARN of the topic. It is arn:…:topic/name/id/topic for the cluster
+// arn:…:cluster/name/id.
 func (k *Kafka) topicARN() *string {
 	parts := awscdk.Fn_Split(jsii.String(":cluster/"), jsii.String(k.Cluster), jsii.Number(2))
 	return awscdk.Fn_Join(jsii.String(""), &[]*string{

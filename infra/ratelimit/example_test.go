@@ -12,7 +12,7 @@ import (
 	"github.com/weir-limits/weir/infra/ratelimit"
 )
 
-// A stack that has a REST API limits all its methods.
+// A stack limits all methods of its REST API.
 func Example() {
 	newStack := func(scope constructs.Construct) awscdk.Stack {
 		stack := awscdk.NewStack(scope, jsii.String("Shop"), nil)
@@ -40,8 +40,8 @@ func Example() {
 	// Output: Shop/Api/Default/orders/GET/Resource CUSTOM
 }
 
-// The methods of an API from OpenAPI are in its document, so Definition adds the authorizer
-// to the document.
+// The methods of an API from OpenAPI are in its document, so Definition adds the authorizer to the
+// document.
 func ExampleLimits_Definition() {
 	document := []byte(`{"openapi": "3.0.1", "info": {"title": "Shop", "version": "1"}, "paths": {"/orders": {"get": {}}}}`)
 	newStack := func(scope constructs.Construct) awscdk.Stack {
@@ -64,8 +64,8 @@ func ExampleLimits_Definition() {
 	// Output:
 }
 
-// The function behind an HTTP API limits itself. Equip gives it the access that the limiter
-// in it needs.
+// The function behind an HTTP API enforces the limits. Equip gives the function the access that the
+// limiter needs.
 func ExampleLimits_Equip() {
 	app := awscdk.NewApp(nil)
 	stack := awscdk.NewStack(app, jsii.String("Shop"), nil)

@@ -6,9 +6,9 @@ import (
 	"github.com/cdklabs/cdk-nag-go/cdknag/v2"
 )
 
-// Excuse suppresses a finding of cdk-nag on a construct, for a reason. rule is the name of
-// the nag rule, such as AwsSolutions-IAM5. findings are the details that are suppressed,
-// such as Resource::*; without any, all are.
+// Excuse suppresses a finding of cdk-nag on a construct and records the reason. rule is the name of
+// the nag rule, such as AwsSolutions-IAM5. findings are the suppressed details, such as Resource::*.
+// Without findings, all details are suppressed.
 func Excuse(c constructs.IConstruct, rule, reason string, findings ...string) {
 	s := &cdknag.NagPackSuppression{Id: jsii.String(rule), Reason: jsii.String(reason)}
 	if len(findings) > 0 {

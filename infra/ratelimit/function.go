@@ -18,8 +18,8 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// Memory is the memory of the functions, in MB. Lambda's CPU grows with it: with less, a cold
-// start takes visibly longer; with more, a warm decision is not faster.
+// Memory is the memory of the functions in MB. The CPU grows with the memory. With less memory a cold
+// start takes much longer. With more memory a warm decision is not faster.
 const Memory = 512
 
 const (
@@ -36,16 +36,16 @@ const (
 type FunctionProps struct {
 	// Bundle is the folder of the function's bootstrap.
 	Bundle string
-	// Role is authorizer, handler or signingkeys. The local gateway finds functions by it.
+	// Role is authorizer, handler or signingkeys. The local gateway uses it to find the functions.
 	Role string
-	// Timeout is the longest time of an invocation.
+	// Timeout bounds the duration of an invocation.
 	Timeout time.Duration
-	// ReservedConcurrency is as in [LimitsProps].
+	// ReservedConcurrency has the meaning of [LimitsProps].ReservedConcurrency.
 	ReservedConcurrency *float64
 }
 
-// NewFunction makes a function from a bootstrap, with the rules in its bundle. The function has
-// its own log group and role, and is equipped as by [Limits.Equip].
+// NewFunction creates a function from a bootstrap with the rules in its bundle. The function has its
+// own log group and role. NewFunction equips it like [Limits.Equip].
 func (l *Limits) NewFunction(id string, p FunctionProps) awslambda.Function {
 	f, done := l.newFunction(id, p, l.props.Rules)
 	defer done()
@@ -53,7 +53,7 @@ func (l *Limits) NewFunction(id string, p FunctionProps) awslambda.Function {
 	return f
 }
 
-// newFunction makes a function whose bundle contains document, unless that is empty. done
+// newFunction creates a function whose bundle contains document unless document is empty. done
 // removes the temporary bundle.
 func (l *Limits) newFunction(id string, p FunctionProps, document string) (f awslambda.Function, done func()) {
 	bundle, done := stage(p.Bundle, document)
@@ -67,7 +67,7 @@ func (l *Limits) newFunction(id string, p FunctionProps, document string) (f aws
 		Architecture: l.architecture(), MemorySize: jsii.Number(Memory),
 		Timeout: awscdk.Duration_Seconds(jsii.Number(p.Timeout.Seconds())),
 		Role:    role, LogGroup: logs, LoggingFormat: awslambda.LoggingFormat_JSON,
-		// Lambda's own two lines for each request would be most of the cost of logs.
+		// The two lines that Lambda logs for each request would be most of the cost of logs.
 		SystemLogLevelV2: awslambda.SystemLogLevel_WARN,
 		Tracing:          l.tracing(), ReservedConcurrentExecutions: p.ReservedConcurrency,
 		Environment: &map[string]*string{contract.VariableFunction: jsii.String(p.Role)},
@@ -83,12 +83,13 @@ func (l *Limits) newFunction(id string, p FunctionProps, document string) (f aws
 	return f, done
 }
 
-// Equip gives a function the access that the limiter in it needs: the variables of
-// functions/boot; permissions for the store, the records and the destination of events; and
-// the network. The function's bundle must contain the rules document as rules.json.
+// Equip gives a function the access that the limiter needs: the variables of functions/boot, the
+// network, and permissions for the store, the records and the destination of events. The bundle of
+// the function must contain the rules document as rules.json.
 //
-// It panics if this app cannot change the function's role, or if the function is in a network
-// other than the limits': set [LimitsProps].Vpc to the function's.
+// Equip panics if this app cannot change the role of the function. It also panics if the function is
+// in another network than the limits. In that case set [LimitsProps].Vpc to the network of the
+// function.
 func (l *Limits) Equip(f awslambda.Function) {
 	l.state.equip(f)
 	if l.network != nil {
@@ -116,12 +117,12 @@ func (l *Limits) newAuthorizer() awslambda.Function {
 	})
 }
 
-// Bundle returns the folder of a function in LimitsProps.Bundles, such as handler-redis: the one that
-// links what this deployment uses, and no more.
+// Bundle returns the folder of a function in LimitsProps.Bundles, such as handler-redis. The function
+// in this folder links exactly the clients that this deployment uses.
 func (l *Limits) Bundle(role string) string { return l.props.bundle(role) }
 
-// newAlias returns the target of API Gateway: the function or, with provisioned concurrency,
-// an alias of its newest version, because only a version can have it.
+// newAlias returns the target of API Gateway. It is the function or, with provisioned concurrency, an
+// alias of the newest version, because only a version can have provisioned concurrency.
 func (l *Limits) newAlias() awslambda.IFunction {
 	if l.props.ProvisionedConcurrency == 0 {
 		return l.authorizer
@@ -132,8 +133,8 @@ func (l *Limits) newAlias() awslambda.IFunction {
 	})
 }
 
-// stage copies a bundle and the rules into one folder, because an asset is a folder. Call
-// remove after the asset was made.
+// stage copies a bundle and the rules into one folder, because an asset is a folder. Call remove
+// after the asset exists.
 func stage(bundle, document string) (folder string, remove func()) {
 	folder, err := os.MkdirTemp("", "weir-bundle-")
 	if err == nil {
@@ -175,8 +176,7 @@ func (l *Limits) tracing() awslambda.Tracing {
 	return awslambda.Tracing_DISABLED
 }
 
-// setVariables sets variables in the order of their names, so that the template is
-// reproducible.
+// setVariables sets variables in the order of their names, so that templates are reproducible.
 func setVariables(f awslambda.Function, variables map[string]*string) {
 	for _, name := range slices.Sorted(maps.Keys(variables)) {
 		f.AddEnvironment(jsii.String(name), variables[name], nil)
@@ -188,14 +188,15 @@ func allow(f awslambda.Function, actions []string, resources ...*string) {
 	permit(f, &awsiam.PolicyStatementProps{Actions: jsii.Strings(actions...), Resources: &resources})
 }
 
-// record returns a statement for the one item of the records table with a key.
+// record returns a statement that permits actions on one item of the records table. key is the key of
+// the item.
 func (l *Limits) record(actions []string, key string) *awsiam.PolicyStatementProps {
 	return &awsiam.PolicyStatementProps{
 		Actions:   jsii.Strings(actions...),
 		Resources: &[]*string{l.records.TableArn()},
 		Conditions: &map[string]any{
 			"ForAllValues:StringEquals": map[string]any{"dynamodb:LeadingKeys": []string{key}},
-			"Null":                      map[string]string{"dynamodb:LeadingKeys": "false"}, // a call without keys satisfies any ForAllValues
+			"Null":                      map[string]string{"dynamodb:LeadingKeys": "false"}, // a call without keys would satisfy any ForAllValues
 		},
 	}
 }
@@ -203,7 +204,7 @@ func (l *Limits) record(actions []string, key string) *awsiam.PolicyStatementPro
 // permit adds a statement to the policy of a function's role.
 func permit(f awslambda.Function, statement *awsiam.PolicyStatementProps) {
 	f.AddToRolePolicy(awsiam.NewPolicyStatement(statement))
-	// An imported role that this app cannot change discards statements silently.
+	// An imported role that this app cannot change would discard statements silently.
 	if !slices.ContainsFunc(*f.Role().Node().FindAll(""), isPolicy) {
 		panic(fmt.Errorf("ratelimit: %s: this app cannot change the function's role, which lacks %s and other permissions of the limits; use a role of this app", *f.Node().Path(), *(*statement.Actions)[0]))
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// GrantManageKeys permits a principal, such as a role, to run `weir keys`: to create, list,
+// GrantManageKeys permits a principal, for example a role, to run `weir keys`: to create, list,
 // rotate and revoke API keys.
 func (l *Limits) GrantManageKeys(to awsiam.IGrantable) awsiam.Grant {
 	return awsiam.Grant_AddToPrincipal(&awsiam.GrantOnPrincipalOptions{
@@ -15,14 +15,14 @@ func (l *Limits) GrantManageKeys(to awsiam.IGrantable) awsiam.Grant {
 	})
 }
 
-// GrantPublishRules permits a principal to run `weir rules`, on the items of the rules only.
-// The other items of the table are API keys, and the secrets that verify them.
+// GrantPublishRules permits a principal to run `weir rules`. The permission includes only the items
+// of the rules. The other items of the table are API keys and the secrets that verify them.
 func (l *Limits) GrantPublishRules(to awsiam.IGrantable) awsiam.Grant {
 	return awsiam.Grant_AddToPrincipal(&awsiam.GrantOnPrincipalOptions{
 		Grantee: to, Actions: jsii.Strings(contract.RulesActions()...), ResourceArns: &[]*string{l.records.TableArn()},
 		Conditions: &map[string]*map[string]any{
 			"ForAllValues:StringLike": {"dynamodb:LeadingKeys": contract.RulesKeys()},
-			"Null":                    {"dynamodb:LeadingKeys": "false"}, // a call without keys satisfies any ForAllValues
+			"Null":                    {"dynamodb:LeadingKeys": "false"}, // a call without keys would satisfy any ForAllValues
 		},
 	})
 }

@@ -10,20 +10,20 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// Limits is the construct of one deployment's limits. Make it with [NewLimits]. Then
-// [Limits.Attach] it to REST APIs, or [Limits.Equip] functions with it. Like every
-// construct it is for one goroutine.
+// Limits is the construct of one deployment's limits. Create it with [NewLimits]. Then
+// [Limits.Attach] it to REST APIs, or [Limits.Equip] functions with it. Like every construct, it must
+// be used by one goroutine only.
 type Limits struct {
 	constructs.Construct
 
 	props      LimitsProps
 	state      state
-	network    *network // nil if the functions are in no network
+	network    *network // nil if the functions are not in a network
 	records    awsdynamodb.ITable
 	authorizer awslambda.Function
 	invoked    awslambda.IFunction // the authorizer, or its alias with provisioned concurrency
 	metrics    Metrics
-	agent      awslambda.ILayerVersion // AppConfig's; nil until a function needs it
+	agent      awslambda.ILayerVersion // layer of the AppConfig agent; nil until a function needs it
 
 	attached    []*attachment
 	equipped    []awslambda.Function // functions that contain the limiter
@@ -37,13 +37,13 @@ type state interface {
 	equip(f awslambda.Function)
 	// alarms adds the alarms on the store.
 	alarms(l *Limits)
-	// units returns the metric of what AWS charges for the store, and the price of a million
-	// in us-east-1, in dollars.
+	// units returns the metric of the units that AWS charges for the store, and the price of a
+	// million units in us-east-1 in dollars.
 	units() (awscloudwatch.IMetric, float64)
 }
 
-// NewLimits makes the limits in scope. It panics with an error that has one line for each
-// mistake in props, as constructs do.
+// NewLimits creates the limits in scope. If props has mistakes, it panics, like other constructs. The
+// error has one line for each mistake.
 func NewLimits(scope constructs.Construct, id *string, props *LimitsProps) *Limits {
 	if err := props.check(); err != nil {
 		panic(err)
@@ -82,16 +82,16 @@ func (l *Limits) Authorizer() awslambda.IFunction { return l.authorizer }
 // Metrics returns the metrics that the functions of these limits write.
 func (l *Limits) Metrics() Metrics { return l.metrics }
 
-// RefusedMost returns the name of the Contributor Insights rule that ranks callers, by
-// hash, and limits by their refused requests.
+// RefusedMost returns the name of the Contributor Insights rule that ranks pairs of caller and limit
+// by their refused requests. Callers appear as hashes.
 func (l *Limits) RefusedMost() *string { return l.refusedMost.RuleName() }
 
-// StoreUnits returns the metric of what AWS charges for the store, and the price of a
-// million in us-east-1, in dollars, as known in November 2026.
+// StoreUnits returns the metric of the units that AWS charges for the store. It also returns the
+// price of a million units in us-east-1 in dollars, as known in November 2026.
 func (l *Limits) StoreUnits() (awscloudwatch.IMetric, float64) { return l.state.units() }
 
-// newRecords makes the records table, which operators write and functions read. It stays when the
-// stack is deleted, because lost keys of callers cannot be restored.
+// newRecords creates the records table, which operators write and functions read. The table stays
+// after the stack is deleted, because lost keys of callers cannot be restored.
 func (l *Limits) newRecords() awsdynamodb.ITable {
 	if l.props.Records != nil {
 		return l.props.Records

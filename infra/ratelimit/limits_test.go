@@ -31,7 +31,7 @@ import (
 // The tests run in the folder of a project that has rules and built functions.
 func TestMain(m *testing.M) {
 	if _, err := exec.LookPath("node"); err != nil {
-		_ = flag.Set("test.skip", "^Example") // examples cannot skip themselves
+		_ = flag.Set("test.skip", "^Example") // an example cannot skip its own run
 	}
 	if err := enterShop(); err != nil {
 		panic(err)
@@ -82,7 +82,7 @@ func props(t *testing.T) *ratelimit.LimitsProps {
 	return &ratelimit.LimitsProps{Namespace: "test", Bundles: folder, Rules: filepath.Join(folder, "rules.json")}
 }
 
-// program returns the header of a Linux program for a machine. The check reads no more.
+// program returns the header of a Linux program for a machine. checkBundle reads only this header.
 func program(machine elf.Machine) []byte {
 	header := elf.Header64{
 		Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
@@ -152,7 +152,7 @@ func TestNew_mistakes(t *testing.T) {
 		`CORS_ORIGINS: got "https://a'.example"`:            func(p *ratelimit.LimitsProps) { p.CORSOrigins = []string{"https://a'.example"} },
 		`Namespace: got "a--b"`:                             func(p *ratelimit.LimitsProps) { p.Namespace = "a--b" },
 		"ProvisionedConcurrency: got 0.5":                   func(p *ratelimit.LimitsProps) { p.ProvisionedConcurrency = 0.5 },
-		"Variables: got TABLE, which the":                   func(p *ratelimit.LimitsProps) { p.Variables = map[string]string{"TABLE": "mine"} },
+		"Variables: got TABLE, want no variable that the":   func(p *ratelimit.LimitsProps) { p.Variables = map[string]string{"TABLE": "mine"} },
 		"would not start:\nIPV6_BITS: got 0":                func(p *ratelimit.LimitsProps) { p.Variables = map[string]string{"IPV6_BITS": "0"} },
 		`issuer "i", audience ""`:                           func(p *ratelimit.LimitsProps) { p.Tokens = &ratelimit.Tokens{Issuer: "i", JWKS: "https://i/k"} },
 		`JWKS: got "http://i/k", want an https URL`: func(p *ratelimit.LimitsProps) {
@@ -169,12 +169,12 @@ func TestNew_mistakes(t *testing.T) {
 		`RulesFrom: got "appconfig:abcd/abcd/abcd", want table, or a Vpc`: func(p *ratelimit.LimitsProps) {
 			p.Store, p.RulesFrom, p.AppConfigLayer = ratelimit.ElastiCache, "appconfig:abcd/abcd/abcd", agentLayer
 		},
-		"Variables: got RULES_FROM, which the":          func(p *ratelimit.LimitsProps) { p.Variables = map[string]string{"RULES_FROM": "table"} },
-		"Events: want either Stream or Kafka":           func(p *ratelimit.LimitsProps) { p.Events = &ratelimit.Events{} },
-		"Events.Sample: got -1":                         func(p *ratelimit.LimitsProps) { p.Events = &ratelimit.Events{Sample: -1} },
-		"Vpc: required with Events.Kafka":               func(p *ratelimit.LimitsProps) { p.Events = &ratelimit.Events{Kafka: &ratelimit.Kafka{}} },
-		"Events.Kafka.SecurityGroup: required":          func(p *ratelimit.LimitsProps) { p.Events = &ratelimit.Events{Kafka: &ratelimit.Kafka{}} },
-		`Events.Kafka.Cluster: got "mine", want an ARN`: func(p *ratelimit.LimitsProps) { p.Events = &ratelimit.Events{Kafka: &ratelimit.Kafka{Cluster: "mine"}} },
+		"Variables: got RULES_FROM, want no variable that the": func(p *ratelimit.LimitsProps) { p.Variables = map[string]string{"RULES_FROM": "table"} },
+		"Events: want either Stream or Kafka":                  func(p *ratelimit.LimitsProps) { p.Events = &ratelimit.Events{} },
+		"Events.Sample: got -1":                                func(p *ratelimit.LimitsProps) { p.Events = &ratelimit.Events{Sample: -1} },
+		"Vpc: required with Events.Kafka":                      func(p *ratelimit.LimitsProps) { p.Events = &ratelimit.Events{Kafka: &ratelimit.Kafka{}} },
+		"Events.Kafka.SecurityGroup: required":                 func(p *ratelimit.LimitsProps) { p.Events = &ratelimit.Events{Kafka: &ratelimit.Kafka{}} },
+		`Events.Kafka.Cluster: got "mine", want an ARN`:        func(p *ratelimit.LimitsProps) { p.Events = &ratelimit.Events{Kafka: &ratelimit.Kafka{Cluster: "mine"}} },
 		`KAFKA_BROKERS: got "b-1", want host:port`: func(p *ratelimit.LimitsProps) {
 			p.Events = &ratelimit.Events{Kafka: &ratelimit.Kafka{Brokers: "b-1", Topic: "t"}}
 		},
@@ -189,7 +189,7 @@ func TestNew_mistakes(t *testing.T) {
 		"WarmWrites: got 3999, want a whole number":                        func(p *ratelimit.LimitsProps) { p.WarmWrites = 3999 },
 		"WarmWrites: got 5000.5, want a whole":                             func(p *ratelimit.LimitsProps) { p.WarmWrites = 5000.5 },
 		"WarmWrites: got 5000, want 0 with elast":                          func(p *ratelimit.LimitsProps) { p.Store, p.WarmWrites = ratelimit.ElastiCache, 5000 },
-		"Variables: got EVENTS, which the":                                 func(p *ratelimit.LimitsProps) { p.Variables = map[string]string{"EVENTS": "kafka"} },
+		"Variables: got EVENTS, want no variable that the":                 func(p *ratelimit.LimitsProps) { p.Variables = map[string]string{"EVENTS": "kafka"} },
 		"ReservedConcurrency: got 21, more than the local_processes 20 of": func(p *ratelimit.LimitsProps) { p.Rules, p.ReservedConcurrency = shared, jsii.Number(21) },
 		"ReservedConcurrency: want at least 1 and at le":                   func(p *ratelimit.LimitsProps) { p.ReservedConcurrency, p.ProvisionedConcurrency = jsii.Number(1), 2 },
 	} {
@@ -201,13 +201,13 @@ func TestNew_mistakes(t *testing.T) {
 	}
 }
 
-// Synthesizing reports every conflict, with a remedy.
+// The synthesis reports every conflict with a remedy.
 func TestLimits_Attach_conflicts(t *testing.T) {
 	for name, c := range map[string]struct {
 		want string
 		do   func(awscdk.Stack, awsapigateway.RestApi, *ratelimit.Limits)
 	}{
-		"other authorizer": {"method Shop/Api/Default/other/POST has an authorizer of its own (AWS_IAM)", func(_ awscdk.Stack, api awsapigateway.RestApi, l *ratelimit.Limits) {
+		"other authorizer": {"method Shop/Api/Default/other/POST already has an authorizer (AWS_IAM)", func(_ awscdk.Stack, api awsapigateway.RestApi, l *ratelimit.Limits) {
 			api.Root().AddResource(jsii.String("other"), nil).AddMethod(jsii.String("POST"), nil, &awsapigateway.MethodOptions{AuthorizationType: awsapigateway.AuthorizationType_IAM})
 			l.Attach(api)
 		}},
@@ -223,7 +223,7 @@ func TestLimits_Attach_conflicts(t *testing.T) {
 			api.AddGatewayResponse(jsii.String("Mine"), &awsapigateway.GatewayResponseOptions{Type: awsapigateway.ResponseType_ACCESS_DENIED()})
 			l.Attach(api)
 		}},
-		"cached": {"Shop/Cached/Resource caches its results, and a cached result counts nothing", func(stack awscdk.Stack, api awsapigateway.RestApi, l *ratelimit.Limits) {
+		"cached": {"Shop/Cached/Resource caches its results, but a cached result counts nothing", func(stack awscdk.Stack, api awsapigateway.RestApi, l *ratelimit.Limits) {
 			cached := awsapigateway.NewRequestAuthorizer(stack, jsii.String("Cached"), &awsapigateway.RequestAuthorizerProps{
 				Handler: l.Authorizer(), IdentitySources: jsii.Strings("method.request.header.Authorization"),
 			})
@@ -246,7 +246,7 @@ func TestLimits_Attach_conflicts(t *testing.T) {
 				HttpMethod: jsii.String("PUT"), RestApiId: api.RestApiId(), ResourceId: api.Root().ResourceId(), AuthorizationType: jsii.String("NONE"),
 			})
 		}},
-		"key of API Gateway's": {"needs an API key of API Gateway's", func(_ awscdk.Stack, api awsapigateway.RestApi, l *ratelimit.Limits) {
+		"key of API Gateway's": {"needs an API key of API Gateway in the field", func(_ awscdk.Stack, api awsapigateway.RestApi, l *ratelimit.Limits) {
 			api.Root().AddResource(jsii.String("keyed"), nil).AddMethod(jsii.String("GET"), nil, &awsapigateway.MethodOptions{ApiKeyRequired: jsii.Bool(true)})
 			l.Attach(api)
 		}},
@@ -254,7 +254,7 @@ func TestLimits_Attach_conflicts(t *testing.T) {
 			l.Respond(api)
 			api.AddGatewayResponse(jsii.String("Mine"), &awsapigateway.GatewayResponseOptions{Type: awsapigateway.ResponseType_UNAUTHORIZED()})
 		}},
-		"base path": {"puts /v1 before every path", func(stack awscdk.Stack, api awsapigateway.RestApi, l *ratelimit.Limits) {
+		"base path": {"adds /v1 before every path", func(stack awscdk.Stack, api awsapigateway.RestApi, l *ratelimit.Limits) {
 			l.Attach(api)
 			awsapigateway.NewCfnBasePathMapping(stack, jsii.String("Mapping"), &awsapigateway.CfnBasePathMappingProps{
 				DomainName: jsii.String("api.example"), BasePath: jsii.String("v1"), RestApiId: api.RestApiId(),
@@ -268,7 +268,7 @@ func TestLimits_Attach_conflicts(t *testing.T) {
 			if !strings.Contains(got, c.want) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
-			if lines := strings.Count(got, "[Shop/"); lines != 1 && name != "one namespace twice" { // both deployments report it
+			if lines := strings.Count(got, "[Shop/"); lines != 1 && name != "one namespace twice" { // both deployments report the conflict
 				t.Errorf("got %d problems, want 1: %s", lines, got)
 			}
 		})
@@ -300,7 +300,7 @@ func TestLimits_Attach_two(t *testing.T) {
 	app.Synth(nil)
 }
 
-// Equip connects a function that the construct did not make to the cache, in a given VPC.
+// Equip connects an existing function to the cache in a given VPC.
 func TestLimits_Equip(t *testing.T) {
 	app, stack, _ := newAPI(t)
 	p := props(t)
@@ -313,11 +313,11 @@ func TestLimits_Equip(t *testing.T) {
 	app.Synth(nil)
 	network := function.Node().DefaultChild().(awslambda.CfnFunction).VpcConfig()
 	if network == nil {
-		t.Error("the function has no way to the cache")
+		t.Error("got no route from the function to the cache")
 	}
 }
 
-// Equip panics if it cannot give the access.
+// Equip panics if it cannot give a function access.
 func TestLimits_Equip_mistakes(t *testing.T) {
 	_, stack, _ := newAPI(t)
 	p := props(t)
@@ -330,8 +330,8 @@ func TestLimits_Equip_mistakes(t *testing.T) {
 	}
 	fixed := awsiam.Role_FromRoleArn(stack, jsii.String("Fixed"), jsii.String("arn:aws:iam::123456789012:role/fixed"), &awsiam.FromRoleArnOptions{Mutable: jsii.Bool(false)})
 	for want, f := range map[string]awslambda.Function{
-		"Shop/Elsewhere is in a network, and the limits are in another": newFunction("Elsewhere", awsec2.NewVpc(stack, jsii.String("Vpc"), nil), nil),
-		"Shop/Foreign: this app cannot change the function's role":      newFunction("Foreign", nil, fixed),
+		"Shop/Elsewhere is in another network than the limits":     newFunction("Elsewhere", awsec2.NewVpc(stack, jsii.String("Vpc"), nil), nil),
+		"Shop/Foreign: this app cannot change the function's role": newFunction("Foreign", nil, fixed),
 	} {
 		if got := panicked(func() { l.Equip(f) }); !strings.Contains(got, want) {
 			t.Errorf("got %q, want %q", got, want)
@@ -394,7 +394,7 @@ func TestLimits_Attach_stacks(t *testing.T) {
 		api := awsapigateway.NewRestApi(awscdk.NewStack(app, jsii.String(id), nil), jsii.String("Api"), &awsapigateway.RestApiProps{CloudWatchRole: jsii.Bool(false)})
 		api.Root().AddMethod(jsii.String("GET"), nil, nil)
 		l.Attach(api)
-		if got, want := panicked(func() { l.Attach(api) }), "are attached to "+id+"/Api already"; !strings.Contains(got, want) {
+		if got, want := panicked(func() { l.Attach(api) }), "are already attached to "+id+"/Api"; !strings.Contains(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
@@ -416,7 +416,7 @@ func newSpecAPI(t *testing.T, definition func(*ratelimit.Limits) awsapigateway.A
 	return app, l, awsapigateway.NewSpecRestApi(own, jsii.String("Api"), &awsapigateway.SpecRestApiProps{ApiDefinition: definition(l), CloudWatchRole: jsii.Bool(false)})
 }
 
-// Every operation of an OpenAPI definition but OPTIONS has the authorizer, which caches
+// Every operation of an OpenAPI definition except OPTIONS has the authorizer. The authorizer caches
 // nothing, and API Gateway may invoke it.
 func TestLimits_Definition(t *testing.T) {
 	app, l, api := newSpecAPI(t, func(l *ratelimit.Limits) awsapigateway.ApiDefinition { return l.Definition([]byte(openAPI)) })
@@ -463,9 +463,9 @@ func TestLimits_Definition_mistakes(t *testing.T) {
 		"openapi: 3.0.1":       "want OpenAPI 3 in JSON",
 		`{"swagger": "2.0"}`:   `openapi: got "", want 3.x`,
 		`{"openapi": "2.0.0"}`: `openapi: got "2.0.0", want 3.x`,
-		`{"openapi": "3.0.1", "paths": {"/a": {"get": {"security": [{"mine": []}]}}}}`:                                                           "GET /a has a security of its own ([mine])",
-		`{"openapi": "3.0.1", "security": [{"all": []}], "paths": {"/a": {"get": {}, "post": {"security": []}}}}`:                                "GET /a has a security of its own ([all])",
-		`{"openapi": "3.0.1", "paths": {"/a": {"put": {"security": [{"x": []}]}, "x-amazon-apigateway-any-method": {"security": [{"y": []}]}}}}`: "ANY /a has a security of its own ([y]), and an operation has one authorizer; remove it, call the limiter inside it, or limit in the handler\nratelimit: definition: PUT /a",
+		`{"openapi": "3.0.1", "paths": {"/a": {"get": {"security": [{"mine": []}]}}}}`:                                                           "GET /a already has a security ([mine])",
+		`{"openapi": "3.0.1", "security": [{"all": []}], "paths": {"/a": {"get": {}, "post": {"security": []}}}}`:                                "GET /a already has a security ([all])",
+		`{"openapi": "3.0.1", "paths": {"/a": {"put": {"security": [{"x": []}]}, "x-amazon-apigateway-any-method": {"security": [{"y": []}]}}}}`: "ANY /a already has a security ([y]), want none, because an operation can have only one authorizer; remove it, call the limiter inside it, or limit in the handler\nratelimit: definition: PUT /a",
 		`{"openapi": "3.0.1", "paths": {"/a": {"$ref": "#/components/pathItems/a"}, "/b": {"get": {}}}}`:                                         "/a has a $ref, whose operations would not be limited; put them in the path itself",
 	} {
 		if got := panicked(func() { l.Definition([]byte(document)) }); !strings.Contains(got, want) || strings.Contains(got, "POST") {
@@ -474,7 +474,7 @@ func TestLimits_Definition_mistakes(t *testing.T) {
 	}
 }
 
-// A definition that Limits.Definition did not return is a conflict.
+// A definition that does not come from Limits.Definition is a conflict.
 func TestLimits_Attach_definition(t *testing.T) {
 	inline := func(change func(map[string]any)) func(*ratelimit.Limits) awsapigateway.ApiDefinition {
 		return func(*ratelimit.Limits) awsapigateway.ApiDefinition {
@@ -490,7 +490,7 @@ func TestLimits_Attach_definition(t *testing.T) {
 		want       string
 		definition func(*ratelimit.Limits) awsapigateway.ApiDefinition
 	}{
-		"no authorizer": {"Spec/Api: GET /orders is not limited; make the definition with Limits.Definition", inline(func(map[string]any) {})},
+		"no authorizer": {"Spec/Api: GET /orders is not limited; create the definition with Limits.Definition", inline(func(map[string]any) {})},
 		"no operation":  {"Spec/Api: the definition has no operation", inline(func(d map[string]any) { delete(d, "paths") })},
 		"reference": {"Spec/Api: /orders has a $ref, whose operations would not be limited", inline(func(d map[string]any) {
 			d["paths"].(map[string]any)["/orders"] = map[string]any{"$ref": "#/components/pathItems/orders"}
@@ -531,14 +531,14 @@ func TestLimits_Attach_imported(t *testing.T) {
 		t.Errorf("method that this app adds: got %s, want CUSTOM", got)
 	}
 	if got := *unlimited.AuthorizationType(); got != "NONE" {
-		t.Errorf("method of another API: got %s", got)
+		t.Errorf("method that another app adds: got %s", got)
 	}
 	app.Synth(nil)
 	if len(*assertions.Annotations_FromStack(stack).FindWarning(jsii.String("/Shop/Imported"), assertions.Match_StringLikeRegexp(jsii.String("does not deploy this API")))) != 1 {
 		t.Error("got no warning that the API needs a deployment")
 	}
 	l.Attach(imported("Empty"))
-	if got, want := panicked(func() { app.Synth(&awscdk.StageSynthesisOptions{Force: jsii.Bool(true)}) }), "Shop/Empty: this app has no method of the API to limit"; !strings.Contains(got, want) {
+	if got, want := panicked(func() { app.Synth(&awscdk.StageSynthesisOptions{Force: jsii.Bool(true)}) }), "Shop/Empty: got no method of the API that this app can limit"; !strings.Contains(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

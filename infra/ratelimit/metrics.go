@@ -10,14 +10,14 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// Metrics are the metrics that the functions write. limiter/telemetry documents them. Get
-// them from [Limits.Metrics].
+// Metrics are the metrics that the functions write. limiter/telemetry documents them.
+// [Limits.Metrics] returns them.
 type Metrics struct{ namespace string }
 
 func newMetrics(namespace string) Metrics { return Metrics{contract.MetricNamespace(namespace)} }
 
-// Metric returns a metric by its name, such as functions/contract.MetricAllowed. statistic is
-// CloudWatch's, such as Sum or p99.
+// Metric returns the metric with a name, such as functions/contract.MetricAllowed. statistic is a
+// statistic of CloudWatch, such as Sum or p99.
 func (m Metrics) Metric(name, statistic string) awscloudwatch.IMetric {
 	return Metric(m.namespace, name, statistic, nil)
 }
@@ -34,8 +34,8 @@ func Metric(namespace, name, statistic string, dimensions map[string]*string) aw
 	return awscloudwatch.NewMetric(p)
 }
 
-// Percent returns a metric by the minute from an expression of CloudWatch's metric math over
-// the names of other metrics.
+// Percent returns a metric with a period of one minute. expression is CloudWatch metric math over the
+// names in using.
 func Percent(label, expression string, using map[string]awscloudwatch.IMetric) awscloudwatch.IMetric {
 	return awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
 		Label: jsii.String(label), Expression: jsii.String(expression), UsingMetrics: &using, Period: awscdk.Duration_Minutes(jsii.Number(1)),
@@ -49,8 +49,8 @@ func (m Metrics) Refused() awscloudwatch.IMetric {
 	})
 }
 
-// Degraded returns the share of requests that were decided without the store, wholly or in
-// part, because it failed. It is in percent.
+// Degraded returns the share of requests that were decided without an answer of the store, at least
+// in part. The share is in percent.
 func (m Metrics) Degraded() awscloudwatch.IMetric {
 	return Percent("Degraded, %", "100 * degraded / (allowed + refused + FILL(unauthorized, 0) + FILL(failed, 0))", map[string]awscloudwatch.IMetric{
 		"allowed": m.Metric(contract.MetricAllowed, "Sum"), "refused": m.Metric(contract.MetricRefused, "Sum"), "unauthorized": m.Metric(contract.MetricUnauthorized, "Sum"),
@@ -58,8 +58,8 @@ func (m Metrics) Degraded() awscloudwatch.IMetric {
 	})
 }
 
-// ByRule returns a metric by rule as a share of the allowed and refused requests, in percent.
-// It has one line for each rule with values.
+// ByRule returns a metric by rule as a share of the allowed and refused requests in percent. It has
+// one line for each rule that has values.
 func (m Metrics) ByRule(label, name string) awscloudwatch.IMetric {
 	search := fmt.Sprintf(`SEARCH('{"%s","%s"} MetricName="%s"', 'Sum')`, m.namespace, contract.RuleDimension, name)
 	return Percent(label, "100 * "+search+" / (allowed + refused)", map[string]awscloudwatch.IMetric{

@@ -15,13 +15,13 @@ import (
 
 const https = 443
 
-// network is the VPC of functions that reach a service without a public address: a cache, or
-// the brokers of a cluster.
+// network is the VPC of functions that call a service without a public address: a cache, or the
+// brokers of a cluster.
 type network struct {
 	vpc     awsec2.IVpc
 	given   bool
 	subnets *awsec2.SelectedSubnets
-	clients awsec2.SecurityGroup // of the functions
+	clients awsec2.SecurityGroup // security group of the functions
 }
 
 // inNetwork reports whether the functions are in a network.
@@ -53,14 +53,14 @@ func (l *Limits) newNetwork() *network {
 	n.clients = awsec2.NewSecurityGroup(l, jsii.String("Clients"), &awsec2.SecurityGroupProps{
 		Vpc: n.vpc, Description: jsii.String("Functions that decide"), AllowAllOutbound: jsii.Bool(false),
 	})
-	// A template cannot know DynamoDB's addresses. The VPC's gateway endpoint is the route to it,
-	// and a VPC without other routes reaches nothing else.
+	// A template cannot contain DynamoDB's addresses. Traffic reaches DynamoDB through the VPC's
+	// gateway endpoint. A VPC without other routes reaches nothing else.
 	n.clients.AddEgressRule(awsec2.Peer_AnyIpv4(), awsec2.Port_Tcp(jsii.Number(https)), jsii.String("DynamoDB, for records of API keys"), nil)
 	return n
 }
 
-// newVpc makes a network with one route: to the records table, through DynamoDB's gateway
-// endpoint, which costs nothing. It has two zones, or those of LimitsProps.Zones.
+// newVpc creates a network with one route: to the records table, through DynamoDB's gateway endpoint,
+// which is free. The network has two zones, or the zones of LimitsProps.Zones.
 func (l *Limits) newVpc() awsec2.IVpc {
 	p := &awsec2.VpcProps{
 		NatGateways:         jsii.Number(0),
@@ -80,12 +80,12 @@ func (l *Limits) newVpc() awsec2.IVpc {
 		statement.Principals = &[]awsiam.IPrincipal{awsiam.NewAnyPrincipal()}
 		endpoint.AddToPolicy(awsiam.NewPolicyStatement(statement))
 	}
-	Excuse(vpc, "AwsSolutions-VPC7", "The network reaches only the cache and one table, and both authenticate their callers.")
+	Excuse(vpc, "AwsSolutions-VPC7", "Functions in the network can connect only to the cache and to one table, and both authenticate clients.")
 	return vpc
 }
 
-// subnets returns one subnet in each zone, unreachable from outside. A serverless cache needs
-// two or three. zones restricts the choice unless it is nil.
+// subnets returns one subnet in each zone. The subnets are not reachable from outside. A serverless
+// cache needs two or three zones. zones restricts the choice unless it is nil.
 func subnets(vpc awsec2.IVpc, zones []string) *awsec2.SelectedSubnets {
 	kind := awsec2.SubnetType_PRIVATE_WITH_EGRESS
 	if len(*vpc.IsolatedSubnets()) > 0 {
@@ -104,26 +104,27 @@ func subnets(vpc awsec2.IVpc, zones []string) *awsec2.SelectedSubnets {
 	return selected
 }
 
-// networkActions are the actions with which Lambda connects a function to a VPC, with the
-// function's own permissions. They support no resources: https://docs.aws.amazon.com/lambda/latest/dg/configuration-vpc.html
+// networkActions are the actions that Lambda calls, with the function's permissions, to connect a
+// function to a VPC. They support no resources:
+// https://docs.aws.amazon.com/lambda/latest/dg/configuration-vpc.html
 var networkActions = []string{
 	"ec2:AssignPrivateIpAddresses", "ec2:CreateNetworkInterface", "ec2:DeleteNetworkInterface",
 	"ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets", "ec2:UnassignPrivateIpAddresses",
 }
 
-// join connects a function to the network. Lambda needs the function's permissions for it;
-// the function's own code is denied them.
+// join connects a function to the network. Lambda needs the function's permissions for this. The code
+// of the function must not use these permissions.
 func (n *network) join(f awslambda.Function) {
 	allow(f, networkActions, jsii.String("*"))
 	permit(f, &awsiam.PolicyStatementProps{
 		Effect:    awsiam.Effect_DENY,
 		Actions:   jsii.Strings(networkActions...),
 		Resources: jsii.Strings("*"),
-		// Calls of the function's code have this key, and calls of Lambda do not:
+		// Calls of the function's code have this key, and calls of Lambda do not have it:
 		// https://docs.aws.amazon.com/lambda/latest/dg/lambda-intro-execution-role.html
 		Conditions: &map[string]any{"Null": map[string]string{"lambda:SourceFunctionArn": "false"}},
 	})
-	Excuse(f.Role(), "AwsSolutions-IAM5", "Lambda makes network interfaces with the function's permissions, and these actions support no resources. The function's own code is denied them.", "Resource::*")
+	Excuse(f.Role(), "AwsSolutions-IAM5", "Lambda creates network interfaces with the function's permissions, and these actions support no resources. The policy denies them to the code of the function.", "Resource::*")
 	function := f.Node().DefaultChild().(awslambda.CfnFunction)
 	switch {
 	case function.VpcConfig() == nil:
@@ -131,11 +132,12 @@ func (n *network) join(f awslambda.Function) {
 			SecurityGroupIds: &[]*string{n.clients.SecurityGroupId()}, SubnetIds: n.subnets.SubnetIds,
 		})
 	case !n.given:
-		panic(fmt.Errorf("ratelimit: %s is in a network, and the limits are in another; set LimitsProps.Vpc to the function's", *f.Node().Path()))
+		panic(fmt.Errorf("ratelimit: %s is in another network than the limits; set LimitsProps.Vpc to the network of the function", *f.Node().Path()))
 	default:
 		f.Connections().AddSecurityGroup(n.clients)
 	}
-	// Deleted before its permissions, the function can still release its network interfaces.
+	// The function must be deleted before its permissions, so that it can still release its network
+	// interfaces.
 	if policy := f.Role().Node().TryFindChild(jsii.String("DefaultPolicy")); policy != nil {
 		function.Node().AddDependency(policy)
 	}

@@ -14,14 +14,13 @@ import (
 // schemeName is the name of the authorizer, and of its security scheme in a definition.
 const schemeName = "limiter"
 
-// operations are the members of an OpenAPI path that the limits protect. OPTIONS is not
-// one of them.
+// operations are the members of an OpenAPI path that the limits protect. They do not include OPTIONS.
 var operations = []string{"get", "put", "post", "delete", "head", "patch", "trace", "x-amazon-apigateway-any-method"}
 
-// Definition returns an OpenAPI 3 document, in JSON, as the definition of a SpecRestApi
-// that is limited: the authorizer is the security of each operation except OPTIONS. Call
-// [Limits.Attach] for the API too. Definition panics with an error if the document is no
-// OpenAPI 3 in JSON, if an operation has a security already, or if a path has a $ref.
+// Definition returns an OpenAPI 3 document, in JSON, as the definition of a limited SpecRestApi. It
+// adds the authorizer to the security of each operation except OPTIONS. Also call [Limits.Attach] for
+// the API. Definition panics if the document is not OpenAPI 3 in JSON, if an operation already has a
+// security, or if a path has a $ref.
 func (l *Limits) Definition(document []byte) awsapigateway.ApiDefinition {
 	var d map[string]any
 	if err := json.Unmarshal(document, &d); err != nil {
@@ -36,7 +35,7 @@ func (l *Limits) Definition(document []byte) awsapigateway.ApiDefinition {
 	}
 	for name, operation := range operationsOf(d) {
 		if others := security(d, operation); len(others) > 0 {
-			problems = append(problems, fmt.Errorf("ratelimit: definition: %s has a security of its own (%v), and an operation has one authorizer; remove it, call the limiter inside it, or limit in the handler", name, others))
+			problems = append(problems, fmt.Errorf("ratelimit: definition: %s already has a security (%v), want none, because an operation can have only one authorizer; remove it, call the limiter inside it, or limit in the handler", name, others))
 		}
 		operation["security"] = []any{map[string]any{schemeName: []any{}}}
 	}
@@ -45,7 +44,7 @@ func (l *Limits) Definition(document []byte) awsapigateway.ApiDefinition {
 		panic(errors.Join(problems...))
 	}
 	member(member(d, "components"), "securitySchemes")[schemeName] = map[string]any{
-		"type": "apiKey", "name": "Unused", "in": "header", // the form that API Gateway gives a REQUEST authorizer
+		"type": "apiKey", "name": "Unused", "in": "header", // the form of a REQUEST authorizer in API Gateway
 		"x-amazon-apigateway-authtype": "custom",
 		"x-amazon-apigateway-authorizer": map[string]any{
 			"type": "request", "authorizerUri": l.authorizerURI(l), "authorizerResultTtlInSeconds": 0,
@@ -54,8 +53,8 @@ func (l *Limits) Definition(document []byte) awsapigateway.ApiDefinition {
 	return awsapigateway.ApiDefinition_FromInline(d)
 }
 
-// operationsOf returns the operations of a document that the limits protect, by name, such
-// as "GET /orders".
+// operationsOf returns the operations of a document that the limits protect, by a name such as "GET
+// /orders".
 func operationsOf(document map[string]any) map[string]map[string]any {
 	all := map[string]map[string]any{}
 	paths, _ := document["paths"].(map[string]any)
@@ -70,11 +69,11 @@ func operationsOf(document map[string]any) map[string]map[string]any {
 	return all
 }
 
-// referenceProblem is the problem of a path that [references] returns.
+// referenceProblem is the message about a path that [references] returns.
 const referenceProblem = "%s has a $ref, whose operations would not be limited; put them in the path itself"
 
-// references returns the paths of a document that have a $ref, in order. [operationsOf] does
-// not find the operations behind it.
+// references returns the paths of a document that have a $ref, in order. [operationsOf] does not see
+// the operations behind a $ref.
 func references(document map[string]any) (paths []string) {
 	all, _ := document["paths"].(map[string]any)
 	for _, path := range slices.Sorted(maps.Keys(all)) {
@@ -86,8 +85,8 @@ func references(document map[string]any) (paths []string) {
 	return paths
 }
 
-// security returns the names of an operation's security schemes, in order. They are its
-// own or, if it has none, the document's.
+// security returns the names of an operation's security schemes, in order. An operation without
+// security schemes has those of the document.
 func security(document, operation map[string]any) (names []string) {
 	requirements, ok := operation["security"].([]any)
 	if !ok {
@@ -100,7 +99,8 @@ func security(document, operation map[string]any) (names []string) {
 	return names
 }
 
-// member returns an object of an object, which it adds if it is missing.
+// member returns a member of an object that is an object. If the member is missing, it adds an empty
+// object.
 func member(object map[string]any, name string) map[string]any {
 	m, ok := object[name].(map[string]any)
 	if !ok {

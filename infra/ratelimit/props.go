@@ -21,97 +21,100 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// Store is where the counters live.
+// Store is the kind of store of the counters.
 type Store string
 
-// The stores.
+// These are the stores.
 const (
-	DynamoDB    Store = "dynamodb"    // a table, on demand
+	DynamoDB    Store = "dynamodb"    // a table with on-demand capacity
 	ElastiCache Store = "elasticache" // ElastiCache Serverless for Valkey, in a VPC
 )
 
 // LimitsProps are the properties of [NewLimits]. Namespace, Bundles and Rules are required.
 type LimitsProps struct {
-	// Namespace separates deployments, such as stages, in keys, metrics and names. It has 1 to
-	// 32 lower-case letters, digits and single hyphens, starts with a letter, and does not end
+	// Namespace separates deployments, such as stages, in keys, metrics and names. It consists of 1
+	// to 32 lower-case letters, digits and single hyphens. It starts with a letter and does not end
 	// with a hyphen. Two deployments in one account and region need different namespaces.
 	Namespace string
-	// Bundles is the folder of the built functions: authorizer/bootstrap (authorizer-redis with
-	// ElastiCache, authorizer-events with Events) and, with Tokens in a network,
-	// signingkeys/bootstrap. `make functions` fills it.
+	// Bundles is the folder of the built functions. It contains authorizer/bootstrap,
+	// authorizer-redis/bootstrap with ElastiCache, or authorizer-events/bootstrap with Events. If
+	// Tokens is set and the functions are in a network, it also contains signingkeys/bootstrap.
+	// `make functions` fills the folder.
 	Bundles string
-	// Rules is the path of the rules document. Synthesizing checks it. The bundle of every
-	// function with the limiter contains it.
+	// Rules is the path of the rules document. The synthesis validates the document. The bundle of
+	// every function with the limiter contains it.
 	Rules string
-	// RulesVersion is the version of a document that has none. If it is 0 the document needs
-	// a version.
+	// RulesVersion is the version of a document that has no field version. 0 means that the document
+	// must have a version.
 	RulesVersion int64
-	// RulesFrom is the source of rules that change without a deploy: "table" for the records
-	// table, where `weir rules` publishes them, or "appconfig:APPLICATION/ENVIRONMENT/PROFILE"
-	// by ids. The document of Rules is in force until the source has one. "": none.
+	// RulesFrom is the source of rules that change without a deployment. "table" means the records
+	// table, where `weir rules` publishes them. "appconfig:APPLICATION/ENVIRONMENT/PROFILE" contains
+	// ids. Until the source has a document, the document of Rules is in force. "" means no source.
 	RulesFrom string
-	// AppConfigLayer is the ARN of the layer version of AppConfig's agent. It is required with
-	// rules from AppConfig, and differs by region and architecture.
+	// AppConfigLayer is the ARN of a layer version of the AppConfig agent. It is required for rules
+	// from AppConfig. It differs by region and architecture.
 	AppConfigLayer string
 
-	// Store is where the counters live. "" means DynamoDB.
+	// Store is the kind of store of the counters. "" means DynamoDB.
 	Store Store
-	// Vpc is the network of the functions and, with ElastiCache, of the cache. With Events.Kafka
-	// it is the brokers'. The functions use its isolated subnets, or the private ones if it has
-	// none, in two or three zones. They need a route to DynamoDB, such as its gateway endpoint.
-	// nil makes a network without a route to the internet.
+	// Vpc is the network of the functions and, with ElastiCache, of the cache. With Events.Kafka it
+	// is the network of the brokers. The functions use its isolated subnets or, if there are none,
+	// its private subnets, in two or three zones. The subnets need a route to DynamoDB, such as its
+	// gateway endpoint. If Vpc is nil, the construct creates a network without a route to the
+	// internet.
 	Vpc awsec2.IVpc
-	// Zones are the names of the two or three availability zones of the network, such as
-	// eu-central-1a: of a new network, or of the subnets of Vpc to use. Lambda and ElastiCache
-	// Serverless each reject some zones of some regions. nil means the first two of the region,
-	// or those of the subnets of Vpc.
+	// Zones are the names of two or three availability zones, such as eu-central-1a. A new network
+	// has these zones; in a given Vpc they select the subnets. Lambda and ElastiCache Serverless
+	// each reject some zones of some regions. nil means the first two zones of the region, or the
+	// zones of the subnets of Vpc.
 	Zones []string
-	// CacheGigabytes and CacheECPUs are the largest storage and the largest number of units a
-	// second of the cache. They bound its cost. 0 means 5 and 100,000.
+	// CacheGigabytes and CacheECPUs are the maximum storage of the cache and the maximum units a
+	// second. They bound its cost. 0 means 5 and 100,000.
 	CacheGigabytes, CacheECPUs float64
-	// WarmWrites is the number of write units a second that the table of counters takes
-	// immediately: at least 4,000, which a new table takes anyway. AWS charges once for more, and
-	// cannot lower it later. infra/README.md has the formula. 0 leaves it to DynamoDB.
+	// WarmWrites is the number of write units a second that the table of counters accepts
+	// immediately. It is at least 4,000, which a new table accepts anyway. AWS charges once for
+	// more, and cannot lower it later. infra/README.md has the formula. 0 leaves the number to
+	// DynamoDB.
 	WarmWrites float64
-	// Records is the records table of an earlier deployment. nil makes one, which stays when the
-	// stack is deleted.
+	// Records is the records table of an earlier deployment. If it is nil, the construct creates a
+	// table, which stays after the stack is deleted.
 	Records awsdynamodb.ITable
 
-	// Events is the destination of decision events. nil: none.
+	// Events is the destination of decision events. nil means no events.
 	Events *Events
 
-	// Tokens names the accepted JWTs. nil: none.
+	// Tokens describes the accepted JWTs. nil means that tokens are ignored.
 	Tokens *Tokens
-	// RequireCredential answers anonymous callers with 401.
+	// RequireCredential rejects anonymous callers with 401.
 	RequireCredential bool
-	// CORSOrigins are the origins whose pages may call, such as https://app.example, or only
-	// "*". Credentials are not permitted. nil: none.
+	// CORSOrigins are the origins whose pages may call, such as https://app.example, or only "*".
+	// Requests with cookies are not permitted. nil means no origin.
 	CORSOrigins []string
-	// MaxDelay is the longest time that a request waits in a leaky bucket. 0: it does not wait.
+	// MaxDelay bounds how long a request waits in a leaky bucket. 0 means that it does not wait.
 	MaxDelay time.Duration
-	// Variables are other variables of functions/boot, such as BASE_PATH (of a custom domain),
-	// JWT_ALGORITHMS, JWT_TIER_CLAIM or IPV6_BITS. It cannot contain a variable that another
-	// property sets.
+	// Variables are other variables of functions/boot, such as BASE_PATH (for a custom domain),
+	// JWT_ALGORITHMS, JWT_TIER_CLAIM or IPV6_BITS. A variable that another property sets is not
+	// allowed.
 	Variables map[string]string
 
-	// Architecture is that of the bundles. nil means arm64.
+	// Architecture is the architecture of the bundles. nil means arm64.
 	Architecture awslambda.Architecture
 	// Tracing samples requests with X-Ray.
 	Tracing bool
 	// LogRetention is the retention of the functions' logs. "" means one month.
 	LogRetention awslogs.RetentionDays
-	// ReservedConcurrency is the largest number of concurrent requests of the authorizer, and a
-	// share of the account's concurrency that nothing else can use. Above it API Gateway answers
-	// 503: infra/README.md has the formula. It is at most the smallest local_processes of the
-	// rules. nil: no reserve.
+	// ReservedConcurrency is the maximum number of concurrent requests of the authorizer. No other
+	// function can use this part of the account's concurrency. For a request above it API Gateway
+	// answers 503. infra/README.md has the formula. It is at most the smallest local_processes of
+	// the rules. nil reserves nothing.
 	ReservedConcurrency *float64
 	// ProvisionedConcurrency is the number of environments of the authorizer that stay warm.
 	ProvisionedConcurrency float64
-	// AlarmAction is the action of every alarm. nil: none.
+	// AlarmAction is the action of every alarm. nil means no action.
 	AlarmAction awscloudwatch.IAlarmAction
 }
 
-// Tokens names the JWTs that the functions accept. All fields are required.
+// Tokens describes the JWTs that the functions accept. All fields are required.
 type Tokens struct {
 	Issuer   string // value of the claim iss
 	Audience string // value of the claim aud
@@ -120,10 +123,11 @@ type Tokens struct {
 
 var validNamespace = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
 
-// maxNamespace leaves room in the name of a cache, which has at most 40 characters.
+// maxNamespace bounds a namespace, because the name of a cache contains it and has at most 40
+// characters.
 const maxNamespace = 32
 
-// check returns the mistakes in p, one line each.
+// check returns the mistakes in p, one on each line.
 func (p *LimitsProps) check() error {
 	var problems []error
 	want := func(ok bool, format string, args ...any) {
@@ -141,7 +145,7 @@ func (p *LimitsProps) check() error {
 	want(p.ProvisionedConcurrency >= 0 && p.ProvisionedConcurrency == math.Trunc(p.ProvisionedConcurrency), "ProvisionedConcurrency: got %v, want a whole number", p.ProvisionedConcurrency)
 	want(p.ReservedConcurrency == nil || *p.ReservedConcurrency >= max(1, p.ProvisionedConcurrency), "ReservedConcurrency: want at least 1 and at least ProvisionedConcurrency; with less, the authorizer cannot run")
 	if t := p.Tokens; t != nil {
-		want(t.Issuer != "" && t.Audience != "" && t.JWKS != "", "Tokens: got issuer %q, audience %q and JWKS %q, want all three; without one, the functions would accept tokens for other APIs", t.Issuer, t.Audience, t.JWKS)
+		want(t.Issuer != "" && t.Audience != "" && t.JWKS != "", "Tokens: got issuer %q, audience %q and JWKS %q, want all three; otherwise the functions would accept tokens for other APIs", t.Issuer, t.Audience, t.JWKS)
 		want(t.JWKS == "" || strings.HasPrefix(t.JWKS, "https://"), "Tokens.JWKS: got %q, want an https URL", t.JWKS)
 	}
 	p.checkEvents(want)
@@ -151,8 +155,8 @@ func (p *LimitsProps) check() error {
 	return errors.Join(problems...)
 }
 
-// variables returns the variables of every function with the limiter, except those that are
-// known only after the deployment.
+// variables returns the variables of every function with the limiter, except those whose values are
+// unknown until the deployment.
 func (p *LimitsProps) variables() map[string]string {
 	v := map[string]string{
 		contract.VariableNamespace: p.Namespace, contract.VariableRulesFile: taskRoot + rulesFile, contract.VariableCORSOrigins: strings.Join(p.CORSOrigins, ","),
@@ -171,7 +175,7 @@ func (p *LimitsProps) variables() map[string]string {
 	}
 	if t := p.Tokens; t != nil {
 		v[contract.VariableJWKS], v[contract.VariableJWTIssuer], v[contract.VariableJWTAudience] = t.JWKS, t.Issuer, t.Audience
-		if p.inNetwork() { // the functions do not reach the issuer
+		if p.inNetwork() { // the functions cannot connect to the issuer
 			v[contract.VariableJWKS] = contract.JWKSRecords
 		}
 	}

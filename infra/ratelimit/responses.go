@@ -15,8 +15,8 @@ type response struct {
 	options *awsapigateway.GatewayResponseOptions
 }
 
-// The bodies. API Gateway escapes nothing in a template, so a body contains only values
-// without quotes: functions/lambdahttp makes those of contract.BodyKeys so.
+// These are the bodies of responses. API Gateway escapes nothing in a template, so a body may contain
+// only values without quotes. functions/lambdahttp writes such values for contract.BodyKeys.
 const (
 	refusedBody = `{"type":"$context.authorizer.problemType","title":"Too Many Requests","status":429,` +
 		`"error":"$context.authorizer.problemError","message":"$context.authorizer.message","limit":$context.authorizer.limit,` +
@@ -28,10 +28,10 @@ const (
 	throttledBody = `{"type":"about:blank","title":"Too Many Requests","status":429,"error":"throttled",` +
 		`"message":"The API as a whole has too many requests. Retry after 1 second."}`
 	quotaBody = `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests","status":429,` +
-		`"error":"quota_exceeded","message":"The quota of this API key's usage plan is used up."}`
+		`"error":"quota_exceeded","message":"The quota of this API key's usage plan is exhausted."}`
 )
 
-// responses returns the gateway responses. API Gateway has one response for every denial,
+// responses returns the gateway responses. API Gateway has only one response for all denials,
 // ACCESS_DENIED, so all denials have the same status.
 func responses(origins []string) []response {
 	retry := map[string]string{contract.FieldRetryAfter: "'1'"}
@@ -74,9 +74,9 @@ func problem(kind awsapigateway.ResponseType, status, body string, fields map[st
 	}
 }
 
-// share permits pages of other origins to read a response. A gateway response cannot choose
-// between origins, so for several it allows *. The responses contain no secret, and browsers
-// send no cookies with them.
+// share permits pages of other origins to read a response. A gateway response cannot select one of
+// several origins, so for several origins it allows *. The responses contain no secret, and browsers
+// send no cookies with these requests.
 func share(o *awsapigateway.GatewayResponseOptions, origins []string) {
 	origin := "*"
 	if len(origins) == 1 {

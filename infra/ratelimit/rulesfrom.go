@@ -12,8 +12,9 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// agentInterval is the time, in seconds, after which AppConfig's agent polls for a new
-// configuration. The functions read the agent every 15 seconds: together that is a minute.
+// agentInterval is the interval, in seconds, at which the AppConfig agent polls for a new
+// configuration. The functions read from the agent every 15 seconds, so a change takes at most a
+// minute.
 const agentInterval = 45
 
 var (
@@ -21,7 +22,7 @@ var (
 	validLayer       = regexp.MustCompile(`^arn:aws[a-z-]*:lambda:[a-z0-9-]+:[0-9]{12}:layer:[A-Za-z0-9_-]+:[0-9]+$`)
 )
 
-// appConfig returns the configuration in RulesFrom. ok reports whether it names a valid one;
+// appConfig returns the configuration in RulesFrom. ok is false if there is none or it is invalid;
 // checkDeployment reports the mistakes.
 func (p *LimitsProps) appConfig() (c contract.Configuration, ok bool) {
 	name, ok := strings.CutPrefix(p.RulesFrom, contract.RulesAppConfig)
@@ -39,15 +40,15 @@ func (p *LimitsProps) checkRulesFrom(want func(ok bool, format string, args ...a
 		want(p.AppConfigLayer == "", "AppConfigLayer: got %q, want none without RulesFrom %sAPPLICATION/ENVIRONMENT/PROFILE", p.AppConfigLayer, contract.RulesAppConfig)
 		return
 	}
-	for _, id := range []string{c.Application, c.Environment, c.Profile} { // a policy cannot contain names
+	for _, id := range []string{c.Application, c.Environment, c.Profile} { // a policy needs ids, not names
 		want(validAppConfigID.MatchString(id), "RulesFrom: got %q, want the ids of application, environment and profile, such as abc1234; the functions' permissions contain them", id)
 	}
 	want(validLayer.MatchString(p.AppConfigLayer), "AppConfigLayer: got %q, want the ARN of a version of the AppConfig agent's layer, for this region and architecture; the user guide of AppConfig lists them", p.AppConfigLayer)
 	want(!p.inNetwork() || p.Vpc != nil, "RulesFrom: got %q, want table, or a Vpc with an endpoint for AppConfig; the network that the construct makes does not reach it", p.RulesFrom)
 }
 
-// equipRules gives a function its access to rules at AppConfig: the agent, and permission for
-// the one configuration. Rules in the records table need no more than the records.
+// equipRules gives a function its access to rules in AppConfig: the agent, and permission for the
+// configuration. Rules in the records table need no further access.
 func (l *Limits) equipRules(f awslambda.Function) {
 	c, ok := l.props.appConfig()
 	if !ok {

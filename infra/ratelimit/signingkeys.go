@@ -13,12 +13,12 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// signingKeysEvery is the interval between two fetches of the issuer's keys. A new key is known
-// after at most that time. After a first deploy, tokens cannot be verified for as long.
+// signingKeysEvery is the interval between two fetches of the issuer's keys. A new key is known after
+// at most this time. After the first deployment, tokens cannot be verified for up to this time.
 const signingKeysEvery = 5 * time.Minute
 
-// newSigningKeys makes the function that copies the issuer's keys into the records table. It
-// runs outside the network of the cache. It has permission to write that one record.
+// newSigningKeys creates the function that copies the issuer's keys into the records table. It runs
+// outside the network of the cache. It has permission to write only that record.
 func (l *Limits) newSigningKeys() {
 	f, done := l.newFunction("SigningKeys", FunctionProps{
 		Bundle: filepath.Join(l.props.Bundles, contract.SigningKeys), Role: contract.SigningKeys, Timeout: authorizerTimeout,
@@ -27,8 +27,8 @@ func (l *Limits) newSigningKeys() {
 	setVariables(f, map[string]*string{contract.VariableJWKS: jsii.String(l.props.Tokens.JWKS), contract.VariableRecordsTable: l.records.TableName()})
 	permit(f, l.record(contract.SigningKeyActions(), contract.SigningKeysKey))
 	l.NewAlarm(l, Alarm{"signing-keys", "Three fetches of the issuer's keys in a row failed. Look at the log of the function SigningKeys. The keys of the last fetch stay valid, and tokens signed with newer ones get 401.", LambdaMetric(f, "Errors", "Sum"), 0, 3, 20})
-	// The next fetch is the retry. Lambda would retry twice before it, and the alarm would count
-	// each retry.
+	// The next fetch is the retry. Without this setting Lambda would retry twice before it, and the
+	// alarm would count each retry.
 	f.ConfigureAsyncInvoke(&awslambda.EventInvokeConfigOptions{RetryAttempts: jsii.Number(0)})
 	awsevents.NewRule(l, jsii.String("SigningKeysSchedule"), &awsevents.RuleProps{
 		Description: jsii.String("Fetches the keys that the issuer signs with"),

@@ -9,15 +9,15 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// NewTableWrites is the number of write units a second that a new table on demand takes:
+// NewTableWrites is the number of write units a second that a new on-demand table accepts:
 // https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/warm-throughput.html
 const NewTableWrites = 4000
 
 // table keeps the counters in DynamoDB.
 type table struct{ awsdynamodb.Table }
 
-// newTable makes the table of counters. A counter has no value after its window, so the table
-// has no backup, and is deleted with the stack.
+// newTable creates the table of counters. A counter is useless after its window. So the table has no
+// backup and is deleted with the stack.
 func (l *Limits) newTable() state {
 	p := &awsdynamodb.TableProps{
 		PartitionKey:        partitionKey(),
@@ -29,7 +29,7 @@ func (l *Limits) newTable() state {
 		p.WarmThroughput = &awsdynamodb.WarmThroughput{WriteUnitsPerSecond: jsii.Number(writes)}
 	}
 	t := table{awsdynamodb.NewTable(l, jsii.String("Counters"), p)}
-	Excuse(t.Table, "AwsSolutions-DDB3", "Counters have no value after their windows.")
+	Excuse(t.Table, "AwsSolutions-DDB3", "Counters are useless after their windows.")
 	return t
 }
 

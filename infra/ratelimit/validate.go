@@ -20,8 +20,8 @@ import (
 // validator implements constructs.IValidation for limits.
 type validator struct{ limits *Limits }
 
-// Validate returns the conflicts of the limits with the rest of the app, when the app is
-// synthesized.
+// Validate returns the conflicts between the limits and the rest of the app. The CDK calls it at
+// synthesis.
 func (v *validator) Validate() *[]*string {
 	w := validation{limits: v.limits, responses: map[string]bool{}, methods: map[*attachment]int{}}
 	for _, each := range *v.limits.Node().Root().Node().FindAll("") {
@@ -42,7 +42,7 @@ func (v *validator) Validate() *[]*string {
 	}
 	for _, a := range v.limits.attached {
 		if a.authorizer != nil && w.methods[a] == 0 {
-			w.problem("%s: this app has no method of the API to limit", *a.api.Node().Path())
+			w.problem("%s: got no method of the API that this app can limit, want at least one", *a.api.Node().Path())
 		}
 	}
 	return &w.problems
@@ -51,8 +51,8 @@ func (v *validator) Validate() *[]*string {
 // validation is one pass over an app.
 type validation struct {
 	limits    *Limits
-	responses map[string]bool     // by the API's path and the response's type
-	methods   map[*attachment]int // methods that the limits protect
+	responses map[string]bool     // found responses, by the API's path and the response's type
+	methods   map[*attachment]int // number of methods that the limits protect
 	problems  []*string
 }
 
@@ -60,8 +60,8 @@ func (v *validation) problem(format string, args ...any) {
 	v.problems = append(v.problems, jsii.Sprintf(format, args...))
 }
 
-// attachment returns the attachment to the API that a resource belongs to, nil if there is
-// none. api is the API's id.
+// attachment returns the attachment of the API to which a resource belongs. It returns nil if there
+// is none. api is the id of the API.
 func (v *validation) attachment(c constructs.IConstruct, api any) *attachment {
 	for _, a := range v.limits.attached {
 		if *awscdk.Stack_Of(c).Node().Path() == *awscdk.Stack_Of(a.api).Node().Path() && resolved(c, api) == a.id {
@@ -71,7 +71,7 @@ func (v *validation) attachment(c constructs.IConstruct, api any) *attachment {
 	return nil
 }
 
-// resolved returns a value as the template of a construct's stack has it.
+// resolved returns a value as it appears in the template of a construct's stack.
 func resolved(c constructs.IConstruct, value any) string {
 	content, err := json.Marshal(awscdk.Stack_Of(c).Resolve(value))
 	if err != nil {
@@ -80,20 +80,20 @@ func resolved(c constructs.IConstruct, value any) string {
 	return string(content)
 }
 
-// authorizer rejects cached results of every function that contains the limiter.
+// authorizer rejects a function with the limiter if its results are cached.
 func (v *validation) authorizer(c awsapigateway.CfnAuthorizer) {
 	if ttl := c.AuthorizerResultTtlInSeconds(); c.AuthorizerUri() == nil || ttl != nil && *ttl == 0 {
 		return
 	}
 	if v.invokes(resolved(c, c.AuthorizerUri())) {
-		v.problem("authorizer %s caches its results, and a cached result counts nothing; set the time to live of its results to 0", *c.Node().Path())
+		v.problem("authorizer %s caches its results, but a cached result counts nothing; set the time to live of its results to 0", *c.Node().Path())
 	}
 }
 
-// invokes reports whether a URI is that of a function that contains the limiter.
+// invokes reports whether a URI belongs to a function with the limiter.
 func (v *validation) invokes(uri string) bool {
 	return slices.ContainsFunc(v.limits.functions(), func(f awscdk.CfnElement) bool {
-		// Another stack of the app imports the function by a name that contains its id.
+		// Another stack of the app imports the function by a name that contains the function's id.
 		return strings.Contains(uri, *awscdk.Stack_Of(f).GetLogicalId(f))
 	})
 }
@@ -109,7 +109,7 @@ func (l *Limits) functions() (all []awscdk.CfnElement) {
 	return all
 }
 
-// namespace rejects a second deployment of one namespace in an account and region.
+// namespace rejects a second deployment with the same namespace in an account and region.
 func (v *validation) namespace(c awscloudwatch.CfnInsightRule) {
 	own := v.limits.refusedMost
 	if *c.RuleName() == *own.RuleName() && *c.Node().Path() != *own.Node().Path() && *c.Stack().Environment() == *own.Stack().Environment() {
@@ -117,7 +117,7 @@ func (v *validation) namespace(c awscloudwatch.CfnInsightRule) {
 	}
 }
 
-// method rejects a method that should be limited and is not.
+// method rejects a method that should be limited but is not.
 func (v *validation) method(c awsapigateway.CfnMethod) {
 	a := v.attachment(c, c.RestApiId())
 	if a == nil || a.authorizer == nil || !a.isMeant(c) {
@@ -129,14 +129,14 @@ func (v *validation) method(c awsapigateway.CfnMethod) {
 	case authorization(c) == none:
 		v.problem("%s is not limited; attach the limits after the API has all its methods", name)
 	case c.AuthorizerId() == nil || *c.AuthorizerId() != *a.authorizer.Ref():
-		v.problem("%s has an authorizer of its own (%s), and a method has one; replace it, call the limiter inside it, or limit in the handler", name, authorization(c))
+		v.problem("%s already has an authorizer (%s), and a method can have only one; replace it, call the limiter inside it, or limit in the handler", name, authorization(c))
 	case c.ApiKeyRequired() == true:
-		v.problem("%s needs an API key of API Gateway's, in the field x-api-key where the limiter expects its own; remove one of the two", name)
+		v.problem("%s needs an API key of API Gateway in the field x-api-key, where the limiter expects its own API key; remove one of the two requirements", name)
 	}
 }
 
-// definition rejects an OpenAPI definition with an operation that is not limited, or with
-// gateway responses of its own.
+// definition rejects an OpenAPI definition that has an operation without limits or defines gateway
+// responses.
 func (v *validation) definition(c awsapigateway.CfnRestApi) {
 	a := v.attachment(c, c.Ref())
 	if a == nil || !a.fromSpec {
@@ -144,12 +144,12 @@ func (v *validation) definition(c awsapigateway.CfnRestApi) {
 	}
 	document := map[string]any{} // stays empty if the definition is in S3
 	if c.Body() != nil {
-		_ = json.Unmarshal([]byte(resolved(c, c.Body())), &document) // resolved marshals it
+		_ = json.Unmarshal([]byte(resolved(c, c.Body())), &document) // resolved returns valid JSON
 	}
 	all := operationsOf(document)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if !slices.Contains(security(document, all[name]), schemeName) && a.limits {
-			v.problem("%s: %s is not limited; make the definition with Limits.Definition", *a.api.Node().Path(), name)
+			v.problem("%s: %s is not limited; create the definition with Limits.Definition", *a.api.Node().Path(), name)
 		}
 	}
 	for _, path := range references(document) {
@@ -158,12 +158,12 @@ func (v *validation) definition(c awsapigateway.CfnRestApi) {
 		}
 	}
 	if len(all) == 0 && a.limits {
-		v.problem("%s: the definition has no operation that this app can see; make it with Limits.Definition", *a.api.Node().Path())
+		v.problem("%s: the definition has no operation that this app can see; create it with Limits.Definition", *a.api.Node().Path())
 	}
 	for name, scheme := range member(member(document, "components"), "securitySchemes") {
 		authorizer := member(scheme.(map[string]any), "x-amazon-apigateway-authorizer")
 		if uri, _ := json.Marshal(authorizer["authorizerUri"]); v.invokes(string(uri)) && authorizer["authorizerResultTtlInSeconds"] != 0.0 {
-			v.problem("%s: the security scheme %s caches its results, and a cached result counts nothing; set authorizerResultTtlInSeconds to 0", *a.api.Node().Path(), name)
+			v.problem("%s: the security scheme %s caches its results, but a cached result counts nothing; set authorizerResultTtlInSeconds to 0", *a.api.Node().Path(), name)
 		}
 	}
 	for kind := range member(document, "x-amazon-apigateway-gateway-responses") {
@@ -177,21 +177,22 @@ func (v *validation) response(c awsapigateway.CfnGatewayResponse) {
 	}
 }
 
-// addResponse rejects a second gateway response of a type.
+// addResponse rejects two gateway responses of the same type.
 func (v *validation) addResponse(a *attachment, kind string) {
 	key := *a.api.Node().Path() + " " + kind
 	if v.responses[key] {
-		v.problem("%s has two gateway responses of type %s, and the limits need theirs; remove the other", *a.api.Node().Path(), kind)
+		v.problem("%s has two gateway responses of type %s, want only that of the limits; remove the other", *a.api.Node().Path(), kind)
 	}
 	v.responses[key] = true
 }
 
-// basePath rejects a domain that puts a path before the API, so that no rule would match.
+// basePath rejects a domain that adds a path before the API that the functions do not remove. No rule
+// would match then.
 func (v *validation) basePath(c awsapigateway.CfnBasePathMapping) {
 	if v.attachment(c, c.RestApiId()) == nil || c.BasePath() == nil || *c.BasePath() == "" {
 		return
 	}
 	if got, want := v.limits.props.Variables[contract.VariableBasePath], "/"+*c.BasePath(); got != want {
-		v.problem("%s puts %s before every path, so that no rule would match; set LimitsProps.Variables[%q] to it (got %q)", *c.Node().Path(), want, contract.VariableBasePath, got)
+		v.problem("%s adds %s before every path, so no rule would match; set LimitsProps.Variables[%q] to this path (got %q)", *c.Node().Path(), want, contract.VariableBasePath, got)
 	}
 }

@@ -9,12 +9,12 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// responseTypeField is the field of the access log with the reason of an answer by API
-// Gateway itself, such as AUTHORIZER_FAILURE.
+// responseTypeField is the field of the access log that contains the type of a gateway response, such
+// as AUTHORIZER_FAILURE.
 const responseTypeField = "responseType"
 
-// restAccess returns the format of the REST API's access log. No line identifies a caller:
-// only the functions' logs do, by a hash.
+// restAccess returns the format of the REST API's access log. No line identifies a caller. Only the
+// functions' logs identify callers, by a hash.
 func restAccess() awsapigateway.AccessLogFormat {
 	return format(map[string]string{
 		"requestId": "$context.requestId", "time": "$context.requestTimeEpoch",
@@ -25,7 +25,7 @@ func restAccess() awsapigateway.AccessLogFormat {
 	})
 }
 
-// httpAccess returns the format of the HTTP API, which has no authorizer.
+// httpAccess returns the format of the access log of the HTTP API, which has no authorizer.
 func httpAccess(logs awslogs.ILogGroup) awsapigatewayv2.IAccessLogSettings {
 	return &accessLog{awsapigatewayv2.NewLogGroupLogDestination(logs), format(map[string]string{
 		"requestId": "$context.requestId", "time": "$context.requestTimeEpoch",
@@ -47,6 +47,6 @@ func (a *accessLog) Destination() awsapigatewayv2.IAccessLogDestination { return
 func (a *accessLog) Format() awsapigateway.AccessLogFormat { return a.format }
 
 func format(fields map[string]string) awsapigateway.AccessLogFormat {
-	line, _ := json.Marshal(fields) // strings always marshal
+	line, _ := json.Marshal(fields) // Marshal never fails for strings
 	return awsapigateway.AccessLogFormat_Custom(jsii.String(string(line)))
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/weir-limits/weir/infra/ratelimit"
 )
 
-// routes are the routes of the sample, on both APIs.
+// routes are the routes of the sample. Both APIs have them.
 var routes = []struct{ method, path string }{
 	{"GET", "/api/v1/search"},
 	{"POST", "/api/v1/data"},
@@ -20,7 +20,7 @@ var routes = []struct{ method, path string }{
 	{"GET", "/api/v1/items/{id}"},
 }
 
-// The methods and header fields that pages of other origins may send.
+// These are the methods and header fields that pages of other origins may send.
 var (
 	corsMethods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"}
 	corsHeaders = []string{"Authorization", "Content-Type", "x-api-key"}
@@ -31,7 +31,7 @@ type (
 	httpAPI = awsapigatewayv2.HttpApi
 )
 
-// newRESTAPI makes the REST API. The authorizer limits its methods.
+// newRESTAPI creates the REST API. The authorizer limits its methods.
 func (s *stage) newRESTAPI() restAPI {
 	api := awsapigateway.NewRestApi(s.stack, jsii.String("Rest"), &awsapigateway.RestApiProps{
 		RestApiName:    jsii.String("weir-" + s.settings.Stage),
@@ -55,7 +55,7 @@ func (s *stage) newRESTAPI() restAPI {
 	ratelimit.Excuse(api, "AwsSolutions-APIG2", "The handler validates requests; a model would duplicate that.")
 	ratelimit.Excuse(api, "AwsSolutions-APIG6", "The access log has a line for each request; execution logs would contain callers' tokens.")
 	if !s.settings.KeepLogRole {
-		ratelimit.Excuse(api.Node().FindChild(jsii.String("CloudWatchRole")), "AwsSolutions-IAM4", "AWS defines the role with which API Gateway writes the account's logs.",
+		ratelimit.Excuse(api.Node().FindChild(jsii.String("CloudWatchRole")), "AwsSolutions-IAM4", "AWS defines the policy of the role with which API Gateway writes logs.",
 			"Policy::arn:<AWS::Partition>:iam::aws:policy/service-role/AmazonAPIGatewayPushToCloudWatchLogs")
 	}
 	if s.settings.WAF == 0 {
@@ -64,7 +64,7 @@ func (s *stage) newRESTAPI() restAPI {
 	return api
 }
 
-// preflight returns the answer to OPTIONS, which API Gateway gives itself.
+// preflight returns the answer to OPTIONS. API Gateway sends it without a function.
 func (s *stage) preflight() *awsapigateway.CorsOptions {
 	if len(s.settings.CORSOrigins) == 0 {
 		return nil
@@ -77,7 +77,7 @@ func (s *stage) preflight() *awsapigateway.CorsOptions {
 	}
 }
 
-// newHTTPAPI makes the HTTP API. Its handler limits itself.
+// newHTTPAPI creates the HTTP API. Its handler enforces the limits.
 func (s *stage) newHTTPAPI() httpAPI {
 	api := awsapigatewayv2.NewHttpApi(s.stack, jsii.String("Http"), &awsapigatewayv2.HttpApiProps{
 		ApiName:            jsii.String("weir-" + s.settings.Stage),
@@ -117,12 +117,13 @@ func (s *stage) httpPreflight() *awsapigatewayv2.CorsPreflightOptions {
 	}
 }
 
-// vendedLogs is the prefix of log groups that AWS services may write to under one policy of
-// the account. An HTTP API adds every other group to that policy. The policy holds 5,120
-// characters, so after about ten APIs a deploy fails. A REST API writes with a role instead.
+// vendedLogs is the prefix of log groups that AWS services may write to under one policy of the
+// account. For a log group without this prefix, an HTTP API adds a statement to that policy. The
+// policy has at most 5,120 characters, so a deployment would fail after about ten APIs. A REST API
+// writes with a role instead.
 const vendedLogs = "/aws/vendedlogs/"
 
-// newAccessLog makes a log group. CloudFormation chooses its name if name is empty.
+// newAccessLog creates a log group. If name is empty, CloudFormation chooses the name.
 func (s *stage) newAccessLog(id, name string) awslogs.LogGroup {
 	p := &awslogs.LogGroupProps{Retention: awslogs.RetentionDays_ONE_MONTH, RemovalPolicy: awscdk.RemovalPolicy_DESTROY}
 	if name != "" {

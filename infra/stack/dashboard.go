@@ -10,8 +10,9 @@ import (
 	"github.com/weir-limits/weir/infra/ratelimit"
 )
 
-// Prices of a million in us-east-1, in dollars, without free tiers, as known in November
-// 2026: requests of a REST and of an HTTP API, invocations, and GB-seconds on arm64.
+// These are prices of a million units in us-east-1, in dollars, without free tiers, as known in
+// November 2026. The units are requests of a REST and of an HTTP API, invocations, and GB-seconds on
+// arm64.
 const (
 	restRequests = 3.5
 	httpRequests = 1
@@ -44,7 +45,8 @@ func (s *stage) newDashboard() {
 	)
 }
 
-// dashboardName contains the region, because an account's dashboards are global.
+// dashboardName contains the region, because the names of dashboards are unique in an account, across
+// regions.
 func (s *stage) dashboardName() *string {
 	return jsii.Sprintf("weir-%s-%s", s.settings.Stage, *s.stack.Region())
 }
@@ -65,7 +67,7 @@ func (s *stage) sums(names ...string) []awscloudwatch.IMetric {
 	return all
 }
 
-// cost returns the cost of a minute's requests, times sixty.
+// cost returns the cost of a minute's requests, multiplied by sixty.
 func (s *stage) cost() awscloudwatch.IMetric {
 	memory := ratelimit.Memory / 1024.0 / 1000
 	unit, price := s.limits.StoreUnits()
@@ -82,8 +84,8 @@ func (s *stage) cost() awscloudwatch.IMetric {
 	})
 }
 
-// contributors is a widget of the callers, by hash, and limits with the most refused
-// requests. The CDK has no widget for Contributor Insights. It implements
+// contributors is a widget that shows the pairs of caller and limit with the most refused requests.
+// Callers appear as hashes. The CDK has no widget for Contributor Insights. contributors implements
 // awscloudwatch.IWidget.
 type contributors struct {
 	region, rule *string

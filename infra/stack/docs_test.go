@@ -28,12 +28,12 @@ func between(t *testing.T, text, begin, end string) string {
 	_, rest, ok := strings.Cut(text, begin)
 	part, _, ended := strings.Cut(rest, end)
 	if !ok || !ended {
-		t.Fatalf("no text between %q and %q", begin, end)
+		t.Fatalf("got no text between %q and %q", begin, end)
 	}
 	return part
 }
 
-// The lines of Go in the documents are lines of programs that compile.
+// Each line of Go in the documents is a line of a program that compiles.
 func TestDocuments_lines(t *testing.T) {
 	programs := read(t, "../ratelimit/example_test.go") + read(t, "../../functions/handler/main.go") + read(t, "../../limiter/polite/example_test.go")
 	blocks := 0
@@ -42,7 +42,7 @@ func TestDocuments_lines(t *testing.T) {
 			blocks++
 			lines, _, _ := strings.Cut(block, "```")
 			if !strings.Contains(programs, strings.TrimRight(lines, " ")) {
-				t.Errorf("%s: no program contains\n%s", page, lines)
+				t.Errorf("%s: want a program that contains\n%s", page, lines)
 			}
 		}
 	}
@@ -51,7 +51,7 @@ func TestDocuments_lines(t *testing.T) {
 	}
 }
 
-// The page names the version of the CDK's command that the repository pins.
+// ATTACH.md names the version of the CDK's command that the repository pins.
 func TestATTACH_versions(t *testing.T) {
 	pinned := between(t, read(t, "../package.json"), `"aws-cdk": "`, `"`)
 	named := versioned.FindAllStringSubmatch(read(t, "../ATTACH.md"), -1)
@@ -60,30 +60,30 @@ func TestATTACH_versions(t *testing.T) {
 	}
 	for _, match := range named {
 		if match[1] != pinned {
-			t.Errorf("the page names aws-cdk@%s, package.json has %s", match[1], pinned)
+			t.Errorf("ATTACH.md: got aws-cdk@%s, want %s as in package.json", match[1], pinned)
 		}
 	}
 }
 
 var versioned = regexp.MustCompile(`aws-cdk@([0-9.]+)`)
 
-// A setting that make passes overrides infra/stages.json, so make passes the rules only if
-// RULES is set.
+// A setting from make overrides infra/stages.json, so make passes the setting rules only if RULES is
+// set.
 func TestMake_rules(t *testing.T) {
 	for want, arguments := range map[bool][]string{false: nil, true: {"RULES=mine.json"}} {
 		c := exec.CommandContext(t.Context(), "make", append([]string{"-n", "-C", "../..", "synth"}, arguments...)...)
-		c.Env = append(os.Environ(), "MAKEFLAGS=") // not those of a make that runs the tests
+		c.Env = append(os.Environ(), "MAKEFLAGS=") // removes the flags of a make that runs the tests
 		out, err := c.CombinedOutput()
 		if err != nil || !strings.Contains(string(out), "cdk synth") || strings.Contains(string(out), "-c rules=mine.json") != want || strings.Count(string(out), "-c rules=") > 1 {
 			t.Errorf("%v: %v: %s", arguments, err, out)
 		}
 		if !want && strings.Contains(string(out), "-c rules=") {
-			t.Errorf("make passes rules without RULES: %s", out)
+			t.Errorf("without RULES: make passes the setting rules: %s", out)
 		}
 	}
 }
 
-// The line that builds the authorizer builds it.
+// The build command in ATTACH.md builds the authorizer.
 func TestATTACH_build(t *testing.T) {
 	line := "GOOS=linux GOARCH=arm64" + between(t, read(t, "../ATTACH.md"), "GOOS=linux GOARCH=arm64", "\n")
 	dist := t.TempDir()
@@ -120,7 +120,7 @@ func TestREADME_settings(t *testing.T) {
 		t.Fatal(err)
 	}
 	slices.Sort(asked)
-	asked = slices.DeleteFunc(slices.Compact(asked), func(key string) bool { return key == "bundles" }) // for tests only
+	asked = slices.DeleteFunc(slices.Compact(asked), func(key string) bool { return key == "bundles" }) // only tests set it
 	documented := slices.DeleteFunc(firstCells(between(t, read(t, "../README.md"), "## Settings", "\n## ")), func(key string) bool { return key == "ARCH" })
 	if !slices.Equal(asked, documented) {
 		t.Errorf("settings:   %v\ndocumented: %v", asked, documented)
@@ -142,7 +142,7 @@ func TestREADME_alarms(t *testing.T) {
 	}
 }
 
-// The programs in other languages copy the fields of the decision.
+// The programs in other languages in ATTACH.md copy the fields of the decision.
 func TestATTACH_backEnds(t *testing.T) {
 	const event = `{"requestContext": {"authorizer": {"rateLimit": "\"search\";r=1;t=2", "rateLimitRemaining": "1", "degraded": "", "weir": "allowed"}}}`
 	const want = `{"RateLimit": "\"search\";r=1;t=2", "X-RateLimit-Remaining": "1"}`

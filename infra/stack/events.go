@@ -11,7 +11,8 @@ import (
 	"github.com/weir-limits/weir/infra/ratelimit"
 )
 
-// newEvents sets the destination of decision events, and makes the stream if it is one.
+// newEvents sets the destination of decision events. It creates the stream if the destination is
+// Kinesis.
 func (s *stage) newEvents(p *ratelimit.LimitsProps) {
 	switch s.settings.Events {
 	case "kinesis":
@@ -23,7 +24,7 @@ func (s *stage) newEvents(p *ratelimit.LimitsProps) {
 		awscdk.NewCfnOutput(s.stack, jsii.String("Stream"), &awscdk.CfnOutputProps{Value: stream.StreamName()})
 	case "kafka":
 		k := s.settings.Kafka
-		zones := []string{"a", "b", "c"}[:len(k.Subnets)] // any distinct names: the account's own are not known here
+		zones := []string{"a", "b", "c"}[:len(k.Subnets)] // any distinct names, because the names in the account are unknown here
 		p.Vpc = awsec2.Vpc_FromVpcAttributes(s.stack, jsii.String("Vpc"), &awsec2.VpcAttributes{
 			VpcId: jsii.String(k.Vpc), AvailabilityZones: jsii.Strings(zones...), IsolatedSubnetIds: jsii.Strings(slices.Clone(k.Subnets)...),
 		})

@@ -20,14 +20,14 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// These tests state by hand the properties that matter. A golden template would accept any value
-// of them.
+// These tests compare important properties with values written by hand, because -update writes any
+// value into a golden template.
 
 func TestStack_network(t *testing.T) {
 	made := parse(t, synthesize(t, settings(t, everything)))
 	_, policy := made.one(t, "AWS::IAM::Policy", "LimitsAuthorizerRole")
 	if got, want := statement(t, policy, "Deny"), `{"Action":["ec2:AssignPrivateIpAddresses","ec2:CreateNetworkInterface","ec2:DeleteNetworkInterface","ec2:DescribeNetworkInterfaces","ec2:DescribeSubnets","ec2:UnassignPrivateIpAddresses"],"Condition":{"Null":{"lambda:SourceFunctionArn":"false"}},"Effect":"Deny","Resource":"*"}`; got != want {
-		t.Errorf("the code's own calls of the network:\n got %s\nwant %s", got, want)
+		t.Errorf("statement about network calls of the code:\n got %s\nwant %s", got, want)
 	}
 	_, endpoint := made.one(t, "AWS::EC2::VPCEndpoint", "LimitsVpcDynamoDB")
 	records, _ := made.one(t, "AWS::DynamoDB::Table", "LimitsRecords")
@@ -58,7 +58,7 @@ func TestStack_network(t *testing.T) {
 	}
 }
 
-// Functions reach the brokers at their ports, and DynamoDB, and nothing else.
+// Functions can connect only to the brokers at their ports and to DynamoDB.
 func TestStack_network_kafka(t *testing.T) {
 	made := parse(t, synthesize(t, settings(t, toKafka)))
 	clients, _ := made.one(t, "AWS::EC2::SecurityGroup", "LimitsClients")
@@ -98,7 +98,7 @@ func statement(t *testing.T, policy resource, effect string) (found string) {
 	return found
 }
 
-// The network is in the chosen zones, or else in the first two of the region.
+// The network is in the chosen zones. If none are chosen, it is in the first two zones of the region.
 func TestStack_network_zones(t *testing.T) {
 	for want, chosen := range map[string][]string{
 		`["eu-central-1b","eu-central-1c"]`:                                           {"eu-central-1b", "eu-central-1c"},
@@ -115,7 +115,7 @@ func TestStack_network_zones(t *testing.T) {
 	}
 }
 
-// Services write to log groups with the vended prefix under the account's one policy.
+// Log groups with the vended prefix share one policy of the account.
 func TestStack_logs_vended(t *testing.T) {
 	made := parse(t, synthesizeOnce(t))
 	_, group := made.one(t, "AWS::Logs::LogGroup", "HttpAccess")
@@ -124,7 +124,7 @@ func TestStack_logs_vended(t *testing.T) {
 	}
 }
 
-// By default the table has no warm throughput. A setting sets it.
+// By default the table has no warm throughput. The setting warmWrites sets it.
 func TestStack_warmWrites(t *testing.T) {
 	for name, want := range map[string]string{"kafka": `{"WriteUnitsPerSecond":12000}`, "dynamodb": "null"} {
 		_, counters := parse(t, synthesize(t, settings(t, golden[name]))).one(t, "AWS::DynamoDB::Table", "LimitsCounters")
@@ -135,8 +135,8 @@ func TestStack_warmWrites(t *testing.T) {
 }
 
 // By default, a flood of the most expensive requests on all APIs writes no more than a new table
-// accepts. A higher throttle causes a warning. The throttles that the warning proposes cause
-// none. The documents name the default.
+// accepts. A higher throttle causes a warning. With the throttle that the warning proposes there is
+// no warning. The documents contain the default.
 func TestStack_throughput(t *testing.T) {
 	_, stage := parse(t, synthesizeOnce(t)).one(t, "AWS::ApiGateway::Stage", "")
 	throttle := stage.Properties["MethodSettings"].([]any)[0].(map[string]any)["ThrottlingRateLimit"].(float64)
@@ -153,7 +153,7 @@ func TestStack_throughput(t *testing.T) {
 		want   string
 	}{
 		{func(*stack.Settings) {}, ""},
-		{func(s *stack.Settings) { s.Throttle = 1001 }, "up to 4004 writes a second, and a new table of counters takes 4000; set warmWrites to 4004, or throttle to 1000"},
+		{func(s *stack.Settings) { s.Throttle = 1001 }, "cause up to 4004 writes a second, but a new table of counters accepts 4000; set warmWrites to 4004, or throttle to 1000"},
 		{func(s *stack.Settings) { s.Throttle = 1000 }, ""},
 		{func(s *stack.Settings) { s.Throttle, s.WarmWrites = 1001, 4004 }, ""},
 		{func(s *stack.Settings) { s.Throttle, s.Store = 2000, ratelimit.ElastiCache }, ""},
@@ -169,7 +169,7 @@ func TestStack_throughput(t *testing.T) {
 	}
 }
 
-// dearest returns the number of subjects of the most expensive request with the rules of this
+// dearest returns the number of subjects of the most expensive request under the rules of this
 // repository. Each subject is one write.
 func dearest(t *testing.T) float64 {
 	t.Helper()
@@ -188,7 +188,7 @@ func dearest(t *testing.T) float64 {
 					subjects[c.Subject.String()] = true
 				}
 				if pattern == "/api/v1/login" {
-					subjects["the name"] = true // the handler charges it
+					subjects["the name"] = true // the handler charges the name
 				}
 				most = max(most, len(subjects))
 			}
@@ -200,7 +200,7 @@ func dearest(t *testing.T) float64 {
 func TestStack_signingKeys_retries(t *testing.T) {
 	_, invoked := parse(t, synthesize(t, settings(t, everything))).one(t, "AWS::Lambda::EventInvokeConfig", "LimitsSigningKeys")
 	if got := invoked.Properties["MaximumRetryAttempts"]; got != 0.0 {
-		t.Errorf("Lambda retries a failed fetch %v times, and the alarm counts each retry", got)
+		t.Errorf("retries of a failed fetch: got %v, want 0, because the alarm counts each retry", got)
 	}
 }
 
@@ -235,12 +235,12 @@ func TestStack_kept(t *testing.T) {
 	}
 	made := parse(t, synthesize(t, settings(t, func(s *stack.Settings) { s.RecordsTable = "mine" })))
 	if ids, _ := made.of("AWS::DynamoDB::Table"); len(ids) != 1 || !strings.Contains(text(t, made.Resources), ":table/mine") {
-		t.Errorf("an existing table: %v", ids)
+		t.Errorf("with an existing table: got new tables %v", ids)
 	}
 }
 
-// Each alarm notifies the topic, and counts a minute without data as good. infra/README.md
-// has its threshold.
+// Each alarm notifies the topic and counts a minute without data as good. infra/README.md states its
+// threshold.
 func TestStack_alarms(t *testing.T) {
 	document := between(t, read(t, "../README.md")+"\n## ", "## What is watched", "\n## ")
 	for name, want := range map[string]string{
@@ -251,7 +251,7 @@ func TestStack_alarms(t *testing.T) {
 		_, alarms := parse(t, synthesizeOnce(t)).of("AWS::CloudWatch::Alarm")
 		i := slices.IndexFunc(alarms, func(r resource) bool { return r.Properties["AlarmName"] == "weir-dev-"+name })
 		if i < 0 {
-			t.Errorf("no alarm %s", name)
+			t.Errorf("alarm %s: missing", name)
 			continue
 		}
 		p := alarms[i].Properties
@@ -272,8 +272,8 @@ func TestStack_alarms(t *testing.T) {
 	}
 }
 
-// The functions measure the latency of every store. The alarms on a cache use metrics that it
-// has:
+// The functions measure the latency of every store. The alarms on a cache use metrics that a
+// serverless cache has:
 // https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/serverless-metrics-events-redis.html
 func TestStack_alarms_store(t *testing.T) {
 	document := between(t, read(t, "../README.md")+"\n## ", "## What is watched", "\n## ")
@@ -311,7 +311,7 @@ func TestStack_alarms_store(t *testing.T) {
 	}
 }
 
-// Each percentage computes what its label names.
+// Each percentage computes the value in its label.
 func TestStack_shares(t *testing.T) {
 	made := parse(t, synthesizeOnce(t))
 	values := map[string]float64{"allowed": 60, "refused": 40, "failed": 15, "unauthorized": 10, "degraded": 5, "restErrors": 3, "restRequests": 10, "httpErrors": 1, "httpRequests": 50}
@@ -328,11 +328,11 @@ func TestStack_shares(t *testing.T) {
 			named[m["Id"].(string)] = m["MetricStat"].(map[string]any)["Metric"].(map[string]any)["MetricName"].(string)
 		}
 		if got := share(t, expression, values); got != want {
-			t.Errorf("%s: %s is %v, want %v", prefix, expression, got, want)
+			t.Errorf("%s: %s: got %v, want %v", prefix, expression, got, want)
 		}
 		for id, metric := range named {
 			if want := map[string]string{"allowed": "Allowed", "refused": "Refused", "degraded": "Degraded", "failed": "Failed", "unauthorized": "Unauthorized", "restErrors": "5XXError", "restRequests": "Count", "httpErrors": "5xx", "httpRequests": "Count"}[id]; metric != want {
-				t.Errorf("%s: %s is the metric %s, want %s", prefix, id, metric, want)
+				t.Errorf("%s: %s: got the metric %s, want %s", prefix, id, metric, want)
 			}
 		}
 	}
@@ -354,7 +354,7 @@ func share(t *testing.T, expression string, values map[string]float64) float64 {
 	return 100 * values[name] / sum
 }
 
-// The filters and the rule match the lines of the logs.
+// The metric filters and the Contributor Insights rule match the lines of the logs.
 func TestStack_logs(t *testing.T) {
 	made := parse(t, synthesizeOnce(t))
 	_, filter := made.one(t, "AWS::Logs::MetricFilter", "")
@@ -387,7 +387,7 @@ func TestStack_waf(t *testing.T) {
 	}
 }
 
-// The dashboard computes with the prices of infra/COSTS.md.
+// The dashboard uses the prices of infra/COSTS.md.
 func TestStack_prices(t *testing.T) {
 	content := string(synthesizeOnce(t))
 	document := read(t, "../COSTS.md")
@@ -398,8 +398,8 @@ func TestStack_prices(t *testing.T) {
 	}
 }
 
-// Functions with rules at AppConfig have its agent, with permission for the one configuration.
-// Functions with rules in the records table need no more than the records.
+// Functions with rules from AppConfig have its agent, and permission for only their configuration.
+// Functions with rules from the records table need no further access.
 func TestStack_rulesFrom(t *testing.T) {
 	const layer = "arn:aws:lambda:eu-central-1:123456789012:layer:AWS-AppConfig-Extension-Arm64:57"
 	made := parse(t, synthesize(t, settings(t, func(s *stack.Settings) {
@@ -408,21 +408,21 @@ func TestStack_rulesFrom(t *testing.T) {
 	for _, name := range []string{"Authorizer", "Handler"} {
 		_, f := made.one(t, "AWS::Lambda::Function", "Limits"+name)
 		if got := text(t, f.Properties["Layers"]); got != `["`+layer+`"]` {
-			t.Errorf("%s: layers %s", name, got)
+			t.Errorf("%s: got layers %s", name, got)
 		}
 		variables := f.Properties["Environment"].(map[string]any)["Variables"].(map[string]any)
 		if variables["RULES_FROM"] != "appconfig:abcd123/efgh456/ijkl789" || variables["AWS_APPCONFIG_EXTENSION_PREFETCH_LIST"] != "/applications/abcd123/environments/efgh456/configurations/ijkl789" || variables["AWS_APPCONFIG_EXTENSION_POLL_INTERVAL_SECONDS"] != "45" {
-			t.Errorf("%s: variables %v", name, variables)
+			t.Errorf("%s: got variables %v", name, variables)
 		}
 		_, policy := made.one(t, "AWS::IAM::Policy", "Limits"+name+"Role")
 		const where = `{"Fn::Join":["",["arn:",{"Ref":"AWS::Partition"},":appconfig:",{"Ref":"AWS::Region"},":",{"Ref":"AWS::AccountId"},":application/abcd123/environment/efgh456/configuration/ijkl789"]]}`
 		if got := allowed(t, made, policy)[where]; !sameActions(got, contract.AppConfigActions()) {
-			t.Errorf("%s: may %v on the configuration: %v", name, got, allowed(t, made, policy))
+			t.Errorf("%s: actions on the configuration: got %v: %v", name, got, allowed(t, made, policy))
 		}
 	}
 	made = parse(t, synthesize(t, settings(t, func(s *stack.Settings) { s.RulesFrom = "table" })))
 	_, f := made.one(t, "AWS::Lambda::Function", "LimitsAuthorizer")
 	if variables := f.Properties["Environment"].(map[string]any)["Variables"].(map[string]any); variables["RULES_FROM"] != "table" || f.Properties["Layers"] != nil {
-		t.Errorf("table: %v, layers %v", variables, f.Properties["Layers"])
+		t.Errorf("rules from the table: got variables %v and layers %v", variables, f.Properties["Layers"])
 	}
 }

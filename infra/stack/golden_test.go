@@ -36,7 +36,7 @@ func TestGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !bytes.Equal(got, want) {
-				t.Errorf("%s differs from the synthesized stack from line %d on; check that the change is intended, then run make golden", path, firstDifference(got, want))
+				t.Errorf("%s differs from the synthesized stack from line %d; if the change is intended, run make golden", path, firstDifference(got, want))
 			}
 		})
 	}

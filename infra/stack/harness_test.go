@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// settings returns the default settings, with bundles of their own, after some changes.
+// settings returns the default settings with test bundles, after some changes.
 func settings(t *testing.T, changes ...func(*stack.Settings)) stack.Settings {
 	t.Helper()
 	s, err := stack.Read([]byte("{}"), nil, func(string) string { return "" })
@@ -54,7 +54,7 @@ func settings(t *testing.T, changes ...func(*stack.Settings)) stack.Settings {
 
 var bundles = []string{"authorizer", "authorizer-redis", "authorizer-events", "handler", "handler-redis", "handler-events", "signingkeys"}
 
-// program returns the header of a Linux program for a machine. The check reads no more.
+// program returns the header of a Linux program for a machine. checkBundle reads only this header.
 func program(machine elf.Machine) []byte {
 	header := elf.Header64{
 		Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
@@ -175,13 +175,13 @@ func (m template) one(t *testing.T, kind, prefix string) (id string, r resource)
 	for i := range ids {
 		if strings.HasPrefix(ids[i], prefix) {
 			if id != "" {
-				t.Fatalf("%s %s*: got %s and %s, want one", kind, prefix, id, ids[i])
+				t.Fatalf("%s %s*: got %s and %s, want one resource", kind, prefix, id, ids[i])
 			}
 			id, r = ids[i], all[i]
 		}
 	}
 	if id == "" {
-		t.Fatalf("no %s %s*", kind, prefix)
+		t.Fatalf("%s %s*: got no resource, want one", kind, prefix)
 	}
 	return id, r
 }

@@ -31,8 +31,8 @@ var (
 	searched = regexp.MustCompile(`\{\\"Weir/dev\\",\\"(\w+)\\"\} MetricName=\\"(\w+)\\"`)
 )
 
-// The alarms and the dashboard show every metric that the functions write, except the unused
-// ones, and no other.
+// The alarms and the dashboard show exactly the metrics that the functions write, except the unused
+// metrics.
 func TestStack_metrics(t *testing.T) {
 	made := parse(t, synthesizeOnce(t))
 	used := map[string]bool{}
@@ -72,7 +72,7 @@ func TestStack_metrics(t *testing.T) {
 		t.Errorf("shown:   %v\nwritten: %v", looked, want)
 	}
 	if len(want)+len(unused) != 24 {
-		t.Errorf("%d metrics are written; update the number here and the cost in infra/COSTS.md", len(want)+len(unused))
+		t.Errorf("got %d written metrics; update the number here and the cost in infra/COSTS.md", len(want)+len(unused))
 	}
 	_, rule := made.one(t, "AWS::CloudWatch::InsightRule", "")
 	if !strings.Contains(body.String(), `"ruleName":"`+rule.Properties["RuleName"].(string)) {
@@ -94,8 +94,8 @@ func metricsOf(alarm map[string]any) (all []map[string]any) {
 	return all
 }
 
-// infra/COSTS.md computes monthly costs from the existing metrics and CloudWatch's prices.
-// README.md has the same sums.
+// infra/COSTS.md computes monthly costs from the number of metrics and CloudWatch's prices. README.md
+// has the same sums.
 func TestCOSTS(t *testing.T) {
 	const (
 		alarmMetric, metric, dashboard, insight = 0.1, 0.3, 3, 0.5
@@ -122,7 +122,7 @@ func TestCOSTS(t *testing.T) {
 	page := strings.Join(strings.Fields(read(t, "../COSTS.md")), " ")
 	for _, want := range []string{
 		fmt.Sprintf("up to %d metrics at $0.30", totals),
-		fmt.Sprintf("up to %d, $%.2f", count, metrics),
+		fmt.Sprintf("up to %d metrics, which cost $%.2f", count, metrics),
 		fmt.Sprintf("| 0 requests | %.2f | %.2f | %.2f |", table, table, elastic),
 		fmt.Sprintf("| 1 M | %.2f + %.2f + %.2f = %.0f | %.0f | %.0f |", table, metrics, rest, table+metrics+rest, table+metrics+http, elastic+metrics+cache),
 		fmt.Sprintf("| 100 M | %.2f + 100 × %.2f = %.0f | %.0f | %.0f |", table+metrics, rest-many, table+metrics+100*(rest-many), table+metrics+100*(http-many), elastic+metrics+100*(cache-many)),

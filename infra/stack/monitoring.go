@@ -14,7 +14,7 @@ import (
 
 func (s *stage) newAlarms() {
 	for _, a := range []ratelimit.Alarm{
-		{Name: "authorizer-failed", Description: "API Gateway got no answer from the authorizer and answered 503: a crash, a timeout or throttling. Look at authorizer-throttled, then at the authorizer's log. Bad credentials are 401 and do not count.", Metric: s.authorizerFailed(), Above: 0, Of: 2, In: 5},
+		{Name: "authorizer-failed", Description: "API Gateway got no answer from the authorizer and answered 503. The cause is a crash, a timeout or throttling. Look at authorizer-throttled, then at the authorizer's log. Bad credentials get 401 and do not count.", Metric: s.authorizerFailed(), Above: 0, Of: 2, In: 5},
 		{Name: "rest-5xx", Description: "More than 1 % of the REST API's answers are 5xx. Look at authorizer-failed, then at the handler's log.", Metric: s.restErrors(), Above: 1, Of: 3, In: 5},
 		{Name: "http-5xx", Description: "More than 1 % of the HTTP API's answers are 5xx. Look at the handler's log.", Metric: s.httpErrors(), Above: 1, Of: 3, In: 5},
 	} {
@@ -22,8 +22,8 @@ func (s *stage) newAlarms() {
 	}
 }
 
-// authorizerFailed counts the answers of API Gateway in place of a failed authorizer. It does
-// not use Lambda's metric of errors, which counts every bad credential: anyone could start
+// authorizerFailed counts the answers that API Gateway sends because the authorizer failed. It does
+// not use Lambda's metric of errors, because that metric counts bad credentials: anyone could start
 // the alarm.
 func (s *stage) authorizerFailed() awscloudwatch.IMetric {
 	const name = "AuthorizerFailed"
@@ -50,7 +50,7 @@ func (s *stage) httpErrors() awscloudwatch.IMetric {
 	return failing("http", "5xx", s.httpName())
 }
 
-// failing returns the share of errors in an API's answers, in percent.
+// failing returns the share of 5xx answers of an API, in percent.
 func failing(api, name string, dimensions map[string]*string) awscloudwatch.IMetric {
 	return ratelimit.Percent(strings.ToUpper(api)+" errors, %", fmt.Sprintf("100 * %[1]sErrors / %[1]sRequests", api), map[string]awscloudwatch.IMetric{
 		api + "Errors": gateway(name, dimensions), api + "Requests": requests(dimensions),

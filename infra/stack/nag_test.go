@@ -12,7 +12,7 @@ import (
 	"github.com/weir-limits/weir/infra/stack"
 )
 
-// cdk-nag reports no finding that is not suppressed by name, with a reason.
+// cdk-nag reports no finding, except findings that are suppressed by name with a reason.
 func TestNag(t *testing.T) {
 	for name, change := range golden {
 		t.Run(name, func(t *testing.T) {

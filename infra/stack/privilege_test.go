@@ -9,8 +9,8 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// Each function has permission for its calls, on its resources, and for nothing else. The
-// tests of the packages that call AWS compare the lists with the calls of the SDK.
+// Each function has permission only for its calls, on its resources. The tests of the packages that
+// call AWS compare these lists with the calls of the SDK.
 func TestStack_privilege(t *testing.T) {
 	logs := []string{"logs:CreateLogStream", "logs:PutLogEvents"}
 	xray := []string{"xray:PutTelemetryRecords", "xray:PutTraceSegments"}
@@ -37,7 +37,7 @@ func TestStack_privilege(t *testing.T) {
 			got := allowed(t, made, policy)
 			for resource, actions := range resources {
 				if !sameActions(got[resource], actions) {
-					t.Errorf("%s: %s may %v on %s, want %v", name, function, got[resource], resource, actions)
+					t.Errorf("%s: %s: got the permissions %v on %s, want %v", name, function, got[resource], resource, actions)
 				}
 				delete(got, resource)
 			}
@@ -54,13 +54,13 @@ func TestStack_privilege(t *testing.T) {
 	}
 }
 
-// ARNs of a cluster that the stack does not make, as the policies contain them.
+// These are the ARNs of a cluster outside the stack, as the policies contain them.
 const (
 	kafkaCluster = `"arn:aws:kafka:eu-central-1:123456789012:cluster/decisions/0a1b2c3d-0000-1111-2222-333344445555-6"`
 	kafkaTopic   = `"arn:aws:kafka:eu-central-1:123456789012:topic/decisions/0a1b2c3d-0000-1111-2222-333344445555-6/decisions"`
 )
 
-// Each function can write only its own record, and no API key.
+// Each function can write only its own record, and cannot write API keys.
 func TestStack_privilege_records(t *testing.T) {
 	made := parse(t, synthesize(t, settings(t, everything)))
 	for function, key := range map[string]string{"SigningKeys": contract.SigningKeysKey, "Authorizer": contract.SubjectKeyKey, "Handler": contract.SubjectKeyKey} {
@@ -76,8 +76,8 @@ func sameActions(a, b []string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
 
-// allowed returns the actions of a policy by resource: the logical id without the hash that
-// the CDK adds or, for other resources, the value itself.
+// allowed returns the actions of a policy by resource. A resource of the stack has its logical id
+// without the hash that the CDK adds. Any other resource has its value.
 func allowed(t *testing.T, made template, policy resource) map[string][]string {
 	t.Helper()
 	all := map[string][]string{}
@@ -104,7 +104,7 @@ func allowed(t *testing.T, made template, policy resource) map[string][]string {
 	return all
 }
 
-// list returns v as a list. A policy contains a list of one as its element.
+// list returns v as a list. In a policy a list of one element is only the element.
 func list(v any) []any {
 	if all, ok := v.([]any); ok {
 		return all

@@ -16,50 +16,50 @@ import (
 	"github.com/weir-limits/weir/infra/ratelimit"
 )
 
-// Settings are the settings of a deployment: the context values of the CDK, -c key=value.
-// infra/README.md documents each. Read them with [Read].
+// Settings are the settings of a deployment. They come from the context of the CDK (-c key=value) and
+// from infra/stages.json. infra/README.md documents each setting. [Read] reads them.
 type Settings struct {
-	Stage          string          // separates stages in one account; dev
+	Stage          string          // separates stages in one account; default dev
 	Store          ratelimit.Store // see ratelimit.LimitsProps
 	RulesFrom      string          // see ratelimit.LimitsProps
 	AppConfigLayer string          // see ratelimit.LimitsProps
-	Rules          string          // path of the rules document, from the repository's root
+	Rules          string          // path of the rules document, relative to the repository's root
 	RulesVersion   int64           // see ratelimit.LimitsProps
 	Arch           string          // arm64 or x86_64
-	Bundles        string          // folder of the built functions; dist/<arch>
-	AlarmEmail     string          // receives alarms; empty: no subscription
-	Issuer         string          // of the accepted tokens; with Audience and JWKS
+	Bundles        string          // folder of the built functions; default dist/<arch>
+	AlarmEmail     string          // receives alarms; "" means no subscription
+	Issuer         string          // of the accepted tokens; required with Audience and JWKS
 	Audience       string          // of the accepted tokens
 	JWKS           string          // URL of the issuer's keys
-	CORSOrigins    []string        // whose pages may call
+	CORSOrigins    []string        // origins whose pages may call
 
 	Zones      []string // see ratelimit.LimitsProps
 	WarmWrites float64  // see ratelimit.LimitsProps
 
-	Throttle     float64  // requests a second that the stage of each API accepts; 600
-	WAF          float64  // requests in five minutes above which WAF blocks an address; 0: no WAF
+	Throttle     float64  // requests a second that the stage of each API accepts; default 600
+	WAF          float64  // requests in five minutes above which WAF blocks an address; 0 means no WAF
 	Reserved     *float64 // see ratelimit.LimitsProps.ReservedConcurrency
 	Provisioned  float64  // see ratelimit.LimitsProps.ProvisionedConcurrency
 	RecordsTable string   // name of the records table of an earlier deployment
-	Tracing      bool     // X-Ray
+	Tracing      bool     // samples requests with X-Ray
 	RequireLogin bool     // answers anonymous callers with 401
 	MaxDelay     time.Duration
 	KeepLogRole  bool    // the account already has the role for API Gateway's logs
 	Events       string  // destination of decision events: kinesis, kafka, or "" for none
-	Sample       float64 // allowed requests that one event stands for; 100
+	Sample       float64 // allowed requests that one event represents; default 100
 	Kafka        Kafka
 }
 
 // Kafka is a topic of an Amazon MSK cluster, and its network.
 type Kafka struct {
-	Brokers, Topic, Cluster, SecurityGroup string // as in ratelimit.Kafka
+	Brokers, Topic, Cluster, SecurityGroup string // see ratelimit.Kafka
 	Vpc                                    string
-	Subnets                                []string // of the VPC, in two or three different zones
+	Subnets                                []string // subnets of the VPC, in two or three different zones
 }
 
-// Read returns the settings in the context of a CDK app and, for those that are "" there, in
-// the stage's object in document, such as {"prod": {"throttle": "600"}}. given are the keys
-// of the context; a key that is no setting is an error. The error names every mistake.
+// Read returns the settings in the context of a CDK app. If a setting is "" in the context, Read uses
+// the stage's object in document, for example {"prod": {"throttle": "600"}}. given are the keys of
+// the context. An unknown key is an error. The error contains every mistake.
 func Read(document []byte, given []string, context func(key string) string) (Settings, error) {
 	var stages map[string]map[string]string
 	if err := json.Unmarshal(document, &stages); err != nil {
@@ -74,7 +74,7 @@ func Read(document []byte, given []string, context func(key string) string) (Set
 	}
 	for _, key := range slices.Sorted(maps.Keys(r.stage)) {
 		switch {
-		case key == "arch" || key == "bundles": // make builds the functions before
+		case key == "arch" || key == "bundles": // make builds the functions before the app reads the file
 			r.problems = append(r.problems, fmt.Errorf("stages: %s.%s: not a setting of a stage; run make deploy ARCH=%s", s.Stage, key, s.Arch))
 		case !r.known[key] || key == "stage":
 			r.problems = append(r.problems, fmt.Errorf("stages: %s.%s: not a setting of a stage; want one of %s", s.Stage, key, strings.Join(slices.Sorted(maps.Keys(r.known)), ", ")))
@@ -152,11 +152,11 @@ func (r *reader) checkEvents(s *Settings) {
 
 const minWAF = 10
 
-// The default throttle of each API fits a new table of counters: all APIs together write no
-// more than the table takes. infra/README.md has the formula.
+// With the default throttle of each API, all APIs together write no more than a new table of counters
+// accepts. infra/README.md has the formula.
 const (
 	apis            = 2 // the REST and the HTTP API
-	requestWrites   = 2 // of the most expensive request with the rules of this repository: its caller, all callers
+	requestWrites   = 2 // of the most expensive request under the rules of this repository: one for its caller, one for all callers
 	defaultThrottle = 600
 )
 
@@ -174,7 +174,7 @@ func (s *Settings) In(folder string) {
 type reader struct {
 	context  func(string) string
 	stage    map[string]string
-	known    map[string]bool // the keys that were looked up
+	known    map[string]bool // keys that lookup has read
 	problems []error
 }
 

@@ -32,8 +32,8 @@ type stage struct {
 	http    httpAPI
 }
 
-// New adds the stack of a stage to an app. It panics with an error that has one line for
-// each mistake in the settings.
+// New adds the stack of a stage to an app. If the settings have mistakes, it panics. The error has
+// one line for each mistake.
 func New(scope constructs.Construct, settings Settings) awscdk.Stack {
 	s := &stage{stack: awscdk.NewStack(scope, jsii.String("Weir-"+settings.Stage), &awscdk.StackProps{
 		Description: jsii.String("Weir: a rate limiter for APIs on API Gateway, in front of an example API"),
@@ -78,22 +78,22 @@ func (s *stage) props() *ratelimit.LimitsProps {
 	return p
 }
 
-// checkThroughput warns if the throttles admit more writes than the table of counters accepts.
-// This is not an error, because a table that has accepted a load accepts it again.
+// checkThroughput adds a warning if the throttles admit more writes than a new table of counters
+// accepts. This is not an error, because a table that has accepted a load accepts it again.
 func (s *stage) checkThroughput() {
 	writes, table := s.settings.Throttle*apis*requestWrites, max(ratelimit.NewTableWrites, s.settings.WarmWrites)
 	if s.settings.Store == ratelimit.ElastiCache || writes <= table {
 		return
 	}
 	awscdk.Annotations_Of(s.stack).AddWarningV2(jsii.String("weir:throughput"), jsii.Sprintf(
-		"throttle: %[1]v requests a second on %[2]d APIs are up to %[3]v writes a second, and a new table of counters takes %[4]v; set warmWrites to %[3]v, or throttle to %[5]v",
+		"throttle: %[1]v requests a second on %[2]d APIs cause up to %[3]v writes a second, but a new table of counters accepts %[4]v; set warmWrites to %[3]v, or throttle to %[5]v",
 		s.settings.Throttle, apis, writes, table, float64(int(table/apis/requestWrites))))
 }
 
-// newTopic makes the topic that alarms notify.
+// newTopic creates the topic that alarms notify.
 func (s *stage) newTopic() awssns.Topic {
 	topic := awssns.NewTopic(s.stack, jsii.String("Alarms"), &awssns.TopicProps{EnforceSSL: jsii.Bool(true)})
-	// This policy replaces the default one, which permits the account's alarms to publish.
+	// This policy replaces the default policy, which permits the account's alarms to publish.
 	topic.AddToResourcePolicy(awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
 		Principals: &[]awsiam.IPrincipal{awsiam.NewServicePrincipal(jsii.String("cloudwatch.amazonaws.com"), nil)},
 		Actions:    jsii.Strings("sns:Publish"),
@@ -106,9 +106,9 @@ func (s *stage) newTopic() awssns.Topic {
 	return topic
 }
 
-// newOutputs adds the outputs: addresses, and the command that makes API keys.
+// newOutputs adds the outputs: the addresses, and the command that creates API keys.
 func (s *stage) newOutputs() {
-	s.rest.Node().TryRemoveChild(jsii.String("Endpoint")) // the CDK's own, under another name
+	s.rest.Node().TryRemoveChild(jsii.String("Endpoint")) // the CDK's output for the same address
 	for _, o := range []struct {
 		id    string
 		value *string

@@ -11,8 +11,8 @@ import (
 	"github.com/weir-limits/weir/infra/stack"
 )
 
-// Every method except OPTIONS has the authorizer. Neither its results nor anything else is
-// cached.
+// Every method except OPTIONS has the authorizer. Nothing is cached, neither results of the
+// authorizer nor answers.
 func TestStack_authorizer(t *testing.T) {
 	for name, change := range golden {
 		t.Run(name, func(t *testing.T) {
@@ -27,25 +27,25 @@ func TestStack_authorizer(t *testing.T) {
 				p := m.Properties
 				switch open := p["HttpMethod"] == "OPTIONS"; {
 				case open && p["AuthorizationType"] != "NONE":
-					t.Errorf("%s: a preflight is limited", ids[i])
+					t.Errorf("%s: got a limited preflight", ids[i])
 				case !open && (p["AuthorizationType"] != "CUSTOM" || text(t, p["AuthorizerId"]) != `{"Ref":"`+id+`"}`):
-					t.Errorf("%s is not limited: %s", ids[i], text(t, p))
+					t.Errorf("%s: got no limit: %s", ids[i], text(t, p))
 				case !open:
 					limited++
 				}
 			}
 			if limited != 4 {
-				t.Errorf("%d methods are limited, want 4", limited)
+				t.Errorf("limited methods: got %d, want 4", limited)
 			}
 			_, stage := made.one(t, "AWS::ApiGateway::Stage", "")
 			if cached := stage.Properties["CacheClusterEnabled"]; cached != nil && cached != false {
-				t.Error("the stage has a cache, which would be shared by all callers")
+				t.Error("got a cache of the stage, which all callers would share")
 			}
 		})
 	}
 }
 
-// The 429 contains the values of the authorizer's context, by their keys.
+// The 429 contains the values of the authorizer's context.
 func TestStack_refusal(t *testing.T) {
 	made := parse(t, synthesize(t, settings(t, everything)))
 	_, responses := made.of("AWS::ApiGateway::GatewayResponse")
@@ -54,7 +54,7 @@ func TestStack_refusal(t *testing.T) {
 		statuses[r.Properties["ResponseType"].(string)] = r.Properties["StatusCode"]
 		parameters := r.Properties["ResponseParameters"].(map[string]any)
 		if origin := parameters["gatewayresponse.header.Access-Control-Allow-Origin"]; origin != "'*'" {
-			t.Errorf("%s: allows origin %v", r.Properties["ResponseType"], origin)
+			t.Errorf("%s: got the allowed origin %v", r.Properties["ResponseType"], origin)
 		}
 		if r.Properties["ResponseType"] != "ACCESS_DENIED" {
 			continue
@@ -62,7 +62,7 @@ func TestStack_refusal(t *testing.T) {
 		for _, f := range contract.Fields() {
 			field, key := f.Name, f.Key
 			if got := parameters["gatewayresponse.header."+field]; got != "context.authorizer."+key {
-				t.Errorf("%s: got %v, want the context's %s", field, got, key)
+				t.Errorf("%s: got %v, want the value of %s in the context", field, got, key)
 			}
 		}
 		body := r.Properties["ResponseTemplates"].(map[string]any)["application/json"].(string)
@@ -70,7 +70,7 @@ func TestStack_refusal(t *testing.T) {
 			key, _, _ := strings.Cut(part, `"`)
 			key, _, _ = strings.Cut(key, ",")
 			if !strings.HasPrefix(part, "{") && !slices.Contains(contract.BodyKeys(), key) {
-				t.Errorf("the body contains the context's %s, which may break its JSON", key)
+				t.Errorf("the body contains the value of %s, which may break its JSON", key)
 			}
 		}
 	}
@@ -92,7 +92,7 @@ func TestStack_table(t *testing.T) {
 	for _, prefix := range []string{"LimitsCounters", "LimitsRecords"} {
 		_, table := made.one(t, "AWS::DynamoDB::Table", prefix)
 		if got, want := text(t, table.Properties["KeySchema"]), fmt.Sprintf(`[{"AttributeName":%q,"KeyType":"HASH"}]`, contract.KeyAttribute); got != want || table.Properties["BillingMode"] != "PAY_PER_REQUEST" {
-			t.Errorf("%s: got %s, want %s, on demand", prefix, got, want)
+			t.Errorf("%s: got %s, want %s with on-demand capacity", prefix, got, want)
 		}
 	}
 }
@@ -112,8 +112,8 @@ func TestStack_functions(t *testing.T) {
 	}
 }
 
-// API Gateway serves deployments. A change of the authorizer or of a gateway response makes a new
-// deployment, and no other change does.
+// API Gateway serves deployments. A change of the authorizer or of a gateway response creates a new
+// deployment. Other changes do not.
 func TestStack_deployment(t *testing.T) {
 	deployment := func(changes ...func(*stack.Settings)) string {
 		id, _ := parse(t, synthesize(t, settings(t, changes...))).one(t, "AWS::ApiGateway::Deployment", "")
@@ -150,7 +150,7 @@ func TestStack_topic(t *testing.T) {
 	}
 }
 
-// Two stages can be in one account: no two resources have the same name.
+// Two stages can be in one account, because no two resources have the same name.
 func TestStack_stages(t *testing.T) {
 	a := cdkApp(t)
 	names := map[string]string{}
@@ -162,18 +162,18 @@ func TestStack_stages(t *testing.T) {
 		for id, r := range parse(t, []byte(text(t, made.Template()))).Resources {
 			for _, property := range []string{"TableName", "FunctionName", "LogGroupName", "RoleName", "TopicName", "AlarmName", "DashboardName", "RuleName", "ServerlessCacheName", "UserId", "UserGroupId", "Name"} {
 				name, ok := r.Properties[property].(string)
-				if !ok || r.Type == "AWS::ApiGateway::Authorizer" || r.Type == "AWS::Lambda::Alias" { // names within an API, a function
+				if !ok || r.Type == "AWS::ApiGateway::Authorizer" || r.Type == "AWS::Lambda::Alias" { // these names are unique only within an API or a function
 					continue
 				}
 				if twin, taken := names[r.Type+" "+name]; taken {
-					t.Errorf("%s %s: both %s and %s are called %q", r.Type, property, twin, id, name)
+					t.Errorf("%s %s: %s and %s have the same name %q", r.Type, property, twin, id, name)
 				}
 				names[r.Type+" "+name] = id
 			}
 		}
 	}
 	if len(names) < 20 {
-		t.Errorf("only %d names", len(names))
+		t.Errorf("got only %d names", len(names))
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// newWAF blocks addresses that send far too much, before API Gateway calls the authorizer.
+// newWAF blocks addresses that send far too many requests, before API Gateway calls the authorizer.
 // WAF counts late and roughly, and only for REST APIs, so it does not replace the limits.
 func (s *stage) newWAF() {
 	visible := func(name string) *awswafv2.CfnWebACL_VisibilityConfigProperty {

@@ -11,8 +11,7 @@
 //   - A 503 that names no quota applies only to the method and path of the request. The Transport tries
 //     them again after at most five minutes.
 //   - While an API refuses, it holds all other requests of the same quota. After the wait it first
-//     sends
-//     one request, as a probe.
+//     sends one request, as a probe.
 //   - It spreads the last quarter of a quota over the time until the reset. It reads RateLimit and
 //     RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-11), or X-RateLimit-Limit, -Remaining
 //     and -Reset. The requests in flight never exceed the remaining quota.
