@@ -149,7 +149,7 @@ var look = func() []limiter.Charge {
 	return []limiter.Charge{{Subject: limiter.User("42"), Limit: l}}
 }()
 
-func ask(ctx context.Context, s limiter.Store) error {
+func take(ctx context.Context, s limiter.Store) error {
 	_, err := s.Take(ctx, algo.InstantOf(time.Now()), look[0].Subject, look, make([]algo.Result, 1))
 	return err
 }
@@ -174,7 +174,7 @@ func TestOpenStore_deadConnection(t *testing.T) {
 				// net/http may drop a connection itself, so the expected count depends on the
 				// received requests.
 				for i := 0; i < 3 || c.dead && !retried && i < 1000; i++ {
-					err := ask(t.Context(), s)
+					err := take(t.Context(), s)
 					if store == "redis" && err != nil && strings.Contains(err.Error(), "ERR busy") {
 						err = nil // the server answered
 					}
@@ -199,7 +199,7 @@ func TestOpenStore_deadConnection(t *testing.T) {
 			charged.Cost = 1
 			state, _ := charged.Limit.Machine().Take(algo.State{}, algo.InstantOf(time.Now()), 1)
 			for range 1000 {
-				_ = ask(t.Context(), s)
+				_ = take(t.Context(), s)
 				f.taken()
 				_, err := s.Refund(t.Context(), charged.Subject, []limiter.Charge{charged}, []algo.Result{{Machine: charged.Limit.Machine(), State: state}}, 0)
 				got := f.taken()
@@ -265,7 +265,7 @@ func TestDynamoDBClient_attempts(t *testing.T) {
 			if errors.Is(want, limiter.ErrThrottled) && i >= 5 { // throttling of the table is an outage, which opens the breaker
 				want = limiter.ErrBreakerOpen
 			}
-			if err := ask(t.Context(), s); !errors.Is(err, want) || !errors.Is(err, limiter.ErrUnavailable) || (len(f.taken()) == 1) != !errors.Is(want, limiter.ErrBreakerOpen) {
+			if err := take(t.Context(), s); !errors.Is(err, want) || !errors.Is(err, limiter.ErrUnavailable) || (len(f.taken()) == 1) != !errors.Is(want, limiter.ErrBreakerOpen) {
 				t.Errorf("%s, call %d: got %v, want %v", answer, i+1, err, want)
 			}
 		}
@@ -277,11 +277,11 @@ func TestOpenStore_breaker(t *testing.T) {
 	f := &flaky{hangUp: func(int, int) bool { return true }}
 	s := f.open(t, "redis")
 	for range 5 {
-		if err := ask(t.Context(), s); err == nil || errors.Is(err, limiter.ErrBreakerOpen) {
+		if err := take(t.Context(), s); err == nil || errors.Is(err, limiter.ErrBreakerOpen) {
 			t.Fatal(err)
 		}
 	}
-	if err := ask(t.Context(), s); !errors.Is(err, limiter.ErrBreakerOpen) || len(f.taken()) != 5 {
+	if err := take(t.Context(), s); !errors.Is(err, limiter.ErrBreakerOpen) || len(f.taken()) != 5 {
 		t.Errorf("sixth call: got %v, want an open breaker and no request", err)
 	}
 }

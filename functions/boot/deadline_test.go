@@ -28,54 +28,54 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// ailment is a fault of the server or of the network.
-type ailment = string
+// fault is a fault of the server or of the network.
+type fault = string
 
 const (
-	healthy     ailment = "none"
-	silent      ailment = "requests are read and not answered"
-	swallowing  ailment = "nothing is read any more"
-	slowed      ailment = "answers take 700 ms"
-	trickling   ailment = "answers come byte by byte"
-	resetting   ailment = "connections are reset"
-	breakingOff ailment = "answers break off"
-	babbling    ailment = "answers make no sense"
-	refusing    ailment = "connections are refused"
-	unreachable ailment = "connections are not answered"
-	forgetting  ailment = "old connections lead nowhere"
-	hungUp      ailment = "old connections are reset"
+	healthy     fault = "none"
+	silent      fault = "requests are read and not answered"
+	swallowing  fault = "nothing is read any more"
+	slowed      fault = "answers take 700 ms"
+	trickling   fault = "answers come byte by byte"
+	resetting   fault = "connections are reset"
+	breakingOff fault = "answers break off"
+	babbling    fault = "answers make no sense"
+	refusing    fault = "connections are refused"
+	unreachable fault = "connections are not answered"
+	forgetting  fault = "old connections lead nowhere"
+	hungUp      fault = "old connections are reset"
 )
 
 // line is a server in this process and the network to it. It uses the clock of the test.
 type line struct {
 	speak func(net.Conn, *bufio.Reader) (answer string, err error) // reads a request and returns the answer
 
-	mu      sync.Mutex
-	ailment ailment
-	since   int // the fault affects the connections up to this number
-	dials   int
-	far     time.Duration // time to open a connection
+	mu    sync.Mutex
+	fault fault
+	since int // the fault affects the connections up to this number
+	dials int
+	far   time.Duration // time to open a connection
 }
 
-func (l *line) fallIll(a ailment) {
+func (l *line) fallIll(a fault) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.ailment, l.since = a, l.dials
+	l.fault, l.since = a, l.dials
 }
 
 // state returns the current fault of connection n.
-func (l *line) state(n int) ailment {
+func (l *line) state(n int) fault {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case (l.ailment == forgetting || l.ailment == hungUp) && n > l.since:
+	case (l.fault == forgetting || l.fault == hungUp) && n > l.since:
 		return healthy
-	case l.ailment == hungUp:
+	case l.fault == hungUp:
 		return resetting
-	case l.ailment == forgetting:
+	case l.fault == forgetting:
 		return swallowing
 	}
-	return l.ailment
+	return l.fault
 }
 
 // dial connects to the server.
@@ -231,7 +231,7 @@ func newWard(t *testing.T, store string) *ward {
 	t.Helper()
 	file := write(t, "rules.json", `{"version":1,"rules":[{"endpoint":"/a","limits":{"*":{"requests":20,"window":"1m"}}},
 		{"endpoint":"/b","limits":{"*":{"requests":20,"window":"1m"},"global":{"requests":20,"window":"1m"}}}]}`)
-	w := &ward{line: &line{ailment: healthy}, close: func() error { return nil }}
+	w := &ward{line: &line{fault: healthy}, close: func() error { return nil }}
 	variables := []string{"RULES_FILE=" + file, "WEIR_LOCAL=true", "DYNAMODB_ENDPOINT=http://store", "RECORDS_TABLE=records"}
 	var err error
 	redisLike := store != "dynamodb"
@@ -285,8 +285,8 @@ func (w *ward) end(t *testing.T) {
 	time.Sleep(10 * time.Second) // HTTP drops idle connections and ends pending dials
 }
 
-// ask decides a request: /a charges one subject, and /b two.
-func (w *ward) ask(t *testing.T, path string) (limiter.Decision, time.Duration) {
+// decide decides a request: /a charges one subject, and /b two.
+func (w *ward) decide(t *testing.T, path string) (limiter.Decision, time.Duration) {
 	t.Helper()
 	begun := time.Now()
 	d, err := w.app.Limiter.Take(t.Context(), begun, w.app.Rules.Current().Charges(nil, http.MethodGet, rules.MustParsePath(path), caller.Caller{User: "a"}))
@@ -316,10 +316,10 @@ var deadlines = map[string]time.Duration{"redis": 50 * time.Millisecond, "cluste
 func TestDeadline(t *testing.T) {
 	for _, store := range []string{"dynamodb", "redis", "cluster"} {
 		for _, c := range []struct {
-			ailment ailment
-			reason  limiter.Reason
-			waits   bool // true means that calls wait until the deadline, false that they fail at once
-			first   time.Duration
+			fault  fault
+			reason limiter.Reason
+			waits  bool // true means that calls wait until the deadline, false that they fail at once
+			first  time.Duration
 		}{
 			{silent, limiter.ReasonTimeout, true, 900 * time.Millisecond},
 			{swallowing, limiter.ReasonTimeout, true, 900 * time.Millisecond},
@@ -332,12 +332,12 @@ func TestDeadline(t *testing.T) {
 			{refusing, limiter.ReasonUnavailable, false, 0},
 		} {
 			for _, path := range []string{"/a", "/b"} {
-				t.Run(store+" "+c.ailment+" "+path, func(t *testing.T) {
+				t.Run(store+" "+c.fault+" "+path, func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						w := newWard(t, store)
 						defer w.end(t)
 						w.config.Warm(t.Context(), w.store, w.app)
-						w.fallIll(c.ailment)
+						w.fallIll(c.fault)
 						for i := range 3 {
 							want := time.Duration(0)
 							if c.waits {
@@ -346,11 +346,11 @@ func TestDeadline(t *testing.T) {
 							if i == 0 {
 								want = c.first
 							}
-							d, took := w.ask(t, path)
+							d, took := w.decide(t, path)
 							if took != want {
 								t.Errorf("decision %d took %s, want %s: %+v", i+1, took, want, d)
 							}
-							answered := c.ailment == slowed && i == 0
+							answered := c.fault == slowed && i == 0
 							opened := d.Reason == limiter.ReasonBreaker && i == 2 && path == "/b" // the breaker opens between the two subjects
 							if d.Reason != c.reason && !answered && !opened {
 								t.Errorf("decision %d: wrong reason: %+v", i+1, d)
@@ -359,11 +359,11 @@ func TestDeadline(t *testing.T) {
 					})
 				})
 			}
-			t.Run(store+" "+c.ailment+" at the start", func(t *testing.T) {
+			t.Run(store+" "+c.fault+" at the start", func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					w := newWard(t, store)
 					defer w.end(t)
-					w.fallIll(c.ailment)
+					w.fallIll(c.fault)
 					begun := time.Now()
 					e, err := w.config.StartOver(t.Context(), w.store, boot.Options{Logger: quiet.Logger, Metrics: io.Discard}) // metrics need the key of subject hashes
 					if err != nil {
@@ -385,7 +385,7 @@ func TestDeadline(t *testing.T) {
 // deadline.
 func TestDeadline_outage(t *testing.T) {
 	for _, store := range []string{"dynamodb", "redis"} {
-		for i, a := range []ailment{silent, swallowing, slowed, resetting, babbling, unreachable, unreachable, unreachable, refusing, refusing, refusing} {
+		for i, a := range []fault{silent, swallowing, slowed, resetting, babbling, unreachable, unreachable, unreachable, refusing, refusing, refusing} {
 			length := time.Minute - time.Duration(i)*150*time.Millisecond
 			t.Run(store+" "+a, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -493,7 +493,7 @@ func TestDeadline_slowConnection(t *testing.T) {
 // may wait 900 ms.
 func TestDeadline_idle(t *testing.T) {
 	for _, store := range []string{"dynamodb", "redis", "cluster"} {
-		for _, a := range []ailment{silent, swallowing, unreachable} {
+		for _, a := range []fault{silent, swallowing, unreachable} {
 			for _, pause := range []time.Duration{5 * time.Second, 10 * time.Second, time.Hour} {
 				t.Run(fmt.Sprint(store, " ", a, " ", pause), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {

@@ -38,20 +38,21 @@ func TestLoad_events(t *testing.T) {
 	}
 }
 
-// asked is a context that records calls of its Done method. A timer of a derived context also calls
+// doneRecorder is a context that records calls of its Done method. A timer of a derived context also calls
 // Done, on its own goroutine.
-type asked struct {
+type doneRecorder struct {
 	context.Context
 	done atomic.Bool
 }
 
 // Done implements context.Context.
-func (a *asked) Done() <-chan struct{} {
+func (a *doneRecorder) Done() <-chan struct{} {
 	a.done.Store(true)
 	return a.Context.Done()
 }
 
-// A function waits until its events are sent, because Lambda freezes it after the answer.
+// Before a function answers, it waits until its events are sent, because Lambda freezes it after the
+// answer.
 func TestOpen_events(t *testing.T) {
 	held := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-held }))
@@ -63,7 +64,7 @@ func TestOpen_events(t *testing.T) {
 	}
 	e.Events.Record(outcome.Outcome{Time: e.Clock(), Caller: caller.Caller{User: "alice"}})
 	e.Events.Begin(e.Clock())
-	ctx := &asked{Context: t.Context()}
+	ctx := &doneRecorder{Context: t.Context()}
 	if e.Events.Wait(ctx); !ctx.done.Load() {
 		t.Error("the function did not wait for its events")
 	}

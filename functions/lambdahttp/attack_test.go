@@ -523,7 +523,7 @@ func TestAttack_items(t *testing.T) {
 
 // A bad credential charges nothing to the user that it names, even together with a valid credential.
 // TestAuthorizer_credentials covers the charge to the address.
-func TestAttack_spendAnothers(t *testing.T) {
+func TestAttack_chargeAnotherUser(t *testing.T) {
 	onEachHost(t, func(t *testing.T, a *target, send func(request) reply) {
 		good := a.token(t, map[string]any{"sub": "victim", "org": "acme"})
 		middle := strings.Split(good, ".")

@@ -27,7 +27,7 @@ type Alarm struct {
 const (
 	degradedPercent  = 1
 	refusedPercent   = 50
-	staleSeconds     = 300 // environments read the source every minute
+	staleSeconds     = 300 // five times the interval at which environments read the source
 	concurrency      = 800 // a new account has 1,000
 	slowMilliseconds = 250
 	skewMilliseconds = 250

@@ -99,8 +99,7 @@ func security(document, operation map[string]any) (names []string) {
 	return names
 }
 
-// member returns a member of an object that is an object. If the member is missing, it adds an empty
-// object.
+// member returns the object with this name in an object. If it is missing, member adds an empty one.
 func member(object map[string]any, name string) map[string]any {
 	m, ok := object[name].(map[string]any)
 	if !ok {

@@ -28,7 +28,7 @@ const (
 	throttledBody = `{"type":"about:blank","title":"Too Many Requests","status":429,"error":"throttled",` +
 		`"message":"The API as a whole has too many requests. Retry after 1 second."}`
 	quotaBody = `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests","status":429,` +
-		`"error":"quota_exceeded","message":"The quota of this API key's usage plan is exhausted."}`
+		`"error":"quota_exceeded","message":"The quota of this API key's usage plan is used up."}`
 )
 
 // responses returns the gateway responses. API Gateway has only one response for all denials,

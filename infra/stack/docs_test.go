@@ -112,18 +112,18 @@ func firstCells(table string) (names []string) {
 }
 
 func TestREADME_settings(t *testing.T) {
-	var asked []string
+	var looked []string
 	if _, err := stack.Read([]byte("{}"), nil, func(key string) string {
-		asked = append(asked, key)
+		looked = append(looked, key)
 		return ""
 	}); err != nil {
 		t.Fatal(err)
 	}
-	slices.Sort(asked)
-	asked = slices.DeleteFunc(slices.Compact(asked), func(key string) bool { return key == "bundles" }) // only tests set it
+	slices.Sort(looked)
+	looked = slices.DeleteFunc(slices.Compact(looked), func(key string) bool { return key == "bundles" }) // only tests set it
 	documented := slices.DeleteFunc(firstCells(between(t, read(t, "../README.md"), "## Settings", "\n## ")), func(key string) bool { return key == "ARCH" })
-	if !slices.Equal(asked, documented) {
-		t.Errorf("settings:   %v\ndocumented: %v", asked, documented)
+	if !slices.Equal(looked, documented) {
+		t.Errorf("settings:   %v\ndocumented: %v", looked, documented)
 	}
 }
 

@@ -277,9 +277,9 @@ func remoteKeys(t *testing.T) *caller.RemoteKeys {
 // slow installs an issuer that answers after one second. It returns the number of fetches.
 func slow(t *testing.T, document func() []byte) *atomic.Int64 {
 	t.Helper()
-	var asked atomic.Int64
+	var fetches atomic.Int64
 	connect(t, func(r *http.Request) (*http.Response, error) {
-		asked.Add(1)
+		fetches.Add(1)
 		select {
 		case <-r.Context().Done():
 			return nil, r.Context().Err()
@@ -287,7 +287,7 @@ func slow(t *testing.T, document func() []byte) *atomic.Int64 {
 			return answer(http.StatusOK, nil, document()), nil
 		}
 	})
-	return &asked
+	return &fetches
 }
 
 // If the client of a request disconnects, the fetch continues and other requests get the keys.
@@ -295,7 +295,7 @@ func TestRemoteKeys_hangUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second := newIssuer(t, "first"), newIssuer(t, "second")
 		document := first.set(t)
-		asked := slow(t, func() []byte { return document })
+		fetches := slow(t, func() []byte { return document })
 		v := verifier(t, remoteKeys(t))
 		gone, hangUp := context.WithCancel(ctx)
 		hangUp()
@@ -303,23 +303,23 @@ func TestRemoteKeys_hangUp(t *testing.T) {
 		if _, err := v.Verify(gone, noon, token(first)); !errors.Is(err, caller.ErrUnverified) {
 			t.Errorf("after the client disconnected: got %v", err)
 		}
-		if _, err := v.Verify(ctx, noon, token(first)); err != nil || asked.Load() != 1 {
-			t.Errorf("after waiting: got %v, after %d fetches", err, asked.Load())
+		if _, err := v.Verify(ctx, noon, token(first)); err != nil || fetches.Load() != 1 {
+			t.Errorf("after waiting: got %v, after %d fetches", err, fetches.Load())
 		}
 		document = second.set(t)
 		later := noon.Add(31 * time.Second)
 		if _, err := v.Verify(gone, later, token(newIssuer(t, "forged"))); !errors.Is(err, caller.ErrUnverified) {
 			t.Errorf("after the client disconnected: got %v", err)
 		}
-		if _, err := v.Verify(ctx, later, token(second)); err != nil || asked.Load() != 2 {
-			t.Errorf("a new key: got %v, after %d fetches", err, asked.Load())
+		if _, err := v.Verify(ctx, later, token(second)); err != nil || fetches.Load() != 2 {
+			t.Errorf("a new key: got %v, after %d fetches", err, fetches.Load())
 		}
 		now := noon.Add(2 * time.Hour) // the keys are no longer fresh but still valid
 		if _, err := v.Verify(gone, now, second.token(t, claims(map[string]any{"exp": now.Unix()}))); err != nil {
 			t.Errorf("with a cached key, after the client disconnected: got %v", err)
 		}
-		if _, err := v.Verify(ctx, now, token(first)); !errors.Is(err, caller.ErrInvalidCredential) || asked.Load() != 3 {
-			t.Errorf("a removed key: got %v, after %d fetches", err, asked.Load())
+		if _, err := v.Verify(ctx, now, token(first)); !errors.Is(err, caller.ErrInvalidCredential) || fetches.Load() != 3 {
+			t.Errorf("a removed key: got %v, after %d fetches", err, fetches.Load())
 		}
 	})
 }
@@ -328,7 +328,7 @@ func TestRemoteKeys_hangUp(t *testing.T) {
 func TestRemoteKeys_meanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := newIssuer(t, "first")
-		asked := slow(t, func() []byte { return first.set(t) })
+		fetches := slow(t, func() []byte { return first.set(t) })
 		v := verifier(t, remoteKeys(t))
 		begun, now := time.Now(), noon
 		verify := func(i issuer, want error, took time.Duration) {
@@ -356,8 +356,8 @@ func TestRemoteKeys_meanwhile(t *testing.T) {
 		synctest.Wait()
 		verify(first, nil, 0)
 		wg.Wait()
-		if got := time.Since(begun); asked.Load() != 3 || got != 3*time.Second {
-			t.Errorf("got %d fetches in %s", asked.Load(), got)
+		if got := time.Since(begun); fetches.Load() != 3 || got != 3*time.Second {
+			t.Errorf("got %d fetches in %s", fetches.Load(), got)
 		}
 	})
 }

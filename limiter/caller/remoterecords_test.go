@@ -19,14 +19,14 @@ var errDown = errors.New("table down")
 
 // table is a KeyTable in memory. It counts its reads.
 type table struct {
-	mu             sync.Mutex
-	secrets        [][]byte
-	records        map[string]caller.Record
-	down           bool
-	broken         map[string]bool // hashes of the records that cannot be read
-	slow           time.Duration
-	slowSecrets    time.Duration
-	asked, secrecy int
+	mu                 sync.Mutex
+	secrets            [][]byte
+	records            map[string]caller.Record
+	down               bool
+	broken             map[string]bool // hashes of the records that cannot be read
+	slow               time.Duration
+	slowSecrets        time.Duration
+	reads, secretReads int
 }
 
 func newTable(secrets ...string) *table {
@@ -61,7 +61,7 @@ func (t *table) wait(ctx context.Context, slow time.Duration) error {
 func (t *table) Secrets(ctx context.Context) ([][]byte, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.secrecy++
+	t.secretReads++
 	if err := t.wait(ctx, t.slow+t.slowSecrets); err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func (t *table) Secrets(ctx context.Context) ([][]byte, error) {
 func (t *table) Record(ctx context.Context, hash string) (caller.Record, bool, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.asked++
+	t.reads++
 	if err := t.wait(ctx, t.slow); err != nil {
 		return caller.Record{}, false, err
 	}
@@ -83,14 +83,14 @@ func (t *table) Record(ctx context.Context, hash string) (caller.Record, bool, e
 }
 
 // look compares a lookup with the expected record ID or error, and with the expected number of reads.
-func look(t *testing.T, r *caller.RemoteRecords, source *table, now time.Time, key, id string, want error, asked int) {
+func look(t *testing.T, r *caller.RemoteRecords, source *table, now time.Time, key, id string, want error, reads int) {
 	t.Helper()
 	record, err := r.Lookup(ctx, now, key)
 	if record.ID != id || !errors.Is(err, want) || (err == nil) != (want == nil) {
 		t.Errorf("at %s: got %q, %v, want %q, %v", now.Sub(noon), record.ID, err, id, want)
 	}
-	if source.asked != asked {
-		t.Errorf("at %s: got %d reads, want %d", now.Sub(noon), source.asked, asked)
+	if source.reads != reads {
+		t.Errorf("at %s: got %d reads, want %d", now.Sub(noon), source.reads, reads)
 	}
 	if err != nil && strings.Contains(err.Error(), key) {
 		t.Errorf("the error contains the key: %v", err)
@@ -122,8 +122,8 @@ func TestRemoteRecords_malformed(t *testing.T) {
 			t.Errorf("%.60q: got %v", key, err)
 		}
 	}
-	if source.asked != 0 || source.secrecy != 0 {
-		t.Errorf("the table: got %d and %d reads", source.secrecy, source.asked)
+	if source.reads != 0 || source.secretReads != 0 {
+		t.Errorf("reads of the secrets and of records: got %d and %d, want 0", source.secretReads, source.reads)
 	}
 	look(t, r, source, noon, good, "k", nil, 1)
 }
@@ -196,8 +196,8 @@ func TestRemoteRecords_overlap(t *testing.T) {
 	source.secrets = source.secrets[:1]
 	look(t, r, source, noon.Add(time.Minute), older, "", caller.ErrInvalidCredential, 6)
 	look(t, r, source, noon.Add(time.Minute), newer, "n", nil, 7)
-	if source.secrecy != 2 {
-		t.Errorf("secrets: got %d reads", source.secrecy)
+	if source.secretReads != 2 {
+		t.Errorf("secrets: got %d reads", source.secretReads)
 	}
 }
 
@@ -231,8 +231,8 @@ func TestRemoteRecords_many(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if known, _ := r.Remembered(); known > 10_000 || source.asked != 20_001 {
-		t.Errorf("got %d cached records after %d reads", known, source.asked)
+	if known, _ := r.Remembered(); known > 10_000 || source.reads != 20_001 {
+		t.Errorf("got %d cached records after %d reads", known, source.reads)
 	}
 }
 
@@ -315,8 +315,8 @@ func TestRemoteRecords_secrets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := newTable("s")
 		r := caller.NewRemoteRecords(source)
-		if err := r.Warm(ctx, noon); err != nil || source.secrecy != 1 {
-			t.Fatalf("%d reads, %v", source.secrecy, err)
+		if err := r.Warm(ctx, noon); err != nil || source.secretReads != 1 {
+			t.Fatalf("%d reads, %v", source.secretReads, err)
 		}
 		old := source.add("s", "old")
 		look(t, r, source, noon, old, "old", nil, 1)
@@ -333,8 +333,8 @@ func TestRemoteRecords_secrets(t *testing.T) {
 		lookup(source.add("s", "a"), "a", 600*time.Millisecond)
 		lookup(source.add("s", "b"), "b", 0) // the secrets are still fresh
 		lookup(old, "old", 0)
-		if source.secrecy != 2 {
-			t.Errorf("secrets: got %d reads, want 2", source.secrecy)
+		if source.secretReads != 2 {
+			t.Errorf("secrets: got %d reads, want 2", source.secretReads)
 		}
 	})
 }
@@ -344,11 +344,11 @@ func TestRemoteRecords_secrets(t *testing.T) {
 type apart struct {
 	*table
 	come  chan struct{}
-	asked atomic.Int64
+	reads atomic.Int64
 }
 
 func (a *apart) Secrets(ctx context.Context) ([][]byte, error) {
-	a.asked.Add(1)
+	a.reads.Add(1)
 	select {
 	case <-a.come:
 		return a.secrets, nil
@@ -380,7 +380,7 @@ func TestRemoteRecords_secretsApart(t *testing.T) {
 		}
 		source.come <- struct{}{}
 		wg.Wait()
-		if got := source.asked.Load(); got != 1 {
+		if got := source.reads.Load(); got != 1 {
 			t.Errorf("secrets: got %d reads for 5 keys", got)
 		}
 		now := noon.Add(time.Minute)

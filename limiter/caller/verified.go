@@ -9,26 +9,26 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// Bounds of the verified tokens that a Verifier keeps.
+// These constants bound the verified tokens that a Verifier caches.
 const (
 	maxVerified      = 2000
 	maxVerifiedBytes = 4 << 20
-	verifiedBytes    = 512 // of a token without claims
-	claimBytes       = 64  // of a claim, without its text
+	verifiedBytes    = 512 // estimated size of a token without claims
+	claimBytes       = 64  // estimated size of a claim without its text
 )
 
-// verified is what a Verifier keeps of a valid token.
+// verified is the cached part of a valid token.
 type verified struct {
 	keyID, algorithm string
-	// key is weak, so that a token keeps no old key set in memory. Weak pointers to different
-	// objects are never equal, not even after one of the objects is gone.
+	// key is a weak pointer, so that a cached token keeps no replaced key set in memory. Weak
+	// pointers to different objects are never equal, even after one of the objects is freed.
 	key    weak.Pointer[jose.JSONWebKey]
-	times  jwt.Claims // exp, nbf and iat alone
+	times  jwt.Claims // only exp, nbf and iat
 	claims Claims
 	bytes  int
 }
 
-// sizeOf returns about how much memory a token with these claims uses, in bytes.
+// sizeOf returns the estimated memory, in bytes, of a cached token with these claims.
 func sizeOf(keyID string, claims Claims) int {
 	n := verifiedBytes + len(keyID)
 	for name, text := range claims.Text {
@@ -37,8 +37,8 @@ func sizeOf(keyID string, claims Claims) int {
 	return n
 }
 
-// verifiedTokens are valid tokens, by the hash of the token. The least recently used are evicted first.
-// It is safe for concurrent use.
+// verifiedTokens caches valid tokens by their hash. It evicts the least recently used token first. It
+// is safe for concurrent use.
 type verifiedTokens struct {
 	mu     sync.Mutex
 	tokens *simplelru.LRU[digest, *verified]
@@ -47,11 +47,11 @@ type verifiedTokens struct {
 
 func newVerifiedTokens() *verifiedTokens {
 	t := &verifiedTokens{}
-	t.tokens, _ = simplelru.NewLRU(maxVerified, func(_ digest, v *verified) { t.bytes -= v.bytes }) // it fails for a size below 1 only
+	t.tokens, _ = simplelru.NewLRU(maxVerified, func(_ digest, v *verified) { t.bytes -= v.bytes }) // NewLRU fails only for a size below 1
 	return t
 }
 
-// get returns the token with a hash, nil if there is none.
+// get returns the token with a hash. It returns nil if there is none.
 func (t *verifiedTokens) get(id digest) *verified {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -62,7 +62,7 @@ func (t *verifiedTokens) get(id digest) *verified {
 func (t *verifiedTokens) add(id digest, v *verified) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.tokens.Remove(id) // LRU.Add would replace its value without a call of the eviction function
+	t.tokens.Remove(id) // otherwise LRU.Add would replace the value without calling the eviction function
 	t.tokens.Add(id, v)
 	for t.bytes += v.bytes; t.bytes > maxVerifiedBytes; {
 		t.tokens.RemoveOldest()

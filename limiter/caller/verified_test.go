@@ -17,10 +17,10 @@ import (
 	"github.com/weir-limits/weir/limiter/caller"
 )
 
-// currentKeys is a KeySource whose keys a test replaces.
+// currentKeys is a KeySource whose keys a test can replace.
 type currentKeys struct{ atomic.Pointer[caller.KeySet] }
 
-// Key implements KeySource. Without a set, the keys cannot be read.
+// Key implements KeySource. If the set is nil, the keys cannot be read.
 func (c *currentKeys) Key(ctx context.Context, now time.Time, id, algorithm string) (*jose.JSONWebKey, error) {
 	set := c.Load()
 	if set == nil {
@@ -29,7 +29,7 @@ func (c *currentKeys) Key(ctx context.Context, now time.Time, id, algorithm stri
 	return set.Key(ctx, now, id, algorithm)
 }
 
-// kept fails the test unless v keeps so many tokens.
+// kept fails the test unless v caches want tokens.
 func kept(t *testing.T, v *caller.Verifier, want int) {
 	t.Helper()
 	if got, bytes := v.Verified(); got != want || (bytes > 0) != (want > 0) {
@@ -37,7 +37,8 @@ func kept(t *testing.T, v *caller.Verifier, want int) {
 	}
 }
 
-// A repeated token costs no signature: verifying one allocates more than 100 times.
+// The signature of a repeated token is not verified again. A verification needs more than 100
+// allocations.
 func TestVerifier_Verify_repeated(t *testing.T) {
 	i := newIssuer(t, "a")
 	v := verifier(t, keySet(t, i.set(t)))
@@ -53,7 +54,8 @@ func TestVerifier_Verify_repeated(t *testing.T) {
 	kept(t, v, 1)
 }
 
-// At each instant a repeated token has the same answer as at its first use, also if the clock goes back.
+// At each instant, a repeated token gets the answer of an uncached token, even if the clock goes
+// back.
 func TestVerifier_Verify_repeatedTimes(t *testing.T) {
 	i := newIssuer(t, "a")
 	keys := keySet(t, i.set(t))
@@ -63,7 +65,7 @@ func TestVerifier_Verify_repeatedTimes(t *testing.T) {
 		valid bool
 	}{
 		{time.Hour, true},
-		{time.Hour + time.Minute, true}, // the leeway
+		{time.Hour + time.Minute, true}, // within the leeway
 		{time.Hour + time.Minute + 1, false},
 		{24 * time.Hour, false},
 		{-2 * time.Minute, true},
@@ -88,7 +90,7 @@ func TestVerifier_Verify_repeatedTimes(t *testing.T) {
 	}
 }
 
-// A repeated token is valid only while its key is.
+// A repeated token is valid only while its key is valid.
 func TestVerifier_Verify_repeatedKeys(t *testing.T) {
 	i, other, stranger := newIssuer(t, "a"), newIssuer(t, "b"), newIssuer(t, "a")
 	with := func(document []byte) *caller.KeySet { return keySet(t, document) }
@@ -96,13 +98,13 @@ func TestVerifier_Verify_repeatedKeys(t *testing.T) {
 		set  *caller.KeySet
 		want error
 	}{
-		"the same key, read again": {with(i.set(t)), nil},
-		"one more key":             {with(i.set(t, other.public())), nil},
-		"key removed":              {with(other.set(t)), caller.ErrInvalidCredential},
-		"no keys":                  {with([]byte(`{"keys":[]}`)), caller.ErrInvalidCredential},
-		"another key of its ID":    {with(stranger.set(t)), caller.ErrInvalidCredential},
-		"ambiguous":                {with(i.set(t, stranger.public())), caller.ErrInvalidCredential},
-		"keys not read":            {nil, caller.ErrUnverified},
+		"the same key in a new set":    {with(i.set(t)), nil},
+		"an additional key":            {with(i.set(t, other.public())), nil},
+		"key removed":                  {with(other.set(t)), caller.ErrInvalidCredential},
+		"no keys":                      {with([]byte(`{"keys":[]}`)), caller.ErrInvalidCredential},
+		"another key with the same ID": {with(stranger.set(t)), caller.ErrInvalidCredential},
+		"ambiguous":                    {with(i.set(t, stranger.public())), caller.ErrInvalidCredential},
+		"keys that cannot be read":     {nil, caller.ErrUnverified},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var keys currentKeys
@@ -128,7 +130,7 @@ func TestVerifier_Verify_repeatedKeys(t *testing.T) {
 	}
 }
 
-// A kept token keeps no replaced key set in memory.
+// A cached token keeps no replaced key set in memory.
 func TestVerifier_Verify_repeatedKeys_freed(t *testing.T) {
 	i := newIssuer(t, "a")
 	var keys currentKeys
@@ -146,7 +148,8 @@ func TestVerifier_Verify_repeatedKeys_freed(t *testing.T) {
 	kept(t, v, 1)
 }
 
-// The settings of a Verifier decide about every token: what another Verifier accepts means nothing.
+// Each Verifier verifies every token by its own settings, even if another Verifier has accepted the
+// token.
 func TestVerifier_Verify_repeatedSettings(t *testing.T) {
 	i := newIssuer(t, "a")
 	keys, token := keySet(t, i.set(t)), i.token(t, claims(nil))
@@ -175,7 +178,7 @@ func TestVerifier_Verify_repeatedSettings(t *testing.T) {
 	}
 }
 
-// Bad tokens are not kept. Valid ones are kept up to a number and up to a size.
+// Bad tokens are not cached. The number and the size of cached valid tokens are bounded.
 func TestVerifier_Verify_bound(t *testing.T) {
 	i, stranger := newIssuer(t, "a"), newIssuer(t, "a")
 	v := verifier(t, keySet(t, i.set(t)))
@@ -218,8 +221,8 @@ func TestVerifier_Verify_bound(t *testing.T) {
 	}
 }
 
-// Concurrent requests with valid, expired and forged tokens get the answers that each would get alone,
-// while the keys are read again.
+// Concurrent requests with valid, expired and forged tokens get the same answers as without
+// concurrency, while the keys are read again.
 func TestVerifier_Verify_concurrent(t *testing.T) {
 	i, stranger := newIssuer(t, "a"), newIssuer(t, "a")
 	var keys currentKeys

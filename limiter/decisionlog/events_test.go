@@ -333,8 +333,8 @@ func TestPublisher_hung(t *testing.T) {
 		}}
 		o := options(b)
 		o.Budget = decisionlog.DefaultBudget
-		var told []int64
-		o.Dropped = func(_ time.Time, n int64) { told = append(told, n) }
+		var reports []int64
+		o.Dropped = func(_ time.Time, n int64) { reports = append(reports, n) }
 		p := decisionlog.New(o)
 		begun, waited := time.Now(), time.Duration(0)
 		for time.Since(begun) < time.Minute {
@@ -369,7 +369,7 @@ func TestPublisher_hung(t *testing.T) {
 		defer cancel()
 		p.Close(ctx, time.Now())
 		var dropped int64
-		for _, n := range told {
+		for _, n := range reports {
 			dropped += n
 		}
 		if sent := int64(len(b.events())); dropped != sent {

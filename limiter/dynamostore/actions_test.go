@@ -17,7 +17,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// operations records the operations that a client called, as the actions of a policy.
+// operations records the operations that a client calls. A policy uses the same names as actions.
 type operations struct {
 	mu  sync.Mutex
 	all []string
@@ -34,7 +34,7 @@ func (o *operations) install(options *dynamodb.Options) {
 	})
 }
 
-// take returns each operation called since the last take, once.
+// take returns the different operations that were called since the last take.
 func (o *operations) take() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -62,7 +62,7 @@ func TestActions(t *testing.T) {
 		if _, err := store.Refund(ctx, who, charges, results, 0); err != nil {
 			t.Fatal(err)
 		}
-		charges[0].Cost = 0 // functions look at the limits when they start
+		charges[0].Cost = 0 // a starting function reads with cost 0
 		if _, err := store.Take(ctx, now, who, charges, make([]algo.Result, 1)); err != nil {
 			t.Fatal(err)
 		}
@@ -81,12 +81,12 @@ func TestActions(t *testing.T) {
 	}
 }
 
-// The store estimates the clock skew from the Date of each answer, also of a refusal.
+// The store estimates the clock skew from the Date of each answer, including refusals.
 func TestStore_ClockSkew(t *testing.T) {
 	client, table := local(t)
 	store, who := storetest.Must(dynamostore.New(client, dynamostore.Options{Table: table, Namespace: "skew"})), caller()
 	if _, _, ok := store.ClockSkew(); ok {
-		t.Error("skew: known before any call, want unknown")
+		t.Error("skew before any call: got a known skew, want unknown")
 	}
 	charges := []limiter.Charge{{Subject: who, Limit: storetest.Limit(t, "l", algo.Rate{Requests: 1, Window: time.Minute}), Cost: 1}}
 	for range 2 {

@@ -23,8 +23,8 @@ func (s *taking) Take(ctx context.Context, now algo.Instant, subject limiter.Sub
 	return s.Store.Take(ctx, now, subject, charges, results)
 }
 
-// A report of an adaptive limit is one call of one write unit, though it charges three counts.
-// Environments over DynamoDB admit as much as environments over a store in memory.
+// A report of an adaptive limit is one call that uses one write unit, although it charges three
+// counts. Environments on DynamoDB admit as many requests as environments on a store in memory.
 func TestStore_adaptive(t *testing.T) {
 	store, m := metered(t)
 	counted := &taking{Store: store}

@@ -22,15 +22,15 @@ import (
 
 var noon = time.Date(2100, 3, 4, 12, 0, 20, 0, time.UTC)
 
-// meter counts the calls to DynamoDB. It is the innermost middleware, so no call escapes it.
+// meter counts the calls to DynamoDB. It is the innermost middleware, so it counts every call.
 type meter struct {
 	calls     atomic.Int64
 	mu        sync.Mutex
-	operators int // the largest number in one condition
-	bytes     int // the largest number in one expression
+	operators int // largest number of operators in one condition
+	bytes     int // largest size of one expression
 }
 
-// callsKey is the context key of a counter of one decision's calls.
+// callsKey is the context key of a counter. The counter counts the calls of one decision.
 type callsKey struct{}
 
 func (m *meter) install(o *dynamodb.Options) {
@@ -92,7 +92,7 @@ var (
 // algorithms lists every algorithm.
 var algorithms = []algo.Algorithm{algo.TokenBucket, algo.LeakyBucket, algo.SlidingWindow, algo.FixedWindow, algo.SlidingLog}
 
-// report prints the calls per decision. It fails the test if there are more than most.
+// report prints the calls for each decision. It fails the test if they exceed most.
 func report(t *testing.T, what string, calls int64, decisions int, most float64) {
 	t.Helper()
 	per := float64(calls) / float64(decisions)
@@ -102,13 +102,13 @@ func report(t *testing.T, what string, calls int64, decisions int, most float64)
 	}
 }
 
-// 64 callers of one process on one key share calls.
+// 64 callers of one process on one key share calls to DynamoDB.
 func TestStore_calls_together(t *testing.T) {
 	store, m := metered(t)
 	storetest.GroupCommit(t, store, m.calls.Load)
 }
 
-// The number of calls to DynamoDB per decision is bounded for each algorithm.
+// The average number of calls to DynamoDB for a decision is bounded for each algorithm.
 func TestStore_calls(t *testing.T) {
 	store, m := metered(t)
 	measure := func(f func()) int64 {
@@ -170,7 +170,7 @@ func TestStore_calls(t *testing.T) {
 	calls = measure(func() {
 		for round := range 4 {
 			var wg sync.WaitGroup
-			for process := range 64 { // their instants arrive in no order
+			for process := range 64 { // their instants arrive in random order
 				at := noon.Add(time.Duration(round)*7*time.Second + time.Duration(process*37%64)*10*time.Millisecond)
 				wg.Go(func() { decide(t, storetest.Must(limiter.New(store, limiter.Options{})), at, charge) })
 			}
@@ -191,7 +191,7 @@ func TestStore_calls(t *testing.T) {
 		}
 	})
 	report(t, "a repeated refusal", calls, 500, 0)
-	for _, n := range []int{5, limiter.MaxCharges} { // the longest ladders, and the largest number of them
+	for _, n := range []int{5, limiter.MaxCharges} { // the longest ladders, and the largest number of ladders
 		var charges []limiter.Charge
 		for i := range n {
 			charges = append(charges, limiter.Charge{Subject: caller(), Limit: storetest.Limit(t, fmt.Sprint("w", i), algo.Rate{Requests: 1e9, Window: algo.MaxWindow}), Cost: 1})
@@ -205,8 +205,8 @@ func TestStore_calls(t *testing.T) {
 	}
 }
 
-// Many environments serve one caller of a bucket. Each caches an old state and guesses from recent
-// successes. Arrivals are random, at half of the limit and at the limit.
+// Many environments serve one caller of a bucket. Each environment caches an old state and guesses
+// from its recent successes. Requests arrive at random times, at half of the limit and at the limit.
 func TestStore_calls_environments(t *testing.T) {
 	client, table := local(t)
 	for _, load := range []float64{0.5, 1} {
@@ -243,8 +243,8 @@ func (c *counted) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, 
 	return c.API.UpdateItem(ctx, in, o...)
 }
 
-// Attempts are bounded while the instant is fixed and no window ends. With k limits there are at most
-// k+1 attempts with a cached state, and k+2 without.
+// Attempts are bounded while the instant is fixed and no window ends. For k limits there are at most
+// k+1 attempts with a cached state, and at most k+2 without.
 func TestStore_attempts(t *testing.T) {
 	store, _ := metered(t)
 	for _, rates := range [][]algo.Rate{{bucket}, {sliding}, {bucket, bucket}, {bucket, sliding, fixed}, {bucket, bucket, bucket}} {

@@ -14,8 +14,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// overtaking is an API that runs a function before the update with a given number. The first update
-// has number 1.
+// overtaking is an API that runs a function before one of the updates. The field before is the number
+// of that update, counted from 1.
 type overtaking struct {
 	dynamostore.API
 	updates, before int
@@ -33,9 +33,9 @@ func newOvertaking(api *overtaking, table string) *dynamostore.Store {
 	return storetest.Must(dynamostore.New(api, dynamostore.Options{Table: table, Namespace: "contended"}))
 }
 
-// A refusal that converts a limit is checked against the current item. If another process refunded the
-// limit meanwhile, the request is allowed.
-func TestStore_refusalOvertaken(t *testing.T) {
+// A refusal that converts a limit is checked against the current item. If another process has
+// refunded the limit since the read, the request is allowed.
+func TestStore_refusalRace(t *testing.T) {
 	client, table := local(t)
 	other := storetest.Must(dynamostore.New(client, dynamostore.Options{Table: table, Namespace: "contended"}))
 	ctx, now, who := context.Background(), algo.InstantOf(noon), caller()
@@ -65,8 +65,8 @@ func TestStore_refusalOvertaken(t *testing.T) {
 }
 
 // If the previous count is known, concurrent charges of the current or previous window cause at most
-// two attempts. This holds until the window is full.
-func TestStore_windowOvertaken(t *testing.T) {
+// two attempts, until the window is full.
+func TestStore_windowRace(t *testing.T) {
 	client, table := local(t)
 	ctx, now := context.Background(), algo.InstantOf(noon)
 	busy, window := storetest.Limit(t, "busy", bucket), storetest.Limit(t, "window", sliding)
@@ -76,10 +76,10 @@ func TestStore_windowOvertaken(t *testing.T) {
 		at   algo.Instant
 		cost int64
 	}{
-		"the window itself":     {now, w.Room(index, now, 400, 500)},
-		"the one before it":     {now.Add(-time.Minute), 100},
-		"the most that it may":  {now.Add(-time.Minute), w.PreviousRoom(index, now, 500) - 400},
-		"the window, with none": {now, 0},
+		"current window":                   {now, w.Room(index, now, 400, 500)},
+		"previous window":                  {now.Add(-time.Minute), 100},
+		"previous window, as much as fits": {now.Add(-time.Minute), w.PreviousRoom(index, now, 500) - 400},
+		"current window, no charge":        {now, 0},
 	} {
 		who := caller()
 		other := newOvertaking(&overtaking{API: client}, table)
@@ -102,8 +102,8 @@ func TestStore_windowOvertaken(t *testing.T) {
 	}
 }
 
-// late is an API that does not answer the update with a given number in time. The first update has
-// number 1.
+// late is an API that does not answer one of the updates in time. The field never is the number of
+// that update, counted from 1.
 type late struct {
 	dynamostore.API
 	updates, never int
@@ -116,14 +116,14 @@ func (l *late) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, f .
 	return l.API.UpdateItem(ctx, in, f...)
 }
 
-// If the context ends after an attempt that another request won, the error is ErrContended. The store
-// answered, so this is no outage.
+// If the context ends after an attempt that lost a race, the error is ErrContended. The store has
+// answered, so this is not an outage.
 func TestStore_noTimeLeft(t *testing.T) {
 	client, table := local(t)
 	ctx, now := context.Background(), algo.InstantOf(noon)
 	for never, contended := range map[int]bool{1: false, 2: true} {
 		who := caller()
-		charges := []limiter.Charge{{Subject: who, Limit: storetest.Limit(t, "busy", bucket), Cost: 1}} // the first guess is that the subject is not busy
+		charges := []limiter.Charge{{Subject: who, Limit: storetest.Limit(t, "busy", bucket), Cost: 1}} // the store first guesses that the subject is not busy
 		if ok, err := storetest.Must(dynamostore.New(client, dynamostore.Options{Table: table, Namespace: "late"})).Take(ctx, now, who, charges, make([]algo.Result, 1)); !ok || err != nil {
 			t.Fatal(ok, err)
 		}

@@ -27,7 +27,7 @@ func connect(t testing.TB, options ...func(*dynamodb.Options)) *dynamodb.Client 
 	}, options...)
 }
 
-// local returns a client of DynamoDB Local and a table that belongs to the test.
+// local returns a client of DynamoDB Local and a new table for the test.
 func local(t testing.TB, options ...func(*dynamodb.Options)) (client *dynamodb.Client, table string) {
 	t.Helper()
 	client = connect(t, options...)
@@ -44,7 +44,8 @@ func local(t testing.TB, options ...func(*dynamodb.Options)) (client *dynamodb.C
 	return client, table
 }
 
-// The whole suite converts, clamps and removes limits. It calls only listed actions.
+// The store passes the whole suite and calls only the listed actions. The suite converts, clamps and
+// removes limits.
 func TestStore(t *testing.T) {
 	var o operations
 	client, table := local(t)
@@ -57,7 +58,7 @@ func TestStore(t *testing.T) {
 	})
 	for _, action := range o.take() {
 		if !slices.Contains(dynamostore.Actions(), action) && !slices.Contains(dynamostore.AdministrationActions(), action) {
-			t.Errorf("got a call of %s, want only listed actions", action)
+			t.Errorf("got a call of %s, want only the listed actions", action)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/weir-limits/weir/limiter/dynamostore"
 )
 
-// A Limiter uses a table at AWS. The client is created once and does not retry.
+// A Limiter uses a DynamoDB table. The client is created once and does not retry.
 func ExampleNew() {
 	c, err := config.LoadDefaultConfig(context.Background())
 	if err != nil {

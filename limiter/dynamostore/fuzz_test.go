@@ -19,8 +19,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// canned is a table of one item. It refuses one update, accepts the next without a change, and so on.
-// It records the updates.
+// canned is an API with a table of one item. It alternately refuses an update and accepts an update
+// without a change. It records the updates.
 type canned struct {
 	dynamostore.API
 	item    map[string]types.AttributeValue
@@ -39,9 +39,9 @@ func (c *canned) UpdateItem(_ context.Context, in *dynamodb.UpdateItemInput, _ .
 	return &dynamodb.UpdateItemOutput{Attributes: c.item}, nil
 }
 
-// FuzzStore_item searches for an item that breaks the store, or that leads to an update which DynamoDB
-// rejects. Each line of attributes has a name, a type and a value, such as "f* S sliding/1m0s/10". A *
-// stands for the ID of the limit.
+// FuzzStore_item searches for an item that breaks the store, or for which the store sends an update
+// that DynamoDB rejects. Each line of attributes has a name, a type and a value, such as "f* S
+// sliding/1m0s/10". The character * represents the ID of the limit.
 func FuzzStore_item(f *testing.F) {
 	var limits []*limiter.Limit
 	for _, algorithm := range algorithms {
@@ -111,8 +111,8 @@ func parseItem(attributes, id string) map[string]types.AttributeValue {
 
 var placeholder = regexp.MustCompile(`[#:][0-9a-z]+`)
 
-// checkUpdate checks what DynamoDB checks: every placeholder is defined and used, and no attribute is
-// updated twice.
+// checkUpdate checks an update like DynamoDB: every placeholder is defined and used, and no attribute
+// is updated twice.
 func checkUpdate(t *testing.T, u *dynamodb.UpdateItemInput) {
 	t.Helper()
 	used := map[string]bool{}
@@ -134,7 +134,7 @@ func checkUpdate(t *testing.T, u *dynamodb.UpdateItemInput) {
 	var paths []string
 	for clause := range strings.SplitSeq(set, ", #") {
 		name, _, _ := strings.Cut(strings.TrimPrefix(clause, "#"), " = ")
-		if !strings.ContainsAny(name, "(: ") { // the default value of if_not_exists
+		if !strings.ContainsAny(name, "(: ") { // not the default value of if_not_exists
 			paths = append(paths, "#"+name)
 		}
 	}

@@ -55,8 +55,8 @@ func (b table) take(t *testing.T, now time.Time, charges ...limiter.Charge) bool
 	return ok
 }
 
-// size returns the size of an item as DynamoDB counts it: names, text, half a byte for each digit, and
-// three bytes for each list plus one for each element.
+// size returns the size of an item as DynamoDB counts it: the bytes of names and text, half a byte
+// for each digit, and three bytes for each list plus one byte for each element.
 func size(item map[string]types.AttributeValue) (n int) {
 	for name, value := range item {
 		n += len(name) + sizeOf(value)
@@ -79,8 +79,8 @@ func sizeOf(value types.AttributeValue) (n int) {
 	return n
 }
 
-// The item of a caller stays small after a thousand visits, at long and short intervals. The
-// environments have no state of the caller.
+// The item of a caller stays small after a thousand visits at long and short intervals. No
+// environment has a cached state of the caller.
 func TestStore_itemSize(t *testing.T) {
 	b, who := newTable(t), caller()
 	hour := storetest.Limit(t, "hour", algo.Rate{Requests: 1000, Window: time.Hour})
@@ -111,8 +111,8 @@ func TestStore_itemSize(t *testing.T) {
 	}
 }
 
-// An item with one limit stays small for each algorithm, also if the caller is at its limit or in
-// debt. A log is trimmed when it holds twice its capacity.
+// An item with one limit stays small for each algorithm, even if the caller is at its limit or in
+// debt. A log is trimmed when it has twice its capacity.
 func TestStore_itemSize_algorithms(t *testing.T) {
 	b := newTable(t)
 	for _, algorithm := range algorithms {
@@ -135,8 +135,8 @@ func TestStore_itemSize_algorithms(t *testing.T) {
 	}
 }
 
-// The store removes limits that the rules no longer have. It removes them only after they have been
-// idle for an hour.
+// The store removes limits that the rules no longer contain, but only after they have been idle for
+// an hour.
 func TestStore_itemIdle(t *testing.T) {
 	b, who := newTable(t), caller()
 	for i := range 6 {
@@ -153,7 +153,7 @@ func TestStore_itemIdle(t *testing.T) {
 	}
 }
 
-// A write of a short limit does not shorten the life of a long limit's count.
+// A write of a short limit does not shorten the life of the count of a long limit.
 func TestStore_itemTTL(t *testing.T) {
 	b, who := newTable(t), caller()
 	day, err := limiter.NewLimit(limiter.Limit{Name: "day", Rate: algo.Rate{Requests: 10, Window: 24 * time.Hour}})
@@ -181,8 +181,8 @@ func TestStore_itemTTL(t *testing.T) {
 	}
 }
 
-// A write by an environment with older rules does not shorten the life of a count. The older rules
-// have a shorter window for the limit, or do not have the limit.
+// A write by an environment with older rules does not shorten the life of a count. In the older rules
+// the limit has a shorter window or does not exist.
 func TestStore_itemTTL_olderRules(t *testing.T) {
 	b, who := newTable(t), caller()
 	limits := map[string]*limiter.Limit{}
@@ -210,8 +210,8 @@ func TestStore_itemTTL_olderRules(t *testing.T) {
 	}
 }
 
-// No kind of write of a short limit shortens the life of the item: first charge, later charge,
-// conversion by a refusal, debt, refund, or trim of a log.
+// No kind of write of a short limit shortens the life of the item. The kinds are first charge, later
+// charge, conversion by a refusal, debt, refund, and trim of a log.
 func TestStore_itemTTL_algorithms(t *testing.T) {
 	b, ctx := newTable(t), context.Background()
 	day := storetest.Limit(t, "day", algo.Rate{Requests: 10, Window: 24 * time.Hour})
@@ -264,7 +264,7 @@ func TestStore_itemTTL_algorithms(t *testing.T) {
 	}
 }
 
-// The store returns ErrFormat and no decision for state that it cannot read.
+// For a state that it cannot parse, the store returns ErrFormat and no decision.
 func TestStore_unreadable(t *testing.T) {
 	b := newTable(t)
 	limit := storetest.Limit(t, "a", sliding)

@@ -10,9 +10,9 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// An environment without a state of the caller needs one call for a request at the top of each rung of
-// the ladder. If the window is empty, this holds up to the largest previous count with room for the
-// request.
+// An environment without a cached state of the caller needs one call for a request at the top of each
+// rung of the ladder. If the window is empty, one call is enough up to the largest previous count
+// that leaves room for the request.
 func TestStore_ladder(t *testing.T) {
 	store, m := metered(t)
 	ctx := context.Background()
@@ -28,7 +28,7 @@ func TestStore_ladder(t *testing.T) {
 			t.Fatalf("allowed: got %t, %v, want true", ok, err)
 		}
 		if n := m.calls.Load() - before; calls > 0 && n != calls {
-			t.Errorf("got %d calls to take %d of %+v, want %d", n, cost, results[0].State, calls)
+			t.Errorf("take of cost %d, to %+v: got %d calls, want %d", cost, results[0].State, n, calls)
 		}
 		return results[0]
 	}
@@ -43,7 +43,7 @@ func TestStore_ladder(t *testing.T) {
 			take(who, now, first, 0)
 			take(who, now, cost, 1)
 		}
-		// A count of zero after a refund is still a count.
+		// A count of zero after a refund still exists.
 		who := caller()
 		if previous > 0 {
 			take(who, now.Add(-time.Minute), previous, 0)
@@ -61,8 +61,8 @@ func TestStore_ladder(t *testing.T) {
 	}
 }
 
-// An environment without a state of the caller refuses a request above the limit at each rung of the
-// ladder. This holds for the current count and for the previous count.
+// An environment without a cached state of the caller refuses a request above the limit, at each rung
+// of the ladder. This applies to the current count and to the previous count.
 func TestStore_ladder_refuses(t *testing.T) {
 	store, _ := metered(t)
 	w := storetest.Limit(t, "a", algo.Rate{Requests: 800, Window: time.Minute})
@@ -97,8 +97,8 @@ func TestStore_ladder_refuses(t *testing.T) {
 	}
 }
 
-// A look, and a request above the capacity, are reads without a write. A request for the whole
-// capacity is a write.
+// A take of cost 0 or of a cost above the capacity reads and does not write. A take of the whole
+// capacity writes.
 func TestStore_looks(t *testing.T) {
 	m := &meter{}
 	client, name := local(t, m.install)
@@ -111,7 +111,7 @@ func TestStore_looks(t *testing.T) {
 			cost, updates int64
 			spend         bool
 		}{{0, 0, false}, {5, 1, false}, {0, 0, false}, {6, 0, false}, {10, 1, true}} {
-			if charge.Force = c.spend; c.spend { // the largest debt of a new caller
+			if charge.Force = c.spend; c.spend { // the max debt of a new caller
 				who = caller()
 			}
 			api.updates, charge.Subject, charge.Cost = 0, who, c.cost
@@ -120,7 +120,7 @@ func TestStore_looks(t *testing.T) {
 				t.Fatal(err)
 			}
 			if calls := m.calls.Load() - before; int64(api.updates) != c.updates || calls != 1 {
-				t.Errorf("%s: got %d updates in %d calls to take %d, want %d in one", algorithm, api.updates, calls, c.cost, c.updates)
+				t.Errorf("%s: got %d updates in %d calls for cost %d, want %d updates in one call", algorithm, api.updates, calls, c.cost, c.updates)
 			}
 		}
 	}

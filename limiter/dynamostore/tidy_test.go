@@ -18,15 +18,15 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// The store trims a log when it holds twice its capacity. The entries that some clock still counts
-// remain.
+// The store trims a log when it has twice its capacity. It keeps entries that still count for some
+// clock.
 func TestStore_tidy_log(t *testing.T) {
 	b, who := newTable(t), caller()
 	limit := storetest.Limit(t, "a", algo.Rate{Algorithm: algo.SlidingLog, Requests: 4, Window: time.Second})
 	for i, c := range []struct {
 		cost int64
 		left int
-	}{{4, 4}, {4, 4}, {3, 7}, {1, 1}} { // each long after the previous one
+	}{{4, 4}, {4, 4}, {3, 7}, {1, 1}} { // each charge long after the previous one
 		if !b.take(t, noon.Add(time.Duration(i)*10*time.Second), limiter.Charge{Subject: who, Limit: limit, Cost: c.cost}) {
 			t.Fatal("got a refusal, want an allowed request")
 		}
@@ -36,9 +36,9 @@ func TestStore_tidy_log(t *testing.T) {
 	}
 }
 
-// A trim keeps what other processes appended since, and their instants. A process whose state is from
-// before the trim neither admits too many requests nor loses one.
-func TestStore_tidy_logOvertaken(t *testing.T) {
+// A trim keeps the entries and instants that other processes appended since the read. A process whose
+// state is older than the trim admits neither too many nor too few requests.
+func TestStore_tidy_logRace(t *testing.T) {
 	client, name := local(t)
 	ctx, who := context.Background(), caller()
 	limit := storetest.Limit(t, "a", algo.Rate{Algorithm: algo.SlidingLog, Requests: 40, Window: 10 * time.Second})
@@ -54,7 +54,7 @@ func TestStore_tidy_logOvertaken(t *testing.T) {
 	}
 	_, stale := take(other, noon, 40, algo.Result{})
 	now := noon.Add(20 * time.Second)
-	api := &overtaking{API: client, before: 3, happens: func() { // before the trim, which follows the second attempt
+	api := &overtaking{API: client, before: 3, happens: func() { // runs before the trim, which follows the second attempt
 		if ok, _ := take(other, now.Add(-time.Second), 5, stale); !ok {
 			t.Error("a request while the log is trimmed: got a refusal")
 		}
@@ -66,7 +66,7 @@ func TestStore_tidy_logOvertaken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	instants := slices.Repeat([]algo.Instant{algo.InstantOf(now)}, 21) // an older instant counts as the newest before it
+	instants := slices.Repeat([]algo.Instant{algo.InstantOf(now)}, 21) // an older instant counts as the newest instant before it
 	if got, want := entries[0].State.Entries, algo.NewEntries(instants...); got != want {
 		t.Errorf("after the trim: got %d entries, want 21 at the newest instant", got.Len())
 	}
@@ -78,8 +78,8 @@ func TestStore_tidy_logOvertaken(t *testing.T) {
 	}
 }
 
-// The store removes expired counts from a large item when a limit has three counts. It keeps up to
-// eight expired counts in a small item.
+// If a limit in a large item has three counts, the store removes its expired counts. In a small item
+// it keeps up to eight expired counts.
 func TestStore_tidy_crowded(t *testing.T) {
 	for limits, want := range map[int]int{2: 5, 6: 6} {
 		b, who := newTable(t), caller()
@@ -102,8 +102,8 @@ func TestStore_tidy_crowded(t *testing.T) {
 	}
 }
 
-// The store removes a limit when it has been idle for an hour, and not a nanosecond earlier. It keeps
-// attributes that it cannot read.
+// The store removes a limit after exactly one idle hour, and not a nanosecond earlier. It keeps
+// attributes that it cannot parse.
 func TestStore_tidy_idle(t *testing.T) {
 	b, who := newTable(t), caller()
 	second := algo.Rate{Requests: 10, Window: time.Second}
@@ -134,8 +134,8 @@ func TestStore_tidy_idle(t *testing.T) {
 	}
 }
 
-// The number of idle limits and expired counts has no bound, but each removal fits one expression.
-// After a few decisions everything is removed, and each decision is one call again.
+// The number of idle limits and expired counts is unbounded, but each removal fits one expression.
+// After a few decisions all of them are removed, and each decision is one call again.
 func TestStore_tidy_many(t *testing.T) {
 	ctx := context.Background()
 	for name, fill := range map[string]func(t *testing.T, b table, who limiter.Subject){
@@ -189,8 +189,8 @@ func TestStore_tidy_many(t *testing.T) {
 	}
 }
 
-// A count that was expired when the store read the item is live again if the newest window was set
-// back meanwhile. The store does not remove it.
+// A count had expired when the store read the item, but another process then set the newest window
+// back. The count is valid again, and the store does not remove it.
 func TestStore_tidy_setBack(t *testing.T) {
 	ctx := context.Background()
 	client, name := local(t)

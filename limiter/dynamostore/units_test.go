@@ -15,19 +15,19 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
-	callers "github.com/weir-limits/weir/limiter/caller" // the tests have a function named caller
+	callers "github.com/weir-limits/weir/limiter/caller" // the tests define a function named caller
 	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// consuming is an API that requests and records the write units of updates.
+// consuming is an API that records the write units of updates.
 type consuming struct {
 	dynamostore.API
 	mu     sync.Mutex
 	writes int
 	units  float64
-	most   float64 // the largest number of units of one update
+	most   float64 // largest number of units of one update
 }
 
 func (c *consuming) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
@@ -44,13 +44,14 @@ func (c *consuming) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput
 	return out, err
 }
 
-// longest is a namespace of maximum length. who is a user with an ID of maximum length.
+// longest is a namespace of maximum length. who is a user whose ID has the maximum length.
 var (
 	longest = strings.Repeat("n", 64)
 	who     = callers.Caller{User: strings.Repeat("u", 128)}
 )
 
-// consumed returns a store, the meter of its updates, and a function that reads its items.
+// consumed returns a store, a meter of the store's updates, and a function that reads the store's
+// items.
 func consumed(t *testing.T) (*dynamostore.Store, *consuming, func(limiter.Subject) map[string]types.AttributeValue) {
 	client, table := local(t)
 	c := &consuming{API: client}
@@ -70,7 +71,7 @@ func document(t *testing.T, limits string) (*rules.Rules, error) {
 	return rules.Parse([]byte(`{"rules":[{"endpoint":"*","mode":"shadow","limits":{"*":[`+limits+`]}}]}`), rules.Options{Version: limiter.MaxVersion})
 }
 
-// fill adds limits of one kind to a list until no more fit. Each limit has its own name.
+// fill adds limits of one kind to a list until no more fit. Each limit has a different name.
 func fill(t *testing.T, limits []string, kind string) []string {
 	t.Helper()
 	for {
@@ -82,8 +83,8 @@ func fill(t *testing.T, limits []string, kind string) []string {
 	}
 }
 
-// Rules allow items of a maximum size. The test fills an item with as many limits of a kind as fit,
-// and then with smaller limits. Each write costs one unit, whatever the counts are.
+// Parse bounds the size of items. The test fills an item with as many limits of one kind as fit, and
+// then with smaller limits. Each write costs one unit, whatever the counts are.
 func TestStore_units(t *testing.T) {
 	kinds := []string{
 		`"requests":1000000000,"window":"1s"`,
@@ -135,8 +136,8 @@ func TestStore_units(t *testing.T) {
 	}
 }
 
-// A write of a log costs at most eight units, also with debts and expired entries. A log with room for
-// one more request could cost nine.
+// A write of a log costs at most eight units, even with debts and expired entries. A log with room
+// for one more request could cost nine.
 func TestStore_units_log(t *testing.T) {
 	for i, window := range []string{"1s", "1s", "10s", "2399h59m59s"} {
 		kind := `"algorithm":"sliding_log","window":"` + window + `","requests":`
@@ -176,8 +177,8 @@ func TestStore_units_log(t *testing.T) {
 	}
 }
 
-// A decision about a caller of 300 endpoints writes one unit per item, however many endpoints the
-// caller has used.
+// A decision about a caller of 300 endpoints writes one unit for each item, however many endpoints
+// the caller has used.
 func TestStore_units_endpoints(t *testing.T) {
 	var list []string
 	for i := range 300 {

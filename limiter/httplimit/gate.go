@@ -108,7 +108,7 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 	charges, result.Tier = g.o.Charges(ctx, o.Time, r.Method, r.Path, o.Caller)
 	o.Decision, o.Err = g.o.Limiter.Take(ctx, o.Time, charges)
 
-	// A refusal takes precedence over a bad credential, because it bounds the number of attempts.
+	// A refusal takes precedence over a bad credential, because the limit bounds the number of attempts.
 	invalid := o.Err != nil
 	if o.Decision.Allowed && !invalid {
 		o.Err = unidentified

@@ -40,8 +40,8 @@ func take(t *testing.T, s *memstore.Store, now algo.Instant, who string, l *limi
 	return err
 }
 
-// A full store evicts only subjects at full quota. Otherwise it rejects new subjects with ErrFull
-// and continues to serve known subjects.
+// A full store evicts only subjects at full quota. If there are none, it rejects new subjects with
+// ErrFull but still serves known subjects.
 func TestStore_full(t *testing.T) {
 	const subjects = 6400
 	s := storetest.Must(memstore.New(memstore.Options{Subjects: subjects}))
@@ -64,12 +64,13 @@ func TestStore_full(t *testing.T) {
 		t.Errorf("a known subject in a full store: unexpected error %v", err)
 	}
 	if err := take(t, s, noon, "looks", slow, 0); err != nil {
-		t.Errorf("a look at an unknown subject in a full store: unexpected error %v", err)
+		t.Errorf("cost 0 on an unknown subject in a full store: unexpected error %v", err)
 	}
 	if err := take(t, s, noon.Add(time.Minute-1), "early", slow, 1); !errors.Is(err, limiter.ErrFull) {
 		t.Errorf("before any subject is at full quota: got error %v", err)
 	}
-	// A minute later all subjects but one are at full quota and make room.
+	// A minute later all subjects but one are at full quota, and the store evicts them for new
+	// subjects.
 	for i := range subjects / 2 {
 		if err := take(t, s, noon.Add(time.Minute), "new"+strconv.Itoa(i), slow, 1); err != nil {
 			t.Fatalf("new subject %d: unexpected error %v", i, err)
@@ -85,8 +86,9 @@ func TestStore_full(t *testing.T) {
 	}
 }
 
-// A subject can reach full quota earlier than its first charge predicted: after a refund, a
-// conversion to a shorter limit, or a clamped clock error. It then makes room at that earlier time.
+// A subject can be at full quota earlier than its first charge predicted: after a refund, a
+// conversion to a shorter limit, or a clamped clock error. The store can then evict it at that
+// earlier time.
 func TestStore_full_sooner(t *testing.T) {
 	slow := storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Hour})
 	second := storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Second})
@@ -118,7 +120,8 @@ func TestStore_full_sooner(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := storetest.Must(memstore.New(memstore.Options{Subjects: 64}))
-			// Each of the 64 shards has room for one subject. So many attempts leave no shard out.
+			// Each of the 64 shards has room for one subject. With so many attempts, every shard
+			// gets a subject.
 			fill := func(now algo.Instant, l *limiter.Limit, prefix string, then func(charges []limiter.Charge, results []algo.Result)) (admitted int) {
 				for i := range 2_560 {
 					charges, results := []limiter.Charge{{Subject: limiter.User(prefix + strconv.Itoa(i)), Limit: l, Cost: 1}}, make([]algo.Result, 1)
@@ -145,13 +148,13 @@ func TestStore_full_sooner(t *testing.T) {
 	}
 }
 
-// The store evicts a subject with all its limits or not at all, also in a table that has grown.
+// The store evicts a subject with all its limits or not at all, even from a table that has grown.
 func TestStore_fullOfSeveral(t *testing.T) {
 	const subjects = 640
 	s := storetest.Must(memstore.New(memstore.Options{Subjects: subjects}))
 	short := storetest.Limit(t, "short", algo.Rate{Requests: 10, Window: time.Second})
 	long := storetest.Limit(t, "long", algo.Rate{Requests: 10, Window: time.Hour})
-	for i := range 4 * subjects { // until every part is full
+	for i := range 4 * subjects { // until every shard is full
 		for _, l := range []*limiter.Limit{short, long}[:1+i%2] {
 			if err := take(t, s, noon, strconv.Itoa(i), l, 1); err != nil && !errors.Is(err, limiter.ErrFull) {
 				t.Fatal(err)
@@ -190,7 +193,7 @@ func TestStore_full_weight(t *testing.T) {
 	const slots = 6400
 	for name, c := range map[string]struct {
 		rate       algo.Rate
-		each, most int // limits of a subject, and of all subjects
+		each, most int // numbers of limits: of one subject and of all subjects
 	}{
 		"many limits": {algo.Rate{Requests: 3, Window: time.Hour}, 300, slots},
 		"logs":        {algo.Rate{Algorithm: algo.SlidingLog, Requests: 300, Window: time.Hour}, 1, slots * 64 / (64 + 600*8)},
@@ -224,7 +227,7 @@ func TestStore_full_weight(t *testing.T) {
 	}
 }
 
-// A log frees its room when it is removed or becomes another limit.
+// A log frees its room when it is removed or converted to another algorithm.
 func TestStore_full_weightChanges(t *testing.T) {
 	s := storetest.Must(memstore.New(memstore.Options{Subjects: 6400}))
 	log := storetest.Limit(t, "a", algo.Rate{Algorithm: algo.SlidingLog, Requests: 300, Window: time.Second})
@@ -272,7 +275,7 @@ func BenchmarkTake(b *testing.B) {
 	}
 }
 
-// A full store makes room although a few of its subjects count for a month.
+// A full store has room for new subjects, although a few of its subjects count for a month.
 func TestStore_full_longLived(t *testing.T) {
 	s := storetest.Must(memstore.New(memstore.Options{Subjects: 6400}))
 	long := storetest.Limit(t, "long", algo.Rate{Requests: 1, Window: 30 * 24 * time.Hour})

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// A log that becomes another kind of limit leaves no entries behind.
+// A log that is converted to another algorithm leaves no entries behind.
 func TestShard_logs(t *testing.T) {
 	s, err := New(Options{})
 	if err != nil {

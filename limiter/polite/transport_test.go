@@ -345,7 +345,7 @@ func TestTransport_retryAtOnce(t *testing.T) {
 }
 
 // A request fails at once if waiting cannot help, even if requests are in flight.
-func TestTransport_inVain(t *testing.T) {
+func TestTransport_failsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("200", "200", "429 | Retry-After: 60")
 		transport := &polite.Transport{Base: a, MaxWait: 10 * time.Second}
@@ -375,7 +375,7 @@ func TestTransport_inVain(t *testing.T) {
 }
 
 // If responses arrive out of order, the lowest remaining number applies.
-func TestTransport_overtaking(t *testing.T) {
+func TestTransport_outOfOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
 		var mu sync.Mutex
@@ -691,7 +691,7 @@ func TestTransport_halfTheContext(t *testing.T) {
 
 // If a quota is exhausted for an hour, the Transport sends a probe after half of MaxWait. Some quotas
 // are full again earlier than announced.
-func TestTransport_asksHalfway(t *testing.T) {
+func TestTransport_probesHalfway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("200 | X-RateLimit-Limit: 60 | X-RateLimit-Remaining: 0 | X-RateLimit-Reset: 3600", "200")
 		transport := &polite.Transport{Base: a}

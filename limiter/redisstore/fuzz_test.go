@@ -32,7 +32,7 @@ func (c *canned) Get(context.Context, string) *redis.StringCmd {
 func (c *canned) Del(context.Context, ...string) *redis.IntCmd { return redis.NewIntResult(1, nil) }
 
 func (c *canned) EvalSha(_ context.Context, _ string, _ []string, args ...any) *redis.Cmd {
-	if len(args) == 3 { // a replacement of the value
+	if len(args) == 3 { // the call replaces the value
 		c.replaced = append(c.replaced, string(args[1].([]byte)))
 		if c.replaceErr != nil {
 			return redis.NewCmdResult(nil, c.replaceErr)

@@ -66,7 +66,7 @@ func TestRules_Notes_design(t *testing.T) {
 		paths = append(paths, n.Path)
 	}
 	if want := []string{"rules[1].limits"}; !slices.Equal(paths, want) {
-		t.Errorf("notes on: got %q, want %q", paths, want)
+		t.Errorf("paths with notes: got %q, want %q", paths, want)
 	}
 }
 

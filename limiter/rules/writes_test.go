@@ -138,7 +138,7 @@ func TestRules_Writes_exact(t *testing.T) {
 		if err != nil {
 			rt.Skip(err)
 		}
-		most := map[string]int{} // the largest number, by endpoint of the row
+		most := map[string]int{} // largest number of written items, by method and endpoint
 		for _, path := range all {
 			for _, method := range []string{"GET", "POST", "PUT"} {
 				for _, tier := range []string{"free", "paid", "unnamed"} {

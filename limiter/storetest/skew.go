@@ -57,8 +57,8 @@ func testFarAheadCharged(t *testing.T, s Suite, rate algo.Rate) {
 	p.inspect(t)
 }
 
-// A forced charge of cost 0 is allowed together with another charge. This also applies if the state
-// exceeds the max debt for a clock that is behind.
+// A forced charge of cost 0 is allowed together with another charge. This also applies if the clock
+// is behind and the state therefore exceeds the max debt.
 func testForceNothing(t *testing.T, s Suite, rate algo.Rate) {
 	p, l := newPair(t, s), Limit(t, "a", rate)
 	other := Limit(t, "b", rates[1])

@@ -23,7 +23,7 @@ func TestRateLimitedHandler(t *testing.T) {
 		return a
 	}})
 	h := telemetry.NewRateLimitedHandler(plain)
-	tell := func(h slog.Handler, after time.Duration, message string, n int) {
+	handle := func(h slog.Handler, after time.Duration, message string, n int) {
 		t.Helper()
 		r := slog.NewRecord(noon.Add(after), slog.LevelError, message, 0)
 		r.AddAttrs(slog.Int("n", n))
@@ -32,20 +32,20 @@ func TestRateLimitedHandler(t *testing.T) {
 		}
 	}
 	for i := range 1000 {
-		tell(h, 0, "refused", i)
+		handle(h, 0, "refused", i)
 	}
-	tell(h.WithAttrs([]slog.Attr{slog.String("by", "x")}), time.Second-1, "refused", 1000)
-	tell(h, 0, "failed", 1)
-	tell(h.WithGroup("g"), time.Second, "refused", 1001)
-	tell(h, 2*time.Second, "refused", 1002)
-	tell(h, -time.Hour, "refused", 1003) // the clock was set back
+	handle(h.WithAttrs([]slog.Attr{slog.String("by", "x")}), time.Second-1, "refused", 1000)
+	handle(h, 0, "failed", 1)
+	handle(h.WithGroup("g"), time.Second, "refused", 1001)
+	handle(h, 2*time.Second, "refused", 1002)
+	handle(h, -time.Hour, "refused", 1003) // the clock was set back
 	want := "msg=refused n=0\nmsg=failed n=1\nmsg=refused g.n=1001 g.suppressed=1000\nmsg=refused n=1002\nmsg=refused n=1003\n"
 	if got := log.String(); got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
 	log.Reset()
 	for i := range 100_000 { // 100,000 different messages, as if they contained client input
-		tell(h, time.Hour, fmt.Sprint("message ", i), i)
+		handle(h, time.Hour, fmt.Sprint("message ", i), i)
 	}
 	if n := strings.Count(log.String(), "\n"); n > 101 {
 		t.Errorf("got %d lines, want at most 101", n)

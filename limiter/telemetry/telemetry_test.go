@@ -168,7 +168,7 @@ func (l *line) read(tb testing.TB, name, unit string, value json.RawMessage) {
 		err = json.Unmarshal(value, &n)
 	}
 	if unit != want || n != math.Trunc(n) || err != nil {
-		tb.Errorf("%s: %v in %s: %v", name, n, unit, err)
+		tb.Errorf("%s: got value %v, unit %s and error %v", name, n, unit, err)
 	}
 	l.counts[name] = n
 }

@@ -329,7 +329,7 @@ func TestRules_concurrent(t *testing.T) {
 // Environments that start together reload at different times.
 func TestRules_jitter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		asked := map[int]int{} // the number of reloads by second
+		bySecond := map[int]int{} // the number of reloads by second
 		begun := time.Now()
 		var all sync.WaitGroup
 		var mu sync.Mutex
@@ -339,7 +339,7 @@ func TestRules_jitter(t *testing.T) {
 			l.Observe(func(now time.Time, _ live.Reload) {
 				mu.Lock()
 				defer mu.Unlock()
-				asked[int(now.Sub(begun)/time.Second)]++
+				bySecond[int(now.Sub(begun)/time.Second)]++
 			})
 			all.Go(func() {
 				for range 49 {
@@ -351,14 +351,14 @@ func TestRules_jitter(t *testing.T) {
 		}
 		all.Wait()
 		total := 0
-		for second, n := range asked {
+		for second, n := range bySecond {
 			total += n
 			if second < 30 || second > 50 || n > 40 {
 				t.Errorf("second %d: got %d of 200", second, n)
 			}
 		}
 		if total < 150 {
-			t.Errorf("got %d of 200 in 49 seconds: %v", total, asked)
+			t.Errorf("got %d of 200 in 49 seconds: %v", total, bySecond)
 		}
 	})
 }
