@@ -38,14 +38,15 @@ func (l *Lease) Left(now algo.Instant) int64 {
 }
 
 // Next returns the size of the next lease at now, for a request of cost. If the last lease was used up
-// in LeaseLife, the next one is what LeaseLife would have used, and at most twice the last one. A larger
-// lease would expire half used, and nobody else could use the rest. Otherwise the next lease is what was
-// used of the last one. Part of a bucket's lease leaks, so at least half of it must have been used.
+// in LeaseLife, the next one is twice as large. A lease of a window is at most what LeaseLife would use
+// at the same rate: the rest would expire with the window, and nobody else could use it. Otherwise the
+// next lease is what was used of the last one. Part of a bucket's lease leaks, so at least half of it
+// must have been used.
 func (l *Lease) Next(now algo.Instant, cost, most int64) int64 {
 	size := l.Used
 	if age := now.Sub(l.Taken); l.Left(now) < cost && 2*l.Used >= l.Granted && age <= LeaseLife {
 		size = 2 * l.Granted
-		if 2*age > LeaseLife {
+		if _, window := l.Machine.(*algo.Window); window && 2*age > LeaseLife {
 			size = int64(float64(l.Granted) * float64(LeaseLife) / float64(age))
 		}
 	}
