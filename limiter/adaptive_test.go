@@ -205,7 +205,7 @@ func TestAdaptive_undo(t *testing.T) {
 	}
 }
 
-// A cost above the share of an environment is admitted at times. Counts remain after a change of the rules.
+// A request can cost more than the share of its environment and still be admitted.
 func TestAdaptive_costs(t *testing.T) {
 	tr := adaptive(t, 50, newRemote(), limiter.Limit{Rate: algo.Rate{Requests: 2000, Window: time.Second}})
 	tr.charge.Cost = 400 // a share is 40 units a second

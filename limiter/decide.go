@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// Take decides one request at now. It makes all charges, or none as far as they can be refunded. The
-// charges on one subject are one atomic step of the store. Several subjects are charged at the same time.
-// Read the clock once per request and pass that instant.
+// Take decides one request at now. It makes all charges or none. The charges on one subject are one
+// atomic step of the store. Several subjects are charged at the same time: if one of them refuses, the
+// charges on the others are refunded, except where a refund is not safe (Decision.Refunds). Read the
+// clock once per request and pass that instant.
 //
 // Take keeps the values of ctx and ignores its cancellation, because a client that disconnects has made
 // its request. An error wraps ErrInvalidCharge and reports a mistake in charges. Failures of the store are
@@ -37,8 +38,8 @@ func (l *Limiter) decidePooled(ctx context.Context, now time.Time, charges []Cha
 
 // decide makes a decision in seven phases.
 //
-//  1. Check: the charges are valid (check.go). One plain charge on a Local store needs no other phase
-//     (simple.go).
+//  1. Check: the charges are valid (check.go). One plain charge on a Local store needs no other phase:
+//     Take decides it itself if the store knows the subject (plain.go), and simple.go otherwise.
 //  2. Serve: leases and counters of this process, which trackers hold, decide what they can
 //     (serve.go). The store is called only if the synchronization of a counter is due (sync.go).
 //  3. Arrange: the other charges form batches. A batch has all charges on one subject, which a store
@@ -46,8 +47,8 @@ func (l *Limiter) decidePooled(ctx context.Context, now time.Time, charges []Cha
 //  4. Look up: the denial cache may know a state that refuses. After an outage, the fallback may
 //     also refuse (lookup.go).
 //  5. Charge: stores of this process take their batches first, one after another. Then the shared
-//     store takes the others at the same time, in up to three waves (waves.go, take.go). Requests
-//     of this process on one subject share a call (package internal/group).
+//     store takes the others in up to three waves (waves.go, take.go). Calls of one wave are
+//     concurrent. Requests of this process on one subject share a call (package internal/group).
 //  6. Fall back: the strictest OnError of the limits whose store failed decides (outage.go).
 //  7. Settle: trackers get the leases that the request renewed. If the request is denied, the
 //     other batches are refunded, except for forced charges (settle.go).
@@ -73,11 +74,11 @@ func (l *Limiter) decide(ctx context.Context, r *request, now time.Time, charges
 		}
 		r.lookUp()
 	}
-	known := r.denied()
-	if !known {
+	fromCache := r.denied()
+	if !fromCache {
 		r.charge(ctx)
 		r.fallBack()
 	}
 	r.settle(ctx)
-	return r.answer(ctx, charges, known), nil
+	return r.answer(ctx, charges, fromCache), nil
 }

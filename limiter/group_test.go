@@ -443,7 +443,7 @@ func TestGroup_force(t *testing.T) {
 			}
 		}
 		if d := mustPeek(t, l, begun, c); allowed != 6 || d.Remaining != 0 || len(store.costs) > 6 {
-			t.Errorf("%d allowed, %d remain, calls of %v", allowed, d.Remaining, store.costs)
+			t.Errorf("got %d allowed, %d remaining and store calls with costs %v, want 6, 0 and at most 6 calls", allowed, d.Remaining, store.costs)
 		}
 	})
 }

@@ -108,9 +108,9 @@ func (r *request) hasRoom(w wave) bool {
 	return !slices.ContainsFunc(r.batches, func(b batch) bool { return b.remote && !b.taken && b.wave() <= w && !b.hasRoom(r.now) })
 }
 
-// probe charges the subjects whose calls a breaker rejected, if another call of the request has shown
-// that the store is back. A breaker permits only one of several calls. Therefore, the first request
-// after an outage is served normally.
+// probe repeats the calls that a breaker rejected, if another call of the request has shown that the
+// store is back. After an outage, the breaker permits only one of a request's calls. Without probe, the
+// first request after the outage would be decided without the store.
 func (r *request) probe(ctx context.Context) {
 	if !r.refused() && slices.ContainsFunc(r.batches, func(b batch) bool { return b.calls > 0 && Answered(b.err) }) {
 		r.takeAll(ctx, func(b *batch) bool { return errors.Is(b.err, ErrBreakerOpen) })

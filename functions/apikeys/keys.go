@@ -101,9 +101,13 @@ func (t *Keys) List(ctx context.Context) ([]Key, error) {
 	return keys, errors.Join(malformed, err)
 }
 
-// Revoke removes the keys of an id. If hash is set, it removes only the key with this Key.Hash. If
-// only hash is set, it removes every key with this hash, even a malformed one. It always returns the
-// removed keys, even with an error. The error wraps ErrNotFound if no key matches.
+// Revoke removes keys and returns them, even with an error:
+//
+//   - id alone: all keys of the id
+//   - id and hash: the key of the id with this Key.Hash
+//   - hash alone: every key with this hash, even a malformed one
+//
+// The error wraps ErrNotFound if no key matches.
 func (t *Keys) Revoke(ctx context.Context, id, hash string) (revoked []Key, err error) {
 	all, err := t.all(ctx)
 	for _, k := range all {

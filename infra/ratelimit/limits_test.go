@@ -556,7 +556,8 @@ func TestLimits_construct(t *testing.T) {
 	app.Synth(nil)
 }
 
-// Each grant permits its actions on the records table, and publishers only the rules.
+// Each grant permits only its actions, on the records table. GrantPublishRules permits them only on the
+// items of the rules.
 func TestLimits_grants(t *testing.T) {
 	app, stack, api := newAPI(t)
 	l := ratelimit.NewLimits(stack, jsii.String("Limits"), props(t))

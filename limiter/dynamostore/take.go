@@ -23,8 +23,8 @@ type take struct {
 	exact   bool
 	item    item
 	views   []view
-	passes  bool // exact: every charge is allowed
-	changed bool // exact: a limit must be converted, marked or clamped
+	passes  bool // every charge is allowed; valid if exact
+	changed bool // a limit must be converted, marked or clamped; valid if exact
 }
 
 // view is the known state of one charged limit.

@@ -33,7 +33,7 @@ type tab struct {
 
 	mu         sync.Mutex
 	complaints []string
-	expected   string // text that errors contain if the test expects them
+	expected   string // the test expects the errors that contain this text
 }
 
 // closeBrowser ends the browser, if a test has started it.

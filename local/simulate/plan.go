@@ -92,7 +92,7 @@ func (l Limits) shapes(p Parameters) (list []shape) {
 	}
 	each(algo.SlidingWindow, sync, limiter.Limit{Spread: limiter.Spread{Sync: l.Sync}})
 	all(algo.SlidingWindow, "", limiter.Spread{}) // a log of that many does not fit an item
-	if p.Store == DynamoDB {                      // the rules know them for no other store
+	if p.Store == DynamoDB {                      // the rules select adaptive shares for no other store
 		all(algo.SlidingWindow, ", adaptive", limiter.Spread{Adaptive: true})
 	}
 	all(algo.SlidingWindow, fmt.Sprintf(", shards %d", l.Shards), limiter.Spread{Shards: l.Shards})

@@ -36,8 +36,8 @@ type debt struct {
 	credit int
 }
 
-// A debt is at most three calls. Admissions may pay for eight calls in advance, because a patient caller
-// is admitted at irregular times.
+// A debt is at most three refused calls. Admissions can give a credit of up to eight refused calls,
+// because a caller that obeys RetryAfter is admitted at irregular times.
 const (
 	mostDebt   = 3
 	mostCredit = 8

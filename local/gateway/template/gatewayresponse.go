@@ -93,11 +93,11 @@ func parseMappedHeader(key, value string) (h MappedHeader, problem string) {
 	return h, ""
 }
 
-// Value returns the value of the header. The function of returns the value of a variable. If
-// the variable has no value, Value returns false and the answer has no such header.
-func (h MappedHeader) Value(of func(Variable) (string, bool)) (string, bool) {
+// Value returns the value of the header. lookUp returns the value of a variable. If the variable has no
+// value, Value returns false and the answer has no such header.
+func (h MappedHeader) Value(lookUp func(Variable) (string, bool)) (string, bool) {
 	if h.variable.Source == "" {
 		return h.literal, true
 	}
-	return of(h.variable)
+	return lookUp(h.variable)
 }
