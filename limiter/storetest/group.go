@@ -17,6 +17,7 @@ const (
 	groupCallers  = 64
 	groupRequests = 30 // number of requests of each caller
 	groupMost     = 0.1
+	groupRounds   = 5 // at most
 )
 
 // GroupCommit tests that concurrent requests of one process on one subject share store calls. There
@@ -29,50 +30,64 @@ func GroupCommit(t *testing.T, store limiter.Store, writes func() int64) {
 		"token bucket": {Algorithm: algo.TokenBucket, Requests: 570, Window: 24 * time.Hour}, "sliding log": {Algorithm: algo.SlidingLog, Requests: 320, Window: 24 * time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
+			limit := Limit(t, "group", rate)
 			l := Must(limiter.New(patient{store}, limiter.Options{CacheTTL: -1, Logger: slog.New(slog.DiscardHandler)}))
-			charges := []limiter.Charge{{Subject: subject(), Limit: Limit(t, "group", rate), Cost: 1}}
-			look := []limiter.Charge{{Subject: charges[0].Subject, Limit: charges[0].Limit}}
-			used := func() int64 {
-				results := make([]algo.Result, 1)
-				if _, err := store.Take(ctx, start, look[0].Subject, look, results); err != nil {
-					t.Fatal(err)
-				}
-				return results[0].Machine.Used(results[0].State, start)
+			perDecision := 1.0
+			// On a busy machine, requests that do not run at the same time cannot share calls.
+			for round := 0; round < groupRounds && perDecision > groupMost && !t.Failed(); round++ {
+				perDecision = min(perDecision, groupRound(t, l, store, limit, writes))
 			}
-			used() // the first call may have to connect
-			before := writes()
-			var admitted, busy atomic.Int64
-			var wg sync.WaitGroup
-			for range groupCallers {
-				wg.Go(func() {
-					for range groupRequests {
-						d, err := l.Take(ctx, start.Time(), charges)
-						switch {
-						case err != nil || d.Allowed && d.Reason != limiter.ReasonNone:
-							t.Error(d.Reason, err)
-						case d.Allowed:
-							admitted.Add(1)
-						case d.Reason != limiter.ReasonNone:
-							busy.Add(1)
-						}
-					}
-				})
-			}
-			wg.Wait()
-			made, decisions := writes()-before, int64(groupCallers*groupRequests)
-			t.Logf("%.3f writes per decision, %d of %d admitted", float64(made)/float64(decisions), admitted.Load(), decisions)
-			if float64(made) > groupMost*float64(decisions) {
-				t.Errorf("writes: got %d for %d decisions, want at most %g each", made, decisions, groupMost)
-			}
-			// On a busy machine, a request without a decision in time may still be charged.
-			if want := min(decisions, rate.Requests); admitted.Load() > want || admitted.Load() < want && busy.Load() == 0 {
-				t.Errorf("admitted: got %d, want %d; %d requests had no decision", admitted.Load(), want, busy.Load())
-			}
-			if n := used(); n < admitted.Load() || n > admitted.Load()+busy.Load() {
-				t.Errorf("count: got %d, want the %d admitted requests; %d requests had no decision", n, admitted.Load(), busy.Load())
+			if perDecision > groupMost {
+				t.Errorf("writes: got at least %.3f per decision in %d rounds, want at most %g", perDecision, groupRounds, groupMost)
 			}
 		})
 	}
+}
+
+// groupRound makes concurrent decisions on a new subject. It checks the numbers of admitted and of counted
+// requests, and returns the number of writes per decision.
+func groupRound(t *testing.T, l *limiter.Limiter, store limiter.Store, limit *limiter.Limit, writes func() int64) float64 {
+	t.Helper()
+	charges := []limiter.Charge{{Subject: subject(), Limit: limit, Cost: 1}}
+	look := []limiter.Charge{{Subject: charges[0].Subject, Limit: limit}}
+	used := func() int64 {
+		results := make([]algo.Result, 1)
+		if _, err := store.Take(ctx, start, look[0].Subject, look, results); err != nil {
+			t.Fatal(err)
+		}
+		return results[0].Machine.Used(results[0].State, start)
+	}
+	used() // the first call may have to connect
+	before := writes()
+	var admitted, busy atomic.Int64
+	var wg sync.WaitGroup
+	for range groupCallers {
+		wg.Go(func() {
+			for range groupRequests {
+				d, err := l.Take(ctx, start.Time(), charges)
+				switch {
+				case err != nil || d.Allowed && d.Reason != limiter.ReasonNone:
+					t.Error(d.Reason, err)
+				case d.Allowed:
+					admitted.Add(1)
+				case d.Reason != limiter.ReasonNone:
+					busy.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	decisions := int64(groupCallers * groupRequests)
+	perDecision := float64(writes()-before) / float64(decisions)
+	t.Logf("%.3f writes per decision, %d of %d admitted", perDecision, admitted.Load(), decisions)
+	// On a busy machine, a request without a decision in time may still be charged.
+	if want := min(decisions, limit.Rate.Requests); admitted.Load() > want || admitted.Load() < want && busy.Load() == 0 {
+		t.Errorf("admitted: got %d, want %d; %d requests had no decision", admitted.Load(), want, busy.Load())
+	}
+	if n := used(); n < admitted.Load() || n > admitted.Load()+busy.Load() {
+		t.Errorf("count: got %d, want the %d admitted requests; %d requests had no decision", n, admitted.Load(), busy.Load())
+	}
+	return perDecision
 }
 
 // patient is a store whose calls have no deadline, so that tests do not fail on a busy machine.
