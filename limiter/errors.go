@@ -27,8 +27,9 @@ var (
 	// ErrRejected, with ErrUnavailable, is a store that works but rejects one subject, for example
 	// because its item has grown too large.
 	ErrRejected = errors.New("rejected by the store")
-	// ErrContended is a charge whose every attempt lost a race for the item. Nothing was
-	// charged.
+	// ErrContended is a charge that lost races for the item until its attempts or its time ended. If
+	// the error also wraps context.DeadlineExceeded, the last attempt may have been charged; otherwise
+	// nothing was.
 	ErrContended = errors.New("store contended")
 	// ErrFull is a store without room for another subject.
 	ErrFull = errors.New("store full")

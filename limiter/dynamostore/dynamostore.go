@@ -128,6 +128,10 @@ func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 			return true, nil
 		}
 	}
+	if t.decided() { // the last attempt found the answer
+		t.report()
+		return t.passes, nil
+	}
 	return false, fmt.Errorf("%w: %d attempts", limiter.ErrContended, attempts)
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 // format is the version of the item's layout. It is part of the key.
-const format = 1
+const format = 2
 
 // item is the item of a subject as DynamoDB returned it; nil if there is none.
 type item map[string]types.AttributeValue

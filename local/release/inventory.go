@@ -60,7 +60,8 @@ func component(m *debug.Module) cyclonedx.Component {
 	return c
 }
 
-// packageURL returns the identifier of a Go module, as github.com/package-url/purl-spec defines it.
+// packageURL returns the package URL of a Go module (github.com/package-url/purl-spec). It keeps capital
+// letters, because the paths of modules are case-sensitive.
 func packageURL(path, version string) string {
 	return "pkg:golang/" + path + "@" + url.QueryEscape(version)
 }

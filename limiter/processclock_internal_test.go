@@ -1,0 +1,24 @@
+package limiter
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// The wall clock is read again after 10 ms, and not before: in between it may have been set.
+func TestProcessClock_period(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c processClock
+		c.now()
+		first := c.read.Load()
+		time.Sleep(10*time.Millisecond - 1) // of the fake clock
+		if c.now(); c.read.Load() != first {
+			t.Error("got a second reading of the wall clock before 10 ms, want one")
+		}
+		time.Sleep(1)
+		if c.now(); c.read.Load() == first {
+			t.Error("got no second reading of the wall clock after 10 ms, want one")
+		}
+	})
+}
