@@ -176,7 +176,7 @@ func TestRun_sync(t *testing.T) {
 func TestRun_hotItem(t *testing.T) {
 	for _, rate := range []float64{800, 3000} {
 		p := small(DynamoDB)
-		p.Seed = 2; p.Seed = 3; p.Seed = 4; p.Seed = 5; p.Seed = 6; p.Rate, p.Environments, p.ItemWrites, p.Warmup, p.Measured = rate, 200, 1000, 0, 3*time.Second
+		p.Rate, p.Environments, p.ItemWrites, p.Warmup, p.Measured = rate, 200, 1000, 0, 3*time.Second
 		r := simulated(t, Scenario{Name: "hot", Parameters: p, Limit: limit(t, limiter.Limit{
 			Global: true, Rate: algo.Rate{Requests: 1e6, Window: time.Second, Algorithm: algo.FixedWindow}, Spread: limiter.Spread{Lease: 1},
 		})})
