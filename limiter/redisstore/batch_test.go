@@ -259,6 +259,10 @@ func TestStore_batch_lost(t *testing.T) {
 		names := []string{"a", "b", "c"}
 		k.take(t.Context(), names...)
 		synctest.Wait()
+		for range 2 { // first the single calls, in order
+			g.opened <- struct{}{}
+			synctest.Wait()
+		}
 		close(g.opened)
 		k.wg.Wait()
 		for _, name := range names {
@@ -304,6 +308,7 @@ func TestStore_batch_redirected(t *testing.T) {
 				t.Errorf("%s: got error %v, want none", name, err)
 			}
 		}
+		time.Sleep(time.Second) // of the fake clock: after a redirection the client pauses before it reads the slots again
 		if err := client.Close(); err != nil {
 			t.Error(err)
 		}
