@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -124,7 +125,8 @@ func (l *lane) run(node *redis.Client, batch []*call) {
 	}
 }
 
-// send sends a batch once, and waits for its replies until the last deadline of its calls.
+// send sends a batch once, and waits for its replies until the last deadline of its calls. A panic in a
+// hook of the client fails all calls of the batch.
 func send(node *redis.Client, batch []*call) {
 	ctx := context.Background()
 	if last, ok := latest(batch); ok {
@@ -132,14 +134,20 @@ func send(node *redis.Client, batch []*call) {
 		ctx, cancel = context.WithDeadline(ctx, last)
 		defer cancel()
 	}
+	defer func() {
+		p := recover() // nobody else can: a panic in this goroutine would end the process
+		for _, c := range batch {
+			if p != nil {
+				c.cmd.SetErr(fmt.Errorf("redisstore: client: panic in a pipeline: %v", p))
+			}
+			close(c.done)
+		}
+	}()
 	pipe := node.Pipeline()
 	for _, c := range batch {
 		_ = pipe.Process(ctx, final{c.cmd}) // it only queues
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
-	for _, c := range batch {
-		close(c.done)
-	}
 }
 
 // latest returns the last deadline of a batch; ok is false if a call has none.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -22,6 +23,7 @@ import (
 type gate struct {
 	node   *node
 	opened chan struct{}
+	panics int // pipelines of this size panic
 
 	mu    sync.Mutex
 	sizes []int // of all pipelines; a single command is 1
@@ -68,6 +70,9 @@ func (g *gate) pass(ctx context.Context, commands ...redis.Cmder) error {
 	g.mu.Unlock()
 	select {
 	case <-g.opened:
+		if len(commands) == g.panics {
+			panic("a broken hook")
+		}
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -189,6 +194,34 @@ func TestStore_batch_size(t *testing.T) {
 		}
 		if total != 302 || sent[len(sent)-1] != 128 {
 			t.Errorf("got pipelines of %v, want 302 calls in pipelines of at most 128", sent)
+		}
+	})
+}
+
+// A panic in a hook of the client fails the calls of its pipeline. The process and later pipelines go on.
+func TestStore_batch_panic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(charges)
+		g.panics = 128
+		k := g.open(t)
+		k.take(t.Context(), "first", "second")
+		synctest.Wait()
+		for i := range 266 {
+			k.take(t.Context(), string(rune('a'+i)))
+		}
+		synctest.Wait()
+		close(g.opened)
+		k.wg.Wait()
+		failed := 0
+		for i := range 266 {
+			if err := k.err(string(rune('a' + i))); errors.Is(err, limiter.ErrUnavailable) && strings.Contains(err.Error(), "panic in a pipeline: a broken hook") {
+				failed++
+			} else if err != nil {
+				t.Errorf("got error %v, want none, or one that names the panic", err)
+			}
+		}
+		if failed != 256 {
+			t.Errorf("got %d failed calls in pipelines of %v, want those of two pipelines of 128", failed, g.sent())
 		}
 	})
 }
