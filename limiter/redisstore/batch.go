@@ -13,6 +13,13 @@ import (
 // Further calls wait until one of these returns, and then share a batch.
 const mostInFlight = 2
 
+// If nothing in flight has returned for stalledAfter, the connections may be lost. Others are then sent
+// beside them, until mostStalled are in flight.
+const (
+	stalledAfter = 10 * time.Millisecond
+	mostStalled  = 16
+)
+
 // mostBatched bounds a batch: a server executes it before it reads from other connections.
 const mostBatched = 128
 
@@ -34,9 +41,9 @@ func (b *batched) EvalSha(ctx context.Context, sha string, keys []string, args .
 		known, _ = b.lanes.LoadOrStore(node.Options().Addr, new(lane))
 	}
 	l := known.(*lane) //nolint:forcetypeassert // the map holds nothing else
-	c := l.enter(ctx, sha, keys[0], args)
+	c := l.enter(ctx, node, sha, keys[0], args)
 	if c == nil {
-		defer l.leave(node)
+		defer l.leave()
 		return b.Client.EvalSha(ctx, sha, keys, args...)
 	}
 	cmd := l.wait(c)
@@ -62,43 +69,86 @@ func redirected(err error) bool {
 // lane is the script calls of this process to one server.
 type lane struct {
 	mu       sync.Mutex
-	inFlight int     // calls and batches
-	waiting  []*call // in order of arrival
+	inFlight int       // calls and batches
+	returned time.Time // when the last of them returned, or the first one was sent
+	waiting  []*call   // in order of arrival
+	watched  bool      // watch runs soon
 }
 
 // call is a script call that waits for a batch.
 type call struct {
 	ctx  context.Context //nolint:containedctx // it is the deadline of one call among several
+	node *redis.Client
 	cmd  *redis.Cmd
 	over bool          // sent, or no longer wanted; the lane guards it
 	done chan struct{} // closed when cmd has its reply
 }
 
 // enter returns nil if a call may be sent now; then leave MUST follow. Otherwise the call waits.
-func (l *lane) enter(ctx context.Context, sha, key string, args []any) *call {
+func (l *lane) enter(ctx context.Context, node *redis.Client, sha, key string, args []any) *call {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.inFlight < mostInFlight {
+	if l.inFlight == 0 {
+		l.returned = time.Now()
+	}
+	if l.inFlight < mostInFlight || l.stalled() {
 		l.inFlight++
 		return nil
 	}
-	c := &call{ctx: ctx, cmd: evalSha(ctx, sha, key, args), done: make(chan struct{})}
+	c := &call{ctx: ctx, node: node, cmd: evalSha(ctx, sha, key, args), done: make(chan struct{})}
 	l.waiting = append(l.waiting, c)
+	l.keepWatch()
 	return c
 }
 
-// leave ends a call that entered. The calls that wait form the next batch.
-func (l *lane) leave(node *redis.Client) {
-	if batch := l.next(); batch != nil {
-		go l.run(node, batch)
+// stalled reports whether one more may be in flight, because nothing has returned for long.
+func (l *lane) stalled() bool {
+	return l.inFlight < mostStalled && time.Since(l.returned) >= stalledAfter
+}
+
+// keepWatch runs watch when the lane may be stalled. The caller holds the lock.
+func (l *lane) keepWatch() {
+	if len(l.waiting) > 0 && !l.watched {
+		l.watched = true
+		time.AfterFunc(max(stalledAfter-time.Since(l.returned), time.Millisecond), l.watch)
 	}
 }
 
-// next takes the next batch out of the calls that wait. If there is none, one call or batch less is in
-// flight.
-func (l *lane) next() (batch []*call) {
+// watch sends the calls that wait if the lane is stalled. It runs again until no call waits.
+func (l *lane) watch() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.stalled() {
+		if batch := l.take(); batch != nil {
+			l.inFlight++
+			go l.run(batch)
+		}
+	}
+	l.watched = false
+	l.keepWatch()
+}
+
+// leave ends a call that entered. The calls that wait form the next batch.
+func (l *lane) leave() {
+	if batch := l.next(); batch != nil {
+		go l.run(batch)
+	}
+}
+
+// next ends a call or batch, and takes the next batch. If there is none, one less is in flight.
+func (l *lane) next() []*call {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.returned = time.Now()
+	batch := l.take()
+	if batch == nil {
+		l.inFlight--
+	}
+	return batch
+}
+
+// take takes a batch out of the calls that wait; nil if there is none. The caller holds the lock.
+func (l *lane) take() (batch []*call) {
 	n := 0
 	for _, c := range l.waiting {
 		if len(batch) == mostBatched {
@@ -112,22 +162,19 @@ func (l *lane) next() (batch []*call) {
 	if l.waiting = l.waiting[n:]; len(l.waiting) == 0 {
 		l.waiting = nil
 	}
-	if batch == nil {
-		l.inFlight--
-	}
 	return batch
 }
 
 // run sends batches until no call waits.
-func (l *lane) run(node *redis.Client, batch []*call) {
+func (l *lane) run(batch []*call) {
 	for ; batch != nil; batch = l.next() {
-		send(node, batch)
+		send(batch)
 	}
 }
 
 // send sends a batch once, and waits for its replies until the last deadline of its calls. A panic in a
 // hook of the client fails all calls of the batch.
-func send(node *redis.Client, batch []*call) {
+func send(batch []*call) {
 	ctx := context.Background()
 	if last, ok := latest(batch); ok {
 		var cancel context.CancelFunc
@@ -143,7 +190,7 @@ func send(node *redis.Client, batch []*call) {
 			close(c.done)
 		}
 	}()
-	pipe := node.Pipeline()
+	pipe := batch[len(batch)-1].node.Pipeline() // an earlier client of the server may be closed
 	for _, c := range batch {
 		_ = pipe.Process(ctx, final{c.cmd}) // it only queues
 	}

@@ -23,6 +23,7 @@ import (
 type gate struct {
 	node   *node
 	opened chan struct{}
+	holds  int // only the first pipelines are held; 0 means all
 	panics int // pipelines of this size panic
 
 	mu    sync.Mutex
@@ -67,7 +68,11 @@ func (g *gate) pass(ctx context.Context, commands ...redis.Cmder) error {
 	}
 	g.mu.Lock()
 	g.sizes = append(g.sizes, len(commands))
+	passes := g.holds > 0 && len(g.sizes) > g.holds
 	g.mu.Unlock()
+	if passes {
+		return nil
+	}
 	select {
 	case <-g.opened:
 		if len(commands) == g.panics {
@@ -194,6 +199,89 @@ func TestStore_batch_size(t *testing.T) {
 		}
 		if total != 302 || sent[len(sent)-1] != 128 {
 			t.Errorf("got pipelines of %v, want 302 calls in pipelines of at most 128", sent)
+		}
+	})
+}
+
+// Two stalled calls delay other callers by 10 ms at most: a call that comes later is sent at once, and
+// calls that already wait are sent together.
+func TestStore_batch_stalled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(charges)
+		g.holds = 2
+		k := g.open(t)
+		k.take(t.Context(), "first", "second")
+		synctest.Wait()
+		next := 'a'
+		take := func(n int) {
+			for range n {
+				k.take(t.Context(), string(next))
+				next++
+			}
+			synctest.Wait()
+		}
+		wait := func(d time.Duration) {
+			time.Sleep(d) // of the fake clock
+			synctest.Wait()
+		}
+		check := func(decided int, pipelines ...int) {
+			t.Helper()
+			for name := 'a'; name < next; name++ {
+				if err := k.err(string(name)); err == nil {
+					decided--
+				} else if !errors.Is(err, errPending) {
+					t.Errorf("%c: got error %v", name, err)
+				}
+			}
+			if sent := g.sent(); decided != 0 || !slices.Equal(sent, pipelines) {
+				t.Errorf("got %d decisions too few in pipelines of %v, want %v", decided, sent, pipelines)
+			}
+		}
+		wait(9 * time.Millisecond)
+		take(20)
+		check(0, 1, 1)
+		wait(time.Millisecond)
+		check(20, 1, 1, 20)
+		wait(10 * time.Millisecond)
+		take(1)
+		check(21, 1, 1, 20, 1)
+		take(29)
+		check(21, 1, 1, 20, 1)
+		wait(10 * time.Millisecond)
+		check(50, 1, 1, 20, 1, 29)
+		close(g.opened)
+		k.wg.Wait()
+	})
+}
+
+// At most 16 calls and pipelines are in flight on a server that does not answer.
+func TestStore_batch_stalledMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(charges)
+		k := g.open(t)
+		for i := range 40 {
+			k.take(t.Context(), string(rune('a'+i)))
+			synctest.Wait()
+			time.Sleep(10 * time.Millisecond) // of the fake clock
+		}
+		want := slices.Repeat([]int{1}, 16)
+		if sent := g.sent(); !slices.Equal(sent, want) {
+			t.Errorf("got pipelines of %v in flight, want 16 single calls", sent)
+		}
+		close(g.opened)
+		k.wg.Wait()
+		if sent := g.sent(); !slices.Equal(sent, append(want, 24)) {
+			t.Errorf("got pipelines of %v, want the 24 others together", sent)
+		}
+		for i := range 40 {
+			if err := k.err(string(rune('a' + i))); err != nil {
+				t.Errorf("got error %v, want none", err)
+			}
+		}
+		k.take(t.Context(), "later", "too")
+		k.wg.Wait()
+		if k.err("later") != nil || k.err("too") != nil {
+			t.Errorf("got errors %v and %v, want none", k.err("later"), k.err("too"))
 		}
 	})
 }

@@ -153,7 +153,7 @@ func (n *node) dial(context.Context, string, string) (net.Conn, error) {
 
 func (n *node) serve(c net.Conn) {
 	defer func() { _ = c.Close() }()
-	r := bufio.NewReader(c)
+	r := bufio.NewReaderSize(c, 1<<16) // a whole pipeline: the other end reads no answers while it writes
 	for {
 		args, err := command(r)
 		if err != nil {

@@ -8,7 +8,8 @@
 //
 // Concurrent calls of one process share pipelines: a call that finds two others in flight on its server
 // waits until one of them returns, and is then sent together with the others that wait. A lone caller
-// never waits. A call whose deadline passes first is not sent.
+// never waits. A call whose deadline passes first is not sent. If nothing returns for 10 ms, other calls
+// are sent beside the stalled ones, at most 16 calls and pipelines at a time.
 //
 // A subject's value is eight bytes, and 16 to 18 bytes a limit with round numbers: 25 bytes for one
 // limit, and at most 60 for three. A limit has its identity, its parameters and its state. The version
