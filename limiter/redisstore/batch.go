@@ -147,14 +147,15 @@ func (l *lane) next() []*call {
 	return batch
 }
 
-// take takes a batch out of the calls that wait; nil if there is none. The caller holds the lock.
+// take takes a batch out of the calls that wait; nil if there is none. It skips a call whose context has
+// ended, also before wait notices that. The caller holds the lock.
 func (l *lane) take() (batch []*call) {
 	n := 0
 	for _, c := range l.waiting {
 		if len(batch) == mostBatched {
 			break
 		}
-		if n++; !c.over {
+		if n++; !c.over && c.ctx.Err() == nil {
 			c.over = true
 			batch = append(batch, c)
 		}

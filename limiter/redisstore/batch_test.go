@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -334,6 +335,47 @@ func TestStore_batch_notSent(t *testing.T) {
 		k.wg.Wait()
 		if sent := g.sent(); !slices.Equal(sent, []int{1, 1, 1}) || k.err("long") != nil {
 			t.Errorf("got pipelines of %v and error %v, want only the other call to be sent", sent, k.err("long"))
+		}
+	})
+}
+
+// ending is a context that has ended before its goroutine learns of it.
+type ending struct {
+	context.Context //nolint:containedctx // it is a context
+
+	ended atomic.Bool
+}
+
+func (e *ending) Err() error {
+	if e.ended.Load() {
+		return context.Canceled
+	}
+	return e.Context.Err()
+}
+
+// A call whose context has ended is not sent, even if its goroutine has not run since.
+func TestStore_batch_ended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(charges)
+		k := g.open(t)
+		k.take(t.Context(), "first", "second")
+		synctest.Wait()
+		inner, cancel := context.WithCancel(t.Context())
+		gone := &ending{Context: inner}
+		k.take(gone, "gone")
+		synctest.Wait()
+		k.take(t.Context(), "other")
+		synctest.Wait()
+		gone.ended.Store(true)
+		close(g.opened)
+		synctest.Wait()
+		cancel()
+		k.wg.Wait()
+		if sent := g.sent(); !slices.Equal(sent, []int{1, 1, 1}) || k.err("other") != nil {
+			t.Errorf("got pipelines of %v and error %v, want only the other call to be sent", sent, k.err("other"))
+		}
+		if err := k.err("gone"); !errors.Is(err, context.Canceled) {
+			t.Errorf("got error %v, want Canceled", err)
 		}
 	})
 }
