@@ -112,7 +112,7 @@ func TestStore_calls_horizons(t *testing.T) {
 	if n := calls.Load(); n != 10 {
 		t.Errorf("10 decisions: got %d commands", n)
 	}
-	if left := client.PTTL(ctx, "{horizons/1/"+who.String()+"}").Val(); left < 48*time.Hour {
+	if left := client.PTTL(ctx, "{horizons/2/"+who.String()+"}").Val(); left < 48*time.Hour {
 		t.Errorf("the count of a day: expires after %s", left)
 	}
 }
@@ -183,7 +183,7 @@ func TestStore_value(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key := "{value/1/" + who.String() + "}"
+	key := "{value/2/" + who.String() + "}"
 	for i, l := range []*limiter.Limit{day, minute} {
 		take(t, s, noon, limiter.Charge{Subject: who, Limit: l, Cost: 1})
 		if n := client.StrLen(ctx, key).Val(); n != int64(8+17+16*i) {
@@ -212,7 +212,7 @@ func TestStore_value_algorithms(t *testing.T) {
 	algorithms := []algo.Algorithm{algo.TokenBucket, algo.LeakyBucket, algo.SlidingWindow, algo.FixedWindow, algo.SlidingLog}
 	for i, algorithm := range algorithms {
 		who := caller()
-		key := "{values/1/" + who.String() + "}"
+		key := "{values/2/" + who.String() + "}"
 		var short []*limiter.Limit
 		for j, a := range []algo.Algorithm{algorithm, algorithms[(i+1)%len(algorithms)]} {
 			l, err := limiter.NewLimit(limiter.Limit{Name: "short", Rate: algo.Rate{Algorithm: a, Requests: 20, Window: 10 * time.Second}, Version: int64(j + 1), Horizon: day.Horizon})
@@ -268,7 +268,7 @@ func TestStore_value_olderRules(t *testing.T) {
 		for i, limit := range []*limiter.Limit{month, older, another, changed} {
 			cost := int64(5)
 			take(t, s, noon.Add(time.Duration(i)), limiter.Charge{Subject: who, Limit: limit, Cost: min(cost, limit.MaxCost())})
-			if ttl := client.PTTL(ctx, "{older/1/"+who.String()+"}").Val(); ttl < 30*24*time.Hour {
+			if ttl := client.PTTL(ctx, "{older/2/"+who.String()+"}").Val(); ttl < 30*24*time.Hour {
 				t.Errorf("%s, after %s of version %d: expires after %s", month.Fingerprint(), limit.Name, limit.Version, ttl)
 			}
 		}
@@ -282,7 +282,7 @@ func TestStore_life_mixedRules(t *testing.T) {
 	s := open(t, redisstore.Options{Namespace: "mixed"})
 	for _, algorithm := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow, algo.TokenBucket, algo.SlidingLog} {
 		who := caller()
-		key := "{mixed/1/" + who.String() + "}"
+		key := "{mixed/2/" + who.String() + "}"
 		older := storetest.Limit(t, "a", algo.Rate{Algorithm: algorithm, Requests: 20, Window: time.Minute})
 		newer, err := limiter.NewLimit(limiter.Limit{Name: "a", ID: older.ID, Rate: algo.Rate{Algorithm: algorithm, Requests: 100, Window: 24 * time.Hour}, Version: 2})
 		if err != nil {
@@ -343,7 +343,7 @@ func TestStore_tidy(t *testing.T) {
 		take(t, s, noon, limiter.Charge{Subject: who, Limit: storetest.Limit(t, "gone"+strconv.Itoa(i), algo.Rate{Requests: 10, Window: time.Second}), Cost: 1})
 	}
 	stays := limiter.Charge{Subject: who, Limit: storetest.Limit(t, "stays", algo.Rate{Requests: 10, Window: time.Hour}), Cost: 1}
-	length := func() int64 { return client.StrLen(ctx, "{tidy/1/"+who.String()+"}").Val() }
+	length := func() int64 { return client.StrLen(ctx, "{tidy/2/"+who.String()+"}").Val() }
 	if take(t, s, noon.Add(time.Hour), stays); length() != 8+25*16+17 {
 		t.Errorf("length: got %d bytes; a record was removed before it was idle for an hour", length())
 	}
@@ -370,7 +370,7 @@ func TestStore_tidy_mark(t *testing.T) {
 		take(t, s, noon, charge("gone"+strconv.Itoa(i), time.Second))
 	}
 	take(t, s, noon.Add(12*time.Hour), charge("last", time.Second))
-	if n := client.StrLen(ctx, "{marks/1/"+who.String()+"}").Val(); n != 8+17+17+16 {
+	if n := client.StrLen(ctx, "{marks/2/"+who.String()+"}").Val(); n != 8+17+17+16 {
 		t.Errorf("length: got %d bytes, want two records and a mark", n)
 	}
 	entries, err := s.Inspect(ctx, who)
@@ -400,7 +400,7 @@ func TestStore_tidy_ttl(t *testing.T) {
 	short := storetest.Limit(t, "short", algo.Rate{Requests: 10, Window: time.Second})
 	take(t, s, noon, limiter.Charge{Subject: who, Limit: day, Cost: 10})
 	take(t, s, noon.Add(2*time.Hour), limiter.Charge{Subject: who, Limit: short, Cost: 1})
-	key := "{tidied/1/" + who.String() + "}"
+	key := "{tidied/2/" + who.String() + "}"
 	if n := client.StrLen(ctx, key).Val(); n != 8+17+16 {
 		t.Errorf("length: got %d bytes, want the two records that are not idle", n)
 	}
@@ -427,11 +427,11 @@ func TestStore_unreadable(t *testing.T) {
 	s := open(t, redisstore.Options{Namespace: "bad"})
 	l := storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Minute})
 	for _, value := range []string{
-		"\x02\x01" + strings.Repeat("x", 22), "\x01", "\x01x", "\x01\x01" + strings.Repeat("x", 22), "\x01\x00x", "text",
-		"\x01\x00version", "\x01\x01version" + strings.Repeat("\x22", 14), "\x01\x02version" + strings.Repeat("\x22", 15), "\x01\x01version" + strings.Repeat("\x40", 17),
+		"\x01\x01" + strings.Repeat("x", 22), "\x02", "\x02x", "\x02\x01" + strings.Repeat("x", 22), "\x02\x00x", "text",
+		"\x02\x00version", "\x02\x01version" + strings.Repeat("\x22", 14), "\x02\x02version" + strings.Repeat("\x22", 15), "\x02\x01version" + strings.Repeat("\x40", 17),
 	} {
 		who := caller()
-		key := "{bad/1/" + who.String() + "}"
+		key := "{bad/2/" + who.String() + "}"
 		if err := client.Set(ctx, key, value, time.Minute).Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -447,14 +447,14 @@ func TestStore_unreadable(t *testing.T) {
 			t.Errorf("value %q: got %q, want no change", value, now)
 		}
 	}
-	if err := client.LPush(ctx, "{bad/1/user:list}", "x").Err(); err != nil {
+	if err := client.LPush(ctx, "{bad/2/user:list}", "x").Err(); err != nil {
 		t.Fatal(err)
 	}
 	who := limiter.User("list")
 	if _, err := s.Take(ctx, noon, who, []limiter.Charge{{Subject: who, Limit: l, Cost: 1}}, make([]algo.Result, 1)); !errors.Is(err, limiter.ErrFormat) {
 		t.Errorf("a key of another type: got error %v", err)
 	}
-	client.Del(ctx, "{bad/1/user:list}")
+	client.Del(ctx, "{bad/2/user:list}")
 }
 
 // Scripts use only what ElastiCache Serverless allows: declared keys and no clock.

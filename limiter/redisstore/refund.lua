@@ -12,7 +12,7 @@
 -- The value is that of take.lua. Returns the number of charges of which something was given back.
 local value, args = redis.call('GET', KEYS[1]), ARGV[1]
 local unpack, pack, sub, byte = struct.unpack, struct.pack, string.sub, string.byte
-if not value or byte(value) ~= 1 or #value < 8 then return 0 end
+if not value or byte(value) ~= 2 or #value < 8 then return 0 end
 local new, given, i = value, 0, 1
 
 while i < #args do

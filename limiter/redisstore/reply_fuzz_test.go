@@ -36,8 +36,8 @@ func (o *odd) Del(context.Context, ...string) *redis.IntCmd { return redis.NewIn
 func FuzzStore_reply(f *testing.F) {
 	limit := storetest.Limit(f, "a", algo.Rate{Requests: 10, Window: time.Minute})
 	for form := range uint8(12) {
-		f.Add(form, []byte("\x01\x00\x00\x00\x00\x00\x00\x00"), int64(1))
-		f.Add(form, []byte("\x01\x01"), int64(0))
+		f.Add(form, []byte("\x02\x00\x00\x00\x00\x00\x00\x00"), int64(1))
+		f.Add(form, []byte("\x02\x01"), int64(0))
 		f.Add(form, []byte(""), int64(-1))
 	}
 	who := limiter.User("fuzz")

@@ -14,7 +14,7 @@
 --            the limit: tag B, id I5, parameters
 -- ARGV[2]  time to live in ms
 --
--- The value is a format byte 1, the number of limits B, a version I6, and the limits. The tag
+-- The value is a format byte 2, the number of limits B, a version I6, and the limits. The tag
 -- of a limit is its kind times 16 plus the length of its parameters. Kinds: 1 bucket,
 -- 2 sliding and 3 fixed window, 4 log, 5 and 6 like 2 and 3 with large counts. Its
 -- state follows: bucket TAT; window index I4, count and previous I2, large I4; log newest
@@ -31,9 +31,9 @@
 -- 32. The clock is the caller's: not every server lets a script read the time.
 local args, unpack, pack, sub, byte = ARGV[1], struct.unpack, struct.pack, string.sub, string.byte
 local value = redis.call('GET', KEYS[1])
-local new = value or '\1\0' .. sub(args, 34, 39)
+local new = value or '\2\0' .. sub(args, 34, 39)
 local format, limits = byte(new, 1, 2)
-if format ~= 1 or #new < 8 then return {value} end
+if format ~= 2 or #new < 8 then return {value} end
 local now_hi, now_lo = unpack('>I4I4', args)
 local at, i, charges = 9, 9, 0 -- at: behind the state charged last
 
@@ -121,7 +121,7 @@ while i < #args do
   end
   if state and first then
     limits = limits + 1
-    new = '\1' .. string.char(limits) .. sub(new, 3) .. limit .. state
+    new = '\2' .. string.char(limits) .. sub(new, 3) .. limit .. state
     if own ~= unpack('>I6', new, 3) then new = new .. pack('>BI6', 112, own) end
   elseif state then
     new = sub(new, 1, at - 1) .. state .. sub(new, at + old)

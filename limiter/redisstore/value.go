@@ -11,7 +11,7 @@ import (
 )
 
 // format is the version of the value's layout: its first byte, and part of the key.
-const format = 1
+const format = 2
 
 // The layout of a value: format, number of limits, a version of rules, and the limits; take.lua
 // describes them. Integers and instants are big endian; the scripts read instants in two halves.

@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"encoding/hex"
 	"errors"
 	"strconv"
 	"strings"
@@ -81,8 +82,58 @@ func TestStore_value_few(t *testing.T) {
 		l := storetest.Limit(t, "l"+strconv.Itoa(n), algo.Rate{Requests: 10, Window: time.Second})
 		take(t, s, noon.Add(time.Duration(n/19)*2*time.Hour), limiter.Charge{Subject: who, Limit: l, Cost: 1})
 	}
-	if n := client.StrLen(ctx, "{few/1/"+who.String()+"}").Val(); n != 8+20*16 {
+	if n := client.StrLen(ctx, "{few/2/"+who.String()+"}").Val(); n != 8+20*16 {
 		t.Errorf("length: got %d bytes, want 20 records", n)
+	}
+}
+
+// layout is the value of layoutCharges at noon. layoutMarked also has refunds, and a mark for every limit.
+const (
+	layout       = "0206000000000007220000000001a6210414add000030000340000000002a9010b0f02b873e0000300007000000000000842000000000391113901ff14d06f8000000000033901ff14d06f80003901ff14d06f80003901ff14d06f8000530000000004bc04610011694c000000030000000070000000000008630000000005b86c610000b9b8000000030000000012000000000696053901ff190151b40070000000000008"
+	layoutMarked = "0206000000000007220000000001a6210414add00003000080390161ebadd18000000000000414add0340000000002a9010b0f02b873e0000300007000000000000880390161ebadd180000000000002b873e042000000000391113901ff14d06f8000000000033901ff14d06f80003901ff14d06f80003901ff14d06f800080390161ebadd180003901ff14d06f8000530000000004bc04610011694c00000003000000007000000000000880390161ebadd18000000000000011694c630000000005b86c610000b9b8000000030000000080390161ebadd18000000000000000b9b812000000000696053901ff190151b4007000000000000880390161ebadd180003901ff190151b4009000000001"
+)
+
+// layoutCharges charges a limit of every kind, of two versions of rules. The bucket is the last one.
+func layoutCharges(t *testing.T, who limiter.Subject) (charges []limiter.Charge) {
+	t.Helper()
+	for i, rate := range []algo.Rate{
+		{Algorithm: algo.SlidingWindow, Requests: 100, Window: time.Minute},
+		{Algorithm: algo.FixedWindow, Requests: 123, Window: 90 * time.Second},
+		{Algorithm: algo.SlidingLog, Requests: 10, Window: time.Second},
+		{Algorithm: algo.SlidingWindow, Requests: 1_000_000, Window: time.Hour},
+		{Algorithm: algo.FixedWindow, Requests: 1_000_000, Window: 24 * time.Hour},
+		{Algorithm: algo.TokenBucket, Requests: 10, Window: time.Minute, Burst: 5},
+	} {
+		l, err := limiter.NewLimit(limiter.Limit{Name: "l", ID: limiter.ID(i + 1), Rate: rate, Version: int64(7 + i%2)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		charges = append(charges, limiter.Charge{Subject: who, Limit: l, Cost: 3})
+	}
+	return charges
+}
+
+// Processes with another layout use other keys: a change of the layout needs another format.
+func TestStore_value_layout(t *testing.T) {
+	c, who := &canned{}, limiter.User("u")
+	s := newStore(t, c, redisstore.Options{Namespace: "layout"})
+	charges := layoutCharges(t, who)
+	take(t, s, noon, charges...)
+	c.value = c.replaced[0] + "\x90\x00\x00\x00\x01"
+	take(t, s, noon.Add(-time.Hour*48), charges...)
+	for i, want := range []string{layout, layoutMarked} {
+		if got := hex.EncodeToString([]byte(c.replaced[i])); got != want {
+			t.Errorf("the layout changed: raise format\ngot  %s\nwant %s", got, want)
+		}
+	}
+}
+
+// The script writes the same layout.
+func TestStore_value_layoutScript(t *testing.T) {
+	s, who := open(t, redisstore.Options{Namespace: "layout"}), caller()
+	take(t, s, noon, layoutCharges(t, who)...)
+	if got := hex.EncodeToString([]byte(local(t).Get(ctx, "{layout/2/"+who.String()+"}").Val())); got != layout {
+		t.Errorf("the layout changed: raise format\ngot  %s\nwant %s", got, layout)
 	}
 }
 
@@ -91,7 +142,7 @@ func TestStore_value_empty(t *testing.T) {
 	client := local(t)
 	s, who := open(t, redisstore.Options{Namespace: "empty"}), caller()
 	l := storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Minute})
-	if err := client.Set(ctx, "{empty/1/"+who.String()+"}", "\x01\x00\x00\x00\x00\x00\x00\x00", time.Minute).Err(); err != nil {
+	if err := client.Set(ctx, "{empty/2/"+who.String()+"}", "\x02\x00\x00\x00\x00\x00\x00\x00", time.Minute).Err(); err != nil {
 		t.Fatal(err)
 	}
 	for _, cost := range []int64{11, 0, 10, 1} {
@@ -105,11 +156,11 @@ func TestStore_value_empty(t *testing.T) {
 func TestStore_value_unreadable(t *testing.T) {
 	client := local(t)
 	s, who := open(t, redisstore.Options{Namespace: "refund"}), caller()
-	key := "{refund/1/" + who.String() + "}"
+	key := "{refund/2/" + who.String() + "}"
 	charges := []limiter.Charge{{Subject: who, Limit: storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Minute}), Cost: 3}}
 	_, results := take(t, s, noon, charges...)
 	good := client.Get(ctx, key).Val()
-	for _, value := range []string{"\x02" + good[1:], "\x01", "", "\x01\x02" + good[2:], good[:23]} {
+	for _, value := range []string{"\x01" + good[1:], "\x02", "", "\x02\x02" + good[2:], good[:23]} {
 		if err := client.Set(ctx, key, value, time.Minute).Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -128,7 +179,7 @@ func TestStore_value_unreadable(t *testing.T) {
 			t.Errorf("kind %q: got error %v, want ErrFormat", kind, err)
 		}
 	}
-	if err := client.Set(ctx, key, "\x01\x01"+strings.Repeat("x", 35), time.Minute).Err(); err != nil {
+	if err := client.Set(ctx, key, "\x02\x01"+strings.Repeat("x", 35), time.Minute).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Inspect(ctx, who); !errors.Is(err, limiter.ErrFormat) {
@@ -162,7 +213,7 @@ func TestStore_value_size(t *testing.T) {
 		for i, rate := range []algo.Rate{{Requests: 100, Window: time.Minute}, {Requests: 1000, Window: time.Hour}, {Requests: 10_000, Window: 24 * time.Hour}} {
 			rate.Algorithm = algorithm
 			take(t, s, noon, limiter.Charge{Subject: who, Limit: storetest.Limit(t, "l"+strconv.Itoa(i), rate), Cost: 1})
-			if n, most := client.StrLen(ctx, "{sizes/1/"+who.String()+"}").Val(), []int64{28, 44, 60}[i]; n > most {
+			if n, most := client.StrLen(ctx, "{sizes/2/"+who.String()+"}").Val(), []int64{28, 44, 60}[i]; n > most {
 				t.Errorf("%s, %d limits: got %d bytes, want at most %d", algorithm, i+1, n, most)
 			}
 		}
