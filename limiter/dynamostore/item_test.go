@@ -34,7 +34,7 @@ func tableOf(client *dynamodb.Client, name string) table {
 }
 
 func (b table) key(s limiter.Subject) map[string]types.AttributeValue {
-	return map[string]types.AttributeValue{dynamostore.KeyAttribute: &types.AttributeValueMemberS{Value: s.Key("items", 1)}}
+	return map[string]types.AttributeValue{dynamostore.KeyAttribute: &types.AttributeValueMemberS{Value: s.Key("items", 2)}}
 }
 
 func (b table) item(t *testing.T, s limiter.Subject) map[string]types.AttributeValue {

@@ -195,7 +195,7 @@ func TestStore_tidy_setBack(t *testing.T) {
 	ctx := context.Background()
 	client, name := local(t)
 	who, limit := caller(), storetest.Limit(t, "a", sliding)
-	key := map[string]types.AttributeValue{dynamostore.KeyAttribute: &types.AttributeValueMemberS{Value: who.Key("contended", 1)}}
+	key := map[string]types.AttributeValue{dynamostore.KeyAttribute: &types.AttributeValueMemberS{Value: who.Key("contended", 2)}}
 	update := func(expression string, names map[string]string, values map[string]types.AttributeValue) {
 		t.Helper()
 		if _, err := client.UpdateItem(ctx, &dynamodb.UpdateItemInput{TableName: aws.String(name), Key: key,

@@ -56,7 +56,7 @@ func consumed(t *testing.T) (*dynamostore.Store, *consuming, func(limiter.Subjec
 	client, table := local(t)
 	c := &consuming{API: client}
 	return storetest.Must(dynamostore.New(c, dynamostore.Options{Table: table, Namespace: longest})), c, func(s limiter.Subject) map[string]types.AttributeValue {
-		key := map[string]types.AttributeValue{dynamostore.KeyAttribute: &types.AttributeValueMemberS{Value: s.Key(longest, 1)}}
+		key := map[string]types.AttributeValue{dynamostore.KeyAttribute: &types.AttributeValueMemberS{Value: s.Key(longest, 2)}}
 		out, err := client.GetItem(context.Background(), &dynamodb.GetItemInput{TableName: aws.String(table), Key: key, ConsistentRead: aws.Bool(true)})
 		if err != nil {
 			t.Fatal(err)
