@@ -25,7 +25,8 @@ LAMBDA_GO := CGO_ENABLED=0 GOOS=linux GOAMD64=v1 GOARM64=v8.0 GOEXPERIMENT= GOFI
 GOARCH_arm64 := arm64
 GOARCH_x86_64 := amd64
 
-# What a release contains beside the functions, and its version: the tag, or one that names the commit.
+# The platforms of the weir command in a release, and the version of the release. The version is the
+# tag of the commit or, without a tag, v0.0.0 with the hash of the commit.
 PLATFORMS := linux_amd64 linux_arm64 darwin_amd64 darwin_arm64
 VERSION ?= $(or $(shell git describe --tags --exact-match 2>/dev/null),v0.0.0-$(shell git rev-parse --short=12 HEAD 2>/dev/null))
 
@@ -75,8 +76,8 @@ GO_TEST := go test -trimpath -vet=off -timeout=10m
 PLAIN := /infra|/limiter/(algo|rules|rules/document)$$|/local/(simulate|top|size|release)$$
 RACED = $(shell go list ./... | grep -Ev '$(PLAIN)|/local/faults$$')
 UNRACED = $(shell go list ./... | grep -E '$(PLAIN)')
-# Tests that run without the detector, although their packages run with it. In some, one goroutine
-# computes a lot. In the others, the requests of a burst must meet the deadlines of make run.
+# These tests run without the detector; the other tests of their packages run with it. In the tests of
+# attacks, one goroutine computes a lot. In TestServe_burst, requests must meet deadlines.
 PLAIN_TESTS := ^(TestAttack_(flood|hugeEvents|memory)|TestServe_burst)$$
 
 test: lint cfn-lint build ## Check formatting, vet, lint, and run all tests against real servers

@@ -20,15 +20,15 @@ func TestDependencies(t *testing.T) {
 		name, ours := strings.CutPrefix(path, module)
 		switch {
 		case strings.HasPrefix(path, "github.com/aws/aws-sdk-go"):
-			t.Errorf("infra imports %s, want no client of AWS", path)
+			t.Errorf("imports of infra: got %s, want no client of AWS", path)
 		case !ours:
 		case name == "infra" || strings.HasPrefix(name, "infra/") || name == "functions/contract":
 			own++
 		default:
-			t.Errorf("infra imports %s, want only functions/contract", name)
+			t.Errorf("imports of infra: got %s, want only functions/contract", name)
 		}
 	}
 	if own < 4 {
-		t.Errorf("got %d packages of the module in\n%s", own, out)
+		t.Errorf("packages of the module: got %d, want at least 4, in\n%s", own, out)
 	}
 }

@@ -108,7 +108,7 @@ func TestAdaptive_longWindow(t *testing.T) {
 		tr := adaptive(t, 20, newRemote(), limiter.Limit{Rate: algo.Rate{Algorithm: algorithm, Requests: requests, Window: time.Minute}})
 		// The full rate is ten times higher and is available at once, because the window is empty.
 		if came, admitted := tr.run(5000, 3*time.Second); admitted*100 < came*99 {
-			t.Errorf("%s: %d of %d requests admitted in an empty window", algorithm, admitted, came)
+			t.Errorf("%s: %d of %d requests admitted in an empty window, want at least 99 %%", algorithm, admitted, came)
 		}
 		total := 15_000
 		_, admitted := tr.run(5000, 56*time.Second)
@@ -156,7 +156,7 @@ func TestAdaptive_failure(t *testing.T) {
 		calls := store.takes.Load()
 		came, admitted := tr.run(1000, 5*time.Second)
 		if admitted*5000 < c.least*came || c.least == 0 && admitted > 0 {
-			t.Errorf("%v, %s: %d of %d requests admitted", c.failure, c.policy, admitted, came)
+			t.Errorf("%v, %s: %d of %d requests admitted, want %d of 5000", c.failure, c.policy, admitted, came, c.least)
 		}
 		if n := store.takes.Load() - calls; errors.Is(c.failure, limiter.ErrItemThrottled) && n > 30 {
 			t.Errorf("%v: %d store calls in 5 s, want fewer", c.failure, n)
@@ -173,16 +173,17 @@ func TestAdaptive_throttledFromStart(t *testing.T) {
 	store.fail = map[limiter.Subject]error{limiter.Global(): errors.Join(limiter.ErrUnavailable, limiter.ErrItemThrottled)}
 	tr := adaptive(t, 10, store, limiter.Limit{OnError: limiter.OnErrorDeny, Rate: algo.Rate{Requests: 2000, Window: time.Second}})
 	if came, admitted := tr.run(1000, 5*time.Second); admitted != came {
-		t.Errorf("%d of %d requests admitted", admitted, came)
+		t.Errorf("%d of %d requests admitted, want all", admitted, came)
 	}
 	store.fail = nil
 	tr.run(4000, 12*time.Second)
 	if _, admitted := tr.run(4000, 4*time.Second); admitted > 8400 {
-		t.Errorf("%d of 8000 requests admitted in 4 s after the item answers again", admitted)
+		t.Errorf("%d of 8000 requests admitted in 4 s after the item answers again, want at most 8400", admitted)
 	}
 }
 
-// A charge counts neither as demand nor as an admission if another limit refuses it or it is refunded.
+// If another limit refuses the request, or the charge is refunded, the charge does not count as demand
+// or as an admission.
 func TestAdaptive_undo(t *testing.T) {
 	store := newRemote()
 	tr := adaptive(t, 1, store, limiter.Limit{Rate: algo.Rate{Requests: 10_000, Window: 24 * time.Hour}})
@@ -210,7 +211,7 @@ func TestAdaptive_costs(t *testing.T) {
 	tr := adaptive(t, 50, newRemote(), limiter.Limit{Rate: algo.Rate{Requests: 2000, Window: time.Second}})
 	tr.charge.Cost = 400 // a share is 40 units a second
 	if came, admitted := tr.run(2, 20*time.Second); admitted != came {
-		t.Errorf("%d of %d requests admitted", admitted, came)
+		t.Errorf("%d of %d requests admitted, want all", admitted, came)
 	}
 	tr.run(10, 30*time.Second)
 	if _, admitted := tr.run(10, 60*time.Second); admitted > 60*5*115/100 || admitted < 60*5*70/100 {

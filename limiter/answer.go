@@ -25,8 +25,8 @@ func (r *request) answer(ctx context.Context, charges []Charge, fromCache bool) 
 	return d
 }
 
-// combine makes one decision of the answers of all batches and trackers. A refusal takes precedence over
-// the failure of a store.
+// combine makes one decision from the answers of all batches and trackers. A refusal takes precedence
+// over the failure of a store.
 func (r *request) combine() Decision {
 	d := Decision{Allowed: !r.denied(), Failed: r.failed, LocalFull: r.fallbackFull, At: r.at, Overshoot: r.overshoot,
 		StoreCalls: r.storeCalls, StoreTime: r.storeTime, Refunds: r.refunds, Clamped: r.clamped}

@@ -8,7 +8,7 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// lastSecond is the end of the instants that a request may have, in Unix time.
+// lastSecond bounds the instants that a request may have, in Unix seconds.
 const lastSecond = (math.MaxInt64 - int64(4*algo.MaxWindow)) / int64(time.Second)
 
 // decidable reports whether the algorithms can decide at now.

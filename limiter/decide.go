@@ -39,7 +39,8 @@ func (l *Limiter) decidePooled(ctx context.Context, now time.Time, charges []Cha
 // decide makes a decision in seven phases.
 //
 //  1. Check: the charges are valid (check.go). One plain charge on a Local store needs no other phase:
-//     Take decides it itself if the store knows the subject (plain.go), and simple.go otherwise.
+//     takePlain decides it if the store knows the subject (plain.go), and decideSimple otherwise
+//     (simple.go).
 //  2. Serve: leases and counters of this process, which trackers hold, decide what they can
 //     (serve.go). The store is called only if the synchronization of a counter is due (sync.go).
 //  3. Arrange: the other charges form batches. A batch has all charges on one subject, which a store
@@ -53,9 +54,9 @@ func (l *Limiter) decidePooled(ctx context.Context, now time.Time, charges []Cha
 //  7. Settle: trackers get the leases that the request renewed. If the request is denied, the
 //     other batches are refunded, except for forced charges (settle.go).
 //
-// The answer reports one limit: of the limits that refuse, the one with the longest wait; of an allowed
-// request, the one with the least remaining, without global limits (answer.go). A request that is denied
-// in phase 2 or 4 makes no store call, unless phase 2 synchronized a counter.
+// The answer reports one limit (answer.go). If limits refuse, it is the one with the longest wait. If
+// the request is allowed, it is the one with the least remaining, without global limits. A request that
+// is denied in phase 2 or 4 makes no store call, unless phase 2 synchronized a counter.
 func (l *Limiter) decide(ctx context.Context, r *request, now time.Time, charges []Charge) (Decision, error) {
 	if err := l.check(now, charges); err != nil {
 		return Decision{}, err

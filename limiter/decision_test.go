@@ -88,9 +88,9 @@ func (*sulky) Refund(context.Context, limiter.Subject, []limiter.Charge, []algo.
 	return 0, limiter.ErrUnavailable
 }
 
-// A process with a wrong clock wrote a state. The decision that clamps the state reports that, and no
-// other decision does: no look, and none from the denial cache. Before, an environment with a correct clock
-// can use the remaining quota of the state.
+// A process with a wrong clock wrote a state. Only the decision that clamps the state reports the clamp.
+// Looks and decisions from the denial cache do not report it. Before the clamp, an environment with a
+// correct clock can use the remaining quota of the state.
 func TestDecision_Mended(t *testing.T) {
 	for name, store := range map[string]limiter.Store{"here": storetest.Must(memstore.New(memstore.Options{})), "shared": newRemote()} {
 		for _, more := range []limiter.Charge{{}, {Subject: user, Limit: perMinute(t, "b", 9), Cost: 1}} {
@@ -128,7 +128,7 @@ func TestDecision_Mended(t *testing.T) {
 	}
 }
 
-// If the store clamps a state in a synchronization, the decision reports that.
+// If the store clamps a state in a synchronization, the decision reports the clamp.
 func TestDecision_Mended_counter(t *testing.T) {
 	store := newRemote()
 	l := storetest.Must(limiter.New(store, limiter.Options{}))

@@ -27,9 +27,9 @@ var (
 	// ErrRejected, with ErrUnavailable, is a store that works but rejects one subject, for example
 	// because its item has grown too large.
 	ErrRejected = errors.New("rejected by the store")
-	// ErrContended is a charge that lost races for the item until its attempts or its time ended. If
-	// the error also wraps context.DeadlineExceeded, the last attempt may have been charged; otherwise
-	// nothing was.
+	// ErrContended is a charge that lost races for the item until its attempts or its time ended. If the
+	// error also wraps context.DeadlineExceeded, the last attempt may have been charged. Otherwise
+	// nothing was charged.
 	ErrContended = errors.New("store contended")
 	// ErrFull is a store without room for another subject.
 	ErrFull = errors.New("store full")
@@ -85,11 +85,11 @@ func reasonOf(err error) Reason {
 // denied: otherwise a caller could pass its limit by making its own item busy.
 var errBusy = errors.New("subject busy")
 
-// asBusy returns err, the failure of a call, as one that the requests of its subject cause.
+// asBusy marks err, the failure of a call, as caused by the requests of its subject.
 func asBusy(err error) error { return fmt.Errorf("%w: %w", errBusy, err) }
 
 // busy reports whether the requests of one subject cause err: the item is throttled, every attempt lost
-// a race for the item, or asBusy returned err.
+// a race for the item, or asBusy marked err.
 func busy(err error) bool {
 	return err != nil && (errors.Is(err, errBusy) || errors.Is(err, ErrContended) || errors.Is(err, ErrItemThrottled))
 }
@@ -98,8 +98,8 @@ func busy(err error) bool {
 // partition. The store has answered.
 var errNeighbour = errors.New("another item of the partition is hot")
 
-// neighbourError returns err, the failure of a throttled call, as one that another item causes. Then
-// OnError decides.
+// neighbourError marks err, the failure of a throttled call, as caused by another item. Then OnError
+// decides.
 func neighbourError(err error) error {
 	return fmt.Errorf("%w: %w: %w: %s", ErrUnavailable, ErrThrottled, errNeighbour, err.Error())
 }

@@ -44,7 +44,7 @@ func TestFiles(t *testing.T) {
 		}
 		uses, err := fileUses(sources, func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
 		if err != nil || len(uses) == 0 {
-			t.Fatalf("%s: %d uses between %d files, %v", name, len(uses), len(sources), err)
+			t.Fatalf("%s: got uses by %d of %d files and error %v, want at least one file and no error", name, len(uses), len(sources), err)
 		}
 		if circle := circleOf(uses); circle != nil {
 			t.Errorf("%s: files use each other in a circle: %s", name, strings.Join(circle, ", "))

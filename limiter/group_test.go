@@ -99,7 +99,7 @@ func TestGroup(t *testing.T) {
 					}
 				}
 				if took := time.Since(begun); took != 20*time.Millisecond || store.most != 1 || len(store.costs) != 2 || calls != 2 || l.InFlight() != 0 {
-					t.Errorf("got a time of %s, %d calls at once; costs %v; %d calls in the decisions; %d in flight", took, store.most, store.costs, calls, l.InFlight())
+					t.Errorf("got a time of %s, at most %d calls at once, costs %v, %d calls in the decisions, %d in flight; want 20 ms, 1, two calls, 2, 0", took, store.most, store.costs, calls, l.InFlight())
 				}
 			})
 		})
@@ -217,7 +217,7 @@ func TestGroup_leaving(t *testing.T) {
 				begun := time.Now()
 				decisions[i] = takeAt(t, l, begun, c)
 				if took := time.Since(begun); took > 50*time.Millisecond {
-					t.Errorf("request %d took %s", i+1, took)
+					t.Errorf("request %d took %s, want at most 50 ms", i+1, took)
 				}
 			})
 		}
@@ -249,7 +249,7 @@ func TestGroup_leaving_unsent(t *testing.T) {
 			}
 		}
 		if took := time.Since(begun); took != 50*time.Millisecond {
-			t.Errorf("the requests waited %s", took)
+			t.Errorf("the requests waited %s, want 50 ms", took)
 		}
 		first.Wait()
 		synctest.Wait()
@@ -406,7 +406,7 @@ func TestGroup_refund(t *testing.T) {
 				left := int64(36) // 1 + ... + 8
 				for _, i := range []int{7, 3, 0, 5, 1, 6, 2, 4} {
 					given := receipts[i].Refund(ctx, begun).Given
-					if a != algo.TokenBucket || i == 7 { // only the last request finds the bucket as it left it
+					if a != algo.TokenBucket || i == 7 { // only the last request finds the bucket unchanged since its charge
 						left -= int64(i + 1)
 					} else if given > 0 {
 						left = min(left, 100-mustPeek(t, l, begun, c).Remaining)

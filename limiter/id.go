@@ -9,13 +9,13 @@ import (
 
 const maxID = 1<<40 - 1
 
-// ID identifies a limit inside its subject. It is a hash of 40 bits of what the limit is, not of its
-// position in a document. Code that makes several limits for one subject MUST check that their IDs
-// differ.
+// ID identifies a limit inside its subject. It is a hash of 40 bits. Its input is the properties that
+// identify the limit, not the limit's position in a document. Code that makes several limits for one
+// subject MUST check that their IDs differ.
 type ID uint64
 
-// NewID returns the hash of parts. It hashes each part with its length, so the lists a, bc and ab, c
-// differ.
+// NewID returns the hash of parts. It hashes each part with its length, so ("a", "bc") and ("ab", "c")
+// are different inputs.
 func NewID(parts ...string) ID {
 	h := sha256.New()
 	for _, p := range parts {

@@ -78,15 +78,15 @@ func TestImports_forbidden(t *testing.T) {
 // siblings lists which packages of limiter may import which others, with the reason. A
 // package and its own subpackages may import each other.
 var siblings = map[string][]string{
-	// Keys and records that are kept while they are fresh.
+	// caller keeps keys and records while they are fresh.
 	"limiter/caller": {"limiter/fresh"},
-	// The type of a caller, which the rules charge and the others record.
+	// The type Caller: rules charge a caller, and the other packages record it.
 	"limiter/rules":       {"limiter/caller"},
 	"limiter/rules/live":  {"limiter/caller"},
 	"limiter/outcome":     {"limiter/caller"},
 	"limiter/telemetry":   {"limiter/caller", "limiter/outcome"},
 	"limiter/decisionlog": {"limiter/outcome"},
-	// The path that rules match, and the log line for bad credentials.
+	// httplimit uses the path that rules match, and the log line for bad credentials.
 	"limiter/httplimit": {"limiter/caller", "limiter/outcome", "limiter/rules", "limiter/telemetry"},
 }
 
@@ -131,7 +131,7 @@ func TestClock(t *testing.T) {
 	for _, pattern := range []string{"algo/*.go", "memstore/*.go", "dynamostore/*.go", "redisstore/*.go", "rules/*.go", "rules/*/*.go", "caller/*.go", "fresh/*.go", "telemetry/*.go", "decisionlog/*.go"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
-			t.Fatalf("%s: %d files, %v", pattern, len(files), err)
+			t.Fatalf("%s: got %d files and error %v, want at least one file", pattern, len(files), err)
 		}
 		for _, file := range files {
 			if strings.HasSuffix(file, "_test.go") || file == filepath.Join("redisstore", "batch.go") {

@@ -21,9 +21,9 @@ const MaxVersion = 1<<47 - 1
 // has no room for more.
 const MaxCharges = 10
 
-// Limit admits at most Rate.Requests per Rate.Window. Make one with NewLimit and share the pointer. It
-// must not change then, and is safe for concurrent use. A Limiter recognizes a limit by its pointer: a
-// new Limit does not use cached denials and leases of an old one.
+// Limit admits at most Rate.Requests per Rate.Window. Make one with NewLimit and share the pointer.
+// After NewLimit, a Limit MUST NOT change. It is safe for concurrent use. A Limiter recognizes a limit
+// by its pointer: a new Limit does not use cached denials and leases of an old one.
 type Limit struct {
 	// Name appears in answers and metrics: [a-z0-9_-]{1,32}.
 	Name string

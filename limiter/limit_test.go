@@ -32,7 +32,7 @@ func TestNewLimit_mistakes(t *testing.T) {
 		c.change(&l)
 		_, err := limiter.NewLimit(l)
 		if mistake, ok := errors.AsType[*algo.FieldError](err); !ok || mistake.Field != c.field {
-			t.Errorf("%s: got %v", c.field, err)
+			t.Errorf("%s: got %v, want an error of this field", c.field, err)
 		}
 	}
 }
@@ -44,7 +44,7 @@ func TestID_bits(t *testing.T) {
 		id := limiter.NewID(part, "x")
 		all |= id
 		if back, err := limiter.ParseID(id.String()); err != nil || back != id || len(id.String()) != 8 {
-			t.Errorf("ParseID of %s: got %s, %v", id, back, err)
+			t.Errorf("ParseID of %s: got %s, %v, want the same ID", id, back, err)
 		}
 	}
 	if all>>38 != 3 || all >= 1<<40 {
@@ -75,7 +75,7 @@ func TestLimiter_Take_extremes(t *testing.T) {
 	for _, now := range []time.Time{{}, time.Unix(-1, 0), time.Date(2263, 1, 1, 0, 0, 0, 0, time.UTC)} {
 		_, err := l.Take(ctx, now, []limiter.Charge{{Subject: user, Limit: perMinute(t, "a", 1), Cost: 1}})
 		if !errors.Is(err, limiter.ErrInvalidCharge) {
-			t.Errorf("at %s: got %v", now, err)
+			t.Errorf("at %s: got %v, want %v", now, err, limiter.ErrInvalidCharge)
 		}
 	}
 }

@@ -149,8 +149,8 @@ func TestLimiter_Take_speaks(t *testing.T) {
 	}
 }
 
-// If one subject refuses, the charge on the other subject is refunded: by a store in this process, and by a
-// shared store, which is charged for all subjects at the same time.
+// If one subject refuses, the charge on the other subject is refunded. That holds for a store in this
+// process, and for a shared store, in which all subjects are charged at the same time.
 func TestLimiter_Take_refund(t *testing.T) {
 	for _, name := range []string{"local", "remote"} {
 		t.Run(name, func(t *testing.T) {
@@ -387,7 +387,7 @@ func TestLimiter_Take_concurrent(t *testing.T) {
 		n := admitted[caller].Load()
 		total += n
 		if d := take(t, l, limiter.Charge{Subject: limiter.User(fmt.Sprint(caller)), Limit: mine, Cost: 0}); d.Remaining != 100-n {
-			t.Errorf("caller %d: %d admitted, %d of 100 remain", caller, n, d.Remaining)
+			t.Errorf("caller %d: %d admitted, got %d of 100 remaining, want %d", caller, n, d.Remaining, 100-n)
 		}
 	}
 	if total != 20 {
@@ -411,7 +411,7 @@ func TestLimiter_Take_superseded(t *testing.T) {
 		}
 	}
 	if n := strings.Count(log.String(), "rules superseded"); n != 1 || !strings.Contains(log.String(), "version=1") || !strings.Contains(log.String(), "sliding/1m0s/9") {
-		t.Errorf("logged %d times: %s", n, log.String())
+		t.Errorf("logged %d times, want one line with the version and the fingerprint: %s", n, log.String())
 	}
 	if d := takeAt(t, l, noon.Add(time.Hour), limiter.Charge{Subject: other, Limit: older, Cost: 1}); d.Superseded {
 		t.Errorf("the process's own parameters decided: %+v", d)

@@ -220,7 +220,8 @@ func TestOnError_spread(t *testing.T) {
 	}
 }
 
-// As many processes as LocalProcesses together admit at most the limit. They decide as with cells.
+// If the number of processes is LocalProcesses, they together admit at most the limit. Their decisions
+// equal those with cells.
 func TestOnError_local_bound(t *testing.T) {
 	down := newRemote()
 	down.fail = map[limiter.Subject]error{user: limiter.ErrUnavailable}
@@ -415,7 +416,7 @@ func TestNewLimit_onError(t *testing.T) {
 		t.Errorf("by default: got %+v, want local and one process", one)
 	}
 	if l.MaxCost() != 4 || l.MaxLocalCost() != 1 {
-		t.Errorf("costs: got at most %d and %d", l.MaxCost(), l.MaxLocalCost())
+		t.Errorf("got MaxCost %d and MaxLocalCost %d, want 4 and 1", l.MaxCost(), l.MaxLocalCost())
 	}
 }
 
@@ -473,7 +474,7 @@ func TestLimiter_Take_late(t *testing.T) {
 			}
 			first.Wait()
 			if !slices.Equal(store.waited, []time.Duration{900 * time.Millisecond}) {
-				t.Errorf("the store call lasted %s", store.waited)
+				t.Errorf("the store calls lasted %s, want one of 900 ms", store.waited)
 			}
 		})
 	}
@@ -507,8 +508,8 @@ func TestLimiter_Take_outageLog(t *testing.T) {
 	}
 }
 
-// If a counter continues without the store, each decision has the reason of its last failed synchronization,
-// and the log too. That holds for allowed and refused requests and for looks, until the store answers.
+// If a counter continues without the store, each decision and the log have the reason of the last failed
+// synchronization. That holds for allowed and refused requests and for looks, until the store answers.
 func TestOnError_sync_alone(t *testing.T) {
 	var log bytes.Buffer
 	r := newRemote()
@@ -540,10 +541,10 @@ func TestOnError_sync_alone(t *testing.T) {
 		now := noon.Add(time.Duration(want.second) * time.Second)
 		d := takeAt(t, l, now, c)
 		if outcome(d) != want.outcome || d.Reason != want.reason || d.StoreCalls != want.calls || d.FromCache != (!d.Allowed && d.StoreCalls == 0) || lines() != want.lines {
-			t.Errorf("request %d: %d lines, want %+v: %+v", i+1, lines(), want, d)
+			t.Errorf("request %d: got %d lines, want %+v: unexpected decision %+v", i+1, lines(), want, d)
 		}
 		if look := mustPeek(t, l, now, c); look.Reason != want.reason {
-			t.Errorf("look %d: %+v", i+1, look)
+			t.Errorf("look %d: got reason %q, want %q: %+v", i+1, look.Reason, want.reason, look)
 		}
 	}
 }

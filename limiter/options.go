@@ -46,7 +46,7 @@ type Options struct {
 // DefaultTimeout is the default of Options.Timeout.
 const DefaultTimeout = 900 * time.Millisecond
 
-// DefaultFallbackSize is the default of Options.FallbackSize. So many subjects with one limit each take
+// DefaultFallbackSize is the default of Options.FallbackSize. 50,000 subjects with one limit each take
 // about 10 MB (TestFallback_memory).
 const DefaultFallbackSize = 50_000
 

@@ -37,6 +37,6 @@ func TestNew_options(t *testing.T) {
 		}
 	}
 	if l, err := limiter.New(nil, limiter.Options{}); l != nil || err == nil {
-		t.Errorf("without a store: unexpected error %v", err)
+		t.Errorf("without a store: got error %v, want an error and no Limiter", err)
 	}
 }

@@ -96,8 +96,9 @@ func (r *request) fillLast(b *batch) {
 	}
 }
 
-// lastState returns what the limit of an item counts at the instant of the request, as far as this
-// process knows: by the state that it last saw in the store, of any age, and by its counter.
+// lastState returns the state of an item's limit at the instant of the request, as far as this process
+// knows it. It uses the state that this process last saw in the store, of any age, and the counter of
+// this process.
 func (r *request) lastState(it *item) algo.State {
 	l := r.limiter
 	s := l.denials.last(r.now, it.Subject, it.limit)

@@ -6,9 +6,9 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// takePlain decides a request with one charge on a Local store, if the store holds a plain state of it.
-// Most requests of such stores are like that, and the phases of decide would take most of their time.
-// It fills d, or changes nothing and returns false.
+// takePlain decides a request with one charge on a Local store, if the store holds a plain state for
+// that charge. Most requests on a Local store are of this kind, and the phases of decide would take most
+// of their time. takePlain fills d and returns true, or changes nothing and returns false.
 func (l *Limiter) takePlain(d *Decision, at time.Time, c *Charge) bool {
 	limit := c.Limit
 	if limit == nil || limit.plain == nil || c.Force || c.Subject == (Subject{}) || !decidable(at) {

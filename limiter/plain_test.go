@@ -16,7 +16,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// TakePlain is a shortcut: every decision is what it would be without it.
+// TakePlain is a shortcut: every decision with it equals the decision without it.
 func TestLimiter_Take_plain(t *testing.T) {
 	stores := []*memstore.Store{storetest.Must(memstore.New(memstore.Options{})), storetest.Must(memstore.New(memstore.Options{}))}
 	silent := limiter.Options{Logger: slog.New(slog.DiscardHandler)}
@@ -73,7 +73,8 @@ func mustTake(t *testing.T, l *limiter.Limiter, now time.Time, charge limiter.Ch
 }
 
 // Concurrent requests are admitted exactly up to the limit, while other requests of the subject take the
-// general path. Those on a window are refunded; a bucket that others use meanwhile returns less.
+// general path. The other requests on a window are refunded. Those on a bucket are not, because a bucket
+// in use refunds only a part.
 func TestLimiter_Take_plainConcurrent(t *testing.T) {
 	const capacity, workers, attempts = 1000, 8, 400
 	for _, a := range []algo.Algorithm{algo.TokenBucket, algo.SlidingWindow} {
@@ -114,7 +115,7 @@ func TestLimiter_Take_plainConcurrent(t *testing.T) {
 	}
 }
 
-// A request whose caller is known by an ID allocates nothing, allowed or refused.
+// A request whose caller is known by an ID allocates no memory, whether it is allowed or refused.
 func TestLimiter_Take_allocations(t *testing.T) {
 	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))
 	for _, a := range []algo.Algorithm{algo.TokenBucket, algo.LeakyBucket, algo.SlidingWindow, algo.FixedWindow} {

@@ -16,8 +16,8 @@ import (
 // For any other limit, the process makes no call for a while after a throttled one. The pause grows
 // with the level.
 type pressure struct {
-	level       int64        // when it last rose: 2, 4, 8 ...
-	at          algo.Instant // when it last rose
+	level       int64        // value after the last rise: 2, 4, 8 ...
+	at          algo.Instant // instant of the last rise
 	hot         algo.Instant // when this process last saw that the subject itself makes its item busy
 	pausedUntil algo.Instant // the process makes no call before this instant
 }
@@ -64,9 +64,10 @@ func (p *pressure) pause(now algo.Instant, leasesHelp bool, intN func(int) int) 
 	p.pausedUntil = now.Add(most/2 + time.Duration(intN(int(most/2)+1)))
 }
 
-// leasable reports whether a process under pressure may take requests of l in advance. These limits
-// are not leasable: a log records the instant of each request, a leaky bucket spaces requests, and a
-// lease of a shallow bucket leaks before it is used. A limit with a Spread does only what that says.
+// leasable reports whether a process under pressure may take requests of l in advance. These limits are
+// not leasable: a log records the instant of each request, a leaky bucket spaces requests, and a lease
+// of a shallow bucket leaks before it is used. A limit with a Spread is not leasable either, because the
+// Spread alone decides how it uses the store.
 func (l *Limit) leasable() bool {
 	if _, ok := l.machine.(*algo.Bucket); ok && l.leaseGrace() < minGrace {
 		return false
@@ -80,8 +81,8 @@ func (l *Limit) leasesHelp() bool {
 }
 
 // A bucket's lease under pressure begins to leak after a grace: one part in gracePart of the bucket's
-// depth. Therefore, it admits at most that part of the burst too many, 1 %, at one time. With a grace
-// below minGrace, a lease would save no call.
+// depth. Therefore, at one time it exceeds the burst by at most that part, 1 %. With a grace below
+// minGrace, a lease would save no call.
 const (
 	gracePart = 100
 	minGrace  = 100 * time.Millisecond

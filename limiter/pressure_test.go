@@ -57,8 +57,8 @@ func (p *partition) Take(ctx context.Context, now algo.Instant, s limiter.Subjec
 	return p.remote.Take(ctx, now, s, charges, results)
 }
 
-// pressed returns a Limiter with a partition as its store. Other processes charge the item of user at every
-// throttled write, or none does.
+// pressed returns a Limiter with a partition as its store. If hot is true, another process charges the
+// item of user at every throttled write.
 func pressed(t *testing.T, hot bool, l *limiter.Limit) (*limiter.Limiter, *partition) {
 	t.Helper()
 	p := &partition{remote: newRemote(), throttle: map[limiter.Subject]int{}}

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// processClock reads the time of this process in about half the time of time.Now, from the monotonic clock
-// alone. After wallClockPeriod it reads the wall clock again, so it follows a clock that is set. It is safe
-// for concurrent use.
+// processClock reads the time of this process from the monotonic clock alone, which takes about half as
+// long as time.Now. After wallClockPeriod it reads the wall clock again, so it follows a clock that is
+// set. It is safe for concurrent use.
 type processClock struct{ read atomic.Pointer[time.Time] }
 
 const wallClockPeriod = 10 * time.Millisecond

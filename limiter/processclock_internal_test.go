@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The wall clock is read again after 10 ms, and not before: in between it may have been set.
+// The wall clock is read again after 10 ms, because it may have been set. It is not read earlier.
 func TestProcessClock_period(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c processClock

@@ -10,7 +10,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// The time for a decision on a Local store is that of the clock, whether the wall clock is read or not.
+// For a Local store, Now returns the time of the clock, whether or not it reads the wall clock.
 func TestLimiter_Now_local(t *testing.T) {
 	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))
 	_ = l.Now() // by the clock outside the bubble

@@ -8,7 +8,7 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// requests has requests that are reused with their slices.
+// requests is a pool of requests that are reused, with their slices.
 var requests = sync.Pool{New: func() any { return new(request) }}
 
 // request is one decision in progress.

@@ -85,13 +85,13 @@ func TestSpread_lease_size(t *testing.T) {
 		takeAt(t, e, later, c)
 	}
 	if calls, charged := store.takes.Load(), used(); calls != 11 || charged != 255+9 {
-		t.Fatalf("after a second: got %d calls and %d charged", calls, charged)
+		t.Fatalf("after a second: got %d calls and %d charged, want 11 and 264", calls, charged)
 	}
 	for i := range 5 { // one request a minute takes a lease of one
 		takeAt(t, e, noon.Add(time.Duration(i+10)*time.Hour), c)
 	}
 	if d := mustPeek(t, e, noon.Add(14*time.Hour), c); d.Remaining != 9999 {
-		t.Fatalf("one request a minute: got %d remaining", d.Remaining)
+		t.Fatalf("one request a minute: got %d remaining, want 9999", d.Remaining)
 	}
 	// A window's lease ends with its window.
 	end := noon.Add(20*time.Hour - time.Millisecond)
@@ -170,7 +170,7 @@ func TestSpread_bound(t *testing.T) {
 					bound = float64(rate.Requests * windows)
 				}
 				if float64(sum) > bound+1e-9 {
-					t.Fatalf("%s of %d, %+v: %v admitted in %s, at most %v", rate.Algorithm, rate.Requests, spread, sum, length, bound)
+					t.Fatalf("%s of %d, %+v: %v admitted in %s, want at most %v", rate.Algorithm, rate.Requests, spread, sum, length, bound)
 				}
 			}
 		}
@@ -211,10 +211,10 @@ func TestSpread_shards(t *testing.T) {
 				}
 			}
 			if admitted != rate.Requests {
-				t.Errorf("got %d admitted of %d", admitted, rate.Requests)
+				t.Errorf("got %d admitted, want %d", admitted, rate.Requests)
 			}
 			if first < rate.Requests*9/10 {
-				t.Errorf("first refusal after %d requests, want a later one", first)
+				t.Errorf("first refusal after %d requests, want at least %d", first, rate.Requests*9/10)
 			}
 			t.Logf("first refusal after %d of %d requests", first, rate.Requests)
 			if err := e.Reset(ctx, []limiter.Charge{c}); err != nil {
@@ -255,10 +255,10 @@ func TestSpread_sync(t *testing.T) {
 				t.Errorf("got %d admitted, want %d to %d", admitted, capacity, bound)
 			}
 			if n > 1 && overshoot == 0 || n == 1 && overshoot != 0 {
-				t.Errorf("got an overshoot of %d", overshoot)
+				t.Errorf("%d environments: got an overshoot of %d, want 0 only for one environment", n, overshoot)
 			}
 			if calls := store.takes.Load(); calls > int64(n*11) {
-				t.Errorf("got %d calls in ten intervals", calls)
+				t.Errorf("got %d calls in ten intervals, want at most %d", calls, n*11)
 			}
 		})
 	}
@@ -302,7 +302,7 @@ func TestSpread_cells(t *testing.T) {
 	}
 	_, err := storetest.Must(limiter.New(store, limiter.Options{})).Take(ctx, noon, []limiter.Charge{{Subject: user, Limit: l, Cost: 1}})
 	if !errors.Is(err, limiter.ErrInvalidCharge) {
-		t.Errorf("without a store for cells: unexpected error %v", err)
+		t.Errorf("without a store for cells: got error %v, want %v", err, limiter.ErrInvalidCharge)
 	}
 }
 
@@ -431,7 +431,7 @@ func TestSpread_mistakes(t *testing.T) {
 	}
 }
 
-// The number of leases and counters is bounded. Without room for one, limits are still exact.
+// The number of leases and counters is bounded. Limits without a lease or counter are still exact.
 func TestSpread_bounded(t *testing.T) {
 	store := newRemote()
 	e := storetest.Must(limiter.New(store, limiter.Options{CacheSize: 10}))
@@ -522,7 +522,7 @@ func TestSpread_shards_spend(t *testing.T) {
 	l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Spread: limiter.Spread{Shards: 2}})
 	_, err := environments(1, newRemote())[0].Take(ctx, noon, []limiter.Charge{{Subject: user, Limit: l, Cost: 1, Force: true}})
 	if !errors.Is(err, limiter.ErrInvalidCharge) {
-		t.Errorf("unexpected error %v", err)
+		t.Errorf("got error %v, want %v", err, limiter.ErrInvalidCharge)
 	}
 }
 
@@ -614,7 +614,7 @@ func TestSpread_sync_refund(t *testing.T) {
 		admitted++
 	}
 	if admitted > 10 {
-		t.Errorf("got %d of 10 admitted", admitted)
+		t.Errorf("got %d admitted, want at most 10", admitted)
 	}
 	for _, cost := range store.costs {
 		if cost < 0 {
@@ -659,7 +659,7 @@ func TestSpread_panic(t *testing.T) {
 		func() {
 			defer func() {
 				if recover() == nil {
-					t.Error("the panic was lost")
+					t.Error("got no panic, want the panic of the store")
 				}
 			}()
 			takeAt(t, e, noon, c)
@@ -674,7 +674,7 @@ func TestSpread_panic(t *testing.T) {
 			}
 		}
 		if admitted != 5 {
-			t.Errorf("%+v: got %d of 5 admitted", spread, admitted)
+			t.Errorf("%+v: got %d admitted, want 5", spread, admitted)
 		}
 	}
 }
@@ -710,8 +710,8 @@ func TestSpread_lease_clockBack(t *testing.T) {
 	}
 }
 
-// If another limit refuses a request, its lease is kept for the next requests. A refund adds quota to a lease. A
-// forced charge is not refunded.
+// If another limit refuses a request, the request's lease is kept for the next requests. A refund adds
+// quota to a lease. A forced charge is not refunded.
 func TestSpread_lease_back(t *testing.T) {
 	e := storetest.Must(limiter.New(newRemote(), limiter.Options{CacheTTL: -1}))
 	leased := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Spread: limiter.Spread{Lease: 5}})}
@@ -744,7 +744,7 @@ func TestSpread_lease_back(t *testing.T) {
 		}
 		receipt.Refund(ctx, noon)
 		if d := mustPeek(t, e, noon, limiter.Charge{Subject: other, Cost: 1, Limit: c.Limit}); d.Remaining != 6 {
-			t.Errorf("%+v: forced 4 of 10, then refunded: got %d remaining", spread, d.Remaining)
+			t.Errorf("%+v: forced 4 of 10, then refunded: got %d remaining, want 6", spread, d.Remaining)
 		}
 	}
 }

@@ -56,16 +56,16 @@ type Entry struct {
 // Local is implemented by stores whose state is in this process. A Limiter does not cache their states.
 type Local interface {
 	// TakePlain charges cost to a limit of subject as Take does, if limit.Compacter decides the state
-	// that the store holds. The limit has a Compacter. TakePlain returns the next state, or the one
-	// that refused. Otherwise it changes nothing, known is false, and Take decides.
+	// that the store holds. The limit has a Compacter. It then returns the next state, or the state that
+	// refused. Otherwise TakePlain changes nothing, known is false, and Take decides.
 	TakePlain(now algo.Instant, subject Subject, limit *Limit, cost int64) (state algo.Compact, allowed, known bool)
 }
 
 // Connector is implemented by stores that open connections, such as those of package resilient.
 type Connector interface {
 	// ConnectTimeout returns how long a decision at now may wait for the store. It returns 0 if no
-	// connection has to be opened. If it is longer than Options.Timeout, it replaces that. It MUST be
-	// below MinWindow, and safe for concurrent use.
+	// connection has to be opened. If it is longer than Options.Timeout, it replaces the timeout. It
+	// MUST be below MinWindow, and safe for concurrent use.
 	ConnectTimeout(now algo.Instant) time.Duration
 }
 

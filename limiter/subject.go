@@ -13,7 +13,7 @@ import (
 // comparable, and equal subjects share their counts.
 //
 // Every part is escaped, so no caller can construct the subject of another. A part longer than 128 bytes
-// is replaced by its SHA-256, and so is a subject longer than MaxSubject. Therefore, keys are short
+// is replaced by its SHA-256, and so is a subject longer than MaxSubject. Therefore, keys are short,
 // whatever a token contains.
 type Subject struct {
 	kind kind
@@ -33,7 +33,8 @@ const (
 // prefixes are the beginnings of the texts of subjects, by kind.
 var prefixes = [...]string{other: "", user: "user:", apiKey: "apikey:", ip: "ip:"}
 
-// MaxSubject is the length of the longest Subject in bytes, with what shadow limits and shards add.
+// MaxSubject is the length of the longest Subject in bytes, including the parts that shadow limits and
+// shards add.
 const MaxSubject = 144
 
 // String returns the subject as it appears in the keys of a store.

@@ -48,8 +48,8 @@ func (id *SubjectID) Hash(seed maphash.Seed) uint64 {
 
 func (id *SubjectID) name() []byte { return id[idHead : idHead+id[1]] }
 
-// Is reports whether id is the ID of s. It is faster than to compare with the result of ID, which must
-// be written first.
+// Is reports whether id is the ID of s. It is faster than a comparison with s.ID(), because ID must
+// first write its result.
 func (id *SubjectID) Is(s Subject) bool {
 	if s.hashed() {
 		return id[0] == byte(s.kind)|idHashed && *id == s.ID()

@@ -152,7 +152,7 @@ func (r *request) takeThrottled(ctx context.Context, b *batch) {
 	}
 }
 
-// leaseFirst makes the charges of b leases where the limits have much room.
+// leaseFirst turns charges of b into leases, for limits that have much room.
 func (r *request) leaseFirst(b *batch) {
 	ts := r.limiter.trackers
 	for i := range b.items {
@@ -171,18 +171,19 @@ func (r *request) leaseFirst(b *batch) {
 	}
 }
 
-// A bucket's lease is charged at a random earlier instant: by at most one part in backdatePart of the
-// bucket's depth, and at most maxBackdate.
+// A bucket's lease is charged at a random instant before the request. The difference is at most one part
+// in backdatePart of the bucket's depth, and at most maxBackdate.
 const (
 	backdatePart = 1024
 	maxBackdate  = 50 * time.Millisecond
 )
 
 // chargeAt returns the instant at which the charges of b are made, and the state that the store probably
-// has then. For a bucket's lease, the instant is slightly earlier than the request, unless more than half
-// of the bucket is used. Reason: DynamoDB needs a second write for an idle bucket, and a bucket that many
-// environments charge is idle half of the time. At an earlier instant it is not idle, so nearly every
-// charge takes one write. This admits at most one part in backdatePart of the burst too many.
+// has then. For a bucket's lease, the instant is slightly earlier than the request, unless more than
+// half of the bucket is used. Reason: DynamoDB needs a second write for an idle bucket, and a bucket
+// that many environments charge is idle half of the time. At an earlier instant it is not idle, so
+// nearly every charge takes one write. The earlier instant lets a bucket exceed its burst by at most one
+// part in backdatePart.
 func (r *request) chargeAt(b *batch) (at algo.Instant, hint []algo.Result) {
 	lag := maxBackdate
 	for i := range b.items {

@@ -9,15 +9,15 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// DynamoDB throttles partitions. A throttled item may be the hot one, or a quiet neighbour in the
-// same partition. A hot subject is busy: its requests are denied, because its own pressure must not
-// admit more than its limit. For a quiet subject, OnError decides.
+// DynamoDB throttles partitions. A throttled item may be the hot one, or a quiet neighbour in the same
+// partition. A hot subject is busy: its requests are denied. Otherwise a subject could pass its limit by
+// overloading its own item. For a quiet subject, OnError decides.
 //
 // Reads show which case it is, because they have a separate capacity. An item that changes between two
 // reads is hot. An item that stays the same is quiet. An item that cannot be read twice counts as hot.
-// Otherwise every environment might admit one request, and all together several times a small limit.
-// Three measures make failed reads rare. Reads cost half a unit (MayBeStale), there are few of them, and
-// every call follows a random pause.
+// Otherwise every environment might admit one request, and all environments together several times a
+// small limit. Three measures make failed reads rare. Reads cost half a unit (MayBeStale), there are few
+// of them, and every call follows a random pause.
 
 // plan is the list of calls that follow a throttled one, until a call is not throttled.
 type plan []step

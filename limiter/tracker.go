@@ -125,7 +125,7 @@ func (ts *trackers) forget(subject Subject) {
 	}
 }
 
-// count returns the count of the counter of a limit; no Machine if there is none.
+// count returns the state of the counter of a limit. The result has no Machine if there is no counter.
 func (ts *trackers) count(subject Subject, id ID) algo.Result {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()

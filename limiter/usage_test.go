@@ -79,7 +79,7 @@ func TestLimiter_Inspect_superseded(t *testing.T) {
 		t.Errorf("a cost above the capacity: unexpected usage %+v", s)
 	}
 	if _, err := l.Inspect(ctx, noon, []limiter.Charge{{Limit: newer}}); !errors.Is(err, limiter.ErrInvalidCharge) {
-		t.Errorf("no subject: unexpected error %v", err)
+		t.Errorf("no subject: got error %v, want %v", err, limiter.ErrInvalidCharge)
 	}
 }
 

@@ -87,10 +87,10 @@ func (r *request) charge(ctx context.Context) {
 	r.storeTime += time.Since(began)
 }
 
-// takeRemote charges the subjects of a shared store. Subjects whose charge cannot be refunded wait
-// until the others have admitted the request. Otherwise a flood of refused requests would drain a fast
-// bucket that many callers share. A request on such a bucket takes a second round trip, and rarely a
-// third. It takes one if this process saw room in the other limits. The number of calls is the same.
+// takeRemote charges the subjects of a shared store. Subjects whose charge cannot be refunded wait until
+// the others have admitted the request. Otherwise a flood of refused requests would drain a fast bucket
+// that many callers share. A request on such a bucket takes two round trips, rarely three. It takes one
+// if this process saw room in the other limits. The number of calls is the same.
 func (r *request) takeRemote(ctx context.Context) {
 	for w := refundableWave; w <= sharedWave && !r.refused(); w++ {
 		for w < sharedWave && (r.look || r.hasRoom(w)) {

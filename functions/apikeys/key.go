@@ -24,14 +24,14 @@ const (
 
 // Key is an API key as stored in the table.
 type Key struct {
-	// ID identifies the caller that limits count: 1 to 64 letters, digits, _, . and -. Several keys
-	// may have the same ID.
+	// ID identifies the caller: 1 to 64 letters, digits, _, . and -. Keys with the same ID share the
+	// limits of one caller.
 	ID    string `json:"id"`
 	Tier  string `json:"tier,omitempty"`  // empty means the default tier
 	Owner string `json:"owner,omitempty"` // a comment for readers: at most 256 bytes of printable text
 	// Created is the time of creation, to the second.
 	Created time.Time `json:"created"`
-	// Hash is the beginning of the key's hash. It distinguishes keys with the same ID.
+	// Hash is the first part of the key's hash. It distinguishes keys with the same ID.
 	Hash string `json:"hash"`
 }
 

@@ -26,24 +26,24 @@ func FuzzParseKey(f *testing.F) {
 			}
 		}
 		if secrets, err := parseSecrets(it); err == nil && (len(secrets) != 2 || len(secrets[0]) != secretBytes) {
-			t.Errorf("got secrets %x, want two of the right length", secrets)
+			t.Errorf("got secrets %x, want at most two of the right length", secrets)
 		}
 		k, err := parseKey(it)
 		if err != nil {
 			return
 		}
 		if err := k.validate(); err != nil || len(k.Hash) > hashDigits {
-			t.Errorf("parsed key %+v is invalid: %v", k, err)
+			t.Errorf("parsed key: got %+v with error %v, want a valid key", k, err)
 		}
 		if y := k.Created.Year(); y < 0 || y > 9999 {
 			return // RFC 3339 cannot represent this year
 		}
 		again, err := parseKey(k.item(strings.TrimPrefix(it.Text(contract.KeyAttribute), prefix)))
 		if k.Created = k.Created.Truncate(time.Second); err != nil || !again.Created.Equal(k.Created) {
-			t.Errorf("%+v: written and parsed again: got %+v, %v", k, again, err)
+			t.Errorf("written and parsed again: got %+v, %v; want %+v", again, err, k)
 		}
 		if again.Created = k.Created; !reflect.DeepEqual(again, k) {
-			t.Errorf("%+v: written and parsed again: got %+v", k, again)
+			t.Errorf("written and parsed again: got %+v, want %+v", again, k)
 		}
 	})
 }

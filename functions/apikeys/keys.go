@@ -58,8 +58,8 @@ func New(api API, table string) *Keys { return &Keys{api: api, table: table} }
 // again, and k with Hash and Created. The error wraps ErrExists if the id already has a key.
 //
 // If add is true, Create adds another key to an id that has one. (If the id has none, the error wraps
-// ErrNotFound.) All keys of the id stay valid and share one quota, because limits count the id. An
-// empty Tier or Owner is copied from the newest key.
+// ErrNotFound.) All keys of the id stay valid and share one quota, because the limits count requests by
+// id. An empty Tier or Owner is copied from the newest key.
 func (t *Keys) Create(ctx context.Context, now time.Time, k Key, add bool) (key string, created Key, err error) {
 	if err := k.validate(); err != nil {
 		return "", Key{}, err
@@ -155,8 +155,8 @@ func (t *Keys) Rotate(ctx context.Context, now time.Time, force bool) error {
 	return nil
 }
 
-// unused returns an error if there are keys from before the last rotation. It includes keys from the
-// second of the rotation, because they may be older than the rotation.
+// unused returns an error if the table has keys that may be older than the last rotation. A key that
+// was created in the same second as the rotation counts as older.
 func (t *Keys) unused(ctx context.Context, rotated time.Time) error {
 	all, err := t.all(ctx)
 	if err != nil {
@@ -174,8 +174,8 @@ func (t *Keys) unused(ctx context.Context, rotated time.Time) error {
 	return nil
 }
 
-// located is a key with the partition key of its item. malformed is its error. It is nil for a valid
-// key.
+// located is a key with the partition key of its item. malformed is the error of a malformed key, and
+// nil for a valid key.
 type located struct {
 	Key
 	item      string
@@ -245,8 +245,8 @@ func (t *Keys) secrets(ctx context.Context) (secrets [][]byte, rotated time.Time
 	return secrets, rotated, err
 }
 
-// secret returns the current secret. If first is true, it creates a missing secret. It does not do
-// this if keys exist, because a new secret would make all of them unknown.
+// secret returns the current secret. first means that the table has no keys. Only then does secret
+// create a missing secret, because a new secret would invalidate all existing keys.
 func (t *Keys) secret(ctx context.Context, first bool) ([]byte, error) {
 	secrets, _, err := t.secrets(ctx)
 	switch {

@@ -52,7 +52,7 @@ func TestKeys(t *testing.T) {
 	}
 	first, made := create(t, keys, apikeys.Key{ID: "acme", Tier: "paid", Owner: "Acme, Zürich"}, false)
 	if r, err := lookup(first); err != nil || r.ID != "acme" || r.Tier != "paid" || r.Owner != "Acme, Zürich" || !strings.HasPrefix(r.Hash, made.Hash) {
-		t.Errorf("lookup of a new key: got %+v, %v", r, err)
+		t.Errorf("lookup of a new key: got %+v, %v; want acme of tier paid", r, err)
 	}
 	if _, _, err := keys.Create(ctx, noon, apikeys.Key{ID: "acme"}, false); !errors.Is(err, apikeys.ErrExists) {
 		t.Errorf("second key of an id without add: got %v, want ErrExists", err)
@@ -62,21 +62,21 @@ func TestKeys(t *testing.T) {
 	}
 	second, more := create(t, keys, apikeys.Key{ID: "acme", Tier: "enterprise"}, true)
 	if r, err := lookup(second); err != nil || r.ID != "acme" || r.Tier != "enterprise" || r.Owner != "Acme, Zürich" {
-		t.Errorf("lookup of the second key: got %+v, %v", r, err)
+		t.Errorf("lookup of the second key: got %+v, %v; want acme of tier enterprise", r, err)
 	}
 	other, _ := create(t, keys, apikeys.Key{ID: "Z"}, false)
 	list, err := keys.List(ctx)
 	if err != nil || len(list) != 3 || list[0].ID != "Z" || list[1].ID != "acme" || list[2].ID != "acme" || !list[0].Created.Equal(noon) {
-		t.Errorf("list: got %+v, %v", list, err)
+		t.Errorf("list: got %+v, %v; want the keys of Z, acme and acme", list, err)
 	}
 	if revoked, err := keys.Revoke(ctx, "acme", made.Hash); err != nil || len(revoked) != 1 || revoked[0] != made {
-		t.Errorf("revoke one key: got %+v, %v", revoked, err)
+		t.Errorf("revoke one key: got %+v, %v; want %+v", revoked, err, made)
 	}
 	if _, err := lookup(first); !errors.Is(err, caller.ErrInvalidCredential) {
 		t.Errorf("lookup of the revoked key: got %v, want ErrInvalidCredential", err)
 	}
 	if _, err := lookup(second); err != nil {
-		t.Errorf("lookup of the other key of the id: %v", err)
+		t.Errorf("lookup of the other key of the id: got error %v, want none", err)
 	}
 	for _, c := range [][2]string{{"nobody", ""}, {"acme", made.Hash}, {"acme", more.Hash[:4]}} {
 		if _, err := keys.Revoke(ctx, c[0], c[1]); !errors.Is(err, apikeys.ErrNotFound) {
@@ -87,7 +87,7 @@ func TestKeys(t *testing.T) {
 		t.Errorf("revoke all keys of the id: got %+v, %v; want one key", revoked, err)
 	}
 	if _, err := lookup(other); err != nil {
-		t.Errorf("lookup of a key of another id: %v", err)
+		t.Errorf("lookup of a key of another id: got error %v, want none", err)
 	}
 	operator.Want(t, contract.KeyActions())
 	function.Want(t, contract.RecordActions())
@@ -141,7 +141,8 @@ func (p paged) Scan(ctx context.Context, in *dynamodb.ScanInput, o ...func(*dyna
 	return p.API.Scan(ctx, &small, o...)
 }
 
-// List reads a table of many pages to its end. A malformed item hides no other key.
+// List reads a table of many pages to its end. If one item is malformed, List still returns the other
+// keys.
 func TestKeys_pages(t *testing.T) {
 	client, table := recordstest.Table(t, nil)
 	keys := apikeys.New(paged{client}, table)
@@ -164,10 +165,10 @@ func TestKeys_pages(t *testing.T) {
 		t.Errorf("list with a malformed item: got %d keys, %v; want 7 keys and an error", len(list), err)
 	}
 	if _, _, err := keys.Create(ctx, noon, apikeys.Key{ID: "h"}, false); err != nil || len(warned) != 1 || !strings.HasPrefix(warned[0].Error(), want) {
-		t.Errorf("create a key of another id: got %v; warnings %v", err, warned)
+		t.Errorf("create a key of another id: got %v and warnings %v, want one warning", err, warned)
 	}
 	if revoked, err := keys.Revoke(ctx, "g", ""); err != nil || len(revoked) != 1 || len(warned) != 2 {
-		t.Errorf("revoke a key of another id: got %d keys, %v; warnings %v", len(revoked), err, warned)
+		t.Errorf("revoke a key of another id: got %d keys, %v and warnings %v; want one key and two warnings", len(revoked), err, warned)
 	}
 	if _, _, err := apikeys.NewTable(records.NewTable(client, table)).Record(ctx, "abc"); !errors.Is(err, caller.ErrRecord) || !strings.HasPrefix(err.Error(), want) {
 		t.Error(err)
@@ -176,7 +177,7 @@ func TestKeys_pages(t *testing.T) {
 		t.Errorf("revoke without id and hash: got %v, %v; want ErrNotFound", revoked, err)
 	}
 	if revoked, err := keys.Revoke(ctx, "", "abc"); err != nil || len(revoked) != 1 || revoked[0].Hash != "abc" {
-		t.Errorf("revoke the malformed item by its hash: got %v, %v", revoked, err)
+		t.Errorf("revoke the malformed item by its hash: got %v, %v; want one key", revoked, err)
 	}
 	broken["id"] = &types.AttributeValueMemberS{Value: "i"}
 	broken["tier"] = &types.AttributeValueMemberS{Value: "*"}
@@ -184,10 +185,10 @@ func TestKeys_pages(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := keys.Create(ctx, noon, apikeys.Key{ID: "i"}, false); err == nil || !strings.Contains(err.Error(), "item apikey#abc: tier") {
-		t.Errorf("create a key of the malformed item's id: got error %v", err)
+		t.Errorf("create a key of the malformed item's id: got error %v, want one about its tier", err)
 	}
 	if revoked, err := keys.Revoke(ctx, "i", ""); err != nil || len(revoked) != 1 {
-		t.Errorf("revoke the malformed item by its id: got %v, %v", revoked, err)
+		t.Errorf("revoke the malformed item by its id: got %v, %v; want one key", revoked, err)
 	}
 	if list, err := keys.List(ctx); err != nil || len(list) != 7 {
 		t.Errorf("list at the end: got %d keys, %v; want 7", len(list), err)
@@ -240,7 +241,7 @@ func TestKeys_Create_newest(t *testing.T) {
 		got = append(got, k.Tier)
 	}
 	if err != nil || !slices.Equal(got, append(want, "t5")) {
-		t.Errorf("tiers in the list: got %v, %v", got, err)
+		t.Errorf("tiers in the list: got %v, %v; want %v and t5", got, err, want)
 	}
 }
 
@@ -272,7 +273,7 @@ func TestKeys_Rotate(t *testing.T) {
 	}
 	second := made(2, "b")
 	if !good(first) || !good(second) {
-		t.Error("a key became invalid after one rotation")
+		t.Error("got an invalid key after one rotation, want both keys valid")
 	}
 	if err := keys.Rotate(ctx, at(3), false); !errors.Is(err, apikeys.ErrInUse) || !strings.HasSuffix(err.Error(), "(number of keys: 1)") || !good(first) {
 		t.Errorf("second rotation: got %v, want ErrInUse for one key", err)
@@ -281,10 +282,10 @@ func TestKeys_Rotate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := keys.Rotate(ctx, at(3), false); err != nil || good(first) || !good(second) {
-		t.Errorf("second rotation after the old key was revoked: got %v", err)
+		t.Errorf("second rotation after the old key was revoked: got %v, want no error and only the new key valid", err)
 	}
 	if err := keys.Rotate(ctx, at(4), true); err != nil || good(second) {
-		t.Errorf("third rotation with force: got %v", err)
+		t.Errorf("third rotation with force: got %v, want no error and no valid old key", err)
 	}
 	if err := apikeys.New(stale{client}, table).Rotate(ctx, at(5), true); err == nil || !strings.Contains(err.Error(), "ConditionalCheckFailed") {
 		t.Errorf("two concurrent rotations: got %v, want a failed condition", err)

@@ -31,8 +31,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// flaky is a server that does not answer some requests but closes the connection. hangUp selects
-// these requests by the number of the connection and the number of the request.
+// flaky is a server that closes the connection instead of answering some requests. hangUp selects these
+// requests by the number of the connection and the number of the request.
 type flaky struct {
 	mu     sync.Mutex
 	counts map[string]int // number of requests by the client's address
@@ -171,8 +171,8 @@ func TestOpenStore_deadConnection(t *testing.T) {
 			t.Run(store+" "+c.name, func(t *testing.T) {
 				f, retried := &flaky{hangUp: c.hangUp}, false
 				s := f.open(t, store)
-				// net/http may drop a connection itself, so the expected count depends on the
-				// received requests.
+				// net/http may close a connection itself, so the expected count depends on the received
+				// requests.
 				for i := 0; i < 3 || c.dead && !retried && i < 1000; i++ {
 					err := take(t.Context(), s)
 					if store == "redis" && err != nil && strings.Contains(err.Error(), "ERR busy") {

@@ -44,7 +44,7 @@ func lookup(variables ...string) func(string) (string, bool) {
 func TestLoad(t *testing.T) {
 	c, err := boot.Load(lookup("NAMESPACE=dev", "TABLE=weir", "DYNAMODB_ENDPOINT="))
 	if err != nil || c.Store != "dynamodb" || c.IPv6Bits != 64 || c.DynamoDBEndpoint != "" || len(c.JWTAlgorithms) != 1 || c.JWTAlgorithms[0] != "RS256" {
-		t.Errorf("defaults: got %+v, %v", c, err)
+		t.Errorf("defaults: got %+v, %v; want dynamodb, /64 networks and RS256", c, err)
 	}
 	c, err = boot.Load(lookup("NAMESPACE=dev", "STORE=memory", "STORE_TIMEOUT=999ms", "BASE_PATH=/a/v1.x", "CORS_ORIGINS=https://a.example:8443, http://localhost:3000,http://[::1]"))
 	if err != nil || len(c.CORSOrigins) != 3 || c.CORSOrigins[1] != "http://localhost:3000" || c.Timeout != 999*time.Millisecond || c.BasePath != "/a/v1.x" {
@@ -165,7 +165,7 @@ var quiet = boot.Options{Logger: slog.New(slog.DiscardHandler)}
 func TestConfig_Environment(t *testing.T) {
 	e, err := load(t, "STORE=memory", "WEIR_LOCAL=true").Environment(t.Context(), store, quiet)
 	if err != nil || e.Rules.Current().Len() == 0 || e.Recorder != nil || e.Events != nil {
-		t.Fatalf("built-in rules: got error %v, or wrong contents", err)
+		t.Fatalf("built-in rules: got error %v, or no rules, or a Recorder or Events; want only rules", err)
 	}
 	rules := write(t, "rules.json", oneRule)
 	keys, err := events.Files.ReadFile("jwks.json")
@@ -246,7 +246,7 @@ func TestConfig_OpenStore(t *testing.T) {
 		}
 		err = c.Probe(t.Context(), s)
 		if ok := c.Store == "memory"; (err == nil) != ok || err != nil && (strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "does not answer")) {
-			t.Errorf("%v: probe returned %v", variables, err)
+			t.Errorf("%v: probe: got %v, want no error only for STORE=memory, else one line with \"does not answer\"", variables, err)
 		}
 		if err := closeStore(); err != nil {
 			t.Error(err)

@@ -5,8 +5,8 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// Check reports the mistakes with which a function that is deployed with d would not start. It loads
-// the variables and parses the rules like the function. It opens no connection.
+// Check reports the mistakes in d that would prevent a function from starting. It loads the variables
+// and parses the rules in the same way as the function. It opens no connection.
 func Check(d contract.Deployment) (result contract.Checked) {
 	c, err := Load(func(name string) (string, bool) {
 		value, ok := d.Variables[name]

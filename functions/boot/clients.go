@@ -15,15 +15,16 @@ import (
 	"github.com/weir-limits/weir/limiter/decisionlog"
 )
 
-// Clients are the clients that a program links beside that of DynamoDB. A function links only those that
-// its deployment uses, because they are most of the size of a bundle and of the time of a cold
-// start. Package linked has all of them.
+// Clients are the clients that a program links in addition to the DynamoDB client. A function links
+// only the clients that its deployment uses, because clients cause most of a bundle's size and of a
+// cold start's duration.
 type Clients struct {
 	// Redis opens the store of STORE=redis. Package rediscache has one.
 	Redis OpenRedis
 	// Events opens the destination of EVENTS. Package sinks has one.
 	Events OpenSink
-	// AWS loads the region and the credentials; nil loads the variables that Lambda sets.
+	// AWS loads the region and the credentials. If it is nil, they come from the variables that Lambda
+	// sets.
 	AWS LoadAWS
 }
 
@@ -37,7 +38,7 @@ type OpenSink func(ctx context.Context, c Config) (decisionlog.Sink, error)
 // LoadAWS returns a region and credentials.
 type LoadAWS func(ctx context.Context) (aws.Config, error)
 
-// The errors of a program that does not link a client which its variables configure.
+// A program returns these errors if its variables configure a client that it does not link.
 var (
 	errNoRedis  = errors.New("STORE: this program does not link the client of Redis (got redis, want dynamodb or memory); deploy the bundle with the suffix -redis")
 	errNoEvents = errors.New("EVENTS: this program does not link the clients of Kafka and Kinesis (want no EVENTS); deploy the bundle with the suffix -events")
@@ -110,7 +111,7 @@ func lambdaAWS(context.Context) (aws.Config, error) {
 // lambdaEndpoints reads the variable that selects endpoints with FIPS 140 cryptography.
 type lambdaEndpoints struct{}
 
-// GetUseFIPSEndpoint is a method that clients of AWS look for.
+// GetUseFIPSEndpoint implements an optional interface of AWS clients.
 func (lambdaEndpoints) GetUseFIPSEndpoint(context.Context) (state aws.FIPSEndpointState, found bool, err error) {
 	switch value := os.Getenv("AWS_USE_FIPS_ENDPOINT"); value {
 	case "":

@@ -10,7 +10,7 @@ import (
 	"github.com/weir-limits/weir/functions/boot"
 )
 
-// A function without a client that its variables configure does not start.
+// A function does not start if its variables configure a client that it does not link.
 func TestStart_ErrClients(t *testing.T) {
 	for want, variables := range map[string][]string{
 		"STORE: this program does not link the client of Redis": {"STORE=redis", "REDIS_URL=redis://127.0.0.1:1"},
@@ -23,24 +23,24 @@ func TestStart_ErrClients(t *testing.T) {
 	}
 }
 
-// Without a client of its own for the AWS configuration, a function has the region, the credentials and
-// the endpoints of the variables that Lambda sets.
+// If Clients.AWS is nil, a function takes the region, the credentials and the endpoints from the
+// variables that Lambda sets.
 func TestConfig_AWSConfig_lambda(t *testing.T) {
 	credentials(t)
 	c := boot.Config{}
 	config, err := c.AWSConfig(t.Context(), "DYNAMODB_ENDPOINT", "")
 	if err != nil || config.Region != "eu-central-1" || config.BaseEndpoint != nil {
-		t.Errorf("got region %q, endpoint %v and error %v", config.Region, config.BaseEndpoint, err)
+		t.Errorf("got region %q, endpoint %v and error %v; want eu-central-1 and no endpoint", config.Region, config.BaseEndpoint, err)
 	}
 	if key, err := config.Credentials.Retrieve(t.Context()); err != nil || key.AccessKeyID != "AKIDEXAMPLE" || key.SessionToken != "session/token+=" {
-		t.Errorf("got credentials of %q with token %q, %v", key.AccessKeyID, key.SessionToken, err)
+		t.Errorf("got credentials of %q with token %q, %v; want the credentials of the variables", key.AccessKeyID, key.SessionToken, err)
 	}
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "")
 	if config, err = c.AWSConfig(t.Context(), "DYNAMODB_ENDPOINT", "http://127.0.0.1:1"); err != nil || *config.BaseEndpoint != "http://127.0.0.1:1" {
-		t.Errorf("endpoint: got %v, %v", config.BaseEndpoint, err)
+		t.Errorf("endpoint: got %v, %v; want http://127.0.0.1:1", config.BaseEndpoint, err)
 	}
 	if _, err := config.Credentials.Retrieve(t.Context()); err == nil {
-		t.Error("credentials without a secret: got no error")
+		t.Error("credentials without a secret: got no error, want one")
 	}
 	for value, want := range map[string]aws.FIPSEndpointState{"": aws.FIPSEndpointStateUnset, "true": aws.FIPSEndpointStateEnabled, "false": aws.FIPSEndpointStateDisabled} {
 		t.Setenv("AWS_USE_FIPS_ENDPOINT", value)

@@ -25,8 +25,8 @@ type Config struct {
 
 	// Table is the DynamoDB table that holds the counters.
 	Table string `env:"TABLE"`
-	// DynamoDBEndpoint is the URL of a DynamoDB outside AWS. If it is empty, the DynamoDB of AWS is
-	// used.
+	// DynamoDBEndpoint is the URL of a DynamoDB outside AWS. If it is empty, the client calls DynamoDB
+	// in AWS.
 	DynamoDBEndpoint string `env:"DYNAMODB_ENDPOINT"`
 	// RedisURL is a redis:// or rediss:// URL.
 	RedisURL string `env:"REDIS_URL"`
@@ -42,18 +42,18 @@ type Config struct {
 
 	// RulesFile is the file of the rules document. If it is empty, the built-in document is used.
 	RulesFile string `env:"RULES_FILE"`
-	// RulesFrom is the source of rules that change while functions run. "table" means the document
-	// that `weir rules publish` writes to RECORDS_TABLE. "appconfig:APPLICATION/ENVIRONMENT/PROFILE"
-	// means a configuration of AppConfig. Until the source has a document, the document of
-	// RULES_FILE, or the built-in document, is in force. If RulesFrom is empty, there is no source.
+	// RulesFrom is the source of rules that change while functions run. "table" means the document that
+	// `weir rules publish` writes to RECORDS_TABLE. "appconfig:APPLICATION/ENVIRONMENT/PROFILE" means a
+	// configuration of AppConfig. Until the source has a document, the document of RULES_FILE, or the
+	// built-in document, is in force. If RulesFrom is empty, there is no source.
 	RulesFrom string `env:"RULES_FROM"`
 	// AppConfigPort is the port of the AppConfig agent.
 	AppConfigPort int `env:"AWS_APPCONFIG_EXTENSION_HTTP_PORT, default=2772"`
 	// RulesVersion is the version of a document that has no field version. It must grow with every
 	// change.
 	RulesVersion int64 `env:"RULES_VERSION"`
-	// MaxDelay bounds how long a request waits in the handler for its turn in a leaky bucket. 0
-	// means that it does not wait. MaxDelay also bounds the depth of every leaky bucket.
+	// MaxDelay bounds how long a request waits in the handler for its turn in a leaky bucket. 0 means
+	// that a request does not wait. MaxDelay also bounds the depth of every leaky bucket.
 	MaxDelay time.Duration `env:"MAX_DELAY"`
 	// BasePath is the path that a custom domain of the API adds before every path.
 	BasePath string `env:"BASE_PATH"`
@@ -64,9 +64,9 @@ type Config struct {
 	// keys. If both RecordsTable and APIKeysFile are empty, API keys are ignored.
 	RecordsTable string `env:"RECORDS_TABLE"`
 
-	// JWKS is the URL of the issuer's keys. If functions cannot reach the issuer, it is
-	// contract.JWKSRecords, which selects the copy in RECORDS_TABLE. A local run can use a file. If
-	// JWKS is empty, tokens are ignored.
+	// JWKS is the URL of the issuer's keys. The value contract.JWKSRecords selects the copy in
+	// RECORDS_TABLE, for functions that cannot reach the issuer. A local run can use a file. If JWKS is
+	// empty, tokens are ignored.
 	JWKS          string   `env:"JWKS"`
 	JWTIssuer     string   `env:"JWT_ISSUER"`
 	JWTAudience   string   `env:"JWT_AUDIENCE"`
@@ -98,7 +98,7 @@ type Config struct {
 	// the sample files of a repository must not be valid on AWS.
 	Local bool `env:"WEIR_LOCAL"`
 
-	// Clients are those that this program links. Set them after Load.
+	// Clients are the clients that this program links. Set this field after Load.
 	Clients Clients
 
 	// dynamo is the client that the store and the records share. It is nil unless Load created the
@@ -106,7 +106,8 @@ type Config struct {
 	dynamo *dynamoClient
 }
 
-// The first use compiles a pattern: most functions use none, and each would make a cold start longer.
+// A pattern is compiled at its first use. Most functions use no pattern, and compiling one makes a cold
+// start longer.
 var (
 	validCache    = pattern(`^[a-z][a-z0-9-]{0,39}$`)
 	validOrigin   = pattern(`^(https://[A-Za-z0-9.-]+|http://(localhost|127\.0\.0\.1|\[::1\]))(:[0-9]{1,5})?$`)

@@ -48,7 +48,7 @@ const (
 
 // line is a server in this process and the network to it. It uses the clock of the test.
 type line struct {
-	speak func(net.Conn, *bufio.Reader) (answer string, err error) // reads a request and returns the answer
+	speak func(net.Conn, *bufio.Reader) (answer string, err error) // reads one request and returns the answer
 
 	mu    sync.Mutex
 	fault fault
@@ -310,9 +310,9 @@ func (w *ward) look(t *testing.T, path string) (limiter.Decision, time.Duration)
 var deadlines = map[string]time.Duration{"redis": 50 * time.Millisecond, "cluster": 50 * time.Millisecond, "dynamodb": 100 * time.Millisecond}
 
 // A decision never waits longer than its deadline, for any fault of the store. The deadline is 900 ms
-// for the first decision, then 50 ms (Redis) or 100 ms (DynamoDB). A fault that fails a call at once
-// causes no wait. The start of an environment, including the read of the key of subject hashes, waits
-// at most 900 ms. The test uses the clients of the functions and a fake clock.
+// for the first decision, then 50 ms (Redis) or 100 ms (DynamoDB). If a fault fails a call at once, the
+// decision does not wait. The start of an environment, including the read of the key of subject hashes,
+// waits at most 900 ms. The test uses the clients of the functions and a fake clock.
 func TestDeadline(t *testing.T) {
 	for _, store := range []string{"dynamodb", "redis", "cluster"} {
 		for _, c := range []struct {
@@ -353,7 +353,7 @@ func TestDeadline(t *testing.T) {
 							answered := c.fault == slowed && i == 0
 							opened := d.Reason == limiter.ReasonBreaker && i == 2 && path == "/b" // the breaker opens between the two subjects
 							if d.Reason != c.reason && !answered && !opened {
-								t.Errorf("decision %d: wrong reason: %+v", i+1, d)
+								t.Errorf("decision %d: got the wrong reason: %+v", i+1, d)
 							}
 						}
 					})
@@ -372,7 +372,7 @@ func TestDeadline(t *testing.T) {
 					w.app = e
 					took := time.Since(begun)
 					if took > 900*time.Millisecond || c.waits != (took > 0) {
-						t.Errorf("start took %s, want at most 900ms, and 0s if the fault shows at once", took)
+						t.Errorf("start took %s, want at most 900ms, and 0s if calls fail at once", took)
 					}
 				})
 			})
@@ -380,9 +380,9 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// During an outage of up to a minute, no decision exceeds its deadline, which is 250 ms after a
-// pause. Few decisions wait. After the outage, the store is used again within half a second plus one
-// deadline.
+// During an outage of up to a minute, no decision exceeds its deadline. The deadline is longer after a
+// pause: 250 ms. Few decisions wait. After the outage, the limiter calls the store again within half a
+// second plus one deadline.
 func TestDeadline_outage(t *testing.T) {
 	for _, store := range []string{"dynamodb", "redis"} {
 		for i, a := range []fault{silent, swallowing, slowed, resetting, babbling, unreachable, unreachable, unreachable, refusing, refusing, refusing} {
@@ -451,9 +451,9 @@ func TestDeadline_oldConnection(t *testing.T) {
 	})
 }
 
-// In this test, opening a connection takes longer than a deadline. After a pause 16 concurrent
-// requests wait for their connections and succeed. With one request every 10 s, only the request
-// during the fault fails.
+// In this test, a new connection takes longer than a deadline. After a pause, 16 concurrent requests
+// wait for their connections and succeed. If one request arrives every 10 s, only the request during
+// the fault fails.
 func TestDeadline_slowConnection(t *testing.T) {
 	for store, far := range map[string]time.Duration{"dynamodb": 120 * time.Millisecond, "redis": 60 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
@@ -466,7 +466,7 @@ func TestDeadline_slowConnection(t *testing.T) {
 			for range 16 {
 				together.Go(func() {
 					if d, took := w.look(t, "/a"); d.Reason != limiter.ReasonNone || took > far {
-						t.Errorf("%s: one of 16 requests: got %+v after %s", store, d, took)
+						t.Errorf("%s: one of 16 requests: got %+v after %s, want success", store, d, took)
 					}
 				})
 			}

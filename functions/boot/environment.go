@@ -37,8 +37,8 @@ type Options struct {
 	Rules *live.Rules
 }
 
-// Environment returns a complete Environment with store. It reads files. If o has Metrics or a Sink,
-// it also reads the key of subject hashes from the records table.
+// Environment returns a complete Environment that uses store. It reads the files that c names. If o has
+// Metrics or a Sink, it also reads the key of subject hashes from the records table.
 func (c Config) Environment(ctx context.Context, store limiter.Store, o Options) (*lambdahttp.Environment, error) {
 	var hash telemetry.SubjectHash
 	var recorder *telemetry.Recorder
@@ -82,7 +82,8 @@ func (c Config) Environment(ctx context.Context, store limiter.Store, o Options)
 }
 
 // reportedRules returns the rules that the variables select. recorder and logger report the current
-// rules and every reload. They also report a document with mistakes before the error is returned.
+// rules and every reload. If a document has mistakes, they report it before reportedRules returns the
+// error.
 func (c Config) reportedRules(now time.Time, recorder *telemetry.Recorder, logger *slog.Logger) (*live.Rules, error) {
 	r, err := c.rules()
 	if _, refused := errors.AsType[rules.Problems](err); refused {

@@ -11,7 +11,8 @@ import (
 type EventsConfig struct {
 	// Events is the kind of the destination: kafka or kinesis. If it is empty, there are no events.
 	Events string `env:"EVENTS"`
-	// Sample is the number of allowed requests for each event: 100 keeps 1 %, and 0 keeps none.
+	// Sample is the sampling rate of allowed requests: one in Sample allowed requests causes an event.
+	// 100 means 1 %, and 0 means none.
 	Sample int `env:"EVENTS_SAMPLE, default=100"`
 
 	// KafkaBrokers lists some of the brokers as host:port. KafkaTopic is an existing topic.
@@ -24,8 +25,8 @@ type EventsConfig struct {
 
 	// KinesisStream is the name of a data stream.
 	KinesisStream string `env:"KINESIS_STREAM"`
-	// KinesisEndpoint is the URL of a Kinesis outside AWS. If it is empty, the Kinesis of AWS is
-	// used.
+	// KinesisEndpoint is the URL of a Kinesis outside AWS. If it is empty, the client calls Kinesis in
+	// AWS.
 	KinesisEndpoint string `env:"KINESIS_ENDPOINT"`
 }
 

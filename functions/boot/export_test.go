@@ -38,5 +38,5 @@ func (c Config) StartOver(ctx context.Context, store limiter.Store, o Options) (
 	return c.start(ctx, store, o)
 }
 
-// Open is the part of Start before the first event.
+// Open is the part of Start that runs before the first event.
 var Open = open

@@ -46,7 +46,7 @@ func open(ctx context.Context, lookup func(string) (string, bool), logger *slog.
 }
 
 // start returns an environment with store and opens its connections. All its calls together wait at
-// most as long as a first decision.
+// most as long as the first decision of an environment.
 func (c Config) start(ctx context.Context, store limiter.Store, o Options) (*lambdahttp.Environment, error) {
 	ctx, cancel := context.WithTimeout(ctx, resilient.DefaultFirstTimeout)
 	defer cancel()

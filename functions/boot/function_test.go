@@ -93,7 +93,7 @@ func TestStart(t *testing.T) {
 	}
 	_ = c.Wait() // the process was killed
 	if !strings.Contains(output.String(), `"Namespace":"Weir/test"`) || !strings.Contains(output.String(), `"Allowed":1,`) || !strings.Contains(output.String(), `"RulesVersion":7,`) {
-		t.Errorf("metrics are missing or wrong: %s", output)
+		t.Errorf("metrics: got %s, want one allowed request under version 7 of the rules", output)
 	}
 }
 
@@ -122,7 +122,7 @@ func TestStart_requestID(t *testing.T) {
 		if strings.Contains(line, `"store failed"`) {
 			reported = true
 			if !strings.Contains(line, `"requestId":"1"`) {
-				t.Errorf("log line has no request id: %s", line)
+				t.Errorf("log line: got %s, want the request id 1", line)
 			}
 		}
 	}
@@ -145,7 +145,7 @@ func TestStart_rulesRefused(t *testing.T) {
 }
 
 // An invalid configuration or a rejected document ends the process with one log line that names the
-// cause. This does not depend on the store.
+// cause. This is true for every kind of store.
 func TestStart_mistake(t *testing.T) {
 	bad := write(t, "rules.json", `{"rules":[{"endpoint":"x","limits":{}}]}`)
 	for want, variables := range map[string][]string{
@@ -155,7 +155,7 @@ func TestStart_mistake(t *testing.T) {
 		c, output := function(t, append(variables, "NAMESPACE=test")...)
 		err := c.Run()
 		if status, ok := errors.AsType[*exec.ExitError](err); !ok || status.ExitCode() != 1 || strings.Count(output.String(), "level=") != 1 || !strings.Contains(output.String(), want) {
-			t.Errorf("got %v, want exit status 1 and one log line: %s", err, output)
+			t.Errorf("got %v, want exit status 1 and one log line that names the cause: %s", err, output)
 		}
 	}
 }

@@ -33,8 +33,8 @@ import (
 
 var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 
-// deployment is a records table on DynamoDB Local and an environment that reads it through a proxy,
-// the door. The door can fail every request.
+// deployment is a records table on DynamoDB Local and an environment that reads the table through a
+// proxy, the door. The door can fail every request.
 type deployment struct {
 	*lambdahttp.Environment
 	keys     *apikeys.Keys
@@ -56,7 +56,8 @@ func (d *deployment) options() boot.Options {
 	return boot.Options{Logger: slog.New(slog.NewTextHandler(&d.logged, nil)), Metrics: &d.metrics, Clock: func() time.Time { return d.now }}
 }
 
-// newDeployment returns a deployment. Its variables are those of the table and variables.
+// newDeployment returns a deployment. Its environment has the variables of the records table and the
+// given variables.
 func newDeployment(t *testing.T, variables ...string) *deployment {
 	t.Helper()
 	local, err := url.Parse(storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT"))
@@ -245,7 +246,7 @@ func TestStartSigningKeys(t *testing.T) {
 		return string(answer)
 	}
 	if got := authorize(); !strings.HasPrefix(got, "credential cannot be checked: records table: no signing keys") {
-		t.Errorf("before the copy: got %s", got)
+		t.Errorf("before the copy: got %s, want a failure of the authorizer", got)
 	}
 	keys, err := samples.Files.ReadFile("jwks.json")
 	if err != nil {
@@ -270,15 +271,15 @@ func TestStartSigningKeys(t *testing.T) {
 	}
 	d.faults.Store(1) // the function retries a failed read or write
 	if got := copyKeys(); got != "/2018-06-01/runtime/invocation/1/response null" {
-		t.Errorf("copy of a valid key set: got %s", got)
+		t.Errorf("copy of a valid key set: got %s, want a response", got)
 	}
 	document = "{}"
 	if got := copyKeys(); !strings.HasPrefix(got, "/2018-06-01/runtime/invocation/1/error ") || !strings.Contains(got, "key set: keys: missing") {
-		t.Errorf("copy of an invalid key set: got %s", got)
+		t.Errorf("copy of an invalid key set: got %s, want an error about missing keys", got)
 	}
 	d.now = d.now.Add(3 * time.Second)
 	if got := authorize(); !strings.Contains(got, `"principalId":"user:alice"`) {
-		t.Errorf("token after the copy: got %s", got)
+		t.Errorf("token after the copy: got %s, want a policy for user:alice", got)
 	}
 	for want, variables := range map[string][]string{
 		"RECORDS_TABLE": {"JWKS=" + issuer.URL}, "JWKS: key set: URL": {"RECORDS_TABLE=weir", "JWKS=http://issuer.example/keys"},

@@ -39,7 +39,7 @@ func credentials(t *testing.T) {
 // cache answers logins like an ElastiCache Serverless cache with one virtual node.
 type cache struct {
 	old  bool   // the cache does not support HELLO
-	deaf string // command on which the cache closes the connection
+	deaf string // command after which the cache closes the connection
 	mu   sync.Mutex
 	cut  int        // number of connections that the cache closed on deaf
 	auth [][]string // user and password of each connection
@@ -204,8 +204,8 @@ func TestConfig_RedisClient_noRegion(t *testing.T) {
 	}
 }
 
-// A cluster client dials an unreachable server once. It does not repeat a command whose answer is
-// lost.
+// A cluster client dials an unreachable server once. If the answer to a command is lost, the client
+// does not repeat the command.
 func TestConfig_RedisClient_cluster(t *testing.T) {
 	for name, dial := range map[string]func(*cache) (net.Conn, error){
 		"not there": func(*cache) (net.Conn, error) { return nil, &net.OpError{Op: "dial", Err: io.ErrClosedPipe} },

@@ -44,8 +44,8 @@ func (c Config) rules() (*live.Rules, error) {
 	if c.RulesFrom == "" {
 		return live.Fixed(bundled), nil
 	}
-	// Until the source has been read, the document of the bundle is in force. Its version is the
-	// lowest, so existing states keep the parameters from the source's rules.
+	// The document of the bundle is in force until the first successful read of the source. It gets the
+	// lowest version, so existing states keep the parameters of the source's rules.
 	o := c.parsing()
 	o.Assigned = true
 	initial, err := rules.Parse(document.Content, o)
@@ -62,8 +62,8 @@ func (c Config) rules() (*live.Rules, error) {
 	return live.New(initial, rulesTable{rulestore.NewSource(table), document}, live.Options{Parse: o, Every: tableEvery}), err
 }
 
-// rulesTable is a live.Source: the rules in the records table. While the table has no rules, it is
-// the document in the function's bundle.
+// rulesTable is a live.Source that reads the rules in the records table. While the table has no rules,
+// it returns the document in the function's bundle.
 type rulesTable struct {
 	live.Source
 	bundled live.Document
@@ -137,10 +137,10 @@ func commitTime() int64 {
 	return 0
 }
 
-// rulesFile is a live.Source: a document on a developer's machine. A document without a version gets
-// the configured version or the modification time of the file. The time is in milliseconds, so two
-// changes in one second have different versions. (The files of a bundle all have the same time, which
-// is useless.)
+// rulesFile is a live.Source that reads a document on a developer's machine. A document without a
+// version gets the configured version or the modification time of the file. The time is in
+// milliseconds, so two changes in one second have different versions. (A bundle cannot use modification
+// times, because all its files have the same time.)
 type rulesFile struct {
 	path    string
 	version int64
@@ -160,8 +160,8 @@ func (f rulesFile) Document(context.Context) (live.Document, error) {
 const maxListed = 10
 
 // reportReloads returns an observer that logs and counts every reload. It logs the mistakes of a
-// document once. The age of rules that their source never confirmed is unknownAge. So an alarm starts
-// even if every environment ends soon.
+// document once. While the source has not confirmed the rules, it reports their age as unknownAge. So
+// an alarm starts even if every environment ends soon.
 func reportReloads(recorder *telemetry.Recorder, logger *slog.Logger) func(time.Time, live.Reload) {
 	started := time.Now()
 	return func(now time.Time, n live.Reload) {

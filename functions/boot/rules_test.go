@@ -32,7 +32,7 @@ func (d *deployment) allows(t *testing.T) (version, requests int64) {
 	return r.Version(), r.Charges(nil, http.MethodGet, rules.MustParsePath("/api/a"), caller.Caller{User: "alice"})[0].Limit.Rate.Requests
 }
 
-// putRules publishes a document that allows this number of requests a minute.
+// putRules publishes a document that allows the given number of requests a minute.
 func (d *deployment) putRules(t *testing.T, requests int, after int64) int64 {
 	t.Helper()
 	document := fmt.Appendf(nil, `{"version":3,"rules":[{"endpoint":"/api/*","limits":{"*":{"requests":%d,"window":"1m"}}}]}`, requests)
@@ -43,8 +43,8 @@ func (d *deployment) putRules(t *testing.T, requests int, after int64) int64 {
 	return v.Version
 }
 
-// The rules in the table replace the bundled document, whatever its version. They cost one read a
-// minute and stay in force while the table fails.
+// The rules in the table replace the bundled document, even if the bundled document has a higher
+// version. They cost one read a minute and stay in force while the table fails.
 func TestConfig_rules_table(t *testing.T) {
 	d := newDeployment(t, "STORE=memory", "RULES_FROM=table")
 	want := func(what string, version, requests int64) {
@@ -115,7 +115,7 @@ func TestConfig_rules_coldStart(t *testing.T) {
 		d.Recorder.Record(outcome.Outcome{Time: d.now, Decision: limiter.Decision{Allowed: true}})
 		var line struct{ RulesAge, RulesVersion int }
 		if err := json.Unmarshal(d.metrics.Bytes(), &line); err != nil || int64(line.RulesVersion) != version {
-			t.Errorf("metrics %s: wrong version of the rules: %v", &d.metrics, err)
+			t.Errorf("metrics: got %s, %v; want version %d of the rules", &d.metrics, err, version)
 		}
 		return line.RulesAge
 	}
@@ -133,12 +133,12 @@ func TestConfig_rules_coldStart(t *testing.T) {
 		t.Errorf("age after the table has recovered: got %d s, want 0 s", seconds)
 	}
 	if version, requests := d.allows(t); version != first || requests != 11 {
-		t.Errorf("after the table has recovered: got version %d with %d requests", version, requests)
+		t.Errorf("after the table has recovered: got version %d with %d requests, want the published rules", version, requests)
 	}
 }
 
-// A reload that moves limits to other items logs one line with the counts that restart. The line
-// lists at most ten of them.
+// A reload that moves limits to other items logs one line with the counts that restart. The line lists
+// at most ten counts.
 func TestConfig_rules_restarts(t *testing.T) {
 	d := newDeployment(t, "STORE=memory", "RULES_FROM=table")
 	version := int64(0)
@@ -196,7 +196,7 @@ func TestConfig_rules_refused(t *testing.T) {
 		t.Errorf("got %d rejected documents, want 1:\n%s", n, &d.metrics)
 	}
 	if !strings.Contains(d.metrics.String(), fmt.Sprintf(`"RulesVersion":%d`, first)) || !strings.Contains(d.metrics.String(), `"RulesAge":300`) {
-		t.Errorf("metrics lack the version or the age of the rules:\n%s", &d.metrics)
+		t.Errorf("metrics: want the previous version and an age of 300 s, got\n%s", &d.metrics)
 	}
 	if n := strings.Count(d.logged.String(), "rules refused"); n != 1 || !strings.Contains(d.logged.String(), "unknown0") || strings.Contains(d.logged.String(), "unknown10") || !strings.Contains(d.logged.String(), "mistakes=50") {
 		t.Errorf("rejected document logged %d times, want once with at most 10 of its mistakes:\n%s", n, &d.logged)
@@ -204,7 +204,7 @@ func TestConfig_rules_refused(t *testing.T) {
 	good := d.putRules(t, 13, bad.Version)
 	d.now = d.now.Add(time.Minute)
 	if version, requests := d.allows(t); version != good || requests != 13 {
-		t.Errorf("after a valid document: got version %d with %d requests", version, requests)
+		t.Errorf("after a valid document: got version %d with %d requests, want the new rules", version, requests)
 	}
 }
 
@@ -256,6 +256,6 @@ func TestConfig_rules_appConfig(t *testing.T) {
 		t.Errorf("got %d rejected documents, want 2:\n%s", n, &d.metrics)
 	}
 	if log := d.logged.String(); strings.Count(log, "rules refused: older than the rules in force") != 1 || !strings.Contains(log, "got version 4, want more than 5") {
-		t.Errorf("log of the rejected documents: got\n%s", log)
+		t.Errorf("log of the rejected documents: want one line about version 4, got\n%s", log)
 	}
 }

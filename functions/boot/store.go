@@ -24,7 +24,7 @@ import (
 )
 
 // OpenStore returns the store that c selects and a function that closes it. A store outside this
-// process is behind a circuit breaker. OpenStore does not connect; Probe does.
+// process is behind a circuit breaker. OpenStore opens no connection; Probe opens one.
 func (c Config) OpenStore(ctx context.Context) (limiter.Store, func() error, error) {
 	none := func() error { return nil }
 	switch c.Store {
@@ -50,8 +50,8 @@ func (c Config) guarded(store limiter.Store, err error) (limiter.Store, error) {
 	return resilient.New(store, resilient.Options{})
 }
 
-// DynamoDBClient returns a client that does not retry. The store repeats only calls that its protocol
-// allows to repeat.
+// DynamoDBClient returns a client that does not retry. The store itself repeats a call if a repetition
+// is safe.
 func (c Config) DynamoDBClient(ctx context.Context) (*dynamodb.Client, error) {
 	config, err := c.AWSConfig(ctx, dynamoDBVariable, c.DynamoDBEndpoint)
 	if err != nil {
@@ -59,7 +59,7 @@ func (c Config) DynamoDBClient(ctx context.Context) (*dynamodb.Client, error) {
 	}
 	return dynamodb.NewFromConfig(config, func(o *dynamodb.Options) {
 		o.Retryer = aws.NopRetryer{}
-		o.Logger = logging.Nop{} // the caller logs the error once
+		o.Logger = logging.Nop{} // the caller logs each error once
 		if client, ok := o.HTTPClient.(*awshttp.BuildableClient); ok {
 			o.HTTPClient = client.WithTransportOptions(func(t *http.Transport) { t.IdleConnTimeout = resilient.ConnectionLife }).
 				WithDialerOptions(func(d *net.Dialer) { d.Timeout = resilient.DefaultFirstTimeout }) // a decision waits no longer
@@ -103,7 +103,7 @@ func (c Config) Probe(ctx context.Context, store limiter.Store) error {
 	return nil
 }
 
-// Explain adds to an error of the store what an operator can do about it.
+// Explain adds a remedy for an operator to an error of the store.
 func (c Config) Explain(err error) error {
 	where, hint := "DynamoDB", "check the region and the credentials"
 	if c.DynamoDBEndpoint != "" {

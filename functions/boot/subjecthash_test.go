@@ -12,7 +12,7 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// hashOf starts an environment and returns its hash of alice and its log.
+// hashOf starts an environment and returns the environment's hash of the caller alice, and its log.
 func hashOf(t *testing.T, c boot.Config) (hash, log string) {
 	t.Helper()
 	var out bytes.Buffer
@@ -38,7 +38,7 @@ func TestConfig_SubjectHash(t *testing.T) {
 	}
 	for range 2 {
 		if got, log := hashOf(t, c); got != telemetry.NewSubjectHash("dev", key)(limiter.User("alice")) || log != "" {
-			t.Errorf("with a key: got hash %s, logged %q", got, log)
+			t.Errorf("with a key: got hash %s, logged %q; want the hash with this key and no log", got, log)
 		}
 	}
 	d.shut.Store(true)
@@ -48,13 +48,13 @@ func TestConfig_SubjectHash(t *testing.T) {
 	}
 	file := write(t, "key", "sixteen bytes or more")
 	if got, log := hashOf(t, load(t, "NAMESPACE=dev", "STORE=memory", "WEIR_LOCAL=true", "SUBJECT_KEY_FILE="+file)); got != telemetry.NewSubjectHash("dev", []byte("sixteen bytes or more"))(limiter.User("alice")) || log != "" {
-		t.Errorf("with a file: got hash %s, logged %q", got, log)
+		t.Errorf("with a file: got hash %s, logged %q; want the hash with the file's key and no log", got, log)
 	}
 	short := load(t, "NAMESPACE=dev", "STORE=memory", "WEIR_LOCAL=true", "SUBJECT_KEY_FILE="+write(t, "short", "short"))
 	if _, err := short.SubjectHash(t.Context(), slog.Default()); err == nil || !strings.Contains(err.Error(), "SUBJECT_KEY_FILE") {
-		t.Errorf("short key: got error %v", err)
+		t.Errorf("short key: got error %v, want one about SUBJECT_KEY_FILE", err)
 	}
 	if _, err := boot.Load(lookup("NAMESPACE=dev", "STORE=memory", "SUBJECT_KEY_FILE="+file)); err == nil || !strings.Contains(err.Error(), "SUBJECT_KEY_FILE") {
-		t.Errorf("key file at AWS: got error %v", err)
+		t.Errorf("key file at AWS: got error %v, want one about SUBJECT_KEY_FILE", err)
 	}
 }

@@ -28,8 +28,7 @@ func KeyActions() []string {
 	return []string{"dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Scan"}
 }
 
-// CacheActions returns the IAM actions that a function needs on the cache, and on the cache user with
-// which it logs in.
+// CacheActions returns the IAM actions that a function needs on the cache and on its cache user.
 func CacheActions() []string { return []string{"elasticache:Connect"} }
 
 // AppConfigActions returns the IAM actions that the AppConfig agent needs on the configuration that

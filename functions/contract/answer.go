@@ -38,8 +38,8 @@ func FieldNames() []string {
 	return names
 }
 
-// These are the keys of the authorizer's context whose values are in the body of a refusal. API
-// Gateway does not escape them, so no value contains quotes. A refusal has all of them.
+// These are the keys of the authorizer's context whose values are in the body of a refusal. API Gateway
+// does not escape them, so no value contains quotes. A refusal has all of these keys.
 const (
 	KeyType    = "problemType"
 	KeyError   = "problemError"

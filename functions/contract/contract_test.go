@@ -54,11 +54,11 @@ func TestVariables(t *testing.T) {
 	read := variablesOf(reflect.TypeFor[boot.Config]())
 	for _, name := range append(contract.Variables(), contract.VariableBasePath, contract.VariableLocal) {
 		if !slices.Contains(read, name) {
-			t.Errorf("%s: no function reads it", name)
+			t.Errorf("%s: got no function that reads it, want at least one", name)
 		}
 	}
 	if len(read) < len(contract.Variables()) {
-		t.Errorf("boot.Config has %d variables, fewer than the contract", len(read))
+		t.Errorf("variables of boot.Config: got %d, want at least the %d of the contract", len(read), len(contract.Variables()))
 	}
 }
 
@@ -91,14 +91,14 @@ func TestVariables_values(t *testing.T) {
 		variables := maps.Clone(base)
 		variables[each[0]] = each[1]
 		if got := check(t, variables, document).Environment; got != "" {
-			t.Errorf("%s=%s: %s", each[0], each[1], got)
+			t.Errorf("%s=%s: got problem %s, want none", each[0], each[1], got)
 		}
 	}
 	for sample, ok := range map[int]bool{contract.MaxEventsSample: true, contract.MaxEventsSample + 1: false} {
 		variables := maps.Clone(base)
 		variables[contract.VariableEvents], variables[contract.VariableEventsSample] = contract.EventsKinesis, strconv.Itoa(sample)
 		if got := check(t, variables, document).Environment; (got == "") != ok {
-			t.Errorf("EVENTS_SAMPLE=%d: got %q", sample, got)
+			t.Errorf("EVENTS_SAMPLE=%d: got problem %q, want none: %t", sample, got, ok)
 		}
 	}
 }
@@ -114,19 +114,19 @@ func TestRoles(t *testing.T) {
 
 func TestTables(t *testing.T) {
 	if contract.KeyAttribute != dynamostore.KeyAttribute || contract.TTLAttribute != dynamostore.TTLAttribute {
-		t.Errorf("attributes of the counters: got %s and %s", dynamostore.KeyAttribute, dynamostore.TTLAttribute)
+		t.Errorf("attributes of the counters: got %s and %s, want %s and %s", contract.KeyAttribute, contract.TTLAttribute, dynamostore.KeyAttribute, dynamostore.TTLAttribute)
 	}
 	if got := dynamostore.Actions(); !slices.Equal(contract.CounterActions(), got) {
-		t.Errorf("actions of the store: got %v", got)
+		t.Errorf("actions of the store: got %v, want %v", contract.CounterActions(), got)
 	}
 	if got := redisstore.AccessString(redisstore.Commands()...); contract.CacheAccess != got {
-		t.Errorf("access of the store: got %q", got)
+		t.Errorf("access of the store: got %q, want %q", contract.CacheAccess, got)
 	}
 }
 
 func TestFields(t *testing.T) {
 	if got := httplimit.ExposedFields(); !slices.Equal(contract.FieldNames(), got) {
-		t.Errorf("fields of an answer: got %v", got)
+		t.Errorf("fields of an answer: got %v, want %v", contract.FieldNames(), got)
 	}
 	keys := map[string]string{}
 	for _, f := range contract.Fields() {
@@ -183,7 +183,8 @@ func record() []byte {
 	return log.Bytes()
 }
 
-// written returns the metrics in the log, each after its dimension, and their namespaces.
+// written returns the metrics in the log and their namespaces. The name of each metric follows its
+// dimension.
 func written(t *testing.T) (names, namespaces []string) {
 	t.Helper()
 	for line := range bytes.Lines(record()) {
@@ -211,7 +212,7 @@ func written(t *testing.T) (names, namespaces []string) {
 	return slices.Compact(names), slices.Compact(namespaces)
 }
 
-// The line of a refused caller has the members of the contract.
+// The log line that reports a refused caller has the members that the contract lists.
 func TestLine(t *testing.T) {
 	found := false
 	for line := range bytes.Lines(record()) {

@@ -40,17 +40,18 @@ const (
 // function reads it. The local gateway uses it to find the functions of a template.
 const VariableFunction = "WEIR_FUNCTION"
 
-// These are the roles of the functions. SigningKeys is also the name of its bundle. [Bundle] names the
-// bundles of the others.
+// These are the roles of the functions. SigningKeys is also the name of its bundle. [Bundle] returns
+// the names of the other bundles.
 const (
 	Authorizer  = "authorizer"
 	Handler     = "handler"
 	SigningKeys = "signingkeys"
 )
 
-// Bundle returns the name of the bundle of an authorizer or a handler: the folder of its main package in
-// functions, and of its bootstrap in the bundles. A bundle links only clients that its deployment
-// uses: that of DynamoDB; with redis that of Redis; and with events all of them.
+// Bundle returns the name of the bundle of an authorizer or a handler: the folder of its main package
+// in functions, and of its bootstrap in the bundles. A bundle links only the clients that its
+// deployment uses. Every bundle links the DynamoDB client. With redis, it also links the Redis client.
+// With events, it links all clients.
 func Bundle(role string, redis, events bool) string {
 	switch {
 	case events:

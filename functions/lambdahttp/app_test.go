@@ -136,7 +136,7 @@ func TestAuthorizer(t *testing.T) {
 					t.Fatalf("resource of the policy: got %s, want %s", got, want)
 				}
 				if got, want := p.Context["rateLimitRemaining"], string(rune('0'+c.capacity-1-i)); got != want || p.Context["weir"] != "allowed" || p.Context["subject"] != c.principal {
-					t.Fatalf("request %d: wrong context %v", i+1, p.Context)
+					t.Fatalf("request %d: got context %v; want rateLimitRemaining %s and subject %s", i+1, p.Context, want, c.principal)
 				}
 			}
 			p, err := authorize(t, e, sampleEvent(t, c.file))
@@ -149,7 +149,7 @@ func TestAuthorizer(t *testing.T) {
 				}
 			}
 			if message, wait := p.Context["message"].(string), p.Context["retryAfter"].(string); !strings.Contains(message, "Retry after "+wait+" second") {
-				t.Errorf("message %q does not match retryAfter %s", message, wait)
+				t.Errorf("message: got %q, want it to contain retryAfter %s", message, wait)
 			}
 			for key, value := range p.Context { // API Gateway rejects lists and objects
 				switch value.(type) {
@@ -189,8 +189,7 @@ func TestAuthorizer_credentials(t *testing.T) {
 
 const ownDomain = `"domainName": "a1b2c3d4e5.execute-api.eu-central-1.amazonaws.com"`
 
-// Every spelling of a path is charged like the same endpoint. A long path does not make the policy
-// invalid.
+// All spellings of a path are charged as one endpoint. A long path does not make the policy invalid.
 func TestAuthorizer_path(t *testing.T) {
 	e := memory(t)
 	e.BasePath = "/v1"
@@ -198,13 +197,13 @@ func TestAuthorizer_path(t *testing.T) {
 	for i, path := range []string{"/v1/api/v1/search/", "/%76%31//api/v1/%73earch", "/api/v1/search"} {
 		p, err := authorize(t, e, changed(t, event, `"path": "/api/v1/search"`, `"path": "`+path+`"`))
 		if err != nil || p.Context["rateLimitRemaining"] != string(rune('2'-i)) {
-			t.Errorf("%s: want a charge to the search: got %+v, %v", path, p.Context, err)
+			t.Errorf("%s: got %+v, %v; want a charge to the limit search", path, p.Context, err)
 		}
 	}
 	for _, path := range []string{"/v10/api/v1/search", "/v1api/v1/search", "/api/v1/%2573earch", "/api/v1/search/x"} {
 		p, err := authorize(t, e, changed(t, event, `"path": "/api/v1/search"`, `"path": "`+path+`"`))
 		if err != nil || effect(p) != "Allow" || p.Context["rateLimitLimit"] != "8" {
-			t.Errorf("%s: want no charge to the search: got %+v, %v", path, p.Context, err)
+			t.Errorf("%s: got %+v, %v; want no charge to the limit search", path, p.Context, err)
 		}
 	}
 	for _, domain := range []string{
@@ -214,17 +213,17 @@ func TestAuthorizer_path(t *testing.T) {
 		other := changed(t, event, "api.example.com", domain)
 		p, err := authorize(t, memory(t), changed(t, other, `"path": "/api/v1/search"`, `"path": "/v1/api/v1/search"`))
 		if err != nil || p.Context["rateLimitLimit"] != "8" {
-			t.Errorf("%s: want a path without a base path: got %+v, %v", domain, p.Context, err)
+			t.Errorf("%s: got %+v, %v; want the path without the base path", domain, p.Context, err)
 		}
 		e := memory(t)
 		e.BasePath = "/api"
 		if p, err := authorize(t, e, other); err != nil || p.Context["rateLimitLimit"] != "3" {
-			t.Errorf("%s: want the whole path, because only its beginning equals the base path: got %+v, %v", domain, p.Context, err)
+			t.Errorf("%s: got %+v, %v; want the whole path, because no whole segment equals the base path", domain, p.Context, err)
 		}
 	}
 	long := changed(t, event, "/dev/GET/api/v1/search", "/dev/GET/"+strings.Repeat("x", 2000))
 	if p, err := authorize(t, e, long); err != nil || len(p.PolicyDocument.Statement[0].Resource[0]) > 512 {
-		t.Errorf("long path: got %v, or a resource that is too long", err)
+		t.Errorf("long path: got %+v, %v; want a resource of at most 512 bytes", p, err)
 	}
 }
 
@@ -374,7 +373,7 @@ func TestHandler_request(t *testing.T) {
 	}
 	multi := changed(t, sampleEvent(t, "alb-anonymous.json"), `"headers": {`, `"multiValueHeaders": {"x-forwarded-for": ["203.0.113.9"], "host": ["h"]}, "ignored": {`)
 	if a := handle(t, memory(t), api, multi); len(a.MultiValueHeaders["Set-Cookie"]) != 2 || a.StatusDescription != "202 Accepted" || seen.RemoteAddr != "203.0.113.9:0" {
-		t.Errorf("target group with multi-value headers: got %+v", a)
+		t.Errorf("target group with multi-value headers: got %+v, want 202 with two cookies", a)
 	}
 	custom := changed(t, sampleEvent(t, "http-api-anonymous.json"), `"domainName": "f6g7h8i9j0.execute-api.eu-central-1.amazonaws.com"`, `"domainName": "api.example.com"`)
 	if handle(t, memory(t), api, custom); seen.URL.Path != "/dev/api/v1/data" {
@@ -400,7 +399,7 @@ func TestHandler_path(t *testing.T) {
 			t.Errorf("%s: got %+v, want item 5", path, a)
 		}
 		if a := handle(t, e, sample.New(e), sampleEvent(t, "function-url-anonymous.json")); a.StatusCode != http.StatusTooManyRequests {
-			t.Errorf("%s: not counted as the same endpoint", path)
+			t.Errorf("%s: got %+v, want 429, because the path is the same endpoint", path, a)
 		}
 	}
 	for _, path := range []string{"/api/v1/items/a%2Fb", "/api/v1/%2569tems/5"} {
@@ -448,9 +447,9 @@ func TestDegraded(t *testing.T) {
 	}
 }
 
-// While the store fails, on_error "deny" makes the authorizer return an error. It must not return
-// Deny, because the answer would be 429. The handler answers 503. With on_error "local", the local
-// share of the limit decides.
+// While the store fails, on_error "deny" makes the authorizer return an error. The authorizer must not
+// return Deny, because API Gateway would then answer 429. The handler answers 503. With on_error
+// "local", the local share of the limit decides.
 func TestDegraded_onError(t *testing.T) {
 	for policy, want := range map[string]struct{ effects, statuses []string }{
 		`"on_error":"deny"`:                       {[]string{"failed", "failed"}, []string{"503", "503"}},
@@ -474,14 +473,14 @@ func TestDegraded_onError(t *testing.T) {
 					t.Errorf("%s: request %d: got %+v, %v; want a failure of the authorizer", policy, i+1, p, err)
 				}
 			case err != nil || effect(p) != want || p.Context["degraded"] != "store_unavailable":
-				t.Errorf("%s: request %d: got %+v, %v", policy, i+1, p, err)
+				t.Errorf("%s: request %d: got %+v, %v; want a degraded %s", policy, i+1, p, err, want)
 			}
 		}
 		e = fresh()
 		for i, want := range want.statuses {
 			a := handle(t, e, sample.New(e), sampleEvent(t, "http-api-user.json"))
 			if got := strconv.Itoa(a.StatusCode); got != want || a.header("Weir-Degraded") != "store_unavailable" || a.StatusCode == http.StatusServiceUnavailable && a.header("Retry-After") != "1" {
-				t.Errorf("%s: request %d: got %+v", policy, i+1, a)
+				t.Errorf("%s: request %d: got %+v, want a degraded %s", policy, i+1, a, want)
 			}
 		}
 	}
@@ -551,7 +550,7 @@ func FuzzHandler(f *testing.F) {
 			Invoke(context.Context, []byte) ([]byte, error)
 		}{h, a} {
 			if answer, err := function.Invoke(ctx, event); err == nil && !json.Valid(answer) {
-				t.Errorf("answer is not JSON: %q", answer)
+				t.Errorf("answer: got %q, want JSON", answer)
 			}
 		}
 	})

@@ -49,7 +49,7 @@ func FuzzAttack_request(f *testing.F) {
 		}
 		answered, err := function.Invoke(ctx, payload)
 		if err == nil && !json.Valid(answered) {
-			t.Fatalf("answer is not JSON: %q", answered)
+			t.Fatalf("answer: got %q, want JSON", answered)
 		}
 		for _, subject := range a.wrote() {
 			if !anyKey.MatchString(subject) || strings.HasPrefix(subject, "user:") && authorization == "" {
@@ -69,7 +69,7 @@ func FuzzAttack_request(f *testing.F) {
 	})
 }
 
-// fresh returns a target like a with an empty store.
+// fresh returns a copy of a with an empty store.
 func (a *target) fresh(t testing.TB) *target {
 	t.Helper()
 	e, store := *a.Environment, &counting{Store: storetest.Must(memstore.New(memstore.Options{}))}

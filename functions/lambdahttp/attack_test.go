@@ -156,7 +156,7 @@ type reply struct {
 	limit    string
 }
 
-// hosts contains for each host a function that sends a request through it.
+// hosts maps the name of each host to a function that sends a request through this host.
 var hosts = map[string]func(*testing.T, *target, request) reply{
 	"REST API": func(t *testing.T, a *target, r request) reply {
 		t.Helper()
@@ -240,7 +240,7 @@ func (r request) v2(e map[string]any, stage string) {
 	e["rawPath"], e["headers"] = stage+path, r.lower()
 }
 
-// edited returns a sample event after edit.
+// edited returns a sample event that edit has changed.
 func edited(t testing.TB, file string, edit func(map[string]any)) []byte {
 	t.Helper()
 	var event map[string]any
@@ -307,7 +307,7 @@ func TestAttack_chooseKey(t *testing.T) {
 		}
 		for _, key := range wrote {
 			if !keys.MatchString(key) {
-				t.Errorf("key has an unexpected form: %q", key)
+				t.Errorf("key: got %q, want the form %s", key, keys)
 			}
 		}
 	})
@@ -356,8 +356,8 @@ func TestAttack_pickOverride(t *testing.T) {
 	})
 }
 
-// No spelling of a path can exceed the limit of the search. Each spelling is either the same endpoint
-// or no endpoint of the API.
+// A client cannot exceed the limit of the search with other spellings of the path. Each spelling is
+// either the same endpoint or no endpoint of the API.
 func TestAttack_spellPath(t *testing.T) {
 	same := []string{
 		"/api/v1/search", "/api/v1/search/", "/api/v1/search//", "//api/v1/search", "/api//v1///search", "/api/v1/%73earch", "/api/v1/%73%65%61%72%63%68", "/%61pi/v1/search", "/api%2Fv1%2Fsearch", "/api%2fv1/search",
@@ -392,8 +392,8 @@ func TestAttack_spellPath(t *testing.T) {
 	})
 }
 
-// No spelling of the base path can exceed the limit of the search. Only a custom domain has a base
-// path. TestAuthorizer_path covers more domains.
+// A client cannot exceed the limit of the search with other spellings of the base path. Only a custom
+// domain has a base path. TestAuthorizer_path covers more domains.
 func TestAttack_spellBasePath(t *testing.T) {
 	a := newTarget(t)
 	a.BasePath = "/v1"
@@ -446,8 +446,8 @@ func TestAttack_spellMethod(t *testing.T) {
 	})
 }
 
-// The host provides the address of a caller, and a client cannot change it with header fields. Behind
-// a load balancer it is the last address of X-Forwarded-For, which the load balancer appends.
+// The host provides the address of a caller, and a client cannot change it with header fields. Behind a
+// load balancer, this address is the last one in X-Forwarded-For, because the load balancer appends it.
 func TestAttack_forwardedFor(t *testing.T) {
 	onEachHost(t, func(t *testing.T, a *target, send func(request) reply) {
 		served := 0
@@ -498,8 +498,8 @@ func TestAttack_spellAddress(t *testing.T) {
 	}
 }
 
-// A caller has one item for each of its identities, whatever requests it sends. TestRules_writes
-// covers the rules of this repository.
+// A caller has one item for each of its identities. Different requests create no further items.
+// TestRules_writes covers the rules of this repository.
 func TestAttack_items(t *testing.T) {
 	onEachHost(t, func(t *testing.T, a *target, send func(request) reply) {
 		for i := range 200 {
@@ -612,7 +612,7 @@ func TestAttack_memory(t *testing.T) {
 	}
 }
 
-// A flood of bad credentials writes one log line a second, without any part of a credential.
+// A flood of bad credentials writes one log line a second. The line contains no part of a credential.
 func TestAttack_log(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // the synthetic clock does not advance
 		a := newTarget(t)
@@ -629,13 +629,13 @@ func TestAttack_log(t *testing.T) {
 				}
 				host(t, a, r.withDefaults())
 				if text := log.String(); strings.Contains(text, key[5:]) || strings.Contains(text, token[len(token)-40:]) {
-					t.Fatalf("%s: the log contains a credential: %s", name, text)
+					t.Fatalf("%s: got a log with a credential, want none: %s", name, text)
 				}
 			}
 		}
 		for _, secret := range []string{"victim", "192.0.2", "secret", "api/v1"} {
 			if strings.Contains(log.String(), secret) {
-				t.Errorf("the log contains %q: %s", secret, &log)
+				t.Errorf("got a log that contains %q, want no secret: %s", secret, &log)
 			}
 		}
 		if lines := strings.Count(log.String(), "\n"); lines > 4 {
@@ -699,8 +699,8 @@ func TestAttack_spellHeader(t *testing.T) {
 	}
 }
 
-// The limit of an address bounds the number of names that an address can try to log in with. All
-// spellings of a name count as one name.
+// The limit of an address bounds how many names one address can try at the login. All spellings of a
+// name count as one name.
 func TestAttack_login(t *testing.T) {
 	a := newTarget(t)
 	var err error
@@ -746,8 +746,8 @@ func TestAttack_login_down(t *testing.T) {
 	}
 }
 
-// The time and memory for a large, deep or malformed event are at most proportional to its size, or
-// the event is rejected. The test compares an event with an event of sixteen times the size.
+// The functions answer or reject a large, deep or malformed event in time and memory proportional to
+// the size of the event. The test compares an event with an event of sixteen times the size.
 func TestAttack_hugeEvents(t *testing.T) {
 	const unit = 64 << 10
 	rest := func(edit func(e map[string]any, n int)) func(*testing.T, int) []byte {
@@ -813,7 +813,7 @@ func TestAttack_hugeEvents(t *testing.T) {
 			cost := func(n int) (time.Duration, uint64) {
 				event := event(t, n)
 				shortest, least := time.Hour, uint64(1<<63)
-				for range max(1, min(8, 3<<20/n)) { // repeated where it is fast, because other programs run too
+				for range max(1, min(8, 3<<20/n)) { // fast cases are repeated, because other programs disturb the measurement
 					var before, after runtime.MemStats
 					runtime.ReadMemStats(&before)
 					begun := processorTime(t)
@@ -833,10 +833,10 @@ func TestAttack_hugeEvents(t *testing.T) {
 			small, smallBytes := cost(unit)
 			large, largeBytes := cost(16 * unit)
 			if large > 150*max(small, 200*time.Microsecond) {
-				t.Errorf("%d bytes take %s, and sixteen times as many take %s", unit, small, large)
+				t.Errorf("%d bytes take %s, and sixteen times as many take %s, want at most 150 times as long", unit, small, large)
 			}
 			if largeBytes > 40*max(smallBytes, 1<<20) || largeBytes > 64*16*unit {
-				t.Errorf("%d bytes allocate %d bytes, and sixteen times as many allocate %d", unit, smallBytes, largeBytes)
+				t.Errorf("%d bytes allocate %d bytes, and sixteen times as many allocate %d, want at most 40 times as much", unit, smallBytes, largeBytes)
 			}
 			if _, most := cost(6 << 20); most > 64*6<<20 { // the largest event of Lambda
 				t.Errorf("an event of 6 MiB allocates %d MiB, want at most 384", most>>20)

@@ -16,8 +16,8 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// errUnauthorized has the exact text for which API Gateway answers 401. Any other error means that
-// the authorizer failed, and API Gateway answers with the static 503 of its AUTHORIZER_* responses.
+// errUnauthorized has the exact text that makes API Gateway answer 401. Any other error means that the
+// authorizer failed, and API Gateway answers with the static 503 of its AUTHORIZER_* responses.
 var errUnauthorized = errors.New("Unauthorized")
 
 // errStoreFailed is the error for a request that may not pass while the store fails.

@@ -20,7 +20,7 @@ import (
 	"github.com/weir-limits/weir/limiter/rules/live"
 )
 
-// A header with two values is an invalid credential, whatever their order.
+// A header with two values is an invalid credential, in either order of the values.
 func TestAuthorizer_doubled(t *testing.T) {
 	for file, header := range map[string]string{"rest-authorizer-user.json": "Authorization", "rest-authorizer-apikey.json": "x-api-key"} {
 		event := sampleEvent(t, file)
@@ -47,7 +47,7 @@ func TestAuthorizer_doubled(t *testing.T) {
 // The context contains the tier whose limits applied, not the tier that the caller claims.
 func TestAuthorizer_tier(t *testing.T) {
 	e := memory(t)
-	event := sampleEvent(t, "rest-authorizer-user.json") // its tier is paid
+	event := sampleEvent(t, "rest-authorizer-user.json") // the tier of this user is paid
 	if p, err := authorize(t, e, event); err != nil || p.Context["tier"] != "paid" {
 		t.Errorf("tier that the rules define: got %+v, %v; want paid", p.Context, err)
 	}
@@ -156,7 +156,7 @@ func TestAuthorizer_problem_always(t *testing.T) {
 				rt.Errorf("value of %s is missing or breaks JSON: %q", key, p.Context[key])
 			}
 		}
-		if p.Context["degraded"] != "none" { // a gateway response maps it to a header
+		if p.Context["degraded"] != "none" { // a gateway response maps this value to a header
 			rt.Errorf("degraded: got %v, want none", p.Context["degraded"])
 		}
 		var body httplimit.Problem

@@ -96,10 +96,10 @@ func FuzzAuthorizerEvent(f *testing.F) {
 		sent := bytes.Clone(payload)
 		got, err := lambdahttp.ParseAuthorizerEvent(payload)
 		if !bytes.Equal(payload, sent) {
-			t.Fatal("the payload has changed")
+			t.Fatalf("payload: got %q, want it unchanged: %q", payload, sent)
 		}
 		if err == nil && !json.Valid(payload) {
-			t.Fatalf("accepted %q, which is not JSON", payload)
+			t.Fatalf("%q: got no error, want an error, because it is not JSON", payload)
 		}
 		if !jsontext.Value(payload).IsValid(jsontext.AllowInvalidUTF8(true)) { // at least one member repeats
 			return
@@ -137,7 +137,7 @@ func TestAttack_repeatMember(t *testing.T) {
 func TestAttack_deepEvent(t *testing.T) {
 	for _, deep := range []string{strings.Repeat("[", 3_000_000), strings.Repeat(`{"a":`, 1_000_000), `{"headers":{"a":` + strings.Repeat("[", 1_000_000)} {
 		if _, err := lambdahttp.ParseAuthorizerEvent([]byte(`{"x":` + deep)); err == nil {
-			t.Errorf("%.20s...: got no error", deep)
+			t.Errorf("%.20s...: got no error, want one", deep)
 		}
 	}
 	for _, size := range []int{1, 100_000} {

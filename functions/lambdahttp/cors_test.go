@@ -77,7 +77,7 @@ func TestHandler_cors(t *testing.T) {
 				allow, expose = "*", strings.Join(httplimit.ExposedFields(), ", ")
 			}
 			if a.StatusCode != c.status || a.header("Access-Control-Allow-Origin") != allow || !strings.EqualFold(a.header("Access-Control-Expose-Headers"), expose) || a.header("Vary") != vary || a.header("Access-Control-Allow-Credentials") != "" {
-				t.Errorf("%s, origins %q: got %+v", c.name, origins, a)
+				t.Errorf("%s, origins %q: got %+v, want status %d, allowed origin %q, exposed fields %q and Vary %q", c.name, origins, a, c.status, allow, expose, vary)
 			}
 		}
 	}

@@ -6,8 +6,9 @@
 // answer.
 //
 // [NewHandler] runs an http.Handler on events of a REST API, an HTTP API, a function URL or a load
-// balancer. The authorizer marks the context of an event with "weir": "allowed". For such an event
-// the handler copies the decision into its response. For any other event it decides the request.
+// balancer. The authorizer marks the context of an event with "weir": "allowed". For such an event the
+// handler copies the decision into its response. For any other event, the handler decides the request
+// itself.
 //
 // [Environment.Serve] is the same http.Handler for net/http, so an API behaves in the same way on
 // Lambda and on this machine. The hosts differ only in the form of an event and in the source of the

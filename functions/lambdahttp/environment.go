@@ -18,12 +18,12 @@ import (
 )
 
 // Environment contains what a Lambda execution environment creates once and uses for every request.
-// Package boot returns a complete Environment. Do not change its fields after the first request; it
-// is then safe for concurrent use.
+// Package boot returns a complete Environment. It is safe for concurrent use, provided that its fields
+// do not change after the first request.
 type Environment struct {
 	Limiter *limiter.Limiter
-	// Rules are the rules in force. A request uses one version of them from start to end. Before it
-	// ends, it waits for a reload that it has started.
+	// Rules are the rules in force. A request uses one version of the rules from start to end. Before
+	// the answer, a function waits up to 100 ms for a running reload.
 	Rules      *live.Rules
 	Identifier *caller.Identifier
 	// Clock is read once for each request.
@@ -35,8 +35,9 @@ type Environment struct {
 	// Events publishes the requests that Recorder records. nil publishes nothing.
 	Events *decisionlog.Publisher
 	// BasePath is the path that a custom domain adds before every path, such as "/v1", in the normal
-	// form of rules. It is empty if there is none. It is removed before rules match. Paths from API
-	// Gateway's default domain, a load balancer or net/http have no base path and stay unchanged.
+	// form of rules. It is empty if there is none. Rules match the path without the base path. Paths
+	// from API Gateway's default domain, a load balancer or net/http have no base path and stay
+	// unchanged.
 	BasePath string
 	// MaxDelay bounds how long a request waits for its turn in a leaky bucket, unless an authorizer
 	// has decided the request.
@@ -49,10 +50,10 @@ type Environment struct {
 	SampleLogin string
 }
 
-// Serve returns an http.Handler that runs api on every host. api gets the path that was charged.
-// Serve enforces the limits unless an authorizer has already decided the request. With CORSOrigins,
-// every answer has the CORS headers, including refusals, and preflights have no limit. If the answers
-// of api vary by other request headers, api must add these to Vary.
+// Serve returns an http.Handler that runs api on every host. api receives the same normalized path as
+// the rules. Serve enforces the limits unless an authorizer has already decided the request. With
+// CORSOrigins, every answer has the CORS headers, including refusals, and preflights have no limit. If
+// the answers of api vary by other request headers, api must add these to Vary.
 func (e *Environment) Serve(api http.Handler) http.Handler {
 	gate := e.gate()
 	return e.cors(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

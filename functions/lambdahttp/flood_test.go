@@ -151,7 +151,7 @@ func (f *flood) send(t *testing.T, a *target, address string, i int) int {
 	return hosts[f.host](t, a, r.withDefaults()).status
 }
 
-// A search by a verified user costs one write, which charges no limit of the address.
+// A search by a verified user costs one write. It charges no limit of the address.
 func TestSearch_writes(t *testing.T) {
 	for name, host := range hosts {
 		a, w := flooded(t)
@@ -165,8 +165,9 @@ func TestSearch_writes(t *testing.T) {
 	}
 }
 
-// The writes of a flood without credentials are at most those in SECURITY.md: a number for each
-// request within the limits and, above the limits, one write a second.
+// A flood without credentials causes at most the writes that SECURITY.md lists. Each request within the
+// limits costs a fixed number of writes. All requests above the limits together cost one write a
+// second.
 func TestAttack_flood(t *testing.T) {
 	const (
 		perSecond = 50 // requests of the flood

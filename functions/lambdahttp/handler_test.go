@@ -83,7 +83,7 @@ func TestHandler_notDecided(t *testing.T) {
 					return
 				}
 				if a.header("X-RateLimit-Limit") == "100" {
-					t.Errorf("request %d: the handler copied %+v", i+1, a.MultiValueHeaders)
+					t.Errorf("request %d: got %+v, want no limit from the event's context", i+1, a.MultiValueHeaders)
 				}
 			}
 			t.Error("three requests were served, want at most two")
@@ -91,7 +91,8 @@ func TestHandler_notDecided(t *testing.T) {
 	}
 }
 
-// API Gateway keeps the base path in the path only for a custom domain, so it is removed only there.
+// API Gateway keeps the base path in the path only for a custom domain, so the handler removes the base
+// path only there.
 func TestHandler_basePath(t *testing.T) {
 	var seen string
 	api := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen = r.URL.Path })
@@ -117,8 +118,8 @@ func TestHandler_basePath(t *testing.T) {
 	}
 }
 
-// The answer has the first final status of a handler and its body. The body is in base64 if it is not
-// text.
+// The answer has the body and the first final status that a handler writes. The body is in base64 if it
+// is not text.
 func TestHandler_response(t *testing.T) {
 	for name, c := range map[string]struct {
 		api  http.HandlerFunc
@@ -138,7 +139,7 @@ func TestHandler_response(t *testing.T) {
 		for _, file := range []string{"rest-proxy-user.json", "http-api-user.json", "alb-anonymous.json"} {
 			a := handle(t, memory(t), c.api, sampleEvent(t, file))
 			if a.StatusCode != c.want.StatusCode || a.Body != c.want.Body || a.IsBase64Encoded != c.want.IsBase64Encoded {
-				t.Errorf("%s: %s: got %+v", name, file, a)
+				t.Errorf("%s: %s: got %+v, want %+v", name, file, a, c.want)
 			}
 		}
 	}
@@ -160,7 +161,7 @@ func TestHandler_cookies(t *testing.T) {
 	}
 	for i := range many {
 		if want := "c" + strconv.Itoa(i) + "=1; Expires=Wed, 04 Mar 2026 12:00:00 GMT"; !got[want] {
-			t.Errorf("cookie %d is missing or changed", i)
+			t.Errorf("cookie %d: got %v, want %q among them", i, got, want)
 		}
 	}
 }

@@ -15,10 +15,11 @@ import (
 // Gateway responses copy values of the context into the headers of a 429 (as
 // context.authorizer.<key>). The handler copies them into the headers of its answer.
 //
-// A body template escapes nothing. So the values for the body of a refusal (contract.BodyKeys) cannot
-// break a JSON string, and a refusal always has all of them. If no limit refused, the limit is 0, and
-// the window and the policy are empty. Only values for headers contain quotes. A refusal always has
-// degraded, because API Gateway does not document how it handles a missing header value.
+// A body template escapes nothing. So the values for the body of a refusal (contract.BodyKeys) contain
+// no character that breaks a JSON string. A refusal always has all of these values. If no limit
+// refused, the limit is 0, and the window and the policy are empty. Only values for headers contain
+// quotes. A refusal always has the value degraded, because API Gateway does not document how it handles
+// a missing header value.
 
 // Only this package or people read these keys of the context.
 const (
@@ -117,7 +118,7 @@ func policy(methodARN, effect string, r httplimit.Result, tier string) []byte {
 
 // appendString appends a JSON string. It replaces invalid UTF-8.
 func appendString(b []byte, s string) []byte {
-	b, _ = jsontext.AppendQuote(b, s) // AppendQuote replaces invalid UTF-8; its error only reports that
+	b, _ = jsontext.AppendQuote(b, s) // AppendQuote replaces invalid UTF-8 and reports only this replacement as an error
 	return b
 }
 

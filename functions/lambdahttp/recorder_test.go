@@ -190,7 +190,7 @@ func TestRecorder_event(t *testing.T) {
 		e := memory(t)
 		e.Recorder = telemetry.New(&log, "test", nil)
 		if _, err := lambdahttp.NewAuthorizer(e).Invoke(ctx, []byte(event)); err == nil {
-			t.Error("got no error")
+			t.Errorf("event %q: got no error, want one", event)
 		}
 		if got, _ := recorded(t, log.Bytes()); !maps.Equal(got, map[string]int{"Failed": 1}) {
 			t.Errorf("event %q: got metrics %v, want one failure", event, got)
@@ -227,13 +227,13 @@ func TestRecorder_latency(t *testing.T) {
 		}
 		handle(t, e, sample.New(e), sampleEvent(t, "http-api-anonymous.json"))
 		e.Recorder.RulesRefused(noon.Add(10 * time.Second))
-		// The first request charges the address and then the user, because a bucket cannot refund.
-		// The second has only an address.
+		// The first request charges the address and then the user, because a bucket cannot refund. The
+		// second request has only an address.
 		if _, got := recorded(t, log.Bytes()); !slices.Equal(got, []float64{3, 1.5}) {
 			t.Errorf("latencies: got %v ms, want 3 and 1.5", got)
 		}
 		if lines := log.String(); strings.Count(lines, `"StoreLatency":[3]`) != 1 || strings.Count(lines, `"StoreLatency":[1.5]`) != 1 {
-			t.Errorf("latencies of the store are not 3 and 1.5 ms: %s", lines)
+			t.Errorf("latencies of the store: got %s, want 3 and 1.5 ms", lines)
 		}
 	})
 }
@@ -245,7 +245,7 @@ func TestHandler_recordsMalformed(t *testing.T) {
 		var log bytes.Buffer
 		e.Recorder = telemetry.New(&log, "test", nil)
 		if _, err := lambdahttp.NewHandler(e, sample.New(e)).Invoke(t.Context(), []byte(event)); err == nil {
-			t.Errorf("event %q: got no error", event)
+			t.Errorf("event %q: got no error, want one", event)
 		}
 		if counts, _ := recorded(t, log.Bytes()); !maps.Equal(counts, map[string]int{"Failed": 1}) {
 			t.Errorf("event %q: got metrics %v, want one failure", event, counts)

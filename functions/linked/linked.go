@@ -1,6 +1,6 @@
-// Package linked has the clients of package boot that commands of this repository use: all but those for
-// events, so that weir does not link Kafka and Kinesis. A function links only the clients of its
-// deployment.
+// Package linked has the clients of package boot that commands of this repository use. It excludes the
+// clients for events, so that weir links neither Kafka nor Kinesis. Functions do not use this package,
+// because a function links only the clients of its deployment.
 package linked
 
 import (
@@ -13,8 +13,8 @@ import (
 	"github.com/weir-limits/weir/functions/rediscache"
 )
 
-// Clients returns these clients. The region and the credentials of AWS are those that the AWS SDK finds,
-// such as a profile.
+// Clients returns these clients. The AWS SDK finds the region and the credentials, for example in a
+// profile.
 func Clients() boot.Clients {
 	return boot.Clients{Redis: rediscache.OpenStore, AWS: loadAWS}
 }

@@ -23,10 +23,10 @@ const (
 // the issuer read the copy. SigningKeys is a lambda.Handler that a schedule invokes. It ignores the
 // event. Set its fields before the first event.
 //
-// Only the schedule invokes it, so an alarm should watch its errors. An error means that the issuer
-// or the table failed, or that the document is not a key set. After an error the previous copy stays.
-// It verifies tokens until it is a day old (caller.RemoteKeys). An empty key set is valid, because an
-// issuer uses it to withdraw all keys.
+// Only the schedule invokes it, so an alarm should watch its errors. An error means that the issuer or
+// the table failed, or that the document is not a key set. After an error the table keeps the previous
+// copy, which verifies tokens until the copy is a day old (caller.RemoteKeys). An empty key set is
+// valid, because an issuer uses it to withdraw all keys.
 type SigningKeys struct {
 	API   Writer
 	Table string

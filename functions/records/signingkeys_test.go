@@ -34,12 +34,12 @@ func TestSigningKeys(t *testing.T) {
 	}
 	reader := records.NewTable(new(recordstest.Calls).Client(client), table)
 	if _, _, err := reader.SigningKeys(ctx); err == nil || err.Error() != "records table: no signing keys; check that the function signingkeys has run" {
-		t.Errorf("before the first copy: got %v", err)
+		t.Errorf("before the first copy: got %v, want an error about missing signing keys", err)
 	}
 	var failed error
 	f := &records.SigningKeys{API: client, Table: table, Clock: func() time.Time { return noon }, Fetch: func(context.Context) ([]byte, time.Time, error) { return document, time.Time{}, failed }}
 	if answer, err := f.Invoke(ctx, []byte(`{"source":"aws.scheduler"}`)); err != nil || !json.Valid(answer) {
-		t.Errorf("answer of the function: got %s, %v", answer, err)
+		t.Errorf("answer of the function: got %s, %v; want JSON", answer, err)
 	}
 	function.Want(t, contract.SigningKeyActions())
 	if !slices.Equal(function.Keys(), []string{contract.SigningKeysKey}) {
@@ -64,14 +64,14 @@ func TestSigningKeys(t *testing.T) {
 		t.Error(err)
 	}
 	if kept, at, err := reader.SigningKeys(ctx); err != nil || !bytes.Equal(kept, copied) || !at.Equal(noon) {
-		t.Errorf("copy after the errors: got %q at %s, %v", kept, at, err)
+		t.Errorf("copy after the errors: got %q at %s, %v; want the previous copy of %s", kept, at, err, noon)
 	}
 	document, failed = []byte(`{"keys":[]}`), nil
 	if _, err := f.Invoke(ctx, nil); err != nil {
 		t.Error(err)
 	}
 	if kept, _, err := reader.SigningKeys(ctx); err != nil || !bytes.Equal(kept, document) {
-		t.Errorf("empty key set: got %q, %v", kept, err)
+		t.Errorf("empty key set: got %q, %v; want %q", kept, err, document)
 	}
 	if _, err := client.PutItem(ctx, &dynamodb.PutItemInput{TableName: &table, Item: map[string]types.AttributeValue{contract.KeyAttribute: &types.AttributeValueMemberS{Value: contract.SigningKeysKey}}}); err != nil {
 		t.Fatal(err)

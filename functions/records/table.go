@@ -50,9 +50,9 @@ func NewTable(api Reader, name string) *Table {
 	return &Table{api, name, retry.NewStandard().IsErrorRetryable}
 }
 
-// A read has a number of attempts. Each has its own timeout, because a request waits for it. A
-// connection that died silently never answers, so the second attempt must not share the timeout of
-// the first.
+// These constants bound how long a request waits for a read. Each attempt has its own timeout. A
+// connection that died silently never answers, so the second attempt must not share the timeout of the
+// first.
 const (
 	readAttempts   = 2
 	attemptTimeout = 300 * time.Millisecond

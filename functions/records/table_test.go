@@ -16,8 +16,8 @@ import (
 	"github.com/weir-limits/weir/functions/records"
 )
 
-// replies are the answers to reads, in order. For a nil reply the read blocks until the end of the
-// attempt.
+// replies are the answers to reads, in order. A read with a nil reply blocks until the attempt times
+// out.
 type replies []error
 
 // errAnswered represents a successful answer.

@@ -22,7 +22,7 @@ import (
 )
 
 // OpenStore returns the Redis store that c configures, behind a circuit breaker, and a function that
-// closes it. It does not connect. It is the Redis of boot.Clients.
+// closes it. It does not connect. Use it as the field Redis of boot.Clients.
 func OpenStore(ctx context.Context, c boot.Config) (limiter.Store, func() error, error) {
 	client, err := NewClient(ctx, c)
 	if err != nil {
@@ -83,7 +83,7 @@ func NewClient(ctx context.Context, c boot.Config) (redis.UniversalClient, error
 	o.ConnMaxIdleTime, o.ConnMaxLifetime = resilient.ConnectionLife, redisMaxLife
 	o.DisableIdentity, o.MaintNotificationsConfig = true, quiet
 	o.CredentialsProviderContext = announced(login, o.Username, o.Password)
-	o.DisableRoutingPolicies = true // commands with one key need no table of all commands
+	o.DisableRoutingPolicies = true // the store sends only commands with one key, which need no table of all commands
 	return redis.NewClusterClient(o), nil
 }
 

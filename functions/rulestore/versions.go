@@ -101,9 +101,9 @@ func (s *Versions) History(ctx context.Context) ([]Version, error) {
 // least is the document's own version, or 0 for none. Publish does not parse the document; the caller
 // must do this first.
 //
-// The new version is the largest of after+1, least and now in Unix seconds. The time matters for a
-// function whose bundled document has a version above the time. This function uses version 1 for the
-// bundled document until the table has a document.
+// The new version is the largest of after+1, least and now in Unix seconds. So a new version is never
+// below the current time. Functions rely on this: a function whose bundled document has a version above
+// the current time uses version 1 for that document.
 func (s *Versions) Publish(ctx context.Context, now time.Time, document []byte, note string, after, least int64) (Version, error) {
 	unprintable := func(c rune) bool { return !unicode.IsPrint(c) }
 	if len(note) > maxNote || !utf8.ValidString(note) || strings.ContainsFunc(note, unprintable) {
@@ -127,8 +127,8 @@ func (s *Versions) Publish(ctx context.Context, now time.Time, document []byte, 
 	return v, s.write(ctx, v, compressed, slices.Insert(history, 0, v), after)
 }
 
-// write makes v the version in force and the first entry of the history, if after is the version in
-// force.
+// If after is the version in force, write makes v the version in force and the first entry of the
+// history.
 func (s *Versions) write(ctx context.Context, v Version, compressed []byte, history []Version, after int64) error {
 	absent := types.Put{ConditionExpression: aws.String("attribute_not_exists(#pk)"), ExpressionAttributeNames: map[string]string{"#pk": contract.KeyAttribute}}
 	unchanged := absent

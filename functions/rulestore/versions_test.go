@@ -42,9 +42,9 @@ func publish(t *testing.T, r *rulestore.Versions, now time.Time, document, note 
 	return v
 }
 
-// Version numbers always grow, whatever the clock and the documents contain. The table keeps each
-// version unchanged, and functions read the newest version. The operator and the functions call
-// exactly the actions that package contract lists.
+// Version numbers always grow, even if the clock goes back or a document has a lower version. The table
+// keeps each version unchanged, and functions read the newest version. The operator and the functions
+// call exactly the actions that package contract lists.
 func TestVersions(t *testing.T) {
 	var operator, function recordstest.Calls
 	client, table := recordstest.Table(t, &operator)
@@ -72,15 +72,15 @@ func TestVersions(t *testing.T) {
 			t.Errorf("publication %d: got %+v, want version %d", i, v, c.want)
 		}
 		if d, err := reader.Document(ctx); err != nil || string(d.Content) != document || d.Version != c.want {
-			t.Errorf("document for functions: got %q of version %d, %v", d.Content, d.Version, err)
+			t.Errorf("document for functions: got %q of version %d, %v; want %q of version %d", d.Content, d.Version, err, document, c.want)
 		}
 		if got, content, err := r.Get(ctx, 0); err != nil || got != v || string(content) != document {
-			t.Errorf("version in force: got %+v %q, %v", got, content, err)
+			t.Errorf("version in force: got %+v %q, %v; want %+v %q", got, content, err, v, document)
 		}
 		last = v.Version
 	}
 	if v, content, err := r.Get(ctx, unix+2); err != nil || v.Version != unix+2 || string(content) != " {\"n\": 2}\n" {
-		t.Errorf("old version: got %+v %q, %v", v, content, err)
+		t.Errorf("old version: got %+v %q, %v; want version %d unchanged", v, content, err, unix+2)
 	}
 	if _, _, err := r.Get(ctx, unix+3); !errors.Is(err, rulestore.ErrNoVersion) {
 		t.Errorf("unknown version: got %v, want ErrNoVersion", err)
@@ -90,13 +90,13 @@ func TestVersions(t *testing.T) {
 	}
 	all, err := r.History(ctx)
 	if err != nil || len(all) != rulestore.Kept || all[0].Version != last || all[rulestore.Kept-1].Version != last-rulestore.Kept+1 {
-		t.Errorf("history: got %d versions, %v", len(all), err)
+		t.Errorf("history: got %d versions, %v; want %d, the newest first", len(all), err, rulestore.Kept)
 	}
 	if _, _, err := r.Get(ctx, unix+1001); !errors.Is(err, rulestore.ErrNoVersion) {
 		t.Errorf("version that is no longer kept: got %v, want ErrNoVersion", err)
 	}
 	if _, _, err := r.Get(ctx, all[rulestore.Kept-1].Version); err != nil {
-		t.Errorf("oldest kept version: %v", err)
+		t.Errorf("oldest kept version: got error %v, want none", err)
 	}
 	operator.Want(t, contract.RulesActions())
 	function.Want(t, contract.RecordActions())
@@ -125,7 +125,7 @@ func TestActions_policy(t *testing.T) {
 		"Null":                    {"dynamodb:LeadingKeys": "false"}, // a call without keys would satisfy any ForAllValues
 	}
 	if s := policy.Statement[0]; !slices.Equal(s.Action, contract.RulesActions()) || !reflect.DeepEqual(s.Condition, want) {
-		t.Errorf("policy in RULES.md: got %+v", s)
+		t.Errorf("policy in RULES.md: got %+v, want actions %v and condition %v", s, contract.RulesActions(), want)
 	}
 }
 
@@ -156,7 +156,7 @@ func TestVersions_Publish_concurrent(t *testing.T) {
 			t.Fatalf("round %d: got %d successful publications, want 1; history %+v, %v", round, len(won), history, err)
 		}
 		if v, document, err := r.Get(ctx, 0); err != nil || v != won[0] || string(document) != v.Note {
-			t.Errorf("version in force: got %+v %q, %v", v, document, err)
+			t.Errorf("version in force: got %+v %q, %v; want %+v", v, document, err, won[0])
 		}
 		after = won[0].Version
 	}
@@ -183,7 +183,7 @@ func TestVersions_bounds(t *testing.T) {
 	largest := hex.EncodeToString(noise) + strings.Repeat(" ", rules.MaxBytes-2*len(noise))
 	publish(t, r, noon, largest, strings.Repeat("n", 200), 0, 0)
 	if d, err := reader.Document(ctx); err != nil || string(d.Content) != largest {
-		t.Errorf("largest document: got %d bytes, %v", len(d.Content), err)
+		t.Errorf("largest document: got %d bytes, %v; want %d", len(d.Content), err, len(largest))
 	}
 	var bomb bytes.Buffer
 	w := gzip.NewWriter(&bomb)

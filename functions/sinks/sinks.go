@@ -52,8 +52,8 @@ func KafkaOptions(ctx context.Context, c boot.Config) (kafka.Options, error) {
 	return o, err
 }
 
-// KinesisClient returns a client for the stream of c. The client retries, because no request waits
-// for it, and a connection that died while the process was frozen must not lose a batch.
+// KinesisClient returns a client for the stream of c. The client retries, because no request waits for
+// it. A retry saves a batch if the connection died while the process was frozen.
 func KinesisClient(ctx context.Context, c boot.Config) (*awskinesis.Client, error) {
 	config, err := c.AWSConfig(ctx, "KINESIS_ENDPOINT", c.KinesisEndpoint)
 	if err != nil {

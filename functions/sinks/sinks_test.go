@@ -84,7 +84,7 @@ func outcomes(t *testing.T, lines ...[]byte) (all []outcome.Class) {
 	for _, line := range lines {
 		var e decisionlog.Event
 		if err := json.Unmarshal(line, &e); err != nil || e.Namespace != "dev" || e.Subject != hash(limiter.User("alice")) {
-			t.Errorf("event %s: %v", line, err)
+			t.Errorf("event %s: got error %v, or a namespace other than dev, or a subject other than the hash of alice", line, err)
 		}
 		all = append(all, e.Outcome)
 	}
@@ -110,7 +110,7 @@ func TestKafkaOptions(t *testing.T) {
 		}
 		if o.Login != nil {
 			if id, secret, _, err := o.Login(t.Context()); id != "AKIAEXAMPLE" || secret != "secret" || err != nil {
-				t.Errorf("login: got %s %s, %v", id, secret, err)
+				t.Errorf("login: got %s %s, %v; want AKIAEXAMPLE and its secret", id, secret, err)
 			}
 		}
 	}
@@ -152,7 +152,7 @@ func TestOpen_kinesis(t *testing.T) {
 				Records    []struct{ Data []byte }
 			}
 			if err := json.NewDecoder(r.Body).Decode(&in); err != nil || in.StreamName != "weir" {
-				t.Errorf("call to the stream: got %+v, %v", in, err)
+				t.Errorf("call to the stream: got %+v, %v; want the stream weir", in, err)
 			}
 			w.Header().Set("Content-Type", "application/x-amz-json-1.1")
 			w.WriteHeader(status)
@@ -174,7 +174,7 @@ func TestOpen_kinesis(t *testing.T) {
 		case status == http.StatusOK && (log != "" || !slices.Equal(got, []outcome.Class{"refused", "allowed"})):
 			t.Errorf("got outcomes %v and log %s; want refused and allowed, and no log", got, log)
 		case status != http.StatusOK && (strings.Count(log, "events dropped") != 1 || !strings.Contains(log, "events=2") || !strings.Contains(log, "ResourceNotFoundException")):
-			t.Errorf("log of a failed call: got %s", log)
+			t.Errorf("log of a failed call: got %s, want one line about two dropped events", log)
 		}
 	}
 }

@@ -35,7 +35,8 @@ type attachment struct {
 //   - a method has another authorizer, or needs an API key of API Gateway;
 //   - a method that should be limited was added later, or is missing in the definition;
 //   - the API defines a gateway response that the limits also define;
-//   - a custom domain adds a path before the API that is not BASE_PATH in [LimitsProps].Variables;
+//   - a custom domain adds a path before the API, and BASE_PATH in [LimitsProps].Variables is not that
+//     path;
 //   - an authorizer with these limits caches its results.
 //
 // Attach cannot see what another app adds to the API.

@@ -53,8 +53,8 @@ func (l *Limits) NewFunction(id string, p FunctionProps) awslambda.Function {
 	return f
 }
 
-// newFunction creates a function whose bundle contains document unless document is empty. done
-// removes the temporary bundle.
+// newFunction creates a function. If document is not empty, the function's bundle contains it as
+// rules.json. done removes the temporary bundle.
 func (l *Limits) newFunction(id string, p FunctionProps, document string) (f awslambda.Function, done func()) {
 	bundle, done := stage(p.Bundle, document)
 	logs := awslogs.NewLogGroup(l, jsii.String(id+"Logs"), &awslogs.LogGroupProps{

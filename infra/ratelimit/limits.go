@@ -11,8 +11,8 @@ import (
 )
 
 // Limits is the construct of one deployment's limits. Create it with [NewLimits]. Then
-// [Limits.Attach] it to REST APIs, or [Limits.Equip] functions with it. Like every construct, it must
-// be used by one goroutine only.
+// call [Limits.Attach] for REST APIs, or [Limits.Equip] for functions. Like every construct, it must be
+// used by one goroutine only.
 type Limits struct {
 	constructs.Construct
 

@@ -313,7 +313,7 @@ func TestLimits_Equip(t *testing.T) {
 	app.Synth(nil)
 	network := function.Node().DefaultChild().(awslambda.CfnFunction).VpcConfig()
 	if network == nil {
-		t.Error("got no route from the function to the cache")
+		t.Error("got no route from the function to the cache, want one")
 	}
 }
 
@@ -435,7 +435,7 @@ func TestLimits_Definition(t *testing.T) {
 		case "AWS::Lambda::Permission":
 			permissions++
 			if got := text(t, p["SourceArn"]); !strings.Contains(got, `/authorizers/*"`) {
-				t.Errorf("source: %s", got)
+				t.Errorf("SourceArn: got %s, want it to end with /authorizers/*", got)
 			}
 		}
 	}
@@ -449,10 +449,10 @@ func TestLimits_Definition(t *testing.T) {
 	scheme := body["components"].(map[string]any)["securitySchemes"].(map[string]any)["limiter"].(map[string]any)
 	authorizer := scheme["x-amazon-apigateway-authorizer"].(map[string]any)
 	if authorizer["type"] != "request" || authorizer["authorizerResultTtlInSeconds"] != 0.0 || !strings.Contains(text(t, authorizer["authorizerUri"]), "ExportsOutputFnGetAttLimitsAuthorizer") {
-		t.Errorf("authorizer in the definition: got %s", text(t, scheme))
+		t.Errorf("authorizer in the definition: got %s, want a REQUEST authorizer without a cache", text(t, scheme))
 	}
 	if responses != 6 || permissions != 1 {
-		t.Errorf("got %d gateway responses and %d permissions", responses, permissions)
+		t.Errorf("got %d gateway responses and %d permissions, want 6 and 1", responses, permissions)
 	}
 }
 
@@ -531,11 +531,11 @@ func TestLimits_Attach_imported(t *testing.T) {
 		t.Errorf("method that this app adds: got %s, want CUSTOM", got)
 	}
 	if got := *unlimited.AuthorizationType(); got != "NONE" {
-		t.Errorf("method that another app adds: got %s", got)
+		t.Errorf("method that another app adds: got %s, want NONE", got)
 	}
 	app.Synth(nil)
 	if len(*assertions.Annotations_FromStack(stack).FindWarning(jsii.String("/Shop/Imported"), assertions.Match_StringLikeRegexp(jsii.String("does not deploy this API")))) != 1 {
-		t.Error("got no warning that the API needs a deployment")
+		t.Error("got no warning that the app does not deploy the API, want one")
 	}
 	l.Attach(imported("Empty"))
 	if got, want := panicked(func() { app.Synth(&awscdk.StageSynthesisOptions{Force: jsii.Bool(true)}) }), "Shop/Empty: got no method of the API that this app can limit"; !strings.Contains(got, want) {
@@ -551,7 +551,7 @@ func TestLimits_construct(t *testing.T) {
 	topic := awssns.NewTopic(l, jsii.String("Topic"), nil)
 	topic.Node().AddDependency(l)
 	if got := *topic.Node().Path(); got != "Shop/Limits/Topic" {
-		t.Errorf("got %s", got)
+		t.Errorf("path of a construct below the limits: got %s, want Shop/Limits/Topic", got)
 	}
 	app.Synth(nil)
 }
@@ -583,7 +583,7 @@ func TestLimits_grants(t *testing.T) {
 			}
 		}
 		if !found {
-			t.Errorf("no policy %s", prefix)
+			t.Errorf("policies: got none whose id begins with %s, want one", prefix)
 		}
 	}
 }

@@ -120,7 +120,7 @@ func (n *network) join(f awslambda.Function) {
 		Effect:    awsiam.Effect_DENY,
 		Actions:   jsii.Strings(networkActions...),
 		Resources: jsii.Strings("*"),
-		// Calls of the function's code have this key, and calls of Lambda do not have it:
+		// Calls of the function's code have this condition key. Calls of Lambda do not have it:
 		// https://docs.aws.amazon.com/lambda/latest/dg/lambda-intro-execution-role.html
 		Conditions: &map[string]any{"Null": map[string]string{"lambda:SourceFunctionArn": "false"}},
 	})

@@ -73,7 +73,7 @@ type LimitsProps struct {
 	CacheGigabytes, CacheECPUs float64
 	// WarmWrites is the number of write units a second that the table of counters accepts
 	// immediately. It is at least 4,000, which a new table accepts anyway. AWS charges once for
-	// more, and cannot lower it later. infra/README.md has the formula. 0 leaves the number to
+	// a higher number, and cannot lower it later. infra/README.md has the formula. 0 leaves the number to
 	// DynamoDB.
 	WarmWrites float64
 	// Records is the records table of an earlier deployment. If it is nil, the construct creates a
@@ -104,9 +104,9 @@ type LimitsProps struct {
 	// LogRetention is the retention of the functions' logs. "" means one month.
 	LogRetention awslogs.RetentionDays
 	// ReservedConcurrency is the maximum number of concurrent requests of the authorizer. No other
-	// function can use this part of the account's concurrency. For a request above it API Gateway
-	// answers 503. infra/README.md has the formula. It is at most the smallest local_processes of
-	// the rules. nil reserves nothing.
+	// function can use this part of the account's concurrency. API Gateway answers 503 to a request
+	// above this number. infra/README.md has the formula. The number must be at most the smallest
+	// local_processes of the rules. nil reserves nothing.
 	ReservedConcurrency *float64
 	// ProvisionedConcurrency is the number of environments of the authorizer that stay warm.
 	ProvisionedConcurrency float64
@@ -201,7 +201,7 @@ func (p *LimitsProps) bundleName(role string) string {
 	return contract.Bundle(role, p.Store == ElastiCache, p.Events != nil)
 }
 
-// bundle returns its folder.
+// bundle returns the folder of the bundle of a function that decides.
 func (p *LimitsProps) bundle(role string) string { return filepath.Join(p.Bundles, p.bundleName(role)) }
 
 // checkBundle reports a function that is not built for its architecture.

@@ -98,7 +98,7 @@ func (v *validation) invokes(uri string) bool {
 	})
 }
 
-// functions returns the functions that contain the limiter, and the alias of one.
+// functions returns the functions that contain the limiter, and the authorizer's alias if there is one.
 func (l *Limits) functions() (all []awscdk.CfnElement) {
 	for _, f := range l.equipped {
 		all = append(all, f.Node().DefaultChild().(awslambda.CfnFunction))
@@ -186,8 +186,8 @@ func (v *validation) addResponse(a *attachment, kind string) {
 	v.responses[key] = true
 }
 
-// basePath rejects a domain that adds a path before the API that the functions do not remove. No rule
-// would match then.
+// basePath rejects a domain that adds a path before the API, unless the functions remove this path. With
+// the added path, no rule would match.
 func (v *validation) basePath(c awsapigateway.CfnBasePathMapping) {
 	if v.attachment(c, c.RestApiId()) == nil || c.BasePath() == nil || *c.BasePath() == "" {
 		return

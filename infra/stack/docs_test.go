@@ -42,12 +42,12 @@ func TestDocuments_lines(t *testing.T) {
 			blocks++
 			lines, _, _ := strings.Cut(block, "```")
 			if !strings.Contains(programs, strings.TrimRight(lines, " ")) {
-				t.Errorf("%s: want a program that contains\n%s", page, lines)
+				t.Errorf("%s: got lines that no program contains, want a program with\n%s", page, lines)
 			}
 		}
 	}
 	if blocks < 3 {
-		t.Errorf("got only %d blocks of Go", blocks)
+		t.Errorf("blocks of Go: got %d, want at least 3", blocks)
 	}
 }
 
@@ -56,7 +56,7 @@ func TestATTACH_versions(t *testing.T) {
 	pinned := between(t, read(t, "../package.json"), `"aws-cdk": "`, `"`)
 	named := versioned.FindAllStringSubmatch(read(t, "../ATTACH.md"), -1)
 	if len(named) == 0 {
-		t.Error("ATTACH.md names no version of aws-cdk")
+		t.Error("ATTACH.md: got no version of aws-cdk, want one")
 	}
 	for _, match := range named {
 		if match[1] != pinned {
@@ -75,10 +75,10 @@ func TestMake_rules(t *testing.T) {
 		c.Env = append(os.Environ(), "MAKEFLAGS=") // removes the flags of a make that runs the tests
 		out, err := c.CombinedOutput()
 		if err != nil || !strings.Contains(string(out), "cdk synth") || strings.Contains(string(out), "-c rules=mine.json") != want || strings.Count(string(out), "-c rules=") > 1 {
-			t.Errorf("%v: %v: %s", arguments, err, out)
+			t.Errorf("make %v: got error %v, output %s, want cdk synth with the setting rules only if RULES is set", arguments, err, out)
 		}
 		if !want && strings.Contains(string(out), "-c rules=") {
-			t.Errorf("without RULES: make passes the setting rules: %s", out)
+			t.Errorf("without RULES: got the setting rules in %s, want none", out)
 		}
 	}
 }
@@ -89,7 +89,7 @@ func TestATTACH_build(t *testing.T) {
 	dist := t.TempDir()
 	c := exec.CommandContext(t.Context(), "bash", "-c", strings.Replace(line, "-o dist", "-o "+dist, 1))
 	if out, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+		t.Fatalf("build command of ATTACH.md: got error %v, output %s, want no error", err, out)
 	}
 	if _, err := os.Stat(filepath.Join(dist, "arm64", "authorizer", "bootstrap")); err != nil {
 		t.Error(err)
@@ -123,7 +123,7 @@ func TestREADME_settings(t *testing.T) {
 	looked = slices.DeleteFunc(slices.Compact(looked), func(key string) bool { return key == "bundles" }) // only tests set it
 	documented := slices.DeleteFunc(firstCells(between(t, read(t, "../README.md"), "## Settings", "\n## ")), func(key string) bool { return key == "ARCH" })
 	if !slices.Equal(looked, documented) {
-		t.Errorf("settings:   %v\ndocumented: %v", looked, documented)
+		t.Errorf("settings in infra/README.md:\nwant %v\n got %v", looked, documented)
 	}
 }
 
@@ -138,7 +138,7 @@ func TestREADME_alarms(t *testing.T) {
 	slices.Sort(names)
 	names = slices.Compact(names)
 	if documented := firstCells(between(t, read(t, "../README.md")+"\n## ", "## What is watched", "\n## ")); !slices.Equal(names, documented) {
-		t.Errorf("alarms:     %v\ndocumented: %v", names, documented)
+		t.Errorf("alarms in infra/README.md:\nwant %v\n got %v", names, documented)
 	}
 }
 

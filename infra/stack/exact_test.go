@@ -42,19 +42,19 @@ func TestStack_network(t *testing.T) {
 	}
 	_, user := made.one(t, "AWS::ElastiCache::User", "")
 	if got, want := user.Properties["AccessString"], "on ~* resetchannels -@all +"+strings.Join(redisstore.Commands(), " +"); got != want || text(t, user.Properties["AuthenticationMode"]) != `{"Type":"iam"}` {
-		t.Errorf("the cache's user: %s", text(t, user.Properties))
+		t.Errorf("the cache's user: got %s, want a login by IAM and only the commands of the store", text(t, user.Properties))
 	}
 	if _, rule := made.one(t, "AWS::EC2::SecurityGroupIngress", "LimitsStreamEndpoint"); rule.Properties["FromPort"] != 443.0 || rule.Properties["SourceSecurityGroupId"] == nil || rule.Properties["CidrIp"] != nil {
-		t.Errorf("access to Kinesis: %s", text(t, rule.Properties))
+		t.Errorf("access to Kinesis: got %s, want port 443 for one security group only", text(t, rule.Properties))
 	}
 	for kind, from := range map[string]string{"AWS::EC2::SecurityGroupIngress": "SourceSecurityGroupId", "AWS::EC2::SecurityGroupEgress": "DestinationSecurityGroupId"} {
 		_, rule := made.one(t, kind, map[string]string{"AWS::EC2::SecurityGroupIngress": "LimitsServers"}[kind])
 		if p := rule.Properties; p["FromPort"] != 6379.0 || p["ToPort"] != 6380.0 || p[from] == nil || p["CidrIp"] != nil {
-			t.Errorf("%s: %s", kind, text(t, p))
+			t.Errorf("%s: got %s, want ports 6379 to 6380 for one security group only", kind, text(t, p))
 		}
 	}
 	if ids, _ := made.of("AWS::EC2::NatGateway"); ids != nil {
-		t.Error("the network has a route to the internet")
+		t.Error("got a NAT gateway, want no route to the internet")
 	}
 }
 
@@ -64,7 +64,7 @@ func TestStack_network_kafka(t *testing.T) {
 	clients, _ := made.one(t, "AWS::EC2::SecurityGroup", "LimitsClients")
 	_, in := made.one(t, "AWS::EC2::SecurityGroupIngress", "")
 	if p := in.Properties; p["GroupId"] != "sg-0123456789abcdef0" || p["FromPort"] != 9098.0 || p["ToPort"] != 9098.0 || !strings.Contains(text(t, p["SourceSecurityGroupId"]), clients) {
-		t.Errorf("rule into the brokers' group: got %s", text(t, p))
+		t.Errorf("rule into the brokers' group: got %s, want port 9098 for the functions only", text(t, p))
 	}
 	_, group := made.one(t, "AWS::EC2::SecurityGroup", "LimitsClients")
 	var ports []any
@@ -76,13 +76,13 @@ func TestStack_network_kafka(t *testing.T) {
 		ports = append(ports, egress[i].Properties["ToPort"])
 	}
 	if got := fmt.Sprint(ports); got != "[443 9098]" {
-		t.Errorf("rules out of the functions: got ports %s", got)
+		t.Errorf("rules out of the functions: got ports %s, want [443 9098]", got)
 	}
 	for _, name := range []string{"LimitsAuthorizer", "LimitsHandler"} {
 		_, f := made.one(t, "AWS::Lambda::Function", name)
 		vpc := text(t, f.Properties["VpcConfig"])
 		if !strings.Contains(vpc, "subnet-0123456789abcdef0") || !strings.Contains(vpc, "subnet-0123456789abcdef1") || !strings.Contains(vpc, clients) {
-			t.Errorf("%s: %s", name, vpc)
+			t.Errorf("%s: got the network %s, want both subnets of the brokers and the security group of the functions", name, vpc)
 		}
 	}
 }
@@ -141,11 +141,11 @@ func TestStack_throughput(t *testing.T) {
 	_, stage := parse(t, synthesizeOnce(t)).one(t, "AWS::ApiGateway::Stage", "")
 	throttle := stage.Properties["MethodSettings"].([]any)[0].(map[string]any)["ThrottlingRateLimit"].(float64)
 	if got := throttle * 2 * dearest(t); got > ratelimit.NewTableWrites {
-		t.Errorf("the throttles admit %v writes a second, but a new table accepts %d", got, ratelimit.NewTableWrites)
+		t.Errorf("writes a second that the throttles admit: got %v, want at most the %d of a new table", got, ratelimit.NewTableWrites)
 	}
 	for _, file := range []string{"../README.md", "../OPERATIONS.md", "../../local/weir/serve.go"} {
 		if want := fmt.Sprintf("%v requests a second", throttle); !strings.Contains(read(t, file), want) {
-			t.Errorf("%s: no text %q", file, want)
+			t.Errorf("%s: got no text %q, want it", file, want)
 		}
 	}
 	for _, c := range []struct {
@@ -227,15 +227,15 @@ func TestStack_kept(t *testing.T) {
 		}
 	}
 	if text(t, kept) != `{"LimitsCounters":"Delete Delete","LimitsRecords":"Retain Retain"}` {
-		t.Errorf("got %v", kept)
+		t.Errorf("removal policies: got %v, want Retain for the records and Delete for the counters", kept)
 	}
 	_, records := parse(t, synthesize(t, settings(t))).one(t, "AWS::DynamoDB::Table", "LimitsRecords")
 	if p := records.Properties; p["DeletionProtectionEnabled"] != true || text(t, p["PointInTimeRecoverySpecification"]) != `{"PointInTimeRecoveryEnabled":true}` {
-		t.Errorf("records: %s", text(t, p))
+		t.Errorf("records table: got %s, want deletion protection and point-in-time recovery", text(t, p))
 	}
 	made := parse(t, synthesize(t, settings(t, func(s *stack.Settings) { s.RecordsTable = "mine" })))
 	if ids, _ := made.of("AWS::DynamoDB::Table"); len(ids) != 1 || !strings.Contains(text(t, made.Resources), ":table/mine") {
-		t.Errorf("with an existing table: got new tables %v", ids)
+		t.Errorf("with an existing records table: got the new tables %v, want only the table of counters", ids)
 	}
 }
 
@@ -251,7 +251,7 @@ func TestStack_alarms(t *testing.T) {
 		_, alarms := parse(t, synthesizeOnce(t)).of("AWS::CloudWatch::Alarm")
 		i := slices.IndexFunc(alarms, func(r resource) bool { return r.Properties["AlarmName"] == "weir-dev-"+name })
 		if i < 0 {
-			t.Errorf("alarm %s: missing", name)
+			t.Errorf("alarm %s: got none, want one", name)
 			continue
 		}
 		p := alarms[i].Properties
@@ -259,7 +259,7 @@ func TestStack_alarms(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", name, got, want)
 		}
 		if p["TreatMissingData"] != "notBreaching" || p["ComparisonOperator"] != "GreaterThanThreshold" || !strings.Contains(text(t, p["AlarmActions"]), `"Ref":"Alarms`) {
-			t.Errorf("%s: %s", name, text(t, p))
+			t.Errorf("%s: got %s, want GreaterThanThreshold, notBreaching and the topic", name, text(t, p))
 		}
 		row := regexp.MustCompile("(?m)^\\|[^|]*`" + name + "`[^|]*\\|.*$").FindString(document)
 		var above, of, in string
@@ -267,7 +267,7 @@ func TestStack_alarms(t *testing.T) {
 			t.Fatal(err)
 		}
 		if of != in && !strings.Contains(row, of+" of "+in) && !strings.Contains(row, "one minute of "+in) || above != "0" && !strings.Contains(row, above) {
-			t.Errorf("%s: infra/README.md has %q, want %s", name, row, want)
+			t.Errorf("%s in infra/README.md: got %q, want %s", name, row, want)
 		}
 	}
 }
@@ -299,10 +299,10 @@ func TestStack_alarms_store(t *testing.T) {
 			}
 			got[alarm] = fmt.Sprintf("%v %v %v %v in %v of %v", p["Namespace"], p["MetricName"], statistic, p["Threshold"], p["DatapointsToAlarm"], p["EvaluationPeriods"])
 			if strings.HasPrefix(got[alarm], "AWS/ElastiCache") && text(t, p["Dimensions"]) != `[{"Name":"clusterId","Value":"weir-dev"}]` {
-				t.Errorf("%s, %s: got wrong dimensions %s", name, alarm, text(t, p["Dimensions"]))
+				t.Errorf("%s, %s: got the dimensions %s, want only clusterId weir-dev", name, alarm, text(t, p["Dimensions"]))
 			}
 			if !strings.Contains(document, "`"+alarm+"`") {
-				t.Errorf("%s: no row in infra/README.md", alarm)
+				t.Errorf("infra/README.md: got no row of the alarm %s, want one", alarm)
 			}
 		}
 		if text(t, got) != text(t, want) {
@@ -364,18 +364,18 @@ func TestStack_logs(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := filter.Properties["FilterPattern"]; got != `{ $.responseType = "AUTHORIZER_*" }` || line["responseType"] != "$context.error.responseType" {
-		t.Errorf("the filter %s does not match %v", got, line)
+		t.Errorf("metric filter: got %s, want one that matches the access log %v", got, line)
 	}
 	for _, value := range line {
 		if strings.Contains(value, "identity") || strings.Contains(value, "principal") {
-			t.Errorf("the access log identifies the caller: %s", value)
+			t.Errorf("access log: got the field %s, want none that identifies the caller", value)
 		}
 	}
 	_, rule := made.one(t, "AWS::CloudWatch::InsightRule", "")
 	body := text(t, rule.Properties["RuleBody"])
 	for _, want := range []string{`$.subject`, `$.limit`, `\"ValueOf\":\"$.refused\"`, `\"In\":[\"refused\"],\"Match\":\"$.weir\"`, "LimitsAuthorizerLogs", "LimitsHandlerLogs"} {
 		if !strings.Contains(body, want) {
-			t.Errorf("the rule of refused callers has no %s: %s", want, body)
+			t.Errorf("rule of refused callers: got %s, want %s in it", body, want)
 		}
 	}
 }
@@ -393,7 +393,7 @@ func TestStack_prices(t *testing.T) {
 	document := read(t, "../COSTS.md")
 	for price, said := range map[string]string{"FILL(rest, 0) * 3.5000": "3.50", "FILL(http, 0) * 1.0000": "1.00", "FILL(handlers, 0)) * 0.2000": "$0.20/M", "FILL(handling, 0)) * 0.0066667": "0.5 GB × $13.33/M", "FILL(units, 0) * 0.6250": "$0.625/M"} {
 		if !strings.Contains(content, price) || !strings.Contains(document, said) {
-			t.Errorf("want both %s in the dashboard and %s in infra/COSTS.md", price, said)
+			t.Errorf("prices: got no %s in the dashboard or no %s in infra/COSTS.md, want both", price, said)
 		}
 	}
 }
@@ -408,21 +408,21 @@ func TestStack_rulesFrom(t *testing.T) {
 	for _, name := range []string{"Authorizer", "Handler"} {
 		_, f := made.one(t, "AWS::Lambda::Function", "Limits"+name)
 		if got := text(t, f.Properties["Layers"]); got != `["`+layer+`"]` {
-			t.Errorf("%s: got layers %s", name, got)
+			t.Errorf("%s: got layers %s, want only the layer of the agent", name, got)
 		}
 		variables := f.Properties["Environment"].(map[string]any)["Variables"].(map[string]any)
 		if variables["RULES_FROM"] != "appconfig:abcd123/efgh456/ijkl789" || variables["AWS_APPCONFIG_EXTENSION_PREFETCH_LIST"] != "/applications/abcd123/environments/efgh456/configurations/ijkl789" || variables["AWS_APPCONFIG_EXTENSION_POLL_INTERVAL_SECONDS"] != "45" {
-			t.Errorf("%s: got variables %v", name, variables)
+			t.Errorf("%s: got variables %v, want those of rules from AppConfig", name, variables)
 		}
 		_, policy := made.one(t, "AWS::IAM::Policy", "Limits"+name+"Role")
 		const where = `{"Fn::Join":["",["arn:",{"Ref":"AWS::Partition"},":appconfig:",{"Ref":"AWS::Region"},":",{"Ref":"AWS::AccountId"},":application/abcd123/environment/efgh456/configuration/ijkl789"]]}`
 		if got := allowed(t, made, policy)[where]; !sameActions(got, contract.AppConfigActions()) {
-			t.Errorf("%s: actions on the configuration: got %v: %v", name, got, allowed(t, made, policy))
+			t.Errorf("%s: actions on the configuration: got %v in %v, want those of contract.AppConfigActions", name, got, allowed(t, made, policy))
 		}
 	}
 	made = parse(t, synthesize(t, settings(t, func(s *stack.Settings) { s.RulesFrom = "table" })))
 	_, f := made.one(t, "AWS::Lambda::Function", "LimitsAuthorizer")
 	if variables := f.Properties["Environment"].(map[string]any)["Variables"].(map[string]any); variables["RULES_FROM"] != "table" || f.Properties["Layers"] != nil {
-		t.Errorf("rules from the table: got variables %v and layers %v", variables, f.Properties["Layers"])
+		t.Errorf("rules from the table: got variables %v and layers %v, want RULES_FROM=table and no layers", variables, f.Properties["Layers"])
 	}
 }

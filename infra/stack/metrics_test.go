@@ -47,7 +47,7 @@ func TestStack_metrics(t *testing.T) {
 		}
 	}
 	if want := fmt.Sprintf("%d metrics in alarms", paid); !strings.Contains(read(t, "../COSTS.md"), want) {
-		t.Errorf("infra/COSTS.md has no %q", want)
+		t.Errorf("infra/COSTS.md: got no text %q, want it", want)
 	}
 	_, dashboard := made.one(t, "AWS::CloudWatch::Dashboard", "")
 	var body strings.Builder
@@ -69,14 +69,14 @@ func TestStack_metrics(t *testing.T) {
 	looked := slices.Sorted(maps.Keys(used))
 	want := slices.DeleteFunc(written(), func(name string) bool { return slices.Contains(unused, name) })
 	if !slices.Equal(looked, want) {
-		t.Errorf("shown:   %v\nwritten: %v", looked, want)
+		t.Errorf("metrics that the stack shows:\n got %v\nwant %v", looked, want)
 	}
 	if len(want)+len(unused) != 24 {
 		t.Errorf("got %d written metrics; update the number here and the cost in infra/COSTS.md", len(want)+len(unused))
 	}
 	_, rule := made.one(t, "AWS::CloudWatch::InsightRule", "")
 	if !strings.Contains(body.String(), `"ruleName":"`+rule.Properties["RuleName"].(string)) {
-		t.Error("the dashboard does not show the refused callers")
+		t.Error("dashboard: got no Contributor Insights rule, want the rule of refused callers")
 	}
 }
 
@@ -100,8 +100,8 @@ func TestCOSTS(t *testing.T) {
 	const (
 		alarmMetric, metric, dashboard, insight = 0.1, 0.3, 3, 0.5
 		storage                                 = 6.13                            // for the smallest cache
-		rest, http, cache                       = 5.05, 2.30, 5.05 - 0.63 + 0.007 // a million requests, at first
-		many                                    = 0.30                            // lower cost of a further million: requests share log lines
+		rest, http, cache                       = 5.05, 2.30, 5.05 - 0.63 + 0.007 // for the first million requests
+		many                                    = 0.30                            // less for each further million, because requests share log lines
 	)
 	fixed := func(change func(*stack.Settings)) float64 {
 		_, alarms := parse(t, synthesize(t, settings(t, change))).of("AWS::CloudWatch::Alarm")
@@ -116,7 +116,7 @@ func TestCOSTS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	totals := 1 + len(slices.DeleteFunc(written(), func(name string) bool { return strings.HasPrefix(name, "Rule ") })) // and AuthorizerFailed
+	totals := 1 + len(slices.DeleteFunc(written(), func(name string) bool { return strings.HasPrefix(name, "Rule ") })) // 1 for AuthorizerFailed
 	count := totals + 2*len(shipped.Labels())
 	metrics := metric * float64(count)
 	page := strings.Join(strings.Fields(read(t, "../COSTS.md")), " ")
@@ -128,12 +128,12 @@ func TestCOSTS(t *testing.T) {
 		fmt.Sprintf("| 100 M | %.2f + 100 × %.2f = %.0f | %.0f | %.0f |", table+metrics, rest-many, table+metrics+100*(rest-many), table+metrics+100*(http-many), elastic+metrics+100*(cache-many)),
 	} {
 		if !strings.Contains(page, want) {
-			t.Errorf("infra/COSTS.md has no %q", want)
+			t.Errorf("infra/COSTS.md: got no text %q, want it", want)
 		}
 	}
 	for _, figure := range dollars.FindAllStringSubmatch(read(t, "../../README.md"), -1) {
 		if !regexp.MustCompile(`(^|[^0-9.])` + regexp.QuoteMeta(figure[1]) + `($|[^0-9.])`).MatchString(page) {
-			t.Errorf("README.md has $%s, but infra/COSTS.md does not", figure[1])
+			t.Errorf("README.md: got $%s, want a sum of infra/COSTS.md", figure[1])
 		}
 	}
 }

@@ -42,13 +42,13 @@ func TestStack_privilege(t *testing.T) {
 				delete(got, resource)
 			}
 			for resource, actions := range got {
-				t.Errorf("%s: %s has the unneeded permission %v on %s", name, function, actions, resource)
+				t.Errorf("%s: %s: got the permission %v on %s, want none", name, function, actions, resource)
 			}
 		}
 		_, roles := made.of("AWS::IAM::Role")
 		for _, r := range roles {
 			if text(t, r.Properties["AssumeRolePolicyDocument"]) != "" && r.Properties["ManagedPolicyArns"] != nil && !strings.Contains(text(t, r.Properties), "AmazonAPIGatewayPushToCloudWatchLogs") {
-				t.Errorf("%s: got a role with managed policies: %s", name, text(t, r.Properties))
+				t.Errorf("%s: got a role with managed policies: %s, want none", name, text(t, r.Properties))
 			}
 		}
 	}

@@ -19,7 +19,7 @@ func TestStack_authorizer(t *testing.T) {
 			made := parse(t, synthesize(t, settings(t, change)))
 			id, authorizer := made.one(t, "AWS::ApiGateway::Authorizer", "")
 			if p := authorizer.Properties; p["AuthorizerResultTtlInSeconds"] != 0.0 || p["Type"] != "REQUEST" || p["IdentitySource"] != "" {
-				t.Errorf("authorizer: %s", text(t, p))
+				t.Errorf("authorizer: got %s, want type REQUEST, no cache and no identity source", text(t, p))
 			}
 			ids, methods := made.of("AWS::ApiGateway::Method")
 			limited := 0
@@ -27,9 +27,9 @@ func TestStack_authorizer(t *testing.T) {
 				p := m.Properties
 				switch open := p["HttpMethod"] == "OPTIONS"; {
 				case open && p["AuthorizationType"] != "NONE":
-					t.Errorf("%s: got a limited preflight", ids[i])
+					t.Errorf("%s: got a limited preflight, want no limit", ids[i])
 				case !open && (p["AuthorizationType"] != "CUSTOM" || text(t, p["AuthorizerId"]) != `{"Ref":"`+id+`"}`):
-					t.Errorf("%s: got no limit: %s", ids[i], text(t, p))
+					t.Errorf("%s: got %s, want a limited method", ids[i], text(t, p))
 				case !open:
 					limited++
 				}
@@ -39,7 +39,7 @@ func TestStack_authorizer(t *testing.T) {
 			}
 			_, stage := made.one(t, "AWS::ApiGateway::Stage", "")
 			if cached := stage.Properties["CacheClusterEnabled"]; cached != nil && cached != false {
-				t.Error("got a cache of the stage, which all callers would share")
+				t.Error("got a cache of the stage, want none, because all callers would share it")
 			}
 		})
 	}
@@ -54,7 +54,7 @@ func TestStack_refusal(t *testing.T) {
 		statuses[r.Properties["ResponseType"].(string)] = r.Properties["StatusCode"]
 		parameters := r.Properties["ResponseParameters"].(map[string]any)
 		if origin := parameters["gatewayresponse.header.Access-Control-Allow-Origin"]; origin != "'*'" {
-			t.Errorf("%s: got the allowed origin %v", r.Properties["ResponseType"], origin)
+			t.Errorf("%s: got the allowed origin %v, want '*'", r.Properties["ResponseType"], origin)
 		}
 		if r.Properties["ResponseType"] != "ACCESS_DENIED" {
 			continue
@@ -70,7 +70,7 @@ func TestStack_refusal(t *testing.T) {
 			key, _, _ := strings.Cut(part, `"`)
 			key, _, _ = strings.Cut(key, ",")
 			if !strings.HasPrefix(part, "{") && !slices.Contains(contract.BodyKeys(), key) {
-				t.Errorf("the body contains the value of %s, which may break its JSON", key)
+				t.Errorf("body: got the value of %s, want only values of contract.BodyKeys", key)
 			}
 		}
 	}
@@ -106,7 +106,7 @@ func TestStack_functions(t *testing.T) {
 		}
 		for i, f := range functions {
 			if got := text(t, f.Properties["Architectures"]); got != want || f.Properties["Runtime"] != "provided.al2023" || f.Properties["MemorySize"] != 512.0 {
-				t.Errorf("%s: %s", ids[i], text(t, f.Properties))
+				t.Errorf("%s: got %s, want the given architecture, provided.al2023 and 512 MB", ids[i], text(t, f.Properties))
 			}
 		}
 	}
@@ -121,7 +121,7 @@ func TestStack_deployment(t *testing.T) {
 	}
 	first := deployment()
 	if again := deployment(func(s *stack.Settings) { s.AlarmEmail = "operator@example.com" }); again != first {
-		t.Errorf("got a new deployment for an unchanged API: %s, %s", first, again)
+		t.Errorf("unchanged API: got the deployments %s and %s, want the same", first, again)
 	}
 	seen := map[string]string{first: "nothing"}
 	for name, change := range map[string]func(*stack.Settings){
@@ -131,7 +131,7 @@ func TestStack_deployment(t *testing.T) {
 	} {
 		id := deployment(change)
 		if twin, taken := seen[id]; taken {
-			t.Errorf("%s: got the same deployment as %s", name, twin)
+			t.Errorf("%s: got the deployment of %s, want a new one", name, twin)
 		}
 		seen[id] = name
 	}
@@ -166,14 +166,14 @@ func TestStack_stages(t *testing.T) {
 					continue
 				}
 				if twin, taken := names[r.Type+" "+name]; taken {
-					t.Errorf("%s %s: %s and %s have the same name %q", r.Type, property, twin, id, name)
+					t.Errorf("%s %s: %s and %s: got the same name %q, want different names", r.Type, property, twin, id, name)
 				}
 				names[r.Type+" "+name] = id
 			}
 		}
 	}
 	if len(names) < 20 {
-		t.Errorf("got only %d names", len(names))
+		t.Errorf("names: got %d, want at least 20", len(names))
 	}
 }
 
@@ -208,7 +208,7 @@ func TestRead(t *testing.T) {
 		}
 	}
 	if _, err := stack.Read([]byte(`{"prod": {"throttle": 5}}`), nil, func(string) string { return "" }); err == nil || !strings.Contains(err.Error(), "each setting in quotes") {
-		t.Errorf("got %v", err)
+		t.Errorf("number without quotes: got error %v, want each setting in quotes", err)
 	}
 	both := `{"prod": {"throttle": "5", "corsOrigins": "https://a.example,https://b.example"}, "dev": {"throttle": "6"}}`
 	s, err := stack.Read([]byte(both), nil, func(key string) string { return map[string]string{"stage": "prod", "throttle": "7"}[key] })

@@ -74,8 +74,8 @@ func (r row) Percent(n int) string { return fmt.Sprintf("%.2f %%", 100*float64(n
 // pattern is an hour of arrivals at a limit of 100 a minute.
 type pattern struct {
 	name string
-	// next returns the time until the next request and its caller. wait is how long the window asks
-	// the caller to wait.
+	// next returns the time until the next request and its caller. wait is the time until the window
+	// admits the previous caller again.
 	next func(r *rand.Rand, wait time.Duration) (after time.Duration, caller int)
 }
 
@@ -115,9 +115,9 @@ func patterns() (list []pattern) {
 	}})
 }
 
-// measure compares each answer of a sliding window with an exact log of that window's admissions.
-// An admission is wrong if the limit was reached in the last minute. A refusal is wrong if it was
-// not.
+// measure compares each answer of a sliding window with an exact log of that window's admissions. An
+// admission is wrong if the limit was reached in the last minute. A refusal is wrong if the limit was
+// not reached.
 func (p pattern) measure(t *testing.T) row {
 	t.Helper()
 	rate := algo.Rate{Requests: 100, Window: time.Minute}
@@ -166,8 +166,8 @@ func (p pattern) measure(t *testing.T) row {
 	for _, c := range callers {
 		result.Worst = max(result.Worst, worst(c.admitted, time.Minute))
 	}
-	if off := result.Admitted - result.ByLog; 50*max(off, -off) > result.ByLog { // as the text says
-		t.Errorf("%s: the window admits %d, a log %d: more than 2 %% apart", p.name, result.Admitted, result.ByLog)
+	if off := result.Admitted - result.ByLog; 50*max(off, -off) > result.ByLog { // ACCURACY.md states at most 2 %
+		t.Errorf("%s: the window admits %d and a log %d, want a difference of at most 2 %%", p.name, result.Admitted, result.ByLog)
 	}
 	return result
 }

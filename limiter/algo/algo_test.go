@@ -61,7 +61,7 @@ func TestBucket_Take(t *testing.T) {
 		{600 * ms, 1, true, 0, 0, 12 * s},              // admitted exactly after RetryAfter
 		{600 * ms, 0, true, 0, 0, 12 * s},              // a look charges nothing
 		{-10 * s, 1, false, 0, 11200 * ms, 22600 * ms}, // a clock that went back finds no quota
-		{time.Hour, 20, true, 0, 0, 12 * s},            // an hour does not fill it beyond its burst
+		{time.Hour, 20, true, 0, 0, 12 * s},            // an hour does not fill the bucket beyond its burst
 		{time.Hour, 21, false, 0, algo.Never, 12 * s},
 	})
 }
@@ -73,7 +73,7 @@ func TestWindow_Take(t *testing.T) {
 		runSteps(t, m, algo.State{}, []step{
 			{0, 80, true, 20, 0, 120 * s},
 			{80 * s, 30, true, 16, 0, 100 * s},          // 80*40/60 + 30 = 83.3 are used
-			{80 * s, 17, false, 16, 250034333, 100 * s}, // 53 of the previous 80 are one too many
+			{80 * s, 17, false, 16, 250034333, 100 * s}, // 53.3 of the previous 80 count, and only 53 would fit
 			{80 * s, 16, true, 0, 0, 100 * s},
 			{100 * s, 1, true, 26, 0, 80 * s}, // 80/3 + 46 + 1
 			{200 * s, 1, true, 99, 0, 100 * s},
@@ -142,16 +142,16 @@ func TestSpend(t *testing.T) {
 			t.Errorf("%s: a forced charge of 0 changed %+v to %+v", m.Fingerprint(), s, again)
 		}
 		if m.Ahead(s, start) {
-			t.Errorf("%s: the largest debt is treated as a wrong clock", m.Fingerprint())
+			t.Errorf("%s: got Ahead for the largest debt, want false", m.Fingerprint())
 		}
 		if _, ok := m.Take(s, start, 0); ok != (c.retryAfter == 0) {
-			t.Errorf("%s after forced charges of %v: a look is allowed %t", m.Fingerprint(), c.costs, ok)
+			t.Errorf("%s after forced charges of %v: got a look allowed %t, want the opposite", m.Fingerprint(), c.costs, ok)
 		}
 	}
 }
 
-// 20 concurrent requests leave a leaky bucket of 10 a second 100 ms apart. A token bucket delays
-// none of them.
+// 20 concurrent requests leave a leaky bucket of 10 requests a second at intervals of 100 ms. A token
+// bucket delays none of them.
 func TestBucket_Delay(t *testing.T) {
 	b := machine(t, algo.Rate{Algorithm: algo.LeakyBucket, Requests: 10, Window: time.Second, Burst: 20}).(*algo.Bucket)
 	var s algo.State
@@ -165,7 +165,7 @@ func TestBucket_Delay(t *testing.T) {
 		}
 	}
 	if _, ok := b.Take(s, start, 1); ok {
-		t.Error("got a queue longer than its depth")
+		t.Error("got request 21 admitted, want a refusal because the queue is full")
 	}
 	s, _ = b.Take(s, start.Add(50*time.Millisecond), 0)
 	if s, ok := b.Take(s, start.Add(150*time.Millisecond), 1); !ok || b.Delay(s, start.Add(150*time.Millisecond), 1) != 1850*time.Millisecond {
@@ -317,8 +317,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Forced charges put a log into the largest possible debt as soon as possible, also by slow clocks.
-// The log never holds more entries than the largest debt has.
+// Forced charges fill a log to its largest debt as fast as possible, also with slow clocks. The log
+// never holds more than MaxDebt entries.
 func TestLog_MaxDebt(t *testing.T) {
 	for _, window := range []time.Duration{time.Second, 3 * time.Second, 7 * time.Second, time.Hour} {
 		l := &algo.Log{Length: window, Requests: 10}
@@ -348,15 +348,15 @@ func TestLog_behind(t *testing.T) {
 		t.Errorf("got %d used, want 1", got)
 	}
 	if s, ok = l.Take(s, behind, 2); !ok || s.Entries.Len() != 3 || s.Newest != start.Add(4*time.Second) {
-		t.Errorf("got allowed %t, %+v", ok, s)
+		t.Errorf("got allowed %t, %+v; want an admission, three entries and the same newest instant", ok, s)
 	}
 	if _, ok = l.Take(s, behind, 1); ok {
 		t.Error("got a fourth admission within a second")
 	}
 }
 
-// A log of a longer window does not count entries that expired in the shorter one. It does not
-// matter whether a store has removed them.
+// After a conversion to a longer window, a log does not count entries that had expired in the shorter
+// window, whether a store has removed these entries or not.
 func TestLog_convert_longer(t *testing.T) {
 	short, long := &algo.Log{Length: time.Second, Requests: 3}, &algo.Log{Length: time.Hour, Requests: 3}
 	left := algo.State{Newest: start.Add(2 * time.Second), Entries: algo.NewEntries(start, start, start.Add(2*time.Second))}

@@ -12,7 +12,7 @@ func mulDivFloor(a, b, d int64) int64 {
 	return q
 }
 
-// mulDivCeil is mulDivFloor, rounded up.
+// mulDivCeil is like mulDivFloor, but rounds up.
 func mulDivCeil(a, b, d int64) int64 {
 	q, r := mulDiv(a, b, d)
 	if r > 0 {
@@ -27,7 +27,7 @@ func mulDiv(a, b, d int64) (quo, rem int64) {
 		return math.MaxInt64, 0
 	}
 	q, r := bits.Div64(hi, lo, uint64(d))
-	if q >= math.MaxInt64 { // and no more, rounded up
+	if q >= math.MaxInt64 { // the quotient reaches the cap, possibly after rounding up
 		return math.MaxInt64, 0
 	}
 	return int64(q), int64(r)

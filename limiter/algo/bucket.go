@@ -8,15 +8,14 @@ import (
 // Bucket is a token bucket that holds Burst requests and regains one each
 // Interval, or the queue of a leaky bucket.
 //
-// It is GCRA: instead of tokens it keeps one instant, TAT, at which it will be
-// full again; TAT-now is the debt. A request of cost n at now is allowed if
+// The algorithm is GCRA. Instead of tokens, a bucket keeps one instant, TAT, at which it will be full
+// again. TAT-now is the debt. A request of cost n at now is allowed if
 //
 //	max(TAT, now) - now + n*Interval <= Depth
 //
-// and then sets TAT to max(TAT, now) + n*Interval. With 100 requests a minute
-// and a burst of 20, Interval is 600 ms and Depth 12 s: the 20th request at one
-// instant t leaves TAT = t+12s. The 21st is refused with a RetryAfter of 600 ms,
-// when TAT-now has fallen to 11.4 s.
+// and then sets TAT to max(TAT, now) + n*Interval. For example, with 100 requests a minute and a burst
+// of 20, Interval is 600 ms and Depth is 12 s. The 20th request at one instant t leaves TAT = t+12s. The
+// 21st is refused with a RetryAfter of 600 ms, because TAT-now will then have fallen to 11.4 s.
 type Bucket struct {
 	Interval time.Duration // emission interval: ceil(Window/Requests)
 	Depth    time.Duration // Burst*Interval: the time from empty to full
@@ -37,8 +36,8 @@ func newBucket(r Rate) (*Bucket, error) {
 // Increment returns what cost adds to TAT. cost MUST be at most twice Burst.
 func (b *Bucket) Increment(cost int64) time.Duration { return time.Duration(cost) * b.Interval }
 
-// Latest returns the newest TAT at which cost is allowed at now. cost MUST be at
-// most Burst. It is the condition under which a store may add Increment.
+// Latest returns the newest TAT at which cost is allowed at now. cost MUST be at most Burst. A store may
+// add Increment to a TAT that is at most Latest.
 func (b *Bucket) Latest(now Instant, cost int64) Instant {
 	return now.Add(b.Depth - b.Increment(cost))
 }
@@ -93,11 +92,11 @@ func (b *Bucket) ResetAfter(s State, now Instant) time.Duration {
 	return max(0, s.TAT.Sub(now))
 }
 
-// Refund implements Machine. If the bucket is unchanged since the charge, all of it is given back: the
-// state is then as if there had been no charge. Otherwise what has leaked since is not given back,
-// because in that time the bucket would have been full, or another refund has already returned it.
-// Refunds are counted: otherwise a TAT that other refunds bring back to its old value would look
-// unchanged, and quota would be created.
+// Refund implements Machine. If the bucket is unchanged since the charge, Refund returns the whole
+// charge. The state is then as if there had been no charge. Otherwise Refund does not return the part
+// that has leaked since the charge: in that time the bucket would have been full, or another refund has
+// already returned this part. The state counts refunds. Without that count, a bucket whose TAT other
+// refunds bring back to its old value would look unchanged, and Refund would create quota.
 func (b *Bucket) Refund(s, charged State, cost int64, late time.Duration) State {
 	back := b.Refundable(cost, late)
 	if b.Untouched(s, charged) {
@@ -115,8 +114,8 @@ func (b *Bucket) Untouched(s, charged State) bool {
 	return s.TAT == charged.TAT && s.Refunds == charged.Refunds
 }
 
-// Refundable returns what may be given back of cost to a bucket that was used since: Increment less
-// late, and at least 0.
+// Refundable returns how much of cost may be refunded to a bucket that was used since the charge. It is
+// Increment minus late, and at least 0.
 func (b *Bucket) Refundable(cost int64, late time.Duration) time.Duration {
 	return max(0, b.Increment(min(cost, b.Burst))-late)
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// State is too far ahead when it exceeds the bound by a nanosecond or a window, and not earlier. It
-// is clamped when no charge has reached it for a horizon and five seconds. It becomes the state
-// that a full charge left then, or the state's own count if that is more.
+// A state is too far ahead when it exceeds the bound by one nanosecond or one window. It is clamped when
+// no charge has reached it for a horizon and five seconds. It becomes the state of a full charge at that
+// time, or keeps its own count if that is higher.
 func TestClamp(t *testing.T) {
 	bucket := machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: 100, Window: time.Minute, Burst: 20})
 	window := machine(t, algo.Rate{Requests: 10, Window: time.Second})
@@ -21,7 +21,7 @@ func TestClamp(t *testing.T) {
 	for _, c := range []struct {
 		m            algo.Machine
 		honest, s    algo.State
-		further      algo.State // the same, charged by a fast clock
+		further      algo.State // s, charged again by a fast clock
 		still        time.Duration
 		clamped      algo.State
 		first, short int64 // admitted requests of the slow clock, before and after
@@ -51,7 +51,7 @@ func TestClamp(t *testing.T) {
 			t.Errorf("%s: got %+v ahead %t, %+v ahead %t; want false, true", c.m.Fingerprint(), c.honest, c.m.Ahead(c.honest, start), c.s, c.m.Ahead(c.s, start))
 		}
 		if spent := c.m.Force(c.s, start, 1); c.m.RetryAfter(spent, start.Add(time.Millisecond), 1) < c.m.RetryAfter(c.s, start.Add(time.Millisecond), 1) {
-			t.Errorf("%s: a forced charge by the slow clock made %+v of %+v, which counts less", c.m.Fingerprint(), spent, c.s)
+			t.Errorf("%s: after a forced charge by the slow clock: got %+v, want at least the count of %+v", c.m.Fingerprint(), spent, c.s)
 		}
 		s, mark := algo.Clamp(c.m, c.s, algo.Mark{}, start)
 		if s != c.s || mark.Since != start {
@@ -62,7 +62,7 @@ func TestClamp(t *testing.T) {
 		}
 		due := start.Add(c.still)
 		if s, k := algo.Clamp(c.m, c.s, mark, due-1); s != c.s || k != mark {
-			t.Errorf("%s: a nanosecond too early: got %+v with mark %+v", c.m.Fingerprint(), s, k)
+			t.Errorf("%s: a nanosecond too early: got %+v with mark %+v, want no change", c.m.Fingerprint(), s, k)
 		}
 		for _, now := range []algo.Instant{due, due.Add(time.Hour)} {
 			if s, k := algo.Clamp(c.m, c.s, mark, now); s != c.clamped || k != (algo.Mark{Since: now}) {
@@ -75,8 +75,8 @@ func TestClamp(t *testing.T) {
 	}
 }
 
-// A state too far ahead refuses a caller. The caller is admitted after the RetryAfter in the
-// answer, which is not the day when the wrong clock would be right.
+// A state too far ahead refuses a caller. The caller is admitted after the RetryAfter in the answer.
+// RetryAfter is bounded: it does not reach to the time of the wrong clock.
 func TestClamp_retryAfter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, s, now := draw(t)

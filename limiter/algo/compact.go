@@ -13,16 +13,16 @@ type Compact struct {
 type Compacter interface {
 	Machine
 
-	// Compact returns s in two words, and State returns it again.
+	// Compact returns s in two words. State is the inverse of Compact.
 	Compact(s State) Compact
 	State(c Compact) State
 
-	// TakeCompact is Take for the states that almost all requests meet. known is false for another
-	// state: one that is ahead of now, a window that is not the present one, or a cost that is 0 or
-	// more than Capacity.
+	// TakeCompact is Take for the states that almost all requests meet. known is false in all other
+	// cases: the state is ahead of now, its window is not the present one, or cost is 0 or more than
+	// Capacity.
 	TakeCompact(c Compact, now Instant, cost int64) (next Compact, allowed, known bool)
 
-	// Answer returns what a caller learns of a cost that TakeCompact decided. c is the state that it
+	// Answer returns the answer to a cost that TakeCompact decided. c is the state that TakeCompact
 	// returned.
 	Answer(c Compact, now Instant, cost int64, allowed bool) Answer
 }
@@ -32,7 +32,7 @@ var (
 	_ Compacter = (*Window)(nil)
 )
 
-// Answer is what a caller learns of a decided cost.
+// Answer has the numbers of a decision.
 type Answer struct {
 	Capacity   int64
 	Remaining  int64
@@ -94,7 +94,7 @@ func (w *Window) TakeCompact(c Compact, now Instant, cost int64) (next Compact, 
 		return c, false, false
 	}
 	count, previous := int64(c.Counts>>32), int64(uint32(c.Counts))
-	// Most often there is room even if all of the previous window counts.
+	// Usually there is room even if the previous window counts in full. Then Room is not called.
 	if count > w.Requests-cost-previous && count > w.Room(c.Instant, now, previous, cost) {
 		return c, false, true
 	}

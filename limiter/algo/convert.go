@@ -2,17 +2,17 @@ package algo
 
 import "time"
 
-// Convert returns the state under machine to of what s counts at now under
-// machine from. What was used stays used: a changed limit creates no quota.
+// Convert converts s, a state of the machine from, to a state of the machine to, at now. Used quota
+// stays used, so a changed limit creates no quota.
 //
 //   - Bucket to bucket keeps the debt in requests, up to the new depth.
-//   - Window to window of the same length keeps the counts. Otherwise every old
-//     window that overlaps a new one counts in it whole.
+//   - Window to window of the same length keeps the counts. Otherwise an old window counts in full in
+//     every new window that it overlaps.
 //   - Log to log keeps the entries.
-//   - Between different kinds, the requests still owed at now are charged at now.
+//   - Between different kinds, the requests that still count at now are charged at now.
 //
-// Converting twice loses precision, always toward fewer admissions, so a store
-// converts once and stores the version of the rules that did it.
+// A second conversion would lose precision, always toward fewer admissions. Therefore, a store converts
+// once, and stores the version of the rules that caused the conversion.
 func Convert(from, to Machine, s State, now Instant) State {
 	switch old := from.(type) {
 	case *Bucket:
@@ -44,8 +44,8 @@ func (w *Window) convert(old *Window, s State, now Instant) State {
 	if w.Length == old.Length || s == (State{}) {
 		return s
 	}
-	// A clock behind the state converts as of the start of the newest old window,
-	// otherwise the counts of that window would be lost.
+	// If the clock is behind the state, the conversion uses the start of the newest old window.
+	// Otherwise the counts of that window would be lost.
 	next := State{Window: w.Index(max(now, old.Start(s.Window)))}
 	add := func(oldIndex, count int64) {
 		from, to := old.Start(oldIndex), old.Start(oldIndex+1)

@@ -6,19 +6,19 @@
 // condition and a Lua script. Time is in integer nanoseconds, products
 // are taken in 128 bits, and every rounding errs toward fewer admissions.
 //
-// Guarantees, for instants that are exact (a difference between clocks, and the
-// age of an instant when it is applied, add to L):
+// Guarantees, if instants are exact (otherwise the difference between clocks, and the age of an instant
+// when it is applied, add to L):
 //
 //   - token bucket: at most Burst + L/T requests in any interval of length L,
 //     T = ceil(Window/Requests);
 //   - sliding window: at most Requests*(1 + L/Window) in any interval of length
 //     L, so up to twice Requests in the worst Window, like a bucket that starts
 //     full;
-//   - leaky bucket: the same, and departures Interval apart for requests that wait
-//     for their Delay;
+//   - leaky bucket: the same as a token bucket; requests that wait for their Delay depart at intervals
+//     of Interval;
 //   - sliding log: at most Requests in any interval of length Window;
-//   - fixed window: at most Requests in each window aligned to UTC, hence twice
-//     that across a boundary.
+//   - fixed window: at most Requests in each window aligned to UTC, so up to twice as many across a
+//     boundary.
 //
 // RetryAfter is exact: the same request passes at now+RetryAfter and not one
 // nanosecond before, if nothing else is charged meanwhile. An instant older than

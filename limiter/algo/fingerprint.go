@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Parse returns the machine whose Fingerprint is s. A store uses it to decide by
-// the parameters that it holds with a state.
+// Parse returns the machine whose Fingerprint is s. A store uses Parse to decide by the parameters that
+// it stores with a state.
 func Parse(s string) (Machine, error) {
 	kind, rest, _ := strings.Cut(s, "/")
 	length, capacity, _ := strings.Cut(rest, "/")

@@ -26,10 +26,10 @@ func FuzzBucket_Delay(f *testing.F) {
 		for _, k := range taken {
 			leaves := k.clock.Add(b.Delay(k.left, k.clock, k.cost))
 			if leaves < free {
-				t.Errorf("%s: leaves %s before the previous request", m.Fingerprint(), free.Sub(leaves))
+				t.Errorf("%s: got a departure %s too early, want one Interval after the previous request", m.Fingerprint(), free.Sub(leaves))
 			}
 			if wait := leaves.Sub(k.clock); wait > b.Depth-b.Increment(k.cost) {
-				t.Errorf("%s: waits %s, but the queue is %s deep", m.Fingerprint(), wait, b.Depth)
+				t.Errorf("%s: got a wait of %s, want at most %s", m.Fingerprint(), wait, b.Depth-b.Increment(k.cost))
 			}
 			free = leaves.Add(b.Increment(k.cost))
 		}
@@ -52,7 +52,7 @@ func FuzzWindow_Take_fixed(f *testing.F) {
 		counts := map[int64]int64{}
 		for _, k := range taken {
 			if counts[k.left.Window] += k.cost; counts[k.left.Window] > m.Capacity() {
-				t.Errorf("%s: got %d admitted in window %d", m.Fingerprint(), counts[k.left.Window], k.left.Window)
+				t.Errorf("%s: got %d admitted in window %d, want at most %d", m.Fingerprint(), counts[k.left.Window], k.left.Window, m.Capacity())
 			}
 		}
 	})
@@ -63,7 +63,7 @@ func FuzzLog_Take(f *testing.F) {
 		l := m.(*algo.Log)
 		intervals(taken, func(sum int64, apart time.Duration) {
 			if apart < l.Length && sum > l.Requests {
-				t.Errorf("%s: got %d admitted in %s", m.Fingerprint(), sum, apart)
+				t.Errorf("%s: got %d admitted in %s, want at most %d", m.Fingerprint(), sum, apart, l.Requests)
 			}
 		})
 	})
@@ -71,9 +71,9 @@ func FuzzLog_Take(f *testing.F) {
 
 // taken is an admitted request.
 type taken struct {
-	at    algo.Instant // by a correct clock
-	clock algo.Instant // by the caller's clock, which is up to ahead fast
-	ahead time.Duration
+	at    algo.Instant  // by a correct clock
+	clock algo.Instant  // by the caller's clock
+	ahead time.Duration // largest error of that clock
 	cost  int64
 	left  algo.State
 }
@@ -132,10 +132,10 @@ func replay(t *testing.T, m algo.Machine, window time.Duration, script []byte) (
 			continue
 		}
 		if _, early := m.Take(s, clock.Add(wait-1), cost); early {
-			t.Fatalf("%s %+v: admitted 1 ns before %d", m.Fingerprint(), s, wait)
+			t.Fatalf("%s %+v: got an admission 1 ns before %d, want a refusal", m.Fingerprint(), s, wait)
 		}
 		if _, due := m.Take(s, clock.Add(wait), cost); !due {
-			t.Fatalf("%s %+v: refused after %d", m.Fingerprint(), s, wait)
+			t.Fatalf("%s %+v: got a refusal after %d, want an admission", m.Fingerprint(), s, wait)
 		}
 	}
 	return admitted
@@ -155,7 +155,7 @@ func FuzzParse(f *testing.F) {
 		}
 		again, err := algo.Parse(m.Fingerprint())
 		if err != nil || again.Fingerprint() != m.Fingerprint() || again.Capacity() != m.Capacity() {
-			t.Fatalf("%q: %s is parsed as %+v, %v", fingerprint, m.Fingerprint(), again, err)
+			t.Fatalf("%q: %s is parsed as %+v, %v, want the same machine", fingerprint, m.Fingerprint(), again, err)
 		}
 		now := start
 		s := algo.State{TAT: algo.Instant(at), Refunds: count, Window: window, Count: count, Previous: previous, Newest: algo.Instant(at), Entries: algo.Entries(entries[:len(entries)/8*8])}
@@ -164,7 +164,7 @@ func FuzzParse(f *testing.F) {
 			m.Take(s, now, cost)
 			m.Force(s, now, min(cost, 50_000))
 			if wait := m.RetryAfter(s, now, cost); wait < 0 {
-				t.Errorf("%s %+v: got retry after %s", fingerprint, s, wait)
+				t.Errorf("%s %+v: got retry after %s, want 0 or more", fingerprint, s, wait)
 			}
 			_, mark := algo.Clamp(m, s, algo.Mark{}, now)
 			s, _ = algo.Clamp(m, s, mark, now.Add(m.Horizon()+5*time.Second))
@@ -175,10 +175,10 @@ func FuzzParse(f *testing.F) {
 		m.Refund(s, s, cost, time.Second)
 		m.Idle(s)
 		if left := m.Remaining(s, now); left < 0 {
-			t.Errorf("%s %+v: got %d remaining", fingerprint, s, left)
+			t.Errorf("%s %+v: got %d remaining, want 0 or more", fingerprint, s, left)
 		}
 		if reset := m.ResetAfter(s, now); reset < 0 {
-			t.Errorf("%s %+v: got reset after %s", fingerprint, s, reset)
+			t.Errorf("%s %+v: got reset after %s, want 0 or more", fingerprint, s, reset)
 		}
 	})
 }

@@ -60,9 +60,10 @@ func (e Entries) with(i Instant, n int64) Entries {
 //
 //	#{entries > at-Length} + n <= Requests, at = max(now, newest)
 //
-// where newest is the newest instant of all entries there ever were. It then appends n entries at that
-// instant. As in a Window, a clock that is behind counts as if it were at the newest charge: it never
-// adds quota, and no entry has to be kept for it.
+// where newest is the instant of the newest entry that was ever appended. An admitted request appends n
+// entries with the instant max(now, newest). As in a Window, a clock that is behind is treated as if it
+// read the instant of the newest charge. Therefore, it never adds quota, and no entry has to be kept for
+// it.
 type Log struct {
 	Length   time.Duration
 	Requests int64
@@ -86,7 +87,7 @@ func (l *Log) Trim(s State) State {
 	return s
 }
 
-// append returns s with n entries more, trimmed.
+// append returns s with n more entries, trimmed.
 func (l *Log) append(s State, now Instant, n int64) State {
 	s.Newest = l.at(s, now)
 	s.Entries = s.Entries.with(s.Newest, n)

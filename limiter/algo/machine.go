@@ -21,11 +21,10 @@ func (i Instant) Add(d time.Duration) Instant { return i + Instant(d) }
 // Sub returns i-j.
 func (i Instant) Sub(j Instant) time.Duration { return time.Duration(i - j) }
 
-// State is the state of one limit of one subject. A bucket uses TAT and Refunds, a
-// window the three fields after them, a log the last two; a store may keep a number of
-// its own in the Refunds of a log. The zero value is a subject
-// that was never charged, at full quota. Only the machine that made a State, or Convert,
-// may read it. States are comparable.
+// State is the state of one limit of one subject. A bucket uses TAT and Refunds. A window uses Window,
+// Count and Previous. A log uses Newest and Entries; a store may keep a number of its own in the Refunds
+// of a log. The zero value is the state of a subject that was never charged: full quota. Only Convert
+// and the machine that made a State may read it. States are comparable.
 type State struct {
 	TAT     Instant // theoretical arrival time: when the bucket will be full again
 	Refunds int64   // number of refunds of the bucket
@@ -34,20 +33,20 @@ type State struct {
 	Count    int64 // charged in Window
 	Previous int64 // charged in Window-1
 
-	Newest  Instant // of all entries there ever were
+	Newest  Instant // instant of the newest entry that was ever appended
 	Entries Entries // one instant for each request of cost 1
 }
 
 // Never is the RetryAfter of a cost that no state of the limit can hold.
 const Never = time.Duration(math.MaxInt64)
 
-// MaxSkew is how far ahead of an instant an honest state may be, beyond its own
-// debt. Further ahead, a clock is wrong: see Clamp.
+// MaxSkew is how far an honest state may be ahead of an instant, in addition to its debt. If a state is
+// further ahead, a clock is wrong: see Clamp.
 const MaxSkew = 5 * time.Second
 
-// Machine is a Rate, compiled: a *Bucket, a *Window or a *Log. Machines are immutable
-// and safe for concurrent use; their methods are pure, and those of a Bucket and a
-// Window do not allocate (Fingerprint excepted).
+// Machine is the compiled form of a Rate: a *Bucket, a *Window or a *Log. Machines are immutable and
+// safe for concurrent use. Their methods are pure. Those of a Bucket and a Window do not allocate,
+// except Fingerprint.
 type Machine interface {
 	// Take charges cost at now. It returns the next state and true, or s and
 	// false. A cost of 0 charges nothing; it is refused if the limit is overdrawn.
@@ -58,8 +57,8 @@ type Machine interface {
 	// one capacity; more than that is dropped.
 	Force(s State, now Instant, cost int64) State
 
-	// RetryAfter returns how long after now cost would first be allowed: 0 if it
-	// is now, Never if it never is.
+	// RetryAfter returns the time from now until cost is first allowed. It is 0 if cost is allowed at
+	// now, and Never if cost is never allowed.
 	RetryAfter(s State, now Instant, cost int64) time.Duration
 
 	// Remaining returns how many requests of cost 1 are still possible at now, 0
@@ -70,10 +69,10 @@ type Machine interface {
 	// charged.
 	ResetAfter(s State, now Instant) time.Duration
 
-	// Refund gives cost back to s. charged is the state that Take returned for it. late is at
-	// least the time since that Take by any clock, plus the time that the refund takes to
-	// arrive. Refund never returns a state that allows more than if there had been no charge;
-	// if that is unknown, it gives back less or nothing.
+	// Refund gives cost back to s. charged is the state that Take returned for this charge. late is at
+	// least the time since that Take by any clock, plus the time that the refund takes to arrive. Refund
+	// never returns a state that allows more than if there had been no charge. To be safe, it may give
+	// back less than cost or nothing.
 	Refund(s, charged State, cost int64, late time.Duration) State
 
 	// Ahead reports whether s is further ahead of now than honest clocks and debts allow.
@@ -87,12 +86,12 @@ type Machine interface {
 	// A store keeps it at least that long.
 	Horizon() time.Duration
 
-	// Idle returns the instant from which s counts nothing, for any clock that has
-	// reached it, if nothing more is charged.
+	// Idle returns the instant from which s counts nothing, if nothing more is charged. That holds for
+	// every clock that has reached this instant.
 	Idle(s State) Instant
 
-	// Fingerprint returns the parameters in a readable form, such as
-	// "bucket/600ms/20", which Parse reads back: equal strings, equal machines.
+	// Fingerprint returns the parameters in a readable form, such as "bucket/600ms/20", which Parse
+	// reads. Machines with equal fingerprints are equal.
 	Fingerprint() string
 
 	// Used returns how many requests s still counts at now, rounded up. It is more than
@@ -103,8 +102,8 @@ type Machine interface {
 	// TAT, the window, or the newest entry.
 	newest(s State) int64
 
-	// full returns the state that a full charge at at leaves. It counts no less than s
-	// does in its newest window or list.
+	// full returns the state after a full charge at the instant at. Its count is at least that of s in
+	// its newest window or list.
 	full(s State, at Instant) State
 
 	// owing returns the state that counts n requests at now. Convert uses Used and owing for two

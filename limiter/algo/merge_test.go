@@ -44,7 +44,7 @@ func TestMerge(t *testing.T) {
 				t.Fatalf("%s: merged counts %d, want at most %d and %d", rate.Algorithm, m.Used(merged, now), m.Used(a, now), m.Used(b, now))
 			}
 			if same := algo.Merge(m, a, a); same != a {
-				t.Fatalf("%s: %+v merged with itself: got %+v", rate.Algorithm, a, same)
+				t.Fatalf("%s: %+v merged with itself: got %+v, want no change", rate.Algorithm, a, same)
 			}
 			for range 20 {
 				if got, want := m.Used(merged, now), max(m.Used(a, now), m.Used(b, now)); got < want {

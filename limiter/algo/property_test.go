@@ -93,15 +93,15 @@ func TestRetryAfter_exact(t *testing.T) {
 			return ok
 		}
 		if !passes(wait) {
-			t.Fatalf("%s %+v: refused after %d", m.Fingerprint(), s, wait)
+			t.Fatalf("%s %+v: got a refusal after %d, want an admission", m.Fingerprint(), s, wait)
 		}
 		if wait > 0 && passes(wait-1) {
-			t.Fatalf("%s %+v: admitted 1 ns before %d", m.Fingerprint(), s, wait)
+			t.Fatalf("%s %+v: got an admission 1 ns before %d, want a refusal", m.Fingerprint(), s, wait)
 		}
 		for range 10 {
 			at := time.Duration(rapid.Int64Range(0, 4*int64(wait)+1000).Draw(t, "at"))
 			if passes(at) != (at >= wait) {
-				t.Fatalf("%s %+v: at %d: got allowed %t, retry after %d", m.Fingerprint(), s, at, passes(at), wait)
+				t.Fatalf("%s %+v: at %d: got allowed %t, want an admission only after %d", m.Fingerprint(), s, at, passes(at), wait)
 			}
 		}
 	})
@@ -114,7 +114,7 @@ func TestRemaining(t *testing.T) {
 		m, s, now := draw(t)
 		left := m.Remaining(s, now)
 		if left < 0 || left > m.Capacity() {
-			t.Fatalf("%s %+v: got remaining %d", m.Fingerprint(), s, left)
+			t.Fatalf("%s %+v: got remaining %d, want 0 to %d", m.Fingerprint(), s, left, m.Capacity())
 		}
 		if _, ok := m.Take(s, now, left); left > 0 && !ok {
 			t.Fatalf("%s %+v: a request of the remaining %d is refused", m.Fingerprint(), s, left)
@@ -124,19 +124,19 @@ func TestRemaining(t *testing.T) {
 		}
 		reset := m.ResetAfter(s, now)
 		if got := m.Remaining(s, now.Add(reset)); got != m.Capacity() {
-			t.Fatalf("%s %+v: got %d remaining at the reset", m.Fingerprint(), s, got)
+			t.Fatalf("%s %+v: got %d remaining at the reset, want %d", m.Fingerprint(), s, got, m.Capacity())
 		}
 		if (reset == 0) != (left == m.Capacity()) {
-			t.Fatalf("%s %+v: got %d remaining, and full quota after %s", m.Fingerprint(), s, left, reset)
+			t.Fatalf("%s %+v: got %d remaining and reset after %s, want a reset after 0 only with %d remaining", m.Fingerprint(), s, left, reset, m.Capacity())
 		}
 		if reset > 0 && m.Remaining(s, now.Add(reset-1)) == m.Capacity() && m.ResetAfter(s, now.Add(reset-1)) != 1 {
 			t.Fatalf("%s %+v: got full quota before the reset", m.Fingerprint(), s)
 		}
 		if idle := m.Idle(s); m.Remaining(s, max(idle, now)) != m.Capacity() {
-			t.Fatalf("%s %+v: idle, but not at full quota", m.Fingerprint(), s)
+			t.Fatalf("%s %+v: got less than full quota at Idle, want full quota", m.Fingerprint(), s)
 		}
 		if m.Idle(s) > max(now, start).Add(m.Horizon()+m.Horizon()/2) {
-			t.Fatalf("%s %+v: idle later than the horizon", m.Fingerprint(), s)
+			t.Fatalf("%s %+v: got Idle later than one and a half horizons, want it earlier", m.Fingerprint(), s)
 		}
 	})
 }
@@ -169,11 +169,11 @@ func TestWindow_Room_exhaustive(t *testing.T) {
 					room := w.Room(100, now, previous, cost)
 					for count := range int64(14) {
 						if _, ok := w.Take(algo.State{Window: 100, Count: count, Previous: previous}, now, cost); ok != (count <= room) {
-							t.Fatalf("%s at %d: previous %d, count %d, cost %d: allowed %t, room %d", w.Fingerprint(), now, previous, count, cost, ok, room)
+							t.Fatalf("%s at %d: previous %d, count %d, cost %d: got allowed %t, want it allowed up to count %d", w.Fingerprint(), now, previous, count, cost, ok, room)
 						}
 					}
 					if _, ok := w.Take(algo.State{Window: 100, Previous: previous}, now, cost); ok != (previous <= w.PreviousRoom(100, now, cost)) {
-						t.Fatalf("%s at %d: previous %d, cost %d: allowed %t, room for a previous %d", w.Fingerprint(), now, previous, cost, ok, w.PreviousRoom(100, now, cost))
+						t.Fatalf("%s at %d: previous %d, cost %d: got allowed %t, want it allowed up to previous %d", w.Fingerprint(), now, previous, cost, ok, w.PreviousRoom(100, now, cost))
 					}
 				}
 			}

@@ -20,9 +20,9 @@ const (
 	// I.371, the virtual scheduling form), which keeps one instant instead of a
 	// token count.
 	TokenBucket Algorithm = "token_bucket"
-	// LeakyBucket is the same bucket as a queue: Burst is its depth, and an allowed
-	// request has a Delay after which it leaves, so that departures are evenly
-	// spaced. If requests do not wait for the Delay, it decides like TokenBucket.
+	// LeakyBucket is a TokenBucket that works as a queue. Burst is the depth of the queue. An allowed
+	// request leaves the queue after its Delay, so departures are evenly spaced. If requests do not wait
+	// for the Delay, it decides like TokenBucket.
 	LeakyBucket Algorithm = "leaky_bucket"
 	// SlidingLog stores the instant of every request: at most Requests in any Window,
 	// with memory in proportion to Requests.
@@ -31,11 +31,11 @@ const (
 
 // Bounds of a Rate. They keep every sum of instants within 64 bits.
 const (
-	MaxRequests = 1_000_000_000        // Requests, Burst; also the most a second
-	MaxWindow   = 100 * 24 * time.Hour // Window, and the time a bucket takes to fill
-	// MaxLog is the most Requests of a SlidingLog. Twice as many entries of 12 bytes fit eight
-	// write units of DynamoDB, beside the longest key: a log holds its requests and a debt of as
-	// many, or entries that have expired and are not yet removed.
+	MaxRequests = 1_000_000_000        // of Requests and Burst, and of requests per second
+	MaxWindow   = 100 * 24 * time.Hour // of Window, and of the time in which a bucket fills
+	// MaxLog is the highest Requests of a SlidingLog. A log holds at most twice as many entries: its
+	// requests and a debt of the same size, or entries that have expired and are not yet removed. That
+	// many entries of 12 bytes and the longest key fit into eight write units of DynamoDB.
 	MaxLog = 327
 )
 

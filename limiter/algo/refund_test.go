@@ -8,9 +8,9 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// A refunded bucket never has more quota than a model without the refunded charges, given enough
-// margin. Clocks differ by up to spread and refunds are late by up to late; the margin is the sum
-// of both.
+// A refunded bucket never has more quota than a model without the refunded charges, if the margin is
+// large enough. Clocks differ by at most spread, and refunds are late by at most late. The margin is the
+// sum of both.
 func TestBucket_Refund(t *testing.T) {
 	const spread, late = time.Second, 500 * time.Millisecond
 	for _, rate := range []algo.Rate{
@@ -109,13 +109,13 @@ func (g *refundGame) apply(c charge) bool {
 	return g.real != before
 }
 
-// A bucket without other charges gets the whole refund immediately, however fast it is. A bucket
-// that others used since the charge gets only what cannot have leaked.
+// A bucket without other charges gets the whole refund immediately, whatever its rate. A bucket that
+// others used since the charge gets only what cannot have leaked.
 func TestBucket_Refund_amount(t *testing.T) {
 	fast := machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: 1000, Window: time.Second})
 	s, _ := fast.Take(algo.State{}, start, 7)
 	if s = fast.Refund(s, s, 7, time.Minute); s.TAT != start {
-		t.Errorf("without other charges: got TAT %s after the instant of the charge", s.TAT.Sub(start))
+		t.Errorf("without other charges: got TAT %s after the instant of the charge, want 0", s.TAT.Sub(start))
 	}
 	slow := machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: 5, Window: time.Hour})
 	first, _ := slow.Take(algo.State{}, start, 1)
@@ -127,7 +127,7 @@ func TestBucket_Refund_amount(t *testing.T) {
 	// Another refund moved the bucket back to its state after the first charge. The bucket still
 	// counts as used by others.
 	if again := slow.Refund(algo.State{TAT: first.TAT, Refunds: 1}, first, 1, 20*time.Minute); again.TAT != first.TAT {
-		t.Errorf("a second refund of leaked quota returned %s", first.TAT.Sub(again.TAT))
+		t.Errorf("a second refund of leaked quota returned %s, want 0", first.TAT.Sub(again.TAT))
 	}
 }
 
@@ -142,7 +142,7 @@ func TestWindow_Refund(t *testing.T) {
 		{algo.State{Window: 8, Previous: 4}, algo.State{Window: 8}},
 		{algo.State{Window: 9, Count: 6, Previous: 5}, algo.State{Window: 9, Count: 6, Previous: 5}},
 		{algo.State{Window: 6, Count: 6, Previous: 5}, algo.State{Window: 6, Count: 6, Previous: 5}},
-		{algo.State{Window: 7, Count: 3}, algo.State{Window: 7, Count: 3}}, // less than it gave
+		{algo.State{Window: 7, Count: 3}, algo.State{Window: 7, Count: 3}}, // the count is lower than the refund
 		{algo.State{}, algo.State{}},
 	} {
 		if got := w.Refund(c.s, charged, 4, time.Hour); got != c.want {
@@ -157,7 +157,7 @@ func TestBucket_Refund_counted(t *testing.T) {
 	first, _ := b.Take(algo.State{}, start, 1)
 	second, _ := b.Take(first, start, 1)
 	if got := b.Refund(second, first, 1, time.Second); got != second {
-		t.Errorf("too late: %+v became %+v", second, got)
+		t.Errorf("too late: a refund changed %+v to %+v, want no change", second, got)
 	}
 	if got, want := b.Refund(second, first, 1, time.Second-1), (algo.State{TAT: second.TAT - 1, Refunds: 1}); got != want {
 		t.Errorf("a nanosecond: got %+v, want %+v", got, want)

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// MaxCount is the largest count that a conversion may leave. It fits 32 bits, and
-// times a weight the 53 bits of a double.
+// MaxCount is the largest count that a conversion may leave. It fits into 32 bits. Its product with a
+// weight fits into the 53 bits of a double.
 const MaxCount = 4 * MaxRequests
 
 // one is the weight 1 of the previous window, in units of 2^-20.
@@ -24,12 +24,12 @@ const (
 //
 //	Count + ceil(Previous*weight) + n <= Requests, weight = (Length-elapsed)/Length
 //
-// With 100 a minute, 80 in the previous minute and 30 in this one, 20 seconds in,
-// the weight is 2/3 and 84 of the 100 are used. The weight is a multiple of
-// 2^-20 rounded up, so that the arithmetic is exact in a script's doubles too.
+// For example, a limit of 100 a minute has a count of 80 in the previous minute and of 30 in this one.
+// 20 seconds after the start of this minute, the weight is 2/3, and 84 of the 100 are used. The weight
+// is a multiple of 2^-20 rounded up, so that the arithmetic is exact in a script's doubles too.
 //
-// A clock that is behind the newest charged window counts in that window, as if at
-// its start: it never adds quota.
+// A clock that is behind the newest charged window counts in that window, as if it were at the start of
+// the window. Therefore, it never adds quota.
 type Window struct {
 	Length   time.Duration
 	Requests int64
@@ -54,9 +54,9 @@ func (w *Window) Weight(index int64, now Instant) int64 {
 	return mulDivCeil(int64(w.Length-elapsed), one, int64(w.Length))
 }
 
-// Room returns the largest Count of window index with which cost is allowed at
-// now if the window before counts previous; negative if there is none. cost MUST be at
-// most Requests.
+// Room returns the largest Count of window index with which cost is allowed at now, if the window before
+// it has the count previous. The result is negative if there is no such Count. cost MUST be at most
+// Requests.
 func (w *Window) Room(index int64, now Instant, previous, cost int64) int64 {
 	if previous == 0 {
 		return w.Requests - cost
@@ -64,9 +64,9 @@ func (w *Window) Room(index int64, now Instant, previous, cost int64) int64 {
 	return w.Requests - cost - (previous*w.Weight(index, now)+one-1)/one // previous is at most MaxCount
 }
 
-// PreviousRoom returns the largest previous count with which cost is allowed at
-// now in a window index that counts nothing yet; negative if there is none. For a
-// fixed window, which does not need it, it is MaxCount.
+// PreviousRoom returns the largest previous count with which cost is allowed at now in a window index
+// that counts nothing yet. The result is negative if there is no such count. A fixed window does not
+// count the previous window, so the result is MaxCount if cost is at most Requests.
 func (w *Window) PreviousRoom(index int64, now Instant, cost int64) int64 {
 	if cost > w.Requests {
 		return -1
@@ -132,7 +132,7 @@ func (w *Window) retryAfter(s State, now Instant, cost int64) time.Duration {
 	return w.wait(w.At(s, now), now, cost)
 }
 
-// wait returns how long after now cost would first be allowed. at is as At returns it.
+// wait returns how long after now cost would first be allowed. at is the state that At returned.
 func (w *Window) wait(at State, now Instant, cost int64) time.Duration {
 	if at.Count <= w.Room(at.Window, now, at.Previous, cost) {
 		return 0
@@ -142,7 +142,7 @@ func (w *Window) wait(at State, now Instant, cost int64) time.Duration {
 	}
 	elapsed := time.Duration(0)
 	if w.Sliding {
-		weight := int64(one) // the heaviest that leaves room
+		weight := int64(one) // the largest weight that leaves room
 		if at.Previous > 0 {
 			weight = min(one, (w.Requests-cost-at.Count)*one/at.Previous)
 		}
@@ -169,8 +169,8 @@ func (w *Window) ResetAfter(s State, now Instant) time.Duration {
 	return 0
 }
 
-// Refund implements Machine. It is exact: charged has the window that was charged, which is the stored
-// one and not that of the clock.
+// Refund implements Machine. The refund is exact, because charged contains the window that was charged.
+// That is the stored window, not the window of the clock.
 func (w *Window) Refund(s, charged State, cost int64, _ time.Duration) State {
 	switch {
 	case s.Window == charged.Window && s.Count >= cost:

@@ -14,8 +14,8 @@ import (
 // maxAPIKey is the maximum length, in bytes, of an API key that Lookup accepts.
 const maxAPIKey = 256
 
-// Record is the stored record of an API key. It contains a keyed hash of the key, which is useless
-// without the secret, and not the key.
+// Record is the stored record of an API key. It does not contain the key, only a keyed hash of the
+// key. The hash is useless without the secret.
 type Record struct {
 	ID    string `json:"id"`   // limits count by the ID, which stays when the key is replaced
 	Hash  string `json:"hash"` // HashAPIKey of the key

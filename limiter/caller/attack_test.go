@@ -131,7 +131,7 @@ func TestVerifier_Verify_confusion(t *testing.T) {
 			mac := hmac.New(sha256.New, secret)
 			mac.Write([]byte(content))
 			if _, err := v.Verify(ctx, noon, content+"."+encoded(string(mac.Sum(nil)))); !errors.Is(err, caller.ErrInvalidCredential) {
-				t.Errorf("%s with the public key as a secret: got %v", alg, err)
+				t.Errorf("%s with the public key as a secret: got %v, want ErrInvalidCredential", alg, err)
 			}
 		}
 	}
@@ -163,13 +163,13 @@ func TestVerifier_Verify_strange(t *testing.T) {
 		"aud is empty": {"aud": []string{}}, "aud in another case": {"aud": "Weir"}, "aud with more": {"aud": "weir other"}, "aud contains an object": {"aud": []any{map[string]any{}}},
 	} {
 		if _, err := v.Verify(ctx, noon, i.token(t, claims(changes))); !errors.Is(err, caller.ErrInvalidCredential) {
-			t.Errorf("%s: got error %v", name, err)
+			t.Errorf("%s: got error %v, want ErrInvalidCredential", name, err)
 		}
 	}
 	for _, user := range []string{"a|b", "user:alice", "\x00\n\x1b[31m", strings.Repeat("x", 5000), "\u202e", "../..", "global", "*"} {
 		got, err := v.Verify(ctx, noon, i.token(t, claims(map[string]any{"sub": user})))
 		if err != nil || got.User != user {
-			t.Errorf("%.20q: got %.20q, %v", user, got.User, err)
+			t.Errorf("%.20q: got %.20q, %v, want %.20q", user, got.User, err, user)
 		}
 	}
 }
@@ -178,7 +178,7 @@ func TestVerifier_Verify_strange(t *testing.T) {
 func TestKeySet_Key_hostile(t *testing.T) {
 	i := newIssuer(t, "a")
 	if _, err := verifier(t, keySet(t, i.set(t, newIssuer(t, "a").public()))).Verify(ctx, noon, i.token(t, claims(nil))); !errors.Is(err, caller.ErrInvalidCredential) {
-		t.Errorf("two keys with the same ID: got %v", err)
+		t.Errorf("two keys with the same ID: got %v, want ErrInvalidCredential", err)
 	}
 	for bits, ok := range map[int]bool{1024: false, 2040: false, 2048: true, 4096: true, 4104: false, 1 << 20: false} {
 		n := make([]byte, bits/8)
@@ -191,7 +191,7 @@ func TestKeySet_Key_hostile(t *testing.T) {
 			_, err = parsed.Key(ctx, noon, "r", "RS256")
 		}
 		if (err == nil) != ok {
-			t.Errorf("key of %d bits: got %v", bits, err)
+			t.Errorf("key of %d bits: got %v, want an error: %t", bits, err, !ok)
 		}
 	}
 }
@@ -210,7 +210,7 @@ func TestRemoteKeys_body(t *testing.T) {
 				begun := time.Now()
 				_, err := verifier(t, remoteKeys(t)).Verify(ctx, noon, i.token(t, claims(nil)))
 				if took := time.Since(begun); !errors.Is(err, caller.ErrUnverified) || took > 2*time.Second {
-					t.Errorf("got %v after %s", err, took)
+					t.Errorf("got %v after %s, want ErrUnverified within 2 s", err, took)
 				}
 				synctest.Wait()
 				if most := 1<<20 + 1<<16; sent.bytes > most || !sent.closed {
@@ -272,7 +272,7 @@ func TestRemoteRecords_pile(t *testing.T) {
 		known := func(at time.Duration) {
 			t.Helper()
 			if record, err := r.Lookup(ctx, noon.Add(at), key); err != nil || record.ID != "k" {
-				t.Errorf("at %s: %+v, %v", at, record, err)
+				t.Errorf("at %s: got %+v, %v, want the record k", at, record, err)
 			}
 		}
 		source.answer <- struct{}{}
@@ -283,14 +283,14 @@ func TestRemoteRecords_pile(t *testing.T) {
 		for range 5000 {
 			_, err := r.Lookup(gone, noon, caller.NewAPIKey())
 			if !errors.Is(err, caller.ErrUnverified) {
-				t.Fatalf("got error %v", err)
+				t.Fatalf("got error %v, want ErrUnverified", err)
 			}
 			if strings.Contains(err.Error(), "1000 API keys are being looked up") {
 				refused++
 			}
 		}
 		if n := r.Reading(); n != 1000 || refused != 4000 {
-			t.Errorf("got %d concurrent reads, %d of 5000 lookups refused", n, refused)
+			t.Errorf("got %d concurrent reads, %d of 5000 lookups refused, want 1000 and 4000", n, refused)
 		}
 		known(time.Minute) // a known key is still valid, even if its record is due for a read
 		close(source.answer)

@@ -27,14 +27,14 @@ func FuzzParseKeySet(f *testing.F) {
 			return
 		}
 		if !json.Valid(document) {
-			t.Fatal("accepted a text that is not JSON")
+			t.Fatal("got no error for a text that is not JSON, want an error")
 		}
 		key, err := set.Key(ctx, noon, id, algorithm)
 		if err != nil && !errors.Is(err, caller.ErrInvalidCredential) {
-			t.Errorf("got error %v", err)
+			t.Errorf("got error %v, want ErrInvalidCredential or none", err)
 		}
 		if err == nil && (!key.IsPublic() || id != "" && key.KeyID != id || strings.HasPrefix(algorithm, "HS")) {
-			t.Errorf("%q %s: got %+v", id, algorithm, key)
+			t.Errorf("%q %s: got %+v, want a public key with this ID", id, algorithm, key)
 		}
 		_, _ = verifier(t, set).Verify(ctx, noon, good)
 	})
@@ -73,13 +73,13 @@ func FuzzIdentifier_Caller(f *testing.F) {
 	f.Fuzz(func(t *testing.T, authorization, key, address string) {
 		got, err := all.Caller(ctx, noon, caller.Credentials{Authorization: authorization, APIKey: key, Address: caller.ParseAddress(address)})
 		if got.Rejected != (err != nil) || err != nil && !errors.Is(err, caller.ErrInvalidCredential) {
-			t.Errorf("rejected: got %t, error %v", got.Rejected, err)
+			t.Errorf("got rejected %t and error %v, want both or neither, and ErrInvalidCredential", got.Rejected, err)
 		}
 		if err != nil && (got.User != "" || got.APIKey != "" || got.Tier != "" || got.Claims != nil) {
 			t.Errorf("rejected caller: got %+v, want the address alone", got)
 		}
 		if got.User != "" && (got.User != "alice" || !strings.Contains(authorization, ".")) || got.APIKey != "" && key != known {
-			t.Errorf("got %+v for %q and %q", got, authorization, key)
+			t.Errorf("got %+v for %q and %q, want an identity only of a valid credential", got, authorization, key)
 		}
 	})
 }
@@ -102,10 +102,10 @@ func FuzzAddress(f *testing.F) {
 				continue
 			}
 			if !prefix.Contains(addr.Unmap().WithZone("")) || prefix.Addr().Is4In6() || prefix.Addr().Zone() != "" || prefix != prefix.Masked() {
-				t.Errorf("%q: got %s for %s", s, prefix, addr)
+				t.Errorf("%q: got %s for %s, want a masked prefix that contains the address, without a zone", s, prefix, addr)
 			}
 			if again := caller.Prefix(caller.ParseAddress(addr.String()), bits); again != prefix {
-				t.Errorf("%q: got %s, but %s for another spelling", s, prefix, again)
+				t.Errorf("%q: got %s, but %s for another spelling; want the same prefix", s, prefix, again)
 			}
 		}
 	})

@@ -168,7 +168,7 @@ func TestIdentifier_Caller(t *testing.T) {
 				t.Errorf("got %q, want %q", text, c.want)
 			}
 			if got.Rejected != (err != nil) || got.IP != prefix {
-				t.Errorf("rejected %t, address %s", got.Rejected, got.IP)
+				t.Errorf("got rejected %t and address %s, want %t and %s", got.Rejected, got.IP, err != nil, prefix)
 			}
 		})
 	}
@@ -226,13 +226,13 @@ func TestVerifier_Verify(t *testing.T) {
 				t.Fatalf("got error %v, want an error: %t", err, !c.ok)
 			}
 			if err != nil && !errors.Is(err, caller.ErrInvalidCredential) {
-				t.Errorf("error %v is not ErrInvalidCredential", err)
+				t.Errorf("got error %v, want ErrInvalidCredential", err)
 			}
 			if err != nil && c.token != "" && strings.Contains(err.Error(), c.token) {
 				t.Errorf("the error contains the token: %v", err)
 			}
 			if c.ok && (got.User != "alice" || got.Tier != "paid" || got.Text["org"] != "acme") {
-				t.Errorf("claims %+v", got)
+				t.Errorf("got claims %+v, want user alice, tier paid and org acme", got)
 			}
 		})
 	}
@@ -262,7 +262,7 @@ func TestVerifier_Verify_claims(t *testing.T) {
 		"name": raw(`"a \"b\" ü"`), "empty": "", "list": raw(`["x"]`), "object": raw(`{"a":1}`), "null": raw("null"),
 	})))
 	if err != nil || got.User != "9007199254740993" {
-		t.Fatalf("%+v, %v", got, err)
+		t.Fatalf("got %+v, %v, want user 9007199254740993", got, err)
 	}
 	for name, want := range map[string]string{"org": "42", "rate": "1.50", "staff": "true", "bot": "false", "name": `a "b" ü`, "empty": ""} {
 		if text, ok := got.Text[name]; !ok || text != want {
@@ -276,7 +276,7 @@ func TestVerifier_Verify_claims(t *testing.T) {
 	}
 	for _, user := range []any{"", raw("null"), []string{"alice"}} {
 		if _, err := v.Verify(ctx, noon, i.token(t, claims(map[string]any{"uid": user}))); !errors.Is(err, caller.ErrInvalidCredential) {
-			t.Errorf("uid %v: got error %v", user, err)
+			t.Errorf("uid %v: got error %v, want ErrInvalidCredential", user, err)
 		}
 	}
 }
@@ -329,7 +329,7 @@ func TestAddress(t *testing.T) {
 		}
 	}
 	if got := caller.Prefix(netip.MustParseAddr("2001:db8:1:2:3::4"), 48).String(); got != "2001:db8:1::/48" {
-		t.Errorf("48 bits: %s", got)
+		t.Errorf("48 bits: got %s, want 2001:db8:1::/48", got)
 	}
 	for want, headers := range map[string][]string{
 		"203.0.113.7": {"10.0.0.1, 203.0.113.7"}, "203.0.113.8": {"10.0.0.1", "1.1.1.1,203.0.113.8"}, "invalid IP": {"10.0.0.1, "}, "203.0.113.9": {"203.0.113.9"},
@@ -339,7 +339,7 @@ func TestAddress(t *testing.T) {
 		}
 	}
 	if caller.LastHop(nil).IsValid() {
-		t.Error("got an address without a header")
+		t.Error("got an address without a header, want none")
 	}
 	// Two spellings of one address are one subject.
 	a, b := caller.ParseAddress("::ffff:203.0.113.7"), caller.ParseAddress("203.0.113.7:1")
@@ -357,7 +357,7 @@ func FuzzVerify(f *testing.F) {
 	f.Add("")
 	f.Fuzz(func(t *testing.T, token string) {
 		if c, err := v.Verify(ctx, noon, token); err == nil && c.User != "alice" {
-			t.Errorf("accepted %q as %q", token, c.User)
+			t.Errorf("token %q: got user %q, want alice or an error", token, c.User)
 		}
 	})
 }

@@ -36,8 +36,8 @@ const (
 
 // ParseKeySet parses a key set. It ignores keys that are not for signatures and keys of an unknown
 // form (RFC 7517, 5). A secret or private key is an error, because it must not be published. An empty
-// list is valid: an issuer withdraws all keys with it, and no token is valid. A document without a
-// list is an error. A list of ignored keys only is an error too.
+// list is valid: an issuer withdraws all its keys with an empty list, and then no token is valid. A
+// document without a list is an error. A list that contains only ignored keys is an error too.
 func ParseKeySet(document []byte) (*KeySet, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -68,8 +68,8 @@ func ParseKeySet(document []byte) (*KeySet, error) {
 	return s, nil
 }
 
-// These errors are the reasons why a token has no key. A newer key set may contain an unknown key. It
-// cannot resolve an ambiguity.
+// These errors are the reasons why a token has no key. A newer key set may contain an unknown key,
+// but cannot resolve an ambiguity.
 var (
 	errUnknownKey = fmt.Errorf("%w: token signed with an unknown key", ErrInvalidCredential)
 	errAmbiguous  = fmt.Errorf("%w: the token has no key ID, and several keys fit its algorithm", ErrInvalidCredential)

@@ -63,7 +63,7 @@ func TestParseKeySet(t *testing.T) {
 			continue
 		}
 		if _, err := verifier(t, set).Verify(ctx, noon, i.token(t, claims(nil))); err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got error %v, want none", name, err)
 		}
 	}
 	// Keys of an unknown form are ignored, and the other keys are used (RFC 7517, 5).
@@ -77,11 +77,11 @@ func TestParseKeySet(t *testing.T) {
 	} {
 		set, err := caller.ParseKeySet([]byte(with(key)))
 		if err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got error %v, want none", name, err)
 			continue
 		}
 		if _, err := verifier(t, set).Verify(ctx, noon, i.token(t, claims(nil))); err != nil {
-			t.Errorf("with a key whose %s is unknown: got %v", name, err)
+			t.Errorf("with a key whose %s is unknown: got error %v, want none", name, err)
 		}
 	}
 }
@@ -131,7 +131,7 @@ func TestKeySet_Key(t *testing.T) {
 		key, err := keySet(t, document).Key(ctx, noon, c.id, c.algorithm)
 		if c.want < 0 {
 			if !errors.Is(err, caller.ErrInvalidCredential) {
-				t.Errorf("%q %s: got error %v", c.id, c.algorithm, err)
+				t.Errorf("%q %s: got error %v, want ErrInvalidCredential", c.id, c.algorithm, err)
 			}
 			continue
 		}
@@ -141,8 +141,8 @@ func TestKeySet_Key(t *testing.T) {
 	}
 }
 
-// The keys are fetched once, and once more for a new key ID. Then there is a cooldown, whatever
-// tokens arrive and even if the issuer fails. The cooldown is shorter while there are no keys.
+// The keys are fetched once, and once more for a new key ID. Then no fetch begins during a cooldown,
+// for any tokens and even if the issuer fails. The cooldown is shorter while there are no keys.
 func TestRemoteKeys(t *testing.T) {
 	first, second := newIssuer(t, "first"), newIssuer(t, "second")
 	document, fetches, down := first.set(t), 0, false
@@ -234,12 +234,12 @@ func TestRemoteKeys_spare(t *testing.T) {
 	}
 	document = second.set(t, first.public())
 	if err := verify(second, time.Second); err != nil || fetches != 2 {
-		t.Errorf("a key that is one second old: got %v, %d fetches", err, fetches)
+		t.Errorf("a key that is one second old: got %v, %d fetches, want no error and 2 fetches", err, fetches)
 	}
 	forged := newIssuer(t, "forged")
 	for after := 2 * time.Second; after <= time.Hour; after += time.Second {
 		if err := verify(forged, after); !errors.Is(err, caller.ErrInvalidCredential) {
-			t.Fatalf("an invented key ID: got %v", err)
+			t.Fatalf("an invented key ID: got %v, want ErrInvalidCredential", err)
 		}
 	}
 	if most := 2 + 120 + 6; fetches > most {
@@ -301,25 +301,25 @@ func TestRemoteKeys_hangUp(t *testing.T) {
 		hangUp()
 		token := func(i issuer) string { return i.token(t, claims(map[string]any{"exp": noon.Add(time.Hour).Unix()})) }
 		if _, err := v.Verify(gone, noon, token(first)); !errors.Is(err, caller.ErrUnverified) {
-			t.Errorf("after the client disconnected: got %v", err)
+			t.Errorf("after the client disconnected: got %v, want ErrUnverified", err)
 		}
 		if _, err := v.Verify(ctx, noon, token(first)); err != nil || fetches.Load() != 1 {
-			t.Errorf("after waiting: got %v, after %d fetches", err, fetches.Load())
+			t.Errorf("after waiting: got error %v after %d fetches, want none after 1", err, fetches.Load())
 		}
 		document = second.set(t)
 		later := noon.Add(31 * time.Second)
 		if _, err := v.Verify(gone, later, token(newIssuer(t, "forged"))); !errors.Is(err, caller.ErrUnverified) {
-			t.Errorf("after the client disconnected: got %v", err)
+			t.Errorf("after the client disconnected: got %v, want ErrUnverified", err)
 		}
 		if _, err := v.Verify(ctx, later, token(second)); err != nil || fetches.Load() != 2 {
-			t.Errorf("a new key: got %v, after %d fetches", err, fetches.Load())
+			t.Errorf("a new key: got error %v after %d fetches, want none after 2", err, fetches.Load())
 		}
 		now := noon.Add(2 * time.Hour) // the keys are no longer fresh but still valid
 		if _, err := v.Verify(gone, now, second.token(t, claims(map[string]any{"exp": now.Unix()}))); err != nil {
-			t.Errorf("with a cached key, after the client disconnected: got %v", err)
+			t.Errorf("with a cached key, after the client disconnected: got error %v, want none", err)
 		}
 		if _, err := v.Verify(ctx, now, token(first)); !errors.Is(err, caller.ErrInvalidCredential) || fetches.Load() != 3 {
-			t.Errorf("a removed key: got %v, after %d fetches", err, fetches.Load())
+			t.Errorf("a removed key: got %v after %d fetches, want ErrInvalidCredential after 3", err, fetches.Load())
 		}
 	})
 }
@@ -357,7 +357,7 @@ func TestRemoteKeys_meanwhile(t *testing.T) {
 		verify(first, nil, 0)
 		wg.Wait()
 		if got := time.Since(begun); fetches.Load() != 3 || got != 3*time.Second {
-			t.Errorf("got %d fetches in %s", fetches.Load(), got)
+			t.Errorf("got %d fetches in %s, want 3 in 3 s", fetches.Load(), got)
 		}
 	})
 }
@@ -372,7 +372,7 @@ func TestRemoteKeys_timeout(t *testing.T) {
 		begun := time.Now()
 		v := verifier(t, remoteKeys(t))
 		if _, err := v.Verify(ctx, noon, newIssuer(t, "a").token(t, claims(nil))); !errors.Is(err, caller.ErrUnverified) || time.Since(begun) != 2*time.Second {
-			t.Errorf("got %v after %s", err, time.Since(begun))
+			t.Errorf("got %v after %s, want ErrUnverified after 2 s", err, time.Since(begun))
 		}
 	})
 }
@@ -439,7 +439,7 @@ func TestNewFetchedKeys(t *testing.T) {
 		fetches int
 	}{{0, caller.ErrUnverified, 1}, {time.Second, caller.ErrUnverified, 1}, {3 * time.Second, nil, 2}, {59 * time.Minute, nil, 2}} {
 		if _, err := v.Verify(ctx, noon.Add(c.after), i.token(t, claims(nil))); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) || fetches != c.fetches {
-			t.Errorf("after %s: got %v, %d fetches", c.after, err, fetches)
+			t.Errorf("after %s: got %v, %d fetches, want %v, %d fetches", c.after, err, fetches, c.want, c.fetches)
 		}
 	}
 }
@@ -478,7 +478,7 @@ func TestRemoteKeys_stale(t *testing.T) {
 					continue
 				}
 				if err := verify(after); err != nil {
-					t.Errorf("after %s: got %v", after, err)
+					t.Errorf("after %s: got error %v, want none", after, err)
 				}
 			}
 			if c.goodUntil > 0 && fetches != 2 { // an old copy is not read every minute
@@ -486,7 +486,7 @@ func TestRemoteKeys_stale(t *testing.T) {
 			}
 			for _, after := range []time.Duration{c.goodUntil, c.goodUntil + time.Minute, 365 * 24 * time.Hour} {
 				if err := verify(after); !errors.Is(err, caller.ErrUnverified) || !strings.Contains(err.Error(), c.why) {
-					t.Errorf("after %s: got %v", after, err)
+					t.Errorf("after %s: got %v, want ErrUnverified: %s", after, err, c.why)
 				}
 			}
 		})
@@ -504,7 +504,7 @@ func TestRemoteKeys_withdrawn(t *testing.T) {
 	}{{0, nil}, {time.Hour - 1, nil}, {time.Hour, caller.ErrInvalidCredential}} {
 		now := noon.Add(c.after)
 		if _, err := v.Verify(ctx, now, i.token(t, claims(map[string]any{"exp": now.Add(time.Hour).Unix()}))); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
-			t.Errorf("after %s: %v, want %v", c.after, err, c.want)
+			t.Errorf("after %s: got error %v, want %v", c.after, err, c.want)
 		}
 		document = []byte(`{"keys":[]}`)
 	}
@@ -524,7 +524,7 @@ func TestRemoteKeys_ambiguous(t *testing.T) {
 	key := func(after time.Duration, id string, want error, wantFetches int) {
 		t.Helper()
 		if _, err := keys.Key(ctx, noon.Add(after), id, "ES256"); !errors.Is(err, want) || (err == nil) != (want == nil) || fetches != wantFetches {
-			t.Errorf("after %s: %v, %d fetches, want %v, %d", after, err, fetches, want, wantFetches)
+			t.Errorf("after %s: got error %v and %d fetches, want %v and %d", after, err, fetches, want, wantFetches)
 		}
 	}
 	key(0, "a", nil, 1)
@@ -534,8 +534,8 @@ func TestRemoteKeys_ambiguous(t *testing.T) {
 	key(2*time.Hour, "", caller.ErrInvalidCredential, 3) // the key set is stale, and a newer one may have only one of the two keys
 }
 
-// A fetch has a timeout of two seconds. A request uses its result even if the request ends at the
-// same time.
+// A fetch has a timeout of two seconds. A request uses the result of the fetch even if the request
+// ends at the same time.
 func TestNewFetchedKeys_slow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := newIssuer(t, "a")
@@ -545,7 +545,7 @@ func TestNewFetchedKeys_slow(t *testing.T) {
 			return nil, time.Time{}, ctx.Err()
 		})
 		if _, err := keys.Key(ctx, noon, "a", "ES256"); !errors.Is(err, caller.ErrUnverified) || time.Since(begun) != 2*time.Second {
-			t.Errorf("got %v after %s", err, time.Since(begun))
+			t.Errorf("got %v after %s, want ErrUnverified after 2 s", err, time.Since(begun))
 		}
 		for range 50 { // select chooses at random if both channels are ready
 			keys := caller.NewFetchedKeys(func(context.Context) ([]byte, time.Time, error) { return i.set(t), time.Time{}, nil })

@@ -26,8 +26,8 @@ type KeyTable interface {
 // ErrRecord reports that a record exists but cannot be decoded.
 var ErrRecord = errors.New("malformed record")
 
-// These constants set how long an answer of the table is used, and how long no read follows a
-// failure.
+// These constants set how long an answer of the table is used, and the least time between a failure
+// and the next read.
 const (
 	recordFresh    = time.Minute
 	absenceFresh   = 10 * time.Second // shorter, because a new key may not yet be in every replica
@@ -72,9 +72,9 @@ var errReads = fmt.Errorf("more than %d API keys are being looked up", maxReads)
 //
 // A key that does not have the format of NewAPIKey is rejected without a read. Any other key costs
 // one read, or two during a rotation of secrets. This also applies if the address is over a limit,
-// because the caller must be known before the limits. There is one read of a key at a time. It
-// continues after the request that started it ends. A request with a cached record does not wait for
-// a running read.
+// because the limits can be checked only after the caller is identified. There is one read of a key
+// at a time. It continues after the request that started it ends. A request with a cached record does
+// not wait for a running read.
 type RemoteRecords struct {
 	table   KeyTable
 	policy  fresh.Policy // for a record

@@ -100,7 +100,7 @@ func look(t *testing.T, r *caller.RemoteRecords, source *table, now time.Time, k
 func TestNewAPIKey(t *testing.T) {
 	shape := regexp.MustCompile(`^weir_[A-Za-z0-9_-]{48}$`)
 	if a, b := caller.NewAPIKey(), caller.NewAPIKey(); a == b || !shape.MatchString(a) {
-		t.Errorf("%s, %s", a, b)
+		t.Errorf("got keys %s and %s, want two different keys of the documented format", a, b)
 	}
 }
 
@@ -119,7 +119,7 @@ func TestRemoteRecords_malformed(t *testing.T) {
 	}
 	for _, key := range bad {
 		if _, err := r.Lookup(ctx, noon, key); !errors.Is(err, caller.ErrInvalidCredential) || !strings.Contains(err.Error(), "malformed") {
-			t.Errorf("%.60q: got %v", key, err)
+			t.Errorf("%.60q: got %v, want ErrInvalidCredential: malformed", key, err)
 		}
 	}
 	if source.reads != 0 || source.secretReads != 0 {
@@ -197,7 +197,7 @@ func TestRemoteRecords_overlap(t *testing.T) {
 	look(t, r, source, noon.Add(time.Minute), older, "", caller.ErrInvalidCredential, 6)
 	look(t, r, source, noon.Add(time.Minute), newer, "n", nil, 7)
 	if source.secretReads != 2 {
-		t.Errorf("secrets: got %d reads", source.secretReads)
+		t.Errorf("secrets: got %d reads, want 2", source.secretReads)
 	}
 }
 
@@ -212,7 +212,7 @@ func TestRemoteRecords_flood(t *testing.T) {
 			t.Fatal(err)
 		}
 		if known, unknown := r.Remembered(); known != 1 || unknown > 10_000 {
-			t.Fatalf("after %d guesses: got %d cached known keys and %d cached unknown keys", i, known, unknown)
+			t.Fatalf("after %d guesses: got %d cached known keys and %d cached unknown keys, want 1 and at most 10,000", i, known, unknown)
 		}
 	}
 	look(t, r, source, noon, key, "k", nil, 100_001)
@@ -232,7 +232,7 @@ func TestRemoteRecords_many(t *testing.T) {
 		}
 	}
 	if known, _ := r.Remembered(); known > 10_000 || source.reads != 20_001 {
-		t.Errorf("got %d cached records after %d reads", known, source.reads)
+		t.Errorf("got %d cached records after %d reads, want at most 10,000 after 20,001", known, source.reads)
 	}
 }
 
@@ -247,7 +247,7 @@ func TestRemoteRecords_meanwhile(t *testing.T) {
 		gone, hangUp := context.WithCancel(ctx)
 		hangUp()
 		if _, err := r.Lookup(gone, noon, key); !errors.Is(err, caller.ErrUnverified) || !errors.Is(err, context.Canceled) {
-			t.Errorf("after the client disconnected: got %v", err)
+			t.Errorf("after the client disconnected: got %v, want ErrUnverified and context.Canceled", err)
 		}
 		begun := time.Now()
 		var wg sync.WaitGroup
@@ -256,22 +256,22 @@ func TestRemoteRecords_meanwhile(t *testing.T) {
 		}
 		wg.Wait()
 		if took := time.Since(begun); took != 600*time.Millisecond {
-			t.Errorf("wait for the secrets and the record: got %s", took)
+			t.Errorf("wait for the secrets and the record: got %s, want 600 ms", took)
 		}
 		later := noon.Add(time.Minute)
 		if _, err := r.Lookup(gone, later, key); err != nil {
-			t.Errorf("with a cached record, after the client disconnected: got %v", err)
+			t.Errorf("with a cached record, after the client disconnected: got error %v, want none", err)
 		}
 		begun = time.Now()
 		if _, err := r.Lookup(ctx, later, key); err != nil || time.Since(begun) != 0 {
-			t.Errorf("with a cached record: got %v after %s", err, time.Since(begun))
+			t.Errorf("with a cached record: got error %v after %s, want none after 0s", err, time.Since(begun))
 		}
 		time.Sleep(time.Second) // synthetic time; the read ends meanwhile
 		synctest.Wait()
 		source.slow = time.Hour
 		begun = time.Now()
 		if _, err := r.Lookup(ctx, later, caller.NewAPIKey()); !errors.Is(err, caller.ErrUnverified) || time.Since(begun) != 900*time.Millisecond {
-			t.Errorf("got %v after %s", err, time.Since(begun))
+			t.Errorf("got %v after %s, want ErrUnverified after 900 ms", err, time.Since(begun))
 		}
 	})
 }
@@ -316,7 +316,7 @@ func TestRemoteRecords_secrets(t *testing.T) {
 		source := newTable("s")
 		r := caller.NewRemoteRecords(source)
 		if err := r.Warm(ctx, noon); err != nil || source.secretReads != 1 {
-			t.Fatalf("%d reads, %v", source.secretReads, err)
+			t.Fatalf("got %d reads, error %v, want 1 read and no error", source.secretReads, err)
 		}
 		old := source.add("s", "old")
 		look(t, r, source, noon, old, "old", nil, 1)
@@ -376,25 +376,25 @@ func TestRemoteRecords_secretsApart(t *testing.T) {
 		gone, hangUp := context.WithCancel(ctx)
 		hangUp()
 		if err := r.Warm(gone, noon); !errors.Is(err, context.Canceled) {
-			t.Errorf("after the client disconnected: got %v", err)
+			t.Errorf("after the client disconnected: got %v, want context.Canceled", err)
 		}
 		source.come <- struct{}{}
 		wg.Wait()
 		if got := source.reads.Load(); got != 1 {
-			t.Errorf("secrets: got %d reads for 5 keys", got)
+			t.Errorf("got %d reads of the secrets for 5 keys, want 1", got)
 		}
 		now := noon.Add(time.Minute)
 		first, second := source.add("s", "first"), source.add("s", "second")
 		wg.Go(func() {
 			begun := time.Now()
 			if _, err := r.Lookup(ctx, now, first); err != nil || time.Since(begun) != 600*time.Millisecond {
-				t.Errorf("first request: got %v after %s", err, time.Since(begun))
+				t.Errorf("first request: got error %v after %s, want none after 600 ms", err, time.Since(begun))
 			}
 		})
 		synctest.Wait()
 		begun := time.Now()
 		if _, err := r.Lookup(ctx, now, second); err != nil || time.Since(begun) != 0 {
-			t.Errorf("second request: got %v after %s", err, time.Since(begun))
+			t.Errorf("second request: got error %v after %s, want none after 0s", err, time.Since(begun))
 		}
 		wg.Wait()
 	})
@@ -422,7 +422,7 @@ func TestRemoteRecords_ending(t *testing.T) {
 		r := caller.NewRemoteRecords(source)
 		for i := range 50 { // select chooses at random if both channels are ready
 			if record, err := r.Lookup(ending{ctx}, noon, source.add("s", fmt.Sprint(i))); err != nil || record.ID != fmt.Sprint(i) {
-				t.Fatalf("%+v, %v", record, err)
+				t.Fatalf("got %+v, %v, want the record %d", record, err, i)
 			}
 		}
 	})

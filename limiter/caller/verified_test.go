@@ -45,7 +45,7 @@ func TestVerifier_Verify_repeated(t *testing.T) {
 	token := i.token(t, claims(nil))
 	allocs := testing.AllocsPerRun(100, func() {
 		if got, err := v.Verify(ctx, noon, token); err != nil || got.User != "alice" || got.Tier != "paid" || got.Text["org"] != "acme" {
-			t.Fatalf("got %+v, %v", got, err)
+			t.Fatalf("got %+v, %v, want user alice, tier paid and org acme", got, err)
 		}
 	})
 	if allocs > 5 {
@@ -124,7 +124,7 @@ func TestVerifier_Verify_repeatedKeys(t *testing.T) {
 			}
 			keys.Store(before)
 			if _, err := v.Verify(ctx, noon, token); err != nil {
-				t.Errorf("the first keys again: got %v", err)
+				t.Errorf("the first keys again: got error %v, want none", err)
 			}
 		})
 	}
@@ -143,7 +143,7 @@ func TestVerifier_Verify_repeatedKeys_freed(t *testing.T) {
 	keys.Store(keySet(t, i.set(t)))
 	runtime.GC()
 	if old.Value() != nil {
-		t.Error("the replaced key set is still in memory")
+		t.Error("the replaced key set: got it still in memory, want it freed")
 	}
 	kept(t, v, 1)
 }
@@ -189,12 +189,12 @@ func TestVerifier_Verify_bound(t *testing.T) {
 	for n := range 500 {
 		for _, bad := range []string{user(stranger, n, ""), fmt.Sprintf("%d.e30.AAAA", n), good[:len(good)-8] + fmt.Sprintf("%08d", n), strings.Repeat("a", n)} {
 			if _, err := v.Verify(ctx, noon, bad); err == nil {
-				t.Fatalf("got no error for a bad token: %s", bad)
+				t.Fatalf("bad token %s: got no error, want one", bad)
 			}
 		}
 	}
 	if _, err := v.Verify(ctx, noon, i.token(t, claims(map[string]any{"exp": noon.Add(-time.Hour).Unix()}))); err == nil {
-		t.Error("got no error for an expired token")
+		t.Error("expired token: got no error, want one")
 	}
 	kept(t, v, 0)
 	first := user(i, 0, "")
@@ -205,7 +205,7 @@ func TestVerifier_Verify_bound(t *testing.T) {
 	}
 	kept(t, v, 2000)
 	if _, err := v.Verify(ctx, noon, first); err != nil {
-		t.Errorf("evicted token: got %v", err)
+		t.Errorf("evicted token: got error %v, want none", err)
 	}
 	large := strings.Repeat("x", 5000)
 	for n := range 1000 {

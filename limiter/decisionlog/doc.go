@@ -2,10 +2,10 @@
 // by which limit and how often, and how many requests were allowed. A [Publisher] turns outcomes into
 // events and sends them in batches to a [Sink].
 //
-// It guarantees that events fail no request and delay no request longer than the budget. Memory is
-// bounded whatever the broker and the callers do. It counts lost events in the metric EventsDropped
-// of package telemetry and in the log. If there is no room for an event, it counts the lost request
-// instead.
+// Events never make a request fail, and never delay a request by more than the budget. Memory is
+// bounded for any behaviour of the broker and the callers. The Publisher counts lost events in the
+// metric EventsDropped of package telemetry and in the log. If there is no room for an event, the
+// Publisher counts the lost request instead.
 //
 // # What an event contains
 //
@@ -36,15 +36,15 @@
 // In Lambda nothing runs between requests, so requests send the batches. A request starts a batch,
 // concurrently with its store call, if the previous batch is a second old or 500 events wait. When
 // the answer of the request is ready, it waits for the batch for at most [DefaultBudget]. A broker in
-// the same network needs a few milliseconds, and most of them have passed by then. A slower batch
-// continues during later requests, for example if it needs a new connection. At most five requests
-// wait for one batch.
+// the same network needs a few milliseconds, and most of this time has passed when the answer is
+// ready. A slower batch continues during later requests, for example if it needs a new connection. At
+// most five requests wait for one batch.
 //
 // # What is lost
 //
-//   - A batch that the broker rejects, or that takes at least 5 s and three requests. The Publisher
-//     then sends nothing for a second. After each further failure this pause doubles, up to 30 s. The
-//     lost events leave a gap in the sequence of their environment.
+//   - A batch that the broker rejects, or that takes at least 5 s and more than three requests. The
+//     Publisher then sends nothing for a second. After each further failure this pause doubles, up to
+//     30 s. The lost events leave a gap in the sequence of their environment.
 //   - Sampled requests while 1,000 events wait. Also counted requests while 200 events without a
 //     subject wait, unless one of these events has the second, outcome and reason of the request.
 //   - The events since the last batch when an environment ends.
@@ -57,6 +57,7 @@
 // # What it costs
 //
 // An event has 200 to 350 bytes. An environment sends at most 1,200 events a second. A million
-// allowed requests at 1 % are 10,000 events, about 3 MB. A request that is not sampled takes less
-// than a microsecond, and a counted request about three (BenchmarkPublisher_Record).
+// allowed requests at 1 % are 10,000 events, about 3 MB. Record takes less than a microsecond for a
+// request that is not sampled, and about three microseconds for a counted request
+// (BenchmarkPublisher_Record).
 package decisionlog

@@ -153,7 +153,7 @@ func checkSchema(t *testing.T, lines [][]byte) {
 			t.Fatal(err)
 		}
 		if err := schema.Validate(e); err != nil {
-			t.Errorf("%s: %v", line, err)
+			t.Errorf("%s: got error %v, want a valid event", line, err)
 		}
 	}
 }
@@ -210,7 +210,7 @@ func TestPublisher_Record_flood(t *testing.T) {
 	for i, e := range got {
 		cost += e.Cost
 		if e.Sequence != int64(i+1) {
-			t.Errorf("event %d: got sequence %d", i+1, e.Sequence)
+			t.Errorf("event %d: got sequence %d, want %d", i+1, e.Sequence, i+1)
 		}
 	}
 	if cost != workers*each*2 {
@@ -344,7 +344,7 @@ func TestPublisher_hung(t *testing.T) {
 			p.Wait(t.Context())
 			took := time.Since(at)
 			if took > decisionlog.DefaultBudget {
-				t.Fatalf("request: got a wait of %s", took)
+				t.Fatalf("request: got a wait of %s, want at most %s", took, decisionlog.DefaultBudget)
 			}
 			waited += took
 			time.Sleep(100 * time.Millisecond)
@@ -432,10 +432,10 @@ func TestPublisher_back(t *testing.T) {
 		}
 		p.Close(t.Context(), noon.Add(time.Hour))
 		if dropped != failed || failed == 0 || failed+arrived != 100 {
-			t.Errorf("Dropped: got %d events; %d failed and %d arrived of 100", dropped, failed, arrived)
+			t.Errorf("Dropped: got %d events; %d failed and %d arrived of 100; want as many dropped as failed", dropped, failed, arrived)
 		}
 		if n := strings.Count(log.String(), "events dropped"); n == 0 || n > 10 || !strings.Contains(log.String(), "no broker") {
-			t.Errorf("log: got %d lines:\n%s", n, &log)
+			t.Errorf("log: got %d lines, want 1 to 10 with the reason:\n%s", n, &log)
 		}
 	})
 }

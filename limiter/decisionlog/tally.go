@@ -12,8 +12,8 @@ const (
 	// maxPending bounds the waiting events with a subject. Requests of further callers are counted
 	// together, in events without a subject.
 	maxPending = 1000
-	// maxTogether bounds the waiting events without a subject. They differ only by second, outcome
-	// and reason.
+	// maxTogether bounds the waiting events without a subject. Two such events differ in second,
+	// outcome or reason.
 	maxTogether = 200
 )
 

@@ -17,7 +17,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// operations records the operations that a client calls. A policy uses the same names as actions.
+// operations records the names of the operations that a client calls. IAM policies use the same names
+// for actions.
 type operations struct {
 	mu  sync.Mutex
 	all []string
@@ -34,7 +35,7 @@ func (o *operations) install(options *dynamodb.Options) {
 	})
 }
 
-// take returns the different operations that were called since the last take.
+// take returns the names of the operations that were called since the last take, without duplicates.
 func (o *operations) take() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

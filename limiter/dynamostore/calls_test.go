@@ -186,7 +186,7 @@ func TestStore_calls(t *testing.T) {
 	calls = measure(func() {
 		for range 500 {
 			if d := decide(t, l, noon, charge); d.Allowed {
-				t.Fatal("got more requests admitted than the limit allows")
+				t.Fatal("a request above the limit: got it allowed, want a refusal")
 			}
 		}
 	})
@@ -201,7 +201,7 @@ func TestStore_calls(t *testing.T) {
 	}
 	t.Logf("largest expression: %d bytes, %d operators (DynamoDB allows 4096 and 300)", m.bytes, m.operators)
 	if m.bytes > 4096 || m.operators > 300 {
-		t.Error("expression: larger than DynamoDB allows")
+		t.Errorf("expression: got %d bytes and %d operators, want at most 4096 and 300", m.bytes, m.operators)
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// overtaking is an API that runs a function before one of the updates. The field before is the number
-// of that update, counted from 1.
+// overtaking is an API that runs a function before one of the updates. Its field named before is the
+// number of that update, counted from 1.
 type overtaking struct {
 	dynamostore.API
 	updates, before int
@@ -102,8 +102,8 @@ func TestStore_windowRace(t *testing.T) {
 	}
 }
 
-// late is an API that does not answer one of the updates in time. The field never is the number of
-// that update, counted from 1.
+// late is an API that does not answer one of the updates in time. Its field named never is the number
+// of that update, counted from 1.
 type late struct {
 	dynamostore.API
 	updates, never int
@@ -131,7 +131,7 @@ func TestStore_noTimeLeft(t *testing.T) {
 		store := storetest.Must(dynamostore.New(api, dynamostore.Options{Table: table, Namespace: "late"}))
 		_, err := store.Take(ctx, now, who, charges, make([]algo.Result, 1))
 		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, limiter.ErrContended) != contended {
-			t.Errorf("attempt %d of %d without an answer: got %v", never, api.updates, err)
+			t.Errorf("attempt %d of %d without an answer: got %v, want DeadlineExceeded, and ErrContended %t", never, api.updates, err, contended)
 		}
 	}
 }

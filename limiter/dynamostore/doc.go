@@ -1,11 +1,11 @@
 // Package dynamostore keeps limits in a DynamoDB table.
 //
-// A decision is one conditional UpdateItem, whatever the number of limits on the subject: one round
-// trip, no read, and one write unit as long as the item has at most 1 KB. Package rules keeps the
-// items of a document within that, or within eight units if they hold logs (see RULES.md, "Items").
-// An application that makes limits itself has to keep its items small. The item holds for each limit
-// its state, the parameters under which the state was written (a readable fingerprint), and the
-// version of the rules that set them:
+// A decision is one conditional UpdateItem for any number of limits on the subject. It needs one
+// round trip, no read, and one write unit if the item has at most 1 KB. Package rules bounds the
+// items of a document to one write unit, or to eight units if they hold logs (see RULES.md, "Items").
+// An application that creates limits without package rules must keep its items small. For each limit,
+// the item holds the state, a readable fingerprint of the parameters under which the state was
+// written, and the version of the rules that set these parameters:
 //
 //	pk             S  namespace/format/subject
 //	ttl            N  seconds; set by every write, only frees space
@@ -20,49 +20,53 @@
 //
 // # How one write can be exact
 //
-// A bucket is busy if its TAT is ahead of now. A busy bucket gets "add the increment, if TAT is not
-// past the latest that allows it". Additions commute, so concurrent callers do not collide. An idle
-// bucket gets "set TAT to now plus the increment, if it is not ahead of now". An environment that made
-// the bucket busy knows which update applies. Otherwise it guesses the update that recently applied to
-// the limit.
+// A bucket is busy if its TAT is ahead of now. The update of a busy bucket is "add the increment if
+// TAT is at most the latest TAT that allows it". Additions commute, so concurrent callers do not
+// collide. The update of an idle bucket is "set TAT to now plus the increment if TAT is not ahead of
+// now". An environment that made the bucket busy knows which update applies. Otherwise it guesses the
+// update that recently applied to the limit.
 //
-// An update has no maximum, so one expression cannot apply to both. A guess without the state is wrong
-// as often as the bucket is in the rarer state: for Poisson arrivals at half the limit, half of the
-// time, which makes 1.5 requests a decision. A list of pending instants, which a later write adds up,
-// would need no guess; it takes some 60 bytes a limit, and ten buckets would not fit a write unit.
+// Update expressions have no maximum function, so one expression cannot serve both busy and idle
+// buckets. A guess without the state is wrong as often as the bucket is in its rarer state. For
+// Poisson arrivals at half the limit this is half of the time, so a decision needs 1.5 requests on
+// average. A list of pending instants, which a later write adds up, would need no guess. But it takes
+// about 60 bytes for each limit, so ten buckets would not fit one write unit.
 //
 // A window keeps one count per index, so no count is ever reset. If the previous count is known, the
 // condition is "count <= room". An environment without a state of the caller sends a ladder instead:
-// (previous <= N/8 and count <= m1) or (previous <= 2N/8 and count <= m2) and so on. Each rung is
-// rounded toward refusing. The condition also contains the exact test for an index without a count. So
-// this environment also needs one call, unless the caller is near its limit.
+// (previous <= N/8 and count <= m1) or (previous <= 2N/8 and count <= m2) and so on. The rounding of
+// each rung never admits a request above the limit. The condition also contains the exact test for an
+// index without a count. So this environment also needs one call, unless the caller is near its
+// limit.
 //
-// A log appends its instants if the list has room, with all entries or without those at its head that
-// are known to have expired. The condition does not name the newest entry, so concurrent appends do
-// not collide. A process whose clock is behind appends an older instant; the entry counts at the newest
-// instant before it. The stamp has a random generation, which every write but an append replaces: while
-// it is the same, an entry that was at a position is still there. The interval shows that no entry is
-// too far ahead of the clock (algo.Clamp).
+// A charge on a log appends its instants if the list has room for them. The list has room if it is
+// short enough with all its entries, or without the entries at its head that are known to have
+// expired. The condition does not name the newest entry, so concurrent appends do not collide. A
+// process whose clock is behind appends an older instant. Such an entry counts at the newest instant
+// before it. The stamp has a random generation, which every write except an append replaces. While
+// the generation is the same, each entry is still at its position. The interval shows that no entry
+// is too far ahead of the clock (algo.Clamp).
 //
-// The list never holds more than twice what the limit allows. About every 40 requests one of them
-// removes the entries that have expired, in an update of its own: appends that happen meanwhile stay.
-// An entry takes 12 bytes, so a write costs a unit for each 85 entries that the list holds: a log of
-// 100 costs 1 to 3, and the largest, of 327, up to 8.
+// The list never holds more than twice what the limit allows. About one request in 40 removes the
+// expired entries in a separate update, which keeps entries that are appended meanwhile. An entry
+// takes 12 bytes, so a write costs one unit for each 85 entries in the list. A write of a log of 100
+// requests costs 1 to 3 units. A write of the largest log, of 327 requests, costs up to 8 units.
 //
 // A request after a pause adds a count and removes the two counts whose names it knows. A second
-// update removes other dead counts: at once from an item above 512 bytes in which a limit has
-// three counts, otherwise when there are more than eight.
+// update removes other dead counts. It runs at once if the item has more than 512 bytes and one of
+// its limits has three counts. Otherwise it runs when there are more than eight dead counts.
 //
-// When the condition fails, DynamoDB returns the item. If the item refuses, that is
-// the answer, with the exact wait. If not, the guess was wrong, and the next attempt
-// is built from the item. With k limits on the subject there are at most k+1 attempts if the denial
-// cache has their states, and k+2 if not. Each of these events in between adds one: a window or the
-// interval of a log moved on, a log was trimmed, a refund landed, a limit was converted, or a bucket
-// that was wrongly guessed to be busy became so. The instant stays the same.
+// When the condition fails, DynamoDB returns the item. If the item refuses, the answer is a refusal
+// with the exact wait. Otherwise the guess was wrong, and the next attempt is built from the item.
+// With k limits on the subject there are at most k+1 attempts if the denial cache has their states,
+// and k+2 otherwise. Each of the following events between two attempts can add one attempt: a window
+// or the interval of a log ends, a log is trimmed, a refund arrives, a limit is converted, or a
+// bucket becomes busy after a wrong guess that it is busy. All attempts use the same instant as now.
 //
 // # What it needs
 //
-// [Actions] on the table, and [AdministrationActions] for Inspect and Reset. The table's key is
-// [KeyAttribute], its TTL attribute [TTLAttribute]. A failed condition costs a write unit; because of
-// [limiter.Options].CacheTTL a refused flood does not cost one for each request.
+// Decisions need [Actions] on the table. Inspect and Reset need [AdministrationActions]. The key of
+// the table is [KeyAttribute], and its TTL attribute is [TTLAttribute]. A failed condition costs a
+// write unit. The denial cache ([limiter.Options].CacheTTL) prevents a flood of refused requests from
+// costing a write unit each.
 package dynamostore

@@ -20,34 +20,34 @@ import (
 )
 
 // API is the part of DynamoDB that a Store calls. A *dynamodb.Client implements it. Disable the
-// client's retries: the Store makes the attempts that the protocol allows, and a limiter that waits
-// for a retry is worse than one that fails.
+// client's retries. The Store makes the attempts that the protocol allows, and for a limiter a late
+// answer is worse than an error.
 type API interface {
 	UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error)
 	GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
 	DeleteItem(context.Context, *dynamodb.DeleteItemInput, ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error)
 }
 
-// Options of a Store.
+// Options are the options of a Store.
 type Options struct {
 	// Table is the name of the table. Required.
 	Table string
 	// Namespace separates deployments that share a table. Required.
 	Namespace string
-	// Margin is what a refund adds to the elapsed time: at least the greatest difference between
-	// the clocks of two processes, plus the longest time that a refund takes to arrive. 0 means
-	// DefaultMargin; negative values are invalid.
+	// Margin is the time that a refund adds to the elapsed time. It must be at least the greatest
+	// difference between the clocks of two processes, plus the longest time that a refund takes
+	// to arrive. 0 means DefaultMargin. Negative values are invalid.
 	Margin time.Duration
 	// Logger receives errors that no decision returns, at most one a minute; nil means
 	// slog.Default().
 	Logger *slog.Logger
 }
 
-// DefaultMargin covers clocks 1 s apart and messages 1 s late.
+// DefaultMargin covers clocks that differ by 1 s and refunds that arrive 1 s late.
 const DefaultMargin = 2 * time.Second
 
-// contended is the number of attempts beyond those that wrong guesses explain. They allow for windows
-// that ended and for concurrent refunds and conversions.
+// contended is the number of attempts in addition to those that wrong guesses can cause. A decision
+// needs them if a window ends, or if other requests refund or convert a limit at the same time.
 const contended = 8
 
 // refundAttempts bounds a refund that loses races.
@@ -215,9 +215,9 @@ func (s *Store) get(ctx context.Context, subject limiter.Subject) (item, error) 
 	return out.Item, nil
 }
 
-// failure translates an error of DynamoDB to an error of a store. A throttled item is an answer, but a
-// throttled table or account is an outage. An invalid request is an answer too, such as a request that
-// would make the item too large.
+// failure translates an error of DynamoDB to an error of a store. Throttling of one item is an answer
+// (see limiter.Answered), but throttling of the table or the account is an outage. An invalid request
+// is an answer too, for example a request that would make the item too large.
 func failure(err error) error {
 	if api, ok := errors.AsType[smithy.APIError](err); ok {
 		switch api.ErrorCode() {
@@ -234,8 +234,8 @@ func failure(err error) error {
 	return fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
 }
 
-// byItem reports whether DynamoDB throttled a request only because of its key range. If DynamoDB gives
-// no reason, or another one too, the whole table may be throttled.
+// byItem reports whether DynamoDB throttled a request only because of its key range. If DynamoDB
+// gives no reason, or any other reason as well, the whole table may be throttled.
 func byItem(err error) bool {
 	var reasons []types.ThrottlingReason
 	if e, ok := errors.AsType[*types.ThrottlingException](err); ok {

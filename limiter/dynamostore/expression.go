@@ -8,7 +8,7 @@ import (
 )
 
 // expression is an update and its condition under construction. Attribute names and values are
-// placeholders: that keeps it short (DynamoDB allows 4 KB) and avoids reserved words.
+// placeholders, which keep the expression short (DynamoDB allows 4 KB) and avoid reserved words.
 type expression struct {
 	names  map[string]string // placeholder -> attribute
 	values map[string]types.AttributeValue
@@ -46,7 +46,7 @@ func (e *expression) name(attribute string) string {
 	return p
 }
 
-// number returns the placeholder of a number, the same one for the same number.
+// number returns the placeholder of a number. Equal numbers have the same placeholder.
 func (e *expression) number(n int64) string {
 	text := strconv.FormatInt(n, 10)
 	if p, ok := e.known[text]; ok {
@@ -83,12 +83,13 @@ func (e *expression) absent(attribute string) string {
 	return "attribute_not_exists(" + e.name(attribute) + ")"
 }
 
-// compare returns the condition "attribute op value", false where it is absent.
+// compare returns the condition "attribute op value". The condition is false if the attribute is
+// absent.
 func (e *expression) compare(attribute, op, value string) string {
 	return e.name(attribute) + " " + op + " " + value
 }
 
-// absentOr returns the condition that attribute is absent or compares.
+// absentOr returns the condition that attribute is absent or that "attribute op value" is true.
 func (e *expression) absentOr(attribute, op, value string) string {
 	p := e.name(attribute)
 	return "(attribute_not_exists(" + p + ") OR " + p + " " + op + " " + value + ")"

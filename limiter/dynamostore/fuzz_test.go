@@ -74,10 +74,10 @@ func FuzzStore_item(f *testing.F) {
 			charges[0].Cost = min(charges[0].Cost, limit.Machine().Capacity()) // a cost that could have been admitted
 			_, err = s.Refund(ctx, who, charges, results, time.Second)
 			if err != nil {
-				t.Fatalf("%q: refund: %v", attributes, err)
+				t.Fatalf("%q: refund: got error %v, want none", attributes, err)
 			}
 		} else if readable && !errors.Is(err, limiter.ErrContended) {
-			t.Fatalf("%q: got error %v", attributes, err)
+			t.Fatalf("%q: got error %v, want ErrContended or none", attributes, err)
 		}
 		for _, u := range c.updates {
 			checkUpdate(t, u)

@@ -35,7 +35,8 @@ func itemOf(l *limiter.Limit, s algo.State) map[string]types.AttributeValue {
 	return it
 }
 
-// If the last attempt finds an item that refuses, or converts a state that refuses, that is the answer.
+// If the last attempt finds an item that refuses, or converts a state that refuses, Take returns the
+// refusal.
 func TestStore_Take_lastAttempt(t *testing.T) {
 	now := algo.InstantOf(time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC))
 	limit := func(version int64, r algo.Rate) *limiter.Limit {

@@ -19,7 +19,7 @@ const format = 2
 // item is the item of a subject as DynamoDB returned it; nil if there is none.
 type item map[string]types.AttributeValue
 
-// The attributes of one limit, by the first letter of their names.
+// These constants are the first letters of the names of a limit's attributes.
 const (
 	fingerprintAttribute = 'f'
 	versionAttribute     = 'v'
@@ -131,8 +131,8 @@ func state(id string, m algo.Machine, s algo.State) map[string]types.AttributeVa
 	}
 }
 
-// bytes returns the size of the item by DynamoDB's rules, without the entries of logs: names, text,
-// and half a byte for each digit.
+// bytes returns the size of the item without the entries of logs. DynamoDB counts the bytes of names
+// and text, and half a byte for each digit.
 func (it item) bytes() (n int) {
 	for name, value := range it {
 		n += len(name)
@@ -172,7 +172,7 @@ type reader struct {
 	err error
 }
 
-// number returns a numeric attribute, 0 if it is absent.
+// number returns a numeric attribute, or 0 if the attribute is absent.
 func (r *reader) number(name string) int64 {
 	v, ok := r.it[name]
 	if !ok {
@@ -202,7 +202,7 @@ func (r *reader) fail(name, format string, args ...any) {
 	}
 }
 
-// instants returns a list of instants, none if it is absent.
+// instants returns a list of instants, or nil if the list is absent.
 func (r *reader) instants(name string) []algo.Instant {
 	v, ok := r.it[name]
 	if !ok {
@@ -220,7 +220,7 @@ func (r *reader) instants(name string) []algo.Instant {
 	return instants
 }
 
-// tuple reads a list of numbers to all; it leaves all unchanged if the list is absent.
+// tuple reads a list of numbers into all. If the list is absent, the values of all stay unchanged.
 func (r *reader) tuple(name string, all ...*int64) {
 	v, ok := r.it[name]
 	if !ok {
@@ -243,7 +243,7 @@ func (r *reader) mark(name string) algo.Mark {
 	return algo.Mark{Since: algo.Instant(since), Newest: newest}
 }
 
-// stateOf returns the attributes of the limit id that are its state, with its mark.
+// stateOf returns the names of the attributes that hold the state and the mark of the limit id.
 func (it item) stateOf(id string) (names []string) {
 	for name := range it {
 		if len(name) <= len(id) || !strings.HasPrefix(name[1:], id) {

@@ -107,7 +107,7 @@ func TestStore_itemSize(t *testing.T) {
 	}
 	t.Logf("largest item: %d bytes", largest)
 	if largest > 1024 {
-		t.Errorf("item after a thousand visits: got %d bytes", largest)
+		t.Errorf("item after a thousand visits: got %d bytes, want at most 1024", largest)
 	}
 }
 
@@ -130,7 +130,7 @@ func TestStore_itemSize_algorithms(t *testing.T) {
 		}
 		t.Logf("%s: largest item %d bytes", algorithm, largest)
 		if largest > 1024 {
-			t.Errorf("%s: the item: got %d bytes", algorithm, largest)
+			t.Errorf("%s: largest item: got %d bytes, want at most 1024", algorithm, largest)
 		}
 	}
 }
@@ -145,11 +145,11 @@ func TestStore_itemIdle(t *testing.T) {
 	stays := limiter.Charge{Subject: who, Limit: storetest.Limit(t, "stays", sliding), Cost: 1}
 	b.take(t, noon.Add(59*time.Minute), stays)
 	if n := len(b.item(t, who)); n < 6*4 {
-		t.Errorf("after 59 minutes: got %d attributes; a limit was removed before it was idle for an hour", n)
+		t.Errorf("after 59 minutes: got %d attributes, want at least %d, because no limit was idle for an hour", n, 6*4)
 	}
 	b.take(t, noon.Add(63*time.Minute), stays)
 	if n := len(b.item(t, who)); n > 8 {
-		t.Errorf("after 63 minutes: got %d attributes: %v", n, b.item(t, who))
+		t.Errorf("after 63 minutes: got %d attributes, want at most 8: %v", n, b.item(t, who))
 	}
 }
 
@@ -205,7 +205,7 @@ func TestStore_itemTTL_olderRules(t *testing.T) {
 			t.Fatal(err)
 		}
 		if left := time.Unix(n, 0).Sub(now); left < 30*24*time.Hour {
-			t.Errorf("after %s: expires after %s", name, left)
+			t.Errorf("after %s: got an expiry in %s, want at least 30 days", name, left)
 		}
 	}
 }
@@ -232,7 +232,7 @@ func TestStore_itemTTL_algorithms(t *testing.T) {
 				t.Fatal(err)
 			}
 			if left := time.Unix(n, 0).Sub(now); left < 48*time.Hour {
-				t.Errorf("%s, %s: expires after %s", algorithm, what, left)
+				t.Errorf("%s, %s: got an expiry in %s, want at least 48 hours", algorithm, what, left)
 			}
 		}
 		take := func(what string, limit *limiter.Limit, cost int64, spend bool) []algo.Result {
@@ -290,6 +290,6 @@ func TestStore_unreadable(t *testing.T) {
 	who := caller()
 	_, err := missing.Take(context.Background(), algo.InstantOf(noon), who, []limiter.Charge{{Subject: who, Limit: limit, Cost: 1}}, make([]algo.Result, 1))
 	if _, notFound := errors.AsType[*types.ResourceNotFoundException](err); !errors.Is(err, limiter.ErrUnavailable) || !notFound {
-		t.Errorf("missing table: got error %v", err)
+		t.Errorf("missing table: got error %v, want ErrUnavailable and ResourceNotFoundException", err)
 	}
 }

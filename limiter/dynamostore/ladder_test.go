@@ -91,7 +91,7 @@ func TestStore_ladder_refuses(t *testing.T) {
 				t.Fatal("got a refusal, want an allowed request")
 			}
 			if take(who, now, cost) {
-				t.Errorf("previous count %d: admitted one request too many", previous)
+				t.Errorf("previous count %d: got one request too many allowed, want a refusal", previous)
 			}
 		}
 	}

@@ -12,9 +12,9 @@ import (
 )
 
 // stamp describes the list of a log since its last rewrite. Between two rewrites the list only grows
-// at its end, so an entry that was at a position is still there if the generation is the same.
+// at its end. So if the generation is the same, each earlier entry is still at its position.
 type stamp struct {
-	newest     algo.Instant // of all entries there ever were, when the list was last rewritten
+	newest     algo.Instant // newest of all entries so far, when the list was last rewritten
 	generation int64        // random; every rewrite and every trim sets another one
 	settled    int64        // number of entries at the head that count at their own instant
 }
@@ -34,9 +34,10 @@ func (r *reader) stamp(id string) (p stamp) {
 	return p
 }
 
-// state returns the state that a list means. An appended entry counts at its own instant, or at the
-// newest instant before it if that is later: the appending process may not have known that instant.
-// The generation is in Refunds, which a log does not use.
+// state returns the state that a list represents. An appended entry counts at its own instant or, if
+// an earlier entry has a later instant, at the newest such instant. The process that appended the
+// entry may not have known the earlier entries. The generation is in State.Refunds, because a log
+// does not count refunds.
 func (p stamp) state(instants []algo.Instant) algo.State {
 	newest := p.newest
 	for i, at := range instants {
@@ -48,17 +49,17 @@ func (p stamp) state(instants []algo.Instant) algo.State {
 	return algo.State{Newest: newest, Entries: algo.NewEntries(instants...), Refunds: p.generation}
 }
 
-// logIndex returns the index of an instant in intervals of which two are the greatest honest clock
-// skew. If the newest entry is in an interval that is not after the next one, the log is not
-// algo.Machine.Ahead.
+// logIndex returns the index of the interval that contains an instant. The length of an interval is
+// half of the greatest honest clock skew. If the newest entry is in the interval of now, in the next
+// one or in an earlier one, algo.Machine.Ahead is false for the log.
 func logIndex(at algo.Instant) int64 {
 	const interval = algo.MaxSkew / 2
 	return int64(at) / int64(interval)
 }
 
 // chargeLog appends entries at now. The list has room if it is short enough with all its entries, or
-// without the entries at its head that are known to have expired. Neither depends on the newest entry,
-// so concurrent appends do not collide.
+// without the entries at its head that are known to have expired. Neither of these two conditions
+// depends on the newest entry, so concurrent appends do not collide.
 func (t *take) chargeLog(e *expression, l *algo.Log, v *view, c limiter.Charge) {
 	entries, at := attribute(entriesAttribute, v.id), attribute(stampAttribute, v.id)
 	_, expired := l.Live(v.settled.State, t.now)
@@ -109,15 +110,17 @@ func (e *expression) requireSame(id string, s algo.State) {
 	e.require("size(" + e.name(attribute(entriesAttribute, id)) + ") = " + e.number(int64(s.Entries.Len())))
 }
 
-// fills reports whether the list of a log, including its expired entries, has no room for cost. An
-// item that is too large could not be written any more, so its list could not be trimmed either.
+// fills reports whether the list of a log, including its expired entries, has no room for cost.
+// DynamoDB rejects each write of an item that is too large, so the list of such an item could not
+// even be trimmed.
 func fills(v *view, cost int64) bool {
 	l, ok := v.settled.Machine.(*algo.Log)
 	return ok && int64(v.settled.State.Entries.Len()) > l.MaxDebt()-cost
 }
 
-// A list is trimmed when trimLeast entries have expired, by the append that makes its length reach or
-// pass a multiple of trimEvery: otherwise each of many concurrent appends would trim it.
+// A list is trimmed when at least trimLeast of its entries have expired. Only an append that makes
+// the length reach or pass a multiple of trimEvery trims the list. Otherwise each of many concurrent
+// appends would trim it. A full list is trimmed whenever it has expired entries.
 const (
 	trimLeast = 32
 	trimEvery = 16

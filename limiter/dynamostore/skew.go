@@ -14,7 +14,7 @@ import (
 // different hosts.
 const hostSpread = 50 * time.Millisecond
 
-// ClockSkew implements limiter.SkewEstimator, by the Date header of every answer to an update. The
+// ClockSkew implements limiter.SkewEstimator with the Date header of every answer to an update. The
 // header has whole seconds, so the estimate becomes exact only with many answers.
 func (s *Store) ClockSkew() (ahead, uncertainty time.Duration, ok bool) {
 	ahead, uncertainty, ok = s.skew.ClockSkew()

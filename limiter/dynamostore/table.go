@@ -6,7 +6,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// The attributes that a table's definition names.
+// These attributes are part of the definition of a table.
 const (
 	KeyAttribute = "pk"  // partition key, a string
 	TTLAttribute = "ttl" // time to live, seconds since the Unix epoch

@@ -34,9 +34,9 @@ type view struct {
 	settled limiter.Held // as it counts for the charge
 	changed bool         // held and settled differ, and the charge writes
 	clamped bool         // by an attempt of this decision
-	capped  bool         // the charge exceeds the largest debt, or fills a log's list
+	capped  bool         // the charge exceeds the max debt, or fills a log's list
 	next    algo.State   // after the charge
-	guessed bool         // whether a bucket is busy was guessed, as follows
+	guessed bool         // busy is a guess for a bucket
 	busy    bool
 }
 
@@ -64,7 +64,7 @@ func newTake(now algo.Instant, charges []limiter.Charge, results []algo.Result, 
 // attempts returns how many attempts the decision has.
 func (t *take) attempts() int { return len(t.charges) + 2 + contended }
 
-// teach corrects the guesses by the item that an attempt found or wrote.
+// teach corrects the guesses with the item that an attempt found or wrote.
 func (t *take) teach(g *guesses, applied bool) {
 	for i := range t.views {
 		v := &t.views[i]
@@ -79,8 +79,8 @@ func (t *take) teach(g *guesses, applied bool) {
 	}
 }
 
-// hopeless reports whether the answer needs no write. This is so if every charge only looks, or if one
-// charge can never be allowed. A read is cheaper than a failed condition.
+// hopeless reports whether the answer needs no write. This is so if every charge has cost 0, or if
+// one charge can never be allowed. A read is cheaper than a failed condition.
 func (t *take) hopeless() bool {
 	looks := true
 	for i, c := range t.charges {
@@ -112,7 +112,8 @@ func (t *take) learn(it item) error {
 	return nil
 }
 
-// noteClamped records which states an attempt has clamped, because the item no longer shows it.
+// noteClamped records which states an attempt has clamped, because the written item no longer shows
+// the clamps.
 func (t *take) noteClamped() {
 	for i := range t.views {
 		v := &t.views[i]
@@ -142,8 +143,8 @@ func (t *take) report() {
 	}
 }
 
-// attempt returns the update that charges everything. If the item refuses, it returns the update
-// that writes the conversions and clamps behind that answer.
+// attempt returns the update that charges everything. If the item refuses, attempt returns the update
+// that writes the conversions and clamps that led to the refusal.
 func (t *take) attempt() *expression {
 	e := newExpression()
 	horizon := time.Duration(0)
@@ -154,7 +155,7 @@ func (t *take) attempt() *expression {
 		case v.changed, v.capped && t.passes:
 			t.rewrite(e, v)
 		case t.exact && !t.passes: // the limit stays unchanged and is not charged
-		case t.exact && v.settled != v.held && v.held.Machine != nil: // a look at a state that needs a conversion or a clamp
+		case t.exact && v.settled != v.held && v.held.Machine != nil: // cost 0 on a state that needs a conversion or a clamp
 			e.requireHeld(t.item, v)
 		default:
 			t.charge(e, v, c)
@@ -164,8 +165,8 @@ func (t *take) attempt() *expression {
 	return e
 }
 
-// expiryMargin is how long an item outlives its state. It prevents early expiry despite skewed clocks
-// and delays.
+// expiryMargin is the time by which an item outlives its state, so that skewed clocks and delays
+// cause no early expiry.
 const expiryMargin = time.Hour
 
 // expiry returns the value of TTLAttribute, in seconds.
@@ -188,7 +189,7 @@ func (t *take) charge(e *expression, v *view, c limiter.Charge) {
 		e.require(e.compare(version, ">=", e.number(c.Limit.Version)))
 	}
 	if c.Force && c.Cost == 0 {
-		return // it is allowed whatever the state, even one deeper than the largest debt of a slow clock
+		return // allowed in any state, even in a debt that exceeds the max debt according to a slow clock
 	}
 	switch m := v.settled.Machine.(type) {
 	case *algo.Bucket:
@@ -293,7 +294,7 @@ func rungs(limits int) int64 {
 	return int64(min(8, (operators/limits-18)/4))
 }
 
-// capped reports whether a forced charge of cost exceeds the largest debt.
+// capped reports whether a forced charge of cost exceeds the max debt.
 func capped(v *view, now algo.Instant, cost int64) bool {
 	s := v.settled.State
 	switch m := v.settled.Machine.(type) {

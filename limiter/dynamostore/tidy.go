@@ -14,30 +14,31 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// deadMost is how many dead attributes an item may hold.
+// deadMost is the number of dead attributes that an item may hold.
 const deadMost = 8
 
-// In a larger item, no limit keeps a dead count beside two others. A request then writes at most
-// three counts of each limit; package rules leaves room for these in one write unit.
+// In an item of more than largeItem bytes, a limit keeps no dead counts if it has more than
+// countsMost counts. A request then writes at most three counts of each limit; package rules leaves
+// room for these in one write unit.
 const (
 	largeItem  = 512 // bytes
 	countsMost = 2
 )
 
-// tidyMost is the number of removed attributes after which a tidy removes no further limit. It is also
-// the largest number of counts of one limit that a tidy removes. DynamoDB allows 4 KB and 300
-// operators in an expression. Each attribute takes two operators and at most 14 bytes. The next write
-// removes the rest.
+// tidyMost is the number of removed attributes after which one update removes no attributes of a
+// further limit. It is also the largest number of counts of one limit that one update removes.
+// DynamoDB allows 4 KB and 300 operators in an expression. Each attribute takes two operators and at
+// most 14 bytes. The next write removes the rest.
 const tidyMost = 80
 
-// idleLeast is how long a limit must have full quota before it is removed. Otherwise a process with a
-// fast clock could remove state that a process with a slow clock still counts.
+// idleLeast is the time for which a limit must have full quota before it is removed. Otherwise a
+// process with a fast clock could remove state that a process with a slow clock still counts.
 const idleLeast = time.Hour
 
-// tidy removes dead attributes once there are many: counts of windows before the previous one, which
-// a caller with long pauses leaves behind (each write removes only two by name), and limits that are
-// idle, such as those of removed rules. The charge is already made, so an error is only logged: a
-// later write tidies again.
+// tidy removes dead attributes once there are many. They are the counts of windows before the
+// previous one, and the attributes of idle limits, such as those of removed rules. Each write removes
+// only two counts by name, so a caller with long pauses leaves counts behind. The charge is already
+// made, so an error is only logged. A later write tidies again.
 func (s *Store) tidy(ctx context.Context, now algo.Instant, subject limiter.Subject, it item, charges []limiter.Charge) {
 	e := newExpression()
 	for _, c := range charges {
@@ -65,8 +66,8 @@ func (s *Store) tidy(ctx context.Context, now algo.Instant, subject limiter.Subj
 	}
 }
 
-// updateTidied makes the update of a tidy. Its condition may fail because another request changed the
-// item.
+// updateTidied sends the update that tidy needs. Its condition may fail because another request
+// changed the item.
 func (s *Store) updateTidied(ctx context.Context, now algo.Instant, subject limiter.Subject, e *expression) {
 	_, _, err := s.update(ctx, subject, e)
 	if err == nil {
@@ -78,8 +79,9 @@ func (s *Store) updateTidied(ctx context.Context, now algo.Instant, subject limi
 	}
 }
 
-// outlive extends the life of an item with limits that the rules of these charges do not have, or have
-// with a shorter horizon: older rules must not let the counts of newer ones expire.
+// outlive extends the life of an item if another of its limits needs more time. The rules of these
+// charges may be older: they may lack that limit, or have it with a shorter horizon. They must not
+// let the counts of newer rules expire.
 func (e *expression) outlive(it item, charges []limiter.Charge) {
 	r := reader{it: it}
 	given := r.number(TTLAttribute)
@@ -109,8 +111,8 @@ func own(it item, id string, charges []limiter.Charge) bool {
 
 // removeDead adds the removal of the dead attributes of the limit id, on the condition that they are
 // still dead. Without the condition the update could recreate a deleted item, or remove a live count
-// after the newest index was clamped or converted. It reports whether the limit has more counts than
-// a large item may hold, some of them dead.
+// after the newest index was clamped or converted. crowded reports whether the limit has dead counts
+// and more than countsMost counts in total.
 func (e *expression) removeDead(it item, id string, now algo.Instant) (crowded bool) {
 	held, err := it.held(id, nil)
 	if err != nil || held.Machine == nil {

@@ -56,7 +56,7 @@ func TestStore_tidy_logRace(t *testing.T) {
 	now := noon.Add(20 * time.Second)
 	api := &overtaking{API: client, before: 3, happens: func() { // runs before the trim, which follows the second attempt
 		if ok, _ := take(other, now.Add(-time.Second), 5, stale); !ok {
-			t.Error("a request while the log is trimmed: got a refusal")
+			t.Error("a request while the log is trimmed: got a refusal, want an allowed request")
 		}
 	}}
 	if ok, _ := take(newOvertaking(api, name), now, 16, algo.Result{}); !ok || api.updates != 3 {
@@ -74,7 +74,7 @@ func TestStore_tidy_logRace(t *testing.T) {
 		t.Error("20 requests with a state from before the trim: got them allowed, want room for 19")
 	}
 	if ok, _ := take(other, now, 19, stale); !ok {
-		t.Error("19 requests: got a refusal")
+		t.Error("19 requests: got a refusal, want them allowed")
 	}
 }
 
@@ -122,15 +122,15 @@ func TestStore_tidy_idle(t *testing.T) {
 	idle := noon.Truncate(time.Second).Add(2*time.Second + time.Hour)
 	b.take(t, idle.Add(-1), stays)
 	if n := len(b.item(t, who)); n < 9*4 {
-		t.Errorf("a nanosecond before an idle hour: got %d attributes", n)
+		t.Errorf("a nanosecond before an idle hour: got %d attributes, want at least %d", n, 9*4)
 	}
 	b.take(t, idle, stays)
 	item := b.item(t, who)
 	if n := len(item); n > 8 {
-		t.Errorf("after an idle hour: got %d attributes: %v", n, item)
+		t.Errorf("after an idle hour: got %d attributes, want at most 8: %v", n, item)
 	}
 	if _, ok := item[odd]; !ok {
-		t.Error("an unreadable attribute was removed")
+		t.Error("an unreadable attribute: got it removed, want it kept")
 	}
 }
 
@@ -173,7 +173,7 @@ func TestStore_tidy_many(t *testing.T) {
 				b.take(t, noon.Add(24*time.Hour+time.Duration(i)*time.Second), stays)
 			}
 			if n := len(b.item(t, who)); n > 8 {
-				t.Errorf("after ten decisions: got %d attributes", n)
+				t.Errorf("after ten decisions: got %d attributes, want at most 8", n)
 			}
 			before := m.calls.Load()
 			for i := range 10 {
@@ -183,7 +183,7 @@ func TestStore_tidy_many(t *testing.T) {
 				t.Errorf("after the removal: got %d calls for 10 decisions, want 10", n)
 			}
 			if m.operators > 300 || m.bytes > 4096 {
-				t.Errorf("expression: got %d operators and %d bytes", m.operators, m.bytes)
+				t.Errorf("expression: got %d operators and %d bytes, want at most 300 and 4096", m.operators, m.bytes)
 			}
 		})
 	}

@@ -131,7 +131,7 @@ func TestStore_units(t *testing.T) {
 		}
 		t.Logf("%d limits, %s: %d bytes, at most %v units a write, %.2f writes a visit", len(charges), kind, largest, c.most, float64(c.writes)/visits)
 		if c.most != 1 || largest > 1024 {
-			t.Errorf("%s: got %v units for a write and an item of %d bytes", kind, c.most, largest)
+			t.Errorf("%s: got %v units for a write and an item of %d bytes, want one unit and at most 1024 bytes", kind, c.most, largest)
 		}
 	}
 }
@@ -142,7 +142,7 @@ func TestStore_units_log(t *testing.T) {
 	for i, window := range []string{"1s", "1s", "10s", "2399h59m59s"} {
 		kind := `"algorithm":"sliding_log","window":"` + window + `","requests":`
 		if _, err := document(t, `{"name":"l",`+kind+fmt.Sprint(algo.MaxLog+1)+`}`); err == nil {
-			t.Errorf("%s: a log of %d requests is accepted, want an error", window, algo.MaxLog+1)
+			t.Errorf("%s: a log of %d requests: got no error, want one", window, algo.MaxLog+1)
 		}
 		r, err := document(t, `{"name":"l",`+kind+fmt.Sprint(algo.MaxLog)+`}`)
 		if err != nil {
@@ -172,7 +172,7 @@ func TestStore_units_log(t *testing.T) {
 		}
 		t.Logf("%s: %d bytes, at most %v units a write", window, largest, c.most)
 		if c.most != 8 || largest > 8*1024 || largest+2*12 <= 8*1024-20 {
-			t.Errorf("%s: got %v units for a write and an item of %d bytes", window, c.most, largest)
+			t.Errorf("%s: got %v units for a write and an item of %d bytes, want eight units and nearly 8 KB", window, c.most, largest)
 		}
 	}
 }
@@ -197,6 +197,6 @@ func TestStore_units_endpoints(t *testing.T) {
 		decide(t, l, noon, r.Charges(nil, "GET", rules.MustParsePath("/e0"), who)...)
 	}
 	if c.writes != 302 || c.units != 302 {
-		t.Errorf("302 decisions: got %d writes and %v units", c.writes, c.units)
+		t.Errorf("302 decisions: got %d writes and %v units, want 302 of each", c.writes, c.units)
 	}
 }

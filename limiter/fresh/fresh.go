@@ -30,10 +30,10 @@ type Policy struct {
 	Admit func(now time.Time) error
 }
 
-// Load reads a source. asOf is when the value was current. It is before the read if the source returned a
-// copy; the zero Time means now. The error wraps ErrAbsent if the source has no value. ctx ends after
-// Policy.Timeout, not when a request ends. A Load MUST return when ctx ends, because no other read begins
-// before.
+// Load reads a source. asOf is when the value was current. It is before the read if the source returned
+// a copy; the zero Time means now. The error wraps ErrAbsent if the source has no value. ctx ends after
+// Policy.Timeout, not when a request ends. A Load MUST return when ctx ends, because no other read
+// begins before it returns.
 type Load[V any] func(ctx context.Context) (value V, asOf time.Time, err error)
 
 // Value is a cached value, read when a request needs it. Make one with New. It is safe for concurrent use,
@@ -54,8 +54,9 @@ func New[V any](p *Policy) *Value[V] {
 }
 
 // Get returns the value at now. If the value is not fresh, Get reads it with load and waits. If another
-// request already reads it and the previous value is usable, Get returns that without waiting. If there is
-// no usable value, the error is that of the last read or of ctx, or wraps ErrAbsent or ErrExpired.
+// request already reads it and the previous value is usable, Get returns the previous value without
+// waiting. If there is no usable value, the error is that of the last read or of ctx, or wraps ErrAbsent
+// or ErrExpired.
 func (v *Value[V]) Get(ctx context.Context, now time.Time, load Load[V]) (V, error) {
 	if !v.Due(now) {
 		return v.Peek(now)

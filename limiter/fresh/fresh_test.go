@@ -149,7 +149,7 @@ func TestValue_Renew(t *testing.T) {
 	s.err = errBad
 	renew(2*time.Second, 3, nil, 3)
 	if !errors.Is(v.Err(), errBad) {
-		t.Errorf("error of the last read: got %v", v.Err())
+		t.Errorf("error of the last read: got %v, want %v", v.Err(), errBad)
 	}
 	renew(7*time.Second-1, 3, nil, 3) // may is not called after a failure
 	renew(7*time.Second, 3, nil, 4)

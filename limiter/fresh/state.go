@@ -13,8 +13,8 @@ type state[V any] struct {
 	failed error     // the error of the last read
 }
 
-// age returns the age of the last read. It is never negative, although concurrent requests may arrive in
-// another order than that of their clocks.
+// age returns the age of the last read. It is never negative, although the instants of concurrent
+// requests may be out of order.
 func (s *state[V]) age(now time.Time) time.Duration { return now.Sub(s.tried).Abs() }
 
 // usable reports whether the value may be used at now.

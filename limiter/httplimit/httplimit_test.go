@@ -103,7 +103,7 @@ Weir-Degraded: store_timeout
 	}
 }
 
-// While the store fails, a process limits the caller locally. The answer then has the numbers of the
+// While the store fails, a process enforces the limit locally. The answer then has the numbers of the
 // local share and no policy. Once the store answers again, the answer has the policy again.
 func TestNewAnswer_share(t *testing.T) {
 	l, err := limiter.NewLimit(limiter.Limit{Name: "search", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 100, Window: time.Minute}, OnError: limiter.OnErrorLocal, LocalProcesses: 50})
@@ -124,7 +124,7 @@ func TestNewAnswer_share(t *testing.T) {
 		a := httplimit.NewAnswer(d)
 		if i == 2 {
 			if p := a.Problem; a.RetryAfter == "" || p == nil || p.Status != http.StatusTooManyRequests || p.Limit != 2 || p.Window != "" || !slices.Equal(p.Violated, []string{"search"}) {
-				t.Errorf("got answer %+v and problem %+v", a, p)
+				t.Errorf("got answer %+v and problem %+v, want a 429 for the limit 2 without a window", a, p)
 			}
 			a.RetryAfter, a.RateLimit = "", ""
 		}
@@ -144,7 +144,7 @@ func TestAnswer_Refuse_noLimit(t *testing.T) {
 		w := httptest.NewRecorder()
 		a.Refuse(w)
 		if got := w.Body.String(); w.Code != http.StatusTooManyRequests || got != want || w.Header().Get("Content-Type") != "application/problem+json" || w.Header().Get("RateLimit") != "" {
-			t.Errorf("%s: got %d %v %s", name, w.Code, w.Header(), got)
+			t.Errorf("%s: got %d %v %s, want a 429 with the problem %s and no RateLimit", name, w.Code, w.Header(), got, want)
 		}
 	}
 }
@@ -157,7 +157,7 @@ func TestNewAnswer_busy(t *testing.T) {
 		a.Refuse(w)
 		body := `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Too Many Requests","status":429,"error":"subject_busy","message":"Too many requests at once. Retry after ` + want + `."}`
 		if w.Code != http.StatusTooManyRequests || w.Body.String() != body || fields(a) != "Retry-After: "+want[:1]+"\nWeir-Degraded: subject_busy\n" {
-			t.Errorf("%s: got %d %s, fields %s", wait, w.Code, w.Body, fields(a))
+			t.Errorf("%s: got %d %s, fields %s, want a 429 with the body %s", wait, w.Code, w.Body, fields(a), body)
 		}
 	}
 }
@@ -170,14 +170,14 @@ func TestNewAnswer_jitter(t *testing.T) {
 		a := httplimit.NewAnswer(limiter.Decision{At: noon, Limit: l, Capacity: 1, RetryAfter: 1000 * time.Second})
 		seen[a.RetryAfter] = true
 		if n, err := strconv.Atoi(a.RetryAfter); err != nil || n < 1000 || n > 1030 {
-			t.Fatalf("Retry-After: got %s for a wait of 1000 s", a.RetryAfter)
+			t.Fatalf("Retry-After: got %s for a wait of 1000 s, want 1000 to 1030", a.RetryAfter)
 		}
 		if want := `"slow";r=0;t=` + a.RetryAfter; a.RateLimit != want {
 			t.Fatalf("RateLimit: got %s, want %s", a.RateLimit, want)
 		}
 	}
 	if len(seen) < 10 {
-		t.Errorf("500 waits: got only %d values", len(seen))
+		t.Errorf("500 waits: got %d different values, want at least 10", len(seen))
 	}
 }
 
@@ -257,12 +257,12 @@ func TestGate(t *testing.T) {
 	for i := range 20 {
 		r := s.get(t, http.MethodGet, "/a")
 		if r.StatusCode != http.StatusOK || body(t, r) != "served" || r.Header.Get("X-RateLimit-Remaining") != strconv.Itoa(19-i) {
-			t.Fatalf("request %d: got %s, %v", i+1, r.Status, r.Header)
+			t.Fatalf("request %d: got %s, %v, want a 200 with %d remaining", i+1, r.Status, r.Header, 19-i)
 		}
 	}
 	r := s.get(t, http.MethodGet, "/a")
 	if r.StatusCode != http.StatusTooManyRequests || s.served != 20 {
-		t.Fatalf("request 21: got %s, %d served", r.Status, s.served)
+		t.Fatalf("request 21: got %s, %d served, want a 429 and 20 served", r.Status, s.served)
 	}
 	for name, want := range map[string]string{"Retry-After": "1", "Cache-Control": "no-store", "Content-Type": "application/problem+json", "X-RateLimit-Limit": "20", "X-RateLimit-Remaining": "0"} {
 		if got := r.Header.Get(name); got != want {
@@ -280,11 +280,11 @@ func TestGate(t *testing.T) {
 	}
 	s.now = s.now.Add(time.Duration(wait) * time.Second)
 	if r := s.get(t, http.MethodGet, "/a"); r.StatusCode != http.StatusOK {
-		t.Errorf("after the wait of Retry-After: got %s", r.Status)
+		t.Errorf("after the wait of Retry-After: got %s, want a 200", r.Status)
 	}
 	if r := s.get(t, http.MethodGet, "/"+strings.Repeat("a", 21)); r.StatusCode != http.StatusTooManyRequests || r.Header.Get("Retry-After") != "" ||
 		!strings.Contains(body(t, r), "costs more than the whole limit") {
-		t.Errorf("a cost above the capacity: got %s, %v", r.Status, r.Header)
+		t.Errorf("a cost above the capacity: got %s, %v, want a refusal without a wait", r.Status, r.Header)
 	}
 }
 
@@ -295,10 +295,10 @@ func TestGate_credentials(t *testing.T) {
 		r := s.get(t, http.MethodGet, "/a")
 		if got := body(t, r); r.StatusCode != http.StatusUnauthorized || r.Header.Get("WWW-Authenticate") != "Bearer" ||
 			got != `{"type":"about:blank","title":"Unauthorized","status":401,"error":"unauthorized","message":"The credentials are missing, malformed, unknown or expired."}` {
-			t.Fatalf("bad credential: got %s %v %s", r.Status, r.Header, got)
+			t.Fatalf("bad credential: got %s %v %s, want a 401 with its problem", r.Status, r.Header, got)
 		}
 		if r.Header.Get("X-RateLimit-Limit") != "" {
-			t.Error("a 401 has fields of limits, want none")
+			t.Error("a 401: got fields of limits, want none")
 		}
 	}
 	if r := s.get(t, http.MethodGet, "/a"); r.StatusCode != http.StatusTooManyRequests {
@@ -307,11 +307,11 @@ func TestGate_credentials(t *testing.T) {
 	s.caller.IP, s.err = caller.Caller{}.IP, fmt.Errorf("%w: issuer down", caller.ErrUnverified)
 	s.now = s.now.Add(time.Hour)
 	if r := s.get(t, http.MethodGet, "/a"); r.StatusCode != http.StatusServiceUnavailable || r.Header.Get("Retry-After") != "1" {
-		t.Errorf("an unchecked credential: got %s %v", r.Status, r.Header)
+		t.Errorf("an unchecked credential: got %s %v, want a 503 with Retry-After 1", r.Status, r.Header)
 	}
 	s.caller, s.err = caller.Caller{User: "alice"}, nil
 	if r := s.get(t, http.MethodGet, "/a"); r.Header.Get("X-RateLimit-Remaining") != "19" {
-		t.Errorf("the claimed user is charged for bad credentials: %v", r.Header)
+		t.Errorf("limit of the claimed user after bad credentials: got %v, want 19 remaining", r.Header)
 	}
 }
 
@@ -322,21 +322,21 @@ func TestGate_credentials_degraded(t *testing.T) {
 	for status, err := range map[int]error{http.StatusUnauthorized: caller.ErrInvalidCredential, http.StatusServiceUnavailable: caller.ErrUnverified} {
 		s.caller, s.err = caller.Caller{Rejected: true}, err
 		if r := s.get(t, http.MethodGet, "/a"); r.StatusCode != status || r.Header.Get("Weir-Degraded") == "" || r.Header.Get("RateLimit") != "" {
-			t.Errorf("%v: got %s %v", err, r.Status, r.Header)
+			t.Errorf("%v: got %s %v, want the status %d, Weir-Degraded and no RateLimit", err, r.Status, r.Header, status)
 		}
 	}
 }
 
-// While the store fails, this process limits alone, and a header says so. A request with invalid
-// charges is not served.
+// While the store fails, this process enforces the limits alone, and a header reports the outage. A
+// request with invalid charges is not served.
 func TestGate_failure(t *testing.T) {
 	s := newServer(t)
 	s.store = nil
 	if r := s.get(t, http.MethodGet, "/a"); r.StatusCode != http.StatusOK || r.Header.Get("Weir-Degraded") != "store_unavailable" || r.Header.Get("X-RateLimit-Remaining") != "19" {
-		t.Errorf("%s %v", r.Status, r.Header)
+		t.Errorf("got %s %v, want a 200 with Weir-Degraded and 19 remaining", r.Status, r.Header)
 	}
 	if r := s.get(t, http.MethodDelete, "/a"); r.StatusCode != http.StatusInternalServerError || s.served != 1 {
-		t.Errorf("an invalid charge: got %s", r.Status)
+		t.Errorf("an invalid charge: got %s, want a 500", r.Status)
 	}
 }
 
@@ -373,7 +373,7 @@ func TestProblem(t *testing.T) {
 	}
 	var p httplimit.Problem
 	if err := json.Unmarshal([]byte(body(t, s.get(t, http.MethodGet, "/a"))), &p); err != nil || p.Status != 429 || p.Violated[0] != "search" {
-		t.Errorf("%+v, %v", p, err)
+		t.Errorf("got %+v, %v, want a 429 by the limit search", p, err)
 	}
 }
 
@@ -385,7 +385,7 @@ func TestGate_log(t *testing.T) {
 		t.Fatal(r.Status)
 	}
 	if log := s.log.String(); strings.Count(log, "\n") != 1 || !strings.Contains(log, `level=INFO msg="credential refused" err="`) || !strings.Contains(log, "forged") {
-		t.Errorf("log: got %q", log)
+		t.Errorf("log: got %q, want one line about the forged credential", log)
 	}
 }
 
@@ -477,11 +477,11 @@ func TestGate_denied(t *testing.T) {
 		},
 		Observe: func(o outcome.Outcome) {
 			if o.Err != nil {
-				t.Errorf("observed error: got %v", o.Err)
+				t.Errorf("observed error: got %v, want none", o.Err)
 			}
 			observed = append(observed, o.Decision)
 		},
-	}).Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the handler was called, want a denial") }))
+	}).Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the handler was called, want no call") }))
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody))
 	const want = `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Service Unavailable","status":503,"error":"store_unavailable",` +
@@ -495,6 +495,6 @@ func TestGate_denied(t *testing.T) {
 		}
 	}
 	if len(observed) != 1 || !observed[0].Failed {
-		t.Errorf("observed: got %+v", observed)
+		t.Errorf("observed: got %+v, want one failed request", observed)
 	}
 }

@@ -59,7 +59,7 @@ func TestGate_malformedPath(t *testing.T) {
 	gate := httplimit.New(httplimit.Options{
 		Limiter: storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{})),
 		Charges: func(context.Context, time.Time, string, rules.Path, caller.Caller) ([]limiter.Charge, string) {
-			t.Error("a malformed path is charged, want no charge")
+			t.Error("a malformed path: got a charge, want none")
 			return nil, ""
 		},
 		Identify: func(_ context.Context, _ time.Time, r httplimit.Request) (caller.Caller, error) {
@@ -72,9 +72,9 @@ func TestGate_malformedPath(t *testing.T) {
 	})
 	w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
 	request := httplimit.Request{Method: http.MethodGet, Malformed: true, Header: http.Header{"Authorization": {"Bearer x"}}, Address: address}
-	gate.Serve(w, r, request, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("served") }))
+	gate.Serve(w, r, request, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the handler was called, want no call") }))
 	if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), `"error":"malformed_path"`) || w.Header().Get("Retry-After") != "" {
-		t.Errorf("got %d %v %s", w.Code, w.Header(), w.Body)
+		t.Errorf("got %d %v %s, want a 400 with malformed_path and no Retry-After", w.Code, w.Header(), w.Body)
 	}
 	if len(observed) != 1 || observed[0].Class() != outcome.Refused || observed[0].Caller.IP.Addr() != address || observed[0].Err != nil {
 		t.Errorf("observed: got %+v, want one refusal with the address", observed)

@@ -18,8 +18,8 @@ const DefaultSubjects = 1_000_000
 // Options of a Store. The zero value is ready for use.
 type Options struct {
 	// Subjects bounds the number of subjects with one limit each; 0 means DefaultSubjects. A subject
-	// with several limits counts once for each, and a sliding_log once more for every four of its
-	// requests, which is the size of its entries.
+	// counts once for each of its limits. A sliding_log counts once more for every four of its requests,
+	// because its entries take that much memory.
 	//
 	// The bound is divided evenly among the shards of the store, at least one subject each. A
 	// subject belongs to a shard by its hash. A full shard removes subjects at full quota; if there
@@ -43,7 +43,7 @@ const shards = 64
 // refundMargin covers a goroutine that read the clock and was then not scheduled for a while.
 const refundMargin = 50 * time.Millisecond
 
-// New returns an empty Store. An option out of range is an error that names it.
+// New returns an empty Store. If an option is out of range, the error names the option.
 func New(o Options) (*Store, error) {
 	if o.Subjects < 0 {
 		return nil, fmt.Errorf("memstore: %w", &algo.FieldError{Field: "Options.Subjects", Got: o.Subjects, Want: fmt.Sprintf("at least 1; 0 means %d", DefaultSubjects)})
@@ -158,5 +158,6 @@ func (s *Store) Reset(_ context.Context, subject limiter.Subject) error {
 	return nil
 }
 
-// same reports whether two limits decide alike: a new version of the rules may have left one unchanged.
+// same reports whether two limits decide alike. A new version of the rules may contain an unchanged
+// limit.
 func same(a, b *limiter.Limit) bool { return a == b || a.Fingerprint() == b.Fingerprint() }

@@ -61,13 +61,13 @@ func TestStore_full(t *testing.T) {
 		t.Errorf("got %d known subjects, want nearly all of %d", known, subjects)
 	}
 	if err := take(t, s, noon, "0", slow, 1); err != nil {
-		t.Errorf("a known subject in a full store: unexpected error %v", err)
+		t.Errorf("a known subject in a full store: got error %v, want none", err)
 	}
 	if err := take(t, s, noon, "looks", slow, 0); err != nil {
-		t.Errorf("cost 0 on an unknown subject in a full store: unexpected error %v", err)
+		t.Errorf("cost 0 on an unknown subject in a full store: got error %v, want none", err)
 	}
 	if err := take(t, s, noon.Add(time.Minute-1), "early", slow, 1); !errors.Is(err, limiter.ErrFull) {
-		t.Errorf("before any subject is at full quota: got error %v", err)
+		t.Errorf("before any subject is at full quota: got error %v, want %v", err, limiter.ErrFull)
 	}
 	// A minute later all subjects but one are at full quota, and the store evicts them for new
 	// subjects.
@@ -142,7 +142,7 @@ func TestStore_full_sooner(t *testing.T) {
 				}
 			}
 			if n := fill(noon.Add(10*time.Second), slow, "new", func([]limiter.Charge, []algo.Result) {}); n < full {
-				t.Errorf("got %d new subjects, but %d were at full quota", n, full)
+				t.Errorf("got %d new subjects, want at least %d, the number of subjects at full quota", n, full)
 			}
 		})
 	}
@@ -183,7 +183,7 @@ func TestStore_fullOfSeveral(t *testing.T) {
 	}
 	for i := range 4 * subjects {
 		if n := held(strconv.Itoa(i)); n != 0 && (i%2 == 0 || n != 2) {
-			t.Errorf("subject %d holds %d limits after the sweep", i, n)
+			t.Errorf("subject %d holds %d limits after the sweep, want all or none", i, n)
 		}
 	}
 }
@@ -221,7 +221,7 @@ func TestStore_full_weight(t *testing.T) {
 				t.Errorf("got %d limits held and %d refused, want at most %d", held, refused, c.most)
 			}
 			if err := take(t, s, noon, "0", limits[0], 1); err != nil {
-				t.Errorf("a limit in the store: unexpected error %v", err)
+				t.Errorf("a limit in the store: got error %v, want none", err)
 			}
 		})
 	}
@@ -275,7 +275,8 @@ func BenchmarkTake(b *testing.B) {
 	}
 }
 
-// A full store has room for new subjects, although a few of its subjects count for a month.
+// A full store makes room for new subjects, although a few of its subjects keep their counts for a
+// month.
 func TestStore_full_longLived(t *testing.T) {
 	s := storetest.Must(memstore.New(memstore.Options{Subjects: 6400}))
 	long := storetest.Limit(t, "long", algo.Rate{Requests: 1, Window: 30 * 24 * time.Hour})

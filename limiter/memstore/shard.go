@@ -15,25 +15,25 @@ import (
 // does not read them.
 type shard struct {
 	mu     sync.Mutex
-	chains []uint32       // first slots; a power of two
+	chains []uint32       // first slot of each chain; the length is a power of two
 	blocks []*[block]slot // slot 0 is not used
-	limits []limitOfSlots // by the number in a slot
+	limits []limitOfSlots // slot.limit is an index into it
 
-	seed     maphash.Seed              // the store's
-	numbers  map[*limiter.Limit]uint32 // of limits
-	unused   []uint32                  // numbers
+	seed     maphash.Seed              // of the whole store
+	numbers  map[*limiter.Limit]uint32 // index of each limit in limits
+	unused   []uint32                  // free indexes of limits
 	free     uint32                    // first of a chain of removed slots
-	made     uint32                    // slots, with removed ones
+	made     uint32                    // number of slots, including removed ones and slot 0
 	slots    int
 	subjects int
-	weight   int // of the slots
+	weight   int // sum of the weights of the slots
 	capacity int
 	// logs holds the entries of logs, which have no room in a slot.
 	logs map[*slot]algo.Entries
-	// marks holds the marks of states that were too far ahead of a clock, which are few.
+	// marks holds the marks of the few states that were too far ahead of a clock.
 	marks map[*slot]algo.Mark
-	// due is when the next subject reaches full quota: before it, a sweep of a full shard
-	// would find nothing. swept is when it was last swept.
+	// due is the instant at which the next subject reaches full quota. An earlier sweep of a full shard
+	// would find nothing. swept is the instant of the last sweep.
 	due, swept algo.Instant
 }
 
@@ -42,8 +42,8 @@ const block = 64
 
 // slot is one limit of a subject, in one cache line. The limits of a subject are in one chain.
 type slot struct {
-	next    uint32       // in the chain; 0: none
-	limit   uint32       // its number; the state has its parameters and version
+	next    uint32       // next slot of the chain; 0 if none
+	limit   uint32       // index in shard.limits; this limit has the parameters and the version of the state
 	state   algo.Compact // of a log, only the newest entry
 	subject limiter.SubjectID
 }
@@ -67,7 +67,7 @@ func (sh *shard) init(seed maphash.Seed, capacity int) {
 
 // chain returns the head of the chain that a subject is in.
 func (sh *shard) chain(hash uint64) *uint32 {
-	return &sh.chains[hash/shards&uint64(len(sh.chains)-1)] // the bits below choose the shard
+	return &sh.chains[hash/shards&uint64(len(sh.chains)-1)] // the lower bits choose the shard
 }
 
 func (sh *shard) slot(i uint32) *slot { return &sh.blocks[i/block][i%block] }
@@ -119,7 +119,7 @@ func (sh *shard) add(k key, limit *limiter.Limit) *slot {
 	return at
 }
 
-// use gives a slot its limit.
+// use sets the limit of a slot.
 func (sh *shard) use(at *slot, limit *limiter.Limit) {
 	n, ok := sh.numbers[limit]
 	if !ok {
@@ -137,7 +137,7 @@ func (sh *shard) use(at *slot, limit *limiter.Limit) {
 	at.limit = n
 }
 
-// drop takes from a slot its limit, its entries and its mark.
+// drop removes the limit, the entries and the mark of a slot.
 func (sh *shard) drop(at *slot) {
 	delete(sh.logs, at)
 	delete(sh.marks, at)
@@ -204,8 +204,8 @@ func (sh *shard) put(at *slot, s algo.State) {
 	sh.logs[at] = s.Entries
 }
 
-// settle returns how a charge's limit counts at now. It writes a conversion or a clamp down, unless the
-// charge only looks. at is nil for a limit that was never charged.
+// settle returns the state of a charge's limit at now. It stores a conversion or a clamp, unless the
+// charge is a look. at is nil for a limit that was never charged.
 func (sh *shard) settle(at *slot, c *limiter.Charge, now algo.Instant) limiter.Held {
 	if at == nil {
 		held, _ := limiter.Held{}.Settle(c.Limit, now)
@@ -231,21 +231,22 @@ func (sh *shard) settle(at *slot, c *limiter.Charge, now algo.Instant) limiter.H
 	return held
 }
 
-// sooner makes the next sweep no later than the limit in a slot is at full quota: what it
-// held before may have put the sweep off for longer.
+// sooner sets due to the instant at which the limit in a slot reaches full quota, if that is earlier.
+// The previous state of the slot may have reached full quota later.
 func (sh *shard) sooner(at *slot) {
 	const past = algo.Instant(0)
 	sh.due = min(sh.due, past.Add(sh.limit(at).Machine().ResetAfter(sh.state(at), past)))
 }
 
-// sweepPause is the least time between two sweeps of a shard: a flood of new subjects
-// must not buy one each.
+// sweepPause is the least time between two sweeps of a shard. Otherwise each request in a flood of new
+// subjects would cause a sweep.
 const sweepPause = time.Second
 
 // slotEntries is how many entries of logs take the memory of a slot.
 const slotEntries = 8
 
-// weight returns what a slot of limit counts: one, and the room of all entries that it may hold.
+// weight returns the weight of a slot of limit. It is one, plus the memory of all log entries that the
+// slot may hold, in slots.
 func weight(limit *limiter.Limit) int {
 	if l, ok := limit.Machine().(*algo.Log); ok {
 		return 1 + int(l.MaxDebt()+slotEntries-1)/slotEntries
@@ -253,8 +254,8 @@ func weight(limit *limiter.Limit) int {
 	return 1
 }
 
-// fits reports whether there is room for limits of a weight in k's subject. There is for the only
-// subject, whatever it weighs, until it has as many limits as a request charges.
+// fits reports whether there is room for limits of a weight in k's subject. The only subject of a shard
+// always has room, whatever its weight, until it has MaxCharges limits.
 func (sh *shard) fits(k key, weight int) bool {
 	return sh.weight+weight <= sh.capacity || sh.subjects == 0 || sh.subjects == 1 && sh.knows(k) && sh.slots < limiter.MaxCharges
 }
@@ -287,7 +288,7 @@ func (sh *shard) sweep(chain *uint32, now algo.Instant, k key) {
 			sh.due = min(sh.due, full)
 			link = &at.next
 		default:
-			sh.remove(chain, at.subject) // what stands before it in the chain stays
+			sh.remove(chain, at.subject) // the slots before it in the chain remain
 		}
 	}
 }

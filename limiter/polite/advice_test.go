@@ -94,10 +94,10 @@ func FuzzAdviceOf(f *testing.F) {
 		}}
 		a := adviceOf(r, noon)
 		if a.wait < -1 || a.wait > farthest || a.reset < 0 || a.reset > farthest || a.left < 0 || a.capacity < 1 || len(a.name) > maxField+4 {
-			t.Errorf("got %+v for %v", a, r.Header)
+			t.Errorf("got %+v for %v, want every value within its bounds", a, r.Header)
 		}
 		if a.refused && status != 429 && status != 503 {
-			t.Errorf("status %d: got a refusal", status)
+			t.Errorf("status %d: got a refusal, want a refusal only for 429 and 503", status)
 		}
 		q := newQuota(time.Minute, 1)
 		q.learn(ticket{sent: noon, probe: true}, a, true, noon)

@@ -10,8 +10,8 @@
 //     1, 2, 4 and then 8 seconds. So clients that were refused together do not return together.
 //   - A 503 that names no quota applies only to the method and path of the request. The Transport tries
 //     them again after at most five minutes.
-//   - While an API refuses, it holds all other requests of the same quota. After the wait it first
-//     sends one request, as a probe.
+//   - While an API refuses, the Transport holds all other requests of the same quota. After the wait
+//     it first sends one request, as a probe.
 //   - It spreads the last quarter of a quota over the time until the reset. It reads RateLimit and
 //     RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-11), or X-RateLimit-Limit, -Remaining
 //     and -Reset. The requests in flight never exceed the remaining quota.
@@ -22,8 +22,8 @@
 //     Refusals of requests that were in flight together count as one.
 //
 // The waits of a request take at most [Transport.MaxWait] in total, and end with its context. A
-// request that would have to wait longer returns immediately. It returns the API's refusal, or a
-// WaitError if it was not sent.
+// request that would have to wait longer returns immediately. RoundTrip then returns the API's
+// refusal, or a WaitError if the request was not sent.
 //
 // # Which requests share a quota
 //

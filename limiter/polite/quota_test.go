@@ -44,6 +44,6 @@ func TestQuota_forget(t *testing.T) {
 		t.Fatal(err)
 	}
 	if q.forget(sent); q.left != 2 || q.inFlight != 0 {
-		t.Errorf("got %d remaining, %d in flight", q.left, q.inFlight)
+		t.Errorf("got %d remaining, %d in flight, want 2 and 0", q.left, q.inFlight)
 	}
 }

@@ -26,7 +26,7 @@ func TestTransport_backoff(t *testing.T) {
 			for run := range runs {
 				a := script(name, name, name, name, "200")
 				if status, err := get(t, &polite.Transport{Base: a}, "http://api.test/"); status != 200 || err != nil || len(a.at) != 5 {
-					t.Fatalf("%s: got %d, %v after %d requests", name, status, err, len(a.at))
+					t.Fatalf("%s: got %d, %v after %d requests, want 200 after 5", name, status, err, len(a.at))
 				}
 				for i := range 4 {
 					wait := a.at[i+1].Sub(a.at[i]) - least
@@ -110,13 +110,13 @@ func TestTransport_replay(t *testing.T) {
 			t.Fatal(status, err)
 		}
 		if !slices.Equal(a.bodies, []string{"the body", "the body", "the body"}) || len(a.open) != 0 {
-			t.Errorf("got request bodies %q and %d open response bodies", a.bodies, len(a.open))
+			t.Errorf("got request bodies %q and %d open response bodies, want three whole bodies and 0", a.bodies, len(a.open))
 		}
 		r, _ = http.NewRequestWithContext(t.Context(), http.MethodPost, "http://api.test/other", strings.NewReader("x"))
 		r.GetBody = func() (io.ReadCloser, error) { return nil, errors.New("gone") }
 		a.handler = script("429").handler
 		if _, err := do(&polite.Transport{Base: a}, r); err == nil || err.Error() != "gone" || len(a.open) != 0 {
-			t.Errorf("error of GetBody: got %v and %d open response bodies", err, len(a.open))
+			t.Errorf("error of GetBody: got %v and %d open response bodies, want the error of GetBody and 0", err, len(a.open))
 		}
 	})
 }
@@ -140,7 +140,7 @@ func TestTransport_repeated(t *testing.T) {
 				r.Header.Set("Idempotency-Key", c.key)
 			}
 			if status, err := do(&polite.Transport{Base: a}, r); status != 200 || !slices.Equal(a.bodies, []string{c.body, c.body}) {
-				t.Errorf("%+v: got %d, %v, bodies %q", c, status, err, a.bodies)
+				t.Errorf("%+v: got %d, %v, bodies %q, want 200 and two bodies %q", c, status, err, a.bodies, c.body)
 			}
 		})
 	}
@@ -167,7 +167,7 @@ func TestTransport_context(t *testing.T) {
 				r, _ := http.NewRequestWithContext(ctx, http.MethodPut, "http://api.test/", &bodies[i])
 				r.GetBody = func() (io.ReadCloser, error) { return http.NoBody, nil }
 				if _, err := do(transport, r); !errors.Is(err, context.Canceled) {
-					t.Errorf("%d: %v", i, err)
+					t.Errorf("request %d: got error %v, want context.Canceled", i, err)
 				}
 			})
 			synctest.Wait()
@@ -177,11 +177,11 @@ func TestTransport_context(t *testing.T) {
 		cancel()
 		all.Wait()
 		if time.Since(begun) != 0 || len(a.at) != 1 || len(a.open) != 0 || bodies != [3]closed{true, true, true} {
-			t.Errorf("after %s: got %d requests, %d open response bodies, closed request bodies: %v", time.Since(begun), len(a.at), len(a.open), bodies)
+			t.Errorf("after %s: got %d requests, %d open response bodies, closed request bodies: %v, want 1 request, 0 open and all closed after 0s", time.Since(begun), len(a.at), len(a.open), bodies)
 		}
 		r, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://other.test/", http.NoBody)
 		if _, err := do(transport, r); !errors.Is(err, context.Canceled) || len(a.at) != 1 {
-			t.Errorf("a context that has ended: got %v, %d requests", err, len(a.at))
+			t.Errorf("a context that has ended: got %v, %d requests, want context.Canceled and 1", err, len(a.at))
 		}
 	})
 }
@@ -200,7 +200,7 @@ func TestTransport_answerTooLate(t *testing.T) {
 		a := &api{handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { cancel() })}
 		r, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://api.test/", http.NoBody)
 		if _, err := (&polite.Transport{Base: a}).RoundTrip(r); !errors.Is(err, context.Canceled) || len(a.open) != 0 {
-			t.Errorf("got %v and %d open response bodies", err, len(a.open))
+			t.Errorf("got %v and %d open response bodies, want context.Canceled and 0", err, len(a.open))
 		}
 	})
 }
@@ -223,7 +223,7 @@ func TestTransport_othersWait(t *testing.T) {
 		}
 		all.Wait()
 		if len(a.at) != 21 || a.at[1].Sub(begun) != 10*time.Second+a.latency || a.at[2].Sub(a.at[1]) != a.latency {
-			t.Errorf("got %d requests, the second after %s, the third %s later", len(a.at), a.at[1].Sub(begun), a.at[2].Sub(a.at[1]))
+			t.Errorf("got %d requests, the second after %s, the third %s later, want 21, %s and %s", len(a.at), a.at[1].Sub(begun), a.at[2].Sub(a.at[1]), 10*time.Second+a.latency, a.latency)
 		}
 	})
 }
@@ -271,7 +271,7 @@ func TestTransport_breaker(t *testing.T) {
 			}
 		}
 		if len(a.at) != 9 || len(a.open) != 0 {
-			t.Errorf("got %d requests and %d open response bodies", len(a.at), len(a.open))
+			t.Errorf("got %d requests and %d open response bodies, want 9 and 0", len(a.at), len(a.open))
 		}
 	})
 }
@@ -338,7 +338,7 @@ func TestTransport_retryAtOnce(t *testing.T) {
 		transport := &polite.Transport{Base: a, Refusals: 1, Retries: -1}
 		for i, want := range []int{429, 429, 429, 200, 200} {
 			if status, err := get(t, transport, "http://api.test/"); status != want {
-				t.Errorf("request %d: got %d, %v", i, status, err)
+				t.Errorf("request %d: got %d, %v, want %d", i, status, err, want)
 			}
 		}
 	})
@@ -368,7 +368,7 @@ func TestTransport_failsAtOnce(t *testing.T) {
 		}
 		begun := time.Now()
 		if _, err := get(t, transport, "http://api.test/"); err == nil || err.Error() != "polite: the quota of api.test is exhausted; retry in 1m0s" || time.Since(begun) != 0 {
-			t.Errorf("got %v after %s", err, time.Since(begun))
+			t.Errorf("got %v after %s, want a WaitError after 0s", err, time.Since(begun))
 		}
 		slow.Wait()
 	})
@@ -400,7 +400,7 @@ func TestTransport_outOfOrder(t *testing.T) {
 		// One request is a probe, and nine exhaust the quota. The last request is sent half a
 		// minute later.
 		if wait := a.at[10].Sub(a.at[9]); len(a.at) != 11 || a.at[9] != a.at[1] || wait < 29*time.Second || wait > 31*time.Second {
-			t.Errorf("requests: got %v", a.at)
+			t.Errorf("requests: got %v, want 11, the last one 29 to 31 s after the others", a.at)
 		}
 	})
 }
@@ -418,7 +418,7 @@ func TestTransport_spread(t *testing.T) {
 			}
 		}
 		if a.status[429] != 0 || len(a.at) != 45 {
-			t.Errorf("statuses: got %v", a.status)
+			t.Errorf("statuses: got %v, want 45 requests and no 429", a.status)
 		}
 		for i, at := range a.at {
 			minute, n := int(at.Sub(begun)/window), i%20
@@ -428,7 +428,7 @@ func TestTransport_spread(t *testing.T) {
 			// The Transport sends 15 requests at once. It spreads 5 over the rest of the minute,
 			// about 10 s apart, because the reset is in whole seconds.
 			if since := at.Sub(begun) % window; n < 15 && since > time.Second || n >= 15 && (since < time.Duration(n-14)*9*time.Second || since > time.Duration(n-14)*10*time.Second+time.Second) {
-				t.Errorf("request %d: got %s after the start of its window", n, since)
+				t.Errorf("request %d: got %s after the start of its window, want the first 15 at once and the others about 10 s apart", n, since)
 			}
 		}
 	})
@@ -461,19 +461,19 @@ func TestTransport_crowd(t *testing.T) {
 		a := limited(t, 30*time.Millisecond, rate)
 		passed, took := crowd(t, &polite.Transport{Base: a, MaxWait: 10 * time.Minute})
 		if passed != clients*each || a.status[429] != 0 {
-			t.Errorf("polite: got %d allowed requests, statuses %v", passed, a.status)
+			t.Errorf("polite: got %d allowed requests, statuses %v, want %d and no 429", passed, a.status, clients*each)
 		}
 		if least := 180 * 600 * time.Millisecond; took < least || took > least*13/10 { // 20 at once, then one every 0.6 s
 			t.Errorf("polite: got a duration of %s, want at least %s and at most 30 %% more", took, least)
 		}
 		if len(a.open) != 0 {
-			t.Errorf("got %d open response bodies", len(a.open))
+			t.Errorf("got %d open response bodies, want 0", len(a.open))
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
 		a := limited(t, 30*time.Millisecond, rate)
 		if passed, _ := crowd(t, a); passed != 20 || a.status[429] != 180 {
-			t.Errorf("rude: got %d allowed requests, statuses %v", passed, a.status)
+			t.Errorf("rude: got %d allowed requests, statuses %v, want 20 and 180 with 429", passed, a.status)
 		}
 	})
 }
@@ -549,15 +549,15 @@ func TestTransport_signed(t *testing.T) {
 		for i := range 50 {
 			_, err := send(fmt.Sprintf(format, "AKID", i/25+1, i)) // the scope contains the day
 			if _, waits := errors.AsType[*polite.WaitError](err); waits != (i > 0) {
-				t.Errorf("%d: %v", i, err)
+				t.Errorf("request %d: got error %v, want a WaitError for all but the first", i, err)
 			}
 		}
 		if quotas, _ := transport.Remembered(); len(a.at) != 1 || quotas != 1 {
-			t.Errorf("got %d requests and %d quotas", len(a.at), quotas)
+			t.Errorf("got %d requests and %d quotas, want 1 and 1", len(a.at), quotas)
 		}
 		for _, other := range []string{fmt.Sprintf(format, "AKIB", 1, 0), "AWS4-HMAC-SHA256 Signature=0", "AWS4-HMAC-SHA256 Signature=1"} {
 			if status, err := send(other); status != 429 {
-				t.Errorf("%s: %v", other, err)
+				t.Errorf("%s: got error %v, want 429", other, err)
 			}
 		}
 	})
@@ -630,7 +630,7 @@ func TestTransport_unavailableSince(t *testing.T) {
 		}
 		slow.Wait()
 		if _, err := get(t, transport, "http://api.test/"); err == nil || len(a.at) != 3 {
-			t.Errorf("got %v after %d requests", err, len(a.at))
+			t.Errorf("got %v after %d requests, want an error after 3", err, len(a.at))
 		}
 	})
 }
@@ -658,7 +658,7 @@ func TestTransport_refusedByAnother(t *testing.T) {
 				if i == 2 { // two refusals of this quota open the breaker
 					var e *polite.WaitError
 					if _, err := send(9); errors.As(err, &e) != (name == "no success") {
-						t.Errorf("%s: %v", name, err)
+						t.Errorf("%s: got error %v, want a WaitError only without a success", name, err)
 					}
 				}
 				time.Sleep(time.Second)
@@ -683,7 +683,7 @@ func TestTransport_halfTheContext(t *testing.T) {
 			begun := time.Now()
 			status, err := do(transport, r)
 			if _, waits := errors.AsType[*polite.WaitError](err); waits == sent || (status == 200) != sent || !sent && time.Since(begun) != 0 {
-				t.Errorf("%s: got %d, %v after %s", lives, status, err, time.Since(begun))
+				t.Errorf("%s: got %d, %v after %s, want sent %t", lives, status, err, time.Since(begun), sent)
 			}
 		})
 	}
@@ -701,7 +701,7 @@ func TestTransport_probesHalfway(t *testing.T) {
 			}
 		}
 		if wait := a.at[1].Sub(a.at[0]); wait != time.Minute {
-			t.Errorf("probe: got a wait of %s", wait)
+			t.Errorf("probe: got a wait of %s, want 1 minute", wait)
 		}
 	})
 }
@@ -752,7 +752,7 @@ func TestTransport_drains(t *testing.T) {
 				return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
 			})
 			if status, err := get(t, &polite.Transport{Base: base}, "http://api.test/"); status != 200 || refusal.Len() != unread {
-				t.Errorf("body of %d bytes: got %d unread: %d, %v", length, refusal.Len(), status, err)
+				t.Errorf("body of %d bytes: got status %d, %v and %d bytes unread, want 200 and %d", length, status, err, refusal.Len(), unread)
 			}
 		})
 	}
@@ -780,7 +780,7 @@ func TestTransport_noLimits(t *testing.T) {
 		}
 		all.Wait()
 		if took := time.Since(begun); took != 4*time.Second {
-			t.Errorf("got %s", took)
+			t.Errorf("got %s, want 4 s", took)
 		}
 	})
 }
@@ -800,7 +800,7 @@ func TestTransport_bounded(t *testing.T) {
 			}
 		}
 		if quotas, routes := transport.Remembered(); quotas != 1024 || routes != 8192 {
-			t.Errorf("got %d quotas and %d routes", quotas, routes)
+			t.Errorf("got %d quotas and %d routes, want 1024 and 8192", quotas, routes)
 		}
 	})
 }
@@ -810,7 +810,7 @@ func TestTransport_CloseIdleConnections(t *testing.T) {
 	base := &idle{}
 	client := &http.Client{Transport: &polite.Transport{Base: base}}
 	if client.CloseIdleConnections(); base.closed != 1 {
-		t.Errorf("CloseIdleConnections of Base: got %d calls", base.closed)
+		t.Errorf("CloseIdleConnections of Base: got %d calls, want 1", base.closed)
 	}
 	(&polite.Transport{Base: script("200")}).CloseIdleConnections() // this Base has no CloseIdleConnections
 }

@@ -7,16 +7,18 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// The sizes of the scripts' arguments, in bytes, without the parameters of limits.
+// These constants are the sizes of the scripts' arguments, in bytes, without the parameters of
+// limits.
 const (
 	takeHeader   = 8
 	takeCharge   = 6*4 + 1 + versionSize + limitSize
 	refundCharge = 7*4 + limitSize
-	parameters   = 4 // of most limits at most
+	parameters   = 4 // enough for most limits
 )
 
-// encodeTake returns the first argument of take.lua. No charge is hopeless. seen is the known state of
-// each limit: parameters of the same or a higher rules version decide.
+// encodeTake returns the first argument of take.lua. The charges must not be hopeless. seen is the
+// known state of each limit. Other parameters in seen decide if their rules version is the same or
+// higher.
 func encodeTake(now algo.Instant, charges []limiter.Charge, seen []algo.Result) []byte {
 	b := appendInteger(make([]byte, 0, takeHeader+len(charges)*(takeCharge+parameters)), int64(now), 8)
 	for i, c := range charges {

@@ -92,7 +92,7 @@ func TestCommands(t *testing.T) {
 	for i := range 4 { // the script is new to the server, the last request is refused, and one request has fewer limits
 		allowed, err := s.Take(ctx, now, limiter.User("u"), charges[:3-i%2], results)
 		if err != nil || allowed != (i < 3) {
-			t.Fatalf("take %d: %t, %v", i, allowed, err)
+			t.Fatalf("take %d: got allowed %t, %v, want %t", i, allowed, err, i < 3)
 		}
 		if i == 0 {
 			if _, err := s.Refund(ctx, limiter.User("u"), charges, results, time.Millisecond); err != nil {

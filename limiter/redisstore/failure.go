@@ -20,8 +20,8 @@ var outages = []string{
 }
 
 // failure translates an error of the client to one of a store. A reply that concerns one key is an
-// answer (see limiter.Answered). A reply that concerns every key is not, and neither is any other
-// error.
+// answer (see limiter.Answered). A reply that concerns every key is a failure of the store, and so is
+// any other error.
 func failure(err error) error {
 	reply, ok := errors.AsType[redis.Error](err)
 	switch {

@@ -33,9 +33,9 @@ func TestNew(t *testing.T) {
 	for _, obeys := range []bool{true, false} {
 		for kind, client := range clients(obeys) {
 			if s, err := redisstore.New(client, redisstore.Options{Namespace: "n"}); (err == nil) != obeys || (s == nil) == obeys {
-				t.Errorf("%s, ContextTimeoutEnabled %t: got %v, error %v", kind, obeys, s, err)
+				t.Errorf("%s, ContextTimeoutEnabled %t: got %v, error %v, want a store only if the client obeys deadlines", kind, obeys, s, err)
 			} else if err != nil && !strings.Contains(err.Error(), "ContextTimeoutEnabled") {
-				t.Errorf("%s: the error does not name the problem: %v", kind, err)
+				t.Errorf("%s: got error %v, want one that names ContextTimeoutEnabled", kind, err)
 			}
 			if err := client.Close(); err != nil {
 				t.Error(err)
@@ -53,7 +53,7 @@ func TestNew(t *testing.T) {
 		}
 	}
 	if _, err := redisstore.New(nil, redisstore.Options{Namespace: "n"}); err == nil {
-		t.Error("no client: want an error")
+		t.Error("no client: got no error, want one")
 	}
 }
 

@@ -84,10 +84,10 @@ func FuzzStore_value(f *testing.F) {
 			results := make([]algo.Result, 1)
 			_, err := s.Take(ctx, noon, who, []limiter.Charge{charge}, results)
 			if err != nil && (readable || !errors.Is(err, limiter.ErrFormat)) {
-				t.Fatalf("%x with %+v: got error %v", value, entries, err)
+				t.Fatalf("%x with %+v: got error %v, want ErrFormat, or none for a readable value", value, entries, err)
 			}
 			if err == nil && results[0].Machine == nil {
-				t.Fatalf("%x: got a decision without a machine", value)
+				t.Fatalf("%x: got a decision without a machine, want one with a machine", value)
 			}
 		}
 		for _, c.value = range c.replaced {

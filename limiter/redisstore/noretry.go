@@ -8,8 +8,8 @@ import (
 
 // NoRetry is a hook that makes a client send each command once: a script that is sent again after its
 // answer was lost may charge twice. New adds it to clients that accept hooks. A cluster client needs
-// the hook, because its MaxRedirects option also allows retries. It still follows redirects, after
-// which nothing was executed. NoRetry is safe for concurrent use.
+// the hook, because its MaxRedirects option also allows retries. The client still follows redirects,
+// because a node that redirects a command has not executed it. NoRetry is safe for concurrent use.
 type NoRetry struct{}
 
 var _ redis.Hook = NoRetry{}
@@ -22,8 +22,8 @@ func (NoRetry) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error { return next(ctx, final{cmd}) }
 }
 
-// ProcessPipelineHook implements redis.Hook. It changes nothing: the commands of a Store's pipelines are
-// final themselves.
+// ProcessPipelineHook implements redis.Hook. It changes nothing, because the commands of a Store's
+// pipelines already have the type final.
 func (NoRetry) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }

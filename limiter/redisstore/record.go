@@ -10,8 +10,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// The kinds of the elements of a value. Those from kindVersion on belong to the limit before them, and
-// are there only if they are not the default.
+// The kinds of the elements of a value. An element of kindVersion or a later kind belongs to the
+// limit before it. It is present only if its value is not the default.
 const (
 	kindBucket = 1 + iota
 	kindSliding
@@ -217,8 +217,9 @@ func kindOf(m algo.Machine) (kind byte, length time.Duration) {
 }
 
 // appendDecimal appends a positive number. Round numbers, which most limits have, need one or two
-// bytes: the first one has the number of trailing decimal zeros in its high half, and three bits of the
-// number without them. The bit 8 announces more bytes, of seven bits each.
+// bytes. The high half of the first byte is the number of trailing decimal zeros. Its lowest three
+// bits are the lowest bits of the number without these zeros. Its bit with the value 8 announces
+// further bytes of seven bits each.
 func appendDecimal(b []byte, n int64) []byte {
 	zeros := byte(0)
 	for n%10 == 0 && zeros < 15 {

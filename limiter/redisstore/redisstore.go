@@ -33,24 +33,24 @@ var (
 	refundScript  = redis.NewScript(refundSource)
 )
 
-// Options of a Store.
+// Options are the options of a Store.
 type Options struct {
 	// Namespace separates deployments that share a server. Required.
 	Namespace string
-	// Margin is what a refund adds to the elapsed time: at least the greatest difference between
-	// the clocks of two processes, plus the longest time that a refund takes to arrive. 0 means
-	// DefaultMargin; negative values are invalid.
+	// Margin is the time that a refund adds to the elapsed time. It must be at least the greatest
+	// difference between the clocks of two processes, plus the longest time that a refund takes
+	// to arrive. 0 means DefaultMargin. Negative values are invalid.
 	Margin time.Duration
 	// Logger receives errors that no decision returns, at most one a minute; nil means
 	// slog.Default().
 	Logger *slog.Logger
 }
 
-// DefaultMargin covers clocks 1 s apart and messages 1 s late.
+// DefaultMargin covers clocks that differ by 1 s and refunds that arrive 1 s late.
 const DefaultMargin = 2 * time.Second
 
-// expiryMargin is how long a key outlives its state. It prevents early expiry despite skewed clocks
-// and delays.
+// expiryMargin is the time by which a key outlives its state, so that skewed clocks and delays cause
+// no early expiry.
 const expiryMargin = time.Minute
 
 // settleAttempts bounds the rare decisions that the script cannot make at once.
@@ -79,7 +79,8 @@ var (
 )
 
 // Commands returns the commands that an access list must allow for Take and Refund, on all keys
-// (redis.io/docs, "ACL"). It includes what the client calls itself, also in a cluster.
+// (redis.io/docs, "ACL"). The list includes the commands that the client itself calls, also in a
+// cluster.
 func Commands() []string {
 	return []string{"cluster|slots", "eval", "evalsha", "get", "hello", "pttl", "set", "time"}
 }
@@ -87,8 +88,8 @@ func Commands() []string {
 // AdministrationCommands returns the commands that an access list must allow for Inspect and Reset.
 func AdministrationCommands() []string { return []string{"cluster|slots", "del", "get", "hello"} }
 
-// AccessString returns the rules of an access list, for ACL SETUSER and for ElastiCache: the user may
-// call commands on all keys, and nothing else.
+// AccessString returns the rules of an access list, for ACL SETUSER and for ElastiCache. With these
+// rules a user may call the given commands on all keys, and no other commands.
 func AccessString(commands ...string) string {
 	return "on ~* resetchannels -@all +" + strings.Join(commands, " +")
 }
@@ -187,8 +188,8 @@ func (s *Store) tidy(ctx context.Context, now algo.Instant, key string, v value,
 	}
 }
 
-// hopeless reports whether the script is not needed: every charge only looks, or one can never be
-// made.
+// hopeless reports whether the decision needs no script: every charge has cost 0, or one charge can
+// never be allowed.
 func hopeless(charges []limiter.Charge) bool {
 	looks := true
 	for _, c := range charges {
@@ -200,7 +201,8 @@ func hopeless(charges []limiter.Charge) bool {
 	return looks
 }
 
-// tooMuch reports whether a charge costs more than m ever allows, or than the largest debt.
+// tooMuch reports whether m can never allow a charge: its cost exceeds the capacity, or twice the
+// capacity if the charge is forced.
 func tooMuch(c limiter.Charge, m algo.Machine) bool {
 	most := m.Capacity()
 	return c.Cost > most && (!c.Force || c.Cost > 2*most)
@@ -208,8 +210,8 @@ func tooMuch(c limiter.Charge, m algo.Machine) bool {
 
 // settle decides from a value that the script did not charge. Usually the value refuses, and settle
 // returns that answer. If other parameters decide, settle runs the script with them. If a limit must
-// be converted or its state clamped, settle computes the new value. It replaces the old value if that
-// is unchanged.
+// be converted or its state clamped, settle computes the new value. The new value replaces the old
+// value only if nobody has changed the old value meanwhile.
 func (s *Store) settle(ctx context.Context, now algo.Instant, key string, v value, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	var tried value // the value on which the script failed under superseding rules, because the script caps no debts
 	for range settleAttempts {
@@ -300,9 +302,9 @@ func run(ctx context.Context, client redis.Scripter, script *redis.Script, key s
 	return v, done, v.check()
 }
 
-// ttl returns the time to live in ms of a key that holds v. The value may have limits that the rules
-// of these charges do not have, or have with a shorter horizon: older rules must not let the counts
-// of newer ones expire.
+// ttl returns the time to live in ms of a key that holds v. Another limit in the value may need more
+// time. The rules of these charges may be older: they may lack that limit, or have it with a shorter
+// horizon. They must not let the counts of newer rules expire.
 func (v value) ttl(now algo.Instant, charges []limiter.Charge) int64 {
 	given := horizon(charges)
 	needed := given

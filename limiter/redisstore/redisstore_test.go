@@ -78,7 +78,7 @@ func TestStore_calls(t *testing.T) {
 		take(t, s, noon, charges...)
 	}
 	if n := calls.Load(); n != 20 {
-		t.Errorf("20 decisions over 3 limits: got %d commands", n)
+		t.Errorf("20 decisions over 3 limits: got %d commands, want 20", n)
 	}
 	if err := client.ScriptFlush(ctx).Err(); err != nil {
 		t.Fatal(err)
@@ -110,10 +110,10 @@ func TestStore_calls_horizons(t *testing.T) {
 		take(t, s, noon.Add(time.Duration(i)*time.Second), second)
 	}
 	if n := calls.Load(); n != 10 {
-		t.Errorf("10 decisions: got %d commands", n)
+		t.Errorf("10 decisions: got %d commands, want 10", n)
 	}
 	if left := client.PTTL(ctx, "{horizons/2/"+who.String()+"}").Val(); left < 48*time.Hour {
-		t.Errorf("the count of a day: expires after %s", left)
+		t.Errorf("the count of a day: got an expiry in %s, want at least 48 hours", left)
 	}
 }
 
@@ -173,8 +173,8 @@ func (c counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
-// The key is one hash tag. A limit with round numbers has 16 or 17 bytes, and the value 8 more. Both
-// expire when no limit needs them.
+// The key is one hash tag. A limit with round numbers takes 16 or 17 bytes, and the value has 8 more.
+// The key expires when no limit needs it.
 func TestStore_value(t *testing.T) {
 	client := local(t)
 	s, who := open(t, redisstore.Options{Namespace: "value"}), caller()
@@ -187,7 +187,7 @@ func TestStore_value(t *testing.T) {
 	for i, l := range []*limiter.Limit{day, minute} {
 		take(t, s, noon, limiter.Charge{Subject: who, Limit: l, Cost: 1})
 		if n := client.StrLen(ctx, key).Val(); n != int64(8+17+16*i) {
-			t.Errorf("got %d bytes with %d limits", n, i+1)
+			t.Errorf("got %d bytes with %d limits, want %d", n, i+1, 8+17+16*i)
 		}
 		if ttl := client.PTTL(ctx, key).Val(); ttl <= 48*time.Hour || ttl > 48*time.Hour+time.Minute {
 			t.Errorf("expiry: got %s, want two days and a minute", ttl)
@@ -199,7 +199,7 @@ func TestStore_value(t *testing.T) {
 		t.Fatal(err)
 	}
 	if ttl := client.PTTL(ctx, key).Val(); ttl <= 48*time.Hour {
-		t.Errorf("after a refund: expires after %s", ttl)
+		t.Errorf("after a refund: got an expiry in %s, want more than 48 hours", ttl)
 	}
 }
 
@@ -234,17 +234,17 @@ func TestStore_value_algorithms(t *testing.T) {
 			}
 			largest = max(largest, client.StrLen(ctx, key).Val())
 			if ttl := client.PTTL(ctx, key).Val(); ttl <= 48*time.Hour {
-				t.Fatalf("%s, visit %d: expires after %s", algorithm, n, ttl)
+				t.Fatalf("%s, visit %d: got an expiry in %s, want more than 48 hours", algorithm, n, ttl)
 			}
 		}
 		if largest > 1024 {
-			t.Errorf("%s: got a value of %d bytes", algorithm, largest)
+			t.Errorf("%s: got a value of %d bytes, want at most 1024", algorithm, largest)
 		}
 	}
 }
 
-// An environment with older rules does not shorten the life of a count, also if it only refuses. The
-// older rules have a shorter window for the limit, or do not have the limit.
+// An environment with older rules does not shorten the life of a count, even if the environment only
+// refuses requests. The older rules have a shorter window for the limit, or do not have the limit.
 func TestStore_value_olderRules(t *testing.T) {
 	client := local(t)
 	s, who := open(t, redisstore.Options{Namespace: "older"}), caller()
@@ -269,7 +269,7 @@ func TestStore_value_olderRules(t *testing.T) {
 			cost := int64(5)
 			take(t, s, noon.Add(time.Duration(i)), limiter.Charge{Subject: who, Limit: limit, Cost: min(cost, limit.MaxCost())})
 			if ttl := client.PTTL(ctx, "{older/2/"+who.String()+"}").Val(); ttl < 30*24*time.Hour {
-				t.Errorf("%s, after %s of version %d: expires after %s", month.Fingerprint(), limit.Name, limit.Version, ttl)
+				t.Errorf("%s, after %s of version %d: got an expiry in %s, want at least 30 days", month.Fingerprint(), limit.Name, limit.Version, ttl)
 			}
 		}
 	}
@@ -300,7 +300,7 @@ func TestStore_life_mixedRules(t *testing.T) {
 				t.Fatal(ok, err)
 			}
 			if ttl, horizon := client.PTTL(ctx, key).Val(), newer.Machine().Horizon(); ttl < horizon {
-				t.Errorf("%s, after %d charges of older rules: expires after %s, want at least %s", algorithm, i+1, ttl, horizon)
+				t.Errorf("%s, after %d charges of older rules: got an expiry in %s, want at least %s", algorithm, i+1, ttl, horizon)
 			}
 		}
 	}
@@ -345,13 +345,13 @@ func TestStore_tidy(t *testing.T) {
 	stays := limiter.Charge{Subject: who, Limit: storetest.Limit(t, "stays", algo.Rate{Requests: 10, Window: time.Hour}), Cost: 1}
 	length := func() int64 { return client.StrLen(ctx, "{tidy/2/"+who.String()+"}").Val() }
 	if take(t, s, noon.Add(time.Hour), stays); length() != 8+25*16+17 {
-		t.Errorf("length: got %d bytes; a record was removed before it was idle for an hour", length())
+		t.Errorf("length: got %d bytes, want %d, because no record was idle for an hour", length(), 8+25*16+17)
 	}
 	if take(t, s, noon.Add(time.Hour+2*time.Second), stays); length() != 8+17 {
 		t.Errorf("length: got %d bytes, want one record", length())
 	}
 	if _, results := take(t, s, noon.Add(time.Hour+2*time.Second), stays); results[0].Machine.Remaining(results[0].State, noon.Add(time.Hour+2*time.Second)) != 7 {
-		t.Errorf("the remaining limit: got %+v", results)
+		t.Errorf("the remaining limit: got %+v, want 7 remaining", results)
 	}
 }
 
@@ -405,7 +405,7 @@ func TestStore_tidy_ttl(t *testing.T) {
 		t.Errorf("length: got %d bytes, want the two records that are not idle", n)
 	}
 	if ttl := client.PTTL(ctx, key).Val(); ttl < 10*time.Hour {
-		t.Errorf("the count of a day: expires after %s", ttl)
+		t.Errorf("the count of a day: got an expiry in %s, want at least 10 hours", ttl)
 	}
 }
 
@@ -416,7 +416,7 @@ func TestStore_log_1970(t *testing.T) {
 	now := algo.InstantOf(time.Unix(0, 0)).Add(30 * time.Minute)
 	for i := range 5 {
 		if ok, _ := take(t, s, now.Add(time.Duration(i)), limiter.Charge{Subject: who, Limit: l, Cost: 1}); ok != (i < 3) {
-			t.Errorf("request %d: allowed %t", i, ok)
+			t.Errorf("request %d: got allowed %t, want %t", i, ok, i < 3)
 		}
 	}
 }
@@ -441,7 +441,7 @@ func TestStore_unreadable(t *testing.T) {
 		}
 		_, err = s.Take(ctx, noon, who, []limiter.Charge{{Subject: who, Limit: l, Cost: 1}}, make([]algo.Result, 1))
 		if err == nil {
-			t.Errorf("%q: the request was charged", value)
+			t.Errorf("%q: got no error, want one", value)
 		}
 		if now := client.Get(ctx, key).Val(); now != value {
 			t.Errorf("value %q: got %q, want no change", value, now)
@@ -452,7 +452,7 @@ func TestStore_unreadable(t *testing.T) {
 	}
 	who := limiter.User("list")
 	if _, err := s.Take(ctx, noon, who, []limiter.Charge{{Subject: who, Limit: l, Cost: 1}}, make([]algo.Result, 1)); !errors.Is(err, limiter.ErrFormat) {
-		t.Errorf("a key of another type: got error %v", err)
+		t.Errorf("a key of another type: got error %v, want ErrFormat", err)
 	}
 	client.Del(ctx, "{bad/2/user:list}")
 }
@@ -461,7 +461,7 @@ func TestStore_unreadable(t *testing.T) {
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("*.lua")
 	if err != nil || len(files) != 3 {
-		t.Fatalf("%v, %v", files, err)
+		t.Fatalf("scripts: got %v, %v, want three files", files, err)
 	}
 	call := regexp.MustCompile(`redis\.p?call\(([^)]*)\)`)
 	for _, file := range files {
@@ -471,7 +471,7 @@ func TestScripts(t *testing.T) {
 		}
 		for _, match := range call.FindAllStringSubmatch(string(source), -1) {
 			if args := strings.Split(match[1], ", "); len(args) < 2 || !slices.Contains([]string{"'GET'", "'SET'", "'PTTL'"}, args[0]) || args[1] != "KEYS[1]" {
-				t.Errorf("%s: %s", file, match[0])
+				t.Errorf("%s: got %s, want GET, SET or PTTL with KEYS[1]", file, match[0])
 			}
 		}
 	}

@@ -50,15 +50,15 @@ func FuzzStore_reply(f *testing.F) {
 		_, err := s.Take(ctx, noon, who, charges, results)
 		switch {
 		case err == nil && results[0].Machine == nil:
-			t.Fatalf("%#v: got a decision without a machine", o.reply)
+			t.Fatalf("%#v: got a decision without a machine, want one with a machine", o.reply)
 		case err != nil && !errors.Is(err, limiter.ErrFormat) && !errors.Is(err, limiter.ErrContended) && !errors.Is(err, limiter.ErrUnavailable):
-			t.Fatalf("%#v: got error %v", o.reply, err)
+			t.Fatalf("%#v: got error %v, want an error of a store", o.reply, err)
 		}
 		results[0].Machine = limit.Machine()
 		_, _ = s.Refund(ctx, who, charges, results, 0)
 		o.reply, o.err = nil, errors.New(text)
 		if _, err := s.Take(ctx, noon, who, charges, results); !errors.Is(err, limiter.ErrUnavailable) {
-			t.Fatalf("reply of Redis: got error %v", err)
+			t.Fatalf("reply of Redis: got error %v, want ErrUnavailable", err)
 		}
 	})
 }

@@ -53,7 +53,8 @@ func server(ctx context.Context, client Client, key string) *redis.Client {
 	return nil
 }
 
-// ClockSkew implements limiter.SkewEstimator with the server's TIME: the first script call requests it
-// in the same round trip, and later ones from time to time. A client whose PipelinePoolSize is not
-// negative would need another connection for that, so its skew stays unknown.
+// ClockSkew implements limiter.SkewEstimator with the server's TIME. The first script call requests
+// the time in the same round trip, and later calls do so from time to time. A client whose
+// PipelinePoolSize is not negative would need another connection for this request, so its skew stays
+// unknown.
 func (s *Store) ClockSkew() (ahead, uncertainty time.Duration, ok bool) { return s.skew.ClockSkew() }

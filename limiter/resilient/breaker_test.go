@@ -132,7 +132,7 @@ func TestStore_probe(t *testing.T) {
 		s := newSick()
 		s.hang.Store(true)
 		store, charges := storetest.Must(resilient.New(s, resilient.Options{Failures: 2, Pause: time.Second})), charge(t, 1000)
-		for range 3 { // each time, 50 at once: two and then one wait for the deadline
+		for range 3 { // in each of two rounds, 50 requests at once; in the second round, only the probe waits for the deadline
 			before := s.calls.Load()
 			for round := range 2 {
 				var wg sync.WaitGroup
@@ -145,7 +145,7 @@ func TestStore_probe(t *testing.T) {
 						if err := direct(ctx, store, charges); errors.Is(err, limiter.ErrBreakerOpen) {
 							open.Add(1)
 							if took := time.Since(begun); took != 0 {
-								t.Errorf("a rejected call took %s", took)
+								t.Errorf("a rejected call took %s, want no time", took)
 							}
 						}
 					})
@@ -175,7 +175,7 @@ func TestStore_answers(t *testing.T) {
 			}
 		}
 		if calls := s.calls.Load(); calls != 20 {
-			t.Errorf("%v: got %d of 20 calls", err, calls)
+			t.Errorf("%v: got %d store calls, want 20", err, calls)
 		}
 	}
 }
@@ -188,7 +188,7 @@ func TestStore_late(t *testing.T) {
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := direct(gone, store, charges); !errors.Is(err, limiter.ErrUnavailable) || !errors.Is(err, context.Canceled) {
-			t.Errorf("deadline passed: unexpected error %v", err)
+			t.Errorf("deadline passed: got error %v, want %v and %v", err, limiter.ErrUnavailable, context.Canceled)
 		}
 		s.failWith(limiter.ErrUnavailable)
 		_ = direct(t.Context(), store, charges)
@@ -196,7 +196,7 @@ func TestStore_late(t *testing.T) {
 		time.Sleep(resilient.DefaultPause + 1)
 		_ = direct(gone, store, charges)
 		if err := direct(t.Context(), store, charges); err != nil || s.calls.Load() != 2 {
-			t.Errorf("got %d calls, %v", s.calls.Load(), err)
+			t.Errorf("got %d calls and error %v, want 2 and no error", s.calls.Load(), err)
 		}
 	})
 }
@@ -215,10 +215,10 @@ func TestNew(t *testing.T) {
 		t.Error("the refund succeeded, want a failure")
 	}
 	if _, err := store.Refund(t.Context(), user, charge(t, 10), make([]algo.Result, 1), 0); !errors.Is(err, limiter.ErrBreakerOpen) {
-		t.Errorf("a refund while the breaker is open: unexpected error %v", err)
+		t.Errorf("a refund while the breaker is open: got error %v, want %v", err, limiter.ErrBreakerOpen)
 	}
 	if entries, err := store.Inspect(t.Context(), user); err != nil || len(entries) != 1 {
-		t.Errorf("%v, %v", entries, err)
+		t.Errorf("Inspect while the breaker is open: got %v, %v, want one entry", entries, err)
 	}
 	if err := store.Reset(t.Context(), user); err != nil {
 		t.Error(err)
@@ -251,7 +251,7 @@ func TestStore_pressed(t *testing.T) {
 			s.hang.Store(false)
 			for range answered {
 				if err := direct(t.Context(), store, charges); err != nil {
-					t.Errorf("another caller: unexpected error %v", err)
+					t.Errorf("another caller: got error %v, want none", err)
 				}
 			}
 			wg.Wait()
@@ -259,7 +259,7 @@ func TestStore_pressed(t *testing.T) {
 		}
 		for i := range 3 {
 			if open := round(1); open != 0 {
-				t.Errorf("round %d: got %d rejected although the store answers", i+1, open)
+				t.Errorf("round %d: got %d rejected although the store answers, want none", i+1, open)
 			}
 		}
 		round(0)
@@ -276,13 +276,13 @@ func TestStore_panic(t *testing.T) {
 	func() {
 		defer func() {
 			if recover() == nil {
-				t.Error("the panic was lost")
+				t.Error("got no panic, want the panic of the store")
 			}
 		}()
 		_, _ = store.Take(t.Context(), algo.InstantOf(noon), user, charges, nil) // nil results make the store panic
 	}()
 	if err := direct(t.Context(), store, charges); !errors.Is(err, limiter.ErrBreakerOpen) {
-		t.Errorf("after a panic: unexpected error %v", err)
+		t.Errorf("after a panic: got error %v, want none", err)
 	}
 }
 
@@ -309,7 +309,7 @@ func TestLimiter_outage(t *testing.T) {
 		for time.Since(outage) < 10*time.Second {
 			d, took := take()
 			if took > 50*time.Millisecond || d.Reason != limiter.ReasonTimeout && d.Reason != limiter.ReasonBreaker || (d.Reason == limiter.ReasonBreaker) != (took == 0) || (d.StoreCalls == 0) != (took == 0) {
-				t.Fatalf("the request took %s: %+v", took, d)
+				t.Fatalf("the request took %s, want at most 50 ms with a call, and no time without one: %+v", took, d)
 			}
 			waited += took
 			requests++
@@ -326,7 +326,7 @@ func TestLimiter_outage(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		if took := time.Since(back); took > time.Second {
-			t.Errorf("normal service returned after %s", took)
+			t.Errorf("normal service returned after %s, want at most 1 s", took)
 		}
 		if d, _ := take(); d.Remaining != 100_000-12-int64(requests) {
 			t.Errorf("this process: got %d remaining, want %d: charges of the outage still count", d.Remaining, 100_000-12-requests)
@@ -338,8 +338,9 @@ func TestLimiter_outage(t *testing.T) {
 	})
 }
 
-// One call of a request with several subjects is the probe. If the probe succeeds, the request makes its other
-// calls, so the first request after an outage has normal service. If the probe fails, it does not.
+// One call of a request with several subjects is the probe. If the probe succeeds, the request makes its
+// other calls, so the first request after an outage has normal service. If the probe fails, the request
+// makes no other call.
 func TestLimiter_outage_subjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSick()
@@ -418,7 +419,7 @@ func TestLimiter_outage_waiting(t *testing.T) {
 							decision, err := l.Take(t.Context(), begun, charges)
 							took, busy := time.Since(begun), decision.Reason == limiter.ReasonBusy // the reason until the process detects the outage
 							if err != nil || took != 0 && took != 50*time.Millisecond || decision.Failed != (!busy && decision.Reason != limiter.ReasonNone && limit.OnError == limiter.OnErrorDeny) || busy && s.calls.Load() > resilient.DefaultFailures {
-								t.Errorf("the request took %s: %+v, %v", took, decision, err)
+								t.Errorf("the request took %s, want 0 or 50 ms: unexpected decision %+v, %v", took, decision, err)
 							}
 							if took > 0 {
 								w.Add(1)
@@ -439,12 +440,12 @@ func TestLimiter_outage_waiting(t *testing.T) {
 				for time.Since(outage) < 10*time.Second {
 					waited, degraded := requests()
 					if waits += waited; waited > 1 || degraded != 16 {
-						t.Fatalf("%s into the outage: %d waited and %d were degraded", time.Since(outage), waited, degraded)
+						t.Fatalf("%s into the outage: %d waited and %d were degraded, want at most 1 and 16", time.Since(outage), waited, degraded)
 					}
 					time.Sleep(10 * time.Millisecond)
 				}
 				if waits != s.calls.Load()-1 || waits > 4+10*2 {
-					t.Errorf("%d requests waited for %d calls", waits, s.calls.Load()-1)
+					t.Errorf("%d requests waited for %d calls, want one request for each call and at most 24", waits, s.calls.Load()-1)
 				}
 				s.hang.Store(false)
 				time.Sleep(resilient.DefaultPause + 1)
@@ -475,13 +476,13 @@ func TestStore_refund(t *testing.T) {
 		s.failWith(nil)
 		time.Sleep(resilient.DefaultPause + 1)
 		if err := refund(); !errors.Is(err, limiter.ErrBreakerOpen) || s.calls.Load() != 2 {
-			t.Errorf("before the probe: got %d calls, %v", s.calls.Load(), err)
+			t.Errorf("before the probe: got %d calls and error %v, want 2 and %v", s.calls.Load(), err, limiter.ErrBreakerOpen)
 		}
 		if err := direct(t.Context(), store, charges); err != nil {
-			t.Errorf("the probe: unexpected error %v", err)
+			t.Errorf("the probe: got error %v, want none", err)
 		}
 		if err := refund(); err != nil || s.calls.Load() != 4 {
-			t.Errorf("after the probe: got %d calls, %v", s.calls.Load(), err)
+			t.Errorf("after the probe: got %d calls and error %v, want 4 and no error", s.calls.Load(), err)
 		}
 	})
 }
@@ -554,6 +555,6 @@ func TestNew_options(t *testing.T) {
 		}
 	}
 	if s, err := resilient.New(nil, resilient.Options{}); s != nil || err == nil {
-		t.Errorf("without a store: unexpected error %v", err)
+		t.Errorf("without a store: got error %v, want an error and no store", err)
 	}
 }

@@ -93,7 +93,7 @@ func TestLimiter_Take_deadline(t *testing.T) {
 		}
 		together.Wait()
 		if !slices.Equal(store.waited, slices.Repeat([]time.Duration{250 * time.Millisecond}, 10)) {
-			t.Errorf("the concurrent requests waited %s", store.waited)
+			t.Errorf("the concurrent requests waited %s, want 250 ms each", store.waited)
 		}
 		begun, probe := time.Now(), &hanging{Store: store.Store, answers: true}
 		guarded := storetest.Must(resilient.New(probe, resilient.Options{}))

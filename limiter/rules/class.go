@@ -117,7 +117,7 @@ func (c *class) allTiers() bool {
 	return c.global || len(c.parts) == 1 && c.parts[0] == document.PerIP
 }
 
-// countsBy reports whether a subject of c may be of a kind: user, apikey, ip or claim:<name>.
+// countsBy reports whether a subject of c may have the given kind: user, apikey, ip or claim:<name>.
 func (c *class) countsBy(kind string) bool {
 	return slices.Contains(c.parts, kind) || slices.Contains(c.parts, document.PerClient) && !strings.HasPrefix(kind, document.PerClaim)
 }

@@ -19,8 +19,8 @@ type Options struct {
 	Assigned bool
 	// LeaseAbove is a rate in requests a second. A limit above this rate saves writes to its item,
 	// unless the document sets lease, shards, sync_ms or cells. A limit that counts all callers gets
-	// adaptive shares. Any other limit gets leases of the requests of a hundredth of a second. 0
-	// turns this off. DynamoDB needs LeaseAboveDynamoDB.
+	// adaptive shares. Any other limit gets leases, each for the requests of 10 ms. 0 disables both.
+	// Set LeaseAboveDynamoDB for a store in DynamoDB.
 	LeaseAbove int64
 	// MaxDelay is the longest time for which a server delays a request (Decision.Delay). Parse
 	// reduces the burst of leaky buckets to the requests that leave within MaxDelay. 0 means no
@@ -73,7 +73,7 @@ type spec struct {
 	rule  int
 	class int // index in rules.classes
 	is    hashed
-	own   []algo.Rate // its own rate and those of its overrides
+	own   []algo.Rate // its own rate and the rates of its overrides
 }
 
 // limitKey distinguishes limits.
@@ -85,7 +85,7 @@ type limitKey struct {
 // hashed contains the values that are hashed to form the ID of a limit.
 type hashed struct{ tier, name, per, endpoint, method string }
 
-// identified is a compiled limit. One or several rules have it.
+// identified is a compiled limit that one or several rules use.
 type identified struct {
 	hashed
 	made     limit

@@ -28,7 +28,7 @@ type Match struct {
 	Path     string // of the rule in the document, such as "rules[2]"
 	Endpoint string
 	Method   string // "" means any method
-	// Reason says why the rule, or a part of it, does not apply. It is "" if the rule applies.
+	// Reason is the reason why the rule, or a part of it, does not apply. It is "" if the rule applies.
 	Reason string
 	// Limits are the limits of the caller's tier and the limits of all callers.
 	Limits []Listed
@@ -38,18 +38,19 @@ type Match struct {
 type Listed struct {
 	Path string // such as "rules[2].limits.free"
 	Tier string // its key in limits: a tier, "*" or "global"
-	// Endpoint and Method are those of the rule. A Method of "" means any method.
+	// Endpoint and Method are the endpoint and the method of the rule. A Method of "" means any method.
 	Endpoint, Method string
 	// Charge has no Subject if the limit is skipped.
 	Charge limiter.Charge
 	// Overridden reports that the caller has an override.
 	Overridden bool
-	// Reason says why the limit is skipped or not charged twice. It is "" if the limit is charged.
+	// Reason is the reason why the limit is skipped or not charged twice. It is "" if the limit is
+	// charged.
 	Reason string
 }
 
 // Explain returns the rules whose endpoint matches a request. For each limit it returns the charge or
-// the reason why the limit does not apply. The arguments are those of Charges.
+// the reason why the limit does not apply. It has the same arguments as Charges.
 func (r *Rules) Explain(method string, path Path, caller caller.Caller) Explanation {
 	if method == http.MethodHead {
 		method = http.MethodGet

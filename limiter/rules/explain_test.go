@@ -97,7 +97,7 @@ func TestRules_Explain(t *testing.T) {
 	}
 }
 
-// A limit with only is listed for every caller, with the reason if it is skipped.
+// A limit that has the field only is listed for every caller, with the reason if the limit is skipped.
 func TestRules_Explain_only(t *testing.T) {
 	const unverified, bad = "charges only requests without a verified user or API key", "charges only requests with a bad credential"
 	r := load(t, "testdata/good/only.json")
@@ -122,7 +122,7 @@ func TestRules_Explain_override(t *testing.T) {
 	for user, requests := range map[string]int64{"alice": 500, "bob": 20} {
 		l := explain(t, "GET", "/api/search", caller.Caller{User: user, Tier: "paid"}).Matches[0].Limits[0]
 		if l.Overridden != (user == "alice") || l.Charge.Limit.Rate.Requests != requests || l.Tier != "paid" || l.Endpoint != "/api/search" || l.Method != http.MethodGet {
-			t.Errorf("%s: got %+v", user, l)
+			t.Errorf("%s: got %+v, want %d requests, and an override only for alice", user, l, requests)
 		}
 	}
 }
@@ -152,7 +152,7 @@ func TestRules_Of(t *testing.T) {
 		for _, l := range r.Of(c.caller, c.subject) {
 			got = append(got, l.Path)
 			if l.Charge.Subject != c.subject || l.Overridden != (c.subject == alice && l.Charge.Limit.Name == "search") {
-				t.Errorf("%s: got %+v", c.subject, l)
+				t.Errorf("%s: got %+v, want a charge on this subject, and an override only for alice's search", c.subject, l)
 			}
 		}
 		if !slices.Equal(got, c.want) {

@@ -12,8 +12,8 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// FuzzRules_Charges searches for a document and a request whose charges a store cannot take in one
-// step for each subject.
+// FuzzRules_Charges searches for a document and a request with charges that a store cannot take. A
+// store takes all charges on one subject in one step.
 func FuzzRules_Charges(f *testing.F) {
 	files, err := filepath.Glob("testdata/good/*.json")
 	if err != nil || len(files) == 0 {
@@ -49,17 +49,17 @@ func FuzzRules_Charges(f *testing.F) {
 		}
 		for _, c := range charges {
 			if c.Subject == (limiter.Subject{}) || c.Limit.Machine() == nil || c.Cost < 1 {
-				t.Fatalf("got charge %+v", c)
+				t.Fatalf("got charge %+v, want a subject, a valid limit and a cost of at least 1", c)
 			}
 			if limits[c.Subject] == nil {
 				limits[c.Subject] = map[limiter.ID]bool{}
 			}
 			if limits[c.Subject][c.Limit.ID] {
-				t.Fatalf("limit %q of %s is charged twice", c.Limit.Name, c.Subject)
+				t.Fatalf("limit %q of %s: got two charges, want one", c.Limit.Name, c.Subject)
 			}
 			limits[c.Subject][c.Limit.ID] = true
 			if len(limits[c.Subject]) > limiter.MaxCharges {
-				t.Fatalf("got %d limits on %s", len(limits[c.Subject]), c.Subject)
+				t.Fatalf("%s: got %d limits, want at most %d", c.Subject, len(limits[c.Subject]), limiter.MaxCharges)
 			}
 		}
 	})

@@ -32,7 +32,7 @@ func TestParse_numbers(t *testing.T) {
 			t.Errorf("%.40s: got error %v, want %q", number, err, want)
 		}
 		if err != nil && len(err.Error()) > 300 {
-			t.Errorf("%.40s: got an error of %d bytes", number, len(err.Error()))
+			t.Errorf("%.40s: got an error of %d bytes, want at most 300", number, len(err.Error()))
 		}
 	}
 }
@@ -82,9 +82,9 @@ func workOf(document string) (work, error) {
 	return work{took, after.Mallocs - before.Mallocs}, err
 }
 
-// TestParse_worst checks two bounds for documents of every size. Size does not change whether a
-// document is accepted. And a hostile document needs at most five times the objects, and thirty times
-// the time, of an honest document of maximum size. Both are measured in the same run. The margin
+// TestParse_worst checks that Parse accepts or rejects each hostile document as expected, and that the
+// cost is bounded. A hostile document needs at most five times the objects and thirty times the time of
+// an honest document of maximum size. The test measures both documents in the same run. The margin
 // allows for other programs on the machine.
 func TestParse_worst(t *testing.T) {
 	honest := document(fill(1000, func(i int) string {
@@ -92,7 +92,7 @@ func TestParse_worst(t *testing.T) {
 	}))
 	baseline, err := workOf(honest)
 	if err != nil || len(honest) < 600_000 {
-		t.Fatalf("honest document of %d bytes: got %v", len(honest), err)
+		t.Fatalf("honest document: got %d bytes, %v; want at least 600,000 and no error", len(honest), err)
 	}
 	for _, c := range append(worst, hostile...) {
 		t.Run(c.name, func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestParse_worst(t *testing.T) {
 				t.Errorf("%d bytes: got %.300s, want %q", len(c.document), err, c.problem)
 			}
 			if w.objects > 5*baseline.objects || w.time > 30*baseline.time {
-				t.Errorf("got %s and %d objects; an honest document takes %s and %d objects", w.time, w.objects, baseline.time, baseline.objects)
+				t.Errorf("got %s and %d objects; want at most 30 times %s and 5 times %d objects", w.time, w.objects, baseline.time, baseline.objects)
 			}
 		})
 	}

@@ -92,7 +92,7 @@ func TestParse_items(t *testing.T) {
 				case err == nil && c.want == refused:
 					t.Fatal("got an accepted document, want an error")
 				case err == nil && r.PerEndpoint() != (c.want == split):
-					t.Fatalf("PerEndpoint: got %t", r.PerEndpoint())
+					t.Fatalf("PerEndpoint: got %t, want %t", r.PerEndpoint(), c.want == split)
 				}
 			}
 		})

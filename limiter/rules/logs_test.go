@@ -59,10 +59,10 @@ func TestParse_logs(t *testing.T) {
 			switch {
 			case err == nil && (c.want == whole || c.want == split):
 				if r.PerEndpoint() != (c.want == split) {
-					t.Errorf("PerEndpoint: got %t", r.PerEndpoint())
+					t.Errorf("PerEndpoint: got %t, want %t", r.PerEndpoint(), c.want == split)
 				}
 				if notes := fmt.Sprint(r.Notes()); !strings.Contains(notes, "each write of its item costs up to ") {
-					t.Errorf("got notes %s", notes)
+					t.Errorf("got notes %s, want one about the cost of a write", notes)
 				}
 			case err == nil || !strings.HasPrefix(err.Error(), "line 1: "+c.want) || strings.Contains(err.Error(), "\n"):
 				t.Errorf("got error %v, want %q", err, c.want)

@@ -34,8 +34,8 @@ func (c *compiler) note() {
 	}
 }
 
-// shallow is the depth of a bucket that an environment whose clock is ahead by this time can keep
-// full for the others. A larger clock skew raises an alarm.
+// shallow is the longest clock skew that raises no alarm. An environment whose clock is ahead by this
+// time can block a bucket that fills in less time for all other environments.
 const shallow = 250 * time.Millisecond
 
 // noteShallow notes a bucket that fills faster than the possible difference between two clocks.

@@ -131,10 +131,10 @@ func (c *compiler) merge() bool {
 	return true
 }
 
-// inherit returns the numbers of an override of a limit. It inherits the algorithm, the window and
-// the burst if the override does not set them. It does not inherit a burst above the requests of the
-// override, because an override that lowers a limit would otherwise keep the high burst. The burst is
-// then the requests.
+// inherit returns the numbers of an override of a limit. The override inherits the algorithm, the
+// window and the burst that it does not set. If the inherited burst is above the requests of the
+// override, the burst is reduced to these requests. Otherwise an override that lowers a limit would
+// keep the high burst.
 func inherit(limit, own algo.Rate) algo.Rate {
 	if own.Window == 0 {
 		own.Window = limit.Window

@@ -85,10 +85,10 @@ func TestParse_overrides_networks(t *testing.T) {
 	a := r.Charges(nil, "GET", rules.MustParsePath("/"), caller.Caller{IP: netip.MustParsePrefix("10.9.9.9/32")})[0].Subject
 	b := r.Charges(nil, "GET", rules.MustParsePath("/"), caller.Caller{IP: netip.MustParsePrefix("10.9.9.8/32")})[0].Subject
 	if a == b {
-		t.Errorf("subject of two addresses: got the same, %s", a)
+		t.Errorf("subjects of two addresses: got %s for both, want different subjects", a)
 	}
 	if charges := r.Charges(nil, "GET", rules.MustParsePath("/"), caller.Caller{}); len(charges) > 0 && charges[0].Limit.Rate.Requests != 9 {
-		t.Errorf("without an address: got %d requests", charges[0].Limit.Rate.Requests)
+		t.Errorf("without an address: got %d requests, want 9", charges[0].Limit.Rate.Requests)
 	}
 }
 

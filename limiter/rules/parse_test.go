@@ -156,8 +156,8 @@ func TestParse_bad(t *testing.T) {
 	}
 }
 
-// The JSON Schema accepts every document that Parse accepts. It rejects every mistake that it can
-// express, which excludes arithmetic.
+// The JSON Schema accepts every document that Parse accepts. It rejects every mistake that a schema can
+// express. A schema cannot express arithmetic.
 func TestSchema(t *testing.T) {
 	const id = "schema.json"
 	parsed, err := jsonschema.UnmarshalJSON(bytes.NewReader(rules.Schema))
@@ -192,7 +192,7 @@ func TestSchema(t *testing.T) {
 		err = schema.Validate(instance)
 		good := filepath.Base(filepath.Dir(file)) == "good" || beyond[strings.TrimSuffix(filepath.Base(file), ".json")]
 		if (err == nil) != good {
-			t.Errorf("%s: schema: got %v", file, err)
+			t.Errorf("%s: schema: got error %v, want none: %t", file, err, good)
 		}
 	}
 }
@@ -212,7 +212,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		if !json.Valid(document) {
-			t.Fatal("accepted a text that is not JSON")
+			t.Fatalf("Parse accepted %q, want an error, because it is not JSON", document)
 		}
 		for _, tier := range append(r.Tiers(), "") {
 			alice := alice
@@ -221,7 +221,7 @@ func FuzzParse(f *testing.F) {
 			for _, c := range r.Charges(nil, "GET", rules.MustParsePath("/a/b"), alice) {
 				key := c.Subject.String() + " " + c.Limit.ID.String()
 				if seen[key] || c.Cost > c.Limit.Machine().Capacity() {
-					t.Fatalf("charge %s: got cost %d, capacity %d", key, c.Cost, c.Limit.Machine().Capacity())
+					t.Fatalf("charge %s: got cost %d with capacity %d, want one charge within the capacity", key, c.Cost, c.Limit.Machine().Capacity())
 				}
 				seen[key] = true
 			}

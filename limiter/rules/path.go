@@ -14,7 +14,7 @@ var ErrMalformedPath = errors.New("path: malformed percent-encoding (want % and 
 
 // Path is the normal form of a request's path. Percent-encodings are decoded once, empty and "."
 // segments are dropped, and ".." is resolved. A slash at the end, the stage and the base path are
-// removed. Rules and the router share a Path, so a request has the limits of the code that it runs.
+// removed. Rules and the router use the same Path, so they select the same endpoint for a request.
 // Create it with ParsePath, DecodedPath or URLPath. The zero Path is "/". It is immutable and
 // comparable with ==.
 type Path struct{ normal string }

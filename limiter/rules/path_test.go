@@ -68,7 +68,7 @@ func TestPath_zero(t *testing.T) {
 	r := parse(t, `{"rules":[{"endpoint":"/","limits":{"*":{"requests":1,"window":"1m"}}}]}`)
 	for _, root := range []rules.Path{{}, rules.MustParsePath("/"), rules.DecodedPath("/v1", "/v1")} {
 		if got := r.Charges(nil, http.MethodGet, root, alice); root.String() != "/" || len(got) != 1 {
-			t.Errorf("%q: got charges %v", root, got)
+			t.Errorf("%q: got charges %v, want one charge on the path /", root, got)
 		}
 	}
 }
@@ -86,7 +86,7 @@ func FuzzPath(f *testing.F) {
 		paths := []rules.Path{rules.DecodedPath(sent, prefix)}
 		parsed, err := rules.ParsePath(sent, prefix)
 		if _, malformed := url.PathUnescape(sent); (err != nil) != (malformed != nil) {
-			t.Errorf("%q: got error %v, net/url reports %v", sent, err, malformed)
+			t.Errorf("%q: got error %v, want an error only if net/url returns one: %v", sent, err, malformed)
 		}
 		if err == nil {
 			paths = append(paths, parsed)
@@ -98,10 +98,10 @@ func FuzzPath(f *testing.F) {
 			}
 			u := p.URL("")
 			if again := rules.URLPath(u); again.String() != normal {
-				t.Errorf("%q: got %q, and %q from its URL", sent, normal, again)
+				t.Errorf("%q: got %q, but %q from its URL; want the same path", sent, normal, again)
 			}
 			if again, err := url.ParseRequestURI(u.RequestURI()); err != nil || rules.URLPath(again).String() != normal {
-				t.Errorf("%q: got %q, and %v, %v from its request line", sent, normal, again, err)
+				t.Errorf("%q: got %q, but %v, %v from its request line; want the same path", sent, normal, again, err)
 			}
 		}
 	})

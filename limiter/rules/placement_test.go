@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 }
 
 // The golden file has the item of each limit for several documents. If this test fails, an upgrade
-// restarts counts. Keep the items unchanged. Otherwise describe the change in the CHANGELOG and
-// update the file with go test ./limiter/rules -run TestPlacement -update.
+// restarts counts. Keep the items unchanged if possible. If not, describe the change in the CHANGELOG
+// and update the file with go test ./limiter/rules -run TestPlacement -update.
 func TestPlacement(t *testing.T) {
 	files, err := filepath.Glob("testdata/good/*.json")
 	if err != nil {
@@ -61,7 +61,7 @@ func TestPlacement(t *testing.T) {
 	}
 	want, err := os.ReadFile(file)
 	if err != nil || b.String() != string(want) {
-		t.Errorf("an upgrade would restart counts (%v): got\n%s", err, &b)
+		t.Errorf("an upgrade would restart counts (%v): want the golden file, got\n%s", err, &b)
 	}
 }
 

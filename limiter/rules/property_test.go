@@ -24,7 +24,7 @@ func decide(t *testing.T, r *rules.Rules, path string, caller caller.Caller) {
 	charges := r.Charges(nil, "GET", rules.MustParsePath(path), caller)
 	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{Cells: storetest.Must(memstore.New(memstore.Options{}))}))
 	if _, err := l.Take(t.Context(), start, charges); err != nil || len(charges) == 0 {
-		t.Errorf("%s: got %d charges: %v", path, len(charges), err)
+		t.Errorf("%s: got %d charges, %v; want at least one and no error", path, len(charges), err)
 	}
 }
 
@@ -73,7 +73,7 @@ func TestParse_items_exact(t *testing.T) {
 		}
 	})
 	if refused == 0 || split == 0 {
-		t.Errorf("got %d rejected documents, and %d with an item for each endpoint", refused, split)
+		t.Errorf("got %d rejected documents, and %d with an item for each endpoint; want some of both", refused, split)
 	}
 }
 

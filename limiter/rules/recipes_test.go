@@ -20,7 +20,7 @@ func TestRecipes(t *testing.T) {
 	}
 	for _, recipe := range found {
 		if _, err := rules.Parse([]byte(recipe[2]), rules.Options{LeaseAbove: rules.LeaseAboveDynamoDB}); err != nil {
-			t.Errorf("%s: %v", recipe[1], err)
+			t.Errorf("%s: got error %v, want none", recipe[1], err)
 		}
 	}
 }

@@ -51,7 +51,7 @@ func TestReference(t *testing.T) {
 			}
 		}
 		if len(got) == 0 {
-			t.Errorf("%s: got no fields", heading)
+			t.Errorf("%s: got no fields, want at least one", heading)
 		}
 	}
 	for _, example := range regexp.MustCompile("(?s)```json\n(.*?)```").FindAllSubmatch(page, -1) {
@@ -74,7 +74,7 @@ func TestReference_bucket(t *testing.T) {
 		}
 		a := httplimit.NewAnswer(d)
 		if a.Limit != "20" || a.Policy != `"search";q=100;w=60` || !passes && (a.Problem.Limit != 100 || a.Problem.Window != "60s") {
-			t.Errorf("allowed %t: got %+v", passes, a)
+			t.Errorf("allowed %t: got %+v, want the numbers of the example", passes, a)
 		}
 	}
 }

@@ -54,7 +54,7 @@ type limit struct {
 	*limiter.Limit
 	class int // index in Rules.classes
 	path  string
-	only  string // which requests it charges: document.OnlyUnverified, document.OnlyBadCredentials or "" for all
+	only  string // selects the charged requests: document.OnlyUnverified, document.OnlyBadCredentials or "" for all
 }
 
 // applies reports whether a limit charges requests of a caller.
@@ -110,8 +110,8 @@ func (r *Rules) Tiers() []string {
 	return tiers
 }
 
-// Tier returns the tier of a caller with a claimed tier. It returns the document's default tier if no
-// rule names the claimed tier.
+// Tier returns the tier that applies to a caller with the claimed tier. It returns the document's
+// default tier if no rule names the claimed tier.
 func (r *Rules) Tier(claimed string) string {
 	if r.tiers[claimed] {
 		return claimed
@@ -120,9 +120,9 @@ func (r *Rules) Tier(claimed string) string {
 }
 
 // Charges appends the charges of a request to dst, in file order. An OPTIONS request has no charges,
-// and HEAD counts as GET. A limit is skipped if the caller lacks an identity by which the limit
-// counts. A caller whose credential was rejected is charged only on limits that count by address.
-// A limit with only charges no other requests.
+// and HEAD counts as GET. A limit is skipped if the caller lacks an identity by which the limit counts.
+// A caller whose credential was rejected is charged only on limits that count by address. A limit with
+// the field only charges only the requests that this field selects.
 func (r *Rules) Charges(dst []limiter.Charge, method string, path Path, caller caller.Caller) []limiter.Charge {
 	var matched [16]int
 	return r.charge(dst, r.index.match(matched[:0], path), method, caller)

@@ -98,7 +98,7 @@ func TestRules_Charges(t *testing.T) {
 	}
 }
 
-// Each limit of the example document in design has the expected parameters.
+// Each limit of testdata/good/design.json has the expected parameters.
 func TestParse_design(t *testing.T) {
 	r := load(t, "testdata/good/design.json")
 	for _, c := range []struct {
@@ -140,7 +140,7 @@ func TestParse_identity(t *testing.T) {
 	one := ids(`{"rules":[{"endpoint":"/a","limits":{"free":[{"name":"x","requests":1,"window":"1m"},{"name":"y","requests":2,"window":"1m"}],"paid":{"requests":3,"window":"1m"}}}]}`)
 	moved := ids(`{"rules":[{"endpoint":"/b","limits":{"free":{"requests":9,"window":"1h"}}},{"endpoint":"/a","limits":{"paid":{"requests":3,"window":"1m"},"free":[{"name":"y","requests":2,"window":"1m"},{"name":"x","requests":1,"window":"1m"}]}}]}`)
 	if len(one) != 3 || !maps.Equal(one, moved) {
-		t.Errorf("identities:\n%v\nafter moving:\n%v", one, moved)
+		t.Errorf("identities: want three, unchanged after moving the rules, got\n%v\nand\n%v", one, moved)
 	}
 	other := ids(`{"rules":[{"endpoint":"/a","method":"GET","limits":{"free":{"name":"x","requests":1,"window":"1m"},"paid":{"name":"all","requests":3,"window":"1m"}}}]}`)
 	for id := range other {
@@ -159,7 +159,7 @@ func TestParse_shared(t *testing.T) {
 		{"endpoint":"*","limits":{"*":{"name":"shared","requests":10,"window":"1m","per":["client"]}}}]}`)
 	a, b := r.Charges(nil, "GET", rules.MustParsePath("/a"), alice), r.Charges(nil, "GET", rules.MustParsePath("/b"), alice)
 	if len(a) != 1 || len(b) != 1 || a[0].Limit != b[0].Limit || a[0].Cost != 2 || b[0].Cost != 1 {
-		t.Errorf("charges: got %s for /a and %s for /b", show(a), show(b))
+		t.Errorf("charges: got %s for /a and %s for /b, want one limit with costs 2 and 1", show(a), show(b))
 	}
 }
 
@@ -192,7 +192,7 @@ func TestParse_horizon_combined(t *testing.T) {
 			rule("/d", "", `"*":{"requests":1,"window":"1s","per":["`+kind+`","endpoint"]}`)))
 		of := func(path string) limiter.Charge { return r.Charges(nil, "GET", rules.MustParsePath(path), caller)[0] }
 		if a, b := of("/a"), of("/b"); a.Subject != b.Subject {
-			t.Errorf("%s: got subjects %s and %s", kind, a.Subject, b.Subject)
+			t.Errorf("%s: got subjects %s and %s, want the same", kind, a.Subject, b.Subject)
 		}
 		for path, want := range map[string]time.Duration{"/a": 60 * 24 * time.Hour, "/b": 60 * 24 * time.Hour, "/c": 60 * 24 * time.Hour, "/d": 2 * time.Second} {
 			if got := of(path).Limit.Horizon; got != want {
@@ -320,7 +320,8 @@ func TestParse_shared_cost(t *testing.T) {
 	}
 }
 
-// Limits of one name count the callers of each subject separately.
+// Two limits with one name that count by different identities are charged separately. Charges does not
+// combine the charges of two requests.
 func TestRules_Charges_sameLimit(t *testing.T) {
 	r := parse(t, document(rule("/a", "", `"*":[{"name":"s","requests":3,"window":"1s","per":["user"]},{"name":"s","requests":5,"window":"1s","per":["ip"]}]`)))
 	if got, want := show(r.Charges(nil, "GET", rules.MustParsePath("/a"), alice)), "user:alice s 1, ip:203.0.113.7 s 1"; got != want {
@@ -329,7 +330,7 @@ func TestRules_Charges_sameLimit(t *testing.T) {
 	own := r.Charges(nil, "GET", rules.MustParsePath("/a"), alice)
 	own = r.Charges(own, "GET", rules.MustParsePath("/a"), alice)
 	if len(own) != 4 {
-		t.Errorf("two requests: got charges %s", show(own))
+		t.Errorf("two requests: got charges %s, want four", show(own))
 	}
 }
 
@@ -347,7 +348,7 @@ func TestParse_cost(t *testing.T) {
 		limits := `"*":{"requests":10,"window":"1m"` + c.rest + `}`
 		text := strings.Replace(document(rule("/a", "", limits)), `{"endpoint"`, fmt.Sprintf(`{"cost":%d,"endpoint"`, c.cost), 1)
 		if _, err := rules.Parse([]byte(text), rules.Options{}); (err != nil) != c.refused {
-			t.Errorf("cost %d of 10%s: got %v", c.cost, c.rest, err)
+			t.Errorf("cost %d of 10%s: got error %v, want one: %t", c.cost, c.rest, err, c.refused)
 		}
 	}
 }

@@ -28,7 +28,7 @@ func TestParse_spread(t *testing.T) {
 	want := map[string]limiter.Spread{"lease": {Lease: 50}, "shards": {Shards: 8}, "sync": {Sync: 100 * time.Millisecond}, "cells": {Cells: 10}, "queue": {}, "log": {}}
 	for _, c := range r.Charges(nil, "GET", rules.MustParsePath("/a"), alice) {
 		if c.Limit.Spread != want[c.Limit.Name] || !c.Limit.Shadow {
-			t.Errorf("%s: got %+v, shadow %t", c.Limit.Name, c.Limit.Spread, c.Limit.Shadow)
+			t.Errorf("%s: got %+v, shadow %t; want %+v, shadow", c.Limit.Name, c.Limit.Spread, c.Limit.Shadow, want[c.Limit.Name])
 		}
 		delete(want, c.Limit.Name)
 	}
@@ -44,7 +44,7 @@ func TestParse_shadow(t *testing.T) {
 		{"endpoint":"/a","mode":"shadow","limits":{"*":{"requests":5,"window":"1m"}}}]}`)
 	charges := r.Charges(nil, "GET", rules.MustParsePath("/a"), alice)
 	if len(charges) != 2 || charges[0].Limit.Shadow || !charges[1].Limit.Shadow || charges[0].Limit.ID != charges[1].Limit.ID {
-		t.Fatalf("got charges %+v", charges)
+		t.Fatalf("got charges %+v, want an enforced and a shadow limit with one ID", charges)
 	}
 }
 
@@ -90,7 +90,7 @@ func TestParse_large(t *testing.T) {
 			t.Errorf("%s above %d: got %+v, want %+v", c.key, c.above, got, c.want)
 		}
 		if notes := fmt.Sprint(r.Notes()); !strings.Contains(notes, c.note) || c.note == "" && strings.Contains(notes, ": on DynamoDB") {
-			t.Errorf("%s above %d: got notes %s", c.key, c.above, notes)
+			t.Errorf("%s above %d: got notes %s, want %q", c.key, c.above, notes, c.note)
 		}
 	}
 }
@@ -145,7 +145,7 @@ func TestParse_overrides(t *testing.T) {
 	// An override keeps the ID of its limit. The horizon is the longest of all callers.
 	own, others := r.Charges(nil, "GET", rules.MustParsePath("/a"), alice)[0].Limit, r.Charges(nil, "GET", rules.MustParsePath("/a"), caller.Caller{User: "bob"})[0].Limit
 	if own.ID != others.ID || own.Horizon < 60*24*time.Hour || others.Horizon != own.Horizon {
-		t.Errorf("got IDs %s and %s, horizons %s and %s", own.ID, others.ID, own.Horizon, others.Horizon)
+		t.Errorf("got IDs %s and %s, horizons %s and %s; want one ID, and one horizon of at least 60 days", own.ID, others.ID, own.Horizon, others.Horizon)
 	}
 	if own.Spread.Lease != 5 {
 		t.Errorf("lease: got %d, want 5", own.Spread.Lease)
@@ -172,7 +172,7 @@ func TestParse_overrides_fit(t *testing.T) {
 }
 
 // An override applies to every limit with its name that counts by its identity. It applies in each
-// tier and in each rule that shares the count, in shadow mode or not.
+// tier, in each rule that shares the count, and in shadow rules.
 func TestParse_overrides_all(t *testing.T) {
 	r := parse(t, `{"default_tier":"paid","rules":[
 		{"endpoint":"/a","limits":{"free":{"name":"s","requests":10,"window":"1m","per":["client"]},"paid":{"name":"s","requests":20,"window":"1m","per":["client"]}}},
@@ -228,8 +228,7 @@ func TestParse_overrides_combined(t *testing.T) {
 	}
 }
 
-// The horizon is that of the override with the longest window. The order of overrides does not
-// matter.
+// The override with the longest window determines the horizon. The order of overrides does not matter.
 func TestParse_overrides_horizon(t *testing.T) {
 	for _, windows := range [][]any{{"1d", "30d", "1h"}, {"30d", "1h", "1d"}, {"1h", "1d", "30d"}} {
 		r := parse(t, fmt.Sprintf(`{"rules":[{"endpoint":"/a","limits":{"*":{"requests":10,"window":"1s"}}}],"overrides":[

@@ -14,10 +14,9 @@ import (
 )
 
 // Writes is the largest number of items that a request of an endpoint writes, for each combination of
-// the caller's identities. A request writes one item for each item that counts one of its limits, all
-// at the same time. Most requests write fewer: a refused request may write none, and a lease or an
-// adaptive share saves writes. A request that shards refuse writes one more item for each limit with
-// shards.
+// the caller's identities. A request writes every item that counts one of its limits, all at the same
+// time. Most requests write fewer items: a refused request may write none, and a lease or an adaptive
+// share saves writes. A request that shards refuse writes one more item for each limit with shards.
 type Writes struct {
 	Endpoint  string `json:"endpoint"`
 	Method    string `json:"method,omitempty"` // of the rule; "" means any method
@@ -69,9 +68,9 @@ func (w Writes) most(o Writes) Writes {
 // maxMeetings bounds the work for a pattern that overlaps many other patterns.
 const maxMeetings = 2000
 
-// meetings returns the largest sets of rules that may match one path together with p. If there are
-// too many sets, it returns one set that contains them all. It leaves out a set if every path of one
-// of its rules matches p, unless the patterns are equal: the set of that rule contains the rule of p.
+// meetings returns the largest sets of rules that may match one path together with p. If there are too
+// many sets, it returns one set that contains them all. It leaves out every rule whose pattern is
+// narrower than p. The sets for that narrower pattern contain the rules of p.
 func (r *Rules) meetings(p pattern) [][]int {
 	var all []int
 	var index trie

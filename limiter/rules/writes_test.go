@@ -39,7 +39,7 @@ func TestRules_Writes(t *testing.T) {
 	}
 	split := parse(t, document(append(endpoints(300), rule("/e0", "", `"*":{"name":"day","requests":9,"window":"1d","per":["client"]}`))...)).Writes()
 	if split[0] != (rules.Writes{"/e0", "", 2, 2, 2, 2, 0}) || split[1] != (rules.Writes{"/e1", "", 1, 1, 1, 1, 0}) {
-		t.Errorf("300 endpoints: got %+v, %+v", split[0], split[1])
+		t.Errorf("300 endpoints: got %+v, %+v; want two writes for /e0 and one for /e1", split[0], split[1])
 	}
 }
 

@@ -143,7 +143,8 @@ type world struct {
 	refunded int
 }
 
-// message is a request in flight, or the refund of request of if of is not nil.
+// message is a request in flight. If its field named of is not nil, the message is the refund of that
+// request.
 type message struct {
 	due     algo.Instant // in real time
 	sent    algo.Instant // in real time

@@ -80,8 +80,9 @@ func (p *pair) take(t failer, now algo.Instant, charges []limiter.Charge, hint [
 	return allowed, results
 }
 
-// trimmed returns r without log entries that have expired according to every clock, and without the
-// number that a store keeps in the Refunds of a log. A store may keep such entries for a while.
+// trimmed returns r without log entries that have expired according to every clock, because a store
+// may keep such entries for a while. It also removes the number that a store keeps in the Refunds of
+// a log.
 func trimmed(r algo.Result) algo.Result {
 	if log, ok := r.Machine.(*algo.Log); ok {
 		r.State = log.Trim(r.State)

@@ -189,7 +189,7 @@ func (c *tally) check(t *testing.T) {
 	t.Helper()
 	for _, n := range []int{c.Allowed, c.Refused, c.Refunds, c.Resets, c.Inspections, c.Overlaps} {
 		if n < 50 {
-			t.Errorf("tally: got too few operations or too few concurrent operations: %+v", *c)
+			t.Errorf("tally: got %+v, want at least 50 of each", *c)
 			return
 		}
 	}

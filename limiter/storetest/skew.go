@@ -21,11 +21,11 @@ func testFarAhead(t *testing.T, s Suite, rate algo.Rate) {
 	p.inspect(t)
 	wait := results[0].Machine.RetryAfter(results[0].State, start, 1)
 	if wait > still+2*time.Minute {
-		t.Fatalf("state an hour ahead: got RetryAfter %s", wait)
+		t.Fatalf("state an hour ahead: got RetryAfter %s, want at most %s", wait, still+2*time.Minute)
 	}
 	p.take(t, start.Add(still-1), one(l, 1), results)
 	if allowed, _ := p.take(t, start.Add(wait), one(l, 1), results); !allowed {
-		t.Fatal("after RetryAfter: got a refusal")
+		t.Fatal("after RetryAfter: got a refusal, want an allowed request")
 	}
 	p.inspect(t)
 	p.take(t, start.Add(wait+time.Hour), one(l, 1), nil)
@@ -33,7 +33,7 @@ func testFarAhead(t *testing.T, s Suite, rate algo.Rate) {
 	p = newPair(t, s)
 	p.take(t, start.Add(5*time.Second), one(l, 10), nil)
 	if allowed, _ := p.take(t, start, one(l, 1), nil); allowed {
-		t.Fatal("state 5 s ahead: the charge was clamped, want it counted")
+		t.Fatal("state 5 s ahead: got a clamped state, want the charge counted")
 	}
 }
 

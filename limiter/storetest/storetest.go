@@ -79,7 +79,7 @@ func testExhaustion(t *testing.T, s Suite, rate algo.Rate) {
 	p, l := newPair(t, s), Limit(t, "a", rate)
 	for i := range 12 {
 		if allowed, _ := p.take(t, start, one(l, 1), nil); allowed != (i < 10) {
-			t.Fatalf("request %d at one instant: allowed %t", i+1, allowed)
+			t.Fatalf("request %d at one instant: got allowed %t, want %t", i+1, allowed, i < 10)
 		}
 	}
 }
@@ -95,7 +95,7 @@ func testPatience(t *testing.T, s Suite, rate algo.Rate) {
 		}
 		wait := results[0].Machine.RetryAfter(results[0].State, now, cost)
 		if wait <= 0 {
-			t.Fatalf("take %d: got a refusal with RetryAfter %s", i, wait)
+			t.Fatalf("take %d: got a refusal with RetryAfter %s, want a positive wait", i, wait)
 		}
 		if early, _ := p.take(t, now.Add(wait-1), one(l, cost), nil); early {
 			t.Fatalf("take %d, 1 ns before RetryAfter %s: got allowed, want refused", i, wait)
@@ -113,7 +113,7 @@ func testCostOverCapacity(t *testing.T, s Suite, rate algo.Rate) {
 	for _, cost := range []int64{11, algo.MaxRequests, 1 << 62} {
 		allowed, results := p.take(t, start, one(l, cost), nil)
 		if wait := results[0].Machine.RetryAfter(results[0].State, start, cost); allowed || wait != algo.Never {
-			t.Fatalf("cost %d of capacity 10: got allowed %t, RetryAfter %s", cost, allowed, wait)
+			t.Fatalf("cost %d of capacity 10: got allowed %t, RetryAfter %s, want a refusal for ever", cost, allowed, wait)
 		}
 	}
 	if allowed, _ := p.take(t, start, one(l, 10), nil); !allowed {
@@ -128,7 +128,7 @@ func testCostZero(t *testing.T, s Suite, rate algo.Rate) {
 	p.take(t, start, one(l, 0), nil)
 	p.take(t, start, one(l, 10), nil)
 	if allowed, results := p.take(t, start, one(l, 0), nil); !allowed || results[0].Machine.Remaining(results[0].State, start) != 0 {
-		t.Fatalf("cost 0 on an exhausted limit: got allowed %t, %+v", allowed, results)
+		t.Fatalf("cost 0 on an exhausted limit: got allowed %t, %+v, want true and 0 remaining", allowed, results)
 	}
 	p.take(t, start.Add(-time.Hour), one(l, 0), nil)
 	p.take(t, start.Add(time.Hour), one(l, 0), nil)
@@ -205,7 +205,7 @@ func testChanged(t *testing.T, s Suite, rate algo.Rate) {
 		same := changed(t, old, 1, algo.Rate{Algorithm: rate.Algorithm, Requests: 300, Window: time.Minute})
 		p.take(t, start, one(old, 10), nil)
 		if allowed, _ := p.take(t, start, one(same, 1), nil); allowed {
-			t.Fatal("other parameters of the same version decided")
+			t.Fatal("other parameters of the same version: got them used for the decision, want the first parameters")
 		}
 	})
 }
@@ -217,7 +217,7 @@ func testRefund(t *testing.T, s Suite, rate algo.Rate) {
 	_, first := p.take(t, start, charges, nil)
 	p.refund(t, charges, first, time.Millisecond)
 	if allowed, _ := p.take(t, start, one(l, 10), nil); !allowed {
-		t.Fatal("an immediate refund did not return the whole charge")
+		t.Fatal("after an immediate refund: got a refusal, want the whole quota")
 	}
 	for _, apart := range []time.Duration{0, time.Second, time.Minute, 2 * time.Minute, time.Hour} {
 		p := newPair(t, s)
@@ -260,14 +260,14 @@ func testForce(t *testing.T, s Suite, rate algo.Rate) {
 	charges := []limiter.Charge{{Limit: l, Cost: 15, Force: true}, {Limit: tight, Cost: 1}}
 	p.take(t, start, charges, nil)
 	if allowed, _ := p.take(t, start, charges, nil); allowed {
-		t.Fatal("admitted above a limit of 1")
+		t.Fatal("above a limit of 1: got an allowed request, want a refusal")
 	}
 	// A forced charge of cost 0 only reads. It does not convert the limit, whatever its debt.
 	p, lowered := newPair(t, s), changed(t, l, 2, algo.Rate{Algorithm: rate.Algorithm, Requests: 3, Window: time.Minute})
 	p.take(t, start, []limiter.Charge{{Limit: l, Cost: 20, Force: true}}, nil)
 	p.take(t, start, []limiter.Charge{{Limit: lowered, Force: true}, {Limit: tight, Cost: 1}}, nil)
 	if entries := p.inspect(t); entries[0].Version != 1 && entries[1].Version != 1 {
-		t.Fatalf("a forced charge of cost 0 converted the limit: %+v", entries)
+		t.Fatalf("a forced charge of cost 0: got a converted limit, want the old version: %+v", entries)
 	}
 }
 
@@ -290,10 +290,10 @@ func testAdmin(t *testing.T, s Suite) {
 	p.reset(t)
 	p.inspect(t)
 	if allowed, _ := p.take(t, start, charges, before); !allowed {
-		t.Fatal("after a reset: got a refusal by a cached state from before the reset")
+		t.Fatal("after a reset: got a refusal by a cached state, want an allowed request")
 	}
 	if allowed, _ := other.take(t, start, charges, nil); allowed {
-		t.Fatal("another subject was reset, want it unchanged")
+		t.Fatal("another subject: got it reset, want it unchanged")
 	}
 }
 
@@ -351,7 +351,7 @@ func testSeveralLimits(t *testing.T, s Suite) {
 		}
 		for j, r := range results[:3] {
 			if left := r.Machine.Remaining(r.State, start); left != int64(10-min(i+1, 3)) {
-				t.Fatalf("request %d: limit %d: got %d remaining", i+1, j, left)
+				t.Fatalf("request %d: limit %d: got %d remaining, want %d", i+1, j, left, 10-min(i+1, 3))
 			}
 		}
 	}
@@ -397,7 +397,7 @@ func testSubjects(t *testing.T, s Suite) {
 	p.take(t, start, one(l, 10), nil)
 	p.subject = p.subject.And(limiter.Global())
 	if allowed, _ := p.take(t, start, one(l, 10), nil); !allowed {
-		t.Fatal("a charge of one subject was counted for another subject")
+		t.Fatal("a charge of one subject: got it counted for another subject, want separate counts")
 	}
 }
 
@@ -460,7 +460,7 @@ func testCancelled(t *testing.T, s Suite) {
 		t.Fatal(err)
 	}
 	if n := results[0].State.Count; n < answered || n > tried {
-		t.Fatalf("got %d charges by %d takes with %d answers", n, tried, answered)
+		t.Fatalf("got %d charges by %d takes with %d answers, want at least the answers and at most the takes", n, tried, answered)
 	}
 }
 

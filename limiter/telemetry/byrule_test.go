@@ -101,7 +101,7 @@ func TestRecorder_byRule_turns(t *testing.T) {
 	want := func(at time.Time, totals float64, rule string, n float64) {
 		t.Helper()
 		if len(l.metrics) == 0 {
-			t.Fatalf("got no line of rule %q", rule)
+			t.Fatalf("got no line of rule %q, want one", rule)
 		}
 		got := l.metrics[0]
 		if l.metrics = l.metrics[1:]; !got.at.Equal(at) || got.counts["Allowed"] != totals || got.rule != rule || got.counts["RuleAllowed"] != n {
@@ -163,7 +163,7 @@ func TestRecorder_byRule_cap(t *testing.T) {
 		}
 	}
 	if len(got) != 11 {
-		t.Errorf("got %d names: %v", len(got), got)
+		t.Errorf("got %d names, want 11: %v", len(got), got)
 	}
 	r.Record(outcomeOf(noon.Add(2*time.Hour), 0, alice, allowed, nil)) // these counts wait for the next line
 	for _, label := range labels[:3] {
@@ -188,7 +188,7 @@ func TestRecorder_byRule_names(t *testing.T) {
 		r.Record(outcomeOf(noon.Add(time.Duration(i)*time.Second), 0, alice, through(label), nil))
 	}
 	if got := l.byRule(); len(got) != len(labels)+1 || got["GET /a?b"] == nil || got["(others)"]["RuleAllowed"] != 1 {
-		t.Errorf("got %d names: %v", len(got), got)
+		t.Errorf("got %d names, want %d: %v", len(got), len(labels)+1, got)
 	}
 }
 

@@ -61,8 +61,8 @@
 // So the refusal rate of a rule is RuleRefused / (RuleAllowed + RuleRefused). The rate that a rule in
 // shadow mode would have is RuleShadowed / RuleAllowed. The first ten rules of a document are counted
 // separately and all others as "(others)", so put the important rules first. A name that is not ASCII
-// or is longer than 100 bytes is cut and ends in a hash. A line has room for one rule, and each line
-// has the next rule. So the counts of a rule can be delayed by up to a second for each rule.
+// or is longer than 100 bytes is cut and ends in a hash. A line has room for one rule, so the rules
+// take turns. The counts of a rule can be delayed by up to a second for each rule.
 //
 // The metrics have no dimension for the store, because a deployment has one store. They have no
 // dimension for the outcome, because their names contain it.

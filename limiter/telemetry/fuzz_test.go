@@ -42,15 +42,15 @@ func FuzzRecorder(f *testing.F) {
 		}
 		r.RulesRefused(now)
 		if len(log.Bytes()) > 8*(2000+6*len(namespace)+6*len(name)) {
-			t.Errorf("got %d bytes", log.Len())
+			t.Errorf("got %d bytes, want at most %d", log.Len(), 8*(2000+6*len(namespace)+6*len(name)))
 		}
 		for line := range bytes.Lines(log.Bytes()) {
 			var members map[string]json.RawMessage
 			if err := json.Unmarshal(line, &members); err != nil || members["_aws"] == nil && members["weir"] == nil {
-				t.Errorf("line %q: %v", line, err)
+				t.Errorf("line %q: got error %v, want a line of metrics or of a refused caller", line, err)
 			}
 			if len(user) > 20 && bytes.Contains(line, []byte(user)) && user != name && user != namespace {
-				t.Errorf("line %q contains %q", line, user)
+				t.Errorf("line %q contains the user %q, want its hash", line, user)
 			}
 		}
 	})

@@ -51,7 +51,7 @@ func TestRateLimitedHandler(t *testing.T) {
 		t.Errorf("got %d lines, want at most 101", n)
 	}
 	if telemetry.NewRateLimitedHandler(plain).Enabled(context.Background(), slog.LevelDebug) {
-		t.Error("Enabled: got true for a level that the wrapped handler disables")
+		t.Error("Enabled: got true for a level that the wrapped handler disables, want false")
 	}
 }
 
@@ -65,6 +65,6 @@ func TestRateLimitedHandler_reason(t *testing.T) {
 		}
 	}
 	if lines := strings.Count(log.String(), "\n"); lines != 2 || !strings.Contains(log.String(), "reason=store_timeout") || !strings.Contains(log.String(), "reason=store_breaker") {
-		t.Errorf("got %s", &log)
+		t.Errorf("got %s, want one line for each of the two reasons", &log)
 	}
 }

@@ -103,9 +103,10 @@ func (r *Recorder) RulesRefused(now time.Time) {
 }
 
 // Rules sets, at now, the version of the rules in force and the time at which their source last
-// confirmed them. The zero time means rules without a source. Later lines contain both. labels are
-// the rules, as in Limit.Rule: the first ten are counted separately, and the others together. Without
-// labels no rule is counted. If calls are concurrent, the call with the latest now applies.
+// confirmed them. The zero time means rules without a source. Later lines contain the version and the
+// age of the rules. labels are the rules, as in Limit.Rule: the first ten are counted separately, and
+// the others together. Without labels no rule is counted. If calls are concurrent, the call with the
+// latest now applies.
 func (r *Recorder) Rules(now time.Time, version int64, confirmed time.Time, labels []string) {
 	if r == nil || r.out == nil {
 		return

@@ -231,7 +231,7 @@ func TestRecorder_Record(t *testing.T) {
 			telemetry.New(l, "dev", hash).Record(outcomeOf(noon, 0, alice, c.decision, c.err))
 			l.want(line{at: noon, counts: c.want})
 			if named := len(l.refused) > 0; named != (c.want["Refused"] > 0) {
-				t.Errorf("lines of refused callers: got %+v", l.refused)
+				t.Errorf("lines of refused callers: got %+v, want them only for refusals", l.refused)
 			}
 		})
 	}
@@ -360,12 +360,12 @@ func TestRecorder_latency(t *testing.T) {
 	}
 	r.Record(outcomeOf(noon.Add(3*time.Second), 0, alice, allowed, nil))
 	if len(l.metrics) != 1 || l.metrics[0].counts["Allowed"] != 10_001 || len(l.metrics[0].latency) != 50 {
-		t.Fatalf("%+v", l.metrics)
+		t.Fatalf("got %+v, want one line with 10,001 allowed requests and 50 latencies", l.metrics)
 	}
 	late := 0
 	for _, ms := range l.metrics[0].latency {
 		if ms < 0 || ms >= 10 {
-			t.Errorf("got a latency of %v ms, which no request had", ms)
+			t.Errorf("got a latency of %v ms, want one of 0 to 10 ms", ms)
 		}
 		if ms >= 5 {
 			late++
@@ -423,7 +423,7 @@ func TestRecorder_allocations(t *testing.T) {
 	} {
 		record()
 		if n := testing.AllocsPerRun(100, record); n != 0 {
-			t.Errorf("%s: got %v allocations", name, n)
+			t.Errorf("%s: got %v allocations, want 0", name, n)
 		}
 	}
 }
@@ -444,18 +444,18 @@ func TestRecorder_flood(t *testing.T) {
 		r.Record(outcomeOf(noon.Add(time.Duration(i)*time.Microsecond), 0, from, refused, nil))
 	}
 	if l.bytes != 0 {
-		t.Errorf("got %d bytes within a second", l.bytes)
+		t.Errorf("got %d bytes within a second, want 0", l.bytes)
 	}
 	r.Record(outcomeOf(noon.Add(time.Second), 0, alice, allowed, nil))
 	if len(l.metrics) != 2 || l.metrics[1].counts["Refused"] != n || len(l.refused) != 11 || l.bytes > 4000 {
-		t.Fatalf("got %d and %d lines, %d bytes: %+v", len(l.metrics), len(l.refused), l.bytes, l.refused)
+		t.Fatalf("got %d and %d lines, %d bytes: %+v, want 2 and 11 lines of at most 4000 bytes", len(l.metrics), len(l.refused), l.bytes, l.refused)
 	}
 	sum, names := 0, map[string]bool{}
 	for i, m := range l.refused {
 		sum += m.Refused
 		names[m.Subject] = true
 		if rest := i == 10; rest != (m.Subject == "") || rest != (m.Limit == "") || !rest && m.Refused < n/48 {
-			t.Errorf("line %d: %+v", i+1, m)
+			t.Errorf("line %d: got %+v, want a subject and a limit in all lines but the last", i+1, m)
 		}
 	}
 	if sum != n || len(names) != 11 {
@@ -463,7 +463,7 @@ func TestRecorder_flood(t *testing.T) {
 	}
 	r.Record(outcomeOf(noon.Add(2*time.Second), 0, alice, allowed, nil))
 	if len(l.refused) != 11 {
-		t.Error("refusals are written twice")
+		t.Errorf("got %d lines of refused callers, want 11, because each refusal is written once", len(l.refused))
 	}
 }
 
@@ -526,7 +526,7 @@ func TestRecorder_refused(t *testing.T) {
 	}
 	for _, secret := range []string{"alice", "k1\"", "203.0", "2001"} {
 		if strings.Contains(out.String(), secret) {
-			t.Errorf("the log contains %s", secret)
+			t.Errorf("the log contains %s, want only a hash", secret)
 		}
 	}
 }
@@ -558,12 +558,12 @@ func TestNewSubjectHash(t *testing.T) {
 	for _, short := range [][]byte{nil, {}, []byte("0123456789abcde")} {
 		one, two := telemetry.NewSubjectHash("dev", short), telemetry.NewSubjectHash("dev", short)
 		if one(subject) == two(subject) {
-			t.Errorf("key %q: got the same hash in two processes", short)
+			t.Errorf("key %q: got the same hash in two processes, want different hashes", short)
 		}
 	}
 	hash := telemetry.NewSubjectHash("dev", key)
 	if key[0] = 'x'; hash(subject) != got {
-		t.Error("a change of the key changed the hash, want a copy of the key")
+		t.Error("a change of the key: got another hash, want the hash of the copied key")
 	}
 }
 
@@ -687,7 +687,7 @@ func TestRecorder_slowLog(t *testing.T) {
 	select {
 	case <-done:
 	case <-time.After(10 * time.Second):
-		t.Error("a request waited for the line of another request")
+		t.Error("a request waited for the line of another request, want no wait")
 	}
 	close(s.write)
 	<-done

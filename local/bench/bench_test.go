@@ -22,12 +22,12 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(r.Groups) != 1 || len(r.Groups[0].Tables) != 1 || len(r.Groups[0].Goals) == 0 || r.Versions["golang.org/x/time"] == "" {
-		t.Fatalf("got %s", out.String())
+		t.Fatalf("report: got %s, want one group with one table, with goals and versions", out.String())
 	}
 	memory := r.Groups[0].Tables[0]
 	for _, row := range memory.Rows {
 		if ns := memory.value(row.Name, "one key, ns"); ns <= 0 || ns > 1e6 {
-			t.Errorf("%s: got %v ns", row.Name, ns)
+			t.Errorf("%s: got %v ns, want above 0 and at most 1e6", row.Name, ns)
 		}
 		if over := memory.value(row.Name, "over-admitted"); over != 0 {
 			t.Errorf("%s: got %v admitted above the limit, want 0", row.Name, over)
@@ -76,10 +76,10 @@ func TestTable_ratio(t *testing.T) {
 		{Name: "they", rounds: [][]figure{{20}, {10}, {40}}},
 	}}
 	if got := measured.ratio("we", "they", "ns"); got != 0.5 {
-		t.Errorf("got %v, want 0.5", got)
+		t.Errorf("ratio of two rows: got %v, want 0.5", got)
 	}
 	if got := measured.ratio("we", "nobody", "ns"); !math.IsNaN(float64(got)) {
-		t.Errorf("a row that is missing: got %v, want NaN", got)
+		t.Errorf("ratio to a missing row: got %v, want NaN", got)
 	}
 }
 

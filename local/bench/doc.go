@@ -1,7 +1,7 @@
-// Bench measures Weir beside the libraries that a user would pick instead, in one run,
-// and prints one table a group and whether each goal was met. Goals are ratios within
-// the run, or counts, so that they hold on any machine.
+// Bench measures Weir and the libraries that a user could choose instead, in one run. It prints the
+// tables of each group, and whether each goal was met. Goals are ratios within the run, or counts. They
+// therefore hold on any machine.
 //
-// It is a module of its own, so that nobody who imports Weir downloads its peers.
-// `make bench` runs it beside DynamoDB Local and Redis.
+// Bench is a separate module. Programs that import Weir therefore do not download the other libraries.
+// `make bench` runs it with DynamoDB Local and Redis.
 package main

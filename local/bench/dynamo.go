@@ -30,7 +30,7 @@ func dynamoGroup(ctx context.Context, b *bench) (group, error) {
 		return group{}, err
 	}
 	defer func() {
-		_, _ = client.DeleteTable(context.WithoutCancel(ctx), &dynamodb.DeleteTableInput{TableName: aws.String(name)}) // it is in memory
+		_, _ = client.DeleteTable(context.WithoutCancel(ctx), &dynamodb.DeleteTableInput{TableName: aws.String(name)}) // the server keeps its tables in memory
 	}()
 	m := &dynamoMeasure{client: client, table: name, contenders: dynamoContenders(), scenarios: dynamoScenarios(b.quick)}
 	if err := m.run(ctx, b); err != nil {
@@ -90,8 +90,8 @@ func (m *dynamoMeasure) run(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// scenario runs one scenario with all contenders: at once if its clock is simulated and
-// its requests come one by one, so that only counts matter; else one after another.
+// scenario runs one scenario with all contenders. They run concurrently if the clock is simulated and
+// requests arrive one by one, because only counts matter then. Otherwise, they run one after another.
 func (m *dynamoMeasure) scenario(ctx context.Context, i, round int) error {
 	errs := make([]error, len(m.contenders))
 	var wg sync.WaitGroup
@@ -138,7 +138,7 @@ func total(values []figure) (sum figure) {
 	return sum
 }
 
-// dynamoGoals judges the rows by name.
+// dynamoGoals returns the goals. It finds the rows of the tables by name.
 func dynamoGoals(requests, guess, over, failed table) (goals []goal) {
 	windows := []string{"sliding_window", "fixed_window"}
 	buckets := []string{"token_bucket", "leaky_bucket"}

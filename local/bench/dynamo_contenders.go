@@ -22,12 +22,12 @@ import (
 type dynamoContender struct {
 	name      string
 	algorithm algo.Algorithm
-	aligned   bool // it admits what the algorithm admits
-	// environment returns a limiter that has seen nothing yet.
+	aligned   bool // its windows are those of the algorithm, so a replay can check what it admits
+	// environment returns a new limiter, without any state.
 	environment func(dynamoPlace, []*limiter.Limit) decideDynamo
 }
 
-// dynamoPlace is where a contender keeps what it counts.
+// dynamoPlace is the client, the table and the caller that a contender uses.
 type dynamoPlace struct {
 	meter  *meter
 	table  string
@@ -37,7 +37,7 @@ type dynamoPlace struct {
 // decideDynamo decides one request of the caller by all limits.
 type decideDynamo func(ctx context.Context, now time.Time) (allowed bool, err error)
 
-// errUndecided is a decision that was not reached.
+// errUndecided means that a contender reached no decision.
 var errUndecided = errors.New("undecided")
 
 func dynamoContenders() []dynamoContender {
@@ -68,8 +68,8 @@ func weirEnvironment(p dynamoPlace, limits []*limiter.Limit) decideDynamo {
 	}
 }
 
-// storeEnvironment calls the store itself, with the states that it returned last. It has no denial
-// cache and no group commit.
+// storeEnvironment calls the store directly. Each call passes the states that an earlier call returned.
+// There is no denial cache and no group commit.
 func storeEnvironment(p dynamoPlace, limits []*limiter.Limit) decideDynamo {
 	store, subject := must(dynamostore.New(p.meter, dynamostore.Options{Table: p.table, Namespace: "s"})), limiter.User(p.caller)
 	var charges []limiter.Charge
@@ -93,7 +93,7 @@ func storeEnvironment(p dynamoPlace, limits []*limiter.Limit) decideDynamo {
 	}
 }
 
-// inTurn decides one limit after another, each in an item of its own.
+// inTurn decides one limit after another. Each limit has its own item.
 func inTurn(p dynamoPlace, limits []*limiter.Limit, decide func(ctx context.Context, now algo.Instant, limit *limiter.Limit, key string) (bool, error)) decideDynamo {
 	return func(ctx context.Context, now time.Time) (bool, error) {
 		for _, limit := range limits {
@@ -105,11 +105,11 @@ func inTurn(p dynamoPlace, limits []*limiter.Limit, decide func(ctx context.Cont
 	}
 }
 
-// swapAttempts is how often a compare-and-swap is tried.
+// swapAttempts is the maximum number of attempts of a compare-and-swap.
 const swapAttempts = 20
 
-// swapEnvironment reads the item and writes it back if it is unchanged: the first of
-// two patterns that people write.
+// swapEnvironment is the first of two common patterns. It reads the item, and writes it back if the item
+// is unchanged.
 func swapEnvironment(p dynamoPlace, limits []*limiter.Limit) decideDynamo {
 	return inTurn(p, limits, func(ctx context.Context, now algo.Instant, limit *limiter.Limit, key string) (bool, error) {
 		for range swapAttempts {
@@ -143,8 +143,8 @@ func swapEnvironment(p dynamoPlace, limits []*limiter.Limit) decideDynamo {
 	})
 }
 
-// incrementEnvironment starts a window if the last one has expired, and else increments
-// it: the second pattern. It counts what it refuses too.
+// incrementEnvironment is the second common pattern. It starts a window if the last one has expired.
+// Otherwise, it increments the count of the window. The count includes refused requests.
 func incrementEnvironment(p dynamoPlace, limits []*limiter.Limit) decideDynamo {
 	return inTurn(p, limits, func(ctx context.Context, now algo.Instant, limit *limiter.Limit, key string) (bool, error) {
 		start := &dynamodb.UpdateItemInput{

@@ -9,7 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// meter is a dynamostore.API that counts what is asked of DynamoDB.
+// meter is a dynamostore.API that counts requests to DynamoDB and their write units.
 type meter struct {
 	client *dynamodb.Client
 
@@ -87,7 +87,7 @@ func (m *meter) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, o 
 	return out, nil
 }
 
-// writeUnits returns what a write to item is billed: a unit for each KB begun.
+// writeUnits returns the billed units of a write to item: one for each started KB.
 func writeUnits(item map[string]types.AttributeValue) float64 {
 	size := 0
 	for name, v := range item {
@@ -96,7 +96,7 @@ func writeUnits(item map[string]types.AttributeValue) float64 {
 	return float64(max(1, (size+1023)/1024))
 }
 
-// sizeOf returns the size of a value as DynamoDB documents it, about.
+// sizeOf returns the approximate size of a value, as DynamoDB documents it.
 func sizeOf(v types.AttributeValue) int {
 	switch v := v.(type) {
 	case *types.AttributeValueMemberS:

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// scenario is a way in which requests of one caller come.
+// scenario describes how the requests of one caller arrive.
 type scenario struct {
 	name       string
 	limits     []budget
@@ -15,16 +15,17 @@ type scenario struct {
 	run        func(*trial) error
 }
 
-// budget is a limit, yet without an algorithm.
+// budget is a limit without its algorithm.
 type budget struct {
 	requests int64
 	window   time.Duration
 }
 
-// usual is the limit of most scenarios: ten a second, in windows that a run sees many of.
+// usual is the limit of most scenarios: ten requests a second, in windows so short that a scenario has
+// several.
 var usual = budget{100, 10 * time.Second}
 
-// roomy is a limit that the scenario does not come near.
+// roomy is a limit that its scenarios never reach.
 var roomy = budget{2000, time.Minute}
 
 // The rows that goals name.
@@ -48,7 +49,7 @@ func spreadRow(n int, load string) string {
 }
 
 func dynamoScenarios(quick bool) []scenario {
-	windows := 6 // of the usual limit, that a scenario lasts
+	windows := 6 // length of a scenario in windows of the usual limit
 	if quick {
 		windows = 3
 	}
@@ -80,8 +81,8 @@ func dynamoScenarios(quick bool) []scenario {
 // interval is the time between two requests at the rate of the usual limit.
 var interval = usual.window / time.Duration(usual.requests)
 
-// evenly sends requests at half the limit, all to one environment or each to one that
-// has never seen the caller.
+// evenly sends requests at half the limit. If remembered is true, one environment decides all of them.
+// Otherwise, a new environment decides each one.
 func evenly(windows int, remembered bool) func(*trial) error {
 	return func(t *trial) error {
 		decide := t.environment()
@@ -97,8 +98,8 @@ func evenly(windows int, remembered bool) func(*trial) error {
 	}
 }
 
-// competing lets callers send requests one after another, each as soon as its last was
-// decided. The clock starts at a given instant and then runs.
+// competing sends requests from several callers concurrently. Each caller sends its next request when
+// its last one is decided. The clock starts at a given instant and then runs.
 func competing(callers int, remembered bool) func(*trial) error {
 	return func(t *trial) error {
 		shared, begun := t.environment(), time.Now()
@@ -135,8 +136,8 @@ func together(callers int, f func(caller int) error) error {
 	return nil
 }
 
-// overloaded sends five times what the limit allows to one environment. The first two
-// windows, in which the caller uses up what it had, are not counted.
+// overloaded sends five times the limit to one environment. The first two windows do not count, because
+// the caller begins with an unused limit.
 func overloaded(t *trial) error {
 	decide := t.environment()
 	for at, warm := t.start, true; at.Before(t.start.Add(4 * usual.window)); at = at.Add(t.poisson(interval / 5)) {
@@ -151,8 +152,8 @@ func overloaded(t *trial) error {
 	return nil
 }
 
-// flooded sends 100 requests a second for 10 seconds to one environment, of a caller
-// who has used up a limit of 10 an hour.
+// flooded sends 100 requests a second for 10 seconds to one environment. The caller has already used up
+// its limit of 10 requests an hour.
 func flooded(t *trial) error {
 	decide := t.environment()
 	for range 10 {
@@ -169,7 +170,8 @@ func flooded(t *trial) error {
 	return nil
 }
 
-// allAtOnce has 64 callers, of eight environments, ask four times for what there is.
+// allAtOnce sends almost four times the limit at one instant: six requests from each of 64 callers. The
+// callers use eight environments.
 func allAtOnce(t *trial) error {
 	var environments [8]decideDynamo
 	for i := range environments {
@@ -202,7 +204,8 @@ func spread(environments int, load float64, windows int) func(*trial) error {
 	}
 }
 
-// poisson returns the time to the next of arrivals that are mean apart.
+// poisson returns a random time between two arrivals of a Poisson process. The mean of these times is
+// mean.
 func (t *trial) poisson(mean time.Duration) time.Duration {
 	return time.Duration(t.random.ExpFloat64() * float64(mean))
 }

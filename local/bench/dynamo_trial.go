@@ -16,12 +16,12 @@ import (
 
 // outcome is what one scenario cost one contender.
 type outcome struct {
-	requests, units figure // a decision
-	over, failed    figure // decisions
-	guess           figure // requests a decision on a bucket that every decision must guess
+	requests, units figure // for each decision
+	over, failed    figure // number of decisions
+	guess           figure // requests for each decision if the environment must guess the bucket's state
 }
 
-// trial is one scenario with one contender, on a caller of its own.
+// trial is one run of a scenario with one contender. Each trial has its own caller.
 type trial struct {
 	ctx         context.Context
 	start       time.Time
@@ -33,12 +33,12 @@ type trial struct {
 	decisions int
 	failed    int
 	admitted  []algo.Instant
-	// What had been counted when the trial began to count.
+	// The counts at the start of the measured part of the trial.
 	decisionsBefore, requestsBefore int
 	unitsBefore                     float64
 }
 
-// noon is where the simulated clocks start, off the boundaries of windows.
+// noon is the start of the simulated clocks. It is not a boundary of a window.
 var noon = time.Date(2100, 3, 4, 12, 0, 3, 0, time.UTC)
 
 func (m *dynamoMeasure) trial(ctx context.Context, c dynamoContender, s scenario, round int) (outcome, error) {
@@ -87,7 +87,7 @@ func (s scenario) limitsOf(a algo.Algorithm) ([]*limiter.Limit, error) {
 	return limits, nil
 }
 
-// decide makes one decision. A decision that was not reached counts as one that failed.
+// decide makes one decision. It counts errUndecided as a failed decision.
 func (t *trial) decide(decide decideDynamo, now time.Time) error {
 	if err := t.ctx.Err(); err != nil {
 		return err
@@ -107,15 +107,14 @@ func (t *trial) decide(decide decideDynamo, now time.Time) error {
 	return nil
 }
 
-// forget leaves what has been decided so far out of the cost. It still counts as
-// admitted.
+// forget excludes all decisions so far from the cost. The check for over-admission still includes them.
 func (t *trial) forget() {
 	t.decisionsBefore = t.decisions
 	t.requestsBefore, t.unitsBefore = t.meter.read()
 }
 
-// over returns how many of the admitted the limits would have refused, asked in order
-// of the instants.
+// over replays the admitted requests in the order of their instants. It returns the number that the
+// limits refuse.
 func (t *trial) over(limits []*limiter.Limit) (over int) {
 	slices.SortFunc(t.admitted, cmp.Compare)
 	states := make([]algo.State, len(limits))
@@ -133,12 +132,13 @@ func (t *trial) over(limits []*limiter.Limit) (over int) {
 	return over
 }
 
-// guess returns the requests a decision of an environment that guesses without a state of the bucket
-// whether it is busy, by what is more frequent: a wrong guess costs a second request.
+// guess returns the number of requests for each decision of an environment that does not know the
+// bucket's state. The environment always guesses the more frequent state, busy or idle. A wrong guess
+// costs a second request.
 func (t *trial) guess(l *limiter.Limit) figure {
 	var state algo.State
 	busy := 0
-	for _, at := range t.admitted { // in order: over sorts them
+	for _, at := range t.admitted { // in order, because over has sorted them
 		if state.TAT > at {
 			busy++
 		}

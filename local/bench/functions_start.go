@@ -21,8 +21,8 @@ const trivialRow = "a function that does nothing"
 
 var startColumns = []column{{"first answer, ms", 1}, {"of nothing", 2}}
 
-// startTable measures cold starts: from the start of a process to its first answer. ok is false without
-// the built functions.
+// startTable measures cold starts: from the start of a process to its first answer. ok is false if the
+// functions are not built, or outside Linux.
 func startTable(ctx context.Context, b *bench) (t table, ok bool, err error) {
 	arch := map[string]string{"amd64": "x86_64", "arm64": "arm64"}[runtime.GOARCH]
 	program, err := os.Executable()
@@ -42,7 +42,7 @@ func startTable(ctx context.Context, b *bench) (t table, ok bool, err error) {
 	}
 	dynamodb := httptest.NewServer(http.HandlerFunc(answerAll))
 	defer dynamodb.Close()
-	var nothing figure // of the same round
+	var nothing figure // time of trivialRow in the same round
 	rows, err := interleave(ctx, b, names, func(i, _ int) ([]figure, error) {
 		first, err := firstAnswer(ctx, paths[i], dynamodb.URL)
 		if names[i] == trivialRow {
@@ -57,7 +57,7 @@ func startTable(ctx context.Context, b *bench) (t table, ok bool, err error) {
 	}, true, err
 }
 
-// startGoal is half of what was measured while each function linked all clients: 4.1.
+// startGoal is half of an earlier measurement: 4.1, when each function linked all clients.
 func startGoal(t table) goal {
 	return atMost("authorizer, first answer, of a function that does nothing", t.value("authorizer", "of nothing"), 2.05, 2)
 }
@@ -82,7 +82,8 @@ func firstAnswer(ctx context.Context, path, endpoint string) (figure, error) {
 	return median(times), nil
 }
 
-// answerAll answers every call of DynamoDB: there is no item, and every write succeeds.
+// answerAll answers every DynamoDB call with an empty result. A read finds no item, and a write
+// succeeds.
 func answerAll(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	w.Header().Set("Content-Type", "application/x-amz-json-1.0")

@@ -43,7 +43,7 @@ type bench struct {
 	rounds   int
 	quick    bool
 	address  string            // of the server of the current group
-	versions map[string]string // of servers; a group adds its own
+	versions map[string]string // versions of the servers; each group adds its own
 	progress *progress
 }
 
@@ -86,7 +86,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return err
 }
 
-// measure runs the groups that only selects. It skips a group without its server and reports that.
+// measure runs the groups that only selects. If the server of a group is missing, measure skips the
+// group and reports this.
 func (b *bench) measure(ctx context.Context, only, names []string) (report, error) {
 	for _, name := range only {
 		if !slices.Contains(names, name) {

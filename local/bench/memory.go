@@ -159,7 +159,8 @@ func (m memoryMeasure) times(requests int, ids []string) (s speed, allocs figure
 	return s, allocs, nil
 }
 
-// fill decides one request of each caller. Each ID is a new string, because no two requests share one.
+// fill decides one request of each caller. Each ID is a new string, because no two requests of a server
+// share a string.
 func fill(take taker, ids []string) error {
 	for _, id := range ids {
 		if _, err := take(strings.Clone(id)); err != nil {

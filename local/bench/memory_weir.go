@@ -31,7 +31,7 @@ func newLimit(a algo.Algorithm, requests int, window time.Duration) (*limiter.Li
 	return limiter.NewLimit(limiter.Limit{Name: "bench", Rate: algo.Rate{Algorithm: a, Requests: int64(requests), Window: window}})
 }
 
-// openLimiter decides as an application does that has its own rules.
+// openLimiter decides like an application that creates its limits itself.
 func openLimiter(a algo.Algorithm) func(int, time.Duration) (func() taker, func(), error) {
 	return func(requests int, window time.Duration) (func() taker, func(), error) {
 		limit, err := newLimit(a, requests, window)

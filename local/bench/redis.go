@@ -40,16 +40,16 @@ const (
 	baseline redisKind = iota // no limiter: the maximum of the server and the client
 	peerRow
 	publicRow // a public call of Weir, to which the goals apply
-	storeRow  // of Weir, below the public call
+	storeRow  // a call of a Weir store, below the public call
 )
 
 const (
 	redisCallers  = 64     // goroutines, each with one pending request
-	redisManyKeys = 10_000 // callers by name
-	redisSlices   = 3      // of a measurement, alternating with the no-op script
-	memoryCallers = 50_000 // whose memory is measured
-	memoryDB      = 15     // where they are; nobody else may use it
-	memoryKey     = 21     // characters of their keys
+	redisManyKeys = 10_000 // number of callers in a measurement with many keys
+	redisSlices   = 3      // parts of a measurement; they alternate with the no-op script
+	memoryCallers = 50_000 // number of callers in the measurement of memory
+	memoryDB      = 15     // database of these callers; it must be empty
+	memoryKey     = 21     // length of the first key of each of these callers
 	closestPeer   = "ulule/limiter"
 )
 
@@ -150,7 +150,7 @@ func (m *redisMeasure) caller() string { return fmt.Sprintf("%s-%016x", m.run, r
 var (
 	// generous limits are too large for any measurement to reach.
 	generous = []redisLimit{{endless, time.Hour}, {endless, time.Minute}, {endless, 24 * time.Hour}}
-	// lasting limits are those whose memory is measured. One request counts for longer than that takes.
+	// lasting limits are for the measurement of memory. Their windows are longer than the measurement.
 	lasting = []redisLimit{{100, 24 * time.Hour}, {1000, 24 * time.Hour}, {2000, 48 * time.Hour}}
 	tight   = []redisLimit{{100, time.Hour}}
 )
@@ -214,8 +214,8 @@ func (m *redisMeasure) names(n int) []string {
 // redisLoad contains the results of the server under load.
 type redisLoad struct{ share, throughput, cpu, errors figure }
 
-// load runs decisions for a while, in turns with the no-op script, so that the load of the machine affects
-// both.
+// load runs decisions for a while. They alternate with the no-op script, so that other load on the
+// machine affects both.
 func (m *redisMeasure) load(ctx context.Context, decide decideRedis, callers int, names []string) (l redisLoad, err error) {
 	for _, warm := range []decideRedis{decide, m.noop} { // loads the script, and opens connections
 		if _, _, _, err := m.slice(ctx, warm, callers, names, m.time/10); err != nil {
@@ -246,7 +246,8 @@ func (m *redisMeasure) load(ctx context.Context, decide decideRedis, callers int
 	return redisLoad{rate / noop, rate, cpu * 1e6 / done, 100 * failed / done}, nil
 }
 
-// slice runs decisions for some time. It returns their number, how many failed, and the seconds.
+// slice runs decisions for some time. It returns the number of decisions, the number of failures, and
+// the seconds.
 func (m *redisMeasure) slice(ctx context.Context, decide decideRedis, callers int, names []string, duration time.Duration) (done, failed, seconds figure, err error) {
 	if _, err := decide(ctx, names[0]); err != nil {
 		return 0, 0, 0, err
@@ -302,8 +303,8 @@ func (m *redisMeasure) info(ctx context.Context, section, field string) (string,
 	return "", fmt.Errorf("redis: INFO has no %s: %w", field, err)
 }
 
-// remember measures the memory of a caller, with one limit and with three. It does not vary, so it is
-// measured once, while the server has nothing else to do.
+// remember measures the memory of a caller, with one limit and with three. The memory does not vary, so
+// one measurement is enough. It runs while the server has no other load.
 func (m *redisMeasure) remember(ctx context.Context, contenders []redisContender) error {
 	options := *m.options
 	options.DB = memoryDB
@@ -327,8 +328,8 @@ func (m *redisMeasure) remember(ctx context.Context, contenders []redisContender
 	return nil
 }
 
-// bytes returns the memory of a caller whose first key has memoryKey characters. The callers have a
-// database of their own, because the size of its tables counts.
+// bytes returns the memory of a caller whose first key has memoryKey characters. The callers have their
+// own database, because the result includes the hash tables of the database.
 func (m *redisMeasure) bytes(ctx context.Context, db *redis.Client, decide decideRedis) (figure, error) {
 	const workers = 2
 	if n, err := db.DBSize(ctx).Result(); n > 0 || err != nil {
@@ -354,7 +355,8 @@ func (m *redisMeasure) bytes(ctx context.Context, db *redis.Client, decide decid
 			return nil
 		})
 	}
-	// Connections and their buffers also need memory, so these are few, and all in use before.
+	// Connections and their buffers also need memory. So the number of workers is small, and these
+	// decisions open all connections before the first reading.
 	if err := errors.Join(all("w", memoryCallers/10), db.FlushDB(ctx).Err()); err != nil {
 		return 0, err
 	}

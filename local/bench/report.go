@@ -82,7 +82,7 @@ func (r report) json(w io.Writer) error {
 	return e.Encode(r)
 }
 
-// profiles has a text for each group whose profile is described, named like the group.
+// profiles contains the profile texts. The name of a file is the name of its group.
 //
 //go:embed profiles
 var profiles embed.FS

@@ -15,7 +15,8 @@ type group struct {
 	Name   string  `json:"name"`
 	Tables []table `json:"tables"`
 	Goals  []goal  `json:"goals"`
-	// Profile describes where the time goes. A person writes it: see profiles.
+	// Profile describes how a decision spends its time. The text is written by hand, in the folder
+	// profiles.
 	Profile string `json:"-"`
 }
 
@@ -23,7 +24,7 @@ type group struct {
 type table struct {
 	Title   string   `json:"title"`
 	Note    string   `json:"note,omitempty"`
-	Corner  string   `json:"-"` // heads the names of the rows
+	Corner  string   `json:"-"` // head of the column with the names of the rows
 	Columns []column `json:"columns"`
 	Rows    []row    `json:"rows"`
 }
@@ -45,7 +46,7 @@ type figure float64
 // none is the figure of a missing value.
 var none = figure(math.NaN())
 
-// MarshalJSON implements json.Marshaler: JSON has no NaN.
+// MarshalJSON implements json.Marshaler. A missing value is null, because JSON has no NaN.
 func (f figure) MarshalJSON() ([]byte, error) {
 	if math.IsNaN(float64(f)) {
 		return []byte("null"), nil
@@ -140,8 +141,8 @@ func (t table) markdown() string {
 	return text
 }
 
-// grid returns a Markdown table whose first line is the head; the first column is
-// aligned left, the others right if they are numbers.
+// grid returns a Markdown table. The first line is the head. The first column is aligned left. The other
+// columns are aligned right if they are numbers.
 func grid(cells [][]string, numbers bool) string {
 	widths := make([]int, len(cells[0]))
 	for _, line := range cells {

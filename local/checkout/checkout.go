@@ -140,8 +140,8 @@ func (c Checkout) Seed() (keys map[string]string, err error) {
 	return c.SampleKeys(false)
 }
 
-// Exists reports whether a file exists. It also returns true if it cannot find out. Reading the file
-// then returns the error.
+// Exists reports whether a file exists. It also returns true if the check fails. The
+// caller then gets the error when it reads the file.
 func Exists(path string) bool {
 	_, err := os.Stat(path)
 	return !errors.Is(err, fs.ErrNotExist)

@@ -85,17 +85,17 @@ func TestPage(t *testing.T) {
 	for path, media := range map[string]string{"": "text/html; charset=utf-8", "main.js": "text/javascript; charset=utf-8", "console.css": "text/css; charset=utf-8", "icon.svg": "image/svg+xml", "uplot/uPlot.iife.min.js": "text/javascript; charset=utf-8", "state": "application/json"} {
 		r, body := get(t, s.URL+console.Path+path)
 		if r.StatusCode != http.StatusOK || r.Header.Get("Content-Type") != media || body == "" {
-			t.Errorf("%q: got %s %v", path, r.Status, r.Header)
+			t.Errorf("%q: got %s, header %v and %d bytes, want 200, the media type %s and a body", path, r.Status, r.Header, len(body), media)
 		}
 		policy := r.Header.Get("Content-Security-Policy")
 		if !strings.HasPrefix(policy, "default-src 'none'; script-src 'self'; style-src 'self';") || strings.Contains(policy, "unsafe") || r.Header.Get("Cache-Control") != "no-store" {
-			t.Errorf("%q: got the header %v", path, r.Header)
+			t.Errorf("%q: got the header %v, want a strict Content-Security-Policy and Cache-Control: no-store", path, r.Header)
 		}
 	}
 	_, page := get(t, s.URL+console.Path)
 	for _, want := range []string{`<strong id="version" aria-live="polite">7</strong>`, "&lt;rules&gt;.json", `data-method="GET" data-path="/a"`, "<option>paid</option>", `name="intervalMs" type="number" inputmode="numeric" min="0" max="1000" value="400"`} {
 		if !strings.Contains(page, want) {
-			t.Errorf("page: got no %s, want it", want)
+			t.Errorf("page: got no %s, want one", want)
 		}
 	}
 	for _, forbidden := range []string{"<script>", "<style", "style=", "onclick=", "http://", "https://"} {
@@ -105,7 +105,7 @@ func TestPage(t *testing.T) {
 	}
 	for _, path := range []string{"nothing", "../console.go", "demo/nothing", "web/index.html"} {
 		if r, _ := get(t, s.URL+console.Path+path); r.StatusCode != http.StatusNotFound {
-			t.Errorf("%s: got %s", path, r.Status)
+			t.Errorf("%s: got %s, want 404", path, r.Status)
 		}
 	}
 }
@@ -121,7 +121,7 @@ func TestDemo(t *testing.T) {
 	}
 	r, body := get(t, s.URL+console.Path+"demo/boundary?limit=20")
 	if err := json.Unmarshal([]byte(body), &result); err != nil || r.StatusCode != http.StatusOK || len(result.Runs) != 3 || result.Runs[0].Algorithm != "fixed_window" || result.Runs[0].Admitted != 40 || result.Runs[1].Admitted != 20 {
-		t.Errorf("boundary: got %s %+v", r.Status, result)
+		t.Errorf("boundary: got %s %+v (error %v), want 200 and 3 runs that admit 40, 20 and 20", r.Status, result, err)
 	}
 	for query, want := range map[string]string{
 		"demo/boundary?limit=1e9":                  `limit: got "1e9", want 1 to 200`,
@@ -162,7 +162,7 @@ func TestRequests(t *testing.T) {
 				Body           string
 			}
 			if err := json.Unmarshal(lines.Bytes(), &answer); err != nil || answer.Status == 0 || answer.Header.Get("Retry-After") != "3" || len(answer.Body) != 2<<10 {
-				t.Errorf("line %s: got error %v", lines.Text(), err)
+				t.Errorf("line %s: got error %v, want a status, Retry-After: 3 and a body of 2048 bytes", lines.Text(), err)
 			}
 			numbers[answer.Number] = true
 		}
@@ -172,7 +172,7 @@ func TestRequests(t *testing.T) {
 	}
 	post(t, s, fmt.Sprintf(order, "", "alice", 2))
 	if seen["GET /a "] != 2 || seen[""] != 10 {
-		t.Errorf("anonymous caller: got %v", seen)
+		t.Errorf("anonymous caller: got requests %v, want 2 without a token and 10 in total", seen)
 	}
 }
 
@@ -232,7 +232,7 @@ func TestRequests_runs(t *testing.T) {
 		<-asked
 	}
 	if r, body := post(t, s, fmt.Sprintf(order, "", "", 1)); r.StatusCode != http.StatusTooManyRequests || body != "runs: 4 are active, the maximum; stop one first\n" {
-		t.Errorf("run above the maximum: got %s %q", r.Status, body)
+		t.Errorf("run above the maximum: got %s %q, want 429 and the maximum", r.Status, body)
 	}
 	released.Store(true)
 	cancel()
@@ -285,6 +285,6 @@ func TestScreenshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	if picture, err := png.DecodeConfig(file); err != nil || picture.Width < 1000 || info.Size() > 200_000 {
-		t.Errorf("screenshot: got %+v of %d bytes, error %v", picture, info.Size(), err)
+		t.Errorf("screenshot: got %+v of %d bytes (error %v), want a width of at least 1000 and at most 200000 bytes", picture, info.Size(), err)
 	}
 }

@@ -25,7 +25,7 @@ const (
 	maxAnswer  = 2 << 10     // bytes of an answer's body that the page shows
 	maxHeaders = 64 << 10    // bytes of an answer's header
 	maxWaiting = 16          // unanswered requests of a run
-	patience   = time.Minute // timeout of a request, longer than API Gateway's
+	patience   = time.Minute // timeout of a request; API Gateway has a shorter one
 	shown      = 40          // characters of a wrong value in an error
 )
 
@@ -40,7 +40,7 @@ type order struct {
 	Rate   int    `json:"rate"` // a second
 }
 
-// answer is the outcome of one request. The answer to an order has a line for each.
+// answer is the outcome of one request. The answer to an order has one line for each request.
 type answer struct {
 	Number     int                 `json:"number"`
 	Status     int                 `json:"status"` // 0 if there was no answer

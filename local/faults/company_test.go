@@ -118,8 +118,8 @@ func startAlone(t *testing.T, found *problems, w *world) {
 	}
 }
 
-// frozen returns the begin function of a fault. A frozen environment loses its connections. The
-// environment is a process that is frozen between requests, as in Lambda.
+// frozen returns the company function of a fault. The environment is a process that is frozen between
+// requests, as in Lambda. It loses its connections while it is frozen.
 func frozen(pause time.Duration) func(*testing.T, *problems, *world) {
 	return func(t *testing.T, found *problems, w *world) {
 		t.Helper()

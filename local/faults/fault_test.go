@@ -48,8 +48,8 @@ const (
 	client   = "192.0.2.1"
 	onlooker = "192.0.2.2" // sends requests until the store has recovered
 
-	before = 3 // number of requests to each endpoint before a fault, and again during it
-	during = 6
+	before = 3 // number of requests to each endpoint before a fault
+	during = 6 // number of requests to each endpoint during a fault
 
 	// The deadlines are three times the defaults, because on a busy machine a server without a fault
 	// can miss the defaults.

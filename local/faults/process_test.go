@@ -76,7 +76,7 @@ func startProcess(t *testing.T, variables []string) *process {
 		t.Fatal(err)
 	}
 	if line, err := bufio.NewReader(output).ReadString('\n'); err != nil || line != "there\n" {
-		t.Fatalf("output of the process: got %q, error %v", line, err)
+		t.Fatalf("output of the process: got %q and error %v, want \"there\\n\" and no error", line, err)
 	}
 	return &process{c, input}
 }

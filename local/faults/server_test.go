@@ -80,7 +80,7 @@ func (s *server) do(t *testing.T, args ...any) any {
 	t.Helper()
 	answer, err := s.client.Do(context.Background(), args...).Result()
 	if err != nil {
-		t.Fatalf("%v: %v", args, err)
+		t.Fatalf("command %v: got error %v, want none", args, err)
 	}
 	return answer
 }

@@ -148,22 +148,22 @@ func TestAttack_malformedPath(t *testing.T) {
 				do(api, rawRequest(t, "GET "+path, "api.example.com", "192.0.2.1:1"))
 			}
 			if len(c.ran) > 0 || len(c.charged) > 0 {
-				t.Errorf("%s API: %s: got %d of 200 requests served, charged on %v", api.Kind, path, len(c.ran), c.charged)
+				t.Errorf("%s API: %s: got %d of 200 requests served and charges on %v, want 0 and none", api.Kind, path, len(c.ran), c.charged)
 			}
 		}
 		got := do(c.rest, rawRequest(t, "GET "+path, "api.example.com", "192.0.2.1:1"))
 		if got.status != http.StatusTooManyRequests || !strings.Contains(got.body, `"error":"malformed_path"`) {
-			t.Errorf("REST API: %s: got %d %s", path, got.status, got.body)
+			t.Errorf("REST API: %s: got %d %s, want 429 and malformed_path", path, got.status, got.body)
 		}
 		if got := do(c.web, rawRequest(t, "GET "+path, "api.example.com", "192.0.2.1:1")); got.status != http.StatusBadRequest {
-			t.Errorf("HTTP API: %s: got %d %s", path, got.status, got.body)
+			t.Errorf("HTTP API: %s: got %d %s, want 400", path, got.status, got.body)
 		}
 	}
 }
 
 // FuzzAttack_path searches for a request line that reaches a pattern without a charge on the limit of
 // that pattern, or with a charge on a different limit. Each request has its own caller, and the store
-// admits every request. So no limit hides another.
+// admits every request. So a refusal by one limit never prevents the charge on another.
 func FuzzAttack_path(f *testing.F) {
 	for _, path := range []string{
 		"/api/v1/search", "/api/v1/%73earch/", "//api//v1/./search?q=/", "/api%2Fv1%2Fsearch", "/api/v1/search;x", "/api/v1/x/..%2Fsearch", "/v1/api/v1/search", "/%761/api/v1/q", "/v1/v1/t/a/b",

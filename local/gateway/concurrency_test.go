@@ -19,6 +19,6 @@ func TestConcurrency(t *testing.T) {
 	checkFailure(t, got, http.StatusInternalServerError, `{"message": "Internal server error"}`, "InternalServerErrorException")
 	guarded(t, busy, http.StatusInternalServerError, invalid)
 	if got := send(t, httpAPI(t, busy), "GET", "/", ""); got.status != http.StatusInternalServerError || got.body != `{"message":"Internal Server Error"}` {
-		t.Errorf("HTTP API: got %d %s", got.status, got.body)
+		t.Errorf("HTTP API: got %d %s, want 500 Internal Server Error", got.status, got.body)
 	}
 }

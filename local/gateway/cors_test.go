@@ -101,7 +101,7 @@ func TestHTTP_CORS(t *testing.T) {
 				t.Errorf("status and CORS headers: got %d with %s, want %d with %s", got.status, controls(got), tt.status, tt.want)
 			}
 			if called := function.calls() == 1; called != (tt.status == 200) || called != (got.header.Get("X-A") == "b") {
-				t.Errorf("calls and header: got %d and %v", function.calls(), got.header)
+				t.Errorf("calls and header: got %d and %v, want a call and X-A only with status 200", function.calls(), got.header)
 			}
 		})
 	}

@@ -10,8 +10,8 @@ import (
 )
 
 // pickTemplate returns the body template for the first media type of the client's Accept
-// header. Without one, it returns the template for application/json, or else the first in
-// alphabetical order. AWS does not document the choice.
+// header. If that type has no template, it returns the template for application/json, or else the
+// first template in alphabetical order. AWS does not document the choice.
 func pickTemplate(all map[string]template.MappingTemplate, accept string) (contentType string, t template.MappingTemplate) {
 	contentType = mediaType(accept)
 	if _, ok := all[contentType]; !ok {
@@ -30,8 +30,9 @@ func mediaType(header string) string {
 	return strings.ToLower(strings.TrimSpace(first))
 }
 
-// answer writes the answer to a failure. It uses the gateway response of the failure's type,
-// or else of DEFAULT_4XX or DEFAULT_5XX, or else API Gateway's default.
+// answer writes the answer to a failure. It uses the gateway response of the failure's type. If
+// the template has none, it uses the response of DEFAULT_4XX or DEFAULT_5XX, and then the default
+// of API Gateway.
 func (h *restHandler) answer(w http.ResponseWriter, f failure, v variables) {
 	header := w.Header()
 	header["x-amzn-ErrorType"] = []string{f.code}

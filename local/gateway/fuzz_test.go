@@ -48,7 +48,7 @@ func FuzzTemplate(f *testing.F) {
 				r.Header.Set("Origin", "https://one.example")
 				r.Header.Set("Access-Control-Request-Method", "GET")
 				if got := do(api, r); got.status < 200 {
-					t.Errorf("%s: got status %d", method, got.status)
+					t.Errorf("%s: got status %d, want 200 or more", method, got.status)
 				}
 			}
 		}
@@ -87,7 +87,7 @@ func FuzzRequest(f *testing.F) {
 			event := decode[events.APIGatewayV2HTTPRequest](t, function.event(t))
 			if !strings.HasPrefix(event.RawPath, "/v2/") || event.RequestContext.HTTP.Path != event.RawPath ||
 				!strings.HasSuffix(event.Headers["x-forwarded-for"], event.RequestContext.HTTP.SourceIP) {
-				t.Errorf("event: got %+v for %q", event, line)
+				t.Errorf("%q: got event %+v, want a RawPath below /v2/ in both fields, and the source address last in x-forwarded-for", line, event)
 			}
 		}
 	})

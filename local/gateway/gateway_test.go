@@ -82,7 +82,7 @@ func TestGateway_Alias(t *testing.T) {
 		function := says(`{"statusCode":200}`)
 		api := newAPI(t, "template/testdata/good/alias.json", kind, functions{"Function": function}, frozen)
 		if got := do(api, request(t, "GET", "/", http.NoBody)); got.status != http.StatusOK || function.calls() != 1 || api.Routes[0].Function != "Function" {
-			t.Errorf("%s: got status %d and %d calls with the routes %+v", kind, got.status, function.calls(), api.Routes)
+			t.Errorf("%s: got status %d and %d calls with the routes %+v, want 200, 1 call and a route to Function", kind, got.status, function.calls(), api.Routes)
 		}
 	}
 }
@@ -100,7 +100,7 @@ func TestAPI_Concurrent(t *testing.T) {
 			for range 200 {
 				got := do(api, request(t, "GET", fmt.Sprintf("/items/%d", caller), http.NoBody))
 				if want := strings.Repeat(fmt.Sprint(caller), 1000); got.body != want {
-					t.Errorf("caller %d: got %d %.20q", caller, got.status, got.body)
+					t.Errorf("caller %d: got %d %.20q, want %.20q", caller, got.status, got.body, want)
 					return
 				}
 			}
@@ -125,7 +125,7 @@ func TestAPI_Concurrent_OwnHandler(t *testing.T) {
 		for range 2 {
 			wg.Go(func() {
 				if got := do(api, request(t, "GET", "/", http.NoBody)); got.status != http.StatusOK {
-					t.Errorf("got %d, want 200", got.status)
+					t.Errorf("status: got %d, want 200", got.status)
 				}
 			})
 		}
@@ -133,8 +133,8 @@ func TestAPI_Concurrent_OwnHandler(t *testing.T) {
 	})
 }
 
-// A handler that never returns blocks the next invocation. The gateway does not run the next
-// invocation after its timeout.
+// A handler that never returns blocks the next invocation. The next invocation times out, and the
+// gateway never runs it.
 func TestAPI_Concurrent_Stuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gone := make(chan struct{})

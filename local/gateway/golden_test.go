@@ -42,7 +42,7 @@ func TestGolden_Routes(t *testing.T) {
 		guarded := map[string]bool{}
 		for _, route := range rest.Routes {
 			if preflight := route.Method == http.MethodOptions; preflight != (route.Authorizer == "") || preflight != (route.Function == "") {
-				t.Errorf("authorizer of a route: got %+v", route)
+				t.Errorf("route: got %+v, want an authorizer and a function, or neither for OPTIONS", route)
 			} else if !preflight {
 				guarded[route.Method+" "+route.Path] = true
 			}
@@ -90,7 +90,7 @@ func TestGolden_Preflight(t *testing.T) {
 				t.Errorf("%s: got status %d and %d calls, want status %d", api.Kind, got.status, function.calls(), want[i])
 			}
 			if allowed := got.header.Get("Access-Control-Allow-Methods") != ""; allowed != (got.status == http.StatusNoContent) {
-				t.Errorf("%s: got %s", api.Kind, controls(got))
+				t.Errorf("%s: got status %d with %s, want Access-Control-Allow-Methods only with 204", api.Kind, got.status, controls(got))
 			}
 		}
 	})

@@ -168,7 +168,7 @@ func decode[T any](t testing.TB, data []byte) T {
 	t.Helper()
 	var v T
 	if err := json.Unmarshal(data, &v); err != nil {
-		t.Fatalf("%v in %s", err, data)
+		t.Fatalf("JSON %s: got error %v, want none", data, err)
 	}
 	return v
 }

@@ -60,8 +60,8 @@ func inferredResponse(payload []byte) httpResponse {
 }
 
 // Observed by clients of HTTP APIs: the gateway renames the WWW-Authenticate header of a
-// function (modelix/modelix.core#1658). A REST API renames more headers. Whether an HTTP
-// API renames them is unknown, so they are sent unchanged.
+// function (modelix/modelix.core#1658). A REST API renames more headers. It is unknown whether
+// an HTTP API renames those headers too, so this package sends them unchanged.
 const (
 	challengeHeader  = "WWW-Authenticate"
 	renamedChallenge = "x-amzn-remapped-www-authenticate"

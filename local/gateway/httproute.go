@@ -10,9 +10,9 @@ import (
 
 // matchRoute returns the most specific route for a request and its path parameters, or nil.
 // The developer guide ("Routing API requests") documents the order: a full match, then a
-// match with {name+}, then $default. Assumed, from its example: of two routes of the same
-// kind, the path with the earlier literal segment wins. Of two equal paths, the route that
-// names the method wins.
+// match with {name+}, then $default. Assumed from the guide's example: if two routes are of the
+// same kind, the path with the earlier literal segment wins. If the paths are equal, the route
+// that names the method wins.
 func matchRoute(a *template.HTTP, method, path string) (*template.Route, map[string]string) {
 	parts := template.SplitPath(path)
 	var best *template.Route

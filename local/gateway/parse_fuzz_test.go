@@ -46,7 +46,7 @@ func FuzzParseResponse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		if r, err := parseProxyResponse(payload); err == nil {
 			if !json.Valid(payload) || r.StatusCode < 200 || r.StatusCode > 599 {
-				t.Errorf("%q: got %+v", payload, r)
+				t.Errorf("%q: got %+v, want valid JSON and a status from 200 to 599", payload, r)
 			}
 			for name := range r.header() {
 				if contains(remapped, name) || contains(droppedFromResponse, name) {
@@ -55,7 +55,7 @@ func FuzzParseResponse(f *testing.F) {
 			}
 		}
 		if r, err := parseHTTPResponse(payload); err == nil && (r.StatusCode < 200 || r.StatusCode > 599 || len(r.content) > len(payload)*3) {
-			t.Errorf("%q: got %+v", payload, r)
+			t.Errorf("%q: got %+v, want a status from 200 to 599 and a body of at most %d bytes", payload, r, len(payload)*3)
 		}
 	})
 }

@@ -98,9 +98,9 @@ func sourceIP(remote string) string {
 	return ""
 }
 
-// trace returns the request's X-Amzn-Trace-Id. It keeps the client's value if that has a
-// root, and otherwise creates a new one. Assumed from AWS's load balancers, which keep the
-// client's value.
+// trace returns the request's X-Amzn-Trace-Id. It keeps the client's value if the value has a
+// root, and otherwise creates a new value. This behavior is assumed: AWS's load balancers keep
+// the client's value.
 func trace(h http.Header, now time.Time) string {
 	if given := h.Get("X-Amzn-Trace-Id"); strings.Contains(given, "Root=") {
 		return given

@@ -108,7 +108,7 @@ func (r proxyResponse) header() http.Header {
 		}
 		canonical := textproto.CanonicalMIMEHeaderKey(name)
 		if canonical == "Content-Type" {
-			name = canonical // otherwise the server adds its own
+			name = canonical // with another spelling, net/http would add a second Content-Type
 		}
 		if first, ok := spelled[canonical]; ok {
 			name = first

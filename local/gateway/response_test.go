@@ -121,7 +121,7 @@ func TestREST_Response_Binary(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			got := send(t, plain(t, functions{"Function": says(said)}), "GET", "/", "", "Accept: "+tt.accept)
 			if got.status != http.StatusOK || got.body != tt.want {
-				t.Errorf("got %d %q, want %q", got.status, got.body, tt.want)
+				t.Errorf("got %d %q, want 200 %q", got.status, got.body, tt.want)
 			}
 		})
 	}

@@ -87,14 +87,14 @@ func TestREST_Events_RoundTrip(t *testing.T) {
 		asked.Headers["Host"] != "api.example.com" || asked.QueryStringParameters["q"] != "1" ||
 		asked.PathParameters["proxy"] != "x" || asked.RequestContext.Identity.SourceIP != "127.0.0.1" ||
 		asked.RequestContext.Path != "/test/guarded/x" || asked.StageVariables["color"] != "blue" {
-		t.Errorf("event of the authorizer: got %+v", asked)
+		t.Errorf("event of the authorizer: got %+v, want the fields of the request", asked)
 	}
 	invoked := decode[events.APIGatewayProxyRequest](t, function.event(t))
 	if invoked.Resource != "/guarded/{proxy+}" || invoked.Path != "/guarded/x" || invoked.Body != "body" ||
 		invoked.RequestContext.Authorizer["principalId"] != "user" || invoked.RequestContext.Stage != "test" ||
 		invoked.RequestContext.RequestTimeEpoch != start.UnixMilli() || invoked.RequestContext.RequestID == "" ||
 		invoked.RequestContext.DomainPrefix != "api" || invoked.MultiValueHeaders["Host"][0] != "api.example.com" {
-		t.Errorf("event of the function: got %+v", invoked)
+		t.Errorf("event of the function: got %+v, want the fields of the request", invoked)
 	}
 	if length, ok := invoked.Headers["Content-Length"]; ok {
 		t.Errorf("Content-Length of the function's event: got %s, want none", length)

@@ -10,9 +10,10 @@ import (
 
 // matchResource finds the resource for the parts of a path and adds its parameters, which
 // stay percent-encoded. A literal resource takes precedence over its sibling {name} for all
-// paths below it, even if it lacks the method (developer guide, "Set up a method request in
-// API Gateway"). Assumed: {name+} matches if no resource below {name} matches; a literal is
-// compared with the decoded part; and a part with a malformed % is compared as sent.
+// paths below the literal, even if the literal lacks the method (developer guide, "Set up a
+// method request in API Gateway"). The remaining rules are assumed. {name+} matches if no
+// resource below {name} matches. A literal is compared with the decoded part. A part with a
+// malformed % is compared without decoding.
 func matchResource(n *template.Resource, parts []string, parameters map[string]string) *template.Resource {
 	if len(parts) == 0 {
 		return n

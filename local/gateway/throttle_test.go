@@ -73,7 +73,7 @@ func TestREST_Throttle_Response(t *testing.T) {
 		"Retry-After": "1", "Access-Control-Allow-Origin": "https://one.example", "x-amzn-ErrorType": "TooManyRequestsException",
 	})
 	if calls := function.calls(); calls != 2*3 {
-		t.Errorf("calls of the authorizer and the function: got %d, want the calls of 3 requests", calls)
+		t.Errorf("calls of the authorizer and the function: got %d, want 6, two for each of 3 requests", calls)
 	}
 }
 
@@ -84,7 +84,7 @@ func TestHTTP_Throttle(t *testing.T) {
 	for _, path := range []string{"/", "/else"} { // a route and $default
 		got, last := passed(t, api, "GET", path, 5)
 		if got != 3 || last.status != http.StatusTooManyRequests || last.body != `{"message":"Too Many Requests"}` {
-			t.Errorf("%s: got %d of 5 requests admitted, last response %d %s", path, got, last.status, last.body)
+			t.Errorf("%s: got %d of 5 requests admitted, last response %d %s, want 3 and 429 Too Many Requests", path, got, last.status, last.body)
 		}
 	}
 	now = now.Add(time.Second)

@@ -17,8 +17,8 @@ type variables struct {
 	header     http.Header
 }
 
-// value returns the value of a variable. ok is false if the request has none. Of several
-// values, value returns the last, as in an event.
+// value returns the value of a variable. ok is false if the request has no value for it. If the
+// request has several values, value returns the last one, as in an event.
 func (v variables) value(e template.Variable) (value string, ok bool) {
 	switch e.Source {
 	case "context.":

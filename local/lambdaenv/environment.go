@@ -61,10 +61,10 @@ type Environment struct {
 // ErrEnded is the error of an invocation whose process ended before or during it.
 var ErrEnded = errors.New("the process has ended")
 
-// Start starts the process and returns when the process requests its first event. It waits ten
-// seconds, or until the end of ctx, which applies to the init only. The error is a
-// [FunctionError] if the process reports why it cannot start. It is an [ErrEnded] if the
-// process ends; the output of the process then has the reason.
+// Start starts the process and returns when the process requests its first event. It waits at
+// most ten seconds, and at most until ctx ends. After Start returns, ctx has no effect on the
+// process. The error is a [FunctionError] if the process reports why it cannot start. It is an
+// [ErrEnded] if the process ends; the output of the process then has the reason.
 func Start(ctx context.Context, o Options) (*Environment, error) {
 	begun := time.Now()
 	e, err := launch(ctx, o)
@@ -151,9 +151,9 @@ func (e *Environment) initialized(ctx context.Context) error {
 
 // Invoke sends event to the process and waits until the process requests the next event. It
 // returns the answer to event. Concurrent events wait for their turn. The deadline of the
-// function is the deadline of ctx, or fifteen minutes. At the deadline, the process is killed,
-// as on Lambda, and the error is the error of ctx. If the function reports an error, the error
-// is a [FunctionError].
+// function is the deadline of ctx, but at most fifteen minutes after the call. At the deadline,
+// Invoke kills the process, as Lambda does, and returns the error of ctx. If the function reports
+// an error, Invoke returns a [FunctionError].
 //
 // If ctx has a lambdacontext, the request has its id and ARN. Environment implements
 // lambda.Handler.
@@ -168,8 +168,9 @@ func (e *Environment) Invoke(ctx context.Context, event []byte) ([]byte, error) 
 }
 
 // exchange sends i to the process and waits for the outcome. An answer does not end the
-// invocation, because the process can still be working, and it ends after a panic. When
-// exchange returns, the process has requested another event and is frozen, or it has ended.
+// invocation: the process can continue its work after the answer, and after a panic the process
+// ends. When exchange returns, the process has requested another event and is frozen, or it has
+// ended.
 func (e *Environment) exchange(ctx context.Context, i invocation) outcome {
 	const noAnswer = "no answer by the deadline: %w"
 	select {
@@ -213,8 +214,8 @@ func (e *Environment) hasEnded() bool {
 	}
 }
 
-// last returns the outcome that the process has reported. If it has reported none, last returns
-// the error none.
+// last returns the outcome that the process has reported. If the process has reported no outcome,
+// last returns one with the given error.
 func (e *Environment) last(none error) outcome {
 	select {
 	case o := <-e.outcomes:

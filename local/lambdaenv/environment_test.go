@@ -169,12 +169,12 @@ func opened(t *testing.T, name string) *lambdaenv.Environment {
 func TestEnvironment_Invoke(t *testing.T) {
 	e := opened(t, "echo")
 	if e.Init <= 0 {
-		t.Errorf("init duration: got %s", e.Init)
+		t.Errorf("init duration: got %s, want more than 0", e.Init)
 	}
 	large := bytes.Repeat([]byte("0"), 6<<20)
 	for _, event := range [][]byte{[]byte(`{}`), large, []byte(`"again"`)} {
 		if answer, err := e.Invoke(t.Context(), event); err != nil || !bytes.Equal(answer, event) {
-			t.Errorf("event of %d bytes: got an answer of %d bytes, error %v", len(event), len(answer), err)
+			t.Errorf("event of %d bytes: got an answer of %d bytes, error %v, want the event", len(event), len(answer), err)
 		}
 	}
 	// A concurrent invocation waits for the first one.
@@ -183,7 +183,7 @@ func TestEnvironment_Invoke(t *testing.T) {
 		group.Go(func() {
 			event := fmt.Sprint(n)
 			if answer, err := e.Invoke(t.Context(), []byte(event)); err != nil || string(answer) != event {
-				t.Errorf("event %s: got %s, error %v", event, answer, err)
+				t.Errorf("event %s: got %s, error %v, want the event", event, answer, err)
 			}
 		})
 	}
@@ -220,7 +220,7 @@ func TestEnvironment_Invoke_failure(t *testing.T) {
 					t.Errorf("\n got %v\nwant %s", err, want)
 				}
 				if errors.Is(err, lambdaenv.ErrEnded) != strings.Contains(want, "has ended") {
-					t.Errorf("%v: got ErrEnded %t", err, errors.Is(err, lambdaenv.ErrEnded))
+					t.Errorf("%v: got ErrEnded %t, want %t", err, errors.Is(err, lambdaenv.ErrEnded), strings.Contains(want, "has ended"))
 				}
 			}
 		})
@@ -300,7 +300,7 @@ func TestStart_failure(t *testing.T) {
 			t.Errorf("\n got %v\nwant %s", err, want)
 		}
 		if name == "mistake" && o.String() != "STORE: got\n" {
-			t.Errorf("output: got %q", &o)
+			t.Errorf("output: got %q, want %q", &o, "STORE: got\n")
 		}
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -324,7 +324,7 @@ func TestEnvironment_foreign(t *testing.T) {
 		t.Error(err)
 	}
 	if o.String() != "403\n403 403\n" {
-		t.Errorf("statuses of the Runtime API: got %q", &o)
+		t.Errorf("statuses of the Runtime API: got %q, want 403 three times", &o)
 	}
 }
 
@@ -348,7 +348,7 @@ func TestEnvironment_initialized(t *testing.T) {
 	}
 	_ = r.Body.Close()
 	if r.StatusCode != http.StatusForbidden {
-		t.Errorf("init error: got %s", r.Status)
+		t.Errorf("status of the init error: got %s, want 403", r.Status)
 	}
 }
 
@@ -378,10 +378,10 @@ func TestEnvironment_Invoke_twice(t *testing.T) {
 	defer cancel()
 	for range 2 {
 		if answer, err := e.Invoke(ctx, []byte(`{}`)); err != nil || !strings.Contains(string(answer), "no luck") {
-			t.Errorf("answer: got %s, error %v", answer, err)
+			t.Errorf("answer: got %s, error %v, want %q in the answer", answer, err, "no luck")
 		}
 	}
 	if o.String() != "403\n" {
-		t.Errorf("answered %q", &o)
+		t.Errorf("status of the second answer: got %q, want 403", &o)
 	}
 }

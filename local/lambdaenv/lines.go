@@ -5,7 +5,7 @@ import "bytes"
 // maxLine is the maximum number of bytes of an incomplete line in memory.
 const maxLine = 64 << 10
 
-// lines calls each with every line that is written to it, without the newline. A line longer
+// lines is a writer. It calls each with every written line, without the newline. A line longer
 // than maxLine is split. The zero value calls nothing and only keeps the last line.
 type lines struct {
 	each func(line []byte)

@@ -130,7 +130,7 @@ type pool struct {
 func newPool(t *testing.T, name string, o lambdaenv.PoolOptions) *pool {
 	t.Helper()
 	if runtime.GOOS != "linux" {
-		t.Skip("SKIPPED: only on Linux are environments frozen")
+		t.Skip("SKIPPED: environments are frozen only on Linux")
 	}
 	p := &pool{t: t, log: &output{}, line: make(chan string, 100)}
 	o.Bootstrap, o.Name, o.Variables = os.Args[0], name, []string{"WEIR_TEST_FUNCTION=" + name}
@@ -253,11 +253,11 @@ func TestPool_Invoke(t *testing.T) {
 		pids = append(pids, <-g.arrived)
 	}
 	if err := <-refused; !errors.Is(err, lambdaenv.ErrThrottled) || err.Error() != "function call: TooManyRequestsException: Rate Exceeded" {
-		t.Errorf("invocation above the maximum: got %v", err)
+		t.Errorf("invocation above the maximum: got error %v, want ErrThrottled", err)
 	}
 	for _, pid := range pids {
 		if s := state(t, pid); s == "T" {
-			t.Errorf("process %d: got a frozen process during its invocation", pid)
+			t.Errorf("process %d during its invocation: got state T (frozen), want another state", pid)
 		}
 	}
 	close(g.open)
@@ -316,7 +316,7 @@ func TestPool_frozen(t *testing.T) {
 	before := count(frozen, 0)
 	count(running, n)
 	if passed := count(frozen, 0) - before; passed >= n/2 {
-		t.Errorf("runtime of the frozen process: got %d of %d milliseconds", passed, n)
+		t.Errorf("running time of the frozen process: got %d of %d ms, want less than half", passed, n)
 	}
 }
 
@@ -395,7 +395,7 @@ func TestPool_start(t *testing.T) {
 	}
 	p.logged(2, "cold start failed")
 	if !strings.Contains(p.log.String(), `last="STORE: got"`) {
-		t.Errorf("log: got no output of the function:\n%s", p.log)
+		t.Errorf("log: got\n%s\nwant the output of the function", p.log)
 	}
 	if _, err := lambdaenv.NewPool(lambdaenv.PoolOptions{Name: "f"}); err == nil || err.Error() != "function f: Max: got 0, want 1 or more" {
 		t.Errorf("pool without Max: got error %v, want 1 or more", err)
@@ -420,10 +420,10 @@ func TestPool_Close(t *testing.T) {
 		gone(t, idle)
 	}
 	if err := <-failed; !errors.Is(err, lambdaenv.ErrEnded) {
-		t.Errorf("pending invocation: got %v", err)
+		t.Errorf("pending invocation: got error %v, want ErrEnded", err)
 	}
 	if _, err := p.call(t.Context(), ""); !errors.Is(err, lambdaenv.ErrClosed) {
-		t.Errorf("invocation after Close: got %v", err)
+		t.Errorf("invocation after Close: got error %v, want ErrClosed", err)
 	}
 	p.logged(0, "environment crashed")
 }
@@ -481,7 +481,7 @@ func TestPool_Line(t *testing.T) {
 	}
 	for text, n := range want {
 		if n != 0 {
-			t.Errorf("line %q: got too few, want %d more", text, n)
+			t.Errorf("line %q: got %d too few, want 0", text, n)
 		}
 	}
 }

@@ -22,7 +22,7 @@ const maxOutput = 6<<20 + 100
 const initRequest = "init"
 
 // FunctionError is an error that the function has reported. It wraps the error that a function in
-// this process would return, which is a type of aws-lambda-go's package messages.
+// this process would return. The type of that error is in package messages of aws-lambda-go.
 type FunctionError struct {
 	messages.InvokeResponse_Error
 }

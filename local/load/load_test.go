@@ -39,7 +39,7 @@ func TestRun_rate(t *testing.T) {
 	}
 	r = run(t, load.Options{Requests: 120, Duration: 10 * time.Second, Clients: 100, Rate: 50, Send: steady(0)})
 	if r.Requests != 120 || r.Seconds < 2.37 || r.Seconds > 2.39 {
-		t.Errorf("limit on requests: got %+v", r)
+		t.Errorf("limit on requests: got %+v, want 120 requests in 2.38 s", r)
 	}
 }
 
@@ -92,13 +92,13 @@ func TestRun_unanswered(t *testing.T) {
 	r := run(t, load.Options{Requests: 1000, Duration: 10 * time.Second, Clients: 100, Rate: 10, Send: hang})
 	// 100 requests are due, 0.1 s apart. 25 get an answer at once, and the others wait 5 to 15 s.
 	if l := r.Latencies[load.All]; r.UnderWay != 75 || r.Allowed != 25 || !near(l.P50, 8300) || !near(l.P90, 13_600) || !near(l.Max, 14900) || r.Latencies[load.Allowed].Max != 0 {
-		t.Errorf("under way: got %+v", r)
+		t.Errorf("under way: got %+v, want 25 allowed and 75 under way, with a median of 8300 ms", r)
 	}
 	r = run(t, load.Options{Requests: 1000, Duration: 10 * time.Second, Clients: 3, Rate: 10, Send: hang})
 	// One request gets an answer, three hang after 0.1 to 0.3 s, and 96 wait for a client until 10
 	// s.
 	if l := r.Latencies[load.All]; r.UnderWay != 3 || r.NotSent != 96 || !near(l.P50, 4900) || !near(l.P90, 8900) || !near(l.Max, 14900) {
-		t.Errorf("not sent: got %+v", r)
+		t.Errorf("not sent: got %+v, want 3 under way and 96 not sent, with a median of 4900 ms", r)
 	}
 	synctest.Test(t, func(t *testing.T) { // an interrupt has the same effect as the end of the duration
 		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second+time.Millisecond)
@@ -106,7 +106,7 @@ func TestRun_unanswered(t *testing.T) {
 		var m load.Meter
 		load.Run(ctx, load.Options{Requests: 1000, Duration: time.Hour, Clients: 3, Rate: 10, Send: hang}, &m)
 		if r := m.Result(time.Now()); r.UnderWay != 3 || r.NotSent != 37 || !near(r.Latencies[load.All].Max, 3901) {
-			t.Errorf("interrupted: got %+v", r)
+			t.Errorf("interrupted: got %+v, want 3 under way and 37 not sent, with a maximum of 3901 ms", r)
 		}
 	})
 }
@@ -145,7 +145,7 @@ func TestRun_grace(t *testing.T) {
 			}}, &m)
 			r := m.Result(time.Now())
 			if l := r.Latencies[load.All]; time.Since(begun) != c.ended || r.Allowed != c.allowed || r.UnderWay != 1-c.allowed || math.Abs(l.Max-c.longest) > c.longest/1000 {
-				t.Errorf("answer after %s, obeys %t: got %+v after %s", c.takes, c.obeys, r, time.Since(begun))
+				t.Errorf("answer after %s, obeys %t: got %+v after %s, want %d allowed after %s, with a maximum of %v ms", c.takes, c.obeys, r, time.Since(begun), c.allowed, c.ended, c.longest)
 			}
 		})
 	}
@@ -195,7 +195,8 @@ func TestRun_outcomes(t *testing.T) {
 }
 
 // An interrupt ends a run at once and keeps the measurements. A request without an answer then counts
-// as under way, neither failed nor answered. A request that lasts longer than the run also does.
+// as under way, neither failed nor answered. A request that lasts longer than the run also counts as
+// under way.
 func TestRun_interrupted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)

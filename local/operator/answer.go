@@ -16,7 +16,7 @@ type Limit struct {
 	Tier    string `json:"tier"` // its key in the rule: a tier, "*" or "global"
 	Subject string `json:"subject"`
 	// Counted has the subjects under which the store counts the limit, if they differ from
-	// Subject. Every shard has such a subject, and so does shadow mode.
+	// Subject. A limit with shards has one for each shard. A limit in shadow mode has another one.
 	Counted []string `json:"counted,omitempty"`
 	ID      string   `json:"id"` // identifies the limit inside the subject
 

@@ -44,11 +44,11 @@ func TestEndpoints(t *testing.T) {
 				t.Helper()
 				found, err := d.Usage(t.Context(), subject)
 				if err != nil || len(found.Limits) != limits || len(found.Others) != 0 {
-					t.Fatalf("%s: got %d limits and %d others, error %v", subject, len(found.Limits), len(found.Others), err)
+					t.Fatalf("%s: got %d limits and %d others, error %v, want %d and 0", subject, len(found.Limits), len(found.Others), err, limits)
 				}
 				for _, l := range found.Limits {
 					if l.State.Remaining != int64(left) {
-						t.Fatalf("%s: got %+v", subject, l)
+						t.Fatalf("%s: got %+v, want %d remaining", subject, l, left)
 					}
 				}
 			}
@@ -56,7 +56,7 @@ func TestEndpoints(t *testing.T) {
 			inspect("user:alice", 300, 0)
 			inspect(one, 1, 0)
 			if f, err := d.Reset(t.Context(), one); err != nil || !slices.Equal(f.Subjects, []string{one, one + "|shadow"}) {
-				t.Errorf("reset: got %+v, error %v", f, err)
+				t.Errorf("reset: got %+v, error %v, want the subject of the endpoint and its shadow subject", f, err)
 			}
 			inspect(one, 1, 3)
 			inspect("user:alice|endpoint::/e8", 1, 0)
@@ -67,11 +67,11 @@ func TestEndpoints(t *testing.T) {
 		})
 	}
 	if got := many.Charges(nil, "GET", rules.MustParsePath("/e7"), caller.Caller{User: "alice"})[0].Subject.String(); got != "user:alice|endpoint::/e7" {
-		t.Errorf("after the reset: %s is still charged", got)
+		t.Errorf("subject of /e7: got %s, want the item of the endpoint", got)
 	}
 }
 
-// admitted returns how many of n requests of a user the store admits. It does not limit the time.
+// admitted returns how many of n requests of a user the store admits. The calls have no timeout.
 func (d *desk) admitted(q operator.Question, n int) (admitted int) {
 	charges := d.rules.Charges(nil, q.Method, rules.MustParsePath(q.Path), caller.Caller{User: q.User})
 	for range n {

@@ -82,7 +82,7 @@ type Decision struct {
 	// Limit is the path of the limit that the answer reports; "" for none.
 	Limit string `json:"limit,omitempty"`
 	// RetryAfterSeconds is the exact wait. RetryAfter is the value of the header. For waits over ten
-	// seconds it may be up to 3 % longer.
+	// seconds, RetryAfter may be up to 3 % longer.
 	RetryAfterSeconds float64 `json:"retryAfterSeconds,omitempty"`
 	RetryAfter        int64   `json:"retryAfter,omitempty"`
 	// DelaySeconds is the time that an allowed request waits in a leaky bucket.
@@ -92,7 +92,7 @@ type Decision struct {
 	// Unrouted is true if no API has a route for the request. Then no limit decides. The status is
 	// 403 for the REST API; the HTTP API answers 404.
 	Unrouted bool `json:"unrouted,omitempty"`
-	// Degraded is the reason of a store failure. on_error decided in this case.
+	// Degraded is the reason of a store failure. It is "" if no store failed.
 	Degraded string `json:"degraded,omitempty"`
 	// FromCache is true if the decision needed no store call.
 	FromCache bool `json:"fromCache,omitempty"`
@@ -172,7 +172,7 @@ func newCaller(c caller.Caller, tier string, rejected error) Caller {
 	return made
 }
 
-// caller returns the caller of q, and why its token is rejected.
+// caller returns the caller of q. rejected is the reason why the token of q is rejected, or nil.
 func (o *Operator) caller(ctx context.Context, now time.Time, q Question) (who caller.Caller, rejected, err error) {
 	address := o.Address
 	if q.IP != "" {
@@ -222,8 +222,8 @@ func newRule(m rules.Match) Rule {
 	return r
 }
 
-// newDecision converts d. rejected is the reason why the token is rejected, or nil. It decides if no
-// limit refuses.
+// newDecision converts d. rejected is the reason why the token is rejected, or nil. If no limit refuses,
+// rejected decides the answer.
 func newDecision(d limiter.Decision, listed []rules.Listed, rejected error) Decision {
 	made := Decision{
 		Allowed: d.Allowed, DelaySeconds: d.Delay.Seconds(), Degraded: string(d.Reason), FromCache: d.FromCache && !d.Allowed,

@@ -17,8 +17,8 @@ import (
 // Path is the prefix at which a local gateway answers.
 const Path = "/_weir/api/"
 
-// The questions, below Path. Each is a POST with a JSON body. So no URL contains a token, and web
-// pages of other origins cannot send a question without a preflight.
+// These are the paths of the questions. A question is a POST with a JSON body. So no URL contains a
+// token, and web pages of other origins cannot send a question without a preflight.
 const (
 	pathExplain = Path + "explain"
 	pathUsage   = Path + "usage"

@@ -44,7 +44,7 @@ func TestClient(t *testing.T) {
 	same(t, c.Usage, d.Usage, "user:alice")
 	s.Close()
 	if _, err := c.Usage(t.Context(), "user:alice"); err == nil || !strings.Contains(err.Error(), "make run starts one") {
-		t.Errorf("no gateway: got error %v", err)
+		t.Errorf("no gateway: got error %v, want one that names make run", err)
 	}
 }
 
@@ -68,7 +68,7 @@ func TestNewClient(t *testing.T) {
 		"127.0.0.1:8080": false, "": false, "http://192.168.1.1": false, "http://127.0.0.1@evil.example": false,
 	} {
 		if _, err := operator.NewClient(address); (err == nil) != ok {
-			t.Errorf("%q: got error %v", address, err)
+			t.Errorf("%q: got error %v, want an error: %t", address, err, !ok)
 		}
 	}
 }

@@ -18,7 +18,7 @@ type Operator struct {
 	Store limiter.Store
 	Kind  string
 	// Limiters decide requests with Store. There must be at least one. The first Limiter answers the
-	// questions; a reset clears the memory of all.
+	// questions. A reset deletes the state of its subject in all of them.
 	Limiters []*limiter.Limiter
 	// Inside means that only Limiters decide requests: no other environment has counts.
 	Inside bool
@@ -34,7 +34,7 @@ type Operator struct {
 	// Address is the address of a caller if the question has none. The zero Addr means that the
 	// address is unknown.
 	Address netip.Addr
-	// IPv6Bits is the length of the network that counts as one IPv6 caller; 0 means 64.
+	// IPv6Bits is the prefix length of the network that counts as one IPv6 caller; 0 means 64.
 	IPv6Bits int
 }
 
@@ -74,7 +74,7 @@ func (o *Operator) usages(ctx context.Context, now time.Time, listed []rules.Lis
 	return limits, nil
 }
 
-// notes list what the usage of limits does not show.
+// notes returns notes about the numbers of limits, and about counts that their usage does not show.
 func (o *Operator) notes(listed []rules.Listed) (notes []string) {
 	var bucket, lease, sync, cells, local, shards, adaptive bool
 	for _, l := range listed {

@@ -162,7 +162,7 @@ func eachStore(t *testing.T, test func(d *desk)) {
 					return
 				}
 			}
-			t.Fatal("the server was too slow in ten attempts")
+			t.Fatal("attempts on a busy server: got 10 without a result, want one in time")
 		})
 	}
 }
@@ -200,7 +200,7 @@ func TestExplain_isWhatHappens(t *testing.T) {
 			for _, q := range questions {
 				first, e := d.explain(q), d.explain(q)
 				if !reflect.DeepEqual(first, e) {
-					d.t.Fatalf("%+v: two explanations differ:\n%+v\n%+v", q, first, e)
+					d.t.Fatalf("%+v: got two explanations, want the same:\n%+v\n%+v", q, first, e)
 				}
 				got := d.send(q)
 				if e.Decision.Allowed != got.Allowed || e.Decision.RetryAfterSeconds != got.RetryAfter.Seconds() || e.Decision.DelaySeconds != got.Delay.Seconds() {
@@ -213,18 +213,18 @@ func TestExplain_isWhatHappens(t *testing.T) {
 					refusals[e.Decision.Limit] = true
 				}
 				if header := time.Duration(e.Decision.RetryAfter) * time.Second; !got.Allowed && (header < got.RetryAfter || header > got.RetryAfter+time.Second) {
-					d.t.Fatalf("%+v: got Retry-After %s, but the request passes in %s", q, header, got.RetryAfter)
+					d.t.Fatalf("%+v: got Retry-After %s, want the wait of %s or up to a second more", q, header, got.RetryAfter)
 				}
 				for _, l := range e.Limits {
 					if l.Path == e.Decision.Limit && !got.Allowed && (l.Name != got.Limit.Name || l.State.Passes || l.State.RetryAfterSeconds != got.RetryAfter.Seconds()) {
-						d.t.Fatalf("%+v: got usage %+v, but the refusal says %s", q, l, got.RetryAfter)
+						d.t.Fatalf("%+v: got usage %+v, want the wait of the refusal, %s", q, l, got.RetryAfter)
 					}
 				}
 				d.now = d.now.Add(100 * time.Millisecond)
 			}
 		}
 		if len(refusals) < 2 {
-			d.t.Errorf("limits that refused: got only %v", refusals)
+			d.t.Errorf("limits that refused: got %v, want at least two", refusals)
 		}
 	})
 }
@@ -265,7 +265,7 @@ func TestExplain_shared(t *testing.T) {
 	for left := int64(5); left >= 2; left -= 3 {
 		e := d.explain(q)
 		if len(e.Limits) != 1 || e.Limits[0].Cost != 3 || e.Limits[0].Path != "rules[0].limits.global" || e.Limits[0].State.Remaining != left || e.Limits[0].State.Passes != (left > 2) || e.Decision.Allowed != (left > 2) {
-			t.Errorf("%d left: got %+v, %+v", left, e, e.Limits[0].State)
+			t.Errorf("%d left: got %+v with state %+v, want one limit with cost 3, and a refusal below 3", left, e, e.Limits[0].State)
 		}
 		d.send(q)
 	}
@@ -282,16 +282,16 @@ func TestExplain_cost(t *testing.T) {
 			{Method: "OPTIONS", Path: "/"},
 		} {
 			if e, got := d.explain(q), d.send(q); e.Cost.Calls != got.StoreCalls {
-				d.t.Errorf("%+v: got %d calls in the explanation, %d in the decision", q, e.Cost.Calls, got.StoreCalls)
+				d.t.Errorf("%+v: got %d calls in the explanation, want the %d of the decision", q, e.Cost.Calls, got.StoreCalls)
 			}
 		}
 		e := d.explain(operator.Question{Method: "GET", Path: "/busy", User: "alice"})
 		calls, notes := map[string]int{"dynamodb": 3, "redis": 3}, map[string]int{"dynamodb": 4, "redis": 3}
 		if e.Cost.Calls != calls[d.Kind] || len(e.Cost.Notes) != notes[d.Kind] {
-			d.t.Errorf("busy limits: got %+v", e.Cost)
+			d.t.Errorf("busy limits: got %+v, want %d calls and %d notes", e.Cost, calls[d.Kind], notes[d.Kind])
 		}
 		if guesses := strings.Contains(strings.Join(e.Cost.Notes, " "), "a wrong assumption costs another write"); guesses != (d.Kind == "dynamodb") {
-			d.t.Errorf("notes: got %q", e.Cost.Notes)
+			d.t.Errorf("notes: got %q, want a note about wrong assumptions: %t", e.Cost.Notes, d.Kind == "dynamodb")
 		}
 	})
 }
@@ -318,10 +318,10 @@ func TestInspect(t *testing.T) {
 			d.t.Errorf("charged: got %v, want %v; %d limits, others %+v", charged, want, len(i.Limits), i.Others)
 		}
 		if i := d.inspect("user:bob"); len(i.Limits) != 10 || i.Limits[0].State.Charged {
-			d.t.Errorf("bob: got %+v", i)
+			d.t.Errorf("bob: got %+v, want 10 limits without usage", i)
 		}
 		if i := d.inspect("global"); len(i.Limits) != 0 || len(i.Others) != 0 {
-			d.t.Errorf("global: got %+v", i)
+			d.t.Errorf("global: got %+v, want no limits", i)
 		}
 	})
 }
@@ -342,10 +342,10 @@ func TestInspect_others(t *testing.T) {
 			}
 		}
 		if f := d.reset("user:bob"); len(f.Limits) != 0 || len(f.Others) != 2 {
-			d.t.Errorf("reset: got %+v", f)
+			d.t.Errorf("reset: got %+v, want two others without a rule", f)
 		}
 		if i := d.inspect("user:bob"); len(i.Others) != 0 {
-			d.t.Errorf("usage after a reset: got %+v", i)
+			d.t.Errorf("usage after a reset: got %+v, want no others", i)
 		}
 	})
 }
@@ -372,24 +372,24 @@ func TestReset(t *testing.T) {
 			return decision.Allowed
 		}
 		if d.send(bob).Allowed || elsewhere() {
-			d.t.Fatal("bob is not refused before the reset")
+			d.t.Fatal("before the reset: bob got an admission, want a refusal in both environments")
 		}
 		f := d.reset("user:bob")
 		if len(f.Limits) != 1 || f.Limits[0].Name != "search" || f.Limits[0].State.Remaining != 0 || f.Subjects[0] != "user:bob" {
-			d.t.Errorf("reset: got %+v", f)
+			d.t.Errorf("reset: got %+v, want the limit search of user:bob with 0 remaining", f)
 		}
 		if !d.send(bob).Allowed {
-			d.t.Error("bob is refused after a reset")
+			d.t.Error("after the reset: bob got a refusal, want an admission")
 		}
 		if remembers := d.Kind != "memory"; elsewhere() == remembers {
-			d.t.Errorf("another environment passes bob at once: want %t", !remembers)
+			d.t.Errorf("after the reset, another environment: bob got an admission: %t, want %t", remembers, !remembers)
 		}
 		if says := strings.Contains(strings.Join(f.Notes, " "), "up to a second"); says != (d.Kind != "memory") {
-			d.t.Errorf("notes: got %q", f.Notes)
+			d.t.Errorf("notes: got %q, want a note about other environments: %t", f.Notes, d.Kind != "memory")
 		}
 		d.now = d.now.Add(time.Second + 1)
 		if !elsewhere() {
-			d.t.Error("bob is refused in another environment a second after the reset")
+			d.t.Error("a second after the reset: bob got a refusal by another environment, want an admission")
 		}
 		if left := d.inspect("user:alice").Limits[0].State.Remaining; left != 7 {
 			d.t.Errorf("alice: got %d left, want 7", left)
@@ -427,7 +427,7 @@ func TestExplain_rejected(t *testing.T) {
 		}
 		d.Identifier = caller.New(caller.Options{Tokens: tokens})
 		if e := d.explain(operator.Question{Method: "GET", Path: "/queue", Token: "eyJhbGciOiJSUzI1NiIsImtpZCI6ImsifQ.e30.AA"}); e.Decision.Allowed || e.Decision.Status != want || e.Caller.Rejected == "" {
-			t.Errorf("%v: got %+v", fault, e)
+			t.Errorf("%v: got %+v, want status %d and a reason", fault, e, want)
 		}
 	}
 }
@@ -451,13 +451,13 @@ func TestReset_limiters(t *testing.T) {
 		for take(l).Allowed {
 		}
 		if again := take(l); !again.FromCache {
-			t.Fatalf("limiter %d has no entry in its denial cache", i)
+			t.Fatalf("limiter %d: got a decision of the store, want a refusal from its denial cache", i)
 		}
 	}
 	d.reset("user:bob")
 	for i, l := range d.Limiters {
 		if !take(l).Allowed {
-			t.Errorf("limiter %d still refuses", i)
+			t.Errorf("limiter %d: got a refusal after the reset, want an admission", i)
 		}
 	}
 }
@@ -476,14 +476,14 @@ func TestReset_spread(t *testing.T) {
 		d.reset("user:dave")
 		for i := range n {
 			if got := d.send(busy); !got.Allowed {
-				d.t.Fatalf("request %d of %d after a reset: got a refusal by %s", i+1, n, got.Limit.Name)
+				d.t.Fatalf("request %d of %d after a reset: got a refusal by %s, want an admission", i+1, n, got.Limit.Name)
 			}
 			d.reset("ip:127.0.0.1")
 		}
 	})
 }
 
-// An operator outside the deciding process cannot see cells. The answer says so.
+// An operator outside the deciding process cannot see cells. A note of the answer reports that.
 func TestOperator_outside(t *testing.T) {
 	d := newDesk(t, "memory")
 	d.Inside = false
@@ -498,7 +498,7 @@ func TestOperator_outside(t *testing.T) {
 	}
 	d.Address = netip.Addr{}
 	if e := d.explain(operator.Question{Method: "GET", Path: "/search"}); e.Caller.Subject != "ip:unknown" || !strings.Contains(e.Notes[0], "--ip") {
-		t.Errorf("no address: got %+v", e)
+		t.Errorf("no address: got %+v, want the subject ip:unknown and a note about --ip", e)
 	}
 }
 
@@ -508,13 +508,13 @@ func TestOperator_storeFails(t *testing.T) {
 	d.Store = failing{d.Store}
 	d.Limiters = []*limiter.Limiter{storetest.Must(limiter.New(d.Store, limiter.Options{Cells: d.Store}))}
 	if _, err := d.Explain(t.Context(), operator.Question{Method: "GET", Path: "/search"}); !errors.Is(err, limiter.ErrUnavailable) {
-		t.Errorf("explain: got error %v", err)
+		t.Errorf("explain: got error %v, want ErrUnavailable", err)
 	}
 	if _, err := d.Usage(t.Context(), "user:alice"); !errors.Is(err, limiter.ErrUnavailable) {
-		t.Errorf("usage: got error %v", err)
+		t.Errorf("usage: got error %v, want ErrUnavailable", err)
 	}
 	if _, err := d.Reset(t.Context(), "user:alice"); !errors.Is(err, limiter.ErrUnavailable) {
-		t.Errorf("reset: got error %v", err)
+		t.Errorf("reset: got error %v, want ErrUnavailable", err)
 	}
 }
 

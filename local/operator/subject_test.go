@@ -106,7 +106,7 @@ func FuzzInspect_subject(f *testing.F) {
 				continue
 			}
 			if err != nil || i.Subject != s.String() {
-				t.Errorf("%q: got %q, error %v", s, i.Subject, err)
+				t.Errorf("%q: got %q, error %v, want the same subject", s, i.Subject, err)
 			}
 		}
 		_, _ = d.Usage(t.Context(), user)

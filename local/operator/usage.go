@@ -123,7 +123,7 @@ func shadowOf(s limiter.Subject) limiter.Subject {
 	return (&limiter.Limit{Shadow: true}).Subjects(s)[0]
 }
 
-// Reset deletes the usage of a subject: of every limit in the rules, and any other state in the
+// Reset deletes the usage of every limit of a subject, and any other state of the subject in the
 // store. It returns the usage before the reset. Other subjects of the same caller, such as its
 // address, keep their usage.
 func (o *Operator) Reset(ctx context.Context, subject string) (Forgotten, error) {
@@ -163,7 +163,7 @@ func (o *Operator) Reset(ctx context.Context, subject string) (Forgotten, error)
 	return f, nil
 }
 
-// afterwards lists what a reset does not reach.
+// afterwards returns notes about usage that stays after a reset.
 func (o *Operator) afterwards(listed []rules.Listed) []string {
 	notes := []string{"other subjects of the same caller (an address, a claim, an endpoint) keep their usage; explain shows which of them refuse"}
 	if o.Inside && o.Kind == memory {

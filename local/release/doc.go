@@ -1,10 +1,10 @@
 // Package release packs the built programs into the files that a release publishes:
 //
-//   - FUNCTION_ARCH.zip: one function for Lambda, with arm64 and x86_64 as Lambda names them
-//   - weir_OS_ARCH.tar.gz: the command, with the names of Go
+//   - FUNCTION_ARCH.zip: one function for Lambda; ARCH is arm64 or x86_64
+//   - weir_OS_ARCH.tar.gz: the command; OS and ARCH are GOOS and GOARCH
 //   - sbom.cdx.json: the modules in these programs, as a CycloneDX 1.6 document
-//   - CHANGES.md: what the changelog says about the version
-//   - SHA256SUMS: the digests of the others, for sha256sum --check
+//   - CHANGES.md: the section of the changelog for the version
+//   - SHA256SUMS: the digests of the other files, for sha256sum --check
 //
 // The same programs give the same bytes: no file contains a time, a path or the order of a folder.
 package release

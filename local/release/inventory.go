@@ -16,8 +16,8 @@ import (
 	"github.com/CycloneDX/cyclonedx-go"
 )
 
-// inventory returns the module of the programs, and the modules that they contain as a CycloneDX
-// document. The go command recorded them in the programs.
+// inventory returns the path of the programs' main module, and a CycloneDX document with the modules
+// that the programs contain. The go command recorded these modules in the programs.
 func inventory(version string, binaries []string) (main string, document []byte, err error) {
 	components := map[string]cyclonedx.Component{}
 	var toolchain string

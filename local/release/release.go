@@ -62,7 +62,7 @@ func Write(dir string, p Programs) ([]string, error) {
 	return write(dir, files)
 }
 
-// write writes the files beside dir and then replaces dir, so that dir is never half a release.
+// write writes the files beside dir and then replaces dir. So dir never has only a part of a release.
 func write(dir string, files []file) (names []string, err error) {
 	dir = filepath.Clean(dir)
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {

@@ -24,8 +24,8 @@ import (
 	"github.com/weir-limits/weir/local/release"
 )
 
-// program returns a built program. The go command records the modules of a program, but not those of
-// a test.
+// program returns a built program. The test binary cannot replace it, because the go command records no
+// modules in test binaries.
 var program = sync.OnceValues(func() ([]byte, error) {
 	folder, err := os.MkdirTemp("", "release-")
 	if err != nil {
@@ -151,7 +151,7 @@ func TestWrite_contents(t *testing.T) {
 
 	for name, content := range files {
 		if line := fmt.Sprintf("%x  %s\n", sha256.Sum256(content), name); name != "SHA256SUMS" && !strings.Contains(string(files["SHA256SUMS"]), line) {
-			t.Errorf("SHA256SUMS: got no line %q", line)
+			t.Errorf("SHA256SUMS: want a line %q, got none", line)
 		}
 	}
 	if got, want := string(files["CHANGES.md"]), "# Weir v1.2.0\n\n- this [one](https://github.com/weir-limits/weir/blob/v1.2.0/infra/README.md#a), not https://a.example\n"; got != want {
@@ -180,7 +180,7 @@ func TestWrite_inventory(t *testing.T) {
 	for _, c := range bom.Components {
 		names[c.Name]++
 		if !strings.HasPrefix(c.PURL, "pkg:golang/"+c.Name+"@") {
-			t.Errorf("%s: got the package URL %q", c.Name, c.PURL)
+			t.Errorf("%s: got the package URL %q, want that of a Go module", c.Name, c.PURL)
 		}
 	}
 	for _, name := range []string{"std", "github.com/aws/aws-lambda-go"} {

@@ -122,7 +122,7 @@ func burst(t *testing.T, urls []string, token string, connections int) (passed i
 	return admitted.Load(), answers
 }
 
-// Of a burst of 640 requests by one caller, exactly 57 are admitted, which is the daily limit. The
+// One caller sends a burst of 640 requests. Exactly 57 are admitted, which is the daily limit. The
 // test uses few and many connections, and one and two gateways. On a busy machine, a request can be
 // charged and still be refused because its deadline passed. The test then only checks that at most 57
 // pass, and sends another burst.

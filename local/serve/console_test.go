@@ -140,7 +140,7 @@ func TestConsole_demos(t *testing.T) {
 			got := b.replay("boundary", query)
 			result := played[scenario.BoundaryResult](t, "boundary", query)
 			if !slices.Equal(got.Figures, want) || want[0] != strconv.Itoa(result.Runs[0].Admitted) || !strings.HasPrefix(got.Status, fmt.Sprintf("Within %v ms a fixed window admits %s,", result.Span, want[0])) {
-				t.Errorf("%q: unexpected figures %v or status %s", query, got.Figures, got.Status)
+				t.Errorf("%q: got figures %v and status %q, want %v and a span of %v ms", query, got.Figures, got.Status, want, result.Span)
 			}
 			for i, y := range got.last() {
 				if strconv.Itoa(int(y)) != want[i] || got.at(i, 0.999) != float64(result.Runs[0].Admitted/2) {
@@ -174,7 +174,7 @@ func TestConsole_demos(t *testing.T) {
 		}
 		b.expect("400 (Bad Request)")
 		if got := b.replay("sync", "intervalMs=5"); got.Error != "intervalMs: got 5, want 0, or 10 to 1000" {
-			t.Errorf("interval of 5 ms: unexpected error text %q", got.Error)
+			t.Errorf("interval of 5 ms: got error %q, want the allowed range 0, or 10 to 1000", got.Error)
 		}
 	})
 	t.Run("algorithms", func(t *testing.T) {
@@ -192,7 +192,7 @@ func TestConsole_demos(t *testing.T) {
 				// Every algorithm admits the full capacity at once. In the leaky bucket, the requests
 				// then leave one after another.
 				if y := got.at(i, 0); (run.Algorithm == algo.LeakyBucket) != (y == 1) || run.Algorithm != algo.LeakyBucket && y != float64(run.AtOnce) {
-					t.Errorf("%q %s: unexpected first value %v", query, run.Algorithm, y)
+					t.Errorf("%q %s: got first value %v, want 1 for the leaky bucket and %d otherwise", query, run.Algorithm, y, run.AtOnce)
 				}
 			}
 		}
@@ -271,7 +271,7 @@ func TestConsole_live(t *testing.T) {
 	}
 	// The page does not contain a token.
 	if evaluate[bool](b, `document.documentElement.outerHTML.includes("eyJ")`) {
-		t.Error("the page contains a token")
+		t.Error("token in the page: got one, want none")
 	}
 }
 
@@ -393,7 +393,7 @@ func TestConsole_lines(t *testing.T) {
 			return read.join();
 		})()`, console.Path, size, size))
 		if got != "é€,2" {
-			t.Errorf("split every %d bytes: got %q", size, got)
+			t.Errorf("split every %d bytes: got %q, want %q", size, got, "é€,2")
 		}
 	}
 }
@@ -427,7 +427,7 @@ func TestConsole_keyboard(t *testing.T) {
 	}
 	b.do(chromedp.KeyEvent(kb.Tab))
 	if focused() != "skip" {
-		t.Errorf("first tab stop: got %s", focused())
+		t.Errorf("first tab stop: got %s, want skip", focused())
 	}
 	b.do(chromedp.KeyEvent(kb.Enter))
 	b.await(`document.activeElement.id === "main"`)
@@ -450,17 +450,17 @@ func TestConsole_keyboard(t *testing.T) {
 	b.do(chromedp.KeyEvent(kb.Enter))
 	b.await(`document.getElementById("live-status").textContent.startsWith("Done: ")`)
 	if want := texts(23, 20, 3, 0); !slices.Equal(b.counts(), want) || focused() != "rate" {
-		t.Errorf("got %v with the focus on %s, want %v", b.counts(), focused(), want)
+		t.Errorf("counts: got %v with the focus on %s, want %v with the focus on rate", b.counts(), focused(), want)
 	}
 	// The Start button becomes Stop during a run, and then Start again.
 	b.do(chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(" "))
 	b.await(`document.getElementById("live-status").textContent.startsWith("Done: ") && document.getElementById("sent").textContent === "46"`)
 	if label := evaluate[string](b, `document.activeElement.textContent`); label != "Start" {
-		t.Errorf("the focus is on %q", label)
+		t.Errorf("label of the focused control: got %q, want Start", label)
 	}
 	// A focused control has a visible outline.
 	if evaluate[bool](b, `getComputedStyle(document.activeElement).outlineStyle === "none"`) {
-		t.Error("the focus is not visible")
+		t.Error("outline of the focused control: got none, want one")
 	}
 }
 
@@ -507,10 +507,10 @@ func TestConsole_sizes(t *testing.T) {
 				t.Error(violation)
 			}
 			if cut := evaluate[[]string](b, `[...document.querySelectorAll(".scroll")].filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.ariaLabel ?? e.getAttribute("aria-labelledby"))`); len(cut) > 0 {
-				t.Errorf("clipped tables: %v", cut)
+				t.Errorf("clipped tables: got %v, want none", cut)
 			}
 			if found.Passes < 20 {
-				t.Errorf("passed accessibility checks: got only %d", found.Passes)
+				t.Errorf("passed accessibility checks: got %d, want at least 20", found.Passes)
 			}
 		})
 	}
@@ -544,7 +544,7 @@ func TestConsole_phone(t *testing.T) {
 			const counter = document.getElementById("`+id+`"), { left, right, top, bottom } = counter.getBoundingClientRect();
 			return top >= 0 && bottom <= innerHeight && document.elementFromPoint((left + right) / 2, (top + bottom) / 2) === counter;
 		})()`) {
-			t.Errorf("%s is not visible together with the Start button", id)
+			t.Errorf("counter %s: got hidden, want visible together with the Start button", id)
 		}
 	}
 }
@@ -590,6 +590,6 @@ func TestTargets(t *testing.T) {
 		}
 	}
 	if got := targets([]endpoint{{"/x/{y}/z", "DELETE"}}, []gateway.Route{{Method: "ANY", Path: "$default"}}); !slices.Equal(got, []console.Endpoint{{Method: "DELETE", Path: "/x/1/z"}}) {
-		t.Errorf("default route: got %v", got)
+		t.Errorf("default route: got %v, want DELETE /x/1/z", got)
 	}
 }

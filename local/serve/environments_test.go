@@ -93,8 +93,8 @@ func admittedOf(t *testing.T, c checkout.Checkout, url, user, tier string) int64
 }
 
 // crowd sends requests from the given number of clients until 256 are decided. It returns the
-// number of admitted requests, and the number of requests that were admitted undecided after a
-// timeout. If no environment is free, a client waits for the answer of another client and retries.
+// number of admitted requests, and the number of requests that were not decided in time. If no
+// environment is free, a client waits for the answer of another client and retries.
 func crowd(t *testing.T, url, token string, clients int) (admitted, late int64) {
 	t.Helper()
 	var n, undecided atomic.Int64
@@ -144,22 +144,22 @@ func TestEnvironments_memory(t *testing.T) {
 	}
 	for i, remaining := range []string{"19", "19", "18"} { // first the authorizer's count, then twice the handler's
 		if r := commandtest.Send(t, http.MethodGet, apis[min(i, 1)].URL+"/api/v1/search", token); r.StatusCode != http.StatusOK || r.Header.Get("X-RateLimit-Remaining") != remaining {
-			t.Errorf("got %s %v, want %s remaining", r.Status, r.Header, remaining)
+			t.Errorf("request %d: got %s %v, want 200 and %s remaining", i+1, r.Status, r.Header, remaining)
 		}
 	}
 	if r := commandtest.Send(t, http.MethodGet, apis[0].URL+"/api/v1/search", token+"x"); r.StatusCode != http.StatusUnauthorized {
-		t.Errorf("bad token: got %s", r.Status)
+		t.Errorf("bad token: got %s, want 401", r.Status)
 	}
 	s.greet(nil)
 	for _, want := range []string{"state  in memory of each environment: each counts separately\n", "each function has up to 2 environments; their metrics are in " + s.checkout.MetricsFile() + "\n"} {
 		if !strings.Contains(out.String(), want) {
-			t.Errorf("output lacks %q:\n%s", want, &out)
+			t.Errorf("output: got\n%s\nwant it to contain %q", &out, want)
 		}
 	}
 	s.Close()
 	metrics, err := os.ReadFile(s.checkout.MetricsFile())
 	if err != nil || !regexp.MustCompile(`(?m)^LimitsHandler\w+/1  \{.*"_aws".*\}$`).Match(metrics) {
-		t.Errorf("metrics: error %v, content %s", err, metrics)
+		t.Errorf("metrics: got %s, error %v, want a line of LimitsHandler/1 with _aws", metrics, err)
 	}
 }
 

@@ -107,7 +107,7 @@ func TestExample_login(t *testing.T) {
 			return login(fmt.Sprint("name", names), "guess")()
 		})
 		if r := l.sendWith(api, http.MethodPost, "/api/v1/search", "", nil); r.StatusCode < 400 {
-			l.t.Errorf("missing route: got %s", r.Status)
+			l.t.Errorf("missing route: got %s, want a status of 400 or more", r.Status)
 		}
 	})
 }
@@ -125,7 +125,7 @@ func TestExample_busy(t *testing.T) {
 func TestExamples(t *testing.T) {
 	files, err := filepath.Glob("../examples/*.json")
 	if err != nil || len(files) == 0 {
-		t.Fatal("no examples", err)
+		t.Fatalf("examples: got none (error %v), want at least one", err)
 	}
 	source, err := os.ReadFile("examples_test.go")
 	if err != nil {
@@ -137,10 +137,10 @@ func TestExamples(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := rules.Parse(document, rules.Options{}); err != nil {
-			t.Errorf("%s: %v", file, err)
+			t.Errorf("%s: got error %v, want none", file, err)
 		}
 		if !strings.Contains(string(source), `"`+filepath.Base(file)+`"`) {
-			t.Errorf("%s: no test uses it", file)
+			t.Errorf("%s: got no test of this example, want one", file)
 		}
 	}
 }

@@ -144,7 +144,8 @@ func (s *Server) operate(c boot.Config, e *lambdahttp.Environment, store limiter
 	s.operator.Limiters = slices.Insert(s.operator.Limiters, at, e.Limiter)
 }
 
-// A variable of a function identifies its role. Its logical ID cannot, because CDK adds a hash.
+// A variable of a function identifies its role. CDK adds a hash to the logical ID, so the logical ID
+// cannot identify the role.
 const (
 	roleVariable   = "WEIR_FUNCTION"
 	authorizerRole = "authorizer"

@@ -103,17 +103,17 @@ func TestServe_onError(t *testing.T) {
 				reason := r.Header.Get("Weir-Degraded")
 				// API Gateway sends a static response for the authorizer's 503.
 				if static := status == 503 && api == l.rest; !static && reason != "store_unavailable" && reason != "store_breaker" || static && reason != "" {
-					t.Errorf("%s: %s, request %d: got Weir-Degraded %q", name, c.path, i+1, reason)
+					t.Errorf("%s: %s, request %d: got Weir-Degraded %q, want store_unavailable or store_breaker (none in a static response)", name, c.path, i+1, reason)
 				}
 				if status < 400 {
 					continue
 				}
 				var problem struct{ Type, Error string }
 				if err := json.Unmarshal([]byte(r.Text), &problem); err != nil || r.Header.Get("Content-Type") != "application/problem+json" || r.Header.Get("Retry-After") == "" {
-					t.Errorf("%s: %s: unexpected answer %v %s, %v", name, c.path, r.Header, r.Text, err)
+					t.Errorf("%s: %s: got %v %s (error %v), want application/problem+json and Retry-After", name, c.path, r.Header, r.Text, err)
 				}
 				if status == 503 && (r.Header.Get("Retry-After") != "1" || problem.Error != map[bool]string{true: "authorizer_failed", false: "store_unavailable"}[api == l.rest]) {
-					t.Errorf("%s: unexpected answer %v %s", name, r.Header, r.Text)
+					t.Errorf("%s: got %v %s, want Retry-After: 1 and the error authorizer_failed (REST) or store_unavailable (HTTP)", name, r.Header, r.Text)
 				}
 			}
 		}

@@ -36,7 +36,7 @@ func unmatched(rules []endpoint, apis []*gateway.API) (lines []string) {
 }
 
 // routed reports whether an API has a route for a request. It returns true for every OPTIONS request,
-// because API Gateway answers preflights, and for every HEAD request.
+// because API Gateway answers preflights. It also returns true for every HEAD request.
 func routed(apis []*gateway.API, method, path string) bool {
 	if method == http.MethodOptions || method == http.MethodHead {
 		return true

@@ -88,7 +88,7 @@ func (l *local) apiKey() string {
 	for _, key := range l.apiKeys {
 		return key
 	}
-	l.t.Fatal("no API key exists")
+	l.t.Fatal("API keys: got none, want at least one")
 	return ""
 }
 
@@ -179,15 +179,15 @@ func (l *local) data(api *httptest.Server) {
 	token := l.token("dora", "free")
 	for i := range 10 {
 		if r := l.send(api, http.MethodPost, "/api/v1/data", token); r.StatusCode != http.StatusCreated || r.Header.Get("X-RateLimit-Remaining") != strconv.Itoa(9-i) {
-			l.t.Fatalf("POST %d: got %s %v", i+1, r.Status, r.Header)
+			l.t.Fatalf("POST %d: got %s %v, want 201 and %d remaining", i+1, r.Status, r.Header, 9-i)
 		}
 	}
 	if r := l.send(api, http.MethodPost, "/api/v1/data", token); r.StatusCode != http.StatusTooManyRequests {
-		l.t.Errorf("POST 11: got %s", r.Status)
+		l.t.Errorf("POST 11: got %s, want 429", r.Status)
 	}
 	// Tier paid has no limit at this endpoint, and the response does not report the global limit.
 	if r := l.send(api, http.MethodPost, "/api/v1/data", l.token("paula", "paid")); r.StatusCode != http.StatusCreated || r.Header.Get("X-RateLimit-Limit") != "" {
-		l.t.Errorf("paid: got %s %v", r.Status, r.Header)
+		l.t.Errorf("tier paid: got %s %v, want 201 without X-RateLimit-Limit", r.Status, r.Header)
 	}
 }
 
@@ -208,7 +208,7 @@ func TestServe_global(t *testing.T) {
 				l.everybody(api, "")
 				l.Wait(2 * time.Minute)
 				if r := l.send(api, http.MethodPost, "/api/v1/data", l.token("user0", "")); r.Header.Get("X-RateLimit-Remaining") != "9" {
-					t.Errorf("two minutes later: got %v", r.Header)
+					t.Errorf("two minutes later: got %v, want 9 remaining", r.Header)
 				}
 				l.Wait(2 * time.Minute)
 				l.everybody(api, "paid") // tier paid has only the global limit
@@ -217,16 +217,16 @@ func TestServe_global(t *testing.T) {
 	}
 }
 
-// everybody expects that exactly four requests are admitted if each has a different caller.
+// everybody sends six requests of two callers. It expects that the global limit admits exactly four.
 func (l *local) everybody(api *httptest.Server, tier string) {
 	l.t.Helper()
 	for i := range 6 {
 		r := l.send(api, http.MethodPost, "/api/v1/data", l.token("user"+strconv.Itoa(i%2), tier))
 		if want := map[bool]int{true: http.StatusCreated, false: http.StatusTooManyRequests}[i < 4]; r.StatusCode != want {
-			l.t.Fatalf("POST %d: got %s", i+1, r.Status)
+			l.t.Fatalf("POST %d: got %s, want %d", i+1, r.Status, want)
 		}
 		if i >= 4 && r.Header.Get("RateLimit-Policy") != `"all";q=4;w=60` {
-			l.t.Errorf("limit that refused: got %s", r.Header.Get("RateLimit-Policy"))
+			l.t.Errorf("limit that refused: got %s, want all", r.Header.Get("RateLimit-Policy"))
 		}
 	}
 }
@@ -255,17 +255,17 @@ func TestServe_credentials(t *testing.T) {
 		for name, token := range map[string]string{"expired": expired, "alg none": none, "another key": stranger, "changed": good[:len(good)-8] + "AAAAAAAA"} {
 			r := l.send(api, http.MethodGet, "/api/v1/search", token)
 			if r.StatusCode != http.StatusUnauthorized || r.Header.Get("X-RateLimit-Limit") != "" || !json.Valid([]byte(r.Text)) {
-				t.Errorf("%s: unexpected answer %s %v %s", name, r.Status, r.Header, r.Text)
+				t.Errorf("%s: got %s %v %s, want 401 with JSON and without X-RateLimit-Limit", name, r.Status, r.Header, r.Text)
 			}
 		}
 	}
 	if r := l.send(l.rest, http.MethodGet, "/api/v1/search", none); r.StatusCode != http.StatusTooManyRequests || r.Header.Get("RateLimit-Policy") != `"address";q=8;w=60` {
-		t.Errorf("ninth bad credential of the address: got %s %v", r.Status, r.Header)
+		t.Errorf("ninth bad credential of the address: got %s %v, want 429 by the limit address", r.Status, r.Header)
 	}
 	l.Wait(2 * time.Minute)
 	for i, api := range []*httptest.Server{l.rest, l.http} {
 		if r := l.send(api, http.MethodGet, "/api/v1/search", l.token("alice", "free")); r.Header.Get("X-RateLimit-Remaining") != strconv.Itoa(7-i) {
-			t.Errorf("alice after bad credentials: got %s %v", r.Status, r.Header)
+			t.Errorf("alice after bad credentials: got %s %v, want %d remaining", r.Status, r.Header, 7-i)
 		}
 	}
 }
@@ -278,7 +278,7 @@ func TestServe_noStore(t *testing.T) {
 	}
 	s := &Server{}
 	if _, err := s.openStore(t.Context(), boot.Config{Store: "dynamodb", Table: checkout.Table, Local: true}); err == nil || !strings.HasPrefix(err.Error(), "DYNAMODB_ENDPOINT: required") {
-		t.Errorf("DynamoDB without an endpoint: got error %v", err)
+		t.Errorf("DynamoDB without an endpoint: got error %v, want DYNAMODB_ENDPOINT: required", err)
 	}
 }
 
@@ -289,7 +289,7 @@ func TestServe_template(t *testing.T) {
 		s := &Server{Options: Options{Store: store}}
 		template, err := s.read()
 		if err != nil || s.Template != c.Path("infra", "golden", file+".template.json") {
-			t.Fatalf("%q: got template %s, error %v", store, s.Template, err)
+			t.Fatalf("%q: got template %s, error %v, want the template %s", store, s.Template, err, file)
 		}
 		for _, f := range template.Functions() {
 			s.variables = map[string]string{"REDIS_URL": "redis://127.0.0.1:1", "STORE": "redis"}
@@ -297,11 +297,11 @@ func TestServe_template(t *testing.T) {
 			for name := range f.Environment {
 				value, ok := lookup(name)
 				if foreign := strings.HasPrefix(name, "REDIS_") && name != "REDIS_URL" || name == "RECORDS_TABLE" || name == "RULES_VERSION"; foreign == ok {
-					t.Errorf("%s of %s: got %q", name, f.ID, value)
+					t.Errorf("%s of %s: got %q (present: %t), want present: %t", name, f.ID, value, ok, !foreign)
 				}
 			}
 			if url, _ := lookup("REDIS_URL"); url != "redis://127.0.0.1:1" {
-				t.Errorf("REDIS_URL of %s: got %q", f.ID, url)
+				t.Errorf("REDIS_URL of %s: got %q, want the URL of this run", f.ID, url)
 			}
 		}
 	}
@@ -352,13 +352,13 @@ func TestServe_greet(t *testing.T) {
 		}
 		for _, text := range []string{"rules  " + document + " (1 rule, version 7)", "page   http://127.0.0.1:8080/_weir/\n", "warning: rules[0] matches no route: GET /api/v1/serch\n", "  curl -i -H \"x-api-key: weir-paid-"} {
 			if !strings.Contains(out.String(), text) {
-				t.Errorf("output lacks %q:\n%s", text, &out)
+				t.Errorf("output: got\n%s\nwant it to contain %q", &out, text)
 			}
 		}
 	}
 }
 
-// A missing key file is created. The error for a damaged key file has its path.
+// A run creates a missing key file. The error for a damaged key file contains the path of the file.
 func TestServe_keys(t *testing.T) {
 	c := checkouttest.Scratch(t)
 	open := func() (*Server, error) {
@@ -379,7 +379,7 @@ func TestServe_keys(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := open(); err != nil {
-			t.Errorf("without %s: got error %v", file, err)
+			t.Errorf("without %s: got error %v, want none", file, err)
 		}
 		good, err := os.ReadFile(file)
 		if err != nil {
@@ -389,7 +389,7 @@ func TestServe_keys(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := open(); err == nil || !strings.Contains(err.Error(), file) || !strings.HasSuffix(err.Error(), ": remove .weir to create new files") {
-			t.Errorf("damaged %s: got error %v", file, err)
+			t.Errorf("damaged %s: got error %v, want one with the path and the advice to remove .weir", file, err)
 		}
 		if err := os.WriteFile(file, good, 0o600); err != nil {
 			t.Fatal(err)
@@ -403,18 +403,18 @@ func TestUnmatched(t *testing.T) {
 		{"*", ""}, {"/a/{x}", "GET"}, {"/a/b", ""}, {"/a/*", ""}, {"/{x}/b", ""}, {"/a/b/*", ""}, {"/h", "GET"}, {"/g/*", "PUT"}, {"/g/b", ""}, {"/g/b/c", "GET"}, {"/", "POST"},
 	} {
 		if lines := unmatched([]endpoint{rule}, apis); lines != nil {
-			t.Errorf("%v: got %s", rule, lines)
+			t.Errorf("%v: got %s, want no line", rule, lines)
 		}
 	}
 	for _, rule := range []endpoint{{"/a", ""}, {"/a/b", "POST"}, {"/a/b/c", ""}, {"/a/b/c/*", ""}, {"/g", ""}, {"/h", "POST"}, {"/o", ""}, {"/b", ""}, {"/", "GET"}} {
 		if lines := unmatched([]endpoint{rule}, apis); len(lines) != 1 {
-			t.Errorf("%v: got %s", rule, lines)
+			t.Errorf("%v: got %s, want one line", rule, lines)
 		}
 	}
 	if lines := unmatched([]endpoint{{"*", ""}, {"/b", "PUT"}}, append(apis, &gateway.API{})); len(lines) != 1 || lines[0] != "rules[1] matches no route: PUT /b" {
 		t.Error(lines)
 	}
 	if lines := unmatched([]endpoint{{"/b", "PUT"}}, []*gateway.API{{Routes: []gateway.Route{{Method: "ANY", Path: "$default"}}}}); lines != nil {
-		t.Errorf("default route: got %s", lines)
+		t.Errorf("default route: got %s, want no line", lines)
 	}
 }

@@ -50,7 +50,7 @@ type Options struct {
 // Memory is the default store.
 const Memory = "memory"
 
-// Server is one run. Create it with [New], and call one method once.
+// Server is one run. Create it with [New], and call either Run or Open, once.
 type Server struct {
 	Options
 

@@ -16,7 +16,7 @@ import (
 const sitePath = console.Path
 
 // site returns the handler for paths below sitePath. [guarded] restricts it to this machine. No
-// deployed function contains it.
+// deployed function contains this handler.
 func (s *Server) site(apis []*gateway.API, urls []string) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(console.Path, s.console(apis, urls))
@@ -24,7 +24,7 @@ func (s *Server) site(apis []*gateway.API, urls []string) http.Handler {
 	return guarded(mux)
 }
 
-// operating returns the handler for operator questions.
+// operating returns the handler of the endpoints of package operator.
 func (s *Server) operating() http.Handler {
 	if s.Environments > 0 && s.Store == Memory {
 		return operator.Refusal("usage: not available, because each environment counts in separate memory; start the gateway with STORE=redis or STORE=dynamodb, or without ENVIRONMENTS")
@@ -47,8 +47,8 @@ func before(site, api http.Handler) http.Handler {
 
 // guarded rejects requests that a web page of another origin can make a browser send to this machine.
 // Such a page can use a host name that resolves to this machine (DNS rebinding), or can send a
-// cross-origin request. A request that changes something must have a JSON body: a form cannot send
-// JSON, and for a cross-origin request with JSON the browser first sends a preflight, which fails.
+// cross-origin request. A request that changes something must have a JSON body, and a form cannot
+// send JSON. Before a cross-origin request with JSON, the browser sends a preflight, which fails.
 func guarded(h http.Handler) http.Handler {
 	h = http.NewCrossOriginProtection().Handler(h)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -58,7 +58,7 @@ func TestSite_guard(t *testing.T) {
 		r.URL.Path = path
 		h.ServeHTTP(w, r)
 		if !strings.HasPrefix(w.Body.String(), "the API's "+path) {
-			t.Errorf("%s: got %d %s", path, w.Code, w.Body)
+			t.Errorf("%s: got %d %s, want the API's answer", path, w.Code, w.Body)
 		}
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// The number of concurrent callers of the warm-up, and of calls by each. A server needs a second for
-// its first calls after its start, and each concurrent call needs a connection.
+// The number of concurrent callers of the warm-up, the number of calls by each, and the timeout. After
+// its start, a server needs a second for its first calls. Each concurrent call needs a connection.
 const (
 	warmCallers = 32
 	warmCalls   = 8

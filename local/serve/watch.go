@@ -12,7 +12,7 @@ import (
 )
 
 // rulesPoll is the interval between checks of the rules file. It is short, so that an edit is reported
-// soon. Functions in separate processes also check the file, at a request.
+// soon. A function in a separate process checks the file itself when a request arrives.
 const rulesPoll = 500 * time.Millisecond
 
 // watchRules checks the rules file until ctx ends.

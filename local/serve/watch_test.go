@@ -93,7 +93,7 @@ func TestServe_rulesChange(t *testing.T) {
 			for _, what := range []string{"invalid", "gone"} {
 				l.Wait(time.Second)
 				if r := l.send(l.rest, http.MethodGet, "/api/v1/search", token); r.StatusCode != http.StatusTooManyRequests || r.Header.Get("X-RateLimit-Limit") != "10" {
-					t.Errorf("%s: got %d, %v", what, r.StatusCode, r.Header)
+					t.Errorf("%s file: got %d, %v, want 429 and a limit of 10", what, r.StatusCode, r.Header)
 				}
 				_ = os.Remove(file)
 			}

@@ -68,7 +68,7 @@ func startEngine(ctx context.Context, path string) (*Server, error) {
 	}
 	data, address := filepath.Join(dir, "data"), "unix://"+filepath.Join(dir, "docker.sock")
 	remove := func() {
-		detach(data) // dockerd mounts the folder on itself, and does not unmount it if it fails
+		detach(data) // dockerd mounts the folder on itself; if dockerd fails, the mount remains
 		_ = os.RemoveAll(dir)
 	}
 	command := exec.Command(path, "--host", address, "--data-root", data, "--exec-root", filepath.Join(dir, "exec"), //nolint:noctx // it outlives the start

@@ -7,9 +7,9 @@ import (
 	"os"
 )
 
-// fetchOnce calls fetch unless the file at stamp equals the file at pinned, which pins the
-// versions to fetch. After the fetch it copies pinned to stamp. The file at lock ensures that
-// only one process fetches at a time.
+// fetchOnce calls fetch unless the files at stamp and pinned are equal. The file at pinned pins
+// the versions to fetch. After the fetch, fetchOnce copies pinned to stamp. The file at lock
+// ensures that only one process fetches at a time.
 func fetchOnce(ctx context.Context, pinned, stamp, lock string, fetch func() error) error {
 	want, err := os.ReadFile(pinned)
 	if err != nil {

@@ -19,8 +19,8 @@ const (
 	kafkaDir = ".bin/kafka"
 )
 
-// StartKafka fetches Apache Kafka once and starts it in one process, without TLS, with its
-// data in a temporary folder. root is the root of the checkout. It reports slow steps to
+// StartKafka fetches Apache Kafka once and starts it in one process, without TLS. The data is in
+// a temporary folder. root is the root of the checkout. StartKafka reports slow steps to
 // progress.
 func StartKafka(ctx context.Context, root string, progress io.Writer) (*Server, error) {
 	if err := checkJava(ctx, "Kafka"); err != nil {

@@ -20,7 +20,7 @@ func TestLockFile(t *testing.T) {
 	gone, hangUp := context.WithCancel(t.Context())
 	hangUp()
 	if _, err := lockFile(gone, path); !errors.Is(err, context.Canceled) {
-		t.Errorf("second owner: got %v", err)
+		t.Errorf("second owner: got error %v, want context.Canceled", err)
 	}
 	owned := make(chan error)
 	go func() {
@@ -41,7 +41,7 @@ func TestLockFile(t *testing.T) {
 func TestFetchTools(t *testing.T) {
 	root := t.TempDir()
 	if _, err := FetchTools(t.Context(), root, os.Stderr); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("no checkout: got %v", err)
+		t.Errorf("no checkout: got error %v, want os.ErrNotExist", err)
 	}
 	for path, content := range map[string]string{toolsLock: "tool==1", filepath.Join(toolsDir, "requirements.txt"): "tool==1"} {
 		path = filepath.Join(root, path)
@@ -53,6 +53,6 @@ func TestFetchTools(t *testing.T) {
 		}
 	}
 	if programs, err := FetchTools(t.Context(), root, os.Stderr); err != nil || programs != filepath.Join(root, toolsDir, "bin") {
-		t.Errorf("tools: got %s, error %v", programs, err)
+		t.Errorf("tools: got %s, error %v, want %s below the root", programs, err, filepath.Join(toolsDir, "bin"))
 	}
 }

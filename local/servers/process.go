@@ -19,16 +19,16 @@ import (
 type Server struct {
 	// Name is dynamodb, redis, kafka, docker or sam.
 	Name string
-	// URL is the address that it listens on.
+	// URL is the address that the server listens on.
 	URL string
 
 	command *exec.Cmd
-	remove  func() // removes its files; may be nil
+	remove  func() // removes the server's files; may be nil
 	output  *tail
 	stop    sync.Once
 	stopped chan struct{} // closed by Stop
 	done    chan struct{} // closed when the process has ended
-	err     error         // how it ended; valid after done
+	err     error         // how the process ended; valid after done
 }
 
 // Bounds of waiting for a server.

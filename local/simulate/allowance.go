@@ -2,8 +2,8 @@ package simulate
 
 import "github.com/weir-limits/weir/limiter/algo"
 
-// allowance provides a number of units a second, and keeps what was unused in the last second. It
-// begins almost empty, so that the start of an overload does not look better than the overload.
+// allowance provides a number of units a second. It keeps the unused units of the last second. It begins
+// almost empty, so that the start of an overload does not look better than the overload.
 type allowance struct {
 	rate   float64
 	spare  float64 // units available now

@@ -12,8 +12,8 @@ import (
 // needs no table, and allows any exponent from 0 up; rand.Zipf needs one above 1.
 type zipf struct {
 	n, exponent float64
-	first, last float64 // the area under the curve up to the first rank and the last
-	near        float64 // no draw this near to a rank is rejected
+	first, last float64 // area under the curve up to the first rank and up to the last rank
+	near        float64 // a draw is accepted at once if its rank exceeds it by at most near
 }
 
 func newZipf(n int, exponent float64) zipf {

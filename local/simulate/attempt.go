@@ -5,8 +5,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// attempt is one conditional write of a charge. limiter/dynamostore writes an expression; here
-// it is a test of the state of the item.
+// attempt is one conditional write of a charge. limiter/dynamostore sends a condition expression. This
+// model tests the state of the item instead.
 type attempt struct {
 	limiter.Charge
 	machine algo.Machine
@@ -14,10 +14,10 @@ type attempt struct {
 	seen    algo.State // the known state of the item
 	exact   bool       // seen was read during this decision
 	busy    bool       // a bucket is assumed to be busy
-	padded  bool       // as item.padded
-	replace bool       // write next if the state is still seen
+	padded  bool       // value of item.padded when seen was read
+	replace bool       // write next if the state of the item still equals seen
 	next    algo.State
-	trim    int // remove so many entries of a log if its list has the generation of seen
+	trim    int // number of entries to remove from a log, if its list has the generation of seen
 }
 
 // test returns the state after the write, and whether its condition holds.
@@ -81,7 +81,7 @@ func (a *attempt) window(w *algo.Window, held algo.State) (algo.State, bool) {
 	return algo.State{Window: index, Count: c.current + a.Cost, Previous: c.previous}, ok
 }
 
-// counts are the counts of a window and of the one before, if the item has them.
+// counts are the counts of a window and of the previous window, if the item has them.
 type counts struct {
 	current, previous       int64
 	hasCurrent, hasPrevious bool
@@ -90,7 +90,7 @@ type counts struct {
 // ladder is the number of steps for an unknown previous count.
 const ladder = 8
 
-// slidingRoom reports whether the condition holds that there is room.
+// slidingRoom reports whether the condition of the write holds: the window has room for the charge.
 func (a *attempt) slidingRoom(w *algo.Window, index int64, c counts) bool {
 	if room := w.Room(index, a.now, a.seen.Previous, a.Cost); a.seen.Window == index && room >= 0 {
 		return c.previous <= a.seen.Previous && c.current <= room
@@ -115,7 +115,7 @@ func (a *attempt) slidingRoom(w *algo.Window, index int64, c counts) bool {
 	return false
 }
 
-// log appends to a log. The Refunds of its state are the generation of the list.
+// log appends to a log. In the state of a log, Refunds is the generation of the list.
 func (a *attempt) log(l *algo.Log, held algo.State, exists bool) (algo.State, bool) {
 	_, expired := l.Live(a.seen, a.now)
 	room := l.Requests - a.Cost
@@ -143,7 +143,7 @@ func (a *attempt) log(l *algo.Log, held algo.State, exists bool) (algo.State, bo
 	return next, true
 }
 
-// logIndex is that of limiter/dynamostore.
+// logIndex returns the same index as logIndex of limiter/dynamostore.
 func logIndex(at algo.Instant) int64 { return int64(at) / int64(algo.MaxSkew/2) }
 
 // learn records the state of the item and reports whether it allows the charge.
@@ -157,8 +157,8 @@ func (a *attempt) learn(found reply) (passes bool) {
 	return passes
 }
 
-// full reports whether an expression cannot add the charge: it exceeds the max debt or the
-// longest list of a log.
+// full reports whether an expression cannot add the charge, because the charge exceeds the max debt or
+// the maximum length of a log's list.
 func (a *attempt) full() bool {
 	switch m := a.machine.(type) {
 	case *algo.Bucket:

@@ -12,8 +12,8 @@ import (
 	"github.com/weir-limits/weir/limiter/memstore"
 )
 
-// cluster is a model of ElastiCache Serverless. A script costs ECPUs. A slot, which many keys
-// share, and the whole cache accept a number of ECPUs a second. They reject the rest.
+// cluster is a model of ElastiCache Serverless. A script costs ECPUs. A slot contains many keys. Each
+// slot and the whole cache accept a number of ECPUs a second, and reject scripts above that.
 type cluster struct {
 	*meter
 	store *memstore.Store
@@ -66,7 +66,7 @@ var errTurnedAway = fmt.Errorf("%w: over its ECPUs", limiter.ErrUnavailable)
 
 // serve reports whether the cluster runs a script of subject that arrives at an instant.
 func (c *cluster) serve(subject limiter.Subject, at algo.Instant, billed bool) bool {
-	slot := &c.slots[crc32.ChecksumIEEE([]byte(subject.String()))%slots] // any hash will do
+	slot := &c.slots[crc32.ChecksumIEEE([]byte(subject.String()))%slots] // any hash function is good enough
 	if billed {
 		c.calls++
 	}

@@ -4,10 +4,10 @@ import "github.com/weir-limits/weir/limiter/algo"
 
 // call is a call on its way to the store.
 type call struct {
-	at     algo.Instant // of its arrival
+	at     algo.Instant // time of its arrival at the store
 	caller *environment
-	serial uint32 // of the caller's calls
-	waits  bool   // the caller waits for the answer
+	serial uint32 // number of the call among the calls of its environment
+	waits  bool   // the environment waits for the answer
 	serve  func(at algo.Instant)
 }
 
@@ -22,7 +22,7 @@ func (c *call) before(d *call) bool {
 	return c.serial < d.serial
 }
 
-// calls is a queue of calls: a heap with four branches, because there are thousands of calls and
+// calls is a queue of calls. It is a heap with four branches, because there are thousands of calls, and
 // each fills a cache line.
 type calls []call
 

@@ -13,9 +13,9 @@ import (
 	"github.com/weir-limits/weir/limiter/dynamostore"
 )
 
-// dynamo is the store of one environment over a table. It makes the attempts that
-// limiter/dynamostore makes for one charge, without their expressions, which would take ten
-// times as long. A test compares calls and answers of both.
+// dynamo is the store of one environment over a table. It makes the attempts that limiter/dynamostore
+// makes for one charge. It does not write their expressions, which would take ten times as long. A test
+// compares the calls and answers of both stores.
 type dynamo struct {
 	limiter.Store // only Take and Refund are called
 	link          link
@@ -25,9 +25,10 @@ type dynamo struct {
 
 // link carries the calls of an environment to the store.
 type link interface {
-	// trip makes one call: serve when it arrives, and the error of a call without an answer in time.
+	// trip makes one call, and runs serve when the call arrives. It returns an error if the answer is
+	// too late.
 	trip(ctx context.Context, serve func(at algo.Instant)) error
-	// measured reports whether the request that the environment decides counts.
+	// measured reports whether the results include the request that the environment decides now.
 	measured() bool
 }
 
@@ -118,12 +119,12 @@ func (d *dynamo) trim(ctx context.Context, subject limiter.Subject, a *attempt, 
 	length := int64(s.Entries.Len())
 	due := expired >= trimLeast && length/trimEvery != (length-a.Cost)/trimEvery || length >= l.MaxDebt()
 	if n := min(expired, int(length)-1, trimMost); due && n > 0 {
-		_, _ = d.write(ctx, subject, &attempt{seen: s, trim: n}) // after an error, a later charge does it
+		_, _ = d.write(ctx, subject, &attempt{seen: s, trim: n}) // after an error, a later charge trims the log
 	}
 }
 
-// report sends a report of adaptive shares: the only call here that has several charges. They refuse
-// nothing, so one attempt is enough.
+// report sends a report of adaptive shares. Only a report has several charges. The charges of a report
+// are never refused, so one attempt is enough.
 func (d *dynamo) report(ctx context.Context, now algo.Instant, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	sent, found, billed := slices.Clone(charges), make([]algo.Result, len(charges)), d.link.measured() // the call may arrive after the timeout
 	answer, err := d.call(ctx, func(at algo.Instant) reply { return d.table.report(ctx, at, now, sent, found, billed) })

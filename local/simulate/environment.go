@@ -29,13 +29,13 @@ type environment struct {
 	err     error
 
 	now      algo.Instant
-	arrival  algo.Instant // of the next request
+	arrival  algo.Instant // time of the next request
 	free     algo.Instant // end of the last invocation
-	begun    algo.Instant // of the request that it decides
-	deadline algo.Instant // of that decision
+	begun    algo.Instant // start of the current request
+	deadline algo.Instant // deadline of the current decision
 	serial   uint32
 
-	// What the environment has produced since the simulation last collected it.
+	// The calls and requests since the simulation last collected them.
 	sent []call
 	log  []request
 }
@@ -134,8 +134,8 @@ func (e *environment) decide() {
 	e.arrival = e.arrival.Add(e.pause())
 }
 
-// trip makes one call of the store: half of the round trip, then serve, then the other half.
-// An error means that the answer was not in time. The store still serves the call.
+// trip makes one call to the store. It takes half of the round trip, runs serve, and takes the other
+// half. An error means that the answer was too late. The store still serves such a call.
 func (e *environment) trip(_ context.Context, serve func(at algo.Instant)) error {
 	there := max(e.sim.latency.draw(e.random)/2, e.sim.shortest)
 	c := call{at: e.now.Add(there), caller: e, serial: e.serial, serve: serve}

@@ -6,12 +6,12 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// verdict is the accuracy of decisions, compared with an oracle: the algorithm, which sees all
-// requests in the order of their times. Which of two concurrent requests is admitted does not matter,
-// so the comparison is by window.
+// verdict is the accuracy of decisions, compared with an oracle. The oracle is the algorithm on all
+// requests, in the order of their times. The comparison is by window, because it does not matter which
+// of two concurrent requests is admitted.
 type verdict struct {
 	due            int64 // requests that the oracle admits
-	wronglyRefused int64 // sum of what the oracle admits more in a window of a caller
+	wronglyRefused int64 // sum over all windows of all callers: requests that the oracle admits in addition
 	// over counts the admitted requests that the algorithm refuses when it replays only the
 	// admitted ones. overMost is the largest count in one window of a caller.
 	over, overMost int64
@@ -22,14 +22,14 @@ type verdict struct {
 type judge struct {
 	machine algo.Machine
 	window  int64
-	from    algo.Instant // requests before are replayed but not counted
+	from    algo.Instant // earlier requests are replayed but not counted
 	callers map[uint32]*replay
-	last    *replay // of the last request
+	last    *replay // replay of the caller of the last request
 	caller  uint32
 	verdict verdict
 }
 
-// replay is the requests of one caller.
+// replay contains the states and counts of one caller.
 type replay struct {
 	all, admitted        algo.State
 	index, missing, over int64 // of the current window

@@ -6,8 +6,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// meter counts the calls and units of the requests after the warm-up, and the heat and throttling of
-// the seconds after it.
+// meter counts calls and units of the requests after the warm-up. It also measures the heat and the
+// throttling in the seconds after the warm-up.
 type meter struct {
 	from, end algo.Instant
 	calls     int64
@@ -17,7 +17,7 @@ type meter struct {
 	throttled int64
 }
 
-// heat is the units of one item in a second.
+// heat is the number of units of one item in a second.
 type heat struct {
 	second int64
 	units  float64

@@ -16,11 +16,11 @@ import (
 // strict and spread.
 type Limits struct {
 	Window    time.Duration `json:"windowNs"`
-	Each      int64         `json:"each"` // requests a window of a caller
-	All       int64         `json:"all"`  // and of all
+	Each      int64         `json:"each"` // requests of one caller in a window
+	All       int64         `json:"all"`  // requests of all callers in a window
 	EachLease int64         `json:"eachLease"`
 	AllLease  int64         `json:"allLease"`
-	Shards    int           `json:"shards"` // of the limit of all; that of a caller has at most 4
+	Shards    int           `json:"shards"` // shards of the limit for all callers; the limit for each caller has at most 4
 	Sync      time.Duration `json:"syncNs"`
 }
 
@@ -29,9 +29,9 @@ func DefaultLimits() Limits {
 	return Limits{Window: time.Second, Each: 20, All: 50_000, EachLease: 10, AllLease: 1000, Shards: 64, Sync: 100 * time.Millisecond}
 }
 
-// Plan returns a scenario for each algorithm and each kind of spread whose name matches only;
-// nil matches all. leaky_bucket is left out, because it admits like token_bucket. An error
-// names the invalid parameter or limit.
+// Plan returns the scenarios whose names match only; nil matches all. The scenarios cover the algorithms
+// and the kinds of spread. There is none for leaky_bucket, because it admits the same requests as
+// token_bucket. An error names the invalid parameter or limit.
 func Plan(p Parameters, l Limits, only *regexp.Regexp) ([]Scenario, error) {
 	var plan []Scenario
 	shapes := l.shapes(p)
@@ -91,7 +91,7 @@ func (l Limits) shapes(p Parameters) (list []shape) {
 		each(algo.SlidingWindow, fmt.Sprintf(", shards %d", shards), limiter.Limit{Spread: limiter.Spread{Shards: shards}})
 	}
 	each(algo.SlidingWindow, sync, limiter.Limit{Spread: limiter.Spread{Sync: l.Sync}})
-	all(algo.SlidingWindow, "", limiter.Spread{}) // a log of that many does not fit an item
+	all(algo.SlidingWindow, "", limiter.Spread{}) // no sliding_log: a log with so many entries does not fit into an item
 	if p.Store == DynamoDB {                      // the rules select adaptive shares for no other store
 		all(algo.SlidingWindow, ", adaptive", limiter.Spread{Adaptive: true})
 	}

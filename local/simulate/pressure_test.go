@@ -59,8 +59,8 @@ func TestPressure_hotItem(t *testing.T) {
 	}
 }
 
-// Six callers flood at the same time, each its own item. The environments see several throttled
-// subjects, and each caller is the hot one of its partition.
+// Six callers flood at the same time. Each caller floods its own item. The environments see several
+// throttled subjects, and each caller is the hot one of its partition.
 func TestPressure_hotItems(t *testing.T) {
 	for _, requests := range []int64{60, 600, 20_000} {
 		for _, n := range []int{20, 200, 600} {
@@ -190,7 +190,7 @@ func TestPressure_patience(t *testing.T) {
 				refused := float64(pushy.calls-pushy.admitted) / seconds / float64(n)
 				t.Logf("%d environments: patient %d, pushy %d of %d; %.2f refused calls a second and environment", n, patient.admitted, pushy.admitted, due, refused)
 				if 100*patient.admitted < 92*due || pushy.admitted > due || refused > 1.5 {
-					t.Errorf("%d environments: patient %d, pushy %d of %d; %.2f refused calls a second and environment", n, patient.admitted, pushy.admitted, due, refused)
+					t.Errorf("%d environments: got %d admitted patient and %d pushy requests, and %.2f refused calls a second and environment, want at least 92 %% of %d patient, at most %[5]d pushy, and at most 1.5 refused", n, patient.admitted, pushy.admitted, refused, due)
 				}
 			}
 		})
@@ -206,7 +206,7 @@ func TestPressure_table(t *testing.T) {
 			always, returns, greedy := quiet(t), quiet(t), quiet(t)
 			greedy.rate, greedy.callers, greedy.stop, greedy.name = 2000, returns.callers, 4*time.Second, "greedy"
 			always.charges = named(always, "always")
-			returns.start, returns.name = 90*time.Second, "returns" // the callers of greedy
+			returns.start, returns.name = 90*time.Second, "returns" // the same callers as in greedy
 			runFleet(t, n, 2*time.Minute, func(t *table) {
 				from := t.from.Add(95 * time.Second)
 				t.throttled = func(at algo.Instant) bool { return at > from && at < from.Add(20*time.Second) }

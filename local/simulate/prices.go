@@ -2,8 +2,8 @@ package simulate
 
 import "time"
 
-// Prices in dollars in us-east-1, from infra/COSTS.md. Those of API Gateway and logs are the
-// same for all limits and are left out.
+// Prices in dollars in us-east-1, from infra/COSTS.md. The costs of API Gateway and logs are the same
+// for all limits, so they have no price here.
 const (
 	pricePerWrite   = 0.625 / 1e6 // DynamoDB on demand, a write unit
 	pricePerRead    = 0.125 / 1e6
@@ -11,7 +11,7 @@ const (
 	ecpuPerScript   = 3
 	pricePerRequest = 0.20 / 1e6 // Lambda, arm64
 	pricePerGBs     = 13.33 / 1e6
-	gigabytes       = 0.5 // of the authorizer
+	gigabytes       = 0.5 // memory of the authorizer
 	billing         = time.Millisecond
 )
 

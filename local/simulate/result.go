@@ -19,13 +19,15 @@ type Result struct {
 	Degraded int64 `json:"degraded"`
 	// Away counts requests that found no free environment within a second.
 	Away int64 `json:"away"`
-	// Admitted has the admitted requests of each second, with those that on_error admitted.
+	// Admitted is the number of admitted requests in each second. It includes requests that on_error
+	// admitted.
 	Admitted []int64 `json:"admitted"`
 
-	// Oracle is the number of requests that an oracle admits. It sees all requests in order of time.
+	// Oracle is the number of requests that an oracle admits. The oracle sees all requests in order of
+	// time.
 	Oracle int64 `json:"oracle"`
-	// WronglyRefused counts the requests that the oracle admits in addition. Only windows of a
-	// caller in which it admits more count.
+	// WronglyRefused counts the requests that the oracle admits in addition, for each window of each
+	// caller. A window in which the oracle does not admit more counts 0.
 	WronglyRefused int64 `json:"wronglyRefused"`
 	// Over counts the admitted requests that the algorithm refuses when it replays only the
 	// admitted ones in order of time. OverMost is the largest count in one window of one
@@ -43,9 +45,9 @@ type Result struct {
 	Hottest   float64 `json:"hottest"`
 	Throttled float64 `json:"throttledPerSecond"`
 
-	P50 time.Duration `json:"p50Ns"` // of the time of a decision
+	P50 time.Duration `json:"p50Ns"` // P50 and P99 are quantiles of the duration of a decision
 	P99 time.Duration `json:"p99Ns"`
-	// Concurrency is the Lambda quota that the traffic needs: one for each environment, and at
+	// Concurrency is the Lambda quota that the traffic needs. It is the number of environments, but at
 	// least one for each ten requests a second.
 	Concurrency int `json:"concurrency"`
 	// Dollars is the cost of a million requests: the authorizer and the store.

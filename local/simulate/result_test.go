@@ -35,7 +35,7 @@ func TestRun_dollars(t *testing.T) {
 	}
 	s := simulation{Scenario: &Scenario{Parameters: Parameters{Store: DynamoDB}}, meter: &meter{reads: 3e6}, tally: new(tally)}
 	if got := s.dollars(1e6); math.Abs(got-(0.20+3*0.125)) > 1e-9 {
-		t.Errorf("cost of a million requests with three reads each: got %g", got)
+		t.Errorf("cost of a million requests with three reads each: got %g, want 0.575", got)
 	}
 }
 
@@ -80,8 +80,8 @@ func TestRun_concurrency(t *testing.T) {
 	}
 }
 
-// Without a number, there are three times as many environments as are busy while each decision takes
-// one call.
+// If Environments is 0, the fleet is three times the number of environments that are busy. That number
+// assumes one call for each decision.
 func TestParameters_fleet(t *testing.T) {
 	for rate, want := range map[float64]int{100_000: 1500, 1_000_000: 15_000, 1: 1} {
 		p := Default(DynamoDB)
@@ -103,9 +103,9 @@ func TestReport(t *testing.T) {
 	report := Report(Default(ElastiCache), DefaultLimits(), []Result{r})
 	lines := strings.Split(report, "\n")
 	if got := strings.Join(strings.Fields(lines[6]), " "); got != want {
-		t.Errorf("got %s, want %s", got, want)
+		t.Errorf("line of the report: got %s, want %s", got, want)
 	}
 	if !strings.Contains(report, "A slot accepts 30,000 ECPUs a second, the cache 500,000. A script costs 3.") {
-		t.Error("report: got no ECPUs, want them:", lines[2])
+		t.Errorf("report: got %q, want the ECPUs of a slot, the cache and a script", lines[2])
 	}
 }

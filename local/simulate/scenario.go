@@ -18,8 +18,8 @@ const (
 	ElastiCache Store = "elasticache"
 )
 
-// Scenario is one limit under traffic. A limit with Global counts all callers together, any
-// other counts each caller.
+// Scenario is one limit under traffic. A limit with Global counts all callers together. Any other limit
+// counts each caller separately.
 type Scenario struct {
 	Name  string
 	Limit *limiter.Limit
@@ -33,7 +33,7 @@ type Parameters struct {
 	Seed  uint64 `json:"seed"`
 	Store Store  `json:"store"`
 
-	// Rate is the mean number of requests a second, a Poisson process.
+	// Rate is the mean number of requests a second. Requests arrive as a Poisson process.
 	Rate float64 `json:"rate"`
 	// Callers send requests by Zipf's law: the frequency of the k-th caller is proportional to k to the
 	// power of minus Exponent.
@@ -44,8 +44,8 @@ type Parameters struct {
 	Warmup   time.Duration `json:"warmupNs"`
 	Measured time.Duration `json:"measuredNs"`
 
-	// Environments is the number of environments, which all exist from the start. 0 means three
-	// times the number that is busy while each decision takes one call.
+	// Environments is the number of environments, which all exist from the start. 0 means three times
+	// the number of environments that are busy if each decision takes one call.
 	Environments int `json:"environments"`
 	// Invocation is the time of one invocation without the wait for the store.
 	Invocation time.Duration `json:"invocationNs"`
@@ -57,8 +57,8 @@ type Parameters struct {
 
 	// ItemWrites is the number of write units that an item of DynamoDB accepts in a second.
 	ItemWrites float64 `json:"itemWrites"`
-	// SlotECPUs and CacheECPUs are the ECPUs a second that a slot of ElastiCache, and so a
-	// key, and the whole cache accept.
+	// SlotECPUs is the number of ECPUs a second that a slot of ElastiCache accepts. It also bounds each
+	// key, because a key is in one slot. CacheECPUs is the number for the whole cache.
 	SlotECPUs  float64 `json:"slotECPUs"`
 	CacheECPUs float64 `json:"cacheECPUs"`
 }
@@ -95,7 +95,7 @@ const maxRequests = 1_000_000_000
 // maxEnvironments bounds the memory, which is about 20 KB for each environment.
 const maxEnvironments = 100_000
 
-// validate returns the first mistake.
+// validate returns an error for the first invalid field.
 func (s *Scenario) validate() error {
 	wrong := func(what string, got any, want string) error {
 		return fmt.Errorf("%s: got %v, want %s", what, got, want)

@@ -19,7 +19,7 @@ type request struct {
 	at          algo.Instant
 	caller      uint32
 	environment uint32
-	took        uint32 // nanoseconds of the decision
+	took        uint32 // duration of the decision in nanoseconds
 	admitted    bool
 	degraded    bool // the store did not decide
 	cached      bool // the environment refused it without a call
@@ -28,10 +28,10 @@ type request struct {
 
 // simulation is a running Scenario.
 //
-// Environments interact only through the store. A call takes at least the time shortest to the store
-// and as long back. So a call that arrives at t causes no other call that arrives before
-// t + 2*shortest: the store serves the calls of that span in order, and then their environments
-// continue in any order, on several processors. The result does not depend on that order.
+// Environments interact only through the store. A call takes at least the time shortest to the store,
+// and the same time back. Therefore a call that arrives at t causes no other call that arrives before
+// t + 2*shortest. The store serves the calls of such a span in order. Then their environments continue
+// on several processors, in any order. The result does not depend on that order.
 type simulation struct {
 	*Scenario
 	workers   int
@@ -46,20 +46,20 @@ type simulation struct {
 	record    func(*request) // called for each request in the order of their times
 
 	all          []*environment
-	parked       []*environment // at the end of the tick
-	since, until algo.Instant   // the tick
+	parked       []*environment // environments that have reached the end of the tick
+	since, until algo.Instant   // start and end of the tick
 	gap          float64        // mean nanoseconds between the requests of an environment
 	calls        calls
-	log          []request // that judge has not seen
+	log          []request // requests that judge has not seen
 }
 
-// epoch is the start of all simulations: midnight, and so the boundary of any window that
+// epoch is the start of all simulations. It is midnight, which is a boundary of every window that
 // divides a day.
 var epoch = algo.InstantOf(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
 
-// Run simulates s with up to the given number of processors. The same scenario gives the same result
-// on any number. Run adds the requests to progress unless it is nil. An error is that of ctx, or names
-// an invalid field of s.
+// Run simulates s with up to the given number of processors. The same scenario gives the same result on
+// any number. Run adds the requests to progress unless it is nil. It returns the error of ctx, or an
+// error that names an invalid field of s.
 func Run(ctx context.Context, s Scenario, processors int, progress *atomic.Int64) (Result, error) {
 	sim, err := newSimulation(&s)
 	if err != nil {
@@ -106,7 +106,8 @@ func (s *simulation) openStore() error {
 	return err
 }
 
-// minTick is the least time for which an environment runs ahead without a call.
+// minTick is the minimum length of a tick. An environment without calls runs ahead until the end of the
+// tick.
 const minTick = 100 * time.Millisecond
 
 // run simulates one tick after another. A decision ends before the end of the next tick, because a
@@ -158,7 +159,7 @@ func (s *simulation) start() error {
 	return nil
 }
 
-// setGap sets the traffic of a tick.
+// setGap sets gap for the rate of the current tick.
 func (s *simulation) setGap() {
 	rate := s.Rate
 	if s.rate != nil {
@@ -173,8 +174,8 @@ func (s *simulation) takeParked() []*environment {
 	return parked
 }
 
-// serve serves the calls that arrive before an instant, and those that follow from them. It returns the
-// error of ctx.
+// serve serves all calls that arrive before an instant, including calls that other calls cause. It
+// returns the error of ctx.
 func (s *simulation) serve(ctx context.Context, before algo.Instant) error {
 	var resumed []*environment
 	for len(s.calls) > 0 && s.calls[0].at < before && ctx.Err() == nil {
@@ -210,7 +211,7 @@ func (s *simulation) advance(list []*environment) {
 // crew is the number of environments that one processor takes at a time.
 const crew = 16
 
-// resume resumes environments, on all workers if there are enough.
+// resume resumes environments. It uses several workers if there are enough environments.
 func (s *simulation) resume(list []*environment) {
 	if s.workers == 1 || len(list) < 2*crew {
 		for _, e := range list {

@@ -16,7 +16,8 @@ type table struct {
 	*meter
 	rate  float64 // write units a second of a partition, and so of an item
 	items map[limiter.Subject]*item
-	// neighbours reports whether a subject shares the one crowded partition; nil: none does.
+	// neighbours reports whether a subject shares the one crowded partition. If neighbours is nil, no
+	// subject does.
 	neighbours func(limiter.Subject) bool
 	crowded    *partition
 	// throttled reports whether the table as a whole throttles writes; nil: never.
@@ -37,8 +38,8 @@ type item struct {
 	*partition
 	state  algo.State
 	exists bool
-	// padded reports that a replaced window has stored a previous count of 0, which other writes leave
-	// out. A replacement must find the item as it was read.
+	// padded reports that the item stores a previous count of 0, because a write replaced the whole
+	// window. Other writes omit such a count. The condition of a replacement compares padded, too.
 	padded bool
 	// before is the state that stale reads return for replicaLag after written.
 	before  algo.State
@@ -75,14 +76,14 @@ func (t *table) place(subject limiter.Subject, at algo.Instant) *partition {
 
 // reply is the answer of the table to a call.
 type reply struct {
-	state     algo.State // after the write, or the state that failed its condition
+	state     algo.State // state after the write, or the state that failed the condition of the write
 	exists    bool
 	padded    bool
 	applied   bool
-	throttled error // nil, ErrThrottled or ErrItemThrottled; of a report also an error of its store
+	throttled error // nil, ErrThrottled or ErrItemThrottled; for a report, also an error of table.shares
 }
 
-// write makes one attempt. billed means that its request counts.
+// write makes one attempt. billed means that the results include the request.
 func (t *table) write(subject limiter.Subject, at algo.Instant, a *attempt, billed bool) reply {
 	it := t.find(subject, at)
 	if billed {
@@ -143,8 +144,8 @@ func (t *table) charge(it *item, at algo.Instant, units float64, billed bool) {
 	t.warm(&it.heat, at, units)
 }
 
-// admitRead takes read units, half of them if the read may be stale. It reports false if the read is
-// throttled.
+// admitRead takes read units. It takes half of them if the read may be stale. It reports false if the
+// read is throttled.
 func (t *table) admitRead(it *item, at algo.Instant, units float64, stale, billed bool) bool {
 	if stale {
 		units /= 2
@@ -158,10 +159,10 @@ func (t *table) admitRead(it *item, at algo.Instant, units float64, stale, bille
 	return true
 }
 
-// replicaLag is the age of the state that a read returns if it may be stale.
+// replicaLag is the time after a write during which a read that may be stale returns the earlier state.
 const replicaLag = 10 * time.Millisecond
 
-// read reads an item, for one unit per 4 KB, rounded up, or for half of that if it may be stale.
+// read reads an item. It costs one unit for each started 4 KB, or half of that if the read may be stale.
 func (t *table) read(subject limiter.Subject, at algo.Instant, stale, billed bool) reply {
 	it := t.find(subject, at)
 	if billed {
@@ -189,14 +190,14 @@ func (t *table) refund(subject limiter.Subject, at algo.Instant, m algo.Machine,
 		return reply{throttled: limiter.ErrItemThrottled}
 	}
 	if _, ok := m.(*algo.Log); ok {
-		next.Refunds++ // a rewritten list has another generation
+		next.Refunds++ // a rewritten list gets a new generation
 	}
 	it.state = next
 	it.writes.spare -= sizeUnits(next)
 	return reply{state: next, exists: true, applied: true}
 }
 
-// The size of an item without the entries of a log, and of an entry.
+// The size of an item without the entries of a log, and the size of an entry.
 const (
 	itemBytes  = 200
 	entryBytes = 12

@@ -23,8 +23,9 @@ import (
 	"github.com/weir-limits/weir/local/lambdaenv"
 )
 
-// maxZipped returns the maximum size of the zip file that Lambda receives, in bytes. The client of Redis
-// calls methods by name, so a program with it keeps all exported methods.
+// maxZipped returns the maximum size of the zip file that Lambda receives, in bytes. The Redis client
+// calls methods by name. So the linker cannot remove exported methods from a program that contains this
+// client.
 func maxZipped(function string) int {
 	switch {
 	case strings.HasSuffix(function, "-events"):

@@ -39,7 +39,7 @@ func fill(t *testing.T, c boot.EventsConfig) {
 		defer k.Close()
 	}
 	p := decisionlog.New(decisionlog.Options{
-		Namespace: "dev", Hash: subjectHash, Sink: sink, Dropped: func(time.Time, int64) { t.Error("events dropped") },
+		Namespace: "dev", Hash: subjectHash, Sink: sink, Dropped: func(time.Time, int64) { t.Error("got dropped events, want none") },
 		Logger: slog.New(slog.NewTextHandler(testLog{t}, nil)),
 	})
 	for i := range 40 {
@@ -68,7 +68,7 @@ func expectEvents(t *testing.T, args ...string) {
 	}
 	got := counted.Table(10)
 	if code != 0 || errs != "" || got.Refused != 40 || got.Skipped != 0 || len(got.Most) != 1 || got.Most[0].Subject != subjectHash(limiter.User("alice")) {
-		t.Errorf("exit %d, %s%s: got %+v", code, out, errs, got)
+		t.Errorf("got exit %d, output %s%s, table %+v, want 40 refusals of alice", code, out, errs, got)
 	}
 }
 
@@ -121,7 +121,7 @@ func TestEvents_kafka_tls(t *testing.T) {
 	defer c.Close()
 	for _, by := range []string{"--tls", "--iam"} {
 		if code, _, errs := tool(t, "events", "--brokers", c.ListenAddrs()[0], "--topic", "decisions", by); code != 1 || !strings.Contains(errs, "certificate signed by unknown authority") {
-			t.Errorf("%s: got exit %d, stderr %s", by, code, errs)
+			t.Errorf("%s: got exit %d, stderr %s, want exit 1 and an unknown authority", by, code, errs)
 		}
 	}
 }
@@ -140,7 +140,7 @@ func TestKafkaEvents(t *testing.T) {
 	request := kmsg.NewPtrCreateTopicsRequest()
 	request.Topics = append(request.Topics, topic)
 	if answer, err := request.RequestWith(t.Context(), c); err != nil || answer.Topics[0].ErrorCode != 0 {
-		t.Fatalf("topic %s: got %+v, error %v", name, answer, err)
+		t.Fatalf("topic %s: got %+v, error %v, want no error", name, answer, err)
 	}
 	fill(t, boot.EventsConfig{Events: "kafka", KafkaBrokers: []string{brokers}, KafkaTopic: name})
 	expectEvents(t, "--brokers", brokers, "--topic", name)

@@ -29,7 +29,7 @@ func tool(t *testing.T, args ...string) (code int, stdout, stderr string) {
 func TestUsage(t *testing.T) {
 	for _, args := range [][]string{{"frobnicate"}, {"with", "redis", "true"}, {"with", "mysql", "--", "true"}, {"sam", "x"}, {"events"}, {"events", "--stream", "s", "--brokers", "b:1"}} {
 		if code, _, errs := tool(t, args...); code != 2 || strings.Count(errs, "\n") != 2 || !strings.Contains(errs, "--help") {
-			t.Errorf("%v: exit %d, stderr %q", args, code, errs)
+			t.Errorf("%v: got exit %d, stderr %q, want exit 2 and two lines with --help", args, code, errs)
 		}
 	}
 }
@@ -37,30 +37,30 @@ func TestUsage(t *testing.T) {
 func TestWith(t *testing.T) {
 	t.Setenv("REDIS_URL", "redis://set-already")
 	if code, out, errs := tool(t, "with", "redis", "--", "sh", "-c", "echo $REDIS_URL; exit 7"); code != 7 || out != "redis://set-already\n" {
-		t.Errorf("exit %d, output %q, stderr %q", code, out, errs)
+		t.Errorf("got exit %d, output %q, stderr %q, want exit 7 and the given URL", code, out, errs)
 	}
 	t.Setenv("REDIS_URL", "")
 	t.Setenv("PATH", "/nowhere")
 	t.Setenv("WEIR_REQUIRE", "")
 	if code, _, errs := tool(t, "with", "redis", "--", "/bin/sh", "-c", "exit 0"); code != 0 || strings.Count(errs, "SKIPPED: redis: redis-server not found on the PATH") != 2 {
-		t.Errorf("no server: exit %d, stderr %q", code, errs)
+		t.Errorf("no server: got exit %d, stderr %q, want exit 0 and two notes about the skipped server", code, errs)
 	}
 	t.Setenv("WEIR_REQUIRE", " redis ,")
 	t.Setenv("REDIS_URL", "redis://set-already")
 	if code, out, errs := tool(t, "with", "redis", "--", "/bin/sh", "-c", "echo $WEIR_REQUIRE"); code != 0 || out != "redis\n" {
-		t.Errorf("WEIR_REQUIRE of the command: exit %d, output %q, stderr %q", code, out, errs)
+		t.Errorf("WEIR_REQUIRE of the command: got exit %d, output %q, stderr %q, want exit 0 and the list", code, out, errs)
 	}
 	t.Setenv("REDIS_URL", "")
 	for _, require := range []string{"1", "foo", "redis,mysql", "redis dynamodb"} {
 		t.Setenv("WEIR_REQUIRE", require)
 		if code, _, errs := tool(t, "with", "redis", "--", "/bin/sh", "-c", "exit 0"); code != 2 || !strings.Contains(errs, "WEIR_REQUIRE: got ") {
-			t.Errorf("WEIR_REQUIRE=%s: exit %d, stderr %q", require, code, errs)
+			t.Errorf("WEIR_REQUIRE=%s: got exit %d, stderr %q, want exit 2 and a message about WEIR_REQUIRE", require, code, errs)
 		}
 	}
 	for _, require := range []string{"redis", "all", "dynamodb,redis", "dynamodb, redis"} {
 		t.Setenv("WEIR_REQUIRE", require)
 		if code, _, errs := tool(t, "with", "redis", "--", "/bin/sh", "-c", "exit 0"); code != 1 || !strings.Contains(errs, "redis is required") {
-			t.Errorf("no server, WEIR_REQUIRE=%s: exit %d, stderr %q", require, code, errs)
+			t.Errorf("no server, WEIR_REQUIRE=%s: got exit %d, stderr %q, want exit 1 and the required server", require, code, errs)
 		}
 	}
 }
@@ -79,7 +79,7 @@ func TestWith_interrupt(t *testing.T) {
 	var errs bytes.Buffer
 	script := `trap 'kill $!; exit 0' INT; sleep 60 >/dev/null 2>&1 & echo; wait`
 	if code := command.Execute(ctx, rootCommand(), []string{"with", "redis", "--", "sh", "-c", script}, started, &errs); code != 0 || errs.Len() > 0 {
-		t.Errorf("exit %d, stderr %q", code, &errs)
+		t.Errorf("got exit %d, stderr %q, want exit 0 and no errors", code, &errs)
 	}
 }
 
@@ -91,7 +91,7 @@ func TestWith_tools(t *testing.T) {
 	for require, want := range map[string]int{"": 0, "tools": 1} {
 		t.Setenv("WEIR_REQUIRE", require)
 		if code, _, errs := tool(t, "with", "--install", "tools", "--", "/bin/sh", "-c", `test -z "$WEIR_TOOLS"`); code != want || !strings.Contains(errs, "tools") || !strings.Contains(errs, "python3, 3.10 or newer and with venv, not found on the PATH") {
-			t.Errorf("WEIR_REQUIRE=%s: exit %d, stderr %q", require, code, errs)
+			t.Errorf("WEIR_REQUIRE=%s: got exit %d, stderr %q, want exit %d and the missing Python", require, code, errs, want)
 		}
 	}
 }

@@ -62,9 +62,10 @@ func TestSAM(t *testing.T) {
 
 	r := decided(t, http.MethodGet, rest+"/api/v1/search", token)
 	fields(t, r, http.StatusOK, "100", `"search";q=1000;w=60`)
-	// For a bad token, the authorizer returns an error. API Gateway answers 401, but the SAM CLI 502.
+	// For a bad token, the authorizer returns an error. API Gateway answers 401, and the SAM CLI answers
+	// 502.
 	if r := commandtest.Send(t, http.MethodGet, rest+"/api/v1/search", "wrong"); r.StatusCode != http.StatusBadGateway {
-		t.Errorf("bad token: got %s %s", r.Status, r.Text)
+		t.Errorf("bad token: got %s %s, want 502", r.Status, r.Text)
 	}
 	admitted := 0
 	for r = decided(t, http.MethodPost, rest+"/api/v1/data", ""); r.StatusCode == http.StatusCreated && admitted < 50; admitted++ {
@@ -73,7 +74,7 @@ func TestSAM(t *testing.T) {
 	}
 	// The SAM CLI does not support gateway responses, so its answer to a denial is a 403.
 	if r.StatusCode != http.StatusForbidden || strings.TrimSpace(r.Text) != `{"message":"User is not authorized to access this resource"}` || r.Header.Get("X-RateLimit-Limit") != "" {
-		t.Errorf("after %d admitted requests: got %s %v %s", admitted, r.Status, r.Header, r.Text)
+		t.Errorf("after %d admitted requests: got %s %v %s, want the 403 of the SAM CLI without fields of the decision", admitted, r.Status, r.Header, r.Text)
 	}
 
 	r = decided(t, http.MethodGet, httpAPI+"/api/v1/items/5", "")
@@ -98,7 +99,7 @@ func TestSAM(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := p.Wait(); err != nil {
-		t.Errorf("exit error %v: %s", err, p.Output)
+		t.Errorf("end of the process: got error %v, want none: %s", err, p.Output)
 	}
 }
 
@@ -255,7 +256,7 @@ func outcomeOf(t *testing.T, answer []byte) string {
 		events.APIGatewayProxyResponse
 	}
 	if err := json.Unmarshal(answer, &a); err != nil {
-		t.Fatalf("policy of the authorizer: got error %v in %s", err, answer)
+		t.Fatalf("policy of the authorizer: got error %v in %s, want JSON", err, answer)
 	}
 	if a.StatusCode == 0 && len(a.PolicyDocument.Statement) == 1 {
 		return fmt.Sprintf("%s %s, limit %s", a.PolicyDocument.Statement[0].Effect, a.PrincipalID, a.Context["rateLimitLimit"])

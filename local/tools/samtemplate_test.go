@@ -44,7 +44,7 @@ func TestSynthesizedTemplate(t *testing.T) {
 	}
 	for name, want := range map[string]string{"bootstrap": "program", "jwks.json": "key"} {
 		if got, err := os.ReadFile(filepath.Join(dir, "Handler", name)); err != nil || string(got) != want {
-			t.Errorf("%s: got %q, error %v", name, got, err)
+			t.Errorf("%s: got %q, error %v, want %q", name, got, err, want)
 		}
 	}
 	if info, err := os.Stat(filepath.Join(dir, "Handler", "jwks.json")); err != nil || info.Mode().Perm() != 0o600 {
@@ -60,11 +60,11 @@ func TestSynthesizedTemplate(t *testing.T) {
 	}
 	for _, want := range []string{`"Rest":`, `"P":`, `"STORE":"dynamodb"`, `"KEPT":"kept"`, `"NEW":"new"`, fmt.Sprintf(`"aws:asset:path":%q`, filepath.Join(dir, "Handler"))} {
 		if !strings.Contains(string(got), want) {
-			t.Errorf("output lacks %s: %s", want, got)
+			t.Errorf("template: got %s, want %s in it", got, want)
 		}
 	}
 	if strings.Contains(string(got), `"Http"`) {
-		t.Errorf("output still contains the HTTP API: %s", got)
+		t.Errorf("template without the HTTP API: got %s, want no resource Http", got)
 	}
 }
 
@@ -78,12 +78,12 @@ func TestSynthesizedTemplate_mistakes(t *testing.T) {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	if _, err := readSAMTemplate("nowhere.json"); err == nil || !strings.Contains(err.Error(), "make synth writes it") {
-		t.Errorf("missing template: got error %v", err)
+		t.Errorf("missing template: got error %v, want one that names make synth", err)
 	}
 	for _, name := range []string{"DYNAMODB_ENDPOINT", "DOCKER_HOST", "WEIR_TOOLS"} {
 		t.Setenv(name, "")
 	}
 	if code, _, errs := tool(t, "sam"); code != 1 || !strings.Contains(errs, "want all three; run make sam") {
-		t.Errorf("no template argument: exit %d, stderr %q", code, errs)
+		t.Errorf("no template argument: got exit %d, stderr %q, want exit 1 and the missing variables", code, errs)
 	}
 }

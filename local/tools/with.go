@@ -47,16 +47,16 @@ func withCommand() *cobra.Command {
 	return c
 }
 
-// toolVariables name the other tools of a command.
+// toolVariables has the environment variable of each tool that is not a store, by the tool's name.
 var toolVariables = map[string]string{"browser": "WEIR_BROWSER", "docker": "DOCKER_HOST", "kafka": "KAFKA_BROKERS", "tools": "WEIR_TOOLS"}
 
-// variableOf returns the variable for a name that with knows, or "" for an unknown name.
+// variableOf returns the environment variable of a server or tool, or "" for an unknown name.
 func variableOf(name string) string { return cmp.Or(servers.Variables[name], toolVariables[name]) }
 
 const withNames = "browser,docker,dynamodb,kafka,redis,tools"
 
-// needs are the valid names in WEIR_REQUIRE: the servers and tools of with, and programs that only
-// tests use.
+// needs are the valid names in WEIR_REQUIRE: the servers and tools that this command can provide, and
+// programs that only tests use.
 var needs = append(strings.Split(withNames, ","), "node", "python3")
 
 // with runs a command beside servers.

@@ -27,7 +27,7 @@ type counter struct {
 	known  map[Caller]*entry
 	least  byCount
 	total  int64
-	others int64 // refusals of callers that no line names
+	others int64 // refusals of callers that the lines do not name
 }
 
 type entry struct {

@@ -79,7 +79,7 @@ func (t *Top) Line(text []byte) {
 		return
 	}
 	switch {
-	case l.AWS.Timestamp > 0: // later lines without a time belong to this one
+	case l.AWS.Timestamp > 0: // the following lines without a time have the time of this line
 		t.tick(l.when())
 	case l.Weir == "refused" && l.Refused > 0:
 		t.at(t.now).add(Caller{l.Subject, l.Limit}, l.Refused)

@@ -94,7 +94,7 @@ func TestTop_bounded(t *testing.T) {
 	}
 	for _, r := range got.Most {
 		if n := exact[r.Subject]; n < 1000 || r.Count < n || r.Count-r.Error > n || r.Error > lines/1000 {
-			t.Errorf("got %+v, want a frequently refused caller with %d refusals", r, n)
+			t.Errorf("row of the table: got %+v, want a frequently refused caller with %d refusals", r, n)
 		}
 	}
 	if n := len(x.Table(1 << 20).Most); n != 1000 {

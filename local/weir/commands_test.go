@@ -50,10 +50,10 @@ func TestCommands(t *testing.T) {
 		usage, _, _ = strings.Cut(usage, " [flags]")
 		prints, ok := rows[usage]
 		if hasJSON := c.Flags().Lookup("json") != nil || c.InheritedFlags().Lookup("json") != nil; !ok || hasJSON != (prints != "") {
-			t.Errorf("README.md: table of commands: want a row `%s`, with the output of --json if the command has that flag", usage)
+			t.Errorf("README.md: table of commands: got no row `%s`, want one, with the output of --json if the command has that flag", usage)
 		}
 		if c.Short == "" || !strings.Contains(c.Example, "weir "+path) {
-			t.Errorf("weir %s: got help without an Example", path)
+			t.Errorf("weir %s: got help without a summary or an example, want both", path)
 		}
 		for line := range strings.SplitSeq(c.Example, "\n") {
 			if arguments, ok := strings.CutPrefix(strings.TrimSpace(line), "weir "); ok {
@@ -61,14 +61,14 @@ func TestCommands(t *testing.T) {
 			}
 		}
 		if code, out, errs := weir(t, append(strings.Fields(path), "--help")...); code != 0 || errs != "" || !strings.Contains(out, "Examples:") {
-			t.Errorf("weir %s --help: exit %d, stderr %q", path, code, errs)
+			t.Errorf("weir %s --help: got exit %d, stderr %q, want exit 0 and examples", path, code, errs)
 		}
 	}
 	if len(rows) < len(all) {
 		t.Errorf("got %d rows, want one for each of %d commands", len(rows), len(all))
 	}
 	if _, out, _ := weir(t, "--help"); !strings.Contains(out, command.Wrap(exitStatuses)) {
-		t.Error("weir --help does not explain the exit statuses")
+		t.Error("weir --help: got no text about the exit statuses, want it")
 	}
 }
 
@@ -96,7 +96,7 @@ func TestHelp_width(t *testing.T) {
 func TestCompletion(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		if code, out, _ := weir(t, "completion", shell); code != 0 || !strings.Contains(out, "__complete") {
-			t.Errorf("%s: exit %d, output %.100q", shell, code, out)
+			t.Errorf("%s: got exit %d, output %.100q, want exit 0 and a completion script", shell, code, out)
 		}
 	}
 	for line, want := range map[string][]string{
@@ -122,15 +122,15 @@ func TestJSON(t *testing.T) {
 	t.Setenv("DYNAMODB_ENDPOINT", "")
 	first := answers[seeded](t, "seed")
 	if s := first; s.Table != "" || s.Made || len(s.APIKeys) != 3 || !strings.HasPrefix(s.APIKeys["paid"], "weir-") {
-		t.Errorf("seed: got %+v", s)
+		t.Errorf("seed: got %+v, want new keys of three tiers and no table", s)
 	}
 	if again := answers[seeded](t, "seed"); !maps.Equal(again.APIKeys, first.APIKeys) {
 		t.Errorf("second seed: got %+v, want %+v", again, first)
 	}
 	if renewed := answers[seeded](t, "seed", "--renew"); renewed.APIKeys["paid"] == first.APIKeys["paid"] {
-		t.Errorf("seed --renew: got %+v", renewed)
+		t.Errorf("seed --renew: got %+v, want another key of the tier paid", renewed)
 	}
 	if made := answers[madeToken](t, "token", "--tier", "paid"); strings.Count(made.Token, ".") != 2 {
-		t.Errorf("token: got %+v", made)
+		t.Errorf("token: got %+v, want a token of three parts", made)
 	}
 }

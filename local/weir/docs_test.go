@@ -17,8 +17,8 @@ import (
 	"github.com/weir-limits/weir/local/command/commandtest"
 )
 
-// The prelude replaces make by a dry run, because other jobs of CI run the targets or they need an
-// account. It also puts the programs of a reader on the PATH.
+// The prelude replaces make by a dry run, because other CI jobs run the targets, or because a target
+// needs an AWS account.
 const shellPrelude = `set -euo pipefail
 make() { command make --no-print-directory -n -C "$CHECKOUT" "$@" >/dev/null; }
 `
@@ -95,7 +95,7 @@ func documents(t *testing.T, root string) (files []string) {
 		return nil
 	})
 	if err != nil || !slices.Contains(files, "README.md") {
-		t.Fatalf("documents: got %v, error %v", files, err)
+		t.Fatalf("documents: got %v, error %v, want README.md among them", files, err)
 	}
 	return files
 }
@@ -105,7 +105,7 @@ func checkUsage(t *testing.T, line string) {
 	t.Helper()
 	command, arguments, err := rootCommand().Find(strings.Fields(line))
 	if err != nil || command.HasSubCommands() {
-		t.Errorf("weir %s: unknown command (%v)", line, err)
+		t.Errorf("weir %s: got an unknown command (%v), want one of weir's", line, err)
 		return
 	}
 	for _, argument := range arguments {
@@ -115,7 +115,7 @@ func checkUsage(t *testing.T, line string) {
 		name, isFlag := strings.CutPrefix(argument, "--")
 		name, _, _ = strings.Cut(name, "=")
 		if isFlag && command.Flags().Lookup(name) == nil && command.InheritedFlags().Lookup(name) == nil && name != "help" {
-			t.Errorf("weir %s: unknown flag --%s", command.CommandPath(), name)
+			t.Errorf("weir %s: got the unknown flag --%s, want one of its flags", command.CommandPath(), name)
 		}
 	}
 }
@@ -136,7 +136,7 @@ func runShell(t *testing.T, root string, c checkout.Checkout, script string) {
 	shell.Dir = c.Root
 	shell.Env = append(os.Environ(), "CHECKOUT="+root, "MAKEFLAGS=", "MAKELEVEL=")
 	if out, err := shell.CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s\nof:\n%s", err, out, script)
+		t.Errorf("commands: got error %v, want none\n%s\nof:\n%s", err, out, script)
 	}
 }
 
@@ -164,9 +164,9 @@ func TestDocs_links(t *testing.T) {
 				path = filepath.Join(filepath.Dir(path), target)
 			}
 			if _, err := os.Stat(path); err != nil {
-				t.Errorf("%s links to %s: %v", file, found[1], err)
+				t.Errorf("%s: link to %s: got error %v, want an existing file", file, found[1], err)
 			} else if anchor != "" && !slices.Contains(anchors(t, path), anchor) {
-				t.Errorf("%s links to %s: the heading does not exist", file, found[1])
+				t.Errorf("%s: link to %s: got no such heading, want an existing one", file, found[1])
 			}
 		}
 	}

@@ -36,11 +36,11 @@ func TestHash(t *testing.T) {
 	}
 	var made madeHash
 	if err := json.Unmarshal([]byte(ok(t, "hash", "user:alice", "--namespace", "prod", "--json")), &made); err != nil || made.Subject != "user:alice" || made.Namespace != "prod" || made.Hash+"\n" == first {
-		t.Errorf("created key: got %+v, error %v", made, err)
+		t.Errorf("created key: got %+v, error %v, want another hash for the namespace prod", made, err)
 	}
 	for _, args := range [][]string{{"hash", "alice"}, {"hash", "user:alice", "--ipv6-bits", "0"}, {"hash", "user:alice", "--table", "Weir-prod-Records"}} {
 		if code, _, errs := weir(t, args...); code != 2 {
-			t.Errorf("%v: exit %d, stderr %q, want exit 2", args, code, errs)
+			t.Errorf("%v: got exit %d, stderr %q, want exit 2", args, code, errs)
 		}
 	}
 }
@@ -50,7 +50,7 @@ func TestHash_table(t *testing.T) {
 	recordsTable(t)
 	code, first, errs := weir(t, "hash", "user:alice", "--namespace", "dev")
 	if code != 0 || !strings.Contains(errs, "there was no key") {
-		t.Errorf("first hash: exit %d, output %q", code, errs)
+		t.Errorf("first hash: got exit %d, stderr %q, want exit 0 and a note that there was no key", code, errs)
 	}
 	if second := ok(t, "hash", "user:alice", "--namespace", "dev"); second != first {
 		t.Errorf("got %q, then %q, want the same hash", first, second)

@@ -25,7 +25,7 @@ import (
 )
 
 // recordsTable creates a records table and sets RECORDS_TABLE to its name. The returned lookup finds
-// keys as a function does that has just started.
+// keys like a function that has just started.
 func recordsTable(t *testing.T) (lookup func(key string) (caller.Record, error)) {
 	t.Helper()
 	client, err := boot.Config{DynamoDBEndpoint: storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT"), Local: true}.DynamoDBClient(t.Context())
@@ -52,7 +52,7 @@ func ok(t *testing.T, args ...string) string {
 	t.Helper()
 	code, out, errs := weir(t, args...)
 	if code != 0 || errs != "" {
-		t.Fatalf("%v: exit %d, %q, %q", args, code, out, errs)
+		t.Fatalf("%v: got exit %d, output %q, stderr %q, want exit 0 and no errors", args, code, out, errs)
 	}
 	return out
 }
@@ -61,10 +61,10 @@ func ok(t *testing.T, args ...string) string {
 func TestKeys(t *testing.T) {
 	lookup := recordsTable(t)
 	if out := ok(t, "keys", "list"); !strings.HasPrefix(out, "no API keys in weir-test-") {
-		t.Errorf("empty table: got %q", out)
+		t.Errorf("empty table: got %q, want a line that there are no API keys", out)
 	}
 	if out := ok(t, "keys", "list", "--json"); out != "[]\n" {
-		t.Errorf("empty table: got %q", out)
+		t.Errorf("empty table, --json: got %q, want []", out)
 	}
 	out := ok(t, "keys", "create", "--id", "acme", "--tier", "paid", "--owner", "Acme Ltd.")
 	first, rest, _ := strings.Cut(out, "\n")
@@ -72,49 +72,49 @@ func TestKeys(t *testing.T) {
 		t.Errorf("record of the key: got %+v, error %v, output %q, want id acme, tier paid and the owner", r, err, out)
 	}
 	if code, out, errs := weir(t, "keys", "create", "--id", "acme"); code != 1 || out != "" || errs != "weir: \"acme\": the id already has a key; add a second key with --add, or choose another --id\n" {
-		t.Errorf("duplicate id: exit %d, output %q, stderr %q", code, out, errs)
+		t.Errorf("duplicate id: got exit %d, output %q, stderr %q, want exit 1 and the remedy --add", code, out, errs)
 	}
 	var made struct{ ID, Tier, Hash, APIKey string }
 	if err := json.Unmarshal([]byte(ok(t, "keys", "create", "--id", "acme", "--add", "--json")), &made); err != nil || made.ID != "acme" || made.Tier != "paid" || made.Hash == "" {
-		t.Fatalf("second key: got %+v, error %v", made, err)
+		t.Fatalf("second key: got %+v, error %v, want a key with id acme and tier paid", made, err)
 	}
 	if r, err := lookup(made.APIKey); err != nil || r.ID != "acme" || r.Tier != "paid" {
-		t.Errorf("second key: got record %+v, error %v", r, err)
+		t.Errorf("second key: got record %+v, error %v, want id acme and tier paid", r, err)
 	}
 	var random struct{ ID, APIKey string }
 	if err := json.Unmarshal([]byte(ok(t, "keys", "create", "--json")), &random); err != nil || !strings.HasPrefix(random.ID, "key-") {
-		t.Errorf("random id: got %+v, error %v", random, err)
+		t.Errorf("random id: got %+v, error %v, want an id that begins with key-", random, err)
 	}
 	list := ok(t, "keys", "list")
 	if lines := strings.Split(list, "\n"); len(lines) != 5 || !strings.HasPrefix(lines[0], "ID ") || !strings.HasPrefix(lines[1], "acme ") || !strings.HasPrefix(lines[3], "key-") {
-		t.Errorf("list: got %q", list)
+		t.Errorf("list: got %q, want a header and the keys, with acme before key-", list)
 	}
 	for _, key := range []string{first, made.APIKey, random.APIKey} {
 		if strings.Contains(list, key) || strings.Contains(ok(t, "keys", "list", "--json"), key) {
-			t.Error("the list contains a key")
+			t.Error("list: got an API key in the output, want none")
 		}
 	}
 	if out := ok(t, "keys", "revoke", "acme", "--hash", made.Hash); !strings.HasPrefix(out, "revoked acme, hash "+made.Hash) || strings.Count(out, "\n") != 2 {
-		t.Errorf("revoke: got %q", out)
+		t.Errorf("revoke: got %q, want one revoked key of acme", out)
 	}
 	if _, err := lookup(made.APIKey); err == nil {
-		t.Error("a revoked key is still valid")
+		t.Error("lookup of a revoked key: got a record, want an error")
 	}
 	if _, err := lookup(first); err != nil {
 		t.Error(err)
 	}
 	var revoked []apikeys.Key
 	if err := json.Unmarshal([]byte(ok(t, "keys", "revoke", "acme", "--json")), &revoked); err != nil || len(revoked) != 1 || revoked[0].ID != "acme" {
-		t.Errorf("list after revoke: got %+v, error %v", revoked, err)
+		t.Errorf("revoke of an id: got %+v, error %v, want one record of acme", revoked, err)
 	}
 	if out := ok(t, "keys", "revoke", random.ID, "--json"); !strings.Contains(out, random.ID) {
-		t.Errorf("revoke: got %q", out)
+		t.Errorf("revoke: got %q, want the id of the key", out)
 	}
 	if code, out, _ := weir(t, "keys", "revoke", "nobody", "--json"); code != 1 || out != "[]\n" {
-		t.Errorf("revoke of an unknown id: exit %d, output %q", code, out)
+		t.Errorf("revoke of an unknown id: got exit %d, output %q, want exit 1 and []", code, out)
 	}
 	if code, _, errs := weir(t, "keys", "revoke", "acme"); code != 1 || errs != "weir: \"acme\": no such key\n" {
-		t.Errorf("second revoke: exit %d, stderr %q", code, errs)
+		t.Errorf("second revoke: got exit %d, stderr %q, want exit 1 and no such key", code, errs)
 	}
 }
 
@@ -122,7 +122,7 @@ func TestKeys_mistakes(t *testing.T) {
 	t.Setenv("RECORDS_TABLE", "")
 	for _, args := range [][]string{{"keys", "list"}, {"keys", "spin"}, {"keys", "create", "x"}, {"keys", "revoke"}, {"keys", "revoke", ""}, {"keys", "revoke", "a", "b"}, {"keys", "create", "--table", "t", "--add"}} {
 		if code, _, errs := weir(t, args...); code != 2 || strings.Count(errs, "\n") != 2 || !strings.Contains(errs, "--help") {
-			t.Errorf("%v: exit %d, stderr %q", args, code, errs)
+			t.Errorf("%v: got exit %d, stderr %q, want exit 2 and two lines with --help", args, code, errs)
 		}
 	}
 	for want, region := range map[string]string{"weir: AWS_REGION: required: ": "", "weir: no AWS credentials; ": "eu-central-1"} {
@@ -134,7 +134,7 @@ func TestKeys_mistakes(t *testing.T) {
 			t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
 			t.Setenv("AWS_REGION", region)
 			if code, _, errs := weir(t, "keys", "list", "--table", "weir"); code != 1 || strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, want) {
-				t.Errorf("exit %d, stderr %q", code, errs)
+				t.Errorf("got exit %d, stderr %q, want exit 1 and one line that begins with %q", code, errs, want)
 			}
 		})
 	}
@@ -144,7 +144,7 @@ func TestKeys_mistakes(t *testing.T) {
 		`weir: id: got "a b", want 1 to 64`:                        {"keys", "create", "--table", "weir-test-none", "--id", "a b"},
 	} {
 		if code, _, errs := weir(t, args...); code != 1 || strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, want) {
-			t.Errorf("%v: exit %d, stderr %q", args, code, errs)
+			t.Errorf("%v: got exit %d, stderr %q, want exit 1 and one line that begins with %q", args, code, errs, want)
 		}
 	}
 }
@@ -162,17 +162,17 @@ func TestKeys_broken(t *testing.T) {
 		t.Fatal(err)
 	}
 	if code, out, errs := weir(t, "keys", "create", "--id", "acme"); code != 1 || !strings.HasPrefix(errs, "weir: warning: records table: item apikey#abc: id: got") || !strings.Contains(errs, `item "secrets": missing`) {
-		t.Errorf("no secrets: exit %d, output %q, stderr %q", code, out, errs)
+		t.Errorf("no secrets: got exit %d, output %q, stderr %q, want exit 1, a warning, and the missing secrets", code, out, errs)
 	}
 	if out := ok(t, "keys", "revoke", "--hash", "abc"); !strings.HasPrefix(out, "revoked ") {
-		t.Errorf("revoke: got %q", out)
+		t.Errorf("revoke: got %q, want a revoked key", out)
 	}
 	ok(t, "keys", "create", "--id", "first")
 	if _, err := client.PutItem(t.Context(), in); err != nil {
 		t.Fatal(err)
 	}
 	if code, out, errs := weir(t, "keys", "create", "--id", "acme"); code != 0 || !strings.HasPrefix(out, "weir_") || !strings.HasPrefix(errs, "weir: warning: ") {
-		t.Errorf("exit %d, output %q, stderr %q", code, out, errs)
+		t.Errorf("key after the revoke: got exit %d, output %q, stderr %q, want exit 0, a key, and a warning", code, out, errs)
 	}
 }
 
@@ -180,23 +180,23 @@ func TestKeys_broken(t *testing.T) {
 func TestKeys_rotate(t *testing.T) {
 	lookup := recordsTable(t)
 	if code, _, errs := weir(t, "keys", "rotate"); code != 1 || !strings.Contains(errs, "no secret to rotate") {
-		t.Errorf("rotation without keys: exit %d, stderr %q", code, errs)
+		t.Errorf("rotation without keys: got exit %d, stderr %q, want exit 1 and no secret to rotate", code, errs)
 	}
 	first, _, _ := strings.Cut(ok(t, "keys", "create", "--id", "acme"), "\n")
 	if out := ok(t, "keys", "rotate"); !strings.Contains(out, "until the next rotation") {
-		t.Errorf("rotate: got %q", out)
+		t.Errorf("rotate: got %q, want a note about the next rotation", out)
 	}
 	if _, err := lookup(first); err != nil {
 		t.Error(err)
 	}
 	if code, _, errs := weir(t, "keys", "rotate"); code != 1 || !strings.HasPrefix(errs, "weir: the rotation would invalidate keys that were created before the last rotation (number of keys: 1); replace them") {
-		t.Errorf("second rotation: exit %d, stderr %q", code, errs)
+		t.Errorf("second rotation: got exit %d, stderr %q, want exit 1 and the number of affected keys", code, errs)
 	}
 	if out := ok(t, "keys", "rotate", "--force", "--json"); out != "{}\n" {
-		t.Errorf("forced rotation: got %q", out)
+		t.Errorf("forced rotation: got %q, want {}", out)
 	}
 	if _, err := lookup(first); err == nil {
-		t.Error("a key with a removed secret is still valid")
+		t.Error("lookup of a key with a removed secret: got a record, want an error")
 	}
 }
 
@@ -220,6 +220,6 @@ func TestKeysOptions_open(t *testing.T) {
 	defer server.Close()
 	t.Setenv("DYNAMODB_ENDPOINT", server.URL)
 	if code, out, errs := weir(t, "keys", "list", "--table", "weir"); code != 0 || strings.Count(out, "\n") != 3 || errs != "weir: 1 keys read; reading more\n" {
-		t.Errorf("exit %d, output %q, stderr %q", code, out, errs)
+		t.Errorf("got exit %d, output %q, stderr %q, want exit 0, three lines and a progress line", code, out, errs)
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/weir-limits/weir/local/loopback"
 )
 
-// The maxima of a load. They are enough to test one machine, but too low for an attack by mistake.
+// These are the maxima of a load. They suffice to test one machine, and prevent an accidental attack.
 const (
 	maxLoadRequests = 1_000_000
 	maxLoadDuration = 10 * time.Minute

@@ -41,7 +41,7 @@ func TestLoad(t *testing.T) {
 	code, out, errs := weir(t, "load", url, "--requests", "100", "--method", "POST", "--header", "X-Extra: a b", "--body", "text", "--users", "4", "--tier", "paid", "--json")
 	var m measured
 	if err := json.Unmarshal([]byte(out), &m); err != nil || code != 0 || errs != "" {
-		t.Fatalf("exit %d, %v, %q, %q", code, err, out, errs)
+		t.Fatalf("got exit %d, error %v, output %q, stderr %q, want exit 0 and JSON", code, err, out, errs)
 	}
 	if m.URL != url || m.Requests != 100 || m.Allowed != 12 || m.Refused != 88 || m.Statuses[200] != 12 || m.Wire != nil || len(seen) != 4 {
 		t.Errorf("result: got %+v for %d users, want 12 allowed and 88 refused requests of 4 users", m, len(seen))
@@ -55,11 +55,11 @@ func TestLoad(t *testing.T) {
 	code, out, _ = weir(t, "load", url, "--requests", "5", "--clients", "1")
 	for _, want := range []string{url + ": 5 requests in ", "allowed 3 (", "refused 2 (", "answers: 200: 3, 429: 2\n", "p99.9", "#"} {
 		if !strings.Contains(out, want) {
-			t.Errorf("output lacks %q: %s", want, out)
+			t.Errorf("output: got %s, want %q in it", out, want)
 		}
 	}
 	if code != 0 || seen["GET|Bearer secret||"] != 5 || strings.Contains(out, "secret") {
-		t.Errorf("exit %d, users %v, output %s", code, seen, out)
+		t.Errorf("got exit %d, users %v, output %s, want exit 0, 5 requests with the token, and no token in the output", code, seen, out)
 	}
 }
 
@@ -71,7 +71,7 @@ func TestLoad_hostAndUnanswered(t *testing.T) {
 	defer server.Close()
 	code, out, errs := weir(t, "load", server.URL, "--requests", "1", "--header", "host: api.example")
 	if _, ok := hosts.Load("api.example"); code != 0 || !ok || strings.Contains(out, "at least") {
-		t.Errorf("exit %d, output %s %s", code, out, errs)
+		t.Errorf("got exit %d, output %s %s, want exit 0 and the host api.example", code, out, errs)
 	}
 	var b strings.Builder
 	m := measured{Result: load.Result{UnderWay: 2, NotSent: 3, Histogram: []load.Bar{{UpTo: 1, Count: 5}}, Latencies: map[string]load.Latency{load.All: {}}}}
@@ -94,7 +94,7 @@ func TestLoad_polite(t *testing.T) {
 	code, out, _ := weir(t, "load", server.URL, "--requests", "3", "--clients", "1", "--polite", "--json")
 	var m measured
 	if err := json.Unmarshal([]byte(out), &m); err != nil || code != 0 || m.Allowed != 3 || m.Refused != 0 || m.Wire[429] != 1 || m.Wire[200] != 3 {
-		t.Errorf("exit %d, error %v, output %s", code, err, out)
+		t.Errorf("got exit %d, error %v, output %s, want 3 allowed, 0 refused and one retried refusal", code, err, out)
 	}
 }
 
@@ -110,7 +110,7 @@ func TestLoad_interrupted(t *testing.T) {
 	defer server.Close()
 	var out, errs bytes.Buffer
 	if code := command.Execute(ctx, rootCommand(), []string{"load", server.URL, "--clients", "1", "--duration", "10m", "--requests", "1000000"}, &out, &errs); code != 130 || !strings.Contains(out.String(), ": 4 requests in ") || errs.Len() > 0 {
-		t.Errorf("exit %d, output %q, stderr %q", code, &out, &errs)
+		t.Errorf("got exit %d, output %q, stderr %q, want exit 130 and the result of 4 requests", code, &out, &errs)
 	}
 }
 
@@ -142,7 +142,7 @@ func TestLoad_bounds(t *testing.T) {
 	}
 	code, out, _ := weir(t, "load", url, "--requests", "2", "--duration", "10s")
 	if code != 1 || !strings.Contains(out, "answers: none\nwithout an answer: 2, the first: dial tcp") {
-		t.Errorf("no server: exit %d, output %q", code, out)
+		t.Errorf("no server: got exit %d, output %q, want exit 1 and 2 requests without an answer", code, out)
 	}
 }
 
@@ -155,14 +155,14 @@ func TestLoad_redirect(t *testing.T) {
 	defer server.Close()
 	code, out, _ := weir(t, "load", server.URL, "--requests", "10", "--rate", "1000", "--poisson")
 	if code != 0 || strangers != 0 || !strings.Contains(out, "answers: 302: 10\n") {
-		t.Errorf("exit %d, %d requests to the target of the redirect, output %s", code, strangers, out)
+		t.Errorf("got exit %d, %d requests to the target of the redirect, output %s, want exit 0, no such request and 10 answers with 302", code, strangers, out)
 	}
 	l := &loader{method: "GET", clients: 1}
 	if err := l.prepare(t.Context(), server.URL); err != nil {
 		t.Fatal(err)
 	}
 	if l.wire.base.(*http.Transport).Proxy != nil {
-		t.Error("the transport may use a proxy")
+		t.Error("transport: got a proxy function, want none")
 	}
 }
 

@@ -40,26 +40,26 @@ func TestCheck(t *testing.T) {
 		"  GET /api/v1/search   1     1        1     1          0\n" +
 		"  POST /api/v1/data    2     2        2     2          0\n"
 	if code, out, _ := weir(t, "check", good); code != 0 || out != ok {
-		t.Errorf("valid document: exit %d, output %q", code, out)
+		t.Errorf("valid document: got exit %d, output %q, want exit 0 and %q", code, out, ok)
 	}
 	code, out, _ := weir(t, "check", bad)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	if code != 1 || len(lines) != 5 {
-		t.Fatalf("five mistakes: exit %d, output %q", code, out)
+		t.Fatalf("five mistakes: got exit %d, output %q, want exit 1 and 5 lines", code, out)
 	}
 	for _, line := range lines {
 		if !strings.HasPrefix(line, bad+":2: rules[0].") {
-			t.Errorf("problem %q: got no path in the document", line)
+			t.Errorf("problem: got %q, want a line that begins with the file, the line number and the path", line)
 		}
 	}
 	var result checked
 	code, out, _ = weir(t, "check", "--json", bad)
 	if err := json.Unmarshal([]byte(out), &result); err != nil || code != 1 || result.OK || len(result.Problems) != 5 || result.Problems[0].Path != "rules[0].endpoint" {
-		t.Errorf("JSON: exit %d, error %v, output %q", code, err, out)
+		t.Errorf("JSON: got exit %d, error %v, output %q, want exit 1 and 5 problems", code, err, out)
 	}
 	code, out, _ = weir(t, "check", "--json", "nowhere.json")
 	if err := json.Unmarshal([]byte(out), &result); err != nil || code != 1 || result.OK || result.File != "nowhere.json" || len(result.Problems) != 1 {
-		t.Errorf("missing file, JSON: exit %d, error %v, output %q", code, err, out)
+		t.Errorf("missing file, JSON: got exit %d, error %v, output %q, want exit 1 and one problem", code, err, out)
 	}
 	for document, want := range map[string]string{
 		`{"rules":[]}`: "-: ok, 0 rules: nothing is limited\n",
@@ -69,11 +69,11 @@ func TestCheck(t *testing.T) {
 		var out bytes.Buffer
 		err := check(t.Context(), strings.NewReader(document), &out, "-", "", false)
 		if out.String() != want || (err == nil) != strings.Contains(want, "ok") {
-			t.Errorf("%q: error %v, output %q", document, err, &out)
+			t.Errorf("%q: got error %v, output %q, want %q", document, err, &out, want)
 		}
 	}
 	if code, _, errs := weir(t, "check", "nowhere.json"); code != 1 || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "nowhere.json") {
-		t.Errorf("missing file: exit %d, stderr %q", code, errs)
+		t.Errorf("missing file: got exit %d, stderr %q, want exit 1 and one line with the file", code, errs)
 	}
 }
 
@@ -82,21 +82,21 @@ func TestCheck_against(t *testing.T) {
 	seven, twelve := endpoints(t, 7), endpoints(t, 12)
 	const restart = "  7 counts restart: rules[0].limits.* (e0), rules[1].limits.* (e1), rules[2].limits.* (e2)"
 	if code, out, _ := weir(t, "check", twelve); code != 0 || strings.Contains(out, "restart") || !strings.Contains(out, "note: line 1: rules: the limits of one caller do not fit one item") {
-		t.Errorf("without --against: exit %d, output %s", code, out)
+		t.Errorf("without --against: got exit %d, output %s, want exit 0, a note, and no restarts", code, out)
 	}
 	if code, out, _ := weir(t, "check", "--against", seven, twelve); code != 0 || !strings.Contains(out, restart) {
-		t.Errorf("against seven endpoints: exit %d, output %s", code, out)
+		t.Errorf("against seven endpoints: got exit %d, output %s, want exit 0 and %q", code, out, restart)
 	}
 	if code, out, _ := weir(t, "check", "--against", twelve, endpoints(t, 13)); code != 0 || strings.Contains(out, "restart") {
-		t.Errorf("against twelve endpoints: exit %d, output %s", code, out)
+		t.Errorf("against twelve endpoints: got exit %d, output %s, want exit 0 and no restarts", code, out)
 	}
 	var result checked
 	code, out, _ := weir(t, "check", "--json", "--against", twelve, seven)
 	if err := json.Unmarshal([]byte(out), &result); err != nil || code != 0 || len(result.Restarts) != 7 || len(result.Writes) != 7 || result.Writes[6].User != 1 || result.Writes[6].Endpoint != "/e6" {
-		t.Errorf("JSON: exit %d, error %v, output %s", code, err, out)
+		t.Errorf("JSON: got exit %d, error %v, output %s, want exit 0, 7 restarts and 7 endpoints with writes", code, err, out)
 	}
 	if code, out, errs := weir(t, "check", "--against", "../../limiter/rules/testdata/bad/five.json", seven); code != 1 || out != "" || !strings.Contains(errs, "--against: ") {
-		t.Errorf("against an invalid document: exit %d, output %s, stderr %s", code, out, errs)
+		t.Errorf("against an invalid document: got exit %d, output %s, stderr %s, want exit 1 and a problem of --against", code, out, errs)
 	}
 }
 
@@ -122,7 +122,7 @@ func TestInterrupt(t *testing.T) {
 		var out, errs bytes.Buffer
 		code := command.Execute(ctx, rootCommand(), args, &out, &errs)
 		if code != command.Interrupted || strings.Contains(errs.String(), "context canceled") {
-			t.Errorf("%q: exit %d, output %q, stderr %q", args, code, &out, &errs)
+			t.Errorf("%q: got exit %d, output %q, stderr %q, want exit %d and no error", args, code, &out, &errs, command.Interrupted)
 		}
 	}
 }
@@ -131,17 +131,17 @@ func TestUsage(t *testing.T) {
 	for _, args := range [][]string{{"check"}, {"check", "a", "b"}, {"frobnicate"}, {"serve", "--prot", "1"}, {"serve", "x"}, {"token", "--claim", "x"},
 		{"serve", "--environments", "-1"}, {"serve", "--environments", "1001"}, {"serve", "--environments", "ten"}, {"serve", "--port", "0"}, {"serve", "--port", "65535"}, {"serve", "--port", "-1"}, {"serve", "--port", "abc"}, {"seed", "--table", "other"}, {"token", "--user", ""}, {"token", "--claim", "sub=bob"}, {"token", "--claim", "tier=gold"}} {
 		if code, _, errs := weir(t, args...); code != 2 || strings.Count(errs, "\n") != 2 || !strings.Contains(errs, "--help") {
-			t.Errorf("%v: exit %d, stderr %q", args, code, errs)
+			t.Errorf("%v: got exit %d, stderr %q, want exit 2 and two lines with --help", args, code, errs)
 		}
 	}
 	if _, _, errs := weir(t, "serve", "--port", "abc"); errs != "weir: invalid argument \"abc\" for \"--port\" flag: want 1 to 65534\nTry: weir serve --help\n" {
-		t.Errorf("--port abc: stderr %q", errs)
+		t.Errorf("--port abc: got stderr %q, want the range of ports and the help", errs)
 	}
 	if code, out, _ := weir(t, "--version"); code != 0 || !strings.HasPrefix(out, "weir version ") {
-		t.Errorf("--version: exit %d, output %q", code, out)
+		t.Errorf("--version: got exit %d, output %q, want exit 0 and the version", code, out)
 	}
 	if code, out, _ := weir(t); code != 0 || !strings.Contains(out, "serve") {
-		t.Errorf("no arguments: exit %d, output %q", code, out)
+		t.Errorf("no arguments: got exit %d, output %q, want exit 0 and the list of commands", code, out)
 	}
 }
 
@@ -151,13 +151,13 @@ func TestSeed(t *testing.T) {
 	t.Setenv("DYNAMODB_ENDPOINT", "")
 	code, out, errs := weir(t, "seed")
 	if code != 0 || strings.Count(out, "x-api-key: weir-") != 3 {
-		t.Fatalf("exit %d, %q, %q", code, out, errs)
+		t.Fatalf("seed: got exit %d, output %q, stderr %q, want exit 0 and three keys", code, out, errs)
 	}
 	if code, again, _ := weir(t, "seed"); code != 0 || again != out {
-		t.Errorf("second seed: exit %d, output %q", code, again)
+		t.Errorf("second seed: got exit %d, output %q, want exit 0 and the same keys", code, again)
 	}
 	if code, renewed, _ := weir(t, "seed", "--renew"); code != 0 || strings.Count(renewed, "x-api-key: weir-") != 3 || renewed == out || !strings.Contains(renewed, "until you restart it") {
-		t.Errorf("seed --renew: exit %d, output %q", code, renewed)
+		t.Errorf("seed --renew: got exit %d, output %q, want exit 0, three new keys and a note about the restart", code, renewed)
 	}
 	if _, _, errs := weir(t, "token"); errs != "" {
 		t.Error(errs)
@@ -168,7 +168,7 @@ func TestSeed(t *testing.T) {
 			t.Fatal(err)
 		}
 		if info.Mode().Perm() != 0o600 {
-			t.Errorf("%s: got mode %s", file, info.Mode())
+			t.Errorf("%s: got mode %s, want -rw-------", file, info.Mode())
 		}
 		content, err := os.ReadFile(file)
 		if err != nil {
@@ -176,15 +176,15 @@ func TestSeed(t *testing.T) {
 		}
 		for line := range strings.SplitSeq(strings.TrimSpace(out), "\n") {
 			if _, key, ok := strings.Cut(line, "x-api-key: "); ok && bytes.Contains(content, []byte(key)) {
-				t.Errorf("%s contains an API key", file)
+				t.Errorf("%s: got an API key in plain text, want none", file)
 			}
 		}
 	}
 	if code, _, errs := weir(t, "seed", "--endpoint", "http://dynamodb.eu-central-1.amazonaws.com"); code != 1 || !strings.Contains(errs, "not on this machine") {
-		t.Errorf("table on AWS: exit %d, stderr %q", code, errs)
+		t.Errorf("table on AWS: got exit %d, stderr %q, want exit 1, because the table is not on this machine", code, errs)
 	}
 	if code, _, errs := weir(t, "seed", "--endpoint", "127.0.0.1:8000"); code != 1 || !strings.Contains(errs, `got "127.0.0.1:8000", want a URL such as http://127.0.0.1:8000`) {
-		t.Errorf("endpoint without a scheme: exit %d, stderr %q", code, errs)
+		t.Errorf("endpoint without a scheme: got exit %d, stderr %q, want exit 1 and the form of a URL", code, errs)
 	}
 }
 
@@ -211,12 +211,12 @@ func TestServe_mistakes(t *testing.T) {
 	} {
 		code, errs := serveInVain(t, c.args...)
 		if code != 1 || !strings.Contains(errs, c.want) || strings.Count(errs, "\n") != c.lines || strings.Contains(errs, "hunter2") {
-			t.Errorf("%v: exit %d, stderr %q", c.args, code, errs)
+			t.Errorf("%v: got exit %d, stderr %q, want exit 1, %q in %d lines, and no password", c.args, code, errs, c.want, c.lines)
 		}
 	}
 	t.Chdir("/")
 	if code, _, errs := weir(t, "serve"); code != 1 || !strings.Contains(errs, "not inside a checkout") {
-		t.Errorf("outside a checkout: exit %d, stderr %q", code, errs)
+		t.Errorf("outside a checkout: got exit %d, stderr %q, want exit 1 and a message about the checkout", code, errs)
 	}
 }
 
@@ -228,7 +228,7 @@ func TestServe_portTaken(t *testing.T) {
 		taken := fmt.Sprintf("weir: port %d: not available (listen tcp 127.0.0.1:%[1]d: bind: address already in use); choose another with PORT= or --port\n", port+1)
 		code, _, errs := weir(t, "serve", "--port", strconv.Itoa(port+1))
 		if code != 1 || errs != taken {
-			t.Errorf("first port in use: exit %d, stderr %q", code, errs)
+			t.Errorf("first port in use: got exit %d, stderr %q, want exit 1 and %q", code, errs, taken)
 		}
 		code, _, errs = weir(t, "serve", "--port", strconv.Itoa(port))
 		_ = second.Close()
@@ -236,11 +236,11 @@ func TestServe_portTaken(t *testing.T) {
 			continue // another process also used the first port
 		}
 		if code != 1 || errs != taken {
-			t.Errorf("second port in use: exit %d, stderr %q", code, errs)
+			t.Errorf("second port in use: got exit %d, stderr %q, want exit 1 and %q", code, errs, taken)
 		}
 		return
 	}
-	t.Fatal("no free port found")
+	t.Fatal("free ports: got none, want one beside a port in use")
 }
 
 // serveInVain runs serve on free ports and expects it to fail.

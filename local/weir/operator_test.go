@@ -30,12 +30,12 @@ func answers[A any](t *testing.T, args ...string) (a A) {
 	t.Helper()
 	code, out, errs := weir(t, append(args, "--json")...)
 	if code != 0 || errs != "" {
-		t.Fatalf("%q: exit %d, %q", args, code, errs)
+		t.Fatalf("%q: got exit %d, stderr %q, want exit 0 and no errors", args, code, errs)
 	}
 	decoder := json.NewDecoder(strings.NewReader(out))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&a); err != nil || decoder.More() {
-		t.Fatalf("%q: error %v in %s", args, err, out)
+		t.Fatalf("%q: got error %v in %s, want one JSON value", args, err, out)
 	}
 	return a
 }
@@ -48,7 +48,7 @@ func leftOf(t *testing.T, limits []operator.Limit, path string) int64 {
 			return l.State.Remaining
 		}
 	}
-	t.Fatalf("limit %s not found in %+v", path, limits)
+	t.Fatalf("limit %s: got %+v, want it in the list", path, limits)
 	return 0
 }
 
@@ -69,56 +69,56 @@ func TestOperator_gateway(t *testing.T) {
 			}
 			e := answers[operator.Explanation](t, with("explain", "get", "/api/v1//search", "--user", "alice")...)
 			if e.Decision.Allowed || e.Decision.Status != search() || e.Decision.Limit != "rules[0].limits.free" || leftOf(t, e.Limits, e.Decision.Limit) != 0 || e.Others != 1 {
-				t.Errorf("explain: got %+v", e)
+				t.Errorf("explain: got %+v, want a refusal by the limit of tier free", e)
 			}
 			if got := answers[operator.Explanation](t, with("explain", "GET", "/api/v1/search", "--token", token)...); got.Caller.Subject != e.Caller.Subject || !reflect.DeepEqual(got.Decision, e.Decision) {
-				t.Errorf("explain with a token: got %+v", got)
+				t.Errorf("explain with a token: got %+v, want the caller and the decision of %+v", got, e)
 			}
 			if got := answers[operator.Explanation](t, with("explain", "GET", "/api/v1/search", "--token", token+"x")...); got.Decision.Status != http.StatusUnauthorized || got.Caller.Rejected == "" || len(got.Limits) != 0 {
-				t.Errorf("explain with a bad token: got %+v", got)
+				t.Errorf("explain with a bad token: got %+v, want status 401, a reason and no limits", got)
 			}
 			i := answers[operator.Usage](t, with("usage", "user:alice")...)
 			if leftOf(t, i.Limits, "rules[0].limits.free") != 0 || leftOf(t, i.Limits, "rules[0].limits.paid") != 100 || len(i.Others) != 0 {
-				t.Errorf("usage: got %+v", i)
+				t.Errorf("usage: got %+v, want 0 remaining of tier free and 100 of tier paid", i)
 			}
 			if status := search(); status != http.StatusTooManyRequests {
-				t.Errorf("before the reset: got status %d", status)
+				t.Errorf("before the reset: got status %d, want 429", status)
 			}
 			if f := answers[operator.Forgotten](t, with("reset", "user:alice")...); len(f.Limits) != 1 || f.Limits[0].Path != "rules[0].limits.free" {
-				t.Errorf("reset: got %+v", f)
+				t.Errorf("reset: got %+v, want the limit of tier free", f)
 			}
 			if status := search(); status != http.StatusOK {
-				t.Errorf("after the reset: got status %d", status)
+				t.Errorf("after the reset: got status %d, want 200", status)
 			}
 			if i := answers[operator.Usage](t, with("usage", "user:alice")...); leftOf(t, i.Limits, "rules[0].limits.free") != 19 {
-				t.Errorf("after a request: got %+v", i)
+				t.Errorf("after a request: got %+v, want 19 remaining", i)
 			}
 			for _, want := range []string{"GET /api/v1/search by user:alice, tier free", "rules[0]  GET  /api/v1/search  charges 1 limit\n", "19 of 20 left", "\nnow  allowed\n"} {
 				if code, out, _ := weir(t, with("explain", "GET", "/api/v1/search", "--user", "alice")...); code != 0 || !strings.Contains(out, want) || strings.Contains(out, "\x1b") {
-					t.Errorf("text output: exit %d, lacks %q:\n%s", code, want, out)
+					t.Errorf("text output: got exit %d, want exit 0 and %q, output\n%s", code, want, out)
 				}
 			}
 			if _, out, _ := weir(t, with("explain", "GET", "/api/v1/search", "--user", "zoe", "--tier", "gold")...); !strings.Contains(out, `note: the rules have no tier "gold": tier free decides`) || !strings.Contains(out, "note: a bucket can spend its burst at once") {
-				t.Errorf("unknown tier: got\n%s", out)
+				t.Errorf("unknown tier: want notes about the tier and the burst, got\n%s", out)
 			}
 			unrouted := answers[operator.Explanation](t, with("explain", "GET", "/api/v1/nowhere")...)
 			if status := commandtest.Send(t, http.MethodGet, l.rest.URL+"/api/v1/nowhere", "").StatusCode; unrouted.Decision.Allowed || unrouted.Decision.Status != status || !unrouted.Decision.Unrouted {
-				t.Errorf("path without a route: got status %d, explanation %+v", status, unrouted)
+				t.Errorf("path without a route: got explanation %+v, want unrouted with the gateway's status %d", unrouted, status)
 			}
 			if _, out, _ := weir(t, with("explain", "GET", "/api/v1/nowhere")...); !strings.Contains(out, "\nnow  not routed: no API has a route for it") || !strings.Contains(out, "cost no store call") {
-				t.Errorf("path without a route: got\n%s", out)
+				t.Errorf("path without a route: want not routed and no store call, got\n%s", out)
 			}
 			if _, out, _ := weir(t, with("explain", "POST", "/api/v1/data", "--token", token+"x")...); !strings.Contains(out, "charges no limit; limit data: only limits by ip charge a request with a bad credential") {
-				t.Errorf("bad token: got\n%s", out)
+				t.Errorf("bad token: want a note that limit data is not charged, got\n%s", out)
 			}
 			if _, out, _ := weir(t, with("explain", "GET", "/api/v1/data")...); !strings.Contains(out, "applies to POST") || !strings.Contains(out, "none: the request is not limited") {
-				t.Errorf("similar path: got\n%s", out)
+				t.Errorf("similar path: want the rule of POST and no limit, got\n%s", out)
 			}
 			if code, out, _ := weir(t, with("usage", "user:alice")...); code != 0 || !strings.Contains(out, "token_bucket 100 in 1m, burst 20") {
-				t.Errorf("usage as text: exit %d\n%s", code, out)
+				t.Errorf("usage as text: got exit %d, want exit 0 and the limit of tier free\n%s", code, out)
 			}
 			if code, out, _ := weir(t, with("reset", "user:alice")...); code != 0 || !strings.HasPrefix(out, "user:alice: reset 1 limit; the usage before the reset was:\n  search") {
-				t.Errorf("reset as text: exit %d\n%s", code, out)
+				t.Errorf("reset as text: got exit %d, want exit 0 and the limit search\n%s", code, out)
 			}
 		})
 	}
@@ -142,23 +142,23 @@ func TestOperator_store(t *testing.T) {
 			}
 			e := answers[operator.Explanation](t, with("explain", "GET", "/api/v1/search", "--user", "bob")...)
 			if e.Cost.Calls != 1 || leftOf(t, e.Limits, "rules[0].limits.free") > 10 || !strings.Contains(strings.Join(e.Notes, " "), "--ip") {
-				t.Errorf("explain: got %+v", e)
+				t.Errorf("explain: got %+v, want one call, a charged limit and a note about --ip", e)
 			}
 			f := answers[operator.Forgotten](t, with("reset", "user:bob", "--yes")...)
 			if len(f.Limits) != 1 || !strings.Contains(strings.Join(f.Notes, " "), "up to a second") {
-				t.Errorf("reset: got %+v", f)
+				t.Errorf("reset: got %+v, want one limit and a note about other environments", f)
 			}
 			i := answers[operator.Usage](t, with("usage", "user:bob")...)
 			if leftOf(t, i.Limits, "rules[0].limits.free") != 20 {
-				t.Errorf("usage after the reset: got %+v", i)
+				t.Errorf("usage after the reset: got %+v, want 20 remaining", i)
 			}
 			l.Wait(time.Second + time.Millisecond) // the gateway's denial cache lasts this long
 			if status := search(); status != http.StatusOK {
-				t.Errorf("after the reset: got status %d", status)
+				t.Errorf("after the reset: got status %d, want 200", status)
 			}
 			t.Setenv("NAMESPACE", l.namespace+"-other")
 			if i := answers[operator.Usage](t, append(with("usage", "user:bob")[:6:6], to[6:]...)...); leftOf(t, i.Limits, "rules[0].limits.free") != 20 {
-				t.Errorf("another namespace: got %+v", i)
+				t.Errorf("another namespace: got %+v, want 20 remaining", i)
 			}
 		})
 	}
@@ -183,7 +183,7 @@ func TestOperator_recordsTable(t *testing.T) {
 	}
 	code, out, errs := weir(t, "explain", "GET", "/x", "--store", "dynamodb", "--table", checkout.Table, "--namespace", checkouttest.Namespace(), "--records-table", "weir-test-none")
 	if code != 1 || out != "" || strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, "weir: --records-table: ") { // must not answer with other rules
-		t.Errorf("missing table: exit %d, output %q, stderr %q", code, out, errs)
+		t.Errorf("missing table: got exit %d, output %q, stderr %q, want exit 1 and one line about --records-table", code, out, errs)
 	}
 }
 
@@ -219,7 +219,7 @@ func TestOperator_mistakes(t *testing.T) {
 	} {
 		code, out, errs := weir(t, c.args...)
 		if lines := strings.Count(errs, "\n"); code != c.code || lines != c.code || !strings.Contains(errs, c.want) || out != "" || strings.Contains(errs, "hunter2") {
-			t.Errorf("%q: exit %d, output %q, stderr %q", c.args, code, out, errs)
+			t.Errorf("%q: got exit %d, output %q, stderr %q, want exit %d and %q without a password", c.args, code, out, errs, c.code, c.want)
 		}
 	}
 }
@@ -238,7 +238,7 @@ func TestOperator_environments(t *testing.T) {
 	for _, args := range [][]string{{"explain", "GET", "/"}, {"usage", "user:a"}, {"reset", "user:a"}} {
 		code, _, errs := weir(t, append(args, "--url", gateway.URL)...)
 		if code != 1 || !strings.Contains(errs, "STORE=redis or STORE=dynamodb") || strings.Count(errs, "\n") != 1 {
-			t.Errorf("%q: exit %d, stderr %q", args, code, errs)
+			t.Errorf("%q: got exit %d, stderr %q, want exit 1 and one line with the stores to use", args, code, errs)
 		}
 	}
 }
@@ -248,7 +248,7 @@ func TestReset_confirm(t *testing.T) {
 	for answer, want := range map[string]bool{"y\n": true, "YES\n": true, "yes": true, "\n": false, "": false, "n\n": false, "yesterday\n": false} {
 		var out bytes.Buffer
 		if err := confirm(t.Context(), strings.NewReader(answer), &out, "Really?"); (err == nil) != want || out.String() != "Really? [y/N] " {
-			t.Errorf("%q: got %v, output %q", answer, err, &out)
+			t.Errorf("%q: got error %v, output %q, want a question and a confirmation: %t", answer, err, &out, want)
 		}
 	}
 }
@@ -274,23 +274,23 @@ func TestReset_asks(t *testing.T) {
 	redis := []string{"--store", "redis", "--namespace", "prod", "--redis-url", "redis://u:hunter2@127.0.0.1:1/0"}
 	const question = "Reset the usage of user:alice in Redis at 127.0.0.1:1, namespace prod? [y/N] "
 	if got := reset("n\n", redis...); got != question+errCancelled.Error() {
-		t.Errorf("no: got %q", got)
+		t.Errorf("no: got %q, want the question and no reset", got)
 	}
 	if got := reset("y\n", redis...); !strings.HasPrefix(got, question) || !strings.Contains(got, "does not answer") {
-		t.Errorf("yes: got %q", got)
+		t.Errorf("yes: got %q, want the question and a call to the store", got)
 	}
 	if got := reset("n\n", append(redis, "--yes")...); strings.Contains(got, "[y/N]") || !strings.Contains(got, "does not answer") {
-		t.Errorf("--yes: got %q", got)
+		t.Errorf("--yes: got %q, want no question and a call to the store", got)
 	}
 	if got := reset("n\n", "--store", "dynamodb", "--namespace", "prod", "--table", "Limits"); got != "Reset the usage of user:alice in the DynamoDB table Limits, namespace prod? [y/N] "+errCancelled.Error() {
-		t.Errorf("DynamoDB: got %q", got)
+		t.Errorf("DynamoDB: got %q, want a question that names the table, and no reset", got)
 	}
 	if got := reset("n\n", "--url", "http://127.0.0.1:1"); strings.Contains(got, "[y/N]") {
-		t.Errorf("gateway: got %q", got)
+		t.Errorf("gateway: got %q, want no question", got)
 	}
 	person = false
 	if got := reset("n\n", redis...); strings.Contains(got, "[y/N]") || !strings.Contains(got, "does not answer") {
-		t.Errorf("not a terminal: got %q", got)
+		t.Errorf("not a terminal: got %q, want no question and a call to the store", got)
 	}
 }
 
@@ -298,11 +298,11 @@ func TestReset_asks(t *testing.T) {
 func TestTarget_lookup(t *testing.T) {
 	t.Setenv("RULES_FROM", "table")
 	if value, ok := (&target{store: "redis"}).lookup("RULES_FROM"); ok || value != "" {
-		t.Errorf("RULES_FROM from the environment: got %q", value)
+		t.Errorf("RULES_FROM from the environment: got %q, want none", value)
 	}
 	t.Setenv("RULES_FROM", "")
 	if value, _ := (&target{store: "redis", recordsTable: "x"}).lookup("RULES_FROM"); value != contract.RulesTable {
-		t.Errorf("RULES_FROM by --records-table: got %q", value)
+		t.Errorf("RULES_FROM by --records-table: got %q, want %q", value, contract.RulesTable)
 	}
 }
 
@@ -324,6 +324,6 @@ func TestOperator_process(t *testing.T) {
 	request.Header.Set("Content-Type", "application/json")
 	request.Host = "evil.example"
 	if r := commandtest.Do(t, request); r.StatusCode != http.StatusMisdirectedRequest {
-		t.Errorf("other host name: got %s", r.Status)
+		t.Errorf("other host name: got %s, want 421", r.Status)
 	}
 }

@@ -69,7 +69,7 @@ func TestServe_twoProcesses(t *testing.T) {
 						t.Errorf("%s: got %d admitted and %d not decided, want the limit of 50 and 0", tier, admitted, late)
 					}
 					if least != 0 {
-						t.Errorf("%s: last admitted request: got %d remaining", tier, least)
+						t.Errorf("%s: last admitted request: got %d remaining, want 0", tier, least)
 					}
 					break
 				}
@@ -129,11 +129,11 @@ func hammer(t *testing.T, gateways []*commandtest.Process, token string, clients
 				case "", "none": // the REST API's 429 has the field too
 				case string(limiter.ReasonTimeout), string(limiter.ReasonBreaker), string(limiter.ReasonBusy): // late answers open the breaker
 					if undecided.Add(1); degraded == string(limiter.ReasonBusy) && r.StatusCode != http.StatusTooManyRequests {
-						t.Errorf("undecided: got status %s", r.Status)
+						t.Errorf("undecided: got status %s, want 429", r.Status)
 					}
 					continue
 				default:
-					t.Errorf("undecided: got reason %s", degraded)
+					t.Errorf("undecided: got reason %s, want timeout, breaker or busy", degraded)
 				}
 				switch r.StatusCode {
 				case http.StatusOK:
@@ -172,7 +172,7 @@ func TestServe_oneLine(t *testing.T) {
 		}
 		return
 	}
-	t.Fatal("free ports: got none in ten attempts")
+	t.Fatal("free ports: got none in ten attempts, want two")
 }
 
 // If a server that serve started ends, serve reports that once.
@@ -190,14 +190,14 @@ func TestServe_serverDies(t *testing.T) {
 		select {
 		case <-p.Output.Written:
 		case <-time.After(30 * time.Second):
-			t.Fatalf("no report of the server's death: %s", p.Output)
+			t.Fatalf("output after 30 s: got %s, want a report that the server ended", p.Output)
 		}
 	}
 	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.Wait(); err != nil {
-		t.Errorf("exit error %v: %s", err, p.Output)
+		t.Errorf("end of serve: got error %v, want none: %s", err, p.Output)
 	}
 	if n := strings.Count(p.Output.String(), want); n != 1 {
 		t.Errorf("got %d reports, want 1: %s", n, p.Output)
@@ -232,11 +232,11 @@ func TestServe_ends(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := p.Wait(); err != nil {
-				t.Errorf("exit error %v: %s", err, p.Output)
+				t.Errorf("end of serve: got error %v, want none: %s", err, p.Output)
 			}
 			for _, child := range children {
 				if err := syscall.Kill(child, 0); err == nil {
-					t.Errorf("process %d still runs", child)
+					t.Errorf("process %d: got a running process, want an ended one", child)
 				}
 			}
 		})
@@ -267,7 +267,7 @@ func TestServe_interruptedTwice(t *testing.T) {
 	}
 	var status *exec.ExitError
 	if err := <-ended; !errors.As(err, &status) || !status.Sys().(syscall.WaitStatus).Signaled() {
-		t.Errorf("exit error %v: %s", err, p.Output)
+		t.Errorf("second interrupt: got error %v, want the end by a signal: %s", err, p.Output)
 	}
 }
 
@@ -307,13 +307,13 @@ func TestEnvironments_end(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := p.Wait(); (err == nil) != (signal == syscall.SIGTERM) {
-			t.Errorf("exit error %v: %s", err, p.Output)
+			t.Errorf("%s: got exit error %v, want one only after a kill: %s", signal, err, p.Output)
 		}
 		for _, child := range children {
 			deadline := time.Now().Add(30 * time.Second)
 			for running(child) {
 				if signal == syscall.SIGTERM || time.Now().After(deadline) { // a killed gateway does not wait for its children
-					t.Errorf("%s: process %d still runs", signal, child)
+					t.Errorf("%s: process %d: got a running process, want an ended one", signal, child)
 					break
 				}
 				runtime.Gosched()
@@ -337,6 +337,6 @@ func TestEnvironments_notBuilt(t *testing.T) {
 	}
 	code, errs := serveInVain(t, "--environments", "2")
 	if code != 1 || !strings.HasPrefix(errs, "weir: "+c.Path("dist")) || !strings.Contains(errs, "/bootstrap is not there: make functions ARCH=") || strings.Count(errs, "\n") != 1 {
-		t.Errorf("exit %d, stderr %q", code, errs)
+		t.Errorf("got exit %d, stderr %q, want exit 1 and one line with the remedy", code, errs)
 	}
 }

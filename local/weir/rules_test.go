@@ -37,16 +37,16 @@ func TestRules(t *testing.T) {
 		return all
 	}
 	if out := ok(t, "rules", "history"); !strings.HasPrefix(out, "no rules in weir-test-") || len(history()) != 0 {
-		t.Errorf("empty table: got %q", out)
+		t.Errorf("empty table: got %q, want a line that there are no rules", out)
 	}
 	for _, args := range [][]string{{"rules", "get"}, {"rules", "diff", "--from", "7"}, {"rules", "rollback"}, {"rules", "get", "--version", "7"}} {
 		if code, out, errs := weir(t, args...); code != 1 || out != "" || !strings.Contains(errs, "no ") {
-			t.Errorf("%v in an empty table: exit %d, output %q, stderr %q", args, code, out, errs)
+			t.Errorf("%v in an empty table: got exit %d, output %q, stderr %q, want exit 1 and an error", args, code, out, errs)
 		}
 	}
 	write(5)
 	if out := ok(t, "rules", "diff", file); !strings.HasPrefix(out, "--- no rules\n+++ "+file+"\n") || !strings.Contains(out, "\n+          \"requests\": 5,\n") {
-		t.Errorf("diff before the first publish: got %s", out)
+		t.Errorf("diff before the first publish: got %s, want every line of the file as new", out)
 	}
 	out := ok(t, "rules", "publish", file, "--note", "the first")
 	first := history()[0]
@@ -54,7 +54,7 @@ func TestRules(t *testing.T) {
 		t.Errorf("publish: got %+v, %q, want %q", first, out, want)
 	}
 	if out := ok(t, "rules", "publish", file); out != fmt.Sprintf("nothing changes: version %d is the same\n", first.Version) || len(history()) != 1 {
-		t.Errorf("same document again: got %q", out)
+		t.Errorf("same document again: got %q, want no new version", out)
 	}
 	write(6)
 	var put struct {
@@ -62,13 +62,13 @@ func TestRules(t *testing.T) {
 		Note, Diff        string
 	}
 	if err := json.Unmarshal([]byte(ok(t, "rules", "publish", file, "--json")), &put); err != nil || put.Version <= first.Version || put.Replaces != first.Version || !strings.Contains(put.Diff, "-          \"requests\": 5,\n+          \"requests\": 6,\n") {
-		t.Errorf("publish: got %+v, error %v", put, err)
+		t.Errorf("publish: got %+v, error %v, want a higher version and the difference", put, err)
 	}
 	if got, want := ok(t, "rules", "get"), read(t, file); got != want {
 		t.Errorf("diff: got %s, want %s", got, want)
 	}
 	if out := ok(t, "rules", "diff", "--from", fmt.Sprint(first.Version)); out != strings.Replace(put.Diff, "+++ "+file, fmt.Sprintf("+++ version %d", put.Version), 1) {
-		t.Errorf("diff: got %s\npublish printed %s", out, put.Diff)
+		t.Errorf("diff: got %s, want the difference that publish printed:\n%s", out, put.Diff)
 	}
 	var got struct {
 		Version  int64
@@ -76,21 +76,21 @@ func TestRules(t *testing.T) {
 		Document struct{ Rules []any }
 	}
 	if err := json.Unmarshal([]byte(ok(t, "rules", "get", "--version", fmt.Sprint(first.Version), "--json")), &got); err != nil || got.Version != first.Version || got.Note != "the first" || len(got.Document.Rules) != 1 {
-		t.Errorf("get: got %+v, error %v", got, err)
+		t.Errorf("get: got %+v, error %v, want the first version with its note", got, err)
 	}
 	if out := ok(t, "rules", "rollback"); !strings.Contains(out, "-          \"requests\": 6,\n+          \"requests\": 5,\n") {
-		t.Errorf("rollback: got %s", out)
+		t.Errorf("rollback: got %s, want 5 requests again", out)
 	}
 	all := history()
 	if len(all) != 3 || all[0].Version <= put.Version || all[0].Note != fmt.Sprintf("as version %d", first.Version) {
-		t.Errorf("history: got %+v", all)
+		t.Errorf("history: got %+v, want 3 versions with the rollback first", all)
 	}
 	if out := ok(t, "rules", "rollback", "--to", fmt.Sprint(put.Version), "--note", "no, that"); !strings.Contains(out, "+          \"requests\": 6,\n") || history()[0].Note != "no, that" {
-		t.Errorf("rollback: got %s", out)
+		t.Errorf("rollback: got %s, want 6 requests and the given note", out)
 	}
 	lines := strings.Split(ok(t, "rules", "history"), "\n")
 	if len(lines) != 6 || !strings.HasPrefix(lines[0], "VERSION ") || !strings.HasSuffix(lines[4], "  the first") {
-		t.Errorf("history: got %q", lines)
+		t.Errorf("history: got %q, want a header and 3 versions", lines)
 	}
 }
 
@@ -128,21 +128,21 @@ func TestRules_restartCounts(t *testing.T) {
 		before := len(history())
 		code, out, errs := weir(t, args...)
 		if code != 1 || out != "" || !strings.Contains(errs, want) || !strings.Contains(errs, "--restart-counts") || strings.Count(errs, "\n") != 1 {
-			t.Errorf("%q: exit %d, output %q, stderr %q", args, code, out, errs)
+			t.Errorf("%q: got exit %d, output %q, stderr %q, want exit 1 and one line with %q and --restart-counts", args, code, out, errs, want)
 		}
 		if len(history()) != before {
-			t.Errorf("%q: a version was published", args)
+			t.Errorf("%q: got a new version, want none", args)
 		}
 	}
 	refused("rules", "publish", twelve)
 	if out := ok(t, "rules", "publish", twelve, "--restart-counts"); !strings.Contains(out, "\n"+want) {
-		t.Errorf("publish: got %s", out)
+		t.Errorf("publish: got %s, want a line with %q", out, want)
 	}
-	ok(t, "rules", "publish", endpoints(t, 13)) // its counts are in the same items as those of the twelve
+	ok(t, "rules", "publish", endpoints(t, 13)) // keeps the counts in the items of the document with twelve endpoints
 	refused("rules", "rollback", "--to", fmt.Sprint(history()[2].Version))
 	var put published
 	if err := json.Unmarshal([]byte(ok(t, "rules", "publish", seven, "--restart-counts", "--json")), &put); err != nil || len(put.Restarts) != 7 {
-		t.Errorf("publish: got %+v, error %v", put, err)
+		t.Errorf("publish: got %+v, error %v, want 7 restarts", put, err)
 	}
 }
 
@@ -171,7 +171,7 @@ func TestRules_after(t *testing.T) {
 	put(6, "--after", seen)
 	overtaken := fmt.Sprintf("another version was published at the same time; nothing was changed: in force is version %d, not %s", history()[0].Version, seen)
 	if code, out, errs := weir(t, "rules", "publish", first, "--after", seen); code != 1 || out != "" || !strings.Contains(errs, overtaken) || len(history()) != 2 {
-		t.Errorf("publish: exit %d, output %q, stderr %q", code, out, errs)
+		t.Errorf("publish: got exit %d, output %q, stderr %q, want exit 1 and %q", code, out, errs, overtaken)
 	}
 	endpoint := os.Getenv("DYNAMODB_ENDPOINT")
 	client, err := boot.Config{DynamoDBEndpoint: endpoint, Local: true}.DynamoDBClient(t.Context())
@@ -195,10 +195,10 @@ func TestRules_after(t *testing.T) {
 	defer door.Close()
 	t.Setenv("DYNAMODB_ENDPOINT", door.URL)
 	if code, out, errs := weir(t, "rules", "rollback"); code != 1 || out != "" || !strings.Contains(errs, "another version was published at the same time") {
-		t.Errorf("rollback: exit %d, output %q, stderr %q", code, out, errs)
+		t.Errorf("rollback: got exit %d, output %q, stderr %q, want exit 1 and a message about the other version", code, out, errs)
 	}
 	if all := history(); len(all) != 3 {
-		t.Errorf("history: got %+v", all)
+		t.Errorf("history: got %+v, want 3 versions", all)
 	}
 }
 
@@ -218,18 +218,18 @@ func TestRules_put_mistakes(t *testing.T) {
 	bad := "../../limiter/rules/testdata/bad/five.json"
 	_, want, _ := weir(t, "check", bad)
 	if code, out, errs := weir(t, "rules", "publish", bad, "--table", "none"); code != 1 || out != want || errs != "" {
-		t.Errorf("exit %d, output %q, stderr %q, want the output of weir check: %q", code, out, errs, want)
+		t.Errorf("got exit %d, output %q, stderr %q, want the output of weir check: %q", code, out, errs, want)
 	}
 	var result checked
 	if code, out, _ := weir(t, "rules", "publish", bad, "--json", "--table", "none"); code != 1 || json.Unmarshal([]byte(out), &result) != nil || result.OK || len(result.Problems) != 5 {
-		t.Errorf("exit %d, result %+v", code, result)
+		t.Errorf("--json: got exit %d, result %+v, want exit 1 and 5 problems", code, result)
 	}
 	deep := filepath.Join(t.TempDir(), "rules.json") // has a queue in which a request waits longer than --max-delay
 	if err := os.WriteFile(deep, []byte(`{"rules":[{"endpoint":"*","cost":50,"limits":{"*":{"name":"q","requests":10,"window":"1s","algorithm":"leaky_bucket","burst":100}}}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if code, out, _ := weir(t, "rules", "publish", deep, "--max-delay", "1s", "--table", "none"); code != 1 || !strings.Contains(out, "cost: got 50, want at most 11") {
-		t.Errorf("exit %d, output %q", code, out)
+		t.Errorf("wait above --max-delay: got exit %d, output %q, want exit 1 and a cost of at most 11", code, out)
 	}
 	for want, args := range map[string][]string{
 		"--table: required": {"rules", "history"},
@@ -238,7 +238,7 @@ func TestRules_put_mistakes(t *testing.T) {
 		"arguments: got none, want FILE":                    {"rules", "publish"},
 	} {
 		if code, _, errs := weir(t, args...); code != 2 || !strings.Contains(errs, want) {
-			t.Errorf("%v: exit %d, stderr %q", args, code, errs)
+			t.Errorf("%v: got exit %d, stderr %q, want exit 2 and %q", args, code, errs, want)
 		}
 	}
 }

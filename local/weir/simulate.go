@@ -95,7 +95,7 @@ func (s simulation) settle(c *cobra.Command) (simulation, error) {
 	settled.bind(again)
 	var err error
 	c.Flags().Visit(func(f *pflag.Flag) {
-		if f.Name == "environments" { // its String is not what Set accepts
+		if f.Name == "environments" { // Set does not accept the result of String
 			return
 		}
 		if problem := again.Flags().Set(f.Name, f.Value.String()); problem != nil {

@@ -15,16 +15,16 @@ var small = []string{"simulate", "--rate", "2000", "--callers", "100", "--all", 
 func TestSimulate(t *testing.T) {
 	code, out, errs := weir(t, small...)
 	if code != 0 || !strings.Contains(out, "2,000 requests a second by 100 callers") || !strings.Contains(out, "\n| each caller: fixed_window   |") {
-		t.Fatalf("exit %d: %s%s", code, out, errs)
+		t.Fatalf("got exit %d: %s%s, want exit 0 and the table", code, out, errs)
 	}
 	code, out, errs = weir(t, append(small, "--environments", "20,30")...)
 	if code != 0 || strings.Count(out, "\n| each caller: fixed_window   |           20 |") != 1 || strings.Count(out, "\n| each caller: fixed_window   |           30 |") != 1 {
-		t.Errorf("two numbers of environments: exit %d: %s%s", code, out, errs)
+		t.Errorf("two numbers of environments: got exit %d: %s%s, want exit 0 and a row for 20 and for 30", code, out, errs)
 	}
 	code, out, errs = weir(t, append(small, "--store", "elasticache", "--p99", "5ms", "--quick", "--json")...)
 	var got simulated
 	if err := json.Unmarshal([]byte(out), &got); err != nil || code != 0 {
-		t.Fatalf("exit %d, %v: %s%s", code, err, out, errs)
+		t.Fatalf("--json: got exit %d, error %v: %s%s, want exit 0 and JSON", code, err, out, errs)
 	}
 	want := simulate.Default(simulate.ElastiCache)
 	want.Rate, want.Callers, want.P99 = 2000, 100, 5e6
@@ -43,17 +43,17 @@ func TestSimulate_mistakes(t *testing.T) {
 		"--environments=-1": "environments: got -1, want 1 to 100000",
 	} {
 		if code, _, errs := weir(t, append(small, flag)...); code != 2 || !strings.Contains(errs, want) {
-			t.Errorf("%s: exit %d, %s; want %s", flag, code, errs, want)
+			t.Errorf("%s: got exit %d, stderr %s, want %s", flag, code, errs, want)
 		}
 	}
 	if code, _, errs := weir(t, append(small, "--shards=1")...); code != 0 {
-		t.Errorf("invalid limit outside the simulation: exit %d, stderr %s", code, errs)
+		t.Errorf("invalid limit outside the simulation: got exit %d, stderr %s, want exit 0", code, errs)
 	}
 	if code, _, errs := weir(t, append(small, "--shards=1", "--only=shards")...); code != 2 || !strings.Contains(errs, "shards: got 1, want 2 to 64 here") {
-		t.Errorf("invalid shards: exit %d, stderr %s", code, errs)
+		t.Errorf("invalid shards: got exit %d, stderr %s, want exit 2 and the range of shards", code, errs)
 	}
 	if code, out, errs := weir(t, append(small, "--each=1", "--only=^each")...); code != 0 || !strings.Contains(out, "sync 100ms") || strings.Contains(out, "shards") {
-		t.Errorf("one request per caller: exit %d, %s%s", code, errs, out)
+		t.Errorf("one request per caller: got exit %d, stderr %s, output %s, want exit 0 with sync and without shards", code, errs, out)
 	}
 }
 

@@ -22,7 +22,7 @@ func TestSupply_npm(t *testing.T) {
 			}
 			calls++
 			if !strings.Contains(found, "--ignore-scripts") {
-				t.Errorf("%s: %s", path, found)
+				t.Errorf("%s: got %s, want --ignore-scripts", path, found)
 			}
 		}
 	})
@@ -53,7 +53,7 @@ func TestSupply_vulnerabilities(t *testing.T) {
 			want = "govulncheck@v1.8.0 ./..."
 		}
 		if !strings.Contains(string(workflow), want) {
-			t.Errorf("ci.yml does not run %s", want)
+			t.Errorf("ci.yml: got no command %s, want it", want)
 		}
 	}
 }
@@ -93,7 +93,7 @@ func TestSupply_links(t *testing.T) {
 	for dependency := range strings.Lines(string(out)) {
 		for _, heavy := range []string{"franz-go", "service/kinesis", "local/tools"} {
 			if strings.Contains(dependency, heavy) {
-				t.Errorf("weir links %s", dependency)
+				t.Errorf("weir: got a link to %s, want none", dependency)
 			}
 		}
 	}

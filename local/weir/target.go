@@ -174,7 +174,7 @@ func reachable(ctx context.Context, config boot.Config) error {
 func (t *target) lookup(name string) (string, bool) {
 	flags := map[string]string{
 		"STORE": t.store, "TABLE": t.table, "NAMESPACE": t.namespace, "REDIS_URL": t.redisURL, "RULES_FILE": t.rules, "RECORDS_TABLE": t.recordsTable,
-		"STORE_TIMEOUT": limiter.DefaultTimeout.String(), // functions near the store may have a shorter one
+		"STORE_TIMEOUT": limiter.DefaultTimeout.String(), // the functions may have a shorter timeout, because they run near the store
 	}
 	if value := flags[name]; value != "" {
 		return value, true

@@ -51,8 +51,8 @@ func Table(t testing.TB, c *Calls) (client *dynamodb.Client, table string) {
 	return c.Client(client), table
 }
 
-// Client returns a copy of base. c records the calls of the copy, and not those of base. If base has a
-// recorder already, that one does not record the copy. A nil c records nothing.
+// Client returns a copy of base. c records the calls of the copy, but not the calls of base. A recorder
+// of base does not record the copy. A nil c records nothing.
 func (c *Calls) Client(base *dynamodb.Client) *dynamodb.Client {
 	return dynamodb.New(base.Options(), func(o *dynamodb.Options) { o.APIOptions = nil }, func(o *dynamodb.Options) {
 		if c != nil {

@@ -199,7 +199,7 @@ func TestSink_Login(t *testing.T) {
 	}
 	got, _ := shown.Load().(string)
 	if !strings.Contains(got, "kafka-cluster:Connect") || !strings.Contains(got, "AKIAEXAMPLE/") || strings.Contains(got, "not-to-be-shown") {
-		t.Errorf("login message: got %s", got)
+		t.Errorf("login message: got %s, want the action and the access key, but not the secret key", got)
 	}
 }
 
@@ -302,7 +302,7 @@ func TestActions(t *testing.T) {
 		defer mu.Unlock()
 		action, known := needed[r.Key()]
 		if !known {
-			t.Errorf("the sink sends an unexpected request: %s", kmsg.NameForKey(r.Key()))
+			t.Errorf("got the unexpected request %s, want only requests that the policies allow", kmsg.NameForKey(r.Key()))
 		}
 		if action != "" {
 			found = append(found, action)

@@ -27,7 +27,7 @@ type group[S comparable, T any] struct {
 	known   []Known      // states that the last call returned; none if it failed
 	raced   bool         // the call was refused although the known state had room: others write too
 
-	// Of the next call, or of the one in flight:
+	// These fields describe the next call, or the call in flight.
 	members []*Waiter[T]
 	at      algo.Instant
 	totals  []total[T]
@@ -259,16 +259,16 @@ func (g *group[S, T]) answerTaken(calls int) {
 	}
 }
 
-// without returns s as it was before the last charge, of cost. Unlike a refund, it leaves no trace in
-// the state.
+// without returns s as it was before its last charge, which was of the given cost. Unlike Refund, it
+// does not count a refund in the state.
 func without(m algo.Machine, s algo.State, cost int64) algo.State {
 	before := m.Refund(s, s, cost, 0)
 	before.Refunds = s.Refunds
 	return before
 }
 
-// ofFirst returns calls for the first member, which reports the calls of the group, and 0 for the
-// others.
+// ofFirst returns calls for the first member, because only that member reports the calls of the group.
+// For the others it returns 0.
 func ofFirst(i, calls int) int {
 	if i == 0 {
 		return calls

@@ -18,7 +18,7 @@ type Call[S comparable, T any] struct {
 	Least   []int64     // the smallest cost of a member, per charge
 	// Results holds the last known states on entry, and the states after the call on return.
 	Results []algo.Result
-	// Crowded reports whether the call is for more than one request, or more wait for it.
+	// Crowded reports whether the call is for more than one request, or other requests wait for it.
 	Crowded func() bool
 }
 

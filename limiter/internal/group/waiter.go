@@ -64,7 +64,7 @@ type Waiter[T any] struct {
 	charges []Charge[T]
 
 	state  atomic.Int32
-	calls  int   // that have returned since the request arrived
+	calls  int   // calls that have returned since the request arrived
 	totals []int // the total of each charge, in the group that charges it
 	sees   bool  // the call does not charge the request, which waits for the returned state
 

@@ -26,9 +26,8 @@ type Counter struct {
 	charged     algo.Instant // instant of the newest pending charge
 	epoch       int64        // number of times that pending was sent
 	synced      algo.Instant // instant of the last synchronization
-	// own counts what this process admitted. A report without an answer is not sent again, so the
-	// store counts it at most once. By own, this process still enforces the limit on all its
-	// admissions.
+	// own counts what this process admitted. A report without an answer is not sent again, so the store
+	// counts it at most once. With own, this process still enforces the limit on all its admissions.
 	own  algo.Result
 	lost bool // the store may lack charges that own has
 }
@@ -204,7 +203,8 @@ func (c *Counter) Reported(now algo.Instant, out Report, results []algo.Result, 
 	return overshoot
 }
 
-// ownCount reports whether the limit itself counts what all processes admit, not a longer window.
+// ownCount reports whether the limit itself counts the admissions of all processes. Otherwise a longer
+// window counts them.
 func (c *Counter) ownCount() bool { return c.rules.Admitted == c.rules.Machine }
 
 // fraction returns a random number from 0 to 1.

@@ -77,7 +77,7 @@ func (d *Denials) stale(now algo.Instant, e *entry, backOff time.Duration) bool 
 	return backOff == 0 && (age > d.ttl || -age > d.ttl)
 }
 
-// of returns the entries of subject. The caller backOffs the lock.
+// of returns the entries of subject. The caller holds the lock.
 func (d *Denials) of(subject string) []entry {
 	if entries, ok := d.recent[subject]; ok {
 		return entries
@@ -95,8 +95,8 @@ func find(entries []entry, limit Limit) *entry {
 	return nil
 }
 
-// Last returns the cached state of a limit, of any age and under any version of its rules. It has no
-// Machine if there is none.
+// Last returns the cached state of a limit, of any age and under any version of its rules. The result
+// has no Machine if there is no such state.
 func (d *Denials) Last(subject string, id uint64) algo.Result {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -53,7 +53,7 @@ func TestFallback_memory(t *testing.T) {
 	before := heap()
 	for i := range subjects {
 		if taken, room := f.Take(0, fmt.Sprintf("weir:v1:user:%030d", i), charges, make([]algo.Result, 1), func() {}); !taken || !room {
-			t.Fatalf("subject %d: got taken %t, room %t", i, taken, room)
+			t.Fatalf("subject %d: got taken %t and room %t, want true and true", i, taken, room)
 		}
 	}
 	mb := float64(heap()-before) / 1e6

@@ -38,10 +38,10 @@ func (l *Lease) Left(now algo.Instant) int64 {
 }
 
 // Next returns the size of the next lease at now, for a request of cost. If the last lease was used up
-// in LeaseLife, the next one is twice as large. A lease of a window is at most what LeaseLife would use
-// at the same rate: the rest would expire with the window, and nobody else could use it. Otherwise the
-// next lease is what was used of the last one. Part of a bucket's lease leaks, so at least half of it
-// must have been used.
+// in LeaseLife, the next one is twice as large. The next lease of a window is at most what requests at
+// the same rate use in LeaseLife. The rest would expire with the window, and no other process could use
+// it. If the last lease was not used up, the next one is as large as the part that was used. A lease of
+// which less than half was used does not count as used up, because part of a bucket's lease leaks.
 func (l *Lease) Next(now algo.Instant, cost, most int64) int64 {
 	size := l.Used
 	if age := now.Sub(l.Taken); l.Left(now) < cost && 2*l.Used >= l.Granted && age <= LeaseLife {

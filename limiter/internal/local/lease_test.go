@@ -35,8 +35,9 @@ func TestLease_left(t *testing.T) {
 	}
 }
 
-// If the last lease was used up within a second, the next one is twice as large; a window's lasts at most
-// a second at the same rate. Otherwise the next one is as large as what was used.
+// If the last lease was used up within a second, the next one is twice as large. The next lease of a
+// window is at most what requests at the same rate use in a second. If the last lease was not used up,
+// the next one is as large as the part that was used.
 func TestLease_next(t *testing.T) {
 	taken := algo.InstantOf(time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC))
 	machine := &algo.Window{Length: time.Hour, Requests: 1000}
@@ -57,7 +58,7 @@ func TestLease_next(t *testing.T) {
 			t.Errorf("%d of %d used, after %s, for %d: got next %d, want %d", c.used, c.granted, c.after, c.cost, got, c.want)
 		}
 	}
-	// A bucket's lease always doubles: its item is written more often otherwise.
+	// A bucket's lease always doubles, because otherwise its item is written more often.
 	bucket := Lease{Result: algo.Result{Machine: &algo.Bucket{Interval: time.Millisecond, Depth: time.Second, Burst: 1000}}, Granted: 8, Used: 8, Taken: taken}
 	if got := bucket.Next(taken.Add(800*time.Millisecond), 1, 100); got != 16 {
 		t.Errorf("8 of 8 of a bucket used: got next %d, want 16", got)

@@ -17,7 +17,7 @@ const (
 )
 
 // targetUse is the part of the limit that processes share if demand exceeds the limit. The demand that
-// they read varies by some percent, so their shares can sum up to more than the part.
+// they read varies by some percent, so their shares can sum up to more than this part.
 const targetUse = 0.97
 
 // Processes that start together find no reports. Each reads the reports again at a random time within
@@ -70,8 +70,8 @@ type Share struct {
 	total                      float64    // demand of all processes, in requests a second
 	processes                  float64
 	strict                     bool         // the counter also refuses what exceeds the whole limit
-	until                      algo.Instant // from then on, all processes may admit next; 0 means never
-	next                       float64      // in requests a second
+	until                      algo.Instant // from this instant on, next is the rate of all processes; 0 means never
+	next                       float64      // rate from until on, in requests a second
 }
 
 // Report is what a counter sends to the store. The store charges it at At.
@@ -185,7 +185,7 @@ func (s *Share) covered(now algo.Instant, r algo.Result) time.Duration {
 	if !s.cold || !ok {
 		return ReportWindow
 	}
-	// A request sends a report, so the report may be late by the time between two requests.
+	// Only a request sends a report. Therefore, the report may be late by the time between two requests.
 	late := now.Sub(s.born) / time.Duration(max(1, s.requests))
 	first, start := s.born.Add(minReport+min(late, minReport)), m.Start(m.Index(now))
 	before := times(min(ReportWindow, max(0, start.Sub(first))), 1-now.Sub(start).Seconds()/ReportWindow.Seconds())
@@ -202,7 +202,7 @@ func (s *Share) settle(now algo.Instant, count algo.Result, own bool) {
 		s.grant(now, Rate(m))
 		return
 	}
-	var room float64 // of the limit at the end of the time ahead, if nothing more is admitted
+	var room float64 // requests that the limit can admit within the time ahead
 	switch m := m.(type) {
 	case *algo.Bucket:
 		room = float64(m.Burst-m.Used(count.State, now)) + ahead.Seconds()*Rate(m)
@@ -223,8 +223,8 @@ func (s *Share) settle(now algo.Instant, count algo.Result, own bool) {
 	s.grant(now, max(0, all))
 }
 
-// grant sets the share of this process if all processes together may admit all requests a second. All
-// shares sum up to that rate.
+// grant sets the share of this process. all is the rate of all processes together, in requests a second.
+// All shares sum up to this rate.
 func (s *Share) grant(now algo.Instant, all float64) {
 	total, processes := max(s.total, s.rate), max(s.processes, 1)
 	known := s.recentRequests / (s.recentRequests + 4) // with few requests, assume the average of all processes

@@ -31,7 +31,7 @@ type Limit struct {
 	// At most one field of Spread is set.
 	Spread limiter.Spread
 	Per    []string // sorted
-	Only   string   // which requests it charges: OnlyUnverified, OnlyBadCredentials or "" for all
+	Only   string   // selects the charged requests: OnlyUnverified, OnlyBadCredentials or "" for all
 }
 
 // The values of only.
@@ -194,7 +194,8 @@ func (d *Document) checkPer(path string, per []string) {
 	}
 }
 
-// readOnly reads only. Requests that it may select have no identity but their address.
+// readOnly reads the field only. The requests that this field selects have no identity except their
+// address.
 func (d *Document) readOnly(o *object, per []string) string {
 	only := o.choice("only", []string{OnlyUnverified, OnlyBadCredentials})
 	if only != "" && !slices.Equal(per, []string{PerIP}) && !slices.Equal(per, []string{PerEndpoint, PerIP}) {

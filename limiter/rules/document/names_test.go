@@ -14,7 +14,7 @@ func FuzzNames(f *testing.F) {
 	name, tier, claim := regexp.MustCompile(`^[a-z0-9_-]{1,32}$`), regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`), regexp.MustCompile(`^claim:[^\s]{1,64}$`)
 	f.Fuzz(func(t *testing.T, s string) {
 		if isName(s) != name.MatchString(s) || isTier(s) != tier.MatchString(s) || isClaim(s) != claim.MatchString(s) {
-			t.Errorf("%q: got name %t, tier %t, claim %t", s, isName(s), isTier(s), isClaim(s))
+			t.Errorf("%q: got name %t, tier %t, claim %t; want %t, %t, %t", s, isName(s), isTier(s), isClaim(s), name.MatchString(s), tier.MatchString(s), claim.MatchString(s))
 		}
 	})
 }

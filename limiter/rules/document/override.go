@@ -6,13 +6,13 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// Override is the limit of one caller in place of a limit of a rule.
+// Override is a limit of one caller that replaces a limit of a rule.
 type Override struct {
 	Path    string       // such as "overrides[3].limits.search"
 	Kind    string       // PerUser, PerAPIKey, PerIP, or PerClaim and a name
-	Value   string       // of the identity, as the document spells it
+	Value   string       // value of the identity, as the document spells it
 	Network netip.Prefix // set if Kind is PerIP
-	Name    string       // of the limits that the override replaces
+	Name    string       // name of the limits that the override replaces
 	// Rate has the fields that the override sets. Algorithm, Window and Burst are zero if the
 	// override inherits them from the limit.
 	Rate algo.Rate

@@ -105,7 +105,7 @@ func (r *report) syntax(err error) {
 	}
 }
 
-// mistakes returns the mistakes in file order. If there are too many, the last entry says so.
+// mistakes returns the mistakes in file order. If there are too many, the last entry reports this.
 func (r *report) mistakes() Problems {
 	all := problems(r.found)
 	if r.more {

@@ -23,7 +23,7 @@ type node struct {
 	end     int      // offset of the first byte after the value
 	offset  int      // offset of the member's name or, in a list, of the value
 	value   any      // string, json.Number, bool or nil; nil for an object or a list
-	kind    string   // the word for it in messages
+	kind    string   // the word for the type of the value in messages
 	members []member // of an object, in file order
 	items   []*node  // of a list
 }
@@ -297,7 +297,7 @@ func unquote(raw []byte) (value string) {
 	if inner := raw[1 : len(raw)-1]; bytes.IndexByte(inner, '\\') < 0 && utf8.Valid(inner) {
 		return string(inner)
 	}
-	_ = json.Unmarshal(raw, &value) // the scanner has validated it
+	_ = json.Unmarshal(raw, &value) // the scanner has validated raw
 	return value
 }
 

@@ -43,12 +43,12 @@ func FuzzScan(f *testing.F) {
 			return
 		}
 		if valid := json.Valid([]byte(text)); valid != (err == nil) {
-			t.Fatalf("%q: got error %v, encoding/json reports valid: %t", text, err, valid)
+			t.Fatalf("%q: got error %v, want none: %t, as in encoding/json", text, err, valid)
 		}
 		if err != nil {
 			e, ok := errors.AsType[*syntaxError](err)
 			if p := e.problem(s.text); !ok || p.Line < 1 || p.Column < 1 {
-				t.Fatalf("%q: got %+v", text, p)
+				t.Fatalf("%q: got %+v, want a line and a column of at least 1", text, p)
 			}
 			return
 		}

@@ -48,11 +48,11 @@ const (
 // They are safe for concurrent use. [Rules.At] takes no lock unless a reload is due.
 //
 // Nothing runs in the background, because Lambda freezes an environment between requests. The age of
-// the rules has two thresholds. The first is a random share of Options.Every, from a half to five
-// sixths: the first request after it starts a reload that runs concurrently, and the next request
-// uses the result. (Settle waits for the reload at the end of a request.) The second is
-// Options.Every: a request after it waits for the reload, up to 100 ms. The share is random so that
-// environments do not reload at the same time.
+// the rules has two thresholds. The first threshold is a random share of Options.Every, from a half to
+// five sixths. The first request after this threshold starts a concurrent reload, and the next request
+// uses the result. (Settle waits for the reload at the end of a request.) The second threshold is
+// Options.Every. A request after this threshold waits up to 100 ms for the reload. The share is random
+// so that environments do not reload at the same time.
 //
 // While the Source fails or its document has mistakes, the rules in force do not change. After a
 // failure, a request retries about every seven seconds. Versions only increase: Rules reject a
@@ -67,7 +67,7 @@ type Rules struct {
 	start    sync.Mutex // guards the start of a reload
 	pending  atomic.Pointer[attempt]
 
-	judging            sync.Mutex // guards the fields below; a reload that has an answer holds it
+	judging            sync.Mutex // guards the fields below; a reload holds it after the source has answered
 	accepted, rejected digest
 	rejection          error // of the rejected document
 }
@@ -108,8 +108,8 @@ type Reload struct {
 	Confirmed time.Time    // last time the Source had these rules; zero if it never had them
 	Changed   bool         // this reload put Rules into force
 	Restarts  []string     // the counts that restart, from rules.Restarts
-	// Err says why the document of the Source is not in force. It is of type rules.Problems, wraps
-	// ErrOlder, or is the error of the Source.
+	// Err is the reason why the document of the Source is not in force. It is of type rules.Problems,
+	// wraps ErrOlder, or is the error of the Source.
 	Err error
 	// Repeated reports whether the previous reload had the same result: the Source failed again, or
 	// it still has the same document.
@@ -252,8 +252,8 @@ func (l *Rules) finish(ctx context.Context, now time.Time, a *attempt) {
 	l.pending.CompareAndSwap(a, nil)
 }
 
-// judge returns the rules that are in force after the source returned document d. was has the
-// previous rules. If d is rejected, err says why. repeated reports whether the result equals the
+// judge returns the rules that are in force after the source returned document d. was contains the
+// previous rules. If d is rejected, err is the reason. repeated reports whether the result equals the
 // result of an earlier reload.
 func (l *Rules) judge(d Document, was *rules.Rules) (r *rules.Rules, repeated bool, err error) {
 	of := digest{sha256.Sum256(d.Content), d.Version}

@@ -84,7 +84,7 @@ func opened(t *testing.T, k *kept) (*live.Rules, *reloads) {
 		t.Fatal(err)
 	}
 	if first := n.take(); len(first) != 1 || !first[0].Changed || first[0].Rules.Version() != 1 || !first[0].Confirmed.Equal(now) {
-		t.Fatalf("first reload: got %+v", first)
+		t.Fatalf("first reload: got %+v, want a change to version 1", first)
 	}
 	return l, n
 }
@@ -99,29 +99,29 @@ func TestRules_minute(t *testing.T) {
 		for range 29 {
 			time.Sleep(time.Second)
 			if r := l.At(t.Context(), time.Now()); requests(r) != 1 || k.reads != 1 {
-				t.Fatalf("too early: got %d requests, %d reads", requests(r), k.reads)
+				t.Fatalf("before a reload is due: got %d requests, %d reads; want 1 request, 1 read", requests(r), k.reads)
 			}
 		}
 		time.Sleep(21 * time.Second) // the reload is due for any random share
 		begun := time.Now()
 		if r := l.At(t.Context(), begun); requests(r) != 1 || time.Since(begun) != 0 {
-			t.Errorf("request that starts the reload: got %d requests after %s", requests(r), time.Since(begun))
+			t.Errorf("request that starts the reload: got %d requests after %s, want 1 after 0s", requests(r), time.Since(begun))
 		}
 		l.Settle()
 		if r := l.At(t.Context(), time.Now()); time.Since(begun) != k.slow || requests(r) != 2 || k.reads != 2 {
-			t.Errorf("next request: got %d requests after %s, %d reads", requests(r), time.Since(begun), k.reads)
+			t.Errorf("next request: got %d requests after %s, %d reads; want 2 after %s, 2 reads", requests(r), time.Since(begun), k.reads, k.slow)
 		}
 		k.put(3, 3)
 		time.Sleep(time.Hour)
 		begun = time.Now()
 		if r := l.At(t.Context(), begun); requests(r) != 3 || time.Since(begun) != k.slow {
-			t.Errorf("after a pause: got %d requests after %s", requests(r), time.Since(begun))
+			t.Errorf("after a pause: got %d requests after %s, want 3 after %s", requests(r), time.Since(begun), k.slow)
 		}
 	})
 }
 
-// A slow source delays a request by at most 100 ms. There is one call of the source at a time, and it
-// times out after a second.
+// A slow source delays a request by at most 100 ms. At most one call of the source runs at a time, and
+// each call times out after a second.
 func TestRules_slow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &kept{}
@@ -135,23 +135,23 @@ func TestRules_slow(t *testing.T) {
 				begun := time.Now()
 				r := l.At(t.Context(), begun)
 				if waited := time.Since(begun); requests(r) != 1 || waited != 100*time.Millisecond {
-					t.Errorf("got %d requests after %s", requests(r), waited)
+					t.Errorf("got %d requests after %s, want 1 after 100ms", requests(r), waited)
 				}
 				l.Settle()
 				if waited := time.Since(begun); waited != 200*time.Millisecond {
-					t.Errorf("Settle: got %s", waited)
+					t.Errorf("after Settle: got %s, want 200ms", waited)
 				}
 			})
 		}
 		all.Wait()
 		time.Sleep(time.Second)
 		if got := n.take(); k.reads != 2 || len(got) != 1 || !errors.Is(got[0].Err, context.DeadlineExceeded) {
-			t.Errorf("got %d reads: %+v", k.reads, got)
+			t.Errorf("got %d reads, want 2: %+v; want one reload that timed out", k.reads, got)
 		}
 		begun := time.Now()
 		l.Settle() // no reload is under way
 		if time.Since(begun) != 0 {
-			t.Errorf("Settle without a reload: got %s", time.Since(begun))
+			t.Errorf("Settle without a reload: got %s, want 0s", time.Since(begun))
 		}
 	})
 }
@@ -166,20 +166,20 @@ func TestRules_frozen(t *testing.T) {
 		k.put(2, 2)
 		k.slow = 900 * time.Millisecond
 		if r := l.At(t.Context(), begun.Add(55*time.Second)); requests(r) != 1 { // starts the reload
-			t.Errorf("request that starts the reload: got %d requests", requests(r))
+			t.Errorf("request that starts the reload: got %d requests, want 1", requests(r))
 		}
 		synctest.Wait()
 		k.put(3, 3)
 		k.slow = 0
 		if r := l.At(t.Context(), begun.Add(time.Hour)); requests(r) != 3 || k.reads != 3 {
-			t.Errorf("after a freeze: got %d requests, %d reads", requests(r), k.reads)
+			t.Errorf("after a freeze: got %d requests, %d reads; want 3 requests, 3 reads", requests(r), k.reads)
 		}
 		time.Sleep(time.Second)
 		if got := n.take(); len(got) != 1 || got[0].Err != nil || requests(l.Current()) != 3 {
-			t.Errorf("got %+v", got)
+			t.Errorf("reloads: got %+v, want one without an error", got)
 		}
 		if r := l.At(t.Context(), begun.Add(time.Hour+time.Second)); requests(r) != 3 || k.reads != 3 {
-			t.Errorf("a second later: got %d requests, %d reads", requests(r), k.reads)
+			t.Errorf("a second later: got %d requests, %d reads; want 3 requests, 3 reads", requests(r), k.reads)
 		}
 	})
 }
@@ -206,7 +206,7 @@ func TestRules_failing(t *testing.T) {
 			time.Sleep(time.Second)
 			begun := time.Now()
 			if r := l.At(t.Context(), begun); requests(r) != 1 || time.Since(begun) != 0 {
-				t.Fatalf("got %d requests after %s", requests(r), time.Since(begun))
+				t.Fatalf("got %d requests after %s, want 1 after 0s", requests(r), time.Since(begun))
 			}
 			l.Settle()
 		}
@@ -216,7 +216,7 @@ func TestRules_failing(t *testing.T) {
 		}
 		for i, one := range got {
 			if one.Err == nil || one.Err.Error() != "down" || one.Changed || one.Repeated != (i > 0) || !one.Confirmed.Equal(confirmed) {
-				t.Errorf("reload %d: got %+v", i, one)
+				t.Errorf("reload %d: got %+v, want the failure, Repeated %t", i, one, i > 0)
 			}
 		}
 		k.put(2, 2)
@@ -224,7 +224,7 @@ func TestRules_failing(t *testing.T) {
 		_ = l.At(t.Context(), time.Now())
 		l.Settle()
 		if got := n.take(); len(got) != 1 || !got[0].Changed || got[0].Err != nil || requests(l.Current()) != 2 {
-			t.Errorf("after the failure: got %+v", got)
+			t.Errorf("after the failure: got %+v, want one change without an error", got)
 		}
 	})
 }
@@ -263,16 +263,16 @@ func TestRules_refused(t *testing.T) {
 					t.Errorf("got %v, want %s", got.Err, c.want)
 				}
 				if l.Current() != good || got.Changed || got.Repeated != (i > 0) || !got.Confirmed.Before(now) {
-					t.Errorf("reload %d: got %+v", i, got)
+					t.Errorf("reload %d: got %+v, want no change, Repeated %t", i, got, i > 0)
 				}
 			}
 			k.put(5, 5)
 			if got := refresh(); got.Err != nil || got.Changed || l.Current() != good {
-				t.Errorf("the valid document again: got %+v", got)
+				t.Errorf("the valid document again: got %+v, want no error and no change", got)
 			}
 			k.put(6, 6)
 			if got := refresh(); got.Err != nil || !got.Changed || requests(l.Current()) != 6 {
-				t.Errorf("a newer valid document: got %+v", got)
+				t.Errorf("a newer valid document: got %+v, want a change and no error", got)
 			}
 		})
 	}
@@ -284,19 +284,19 @@ func TestRules_initial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bundled, err := rules.Parse([]byte(`{"version":9,"rules":[{"endpoint":"*","limits":{"*":{"name":"l","requests":9,"window":"1m"}}}]}`), rules.Options{Assigned: true})
 		if err != nil || bundled.Version() != 0 {
-			t.Fatalf("bundle: got version %d, %v", bundled.Version(), err)
+			t.Fatalf("bundle: got version %d, %v; want 0", bundled.Version(), err)
 		}
 		k := &kept{err: errors.New("down")}
 		l := live.New(bundled, k, live.Options{})
 		if r := l.At(t.Context(), time.Now()); r != bundled || k.reads != 1 {
-			t.Errorf("at first: got version %d, %d reads", r.Version(), k.reads)
+			t.Errorf("at first: got version %d, %d reads; want version 0, 1 read", r.Version(), k.reads)
 		}
 		k.put(1, 1)
 		time.Sleep(time.Second)
 		_ = l.At(t.Context(), time.Now())
 		l.Settle()
 		if r := l.At(t.Context(), time.Now()); r.Version() != 1 {
-			t.Errorf("after a second: got version %d", r.Version())
+			t.Errorf("after a second: got version %d, want 1", r.Version())
 		}
 	})
 }
@@ -320,7 +320,7 @@ func TestRules_concurrent(t *testing.T) {
 			}
 			all.Wait()
 			if got := n.take(); len(got) != 1 {
-				t.Fatalf("got %d reloads", len(got))
+				t.Fatalf("got %d reloads, want 1", len(got))
 			}
 		}
 	})
@@ -354,11 +354,11 @@ func TestRules_jitter(t *testing.T) {
 		for second, n := range bySecond {
 			total += n
 			if second < 30 || second > 50 || n > 40 {
-				t.Errorf("second %d: got %d of 200", second, n)
+				t.Errorf("second %d: got %d of 200 reloads, want at most 40, and only in seconds 30 to 50", second, n)
 			}
 		}
 		if total < 150 {
-			t.Errorf("got %d of 200 in 49 seconds: %v", total, bySecond)
+			t.Errorf("got %d of 200 reloads in 49 seconds, want at least 150: %v", total, bySecond)
 		}
 	})
 }
@@ -424,7 +424,7 @@ type source func(context.Context) (live.Document, error)
 
 func (s source) Document(ctx context.Context) (live.Document, error) { return s(ctx) }
 
-// BenchmarkRules_At measures how much time rules that can change add to a request.
+// BenchmarkRules_At measures the time that At takes for rules that can change.
 func BenchmarkRules_At(b *testing.B) {
 	k := &kept{}
 	k.put(1, 1)

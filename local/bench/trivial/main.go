@@ -1,4 +1,4 @@
-// Command trivial is a function that does nothing: the least time of a start with this runtime.
+// Command trivial is a function that does nothing. Its start time is the minimum for this runtime.
 package main
 
 import (

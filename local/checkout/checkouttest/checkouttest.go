@@ -54,7 +54,7 @@ func Built(t *testing.T) checkout.Checkout {
 		build := exec.CommandContext(t.Context(), "go", "build", "-tags", "lambda.norpc", "-o", path, "github.com/weir-limits/weir/functions/"+bundle)
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
+			t.Fatalf("build of the functions: got error %v, output %s, want no error", err, out)
 		}
 	}
 	c := Scratch(t)

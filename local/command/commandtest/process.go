@@ -35,7 +35,8 @@ func Command(t *testing.T, args []string, environment ...string) *exec.Cmd {
 	return c
 }
 
-// Script returns a shell script that runs the program. Tests of documents put it on the PATH.
+// Script returns a shell script that runs the program. Tests of documents install it as
+// .bin/weir.
 func Script(program string) string {
 	return fmt.Sprintf("#!/bin/sh\n%s exec '%s' \"$@\"\n", mainVariable, program)
 }
@@ -85,10 +86,10 @@ func Start(t *testing.T, args []string, environment ...string) *Process {
 			return p
 		}
 		if err := p.Wait(); !strings.Contains(p.Output.String(), InUse) {
-			t.Fatalf("program ended before it was ready: %v\n%s", err, p.Output)
+			t.Fatalf("program ended before its greeting: got error %v, want a running program\n%s", err, p.Output)
 		}
 	}
-	t.Fatal("found no free ports")
+	t.Fatal("free ports: got none, want two")
 	return nil
 }
 
@@ -144,6 +145,6 @@ func PortBesideTaken(t *testing.T) (port int, next net.Listener) {
 			return port, next
 		}
 	}
-	t.Fatal("free ports: got no two adjacent ones")
+	t.Fatal("free ports: got no two adjacent ports, want them")
 	return 0, nil
 }

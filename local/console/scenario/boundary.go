@@ -6,9 +6,10 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// Boundary plays an attack on a fixed window of one second. One burst of the whole limit comes
-// shortly before the end of a window, and another one at the start of the next. With the
-// parameters of All, a fixed window of 20 admits 40 within 150 ms. A sliding window admits 20.
+// Boundary plays an attack on a fixed window of one second. A burst of Limit requests arrives
+// shortly before the end of a window. A second burst arrives at the start of the next window.
+// With the parameters of All, a fixed window of 20 admits 40 within 150 ms. A sliding window
+// admits 20.
 type Boundary struct {
 	Limit   int64 // requests a second, and in each burst
 	Percent int64 // time of the first burst, in percent of the first window

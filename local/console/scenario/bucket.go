@@ -57,8 +57,8 @@ func (b *Bucket) Play() (any, error) {
 	return BucketResult{Result{[]Run{run}}, levels}, err
 }
 
-// levels plays the arrivals again and reads the level of the bucket between them. It ends when the
-// bucket is full again.
+// levels plays the arrivals again and reads the level of the bucket between them. After the last
+// arrival, it continues for the time in which an empty bucket fills, at most longestRest.
 func (b *Bucket) levels() (levels []Level, err error) {
 	d, err := newDesk(b.rate())
 	if err != nil {

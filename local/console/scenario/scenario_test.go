@@ -55,7 +55,7 @@ func TestBucket(t *testing.T) {
 		t.Errorf("request 21: got %+v, want a wait of 100 ms", run.Requests[20])
 	}
 	if first, last := r.Levels[0], r.Levels[len(r.Levels)-1]; first.Tokens != 20 || last.At != 6000 || last.Tokens != 20 {
-		t.Errorf("levels: got %d from %+v to %+v", len(r.Levels), first, last)
+		t.Errorf("levels: got %d from %+v to %+v, want 20 tokens in the first and in the last, at 6000 ms", len(r.Levels), first, last)
 	}
 	// Without traffic, the bucket gains one token every 100 ms, up to its capacity.
 	for i, level := range play[scenario.BucketResult](t, "bucket", "offered=0&burst=20").Levels {
@@ -81,7 +81,7 @@ func TestBoundary(t *testing.T) {
 		for _, run := range r.Runs {
 			got = append(got, run.Admitted)
 			if run.Most != run.Admitted || run.Admitted+run.Refused != len(run.Requests) {
-				t.Errorf("%s: got at most %d within a second, of %d admitted", run.Algorithm, run.Most, run.Admitted)
+				t.Errorf("%s: got %d admitted, %d refused and at most %d within a second, want all %d requests decided and all admitted ones within a second", run.Algorithm, run.Admitted, run.Refused, run.Most, len(run.Requests))
 			}
 		}
 		if r.Span != c.span || !slices.Equal(got, c.want) {
@@ -112,10 +112,10 @@ func TestSync(t *testing.T) {
 			t.Errorf("%s: got %d admitted, %d over the limit, %v per node and %d calls, want %+v", c.query, r.Admitted, r.Overshoot, r.PerNode, r.StoreCalls, c)
 		}
 		if last := r.Steps[len(r.Steps)-1]; len(r.Steps) != 51 || last.At != 1000 || !slices.Equal(last.PerNode, r.PerNode) {
-			t.Errorf("%s: got %d steps, the last %+v", c.query, len(r.Steps), last)
+			t.Errorf("%s: got %d steps, the last %+v, want 51 steps, the last at 1000 ms with %v", c.query, len(r.Steps), last, r.PerNode)
 		}
 		if sweep := r.Sweep; sweep[0].Overshoot != 0 || sweep[0].Interval != 0 || sweep[len(sweep)-1].Interval != 1000 {
-			t.Errorf("%s: got the sweep %+v", c.query, sweep)
+			t.Errorf("%s: got the sweep %+v, want intervals from 0 to 1000 ms, and none over the limit at 0", c.query, sweep)
 		}
 	}
 }
@@ -128,11 +128,11 @@ func TestAlgorithms(t *testing.T) {
 	for _, run := range r.Runs {
 		runs[run.Algorithm] = run
 		if run.AtOnce != 20 || run.Admitted+run.Refused != 120 {
-			t.Errorf("%s: got %d at once, %d admitted and %d refused", run.Algorithm, run.AtOnce, run.Admitted, run.Refused)
+			t.Errorf("%s: got %d at once, %d admitted and %d refused, want 20 at once and 120 in total", run.Algorithm, run.AtOnce, run.Admitted, run.Refused)
 		}
 	}
 	if len(runs) != 5 || r.Window != 2000 {
-		t.Fatalf("result: got %d algorithms and windows of %v ms", len(runs), r.Window)
+		t.Fatalf("result: got %d algorithms and windows of %v ms, want 5 and 2000 ms", len(runs), r.Window)
 	}
 	if token, leaky := runs[algo.TokenBucket], runs[algo.LeakyBucket]; token.Admitted != 80 || leaky.Admitted != 80 || token.Most != 29 {
 		t.Errorf("admitted: got token bucket %d, leaky bucket %d and at most %d a second, want 80, 80 and 29", token.Admitted, leaky.Admitted, token.Most)
@@ -205,7 +205,7 @@ func TestSet(t *testing.T) {
 			result, err := s.Play()
 			document, failed := json.Marshal(result)
 			if err != nil || failed != nil || len(document) > 1<<20 {
-				t.Errorf("%s at its bounds: got error %v, %v and %d bytes", s.Name(), err, failed, len(document))
+				t.Errorf("%s at its bounds: got errors %v and %v and %d bytes, want no error and at most 1048576 bytes", s.Name(), err, failed, len(document))
 			}
 		}
 	}

@@ -20,13 +20,13 @@ import (
 // its next call, the node admits up to the remaining quota. So a node does not count requests
 // that other nodes have admitted since their last report.
 //
-// With an Interval of 0, every request calls the store and none is over the limit. With an
-// Interval as long as the window, the nodes admit up to Nodes times Limit.
+// With an Interval of 0, every request calls the store, and no admitted request is over the
+// limit. With an Interval as long as the window, the nodes admit up to Nodes times Limit.
 //
 // With the parameters of All, 3 nodes get 90 requests a second each and synchronize every
-// 400 ms. Each admits 36 before its second call. The first node to make that call reads only
-// its report of 36 and admits 24 more. The total is 132, with a limit of 60. (The total would
-// be 108 if every node reported before any node read.)
+// 400 ms. Each node admits 36 requests before its second call. The first node that makes its
+// second call reads a total of 36, its own report, and admits 24 more. All nodes together admit
+// 132, with a limit of 60. (If every node reported before any node read, they would admit 108.)
 type Sync struct {
 	Limit    int64 // requests a second, of all nodes together
 	Nodes    int64

@@ -48,7 +48,7 @@ func readCORS(api *properties) *CORS {
 	if v, ok := q.value("AllowCredentials"); ok {
 		c.Credentials = fmt.Sprint(v) == "true"
 	}
-	// Observed: AWS rejects an API with both.
+	// Observed: AWS rejects an API that allows both credentials and any origin.
 	if c.Credentials && slices.Contains(c.Origins, "*") {
 		q.refuse("AllowCredentials", true, "false, because any origin is allowed")
 	}

@@ -5,7 +5,7 @@
 //
 // If [Parse] accepts a template, package gateway can serve it as API Gateway would. Parse
 // reports every unsupported resource, property, intrinsic function and variable. One error
-// lists them all. Parse never ignores one by accident.
+// lists them all. Parse never ignores an unsupported part by accident.
 //
 // # Where to look
 //
@@ -20,9 +20,9 @@
 //
 // # What it does not do
 //
-// Conditions are not evaluated, and parameters have their defaults. If a request does not
-// reach a resource, its attributes have invented values. For example, the address of a cache
-// ends in .invalid.
+// Conditions are not evaluated, and parameters have their defaults. If no request reaches a
+// resource, the attributes of the resource have invented values. For example, the address of a
+// cache ends in .invalid.
 //
 // In comments, a page name in quotes is a page of the API Gateway developer guide.
 // Package gateway defines "observed" and "assumed".

@@ -49,8 +49,8 @@ func parseMappingTemplate(text string) (MappingTemplate, error) {
 	return template, nil
 }
 
-// Render returns the text with the values of its variables, which the function of returns.
-// Assumed: a variable without a value becomes empty text.
+// Render returns the text with the values of its variables. The parameter of is a function that
+// returns the value of a variable. Assumed: a variable without a value becomes empty text.
 func (t MappingTemplate) Render(of func(Variable) (string, bool)) string {
 	var b strings.Builder
 	for _, part := range t {

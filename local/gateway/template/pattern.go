@@ -3,11 +3,11 @@ package template
 import "strings"
 
 // MatchPattern reports whether text matches a pattern. In a pattern, * matches any text,
-// including slashes, and ? matches one character. It takes at most len(pattern)*len(text)
-// steps.
+// including slashes, and ? matches one character. MatchPattern takes at most
+// len(pattern)*len(text) steps.
 func MatchPattern(pattern, text string) bool {
 	p, t := 0, 0
-	star, mark := -1, 0 // the last *, and where in text it was tried last
+	star, mark := -1, 0 // the last *, and the index in text where its last match ended
 	for t < len(text) {
 		switch {
 		case p < len(pattern) && pattern[p] == '*':

@@ -74,8 +74,8 @@ func (q *properties) required(name string) string {
 	return q.text(name)
 }
 
-// number returns a property that is a whole number in [low, high]. If the property is absent,
-// number returns otherwise. CloudFormation also accepts numbers in quotes.
+// number returns a property that is a whole number in [low, high]. If the property is absent, it
+// returns the value of the parameter otherwise. CloudFormation also accepts numbers in quotes.
 func (q *properties) number(name string, otherwise, low, high int) int {
 	v, ok := q.value(name)
 	if !ok {
@@ -165,7 +165,8 @@ func (q *properties) objects(name string) []*properties {
 	return all
 }
 
-// inert marks properties as read that do not change how requests are served, such as logging.
+// inert marks properties as read. It is for properties that do not change how requests are
+// served, such as logging.
 func (q *properties) inert(names ...string) {
 	for _, name := range names {
 		q.read[name] = true

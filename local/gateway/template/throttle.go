@@ -12,14 +12,14 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// The limits of an account (developer guide, "Quotas"). They are the defaults if a setting
-// has only one of the two numbers.
+// The limits of an account (developer guide, "Quotas"). If a setting has only a rate or only a
+// burst, the other number is the limit of the account.
 const (
 	accountRate  = 10_000 // requests a second
 	accountBurst = 5_000
 )
 
-// readThrottle reads the two numbers of a stage's settings. It returns nil if both are absent.
+// readThrottle reads the rate and the burst of a stage's settings. It returns nil if both are absent.
 func readThrottle(q *properties) algo.Machine {
 	const rateName, burstName = "ThrottlingRateLimit", "ThrottlingBurstLimit"
 	if !q.has(rateName) && !q.has(burstName) {

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// Glob returns the files that match a pattern. There must be one.
+// Glob returns the files that match a pattern. The test fails if there are none.
 func Glob(t testing.TB, pattern string) []string {
 	t.Helper()
 	paths, err := filepath.Glob(pattern)
