@@ -37,7 +37,7 @@ func TestCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table, _, _ := strings.Cut(string(text), "\n\nNew fields")
+	table, _, _ := strings.Cut(string(text), "\n\nA new version")
 	rows := map[string]string{} // the third column of the table, by command
 	for line := range strings.SplitSeq(table, "\n") {
 		if cells := strings.Split(line, " | "); strings.HasPrefix(line, "| `") {
