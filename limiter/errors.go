@@ -15,17 +15,17 @@ var (
 	ErrInvalidCharge = errors.New("invalid charge")
 	// ErrUnavailable is a store that failed or did not answer. It charged once or not at all.
 	ErrUnavailable = errors.New("store unavailable")
-	// ErrBreakerOpen, with ErrUnavailable, is a call that was not made because the store failed
-	// shortly before. Nothing was charged.
+	// ErrBreakerOpen is a call that was not made because the store failed shortly before. Nothing was
+	// charged. The error also wraps ErrUnavailable.
 	ErrBreakerOpen = errors.New("circuit breaker open")
-	// ErrThrottled, with ErrUnavailable, is a store that throttles the whole table or account. That
-	// is an outage.
+	// ErrThrottled is a store that throttles the whole table or account. That is an outage. The error
+	// also wraps ErrUnavailable.
 	ErrThrottled = errors.New("store throttled")
-	// ErrItemThrottled, with ErrUnavailable, is a store that throttles the item of one subject.
-	// Nothing was charged.
+	// ErrItemThrottled is a store that throttles the item of one subject. Nothing was charged. The error
+	// also wraps ErrUnavailable.
 	ErrItemThrottled = errors.New("item throttled")
-	// ErrRejected, with ErrUnavailable, is a store that works but rejects one subject, for example
-	// because its item has grown too large.
+	// ErrRejected is a store that works but rejects one subject, for example because its item has grown
+	// too large. The error also wraps ErrUnavailable.
 	ErrRejected = errors.New("rejected by the store")
 	// ErrContended is a charge that lost races for the item until its attempts or its time ended. If the
 	// error also wraps context.DeadlineExceeded, the last attempt may have been charged. Otherwise

@@ -216,8 +216,8 @@ func TestOpenStore_deadConnection(t *testing.T) {
 }
 
 // The client does not retry an error that DynamoDB returns. The SDK's retry quota never blocks the
-// single attempt of a call. An error reports throttling, and whether DynamoDB throttled the item or
-// the table.
+// single attempt of a call. If DynamoDB throttles, the error says whether it
+// throttles the item or the table.
 func TestDynamoDBClient_attempts(t *testing.T) {
 	f := &flaky{answer: "InternalServerError"}
 	server := httptest.NewServer(f)

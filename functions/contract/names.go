@@ -2,7 +2,7 @@ package contract
 
 import "strings"
 
-// IsName reports whether s has least to most letters, digits, _, . and -. It replaces a regular
+// IsName reports whether the length of s is from least to most, and s has only letters, digits, _, . and -. It replaces a regular
 // expression, which would make the start of a function slower.
 func IsName(s string, least, most int) bool {
 	return len(s) >= least && len(s) <= most && !strings.ContainsFunc(s, func(r rune) bool { return !isNameRune(r) })

@@ -17,7 +17,7 @@ type Alarm struct {
 	Name string
 	// Description explains the alarm and the first step of a remedy.
 	Description string
-	// The alarm starts if the value of Metric exceeds Above in at least Of minutes of the last In minutes.
+	// The alarm starts if Metric exceeds Above in Of or more of the last In minutes.
 	Metric awscloudwatch.IMetric
 	Above  float64
 	Of, In float64

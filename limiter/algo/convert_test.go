@@ -84,12 +84,12 @@ func TestConvert_windows(t *testing.T) {
 // A debt that does not fit 64 bits in the new limit becomes the largest debt, never none.
 func TestConvert_overflow(t *testing.T) {
 	for _, c := range []struct {
-		requests int64 // a second, of the old limit
+		requests int64 // requests a second of the old limit
 		debt     time.Duration
 		interval time.Duration // of the new limit
 	}{
 		{1e9, 1 << 32, 1 << 32},                // 2^64
-		{5e8, 6_700_417 * 641, 4_294_967_295},  // (2^64-1) / 2: the largest number plus a half
+		{5e8, 6_700_417 * 641, 4_294_967_295},  // (2^64-1) / 2, half more than the largest int64
 		{1e9, 1 << 50, time.Duration(1 << 52)}, // far above
 	} {
 		old := machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: c.requests, Window: time.Second})

@@ -124,8 +124,8 @@ func TestBucket_Refund_amount(t *testing.T) {
 	if back := second.TAT.Sub(after.TAT); back != 12*time.Minute-2*time.Second {
 		t.Errorf("used since: got a refund of %s, want 12m less 2s", back)
 	}
-	// Another refund moved the bucket back to its state after the first charge. The bucket still
-	// counts as used by others.
+	// Another refund moved the bucket back to its state after the first charge. Refunds shows that
+	// others used the bucket meanwhile, so nothing more is returned.
 	if again := slow.Refund(algo.State{TAT: first.TAT, Refunds: 1}, first, 1, 20*time.Minute); again.TAT != first.TAT {
 		t.Errorf("a second refund of leaked quota returned %s, want 0", first.TAT.Sub(again.TAT))
 	}

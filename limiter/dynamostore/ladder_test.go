@@ -111,7 +111,7 @@ func TestStore_looks(t *testing.T) {
 			cost, updates int64
 			spend         bool
 		}{{0, 0, false}, {5, 1, false}, {0, 0, false}, {6, 0, false}, {10, 1, true}} {
-			if charge.Force = c.spend; c.spend { // the max debt of a new caller
+			if charge.Force = c.spend; c.spend { // a forced charge of 10 puts a new caller at its max debt
 				who = caller()
 			}
 			api.updates, charge.Subject, charge.Cost = 0, who, c.cost

@@ -21,8 +21,8 @@ type class struct {
 	endpoint limiter.Subject // is combined with the caller; is the whole subject if global
 }
 
-// newClass returns the class of a field per that is valid and sorted. If split is true, a caller has
-// one item for each endpoint.
+// newClass returns the class of the value of a limit's field "per", which must be valid and sorted. If
+// split is true, a caller has one item for each endpoint.
 func newClass(per []string, method string, p pattern, split bool) class {
 	c := class{byIP: slices.Contains(per, document.PerIP)}
 	var identities []string

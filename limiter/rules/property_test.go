@@ -28,7 +28,8 @@ func decide(t *testing.T, r *rules.Rules, path string, caller caller.Caller) {
 	}
 }
 
-// callers has every combination of the identities that documents of the property test count by.
+// callers are callers with a user and a key, with a key alone, and with neither. All have an address and a
+// claim.
 var callers = []caller.Caller{
 	{User: "u", APIKey: "k", IP: address, Claims: map[string]string{"org": "o"}},
 	{APIKey: "k", IP: address, Claims: map[string]string{"org": "o"}},

@@ -136,7 +136,7 @@ func TestRecorder_byRule_turns(t *testing.T) {
 	}
 }
 
-// The first ten rules have names. A change of the rules keeps all counts.
+// The metrics name only the first ten rules, and add up the others. A change of the rules keeps all counts.
 func TestRecorder_byRule_cap(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "dev", hash)

@@ -61,9 +61,9 @@ type outcome struct {
 	err     error
 }
 
-// invoke runs the function on an event. It waits at most until the function's timeout or
-// until limit. After limit, the function continues until its timeout, as in Lambda, and
-// invoke drops its answer. The function also continues if the client disconnects.
+// invoke runs the function on an event. It waits for the function's timeout or for limit,
+// whichever is shorter. If limit is shorter, the function continues until its timeout, as in
+// Lambda, and invoke drops its answer. The function also continues if the client disconnects.
 func (f *function) invoke(ctx context.Context, event []byte, limit time.Duration) ([]byte, error) {
 	if len(event) >= maxEvent {
 		return nil, errEventTooLarge

@@ -12,9 +12,9 @@ import (
 //
 // A process may make three refused calls at once, and then about one per ttl, the life of an entry:
 //
-//   - Each refused call adds ttl to a debt, and time reduces the debt. If the debt is more than twice
-//     ttl, the process makes no call until a random instant in the second half of the time that the debt
-//     needs to fall to twice ttl. Early or frequent requests do not help a process.
+//   - Each refused call adds ttl to a debt, and time reduces the debt. If the debt exceeds twice ttl, the
+//     process pauses. The pause is random: from half of the time until the debt is twice ttl again, to
+//     all of it. Early or frequent requests do not help a process.
 //   - An admission pays for one refused call, unless requests came before their Retry-After. Therefore,
 //     a patient caller gets its share, and a flood gets no more than that.
 //   - A back-off applies to costs at least as large as the smallest refused cost. Costs of twice that

@@ -11,7 +11,7 @@ const (
 	letters = lower + "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 )
 
-// isOf reports whether s has least to most characters, all of them in set.
+// isOf reports whether the length of s is from least to most, and all its characters are in set.
 func isOf(s, set string, least, most int) bool {
 	return len(s) >= least && len(s) <= most && !strings.ContainsFunc(s, func(r rune) bool { return !strings.ContainsRune(set, r) })
 }
