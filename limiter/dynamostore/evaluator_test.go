@@ -1,0 +1,294 @@
+package dynamostore_test
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+)
+
+// evaluator is a table of one item. It evaluates the expressions of updates, in the part of DynamoDB's
+// language that a Store uses, and panics on anything else. It replaces the item and never modifies it,
+// so an answer may contain it.
+type evaluator struct {
+	item map[string]types.AttributeValue
+}
+
+// update applies an update if its condition is true, and reports whether it is.
+func (v *evaluator) update(in *dynamodb.UpdateItemInput) (applied bool) {
+	if *in.ConditionExpression != "" {
+		p := v.parser(in, *in.ConditionExpression)
+		holds := p.anyOf()
+		p.end()
+		if !holds {
+			return false
+		}
+	}
+	p := v.parser(in, *in.UpdateExpression)
+	set, removed := p.clauses()
+	next := maps.Clone(in.Key)
+	maps.Copy(next, v.item)
+	for at, value := range set {
+		if at.index < 0 {
+			next[at.name] = value
+			continue
+		}
+		head, tail := split(next[at.name], at.index)
+		next[at.name] = &types.AttributeValueMemberL{Value: slices.Concat(head, []types.AttributeValue{value}, tail)}
+	}
+	slices.SortFunc(removed, func(a, b path) int { return b.index - a.index }) // a removal moves the elements behind it
+	for _, at := range removed {
+		if at.index < 0 {
+			delete(next, at.name)
+			continue
+		}
+		head, tail := split(next[at.name], at.index)
+		next[at.name] = &types.AttributeValueMemberL{Value: slices.Concat(head, tail)}
+	}
+	v.item = next
+	return true
+}
+
+// split returns the elements before and behind an index. If the list ends before the index, DynamoDB
+// sets the element after the last one, and removes nothing.
+func split(list types.AttributeValue, index int) (head, tail []types.AttributeValue) {
+	elements := listOf(list)
+	return elements[:min(index, len(elements))], elements[min(index+1, len(elements)):]
+}
+
+// parser evaluates one expression from left to right. Every operand has its value before the update.
+type parser struct {
+	item   map[string]types.AttributeValue
+	names  map[string]string
+	values map[string]types.AttributeValue
+	tokens []string
+}
+
+var token = regexp.MustCompile(`[#:]?\w+|<=|>=|\S`)
+
+func (v *evaluator) parser(in *dynamodb.UpdateItemInput, expression string) *parser {
+	return &parser{v.item, in.ExpressionAttributeNames, in.ExpressionAttributeValues, token.FindAllString(expression, -1)}
+}
+
+func (p *parser) next() string {
+	first := p.tokens[0]
+	p.tokens = p.tokens[1:]
+	return first
+}
+
+// accept skips the next token if it is want.
+func (p *parser) accept(want string) bool {
+	if len(p.tokens) == 0 || p.tokens[0] != want {
+		return false
+	}
+	p.next()
+	return true
+}
+
+func (p *parser) expect(want string) {
+	if !p.accept(want) {
+		panic(fmt.Sprintf("got %q, want %q", p.tokens, want))
+	}
+}
+
+func (p *parser) end() {
+	if len(p.tokens) > 0 {
+		panic(fmt.Sprintf("got %q, want the end of the expression", p.tokens))
+	}
+}
+
+// anyOf evaluates conditions that OR joins. AND binds more tightly.
+func (p *parser) anyOf() bool {
+	holds := p.allOf()
+	for p.accept("OR") {
+		other := p.allOf()
+		holds = holds || other
+	}
+	return holds
+}
+
+func (p *parser) allOf() bool {
+	holds := p.comparison()
+	for p.accept("AND") {
+		other := p.comparison()
+		holds = holds && other
+	}
+	return holds
+}
+
+// comparison evaluates one condition. A comparison with an absent attribute is false.
+func (p *parser) comparison() (holds bool) {
+	if p.accept("(") {
+		holds = p.anyOf()
+		p.expect(")")
+		return holds
+	}
+	if p.accept("attribute_not_exists") {
+		p.expect("(")
+		holds = p.value(p.path()) == nil
+		p.expect(")")
+		return holds
+	}
+	left, operator, right := p.operand(), p.next(), p.operand()
+	if left == nil || right == nil {
+		return false
+	}
+	switch operator {
+	case "=":
+		return same(left, right)
+	case "<=":
+		return numberOf(left) <= numberOf(right)
+	case ">=":
+		return numberOf(left) >= numberOf(right)
+	case ">":
+		return numberOf(left) > numberOf(right)
+	}
+	panic("operator " + operator)
+}
+
+// clauses evaluates an update expression. It panics if two clauses change the same path.
+func (p *parser) clauses() (set map[path]types.AttributeValue, removed []path) {
+	set = map[path]types.AttributeValue{}
+	for more := p.accept("SET"); more; more = p.accept(",") {
+		at := p.path()
+		p.expect("=")
+		if _, twice := set[at]; twice {
+			panic(fmt.Sprintf("%+v is set twice", at))
+		}
+		set[at] = p.sum()
+	}
+	for more := p.accept("REMOVE"); more; more = p.accept(",") {
+		at := p.path()
+		if _, twice := set[at]; twice || slices.Contains(removed, at) {
+			panic(fmt.Sprintf("%+v is changed twice", at))
+		}
+		removed = append(removed, at)
+	}
+	p.end()
+	return set, removed
+}
+
+// sum evaluates the right side of a SET clause. An absent operand is an error in DynamoDB.
+func (p *parser) sum() types.AttributeValue {
+	total := p.operand()
+	sign := int64(1)
+	switch {
+	case p.accept("+"):
+	case p.accept("-"):
+		sign = -1
+	default:
+		if total == nil {
+			panic("SET to an absent attribute")
+		}
+		return total
+	}
+	return numeral(numberOf(total) + sign*numberOf(p.operand()))
+}
+
+// operand evaluates a value, an attribute or a function. It returns nil if the attribute is absent.
+func (p *parser) operand() types.AttributeValue {
+	switch function := p.tokens[0]; function {
+	case "if_not_exists", "list_append":
+		p.next()
+		p.expect("(")
+		first := p.operand()
+		p.expect(",")
+		second := p.operand()
+		p.expect(")")
+		if function == "list_append" {
+			return &types.AttributeValueMemberL{Value: slices.Concat(listOf(first), listOf(second))}
+		}
+		if first == nil {
+			return second
+		}
+		return first
+	case "size":
+		p.next()
+		p.expect("(")
+		list := p.value(p.path())
+		p.expect(")")
+		if list == nil {
+			return nil
+		}
+		return numeral(int64(len(listOf(list))))
+	}
+	if strings.HasPrefix(p.tokens[0], ":") {
+		return defined(p.values, p.next())
+	}
+	return p.value(p.path())
+}
+
+// path is the place of an attribute, or of an element of a list if index is not negative.
+type path struct {
+	name  string
+	index int
+}
+
+func (p *parser) path() path {
+	at := path{defined(p.names, p.next()), -1}
+	if p.accept("[") {
+		at.index = int(parsed(p.next()))
+		p.expect("]")
+	}
+	return at
+}
+
+func (p *parser) value(at path) types.AttributeValue {
+	value := p.item[at.name]
+	if at.index < 0 || value == nil {
+		return value
+	}
+	if elements := listOf(value); at.index < len(elements) {
+		return elements[at.index]
+	}
+	return nil
+}
+
+func defined[T any](placeholders map[string]T, name string) T {
+	value, ok := placeholders[name]
+	if !ok {
+		panic("undefined placeholder " + name)
+	}
+	return value
+}
+
+// same reports whether two values are equal. DynamoDB and the store write a number in only one way.
+func same(a, b types.AttributeValue) bool {
+	switch a := a.(type) {
+	case *types.AttributeValueMemberS:
+		b, ok := b.(*types.AttributeValueMemberS)
+		return ok && a.Value == b.Value
+	case *types.AttributeValueMemberN:
+		b, ok := b.(*types.AttributeValueMemberN)
+		return ok && a.Value == b.Value
+	case *types.AttributeValueMemberL:
+		b, ok := b.(*types.AttributeValueMemberL)
+		return ok && slices.EqualFunc(a.Value, b.Value, same)
+	}
+	panic(fmt.Sprintf("comparison of a %T", a))
+}
+
+func listOf(v types.AttributeValue) []types.AttributeValue {
+	return v.(*types.AttributeValueMemberL).Value
+}
+
+func numberOf(v types.AttributeValue) int64 {
+	return parsed(v.(*types.AttributeValueMemberN).Value)
+}
+
+func parsed(text string) int64 {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
+
+func numeral(n int64) types.AttributeValue {
+	return &types.AttributeValueMemberN{Value: strconv.FormatInt(n, 10)}
+}

@@ -1,0 +1,286 @@
+package dynamostore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/dynamostore"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+// process is one process of a history: a Store with its own clock and denial cache. It is also the API
+// of that Store.
+type process struct {
+	load
+	h          *history
+	id         int
+	r          *rand.Rand
+	store      *dynamostore.Store
+	now        algo.Instant
+	operations int
+	most       int64                          // largest cost that is not forced
+	newer      int                            // from this operation on, the second version of the rules is in force
+	yield      func(struct{}) bool            // lets other processes make calls
+	calls      []call                         // of the current operation
+	cache      map[*limiter.Limit]algo.Result // the latest results
+	charged    []charged                      // charges that may be refunded
+}
+
+// call is one call to the table.
+type call struct {
+	n       int // counts the calls of a history
+	applied bool
+}
+
+// charged is an allowed charge and its results.
+type charged struct {
+	charges []limiter.Charge
+	results []algo.Result
+}
+
+// load describes the operations of all processes of a history.
+type load struct {
+	apart   time.Duration // the clocks differ by less
+	step    time.Duration // longest time between two operations
+	changes bool          // the rules change at some operation of each process
+	refunds int           // percentage of refunds
+}
+
+func newProcess(h *history, id int, l load) *process {
+	r := rand.New(rand.NewPCG(h.seed, uint64(100+id)))
+	p := &process{load: l, h: h, id: id, r: r, now: modelStart,
+		operations: 20 + r.IntN(40), most: h.rules[0].Rate.Requests, cache: map[*limiter.Limit]algo.Result{}}
+	if h.pause > 1 && id == 0 {
+		p.operations = 8 // others make calls during all of them; they are allowed a smaller cost if this process is refused
+	} else {
+		p.now = p.now.Add(time.Duration(r.Int64N(int64(l.apart))))
+		p.most /= 4
+	}
+	if p.newer = p.operations; l.changes {
+		p.newer = r.IntN(p.operations)
+	}
+	p.store = storetest.Must(dynamostore.New(p, dynamostore.Options{Table: "t", Namespace: "n", Margin: modelMargin, Logger: slog.New(slog.DiscardHandler)}))
+	return p
+}
+
+// run makes the operations. It calls yield before each call to the table.
+func (p *process) run(yield func(struct{}) bool) {
+	p.yield = yield
+	for i := range p.operations {
+		p.now = p.now.Add(time.Duration(p.r.Int64N(int64(p.step))))
+		p.calls = nil
+		limit := p.h.rules[0]
+		if i >= p.newer {
+			limit = p.h.rules[1]
+		}
+		switch n := p.r.IntN(100); {
+		case n < 3:
+			p.reset()
+		case n < 3+p.refunds && len(p.charged) > 0:
+			p.refund()
+		default:
+			p.take(limit)
+		}
+	}
+}
+
+func (p *process) reset() {
+	err := p.store.Reset(context.Background(), modelCaller)
+	p.record(p.calls[0], "reset", fmt.Sprintf("reset: %v", err), func(m *storetest.Model) string {
+		m.Reset(modelCaller)
+		return ""
+	})
+}
+
+// refund refunds the latest charge.
+func (p *process) refund() {
+	last := len(p.charged) - 1
+	c := p.charged[last]
+	p.charged = p.charged[:last]
+	_, err := p.store.Refund(context.Background(), modelCaller, c.charges, c.results, modelMargin)
+	at, applied := p.decisive()
+	text := fmt.Sprintf("refund of %d at %s: %v", c.charges[0].Cost, shown(c.results[0]), err)
+	if errors.Is(err, errLost) && !applied {
+		return
+	}
+	if errors.Is(err, limiter.ErrContended) {
+		p.record(at, "refund contended", text, func(*storetest.Model) string { return unless(!applied, "a contended refund was applied") })
+		return
+	}
+	p.record(at, "refund", text, func(m *storetest.Model) string {
+		m.Refund(modelCaller, c.charges, c.results, modelMargin)
+		return unless(err == nil || errors.Is(err, errLost), "got an error")
+	})
+}
+
+// take charges a random cost, with a result of the denial cache or without.
+func (p *process) take(limit *limiter.Limit) {
+	c := limiter.Charge{Subject: modelCaller, Limit: limit, Cost: p.r.Int64N(1 + p.most)}
+	if p.r.IntN(12) == 0 {
+		c.Force, c.Cost = true, p.r.Int64N(2*limit.Rate.Requests)
+	}
+	charges, results := []limiter.Charge{c}, make([]algo.Result, 1)
+	if p.r.IntN(4) > 0 {
+		results[0] = p.cache[limit]
+	}
+	now := p.now
+	allowed, err := p.store.Take(context.Background(), now, modelCaller, charges, results)
+	at, applied := p.decisive()
+	text := fmt.Sprintf("take at %s, rules %d, cost %d, force %t: ", sinceStart(now), limit.Version, c.Cost, c.Force)
+	switch {
+	case errors.Is(err, errLost):
+		if applied { // the charge, or a conversion or clamp of a state that refuses
+			p.record(at, "lost", text+"no answer", func(m *storetest.Model) string {
+				m.Take(now, modelCaller, charges)
+				return ""
+			})
+		}
+	case errors.Is(err, limiter.ErrContended):
+		p.record(at, "contended", text+"contended", func(m *storetest.Model) string {
+			return unless(!applied, "a contended take was applied") + unless(!refuses(m, now, c), "got ErrContended, want the refusal that the last attempt found")
+		})
+	case err != nil:
+		p.record(at, "error", text, func(*storetest.Model) string { return err.Error() })
+	default:
+		p.cache[limit] = results[0]
+		if allowed && !c.Force && c.Cost > 0 {
+			p.charged = append(p.charged, charged{charges, results})
+		}
+		p.taken(at, text, now, charges, allowed, results[0])
+	}
+}
+
+// taken records an answer of Take.
+func (p *process) taken(at call, text string, now algo.Instant, charges []limiter.Charge, allowed bool, result algo.Result) {
+	kind := "refused"
+	switch {
+	case result.Clamped:
+		kind = "clamped"
+	case allowed && at.applied && at != p.calls[len(p.calls)-1]:
+		kind = "trim"
+	case allowed:
+		kind = "allowed"
+	}
+	got := fmt.Sprintf("allowed %t, %s", allowed, shown(result))
+	p.record(at, kind, text+got, func(m *storetest.Model) string {
+		allowed, results := m.Take(now, modelCaller, charges)
+		want := fmt.Sprintf("allowed %t, %s", allowed, shown(results[0]))
+		return unless(got == want, fmt.Sprintf("\n got %s\nwant %s", got, want))
+	})
+}
+
+// decisive returns the call that decided the current operation: the first call that changed the item,
+// because later ones only remove expired entries, or the last call. It is the zero value if there was
+// no call.
+func (p *process) decisive() (at call, applied bool) {
+	for _, at = range p.calls {
+		if at.applied {
+			return at, true
+		}
+	}
+	return at, false
+}
+
+// record adds an event to the history.
+func (p *process) record(at call, kind, text string, check func(*storetest.Model) string) {
+	p.h.events = append(p.h.events, event{at.n, fmt.Sprintf("process %d: %s", p.id, text), kind, check})
+}
+
+// UpdateItem implements dynamostore.API.
+func (p *process) UpdateItem(_ context.Context, in *dynamodb.UpdateItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+	p.yield(struct{}{})
+	applied := p.h.table.update(in)
+	p.called(applied)
+	switch item := p.h.table.item; {
+	case p.loses():
+		return nil, errLost
+	case !applied:
+		return nil, &types.ConditionalCheckFailedException{Item: item}
+	default:
+		return &dynamodb.UpdateItemOutput{Attributes: item}, nil
+	}
+}
+
+// GetItem implements dynamostore.API.
+func (p *process) GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
+	p.yield(struct{}{})
+	p.called(false)
+	return &dynamodb.GetItemOutput{Item: p.h.table.item}, nil
+}
+
+// DeleteItem implements dynamostore.API.
+func (p *process) DeleteItem(context.Context, *dynamodb.DeleteItemInput, ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error) {
+	p.yield(struct{}{})
+	p.called(true)
+	p.h.table.item = nil
+	if p.loses() {
+		return nil, errLost
+	}
+	return &dynamodb.DeleteItemOutput{}, nil
+}
+
+func (p *process) called(applied bool) {
+	p.h.calls++
+	p.calls = append(p.calls, call{p.h.calls, applied})
+}
+
+var errLost = errors.New("the answer is lost")
+
+// loses reports whether the answer of the current call is lost.
+func (p *process) loses() bool { return p.h.lossy && p.r.IntN(20) == 0 }
+
+// refuses reports whether m refuses c, and has nothing to write.
+func refuses(m *storetest.Model, now algo.Instant, c limiter.Charge) bool {
+	var held limiter.Held
+	for _, e := range m.Inspect(modelCaller) {
+		held = e.Held
+	}
+	held, write := held.Settle(c.Limit, now)
+	_, allowed := c.Apply(held.Machine, held.State, now)
+	return !write && !allowed
+}
+
+// unless returns problem if ok is false.
+func unless(ok bool, problem string) string {
+	if ok {
+		return ""
+	}
+	return problem
+}
+
+// sinceStart returns the time from the start of the histories to at, for a readable message.
+func sinceStart(at algo.Instant) time.Duration { return at.Sub(modelStart) }
+
+// shown describes a result. It leaves out the entries of a log that have expired according to every
+// clock, because a store may keep them for a while.
+func shown(r algo.Result) string {
+	log, ok := r.Machine.(*algo.Log)
+	if !ok {
+		return fmt.Sprintf("%s %+v, clamped %t", r.Machine.Fingerprint(), r.State, r.Clamped)
+	}
+	entries := log.Trim(r.State).Entries
+	instants := make([]string, entries.Len())
+	for i := range instants {
+		instants[i] = sinceStart(entries.At(i)).String()
+	}
+	return fmt.Sprintf("%s newest %s, entries %s, clamped %t", log.Fingerprint(), sinceStart(r.State.Newest), instants, r.Clamped)
+}
+
+// shownEntries describes the state of every limit.
+func shownEntries(entries []limiter.Entry) string {
+	all := make([]string, len(entries))
+	for i, e := range entries {
+		all[i] = fmt.Sprintf("%s: version %d, mark %+v, %s", e.ID, e.Version, e.Mark, shown(e.Result))
+	}
+	return strings.Join(all, "; ")
+}
