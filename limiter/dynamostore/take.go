@@ -233,6 +233,9 @@ func (t *take) chargeWindow(e *expression, w *algo.Window, v *view, c limiter.Ch
 	newest, current := attribute(newestAttribute, v.id), count(v.id, index)
 	if index > w.Index(t.now) { // a cached index; after a reset it is no longer true
 		e.require(e.compare(newest, "=", e.number(index)))
+		if w.Ahead(s, t.now) { // known from the item, whose mark determines whether the state is clamped
+			e.requireMark(t.item, v.id)
+		}
 	} else {
 		e.require(e.absentOr(newest, "<=", e.number(index)))
 	}
@@ -251,6 +254,16 @@ func (t *take) chargeWindow(e *expression, w *algo.Window, v *view, c limiter.Ch
 	e.setTo(newest, e.number(index))
 	for dead := index - 3; dead < index-1; dead++ {
 		e.remove = append(e.remove, e.name(count(v.id, dead)))
+	}
+}
+
+// requireMark adds the condition that the mark of the limit id has not changed.
+func (e *expression) requireMark(it item, id string) {
+	mark := attribute(markAttribute, id)
+	if value, ok := it[mark]; ok {
+		e.require(e.compare(mark, "=", e.value(value)))
+	} else {
+		e.require(e.absent(mark))
 	}
 }
 

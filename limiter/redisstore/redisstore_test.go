@@ -160,7 +160,9 @@ func (counter) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (c counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		c.n.Add(1)
+		if cmd.Name() != "hello" { // the handshake of a new connection
+			c.n.Add(1)
+		}
 		return next(ctx, cmd)
 	}
 }
