@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -75,8 +76,8 @@ func firstAnswer(ctx context.Context, path, endpoint string) (figure, error) {
 		}
 		_, err = e.Invoke(ctx, must(events.Files.ReadFile("rest-authorizer-anonymous.json")))
 		times = append(times, figure(time.Since(begun).Seconds()*1000))
-		if closed := e.Close(); err != nil || closed != nil {
-			return 0, fmt.Errorf("%s: %w, %w\n%s", path, err, closed, output)
+		if err := errors.Join(err, e.Close()); err != nil {
+			return 0, fmt.Errorf("%s: %w\n%s", path, err, output)
 		}
 	}
 	return median(times), nil

@@ -295,12 +295,15 @@ func (m *redisMeasure) sum(ctx context.Context, section string, fields ...string
 
 func (m *redisMeasure) info(ctx context.Context, section, field string) (string, error) {
 	text, err := m.client.Info(ctx, section).Result()
+	if err != nil {
+		return "", err
+	}
 	for line := range strings.Lines(text) {
 		if value, ok := strings.CutPrefix(line, field+":"); ok {
-			return strings.TrimSpace(value), err
+			return strings.TrimSpace(value), nil
 		}
 	}
-	return "", fmt.Errorf("redis: INFO has no %s: %w", field, err)
+	return "", fmt.Errorf("redis: INFO: got no field %s", field)
 }
 
 // remember measures the memory of a caller, with one limit and with three. The memory does not vary, so
@@ -332,8 +335,12 @@ func (m *redisMeasure) remember(ctx context.Context, contenders []redisContender
 // own database, because the result includes the hash tables of the database.
 func (m *redisMeasure) bytes(ctx context.Context, db *redis.Client, decide decideRedis) (figure, error) {
 	const workers = 2
-	if n, err := db.DBSize(ctx).Result(); n > 0 || err != nil {
-		return 0, fmt.Errorf("database %d: got %d keys, want none: %w", memoryDB, n, err)
+	n, err := db.DBSize(ctx).Result()
+	if err != nil {
+		return 0, err
+	}
+	if n > 0 {
+		return 0, fmt.Errorf("database %d: got %d keys, want none; use an empty database", memoryDB, n)
 	}
 	defer db.FlushDB(context.WithoutCancel(ctx))
 	if _, err := decide(ctx, "probe"); err != nil {
