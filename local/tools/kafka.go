@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -17,8 +19,9 @@ import (
 	"github.com/weir-limits/weir/local/command"
 )
 
-// quiet is the time without a new event after which reading ends.
-const quiet = 2 * time.Second
+// maxSilence is the maximum time without a record before the end of the topic.
+// A broker can keep a request for 5 s before it answers without records.
+const maxSilence = 15 * time.Second
 
 // reachTimeout is the maximum time until the first answer of a broker.
 const reachTimeout = 10 * time.Second
@@ -39,7 +42,8 @@ func (o *eventsOptions) kafka(ctx context.Context) (source, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := kgo.NewClient(connection.Connection()...)
+	// Markers of transactions have offsets too. Without them, a topic that ends with a marker would have no last record.
+	client, err := kgo.NewClient(append(connection.Connection(), kgo.KeepControlRecords())...)
 	if err != nil {
 		return nil, fmt.Errorf("--brokers: %w", err)
 	}
@@ -87,7 +91,7 @@ func (t topic) read(ctx context.Context, follow bool, emit func([]byte) error) e
 	for left := t.unread(); follow || len(left) > 0; {
 		poll, cancel := ctx, context.CancelFunc(func() {})
 		if !follow {
-			poll, cancel = context.WithTimeout(ctx, quiet)
+			poll, cancel = context.WithTimeout(ctx, maxSilence)
 		}
 		fetched := t.client.PollFetches(poll)
 		over := poll.Err() != nil
@@ -98,7 +102,10 @@ func (t topic) read(ctx context.Context, follow bool, emit func([]byte) error) e
 			}
 		}
 		if fetched.NumRecords() == 0 && over {
-			return nil // the last offsets may have no record, for example transaction markers
+			if follow || ctx.Err() != nil {
+				return nil
+			}
+			return fmt.Errorf("kafka topic %s: no record for %s; partitions not read to their end: %v", t.name, maxSilence, slices.Sorted(maps.Keys(left)))
 		}
 		for records := fetched.RecordIter(); !records.Done(); {
 			r := records.Next()
@@ -106,8 +113,10 @@ func (t topic) read(ctx context.Context, follow bool, emit func([]byte) error) e
 				t.done(left, r.Partition)
 				continue
 			}
-			if err := emit(r.Value); err != nil {
-				return err
+			if !r.Attrs.IsControl() {
+				if err := emit(r.Value); err != nil {
+					return err
+				}
 			}
 			if r.Offset+1 >= left[r.Partition] && !follow {
 				t.done(left, r.Partition)
