@@ -69,6 +69,29 @@ func TestGoal(t *testing.T) {
 	}
 }
 
+// Goals that miss for one reason share an argument. A goal that is met prints none.
+func TestGoalGrid(t *testing.T) {
+	got := goalGrid([]goal{
+		atMost("a", 1, 1, 0).because("Unused."), atMost("b", 2, 1, 0).because("Physics."), atMost("c", 3, 1, 0),
+		atMost("d", 4, 1, 0).because("Physics."), atMost("e", 5, 1, 0).because("Chemistry."),
+	})
+	want := `| goal | want      | measured |            |
+|------|-----------|----------|------------|
+| a    | at most 1 | 1        | met        |
+| b    | at most 1 | 2        | missed (1) |
+| c    | at most 1 | 3        | MISSED     |
+| d    | at most 1 | 4        | missed (1) |
+| e    | at most 1 | 5        | missed (2) |
+
+(1) Physics.
+
+(2) Chemistry.
+`
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
 // A ratio is the median of the ratios of the rounds, not the ratio of the medians.
 func TestTable_ratio(t *testing.T) {
 	measured := table{Columns: []column{{"ns", 0}}, Rows: []row{

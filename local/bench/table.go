@@ -67,21 +67,31 @@ type goal struct {
 	Want     string `json:"want"`
 	Measured string `json:"measured"`
 	Met      bool   `json:"met"`
+	// Why is the measured argument why Weir misses the goal; "" if the goal is met or has none.
+	Why string `json:"why,omitempty"`
+}
+
+// because returns the goal with an argument why Weir misses it. A goal that is met needs none.
+func (g goal) because(why string) goal {
+	if !g.Met {
+		g.Why = why
+	}
+	return g
 }
 
 // atMost returns a goal that requires f <= most.
 func atMost(what string, f figure, most float64, digits int) goal {
-	return goal{what, "at most " + figure(most).text(digits), f.text(digits), float64(f) <= most}
+	return goal{What: what, Want: "at most " + figure(most).text(digits), Measured: f.text(digits), Met: float64(f) <= most}
 }
 
 // below returns a goal that requires f < limit.
 func below(what string, f figure, limit float64, digits int) goal {
-	return goal{what, "below " + figure(limit).text(digits), f.text(digits), float64(f) < limit}
+	return goal{What: what, Want: "below " + figure(limit).text(digits), Measured: f.text(digits), Met: float64(f) < limit}
 }
 
 // atLeast returns a goal that requires f >= least.
 func atLeast(what string, f figure, least float64, digits int) goal {
-	return goal{what, "at least " + figure(least).text(digits), f.text(digits), float64(f) >= least}
+	return goal{What: what, Want: "at least " + figure(least).text(digits), Measured: f.text(digits), Met: float64(f) >= least}
 }
 
 // value returns the figure of a row and a column.
@@ -178,15 +188,29 @@ func grid(cells [][]string, numbers bool) string {
 	return b.String()
 }
 
-// goalGrid returns goals as a Markdown table.
+// goalGrid returns goals as a Markdown table. A missed goal is MISSED, or missed with the number of its
+// argument. The arguments follow the table.
 func goalGrid(goals []goal) string {
 	cells := [][]string{{"goal", "want", "measured", ""}}
+	var arguments []string
 	for _, g := range goals {
 		verdict := "MISSED"
-		if g.Met {
+		switch {
+		case g.Met:
 			verdict = "met"
+		case g.Why != "":
+			n := slices.Index(arguments, g.Why)
+			if n < 0 {
+				n, arguments = len(arguments), append(arguments, g.Why)
+			}
+			verdict = fmt.Sprintf("missed (%d)", n+1)
 		}
 		cells = append(cells, []string{g.What, g.Want, g.Measured, verdict})
 	}
-	return grid(cells, false)
+	var b strings.Builder
+	b.WriteString(grid(cells, false))
+	for i, why := range arguments {
+		fmt.Fprintf(&b, "\n(%d) %s\n", i+1, why)
+	}
+	return b.String()
 }
