@@ -28,14 +28,14 @@ type Key struct {
 	// limits of one caller.
 	ID    string `json:"id"`
 	Tier  string `json:"tier,omitempty"`  // empty means the default tier
-	Owner string `json:"owner,omitempty"` // a comment for readers: at most 256 bytes of printable text
+	Owner string `json:"owner,omitempty"` // free text for operators: at most 256 bytes of printable text
 	// Created is the time of creation, to the second.
 	Created time.Time `json:"created"`
 	// Hash is the first part of the key's hash. It distinguishes keys with the same ID.
 	Hash string `json:"hash"`
 }
 
-// hashDigits is the length of Key.Hash.
+// hashDigits is the number of hexadecimal digits in Key.Hash.
 const hashDigits = 12
 
 // maxOwner is the length of the longest Key.Owner, in bytes.

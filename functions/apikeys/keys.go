@@ -145,7 +145,7 @@ func (t *Keys) Rotate(ctx context.Context, now time.Time, force bool) error {
 	}
 	_, err = t.api.PutItem(ctx, &dynamodb.PutItemInput{
 		TableName: &t.table, Item: secretsItem(newSecret(), secrets[0], now),
-		ConditionExpression:       aws.String("#current = :current"), // two concurrent rotations would invalidate all keys
+		ConditionExpression:       aws.String("#current = :current"), // without this condition, two concurrent rotations would invalidate all keys
 		ExpressionAttributeNames:  map[string]string{"#current": currentAttribute},
 		ExpressionAttributeValues: records.Item{":current": &types.AttributeValueMemberB{Value: secrets[0]}},
 	})

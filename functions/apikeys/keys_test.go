@@ -230,7 +230,7 @@ func TestKeys_Create_newest(t *testing.T) {
 		}
 	}
 	var want []string
-	for i := range 6 { // the hashes sort the items in another order
+	for i := range 6 { // the table orders the keys by hash, not by age
 		at(i, fmt.Sprint("t", i), i > 0)
 		want = append(want, fmt.Sprint("t", i))
 	}

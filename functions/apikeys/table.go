@@ -8,8 +8,8 @@ import (
 	"github.com/weir-limits/weir/limiter/caller"
 )
 
-// Table reads API keys for functions. It is safe for concurrent use. It caches nothing, because
-// caller.RemoteRecords does.
+// Table reads API keys for functions. It is safe for concurrent use. Each call reads from DynamoDB;
+// caller.RemoteRecords caches the results.
 type Table struct{ records *records.Table }
 
 var _ caller.KeyTable = Table{}

@@ -25,12 +25,12 @@ var _ live.Source = (*Agent)(nil)
 // both ends of the connection.
 const maxIdle = 5 * time.Second
 
-// New returns an Agent for a configuration, on a port of this machine.
+// New returns an Agent that reads configuration c from the AppConfig agent on a local port.
 func New(port int, c contract.Configuration) *Agent {
 	return &Agent{
 		url: fmt.Sprintf("http://127.0.0.1:%d%s", port, c.Path()),
 		client: &http.Client{
-			Transport:     &http.Transport{IdleConnTimeout: maxIdle}, // uses no proxy
+			Transport:     &http.Transport{IdleConnTimeout: maxIdle}, // Proxy is nil, so proxy variables have no effect
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}

@@ -14,8 +14,7 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// agent starts an HTTP server that replaces the agent. It returns a source that reads from the
-// server.
+// agent starts a fake AppConfig agent. It returns an Agent that reads from the fake.
 func agent(t *testing.T, answer http.HandlerFunc) *appconfig.Agent {
 	t.Helper()
 	server := httptest.NewServer(answer)

@@ -60,7 +60,7 @@ func (f *flaky) next(client string) bool {
 	return r.answered
 }
 
-// taken returns the requests since its last call.
+// taken returns the requests that the server received since the last call of taken.
 func (f *flaky) taken() []request {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -161,7 +161,7 @@ func TestOpenStore_deadConnection(t *testing.T) {
 		for _, c := range []struct {
 			name   string
 			hangUp func(connection, n int) bool
-			dead   bool // used connections are dead
+			dead   bool // the server closes used connections instead of answering
 		}{
 			{"alive", nil, false},
 			{"a used connection", func(_, n int) bool { return n == 2 }, true},
@@ -171,8 +171,9 @@ func TestOpenStore_deadConnection(t *testing.T) {
 			t.Run(store+" "+c.name, func(t *testing.T) {
 				f, retried := &flaky{hangUp: c.hangUp}, false
 				s := f.open(t, store)
-				// net/http may close a connection itself, so the expected count depends on the received
-				// requests.
+				// net/http may close a connection at any time. A call on a new connection has one
+				// attempt, so the test expects two attempts only if the server closed a used
+				// connection.
 				for i := 0; i < 3 || c.dead && !retried && i < 1000; i++ {
 					err := take(t.Context(), s)
 					if store == "redis" && err != nil && strings.Contains(err.Error(), "ERR busy") {
@@ -324,7 +325,8 @@ func TestConfig_Environment_deadline(t *testing.T) {
 	}
 }
 
-// memstoreOf returns a store in memory that the limiter does not recognize as one.
+// memstoreOf returns a store in memory. The wrapper hides its type, so the limiter treats it as a
+// shared store.
 func memstoreOf() limiter.Store {
 	return struct{ limiter.Store }{storetest.Must(memstore.New(memstore.Options{}))}
 }

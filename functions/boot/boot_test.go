@@ -48,7 +48,7 @@ func TestLoad(t *testing.T) {
 	}
 	c, err = boot.Load(lookup("NAMESPACE=dev", "STORE=memory", "STORE_TIMEOUT=999ms", "BASE_PATH=/a/v1.x", "CORS_ORIGINS=https://a.example:8443, http://localhost:3000,http://[::1]"))
 	if err != nil || len(c.CORSOrigins) != 3 || c.CORSOrigins[1] != "http://localhost:3000" || c.Timeout != 999*time.Millisecond || c.BasePath != "/a/v1.x" {
-		t.Errorf("largest allowed values: got %+v, %v", c, err)
+		t.Errorf("largest allowed values: got %+v, %v; want a timeout of 999ms, base path /a/v1.x and 3 CORS origins", c, err)
 	}
 	for _, bad := range []struct {
 		variables []string
@@ -81,12 +81,12 @@ func TestLoad(t *testing.T) {
 		{[]string{"NAMESPACE=a", "STORE=memory", "CORS_ORIGINS=https://*.example, a.example"}, badOrigin("https://*.example") + "\n" + badOrigin("a.example")},
 		{[]string{"NAMESPACE=a", "STORE=memory", "SAMPLE_LOGIN=demo"}, "SAMPLE_LOGIN: no colon (want user:password)"},
 		{[]string{"NAMESPACE=a", "STORE=memory", "IPV6_BITS=0"}, "IPV6_BITS: got 0, want 1 to 128"},
-		{[]string{"NAMESPACE=a", "STORE=memory", "JWKS=https://i/k", "JWT_AUDIENCE=w"}, "JWT_ISSUER: required with JWKS: otherwise tokens of any issuer with the same key are valid"},
-		{[]string{"NAMESPACE=a", "STORE=memory", "JWKS=https://i/k", "JWT_ISSUER=i"}, "JWT_AUDIENCE: required with JWKS: otherwise tokens for other APIs are valid"},
+		{[]string{"NAMESPACE=a", "STORE=memory", "JWKS=https://i/k", "JWT_AUDIENCE=w"}, "JWT_ISSUER: required with JWKS; otherwise tokens of any issuer with the same key are valid"},
+		{[]string{"NAMESPACE=a", "STORE=memory", "JWKS=https://i/k", "JWT_ISSUER=i"}, "JWT_AUDIENCE: required with JWKS; otherwise tokens for other APIs are valid"},
 		{[]string{"NAMESPACE=a", "STORE=memory", "JWKS=keys.json", "JWT_ISSUER=i", "JWT_AUDIENCE=w"}, `JWKS: key file without WEIR_LOCAL=true (got "keys.json", want a URL); key files are for local use`},
 		{[]string{"NAMESPACE=a", "STORE=memory", "API_KEYS_FILE=k", "API_KEY_SECRET_FILE=s"}, `API_KEYS_FILE: key file without WEIR_LOCAL=true (got "k", want none); key files are for local use`},
 		{[]string{"NAMESPACE=a", "STORE=memory", "API_KEYS_FILE=k", "WEIR_LOCAL=true"}, "API_KEYS_FILE and API_KEY_SECRET_FILE: got one, want both or none"},
-		{[]string{"NAMESPACE=a", "STORE=memory", "JWKS=records:", "JWT_ISSUER=i", "JWT_AUDIENCE=w"}, "RECORDS_TABLE: required with JWKS=records:: name of the table that holds the copy of the keys"},
+		{[]string{"NAMESPACE=a", "STORE=memory", "JWKS=records:", "JWT_ISSUER=i", "JWT_AUDIENCE=w"}, "RECORDS_TABLE: required with JWKS=\"records:\": name of the table that holds the copy of the keys"},
 		{[]string{"NAMESPACE=a", "STORE=memory", "RECORDS_TABLE=a/b"}, `RECORDS_TABLE: got "a/b", want the name of a DynamoDB table: 3 to 255 letters, digits, _, . and -`},
 		{[]string{"NAMESPACE=a", "STORE=memory", "RECORDS_TABLE=weir", "API_KEYS_FILE=k", "API_KEY_SECRET_FILE=s", "WEIR_LOCAL=true"}, "RECORDS_TABLE and API_KEYS_FILE: got both, want one; API keys have one source"},
 		{[]string{"NAMESPACE=", "STORE=disk", "IPV6_BITS=129"}, "NAMESPACE: required"},
@@ -123,8 +123,8 @@ func write(t *testing.T, name, content string) string {
 const oneRule = `{"rules":[{"endpoint":"/a","limits":{"*":{"requests":1,"window":"1m"}}}]}`
 
 // The version of the rules is in the document or in RULES_VERSION. On a developer's machine it can
-// also be the modification time of the file. (The commit time is missing, because a test binary has
-// no version control information.)
+// also be the modification time of the file. The built-in rules could also use the commit time, but a
+// test binary has no version control information.
 func TestConfig_Environment_version(t *testing.T) {
 	silent, speaking := write(t, "rules.json", oneRule), write(t, "rules.json", `{"version":7,`+oneRule[1:])
 	changed := time.Unix(1_700_000_000, 0)
@@ -165,7 +165,7 @@ var quiet = boot.Options{Logger: slog.New(slog.DiscardHandler)}
 func TestConfig_Environment(t *testing.T) {
 	e, err := load(t, "STORE=memory", "WEIR_LOCAL=true").Environment(t.Context(), store, quiet)
 	if err != nil || e.Rules.Current().Len() == 0 || e.Recorder != nil || e.Events != nil {
-		t.Fatalf("built-in rules: got error %v, or no rules, or a Recorder or Events; want only rules", err)
+		t.Fatalf("built-in rules: got error %v and environment %+v; want no error, some rules, no Recorder and no Events", err, e)
 	}
 	rules := write(t, "rules.json", oneRule)
 	keys, err := events.Files.ReadFile("jwks.json")
@@ -246,7 +246,7 @@ func TestConfig_OpenStore(t *testing.T) {
 		}
 		err = c.Probe(t.Context(), s)
 		if ok := c.Store == "memory"; (err == nil) != ok || err != nil && (strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "does not answer")) {
-			t.Errorf("%v: probe: got %v, want no error only for STORE=memory, else one line with \"does not answer\"", variables, err)
+			t.Errorf("%v: probe: got error %v; want none for STORE=memory, and one line with \"does not answer\" for other stores", variables, err)
 		}
 		if err := closeStore(); err != nil {
 			t.Error(err)

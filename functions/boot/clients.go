@@ -19,9 +19,9 @@ import (
 // only the clients that its deployment uses, because clients cause most of a bundle's size and of a
 // cold start's duration.
 type Clients struct {
-	// Redis opens the store of STORE=redis. Package rediscache has one.
+	// Redis opens the store of STORE=redis, for example rediscache.Open.
 	Redis OpenRedis
-	// Events opens the destination of EVENTS. Package sinks has one.
+	// Events opens the destination of EVENTS, for example sinks.Open.
 	Events OpenSink
 	// AWS loads the region and the credentials. If it is nil, they come from the variables that Lambda
 	// sets.
@@ -41,7 +41,7 @@ type LoadAWS func(ctx context.Context) (aws.Config, error)
 // A program returns these errors if its variables configure a client that it does not link.
 var (
 	errNoRedis  = errors.New("STORE: this program does not link the client of Redis (got redis, want dynamodb or memory); deploy the bundle with the suffix -redis")
-	errNoEvents = errors.New("EVENTS: this program does not link the clients of Kafka and Kinesis (want no EVENTS); deploy the bundle with the suffix -events")
+	errNoEvents = errors.New("EVENTS: this program does not link the clients of Kafka and Kinesis (want EVENTS unset); deploy the bundle with the suffix -events")
 )
 
 // redisStore opens the Redis store.
@@ -69,9 +69,9 @@ const localRegion = "us-east-1"
 // dynamoDBVariable is the variable with the endpoint of DynamoDB.
 const dynamoDBVariable = "DYNAMODB_ENDPOINT"
 
-// AWSConfig returns the configuration of a client for an endpoint, which is the value of a variable.
-// If endpoint is empty, it is the configuration for AWS. With an endpoint, AWSConfig reads no AWS
-// profile: an invalid profile cannot fail a local run, and the endpoint receives no real credentials.
+// AWSConfig returns the configuration of an AWS client. endpoint is the value of the given variable.
+// An empty endpoint means AWS. With an endpoint, AWSConfig reads no AWS profile: an invalid profile
+// cannot fail a local run, and the endpoint receives no real credentials.
 func (c Config) AWSConfig(ctx context.Context, variable, endpoint string) (aws.Config, error) {
 	if endpoint != "" {
 		if u, err := url.Parse(endpoint); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {

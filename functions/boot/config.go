@@ -36,8 +36,9 @@ type Config struct {
 	// environment. RedisIAMCache is the name of the serverless cache.
 	RedisIAMUser  string `env:"REDIS_IAM_USER"`
 	RedisIAMCache string `env:"REDIS_IAM_CACHE"`
-	// Timeout bounds how long a decision waits for the store. It is less than a second. 0 means 50
-	// ms for redis and 100 ms for dynamodb. The first decision waits for at least 900 ms.
+	// Timeout bounds how long a decision waits for the store. It must be less than a second. 0 means
+	// 50 ms for redis and 100 ms for dynamodb. The first decision of an environment may wait for 900
+	// ms, even if Timeout is shorter.
 	Timeout time.Duration `env:"STORE_TIMEOUT"`
 
 	// RulesFile is the file of the rules document. If it is empty, the built-in document is used.
@@ -49,15 +50,16 @@ type Config struct {
 	RulesFrom string `env:"RULES_FROM"`
 	// AppConfigPort is the port of the AppConfig agent.
 	AppConfigPort int `env:"AWS_APPCONFIG_EXTENSION_HTTP_PORT, default=2772"`
-	// RulesVersion is the version of a document that has no field version. It must grow with every
-	// change.
+	// RulesVersion is the version of a rules document whose JSON has no field "version". It must grow
+	// with every change.
 	RulesVersion int64 `env:"RULES_VERSION"`
 	// MaxDelay bounds how long a request waits in the handler for its turn in a leaky bucket. 0 means
 	// that a request does not wait. MaxDelay also bounds the depth of every leaky bucket.
 	MaxDelay time.Duration `env:"MAX_DELAY"`
 	// BasePath is the path that a custom domain of the API adds before every path.
 	BasePath string `env:"BASE_PATH"`
-	// CORSOrigins are the origins whose pages may read answers, or only *. Empty means no origin.
+	// CORSOrigins are the origins whose pages may read answers. The only element * means every
+	// origin. Empty means no origin.
 	CORSOrigins []string `env:"CORS_ORIGINS"`
 
 	// RecordsTable is the DynamoDB table of the API keys, the rules and the copy of the issuer's
@@ -74,8 +76,8 @@ type Config struct {
 	JWTUserClaim  string   `env:"JWT_USER_CLAIM"`
 	JWTTierClaim  string   `env:"JWT_TIER_CLAIM"`
 
-	// APIKeysFile contains API keys, and APIKeySecretFile the secret that hashes them. They replace
-	// RECORDS_TABLE in a local run and are not allowed elsewhere.
+	// APIKeysFile contains API keys. APIKeySecretFile contains the secret that hashes them. Both
+	// files replace RECORDS_TABLE in a local run. They are not allowed elsewhere.
 	APIKeysFile      string `env:"API_KEYS_FILE"`
 	APIKeySecretFile string `env:"API_KEY_SECRET_FILE"`
 
@@ -160,10 +162,10 @@ func (c *Config) validate() error {
 			"CORS_ORIGINS: got %q, want only *, or origins without a path (https://app.example.com, http://localhost:3000)", origin)
 	}
 	check(c.IPv6Bits >= 1 && c.IPv6Bits <= 128, "IPV6_BITS: got %d, want 1 to 128", c.IPv6Bits)
-	check(c.JWKS == "" || c.JWTIssuer != "", "JWT_ISSUER: required with JWKS: otherwise tokens of any issuer with the same key are valid")
-	check(c.JWKS == "" || c.JWTAudience != "", "JWT_AUDIENCE: required with JWKS: otherwise tokens for other APIs are valid")
+	check(c.JWKS == "" || c.JWTIssuer != "", "JWT_ISSUER: required with JWKS; otherwise tokens of any issuer with the same key are valid")
+	check(c.JWKS == "" || c.JWTAudience != "", "JWT_AUDIENCE: required with JWKS; otherwise tokens for other APIs are valid")
 	check(c.JWKS == "" || c.Local || c.JWKS == contract.JWKSRecords || isURL(c.JWKS), "JWKS: key file without WEIR_LOCAL=true (got %q, want a URL); key files are for local use", c.JWKS)
-	check(c.JWKS != contract.JWKSRecords || c.RecordsTable != "", "RECORDS_TABLE: required with JWKS=%s: name of the table that holds the copy of the keys", contract.JWKSRecords)
+	check(c.JWKS != contract.JWKSRecords || c.RecordsTable != "", "RECORDS_TABLE: required with JWKS=%q: name of the table that holds the copy of the keys", contract.JWKSRecords)
 	check(c.RecordsTable == "" || contract.IsName(c.RecordsTable, 3, 255), "RECORDS_TABLE: got %q, want the name of a DynamoDB table: 3 to 255 letters, digits, _, . and -", c.RecordsTable)
 	check(c.RecordsTable == "" || c.APIKeysFile == "", "RECORDS_TABLE and API_KEYS_FILE: got both, want one; API keys have one source")
 	check(c.APIKeysFile == "" || c.Local, "API_KEYS_FILE: key file without WEIR_LOCAL=true (got %q, want none); key files are for local use", c.APIKeysFile)
@@ -200,13 +202,13 @@ func (c *Config) appConfig() (*contract.Configuration, error) {
 	return &configuration, err
 }
 
-// maxMaxDelay is the time after which API Gateway stops waiting for a function.
+// maxMaxDelay is the largest MaxDelay. After this time API Gateway stops waiting for a function.
 const maxMaxDelay = 29 * time.Second
 
 func isURL(s string) bool { return strings.Contains(s, "://") }
 
 // lookuper adapts a lookup function to envconfig. An empty variable counts as unset, because
-// templates declare variables that a local run sets.
+// templates declare variables without a value for local runs.
 type lookuper func(string) (string, bool)
 
 // Lookup implements envconfig.Lookuper.

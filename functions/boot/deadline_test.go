@@ -33,17 +33,17 @@ type fault = string
 
 const (
 	healthy     fault = "none"
-	silent      fault = "requests are read and not answered"
-	swallowing  fault = "nothing is read any more"
+	silent      fault = "requests get no answer"
+	stalled     fault = "requests are not read"
 	slowed      fault = "answers take 700 ms"
 	trickling   fault = "answers come byte by byte"
 	resetting   fault = "connections are reset"
-	breakingOff fault = "answers break off"
-	babbling    fault = "answers make no sense"
-	refusing    fault = "connections are refused"
-	unreachable fault = "connections are not answered"
-	forgetting  fault = "old connections lead nowhere"
-	hungUp      fault = "old connections are reset"
+	truncated   fault = "answers are truncated"
+	garbled     fault = "answers are invalid"
+	refusing    fault = "dials are refused"
+	unreachable fault = "dials get no answer"
+	lostPeers   fault = "old connections lose all packets"
+	resetOld    fault = "old connections are reset"
 )
 
 // line is a server in this process and the network to it. It uses the clock of the test.
@@ -57,7 +57,7 @@ type line struct {
 	far   time.Duration // time to open a connection
 }
 
-func (l *line) fallIll(a fault) {
+func (l *line) inject(a fault) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.fault, l.since = a, l.dials
@@ -68,12 +68,12 @@ func (l *line) state(n int) fault {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case (l.fault == forgetting || l.fault == hungUp) && n > l.since:
+	case (l.fault == lostPeers || l.fault == resetOld) && n > l.since:
 		return healthy
-	case l.fault == hungUp:
+	case l.fault == resetOld:
 		return resetting
-	case l.fault == forgetting:
-		return swallowing
+	case l.fault == lostPeers:
+		return stalled
 	}
 	return l.fault
 }
@@ -101,7 +101,8 @@ func (l *line) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return pipe{ours}, nil
 }
 
-// pipe is a connection that behaves like TCP: after the server closes it, only reads and writes fail.
+// pipe is a connection that behaves like TCP. After the server has closed it, reads and writes fail,
+// but SetReadDeadline does not.
 type pipe struct{ net.Conn }
 
 func (p pipe) SetReadDeadline(t time.Time) error {
@@ -123,7 +124,7 @@ func (l *line) serve(n int, c net.Conn) {
 		case silent, unreachable:
 			_, _ = io.Copy(io.Discard, r)
 			return
-		case swallowing:
+		case stalled:
 			l.recover(n)
 			return
 		case slowed:
@@ -136,9 +137,9 @@ func (l *line) serve(n int, c net.Conn) {
 				time.Sleep(200 * time.Millisecond)
 			}
 			continue
-		case breakingOff:
+		case truncated:
 			answer = answer[:3]
-		case babbling:
+		case garbled:
 			answer = "\x00\xff7\r\n\r\n"
 		}
 		if _, err := io.WriteString(c, answer); err != nil || len(answer) == 3 {
@@ -147,9 +148,9 @@ func (l *line) serve(n int, c net.Conn) {
 	}
 }
 
-// recover returns when the server reads again.
+// recover waits until the server reads connection n again.
 func (l *line) recover(n int) {
-	for l.state(n) == swallowing {
+	for l.state(n) == stalled {
 		time.Sleep(time.Second)
 	}
 }
@@ -218,8 +219,8 @@ func speakCluster(c net.Conn, r *bufio.Reader) (string, error) {
 	}
 }
 
-// ward is an environment that uses a line. It is created like the environment of a function.
-type ward struct {
+// system is an environment that uses a line. It is created like the environment of a function.
+type system struct {
 	*line
 	config boot.Config
 	store  limiter.Store
@@ -227,11 +228,11 @@ type ward struct {
 	close  func() error
 }
 
-func newWard(t *testing.T, store string) *ward {
+func newSystem(t *testing.T, store string) *system {
 	t.Helper()
 	file := write(t, "rules.json", `{"version":1,"rules":[{"endpoint":"/a","limits":{"*":{"requests":20,"window":"1m"}}},
 		{"endpoint":"/b","limits":{"*":{"requests":20,"window":"1m"},"global":{"requests":20,"window":"1m"}}}]}`)
-	w := &ward{line: &line{fault: healthy}, close: func() error { return nil }}
+	w := &system{line: &line{fault: healthy}, close: func() error { return nil }}
 	variables := []string{"RULES_FILE=" + file, "WEIR_LOCAL=true", "DYNAMODB_ENDPOINT=http://store", "RECORDS_TABLE=records"}
 	var err error
 	redisLike := store != "dynamodb"
@@ -276,9 +277,9 @@ func newWard(t *testing.T, store string) *ward {
 }
 
 // end closes the connections and waits until all goroutines have ended.
-func (w *ward) end(t *testing.T) {
+func (w *system) end(t *testing.T) {
 	t.Helper()
-	w.fallIll(healthy)
+	w.inject(healthy)
 	if err := w.close(); err != nil {
 		t.Error(err)
 	}
@@ -286,7 +287,7 @@ func (w *ward) end(t *testing.T) {
 }
 
 // decide decides a request: /a charges one subject, and /b two.
-func (w *ward) decide(t *testing.T, path string) (limiter.Decision, time.Duration) {
+func (w *system) decide(t *testing.T, path string) (limiter.Decision, time.Duration) {
 	t.Helper()
 	begun := time.Now()
 	d, err := w.app.Limiter.Take(t.Context(), begun, w.app.Rules.Current().Charges(nil, http.MethodGet, rules.MustParsePath(path), caller.Caller{User: "a"}))
@@ -296,8 +297,8 @@ func (w *ward) decide(t *testing.T, path string) (limiter.Decision, time.Duratio
 	return d, time.Since(begun)
 }
 
-// look returns a decision without a charge. The fake Redis can answer it, because it needs no script.
-func (w *ward) look(t *testing.T, path string) (limiter.Decision, time.Duration) {
+// look returns a decision without a charge. It runs no script, so the fake Redis can answer it.
+func (w *system) look(t *testing.T, path string) (limiter.Decision, time.Duration) {
 	t.Helper()
 	begun := time.Now()
 	d, err := w.app.Limiter.Peek(t.Context(), begun, w.app.Rules.Current().Charges(nil, http.MethodGet, rules.MustParsePath(path), caller.Caller{User: "a"}))
@@ -309,10 +310,10 @@ func (w *ward) look(t *testing.T, path string) (limiter.Decision, time.Duration)
 
 var deadlines = map[string]time.Duration{"redis": 50 * time.Millisecond, "cluster": 50 * time.Millisecond, "dynamodb": 100 * time.Millisecond}
 
-// A decision never waits longer than its deadline, for any fault of the store. The deadline is 900 ms
-// for the first decision, then 50 ms (Redis) or 100 ms (DynamoDB). If a fault fails a call at once, the
-// decision does not wait. The start of an environment, including the read of the key of subject hashes,
-// waits at most 900 ms. The test uses the clients of the functions and a fake clock.
+// For any fault of the store, a decision waits at most until its deadline. The deadline is 900 ms for
+// the first decision. Later deadlines are 50 ms (Redis) or 100 ms (DynamoDB). If calls fail at once,
+// the decision does not wait. The start of an environment reads the key of subject hashes and waits
+// at most 900 ms. The test uses the clients of the functions and a fake clock.
 func TestDeadline(t *testing.T) {
 	for _, store := range []string{"dynamodb", "redis", "cluster"} {
 		for _, c := range []struct {
@@ -322,22 +323,22 @@ func TestDeadline(t *testing.T) {
 			first  time.Duration
 		}{
 			{silent, limiter.ReasonTimeout, true, 900 * time.Millisecond},
-			{swallowing, limiter.ReasonTimeout, true, 900 * time.Millisecond},
+			{stalled, limiter.ReasonTimeout, true, 900 * time.Millisecond},
 			{slowed, limiter.ReasonTimeout, true, 700 * time.Millisecond},
 			{trickling, limiter.ReasonTimeout, true, 900 * time.Millisecond},
 			{unreachable, limiter.ReasonTimeout, true, 900 * time.Millisecond},
 			{resetting, limiter.ReasonUnavailable, false, 0},
-			{breakingOff, limiter.ReasonUnavailable, false, 0},
-			{babbling, limiter.ReasonUnavailable, false, 0},
+			{truncated, limiter.ReasonUnavailable, false, 0},
+			{garbled, limiter.ReasonUnavailable, false, 0},
 			{refusing, limiter.ReasonUnavailable, false, 0},
 		} {
 			for _, path := range []string{"/a", "/b"} {
 				t.Run(store+" "+c.fault+" "+path, func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
-						w := newWard(t, store)
+						w := newSystem(t, store)
 						defer w.end(t)
 						w.config.Warm(t.Context(), w.store, w.app)
-						w.fallIll(c.fault)
+						w.inject(c.fault)
 						for i := range 3 {
 							want := time.Duration(0)
 							if c.waits {
@@ -353,7 +354,7 @@ func TestDeadline(t *testing.T) {
 							answered := c.fault == slowed && i == 0
 							opened := d.Reason == limiter.ReasonBreaker && i == 2 && path == "/b" // the breaker opens between the two subjects
 							if d.Reason != c.reason && !answered && !opened {
-								t.Errorf("decision %d: got the wrong reason: %+v", i+1, d)
+								t.Errorf("decision %d: got reason %v, want %v: %+v", i+1, d.Reason, c.reason, d)
 							}
 						}
 					})
@@ -361,9 +362,9 @@ func TestDeadline(t *testing.T) {
 			}
 			t.Run(store+" "+c.fault+" at the start", func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					w := newWard(t, store)
+					w := newSystem(t, store)
 					defer w.end(t)
-					w.fallIll(c.fault)
+					w.inject(c.fault)
 					begun := time.Now()
 					e, err := w.config.StartOver(t.Context(), w.store, boot.Options{Logger: quiet.Logger, Metrics: io.Discard}) // metrics need the key of subject hashes
 					if err != nil {
@@ -385,22 +386,22 @@ func TestDeadline(t *testing.T) {
 // second plus one deadline.
 func TestDeadline_outage(t *testing.T) {
 	for _, store := range []string{"dynamodb", "redis"} {
-		for i, a := range []fault{silent, swallowing, slowed, resetting, babbling, unreachable, unreachable, unreachable, refusing, refusing, refusing} {
+		for i, a := range []fault{silent, stalled, slowed, resetting, garbled, unreachable, unreachable, unreachable, refusing, refusing, refusing} {
 			length := time.Minute - time.Duration(i)*150*time.Millisecond
 			t.Run(store+" "+a, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					w := newWard(t, store)
+					w := newSystem(t, store)
 					defer w.end(t)
 					w.config.Warm(t.Context(), w.store, w.app)
 					if d, took := w.look(t, "/b"); d.Reason != limiter.ReasonNone || took != 0 {
-						t.Fatalf("before the outage: decision took %s: %+v", took, d)
+						t.Fatalf("before the outage: decision took %s, want 0s and no failure: %+v", took, d)
 					}
-					w.fallIll(a)
+					w.inject(a)
 					begun, waited, most := time.Now(), 0, deadlines[store]
 					for time.Since(begun) < length {
 						d, took := w.look(t, "/b")
 						if took > most || d.Reason == limiter.ReasonNone {
-							t.Fatalf("%s after the start of the outage: decision took %s: %+v", time.Since(begun), took, d)
+							t.Fatalf("%s after the start of the outage: decision took %s, want at most %s and a failure: %+v", time.Since(begun), took, most, d)
 						}
 						if took > 0 {
 							waited++
@@ -412,10 +413,10 @@ func TestDeadline_outage(t *testing.T) {
 						}
 						time.Sleep(pause)
 					}
-					if waited > 3+60*2 { // each decision has two subjects
+					if waited > 3+60*2 { // 3 decisions open the breaker, which then permits two probes a second
 						t.Errorf("%d decisions waited, want at most 123", waited)
 					}
-					w.fallIll(healthy)
+					w.inject(healthy)
 					begun = time.Now()
 					for d, _ := w.look(t, "/b"); d.Reason != limiter.ReasonNone; d, _ = w.look(t, "/b") {
 						time.Sleep(time.Millisecond)
@@ -433,18 +434,18 @@ func TestDeadline_outage(t *testing.T) {
 // new connection. A connection that was idle for 5 s is not used again.
 func TestDeadline_oldConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWard(t, "redis") // net/http may drop a connection itself
+		w := newSystem(t, "redis") // not DynamoDB, because net/http may close a connection at any time
 		defer w.end(t)
 		w.config.Warm(t.Context(), w.store, w.app)
 		w.look(t, "/a")
-		w.fallIll(forgetting)
+		w.inject(lostPeers)
 		for i, want := range []time.Duration{deadlines["redis"], 0, 0} {
 			if d, took := w.look(t, "/a"); took != want || (d.Reason == limiter.ReasonTimeout) != (i == 0) {
 				t.Errorf("decision %d took %s, want %s: %+v", i+1, took, want, d)
 			}
 		}
 		time.Sleep(6 * time.Second)
-		w.fallIll(forgetting)
+		w.inject(lostPeers)
 		if d, took := w.look(t, "/a"); took != 0 || d.Reason != limiter.ReasonNone {
 			t.Errorf("after a pause: decision took %s, want 0s and no failure: %+v", took, d)
 		}
@@ -457,7 +458,7 @@ func TestDeadline_oldConnection(t *testing.T) {
 func TestDeadline_slowConnection(t *testing.T) {
 	for store, far := range map[string]time.Duration{"dynamodb": 120 * time.Millisecond, "redis": 60 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWard(t, store)
+			w := newSystem(t, store)
 			defer w.end(t)
 			w.far = far
 			w.config.Warm(t.Context(), w.store, w.app)
@@ -475,11 +476,11 @@ func TestDeadline_slowConnection(t *testing.T) {
 			for i := range 360 {
 				time.Sleep(10 * time.Second)
 				if i == 10 {
-					w.fallIll(silent)
+					w.inject(silent)
 				}
 				d, _ := w.look(t, "/a")
 				reasons[d.Reason]++
-				w.fallIll(healthy)
+				w.inject(healthy)
 			}
 			if reasons[limiter.ReasonTimeout] != 1 || reasons[limiter.ReasonNone] != 359 {
 				t.Errorf("%s: got reasons %v, want one timeout and 359 successes", store, reasons)
@@ -493,18 +494,18 @@ func TestDeadline_slowConnection(t *testing.T) {
 // may wait 900 ms.
 func TestDeadline_idle(t *testing.T) {
 	for _, store := range []string{"dynamodb", "redis", "cluster"} {
-		for _, a := range []fault{silent, swallowing, unreachable} {
+		for _, a := range []fault{silent, stalled, unreachable} {
 			for _, pause := range []time.Duration{5 * time.Second, 10 * time.Second, time.Hour} {
 				t.Run(fmt.Sprint(store, " ", a, " ", pause), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
-						w := newWard(t, store)
+						w := newSystem(t, store)
 						defer w.end(t)
 						w.config.Warm(t.Context(), w.store, w.app)
 						if d, took := w.look(t, "/a"); d.Reason != limiter.ReasonNone || took != 0 {
 							t.Fatalf("before the fault: decision took %s, want 0s: %+v", took, d)
 						}
 						time.Sleep(pause)
-						w.fallIll(a)
+						w.inject(a)
 						short := deadlines[store]
 						for i, want := range []time.Duration{250 * time.Millisecond, short, short, short, short, 0} {
 							if d, took := w.look(t, "/a"); took != want || d.Reason != limiter.ReasonTimeout && want > 0 {
@@ -524,17 +525,17 @@ func TestDeadline_idle(t *testing.T) {
 func TestDeadline_deadConnection(t *testing.T) {
 	for _, store := range []string{"redis", "cluster"} {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWard(t, store)
+			w := newSystem(t, store)
 			defer w.end(t)
 			w.config.Warm(t.Context(), w.store, w.app)
 			w.look(t, "/a")
 			w.far = 60 * time.Millisecond
-			w.fallIll(hungUp)
+			w.inject(resetOld)
 			if d, took := w.look(t, "/a"); d.Reason != limiter.ReasonNone || took != w.far {
 				t.Errorf("%s: got %+v after %s, want success after %s", store, d, took, w.far)
 			}
 			w.far = 260 * time.Millisecond
-			w.fallIll(hungUp)
+			w.inject(resetOld)
 			if d, took := w.look(t, "/a"); d.Reason != limiter.ReasonTimeout || took != 250*time.Millisecond {
 				t.Errorf("%s: got %+v after %s, want a timeout after 250ms", store, d, took)
 			}

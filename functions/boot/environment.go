@@ -82,8 +82,8 @@ func (c Config) Environment(ctx context.Context, store limiter.Store, o Options)
 }
 
 // reportedRules returns the rules that the variables select. recorder and logger report the current
-// rules and every reload. If a document has mistakes, they report it before reportedRules returns the
-// error.
+// rules and every reload. If the first document has mistakes, recorder counts it before reportedRules
+// returns the error.
 func (c Config) reportedRules(now time.Time, recorder *telemetry.Recorder, logger *slog.Logger) (*live.Rules, error) {
 	r, err := c.rules()
 	if _, refused := errors.AsType[rules.Problems](err); refused {

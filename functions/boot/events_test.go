@@ -19,7 +19,7 @@ import (
 func TestLoad_events(t *testing.T) {
 	c, err := boot.Load(lookup("NAMESPACE=a", "STORE=memory", "EVENTS=kafka", "KAFKA_BROKERS=b-1.example:9098,[::1]:9092", "KAFKA_TOPIC=weir", "KAFKA_IAM=true"))
 	if err != nil || len(c.KafkaBrokers) != 2 || !c.KafkaTLS || c.Sample != 100 {
-		t.Errorf("events configuration: got %+v, %v", c.EventsConfig, err)
+		t.Errorf("events configuration: got %+v, %v; want 2 brokers, TLS and sample 100", c.EventsConfig, err)
 	}
 	for _, bad := range []struct{ variables, want string }{
 		{"EVENTS=sqs", `EVENTS: got "sqs", want kafka, kinesis, or empty for no events`},
@@ -51,8 +51,8 @@ func (a *doneRecorder) Done() <-chan struct{} {
 	return a.Context.Done()
 }
 
-// Before a function answers, it waits until its events are sent, because Lambda freezes it after the
-// answer.
+// A function waits until its events are sent, and then answers. After the answer, Lambda may freeze
+// the environment.
 func TestOpen_events(t *testing.T) {
 	held := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-held }))
@@ -66,6 +66,6 @@ func TestOpen_events(t *testing.T) {
 	e.Events.Begin(e.Clock())
 	ctx := &doneRecorder{Context: t.Context()}
 	if e.Events.Wait(ctx); !ctx.done.Load() {
-		t.Error("the function did not wait for its events")
+		t.Error("Wait: got a return without a call of Done, want a wait for the events")
 	}
 }

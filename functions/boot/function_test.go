@@ -91,7 +91,7 @@ func TestStart(t *testing.T) {
 	if err := c.Process.Kill(); err != nil {
 		t.Error(err)
 	}
-	_ = c.Wait() // the process was killed
+	_ = c.Wait() // always an error, because the test killed the process
 	if !strings.Contains(output.String(), `"Namespace":"Weir/test"`) || !strings.Contains(output.String(), `"Allowed":1,`) || !strings.Contains(output.String(), `"RulesVersion":7,`) {
 		t.Errorf("metrics: got %s, want one allowed request under version 7 of the rules", output)
 	}
@@ -116,7 +116,7 @@ func TestStart_requestID(t *testing.T) {
 	if err := c.Process.Kill(); err != nil {
 		t.Error(err)
 	}
-	_ = c.Wait() // the process was killed
+	_ = c.Wait() // always an error, because the test killed the process
 	reported := false
 	for line := range strings.Lines(output.String()) {
 		if strings.Contains(line, `"store failed"`) {
@@ -131,15 +131,15 @@ func TestStart_requestID(t *testing.T) {
 	}
 }
 
-// A rejected document is counted before the process ends. A missing file is not counted, because
-// there is no document to reject.
+// A rejected document is counted before the process ends. The built-in document is rejected because
+// it has no version. A missing file is not counted, because there is no document to reject.
 func TestStart_rulesRefused(t *testing.T) {
-	for rules, want := range map[string]int{write(t, "rules.json", `{"rules":[{}]}`): 1, "": 1, "nowhere": 0} { // the built-in document has no version
+	for rules, want := range map[string]int{write(t, "rules.json", `{"rules":[{}]}`): 1, "": 1, "nowhere": 0} {
 		c, output := function(t, "STORE=memory", "NAMESPACE=test", "RULES_FILE="+rules)
 		err := c.Run()
 		if status, ok := errors.AsType[*exec.ExitError](err); !ok || status.ExitCode() != 1 ||
 			strings.Count(output.String(), "\n") != 1+want || strings.Count(output.String(), `"RulesRefused":1`) != want {
-			t.Errorf("rules %q: got %v, want exit status 1 and the count in the metrics: %s", rules, err, output)
+			t.Errorf("rules %q: got %v, want exit status 1 and %d rejected documents in the metrics: %s", rules, err, want, output)
 		}
 	}
 }
@@ -184,7 +184,7 @@ func TestStart_records(t *testing.T) {
 	if err := c.Process.Kill(); err != nil {
 		t.Error(err)
 	}
-	_ = c.Wait() // the process was killed
+	_ = c.Wait() // always an error, because the test killed the process
 	if !strings.Contains(output.String(), `"records table not reached"`) || len(table) != 2 || !strings.Contains(<-table, `"subjectkey"`) || !strings.Contains(<-table, `"secrets"`) {
 		t.Errorf("got %d reads of the records table, want 2 and a warning: %s", len(table), output)
 	}

@@ -34,16 +34,16 @@ import (
 var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 
 // deployment is a records table on DynamoDB Local and an environment that reads the table through a
-// proxy, the door. The door can fail every request.
+// proxy. The test can make every request to the proxy fail.
 type deployment struct {
 	*lambdahttp.Environment
 	keys     *apikeys.Keys
 	client   *dynamodb.Client
 	table    string
-	endpoint string // URL of the door
+	endpoint string // URL of the proxy
 	shut     atomic.Bool
-	faults   atomic.Int64 // number of requests that the door closes without an answer
-	requests atomic.Int64 // number of requests through the door
+	faults   atomic.Int64 // number of requests that the proxy closes without an answer
+	requests atomic.Int64 // number of requests through the proxy
 	shared   atomic.Int64 // number of these requests that use the environment's shared client
 	now      time.Time
 	logged   bytes.Buffer
@@ -71,7 +71,7 @@ func newDeployment(t *testing.T, variables ...string) *deployment {
 	d.makeTable(t, records.TableInput(d.table))
 	d.keys = apikeys.New(d.client, d.table)
 	proxy := httputil.NewSingleHostReverseProxy(local)
-	door := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d.requests.Add(1)
 		if d.faults.Add(-1) >= 0 {
 			panic(http.ErrAbortHandler)
@@ -82,10 +82,10 @@ func newDeployment(t *testing.T, variables ...string) *deployment {
 		}
 		proxy.ServeHTTP(w, r)
 	}))
-	t.Cleanup(door.Close)
-	d.endpoint = door.URL
+	t.Cleanup(server.Close)
+	d.endpoint = server.URL
 	rules := write(t, "rules.json", `{"version":1,"rules":[{"endpoint":"/api/*","limits":{"free":{"requests":10,"window":"1m"},"paid":{"requests":20,"window":"1m"},"enterprise":{"requests":30,"window":"1m"}}}]}`)
-	c := load(t, append(variables, "STORE_TIMEOUT=900ms", "RECORDS_TABLE="+d.table, "DYNAMODB_ENDPOINT="+door.URL, "WEIR_LOCAL=true", "RULES_FILE="+rules, "JWT_ISSUER="+samples.Issuer, "JWT_AUDIENCE="+samples.Audience, "JWT_ALGORITHMS=ES256")...)
+	c := load(t, append(variables, "STORE_TIMEOUT=900ms", "RECORDS_TABLE="+d.table, "DYNAMODB_ENDPOINT="+server.URL, "WEIR_LOCAL=true", "RULES_FILE="+rules, "JWT_ISSUER="+samples.Issuer, "JWT_AUDIENCE="+samples.Audience, "JWT_ALGORITHMS=ES256")...)
 	client, err := c.DynamoDBClient(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -18,16 +18,16 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// These constants bound the age of the rules of each source. The AppConfig agent caches a document
-// for up to 45 s, but a read from the agent is free.
+// Each constant is the interval of reloads from one source. A read from the AppConfig agent is free,
+// but the agent caches a document for up to 45 s.
 const (
 	fileEvery      = time.Second
 	tableEvery     = time.Minute
 	appConfigEvery = 15 * time.Second
 )
 
-// unknownAge is above the threshold of every alarm. It is small enough for a graph that also shows
-// real ages.
+// unknownAge is the age that an environment reports for rules of unknown age. It is above the
+// threshold of every alarm. It is small enough for a graph that also shows real ages.
 const unknownAge = time.Hour
 
 // rules returns the rules. They come from a file on a developer's machine, from the configured
@@ -55,7 +55,7 @@ func (c Config) rules() (*live.Rules, error) {
 	if configuration, err := c.appConfig(); err != nil || configuration != nil {
 		return live.New(initial, appconfig.New(c.AppConfigPort, *configuration), live.Options{Parse: c.parsing(), Every: appConfigEvery}), err
 	}
-	if document.Version > time.Now().Unix() { // otherwise it would supersede published versions, which are Unix seconds
+	if document.Version > time.Now().Unix() { // published versions are Unix seconds; the bundle must not supersede them
 		document.Version = 1
 	}
 	table, err := c.records(context.Background())
@@ -114,7 +114,7 @@ func (c Config) bundled() (d live.Document, r *rules.Rules, err error) {
 		return d, nil, inRules(err)
 	}
 	d.Version = r.Version()
-	if d.Version == 0 && !c.Local { // the highest version decides a state, so changes without a version would not apply
+	if d.Version == 0 && !c.Local { // without a new version, states would keep the parameters of the old document
 		return d, nil, fmt.Errorf("rules: %w", rules.Problems{{Message: "no version; add a version to the document that grows with every change, such as Unix seconds, or set RULES_VERSION"}})
 	}
 	return d, r, nil
@@ -148,7 +148,7 @@ type rulesFile struct {
 
 // Document implements live.Source.
 func (f rulesFile) Document(context.Context) (live.Document, error) {
-	info, err := os.Stat(f.path) // before the read, so that a later change has another time
+	info, err := os.Stat(f.path) // stat first: a change after Stat gives the next reload a later time
 	if err != nil {
 		return live.Document{}, err
 	}
@@ -160,8 +160,8 @@ func (f rulesFile) Document(context.Context) (live.Document, error) {
 const maxListed = 10
 
 // reportReloads returns an observer that logs and counts every reload. It logs the mistakes of a
-// document once. While the source has not confirmed the rules, it reports their age as unknownAge. So
-// an alarm starts even if every environment ends soon.
+// document once. Until the source has confirmed the rules, the observer reports the age unknownAge.
+// So an alarm starts even if every environment lives only briefly.
 func reportReloads(recorder *telemetry.Recorder, logger *slog.Logger) func(time.Time, live.Reload) {
 	started := time.Now()
 	return func(now time.Time, n live.Reload) {
@@ -175,7 +175,7 @@ func reportReloads(recorder *telemetry.Recorder, logger *slog.Logger) func(time.
 		case n.Changed:
 			logger.LogAttrs(ctx, slog.LevelInfo, "rules changed", version)
 			if count := len(n.Restarts); count > 0 {
-				logger.LogAttrs(ctx, slog.LevelWarn, "counts restart: the changed rules count them in other items", version,
+				logger.LogAttrs(ctx, slog.LevelWarn, "counts restart, because the changed rules store them in other items", version,
 					slog.Int("count", count), slog.Any("limits", n.Restarts[:min(count, maxListed)]))
 			}
 		case n.Err == nil || n.Repeated:

@@ -107,7 +107,7 @@ func TestConfig_rules_bundleAhead(t *testing.T) {
 // lowest version, so existing states keep their parameters until the table answers.
 func TestConfig_rules_coldStart(t *testing.T) {
 	d := newDeployment(t, "STORE=memory", "RULES_FROM=table")
-	d.now = time.Now() // the age of the rules is unknown from this time on
+	d.now = time.Now() // the real time, because the environment measures the unknown age from its real start
 	age := func() (seconds int) {
 		t.Helper()
 		d.metrics.Reset()
@@ -137,8 +137,8 @@ func TestConfig_rules_coldStart(t *testing.T) {
 	}
 }
 
-// A reload that moves limits to other items logs one line with the counts that restart. The line lists
-// at most ten counts.
+// A reload that moves limits to other items restarts their counts. It logs one line that lists at
+// most ten of these limits.
 func TestConfig_rules_restarts(t *testing.T) {
 	d := newDeployment(t, "STORE=memory", "RULES_FROM=table")
 	version := int64(0)

@@ -62,7 +62,7 @@ func (c Config) DynamoDBClient(ctx context.Context) (*dynamodb.Client, error) {
 		o.Logger = logging.Nop{} // the caller logs each error once
 		if client, ok := o.HTTPClient.(*awshttp.BuildableClient); ok {
 			o.HTTPClient = client.WithTransportOptions(func(t *http.Transport) { t.IdleConnTimeout = resilient.ConnectionLife }).
-				WithDialerOptions(func(d *net.Dialer) { d.Timeout = resilient.DefaultFirstTimeout }) // a decision waits no longer
+				WithDialerOptions(func(d *net.Dialer) { d.Timeout = resilient.DefaultFirstTimeout }) // the longest wait of a decision
 		}
 	}), nil
 }

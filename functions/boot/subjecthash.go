@@ -11,8 +11,8 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// subjectKeyTimeout bounds how long a start waits for the key of subject hashes. The rest of the
-// deadline of the start is for the connection to the store.
+// subjectKeyTimeout bounds how long a start waits for the key of subject hashes. The start needs the
+// rest of its deadline to open the connection to the store.
 const subjectKeyTimeout = 500 * time.Millisecond
 
 // subjectHash returns the hash that represents callers in logs, metrics and events. Its key is in

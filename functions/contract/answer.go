@@ -38,13 +38,13 @@ func FieldNames() []string {
 	return names
 }
 
-// These are the keys of the authorizer's context whose values are in the body of a refusal. API Gateway
-// does not escape them, so no value contains quotes. A refusal has all of these keys.
+// These are keys of the authorizer's context. The body of a refusal contains their values. API
+// Gateway does not escape the values, so no value contains quotes. A refusal has all of these keys.
 const (
 	KeyType    = "problemType"
 	KeyError   = "problemError"
 	KeyMessage = "message"
-	KeyLimit   = "limit" // digits
+	KeyLimit   = "limit" // the number of requests, as decimal digits
 	KeyWindow  = "window"
 	KeyPolicy  = "policy"
 )

@@ -98,7 +98,7 @@ func TestVariables_values(t *testing.T) {
 		variables := maps.Clone(base)
 		variables[contract.VariableEvents], variables[contract.VariableEventsSample] = contract.EventsKinesis, strconv.Itoa(sample)
 		if got := check(t, variables, document).Environment; (got == "") != ok {
-			t.Errorf("EVENTS_SAMPLE=%d: got problem %q, want none: %t", sample, got, ok)
+			t.Errorf("EVENTS_SAMPLE=%d: got problem %q, want it accepted: %t", sample, got, ok)
 		}
 	}
 }
@@ -153,10 +153,10 @@ func TestMetrics(t *testing.T) {
 	slices.Sort(want)
 	got, namespaces := written(t)
 	if !slices.Equal(got, want) {
-		t.Errorf("written:  %v\ncontract: %v", got, want)
+		t.Errorf("metrics of the Recorder:\n got %v\nwant %v", got, want)
 	}
 	if !slices.Equal(namespaces, []string{contract.MetricNamespace("dev")}) {
-		t.Errorf("namespaces: got %v, want one", namespaces)
+		t.Errorf("namespaces: got %v, want only %s", namespaces, contract.MetricNamespace("dev"))
 	}
 }
 
@@ -183,8 +183,8 @@ func record() []byte {
 	return log.Bytes()
 }
 
-// written returns the metrics in the log and their namespaces. The name of each metric follows its
-// dimension.
+// written returns the metrics in the log and their namespaces. A metric with a dimension is
+// "DIMENSION NAME".
 func written(t *testing.T) (names, namespaces []string) {
 	t.Helper()
 	for line := range bytes.Lines(record()) {

@@ -7,10 +7,10 @@ const (
 	TTLAttribute = "ttl"
 )
 
-// SigningKeysKey is the partition key of the copy of the issuer's keys in the records table.
+// SigningKeysKey is the partition key of the item that contains the copy of the issuer's keys.
 const SigningKeysKey = "signingkeys"
 
-// SubjectKeyKey is the partition key of the key of subject hashes in the records table.
+// SubjectKeyKey is the partition key of the item that contains the key of subject hashes.
 const SubjectKeyKey = "subjectkey"
 
 // RulesKeys returns the patterns of the partition keys of the rules in the records table.

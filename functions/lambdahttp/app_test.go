@@ -183,7 +183,7 @@ func TestAuthorizer_credentials(t *testing.T) {
 	}
 	elsewhere := changed(t, event, `"sourceIp": "203.0.113.7"`, `"sourceIp": "203.0.113.8"`)
 	if p, err := authorize(t, e, elsewhere); err != nil || p.Context["rateLimitRemaining"] != "2" {
-		t.Errorf("user after forged tokens: got %+v, %v; want no charge for them", p, err)
+		t.Errorf("user after forged tokens: got %+v, %v; want 2 remaining, because forged tokens charge nothing to the user", p, err)
 	}
 }
 
@@ -240,7 +240,7 @@ func TestAuthorizer_errors(t *testing.T) {
 	}
 	e.Identifier = unverifiable(t)
 	if _, err := authorize(t, e, event); err == nil || err.Error() == "Unauthorized" {
-		t.Errorf("keys cannot be fetched: got error %v, want a failure of the authorizer", err)
+		t.Errorf("without the issuer's keys: got error %v, want one other than Unauthorized", err)
 	}
 }
 
@@ -353,7 +353,7 @@ func TestHandler_request(t *testing.T) {
 		t.Run(c.file, func(t *testing.T) {
 			a := handle(t, memory(t), api, sampleEvent(t, c.file))
 			if seen.Method != c.method || seen.URL.RequestURI() != c.target || seen.RemoteAddr != c.remote || body != c.body || seen.Header.Get("Cookie") != c.cookie || seen.Host == "" {
-				t.Errorf("request at the API: got %s %s from %s at %q with body %q and cookie %q", seen.Method, seen.URL.RequestURI(), seen.RemoteAddr, seen.Host, body, seen.Header.Get("Cookie"))
+				t.Errorf("request at the API: got %s %s from %s at %q with body %q and cookie %q; want %+v and a host", seen.Method, seen.URL.RequestURI(), seen.RemoteAddr, seen.Host, body, seen.Header.Get("Cookie"), c)
 			}
 			cookies := a.Cookies
 			if c.file == "rest-proxy-user.json" {
@@ -367,7 +367,7 @@ func TestHandler_request(t *testing.T) {
 				t.Errorf("cookies of the answer: got %q, want two", cookies)
 			}
 			if a.StatusCode != http.StatusAccepted || !a.IsBase64Encoded || a.Body != "//4=" || a.header("Vary") != "Accept" {
-				t.Errorf("answer: got %+v, want 202 in base64", a)
+				t.Errorf("answer: got %+v, want 202 with a body in base64 and Vary: Accept", a)
 			}
 		})
 	}

@@ -64,7 +64,7 @@ func FuzzAttack_request(f *testing.F) {
 			return
 		}
 		if limit := got.header("X-RateLimit-Limit"); limit != "5" || len(a.wrote()) == 0 {
-			t.Errorf("%q reaches the search with the limit %q, want 5; it wrote %v", path, limit, a.wrote())
+			t.Errorf("path %q ran the search: got limit %q and writes %v, want limit 5 and a write", path, limit, a.wrote())
 		}
 	})
 }

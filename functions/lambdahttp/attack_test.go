@@ -114,7 +114,7 @@ func (a *target) signed(t testing.TB, key *ecdsa.PrivateKey, claims map[string]a
 	return "Bearer " + token
 }
 
-// forged returns an Authorization header whose claims another key has signed.
+// forged returns an Authorization header whose claims are signed with a key that is not the issuer's.
 func (a *target) forged(t testing.TB, claims map[string]any) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -548,8 +548,9 @@ func TestAttack_chargeAnotherUser(t *testing.T) {
 			t.Errorf("wrote %v, want only the address", got)
 		}
 		for i := range 6 {
-			if got := send(request{header: map[string]string{"Authorization": good}}).status; got != map[bool]int{true: http.StatusOK, false: http.StatusTooManyRequests}[i < 5] {
-				t.Errorf("request %d of the victim: got %d", i+1, got)
+			want := map[bool]int{true: http.StatusOK, false: http.StatusTooManyRequests}[i < 5]
+			if got := send(request{header: map[string]string{"Authorization": good}}).status; got != want {
+				t.Errorf("request %d of the victim: got status %d, want %d", i+1, got, want)
 			}
 		}
 	})
@@ -612,7 +613,8 @@ func TestAttack_memory(t *testing.T) {
 	}
 }
 
-// A flood of bad credentials writes one log line a second. The line contains no part of a credential.
+// A flood of bad credentials writes each log message at most once a second. No line contains a part
+// of a credential.
 func TestAttack_log(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // the synthetic clock does not advance
 		a := newTarget(t)
@@ -639,12 +641,13 @@ func TestAttack_log(t *testing.T) {
 			}
 		}
 		if lines := strings.Count(log.String(), "\n"); lines > 4 {
-			t.Errorf("got %d lines at one time, want at most 4: %s", lines, &log)
+			t.Errorf("got %d log lines in one second, want at most 4: %s", lines, &log)
 		}
 	})
 }
 
-// Outside Lambda, with a plain logger, a flood also writes one log line a second.
+// Outside Lambda, the logger does not limit its rate. A flood still writes only one log line a
+// second.
 func TestAttack_log_plain(t *testing.T) {
 	for name, newClient := range map[string]func(*target, string) func(){
 		"authorizer": func(a *target, token string) func() {
@@ -672,7 +675,7 @@ func TestAttack_log_plain(t *testing.T) {
 				for range 500 {
 					send()
 				}
-				time.Sleep(time.Second) // of the synthetic clock
+				time.Sleep(time.Second) // advances the synthetic clock
 			}
 			if lines := strings.Count(log.String(), "\n"); lines != 3 {
 				t.Errorf("%s: got %d lines in three seconds, want 3: %.500s", name, lines, log.String())
@@ -685,7 +688,7 @@ func TestAttack_log_plain(t *testing.T) {
 // TestAuthorizer_doubled covers one field with two values.
 func TestAttack_spellHeader(t *testing.T) {
 	a := newTarget(t)
-	for i := range 50 { // the order of a map varies
+	for i := range 50 { // Go encodes and reads the two fields in a random order
 		event := edited(t, "rest-authorizer-anonymous.json", func(e map[string]any) {
 			delete(e, "multiValueHeaders")
 			e["headers"] = map[string]string{"authorization": a.token(t, map[string]any{"sub": "alice"}), "AUTHORIZATION": a.token(t, map[string]any{"sub": "bob"})}
@@ -714,8 +717,9 @@ func TestAttack_login(t *testing.T) {
 		})).status
 	}
 	for i, user := range []string{"alice", "ALICE", "aLiCe", "Alice", "alicE", "alice"} {
-		if got := try(user, "wrong"); got != map[bool]int{true: http.StatusUnauthorized, false: http.StatusTooManyRequests}[i < 5] {
-			t.Errorf("attempt %d as %s: got %d", i+1, user, got)
+		want := map[bool]int{true: http.StatusUnauthorized, false: http.StatusTooManyRequests}[i < 5]
+		if got := try(user, "wrong"); got != want {
+			t.Errorf("attempt %d as %s: got status %d, want %d", i+1, user, got, want)
 		}
 	}
 	for i := range 100 {

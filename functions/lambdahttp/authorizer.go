@@ -20,7 +20,7 @@ import (
 // authorizer failed, and API Gateway answers with the static 503 of its AUTHORIZER_* responses.
 var errUnauthorized = errors.New("Unauthorized")
 
-// errStoreFailed is the error for a request that may not pass while the store fails.
+// errStoreFailed is the error if the store fails and a rule has on_error "deny".
 var errStoreFailed = errors.New("the store failed, and a rule has on_error deny")
 
 // NewAuthorizer returns the authorizer function. It answers an event with a policy. The policy allows
@@ -38,7 +38,7 @@ func (a authorizer) Invoke(ctx context.Context, payload []byte) ([]byte, error) 
 	defer a.Events.Wait(ctx)
 	event, err := parseAuthorizerEvent(payload)
 	if err == nil && event.kind != "REQUEST" {
-		err = fmt.Errorf("got type %q, want REQUEST; a TOKEN authorizer does not see the request", event.kind)
+		err = fmt.Errorf("got type %q, want REQUEST; an event of a TOKEN authorizer lacks the request", event.kind)
 	}
 	if err != nil {
 		return nil, a.undecided(fmt.Errorf("authorizer event: %w", err))
@@ -48,7 +48,7 @@ func (a authorizer) Invoke(ctx context.Context, payload []byte) ([]byte, error) 
 
 // decide returns the policy for an event.
 func (a authorizer) decide(ctx context.Context, event *authorizerEvent) ([]byte, error) {
-	if event.method == http.MethodOptions { // a method ANY also receives preflights, which have no credential and no limit
+	if event.method == http.MethodOptions { // the method ANY of an API includes preflights, which have no credential and no limit
 		allowed := limiter.Decision{Allowed: true, At: a.Clock()}
 		return a.policy(event, "Allow", httplimit.Result{Answer: httplimit.NewAnswer(allowed)}), nil
 	}
@@ -65,7 +65,7 @@ func (a authorizer) decide(ctx context.Context, event *authorizerEvent) ([]byte,
 		return a.policy(event, "Deny", result), nil
 	case outcome.Unauthorized:
 		return nil, errUnauthorized
-	default: // API Gateway would answer a Deny with 429
+	default: // not Deny, which API Gateway would answer with 429
 		return nil, cmp.Or(result.Err, errStoreFailed)
 	}
 }

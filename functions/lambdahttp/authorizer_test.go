@@ -102,7 +102,7 @@ func filled(template string, context map[string]any) string {
 	return template
 }
 
-// The authorizer's refusal has the same problem document as the middleware's.
+// The authorizer and the middleware refuse a request with the same problem document.
 func TestAuthorizer_problem(t *testing.T) {
 	e := memory(t)
 	var p events.APIGatewayCustomAuthorizerResponse
@@ -117,12 +117,12 @@ func TestAuthorizer_problem(t *testing.T) {
 	request.RemoteAddr = "203.0.113.7:1"
 	e.Serve(sample.New(e)).ServeHTTP(w, request)
 	if got, want := filled(refusal, p.Context), w.Body.String(); got != want || w.Code != http.StatusTooManyRequests {
-		t.Errorf("problem document:\n got %s\nwant %s (%d)", got, want, w.Code)
+		t.Errorf("problem document:\n got %s\nwant %s\nstatus of the middleware: got %d, want 429", got, want, w.Code)
 	}
 }
 
-// No value of a refusal breaks the JSON body that contains it, and no value is missing. This applies
-// to all rules, even if newer rules of another environment decide.
+// A refusal has every value of the JSON body, and no value breaks the body. This is true for all
+// rules, even if newer rules of another environment decide.
 func TestAuthorizer_problem_always(t *testing.T) {
 	event := sampleEvent(t, "rest-authorizer-anonymous.json")
 	rapid.Check(t, func(rt *rapid.T) {

@@ -62,7 +62,7 @@ func TestHandler_cors(t *testing.T) {
 			header := map[string]string{"origin": origin}
 			maps.Copy(header, c.header)
 			var a answer
-			for range 5 { // the limit allows two of them
+			for range 5 { // the limit allows two requests, so a later request is refused
 				if a = handle(t, e, sample.New(e), sentBy(t, c.file, "", header)); a.StatusCode == c.status {
 					break
 				}

@@ -39,11 +39,11 @@ type Environment struct {
 	// from API Gateway's default domain, a load balancer or net/http have no base path and stay
 	// unchanged.
 	BasePath string
-	// MaxDelay bounds how long a request waits for its turn in a leaky bucket, unless an authorizer
-	// has decided the request.
+	// MaxDelay bounds how long a request waits for its turn in a leaky bucket. A request that an
+	// authorizer has decided does not wait.
 	MaxDelay time.Duration
-	// CORSOrigins are the origins whose pages may read answers, such as "https://app.example.com",
-	// or only "*". Empty means no origin.
+	// CORSOrigins are the origins whose pages may read answers, such as "https://app.example.com".
+	// The only element "*" means every origin. Empty means no origin.
 	CORSOrigins []string
 	// SampleLogin is the user:password of the login of the sample API. If it is empty, no login
 	// succeeds.

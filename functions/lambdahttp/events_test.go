@@ -86,7 +86,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// A hanging broker delays only five answers, each by the whole budget. No request fails.
+// A hanging broker delays only five answers. Each delay is DefaultBudget. No request fails.
 func TestEvents_hung(t *testing.T) {
 	for _, c := range []struct {
 		event    string

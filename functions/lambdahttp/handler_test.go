@@ -15,8 +15,8 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// The answer to an allowed request does not show a limit of all callers together. The handler then
-// copies no header field, and must not charge the request again.
+// The authorizer returns no header fields for a limit that all callers share. The handler then copies
+// no header field. It must not charge the request again.
 func TestHandler_behindAuthorizer_silent(t *testing.T) {
 	e := memory(t)
 	var err error

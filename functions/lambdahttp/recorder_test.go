@@ -77,7 +77,7 @@ func TestRecorder(t *testing.T) {
 		name        string
 		environment func(testing.TB) *lambdahttp.Environment
 		requests    int
-		credential  string // prefix of the token, which makes it invalid
+		credential  string // prefix that makes the token invalid
 		want        map[string]int
 	}{
 		{"allowed", shared, 1, "", map[string]int{"Allowed": 1, "StoreCalls": 2}},
@@ -129,7 +129,7 @@ func TestRecorder(t *testing.T) {
 				got, latencies := recorded(t, log.Bytes())
 				delete(got, telemetry.RulesRefused)
 				if !maps.Equal(got, c.want) || len(latencies) != got["Allowed"]+got["Refused"] {
-					t.Errorf("got %v and %d latencies, want %v:\n%s", got, len(latencies), c.want, &log)
+					t.Errorf("got metrics %v and %d latencies; want metrics %v, and a latency for each allowed or refused request:\n%s", got, len(latencies), c.want, &log)
 				}
 			})
 		}
@@ -148,7 +148,7 @@ func TestRecorder_byRule(t *testing.T) {
 		}
 	}
 	for second := range 3 {
-		e.Recorder.RulesRefused(noon.Add(time.Duration(second+1) * time.Second)) // each call writes one rule
+		e.Recorder.RulesRefused(noon.Add(time.Duration(second+1) * time.Second)) // each call writes the metrics of one rule
 	}
 	sums := map[string]int{}
 	for line := range bytes.Lines(log.Bytes()) {
@@ -164,7 +164,7 @@ func TestRecorder_byRule(t *testing.T) {
 	}
 	maps.DeleteFunc(sums, func(_ string, n int) bool { return n == 0 })
 	if want := map[string]int{"GET /api/v1/search allowed": 3, "GET /api/v1/search refused": 2, "address allowed": 3}; !maps.Equal(sums, want) {
-		t.Errorf("got %v, want %v:\n%s", sums, want, &log)
+		t.Errorf("metrics by rule: got %v, want %v:\n%s", sums, want, &log)
 	}
 }
 
@@ -212,7 +212,7 @@ func TestRecorder_behindAuthorizer(t *testing.T) {
 type slow struct{ limiter.Store }
 
 func (s slow) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
-	time.Sleep(1500 * time.Microsecond) // of the synthetic clock
+	time.Sleep(1500 * time.Microsecond) // advances the synthetic clock
 	return s.Store.Take(ctx, now, subject, charges, results)
 }
 
@@ -227,8 +227,9 @@ func TestRecorder_latency(t *testing.T) {
 		}
 		handle(t, e, sample.New(e), sampleEvent(t, "http-api-anonymous.json"))
 		e.Recorder.RulesRefused(noon.Add(10 * time.Second))
-		// The first request charges the address and then the user, because a bucket cannot refund. The
-		// second request has only an address.
+		// The first request needs two store calls: one for the address, then one for the user. A
+		// charge of a bucket cannot be refunded, so the calls are not concurrent. The second request
+		// charges only the address.
 		if _, got := recorded(t, log.Bytes()); !slices.Equal(got, []float64{3, 1.5}) {
 			t.Errorf("latencies: got %v ms, want 3 and 1.5", got)
 		}

@@ -108,9 +108,9 @@ var awsDomains = []string{".amazonaws.com", ".amazonaws.com.cn", ".on.aws", ".ap
 // functionURLDomain is a part of all domain names of function URLs, and of no other names.
 const functionURLDomain = ".lambda-url."
 
-// isCustom reports whether the domain name in an event is a custom domain. Only for custom domains
-// does API Gateway keep the base path in the path. On its default domain, /v1/x and /x are different
-// paths. Events of a load balancer have no domain name. Local events have the host and the port.
+// isCustom reports whether the domain name in an event is a custom domain. API Gateway keeps the base
+// path in the path only for custom domains. On its default domain, /v1/x and /x are different paths.
+// Events of a load balancer have no domain name. Local events have the host and the port.
 func isCustom(domain string) bool {
 	domain = strings.ToLower(strings.TrimSuffix(domain, "."))
 	ofAWS := func(end string) bool { return strings.HasSuffix(domain, end) }
@@ -203,7 +203,7 @@ func headerOf(single map[string]string, multi map[string][]string) http.Header {
 }
 
 // credentials returns the credentials of a request. It joins repeated header fields, which makes the
-// credential invalid. Otherwise a back end could choose another of the values and identify another
+// credential invalid. Otherwise a back end could read a different value and identify a different
 // caller.
 func credentials(h http.Header, address netip.Addr) caller.Credentials {
 	return caller.Credentials{

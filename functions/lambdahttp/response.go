@@ -95,9 +95,10 @@ func joined(h http.Header) map[string]string {
 	return single
 }
 
-// spelling returns name with another combination of upper and lower case for each i below 2^letters.
-// A load balancer that accepts one value for each name passes all spellings on, and names are
-// case-insensitive. This is necessary for cookies, because they cannot be joined (RFC 6265, 3).
+// spelling returns the i-th spelling of a header name. Each i below 2^letters has its own combination
+// of upper and lower case. A load balancer that accepts one value for each name treats the spellings
+// as different names. Clients ignore the case, so they receive every value. Cookies need this,
+// because they cannot be joined (RFC 6265, 3).
 func spelling(name string, i int) string {
 	b := []byte(name)
 	for at, c := range b {

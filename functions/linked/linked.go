@@ -13,15 +13,15 @@ import (
 	"github.com/weir-limits/weir/functions/rediscache"
 )
 
-// Clients returns these clients. The AWS SDK finds the region and the credentials, for example in a
-// profile.
+// Clients returns the clients of this package. The AWS SDK finds the region and the credentials, for
+// example in a profile.
 func Clients() boot.Clients {
 	return boot.Clients{Redis: rediscache.OpenStore, AWS: loadAWS}
 }
 
 func loadAWS(ctx context.Context) (aws.Config, error) { return config.LoadDefaultConfig(ctx) }
 
-// Load is boot.Load with these clients.
+// Load is boot.Load with the clients of this package.
 func Load(lookup func(string) (string, bool)) (boot.Config, error) {
 	c, err := boot.Load(lookup)
 	c.Clients = Clients()

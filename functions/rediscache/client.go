@@ -40,16 +40,15 @@ func OpenStore(ctx context.Context, c boot.Config) (limiter.Store, func() error,
 // after a login with a token.
 const redisMaxLife = time.Hour
 
-// redisPoolSize is large because go-redis counts failed dials against it. After this many failures in
-// the life of a client, go-redis dials only once a second, in a background goroutine. Then the store
-// would recover more than a second after an outage, and Lambda would freeze that goroutine. The
-// breaker already limits dials to two a second. The number of connections stays small, because
-// concurrent calls share pipelines.
+// redisPoolSize is large, because go-redis compares the number of failed dials with the pool size. If
+// a client has had this many failures, go-redis dials only once a second, in a background goroutine.
+// Then the store would recover more than a second after an outage, and Lambda would freeze that
+// goroutine. The breaker already limits dials to two a second. The number of connections stays small,
+// because concurrent calls share pipelines.
 const redisPoolSize = 10_000
 
-// NewClient returns a client that must not retry after it belongs to a store. A repeated script may
-// charge twice, and a server that refuses a connection is down. In a cluster the client follows
-// redirects.
+// NewClient returns a Redis client. Do not let it retry: a repeated script may charge twice, and a
+// server that refuses a connection is down. A cluster client follows redirects.
 func NewClient(ctx context.Context, c boot.Config) (redis.UniversalClient, error) {
 	login, err := cacheLogin(ctx, c)
 	if err != nil {
@@ -83,7 +82,7 @@ func NewClient(ctx context.Context, c boot.Config) (redis.UniversalClient, error
 	o.ConnMaxIdleTime, o.ConnMaxLifetime = resilient.ConnectionLife, redisMaxLife
 	o.DisableIdentity, o.MaintNotificationsConfig = true, quiet
 	o.CredentialsProviderContext = announced(login, o.Username, o.Password)
-	o.DisableRoutingPolicies = true // the store sends only commands with one key, which need no table of all commands
+	o.DisableRoutingPolicies = true // each command of the store has one key, so the client needs no table of commands
 	return redis.NewClusterClient(o), nil
 }
 
@@ -130,7 +129,7 @@ func cacheLogin(ctx context.Context, c boot.Config) (login, error) {
 		return nil, err
 	}
 	if config.Region == "" {
-		return nil, errors.New("AWS_REGION: required with REDIS_IAM_CACHE: a login token is signed for a region")
+		return nil, errors.New("AWS_REGION: required with REDIS_IAM_CACHE; a login token is signed for one region")
 	}
 	query := url.Values{"Action": {"connect"}, "User": {c.RedisIAMUser}, "ResourceType": {"ServerlessCache"}, "X-Amz-Expires": {"900"}}
 	connect := url.URL{Scheme: "https", Host: c.RedisIAMCache, Path: "/", RawQuery: query.Encode()}

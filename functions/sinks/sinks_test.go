@@ -84,7 +84,7 @@ func outcomes(t *testing.T, lines ...[]byte) (all []outcome.Class) {
 	for _, line := range lines {
 		var e decisionlog.Event
 		if err := json.Unmarshal(line, &e); err != nil || e.Namespace != "dev" || e.Subject != hash(limiter.User("alice")) {
-			t.Errorf("event %s: got error %v, or a namespace other than dev, or a subject other than the hash of alice", line, err)
+			t.Errorf("event %s: got namespace %q, subject %q and error %v; want dev, %q and no error", line, e.Namespace, e.Subject, err, hash(limiter.User("alice")))
 		}
 		all = append(all, e.Outcome)
 	}
@@ -106,7 +106,7 @@ func TestKafkaOptions(t *testing.T) {
 		variables := append(strings.Fields(c.variables), "NAMESPACE=dev", "STORE=memory", "EVENTS=kafka", "KAFKA_TOPIC=weir", "KAFKA_BROKERS=b:9098,c:9098")
 		o, err := sinks.KafkaOptions(t.Context(), load(t, variables...))
 		if err != nil || !slices.Equal(o.Brokers, []string{"b:9098", "c:9098"}) || o.Topic != "weir" || o.TLS != c.tls || (o.Login != nil) != c.login {
-			t.Errorf("%s: got options %+v, %v", c.variables, o, err)
+			t.Errorf("%s: got options %+v, %v; want brokers b:9098 and c:9098, topic weir, TLS %t, login %t", c.variables, o, err, c.tls, c.login)
 		}
 		if o.Login != nil {
 			if id, secret, _, err := o.Login(t.Context()); id != "AKIAEXAMPLE" || secret != "secret" || err != nil {

@@ -9,20 +9,20 @@ import (
 	"github.com/weir-limits/weir/limiter/rules/document"
 )
 
-// class is the identities by which a limit counts: the words of its field per. The word "endpoint" is
-// a part only if it is the only word, or if each endpoint has its own item. For a given caller, all
-// limits of one class are counted in one subject.
+// class is a set of identities by which limits count, from the words of the field per. A class
+// contains the word "endpoint" only if this is the only word, or if each endpoint has its own item.
+// For a given caller, all limits of one class are counted in one subject.
 type class struct {
 	key      string
 	parts    []string // claims come first, so "client" has the same subject as "user", "apikey" or "ip"
-	families []string // one key for each kind of subject that its limits may have
+	families []string // one key for each kind of subject that limits of the class may have
 	byIP     bool
 	global   bool            // counts all callers together
 	endpoint limiter.Subject // is combined with the caller; is the whole subject if global
 }
 
-// newClass returns the class of the value of a limit's field "per", which must be valid and sorted. If
-// split is true, a caller has one item for each endpoint.
+// newClass returns the class of a limit. per is the limit's field "per", valid and sorted. If split
+// is true, a caller has one item for each endpoint.
 func newClass(per []string, method string, p pattern, split bool) class {
 	c := class{byIP: slices.Contains(per, document.PerIP)}
 	var identities []string
@@ -37,7 +37,7 @@ func newClass(per []string, method string, p pattern, split bool) class {
 	c.parts = append(c.parts, identities...)
 	c.key = strings.Join(c.parts, " ")
 	c.families = []string{c.key}
-	if slices.Contains(identities, document.PerClient) { // a field per with "client" has no other identity
+	if slices.Contains(identities, document.PerClient) { // "client" excludes other identities
 		claims := strings.TrimSuffix(c.key, document.PerClient)
 		c.families = []string{claims + document.PerUser, claims + document.PerAPIKey, claims + document.PerIP}
 	}

@@ -12,7 +12,7 @@ import (
 
 // Options are the options of Parse. The zero value is valid.
 type Options struct {
-	// Version is the version of a document that has no field version.
+	// Version is the version of a document whose JSON has no field "version".
 	Version int64
 	// Assigned makes Version replace the version in the document. Set it for documents that are
 	// stored under versions.
@@ -62,8 +62,8 @@ type compiler struct {
 	classes map[string]int // index in rules.classes, by key
 	known   map[limitKey]*identified
 	named   map[string][]*identified // in file order
-	labels  map[string]bool          // of rules.labels
-	names   map[string][]string      // of limits that count by a kind of identity, by kind
+	labels  map[string]bool          // the labels in rules.labels
+	names   map[string][]string      // kind of identity to the names of the limits that count by it
 	unknown map[kindName]bool        // overrides of limits that do not exist
 }
 
@@ -161,7 +161,7 @@ const (
 func (c *compiler) pattern(r *document.Rule) (p pattern) {
 	path, text := document.Join(r.Path, "endpoint"), r.Endpoint
 	switch shown := document.Shorten(text); {
-	case text == "": // it is missing or not a string; another check reports that
+	case text == "": // the endpoint is empty, missing or not a string; another check reports the last two
 		if !c.doc.Mistaken(path) {
 			c.doc.Report(path, `got "", want "*" or a path that begins with /`)
 		}
@@ -182,7 +182,7 @@ func (c *compiler) pattern(r *document.Rule) (p pattern) {
 	return p
 }
 
-// horizons returns, by the key of a subject, the longest time for which a store keeps a limit of the
+// horizons maps the key of a subject to the longest time for which a store keeps a limit of the
 // subject. The subject of a client is the subject of a user, an API key or an address.
 func (c *compiler) horizons() map[string]time.Duration {
 	longest := map[string]time.Duration{}

@@ -42,10 +42,10 @@ type Listed struct {
 	Endpoint, Method string
 	// Charge has no Subject if the limit is skipped.
 	Charge limiter.Charge
-	// Overridden reports that the caller has an override.
+	// Overridden reports whether Charge has the numbers of an override.
 	Overridden bool
-	// Reason is the reason why the limit is skipped or not charged twice. It is "" if the limit is
-	// charged.
+	// Reason is the reason why the limit is skipped, or why a limit of an earlier rule is not charged
+	// again. It is "" if the limit is charged.
 	Reason string
 }
 

@@ -100,12 +100,12 @@ func TestParse_worst(t *testing.T) {
 			switch {
 			case c.problem == anyAnswer:
 			case err == nil && c.problem != "":
-				t.Errorf("got %d bytes accepted, want %s", len(c.document), c.problem)
+				t.Errorf("document of %d bytes: got no error, want %q", len(c.document), c.problem)
 			case err != nil && (c.problem == "" || !strings.Contains(err.Error(), c.problem)):
-				t.Errorf("%d bytes: got %.300s, want %q", len(c.document), err, c.problem)
+				t.Errorf("document of %d bytes: got error %.300s, want %q", len(c.document), err, c.problem)
 			}
 			if w.objects > 5*baseline.objects || w.time > 30*baseline.time {
-				t.Errorf("got %s and %d objects; want at most 30 times %s and 5 times %d objects", w.time, w.objects, baseline.time, baseline.objects)
+				t.Errorf("cost: got %s and %d objects; want at most 30 times %s and 5 times %d objects", w.time, w.objects, baseline.time, baseline.objects)
 			}
 		})
 	}

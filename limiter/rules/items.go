@@ -61,12 +61,12 @@ func sizeOf(r algo.Rate) size {
 	switch m := m.(type) {
 	case *algo.Bucket:
 		s.bytes += instantBytes + refundsBytes
-		if r.Algorithm == algo.LeakyBucket { // Options.MaxDelay can reduce its burst
+		if r.Algorithm == algo.LeakyBucket { // Options.MaxDelay can reduce the burst
 			s.bytes += digits(algo.MaxRequests) - digits(m.Burst)
 		}
 	case *algo.Window:
-		// An item of a window contains the newest index and three counts: two from before a pause
-		// and one after it.
+		// An item of a window contains the newest index and up to three counts. Two counts remain
+		// from before a time without requests, and the next request adds one.
 		index := math.MaxInt64 / int64(m.Length)
 		count := nameBytes + len(strconv.FormatInt(index, 36)) + numberBytes(m.MaxDebt())
 		s.bytes += nameBytes + numberBytes(index) + 3*count
@@ -135,7 +135,7 @@ func (c *compiler) items() (limits map[item][]*spec, order []item) {
 	return limits, order
 }
 
-// size returns the size of a limit with its own numbers or with its largest override.
+// size returns the largest size that the limit needs, with its own numbers or those of an override.
 func (s *spec) size() size {
 	if s.Spread.Cells > 0 { // limits with cells are not in an item
 		return size{limits: 1}
@@ -231,17 +231,17 @@ func overflow(limits []*spec, it item, tier string) *misfit {
 
 // String describes the limits that do not fit, and a set that would fit.
 func (m *misfit) String() string {
-	where := fmt.Sprintf("that a %q caller has in one item (%s)", m.tier, m.family)
+	where := fmt.Sprintf("a %q caller in the item (%s)", m.tier, m.family)
 	switch {
 	case m.limits > limiter.MaxCharges:
-		return fmt.Sprintf("is one of %d limits %s, want at most %d; the first is %s", m.limits, where, limiter.MaxCharges, m.first.Path)
+		return fmt.Sprintf("does not fit one item: got %d limits of %s, want at most %d; the first is %s", m.limits, where, limiter.MaxCharges, m.first.Path)
 	case keyBytes+m.own.bytes > unitBytes:
-		return fmt.Sprintf("is limit %d of those %s: they take up to %d bytes, want at most %d, one write unit; the first is %s",
+		return fmt.Sprintf("does not fit one item: the first %d limits of %s take up to %d bytes, want at most %d (one write unit); the first is %s",
 			m.own.limits, where, keyBytes+m.own.bytes, unitBytes, m.first.Path)
 	}
 	remedy := "use a sliding_window"
 	if most := (logBytes - m.own.total() + entryBytes*m.last.size().entries) / entryBytes / 2 * max(1, m.last.Spread.Shards); most > 0 {
 		remedy = fmt.Sprintf("at most %d requests fit, or use a sliding_window", most)
 	}
-	return fmt.Sprintf("is one of the sliding_logs %s: they take up to %d bytes, want at most %d, %d write units; %s", where, m.own.total(), logBytes, logBytes/unitBytes, remedy)
+	return fmt.Sprintf("does not fit one item: the limits of %s, including sliding_logs, take up to %d bytes, want at most %d (%d write units); %s", where, m.own.total(), logBytes, logBytes/unitBytes, remedy)
 }

@@ -87,7 +87,7 @@ func TestParse_items(t *testing.T) {
 			for _, o := range []rules.Options{{}, {Version: limiter.MaxVersion, LeaseAbove: rules.LeaseAboveDynamoDB, MaxDelay: time.Nanosecond}} {
 				r, err := rules.Parse([]byte(c.document), o)
 				switch {
-				case err != nil && (c.want != refused || !strings.Contains(err.Error(), "in one item (")):
+				case err != nil && (c.want != refused || !strings.Contains(err.Error(), "in the item (")):
 					t.Fatal(err)
 				case err == nil && c.want == refused:
 					t.Fatal("got an accepted document, want an error")
@@ -116,9 +116,9 @@ func endpoints(n int) (list []string) {
 func TestParse_items_messages(t *testing.T) {
 	for _, c := range []struct{ document, want string }{
 		{document(rule("/a", "GET", `"*":`+list("l", 8, ""))),
-			`line 1: rules[0].limits.*[7]: is limit 8 of those that a "*" caller has in one item (user endpoint GET /a): they take up to 1078 bytes, want at most 1024, one write unit; the first is rules[0].limits.*[0]`},
+			`line 1: rules[0].limits.*[7]: does not fit one item: the first 8 limits of a "*" caller in the item (user endpoint GET /a) take up to 1078 bytes, want at most 1024 (one write unit); the first is rules[0].limits.*[0]`},
 		{document(rule("/a", "", `"free":`+list("l", 11, `,"algorithm":"token_bucket"`))),
-			`line 1: rules[0].limits.free[10]: is one of 11 limits that a "free" caller has in one item (user endpoint /a), want at most 10; the first is rules[0].limits.free[0]`},
+			`line 1: rules[0].limits.free[10]: does not fit one item: got 11 limits of a "free" caller in the item (user endpoint /a), want at most 10; the first is rules[0].limits.free[0]`},
 	} {
 		if _, err := rules.Parse([]byte(c.document), rules.Options{}); err == nil || err.Error() != c.want {
 			t.Errorf("got  %v\nwant %s", err, c.want)

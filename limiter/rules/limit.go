@@ -76,7 +76,7 @@ func (c *compiler) shares(s *spec, made limit, known *identified) bool {
 	case was.Rate != made.Rate || was.Spread != made.Spread:
 		c.doc.Report(s.Path, "shares the count of %s, so it must have the same numbers", was.path)
 	case was.only != made.only:
-		c.doc.Report(s.Path, "shares the count of %s, so it must have the same only", was.path)
+		c.doc.Report(s.Path, "shares the count of %s, so it must have the same \"only\"", was.path)
 	case was.OnError != made.OnError || was.LocalProcesses != made.LocalProcesses:
 		c.doc.Report(s.Path, "shares the count of %s, so their rules must have the same on_error and local_processes", was.path)
 	default:
@@ -97,14 +97,14 @@ func (c *compiler) spread(path string, s limiter.Spread, r algo.Rate, global boo
 	case global:
 		s.Adaptive = true
 		c.doc.Note(path, "more than %d requests a second: on DynamoDB each environment admits a share of the limit that follows its share of the demand. "+
-			"The sum stays within 5 %% of the limit, except for seconds after demand rises; lease never exceeds the limit", c.o.LeaseAbove)
-	case capacity(r) >= 2: // a lease of a smaller limit would take all of it
+			"The sum stays within 5 %% of the limit, except for some seconds after demand rises. Callers never exceed a limit with the field lease", c.o.LeaseAbove)
+	case capacity(r) >= 2: // a lease of a smaller limit would take the whole limit
 		s.Lease = min(max(2, perSecond(r)/100), capacity(r))
 		bucket := ""
 		if r.Algorithm == algo.TokenBucket {
 			bucket = ". Leases save few writes of a bucket: above 1,000 requests a second DynamoDB throttles its item. Use a window or shards"
 		}
-		c.doc.Note(path, "more than %d requests a second: on DynamoDB an environment leases up to %d at once%s", c.o.LeaseAbove, s.Lease, bucket)
+		c.doc.Note(path, "more than %d requests a second: on DynamoDB an environment leases up to %d requests at once%s", c.o.LeaseAbove, s.Lease, bucket)
 	}
 	return s
 }

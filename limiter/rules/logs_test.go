@@ -39,10 +39,10 @@ func TestParse_logs(t *testing.T) {
 		{"two halves of a client", document(rule("/a", "", `"*":[`+half+`,`+sizedLog("c", 160, "1h", client)+`]`)), whole},
 		{"two halves and one more", document(rule("/a", "", `"*":[`+half+`,`+sizedLog("c", 160, "1h", client)+`,`+sizedLog("d", 4, "1h", client)+`]`)), "rules[0].limits.*[2]"},
 		{"two halves and three more", document(rule("/a", "", `"*":[`+half+`,`+sizedLog("c", 160, "1h", client)+`,`+sizedLog("d", 50, "1h", client)+`]`)),
-			`rules[0].limits.*[2]: is one of the sliding_logs that a "*" caller has in one item (user): they take up to 9419 bytes, want at most 8192, 8 write units; use a sliding_window`},
+			`rules[0].limits.*[2]: does not fit one item: the limits of a "*" caller in the item (user), including sliding_logs, take up to 9419 bytes, want at most 8192 (8 write units); use a sliding_window`},
 		{"two tiers", document(rule("/a", "", `"free":`+most+`,"paid":`+most)), whole},
 		{"a tier and the others in one rule", document(rule("/a", "", `"free":`+most+`,"*":`+most)), whole},
-		{"a tier and the others in two rules", document(rule("/a", "", `"free":`+most), rule("/b", "", `"*":`+half)), `rules[1].limits.*: is one of the sliding_logs that a "free" caller`},
+		{"a tier and the others in two rules", document(rule("/a", "", `"free":`+most), rule("/b", "", `"*":`+half)), `rules[1].limits.*: does not fit one item: the limits of a "free" caller`},
 		{"a tier and global", document(rule("/a", "", `"free":`+most+`,"global":`+half)), "rules[0].limits.global"},
 		{"a global limit has a separate subject", document(rule("/a", "", `"free":`+most+`,"global":`+sizedLog("g", 300, "1h", ""))), whole},
 		{"user and client are one subject", document(rule("/a", "", `"*":[`+most+`,`+sizedLog("u", 20, "1h", `,"per":["user"]`)+`]`)), `rules[0].limits.*[1]`},
@@ -61,7 +61,7 @@ func TestParse_logs(t *testing.T) {
 				if r.PerEndpoint() != (c.want == split) {
 					t.Errorf("PerEndpoint: got %t, want %t", r.PerEndpoint(), c.want == split)
 				}
-				if notes := fmt.Sprint(r.Notes()); !strings.Contains(notes, "each write of its item costs up to ") {
+				if notes := fmt.Sprint(r.Notes()); !strings.Contains(notes, "each write of this limit's item costs up to ") {
 					t.Errorf("got notes %s, want one about the cost of a write", notes)
 				}
 			case err == nil || !strings.HasPrefix(err.Error(), "line 1: "+c.want) || strings.Contains(err.Error(), "\n"):

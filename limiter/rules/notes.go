@@ -18,14 +18,14 @@ import (
 // note adds the notes on a valid document.
 func (c *compiler) note() {
 	if c.doc.Shadow {
-		c.doc.Note("mode", "in mode shadow the document enforces nothing")
+		c.doc.Note("mode", "the document enforces nothing in mode shadow")
 	}
 	for i := range c.specs {
 		s := &c.specs[i]
 		c.noteShallow(s.Path, c.clamp(s.Rate))
 		c.noteWindow(s)
 		if size := sizeOf(s.Rate); size.entries > 0 && units(size.total()) > 1 {
-			c.doc.Note(s.Path, "each write of its item costs up to %d write units on DynamoDB", units(size.total()))
+			c.doc.Note(s.Path, "each write of this limit's item costs up to %d write units on DynamoDB", units(size.total()))
 		}
 	}
 	for i := range c.rules.rules {
@@ -34,11 +34,11 @@ func (c *compiler) note() {
 	}
 }
 
-// shallow is the longest clock skew that raises no alarm. An environment whose clock is ahead by this
-// time can block a bucket that fills in less time for all other environments.
+// shallow is the longest clock skew that raises no alarm. A faster bucket fills in less than this
+// time. An environment whose clock is ahead by this time can block such a bucket for all others.
 const shallow = 250 * time.Millisecond
 
-// noteShallow notes a bucket that fills faster than the possible difference between two clocks.
+// noteShallow adds a note on a bucket that fills in less time than two clocks can differ.
 func (c *compiler) noteShallow(path string, r algo.Rate) {
 	m, err := algo.New(r)
 	if err != nil {

@@ -93,8 +93,8 @@ type numbers struct {
 // kindName identifies the limits with one name that count by one kind of identity.
 type kindName struct{ kind, name string }
 
-// merge adds the rates of its overrides to each limit. It returns false if overrides create too many
-// limits.
+// merge adds to each limit the rates of its overrides. It returns false if the overrides create too
+// many limits.
 func (c *compiler) merge() bool {
 	byName, seen := map[string][]*document.Override{}, map[numbers]bool{}
 	for i := range c.doc.Overrides {
@@ -121,7 +121,7 @@ func (c *compiler) merge() bool {
 				continue
 			}
 			if total++; total > maxOwn {
-				c.doc.Report(o.Path, "too many overrides, want overrides that create at most %d limits; an override creates one for each limit with its name", maxOwn)
+				c.doc.Report(o.Path, "got too many overrides, want overrides for at most %d limits in total; an override counts once for each limit with its name", maxOwn)
 				return false
 			}
 			s.own = append(s.own, c.clamp(inherit(s.Rate, o.Rate)))
@@ -259,7 +259,7 @@ func (c *compiler) instead(o *document.Override, base *identified) *limiter.Limi
 	}
 	c.noteShallow(o.Path, l.Rate)
 	if most := min(made.MaxCost(), made.MaxLocalCost()); base.cost > most {
-		c.doc.Report(o.Path, "got room for %d at once, want at least %d, which is %s", most, base.cost, base.costPath)
+		c.doc.Report(o.Path, "got a capacity of %d, want at least %d, the cost in %s", most, base.cost, base.costPath)
 		return nil
 	}
 	return made

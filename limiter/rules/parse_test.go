@@ -19,7 +19,7 @@ var defects = map[string]string{
 	"algorithm":                     `line 1: rules[0].limits.free.algorithm: got "gcra", want sliding_window, fixed_window, token_bucket, leaky_bucket or sliding_log`,
 	"only_by_client":                `line 1: rules[0].limits.*.only: needs "per": ["ip"] or ["ip", "endpoint"]: without a verified identity a request has only its address`,
 	"only_unknown":                  `line 1: rules[0].limits.*.only: got "unverifed", want unverified or bad_credentials (did you mean "unverified"?)`,
-	"only_shared":                   `line 3: rules[1].limits.*: shares the count of rules[0].limits.*, so it must have the same only`,
+	"only_shared":                   `line 3: rules[1].limits.*: shares the count of rules[0].limits.*, so it must have the same "only"`,
 	"bucket_too_slow":               `line 1: rules[0].limits.free.burst: got 200, want at most 100: a bucket must fill within 100 days`,
 	"burst_of_a_window":             `line 1: rules[0].limits.free.burst: got 5, want none: sliding_window has no burst`,
 	"cells_above_requests":          `line 1: rules[0].limits.free.cells: got 11, want 2 to 10 here`,
@@ -29,10 +29,10 @@ var defects = map[string]string{
 	"cost_too_high":                 `line 1: rules[0].cost: got 11, want at most 10, the capacity of rules[0].limits.paid`,
 	"deep":                          `line 1, column 22: nested more than 12 deep`,
 	"duplicate_key":                 `line 1: rules: got the same name twice in one object`,
-	"eight_limits_of_a_caller":      `line 9: rules[0].limits.*[7]: is limit 8 of those that a "*" caller has in one item (user): they take up to 1118 bytes, want at most 1024, one write unit; the first is rules[0].limits.*[0]`,
-	"eleven_buckets_of_an_endpoint": `line 12: rules[0].limits.*[10]: is one of 11 limits that a "*" caller has in one item (user endpoint /a), want at most 10; the first is rules[0].limits.*[0]`,
+	"eight_limits_of_a_caller":      `line 9: rules[0].limits.*[7]: does not fit one item: the first 8 limits of a "*" caller in the item (user) take up to 1118 bytes, want at most 1024 (one write unit); the first is rules[0].limits.*[0]`,
+	"eleven_buckets_of_an_endpoint": `line 12: rules[0].limits.*[10]: does not fit one item: got 11 limits of a "*" caller in the item (user endpoint /a), want at most 10; the first is rules[0].limits.*[0]`,
 	"empty_limits":                  `line 1: rules[0].limits: got an empty object, want a tier, "*" or "global"`,
-	"empty_list":                    `line 1: rules[0].limits.free: got an empty list, want a limit; leave the tier out if it has none`,
+	"empty_list":                    `line 1: rules[0].limits.free: got an empty list, want a limit; leave out a tier that has no limit`,
 	"endpoint_deep":                 `line 1: rules[0].endpoint: got 33 segments, want at most 32`,
 	"endpoint_half_parameter":       `line 1: rules[0].endpoint: got "/api/x{id}", want segments that are literals or one {parameter}; a * must be the whole last segment`,
 	"endpoint_long":                 `line 1: rules[0].endpoint: got 1025 bytes, want at most 1024`,
@@ -45,16 +45,16 @@ var defects = map[string]string{
 line 2: rules[0].method: got "get", want GET, POST, PUT, PATCH or DELETE, or no method for all of them (did you mean "GET"?)
 line 2: rules[0].limits.free.requests: got -1, want a whole number from 1 to 1000000000
 line 2: rules[0].limits.free.window_seconds: got 0, want a whole number from 1 to 8640000
-line 2: rules[0].limits.free.burts: unknown field (did you mean "burst"?); known here: requests, window_seconds, window, algorithm, burst, lease, shards, sync_ms, cells, per, name, only, note`,
+line 2: rules[0].limits.free.burts: unknown field (did you mean "burst"?); known fields: requests, window_seconds, window, algorithm, burst, lease, shards, sync_ms, cells, per, name, only, note`,
 	"lease_above_requests":          `line 1: rules[0].limits.free.lease: got 11, want 1 to 10 here`,
 	"lease_of_a_log":                `line 1: rules[0].limits.free.lease: got 5, want none: a sliding_log stores the instant of each request`,
 	"limit_no_object":               `line 1: rules[0].limits.free: got 10, want an object`,
 	"list_without_names":            `line 1: rules[0].limits.free[0].name: required: every limit in a list has a name`,
 	"local_processes_above_burst":   `line 1: rules[0].local_processes: got 5, want 1 to 4 here for rules[0].limits.free`,
-	"local_processes_without_local": `line 1: rules[0].local_processes: only has an effect with "on_error": "local"`,
+	"local_processes_without_local": `line 1: rules[0].local_processes: requires "on_error": "local"`,
 	"local_processes_zero":          `line 1: rules[0].local_processes: got 0, want a whole number from 1 to 100000`,
 	"log_too_long":                  `line 1: rules[0].limits.free.requests: got 328, want at most 327 for a sliding_log, which keeps the instant of each; a sliding_window counts any number`,
-	"logs_of_a_caller":              `line 3: rules[1].limits.*: is one of the sliding_logs that a "*" caller has in one item (user): they take up to 14834 bytes, want at most 8192, 8 write units; at most 23 requests fit, or use a sliding_window`,
+	"logs_of_a_caller":              `line 3: rules[1].limits.*: does not fit one item: the limits of a "*" caller in the item (user), including sliding_logs, take up to 14834 bytes, want at most 8192 (8 write units); at most 23 requests fit, or use a sliding_window`,
 	"method_head":                   `line 1: rules[0].method: got HEAD, want GET, which includes HEAD`,
 	"method_lower_case":             `line 1: rules[0].method: got "get", want GET, POST, PUT, PATCH or DELETE, or no method for all of them (did you mean "GET"?)`,
 	"method_options":                `line 1: rules[0].method: got OPTIONS, which is never limited; leave the method out to limit all other methods`,
@@ -71,8 +71,8 @@ line 2: rules[0].limits.free.burts: unknown field (did you mean "burst"?); known
 	"note":                          `line 1: rules[0].limits.free.note: got 7, want a string`,
 	"on_error":                      `line 1: rules[0].on_error: got "block", want local, allow or deny`,
 	"override_address":              `line 1: overrides[0].ip: got "10.0.0.300", want an IPv4 address, or a network such as 192.0.2.0/24 or 2001:db8:1::/64`,
-	"override_below_a_local_cost":   `line 2: overrides[0].limits.a: got room for 1 at once, want at least 2, which is rules[0].cost`,
-	"override_below_cost":           `line 1: overrides[0].limits.a: got room for 5 at once, want at least 6, which is rules[0].cost`,
+	"override_below_a_local_cost":   `line 2: overrides[0].limits.a: got a capacity of 1, want at least 2, the cost in rules[0].cost`,
+	"override_below_cost":           `line 1: overrides[0].limits.a: got a capacity of 5, want at least 6, the cost in rules[0].cost`,
 	"override_empty_user":           `line 1: overrides[0].user: is empty`,
 	"override_for_nobody":           `line 1: overrides[0]: no caller, want a member user, apikey, ip or claim:<name>`,
 	"override_for_two":              `line 1: overrides[0].apikey: got user and apikey, want one of them`,
@@ -83,7 +83,7 @@ line 2: rules[0].limits.free.burts: unknown field (did you mean "burst"?); known
 	"override_of_shards":            `line 1: overrides[0].limits.a: does not fit rules[0].limits.free.shards: got 8, want 2 to 5 here`,
 	"override_other_identity":       `line 1: overrides[0].limits.a: no limit counts by apikey`,
 	"override_twice":                `line 1: overrides[1].limits.a: got two overrides of a for user "u", want one`,
-	"override_unknown_field":        `line 1: overrides[0].limits.a.shards: unknown field; known here: requests, window_seconds, window, algorithm, burst, note`,
+	"override_unknown_field":        `line 1: overrides[0].limits.a.shards: unknown field; known fields: requests, window_seconds, window, algorithm, burst, note`,
 	"override_unknown_limit":        `line 1: overrides[0].limits.b: no limit of this name counts by user, want "a"`,
 	"overrides_no_list":             `line 1: overrides: got an object, want a list`,
 	"overrides_unknown_limits": `line 1: overrides[0].limits.b: no limit of this name counts by user, want "a"
@@ -110,7 +110,7 @@ line 1: overrides[1].limits.c: no limit of this name counts by user, want "a"`,
 	"two_spreads":                `line 1: rules[0].limits.free.cells: got 2, want none beside shards`,
 	"two_windows":                `line 1: rules[0].limits.free.window: got window and window_seconds, want one of them`,
 	"unknown_default_tier":       `line 1: default_tier: got "gold", want a tier that a rule names: free`,
-	"unknown_field":              `line 1: rulez: unknown field (did you mean "rules"?); known here: $schema, rules, default_tier, mode, version, overrides`,
+	"unknown_field":              `line 1: rulez: unknown field (did you mean "rules"?); known fields: $schema, rules, default_tier, mode, version, overrides`,
 	"version_text":               `line 1: version: got "1", want a whole number from 1 to 140737488355327`,
 	"version_zero":               `line 1: version: got 0, want a whole number from 1 to 140737488355327`,
 	"window_long":                `line 1: rules[0].limits.free.window_seconds: got 8640001, want a whole number from 1 to 8640000`,
@@ -192,7 +192,7 @@ func TestSchema(t *testing.T) {
 		err = schema.Validate(instance)
 		good := filepath.Base(filepath.Dir(file)) == "good" || beyond[strings.TrimSuffix(filepath.Base(file), ".json")]
 		if (err == nil) != good {
-			t.Errorf("%s: schema: got error %v, want none: %t", file, err, good)
+			t.Errorf("%s: schema: got error %v, want it accepted: %t", file, err, good)
 		}
 	}
 }

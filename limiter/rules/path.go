@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// ErrMalformedPath is the error of a path with a % that two hexadecimal digits do not follow.
+// ErrMalformedPath is the error of a path that contains a % without two hexadecimal digits after it.
 // Programs interpret such a path differently. Do not route it: answer 400.
 var ErrMalformedPath = errors.New("path: malformed percent-encoding (want % and two hexadecimal digits)")
 

@@ -23,8 +23,8 @@ func TestParsePath(t *testing.T) {
 	}
 }
 
-// A % that two hexadecimal digits do not follow is malformed, because programs interpret it
-// differently.
+// A path is malformed if it contains a % without two hexadecimal digits after it. Programs interpret
+// such a path differently.
 func TestParsePath_malformed(t *testing.T) {
 	for _, encoded := range []string{"/%", "/%6", "/%zz", "/a%zz/../b", "/%u0061", "/%%61", "/a/%2", "/v1/%", "/%2%35"} {
 		if got, err := rules.ParsePath(encoded, "/v1"); !errors.Is(err, rules.ErrMalformedPath) || got != (rules.Path{}) {

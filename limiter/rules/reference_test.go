@@ -56,7 +56,7 @@ func TestReference(t *testing.T) {
 	}
 	for _, example := range regexp.MustCompile("(?s)```json\n(.*?)```").FindAllSubmatch(page, -1) {
 		if _, err := rules.Parse(example[1], rules.Options{}); err != nil {
-			t.Errorf("%s\n%v", example[1], err)
+			t.Errorf("example: got error %v, want none:\n%s", err, example[1])
 		}
 	}
 }

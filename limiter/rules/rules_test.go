@@ -254,7 +254,7 @@ func TestRules_LocalProcesses(t *testing.T) {
 			{"endpoint":"/c","on_error":"local","local_processes":7,"limits":{"*":{"requests":50,"window":"1m"}}},{"endpoint":"/d","on_error":"local","local_processes":8,"limits":{"*":{"requests":50,"window":"1m"}}}]}`: 7,
 	} {
 		if got := parse(t, document).LocalProcesses(); got != want {
-			t.Errorf("got %d, want %d of %s", got, want, document)
+			t.Errorf("got %d local processes, want %d: %s", got, want, document)
 		}
 	}
 }
@@ -348,7 +348,7 @@ func TestParse_cost(t *testing.T) {
 		limits := `"*":{"requests":10,"window":"1m"` + c.rest + `}`
 		text := strings.Replace(document(rule("/a", "", limits)), `{"endpoint"`, fmt.Sprintf(`{"cost":%d,"endpoint"`, c.cost), 1)
 		if _, err := rules.Parse([]byte(text), rules.Options{}); (err != nil) != c.refused {
-			t.Errorf("cost %d of 10%s: got error %v, want one: %t", c.cost, c.rest, err, c.refused)
+			t.Errorf("cost %d of 10%s: got error %v, want it rejected: %t", c.cost, c.rest, err, c.refused)
 		}
 	}
 }

@@ -73,7 +73,7 @@ func TestParse_large(t *testing.T) {
 	}{
 		{"*", 0, []limiter.Spread{unset, unset, {Shards: 4}, lease(1), unset, unset, unset, unset}, ""},
 		{"*", rules.LeaseAboveDynamoDB, []limiter.Spread{lease(1000), unset, {Shards: 4}, lease(1), lease(10), unset, lease(10), unset},
-			"rules[4].limits.*: more than 500 requests a second: on DynamoDB an environment leases up to 10 at once. Leases save few writes of a bucket"},
+			"rules[4].limits.*: more than 500 requests a second: on DynamoDB an environment leases up to 10 requests at once. Leases save few writes of a bucket"},
 		{"global", 0, []limiter.Spread{unset, unset, {Shards: 4}, lease(1), unset, unset, unset, unset}, ""},
 		{"global", rules.LeaseAboveDynamoDB, []limiter.Spread{adaptive, unset, {Shards: 4}, lease(1), adaptive, unset, adaptive, unset},
 			"rules[0].limits.global: more than 500 requests a second: on DynamoDB each environment admits a share of the limit that follows its share of the demand. The sum stays within 5 % of the limit"},
@@ -160,8 +160,8 @@ func TestParse_overrides_fit(t *testing.T) {
 		"overrides":[{"user":"alice","limits":{"s":%s}}]}`
 	for own, problem := range map[string]string{
 		`{"requests":5,"window":"1m"}`:                                      "",
-		`{"requests":4,"window":"1m"}`:                                      "line 4: overrides[0].limits.s: got room for 4 at once, want at least 5, which is rules[1].cost",
-		`{"requests":9,"window":"1m","algorithm":"token_bucket","burst":4}`: "line 4: overrides[0].limits.s: got room for 4 at once, want at least 5, which is rules[1].cost",
+		`{"requests":4,"window":"1m"}`:                                      "line 4: overrides[0].limits.s: got a capacity of 4, want at least 5, the cost in rules[1].cost",
+		`{"requests":9,"window":"1m","algorithm":"token_bucket","burst":4}`: "line 4: overrides[0].limits.s: got a capacity of 4, want at least 5, the cost in rules[1].cost",
 		`{"requests":9,"window":"1m","burst":4}`:                            "line 4: overrides[0].limits.s.burst: got 4, want none: sliding_window has no burst",
 	} {
 		_, err := rules.Parse(fmt.Appendf(nil, cost, own), rules.Options{})

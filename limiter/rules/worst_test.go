@@ -62,7 +62,7 @@ var worst = []struct{ name, document, problem string }{
 	})), ""},
 	{"many limits at once", document(rule("*", "", `"*":[`+fill(20_000, func(i int) string {
 		return fmt.Sprintf(`{"name":"l%d","requests":1,"window":"1s"}`, i)
-	})+`]`)), "is one of"},
+	})+`]`)), "does not fit one item"},
 	{"many classes", document(rule("*", "", `"*":[`+fill(20_000, func(i int) string {
 		return fmt.Sprintf(`{"name":"l","requests":1,"window":"1s","per":["claim:c%d"]}`, i)
 	})+`]`)), ""},
@@ -73,7 +73,7 @@ var worst = []struct{ name, document, problem string }{
 		return rule(fmt.Sprintf("/a%d/all", i), "", tiers(0, 500))
 	}) + `],"overrides":[` + fill(8_000, func(i int) string {
 		return fmt.Sprintf(`{"user":"u%d","limits":{"all":{"requests":%d,"window":"1s"}}}`, i, i+1)
-	}) + `]}`, "too many overrides, want overrides that create at most 50000 limits"},
+	}) + `]}`, "got too many overrides, want overrides for at most 50000 limits in total"},
 	{"callers with the same numbers", `{"rules":[` + fill(20, func(i int) string {
 		return rule(fmt.Sprintf("/a%d/all", i), "", tiers(0, 400))
 	}) + `],"overrides":[` + fill(8_000, func(i int) string {

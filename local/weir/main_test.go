@@ -35,7 +35,7 @@ func TestCheck(t *testing.T) {
 	good, bad := "../serve/testdata/design.json", "../../limiter/rules/testdata/bad/five.json"
 	ok := good + ": ok, 2 rules, tiers: enterprise, free, paid\n" +
 		"  note: line 6: rules[1].limits: this rule has no limit for callers of tier enterprise or paid\n" +
-		"  note: line 8: rules[1].limits.global: more than 500 requests a second: on DynamoDB each environment admits a share of the limit that follows its share of the demand. The sum stays within 5 % of the limit, except for seconds after demand rises; lease never exceeds the limit\n" +
+		"  note: line 8: rules[1].limits.global: more than 500 requests a second: on DynamoDB each environment admits a share of the limit that follows its share of the demand. The sum stays within 5 % of the limit, except for some seconds after demand rises. Callers never exceed a limit with the field lease\n" +
 		"  WRITES OF A REQUEST  USER  API KEY  BOTH  ANONYMOUS  BAD CREDENTIAL\n" +
 		"  GET /api/v1/search   1     1        1     1          0\n" +
 		"  POST /api/v1/data    2     2        2     2          0\n"

@@ -59,6 +59,6 @@ func makeTopic(t *testing.T, brokers []string, name string) {
 	request.Topics = append(request.Topics, topic)
 	answer, err := request.RequestWith(t.Context(), c)
 	if err != nil || answer.Topics[0].ErrorCode != 0 {
-		t.Fatalf("create topic %s: got %+v, %v", name, answer, err)
+		t.Fatalf("create topic %s: got %+v, %v; want no error", name, answer, err)
 	}
 }

@@ -19,8 +19,8 @@ const (
 	// Brokers answer in milliseconds. After this time the sink expects no answer.
 	answerTimeout = 2 * time.Second
 	dialTimeout   = time.Second
-	// grace is how long a cancelled batch may take to end. If it is still in flight when the next
-	// batch starts, and the topic is unknown, both batches fail.
+	// grace bounds how long Send waits for a cancelled batch. If that batch is still in flight when
+	// the next batch starts, and the topic is unknown, both batches fail.
 	grace = 250 * time.Millisecond
 	// maxIdle is less than ten minutes, because brokers close connections that were idle for ten
 	// minutes.
@@ -77,7 +77,7 @@ func New(o Options) (*Sink, error) {
 	broken := &connecting{}
 	options := append(o.Connection(), kgo.WithHooks(broken),
 		kgo.DefaultProduceTopic(o.Topic),
-		// An idempotent producer could not cancel messages in flight.
+		// kgo cannot cancel messages in flight of an idempotent producer.
 		kgo.DisableIdempotentWrite(), kgo.RequiredAcks(kgo.LeaderAck()),
 		kgo.ProduceRequestTimeout(answerTimeout),
 		kgo.ProducerLinger(0), kgo.RecordPartitioner(kgo.StickyPartitioner()),

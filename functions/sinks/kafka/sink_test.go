@@ -140,7 +140,7 @@ func TestSink_Send_hung(t *testing.T) {
 
 // The sink loses a batch for an unreachable broker. It delivers the next batch after the broker
 // starts.
-func TestSink_Send_back(t *testing.T) {
+func TestSink_Send_brokerStarts(t *testing.T) {
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -249,7 +249,7 @@ func listener(t *testing.T, closed bool) string {
 
 // The error of a lost batch contains the reason why the connection failed. The reasons are a closed
 // port, TLS on one side only, a rejected login, and missing credentials.
-func TestSink_Send_why(t *testing.T) {
+func TestSink_Send_reason(t *testing.T) {
 	server := httptest.NewTLSServer(nil)
 	defer server.Close()
 	login := func(err error) kafka.Login {

@@ -218,7 +218,7 @@ func (d *Document) readOnError(o *object) (policy limiter.OnError, processes int
 	i, ok := o.whole(n, limiter.MaxCells)
 	switch {
 	case policy != limiter.OnErrorLocal && n != nil:
-		d.report.add(n.path, `only has an effect with "on_error": "local"`)
+		d.report.add(n.path, `requires "on_error": "local"`)
 		return policy, 0
 	case policy != limiter.OnErrorLocal:
 		return policy, 0
@@ -244,7 +244,7 @@ func (d *Document) readLimits(n *node, r *Rule) {
 		if inList {
 			nodes = m.node.items
 			if len(nodes) == 0 {
-				d.report.add(m.node.path, "got an empty list, want a limit; leave the tier out if it has none")
+				d.report.add(m.node.path, "got an empty list, want a limit; leave out a tier that has no limit")
 			}
 		}
 		for _, one := range nodes {

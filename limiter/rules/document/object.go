@@ -53,7 +53,7 @@ func (o *object) done() {
 			return
 		}
 		if !slices.Contains(o.known, m.key) {
-			o.report.add(m.node.path, "unknown field%s; known here: %s", DidYouMean(m.key, o.known), strings.Join(o.known, ", "))
+			o.report.add(m.node.path, "unknown field%s; known fields: %s", DidYouMean(m.key, o.known), strings.Join(o.known, ", "))
 		}
 	}
 }

@@ -282,7 +282,7 @@ func (l *Rules) parse(d Document, was *rules.Rules, same bool) (*rules.Rules, er
 	switch {
 	case err != nil:
 		return nil, err
-	case r.Version() == 0: // the highest version decides a state, so changes without a version would not apply
+	case r.Version() == 0: // without a version, states would keep the parameters of the old document
 		return nil, rules.Problems{{Path: "version", Message: "required: a number that grows with every change, such as the time in Unix seconds"}}
 	case was == nil || r.Version() > was.Version():
 		return r, nil

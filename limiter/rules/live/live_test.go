@@ -146,7 +146,7 @@ func TestRules_slow(t *testing.T) {
 		all.Wait()
 		time.Sleep(time.Second)
 		if got := n.take(); k.reads != 2 || len(got) != 1 || !errors.Is(got[0].Err, context.DeadlineExceeded) {
-			t.Errorf("got %d reads, want 2: %+v; want one reload that timed out", k.reads, got)
+			t.Errorf("got %d reads and reloads %+v, want 2 reads and one reload that timed out", k.reads, got)
 		}
 		begun := time.Now()
 		l.Settle() // no reload is under way
