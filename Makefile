@@ -76,9 +76,9 @@ GO_TEST := go test -trimpath -vet=off -timeout=10m
 PLAIN := /infra|/limiter/(algo|rules|rules/document)$$|/local/(simulate|top|size|release)$$
 RACED = $(shell go list ./... | grep -Ev '$(PLAIN)|/local/faults$$')
 UNRACED = $(shell go list ./... | grep -E '$(PLAIN)')
-# These tests run without the detector; the other tests of their packages run with it. In the tests of
-# attacks, one goroutine computes a lot. In TestServe_burst, requests must meet deadlines.
-PLAIN_TESTS := ^(TestAttack_(flood|hugeEvents|memory)|TestServe_burst|TestStore_model)$$
+# These tests run without the detector; the other tests of their packages run with it. In TestServe_burst,
+# requests must meet deadlines. In the other tests, one goroutine computes a lot.
+PLAIN_TESTS := ^(TestAttack_(flood|hugeEvents|memory)|TestServe_burst|TestStore_model|TestAdaptive(_longWindow|_surge)?|TestOutage_bound|TestFiles|TestParse_hostile)$$
 
 test: lint cfn-lint build ## Check formatting, vet, lint, and run all tests against real servers
 	.bin/weir-tools with --install dynamodb,redis -- make --no-print-directory test-go
@@ -93,7 +93,7 @@ test: lint cfn-lint build ## Check formatting, vet, lint, and run all tests agai
 test-go: # the part of make test that needs DynamoDB Local and Redis
 	$(GO_TEST) -race -shuffle=on -skip '^Test(SAM|Console|Kafka)|$(PLAIN_TESTS)' $(RACED)
 	$(GO_TEST) -shuffle=on $(UNRACED)
-	$(GO_TEST) -p 1 -run '$(PLAIN_TESTS)' ./functions/lambdahttp ./local/serve ./limiter/dynamostore
+	$(GO_TEST) -p 1 -run '$(PLAIN_TESTS)' ./functions/lambdahttp ./limiter ./limiter/dynamostore ./local/gateway/template ./local/serve
 	$(GO_TEST) -race -shuffle=on ./local/faults
 	$(GO_TEST) -v -run TestStore_calls ./limiter/dynamostore
 
