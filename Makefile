@@ -20,7 +20,8 @@ ARCH ?= arm64
 FUNCTIONS := $(patsubst functions/%/main.go,%,$(wildcard functions/*/main.go))
 
 # The same source always has the same bytes. The path, the commit and the go settings of the user
-# have no effect. The variables need values: for an empty one, Go uses the setting of `go env -w`.
+# have no effect. Each variable has a value, because Go replaces an empty variable with the setting of
+# `go env -w`.
 LAMBDA_GO := CGO_ENABLED=0 GOOS=linux GOAMD64=v1 GOARM64=v8.0 GOEXPERIMENT= GOFIPS140=off GOFLAGS=-mod=readonly GOWORK=off go
 GOARCH_arm64 := arm64
 GOARCH_x86_64 := amd64
@@ -42,7 +43,7 @@ CDK = cd infra && npx --no-install cdk
 SETTINGS = $(foreach word,$(CONTEXT),$(if $(findstring =,$(word)),,$(error CONTEXT: got "$(word)", want key=value without spaces)))$(if $(filter arch=% rules=% bundles=%,$(CONTEXT)),$(error CONTEXT: got arch, rules or bundles; use ARCH= and RULES=)) -c arch=$(ARCH) $(if $(filter file,$(origin RULES)),,-c rules=$(RULES)) $(addprefix -c ,$(CONTEXT))
 
 # The architecture of containers on this machine, and the template of `make sam` and `make test-sam`.
-# Without a template they synthesize it.
+# Without a template, these targets synthesize one.
 HOST_ARCH := $(patsubst aarch64,arm64,$(shell uname -m))
 SAM_TEMPLATE ?=
 SYNTHESIZED := infra/cdk.out/Weir-dev.template.json
@@ -71,8 +72,8 @@ check: .bin/weir ## Find all mistakes in the rules document (RULES=path)
 # does not compile them again.
 GO_TEST := go test -trimpath -vet=off -timeout=10m
 
-# The race detector runs for packages with goroutines. In the other packages, one goroutine computes a
-# lot, and the detector would make it five times as slow.
+# The race detector runs for packages with goroutines. PLAIN are the other packages. Their tests compute
+# a lot in one goroutine, and the detector makes them five times as slow.
 PLAIN := /infra|/limiter/(algo|rules|rules/document)$$|/local/(simulate|top|size|release)$$
 RACED = $(shell go list ./... | grep -Ev '$(PLAIN)|/local/faults$$')
 UNRACED = $(shell go list ./... | grep -E '$(PLAIN)')
@@ -97,8 +98,9 @@ test-go: # the part of make test that needs DynamoDB Local and Redis
 	$(GO_TEST) -race -shuffle=on ./local/faults
 	$(GO_TEST) -v -run TestStore_calls ./limiter/dynamostore
 
-# Go caches the result of a test until the files that the test reads change. It does not know the
-# files that other programs read, such as go list. So the tests with such programs have -count=1.
+# Go caches the result of a test until a file changes that the test itself reads. Go does not see the
+# files that a program started by the test reads, such as go list. So -count=1 repeats the tests that
+# start programs.
 check-fast: lint ## Lint, and run the tests that need no server
 	$(GO_TEST) -skip '^Test(SAM|Console|Kafka)' ./limiter/... ./functions/...
 	$(GO_TEST) -count=1 -run '^TestImports' ./limiter

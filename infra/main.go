@@ -65,8 +65,9 @@ func given(app awscdk.App) (keys []string) {
 	return keys
 }
 
-// lastChange returns the time of a file's last change in Unix seconds. It is the time of the last
-// commit or, if the file was edited after it, the modification time. It is 0 if neither is known.
+// lastChange returns the time of a file's last change in Unix seconds. This is the time of the last
+// commit or, if the file was edited after that commit, the modification time. It is 0 if neither is
+// known.
 func lastChange(ctx context.Context, path string) int64 {
 	git := func(args ...string) (string, error) {
 		out, err := exec.CommandContext(ctx, "git", append([]string{"-C", filepath.Dir(path)}, args...)...).Output()

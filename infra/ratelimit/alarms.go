@@ -31,7 +31,7 @@ const (
 	concurrency      = 800 // a new account has 1,000
 	slowMilliseconds = 250
 	skewMilliseconds = 250
-	// Half of the store's timeout, in milliseconds.
+	// Milliseconds: half of the timeout of DynamoDB and of the cache.
 	tableSlow = 50
 	cacheSlow = 25
 )

@@ -85,7 +85,7 @@ func (l *Limits) Respond(api awsapigateway.IRestApi) { l.respond(api) }
 
 func (l *Limits) respond(api awsapigateway.IRestApi) *attachment {
 	if slices.ContainsFunc(l.attached, func(a *attachment) bool { return *a.api.Node().Path() == *api.Node().Path() }) {
-		panic(fmt.Errorf("ratelimit: the limits are already attached to %s; attach them once with all the methods", *api.Node().Path()))
+		panic(fmt.Errorf("ratelimit: the limits are already attached to %s; call Attach once with all its methods", *api.Node().Path()))
 	}
 	a := &attachment{api: api, id: resolved(api, api.RestApiId())}
 	if cfn, ok := api.Node().DefaultChild().(awsapigateway.CfnRestApi); ok {
@@ -119,7 +119,7 @@ func (l *Limits) authorizerURI(scope constructs.Construct) *string {
 }
 
 // permitAPI permits an authorizer of an API to invoke the function. The permission is in the API's
-// stack. In the function's stack it would make the two stacks depend on each other.
+// stack, because a permission in the function's stack would make the two stacks depend on each other.
 func (l *Limits) permitAPI(scope constructs.Construct, api awsapigateway.IRestApi, authorizer string) {
 	awslambda.NewCfnPermission(scope, jsii.String("LimiterPermission"), &awslambda.CfnPermissionProps{
 		Action: jsii.String("lambda:InvokeFunction"), FunctionName: l.invoked.FunctionArn(), Principal: jsii.String("apigateway.amazonaws.com"),

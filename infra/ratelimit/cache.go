@@ -49,9 +49,9 @@ func (l *Limits) newCache() state {
 func (c *cache) newServers(group awsec2.SecurityGroup) {
 	name := jsii.String("weir-" + c.limits.props.Namespace)
 	c.user = awselasticache.NewCfnUser(c.limits, jsii.String("User"), &awselasticache.CfnUserProps{
-		Engine: jsii.String("valkey"), UserId: name, UserName: name, // a login by IAM needs equal values
+		Engine: jsii.String("valkey"), UserId: name, UserName: name, // a login by IAM needs a UserId equal to the UserName
 		AccessString:       jsii.String(contract.CacheAccess),
-		AuthenticationMode: map[string]string{"Type": "iam"}, // the type of the CDK would write the key in lower case
+		AuthenticationMode: map[string]string{"Type": "iam"}, // the CDK's own type would write "type" in lower case
 	})
 	// A user group of the engine redis needs a user with the name default, for clients that do not
 	// log in. A user group of the engine valkey does not need one, because every user authenticates:
@@ -70,7 +70,7 @@ func (c *cache) newServers(group awsec2.SecurityGroup) {
 			EcpuPerSecond: &awselasticache.CfnServerlessCache_ECPUPerSecondProperty{Maximum: jsii.Number(cmp.Or(c.limits.props.CacheECPUs, cacheECPUs))},
 		},
 	})
-	c.cache.ApplyRemovalPolicy(awscdk.RemovalPolicy_DESTROY, nil) // counters: no final snapshot
+	c.cache.ApplyRemovalPolicy(awscdk.RemovalPolicy_DESTROY, nil) // no final snapshot, because a counter is useless after its window
 }
 
 func (c *cache) equip(f awslambda.Function) {

@@ -68,8 +68,8 @@ func (p *LimitsProps) known() map[string]string {
 	return all
 }
 
-// checked contains the results of the checks of this process by input. The stages and regions of an
-// app often have the same input.
+// checked caches the results of check in this process by input. The stages and regions of an app often
+// have the same input.
 var checked sync.Map
 
 // check runs the functions' check as a separate program, because a CDK app does not link the limiter.
@@ -84,7 +84,7 @@ func check(d contract.Deployment) (result contract.Checked, err error) {
 	}
 	c := exec.CommandContext(context.Background(), "go", "run", contract.CheckProgram) // the constructor of a construct has no context
 	c.Stdin = bytes.NewReader(input)
-	c.Env = append(os.Environ(), "GOOS="+runtime.GOOS, "GOARCH="+runtime.GOARCH) // this machine, not the platform of the functions
+	c.Env = append(os.Environ(), "GOOS="+runtime.GOOS, "GOARCH="+runtime.GOARCH) // build for this machine, not for the platform of the functions
 	output, err := c.Output()
 	if err == nil {
 		err = json.Unmarshal(output, &result)
@@ -93,7 +93,7 @@ func check(d contract.Deployment) (result contract.Checked, err error) {
 		err = fmt.Errorf("%w: %s", err, strings.TrimSpace(string(failed.Stderr)))
 	}
 	if err != nil {
-		return result, fmt.Errorf("check: `go run %s` failed: %w; build the functions first, which downloads the modules of this program", contract.CheckProgram, err)
+		return result, fmt.Errorf("check: `go run %s` failed: %w; build the functions first, because their build also downloads the modules of this program", contract.CheckProgram, err)
 	}
 	checked.Store(string(input), result)
 	return result, nil

@@ -67,7 +67,7 @@ func (l *Limits) newFunction(id string, p FunctionProps, document string) (f aws
 		Architecture: l.architecture(), MemorySize: jsii.Number(Memory),
 		Timeout: awscdk.Duration_Seconds(jsii.Number(p.Timeout.Seconds())),
 		Role:    role, LogGroup: logs, LoggingFormat: awslambda.LoggingFormat_JSON,
-		// The two lines that Lambda logs for each request would be most of the cost of logs.
+		// By default Lambda logs two lines for each request, which would be most of the cost of logs.
 		SystemLogLevelV2: awslambda.SystemLogLevel_WARN,
 		Tracing:          l.tracing(), ReservedConcurrentExecutions: p.ReservedConcurrency,
 		Environment: &map[string]*string{contract.VariableFunction: jsii.String(p.Role)},
@@ -196,7 +196,7 @@ func (l *Limits) record(actions []string, key string) *awsiam.PolicyStatementPro
 		Resources: &[]*string{l.records.TableArn()},
 		Conditions: &map[string]any{
 			"ForAllValues:StringEquals": map[string]any{"dynamodb:LeadingKeys": []string{key}},
-			"Null":                      map[string]string{"dynamodb:LeadingKeys": "false"}, // a call without keys would satisfy any ForAllValues
+			"Null":                      map[string]string{"dynamodb:LeadingKeys": "false"}, // required, because ForAllValues is also true for a call without keys
 		},
 	}
 }

@@ -15,14 +15,14 @@ func (l *Limits) GrantManageKeys(to awsiam.IGrantable) awsiam.Grant {
 	})
 }
 
-// GrantPublishRules permits a principal to run `weir rules`. The permission includes only the items
-// of the rules. The other items of the table are API keys and the secrets that verify them.
+// GrantPublishRules permits a principal to run `weir rules`. The permission includes only the items of
+// the rules, because the table also contains API keys and the secrets that verify them.
 func (l *Limits) GrantPublishRules(to awsiam.IGrantable) awsiam.Grant {
 	return awsiam.Grant_AddToPrincipal(&awsiam.GrantOnPrincipalOptions{
 		Grantee: to, Actions: jsii.Strings(contract.RulesActions()...), ResourceArns: &[]*string{l.records.TableArn()},
 		Conditions: &map[string]*map[string]any{
 			"ForAllValues:StringLike": {"dynamodb:LeadingKeys": contract.RulesKeys()},
-			"Null":                    {"dynamodb:LeadingKeys": "false"}, // a call without keys would satisfy any ForAllValues
+			"Null":                    {"dynamodb:LeadingKeys": "false"}, // required, because ForAllValues is also true for a call without keys
 		},
 	})
 }

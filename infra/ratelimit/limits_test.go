@@ -158,9 +158,9 @@ func TestNew_mistakes(t *testing.T) {
 		`JWKS: got "http://i/k", want an https URL`: func(p *ratelimit.LimitsProps) {
 			p.Tokens = &ratelimit.Tokens{Issuer: "i", Audience: "a", JWKS: "http://i/k"}
 		},
-		"ReservedConcurrency: want at least 1":          func(p *ratelimit.LimitsProps) { p.ReservedConcurrency = jsii.Number(0) },
-		"Vpc: got one, want none; only elasticache and": func(p *ratelimit.LimitsProps) { p.Vpc = awsec2.NewVpc(stack, jsii.String("V"), nil) },
-		`RULES_FROM: got "tables", want table`:          func(p *ratelimit.LimitsProps) { p.RulesFrom = "tables" },
+		"ReservedConcurrency: want at least 1":                func(p *ratelimit.LimitsProps) { p.ReservedConcurrency = jsii.Number(0) },
+		"Vpc: got a network, want none; only elasticache and": func(p *ratelimit.LimitsProps) { p.Vpc = awsec2.NewVpc(stack, jsii.String("V"), nil) },
+		`RULES_FROM: got "tables", want table`:                func(p *ratelimit.LimitsProps) { p.RulesFrom = "tables" },
 		`RulesFrom: got "prod-1", want the ids`: func(p *ratelimit.LimitsProps) {
 			p.RulesFrom, p.AppConfigLayer = "appconfig:abcd/prod-1/abcd", agentLayer
 		},
@@ -186,8 +186,8 @@ func TestNew_mistakes(t *testing.T) {
 		`Zones: got "eu-central-1a" twice`: func(p *ratelimit.LimitsProps) {
 			p.Store, p.Zones = ratelimit.ElastiCache, []string{"eu-central-1a", "eu-central-1a"}
 		},
-		"WarmWrites: got 3999, want a whole number":                        func(p *ratelimit.LimitsProps) { p.WarmWrites = 3999 },
-		"WarmWrites: got 5000.5, want a whole":                             func(p *ratelimit.LimitsProps) { p.WarmWrites = 5000.5 },
+		"WarmWrites: got 3999, want 0 or a whole number":                   func(p *ratelimit.LimitsProps) { p.WarmWrites = 3999 },
+		"WarmWrites: got 5000.5, want 0 or a whole":                        func(p *ratelimit.LimitsProps) { p.WarmWrites = 5000.5 },
 		"WarmWrites: got 5000, want 0 with elast":                          func(p *ratelimit.LimitsProps) { p.Store, p.WarmWrites = ratelimit.ElastiCache, 5000 },
 		"Variables: got EVENTS, want no variable that the":                 func(p *ratelimit.LimitsProps) { p.Variables = map[string]string{"EVENTS": "kafka"} },
 		"ReservedConcurrency: got 21, more than the local_processes 20 of": func(p *ratelimit.LimitsProps) { p.Rules, p.ReservedConcurrency = shared, jsii.Number(21) },

@@ -36,11 +36,11 @@ func (p *LimitsProps) checkZones(want func(ok bool, format string, args ...any))
 	if p.Zones == nil {
 		return
 	}
-	want(p.inNetwork(), "Zones: got %q, want none; only %s and Events.Kafka have a network", p.Zones, ElastiCache)
+	want(p.inNetwork(), "Zones: got %q, want none; only %s and Events.Kafka use a network", p.Zones, ElastiCache)
 	want(len(p.Zones) == 2 || len(p.Zones) == 3, "Zones: got %d, want 2 or 3 zones, which a serverless cache needs", len(p.Zones))
 	for i, zone := range p.Zones {
 		want(validZone.MatchString(zone), "Zones: got %q, want the name of an availability zone, such as eu-central-1a", zone)
-		want(!slices.Contains(p.Zones[:i], zone), "Zones: got %q twice, want different ones", zone)
+		want(!slices.Contains(p.Zones[:i], zone), "Zones: got %q twice, want different zones", zone)
 	}
 }
 
@@ -53,8 +53,8 @@ func (l *Limits) newNetwork() *network {
 	n.clients = awsec2.NewSecurityGroup(l, jsii.String("Clients"), &awsec2.SecurityGroupProps{
 		Vpc: n.vpc, Description: jsii.String("Functions that decide"), AllowAllOutbound: jsii.Bool(false),
 	})
-	// A template cannot contain DynamoDB's addresses. Traffic reaches DynamoDB through the VPC's
-	// gateway endpoint. A VPC without other routes reaches nothing else.
+	// The rule allows all addresses, because a template cannot contain those of DynamoDB. The routes of
+	// the VPC decide what is reachable: in a VPC with only the gateway endpoint, DynamoDB is.
 	n.clients.AddEgressRule(awsec2.Peer_AnyIpv4(), awsec2.Port_Tcp(jsii.Number(https)), jsii.String("DynamoDB, for records of API keys"), nil)
 	return n
 }
@@ -105,15 +105,15 @@ func subnets(vpc awsec2.IVpc, zones []string) *awsec2.SelectedSubnets {
 }
 
 // networkActions are the actions that Lambda calls, with the function's permissions, to connect a
-// function to a VPC. They support no resources:
+// function to a VPC. A statement cannot restrict them to a resource:
 // https://docs.aws.amazon.com/lambda/latest/dg/configuration-vpc.html
 var networkActions = []string{
 	"ec2:AssignPrivateIpAddresses", "ec2:CreateNetworkInterface", "ec2:DeleteNetworkInterface",
 	"ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets", "ec2:UnassignPrivateIpAddresses",
 }
 
-// join connects a function to the network. Lambda needs the function's permissions for this. The code
-// of the function must not use these permissions.
+// join connects a function to the network. Lambda makes the connection with permissions of the
+// function's role. The policy denies these permissions to the function's code.
 func (n *network) join(f awslambda.Function) {
 	allow(f, networkActions, jsii.String("*"))
 	permit(f, &awsiam.PolicyStatementProps{

@@ -44,7 +44,7 @@ func (l *Limits) Definition(document []byte) awsapigateway.ApiDefinition {
 		panic(errors.Join(problems...))
 	}
 	member(member(d, "components"), "securitySchemes")[schemeName] = map[string]any{
-		"type": "apiKey", "name": "Unused", "in": "header", // the form of a REQUEST authorizer in API Gateway
+		"type": "apiKey", "name": "Unused", "in": "header", // API Gateway requires these values for a REQUEST authorizer
 		"x-amazon-apigateway-authtype": "custom",
 		"x-amazon-apigateway-authorizer": map[string]any{
 			"type": "request", "authorizerUri": l.authorizerURI(l), "authorizerResultTtlInSeconds": 0,

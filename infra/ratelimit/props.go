@@ -68,13 +68,13 @@ type LimitsProps struct {
 	// each reject some zones of some regions. nil means the first two zones of the region, or the
 	// zones of the subnets of Vpc.
 	Zones []string
-	// CacheGigabytes and CacheECPUs are the maximum storage of the cache and the maximum units a
-	// second. They bound its cost. 0 means 5 and 100,000.
+	// CacheGigabytes and CacheECPUs bound the cost of the cache. They are its maximum storage and its
+	// maximum units a second. 0 means 5 GB and 100,000 units.
 	CacheGigabytes, CacheECPUs float64
 	// WarmWrites is the number of write units a second that the table of counters accepts
-	// immediately. It is at least 4,000, which a new table accepts anyway. AWS charges once for
-	// a higher number, and cannot lower it later. infra/README.md has the formula. 0 leaves the number to
-	// DynamoDB.
+	// immediately. The minimum is 4,000, which every new table accepts. AWS charges once for a higher
+	// number, and cannot lower it later. infra/README.md has the formula. With 0, DynamoDB chooses the
+	// number.
 	WarmWrites float64
 	// Records is the records table of an earlier deployment. If it is nil, the construct creates a
 	// table, which stays after the stack is deleted.
@@ -137,13 +137,13 @@ func (p *LimitsProps) check() error {
 	}
 	want(len(p.Namespace) <= maxNamespace && validNamespace.MatchString(p.Namespace), "Namespace: got %q, want 1 to %d lower-case letters, digits and single hyphens, starting with a letter", p.Namespace, maxNamespace)
 	want(p.Store == "" || p.Store == DynamoDB || p.Store == ElastiCache, "Store: got %q, want %s or %s", p.Store, DynamoDB, ElastiCache)
-	want(p.Vpc == nil || p.inNetwork(), "Vpc: got one, want none; only %s and Events.Kafka have a network", ElastiCache)
+	want(p.Vpc == nil || p.inNetwork(), "Vpc: got a network, want none; only %s and Events.Kafka use a network", ElastiCache)
 	p.checkZones(want)
 	want(p.WarmWrites == 0 || p.Store != ElastiCache, "WarmWrites: got %v, want 0 with %s, which has no table of counters", p.WarmWrites, ElastiCache)
-	want(p.WarmWrites == 0 || p.WarmWrites >= NewTableWrites && p.WarmWrites == math.Trunc(p.WarmWrites), "WarmWrites: got %v, want a whole number of at least %d, which a new table takes anyway", p.WarmWrites, NewTableWrites)
+	want(p.WarmWrites == 0 || p.WarmWrites >= NewTableWrites && p.WarmWrites == math.Trunc(p.WarmWrites), "WarmWrites: got %v, want 0 or a whole number of at least %d, the throughput of every new table", p.WarmWrites, NewTableWrites)
 	want(p.MaxDelay < handlerTimeout, "MaxDelay: got %s, want less than %s, the timeout of a function", p.MaxDelay, handlerTimeout)
 	want(p.ProvisionedConcurrency >= 0 && p.ProvisionedConcurrency == math.Trunc(p.ProvisionedConcurrency), "ProvisionedConcurrency: got %v, want a whole number", p.ProvisionedConcurrency)
-	want(p.ReservedConcurrency == nil || *p.ReservedConcurrency >= max(1, p.ProvisionedConcurrency), "ReservedConcurrency: want at least 1 and at least ProvisionedConcurrency; with less, the authorizer cannot run")
+	want(p.ReservedConcurrency == nil || *p.ReservedConcurrency >= max(1, p.ProvisionedConcurrency), "ReservedConcurrency: want at least 1 and at least ProvisionedConcurrency; a lower number stops the authorizer")
 	if t := p.Tokens; t != nil {
 		want(t.Issuer != "" && t.Audience != "" && t.JWKS != "", "Tokens: got issuer %q, audience %q and JWKS %q, want all three; otherwise the functions would accept tokens for other APIs", t.Issuer, t.Audience, t.JWKS)
 		want(t.JWKS == "" || strings.HasPrefix(t.JWKS, "https://"), "Tokens.JWKS: got %q, want an https URL", t.JWKS)

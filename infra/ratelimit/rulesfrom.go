@@ -44,7 +44,7 @@ func (p *LimitsProps) checkRulesFrom(want func(ok bool, format string, args ...a
 		want(validAppConfigID.MatchString(id), "RulesFrom: got %q, want the ids of application, environment and profile, such as abc1234; the functions' permissions contain them", id)
 	}
 	want(validLayer.MatchString(p.AppConfigLayer), "AppConfigLayer: got %q, want the ARN of a version of the AppConfig agent's layer, for this region and architecture; the user guide of AppConfig lists them", p.AppConfigLayer)
-	want(!p.inNetwork() || p.Vpc != nil, "RulesFrom: got %q, want table, or a Vpc with an endpoint for AppConfig; the network that the construct makes does not reach it", p.RulesFrom)
+	want(!p.inNetwork() || p.Vpc != nil, "RulesFrom: got %q, want table, or a Vpc with an endpoint for AppConfig; the network that the construct creates cannot connect to AppConfig", p.RulesFrom)
 }
 
 // equipRules gives a function its access to rules in AppConfig: the agent, and permission for the

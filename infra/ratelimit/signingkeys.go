@@ -27,8 +27,8 @@ func (l *Limits) newSigningKeys() {
 	setVariables(f, map[string]*string{contract.VariableJWKS: jsii.String(l.props.Tokens.JWKS), contract.VariableRecordsTable: l.records.TableName()})
 	permit(f, l.record(contract.SigningKeyActions(), contract.SigningKeysKey))
 	l.NewAlarm(l, Alarm{"signing-keys", "Three fetches of the issuer's keys in a row failed. Look at the log of the function SigningKeys. The keys of the last fetch stay valid, and tokens signed with newer ones get 401.", LambdaMetric(f, "Errors", "Sum"), 0, 3, 20})
-	// The next fetch is the retry. Without this setting Lambda would retry twice before it, and the
-	// alarm would count each retry.
+	// A failed fetch is not retried; the next scheduled fetch follows soon. By default Lambda would
+	// retry twice, and the alarm would count each retry.
 	f.ConfigureAsyncInvoke(&awslambda.EventInvokeConfigOptions{RetryAttempts: jsii.Number(0)})
 	awsevents.NewRule(l, jsii.String("SigningKeysSchedule"), &awsevents.RuleProps{
 		Description: jsii.String("Fetches the keys that the issuer signs with"),

@@ -142,7 +142,7 @@ func (v *validation) definition(c awsapigateway.CfnRestApi) {
 	if a == nil || !a.fromSpec {
 		return
 	}
-	document := map[string]any{} // stays empty if the definition is in S3
+	document := map[string]any{} // stays empty for a definition in S3, which this app cannot read
 	if c.Body() != nil {
 		_ = json.Unmarshal([]byte(resolved(c, c.Body())), &document) // resolved returns valid JSON
 	}

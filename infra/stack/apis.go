@@ -119,8 +119,8 @@ func (s *stage) httpPreflight() *awsapigatewayv2.CorsPreflightOptions {
 
 // vendedLogs is the prefix of log groups that AWS services may write to under one policy of the
 // account. For a log group without this prefix, an HTTP API adds a statement to that policy. The
-// policy has at most 5,120 characters, so a deployment would fail after about ten APIs. A REST API
-// writes with a role instead.
+// policy has at most 5,120 characters, so a deployment would fail after about ten APIs. A REST API does
+// not add a statement, because it writes with a role.
 const vendedLogs = "/aws/vendedlogs/"
 
 // newAccessLog creates a log group. If name is empty, CloudFormation chooses the name.

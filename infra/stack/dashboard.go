@@ -67,7 +67,7 @@ func (s *stage) sums(names ...string) []awscloudwatch.IMetric {
 	return all
 }
 
-// cost returns the cost of a minute's requests, multiplied by sixty.
+// cost returns the cost in dollars an hour: the cost of a minute's requests, times sixty.
 func (s *stage) cost() awscloudwatch.IMetric {
 	memory := ratelimit.Memory / 1024.0 / 1000
 	unit, price := s.limits.StoreUnits()

@@ -120,7 +120,7 @@ func TestREADME_settings(t *testing.T) {
 		t.Fatal(err)
 	}
 	slices.Sort(looked)
-	looked = slices.DeleteFunc(slices.Compact(looked), func(key string) bool { return key == "bundles" }) // only tests set it
+	looked = slices.DeleteFunc(slices.Compact(looked), func(key string) bool { return key == "bundles" }) // only tests set the key bundles
 	documented := slices.DeleteFunc(firstCells(between(t, read(t, "../README.md"), "## Settings", "\n## ")), func(key string) bool { return key == "ARCH" })
 	if !slices.Equal(looked, documented) {
 		t.Errorf("settings in infra/README.md:\nwant %v\n got %v", looked, documented)

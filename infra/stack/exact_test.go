@@ -20,8 +20,8 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// These tests compare important properties with values written by hand, because -update writes any
-// value into a golden template.
+// These tests compare important properties with values written by hand. The golden templates do not
+// protect these values, because -update accepts any change.
 
 func TestStack_network(t *testing.T) {
 	made := parse(t, synthesize(t, settings(t, everything)))
@@ -135,8 +135,8 @@ func TestStack_warmWrites(t *testing.T) {
 }
 
 // By default, a flood of the most expensive requests on all APIs writes no more than a new table
-// accepts. A higher throttle causes a warning. With the throttle that the warning proposes there is
-// no warning. The documents contain the default.
+// accepts. A higher throttle causes a warning. The throttle that the warning proposes causes no warning.
+// The documents contain the default.
 func TestStack_throughput(t *testing.T) {
 	_, stage := parse(t, synthesizeOnce(t)).one(t, "AWS::ApiGateway::Stage", "")
 	throttle := stage.Properties["MethodSettings"].([]any)[0].(map[string]any)["ThrottlingRateLimit"].(float64)

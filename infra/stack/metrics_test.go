@@ -101,7 +101,7 @@ func TestCOSTS(t *testing.T) {
 		alarmMetric, metric, dashboard, insight = 0.1, 0.3, 3, 0.5
 		storage                                 = 6.13                            // for the smallest cache
 		rest, http, cache                       = 5.05, 2.30, 5.05 - 0.63 + 0.007 // for the first million requests
-		many                                    = 0.30                            // less for each further million, because requests share log lines
+		many                                    = 0.30                            // dollars less for each further million, because requests share log lines
 	)
 	fixed := func(change func(*stack.Settings)) float64 {
 		_, alarms := parse(t, synthesize(t, settings(t, change))).of("AWS::CloudWatch::Alarm")
@@ -116,7 +116,7 @@ func TestCOSTS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	totals := 1 + len(slices.DeleteFunc(written(), func(name string) bool { return strings.HasPrefix(name, "Rule ") })) // 1 for AuthorizerFailed
+	totals := 1 + len(slices.DeleteFunc(written(), func(name string) bool { return strings.HasPrefix(name, "Rule ") })) // AuthorizerFailed is not written by a function
 	count := totals + 2*len(shipped.Labels())
 	metrics := metric * float64(count)
 	page := strings.Join(strings.Fields(read(t, "../COSTS.md")), " ")

@@ -76,8 +76,9 @@ func sameActions(a, b []string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
 
-// allowed returns the actions of a policy by resource. A resource of the stack has its logical id
-// without the hash that the CDK adds. Any other resource has its value.
+// allowed returns the actions of a policy by resource. The name of a resource of the stack is its
+// logical id without the hash that the CDK adds. The name of any other resource is its ARN as the policy
+// has it.
 func allowed(t *testing.T, made template, policy resource) map[string][]string {
 	t.Helper()
 	all := map[string][]string{}
@@ -104,7 +105,7 @@ func allowed(t *testing.T, made template, policy resource) map[string][]string {
 	return all
 }
 
-// list returns v as a list. In a policy a list of one element is only the element.
+// list returns v as a list. A policy may contain a single element in place of a list of one.
 func list(v any) []any {
 	if all, ok := v.([]any); ok {
 		return all

@@ -79,7 +79,7 @@ func (s *stage) props() *ratelimit.LimitsProps {
 }
 
 // checkThroughput adds a warning if the throttles admit more writes than a new table of counters
-// accepts. This is not an error, because a table that has accepted a load accepts it again.
+// accepts. This is not an error, because a table that has accepted a load once accepts this load again.
 func (s *stage) checkThroughput() {
 	writes, table := s.settings.Throttle*apis*requestWrites, max(ratelimit.NewTableWrites, s.settings.WarmWrites)
 	if s.settings.Store == ratelimit.ElastiCache || writes <= table {

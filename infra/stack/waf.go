@@ -6,7 +6,7 @@ import (
 )
 
 // newWAF blocks addresses that send far too many requests, before API Gateway calls the authorizer.
-// WAF counts late and roughly, and only for REST APIs, so it does not replace the limits.
+// WAF does not replace the limits: its counts are late and imprecise, and it protects only REST APIs.
 func (s *stage) newWAF() {
 	visible := func(name string) *awswafv2.CfnWebACL_VisibilityConfigProperty {
 		return &awswafv2.CfnWebACL_VisibilityConfigProperty{

@@ -32,7 +32,7 @@ func Find() (Checkout, error) {
 		}
 		parent := filepath.Dir(dir)
 		if parent == dir {
-			return Checkout{}, errors.New("working directory: not inside a checkout of Weir: neither it nor a parent has functions/rules.json")
+			return Checkout{}, errors.New("working directory: not inside a checkout of Weir (no functions/rules.json here or in a parent directory); change to a checkout")
 		}
 		dir = parent
 	}
@@ -153,7 +153,7 @@ func readJSON(path string, value any) error {
 		return err
 	}
 	if err := json.Unmarshal(document, value); err != nil {
-		return fmt.Errorf("%s: %w: remove .weir to create new files", path, err)
+		return fmt.Errorf("%s: %w; remove .weir to create new files", path, err)
 	}
 	return nil
 }

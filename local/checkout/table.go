@@ -25,7 +25,7 @@ func MakeTable(ctx context.Context, endpoint, table string) (made bool, err erro
 		return false, err
 	}
 	if !loopback.URL(endpoint) {
-		return false, fmt.Errorf("DYNAMODB_ENDPOINT: %s is not on this machine; on AWS, cdk deploy creates the table", endpoint)
+		return false, fmt.Errorf("DYNAMODB_ENDPOINT: %s is not on this machine; on AWS, make deploy creates the table", endpoint)
 	}
 	_, err = client.CreateTable(ctx, dynamostore.TableInput(table))
 	if _, exists := errors.AsType[*types.ResourceInUseException](err); exists {

@@ -45,15 +45,15 @@ type State struct {
 	Charged   bool  `json:"charged"`
 	Capacity  int64 `json:"capacity"`
 	Remaining int64 `json:"remaining"`
-	// Passes is true if the limit would allow a request of cost Cost now. Otherwise the limit
-	// would allow it after RetryAfterSeconds, unless Never is true.
+	// Passes is true if the limit would allow a request of cost Cost now. If Passes is false, the limit
+	// would allow the request after RetryAfterSeconds, unless Never is true.
 	Passes            bool    `json:"passes"`
 	RetryAfterSeconds float64 `json:"retryAfterSeconds"`
 	Never             bool    `json:"never,omitempty"`
 	// FullAt is when the full quota is available again if nothing more is charged.
 	FullAt time.Time `json:"fullAt"`
 	// Superseded is true if the stored state has the parameters of other rules with the same or
-	// a higher version. Those parameters then decide, and determine Capacity.
+	// a higher version. The stored parameters then decide, and Capacity follows from them.
 	Superseded bool `json:"superseded,omitempty"`
 }
 

@@ -81,16 +81,16 @@ type Decision struct {
 	Status int `json:"status,omitempty"`
 	// Limit is the path of the limit that the answer reports; "" for none.
 	Limit string `json:"limit,omitempty"`
-	// RetryAfterSeconds is the exact wait. RetryAfter is the value of the header. For waits over ten
-	// seconds, RetryAfter may be up to 3 % longer.
+	// RetryAfterSeconds is the exact wait. RetryAfter is the value of the header. If the wait is over
+	// ten seconds, RetryAfter may be up to 3 % longer than the wait.
 	RetryAfterSeconds float64 `json:"retryAfterSeconds,omitempty"`
 	RetryAfter        int64   `json:"retryAfter,omitempty"`
 	// DelaySeconds is the time that an allowed request waits in a leaky bucket.
 	DelaySeconds float64 `json:"delaySeconds,omitempty"`
 	// Shadowed is the name of a limit in shadow mode that would refuse.
 	Shadowed string `json:"shadowed,omitempty"`
-	// Unrouted is true if no API has a route for the request. Then no limit decides. The status is
-	// 403 for the REST API; the HTTP API answers 404.
+	// Unrouted is true if no API has a route for the request. The gateway then rejects it before any
+	// limit. The status is 403 for the REST API; the HTTP API answers 404.
 	Unrouted bool `json:"unrouted,omitempty"`
 	// Degraded is the reason of a store failure. It is "" if no store failed.
 	Degraded string `json:"degraded,omitempty"`

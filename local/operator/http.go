@@ -17,8 +17,8 @@ import (
 // Path is the prefix at which a local gateway answers.
 const Path = "/_weir/api/"
 
-// These are the paths of the questions. A question is a POST with a JSON body. So no URL contains a
-// token, and web pages of other origins cannot send a question without a preflight.
+// These are the paths of the questions. A question is a POST with a JSON body, so that no URL contains a
+// token. Web pages of other origins must send a preflight before such a request.
 const (
 	pathExplain = Path + "explain"
 	pathUsage   = Path + "usage"
@@ -87,7 +87,7 @@ func answer[Q, A any](w http.ResponseWriter, r *http.Request, ask func(context.C
 func write(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // the client may be gone
+	_ = json.NewEncoder(w).Encode(body) // fails only if the client has disconnected
 }
 
 // Client queries the gateway on this machine. It is safe for concurrent use.
@@ -138,7 +138,7 @@ func post[A any](ctx context.Context, address string, question any) (a A, err er
 	request.Header.Set("Content-Type", "application/json")
 	response, err := client.Do(request)
 	if err != nil {
-		return a, fmt.Errorf("no gateway at %s; make run starts one: %w", request.URL.Host, err)
+		return a, fmt.Errorf("no gateway at %s: %w; start one with make run", request.URL.Host, err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	content, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
@@ -150,7 +150,7 @@ func post[A any](ctx context.Context, address string, question any) (a A, err er
 	}
 	var failed failure
 	if json.Unmarshal(content, &failed) != nil || failed.Error == "" {
-		return a, fmt.Errorf("%s answered %s; want a gateway that make run started", request.URL.Host, response.Status)
+		return a, fmt.Errorf("%s answered %s, so this is not a gateway of Weir; start one with make run", request.URL.Host, response.Status)
 	}
 	if response.StatusCode == http.StatusBadRequest {
 		return a, &MistakeError{failed.Error}

@@ -43,7 +43,7 @@ func TestClient(t *testing.T) {
 	d.Limiters = []*limiter.Limiter{storetest.Must(limiter.New(failing{d.Store}, limiter.Options{Cells: storetest.Must(memstore.New(memstore.Options{}))}))}
 	same(t, c.Usage, d.Usage, "user:alice")
 	s.Close()
-	if _, err := c.Usage(t.Context(), "user:alice"); err == nil || !strings.Contains(err.Error(), "make run starts one") {
+	if _, err := c.Usage(t.Context(), "user:alice"); err == nil || !strings.Contains(err.Error(), "start one with make run") {
 		t.Errorf("no gateway: got error %v, want one that names make run", err)
 	}
 }
@@ -73,7 +73,7 @@ func TestNewClient(t *testing.T) {
 	}
 }
 
-// The client does not follow a redirect. Its error says that the server is not a gateway.
+// The client does not follow a redirect. Its error states that the server is not a gateway.
 func TestClient_elsewhere(t *testing.T) {
 	asked := 0
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -85,7 +85,7 @@ func TestClient_elsewhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Explain(t.Context(), operator.Question{Token: "secret"}); err == nil || asked != 1 || !strings.Contains(err.Error(), "want a gateway that make run started") {
+	if _, err := c.Explain(t.Context(), operator.Question{Token: "secret"}); err == nil || asked != 1 || !strings.Contains(err.Error(), "not a gateway of Weir") {
 		t.Errorf("redirect: got error %v after %d requests, want an error after 1 request", err, asked)
 	}
 }

@@ -74,7 +74,8 @@ func (o *Operator) usages(ctx context.Context, now time.Time, listed []rules.Lis
 	return limits, nil
 }
 
-// notes returns notes about the numbers of limits, and about counts that their usage does not show.
+// notes explains numbers of limits that a reader may misunderstand, and names counts that the usage does
+// not include.
 func (o *Operator) notes(listed []rules.Listed) (notes []string) {
 	var bucket, lease, sync, cells, local, shards, adaptive bool
 	for _, l := range listed {
@@ -90,14 +91,14 @@ func (o *Operator) notes(listed []rules.Listed) (notes []string) {
 		}
 	}
 	remote := o.Kind != memory
-	add(bucket, "a bucket can spend its burst at once: burst is the capacity here, and X-RateLimit-Limit. It refills at requests per window: q and w of RateLimit-Policy")
-	add(lease && remote, "what environments have leased counts as charged")
+	add(bucket, "burst is the capacity of a bucket (X-RateLimit-Limit), which a caller can use at once. requests and window are the refill rate (q and w of RateLimit-Policy)")
+	add(lease && remote, "leased quota counts as charged, although environments may not have used it")
 	add(shards && remote, "the usage of a limit with shards is the sum of its shards; a request is charged to one shard, and tries at most two")
-	add(sync && remote, "what environments have counted since they last synchronized is not shown")
-	add(adaptive && remote, "the usage of a limit with adaptive shares is the average over four seconds of what environments reported")
+	add(sync && remote, "the usage does not include what environments have counted since they last synchronized")
+	add(adaptive && remote, "the usage of a limit with adaptive shares is the average of the reports of all environments over four seconds")
 	add(cells && o.Inside, "each function counts a limit with cells separately: the usage is from the first API's function")
 	add(cells && !o.Inside, "each environment counts a limit with cells in its own memory: the usage is not visible from here")
-	add(local && remote, "what environments count in their own memory during an outage is not shown")
+	add(local && remote, "the usage does not include what environments count in their own memory during an outage")
 	return notes
 }
 

@@ -119,8 +119,8 @@ func (d *desk) send(q operator.Question) limiter.Decision {
 	return decision
 }
 
-// noTime is the panic value for a decision that a busy server did not make in time. The test then has
-// no result.
+// noTime is the panic value for a decision that failed because a busy server answered too late. The test
+// then has no result.
 type noTime struct{ reason limiter.Reason }
 
 func (d *desk) explain(q operator.Question) operator.Explanation {
@@ -256,7 +256,7 @@ func TestExplain(t *testing.T) {
 	})
 }
 
-// A limit that two rules share appears once in an explanation, with the cost that is charged.
+// If two rules share a limit, the explanation lists it once, with the cost that a request pays.
 func TestExplain_shared(t *testing.T) {
 	d := newDesk(t, "memory")
 	const shared = `"limits":{"global":{"name":"address","requests":5,"window":"1m","per":["ip"]}}}`
@@ -397,7 +397,8 @@ func TestReset(t *testing.T) {
 	})
 }
 
-// After a reset of a user, a limit of the caller's address may still refuse. A note reports that.
+// After a reset of a user, a limit of the caller's address may still refuse. A note in the answer states
+// this.
 func TestReset_others(t *testing.T) {
 	d := newDesk(t, "memory")
 	q := operator.Question{Method: "GET", Path: "/search", User: "alice"}
@@ -447,7 +448,7 @@ func TestReset_limiters(t *testing.T) {
 		}
 		return decision
 	}
-	for i, l := range d.Limiters { // each denial cache has an entry for bob
+	for i, l := range d.Limiters { // bob's refusals add an entry to each denial cache
 		for take(l).Allowed {
 		}
 		if again := take(l); !again.FromCache {
@@ -483,14 +484,14 @@ func TestReset_spread(t *testing.T) {
 	})
 }
 
-// An operator outside the deciding process cannot see cells. A note of the answer reports that.
+// An operator outside the process that decides cannot see cells. A note in the answer states this.
 func TestOperator_outside(t *testing.T) {
 	d := newDesk(t, "memory")
 	d.Inside = false
 	e := d.explain(operator.Question{Method: "GET", Path: "/busy", User: "alice", IP: "2001:db8::1"})
 	for _, l := range e.Limits {
 		if (l.State == nil) != (l.Name == "cells") {
-			t.Errorf("limit: got %+v, want no state only for the limit with cells", l)
+			t.Errorf("limit: got %+v, want a state for every limit except the limit with cells", l)
 		}
 	}
 	if !strings.Contains(strings.Join(e.Notes, "\n"), "is not visible from here") || e.Caller.IP != "2001:db8::/64" {
@@ -518,8 +519,8 @@ func TestOperator_storeFails(t *testing.T) {
 	}
 }
 
-// During an outage, a store can be readable although on_error decides. The notes report that the
-// usage and the decision then have different sources.
+// During an outage, on_error may decide although a read of the store succeeds. Notes then state that the
+// usage and the decision have different sources.
 func TestExplain_undecided(t *testing.T) {
 	d := newDesk(t, "memory")
 	d.Limiters = []*limiter.Limiter{storetest.Must(limiter.New(undecided{d.Store}, limiter.Options{Cells: d.Store}))}

@@ -29,8 +29,8 @@ func ParseSubject(text string, ipv6Bits int) (limiter.Subject, error) {
 	return subject, err
 }
 
-// parse reads a subject in the form that explain prints. %XX is the escape of a byte. A byte needs an
-// escape only if it has a meaning in a subject. The returned caller has the identities in the subject.
+// parse reads a subject in the form that explain prints. %XX is the escape of a byte. Only bytes with a
+// meaning in a subject need an escape. The returned caller has the identities of the subject.
 func (o *Operator) parse(text string) (limiter.Subject, caller.Caller, error) {
 	if len(text) > maxSubject {
 		return limiter.Subject{}, caller.Caller{}, mistake("subject: got %d bytes, want at most %d", len(text), maxSubject)
@@ -62,8 +62,8 @@ func (o *Operator) parse(text string) (limiter.Subject, caller.Caller, error) {
 	return limiter.Subject{}, caller.Caller{}, mistake("subject: got %q, %s", text, wantSubject)
 }
 
-// identities reads a subject of one or more identities. It rejects identities that are not in the
-// order of their names, because limits sort them and no store has a subject in another order.
+// identities reads a subject of one or more identities. The identities must be in the order of their
+// names, because a subject in a store always has this order.
 func (o *Operator) identities(text string) (subject limiter.Subject, caller caller.Caller, err error) {
 	caller.Claims = map[string]string{}
 	last := ""

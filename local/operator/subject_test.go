@@ -48,7 +48,7 @@ func TestInspect_subjects(t *testing.T) {
 		"custom:login":                          {},
 		"user:a|":                               {},
 		"user:a|shadow":                         {},
-		// A subject is an error if no request has it.
+		// These subjects are errors, because no request can have them.
 		"ip:127.0.0.0/8":                                {},
 		"ip:2001:db8::/48":                              {},
 		"ip:2001:db8::1/128":                            {},
@@ -80,8 +80,8 @@ func TestInspect_subjects(t *testing.T) {
 	}
 }
 
-// A network is an error if its prefix length is not that of one caller. The error names the network
-// that counts as one caller.
+// The subject of a network must have the prefix length that counts as one caller. The error names the
+// network with that length.
 func TestInspect_network(t *testing.T) {
 	d := newDesk(t, "memory")
 	d.IPv6Bits = 48

@@ -24,8 +24,8 @@ type Usage struct {
 	Notes  []string `json:"notes"`
 }
 
-// Other is the state of a limit that the rules do not describe. Its name and tier are unknown,
-// because a store keeps only their hash.
+// Other is the state of a limit that the rules do not describe. The name and the tier of the limit are
+// unknown, because a store keeps only their hash.
 type Other struct {
 	Subject string `json:"subject"` // under which the store counts the limit
 	ID      string `json:"id"`

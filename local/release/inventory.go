@@ -24,7 +24,7 @@ func inventory(version string, binaries []string) (main string, document []byte,
 	for _, path := range binaries {
 		info, err := buildinfo.ReadFile(path)
 		if err != nil {
-			return "", nil, fmt.Errorf("%s: not a program of Go: %w", path, err)
+			return "", nil, fmt.Errorf("%s: not a Go program: %w", path, err)
 		}
 		main, toolchain = info.Main.Path, info.GoVersion
 		for _, m := range info.Deps {
@@ -49,7 +49,8 @@ func inventory(version string, binaries []string) (main string, document []byte,
 	return main, out.Bytes(), err
 }
 
-// component returns a module, with the digest of its source from go.sum if the program has it.
+// component returns a module of the document. It has the digest from go.sum if the program contains this
+// digest.
 func component(m *debug.Module) cyclonedx.Component {
 	c := cyclonedx.Component{
 		BOMRef: packageURL(m.Path, m.Version), Type: cyclonedx.ComponentTypeLibrary, Name: m.Path, Version: m.Version, PackageURL: packageURL(m.Path, m.Version),

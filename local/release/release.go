@@ -29,7 +29,8 @@ type Programs struct {
 // architectures are those of Lambda.
 var architectures = []string{"arm64", "x86_64"}
 
-// versions are the versions that a release can have: semantic versions with a v, as Go modules have.
+// versions matches the valid versions of a release: semantic versions with the prefix v, as for Go
+// modules.
 var versions = regexp.MustCompile(`^v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?$`)
 
 // file is a file of the release.
@@ -38,11 +39,11 @@ type file struct {
 	content []byte
 }
 
-// Write packs p into the folder dir, which it replaces. It returns the names of the files, sorted. It
-// changes nothing if a program or a text is missing.
+// Write packs p into the folder dir, which it replaces. It returns the names of the files, sorted. If a
+// program or a text is missing, Write returns an error and does not change dir.
 func Write(dir string, p Programs) ([]string, error) {
 	if !versions.MatchString(p.Version) {
-		return nil, fmt.Errorf("version: got %q, want such as v1.2.0", p.Version)
+		return nil, fmt.Errorf("version: invalid (got %q, want a version such as v1.2.0)", p.Version)
 	}
 	files, binaries, err := pack(p)
 	if err != nil {
@@ -62,7 +63,8 @@ func Write(dir string, p Programs) ([]string, error) {
 	return write(dir, files)
 }
 
-// write writes the files beside dir and then replaces dir. So dir never has only a part of a release.
+// write writes the files into a new folder beside dir and then replaces dir, so that dir never contains
+// a part of a release.
 func write(dir string, files []file) (names []string, err error) {
 	dir = filepath.Clean(dir)
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
@@ -94,7 +96,7 @@ func pack(p Programs) (files []file, binaries []string, err error) {
 	for _, path := range functions {
 		function, arch := filepath.Base(filepath.Dir(path)), filepath.Base(filepath.Dir(filepath.Dir(path)))
 		if !slices.Contains(architectures, arch) {
-			return nil, nil, fmt.Errorf("%s: got the architecture %q, want arm64 or x86_64", path, arch)
+			return nil, nil, fmt.Errorf("%s: unknown architecture (got %q, want arm64 or x86_64)", path, arch)
 		}
 		content, err := os.ReadFile(path)
 		if err != nil {
@@ -132,7 +134,7 @@ func pack(p Programs) (files []file, binaries []string, err error) {
 func programs(folder, pattern string) ([]string, error) {
 	found, err := fs.Glob(os.DirFS(folder), pattern)
 	if err == nil && len(found) == 0 {
-		err = fmt.Errorf("%s: got no %s; build the programs first", folder, pattern)
+		err = fmt.Errorf("%s: no file %s; build the programs first", folder, pattern)
 	}
 	for i, path := range found {
 		found[i] = filepath.Join(folder, filepath.FromSlash(path))
@@ -188,7 +190,7 @@ func section(path, repository, version string) ([]byte, error) {
 		}
 	}
 	if found == "" {
-		return nil, fmt.Errorf("%s: got no section %s and no section Next", path, version)
+		return nil, fmt.Errorf("%s: no section for the release (want the heading %s or Next)", path, version)
 	}
 	found = relative.ReplaceAllString(strings.TrimSpace(found), "](https://"+repository+"/blob/"+version+"/$1)")
 	return []byte("# Weir " + version + "\n\n" + found + "\n"), nil

@@ -24,8 +24,8 @@ import (
 	"github.com/weir-limits/weir/local/release"
 )
 
-// program returns a built program. The test binary cannot replace it, because the go command records no
-// modules in test binaries.
+// program returns a built program. The tests cannot use the test binary, because the go command records
+// no modules in test binaries.
 var program = sync.OnceValues(func() ([]byte, error) {
 	folder, err := os.MkdirTemp("", "release-")
 	if err != nil {
@@ -82,7 +82,7 @@ func read(t *testing.T, folder string) map[string][]byte {
 	return files
 }
 
-// Two releases of the same programs have the same bytes, in another folder and at another time.
+// Two releases of the same programs have the same bytes, although their folders and times differ.
 func TestWrite_reproducible(t *testing.T) {
 	first, second := filepath.Join(t.TempDir(), "one"), filepath.Join(t.TempDir(), "two")
 	p := programs(t)
@@ -124,7 +124,7 @@ func TestWrite_contents(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(z.File) != 1 || z.File[0].Name != "bootstrap" || z.File[0].Mode().Perm() != 0o755 {
-		t.Errorf("authorizer_arm64.zip: got %v, want an executable bootstrap alone", z.File)
+		t.Errorf("authorizer_arm64.zip: got %v, want only an executable bootstrap", z.File)
 	}
 	if got, err := fs.ReadFile(z, "bootstrap"); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("authorizer_arm64.zip: got %d bytes (%v), want the %d of the program", len(got), err, len(want))
@@ -185,28 +185,28 @@ func TestWrite_inventory(t *testing.T) {
 	}
 	for _, name := range []string{"std", "github.com/aws/aws-lambda-go"} {
 		if names[name] != 1 {
-			t.Errorf("%s: got it %d times in %v, want once", name, names[name], names)
+			t.Errorf("%s: got %d entries in %v, want 1", name, names[name], names)
 		}
 	}
 }
 
-// A release that cannot be complete is an error, and the previous one stays.
+// If a release would be incomplete, Write returns an error and keeps the previous release.
 func TestWrite_incomplete(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(p *release.Programs)
 		want   string
 	}{
-		"version":      {func(p *release.Programs) { p.Version = "1.2" }, `version: got "1.2", want such as v1.2.0`},
-		"no functions": {func(p *release.Programs) { p.Functions = filepath.Join(p.Functions, "weir") }, "got no */*/bootstrap; build the programs first"},
-		"no commands":  {func(p *release.Programs) { p.Commands = filepath.Join(p.Commands, "none") }, "got no */weir; build the programs first"},
+		"version":      {func(p *release.Programs) { p.Version = "1.2" }, `version: invalid (got "1.2", want a version such as v1.2.0)`},
+		"no functions": {func(p *release.Programs) { p.Functions = filepath.Join(p.Functions, "weir") }, "no file */*/bootstrap; build the programs first"},
+		"no commands":  {func(p *release.Programs) { p.Commands = filepath.Join(p.Commands, "none") }, "no file */weir; build the programs first"},
 		"architecture": {func(p *release.Programs) {
 			_ = os.Rename(filepath.Join(p.Functions, "arm64"), filepath.Join(p.Functions, "amd64"))
-		}, `got the architecture "amd64", want arm64 or x86_64`},
+		}, `unknown architecture (got "amd64", want arm64 or x86_64)`},
 		"no program": {func(p *release.Programs) {
 			_ = os.WriteFile(filepath.Join(p.Functions, "arm64/authorizer/bootstrap"), []byte("text"), 0o600)
-		}, "not a program of Go"},
+		}, "not a Go program"},
 		"no license": {func(p *release.Programs) { p.License += ".none" }, "no such file"},
-		"no section": {func(p *release.Programs) { _ = os.WriteFile(p.Changelog, []byte("# Changelog\n"), 0o600) }, "got no section v1.2.0 and no section Next"},
+		"no section": {func(p *release.Programs) { _ = os.WriteFile(p.Changelog, []byte("# Changelog\n"), 0o600) }, "no section for the release (want the heading v1.2.0 or Next)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "release")
@@ -217,7 +217,7 @@ func TestWrite_incomplete(t *testing.T) {
 				t.Errorf("got the error %v, want %q", err, c.want)
 			}
 			if got := read(t, dir); len(got) != 1 || got["previous"] == nil {
-				t.Errorf("got %d files, want the previous release alone", len(got))
+				t.Errorf("got %d files, want only the files of the previous release", len(got))
 			}
 		})
 	}

@@ -103,7 +103,7 @@ func (s *Server) gateway(ctx context.Context, template *template.Template) (*gat
 		if _, ok := errors.AsType[rules.Problems](err); ok { // such as a delay above MAX_DELAY
 			return nil, err
 		} else if err != nil { // a problem with the keys
-			return nil, fmt.Errorf("%w: remove .weir to create new files", err)
+			return nil, fmt.Errorf("%w; remove .weir to create new files", err)
 		}
 		if s.live == nil {
 			s.live = e.Rules

@@ -388,7 +388,7 @@ func TestServe_keys(t *testing.T) {
 		if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := open(); err == nil || !strings.Contains(err.Error(), file) || !strings.HasSuffix(err.Error(), ": remove .weir to create new files") {
+		if _, err := open(); err == nil || !strings.Contains(err.Error(), file) || !strings.HasSuffix(err.Error(), "; remove .weir to create new files") {
 			t.Errorf("damaged %s: got error %v, want one with the path and the advice to remove .weir", file, err)
 		}
 		if err := os.WriteFile(file, good, 0o600); err != nil {

@@ -17,8 +17,8 @@ func eventsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "events",
 		Short: "Print the events of a Kafka topic or a Kinesis stream",
-		Long: "Print the decision events of a Kafka topic (--brokers) or a Kinesis data stream (--stream), oldest first, one JSON object per line. weir top - counts them.\n\n" +
-			"Without --follow, the command reads up to the last event that existed when it started. It also ends if a broker has no new event for two seconds.",
+		Long: "Print the decision events of a Kafka topic (--brokers) or a Kinesis data stream (--stream), oldest first, one JSON object per line. Pipe the events to \"weir top -\" to count refusals.\n\n" +
+			"Without --follow, the command reads up to the last event that existed when it started. It fails if a Kafka topic delivers none of them for 15 seconds.",
 		Example: "  weir-tools events --stream weir-prod-events | weir top -\n" +
 			"  weir-tools events --brokers broker:9098 --topic decisions --iam --last 5m --follow",
 		Args: command.Exactly(0),
@@ -69,7 +69,7 @@ func (o *eventsOptions) source(ctx context.Context) (source, error) {
 	case o.last < 0:
 		return nil, command.Usage("--last: got %s, want a time such as 5m, or 0 for all events", o.last)
 	case (len(o.brokers) > 0) == (o.stream != ""):
-		return nil, command.Usage("--brokers and --stream: want one of them")
+		return nil, command.Usage("--brokers and --stream: want exactly one of them")
 	case o.stream != "":
 		return o.kinesis(ctx)
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/weir-limits/weir/local/command"
 )
 
-// maxSilence is the maximum time without a record before the end of the topic.
-// A broker can keep a request for 5 s before it answers without records.
+// maxSilence is the maximum time without a record. After this time, a read that is not at the end of the
+// topic fails. A broker can keep a request for 5 s before it answers without records.
 const maxSilence = 15 * time.Second
 
 // reachTimeout is the maximum time until the first answer of a broker.
@@ -42,7 +42,8 @@ func (o *eventsOptions) kafka(ctx context.Context) (source, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Markers of transactions have offsets too. Without them, a topic that ends with a marker would have no last record.
+	// Markers of transactions have offsets too. The client must return them: otherwise the last offset
+	// of a topic that ends with a marker never arrives.
 	client, err := kgo.NewClient(append(connection.Connection(), kgo.KeepControlRecords())...)
 	if err != nil {
 		return nil, fmt.Errorf("--brokers: %w", err)
@@ -58,7 +59,8 @@ func (o *eventsOptions) kafka(ctx context.Context) (source, error) {
 	return t, nil
 }
 
-// find reads the start and end offsets. If last is not 0, reading starts with events of that age.
+// find reads the start and end offsets. If last is not 0, the start is the first event that is not older
+// than last.
 func (t *topic) find(ctx context.Context, last time.Duration) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()

@@ -30,7 +30,7 @@ func releaseCommand() *cobra.Command {
 			return err
 		},
 	}
-	c.Flags().StringVar(&out, "out", "dist/release", "folder of the release; it is replaced")
+	c.Flags().StringVar(&out, "out", "dist/release", "folder of the release; the command replaces it")
 	c.Flags().StringVar(&p.Functions, "functions", "dist", "folder with ARCH/FUNCTION/bootstrap")
 	c.Flags().StringVar(&p.Commands, "commands", "dist/weir", "folder with OS_ARCH/weir")
 	c.Flags().StringVar(&p.License, "license", "LICENSE", "path of the license")

@@ -45,8 +45,8 @@ type sam struct {
 	out, log            io.Writer
 }
 
-// samAPIs are the kinds of API in the order of their ports. other is the kind that the process of an
-// API leaves out.
+// samAPIs are the kinds of API in the order of their ports. A process serves one kind and removes the
+// resources of the kind other.
 var samAPIs = []struct{ name, kind, other string }{
 	{"REST API", restAPIType, httpAPIType},
 	{"HTTP API", httpAPIType, restAPIType},
@@ -135,7 +135,7 @@ const (
 func samPrepare(ctx context.Context, path, dir string, files, variables map[string]string, progress io.Writer) (*samTemplate, *servers.SAM, error) {
 	endpoint, docker, tools := os.Getenv("DYNAMODB_ENDPOINT"), os.Getenv("DOCKER_HOST"), os.Getenv("WEIR_TOOLS")
 	if endpoint == "" || docker == "" || tools == "" {
-		return nil, nil, errors.New("DYNAMODB_ENDPOINT, DOCKER_HOST and WEIR_TOOLS: want all three; run make sam, or weir-tools with --install dynamodb,docker,tools -- weir-tools sam")
+		return nil, nil, errors.New("DYNAMODB_ENDPOINT, DOCKER_HOST and WEIR_TOOLS: all three are required; run make sam, or weir-tools with --install dynamodb,docker,tools -- weir-tools sam")
 	}
 	template, err := readSAMTemplate(path)
 	if err != nil {

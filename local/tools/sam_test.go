@@ -79,8 +79,8 @@ func TestSAM(t *testing.T) {
 
 	r = decided(t, http.MethodGet, httpAPI+"/api/v1/items/5", "")
 	fields(t, r, http.StatusOK, "60", `"items";q=60;w=60`)
-	// The handler runs in another container. It refuses because it reads the charges of the
-	// authorizer. It may first admit a few requests, because time has passed.
+	// The handler runs in another container, and refuses because it reads the authorizer's charges from
+	// the store. It may first admit a few requests, because the limit has recovered a little.
 	for r = decided(t, http.MethodPost, httpAPI+"/api/v1/data", ""); r.StatusCode == http.StatusCreated && admitted < 50; admitted++ {
 		r = decided(t, http.MethodPost, httpAPI+"/api/v1/data", "")
 	}
@@ -150,14 +150,14 @@ func subjectsIn(t *testing.T, namespace string) (keys []string) {
 	return keys
 }
 
-// outcomes are the expected results of the sample events, by file. A result has the subject or the
-// status, and the capacity of the limit.
+// outcomes are the expected results of the sample events, by file. A result is the subject (of the
+// authorizer) or the status (of the handler), and the capacity of the limit.
 var outcomes = map[string]string{
 	"alb-anonymous.json":             "200, limit 20",
 	"function-url-anonymous.json":    "200, limit 60",
 	"http-api-anonymous.json":        "201, limit 10",
-	"http-api-apikey.json":           "201, limit ", // of all callers alone, which no answer reports
-	"http-api-user.json":             "201, limit ", // of all callers alone, which no answer reports
+	"http-api-apikey.json":           "201, limit ", // only the limit of all callers counts, and no answer reports it
+	"http-api-user.json":             "201, limit ", // only the limit of all callers counts, and no answer reports it
 	"rest-authorizer-anonymous.json": "Allow ip:203.0.113.7, limit 20",
 	"rest-authorizer-apikey.json":    "Allow apikey:sample-enterprise, limit 10000",
 	"rest-authorizer-user.json":      "Allow user:alice, limit 100",
@@ -200,7 +200,7 @@ func TestSAM_events(t *testing.T) {
 				function = "Authorizer"
 			}
 			var answer []byte
-			for range 5 { // until a decision is made in time
+			for range 5 { // on a busy machine a decision may be late
 				if answer, err = cli.Invoke(t.Context(), document, functionOf(t, template, function), event); err != nil {
 					t.Fatal(err)
 				}

@@ -28,14 +28,14 @@ const (
 func readSAMTemplate(path string) (*samTemplate, error) {
 	document, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("template: %w: make synth writes it", err)
+		return nil, fmt.Errorf("template: %w; make synth writes it", err)
 	}
 	t := &samTemplate{dir: filepath.Dir(path)}
 	if err := json.Unmarshal(document, &t.document); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	for _, r := range t.resources() {
-		if resource, ok := r.(map[string]any); ok { // avoids many warnings of the SAM CLI
+		if resource, ok := r.(map[string]any); ok { // the SAM CLI prints many warnings about this metadata
 			delete(object(resource, "Metadata"), "aws:cdk:path")
 		}
 	}
@@ -69,9 +69,9 @@ func object(o map[string]any, field string) map[string]any {
 	return value
 }
 
-// place copies the code of each function into dir and adds files by name. It also adds variables,
-// which override those of the template. (The SAM CLI's --env-vars cannot add variables that the
-// template does not declare.)
+// place copies the code of each function into dir and adds files by name. It also adds variables, which
+// override those of the template. The option --env-vars of the SAM CLI cannot add a variable that the
+// template does not declare.
 func (t *samTemplate) place(dir string, files, variables map[string]string) error {
 	for _, id := range t.functions() {
 		function := t.resources()[id].(map[string]any)

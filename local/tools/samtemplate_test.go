@@ -83,7 +83,7 @@ func TestSynthesizedTemplate_mistakes(t *testing.T) {
 	for _, name := range []string{"DYNAMODB_ENDPOINT", "DOCKER_HOST", "WEIR_TOOLS"} {
 		t.Setenv(name, "")
 	}
-	if code, _, errs := tool(t, "sam"); code != 1 || !strings.Contains(errs, "want all three; run make sam") {
+	if code, _, errs := tool(t, "sam"); code != 1 || !strings.Contains(errs, "all three are required; run make sam") {
 		t.Errorf("no template argument: got exit %d, stderr %q, want exit 1 and the missing variables", code, errs)
 	}
 }

@@ -24,9 +24,9 @@ func withCommand() *cobra.Command {
 		Use:   "with SERVER[,SERVER] -- COMMAND [ARG...]",
 		Short: "Start servers, run a command, stop the servers",
 		Long: "Start servers, run a command, stop the servers. The servers are DynamoDB Local, Redis, Apache Kafka and a Docker engine (dynamodb, redis, kafka, docker). " +
-			"The command gets their addresses in DYNAMODB_ENDPOINT, REDIS_URL, KAFKA_BROKERS and DOCKER_HOST. If a variable is set, its server is not started. A Docker engine that runs is used. " +
+			"The command gets their addresses in DYNAMODB_ENDPOINT, REDIS_URL, KAFKA_BROKERS and DOCKER_HOST. The command does not start a server whose variable is set. It uses a Docker engine that already runs. " +
 			"tools sets WEIR_TOOLS to the folder of the SAM CLI and cfn-lint, in pinned versions. browser sets WEIR_BROWSER to a Chromium or Chrome. " +
-			"If one is not available, the command runs without it and a warning is printed. It is an error if WEIR_REQUIRE lists it or is all.",
+			"If a server or a tool is not available, the command runs without it and weir-tools prints a warning. If WEIR_REQUIRE is all or lists the missing name, this is an error.",
 		Example: "  weir-tools with redis -- go test ./limiter/redisstore\n  weir-tools with --install dynamodb,redis -- make soak",
 		Args: func(c *cobra.Command, args []string) error {
 			if c.ArgsLenAtDash() != 1 || len(args) < 2 {
@@ -43,7 +43,7 @@ func withCommand() *cobra.Command {
 			return w.run(c.Context(), strings.Split(args[0], ","), args[1:])
 		},
 	}
-	c.Flags().BoolVar(&install, "install", false, "install missing packages; only as root on Debian")
+	c.Flags().BoolVar(&install, "install", false, "install missing packages; works only as root on Debian")
 	return c
 }
 
@@ -67,8 +67,8 @@ type with struct {
 	skipped        []string
 }
 
-// parseRequire reads the list in WEIR_REQUIRE. An unknown name is an error. Otherwise a misspelled
-// server would be skipped without an error.
+// parseRequire reads the list in WEIR_REQUIRE. An unknown name is an error, so that the tests of a
+// misspelled server are not skipped silently.
 func parseRequire(list string) (names []string, err error) {
 	for item := range strings.SplitSeq(list, ",") {
 		item = strings.TrimSpace(item)
@@ -91,7 +91,7 @@ func (w *with) run(ctx context.Context, names, argv []string) error {
 	for _, name := range names {
 		variable := variableOf(name)
 		if variable == "" {
-			return command.Usage("got server %q, want some of %s", name, withNames)
+			return command.Usage("servers: got %q, want some of %s", name, withNames)
 		}
 		if os.Getenv(variable) != "" {
 			continue
@@ -170,7 +170,7 @@ func (w *with) startInCheckout(ctx context.Context, start func(context.Context, 
 	return start(ctx, c.Root, w.stderr)
 }
 
-// warn prints the missing servers and tools. It runs before the command and again after it.
+// warn prints the missing servers and tools. with prints them before the command and again after it.
 func (w *with) warn() {
 	for _, line := range w.skipped {
 		fmt.Fprintln(w.stderr, line)
@@ -186,7 +186,7 @@ func (w *with) execute(ctx context.Context, argv, environment []string) error {
 		return command.ExitError{Code: max(1, status.ExitCode())}
 	}
 	if c.ProcessState != nil && c.ProcessState.Success() {
-		return nil // the interrupt ended the command, which is a success
+		return nil // the interrupt ended the command, so its status is no failure
 	}
 	return err
 }

@@ -22,7 +22,7 @@ func checkCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check FILE",
 		Short: "Find all mistakes in a rules document",
-		Long: "Find all mistakes in a rules document. Each mistake is printed as one line with its place in the document, and the exit status is 1.\n\n" +
+		Long: "Find all mistakes in a rules document. The command prints one line for each mistake, with its place in the document. If there are mistakes, the exit status is 1.\n\n" +
 			"For a document without mistakes, the command prints notes. It also prints the maximum number of store items that a request of each endpoint writes, by the identities of the caller. " +
 			"With --against, it prints the limits whose counts restart if FILE replaces that document. If FILE is -, it reads the standard input.",
 		Example: "  weir check functions/rules.json\n" +

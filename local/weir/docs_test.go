@@ -17,8 +17,8 @@ import (
 	"github.com/weir-limits/weir/local/command/commandtest"
 )
 
-// The prelude replaces make by a dry run, because other CI jobs run the targets, or because a target
-// needs an AWS account.
+// The prelude replaces make with a dry run. Other CI jobs run the targets, and some targets need an AWS
+// account.
 const shellPrelude = `set -euo pipefail
 make() { command make --no-print-directory -n -C "$CHECKOUT" "$@" >/dev/null; }
 `
@@ -28,8 +28,8 @@ var (
 	weirLine   = regexp.MustCompile(`(?m)\.bin/weir ([a-z][^\n|;&)#]*)`)
 )
 
-// Every command in the documents works as written. If a block cannot run here, a comment above it has
-// the reason, and the test only checks that its commands and flags exist.
+// Every command in the documents works as written. If a block cannot run in this test, a comment above
+// the block states the reason. The test then only checks that the commands and flags exist.
 func TestDocs_commands(t *testing.T) {
 	root := realCheckout(t)
 	c := checkouttest.Scratch(t)

@@ -22,7 +22,7 @@ func explainCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain METHOD PATH",
 		Short: "Show which rules and limits apply to a request, and its answer",
-		Long: "Show which rules apply to a request, and why other rules for its path do not apply. Show the limits that the request charges with their usage, the answer that it would get now, " +
+		Long: "Show which rules apply to a request, and why other rules for its path do not apply. Show the limits that the request charges and their usage, the answer that it would get now, " +
 			"and the number of store calls. The command charges and changes nothing." + targetHelp +
 			"\n\nTo verify a --token of a deployment, also set JWKS, JWT_ISSUER and JWT_AUDIENCE.",
 		Example: "  weir explain GET /api/v1/search\n" +
@@ -40,12 +40,12 @@ func explainCommand() *cobra.Command {
 			return t.explain(c, q)
 		},
 	}
-	c.Flags().StringVar(&q.User, "user", "", "the user that a verified token would name")
+	c.Flags().StringVar(&q.User, "user", "", "the user, as if a verified token named it")
 	c.Flags().StringVar(&q.Tier, "tier", "", "the tier; default: default_tier of the rules document")
 	c.Flags().StringArrayVar(&claims, "claim", nil, "another claim of the token, as name=value; may be repeated")
 	c.Flags().StringVar(&q.APIKeyID, "apikey-id", "", "the id of an API key's record, as weir keys list shows it")
 	c.Flags().StringVar(&q.IP, "ip", "", "the client's address; default 127.0.0.1 for the gateway on this machine")
-	c.Flags().StringVar(&q.Token, "token", "", "a token that replaces --user, --tier and --claim")
+	c.Flags().StringVar(&q.Token, "token", "", "a token, in place of --user, --tier and --claim")
 	t.flags(c)
 	completeTiers(c, &t.rules)
 	c.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {

@@ -61,7 +61,7 @@ func (l *local) search(token string) int {
 	return commandtest.Send(l.t, http.MethodGet, l.rest.URL+"/api/v1/search", token).StatusCode
 }
 
-// endpoints writes a document with n endpoints, one limit each, and returns the file name.
+// endpoints writes a document with n endpoints, each with one limit, and returns the file name.
 func endpoints(t *testing.T, n int) string {
 	t.Helper()
 	var list []string

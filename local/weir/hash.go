@@ -37,9 +37,9 @@ func hashCommand() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&o.table, "table", os.Getenv("RECORDS_TABLE"), "the records table of a deployment; default $RECORDS_TABLE, or the key of this checkout")
-	f.StringVar(&o.namespace, "namespace", os.Getenv("NAMESPACE"), "the namespace of the deployment, such as its stage; default $NAMESPACE, or without --table dev")
-	f.IntVar(&o.ipv6Bits, "ipv6-bits", 64, "the prefix length of the network that is one IPv6 caller: IPV6_BITS of the functions")
+	f.StringVar(&o.table, "table", os.Getenv("RECORDS_TABLE"), "the records table of a deployment; default $RECORDS_TABLE; without a table, the key of this checkout is used")
+	f.StringVar(&o.namespace, "namespace", os.Getenv("NAMESPACE"), "the namespace of the deployment, such as its stage; default $NAMESPACE; without --table, the default is dev")
+	f.IntVar(&o.ipv6Bits, "ipv6-bits", 64, "the prefix length of the network that counts as one IPv6 caller: IPV6_BITS of the functions")
 	f.BoolVar(&o.json, "json", false, "print one JSON object")
 	return c
 }
@@ -96,7 +96,7 @@ func (o *hashOptions) key(cmd *cobra.Command) ([]byte, error) {
 	}
 	key, made, err := records.SubjectKey(cmd.Context(), client, o.table)
 	if made {
-		fmt.Fprintln(cmd.ErrOrStderr(), "there was no key; a key was created, and environments that start from now on use it")
+		fmt.Fprintln(cmd.ErrOrStderr(), "created the missing key; environments that start from now on use it")
 	}
 	return key, explainRecords(o.table, err)
 }

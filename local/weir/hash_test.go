@@ -12,8 +12,8 @@ import (
 	"github.com/weir-limits/weir/local/checkout/checkouttest"
 )
 
-// hash uses the key of the checkout and creates a missing one. It hashes an address in the form in
-// which limits count it.
+// hash uses the key of the checkout, and creates it if it is missing. It hashes an address in the form
+// that limits count.
 func TestHash(t *testing.T) {
 	c := checkouttest.Scratch(t)
 	t.Setenv("RECORDS_TABLE", "")
@@ -49,8 +49,8 @@ func TestHash(t *testing.T) {
 func TestHash_table(t *testing.T) {
 	recordsTable(t)
 	code, first, errs := weir(t, "hash", "user:alice", "--namespace", "dev")
-	if code != 0 || !strings.Contains(errs, "there was no key") {
-		t.Errorf("first hash: got exit %d, stderr %q, want exit 0 and a note that there was no key", code, errs)
+	if code != 0 || !strings.Contains(errs, "created the missing key") {
+		t.Errorf("first hash: got exit %d, stderr %q, want exit 0 and a note about the new key", code, errs)
 	}
 	if second := ok(t, "hash", "user:alice", "--namespace", "dev"); second != first {
 		t.Errorf("got %q, then %q, want the same hash", first, second)

@@ -11,7 +11,7 @@ import (
 	"github.com/weir-limits/weir/local/command"
 )
 
-// await returns the result of read, or the error of ctx if ctx ends first. It is for reads that may
+// await returns the result of read, or the error of ctx if ctx ends first. Use await for reads that may
 // never return, such as a read from a terminal.
 func await[T any](ctx context.Context, read func() (T, error)) (value T, err error) {
 	done := make(chan struct{})
@@ -40,8 +40,8 @@ func readDocument(ctx context.Context, in io.Reader, file string) ([]byte, error
 // isPerson reports whether a stream is a terminal. Tests replace it.
 var isPerson = command.IsTerminal
 
-// errCancelled is the error if the answer to a question is no.
-var errCancelled = errors.New("nothing was changed")
+// errCancelled is the error of a command after the answer no to a question.
+var errCancelled = errors.New("cancelled; nothing was changed")
 
 // confirm asks a question. Only y and yes confirm.
 func confirm(ctx context.Context, in io.Reader, out io.Writer, question string) error {

@@ -44,22 +44,22 @@ func createKeyCommand(o *keysOptions) *cobra.Command {
 	var add bool
 	c := &cobra.Command{
 		Use:   "create",
-		Short: "Create an API key and print it, once",
-		Long: "Create an API key and print it, once. Limits count requests by the id of the key.\n\n" +
+		Short: "Create an API key and print it only once",
+		Long: "Create an API key and print it only once. Limits count requests by the id of the key.\n\n" +
 			"To replace the key of a caller, add a second key to the id (--add). Revoke the old key (weir keys revoke ID --hash HASH) when it is no longer used. The caller keeps its usage.",
 		Example: "  weir keys create --id acme --tier paid --owner 'Acme Inc.'\n  weir keys create --id acme --add",
 		Args:    command.Exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {
 			case add && k.ID == "":
-				return command.Usage("--add: needs --id, the id that gets another key")
+				return command.Usage("--add: requires --id, the id that gets another key")
 			case k.ID == "":
 				k.ID = "key-" + strings.ToLower(rand.Text()[:10])
 			}
 			return o.create(c.Context(), c.OutOrStdout(), c.ErrOrStderr(), k, add)
 		},
 	}
-	c.Flags().StringVar(&k.ID, "id", "", "id that limits count: 1 to 64 letters, digits, _, . and - (default: a random one)")
+	c.Flags().StringVar(&k.ID, "id", "", "id by which limits count: 1 to 64 letters, digits, _, . and - (default: a random id)")
 	c.Flags().StringVar(&k.Tier, "tier", "", "tier of the key (default: default_tier of the rules)")
 	completeTiers(c, new(string))
 	c.Flags().StringVar(&k.Owner, "owner", "", "the owner of the key; only for information")
@@ -70,7 +70,7 @@ func createKeyCommand(o *keysOptions) *cobra.Command {
 func listKeysCommand(o *keysOptions) *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
-		Short:   "List the API keys, without the keys themselves",
+		Short:   "List the records of the API keys",
 		Example: "  weir keys list\n  weir keys list --json",
 		Args:    command.Exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -83,13 +83,13 @@ func revokeKeysCommand(o *keysOptions) *cobra.Command {
 	var hash string
 	c := &cobra.Command{
 		Use:   "revoke [ID]",
-		Short: "Revoke the API keys of an id, or one by its hash",
-		Long: "Revoke all API keys of an id, or with --hash one of them. Without an id, --hash finds any item, including one without an id. The command does not ask for confirmation.\n\n" +
+		Short: "Revoke the API keys of an id, or one key by its hash",
+		Long: "Revoke all API keys of an id or, with --hash, one key. Without an id, --hash finds any item of the table, including an item that has no id. The command does not ask for confirmation.\n\n" +
 			"The exit status is 1 if no such key exists.",
 		Example: "  weir keys revoke acme\n  weir keys revoke --hash 1f2e3d",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 || len(args) == 0 && hash == "" || len(args) == 1 && args[0] == "" {
-				return command.Usage("got %q, want an ID, or --hash, or both", args)
+				return command.Usage("arguments: got %q, want an ID, or --hash, or both", args)
 			}
 			return nil
 		},
@@ -106,16 +106,16 @@ func rotateSecretCommand(o *keysOptions) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "rotate",
 		Short: "Replace the secret that hashes the keys",
-		Long: "Replace the secret that hashes the keys. Existing keys stay valid until the next rotation, because the table keeps the previous secret. " +
-			"The next rotation ends all keys that were created before this rotation.\n\n" +
-			"So create a new key for each caller before the next rotation (weir keys create --add), and revoke the old one. While old keys remain, a rotation needs --force. Functions use a new secret within about a minute.",
+		Long: "Replace the secret that hashes the keys. Existing keys stay valid until the rotation after this one, because the table keeps the previous secret. " +
+			"The next rotation invalidates all keys that are older than this rotation.\n\n" +
+			"Before the next rotation, create a new key for each caller (weir keys create --add) and revoke the old key. While old keys remain, a rotation needs --force. Functions use a new secret within about a minute.",
 		Example: "  weir keys rotate",
 		Args:    command.Exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return o.rotate(c.Context(), c.OutOrStdout(), c.ErrOrStderr(), force)
 		},
 	}
-	c.Flags().BoolVar(&force, "force", false, "end the keys that were created before the last rotation")
+	c.Flags().BoolVar(&force, "force", false, "rotate although this invalidates the keys from before the last rotation")
 	return c
 }
 
@@ -150,7 +150,7 @@ func openRecords(ctx context.Context, table string) (*dynamodb.Client, error) {
 	if err := hasCredentials(ctx, client); err != nil {
 		return nil, err
 	}
-	return dynamodb.New(client.Options(), func(c *dynamodb.Options) { c.Retryer = retry.NewStandard() }), nil // unlike functions, a command has time for retries
+	return dynamodb.New(client.Options(), func(c *dynamodb.Options) { c.Retryer = retry.NewStandard() }), nil // a command has time for retries; functions do not
 }
 
 // hasCredentials returns an error if a client of DynamoDB lacks a region or credentials.
@@ -192,7 +192,7 @@ func (o *keysOptions) create(ctx context.Context, out, progress io.Writer, k api
 			APIKey string `json:"apiKey"`
 		}{made, key})
 	}
-	_, err = fmt.Fprintf(out, "%s\n\nid %s, tier %s, hash %s. Save the key: it is not stored, and never shown again. Clients send it as x-api-key.\n", key, made.ID, tierOf(made), made.Hash)
+	_, err = fmt.Fprintf(out, "%s\n\nid %s, tier %s, hash %s. Save the key: Weir does not store it and cannot show it again. Clients send it as x-api-key.\n", key, made.ID, tierOf(made), made.Hash)
 	return err
 }
 
@@ -239,7 +239,7 @@ func (o *keysOptions) revoke(ctx context.Context, out, progress io.Writer, id, h
 		fmt.Fprintf(out, "revoked %s, hash %s, created %s\n", cmp.Or(k.ID, "(no id)"), k.Hash, k.Created.Format(time.DateTime))
 	}
 	if failed == nil {
-		fmt.Fprintln(out, "functions reject it within about a minute")
+		fmt.Fprintln(out, "functions reject revoked keys within about a minute")
 	}
 	return o.explain(failed)
 }
@@ -251,7 +251,7 @@ func (o *keysOptions) rotate(ctx context.Context, out, progress io.Writer, force
 	}
 	switch err := keys.Rotate(ctx, time.Now(), force); {
 	case errors.Is(err, apikeys.ErrInUse):
-		return fmt.Errorf("%w; replace them (weir keys create --add) and revoke them, or end them with --force", err)
+		return fmt.Errorf("%w; replace these keys (weir keys create --add) and revoke them, or invalidate them with --force", err)
 	case err != nil:
 		return o.explain(err)
 	case o.json:

@@ -25,7 +25,7 @@ import (
 )
 
 // recordsTable creates a records table and sets RECORDS_TABLE to its name. The returned lookup finds
-// keys like a function that has just started.
+// keys as a function does that has just started.
 func recordsTable(t *testing.T) (lookup func(key string) (caller.Record, error)) {
 	t.Helper()
 	client, err := boot.Config{DynamoDBEndpoint: storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT"), Local: true}.DynamoDBClient(t.Context())
@@ -57,7 +57,8 @@ func ok(t *testing.T, args ...string) string {
 	return out
 }
 
-// create prints the key, and list does not. A key is valid until it is revoked. --id sets its id.
+// create prints the key, and list does not print it. A key is valid until it is revoked. --id sets the
+// id of a key.
 func TestKeys(t *testing.T) {
 	lookup := recordsTable(t)
 	if out := ok(t, "keys", "list"); !strings.HasPrefix(out, "no API keys in weir-test-") {
@@ -200,7 +201,7 @@ func TestKeys_rotate(t *testing.T) {
 	}
 }
 
-// If the table throttles a command, the command retries. It prints progress.
+// If the table throttles a command, the command retries and prints its progress.
 func TestKeysOptions_open(t *testing.T) {
 	t.Setenv("AWS_REGION", "eu-central-1")
 	t.Setenv("DYNAMODB_ENDPOINT", "")

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// renewal is the interval between updates of the table on a terminal. A file that grows is read at the
-// same interval.
+// renewal is the interval between updates of the table on a terminal. It is also the interval between
+// reads of a growing file.
 const renewal = time.Second
 
 // maxLine is the maximum length of a line. An event has a few hundred bytes.
@@ -40,7 +40,7 @@ func (r reader) read(ctx context.Context, _ bool, lines chan<- []byte) error {
 		}
 	}
 	if errors.Is(s.Err(), bufio.ErrTooLong) {
-		return fmt.Errorf("a line is longer than %d bytes: want lines of JSON", maxLine)
+		return fmt.Errorf("a line is longer than %d bytes; want lines of JSON", maxLine)
 	}
 	return s.Err()
 }
@@ -69,7 +69,7 @@ func (l logFile) read(ctx context.Context, follow bool, lines chan<- []byte) err
 		}
 		switch {
 		case len(rest) > maxLine:
-			return fmt.Errorf("%s: a line is longer than %d bytes: want lines of JSON", l.path, maxLine)
+			return fmt.Errorf("%s: a line is longer than %d bytes; want lines of JSON", l.path, maxLine)
 		case len(text) > 0:
 			continue
 		case !follow:
@@ -88,8 +88,8 @@ func (l logFile) read(ctx context.Context, follow bool, lines chan<- []byte) err
 	}
 }
 
-// seekIfTruncated seeks to the start of a file if the file is shorter than the part that was read, and
-// reports whether it did. make run truncates its log, so the log can become shorter.
+// seekIfTruncated seeks to the start of a file if the file is now shorter than what was read, and
+// reports whether it sought. The log becomes shorter when make run truncates it.
 func seekIfTruncated(f *os.File) (bool, error) {
 	at, err := f.Seek(0, io.SeekCurrent)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/weir-limits/weir/local/loopback"
 )
 
-// These are the maxima of a load. They suffice to test one machine, and prevent an accidental attack.
+// These are the maxima of a load. They are enough to test one machine, and prevent an accidental attack.
 const (
 	maxLoadRequests = 1_000_000
 	maxLoadDuration = 10 * time.Minute
@@ -40,11 +40,11 @@ func loadCommand() *cobra.Command {
 		Use:   "load URL",
 		Short: "Send many requests and measure the answers",
 		Long: "Send many requests and measure how many are allowed and refused, and their latencies. " +
-			"With --rate, requests start at fixed intervals, even if earlier ones have no answer yet. Latencies count from the planned start. " +
+			"With --rate, requests start at fixed intervals, even if earlier ones have no answer yet. A latency starts at the planned start of its request. " +
 			"Without --rate, each client sends its next request after the answer to its previous one. A run ends after --requests or --duration, whichever comes first.\n\n" +
 			"The host of the URL must be this machine, unless --host-allowed names it. --users and --tier send tokens that the local gateway accepts, like weir token. " +
 			"Set $" + tokenVariable + " to send another token.\n\n" +
-			"Without --polite, no request is repeated or delayed, so the result has all refusals. With --polite, requests wait and retry as package polite does.\n\n" +
+			"Without --polite, the command neither repeats nor delays requests, so the result has all refusals. With --polite, it waits and retries as package polite does.\n\n" +
 			"The exit status is 0 if there was an answer with any status, 1 if there was no answer, and 130 after an interrupt. An interrupted run prints its results so far.",
 		Example: "  weir load http://127.0.0.1:8080/api/v1/search --tier free --rate 50 --duration 5s",
 		Args:    command.Exactly(1),
@@ -139,11 +139,11 @@ func (l *loader) check(address string) error {
 	local, mints := loopback.URL(address), l.users > 0 || l.tier != ""
 	switch {
 	case l.poisson && l.rate == 0:
-		return command.Usage("--poisson: got no --rate, want one")
+		return command.Usage("--poisson: requires --rate")
 	case !local && !strings.EqualFold(u.Hostname(), l.allowed):
-		return command.Usage("%s is not this machine; if it is yours, add --host-allowed %s", u.Hostname(), u.Hostname())
+		return command.Usage("%s is not this machine; if the host is yours, add --host-allowed %s", u.Hostname(), u.Hostname())
 	case !local && mints:
-		return command.Usage("--users and --tier: want an API of this machine, because other gateways reject the tokens; set %s instead", tokenVariable)
+		return command.Usage("--users and --tier: the host is not this machine, and other gateways reject these tokens; set %s instead", tokenVariable)
 	}
 	return nil
 }
@@ -200,13 +200,13 @@ func (l *loader) mint() error {
 	return nil
 }
 
-// maxAnswer is the largest part of an answer that is read.
+// maxAnswer is the number of bytes that send reads of an answer, at most.
 const maxAnswer = 1 << 20
 
 // send sends the nth request.
 func (l *loader) send(ctx context.Context, n int) (int, error) {
 	r := l.template.Clone(ctx)
-	r.Body, _ = l.template.GetBody() // never fails for a text
+	r.Body, _ = l.template.GetBody() // never fails for a body from a string
 	if len(l.tokens) > 0 {
 		r.Header.Set("Authorization", "Bearer "+l.tokens[n%len(l.tokens)])
 	}

@@ -75,7 +75,7 @@ func TestLoad_hostAndUnanswered(t *testing.T) {
 	}
 	var b strings.Builder
 	m := measured{Result: load.Result{UnderWay: 2, NotSent: 3, Histogram: []load.Bar{{UpTo: 1, Count: 5}}, Latencies: map[string]load.Latency{load.All: {}}}}
-	if err := m.print(&b, false); err != nil || !strings.Contains(b.String(), "\nall: lower bounds, because 5 requests without an answer count with their wait so far\n\n") {
+	if err := m.print(&b, false); err != nil || !strings.Contains(b.String(), "\nthe row all has lower bounds: 5 requests without an answer count with the time that they waited\n\n") {
 		t.Errorf("output: got error %v, text %s, want the note about lower bounds", err, b.String())
 	}
 }
@@ -118,23 +118,23 @@ func TestLoad_interrupted(t *testing.T) {
 func TestLoad_bounds(t *testing.T) {
 	const url = "http://127.0.0.1:1/"
 	for want, args := range map[string][]string{
-		"weir.invalid is not this machine; if it is yours, add --host-allowed weir.invalid": {"http://weir.invalid/"},
-		"192.0.2.1 is not this machine; if it is yours, add --host-allowed 192.0.2.1":       {"http://192.0.2.1/"},
-		"127.0.0.1.weir.invalid is not this machine":                                        {"http://127.0.0.1.weir.invalid/", "--host-allowed", "weir.invalid"},
-		"--users and --tier: want an API of this machine":                                   {"http://weir.invalid/", "--host-allowed", "weir.invalid", "--users", "2"},
-		`got "127.0.0.1:8080", want a URL such as`:                                          {"127.0.0.1:8080"},
-		`got "ftp://127.0.0.1", want a URL such as`:                                         {"ftp://127.0.0.1"},
-		"--rate: got 100001, want 0, or 0.01 to 100000":                                     {url, "--rate", "100001"},
-		"--rate: got -1, want 0, or 0.01 to 100000":                                         {url, "--rate", "-1"},
-		"--rate: got NaN, want":                                                             {url, "--rate", "NaN"},
-		"--clients: got 0, want 1 to 1000":                                                  {url, "--clients", "0"},
-		"--clients: got 1001, want 1 to 1000":                                               {url, "--clients", "1001"},
-		"--requests: got 1000001, want 1 to 1000000":                                        {url, "--requests", "1000001"},
-		"--duration: got 10m0.001s, want 1ms to 10m0s":                                      {url, "--duration", "600001ms"},
-		"--users: got 10001, want 0 to 10000":                                               {url, "--users", "10001"},
-		"--poisson: got no --rate":                                                          {url, "--poisson"},
-		"--header: want name: value":                                                        {url, "--header", "secret"},
-		`net/http: invalid method "G T"`:                                                    {url, "--method", "G T"},
+		"weir.invalid is not this machine; if the host is yours, add --host-allowed weir.invalid": {"http://weir.invalid/"},
+		"192.0.2.1 is not this machine; if the host is yours, add --host-allowed 192.0.2.1":       {"http://192.0.2.1/"},
+		"127.0.0.1.weir.invalid is not this machine":                                              {"http://127.0.0.1.weir.invalid/", "--host-allowed", "weir.invalid"},
+		"--users and --tier: the host is not this machine":                                        {"http://weir.invalid/", "--host-allowed", "weir.invalid", "--users", "2"},
+		`got "127.0.0.1:8080", want a URL such as`:                                                {"127.0.0.1:8080"},
+		`got "ftp://127.0.0.1", want a URL such as`:                                               {"ftp://127.0.0.1"},
+		"--rate: got 100001, want 0, or 0.01 to 100000":                                           {url, "--rate", "100001"},
+		"--rate: got -1, want 0, or 0.01 to 100000":                                               {url, "--rate", "-1"},
+		"--rate: got NaN, want":                                                                   {url, "--rate", "NaN"},
+		"--clients: got 0, want 1 to 1000":                                                        {url, "--clients", "0"},
+		"--clients: got 1001, want 1 to 1000":                                                     {url, "--clients", "1001"},
+		"--requests: got 1000001, want 1 to 1000000":                                              {url, "--requests", "1000001"},
+		"--duration: got 10m0.001s, want 1ms to 10m0s":                                            {url, "--duration", "600001ms"},
+		"--users: got 10001, want 0 to 10000":                                                     {url, "--users", "10001"},
+		"--poisson: requires --rate":                                                              {url, "--poisson"},
+		"--header: want name: value":                                                              {url, "--header", "secret"},
+		`net/http: invalid method "G T"`:                                                          {url, "--method", "G T"},
 	} {
 		if code, out, errs := weir(t, append([]string{"load"}, args...)...); code != 2 || out != "" || !strings.HasPrefix(errs, "weir: "+want) || strings.Count(errs, "\n") != 2 {
 			t.Errorf("%v: exit %d, got %q, want %q", args, code, errs, want)
@@ -155,7 +155,7 @@ func TestLoad_redirect(t *testing.T) {
 	defer server.Close()
 	code, out, _ := weir(t, "load", server.URL, "--requests", "10", "--rate", "1000", "--poisson")
 	if code != 0 || strangers != 0 || !strings.Contains(out, "answers: 302: 10\n") {
-		t.Errorf("got exit %d, %d requests to the target of the redirect, output %s, want exit 0, no such request and 10 answers with 302", code, strangers, out)
+		t.Errorf("got exit %d, %d requests to the target of the redirect, output %s, want exit 0, 0 requests to the target and 10 answers with 302", code, strangers, out)
 	}
 	l := &loader{method: "GET", clients: 1}
 	if err := l.prepare(t.Context(), server.URL); err != nil {

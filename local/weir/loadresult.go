@@ -76,7 +76,7 @@ func (m measured) latencies(out io.Writer) {
 		return
 	}
 	if unanswered := m.UnderWay + m.NotSent; unanswered > 0 {
-		fmt.Fprintf(out, "\nall: lower bounds, because %d requests without an answer count with their wait so far\n", unanswered)
+		fmt.Fprintf(out, "\nthe row all has lower bounds: %d requests without an answer count with the time that they waited\n", unanswered)
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "\nms\tp50\tp90\tp99\tp99.9\tmax\t")

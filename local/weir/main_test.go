@@ -100,8 +100,8 @@ func TestCheck_against(t *testing.T) {
 	}
 }
 
-// An interrupt ends a command that waits for input, and a command that computes. Both exit with the
-// same status and print no error.
+// An interrupt ends a command that waits for input, and also a command that computes. Both exit with
+// status 130 and print no error.
 func TestInterrupt(t *testing.T) {
 	checkouttest.Scratch(t)
 	isPerson = func(any) bool { return true }
@@ -220,7 +220,7 @@ func TestServe_mistakes(t *testing.T) {
 	}
 }
 
-// The error names the port that is in use, whether it is the first or the second.
+// If the first or the second port is in use, the error names that port.
 func TestServe_portTaken(t *testing.T) {
 	checkouttest.Scratch(t)
 	for range 10 {
@@ -233,7 +233,7 @@ func TestServe_portTaken(t *testing.T) {
 		code, _, errs = weir(t, "serve", "--port", strconv.Itoa(port))
 		_ = second.Close()
 		if strings.Contains(errs, fmt.Sprintf("port %d: not available", port)) {
-			continue // another process also used the first port
+			continue // another process has taken the first port too
 		}
 		if code != 1 || errs != taken {
 			t.Errorf("second port in use: got exit %d, stderr %q, want exit 1 and %q", code, errs, taken)
@@ -243,7 +243,7 @@ func TestServe_portTaken(t *testing.T) {
 	t.Fatal("free ports: got none, want one beside a port in use")
 }
 
-// serveInVain runs serve on free ports and expects it to fail.
+// serveInVain runs serve on free ports, and fails the test unless serve fails.
 func serveInVain(t *testing.T, args ...string) (code int, errs string) {
 	t.Helper()
 	for range 10 {

@@ -98,7 +98,7 @@ func TestOperator_gateway(t *testing.T) {
 					t.Errorf("text output: got exit %d, want exit 0 and %q, output\n%s", code, want, out)
 				}
 			}
-			if _, out, _ := weir(t, with("explain", "GET", "/api/v1/search", "--user", "zoe", "--tier", "gold")...); !strings.Contains(out, `note: the rules have no tier "gold": tier free decides`) || !strings.Contains(out, "note: a bucket can spend its burst at once") {
+			if _, out, _ := weir(t, with("explain", "GET", "/api/v1/search", "--user", "zoe", "--tier", "gold")...); !strings.Contains(out, `note: the rules have no tier "gold": tier free decides`) || !strings.Contains(out, "note: burst is the capacity of a bucket") {
 				t.Errorf("unknown tier: want notes about the tier and the burst, got\n%s", out)
 			}
 			unrouted := answers[operator.Explanation](t, with("explain", "GET", "/api/v1/nowhere")...)
@@ -124,7 +124,7 @@ func TestOperator_gateway(t *testing.T) {
 	}
 }
 
-// With flags or variables for a deployment, the commands read its store directly.
+// With flags or variables for a deployment, the commands read the store of the deployment directly.
 func TestOperator_store(t *testing.T) {
 	for _, store := range remoteStores {
 		t.Run(store, func(t *testing.T) {
@@ -182,7 +182,7 @@ func TestOperator_recordsTable(t *testing.T) {
 		}
 	}
 	code, out, errs := weir(t, "explain", "GET", "/x", "--store", "dynamodb", "--table", checkout.Table, "--namespace", checkouttest.Namespace(), "--records-table", "weir-test-none")
-	if code != 1 || out != "" || strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, "weir: --records-table: ") { // must not answer with other rules
+	if code != 1 || out != "" || strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, "weir: --records-table: ") { // the command must not use other rules instead
 		t.Errorf("missing table: got exit %d, output %q, stderr %q, want exit 1 and one line about --records-table", code, out, errs)
 	}
 }
@@ -208,14 +208,14 @@ func TestOperator_mistakes(t *testing.T) {
 		{[]string{"usage", "user:a", "--store", "memory"}, 2, "use --url"},
 		{[]string{"usage", "user:a", "--store", "mysql"}, 2, "want dynamodb or redis"},
 		{[]string{"usage", "user:a", "--store", "redis", "--url", "http://127.0.0.1:1"}, 2, "want one of them"},
-		{[]string{"usage", "user:a", "--store", "redis", "--rules", "x", "--records-table", "y"}, 2, "want one of them"},
-		{[]string{"usage", "user:a", "--table", "x"}, 2, "--table: needs --store"},
+		{[]string{"usage", "user:a", "--store", "redis", "--rules", "x", "--records-table", "y"}, 2, "from which the functions read their rules"},
+		{[]string{"usage", "user:a", "--table", "x"}, 2, "--table: requires --store"},
 		{[]string{"usage", "user:a", "--store", "redis"}, 2, "--namespace: required"},
 		{[]string{"usage", "user:a", "--store", "redis", "--namespace", "x"}, 2, "REDIS_URL"},
 		{[]string{"usage", "user:a", "--store", "redis", "--namespace", "x", "--redis-url", "redis://u:hunter2@127.0.0.1:1"}, 1, "Redis at redis://127.0.0.1:1 does not answer"},
 		{[]string{"usage", "user:a", "--store", "redis", "--namespace", "x", "--redis-url", "redis://127.0.0.1:1", "--rules", "nowhere.json"}, 1, "nowhere.json"},
-		{[]string{"usage", "user:a", "--url", "http://127.0.0.1:1"}, 1, "make run starts one"},
-		{[]string{"reset", "user:a", "--url", "http://127.0.0.1:1", "--json"}, 1, "make run starts one"},
+		{[]string{"usage", "user:a", "--url", "http://127.0.0.1:1"}, 1, "start one with make run"},
+		{[]string{"reset", "user:a", "--url", "http://127.0.0.1:1", "--json"}, 1, "start one with make run"},
 	} {
 		code, out, errs := weir(t, c.args...)
 		if lines := strings.Count(errs, "\n"); code != c.code || lines != c.code || !strings.Contains(errs, c.want) || out != "" || strings.Contains(errs, "hunter2") {
@@ -224,7 +224,7 @@ func TestOperator_mistakes(t *testing.T) {
 	}
 }
 
-// If environments count separately in memory, the error of a query has the remedy.
+// If environments count separately in memory, a query returns an error with the remedy.
 func TestOperator_environments(t *testing.T) {
 	checkouttest.Built(t)
 	s := serve.New(serve.Options{Environments: 2, Out: io.Discard, Log: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: time.Now})
@@ -254,8 +254,8 @@ func TestReset_confirm(t *testing.T) {
 }
 
 // A reset in the store of a deployment asks for confirmation, and the question names the store. After
-// the answer no, the store is not opened. There is no question with --yes, without a terminal, or for
-// the gateway on this machine.
+// the answer no, the command does not open the store. With --yes, without a terminal, or for the gateway
+// on this machine, there is no question.
 func TestReset_asks(t *testing.T) {
 	checkouttest.Scratch(t)
 	person := true

@@ -49,8 +49,8 @@ func TestServe_twoProcesses(t *testing.T) {
 			var user string
 			for _, tier := range []string{"bucket", "sliding", "fixed", "three"} {
 				// On a busy machine a decision can be late, or can lose too many races against the
-				// other gateway. The round then only checks that at most the limit passes. Another
-				// caller then tries with fewer clients.
+				// other gateway. Such a round only checks that the gateways admit at most the limit. The
+				// next round has another caller and fewer clients.
 				for round, clients := 0, 64; ; round, clients = round+1, max(2, clients/2) {
 					user = fmt.Sprintf("hammer-%s-%d", tier, round)
 					token, err := c.Token(user, tier, time.Hour, nil)
@@ -114,8 +114,9 @@ func remaining(t *testing.T, store, namespace, rulesFile, user string) string {
 }
 
 // hammer sends 256 requests from the given number of clients. It returns the number of admitted
-// requests, the smallest remaining quota of these, and the number of undecided requests. A request
-// is undecided after a timeout, while the breaker is open, or after too many lost races.
+// requests, the smallest remaining quota that an admitted request reported, and the number of undecided
+// requests. A request is undecided after a timeout, while the breaker is open, or after too many lost
+// races.
 func hammer(t *testing.T, gateways []*commandtest.Process, token string, clients int) (admitted, least, late int64) {
 	t.Helper()
 	var n, low, undecided atomic.Int64
@@ -127,7 +128,7 @@ func hammer(t *testing.T, gateways []*commandtest.Process, token string, clients
 				r := commandtest.Send(t, http.MethodGet, gateways[i%2].URL+"/api/v1/search", token)
 				switch degraded := r.Header.Get("Weir-Degraded"); degraded {
 				case "", "none": // the REST API's 429 has the field too
-				case string(limiter.ReasonTimeout), string(limiter.ReasonBreaker), string(limiter.ReasonBusy): // late answers open the breaker
+				case string(limiter.ReasonTimeout), string(limiter.ReasonBreaker), string(limiter.ReasonBusy): // late answers can open the breaker
 					if undecided.Add(1); degraded == string(limiter.ReasonBusy) && r.StatusCode != http.StatusTooManyRequests {
 						t.Errorf("undecided: got status %s, want 429", r.Status)
 					}
@@ -175,7 +176,7 @@ func TestServe_oneLine(t *testing.T) {
 	t.Fatal("free ports: got none in ten attempts, want two")
 }
 
-// If a server that serve started ends, serve reports that once.
+// If a server ends that serve has started, serve reports the end once.
 func TestServe_serverDies(t *testing.T) {
 	storetest.Server(t, "redis", servers.Variables["redis"]) // skips if the server cannot run here
 	checkouttest.Scratch(t)
@@ -218,7 +219,8 @@ func TestServe_ends(t *testing.T) {
 			p := commandtest.Start(t, []string{"serve", "--store", c.store}, "REDIS_URL=", "DYNAMODB_ENDPOINT=")
 			r := commandtest.Send(t, http.MethodGet, p.URL+"/api/v1/search", "")
 			for tries := 1; tries < 10 && r.Header.Get("Weir-Degraded") == string(limiter.ReasonTimeout); tries++ {
-				// On a busy machine a server is slow just after its start.
+				// The request is repeated, because on a busy machine a server is slow just after its
+				// start.
 				r = commandtest.Send(t, http.MethodGet, p.URL+"/api/v1/search", "")
 			}
 			if r.StatusCode != http.StatusOK || r.Header.Get("Weir-Degraded") != "" {
@@ -256,7 +258,7 @@ func TestServe_interruptedTwice(t *testing.T) {
 	if _, err := fmt.Fprint(c, "POST /api/v1/data HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	// The server continues a request when a handler reads its body.
+	// The server sends 100 Continue when a handler reads the body, so the request is then in progress.
 	if line, err := bufio.NewReader(c).ReadString('\n'); err != nil || line != "HTTP/1.1 100 Continue\r\n" {
 		t.Fatalf("answer to the header of the request: got %q, error %v, want 100 Continue", line, err)
 	}

@@ -16,9 +16,9 @@ func resetCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "reset SUBJECT",
 		Short: "Reset a caller's usage of every limit",
-		Long: "Reset the usage of every limit that counts by a subject, such as a caller, and print the usage before the reset. All state of the subject is removed from the store. " +
+		Long: "Reset the usage of every limit that counts by a subject, such as a caller, and print the usage before the reset. The command removes all state of the subject from the store. " +
 			"Other subjects of the same caller keep their usage, such as an address, a claim or an endpoint. weir explain shows which limits still refuse.\n\n" +
-			"On a terminal, the command asks before it changes the store of a deployment (--store), unless --yes is given." + subjectHelp + targetHelp,
+			"On a terminal, the command asks for confirmation before it changes the store of a deployment (--store), unless --yes is given." + subjectHelp + targetHelp,
 		Example: "  weir reset user:alice\n" +
 			"  weir reset 'claim:org=acme|user:alice' --json\n" +
 			"  weir reset apikey:acme --yes \\\n    --store dynamodb --table Weir-prod-LimitsCounters1234 --namespace prod",
@@ -45,7 +45,7 @@ func resetCommand() *cobra.Command {
 			return printForgotten(c.OutOrStdout(), f)
 		},
 	}
-	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	c.Flags().BoolVar(&yes, "yes", false, "do not ask for confirmation")
 	t.flags(c)
 	return c
 }

@@ -14,8 +14,8 @@ func rulesCommand() *cobra.Command {
 	c := command.Group(&cobra.Command{
 		Use:   "rules",
 		Short: "Publish rules to a deployment, and manage the versions there",
-		Long: "Publish rules to the records table of a deployment, and manage the versions there. A deployment with the setting rulesFrom=table decides by the newest version within a minute.\n\n" +
-			"Each publication has a new, higher version, even for an old document, because counts are never converted to a lower version.\n\n" +
+		Long: "Publish rules to the records table of a deployment, and manage the versions there. A deployment with the setting rulesFrom=table uses the newest version within a minute.\n\n" +
+			"Each publication gets a new, higher version, even if the document is old. Counts cannot be converted to a lower version.\n\n" +
 			"The AWS configuration sets the region and the credentials (AWS_REGION, AWS_PROFILE and so on).",
 	})
 	var o rulesOptions
@@ -27,8 +27,8 @@ func rulesCommand() *cobra.Command {
 
 // publishFlags adds the flags of the commands that publish.
 func (o *rulesOptions) publishFlags(c *cobra.Command) {
-	c.Flags().BoolVar(&o.restartCounts, "restart-counts", false, "publish although counts of limits restart")
-	c.Flags().DurationVar(&o.maxDelay, "max-delay", 0, "the maxDelay setting of the deployment; it bounds leaky buckets")
+	c.Flags().BoolVar(&o.restartCounts, "restart-counts", false, "publish even if counts of limits restart")
+	c.Flags().DurationVar(&o.maxDelay, "max-delay", 0, "the setting maxDelay of the deployment, the maximum wait in a leaky bucket")
 }
 
 const noteUsage = "why, up to 200 bytes; the history shows it"
@@ -40,10 +40,10 @@ func publishCommand(o *rulesOptions) *cobra.Command {
 		Use:   "publish FILE",
 		Short: "Publish a rules document as a new version, and show the changes",
 		Long: "Publish a rules document as a new version, and show the changes. FILE may be -, the standard input.\n\n" +
-			"A document with mistakes is rejected, and all mistakes are printed. A document that equals the version in force is not published again. " +
-			"A document can move limits of a caller to other items, and their counts then restart. Such a document is rejected with the names of these limits, unless --restart-counts is given.\n\n" +
+			"The command rejects a document with mistakes and prints all mistakes. It does not publish a document again that equals the version in force. " +
+			"A document can move limits of a caller to other items of the store. The counts of these limits then restart. The command rejects such a document and names the limits, unless --restart-counts is given.\n\n" +
 			"The new version is higher than all previous ones: the time in Unix seconds, or the version in the document if that is higher. " +
-			"If two people publish at the same time, one of them is rejected. With --after VERSION, a document is also rejected if another version is in force. The exit status is then 1.",
+			"If two people publish at the same time, one publication fails. With --after VERSION, the publication also fails if another version is in force. The exit status is then 1.",
 		Example: "  weir rules publish rules.json --table Weir-prod-LimitsRecords --note 'more for paid'",
 		Args:    command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -55,7 +55,7 @@ func publishCommand(o *rulesOptions) *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&note, "note", "", noteUsage)
-	c.Flags().Int64Var(&after, "after", 0, "publish only if this version is in force; default any")
+	c.Flags().Int64Var(&after, "after", 0, "publish only if this version is in force; default: any version")
 	o.publishFlags(c)
 	return c
 }
@@ -70,7 +70,7 @@ func getCommand(o *rulesOptions) *cobra.Command {
 		Args:    command.Exactly(0),
 		RunE:    func(c *cobra.Command, _ []string) error { return o.get(c.Context(), c.OutOrStdout(), version) },
 	}
-	c.Flags().Int64Var(&version, "version", 0, "the version; default the one in force")
+	c.Flags().Int64Var(&version, "version", 0, "the version; default: the version in force")
 	return c
 }
 
@@ -99,8 +99,8 @@ func diffCommand(o *rulesOptions) *cobra.Command {
 			return o.diff(c.Context(), c.OutOrStdout(), from, 0, &proposal{args[0], document})
 		},
 	}
-	c.Flags().Int64Var(&from, "from", 0, "the first version; default: the one in force")
-	c.Flags().Int64Var(&to, "to", 0, "the second version; default: the one in force")
+	c.Flags().Int64Var(&from, "from", 0, "the first version; default: the version in force")
+	c.Flags().Int64Var(&to, "to", 0, "the second version; default: the version in force")
 	return c
 }
 
@@ -120,7 +120,7 @@ func rollbackCommand(o *rulesOptions) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "rollback",
 		Short: "Publish an old version of the rules again, as a new version",
-		Long: "Publish an old version of the rules again, as a new, higher version. The default is the version before the one in force. " +
+		Long: "Publish an old version of the rules again, as a new, higher version. The default is the version before the version in force. " +
 			"The command shows the changes, and makes the same checks as weir rules publish.",
 		Example: "  weir rules rollback\n  weir rules rollback --to 1772625602",
 		Args:    command.Exactly(0),
@@ -128,7 +128,7 @@ func rollbackCommand(o *rulesOptions) *cobra.Command {
 			return o.rollback(c.Context(), c.OutOrStdout(), to, note)
 		},
 	}
-	c.Flags().Int64Var(&to, "to", 0, "the version to publish again; default: the one before the version in force")
+	c.Flags().Int64Var(&to, "to", 0, "the version to publish again; default: the version before the version in force")
 	c.Flags().StringVar(&note, "note", "", noteUsage+"; default: the old version")
 	o.publishFlags(c)
 	return c

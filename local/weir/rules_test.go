@@ -50,10 +50,10 @@ func TestRules(t *testing.T) {
 	}
 	out := ok(t, "rules", "publish", file, "--note", "the first")
 	first := history()[0]
-	if want := fmt.Sprintf("published version %d; functions decide by it within a minute\n", first.Version); !strings.HasSuffix(out, want) || first.Note != "the first" || first.Bytes != 85 {
+	if want := fmt.Sprintf("published version %d; functions use it within a minute\n", first.Version); !strings.HasSuffix(out, want) || first.Note != "the first" || first.Bytes != 85 {
 		t.Errorf("publish: got %+v, %q, want %q", first, out, want)
 	}
-	if out := ok(t, "rules", "publish", file); out != fmt.Sprintf("nothing changes: version %d is the same\n", first.Version) || len(history()) != 1 {
+	if out := ok(t, "rules", "publish", file); out != fmt.Sprintf("nothing was published: version %d, which is in force, has the same document\n", first.Version) || len(history()) != 1 {
 		t.Errorf("same document again: got %q, want no new version", out)
 	}
 	write(6)
@@ -138,7 +138,7 @@ func TestRules_restartCounts(t *testing.T) {
 	if out := ok(t, "rules", "publish", twelve, "--restart-counts"); !strings.Contains(out, "\n"+want) {
 		t.Errorf("publish: got %s, want a line with %q", out, want)
 	}
-	ok(t, "rules", "publish", endpoints(t, 13)) // keeps the counts in the items of the document with twelve endpoints
+	ok(t, "rules", "publish", endpoints(t, 13)) // twelve and thirteen endpoints count in the same items, so no count restarts
 	refused("rules", "rollback", "--to", fmt.Sprint(history()[2].Version))
 	var put published
 	if err := json.Unmarshal([]byte(ok(t, "rules", "publish", seven, "--restart-counts", "--json")), &put); err != nil || len(put.Restarts) != 7 {
@@ -146,8 +146,8 @@ func TestRules_restartCounts(t *testing.T) {
 	}
 }
 
-// A publish fails if the version in force is not the expected one. The test covers publish with
-// --after, and a rollback that races with another publish.
+// A publish fails if the version in force is not the expected version. The test covers publish with
+// --after, and a rollback during which another version is published.
 func TestRules_after(t *testing.T) {
 	recordsTable(t)
 	put := func(requests int, args ...string) (file string) {
@@ -169,7 +169,7 @@ func TestRules_after(t *testing.T) {
 	first := put(5)
 	seen := fmt.Sprint(history()[0].Version)
 	put(6, "--after", seen)
-	overtaken := fmt.Sprintf("another version was published at the same time; nothing was changed: in force is version %d, not %s", history()[0].Version, seen)
+	overtaken := fmt.Sprintf("another version was published at the same time; nothing was changed: version %d is in force, not version %s", history()[0].Version, seen)
 	if code, out, errs := weir(t, "rules", "publish", first, "--after", seen); code != 1 || out != "" || !strings.Contains(errs, overtaken) || len(history()) != 2 {
 		t.Errorf("publish: got exit %d, output %q, stderr %q, want exit 1 and %q", code, out, errs, overtaken)
 	}
@@ -211,8 +211,8 @@ func read(t *testing.T, file string) string {
 	return string(content)
 }
 
-// publish rejects a document with mistakes, without a call to AWS. It checks for every store, because
-// it does not know the store of the functions.
+// publish rejects a document with mistakes, without a call to AWS. It checks the document for every
+// store, because it does not know which store the functions use.
 func TestRules_put_mistakes(t *testing.T) {
 	t.Setenv("RECORDS_TABLE", "")
 	bad := "../../limiter/rules/testdata/bad/five.json"
@@ -224,7 +224,7 @@ func TestRules_put_mistakes(t *testing.T) {
 	if code, out, _ := weir(t, "rules", "publish", bad, "--json", "--table", "none"); code != 1 || json.Unmarshal([]byte(out), &result) != nil || result.OK || len(result.Problems) != 5 {
 		t.Errorf("--json: got exit %d, result %+v, want exit 1 and 5 problems", code, result)
 	}
-	deep := filepath.Join(t.TempDir(), "rules.json") // has a queue in which a request waits longer than --max-delay
+	deep := filepath.Join(t.TempDir(), "rules.json") // in its leaky bucket, a request can wait longer than --max-delay
 	if err := os.WriteFile(deep, []byte(`{"rules":[{"endpoint":"*","cost":50,"limits":{"*":{"name":"q","requests":10,"window":"1s","algorithm":"leaky_bucket","burst":100}}}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ type rulesOptions struct {
 	json     bool
 	maxDelay time.Duration
 
-	restartCounts bool // publish although counts restart
+	restartCounts bool // publish even if counts restart
 }
 
 func (o *rulesOptions) open(ctx context.Context) (*rulestore.Versions, error) {
@@ -80,7 +80,7 @@ type published struct {
 	Diff     string   `json:"diff"`               // unified; empty if the document was already in force
 }
 
-// publish publishes a proposal. If after is not 0, publish fails unless after is the version in force.
+// publish publishes a proposal. If after is not 0 and another version is in force, publish fails.
 func (o *rulesOptions) publish(ctx context.Context, out io.Writer, p proposal, note string, after int64) error {
 	r, err := p.check(o.maxDelay)
 	if problems, mistaken := errors.AsType[rules.Problems](err); mistaken {
@@ -95,14 +95,14 @@ func (o *rulesOptions) publish(ctx context.Context, out io.Writer, p proposal, n
 		return o.explain(err)
 	}
 	if after != 0 && before.Version != after {
-		return o.explain(fmt.Errorf("%w: in force is %s, not %d", rulestore.ErrConflict, nameOf(before), after))
+		return o.explain(fmt.Errorf("%w: %s is in force, not version %d", rulestore.ErrConflict, nameOf(before), after))
 	}
 	result := published{Version: before, Diff: difference(before, document, p)}
 	if result.Diff == "" {
 		return o.printPublished(out, result)
 	}
 	if result.Restarts = p.restarts(document, r, o.maxDelay); len(result.Restarts) > 0 && !o.restartCounts {
-		return fmt.Errorf("%s; callers would get the full quota of these limits again; add --restart-counts to accept that", restartText(result.Restarts))
+		return fmt.Errorf("%s; callers would get the full quota of these limits again; to accept this, add --restart-counts", restartText(result.Restarts))
 	}
 	if result.Version, err = kept.Publish(ctx, time.Now(), p.document, note, before.Version, r.Version()); err != nil {
 		return o.explain(err)
@@ -117,13 +117,13 @@ func (o *rulesOptions) printPublished(out io.Writer, r published) error {
 	case o.json:
 		return command.PrintJSON(out, r)
 	case r.Diff == "":
-		_, err = fmt.Fprintf(out, "nothing changes: version %d is the same\n", r.Version.Version)
+		_, err = fmt.Fprintf(out, "nothing was published: version %d, which is in force, has the same document\n", r.Version.Version)
 	default:
 		text := r.Diff
 		if len(r.Restarts) > 0 {
 			text += restartText(r.Restarts) + "\n"
 		}
-		_, err = fmt.Fprintf(out, "%spublished version %d; functions decide by it within a minute\n", text, r.Version.Version)
+		_, err = fmt.Fprintf(out, "%spublished version %d; functions use it within a minute\n", text, r.Version.Version)
 	}
 	return err
 }
@@ -235,7 +235,7 @@ func (o *rulesOptions) rollback(ctx context.Context, out io.Writer, to int64, no
 	case err != nil:
 		return o.explain(err)
 	case len(all) == 0, to == 0 && len(all) == 1:
-		return fmt.Errorf("no version before the one in force: %s has %d", o.table, len(all))
+		return fmt.Errorf("no version to roll back to: got %d versions in table %s, want at least 2", len(all), o.table)
 	case to == 0:
 		to = all[1].Version
 	}

@@ -19,7 +19,7 @@ func seedCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "seed",
 		Short: "Show the sample API keys, and create them if they are missing",
-		Long: "Show the sample API keys of this checkout, one for each tier, and create missing ones. With --endpoint, also create the table on DynamoDB Local.\n\n" +
+		Long: "Show the sample API keys of this checkout, one for each tier, and create missing keys. With --endpoint, also create the table on DynamoDB Local.\n\n" +
 			"No deployment accepts these keys. They are stored below .weir.",
 		Example: "  weir seed\n  weir seed --endpoint http://127.0.0.1:8000 --json",
 		Args:    command.Exactly(0),
@@ -45,7 +45,7 @@ func seedCommand() *cobra.Command {
 type seeded struct {
 	Table    string            `json:"table,omitempty"` // empty without an endpoint
 	Endpoint string            `json:"endpoint,omitempty"`
-	Made     bool              `json:"tableMade"` // the table did not exist before
+	Made     bool              `json:"tableMade"` // this run created the table
 	APIKeys  map[string]string `json:"apiKeys"`   // by tier
 }
 
@@ -67,7 +67,7 @@ func seed(ctx context.Context, endpoint string, renew bool) (s seeded, err error
 func (s seeded) print(out io.Writer, renewed bool) {
 	switch {
 	case s.Table == "":
-		fmt.Fprintln(out, "no table created: make run needs none; use --endpoint or DYNAMODB_ENDPOINT to create one")
+		fmt.Fprintln(out, "no table created, because make run needs none; to create a table, use --endpoint or DYNAMODB_ENDPOINT")
 	case s.Made:
 		fmt.Fprintf(out, "created table %s at %s\n", s.Table, s.Endpoint)
 	default:

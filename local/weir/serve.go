@@ -17,10 +17,10 @@ func serveCommand() *cobra.Command {
 		Short: "Run the APIs with their limits on this machine",
 		Long: "Run the REST API and the HTTP API of the template on this machine, with the same functions as on Lambda. The functions run in this process " +
 			"or, with --environments, in separate processes that are frozen between requests, as on Lambda. " +
-			"A page at /_weir/ of the first port sends requests and shows the answers.\n\n" +
+			"The page /_weir/ at the first port is a console that sends requests and shows the answers.\n\n" +
 			"The throttle of the template's stages also applies here. Above 600 requests a second to one API, the gateway answers 429 \"throttled\".\n\n" +
 			"--store dynamodb and --store redis start a local DynamoDB or Redis server, unless DYNAMODB_ENDPOINT or REDIS_URL names one.\n\n" +
-			"Two variables of this command also apply to the functions. SAMPLE_LOGIN is the user:password of the sample API's login (demo:demo). MAX_DELAY is the maximum wait of a request in a leaky bucket.",
+			"Two variables of this command also apply to the functions. SAMPLE_LOGIN is the user:password of the sample API's login (default demo:demo). MAX_DELAY is the maximum wait of a request in a leaky bucket.",
 		Example: "  weir serve\n  weir serve --store redis --environments 10\n  weir serve --rules my-rules.json --port 9000",
 		Args:    command.Exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -35,7 +35,7 @@ func serveCommand() *cobra.Command {
 	c.Flags().StringVar(&o.Template, "template", "", "the CloudFormation template; default: the template for the store in infra/golden")
 	c.Flags().StringVar(&o.Namespace, "namespace", "", "the namespace of this run's state in the store; default: the one in the template")
 	c.Flags().Var(&o.Port, "port", "the port of the first API; the second API has the next port")
-	c.Flags().Var(&o.Environments, "environments", "maximum number of processes of each function, which run its bootstrap in dist; 0: run in this process")
+	c.Flags().Var(&o.Environments, "environments", "maximum number of processes of each function, which run its bootstrap in dist; 0: run the functions in this process")
 	c.Flags().DurationVar(&o.Idle, "idle", 0, "time without a request after which an environment ends; 0: never")
 	return c
 }

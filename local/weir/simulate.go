@@ -57,10 +57,10 @@ func (s *simulation) bind(c *cobra.Command) {
 	f.Uint64Var(&s.Seed, "seed", s.Seed, "seed of the random numbers; the same seed has the same result")
 	f.Float64Var(&s.Rate, "rate", s.Rate, "requests a second")
 	f.IntVar(&s.Callers, "callers", s.Callers, "number of callers")
-	f.Float64Var(&s.Exponent, "exponent", s.Exponent, "exponent of Zipf's law, which distributes requests among callers; 0: equally")
+	f.Float64Var(&s.Exponent, "exponent", s.Exponent, "exponent of Zipf's law, which distributes requests among callers; 0: all callers send the same number")
 	f.DurationVar(&s.Warmup, "warm-up", s.Warmup, "virtual time before the measurement starts")
 	f.DurationVar(&s.Measured, "time", s.Measured, "virtual time that is measured")
-	f.IntSliceVar(&s.environments, "environments", s.environments, "numbers of environments, each simulated; 0 means three times those that are busy while each decision takes one call")
+	f.IntSliceVar(&s.environments, "environments", s.environments, "numbers of environments, each simulated separately; 0: three times the number that is busy if each decision makes one call")
 	f.DurationVar(&s.Invocation, "invocation", s.Invocation, "duration of an invocation, without the wait for the store")
 	f.DurationVar(&s.Timeout, "timeout", s.Timeout, "maximum time that a decision waits for the store (elasticache: 50ms)")
 	f.DurationVar(&s.Median, "median", s.Median, "median round trip to the store (elasticache: 600µs)")
@@ -72,9 +72,9 @@ func (s *simulation) bind(c *cobra.Command) {
 	f.Int64Var(&s.Each, "each", s.Each, "the limit of each caller, in requests per window")
 	f.Int64Var(&s.All, "all", s.All, "the limit of all callers together")
 	f.Int64Var(&s.EachLease, "each-lease", s.EachLease, "the lease of a caller's limit")
-	f.Int64Var(&s.AllLease, "all-lease", s.AllLease, "lease of the limit for all callers")
+	f.Int64Var(&s.AllLease, "all-lease", s.AllLease, "the lease of the limit for all callers")
 	f.IntVar(&s.Shards, "shards", s.Shards, "number of shards of the limit for all callers")
-	f.DurationVar(&s.Sync, "sync", s.Sync, "the interval of counters that are synchronized")
+	f.DurationVar(&s.Sync, "sync", s.Sync, "interval at which synchronized counters exchange their counts")
 	f.StringVar(&s.only, "only", s.only, "simulate only the limits whose names this regular expression matches")
 	f.IntVar(&s.parallel, "parallel", runtime.GOMAXPROCS(0), "number of processors; the result does not depend on it")
 	f.BoolVar(&s.quick, "quick", s.quick, "simulate a tenth of the requests and callers, with a tenth of the limit for all")
@@ -95,7 +95,7 @@ func (s simulation) settle(c *cobra.Command) (simulation, error) {
 	settled.bind(again)
 	var err error
 	c.Flags().Visit(func(f *pflag.Flag) {
-		if f.Name == "environments" { // Set does not accept the result of String
+		if f.Name == "environments" { // the Set of this flag does not accept the result of its String
 			return
 		}
 		if problem := again.Flags().Set(f.Name, f.Value.String()); problem != nil {

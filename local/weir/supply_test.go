@@ -84,7 +84,8 @@ func eachFile(t *testing.T, see func(path, text string)) {
 	}
 }
 
-// weir does not link the clients of Kafka and Kinesis or weir-tools. So a cold make run is fast.
+// weir links neither the clients of Kafka and Kinesis nor weir-tools, so that the first make run is
+// fast.
 func TestSupply_links(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
 	if err != nil {
@@ -99,7 +100,7 @@ func TestSupply_links(t *testing.T) {
 	}
 }
 
-// A workflow runs only actions of a fixed commit: a tag can move.
+// A workflow names each action by a commit, because a tag can move.
 func TestSupply_actions(t *testing.T) {
 	pinned := regexp.MustCompile(`^[\w-]+/[\w-]+@[0-9a-f]{40} # v\d`)
 	actions := 0

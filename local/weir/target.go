@@ -65,7 +65,7 @@ func (t *target) open(ctx context.Context, c *cobra.Command) (operating, func() 
 	if t.store == "" {
 		for _, name := range []string{"table", "namespace", "redis-url", "rules", "records-table"} {
 			if c.Flags().Changed(name) {
-				return nil, none, command.Usage("--%s: needs --store dynamodb or redis; it has no effect on the gateway at %s", name, t.url)
+				return nil, none, command.Usage("--%s: requires --store dynamodb or redis; the gateway at %s ignores this flag", name, t.url)
 			}
 		}
 		client, err := operator.NewClient(t.url)
@@ -80,7 +80,7 @@ func (t *target) open(ctx context.Context, c *cobra.Command) (operating, func() 
 	case t.store != "dynamodb" && t.store != "redis":
 		return nil, none, command.Usage("--store: got %q, want dynamodb or redis", t.store)
 	case t.rules != "" && t.recordsTable != "":
-		return nil, none, command.Usage("--rules and --records-table: got both, want one of them: the source of the functions' rules")
+		return nil, none, command.Usage("--rules and --records-table: got both, want the one from which the functions read their rules")
 	case c.Flags().Changed("url"):
 		return nil, none, command.Usage("--url and --store: got both, want one of them")
 	}
@@ -128,7 +128,7 @@ func (t *target) operator(ctx context.Context, config boot.Config, store limiter
 	if err != nil {
 		return nil, err
 	}
-	if t.recordsTable != "" { // otherwise the first question would use the document of the checkout
+	if t.recordsTable != "" { // load the published rules now; otherwise the first question would use the document of the checkout
 		if err := e.Rules.Refresh(ctx, time.Now()); err != nil {
 			return nil, fmt.Errorf("--records-table: %w", err)
 		}
@@ -146,8 +146,8 @@ func (t *target) operator(ctx context.Context, config boot.Config, store limiter
 	return o, nil
 }
 
-// where describes the store of a deployment, for a question to the user. It leaves out the password of
-// a Redis URL.
+// where describes the store of a deployment, for a question to the user. The description omits the
+// password of a Redis URL.
 func (t *target) where() string {
 	value := func(name string) string { v, _ := t.lookup(name); return cmp.Or(v, "not given") }
 	if t.store == "dynamodb" {
@@ -181,7 +181,7 @@ func (t *target) lookup(name string) (string, bool) {
 	}
 	value, ok := os.LookupEnv(name)
 	switch {
-	case name == "RULES_FROM": // only a flag sets it
+	case name == "RULES_FROM": // only the flag --records-table sets this variable
 		if t.recordsTable != "" {
 			return contract.RulesTable, true
 		}

@@ -46,7 +46,7 @@ func tokenCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&user, "user", "alice", "the user, claim sub")
 	c.Flags().StringVar(&tier, "tier", "", "the tier, claim tier")
-	c.Flags().DurationVar(&valid, "valid", time.Hour, "how long the token is valid; negative for an expired one")
+	c.Flags().DurationVar(&valid, "valid", time.Hour, "time for which the token is valid; negative for an expired token")
 	c.Flags().StringArrayVar(&extra, "claim", nil, "another claim, as name=value; may be repeated")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	completeTiers(c, new(string))
@@ -73,7 +73,7 @@ func tokenClaims(user string, extra []string) (map[string]string, error) {
 	claims, err := parseClaims(extra)
 	for name := range claims {
 		if by := reservedClaims[name]; by != "" {
-			return nil, command.Usage("--claim: got %s, want another claim: %s sets that one", name, by)
+			return nil, command.Usage("--claim: got %s, want another claim; use %s for this claim", name, by)
 		}
 	}
 	return claims, err

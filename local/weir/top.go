@@ -25,8 +25,8 @@ func topCommand() *cobra.Command {
 		Short: "List the callers with the most refusals",
 		Long: "List the callers with the most refusals. The command reads the lines of FILE (- for the standard input): events, the metrics log, or an export of CloudWatch Logs. " +
 			"Without FILE it reads .weir/metrics.log, which make run writes. weir-tools events prints the events of a topic or a stream.\n\n" +
-			"On a terminal, the table is updated with new lines until Ctrl-C. Otherwise it is printed once, after the last line.\n\n" +
-			"Callers are hashes; weir hash SUBJECT prints the hash of a caller. Because memory is bounded, counts are approximate: a count is too high by at most the number in the column OVER.",
+			"On a terminal, the command updates the table with new lines until Ctrl-C. Otherwise it prints the table once, after the last line.\n\n" +
+			"Callers are hashes; weir hash SUBJECT prints the hash of a caller. Counts are approximate, because memory is bounded: a count is too high by at most the number in the column OVER.",
 		Example: "  weir top\n" +
 			"  weir top --last 5m --json .weir/metrics.log\n" +
 			"  weir-tools events --stream weir-prod-events | weir top -",
@@ -41,7 +41,7 @@ func topCommand() *cobra.Command {
 			return o.run(c.Context(), strings.Join(args, ""))
 		},
 	}
-	c.Flags().DurationVar(&o.last, "last", 0, "count only refusals of this period before the newest line, to a tenth of it; 0: count all")
+	c.Flags().DurationVar(&o.last, "last", 0, "count only refusals of this period before the newest line (precise to a tenth of the period); 0: count all")
 	c.Flags().IntVarP(&o.n, "number", "n", 10, "maximum number of callers in the table")
 	c.Flags().BoolVar(&o.json, "json", false, "print JSON")
 	return c
@@ -57,7 +57,8 @@ type topOptions struct {
 	out io.Writer
 }
 
-// source sends lines until the end. A source that follows sends them until ctx ends.
+// source sends lines until the end of its input. A source that follows a growing file sends lines until
+// ctx ends.
 type source interface {
 	read(ctx context.Context, follow bool, lines chan<- []byte) error
 }
@@ -103,7 +104,7 @@ func (o *topOptions) run(ctx context.Context, file string) error {
 				return err
 			}
 			return o.finish(ctx, follow, t)
-		case <-ctx.Done(): // must not wait for lines, because a read from a terminal may never end
+		case <-ctx.Done(): // do not wait for the source, because its read from a terminal may never end
 			return o.finish(ctx, follow, t)
 		case <-renew:
 			fmt.Fprint(o.out, "\x1b[H\x1b[2J") // move the cursor home and clear the screen
@@ -115,7 +116,7 @@ func (o *topOptions) run(ctx context.Context, file string) error {
 }
 
 // finish prints the result. If ctx ended before the source, the result is incomplete and finish returns
-// an error. With follow, only ctx can end the source.
+// an error. With follow, this is no error, because only ctx can end the source.
 func (o *topOptions) finish(ctx context.Context, follow bool, t *top.Top) error {
 	if err := o.print(o.out, t.Table(o.n)); err != nil {
 		return err
@@ -134,7 +135,7 @@ func (o *topOptions) source(file string) (source, error) {
 	case "":
 		c, err := checkout.Find()
 		if err != nil {
-			return nil, fmt.Errorf("%w: name a FILE", err)
+			return nil, fmt.Errorf("%w; name a FILE", err)
 		}
 		if file = c.MetricsFile(); !checkout.Exists(file) {
 			return nil, fmt.Errorf("%s: not found; make run writes it, or name a FILE", file)
@@ -152,7 +153,7 @@ func (o *topOptions) print(out io.Writer, t top.Table) error {
 		fmt.Fprintf(out, " within %s", o.last)
 	}
 	if t.Others > 0 {
-		fmt.Fprintf(out, ", %d of them for callers that the log does not name", t.Others)
+		fmt.Fprintf(out, ", %d of them without a caller in the log", t.Others)
 	}
 	if t.Skipped > 0 {
 		fmt.Fprintf(out, "; %d lines are neither events nor metrics", t.Skipped)

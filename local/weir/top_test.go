@@ -91,7 +91,7 @@ func TestLogFile_follow(t *testing.T) {
 	if got := string(<-lines); got != "two" {
 		t.Errorf("second line: got %q, want two", got)
 	}
-	if err := os.WriteFile(file, []byte("new\n"), 0o600); err != nil { // make run truncates its log like this
+	if err := os.WriteFile(file, []byte("new\n"), 0o600); err != nil { // make run truncates its log in the same way
 		t.Fatal(err)
 	}
 	if got := string(<-lines); got != "new" {
