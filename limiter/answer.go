@@ -79,7 +79,7 @@ func (d *Decision) add(b *batch, now algo.Instant) {
 	}
 }
 
-// report makes d report the limit of an item if that is stricter than the limit that d reports so far.
+// report replaces the limit that d reports by the limit of the item, if the item's limit is stricter.
 // d.Allowed is already set. r is the state after the charge, or the state that refused it.
 func (d *Decision) report(it *item, r algo.Result, now algo.Instant) {
 	remaining, capacity := r.Machine.Remaining(r.State, now)+it.leaseLeft, r.Machine.Capacity()
@@ -118,7 +118,7 @@ func (d *Decision) report(it *item, r algo.Result, now algo.Instant) {
 // that were denied together do not return together.
 func (l *Limiter) busyWait() time.Duration { return time.Duration(1+l.intN(3)) * time.Second }
 
-// logFailures logs the failures of stores during r, and decisions by newer rules of a store.
+// logFailures logs the failures of stores during r, and decisions that a store made by newer rules.
 func (r *request) logFailures(ctx context.Context) {
 	log := &r.limiter.log
 	for i := range r.batches {

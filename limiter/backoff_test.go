@@ -10,11 +10,11 @@ import (
 )
 
 // If other environments take the quota, an environment makes three calls that are refused. Then it makes
-// about one call per CacheTTL. If the store refuses, RetryAfter is the wait of the state. If the back-off
-// refuses, RetryAfter is the end of the back-off.
-func TestLimiter_Take_overtaken(t *testing.T) {
+// about one call per CacheTTL. If the store refuses, RetryAfter is the wait of the state. If the
+// back-off refuses, RetryAfter is the time until the end of the back-off.
+func TestLimiter_Take_backOff(t *testing.T) {
 	r := newRemote()
-	draw := func(n int) int { return n - 1 } // the latest instant
+	draw := func(n int) int { return n - 1 } // the longest back-off
 	first := storetest.Must(limiter.New(r, limiter.Options{}))
 	second := storetest.Must(limiter.New(r, limiter.Options{IntN: draw}))
 	charge := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 10, Burst: 1, Window: time.Second}})}
@@ -27,7 +27,7 @@ func TestLimiter_Take_overtaken(t *testing.T) {
 		{0, true, 1, 100 * time.Millisecond},
 		{99, false, 0, time.Millisecond}, // refused by the state
 		{100, true, 1, 100 * time.Millisecond},
-		{200, true, 1, 100 * time.Millisecond}, // until 1 s, when the debt is two calls
+		{200, true, 1, 100 * time.Millisecond}, // the back-off ends at 1 s, when the debt is two calls
 		{300, true, 0, 700 * time.Millisecond},
 		{999, true, 0, time.Millisecond},
 		{1099, false, 1, 0}, // the state has room, so the store is called
@@ -49,12 +49,12 @@ func TestLimiter_Take_overtaken(t *testing.T) {
 // had room, looks, forced charges and other callers are not.
 func TestLimiter_Take_backOff_cost(t *testing.T) {
 	r := newRemote()
-	draw := func(n int) int { return n - 1 } // the latest instant
+	draw := func(n int) int { return n - 1 } // the longest back-off
 	first, second := storetest.Must(limiter.New(r, limiter.Options{})), storetest.Must(limiter.New(r, limiter.Options{IntN: draw}))
 	l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 1000, Burst: 60, Window: time.Second}})
 	charge := func(cost int64) limiter.Charge { return limiter.Charge{Subject: user, Limit: l, Cost: cost} }
 	now := noon
-	for range 10 { // other environments take the quota for which the second one waits
+	for range 10 { // other environments take the quota for which the second environment waits
 		takeAt(t, first, now, charge(50))
 		if d := takeAt(t, second, now, charge(50)); d.Allowed {
 			t.Fatalf("got %+v, want a refusal", d)
@@ -68,7 +68,7 @@ func TestLimiter_Take_backOff_cost(t *testing.T) {
 		t.Errorf("a cost of 1: got %+v, want it allowed", d)
 	}
 	if d, err := second.Peek(ctx, now, []limiter.Charge{charge(50)}); err != nil || !d.Allowed {
-		t.Errorf("a look: got %+v, %v, want it allowed", d, err)
+		t.Errorf("a cost of 0: got %+v, %v, want it allowed", d, err)
 	}
 	forced := charge(50)
 	forced.Force = true

@@ -8,7 +8,7 @@ import (
 	"github.com/weir-limits/weir/limiter/internal/local"
 )
 
-// batch is the charges of a request on one subject. A store takes them in one atomic step.
+// batch has the charges of a request on one subject. A store takes all of them in one atomic step.
 type batch struct {
 	from, to   int // its range in the slices of the request
 	store      Store
@@ -16,7 +16,7 @@ type batch struct {
 	charges    []Charge
 	results    []algo.Result
 	remote     bool // the store is shared, so the denial cache keeps its states
-	calls      int  // of a shared store
+	calls      int  // calls of a shared store
 	taken      bool
 	refused    bool
 	dropLeases bool // the new leases are not used
@@ -72,7 +72,7 @@ func (b *batch) sizeLeases(now algo.Instant) {
 			continue
 		}
 		size := it.want
-		if hint := b.results[i]; hint.Machine != nil { // near the limit, leave some to other processes
+		if hint := b.results[i]; hint.Machine != nil { // near the limit, leave quota for other processes
 			size = min(it.leaseSize, max(it.want, hint.Remaining(now)/2))
 		}
 		b.charges[i].Cost = size

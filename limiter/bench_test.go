@@ -37,7 +37,7 @@ func BenchmarkLimiter_Take(b *testing.B) {
 			}
 		})
 	}
-	b.Run("shared store", func(b *testing.B) { // with no delay
+	b.Run("shared store", func(b *testing.B) { // a store that answers without delay
 		l := storetest.Must(limiter.New(newRemote(), limiter.Options{}))
 		benchmarkTake(b, l, []limiter.Charge{{Subject: other, Limit: limit(b, limiter.Limit{Name: "a", Rate: rate}), Cost: 1}})
 	})

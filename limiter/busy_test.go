@@ -37,16 +37,16 @@ func TestLimiter_Take_busy(t *testing.T) {
 					}
 				}
 				if d := take(t, l, theirs, c); d.Allowed || d.Reason != limiter.ReasonBusy || d.Refunds.Given != 1 {
-					t.Errorf("with another subject: got %+v, want a busy subject and a refund of the other", d)
+					t.Errorf("with another subject: got %+v, want a busy subject and one refund, for the other subject", d)
 				}
 				if d := take(t, l, theirs); !d.Allowed {
-					t.Errorf("the other subject: got %+v, want no charge", d)
+					t.Errorf("the other subject: got %+v, want an admission, because the charge was refunded", d)
 				}
 				if d := take(t, l, theirs, c); d.Allowed || d.Limit != theirs.Limit || d.Reason != limiter.ReasonNone {
-					t.Errorf("refused by another subject too: unexpected decision %+v", d)
+					t.Errorf("refused by another subject too: got %+v, want a refusal by limit \"theirs\"", d)
 				}
 				if look := mustPeek(t, l, noon, c); look.Reason != limiter.ReasonBusy || look.Allowed {
-					t.Errorf("a look: got %+v, want a busy subject", look)
+					t.Errorf("Peek: got %+v, want a busy subject", look)
 				}
 			})
 		}
@@ -69,6 +69,6 @@ func TestLimiter_Take_busy_shadow(t *testing.T) {
 // Throttling of a whole table is an outage. Throttling of one item is not.
 func TestAnswered_throttled(t *testing.T) {
 	if limiter.Answered(fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrThrottled)) || !limiter.Answered(errors.Join(limiter.ErrUnavailable, limiter.ErrItemThrottled)) {
-		t.Error("Answered: want true for a throttled item, and false for a throttled table")
+		t.Error("Answered: got a wrong result, want true for a throttled item and false for a throttled table")
 	}
 }

@@ -9,8 +9,8 @@ type Charge struct {
 	Subject Subject
 	Limit   *Limit
 	Cost    int64
-	// Force charges past the limit if necessary, into a debt of at most one capacity. It is for costs
-	// that are known only after the request. It is invalid on a limit with shards.
+	// Force charges beyond the limit if necessary. The debt is at most one capacity. It is for costs that
+	// are known only after the request. It is invalid on a limit with shards.
 	Force bool
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// lastSecond bounds the instants that a request may have, in Unix seconds.
+// lastSecond is the Unix second before which the instant of a request MUST lie.
 const lastSecond = (math.MaxInt64 - int64(4*algo.MaxWindow)) / int64(time.Second)
 
 // decidable reports whether the algorithms can decide at now.
@@ -22,7 +22,7 @@ func (l *Limiter) check(now time.Time, charges []Charge) error {
 	for i, c := range charges {
 		switch {
 		case c.Limit == nil || c.Limit.machine == nil:
-			return fmt.Errorf("%w: charge %d: no limit, or not from NewLimit; make the limit with NewLimit", ErrInvalidCharge, i+1)
+			return fmt.Errorf("%w: charge %d: limit: missing, or not made by NewLimit; make it with NewLimit", ErrInvalidCharge, i+1)
 		case c.Subject == Subject{}:
 			return fmt.Errorf("%w: limit %q: subject: required", ErrInvalidCharge, c.Limit.Name)
 		case c.Cost < 0:

@@ -10,9 +10,9 @@ import (
 // charges on the others are refunded, except where a refund is not safe (Decision.Refunds). Read the
 // clock once per request and pass that instant.
 //
-// Take keeps the values of ctx and ignores its cancellation, because a client that disconnects has made
-// its request. An error wraps ErrInvalidCharge and reports a mistake in charges. Failures of the store are
-// in the Decision.
+// Take keeps the values of ctx and ignores its cancellation, because the request of a client that
+// disconnects still counts. An error wraps ErrInvalidCharge and reports a mistake in charges. Failures
+// of the store are in the Decision.
 func (l *Limiter) Take(ctx context.Context, now time.Time, charges []Charge) (d Decision, err error) {
 	if l.local != nil && len(charges) == 1 && l.takePlain(&d, now, &charges[0]) {
 		d.Charges = charges

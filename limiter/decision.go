@@ -26,24 +26,24 @@ const (
 	ReasonFull Reason = "store_full"
 )
 
-// Decision is the answer to one request. It reports one limit. Of the limits that refuse, it is the one
-// with the longest wait. If the request is allowed, it is the one with the least remaining; global
-// limits are not reported then.
+// Decision is the answer to one request. It reports one limit. If limits refuse, the Decision reports
+// the one with the longest wait. If the request is allowed, it reports the one with the least remaining;
+// global limits are not reported then.
 type Decision struct {
 	Allowed bool
 	// Failed reports that the request was denied because a store failed and a limit has
 	// OnErrorDeny. HTTP answers 503, not 429. No limit is reported then.
 	Failed bool
-	// LocalFull reports that the request Failed because this process, which decides in an outage, has
-	// no room for another subject (Options.FallbackSize).
+	// LocalFull reports why the request Failed: this process decides alone in an outage, and has no room
+	// for another subject (Options.FallbackSize).
 	LocalFull bool
 	// At is the instant of the decision.
 	At time.Time
 	// Limit is the reported limit. It is nil if no limit applies, if only global limits apply, or if
 	// the store failed.
 	Limit *Limit
-	// Superseded reports that other parameters than those of Limit decided. Capacity is that of the
-	// other parameters. There are two causes:
+	// Superseded reports that the decision used other parameters than those of Limit. Capacity is then the
+	// capacity by these other parameters. There are two causes:
 	//
 	//   - The store holds state of a higher rules version, or of the same version with other numbers.
 	//   - The store failed, and this process enforced its part of the limit (Limit.LocalProcesses).
@@ -60,16 +60,16 @@ type Decision struct {
 	RetryAfter time.Duration
 	// ResetAfter is the time to full quota with no further traffic.
 	ResetAfter time.Duration
-	// Delay is how long an allowed request has to wait in the queue of a leaky bucket. Of several
+	// Delay is how long an allowed request has to wait in the queue of a leaky bucket. If there are several
 	// leaky buckets, it is the longest wait. A server that does not wait uses the bucket as a meter.
 	Delay time.Duration
 	// Shadowed is a limit with Shadow that would have refused the request; nil if none would. If
 	// another limit refused the request, some shadow limits may not have been evaluated.
 	Shadowed *Limit
-	// Overshoot is how far a limit with Spread.Sync was past its capacity, in requests, when this
-	// request synchronized it. For Spread.Adaptive, it is how many requests too many were admitted in
-	// the window of the limit, or in four seconds if the window is shorter. That number varies by some
-	// percent of the limit, because processes report at different times.
+	// Overshoot is the number of requests by which a limit with Spread.Sync exceeded its capacity when this
+	// request synchronized it. For Spread.Adaptive, it is the number of requests admitted above the limit
+	// in the window, or in four seconds if the window is shorter. This number varies by some percent of the
+	// limit, because processes report at different times.
 	Overshoot int64
 	// FromCache reports that this process denied the request without a store call.
 	FromCache bool
@@ -77,13 +77,14 @@ type Decision struct {
 	// denied request. Several attempts inside a store are one call. Calls of a Local store do not
 	// count.
 	StoreCalls int
-	// StoreTime is the time that the decision waited for these calls. Concurrent calls count once.
+	// StoreTime is the time that the decision waited for calls of a shared store. Concurrent calls count
+	// once.
 	StoreTime time.Duration
 	// Refunds counts the charges of a denied request that were made before another subject refused
 	// it.
 	Refunds Refunds
-	// Clamped is the number of limits whose state was further in the future than honest clocks allow,
-	// and was clamped (algo.Clamp). Before, these limits admitted too few requests.
+	// Clamped is the number of limits whose state was further in the future than honest clocks allow, and
+	// was clamped (algo.Clamp). Before the clamp, these limits admitted too few requests.
 	Clamped int
 	// Charges are the charges that were passed to Take. They MUST NOT change while the Decision is in
 	// use.
@@ -93,8 +94,8 @@ type Decision struct {
 	Reason Reason
 }
 
-// Refunds counts refunds. Given is the number of charges of which something was refunded. Dropped is the
-// number of charges of which nothing was, because that was not safe or the store failed.
+// Refunds counts refunds. Given is the number of charges that were refunded, at least in part. Dropped
+// is the number of charges that were not refunded, because a refund was not safe or the store failed.
 type Refunds struct{ Given, Dropped int }
 
 func (r *Refunds) add(other Refunds) {

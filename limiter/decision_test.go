@@ -16,7 +16,7 @@ import (
 type far struct{ limiter.Store }
 
 func (f far) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
-	time.Sleep(3 * time.Millisecond) // in the time of the bubble
+	time.Sleep(3 * time.Millisecond) // in the fake time of synctest
 	return f.Store.Take(ctx, now, s, charges, results)
 }
 
@@ -65,9 +65,9 @@ func TestDecision_store(t *testing.T) {
 }
 
 // A refund is dropped if it fails, or if the lease or the counter has changed since the charge.
-func TestReceipt_Refund_withheld(t *testing.T) {
+func TestReceipt_Refund_dropped(t *testing.T) {
 	for name, spread := range map[string]limiter.Spread{"store": {}, "lease": {Lease: 8}, "counter": {Sync: time.Second}} {
-		s := &sulky{Store: storetest.Must(memstore.New(memstore.Options{}))}
+		s := &failingRefunds{Store: storetest.Must(memstore.New(memstore.Options{}))}
 		l := storetest.Must(limiter.New(s, limiter.Options{}))
 		c := limiter.Charge{Subject: user, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 100, Window: time.Hour}, Spread: spread}), Cost: 1}
 		_, receipt, err := l.TakeRefundable(ctx, noon, []limiter.Charge{c})
@@ -81,17 +81,17 @@ func TestReceipt_Refund_withheld(t *testing.T) {
 	}
 }
 
-// sulky is a shared store whose refunds fail.
-type sulky struct{ limiter.Store }
+// failingRefunds is a shared store whose refunds fail.
+type failingRefunds struct{ limiter.Store }
 
-func (*sulky) Refund(context.Context, limiter.Subject, []limiter.Charge, []algo.Result, time.Duration) (int, error) {
+func (*failingRefunds) Refund(context.Context, limiter.Subject, []limiter.Charge, []algo.Result, time.Duration) (int, error) {
 	return 0, limiter.ErrUnavailable
 }
 
 // A process with a wrong clock wrote a state. Only the decision that clamps the state reports the clamp.
-// Looks and decisions from the denial cache do not report it. Before the clamp, an environment with a
+// Peek and decisions from the denial cache do not report it. Before the clamp, an environment with a
 // correct clock can use the remaining quota of the state.
-func TestDecision_Mended(t *testing.T) {
+func TestDecision_Clamped(t *testing.T) {
 	for name, store := range map[string]limiter.Store{"here": storetest.Must(memstore.New(memstore.Options{})), "shared": newRemote()} {
 		for _, more := range []limiter.Charge{{}, {Subject: user, Limit: perMinute(t, "b", 9), Cost: 1}} {
 			c := []limiter.Charge{{Subject: user, Limit: perMinute(t, "a", 5), Cost: 1}, more}
@@ -101,16 +101,16 @@ func TestDecision_Mended(t *testing.T) {
 			l := storetest.Must(limiter.New(store, limiter.Options{}))
 			takeAt(t, storetest.Must(limiter.New(store, limiter.Options{})), noon.Add(time.Hour), c...)
 			if d := mustPeek(t, l, noon, c[0]); d.Clamped != 0 || !d.Allowed {
-				t.Errorf("%s: a look: unexpected decision %+v", name, d)
+				t.Errorf("%s: Peek before the clamp: got %+v, want an admission and 0 clamped", name, d)
 			}
 			for i := range 6 {
 				if d := takeAt(t, l, noon.Add(time.Duration(2+i)*time.Second), c...); d.Clamped != 0 || d.Allowed != (i < 4) {
-					t.Errorf("%s: request %d of 4 remaining: unexpected decision %+v", name, i+1, d)
+					t.Errorf("%s: request %d of 4 remaining: got %+v, want allowed %t and 0 clamped", name, i+1, d, i < 4)
 				}
 			}
 			clamped := noon.Add(2*time.Second + 2*time.Minute + 5*time.Second)
 			if d := mustPeek(t, l, clamped, c[0]); d.Clamped != 0 || d.Allowed {
-				t.Errorf("%s: a look: unexpected decision %+v", name, d)
+				t.Errorf("%s: Peek at the time of the clamp: got %+v, want a refusal and 0 clamped", name, d)
 			}
 			clamped = clamped.Add(2 * time.Second) // the entry of the denial cache has expired
 			if d := takeAt(t, l, clamped, c...); d.Clamped != len(c) || d.Allowed {
@@ -129,7 +129,7 @@ func TestDecision_Mended(t *testing.T) {
 }
 
 // If the store clamps a state in a synchronization, the decision reports the clamp.
-func TestDecision_Mended_counter(t *testing.T) {
+func TestDecision_Clamped_counter(t *testing.T) {
 	store := newRemote()
 	l := storetest.Must(limiter.New(store, limiter.Options{}))
 	c := limiter.Charge{Subject: user, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 5, Window: time.Minute}, Spread: limiter.Spread{Sync: time.Second}}), Cost: 1}

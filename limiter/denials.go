@@ -10,12 +10,12 @@ import (
 // denials is the denial cache for charges of this package.
 type denials struct{ *local.Denials }
 
-// key returns l as package local identifies it.
+// key returns the identity of l in package local.
 func (l *Limit) key() local.Limit {
 	return local.Limit{ID: uint64(l.ID), Machine: l.machine, Share: l.isLocalShare}
 }
 
-// keys appends charges as package local identifies them.
+// keys appends charges, converted to the type of package local.
 func keys(to []local.Charge, charges []Charge) []local.Charge {
 	for _, c := range charges {
 		to = append(to, local.Charge{Limit: c.Limit.key(), Cost: c.Cost, Force: c.Force})
@@ -35,8 +35,8 @@ func (d denials) lookup(now algo.Instant, subject Subject, charges []Charge, res
 	return d.Lookup(now, subject.String(), keys(room[:0], charges), results, backOffs)
 }
 
-// last returns the state of limit that the cache holds, of any age, as limit counts it at now. For a
-// limit with shards, it is the sum of all shards.
+// last returns the cached state of limit, of any age, converted to the parameters of limit at now. For a
+// limit with shards, the result is the sum of all shards.
 func (d denials) last(now algo.Instant, subject Subject, limit *Limit) (s algo.State) {
 	if limit.Spread.Shards == 0 {
 		if r := d.Last(subject.String(), uint64(limit.ID)); r.Machine != nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// A subject with many limits counts as several in the bound of the denial cache.
+// The bound of the denial cache counts a subject with many limits as several subjects.
 func TestOptions_CacheSize(t *testing.T) {
-	for each, most := range map[int]int{1: 8, 4: 8, 100: 2} { // of 8 subjects
+	for each, most := range map[int]int{1: 8, 4: 8, 100: 2} { // number of limits of a subject: most cached subjects, of 8
 		l := storetest.Must(limiter.New(newRemote(), limiter.Options{CacheSize: 8}))
 		limits := make([]*limiter.Limit, each)
 		for i := range limits {
@@ -30,7 +30,7 @@ func TestOptions_CacheSize(t *testing.T) {
 		for caller := range 8 {
 			for _, l0 := range limits[len(limits)-1:] {
 				if d := send(7-caller, l0); d.Allowed || d.RetryAfter == 0 {
-					t.Fatalf("unexpected decision %+v", d)
+					t.Fatalf("got %+v, want a refusal with a wait", d)
 				} else if d.FromCache {
 					cached++
 				}

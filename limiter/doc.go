@@ -1,9 +1,9 @@
 // Package limiter decides whether a request is within its limits.
 //
-// A [Limit] admits a number of requests per window. A [Charge] is a cost on one limit of one [Subject]: a
-// user, an API key, an address, all callers. A [Limiter] decides all charges of a request and returns one
-// [Decision]. A [Store] keeps the counts. Packages memstore, dynamostore and redisstore are stores.
-// Package rules makes charges by a document, and package httplimit writes the decision into HTTP
+// A [Limit] admits a number of requests per window. A [Charge] is a cost on one limit of one [Subject]:
+// a user, an API key, an address, all callers. A [Limiter] decides all charges of a request and returns
+// one [Decision]. A [Store] keeps the counts. Packages memstore, dynamostore and redisstore are stores.
+// Package rules makes charges from a rules document, and package httplimit writes the decision into HTTP
 // responses.
 //
 // # Guarantees
@@ -26,15 +26,15 @@
 // longer. If requests on a subject arrive faster than the store can write, they are denied with
 // [ReasonBusy], whatever OnError is.
 //
-// Many requests on one limit overload its one item or key. [Spread] lists the ways to reduce store calls,
-// and how many requests each way may admit too much or too little.
+// Many requests on one limit overload its one item or key. [Spread] lists the ways to reduce store
+// calls, and how many requests each way may wrongly admit or refuse.
 //
 // # Other operations
 //
-// [Limiter.Peek] returns what Take would decide. [Limiter.TakeRefundable] returns a [Receipt] that refunds
-// the charges. A [Charge] with Force may pass the limit, into a debt. [Limiter.Inspect] returns the
-// [Usage] of limits, and [Limiter.Reset] deletes subjects. A [Limit] with Shadow refuses nothing, so that
-// it can be tried out.
+// [Limiter.Peek] returns what Take would decide. [Limiter.TakeRefundable] returns a [Receipt] that
+// refunds the charges. A [Charge] with Force may exceed the limit, which causes a debt.
+// [Limiter.Inspect] returns the [Usage] of limits, and [Limiter.Reset] deletes subjects. A [Limit] with
+// Shadow refuses nothing, so that it can be tried out.
 //
 // # How it works
 //

@@ -10,34 +10,34 @@ import (
 
 // Errors of a Store or a Limiter; compare with errors.Is.
 var (
-	// ErrInvalidCharge is a mistake of the calling code: a negative cost, a Limit that does not come
+	// ErrInvalidCharge means a mistake of the calling code: a negative cost, a Limit that does not come
 	// from NewLimit, one limit of a subject charged twice, or more than MaxCharges on one subject.
 	ErrInvalidCharge = errors.New("invalid charge")
-	// ErrUnavailable is a store that failed or did not answer. It charged once or not at all.
+	// ErrUnavailable means that the store failed or did not answer. It charged once or not at all.
 	ErrUnavailable = errors.New("store unavailable")
-	// ErrBreakerOpen is a call that was not made because the store failed shortly before. Nothing was
+	// ErrBreakerOpen means that no call was made, because the store failed shortly before. Nothing was
 	// charged. The error also wraps ErrUnavailable.
 	ErrBreakerOpen = errors.New("circuit breaker open")
-	// ErrThrottled is a store that throttles the whole table or account. That is an outage. The error
+	// ErrThrottled means that the store throttles the whole table or account. This is an outage. The error
 	// also wraps ErrUnavailable.
 	ErrThrottled = errors.New("store throttled")
-	// ErrItemThrottled is a store that throttles the item of one subject. Nothing was charged. The error
-	// also wraps ErrUnavailable.
+	// ErrItemThrottled means that the store throttles the item of one subject. Nothing was charged. The
+	// error also wraps ErrUnavailable.
 	ErrItemThrottled = errors.New("item throttled")
-	// ErrRejected is a store that works but rejects one subject, for example because its item has grown
-	// too large. The error also wraps ErrUnavailable.
+	// ErrRejected means that the store works but rejects one subject, for example because its item has
+	// grown too large. The error also wraps ErrUnavailable.
 	ErrRejected = errors.New("rejected by the store")
-	// ErrContended is a charge that lost races for the item until its attempts or its time ended. If the
-	// error also wraps context.DeadlineExceeded, the last attempt may have been charged. Otherwise
+	// ErrContended means that a charge lost races for the item until it had no attempts or no time left. If
+	// the error also wraps context.DeadlineExceeded, the last attempt may have been charged. Otherwise
 	// nothing was charged.
 	ErrContended = errors.New("store contended")
-	// ErrFull is a store without room for another subject.
+	// ErrFull means that the store has no room for another subject.
 	ErrFull = errors.New("store full")
-	// ErrFormat is stored state that this version of the code cannot read.
+	// ErrFormat means that this version of the code cannot read the stored state.
 	ErrFormat = errors.New("unreadable state")
 )
 
-// Answered reports whether a Store call that returned err shows that the store works. That is so if
+// Answered reports whether a Store call that returned err shows that the store works. This is true if
 // the call succeeded, or failed for a reason that concerns one subject. Otherwise the store may be down
 // for all subjects.
 func Answered(err error) bool {

@@ -17,10 +17,10 @@ import (
 	"testing"
 )
 
-// TestFiles proves that the files of some packages use each other without a circle, so that they can
-// be read from the bottom to the top. A file uses another if it names anything that the other defines:
-// a type, a function, a constant, a variable, a method or a field. An interface hides a use, as it
-// does between packages.
+// TestFiles proves that the files of some packages use each other without a circle, so that they can be
+// read from the bottom to the top. A file uses another if it names anything that the other defines: a
+// type, a function, a constant, a variable, a method or a field. A use through an interface does not
+// count.
 func TestFiles(t *testing.T) {
 	for _, name := range []string{"limiter", "limiter/internal/local", "limiter/internal/group", "local/weir"} {
 		out, err := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Dir}} {{.Export}} {{.GoFiles}}", module+name).Output()
@@ -52,7 +52,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestFiles_circle shows that TestFiles finds circles, also those of methods.
+// TestFiles_circle shows that TestFiles finds circles, also circles through methods.
 func TestFiles_circle(t *testing.T) {
 	for _, c := range []struct{ name, a, b, want string }{
 		{"none", "type A struct{}", "func f(A) {}", ""},

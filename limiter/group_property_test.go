@@ -151,7 +151,7 @@ func (w *world) charge(ctx context.Context, now algo.Instant, s limiter.Subject,
 	return taken, nil
 }
 
-// span is the usage that one admission adds to a limit: more than from, at most to.
+// span is the range of usage that one admission takes of a limit: above from, and at most to.
 type span struct{ from, to int64 }
 
 // outcomes are the answers to the requests of a run.
@@ -203,13 +203,13 @@ func (o *outcomes) note(w *world, d limiter.Decision, look bool, took time.Durat
 		}
 	default:
 		if d.Limit == nil || d.Remaining >= d.Cost || d.RetryAfter <= 0 && d.Cost <= p.Capacity {
-			w.problem("unexpected refusal %+v", d)
+			w.problem("got refusal %+v, want a limit, too little remaining quota and a wait", d)
 			return
 		}
 		o.refused[d.Limit.ID] = append(o.refused[d.Limit.ID], d.Cost)
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		// A look may read the state between the charges of a call.
+		// A request of cost 0 may read the state between the charges of a call.
 		if used := p.Capacity - d.Remaining; !look && used > 0 && !slices.Contains(w.states[d.Limit.ID], used) {
 			w.problems = append(w.problems, fmt.Sprintf("a refusal reports a usage of %d of %s, which is none of its states %v", used, d.Limit.Name, w.states[d.Limit.ID]))
 		}

@@ -25,7 +25,7 @@ type paced struct {
 	mu       sync.Mutex
 	inFlight int
 	most     int
-	costs    [][]int64 // of each call
+	costs    [][]int64 // costs that each call charged
 }
 
 func newPaced() *paced { return &paced{remote: newRemote(), takes: 10 * time.Millisecond} }
@@ -60,8 +60,8 @@ func over(store limiter.Store, timeout time.Duration) *limiter.Limiter {
 	return storetest.Must(limiter.New(store, limiter.Options{Timeout: timeout, Logger: slog.New(slog.DiscardHandler)}))
 }
 
-// oneByOne starts n requests in order, so that each one waits for those before it. It returns their
-// decisions.
+// oneByOne starts n concurrent requests. Each starts when all earlier requests wait or have their
+// decision. It returns their decisions.
 func oneByOne(n int, request func(i int) limiter.Decision) []limiter.Decision {
 	decisions := make([]limiter.Decision, n)
 	var wg sync.WaitGroup
@@ -92,7 +92,7 @@ func TestGroup(t *testing.T) {
 				for i, d := range oneByOne(64, func(int) limiter.Decision { return takeAt(t, l, begun, c) }) {
 					calls += d.StoreCalls
 					if d.Allowed != (i < 57) || d.Remaining != int64(max(0, 56-i)) || d.Reason != limiter.ReasonNone || (d.RetryAfter > 0) == d.Allowed {
-						t.Errorf("request %d: unexpected decision %+v", i+1, d)
+						t.Errorf("request %d: got %+v, want allowed %t and %d remaining", i+1, d, i < 57, max(0, 56-i))
 					}
 					if want := time.Duration(i) * rate.Window / 57; rate.Algorithm == algo.LeakyBucket && d.Allowed && (d.Delay-want).Abs() > time.Microsecond {
 						t.Errorf("request %d: got a delay of %s, want %s", i+1, d.Delay, want)
@@ -106,7 +106,8 @@ func TestGroup(t *testing.T) {
 	}
 }
 
-// If a cost does not fit, its request waits for the requests before it. A smaller cost after it is admitted.
+// If a cost does not fit, its request waits for the requests before it. A smaller cost that arrives
+// later is admitted.
 func TestGroup_costs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newPaced()
@@ -122,7 +123,7 @@ func TestGroup_costs(t *testing.T) {
 		})
 		for i, want := range []bool{true, true, false, true, false, true, true} { // 1 + 2 + 3 + 2 + 1
 			if decisions[i].Allowed != want {
-				t.Errorf("cost %d: unexpected decision %+v", costs[i], decisions[i])
+				t.Errorf("cost %d: got %+v, want allowed %t", costs[i], decisions[i], want)
 			}
 		}
 		if want := [][]int64{{1}, {8, 1}}; !slices.EqualFunc(store.costs, want, slices.Equal) {
@@ -173,8 +174,8 @@ func TestGroup_otherProcess(t *testing.T) {
 	}
 }
 
-// Looks wait in a group and cause no extra store call. They use the state that the last call returned, or
-// that of the next call.
+// Requests of cost 0 wait in a group and cause no extra store call. They use the state that the last
+// call or the next call returned.
 func TestGroup_looks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newPaced()
@@ -223,10 +224,10 @@ func TestGroup_leaving(t *testing.T) {
 		}
 		wg.Wait()
 		if d := decisions; !d[0].Allowed || d[1].Reason != limiter.ReasonBusy || !d[2].Allowed || d[2].Remaining != 7 {
-			t.Errorf("unexpected decision %+v", d)
+			t.Errorf("got %+v, want the second request busy, and the others allowed with 7 remaining", d)
 		}
 		if d := mustPeek(t, l, time.Now(), c); d.Remaining != 7 || l.InFlight() != 0 {
-			t.Errorf("unexpected decision %+v, %d calls in flight", d, l.InFlight())
+			t.Errorf("after all requests: got %+v and %d calls in flight, want 7 remaining and 0", d, l.InFlight())
 		}
 	})
 }
@@ -245,7 +246,7 @@ func TestGroup_leaving_unsent(t *testing.T) {
 		begun := time.Now()
 		for i, d := range oneByOne(5, func(int) limiter.Decision { return takeAt(t, l, begun, c) }) {
 			if d.Reason != limiter.ReasonBusy || d.StoreCalls != 0 {
-				t.Errorf("request %d: unexpected decision %+v", i+1, d)
+				t.Errorf("request %d: got %+v, want a busy subject without a store call", i+1, d)
 			}
 		}
 		if took := time.Since(begun); took != 50*time.Millisecond {
@@ -254,13 +255,14 @@ func TestGroup_leaving_unsent(t *testing.T) {
 		first.Wait()
 		synctest.Wait()
 		if d := mustPeek(t, l, time.Now(), c); d.Remaining != 10 || l.InFlight() != 0 {
-			t.Errorf("unexpected decision %+v, %d calls in flight", d, l.InFlight())
+			t.Errorf("after all requests: got %+v and %d calls in flight, want 10 remaining and 0", d, l.InFlight())
 		}
 	})
 }
 
-// The timeout of a single request is an outage, unless the store answers other requests meanwhile. If
-// several requests share a call that times out, the subject is busy, until the store counts as down.
+// The timeout of a single request counts as an outage, unless the store answers other requests
+// meanwhile. If several requests share a call that times out, the subject is busy, until the store
+// counts as down.
 func TestGroup_timeouts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &hanging{remote: newRemote()}
@@ -285,7 +287,7 @@ func TestGroup_timeouts(t *testing.T) {
 		takeAt(t, l, time.Now(), limiter.Charge{Subject: other, Cost: 1, Limit: c.Limit})
 		store.answers = false
 		if wg.Wait(); d.Reason != limiter.ReasonBusy {
-			t.Errorf("while the store answers others: unexpected decision %+v", d)
+			t.Errorf("while the store answers other subjects: got %+v, want a busy subject", d)
 		}
 		for range 4 {
 			together(3, limiter.ReasonBusy)
@@ -323,8 +325,8 @@ func TestGroup_panic(t *testing.T) {
 				t.Errorf("request %d: got %+v, want on_error to decide", i+2, d)
 			}
 		}
-		if d := takeAt(t, l, time.Now(), c); panics != 1 || d.Remaining != 9-4 || len(store.costs) != 3 || l.InFlight() != 0 { // on_error decided four
-			t.Errorf("got %d panics, want 1; then %+v after calls of %v, %d in flight", panics, d, store.costs, l.InFlight())
+		if d := takeAt(t, l, time.Now(), c); panics != 1 || d.Remaining != 9-4 || len(store.costs) != 3 || l.InFlight() != 0 { // on_error admitted four requests
+			t.Errorf("got %d panics, %+v, calls of %v, %d in flight; want 1, 5 remaining, 3 calls, 0", panics, d, store.costs, l.InFlight())
 		}
 	})
 }
@@ -340,8 +342,8 @@ func (b blank) Take(ctx context.Context, now algo.Instant, s limiter.Subject, ch
 	return taken, err
 }
 
-// If the store returns no state, that is a failure. No request panics, and all waiting requests get an
-// answer.
+// An answer without a state is a failure of the store. No request panics, and all waiting requests get
+// an answer.
 func TestGroup_blank(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := storetest.Must(limiter.New(blank{newPaced()}, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
@@ -373,12 +375,12 @@ func TestGroup_failure(t *testing.T) {
 				}
 			}
 			calls := store.costs
-			if errors.Is(err, limiter.ErrItemThrottled) { // see throttled.go for the plan of each call
+			if errors.Is(err, limiter.ErrItemThrottled) { // ignore reads and repeated calls
 				calls = slices.DeleteFunc(slices.Clone(calls), func(costs []int64) bool { return costs[0] == 0 })
 				calls = slices.CompactFunc(calls, slices.Equal)
 			}
 			if fmt.Sprint(calls) != "[[1] [8]]" {
-				t.Errorf("unexpected calls of %v", store.costs)
+				t.Errorf("%v: got calls of %v, want [[1] [8]]", err, store.costs)
 			}
 		})
 	}
@@ -416,7 +418,7 @@ func TestGroup_refund(t *testing.T) {
 					}
 				}
 				if d := mustPeek(t, l, begun, c); d.Remaining > 100 || len(store.costs) < 2 {
-					t.Errorf("unexpected decision %+v, calls of %v", d, store.costs)
+					t.Errorf("after all refunds: got %+v and calls of %v, want at most 100 remaining and at least two calls", d, store.costs)
 				}
 			})
 		})
@@ -465,16 +467,16 @@ func TestGroup_apart(t *testing.T) {
 			return takeAt(t, l, begun.Add(time.Duration(i/3)*time.Minute), c)
 		}) {
 			if !d.Allowed && d.Reason != limiter.ReasonBusy {
-				t.Errorf("request %d: unexpected decision %+v", i+1, d)
+				t.Errorf("request %d: got %+v, want an admission or a busy subject", i+1, d)
 			}
 		}
 		for _, costs := range store.costs {
 			if len(costs) != 1 || costs[0] > 2 {
-				t.Errorf("unexpected calls of %v", store.costs)
+				t.Errorf("got calls of %v, want one charge of at most 2 in each", store.costs)
 			}
 		}
 		if store.most != 1 || l.InFlight() != 0 {
-			t.Errorf("%d calls at once, %d in flight", store.most, l.InFlight())
+			t.Errorf("got %d calls at once and %d in flight, want 1 and 0", store.most, l.InFlight())
 		}
 	})
 }
@@ -499,12 +501,12 @@ func TestGroup_leases(t *testing.T) {
 					allowed++
 				}
 				if i%4 == 3 && !d.Allowed {
-					t.Errorf("unexpected decision %+v", d)
+					t.Errorf("the limit without a lease: got %+v, want an admission", d)
 				}
 			}
 		}
 		if d := mustPeek(t, l, begun, limiter.Charge{Subject: user, Cost: 1, Limit: leased}); allowed != 100 || d.Remaining != 0 || store.most != 1 {
-			t.Errorf("%d allowed, %d remain, %d calls at once", allowed, d.Remaining, store.most)
+			t.Errorf("got %d allowed, %d remaining and %d calls at once, want 100, 0 and 1", allowed, d.Remaining, store.most)
 		}
 	})
 }

@@ -12,7 +12,7 @@ import (
 // groupedStore makes the calls of groups.
 type groupedStore struct{ *shared }
 
-// newGroups returns groups that call the store of s. timeout is that of a decision.
+// newGroups returns groups that call the store of s. timeout is the timeout of a decision.
 func newGroups(s *shared, timeout time.Duration) *group.Groups[Subject, *Limit] {
 	return group.New(groupedStore{s}, group.Options{MaxCharges: MaxCharges, Span: MinWindow, Margin: timeout / 10})
 }
@@ -35,7 +35,7 @@ func (s groupedStore) Charge(ctx context.Context, c *group.Call[Subject, *Limit]
 	if busy(err) && !errors.Is(err, ErrItemThrottled) { // retryThrottled has raised the pressure
 		s.trackers.raisePressure(c.At, charges, false)
 	}
-	if err == nil { // a state that refuses the sum is cached as one that refuses the smallest cost
+	if err == nil { // a refusal of the sum is cached as a refusal of the smallest cost
 		for i, least := range c.Least {
 			charges[i].Cost = least
 		}
@@ -45,7 +45,7 @@ func (s groupedStore) Charge(ctx context.Context, c *group.Call[Subject, *Limit]
 }
 
 // take calls the store, and repeats a throttled call. If a read shows that the state refuses the sum of
-// the charges, that is the answer.
+// the charges, take returns this refusal.
 func (s groupedStore) take(ctx context.Context, c *group.Call[Subject, *Limit], charges []Charge) (taken bool, calls int, err error) {
 	defer func() {
 		if v := recover(); v != nil { // a panic in a goroutine would end the process

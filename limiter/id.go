@@ -36,7 +36,7 @@ func (id ID) String() string {
 	return idText.EncodeToString(b[3:])
 }
 
-// ParseID reads what String returned.
+// ParseID parses an id that String formatted.
 func ParseID(s string) (ID, error) {
 	var b [8]byte
 	if len(s) == idText.EncodedLen(5) { // otherwise Decode would write past the end

@@ -27,12 +27,12 @@ func TestImports(t *testing.T) {
 		from := strings.TrimPrefix(fields[0], module)
 		for _, to := range fields[1:] {
 			if why := forbidden(from, to); why != "" {
-				t.Errorf("%s imports %s: %s", from, to, why)
+				t.Errorf("%s: got an import of %s, want none: %s", from, to, why)
 			}
 		}
 	}
 	if packages < 20 {
-		t.Errorf("go list found %d packages, want those of the whole module", packages)
+		t.Errorf("go list: got %d packages, want at least 20, all packages of the module", packages)
 	}
 }
 
@@ -143,7 +143,7 @@ func TestClock(t *testing.T) {
 			}
 			for _, call := range []string{"time.Now", "time.Since", "time.Until", "time.After", "time.Sleep", "time.NewTimer"} {
 				if strings.Contains(string(source), call) {
-					t.Errorf("%s calls %s", file, call)
+					t.Errorf("%s: got a call of %s, want none; use the instant that the caller passes", file, call)
 				}
 			}
 		}

@@ -11,8 +11,8 @@ import (
 type item struct {
 	Charge
 	limit   *Limit        // Charge.Limit may be a shard or a cell of it
-	want    int64         // Charge.Cost is more if the charge takes a lease, and 0 if it only looks
-	backOff time.Duration // for this time the back-off refuses the charge, whatever its state
+	want    int64         // Charge.Cost is more if the charge takes a lease, and 0 if the request only reads
+	backOff time.Duration // how long the back-off refuses the charge, even if the state has room
 	cells   bool          // counted in Options.Cells
 	sharded bool
 	done    bool // a tracker decided it
@@ -23,7 +23,7 @@ type item struct {
 	leaseLeft int64    // what the lease holds beyond this request
 }
 
-// decided reports whether the parameters of the item's limit decided r, not those of newer rules.
+// decided reports whether r was decided by the parameters of the item's limit, and not by newer rules.
 func (i *item) decided(r algo.Result) bool {
 	return r.Machine == i.Limit.machine || r.Machine.Fingerprint() == i.Limit.fingerprint
 }
@@ -33,7 +33,8 @@ func (i *item) with(j *item) bool {
 	return i.Subject == j.Subject && i.cells == j.cells && !i.sharded && !j.sharded
 }
 
-// clamped returns the number of charges whose state the store clamped. A look clamps nothing.
+// clamped returns the number of charges whose state the store clamped. A charge of cost 0 clamps
+// nothing.
 func clamped(charges []Charge, results []algo.Result) (n int) {
 	for i := range results {
 		if results[i].Clamped && charges[i].Cost > 0 {

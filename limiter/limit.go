@@ -137,7 +137,8 @@ func (l Limit) divide() (parts []*Limit, err error) {
 	return parts, nil
 }
 
-// newLocalShare returns the part of l that one of LocalProcesses enforces in an outage.
+// newLocalShare returns the part of l that each process enforces in an outage, if LocalProcesses divide
+// l.
 func (l Limit) newLocalShare() (*Limit, error) {
 	l.isLocalShare, l.Spread, l.Rate = true, Spread{}, divideRate(l.Rate, 0, int64(l.LocalProcesses), false)
 	l.OnError, l.LocalProcesses = OnErrorAllow, 0

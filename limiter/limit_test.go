@@ -69,7 +69,7 @@ func TestLimiter_Take_extremes(t *testing.T) {
 		take(t, l, limiter.Charge{Subject: caller, Limit: made(1, 300), Cost: 300})
 		d := takeAt(t, l, noon.Add(time.Minute), limiter.Charge{Subject: caller, Limit: made(2, 5), Cost: math.MaxInt64})
 		if d.Allowed || d.RetryAfter != 0 {
-			t.Errorf("%s: unexpected decision %+v", algorithm, d)
+			t.Errorf("%s: got %+v, want a refusal with a wait of 0", algorithm, d)
 		}
 	}
 	for _, now := range []time.Time{{}, time.Unix(-1, 0), time.Date(2263, 1, 1, 0, 0, 0, 0, time.UTC)} {
@@ -116,7 +116,7 @@ func TestLimiter_Peek(t *testing.T) {
 		c := limiter.Charge{Subject: user, Limit: perMinute(t, "a", 10), Cost: 4}
 		for range 3 {
 			if d := mustPeek(t, l, noon, c); !d.Allowed || d.Remaining != 10 {
-				t.Fatalf("no usage: unexpected decision %+v", d)
+				t.Fatalf("without usage: got %+v, want an admission and 10 remaining", d)
 			}
 		}
 		take(t, l, c)
@@ -128,7 +128,7 @@ func TestLimiter_Peek(t *testing.T) {
 		}
 		c.Cost = 2
 		if d := mustPeek(t, l, noon, c); !d.Allowed || d.Remaining != 2 {
-			t.Errorf("a cost of 2 with 2 remaining: unexpected decision %+v", d)
+			t.Errorf("a cost of 2 with 2 remaining: got %+v, want an admission and 2 remaining", d)
 		}
 	}
 }
@@ -139,21 +139,21 @@ func TestCharge_Force(t *testing.T) {
 		a := perMinute(t, "a", 10)
 		for i, want := range []int64{6, 2, 0, 0} {
 			if d := take(t, l, limiter.Charge{Subject: user, Limit: a, Cost: 4, Force: true}); !d.Allowed || d.Remaining != want {
-				t.Fatalf("forced charge %d: unexpected decision %+v", i, d)
+				t.Fatalf("forced charge %d: got %+v, want an admission and %d remaining", i, d, want)
 			}
 		}
 		if d := take(t, l, limiter.Charge{Subject: user, Limit: a, Cost: 1}); d.Allowed {
-			t.Fatalf("in debt: unexpected decision %+v", d)
+			t.Fatalf("in debt: got %+v, want a refusal", d)
 		}
 		// If another limit of the request refuses, the forced charge is not made.
 		b := perMinute(t, "b", 1)
 		both := []limiter.Charge{{Subject: other, Limit: a, Cost: 1, Force: true}, {Subject: other, Limit: b, Cost: 1}}
 		take(t, l, both...)
 		if d := take(t, l, both...); d.Allowed || d.Limit != b {
-			t.Fatalf("refused by the other limit: unexpected decision %+v", d)
+			t.Fatalf("the other limit is used up: got %+v, want a refusal by limit b", d)
 		}
 		if d := mustPeek(t, l, noon, limiter.Charge{Subject: other, Limit: a, Cost: 1}); d.Remaining != 9 {
-			t.Errorf("the refused request was charged: %+v", d)
+			t.Errorf("after the refused request: got %+v, want 9 remaining", d)
 		}
 	}
 }

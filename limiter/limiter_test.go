@@ -107,9 +107,10 @@ func TestLimiter_Take(t *testing.T) {
 	}
 }
 
-// A decision reports the strictest of several limits. If limits refuse, it is the one with the longest
-// wait. If the request is allowed, it is the one with the least remaining, without global limits.
-func TestLimiter_Take_speaks(t *testing.T) {
+// A decision reports the strictest of several limits. If limits refuse, it reports the one with the
+// longest wait. If the request is allowed, it reports the one with the least remaining; global limits
+// are not reported then.
+func TestLimiter_Take_strictest(t *testing.T) {
 	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))
 	wide, narrow := perMinute(t, "wide", 10), perMinute(t, "narrow", 5)
 	slow := limit(t, limiter.Limit{Name: "slow", Rate: algo.Rate{Requests: 5, Window: time.Hour}})
@@ -134,7 +135,7 @@ func TestLimiter_Take_speaks(t *testing.T) {
 	}
 	d = take(t, l, limiter.Charge{Subject: user, Limit: wide, Cost: 7}, limiter.Charge{Subject: user, Limit: narrow, Cost: 11})
 	if d.Allowed || d.Limit != narrow || d.RetryAfter != 0 {
-		t.Errorf("a cost above the capacity: got %q with retry after %s, want narrow and no time", d.Limit.Name, d.RetryAfter)
+		t.Errorf("a cost above the capacity: got %q with retry after %s, want narrow with 0", d.Limit.Name, d.RetryAfter)
 	}
 	d = take(t, l, limiter.Charge{Subject: limiter.Global(), Limit: global, Cost: 0})
 	if !d.Allowed || d.Limit != nil {
@@ -145,12 +146,12 @@ func TestLimiter_Take_speaks(t *testing.T) {
 		t.Errorf("a global limit refuses: got %+v, want it in the answer", d)
 	}
 	if d := take(t, l); !d.Allowed || d.Limit != nil || d.Reason != limiter.ReasonNone {
-		t.Errorf("no charges: unexpected decision %+v", d)
+		t.Errorf("no charges: got %+v, want an admission without a limit", d)
 	}
 }
 
-// If one subject refuses, the charge on the other subject is refunded. That holds for a store in this
-// process, and for a shared store, in which all subjects are charged at the same time.
+// If one subject refuses, the charge on the other subject is refunded. This is true for a store in this
+// process. It is also true for a shared store, which charges all subjects at the same time.
 func TestLimiter_Take_refund(t *testing.T) {
 	for _, name := range []string{"local", "remote"} {
 		t.Run(name, func(t *testing.T) {
@@ -165,7 +166,7 @@ func TestLimiter_Take_refund(t *testing.T) {
 			charges := []limiter.Charge{{Subject: user, Limit: mine, Cost: 1}, {Subject: user, Limit: bucket, Cost: 1}, {Subject: limiter.Global(), Limit: global, Cost: 1}}
 			for i := range 6 {
 				if d := take(t, l, charges...); d.Allowed != (i < 3) {
-					t.Fatalf("request %d: unexpected result, allowed %t", i+1, d.Allowed)
+					t.Fatalf("request %d: got allowed %t, want %t", i+1, d.Allowed, i < 3)
 				}
 			}
 			if d := take(t, l, limiter.Charge{Subject: user, Limit: mine, Cost: 0}); d.Remaining != 7 {
@@ -204,7 +205,7 @@ func TestLimiter_Take_flood(t *testing.T) {
 					t.Fatalf("the denial cache admitted a request after %d ms", i)
 				}
 				if d.Limit != flooded || d.RetryAfter <= 0 || !d.FromCache && i%1001 != 0 {
-					t.Fatalf("refused after %d ms: unexpected decision %+v", i, d)
+					t.Fatalf("refused after %d ms: got %+v, want limit %s, a wait and no store call", i, d, flooded.Name)
 				}
 				now = now.Add(time.Millisecond)
 			}
@@ -221,7 +222,7 @@ func TestLimiter_Take_flood(t *testing.T) {
 
 // The hint of a Take is the last state that this process saw. A cached state of old rules does not decide
 // under new rules.
-func TestLimiter_Take_remembers(t *testing.T) {
+func TestLimiter_Take_denialCache(t *testing.T) {
 	now, r := noon, newRemote()
 	l := storetest.Must(limiter.New(r, limiter.Options{CacheSize: 4}))
 	a, b := perMinute(t, "a", 1), perMinute(t, "b", 10)
@@ -235,16 +236,16 @@ func TestLimiter_Take_remembers(t *testing.T) {
 		t.Errorf("got hints %+v, want none for a and a count of 3 for b", r.hints)
 	}
 	if d := takeAt(t, l, now, limiter.Charge{Subject: user, Limit: a, Cost: 1}); d.Allowed || !d.FromCache {
-		t.Errorf("a is used up: unexpected decision %+v", d)
+		t.Errorf("a is used up: got %+v, want a refusal from the denial cache", d)
 	}
 	if d := takeAt(t, l, now, limiter.Charge{Subject: user, Limit: b, Cost: 1}); !d.Allowed {
-		t.Errorf("b is not used up: unexpected decision %+v", d)
+		t.Errorf("b is not used up: got %+v, want an admission", d)
 	}
 	raised := perMinute(t, "a", 2)
 	calls := r.takes.Load()
 	takeAt(t, l, now, limiter.Charge{Subject: user, Limit: raised, Cost: 1})
 	if r.takes.Load() == calls {
-		t.Error("the cached state of the old limit decided for the changed limit")
+		t.Error("the changed limit: got a decision by the cached state of the old limit, want a store call")
 	}
 	// A decision from the denial cache ignores entries that are older than CacheTTL.
 	old := limiter.Charge{Subject: other, Limit: a, Cost: 1}
@@ -261,7 +262,7 @@ func TestLimiter_Take_remembers(t *testing.T) {
 	}
 	takeAt(t, l, now, limiter.Charge{Subject: user, Limit: b, Cost: 1})
 	if r.hints[0].Machine != nil {
-		t.Error("CacheSize 4: the ninth most recent subject is still in the cache")
+		t.Error("CacheSize 4: got a decision from the cache for the ninth most recent subject, want a store call")
 	}
 }
 
@@ -297,14 +298,14 @@ func TestLimiter_Take_failure(t *testing.T) {
 			mine, theirs := perMinute(t, "mine", 10), perMinute(t, "theirs", 1)
 			d := take(t, l, limiter.Charge{Subject: user, Limit: mine, Cost: 1})
 			if !d.Allowed || d.Reason != c.want || d.Limit != mine || d.Remaining != 9 || d.Superseded {
-				t.Errorf("got %+v, want this process to allow it for %s", d, c.want)
+				t.Errorf("got %+v, want an admission by this process with reason %s", d, c.want)
 			}
 			if lines := strings.Count(log.String(), "\n"); lines != 1 || !strings.Contains(log.String(), string(c.want)) || strings.Contains(log.String(), user.String()) {
 				t.Errorf("logged %q, want one line with the reason and without the subject", log.String())
 			}
 			both := []limiter.Charge{{Subject: user, Limit: mine, Cost: 1}, {Subject: other, Limit: theirs, Cost: 1}}
 			if d := take(t, l, both...); !d.Allowed || d.Reason != c.want || d.Limit != theirs {
-				t.Errorf("one of two subjects failed: unexpected decision %+v", d)
+				t.Errorf("both subjects failed: got %+v, want an admission with reason %s and limit %s", d, c.want, theirs.Name)
 			}
 			r.fail[other] = nil
 			if d := take(t, l, both...); d.Allowed || d.Limit != theirs {
@@ -314,7 +315,7 @@ func TestLimiter_Take_failure(t *testing.T) {
 	}
 }
 
-// If the caller cancels its request, it is still charged. The store call has the deadline of the Limiter.
+// A request that its client cancels is still charged. The store call has the deadline of the Limiter.
 func TestLimiter_Take_cancelled(t *testing.T) {
 	r := newRemote()
 	l := storetest.Must(limiter.New(r, limiter.Options{Timeout: 100 * time.Millisecond}))
@@ -323,13 +324,13 @@ func TestLimiter_Take_cancelled(t *testing.T) {
 	charge := limiter.Charge{Subject: user, Limit: perMinute(t, "a", 10), Cost: 1}
 	d, err := l.Take(gone, noon, []limiter.Charge{charge})
 	if err != nil || d.Remaining != 9 || d.Reason != limiter.ReasonNone {
-		t.Errorf("cancelled: unexpected decision %+v, %v", d, err)
+		t.Errorf("cancelled: got %+v, error %v; want 9 remaining and no reason", d, err)
 	}
 	if r.ctx.Value(key{}) != "kept" {
-		t.Error("the store call lost the values of the context")
+		t.Error("the store call: got a context without the values of the request, want them")
 	}
 	if _, ok := r.ctx.Deadline(); !ok {
-		t.Error("the store call has no deadline")
+		t.Error("the store call: got a context without a deadline, want one")
 	}
 }
 
@@ -345,8 +346,8 @@ func TestLimiter_Take_invalid(t *testing.T) {
 		want    string
 	}{
 		{[]limiter.Charge{{Subject: user, Limit: a, Cost: -1}}, `invalid charge: limit "a": cost: negative (got -1, want 0 or more)`},
-		{[]limiter.Charge{{Subject: user, Cost: 1}}, "invalid charge: charge 1: no limit, or not from NewLimit; make the limit with NewLimit"},
-		{[]limiter.Charge{{Subject: user, Limit: &limiter.Limit{Name: "b"}, Cost: 1}}, "invalid charge: charge 1: no limit, or not from NewLimit; make the limit with NewLimit"},
+		{[]limiter.Charge{{Subject: user, Cost: 1}}, "invalid charge: charge 1: limit: missing, or not made by NewLimit; make it with NewLimit"},
+		{[]limiter.Charge{{Subject: user, Limit: &limiter.Limit{Name: "b"}, Cost: 1}}, "invalid charge: charge 1: limit: missing, or not made by NewLimit; make it with NewLimit"},
 		{[]limiter.Charge{{Limit: a, Cost: 1}}, `invalid charge: limit "a": subject: required`},
 		{[]limiter.Charge{{Subject: user, Limit: a, Cost: 1}, {Subject: other, Limit: a, Cost: 1}, {Subject: user, Limit: perMinute(t, "a", 3), Cost: 1}}, `invalid charge: limit "a": charged twice on one subject`},
 		{many, "invalid charge: too many limits on one subject (got 11, want at most 10)"},
@@ -357,12 +358,12 @@ func TestLimiter_Take_invalid(t *testing.T) {
 		}
 	}
 	if d := take(t, l, limiter.Charge{Subject: user, Limit: a, Cost: 0}); d.Remaining != 10 {
-		t.Errorf("an invalid request was charged: %d of 10 remain", d.Remaining)
+		t.Errorf("after an invalid request: got %d remaining, want 10", d.Remaining)
 	}
 }
 
-// Concurrent requests are charged on a limit of their caller and on a global limit. Exactly the global limit
-// is admitted. After that, no caller is charged for more than its admissions.
+// Concurrent requests are charged on a limit of their caller and on a global limit. Exactly the global
+// limit is admitted. No caller is charged for more than its admissions.
 func TestLimiter_Take_concurrent(t *testing.T) {
 	r := newRemote()
 	l := storetest.Must(limiter.New(r, limiter.Options{CacheTTL: -1}))
@@ -407,14 +408,14 @@ func TestLimiter_Take_superseded(t *testing.T) {
 	for i := range 3 {
 		d := takeAt(t, l, noon.Add(time.Duration(i)*25*time.Second), limiter.Charge{Subject: user, Limit: older, Cost: 1})
 		if !d.Superseded || d.Limit != older || d.Capacity != 9 || d.Remaining != int64(7-i) {
-			t.Errorf("request %d: unexpected decision %+v", i, d)
+			t.Errorf("request %d: got %+v, want a decision by the newer limit of 9 with %d remaining", i, d, 7-i)
 		}
 	}
 	if n := strings.Count(log.String(), "rules superseded"); n != 1 || !strings.Contains(log.String(), "version=1") || !strings.Contains(log.String(), "sliding/1m0s/9") {
-		t.Errorf("logged %d times, want one line with the version and the fingerprint: %s", n, log.String())
+		t.Errorf("got %d lines, want one with the version and the fingerprint: %s", n, log.String())
 	}
 	if d := takeAt(t, l, noon.Add(time.Hour), limiter.Charge{Subject: other, Limit: older, Cost: 1}); d.Superseded {
-		t.Errorf("the process's own parameters decided: %+v", d)
+		t.Errorf("another subject: got %+v, want a decision by the parameters of this process", d)
 	}
 }
 

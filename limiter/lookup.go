@@ -33,8 +33,8 @@ func (r *request) lookUp() {
 	}
 }
 
-// paused reports whether b makes no call, because the item of its subject is busy. Looks and forced
-// charges always make one.
+// paused reports whether b makes no call, because the item of its subject is busy. Charges of cost 0 and
+// forced charges always make a call.
 func (r *request) paused(b *batch) bool {
 	ts := r.limiter.trackers
 	return !r.look && ts.anyPressure(r.now) && slices.ContainsFunc(b.items, func(it item) bool {

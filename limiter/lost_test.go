@@ -22,11 +22,11 @@ type lossy struct {
 func (l *lossy) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	lost := errors.Join(limiter.ErrUnavailable, context.DeadlineExceeded)
 	switch l.random.IntN(4) {
-	case 0: // the answer
+	case 0: // lose the answer
 		made := make([]algo.Result, len(results))
 		_, _ = l.remote.Take(ctx, now, s, charges, made)
 		return false, lost
-	case 1: // the call
+	case 1: // lose the call
 		return false, lost
 	case 2:
 		return false, errors.Join(limiter.ErrUnavailable, limiter.ErrItemThrottled)

@@ -9,15 +9,15 @@ import (
 
 // OnError decides a request in an outage, when the store of one of its limits fails. If the stores of
 // several limits fail, the strictest OnError decides: deny, then local, then allow. If another limit
-// refuses the request, that decides. Decision.Reason always reports the failure.
+// refuses the request, the request is denied. Decision.Reason always reports the failure.
 type OnError int
 
 // From the most lenient to the strictest.
 const (
 	// OnErrorAllow admits the request and charges nothing: in an outage there is no limit.
 	OnErrorAllow OnError = iota - 1
-	// OnErrorLocal makes this process enforce the limit, or its part of it (Limit.LocalProcesses). It
-	// starts from the state that it last saw. This is the zero value.
+	// OnErrorLocal makes this process enforce the limit, or its part of it (Limit.LocalProcesses). The
+	// process starts from the state that it last saw. This is the zero value.
 	OnErrorLocal
 	// OnErrorDeny denies the request with Decision.Failed. HTTP answers that with 503.
 	OnErrorDeny

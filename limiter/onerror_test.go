@@ -21,7 +21,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// onError returns a limit of n a minute. In an outage, each of share processes has a part of n/share.
+// onError returns a limit of n a minute. In an outage, share processes divide the limit.
 func onError(tb testing.TB, name string, n int64, o limiter.OnError, share int) *limiter.Limit {
 	return limit(tb, limiter.Limit{Name: name, Rate: algo.Rate{Requests: n, Window: time.Minute}, OnError: o, LocalProcesses: share})
 }
@@ -91,8 +91,8 @@ func TestOnError_strictest(t *testing.T) {
 	}
 }
 
-// The call for one subject fails, and the call for another succeeds. If the other subject refuses, that
-// decides. If the request is denied, its charges are refunded.
+// The call for one subject fails, and the call for another succeeds. If the other subject refuses, the
+// request is denied. If the request is denied, its charges are refunded.
 func TestOnError_otherSubject(t *testing.T) {
 	for _, c := range []struct {
 		o      limiter.OnError
@@ -149,7 +149,7 @@ func TestOnError_shadow(t *testing.T) {
 				}
 				for range 3 {
 					if d := takeAt(t, l, noon.Add(2*time.Second), limiter.Charge{Subject: user, Limit: tried, Cost: 1}); !d.Allowed || d.Reason != limiter.ReasonNone {
-						t.Errorf("%s, %+v: unexpected decision %+v", o, spread, d)
+						t.Errorf("%s, %+v: got %+v, want an admission without a reason", o, spread, d)
 					}
 				}
 			}
@@ -163,7 +163,7 @@ func TestOnError_spread(t *testing.T) {
 	for _, spread := range []limiter.Spread{{}, {Sync: 100 * time.Millisecond}, {Lease: 5}, {Shards: 2}} {
 		for o, want := range map[limiter.OnError][]string{
 			limiter.OnErrorAllow: {"degraded", "degraded", "degraded"},
-			limiter.OnErrorLocal: {"degraded", "degraded", "refused degraded"}, // a tenth of 20
+			limiter.OnErrorLocal: {"degraded", "degraded", "refused degraded"}, // the share is 2, a tenth of 20
 			limiter.OnErrorDeny:  {"failed", "failed", "failed"},
 		} {
 			for _, known := range []bool{false, true} {
@@ -200,7 +200,7 @@ func TestOnError_spread(t *testing.T) {
 						before = 3
 					}
 					if d := takeAt(t, l, now, c); outcome(d) != "allowed" {
-						t.Errorf("after the outage: unexpected decision %+v", d)
+						t.Errorf("after the outage: got %+v, want an admission by the store", d)
 					}
 					// No count is lost. Requests that this process admitted in the outage are not
 					// charged to the store later, but they count in this process. So do requests that
@@ -221,7 +221,7 @@ func TestOnError_spread(t *testing.T) {
 }
 
 // If the number of processes is LocalProcesses, they together admit at most the limit. Their decisions
-// equal those with cells.
+// equal the decisions of a limit with cells.
 func TestOnError_local_bound(t *testing.T) {
 	down := newRemote()
 	down.fail = map[limiter.Subject]error{user: limiter.ErrUnavailable}
@@ -251,7 +251,7 @@ func TestOnError_local_bound(t *testing.T) {
 				}
 				// The numbers in the decision are those of the share, not of the limit.
 				if got.Limit != local || !got.Superseded || got.Reason != limiter.ReasonUnavailable || got.StoreCalls != 1 {
-					t.Fatalf("unexpected decision %+v", got)
+					t.Fatalf("got %+v, want a superseded decision with reason %s and one store call", got, limiter.ReasonUnavailable)
 				}
 				got.Limit, got.Superseded, got.Reason = want.Limit, want.Superseded, want.Reason
 				got.StoreCalls, got.StoreTime, got.Charges = want.StoreCalls, want.StoreTime, want.Charges
@@ -275,7 +275,7 @@ func TestOnError_local_full(t *testing.T) {
 	l := storetest.Must(limiter.New(inProcess{full}, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
 	for name, charges := range map[string][]limiter.Charge{"one limit": {c}, "two": {c, {Subject: user, Limit: perMinute(t, "b", 1), Cost: 1}}} {
 		if d := take(t, l, charges...); outcome(d) != "failed" || !d.LocalFull || d.Reason != limiter.ReasonFull {
-			t.Errorf("a Local store, %s: unexpected decision %+v", name, d)
+			t.Errorf("a Local store, %s: got %+v, want a denial with LocalFull", name, d)
 		}
 	}
 	// If the store of cells is full, the request is denied. The fallback would admit the whole limit, not a
@@ -283,7 +283,7 @@ func TestOnError_local_full(t *testing.T) {
 	l = storetest.Must(limiter.New(newRemote(), limiter.Options{Cells: inProcess{full}, Logger: slog.New(slog.DiscardHandler)}))
 	cell := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "cells", Rate: algo.Rate{Requests: 40, Window: time.Minute}, Spread: limiter.Spread{Cells: 20}})}
 	if d := take(t, l, cell); outcome(d) != "failed" || !d.LocalFull {
-		t.Errorf("full cells: unexpected decision %+v", d)
+		t.Errorf("full cells: got %+v, want a denial with LocalFull", d)
 	}
 	down := newRemote()
 	down.fail = map[limiter.Subject]error{}
@@ -311,8 +311,8 @@ func TestOnError_local_full(t *testing.T) {
 	request(6, 2*time.Minute, "failed")
 }
 
-// A cost above the share is denied with Failed. It is no refusal by the limit, which admits the cost after
-// the outage.
+// A cost above the share is denied with Failed. This is not a refusal by the limit: the limit admits the
+// cost after the outage.
 func TestOnError_local_tooLarge(t *testing.T) {
 	r := newRemote()
 	r.fail = map[limiter.Subject]error{user: limiter.ErrUnavailable}
@@ -321,22 +321,22 @@ func TestOnError_local_tooLarge(t *testing.T) {
 	small := limiter.Charge{Subject: user, Limit: onError(t, "b", 10, limiter.OnErrorLocal, 5), Cost: 1}
 	for i := range 3 {
 		if d := take(t, l, small, large); outcome(d) != "failed" || d.Limit != nil {
-			t.Errorf("request %d: unexpected decision %+v", i+1, d)
+			t.Errorf("request %d: got %+v, want a denial with Failed and no limit", i+1, d)
 		}
 	}
 	if d := mustPeek(t, l, noon, large); outcome(d) != "failed" {
-		t.Errorf("a look: unexpected decision %+v", d)
+		t.Errorf("Peek: got %+v, want a denial with Failed", d)
 	}
 	if d := mustPeek(t, l, noon, small); d.Remaining != 2 {
 		t.Errorf("the other limit: got %d of its share remaining, want 2, because no request was admitted", d.Remaining)
 	}
 	large.Force = true
 	if d := take(t, l, large); outcome(d) != "degraded" {
-		t.Errorf("a forced charge: got %+v, want it past the share", d)
+		t.Errorf("a forced charge: got %+v, want an admission beyond the share", d)
 	}
 	r.fail, large.Force = nil, false
 	if d := take(t, l, large); outcome(d) != "allowed" {
-		t.Errorf("after the outage: unexpected decision %+v", d)
+		t.Errorf("after the outage: got %+v, want an admission by the store", d)
 	}
 }
 
@@ -354,7 +354,7 @@ func TestOnError_inProcess(t *testing.T) {
 	l := storetest.Must(limiter.New(inProcess{full}, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
 	for o, want := range map[limiter.OnError]string{limiter.OnErrorAllow: "degraded", limiter.OnErrorDeny: "failed"} {
 		if d := take(t, l, limiter.Charge{Subject: user, Limit: onError(t, "a", 10, o, 0), Cost: 1}); outcome(d) != want || d.Reason != limiter.ReasonFull {
-			t.Errorf("%s: unexpected decision %+v", o, d)
+			t.Errorf("%s: got %+v, want it %s with reason %s", o, d, want, limiter.ReasonFull)
 		}
 	}
 }
@@ -367,7 +367,7 @@ func TestOnError_local_peek_refund(t *testing.T) {
 	c := limiter.Charge{Subject: user, Limit: onError(t, "a", 10, limiter.OnErrorLocal, 10), Cost: 1}
 	for range 2 {
 		if d := mustPeek(t, l, noon, c); outcome(d) != "degraded" || d.Remaining != 1 || d.Capacity != 1 {
-			t.Errorf("a look: unexpected decision %+v", d)
+			t.Errorf("Peek: got %+v, want an admission with 1 of 1 remaining", d)
 		}
 	}
 	_, receipt, err := l.TakeRefundable(ctx, noon, []limiter.Charge{c})
@@ -375,11 +375,11 @@ func TestOnError_local_peek_refund(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d := mustPeek(t, l, noon, c); outcome(d) != "refused degraded" || d.RetryAfter <= 0 {
-		t.Errorf("a look at a used-up share: unexpected decision %+v", d)
+		t.Errorf("Peek at a share that is used up: got %+v, want a refusal with a wait", d)
 	}
 	receipt.Refund(ctx, noon)
 	if d := take(t, l, c); outcome(d) != "degraded" {
-		t.Errorf("after a refund: unexpected decision %+v", d)
+		t.Errorf("after a refund: got %+v, want an admission by this process", d)
 	}
 	r.fail = nil
 	if d := take(t, l, c); outcome(d) != "allowed" || d.Remaining != 8 {
@@ -461,7 +461,7 @@ func TestLimiter_Take_late(t *testing.T) {
 			var first sync.WaitGroup
 			first.Go(func() {
 				if d := takeAt(t, l, time.Now(), c); d.Reason != limiter.ReasonBusy || d.StoreCalls != 1 {
-					t.Errorf("the calling request: unexpected decision %+v", d)
+					t.Errorf("the calling request: got %+v, want a busy subject after one store call", d)
 				}
 			})
 			synctest.Wait()
@@ -470,7 +470,7 @@ func TestLimiter_Take_late(t *testing.T) {
 			store.answers = false
 			begun := time.Now()
 			if d := takeAt(t, l, begun, c); d.Reason != limiter.ReasonBusy || d.StoreCalls != 0 || time.Since(begun) != 50*time.Millisecond {
-				t.Errorf("the waiting request: unexpected decision %+v after %s", d, time.Since(begun))
+				t.Errorf("the waiting request: got %+v after %s, want a busy subject after 50ms without a store call", d, time.Since(begun))
 			}
 			first.Wait()
 			if !slices.Equal(store.waited, []time.Duration{900 * time.Millisecond}) {
@@ -509,7 +509,8 @@ func TestLimiter_Take_outageLog(t *testing.T) {
 }
 
 // If a counter continues without the store, each decision and the log have the reason of the last failed
-// synchronization. That holds for allowed and refused requests and for looks, until the store answers.
+// synchronization. This is true for allowed requests, for refused requests and for Peek, until the store
+// answers.
 func TestOnError_sync_alone(t *testing.T) {
 	var log bytes.Buffer
 	r := newRemote()
@@ -541,10 +542,10 @@ func TestOnError_sync_alone(t *testing.T) {
 		now := noon.Add(time.Duration(want.second) * time.Second)
 		d := takeAt(t, l, now, c)
 		if outcome(d) != want.outcome || d.Reason != want.reason || d.StoreCalls != want.calls || d.FromCache != (!d.Allowed && d.StoreCalls == 0) || lines() != want.lines {
-			t.Errorf("request %d: got %d lines, want %+v: unexpected decision %+v", i+1, lines(), want, d)
+			t.Errorf("request %d: got %d lines and %+v, want %+v", i+1, lines(), d, want)
 		}
 		if look := mustPeek(t, l, now, c); look.Reason != want.reason {
-			t.Errorf("look %d: got reason %q, want %q: %+v", i+1, look.Reason, want.reason, look)
+			t.Errorf("Peek %d: got reason %q, want %q: %+v", i+1, look.Reason, want.reason, look)
 		}
 	}
 }

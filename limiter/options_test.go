@@ -27,7 +27,7 @@ func TestNew_options(t *testing.T) {
 		l, err := limiter.New(newRemote(), c.Options)
 		if c.field == "" {
 			if l == nil || err != nil {
-				t.Errorf("%+v: unexpected error %v", c.Options, err)
+				t.Errorf("%+v: got error %v, want none", c.Options, err)
 			}
 			continue
 		}

@@ -49,7 +49,8 @@ func (r *request) takeLocally() {
 		if !failed.failed() {
 			continue
 		}
-		// A store of this process is full. The fallback would admit more than a cell of the limit.
+		// A store of this process is full. The fallback does not decide, because it would admit more than a
+		// cell of the limit.
 		if !r.limiter.shares() || failed.items[0].cells && failed.items[0].limit.OnError == OnErrorLocal {
 			r.failed, r.fallbackFull = true, true
 			return
@@ -58,7 +59,7 @@ func (r *request) takeLocally() {
 		if len(b.items) == 0 {
 			continue
 		}
-		if b.exceedsShare() { // the store may admit the request after the outage, so this is no refusal
+		if b.exceedsShare() { // not a refusal: the store may admit the request after the outage
 			r.failed = true
 			return
 		}
@@ -144,8 +145,8 @@ func (b *batch) add(it *item, limit *Limit, cost int64) {
 }
 
 // countInFallback charges the fallback with the count of the item's counter, because the store may never
-// receive that count. While the fallback holds it, charges of the counter also count there. An adaptive
-// limit needs no such count: its share bounds what this process admits.
+// receive that count. While the fallback holds this count, charges of the counter also count there. An
+// adaptive limit needs no such count: its share bounds what this process admits.
 func (r *request) countInFallback(it *item) {
 	if it.limit.Shadow || it.limit.OnError != OnErrorLocal || it.limit.reports != nil {
 		return

@@ -110,7 +110,7 @@ func patterns() (list []pattern) {
 		}
 		return time.Duration(r.Int64N(int64(time.Minute) / 1000)), caller
 	}})
-	return append(list, pattern{"greedy: each as soon as it passes", func(_ *rand.Rand, wait time.Duration) (time.Duration, int) {
+	return append(list, pattern{"greedy: each request as soon as it is admitted", func(_ *rand.Rand, wait time.Duration) (time.Duration, int) {
 		return wait, 0
 	}})
 }
@@ -184,7 +184,7 @@ func full(t *testing.T, algorithm algo.Algorithm, requests int64) int {
 	m := machine(t, algo.Rate{Algorithm: algorithm, Requests: requests, Window: time.Minute})
 	s, ok := m.Take(algo.State{}, start, requests)
 	if !ok {
-		t.Fatal("got a refusal before the quota is used up")
+		t.Fatalf("got a refusal before the quota is used up, want %d admissions", requests)
 	}
 	return int(unsafe.Sizeof(s)) + len(s.Entries)
 }

@@ -59,7 +59,7 @@ func TestBucket_Take(t *testing.T) {
 		{0, 3, false, 0, 1800 * ms, 12 * s}, // a higher cost waits longer
 		{600*ms - 1, 1, false, 0, 1, 11400*ms + 1},
 		{600 * ms, 1, true, 0, 0, 12 * s},              // admitted exactly after RetryAfter
-		{600 * ms, 0, true, 0, 0, 12 * s},              // a look charges nothing
+		{600 * ms, 0, true, 0, 0, 12 * s},              // a cost of 0 charges nothing
 		{-10 * s, 1, false, 0, 11200 * ms, 22600 * ms}, // a clock that went back finds no quota
 		{time.Hour, 20, true, 0, 0, 12 * s},            // an hour does not fill the bucket beyond its burst
 		{time.Hour, 21, false, 0, algo.Never, 12 * s},
@@ -73,7 +73,7 @@ func TestWindow_Take(t *testing.T) {
 		runSteps(t, m, algo.State{}, []step{
 			{0, 80, true, 20, 0, 120 * s},
 			{80 * s, 30, true, 16, 0, 100 * s},          // 80*40/60 + 30 = 83.3 are used
-			{80 * s, 17, false, 16, 250034333, 100 * s}, // 53.3 of the previous 80 count, and only 53 would fit
+			{80 * s, 17, false, 16, 250034333, 100 * s}, // 53.3 of the previous 80 count, but there is room for 53 only
 			{80 * s, 16, true, 0, 0, 100 * s},
 			{100 * s, 1, true, 26, 0, 80 * s}, // 80/3 + 46 + 1
 			{200 * s, 1, true, 99, 0, 100 * s},
@@ -86,7 +86,7 @@ func TestWindow_Take(t *testing.T) {
 			{59 * s, 10, true, 0, 0, 1 * s},
 			{59 * s, 1, false, 0, 1 * s, 1 * s},
 			{60 * s, 10, true, 0, 0, 60 * s},      // twice the limit within a second
-			{57 * s, 1, false, 0, 63 * s, 63 * s}, // a slow clock is in the newest window
+			{57 * s, 1, false, 0, 63 * s, 63 * s}, // a slow clock counts as being in the newest window
 			{60 * s, 11, false, 0, algo.Never, 60 * s},
 			{120*s - 1, 1, false, 0, 1, 1},
 			{120 * s, 1, true, 9, 0, 60 * s},
@@ -105,7 +105,7 @@ func TestLog_Take(t *testing.T) {
 		{10*s - 1, 1, false, 0, 1, 9*s + 1},
 		{10 * s, 2, true, 0, 0, 10 * s}, // both expire at once
 		{10 * s, 3, false, 0, 9 * s, 10 * s},
-		{8 * s, 1, false, 0, 6 * s, 12 * s}, // a slow clock still counts them
+		{8 * s, 1, false, 0, 6 * s, 12 * s}, // for a slow clock, both still count
 		{16 * s, 1, true, 1, 0, 10 * s},
 		{15 * s, 1, true, 0, 0, 11 * s}, // counted at the newest instant
 		{19 * s, 1, true, 0, 0, 10 * s},
@@ -145,7 +145,7 @@ func TestSpend(t *testing.T) {
 			t.Errorf("%s: got Ahead for the largest debt, want false", m.Fingerprint())
 		}
 		if _, ok := m.Take(s, start, 0); ok != (c.retryAfter == 0) {
-			t.Errorf("%s after forced charges of %v: got a look allowed %t, want the opposite", m.Fingerprint(), c.costs, ok)
+			t.Errorf("%s after forced charges of %v: a cost of 0: got allowed %t, want %t", m.Fingerprint(), c.costs, ok, !ok)
 		}
 	}
 }
@@ -173,7 +173,7 @@ func TestBucket_Delay(t *testing.T) {
 	}
 }
 
-// The used part of the limit equals the worked examples of the sliding window.
+// The usage of a sliding window equals the usage in worked examples.
 func TestWindow_examples(t *testing.T) {
 	for _, c := range []struct {
 		previous, current int64
@@ -192,13 +192,13 @@ func TestWindow_examples(t *testing.T) {
 			s, _ = m.Take(s, now, c.current)
 		}
 		if used := 1000 - m.Remaining(s, now); used != c.used {
-			t.Errorf("%d before, %d now, %s in: got %d used, want %d", c.previous, c.current, c.elapsed, used, c.used)
+			t.Errorf("%d in the previous window, %d in this one, %s after its start: got %d used, want %d", c.previous, c.current, c.elapsed, used, c.used)
 		}
 	}
 }
 
-// A caller sends a burst on each side of a window boundary. A fixed window admits both bursts, a
-// sliding window hardly more than one, and a log exactly one.
+// A caller sends a burst on each side of a window boundary. A fixed window admits both bursts. A sliding
+// window admits hardly more than one burst, and a log exactly one.
 func TestBoundary(t *testing.T) {
 	for _, c := range []struct {
 		algorithm   algo.Algorithm
@@ -227,8 +227,8 @@ func boundaryAttack(t *testing.T, algorithm algo.Algorithm) (admitted int) {
 	return admitted
 }
 
-// A caller sends each request as soon as it is allowed. The test counts the most admissions of a
-// sliding window of 100 a minute in one second, in six seconds and in a minute.
+// A caller sends each request as soon as it is allowed. The limit is a sliding window of 100 a minute.
+// The test finds the highest number of admissions in one second, in six seconds and in a minute.
 func TestWindow_greedy(t *testing.T) {
 	m := machine(t, algo.Rate{Requests: 100, Window: time.Minute})
 	var s algo.State
@@ -251,7 +251,7 @@ func TestWindow_greedy(t *testing.T) {
 	}
 }
 
-// worst returns the highest number of instants in any interval of length in.
+// worst returns the highest number of instants in any interval that has the length in.
 func worst(instants []algo.Instant, in time.Duration) (most int) {
 	from := 0
 	for to := range instants {
@@ -304,7 +304,7 @@ func TestParse(t *testing.T) {
 	for _, s := range []string{"bucket/600ms/20", "sliding/1m0s/100", "fixed/24h0m0s/1", "bucket/1ns/1000000000", "log/1m0s/327", "sliding/2400h0m0s/1", "bucket/2400h0m0s/1", "bucket/1200h0m0s/2"} {
 		m, err := algo.Parse(s)
 		if err != nil {
-			t.Errorf("%s: %v", s, err)
+			t.Errorf("%s: got error %v, want none", s, err)
 		} else if m.Fingerprint() != s {
 			t.Errorf("%s: parsed as %s, want the same fingerprint", s, m.Fingerprint())
 		}
@@ -341,9 +341,9 @@ func TestLog_behind(t *testing.T) {
 	s, _ := l.Take(algo.State{}, start, 3)
 	s, ok := l.Take(s, start.Add(4*time.Second), 1)
 	if !ok || s.Entries.Len() != 1 {
-		t.Fatalf("got allowed %t and %d entries, want only the newest", ok, s.Entries.Len())
+		t.Fatalf("got allowed %t and %d entries, want true and 1 entry", ok, s.Entries.Len())
 	}
-	behind := start.Add(500 * time.Millisecond) // where the first three would count
+	behind := start.Add(500 * time.Millisecond) // at this instant, the first three entries would count
 	if got := l.Used(s, behind); got != 1 {
 		t.Errorf("got %d used, want 1", got)
 	}
@@ -351,12 +351,12 @@ func TestLog_behind(t *testing.T) {
 		t.Errorf("got allowed %t, %+v; want an admission, three entries and the same newest instant", ok, s)
 	}
 	if _, ok = l.Take(s, behind, 1); ok {
-		t.Error("got a fourth admission within a second")
+		t.Error("got a fourth admission within a second, want a refusal")
 	}
 }
 
 // After a conversion to a longer window, a log does not count entries that had expired in the shorter
-// window, whether a store has removed these entries or not.
+// window. The result is the same if the store has not removed these entries yet.
 func TestLog_convert_longer(t *testing.T) {
 	short, long := &algo.Log{Length: time.Second, Requests: 3}, &algo.Log{Length: time.Hour, Requests: 3}
 	left := algo.State{Newest: start.Add(2 * time.Second), Entries: algo.NewEntries(start, start, start.Add(2*time.Second))}

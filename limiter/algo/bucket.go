@@ -33,7 +33,7 @@ func newBucket(r Rate) (*Bucket, error) {
 	return &Bucket{time.Duration(interval), time.Duration(r.Burst * interval), r.Burst}, nil
 }
 
-// Increment returns what cost adds to TAT. cost MUST be at most twice Burst.
+// Increment returns the duration that cost adds to TAT. cost MUST be at most twice Burst.
 func (b *Bucket) Increment(cost int64) time.Duration { return time.Duration(cost) * b.Interval }
 
 // Latest returns the newest TAT at which cost is allowed at now. cost MUST be at most Burst. A store may
@@ -64,8 +64,8 @@ func (b *Bucket) Force(s State, now Instant, cost int64) State {
 // MaxDebt returns the TAT of the largest debt at now.
 func (b *Bucket) MaxDebt(now Instant) Instant { return now.Add(2 * b.Depth) }
 
-// Delay returns how long after now a request leaves a queue. s is the state that its charge left.
-// Departures are then one Interval apart.
+// Delay returns how long after now a request leaves a queue. s is the state after the charge of the
+// request. Requests that wait for their Delay leave one Interval apart.
 func (b *Bucket) Delay(s State, now Instant, cost int64) time.Duration {
 	return max(0, s.TAT.Add(-b.Increment(min(cost, b.Burst))).Sub(now))
 }
@@ -95,8 +95,8 @@ func (b *Bucket) ResetAfter(s State, now Instant) time.Duration {
 // Refund implements Machine. If the bucket is unchanged since the charge, Refund returns the whole
 // charge. The state is then as if there had been no charge. Otherwise Refund does not return the part
 // that has leaked since the charge: in that time the bucket would have been full, or another refund has
-// already returned this part. The state counts refunds. Without that count, a bucket whose TAT other
-// refunds bring back to its old value would look unchanged, and Refund would create quota.
+// already returned this part. The state counts refunds, because other refunds may bring TAT back to its
+// old value. Without the count, the bucket would look unchanged, and Refund would create quota.
 func (b *Bucket) Refund(s, charged State, cost int64, late time.Duration) State {
 	back := b.Refundable(cost, late)
 	if b.Untouched(s, charged) {

@@ -35,9 +35,9 @@ func Clamp(m Machine, s State, k Mark, now Instant) (State, Mark) {
 // stillness is how long a state must be without charges before it is clamped.
 func stillness(m Machine) time.Duration { return m.Horizon() + MaxSkew }
 
-// clampedWait returns the time from now until cost is allowed, for an s that is too far ahead of now. It
-// is wait, or less if s is clamped as soon as possible. wait is the time without a clamp; it is negative
-// if no instant can hold it.
+// clampedWait returns the time from now until cost is allowed, for a state s that is too far ahead of
+// now. s is clamped as soon as possible. wait is the time without a clamp; it is negative if it
+// overflows. The result is the shorter time.
 func clampedWait(m Machine, s State, now Instant, cost int64, wait time.Duration) time.Duration {
 	still := stillness(m)
 	due := now.Add(still)

@@ -11,7 +11,7 @@ import (
 
 // A state is too far ahead when it exceeds the bound by one nanosecond or one window. It is clamped when
 // no charge has reached it for a horizon and five seconds. It becomes the state of a full charge at that
-// time, or keeps its own count if that is higher.
+// time. If its own count is higher, it keeps that count.
 func TestClamp(t *testing.T) {
 	bucket := machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: 100, Window: time.Minute, Burst: 20})
 	window := machine(t, algo.Rate{Requests: 10, Window: time.Second})
@@ -24,7 +24,7 @@ func TestClamp(t *testing.T) {
 		further      algo.State // s, charged again by a fast clock
 		still        time.Duration
 		clamped      algo.State
-		first, short int64 // admitted requests of the slow clock, before and after
+		first, short int64 // requests that the slow clock may still charge before the clamp
 	}{
 		{
 			bucket, algo.State{TAT: start.Add(29 * time.Second)}, algo.State{TAT: start.Add(29*time.Second + 1), Refunds: 3}, algo.State{TAT: start.Add(30 * time.Second), Refunds: 3},
@@ -55,7 +55,7 @@ func TestClamp(t *testing.T) {
 		}
 		s, mark := algo.Clamp(c.m, c.s, algo.Mark{}, start)
 		if s != c.s || mark.Since != start {
-			t.Errorf("%s: found first, %+v became %+v with mark %+v; want only a mark", c.m.Fingerprint(), c.s, s, mark)
+			t.Errorf("%s: the first check of %+v: got %+v with mark %+v; want only a mark", c.m.Fingerprint(), c.s, s, mark)
 		}
 		if left := c.m.Remaining(s, start); left != c.first {
 			t.Errorf("%s: got %d requests for the slow clock, want %d", c.m.Fingerprint(), left, c.first)
@@ -83,7 +83,7 @@ func TestClamp_retryAfter(t *testing.T) {
 		far := now.Add(4*m.Horizon() + time.Duration(rapid.Int64Range(int64(10*time.Second), int64(1000*time.Hour)).Draw(t, "ahead")))
 		s = m.Force(s, far, m.Capacity())
 		if !m.Ahead(s, now) {
-			t.Skip("a window that is not over")
+			t.Skip("the state is not too far ahead, because its window is not over")
 		}
 		s, mark := algo.Clamp(m, s, algo.Mark{}, now)
 		wait := m.RetryAfter(s, now, 1)
@@ -95,7 +95,7 @@ func TestClamp_retryAfter(t *testing.T) {
 			s, _ = algo.Clamp(m, s, mark, at)
 		}
 		if _, ok := m.Take(s, at, 1); !ok {
-			t.Fatalf("%s: got a refusal after the promised %s, by %+v", m.Fingerprint(), wait, s)
+			t.Fatalf("%s: got a refusal after the returned wait of %s in state %+v, want an admission", m.Fingerprint(), wait, s)
 		}
 	})
 }

@@ -17,9 +17,8 @@ type Compacter interface {
 	Compact(s State) Compact
 	State(c Compact) State
 
-	// TakeCompact is Take for the states that almost all requests meet. known is false in all other
-	// cases: the state is ahead of now, its window is not the present one, or cost is 0 or more than
-	// Capacity.
+	// TakeCompact decides like Take in the usual cases. known is false in all other cases: the state is
+	// ahead of now, its window is not the present one, or cost is 0 or more than Capacity.
 	TakeCompact(c Compact, now Instant, cost int64) (next Compact, allowed, known bool)
 
 	// Answer returns the answer to a cost that TakeCompact decided. c is the state that TakeCompact
@@ -38,7 +37,7 @@ type Answer struct {
 	Remaining  int64
 	RetryAfter time.Duration
 	ResetAfter time.Duration
-	Delay      time.Duration // of a bucket that is a queue
+	Delay      time.Duration // how long the request waits in the queue of a leaky bucket
 }
 
 // Compact implements Compacter.

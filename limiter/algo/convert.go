@@ -2,8 +2,8 @@ package algo
 
 import "time"
 
-// Convert converts s, a state of the machine from, to a state of the machine to, at now. Used quota
-// stays used, so a changed limit creates no quota.
+// Convert converts the state s at now. The machine of s is from, and the machine of the result is to.
+// Used quota stays used, so a changed limit creates no quota.
 //
 //   - Bucket to bucket keeps the debt in requests, up to the new depth.
 //   - Window to window of the same length keeps the counts. Otherwise an old window counts in full in

@@ -17,14 +17,14 @@ func TestConvert(t *testing.T) {
 		next := algo.Convert(from, to, s, now)
 		used := from.Capacity() - from.Remaining(s, now)
 		if w, ok := from.(*algo.Window); ok {
-			if _, ok := to.(*algo.Window); ok { // yesterday's requests are not in this second
+			if _, ok := to.(*algo.Window); ok { // requests of an older window may not overlap this one
 				used = w.At(s, now).Count
 			}
 		}
 		left := to.Remaining(next, now)
 		if most := max(0, to.Capacity()-used); left > most {
-			t.Fatalf("%s %+v had %d of %d used; converted to %s %+v it has %d of %d left", from.Fingerprint(), s, used, from.Capacity(),
-				to.Fingerprint(), next, left, to.Capacity())
+			t.Fatalf("%s %+v, %d of %d used, converted to %s %+v: got %d of %d left, want at most %d", from.Fingerprint(), s, used, from.Capacity(),
+				to.Fingerprint(), next, left, to.Capacity(), most)
 		}
 		if from.Fingerprint() == to.Fingerprint() && left != from.Remaining(s, now) {
 			t.Fatalf("%s %+v: converted to itself: got %d left, want %d", from.Fingerprint(), s, left, from.Remaining(s, now))
@@ -81,7 +81,7 @@ func TestConvert_windows(t *testing.T) {
 	}
 }
 
-// A debt that does not fit 64 bits in the new limit becomes the largest debt, never none.
+// A debt that does not fit 64 bits in the new limit becomes the largest debt, never 0.
 func TestConvert_overflow(t *testing.T) {
 	for _, c := range []struct {
 		requests int64 // requests a second of the old limit
@@ -89,8 +89,8 @@ func TestConvert_overflow(t *testing.T) {
 		interval time.Duration // of the new limit
 	}{
 		{1e9, 1 << 32, 1 << 32},                // 2^64
-		{5e8, 6_700_417 * 641, 4_294_967_295},  // (2^64-1) / 2, half more than the largest int64
-		{1e9, 1 << 50, time.Duration(1 << 52)}, // far above
+		{5e8, 6_700_417 * 641, 4_294_967_295},  // (2^64-1) / 2, 0.5 more than the largest int64
+		{1e9, 1 << 50, time.Duration(1 << 52)}, // far more than the largest int64
 	} {
 		old := machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: c.requests, Window: time.Second})
 		b := machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: 1, Window: c.interval}).(*algo.Bucket)

@@ -1,13 +1,12 @@
 // Package algo holds the rate limiting algorithms as pure state machines.
 //
-// A machine maps (state, instant, cost) to (next state, allowed). It reads no
-// clock, does no I/O and keeps nothing: the same inputs give the same outputs,
-// bit for bit. So one specification holds for a memory store, a DynamoDB
-// condition and a Lua script. Time is in integer nanoseconds, products
-// are taken in 128 bits, and every rounding errs toward fewer admissions.
+// A machine maps (state, instant, cost) to (next state, allowed). It reads no clock, does no I/O and
+// keeps no state: the same inputs give the same outputs, bit for bit. Therefore, one specification holds
+// for a memory store, a DynamoDB condition and a Lua script. Time is in integer nanoseconds, products
+// are computed in 128 bits, and every rounding errs toward fewer admissions.
 //
-// Guarantees, if instants are exact (otherwise the difference between clocks, and the age of an instant
-// when it is applied, add to L):
+// Guarantees for exact instants. Otherwise, add to L the difference between clocks, and the age of an
+// instant when it is applied:
 //
 //   - token bucket: at most Burst + L/T requests in any interval of length L,
 //     T = ceil(Window/Requests);

@@ -26,23 +26,23 @@ func Parse(s string) (Machine, error) {
 // build returns the machine of stored parameters, after validating them.
 func build(kind string, length time.Duration, capacity int64) (Machine, error) {
 	if length <= 0 || length > MaxWindow || capacity < 1 || capacity > MaxRequests {
-		return nil, fmt.Errorf("fingerprint %s/%s/%d: out of bounds", kind, length, capacity)
+		return nil, fmt.Errorf("fingerprint %s/%s/%d: out of bounds (want a duration of at most %s and a capacity of 1 to %d)", kind, length, capacity, MaxWindow, MaxRequests)
 	}
 	switch kind {
 	case kindBucket:
 		if capacity > int64(MaxWindow/length) {
-			return nil, fmt.Errorf("fingerprint %s/%s/%d: fills in more than 100 days", kind, length, capacity)
+			return nil, fmt.Errorf("fingerprint %s/%s/%d: the bucket needs more than 100 days to fill", kind, length, capacity)
 		}
 		return &Bucket{length, length * time.Duration(capacity), capacity}, nil
 	case kindSliding, kindFixed:
 		return &Window{length, capacity, kind == kindSliding}, nil
 	case kindLog:
 		if capacity > MaxLog {
-			return nil, fmt.Errorf("fingerprint %s/%s/%d: out of bounds", kind, length, capacity)
+			return nil, fmt.Errorf("fingerprint %s/%s/%d: out of bounds (want a capacity of at most %d)", kind, length, capacity, MaxLog)
 		}
 		return &Log{length, capacity}, nil
 	}
-	return nil, fmt.Errorf("fingerprint %s/%s/%d: unknown kind", kind, length, capacity)
+	return nil, fmt.Errorf("fingerprint %s/%s/%d: unknown kind (want %s, %s, %s or %s)", kind, length, capacity, kindBucket, kindSliding, kindFixed, kindLog)
 }
 
 // The first part of a fingerprint.

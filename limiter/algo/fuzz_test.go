@@ -121,7 +121,7 @@ func replay(t *testing.T, m algo.Machine, window time.Duration, script []byte) (
 		wait := m.RetryAfter(s, clock, cost)
 		next, ok := m.Take(s, clock, cost)
 		if ok != (wait == 0) {
-			t.Fatalf("%s %+v: got allowed %t, retry after %d", m.Fingerprint(), s, ok, wait)
+			t.Fatalf("%s %+v: got allowed %t and retry after %d, want 0 only for an allowed request", m.Fingerprint(), s, ok, wait)
 		}
 		if ok {
 			s = next

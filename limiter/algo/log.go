@@ -13,7 +13,7 @@ type Entries string
 
 const entrySize = 8
 
-// NewEntries returns instants, which MUST be in ascending order, as Entries.
+// NewEntries packs instants. They MUST be in ascending order.
 func NewEntries(instants ...Instant) Entries {
 	b := make([]byte, 0, len(instants)*entrySize)
 	for _, i := range instants {
@@ -48,7 +48,7 @@ func (e Entries) Until(i Instant) int {
 // From returns the entries from the i-th on.
 func (e Entries) From(i int) Entries { return e[i*entrySize:] }
 
-// with returns e and n more entries at i.
+// with returns e with n more entries at the instant i.
 func (e Entries) with(i Instant, n int64) Entries {
 	return e + Entries(strings.Repeat(string(NewEntries(i)), int(n)))
 }
@@ -62,8 +62,8 @@ func (e Entries) with(i Instant, n int64) Entries {
 //
 // where newest is the instant of the newest entry that was ever appended. An admitted request appends n
 // entries with the instant max(now, newest). As in a Window, a clock that is behind is treated as if it
-// read the instant of the newest charge. Therefore, it never adds quota, and no entry has to be kept for
-// it.
+// read the instant of the newest charge. Therefore, such a clock never adds quota, and the log keeps no
+// extra entries for it.
 type Log struct {
 	Length   time.Duration
 	Requests int64
@@ -71,17 +71,17 @@ type Log struct {
 
 var _ Machine = (*Log)(nil)
 
-// Live returns how many entries of s count at now, and how many older ones do not.
+// Live returns how many entries of s count at now, and how many older entries do not count.
 func (l *Log) Live(s State, now Instant) (live int64, expired int) {
 	expired = s.Entries.Until(l.at(s, now).Add(-l.Length))
 	return int64(s.Entries.Len() - expired), expired
 }
 
-// at returns the instant at which s counts for a clock that reads now.
+// at returns the instant at which the entries of s are counted for a clock that reads now.
 func (l *Log) at(s State, now Instant) Instant { return max(now, s.Newest) }
 
-// Trim drops the entries that no longer count. A store may keep these. The result depends only on the
-// state, not on the time of the call.
+// Trim drops the entries that no longer count. A store may keep such entries. The result depends only on
+// the state, not on the time of the call.
 func (l *Log) Trim(s State) State {
 	s.Entries = s.Entries.From(s.Entries.Until(s.Newest.Add(-l.Length)))
 	return s

@@ -82,8 +82,8 @@ type Machine interface {
 	// bucket, the requests of a window.
 	Capacity() int64
 
-	// Horizon returns how long after its newest instant a state can still refuse.
-	// A store keeps it at least that long.
+	// Horizon returns how long a state can still refuse after its newest instant. A store keeps the state
+	// at least that long.
 	Horizon() time.Duration
 
 	// Idle returns the instant from which s counts nothing, if nothing more is charged. That holds for
@@ -94,12 +94,12 @@ type Machine interface {
 	// reads. Machines with equal fingerprints are equal.
 	Fingerprint() string
 
-	// Used returns how many requests s still counts at now, rounded up. It is more than
-	// Capacity after a debt.
+	// Used returns how many requests s still counts at now, rounded up. It is more than Capacity if s has a
+	// debt.
 	Used(s State, now Instant) int64
 
-	// newest returns a number that increases only by a charge of a clock that is not behind s: the
-	// TAT, the window, or the newest entry.
+	// newest returns the TAT, the window, or the newest entry of s. Only a charge by a clock that is not
+	// behind s increases this number.
 	newest(s State) int64
 
 	// full returns the state after a full charge at the instant at. Its count is at least that of s in

@@ -28,8 +28,8 @@ func Merge(m Machine, a, b State) State {
 	return a
 }
 
-// Sum returns a state of m. At now, it counts at least what a and s count together. a is a state of m,
-// and s is a state of the machine from, which is a part of m.
+// Sum returns a state of m. At now, it counts at least what a and s count together. a is a state of m. s
+// is a state of from, a machine that is a part of m.
 func Sum(m, from Machine, a, s State, now Instant) State {
 	w, ok := m.(*Window)
 	if part, same := from.(*Window); ok && same && part.Length == w.Length {
@@ -41,8 +41,8 @@ func Sum(m, from Machine, a, s State, now Instant) State {
 	return m.Force(a, now, from.Used(s, now))
 }
 
-// Part returns a state of the machine to, which is one of n equal parts of the machine from. The result
-// counts an nth of what s counts, rounded up.
+// Part converts s, a state of the machine from, into a state of the machine to. The machine to is one of
+// n equal parts of from. The result counts an nth of what s counts, rounded up.
 func Part(from, to Machine, n int64, s State, now Instant) State {
 	switch whole := from.(type) {
 	case *Window:
@@ -60,7 +60,7 @@ func Part(from, to Machine, n int64, s State, now Instant) State {
 	}
 }
 
-// shift moves the counts of a window on to the window newest, which is not older than s.Window.
+// shift returns s with its counts moved forward to the window newest, which is not older than s.Window.
 func (s State) shift(newest int64) State {
 	switch newest - s.Window {
 	case 0:

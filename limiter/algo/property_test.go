@@ -107,8 +107,8 @@ func TestRetryAfter_exact(t *testing.T) {
 	})
 }
 
-// Remaining requests can be taken one by one or in one request. At ResetAfter, Remaining is the
-// capacity again.
+// The remaining quota can be taken by single requests or by one request of that cost. At ResetAfter,
+// Remaining is the capacity again.
 func TestRemaining(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, s, now := draw(t)
@@ -117,10 +117,10 @@ func TestRemaining(t *testing.T) {
 			t.Fatalf("%s %+v: got remaining %d, want 0 to %d", m.Fingerprint(), s, left, m.Capacity())
 		}
 		if _, ok := m.Take(s, now, left); left > 0 && !ok {
-			t.Fatalf("%s %+v: a request of the remaining %d is refused", m.Fingerprint(), s, left)
+			t.Fatalf("%s %+v: a cost of %d, which remains: got a refusal, want an admission", m.Fingerprint(), s, left)
 		}
 		if _, ok := m.Take(s, now, left+1); ok {
-			t.Fatalf("%s %+v: one more than the remaining %d is admitted", m.Fingerprint(), s, left)
+			t.Fatalf("%s %+v: one more than the remaining %d: got an admission, want a refusal", m.Fingerprint(), s, left)
 		}
 		reset := m.ResetAfter(s, now)
 		if got := m.Remaining(s, now.Add(reset)); got != m.Capacity() {
@@ -141,8 +141,8 @@ func TestRemaining(t *testing.T) {
 	})
 }
 
-// A charge, a forced charge or a refund of 0 does not change the state. A forced charge that is
-// reduced to 0 does not change it either.
+// A charge, a forced charge or a refund of 0 does not change the state. A forced charge on the largest
+// debt does not change it either.
 func TestNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, s, now := draw(t)

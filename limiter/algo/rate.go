@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// Algorithm is the name of a way of counting, as in rules documents.
+// Algorithm is the name of a way of counting. Rules documents use the same names.
 type Algorithm string
 
 // The algorithms.
 const (
-	// SlidingWindow weighs the previous window by how much of it still overlaps
-	// the last Window of time. It is the default: constant memory, one write.
+	// SlidingWindow weights the count of the previous window by the part that is still less than one Window
+	// old. It is the default, because it needs constant memory and one write.
 	SlidingWindow Algorithm = "sliding_window"
-	// FixedWindow counts in windows aligned to UTC. Across a boundary it admits
-	// twice the limit; use it for "per calendar day".
+	// FixedWindow counts in windows aligned to UTC. Across a boundary, it admits up to twice the limit. Use
+	// it for limits such as "per calendar day".
 	FixedWindow Algorithm = "fixed_window"
 	// TokenBucket admits a burst at once and then a steady rate. It is GCRA (ITU-T
 	// I.371, the virtual scheduling form), which keeps one instant instead of a
@@ -24,18 +24,18 @@ const (
 	// request leaves the queue after its Delay, so departures are evenly spaced. If requests do not wait
 	// for the Delay, it decides like TokenBucket.
 	LeakyBucket Algorithm = "leaky_bucket"
-	// SlidingLog stores the instant of every request: at most Requests in any Window,
-	// with memory in proportion to Requests.
+	// SlidingLog stores the instant of every request. It admits at most Requests in any Window, and its
+	// memory is proportional to Requests.
 	SlidingLog Algorithm = "sliding_log"
 )
 
 // Bounds of a Rate. They keep every sum of instants within 64 bits.
 const (
-	MaxRequests = 1_000_000_000        // of Requests and Burst, and of requests per second
-	MaxWindow   = 100 * 24 * time.Hour // of Window, and of the time in which a bucket fills
+	MaxRequests = 1_000_000_000        // maximum of Requests, of Burst, and of requests per second
+	MaxWindow   = 100 * 24 * time.Hour // maximum of Window, and of the time in which a bucket fills
 	// MaxLog is the highest Requests of a SlidingLog. A log holds at most twice as many entries: its
-	// requests and a debt of the same size, or entries that have expired and are not yet removed. That
-	// many entries of 12 bytes and the longest key fit into eight write units of DynamoDB.
+	// requests and a debt of the same size, or entries that have expired and are not yet removed. Twice
+	// MaxLog entries of 12 bytes and the longest key fit into eight write units of DynamoDB.
 	MaxLog = 327
 )
 
@@ -59,8 +59,7 @@ func (r Rate) WithDefaults() Rate {
 	return r
 }
 
-// New returns the machine of r. The error names the field that is out of bounds
-// and what is allowed.
+// New returns the machine of r. The error names the field that is out of bounds and its allowed values.
 func New(r Rate) (Machine, error) {
 	r = r.WithDefaults()
 	if err := r.validate(); err != nil {
@@ -99,7 +98,7 @@ func (r Rate) validate() error {
 
 // FieldError reports which field is wrong, its value, and the allowed values.
 type FieldError struct {
-	Field string // as in a rules document
+	Field string // its name in a rules document
 	Got   any
 	Want  string
 }

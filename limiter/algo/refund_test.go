@@ -77,7 +77,7 @@ func (g *refundGame) run(t *testing.T) (given int) {
 	return given
 }
 
-// event is a request, a charge with a later refund, or the sending of that refund.
+// event plays a request, a charge that is refunded later, or the start of such a refund.
 func (g *refundGame) event() {
 	clock := g.now.Add(time.Duration(g.Int64N(int64(g.spread)+1)) - g.spread/2)
 	cost := 1 + g.Int64N(g.b.Burst)
@@ -110,7 +110,7 @@ func (g *refundGame) apply(c charge) bool {
 }
 
 // A bucket without other charges gets the whole refund immediately, whatever its rate. A bucket that
-// others used since the charge gets only what cannot have leaked.
+// other requests used since the charge gets only what cannot have leaked.
 func TestBucket_Refund_amount(t *testing.T) {
 	fast := machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: 1000, Window: time.Second})
 	s, _ := fast.Take(algo.State{}, start, 7)
@@ -124,8 +124,8 @@ func TestBucket_Refund_amount(t *testing.T) {
 	if back := second.TAT.Sub(after.TAT); back != 12*time.Minute-2*time.Second {
 		t.Errorf("used since: got a refund of %s, want 12m less 2s", back)
 	}
-	// Another refund moved the bucket back to its state after the first charge. Refunds shows that
-	// others used the bucket meanwhile, so nothing more is returned.
+	// Another refund moved the bucket back to its state after the first charge. The field Refunds shows
+	// that other callers used the bucket meanwhile, so nothing more is returned.
 	if again := slow.Refund(algo.State{TAT: first.TAT, Refunds: 1}, first, 1, 20*time.Minute); again.TAT != first.TAT {
 		t.Errorf("a second refund of leaked quota returned %s, want 0", first.TAT.Sub(again.TAT))
 	}
@@ -160,7 +160,7 @@ func TestBucket_Refund_counted(t *testing.T) {
 		t.Errorf("too late: a refund changed %+v to %+v, want no change", second, got)
 	}
 	if got, want := b.Refund(second, first, 1, time.Second-1), (algo.State{TAT: second.TAT - 1, Refunds: 1}); got != want {
-		t.Errorf("a nanosecond: got %+v, want %+v", got, want)
+		t.Errorf("a refund of one nanosecond: got %+v, want %+v", got, want)
 	}
 	if got, want := b.Refund(second, second, 1, time.Hour), (algo.State{TAT: first.TAT, Refunds: 1}); got != want {
 		t.Errorf("without other charges: got %+v, want %+v", got, want)

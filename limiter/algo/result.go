@@ -2,14 +2,13 @@ package algo
 
 import "time"
 
-// Result is the state of one limit of a subject and the machine that reads it. The
-// zero value, without a Machine, is a limit of which nothing is known.
+// Result is the state of one limit of a subject and the machine that reads it. The zero value has no
+// Machine: nothing is known about the limit.
 type Result struct {
 	Machine Machine
 	State   State
-	// Clamped reports that a store found another state, further in the future than honest
-	// clocks allow, and clamped it (Clamp) for a charge of more than 0. It is not part of
-	// the state.
+	// Clamped reports that a store found a state further in the future than honest clocks allow, and
+	// clamped it for a charge of more than 0 (see Clamp). Clamped is not part of the state.
 	Clamped bool
 }
 

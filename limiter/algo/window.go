@@ -18,18 +18,18 @@ const (
 // Window counts requests in windows aligned to UTC: window w covers
 // [w*Length, (w+1)*Length).
 //
-// A fixed window allows a request of cost n if Count + n <= Requests. A sliding
-// window adds the previous window, weighed by how much of it the last Length of
-// time still covers:
+// A fixed window allows a request of cost n if Count + n <= Requests. A sliding window adds the count of
+// the previous window, weighted by the part of that window that is still less than Length old:
 //
 //	Count + ceil(Previous*weight) + n <= Requests, weight = (Length-elapsed)/Length
 //
 // For example, a limit of 100 a minute has a count of 80 in the previous minute and of 30 in this one.
 // 20 seconds after the start of this minute, the weight is 2/3, and 84 of the 100 are used. The weight
-// is a multiple of 2^-20 rounded up, so that the arithmetic is exact in a script's doubles too.
+// is a multiple of 2^-20 rounded up, so that a Lua script, which computes with doubles, gets the exact
+// result too.
 //
 // A clock that is behind the newest charged window counts in that window, as if it were at the start of
-// the window. Therefore, it never adds quota.
+// the window. Therefore, such a clock never adds quota.
 type Window struct {
 	Length   time.Duration
 	Requests int64
@@ -54,8 +54,8 @@ func (w *Window) Weight(index int64, now Instant) int64 {
 	return mulDivCeil(int64(w.Length-elapsed), one, int64(w.Length))
 }
 
-// Room returns the largest Count of window index with which cost is allowed at now, if the window before
-// it has the count previous. The result is negative if there is no such Count. cost MUST be at most
+// Room returns the largest Count of the window index with which cost is allowed at now. previous is the
+// count of the window before. The result is negative if there is no such Count. cost MUST be at most
 // Requests.
 func (w *Window) Room(index int64, now Instant, previous, cost int64) int64 {
 	if previous == 0 {
@@ -78,7 +78,8 @@ func (w *Window) PreviousRoom(index int64, now Instant, cost int64) int64 {
 	return mulDivFloor(w.Requests-cost, one, weight)
 }
 
-// At returns s as seen at now: moved on to the window of now, unless s is ahead.
+// At returns s moved forward to the window of now. If the window of s is not older, At returns s
+// unchanged.
 func (w *Window) At(s State, now Instant) State {
 	index := w.Index(now)
 	switch {
@@ -137,7 +138,7 @@ func (w *Window) wait(at State, now Instant, cost int64) time.Duration {
 	if at.Count <= w.Room(at.Window, now, at.Previous, cost) {
 		return 0
 	}
-	if at.Count+cost > w.Requests { // only the next window can help
+	if at.Count+cost > w.Requests { // this window has no room at any time
 		at = State{Window: at.Window + 1, Previous: at.Count}
 	}
 	elapsed := time.Duration(0)
@@ -196,7 +197,7 @@ func (w *Window) MaxHonest(now Instant) int64 { return w.Index(now.Add(MaxSkew))
 // Capacity implements Machine.
 func (w *Window) Capacity() int64 { return w.Requests }
 
-// Horizon implements Machine: a count weighs until the end of the next window.
+// Horizon implements Machine: a count has weight until the end of the next window.
 func (w *Window) Horizon() time.Duration { return 2 * w.Length }
 
 // Idle implements Machine.

@@ -102,8 +102,8 @@ func (v *Value[V]) Due(now time.Time) bool { return v.state.Load().due(v.policy,
 // Err returns the error of the last read. It is nil if the source answered, even if it had no value.
 func (v *Value[V]) Err() error { return v.state.Load().failed }
 
-// begin returns a channel that is closed when the read in progress ends. If need returns false, it returns
-// nil. Otherwise it begins a read if none is in progress. The error is that of Policy.Admit.
+// begin returns a channel that is closed when the read in progress ends. If need returns false, begin
+// returns nil. Otherwise, begin starts a read if none is in progress. The error is that of Policy.Admit.
 func (v *Value[V]) begin(ctx context.Context, now time.Time, load Load[V], need func(s *state[V], reading bool) bool) (<-chan struct{}, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -67,13 +67,13 @@ func TestStore_full(t *testing.T) {
 		t.Errorf("cost 0 on an unknown subject in a full store: got error %v, want none", err)
 	}
 	if err := take(t, s, noon.Add(time.Minute-1), "early", slow, 1); !errors.Is(err, limiter.ErrFull) {
-		t.Errorf("before any subject is at full quota: got error %v, want %v", err, limiter.ErrFull)
+		t.Errorf("a new subject in a full store: got error %v, want %v", err, limiter.ErrFull)
 	}
 	// A minute later all subjects but one are at full quota, and the store evicts them for new
 	// subjects.
 	for i := range subjects / 2 {
 		if err := take(t, s, noon.Add(time.Minute), "new"+strconv.Itoa(i), slow, 1); err != nil {
-			t.Fatalf("new subject %d: unexpected error %v", i, err)
+			t.Fatalf("new subject %d: got error %v, want none", i, err)
 		}
 	}
 	results := make([]algo.Result, 1)
@@ -82,7 +82,7 @@ func TestStore_full(t *testing.T) {
 		t.Fatal(err)
 	}
 	if left := results[0].Machine.Remaining(results[0].State, noon.Add(time.Minute)); left != 59 {
-		t.Errorf("the store evicted a subject below full quota: got %d of 60 remaining", left)
+		t.Errorf("a subject below full quota: got %d of 60 remaining, want its count to stay", left)
 	}
 }
 
@@ -290,7 +290,7 @@ func TestStore_full_longLived(t *testing.T) {
 		for i := range 3200 {
 			now := noon.Add(time.Duration(round) * time.Hour)
 			if err := take(t, s, now, strconv.Itoa(round)+"/"+strconv.Itoa(i), short, 1); err != nil {
-				t.Fatalf("round %d, subject %d: got %v, although all short limits are idle", round, i, err)
+				t.Fatalf("round %d, subject %d, all short limits are idle: got error %v, want none", round, i, err)
 			}
 		}
 	}

@@ -205,7 +205,7 @@ func (sh *shard) put(at *slot, s algo.State) {
 }
 
 // settle returns the state of a charge's limit at now. It stores a conversion or a clamp, unless the
-// charge is a look. at is nil for a limit that was never charged.
+// cost is 0. at is nil for a limit that was never charged.
 func (sh *shard) settle(at *slot, c *limiter.Charge, now algo.Instant) limiter.Held {
 	if at == nil {
 		held, _ := limiter.Held{}.Settle(c.Limit, now)
@@ -276,7 +276,7 @@ func (sh *shard) room(now algo.Instant, k key, weight int) bool {
 	return sh.fits(k, weight)
 }
 
-// sweep removes the subjects at full quota from a chain, but not that of k, whose slots are being
+// sweep removes the subjects at full quota from a chain, but not the subject of k, whose slots are being
 // charged.
 func (sh *shard) sweep(chain *uint32, now algo.Instant, k key) {
 	for link := chain; *link != 0; {

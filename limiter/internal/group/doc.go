@@ -7,6 +7,6 @@
 // it returns decides which requests the next call charges.
 //
 // A request waits for two calls: the one in flight when it arrives, and the one that charges it. It
-// waits for more only if other processes took the room that the returned state had. Then each call
-// charges half of the requests that still fit.
+// waits for more calls only if other processes took the quota that the returned state still had. Then
+// each call charges half of the requests that still fit.
 package group

@@ -25,7 +25,7 @@ type group[S comparable, T any] struct {
 	subject S
 	queue   []*Waiter[T] // in order of arrival
 	known   []Known      // states that the last call returned; none if it failed
-	raced   bool         // the call was refused although the known state had room: others write too
+	raced   bool         // the call was refused although the known state had room: other processes write too
 
 	// These fields describe the next call, or the call in flight.
 	members []*Waiter[T]
@@ -42,7 +42,7 @@ type Known struct {
 // total is what a group charges on one limit.
 type total[T any] struct {
 	Charge[T]             // Cost is the sum over the members
-	known     algo.Result // from the last call; the zero value if that did not return it
+	known     algo.Result // the state that the last call returned; zero if none
 	next      algo.Result // with the charges of the members so far
 	least     int64       // the smallest cost of a member
 }
@@ -185,8 +185,8 @@ func (g *group[S, T]) answerKnown(w *Waiter[T]) {
 	w.end(false, 0, nil)
 }
 
-// context returns the context of the first member, with the latest deadline of all members. No member
-// that leaves cancels it.
+// context returns the context of the first member, with the latest deadline of all members. A member
+// that leaves does not cancel it.
 func (g *group[S, T]) context() (context.Context, context.CancelFunc) {
 	ctx := context.WithoutCancel(g.members[0].ctx)
 	var latest time.Time
@@ -202,8 +202,8 @@ func (g *group[S, T]) context() (context.Context, context.CancelFunc) {
 	return context.WithDeadline(ctx, latest)
 }
 
-// finish answers the members after their call. If the store refused their sum, they wait for the next
-// call.
+// finish answers the members after their call. If the store refused the sum of their charges, they wait
+// for the next call.
 func (g *group[S, T]) finish(taken bool, results []algo.Result, calls int, err error) {
 	g.known, g.raced = g.known[:0], false
 	for _, w := range g.queue {
@@ -259,16 +259,16 @@ func (g *group[S, T]) answerTaken(calls int) {
 	}
 }
 
-// without returns s as it was before its last charge, which was of the given cost. Unlike Refund, it
-// does not count a refund in the state.
+// without returns s without its last charge, which had the given cost. Unlike Refund, without does not
+// count a refund in the state.
 func without(m algo.Machine, s algo.State, cost int64) algo.State {
 	before := m.Refund(s, s, cost, 0)
 	before.Refunds = s.Refunds
 	return before
 }
 
-// ofFirst returns calls for the first member, because only that member reports the calls of the group.
-// For the others it returns 0.
+// ofFirst returns calls for the first member, which reports the calls of the group. For the other
+// members, it returns 0.
 func ofFirst(i, calls int) int {
 	if i == 0 {
 		return calls

@@ -46,7 +46,7 @@ func New[S comparable, T any](store Store[S, T], o Options) *Groups[S, T] {
 
 // Enter returns nil if no call for subject is in flight. Then the request calls the store, and MUST call
 // Leave. Otherwise Enter returns a Waiter with the charges of the request. ctx has the deadline of the
-// request. With look, the request charges nothing.
+// request. If look is true, the request charges nothing.
 func (g *Groups[S, T]) Enter(ctx context.Context, now algo.Instant, subject S, look bool, charges func() []Charge[T]) *Waiter[T] {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -91,13 +91,13 @@ func (g *Groups[S, T]) serve(q *group[S, T]) {
 	}
 }
 
-// more adds the requests that arrived since the last call to q. It returns false if no request waits. Then
-// it ends the group.
+// more adds to q the requests that arrived since the last call. If no request waits, more ends the group
+// and returns false.
 func (g *Groups[S, T]) more(q *group[S, T]) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, w := range g.waiting[q.subject] {
-		w.calls = 1 // the call that was in flight
+		w.calls = 1 // the call that was in flight when w arrived
 		q.queue = append(q.queue, w)
 	}
 	soon := time.Now().Add(g.options.Margin)

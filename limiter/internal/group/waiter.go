@@ -9,11 +9,11 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// Errors of an Answer that no store call returned.
+// Errors of an Answer. The group sets them; no store call returns them.
 var (
-	// ErrDeadline is a request whose deadline passed, or is too close for another call.
+	// ErrDeadline means that the deadline of a request has passed, or is too close for another call.
 	ErrDeadline = errors.New("no answer in time")
-	// ErrContended is a request that waited for too many calls, because other processes charge the
+	// ErrContended means that a request waited for too many calls, because other processes charge the
 	// subject too.
 	ErrContended = errors.New("too many calls")
 )
@@ -31,7 +31,7 @@ func (l Limit) same(other Limit) bool {
 		(l.Machine == other.Machine || l.Machine.Fingerprint() == other.Machine.Fingerprint())
 }
 
-// Charge is a charge of a request. T is how the Store names the limit.
+// Charge is a charge of a request. T is the type by which the Store identifies the limit.
 type Charge[T any] struct {
 	Limit  Limit
 	Target T

@@ -13,24 +13,25 @@ import (
 // A process may make three refused calls at once, and then about one per ttl, the life of an entry:
 //
 //   - Each refused call adds ttl to a debt, and time reduces the debt. If the debt exceeds twice ttl, the
-//     process pauses. The pause is random: from half of the time until the debt is twice ttl again, to
-//     all of it. Early or frequent requests do not help a process.
+//     process pauses. The pause is random: between half and all of the time until the debt is twice ttl
+//     again. Early or frequent requests do not help a process.
 //   - An admission pays for one refused call, unless requests came before their Retry-After. Therefore,
-//     a patient caller gets its share, and a flood gets no more than that.
-//   - A back-off applies to costs at least as large as the smallest refused cost. Costs of twice that
-//     have a separate debt. A cost for which the cached state had room is not backed off.
+//     a patient caller gets its share, and a flood gets no more than a patient caller.
+//   - A back-off applies to costs at least as large as the smallest refused cost. Costs of at least
+//     twice this cost have a separate debt. A cost for which the cached state had room is not backed
+//     off.
 //
-// If the store refuses, Retry-After is the exact wait. If the back-off refuses, Retry-After is its end.
-// Looks and forced charges are not backed off.
+// If the store refuses, Retry-After is the exact wait. If the back-off refuses, Retry-After is the time
+// until the back-off ends. Charges of cost 0 and forced charges are not backed off.
 type backOff struct {
 	cost  int64   // the smallest refused cost; 0 if none
-	debts [2]debt // of costs below twice that cost, and of larger costs
+	debts [2]debt // for costs below twice cost, and for larger costs
 }
 
 // debt is the debt of refused calls in a range of costs.
 type debt struct {
 	paid  algo.Instant // when time has reduced the debt to 0
-	until algo.Instant // the process makes no store call before
+	until algo.Instant // the process makes no store call before this instant
 	early int          // requests that the cache denied; each call reduces it
 	// credit is the number of future refused calls that admissions have paid for.
 	credit int
@@ -71,7 +72,7 @@ func (b *backOff) refused(now algo.Instant, cost int64, ttl time.Duration, intN 
 	switch {
 	case b.cost == 0, cost > b.cost && b.debts[0].paid <= now && b.debts[1].paid <= now:
 		b.cost = cost
-	case 2*cost <= b.cost: // the debts of larger costs do not apply to it
+	case 2*cost <= b.cost: // the debts of larger costs do not apply to this cost
 		if b.debts[0].paid > b.debts[1].paid {
 			b.debts[1] = b.debts[0]
 		}

@@ -11,8 +11,9 @@ type CounterRules struct {
 	Machine  algo.Machine  // of the limit
 	Horizon  time.Duration // how long a store keeps a charge on the limit
 	Interval time.Duration // between synchronizations; a Share chooses its own interval
-	// Admitted is the machine of the state that Reported receives. It is that of the limit, or of a
-	// longer window if the window of the limit is too short for a Share. nil means no Share.
+	// Admitted is the machine of the state that Reported receives. It is the machine of the limit. If the
+	// window of the limit is too short for a Share, it is the machine of a longer window. nil means no
+	// Share.
 	Admitted algo.Machine
 }
 
@@ -143,7 +144,7 @@ func (c *Counter) Undo(t Taken) bool {
 	return true
 }
 
-// Repeat announces that the request of a refused cost will be decided again, so that its demand counts
+// Repeat announces that a refused request of this cost will be decided again. Its demand then counts
 // once.
 func (c *Counter) Repeat(cost int64) {
 	if c.share != nil {
@@ -157,7 +158,7 @@ func undone(m algo.Machine, s, before, after algo.State, cost int64) algo.State 
 	case *algo.Window, *algo.Log:
 		return m.Refund(s, after, cost, 0)
 	case *algo.Bucket:
-		if s == after { // otherwise the next synchronization corrects it
+		if s == after { // otherwise s keeps the charge until the next synchronization
 			return before
 		}
 	}
@@ -193,7 +194,8 @@ func (c *Counter) send() (sent int64) {
 }
 
 // Reported ends a synchronization that succeeded. results are the states of the store: the count and,
-// with a Share, the demand and the number of processes. It returns how far the count is past the limit.
+// with a Share, the demand and the number of processes. It returns by how many requests the count
+// exceeds the limit.
 func (c *Counter) Reported(now algo.Instant, out Report, results []algo.Result, intN func(int) int) (overshoot int64) {
 	overshoot = c.sync(now, results[0])
 	if s := c.share; s != nil {
@@ -210,8 +212,8 @@ func (c *Counter) ownCount() bool { return c.rules.Admitted == c.rules.Machine }
 // fraction returns a random number from 0 to 1.
 func fraction(intN func(int) int) float64 { return float64(intN(1<<20)) / (1 << 20) }
 
-// sync replaces the count by the state of the store, and adds pending charges. It returns how far the
-// state is past the limit.
+// sync replaces the count by the state of the store, and adds pending charges. It returns by how many
+// requests the state exceeds the limit.
 func (c *Counter) sync(now algo.Instant, r algo.Result) (overshoot int64) {
 	c.Result, c.synced = r, now
 	overshoot = max(0, r.Machine.Used(r.State, now)-r.Machine.Capacity())
@@ -247,7 +249,7 @@ func (c *Counter) Unreported(now algo.Instant, out Report, charged, busy bool, i
 		return
 	}
 	switch spread := fraction(intN); {
-	case s.stage == unseen && busy: // until it can read the number of processes, it assumes that it is alone
+	case s.stage == unseen && busy: // until the process can read the number of processes, it assumes that it is alone
 		c.Result = algo.Result{Machine: c.rules.Admitted}
 		s.start(now, spread)
 		s.settle(now, c.Result, c.ownCount())

@@ -11,8 +11,8 @@ import (
 // without store calls. It also gives the store a hint of the current state. It never admits a request.
 // It is safe for concurrent use.
 //
-// The cache has two generations, each with at most half of the subjects. A subject with many limits or
-// a long log counts as several. A subject in use moves to the recent generation. When the recent
+// The cache has two generations, each with at most half of the subjects. A subject with many limits or a
+// long log counts as several subjects. A subject in use moves to the recent generation. When the recent
 // generation is full, it becomes the older one, and the previous older one is evicted.
 type Denials struct {
 	ttl  time.Duration   // how long an entry may deny

@@ -6,6 +6,6 @@
 //     admits the part of the limit that this process gets by its demand.
 //   - [Fallback] counts in the process while the store fails.
 //
-// Subjects are strings here, and a [Limit] is an ID and an algorithm. Leases, counters and shares are
-// values without a lock: package limiter holds one. Nothing here reads a clock.
+// Subjects are strings here, and a [Limit] is an ID and an algorithm. Leases, counters and shares have
+// no lock of their own: package limiter locks them. Nothing here reads a clock.
 package local

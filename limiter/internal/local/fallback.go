@@ -38,8 +38,8 @@ type heldState struct {
 // of their instants.
 const fallbackMargin = 50 * time.Millisecond
 
-// NewFallback returns a Fallback for the given number of subjects. A subject with many limits or a
-// long log counts as several.
+// NewFallback returns a Fallback for the given number of subjects. A subject with many limits or a long
+// log counts as several subjects.
 func NewFallback(subjects int) *Fallback {
 	return &Fallback{most: subjects, table: map[string][]heldState{}}
 }
@@ -118,8 +118,8 @@ func (f *Fallback) Raise(now algo.Instant, subject string, limit Limit, seen fun
 // recount updates the number of subjects. The caller holds the lock.
 func (f *Fallback) recount() { f.subjects.Store(int64(len(f.table))) }
 
-// Mirror charges what the store has charged, on the limits that f holds. It reports whether all of these
-// admit the charges. A limit that f does not hold has no Machine in results.
+// Mirror repeats charges that the store has made, on the limits that f holds. It reports whether all of
+// these admit the charges. A limit that f does not hold has no Machine in results.
 func (f *Fallback) Mirror(now algo.Instant, subject string, charges []Charge, results []algo.Result) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -172,7 +172,7 @@ func apply(now algo.Instant, charges []Charge, results []algo.Result) bool {
 
 // Drop removes the states that the store now counts too. stored has the states of the store. No other
 // request may be in progress, so that the store has all charges of this process. Then the store alone
-// enforces the limit on its past and future admissions.
+// enforces the limit on the past and future admissions of this process.
 func (f *Fallback) Drop(subject string, charges []Charge, stored []algo.Result) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -187,7 +187,7 @@ func (f *Fallback) Drop(subject string, charges []Charge, stored []algo.Result) 
 			continue
 		}
 		if in := stored[i].State; sameUsage(algo.Merge(c.Machine, in, s.state), in) {
-			states = slices.DeleteFunc(states, func(s heldState) bool { return s.limit.ID == c.ID }) // with its share
+			states = slices.DeleteFunc(states, func(s heldState) bool { return s.limit.ID == c.ID }) // the state of its share too
 		}
 	}
 	f.put(subject, states)
@@ -199,8 +199,8 @@ func sameUsage(a, b algo.State) bool {
 	return a == b
 }
 
-// Refund refunds charges of Take or Mirror, whose results are passed. given is the number of charges of
-// which it refunded something.
+// Refund refunds charges of Take or Mirror, whose results are passed. given is the number of charges
+// that it refunded, at least in part.
 func (f *Fallback) Refund(subject string, charges []Charge, results []algo.Result, elapsed time.Duration) (given int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -296,7 +296,7 @@ func heldOf(states []heldState, limit Limit) *heldState {
 	return nil
 }
 
-// as returns the state as limit counts it at now. ok is false if there is no state.
+// as returns the state converted to the parameters of limit at now. ok is false if there is no state.
 func (s *heldState) as(limit Limit, now algo.Instant) (state algo.State, ok bool) {
 	if s == nil {
 		return algo.State{}, false

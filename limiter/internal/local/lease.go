@@ -40,8 +40,9 @@ func (l *Lease) Left(now algo.Instant) int64 {
 // Next returns the size of the next lease at now, for a request of cost. If the last lease was used up
 // in LeaseLife, the next one is twice as large. The next lease of a window is at most what requests at
 // the same rate use in LeaseLife. The rest would expire with the window, and no other process could use
-// it. If the last lease was not used up, the next one is as large as the part that was used. A lease of
-// which less than half was used does not count as used up, because part of a bucket's lease leaks.
+// it. If the last lease was not used up, the next one is as large as the part that was used. If less
+// than half of a lease was used, it does not count as used up: the rest of a bucket's lease may have
+// leaked.
 func (l *Lease) Next(now algo.Instant, cost, most int64) int64 {
 	size := l.Used
 	if age := now.Sub(l.Taken); l.Left(now) < cost && 2*l.Used >= l.Granted && age <= LeaseLife {
@@ -53,7 +54,8 @@ func (l *Lease) Next(now algo.Instant, cost, most int64) int64 {
 	return min(max(size, cost), max(most, cost))
 }
 
-// Renew replaces the lease by one of granted requests. The request that took it uses cost of them.
+// Renew replaces the lease by a lease of granted requests. The request that took the new lease uses cost
+// of these.
 func (l *Lease) Renew(now algo.Instant, r algo.Result, granted, cost int64) {
 	*l = Lease{Result: r, Granted: granted, Used: cost, Taken: now, Serial: l.Serial + 1}
 }

@@ -25,7 +25,7 @@ func take(m algo.Machine, s algo.State, now algo.Instant, cost int64, force bool
 	return m.Take(s, now, cost)
 }
 
-// Convert returns a state of the machine from as a state of the machine to, at now.
+// Convert converts the state s at now. The machine of s is from, and the machine of the result is to.
 func Convert(from, to algo.Machine, s algo.State, now algo.Instant) algo.State {
 	if equal(from, to) {
 		return s
@@ -37,7 +37,7 @@ func Convert(from, to algo.Machine, s algo.State, now algo.Instant) algo.State {
 func equal(a, b algo.Machine) bool { return a == b || a.Fingerprint() == b.Fingerprint() }
 
 // A subject with at most subjectLimits limits and subjectLog bytes of logs takes less than a kilobyte. A
-// subject with more counts as several.
+// larger subject counts as several subjects.
 const (
 	subjectLimits = 4
 	subjectLog    = 512
