@@ -210,8 +210,8 @@ func TestOutage_concurrent(t *testing.T) {
 	}
 }
 
-// In an outage, exactly the rest of the limit is admitted, whether the store executes no call or loses its
-// answers. After the outage, no more is admitted.
+// In an outage, exactly the rest of the limit is admitted. This is true if the store executes no call,
+// and if it loses its answers. After the outage, no more is admitted.
 func TestOutage_room(t *testing.T) {
 	for _, rate := range outageRates {
 		for name, lost := range map[string]bool{"not charged": false, "charged, and the answer lost": true} {
@@ -243,7 +243,7 @@ func TestOutage_room(t *testing.T) {
 				count(0)
 				store.fails = false
 				if d := takeAt(t, l, noon.Add(time.Hour), c); !d.Allowed || d.Remaining != 23 {
-					t.Errorf("an hour later: unexpected decision %+v", d)
+					t.Errorf("an hour later: got %+v, want an admission and 23 remaining", d)
 				}
 			})
 		}
@@ -266,8 +266,8 @@ func (s *switched) Take(ctx context.Context, now algo.Instant, subject limiter.S
 	return s.Store.Take(ctx, now, subject, charges, results)
 }
 
-// In an outage, states in the denial cache count whatever their age, even after a refund of another
-// request. When the store counts at least as much, the fallback drops its counts.
+// In an outage, states in the denial cache count at any age, even after a refund of another request.
+// When the store counts at least as much, the fallback drops its counts.
 func TestOutage_cached(t *testing.T) {
 	r := newRemote()
 	r.fail = map[limiter.Subject]error{}
@@ -289,7 +289,7 @@ func TestOutage_cached(t *testing.T) {
 	}
 	takeAt(t, l, later, c)
 	if d := takeAt(t, l, later, c); outcome(d) != "refused degraded" || d.Limit != daily || d.Superseded || d.RetryAfter != 11*time.Hour {
-		t.Errorf("beyond the limit: unexpected decision %+v", d)
+		t.Errorf("above the limit: got %+v, want a refusal by this process with a wait of 11h", d)
 	}
 	r.fail[user] = nil
 	if d := takeAt(t, l, later, c); outcome(d) != "refused" || d.Limit != daily {
@@ -303,7 +303,7 @@ func TestOutage_cached(t *testing.T) {
 	tomorrow := noon.Add(12 * time.Hour)
 	for range 5 {
 		if d := takeAt(t, l, tomorrow, c); outcome(d) != "allowed" {
-			t.Errorf("the next day: unexpected decision %+v", d)
+			t.Errorf("the next day: got %+v, want an admission by the store", d)
 		}
 	}
 	if n := r.takes.Load() - calls; n != 5 {
@@ -359,7 +359,7 @@ func TestOutage_lease(t *testing.T) {
 	for range 20 {
 		d := takeAt(t, l, later, c)
 		if d.Allowed != (admitted < 100) {
-			t.Errorf("after %d: unexpected decision %+v", admitted, d)
+			t.Errorf("after %d admissions: got %+v, want allowed %t", admitted, d, admitted < 100)
 		}
 		if d.Allowed {
 			admitted++
@@ -388,7 +388,7 @@ func TestOutage_sync(t *testing.T) {
 	}
 }
 
-// A process without counts of an outage adds none for a request that the store decides.
+// If the fallback has no counts, a request that the store decides adds none.
 func TestOutage_reset(t *testing.T) {
 	r := newRemote()
 	r.fail = map[limiter.Subject]error{user: limiter.ErrUnavailable}
@@ -396,18 +396,19 @@ func TestOutage_reset(t *testing.T) {
 	c := limiter.Charge{Subject: user, Limit: perMinute(t, "a", 1), Cost: 1}
 	take(t, l, c)
 	if d := take(t, l, c); d.Allowed {
-		t.Fatalf("unexpected decision %+v", d)
+		t.Fatalf("the limit is used up: got %+v, want a refusal", d)
 	}
 	if err := l.Reset(ctx, []limiter.Charge{c}); err != nil {
 		t.Fatal(err)
 	}
 	if d := take(t, l, c); !d.Allowed {
-		t.Errorf("after a reset: unexpected decision %+v", d)
+		t.Errorf("after a reset: got %+v, want an admission", d)
 	}
 }
 
 // When the store counts at least as much, the fallback drops its counts. While another request is in
-// progress, the fallback keeps them, because they may not include the charge of that request yet.
+// progress, the fallback keeps them, because the store's counts may not include the charge of that
+// request yet.
 func TestOutage_dropAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newPaced()

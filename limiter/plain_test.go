@@ -27,7 +27,7 @@ func TestLimiter_Take_plain(t *testing.T) {
 		l := limiter.Limit{Name: "a", ID: limiter.ID(i + 1), Rate: algo.Rate{Algorithm: a, Requests: 7, Window: 10 * time.Second}}
 		limits = append(limits, limit(t, l))
 		l.Version = 1
-		limits = append(limits, limit(t, l)) // as after a publication that leaves the limit unchanged
+		limits = append(limits, limit(t, l)) // an equal limit, as new rules make it if they do not change the limit
 		l.Global, l.Rate.Requests = true, 5
 		limits = append(limits, limit(t, l))
 	}
@@ -73,8 +73,8 @@ func mustTake(t *testing.T, l *limiter.Limiter, now time.Time, charge limiter.Ch
 }
 
 // Concurrent requests are admitted exactly up to the limit, while other requests of the subject take the
-// general path. The other requests on a window are refunded. Those on a bucket are not, because a bucket
-// in use refunds only a part.
+// general path. The other requests on a window are refunded. Requests on a bucket are not refunded,
+// because a bucket in use refunds only a part of a charge.
 func TestLimiter_Take_plainConcurrent(t *testing.T) {
 	const capacity, workers, attempts = 1000, 8, 400
 	for _, a := range []algo.Algorithm{algo.TokenBucket, algo.SlidingWindow} {
@@ -124,7 +124,7 @@ func TestLimiter_Take_allocations(t *testing.T) {
 			for _, id := range []string{"caller-1", "0192f0c1-2b9a-7c3e-9f41-5d2b8e6a7f10"} {
 				if n := testing.AllocsPerRun(100, func() {
 					if d, err := l.Take(ctx, noon, []limiter.Charge{{Subject: limiter.APIKey(id), Limit: limit, Cost: 1}}); err != nil || d.Limit != limit {
-						t.Error("unexpected decision")
+						t.Errorf("got %+v, error %v; want a decision by the limit", d, err)
 					}
 				}); n != 0 {
 					t.Errorf("%s, %d requests, %s: got %v allocations, want 0", a, requests, id, n)

@@ -10,11 +10,11 @@ import (
 
 // pressure measures how often this process fails to charge a limit of a subject, because requests come
 // faster than the store can write the item. Each failure doubles the level. The level halves every
-// pressureLife, unless leases still save calls. The zero value is no pressure.
+// pressureLife, unless leases still save calls. The zero value means no pressure.
 //
-// A leasable limit under pressure takes leases; the level bounds the number of requests in a lease.
-// For any other limit, the process makes no call for a while after a throttled one. The pause grows
-// with the level.
+// A leasable limit under pressure takes leases; the level bounds the number of requests in a lease. For
+// any other limit, the process makes no call for a while after a throttled call. The pause grows with
+// the level.
 type pressure struct {
 	level       int64        // value after the last rise: 2, 4, 8 ...
 	at          algo.Instant // instant of the last rise
@@ -34,14 +34,14 @@ const (
 	maxPause      = 3 * time.Second
 )
 
-// The first lease after a throttled call holds at most firstLease requests. It takes at most one part
-// in firstLeasePart of what remains of the limit, because the subject may not be the hot one.
+// The first lease after a throttled call holds at most firstLease requests. It takes at most
+// 1/firstLeasePart of the remaining quota, because the subject may not be the hot one.
 const (
 	firstLease     = 4
 	firstLeasePart = 256
 )
 
-// errPaused is the failure of a call that was not made, because the item of its subject is busy.
+// errPaused means that no call was made, because the item of the subject is busy.
 var errPaused = fmt.Errorf("%w: %w: paused after throttled calls", ErrUnavailable, ErrItemThrottled)
 
 // current returns the level at now; 0 or 1 is no pressure.
@@ -80,9 +80,9 @@ func (l *Limit) leasesHelp() bool {
 	return l.leasable() && l.machine.Capacity() >= firstLease*firstLeasePart
 }
 
-// A bucket's lease under pressure begins to leak after a grace: one part in gracePart of the bucket's
-// depth. Therefore, at one time it exceeds the burst by at most that part, 1 %. With a grace below
-// minGrace, a lease would save no call.
+// A bucket's lease under pressure begins to leak after a grace, which is 1/gracePart of the bucket's
+// depth. Therefore, the bucket exceeds its burst by at most this part, 1 %, at any time. With a grace
+// below minGrace, a lease would save no call.
 const (
 	gracePart = 100
 	minGrace  = 100 * time.Millisecond

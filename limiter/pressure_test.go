@@ -20,7 +20,7 @@ type partition struct {
 	mu       sync.Mutex
 	throttle map[limiter.Subject]int // number of the next writes to throttle; -1 means all
 	between  func()                  // runs at each throttled write, for charges by other processes
-	deaf     bool                    // it throttles reads too
+	deaf     bool                    // the partition throttles reads too
 	parses   bool                    // each read returns a new Machine, as for an item of other rules
 	reads    int
 	costs    []int64 // of all writes that were not throttled
@@ -123,11 +123,11 @@ func throttledHot(t *testing.T, policy limiter.OnError, hot bool) {
 		t.Errorf("the next request: got %+v, want a busy subject without a call", d)
 	}
 	if look := mustPeek(t, e, noon, c); !look.Allowed || look.Reason != limiter.ReasonNone {
-		t.Errorf("a look: got %+v, want a read", look)
+		t.Errorf("Peek: got %+v, want a read", look)
 	}
 	p.deaf, before = true, p.reads
 	if look := mustPeek(t, e, noon, c); look.Reason != limiter.ReasonThrottled || look.Allowed != (policy != limiter.OnErrorDeny) || p.reads != before+1 {
-		t.Errorf("a throttled look: got %+v after %d reads, want one read, and on_error to decide", look, p.reads-before)
+		t.Errorf("a throttled Peek: got %+v after %d reads, want one read, and on_error to decide", look, p.reads-before)
 	}
 }
 
@@ -149,7 +149,7 @@ func TestLimiter_Take_throttled_group(t *testing.T) {
 							want = limiter.ReasonBusy
 						}
 						if d.Allowed == hot || d.Reason != want {
-							t.Errorf("round %d, request %d: %+v, want %s", round, i, d, want)
+							t.Errorf("round %d, request %d: got %+v, want reason %s", round, i, d, want)
 						}
 					}
 				}
@@ -170,9 +170,9 @@ func throttledAgain(t *testing.T) {
 	}
 }
 
-// The first successful write after a throttled one takes a lease. If other processes charge the item, the
-// next lease doubles, up to half of the remaining quota. Four seconds without pressure halve it. Leases
-// that save writes remain. Without pressure, every request is one write.
+// The first successful write after a throttled one takes a lease. If other processes charge the item,
+// the next lease doubles, up to half of the remaining quota. Four seconds without pressure halve the
+// lease. Leases that save writes keep their size. Without pressure, every request is one write.
 func TestLimiter_Take_pressure_leases(t *testing.T) {
 	for _, algorithm := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow, algo.TokenBucket} {
 		t.Run(string(algorithm), func(t *testing.T) {
@@ -298,8 +298,8 @@ func throttledSeveralHot(t *testing.T, deaf bool) {
 	}
 }
 
-// Each read of an item of other rules returns a new Machine. That is no change of the item, so its subject
-// is quiet.
+// Each read of an item of other rules returns a new Machine. This is not a change of the item, so its
+// subject is quiet.
 func TestLimiter_Take_throttled_parsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := pressedLimit(t, algo.SlidingWindow, 10, limiter.OnErrorAllow)

@@ -13,7 +13,7 @@ import (
 // For a Local store, Now returns the time of the clock, whether or not it reads the wall clock.
 func TestLimiter_Now_local(t *testing.T) {
 	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))
-	_ = l.Now() // by the clock outside the bubble
+	_ = l.Now() // reads the real clock, outside synctest
 	synctest.Test(t, func(t *testing.T) {
 		for _, pause := range []time.Duration{0, time.Nanosecond, time.Millisecond, 9 * time.Millisecond, time.Hour, time.Millisecond} {
 			time.Sleep(pause)

@@ -18,8 +18,8 @@ type Receipt struct {
 	served      []served
 }
 
-// TakeRefundable is Take, and returns a Receipt that refunds the charges. The Receipt is nil if the
-// request is denied.
+// TakeRefundable decides like Take, and returns a Receipt that refunds the charges. The Receipt is nil
+// if the request is denied.
 func (l *Limiter) TakeRefundable(ctx context.Context, now time.Time, charges []Charge) (Decision, *Receipt, error) {
 	r := &request{receipt: true} // it is not pooled, because the receipt keeps its slices
 	d, err := l.decide(ctx, r, now, charges)
@@ -46,8 +46,8 @@ func (l *Limiter) TakeRefundable(ctx context.Context, now time.Time, charges []C
 	return d, receipt, nil
 }
 
-// Refund refunds what the request was charged, as far as that is safe: it admits no request that would
-// be denied if this request had never been made.
+// Refund refunds the charges of the request, as far as this is safe: a refund never admits a request
+// that would be denied if this request had never been made.
 //
 //   - Windows and logs refund the whole charge.
 //   - A bucket that other requests have used since refunds the part that has not leaked by now.

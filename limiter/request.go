@@ -30,7 +30,7 @@ type request struct {
 	ctx    context.Context // with the deadline; nil until a call needs it
 	cancel context.CancelFunc
 
-	renewals  []*tracker // trackers that the store call of this request renews
+	renewals  []*tracker // trackers that the store call of this request will renew
 	waitedFor *tracker   // the tracker whose renewal the request waited for
 	unsynced  *item      // an item whose counter could not synchronize
 	syncErr   error      // the error of that synchronization

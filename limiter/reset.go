@@ -23,7 +23,7 @@ func (l *Limiter) Reset(ctx context.Context, charges []Charge) error {
 	for _, c := range charges {
 		role, subjects, _ := l.locate(c)
 		for _, subject := range subjects {
-			l.forget(subject) // before the reset, so that no count reaches the store after it
+			l.forget(subject) // before the reset of the store, so that no count reaches the store afterwards
 			reset(location{role, subject})
 			l.forget(subject)
 		}

@@ -87,7 +87,7 @@ func (r *request) tryTrackers() (wait <-chan struct{}, due *item) {
 		case serves:
 			s.use(r.now)
 		case t.renewing != nil && !r.tracked(it):
-			continue // it charges the store and does not wait for the lease
+			continue // the request charges the store and does not wait for the lease
 		case t.renewing != nil:
 			wait, r.waitedFor = t.renewing, t
 		default:

@@ -23,7 +23,7 @@ func (s *served) use(now algo.Instant) {
 	s.allowed, s.result, s.serial, s.item.leaseLeft = true, l.Result, l.Serial, l.Left(now)
 }
 
-// undo takes the charge back if the tracker still holds the lease or the count that was charged.
+// undo takes back the charge if the tracker still has the lease or the count that was charged.
 func (s *served) undo() Refunds {
 	nothing := !s.allowed || s.item.Cost == 0 || s.undone
 	s.undone = true

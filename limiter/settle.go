@@ -106,7 +106,7 @@ func (b *batch) refundable() refundable {
 	return back
 }
 
-// refund calls the store for a refund. A refund that fails is dropped: that admits fewer requests, never
+// refund calls the store for a refund. A refund that fails is dropped. This admits fewer requests, never
 // more.
 func (l *Limiter) refund(ctx context.Context, now algo.Instant, r refundable, elapsed time.Duration) Refunds {
 	if r.remote { // the refund changes the state in the store

@@ -32,9 +32,9 @@ func (r *request) take(ctx context.Context, b *batch) {
 	b.answer(first)
 }
 
-// pickShard makes b charge a random shard that the denial cache does not deny, but not the shard that
-// has just refused. If there is none, pickShard returns true, and b reports the shard with the shortest
-// wait.
+// pickShard makes b charge a random shard. It skips shards that the denial cache denies, and the shard
+// that has just refused. If no shard is left, pickShard returns true, and b reports the shard with the
+// shortest wait.
 func (r *request) pickShard(b *batch) (refused bool) {
 	shards := b.items[0].limit.parts
 	tried, answer := b.charges[0].Limit, b.shardRefusal()
@@ -62,7 +62,7 @@ func (r *request) lookUpShard(b *batch, shard int) (refuses bool) {
 	return b.lookUp(r.now, r.limiter.denials)
 }
 
-// refusal is the refusal of a shard. The zero value is none.
+// refusal is the refusal of a shard. The zero value means no refusal.
 type refusal struct {
 	limit   *Limit
 	result  algo.Result
@@ -79,7 +79,7 @@ func (b *batch) answer(by refusal) {
 	b.charges[0].Limit, b.items[0].Limit, b.results[0], b.items[0].backOff = by.limit, by.limit, by.result, by.backOff
 }
 
-// shorter returns the refusal with the shorter wait: f, or that of the shard that b charges.
+// shorter returns the refusal with the shorter wait: f, or the refusal of the shard that b charges.
 func (f refusal) shorter(now algo.Instant, b *batch) refusal {
 	other := b.shardRefusal()
 	if f.result.Machine == nil || other.wait(now, b.items[0].want) < f.wait(now, b.items[0].want) {

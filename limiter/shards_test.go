@@ -13,8 +13,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// Every refusal of a limit with shards has the limit and a RetryAfter, whether the denial cache has all shards,
-// some or none, and whether another environment charges them or not.
+// Every refusal of a limit with shards has the limit and a RetryAfter. The denial cache may have all
+// shards, some or none, and another environment may charge the shards too.
 func TestSpread_shards_named(t *testing.T) {
 	for _, algorithm := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow, algo.TokenBucket, algo.SlidingLog} {
 		for _, trust := range []time.Duration{0, 20 * time.Millisecond, -1} {
@@ -36,7 +36,7 @@ func TestSpread_shards_named(t *testing.T) {
 				}
 			}
 			if refused < 4000 || unnamed > 0 {
-				t.Errorf("%s, CacheTTL %s: %d of %d refusals have no limit", algorithm, trust, unnamed, refused)
+				t.Errorf("%s, CacheTTL %s: got %d of %d refusals without a limit, want 0", algorithm, trust, unnamed, refused)
 			}
 		}
 	}
@@ -61,7 +61,7 @@ func TestSpread_shards_shortest(t *testing.T) {
 		known := time.Hour
 		for range 8 {
 			d := takeAt(t, e, noon, c)
-			// The first request calls two shards. No later refusal has a longer wait.
+			// The first request calls two shards. Later refusals have at most the wait of the first one.
 			if d.Allowed || d.Limit != l || d.RetryAfter > known {
 				t.Fatalf("first shard %d: got %+v, want a refusal with a wait of at most %s", first, d, known)
 			}

@@ -42,8 +42,8 @@ func (s *shared) call(ctx context.Context, at algo.Instant, subject Subject, cha
 	return taken, 1, s.health.record(answers, err)
 }
 
-// errBlank is the failure of a store that returns no state. Such a store breaks its contract, and the
-// missing state would cause a panic later.
+// errBlank means that the store returned no state. Such a store breaks its contract, and the missing
+// state would cause a panic later.
 var errBlank = fmt.Errorf("%w: %w: the store returned no state for a limit", ErrUnavailable, ErrFormat)
 
 // crowdedError returns the failure of a call on a subject that has several requests at a time. A

@@ -31,12 +31,13 @@ const exactSkew = 10 * time.Millisecond
 type Skew struct {
 	mu        sync.Mutex
 	known     bool
-	low, high time.Duration // ahead is between them
+	low, high time.Duration // ahead is from low to high
 	at        time.Time     // of the last observation
 }
 
-// Some stores have to request the server's time. They do so with the first call, and then once a second
-// until the estimate is exact. After that, they do so every half minute, because clocks drift.
+// Some stores have to request the server's time. They request it with the first call, and then once a
+// second until the estimate is exact. After that, they request it every half minute, because clocks
+// drift.
 const (
 	skewSoon  = time.Second
 	skewLater = 30 * time.Second

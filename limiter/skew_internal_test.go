@@ -62,7 +62,7 @@ func TestSkew_Begin(t *testing.T) {
 			s = Skew{known: true, high: c.known, at: time.Now().Add(-c.age)}
 		}
 		if _, due := s.Begin(); due != c.due {
-			t.Errorf("%+v: got due %t, want the opposite", c, due)
+			t.Errorf("%+v: got due %t, want %t", c, due, c.due)
 		}
 	}
 }

@@ -10,8 +10,9 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// Two environments share a store, and the clock of one is 70 s behind. Together they admit at most the bound.
-// The slow environment does not get the whole quota each time that it finds a state of the other one.
+// Two environments share a store, and the clock of one is 70 s behind. Together they admit at most the
+// bound. The slow environment does not get the whole quota whenever it finds a state of the other
+// environment.
 func TestLimiter_slowClock(t *testing.T) {
 	const skew, step = 70 * time.Second, 100 * time.Millisecond
 	store, caller := newRemote(), limiter.User("u")
@@ -65,7 +66,7 @@ func (e estimated) ClockSkew() (ahead, uncertainty time.Duration, ok bool) {
 	return e.ahead, e.uncertainty, true
 }
 
-// Now corrects the clock if the skew is known to within 10 ms, and does not otherwise.
+// Now corrects the clock only if the skew is known to within 10 ms.
 func TestLimiter_Now(t *testing.T) {
 	for _, c := range []struct{ ahead, uncertainty, want time.Duration }{
 		{time.Hour, 10 * time.Millisecond, time.Hour}, {-time.Hour, time.Millisecond, -time.Hour}, {time.Hour, 11 * time.Millisecond, 0},
@@ -74,7 +75,7 @@ func TestLimiter_Now(t *testing.T) {
 		before := time.Now()
 		now := l.Now()
 		if off := now.Add(c.want); off.Before(before) || off.After(time.Now()) {
-			t.Errorf("%+v: got Now off by %s", c, before.Sub(now))
+			t.Errorf("%+v: got a correction by %s, want about %s", c, before.Sub(now), c.want)
 		}
 	}
 }

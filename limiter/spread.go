@@ -11,20 +11,20 @@ import (
 // The zero value charges the store for every request. A Local store ignores all fields except Cells.
 //
 // If a limit changes from or to Shards or Cells, it starts at full quota, because its counts were
-// elsewhere. The same holds for Adaptive with a window below four seconds. A limit that no longer has
+// elsewhere. The same is true for Adaptive with a window below four seconds. A limit that no longer has
 // Sync loses the charges since the last synchronization.
 type Spread struct {
-	// Lease is the most requests that a process takes from the store at once, in order to decide them
-	// without further calls. The process starts with one request and takes more if its traffic uses
-	// them up. With 1 it never takes requests in advance.
+	// Lease is the maximum number of requests that a process takes from the store at once, in order to
+	// decide them without further calls. The process starts with one request, and takes more if it uses up
+	// its leases. 1 means that it never takes requests in advance.
 	//
 	// A lease never admits too many requests. It may admit too few: a process may not use its lease,
 	// which lasts for a second. A bucket's lease leaks at the rate of the limit, so leases save more
 	// calls for windows. Near the limit, requests are charged one by one.
 	Lease int64
-	// Shards is the number of parts that count separately, each with its share of the limit. A
-	// request charges a random shard. If that refuses, the request charges a second one. A refusal
-	// reports the shortest wait of the known shards.
+	// Shards is the number of parts that count separately, each with its share of the limit. A request
+	// charges a random shard. If that shard refuses, the request charges a second shard. A refusal reports
+	// the shortest wait of the known shards.
 	//
 	// Shards never admit too many requests. They may refuse while other shards have room. A cost is
 	// at most the capacity of one shard. Remaining is an estimate from the charged shard.
@@ -32,7 +32,7 @@ type Spread struct {
 	// Sync is the interval at which a process synchronizes its own count with the store. Between two
 	// synchronizations, it decides by its own count.
 	//
-	// Sync may admit too many requests: in one interval, each process may admit all that remained at
+	// Sync may admit too many requests: in one interval, each process may admit all quota that remained at
 	// its last synchronization. The excess is a debt of at most one capacity.
 	//
 	// While the store is down, each process enforces the whole limit by its own count. If OnError
@@ -44,11 +44,11 @@ type Spread struct {
 	// memory, in Options.Cells. Cells admit too many requests only if there are more processes, and
 	// too few if there are fewer processes or their load is uneven.
 	Cells int
-	// Adaptive divides the limit between processes in proportion to their demand. Each process
-	// decides by its share, reports its demand, and reads the total. All processes together report
-	// about 360 times a second. The interval of a process is half a second for up to 180 processes,
-	// and 17 s for 6,000. Adaptive is for limits of all callers that are too large for one item. It
-	// is the default for those on DynamoDB.
+	// Adaptive divides the limit between processes in proportion to their demand. Each process decides by
+	// its share, reports its demand, and reads the total. All processes together report about 360 times a
+	// second. The interval of a process is half a second for up to 180 processes, and 17 s for 6,000.
+	// Adaptive is for limits of all callers that are too large for one item. It is the default for limits
+	// of all callers on DynamoDB.
 	//
 	// After the processes have reported, they admit at most 5 % more than the limit, and on average
 	// 3 % less. If demand rises fivefold, shares grow before all processes have reported. Then the
@@ -125,8 +125,8 @@ func maxParts(r algo.Rate) int64 {
 	return r.Requests
 }
 
-// divideRate returns part i of n of a rate. Parts are equal. With all, the first parts get one more
-// request, so that all parts sum up to the rate.
+// divideRate returns part i of n of a rate. Parts are equal. If all is true, the first parts get one
+// more request, so that all parts sum up to the rate.
 func divideRate(r algo.Rate, i, n int64, all bool) algo.Rate {
 	one := func(whole int64) int64 {
 		if all && i < whole%n {

@@ -56,7 +56,7 @@ func TestSpread_lease(t *testing.T) {
 				t.Errorf("got %d admitted, want 1000", n)
 			}
 			if calls := store.takes.Load(); calls > 200 {
-				t.Errorf("got %d store calls for 6400 decisions, want fewer", calls)
+				t.Errorf("got %d store calls for 6400 decisions, want at most 200", calls)
 			}
 		})
 	}
@@ -276,12 +276,12 @@ func TestSpread_sync_failure(t *testing.T) {
 	for i, want := range []bool{true, true, false} {
 		d, err := e.Take(ctx, noon.Add(time.Duration(i)*200*time.Millisecond+time.Second), []limiter.Charge{c})
 		if err != nil || d.Allowed != want || d.Reason != limiter.ReasonUnavailable {
-			t.Fatalf("request %d: unexpected decision %+v, %v", i, d, err)
+			t.Fatalf("request %d: got %+v, error %v; want allowed %t with reason %s", i, d, err, want, limiter.ReasonUnavailable)
 		}
 	}
 	d, err := storetest.Must(limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)})).Take(ctx, noon, []limiter.Charge{c})
 	if err != nil || !d.Allowed || d.Reason != limiter.ReasonUnavailable {
-		t.Fatalf("without a known state: unexpected decision %+v, %v", d, err)
+		t.Fatalf("without a known state: got %+v, error %v; want an admission with reason %s", d, err, limiter.ReasonUnavailable)
 	}
 }
 
@@ -306,7 +306,8 @@ func TestSpread_cells(t *testing.T) {
 	}
 }
 
-// A request charges limits with every Spread and limits without one. If one limit refuses, none is charged.
+// A request charges limits with every Spread and limits without one. If one limit refuses, no limit is
+// charged.
 func TestSpread_together(t *testing.T) {
 	rate := algo.Rate{Requests: 100, Window: time.Minute}
 	kinds := map[string]limiter.Spread{"lease": {Lease: 10}, "shards": {Shards: 4}, "sync": {Sync: time.Second}, "cells": {Cells: 2}, "adaptive": {Adaptive: true}, "none": {}}
@@ -404,7 +405,7 @@ func TestLimit_Shadow_failure(t *testing.T) {
 	l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 4, Window: time.Minute}, Shadow: true})
 	store.fail[l.Subjects(user)[0]] = limiter.ErrUnavailable
 	if d, err := e.Take(ctx, noon, []limiter.Charge{{Subject: user, Limit: l, Cost: 1}}); err != nil || !d.Allowed || d.Reason != limiter.ReasonNone {
-		t.Fatalf("unexpected decision %+v, %v", d, err)
+		t.Fatalf("got %+v, error %v; want an admission without a reason", d, err)
 	}
 }
 
@@ -440,13 +441,13 @@ func TestSpread_bounded(t *testing.T) {
 		caller := limiter.User(fmt.Sprint(i))
 		for n := range 7 {
 			if d := takeAt(t, e, noon, limiter.Charge{Subject: caller, Limit: l, Cost: 1}); d.Allowed != (n < 5) {
-				t.Fatalf("caller %d, request %d: unexpected result, allowed %t", i, n+1, d.Allowed)
+				t.Fatalf("caller %d, request %d: got allowed %t, want %t", i, n+1, d.Allowed, n < 5)
 			}
 		}
 	}
 }
 
-// Peek includes what the counter of this environment counted. It takes nothing from a lease.
+// Peek includes the count of this environment's counter. It takes nothing from a lease.
 func TestSpread_peek(t *testing.T) {
 	for _, spread := range []limiter.Spread{{Sync: time.Second}, {Lease: 4}, {Shards: 2}, {Cells: 1_000}, {Adaptive: true}, {}} {
 		e := environments(1, newRemote())[0]
@@ -454,16 +455,16 @@ func TestSpread_peek(t *testing.T) {
 		c := limiter.Charge{Subject: user, Limit: l, Cost: 1}
 		for i := range 3 {
 			if d := mustPeek(t, e, noon, c); !d.Allowed {
-				t.Fatalf("%+v, look %d: unexpected decision %+v", spread, i, d)
+				t.Fatalf("%+v, Peek %d: got %+v, want an admission", spread, i, d)
 			}
 		}
 		for takeAt(t, e, noon, c).Allowed {
 			if spread.Shards == 0 && !mustPeek(t, e, noon, limiter.Charge{Subject: other, Limit: l, Cost: 1}).Allowed {
-				t.Fatalf("%+v: another caller was charged", spread)
+				t.Fatalf("%+v: another caller: got a refusal, want an admission", spread)
 			}
 		}
 		if d := mustPeek(t, e, noon, c); d.Allowed || d.RetryAfter == 0 {
-			t.Errorf("%+v: the limit is used up, but Peek returns %+v", spread, d)
+			t.Errorf("%+v, the limit is used up: got %+v from Peek, want a refusal with a wait", spread, d)
 		}
 	}
 }
@@ -489,7 +490,7 @@ func TestLimiter_Reset(t *testing.T) {
 	}
 }
 
-// resetting is a store that calls the function then at the end of each Reset.
+// resetting is a store that calls its field then at the end of each Reset.
 type resetting struct {
 	*remote
 	then func()
@@ -533,12 +534,13 @@ func TestSpread_shards_uneven(t *testing.T) {
 	for i := range 300 {
 		now := noon.Add(time.Duration(i%2) * time.Millisecond)
 		if d := takeAt(t, e, now, c); d.Superseded || d.Capacity != 100 || !d.Allowed && d.RetryAfter <= 0 {
-			t.Fatalf("request %d: unexpected decision %+v", i, d)
+			t.Fatalf("request %d: got %+v, want a capacity of 100 and a wait for each refusal", i, d)
 		}
 	}
 }
 
-// Idle leases and counters are removed to make room for other subjects. Those in use are not.
+// Idle leases and counters are removed to make room for other subjects. Leases and counters in use are
+// not removed.
 func TestSpread_accounts(t *testing.T) {
 	for _, spread := range []limiter.Spread{{Lease: 100}, {Sync: 10 * time.Millisecond}} {
 		store := newRemote()
@@ -555,14 +557,14 @@ func TestSpread_accounts(t *testing.T) {
 		}
 		for _, caller := range []string{"a", "b", "c"} {
 			if n := calls(noon, caller, 40); n > 6 {
-				t.Errorf("%+v: subject %s has a lease or counter, but made %d calls", spread, caller, n)
+				t.Errorf("%+v: subject %s: got %d calls, want at most 6, because it has a lease or counter", spread, caller, n)
 			}
 		}
 		if n := calls(noon.Add(time.Millisecond), "d", 40); n != 40 {
-			t.Errorf("%+v: subject d has no lease or counter, but made %d calls", spread, n)
+			t.Errorf("%+v: subject d: got %d calls, want 40, because it has no lease or counter", spread, n)
 		}
 		if n := calls(noon.Add(10*time.Second), "e", 40); n > 6 {
-			t.Errorf("%+v: the other subjects are idle, but e made %d calls", spread, n)
+			t.Errorf("%+v: subject e: got %d calls, want at most 6, because the other subjects are idle", spread, n)
 		}
 	}
 }
@@ -576,7 +578,7 @@ func TestSpread_sync_idle(t *testing.T) {
 		for day := range 3 {
 			for i := range 51 {
 				if d := takeAt(t, e, noon.AddDate(0, 0, day), c); d.Allowed != (i < 50) {
-					t.Fatalf("%s, day %d, request %d: unexpected result, allowed %t", algorithm, day, i+1, d.Allowed)
+					t.Fatalf("%s, day %d, request %d: got allowed %t, want %t", algorithm, day, i+1, d.Allowed, i < 50)
 				}
 			}
 		}
@@ -618,7 +620,7 @@ func TestSpread_sync_refund(t *testing.T) {
 	}
 	for _, cost := range store.costs {
 		if cost < 0 {
-			t.Errorf("got negative charges %v", store.costs)
+			t.Errorf("got charges %v, want none below 0", store.costs)
 		}
 	}
 }
@@ -702,11 +704,11 @@ func TestSpread_lease_clockBack(t *testing.T) {
 	before := store.takes.Load()
 	takeAt(t, e, noon.Add(-900*time.Millisecond), c)
 	if store.takes.Load() != before {
-		t.Error("the lease ended within its second")
+		t.Error("900 ms before the lease: got a store call, want a decision by the lease")
 	}
 	takeAt(t, e, noon.Add(-1100*time.Millisecond), c)
 	if store.takes.Load() == before {
-		t.Error("the lease lasted longer than its second")
+		t.Error("1100 ms before the lease: got a decision by the lease, want a store call")
 	}
 }
 
@@ -760,7 +762,7 @@ func TestSpread_sync_outage(t *testing.T) {
 			store.fail[user] = limiter.ErrBreakerOpen
 		}
 		if d, err := e.Take(ctx, noon.Add(time.Duration(2*i)*time.Second), []limiter.Charge{c}); err != nil || !d.Allowed || (d.Reason != "") != (i == 2 || i == 3) {
-			t.Fatalf("request %d: unexpected decision %+v, %v", i+1, d, err)
+			t.Fatalf("request %d: got %+v, error %v; want an admission, with a reason only for requests 3 and 4", i+1, d, err)
 		}
 	}
 	takeAt(t, e, noon.Add(time.Minute), c)
@@ -776,7 +778,7 @@ func TestSpread_shards_chosen(t *testing.T) {
 	l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 40, Window: time.Minute}, Spread: limiter.Spread{Shards: 4}})
 	for i := range 10 {
 		if d := takeAt(t, e, noon, limiter.Charge{Subject: user, Limit: l, Cost: 1}); !d.Allowed || d.StoreCalls != 1 {
-			t.Fatalf("request %d: unexpected result, allowed %t with %d calls", i+1, d.Allowed, d.StoreCalls)
+			t.Fatalf("request %d: got allowed %t with %d calls, want true with 1", i+1, d.Allowed, d.StoreCalls)
 		}
 	}
 	for i, shard := range l.Subjects(user) {

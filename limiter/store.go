@@ -20,30 +20,30 @@ type Store interface {
 	// return without error, results holds the states after the charges, or the states that refused
 	// them.
 	//
-	// A charge of cost 0 is a look: it MUST write nothing. If all charges are looks, MayBeStale
-	// reports whether a state that is some milliseconds old is enough.
+	// A charge of cost 0 only reads: it MUST write nothing. If all charges cost 0, MayBeStale reports
+	// whether a state that is some milliseconds old is enough.
 	//
 	// A store decides by the limit of the charge. If it holds state that was written under a higher
 	// rules version, it decides by the parameters of that state; see [Held.Settle].
 	//
 	// An error means that there is no decision. It wraps ErrContended, ErrFull, ErrFormat or
-	// ErrUnavailable. Beside ErrUnavailable, it wraps the cause if that is ErrThrottled,
-	// ErrItemThrottled, ErrRejected or ErrBreakerOpen. If ctx ends, the charges have been made at
-	// most once.
+	// ErrUnavailable. If it wraps ErrUnavailable, it also wraps the cause, if the cause is ErrThrottled,
+	// ErrItemThrottled, ErrRejected or ErrBreakerOpen. If ctx ends, the charges have been made at most
+	// once.
 	Take(ctx context.Context, now algo.Instant, subject Subject, charges []Charge, results []algo.Result) (bool, error)
 
-	// Refund refunds charges that Take made. results are those of that Take. elapsed is the time since
-	// then on the monotonic clock; Refund adds a margin for clock skew and for the time of its
-	// message. Refund follows algo.Machine.Refund. It silently drops what it cannot refund safely.
-	// given is the number of charges of which it refunded something.
+	// Refund refunds charges that Take made. results are the results of that Take. elapsed is the time
+	// since that Take on the monotonic clock; Refund adds a margin for clock skew and for the time of its
+	// message. Refund follows algo.Machine.Refund. It silently drops what it cannot refund safely. given is
+	// the number of charges that it refunded, at least in part.
 	Refund(ctx context.Context, subject Subject, charges []Charge, results []algo.Result, elapsed time.Duration) (given int, err error)
 
 	// Inspect returns every limit that the store holds of subject, in the order of their IDs. For an
 	// unknown subject, it returns none. It writes nothing.
 	Inspect(ctx context.Context, subject Subject) ([]Entry, error)
 
-	// Reset deletes subject, which then has its full quota. If a charge from before the reset is
-	// refunded later, that may refund a charge from after the reset.
+	// Reset deletes subject, which then has its full quota. A later refund of a charge from before the
+	// reset may refund a charge from after the reset.
 	Reset(ctx context.Context, subject Subject) error
 }
 
@@ -55,9 +55,9 @@ type Entry struct {
 
 // Local is implemented by stores whose state is in this process. A Limiter does not cache their states.
 type Local interface {
-	// TakePlain charges cost to a limit of subject as Take does, if limit.Compacter decides the state
-	// that the store holds. The limit has a Compacter. It then returns the next state, or the state that
-	// refused. Otherwise TakePlain changes nothing, known is false, and Take decides.
+	// TakePlain charges cost to a limit of subject as Take does, if limit.Compacter decides the state that
+	// the store holds. The limit has a Compacter. TakePlain then returns the next state, or the state that
+	// refused. Otherwise, TakePlain changes nothing, known is false, and Take decides.
 	TakePlain(now algo.Instant, subject Subject, limit *Limit, cost int64) (state algo.Compact, allowed, known bool)
 }
 
@@ -69,7 +69,7 @@ type Connector interface {
 	ConnectTimeout(now algo.Instant) time.Duration
 }
 
-// Held is the state of one limit of a subject in a store. The zero value is a limit that was never
+// Held is the state of one limit of a subject in a store. The zero value means that the limit was never
 // charged.
 type Held struct {
 	algo.Result
@@ -78,14 +78,14 @@ type Held struct {
 }
 
 // Settle returns the state by which a store decides a charge on limit at now. write reports that the
-// store MUST write that state even if it refuses the charge; a look never writes. All stores use Settle,
-// so that they agree on changed limits and wrong clocks:
+// store MUST write that state even if it refuses the charge. A charge of cost 0 never writes. All stores
+// use Settle, so that they agree on changed limits and wrong clocks:
 //
 //   - A limit that was never charged has its full quota.
 //   - A state with the parameters of limit decides unchanged.
 //   - A state with other parameters of a lower version is converted, once.
-//   - A state with other parameters of the same or a higher version decides by its own parameters. If
-//     two versions converted it back and forth, that would create quota.
+//   - A state with other parameters of the same or a higher version decides by its own parameters. Two
+//     versions that converted a state back and forth would create quota.
 //   - A state that is further ahead of now than honest clocks allow is marked or clamped (algo.Clamp).
 func (h Held) Settle(limit *Limit, now algo.Instant) (settled Held, write bool) {
 	own := limit.machine
@@ -101,7 +101,7 @@ func (h Held) Settle(limit *Limit, now algo.Instant) (settled Held, write bool) 
 		return h, changed
 	}
 	next := Held{Result: algo.Result{Machine: own, State: algo.Convert(h.Machine, own, h.State, now), Clamped: h.Clamped}, Version: limit.Version}
-	if own.Ahead(next.State, now) { // otherwise the next request would mark it
+	if own.Ahead(next.State, now) { // otherwise, the next request would mark the state
 		next.clamp(now)
 	}
 	return next, true

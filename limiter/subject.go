@@ -20,7 +20,7 @@ type Subject struct {
 	name string // after the prefix of kind; the whole text for other kinds
 }
 
-// kind is the kind of a subject that one ID identifies. Such a subject needs no text of its own.
+// kind is the kind of a subject. If one ID identifies the subject, it needs no other text.
 type kind uint8
 
 const (
@@ -30,7 +30,7 @@ const (
 	ip
 )
 
-// prefixes are the beginnings of the texts of subjects, by kind.
+// prefixes are the prefixes of the texts of subjects, by kind.
 var prefixes = [...]string{other: "", user: "user:", apiKey: "apikey:", ip: "ip:"}
 
 // MaxSubject is the length of the longest Subject in bytes, including the parts that shadow limits and

@@ -57,7 +57,7 @@ func TestSubject_ID(t *testing.T) {
 		for _, s := range []limiter.Subject{limiter.User(name), limiter.APIKey(name)} {
 			id := s.ID()
 			if was, ok := seen[id]; ok {
-				t.Errorf("%s and %s: got the same ID", was, s)
+				t.Errorf("%s and %s: got the same ID, want two IDs", was, s)
 			}
 			for other := range seen {
 				if other.Is(s) || other.Hash(seed) == s.Hash(seed) {
@@ -65,7 +65,7 @@ func TestSubject_ID(t *testing.T) {
 				}
 			}
 			if !id.Is(s) || id.Hash(seed) != s.Hash(seed) {
-				t.Errorf("%s: its ID is not that of the subject", s)
+				t.Errorf("%s: got an ID that does not match the subject, want a match", s)
 			}
 			seen[id] = s
 		}
@@ -89,20 +89,20 @@ func FuzzSubject(f *testing.F) {
 			{limiter.Endpoint(a, b), limiter.Endpoint(c, d)},
 		} {
 			if (pair[0] == pair[1]) != same {
-				t.Errorf("(%q, %q) and (%q, %q): got %s and %s", a, b, c, d, pair[0], pair[1])
+				t.Errorf("(%q, %q) and (%q, %q): got %s and %s, want equal subjects: %t", a, b, c, d, pair[0], pair[1], same)
 			}
 			ids := [2]limiter.SubjectID{pair[0].ID(), pair[1].ID()}
 			if (ids[0] == ids[1]) != same || ids[0].Is(pair[1]) != same || !ids[0].Is(pair[0]) {
-				t.Errorf("%s and %s: got IDs %x and %x", pair[0], pair[1], ids[0], ids[1])
+				t.Errorf("%s and %s: got IDs %x and %x, want equal IDs: %t", pair[0], pair[1], ids[0], ids[1], same)
 			}
 			if ids[0].Hash(seed) != pair[0].Hash(seed) {
-				t.Errorf("%s: the hash of its ID differs from its own", pair[0])
+				t.Errorf("%s: got two hashes for the subject and its ID, want the same hash", pair[0])
 			}
 			if (pair[0].String() == pair[1].String()) != same {
-				t.Errorf("(%q, %q) and (%q, %q): got the texts %s and %s", a, b, c, d, pair[0], pair[1])
+				t.Errorf("(%q, %q) and (%q, %q): got the texts %s and %s, want equal texts: %t", a, b, c, d, pair[0], pair[1], same)
 			}
 			if key := pair[0].Key("n", 1); len(key) > len("n/1/")+limiter.MaxSubject || strings.ContainsAny(key, "{} \x00\n") {
-				t.Errorf("unexpected key %q", key)
+				t.Errorf("got key %q, want a shorter key, or one without braces, spaces and control characters", key)
 			}
 		}
 	})
@@ -110,9 +110,9 @@ func FuzzSubject(f *testing.F) {
 
 func TestID(t *testing.T) {
 	if limiter.NewID("ab", "c") == limiter.NewID("a", "bc") || limiter.NewID("a") == limiter.NewID("a", "") {
-		t.Error("different parts have the same ID")
+		t.Error("different parts: got the same ID, want two IDs")
 	}
 	if got := limiter.NewID("search").String(); len(got) != 8 || got != limiter.NewID("search").String() {
-		t.Errorf("unexpected ID %q", got)
+		t.Errorf("got ID %q, want eight characters, the same in each call", got)
 	}
 }

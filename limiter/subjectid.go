@@ -5,8 +5,9 @@ import (
 	"hash/maphash"
 )
 
-// SubjectID is a Subject in a table in memory: its kind, the length of its name, and the name or the
-// SHA-256 of a longer one. Different subjects have different IDs, as far as SHA-256 can ensure that.
+// SubjectID identifies a Subject in a table in memory. It contains the kind, the length of the name, and
+// the name, or the SHA-256 of a name that is too long. Different subjects have different IDs, unless
+// SHA-256 has a collision.
 type SubjectID [40]byte
 
 const (

@@ -108,8 +108,8 @@ func (r *request) takeLeased(ctx context.Context, b *batch) {
 	}
 }
 
-// callStore calls the shared store once for b. It calls twice if the store refuses a charge at an earlier
-// instant that it allows at the instant of the request.
+// callStore calls the shared store once for b. It calls twice if the store refuses a charge at the
+// earlier instant (chargeAt), but allows it at the instant of the request.
 func (r *request) callStore(ctx context.Context, b *batch) {
 	call := func(at algo.Instant) {
 		var calls int
@@ -171,8 +171,8 @@ func (r *request) leaseFirst(b *batch) {
 	}
 }
 
-// A bucket's lease is charged at a random instant before the request. The difference is at most one part
-// in backdatePart of the bucket's depth, and at most maxBackdate.
+// A bucket's lease is charged at a random instant before the request. The difference is at most
+// 1/backdatePart of the bucket's depth, and at most maxBackdate.
 const (
 	backdatePart = 1024
 	maxBackdate  = 50 * time.Millisecond
@@ -180,10 +180,10 @@ const (
 
 // chargeAt returns the instant at which the charges of b are made, and the state that the store probably
 // has then. For a bucket's lease, the instant is slightly earlier than the request, unless more than
-// half of the bucket is used. Reason: DynamoDB needs a second write for an idle bucket, and a bucket
-// that many environments charge is idle half of the time. At an earlier instant it is not idle, so
-// nearly every charge takes one write. The earlier instant lets a bucket exceed its burst by at most one
-// part in backdatePart.
+// half of the bucket is used. The reason: DynamoDB needs a second write for an idle bucket, and a bucket
+// that many environments charge is idle half of the time. At an earlier instant the bucket is not idle,
+// so nearly every charge takes one write. Because of the earlier instant, a bucket can exceed its burst
+// by at most 1/backdatePart.
 func (r *request) chargeAt(b *batch) (at algo.Instant, hint []algo.Result) {
 	lag := maxBackdate
 	for i := range b.items {

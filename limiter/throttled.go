@@ -9,15 +9,15 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// DynamoDB throttles partitions. A throttled item may be the hot one, or a quiet neighbour in the same
-// partition. A hot subject is busy: its requests are denied. Otherwise a subject could pass its limit by
-// overloading its own item. For a quiet subject, OnError decides.
+// DynamoDB throttles partitions. A throttled item may be the hot item of its partition, or a quiet
+// neighbour of a hot item. A hot subject is busy: its requests are denied. Otherwise a subject could
+// pass its limit by overloading its own item. For a quiet subject, OnError decides.
 //
 // Reads show which case it is, because they have a separate capacity. An item that changes between two
 // reads is hot. An item that stays the same is quiet. An item that cannot be read twice counts as hot.
-// Otherwise every environment might admit one request, and all environments together several times a
-// small limit. Three measures make failed reads rare. Reads cost half a unit (MayBeStale), there are few
-// of them, and every call follows a random pause.
+// Otherwise, every environment might admit one request, which together can be several times a small
+// limit. Three measures make failed reads rare. Reads cost half a unit (MayBeStale), there are few of
+// them, and every call follows a random pause.
 
 // plan is the list of calls that follow a throttled one, until a call is not throttled.
 type plan []step
@@ -70,12 +70,12 @@ type throttledCall struct {
 }
 
 // retryThrottled repeats a throttled call by its plan. It returns the outcome of the first call that is
-// not throttled, or the refusal that a read found. Otherwise the error is that of a hot subject (busy)
-// or of a quiet one (ErrThrottled).
+// not throttled, or the refusal that a read found. Otherwise, the error means a hot subject (see busy)
+// or a quiet subject (ErrThrottled).
 func (s *shared) retryThrottled(ctx context.Context, c *throttledCall) (taken bool, err error) {
 	first := c.charges[0]
 	if !slices.ContainsFunc(c.charges, func(c Charge) bool { return c.Cost > 0 }) {
-		return false, neighbourError(c.err) // a look charges nothing
+		return false, neighbourError(c.err) // the request charges nothing
 	}
 	if first.Limit.Shadow {
 		s.trackers.raisePressure(c.now, c.charges, true)
@@ -117,7 +117,7 @@ func (s *shared) followPlan(ctx context.Context, c *throttledCall) (taken, ended
 			continue
 		}
 		switch taken, err = c.repeat(); {
-		case TimedOut(err): // the store has answered the other calls, so this is no outage; it may have charged
+		case TimedOut(err): // not an outage, because the store answered the other calls; the call may have charged
 			return false, false, nil
 		case !errors.Is(err, ErrItemThrottled):
 			return taken, true, err

@@ -24,7 +24,7 @@ type tracker struct {
 }
 
 // trackers are the trackers of this process. Their number is bounded. If there is no room for another
-// one, a charge goes to the store as if its limit had no Spread.
+// tracker, a charge goes to the store as if its limit had no Spread.
 type trackers struct {
 	most int
 	intN func(n int) int
@@ -85,9 +85,9 @@ func (l *Limit) countsAlone() bool {
 	return l.Shadow || l.OnError == OnErrorAllow || l.OnError == OnErrorLocal && l.LocalProcesses == 1
 }
 
-// givesUp reports whether a request should not wait for the store: the last call had no answer, and
-// either the request waited for that call, or another call is in flight. Without this check, each
-// waiting request would wait for its whole deadline in an outage.
+// givesUp reports whether a request should not wait for the store. This is so if the last call had no
+// answer, and the request waited for that call or another call is in flight. Otherwise, each request
+// would wait until its deadline in an outage.
 func (t *tracker) givesUp(waited bool) bool {
 	return !Answered(t.err) && (t.renewing != nil || waited)
 }
@@ -156,8 +156,8 @@ func (ts *trackers) pressed(now algo.Instant, subject Subject, limit *Limit) *tr
 	return t
 }
 
-// raisePressure raises the pressure on the limits of charges. With pause, the process also makes no
-// call for them for a random time.
+// raisePressure raises the pressure on the limits of charges. If pause is true, the process also makes
+// no call for these limits for a random time.
 func (ts *trackers) raisePressure(now algo.Instant, charges []Charge, pause bool) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -206,8 +206,8 @@ func (ts *trackers) nextLease(now algo.Instant, t *tracker, want int64) int64 {
 }
 
 // firstLease returns the tracker and the size of a lease for a charge of cost want on a throttled item.
-// The write that succeeds then also serves the next requests. It returns nil if the limit has too
-// little room for a lease, or if another request renews the tracker.
+// The write that succeeds then also serves the next requests. firstLease returns nil if the limit has
+// too little room for a lease, or if another request renews the tracker.
 func (ts *trackers) firstLease(now algo.Instant, subject Subject, limit *Limit, want, room int64) (t *tracker, size int64) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()

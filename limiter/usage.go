@@ -12,17 +12,17 @@ import (
 // each charge, while a Decision reports only the strictest limit.
 type Usage struct {
 	Charge
-	// Known is false if the store holds no state of the limit: it is at full quota.
+	// Known is false if the store holds no state of the limit. The limit then has its full quota.
 	Known bool
 	// Capacity and Remaining are in requests: 0 <= Remaining <= Capacity. For a limit with shards,
 	// they are sums over all shards. For Spread.Adaptive, they are averages of four seconds.
 	Capacity, Remaining int64
-	// RetryAfter is the time until the charge would be allowed if nothing else is charged. 0 means
-	// now, and algo.Never means never. For a limit with shards, it is the shortest of all shards.
+	// RetryAfter is the time until the charge would be allowed if nothing else is charged. 0 means now, and
+	// algo.Never means never. For a limit with shards, it is the shortest time of all shards.
 	RetryAfter time.Duration
 	// ResetAfter is the time to full quota with no further traffic.
 	ResetAfter time.Duration
-	// Superseded reports that other parameters than those of Limit decide; see Decision.Superseded.
+	// Superseded reports that parameters other than those of Limit decide; see Decision.Superseded.
 	Superseded bool
 }
 
@@ -31,7 +31,7 @@ type Usage struct {
 // Spread.Cells. Leased quota counts as charged. Charges that processes have counted since their last
 // synchronization are missing.
 //
-// The error is that of the store, or wraps ErrInvalidCharge.
+// The error is the error of the store, or wraps ErrInvalidCharge.
 func (l *Limiter) Inspect(ctx context.Context, now time.Time, charges []Charge) ([]Usage, error) {
 	if err := l.check(now, charges); err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func (l *Limiter) Inspect(ctx context.Context, now time.Time, charges []Charge) 
 	return usages, nil
 }
 
-// storeRole is what a Limiter uses a store for.
+// storeRole is the purpose for which a Limiter uses a store.
 type storeRole int
 
 const (

@@ -16,13 +16,13 @@ func usageOf(t *testing.T, l *limiter.Limiter, now time.Time, c limiter.Charge) 
 	t.Helper()
 	s, err := l.Inspect(ctx, now, []limiter.Charge{c})
 	if err != nil || len(s) != 1 || s[0].Charge != c {
-		t.Fatalf("unexpected usage %+v, %v", s, err)
+		t.Fatalf("got %+v, error %v; want one usage, of charge %+v", s, err, c)
 	}
 	return s[0]
 }
 
-// For every algorithm and Spread, Inspect is exact. Remaining requests are admitted. One more is admitted after
-// RetryAfter, and not a nanosecond before.
+// For every algorithm and Spread, Inspect is exact. Remaining requests are admitted. One more request is
+// admitted after RetryAfter, and not a nanosecond before.
 func TestLimiter_Inspect(t *testing.T) {
 	for _, algorithm := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow, algo.TokenBucket, algo.LeakyBucket, algo.SlidingLog} {
 		for _, spread := range []limiter.Spread{{}, {Shards: 2}, {Cells: 2}} {
@@ -39,12 +39,12 @@ func TestLimiter_Inspect(t *testing.T) {
 						capacity = 5
 					}
 					if s := usageOf(t, l, noon, c); s.Known || s.Capacity != capacity || s.Remaining != capacity || s.RetryAfter != 0 || s.ResetAfter != 0 {
-						t.Fatalf("%s %+v shadow %t %T: never charged: unexpected usage %+v", algorithm, spread, shadow, store, s)
+						t.Fatalf("%s %+v shadow %t %T: never charged: got %+v, want full quota", algorithm, spread, shadow, store, s)
 					}
 					passes := func(now time.Time) bool { d := takeAt(t, l, now, c); return d.Allowed && d.Shadowed == nil }
 					for left := capacity; left > 0; left-- {
 						if s := usageOf(t, l, noon, c); s.Remaining != left || s.RetryAfter != 0 {
-							t.Fatalf("%s %+v shadow %t %T: want %d left, got %+v", algorithm, spread, shadow, store, left, s)
+							t.Fatalf("%s %+v shadow %t %T: got %+v, want %d remaining", algorithm, spread, shadow, store, s, left)
 						}
 						if !passes(noon) {
 							t.Fatalf("%s %+v shadow %t %T: got a refusal with %d left", algorithm, spread, shadow, store, left)
@@ -52,10 +52,10 @@ func TestLimiter_Inspect(t *testing.T) {
 					}
 					s := usageOf(t, l, noon, c)
 					if !s.Known || s.Remaining != 0 || s.RetryAfter <= 0 || s.ResetAfter < s.RetryAfter {
-						t.Fatalf("%s %+v shadow %t %T: used up: unexpected usage %+v", algorithm, spread, shadow, store, s)
+						t.Fatalf("%s %+v shadow %t %T: used up: got %+v, want 0 remaining and a wait", algorithm, spread, shadow, store, s)
 					}
 					if passes(noon.Add(s.RetryAfter-1)) || !passes(noon.Add(s.RetryAfter)) {
-						t.Errorf("%s %+v shadow %t %T: RetryAfter %s is not exact", algorithm, spread, shadow, store, s.RetryAfter)
+						t.Errorf("%s %+v shadow %t %T: got RetryAfter %s, want the exact time of the next admission", algorithm, spread, shadow, store, s.RetryAfter)
 					}
 				}
 			}
@@ -73,10 +73,10 @@ func TestLimiter_Inspect_superseded(t *testing.T) {
 	older := limit(t, limiter.Limit{Name: "a", Rate: rate, Version: 1})
 	takeAt(t, l, noon, limiter.Charge{Subject: user, Limit: newer, Cost: 4})
 	if s := usageOf(t, l, noon, limiter.Charge{Subject: user, Limit: older, Cost: 7}); !s.Superseded || s.Capacity != 10 || s.Remaining != 6 || s.RetryAfter == 0 {
-		t.Errorf("under older rules: unexpected usage %+v", s)
+		t.Errorf("under older rules: got %+v, want 6 of 10 remaining, superseded, and a wait", s)
 	}
 	if s := usageOf(t, l, noon, limiter.Charge{Subject: user, Limit: newer, Cost: 11}); s.Superseded || s.RetryAfter != algo.Never {
-		t.Errorf("a cost above the capacity: unexpected usage %+v", s)
+		t.Errorf("a cost above the capacity: got %+v, want RetryAfter Never", s)
 	}
 	if _, err := l.Inspect(ctx, noon, []limiter.Charge{{Limit: newer}}); !errors.Is(err, limiter.ErrInvalidCharge) {
 		t.Errorf("no subject: got error %v, want %v", err, limiter.ErrInvalidCharge)

@@ -10,8 +10,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// refundMargin is the part of a refund that a store keeps if other requests have used the bucket since
-// the charge. A charge that leaks out of its bucket within that time may not be refundable.
+// If other requests have used a bucket since the charge, a store does not refund the part that leaks in
+// refundMargin. Therefore, a charge that leaks out of its bucket within that time may not be refundable.
 const refundMargin = 2 * time.Second
 
 // wave is the order in which a request charges its subjects.
@@ -52,14 +52,14 @@ func (b *batch) hasRoom(now algo.Instant) bool {
 	return true
 }
 
-// charge charges all batches. Those on stores of this process are charged first, one after the other,
-// until one refuses. Then those on the shared store are charged at the same time.
+// charge charges all batches. It first charges the batches on stores of this process, one after the
+// other, until one refuses. Then it charges the batches on the shared store at the same time.
 func (r *request) charge(ctx context.Context) {
 	l := r.limiter
 	if len(r.batches) > 1 || l.shares() && l.fallback.Holds(r.now) {
-		r.chargedAt = time.Now() // for its monotonic reading
+		r.chargedAt = time.Now() // a refund needs the monotonic clock
 	}
-	var last *batch // on the shared store
+	var last *batch // the last batch on the shared store
 	remote := 0
 	for i := range r.batches {
 		b := &r.batches[i]
@@ -87,10 +87,10 @@ func (r *request) charge(ctx context.Context) {
 	r.storeTime += time.Since(began)
 }
 
-// takeRemote charges the subjects of a shared store. Subjects whose charge cannot be refunded wait until
-// the others have admitted the request. Otherwise a flood of refused requests would drain a fast bucket
-// that many callers share. A request on such a bucket takes two round trips, rarely three. It takes one
-// if this process saw room in the other limits. The number of calls is the same.
+// takeRemote charges the subjects of a shared store. A subject whose charge cannot be refunded waits
+// until the other subjects have admitted the request. Otherwise a flood of refused requests would drain
+// a fast bucket that many callers share. A request on such a bucket takes two round trips, rarely three.
+// It takes one round trip if this process saw room in the other limits. The number of calls is the same.
 func (r *request) takeRemote(ctx context.Context) {
 	for w := refundableWave; w <= sharedWave && !r.refused(); w++ {
 		for w < sharedWave && (r.look || r.hasRoom(w)) {
@@ -117,7 +117,8 @@ func (r *request) probe(ctx context.Context) {
 	}
 }
 
-// takeAll charges the batches of a shared store that which selects, all at the same time.
+// takeAll charges the batches of a shared store for which the function which returns true, all at the
+// same time.
 func (r *request) takeAll(ctx context.Context, which func(*batch) bool) {
 	var wg sync.WaitGroup
 	for i := range r.batches {

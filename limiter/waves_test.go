@@ -24,7 +24,7 @@ func TestLimiter_Take_drain(t *testing.T) {
 			for i := range 100 {
 				d := take(t, l, shared, own)
 				if allowed := i < 2; d.Allowed != allowed || allowed && d.StoreCalls != 2 || !allowed && d.StoreCalls != 1 {
-					t.Fatalf("request %d: unexpected decision %+v", i, d)
+					t.Fatalf("request %d: got %+v, want allowed %t, with two store calls if allowed and one otherwise", i, d, allowed)
 				}
 			}
 			if d := take(t, l, limiter.Charge{Subject: shared.Subject, Limit: shared.Limit, Cost: 1000 - 2}); !d.Allowed {

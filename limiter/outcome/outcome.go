@@ -16,9 +16,9 @@ type Outcome struct {
 	Duration time.Duration    // of the decision, including the identification of the caller
 	Caller   caller.Caller    // contains only verified identities
 	Decision limiter.Decision // the zero Decision if there was no decision
-	// Err says why Decision was not enforced: a bad or missing credential, an unverified credential,
-	// an unsupported event, or invalid charges. It is nil if the request was allowed or refused,
-	// even if the store failed.
+	// Err is the reason why Decision was not enforced: a bad or missing credential, an unverified
+	// credential, an unsupported event, or invalid charges. It is nil if the request was allowed or
+	// refused, even if the store failed.
 	Err error
 }
 

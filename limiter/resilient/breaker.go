@@ -46,8 +46,8 @@ func (b *breaker) Take(ctx context.Context, now algo.Instant, subject limiter.Su
 	return taken == 1, err
 }
 
-// Refund implements limiter.Store. It never probes the store: a refund of nothing makes no call, so its
-// success does not show that the store works.
+// Refund implements limiter.Store. A refund never probes the store. It may have nothing to refund and
+// make no call, so its success does not show that the store works.
 func (b *breaker) Refund(ctx context.Context, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (given int, err error) {
 	if b.circuit.State() != gobreaker.StateClosed {
 		return 0, errOpen
@@ -73,7 +73,7 @@ func (b *breaker) execute(what call) (int, error) {
 	what.of, what.run = c.of, c.run
 	*c = what
 	n, err := b.circuit.Execute(c.run)
-	*c = call{of: c.of, run: c.run} // the pool must not keep what the request holds
+	*c = call{of: c.of, run: c.run} // the pool must not keep values of the request
 	b.calls.Put(c)
 	if errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests) {
 		return 0, errOpen
@@ -94,8 +94,8 @@ type call struct {
 	results []algo.Result
 }
 
-// errOthersAnswered marks a timeout during which the store answered other calls. The breaker ignores such
-// a timeout: many calls for one item may have waited for each other.
+// errOthersAnswered marks the timeout of a call while the store answered other calls. The breaker
+// ignores such a timeout: many calls for one item may have waited for each other.
 var errOthersAnswered = errors.New("other calls were answered meanwhile")
 
 // make calls the store and records whether it answered.

@@ -23,24 +23,24 @@ var (
 	user = limiter.User("42")
 )
 
-// sick is a store that the Limiter treats as shared. It fails on demand.
-type sick struct {
+// failing is a store that the Limiter treats as shared. It fails on demand.
+type failing struct {
 	limiter.Store
 	calls atomic.Int64
 	fail  atomic.Pointer[error]
-	hang  atomic.Bool // until the deadline
+	hang  atomic.Bool // calls last until the deadline
 	takes time.Duration
 }
 
-func newSick() *sick { return &sick{Store: storetest.Must(memstore.New(memstore.Options{}))} }
+func newFailing() *failing { return &failing{Store: storetest.Must(memstore.New(memstore.Options{}))} }
 
-func (s *sick) failWith(err error) {
+func (s *failing) failWith(err error) {
 	if s.fail.Store(&err); err == nil {
 		s.fail.Store(nil)
 	}
 }
 
-func (s *sick) answer(ctx context.Context) error {
+func (s *failing) answer(ctx context.Context) error {
 	s.calls.Add(1)
 	if s.hang.Load() {
 		<-ctx.Done()
@@ -53,15 +53,15 @@ func (s *sick) answer(ctx context.Context) error {
 	return nil
 }
 
-func (s *sick) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+func (s *failing) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	err := s.answer(ctx)
-	if writes := charges[0].Cost > 0; err != nil && (writes || !errors.Is(err, limiter.ErrItemThrottled)) { // reads have a separate capacity
+	if writes := charges[0].Cost > 0; err != nil && (writes || !errors.Is(err, limiter.ErrItemThrottled)) { // the capacity for reads is separate
 		return false, err
 	}
 	return s.Store.Take(ctx, now, subject, charges, results)
 }
 
-func (s *sick) Refund(ctx context.Context, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (int, error) {
+func (s *failing) Refund(ctx context.Context, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (int, error) {
 	if err := s.answer(ctx); err != nil {
 		return 0, err
 	}
@@ -87,7 +87,7 @@ func direct(ctx context.Context, store limiter.Store, charges []limiter.Charge) 
 // the breaker.
 func TestStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSick()
+		s := newFailing()
 		store, charges := storetest.Must(resilient.New(s, resilient.Options{})), charge(t, 1000)
 		want := func(what string, calls int64, open bool) {
 			t.Helper()
@@ -129,10 +129,10 @@ func TestStore(t *testing.T) {
 // While a probe is in flight, all other calls fail immediately.
 func TestStore_probe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSick()
+		s := newFailing()
 		s.hang.Store(true)
 		store, charges := storetest.Must(resilient.New(s, resilient.Options{Failures: 2, Pause: time.Second})), charge(t, 1000)
-		for range 3 { // in each of two rounds, 50 requests at once; in the second round, only the probe waits for the deadline
+		for range 3 { // two rounds of 50 concurrent requests each; in the second round, only the probe waits for the deadline
 			before := s.calls.Load()
 			for round := range 2 {
 				var wg sync.WaitGroup
@@ -145,7 +145,7 @@ func TestStore_probe(t *testing.T) {
 						if err := direct(ctx, store, charges); errors.Is(err, limiter.ErrBreakerOpen) {
 							open.Add(1)
 							if took := time.Since(begun); took != 0 {
-								t.Errorf("a rejected call took %s, want no time", took)
+								t.Errorf("a rejected call took %s, want 0s", took)
 							}
 						}
 					})
@@ -166,7 +166,7 @@ func TestStore_probe(t *testing.T) {
 // An error about one subject is no failure of the store.
 func TestStore_answers(t *testing.T) {
 	for _, err := range []error{limiter.ErrContended, limiter.ErrFull, limiter.ErrFormat, fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrItemThrottled), fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrRejected)} {
-		s := newSick()
+		s := newFailing()
 		s.failWith(err)
 		store, charges := storetest.Must(resilient.New(s, resilient.Options{})), charge(t, 1000)
 		for range 20 {
@@ -183,7 +183,7 @@ func TestStore_answers(t *testing.T) {
 // A call whose deadline has passed is not a failure of the store and does not use up the probe.
 func TestStore_late(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSick()
+		s := newFailing()
 		store, charges := storetest.Must(resilient.New(s, resilient.Options{Failures: 1})), charge(t, 1000)
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -207,7 +207,7 @@ func TestNew(t *testing.T) {
 	if store := storetest.Must(resilient.New(local, resilient.Options{})); store != limiter.Store(local) {
 		t.Errorf("a Local store: got a %T, want the same store", store)
 	}
-	s := newSick()
+	s := newFailing()
 	store := storetest.Must(resilient.New(s, resilient.Options{Failures: 1}))
 	_ = direct(t.Context(), store, charge(t, 10))
 	s.failWith(limiter.ErrUnavailable)
@@ -229,7 +229,7 @@ func TestNew(t *testing.T) {
 // the store answers no call.
 func TestStore_pressed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSick()
+		s := newFailing()
 		store, charges := storetest.Must(resilient.New(s, resilient.Options{})), charge(t, 1000)
 		round := func(answered int) (open int) {
 			var wg sync.WaitGroup
@@ -271,7 +271,7 @@ func TestStore_pressed(t *testing.T) {
 
 // If the store panics, the breaker does not count a call in flight.
 func TestStore_panic(t *testing.T) {
-	s := newSick()
+	s := newFailing()
 	store, charges := storetest.Must(resilient.New(s, resilient.Options{Failures: 1})), charge(t, 10)
 	func() {
 		defer func() {
@@ -290,7 +290,7 @@ func TestStore_panic(t *testing.T) {
 // returns within a second, and earlier counts remain.
 func TestLimiter_outage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSick()
+		s := newFailing()
 		l := storetest.Must(limiter.New(storetest.Must(resilient.New(s, resilient.Options{})), limiter.Options{Timeout: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}))
 		charges := charge(t, 100_000)
 		take := func() (limiter.Decision, time.Duration) {
@@ -309,7 +309,7 @@ func TestLimiter_outage(t *testing.T) {
 		for time.Since(outage) < 10*time.Second {
 			d, took := take()
 			if took > 50*time.Millisecond || d.Reason != limiter.ReasonTimeout && d.Reason != limiter.ReasonBreaker || (d.Reason == limiter.ReasonBreaker) != (took == 0) || (d.StoreCalls == 0) != (took == 0) {
-				t.Fatalf("the request took %s, want at most 50 ms with a call, and no time without one: %+v", took, d)
+				t.Fatalf("the request took %s, want at most 50 ms with a call and 0 without a call: %+v", took, d)
 			}
 			waited += took
 			requests++
@@ -343,7 +343,7 @@ func TestLimiter_outage(t *testing.T) {
 // makes no other call.
 func TestLimiter_outage_subjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSick()
+		s := newFailing()
 		s.takes = time.Millisecond // so that the other calls of the request begin meanwhile
 		l := storetest.Must(limiter.New(storetest.Must(resilient.New(s, resilient.Options{})), limiter.Options{Timeout: 50 * time.Millisecond, IntN: func(n int) int { return n / 2 }, Logger: slog.New(slog.DiscardHandler)}))
 		one := charge(t, 1000)[0]
@@ -366,7 +366,7 @@ func TestLimiter_outage_subjects(t *testing.T) {
 		s.hang.Store(true)
 		d, err := l.Take(t.Context(), time.Now(), charges)
 		if err != nil || d.StoreCalls != 1 {
-			t.Errorf("a probe that fails: unexpected decision %+v, %v", d, err)
+			t.Errorf("a probe that fails: got %+v, error %v; want one store call", d, err)
 		}
 		s.hang.Store(false)
 		time.Sleep(resilient.DefaultPause + 1)
@@ -407,7 +407,7 @@ func TestLimiter_outage_waiting(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				s := newSick()
+				s := newFailing()
 				l := storetest.Must(limiter.New(storetest.Must(resilient.New(s, resilient.Options{ReconnectTimeout: 50 * time.Millisecond, FirstTimeout: 50 * time.Millisecond})), limiter.Options{Timeout: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}))
 				charges := []limiter.Charge{{Subject: user, Limit: made, Cost: 1}}
 				requests := func() (waited, degraded int64) {
@@ -419,7 +419,7 @@ func TestLimiter_outage_waiting(t *testing.T) {
 							decision, err := l.Take(t.Context(), begun, charges)
 							took, busy := time.Since(begun), decision.Reason == limiter.ReasonBusy // the reason until the process detects the outage
 							if err != nil || took != 0 && took != 50*time.Millisecond || decision.Failed != (!busy && decision.Reason != limiter.ReasonNone && limit.OnError == limiter.OnErrorDeny) || busy && s.calls.Load() > resilient.DefaultFailures {
-								t.Errorf("the request took %s, want 0 or 50 ms: unexpected decision %+v, %v", took, decision, err)
+								t.Errorf("got %s, %+v, error %v; want 0 or 50 ms, and a busy subject only until the breaker opens", took, decision, err)
 							}
 							if took > 0 {
 								w.Add(1)
@@ -434,13 +434,13 @@ func TestLimiter_outage_waiting(t *testing.T) {
 				}
 				s.hang.Store(true) // before any state is known
 				if waited, degraded := requests(); waited != 16 || degraded != 16 || s.calls.Load() != 1 {
-					t.Errorf("first requests: %d waited and %d were degraded, with %d calls; want all, with one call", waited, degraded, s.calls.Load())
+					t.Errorf("first requests: got %d that waited, %d degraded and %d calls, want 16, 16 and 1", waited, degraded, s.calls.Load())
 				}
 				outage, waits := time.Now(), int64(0)
 				for time.Since(outage) < 10*time.Second {
 					waited, degraded := requests()
 					if waits += waited; waited > 1 || degraded != 16 {
-						t.Fatalf("%s into the outage: %d waited and %d were degraded, want at most 1 and 16", time.Since(outage), waited, degraded)
+						t.Fatalf("%s after the start of the outage: %d waited and %d were degraded, want at most 1 and 16", time.Since(outage), waited, degraded)
 					}
 					time.Sleep(10 * time.Millisecond)
 				}
@@ -461,7 +461,7 @@ func TestLimiter_outage_waiting(t *testing.T) {
 // A refund never probes. It fails until a Take has succeeded.
 func TestStore_refund(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSick()
+		s := newFailing()
 		store, charges := storetest.Must(resilient.New(s, resilient.Options{Failures: 1})), charge(t, 1000)
 		results := make([]algo.Result, 1)
 		if _, err := store.Take(t.Context(), algo.InstantOf(noon), user, charges, results); err != nil {
@@ -494,7 +494,7 @@ func BenchmarkStore_Take(b *testing.B) {
 		"guarded": func(s limiter.Store) limiter.Store { return storetest.Must(resilient.New(s, resilient.Options{})) },
 	} {
 		b.Run(name, func(b *testing.B) {
-			store, charges, results := wrap(newSick()), charge(b, algo.MaxRequests), make([]algo.Result, 1)
+			store, charges, results := wrap(newFailing()), charge(b, algo.MaxRequests), make([]algo.Result, 1)
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := store.Take(context.Background(), algo.InstantOf(noon), user, charges, results); err != nil {
@@ -505,10 +505,10 @@ func BenchmarkStore_Take(b *testing.B) {
 	}
 }
 
-// If a limit refuses the probe of a request, that decides the request. Its other subjects are not charged.
+// If a limit refuses the probe of a request, the request is denied. Its other subjects are not charged.
 func TestLimiter_outage_refused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSick()
+		s := newFailing()
 		l := storetest.Must(limiter.New(storetest.Must(resilient.New(s, resilient.Options{})), limiter.Options{CacheTTL: -1, Logger: slog.New(slog.DiscardHandler)}))
 		s.takes = time.Millisecond // so that the other calls of the request begin meanwhile
 		charges := []limiter.Charge{charge(t, 1)[0], charge(t, 1)[0]}
@@ -546,7 +546,7 @@ func TestNew_options(t *testing.T) {
 		{"Options.FirstTimeout", resilient.Options{FirstTimeout: limiter.MinWindow}},
 		{"Options.FirstTimeout", resilient.Options{ReconnectTimeout: 950 * time.Millisecond}}, // longer than the default
 	} {
-		for _, store := range []limiter.Store{newSick(), storetest.Must(memstore.New(memstore.Options{}))} {
+		for _, store := range []limiter.Store{newFailing(), storetest.Must(memstore.New(memstore.Options{}))} {
 			s, err := resilient.New(store, c.Options)
 			wrong, ok := errors.AsType[*algo.FieldError](err)
 			if s != nil || !ok || wrong.Field != c.field {

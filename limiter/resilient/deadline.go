@@ -10,11 +10,11 @@ import (
 
 // ConnectionLife is how long an idle connection counts as usable. Clients of a store SHOULD close idle
 // connections after this time. Lambda freezes a process between two events. If the server closes a
-// connection meanwhile, only the next request finds out.
+// connection meanwhile, the process notices this only at the next request.
 const ConnectionLife = 5 * time.Second
 
-// rare is the time since a failed call after which the next call gets time to connect. Calls that follow
-// faster in an outage do not get that time. Connections then open in the background.
+// If the last call failed, the next call gets time to connect only if it begins at least the time rare
+// later. Calls that follow faster do not wait: connections open in the background.
 const rare = time.Second
 
 // deadlines decides how long a decision may wait for a store whose connections may be gone.

@@ -137,9 +137,9 @@ func (c *connecting) Take(ctx context.Context, now algo.Instant, s limiter.Subje
 	return c.Store.Take(ctx, now, s, charges, results)
 }
 
-// Opening a connection takes longer than the usual deadline. With few requests, each gets time to connect after an
-// outage, so all requests are served. With many requests in a row, none waits that long while the store
-// hangs.
+// Opening a connection takes longer than the usual deadline. With few requests, each gets time to
+// connect after an outage, so all requests are served. With many requests in a row, no request waits
+// that long while the store hangs.
 func TestLimiter_Take_slowConnection(t *testing.T) {
 	for _, c := range []struct {
 		pause, outage time.Duration
@@ -166,7 +166,7 @@ func TestLimiter_Take_slowConnection(t *testing.T) {
 					}
 					switch took := time.Since(sent); {
 					case i > 0 && took > 250*time.Millisecond:
-						t.Errorf("request %d took %s", i+1, took)
+						t.Errorf("request %d took %s, want at most 250ms", i+1, took)
 					case i > 0 && took == 250*time.Millisecond:
 						long++
 					case !store.hangs && d.Reason != limiter.ReasonNone:
@@ -175,7 +175,7 @@ func TestLimiter_Take_slowConnection(t *testing.T) {
 					time.Sleep(c.pause - time.Since(sent))
 				}
 				if late != c.late || long != c.long {
-					t.Errorf("after the outage: got %d requests not served, want %d; during it: got %d that waited longer, want %d", late, c.late, long, c.long)
+					t.Errorf("got %d requests not served after the outage, want %d; got %d that waited longer during the outage, want %d", late, c.late, long, c.long)
 				}
 			})
 		})

@@ -6,17 +6,17 @@
 //
 // # Circuit breaker
 //
-// After [Options.Failures] failures in a row, every call fails at once with
-// [limiter.ErrBreakerOpen] for [Options.Pause]. Then one Take probes the store. Other calls still fail
-// at once until the probe returns. If the probe succeeds, the breaker closes. If it fails, another pause
-// begins. Therefore, an outage costs a process one deadline per pause.
+// After [Options.Failures] failures in a row, every call fails at once with [limiter.ErrBreakerOpen] for
+// [Options.Pause]. Then one Take probes the store. Other calls still fail at once until the probe
+// returns. If the probe succeeds, the breaker closes. If the probe fails, another pause begins.
+// Therefore, an outage costs a process one deadline per pause.
 //
-// A failure is a call without an answer; see [limiter.Answered]. An error about one subject is an answer:
-// contention, a full store, a throttled item, unreadable state, a rejected item. Therefore, one subject
-// never opens the breaker for all.
+// A failure is a call without an answer; see [limiter.Answered]. An error about one subject is an
+// answer: contention, a full store, a throttled item, unreadable state, a rejected item. Therefore, one
+// subject never opens the breaker for all subjects.
 //
-// A request with several subjects makes several calls. If one of them is the probe and succeeds, the
-// Limiter then makes the others.
+// A request with several subjects makes several calls. If one of these calls is the probe and succeeds,
+// the Limiter then makes the other calls.
 //
 // # Deadlines
 //
