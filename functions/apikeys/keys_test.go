@@ -197,7 +197,7 @@ func TestKeys_pages(t *testing.T) {
 
 // Create does not replace a deleted secret while keys exist, because a new secret would invalidate
 // these keys forever.
-func TestKeys_Create_lost(t *testing.T) {
+func TestKeys_Create_lostSecrets(t *testing.T) {
 	client, table := recordstest.Table(t, nil)
 	keys := apikeys.New(client, table)
 	create(t, keys, apikeys.Key{ID: "a"}, false)

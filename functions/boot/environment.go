@@ -32,8 +32,8 @@ type Options struct {
 	Sink decisionlog.Sink
 	// Clock is the clock of requests. nil means the clock of the Limiter, which corrects clock skew.
 	Clock func() time.Time
-	// Rules are the rules of another Environment of this process, which already reports their
-	// reloads. nil means the rules that the variables select.
+	// Rules are the rules of another Environment of this process. That Environment already reports
+	// their reloads. nil means the rules that the variables select.
 	Rules *live.Rules
 }
 

@@ -86,7 +86,7 @@ func TestStart(t *testing.T) {
 			t.Errorf("got answer %s, want Allow", answer)
 		}
 	case <-time.After(30 * time.Second):
-		t.Errorf("got no answer: %s", output)
+		t.Errorf("answer: got none in 30s, want one; output: %s", output)
 	}
 	if err := c.Process.Kill(); err != nil {
 		t.Error(err)
@@ -111,7 +111,7 @@ func TestStart_requestID(t *testing.T) {
 	select {
 	case <-answers:
 	case <-time.After(30 * time.Second):
-		t.Error("got no answer")
+		t.Error("answer: got none in 30s, want one")
 	}
 	if err := c.Process.Kill(); err != nil {
 		t.Error(err)
@@ -127,7 +127,7 @@ func TestStart_requestID(t *testing.T) {
 		}
 	}
 	if !reported {
-		t.Errorf("the log has no line \"store failed\": %s", output)
+		t.Errorf("log: got no line \"store failed\", want one: %s", output)
 	}
 }
 
@@ -179,7 +179,7 @@ func TestStart_records(t *testing.T) {
 	select {
 	case <-answers:
 	case <-time.After(30 * time.Second):
-		t.Error("got no answer")
+		t.Error("answer: got none in 30s, want one")
 	}
 	if err := c.Process.Kill(); err != nil {
 		t.Error(err)

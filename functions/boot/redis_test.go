@@ -160,7 +160,7 @@ func verify(t *testing.T, token string, at time.Time) {
 	host, rest, ok := strings.Cut(token, "/?")
 	query, err := url.ParseQuery(rest)
 	if !ok || err != nil {
-		t.Fatalf("token %q: %v", token, err)
+		t.Fatalf("token %q: got error %v, want HOST/?QUERY", token, err)
 	}
 	date := at.Format("20060102T150405Z")
 	scope := date[:8] + "/eu-central-1/elasticache/aws4_request"

@@ -34,7 +34,7 @@ func TestConfig_SubjectHash(t *testing.T) {
 	}
 	key, created, err := records.SubjectKey(t.Context(), d.client, d.table)
 	if err != nil || created {
-		t.Fatal(created, err)
+		t.Fatalf("key of subject hashes: got created %t, error %v; want an existing key", created, err)
 	}
 	for range 2 {
 		if got, log := hashOf(t, c); got != telemetry.NewSubjectHash("dev", key)(limiter.User("alice")) || log != "" {

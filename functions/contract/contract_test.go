@@ -135,11 +135,11 @@ func TestFields(t *testing.T) {
 	refusal := lambdahttp.DecisionContext(httplimit.MalformedPath(), limiter.Global(), "free")
 	for _, key := range contract.BodyKeys() {
 		if _, ok := refusal[key]; !ok {
-			t.Errorf("a refusal without limits has no %s in the authorizer's context", key)
+			t.Errorf("context of a refusal without limits: got no %s, want one", key)
 		}
 	}
 	if _, ok := refusal[keys[contract.FieldDegraded]]; !ok {
-		t.Error("a refusal has no value for Weir-Degraded")
+		t.Error("context of a refusal: got no value for Weir-Degraded, want one")
 	}
 }
 
@@ -231,7 +231,7 @@ func TestLine(t *testing.T) {
 		}
 	}
 	if !found {
-		t.Error("got no line about a refused caller")
+		t.Error("log: got no line about a refused caller, want one")
 	}
 }
 

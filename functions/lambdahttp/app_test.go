@@ -61,7 +61,7 @@ func sampleEvent(t testing.TB, name string) []byte {
 func changed(t testing.TB, event []byte, old, replacement string) []byte {
 	t.Helper()
 	if !strings.Contains(string(event), old) {
-		t.Fatalf("the event has no %q", old)
+		t.Fatalf("event: got no %q, want it at least once", old)
 	}
 	return []byte(strings.ReplaceAll(string(event), old, replacement))
 }
@@ -530,7 +530,7 @@ func TestEvents_used(t *testing.T) {
 	}
 	for _, f := range files {
 		if !strings.Contains(string(test), `"`+f.Name()+`"`) {
-			t.Errorf("no test uses events/%s", f.Name())
+			t.Errorf("events/%s: got no test that uses it, want one", f.Name())
 		}
 	}
 }

@@ -295,7 +295,7 @@ func TestAttack_chooseKey(t *testing.T) {
 		for _, name := range names {
 			authorization := a.token(t, map[string]any{"sub": name, "org": name})
 			if len(authorization) > 8000 {
-				t.Fatal("the token is too long for the verifier")
+				t.Fatal("token: got one that is too long for the verifier, want a shorter one")
 			}
 			if got := send(request{header: map[string]string{"Authorization": authorization}}); got.status != http.StatusOK || got.limit != "5" {
 				t.Errorf("%.20q: got %+v, want 200 with the limit 5", name, got)
@@ -685,7 +685,7 @@ func TestAttack_log_plain(t *testing.T) {
 }
 
 // Two header fields whose names differ only in case are joined, so the credential is invalid.
-// TestAuthorizer_doubled covers one field with two values.
+// TestAuthorizer_repeatedHeader covers one field with two values.
 func TestAttack_spellHeader(t *testing.T) {
 	a := newTarget(t)
 	for i := range 50 { // Go encodes and reads the two fields in a random order

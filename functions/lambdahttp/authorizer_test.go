@@ -21,7 +21,7 @@ import (
 )
 
 // A header with two values is an invalid credential, in either order of the values.
-func TestAuthorizer_doubled(t *testing.T) {
+func TestAuthorizer_repeatedHeader(t *testing.T) {
 	for file, header := range map[string]string{"rest-authorizer-user.json": "Authorization", "rest-authorizer-apikey.json": "x-api-key"} {
 		event := sampleEvent(t, file)
 		var sent struct {
@@ -73,7 +73,7 @@ func (s *slowRules) Document(context.Context) (live.Document, error) {
 
 // Before a function answers, it waits for a reload that it has started, because Lambda freezes the
 // function after the answer.
-func TestAuthorizer_settles(t *testing.T) {
+func TestAuthorizer_waitsForReload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := memory(t)
 		now := time.Now()
@@ -123,7 +123,7 @@ func TestAuthorizer_problem(t *testing.T) {
 
 // A refusal has every value of the JSON body, and no value breaks the body. This is true for all
 // rules, even if newer rules of another environment decide.
-func TestAuthorizer_problem_always(t *testing.T) {
+func TestAuthorizer_problem_allRules(t *testing.T) {
 	event := sampleEvent(t, "rest-authorizer-anonymous.json")
 	rapid.Check(t, func(rt *rapid.T) {
 		name := rapid.StringMatching(`[a-z0-9_-]{1,32}`).Draw(rt, "name")
@@ -153,7 +153,7 @@ func TestAuthorizer_problem_always(t *testing.T) {
 		for _, key := range []string{"message", "limit", "window", "policy"} {
 			text, ok := p.Context[key].(string)
 			if !ok || strings.ContainsFunc(text, func(r rune) bool { return r == '"' || r == '\\' || r < ' ' }) {
-				rt.Errorf("value of %s is missing or breaks JSON: %q", key, p.Context[key])
+				rt.Errorf("context %s: got %q, want text that fits a JSON string", key, p.Context[key])
 			}
 		}
 		if p.Context["degraded"] != "none" { // a gateway response maps this value to a header
@@ -161,7 +161,7 @@ func TestAuthorizer_problem_always(t *testing.T) {
 		}
 		var body httplimit.Problem
 		if err := json.Unmarshal([]byte(filled(refusal, p.Context)), &body); err != nil || body.Message != p.Context["message"] || len(body.Violated) != 1 || body.Violated[0] != name {
-			rt.Errorf("body %s: %v", filled(refusal, p.Context), err)
+			rt.Errorf("body: got %s, error %v; want the message of the context and the policy %s", filled(refusal, p.Context), err, name)
 		}
 	})
 }

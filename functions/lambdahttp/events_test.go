@@ -87,7 +87,7 @@ func TestEvents(t *testing.T) {
 }
 
 // A hanging broker delays only five answers. Each delay is DefaultBudget. No request fails.
-func TestEvents_hung(t *testing.T) {
+func TestEvents_hangingBroker(t *testing.T) {
 	for _, c := range []struct {
 		event    string
 		function func(*lambdahttp.Environment) lambda.Handler

@@ -188,7 +188,7 @@ func TestAttack_flood(t *testing.T) {
 		{"HTTP API", logins, nil, http.StatusUnauthorized, 2, 20},
 	} {
 		if row := fmt.Sprintf("| %s | %v | %d |", c.of, c.each, c.minute); !strings.Contains(string(page), row) {
-			t.Errorf("SECURITY.md: got no row %q", row)
+			t.Errorf("SECURITY.md: got no row %q, want one", row)
 		}
 		t.Run(c.host+", "+c.of, func(t *testing.T) {
 			a, w := flooded(t)

@@ -17,7 +17,7 @@ import (
 
 // The authorizer returns no header fields for a limit that all callers share. The handler then copies
 // no header field. It must not charge the request again.
-func TestHandler_behindAuthorizer_silent(t *testing.T) {
+func TestHandler_behindAuthorizer_hiddenLimit(t *testing.T) {
 	e := memory(t)
 	var err error
 	e.Rules, err = fixed(rules.Parse([]byte(`{"rules":[{"endpoint":"/api/v1/search","limits":{"global":{"name":"all","requests":4,"window":"1m"}}}]}`), rules.Options{Version: 1}))

@@ -29,7 +29,7 @@ func (r *replies) GetItem(ctx context.Context, in *dynamodb.GetItemInput, option
 		option(&o)
 	}
 	if _, once := o.Retryer.(aws.NopRetryer); !once || aws.ToBool(in.ConsistentRead) {
-		return nil, fmt.Errorf("got a read with retryer %T and consistent %t", o.Retryer, aws.ToBool(in.ConsistentRead))
+		return nil, fmt.Errorf("read: got retryer %T and consistent %t, want aws.NopRetryer and false", o.Retryer, aws.ToBool(in.ConsistentRead))
 	}
 	if len(*r) == 0 {
 		return nil, errors.New("got an attempt after the last reply")

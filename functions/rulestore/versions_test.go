@@ -118,7 +118,7 @@ func TestActions_policy(t *testing.T) {
 		}
 	}
 	if err := json.Unmarshal([]byte(`{"Version":""`+text), &policy); err != nil || len(policy.Statement) != 1 {
-		t.Fatalf("%s: %v", text, err)
+		t.Fatalf("policy in RULES.md: got %s, error %v; want one statement", text, err)
 	}
 	want := map[string]map[string]any{
 		"ForAllValues:StringLike": {"dynamodb:LeadingKeys": []any{"rules", "rules#*"}},

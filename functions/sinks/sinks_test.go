@@ -123,7 +123,7 @@ func TestOpen_kafka(t *testing.T) {
 	}
 	defer c.Close()
 	if log := publish(t, "EVENTS=kafka", "KAFKA_TOPIC=weir", "KAFKA_TLS=false", "KAFKA_BROKERS="+strings.Join(c.ListenAddrs(), ",")); log != "" {
-		t.Error(log)
+		t.Errorf("log: got %s, want none", log)
 	}
 	reader, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.ConsumeTopics("weir"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	if err != nil {

@@ -133,7 +133,7 @@ func (c *class) lacks(caller *caller.Caller) string {
 // Of returns the limits that count in subject, in file order, for every path and tier. caller must
 // have the identities of subject, because they select overrides. A limit that several rules share
 // appears once. If each endpoint of the caller has its own item, the list includes the limits of
-// those items, and Charge.Subject is the item.
+// those items, and Charge.Subject identifies the item.
 func (r *Rules) Of(caller caller.Caller, subject limiter.Subject) []Listed {
 	var list []Listed
 	seen := map[*limiter.Limit]bool{}

@@ -136,7 +136,7 @@ line 1: rules[0].limits.free.per[0]: got "clent", want client, user, apikey, ip,
 func TestParse_bad(t *testing.T) {
 	files, err := filepath.Glob("testdata/bad/*.json")
 	if err != nil || len(files) != len(defects) {
-		t.Fatalf("got %d files in testdata/bad for %d defects (%v)", len(files), len(defects), err)
+		t.Fatalf("files in testdata/bad: got %d, error %v; want %d, one for each defect", len(files), err, len(defects))
 	}
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".json")

@@ -42,12 +42,12 @@ func TestReference(t *testing.T) {
 		}
 		for name := range want {
 			if !slices.Contains(got, name) {
-				t.Errorf("%s: field %s is missing", heading, name)
+				t.Errorf("%s: got no field %s, want it as in the schema", heading, name)
 			}
 		}
 		for _, name := range got {
 			if want[name] == nil {
-				t.Errorf("%s: the schema has no field %s", heading, name)
+				t.Errorf("%s: got field %s, want only fields of the schema", heading, name)
 			}
 		}
 		if len(got) == 0 {

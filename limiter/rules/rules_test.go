@@ -140,12 +140,12 @@ func TestParse_identity(t *testing.T) {
 	one := ids(`{"rules":[{"endpoint":"/a","limits":{"free":[{"name":"x","requests":1,"window":"1m"},{"name":"y","requests":2,"window":"1m"}],"paid":{"requests":3,"window":"1m"}}}]}`)
 	moved := ids(`{"rules":[{"endpoint":"/b","limits":{"free":{"requests":9,"window":"1h"}}},{"endpoint":"/a","limits":{"paid":{"requests":3,"window":"1m"},"free":[{"name":"y","requests":2,"window":"1m"},{"name":"x","requests":1,"window":"1m"}]}}]}`)
 	if len(one) != 3 || !maps.Equal(one, moved) {
-		t.Errorf("identities: want three, unchanged after moving the rules, got\n%v\nand\n%v", one, moved)
+		t.Errorf("identities before and after the rules moved: got\n%v and\n%v, want the same three", one, moved)
 	}
 	other := ids(`{"rules":[{"endpoint":"/a","method":"GET","limits":{"free":{"name":"x","requests":1,"window":"1m"},"paid":{"name":"all","requests":3,"window":"1m"}}}]}`)
 	for id := range other {
 		if one[id] != "" {
-			t.Errorf("a rule for GET: got the same limit %s as a rule for every method", one[id])
+			t.Errorf("rule for GET: got the identity of limit %s of a rule for every method, want another", one[id])
 		}
 	}
 }

@@ -68,9 +68,9 @@ func (w Writes) most(o Writes) Writes {
 // maxMeetings bounds the work for a pattern that overlaps many other patterns.
 const maxMeetings = 2000
 
-// meetings returns the largest sets of rules that may match one path together with p. If there are too
-// many sets, it returns one set that contains them all. It leaves out every rule whose pattern is
-// narrower than p. The sets for that narrower pattern contain the rules of p.
+// meetings returns the largest sets of rules that may match one path together with p. If there are
+// too many sets, it returns one set that contains them all. It omits each rule with a narrower
+// pattern than p, because the sets of the narrower pattern contain the rules of p.
 func (r *Rules) meetings(p pattern) [][]int {
 	var all []int
 	var index trie

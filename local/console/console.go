@@ -25,14 +25,14 @@ var web embed.FS
 var files = func() fs.FS {
 	sub, err := fs.Sub(web, "web")
 	if err != nil {
-		panic(err) // the folder is embedded
+		panic(err) // impossible: the folder is embedded
 	}
 	return sub
 }()
 
 var page = template.Must(template.ParseFS(web, "web/index.html"))
 
-// Options of a Console.
+// Options are the options of a Console.
 type Options struct {
 	// APIs are the APIs to which the page can send requests.
 	APIs []API
@@ -92,7 +92,7 @@ func (c *Console) page(w http.ResponseWriter, _ *http.Request) {
 		demos[s.Name()] = s.Parameters()
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_ = page.Execute(w, map[string]any{ // the browser may be gone
+	_ = page.Execute(w, map[string]any{ // the browser may have disconnected
 		"Console": c, "Demos": demos, "Rules": c.Rules(), "MaxCount": MaxCount, "MaxRate": MaxRate, "MaxUser": maxUser,
 	})
 }
@@ -125,5 +125,5 @@ func demo(w http.ResponseWriter, r *http.Request) {
 
 func reply(w http.ResponseWriter, value any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(value) // the browser may be gone
+	_ = json.NewEncoder(w).Encode(value) // the browser may have disconnected
 }

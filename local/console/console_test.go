@@ -126,9 +126,9 @@ func TestDemo(t *testing.T) {
 	for query, want := range map[string]string{
 		"demo/boundary?limit=1e9":                  `limit: got "1e9", want 1 to 200`,
 		"demo/sync?intervalMs=5":                   "intervalMs: got 5, want 0, or 10 to 1000",
-		"demo/bucket?speed=1":                      `"speed": unknown; want some of capacity, rate, burst, offered, seconds`,
-		"demo/algorithms?rate=50&capacity=49":      "capacity: got 49, want at least 50, the rate: a window of capacity/rate must be a second or longer",
-		"demo/bucket?" + strings.Repeat("a", 5000): `"` + strings.Repeat("a", 40) + `": unknown; want some of capacity, rate, burst, offered, seconds`,
+		"demo/bucket?speed=1":                      `"speed": unknown parameter (want capacity, rate, burst, offered, seconds)`,
+		"demo/algorithms?rate=50&capacity=49":      "capacity: got 49, want at least the rate 50, so that a window (capacity/rate) lasts a second or longer",
+		"demo/bucket?" + strings.Repeat("a", 5000): `"` + strings.Repeat("a", 40) + `": unknown parameter (want capacity, rate, burst, offered, seconds)`,
 	} {
 		if r, body := get(t, s.URL+console.Path+query); r.StatusCode != http.StatusBadRequest || body != want+"\n" {
 			t.Errorf("%.60s: got %s %q, want %q", query, r.Status, body, want)
@@ -182,8 +182,8 @@ func TestRequests_refused(t *testing.T) {
 	long := strings.Repeat("x", 100)
 	for _, c := range []struct{ order, want string }{
 		{`{"api":"FTP"}`, `api: got "FTP", want an API of this gateway`},
-		{`{"api":"REST","method":"GET","path":"//site.example/"}`, `endpoint: got "GET //site.example/", want one that a rule applies to`},
-		{`{"api":"REST","method":"DELETE","path":"/a"}`, `endpoint: got "DELETE /a", want one that a rule applies to`},
+		{`{"api":"REST","method":"GET","path":"//site.example/"}`, `endpoint: got "GET //site.example/", want an endpoint to which a rule applies`},
+		{`{"api":"REST","method":"DELETE","path":"/a"}`, `endpoint: got "DELETE /a", want an endpoint to which a rule applies`},
 		{fmt.Sprintf(order, "gold", "a", 1), `tier: got "gold", want free, paid, or none`},
 		{fmt.Sprintf(order, "free", "", 1), `user: got "", want 1 to 64 bytes`},
 		{fmt.Sprintf(order, "free", long, 1), `user: got "` + long[:40] + `", want 1 to 64 bytes`},
@@ -255,7 +255,7 @@ func TestConsole_vendored(t *testing.T) {
 	}
 	pinned := lock.Packages["node_modules/uplot"]
 	if err != nil || !strings.HasPrefix(pinned.Integrity, "sha512-") || pinned.Resolved != "" {
-		t.Fatalf("package-lock.json: got error %v and %+v", err, pinned)
+		t.Fatalf("package-lock.json: got error %v and package %+v, want a sha512 digest and no address", err, pinned)
 	}
 	library, err := os.ReadFile("web/uplot/uPlot.iife.min.js")
 	if err != nil || !bytes.Contains(library[:100], []byte("(v"+pinned.Version+")")) {

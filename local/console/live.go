@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Bounds of a run.
+// These constants bound the runs.
 const (
 	MaxCount = 500 // requests
 	MaxRate  = 50  // requests a second
@@ -25,7 +25,7 @@ const (
 	maxAnswer  = 2 << 10     // bytes of an answer's body that the page shows
 	maxHeaders = 64 << 10    // bytes of an answer's header
 	maxWaiting = 16          // unanswered requests of a run
-	patience   = time.Minute // timeout of a request; API Gateway has a shorter one
+	patience   = time.Minute // timeout of a request; the timeout of API Gateway is shorter
 	shown      = 40          // characters of a wrong value in an error
 )
 
@@ -37,10 +37,10 @@ type order struct {
 	Tier   string `json:"tier"` // empty for an anonymous caller
 	User   string `json:"user"`
 	Count  int    `json:"count"`
-	Rate   int    `json:"rate"` // a second
+	Rate   int    `json:"rate"` // requests a second
 }
 
-// answer is the outcome of one request. The answer to an order has one line for each request.
+// answer is the outcome of one request of an order. The console sends one line of JSON for each.
 type answer struct {
 	Number     int                 `json:"number"`
 	Status     int                 `json:"status"` // 0 if there was no answer
@@ -96,7 +96,7 @@ func readOrder(body io.Reader) (o order, err error) {
 	return o, nil
 }
 
-// request returns the request of an order. A run sends copies of it.
+// request returns the request that an order describes. A run sends copies of this request.
 func (c *Console) request(o order) (*http.Request, error) {
 	tiers := c.Rules().Tiers()
 	api := slices.IndexFunc(c.APIs, func(a API) bool { return a.Kind == o.API })
@@ -104,7 +104,7 @@ func (c *Console) request(o order) (*http.Request, error) {
 	case api < 0:
 		return nil, fmt.Errorf("api: got %s, want an API of this gateway", quote(o.API))
 	case !slices.Contains(c.APIs[api].Endpoints(), Endpoint{o.Method, o.Path}):
-		return nil, fmt.Errorf("endpoint: got %s, want one that a rule applies to", quote(o.Method+" "+o.Path))
+		return nil, fmt.Errorf("endpoint: got %s, want an endpoint to which a rule applies", quote(o.Method+" "+o.Path))
 	case o.Tier != "" && !slices.Contains(tiers, o.Tier):
 		return nil, fmt.Errorf("tier: got %s, want %s, or none", quote(o.Tier), strings.Join(tiers, ", "))
 	case o.Tier != "" && (o.User == "" || len(o.User) > maxUser):

@@ -18,8 +18,8 @@ const rootPage = `<!doctype html>
 `
 
 // WithPointer returns an API whose answers at the root path have a Link header with the address of
-// the console. If the API has no method there, a browser gets a page with the link. Other clients
-// get the API's body.
+// the console. If the API has no method for the root path, a browser gets a page with the link. Other
+// clients get the API's body.
 func WithPointer(api http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/" {
@@ -51,7 +51,7 @@ func (a *rootAnswer) WriteHeader(status int) {
 	a.Header().Set("Content-Type", "text/html; charset=utf-8")
 	a.Header().Del("Content-Length")
 	a.ResponseWriter.WriteHeader(status)
-	_, _ = io.WriteString(a.ResponseWriter, rootPage) // the browser may be gone
+	_, _ = io.WriteString(a.ResponseWriter, rootPage) // the browser may have disconnected
 }
 
 func (a *rootAnswer) Write(body []byte) (int, error) {

@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// WithBodyTimeout limits the time in which h can read the body of a request. The time starts
-// when the server has read the header. It does not limit what h does after the body, such as
-// streaming an answer. (The ReadTimeout of http.Server would limit that too.)
+// WithBodyTimeout limits the time in which h can read the body of a request. The time
+// starts when the server has read the header. After h has read the body, the timeout has no
+// effect, for example on a streamed answer. (The ReadTimeout of http.Server would limit
+// that too.)
 func WithBodyTimeout(h http.Handler, timeout time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body != nil && r.Body != http.NoBody {
@@ -31,7 +32,7 @@ type timedBody struct {
 func (b *timedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err == io.EOF {
-		_ = b.connection.SetReadDeadline(time.Time{}) // supported: the first call succeeded
+		_ = b.connection.SetReadDeadline(time.Time{}) // no error, because the first SetReadDeadline succeeded
 	}
 	return n, err
 }

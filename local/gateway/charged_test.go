@@ -192,7 +192,7 @@ func FuzzAttack_path(f *testing.F) {
 			c.ran, c.charged = nil, nil
 			answered := do(api, r)
 			if !slices.Equal(c.ran, c.charged) {
-				t.Errorf("%s API: %q: got charges on %v, patterns %v, path %q and response %d %s", api.Kind, line, c.charged, c.ran, c.answeredWithPath, answered.status, answered.body)
+				t.Errorf("%s API: %q: got charges on the limits %v, want %v, the limits of the patterns that served path %q (response %d %s)", api.Kind, line, c.charged, c.ran, c.answeredWithPath, answered.status, answered.body)
 			}
 		}
 	})

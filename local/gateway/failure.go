@@ -12,7 +12,7 @@ type failure struct {
 	status  int
 	code    string // x-amzn-ErrorType
 	message string
-	format  string // of the default body; %s is the message
+	format  string // format of the default body; %s is the message
 }
 
 // The failures of a REST API. Types and statuses are from the developer guide, "Gateway

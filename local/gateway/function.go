@@ -100,7 +100,7 @@ func (f *function) run(ctx context.Context, event []byte) (o outcome) {
 			defer func() { <-f.slot }()
 		case <-ctx.Done():
 		}
-		if err := ctx.Err(); err != nil { // it timed out while it waited
+		if err := ctx.Err(); err != nil { // the invocation timed out while it waited
 			return outcome{err: err}
 		}
 	}

@@ -30,7 +30,7 @@ func FuzzTemplate(f *testing.F) {
 		parsed, err := template.Parse(data)
 		if err != nil {
 			if parsed != nil || err.Error() == "" {
-				t.Errorf("rejected template: got a template or an empty error %q", err)
+				t.Errorf("rejected template: got template %+v and error %q, want no template and an error text", parsed, err)
 			}
 			return
 		}
@@ -97,7 +97,7 @@ func checkREST(t *testing.T, function *stub, sent string, body []byte) {
 	t.Helper()
 	event := decode[events.APIGatewayProxyRequest](t, function.event(t))
 	if strings.HasPrefix(sent, "/") && event.Path != "/"+strings.TrimLeft(sent, "/") {
-		t.Errorf("path: got %q for %q", event.Path, sent)
+		t.Errorf("path: got %q, want %q with one leading slash", event.Path, sent)
 	}
 	if !strings.HasPrefix(event.RequestContext.Path, "/test/") {
 		t.Errorf("RequestContext.Path: got %q, want the stage first", event.RequestContext.Path)

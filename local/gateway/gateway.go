@@ -16,7 +16,7 @@ import (
 	"github.com/weir-limits/weir/local/lambdaenv"
 )
 
-// Options of a Gateway.
+// Options are the options of a Gateway.
 type Options struct {
 	// Functions are the handlers of the template's functions, by logical id. Every function
 	// that an API invokes needs one. Handlers run concurrently. A handler of lambda.NewHandler

@@ -46,7 +46,7 @@ type httpDescription struct {
 	UserAgent string `json:"userAgent"`
 }
 
-// decodedPath returns the path that an HTTP API routes by. Observed: the path is decoded,
+// decodedPath returns the path by which an HTTP API selects a route. Observed: the path is decoded,
 // including %2F, and ends before an encoded question mark. Assumed: a malformed % is an error.
 func decodedPath(r *http.Request) (string, error) {
 	path, err := url.PathUnescape(sentPath(r))

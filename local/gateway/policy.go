@@ -76,21 +76,21 @@ func parsePolicy(data []byte) (policy, error) {
 	switch p.Version {
 	case "", "2008-10-17", "2012-10-17":
 	default:
-		return p, fmt.Errorf("policy document: version %q", p.Version)
+		return p, fmt.Errorf("policy document: version: got %q, want 2012-10-17 or 2008-10-17", p.Version)
 	}
 	if len(p.Statement) == 0 {
 		return p, errors.New("policy document: no statement")
 	}
 	for _, s := range p.Statement {
 		if s.Effect != "Allow" && s.Effect != "Deny" {
-			return p, fmt.Errorf("policy document: effect %q", s.Effect)
+			return p, fmt.Errorf("policy document: effect: got %q, want Allow or Deny", s.Effect)
 		}
 		if len(s.Action) == 0 || len(s.Resource) == 0 {
 			return p, errors.New("policy document: a statement without action or resource")
 		}
 		for _, r := range s.Resource {
 			if len(r) > maxPolicyResource {
-				return p, fmt.Errorf("policy document: a resource of %d characters", len(r))
+				return p, fmt.Errorf("policy document: resource: got %d characters, want at most %d", len(r), maxPolicyResource)
 			}
 		}
 	}

@@ -38,10 +38,10 @@ type request struct {
 
 	at       time.Time
 	id       string
-	extended string // id
+	extended string // the extended id
 	trace    string
 	sourceIP string
-	header   http.Header // as events carry it
+	header   http.Header // as events contain it
 	body     []byte
 }
 

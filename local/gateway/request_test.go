@@ -16,7 +16,7 @@ type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
-func TestRequest_BodyBreaksOff(t *testing.T) {
+func TestRequest_BodyTruncated(t *testing.T) {
 	both(t, func(t *testing.T, _ gateway.Kind, api *gateway.API, function *stub) {
 		if got := do(api, request(t, "POST", "/open/x", broken{})); got.status != http.StatusBadRequest || function.calls() != 0 {
 			t.Errorf("status and calls: got %d and %d, want 400 and 0", got.status, function.calls())

@@ -169,7 +169,7 @@ func TestInfra_AccessDenied(t *testing.T) {
 
 // The gateway omits a header if its variable has no value. After a denial by an authorizer other than
 // Weir's, the body does not contain Weir's values.
-func TestInfra_AccessDenied_NotOurs(t *testing.T) {
+func TestInfra_AccessDenied_OtherAuthorizer(t *testing.T) {
 	got := infra(t, says(denies(`{"other":"x"}`)))
 	if values, ok := got.header["Retry-After"]; ok || got.header.Get("Cache-Control") != "no-store" {
 		t.Errorf("Retry-After: got %q in %v, want none", values, got.header)

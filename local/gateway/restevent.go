@@ -58,7 +58,7 @@ type restContext struct {
 	Stage             string         `json:"stage"`
 }
 
-// restIdentity has null where only IAM or Cognito has a value.
+// In restIdentity, the fields that only IAM or Cognito sets are null.
 type restIdentity struct {
 	AccessKey                     *string `json:"accessKey"`
 	AccountID                     *string `json:"accountId"`
@@ -79,12 +79,12 @@ type restCall struct {
 	*request
 
 	api        *template.REST
-	sent       string // the path as sent
+	sent       string // the path as the client sent it
 	path       string // sent, with exactly one leading slash
 	query      url.Values
 	resource   *template.Resource // nil until routed
 	parameters map[string]string
-	authorizer map[string]string // the context that the authorizer returned, nil before
+	authorizer map[string]string // context from the authorizer; nil before the authorizer has run
 }
 
 // newRESTCall parses the URL of a request. API Gateway reduces several leading slashes to

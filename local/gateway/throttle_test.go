@@ -94,7 +94,7 @@ func TestHTTP_Throttle(t *testing.T) {
 }
 
 // Two gateways of the same template do not share their buckets.
-func TestThrottle_ofTwoGateways(t *testing.T) {
+func TestThrottle_TwoGateways(t *testing.T) {
 	parsed, function := templatetest.Parse(t, "template/testdata/good/throttle.json"), says(`{"statusCode":200}`)
 	for _, kind := range []gateway.Kind{gateway.REST, gateway.HTTP} {
 		for range 2 {

@@ -69,7 +69,7 @@ func TestTimeout_HTTPFunction(t *testing.T) {
 
 // An invocation continues until its own deadline, even if the client disconnects or the gateway stops
 // waiting.
-func TestTimeout_FunctionGoesOn(t *testing.T) {
+func TestTimeout_FunctionContinues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
 		ended := make(chan time.Duration, 1)

@@ -6,10 +6,11 @@
 // A process has the same interface as a custom runtime on Lambda: the Runtime API, version
 // 2018-06-01. It gets one event at a time, and gets the next event only after it has answered
 // and requested another. Between events it is frozen: no goroutine runs and no timer fires.
-// It gets the variables of the function and those of Lambda, but none of its parent's.
+// It gets the variables of the function and those of Lambda, but no variables of its parent.
 //
-// Every failure is an error with its cause. The function reports an error, its answer is too
-// large, its process ends, or a deadline passes. No process outlives its parent.
+// Every failure returns an error with its cause. Failures are an error that the function reports,
+// an answer that is too large, the end of the process, and a missed deadline. No process outlives
+// its parent.
 //
 // An [Environment] ends with its process. A [Pool] has all environments of a function. It
 // starts an environment when an event arrives and none is idle, up to a maximum. It replaces

@@ -274,7 +274,7 @@ func TestEnvironment_Invoke_deadline(t *testing.T) {
 }
 
 // An event that times out in the queue does not affect the process.
-func TestEnvironment_Invoke_noTurn(t *testing.T) {
+func TestEnvironment_Invoke_queueTimeout(t *testing.T) {
 	e := opened(t, "echo")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -314,7 +314,7 @@ func TestStart_failure(t *testing.T) {
 }
 
 // The Runtime API rejects an answer with an unknown request id. The answer has no effect.
-func TestEnvironment_foreign(t *testing.T) {
+func TestEnvironment_unknownRequest(t *testing.T) {
 	var o output
 	e, err := open(t, "foreign", &o)
 	if err != nil {

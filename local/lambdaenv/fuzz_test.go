@@ -30,7 +30,7 @@ func FuzzEnvironment_runtimeAPI(f *testing.F) {
 		e.runtimeAPI().ServeHTTP(w, r)
 		settled := len(e.outcomes) == 1
 		if ours := strings.Contains(path, "r1"); settled && (!ours || e.pending != "" || w.Code != http.StatusAccepted) {
-			t.Errorf("%s %q: got an outcome with status %d and pending request %q, want one only for r1, with 202 and no pending request", method, path, w.Code, e.pending)
+			t.Errorf("%s %q: got an outcome with status %d and pending request %q, want an outcome only for request r1, with status 202 and no pending request", method, path, w.Code, e.pending)
 		}
 		if settled {
 			if o := <-e.outcomes; o.err == nil && string(o.answer) != string(body) {

@@ -481,7 +481,7 @@ func TestPool_Line(t *testing.T) {
 	}
 	for text, n := range want {
 		if n != 0 {
-			t.Errorf("line %q: got %d too few, want 0", text, n)
+			t.Errorf("line %q: got %d lines, want 4", text, 4-n)
 		}
 	}
 }

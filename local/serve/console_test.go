@@ -121,8 +121,8 @@ func TestConsole_demos(t *testing.T) {
 			if !slices.Equal(got.Figures, texts(run.AtOnce, run.Admitted, run.Refused, run.Most)) || len(got.Table) != len(run.PerSecond) {
 				t.Errorf("%q: got figures %+v, want the figures of %+v", query, got.Figures, run)
 			}
-			if query == "" && got.Status != "20 admitted at once, 60 in all, 30 refused; the first refused may retry after 100 ms." {
-				t.Error(got.Status)
+			if query == "" && got.Status != "20 admitted at once, 60 in all, 30 refused; the first refused request may retry after 100 ms." {
+				t.Errorf("status: got %q, want the sentence of the defaults", got.Status)
 			}
 			for i, level := range want.Levels {
 				if p := got.Plotted[0][i]; p[0] != float64(level.At)/1000 || p[1] != float64(level.Tokens) {
@@ -504,7 +504,7 @@ func TestConsole_sizes(t *testing.T) {
 				Passes     int
 			}](b, `axe.run().then((r) => ({ Violations: r.violations.map((v) => v.id + ": " + v.help + ": " + v.nodes.map((n) => n.target).join(", ")), Passes: r.passes.length }))`)
 			for _, violation := range found.Violations {
-				t.Error(violation)
+				t.Errorf("accessibility: got violation %s, want none", violation)
 			}
 			if cut := evaluate[[]string](b, `[...document.querySelectorAll(".scroll")].filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.ariaLabel ?? e.getAttribute("aria-labelledby"))`); len(cut) > 0 {
 				t.Errorf("clipped tables: got %v, want none", cut)

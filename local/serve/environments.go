@@ -62,11 +62,11 @@ func (s *Server) pool(f template.Function, role string) (lambda.Handler, error) 
 // bootstrap returns the file that `make functions` builds for this machine.
 func (s *Server) bootstrap(f template.Function, role string) (string, error) {
 	if runtime.GOOS != "linux" {
-		return "", errors.New("--environments: got a system other than Linux, want Linux, for which bootstraps are built; use 0 to run functions in this process")
+		return "", errors.New("--environments: bootstraps run only on Linux; use 0 to run functions in this process")
 	}
 	path := s.bootstrapPath(f, role)
 	if !checkout.Exists(path) {
-		return "", fmt.Errorf("%s is not there: make functions ARCH=%s builds it", path, checkout.HostArch())
+		return "", fmt.Errorf("%s: not found; build it with make functions ARCH=%s", path, checkout.HostArch())
 	}
 	return path, nil
 }

@@ -54,13 +54,13 @@ func (s *Server) prepare(ctx context.Context) error {
 	}
 	address := os.Getenv(variable)
 	if address == "" {
-		fmt.Fprintf(s.Out, "starting %s on this machine; some seconds ...\n", s.Store)
+		fmt.Fprintf(s.Out, "starting %s on this machine, which takes some seconds ...\n", s.Store)
 		started, err := s.startServer(ctx)
 		if err != nil {
 			return err
 		}
 		started.Watch(ctx, func(err error) {
-			s.Logger.Error("the server of the state has ended: start this again", "server", s.Store, "err", err)
+			s.Logger.Error("the server of the store has ended; start this command again", "server", s.Store, "err", err)
 		})
 		s.closers = append(s.closers, started.Stop)
 		address = started.URL
@@ -100,7 +100,7 @@ func (s *Server) gateway(ctx context.Context, template *template.Template) (*gat
 			}
 		}
 		e, err := c.Environment(ctx, store, boot.Options{Logger: s.Logger.With("function", f.ID), Metrics: s.metrics, Clock: s.Clock, Rules: s.live})
-		if _, ok := errors.AsType[rules.Problems](err); ok { // such as a delay above MAX_DELAY
+		if _, ok := errors.AsType[rules.Problems](err); ok { // for example, a delay above MAX_DELAY
 			return nil, err
 		} else if err != nil { // a problem with the keys
 			return nil, fmt.Errorf("%w; remove .weir to create new files", err)
@@ -111,7 +111,7 @@ func (s *Server) gateway(ctx context.Context, template *template.Template) (*gat
 		}
 		s.operate(c, e, store, role)
 		switch {
-		case s.Environments > 0: // the code above only checked the configuration
+		case s.Environments > 0: // the pool creates the function; the code above only checks the configuration
 			handlers[f.ID], err = s.pool(f, role)
 		case role == authorizerRole:
 			handlers[f.ID] = lambdahttp.NewAuthorizer(e)

@@ -19,7 +19,7 @@ func (s *Server) greet(apis []*gateway.API) {
 		where += " at " + address
 	}
 	if s.Environments > 0 && s.Store == Memory {
-		where += " of each environment: each counts separately"
+		where += " of each environment; environments count separately"
 	}
 	inForce := s.live.Current()
 	fmt.Fprintf(s.Out, "rules  %s (%s, version %d)\nstate  in %s\n", s.Rules, count(inForce.Len()), inForce.Version(), where)

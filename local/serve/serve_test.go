@@ -412,7 +412,7 @@ func TestUnmatched(t *testing.T) {
 		}
 	}
 	if lines := unmatched([]endpoint{{"*", ""}, {"/b", "PUT"}}, append(apis, &gateway.API{})); len(lines) != 1 || lines[0] != "rules[1] matches no route: PUT /b" {
-		t.Error(lines)
+		t.Errorf("rule for PUT /b: got %q, want one line about rules[1]", lines)
 	}
 	if lines := unmatched([]endpoint{{"/b", "PUT"}}, []*gateway.API{{Routes: []gateway.Route{{Method: "ANY", Path: "$default"}}}}); lines != nil {
 		t.Errorf("default route: got %s, want no line", lines)

@@ -10,8 +10,9 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// The number of concurrent callers of the warm-up, the number of calls by each, and the timeout. After
-// its start, a server needs a second for its first calls. Each concurrent call needs a connection.
+// These constants bound the warm-up: the number of concurrent callers, the number of calls by each
+// caller, and the timeout. After its start, a server needs a second for its first calls. Each
+// concurrent call needs a connection.
 const (
 	warmCallers = 32
 	warmCalls   = 8

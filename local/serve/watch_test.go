@@ -30,9 +30,9 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// changes are documents that replace each other. statuses are the answers that alice (tier free)
-// then gets for GET /api/v1/search. remaining is the remaining quota in the last answer. Higher and
-// lower limits apply at once, and a change does not reset the usage.
+// changes lists documents, each of which replaces the one before. statuses are the answers to GET
+// /api/v1/search by alice (tier free) under the document. remaining is the remaining quota in the
+// last answer. Higher and lower limits apply at once, and a change does not reset the usage.
 var changes = []struct {
 	name, document string
 	statuses       []int
@@ -52,10 +52,11 @@ var changes = []struct {
 	{"a rule again", `"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":10,"window":"1h"}}}]`, []int{200, 429}, "0"},
 }
 
-// changed returns the document of one of changes, with its version.
+// changed returns document i of changes, with its version.
 func changed(i int) []byte { return fmt.Appendf(nil, `{"version":%d,%s}`, i+1, changes[i].document) }
 
-// follow puts each of changes in force with put, and checks the answers after each.
+// follow passes each document of changes to put, which brings it into force. Then follow checks the
+// answers.
 func follow(t *testing.T, put func(document []byte), search func() commandtest.Reply) {
 	t.Helper()
 	for i, c := range changes {

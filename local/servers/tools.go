@@ -22,7 +22,7 @@ func FetchTools(ctx context.Context, root string, progress io.Writer) (string, e
 	programs := filepath.Join(venv, "bin")
 	err := fetchOnce(ctx, lock, filepath.Join(venv, "requirements.txt"), venv+".lock", func() error {
 		if !hasPython(ctx) {
-			return fmt.Errorf("python3, 3.10 or newer and with venv, %w on the PATH: the SAM CLI and cfn-lint need it (Debian: apt-get install python3-venv; macOS: brew install python)", errMissing)
+			return fmt.Errorf("python3 (3.10 or newer, with venv) %w on the PATH; the SAM CLI and cfn-lint need it (Debian: apt-get install python3-venv; macOS: brew install python)", errMissing)
 		}
 		fmt.Fprintln(progress, "fetching the SAM CLI and cfn-lint, once ...")
 		for _, args := range [][]string{

@@ -186,7 +186,7 @@ func TestServe_serverDies(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const want = `the server of the state has ended`
+	const want = `the server of the store has ended`
 	for !strings.Contains(p.Output.String(), want) {
 		select {
 		case <-p.Output.Written:
@@ -338,7 +338,7 @@ func TestEnvironments_notBuilt(t *testing.T) {
 		t.Skip("SKIPPED: environments need Linux")
 	}
 	code, errs := serveInVain(t, "--environments", "2")
-	if code != 1 || !strings.HasPrefix(errs, "weir: "+c.Path("dist")) || !strings.Contains(errs, "/bootstrap is not there: make functions ARCH=") || strings.Count(errs, "\n") != 1 {
+	if code != 1 || !strings.HasPrefix(errs, "weir: "+c.Path("dist")) || !strings.Contains(errs, "/bootstrap: not found; build it with make functions ARCH=") || strings.Count(errs, "\n") != 1 {
 		t.Errorf("got exit %d, stderr %q, want exit 1 and one line with the remedy", code, errs)
 	}
 }

@@ -72,8 +72,8 @@ func pack(batch [][]byte) (records []record) {
 // errRejected means that the stream rejected some records.
 var errRejected = errors.New("records rejected")
 
-// throttled reports whether another attempt may succeed after an error of single records. The SDK
-// retries errors of a whole call.
+// throttled reports whether a retry may succeed for a record that the stream rejected with err. The
+// SDK retries errors of a whole call.
 func throttled(err error) bool { return errors.Is(err, errRejected) }
 
 // put sends records and returns those that the stream rejected.

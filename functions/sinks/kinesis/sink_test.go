@@ -31,7 +31,7 @@ func (s *stream) PutRecords(ctx context.Context, in *awskinesis.PutRecordsInput,
 		return nil, s.fail
 	}
 	if *in.StreamName != "decisions" || len(in.Records) > 500 {
-		return nil, fmt.Errorf("got a call for stream %s with %d records", *in.StreamName, len(in.Records))
+		return nil, fmt.Errorf("call: got stream %s and %d records, want decisions and at most 500", *in.StreamName, len(in.Records))
 	}
 	out := &awskinesis.PutRecordsOutput{}
 	for i, r := range in.Records {
@@ -41,7 +41,7 @@ func (s *stream) PutRecords(ctx context.Context, in *awskinesis.PutRecordsInput,
 		}
 		out.Records = append(out.Records, types.PutRecordsResultEntry{SequenceNumber: aws.String("1")})
 		if len(r.Data) > 25_000 || len(*r.PartitionKey) > 256 || !bytes.HasSuffix(r.Data, []byte("\n")) {
-			return nil, fmt.Errorf("got a record of %d bytes", len(r.Data))
+			return nil, fmt.Errorf("record: got %d bytes, want at most 25000 and a line end", len(r.Data))
 		}
 		for line := range strings.Lines(string(r.Data)) {
 			s.lines[strings.TrimSuffix(line, "\n")]++

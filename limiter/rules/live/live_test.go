@@ -91,7 +91,7 @@ func opened(t *testing.T, k *kept) (*live.Rules, *reloads) {
 
 // The rules that decide a request are at most a minute old. A request after that time waits for a
 // reload. A request shortly before that time starts a reload but does not wait.
-func TestRules_minute(t *testing.T) {
+func TestRules_age(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &kept{slow: 5 * time.Millisecond}
 		l, _ := opened(t, k)
@@ -185,7 +185,7 @@ func TestRules_frozen(t *testing.T) {
 }
 
 // Options.Every may be one nanosecond.
-func TestRules_Every_least(t *testing.T) {
+func TestRules_Every_minimum(t *testing.T) {
 	k := &kept{}
 	k.put(1, 1)
 	l := live.New(nil, k, live.Options{Every: 1})

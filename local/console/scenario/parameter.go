@@ -46,7 +46,7 @@ func Set(s Scenario, query url.Values) error {
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		i := slices.IndexFunc(parameters, func(p Parameter) bool { return p.Name == name })
 		if i < 0 {
-			return fmt.Errorf("%.40q: unknown; want some of %s", name, names(parameters))
+			return fmt.Errorf("%.40q: unknown parameter (want %s)", name, names(parameters))
 		}
 		p, values := parameters[i], query[name]
 		n, err := strconv.ParseInt(values[0], 10, 64)

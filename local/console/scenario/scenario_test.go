@@ -174,10 +174,10 @@ func TestSet(t *testing.T) {
 		{"boundary", "limit=", `limit: got "", want 1 to 200`},
 		{"boundary", "limit=1e2", `limit: got "1e2", want 1 to 200`},
 		{"boundary", "limit=99999999999999999999", `limit: got "99999999999999999999", want 1 to 200`},
-		{"boundary", "nodes=1", `"nodes": unknown; want some of limit, percent`},
+		{"boundary", "nodes=1", `"nodes": unknown parameter (want limit, percent)`},
 		{"sync", "intervalMs=5", "intervalMs: got 5, want 0, or 10 to 1000"},
 		{"sync", "intervalMs=1001", `intervalMs: got "1001", want 0 to 1000`},
-		{"algorithms", "capacity=9", "capacity: got 9, want at least 10, the rate: a window of capacity/rate must be a second or longer"},
+		{"algorithms", "capacity=9", "capacity: got 9, want at least the rate 10, so that a window (capacity/rate) lasts a second or longer"},
 	} {
 		s := find(t, c.name)
 		values, err := url.ParseQuery(c.query)

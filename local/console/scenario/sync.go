@@ -24,8 +24,8 @@ import (
 // limit. With an Interval as long as the window, the nodes admit up to Nodes times Limit.
 //
 // With the parameters of All, 3 nodes get 90 requests a second each and synchronize every
-// 400 ms. Each node admits 36 requests before its second call. The first node that makes its
-// second call reads a total of 36, its own report, and admits 24 more. All nodes together admit
+// 400 ms. Each node admits 36 requests before its second call. At its second call, the first node
+// reads a total of 36, which is only its own report, and admits 24 more. All nodes together admit
 // 132, with a limit of 60. (If every node reported before any node read, they would admit 108.)
 type Sync struct {
 	Limit    int64 // requests a second, of all nodes together
@@ -97,7 +97,7 @@ func (s *Sync) Play() (any, error) {
 	return result, nil
 }
 
-// shared hides that the store is in memory. Limits synchronize only over shared stores.
+// shared hides the type of the store in memory, because limits synchronize only over shared stores.
 type shared struct{ limiter.Store }
 
 // window plays one window.

@@ -34,7 +34,7 @@ const demos = {
       fill(table, ["Second", "Admitted"], run.perSecond.map((n, i) => [i + 1, n]));
       const first = run.requests.find((r) => !r.allowed);
       return `${run.atOnce} admitted at once, ${run.admitted} in all, ${run.refused} refused` +
-        (first ? `; the first refused may retry after ${places(first.retryAfterMs)} ms.` : ".");
+        (first ? `; the first refused request may retry after ${places(first.retryAfterMs)} ms.` : ".");
     },
   },
 
@@ -81,7 +81,7 @@ const demos = {
         row("At once", (run) => run.atOnce), row("Admitted", (run) => run.admitted), row("Refused", (run) => run.refused), row("Most in a second", (run) => run.mostInASecond),
         ...Array.from({ length: most }, (_, i) => row(`Left, second ${i + 1}`, (run) => run.perSecond[i] ?? 0)),
       ]);
-      return `Of ${runs[0].requests.length} requests: ` + runs.map((run) => `${names[run.algorithm].toLowerCase()} ${run.admitted}`).join(", ") + `. Windows of ${places(seconds(window))} s.`;
+      return `Admitted of ${runs[0].requests.length} requests: ` + runs.map((run) => `${names[run.algorithm].toLowerCase()} ${run.admitted}`).join(", ") + `. Windows of ${places(seconds(window))} s.`;
     },
   },
 };

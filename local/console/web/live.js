@@ -106,7 +106,7 @@ function take(answer, run) {
   run.sent++;
   showLast(answer, kind);
   log(answer, kind);
-  if (kind === "refused" && run.refused === 1 && run.count > 1) say(`Refused after ${run.allowed} allowed: retry after ${field(answer, "Retry-After")} s.`);
+  if (kind === "refused" && run.refused === 1 && run.count > 1) say(`Refused after ${run.allowed} allowed requests; retry after ${field(answer, "Retry-After")} s.`);
 }
 
 const say = (text) => { $("live-status").textContent = text; };

@@ -23,12 +23,12 @@ type HTTP struct {
 	throttle  algo.Machine      // of the stage; every route has a separate bucket of this kind
 	CORS      *CORS             // nil for none
 	Routes    []*Route
-	Default   *Route // $default, nil for none
+	Default   *Route // the $default route, nil for none
 }
 
 // Route is a route of an HTTP API with its integration.
 type Route struct {
-	Key      string // as "GET /pets/{id}"
+	Key      string // such as "GET /pets/{id}"
 	Method   string
 	Path     []Segment
 	Function string // logical id

@@ -11,7 +11,7 @@ import (
 func arguments(function string, v any, n int) ([]any, error) {
 	list, ok := v.([]any)
 	if !ok || len(list) != n {
-		return nil, fmt.Errorf("%s wants a list of %d", function, n)
+		return nil, fmt.Errorf("%s wants a list of %d elements", function, n)
 	}
 	return list, nil
 }
@@ -109,8 +109,8 @@ func (r *resolver) join(v any) (string, error) {
 	return r.produce(strings.Join(parts, delimiter))
 }
 
-// list resolves v to a list, but not its elements. So Fn::Select resolves only the selected
-// element.
+// list resolves v to a list. It does not resolve the elements, so Fn::Select resolves only the
+// selected element.
 func (r *resolver) list(function string, v any) ([]any, error) {
 	if list, ok := v.([]any); ok {
 		return list, nil

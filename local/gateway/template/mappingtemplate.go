@@ -49,16 +49,16 @@ func parseMappingTemplate(text string) (MappingTemplate, error) {
 	return template, nil
 }
 
-// Render returns the text with the values of its variables. The parameter of is a function that
-// returns the value of a variable. Assumed: a variable without a value becomes empty text.
-func (t MappingTemplate) Render(of func(Variable) (string, bool)) string {
+// Render returns the text with the values of its variables, which lookUp returns. Assumed: a variable
+// without a value becomes empty text.
+func (t MappingTemplate) Render(lookUp func(Variable) (string, bool)) string {
 	var b strings.Builder
 	for _, part := range t {
 		if part.variable.Source == "" {
 			b.WriteString(part.text)
 			continue
 		}
-		value, _ := of(part.variable)
+		value, _ := lookUp(part.variable)
 		b.WriteString(value)
 	}
 	return b.String()

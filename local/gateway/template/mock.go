@@ -47,7 +47,7 @@ func readMock(q *properties) *Mock {
 	}
 	responses := q.objects("IntegrationResponses")
 	if len(responses) != 1 {
-		q.p.add(q.at("IntegrationResponses"), "got %d, want one", len(responses))
+		q.p.add(q.at("IntegrationResponses"), "got %d responses, want one", len(responses))
 		return m
 	}
 	m.readResponse(responses[0])

@@ -48,12 +48,12 @@ func FuzzParseOrigins(f *testing.F) {
 		var comparisons []string
 		for _, origin := range origins {
 			if strings.ContainsAny(origin, `"$#\`) {
-				t.Errorf("origins: got the invalid origin %q", origin)
+				t.Errorf("%q: got origin %q, want one without \", $, # and \\", template, origin)
 			}
 			comparisons = append(comparisons, `$origin == "`+origin+`"`)
 		}
 		if again := mockTemplateStart + strings.Join(comparisons, " || ") + mockTemplateEnd; again != template {
-			t.Errorf("%q: got the origins of the template %q", template, again)
+			t.Errorf("template from the origins of %q: got %q, want the same template", template, again)
 		}
 		_ = mockRequest.MatchString(template)
 	})

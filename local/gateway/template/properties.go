@@ -75,16 +75,16 @@ func (q *properties) required(name string) string {
 }
 
 // number returns a property that is a whole number in [low, high]. If the property is absent, it
-// returns the value of the parameter otherwise. CloudFormation also accepts numbers in quotes.
-func (q *properties) number(name string, otherwise, low, high int) int {
+// returns fallback. CloudFormation also accepts numbers in quotes.
+func (q *properties) number(name string, fallback, low, high int) int {
 	v, ok := q.value(name)
 	if !ok {
-		return otherwise
+		return fallback
 	}
 	n, err := strconv.Atoi(fmt.Sprint(v))
 	if err != nil || n < low || n > high {
 		q.refuse(name, v, fmt.Sprintf("a whole number from %d to %d", low, high))
-		return otherwise
+		return fallback
 	}
 	return n
 }

@@ -89,8 +89,8 @@ func settingsKey(verb, pointer string) string {
 	return verb + " " + path
 }
 
-// setThrottles sets the bucket of every method: from the settings of the method, or else from
-// those of the stage. Assumed: if the settings of the method have no numbers, those of the
+// setThrottles sets the bucket of every method. It uses the settings of the method, or else the
+// settings of the stage. Assumed: if the settings of the method have no numbers, the settings of the
 // stage apply.
 func (a *REST) setThrottles() {
 	used := []string{allMethods}
