@@ -93,7 +93,7 @@ func (c Config) reportedRules(now time.Time, recorder *telemetry.Recorder, logge
 		return nil, err
 	}
 	inForce := r.Current()
-	recorder.Rules(now, inForce.Version(), time.Time{}, inForce.Labels())
+	recorder.Rules(now, inForce.Version(), time.Time{}, inForce.Labels(), inForce.Exemptions())
 	r.Observe(reportReloads(recorder, logger))
 	return r, nil
 }

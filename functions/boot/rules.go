@@ -170,7 +170,7 @@ func reportReloads(recorder *telemetry.Recorder, logger *slog.Logger) func(time.
 			confirmed = started.Add(-unknownAge)
 		}
 		version := slog.Int64("version", n.Rules.Version())
-		recorder.Rules(now, n.Rules.Version(), confirmed, n.Rules.Labels())
+		recorder.Rules(now, n.Rules.Version(), confirmed, n.Rules.Labels(), n.Rules.Exemptions())
 		switch problems, refused := errors.AsType[rules.Problems](n.Err); {
 		case n.Changed:
 			logger.LogAttrs(ctx, slog.LevelInfo, "rules changed", version)

@@ -149,6 +149,7 @@ func TestMetrics(t *testing.T) {
 	for _, name := range contract.RuleMetrics() {
 		want = append(want, contract.RuleDimension+" "+name)
 	}
+	want = append(want, contract.ExemptionDimension+" "+contract.MetricExempt)
 	want = append(want, contract.Metrics()...)
 	slices.Sort(want)
 	got, namespaces := written(t)
@@ -166,11 +167,12 @@ func record() []byte {
 	r := telemetry.New(&log, "dev", nil)
 	now := time.Now()
 	l := &limiter.Limit{Name: "a", Rule: "GET /a"}
-	r.Rules(now, 1, now, []string{l.Rule})
+	r.Rules(now, 1, now, []string{l.Rule}, []string{"health"})
 	d := limiter.Decision{Allowed: true, Charges: []limiter.Charge{{Limit: l, Subject: limiter.User("alice")}}, Limit: l, Shadowed: l, FromCache: true, Reason: limiter.ReasonTimeout, StoreCalls: 1, Overshoot: 1, Clamped: 1, Refunds: limiter.Refunds{Given: 1, Dropped: 1}}
 	for _, err := range []error{nil, caller.ErrInvalidCredential, caller.ErrUnverified} {
 		r.Record(outcome.Outcome{Time: now, Decision: d, Err: err})
 	}
+	r.Record(outcome.Outcome{Time: now, Decision: limiter.Decision{Allowed: true}, Exemption: "health"})
 	d.Allowed = false
 	r.Record(outcome.Outcome{Time: now, Decision: d})
 	d.Reason = limiter.ReasonBusy

@@ -5,7 +5,8 @@ package contract
 func MetricNamespace(deployment string) string { return "Weir/" + deployment }
 
 // These are the names of the metrics that the functions write. Package limiter/telemetry defines each
-// metric. The last three have the dimension [RuleDimension]; the others have none.
+// metric. Those that begin with Rule have the dimension [RuleDimension], MetricExempt has
+// [ExemptionDimension], and the others have none.
 const (
 	MetricAllowed        = "Allowed"
 	MetricRefused        = "Refused"
@@ -32,11 +33,17 @@ const (
 	MetricRuleAllowed  = "RuleAllowed"
 	MetricRuleRefused  = "RuleRefused"
 	MetricRuleShadowed = "RuleShadowed"
+
+	MetricExempt = "Exempt"
 )
 
 // RuleDimension is the dimension of the metrics by rule. Its value is the rule's label, such as "GET
 // /api/v1/search".
 const RuleDimension = "Rule"
+
+// ExemptionDimension is the dimension of [MetricExempt]. Its value is the name of an exemption in the
+// rules document.
+const ExemptionDimension = "Exemption"
 
 // Metrics returns the names of the metrics without a dimension, in no particular order.
 func Metrics() []string {

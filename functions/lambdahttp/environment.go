@@ -79,7 +79,7 @@ func (e *Environment) Serve(api http.Handler) http.Handler {
 func (e *Environment) gate() *httplimit.Gate {
 	return httplimit.New(httplimit.Options{
 		Identify: e.identify,
-		Charges:  e.Rules.Charges,
+		Select:   e.Rules.Select,
 		Limiter:  e.Limiter,
 		Observe:  e.observe,
 		MaxDelay: e.MaxDelay,

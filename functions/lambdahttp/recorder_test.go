@@ -141,7 +141,7 @@ func TestRecorder_byRule(t *testing.T) {
 	var log bytes.Buffer
 	e := memory(t)
 	e.Recorder = telemetry.New(&log, "test", nil)
-	e.Recorder.Rules(noon, 1, time.Time{}, e.Rules.Current().Labels())
+	e.Recorder.Rules(noon, 1, time.Time{}, e.Rules.Current().Labels(), nil)
 	for range 5 {
 		if _, err := authorize(t, e, sampleEvent(t, "rest-authorizer-user.json")); err != nil {
 			t.Fatal(err)

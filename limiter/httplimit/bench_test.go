@@ -28,8 +28,8 @@ func BenchmarkGate(b *testing.B) {
 			l := limit(b, "search", rate)
 			gate := httplimit.New(httplimit.Options{
 				Limiter: storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{Logger: slog.New(slog.DiscardHandler)})),
-				Charges: func(_ context.Context, _ time.Time, _ string, _ rules.Path, c caller.Caller) (charges []limiter.Charge, tier string) {
-					return []limiter.Charge{{Subject: c.Subject(), Limit: l, Cost: 1}}, ""
+				Select: func(_ context.Context, _ time.Time, r rules.Request) rules.Selection {
+					return rules.Selection{Charges: []limiter.Charge{{Subject: r.Caller.Subject(), Limit: l, Cost: 1}}}
 				},
 				Identify: func(context.Context, time.Time, httplimit.Request) (caller.Caller, error) {
 					return caller.Caller{User: "alice"}, nil

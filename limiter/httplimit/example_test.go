@@ -46,7 +46,7 @@ func ExampleGate() {
 	}
 	gate := httplimit.New(httplimit.Options{
 		Limiter: l,
-		Charges: live.Fixed(limits).Charges,
+		Select:  live.Fixed(limits).Select,
 		Identify: func(ctx context.Context, now time.Time, r httplimit.Request) (caller.Caller, error) {
 			return identifier.Caller(ctx, now, caller.Credentials{
 				APIKey: r.Header.Get("X-Api-Key"), Address: r.Address,
@@ -99,7 +99,7 @@ func ExampleGate_Decide() {
 	}
 	gate := httplimit.New(httplimit.Options{
 		Limiter: l,
-		Charges: live.Fixed(limits).Charges,
+		Select:  live.Fixed(limits).Select,
 		Identify: func(context.Context, time.Time, httplimit.Request) (caller.Caller, error) {
 			return caller.Caller{User: "alice"}, nil // the host has verified the user
 		},

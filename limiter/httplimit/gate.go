@@ -15,16 +15,16 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// Options are the options of a Gate. Limiter, Charges and Identify are required.
+// Options are the options of a Gate. Limiter, Select and Identify are required.
 type Options struct {
 	// Identify returns the sender of a request that arrived at now. If it returns an error, the
 	// Caller is still charged, and the answer is 401, or 503 if the error wraps
 	// caller.ErrUnverified. For a request with a malformed path, Request contains only the address,
 	// and the error is ignored.
 	Identify func(ctx context.Context, now time.Time, r Request) (caller.Caller, error)
-	// Charges returns the charges of a request that arrived at now, and the tier that selected them.
-	// It can be Rules.Charges of package rules/live.
-	Charges func(ctx context.Context, now time.Time, method string, path rules.Path, c caller.Caller) (charges []limiter.Charge, tier string)
+	// Select returns the charges of a request that arrived at now, with the reasons. It can be
+	// Rules.Select of package rules/live.
+	Select func(ctx context.Context, now time.Time, r rules.Request) rules.Selection
 	// Limiter decides the charges.
 	Limiter *limiter.Limiter
 	// Observe gets each decided request once, before the answer is written. It may be nil.
@@ -49,8 +49,8 @@ func New(o Options) *Gate {
 	switch {
 	case o.Identify == nil:
 		panic("httplimit: Options.Identify is nil")
-	case o.Charges == nil:
-		panic("httplimit: Options.Charges is nil")
+	case o.Select == nil:
+		panic("httplimit: Options.Select is nil")
 	case o.Limiter == nil:
 		panic("httplimit: Options.Limiter is nil")
 	}
@@ -104,9 +104,12 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 	o.Caller, unidentified = g.o.Identify(ctx, o.Time, r)
 
 	// Match the rules and charge their limits.
-	var charges []limiter.Charge
-	charges, result.Tier = g.o.Charges(ctx, o.Time, r.Method, r.Path, o.Caller)
-	o.Decision, o.Err = g.o.Limiter.Take(ctx, o.Time, charges)
+	selected := g.o.Select(ctx, o.Time, rules.Request{Method: r.Method, Path: r.Path, Caller: o.Caller})
+	result.Tier = selected.Tier
+	if e := selected.Exemption; e != nil {
+		o.Exemption = e.Name
+	}
+	o.Decision, o.Err = g.o.Limiter.Take(ctx, o.Time, selected.Charges)
 
 	// A refusal takes precedence over a bad credential, because the limit bounds the number of attempts.
 	invalid := o.Err != nil

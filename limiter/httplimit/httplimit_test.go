@@ -200,14 +200,14 @@ func newServer(t *testing.T) *server {
 	s := &server{caller: caller.Caller{User: "alice"}, now: noon, store: storetest.Must(memstore.New(memstore.Options{}))}
 	gate := httplimit.New(httplimit.Options{
 		Limiter: storetest.Must(limiter.New(failing{server: s}, limiter.Options{Logger: slog.New(slog.DiscardHandler)})),
-		Charges: func(_ context.Context, _ time.Time, method string, path rules.Path, c caller.Caller) (charges []limiter.Charge, tier string) {
-			if c.Rejected {
-				return []limiter.Charge{{Subject: limiter.IP(c.IP), Limit: byIP, Cost: 1}}, ""
+		Select: func(_ context.Context, _ time.Time, r rules.Request) rules.Selection {
+			if r.Caller.Rejected {
+				return rules.Selection{Charges: []limiter.Charge{{Subject: limiter.IP(r.Caller.IP), Limit: byIP, Cost: 1}}}
 			}
-			if method == http.MethodDelete {
-				return []limiter.Charge{{Subject: limiter.Global(), Cost: 1}}, ""
+			if r.Method == http.MethodDelete {
+				return rules.Selection{Charges: []limiter.Charge{{Subject: limiter.Global(), Cost: 1}}}
 			}
-			return []limiter.Charge{{Subject: c.Subject(), Limit: l, Cost: int64(len(path.String()) - 1)}}, ""
+			return rules.Selection{Charges: []limiter.Charge{{Subject: r.Caller.Subject(), Limit: l, Cost: int64(len(r.Path.String()) - 1)}}}
 		},
 		Identify: func(context.Context, time.Time, httplimit.Request) (caller.Caller, error) { return s.caller, s.err },
 		Observe: func(o outcome.Outcome) {
@@ -391,13 +391,11 @@ func TestGate_log(t *testing.T) {
 
 // New panics with the name of the missing option.
 func TestNew_missing(t *testing.T) {
-	charges := func(context.Context, time.Time, string, rules.Path, caller.Caller) ([]limiter.Charge, string) {
-		return nil, ""
-	}
+	nothing := func(context.Context, time.Time, rules.Request) rules.Selection { return rules.Selection{} }
 	identify := func(context.Context, time.Time, httplimit.Request) (caller.Caller, error) {
 		return caller.Caller{}, nil
 	}
-	for field, o := range map[string]httplimit.Options{"Identify": {}, "Charges": {Identify: identify}, "Limiter": {Identify: identify, Charges: charges}} {
+	for field, o := range map[string]httplimit.Options{"Identify": {}, "Select": {Identify: identify}, "Limiter": {Identify: identify, Select: nothing}} {
 		func() {
 			defer func() {
 				if got, want := recover(), "httplimit: Options."+field+" is nil"; got != want {
@@ -419,8 +417,8 @@ func TestGate_delay(t *testing.T) {
 		begun := time.Now()
 		h := httplimit.New(httplimit.Options{
 			Limiter: storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{})),
-			Charges: func(_ context.Context, _ time.Time, _ string, _ rules.Path, c caller.Caller) (charges []limiter.Charge, tier string) {
-				return []limiter.Charge{{Subject: c.Subject(), Limit: queue, Cost: 1}}, ""
+			Select: func(_ context.Context, _ time.Time, r rules.Request) rules.Selection {
+				return rules.Selection{Charges: []limiter.Charge{{Subject: r.Caller.Subject(), Limit: queue, Cost: 1}}}
 			},
 			Identify: func(context.Context, time.Time, httplimit.Request) (caller.Caller, error) {
 				return caller.Caller{User: "a"}, nil
@@ -468,8 +466,8 @@ func TestGate_denied(t *testing.T) {
 	var observed []limiter.Decision
 	h := httplimit.New(httplimit.Options{
 		Limiter: storetest.Must(limiter.New(failing{server: s}, limiter.Options{Logger: slog.New(slog.DiscardHandler)})),
-		Charges: func(_ context.Context, _ time.Time, _ string, _ rules.Path, c caller.Caller) (charges []limiter.Charge, tier string) {
-			return []limiter.Charge{{Subject: c.Subject(), Limit: deny, Cost: 1}}, ""
+		Select: func(_ context.Context, _ time.Time, r rules.Request) rules.Selection {
+			return rules.Selection{Charges: []limiter.Charge{{Subject: r.Caller.Subject(), Limit: deny, Cost: 1}}}
 		},
 		// The denial takes precedence over a bad credential.
 		Identify: func(context.Context, time.Time, httplimit.Request) (caller.Caller, error) {

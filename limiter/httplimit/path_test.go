@@ -24,9 +24,9 @@ func TestGate_path(t *testing.T) {
 	var charged string
 	gate := httplimit.New(httplimit.Options{
 		Limiter: storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{})),
-		Charges: func(_ context.Context, _ time.Time, _ string, path rules.Path, _ caller.Caller) (charges []limiter.Charge, tier string) {
-			charged = path.String()
-			return nil, ""
+		Select: func(_ context.Context, _ time.Time, r rules.Request) rules.Selection {
+			charged = r.Path.String()
+			return rules.Selection{}
 		},
 		Identify: func(context.Context, time.Time, httplimit.Request) (caller.Caller, error) {
 			return caller.Caller{}, nil
@@ -58,9 +58,9 @@ func TestGate_malformedPath(t *testing.T) {
 	var observed []outcome.Outcome
 	gate := httplimit.New(httplimit.Options{
 		Limiter: storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{})),
-		Charges: func(context.Context, time.Time, string, rules.Path, caller.Caller) ([]limiter.Charge, string) {
+		Select: func(_ context.Context, _ time.Time, _ rules.Request) rules.Selection {
 			t.Error("a malformed path: got a charge, want none")
-			return nil, ""
+			return rules.Selection{}
 		},
 		Identify: func(_ context.Context, _ time.Time, r httplimit.Request) (caller.Caller, error) {
 			if r.Header != nil || r.Address != address {

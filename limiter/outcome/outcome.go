@@ -16,6 +16,9 @@ type Outcome struct {
 	Duration time.Duration    // of the decision, including the identification of the caller
 	Caller   caller.Caller    // contains only verified identities
 	Decision limiter.Decision // the zero Decision if there was no decision
+	// Exemption is the name of the exemption that applies to the request. The request has no charges
+	// then. It is "" if the request is not exempt.
+	Exemption string
 	// Err is the reason why Decision was not enforced: a bad or missing credential, an unverified
 	// credential, an unsupported event, or invalid charges. It is nil if the request was allowed or
 	// refused, even if the store failed.

@@ -108,8 +108,8 @@ func limited(t *testing.T, latency time.Duration, rate algo.Rate) *api {
 	}
 	gate := httplimit.New(httplimit.Options{
 		Limiter: storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{})),
-		Charges: func(_ context.Context, _ time.Time, _ string, _ rules.Path, c caller.Caller) (charges []limiter.Charge, tier string) {
-			return []limiter.Charge{{Subject: limiter.User(c.User), Limit: limit, Cost: 1}}, ""
+		Select: func(_ context.Context, _ time.Time, r rules.Request) rules.Selection {
+			return rules.Selection{Charges: []limiter.Charge{{Subject: limiter.User(r.Caller.User), Limit: limit, Cost: 1}}}
 		},
 		Identify: func(_ context.Context, _ time.Time, r httplimit.Request) (caller.Caller, error) {
 			return caller.Caller{User: "u" + r.Header.Get("Authorization")}, nil

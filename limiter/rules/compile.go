@@ -124,6 +124,7 @@ func (c *compiler) compile() {
 	if !tooMany {
 		c.applyOverrides()
 	}
+	c.exempt()
 }
 
 // rule adds a rule without its limits.

@@ -21,6 +21,8 @@ type Explanation struct {
 	Matches []Match
 	// Charges are the charges that [Rules.Charges] returns.
 	Charges []limiter.Charge
+	// Exemption is the exemption that applies to the request; nil if the request is not exempt.
+	Exemption *Exemption
 }
 
 // Match is a rule whose endpoint matches a request.
@@ -52,14 +54,21 @@ type Listed struct {
 // Explain returns the rules whose endpoint matches a request. For each limit it returns the charge or
 // the reason why the limit does not apply. It has the same arguments as Charges.
 func (r *Rules) Explain(method string, path Path, caller caller.Caller) Explanation {
+	e := Explanation{Path: path, Exemption: r.exempt.of(&Request{method, path, caller})}
 	if method == http.MethodHead {
 		method = http.MethodGet
 	}
 	caller.Tier = r.Tier(caller.Tier)
-	e := Explanation{Path: path, Tier: caller.Tier}
+	e.Tier = caller.Tier
 	c := charger{rules: r, caller: &caller}
 	for _, i := range r.index.match(nil, e.Path) {
-		e.Matches = append(e.Matches, c.explain(&r.rules[i], method))
+		rule := &r.rules[i]
+		if e.Exemption != nil {
+			reason := e.Exemption.Path + " exempts the request"
+			e.Matches = append(e.Matches, Match{Path: rule.path, Endpoint: rule.pattern.text, Method: rule.method, Reason: reason})
+			continue
+		}
+		e.Matches = append(e.Matches, c.explain(rule, method))
 	}
 	e.Charges = c.charges
 	return e

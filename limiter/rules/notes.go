@@ -32,6 +32,9 @@ func (c *compiler) note() {
 		c.noteTiers(&c.rules.rules[i])
 		c.noteCallers(&c.rules.rules[i])
 	}
+	for i := range c.rules.exempt.list {
+		c.noteExemption(&c.rules.exempt.list[i])
+	}
 }
 
 // shallow is the longest clock skew that raises no alarm. A faster bucket fills in less than this
@@ -120,7 +123,8 @@ func (c *compiler) unlimited(r *rule, tier string) (kinds []string) {
 		{"with a token", caller.Caller{User: "x"}}, {"with an API key alone", caller.Caller{APIKey: "x"}}, {"without a credential", caller.Caller{}},
 	} {
 		kind.caller.Tier, kind.caller.IP = tier, exampleAddress
-		charges := c.rules.Charges(nil, cmp.Or(r.method, http.MethodGet), r.pattern.example(), kind.caller)
+		matched := c.rules.index.match(nil, r.pattern.example())
+		charges := c.rules.charge(nil, matched, cmp.Or(r.method, http.MethodGet), kind.caller)
 		if !slices.ContainsFunc(charges, func(c limiter.Charge) bool { return !c.Limit.Shadow }) {
 			kinds = append(kinds, kind.words)
 		}

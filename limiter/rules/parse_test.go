@@ -41,6 +41,17 @@ var defects = map[string]string{
 	"endpoint_relative":             `line 1: rules[0].endpoint: got "api", want "*" or a path that begins with /`,
 	"endpoint_root_below":           `line 1: rules[0].endpoint: got "/*", want "*" for every path`,
 	"endpoint_star_inside":          `line 1: rules[0].endpoint: got "/api/*/x", want segments that are literals or one {parameter}; a * must be the whole last segment`,
+	"exempt_nothing":                `line 1: exempt[0]: exempts nothing, want a member ip, user, apikey or endpoint`,
+	"exempt_two":                    `line 1: exempt[0].user: got ip and user, want one of them`,
+	"exempt_no_list":                `line 1: exempt: got an object, want a list`,
+	"exempt_empty":                  `line 1: exempt[0].user: is empty`,
+	"exempt_address":                `line 1: exempt[0].ip: got "10.0.0.0/33", want an IPv4 address, or a network such as 192.0.2.0/24 or 2001:db8:1::/64`,
+	"exempt_all":                    `line 1: exempt[0].endpoint: got "*", want a path; "mode": "shadow" stops the enforcement of all limits`,
+	"exempt_endpoint":               `line 1: exempt[0].endpoint: got "/health/", want /health`,
+	"exempt_name":                   `line 1: exempt[0].name: got "Health check", want 1 to 32 of a-z, 0-9, _ and -`,
+	"exempt_twice":                  `line 1: exempt[1]: exempts the same as exempt[0]`,
+	"exempt_unknown_field": `line 1: exempt[0]: exempts nothing, want a member ip, user, apikey or endpoint
+line 1: exempt[0].path: unknown field; known fields: ip, user, apikey, endpoint, name, note`,
 	"five": `line 2: rules[0].endpoint: got "/a/", want /a
 line 2: rules[0].method: got "get", want GET, POST, PUT, PATCH or DELETE, or no method for all of them (did you mean "GET"?)
 line 2: rules[0].limits.free.requests: got -1, want a whole number from 1 to 1000000000
@@ -110,7 +121,7 @@ line 1: overrides[1].limits.c: no limit of this name counts by user, want "a"`,
 	"two_spreads":                `line 1: rules[0].limits.free.cells: got 2, want none beside shards`,
 	"two_windows":                `line 1: rules[0].limits.free.window: got window and window_seconds, want one of them`,
 	"unknown_default_tier":       `line 1: default_tier: got "gold", want a tier that a rule names: free`,
-	"unknown_field":              `line 1: rulez: unknown field (did you mean "rules"?); known fields: $schema, rules, default_tier, mode, version, overrides`,
+	"unknown_field":              `line 1: rulez: unknown field (did you mean "rules"?); known fields: $schema, rules, default_tier, mode, version, overrides, exempt`,
 	"version_text":               `line 1: version: got "1", want a whole number from 1 to 140737488355327`,
 	"version_zero":               `line 1: version: got 0, want a whole number from 1 to 140737488355327`,
 	"window_long":                `line 1: rules[0].limits.free.window_seconds: got 8640001, want a whole number from 1 to 8640000`,
@@ -177,7 +188,7 @@ func TestSchema(t *testing.T) {
 		"per_global_and_user": true, "name_missing_without_endpoint": true, "cost_too_high": true, "cost_above_a_shard": true, "lease_above_requests": true, "shards_above_requests": true,
 		"sync_ms_above_window": true, "cells_above_requests": true, "override_other_identity": true, "override_unknown_limit": true, "override_twice": true, "override_address": true, "same_limit_twice": true, "shared_with_other_numbers": true,
 		"eight_limits_of_a_caller": true, "eleven_buckets_of_an_endpoint": true, "logs_of_a_caller": true, "override_below_cost": true, "override_of_shards": true, "local_processes_above_burst": true, "cost_above_local_processes": true, "shared_with_other_on_error": true, "override_of_local_processes": true, "override_below_a_local_cost": true, "override_network": true, "override_mapped_network": true, "overrides_unknown_limits": true,
-		"only_shared": true, "misspelled_tier": true, "misspelled_override": true, "override_of_a_log": true,
+		"exempt_address": true, "exempt_twice": true, "only_shared": true, "misspelled_tier": true, "misspelled_override": true, "override_of_a_log": true,
 	}
 	files, _ := filepath.Glob("testdata/*/*.json")
 	for _, file := range files {

@@ -19,6 +19,7 @@ type Rules struct {
 	index       trie
 	classes     []class // the sets of identities by which limits count
 	overrides   overrides
+	exempt      exemptions
 	notes       []Problem
 	labels      []string
 	split       bool // each endpoint of a caller has its own item
@@ -119,13 +120,40 @@ func (r *Rules) Tier(claimed string) string {
 	return r.defaultTier
 }
 
-// Charges appends the charges of a request to dst, in file order. An OPTIONS request has no charges,
-// and HEAD counts as GET. A limit is skipped if the caller lacks an identity by which the limit counts.
-// A caller whose credential was rejected is charged only on limits that count by address. A limit with
-// the field only charges only the requests that this field selects.
+// Request contains the parts of a request that rules use.
+type Request struct {
+	Method string
+	Path   Path
+	Caller caller.Caller
+}
+
+// Selection is what rules select for a request.
+type Selection struct {
+	// Charges are the charges of the request, in file order.
+	Charges []limiter.Charge
+	// Tier is the tier that selected the limits.
+	Tier string
+	// Exemption is the exemption that applies to the request. The request then has no charges. It is
+	// nil if the request is not exempt.
+	Exemption *Exemption
+}
+
+// Select returns what the rules select for a request, and appends its charges to dst. An OPTIONS
+// request has no charges, and HEAD counts as GET. A limit is skipped if the caller lacks an identity by
+// which the limit counts. A caller whose credential was rejected is charged only on limits that count
+// by address. A limit with the field only charges only the requests that this field selects.
+func (r *Rules) Select(dst []limiter.Charge, q Request) Selection {
+	s := Selection{Charges: dst, Tier: r.Tier(q.Caller.Tier), Exemption: r.exempt.of(&q)}
+	if s.Exemption == nil {
+		var matched [16]int
+		s.Charges = r.charge(dst, r.index.match(matched[:0], q.Path), q.Method, q.Caller)
+	}
+	return s
+}
+
+// Charges returns the Charges of Select.
 func (r *Rules) Charges(dst []limiter.Charge, method string, path Path, caller caller.Caller) []limiter.Charge {
-	var matched [16]int
-	return r.charge(dst, r.index.match(matched[:0], path), method, caller)
+	return r.Select(dst, Request{method, path, caller}).Charges
 }
 
 // charge appends the charges of a request whose path matches the rules of matched.

@@ -26,8 +26,8 @@ type ruleCounts struct {
 
 func (c *ruleCounts) empty() bool { return c.allowed+c.refused+c.shadowed == 0 }
 
-// byRule counts the requests of the first rules of a document separately, and of all others together.
-// The zero value counts nothing.
+// byRule counts the requests of the first rules or exemptions of a document separately, and of all
+// others together. The zero value counts nothing.
 type byRule struct {
 	rows [maxRules + 1]ruleCounts // the last row counts all further rules
 	last int                      // the row that take returned last
@@ -94,6 +94,13 @@ func (b *byRule) add(d *limiter.Decision) {
 	}
 	if d.Shadowed != nil {
 		b.rows[b.find(d.Shadowed.Rule)].shadowed++
+	}
+}
+
+// addExempt counts a request of an exemption.
+func (b *byRule) addExempt(name string) {
+	if row := &b.rows[b.find(name)]; row.name != "" {
+		row.allowed++
 	}
 }
 

@@ -80,7 +80,7 @@ func TestRecorder_byRule(t *testing.T) {
 	} {
 		l := newLog(t)
 		r := telemetry.New(l, "dev", hash)
-		r.Rules(noon, 1, time.Time{}, []string{"GET /a", "*"})
+		r.Rules(noon, 1, time.Time{}, []string{"GET /a", "*"}, nil)
 		r.Record(outcomeOf(noon, 0, alice, c.decision, c.err))
 		r.RulesRefused(noon.Add(time.Second)) // writes the line of the second rule
 		if got := l.byRule(); !maps.EqualFunc(got, c.want, maps.Equal) {
@@ -97,7 +97,7 @@ func TestRecorder_byRule(t *testing.T) {
 func TestRecorder_byRule_turns(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "dev", hash)
-	r.Rules(noon, 1, time.Time{}, []string{"a", "b", "c"})
+	r.Rules(noon, 1, time.Time{}, []string{"a", "b", "c"}, nil)
 	want := func(at time.Time, totals float64, rule string, n float64) {
 		t.Helper()
 		if len(l.metrics) == 0 {
@@ -151,7 +151,7 @@ func TestRecorder_byRule_cap(t *testing.T) {
 		defer func() { l.metrics = nil }()
 		return l.byRule()
 	}
-	r.Rules(noon, 1, time.Time{}, labels)
+	r.Rules(noon, 1, time.Time{}, labels, nil)
 	for _, label := range labels {
 		r.Record(outcomeOf(noon, 0, alice, through(label), nil))
 		r.Record(outcomeOf(noon, 0, alice, refusedBy(label), nil))
@@ -169,7 +169,7 @@ func TestRecorder_byRule_cap(t *testing.T) {
 	for _, label := range labels[:3] {
 		r.Record(outcomeOf(noon.Add(2*time.Hour), 0, alice, through(label), nil))
 	}
-	r.Rules(noon.Add(2*time.Hour), 2, time.Time{}, []string{"GET /2", "new"})
+	r.Rules(noon.Add(2*time.Hour), 2, time.Time{}, []string{"GET /2", "new"}, nil)
 	r.Record(outcomeOf(noon.Add(2*time.Hour), 0, alice, through("new"), nil))
 	want := map[string]counts{"GET /2": {"RuleAllowed": 1, "RuleRefused": 0}, "new": {"RuleAllowed": 1, "RuleRefused": 0}, "(others)": {"RuleAllowed": 2, "RuleRefused": 0}}
 	if got := flush(3); !maps.EqualFunc(got, want, maps.Equal) {
@@ -183,7 +183,7 @@ func TestRecorder_byRule_names(t *testing.T) {
 	labels := []string{"GET /ä", "GET /ö", long + "1", long + "2", "(others)", " ", "GET /a\nb", "GET /a?b"}
 	l := newLog(t)
 	r := telemetry.New(l, "dev", hash)
-	r.Rules(noon, 1, time.Time{}, labels)
+	r.Rules(noon, 1, time.Time{}, labels, nil)
 	for i, label := range append(labels, "another") {
 		r.Record(outcomeOf(noon.Add(time.Duration(i)*time.Second), 0, alice, through(label), nil))
 	}
@@ -208,7 +208,7 @@ func TestRecorder_byRule_concurrent(t *testing.T) {
 		wg.Go(func() {
 			for i := range each {
 				at := noon.Add(time.Duration(i) * 10 * time.Millisecond)
-				r.Rules(at, 1, time.Time{}, labels)
+				r.Rules(at, 1, time.Time{}, labels, nil)
 				r.Record(outcomeOf(at, 0, alice, decisions[(i+w)%20], nil))
 			}
 		})

@@ -64,6 +64,13 @@
 // or is longer than 100 bytes is cut and ends in a hash. A line has room for one rule, so the rules
 // take turns. The counts of a rule can be delayed by up to a second for each rule.
 //
+// # By exemption
+//
+// This metric has the dimension Exemption. Its value is the name of an exemption of the document. As
+// for rules, the first ten are counted separately, and all others as "(others)".
+//
+//	Exempt  Count  of Allowed: requests that no rule counted, because the exemption applies
+//
 // The metrics have no dimension for the store, because a deployment has one store. They have no
 // dimension for the outcome, because their names contain it.
 //

@@ -22,7 +22,7 @@ func FuzzRecorder(f *testing.F) {
 	f.Fuzz(func(t *testing.T, user, key, name, namespace string, took, pause int64, calls int, bits uint8) {
 		var log bytes.Buffer
 		r := telemetry.New(&log, namespace, nil)
-		r.Rules(noon, int64(calls), noon.Add(time.Duration(pause)), []string{key, name, "x"})
+		r.Rules(noon, int64(calls), noon.Add(time.Duration(pause)), []string{key, name, "x"}, nil)
 		d := limiter.Decision{Charges: []limiter.Charge{{Limit: &limiter.Limit{Rule: key}}, {Limit: &limiter.Limit{Rule: name}}}, Allowed: bits&1 != 0, FromCache: bits&2 != 0, StoreCalls: calls}
 		if bits&4 != 0 {
 			d.Limit = &limiter.Limit{Name: name, Rule: key}

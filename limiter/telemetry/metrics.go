@@ -7,8 +7,8 @@ import (
 	"github.com/weir-limits/weir/limiter"
 )
 
-// These are the names of the metrics in Namespace. Metrics of rules have the dimension RuleDimension.
-// Other metrics have none. The package documentation defines each metric.
+// These are the names of the metrics in Namespace. Metrics of rules have the dimension RuleDimension,
+// and Exempt has ExemptionDimension. Other metrics have none. The package documentation defines each metric.
 const (
 	Allowed        = "Allowed"
 	Refused        = "Refused"
@@ -35,10 +35,15 @@ const (
 	RuleAllowed  = "RuleAllowed"
 	RuleRefused  = "RuleRefused"
 	RuleShadowed = "RuleShadowed"
+
+	Exempt = "Exempt"
 )
 
-// RuleDimension is the name of the dimension of a rule.
-const RuleDimension = "Rule"
+// RuleDimension is the name of the dimension of a rule, and ExemptionDimension that of an exemption.
+const (
+	RuleDimension      = "Rule"
+	ExemptionDimension = "Exemption"
+)
 
 // Namespace returns the CloudWatch namespace of a deployment by its name, such as its stage.
 func Namespace(deployment string) string { return "Weir/" + deployment }
@@ -121,6 +126,7 @@ type line struct {
 	members     map[string]any
 	definitions []definition
 	rule        []definition // definitions of the metrics with RuleDimension
+	exemption   []definition // definition of the metric with ExemptionDimension
 }
 
 // definition defines a metric in the embedded metric format.
@@ -180,13 +186,19 @@ func (l *line) addRule(c ruleCounts) {
 	}
 }
 
+// addExemption adds the count of an exemption. A line has only one.
+func (l *line) addExemption(c ruleCounts) {
+	l.members[ExemptionDimension], l.members[Exempt] = c.name, c.allowed
+	l.exemption = append(l.exemption, definition{Exempt, "Count"})
+}
+
 // write writes the line with the time at.
 func (l *line) write(out *json.Encoder, namespace string, at time.Time) {
 	var directives []any
 	for _, d := range [...]struct {
 		dimensions  []string
 		definitions []definition
-	}{{[]string{}, l.definitions}, {[]string{RuleDimension}, l.rule}} {
+	}{{[]string{}, l.definitions}, {[]string{RuleDimension}, l.rule}, {[]string{ExemptionDimension}, l.exemption}} {
 		if len(d.definitions) > 0 {
 			directives = append(directives, map[string]any{"Namespace": namespace, "Dimensions": [][]string{d.dimensions}, "Metrics": d.definitions})
 		}

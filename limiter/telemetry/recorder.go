@@ -36,6 +36,7 @@ type Recorder struct {
 	rules    inForce
 	clock    estimate
 	byRule   byRule
+	exempt   byRule // by exemption; only the allowed requests of a row are counted
 }
 
 // New returns a Recorder that writes lines to out. It calls Write once for each line, one call at a
@@ -79,6 +80,9 @@ func (r *Recorder) add(o *outcome.Outcome) {
 			m.localFull++
 		}
 	}
+	if o.Exemption != "" && o.Err == nil {
+		r.exempt.addExempt(o.Exemption)
+	}
 	if o.Err == nil && !d.Failed {
 		m.addEnforced(o.Duration, d)
 		r.byRule.add(d)
@@ -104,10 +108,10 @@ func (r *Recorder) RulesRefused(now time.Time) {
 
 // Rules sets, at now, the version of the rules in force and the time at which their source last
 // confirmed them. The zero time means rules without a source. Later lines contain the version and the
-// age of the rules. labels are the rules, as in Limit.Rule: the first ten are counted separately, and
-// the others together. Without labels no rule is counted. If calls are concurrent, the call with the
-// latest now applies.
-func (r *Recorder) Rules(now time.Time, version int64, confirmed time.Time, labels []string) {
+// age of the rules. labels are the rules, as in Limit.Rule, and exemptions are the names of exemptions.
+// The first ten of each are counted separately, and the others together. Without labels no rule is
+// counted. If calls are concurrent, the call with the latest now applies.
+func (r *Recorder) Rules(now time.Time, version int64, confirmed time.Time, labels, exemptions []string) {
 	if r == nil || r.out == nil {
 		return
 	}
@@ -117,6 +121,7 @@ func (r *Recorder) Rules(now time.Time, version int64, confirmed time.Time, labe
 	if since := now.Sub(r.rules.at); since >= 0 || since <= -time.Duration(resolution) {
 		r.rules = inForce{now, version, confirmed}
 		r.byRule.name(labels)
+		r.exempt.name(exemptions)
 	}
 }
 
@@ -146,20 +151,26 @@ type batch struct {
 	rules    inForce
 	clock    estimate
 	byRule   []ruleCounts
+	exempt   []ruleCounts
 	refusals refusals
 }
 
-// write writes a line of metrics with the first rule, a line for each further rule, and the lines of
-// refused callers.
+// write writes a line of metrics with the first rule and the first exemption, a line for each further
+// rule or exemption, and the lines of refused callers.
 func (b *batch) write(out *json.Encoder, namespace string, hash SubjectHash) {
 	l := newLine()
 	l.addTotals(&b.metrics, b.rules, b.clock, b.at)
-	for i, rule := range b.byRule {
+	for i := range max(len(b.byRule), len(b.exempt)) {
 		if i > 0 {
 			l.write(out, Namespace(namespace), b.at)
 			l = newLine()
 		}
-		l.addRule(rule)
+		if i < len(b.byRule) {
+			l.addRule(b.byRule[i])
+		}
+		if i < len(b.exempt) {
+			l.addExemption(b.exempt[i])
+		}
 	}
 	l.write(out, Namespace(namespace), b.at)
 	b.refusals.write(out, hash)
@@ -193,7 +204,8 @@ func (r *Recorder) takeOld(due []*batch, at int64) []*batch {
 }
 
 // takeDue takes the waiting counts if the last write was at least interval before at, or if the clock
-// was set back. It takes the counts of one rule, because a line has room for one rule. r.mu is held.
+// was set back. It takes the counts of one rule and one exemption, because a line has room for one of
+// each. r.mu is held.
 func (r *Recorder) takeDue(due []*batch, at int64) []*batch {
 	r.newest = at
 	if since := at - r.written; since >= interval || since <= -interval {
@@ -203,17 +215,20 @@ func (r *Recorder) takeDue(due []*batch, at int64) []*batch {
 	return due
 }
 
-// take takes the waiting counts, including those of up to rules rules, for a write with the time at.
-// r.mu is held.
-func (r *Recorder) take(at int64, rules int) *batch {
+// take takes the waiting counts, including those of up to rows rules and exemptions, for a write with
+// the time at. r.mu is held.
+func (r *Recorder) take(at int64, rows int) *batch {
 	b := &batch{at: time.Unix(0, at), metrics: r.metrics, rules: r.rules, clock: r.clock}
 	r.metrics = metrics{}
-	for range rules {
+	for range rows {
 		if c, ok := r.byRule.take(); ok {
 			b.byRule = append(b.byRule, c)
 		}
+		if c, ok := r.exempt.take(); ok {
+			b.exempt = append(b.exempt, c)
+		}
 	}
-	if !r.byRule.pending() {
+	if !r.byRule.pending() && !r.exempt.pending() {
 		r.newest = 0
 	}
 	// The batch owns the map after this. An empty map is kept.

@@ -387,14 +387,14 @@ func TestRecorder_Rules(t *testing.T) {
 		l.want(line{at: noon.Add(after), counts: members})
 	}
 	want(0, counts{})
-	r.Rules(noon, 7, time.Time{}, nil)
+	r.Rules(noon, 7, time.Time{}, nil, nil)
 	want(time.Second, counts{"RulesVersion": 7})
-	r.Rules(noon.Add(2*time.Second), 8, noon.Add(time.Second), nil)
-	r.Rules(noon.Add(time.Second), 7, noon, nil) // a call with a newer time preceded this one
-	l.want()                                     // a call of Rules is not a request
+	r.Rules(noon.Add(2*time.Second), 8, noon.Add(time.Second), nil, nil)
+	r.Rules(noon.Add(time.Second), 7, noon, nil, nil) // a call with a newer time preceded this one
+	l.want()                                          // a call of Rules is not a request
 	want(2*time.Second, counts{"RulesVersion": 8, "RulesAge": 1})
 	want(time.Hour, counts{"RulesVersion": 8, "RulesAge": 3599})
-	r.Rules(noon.Add(-time.Hour), 9, noon.Add(-time.Hour), nil) // the clock was set back
+	r.Rules(noon.Add(-time.Hour), 9, noon.Add(-time.Hour), nil, nil) // the clock was set back
 	want(-time.Hour-time.Second, counts{"RulesVersion": 9, "RulesAge": 0})
 }
 
@@ -405,21 +405,21 @@ func TestRecorder_none(*testing.T) {
 		r.Record(outcomeOf(noon, 0, alice, refused, nil))
 		r.RulesRefused(noon)
 		r.Refunds(noon, limiter.Refunds{Given: 1})
-		r.Rules(noon, 1, noon, []string{"a"})
+		r.Rules(noon, 1, noon, []string{"a"}, nil)
 	}
 }
 
 // Record allocates no memory while no line is due.
 func TestRecorder_allocations(t *testing.T) {
 	r := telemetry.New(newLog(t), "dev", nil)
-	r.Rules(noon, 1, noon, []string{"a", "b"})
+	r.Rules(noon, 1, noon, []string{"a", "b"}, nil)
 	two, by := through("b", "c"), refusedBy("a")
 	for name, record := range map[string]func(){
 		"allowed":         func() { r.Record(outcomeOf(noon, 0, alice, allowed, nil)) },
 		"refused":         func() { r.Record(outcomeOf(noon, 0, alice, refused, nil)) },
 		"allowed by rule": func() { r.Record(outcomeOf(noon, 0, alice, two, nil)) },
 		"refused by rule": func() { r.Record(outcomeOf(noon, 0, alice, by, nil)) },
-		"rules":           func() { r.Rules(noon, 1, noon, []string{"a", "b"}) },
+		"rules":           func() { r.Rules(noon, 1, noon, []string{"a", "b"}, nil) },
 	} {
 		record()
 		if n := testing.AllocsPerRun(100, record); n != 0 {
@@ -579,7 +579,7 @@ func TestRecorder_size(t *testing.T) {
 		l.bytes = 0
 	}
 	labels := []string{"GET /api/v1/search", "POST /api/v1/data", "GET /api/v1/items/{id}", "address"}
-	r.Rules(noon, 1772625600, time.Time{}, labels)
+	r.Rules(noon, 1772625600, time.Time{}, labels, nil)
 	usual := through(labels[0], labels[3])
 	usual.StoreCalls, usual.StoreTime = 2, 4567*time.Microsecond
 	r.Record(outcomeOf(noon, 5678*time.Microsecond, alice, usual, nil))
@@ -593,7 +593,7 @@ func TestRecorder_size(t *testing.T) {
 	for i := range long {
 		long[i] = fmt.Sprint(i, strings.Repeat("é", 1000))
 	}
-	r.Rules(noon.Add(time.Second), 1772625600, noon.Add(-time.Hour), long)
+	r.Rules(noon.Add(time.Second), 1772625600, noon.Add(-time.Hour), long, nil)
 	longest := limit(strings.Repeat("a", 32))
 	for i := range 20_000 {
 		from := caller.Caller{User: fmt.Sprint(i % 1000)}
@@ -627,7 +627,7 @@ func BenchmarkRecorder_Record(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			r := telemetry.New(null, "dev", nil)
 			if len(c.decision.Charges) > 0 {
-				r.Rules(noon, 1, noon, []string{"a", "b", "c", "d", "e"})
+				r.Rules(noon, 1, noon, []string{"a", "b", "c", "d", "e"}, nil)
 			}
 			at := noon
 			b.ReportAllocs()

@@ -41,12 +41,22 @@ type Explanation struct {
 	// rules.
 	Rules  []Rule `json:"rules"`
 	Others int    `json:"otherRules"`
+	// Exempt is the exemption that applies to the request. It is nil if the request is not exempt.
+	Exempt *Exemption `json:"exempt,omitempty"`
 	// Limits are the limits that the request charges, in file order. If several rules share a limit,
 	// the limit has their highest cost.
 	Limits   []Limit  `json:"limits"`
 	Decision Decision `json:"decision"`
 	Cost     Cost     `json:"cost"`
 	Notes    []string `json:"notes"`
+}
+
+// Exemption is an entry of exempt in the rules document.
+type Exemption struct {
+	Path  string `json:"path"` // in the document, such as "exempt[2]"
+	Name  string `json:"name"` // in metrics
+	Kind  string `json:"kind"` // ip, user, apikey or endpoint
+	Value string `json:"value"`
 }
 
 // Caller has the identities of a request's caller that the rules use.
@@ -134,6 +144,9 @@ func (o *Operator) Explain(ctx context.Context, q Question) (Explanation, error)
 	}
 	for _, m := range explained.Matches {
 		e.Rules = append(e.Rules, newRule(m))
+	}
+	if x := explained.Exemption; x != nil {
+		e.Exempt = &Exemption{Path: x.Path, Name: x.Name, Kind: x.Kind, Value: x.Value}
 	}
 	listed := charged(explained)
 	if e.Limits, err = o.usages(ctx, now, listed); err != nil {

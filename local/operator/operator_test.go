@@ -550,3 +550,17 @@ func TestExplain_malformedPath(t *testing.T) {
 		t.Errorf("got %+v, error %v, want a mistake", e, err)
 	}
 }
+
+// An explanation of an exempt request has the exemption, no limits and no store calls.
+func TestExplain_exempt(t *testing.T) {
+	d := newDesk(t, "memory")
+	d.rules = parse(t, `{"rules":[{"endpoint":"*","limits":{"*":{"requests":1,"window":"1m"}}}],"exempt":[{"user":"ops","name":"operators"}]}`)
+	e := d.explain(operator.Question{Method: "GET", Path: "/a", User: "ops"})
+	rules := []operator.Rule{{Path: "rules[0]", Endpoint: "*", Reasons: []string{"exempt[0] exempts the request"}}}
+	if want := (operator.Exemption{Path: "exempt[0]", Name: "operators", Kind: "user", Value: "ops"}); e.Exempt == nil || *e.Exempt != want || len(e.Limits) > 0 || !e.Decision.Allowed || !reflect.DeepEqual(e.Rules, rules) {
+		t.Errorf("got %+v with exemption %+v, want %+v and no limits", e, e.Exempt, want)
+	}
+	if e := d.explain(operator.Question{Method: "GET", Path: "/a", User: "alice"}); e.Exempt != nil || len(e.Limits) != 1 {
+		t.Errorf("another user: got %+v, want one limit and no exemption", e)
+	}
+}

@@ -96,7 +96,9 @@ func printExplanation(out io.Writer, e operator.Explanation) error {
 		fmt.Fprintf(out, "  %s\n", s.Weak(plural(e.Others, "rule")+" for other paths"))
 	}
 	fmt.Fprintf(out, "\n%s\n", s.Bold("limits"))
-	if len(e.Limits) == 0 {
+	if x := e.Exempt; x != nil {
+		fmt.Fprintf(out, "  none: %s (%s) exempts the %s %s\n", x.Path, x.Name, x.Kind, x.Value)
+	} else if len(e.Limits) == 0 {
 		fmt.Fprintln(out, "  none: the request is not limited")
 	}
 	if err := printLimits(out, e.Limits, e.At); err != nil {

@@ -327,3 +327,12 @@ func TestOperator_process(t *testing.T) {
 		t.Errorf("other host name: got %s, want 421", r.Status)
 	}
 }
+
+// explain prints the exemption of a request.
+func TestExplain_exempt(t *testing.T) {
+	var out bytes.Buffer
+	e := operator.Explanation{Method: "GET", Path: "/health", Exempt: &operator.Exemption{Path: "exempt[0]", Name: "health", Kind: "endpoint", Value: "/health"}, Decision: operator.Decision{Allowed: true}}
+	if err := printExplanation(&out, e); err != nil || !strings.Contains(out.String(), "  none: exempt[0] (health) exempts the endpoint /health\n") {
+		t.Errorf("got %q, error %v, want the exemption", out.String(), err)
+	}
+}

@@ -31,6 +31,7 @@ type Document struct {
 	Tiers       []string // the tiers that rules name, sorted
 	Rules       []Rule
 	Overrides   []Override
+	Exempt      []Exemption
 	// Complete reports whether all limits of all rules were read without a mistake.
 	Complete bool
 
@@ -109,7 +110,7 @@ func (d *Document) read(root *node) {
 	tier := o.member("default_tier")
 	d.Shadow = o.choice("mode", modes) == modeShadow
 	d.Version, _ = o.whole(o.member("version"), limiter.MaxVersion)
-	overrides := o.member("overrides")
+	overrides, exempt := o.member("overrides"), o.member("exempt")
 	o.done()
 	before := d.Mistakes()
 	if list != nil {
@@ -119,6 +120,9 @@ func (d *Document) read(root *node) {
 	d.readDefaultTier(o, tier)
 	if overrides != nil {
 		d.readOverrides(overrides)
+	}
+	if exempt != nil {
+		d.readExemptions(exempt)
 	}
 }
 

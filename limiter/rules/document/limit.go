@@ -122,14 +122,10 @@ func duration(s string) (time.Duration, error) {
 // readName reads the name of a limit. It returns "" if the limit has no name.
 func (d *Document) readName(o *object, inList, byEndpoint bool) string {
 	n := o.member("name")
-	if name, ok := o.text(n); ok {
-		if !isName(name) {
-			d.report.add(n.path, "got %s, want 1 to 32 of a-z, 0-9, _ and -", n)
-		}
-		return name
-	}
 	switch {
-	case n != nil || o.node.kind != isObject:
+	case n != nil:
+		return o.name(n)
+	case o.node.kind != isObject:
 	case inList:
 		d.report.add(Join(o.node.path, "name"), "required: every limit in a list has a name")
 	case !byEndpoint:

@@ -70,6 +70,15 @@ func (o *object) text(n *node) (s string, ok bool) {
 	return s, ok
 }
 
+// name returns the name of a limit or an exemption. It returns "" if n is not a string.
+func (o *object) name(n *node) string {
+	name, ok := o.text(n)
+	if ok && !isName(name) {
+		o.report.add(n.path, "got %s, want 1 to 32 of a-z, 0-9, _ and -", n)
+	}
+	return name
+}
+
 // choice returns a string that must be one of allowed. It returns "" otherwise.
 func (o *object) choice(key string, allowed []string) string {
 	n := o.member(key)

@@ -76,7 +76,7 @@ func (d *Document) readCaller(o *object) (c Override, ok bool) {
 		c.Kind, c.Value, ok = m.key, value, isText && value != ""
 		if m.key == PerIP && ok {
 			if c.Network, ok = network(value); !ok {
-				d.report.add(m.node.path, "got %s, want an IPv4 address, or a network such as 192.0.2.0/24 or 2001:db8:1::/64", m.node)
+				d.report.add(m.node.path, "got %s, %s", m.node, wantNetwork)
 			}
 		}
 	}
@@ -86,6 +86,8 @@ func (d *Document) readCaller(o *object) (c Override, ok bool) {
 	}
 	return c, ok
 }
+
+const wantNetwork = "want an IPv4 address, or a network such as 192.0.2.0/24 or 2001:db8:1::/64"
 
 // network parses an address or a network. An IPv4 address is a network of one address, even if it is
 // written as an IPv6 address.

@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weir-limits/weir/limiter"
-	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
@@ -187,11 +185,9 @@ func (l *Rules) Refresh(ctx context.Context, now time.Time) error {
 	}
 }
 
-// Charges returns the charges of a request under the rules that At returns. It also returns the tier
-// that selects the limits.
-func (l *Rules) Charges(ctx context.Context, now time.Time, method string, path rules.Path, c caller.Caller) (charges []limiter.Charge, tier string) {
-	r := l.At(ctx, now)
-	return r.Charges(nil, method, path, c), r.Tier(c.Tier)
+// Select returns what the rules that At returns select for a request.
+func (l *Rules) Select(ctx context.Context, now time.Time, r rules.Request) rules.Selection {
+	return l.At(ctx, now).Select(nil, r)
 }
 
 // reload returns the running reload. If none is running, it starts one if force is true or a reload

@@ -401,7 +401,7 @@ func Example() {
 		return
 	}
 	show := func(now time.Time) {
-		charges, _ := r.Charges(context.Background(), now, "GET", rules.MustParsePath("/search"), caller.Caller{User: "alice"})
+		charges := r.Select(context.Background(), now, rules.Request{Method: "GET", Path: rules.MustParsePath("/search"), Caller: caller.Caller{User: "alice"}}).Charges
 		fmt.Println(charges[0].Limit.Version, charges[0].Limit.Rate.Requests)
 	}
 	show(now)

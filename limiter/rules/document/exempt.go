@@ -1,0 +1,81 @@
+package document
+
+import "net/netip"
+
+const maxExemptions = 1000
+
+// Exemption selects requests that no rule counts.
+type Exemption struct {
+	Path    string       // such as "exempt[3]"
+	Kind    string       // PerUser, PerAPIKey, PerIP or PerEndpoint
+	Value   string       // as the document spells it; not validated if Kind is PerEndpoint
+	Network netip.Prefix // set if Kind is PerIP
+	Name    string       // in metrics; the default is Kind
+}
+
+// exemptKinds are the members of an exemption of which it has one.
+var exemptKinds = []string{PerIP, PerUser, PerAPIKey, PerEndpoint}
+
+// readExemptions reads the list of exemptions.
+func (d *Document) readExemptions(n *node) {
+	switch {
+	case n.kind != isList:
+		d.report.add(n.path, "got %s, want a list", n)
+		return
+	case len(n.items) > maxExemptions:
+		d.report.add(n.path, "got %d exemptions, want at most %d", len(n.items), maxExemptions)
+		return
+	}
+	for _, item := range n.items {
+		if e, ok := d.readExemption(item); ok {
+			d.Exempt = append(d.Exempt, e)
+		}
+	}
+}
+
+// readExemption reads an exemption. ok is false if it has mistakes.
+func (d *Document) readExemption(n *node) (e Exemption, ok bool) {
+	before := d.Mistakes()
+	o := n.object(&d.report)
+	e.Path = n.path
+	for _, kind := range exemptKinds {
+		value := o.member(kind)
+		if value == nil {
+			continue
+		}
+		if e.Kind != "" {
+			d.report.add(value.path, "got %s and %s, want one of them", e.Kind, kind)
+		}
+		e.Kind = kind
+		e.Value, e.Network = d.readExempt(o, value, kind)
+	}
+	if e.Kind == "" && n.kind == isObject {
+		d.report.add(n.path, "exempts nothing, want a member %s", AnyOf(exemptKinds))
+	}
+	e.Name = e.Kind
+	if name := o.member("name"); name != nil {
+		e.Name = o.name(name)
+	}
+	if note := o.member("note"); note != nil {
+		o.text(note)
+	}
+	o.done()
+	return e, d.Mistakes() == before && !d.report.more
+}
+
+// readExempt reads the value that selects the requests of an exemption.
+func (d *Document) readExempt(o *object, n *node, kind string) (value string, of netip.Prefix) {
+	value, ok := o.text(n)
+	switch {
+	case !ok:
+	case value == "":
+		d.report.add(n.path, "is empty")
+	case kind == PerEndpoint && value == "*":
+		d.report.add(n.path, `got "*", want a path; "mode": "shadow" stops the enforcement of all limits`)
+	case kind == PerIP:
+		if of, ok = network(value); !ok {
+			d.report.add(n.path, "got %s, %s", n, wantNetwork)
+		}
+	}
+	return value, of
+}

@@ -1,0 +1,151 @@
+package rules
+
+import (
+	"net/http"
+	"net/netip"
+	"slices"
+
+	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/rules/document"
+)
+
+// Exemption selects requests that no rule counts. It does not affect authentication.
+type Exemption struct {
+	Path string // in the document, such as "exempt[2]"
+	Name string // in metrics
+	// Kind is "ip", "user", "apikey" or "endpoint". Value is the address or network, the user, the id
+	// of the API key's record, or the endpoint, as the document spells it.
+	Kind, Value string
+	network     netip.Prefix
+	pattern     pattern
+}
+
+// exemptions finds the exemption of a request. The zero value exempts nothing.
+type exemptions struct {
+	list      []Exemption // in file order
+	callers   map[who]int // index in list, by user, API key or network
+	bits      []int       // prefix lengths of the networks
+	endpoints trie
+}
+
+// of returns the first exemption that applies to a request. It returns nil if none applies. For a
+// request with a bad credential, only an exemption of its address applies: otherwise a client could try
+// credentials at an exempt endpoint, and no limit would count these attempts.
+func (e *exemptions) of(q *Request) *Exemption {
+	if len(e.list) == 0 || q.Method == http.MethodOptions {
+		return nil
+	}
+	first := min(len(e.list), e.network(q.Caller.IP))
+	if !q.Caller.Rejected {
+		first = min(first, e.identity(&q.Caller), e.endpoint(q.Path))
+	}
+	if first == len(e.list) {
+		return nil
+	}
+	return &e.list[first]
+}
+
+// network returns the index of the first exemption of a network that contains an address. Without one
+// it returns the length of the list.
+func (e *exemptions) network(address netip.Prefix) int {
+	first := len(e.list)
+	for _, bits := range e.bits {
+		if !address.IsValid() || bits > address.Bits() {
+			continue
+		}
+		if network, err := address.Addr().Prefix(bits); err == nil {
+			first = min(first, e.caller(who{kind: document.PerIP, network: network}))
+		}
+	}
+	return first
+}
+
+// identity returns the index of the first exemption of a verified identity.
+func (e *exemptions) identity(c *caller.Caller) int {
+	first := len(e.list)
+	if c.User != "" {
+		first = e.caller(who{kind: document.PerUser, value: c.User})
+	}
+	if c.APIKey != "" {
+		first = min(first, e.caller(who{kind: document.PerAPIKey, value: c.APIKey}))
+	}
+	return first
+}
+
+func (e *exemptions) caller(w who) int {
+	if i, ok := e.callers[w]; ok {
+		return i
+	}
+	return len(e.list)
+}
+
+// endpoint returns the index of the first exemption of an endpoint.
+func (e *exemptions) endpoint(p Path) int {
+	var matched [16]int
+	if at := e.endpoints.match(matched[:0], p); len(at) > 0 {
+		return at[0]
+	}
+	return len(e.list)
+}
+
+// Exemptions returns the names of the exemptions, each once and in file order.
+func (r *Rules) Exemptions() []string {
+	var names []string
+	for _, e := range r.exempt.list {
+		if !slices.Contains(names, e.Name) {
+			names = append(names, e.Name)
+		}
+	}
+	return names
+}
+
+// exempt compiles the exemptions.
+func (c *compiler) exempt() {
+	e := &c.rules.exempt
+	e.callers = map[who]int{}
+	endpoints := map[string]int{}
+	for i, d := range c.doc.Exempt {
+		one := Exemption{Path: d.Path, Name: d.Name, Kind: d.Kind, Value: d.Value, network: d.Network}
+		var earlier int
+		var twice bool
+		if d.Kind == document.PerEndpoint {
+			one.pattern = c.pattern(&document.Rule{Path: d.Path, Endpoint: d.Value})
+			if earlier, twice = endpoints[d.Value]; !twice {
+				endpoints[d.Value] = i
+				e.endpoints.add(one.pattern, i)
+			}
+		} else {
+			w := who{kind: d.Kind, value: d.Value}
+			if d.Kind == document.PerIP {
+				w = who{kind: d.Kind, network: d.Network}
+				if bits := d.Network.Bits(); !slices.Contains(e.bits, bits) {
+					e.bits = append(e.bits, bits)
+				}
+			}
+			if earlier, twice = e.callers[w]; !twice {
+				e.callers[w] = i
+			}
+		}
+		if twice {
+			c.doc.Report(d.Path, "exempts the same as %s", c.doc.Exempt[earlier].Path)
+		}
+		e.list = append(e.list, one)
+	}
+}
+
+// noteExemption notes exemptions that apply to too many or to no requests.
+func (c *compiler) noteExemption(e *Exemption) {
+	const defaultIPv6Bits = 64
+	switch {
+	case e.Kind == document.PerIP && e.network.Bits() == 0:
+		c.doc.Note(e.Path, "exempts every address of its family")
+	case e.Kind == document.PerIP && e.network.Bits() > defaultIPv6Bits:
+		c.doc.Note(e.Path, "IPv6 callers count by network: the exemption applies only if IPV6_BITS is at least %d", e.network.Bits())
+	case e.Kind == document.PerEndpoint:
+		for i := range c.rules.rules {
+			if r := &c.rules.rules[i]; e.pattern.contains(r.pattern) {
+				c.doc.Note(r.path, "%s exempts every request of this rule", e.Path)
+			}
+		}
+	}
+}

@@ -1,0 +1,122 @@
+package gateway_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/functions/lambdahttp"
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/rules/live"
+	"github.com/weir-limits/weir/limiter/storetest"
+	"github.com/weir-limits/weir/limiter/telemetry"
+	"github.com/weir-limits/weir/local/gateway"
+	"github.com/weir-limits/weir/local/gateway/template"
+)
+
+// ruled has a REST API and an HTTP API that enforce a rules document. A caller is the API key of its
+// request: "key-" and the id of its record.
+type ruled struct {
+	limiter.Store
+
+	apis  map[gateway.Kind]*httptest.Server
+	now   time.Time
+	calls int // charges of the store
+}
+
+func (r *ruled) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+	r.calls++
+	return r.Store.Take(ctx, now, s, charges, results)
+}
+
+// newRuled returns the APIs. handler serves every request that the rules admit, and metrics go to out.
+func newRuled(t *testing.T, document string, out io.Writer, handler http.HandlerFunc) *ruled {
+	t.Helper()
+	parsed, err := rules.Parse([]byte(document), rules.Options{Version: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &ruled{Store: storetest.Must(memstore.New(memstore.Options{})), apis: map[gateway.Kind]*httptest.Server{}, now: start}
+	logger := slog.New(slog.DiscardHandler)
+	recorder := telemetry.New(out, "dev", nil)
+	recorder.Rules(start, 1, time.Time{}, parsed.Labels(), parsed.Exemptions())
+	e := &lambdahttp.Environment{
+		Limiter: storetest.Must(limiter.New(r, limiter.Options{Logger: logger})), Rules: live.Fixed(parsed), Logger: logger,
+		Identifier: caller.New(caller.Options{APIKeys: keys{}}), Clock: func() time.Time { return r.now }, Recorder: recorder,
+	}
+	templ, err := template.Parse([]byte(everything))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := gateway.New(templ, gateway.Options{
+		Functions: functions{"Authorizer": lambdahttp.NewAuthorizer(e), "Handler": lambdahttp.NewHandler(e, handler)}, Clock: e.Clock, Logger: logger,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, api := range g.APIs() {
+		r.apis[api.Kind] = serve(t, api)
+	}
+	return r
+}
+
+// keys accepts every API key that begins with "key-".
+type keys struct{}
+
+func (keys) Lookup(_ context.Context, _ time.Time, key string) (caller.Record, error) {
+	if len(key) < 5 || key[:4] != "key-" {
+		return caller.Record{}, caller.ErrInvalidCredential
+	}
+	return caller.Record{ID: key[4:]}, nil
+}
+
+// Requests to an exempt endpoint or from an exempt caller make no store call on either API, and a
+// metric counts them. A bad credential at an exempt endpoint is charged to its address.
+func TestRules_exempt(t *testing.T) {
+	var log bytes.Buffer
+	r := newRuled(t, `{"rules":[{"endpoint":"*","limits":{"global":[
+			{"name":"all","requests":2,"window":"1m","per":["client"]},
+			{"name":"bad","requests":3,"window":"1m","per":["ip"],"only":"bad_credentials"}]}}],
+		"exempt":[{"endpoint":"/health","name":"health"},{"apikey":"monitoring"}]}`, &log, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
+	want := func(api gateway.Kind, path string, statuses []int, headers ...string) {
+		t.Helper()
+		for i, status := range statuses {
+			if api == gateway.REST && status == http.StatusTooManyRequests {
+				status = http.StatusForbidden // the template has no gateway responses
+			}
+			if a := send(t, r.apis[api], "GET", path, "", headers...); a.status != status {
+				t.Errorf("%s API, request %d of %s with %q: got %d %s, want %d", api, i+1, path, headers, a.status, a.body, status)
+			}
+		}
+	}
+	for _, api := range []gateway.Kind{gateway.REST, gateway.HTTP} {
+		want(api, "/health", []int{200, 200, 200, 200, 200})
+		want(api, "/a", []int{200, 200, 200, 200}, "X-Api-Key: key-monitoring")
+		if r.calls != 0 {
+			t.Fatalf("%s API: exempt requests: got %d store calls, want 0", api, r.calls)
+		}
+		want(api, "/a", []int{200, 200, 429}, "X-Api-Key: key-alice")
+		want(api, "/health", []int{401, 401, 401, 429}, "X-Api-Key: guess")
+		r.calls, r.now = 0, r.now.Add(time.Hour)
+	}
+	want(gateway.HTTP, "/a", []int{200}) // writes the counts
+	exempt := 0
+	for _, match := range regexp.MustCompile(`"Exempt":(\d+),"Exemption":"health"`).FindAllStringSubmatch(log.String(), -1) {
+		n, _ := strconv.Atoi(match[1])
+		exempt += n
+	}
+	if exempt != 10 {
+		t.Errorf("metric Exempt of health: got %d, want 10", exempt)
+	}
+}
