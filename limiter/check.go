@@ -34,7 +34,7 @@ func (l *Limiter) check(now time.Time, charges []Charge) error {
 		}
 		for _, other := range charges[:i] {
 			if other.Limit.ID == c.Limit.ID && other.Subject == c.Subject && other.Limit.Shadow == c.Limit.Shadow {
-				return fmt.Errorf("%w: limit %q: charged twice on one subject", ErrInvalidCharge, c.Limit.Name)
+				return fmt.Errorf("%w: limit %q: charged twice on one subject; add the costs to one charge", ErrInvalidCharge, c.Limit.Name)
 			}
 		}
 	}

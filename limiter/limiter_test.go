@@ -349,7 +349,7 @@ func TestLimiter_Take_invalid(t *testing.T) {
 		{[]limiter.Charge{{Subject: user, Cost: 1}}, "invalid charge: charge 1: limit: missing, or not made by NewLimit; make it with NewLimit"},
 		{[]limiter.Charge{{Subject: user, Limit: &limiter.Limit{Name: "b"}, Cost: 1}}, "invalid charge: charge 1: limit: missing, or not made by NewLimit; make it with NewLimit"},
 		{[]limiter.Charge{{Limit: a, Cost: 1}}, `invalid charge: limit "a": subject: required`},
-		{[]limiter.Charge{{Subject: user, Limit: a, Cost: 1}, {Subject: other, Limit: a, Cost: 1}, {Subject: user, Limit: perMinute(t, "a", 3), Cost: 1}}, `invalid charge: limit "a": charged twice on one subject`},
+		{[]limiter.Charge{{Subject: user, Limit: a, Cost: 1}, {Subject: other, Limit: a, Cost: 1}, {Subject: user, Limit: perMinute(t, "a", 3), Cost: 1}}, `invalid charge: limit "a": charged twice on one subject; add the costs to one charge`},
 		{many, "invalid charge: too many limits on one subject (got 11, want at most 10)"},
 	} {
 		_, err := l.Take(ctx, noon, c.charges)
