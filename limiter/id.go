@@ -44,5 +44,5 @@ func ParseID(s string) (ID, error) {
 			return ID(binary.BigEndian.Uint64(b[:])), nil
 		}
 	}
-	return 0, fmt.Errorf("limit id %q: want 8 letters and digits", s)
+	return 0, fmt.Errorf("limit id: invalid (got %q, want 8 letters and digits)", s)
 }

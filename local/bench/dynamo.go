@@ -37,16 +37,16 @@ func dynamoGroup(ctx context.Context, b *bench) (group, error) {
 		return group{}, err
 	}
 	requests := m.tabulate("DynamoDB: requests a decision", 2, func(o outcome) figure { return o.requests }, median)
-	requests.Note = "A decision is Limiter.Take from the caller's ID to the answer, with group commit and denial cache; the columns Store.Take are the store alone. Clocks are simulated, and arrivals are Poisson with a seed for each round. A limit is 100 in 10 s unless the row says otherwise; a bucket holds 100. " +
-		"Spread: each request goes to a random one of so many environments. Overload is counted from the third window on. " +
-		"The two patterns for comparison: read the item and write it back if it is unchanged (a token bucket, up to 20 attempts); and start the window if it has expired, else increment it. Three limits are three items to them.\n\n" +
+	requests.Note = "A decision is Limiter.Take from the caller's ID to the answer, with group commit and denial cache. The columns Store.Take measure the store alone. Clocks are simulated. Arrivals are a Poisson process with a seed for each round. A limit is 100 requests in 10 s unless the row contains another limit. A bucket holds 100 requests. " +
+		"Spread: each request goes to a random environment. Overload: the first two windows do not count. " +
+		"There are two common patterns for comparison. The first reads the item, and writes it back if it is unchanged (a token bucket, up to 20 attempts). The second starts a window if the last one has expired, and otherwise increments its count. Both patterns need three items for three limits.\n\n" +
 		"A bucket needs a guess if its state is unknown. An update has no maximum, so one expression cannot both add to a busy bucket and start an idle one at now. " +
-		"With Poisson arrivals at half load, half of the requests find the bucket busy, and whatever an environment guesses without its state is wrong half of the time. " +
-		"The goals contain this figure, measured with the same arrivals. An item could keep the instants of charges until a later write adds them up, without a guess, but then ten buckets do not fit a write unit."
+		"With Poisson arrivals at half load, half of the requests find the bucket busy. Therefore, an environment that does not know the state guesses wrong half of the time. " +
+		"The goals contain this figure, measured with the same arrivals. An item could keep the instants of charges until a later write adds them up. This would need no guess, but then ten buckets would not fit in a write unit."
 	units := m.tabulate("DynamoDB: write units a decision", 2, func(o outcome) figure { return o.units }, median)
-	units.Note = "As DynamoDB Local reports them, and a failed condition as DynamoDB bills it: by the size of the item. Reads are not in it: the first pattern needs one read unit an attempt."
+	units.Note = "These are the units that DynamoDB Local reports. A write whose condition failed counts as DynamoDB bills it: by the size of the item. Reads do not count: the first pattern also needs one read unit for each attempt."
 	over := m.tabulate("DynamoDB: admitted above the limit, in all rounds", 0, func(o outcome) figure { return o.over }, total)
-	over.Note = "What was admitted, replayed in order of its instants through the algorithm itself. The windows of the second pattern are aligned to nothing, so it is counted only where all requests come at once."
+	over.Note = "The benchmark replays the admitted requests through the algorithm, in the order of their instants. A window of the second pattern begins with a request. Therefore, that pattern is replayed only if all requests come at once."
 	failed := m.tabulate("DynamoDB: decisions that failed, in all rounds", 0, func(o outcome) figure { return o.failed }, total)
 	guess := m.tabulate("", 2, func(o outcome) figure { return o.guess }, median)
 	return group{Name: "DynamoDB", Tables: []table{requests, units, over, failed}, Goals: dynamoGoals(requests, guess, over, failed)}, nil
@@ -164,7 +164,7 @@ func dynamoGoals(requests, guess, over, failed table) (goals []goal) {
 	goalOf([]string{"sliding_log"}, callersRow(64), 1.5)
 	goalOf([]string{"sliding_log"}, callersColdRow(64), 1.5)
 	for _, c := range slices.Concat(windows, buckets, []string{"sliding_log"}) {
-		goals = append(goals, atMost(c+": three limits cost what one does", requests.value(threeLimits, c), float64(requests.value(remembered, c)), 2))
+		goals = append(goals, atMost(c+": three limits cost as much as one limit", requests.value(threeLimits, c), float64(requests.value(remembered, c)), 2))
 	}
 	for _, c := range slices.Concat(windows, buckets, []string{"sliding_log"}) {
 		goals = append(goals, below(c+": "+overload, requests.value(overload, c), 0.3, 2))

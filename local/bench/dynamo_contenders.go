@@ -22,7 +22,7 @@ import (
 type dynamoContender struct {
 	name      string
 	algorithm algo.Algorithm
-	aligned   bool // its windows are those of the algorithm, so a replay can check what it admits
+	aligned   bool // its windows are the windows of the algorithm, so a replay can check its admissions
 	// environment returns a new limiter, without any state.
 	environment func(dynamoPlace, []*limiter.Limit) decideDynamo
 }
@@ -167,7 +167,7 @@ func incrementEnvironment(p dynamoPlace, limits []*limiter.Limit) decideDynamo {
 		}
 		points, ok := out.Attributes["points"].(*types.AttributeValueMemberN)
 		if !ok {
-			return false, fmt.Errorf("points: got a %T", out.Attributes["points"])
+			return false, fmt.Errorf("points: got type %T, want a number", out.Attributes["points"])
 		}
 		n, err := strconv.ParseInt(points.Value, 10, 64)
 		return n <= limit.Rate.Requests, err

@@ -53,8 +53,8 @@ func startTable(ctx context.Context, b *bench) (t table, ok bool, err error) {
 	})
 	return table{
 		Title: "Functions: from the start of a process to its first answer", Corner: "bundle", Columns: startColumns, Rows: rows,
-		Note: "A server on this machine replaces DynamoDB. \"Of nothing\" is the time as a multiple of that of a function that does nothing, in the same round. The bundles with more clients use DynamoDB, too. Beyond nothing, the time is about " +
-			"equally the initialization of packages, of which the schemas of DynamoDB's client take most, and the first calls of that client.",
+		Note: "A server on this machine replaces DynamoDB. The column \"of nothing\" is the time as a multiple of the time of a function that does nothing, in the same round. The bundles with more clients use DynamoDB, too. The additional time has two parts of about " +
+			"equal size: the initialization of packages, mostly for the schemas of DynamoDB's client, and the first calls of that client.",
 	}, true, err
 }
 

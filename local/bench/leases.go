@@ -37,9 +37,9 @@ func leaseGroup(ctx context.Context, b *bench) (group, error) {
 	}
 	t := table{
 		Title: "Leases: one hot key on Redis, one process", Corner: "limit", Columns: leaseColumns, Rows: rows,
-		Note: "A limit of a billion a minute, leased 100,000 at a time at most, by all cores together (without leases by 64 goroutines) and by one goroutine. " +
-			"Over-admitted is of ten environments that together ask four times for a limit of 1000, leased 50 at a time at most. " +
-			"A bucket's lease leaks as the bucket would, so its figure depends on how fast the limit refills.",
+		Note: "The limit is a billion requests a minute, and a lease has at most 100,000. All cores together decide, and then one goroutine. Without leases, 64 goroutines decide. " +
+			"Over-admitted: ten environments together send four times a limit of 1000, with leases of at most 50. " +
+			"A bucket's lease leaks at the rate of the bucket, so the bucket's figure depends on how fast the limit refills.",
 	}
 	over := figure(0)
 	for _, name := range names {

@@ -54,16 +54,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	only := flags.String("only", strings.Join(names, ","), "the groups to measure")
-	rounds := flags.Int("rounds", 5, "rounds of which the medians are taken")
-	quick := flags.Bool("quick", false, "a smoke test: two short rounds, whose figures mean little")
+	only := flags.String("only", strings.Join(names, ","), "measure only these groups")
+	rounds := flags.Int("rounds", 5, "number of rounds; each figure is the median of all rounds")
+	quick := flags.Bool("quick", false, "run a smoke test: two short rounds, too short for exact figures")
 	asJSON := flags.Bool("json", false, "print JSON")
-	write := flags.String("write", "", "a file that is to hold the report as Markdown")
+	write := flags.String("write", "", "write the report as Markdown to this file")
 	if err := flags.Parse(args); err != nil {
 		return flag.ErrHelp
 	}
 	if flags.NArg() > 0 || *rounds < 1 {
-		return fmt.Errorf("got %q and %d rounds, want no arguments and at least one round", flags.Args(), *rounds)
+		return fmt.Errorf("arguments: got %q and %d rounds, want no arguments and at least one round", flags.Args(), *rounds)
 	}
 	b := &bench{rounds: *rounds, quick: *quick, versions: map[string]string{}, progress: &progress{to: stderr}}
 	if b.quick {

@@ -63,9 +63,9 @@ func memoryGroup(ctx context.Context, b *bench) (group, error) {
 	}
 	t := table{
 		Title: "Memory: ns, allocations and bytes a decision", Corner: "one limit", Columns: memoryColumns, Rows: rows,
-		Note: "Each call gets the ID of the caller in a string of its own, as a request brings it, and returns the answer. Every time includes one reading of the clock. " +
-			"Bytes are heap over the ID itself, at 100,000 IDs. Errors are decisions that failed on one key in parallel. " +
-			"memstore.Take is the store below Limiter.Take. The whole path is rules matched, decision and header fields.",
+		Note: "Each call gets the ID of the caller in a new string, as in a server, and returns the answer. Every time includes one reading of the clock. " +
+			"Bytes a key are the heap bytes without the ID itself, with 100,000 IDs. Errors are failed decisions in the parallel run on one key. " +
+			"memstore.Take is the store below Limiter.Take. The whole path matches the rules, decides, and sets the header fields.",
 	}
 	return group{Name: "Memory", Tables: []table{t}, Goals: memoryGoals(t)}, nil
 }

@@ -78,10 +78,10 @@ func redisGroup(ctx context.Context, b *bench) (group, error) {
 	}
 	t := table{
 		Title: "Redis: throughput as a share of a no-op script's, server CPU and bytes a caller", Corner: "64 callers", Columns: redisColumns, Rows: rows,
-		Note: "Each call gets the ID of the caller. A share is of a no-op script that one client of go-redis sends without a pipeline, by as many callers, in turns of a fraction of a second. " +
-			"Peers decide by three limits one after another. One caller sends its requests one by one. Refused: all requests are over the limit. CPU is the server's, a decision. " +
-			fmt.Sprintf("Bytes are of used_memory, by %d callers with keys of %d characters, where an integer takes 116; ", memoryCallers, memoryKey) +
-			"decisions/s are of one limit on many keys. redisstore.Take is the store below Limiter.Take.",
+		Note: "Each call gets the ID of the caller. A share compares the throughput with a no-op script: as many callers run it on one go-redis client without a pipeline. Both alternate several times a second. " +
+			"Peers decide by three limits one after another. One caller sends its requests one by one. Refused: all requests are over the limit. CPU is the server's time for a decision. " +
+			fmt.Sprintf("Bytes are the used_memory of a caller, for %d callers with keys of %d characters; a plain integer takes 116 bytes. ", memoryCallers, memoryKey) +
+			"Decisions/s are for one limit on many keys. redisstore.Take is the store below Limiter.Take.",
 	}
 	return group{Name: "Redis", Tables: []table{t}, Goals: redisGoals(t, contenders)}, nil
 }
@@ -383,7 +383,7 @@ func (m *redisMeasure) used(ctx context.Context) (figure, error) {
 	return m.sum(ctx, "memory", "used_memory")
 }
 
-// remove deletes all keys whose name contains that of the run.
+// remove deletes all keys that contain the name of the run.
 func (m *redisMeasure) remove(ctx context.Context) error {
 	for cursor := uint64(0); ; {
 		keys, next, err := m.client.Scan(ctx, cursor, "*"+m.run+"*", 1000).Result()

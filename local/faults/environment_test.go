@@ -46,8 +46,8 @@ const soakDocument = `{"version":1,"rules":[
 	{"endpoint":"/soak/local","on_error":"local","local_processes":10,"limits":{"*":{"requests":40,"window_seconds":5,"algorithm":"fixed_window"}}}
 ]}`
 
-// The numbers of requests that document allows: the limit of each policy, the share of an environment
-// for on_error local, and the limit of the endpoint plenty.
+// The numbers of requests that the rules in document allow: the limit of each policy, the share of an
+// environment for on_error local, and the limit of the endpoint plenty.
 const (
 	requests = 20
 	share    = requests/5 - 1 // one less, because usage from before the fault counts

@@ -122,7 +122,7 @@ func (w *world) observe(t *testing.T, address string) {
 	if err := w.direct.close(); err != nil {
 		t.Error(err)
 	}
-	w.direct = newEnvironment(t, document, append([]string{w.at(address)}, w.direct.variables...)...) // of two values, the first applies
+	w.direct = newEnvironment(t, document, append([]string{w.at(address)}, w.direct.variables...)...) // if a variable has two values, the first applies
 }
 
 // run tests the line of the table for f and returns the problems.
@@ -162,9 +162,9 @@ func (w *world) normal(found *problems, policy string) bool {
 	return ok
 }
 
-// meanwhile sends requests during the fault. by is the number of failed store calls for each policy.
-// For on_error local, admitted is the number of admitted requests, and alone is the number of those
-// that the environment admitted without the store.
+// meanwhile sends requests during the fault. by is the number of failed store calls for each policy. For
+// on_error local, admitted is the number of admitted requests, and alone is the number of requests that
+// the environment admitted without the store.
 func (f *fault) meanwhile(t *testing.T, found *problems, w *world) (by map[string]int, admitted, alone int) {
 	t.Helper()
 	begun, dialed := time.Now(), w.dialed()

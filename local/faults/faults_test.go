@@ -136,7 +136,7 @@ func kill(t *testing.T, w *world) {
 	policy := policies[0]
 	counted := w.direct.counted(t, client, policy)
 	n := connect(t, w.network.proxy.Upstream)
-	p := startProcess(t, append([]string{w.at(n.address()), "STORE_TIMEOUT=999ms"}, w.variables...)) // of two values, the first applies
+	p := startProcess(t, append([]string{w.at(n.address()), "STORE_TIMEOUT=999ms"}, w.variables...)) // if a variable has two values, the first applies
 	n.poison(t, "down", "timeout", nil)
 	p.ask(t)
 	eventually(t, "the decision is counted", func() bool { return w.direct.counted(t, client, policy) > counted })

@@ -16,9 +16,9 @@ import (
 	"github.com/weir-limits/weir/limiter"
 )
 
-// processVariable makes the test program run as an environment. The program prints a line when it is
-// ready, and sends one request when it reads a line. If Lambda's variables are set, it runs as a
-// function instead.
+// If processVariable is set, the test program runs as an environment. It prints a line when it is ready,
+// and sends one request when it reads a line. If Lambda's variables are set, it runs as a function
+// instead.
 const processVariable = "WEIR_FAULTS_PROCESS"
 
 func TestMain(m *testing.M) {

@@ -62,7 +62,7 @@ func (c *cache) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 }
 
 // errTurnedAway is the error of limiter/redisstore for an error reply of the cache.
-var errTurnedAway = fmt.Errorf("%w: over its ECPUs", limiter.ErrUnavailable)
+var errTurnedAway = fmt.Errorf("%w: the cache has no ECPUs left in this second", limiter.ErrUnavailable)
 
 // serve reports whether the cluster runs a script of subject that arrives at an instant.
 func (c *cluster) serve(subject limiter.Subject, at algo.Instant, billed bool) bool {

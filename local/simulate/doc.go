@@ -21,8 +21,8 @@
 // the Timeout, on_error decides a request without the store. The store may still charge the request.
 //
 // An item of DynamoDB accepts a number of write units a second, plus the unused units of the previous
-// second. It throttles all other writes. A new item begins with one unit, so that the start of an
-// overload does not look better than the overload. The second of two writes to a new item within a
+// second. It throttles all other writes. A new item begins with one unit, so that the first second of an
+// overload has no more units than the next seconds. The second of two writes to a new item within a
 // millisecond is therefore throttled. ElastiCache Serverless accepts a number of ECPUs a second for each
 // slot and as a whole, and rejects the rest. A script costs three ECPUs at the documented prices. AWS
 // documents 30,000 ECPUs a second for a slot, and more only for reads of replicas. This has not been

@@ -16,9 +16,9 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// fleet contains environments with real Limiters and one simulated table, in the time of a synctest
-// bubble. Unlike a simulation, a fleet has several limits and several kinds of callers. A request may
-// have several subjects. An environment decides several requests at once if no environment is idle.
+// fleet contains environments with real Limiters and one simulated table, in the fake time of synctest.
+// Unlike a simulation, a fleet has several limits and several kinds of callers. A request may have
+// several subjects. An environment decides several requests at once if no environment is idle.
 type fleet struct {
 	t          *testing.T
 	table      *table

@@ -164,10 +164,10 @@ func TestPressure_costs(t *testing.T) {
 	}
 }
 
-// A patient caller waits for the duration in each refusal. It gets the number of requests that a single
-// environment would admit, minus the round trips of its refused requests. At one request each 100 ms,
-// the difference is 8 %. A caller that does not wait gets no more requests. It costs each environment
-// about one refused call a second.
+// A patient caller waits for the duration in each refusal. A single environment would admit slightly
+// more of its requests, because each refused request costs the caller a round trip. At one request each
+// 100 ms, the difference is 8 %. A caller that does not wait gets no more requests. It costs each
+// environment about one refused call a second.
 func TestPressure_patience(t *testing.T) {
 	for _, rate := range []algo.Rate{
 		{Requests: 10, Window: time.Second, Burst: 1, Algorithm: algo.TokenBucket},

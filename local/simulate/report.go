@@ -66,11 +66,11 @@ func legend(store Store) string {
 		unit = "scripts"
 	}
 	return "An oracle applies the algorithm to all requests in order of time. " +
-		"Above: admitted requests that the algorithm refuses if it sees only the admitted ones, as a share of what the oracle admits; worst window: the most in one window of one caller, as a share of the limit. " +
-		"Below: what the oracle admits in addition, in windows of a caller in which it admits more, as a share of what it admits. " +
+		"Above: admitted requests that the algorithm refuses when it replays only the admitted requests, as a share of the oracle's admissions. Worst window: the largest number of such requests in one window of one caller, as a share of the limit. " +
+		"Below: the requests that the oracle admits in addition, as a share of its admissions. Only windows of a caller in which the oracle admits more count. " +
 		"The other percentages are of all requests. Degraded: the store throttled or was too late, so the limiter refused a busy subject or `on_error` decided. Turned away: no environment was free within a second. Cached: the denial cache refused without a call. " +
-		"Calls and " + unit + " are per request. hottest/s: the most " + unit + " of one item in a second. throttled/s: throttled calls. " +
-		"p50 and p99: time of a decision. Concurrency: the Lambda quota, at least one for each ten requests a second. $/M: the cost of a million requests, the authorizer and the store.\n"
+		"Calls and " + unit + " are per request. hottest/s: the largest number of " + unit + " of one item in a second. throttled/s: throttled calls. " +
+		"p50 and p99: time of a decision. Concurrency: the Lambda quota, at least one for each ten requests a second. $/M: the cost of a million requests, for the authorizer and the store.\n"
 }
 
 // tabulate returns results as a table.

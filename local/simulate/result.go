@@ -26,8 +26,8 @@ type Result struct {
 	// Oracle is the number of requests that an oracle admits. The oracle sees all requests in order of
 	// time.
 	Oracle int64 `json:"oracle"`
-	// WronglyRefused counts the requests that the oracle admits in addition, for each window of each
-	// caller. A window in which the oracle does not admit more counts 0.
+	// WronglyRefused is a sum over all windows of all callers. In each window, it counts how many requests
+	// the oracle admits more than the limiter, and at least 0.
 	WronglyRefused int64 `json:"wronglyRefused"`
 	// Over counts the admitted requests that the algorithm refuses when it replays only the
 	// admitted ones in order of time. OverMost is the largest count in one window of one

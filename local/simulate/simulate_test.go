@@ -366,10 +366,10 @@ func TestJudge(t *testing.T) {
 	v := judged(newJudge(m, 10, 100), []request{
 		at(2, 90, true), at(2, 91, true), at(2, 92, true), at(2, 93, true), // warm-up
 		at(1, 101, false), at(1, 102, true), at(1, 103, true), // one wrong refusal compensates one wrong admission
-		at(1, 111, false), at(1, 112, true), // one wrongly refused
-		at(1, 121, true), at(1, 122, true), at(1, 123, true), at(1, 124, true), // two too many
-		at(1, 131, true), at(1, 132, true), at(1, 133, true), // one too many
-		at(2, 101, true), at(2, 102, true), at(2, 103, true), // one too many
+		at(1, 111, false), at(1, 112, true), // one request wrongly refused
+		at(1, 121, true), at(1, 122, true), at(1, 123, true), at(1, 124, true), // two requests too many
+		at(1, 131, true), at(1, 132, true), at(1, 133, true), // one request too many
+		at(2, 101, true), at(2, 102, true), at(2, 103, true), // one request too many
 		{caller: 3, at: 101, away: true},
 	})
 	if want := (verdict{due: 10, wronglyRefused: 1, over: 4, overMost: 2}); v != want {

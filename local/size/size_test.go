@@ -66,7 +66,7 @@ func build(t *testing.T, environment ...string) (dist string) {
 	c := exec.CommandContext(t.Context(), "make", "-C", copied, "dist/"+arch+"/handler/bootstrap", "ARCH="+arch)
 	c.Env = append(append(os.Environ(), "MAKEFLAGS="), environment...) // ignores the flags of a make that runs the tests
 	if out, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+		t.Fatalf("make functions: got error %v, want none: %s", err, out)
 	}
 	return filepath.Join(copied, "dist")
 }

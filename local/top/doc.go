@@ -7,6 +7,6 @@
 // count is too high by at most Refused.Error, which is less than a thousandth of the total. The table
 // contains every caller with more refusals than a thousandth of the total.
 //
-// A sliding period has ten counters, one for each tenth of the period. A caller's count may lack a
-// tenth in which fewer than a thousandth of the refusals were the caller's.
+// A sliding period has ten counters, one for each tenth of the period. A caller's count may lack a tenth
+// of the period in which the caller had less than a thousandth of all refusals.
 package top

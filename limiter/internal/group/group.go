@@ -126,7 +126,7 @@ func (g *group[S, T]) join(w *Waiter[T]) {
 		g.answerKnown(w)
 	case !fits && known: // requests before it take the room
 	case w.calls >= maxCalls:
-		w.end(false, 0, fmt.Errorf("%w: %d", ErrContended, w.calls))
+		w.end(false, 0, fmt.Errorf("%w: waited for %d", ErrContended, w.calls))
 	case w.state.CompareAndSwap(waiting, sent):
 		w.sees = !fits
 		g.members = append(g.members, w)
