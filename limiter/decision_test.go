@@ -20,9 +20,9 @@ func (f far) Take(ctx context.Context, now algo.Instant, s limiter.Subject, char
 	return f.Store.Take(ctx, now, s, charges, results)
 }
 
-func (f far) Refund(ctx context.Context, s limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (int, error) {
+func (f far) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (limiter.Settled, error) {
 	time.Sleep(2 * time.Millisecond)
-	return f.Store.Refund(ctx, s, charges, results, elapsed)
+	return f.Store.Settle(ctx, now, s, charges, results, elapsed)
 }
 
 // A decision reports the time that it waited for the store, and its refunds. Concurrent calls count once.
@@ -84,8 +84,8 @@ func TestReceipt_Refund_dropped(t *testing.T) {
 // failingRefunds is a shared store whose refunds fail.
 type failingRefunds struct{ limiter.Store }
 
-func (*failingRefunds) Refund(context.Context, limiter.Subject, []limiter.Charge, []algo.Result, time.Duration) (int, error) {
-	return 0, limiter.ErrUnavailable
+func (*failingRefunds) Settle(context.Context, algo.Instant, limiter.Subject, []limiter.Charge, []algo.Result, time.Duration) (limiter.Settled, error) {
+	return limiter.Settled{}, limiter.ErrUnavailable
 }
 
 // A process with a wrong clock wrote a state. Only the decision that clamps the state reports the clamp.

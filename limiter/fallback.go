@@ -26,9 +26,10 @@ func (f fallback) take(now algo.Instant, subject Subject, charges []Charge, resu
 	return taken, nil
 }
 
-// Refund implements Store.
-func (f fallback) Refund(_ context.Context, subject Subject, charges []Charge, results []algo.Result, elapsed time.Duration) (given int, err error) {
-	return f.Fallback.Refund(subject.String(), keys(nil, charges), results, elapsed), nil
+// Settle implements Store.
+func (f fallback) Settle(_ context.Context, now algo.Instant, subject Subject, charges []Charge, results []algo.Result, elapsed time.Duration) (s Settled, err error) {
+	s.Given = f.Fallback.Settle(now, subject.String(), keys(nil, charges), results, elapsed, s.Excess[:])
+	return s, nil
 }
 
 // Inspect implements Store. Operators inspect the shared store only.

@@ -23,6 +23,11 @@ type item struct {
 	leaseLeft int64    // what the lease holds beyond this request
 }
 
+// charge returns the charge that the caller passed.
+func (i *item) charge() Charge {
+	return Charge{Subject: i.Subject, Limit: i.limit, Cost: i.want, Force: i.Force}
+}
+
 // decided reports whether r was decided by the parameters of the item's limit, and not by newer rules.
 func (i *item) decided(r algo.Result) bool {
 	return r.Machine == i.Limit.machine || r.Machine.Fingerprint() == i.Limit.fingerprint

@@ -51,6 +51,9 @@ type Limit struct {
 	// Spread reduces the store calls of a limit that is charged very often. The zero value calls the
 	// store for each request.
 	Spread Spread
+	// Count is what the limit counts; the zero value counts requests. With another Count, Spread MUST
+	// be zero.
+	Count Count
 	// OnError decides a request if the store of the limit fails. The zero value makes this process
 	// enforce the limit by itself. A limit with Shadow never denies.
 	OnError OnError
@@ -84,6 +87,9 @@ func NewLimit(l Limit) (*Limit, error) {
 	}
 	if l.Rate.Window < MinWindow {
 		return nil, &algo.FieldError{Field: "window", Got: l.Rate.Window, Want: "1 second to 100 days"}
+	}
+	if err := l.Count.validate(l.Spread); err != nil {
+		return nil, err
 	}
 	l.Rate = l.Rate.WithDefaults()
 	machine, err := algo.New(l.Rate)

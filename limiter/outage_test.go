@@ -81,14 +81,14 @@ func (f *flaky) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 	return taken, err
 }
 
-func (f *flaky) Refund(ctx context.Context, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (int, error) {
+func (f *flaky) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (limiter.Settled, error) {
 	charges, results = slices.Clone(charges), slices.Clone(results)
-	var given int
+	var settled limiter.Settled // a late call writes settled and err, which are not read again
 	var err error
-	if err := f.fate(func() { given, err = f.Store.Refund(ctx, subject, charges, results, elapsed) }); err != nil {
-		return 0, err
+	if err := f.fate(func() { settled, err = f.Store.Settle(ctx, now, subject, charges, results, elapsed) }); err != nil {
+		return limiter.Settled{}, err
 	}
-	return given, err
+	return settled, err
 }
 
 var outageRates = []algo.Rate{

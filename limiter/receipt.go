@@ -8,8 +8,9 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// Receipt refunds what a request was charged, for example for a login that succeeded or a request that
-// failed. It is safe for concurrent use. A nil Receipt refunds nothing.
+// Receipt corrects what a request was charged, when its cost is known. For example, it refunds a login
+// that succeeded, or charges the tokens of an answer. It is safe for concurrent use. A nil Receipt
+// corrects nothing.
 type Receipt struct {
 	limiter     *Limiter
 	at          time.Time
@@ -18,8 +19,8 @@ type Receipt struct {
 	served      []served
 }
 
-// TakeRefundable decides like Take, and returns a Receipt that refunds the charges. The Receipt is nil
-// if the request is denied.
+// TakeRefundable is Take, and returns a Receipt for the charges. The Receipt is nil if the request is
+// denied.
 func (l *Limiter) TakeRefundable(ctx context.Context, now time.Time, charges []Charge) (Decision, *Receipt, error) {
 	r := &request{receipt: true} // it is not pooled, because the receipt keeps its slices
 	d, err := l.decide(ctx, r, now, charges)
@@ -46,37 +47,82 @@ func (l *Limiter) TakeRefundable(ctx context.Context, now time.Time, charges []C
 	return d, receipt, nil
 }
 
-// Refund refunds the charges of the request, as far as this is safe: a refund never admits a request
-// that would be denied if this request had never been made.
+// Refund settles every charge at the cost 0. It admits no request that would be denied if this request
+// had never been made.
 //
 //   - Windows and logs refund the whole charge.
 //   - A bucket that other requests have used since refunds the part that has not leaked by now.
 //   - A lease serves the refunded quota again.
 //   - A counter refunds what it has not sent to the store.
+func (r *Receipt) Refund(ctx context.Context, now time.Time) Refunds {
+	s := r.Settle(ctx, now, func(Charge) int64 { return 0 })
+	return Refunds{s.Refunds.Given, s.Refunds.Dropped + s.Lost}
+}
+
+// Settle corrects each charge to its actual cost, which actual returns. It refunds the difference as
+// Refund does, or charges it past the limit, into a debt of at most one capacity. It makes one store call
+// for each subject with a difference. A limit with a Spread only refunds whole charges.
 //
-// A refund that takes longer than Options.Timeout is dropped. now MUST be read from the same clock as
-// the instant of the Take. A second call does nothing and returns zero.
-func (r *Receipt) Refund(ctx context.Context, now time.Time) (done Refunds) {
+// A settlement that takes longer than Options.Timeout is lost. now MUST be read from the same clock as
+// the instant of the Take. A Receipt settles once: a second call of Settle or Refund does nothing and
+// returns zero.
+func (r *Receipt) Settle(ctx context.Context, now time.Time, actual func(Charge) int64) (done Settlement) {
 	if r == nil {
 		return done
 	}
 	r.once.Do(func() {
-		l := r.limiter
-		if len(r.served) > 0 {
-			l.trackers.mu.Lock()
-			for i := range r.served {
-				done.add(r.served[i].undo())
+		done.Refunds = r.settleServed(actual)
+		corrections := make([]refundable, 0, len(r.refundables))
+		for i := range r.refundables {
+			if c := r.refundables[i].corrections(actual); len(c.charges) > 0 {
+				corrections = append(corrections, c)
 			}
-			l.trackers.mu.Unlock()
 		}
-		if l.timeout > 0 {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), l.timeout)
-			defer cancel()
-		}
-		for _, back := range r.refundables {
-			done.add(l.refund(ctx, algo.InstantOf(now), back, max(0, now.Sub(r.at))))
-		}
+		r.settleStores(ctx, now, corrections, &done)
 	})
+	return done
+}
+
+// settleStores makes corrections in the stores, for all subjects at the same time.
+func (r *Receipt) settleStores(ctx context.Context, now time.Time, corrections []refundable, done *Settlement) {
+	if len(corrections) == 0 {
+		return
+	}
+	l, elapsed := r.limiter, max(0, now.Sub(r.at))
+	if l.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), l.timeout)
+		defer cancel()
+	}
+	settled := make([]Settlement, len(corrections))
+	var others sync.WaitGroup
+	for i := 1; i < len(corrections); i++ {
+		others.Go(func() { settled[i] = l.correct(ctx, algo.InstantOf(now), corrections[i], elapsed) })
+	}
+	settled[0] = l.correct(ctx, algo.InstantOf(now), corrections[0], elapsed)
+	others.Wait()
+	for _, s := range settled {
+		done.add(s)
+	}
+}
+
+// settleServed refunds the charges that trackers of this process decided, if their actual cost is 0.
+func (r *Receipt) settleServed(actual func(Charge) int64) (done Refunds) {
+	if len(r.served) == 0 {
+		return done
+	}
+	trackers := r.limiter.trackers
+	trackers.mu.Lock()
+	defer trackers.mu.Unlock()
+	for i := range r.served {
+		s := &r.served[i]
+		switch actual(s.item.charge()) {
+		case s.item.want:
+		case 0:
+			done.add(s.undo())
+		default:
+			done.Dropped++
+		}
+	}
 	return done
 }

@@ -81,17 +81,18 @@ func (r *request) refundBatches(ctx context.Context) {
 	}
 }
 
-// refundable is charges on one subject that a store can refund.
+// refundable is charges on one subject that a store can correct.
 type refundable struct {
 	store   Store
 	subject Subject
+	items   []*item
 	charges []Charge
 	results []algo.Result
 	remote  bool
 }
 
-// refundable returns the charges of b that may be refunded. The charge of a lease and a forced charge
-// are not refunded.
+// refundable returns the charges of b that may be corrected. The charge of a lease and a forced charge
+// are not corrected.
 func (b *batch) refundable() refundable {
 	if !b.taken {
 		return refundable{}
@@ -99,22 +100,53 @@ func (b *batch) refundable() refundable {
 	back := refundable{store: b.store, subject: b.charges[0].Subject, remote: b.remote}
 	for i := range b.items {
 		if it := &b.items[i]; it.lease == nil && !it.Force && b.charges[i].Cost > 0 {
-			back.charges = append(back.charges, b.charges[i])
-			back.results = append(back.results, b.results[i])
+			back.add(it, b.charges[i], b.results[i])
 		}
 	}
 	return back
 }
 
+func (r *refundable) add(it *item, c Charge, result algo.Result) {
+	r.items, r.charges, r.results = append(r.items, it), append(r.charges, c), append(r.results, result)
+}
+
+// corrections returns the charges that correct r to the actual costs, without those that change nothing.
+func (r *refundable) corrections(actual func(Charge) int64) refundable {
+	made := refundable{store: r.store, subject: r.subject, remote: r.remote}
+	for i, c := range r.charges {
+		more := actual(r.items[i].charge()) - c.Cost
+		if c.Cost, c.Force = max(more, -more), more > 0; more != 0 {
+			made.add(r.items[i], c, r.results[i])
+		}
+	}
+	return made
+}
+
 // refund calls the store for a refund. A refund that fails is dropped. This admits fewer requests, never
 // more.
 func (l *Limiter) refund(ctx context.Context, now algo.Instant, r refundable, elapsed time.Duration) Refunds {
-	if r.remote { // the refund changes the state in the store
+	s := l.correct(ctx, now, r, elapsed)
+	return Refunds{s.Refunds.Given, s.Refunds.Dropped + s.Lost}
+}
+
+// correct calls the store for corrections on one subject.
+func (l *Limiter) correct(ctx context.Context, now algo.Instant, r refundable, elapsed time.Duration) (s Settlement) {
+	if r.remote { // the corrections change the state in the store
 		l.denials.Expire(r.subject.String())
 	}
-	given, err := r.store.Refund(ctx, r.subject, r.charges, r.results, elapsed)
+	settled, err := r.store.Settle(ctx, now, r.subject, r.charges, r.results, elapsed)
 	if err != nil {
-		l.log.problem(ctx, now, slog.LevelWarn, "refund dropped", err)
+		l.log.problem(ctx, now, slog.LevelWarn, "settlement lost", err)
+		return Settlement{Lost: len(r.charges)}
 	}
-	return Refunds{given, len(r.charges) - given}
+	for i, c := range r.charges {
+		if !c.Force {
+			continue
+		}
+		if s.Charged++; settled.Excess[i] > 0 {
+			s.Excess = append(s.Excess, Excess{r.items[i].charge().Subject, r.items[i].limit, settled.Excess[i]})
+		}
+	}
+	s.Refunds = Refunds{settled.Given, len(r.charges) - s.Charged - settled.Given}
+	return s
 }

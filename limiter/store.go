@@ -32,11 +32,16 @@ type Store interface {
 	// once.
 	Take(ctx context.Context, now algo.Instant, subject Subject, charges []Charge, results []algo.Result) (bool, error)
 
-	// Refund refunds charges that Take made. results are the results of that Take. elapsed is the time
-	// since that Take on the monotonic clock; Refund adds a margin for clock skew and for the time of its
-	// message. Refund follows algo.Machine.Refund. It silently drops what it cannot refund safely. given is
-	// the number of charges that it refunded, at least in part.
-	Refund(ctx context.Context, subject Subject, charges []Charge, results []algo.Result, elapsed time.Duration) (given int, err error)
+	// Settle corrects charges that Take made, in one atomic step. results are those of that Take. The
+	// cost of each charge is the correction; 0 changes nothing:
+	//
+	//   - Without Force, Settle refunds the cost, which is at most that of the Take. elapsed is the
+	//     time since the Take on the monotonic clock; Settle adds a margin for clock skew and for the
+	//     time of its message. It follows algo.Machine.Refund, and drops what it cannot refund safely.
+	//   - With Force, Settle charges the cost at now, as Take does. It ignores results.
+	//
+	// If it returns an error, Settle has made the corrections at most once.
+	Settle(ctx context.Context, now algo.Instant, subject Subject, charges []Charge, results []algo.Result, elapsed time.Duration) (Settled, error)
 
 	// Inspect returns every limit that the store holds of subject, in the order of their IDs. For an
 	// unknown subject, it returns none. It writes nothing.
@@ -45,6 +50,12 @@ type Store interface {
 	// Reset deletes subject, which then has its full quota. A later refund of a charge from before the
 	// reset may refund a charge from after the reset.
 	Reset(ctx context.Context, subject Subject) error
+}
+
+// Settled is the result of Store.Settle.
+type Settled struct {
+	Given  int               // number of refunds that returned something
+	Excess [MaxCharges]int64 // for each charge with Force, the part that exceeded the max debt
 }
 
 // Entry is a limit that a store holds of a subject.

@@ -61,6 +61,11 @@ func (b *Bucket) Force(s State, now Instant, cost int64) State {
 	return s
 }
 
+// Excess implements Machine. It rounds up.
+func (b *Bucket) Excess(s State, now Instant, cost int64) int64 {
+	return max(0, cost-int64(max(0, b.MaxDebt(now).Sub(max(s.TAT, now)))/b.Interval))
+}
+
 // MaxDebt returns the TAT of the largest debt at now.
 func (b *Bucket) MaxDebt(now Instant) Instant { return now.Add(2 * b.Depth) }
 

@@ -115,6 +115,12 @@ func (l *Log) Force(s State, now Instant, cost int64) State {
 	return l.append(s, now, cost)
 }
 
+// Excess implements Machine.
+func (l *Log) Excess(s State, now Instant, cost int64) int64 {
+	live, _ := l.Live(s, now)
+	return max(0, cost-max(0, l.MaxDebt()-live))
+}
+
 // MaxDebt returns the number of entries of the largest debt. It is also the length of the longest
 // trimmed list.
 func (l *Log) MaxDebt() int64 { return 2 * l.Requests }

@@ -57,6 +57,9 @@ type Machine interface {
 	// one capacity; more than that is dropped.
 	Force(s State, now Instant, cost int64) State
 
+	// Excess returns the part of cost that Force drops, because the debt would exceed one capacity.
+	Excess(s State, now Instant, cost int64) int64
+
 	// RetryAfter returns the time from now until cost is first allowed. It is 0 if cost is allowed at
 	// now, and Never if cost is never allowed.
 	RetryAfter(s State, now Instant, cost int64) time.Duration

@@ -8,8 +8,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// A refunded bucket never has more quota than a model without the refunded charges, if the margin is
-// large enough. Clocks differ by at most spread, and refunds are late by at most late. The margin is the
+// A refunded bucket never has more quota than a model that was charged only the actual costs, if the
+// margin is large enough. Clocks differ by at most spread, and refunds are late by at most late. The margin is the
 // sum of both.
 func TestBucket_Refund(t *testing.T) {
 	const spread, late = time.Second, 500 * time.Millisecond
@@ -90,7 +90,11 @@ func (g *refundGame) event() {
 	case 1:
 		if next, ok := g.b.Take(g.real, clock, cost); ok {
 			g.real = next
-			g.charged = append(g.charged, charge{at: g.now, left: next, cost: cost})
+			actual := max(0, g.Int64N(2*cost)-cost) // half of the refunds are of the whole charge
+			if actual > 0 {
+				g.model.TAT = max(g.model.TAT, clock).Add(g.b.Increment(actual))
+			}
+			g.charged = append(g.charged, charge{at: g.now, left: next, cost: cost - actual})
 		}
 	case 2:
 		if len(g.charged) > 0 {
@@ -128,6 +132,25 @@ func TestBucket_Refund_amount(t *testing.T) {
 	// that other callers used the bucket meanwhile, so nothing more is returned.
 	if again := slow.Refund(algo.State{TAT: first.TAT, Refunds: 1}, first, 1, 20*time.Minute); again.TAT != first.TAT {
 		t.Errorf("a second refund of leaked quota returned %s, want 0", first.TAT.Sub(again.TAT))
+	}
+}
+
+// Force drops exactly the cost that Excess returns.
+func TestMachine_Excess(t *testing.T) {
+	for _, rate := range []algo.Rate{
+		{Algorithm: algo.TokenBucket, Requests: 10, Window: time.Minute}, {Algorithm: algo.SlidingLog, Requests: 10, Window: time.Minute},
+		{Algorithm: algo.FixedWindow, Requests: 10, Window: time.Minute}, {Algorithm: algo.SlidingWindow, Requests: 10, Window: time.Minute},
+	} {
+		m, minute := machine(t, rate), start-start%algo.Instant(time.Minute)
+		for _, c := range []struct{ used, cost, want int64 }{{0, 20, 0}, {0, 21, 1}, {6, 14, 0}, {6, 15, 1}, {20, 0, 0}, {20, 4, 4}, {0, 1e9, 1e9 - 20}} {
+			s := m.Force(algo.State{}, minute, c.used)
+			if got := m.Excess(s, minute, c.cost); got != c.want {
+				t.Errorf("%s: a charge of %d after %d: got an excess of %d, want %d", m.Fingerprint(), c.cost, c.used, got, c.want)
+			}
+			if used, want := m.Used(m.Force(s, minute, c.cost), minute), c.used+c.cost-c.want; used != want {
+				t.Errorf("%s: after a charge of %d: got a usage of %d, want %d", m.Fingerprint(), c.cost, used, want)
+			}
+		}
 	}
 }
 

@@ -114,6 +114,11 @@ func (w *Window) Force(s State, now Instant, cost int64) State {
 	return at
 }
 
+// Excess implements Machine.
+func (w *Window) Excess(s State, now Instant, cost int64) int64 {
+	return max(0, cost-max(0, w.MaxDebt()-w.At(s, now).Count))
+}
+
 // MaxDebt returns the count of the largest debt.
 func (w *Window) MaxDebt() int64 { return 2 * w.Requests }
 

@@ -135,26 +135,39 @@ func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 	return false, fmt.Errorf("%w: %d attempts", limiter.ErrContended, attempts)
 }
 
-// Refund implements limiter.Store.
-func (s *Store) Refund(ctx context.Context, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (given int, err error) {
-	r := &refund{charges: charges, results: results, late: elapsed + s.o.Margin}
-	for range refundAttempts {
-		e := r.attempt()
+// Settle implements limiter.Store.
+func (s *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (limiter.Settled, error) {
+	t := newSettlement(now, charges, results, elapsed+s.o.Margin, &s.guesses)
+	if len(t.forced.charges) > 0 && t.forced.hopeless() {
+		it, err := s.get(ctx, subject)
+		if err == nil {
+			err = t.learn(it)
+		}
+		if err != nil {
+			return limiter.Settled{}, err
+		}
+	}
+	attempts := t.attempts()
+	for range attempts {
+		e := t.attempt()
 		if e.update() == nil {
-			return 0, nil
+			return limiter.Settled{}, nil
 		}
 		it, applied, err := s.update(ctx, subject, e)
 		switch {
 		case err != nil:
-			return 0, err
+			return limiter.Settled{}, err
 		case applied:
-			return r.given, nil
+			if len(t.forced.charges) > 0 {
+				s.tidy(ctx, now, subject, it, t.forced.charges)
+			}
+			return t.settled(), nil
 		}
-		if err := r.learn(it); err != nil {
-			return 0, err
+		if err := t.learn(it); err != nil {
+			return limiter.Settled{}, err
 		}
 	}
-	return 0, fmt.Errorf("%w: refund, %d attempts", limiter.ErrContended, refundAttempts)
+	return limiter.Settled{}, fmt.Errorf("%w: settlement, %d attempts", limiter.ErrContended, attempts)
 }
 
 // Inspect implements limiter.Store.

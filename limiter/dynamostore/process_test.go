@@ -107,7 +107,7 @@ func (p *process) refund() {
 	last := len(p.charged) - 1
 	c := p.charged[last]
 	p.charged = p.charged[:last]
-	_, err := p.store.Refund(context.Background(), modelCaller, c.charges, c.results, modelMargin)
+	_, err := p.store.Settle(context.Background(), 0, modelCaller, c.charges, c.results, modelMargin)
 	at, applied := p.decisive()
 	text := fmt.Sprintf("refund of %d at %s: %v", c.charges[0].Cost, shown(c.results[0]), err)
 	if errors.Is(err, errLost) && !applied {
@@ -118,7 +118,7 @@ func (p *process) refund() {
 		return
 	}
 	p.record(at, "refund", text, func(m *storetest.Model) string {
-		m.Refund(modelCaller, c.charges, c.results, modelMargin)
+		m.Settle(0, modelCaller, c.charges, c.results, modelMargin)
 		return unless(err == nil || errors.Is(err, errLost), "got an error")
 	})
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// refund returns the charges of one subject in one update. The first attempt assumes that nothing
+// refund returns charges of one subject in one update. The first attempt assumes that nothing
 // changed since the charge. Later attempts know the item.
 type refund struct {
 	charges []limiter.Charge
@@ -29,9 +29,8 @@ func (r *refund) learn(it item) error {
 	return nil
 }
 
-// attempt returns the update that refunds what is safe. The update is empty if nothing is safe.
-func (r *refund) attempt() *expression {
-	e := newExpression()
+// attempt adds the refunds that are safe to an update.
+func (r *refund) attempt(e *expression) {
 	r.given = 0
 	for i, c := range r.charges {
 		charged := r.results[i]
@@ -47,7 +46,6 @@ func (r *refund) attempt() *expression {
 			r.giveBackLog(e, m, i)
 		}
 	}
-	return e
 }
 
 func sameMachine(a, b algo.Machine) bool {

@@ -105,33 +105,47 @@ func (s *Store) Take(_ context.Context, now algo.Instant, subject limiter.Subjec
 		if charges[i].Cost == 0 {
 			continue
 		}
-		if slots[i] == nil {
-			slots[i] = sh.add(k, charges[i].Limit)
-			sh.due = min(sh.due, now.Add(results[i].Machine.ResetAfter(results[i].State, now)))
-		}
-		sh.put(slots[i], results[i].State)
+		sh.charge(k, slots[i], charges[i].Limit, results[i].State, now)
 	}
 	return true, nil
 }
 
-// Refund implements limiter.Store.
-func (s *Store) Refund(_ context.Context, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (given int, err error) {
+// Settle implements limiter.Store.
+func (s *Store) Settle(_ context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (settled limiter.Settled, err error) {
 	sh, k := s.lock(subject)
 	defer sh.mu.Unlock()
-	for i, c := range charges {
+	if grows := missing(sh, k, charges); grows > 0 && !sh.room(now, k, grows) {
+		return settled, limiter.ErrFull
+	}
+	for i := range charges {
+		c := &charges[i]
 		at := sh.find(k, c.Limit.ID)
+		if c.Force {
+			settled.Excess[i] = sh.force(k, at, c, now)
+			continue
+		}
 		if at == nil || sh.limit(at).Fingerprint() != results[i].Machine.Fingerprint() {
 			continue
 		}
 		before := sh.state(at)
 		after := sh.limit(at).Machine().Refund(before, results[i].State, c.Cost, elapsed+refundMargin)
 		if after != before {
-			given++
+			settled.Given++
 			sh.put(at, after)
 			sh.sooner(at)
 		}
 	}
-	return given, nil
+	return settled, nil
+}
+
+// missing returns the weight of the limits that the charges with Force add to a shard.
+func missing(sh *shard, k key, charges []limiter.Charge) (grows int) {
+	for i := range charges {
+		if c := &charges[i]; c.Force && c.Cost > 0 && sh.find(k, c.Limit.ID) == nil {
+			grows += weight(c.Limit)
+		}
+	}
+	return grows
 }
 
 // Inspect implements limiter.Store.

@@ -102,7 +102,7 @@ func TestStore_full_sooner(t *testing.T) {
 		then  func(s *memstore.Store, charges []limiter.Charge, results []algo.Result) error
 	}{
 		"refund": {slow, noon, func(s *memstore.Store, charges []limiter.Charge, results []algo.Result) error {
-			_, err := s.Refund(ctx, charges[0].Subject, charges, results, 0)
+			_, err := s.Settle(ctx, 0, charges[0].Subject, charges, results, 0)
 			return err
 		}},
 		"conversion": {slow, noon, func(s *memstore.Store, charges []limiter.Charge, _ []algo.Result) error {

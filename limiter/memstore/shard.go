@@ -119,6 +119,25 @@ func (sh *shard) add(k key, limit *limiter.Limit) *slot {
 	return at
 }
 
+// charge stores the state of a charged limit. at is nil for a limit that was never charged.
+func (sh *shard) charge(k key, at *slot, limit *limiter.Limit, s algo.State, now algo.Instant) {
+	if at == nil {
+		at = sh.add(k, limit)
+		sh.due = min(sh.due, now.Add(limit.Machine().ResetAfter(s, now)))
+	}
+	sh.put(at, s)
+}
+
+// force makes a charge with Force. It returns the part that exceeds the max debt.
+func (sh *shard) force(k key, at *slot, c *limiter.Charge, now algo.Instant) (excess int64) {
+	held := sh.settle(at, c, now)
+	next, _ := c.Apply(held.Machine, held.State, now)
+	if c.Cost > 0 {
+		sh.charge(k, at, c.Limit, next, now)
+	}
+	return held.Machine.Excess(held.State, now, c.Cost)
+}
+
 // use sets the limit of a slot.
 func (sh *shard) use(at *slot, limit *limiter.Limit) {
 	n, ok := sh.numbers[limit]

@@ -12,7 +12,7 @@ import (
 const (
 	takeHeader   = 8
 	takeCharge   = 6*4 + 1 + versionSize + limitSize
-	refundCharge = 7*4 + limitSize
+	settleCharge = 7*4 + 1 + limitSize
 	parameters   = 4 // enough for most limits
 )
 
@@ -55,14 +55,18 @@ func encodeTake(now algo.Instant, charges []limiter.Charge, seen []algo.Result) 
 	return b
 }
 
-// encodeRefund returns the argument of refund.lua.
-func encodeRefund(charges []limiter.Charge, results []algo.Result, late time.Duration) []byte {
-	b := make([]byte, 0, len(charges)*(refundCharge+parameters))
+// encodeSettle returns the first argument of settle.lua.
+func encodeSettle(now algo.Instant, charges []limiter.Charge, results []algo.Result, late time.Duration) []byte {
+	b := make([]byte, 0, len(charges)*(settleCharge+parameters))
 	for i, c := range charges {
 		if c.Cost == 0 {
 			continue
 		}
 		m, charged := results[i].Machine, results[i].State
+		if c.Force {
+			b = appendLimit(append(encodeForce(b, now, c), 1), c.Limit.ID, c.Limit.Machine())
+			continue
+		}
 		switch m := m.(type) {
 		case *algo.Bucket:
 			b = appendInteger(b, int64(charged.TAT), 8)
@@ -74,7 +78,19 @@ func encodeRefund(charges []limiter.Charge, results []algo.Result, late time.Dur
 			b = appendInteger(b, int64(charged.Newest), 8)
 			b = appendIntegers(b, 4, c.Cost, 0, 0, 0, 0)
 		}
-		b = appendLimit(b, c.Limit.ID, m)
+		b = appendLimit(append(b, 0), c.Limit.ID, m)
 	}
 	return b
+}
+
+// encodeForce appends the seven numbers of a charge with Force.
+func encodeForce(b []byte, now algo.Instant, c limiter.Charge) []byte {
+	switch m := c.Limit.Machine().(type) {
+	case *algo.Bucket:
+		b = appendIntegers(b, 8, int64(now), int64(m.Increment(c.Cost)), int64(m.MaxDebt(now)))
+		return appendInteger(b, 0, 4)
+	case *algo.Window:
+		return appendIntegers(b, 4, m.Index(now), c.Cost, m.MaxHonest(now), m.MaxDebt(), 0, 0, 0)
+	}
+	return appendIntegers(b, 4, 0, 0, 0, 0, 0, 0, 0)
 }

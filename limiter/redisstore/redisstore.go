@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -24,13 +25,13 @@ var takeSource string
 //go:embed replace.lua
 var replaceSource string
 
-//go:embed refund.lua
-var refundSource string
+//go:embed settle.lua
+var settleSource string
 
 var (
 	takeScript    = redis.NewScript(takeSource)
 	replaceScript = redis.NewScript(replaceSource)
-	refundScript  = redis.NewScript(refundSource)
+	settleScript  = redis.NewScript(settleSource)
 )
 
 // Options are the options of a Store.
@@ -78,7 +79,7 @@ var (
 	_ limiter.SkewEstimator = (*Store)(nil)
 )
 
-// Commands returns the commands that an access list must allow for Take and Refund, on all keys
+// Commands returns the commands that an access list must allow for Take and Settle, on all keys
 // (redis.io/docs, "ACL"). The list includes the commands that the client itself calls, also in a
 // cluster.
 func Commands() []string {
@@ -239,17 +240,44 @@ func (s *Store) settle(ctx context.Context, now algo.Instant, key string, v valu
 	return false, fmt.Errorf("%w: %d attempts", limiter.ErrContended, settleAttempts)
 }
 
-// Refund implements limiter.Store.
-func (s *Store) Refund(ctx context.Context, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (given int, err error) {
-	reply, err := refundScript.Run(ctx, s.client, []string{s.key(subject)}, encodeRefund(charges, results, elapsed+s.o.Margin)).Result()
-	if err != nil {
-		return 0, failure(err)
+// Settle implements limiter.Store. The script makes the usual corrections. If a debt reaches its maximum, or
+// if a forced charge finds no record, a log or other parameters, Settle computes the new value.
+func (s *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (settled limiter.Settled, err error) {
+	key, late := s.key(subject), elapsed+s.o.Margin
+	var v value
+	if settleable(charges) {
+		reply, err := settleScript.Run(ctx, s.client, []string{key}, encodeSettle(now, charges, results, late), lifetime(charges, nil)).Result()
+		if err != nil {
+			return settled, failure(err)
+		}
+		if n, ok := reply.(int64); ok && n >= 0 && n <= int64(len(charges)) {
+			return limiter.Settled{Given: int(n)}, nil
+		}
+		if v, err = present(reply); err != nil {
+			return settled, err
+		}
+	} else if v, err = s.get(ctx, key); err != nil {
+		return settled, err
 	}
-	n, ok := reply.(int64)
-	if !ok || n < 0 || n > int64(len(charges)) {
-		return 0, fmt.Errorf("%w: reply to a refund (got %T %.20v, want an integer)", limiter.ErrFormat, reply, reply)
+	for range settleAttempts {
+		next, settled, err := v.settle(now, charges, results, late)
+		if err != nil || bytes.Equal(next, v) {
+			return settled, err
+		}
+		var done bool
+		if v, done, err = run(ctx, s.client, replaceScript, key, []byte(v), []byte(next), next.ttl(now, charges)); err != nil {
+			return limiter.Settled{}, err
+		}
+		if done {
+			return settled, nil
+		}
 	}
-	return int(n), nil
+	return settled, fmt.Errorf("%w: settlement, %d attempts", limiter.ErrContended, settleAttempts)
+}
+
+// settleable reports whether the script can make the corrections: no debt certainly exceeds its maximum.
+func settleable(charges []limiter.Charge) bool {
+	return !slices.ContainsFunc(charges, func(c limiter.Charge) bool { return c.Force && tooMuch(c, c.Limit.Machine()) })
 }
 
 // Inspect implements limiter.Store.
@@ -285,21 +313,29 @@ func run(ctx context.Context, client redis.Scripter, script *redis.Script, key s
 	}
 	switch reply := reply.(type) {
 	case string:
-		v, done = value(reply), true
+		v = value(reply)
+		return v, true, v.check()
 	case int64:
 		return nil, reply == 1, nil
-	case []any:
-		if len(reply) > 0 && reply[0] != nil {
-			text, ok := reply[0].(string)
-			if !ok {
-				return nil, false, fmt.Errorf("%w: reply in an array (got %T, want text)", limiter.ErrFormat, reply[0])
-			}
-			v = value(text)
-		}
-	default:
-		return nil, false, fmt.Errorf("%w: reply (got %T, want text, an array or 1)", limiter.ErrFormat, reply)
 	}
-	return v, done, v.check()
+	v, err = present(reply)
+	return v, false, err
+}
+
+// present returns the value in the reply of a script that did not make its change.
+func present(reply any) (v value, err error) {
+	list, ok := reply.([]any)
+	if !ok {
+		return nil, fmt.Errorf("%w: reply (got %T %.20v, want text, an array or a number)", limiter.ErrFormat, reply, reply)
+	}
+	if len(list) > 0 && list[0] != nil {
+		text, ok := list[0].(string)
+		if !ok {
+			return nil, fmt.Errorf("%w: reply in an array (got %T, want text)", limiter.ErrFormat, list[0])
+		}
+		v = value(text)
+	}
+	return v, v.check()
 }
 
 // ttl returns the time to live in ms of a key that holds v. Another limit in the value may need more

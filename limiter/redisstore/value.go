@@ -147,6 +147,35 @@ func (v value) charge(now algo.Instant, charges []limiter.Charge, results []algo
 	return o, nil
 }
 
+// settle corrects charges as if the store had no other client. It returns v if nothing changes.
+func (v value) settle(now algo.Instant, charges []limiter.Charge, results []algo.Result, late time.Duration) (next value, settled limiter.Settled, err error) {
+	next = v
+	for i, c := range charges {
+		held, err := v.held(c.Limit)
+		if err != nil {
+			return nil, settled, err
+		}
+		before := held.State
+		switch {
+		case c.Force:
+			held, _ = held.Settle(c.Limit, now)
+			settled.Excess[i] = held.Machine.Excess(held.State, now, c.Cost)
+			held.State, _ = c.Apply(held.Machine, held.State, now)
+		case held.Machine == nil || held.Machine.Fingerprint() != results[i].Machine.Fingerprint():
+			continue
+		default:
+			if held.State = held.Machine.Refund(before, results[i].State, c.Cost, late); held.State == before {
+				continue
+			}
+			settled.Given++
+		}
+		if next, err = next.with(c.Limit.ID, held); err != nil {
+			return nil, settled, err
+		}
+	}
+	return next, settled, nil
+}
+
 // with returns a value like v in which the record of the limit id is h.
 func (v value) with(id limiter.ID, h limiter.Held) (value, error) {
 	var list []record

@@ -152,7 +152,7 @@ func TestStore_value_empty(t *testing.T) {
 	}
 }
 
-// A refund does not change a value that the store cannot read. A limit of an unknown kind is an error.
+// A settlement does not change a value that the store cannot read, and returns an error. A limit of an unknown kind is an error.
 func TestStore_value_unreadable(t *testing.T) {
 	client := local(t)
 	s, who := open(t, redisstore.Options{Namespace: "refund"}), caller()
@@ -164,8 +164,8 @@ func TestStore_value_unreadable(t *testing.T) {
 		if err := client.Set(ctx, key, value, time.Minute).Err(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Refund(ctx, who, charges, results, 0); err != nil {
-			t.Errorf("%q: %v", value, err)
+		if _, err := s.Settle(ctx, 0, who, charges, results, 0); errors.Is(err, limiter.ErrFormat) != (value != "") {
+			t.Errorf("%q: got error %v, want ErrFormat unless the value is empty", value, err)
 		}
 		if now := client.Get(ctx, key).Val(); now != value {
 			t.Errorf("value %q: got %q, want no change", value, now)
@@ -288,9 +288,9 @@ func TestStore_value_large(t *testing.T) {
 			if !ok || !step.refund {
 				continue
 			}
-			given, err := s.Refund(ctx, who, charges, results, 0)
-			if wanted := model.Refund(who, charges, want, 0); err != nil || given != wanted {
-				t.Errorf("%s, step %d: got %d refunds, %v, want %d", algorithm, i, given, err, wanted)
+			settled, err := s.Settle(ctx, 0, who, charges, results, 0)
+			if wanted := model.Settle(0, who, charges, want, 0); err != nil || settled != wanted {
+				t.Errorf("%s, step %d: got %d refunds, %v, want %d", algorithm, i, settled, err, wanted)
 			}
 		}
 	}

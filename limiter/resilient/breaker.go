@@ -46,13 +46,14 @@ func (b *breaker) Take(ctx context.Context, now algo.Instant, subject limiter.Su
 	return taken == 1, err
 }
 
-// Refund implements limiter.Store. A refund never probes the store. It may have nothing to refund and
-// make no call, so its success does not show that the store works.
-func (b *breaker) Refund(ctx context.Context, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (given int, err error) {
+// Settle implements limiter.Store. It never probes the store. It may have nothing to refund and make no
+// call, so its success does not show that the store works.
+func (b *breaker) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (settled limiter.Settled, err error) {
 	if b.circuit.State() != gobreaker.StateClosed {
-		return 0, errOpen
+		return settled, errOpen
 	}
-	return b.execute(call{refund: true, ctx: ctx, elapsed: elapsed, subject: subject, charges: charges, results: results})
+	_, err = b.execute(call{settled: &settled, ctx: ctx, now: now, elapsed: elapsed, subject: subject, charges: charges, results: results})
+	return settled, err
 }
 
 // ClockSkew implements limiter.SkewEstimator.
@@ -85,7 +86,7 @@ func (b *breaker) execute(what call) (int, error) {
 type call struct {
 	of      *breaker
 	run     func() (int, error) // make
-	refund  bool
+	settled *limiter.Settled    // the result of Settle; nil for Take
 	ctx     context.Context
 	now     algo.Instant
 	elapsed time.Duration
@@ -103,7 +104,7 @@ func (c *call) make() (int, error) {
 	begun := c.of.answers.Load()
 	n, err := c.send()
 	switch {
-	case limiter.Answered(err) && !c.refund: // a refund may make no call
+	case limiter.Answered(err) && c.settled == nil: // a refund may make no call
 		c.of.answers.Add(1)
 	case limiter.TimedOut(err) && c.of.answers.Load() != begun:
 		return n, fmt.Errorf("%w: %w", err, errOthersAnswered)
@@ -111,10 +112,11 @@ func (c *call) make() (int, error) {
 	return n, err
 }
 
-// send calls the store. It returns the number of refunded charges, or 1 if the store took the charges.
-func (c *call) send() (int, error) {
-	if c.refund {
-		return c.of.Store.Refund(c.ctx, c.subject, c.charges, c.results, c.elapsed)
+// send calls the store. It returns 1 if the store took the charges.
+func (c *call) send() (n int, err error) {
+	if c.settled != nil {
+		*c.settled, err = c.of.Store.Settle(c.ctx, c.now, c.subject, c.charges, c.results, c.elapsed)
+		return 0, err
 	}
 	taken, err := c.of.Store.Take(c.ctx, c.now, c.subject, c.charges, c.results)
 	c.of.observe(c.now, err)

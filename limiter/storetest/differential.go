@@ -12,8 +12,8 @@ import (
 )
 
 // testDifferential runs random scripts on the store and the model. A script has costs, instants that
-// jump forward and back, debts, changed limits, early and late refunds, and missing, correct or stale
-// hints. Every state must be the same, bit for bit.
+// jump forward and back, debts, changed limits, early, late and repeated settlements, and missing,
+// correct or stale hints. Every state must be the same, bit for bit.
 func testDifferential(t *testing.T, s Suite) {
 	store := s.Open(t)
 	limits := make([][]*limiter.Limit, len(rates)+1)
@@ -39,8 +39,16 @@ func testDifferential(t *testing.T, s Suite) {
 			if len(past) > 0 && rapid.IntRange(0, 4).Draw(t, "refund") == 0 {
 				i := rapid.IntRange(0, len(past)-1).Draw(t, "which")
 				late := time.Duration(rapid.Int64Range(0, int64(20*time.Second)).Draw(t, "elapsed"))
-				p.refund(t, past[i].charges, past[i].results, late)
-				past = append(past[:i], past[i+1:]...)
+				charges, results := corrections(past[i].charges, past[i].results, rapid.SliceOfN(rapid.Int64Range(0, 30), 1, 3).Draw(t, "actual"))
+				if rapid.Bool().Draw(t, "whole") {
+					charges, results = corrections(past[i].charges, past[i].results, []int64{0})
+				}
+				if len(charges) > 0 {
+					p.settle(t, now, charges, results, late)
+				}
+				if rapid.IntRange(0, 3).Draw(t, "again") > 0 {
+					past = append(past[:i], past[i+1:]...)
+				}
 				continue
 			}
 			var charges []limiter.Charge

@@ -94,9 +94,15 @@ func trimmed(r algo.Result) algo.Result {
 // refund refunds charges in the store and in the model.
 func (p *pair) refund(t failer, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) {
 	t.Helper()
-	given, err := p.store.Refund(ctx, p.subject, charges, results, elapsed)
+	p.settle(t, start, charges, results, elapsed)
+}
+
+// settle makes corrections in the store and in the model.
+func (p *pair) settle(t failer, now algo.Instant, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) {
+	t.Helper()
+	got, err := p.store.Settle(ctx, now, p.subject, charges, results, elapsed)
 	if err != nil {
-		t.Fatalf("refund: %v", err)
+		t.Fatalf("settlement of %+v: %v", charges, err)
 	}
 	logs := 0 // a store may still contain and refund expired entries of a log
 	for _, r := range results {
@@ -104,9 +110,20 @@ func (p *pair) refund(t failer, charges []limiter.Charge, results []algo.Result,
 			logs++
 		}
 	}
-	if want := p.model.Refund(p.subject, charges, results, elapsed); given < want || given > want+logs {
-		t.Fatalf("refund: got %d refunded charges, want %d", given, want)
+	if want := p.model.Settle(now, p.subject, charges, results, elapsed); got.Given < want.Given || got.Given > want.Given+logs || got.Excess != want.Excess {
+		t.Fatalf("settlement of %+v at start%+v: got %+v, want %+v", charges, now.Sub(start), got, want)
 	}
+}
+
+// corrections returns the corrections of charges to actual costs, with their results.
+func corrections(charges []limiter.Charge, results []algo.Result, actual []int64) (corrected []limiter.Charge, of []algo.Result) {
+	for i, c := range charges {
+		if more := actual[i%len(actual)] - c.Cost; more != 0 {
+			c.Cost, c.Force = max(more, -more), more > 0
+			corrected, of = append(corrected, c), append(of, results[i])
+		}
+	}
+	return corrected, of
 }
 
 // inspect compares the state of the store with the state of the model.

@@ -161,13 +161,19 @@ func explain(info porcupine.LinearizationInfo, events []event) string {
 }
 
 // tally counts the operations of histories. A history without concurrent operations tests nothing.
-type tally struct{ Allowed, Refused, Refunds, Resets, Inspections, Overlaps int }
+type tally struct{ Allowed, Refused, Refunds, Forced, Resets, Inspections, Overlaps int }
 
 func (c *tally) count(h []event) {
 	for i, e := range h {
 		switch {
-		case e.Op.Kind == refunds:
-			c.Refunds++
+		case e.Op.Kind == settles:
+			for _, charge := range e.Op.Charges {
+				if charge.Force {
+					c.Forced++
+				} else {
+					c.Refunds++
+				}
+			}
 		case e.Op.Kind == resets:
 			c.Resets++
 		case e.Op.Kind == inspects:
@@ -187,7 +193,7 @@ func (c *tally) count(h []event) {
 
 func (c *tally) check(t *testing.T) {
 	t.Helper()
-	for _, n := range []int{c.Allowed, c.Refused, c.Refunds, c.Resets, c.Inspections, c.Overlaps} {
+	for _, n := range []int{c.Allowed, c.Refused, c.Refunds, c.Forced, c.Resets, c.Inspections, c.Overlaps} {
 		if n < 50 {
 			t.Errorf("tally: got %+v, want at least 50 of each", *c)
 			return

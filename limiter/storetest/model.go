@@ -53,21 +53,28 @@ func kept(h limiter.Held) limiter.Held {
 	return h
 }
 
-// Refund implements limiter.Store.Refund.
-func (m *Model) Refund(subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (given int) {
+// Settle implements limiter.Store.Settle.
+func (m *Model) Settle(now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (settled limiter.Settled) {
 	limits := m.limits(subject)
 	for i, c := range charges {
 		held, ok := limits[c.Limit.ID]
+		if c.Force {
+			held, _ = held.Settle(c.Limit, now)
+			settled.Excess[i] = held.Machine.Excess(held.State, now, c.Cost)
+			held.State, _ = c.Apply(held.Machine, held.State, now)
+			limits[c.Limit.ID] = kept(held)
+			continue
+		}
 		if ok && held.Machine.Fingerprint() == results[i].Machine.Fingerprint() {
 			before := held.State
 			held.State = held.Machine.Refund(held.State, results[i].State, c.Cost, elapsed+m.Margin)
 			limits[c.Limit.ID] = held
 			if held.State != before {
-				given++
+				settled.Given++
 			}
 		}
 	}
-	return given
+	return settled
 }
 
 // Inspect implements limiter.Store.Inspect.

@@ -16,19 +16,20 @@ type script struct{ Goroutines [][]operation }
 type operation struct {
 	Kind    kind
 	Subject string
-	Now     algo.Instant // for a take
+	Now     algo.Instant // for a take or a settlement
 	Charges []chargeOf   // for a take
 	Cold    bool         // for a take: call the store without a hint
 	Elapsed time.Duration
+	Actual  []int64 // for a settlement: the actual costs of the charges
 }
 
 type kind int
 
-// These are the kinds of operation. A refund returns the latest charge of the same goroutine that is
-// not yet refunded. Without such a charge it does nothing.
+// These are the kinds of operation. A settlement corrects the latest charge of the same goroutine that is
+// not yet settled. Without such a charge it does nothing.
 const (
 	takes kind = iota
-	refunds
+	settles
 	resets
 	inspects
 )
@@ -78,7 +79,10 @@ func newOperation(r *rand.Rand, name string, now algo.Instant, version int) oper
 	several := which == len(rates)
 	switch n := r.IntN(100); {
 	case n < 15:
-		op.Kind = refunds
+		op.Kind, op.Actual = settles, []int64{0}
+		if r.IntN(2) == 0 {
+			op.Actual = []int64{2 + r.Int64N(10), r.Int64N(12), r.Int64N(30)}
+		}
 	case n < 20:
 		op.Kind = inspects
 	case n < 25 && !several: // the comment at the end of the loop gives the reason

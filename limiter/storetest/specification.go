@@ -31,7 +31,7 @@ func (m *Model) explains(limits [][]*limiter.Limit, e event) bool {
 	case takes:
 		allowed, results := m.Take(e.Op.Now, who, charges)
 		return allowed == e.Allowed && slices.Equal(seenOf(results), e.Seen)
-	case refunds:
+	case settles:
 		results := make([]algo.Result, len(charges))
 		for i, given := range e.Given {
 			machine, err := algo.Parse(given.Fingerprint)
@@ -40,7 +40,7 @@ func (m *Model) explains(limits [][]*limiter.Limit, e event) bool {
 			}
 			results[i] = algo.Result{Machine: machine, State: given.State}
 		}
-		m.Refund(who, charges, results, e.Op.Elapsed)
+		m.Settle(e.Op.Now, who, charges, results, e.Op.Elapsed)
 	case resets:
 		m.Reset(who)
 	case inspects:

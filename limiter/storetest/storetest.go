@@ -54,8 +54,11 @@ func Run(t *testing.T, s Suite) {
 		{"Changed", testChanged},
 		{"Refund", testRefund},
 		{"Force", testForce},
+		{"Settle", testSettle},
+		{"SettleUnknown", testSettleUnknown},
 		{"Concurrent", testConcurrent},
 		{"ConcurrentOlder", testConcurrentOlder},
+		{"ConcurrentSettle", testConcurrentSettle},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, rate := range rates {

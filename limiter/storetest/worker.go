@@ -21,7 +21,7 @@ type event struct {
 	Call, Return int64
 	Allowed      bool   // for a take
 	Seen         []seen // for a take, the results; for an inspection, the entries
-	Given        []seen // for a refund, the results of the refunded take
+	Given        []seen // for a settlement, the results of the settled take
 	Failure      string // an answer that a store must not return
 
 	process int
@@ -31,7 +31,7 @@ type event struct {
 func (e event) client() int { return e.process*goroutines + e.Goroutine }
 
 func (e event) String() string {
-	names := [...]string{takes: "take", refunds: "refund", resets: "reset", inspects: "inspect"}
+	names := [...]string{takes: "take", settles: "settle", resets: "reset", inspects: "inspect"}
 	return fmt.Sprintf("%s %+v at start%+v, elapsed %s: allowed %t, seen %+v, given %+v", names[e.Op.Kind], e.Op.Charges, e.Op.Now.Sub(start), e.Op.Elapsed, e.Allowed, e.Seen, e.Given)
 }
 
@@ -79,7 +79,7 @@ func (w *worker) run(s script) ([]event, error) {
 	return all, nil
 }
 
-// taken is a take that can be refunded.
+// taken is a take that can be settled.
 type taken struct {
 	of      []chargeOf
 	charges []limiter.Charge
@@ -99,16 +99,19 @@ func (w *worker) perform(g int, ops []operation) (events []event) {
 			if happened = w.take(&e, who, charges, results); happened && e.Allowed && !charges[0].Force {
 				past[op.Subject] = append(past[op.Subject], taken{op.Charges, charges, results})
 			}
-		case refunds:
+		case settles:
 			last := len(past[op.Subject]) - 1
 			if last < 0 {
 				continue
 			}
 			back := past[op.Subject][last]
 			past[op.Subject] = past[op.Subject][:last]
-			e.Op.Charges, e.Given = back.of, seenOf(back.results)
+			charges, results := corrections(back.charges, back.results, op.Actual)
+			if e.Op.Charges, e.Given = correctionsOf(back.of, op.Actual), seenOf(results); len(charges) == 0 {
+				continue
+			}
 			happened = e.call(func() error {
-				_, err := w.store.Refund(ctx, who, back.charges, back.results, op.Elapsed)
+				_, err := w.store.Settle(ctx, op.Now, who, charges, results, op.Elapsed)
 				return err
 			})
 		case resets:
@@ -168,6 +171,17 @@ func (w *worker) take(e *event, who limiter.Subject, charges []limiter.Charge, r
 func charges(limits [][]*limiter.Limit, who limiter.Subject, of []chargeOf) (list []limiter.Charge) {
 	for _, c := range of {
 		list = append(list, limiter.Charge{Subject: who, Limit: limits[c.Limit][c.Version], Cost: c.Cost, Force: c.Force})
+	}
+	return list
+}
+
+// correctionsOf is corrections for the charges of an operation.
+func correctionsOf(charges []chargeOf, actual []int64) (list []chargeOf) {
+	for i, c := range charges {
+		if more := actual[i%len(actual)] - c.Cost; more != 0 {
+			c.Cost, c.Force = max(more, -more), more > 0
+			list = append(list, c)
+		}
 	}
 	return list
 }

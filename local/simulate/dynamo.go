@@ -159,18 +159,24 @@ func (d *dynamo) call(ctx context.Context, serve func(at algo.Instant) reply) (r
 	return *found, nil
 }
 
-// Refund implements limiter.Store.
-func (d *dynamo) Refund(ctx context.Context, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (given int, err error) {
+// Settle implements limiter.Store. It makes one call for each charge, where dynamostore makes one for all.
+func (d *dynamo) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (settled limiter.Settled, err error) {
 	for i, c := range charges {
 		found, err := d.call(ctx, func(at algo.Instant) reply {
-			return d.table.refund(subject, at, results[i].Machine, results[i].State, c.Cost, elapsed+dynamostore.DefaultMargin)
+			return d.table.correct(subject, at, results[i].Machine, func(m algo.Machine, s algo.State) algo.State {
+				if c.Force {
+					settled.Excess[i] = m.Excess(s, now, c.Cost)
+					return m.Force(s, now, c.Cost)
+				}
+				return m.Refund(s, results[i].State, c.Cost, elapsed+dynamostore.DefaultMargin)
+			})
 		})
 		if err != nil {
-			return given, err
+			return settled, err
 		}
-		if found.applied {
-			given++
+		if found.applied && !c.Force {
+			settled.Given++
 		}
 	}
-	return given, nil
+	return settled, nil
 }

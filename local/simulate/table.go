@@ -177,11 +177,11 @@ func (t *table) read(subject limiter.Subject, at algo.Instant, stale, billed boo
 	return reply{state: it.state, exists: it.exists, padded: it.padded}
 }
 
-// refund refunds a charge as limiter/dynamostore does, with conditional writes.
-func (t *table) refund(subject limiter.Subject, at algo.Instant, m algo.Machine, charged algo.State, cost int64, late time.Duration) reply {
+// correct corrects a charge as limiter/dynamostore does, with a conditional write.
+func (t *table) correct(subject limiter.Subject, at algo.Instant, m algo.Machine, correction func(algo.Machine, algo.State) algo.State) reply {
 	it := t.find(subject, at)
 	t.calls++
-	next := m.Refund(it.state, charged, cost, late)
+	next := correction(m, it.state)
 	if next == it.state {
 		return reply{exists: it.exists}
 	}

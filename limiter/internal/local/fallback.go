@@ -199,15 +199,21 @@ func sameUsage(a, b algo.State) bool {
 	return a == b
 }
 
-// Refund refunds charges of Take or Mirror, whose results are passed. given is the number of charges
-// that it refunded, at least in part.
-func (f *Fallback) Refund(subject string, charges []Charge, results []algo.Result, elapsed time.Duration) (given int) {
+// Settle corrects charges of Take or Mirror, whose results are passed. It makes the charges with Force at
+// now, and refunds the others. It writes the part of a charge that exceeds the max debt to excess. given
+// is the number of charges of which it refunded something.
+func (f *Fallback) Settle(now algo.Instant, subject string, charges []Charge, results []algo.Result, elapsed time.Duration, excess []int64) (given int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	states := f.table[subject]
 	for i, c := range charges {
 		s := heldOf(states, c.Limit)
 		if s == nil || s.limit != c.Limit || results[i].Machine != c.Machine {
+			continue
+		}
+		if c.Force {
+			excess[i] = c.Machine.Excess(s.state, now, c.Cost)
+			s.state = c.Machine.Force(s.state, now, c.Cost)
 			continue
 		}
 		if after := c.Machine.Refund(s.state, results[i].State, c.Cost, elapsed+fallbackMargin); after != s.state {

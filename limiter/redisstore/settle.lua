@@ -1,30 +1,37 @@
--- Gives charges back, each as far as that is safe.
+-- Corrects charges: refunds some, each as far as that is safe, and forces others.
 --
 -- KEYS[1]  the subject
 -- ARGV[1]  the charges, integers big endian:
---            seven I4, which are
---              bucket: TAT and refunds after the charge; what to give back if nothing else
---                has touched the bucket since; what to give back otherwise
+--            seven I4, which are for a refund
+--              bucket: TAT and refunds after the charge; what to refund if nothing else has
+--                touched the bucket since; what to refund otherwise
 --              window: index charged, cost
 --              log: newest instant after the charge, cost
+--            and for a forced charge
+--              bucket: now; increment; latest TAT of a debt
+--              window: index, cost; latest index of honest clocks; largest count of a debt
+--            B    1 for a forced charge, 0 for a refund
 --            the limit, as in take.lua
+-- ARGV[2]  time to live in ms after a forced charge
 --
--- The value is that of take.lua. Returns the number of charges of which something was given back.
+-- The value is that of take.lua. Returns the number of refunds that returned something. If the
+-- script cannot make a forced charge, it changes nothing and returns the value in an array: the
+-- caller makes rare charges, which exceed the largest debt or find no such limit.
 local value, args = redis.call('GET', KEYS[1]), ARGV[1]
 local unpack, pack, sub, byte = struct.unpack, struct.pack, string.sub, string.byte
-if not value or byte(value) ~= 2 or #value < 8 then return 0 end
-local new, given, i = value, 0, 1
+if not value or byte(value) ~= 2 or #value < 8 then return {value} end
+local new, given, forced, i = value, 0, 0, 1
 
 while i < #args do
-  local a, b, c, d, e, f, g, tag = unpack('>I4I4I4I4I4I4I4B', args, i)
-  local limit = sub(args, i + 29, i + 33 + tag % 16) -- without the tag
-  i = i + 29 + #limit
+  local a, b, c, d, e, f, g, force, tag = unpack('>I4I4I4I4I4I4I4BB', args, i)
+  local limit = sub(args, i + 30, i + 34 + tag % 16) -- without the tag
+  i, forced = i + 30 + #limit, forced + force
   local large = tag > 31 and tag < 64 and tag + 48 or tag -- of the same window with large counts
   local next, count, at, refunds, behind = 9, 0 -- at: the state; behind: what follows the limit
   while next <= #new do
     local t = byte(new, next)
     local size = byte('\14\14\14\18\18\18\7\17\5', (t - t % 16) / 16)
-    if not size or next + size + t % 16 > #new + 1 then return 0 end
+    if not size or next + size + t % 16 > #new + 1 then return {value} end
     if t < 112 then
       count = count + 1
       if at then behind = behind or next end
@@ -35,9 +42,28 @@ while i < #args do
     if (t == tag or t == large) and sub(new, next + 1, next + #limit) == limit then at, tag = next + 1 + #limit, t end
     next = next + size + t % 16
   end
-  if next ~= #new + 1 or count ~= byte(new, 2) then return 0 end
+  if next ~= #new + 1 or count ~= byte(new, 2) then return {value} end
   behind = behind or next
-  if not at then -- the limit is gone
+  if not at or force == 1 and tag > 63 and tag < 80 then -- the limit is gone, or it is a log
+    if force == 1 then return {value} end
+  elseif force == 1 and tag < 32 then
+    local s, n = unpack('>I4I4', new, at)
+    if s < a or s == a and n < b then s, n = a, b end
+    s, n = s + c, n + d
+    if n >= 4294967296 then s, n = s + 1, n - 4294967296 end
+    if s > e or s == e and n > f then return {value} end
+    new = sub(new, 1, at - 1) .. pack('>I4I4', s, n) .. sub(new, at + 8)
+  elseif force == 1 then
+    local layout = tag > 79 and '>I4I4I4' or '>I4I2I2'
+    local s, n, m = unpack(layout, new, at)
+    if s > c then return {value} end
+    if s < a then
+      if s == a - 1 then m = n else m = 0 end
+      s, n = a, 0
+    end
+    if n + b > d then return {value} end
+    local state = pack(layout, s, n + b, m)
+    new = sub(new, 1, at - 1) .. state .. sub(new, at + #state)
   elseif tag < 32 then
     local s, n = unpack('>I4I4', new, at)
     local m = refunds and unpack('>I4', new, refunds) or 0
@@ -73,6 +99,10 @@ while i < #args do
   end
 end
 
-if given == 0 then return 0 end
-redis.call('SET', KEYS[1], new, 'KEEPTTL')
+if given == 0 and forced == 0 then return 0 end
+if forced == 0 or redis.call('PTTL', KEYS[1]) > tonumber(ARGV[2]) then
+  redis.call('SET', KEYS[1], new, 'KEEPTTL')
+else
+  redis.call('SET', KEYS[1], new, 'PX', ARGV[2])
+end
 return given

@@ -1,0 +1,68 @@
+package limiter
+
+import (
+	"cmp"
+
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// Count is what a limit counts. The zero value counts requests. A limit with another Count charges a
+// reserve at admission, and Receipt.Settle corrects it when the answer is known. A Limiter does not
+// interpret the Count; package httplimit does.
+type Count struct {
+	Of Counted
+	// Failures are the statuses that count as failures, for CountFailures. The zero value means 400
+	// and above.
+	Failures Statuses
+	// Field is the response field in which an API reports its cost, for CountCost. Empty means
+	// CostField.
+	Field string
+}
+
+// Counted is a kind of Count.
+type Counted string
+
+// These are the kinds of counts.
+const (
+	CountRequests Counted = ""
+	CountCost     Counted = "cost"     // a number that the API reports, such as tokens
+	CountFailures Counted = "failures" // requests whose answer has a status of Failures
+	CountBytes    Counted = "bytes"    // the length of response bodies
+)
+
+// CostField is the default response field in which an API reports its cost.
+const CostField = "Weir-Cost"
+
+// Settles reports whether the cost of a request is known only after its answer.
+func (c *Count) Settles() bool { return c.Of != CountRequests }
+
+// CostField returns the response field in which an API reports its cost.
+func (c *Count) CostField() string { return cmp.Or(c.Field, CostField) }
+
+func (c *Count) validate(s Spread) error {
+	switch {
+	case c.Of != CountRequests && c.Of != CountCost && c.Of != CountFailures && c.Of != CountBytes:
+		return &algo.FieldError{Field: "count", Got: string(c.Of), Want: "requests, cost, failures or bytes"}
+	case c.Settles() && s != Spread{}:
+		return &algo.FieldError{Field: "count", Got: string(c.Of), Want: "requests, because the limit has lease, shards, sync_ms or cells"}
+	}
+	return nil
+}
+
+// Statuses is a set of HTTP statuses, 100 to 599.
+type Statuses [8]uint64
+
+// Add adds a status.
+func (s *Statuses) Add(status int) { s[(status-firstStatus)/64] |= 1 << ((status - firstStatus) % 64) }
+
+// Has reports whether the set has a status. The zero value has 400 and above.
+func (s *Statuses) Has(status int) bool {
+	if *s == (Statuses{}) {
+		return status >= 400
+	}
+	i := status - firstStatus
+	return i >= 0 && i < 64*len(s) && s[i/64]>>(i%64)&1 == 1
+}
+
+// firstStatus is the first status of Statuses.
+const firstStatus = 100

@@ -1,0 +1,71 @@
+package dynamostore
+
+import (
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// settlement corrects charges of one subject in one update: it refunds some, and forces others.
+type settlement struct {
+	charges []limiter.Charge
+	refund  *refund
+	forced  *take
+}
+
+func newSettlement(now algo.Instant, charges []limiter.Charge, results []algo.Result, late time.Duration, g *guesses) *settlement {
+	s := &settlement{charges: charges, refund: &refund{late: late}}
+	var forced []limiter.Charge
+	for i, c := range charges {
+		if c.Force {
+			forced = append(forced, c)
+		} else {
+			s.refund.charges, s.refund.results = append(s.refund.charges, c), append(s.refund.results, results[i])
+		}
+	}
+	s.forced = newTake(now, forced, make([]algo.Result, len(forced)), g)
+	return s
+}
+
+// attempts returns how many attempts the settlement has.
+func (s *settlement) attempts() int {
+	if len(s.forced.charges) == 0 {
+		return refundAttempts
+	}
+	return s.forced.attempts()
+}
+
+// attempt returns the update. It is empty if nothing is forced and no refund is safe.
+func (s *settlement) attempt() *expression {
+	e := newExpression()
+	if len(s.forced.charges) > 0 {
+		e = s.forced.attempt()
+	}
+	s.refund.attempt(e)
+	return e
+}
+
+// learn updates the settlement from the current item.
+func (s *settlement) learn(it item) error {
+	if err := s.refund.learn(it); err != nil {
+		return err
+	}
+	return s.forced.learn(it)
+}
+
+// settled returns the result of an attempt that was applied. An attempt that did not know the item had a
+// condition that excludes an excess.
+func (s *settlement) settled() limiter.Settled {
+	result, n := limiter.Settled{Given: s.refund.given}, 0
+	for i, c := range s.charges {
+		if !c.Force {
+			continue
+		}
+		if v := &s.forced.views[n]; s.forced.exact {
+			result.Excess[i] = v.settled.Machine.Excess(v.settled.State, s.forced.now, c.Cost)
+		}
+		n++
+	}
+	return result
+}

@@ -1,0 +1,107 @@
+package limiter_test
+
+import (
+	"log/slog"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+// A settlement makes one store call for each subject whose costs differ, and counts the actual costs.
+func TestReceipt_Settle(t *testing.T) {
+	input, output, calls := perMinute(t, "input", 1000), perMinute(t, "output", 1000), perMinute(t, "calls", 60)
+	all := perMinute(t, "all", 5000)
+	charges := []limiter.Charge{{Subject: user, Limit: input, Cost: 100}, {Subject: user, Limit: output, Cost: 200}, {Subject: user, Limit: calls, Cost: 1}, {Subject: limiter.Global(), Limit: all, Cost: 300}}
+	for name, c := range map[string]struct {
+		actual map[string]int64
+		stores int64
+		want   limiter.Settlement
+	}{
+		"as reserved":    {map[string]int64{"input": 100, "output": 200, "all": 300}, 0, limiter.Settlement{}},
+		"less":           {map[string]int64{"input": 10, "output": 20, "all": 300}, 1, limiter.Settlement{Refunds: limiter.Refunds{Given: 2}}},
+		"both subjects":  {map[string]int64{"input": 10, "output": 220, "all": 230}, 2, limiter.Settlement{Refunds: limiter.Refunds{Given: 2}, Charged: 1}},
+		"over the limit": {map[string]int64{"input": 1100, "output": 200, "all": 1300}, 2, limiter.Settlement{Charged: 2}},
+		"over the debt":  {map[string]int64{"input": 100, "output": 9000, "all": 300}, 1, limiter.Settlement{Charged: 1, Excess: []limiter.Excess{{Subject: user, Limit: output, Cost: 7000}}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := newRemote()
+			l := storetest.Must(limiter.New(store, limiter.Options{}))
+			d, receipt, err := l.TakeRefundable(ctx, noon, charges)
+			if err != nil || !d.Allowed {
+				t.Fatal(d, err)
+			}
+			actual := func(charge limiter.Charge) int64 {
+				if n, ok := c.actual[charge.Limit.Name]; ok {
+					return n
+				}
+				return charge.Cost
+			}
+			got := receipt.Settle(ctx, noon, actual)
+			if !reflect.DeepEqual(got, c.want) || store.refunds.Load() != c.stores {
+				t.Errorf("got %+v with %d store calls, want %+v with %d", got, store.refunds.Load(), c.want, c.stores)
+			}
+			if again := receipt.Settle(ctx, noon, actual); !reflect.DeepEqual(again, limiter.Settlement{}) || store.refunds.Load() != c.stores {
+				t.Errorf("a second settlement: got %+v, want nothing", again)
+			}
+			for _, charge := range charges {
+				charges := []limiter.Charge{{Subject: charge.Subject, Limit: charge.Limit}}
+				results := make([]algo.Result, 1)
+				if _, err := store.Take(ctx, algo.InstantOf(noon), charge.Subject, charges, results); err != nil {
+					t.Fatal(err)
+				}
+				if used, want := results[0].Machine.Used(results[0].State, algo.InstantOf(noon)), min(actual(charge), 2*charge.Limit.Rate.Requests); used != want {
+					t.Errorf("limit %s: got a count of %d, want %d", charges[0].Limit.Name, used, want)
+				}
+			}
+		})
+	}
+}
+
+// A settlement that the store does not make is reported as lost. Its charges keep their reserve.
+func TestReceipt_Settle_lost(t *testing.T) {
+	store := &failingRefunds{newRemote()}
+	l := storetest.Must(limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
+	charges := []limiter.Charge{{Subject: user, Limit: perMinute(t, "input", 1000), Cost: 100}, {Subject: user, Limit: perMinute(t, "output", 1000), Cost: 100}}
+	_, receipt, err := l.TakeRefundable(ctx, noon, charges)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := receipt.Settle(ctx, noon.Add(time.Second), func(c limiter.Charge) int64 { return c.Cost + 5 })
+	if want := (limiter.Settlement{Lost: 2}); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if d, err := l.Peek(ctx, noon, charges[:1]); err != nil || d.Remaining != 900 {
+		t.Errorf("got %d remaining, %v; want 900", d.Remaining, err)
+	}
+}
+
+// A limit that counts no requests has no Spread, and a known Count.
+func TestNewLimit_count(t *testing.T) {
+	rate := algo.Rate{Requests: 100, Window: time.Minute}
+	for _, l := range []limiter.Limit{
+		{Name: "a", Rate: rate, Count: limiter.Count{Of: "tokens"}},
+		{Name: "a", Rate: rate, Count: limiter.Count{Of: limiter.CountCost}, Spread: limiter.Spread{Lease: 2}},
+		{Name: "a", Rate: rate, Count: limiter.Count{Of: limiter.CountFailures}, Spread: limiter.Spread{Shards: 2}},
+		{Name: "a", Rate: rate, Count: limiter.Count{Of: limiter.CountBytes}, Spread: limiter.Spread{Cells: 2}},
+	} {
+		if _, err := limiter.NewLimit(l); err == nil {
+			t.Errorf("count %q with %+v: got no error", l.Count.Of, l.Spread)
+		}
+	}
+	var some limiter.Statuses
+	some.Add(401)
+	some.Add(599)
+	for _, c := range []struct {
+		of     limiter.Statuses
+		status int
+		want   bool
+	}{{limiter.Statuses{}, 399, false}, {limiter.Statuses{}, 400, true}, {limiter.Statuses{}, 599, true}, {some, 401, true}, {some, 402, false}, {some, 599, true}, {some, 0, false}, {some, 999, false}} {
+		if got := c.of.Has(c.status); got != c.want {
+			t.Errorf("status %d in %v: got %t, want %t", c.status, c.of, got, c.want)
+		}
+	}
+}

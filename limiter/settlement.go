@@ -1,0 +1,29 @@
+package limiter
+
+// Settlement is the result of Receipt.Settle.
+type Settlement struct {
+	// Refunds counts the charges that cost less. Dropped is the number of those of which nothing
+	// could be refunded safely.
+	Refunds Refunds
+	// Charged is the number of charges that cost more.
+	Charged int
+	// Lost is the number of corrections that a store did not make because it failed. These charges
+	// keep the cost that Take charged.
+	Lost int
+	// Excess are the costs that exceeded the max debt and were not counted.
+	Excess []Excess
+}
+
+// Excess is a cost that exceeded the max debt of a limit.
+type Excess struct {
+	Subject Subject
+	Limit   *Limit
+	Cost    int64
+}
+
+func (s *Settlement) add(other Settlement) {
+	s.Refunds.add(other.Refunds)
+	s.Charged += other.Charged
+	s.Lost += other.Lost
+	s.Excess = append(s.Excess, other.Excess...)
+}
