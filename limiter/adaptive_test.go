@@ -131,7 +131,7 @@ func TestAdaptive_lost(t *testing.T) {
 		tr := adaptive(t, 5, store, limiter.Limit{OnError: limiter.OnErrorAllow, Rate: algo.Rate{Requests: 10_000, Window: 24 * time.Hour}})
 		_, admitted := tr.run(100, 20*time.Second)
 		if counted := used(t, store, tr.now, tr.charge); counted > int64(admitted) || counted == 0 {
-			t.Errorf("seed %d: the store counts %d requests, but %d were admitted", seed, counted, admitted)
+			t.Errorf("seed %d: got %d requests in the store, want 1 to %d, the number of admissions", seed, counted, admitted)
 		}
 	}
 }

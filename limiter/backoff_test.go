@@ -131,7 +131,7 @@ func TestLimiter_Take_floodOfMany(t *testing.T) {
 }
 
 // If the clock is set back, the back-off does not become longer.
-func TestLimiter_Take_pause_clockBack(t *testing.T) {
+func TestLimiter_Take_backOff_clockBack(t *testing.T) {
 	r := newRemote()
 	both := environments(2, r)
 	charge := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 10, Burst: 1, Window: time.Second}})}

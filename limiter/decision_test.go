@@ -43,8 +43,8 @@ func TestDecision_store(t *testing.T) {
 			{"one", []limiter.Charge{mine}, 3 * time.Millisecond, limiter.Refunds{}},
 			{"two at once", []limiter.Charge{mine, theirs}, 3 * time.Millisecond, limiter.Refunds{}},
 			{"one refuses", []limiter.Charge{mine, theirs}, 5 * time.Millisecond, limiter.Refunds{Given: 1}},
-			{"a counter that asks", []limiter.Charge{synced}, 3 * time.Millisecond, limiter.Refunds{}},
-			{"a counter that knows", []limiter.Charge{synced}, 0, limiter.Refunds{}},
+			{"a counter that synchronizes", []limiter.Charge{synced}, 3 * time.Millisecond, limiter.Refunds{}},
+			{"a counter with a known state", []limiter.Charge{synced}, 0, limiter.Refunds{}},
 		} {
 			d := takeAt(t, l, noon, step.charges...)
 			if d.StoreTime != step.took || d.Refunds != step.refunds {

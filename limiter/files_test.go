@@ -25,7 +25,7 @@ func TestFiles(t *testing.T) {
 	for _, name := range []string{"limiter", "limiter/internal/local", "limiter/internal/group", "local/weir"} {
 		out, err := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Dir}} {{.Export}} {{.GoFiles}}", module+name).Output()
 		if err != nil {
-			t.Fatalf("%s: go list: %v", name, err)
+			t.Fatalf("%s: go list: got error %v, want none", name, err)
 		}
 		exports, sources := map[string]string{}, map[string]string{}
 		for line := range strings.Lines(string(out)) {
@@ -47,7 +47,7 @@ func TestFiles(t *testing.T) {
 			t.Fatalf("%s: got uses by %d of %d files and error %v, want at least one file and no error", name, len(uses), len(sources), err)
 		}
 		if circle := circleOf(uses); circle != nil {
-			t.Errorf("%s: files use each other in a circle: %s", name, strings.Join(circle, ", "))
+			t.Errorf("%s: got files that use each other in a circle, want none: %s", name, strings.Join(circle, ", "))
 		}
 	}
 }
@@ -61,7 +61,7 @@ func TestFiles_circle(t *testing.T) {
 	} {
 		uses, err := fileUses(map[string]string{"a.go": "package p\n" + c.a, "b.go": "package p\n" + c.b}, nil)
 		if err != nil {
-			t.Fatalf("%s: %v", c.name, err)
+			t.Fatalf("%s: got error %v, want none", c.name, err)
 		}
 		if got := strings.Join(circleOf(uses), ", "); got != c.want {
 			t.Errorf("%s: got circle %q, want %q", c.name, got, c.want)

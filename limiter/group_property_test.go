@@ -181,10 +181,10 @@ func (o *outcomes) note(w *world, d limiter.Decision, look bool, took time.Durat
 	switch {
 	case d.Reason != limiter.ReasonNone:
 		if !p.Faults && (d.Reason != limiter.ReasonBusy || p.Others == 0 && p.Alike) {
-			w.problem("got reason %s although no call failed", d.Reason)
+			w.problem("got reason %s although no call failed, want none", d.Reason)
 		}
 		if d.Reason == limiter.ReasonBusy && (d.Allowed || d.RetryAfter < time.Second || d.RetryAfter > 3*time.Second || d.Limit != nil) {
-			w.problem("unexpected busy decision %+v", d)
+			w.problem("got %+v for a busy subject, want a denial without a limit and a wait of 1 to 3 s", d)
 		}
 		for _, c := range d.Charges {
 			if !look {

@@ -176,7 +176,7 @@ func TestGroup_otherProcess(t *testing.T) {
 
 // Requests of cost 0 wait in a group and cause no extra store call. They use the state that the last
 // call or the next call returned.
-func TestGroup_looks(t *testing.T) {
+func TestGroup_costZero(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newPaced()
 		l, begun := over(store, 0), time.Now()

@@ -202,7 +202,7 @@ func TestLimiter_Take_flood(t *testing.T) {
 			for i := range 4000 { // 4 seconds
 				d := takeAt(t, l, now, charge)
 				if d.Allowed {
-					t.Fatalf("the denial cache admitted a request after %d ms", i)
+					t.Fatalf("after %d ms: got an admission, want a refusal", i)
 				}
 				if d.Limit != flooded || d.RetryAfter <= 0 || !d.FromCache && i%1001 != 0 {
 					t.Fatalf("refused after %d ms: got %+v, want limit %s, a wait and no store call", i, d, flooded.Name)
@@ -214,7 +214,7 @@ func TestLimiter_Take_flood(t *testing.T) {
 			}
 			now = noon.Add(10 * time.Minute)
 			if d := takeAt(t, l, now, charge); !d.Allowed {
-				t.Error("got a refusal by the denial cache although the limit has quota again")
+				t.Error("ten minutes later: got a refusal, want an admission")
 			}
 		})
 	}
@@ -266,7 +266,7 @@ func TestLimiter_Take_denialCache(t *testing.T) {
 	}
 }
 
-func TestLimiter_Take_trust(t *testing.T) {
+func TestOptions_CacheTTL_disabled(t *testing.T) {
 	r := newRemote()
 	l := storetest.Must(limiter.New(r, limiter.Options{CacheTTL: -1}))
 	charge := limiter.Charge{Subject: user, Limit: perMinute(t, "a", 1), Cost: 1}
@@ -442,14 +442,14 @@ func TestDecision_StoreCalls(t *testing.T) {
 	}{
 		{"no limit", 0, nil},
 		{"one subject", 1, []limiter.Charge{of(user, one), of(user, wide)}},
-		{"refused from memory", 0, []limiter.Charge{of(user, one)}},
+		{"refused by the denial cache", 0, []limiter.Charge{of(user, one)}},
 		{"two subjects", 2, []limiter.Charge{of(user, wide), of(third, wide)}},
-		{"two subjects, and one taken back", 3, []limiter.Charge{of(user, wide), of(other, one)}},
-		{"a limit that is tried out", 2, []limiter.Charge{of(user, wide), of(user, shadow)}},
+		{"two subjects, and one refund", 3, []limiter.Charge{of(user, wide), of(other, one)}},
+		{"a shadow limit", 2, []limiter.Charge{of(user, wide), of(user, shadow)}},
 		{"a first lease, of one", 1, []limiter.Charge{of(user, leased)}},
 		{"a lease of two", 1, []limiter.Charge{of(user, leased)}},
 		{"served by the lease", 0, []limiter.Charge{of(user, leased)}},
-		{"a counter's first time", 1, []limiter.Charge{of(user, synced)}},
+		{"the first synchronization of a counter", 1, []limiter.Charge{of(user, synced)}},
 		{"counted here", 0, []limiter.Charge{of(user, synced)}},
 		{"in cells", 0, []limiter.Charge{of(user, local)}},
 	} {

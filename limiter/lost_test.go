@@ -121,7 +121,7 @@ func takeUntilKnown(t *testing.T, e *limiter.Limiter, c limiter.Charge) {
 			return
 		}
 	}
-	t.Fatal("the store never answered")
+	t.Fatal("got no answer of the store, want one")
 }
 
 // bound returns the largest number of requests that a rate admits from one instant to another.

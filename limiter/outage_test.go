@@ -177,7 +177,7 @@ func playOutage(t *testing.T, seed uint64, one limiter.Limit) (admitted int) {
 		if d := takeAt(t, e.Limiter, now, charges...); d.Allowed {
 			admitted++
 			if !e.callers[caller].admit(now, cost) {
-				t.Fatalf("seed %d, request %d: one environment admits more than the limit: %+v", seed, i, d)
+				t.Fatalf("seed %d, request %d: got an admission above the limit of one environment, want none: %+v", seed, i, d)
 			}
 		}
 	}

@@ -17,14 +17,14 @@ import (
 // partition is a remote store that throttles the writes of some subjects.
 type partition struct {
 	*remote
-	mu       sync.Mutex
-	throttle map[limiter.Subject]int // number of the next writes to throttle; -1 means all
-	between  func()                  // runs at each throttled write, for charges by other processes
-	deaf     bool                    // the partition throttles reads too
-	parses   bool                    // each read returns a new Machine, as for an item of other rules
-	reads    int
-	costs    []int64 // of all writes that were not throttled
-	takes    time.Duration
+	mu            sync.Mutex
+	throttle      map[limiter.Subject]int // number of the next writes to throttle; -1 means all
+	between       func()                  // runs at each throttled write, for charges by other processes
+	throttleReads bool                    // the partition throttles reads too
+	parses        bool                    // each read returns a new Machine, as for an item of other rules
+	reads         int
+	costs         []int64 // of all writes that were not throttled
+	takes         time.Duration
 }
 
 var errThrottledItem = fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrItemThrottled)
@@ -35,7 +35,7 @@ func (p *partition) Take(ctx context.Context, now algo.Instant, s limiter.Subjec
 	defer p.mu.Unlock()
 	if charges[0].Cost == 0 {
 		p.reads++
-		if p.deaf {
+		if p.throttleReads {
 			return false, errThrottledItem
 		}
 		taken, err := p.remote.Take(ctx, now, s, charges, results)
@@ -125,7 +125,7 @@ func throttledHot(t *testing.T, policy limiter.OnError, hot bool) {
 	if look := mustPeek(t, e, noon, c); !look.Allowed || look.Reason != limiter.ReasonNone {
 		t.Errorf("Peek: got %+v, want a read", look)
 	}
-	p.deaf, before = true, p.reads
+	p.throttleReads, before = true, p.reads
 	if look := mustPeek(t, e, noon, c); look.Reason != limiter.ReasonThrottled || look.Allowed != (policy != limiter.OnErrorDeny) || p.reads != before+1 {
 		t.Errorf("a throttled Peek: got %+v after %d reads, want one read, and on_error to decide", look, p.reads-before)
 	}
@@ -159,7 +159,7 @@ func TestLimiter_Take_throttled_group(t *testing.T) {
 }
 
 // If a write is throttled once, the process repeats it, and it succeeds.
-func TestLimiter_Take_throttled_again(t *testing.T) { synctest.Test(t, throttledAgain) }
+func TestLimiter_Take_throttled_repeated(t *testing.T) { synctest.Test(t, throttledAgain) }
 
 func throttledAgain(t *testing.T) {
 	l := pressedLimit(t, algo.SlidingWindow, 10, limiter.OnErrorDeny)
@@ -193,7 +193,7 @@ func pressureLeases(t *testing.T, algorithm algo.Algorithm) {
 		{"without pressure", 0, 0, 3, "[1 1 1]"},
 		{"a write after a throttled one", 0, 1, 4, "[4]"},
 		{"the next lease", 0, 0, 4, "[4]"},
-		{"with others who charge the item", 0, 7, 4, "[4]"},
+		{"other processes charge the item", 0, 7, 4, "[4]"},
 		{"after that", 0, 0, 24, "[8 8 8]"},
 		{"after four quiet seconds", 4 * time.Second, 0, 12, "[4 4 4]"},
 		{"after four seconds of traffic", 7 * time.Second, 0, 8, "[4 4]"},
@@ -270,18 +270,18 @@ func TestLimiter_Take_throttled_several(t *testing.T) {
 // Several callers have used up their limits, and their items are throttled. None of their requests is
 // admitted.
 func TestLimiter_Take_throttled_severalHot(t *testing.T) {
-	for _, deaf := range []bool{false, true} {
-		t.Run(fmt.Sprintf("reads throttled %t", deaf), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { throttledSeveralHot(t, deaf) })
+	for _, throttleReads := range []bool{false, true} {
+		t.Run(fmt.Sprintf("reads throttled %t", throttleReads), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { throttledSeveralHot(t, throttleReads) })
 		})
 	}
 }
 
-func throttledSeveralHot(t *testing.T, deaf bool) {
+func throttledSeveralHot(t *testing.T, throttleReads bool) {
 	l := pressedLimit(t, algo.SlidingWindow, 10, limiter.OnErrorAllow)
 	other, p := pressed(t, false, l)
 	e := storetest.Must(limiter.New(p, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
-	p.deaf = deaf
+	p.throttleReads = throttleReads
 	for i := range 8 {
 		subject := limiter.User(fmt.Sprint(i))
 		for range 10 {

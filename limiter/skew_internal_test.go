@@ -28,7 +28,7 @@ func TestSkew(t *testing.T) {
 	answer(0, 40*time.Millisecond, time.Microsecond)
 	expect("a slow answer", ahead, 21*time.Millisecond)
 	answer(time.Second, 2*time.Millisecond, time.Microsecond)
-	expect("a quick one", ahead, 2*time.Millisecond)
+	expect("a quick answer", ahead, 2*time.Millisecond)
 	s = Skew{}
 	for i := range 50 {
 		answer(time.Duration(i)*717*time.Millisecond, 5*time.Millisecond, time.Second)

@@ -222,7 +222,7 @@ func TestSpread_shards(t *testing.T) {
 			}
 			for i := range rate.Requests / 2 {
 				if !takeAt(t, e, noon, c).Allowed {
-					t.Fatalf("got a refusal after a reset and %d requests", i)
+					t.Fatalf("got a refusal after a reset and %d requests, want an admission", i)
 				}
 			}
 		})
@@ -483,7 +483,7 @@ func TestLimiter_Reset(t *testing.T) {
 					t.Fatal(err)
 				}
 				if full() {
-					t.Errorf("%+v, shadow %t, %T: got a refusal after a reset", spread, shadow, store)
+					t.Errorf("%+v, shadow %t, %T: got a refusal after a reset, want an admission", spread, shadow, store)
 				}
 			}
 		}
@@ -519,7 +519,7 @@ func TestLimiter_Reset_pending(t *testing.T) {
 }
 
 // A forced charge on a limit with shards is rejected, because one shard cannot hold the debt.
-func TestSpread_shards_spend(t *testing.T) {
+func TestSpread_shards_force(t *testing.T) {
 	l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Spread: limiter.Spread{Shards: 2}})
 	_, err := environments(1, newRemote())[0].Take(ctx, noon, []limiter.Charge{{Subject: user, Limit: l, Cost: 1, Force: true}})
 	if !errors.Is(err, limiter.ErrInvalidCharge) {
@@ -541,7 +541,7 @@ func TestSpread_shards_uneven(t *testing.T) {
 
 // Idle leases and counters are removed to make room for other subjects. Leases and counters in use are
 // not removed.
-func TestSpread_accounts(t *testing.T) {
+func TestSpread_eviction(t *testing.T) {
 	for _, spread := range []limiter.Spread{{Lease: 100}, {Sync: 10 * time.Millisecond}} {
 		store := newRemote()
 		e := storetest.Must(limiter.New(store, limiter.Options{CacheSize: 3}))
@@ -714,13 +714,13 @@ func TestSpread_lease_clockBack(t *testing.T) {
 
 // If another limit refuses a request, the request's lease is kept for the next requests. A refund adds
 // quota to a lease. A forced charge is not refunded.
-func TestSpread_lease_back(t *testing.T) {
+func TestSpread_lease_kept(t *testing.T) {
 	e := storetest.Must(limiter.New(newRemote(), limiter.Options{CacheTTL: -1}))
 	leased := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Spread: limiter.Spread{Lease: 5}})}
 	once := limiter.Charge{Subject: limiter.Global(), Cost: 1, Limit: tight}
 	for i := range 4 {
 		if takeAt(t, e, noon, leased, once).Allowed != (i == 0) {
-			t.Fatalf("request %d: got a refusal", i+1)
+			t.Fatalf("request %d: got a refusal, want an admission", i+1)
 		}
 	}
 	_, receipt, err := e.TakeRefundable(ctx, noon, []limiter.Charge{leased})

@@ -47,7 +47,7 @@ func TestLimiter_Inspect(t *testing.T) {
 							t.Fatalf("%s %+v shadow %t %T: got %+v, want %d remaining", algorithm, spread, shadow, store, s, left)
 						}
 						if !passes(noon) {
-							t.Fatalf("%s %+v shadow %t %T: got a refusal with %d left", algorithm, spread, shadow, store, left)
+							t.Fatalf("%s %+v shadow %t %T: got a refusal with %d remaining, want an admission", algorithm, spread, shadow, store, left)
 						}
 					}
 					s := usageOf(t, l, noon, c)

@@ -54,7 +54,7 @@ func TestAccuracy(t *testing.T) {
 	gotLines, wantLines := strings.Split(string(got), "\n"), strings.Split(want.String(), "\n")
 	for i := range max(len(gotLines), len(wantLines)) {
 		if i >= len(gotLines) || i >= len(wantLines) || gotLines[i] != wantLines[i] {
-			t.Fatalf("ACCURACY.md is stale from line %d on; go test ./limiter/algo -run Accuracy -update rewrites it", i+1)
+			t.Fatalf("ACCURACY.md: old text from line %d on; update it with go test ./limiter/algo -run Accuracy -update", i+1)
 		}
 	}
 }

@@ -41,7 +41,7 @@ func runSteps(t *testing.T, m algo.Machine, s algo.State, steps []step) {
 			t.Fatalf("step %d:\n got %+v\nwant %+v", i, got, want)
 		}
 		if !allowed && next != s {
-			t.Fatalf("step %d: a refusal changed the state from %+v to %+v", i, s, next)
+			t.Fatalf("step %d: state after a refusal: got %+v, want %+v", i, next, s)
 		}
 		s = next
 	}
@@ -115,7 +115,7 @@ func TestLog_Take(t *testing.T) {
 }
 
 // A debt is at most one capacity. It is paid off at the rate of the limit.
-func TestSpend(t *testing.T) {
+func TestForce(t *testing.T) {
 	for _, c := range []struct {
 		rate       algo.Rate
 		costs      []int64
@@ -139,7 +139,7 @@ func TestSpend(t *testing.T) {
 			t.Errorf("%s after forced charges of %v: got retry after %s, want %s", m.Fingerprint(), c.costs, got, c.retryAfter)
 		}
 		if again := m.Force(s, start, 0); again != s {
-			t.Errorf("%s: a forced charge of 0 changed %+v to %+v", m.Fingerprint(), s, again)
+			t.Errorf("%s: a forced charge of 0: got %+v, want %+v", m.Fingerprint(), again, s)
 		}
 		if m.Ahead(s, start) {
 			t.Errorf("%s: got Ahead for the largest debt, want false", m.Fingerprint())
@@ -158,7 +158,7 @@ func TestBucket_Delay(t *testing.T) {
 	for i := range 20 {
 		var ok bool
 		if s, ok = b.Take(s, start, 1); !ok {
-			t.Fatalf("request %d: got a refusal", i+1)
+			t.Fatalf("request %d: got a refusal, want an admission", i+1)
 		}
 		if got, want := b.Delay(s, start, 1), time.Duration(i)*100*time.Millisecond; got != want {
 			t.Errorf("request %d: got a delay of %s, want %s", i+1, got, want)

@@ -62,7 +62,7 @@ func draw(t *rapid.T) (m algo.Machine, s algo.State, now algo.Instant) {
 	}
 	m, err := algo.New(rate)
 	if err != nil {
-		t.Fatalf("%+v: %v", rate, err)
+		t.Fatalf("%+v: got error %v, want none", rate, err)
 	}
 	switch m := m.(type) {
 	case *algo.Bucket:
@@ -130,7 +130,7 @@ func TestRemaining(t *testing.T) {
 			t.Fatalf("%s %+v: got %d remaining and reset after %s, want a reset after 0 only with %d remaining", m.Fingerprint(), s, left, reset, m.Capacity())
 		}
 		if reset > 0 && m.Remaining(s, now.Add(reset-1)) == m.Capacity() && m.ResetAfter(s, now.Add(reset-1)) != 1 {
-			t.Fatalf("%s %+v: got full quota before the reset", m.Fingerprint(), s)
+			t.Fatalf("%s %+v: got full quota before the reset, want less", m.Fingerprint(), s)
 		}
 		if idle := m.Idle(s); m.Remaining(s, max(idle, now)) != m.Capacity() {
 			t.Fatalf("%s %+v: got less than full quota at Idle, want full quota", m.Fingerprint(), s)
@@ -143,18 +143,18 @@ func TestRemaining(t *testing.T) {
 
 // A charge, a forced charge or a refund of 0 does not change the state. A forced charge on the largest
 // debt does not change it either.
-func TestNothing(t *testing.T) {
+func TestCostZero(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, s, now := draw(t)
 		taken, _ := m.Take(s, now, 0)
-		for what, next := range map[string]algo.State{"take": taken, "spend": m.Force(s, now, 0), "refund": m.Refund(s, algo.State{}, 0, time.Second)} {
+		for what, next := range map[string]algo.State{"charge": taken, "forced charge": m.Force(s, now, 0), "refund": m.Refund(s, algo.State{}, 0, time.Second)} {
 			if next != s {
 				t.Fatalf("%s: a %s of 0: got %+v, want %+v", m.Fingerprint(), what, next, s)
 			}
 		}
 		deepest := m.Force(m.Force(s, now, 1<<60), now, 1<<60)
 		if again := m.Force(deepest, now, 1); again != deepest {
-			t.Fatalf("%s: the largest debt %+v grew to %+v", m.Fingerprint(), deepest, again)
+			t.Fatalf("%s: a charge on the largest debt: got %+v, want %+v", m.Fingerprint(), again, deepest)
 		}
 	})
 }

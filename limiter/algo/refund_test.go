@@ -26,7 +26,7 @@ func TestBucket_Refund(t *testing.T) {
 			given += g.run(t)
 		}
 		if given == 0 {
-			t.Errorf("%s: got no refund at all", b.Fingerprint())
+			t.Errorf("%s: got no refund in all games, want some", b.Fingerprint())
 		}
 	}
 }
@@ -71,7 +71,7 @@ func (g *refundGame) run(t *testing.T) (given int) {
 		g.sent = kept
 		g.event()
 		if g.real.TAT < g.model.TAT && g.real.TAT > 0 {
-			t.Fatalf("%s, seed %d: refunds left TAT %s before the TAT of a bucket without these charges", g.b.Fingerprint(), g.seed, g.model.TAT.Sub(g.real.TAT))
+			t.Fatalf("%s, seed %d: got a TAT %s before the TAT of a bucket without the refunded charges, want no earlier TAT", g.b.Fingerprint(), g.seed, g.model.TAT.Sub(g.real.TAT))
 		}
 	}
 	return given

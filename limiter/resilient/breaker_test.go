@@ -117,7 +117,7 @@ func TestStore(t *testing.T) {
 			want("probe that fails", 1, false)
 		}
 		s.failWith(nil)
-		want("the store is back, and nobody knows", 0, true)
+		want("the store works again, and the breaker is still open", 0, true)
 		time.Sleep(resilient.DefaultPause + 1)
 		want("probe that succeeds", 1, false)
 		for range 100 {
@@ -359,7 +359,7 @@ func TestLimiter_outage_subjects(t *testing.T) {
 		}
 		take("before", 3, limiter.ReasonNone)
 		s.hang.Store(true)
-		take("first of the outage", 3, limiter.ReasonTimeout)
+		take("first call of the outage", 3, limiter.ReasonTimeout)
 		take("second", 3, limiter.ReasonTimeout)
 		take("the breaker is open", 0, limiter.ReasonBreaker)
 		time.Sleep(resilient.DefaultPause + 1)
@@ -370,7 +370,7 @@ func TestLimiter_outage_subjects(t *testing.T) {
 		}
 		s.hang.Store(false)
 		time.Sleep(resilient.DefaultPause + 1)
-		take("the first after it", 3, limiter.ReasonNone)
+		take("the first call after it", 3, limiter.ReasonNone)
 		if d, err := l.Take(t.Context(), time.Now(), charges); err != nil || d.Remaining != 1000-3-4 {
 			t.Errorf("this process: got %d remaining, want %d: %v", d.Remaining, 1000-3-4, err)
 		}

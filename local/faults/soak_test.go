@@ -230,7 +230,7 @@ func (r *record) print(t *testing.T) {
 	}
 	t.Logf("%d requests: %d admitted, %d refused, %d errors; maximum above the limit of a caller and window: %d", len(r.took)+len(r.without), admitted, refused, r.errors, max(0, over))
 	t.Logf("reasons: %v", r.reasons)
-	for name, took := range map[string][]time.Duration{"decisions by the store": r.took, "decisions without it": r.without, "sleepers who woke up late": r.late} {
+	for name, took := range map[string][]time.Duration{"decisions by the store": r.took, "decisions without the store": r.without, "sleeps that were too long": r.late} {
 		if len(took) > 0 {
 			slices.Sort(took)
 			t.Logf("latency of %d %s: p50 %s, p99 %s, worst %s", len(took), name, took[len(took)/2], took[len(took)*99/100], took[len(took)-1])

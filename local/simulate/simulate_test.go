@@ -206,19 +206,19 @@ func TestRun_ecpus(t *testing.T) {
 		limit       limiter.Limit
 		most        float64 // scripts a second
 	}{
-		"a slot has enough":      {slot: 30_000, cache: 1e6, limit: limiter.Limit{Global: true}, most: 4000},
-		"a slot has too few":     {slot: 6000, cache: 1e6, limit: limiter.Limit{Global: true}, most: 2000},
-		"two slots have twice":   {slot: 3000, cache: 1e6, limit: limiter.Limit{Global: true, Spread: limiter.Spread{Shards: 2}}, most: 2000},
-		"the cache has enough":   {slot: 6000, cache: 30_000, most: 4000},
-		"the cache has too few":  {slot: 6000, cache: 3000, most: 1000},
-		"many callers, one slot": {slot: 3, cache: 30_000, most: 4000},
+		"a slot has enough ECPUs":               {slot: 30_000, cache: 1e6, limit: limiter.Limit{Global: true}, most: 4000},
+		"a slot has too few ECPUs":              {slot: 6000, cache: 1e6, limit: limiter.Limit{Global: true}, most: 2000},
+		"two slots have twice the ECPUs of one": {slot: 3000, cache: 1e6, limit: limiter.Limit{Global: true, Spread: limiter.Spread{Shards: 2}}, most: 2000},
+		"the cache has enough ECPUs":            {slot: 6000, cache: 30_000, most: 4000},
+		"the cache has too few ECPUs":           {slot: 6000, cache: 3000, most: 1000},
+		"many callers, one slot":                {slot: 3, cache: 30_000, most: 4000},
 	} {
 		p := small(ElastiCache)
 		p.SlotECPUs, p.CacheECPUs, p.Exponent, p.Environments, p.Warmup, p.Measured = test.slot, test.cache, 0, 1000, 0, 3*time.Second
 		test.limit.Rate = algo.Rate{Requests: 1e6, Window: time.Second}
 		r := simulated(t, Scenario{Name: name, Parameters: p, Limit: limit(t, test.limit)})
 		got, scarce := float64(r.Units)/p.Measured.Seconds(), r.Units < r.Requests
-		if scarce != strings.Contains(name, "too few") && name != "many callers, one slot" && name != "two slots have twice" {
+		if scarce != strings.Contains(name, "too few") && name != "many callers, one slot" && name != "two slots have twice the ECPUs of one" {
 			t.Errorf("%s: got %d scripts for %d requests, want fewer scripts only if there are too few ECPUs", name, r.Units, r.Requests)
 		}
 		if got > test.most+1 && scarce || scarce != (r.Throttled > 0) || scarce != (r.Degraded > 0) || r.P99 >= p.Timeout {

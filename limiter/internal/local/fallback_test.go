@@ -25,7 +25,7 @@ func TestFallback_Holds_waits(t *testing.T) {
 	held := false
 	f.Take(0, "user", []Charge{{Limit: limit, Cost: 1}}, make([]algo.Result, 1), func() { held = f.subjects.Load() > 0 })
 	if !held {
-		t.Error("Take: Holds returned without waiting")
+		t.Error("Holds during Take: got a result at once, want it to wait for the lock")
 	}
 	f.Reset("user")
 	f.Raise(0, "user", limit, func() (algo.State, bool) {
@@ -33,7 +33,7 @@ func TestFallback_Holds_waits(t *testing.T) {
 		return algo.State{}, false
 	})
 	if !held {
-		t.Error("Raise: Holds returned without waiting")
+		t.Error("Holds during Raise: got a result at once, want it to wait for the lock")
 	}
 	if f.subjects.Load() != 0 {
 		t.Errorf("got %d subjects held, want none", f.subjects.Load())
