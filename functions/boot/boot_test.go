@@ -254,8 +254,8 @@ func TestConfig_OpenStore(t *testing.T) {
 	}
 }
 
-// A local run ignores the AWS configuration of the user and never sends its credentials to the
-// endpoint.
+// A local run ignores the AWS configuration of the user. It never sends the credentials of the user
+// to the endpoint.
 func TestConfig_DynamoDBClient_local(t *testing.T) {
 	t.Setenv("AWS_PROFILE", "no-such-profile")
 	t.Setenv("AWS_ACCESS_KEY_ID", "AKIAOFTHEUSER")

@@ -207,8 +207,8 @@ const maxMaxDelay = 29 * time.Second
 
 func isURL(s string) bool { return strings.Contains(s, "://") }
 
-// lookuper adapts a lookup function to envconfig. An empty variable counts as unset, because
-// templates declare variables without a value for local runs.
+// lookuper adapts a lookup function to envconfig. An empty variable counts as unset, because a local
+// run overrides some variables of the template with empty values.
 type lookuper func(string) (string, bool)
 
 // Lookup implements envconfig.Lookuper.

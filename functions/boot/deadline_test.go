@@ -46,7 +46,7 @@ const (
 	resetOld    fault = "old connections are reset"
 )
 
-// line is a server in this process and the network to it. It uses the clock of the test.
+// line simulates a server and the network to the server, with the clock of the test.
 type line struct {
 	speak func(net.Conn, *bufio.Reader) (answer string, err error) // reads one request and returns the answer
 
@@ -219,7 +219,8 @@ func speakCluster(c net.Conn, r *bufio.Reader) (string, error) {
 	}
 }
 
-// system is an environment that uses a line. It is created like the environment of a function.
+// system is an environment that reaches its store through a line. It is created like the environment
+// of a function.
 type system struct {
 	*line
 	config boot.Config

@@ -66,6 +66,6 @@ func TestOpen_events(t *testing.T) {
 	e.Events.Begin(e.Clock())
 	ctx := &doneRecorder{Context: t.Context()}
 	if e.Events.Wait(ctx); !ctx.done.Load() {
-		t.Error("Wait: got a return without a call of Done, want a wait for the events")
+		t.Error("Wait: got an immediate return, want a wait for the events")
 	}
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// hashOf starts an environment and returns the environment's hash of the caller alice, and its log.
+// hashOf starts an environment. It returns the hash of the caller alice in this environment, and the
+// environment's log.
 func hashOf(t *testing.T, c boot.Config) (hash, log string) {
 	t.Helper()
 	var out bytes.Buffer

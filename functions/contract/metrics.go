@@ -64,7 +64,7 @@ func RuleMetrics() []string {
 //
 //	{"weir":"refused","subject":"3391c2a9a8625702","limit":"search","refused":17}
 const (
-	LineKind    = "weir"    // always [LineRefused]
+	LineKind    = "weir"    // its value is always [LineRefused]
 	LineSubject = "subject" // the caller's keyed hash; absent if the line counts several callers
 	LineLimit   = "limit"
 	LineCount   = "refused" // number of refused requests

@@ -72,7 +72,7 @@ func TestTable_attempts(t *testing.T) {
 				begun := time.Now()
 				_, err := records.NewTable(&c.replies, "t").Get(ctx, "k")
 				if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) || len(c.replies) > 0 || time.Since(begun) != c.took {
-					t.Errorf("got %v after %s, want %q after %s; %d replies were not used", err, time.Since(begun), c.want, c.took, len(c.replies))
+					t.Errorf("got error %v after %s with %d unused replies, want %q after %s and none", err, time.Since(begun), len(c.replies), c.want, c.took)
 				}
 			})
 		})

@@ -14,11 +14,11 @@ import (
 // For a given caller, all limits of one class are counted in one subject.
 type class struct {
 	key      string
-	parts    []string // claims come first, so "client" has the same subject as "user", "apikey" or "ip"
+	parts    []string // claims first; so a subject of "client" equals the subject of "user", "apikey" or "ip"
 	families []string // one key for each kind of subject that limits of the class may have
 	byIP     bool
 	global   bool            // counts all callers together
-	endpoint limiter.Subject // is combined with the caller; is the whole subject if global
+	endpoint limiter.Subject // combined with the caller; the whole subject if global is true
 }
 
 // newClass returns the class of a limit. per is the limit's field "per", valid and sorted. If split

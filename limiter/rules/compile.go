@@ -58,10 +58,10 @@ type compiler struct {
 	o       Options
 	doc     *document.Document
 	rules   *Rules
-	specs   []spec         // in file order
+	specs   []spec         // all limits, in file order
 	classes map[string]int // index in rules.classes, by key
 	known   map[limitKey]*identified
-	named   map[string][]*identified // in file order
+	named   map[string][]*identified // name to the limits with the name, in file order
 	labels  map[string]bool          // the labels in rules.labels
 	names   map[string][]string      // kind of identity to the names of the limits that count by it
 	unknown map[kindName]bool        // overrides of limits that do not exist
@@ -73,7 +73,7 @@ type spec struct {
 	rule  int
 	class int // index in rules.classes
 	is    hashed
-	own   []algo.Rate // its own rate and the rates of its overrides
+	own   []algo.Rate // rate of the limit and rates of its overrides
 }
 
 // limitKey distinguishes limits.

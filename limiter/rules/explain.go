@@ -27,7 +27,7 @@ type Explanation struct {
 
 // Match is a rule whose endpoint matches a request.
 type Match struct {
-	Path     string // of the rule in the document, such as "rules[2]"
+	Path     string // place of the rule in the document, such as "rules[2]"
 	Endpoint string
 	Method   string // "" means any method
 	// Reason is the reason why the rule, or a part of it, does not apply. It is "" if the rule applies.
@@ -38,8 +38,8 @@ type Match struct {
 
 // Listed is a limit with its place in the document.
 type Listed struct {
-	Path string // such as "rules[2].limits.free"
-	Tier string // its key in limits: a tier, "*" or "global"
+	Path string // place in the document, such as "rules[2].limits.free"
+	Tier string // key of the limit in the rule: a tier, "*" or "global"
 	// Endpoint and Method are the endpoint and the method of the rule. A Method of "" means any method.
 	Endpoint, Method string
 	// Charge has no Subject if the limit is skipped.
@@ -106,7 +106,7 @@ var onlyWords = map[string]string{
 	document.OnlyBadCredentials: "with a bad credential",
 }
 
-// list adds the charge of a limit.
+// list adds the charge of a limit, or the reason why the request does not charge the limit.
 func (c *charger) list(r *rule, key string, l limit) Listed {
 	class, before := &c.rules.classes[l.class], len(c.charges)
 	c.add(r, []limit{l})

@@ -103,7 +103,7 @@ func TestRules_Explain_only(t *testing.T) {
 	r := load(t, "testdata/good/only.json")
 	for _, c := range []struct {
 		caller caller.Caller
-		want   [2]string // of the limits address and bad-credentials
+		want   [2]string // reasons of the limits address and bad-credentials
 	}{
 		{anonymous, [2]string{"", bad}},
 		{alice, [2]string{unverified, bad}},

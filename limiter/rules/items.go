@@ -23,19 +23,19 @@ const (
 	// subject) and its time to live.
 	keyBytes = 2 + maxNamespace + 3 + limiter.MaxSubject + 3 + 6
 
-	nameBytes    = 9 // of an attribute: a letter and the limit's id
+	nameBytes    = 9 // name of an attribute: a letter and the limit's id
 	versionBytes = nameBytes + 9
 	instantBytes = nameBytes + 11
 	refundsBytes = nameBytes + 6
 	entryBytes   = 12
-	stampBytes   = nameBytes + 3 + 12 + 10 + 4 // of a log: a list of an instant, a generation and a length
+	stampBytes   = nameBytes + 3 + 12 + 10 + 4 // attribute of a log: a list of an instant, a generation and a length
 )
 
-// size is the largest part of an item that a set of limits needs.
+// size is the maximum size of a set of limits in an item.
 type size struct {
 	limits  int
-	bytes   int // everything but the entries of logs
-	entries int // of logs
+	bytes   int // size without the entries of logs
+	entries int // number of entries of logs
 }
 
 func (s size) with(t size) size {

@@ -14,7 +14,7 @@ import (
 
 // overrides are the limits of individual callers. They replace the limits of the caller's tier.
 type overrides struct {
-	rates  map[who]map[string]algo.Rate // as in the document, by the name of the limit
+	rates  map[who]map[string]algo.Rate // caller, then name of the limit, to the rate in the document
 	limits map[own]*limiter.Limit
 	bits   []int // prefix lengths of the networks, longest first
 }
@@ -22,7 +22,7 @@ type overrides struct {
 // own is the key of the limit that replaces another limit.
 type own struct {
 	base *limiter.Limit
-	rate algo.Rate // as in the document
+	rate algo.Rate // rate in the document
 }
 
 // who is one identity: a user, the id of an API key, the value of a claim, or a network.

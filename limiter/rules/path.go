@@ -112,7 +112,7 @@ func isNormal(path string) bool {
 type pattern struct {
 	text     string
 	segments []string // "{}" for a parameter
-	below    bool     // also matches every path below
+	below    bool     // whether it also matches every path below
 }
 
 const parameter = "{}"

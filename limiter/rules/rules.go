@@ -31,12 +31,12 @@ func (r *Rules) PerEndpoint() bool { return r.split }
 
 // rule has the limits that apply to requests of an endpoint.
 type rule struct {
-	path    string // in the document
+	path    string // place in the document
 	pattern pattern
 	method  string // "" means any method
 	shadow  bool
 	cost    int64
-	limits  map[string][]limit // by tier key
+	limits  map[string][]limit // key of a tier to the limits
 
 	onError        limiter.OnError
 	localProcesses int
@@ -187,7 +187,7 @@ type charger struct {
 	caller   *caller.Caller
 	charges  []limiter.Charge
 	from     int
-	subjects [8]limiter.Subject // by class; created at the first use
+	subjects [8]limiter.Subject // class to subject; created at the first use
 }
 
 func (c *charger) add(r *rule, limits []limit) {

@@ -19,7 +19,7 @@ import (
 // share saves writes. A request that shards refuse writes one more item for each limit with shards.
 type Writes struct {
 	Endpoint  string `json:"endpoint"`
-	Method    string `json:"method,omitempty"` // of the rule; "" means any method
+	Method    string `json:"method,omitempty"` // method of the rule; "" means any method
 	User      int    `json:"user"`
 	APIKey    int    `json:"apikey"`
 	Both      int    `json:"user_and_apikey"` // a token and a key
@@ -126,7 +126,8 @@ func (m *meeting) walk(nodes []*trie, matched []int, segments []string, below bo
 			literals[literal] = true
 		}
 	}
-	// A path with a literal matches every rule that the same path without the literal matches.
+	// If the literal replaces the parameter, the path still matches every rule that matched it
+	// before. So only the literals are tried, if there are any.
 	for _, literal := range slices.Sorted(maps.Keys(literals)) {
 		m.next(nodes, literal, matched, rest, below)
 	}

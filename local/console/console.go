@@ -47,7 +47,7 @@ type Options struct {
 // API is an API to which the page can send requests.
 type API struct {
 	Kind string // REST or HTTP
-	URL  string // of its listener, without a path
+	URL  string // URL of the listener, without a path
 	// Endpoints returns the endpoints that the rules in force apply to.
 	Endpoints func() []Endpoint
 }

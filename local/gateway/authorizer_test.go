@@ -38,12 +38,12 @@ func guarded(t *testing.T, guard lambda.Handler, status int, body string) {
 	}
 }
 
-// statements is an authorizer that returns these statements.
+// statements returns an authorizer whose policy has the given statements.
 func statements(list string) *stub {
 	return says(`{"principalId":"u","policyDocument":{"Version":"2012-10-17","Statement":` + list + `}}`)
 }
 
-// resource is an authorizer that allows the resources of a pattern.
+// resource returns an authorizer that allows the resources of a pattern.
 func resource(pattern string) *stub { return says(authorization("u", "Allow", pattern, "{}")) }
 
 func TestREST_Policy(t *testing.T) {

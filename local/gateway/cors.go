@@ -18,8 +18,8 @@ func ownedByCORS(c *template.CORS, name string) bool {
 }
 
 // answerCORS adds the CORS headers to the answer to a request with an allowed Origin. An
-// OPTIONS request also needs an Access-Control-Request-Method. The choice of headers for
-// each kind of request is assumed, from the Fetch standard.
+// OPTIONS request also needs an Access-Control-Request-Method. Assumed from the Fetch
+// standard: the headers of each kind of request.
 func answerCORS(c *template.CORS, header http.Header, r *http.Request) {
 	origin := r.Header.Get("Origin")
 	if c == nil || origin == "" || !allowsOrigin(c, origin) {

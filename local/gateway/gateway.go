@@ -47,7 +47,7 @@ const (
 // API is one API of a template. It serves HTTP without the stage in the URL.
 type API struct {
 	Kind Kind
-	// ID is the logical id in the template, Name the name of the API.
+	// ID is the logical id in the template. Name is the name of the API.
 	ID, Name string
 	// Routes are the routes of the API, sorted by path.
 	Routes []Route

@@ -148,7 +148,7 @@ func TestAPI_Concurrent_Stuck(t *testing.T) {
 				t.Errorf("status and duration: got %d after %v, want 502 after 3s", got.status, after)
 			}
 		}
-		synctest.Wait() // until the second invocation reaches its deadline
+		synctest.Wait() // waits until the second invocation reaches its deadline
 		close(gone)
 		synctest.Wait()
 		if invoked != 1 {

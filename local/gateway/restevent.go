@@ -80,7 +80,7 @@ type restCall struct {
 
 	api        *template.REST
 	sent       string // the path as the client sent it
-	path       string // sent, with exactly one leading slash
+	path       string // the field sent with exactly one leading slash
 	query      url.Values
 	resource   *template.Resource // nil until routed
 	parameters map[string]string

@@ -41,7 +41,7 @@ func TestREST_Throttle(t *testing.T) {
 	}{
 		{0, "POST", "/", 3},
 		{0, "GET", "/slow/a", 1},
-		{0, "GET", "/slow/b", 0}, // the same method
+		{0, "GET", "/slow/b", 0}, // same method as in the previous line
 		{499 * time.Millisecond, "POST", "/", 0},
 		{time.Millisecond, "POST", "/", 1},
 		{1499 * time.Millisecond, "GET", "/slow/a", 0},

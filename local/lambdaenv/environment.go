@@ -49,8 +49,8 @@ type Environment struct {
 
 	turn     chan struct{}   // has one element during an invocation
 	ready    chan struct{}   // gets an element when the process requests an event
-	events   chan invocation // for the process
-	outcomes chan outcome    // of the invocation or the init
+	events   chan invocation // events for the process
+	outcomes chan outcome    // outcome of the invocation or of the init
 	mu       sync.Mutex
 	pending  string // the request without an outcome; empty for none
 
@@ -109,7 +109,7 @@ func launch(ctx context.Context, o Options) (*Environment, error) {
 		return nil, errors.Join(err, listener.Close())
 	}
 	e.PID = e.command.Process.Pid
-	go func() { _ = e.api.Serve(listener) }() // until Close
+	go func() { _ = e.api.Serve(listener) }() // serves until Close
 	return e, nil
 }
 

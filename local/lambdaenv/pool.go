@@ -50,7 +50,7 @@ type Pool struct {
 	all     []*member // idle or busy
 	idle    []*member // the most recently used is last
 	refused int       // events since the last log line
-	logged  time.Time // of the last log line
+	logged  time.Time // time of the last log line
 }
 
 // member is an environment of a Pool.

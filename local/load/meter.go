@@ -14,7 +14,7 @@ type Meter struct {
 	mu          sync.Mutex
 	begun, over time.Time // start and end of the time in which requests start
 	counts      Result
-	latencies   map[string]*hdrhistogram.Histogram // in microseconds
+	latencies   map[string]*hdrhistogram.Histogram // class to latencies in microseconds
 }
 
 // Result holds the measurements.
@@ -34,7 +34,7 @@ type Result struct {
 	// except the failed ones. The entry for all requests includes those under way and not sent, with
 	// their wait until the run ended. With such requests, its percentiles are lower bounds.
 	Latencies map[string]Latency `json:"latenciesMs"`
-	Histogram []Bar              `json:"histogram"` // of the requests in Latencies[All]
+	Histogram []Bar              `json:"histogram"` // latencies of the requests in Latencies[All]
 }
 
 // Latency is the distribution of the latencies of requests, in milliseconds.

@@ -44,7 +44,7 @@ type Options struct {
 
 	Out, Log io.Writer
 	Logger   *slog.Logger
-	Clock    func() time.Time // of functions in this process
+	Clock    func() time.Time // clock of functions in this process
 }
 
 // Memory is the default store.

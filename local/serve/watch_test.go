@@ -128,7 +128,7 @@ func TestServe_printReload(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ document, want string }{
-		{fmt.Sprintf(valid, 1), ""}, // the same document as at the start
+		{fmt.Sprintf(valid, 1), ""}, // same document as at the start
 		{`{"rules":[{"endpoint":"*"}]}`, "rules  FILE has mistakes; version 1 stays in force\n  line 1: rules[0].limits: required\n"},
 		{`{"rules":[{"endpoint":"*"}]}`, ""},
 		{fmt.Sprintf(valid, 1) + " ", "rules  FILE has mistakes; version 1 stays in force\n  version: got 1, the version of the rules in force, for a different document; give it a higher version\n"},
@@ -194,7 +194,7 @@ func TestServe_rulesTable(t *testing.T) {
 		}
 		newest = v.Version
 		l.Wait(time.Minute)
-		_ = e.Rules.At(t.Context(), l.Now()) // on a busy machine, a reload can take longer than a request waits for it
+		_ = e.Rules.At(t.Context(), l.Now()) // on a busy machine, a reload can be slower than the longest wait of a request
 		for range 20 {
 			e.Rules.Settle()
 		}

@@ -40,7 +40,7 @@ type Document struct {
 
 // Rule is a rule of a document.
 type Rule struct {
-	Path           string // in the document, such as "rules[2]"
+	Path           string // place in the document, such as "rules[2]"
 	Endpoint       string // not validated; "" if it is missing
 	Method         string // "" means any method
 	Cost           int64

@@ -8,10 +8,10 @@ import (
 
 // Override is a limit of one caller that replaces a limit of a rule.
 type Override struct {
-	Path    string       // such as "overrides[3].limits.search"
+	Path    string       // place in the document, such as "overrides[3].limits.search"
 	Kind    string       // PerUser, PerAPIKey, PerIP, or PerClaim and a name
 	Value   string       // value of the identity, as the document spells it
-	Network netip.Prefix // set if Kind is PerIP
+	Network netip.Prefix // value of the identity if Kind is PerIP
 	Name    string       // name of the limits that the override replaces
 	// Rate has the fields that the override sets. Algorithm, Window and Burst are zero if the
 	// override inherits them from the limit.

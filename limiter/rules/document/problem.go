@@ -13,7 +13,7 @@ import (
 type Problem struct {
 	Path    string `json:"path"`             // such as rules[0].limits.free.requests; empty for the whole document
 	Line    int    `json:"line,omitempty"`   // counts from 1; 0 if the problem has no place in the document
-	Column  int    `json:"column,omitempty"` // of a syntax error, in bytes from 1
+	Column  int    `json:"column,omitempty"` // place of a syntax error in its line; counts bytes from 1
 	Message string `json:"message"`          // what was found and what is allowed
 }
 
@@ -65,7 +65,7 @@ const maxProblems = 100
 type report struct {
 	text  []byte
 	root  *node
-	nodes map[string]*node // by path; created at the first use
+	nodes map[string]*node // path to node; created at the first use
 	found []located
 	notes []located
 	more  bool // there are more mistakes than maxProblems

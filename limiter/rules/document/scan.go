@@ -24,8 +24,8 @@ type node struct {
 	offset  int      // offset of the member's name or, in a list, of the value
 	value   any      // string, json.Number, bool or nil; nil for an object or a list
 	kind    string   // the word for the type of the value in messages
-	members []member // of an object, in file order
-	items   []*node  // of a list
+	members []member // members of an object, in file order
+	items   []*node  // elements of a list
 }
 
 type member struct {

@@ -67,7 +67,7 @@ type Rules struct {
 
 	judging            sync.Mutex // guards the fields below; a reload holds it after the source has answered
 	accepted, rejected digest
-	rejection          error // of the rejected document
+	rejection          error // why the last document was rejected
 }
 
 // digest identifies a document.
@@ -81,7 +81,7 @@ type state struct {
 	rules     *rules.Rules
 	confirmed time.Time     // time of the last reload that found these rules; zero if there was none
 	tried     int64         // start of the last reload, in Unix nanoseconds
-	pause     time.Duration // until the next reload
+	pause     time.Duration // time until the next reload
 	err       error         // why the document of the source is not in force
 	failed    bool          // the source did not answer
 }
@@ -96,13 +96,13 @@ func between(now time.Time, then int64) time.Duration {
 
 // attempt is a reload that has not completed.
 type attempt struct {
-	begun int64 // in Unix nanoseconds
+	begun int64 // start, in Unix nanoseconds
 	done  chan struct{}
 }
 
 // Reload is the result of one reload.
 type Reload struct {
-	Rules     *rules.Rules // in force after the reload
+	Rules     *rules.Rules // the rules in force after the reload
 	Confirmed time.Time    // last time the Source had these rules; zero if it never had them
 	Changed   bool         // this reload put Rules into force
 	Restarts  []string     // the counts that restart, from rules.Restarts

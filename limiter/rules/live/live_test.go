@@ -393,7 +393,7 @@ func endpoints(n int) []byte {
 
 func Example() {
 	document := live.Document{Version: 1, Content: []byte(`{"rules":[{"endpoint":"/search","limits":{"*":{"requests":10,"window":"1m"}}}]}`)}
-	source := source(func(context.Context) (live.Document, error) { return document, nil }) // in practice a file or a table
+	source := source(func(context.Context) (live.Document, error) { return document, nil }) // a real source reads a file or a table
 	r := live.New(nil, source, live.Options{Every: time.Minute})
 	now := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 	if err := r.Refresh(context.Background(), now); err != nil {

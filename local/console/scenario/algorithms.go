@@ -12,7 +12,7 @@ import (
 // parameters of All, the token bucket admits 20 at once and then 10 a second. Requests leave
 // the queue of the leaky bucket at intervals of 100 ms.
 type Algorithms struct {
-	Capacity int64 // of a bucket and of a window
+	Capacity int64 // capacity of each bucket and each window
 	Rate     int64 // requests a second
 	Arrivals
 }

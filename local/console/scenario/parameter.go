@@ -33,7 +33,7 @@ func All() []Scenario {
 
 // Parameter is a number that changes a scenario.
 type Parameter struct {
-	Name        string // in a URL
+	Name        string // name in a URL
 	Label       string // text in the form, with the unit
 	Value       *int64
 	Least, Most int64

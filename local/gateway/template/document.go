@@ -20,8 +20,8 @@ const (
 // reported: the paths of all values of a hostile document would fill the memory.
 type location struct {
 	parent *location
-	key    string // of an object
-	index  int    // of a list, if key is empty
+	key    string // key, if the parent is an object
+	index  int    // index in a list, if key is empty
 	depth  int
 }
 

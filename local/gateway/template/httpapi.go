@@ -19,8 +19,8 @@ const DefaultKey = "$default"
 type HTTP struct {
 	ID, Name  string
 	Stage     string
-	Variables map[string]string // of the stage
-	throttle  algo.Machine      // of the stage; every route has a separate bucket of this kind
+	Variables map[string]string // stage variables
+	throttle  algo.Machine      // throttle of the stage; every route has a separate bucket with these numbers
 	CORS      *CORS             // nil for none
 	Routes    []*Route
 	Default   *Route // the $default route, nil for none

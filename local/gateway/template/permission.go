@@ -4,7 +4,7 @@ import "slices"
 
 // permission is an AWS::Lambda::Permission that allows API Gateway to invoke a function.
 type permission struct {
-	function string // its ARN
+	function string // ARN of the function
 	source   string // pattern of the ARNs that may invoke the function; empty for any
 }
 

@@ -9,7 +9,7 @@ import (
 
 // problem is an invalid or unsupported part of a template.
 type problem struct {
-	path string // such as Resources.Limiter.Type
+	path string // place in the template, such as Resources.Limiter.Type
 	text string
 }
 

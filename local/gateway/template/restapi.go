@@ -20,8 +20,8 @@ type REST struct {
 	ID, Name    string
 	Deployment  string
 	Stage       string
-	Variables   map[string]string         // of the stage
-	settings    map[string]methodSettings // of the stage
+	Variables   map[string]string         // stage variables
+	settings    map[string]methodSettings // settings of the stage, by method
 	BinaryTypes []string                  // media types
 	Root        *Resource
 	Responses   map[string]GatewayResponse // by type

@@ -8,7 +8,7 @@ import (
 // Resource is a resource of a REST API: a node in the tree of its paths.
 type Resource struct {
 	ID, Path        string
-	Parameter       string // name, if it is {name} or {name+}
+	Parameter       string // name of the parameter, if the path part is {name} or {name+}
 	LiteralChildren map[string]*Resource
 	ParamChild      *Resource
 	GreedyChild     *Resource
