@@ -109,7 +109,7 @@ var onlyWords = map[string]string{
 // list adds the charge of a limit, or the reason why the request does not charge the limit.
 func (c *charger) list(r *rule, key string, l limit) Listed {
 	class, before := &c.rules.classes[l.class], len(c.charges)
-	c.add(r, []limit{l})
+	c.add([]limit{l})
 	subject := c.subject(l.class)
 	listed := Listed{Path: l.path, Tier: key, Endpoint: r.pattern.text, Method: r.method}
 	switch {
@@ -126,7 +126,7 @@ func (c *charger) list(r *rule, key string, l limit) Listed {
 		listed.Reason = "shares its count with an earlier limit; the request is charged once, at the higher cost"
 	}
 	own := c.rules.overrides.of(class, c.caller, l.Limit)
-	listed.Charge, listed.Overridden = limiter.Charge{Subject: subject, Limit: own, Cost: r.cost}, own != l.Limit
+	listed.Charge, listed.Overridden = limiter.Charge{Subject: subject, Limit: own, Cost: l.cost}, own != l.Limit
 	return listed
 }
 
@@ -161,7 +161,7 @@ func (r *Rules) Of(caller caller.Caller, subject limiter.Subject) []Listed {
 				}
 				seen[l.Limit] = true
 				own := r.overrides.of(&r.classes[l.class], &caller, l.Limit)
-				list = append(list, Listed{Path: l.path, Tier: key, Endpoint: rule.pattern.text, Method: rule.method, Charge: limiter.Charge{Subject: counts[l.class], Limit: own, Cost: rule.cost}, Overridden: own != l.Limit})
+				list = append(list, Listed{Path: l.path, Tier: key, Endpoint: rule.pattern.text, Method: rule.method, Charge: limiter.Charge{Subject: counts[l.class], Limit: own, Cost: l.cost}, Overridden: own != l.Limit})
 			}
 		}
 	}

@@ -30,20 +30,21 @@ func (c *compiler) make(s *spec, horizon time.Duration) {
 	rate := c.clamp(s.Rate)
 	l, err := limiter.NewLimit(limiter.Limit{
 		Name: s.Name, Rule: label, Rate: rate, ID: limiter.NewID(parts...), Global: global, Version: c.rules.version, Horizon: horizon,
-		Shadow: r.shadow, Spread: c.spread(s.Path, s.Spread, rate, global), OnError: r.onError, LocalProcesses: r.localProcesses,
+		Shadow: r.shadow, Spread: c.spread(s.Path, s, rate, global), Count: s.Count, OnError: r.onError, LocalProcesses: r.localProcesses,
 	})
 	if err != nil {
 		c.reportField(s.Path, s.Path, r.path, err)
 		return
 	}
-	if costPath := document.Join(r.path, "cost"); r.cost > l.MaxCost() {
-		c.doc.Report(costPath, "got %d, want at most %d, the capacity of %s", r.cost, l.MaxCost(), s.Path)
+	cost, costPath := s.cost(r)
+	if cost > l.MaxCost() {
+		c.doc.Report(costPath, "got %d, want at most %d, the capacity of %s", cost, l.MaxCost(), s.Path)
 		return
-	} else if r.cost > l.MaxLocalCost() {
-		c.doc.Report(costPath, "got %d, want at most %d, the capacity of %s in an outage, divided by local_processes", r.cost, l.MaxLocalCost(), s.Path)
+	} else if cost > l.MaxLocalCost() {
+		c.doc.Report(costPath, "got %d, want at most %d, the capacity of %s in an outage, divided by local_processes", cost, l.MaxLocalCost(), s.Path)
 		return
 	}
-	made := limit{l, s.class, s.Path, s.Only}
+	made := limit{l, s.class, s.Path, s.Only, cost}
 	key := limitKey{l.ID, l.Shadow}
 	known := c.known[key]
 	switch {
@@ -58,10 +59,21 @@ func (c *compiler) make(s *spec, horizon time.Duration) {
 	default:
 		made.Limit = known.made.Limit
 	}
-	if r.cost > known.cost {
-		known.cost, known.costPath = r.cost, document.Join(r.path, "cost")
+	if cost > known.cost {
+		known.cost, known.costPath = cost, costPath
 	}
 	r.limits[s.Tier] = append(r.limits[s.Tier], made)
+}
+
+// cost returns what a request charges at admission, and where the document sets it.
+func (s *spec) cost(r *rule) (cost int64, path string) {
+	switch s.Count.Of {
+	case limiter.CountRequests:
+		return r.cost, document.Join(r.path, "cost")
+	case limiter.CountFailures:
+		return 1, document.Join(s.Path, "count")
+	}
+	return s.Reserve, document.Join(s.Path, "reserve")
 }
 
 // shares reports whether a limit can share the count of a known limit. If not, it also reports the
@@ -75,6 +87,8 @@ func (c *compiler) shares(s *spec, made limit, known *identified) bool {
 		c.doc.Report(s.Path, "is the same limit as %s; give one of them another name", was.path)
 	case was.Rate != made.Rate || was.Spread != made.Spread:
 		c.doc.Report(s.Path, "shares the count of %s, so it must have the same numbers", was.path)
+	case was.Count != made.Count:
+		c.doc.Report(s.Path, "shares the count of %s, so it must have the same \"count\", \"failure_status\" and \"cost_field\"", was.path)
 	case was.only != made.only:
 		c.doc.Report(s.Path, "shares the count of %s, so it must have the same \"only\"", was.path)
 	case was.OnError != made.OnError || was.LocalProcesses != made.LocalProcesses:
@@ -89,10 +103,11 @@ func perSecond(r algo.Rate) int64 { return r.Requests * int64(time.Second) / int
 
 // spread returns the spread of a limit. If the document does not set one, a large limit that counts
 // all callers gets adaptive shares, and any other large limit gets leases.
-func (c *compiler) spread(path string, s limiter.Spread, r algo.Rate, global bool) limiter.Spread {
+func (c *compiler) spread(path string, of *spec, r algo.Rate, global bool) limiter.Spread {
+	s := of.Spread
 	large := c.o.LeaseAbove > 0 && perSecond(r) > c.o.LeaseAbove && r.Algorithm != algo.SlidingLog && r.Algorithm != algo.LeakyBucket
 	switch {
-	case s != (limiter.Spread{}) || !large:
+	case s != (limiter.Spread{}) || !large || of.Count.Settles():
 		return s
 	case global:
 		s.Adaptive = true

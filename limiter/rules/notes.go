@@ -24,6 +24,7 @@ func (c *compiler) note() {
 		s := &c.specs[i]
 		c.noteShallow(s.Path, c.clamp(s.Rate))
 		c.noteWindow(s)
+		c.noteCount(s)
 		if size := sizeOf(s.Rate); size.entries > 0 && units(size.total()) > 1 {
 			c.doc.Note(s.Path, "each write of this limit's item costs up to %d write units on DynamoDB", units(size.total()))
 		}
@@ -64,6 +65,18 @@ func (c *compiler) noteWindow(s *spec) {
 	} else if a == algo.SlidingWindow || a == algo.SlidingLog {
 		c.doc.Note(s.Path, "the window is not a calendar week or month: usage expires gradually over %s days, and there is no reset", days)
 	}
+}
+
+// noteCount notes where a limit cannot yet settle its charges.
+func (c *compiler) noteCount(s *spec) {
+	reserved := strconv.FormatInt(s.Reserve, 10)
+	switch s.Count.Of {
+	case limiter.CountRequests:
+		return
+	case limiter.CountFailures:
+		reserved = "1, whatever its status"
+	}
+	c.doc.Note(s.Path, "behind a REST API, Weir does not yet settle the count of %s: each request charges %s. An HTTP API, a function URL and a load balancer settle it", s.Count.Of, reserved)
 }
 
 // noteTiers notes the tiers that have no limit in a rule.

@@ -246,7 +246,7 @@ func (c *compiler) instead(o *document.Override, base *identified) *limiter.Limi
 	l.Rate = c.clamp(inherit(base.spec.Rate, o.Rate))
 	switch {
 	case base.spec.Spread == limiter.Spread{}:
-		l.Spread = c.spread(o.Path, base.spec.Spread, l.Rate, l.Global)
+		l.Spread = c.spread(o.Path, base.spec, l.Rate, l.Global)
 	case l.Spread.Lease > 0 && l.Rate.Algorithm == algo.SlidingLog:
 		l.Spread.Lease = 0
 	default:

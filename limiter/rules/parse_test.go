@@ -23,6 +23,16 @@ var defects = map[string]string{
 	"bucket_too_slow":               `line 1: rules[0].limits.free.burst: got 200, want at most 100: a bucket must fill within 100 days`,
 	"burst_of_a_window":             `line 1: rules[0].limits.free.burst: got 5, want none: sliding_window has no burst`,
 	"cells_above_requests":          `line 1: rules[0].limits.free.cells: got 11, want 2 to 10 here`,
+	"count_unknown":                 `line 1: rules[0].limits.*.count: got "token", want requests, cost, failures or bytes`,
+	"count_without_reserve":         `line 1: rules[0].limits.*.reserve: required with "count": "cost": what a request charges until its answer is known`,
+	"count_reserve_too_high":        `line 1: rules[0].limits.*.reserve: got 11, want at most 10, the capacity of rules[0].limits.*`,
+	"count_reserve_of_requests":     `line 1: rules[0].limits.*.reserve: only has an effect with "count": "cost" or "bytes"`,
+	"count_beside_lease":            `line 1: rules[0].limits.*.lease: not allowed with "count": "failures": each request settles its own charge`,
+	"count_beside_shards":           `line 1: rules[0].limits.*.shards: not allowed with "count": "cost": each request settles its own charge`,
+	"count_status":                  `line 1: rules[0].limits.*.failure_status[1]: got "6xx", want a status from 100 to 599, or a class such as "4xx"`,
+	"count_status_of_requests":      `line 1: rules[0].limits.*.failure_status: only has an effect with "count": "failures"`,
+	"count_shared":                  `line 3: rules[1].limits.*: shares the count of rules[0].limits.*, so it must have the same "count", "failure_status" and "cost_field"`,
+	"cost_field":                    `line 1: cost_field: got "Weir Cost", want the name of a header field: a letter, then up to 63 letters, digits and -`,
 	"cost_above_a_shard":            `line 1: rules[0].cost: got 6, want at most 5, the capacity of rules[0].limits.free`,
 	"cost_above_local_processes":    `line 1: rules[0].cost: got 3, want at most 2, the capacity of rules[0].limits.free in an outage, divided by local_processes`,
 	"cost_almost_whole":             `line 1: rules[0].cost: got 1.0000000000000000001, want a whole number from 1 to 1000000000`,
@@ -56,7 +66,7 @@ line 1: exempt[0].path: unknown field; known fields: ip, user, apikey, endpoint,
 line 2: rules[0].method: got "get", want GET, POST, PUT, PATCH or DELETE, or no method for all of them (did you mean "GET"?)
 line 2: rules[0].limits.free.requests: got -1, want a whole number from 1 to 1000000000
 line 2: rules[0].limits.free.window_seconds: got 0, want a whole number from 1 to 8640000
-line 2: rules[0].limits.free.burts: unknown field (did you mean "burst"?); known fields: requests, window_seconds, window, algorithm, burst, lease, shards, sync_ms, cells, per, name, only, note`,
+line 2: rules[0].limits.free.burts: unknown field (did you mean "burst"?); known fields: requests, window_seconds, window, algorithm, burst, lease, shards, sync_ms, cells, count, reserve, failure_status, per, name, only, note`,
 	"lease_above_requests":          `line 1: rules[0].limits.free.lease: got 11, want 1 to 10 here`,
 	"lease_of_a_log":                `line 1: rules[0].limits.free.lease: got 5, want none: a sliding_log stores the instant of each request`,
 	"limit_no_object":               `line 1: rules[0].limits.free: got 10, want an object`,
@@ -121,7 +131,7 @@ line 1: overrides[1].limits.c: no limit of this name counts by user, want "a"`,
 	"two_spreads":                `line 1: rules[0].limits.free.cells: got 2, want none beside shards`,
 	"two_windows":                `line 1: rules[0].limits.free.window: got window and window_seconds, want one of them`,
 	"unknown_default_tier":       `line 1: default_tier: got "gold", want a tier that a rule names: free`,
-	"unknown_field":              `line 1: rulez: unknown field (did you mean "rules"?); known fields: $schema, rules, default_tier, mode, version, overrides, exempt`,
+	"unknown_field":              `line 1: rulez: unknown field (did you mean "rules"?); known fields: $schema, rules, default_tier, mode, version, cost_field, overrides, exempt`,
 	"version_text":               `line 1: version: got "1", want a whole number from 1 to 140737488355327`,
 	"version_zero":               `line 1: version: got 0, want a whole number from 1 to 140737488355327`,
 	"window_long":                `line 1: rules[0].limits.free.window_seconds: got 8640001, want a whole number from 1 to 8640000`,
@@ -188,7 +198,7 @@ func TestSchema(t *testing.T) {
 		"per_global_and_user": true, "name_missing_without_endpoint": true, "cost_too_high": true, "cost_above_a_shard": true, "lease_above_requests": true, "shards_above_requests": true,
 		"sync_ms_above_window": true, "cells_above_requests": true, "override_other_identity": true, "override_unknown_limit": true, "override_twice": true, "override_address": true, "same_limit_twice": true, "shared_with_other_numbers": true,
 		"eight_limits_of_a_caller": true, "eleven_buckets_of_an_endpoint": true, "logs_of_a_caller": true, "override_below_cost": true, "override_of_shards": true, "local_processes_above_burst": true, "cost_above_local_processes": true, "shared_with_other_on_error": true, "override_of_local_processes": true, "override_below_a_local_cost": true, "override_network": true, "override_mapped_network": true, "overrides_unknown_limits": true,
-		"exempt_address": true, "exempt_twice": true, "only_shared": true, "misspelled_tier": true, "misspelled_override": true, "override_of_a_log": true,
+		"count_reserve_too_high": true, "count_shared": true, "exempt_address": true, "exempt_twice": true, "only_shared": true, "misspelled_tier": true, "misspelled_override": true, "override_of_a_log": true,
 	}
 	files, _ := filepath.Glob("testdata/*/*.json")
 	for _, file := range files {

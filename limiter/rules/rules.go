@@ -56,6 +56,7 @@ type limit struct {
 	class int // index in Rules.classes
 	path  string
 	only  string // selects the charged requests: document.OnlyUnverified, document.OnlyBadCredentials or "" for all
+	cost  int64  // what a request charges at admission
 }
 
 // applies reports whether a limit charges requests of a caller.
@@ -172,11 +173,11 @@ func (r *Rules) charge(dst []limiter.Charge, matched []int, method string, calle
 			continue
 		}
 		if limits, ok := rule.limits[caller.Tier]; ok {
-			c.add(rule, limits)
+			c.add(limits)
 		} else {
-			c.add(rule, rule.limits[document.OtherTiers])
+			c.add(rule.limits[document.OtherTiers])
 		}
-		c.add(rule, rule.limits[document.Global])
+		c.add(rule.limits[document.Global])
 	}
 	return c.charges
 }
@@ -190,7 +191,7 @@ type charger struct {
 	subjects [8]limiter.Subject // class to subject; created at the first use
 }
 
-func (c *charger) add(r *rule, limits []limit) {
+func (c *charger) add(limits []limit) {
 	for _, l := range limits {
 		class := &c.rules.classes[l.class]
 		if c.caller.Rejected && !class.byIP || !l.applies(c.caller) {
@@ -205,10 +206,10 @@ func (c *charger) add(r *rule, limits []limit) {
 		same := func(made limiter.Charge) bool { return made.Limit == limit && made.Subject == subject }
 		if i := slices.IndexFunc(c.charges[c.from:], same); i >= 0 {
 			made := &c.charges[c.from+i]
-			made.Cost = max(made.Cost, r.cost)
+			made.Cost = max(made.Cost, l.cost)
 			continue
 		}
-		c.charges = append(c.charges, limiter.Charge{Subject: subject, Limit: limit, Cost: r.cost})
+		c.charges = append(c.charges, limiter.Charge{Subject: subject, Limit: limit, Cost: l.cost})
 	}
 }
 

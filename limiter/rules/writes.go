@@ -16,7 +16,8 @@ import (
 // Writes is the largest number of items that a request of an endpoint writes, for each combination of
 // the caller's identities. A request writes every item that counts one of its limits, all at the same
 // time. Most requests write fewer items: a refused request may write none, and a lease or an adaptive
-// share saves writes. A request that shards refuse writes one more item for each limit with shards.
+// share saves writes. A request that shards refuse writes one more item for each limit with shards. The settlement of a request
+// writes an item once more; the number includes it.
 type Writes struct {
 	Endpoint  string `json:"endpoint"`
 	Method    string `json:"method,omitempty"` // method of the rule; "" means any method
@@ -234,7 +235,7 @@ func (w *writer) tiers(matched []int) []string {
 
 // count returns how many items one request writes.
 func (w *writer) count(matched []int, method string, caller caller.Caller) int {
-	items, shards := map[limiter.Subject]int{}, 0
+	items, settled, shards := map[limiter.Subject]int{}, map[limiter.Subject]int{}, 0
 	for _, c := range w.rules.charge(nil, matched, method, caller) {
 		switch s := c.Limit.Spread; {
 		case s.Shards > 0:
@@ -242,6 +243,9 @@ func (w *writer) count(matched []int, method string, caller caller.Caller) int {
 		case s.Cells == 0:
 			items[c.Limit.Subjects(c.Subject)[0]]++
 		}
+		if c.Limit.Count.Settles() {
+			settled[c.Limit.Subjects(c.Subject)[0]]++
+		}
 	}
-	return len(items) + shards
+	return len(items) + len(settled) + shards
 }

@@ -1,6 +1,7 @@
 package document
 
 import (
+	"cmp"
 	"maps"
 	"net/http"
 	"slices"
@@ -35,7 +36,8 @@ type Document struct {
 	// Complete reports whether all limits of all rules were read without a mistake.
 	Complete bool
 
-	report report
+	costField string // of rules that have none
+	report    report
 }
 
 // Rule is a rule of a document.
@@ -110,6 +112,7 @@ func (d *Document) read(root *node) {
 	tier := o.member("default_tier")
 	d.Shadow = o.choice("mode", modes) == modeShadow
 	d.Version, _ = o.whole(o.member("version"), limiter.MaxVersion)
+	d.costField = d.readCostField(o)
 	overrides, exempt := o.member("overrides"), o.member("exempt")
 	o.done()
 	before := d.Mistakes()
@@ -183,9 +186,15 @@ func (d *Document) readRule(n *node) Rule {
 	}
 	r.Shadow = o.choice("mode", modes) == modeShadow || d.Shadow
 	r.OnError, r.LocalProcesses = d.readOnError(o)
+	costField := cmp.Or(d.readCostField(o), d.costField)
 	o.done()
 	if limits != nil {
 		d.readLimits(limits, &r)
+	}
+	for i := range r.Limits {
+		if c := &r.Limits[i].Count; c.Of == limiter.CountCost {
+			c.Field = costField
+		}
 	}
 	return r
 }

@@ -29,9 +29,11 @@ type Limit struct {
 	Name string // "" if the name comes from the endpoint
 	Rate algo.Rate
 	// At most one field of Spread is set.
-	Spread limiter.Spread
-	Per    []string // sorted
-	Only   string   // selects the charged requests: OnlyUnverified, OnlyBadCredentials or "" for all
+	Spread  limiter.Spread
+	Count   limiter.Count
+	Reserve int64    // what a request charges until its answer is known; 0 if Count does not reserve
+	Per     []string // sorted
+	Only    string   // selects the charged requests: OnlyUnverified, OnlyBadCredentials or "" for all
 }
 
 // The values of only.
@@ -53,6 +55,7 @@ func (d *Document) readLimit(n *node, tier string, inList bool) (l Limit, ok boo
 		l.Rate.Algorithm = algo.SlidingWindow
 	}
 	l.Spread = readSpread(o)
+	l.Count, l.Reserve = d.readCount(o)
 	l.Per = d.readPer(o, tier)
 	l.Name = d.readName(o, inList, l.Per == nil || slices.Contains(l.Per, PerEndpoint))
 	l.Only = d.readOnly(o, l.Per)

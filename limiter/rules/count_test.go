@@ -1,0 +1,58 @@
+package rules_test
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+// A limit charges its reserve at admission, whatever the cost of the rule, and is never spread.
+func TestParse_count(t *testing.T) {
+	r := storetest.Must(rules.Parse(storetest.Must(os.ReadFile("testdata/good/count.json")), rules.Options{LeaseAbove: 1}))
+	for _, c := range []struct {
+		method, path string
+		want         map[string]limiter.Charge
+	}{
+		{"POST", "/v1/chat", map[string]limiter.Charge{
+			"calls":  {Cost: 1, Limit: &limiter.Limit{}},
+			"input":  {Cost: 8000, Limit: &limiter.Limit{Count: limiter.Count{Of: limiter.CountCost, Field: "X-Tokens"}}},
+			"output": {Cost: 4000, Limit: &limiter.Limit{Count: limiter.Count{Of: limiter.CountCost, Field: "X-Tokens"}}},
+		}},
+		{"POST", "/v1/embed", map[string]limiter.Charge{"embed": {Cost: 500, Limit: &limiter.Limit{Count: limiter.Count{Of: limiter.CountCost, Field: "Weir-Cost"}}}}},
+		{"GET", "/files/a", map[string]limiter.Charge{"bytes": {Cost: 1_000_000, Limit: &limiter.Limit{Count: limiter.Count{Of: limiter.CountBytes}}}, "files": {Cost: 1, Limit: &limiter.Limit{}}}},
+	} {
+		charges := r.Charges(nil, c.method, rules.MustParsePath(c.path), caller.Caller{User: "alice"})
+		for _, got := range charges {
+			want := c.want[got.Limit.Name]
+			if want.Limit == nil || got.Cost != want.Cost || got.Limit.Count != want.Limit.Count || got.Limit.Count.Settles() && got.Limit.Spread != (limiter.Spread{}) {
+				t.Errorf("%s: got a charge of %d on %s with %+v, want %+v", c.path, got.Cost, got.Limit.Name, got.Limit.Count, want)
+			}
+		}
+		if len(charges) != len(c.want) {
+			t.Errorf("%s: got %d charges, want %d", c.path, len(charges), len(c.want))
+		}
+	}
+	login := r.Charges(nil, "POST", rules.MustParsePath("/login"), caller.Caller{IP: alice.IP})
+	if failures := &login[0].Limit.Count.Failures; login[0].Cost != 1 || !failures.Has(401) || !failures.Has(503) || failures.Has(404) {
+		t.Errorf("login: got a charge of %d with %v, want 1 with 401 and 5xx", login[0].Cost, failures)
+	}
+	notes := 0
+	for _, n := range r.Notes() {
+		if strings.Contains(n.Message, "behind a REST API") {
+			notes++
+		}
+	}
+	if notes != 5 {
+		t.Errorf("notes about REST APIs: got %d, want one for each of 5 limits: %v", notes, r.Notes())
+	}
+	i := slices.IndexFunc(r.Writes(), func(w rules.Writes) bool { return w.Endpoint == "/v1/chat" })
+	if w := r.Writes()[i]; w.User != 2 {
+		t.Errorf("writes: got %d, want the charge and the settlement of one item", w.User)
+	}
+}

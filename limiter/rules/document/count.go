@@ -1,0 +1,91 @@
+package document
+
+import (
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// countRequests is the word for limiter.CountRequests.
+const countRequests = "requests"
+
+var counts = []string{countRequests, string(limiter.CountCost), string(limiter.CountFailures), string(limiter.CountBytes)}
+
+// readCount reads what a limit counts, and the reserve that a request charges before its answer.
+func (d *Document) readCount(o *object) (c limiter.Count, reserve int64) {
+	if of := o.choice("count", counts); of != countRequests && slices.Contains(counts, of) {
+		c.Of = limiter.Counted(of)
+	}
+	reserved, statuses := o.member("reserve"), o.member("failure_status")
+	switch c.Of {
+	case limiter.CountCost, limiter.CountBytes:
+		if reserved == nil {
+			d.report.add(Join(o.node.path, "reserve"), `required with "count": %q: what a request charges until its answer is known`, string(c.Of))
+		}
+		reserve, _ = o.whole(reserved, algo.MaxRequests)
+	default:
+		if reserved != nil {
+			d.report.add(reserved.path, `only has an effect with "count": "cost" or "bytes"`)
+		}
+	}
+	switch {
+	case statuses != nil && c.Of != limiter.CountFailures:
+		d.report.add(statuses.path, `only has an effect with "count": "failures"`)
+	case statuses != nil:
+		c.Failures = d.readStatuses(statuses)
+	}
+	if c.Settles() {
+		for _, field := range []string{"lease", "shards", "sync_ms", "cells"} {
+			if o.has(field) {
+				d.report.add(Join(o.node.path, field), `not allowed with "count": %q: each request settles its own charge`, string(c.Of))
+			}
+		}
+	}
+	return c, reserve
+}
+
+// classOfStatuses is a class of statuses, such as "5xx".
+var classOfStatuses = regexp.MustCompile(`^[1-5]xx$`)
+
+// readStatuses reads a list of statuses and classes.
+func (d *Document) readStatuses(n *node) (s limiter.Statuses) {
+	if n.kind != isList || len(n.items) == 0 || len(n.items) > maxStatuses {
+		d.report.add(n.path, `got %s, want a list of 1 to %d statuses, such as [401, "5xx"]`, n, maxStatuses)
+		return s
+	}
+	for _, item := range n.items {
+		text, isText := item.value.(string)
+		number, isNumber := item.value.(json.Number)
+		status, err := strconv.Atoi(number.String())
+		switch {
+		case isText && classOfStatuses.MatchString(text):
+			for i := range 100 {
+				s.Add(100*int(text[0]-'0') + i)
+			}
+		case isNumber && err == nil && status >= 100 && status <= 599:
+			s.Add(status)
+		default:
+			d.report.add(item.path, `got %s, want a status from 100 to 599, or a class such as "4xx"`, item)
+		}
+	}
+	return s
+}
+
+// maxStatuses bounds a list of statuses.
+const maxStatuses = 100
+
+var fieldName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]{0,63}$`)
+
+// readCostField reads the name of the response field in which an API reports its cost.
+func (d *Document) readCostField(o *object) string {
+	n := o.member("cost_field")
+	name, ok := o.text(n)
+	if ok && !fieldName.MatchString(name) {
+		d.report.add(n.path, "got %s, want the name of a header field: a letter, then up to 63 letters, digits and -", n)
+	}
+	return name
+}
