@@ -45,8 +45,8 @@ func TestLimiter_Take_backOff(t *testing.T) {
 	}
 }
 
-// After the refusal of a cost of 50, costs of at least 50 are backed off. Smaller costs for which the state
-// had room, looks, forced charges and other callers are not.
+// After the refusal of a cost of 50, costs of at least 50 are backed off. Smaller costs for which the
+// state had room are not backed off. Peek, forced charges and other callers are not backed off either.
 func TestLimiter_Take_backOff_cost(t *testing.T) {
 	r := newRemote()
 	draw := func(n int) int { return n - 1 } // the longest back-off
@@ -98,9 +98,9 @@ func TestLimiter_Take_backOff_shadow(t *testing.T) {
 	}
 }
 
-// In a flood over many environments, each environment makes about one refused call a second, even if the
-// limit gets room for a request every few milliseconds. The flood does not reduce the number of
-// admissions.
+// In a flood over many environments, each environment makes about one refused call a second. This is
+// true even if the limit gets room for a request every few milliseconds. The flood does not reduce the
+// number of admissions.
 func TestLimiter_Take_floodOfMany(t *testing.T) {
 	const n, seconds, perSecond = 50, 20, 100
 	for _, algorithm := range []algo.Algorithm{algo.TokenBucket, algo.SlidingWindow} {

@@ -17,8 +17,8 @@ import (
 	"testing"
 )
 
-// TestFiles proves that the files of some packages use each other without a circle, so that they can be
-// read from the bottom to the top. A file uses another if it names anything that the other defines: a
+// TestFiles proves that the files of some packages do not use each other in a circle. They can therefore
+// be read from the bottom to the top. A file uses another if it names anything that the other defines: a
 // type, a function, a constant, a variable, a method or a field. A use through an interface does not
 // count.
 func TestFiles(t *testing.T) {

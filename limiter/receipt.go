@@ -19,8 +19,8 @@ type Receipt struct {
 	served      []served
 }
 
-// TakeRefundable is Take, and returns a Receipt for the charges. The Receipt is nil if the request is
-// denied.
+// TakeRefundable decides like Take, and returns a Receipt for the charges. The Receipt is nil if the
+// request is denied.
 func (l *Limiter) TakeRefundable(ctx context.Context, now time.Time, charges []Charge) (Decision, *Receipt, error) {
 	r := &request{receipt: true} // it is not pooled, because the receipt keeps its slices
 	d, err := l.decide(ctx, r, now, charges)
@@ -47,8 +47,8 @@ func (l *Limiter) TakeRefundable(ctx context.Context, now time.Time, charges []C
 	return d, receipt, nil
 }
 
-// Refund settles every charge at the cost 0. It admits no request that would be denied if this request
-// had never been made.
+// Refund settles every charge at the cost 0. A refund never admits a request that would be denied if
+// this request had never been made.
 //
 //   - Windows and logs refund the whole charge.
 //   - A bucket that other requests have used since refunds the part that has not leaked by now.
@@ -59,9 +59,10 @@ func (r *Receipt) Refund(ctx context.Context, now time.Time) Refunds {
 	return Refunds{s.Refunds.Given, s.Refunds.Dropped + s.Lost}
 }
 
-// Settle corrects each charge to its actual cost, which actual returns. It refunds the difference as
-// Refund does, or charges it past the limit, into a debt of at most one capacity. It makes one store call
-// for each subject with a difference. A limit with a Spread only refunds whole charges.
+// Settle corrects each charge to its actual cost, which actual returns. If the cost is lower, Settle
+// refunds the difference as Refund does. If the cost is higher, Settle charges the difference, even
+// beyond the limit, into a debt of at most one capacity. It makes one store call for each subject with a
+// difference. A limit with a Spread only refunds whole charges.
 //
 // A settlement that takes longer than Options.Timeout is lost. now MUST be read from the same clock as
 // the instant of the Take. A Receipt settles once: a second call of Settle or Refund does nothing and

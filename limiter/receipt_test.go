@@ -79,7 +79,7 @@ func TestReceipt_Settle_lost(t *testing.T) {
 	}
 }
 
-// A limit that counts no requests has no Spread, and a known Count.
+// A limit that does not count requests has no Spread. Its Count is known.
 func TestNewLimit_count(t *testing.T) {
 	rate := algo.Rate{Requests: 100, Window: time.Minute}
 	for _, l := range []limiter.Limit{
@@ -89,7 +89,7 @@ func TestNewLimit_count(t *testing.T) {
 		{Name: "a", Rate: rate, Count: limiter.Count{Of: limiter.CountBytes}, Spread: limiter.Spread{Cells: 2}},
 	} {
 		if _, err := limiter.NewLimit(l); err == nil {
-			t.Errorf("count %q with %+v: got no error", l.Count.Of, l.Spread)
+			t.Errorf("count %q with %+v: got no error, want one", l.Count.Of, l.Spread)
 		}
 	}
 	var some limiter.Statuses

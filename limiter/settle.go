@@ -81,7 +81,7 @@ func (r *request) refundBatches(ctx context.Context) {
 	}
 }
 
-// refundable is charges on one subject that a store can correct.
+// refundable has the charges on one subject that a store can correct.
 type refundable struct {
 	store   Store
 	subject Subject
@@ -110,7 +110,8 @@ func (r *refundable) add(it *item, c Charge, result algo.Result) {
 	r.items, r.charges, r.results = append(r.items, it), append(r.charges, c), append(r.results, result)
 }
 
-// corrections returns the charges that correct r to the actual costs, without those that change nothing.
+// corrections returns the charges that correct r to the actual costs, without charges that change
+// nothing.
 func (r *refundable) corrections(actual func(Charge) int64) refundable {
 	made := refundable{store: r.store, subject: r.subject, remote: r.remote}
 	for i, c := range r.charges {

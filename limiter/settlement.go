@@ -2,8 +2,8 @@ package limiter
 
 // Settlement is the result of Receipt.Settle.
 type Settlement struct {
-	// Refunds counts the charges that cost less. Dropped is the number of those of which nothing
-	// could be refunded safely.
+	// Refunds counts the charges that cost less. Dropped is the number of these charges that could not be
+	// refunded safely, not even in part.
 	Refunds Refunds
 	// Charged is the number of charges that cost more.
 	Charged int

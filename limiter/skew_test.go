@@ -80,8 +80,8 @@ func TestLimiter_Now(t *testing.T) {
 	}
 }
 
-// The clock of an environment is 300 ms ahead, which is more than the depth of the bucket, so the others get 0
-// of 1,000 requests. If the clock is corrected to within 10 ms, the others get their share.
+// The clock of an environment is 300 ms ahead. This is more than the depth of the bucket, so the other
+// environments get 0 of 1,000 requests. If the clock is corrected to within 10 ms, they get their share.
 func TestLimiter_fastBucket(t *testing.T) {
 	for ahead, want := range map[time.Duration][2]int{300 * time.Millisecond: {0, 0}, 10 * time.Millisecond: {50, 1000}, time.Millisecond: {300, 1000}} {
 		store, caller := newRemote(), limiter.User("u")

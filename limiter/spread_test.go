@@ -203,7 +203,7 @@ func TestSpread_shards(t *testing.T) {
 				d := takeAt(t, e, noon, c)
 				switch {
 				case d.Allowed && d.Capacity != rate.Requests:
-					t.Fatalf("got capacity %d, want that of the whole limit", d.Capacity)
+					t.Fatalf("got capacity %d, want the capacity of the whole limit", d.Capacity)
 				case d.Allowed:
 					admitted++
 				case first == 0:

@@ -32,15 +32,16 @@ type Store interface {
 	// once.
 	Take(ctx context.Context, now algo.Instant, subject Subject, charges []Charge, results []algo.Result) (bool, error)
 
-	// Settle corrects charges that Take made, in one atomic step. results are those of that Take. The
+	// Settle corrects charges that Take made, in one atomic step. results are the results of that Take. The
 	// cost of each charge is the correction; 0 changes nothing:
 	//
-	//   - Without Force, Settle refunds the cost, which is at most that of the Take. elapsed is the
+	//   - Without Force, Settle refunds the cost, which is at most the cost in the Take. elapsed is the
 	//     time since the Take on the monotonic clock; Settle adds a margin for clock skew and for the
-	//     time of its message. It follows algo.Machine.Refund, and drops what it cannot refund safely.
+	//     time of its message. Settle follows algo.Machine.Refund, and drops quota that it cannot refund
+	//     safely.
 	//   - With Force, Settle charges the cost at now, as Take does. It ignores results.
 	//
-	// If it returns an error, Settle has made the corrections at most once.
+	// If Settle returns an error, it has made the corrections at most once.
 	Settle(ctx context.Context, now algo.Instant, subject Subject, charges []Charge, results []algo.Result, elapsed time.Duration) (Settled, error)
 
 	// Inspect returns every limit that the store holds of subject, in the order of their IDs. For an

@@ -100,7 +100,7 @@ func (l *Limiter) locate(c Charge) (r storeRole, subjects []Subject, limits []*L
 	return inStore, []Subject{c.Limit.countedSubject(c.Subject)}, []*Limit{c.Limit}
 }
 
-// add adds what a store holds of limit, which is the limit of s or a part of it.
+// add adds the usage of limit that a store holds. limit is the limit of s, or a part of that limit.
 func (s *Usage) add(limit *Limit, entries []Entry, now algo.Instant, first bool) {
 	var held Held
 	if i := slices.IndexFunc(entries, func(e Entry) bool { return e.ID == limit.ID }); i >= 0 {

@@ -12,15 +12,15 @@ type Mark struct {
 // allow (Machine.Ahead). The caller MUST NOT pass another state.
 //
 // Either the clock of now is slow, or the clock that made the state was fast: the state does not show
-// which. Therefore, a state is clamped only when it counts nothing any more by the clock that made it.
-// The first clock that finds the state ahead marks it. If no clock that is ahead charges the state for a
+// which. Therefore, a state is clamped only when, by the clock that made it, it counts nothing any more.
+// The first clock that finds the state ahead marks it. If no fast clock charges the state during a
 // horizon and MaxSkew, the state becomes a full charge at the end of that time. Until then the state
 // decides unchanged. A clock that is behind can use what is left of a window or a log; a bucket refuses
 // its requests.
 //
 // A mark is renewed, and a state is clamped, only when a horizon and MaxSkew have passed since the mark.
 // Therefore, clocks that alternate never create a quota twice. A clock that was wrong once blocks the
-// others for at most two horizons, not for as long as it was ahead.
+// other clocks for at most two horizons, not for the whole time that it was ahead.
 func Clamp(m Machine, s State, k Mark, now Instant) (State, Mark) {
 	due := k.Since.Add(stillness(m))
 	switch {

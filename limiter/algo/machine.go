@@ -53,8 +53,8 @@ type Machine interface {
 	// The caller MUST NOT pass a negative cost.
 	Take(s State, now Instant, cost int64) (State, bool)
 
-	// Force charges cost at now whether it is allowed or not. The excess is a debt of at most
-	// one capacity; more than that is dropped.
+	// Force charges cost at now whether it is allowed or not. The excess is a debt of at most one capacity.
+	// A higher excess is dropped.
 	Force(s State, now Instant, cost int64) State
 
 	// Excess returns the part of cost that Force drops, because the debt would exceed one capacity.
@@ -89,7 +89,7 @@ type Machine interface {
 	// at least that long.
 	Horizon() time.Duration
 
-	// Idle returns the instant from which s counts nothing, if nothing more is charged. That holds for
+	// Idle returns the instant from which s counts nothing, if nothing more is charged. This is true for
 	// every clock that has reached this instant.
 	Idle(s State) Instant
 
@@ -105,7 +105,7 @@ type Machine interface {
 	// behind s increases this number.
 	newest(s State) int64
 
-	// full returns the state after a full charge at the instant at. Its count is at least that of s in
+	// full returns the state after a full charge at the instant at. Its count is at least the count of s in
 	// its newest window or list.
 	full(s State, at Instant) State
 

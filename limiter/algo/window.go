@@ -175,8 +175,8 @@ func (w *Window) ResetAfter(s State, now Instant) time.Duration {
 	return 0
 }
 
-// Refund implements Machine. The refund is exact, because charged contains the window that was charged.
-// That is the stored window, not the window of the clock.
+// Refund implements Machine. The refund is exact, because charged contains the window that was charged:
+// the stored window, not the window of the clock.
 func (w *Window) Refund(s, charged State, cost int64, _ time.Duration) State {
 	switch {
 	case s.Window == charged.Window && s.Count >= cost:

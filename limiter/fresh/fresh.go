@@ -55,8 +55,8 @@ func New[V any](p *Policy) *Value[V] {
 
 // Get returns the value at now. If the value is not fresh, Get reads it with load and waits. If another
 // request already reads it and the previous value is usable, Get returns the previous value without
-// waiting. If there is no usable value, the error is that of the last read or of ctx, or wraps ErrAbsent
-// or ErrExpired.
+// waiting. If there is no usable value, the error is the error of the last read or of ctx, or wraps
+// ErrAbsent or ErrExpired.
 func (v *Value[V]) Get(ctx context.Context, now time.Time, load Load[V]) (V, error) {
 	if !v.Due(now) {
 		return v.Peek(now)
@@ -103,7 +103,8 @@ func (v *Value[V]) Due(now time.Time) bool { return v.state.Load().due(v.policy,
 func (v *Value[V]) Err() error { return v.state.Load().failed }
 
 // begin returns a channel that is closed when the read in progress ends. If need returns false, begin
-// returns nil. Otherwise, begin starts a read if none is in progress. The error is that of Policy.Admit.
+// returns nil. Otherwise, begin starts a read if none is in progress. The error is the error of
+// Policy.Admit.
 func (v *Value[V]) begin(ctx context.Context, now time.Time, load Load[V], need func(s *state[V], reading bool) bool) (<-chan struct{}, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

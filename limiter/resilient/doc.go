@@ -1,7 +1,7 @@
 // Package resilient bounds what the faults of a remote store cost a decision.
 //
-// [New] wraps a [limiter.Store]. The wrapped store has a circuit breaker, repeats a charge whose
-// connection is dead, and gives a decision more time if it may have to open a connection. If the store
+// [New] wraps a [limiter.Store]. The wrapped store has a circuit breaker. It repeats a charge whose
+// connection is dead, and gives a decision more time to open a connection if necessary. If the store
 // cannot charge a request, [limiter.OnError] decides it.
 //
 // # Circuit breaker

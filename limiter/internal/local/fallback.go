@@ -199,9 +199,9 @@ func sameUsage(a, b algo.State) bool {
 	return a == b
 }
 
-// Settle corrects charges of Take or Mirror, whose results are passed. It makes the charges with Force at
-// now, and refunds the others. It writes the part of a charge that exceeds the max debt to excess. given
-// is the number of charges of which it refunded something.
+// Settle corrects charges of Take or Mirror, whose results are passed. It makes the charges with Force
+// at now, and refunds the other charges. It writes to excess the part of each charge that exceeds the
+// max debt. given is the number of charges that it refunded, at least in part.
 func (f *Fallback) Settle(now algo.Instant, subject string, charges []Charge, results []algo.Result, elapsed time.Duration, excess []int64) (given int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -179,7 +179,7 @@ func (s *Share) mayReport(now algo.Instant, random func() float64) {
 }
 
 // covered returns the time whose reports the store sums up at now. If no process had reported when s was
-// born, that is the time since the first report of the processes that started together with this one.
+// born, the result is the time since the first report of a process that started together with this one.
 func (s *Share) covered(now algo.Instant, r algo.Result) time.Duration {
 	m, ok := r.Machine.(*algo.Window)
 	if !s.cold || !ok {
