@@ -11,7 +11,7 @@ import (
 // lastSecond is the Unix second before which the instant of a request MUST lie.
 const lastSecond = (math.MaxInt64 - int64(4*algo.MaxWindow)) / int64(time.Second)
 
-// decidable reports whether the algorithms can decide at now.
+// decidable reports whether now is in the range of instants that the algorithms support.
 func decidable(now time.Time) bool { return now.Unix() > 0 && now.Unix() < lastSecond }
 
 // check returns an error for the first charge that is invalid.

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Clock times the pauses between calls for a throttled item. It MUST be safe for concurrent use. It
-// exists for simulations. Deadlines of contexts always use package time.
+// Clock times the pauses between calls for a throttled item. It MUST be safe for concurrent use.
+// Simulations replace it. Deadlines of contexts always use package time.
 type Clock interface {
 	Now() time.Time
 	// Sleep returns nil after d. If ctx ends first, it returns the error of ctx.

@@ -66,7 +66,7 @@ type Limit struct {
 	plain        algo.Compacter // the machine, if TakePlain may decide; otherwise nil
 	fingerprint  string
 	parts        []*Limit // of Spread.Shards: the shards; of Spread.Cells: one of the equal cells
-	localShare   *Limit   // the part of one of LocalProcesses; nil if they do not divide the limit
+	localShare   *Limit   // the part of one process in an outage; nil unless LocalProcesses divide the limit
 	isLocalShare bool     // this is the share of another limit
 	reports      *reports // of Spread.Adaptive
 }
@@ -132,7 +132,7 @@ func (l Limit) divide() (parts []*Limit, err error) {
 	n := max(l.Spread.Shards, l.Spread.Cells)
 	for i := range max(l.Spread.Shards, min(l.Spread.Cells, 1)) {
 		part := l
-		part.OnError, part.LocalProcesses = OnErrorAllow, 0 // the whole limit has them
+		part.OnError, part.LocalProcesses = OnErrorAllow, 0 // the whole limit has these settings
 		part.Spread, part.Rate = Spread{}, divideRate(l.Rate, int64(i), int64(n), l.Spread.Shards > 0)
 		made, err := NewLimit(part)
 		if err != nil {

@@ -359,7 +359,8 @@ func TestOnError_inProcess(t *testing.T) {
 	}
 }
 
-// In an outage, Peek charges nothing and reports what Take would decide. A Receipt refunds a share.
+// In an outage, Peek charges nothing and reports what Take would decide. A Receipt also refunds the
+// charge on a share.
 func TestOnError_local_peek_refund(t *testing.T) {
 	r := newRemote()
 	r.fail = map[limiter.Subject]error{user: limiter.ErrUnavailable}
@@ -425,7 +426,7 @@ type hanging struct {
 	*remote
 	mu      sync.Mutex
 	waited  []time.Duration
-	answers bool          // it answers like remote
+	answers bool          // the store answers like remote
 	first   time.Duration // how long the first decision may wait
 }
 

@@ -27,7 +27,7 @@ func TestLimiter_Take_plain(t *testing.T) {
 		l := limiter.Limit{Name: "a", ID: limiter.ID(i + 1), Rate: algo.Rate{Algorithm: a, Requests: 7, Window: 10 * time.Second}}
 		limits = append(limits, limit(t, l))
 		l.Version = 1
-		limits = append(limits, limit(t, l)) // an equal limit, as new rules make it if they do not change the limit
+		limits = append(limits, limit(t, l)) // an equal limit, as in new rules
 		l.Global, l.Rate.Requests = true, 5
 		limits = append(limits, limit(t, l))
 	}

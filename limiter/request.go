@@ -41,7 +41,7 @@ type request struct {
 	storeCalls   int           // calls of a shared store, without those of batches
 	refunds      Refunds
 	clamped      int
-	counterErr   error // of the last synchronization of a counter that decided without the store
+	counterErr   error // error of the last synchronization of a counter that decides without the store
 	failed       bool  // the request is denied because a store failed
 	fallbackFull bool  // the fallback has no room for the subject
 }

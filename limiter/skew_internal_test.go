@@ -13,7 +13,7 @@ func TestSkew(t *testing.T) {
 		t.Error("got a skew before any answer, want none")
 	}
 	begun := time.Unix(1_800_000_000, 0)
-	const ahead = 300 * time.Millisecond // of this clock
+	const ahead = 300 * time.Millisecond // how far this clock is ahead
 	answer := func(at, roundTrip, unit time.Duration) {
 		server := begun.Add(at + roundTrip/2)
 		s.observe(begun.Add(ahead+at), begun.Add(ahead+at+roundTrip), server.Truncate(unit), server.Truncate(unit).Add(unit))

@@ -76,7 +76,7 @@ func TestSpread_lease_size(t *testing.T) {
 			t.Fatalf("request %d: %d remaining, want %d", i+1, d.Remaining, want)
 		}
 	}
-	// 1 + 2 + 4 + 8 + 16 + 32 + 64 + 64 + 64
+	// Nine leases have 1 + 2 + 4 + 8 + 16 + 32 + 64 + 64 + 64 = 255 requests.
 	if calls, charged := store.takes.Load(), used(); calls != 9 || charged != 255 {
 		t.Fatalf("200 requests: got %d calls and %d charged, want 9 and 255", calls, charged)
 	}

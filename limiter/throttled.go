@@ -54,7 +54,7 @@ type throttledCall struct {
 	charges []Charge
 	results []algo.Result
 	err     error
-	calls   int // made so far; the caller may count the first one elsewhere
+	calls   int // calls made so far; the caller may count the first call elsewhere
 	// repeat makes the call again.
 	repeat func() (taken bool, err error)
 	// refuses reports whether results refuse the call.

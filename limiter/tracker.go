@@ -59,7 +59,7 @@ func (ts *trackers) get(now algo.Instant, subject Subject, limit *Limit) *tracke
 		return nil
 	}
 	t = &tracker{limit: limit, counter: local.NewCounter(limit.counterRules())}
-	key.subject = subject.clone() // the text of a request may be part of a larger one
+	key.subject = subject.clone() // the subject may share memory with a large request text
 	ts.table[key] = t
 	return t
 }

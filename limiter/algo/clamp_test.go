@@ -19,32 +19,32 @@ func TestClamp(t *testing.T) {
 	second := int64(start) / 1e9
 	ahead := start.Add(5*time.Second + 1)
 	for _, c := range []struct {
-		m            algo.Machine
-		honest, s    algo.State
-		further      algo.State // s, charged again by a fast clock
-		still        time.Duration
-		clamped      algo.State
-		first, short int64 // requests that the slow clock may still charge before the clamp
+		m         algo.Machine
+		honest, s algo.State
+		further   algo.State // s, charged again by a fast clock
+		still     time.Duration
+		clamped   algo.State
+		first     int64 // requests that the slow clock may still charge before the clamp
 	}{
 		{
 			bucket, algo.State{TAT: start.Add(29 * time.Second)}, algo.State{TAT: start.Add(29*time.Second + 1), Refunds: 3}, algo.State{TAT: start.Add(30 * time.Second), Refunds: 3},
-			29 * time.Second, algo.State{TAT: start.Add(29*time.Second + 12*time.Second), Refunds: 3}, 0, 0,
+			29 * time.Second, algo.State{TAT: start.Add(29*time.Second + 12*time.Second), Refunds: 3}, 0,
 		},
 		{
 			window, algo.State{Window: second + 5, Count: 1}, algo.State{Window: second + 6, Count: 3, Previous: 2}, algo.State{Window: second + 7},
-			7 * time.Second, algo.State{Window: second + 7, Count: 10}, 5, 0,
+			7 * time.Second, algo.State{Window: second + 7, Count: 10}, 5,
 		},
 		{
 			window, algo.State{Window: second + 5, Count: 1}, algo.State{Window: second + 6, Count: 17}, algo.State{Window: second + 7},
-			7 * time.Second, algo.State{Window: second + 7, Count: 17}, 0, 0,
+			7 * time.Second, algo.State{Window: second + 7, Count: 17}, 0,
 		},
 		{
 			log, algo.State{Newest: start.Add(5 * time.Second)}, algo.State{Newest: ahead, Entries: algo.NewEntries(ahead)}, algo.State{Newest: ahead + 1, Entries: algo.NewEntries(ahead, ahead+1)},
-			11 * time.Second, algo.State{Newest: start.Add(11 * time.Second), Entries: algo.NewEntries(start.Add(11*time.Second), start.Add(11*time.Second))}, 1, 0,
+			11 * time.Second, algo.State{Newest: start.Add(11 * time.Second), Entries: algo.NewEntries(start.Add(11*time.Second), start.Add(11*time.Second))}, 1,
 		},
 		{
 			log, algo.State{Newest: start.Add(5 * time.Second)}, algo.State{Newest: ahead, Entries: algo.NewEntries(ahead, ahead, ahead)}, algo.State{Newest: ahead + 1, Entries: algo.NewEntries(ahead, ahead+1)},
-			11 * time.Second, algo.State{Newest: start.Add(11 * time.Second), Entries: algo.NewEntries(start.Add(11*time.Second), start.Add(11*time.Second), start.Add(11*time.Second))}, 0, 0,
+			11 * time.Second, algo.State{Newest: start.Add(11 * time.Second), Entries: algo.NewEntries(start.Add(11*time.Second), start.Add(11*time.Second), start.Add(11*time.Second))}, 0,
 		},
 	} {
 		if c.m.Ahead(c.honest, start) || !c.m.Ahead(c.s, start) {

@@ -27,7 +27,7 @@ func TestConvert(t *testing.T) {
 				to.Fingerprint(), next, left, to.Capacity(), most)
 		}
 		if from.Fingerprint() == to.Fingerprint() && left != from.Remaining(s, now) {
-			t.Fatalf("%s %+v: converted to itself: got %d left, want %d", from.Fingerprint(), s, left, from.Remaining(s, now))
+			t.Fatalf("%s %+v: converted to an equal limit: got %d left, want %d", from.Fingerprint(), s, left, from.Remaining(s, now))
 		}
 	})
 }

@@ -154,7 +154,7 @@ func wait(ctx context.Context, done <-chan struct{}) error {
 	case <-ctx.Done():
 	}
 	select {
-	case <-done: // both are ready, and select chose one at random
+	case <-done: // done and ctx are both ready, and select chose ctx at random
 		return nil
 	default:
 		return ctx.Err()

@@ -21,7 +21,7 @@ func policy() *fresh.Policy {
 	return &fresh.Policy{Fresh: time.Minute, Absent: 10 * time.Second, Stale: time.Hour, Cooldown: 5 * time.Second, Retry: time.Second, Timeout: time.Second}
 }
 
-// source answers one read after another.
+// source answers each read with the value or the error that a test sets.
 type source struct {
 	reads int
 	value int

@@ -91,7 +91,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 func (b *bench) measure(ctx context.Context, only, names []string) (report, error) {
 	for _, name := range only {
 		if !slices.Contains(names, name) {
-			return report{}, fmt.Errorf("-only: got %q, want some of %s", name, strings.Join(names, ","))
+			return report{}, fmt.Errorf("-only: got %q, want one or more of %s", name, strings.Join(names, ","))
 		}
 	}
 	r := report{Rounds: b.rounds, Quick: b.quick}

@@ -158,7 +158,7 @@ func (r *record) ask(e *environment, caller, policy string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err != nil || d.Failed != (policy == "soak/deny" && d.Reason != limiter.ReasonNone && answer.Problem != nil && answer.Problem.Status == http.StatusServiceUnavailable) {
-		r.errors++ // only on_error deny answers with a 5xx, and it always does
+		r.errors++ // on_error deny, and no other policy, must answer with a 503 in an outage
 		return
 	}
 	window := cell{caller, policy, now.Truncate(soakWindow).Add(soakWindow).UnixNano()}

@@ -107,7 +107,7 @@ func (g *Groups[S, T]) more(q *group[S, T]) bool {
 		}
 		deadline, ok := w.ctx.Deadline()
 		late := ok && deadline.Before(soon)
-		if late { // the store would charge it, but the answer would come too late
+		if late { // the store would charge the request, but the answer would come too late
 			w.end(false, 0, fmt.Errorf("%w: %w", ErrDeadline, context.DeadlineExceeded))
 		}
 		return late

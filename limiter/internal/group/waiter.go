@@ -65,7 +65,7 @@ type Waiter[T any] struct {
 
 	state  atomic.Int32
 	calls  int   // calls that have returned since the request arrived
-	totals []int // the total of each charge, in the group that charges it
+	totals []int // for each charge, the index of its total in the group
 	sees   bool  // the call does not charge the request, which waits for the returned state
 
 	done   chan struct{} // closed when answer is set

@@ -27,7 +27,7 @@ func (l *Lease) Left(now algo.Instant) int64 {
 	age = max(0, age)
 	left := l.Granted - l.Used
 	switch m := l.Machine.(type) {
-	case *algo.Bucket: // unused quota leaks as it would from the bucket
+	case *algo.Bucket: // unused quota leaks at the rate of the bucket
 		left -= int64((max(0, age-l.Grace) + m.Interval - 1) / m.Interval)
 	case *algo.Window: // the lease belongs to the window in which it was charged
 		if m.Index(now) > l.State.Window {

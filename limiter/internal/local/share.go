@@ -90,8 +90,8 @@ type Report struct {
 type stage uint8
 
 const (
-	unseen  stage = iota // it has not read the reports of others
-	waiting              // there were none, so it reads again before its first report
+	unseen  stage = iota // the process has not read the reports of other processes
+	waiting              // there were no reports, so the process reads again before its first report
 	joining              // its first report is due
 	steady
 )
@@ -114,7 +114,7 @@ func (s *Share) update(now algo.Instant, out Report, demand, processes algo.Resu
 	m := demand.Machine
 	s.own = m.Force(s.own, now, out.Demand)
 	mine := float64(m.Used(s.own, now))
-	defer func() { // the total has the current rate of this process instead of its earlier reports
+	defer func() { // in the total, the current rate of this process replaces its earlier reports
 		s.total = max(0, used(demand)-mine/over) + s.rate
 	}()
 	if s.stage == unseen && s.processes == 0 {
@@ -144,7 +144,7 @@ func (s *Share) update(now algo.Instant, out Report, demand, processes algo.Resu
 	case gap <= ReportWindow && now.Sub(s.born) > 2*ReportWindow: // its rate is measured in the same way as the total
 		s.measure(out.demand, out.requests, gap, 1-gap.Seconds()/ReportWindow.Seconds())
 		s.rate = mine / (ReportWindow + gap/2).Seconds()
-	default: // a few requests give no exact rate, so earlier ones count too
+	default: // a few requests give no exact rate, so earlier requests count too
 		s.measure(out.demand, out.requests, gap, max(0, 1-float64(out.requests)/16, 1-gap.Seconds()/ReportWindow.Seconds()))
 	}
 	s.demand, s.requests, s.since = s.demand-out.demand, s.requests-out.requests, now
