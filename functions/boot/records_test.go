@@ -221,10 +221,10 @@ func TestConfig_Environment_tableFails(t *testing.T) {
 	d.shut.Store(true)
 	d.now = d.now.Add(59 * time.Minute)
 	d.want(t, "remembered", key, "apikey:acme", "20", 201)
-	d.want(t, "key that is not cached", other, "credential cannot be checked", "", 503)
+	d.want(t, "key that is not cached", other, "credential could not be verified", "", 503)
 	d.want(t, "malformed", "x", "Unauthorized", "", 401)
 	d.now = d.now.Add(time.Minute)
-	d.want(t, "key that was cached for too long", key, "credential cannot be checked", "", 503)
+	d.want(t, "key that was cached for too long", key, "credential could not be verified", "", 503)
 	d.shut.Store(false)
 	d.now = d.now.Add(time.Second)
 	d.want(t, "after", other, "apikey:beta", "10", 201)
@@ -245,7 +245,7 @@ func TestStartSigningKeys(t *testing.T) {
 		}
 		return string(answer)
 	}
-	if got := authorize(); !strings.HasPrefix(got, "credential cannot be checked: records table: no signing keys") {
+	if got := authorize(); !strings.HasPrefix(got, "credential could not be verified: records table: no signing keys") {
 		t.Errorf("before the copy: got %s, want a failure of the authorizer", got)
 	}
 	keys, err := samples.Files.ReadFile("jwks.json")

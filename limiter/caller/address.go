@@ -7,8 +7,8 @@ import (
 
 // Prefix returns the network that counts as one caller. For an IPv4 address it is the address itself,
 // even if it is mapped into IPv6 (RFC 4291, 2.5.5.2). For an IPv6 address it is the network with a
-// prefix of ipv6Bits, because one customer commonly has a whole network (RFC 6177). The network has
-// no zone. The zero Addr has the zero Prefix.
+// prefix of ipv6Bits, because one customer commonly has a whole network (RFC 6177). Prefix drops the
+// zone of an address. For the zero Addr it returns the zero Prefix.
 func Prefix(addr netip.Addr, ipv6Bits int) netip.Prefix {
 	if !addr.IsValid() {
 		return netip.Prefix{}

@@ -17,7 +17,7 @@ const maxAPIKey = 256
 // Record is the stored record of an API key. It does not contain the key, only a keyed hash of the
 // key. The hash is useless without the secret.
 type Record struct {
-	ID    string `json:"id"`   // limits count by the ID, which stays when the key is replaced
+	ID    string `json:"id"`   // limits count by the ID, which does not change when the key is replaced
 	Hash  string `json:"hash"` // HashAPIKey of the key
 	Tier  string `json:"tier,omitempty"`
 	Owner string `json:"owner,omitempty"`

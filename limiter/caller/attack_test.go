@@ -99,7 +99,7 @@ func TestVerifier_Verify_header(t *testing.T) {
 			t.Errorf("%s: got error %v, want an error: %t", c.name, err, !c.ok)
 		}
 		if err != nil && (len(err.Error()) > 200 || strings.Contains(err.Error(), huge[:100])) {
-			t.Errorf("%s: the error contains the header: %.300s", c.name, err)
+			t.Errorf("%s: got an error with the header, want it without: %.300s", c.name, err)
 		}
 	}
 	if fetched > 0 {
@@ -174,7 +174,7 @@ func TestVerifier_Verify_strange(t *testing.T) {
 	}
 }
 
-// If two keys have the same ID, neither is used. Keys of unsupported sizes are ignored.
+// If two keys have the same ID, neither is used. A key set ignores keys of unsupported sizes.
 func TestKeySet_Key_hostile(t *testing.T) {
 	i := newIssuer(t, "a")
 	if _, err := verifier(t, keySet(t, i.set(t, newIssuer(t, "a").public()))).Verify(ctx, noon, i.token(t, claims(nil))); !errors.Is(err, caller.ErrInvalidCredential) {
@@ -263,7 +263,7 @@ func (s *stuck) Record(_ context.Context, hash string) (caller.Record, bool, err
 	return s.record, hash == s.record.Hash, nil
 }
 
-// Reads do not accumulate when clients disconnect during lookups.
+// The number of running reads is bounded, even if many clients disconnect during lookups.
 func TestRemoteRecords_pile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		key := caller.NewAPIKey()
@@ -285,14 +285,14 @@ func TestRemoteRecords_pile(t *testing.T) {
 			if !errors.Is(err, caller.ErrUnverified) {
 				t.Fatalf("got error %v, want ErrUnverified", err)
 			}
-			if strings.Contains(err.Error(), "1000 API keys are being looked up") {
+			if strings.Contains(err.Error(), "too many concurrent lookups (want at most 1000)") {
 				refused++
 			}
 		}
 		if n := r.Reading(); n != 1000 || refused != 4000 {
 			t.Errorf("got %d concurrent reads, %d of 5000 lookups refused, want 1000 and 4000", n, refused)
 		}
-		known(time.Minute) // a known key is still valid, even if its record is due for a read
+		known(time.Minute) // the cached record stays valid, although it is old enough for a new read
 		close(source.answer)
 		synctest.Wait()
 		if n := r.Reading(); n != 0 {

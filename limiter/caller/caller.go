@@ -15,13 +15,13 @@ type Caller struct {
 	Tier   string            // plan; "" means the default tier of the rules
 	Claims map[string]string // claims of the verified token that are text, numbers or booleans, as text; read-only, because requests share them
 
-	// Rejected reports whether a credential was bad. Then no other field comes from that credential,
-	// and the rules charge only limits that count by address.
+	// Rejected reports whether a credential was bad. No other field comes from a bad credential, and the
+	// rules then charge only limits that count by address.
 	Rejected bool
 }
 
-// Subject returns the subject of the user. Without a user it returns the subject of the API key, and
-// without a key that of the address.
+// Subject returns the subject of the user. Without a user it returns the subject of the API key. Without
+// both it returns the subject of the address.
 func (c Caller) Subject() limiter.Subject {
 	switch {
 	case c.User != "":

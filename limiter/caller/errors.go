@@ -10,5 +10,5 @@ var (
 	ErrMissingCredential = errors.New("no credential")
 	// ErrUnverified reports that a credential could not be verified, because the signing keys or the
 	// API key records could not be read. It is not the caller's fault.
-	ErrUnverified = errors.New("credential cannot be checked")
+	ErrUnverified = errors.New("credential could not be verified")
 )

@@ -40,8 +40,8 @@ func FuzzParseKeySet(f *testing.F) {
 	})
 }
 
-// FuzzParseAPIKeys searches for a list of records that breaks the parser, or with which a key without
-// a record is valid.
+// FuzzParseAPIKeys searches for a list of records that breaks the parser, or that makes a key without a
+// record valid.
 func FuzzParseAPIKeys(f *testing.F) {
 	f.Add([]byte(`[{"id":"a","tier":"paid","owner":"o","hash":"`+caller.HashAPIKey(secret, "k")+`"}]`), "k")
 	f.Add([]byte(`[{"id":"","hash":""}]`), "")
@@ -73,10 +73,10 @@ func FuzzIdentifier_Caller(f *testing.F) {
 	f.Fuzz(func(t *testing.T, authorization, key, address string) {
 		got, err := all.Caller(ctx, noon, caller.Credentials{Authorization: authorization, APIKey: key, Address: caller.ParseAddress(address)})
 		if got.Rejected != (err != nil) || err != nil && !errors.Is(err, caller.ErrInvalidCredential) {
-			t.Errorf("got rejected %t and error %v, want both or neither, and ErrInvalidCredential", got.Rejected, err)
+			t.Errorf("got rejected %t and error %v, want both or neither, and only ErrInvalidCredential", got.Rejected, err)
 		}
 		if err != nil && (got.User != "" || got.APIKey != "" || got.Tier != "" || got.Claims != nil) {
-			t.Errorf("rejected caller: got %+v, want the address alone", got)
+			t.Errorf("rejected caller: got %+v, want only the address", got)
 		}
 		if got.User != "" && (got.User != "alice" || !strings.Contains(authorization, ".")) || got.APIKey != "" && key != known {
 			t.Errorf("got %+v for %q and %q, want an identity only of a valid credential", got, authorization, key)
@@ -84,7 +84,7 @@ func FuzzIdentifier_Caller(f *testing.F) {
 	})
 }
 
-// FuzzAddress searches for an address that has two prefixes, or that its prefix does not contain.
+// FuzzAddress searches for an address that has two prefixes, or that is not in its prefix.
 func FuzzAddress(f *testing.F) {
 	for _, s := range []string{"203.0.113.7", "::ffff:203.0.113.7", "[2001:db8::1]:80", "fe80::1%eth0", "10.0.0.1, 203.0.113.7", "1.2.3.4:99999", "[::]", "%", "for=1.2.3.4"} {
 		f.Add(s, 64)

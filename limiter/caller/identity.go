@@ -37,9 +37,9 @@ func New(o Options) *Identifier {
 	return &Identifier{o}
 }
 
-// Warm opens the connection to the table of RemoteRecords before the first key arrives: it reads the
-// secrets. With other records it does nothing. It returns the error of the table. Later requests
-// retry the read.
+// Warm reads the secrets of RemoteRecords, so that the connection to the table is open before the first
+// key arrives. With other records Warm does nothing. If the read fails, Warm returns the error of the
+// table, and later requests retry the read.
 func (i *Identifier) Warm(ctx context.Context, now time.Time) error {
 	if r, ok := i.o.APIKeys.(*RemoteRecords); ok {
 		return r.Warm(ctx, now)
@@ -81,8 +81,8 @@ func (i *Identifier) Caller(ctx context.Context, now time.Time, c Credentials) (
 }
 
 // bearer returns the token of an Authorization header with the bearer scheme (RFC 6750). ok is false
-// for other schemes, which are ignored. For a malformed header the token is "" and ok is true: a back
-// end may accept the header, so the request must not count as one without a credential.
+// for other schemes, which are ignored. For a malformed header the token is "" and ok is true. A back
+// end may accept such a header, so the request must not count as anonymous.
 func bearer(authorization string) (token string, ok bool) {
 	isName := func(r rune) bool {
 		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("!#$%&'*+-.^_`|~", r)

@@ -141,8 +141,8 @@ func TestKeySet_Key(t *testing.T) {
 	}
 }
 
-// The keys are fetched once, and once more for a new key ID. Then no fetch begins during a cooldown,
-// for any tokens and even if the issuer fails. The cooldown is shorter while there are no keys.
+// The keys are fetched once, and once more for a new key ID. No other fetch begins during a cooldown,
+// whatever tokens arrive and even if the issuer fails. While there are no keys, the cooldown is shorter.
 func TestRemoteKeys(t *testing.T) {
 	first, second := newIssuer(t, "first"), newIssuer(t, "second")
 	document, fetches, down := first.set(t), 0, false
@@ -194,7 +194,7 @@ func TestRemoteKeys(t *testing.T) {
 	}
 	later(time.Minute)
 	down = true
-	check(newIssuer(t, "new"), caller.ErrUnverified, 5) // the issuer fails, so the key may be new
+	check(newIssuer(t, "new"), caller.ErrUnverified, 5) // the key may be new, because the last fetch failed
 	check(newIssuer(t, "new"), caller.ErrUnverified, 5)
 	check(first, nil, 5)
 	later(30*time.Second - 1)
@@ -216,8 +216,8 @@ func TestRemoteKeys(t *testing.T) {
 	check(newIssuer(t, "new"), caller.ErrUnverified, 10)
 }
 
-// A key that the issuer adds soon after a fetch is valid at once. Whatever key IDs arrive, there is
-// one fetch in each half minute and one more in each ten minutes.
+// A key that the issuer adds soon after a fetch is valid at once. There is at most one fetch in half a
+// minute, and one more in ten minutes, whatever key IDs arrive.
 func TestRemoteKeys_spare(t *testing.T) {
 	first, second := newIssuer(t, "first"), newIssuer(t, "second")
 	document, fetches := first.set(t), 0
@@ -324,7 +324,7 @@ func TestRemoteKeys_hangUp(t *testing.T) {
 	})
 }
 
-// Requests use the previous keys during a fetch. All requests share one fetch.
+// During a fetch, requests use the previous keys. All requests share the fetch.
 func TestRemoteKeys_meanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := newIssuer(t, "first")
@@ -457,8 +457,8 @@ func TestRemoteKeys_stale(t *testing.T) {
 	}{
 		{"the issuer fails", time.Time{}, true, 24 * time.Hour, "no route"},
 		{"the copy cannot be read", noon.Add(-10 * time.Minute), true, 24*time.Hour - 10*time.Minute, "no route"},
-		{"the copy is old", noon.Add(-3 * time.Hour), false, 21 * time.Hour, "the function that copies it failed"},
-		{"the copy is too old", noon.Add(-240 * time.Hour), false, 0, "the function that copies it failed"},
+		{"the copy is old", noon.Add(-3 * time.Hour), false, 21 * time.Hour, "look at the log of the function that copies the issuer's keys"},
+		{"the copy is too old", noon.Add(-240 * time.Hour), false, 0, "look at the log of the function that copies the issuer's keys"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			fetches := 0
@@ -481,7 +481,7 @@ func TestRemoteKeys_stale(t *testing.T) {
 					t.Errorf("after %s: got error %v, want none", after, err)
 				}
 			}
-			if c.goodUntil > 0 && fetches != 2 { // an old copy is not read every minute
+			if c.goodUntil > 0 && fetches != 2 { // the old copy is not read again every minute
 				t.Errorf("got %d fetches, want 2", fetches)
 			}
 			for _, after := range []time.Duration{c.goodUntil, c.goodUntil + time.Minute, 365 * 24 * time.Hour} {
@@ -534,8 +534,8 @@ func TestRemoteKeys_ambiguous(t *testing.T) {
 	key(2*time.Hour, "", caller.ErrInvalidCredential, 3) // the key set is stale, and a newer one may have only one of the two keys
 }
 
-// A fetch has a timeout of two seconds. A request uses the result of the fetch even if the request
-// ends at the same time.
+// A fetch has a timeout of two seconds. A request uses the result of the fetch even if the context of
+// the request ends at the same instant.
 func TestNewFetchedKeys_slow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := newIssuer(t, "a")

@@ -15,9 +15,9 @@ import (
 	"github.com/weir-limits/weir/limiter/fresh"
 )
 
-// keysPolicy sets how often an issuer is read and how long its keys are used. For an unknown key ID
-// the next read begins at least keysCooldown after the previous read. Once in keysSpare, a read may
-// begin earlier.
+// keysPolicy sets how often the keys of an issuer are read and how long they are used. For an unknown
+// key ID the next read begins at least keysCooldown after the previous read. Once in keysSpare, a read
+// may begin earlier.
 var keysPolicy = fresh.Policy{
 	Fresh:    time.Hour,
 	Stale:    24 * time.Hour,
@@ -42,11 +42,11 @@ const (
 //
 // A key that the issuer withdraws stays valid for up to an hour. If a fetch fails, the previous keys
 // stay valid until they are a day old. After that, no token can be verified, and the error wraps
-// ErrUnverified. The age of a copy is the age of its original.
+// ErrUnverified. The age of a copy counts from the time at which the issuer had the document.
 //
 // A token with an unknown key ID starts a fetch: at most one in half a minute, and one more in ten
-// minutes. Between fetches such a token is invalid, because anyone can invent key IDs. So an issuer
-// should publish a key a minute before it signs with the key.
+// minutes. Between fetches such a token is invalid, because anyone can invent key IDs. An issuer should
+// therefore publish a key one minute before it signs tokens with this key.
 //
 // There is one fetch at a time. It continues after the end of the request that started it. Two kinds
 // of requests wait for the fetch: requests with an unknown key ID, and the first request after the
@@ -54,7 +54,7 @@ const (
 type RemoteKeys struct {
 	set    *fresh.Value[*KeySet]
 	load   fresh.Load[*KeySet]
-	spared time.Time // when spare last permitted a read before the end of the cooldown
+	spared time.Time // last time at which spare permitted a read before the end of the cooldown
 }
 
 // Fetch returns the document of a key set, from the issuer or from a copy. copied is the time at
@@ -154,10 +154,10 @@ func (r *RemoteKeys) Key(ctx context.Context, now time.Time, id, algorithm strin
 	return key, err
 }
 
-var errOldCopy = fmt.Errorf("key set: the copy is more than %s old: the function that copies it failed", keysPolicy.Stale)
+var errOldCopy = fmt.Errorf("key set: the copy is more than %s old; look at the log of the function that copies the issuer's keys", keysPolicy.Stale)
 
-// keySet returns the keys at now. If the cached keys do not contain the key, it tries to fetch a
-// newer key set.
+// keySet returns the keys at now. If the cached keys do not contain the wanted key, keySet tries to
+// fetch a newer key set.
 func (r *RemoteKeys) keySet(ctx context.Context, now time.Time, id, algorithm string) (*KeySet, error) {
 	set, err := r.set.Peek(now)
 	if err == nil {

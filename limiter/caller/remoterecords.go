@@ -17,7 +17,7 @@ import (
 // key. An error that wraps ErrRecord concerns one record. Any other error means that the table fails.
 type KeyTable interface {
 	// Secrets returns the secrets that hash the keys: the current secret and, during a rotation, the
-	// previous one. It returns none before the first key exists.
+	// previous secret. It returns none before the first key exists.
 	Secrets(ctx context.Context) ([][]byte, error)
 	// Record returns the record of the key with this hash. ok is false if there is no record.
 	Record(ctx context.Context, hash string) (r Record, ok bool, err error)
@@ -26,8 +26,8 @@ type KeyTable interface {
 // ErrRecord reports that a record exists but cannot be decoded.
 var ErrRecord = errors.New("malformed record")
 
-// These constants set how long an answer of the table is used, and the least time between a failure
-// and the next read.
+// These constants set how long an answer of the table is used, and the minimum time between a failed
+// read and the next read.
 const (
 	recordFresh    = time.Minute
 	absenceFresh   = 10 * time.Second // shorter, because a new key may not yet be in every replica
@@ -55,11 +55,11 @@ var errLost = errors.New("API keys: the secrets of their hashes are missing in t
 // are separate so that guessed keys evict no record.
 const maxRecords = 10_000
 
-// maxReads bounds the running reads. A function serves one request at a time. But clients of a server
-// can disconnect faster than their reads end.
+// maxReads bounds the running reads. In Lambda, an environment serves one request at a time. In a
+// server, clients can disconnect faster than the reads for them end.
 const maxReads = 1000
 
-var errReads = fmt.Errorf("more than %d API keys are being looked up", maxReads)
+var errReads = fmt.Errorf("API keys: too many concurrent lookups (want at most %d)", maxReads)
 
 // RemoteRecords are records of API keys in a table. They are read when a request needs them, and
 // cached. RemoteRecords implements KeyRecords.
@@ -67,13 +67,13 @@ var errReads = fmt.Errorf("more than %d API keys are being looked up", maxReads)
 // A cached record is used for a minute, so a revoked key is rejected after at most one minute. An
 // unknown key is read again after ten seconds. While the table fails, cached records stay valid for
 // up to an hour. A key without a cached record cannot be verified, and the error wraps ErrUnverified.
-// A failing table gets one read a second for all keys together. The secrets of the hashes follow the
-// same rules. Missing secrets count as a failure.
+// While the table fails, there is one read a second for all keys together. The secrets of the hashes
+// follow the same rules. Missing secrets count as a failure.
 //
 // A key that does not have the format of NewAPIKey is rejected without a read. Any other key costs
-// one read, or two during a rotation of secrets. This also applies if the address is over a limit,
-// because the limits can be checked only after the caller is identified. There is one read of a key
-// at a time. It continues after the request that started it ends. A request with a cached record does
+// one read, or two during a rotation of secrets. Even a request whose address is over a limit costs this
+// read, because limits are checked only after the caller is identified. There is one read of a key at a
+// time. The read continues when the request that started it ends. A request with a cached record does
 // not wait for a running read.
 type RemoteRecords struct {
 	table   KeyTable

@@ -93,7 +93,7 @@ func look(t *testing.T, r *caller.RemoteRecords, source *table, now time.Time, k
 		t.Errorf("at %s: got %d reads, want %d", now.Sub(noon), source.reads, reads)
 	}
 	if err != nil && strings.Contains(err.Error(), key) {
-		t.Errorf("the error contains the key: %v", err)
+		t.Errorf("got an error with the key, want it without: %v", err)
 	}
 }
 
@@ -141,15 +141,15 @@ func TestRemoteRecords(t *testing.T) {
 	look(t, r, source, at(10*time.Second), unknown, "", caller.ErrInvalidCredential, 3)
 	source.records = map[string]caller.Record{} // revokes the key
 	look(t, r, source, at(time.Minute-1), key, "k", nil, 3)
-	look(t, r, source, at(-time.Minute+1), key, "k", nil, 3) // a request with an earlier clock
+	look(t, r, source, at(-time.Minute+1), key, "k", nil, 3) // the clock of this request is behind
 	look(t, r, source, at(time.Minute), key, "", caller.ErrInvalidCredential, 4)
 	look(t, r, source, at(time.Minute), key, "", caller.ErrInvalidCredential, 4)
 	source.records[caller.HashAPIKey([]byte("s"), unknown)] = caller.Record{ID: "new"}
 	look(t, r, source, at(time.Minute), unknown, "new", nil, 5)
 }
 
-// While the table fails, known keys stay valid for an hour. Other keys cannot be verified. The table
-// gets few reads.
+// While the table fails, known keys stay valid for an hour, and other keys cannot be verified. The
+// number of reads stays small.
 func TestRemoteRecords_down(t *testing.T) {
 	source := newTable("s")
 	r := caller.NewRemoteRecords(source)
@@ -164,7 +164,7 @@ func TestRemoteRecords_down(t *testing.T) {
 	look(t, r, source, now.Add(time.Minute), key, "k", nil, 2) // uses the previous secrets
 	look(t, r, source, now.Add(70*time.Second-1), key, "k", nil, 2)
 	look(t, r, source, now.Add(70*time.Second), key, "k", nil, 3)
-	look(t, r, source, now.Add(70*time.Second), other, "", caller.ErrUnverified, 3) // the table failed a moment ago for another key
+	look(t, r, source, now.Add(70*time.Second), other, "", caller.ErrUnverified, 3) // no read, because the table has just failed for another key
 	look(t, r, source, now.Add(71*time.Second-1), other, "", caller.ErrUnverified, 3)
 	look(t, r, source, now.Add(71*time.Second), other, "", caller.ErrUnverified, 4)
 	look(t, r, source, now.Add(time.Hour-1), key, "k", nil, 5)
@@ -266,7 +266,7 @@ func TestRemoteRecords_meanwhile(t *testing.T) {
 		if _, err := r.Lookup(ctx, later, key); err != nil || time.Since(begun) != 0 {
 			t.Errorf("with a cached record: got error %v after %s, want none after 0s", err, time.Since(begun))
 		}
-		time.Sleep(time.Second) // synthetic time; the read ends meanwhile
+		time.Sleep(time.Second) // on the fake clock; the read ends during this time
 		synctest.Wait()
 		source.slow = time.Hour
 		begun = time.Now()
@@ -276,8 +276,8 @@ func TestRemoteRecords_meanwhile(t *testing.T) {
 	})
 }
 
-// A failing table gets one read a second for all keys together. A malformed record does not affect
-// other keys. After one success, all keys are read again.
+// While the table fails, there is one read a second for all keys together. A malformed record does not
+// affect other keys. After one successful read, every key is read again.
 func TestRemoteRecords_spared(t *testing.T) {
 	source := newTable("s")
 	r := caller.NewRemoteRecords(source)
@@ -296,8 +296,7 @@ func TestRemoteRecords_spared(t *testing.T) {
 	look(t, r, source, noon.Add(62*time.Second), source.add("s", "newer"), "newer", nil, 6)
 }
 
-// The clocks of concurrent requests are not in order. A request with an earlier time does not repeat
-// a read.
+// The clocks of concurrent requests may differ. A request with an earlier time does not repeat a read.
 func TestRemoteRecords_late(t *testing.T) {
 	source := newTable("s")
 	r := caller.NewRemoteRecords(source)

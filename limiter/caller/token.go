@@ -39,7 +39,7 @@ type Claims struct {
 	User string
 	Tier string
 	// Text contains the claims that are strings, numbers and booleans, as the token spells them. The
-	// number 42 and the string "42" are the same. Text has no claim that is null, a list or an
+	// number 42 and the string "42" have the same text. Text has no claim that is null, a list or an
 	// object. Requests share the map: do not change it.
 	Text map[string]string
 }
@@ -57,9 +57,9 @@ func NewVerifier(o TokenOptions) (*Verifier, error) {
 	case o.Keys == nil:
 		return nil, fmt.Errorf("token keys: required")
 	case o.Issuer == "":
-		return nil, fmt.Errorf("token issuer: required; without an issuer a token of any issuer with the same key would be valid")
+		return nil, fmt.Errorf("token issuer: required; otherwise a token of any issuer with the same key would be valid")
 	case o.Audience == "":
-		return nil, fmt.Errorf("token audience: required; without an audience tokens for other APIs would be valid")
+		return nil, fmt.Errorf("token audience: required; otherwise tokens for other APIs would be valid")
 	case len(o.Algorithms) == 0:
 		return nil, fmt.Errorf("token algorithms: required; list the algorithms that the issuer signs with")
 	}
@@ -91,7 +91,7 @@ func NewVerifier(o TokenOptions) (*Verifier, error) {
 // KeySource.
 func (v *Verifier) Verify(ctx context.Context, now time.Time, token string) (Claims, error) {
 	if len(token) > maxToken {
-		return Claims{}, fmt.Errorf("%w: token of %d bytes is too long", ErrInvalidCredential, len(token))
+		return Claims{}, fmt.Errorf("%w: token: too long (got %d bytes, want at most %d)", ErrInvalidCredential, len(token), maxToken)
 	}
 	id := digest(sha256.Sum256([]byte(token)))
 	if known := v.tokens.get(id); known != nil {

@@ -20,7 +20,7 @@ const (
 // verified is the cached part of a valid token.
 type verified struct {
 	keyID, algorithm string
-	// key is a weak pointer, so that a cached token keeps no replaced key set in memory. Weak
+	// key is a weak pointer, so that a cached token does not keep a replaced key set in memory. Weak
 	// pointers to different objects are never equal, even after one of the objects is freed.
 	key    weak.Pointer[jose.JSONWebKey]
 	times  jwt.Claims // only exp, nbf and iat

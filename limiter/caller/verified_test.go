@@ -37,8 +37,8 @@ func kept(t *testing.T, v *caller.Verifier, want int) {
 	}
 }
 
-// The signature of a repeated token is not verified again. A verification needs more than 100
-// allocations.
+// The signature of a repeated token is not verified again. The test counts allocations, because a
+// verification needs more than 100.
 func TestVerifier_Verify_repeated(t *testing.T) {
 	i := newIssuer(t, "a")
 	v := verifier(t, keySet(t, i.set(t)))
@@ -54,7 +54,7 @@ func TestVerifier_Verify_repeated(t *testing.T) {
 	kept(t, v, 1)
 }
 
-// At each instant, a repeated token gets the answer of an uncached token, even if the clock goes
+// At each instant, a repeated token gets the same answer as an uncached token, even if the clock goes
 // back.
 func TestVerifier_Verify_repeatedTimes(t *testing.T) {
 	i := newIssuer(t, "a")
@@ -130,7 +130,7 @@ func TestVerifier_Verify_repeatedKeys(t *testing.T) {
 	}
 }
 
-// A cached token keeps no replaced key set in memory.
+// A cached token does not keep a replaced key set in memory.
 func TestVerifier_Verify_repeatedKeys_freed(t *testing.T) {
 	i := newIssuer(t, "a")
 	var keys currentKeys
@@ -143,13 +143,12 @@ func TestVerifier_Verify_repeatedKeys_freed(t *testing.T) {
 	keys.Store(keySet(t, i.set(t)))
 	runtime.GC()
 	if old.Value() != nil {
-		t.Error("the replaced key set: got it still in memory, want it freed")
+		t.Error("replaced key set: got it still in memory, want it freed")
 	}
 	kept(t, v, 1)
 }
 
-// Each Verifier verifies every token by its own settings, even if another Verifier has accepted the
-// token.
+// Each Verifier verifies a token by its own settings, even if another Verifier has accepted the token.
 func TestVerifier_Verify_repeatedSettings(t *testing.T) {
 	i := newIssuer(t, "a")
 	keys, token := keySet(t, i.set(t)), i.token(t, claims(nil))

@@ -16,9 +16,9 @@
 //	 "limit":"search","cost":412,"remaining":0,"latencyMs":0.031}
 //
 // Some requests are counted exactly: refused, unauthorized and failed requests, requests decided
-// without the store (degraded), and requests that a limit in shadow mode would have refused. Requests
-// of the same second, caller, limit and outcome are one event. So a flood creates no more events than
-// a client that sends one request a second.
+// without the store (degraded), and requests that a limit in shadow mode would have refused. All such
+// requests of the same second, caller, limit and outcome are one event. A flood therefore creates no
+// more events than a client that sends one request a second.
 //
 // All other allowed requests are sampled with equal probability. The count of such an event is the
 // number of requests that it represents. So the sum of count over any group of events is the group's

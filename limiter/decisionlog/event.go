@@ -33,6 +33,6 @@ type Event struct {
 	// Remaining is the remaining quota of the limit that decided, after the last request.
 	Remaining int64          `json:"remaining"`
 	LatencyMS float64        `json:"latencyMs"`          // average duration of a decision
-	Degraded  limiter.Reason `json:"degraded,omitempty"` // why the store did not decide
+	Degraded  limiter.Reason `json:"degraded,omitempty"` // the reason why the store did not decide
 	Shadowed  string         `json:"shadowed,omitempty"` // a limit in shadow mode that would have refused
 }

@@ -45,7 +45,7 @@ func limit(name string) *limiter.Limit {
 	return l
 }
 
-// broker is a sink that stores batches. send, if not nil, decides the result of each batch.
+// broker is a sink that stores batches. If send is not nil, it returns the result of each batch.
 type broker struct {
 	send func(ctx context.Context, n int) (lost int, err error)
 
@@ -235,8 +235,8 @@ func TestPublisher_Record_bounded(t *testing.T) {
 		caller := caller.Caller{IP: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 32)}
 		p.Record(outcomeOf(noon, 0, caller, refused, nil))
 	}
-	p.Record(outcomeOf(noon, 0, alice, allowed, nil)) // this request finds no room
-	for second := range 300 {                         // some of these requests find no room
+	p.Record(outcomeOf(noon, 0, alice, allowed, nil)) // there is no room for this request
+	for second := range 300 {                         // there is no room for some of these requests
 		p.Record(outcomeOf(noon.Add(time.Duration(second)*time.Second), 0, alice, refused, nil))
 	}
 	p.Close(t.Context(), noon)
@@ -253,7 +253,7 @@ func TestPublisher_Record_bounded(t *testing.T) {
 	checkSchema(t, b.lines)
 }
 
-// One in OneIn allowed requests is kept, with OneIn as its count.
+// Of OneIn allowed requests, one becomes an event, with the count OneIn.
 func TestPublisher_Record_sampled(t *testing.T) {
 	const requests, oneIn = 80_000, 100
 	b := &broker{}
@@ -265,8 +265,8 @@ func TestPublisher_Record_sampled(t *testing.T) {
 	}
 	p.Close(t.Context(), noon)
 	got := b.events()
-	// The number of kept requests has a binomial distribution, 800 ± 28. A deviation of six standard
-	// deviations has a probability of 10⁻⁹.
+	// The number of kept requests has a binomial distribution with mean 800 and standard deviation 28. A
+	// deviation of six standard deviations has a probability of 10⁻⁹.
 	if n := len(got); n < 800-170 || n > 800+170 {
 		t.Errorf("got %d events, want about %d", n, requests/oneIn)
 	}
@@ -289,7 +289,7 @@ func TestPublisher_Record_noSample(t *testing.T) {
 	}
 }
 
-// The first request after a second sends a batch. The first request after a full batch sends one too.
+// A batch is sent by the first request after a second, and by the first request after the batch is full.
 func TestPublisher_Begin_when(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &broker{}
@@ -303,7 +303,7 @@ func TestPublisher_Begin_when(t *testing.T) {
 		}
 		for _, step := range []struct {
 			after   time.Duration
-			n, want int // requests to record, and batches before they are recorded
+			n, want int // n requests are recorded, after want batches were sent
 		}{
 			{0, 1, 0},
 			{0, 1, 1}, // the first is sent at once
@@ -322,8 +322,8 @@ func TestPublisher_Begin_when(t *testing.T) {
 	})
 }
 
-// A hanging broker delays a request by at most the budget, and each batch delays at most five
-// requests. The losses are reported.
+// If the broker does not answer, each request waits for at most the budget, and each batch delays at
+// most five requests. The Publisher reports the lost events.
 func TestPublisher_hung(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		epoch, instants := time.Now(), []time.Duration(nil)
@@ -404,8 +404,8 @@ func TestPublisher_frozen(t *testing.T) {
 	})
 }
 
-// Events in rejected batches are lost. After the broker recovers, it gets the remaining events. The
-// sum of lost and received events is the number of recorded events.
+// Events in rejected batches are lost. After the broker recovers, it receives the remaining events. Lost
+// and received events together are all recorded events.
 func TestPublisher_back(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		down, failed, arrived := true, int64(0), int64(0)
@@ -432,7 +432,7 @@ func TestPublisher_back(t *testing.T) {
 		}
 		p.Close(t.Context(), noon.Add(time.Hour))
 		if dropped != failed || failed == 0 || failed+arrived != 100 {
-			t.Errorf("Dropped: got %d events; %d failed and %d arrived of 100; want as many dropped as failed", dropped, failed, arrived)
+			t.Errorf("Dropped: got %d events; of 100 events, %d failed and %d arrived; want as many dropped events as failed events", dropped, failed, arrived)
 		}
 		if n := strings.Count(log.String(), "events dropped"); n == 0 || n > 10 || !strings.Contains(log.String(), "no broker") {
 			t.Errorf("log: got %d lines, want 1 to 10 with the reason:\n%s", n, &log)

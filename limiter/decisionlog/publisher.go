@@ -15,17 +15,17 @@ import (
 const (
 	interval = time.Second // between two batches
 	full     = maxPending / 2
-	// DefaultBudget is the longest time that a request in Lambda waits for a batch. A broker in the
-	// same network needs a few milliseconds, and most of them pass during the store call. A batch
-	// that needs a new connection takes two or three requests.
+	// DefaultBudget is the longest time that a request in Lambda waits for a batch. A broker in the same
+	// network answers in a few milliseconds, most of which pass during the store call. A batch that
+	// needs a new connection lasts for two or three requests.
 	DefaultBudget = 20 * time.Millisecond
 	maxWaits      = 5 // number of requests that wait for one batch
-	// A batch is cancelled after the time patience and more than minRequests requests. The number of
-	// requests matters because time passes while Lambda freezes the process.
+	// A batch is cancelled after the time patience and more than minRequests requests. The time alone is
+	// not enough, because it also passes while Lambda freezes the process.
 	patience    = 5 * time.Second
 	minRequests = 3
-	// After a failure the Publisher sends nothing for a second, then two, four and so on up to
-	// maxPause.
+	// After a failure the Publisher pauses for one second. The pause doubles with each further failure,
+	// up to maxPause.
 	maxPause = 30 * time.Second
 )
 
@@ -43,8 +43,8 @@ type Options struct {
 	// Hash returns the hash of a caller. It can be a telemetry.SubjectHash.
 	Hash func(subject limiter.Subject) string
 	Sink Sink
-	// OneIn is the inverse of the share of allowed requests that are kept. 100 keeps 1 %, 1 keeps
-	// all, and 0 keeps none.
+	// OneIn sets the sample of allowed requests: one in OneIn is kept. 100 keeps 1 %, 1 keeps all, and 0
+	// keeps none.
 	OneIn int
 	// Budget bounds the duration of Wait. Use DefaultBudget in Lambda, and 0 in a process that also
 	// runs between requests.
@@ -65,7 +65,7 @@ type Publisher struct {
 	tally    tally
 	sequence int64
 	flight   *flight
-	begun    time.Time     // when the last batch began, or when its failure was noticed
+	begun    time.Time     // time at which the last batch began, or at which its failure was noticed
 	pause    time.Duration // time from begun to the next batch, after a failure
 	reported time.Time     // when losses were last reported
 	dropped  int64         // lost events since reported
@@ -77,8 +77,8 @@ type flight struct {
 	cancel   context.CancelFunc
 	done     chan struct{}
 	begun    time.Time
-	requests int // number of requests since it began
-	waits    int // number of requests that may still wait for it
+	requests int // number of requests since the batch began
+	waits    int // number of requests that may still wait for the batch
 	lost     int
 	err      error
 }
@@ -156,7 +156,7 @@ func (p *Publisher) Close(ctx context.Context, now time.Time) {
 	if p == nil {
 		return
 	}
-	for range 2 { // the batch that is being sent, and the last one
+	for range 2 { // first the batch that is being sent, then the last batch
 		p.mu.Lock()
 		if p.landed(now) && len(p.tally.events) > 0 {
 			p.start(now)
@@ -181,7 +181,7 @@ func (p *Publisher) Close(ctx context.Context, now time.Time) {
 	p.report(now, dropped, cause)
 }
 
-// landed reports whether no batch is being sent. It takes the result of a batch that has ended. p.mu
+// landed reports whether no batch is being sent. If a batch has ended, landed records its result. p.mu
 // is held.
 func (p *Publisher) landed(now time.Time) bool {
 	f := p.flight
@@ -201,7 +201,7 @@ func (p *Publisher) landed(now time.Time) bool {
 	if f.err == nil && f.lost == 0 {
 		p.pause = 0
 	} else {
-		p.begun, p.pause = now, max(interval, min(2*p.pause, maxPause)) // the pause begins now, even if the batch took long
+		p.begun, p.pause = now, max(interval, min(2*p.pause, maxPause)) // the pause begins now, when the failure is noticed, and not when the batch began
 	}
 	p.dropped += int64(f.lost)
 	p.cause = f.err

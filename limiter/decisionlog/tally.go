@@ -12,8 +12,8 @@ const (
 	// maxPending bounds the waiting events with a subject. Requests of further callers are counted
 	// together, in events without a subject.
 	maxPending = 1000
-	// maxTogether bounds the waiting events without a subject. Two such events differ in second,
-	// outcome or reason.
+	// maxTogether bounds the waiting events without a subject. Such events are separate if their second,
+	// outcome or reason differs.
 	maxTogether = 200
 )
 
@@ -21,7 +21,7 @@ const (
 type tally struct {
 	events  []*pending
 	known   map[key]*pending
-	dropped int64 // number of requests that found no room for an event
+	dropped int64 // number of requests for which there was no room
 }
 
 // pending is an event that can still get further requests.
@@ -50,7 +50,7 @@ func newKey(o *outcome.Outcome) key {
 	return k
 }
 
-// isPlain reports whether a request was allowed and needs no exact count.
+// isPlain reports whether a request was allowed and may be sampled.
 func isPlain(o *outcome.Outcome) bool {
 	d := &o.Decision
 	return o.Err == nil && d.Allowed && d.Reason == limiter.ReasonNone && d.Shadowed == nil

@@ -44,7 +44,7 @@ func (o *operations) take() []string {
 	return called
 }
 
-// Decisions and administration call exactly the actions that the package lists.
+// Decisions and administration call exactly the actions in the lists of the package.
 func TestActions(t *testing.T) {
 	var o operations
 	client, table := local(t)
@@ -63,7 +63,7 @@ func TestActions(t *testing.T) {
 		if _, err := store.Settle(ctx, 0, who, charges, results, 0); err != nil {
 			t.Fatal(err)
 		}
-		charges[0].Cost = 0 // a starting function reads with cost 0
+		charges[0].Cost = 0 // a function reads with cost 0 when it starts
 		if _, err := store.Take(ctx, now, who, charges, make([]algo.Result, 1)); err != nil {
 			t.Fatal(err)
 		}

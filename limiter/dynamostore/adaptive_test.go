@@ -24,7 +24,8 @@ func (s *taking) Take(ctx context.Context, now algo.Instant, subject limiter.Sub
 }
 
 // A report of an adaptive limit is one call that uses one write unit, although it charges three
-// counts. Environments on DynamoDB admit as many requests as environments on a store in memory.
+// counts. The environments of the test admit numbers of requests within the same bounds as with a store
+// in memory.
 func TestStore_adaptive(t *testing.T) {
 	store, m := metered(t)
 	counted := &taking{Store: store}

@@ -59,7 +59,7 @@ func (m *meter) initialize(ctx context.Context, in middleware.InitializeInput, n
 			m.mu.Unlock()
 		}
 	}
-	return next.HandleInitialize(context.WithoutCancel(ctx), in) // every call is counted, even if DynamoDB Local is slow
+	return next.HandleInitialize(context.WithoutCancel(ctx), in) // without the deadline, a slow DynamoDB Local cannot prevent a call that must be counted
 }
 
 // metered returns a store whose calls are counted.
@@ -102,7 +102,7 @@ func report(t *testing.T, what string, calls int64, decisions int, most float64)
 	}
 }
 
-// 64 callers of one process on one key share calls to DynamoDB.
+// If 64 goroutines of one process charge one key, they share calls to DynamoDB.
 func TestStore_calls_together(t *testing.T) {
 	store, m := metered(t)
 	storetest.GroupCommit(t, store, m.calls.Load)
@@ -137,7 +137,7 @@ func TestStore_calls(t *testing.T) {
 	who, limit := caller(), storetest.Limit(t, "cold", sliding)
 	charge := limiter.Charge{Subject: who, Limit: limit, Cost: 7}
 	calls := measure(func() {
-		for i := range 200 { // each in an environment without a state of the caller
+		for i := range 200 { // each request comes to an environment without a state of the caller
 			decide(t, storetest.Must(limiter.New(store, limiter.Options{})), noon.Add(time.Duration(i)*time.Second), charge)
 		}
 	})
@@ -186,12 +186,12 @@ func TestStore_calls(t *testing.T) {
 	calls = measure(func() {
 		for range 500 {
 			if d := decide(t, l, noon, charge); d.Allowed {
-				t.Fatal("a request above the limit: got it allowed, want a refusal")
+				t.Fatal("request above the limit: got it allowed, want a refusal")
 			}
 		}
 	})
 	report(t, "a repeated refusal", calls, 500, 0)
-	for _, n := range []int{5, limiter.MaxCharges} { // the longest ladders, and the largest number of ladders
+	for _, n := range []int{5, limiter.MaxCharges} { // 5 limits have the longest ladders; MaxCharges limits have the most ladders
 		var charges []limiter.Charge
 		for i := range n {
 			charges = append(charges, limiter.Charge{Subject: caller(), Limit: storetest.Limit(t, fmt.Sprint("w", i), algo.Rate{Requests: 1e9, Window: algo.MaxWindow}), Cost: 1})
@@ -205,8 +205,9 @@ func TestStore_calls(t *testing.T) {
 	}
 }
 
-// Many environments serve one caller of a bucket. Each environment caches an old state and guesses
-// from its recent successes. Requests arrive at random times, at half of the limit and at the limit.
+// Many environments serve one caller with a bucket. Each environment has an old state in its cache and
+// guesses from its recent successes. Requests arrive at random times, at half of the limit and at the
+// limit.
 func TestStore_calls_environments(t *testing.T) {
 	client, table := local(t)
 	for _, load := range []float64{0.5, 1} {

@@ -64,8 +64,8 @@ func TestStore_refusalRace(t *testing.T) {
 	}
 }
 
-// If the previous count is known, concurrent charges of the current or previous window cause at most
-// two attempts, until the window is full.
+// If the previous count is known, a decision needs at most two attempts although other charges of the
+// current or previous window happen at the same time. This holds until the window is full.
 func TestStore_windowRace(t *testing.T) {
 	client, table := local(t)
 	ctx, now := context.Background(), algo.InstantOf(noon)
@@ -123,7 +123,7 @@ func TestStore_noTimeLeft(t *testing.T) {
 	ctx, now := context.Background(), algo.InstantOf(noon)
 	for never, contended := range map[int]bool{1: false, 2: true} {
 		who := caller()
-		charges := []limiter.Charge{{Subject: who, Limit: storetest.Limit(t, "busy", bucket), Cost: 1}} // the store first guesses that the subject is not busy
+		charges := []limiter.Charge{{Subject: who, Limit: storetest.Limit(t, "busy", bucket), Cost: 1}} // the store first guesses that the bucket is idle
 		if ok, err := storetest.Must(dynamostore.New(client, dynamostore.Options{Table: table, Namespace: "late"})).Take(ctx, now, who, charges, make([]algo.Result, 1)); !ok || err != nil {
 			t.Fatal(ok, err)
 		}

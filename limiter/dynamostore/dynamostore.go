@@ -46,11 +46,11 @@ type Options struct {
 // DefaultMargin covers clocks that differ by 1 s and refunds that arrive 1 s late.
 const DefaultMargin = 2 * time.Second
 
-// contended is the number of attempts in addition to those that wrong guesses can cause. A decision
+// contended is the number of additional attempts, beyond those that wrong guesses can cause. A decision
 // needs them if a window ends, or if other requests refund or convert a limit at the same time.
 const contended = 8
 
-// refundAttempts bounds a refund that loses races.
+// refundAttempts is the maximum number of attempts of a refund that loses races.
 const refundAttempts = 4
 
 // Store is a limiter.Store in a DynamoDB table. It is safe for concurrent use.
@@ -105,14 +105,14 @@ func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 			return t.passes, nil
 		}
 		it, applied, err := s.update(ctx, subject, t.attempt())
-		if i > 0 && errors.Is(err, context.DeadlineExceeded) { // DynamoDB answered, and others won the race
-			return false, fmt.Errorf("%w: no time for more than %d attempts: %w", limiter.ErrContended, i, err)
+		if i > 0 && errors.Is(err, context.DeadlineExceeded) { // an earlier attempt was answered but lost a race, so this is contention and not an outage
+			return false, fmt.Errorf("%w: the time ended after %d attempts: %w", limiter.ErrContended, i, err)
 		}
 		if err != nil {
 			return false, err
 		}
 		guessed := !t.exact
-		charged := applied && (guessed || t.passes) // otherwise the attempt wrote only a conversion or a clamp
+		charged := applied && (guessed || t.passes) // otherwise the attempt charged nothing and wrote only a conversion or a clamp
 		if applied {
 			t.noteClamped()
 		}
@@ -167,7 +167,7 @@ func (s *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Su
 			return limiter.Settled{}, err
 		}
 	}
-	return limiter.Settled{}, fmt.Errorf("%w: settlement, %d attempts", limiter.ErrContended, attempts)
+	return limiter.Settled{}, fmt.Errorf("%w: settlement lost all races in %d attempts", limiter.ErrContended, attempts)
 }
 
 // Inspect implements limiter.Store.
@@ -209,7 +209,7 @@ func (s *Store) update(ctx context.Context, subject limiter.Subject, e *expressi
 	if err != nil {
 		return nil, false, failure(err)
 	}
-	if len(out.Attributes) == 0 { // an item has at least its key, so DynamoDB did not send this answer
+	if len(out.Attributes) == 0 { // every item has a key, so this answer is not from DynamoDB
 		return nil, false, fmt.Errorf("%w: answer without the item", limiter.ErrFormat)
 	}
 	return out.Attributes, true, nil
@@ -228,9 +228,9 @@ func (s *Store) get(ctx context.Context, subject limiter.Subject) (item, error) 
 	return out.Item, nil
 }
 
-// failure translates an error of DynamoDB to an error of a store. Throttling of one item is an answer
-// (see limiter.Answered), but throttling of the table or the account is an outage. An invalid request
-// is an answer too, for example a request that would make the item too large.
+// failure translates an error of DynamoDB to an error of a store. If DynamoDB throttles one item, this
+// is an answer (see limiter.Answered). If it throttles the table or the account, this is an outage. An
+// invalid request, such as one that would make the item too large, is an answer too.
 func failure(err error) error {
 	if api, ok := errors.AsType[smithy.APIError](err); ok {
 		switch api.ErrorCode() {
@@ -247,8 +247,8 @@ func failure(err error) error {
 	return fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
 }
 
-// byItem reports whether DynamoDB throttled a request only because of its key range. If DynamoDB
-// gives no reason, or any other reason as well, the whole table may be throttled.
+// byItem reports whether DynamoDB throttled a request only because of its key range. If DynamoDB gives
+// no reason or also another reason, the whole table may be throttled.
 func byItem(err error) bool {
 	var reasons []types.ThrottlingReason
 	if e, ok := errors.AsType[*types.ThrottlingException](err); ok {

@@ -44,8 +44,8 @@ func local(t testing.TB, options ...func(*dynamodb.Options)) (client *dynamodb.C
 	return client, table
 }
 
-// The store passes the whole suite and calls only the listed actions. The suite converts, clamps and
-// removes limits.
+// The store passes the whole suite and calls only the listed actions. The suite includes conversions,
+// clamps and removals of limits.
 func TestStore(t *testing.T) {
 	var o operations
 	client, table := local(t)

@@ -12,9 +12,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// evaluator is a table of one item. It evaluates the expressions of updates, in the part of DynamoDB's
-// language that a Store uses, and panics on anything else. It replaces the item and never modifies it,
-// so an answer may contain it.
+// evaluator is a table of one item. It evaluates the expressions of updates. It supports the part of
+// DynamoDB's language that a Store uses, and panics on anything else. An update replaces the item and
+// never modifies it, so that an answer may contain the item.
 type evaluator struct {
 	item map[string]types.AttributeValue
 }
@@ -41,7 +41,7 @@ func (v *evaluator) update(in *dynamodb.UpdateItemInput) (applied bool) {
 		head, tail := split(next[at.name], at.index)
 		next[at.name] = &types.AttributeValueMemberL{Value: slices.Concat(head, []types.AttributeValue{value}, tail)}
 	}
-	slices.SortFunc(removed, func(a, b path) int { return b.index - a.index }) // a removal moves the elements behind it
+	slices.SortFunc(removed, func(a, b path) int { return b.index - a.index }) // from the end, because a removal moves the elements behind it
 	for _, at := range removed {
 		if at.index < 0 {
 			delete(next, at.name)
@@ -61,7 +61,8 @@ func split(list types.AttributeValue, index int) (head, tail []types.AttributeVa
 	return elements[:min(index, len(elements))], elements[min(index+1, len(elements)):]
 }
 
-// parser evaluates one expression from left to right. Every operand has its value before the update.
+// parser evaluates one expression from left to right. Every operand has the value from before the
+// update.
 type parser struct {
 	item   map[string]types.AttributeValue
 	names  map[string]string
@@ -257,7 +258,8 @@ func defined[T any](placeholders map[string]T, name string) T {
 	return value
 }
 
-// same reports whether two values are equal. DynamoDB and the store write a number in only one way.
+// same reports whether two values are equal. It compares numbers as text, because DynamoDB and the store
+// write each number in only one way.
 func same(a, b types.AttributeValue) bool {
 	switch a := a.(type) {
 	case *types.AttributeValueMemberS:

@@ -22,7 +22,8 @@ func newExpression() *expression {
 	return &expression{names: map[string]string{}, values: map[string]types.AttributeValue{}, known: map[string]string{}}
 }
 
-// These tables have the first placeholders one after another. Most expressions need no others.
+// These strings contain the first placeholders of each kind, so that most expressions need no allocation
+// for a placeholder.
 const (
 	nameTable  = "#0#1#2#3#4#5#6#7#8#9#a#b#c#d#e#f#g#h#i#j#k#l#m#n#o#p#q#r#s#t#u#v#w#x#y#z"
 	valueTable = ":0:1:2:3:4:5:6:7:8:9:a:b:c:d:e:f:g:h:i:j:k:l:m:n:o:p:q:r:s:t:u:v:w:x:y:z"

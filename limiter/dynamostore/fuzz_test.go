@@ -19,8 +19,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// canned is an API with a table of one item. It alternately refuses an update and accepts an update
-// without a change. It records the updates.
+// canned is an API with a table of one item. It refuses every other update, and accepts the others
+// without changing the item. It records the updates.
 type canned struct {
 	dynamostore.API
 	item    map[string]types.AttributeValue
@@ -71,7 +71,7 @@ func FuzzStore_item(f *testing.F) {
 		charges := []limiter.Charge{{Subject: who, Limit: limit, Cost: max(0, cost), Force: spend}, {Subject: who, Limit: other, Cost: 1}}
 		results := make([]algo.Result, 2)
 		if _, err := s.Take(ctx, algo.InstantOf(noon), who, charges, results); err == nil {
-			charges[0].Cost = min(charges[0].Cost, limit.Machine().Capacity()) // a cost that could have been admitted
+			charges[0].Cost = min(charges[0].Cost, limit.Machine().Capacity()) // only a cost up to the capacity can have been admitted
 			_, err = s.Settle(ctx, 0, who, charges, results, time.Second)
 			if err != nil {
 				t.Fatalf("%q: refund: got error %v, want none", attributes, err)
@@ -123,12 +123,12 @@ func checkUpdate(t *testing.T, u *dynamodb.UpdateItemInput) {
 	known = slices.AppendSeq(known, maps.Keys(u.ExpressionAttributeValues))
 	for _, p := range known {
 		if !used[p] {
-			t.Errorf("placeholder %s: unused in %q and %q", p, *u.UpdateExpression, *u.ConditionExpression)
+			t.Errorf("placeholder %s: got no use in %q and %q, want one", p, *u.UpdateExpression, *u.ConditionExpression)
 		}
 		delete(used, p)
 	}
 	if len(used) > 0 {
-		t.Errorf("placeholders %v: undefined in %q and %q", used, *u.UpdateExpression, *u.ConditionExpression)
+		t.Errorf("placeholders %v: got no definition, want one for each in %q and %q", used, *u.UpdateExpression, *u.ConditionExpression)
 	}
 	set, removed, _ := strings.Cut(strings.TrimPrefix(*u.UpdateExpression, "SET "), " REMOVE ")
 	var paths []string
@@ -142,6 +142,6 @@ func checkUpdate(t *testing.T, u *dynamodb.UpdateItemInput) {
 		paths = append(paths, strings.Split(removed, ", ")...)
 	}
 	if slices.Sort(paths); len(slices.Compact(slices.Clone(paths))) != len(paths) {
-		t.Errorf("an attribute occurs twice in %q", *u.UpdateExpression)
+		t.Errorf("update: got an attribute twice in %q, want it once", *u.UpdateExpression)
 	}
 }

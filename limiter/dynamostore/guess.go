@@ -7,11 +7,11 @@ import (
 )
 
 // guesses predicts whether a bucket is busy if this environment has no current state of it. Like the
-// branch predictor of a processor, it guesses for each limit what was recently right. The zero value
-// guesses idle.
+// branch predictor of a processor, it guesses for each limit the state that was recently correct. The
+// zero value guesses idle.
 type guesses [256]atomic.Int32
 
-// sure bounds a counter. This number of opposite results reverses a guess.
+// sure bounds a counter. A guess reverses after this number of opposite results.
 const sure = 4
 
 func (g *guesses) of(id limiter.ID) *atomic.Int32 { return &g[id%limiter.ID(len(g))] }
@@ -19,7 +19,7 @@ func (g *guesses) of(id limiter.ID) *atomic.Int32 { return &g[id%limiter.ID(len(
 // busy returns the guess for a limit.
 func (g *guesses) busy(id limiter.ID) bool { return g.of(id).Load() > 0 }
 
-// learn records the correct answer for a guess. Two concurrent calls may count as one.
+// learn records the correct answer for a guess. Of two concurrent calls, only one may count.
 func (g *guesses) learn(id limiter.ID, busy bool) {
 	count := g.of(id)
 	if n := count.Load(); busy {

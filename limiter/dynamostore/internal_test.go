@@ -35,8 +35,8 @@ func itemOf(l *limiter.Limit, s algo.State) map[string]types.AttributeValue {
 	return it
 }
 
-// If the last attempt finds an item that refuses, or converts a state that refuses, Take returns the
-// refusal.
+// Take returns a refusal if its last attempt finds an item that refuses. It also returns a refusal if
+// its last attempt converts a state that refuses.
 func TestStore_Take_lastAttempt(t *testing.T) {
 	now := algo.InstantOf(time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC))
 	limit := func(version int64, r algo.Rate) *limiter.Limit {
@@ -90,8 +90,8 @@ func TestStore_Take_lastAttempt(t *testing.T) {
 	}
 }
 
-// Another layout of an item needs another format, which is part of the key. Otherwise a new version
-// could not read the items of an older one.
+// A change of the item's layout needs a new format, which is part of the key. Otherwise a new version of
+// Weir would fail on the items of an older version.
 func TestFormat(t *testing.T) {
 	const want = `2 {"c00000000y":{"Value":"0"},"c00000000z":{"Value":"3"},"x00000000":{"Value":"35"}}` +
 		` {"g00000000":{"Value":"7"},"t00000000":{"Value":"5"}}` +

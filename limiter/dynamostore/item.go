@@ -16,7 +16,8 @@ import (
 // format is the version of the item's layout. It is part of the key.
 const format = 2
 
-// item is the item of a subject as DynamoDB returned it; nil if there is none.
+// item is the item of a subject as DynamoDB returned it. It is nil if the table has no item of the
+// subject.
 type item map[string]types.AttributeValue
 
 // These constants are the first letters of the names of a limit's attributes.
@@ -44,8 +45,8 @@ func count(id string, window int64) string {
 	return string(countAttribute) + id + strconv.FormatInt(window, indexBase)
 }
 
-// held reads the state of the limit id. own is the charged limit, or nil. If the fingerprint is equal,
-// held uses the machine of own.
+// held reads the state of the limit id. own is the charged limit, or nil. If own has the fingerprint of
+// the item, held uses the machine of own.
 func (it item) held(id string, own *limiter.Limit) (limiter.Held, error) {
 	var h limiter.Held
 	f, ok := it[attribute(fingerprintAttribute, id)].(*types.AttributeValueMemberS)
@@ -236,7 +237,7 @@ func (r *reader) tuple(name string, all ...*int64) {
 	}
 }
 
-// mark returns a mark, none if it is absent.
+// mark returns a mark. It returns the zero Mark if the attribute is absent.
 func (r *reader) mark(name string) algo.Mark {
 	var since, newest int64
 	r.tuple(name, &since, &newest)

@@ -112,7 +112,7 @@ func TestStore_itemSize(t *testing.T) {
 }
 
 // An item with one limit stays small for each algorithm, even if the caller is at its limit or in
-// debt. A log is trimmed when it has twice its capacity.
+// debt. The store trims a log that has twice its capacity.
 func TestStore_itemSize_algorithms(t *testing.T) {
 	b := newTable(t)
 	for _, algorithm := range algorithms {
@@ -145,7 +145,7 @@ func TestStore_itemIdle(t *testing.T) {
 	stays := limiter.Charge{Subject: who, Limit: storetest.Limit(t, "stays", sliding), Cost: 1}
 	b.take(t, noon.Add(59*time.Minute), stays)
 	if n := len(b.item(t, who)); n < 6*4 {
-		t.Errorf("after 59 minutes: got %d attributes, want at least %d, because no limit was idle for an hour", n, 6*4)
+		t.Errorf("after 59 minutes: got %d attributes, want at least %d, because no limit has been idle for an hour", n, 6*4)
 	}
 	b.take(t, noon.Add(63*time.Minute), stays)
 	if n := len(b.item(t, who)); n > 8 {
@@ -210,8 +210,8 @@ func TestStore_itemTTL_olderRules(t *testing.T) {
 	}
 }
 
-// No kind of write of a short limit shortens the life of the item. The kinds are first charge, later
-// charge, conversion by a refusal, debt, refund, and trim of a log.
+// No write of a short limit shortens the life of the item. The test covers every kind of write: first
+// charge, later charge, conversion by a refusal, debt, refund, and trim of a log.
 func TestStore_itemTTL_algorithms(t *testing.T) {
 	b, ctx := newTable(t), context.Background()
 	day := storetest.Limit(t, "day", algo.Rate{Requests: 10, Window: 24 * time.Hour})

@@ -11,8 +11,8 @@ import (
 )
 
 // An environment without a cached state of the caller needs one call for a request at the top of each
-// rung of the ladder. If the window is empty, one call is enough up to the largest previous count
-// that leaves room for the request.
+// rung of the ladder. If the current window is empty, one call is enough for every previous count that
+// leaves room for the request.
 func TestStore_ladder(t *testing.T) {
 	store, m := metered(t)
 	ctx := context.Background()
@@ -43,7 +43,7 @@ func TestStore_ladder(t *testing.T) {
 			take(who, now, first, 0)
 			take(who, now, cost, 1)
 		}
-		// A count of zero after a refund still exists.
+		// After a refund, the item has a count of zero, which is not absent.
 		who := caller()
 		if previous > 0 {
 			take(who, now.Add(-time.Minute), previous, 0)
@@ -78,7 +78,7 @@ func TestStore_ladder_refuses(t *testing.T) {
 		return ok
 	}
 	for rung := range int64(9) {
-		for _, above := range []int64{0, 1, 2, 5} { // the distance of the previous count above the rung
+		for _, above := range []int64{0, 1, 2, 5} { // how far the previous count is above the rung
 			previous, cost := 100*rung+above, int64(7)
 			if previous > 800-cost {
 				continue
@@ -91,14 +91,14 @@ func TestStore_ladder_refuses(t *testing.T) {
 				t.Fatal("got a refusal, want an allowed request")
 			}
 			if take(who, now, cost) {
-				t.Errorf("previous count %d: got one request too many allowed, want a refusal", previous)
+				t.Errorf("previous count %d: got one request more than the limit, want a refusal", previous)
 			}
 		}
 	}
 }
 
-// A take of cost 0 or of a cost above the capacity reads and does not write. A take of the whole
-// capacity writes.
+// A take of cost 0, or of a cost above the capacity, reads the item and does not write. A take of the
+// whole capacity writes.
 func TestStore_looks(t *testing.T) {
 	m := &meter{}
 	client, name := local(t, m.install)

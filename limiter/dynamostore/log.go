@@ -12,21 +12,22 @@ import (
 )
 
 // stamp describes the list of a log since its last rewrite. Between two rewrites the list only grows
-// at its end. So if the generation is the same, each earlier entry is still at its position.
+// at its end. While the generation is the same, each entry therefore stays at its position.
 type stamp struct {
-	newest     algo.Instant // newest of all entries so far, when the list was last rewritten
+	newest     algo.Instant // newest instant of all entries up to the last rewrite
 	generation int64        // random; every rewrite and every trim sets another one
-	settled    int64        // number of entries at the head that count at their own instant
+	settled    int64        // number of entries at the head that count at their own instants
 }
 
-// generation returns a number that no other rewrite of a list has.
-func generation() int64 { return 1 + rand.Int64N(1<<53-1) } //nolint:gosec // it distinguishes lists and protects nothing
+// generation returns a random number. No other rewrite of the list has this number, except by an
+// improbable accident.
+func generation() int64 { return 1 + rand.Int64N(1<<53-1) } //nolint:gosec // the number only distinguishes lists
 
 func (p stamp) value() types.AttributeValue {
 	return numbers(int64(p.newest), p.generation, p.settled)
 }
 
-// stamp returns the stamp of the log id, none if it is absent.
+// stamp returns the stamp of the log id. It returns the zero stamp if the attribute is absent.
 func (r *reader) stamp(id string) (p stamp) {
 	var newest int64
 	r.tuple(attribute(stampAttribute, id), &newest, &p.generation, &p.settled)
@@ -34,10 +35,10 @@ func (r *reader) stamp(id string) (p stamp) {
 	return p
 }
 
-// state returns the state that a list represents. An appended entry counts at its own instant or, if
-// an earlier entry has a later instant, at the newest such instant. The process that appended the
-// entry may not have known the earlier entries. The generation is in State.Refunds, because a log
-// does not count refunds.
+// state returns the state that a list represents. An appended entry counts at its own instant. If an
+// earlier entry in the list has a later instant, the appended entry counts at that later instant. The
+// process that appended the entry may not have known the earlier entries. The generation is in
+// State.Refunds, because a log does not count refunds.
 func (p stamp) state(instants []algo.Instant) algo.State {
 	newest := p.newest
 	for i, at := range instants {
@@ -76,9 +77,9 @@ func (t *take) chargeLog(e *expression, l *algo.Log, v *view, c limiter.Charge) 
 	switch {
 	case known <= now:
 		e.require(e.absentOr(newest, "<=", e.number(now)))
-	case known == now+1: // it stays
+	case known == now+1: // the interval does not change
 		e.require(e.compare(newest, "=", e.number(known)))
-	default: // a later entry might be too far ahead
+	default: // the interval alone cannot prove that no entry is too far ahead
 		e.requireSame(v.id, v.settled.State)
 	}
 	if c.Cost == 0 {
@@ -111,16 +112,16 @@ func (e *expression) requireSame(id string, s algo.State) {
 }
 
 // fills reports whether the list of a log, including its expired entries, has no room for cost.
-// DynamoDB rejects each write of an item that is too large, so the list of such an item could not
-// even be trimmed.
+// An item must not become too large: DynamoDB rejects every write of such an item, so the store could
+// not even trim the list.
 func fills(v *view, cost int64) bool {
 	l, ok := v.settled.Machine.(*algo.Log)
 	return ok && int64(v.settled.State.Entries.Len()) > l.MaxDebt()-cost
 }
 
-// A list is trimmed when at least trimLeast of its entries have expired. Only an append that makes
-// the length reach or pass a multiple of trimEvery trims the list. Otherwise each of many concurrent
-// appends would trim it. A full list is trimmed whenever it has expired entries.
+// A list is trimmed when at least trimLeast of its entries have expired. The append that makes the
+// length reach or pass a multiple of trimEvery trims the list, so that not each of many concurrent
+// appends trims it. A full list is trimmed whenever it has expired entries.
 const (
 	trimLeast = 32
 	trimEvery = 16
@@ -129,8 +130,9 @@ const (
 	trimMost = 100
 )
 
-// trimLog adds the removal of a log's expired entries after a charge of cost. An append and a removal
-// cannot share an update. Entries that are appended meanwhile stay.
+// trimLog adds the removal of a log's expired entries after a charge of cost. The removal is a separate
+// update, because an append and a removal cannot share an update. It keeps entries that other requests
+// append in between.
 func (e *expression) trimLog(it item, limit *limiter.Limit, cost int64) {
 	id := limit.ID.String()
 	held, err := it.held(id, limit)
@@ -142,7 +144,7 @@ func (e *expression) trimLog(it item, limit *limiter.Limit, cost int64) {
 	_, expired := l.Live(s, s.Newest)
 	length := int64(s.Entries.Len())
 	due := expired >= trimLeast && length/trimEvery != (length-cost)/trimEvery || length >= l.MaxDebt()
-	n := min(expired, int(length)-1, trimMost-len(e.remove)) // the last entry stays: an append may follow it
+	n := min(expired, int(length)-1, trimMost-len(e.remove)) // keep the last entry, because an append may follow it
 	if !due || n <= 0 {
 		return
 	}

@@ -24,9 +24,9 @@ var (
 	modelHistories = flag.Uint64("model.histories", 0, "number of histories of TestStore_model; 0 is 300, or 30,000 if WEIR_SOAK is set")
 )
 
-// Some processes use one item of an evaluator. A seed determines their operations, and the order of
-// their calls to DynamoDB. Every answer must be the answer of the model, if the model makes each
-// operation at the call that decides it.
+// Some processes use one item of an evaluator. A seed determines their operations and the order of their
+// calls to DynamoDB. The model makes each operation at the call that decided it. Every answer of the
+// store must equal the answer of the model.
 //
 // The test finds races that TestStore_linearizable cannot produce often. Unlike that test, it does not
 // search for an order, and needs no server.
@@ -46,7 +46,7 @@ func TestStore_model(t *testing.T) {
 	for _, kind := range []string{"allowed", "refused", "clamped", "trim", "refund", "reset", "contended", "lost",
 		"log to log", "log to bucket", "window to log", "window to bucket"} {
 		if n[kind] == 0 && *modelHistories == 0 {
-			t.Errorf("got no history with %s, want all kinds", kind)
+			t.Errorf("histories: got none with %s, want at least one", kind)
 		}
 	}
 }
@@ -69,7 +69,7 @@ type history struct {
 	table     evaluator
 	calls     int // number of calls to the table so far
 	processes []*process
-	pause     int  // the first process makes about one call in pause turns, so others overtake its attempts
+	pause     int  // the first process makes about one call in pause turns, so that others win races against it
 	lossy     bool // some answers are lost
 	events    []event
 }
@@ -79,7 +79,7 @@ type event struct {
 	call int
 	text string
 	kind string
-	// check makes the operation on the model, and returns how the answer differs.
+	// check makes the operation on the model. It returns how the answer of the model differs, or "".
 	check func(*storetest.Model) string
 }
 
@@ -96,7 +96,7 @@ func newHistory(seed uint64) *history {
 	} {
 		h.rules[i] = storetest.Must(limiter.NewLimit(limiter.Limit{Name: "a", Version: int64(i + 1), Rate: rate}))
 	}
-	l := load{ // some clocks are further apart than algo.MaxSkew, so the store clamps states
+	l := load{ // some clocks differ by more than algo.MaxSkew, so that the store clamps states
 		apart:   []time.Duration{time.Second, time.Second, 6 * time.Second, 20 * time.Second}[r.IntN(4)],
 		step:    []time.Duration{120 * time.Millisecond, 400 * time.Millisecond, time.Second}[r.IntN(3)],
 		changes: r.IntN(2) == 0,

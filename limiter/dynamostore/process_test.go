@@ -38,7 +38,7 @@ type process struct {
 
 // call is one call to the table.
 type call struct {
-	n       int // counts the calls of a history
+	n       int // number of the call in its history
 	applied bool
 }
 
@@ -50,9 +50,9 @@ type charged struct {
 
 // load describes the operations of all processes of a history.
 type load struct {
-	apart   time.Duration // the clocks differ by less
+	apart   time.Duration // bound of the difference between the clocks
 	step    time.Duration // longest time between two operations
-	changes bool          // the rules change at some operation of each process
+	changes bool          // each process changes to the second version of the rules at some operation
 	refunds int           // percentage of refunds
 }
 
@@ -61,7 +61,7 @@ func newProcess(h *history, id int, l load) *process {
 	p := &process{load: l, h: h, id: id, r: r, now: modelStart,
 		operations: 20 + r.IntN(40), most: h.rules[0].Rate.Requests, cache: map[*limiter.Limit]algo.Result{}}
 	if h.pause > 1 && id == 0 {
-		p.operations = 8 // others make calls during all of them; they are allowed a smaller cost if this process is refused
+		p.operations = 8 // other processes make calls during all of them, and a smaller cost of theirs may be allowed when this process is refused
 	} else {
 		p.now = p.now.Add(time.Duration(r.Int64N(int64(l.apart))))
 		p.most /= 4
@@ -123,7 +123,7 @@ func (p *process) refund() {
 	})
 }
 
-// take charges a random cost, with a result of the denial cache or without.
+// take charges a random cost, with or without a cached result.
 func (p *process) take(limit *limiter.Limit) {
 	c := limiter.Charge{Subject: modelCaller, Limit: limit, Cost: p.r.Int64N(1 + p.most)}
 	if p.r.IntN(12) == 0 {
@@ -139,7 +139,7 @@ func (p *process) take(limit *limiter.Limit) {
 	text := fmt.Sprintf("take at %s, rules %d, cost %d, force %t: ", sinceStart(now), limit.Version, c.Cost, c.Force)
 	switch {
 	case errors.Is(err, errLost):
-		if applied { // the charge, or a conversion or clamp of a state that refuses
+		if applied { // the call wrote the charge, or a conversion or clamp of a state that refuses
 			p.record(at, "lost", text+"no answer", func(m *storetest.Model) string {
 				m.Take(now, modelCaller, charges)
 				return ""
@@ -179,9 +179,9 @@ func (p *process) taken(at call, text string, now algo.Instant, charges []limite
 	})
 }
 
-// decisive returns the call that decided the current operation: the first call that changed the item,
-// because later ones only remove expired entries, or the last call. It is the zero value if there was
-// no call.
+// decisive returns the call that decided the current operation. This is the first call that changed the
+// item, because later calls only remove expired entries. If no call changed the item, it is the last
+// call. Without calls it is the zero value.
 func (p *process) decisive() (at call, applied bool) {
 	for _, at = range p.calls {
 		if at.applied {

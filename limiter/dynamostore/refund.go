@@ -13,7 +13,7 @@ type refund struct {
 	charges []limiter.Charge
 	results []algo.Result
 	late    time.Duration
-	seen    []limiter.Held // the item that the failed attempt found; nil before the first failure
+	seen    []limiter.Held // the states that the failed attempt found; nil before the first failure
 	given   int            // number of charges that the attempt refunds
 }
 
@@ -29,7 +29,7 @@ func (r *refund) learn(it item) error {
 	return nil
 }
 
-// attempt adds the refunds that are safe to an update.
+// attempt adds to an update the refunds that are safe.
 func (r *refund) attempt(e *expression) {
 	r.given = 0
 	for i, c := range r.charges {
@@ -52,8 +52,8 @@ func sameMachine(a, b algo.Machine) bool {
 	return a == b || a != nil && b != nil && a.Fingerprint() == b.Fingerprint()
 }
 
-// giveBackBucket adds the refund of a bucket. It refunds the whole charge if the bucket is unchanged,
-// and otherwise what is safe for any bucket.
+// giveBackBucket adds the refund of a bucket. If the bucket is unchanged, it refunds the whole charge.
+// Otherwise it refunds the part that is safe for any bucket.
 func (r *refund) giveBackBucket(e *expression, b *algo.Bucket, i int) {
 	id, cost, charged := r.charges[i].Limit.ID.String(), r.charges[i].Cost, r.results[i].State
 	tat, refunds := attribute(tatAttribute, id), attribute(refundsAttribute, id)

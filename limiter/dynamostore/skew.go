@@ -10,12 +10,12 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 )
 
-// hostSpread bounds the difference between the clocks of DynamoDB's hosts: two calls may reach
-// different hosts.
+// hostSpread bounds the difference between the clocks of DynamoDB's hosts. It matters because two calls
+// may reach different hosts.
 const hostSpread = 50 * time.Millisecond
 
 // ClockSkew implements limiter.SkewEstimator with the Date header of every answer to an update. The
-// header has whole seconds, so the estimate becomes exact only with many answers.
+// header has whole seconds, so the estimate needs many answers to become precise.
 func (s *Store) ClockSkew() (ahead, uncertainty time.Duration, ok bool) {
 	ahead, uncertainty, ok = s.skew.ClockSkew()
 	return ahead, uncertainty + hostSpread, ok

@@ -18,8 +18,8 @@ type take struct {
 	charges []limiter.Charge
 	results []algo.Result
 
-	// exact reports that views show the item as an attempt of this decision found it. Until then they
-	// come from the denial cache or are empty.
+	// exact is true once the views show the item as an attempt of this decision found it. Before that,
+	// the views come from the denial cache or are empty.
 	exact   bool
 	item    item
 	views   []view
@@ -33,7 +33,7 @@ type view struct {
 	held    limiter.Held // as stored in the item
 	settled limiter.Held // as it counts for the charge
 	changed bool         // held and settled differ, and the charge writes
-	clamped bool         // by an attempt of this decision
+	clamped bool         // an attempt of this decision has clamped the state
 	capped  bool         // the charge exceeds the max debt, or fills a log's list
 	next    algo.State   // after the charge
 	guessed bool         // busy is a guess for a bucket
@@ -47,7 +47,7 @@ func newTake(now algo.Instant, charges []limiter.Charge, results []algo.Result, 
 		v.id = c.Limit.ID.String()
 		v.settled.Machine = c.Limit.Machine()
 		if hint := results[i]; hint.Machine != nil {
-			if !hint.Machine.Ahead(hint.State, now) { // otherwise the store reads the item first, for its mark
+			if !hint.Machine.Ahead(hint.State, now) { // a state that is ahead needs the mark in the item, so the store reads the item first
 				v.settled.Result = algo.Result{Machine: hint.Machine, State: hint.State}
 			}
 		}
@@ -79,8 +79,8 @@ func (t *take) teach(g *guesses, applied bool) {
 	}
 }
 
-// hopeless reports whether the answer needs no write. This is so if every charge has cost 0, or if
-// one charge can never be allowed. A read is cheaper than a failed condition.
+// hopeless reports whether the answer needs no write: every charge has cost 0, or one charge can never
+// be allowed. A read is cheaper than a failed condition.
 func (t *take) hopeless() bool {
 	looks := true
 	for i, c := range t.charges {
@@ -154,8 +154,8 @@ func (t *take) attempt() *expression {
 		switch {
 		case v.changed, v.capped && t.passes:
 			t.rewrite(e, v)
-		case t.exact && !t.passes: // the limit stays unchanged and is not charged
-		case t.exact && v.settled != v.held && v.held.Machine != nil: // cost 0 on a state that needs a conversion or a clamp
+		case t.exact && !t.passes: // a limit refuses, so nothing is charged
+		case t.exact && v.settled != v.held && v.held.Machine != nil: // a charge of cost 0 does not write, even if the state needs a conversion or a clamp
 			e.requireHeld(t.item, v)
 		default:
 			t.charge(e, v, c)
@@ -184,12 +184,12 @@ func (t *take) charge(e *expression, v *view, c limiter.Charge) {
 	value := e.text(fingerprint)
 	if same {
 		e.require(e.absentOr(f, "=", value))
-	} else { // the parameters must be those of rules that are not older; otherwise the limit must be converted
+	} else { // the item must have parameters of the same or newer rules; otherwise the limit must be converted
 		e.require(e.compare(f, "=", value))
 		e.require(e.compare(version, ">=", e.number(c.Limit.Version)))
 	}
 	if c.Force && c.Cost == 0 {
-		return // allowed in any state, even in a debt that exceeds the max debt according to a slow clock
+		return // a forced charge of cost 0 is allowed in any state, even if a slow clock sees a debt above the max debt
 	}
 	switch m := v.settled.Machine.(type) {
 	case *algo.Bucket:
@@ -231,9 +231,9 @@ func (t *take) chargeWindow(e *expression, w *algo.Window, v *view, c limiter.Ch
 	s := v.settled.State
 	index := max(w.Index(t.now), s.Window)
 	newest, current := attribute(newestAttribute, v.id), count(v.id, index)
-	if index > w.Index(t.now) { // a cached index; after a reset it is no longer true
+	if index > w.Index(t.now) { // the cached index may be wrong after a reset
 		e.require(e.compare(newest, "=", e.number(index)))
-		if w.Ahead(s, t.now) { // known from the item, whose mark determines whether the state is clamped
+		if w.Ahead(s, t.now) { // the item has this state, and its mark determines whether the state is clamped
 			e.requireMark(t.item, v.id)
 		}
 	} else {
@@ -271,11 +271,12 @@ func (e *expression) requireMark(it item, id string) {
 func (t *take) slidingRoom(e *expression, w *algo.Window, v *view, index, cost int64) string {
 	s := v.settled.State
 	current, previous := count(v.id, index), count(v.id, index-1)
-	// Once a window counts something, the one before it no longer grows.
+	// When a window has a count, the count of the window before it no longer grows.
 	if room := w.Room(index, t.now, s.Previous, cost); s.Window == index && room >= 0 {
 		return e.absentOr(previous, "<=", e.number(s.Previous)) + " AND " + e.absentOr(current, "<=", e.number(room))
 	}
-	// Until then the previous count may still grow, but its room is known.
+	// Without a count of the current window, the previous count may still grow, but the condition bounds
+	// it.
 	ways := []string{e.absent(current) + " AND " + e.absentOr(previous, "<=", e.number(w.PreviousRoom(index, t.now, cost)))}
 	if t.exact {
 		before := w.At(s, t.now).Previous
@@ -357,7 +358,7 @@ func (e *expression) requireHeld(it item, v *view) {
 		switch entries, isList := value.(*types.AttributeValueMemberL); {
 		case !ok:
 			e.require(e.absent(name))
-		case isList && rune(name[0]) == entriesAttribute: // a list of the same generation and size is the same
+		case isList && rune(name[0]) == entriesAttribute: // two lists with the same generation and size are equal
 			e.require("size(" + e.name(name) + ") = " + e.number(int64(len(entries.Value))))
 		default:
 			e.require(e.compare(name, "=", e.value(value)))

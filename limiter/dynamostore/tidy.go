@@ -18,27 +18,27 @@ import (
 const deadMost = 8
 
 // In an item of more than largeItem bytes, a limit keeps no dead counts if it has more than
-// countsMost counts. A request then writes at most three counts of each limit; package rules leaves
-// room for these in one write unit.
+// countsMost counts. An item then has at most three counts of each limit when a request writes it.
+// Package rules leaves room for three counts in one write unit.
 const (
 	largeItem  = 512 // bytes
 	countsMost = 2
 )
 
-// tidyMost is the number of removed attributes after which one update removes no attributes of a
-// further limit. It is also the largest number of counts of one limit that one update removes.
-// DynamoDB allows 4 KB and 300 operators in an expression. Each attribute takes two operators and at
-// most 14 bytes. The next write removes the rest.
+// tidyMost bounds the attributes that one update removes. After this number, the update includes no
+// further limit. Of one limit, it removes at most this number of counts. DynamoDB allows 4 KB and 300
+// operators in an expression. Each attribute takes two operators and at most 14 bytes. The next write
+// removes the rest.
 const tidyMost = 80
 
 // idleLeast is the time for which a limit must have full quota before it is removed. Otherwise a
 // process with a fast clock could remove state that a process with a slow clock still counts.
 const idleLeast = time.Hour
 
-// tidy removes dead attributes once there are many. They are the counts of windows before the
-// previous one, and the attributes of idle limits, such as those of removed rules. Each write removes
-// only two counts by name, so a caller with long pauses leaves counts behind. The charge is already
-// made, so an error is only logged. A later write tidies again.
+// tidy removes dead attributes once there are many. Dead attributes are the counts of windows before the
+// previous window, and the attributes of idle limits, such as limits of removed rules. Each write
+// removes only two counts by name, so a caller with long pauses leaves counts behind. The charge is
+// already made, so tidy only logs an error. A later write tidies again.
 func (s *Store) tidy(ctx context.Context, now algo.Instant, subject limiter.Subject, it item, charges []limiter.Charge) {
 	e := newExpression()
 	for _, c := range charges {
@@ -80,8 +80,8 @@ func (s *Store) updateTidied(ctx context.Context, now algo.Instant, subject limi
 }
 
 // outlive extends the life of an item if another of its limits needs more time. The rules of these
-// charges may be older: they may lack that limit, or have it with a shorter horizon. They must not
-// let the counts of newer rules expire.
+// charges may be older than the rules of that limit. They may not contain the limit, or may give it a
+// shorter horizon. Counts of newer rules must not expire because of older rules.
 func (e *expression) outlive(it item, charges []limiter.Charge) {
 	r := reader{it: it}
 	given := r.number(TTLAttribute)
@@ -110,9 +110,9 @@ func own(it item, id string, charges []limiter.Charge) bool {
 }
 
 // removeDead adds the removal of the dead attributes of the limit id, on the condition that they are
-// still dead. Without the condition the update could recreate a deleted item, or remove a live count
-// after the newest index was clamped or converted. crowded reports whether the limit has dead counts
-// and more than countsMost counts in total.
+// still dead. Without this condition, the update could recreate a deleted item. It could also remove a
+// live count after a clamp or a conversion of the newest index. crowded reports whether the limit has
+// dead counts and more than countsMost counts in total.
 func (e *expression) removeDead(it item, id string, now algo.Instant) (crowded bool) {
 	held, err := it.held(id, nil)
 	if err != nil || held.Machine == nil {

@@ -18,15 +18,15 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// The store trims a log when it has twice its capacity. It keeps entries that still count for some
-// clock.
+// The store trims a log when it has twice its capacity. It keeps entries that still count according to a
+// slow clock.
 func TestStore_tidy_log(t *testing.T) {
 	b, who := newTable(t), caller()
 	limit := storetest.Limit(t, "a", algo.Rate{Algorithm: algo.SlidingLog, Requests: 4, Window: time.Second})
 	for i, c := range []struct {
 		cost int64
 		left int
-	}{{4, 4}, {4, 4}, {3, 7}, {1, 1}} { // each charge long after the previous one
+	}{{4, 4}, {4, 4}, {3, 7}, {1, 1}} { // each charge comes long after the previous charge
 		if !b.take(t, noon.Add(time.Duration(i)*10*time.Second), limiter.Charge{Subject: who, Limit: limit, Cost: c.cost}) {
 			t.Fatal("got a refusal, want an allowed request")
 		}
@@ -56,11 +56,11 @@ func TestStore_tidy_logRace(t *testing.T) {
 	now := noon.Add(20 * time.Second)
 	api := &overtaking{API: client, before: 3, happens: func() { // runs before the trim, which follows the second attempt
 		if ok, _ := take(other, now.Add(-time.Second), 5, stale); !ok {
-			t.Error("a request while the log is trimmed: got a refusal, want an allowed request")
+			t.Error("request while the log is trimmed: got a refusal, want an allowed request")
 		}
 	}}
 	if ok, _ := take(newOvertaking(api, name), now, 16, algo.Result{}); !ok || api.updates != 3 {
-		t.Fatalf("got allowed %t and %d updates, want an attempt without a state, one with it, and a trim", ok, api.updates)
+		t.Fatalf("got allowed %t and %d updates, want 3 updates: an attempt without a state, an attempt with it, and a trim", ok, api.updates)
 	}
 	entries, err := other.Inspect(ctx, who)
 	if err != nil {
@@ -71,7 +71,7 @@ func TestStore_tidy_logRace(t *testing.T) {
 		t.Errorf("after the trim: got %d entries, want 21 at the newest instant", got.Len())
 	}
 	if ok, _ := take(other, now, 20, stale); ok {
-		t.Error("20 requests with a state from before the trim: got them allowed, want room for 19")
+		t.Error("20 requests with a state from before the trim: got them allowed, want a refusal, because there is room for 19")
 	}
 	if ok, _ := take(other, now, 19, stale); !ok {
 		t.Error("19 requests: got a refusal, want them allowed")
@@ -130,7 +130,7 @@ func TestStore_tidy_idle(t *testing.T) {
 		t.Errorf("after an idle hour: got %d attributes, want at most 8: %v", n, item)
 	}
 	if _, ok := item[odd]; !ok {
-		t.Error("an unreadable attribute: got it removed, want it kept")
+		t.Error("unreadable attribute: got it removed, want it kept")
 	}
 }
 
@@ -190,7 +190,7 @@ func TestStore_tidy_many(t *testing.T) {
 }
 
 // A count had expired when the store read the item, but another process then set the newest window
-// back. The count is valid again, and the store does not remove it.
+// back. The count is then valid again, and the store does not remove it.
 func TestStore_tidy_setBack(t *testing.T) {
 	ctx := context.Background()
 	client, name := local(t)

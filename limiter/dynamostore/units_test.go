@@ -71,7 +71,8 @@ func document(t *testing.T, limits string) (*rules.Rules, error) {
 	return rules.Parse([]byte(`{"rules":[{"endpoint":"*","mode":"shadow","limits":{"*":[`+limits+`]}}]}`), rules.Options{Version: limiter.MaxVersion})
 }
 
-// fill adds limits of one kind to a list until no more fit. Each limit has a different name.
+// fill adds limits of one kind to a list until Parse rejects another limit. Each limit has a different
+// name.
 func fill(t *testing.T, limits []string, kind string) []string {
 	t.Helper()
 	for {
@@ -83,8 +84,8 @@ func fill(t *testing.T, limits []string, kind string) []string {
 	}
 }
 
-// Parse bounds the size of items. The test fills an item with as many limits of one kind as fit, and
-// then with smaller limits. Each write costs one unit, whatever the counts are.
+// rules.Parse bounds the size of items so that each write costs one unit, whatever the counts are. The
+// test fills an item with as many limits of one kind as fit, and then with smaller limits.
 func TestStore_units(t *testing.T) {
 	kinds := []string{
 		`"requests":1000000000,"window":"1s"`,
@@ -136,8 +137,8 @@ func TestStore_units(t *testing.T) {
 	}
 }
 
-// A write of a log costs at most eight units, even with debts and expired entries. A log with room
-// for one more request could cost nine.
+// A write of a log costs at most eight units, even with debts and expired entries. If Parse allowed a
+// log of one more request, a write could cost nine units.
 func TestStore_units_log(t *testing.T) {
 	for i, window := range []string{"1s", "1s", "10s", "2399h59m59s"} {
 		kind := `"algorithm":"sliding_log","window":"` + window + `","requests":`

@@ -10,8 +10,8 @@ import (
 	"github.com/weir-limits/weir/limiter"
 )
 
-// These are the header fields of an answer. HTTP ignores the case of field names. net/http writes
-// them in its canonical case; other hosts can use this spelling.
+// These are the header fields of an answer. HTTP ignores the case of field names: net/http writes its
+// own canonical case, and other hosts can write these names.
 const (
 	RetryAfterField = "Retry-After"
 	LimitField      = "X-RateLimit-Limit"
@@ -23,24 +23,24 @@ const (
 )
 
 // Answer is a decision as an HTTP answer: the values of header fields and the problem of a refusal. A
-// field with the value "" is left out. Create it with NewAnswer.
+// response omits a field with the value "". Create an Answer with NewAnswer.
 type Answer struct {
 	RetryAfter string // whole seconds
 	Limit      string // capacity in requests
 	Remaining  string
 	Reset      string // when the quota is full again, in Unix seconds
-	Policy     string // "" if other numbers than those of the limit decided
+	Policy     string // "" if the numbers that decided are not those of the limit
 	RateLimit  string
 	Degraded   string // why the store did not decide: a limiter.Reason
 
 	Problem *Problem // nil if the request passes
 }
 
-// jitterFrom is the longest wait that gets no jitter.
+// jitterFrom is the longest wait without jitter.
 const jitterFrom = 10 * time.Second
 
-// NewAnswer returns the answer for the decision d. It extends a wait of more than ten seconds by up
-// to 3 %, so that callers that were refused together do not return together.
+// NewAnswer returns the answer for the decision d. It extends a wait of more than ten seconds by up to 3
+// %. Callers that were refused at the same time then do not all return at the same time.
 func NewAnswer(d limiter.Decision) Answer {
 	a := Answer{Degraded: string(d.Reason)}
 	switch {

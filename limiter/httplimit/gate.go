@@ -30,8 +30,8 @@ type Options struct {
 	// Observe gets each decided request once, before the answer is written. It may be nil.
 	Observe func(outcome.Outcome)
 	// MaxDelay is the longest time for which Serve delays a request in the queue of a leaky bucket.
-	// Give the rules the same value, which bounds the depth of queues. 0 means that no request is
-	// delayed, and leaky buckets only count.
+	// Parse the rules with the same value, because it bounds the depth of queues. 0 means that Serve
+	// delays no request, and leaky buckets only count.
 	MaxDelay time.Duration
 	// Clock is read once for each request. nil means Limiter.Now.
 	Clock func() time.Time
@@ -39,12 +39,12 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Gate decides requests for every host: a middleware, an authorizer, and a Lambda handler. Create it
-// with New. It is safe for concurrent use.
+// Gate decides requests for every kind of host: a middleware, an authorizer, or a Lambda handler. Create
+// it with New. It is safe for concurrent use.
 type Gate struct{ o Options }
 
-// New returns a Gate. It panics if a required option is missing, so that a program fails when it
-// starts and not at its first request.
+// New returns a Gate. It panics if a required option is missing. The program then fails when it starts,
+// and not at its first request.
 func New(o Options) *Gate {
 	switch {
 	case o.Identify == nil:
@@ -63,7 +63,7 @@ func New(o Options) *Gate {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	o.Logger = slog.New(telemetry.NewRateLimitedHandler(o.Logger.Handler())) // any client can cause log lines by bad credentials
+	o.Logger = slog.New(telemetry.NewRateLimitedHandler(o.Logger.Handler())) // any client can cause log lines with bad credentials
 	return &Gate{o}
 }
 
@@ -82,7 +82,7 @@ type Result struct {
 	// Answer has the header fields of the response. Its Problem is nil if the request passes.
 	// Otherwise the Problem is the response.
 	Answer Answer
-	Tier   string // that selected the charges; "" for a malformed path
+	Tier   string // tier that selected the charges; "" for a malformed path
 }
 
 // Decide decides a request. The steps are the same for every host, in this order.

@@ -103,8 +103,8 @@ Weir-Degraded: store_timeout
 	}
 }
 
-// While the store fails, a process enforces the limit locally. The answer then has the numbers of the
-// local share and no policy. Once the store answers again, the answer has the policy again.
+// While the store fails, a process enforces its local share of the limit. Answers then have the numbers
+// of the share and no policy. When the store answers again, answers have the policy again.
 func TestNewAnswer_share(t *testing.T) {
 	l, err := limiter.NewLimit(limiter.Limit{Name: "search", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 100, Window: time.Minute}, OnError: limiter.OnErrorLocal, LocalProcesses: 50})
 	if err != nil {
@@ -190,8 +190,8 @@ type server struct {
 	store  limiter.Store
 	served int
 	log    bytes.Buffer
-	// observed contains the outcomes that Observe received. Each entry includes the number of
-	// requests served before it.
+	// observed contains the outcomes that Observe received, each with the number of requests that were
+	// served before.
 	observed []string
 }
 
@@ -223,7 +223,7 @@ func newServer(t *testing.T) *server {
 	return s
 }
 
-// failing is the store of server. It returns an error if it does not wrap a store.
+// failing is the store of a server. If the field store of the server is nil, each call returns an error.
 type failing struct {
 	limiter.Store
 	*server
@@ -284,7 +284,7 @@ func TestGate(t *testing.T) {
 	}
 	if r := s.get(t, http.MethodGet, "/"+strings.Repeat("a", 21)); r.StatusCode != http.StatusTooManyRequests || r.Header.Get("Retry-After") != "" ||
 		!strings.Contains(body(t, r), "costs more than the whole limit") {
-		t.Errorf("a cost above the capacity: got %s, %v, want a refusal without a wait", r.Status, r.Header)
+		t.Errorf("cost above the capacity: got %s, %v, want a refusal without a wait", r.Status, r.Header)
 	}
 }
 
@@ -307,7 +307,7 @@ func TestGate_credentials(t *testing.T) {
 	s.caller.IP, s.err = caller.Caller{}.IP, fmt.Errorf("%w: issuer down", caller.ErrUnverified)
 	s.now = s.now.Add(time.Hour)
 	if r := s.get(t, http.MethodGet, "/a"); r.StatusCode != http.StatusServiceUnavailable || r.Header.Get("Retry-After") != "1" {
-		t.Errorf("an unchecked credential: got %s %v, want a 503 with Retry-After 1", r.Status, r.Header)
+		t.Errorf("unverified credential: got %s %v, want a 503 with Retry-After 1", r.Status, r.Header)
 	}
 	s.caller, s.err = caller.Caller{User: "alice"}, nil
 	if r := s.get(t, http.MethodGet, "/a"); r.Header.Get("X-RateLimit-Remaining") != "19" {
@@ -315,7 +315,8 @@ func TestGate_credentials(t *testing.T) {
 	}
 }
 
-// The answer to a bad or unchecked credential shows that the store failed. It shows no limits.
+// The answer to a bad or unverified credential shows that the store failed. The answer contains no
+// limits.
 func TestGate_credentials_degraded(t *testing.T) {
 	s := newServer(t)
 	s.store = nil
@@ -327,8 +328,8 @@ func TestGate_credentials_degraded(t *testing.T) {
 	}
 }
 
-// While the store fails, this process enforces the limits alone, and a header reports the outage. A
-// request with invalid charges is not served.
+// While the store fails, the process enforces the limits alone, and a header field reports the outage. A
+// request with invalid charges gets 500.
 func TestGate_failure(t *testing.T) {
 	s := newServer(t)
 	s.store = nil
@@ -340,8 +341,8 @@ func TestGate_failure(t *testing.T) {
 	}
 }
 
-// Observe receives each request once, before the answer. The outcome has an error if the decision was
-// not enforced. A refusal is not an error.
+// Observe receives each request once, before the answer. The outcome has an error if the answer does not
+// follow from the decision. A refusal is not an error.
 func TestGate_Observe(t *testing.T) {
 	s := newServer(t)
 	s.get(t, http.MethodGet, "/"+strings.Repeat("a", 20))
@@ -357,7 +358,7 @@ func TestGate_Observe(t *testing.T) {
 		"true true alice allowed=false err=<nil> served=1",
 		"true true alice allowed=false err=invalid charge",
 		"true true  allowed=true err=invalid credential served=1",
-		"true true  allowed=true err=credential cannot be checked served=1",
+		"true true  allowed=true err=credential could not be verified served=1",
 		"true true  allowed=false err=<nil> served=1",
 	}
 	if !slices.EqualFunc(s.observed, want, strings.HasPrefix) {
@@ -407,8 +408,8 @@ func TestNew_missing(t *testing.T) {
 	}
 }
 
-// Requests leave a leaky bucket at a fixed interval and wait at most MaxDelay. A request leaves the
-// queue when its context ends.
+// Requests leave a leaky bucket at a fixed interval and wait at most MaxDelay. If the context of a
+// request ends, the request leaves the queue.
 func TestGate_delay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		queue := limit(t, "queue", algo.Rate{Algorithm: algo.LeakyBucket, Requests: 10, Window: time.Second, Burst: 5})

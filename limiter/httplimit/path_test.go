@@ -18,8 +18,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// A ServeMux splits a path before it decodes the path, but rules decode first. The handler must get
-// the path that was charged, not the path that the client sent.
+// A ServeMux splits a path before it decodes the path, but rules decode first. The handler must get the
+// path that the rules charged, not the path that the client sent.
 func TestGate_path(t *testing.T) {
 	var charged string
 	gate := httplimit.New(httplimit.Options{
@@ -64,7 +64,7 @@ func TestGate_malformedPath(t *testing.T) {
 		},
 		Identify: func(_ context.Context, _ time.Time, r httplimit.Request) (caller.Caller, error) {
 			if r.Header != nil || r.Address != address {
-				t.Errorf("caller: got %+v, want the address alone", r)
+				t.Errorf("caller: got %+v, want only the address", r)
 			}
 			return caller.Caller{IP: netip.PrefixFrom(r.Address, 32), Rejected: true}, caller.ErrMissingCredential
 		},

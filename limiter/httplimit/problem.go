@@ -27,8 +27,8 @@ const (
 	reducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
 )
 
-// retrySoon is the Retry-After of a failure. A circuit breaker calls the store again in less than a
-// second.
+// retrySoon is the Retry-After of a failure. One second is enough, because a circuit breaker calls the
+// store again earlier.
 const retrySoon = "1"
 
 func problem(problemType string, status int, code, message string) *Problem {
@@ -83,9 +83,9 @@ func internalError() Answer {
 	return Answer{Problem: problem(blank, http.StatusInternalServerError, "internal_error", "The limits of this request could not be applied.")}
 }
 
-// unverified returns the answer to a request whose credential could not be verified. unverified and
-// unauthorized contain no numbers of limits, because these limits count the address and not the
-// claimed caller.
+// unverified returns the answer to a request whose credential could not be verified. The answers of
+// unverified and unauthorized contain no numbers of limits, because the charged limits count the address
+// and not the claimed caller.
 func unverified(degraded limiter.Reason) Answer {
 	return Answer{
 		RetryAfter: retrySoon, Degraded: string(degraded),

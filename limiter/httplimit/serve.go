@@ -14,8 +14,8 @@ import (
 // a function URL, a load balancer or a server.
 //
 // next gets requests with the path that was charged: decoded, without a slash at the end, and with an
-// empty RawPath. So a ServeMux cannot select a pattern that other rules match. Register "/files" as
-// well as "/files/".
+// empty RawPath. A ServeMux then cannot select a handler for which other rules apply. Register "/files"
+// as well as "/files/".
 func (g *Gate) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.Serve(w, r, NewRequest(r), next) })
 }
@@ -57,7 +57,7 @@ func wait(ctx context.Context, delay time.Duration) bool {
 	}
 }
 
-// routed returns r with the path that was charged. It removes every other spelling of the path.
+// routed returns r with the charged path, in place of every other spelling of the path.
 func routed(r *http.Request, path rules.Path) *http.Request {
 	if r.URL.RawPath == "" && r.URL.Path == path.String() {
 		return r

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// The RateLimit fields have their own file because their draft may change. The draft is
-// draft-ietf-httpapi-ratelimit-headers-11. A field is a List of Strings with parameters (RFC 9651).
-// The name of a limit needs no escaping.
+// The RateLimit fields are in a separate file because their draft may change. The draft is
+// draft-ietf-httpapi-ratelimit-headers-11. A field is a List of Strings with parameters (RFC 9651). The
+// name of a limit needs no escaping.
 
 // policyField returns the value of RateLimit-Policy: the quota, and the window in seconds.
 func policyField(name string, quota int64, window time.Duration) string {

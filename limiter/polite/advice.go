@@ -20,8 +20,8 @@ const (
 	resetField      = "X-RateLimit-Reset"
 )
 
-// maxField bounds the length of a header field. farthest bounds a time in a field, because some APIs
-// write Unix seconds into Retry-After.
+// maxField bounds the length of a header field. farthest bounds a wait in a field, because some APIs
+// write an instant in Unix seconds into Retry-After.
 const (
 	maxField = 4096
 	farthest = 24 * time.Hour
@@ -78,8 +78,8 @@ func retryAfter(value string, now time.Time) time.Duration {
 	return -1
 }
 
-// readStructured reads the fields of the draft. If there are several quotas, it takes the quota with
-// the lowest remaining rate. It ignores a malformed field (RFC 9651, 4.2).
+// readStructured reads the fields of the draft. If there are several quotas, it reads the quota with the
+// lowest remaining rate. It ignores a malformed field (RFC 9651, 4.2).
 func (a *advice) readStructured(h http.Header) {
 	capacities := map[string]int64{}
 	for _, p := range items(h, policyField) {
@@ -101,7 +101,7 @@ func (a *advice) readStructured(h http.Header) {
 			slowest = pace
 			a.known, a.name, a.left, a.reset, a.capacity = true, name(item), left, seconds(reset), limit
 			if given && capacity > 0 {
-				a.capacity = min(limit, capacity) // the capacity of a bucket may be below the requests of its window
+				a.capacity = min(limit, capacity) // the capacity of a bucket can be below the number of requests in its window
 			}
 		}
 	}

@@ -43,7 +43,8 @@ func TestAdviceOf(t *testing.T) {
 		{[]string{"429", "Date: Wed, 04 Mar 2026 13:00:00 GMT", "Retry-After: Wed, 04 Mar 2026 13:00:07 GMT"}, advice{refused: true, wait: 7 * time.Second, capacity: none}},
 		{[]string{"429", "Retry-After: Wednesday, 04-Mar-26 12:00:07 GMT"}, advice{refused: true, wait: 7 * time.Second, capacity: none}},
 		{[]string{"429", "Retry-After: Tue, 03 Mar 2026 12:00:07 GMT"}, advice{refused: true, capacity: none}},
-		// Weir sends two capacities, of a bucket and of a window. The smaller one applies.
+		// For a bucket, Weir sends two capacities: the burst, and the requests of the window. The
+		// smaller capacity applies.
 		{[]string{"200", "X-RateLimit-Limit: 20", "X-RateLimit-Remaining: 17", "X-RateLimit-Reset: 1772625602", `RateLimit-Policy: "search";q=100;w=60`, `RateLimit: "search";r=17;t=2`},
 			advice{wait: -1, name: "6search", known: true, left: 17, reset: 2 * time.Second, capacity: 20}},
 		{[]string{"429", "Retry-After: 1", `RateLimit-Policy: "search";q=100;w=60`, `RateLimit: "search";r=0;t=1`},
@@ -102,7 +103,7 @@ func FuzzAdviceOf(f *testing.F) {
 		q := newQuota(time.Minute, 1)
 		q.learn(ticket{sent: noon, probe: true}, a, true, noon)
 		if at, _ := q.turn(noon); at.Sub(noon) > farthest {
-			t.Errorf("turn: got the next request at %s, want it within farthest", at)
+			t.Errorf("turn: got the next request at %s, want it at most farthest later", at)
 		}
 	})
 }

@@ -43,8 +43,9 @@ func (b *book) route(r *http.Request) route {
 	return route{caller, b.hash(caller, r.Method, r.URL.Path), b.hash(caller, r.Method, folder, "*")}
 }
 
-// credential returns the part of Authorization that is the same for all requests of a caller. An AWS
-// signature differs for each request, and the scope after the key ID changes every day.
+// credential returns the part of Authorization that is the same for all requests of a caller. For an AWS
+// signature this is only the key ID, because the signature differs for each request and the scope
+// changes every day.
 func credential(authorization string) string {
 	if strings.HasPrefix(authorization, "AWS4-") {
 		if _, id, ok := strings.Cut(authorization, "Credential="); ok {
@@ -85,7 +86,7 @@ func (b *book) find(r route) *quota {
 	return q
 }
 
-// assign records that the quota with this name counts the requests of a route.
+// assign records the name of the quota that counts the requests of a route.
 func (b *book) assign(r route, name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -94,7 +95,7 @@ func (b *book) assign(r route, name string) {
 	put(b.routes, r.beside, key, maxRoutes)
 }
 
-// part gives an unavailable route its own quota, so that other routes do not wait for it.
+// part gives an unavailable route a separate quota, so that other routes do not wait for this route.
 func (b *book) part(r route) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -7,9 +7,10 @@
 //
 //   - It repeats a refused request if a repetition is safe. A refusal is a 429, or a 503 with
 //     Retry-After. It waits for Retry-After (seconds or a date, RFC 9110) plus a random time of up to
-//     1, 2, 4 and then 8 seconds. So clients that were refused together do not return together.
+//     1, 2, 4 and then 8 seconds. Clients that were refused at the same time then do not all return at
+//     the same time.
 //   - A 503 that names no quota applies only to the method and path of the request. The Transport tries
-//     them again after at most five minutes.
+//     this path again after at most five minutes.
 //   - While an API refuses, the Transport holds all other requests of the same quota. After the wait
 //     it first sends one request, as a probe.
 //   - It spreads the last quarter of a quota over the time until the reset. It reads RateLimit and

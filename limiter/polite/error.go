@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// WaitError is the error of a request that was not sent. Either the API would refuse it for longer
-// than the request may wait, or the circuit breaker is open. An http.Client wraps the error in a
+// WaitError is the error of a request that was not sent. Either the API would refuse the request for
+// longer than the request may wait, or the circuit breaker is open. An http.Client wraps the error in a
 // *url.Error; use errors.As.
 type WaitError struct {
 	Host     string        // host of the request

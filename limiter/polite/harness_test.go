@@ -74,8 +74,8 @@ func (b *body) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// script answers the nth request with the nth line. A line has a status and header fields ("name:
-// value"), separated by bars. The last line answers all further requests.
+// script returns an API that answers the nth request with the nth line. A line has a status and header
+// fields ("name: value"), separated by bars. The API answers all further requests with the last line.
 func script(lines ...string) *api {
 	n := 0
 	var mu sync.Mutex

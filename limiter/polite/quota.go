@@ -16,8 +16,8 @@ const (
 	unlimited = math.MaxInt64
 )
 
-// quota is the known state of one quota. Requests enter one at a time: one request holds the door and
-// waits for its turn, and the others wait for the door.
+// quota is the known state of one quota. Requests are sent one after another. The channel door is a
+// lock: the request that holds it waits for its turn, and all others wait for the door.
 type quota struct {
 	maxWait  time.Duration
 	refusals int
@@ -27,36 +27,36 @@ type quota struct {
 	mu       sync.Mutex
 	breaker  circuitbreaker.CircuitBreaker[any]
 	heard    bool      // the API has sent a response
-	refusing bool      // a refusal set retryAt
+	refusing bool      // retryAt comes from a refusal
 	left     int64     // remaining requests until the reset, including those in flight
 	capacity int64     // capacity of the quota; math.MaxInt64 means unknown
 	reset    time.Time // when the quota is full again
 	retryAt  time.Time // when a probe may be sent although the quota is exhausted
 	inFlight int64
-	sent     time.Time // when the last request was sent; until the first response, when the first request was sent
-	learnt   time.Time // when a response last set left
-	refused  time.Time // when the last refusal arrived that counts; refusals of requests in flight together count once
+	sent     time.Time // time of the last request; before the first response, time of the first request
+	learnt   time.Time // time at which a response last set left
+	refused  time.Time // arrival of the last refusal that the breaker counted; it counts once the refusals of requests that were in flight together
 }
 
 // ticket permits one request to be sent.
 type ticket struct {
 	sent  time.Time
 	probe bool // the quota was exhausted
-	trial bool // the half-open breaker permitted the request
+	trial bool // the breaker is half open and permits this request as a test
 }
 
 func newQuota(maxWait time.Duration, refusals int) *quota {
 	return &quota{
 		maxWait: maxWait, refusals: refusals, capacity: math.MaxInt64,
 		door: make(chan struct{}, 1), news: make(chan struct{}, 1),
-		// The breaker needs no delay: until retryAt, turn sends no request.
+		// The breaker needs no delay, because turn permits no request before retryAt.
 		breaker: circuitbreaker.NewBuilder[any]().WithFailureThreshold(uint(refusals)).WithSuccessThreshold(1).WithDelay(0).Build(),
 	}
 }
 
-// enter waits until a request may be sent. At giveUp, it permits a request that waits only because
-// the remaining requests are spread, and returns an error for any other request. It returns an error
-// earlier if waiting cannot help. After enter succeeds, call learn or forget.
+// enter waits until a request may be sent, at most until giveUp. At giveUp, a request that waits only
+// because the remaining requests are spread is permitted. For any other request enter then returns an
+// error, or earlier if the wait cannot help. After enter succeeds, call learn or forget.
 func (q *quota) enter(ctx context.Context, giveUp time.Time) (ticket, error) {
 	if err := ctx.Err(); err != nil {
 		return ticket{}, err
@@ -92,7 +92,7 @@ func (q *quota) enter(ctx context.Context, giveUp time.Time) (ticket, error) {
 	}
 }
 
-// refuses returns the error of a request that cannot be sent until giveUp.
+// refuses returns an error if the request cannot be sent before giveUp.
 func (q *quota) refuses(now, giveUp time.Time) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -130,7 +130,7 @@ func (q *quota) pass(now, giveUp time.Time) (ticket, time.Time, error) {
 	return t, time.Time{}, nil
 }
 
-// reason says why a request waits.
+// reason is the reason why a request waits.
 type reason int
 
 const (
@@ -141,7 +141,7 @@ const (
 
 // turn returns when the next request may be sent, and the reason for the wait. q.mu is held.
 func (q *quota) turn(now time.Time) (time.Time, reason) {
-	// The remaining number may not yet include the requests in flight.
+	// Subtract the requests in flight, because the last response may not have counted them.
 	switch left := q.left - q.inFlight; {
 	case left > q.capacity/4, left > 0 && !now.Before(q.reset):
 		return time.Time{}, spread
@@ -156,7 +156,7 @@ func (q *quota) turn(now time.Time) (time.Time, reason) {
 	return q.retryAt, awaiting
 }
 
-// vain reports whether waiting until at cannot help. q.mu is held.
+// vain reports whether a wait until at is useless. q.mu is held.
 func (q *quota) vain(at time.Time, why reason, giveUp time.Time) bool {
 	return why == spent && at.After(giveUp) || why != spread && !q.breaker.IsClosed()
 }
@@ -218,7 +218,7 @@ func (q *quota) take(t ticket, a advice, now time.Time) {
 	q.retryAt = now.Add(min(a.reset, q.maxWait/2))
 }
 
-// forget ends a request without a response. The API may have counted it.
+// forget ends a request without a response. It assumes that the API has counted the request.
 func (q *quota) forget(t ticket) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

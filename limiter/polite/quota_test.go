@@ -15,10 +15,10 @@ func answered(left int64) *quota {
 }
 
 // Responses can arrive out of order. For requests that were in flight together, the lowest remaining
-// number applies. The response to a later request always applies.
+// number applies. The response to a request that was sent later always applies.
 func TestQuota_take(t *testing.T) {
 	type step struct {
-		sent, came, left, want int64 // sent and came in seconds after noon; left and want in requests
+		sent, came, left, want int64 // sent and came are in seconds after noon; left and want are numbers of requests
 	}
 	for name, steps := range map[string][]step{
 		"together":                         {{1, 2, 50, 50}, {1, 3, 60, 50}, {1, 4, 40, 40}, {1, 5, 45, 40}},

@@ -22,8 +22,8 @@ const (
 const (
 	firstBackoff = time.Second
 	lastBackoff  = 8 * time.Second
-	// longestOutage bounds the Retry-After of a 503 that names no quota, because it is only an
-	// estimate.
+	// longestOutage bounds the Retry-After of a 503 that names no quota, because such a Retry-After is
+	// only an estimate.
 	longestOutage = 5 * time.Minute
 	// maxDrained bounds the body of a refusal that is read to the end, so that the connection can be
 	// reused.
@@ -36,9 +36,9 @@ const (
 //
 // It repeats a refused request if a repetition is safe. After a 429 the API has done nothing, so any
 // request may be repeated. After a 503 a request may be repeated if it has an idempotent method or an
-// Idempotency-Key. GetBody returns the body again; http.NewRequest sets it for a body in memory. A
-// request with a body but without GetBody is sent once. A request that fails without a response is
-// not repeated.
+// Idempotency-Key. A request with a body also needs GetBody, which http.NewRequest sets for a body in
+// memory. Without GetBody, the request is sent once. A request that fails without a response is not
+// repeated.
 //
 // RoundTrip returns the last refusal like any other response. If a request was not sent, the error is
 // a WaitError or the error of its context.
@@ -100,7 +100,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	c := &call{Transport: t, request: r, route: t.book.route(r)}
 	last, err := t.executor.WithContext(r.Context()).Get(c.send)
 	if err != nil {
-		if c.response != nil { // the context ended while the call waited to repeat a refused request
+		if c.response != nil { // the context ended while a refused request waited for its repetition
 			_ = c.response.Body.Close()
 		}
 		return nil, err
@@ -178,7 +178,7 @@ func (c *call) enter() (*quota, ticket, error) {
 		if err != nil || c.book.find(c.route) == q {
 			return q, t, err
 		}
-		q.forget(t) // while this request waited, a response named another quota
+		q.forget(t) // while this request waited, a response assigned its route to another quota
 	}
 }
 
@@ -218,7 +218,7 @@ func (c *call) learn(q *quota, t ticket, a advice, now time.Time) {
 	named := c.book.find(c.route)
 	switch {
 	case named == q:
-	case a.refused: // another quota refused the request: neither a success nor a failure of q
+	case a.refused: // another quota refused the request, so for q this is neither a success nor a failure
 		q.forget(t)
 	default:
 		q.learn(t, advice{}, true, now)

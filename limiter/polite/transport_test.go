@@ -46,7 +46,7 @@ func TestTransport_backoff(t *testing.T) {
 	}
 }
 
-// A refusal of a request that must not be repeated is returned at once, with its body.
+// If a request must not be repeated, the Transport returns the refusal at once, with its body.
 func TestTransport_notRepeated(t *testing.T) {
 	for _, c := range []struct {
 		name, first string
@@ -144,7 +144,7 @@ func TestTransport_repeated(t *testing.T) {
 			}
 		})
 	}
-	synctest.Test(t, func(t *testing.T) { // a request without a body needs no GetBody
+	synctest.Test(t, func(t *testing.T) { // a request without a body is repeated without GetBody
 		a := script("429", "200")
 		r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://api.test/", http.NoBody)
 		r.GetBody = nil
@@ -162,7 +162,7 @@ func TestTransport_context(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		bodies := [3]closed{}
-		for i := range bodies { // the first waits to repeat, the second for its turn, the third for the second
+		for i := range bodies { // the first waits for its repetition, the second for its turn, and the third for the door
 			all.Go(func() {
 				r, _ := http.NewRequestWithContext(ctx, http.MethodPut, "http://api.test/", &bodies[i])
 				r.GetBody = func() (io.ReadCloser, error) { return http.NoBody, nil }
@@ -205,8 +205,8 @@ func TestTransport_answerTooLate(t *testing.T) {
 	})
 }
 
-// While one request waits after a refusal, the other requests wait too. The Transport then sends one
-// request first, as a probe.
+// While one request waits after a refusal, the other requests wait too. After the wait, the Transport
+// first sends one request as a probe.
 func TestTransport_othersWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("429 | Retry-After: 10", "200")
@@ -229,7 +229,7 @@ func TestTransport_othersWait(t *testing.T) {
 }
 
 // After Refusals consecutive refusals the Transport sends nothing until it may try the API again.
-// Then it sends one request as a probe, and the response decides.
+// Then it sends one request as a probe, and the response closes the breaker or opens it again.
 func TestTransport_breaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("429 | Retry-After: 10", "429 | Retry-After: 10", "429 | Retry-After: 10", "429 | Retry-After: 7", "200")
@@ -300,8 +300,8 @@ func TestTransport_probeFails(t *testing.T) {
 	})
 }
 
-// Refusals of requests that were in flight together count as one, so a burst does not open the
-// breaker.
+// The breaker counts the refusals of requests that were in flight together as one, so that a burst does
+// not open it.
 func TestTransport_burst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("200", "429 | Retry-After: 1", "429 | Retry-After: 1", "429 | Retry-After: 1", "429 | Retry-After: 1", "200")
@@ -331,7 +331,7 @@ func TestTransport_burst(t *testing.T) {
 	})
 }
 
-// A request that may be repeated at once is repeated, even if the clock has not advanced.
+// If a request may be repeated at once, the Transport repeats it even if the clock has not advanced.
 func TestTransport_retryAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("429 | Retry-After: 0", "429 | Retry-After: 0", "429 | Retry-After: 0", "200")
@@ -344,7 +344,7 @@ func TestTransport_retryAtOnce(t *testing.T) {
 	})
 }
 
-// A request fails at once if waiting cannot help, even if requests are in flight.
+// A request fails at once if a wait cannot help, even if other requests are in flight.
 func TestTransport_failsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("200", "200", "429 | Retry-After: 60")
@@ -355,7 +355,7 @@ func TestTransport_failsAtOnce(t *testing.T) {
 		a.latency = 5 * time.Second
 		var slow sync.WaitGroup
 		slow.Go(func() {
-			if status, err := get(t, transport, "http://api.test/"); status != 429 { // its response arrives last
+			if status, err := get(t, transport, "http://api.test/"); status != 429 { // the response to this request arrives last
 				t.Error(status, err)
 			}
 		})
@@ -397,8 +397,8 @@ func TestTransport_outOfOrder(t *testing.T) {
 			})
 		}
 		all.Wait()
-		// One request is a probe, and nine exhaust the quota. The last request is sent half a
-		// minute later.
+		// The first request is a probe, and nine more requests exhaust the quota. The last request is
+		// sent half a minute later.
 		if wait := a.at[10].Sub(a.at[9]); len(a.at) != 11 || a.at[9] != a.at[1] || wait < 29*time.Second || wait > 31*time.Second {
 			t.Errorf("requests: got %v, want 11, the last one 29 to 31 s after the others", a.at)
 		}
@@ -437,7 +437,7 @@ func TestTransport_spread(t *testing.T) {
 // Many clients call a Gate at once. The Gate never refuses a request of a polite client, and refuses
 // most requests of other clients. The polite clients still exhaust the quota.
 func TestTransport_crowd(t *testing.T) {
-	const clients, each = 50, 4 // 200 requests on a limit of 20 at once and 100 a minute
+	const clients, each = 50, 4 // 200 requests on a limit of 100 a minute with a burst of 20
 	rate := algo.Rate{Algorithm: algo.TokenBucket, Requests: 100, Window: time.Minute, Burst: 20}
 	crowd := func(t *testing.T, rt http.RoundTripper) (passed int, took time.Duration) {
 		var all sync.WaitGroup
@@ -463,7 +463,7 @@ func TestTransport_crowd(t *testing.T) {
 		if passed != clients*each || a.status[429] != 0 {
 			t.Errorf("polite: got %d allowed requests, statuses %v, want %d and no 429", passed, a.status, clients*each)
 		}
-		if least := 180 * 600 * time.Millisecond; took < least || took > least*13/10 { // 20 at once, then one every 0.6 s
+		if least := 180 * 600 * time.Millisecond; took < least || took > least*13/10 { // the limit admits 20 requests at once and then one every 0.6 s
 			t.Errorf("polite: got a duration of %s, want at least %s and at most 30 %% more", took, least)
 		}
 		if len(a.open) != 0 {
@@ -509,7 +509,7 @@ func TestTransport_apart(t *testing.T) {
 			{"GET", "http://api.test/search", "", "", 0},
 			{"GET", "http://api.test/data", "", "", 200},
 			{"GET", "http://api.test/mine/1", "", "", 429},
-			{"GET", "http://api.test/mine/2", "", "", 0}, // has the same quota as the other path of its folder
+			{"GET", "http://api.test/mine/2", "", "", 0}, // shares the quota of the other path in its folder
 			{"GET", "http://api.test/yours/1", "", "", 200},
 			{"GET", "http://api.test/yours/2", "", "", 200},
 			{"GET", "http://api.test/", "Authorization", "a", 429},
@@ -535,7 +535,8 @@ func TestTransport_apart(t *testing.T) {
 	})
 }
 
-// AWS signatures with one key ID belong to one caller, although each Authorization is different.
+// Requests with AWS signatures of one key ID belong to one caller, although each Authorization is
+// different.
 func TestTransport_signed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("429 | Retry-After: 60")
@@ -593,7 +594,7 @@ func TestTransport_unavailable(t *testing.T) {
 			expect("/report", 0)
 			time.Sleep(time.Nanosecond)
 		}
-		line = "429 | Retry-After: 60" // the path is available again and shares the quota again
+		line = "429 | Retry-After: 60" // the path is available again and again shares the quota of the others
 		expect("/report", 429)
 		expect("/other", 0)
 		time.Sleep(time.Minute)
@@ -641,7 +642,7 @@ func TestTransport_refusedByAnother(t *testing.T) {
 	const own, another = "429 | Retry-After: 1", `429 | Retry-After: 600 | RateLimit: "search";r=0;t=600`
 	for name, c := range map[string]struct {
 		lines []string
-		want  []int // statuses of requests that are a second apart; 0 means not sent
+		want  []int // statuses of requests at intervals of a second; 0 means that the request was not sent
 	}{
 		"no success":                      {[]string{own, another, own, "200"}, []int{429, 429, 429, 200}},
 		"no failure":                      {[]string{"200", another, own, "200"}, []int{200, 429, 429, 200}},
@@ -655,10 +656,10 @@ func TestTransport_refusedByAnother(t *testing.T) {
 				if status, err := send(i); status != want {
 					t.Errorf("%s: request %d: got %d, %v, want %d", name, i, status, err, want)
 				}
-				if i == 2 { // two refusals of this quota open the breaker
+				if i == 2 { // two consecutive refusals of this quota open the breaker
 					var e *polite.WaitError
 					if _, err := send(9); errors.As(err, &e) != (name == "no success") {
-						t.Errorf("%s: got error %v, want a WaitError only without a success", name, err)
+						t.Errorf("%s: got error %v, want a WaitError unless a request succeeded", name, err)
 					}
 				}
 				time.Sleep(time.Second)
@@ -689,8 +690,8 @@ func TestTransport_halfTheContext(t *testing.T) {
 	}
 }
 
-// If a quota is exhausted for an hour, the Transport sends a probe after half of MaxWait. Some quotas
-// are full again earlier than announced.
+// If a quota is exhausted for an hour, the Transport sends a probe after half of MaxWait, because some
+// quotas are full earlier than announced.
 func TestTransport_probesHalfway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("200 | X-RateLimit-Limit: 60 | X-RateLimit-Remaining: 0 | X-RateLimit-Reset: 3600", "200")
@@ -706,7 +707,7 @@ func TestTransport_probesHalfway(t *testing.T) {
 	})
 }
 
-// A request returns its ticket if a response named another quota while the request waited.
+// If a response names another quota while a request waits, the request returns its ticket.
 func TestTransport_renamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &api{latency: 100 * time.Millisecond, handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

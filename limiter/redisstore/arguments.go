@@ -13,12 +13,12 @@ const (
 	takeHeader   = 8
 	takeCharge   = 6*4 + 1 + versionSize + limitSize
 	settleCharge = 7*4 + 1 + limitSize
-	parameters   = 4 // enough for most limits
+	parameters   = 4 // bytes, which are enough for most limits
 )
 
-// encodeTake returns the first argument of take.lua. The charges must not be hopeless. seen is the
-// known state of each limit. Other parameters in seen decide if their rules version is the same or
-// higher.
+// encodeTake returns the first argument of take.lua. The charges must not be hopeless. seen is the known
+// state of each limit. If seen has other parameters, of the same or a higher version of the rules, these
+// parameters decide.
 func encodeTake(now algo.Instant, charges []limiter.Charge, seen []algo.Result) []byte {
 	b := appendInteger(make([]byte, 0, takeHeader+len(charges)*(takeCharge+parameters)), int64(now), 8)
 	for i, c := range charges {

@@ -9,22 +9,23 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// mostInFlight is how many script calls and batches of this process are in flight on one server.
-// Further calls wait until one of these returns, and then share a batch.
+// mostInFlight bounds the script calls and batches of this process that are in flight on one server.
+// Further calls wait until a call or batch returns, and then share a batch.
 const mostInFlight = 2
 
-// If nothing in flight has returned for stalledAfter, the connections may be lost. Others are then sent
-// beside them, until mostStalled are in flight.
+// If nothing returns for the time stalledAfter, connections may be lost. Waiting calls are then sent on
+// other connections, until mostStalled calls and batches are in flight.
 const (
 	stalledAfter = 10 * time.Millisecond
 	mostStalled  = 16
 )
 
-// mostBatched bounds a batch: a server executes it before it reads from other connections.
+// mostBatched bounds the calls of a batch, because a server executes a whole batch before it reads from
+// other connections.
 const mostBatched = 128
 
-// batched is a client whose concurrent script calls share pipelines. It sends a call at most once, and
-// not at all if the context of the call ends first.
+// batched is a client whose concurrent script calls share pipelines. It sends a call at most once. It
+// does not send a call whose context has ended.
 type batched struct {
 	Client
 	lanes sync.Map // *lane by address of the server
@@ -40,7 +41,7 @@ func (b *batched) EvalSha(ctx context.Context, sha string, keys []string, args .
 	if !ok {
 		known, _ = b.lanes.LoadOrStore(node.Options().Addr, new(lane))
 	}
-	l := known.(*lane) //nolint:forcetypeassert // the map holds nothing else
+	l := known.(*lane) //nolint:forcetypeassert // all values of the map are lanes
 	c := l.enter(ctx, node, sha, keys[0], args)
 	if c == nil {
 		defer l.leave()
@@ -66,25 +67,26 @@ func redirected(err error) bool {
 	return redis.HasErrorPrefix(err, "MOVED ") || redis.HasErrorPrefix(err, "ASK ")
 }
 
-// lane is the script calls of this process to one server.
+// lane contains the script calls of this process to one server.
 type lane struct {
 	mu       sync.Mutex
-	inFlight int       // calls and batches
-	returned time.Time // when the last of them returned, or the first one was sent
+	inFlight int       // number of calls and batches
+	returned time.Time // when a call or batch last returned; before that, when the first was sent
 	waiting  []*call   // in order of arrival
-	watched  bool      // watch runs soon
+	watched  bool      // a timer will run watch
 }
 
 // call is a script call that waits for a batch.
 type call struct {
-	ctx  context.Context //nolint:containedctx // it is the deadline of one call among several
+	ctx  context.Context //nolint:containedctx // the calls of a batch have different contexts
 	node *redis.Client
 	cmd  *redis.Cmd
-	over bool          // sent, or no longer wanted; the lane guards it
+	over bool          // the call was sent or has ended; lane.mu guards this field
 	done chan struct{} // closed when cmd has its reply
 }
 
-// enter returns nil if a call may be sent now; then leave MUST follow. Otherwise the call waits.
+// enter returns nil if a call may be sent now. The caller MUST then call leave. Otherwise enter returns
+// the call, which waits for a batch.
 func (l *lane) enter(ctx context.Context, node *redis.Client, sha, key string, args []any) *call {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,12 +103,13 @@ func (l *lane) enter(ctx context.Context, node *redis.Client, sha, key string, a
 	return c
 }
 
-// stalled reports whether one more may be in flight, because nothing has returned for long.
+// stalled reports whether one more batch may be sent, because nothing has returned for the time
+// stalledAfter.
 func (l *lane) stalled() bool {
 	return l.inFlight < mostStalled && time.Since(l.returned) >= stalledAfter
 }
 
-// keepWatch runs watch when the lane may be stalled. The caller holds the lock.
+// keepWatch starts a timer for watch if calls wait. The caller holds the lock.
 func (l *lane) keepWatch() {
 	if len(l.waiting) > 0 && !l.watched {
 		l.watched = true
@@ -114,7 +117,7 @@ func (l *lane) keepWatch() {
 	}
 }
 
-// watch sends the calls that wait if the lane is stalled. It runs again until no call waits.
+// watch sends the waiting calls if the lane is stalled. It runs again until no call waits.
 func (l *lane) watch() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,14 +131,15 @@ func (l *lane) watch() {
 	l.keepWatch()
 }
 
-// leave ends a call that entered. The calls that wait form the next batch.
+// leave ends a call after enter. The waiting calls form the next batch.
 func (l *lane) leave() {
 	if batch := l.next(); batch != nil {
 		go l.run(batch)
 	}
 }
 
-// next ends a call or batch, and takes the next batch. If there is none, one less is in flight.
+// next records the end of a call or batch, and returns the next batch. If no call waits, it returns nil
+// and decreases the number in flight.
 func (l *lane) next() []*call {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -147,8 +151,8 @@ func (l *lane) next() []*call {
 	return batch
 }
 
-// take takes a batch out of the calls that wait; nil if there is none. It skips a call whose context has
-// ended, also before wait notices that. The caller holds the lock.
+// take removes a batch from the waiting calls and returns it, or nil if no call waits. It skips each
+// call whose context has ended, even if wait has not noticed the end. The caller holds the lock.
 func (l *lane) take() (batch []*call) {
 	n := 0
 	for _, c := range l.waiting {
@@ -173,8 +177,8 @@ func (l *lane) run(batch []*call) {
 	}
 }
 
-// send sends a batch once, and waits for its replies until the last deadline of its calls. A panic in a
-// hook of the client fails all calls of the batch.
+// send sends a batch once, and waits for its replies until the last deadline of its calls. If a hook of
+// the client panics, all calls of the batch fail.
 func send(batch []*call) {
 	ctx := context.Background()
 	if last, ok := latest(batch); ok {
@@ -183,7 +187,7 @@ func send(batch []*call) {
 		defer cancel()
 	}
 	defer func() {
-		p := recover() // nobody else can: a panic in this goroutine would end the process
+		p := recover() // without recover, a panic in this goroutine would end the process
 		for _, c := range batch {
 			if p != nil {
 				c.cmd.SetErr(fmt.Errorf("redisstore: client: panic in a pipeline: %v", p))
@@ -191,14 +195,14 @@ func send(batch []*call) {
 			close(c.done)
 		}
 	}()
-	pipe := batch[len(batch)-1].node.Pipeline() // an earlier client of the server may be closed
+	pipe := batch[len(batch)-1].node.Pipeline() // the latest call has the latest client; earlier clients of the server may be closed
 	for _, c := range batch {
-		_ = pipe.Process(ctx, final{c.cmd}) // it only queues
+		_ = pipe.Process(ctx, final{c.cmd}) // Process only queues the command
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
 }
 
-// latest returns the last deadline of a batch; ok is false if a call has none.
+// latest returns the latest deadline of the calls of a batch. ok is false if a call has no deadline.
 func latest(batch []*call) (last time.Time, ok bool) {
 	for _, c := range batch {
 		deadline, bounded := c.ctx.Deadline()
@@ -212,8 +216,8 @@ func latest(batch []*call) (last time.Time, ok bool) {
 	return last, true
 }
 
-// wait returns the command of c with its reply. If the context ends first, the reply is unknown: c may
-// have been sent.
+// wait returns the command of c with its reply. If the context ends first, the result is unknown,
+// because c may have been sent.
 func (l *lane) wait(c *call) *redis.Cmd {
 	select {
 	case <-c.done:

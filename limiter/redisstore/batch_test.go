@@ -20,18 +20,20 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// gate is a hook that holds commands until it is opened. A fake server then answers them.
+// gate is a hook that holds commands until the test opens the gate. A fake server then answers the
+// commands.
 type gate struct {
 	node   *node
 	opened chan struct{}
-	holds  int // only the first pipelines are held; 0 means all
+	holds  int // number of pipelines to hold, the first ones; 0 means all
 	panics int // pipelines of this size panic
 
 	mu    sync.Mutex
-	sizes []int // of all pipelines; a single command is 1
+	sizes []int // sizes of all pipelines; the size of a single command is 1
 }
 
-// newGate returns a gate before a server that answers script calls in order; the last answer repeats.
+// newGate returns a gate in front of a server that answers script calls with answers, in order. It
+// repeats the last answer.
 func newGate(answers ...string) *gate {
 	return &gate{node: &node{seen: map[string]int{}, answers: map[string][]string{"hello": {"%0\r\n"}, "evalsha": answers}}, opened: make(chan struct{})}
 }
@@ -62,7 +64,7 @@ func (g *gate) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 	}
 }
 
-// pass waits for the gate. What prepares a connection passes at once.
+// pass waits for the gate. Commands that prepare a connection pass at once.
 func (g *gate) pass(ctx context.Context, commands ...redis.Cmder) error {
 	if commands[0].Name() != "evalsha" {
 		return nil
@@ -147,8 +149,8 @@ func (g *gate) open(t *testing.T) *taker {
 
 var quiet = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 
-// A lone caller sends its calls by themselves. Calls that find two others in flight share one
-// pipeline.
+// A caller without concurrent calls sends each call alone. If two calls are in flight, further calls
+// wait and share one pipeline.
 func TestStore_batch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(charges)
@@ -164,7 +166,7 @@ func TestStore_batch(t *testing.T) {
 		close(g.opened)
 		k.wg.Wait()
 		if sent := g.sent(); !slices.Equal(sent, []int{1, 1, 5}) {
-			t.Errorf("got pipelines of %v, want the five others together", sent)
+			t.Errorf("got pipelines of %v, want the five others in one pipeline", sent)
 		}
 		for _, name := range names {
 			if err := k.err(name); err != nil {
@@ -176,7 +178,7 @@ func TestStore_batch(t *testing.T) {
 			k.wg.Wait()
 		}
 		if sent := g.sent(); !slices.Equal(sent, []int{1, 1, 5, 1, 1, 1}) {
-			t.Errorf("a lone caller: got pipelines of %v, want single calls at the end", sent)
+			t.Errorf("caller without concurrent calls: got pipelines of %v, want single calls at the end", sent)
 		}
 	})
 }
@@ -222,7 +224,7 @@ func TestStore_batch_stalled(t *testing.T) {
 			synctest.Wait()
 		}
 		wait := func(d time.Duration) {
-			time.Sleep(d) // of the fake clock
+			time.Sleep(d) // on the fake clock
 			synctest.Wait()
 		}
 		check := func(decided int, pipelines ...int) {
@@ -231,11 +233,11 @@ func TestStore_batch_stalled(t *testing.T) {
 				if err := k.err(string(name)); err == nil {
 					decided--
 				} else if !errors.Is(err, errPending) {
-					t.Errorf("%c: got error %v", name, err)
+					t.Errorf("%c: got error %v, want none or a pending call", name, err)
 				}
 			}
 			if sent := g.sent(); decided != 0 || !slices.Equal(sent, pipelines) {
-				t.Errorf("got %d decisions too few in pipelines of %v, want %v", decided, sent, pipelines)
+				t.Errorf("got %d decisions fewer than wanted and pipelines of %v, want 0 and pipelines of %v", decided, sent, pipelines)
 			}
 		}
 		wait(9 * time.Millisecond)
@@ -263,7 +265,7 @@ func TestStore_batch_stalledMost(t *testing.T) {
 		for i := range 40 {
 			k.take(t.Context(), string(rune('a'+i)))
 			synctest.Wait()
-			time.Sleep(10 * time.Millisecond) // of the fake clock
+			time.Sleep(10 * time.Millisecond) // on the fake clock
 		}
 		want := slices.Repeat([]int{1}, 16)
 		if sent := g.sent(); !slices.Equal(sent, want) {
@@ -272,7 +274,7 @@ func TestStore_batch_stalledMost(t *testing.T) {
 		close(g.opened)
 		k.wg.Wait()
 		if sent := g.sent(); !slices.Equal(sent, append(want, 24)) {
-			t.Errorf("got pipelines of %v, want the 24 others together", sent)
+			t.Errorf("got pipelines of %v, want the 24 others in one pipeline", sent)
 		}
 		for i := range 40 {
 			if err := k.err(string(rune('a' + i))); err != nil {
@@ -287,7 +289,8 @@ func TestStore_batch_stalledMost(t *testing.T) {
 	})
 }
 
-// A panic in a hook of the client fails the calls of its pipeline. The process and later pipelines go on.
+// A panic in a hook of the client fails the calls of its pipeline. The process and later pipelines
+// continue.
 func TestStore_batch_panic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(charges)
@@ -310,7 +313,7 @@ func TestStore_batch_panic(t *testing.T) {
 			}
 		}
 		if failed != 256 {
-			t.Errorf("got %d failed calls in pipelines of %v, want those of two pipelines of 128", failed, g.sent())
+			t.Errorf("got %d failed calls in pipelines of %v, want the calls of two pipelines of 128", failed, g.sent())
 		}
 	})
 }
@@ -326,7 +329,7 @@ func TestStore_batch_notSent(t *testing.T) {
 		defer cancel()
 		k.take(short, "short")
 		k.take(t.Context(), "long")
-		time.Sleep(time.Millisecond) // of the fake clock
+		time.Sleep(time.Millisecond) // on the fake clock
 		synctest.Wait()
 		if err := k.err("short"); !errors.Is(err, limiter.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("at its deadline: got error %v, want ErrUnavailable and DeadlineExceeded", err)
@@ -339,9 +342,9 @@ func TestStore_batch_notSent(t *testing.T) {
 	})
 }
 
-// ending is a context that has ended before its goroutine learns of it.
+// ending is a context that has ended although its channel Done is still open.
 type ending struct {
-	context.Context //nolint:containedctx // it is a context
+	context.Context //nolint:containedctx // this type is a context
 
 	ended atomic.Bool
 }
@@ -353,7 +356,7 @@ func (e *ending) Err() error {
 	return e.Context.Err()
 }
 
-// A call whose context has ended is not sent, even if its goroutine has not run since.
+// A call whose context has ended is not sent, even if its goroutine has not yet noticed the end.
 func TestStore_batch_ended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(charges)
@@ -380,8 +383,8 @@ func TestStore_batch_ended(t *testing.T) {
 	})
 }
 
-// A call whose time ends while its pipeline is in flight returns then. The pipeline stays in flight for
-// the other calls, until the last of their deadlines.
+// If the deadline of a call passes while its pipeline is in flight, the call returns at its deadline.
+// The pipeline stays in flight for the other calls, until their latest deadline.
 func TestStore_batch_deadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(charges)
@@ -397,9 +400,9 @@ func TestStore_batch_deadlines(t *testing.T) {
 		}
 		for i, name := range []string{"first", "2 ms", "3 ms"} {
 			if err := k.err(name); !errors.Is(err, errPending) {
-				t.Errorf("%s: got error %v before the deadline", name, err)
+				t.Errorf("%s: before the deadline: got error %v, want a pending call", name, err)
 			}
-			time.Sleep(time.Millisecond) // of the fake clock
+			time.Sleep(time.Millisecond) // on the fake clock
 			synctest.Wait()
 			if err := k.err(name); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%s: got error %v after %d ms, want DeadlineExceeded", name, err, i+1)
@@ -422,7 +425,7 @@ func TestStore_batch_lost(t *testing.T) {
 		names := []string{"a", "b", "c"}
 		k.take(t.Context(), names...)
 		synctest.Wait()
-		for range 2 { // first the single calls, in order
+		for range 2 { // the single calls come first
 			g.opened <- struct{}{}
 			synctest.Wait()
 		}
@@ -433,14 +436,14 @@ func TestStore_batch_lost(t *testing.T) {
 				t.Errorf("%s: got error %v, want ErrUnavailable", name, err)
 			}
 		}
-		if n := g.node.count("evalsha"); n != 3 { // the connection ends with the first one of the pipeline
+		if n := g.node.count("evalsha"); n != 3 { // the connection ends at the first call of the pipeline
 			t.Errorf("got %d calls at the server, want 3", n)
 		}
 	})
 }
 
-// A node of a cluster that redirects the calls of a pipeline has not run them. The client then sends
-// them to the other node.
+// If a node of a cluster redirects the calls of a pipeline, it has not run them. The client then sends
+// the calls to the other node.
 func TestStore_batch_redirected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		moved := "-MOVED 1 127.0.0.1:1\r\n"
@@ -471,7 +474,7 @@ func TestStore_batch_redirected(t *testing.T) {
 				t.Errorf("%s: got error %v, want none", name, err)
 			}
 		}
-		time.Sleep(time.Second) // of the fake clock: after a redirection the client pauses before it reads the slots again
+		time.Sleep(time.Second) // on the fake clock, because the client pauses after a redirection before it reads the slots again
 		if err := client.Close(); err != nil {
 			t.Error(err)
 		}

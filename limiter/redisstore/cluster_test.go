@@ -56,7 +56,8 @@ func cluster(t *testing.T) (*redis.Client, users) {
 		_ = server.Wait()
 	})
 
-	// The client retries: the server starts slowly, and a new node rejects writes for two seconds.
+	// The client retries, because the server starts slowly and a new node rejects writes for two
+	// seconds.
 	node := redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + ports[0], DialerRetries: 1, MaxRetries: 1000, MinRetryBackoff: 20 * time.Millisecond, MaxRetryBackoff: 20 * time.Millisecond})
 	t.Cleanup(func() { _ = node.Close() })
 	if err := node.Ping(ctx).Err(); err != nil {
@@ -89,7 +90,7 @@ func TestCommands(t *testing.T) {
 		charges = append(charges, limiter.Charge{Subject: limiter.User("u"), Limit: l, Cost: 1})
 	}
 	now, results := noon, make([]algo.Result, len(charges))
-	for i := range 4 { // the script is new to the server, the last request is refused, and one request has fewer limits
+	for i := range 4 { // the test covers a script that is new to the server, a refusal, and a request with fewer limits
 		allowed, err := s.Take(ctx, now, limiter.User("u"), charges[:3-i%2], results)
 		if err != nil || allowed != (i < 3) {
 			t.Fatalf("take %d: got allowed %t, %v, want %t", i, allowed, err, i < 3)
@@ -137,11 +138,11 @@ func TestStore_cluster(t *testing.T) {
 	})
 }
 
-// node is a node of a cluster with a fixed answer for each command. It closes the connection if the
-// answer is empty. It records the commands.
+// node is a node of a cluster with a fixed answer for each command. If the answer is empty, it closes
+// the connection. It records the commands.
 type node struct {
 	mu      sync.Mutex
-	answers map[string][]string // the answers by command name, in order; the last one repeats
+	answers map[string][]string // answers by the name of the command, in order; the node repeats the last answer
 	seen    map[string]int
 }
 
@@ -153,7 +154,7 @@ func (n *node) dial(context.Context, string, string) (net.Conn, error) {
 
 func (n *node) serve(c net.Conn) {
 	defer func() { _ = c.Close() }()
-	r := bufio.NewReaderSize(c, 1<<16) // a whole pipeline: the other end reads no answers while it writes
+	r := bufio.NewReaderSize(c, 1<<16) // room for a whole pipeline, because the client reads no answers while it writes
 	for {
 		args, err := command(r)
 		if err != nil {

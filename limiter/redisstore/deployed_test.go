@@ -43,8 +43,8 @@ func deployed(t testing.TB) users {
 	connect := func(name string) redis.UniversalClient {
 		o := *server.Options()
 		o.Username, o.Password = name, "secret"
-		// The options are those of functions/boot, because an access list must allow the commands that
-		// they cause.
+		// The client has the options of functions/boot, because an access list must allow the commands
+		// that these options cause.
 		o.DisableIdentity, o.MaintNotificationsConfig = true, &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 		return redis.NewClient(&o)
 	}

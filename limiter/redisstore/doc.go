@@ -1,24 +1,25 @@
 // Package redisstore keeps limits in Redis, Valkey or ElastiCache.
 //
-// A decision is one script call, whatever the number of limits on the subject: one
-// round trip, one key, decided and written in one atomic step. The script takes the
-// instant as an argument and touches only its declared key, as ElastiCache Serverless
-// requires. It compares instants in two halves of 32 bits, because the numbers of a
-// script have 53 bits.
+// A decision is one script call for any number of limits on the subject. It needs one round trip and one
+// key. The script decides and writes in one atomic step. The script takes the instant as an argument and
+// touches only its declared key, as ElastiCache Serverless requires. It compares instants in two halves
+// of 32 bits, because the numbers of a script have 53 bits.
 //
-// Concurrent calls of one process share pipelines: a call that finds two others in flight on its server
-// waits until one of them returns, and is then sent together with the others that wait. A lone caller
-// never waits. A call whose deadline passes first is not sent. If nothing returns for 10 ms, other calls
-// are sent beside the stalled ones, at most 16 calls and pipelines at a time.
+// Concurrent calls of one process share pipelines. If two calls are in flight on a server, a further
+// call waits until one of them returns. All waiting calls are then sent in one pipeline. Without
+// concurrent calls, a call never waits. A waiting call whose deadline passes is not sent. If nothing
+// returns for 10 ms, waiting calls are sent beside the stalled calls. At most 16 calls and pipelines are
+// in flight at the same time.
 //
-// A subject's value is eight bytes, and 16 to 18 bytes a limit with round numbers: 25 bytes for one
-// limit, and at most 60 for three. A limit has its identity, its parameters and its state. The version
-// of the rules that set it is kept once for all limits that share it. Logs have 8 bytes an entry.
-// If the parameters differ from those of the charge, the script does not change the value. The store
-// computes the new value, and replaces the old one if it is still the same.
+// A subject's value has eight bytes, plus 16 to 18 bytes for each limit with round numbers: 25 bytes for
+// one limit, and at most 60 for three limits. A limit has its identity, its parameters and its state.
+// Limits that were set by the same version of the rules share one copy of the version. A log has 8 more
+// bytes for each entry. If the parameters differ from those of the charge, the script does not change
+// the value. The store then computes the new value. It replaces the old value if no other process has
+// changed it.
 //
-// The index of a window has 32 bits: windows of one second count until February 2106,
-// longer ones as many times longer.
+// The index of a window has 32 bits: windows of one second work until February 2106. Longer windows work
+// for proportionally longer.
 //
 // # What it needs
 //

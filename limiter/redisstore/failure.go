@@ -11,8 +11,8 @@ import (
 	"github.com/weir-limits/weir/limiter"
 )
 
-// outages are the prefixes of replies that concern every key: the server does not serve this client,
-// for now or until its configuration changes.
+// outages are the prefixes of replies that concern every key. The server does not serve this client for
+// a while, or until its configuration changes.
 var outages = []string{
 	"ASK ", "BUSY ", "CLUSTERDOWN ", "LOADING ", "MASTERDOWN ", "MISCONF ", "MOVED ", "NOAUTH ", "NOPERM ", "NOREPLICAS ", "READONLY ", "TRYAGAIN ",
 	"UNKILLABLE ", "WRONGPASS ", "ERR max number of clients ",
@@ -20,14 +20,14 @@ var outages = []string{
 }
 
 // failure translates an error of the client to one of a store. A reply that concerns one key is an
-// answer (see limiter.Answered). A reply that concerns every key is a failure of the store, and so is
-// any other error.
+// answer (see limiter.Answered). A reply that concerns every key is a failure of the store. Any other
+// error is a failure too.
 func failure(err error) error {
 	reply, ok := errors.AsType[redis.Error](err)
 	switch {
 	case !ok || slices.ContainsFunc(outages, func(prefix string) bool { return strings.HasPrefix(reply.Error(), prefix) }):
 		return fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
-	case strings.HasPrefix(reply.Error(), "OOM "): // existing keys can still be charged
+	case strings.HasPrefix(reply.Error(), "OOM "): // the server is full, but existing keys can still be charged
 		return fmt.Errorf("%w: %w", limiter.ErrFull, err)
 	case strings.HasPrefix(reply.Error(), "WRONGTYPE "):
 		return fmt.Errorf("%w: %w", limiter.ErrFormat, err)

@@ -49,7 +49,7 @@ func TestNew(t *testing.T) {
 		"Margin":    {Namespace: "n", Margin: -1},
 	} {
 		if _, err := redisstore.New(client, o); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("%+v: got error %v, want one of %q", o, err, want)
+			t.Errorf("%+v: got error %v, want an error with %q", o, err, want)
 		}
 	}
 	if _, err := redisstore.New(nil, redisstore.Options{Namespace: "n"}); err == nil {
@@ -134,8 +134,8 @@ func TestFailure_server(t *testing.T) {
 	}
 }
 
-// A command that an access list denies is a failure. The decision reports it, both inside and outside
-// a script.
+// If an access list denies a command inside or outside a script, the decision reports a failure of the
+// store.
 func TestStore_denied(t *testing.T) {
 	server := local(t)
 	limit := storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Minute})
@@ -161,7 +161,8 @@ func TestStore_denied(t *testing.T) {
 	}
 }
 
-// A failed removal of idle limits does not undo the decision. It is logged once a minute.
+// If the removal of idle limits fails, the decision stays. The store logs the error at most once a
+// minute.
 func TestStore_tidy_error(t *testing.T) {
 	var log strings.Builder
 	value := idleValue(t, 25)

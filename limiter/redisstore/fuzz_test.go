@@ -15,7 +15,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// canned is a Redis server that holds one value and reports for every charge whether it was made.
+// canned is a Redis server that holds one value.
 type canned struct {
 	redis.Scripter
 	value    string
@@ -45,8 +45,8 @@ func (c *canned) EvalSha(_ context.Context, _ string, _ []string, args ...any) *
 	return redis.NewCmdResult([]any{c.value}, nil)
 }
 
-// FuzzStore_value searches for a value that breaks the store, or that the store replaces by a value
-// which it cannot read.
+// FuzzStore_value searches for a value that breaks the store, or that the store replaces with a value
+// that it cannot read.
 func FuzzStore_value(f *testing.F) {
 	window, err := limiter.NewLimit(limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Version: 2})
 	if err != nil {
@@ -57,7 +57,7 @@ func FuzzStore_value(f *testing.F) {
 		limits = append(limits, storetest.Limit(f, "a", algo.Rate{Algorithm: algorithm, Requests: 10, Window: time.Minute}))
 	}
 	who := limiter.User("fuzz")
-	for _, l := range limits { // the values that the store creates from an empty value
+	for _, l := range limits { // seeds: the values that the store creates from an empty value
 		c := &canned{}
 		s := newStore(f, c, redisstore.Options{Namespace: "fuzz"})
 		if _, err := s.Take(ctx, noon, who, []limiter.Charge{{Subject: who, Limit: l, Cost: 3}}, make([]algo.Result, 1)); err != nil {
@@ -68,7 +68,7 @@ func FuzzStore_value(f *testing.F) {
 		f.Add([]byte(c.replaced[0][:20]), int64(1), true, false)
 	}
 	f.Add([]byte("\x02\x00\x00\x00\x00\x00\x00\x00"), int64(1), false, false)
-	// The header of this log announces entries, but the value has only a part of one.
+	// The header of this log announces entries, but the value contains only a part of one entry.
 	f.Add([]byte("\x02\x01\x00\x00\x00\x00\x00\x01\x42;\x19o\xd4\x90\xa6\x11"+strings.Repeat("0", 8)+"\x00\x00\x00\x02"+strings.Repeat("0", 12)), int64(26), false, true)
 	f.Add([]byte("\x02\xff"), int64(0), false, false)
 	f.Fuzz(func(t *testing.T, value []byte, cost int64, spend, charges bool) {

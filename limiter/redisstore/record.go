@@ -10,8 +10,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// The kinds of the elements of a value. An element of kindVersion or a later kind belongs to the
-// limit before it. It is present only if its value is not the default.
+// The kinds of the elements of a value. An element of kindVersion or a later kind belongs to the limit
+// before it. The value contains such an element only if it differs from the default.
 const (
 	kindBucket = 1 + iota
 	kindSliding
@@ -19,9 +19,9 @@ const (
 	kindLog
 	kindSlidingLarge // a window whose counts need more than 16 bits
 	kindFixedLarge
-	kindVersion // of the rules that set the limit, if it is not the version of the value
+	kindVersion // version of the rules that set the limit, if it differs from the version of the value
 	kindMark
-	kindRefunds // of a bucket
+	kindRefunds // number of refunds of a bucket
 )
 
 // elementSizes are the sizes of elements by kind, without parameters and entries.
@@ -45,7 +45,7 @@ func tagged(kind byte, size int) byte { return kind<<4 | byte(size) }
 type record struct {
 	limit   []byte // tag, id and parameters
 	state   []byte
-	entries []byte // of a log
+	entries []byte // entries of a log
 	version int64
 	refunds int64
 	mark    algo.Mark
@@ -55,8 +55,8 @@ func (r record) kind() byte { return r.limit[0] >> 4 }
 
 func (r record) id() limiter.ID { return limiter.ID(integer(r.limit[1:limitSize])) }
 
-// cut returns the first record of b, and what follows it. version is that of the value. ok is false if b
-// does not begin with a complete record.
+// cut returns the first record of b and the rest of b. version is the version of the value. ok is false
+// if b does not begin with a complete record.
 func cut(b []byte, version int64) (r record, rest []byte, ok bool) {
 	element, rest, ok := cutElement(b)
 	if !ok || element[0]>>4 >= kindVersion {
@@ -155,7 +155,7 @@ func (r record) read(m algo.Machine) limiter.Held {
 	return h
 }
 
-// idle returns the instant from which the record counts nothing, like algo.Machine.Idle.
+// idle returns the instant after which the record has no effect, like algo.Machine.Idle.
 func (r record) idle() algo.Instant {
 	if r.kind() == kindBucket {
 		return algo.Instant(integer(r.state))
@@ -175,7 +175,7 @@ func newRecord(id limiter.ID, h limiter.Held) record {
 	case *algo.Log:
 		r.state = appendInteger(appendInteger(nil, int64(s.Newest), 8), int64(s.Entries.Len()), 4)
 	case *algo.Window:
-		if r.kind() < kindLog && max(s.Count, s.Previous) > math.MaxUint16 { // older rules admitted more
+		if r.kind() < kindLog && max(s.Count, s.Previous) > math.MaxUint16 { // older rules admitted more, so the count may be above the limit
 			r.limit[0] += tagged(kindSlidingLarge-kindSliding, 0)
 		}
 		size := 2
@@ -216,10 +216,10 @@ func kindOf(m algo.Machine) (kind byte, length time.Duration) {
 	return 0, 0
 }
 
-// appendDecimal appends a positive number. Round numbers, which most limits have, need one or two
-// bytes. The high half of the first byte is the number of trailing decimal zeros. Its lowest three
-// bits are the lowest bits of the number without these zeros. Its bit with the value 8 announces
-// further bytes of seven bits each.
+// appendDecimal appends a positive number. Most limits have round numbers, which need one or two bytes.
+// The high four bits of the first byte are the number of trailing decimal zeros. The low three bits are
+// the lowest bits of the number without these zeros. The bit with the value 8 means that further bytes
+// follow, with seven bits each.
 func appendDecimal(b []byte, n int64) []byte {
 	zeros := byte(0)
 	for n%10 == 0 && zeros < 15 {
@@ -233,7 +233,8 @@ func appendDecimal(b []byte, n int64) []byte {
 	return binary.AppendUvarint(append(b, first|8), uint64(n))
 }
 
-// decimal reads a number that appendDecimal wrote. It returns a negative number if there is none.
+// decimal reads a number that appendDecimal wrote. It returns a negative number if b does not begin with
+// such a number.
 func decimal(b []byte) (n int64, rest []byte) {
 	if len(b) == 0 {
 		return -1, nil

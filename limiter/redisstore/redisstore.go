@@ -54,12 +54,13 @@ const DefaultMargin = 2 * time.Second
 // no early expiry.
 const expiryMargin = time.Minute
 
-// settleAttempts bounds the rare decisions that the script cannot make at once.
+// settleAttempts is the maximum number of attempts of a decision that the script cannot make at once.
+// Such decisions are rare.
 const settleAttempts = 10
 
 // Client is the part of Redis that a Store calls: a *redis.Client, a *redis.ClusterClient, or any
-// UniversalClient. It must not retry: a retried script may charge twice. New ensures that for these
-// three with the hook NoRetry.
+// UniversalClient. It must not retry, because a retried script may charge twice. For these three kinds,
+// New adds the hook NoRetry, which prevents retries.
 type Client interface {
 	redis.Scripter
 	Get(ctx context.Context, key string) *redis.StringCmd
@@ -95,8 +96,8 @@ func AccessString(commands ...string) string {
 	return "on ~* resetchannels -@all +" + strings.Join(commands, " +")
 }
 
-// New returns a Store over client. It adds the hook NoRetry if the client accepts hooks: the client
-// then sends all its commands once. New returns an error for options out of range, and for a client
+// New returns a Store over client. If the client accepts hooks, New adds the hook NoRetry. The client
+// then sends each of its commands once. New returns an error for options out of range, and for a client
 // that ignores the deadline of a call (ContextTimeoutEnabled).
 func New(client Client, o Options) (*Store, error) {
 	switch {
@@ -119,8 +120,8 @@ func New(client Client, o Options) (*Store, error) {
 	return &Store{client: &batched{Client: client}, o: o}, nil
 }
 
-// obeysDeadlines reports whether a call of client ends with its context. Failover clients have the
-// same types. Other implementations are trusted.
+// obeysDeadlines reports whether a call of client ends with its context. Failover clients have the types
+// in this switch. Other implementations are assumed to obey deadlines.
 func obeysDeadlines(client Client) bool {
 	switch c := client.(type) {
 	case *redis.Client:
@@ -172,8 +173,8 @@ func (s *Store) charge(ctx context.Context, now algo.Instant, key string, charge
 	return v, true, nil
 }
 
-// tidy removes the idle records of a value that has many records. The charge is already made, so an
-// error is only logged: a later decision tidies again.
+// tidy removes the idle records of a value that has many records. The charge is already made, so tidy
+// only logs an error. A later decision tidies again.
 func (s *Store) tidy(ctx context.Context, now algo.Instant, key string, v value, charges []limiter.Charge) {
 	tidied := v.tidied(now)
 	if tidied == nil {
@@ -210,11 +211,11 @@ func tooMuch(c limiter.Charge, m algo.Machine) bool {
 }
 
 // settle decides from a value that the script did not charge. Usually the value refuses, and settle
-// returns that answer. If other parameters decide, settle runs the script with them. If a limit must
-// be converted or its state clamped, settle computes the new value. The new value replaces the old
-// value only if nobody has changed the old value meanwhile.
+// returns the refusal. If other parameters decide, settle runs the script with those parameters. If a
+// limit must be converted or its state clamped, settle computes the new value. The new value replaces
+// the old value only if no other process has changed the old value.
 func (s *Store) settle(ctx context.Context, now algo.Instant, key string, v value, charges []limiter.Charge, results []algo.Result) (bool, error) {
-	var tried value // the value on which the script failed under superseding rules, because the script caps no debts
+	var tried value // the script has already failed on this value, because it cannot bound debts under superseding rules
 	for range settleAttempts {
 		outcome, err := v.charge(now, charges, results)
 		if err != nil {
@@ -331,7 +332,7 @@ func present(reply any) (v value, err error) {
 	if len(list) > 0 && list[0] != nil {
 		text, ok := list[0].(string)
 		if !ok {
-			return nil, fmt.Errorf("%w: reply in an array (got %T, want text)", limiter.ErrFormat, list[0])
+			return nil, fmt.Errorf("%w: element of the reply (got %T, want text)", limiter.ErrFormat, list[0])
 		}
 		v = value(text)
 	}
@@ -339,8 +340,9 @@ func present(reply any) (v value, err error) {
 }
 
 // ttl returns the time to live in ms of a key that holds v. Another limit in the value may need more
-// time. The rules of these charges may be older: they may lack that limit, or have it with a shorter
-// horizon. They must not let the counts of newer rules expire.
+// time than the charged limits. The rules of the charges may be older than the rules of that limit. They
+// may not contain the limit, or may give it a shorter horizon. Counts of newer rules must not expire
+// because of older rules.
 func (v value) ttl(now algo.Instant, charges []limiter.Charge) int64 {
 	given := horizon(charges)
 	needed := given
@@ -360,9 +362,9 @@ func horizon(charges []limiter.Charge) (longest time.Duration) {
 	return longest
 }
 
-// lifetime returns the time to live in ms that a charge gives its key. If newer rules set the
-// parameters that decide, seen has them, and their count may need a longer life. The script keeps the
-// life of limits that are not charged.
+// lifetime returns the time to live in ms that a charge gives its key. If newer rules set the parameters
+// that decide, seen has these parameters, and their count may need a longer life. The script keeps the
+// life that limits without a charge need.
 func lifetime(charges []limiter.Charge, seen []algo.Result) int64 {
 	longest := horizon(charges)
 	for _, r := range seen {

@@ -89,7 +89,7 @@ func TestStore_calls(t *testing.T) {
 	}
 }
 
-// 64 callers of one process on one key share commands.
+// If 64 goroutines of one process charge one key, they share commands.
 func TestStore_calls_together(t *testing.T) {
 	var calls atomic.Int64
 	storetest.GroupCommit(t, open(t, redisstore.Options{Namespace: "together"}, counter{&calls}), calls.Load)
@@ -113,12 +113,12 @@ func TestStore_calls_horizons(t *testing.T) {
 		t.Errorf("10 decisions: got %d commands, want 10", n)
 	}
 	if left := client.PTTL(ctx, "{horizons/2/"+who.String()+"}").Val(); left < 48*time.Hour {
-		t.Errorf("the count of a day: got an expiry in %s, want at least 48 hours", left)
+		t.Errorf("count of a day: got an expiry in %s, want at least 48 hours", left)
 	}
 }
 
 // A decision is one command at the instant at which the answer changes, and a nanosecond before and
-// after. The value has several logs. If the script cannot decide, the store needs a second command.
+// after. The value has several logs. A second command would mean that the script could not decide.
 func TestStore_calls_critical(t *testing.T) {
 	var calls atomic.Int64
 	s := open(t, redisstore.Options{Namespace: "critical"}, counter{&calls})
@@ -145,7 +145,7 @@ func TestStore_calls_critical(t *testing.T) {
 			for j, c := range charges {
 				wait = max(wait, results[j].Machine.RetryAfter(results[j].State, now, c.Cost))
 			}
-			now = now.Add(max(0, wait+time.Duration(n%3-1))) // before, at or after the critical instant
+			now = now.Add(max(0, wait+time.Duration(n%3-1))) // a nanosecond before, at, or a nanosecond after the critical instant
 			if n%11 == 0 {
 				now = now.Add(-half)
 			}
@@ -175,8 +175,8 @@ func (c counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
-// The key is one hash tag. A limit with round numbers takes 16 or 17 bytes, and the value has 8 more.
-// The key expires when no limit needs it.
+// The whole key is one hash tag. A value has 8 bytes, plus 16 or 17 bytes for each limit with round
+// numbers. The key expires when no limit needs it.
 func TestStore_value(t *testing.T) {
 	client := local(t)
 	s, who := open(t, redisstore.Options{Namespace: "value"}), caller()
@@ -277,8 +277,8 @@ func TestStore_value_olderRules(t *testing.T) {
 	}
 }
 
-// The count of a day stays for more than a day, whichever rules charge it. Older rules that have a
-// window of a minute also keep it.
+// The count of a day stays for more than a day, whichever rules charge it: also if older rules charge it
+// that have a window of a minute.
 func TestStore_life_mixedRules(t *testing.T) {
 	client := local(t)
 	s := open(t, redisstore.Options{Namespace: "mixed"})
@@ -292,8 +292,8 @@ func TestStore_life_mixedRules(t *testing.T) {
 		}
 		take(t, s, noon, limiter.Charge{Subject: who, Limit: newer, Cost: 1})
 		results := make([]algo.Result, 1)
-		for i := range 6 { // at the first charge the process does not know the newer rules
-			if i == 3 { // the remaining life of the key is too short
+		for i := range 6 { // before its first charge, the process does not know the newer rules
+			if i == 3 { // from now on, the remaining life of the key is too short
 				if err := client.PExpire(ctx, key, time.Hour).Err(); err != nil {
 					t.Fatal(err)
 				}
@@ -308,8 +308,8 @@ func TestStore_life_mixedRules(t *testing.T) {
 	}
 }
 
-// Concurrent callers with older rules do not disturb each other. After the first answer, each decision
-// is one call.
+// Concurrent callers with older rules do not cause additional calls: after the first answer, each
+// decision is one call.
 func TestStore_olderRules(t *testing.T) {
 	s := open(t, redisstore.Options{Namespace: "crowd"})
 	older := storetest.Limit(t, "a", algo.Rate{Requests: 100, Window: time.Minute})
@@ -336,8 +336,8 @@ func TestStore_olderRules(t *testing.T) {
 	}
 }
 
-// The store removes the records of limits that are not in the rules, once there are many and they have
-// been idle for an hour.
+// If a value has many records, the store removes those of limits that are not in the rules and have been
+// idle for an hour.
 func TestStore_tidy(t *testing.T) {
 	client := local(t)
 	s, who := open(t, redisstore.Options{Namespace: "tidy"}), caller()
@@ -347,7 +347,7 @@ func TestStore_tidy(t *testing.T) {
 	stays := limiter.Charge{Subject: who, Limit: storetest.Limit(t, "stays", algo.Rate{Requests: 10, Window: time.Hour}), Cost: 1}
 	length := func() int64 { return client.StrLen(ctx, "{tidy/2/"+who.String()+"}").Val() }
 	if take(t, s, noon.Add(time.Hour), stays); length() != 8+25*16+17 {
-		t.Errorf("length: got %d bytes, want %d, because no record was idle for an hour", length(), 8+25*16+17)
+		t.Errorf("length: got %d bytes, want %d, because no record has been idle for an hour", length(), 8+25*16+17)
 	}
 	if take(t, s, noon.Add(time.Hour+2*time.Second), stays); length() != 8+17 {
 		t.Errorf("length: got %d bytes, want one record", length())
@@ -390,8 +390,8 @@ func TestStore_tidy_mark(t *testing.T) {
 	}
 }
 
-// The removal of idle records does not shorten the life of a count that another limit's rules need
-// longer.
+// The removal of idle records does not shorten the life of a key that the count of another limit needs
+// for longer.
 func TestStore_tidy_ttl(t *testing.T) {
 	client := local(t)
 	s, who := open(t, redisstore.Options{Namespace: "tidied"}), caller()
@@ -454,7 +454,7 @@ func TestStore_unreadable(t *testing.T) {
 	}
 	who := limiter.User("list")
 	if _, err := s.Take(ctx, noon, who, []limiter.Charge{{Subject: who, Limit: l, Cost: 1}}, make([]algo.Result, 1)); !errors.Is(err, limiter.ErrFormat) {
-		t.Errorf("a key of another type: got error %v, want ErrFormat", err)
+		t.Errorf("key of another type: got error %v, want ErrFormat", err)
 	}
 	client.Del(ctx, "{bad/2/user:list}")
 }

@@ -31,8 +31,8 @@ func (o *odd) Get(context.Context, string) *redis.StringCmd {
 
 func (o *odd) Del(context.Context, ...string) *redis.IntCmd { return redis.NewIntResult(0, o.err) }
 
-// FuzzStore_reply searches for a reply that breaks the store, or that the store accepts as a decision
-// by mistake.
+// FuzzStore_reply searches for a reply that breaks the store, or that the store wrongly accepts as a
+// decision.
 func FuzzStore_reply(f *testing.F) {
 	limit := storetest.Limit(f, "a", algo.Rate{Requests: 10, Window: time.Minute})
 	for form := range uint8(12) {

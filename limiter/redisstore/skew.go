@@ -9,7 +9,7 @@ import (
 	"github.com/weir-limits/weir/limiter"
 )
 
-// timed is a client that requests the server's time in the round trip of the next script call.
+// timed is a client that also requests the server's time in the round trip of its next script call.
 type timed struct {
 	Client
 	key  string
@@ -17,11 +17,11 @@ type timed struct {
 	skew *limiter.Skew
 }
 
-// EvalSha implements redis.Scripter. If the key is on another node, the script was not run. The client
-// then sends it to that node.
+// EvalSha implements redis.Scripter. If the key is on another node, this node has not run the script.
+// The client then sends the script to the other node.
 func (t timed) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
 	node := server(ctx, t.Client, t.key)
-	if node == nil || node.Options().PipelinePoolSize >= 0 { // otherwise a pipeline would open another connection
+	if node == nil || node.Options().PipelinePoolSize >= 0 { // a pipeline would then open another connection
 		return t.Client.EvalSha(ctx, sha, keys, args...)
 	}
 	pipe := node.Pipeline()
@@ -38,7 +38,7 @@ func (t timed) EvalSha(ctx context.Context, sha string, keys []string, args ...a
 	return cmd
 }
 
-// server returns the client of the server that has key; nil if that is unknown.
+// server returns the client of the server that has key, or nil if this server is unknown.
 func server(ctx context.Context, client Client, key string) *redis.Client {
 	switch c := client.(type) {
 	case *batched:
@@ -53,8 +53,7 @@ func server(ctx context.Context, client Client, key string) *redis.Client {
 	return nil
 }
 
-// ClockSkew implements limiter.SkewEstimator with the server's TIME. The first script call requests
-// the time in the same round trip, and later calls do so from time to time. A client whose
-// PipelinePoolSize is not negative would need another connection for this request, so its skew stays
-// unknown.
+// ClockSkew implements limiter.SkewEstimator with the server's TIME. The first script call requests the
+// time in the same round trip. Later calls repeat this from time to time. If the PipelinePoolSize of the
+// client is not negative, the request would need another connection. The skew then stays unknown.
 func (s *Store) ClockSkew() (ahead, uncertainty time.Duration, ok bool) { return s.skew.ClockSkew() }

@@ -16,8 +16,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// The first decision reads the server's time in its own round trip. This holds on one server, in a
-// cluster, and for a script that is new to the server.
+// The first decision reads the server's time without an additional round trip. This holds on one server,
+// in a cluster, and for a script that is new to the server.
 func TestStore_ClockSkew(t *testing.T) {
 	for _, kind := range []string{"server", "cluster"} {
 		var trips atomic.Int64
@@ -43,7 +43,7 @@ func TestStore_ClockSkew(t *testing.T) {
 		if !ok || ahead.Abs() > uncertainty+time.Millisecond {
 			t.Errorf("%s: skew: got %s ± %s (known %t), want 0 on one machine", kind, ahead, uncertainty, ok)
 		}
-		if n := trips.Load(); kind == "server" && (n < 2 || n > 3) { // EVAL is an additional round trip for a new script
+		if n := trips.Load(); kind == "server" && (n < 2 || n > 3) { // a new script needs EVAL, which is an additional round trip
 			t.Errorf("two decisions: got %d round trips, want 2 or 3", n)
 		}
 	}

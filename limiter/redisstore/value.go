@@ -20,10 +20,10 @@ const (
 	maxLimits  = 255
 )
 
-// value is the value of a subject in Redis; empty if there is none.
+// value is the value of a subject in Redis. It is empty if the subject has none.
 type value []byte
 
-// version returns the version of the limits that have none of their own.
+// version returns the version of the rules for all limits without a separate version.
 func (v value) version() int64 { return integer(v[2:headerSize]) }
 
 // check reports whether v can be read.
@@ -49,7 +49,7 @@ func (v value) check() error {
 	return nil
 }
 
-// records iterates over the records of v, which check has passed.
+// records iterates over the records of v. Call check first.
 func (v value) records(yield func(record) bool) {
 	if len(v) == 0 {
 		return
@@ -93,7 +93,7 @@ func (v value) report(charges []limiter.Charge, results []algo.Result) error {
 		if err != nil {
 			return err
 		}
-		if held.Machine == nil { // a limit that was read but never charged
+		if held.Machine == nil { // the charge only read the limit, which has no record
 			held.Machine = c.Limit.Machine()
 		}
 		results[i] = held.Result
@@ -104,8 +104,8 @@ func (v value) report(charges []limiter.Charge, results []algo.Result) error {
 // outcome is the result of charges on a value, as if the store had no other client.
 type outcome struct {
 	allowed    bool
-	next       value // must replace the value; nil if the value stays
-	superseded bool  // the parameters of other rules decide, and the script can make the charges
+	next       value // the new value; nil if the value does not change
+	superseded bool  // parameters of other rules decide, and the script can charge with them
 }
 
 // charge decides charges from v.
@@ -147,7 +147,7 @@ func (v value) charge(now algo.Instant, charges []limiter.Charge, results []algo
 	return o, nil
 }
 
-// settle corrects charges as if the store had no other client. It returns v if nothing changes.
+// settle corrects charges as if the store had no other client. If nothing changes, it returns v.
 func (v value) settle(now algo.Instant, charges []limiter.Charge, results []algo.Result, late time.Duration) (next value, settled limiter.Settled, err error) {
 	next = v
 	for i, c := range charges {
@@ -176,7 +176,7 @@ func (v value) settle(now algo.Instant, charges []limiter.Charge, results []algo
 	return next, settled, nil
 }
 
-// with returns a value like v in which the record of the limit id is h.
+// with returns a copy of v in which the limit id has the state h.
 func (v value) with(id limiter.ID, h limiter.Held) (value, error) {
 	var list []record
 	replaced := false
@@ -190,7 +190,7 @@ func (v value) with(id limiter.ID, h limiter.Held) (value, error) {
 		list = append(list, newRecord(id, h))
 	}
 	if len(list) > maxLimits {
-		return nil, fmt.Errorf("%w: too many limits on one subject (want at most %d)", limiter.ErrContended, maxLimits) // this error never opens a limit, whatever OnError is
+		return nil, fmt.Errorf("%w: too many limits on one subject (want at most %d)", limiter.ErrContended, maxLimits) // with ErrContended no request is admitted, whatever OnError is
 	}
 	return newValue(list), nil
 }
@@ -208,15 +208,16 @@ func newValue(list []record) value {
 	return v
 }
 
-// idleLeast is how long a limit must have full quota before its record is removed. Otherwise a process
-// with a fast clock could remove state that a process with a slow clock still counts.
+// idleLeast is the time for which a limit must have full quota before its record is removed. Otherwise a
+// process with a fast clock could remove state that a process with a slow clock still counts.
 const idleLeast = time.Hour
 
-// manyLimits is the smallest number of limits for which the store searches a value for idle limits.
-// Removed rules leave such limits.
+// manyLimits is the smallest number of limits at which the store searches a value for idle limits.
+// Limits of removed rules stay in a value and become idle.
 const manyLimits = 2 * limiter.MaxCharges
 
-// tidied returns v without its idle records; nil if it has none, or few records.
+// tidied returns v without its idle records. It returns nil if v has no idle records or only few
+// records.
 func (v value) tidied(now algo.Instant) value {
 	if len(v) < headerSize || int(v[1]) <= manyLimits {
 		return nil

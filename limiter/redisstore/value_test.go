@@ -15,8 +15,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// A value holds at most 255 limits. A further limit is refused with ErrContended. The existing limits
-// still work, also after a change.
+// A value holds at most 255 limits. For a further limit, the store returns ErrContended. The existing
+// limits still work, also after a change of a limit.
 func TestStore_value_full(t *testing.T) {
 	var calls atomic.Int64
 	s, who := open(t, redisstore.Options{Namespace: "full"}, counter{&calls}), caller()
@@ -46,8 +46,8 @@ func TestStore_value_full(t *testing.T) {
 	}
 }
 
-// A limit that has no room in a value never admits requests without counting, for any on_error. The
-// store has answered, so this is no outage.
+// If a value has no room for a limit, requests on this limit are refused, whatever on_error is. The
+// store has answered, so this is not an outage.
 func TestStore_value_overfull(t *testing.T) {
 	l := storetest.Must(limiter.New(open(t, redisstore.Options{Namespace: "overfull"}), limiter.Options{}))
 	who := caller()
@@ -65,11 +65,11 @@ func TestStore_value_overfull(t *testing.T) {
 			if d.Allowed {
 				admitted++
 			} else if n >= 255 && d.Reason != limiter.ReasonBusy {
-				t.Fatalf("limit %d: reason %s", n, d.Reason)
+				t.Fatalf("limit %d: got reason %s, want %s", n, d.Reason, limiter.ReasonBusy)
 			}
 		}
 		if want := 3; n < 255 && admitted != want || n >= 255 && admitted != 0 {
-			t.Fatalf("limit %d: got %d of 5 admitted", n, admitted)
+			t.Fatalf("limit %d: got %d of 5 admitted, want 3 for the first 255 limits and 0 for the others", n, admitted)
 		}
 	}
 }
@@ -93,7 +93,8 @@ const (
 	layoutMarked = "0206000000000007220000000001a6210414add00003000080390161ebadd18000000000000414add0340000000002a9010b0f02b873e0000300007000000000000880390161ebadd180000000000002b873e042000000000391113901ff14d06f8000000000033901ff14d06f80003901ff14d06f80003901ff14d06f800080390161ebadd180003901ff14d06f8000530000000004bc04610011694c00000003000000007000000000000880390161ebadd18000000000000011694c630000000005b86c610000b9b8000000030000000080390161ebadd18000000000000000b9b812000000000696053901ff190151b4007000000000000880390161ebadd180003901ff190151b4009000000001"
 )
 
-// layoutCharges charges a limit of every kind, of two versions of rules. The bucket is the last one.
+// layoutCharges charges a limit of every kind, from two versions of the rules. The last limit is the
+// bucket.
 func layoutCharges(t *testing.T, who limiter.Subject) (charges []limiter.Charge) {
 	t.Helper()
 	for i, rate := range []algo.Rate{
@@ -113,7 +114,8 @@ func layoutCharges(t *testing.T, who limiter.Subject) (charges []limiter.Charge)
 	return charges
 }
 
-// Processes with another layout use other keys: a change of the layout needs another format.
+// The layout of a value has not changed. A change needs another format, so that processes with different
+// layouts use different keys.
 func TestStore_value_layout(t *testing.T) {
 	c, who := &canned{}, limiter.User("u")
 	s := newStore(t, c, redisstore.Options{Namespace: "layout"})
@@ -147,7 +149,7 @@ func TestStore_value_empty(t *testing.T) {
 	}
 	for _, cost := range []int64{11, 0, 10, 1} {
 		if ok, _ := take(t, s, noon, limiter.Charge{Subject: who, Limit: l, Cost: cost}); ok != (cost == 0 || cost == 10) {
-			t.Errorf("cost %d: got allowed %t", cost, ok)
+			t.Errorf("cost %d: got allowed %t, want %t", cost, ok, cost == 0 || cost == 10)
 		}
 	}
 }
@@ -187,8 +189,7 @@ func TestStore_value_unreadable(t *testing.T) {
 	}
 }
 
-// The state of a log may be as far ahead as an honest clock allows. Such a state is decided in one
-// command.
+// A state may be as far ahead as an honest clock allows. A decision on such a state is one command.
 func TestStore_value_ahead(t *testing.T) {
 	var calls atomic.Int64
 	s := open(t, redisstore.Options{Namespace: "ahead"}, counter{&calls})
@@ -198,13 +199,13 @@ func TestStore_value_ahead(t *testing.T) {
 		take(t, s, noon, charge)
 		calls.Store(0)
 		if ok, _ := take(t, s, noon.Add(-5*time.Second), charge); !ok || calls.Load() != 1 {
-			t.Errorf("%s: got allowed %t with %d commands", algorithm, ok, calls.Load())
+			t.Errorf("%s: got allowed %t with %d commands, want true with 1", algorithm, ok, calls.Load())
 		}
 	}
 }
 
-// A caller with one limit needs 48 bytes of memory for its value, and 80 with three, if the numbers of
-// the limits are round: see BENCHMARKS.md for the memory of the server.
+// If the numbers of the limits are round, the value of a caller needs 48 bytes of memory with one limit,
+// and 80 bytes with three. BENCHMARKS.md has the memory of the server.
 func TestStore_value_size(t *testing.T) {
 	client := local(t)
 	s := open(t, redisstore.Options{Namespace: "sizes"})
@@ -240,15 +241,15 @@ func TestStore_value_parameters(t *testing.T) {
 					t.Fatal(err)
 				}
 				if len(entries) != 1 || entries[0].Machine.Fingerprint() != l.Fingerprint() || entries[0].Version != limiter.MaxVersion {
-					t.Errorf("%s: got %+v", l.Fingerprint(), entries)
+					t.Errorf("%s: got %+v, want one entry with these parameters and the version %d", l.Fingerprint(), entries, limiter.MaxVersion)
 				}
 			}
 		}
 	}
 }
 
-// Windows with counts of more than 16 bits are exact: in limits that allow them, and after a change to
-// a smaller limit.
+// Windows with counts of more than 16 bits are exact. The test covers limits that allow such counts, and
+// a change to a smaller limit.
 func TestStore_value_large(t *testing.T) {
 	for _, algorithm := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow} {
 		s, who, model := open(t, redisstore.Options{Namespace: "large", Margin: 1}), caller(), storetest.Model{Margin: 1}

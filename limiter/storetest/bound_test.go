@@ -13,7 +13,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// Clocks differ by at most spread, and a message is delayed by at most late.
+// Clocks differ by at most spread, and a message arrives at most late after it was sent.
 const (
 	spread = time.Second
 	late   = 500 * time.Millisecond
@@ -54,7 +54,7 @@ func TestModel_bound(t *testing.T) {
 			}
 			t.Logf("%d refunds, at most %.0f%% of the bound", refunded, 100*closest)
 			if refunded == 0 || closest < 0.6 {
-				t.Errorf("%d refunds, at most %.0f%% of the bound: the histories are too easy", refunded, 100*closest)
+				t.Errorf("histories: got %d refunds and at most %.0f%% of the bound, want at least one refund and 60%%", refunded, 100*closest)
 			}
 		})
 	}
@@ -73,9 +73,8 @@ func bound(algorithm algo.Algorithm, apart time.Duration) float64 {
 	}
 }
 
-// While two versions of the rules charge one subject, the subject admits at most the larger capacity
-// at once. After that it admits at most the faster rate. The clocks of the two versions have
-// different errors.
+// Two versions of the rules charge one subject, with clocks of different errors. At one instant they
+// admit at most the larger capacity. Afterwards they admit at most the faster rate.
 func TestModel_versions(t *testing.T) {
 	for _, from := range algorithms {
 		for _, to := range algorithms {
@@ -99,7 +98,7 @@ func TestModel_versions(t *testing.T) {
 }
 
 // After newer rules have charged a subject, a process with older rules gets the same answers as a
-// process with the newer rules. Two versions at the same time neither create nor lose quota.
+// process with the newer rules. So two versions at the same time neither create nor lose quota.
 func TestModel_flapping(t *testing.T) {
 	for _, from := range algorithms {
 		for _, to := range algorithms {
@@ -121,7 +120,7 @@ func TestModel_flapping(t *testing.T) {
 					}
 					want, same := newer.Take(now, who, charge)
 					if got != want || results[0].State != same[0].State {
-						t.Fatalf("%s to %s of %d, request %d: allowed %t and left %+v, want %t and %+v", from, to, requests, i, got, results[0].State, want, same[0].State)
+						t.Fatalf("%s to %s of %d, request %d: got allowed %t with state %+v, want %t with %+v", from, to, requests, i, got, results[0].State, want, same[0].State)
 					}
 				}
 			}
@@ -129,7 +128,8 @@ func TestModel_flapping(t *testing.T) {
 	}
 }
 
-// world is a random history of one subject in real time.
+// world is a random history of one subject. It has a true time, from which the clocks of processes
+// differ.
 type world struct {
 	*rand.Rand
 	limits   []*limiter.Limit
@@ -143,8 +143,8 @@ type world struct {
 	refunded int
 }
 
-// message is a request in flight. If its field named of is not nil, the message is the refund of that
-// request.
+// message is a request in flight. If the field of is not nil, the message is the refund of the request
+// of.
 type message struct {
 	due     algo.Instant // in real time
 	sent    algo.Instant // in real time

@@ -10,8 +10,8 @@ import (
 )
 
 // testCritical charges at the instants at which an answer changes, and a nanosecond before and after.
-// With these windows, sums of instants use the lower and the upper half of 64 bits. Two logs of the
-// same subject contain the same instants.
+// The windows are chosen so that sums of instants use both the lower and the upper half of 64 bits. Two
+// logs of the same subject contain the same instants.
 func testCritical(t *testing.T, s Suite, rate algo.Rate) {
 	const half = 1 << 32
 	rate.Requests, rate.Burst, rate.Window = 8, 0, 4*half
@@ -82,7 +82,7 @@ func testRefundTwice(t *testing.T, s Suite, rate algo.Rate) {
 		cost  int64
 		after time.Duration
 	}{
-		{{0, 2, 0}, {0, 1, 0}},                        // the instant of a bucket is at the edge of 32 bits
+		{{0, 2, 0}, {0, 1, 0}},                        // the TAT of a bucket is at the edge of 32 bits
 		{{1, 1, 0}, {0, 1, 0}},                        // the other limit has the same charges
 		{{0, 1, 0}, {0, 1, 0}, {0, 2, 0}, {0, 2, 1}},  // one charge remains, with later charges
 		{{0, 2, 1}, {1, 2, 1}, {0, 1, 1}, {0, 2, 1}},  // the refund exceeds the charge

@@ -81,8 +81,8 @@ func testDifferential(t *testing.T, s Suite) {
 	})
 }
 
-// step draws the time between two instants. A script takes less than an hour, because a store may
-// remove a limit that was idle for longer.
+// step draws the time between two instants. A script lasts less than an hour, because a store may remove
+// a limit that was idle for an hour.
 func step(t *rapid.T) time.Duration {
 	longest := rapid.SampledFrom([]time.Duration{0, time.Microsecond, time.Second, 20 * time.Second, 80 * time.Second}).Draw(t, "longest")
 	return time.Duration(rapid.Int64Range(-int64(longest)/3, int64(longest)).Draw(t, "step"))

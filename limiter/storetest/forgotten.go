@@ -7,8 +7,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// A cached state does not count if the subject was reset after the state was cached. This also
-// applies if the clock of this process is behind the instant of the state.
+// If a subject is reset, the store ignores older cached states of the subject. This holds even if the
+// clock of this process is behind the instant of such a state.
 func testForgotten(t *testing.T, s Suite, rate algo.Rate) {
 	p, l := newPair(t, s), Limit(t, "a", rate)
 	ahead, behind := start.Add(54500*time.Millisecond), start.Add(54*time.Second) // in two different windows

@@ -17,12 +17,12 @@ const (
 	groupCallers  = 64
 	groupRequests = 30 // number of requests of each caller
 	groupMost     = 0.1
-	groupRounds   = 5 // at most
+	groupRounds   = 5 // maximum number of rounds
 )
 
-// GroupCommit tests that concurrent requests of one process on one subject share store calls. There
-// must be at most a tenth of a write for each decision. writes returns the server's number of writes.
-// The store must admit exactly the limit and count exactly the admitted requests.
+// GroupCommit tests that concurrent requests of one process on one subject share store calls. There must
+// be at most one write for ten decisions. writes returns the server's number of writes. The store must
+// admit exactly the limit and count exactly the admitted requests.
 func GroupCommit(t *testing.T, store limiter.Store, writes func() int64) {
 	for name, rate := range map[string]algo.Rate{
 		"room for all": {Algorithm: algo.FixedWindow, Requests: 1e6, Window: 24 * time.Hour},
@@ -33,7 +33,8 @@ func GroupCommit(t *testing.T, store limiter.Store, writes func() int64) {
 			limit := Limit(t, "group", rate)
 			l := Must(limiter.New(patient{store}, limiter.Options{CacheTTL: -1, Logger: slog.New(slog.DiscardHandler)}))
 			perDecision := 1.0
-			// On a busy machine, requests that do not run at the same time cannot share calls.
+			// The test tries several rounds, because on a busy machine requests may not run at the same
+			// time and then cannot share calls.
 			for round := 0; round < groupRounds && perDecision > groupMost && !t.Failed(); round++ {
 				perDecision = min(perDecision, groupRound(t, l, store, limit, writes))
 			}
@@ -57,7 +58,7 @@ func groupRound(t *testing.T, l *limiter.Limiter, store limiter.Store, limit *li
 		}
 		return results[0].Machine.Used(results[0].State, start)
 	}
-	used() // the first call may have to connect
+	used() // do not count the first call, which may have to connect
 	before := writes()
 	var admitted, busy atomic.Int64
 	var wg sync.WaitGroup
@@ -80,7 +81,8 @@ func groupRound(t *testing.T, l *limiter.Limiter, store limiter.Store, limit *li
 	decisions := int64(groupCallers * groupRequests)
 	perDecision := float64(writes()-before) / float64(decisions)
 	t.Logf("%.3f writes per decision, %d of %d admitted", perDecision, admitted.Load(), decisions)
-	// On a busy machine, a request without a decision in time may still be charged.
+	// Allow for requests without a decision: on a busy machine, the store may charge such a request
+	// after its deadline.
 	if want := min(decisions, limit.Rate.Requests); admitted.Load() > want || admitted.Load() < want && busy.Load() == 0 {
 		t.Errorf("admitted: got %d, want %d; %d requests had no decision", admitted.Load(), want, busy.Load())
 	}

@@ -23,7 +23,7 @@ func Limit(tb testing.TB, name string, rate algo.Rate) *limiter.Limit {
 	return l
 }
 
-// changed returns l with another rate, like a later version of the rules.
+// changed returns l with another rate, as a later version of the rules has it.
 func changed(tb testing.TB, l *limiter.Limit, version int64, rate algo.Rate) *limiter.Limit {
 	tb.Helper()
 	next, err := limiter.NewLimit(limiter.Limit{Name: l.Name, ID: l.ID, Rate: rate, Version: version})
@@ -64,7 +64,7 @@ func (p *pair) take(t failer, now algo.Instant, charges []limiter.Charge, hint [
 	copy(results, hint)
 	allowed, err := p.store.Take(ctx, now, p.subject, charges, results)
 	if err != nil {
-		t.Fatalf("take at %s: %v", now.Time(), err)
+		t.Fatalf("take at %s: got error %v, want none", now.Time(), err)
 	}
 	wantAllowed, want := p.model.Take(now, p.subject, charges)
 	if allowed != wantAllowed {
@@ -81,8 +81,8 @@ func (p *pair) take(t failer, now algo.Instant, charges []limiter.Charge, hint [
 }
 
 // trimmed returns r without log entries that have expired according to every clock, because a store
-// may keep such entries for a while. It also removes the number that a store keeps in the Refunds of
-// a log.
+// may keep such entries for a while. It also clears the Refunds of a log, where a store keeps a number
+// of its own.
 func trimmed(r algo.Result) algo.Result {
 	if log, ok := r.Machine.(*algo.Log); ok {
 		r.State = log.Trim(r.State)
@@ -102,9 +102,9 @@ func (p *pair) settle(t failer, now algo.Instant, charges []limiter.Charge, resu
 	t.Helper()
 	got, err := p.store.Settle(ctx, now, p.subject, charges, results, elapsed)
 	if err != nil {
-		t.Fatalf("settlement of %+v: %v", charges, err)
+		t.Fatalf("settlement of %+v: got error %v, want none", charges, err)
 	}
-	logs := 0 // a store may still contain and refund expired entries of a log
+	logs := 0 // number of refunded logs that may differ, because a store may still contain and refund expired entries
 	for _, r := range results {
 		if _, ok := r.Machine.(*algo.Log); ok {
 			logs++
@@ -131,7 +131,7 @@ func (p *pair) inspect(t failer) []limiter.Entry {
 	t.Helper()
 	got, err := p.store.Inspect(ctx, p.subject)
 	if err != nil {
-		t.Fatalf("inspect: %v", err)
+		t.Fatalf("inspect: got error %v, want none", err)
 	}
 	want := p.model.Inspect(p.subject)
 	if len(got) != len(want) {
@@ -151,7 +151,7 @@ func (p *pair) inspect(t failer) []limiter.Entry {
 func (p *pair) reset(t failer) {
 	t.Helper()
 	if err := p.store.Reset(ctx, p.subject); err != nil {
-		t.Fatalf("reset: %v", err)
+		t.Fatalf("reset: got error %v, want none", err)
 	}
 	p.model.Reset(p.subject)
 }

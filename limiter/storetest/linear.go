@@ -24,8 +24,8 @@ type Linear struct {
 	Open func(t *testing.T, place string) limiter.Store
 	// Margin is the time that the store adds to the elapsed time of a refund.
 	Margin time.Duration
-	// Processes reports whether several processes can share the store. A limiter.Local cannot be
-	// shared.
+	// Processes reports whether several processes can share the store. Processes cannot share a store in
+	// memory.
 	Processes bool
 }
 
@@ -37,11 +37,11 @@ const (
 	operations = 30
 )
 
-// Linearizable records the answers of concurrent operations. It searches for an order in which the
-// model returns the same answers, bit for bit. In this order each operation takes place between its
-// call and its return. The callers are several processes, each with its own clock and cache. For a
-// store in memory they are goroutines of this process. An operation that failed with
-// limiter.ErrContended did not happen.
+// Linearizable records the answers of concurrent operations. It then searches for an order of these
+// operations in which the model returns the same answers, bit for bit. In this order, each operation
+// takes place between its call and its return. The callers are several processes, each with its own
+// clock and cache. For a store in memory they are goroutines of this process. An operation that failed
+// with limiter.ErrContended did not happen.
 //
 // The calling test MUST be a top-level test, because the processes execute this test binary and run
 // only that test.
@@ -99,11 +99,11 @@ func play(t *testing.T, callers []caller, scripts []script) (h []event) {
 	together(t, len(callers), func(i int) { events[i], errs[i] = callers[i].run(scripts[i]) })
 	for i, err := range errs {
 		if err != nil {
-			t.Fatalf("process %d: %v", i, err)
+			t.Fatalf("process %d: got error %v, want none", i, err)
 		}
 		for _, e := range events[i] {
 			if e.Failure != "" {
-				t.Errorf("process %d: %s", i, e.Failure)
+				t.Errorf("process %d: got a wrong answer: %s", i, e.Failure)
 			}
 			e.process = i
 			h = append(h, e)
@@ -127,7 +127,7 @@ func check(t *testing.T, h []event, margin time.Duration) {
 		}
 		result, info := porcupine.CheckOperationsVerbose(spec, ops, 0)
 		if result != porcupine.Ok {
-			t.Errorf("subject %s: no order of its operations explains their answers. %s", subject, explain(info, events))
+			t.Errorf("subject %s: got answers that no order of the operations explains, want one order. %s", subject, explain(info, events))
 		}
 	}
 }
@@ -160,7 +160,8 @@ func explain(info porcupine.LinearizationInfo, events []event) string {
 	return b.String()
 }
 
-// tally counts the operations of histories. A history without concurrent operations tests nothing.
+// tally counts the operations of histories, so that a test fails if its histories lack a kind of
+// operation.
 type tally struct{ Allowed, Refused, Refunds, Forced, Resets, Inspections, Overlaps int }
 
 func (c *tally) count(h []event) {

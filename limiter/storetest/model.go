@@ -47,7 +47,7 @@ func (m *Model) Take(now algo.Instant, subject limiter.Subject, charges []limite
 	return true, results
 }
 
-// kept returns the part of h that a store stores.
+// kept returns the part of h that a store keeps.
 func kept(h limiter.Held) limiter.Held {
 	h.Clamped = false
 	return h

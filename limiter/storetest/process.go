@@ -15,8 +15,7 @@ import (
 // placeVariable is the environment variable of the processes that Linearizable starts.
 const placeVariable = "WEIR_LINEAR_PLACE"
 
-// process runs the current test in another process. It sends scripts to the other process and
-// receives events.
+// process is another process that runs the current test. It gets scripts and returns events.
 type process struct {
 	scripts *gob.Encoder
 	events  *gob.Decoder

@@ -25,8 +25,8 @@ type operation struct {
 
 type kind int
 
-// These are the kinds of operation. A settlement corrects the latest charge of the same goroutine that is
-// not yet settled. Without such a charge it does nothing.
+// These are the kinds of operation. A settlement corrects the latest charge of its goroutine that is not
+// yet settled. Without such a charge it does nothing.
 const (
 	takes kind = iota
 	settles
@@ -85,14 +85,14 @@ func newOperation(r *rand.Rand, name string, now algo.Instant, version int) oper
 		}
 	case n < 20:
 		op.Kind = inspects
-	case n < 25 && !several: // the comment at the end of the loop gives the reason
+	case n < 25 && !several: // no reset of several limits: see the end of the loop
 		op.Kind = resets
 	default:
 		op.Charges = newCharges(r, which, version)
 	}
-	// A store may refund several charges in two attempts. A reset and a new charge between these
-	// attempts make it return less than the model. So the subject with several limits is never
-	// reset.
+	// A store may refund several charges in two attempts. If a reset and a new charge happen between
+	// these attempts, the store refunds fewer charges than the model. So scripts never reset the subject
+	// with several limits.
 	return op
 }
 

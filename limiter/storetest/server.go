@@ -12,8 +12,8 @@ import (
 var needs = []string{"browser", "docker", "dynamodb", "kafka", "node", "python3", "redis", "tools"}
 
 // Server returns the address of a server that a test needs. It reads the address from an environment
-// variable. If the variable is not set, it skips the test. It fails the test if WEIR_REQUIRE is "all"
-// or lists the server. `make test` starts the servers and sets the variables.
+// variable. If the variable is not set, Server skips the test. If WEIR_REQUIRE is "all" or lists the
+// server, Server fails the test instead. `make test` starts the servers and sets the variables.
 func Server(tb testing.TB, name, variable string) string {
 	tb.Helper()
 	if address := os.Getenv(variable); address != "" {

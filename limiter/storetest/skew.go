@@ -9,8 +9,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// A wrong clock can write a state far in the future. The store clamps such a state after a horizon,
-// and admits a caller after RetryAfter.
+// A wrong clock can write a state far in the future. The store clamps such a state after one horizon.
+// The caller is admitted after RetryAfter.
 func testFarAhead(t *testing.T, s Suite, rate algo.Rate) {
 	p, l := newPair(t, s), Limit(t, "a", rate)
 	still := l.Machine().Horizon() + 5*time.Second
@@ -29,7 +29,7 @@ func testFarAhead(t *testing.T, s Suite, rate algo.Rate) {
 	}
 	p.inspect(t)
 	p.take(t, start.Add(wait+time.Hour), one(l, 1), nil)
-	// A state still counts if an honest clock may be as far ahead as the state.
+	// If an honest clock may be as far ahead as a state, the state still counts.
 	p = newPair(t, s)
 	p.take(t, start.Add(5*time.Second), one(l, 10), nil)
 	if allowed, _ := p.take(t, start, one(l, 1), nil); allowed {
@@ -37,8 +37,8 @@ func testFarAhead(t *testing.T, s Suite, rate algo.Rate) {
 	}
 }
 
-// The store does not clamp a state that a clock far ahead keeps charging. This also applies with
-// another limit in the subject, with changed rules, and with refunds.
+// If a process whose clock is far ahead continues to charge a state, the store does not clamp the state.
+// The test also covers another limit of the subject, changed rules, and refunds.
 func testFarAheadCharged(t *testing.T, s Suite, rate algo.Rate) {
 	p, l := newPair(t, s), Limit(t, "a", rate)
 	other := Limit(t, "b", rates[1])
@@ -57,8 +57,8 @@ func testFarAheadCharged(t *testing.T, s Suite, rate algo.Rate) {
 	p.inspect(t)
 }
 
-// A forced charge of cost 0 is allowed together with another charge. This also applies if the clock
-// is behind and the state therefore exceeds the max debt.
+// A forced charge of cost 0 is allowed together with another charge, even if the state exceeds the max
+// debt because the clock is behind.
 func testForceNothing(t *testing.T, s Suite, rate algo.Rate) {
 	p, l := newPair(t, s), Limit(t, "a", rate)
 	other := Limit(t, "b", rates[1])
@@ -66,8 +66,8 @@ func testForceNothing(t *testing.T, s Suite, rate algo.Rate) {
 	p.take(t, start.Add(-4*time.Second), []limiter.Charge{{Limit: l, Force: true}, {Limit: other, Cost: 1}}, nil)
 }
 
-// If two clocks differ by any distance, admissions stay below the bound of one clock plus that
-// distance. Clamping a state does not return quota.
+// If two clocks differ by any time, they admit at most what one clock may admit in an interval that is
+// longer by this difference. Clamping a state does not return quota.
 func testSkew(t *testing.T, s Suite, rate algo.Rate) {
 	l := Limit(t, "a", rate)
 	for seed, skew := range []time.Duration{4 * time.Second, 6 * time.Second, 70 * time.Second, 10 * time.Minute} {

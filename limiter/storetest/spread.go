@@ -39,12 +39,12 @@ func testSpread(t *testing.T, s Suite) {
 				charges := []limiter.Charge{{Subject: subject(), Limit: limit, Cost: 1}}
 				var admitted, failed atomic.Int64
 				together(t, 2, func(i int) {
-					// There is no denial cache, so a request is retried after a lease or shard
-					// of the other process refused it.
+					// The limiters have no denial cache, so that each request asks the store, even after
+					// a refusal by a lease or shard of the other process.
 					l := Must(limiter.New(stores[i], limiter.Options{CacheTTL: -1, Logger: slog.New(slog.DiscardHandler)}))
 					now := start.Time()
 					for refused := 0; refused < 2*perInterval; {
-						if c.spread.Sync > 0 { // the time also advances
+						if c.spread.Sync > 0 { // the clock advances with each request, so that counters synchronize
 							now = now.Add(interval / perInterval)
 						}
 						d, err := l.Take(ctx, now, charges)
@@ -53,7 +53,7 @@ func testSpread(t *testing.T, s Suite) {
 							t.Error(err)
 							return
 						case d.Reason != limiter.ReasonNone:
-							failed.Add(1) // admitted without the store, so it is not counted
+							failed.Add(1) // the store did not decide, so the request is not in the expected number
 						case d.Allowed:
 							admitted.Add(1)
 						default:

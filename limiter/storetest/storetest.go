@@ -116,11 +116,11 @@ func testCostOverCapacity(t *testing.T, s Suite, rate algo.Rate) {
 	for _, cost := range []int64{11, algo.MaxRequests, 1 << 62} {
 		allowed, results := p.take(t, start, one(l, cost), nil)
 		if wait := results[0].Machine.RetryAfter(results[0].State, start, cost); allowed || wait != algo.Never {
-			t.Fatalf("cost %d of capacity 10: got allowed %t, RetryAfter %s, want a refusal for ever", cost, allowed, wait)
+			t.Fatalf("cost %d of capacity 10: got allowed %t, RetryAfter %s, want a refusal without a possible wait", cost, allowed, wait)
 		}
 	}
 	if allowed, _ := p.take(t, start, one(l, 10), nil); !allowed {
-		t.Fatal("a cost of the whole capacity: got refused, want allowed")
+		t.Fatal("cost of the whole capacity: got refused, want allowed")
 	}
 	p.take(t, start, one(l, 11), nil)
 }
@@ -140,7 +140,7 @@ func testCostZero(t *testing.T, s Suite, rate algo.Rate) {
 	}
 }
 
-// An earlier instant never adds quota if it is within the clock skew of honest clocks.
+// If a clock is behind within the clock skew of honest clocks, its instants add no quota.
 func testClockBack(t *testing.T, s Suite, rate algo.Rate) {
 	p, l := newPair(t, s), Limit(t, "a", rate)
 	admitted := 0
@@ -155,13 +155,13 @@ func testClockBack(t *testing.T, s Suite, rate algo.Rate) {
 	}
 }
 
-// A state that is older than its horizon counts like an expired state.
+// A state that is older than its horizon has no effect, even if the store has not yet deleted it.
 func testStale(t *testing.T, s Suite, rate algo.Rate) {
 	p, l := newPair(t, s), Limit(t, "a", rate)
 	now := start
 	for range 3 {
 		if allowed, _ := p.take(t, now, one(l, 10), nil); !allowed {
-			t.Fatal("a cost of the full quota: got refused, want allowed")
+			t.Fatal("cost of the full quota: got refused, want allowed")
 		}
 		now = now.Add(l.Horizon + time.Minute)
 	}
@@ -208,12 +208,12 @@ func testChanged(t *testing.T, s Suite, rate algo.Rate) {
 		same := changed(t, old, 1, algo.Rate{Algorithm: rate.Algorithm, Requests: 300, Window: time.Minute})
 		p.take(t, start, one(old, 10), nil)
 		if allowed, _ := p.take(t, start, one(same, 1), nil); allowed {
-			t.Fatal("other parameters of the same version: got them used for the decision, want the first parameters")
+			t.Fatal("other parameters of the same version: got a decision by them, want one by the first parameters")
 		}
 	})
 }
 
-// A refund returns quota only if that is safe: in the charged window.
+// A refund returns quota only if this is safe, for example in the charged window.
 func testRefund(t *testing.T, s Suite, rate algo.Rate) {
 	p, l := newPair(t, s), Limit(t, "a", rate)
 	charges := one(l, 4)
@@ -258,7 +258,7 @@ func testForce(t *testing.T, s Suite, rate algo.Rate) {
 		p.take(t, start.Add(90*time.Second), one(l, 1), nil)
 		p.take(t, start.Add(10*time.Minute), one(l, 10), nil)
 	}
-	// If another limit refuses the request, the forced charge is not made.
+	// If another limit refuses the request, the store does not make the forced charge.
 	p, l, tight := newPair(t, s), Limit(t, "a", rate), Limit(t, "tight", algo.Rate{Requests: 1, Window: time.Minute})
 	charges := []limiter.Charge{{Limit: l, Cost: 15, Force: true}, {Limit: tight, Cost: 1}}
 	p.take(t, start, charges, nil)
@@ -296,7 +296,7 @@ func testAdmin(t *testing.T, s Suite) {
 		t.Fatal("after a reset: got a refusal by a cached state, want an allowed request")
 	}
 	if allowed, _ := other.take(t, start, charges, nil); allowed {
-		t.Fatal("another subject: got it reset, want it unchanged")
+		t.Fatal("state of another subject: got it reset, want it unchanged")
 	}
 }
 
@@ -366,7 +366,7 @@ func testSeveralLimits(t *testing.T, s Suite) {
 	}
 }
 
-// One step can charge as many limits as a request may have on one subject.
+// One call of Take can charge limiter.MaxCharges limits of one subject.
 func testMostLimits(t *testing.T, s Suite) {
 	for _, name := range []string{"mixed", "sliding"} {
 		t.Run(name, func(t *testing.T) {
@@ -400,7 +400,7 @@ func testSubjects(t *testing.T, s Suite) {
 	p.take(t, start, one(l, 10), nil)
 	p.subject = p.subject.And(limiter.Global())
 	if allowed, _ := p.take(t, start, one(l, 10), nil); !allowed {
-		t.Fatal("a charge of one subject: got it counted for another subject, want separate counts")
+		t.Fatal("charge of one subject: got it counted for another subject, want separate counts")
 	}
 }
 
@@ -463,12 +463,12 @@ func testCancelled(t *testing.T, s Suite) {
 		t.Fatal(err)
 	}
 	if n := results[0].State.Count; n < answered || n > tried {
-		t.Fatalf("got %d charges by %d takes with %d answers, want at least the answers and at most the takes", n, tried, answered)
+		t.Fatalf("got %d charges by %d takes with %d answers, want at least as many charges as answers and at most as many as takes", n, tried, answered)
 	}
 }
 
-// takeSoon repeats a take until the store decides. A contended store returns an error after several
-// attempts and charges nothing.
+// takeSoon repeats a take until the store decides. After several lost races, a store returns
+// ErrContended and charges nothing.
 func takeSoon(t *testing.T, store limiter.Store, now algo.Instant, charges []limiter.Charge) bool {
 	for {
 		allowed, err := store.Take(ctx, now, charges[0].Subject, charges, make([]algo.Result, len(charges)))

@@ -22,7 +22,7 @@ type event struct {
 	Allowed      bool   // for a take
 	Seen         []seen // for a take, the results; for an inspection, the entries
 	Given        []seen // for a settlement, the results of the settled take
-	Failure      string // an answer that a store must not return
+	Failure      string // description of an answer that a store must not return
 
 	process int
 }
@@ -58,7 +58,7 @@ type worker struct {
 	remembered map[memo]algo.Result
 }
 
-// memo identifies a state that the process has seen: a limit of a subject in one version.
+// memo identifies a state that the process has seen: the state of one version of a limit, for a subject.
 type memo struct {
 	subject limiter.Subject
 	limit   *limiter.Limit
@@ -133,7 +133,7 @@ func (w *worker) perform(g int, ops []operation) (events []event) {
 // call executes a call and records its time. It returns false if the call did not happen.
 func (e *event) call(f func() error) bool {
 	e.Call = sharedClock()
-	runtime.Gosched() // otherwise calls of a store in memory are rarely concurrent
+	runtime.Gosched() // without this, calls of a store in memory are rarely concurrent
 	err := f()
 	runtime.Gosched()
 	e.Return = sharedClock()

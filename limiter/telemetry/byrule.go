@@ -26,15 +26,15 @@ type ruleCounts struct {
 
 func (c *ruleCounts) empty() bool { return c.allowed+c.refused+c.shadowed == 0 }
 
-// byRule counts the requests of the first rules or exemptions of a document separately, and of all
-// others together. The zero value counts nothing.
+// byRule counts the requests of each of the first rules or exemptions of a document separately, and
+// those of all others together. The zero value counts nothing.
 type byRule struct {
 	rows [maxRules + 1]ruleCounts // the last row counts all further rules
 	last int                      // the row that take returned last
 }
 
-// name sets the rules. The first rules are counted separately. Counts that are not yet written are
-// kept.
+// name sets the rules, of which the first are counted separately. It keeps counts that are not yet
+// written.
 func (b *byRule) name(rules []string) {
 	rules = rules[:min(len(rules), maxRules)]
 	if slices.EqualFunc(rules, b.named(), func(rule string, c ruleCounts) bool { return rule == c.rule }) {
@@ -122,8 +122,8 @@ func (b *byRule) pending() bool {
 	return slices.ContainsFunc(b.rows[:], func(c ruleCounts) bool { return !c.empty() })
 }
 
-// dimension returns the value of RuleDimension for a rule. It is printable ASCII of bounded length.
-// Different rules have different values.
+// dimension returns the value of RuleDimension for a rule. The value is printable ASCII of bounded
+// length, and different rules have different values.
 func dimension(rule string) string {
 	name := strings.Map(func(c rune) rune {
 		if c < ' ' || c > '~' {

@@ -88,12 +88,12 @@ func TestRecorder_byRule(t *testing.T) {
 		}
 	}
 	l := newLog(t)
-	telemetry.New(l, "dev", hash).Record(outcomeOf(noon, 0, alice, through("GET /a"), nil)) // without a call of Rules
+	telemetry.New(l, "dev", hash).Record(outcomeOf(noon, 0, alice, through("GET /a"), nil)) // without a call of Rules, no rule is counted
 	l.want(line{at: noon, counts: counts{"Allowed": 1, "Refused": 0, "Latency": 1}})
 }
 
-// A line has room for one rule, so each line has the next rule. Counts that have waited for a minute
-// get their own lines with their own time.
+// A line has room for one rule, so lines have the rules in turn. Counts that have waited for a minute
+// get separate lines with the time of the counts.
 func TestRecorder_byRule_turns(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "dev", hash)
@@ -130,7 +130,7 @@ func TestRecorder_byRule_turns(t *testing.T) {
 	left := record(5*time.Hour, "b", "c")
 	want(left, 1, "b", 1)
 	at = record(6*time.Hour, "a")
-	want(left, 0, "c", 1) // no request followed this one
+	want(left, 0, "c", 1) // the last line, because no request followed
 	if want(at, 1, "a", 1); len(l.metrics) != 0 {
 		t.Errorf("got lines %+v, want no more", l.metrics)
 	}
@@ -165,7 +165,7 @@ func TestRecorder_byRule_cap(t *testing.T) {
 	if len(got) != 11 {
 		t.Errorf("got %d names, want 11: %v", len(got), got)
 	}
-	r.Record(outcomeOf(noon.Add(2*time.Hour), 0, alice, allowed, nil)) // these counts wait for the next line
+	r.Record(outcomeOf(noon.Add(2*time.Hour), 0, alice, allowed, nil)) // the counts of this request wait for the next line
 	for _, label := range labels[:3] {
 		r.Record(outcomeOf(noon.Add(2*time.Hour), 0, alice, through(label), nil))
 	}

@@ -77,7 +77,7 @@ func (m *metrics) addEnforced(took time.Duration, d *limiter.Decision) {
 	m.latency.add(took)
 }
 
-// addStore counts how a decision used the store. The decision need not have been enforced.
+// addStore counts how a decision used the store, even if the decision was not enforced.
 func (m *metrics) addStore(d *limiter.Decision) {
 	if d.Reason != limiter.ReasonNone && d.Reason != limiter.ReasonBusy {
 		m.degraded++
@@ -109,10 +109,10 @@ func (f *inForce) age(at time.Time) (seconds int64, ok bool) {
 	return max(0, int64(at.Sub(f.confirmed)/time.Second)), !f.confirmed.IsZero()
 }
 
-// estimate is the function limiter.ClockSkew of a store. It is nil without a store that has a clock.
+// estimate is the function ClockSkew of a store. It is nil if the store has no clock.
 type estimate func() (ahead, uncertainty time.Duration, ok bool)
 
-// skew returns the lower bound of the difference between the clocks, without its sign.
+// skew returns the lower bound of the absolute difference between the clocks.
 func (e estimate) skew() (off time.Duration, ok bool) {
 	if e == nil {
 		return 0, false
@@ -204,5 +204,5 @@ func (l *line) write(out *json.Encoder, namespace string, at time.Time) {
 		}
 	}
 	l.members["_aws"] = map[string]any{"Timestamp": at.UnixMilli(), "CloudWatchMetrics": directives}
-	_ = out.Encode(l.members) // there is no other output for the error
+	_ = out.Encode(l.members) // an error of the log cannot be reported anywhere else
 }

@@ -11,14 +11,14 @@ import (
 // line a second.
 const maxMessages = 100
 
-// reasonKey is an attribute whose values are limited separately for one message. It says why the
-// store failed and has few values.
+// reasonKey is the attribute with the reason of a store failure. For each message, the handler limits
+// each of its few values separately.
 const reasonKey = "reason"
 
 // NewRateLimitedHandler returns a slog.Handler that passes one record a second of each message to h.
-// It uses the times of the records. So repeated failures cannot flood the log. The attribute
-// "suppressed" counts the records that were left out since the previous one. Put client input into
-// attributes and never into the message. The handler is safe for concurrent use if h is.
+// It uses the times of the records. Repeated failures therefore cannot flood the log. The attribute
+// "suppressed" has the number of suppressed records since the previous record of the message. Put client
+// input into attributes and never into the message. The handler is safe for concurrent use if h is.
 func NewRateLimitedHandler(h slog.Handler) slog.Handler {
 	return rateLimited{h, &messages{turns: map[string]*turn{}}}
 }

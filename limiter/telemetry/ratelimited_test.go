@@ -55,7 +55,7 @@ func TestRateLimitedHandler(t *testing.T) {
 	}
 }
 
-// Each reason of a failing store is logged, although the message is the same.
+// Records with the same message but different reasons of a store failure are logged separately.
 func TestRateLimitedHandler_reason(t *testing.T) {
 	var log bytes.Buffer
 	logger := slog.New(telemetry.NewRateLimitedHandler(slog.NewTextHandler(&log, nil)))

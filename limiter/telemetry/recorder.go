@@ -60,7 +60,7 @@ func (r *Recorder) Record(o outcome.Outcome) {
 	if r == nil || r.out == nil {
 		return
 	}
-	r.count(o.Time.UnixNano()+int64(o.Duration), func() { r.add(&o) }) // use the end of the decision, so that slow requests do not move the time back
+	r.count(o.Time.UnixNano()+int64(o.Duration), func() { r.add(&o) }) // count at the end of the decision, so that slow requests do not move the time back
 }
 
 // add counts a request. r.mu is held.
@@ -110,14 +110,15 @@ func (r *Recorder) RulesRefused(now time.Time) {
 // confirmed them. The zero time means rules without a source. Later lines contain the version and the
 // age of the rules. labels are the rules, as in Limit.Rule, and exemptions are the names of exemptions.
 // The first ten of each are counted separately, and the others together. Without labels no rule is
-// counted. If calls are concurrent, the call with the latest now applies.
+// counted. Of concurrent calls, the call with the latest now applies.
 func (r *Recorder) Rules(now time.Time, version int64, confirmed time.Time, labels, exemptions []string) {
 	if r == nil || r.out == nil {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	// A large step back means that the clock has been set back.
+	// After a small step back, the call is older than the current values. A large step back means that
+	// the clock was set back.
 	if since := now.Sub(r.rules.at); since >= 0 || since <= -time.Duration(resolution) {
 		r.rules = inForce{now, version, confirmed}
 		r.byRule.name(labels)
@@ -176,8 +177,8 @@ func (b *batch) write(out *json.Encoder, namespace string, hash SubjectHash) {
 	b.refusals.write(out, hash)
 }
 
-// count calls add, which counts at the time at, and then writes the counts that are due. It writes
-// without the lock, so that no other request waits for the log.
+// count calls add, which counts at the time at, and then writes the counts that are due. It does not
+// hold the lock while it writes, so that no other request waits for the log.
 func (r *Recorder) count(at int64, add func()) {
 	r.mu.Lock()
 	due := r.takeOld(nil, at)
@@ -231,7 +232,7 @@ func (r *Recorder) take(at int64, rows int) *batch {
 	if !r.byRule.pending() && !r.exempt.pending() {
 		r.newest = 0
 	}
-	// The batch owns the map after this. An empty map is kept.
+	// The batch takes the map, so the recorder needs a new map. An empty map stays.
 	if len(r.refusals.counts) > 0 || r.refusals.others > 0 {
 		b.refusals, r.refusals = r.refusals, refusals{counts: map[refusal]int64{}}
 	}

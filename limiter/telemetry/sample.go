@@ -8,8 +8,8 @@ import (
 // maxValues bounds the durations of a metric in a line. CloudWatch accepts 100.
 const maxValues = 50
 
-// sample keeps up to maxValues of the added durations. Each duration has the same probability. The
-// zero value is empty.
+// sample keeps up to maxValues of the added durations. Each added duration is kept with the same
+// probability. The zero value is empty.
 type sample struct {
 	seen   int
 	values [maxValues]time.Duration

@@ -197,7 +197,7 @@ func (l *log) want(want ...line) {
 	l.metrics = nil
 }
 
-// Each outcome increases a certain set of metrics.
+// Each kind of outcome increases its metrics and no others.
 func TestRecorder_Record(t *testing.T) {
 	invalid, missing := fmt.Errorf("%w: forged", caller.ErrInvalidCredential), fmt.Errorf("token: %w", caller.ErrMissingCredential)
 	for _, c := range []struct {
@@ -376,7 +376,8 @@ func TestRecorder_latency(t *testing.T) {
 	}
 }
 
-// Each line has the version of the rules once it is known. It has their age if they have a source.
+// When the version of the rules is known, each line has it. If the rules have a source, each line also
+// has their age.
 func TestRecorder_Rules(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "dev", hash)
@@ -390,7 +391,7 @@ func TestRecorder_Rules(t *testing.T) {
 	r.Rules(noon, 7, time.Time{}, nil, nil)
 	want(time.Second, counts{"RulesVersion": 7})
 	r.Rules(noon.Add(2*time.Second), 8, noon.Add(time.Second), nil, nil)
-	r.Rules(noon.Add(time.Second), 7, noon, nil, nil) // a call with a newer time preceded this one
+	r.Rules(noon.Add(time.Second), 7, noon, nil, nil) // ignored, because the previous call has a later time
 	l.want()                                          // a call of Rules is not a request
 	want(2*time.Second, counts{"RulesVersion": 8, "RulesAge": 1})
 	want(time.Hour, counts{"RulesVersion": 8, "RulesAge": 3599})
@@ -428,8 +429,8 @@ func TestRecorder_allocations(t *testing.T) {
 	}
 }
 
-// A flood of refusals does not increase the log. A million refusals in a second have at most eleven
-// lines, and the sum of these lines is exact.
+// A flood of refusals does not increase the log: a million refusals in a second cause at most eleven
+// lines. The sum of these lines is exact.
 func TestRecorder_flood(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "dev", hash)
@@ -492,7 +493,8 @@ func TestRecorder_crowd(t *testing.T) {
 	}
 }
 
-// Refusals are counted by the strongest identity and by limit. A line contains only a hash.
+// Refusals are counted by the strongest identity and by limit. A line contains only the hash of the
+// caller.
 func TestRecorder_refused(t *testing.T) {
 	var out bytes.Buffer
 	r := telemetry.New(&out, "dev", hash)
@@ -534,8 +536,8 @@ func TestRecorder_refused(t *testing.T) {
 // hash is the subject hash of these tests.
 var hash = telemetry.NewSubjectHash("dev", []byte("the key of this test"))
 
-// The hash of a subject depends on a key. Without the key, a list of addresses or users does not
-// reveal which subject has a hash.
+// The hash of a subject depends on a key. Without the key, a list of addresses or users does not reveal
+// the subject of a hash.
 func TestNewSubjectHash(t *testing.T) {
 	key, subject := []byte("0123456789abcdef"), limiter.User("alice")
 	got := telemetry.NewSubjectHash("dev", key)(subject)
@@ -563,11 +565,11 @@ func TestNewSubjectHash(t *testing.T) {
 	}
 	hash := telemetry.NewSubjectHash("dev", key)
 	if key[0] = 'x'; hash(subject) != got {
-		t.Error("a change of the key: got another hash, want the hash of the copied key")
+		t.Error("change of the key after the call: got another hash, want the hash of the copied key")
 	}
 }
 
-// The sizes of lines are those in the documentation of package telemetry.
+// Lines are at most as large as the documentation of package telemetry states.
 func TestRecorder_size(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "prod", nil)
@@ -648,7 +650,7 @@ func BenchmarkRecorder_Record(b *testing.B) {
 	})
 }
 
-// Counts are written once. A rejected document has its own line with its own time.
+// Each count is written once. A rejected document has a separate line with its own time.
 func TestRecorder_pauses(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "dev", hash)
