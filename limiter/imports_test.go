@@ -70,7 +70,7 @@ func TestImports_forbidden(t *testing.T) {
 		{"local/weir", module + "limiter/rules", true},
 	} {
 		if why := forbidden(c.from, c.to); (why == "") != c.ok {
-			t.Errorf("%s imports %s: %q, want ok %t", c.from, c.to, why, c.ok)
+			t.Errorf("%s imports %s: got the reason %q, want it allowed: %t", c.from, c.to, why, c.ok)
 		}
 	}
 }

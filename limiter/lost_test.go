@@ -66,7 +66,7 @@ func TestSpread_sync_lost(t *testing.T) {
 				t.Fatal(err)
 			}
 			if counted := used(t, store, now, c); counted > i+1 {
-				t.Fatalf("seed %d: after %d requests the store counts %d, want at most the requests", seed, i+1, counted)
+				t.Fatalf("seed %d: after %d requests: got a count of %d in the store, want at most one for each request", seed, i+1, counted)
 			}
 		}
 		if counted := used(t, store, noon.Add(time.Minute), c); counted < 100 {

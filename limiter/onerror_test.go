@@ -83,7 +83,7 @@ func TestOnError_strictest(t *testing.T) {
 				for i, want := range c.want {
 					d := take(t, l, charges...)
 					if got := outcome(d); got != want || d.Reason != limiter.ReasonUnavailable || d.Failed && (d.Limit != nil || d.RetryAfter != 0) {
-						t.Errorf("request %d: %s, want %s: %+v", i+1, got, want, d)
+						t.Errorf("request %d: got %s, want %s: %+v", i+1, got, want, d)
 					}
 				}
 			})
@@ -114,7 +114,7 @@ func TestOnError_otherSubject(t *testing.T) {
 			charges := []limiter.Charge{{Subject: user, Limit: mine, Cost: 1}, {Subject: other, Limit: theirs, Cost: 1}}
 			for i, want := range c.want {
 				if got := outcome(take(t, l, charges...)); got != want {
-					t.Errorf("request %d: %s, want %s", i+1, got, want)
+					t.Errorf("request %d: got %s, want %s", i+1, got, want)
 				}
 			}
 			if d := take(t, l, limiter.Charge{Subject: other, Limit: theirs}); d.Remaining != c.remain {
@@ -190,7 +190,7 @@ func TestOnError_spread(t *testing.T) {
 							want = "refused degraded" // a tenth of the earlier charges counts too
 						}
 						if got := outcome(takeAt(t, l, now, c)); got != want {
-							t.Errorf("request %d of the outage: %s, want %s", i+1, got, want)
+							t.Errorf("request %d of the outage: got %s, want %s", i+1, got, want)
 						}
 					}
 					r.fail = nil
@@ -570,7 +570,7 @@ func TestOnError_sync_resumes(t *testing.T) {
 			r.fail = map[limiter.Subject]error{user: limiter.ErrUnavailable}
 		}
 		if d := takeAt(t, l, now, c); outcome(d) != want.outcome || d.StoreCalls != want.calls {
-			t.Errorf("request %d: %s, want %s with %d calls: %+v", i+1, outcome(d), want.outcome, want.calls, d)
+			t.Errorf("request %d: got %s, want %s with %d calls: %+v", i+1, outcome(d), want.outcome, want.calls, d)
 		}
 	}
 }

@@ -117,8 +117,8 @@ func (r *request) probe(ctx context.Context) {
 	}
 }
 
-// takeAll charges the batches of a shared store for which the function which returns true, all at the
-// same time.
+// takeAll charges some batches of a shared store at the same time. The function which selects these
+// batches.
 func (r *request) takeAll(ctx context.Context, which func(*batch) bool) {
 	var wg sync.WaitGroup
 	for i := range r.batches {

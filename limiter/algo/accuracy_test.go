@@ -167,7 +167,7 @@ func (p pattern) measure(t *testing.T) row {
 		result.Worst = max(result.Worst, worst(c.admitted, time.Minute))
 	}
 	if off := result.Admitted - result.ByLog; 50*max(off, -off) > result.ByLog { // ACCURACY.md states at most 2 %
-		t.Errorf("%s: the window admits %d and a log %d, want a difference of at most 2 %%", p.name, result.Admitted, result.ByLog)
+		t.Errorf("%s: got %d admissions by the window and %d by a log, want a difference of at most 2 %%", p.name, result.Admitted, result.ByLog)
 	}
 	return result
 }

@@ -41,7 +41,7 @@ func TestMerge(t *testing.T) {
 			}
 			merged, sum, portion := algo.Merge(m, a, b), algo.Sum(m, m, a, b, now), algo.Part(m, part, n, a, now)
 			if m.Used(merged, now) > max(m.Used(a, now), m.Used(b, now)) && rate.Algorithm != algo.SlidingWindow {
-				t.Fatalf("%s: merged counts %d, want at most %d and %d", rate.Algorithm, m.Used(merged, now), m.Used(a, now), m.Used(b, now))
+				t.Fatalf("%s: merged counts %d, want at most the larger of %d and %d", rate.Algorithm, m.Used(merged, now), m.Used(a, now), m.Used(b, now))
 			}
 			if same := algo.Merge(m, a, a); same != a {
 				t.Fatalf("%s: %+v merged with itself: got %+v, want no change", rate.Algorithm, a, same)

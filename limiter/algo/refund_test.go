@@ -131,7 +131,7 @@ func TestBucket_Refund_amount(t *testing.T) {
 	// Another refund moved the bucket back to its state after the first charge. The field Refunds shows
 	// that other callers used the bucket meanwhile, so nothing more is returned.
 	if again := slow.Refund(algo.State{TAT: first.TAT, Refunds: 1}, first, 1, 20*time.Minute); again.TAT != first.TAT {
-		t.Errorf("a second refund of leaked quota returned %s, want 0", first.TAT.Sub(again.TAT))
+		t.Errorf("a second refund of leaked quota: got %s, want 0", first.TAT.Sub(again.TAT))
 	}
 }
 

@@ -362,7 +362,7 @@ func (m *redisMeasure) bytes(ctx context.Context, db *redis.Client, decide decid
 			return nil
 		})
 	}
-	// Connections and their buffers also need memory. So the number of workers is small, and these
+	// Connections and their buffers also need memory. Therefore, the number of workers is small. These
 	// decisions open all connections before the first reading.
 	if err := errors.Join(all("w", memoryCallers/10), db.FlushDB(ctx).Err()); err != nil {
 		return 0, err
