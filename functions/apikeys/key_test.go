@@ -26,7 +26,7 @@ func FuzzParseKey(f *testing.F) {
 			}
 		}
 		if secrets, err := parseSecrets(it); err == nil && (len(secrets) != 2 || len(secrets[0]) != secretBytes) {
-			t.Errorf("got secrets %x, want at most two of the right length", secrets)
+			t.Errorf("parsed secrets: got %x, want at most two of the right length", secrets)
 		}
 		k, err := parseKey(it)
 		if err != nil {

@@ -111,7 +111,7 @@ func TestKeys_Create_first(t *testing.T) {
 	}
 	wg.Wait()
 	if secrets, err := apikeys.NewTable(records.NewTable(client, table)).Secrets(ctx); err != nil || len(secrets) != 1 || len(secrets[0]) != 32 {
-		t.Errorf("got %d secrets, %v; want 1 of 32 bytes", len(secrets), err)
+		t.Errorf("secrets: got %d, error %v; want 1 of 32 bytes", len(secrets), err)
 	}
 }
 
@@ -125,7 +125,7 @@ func TestKeys_Create_mistake(t *testing.T) {
 		`owner: got "` + long[:80] + `"`: {ID: "a", Owner: long},
 	} {
 		if _, _, err := apikeys.New(nil, "t").Create(ctx, noon, k, false); err == nil || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("got %v, want %s", err, want)
+			t.Errorf("error: got %v, want %s", err, want)
 		}
 	}
 }
@@ -365,7 +365,7 @@ func TestTable_Secrets(t *testing.T) {
 	} {
 		put(attributes)
 		if _, err := reader.Secrets(ctx); err == nil || !strings.HasSuffix(err.Error(), want) {
-			t.Errorf("got error %v, want %s", err, want)
+			t.Errorf("error: got %v, want %s", err, want)
 		}
 		if _, err := caller.NewRemoteRecords(reader).Lookup(ctx, noon, newer); !errors.Is(err, caller.ErrUnverified) {
 			t.Errorf("lookup with a malformed secret: got %v, want ErrUnverified", err)

@@ -75,6 +75,6 @@ func TestAgent_endless(t *testing.T) {
 	})
 	d, err := a.Document(t.Context())
 	if err != nil || len(d.Content) != rules.MaxBytes+1 {
-		t.Errorf("got %d bytes, %v; want one byte above the limit", len(d.Content), err)
+		t.Errorf("document: got %d bytes, error %v; want one byte above the limit", len(d.Content), err)
 	}
 }

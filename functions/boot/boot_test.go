@@ -289,7 +289,7 @@ func TestConfig_RedisClient(t *testing.T) {
 		return dial(ctx, network, address)
 	}
 	if err := client.Ping(t.Context()).Err(); err == nil || dialed.Load() != 1 {
-		t.Errorf("got %d dials, %v; want 1 and an error", dialed.Load(), err)
+		t.Errorf("got %d dials, error %v; want 1 dial and an error", dialed.Load(), err)
 	}
 }
 
@@ -345,7 +345,7 @@ func TestConfig_Explain(t *testing.T) {
 		`Redis at rediss://h:6379 failed: store unavailable: context deadline exceeded`:                                                      {cache, fmt.Errorf("%w: %w", limiter.ErrUnavailable, context.DeadlineExceeded)},
 	} {
 		if got := c.config.Explain(c.err).Error(); got != want {
-			t.Errorf("\n got %s\nwant %s", got, want)
+			t.Errorf("message:\n got %s\nwant %s", got, want)
 		}
 	}
 }

@@ -155,7 +155,7 @@ func TestStart_mistake(t *testing.T) {
 		c, output := function(t, append(variables, "NAMESPACE=test")...)
 		err := c.Run()
 		if status, ok := errors.AsType[*exec.ExitError](err); !ok || status.ExitCode() != 1 || strings.Count(output.String(), "level=") != 1 || !strings.Contains(output.String(), want) {
-			t.Errorf("got %v, want exit status 1 and one log line that names the cause: %s", err, output)
+			t.Errorf("process: got error %v, want exit status 1 and one log line that names the cause: %s", err, output)
 		}
 	}
 }

@@ -188,7 +188,7 @@ func TestConfig_rules_refused(t *testing.T) {
 	for range 5 {
 		d.now = d.now.Add(time.Minute)
 		if version, _ := d.allows(t); version != first {
-			t.Errorf("got version %d, want the previous version", version)
+			t.Errorf("version after the rejection: got %d, want the previous version", version)
 		}
 		d.Recorder.Record(outcome.Outcome{Time: d.now, Duration: time.Millisecond, Decision: limiter.Decision{Allowed: true}})
 	}
@@ -214,7 +214,7 @@ func TestConfig_rules_warm(t *testing.T) {
 	put := d.putRules(t, 11, 0)
 	load(t, "STORE=memory").Warm(t.Context(), storetest.Must(memstore.New(memstore.Options{})), d.Environment)
 	if version := d.Rules.Current().Version(); version != put {
-		t.Errorf("got version %d, want %d", version, put)
+		t.Errorf("version: got %d, want %d", version, put)
 	}
 }
 

@@ -229,7 +229,7 @@ func TestLine(t *testing.T) {
 		want := []string{contract.LineKind, contract.LineSubject, contract.LineLimit, contract.LineCount}
 		slices.Sort(want)
 		if got := slices.Sorted(maps.Keys(members)); !slices.Equal(got, want) || members[contract.LineKind] != contract.LineRefused {
-			t.Errorf("got %s, want the members %v", line, want)
+			t.Errorf("log line: got %s, want the members %v", line, want)
 		}
 	}
 	if !found {
@@ -247,22 +247,22 @@ func check(t *testing.T, variables map[string]string, rules string) contract.Che
 func TestCheck(t *testing.T) {
 	variables := map[string]string{contract.VariableNamespace: "dev", contract.VariableTable: "t"}
 	if got, want := check(t, variables, document), (contract.Checked{Version: 7, LocalProcesses: 20}); got != want {
-		t.Errorf("got %+v, want %+v", got, want)
+		t.Errorf("checked: got %+v, want %+v", got, want)
 	}
 	got := check(t, map[string]string{contract.VariableNamespace: "a b", contract.VariableTable: "t"}, `{"rules":[{"endpoint":"x"}]}`)
 	if !strings.HasPrefix(got.Environment, "NAMESPACE: ") || !strings.HasPrefix(got.Rules, "line 1: rules[0].endpoint") {
-		t.Errorf("got %+v, want mistakes in Environment and Rules", got)
+		t.Errorf("checked: got %+v, want mistakes in Environment and Rules", got)
 	}
 	variables[contract.VariableRulesVersion] = "9"
 	if got := check(t, variables, strings.Replace(document, `"version": 7, `, "", 1)); got.Version != 9 {
-		t.Errorf("got %+v, want the version of the variable", got)
+		t.Errorf("checked: got %+v, want the version of the variable", got)
 	}
 }
 
 func TestParseConfiguration(t *testing.T) {
 	c, err := contract.ParseConfiguration("abcd123/prod/weir.rules_1")
 	if got, want := c.Path(), "/applications/abcd123/environments/prod/configurations/weir.rules_1"; err != nil || got != want {
-		t.Errorf("got %s, %v, want %s", got, err, want)
+		t.Errorf("path: got %s, error %v, want %s", got, err, want)
 	}
 	for _, bad := range []string{"", "a/b", "a/b/c/d", "a//c", "a/../c", "a/b/c?x", "a/b/c d", "a/b/%2e", strings.Repeat("a", 129) + "/b/c"} {
 		if c, err := contract.ParseConfiguration(bad); err == nil || !strings.Contains(err.Error(), "want APPLICATION/ENVIRONMENT/PROFILE") {

@@ -235,7 +235,7 @@ func TestAuthorizer_errors(t *testing.T) {
 		`authorizer event: got type "TOKEN", want REQUEST`: changed(t, event, `"REQUEST"`, `"TOKEN"`),
 	} {
 		if _, err := authorize(t, e, payload); err == nil || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("got error %v, want %s", err, want)
+			t.Errorf("error: got %v, want %s", err, want)
 		}
 	}
 	e.Identifier = unverifiable(t)
@@ -419,7 +419,7 @@ func TestHandler_errors(t *testing.T) {
 		"event body: illegal base64":           `{"version":"2.0","rawPath":"/","requestContext":{"http":{"method":"GET"}},"body":"%","isBase64Encoded":true}`,
 	} {
 		if _, err := h.Invoke(ctx, []byte(payload)); err == nil || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("got error %v, want %s", err, want)
+			t.Errorf("error: got %v, want %s", err, want)
 		}
 	}
 }
@@ -588,7 +588,7 @@ func TestRules_writes(t *testing.T) {
 		caller := caller.Caller{User: c.user, IP: caller.Prefix(caller.ParseAddress("203.0.113.7"), 64)}
 		charges := shipped.Charges(nil, c.method, rules.MustParsePath(c.path), caller)
 		if d, err := storetest.Must(limiter.New(store, limiter.Options{})).Take(ctx, noon, charges); err != nil || !d.Allowed {
-			t.Fatalf("got %+v, %v; want it allowed", d, err)
+			t.Fatalf("decision: got %+v, error %v; want it allowed", d, err)
 		}
 		slices.Sort(store.subjects)
 		if got := strings.Join(store.subjects, " "); got != c.want {
@@ -605,6 +605,6 @@ func TestAPI_notFound(t *testing.T) {
 	e.Serve(sample.New(e)).ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/api/v1/items/a%2Fb", http.NoBody))
 	var problem struct{ Status int }
 	if err := json.Unmarshal(w.Body.Bytes(), &problem); err != nil || w.Code != http.StatusNotFound || problem.Status != http.StatusNotFound || w.Header().Get("Content-Type") != "application/problem+json" {
-		t.Errorf("got %d %v %s: %v; want a problem with status 404", w.Code, w.Header(), w.Body, err)
+		t.Errorf("answer: got %d %v %s, error %v; want a problem with status 404", w.Code, w.Header(), w.Body, err)
 	}
 }

@@ -84,7 +84,7 @@ func TestAuthorizer_waitsForReload(t *testing.T) {
 		}
 		now = now.Add(55 * time.Second)
 		if _, err := authorize(t, e, sampleEvent(t, "rest-authorizer-anonymous.json")); err != nil || e.Rules.Current().Version() != 2 {
-			t.Errorf("got version %d, want 2: %v", e.Rules.Current().Version(), err)
+			t.Errorf("version of the rules: got %d, want 2 (error %v)", e.Rules.Current().Version(), err)
 		}
 	})
 }

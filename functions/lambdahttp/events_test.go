@@ -76,7 +76,7 @@ func TestEvents(t *testing.T) {
 			for _, each := range l.events {
 				got[each.Outcome] += each.Count
 				if each.Rule == "" || each.Limit == "" || each.Subject == "" || each.Cost != each.Count {
-					t.Errorf("got %+v, want a rule, a limit, a subject and the cost", each)
+					t.Errorf("event: got %+v, want a rule, a limit, a subject and the cost", each)
 				}
 			}
 			if len(got) != len(c.want) || got["allowed"] != c.want["allowed"] || got["refused"] != c.want["refused"] {

@@ -56,7 +56,7 @@ func TestSigningKeys(t *testing.T) {
 	} {
 		document = bad
 		if _, err := f.Invoke(ctx, nil); err == nil || !strings.HasPrefix(err.Error(), name) {
-			t.Errorf("got error %v, want %s", err, name)
+			t.Errorf("error: got %v, want %s", err, name)
 		}
 	}
 	document, failed = copied, errors.New("no route")

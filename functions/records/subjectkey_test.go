@@ -38,7 +38,7 @@ func TestSubjectKey(t *testing.T) {
 	wg.Wait()
 	later, created, err := records.SubjectKey(ctx, client, table)
 	if err != nil || len(later) != 32 || created || creators != 1 {
-		t.Errorf("got %d bytes, created %d times, %v; want 32 bytes, created once", len(later), creators, err)
+		t.Errorf("key: got %d bytes, created %d times, error %v; want 32 bytes, created once", len(later), creators, err)
 	}
 	for _, key := range all {
 		if !bytes.Equal(key, later) {

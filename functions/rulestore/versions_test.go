@@ -203,7 +203,7 @@ func TestVersions_bounds(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := reader.Document(ctx); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got error %v, want %s", err, want)
+			t.Errorf("error: got %v, want %s", err, want)
 		}
 	}
 }

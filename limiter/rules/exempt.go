@@ -11,8 +11,8 @@ import (
 
 // Exemption selects requests that no rule counts. It does not affect authentication.
 type Exemption struct {
-	Path string // in the document, such as "exempt[2]"
-	Name string // in metrics
+	Path string // place in the document, such as "exempt[2]"
+	Name string // name in metrics
 	// Kind is "ip", "user", "apikey" or "endpoint". Value is the address or network, the user, the id
 	// of the API key's record, or the endpoint, as the document spells it.
 	Kind, Value string
@@ -45,8 +45,8 @@ func (e *exemptions) of(q *Request) *Exemption {
 	return &e.list[first]
 }
 
-// network returns the index of the first exemption of a network that contains an address. Without one
-// it returns the length of the list.
+// network returns the index of the first exemption of a network that contains an address. It returns
+// the length of the list if there is none.
 func (e *exemptions) network(address netip.Prefix) int {
 	first := len(e.list)
 	for _, bits := range e.bits {
@@ -133,7 +133,7 @@ func (c *compiler) exempt() {
 	}
 }
 
-// noteExemption notes exemptions that apply to too many or to no requests.
+// noteExemption adds a note on an exemption that applies to no request, or to too many requests.
 func (c *compiler) noteExemption(e *Exemption) {
 	const defaultIPv6Bits = 64
 	switch {

@@ -58,7 +58,7 @@ func TestRules_Select_exempt(t *testing.T) {
 	}
 }
 
-// A request costs the same with exemptions that do not apply: it allocates nothing more.
+// Exemptions that do not apply to a request cause no further allocations.
 func TestRules_Select_exemptAllocations(t *testing.T) {
 	path := rules.MustParsePath("/a")
 	r := load(t, "testdata/good/exempt.json")

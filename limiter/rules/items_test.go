@@ -121,7 +121,7 @@ func TestParse_items_messages(t *testing.T) {
 			`line 1: rules[0].limits.free[10]: does not fit one item: got 11 limits of a "free" caller in the item (user endpoint /a), want at most 10; the first is rules[0].limits.free[0]`},
 	} {
 		if _, err := rules.Parse([]byte(c.document), rules.Options{}); err == nil || err.Error() != c.want {
-			t.Errorf("got  %v\nwant %s", err, c.want)
+			t.Errorf("error:\n got %v\nwant %s", err, c.want)
 		}
 	}
 }

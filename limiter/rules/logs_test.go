@@ -65,7 +65,7 @@ func TestParse_logs(t *testing.T) {
 					t.Errorf("got notes %s, want one about the cost of a write", notes)
 				}
 			case err == nil || !strings.HasPrefix(err.Error(), "line 1: "+c.want) || strings.Contains(err.Error(), "\n"):
-				t.Errorf("got error %v, want %q", err, c.want)
+				t.Errorf("error: got %v, want %q", err, c.want)
 			}
 		})
 	}

@@ -99,7 +99,7 @@ line 11: rules[0].limits["a b"].brust: unknown field (did you mean "burst"?); kn
 	lines := strings.Split(fmt.Sprint(err), "\n")
 	slices.Sort(lines)
 	if got := strings.Join(lines, "\n"); got != sorted(want) {
-		t.Errorf("\n got %s\nwant %s", got, sorted(want))
+		t.Errorf("mistakes:\n got %s\nwant %s", got, sorted(want))
 	}
 }
 

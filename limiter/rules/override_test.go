@@ -102,6 +102,6 @@ func TestParse_overrides_unknown_once(t *testing.T) {
 line 3: overrides[1].limits.c: no limit of this name counts by user, want "a"
 line 4: overrides[2].limits.b: no limit of this name counts by apikey, want "a"`
 	if err == nil || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
+		t.Errorf("error: got %v, want %s", err, want)
 	}
 }

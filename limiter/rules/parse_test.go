@@ -168,10 +168,10 @@ func TestParse_bad(t *testing.T) {
 			}
 			_, err = rules.Parse(document, rules.Options{})
 			if _, ok := errors.AsType[rules.Problems](err); !ok {
-				t.Fatalf("got error %v, want Problems", err)
+				t.Fatalf("error: got %v, want one of type Problems", err)
 			}
 			if got, want := err.Error(), defects[name]; got != want {
-				t.Errorf("\n got %s\nwant %s", got, want)
+				t.Errorf("mistakes:\n got %s\nwant %s", got, want)
 			}
 		})
 	}

@@ -64,7 +64,7 @@ func TestParse_items_exact(t *testing.T) {
 		r, err := rules.Parse([]byte(document(texts...)), rules.Options{})
 		switch {
 		case (err != nil) != apart:
-			rt.Fatalf("got error %v, want an error: %t", err, apart)
+			rt.Fatalf("got error %v, want the document rejected: %t", err, apart)
 		case err != nil:
 			refused++
 		case r.PerEndpoint() != whole:

@@ -92,7 +92,7 @@ func TestRules_Charges(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := show(c.rules.Charges(nil, c.method, rules.MustParsePath(c.path), c.caller)); got != c.want {
-				t.Errorf("\n got %s\nwant %s", got, c.want)
+				t.Errorf("charges:\n got %s\nwant %s", got, c.want)
 			}
 		})
 	}
@@ -289,7 +289,7 @@ func TestRules_Charges_order(t *testing.T) {
 	before := r.Charges(nil, "GET", rules.MustParsePath("/"), caller.Caller{Claims: claims})
 	got := r.Charges(before, "GET", rules.MustParsePath("/a/b"), caller.Caller{Claims: claims})
 	if show(got[len(before):]) != strings.Join(want, ", ") {
-		t.Errorf("\n got %s\nwant %s", show(got[len(before):]), strings.Join(want, ", "))
+		t.Errorf("charges:\n got %s\nwant %s", show(got[len(before):]), strings.Join(want, ", "))
 	}
 }
 
@@ -325,7 +325,7 @@ func TestParse_shared_cost(t *testing.T) {
 func TestRules_Charges_sameLimit(t *testing.T) {
 	r := parse(t, document(rule("/a", "", `"*":[{"name":"s","requests":3,"window":"1s","per":["user"]},{"name":"s","requests":5,"window":"1s","per":["ip"]}]`)))
 	if got, want := show(r.Charges(nil, "GET", rules.MustParsePath("/a"), alice)), "user:alice s 1, ip:203.0.113.7 s 1"; got != want {
-		t.Errorf("got %s, want %s", got, want)
+		t.Errorf("charges: got %s, want %s", got, want)
 	}
 	own := r.Charges(nil, "GET", rules.MustParsePath("/a"), alice)
 	own = r.Charges(own, "GET", rules.MustParsePath("/a"), alice)

@@ -265,7 +265,7 @@ func TestParse_items_spread(t *testing.T) {
 	for rest, most := range map[string]int{"": 7, `,"shards":2`: 7, `,"cells":2`: 10, `,"lease":2`: 7, `,"sync_ms":100`: 7} {
 		decide(t, parse(t, document(rule("/a", "", `"*":`+tens("l", most, rest)))), "/a", alice)
 		if _, err := rules.Parse([]byte(document(rule("/a", "", `"*":`+tens("l", most+1, rest)))), rules.Options{}); err == nil {
-			t.Errorf("got %d limits%s accepted, want an error", most+1, rest)
+			t.Errorf("document with %d limits%s: got no error, want one", most+1, rest)
 		}
 	}
 	decide(t, parse(t, document(rule("/a", "", `"*":`+tens("c", 6, `,"cells":2`)), rule("*", "", `"*":`+list("l", 6, "")))), "/a", alice)

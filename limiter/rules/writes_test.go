@@ -97,7 +97,7 @@ func TestRules_Writes_adaptive(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, want := r.Writes()[0], (rules.Writes{Endpoint: "/a", User: 2, APIKey: 2, Both: 2, Anonymous: 2, Rejected: 1}); got.User != want.User || got.Anonymous != want.Anonymous {
-		t.Errorf("got %+v, want %+v", got, want)
+		t.Errorf("writes: got %+v, want %+v", got, want)
 	}
 }
 

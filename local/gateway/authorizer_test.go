@@ -136,7 +136,7 @@ func TestREST_IdentitySource(t *testing.T) {
 			guard := says(allows("{}"))
 			got := send(t, plain(t, functions{"Guard": guard}), "GET", tt.path, "", tt.headers...)
 			if asked := guard.calls() == 1; got.status != tt.status || asked != (tt.status == 200) {
-				t.Errorf("got status %d (authorizer called: %t), want %d (called: %t)", got.status, asked, tt.status, tt.status == 200)
+				t.Errorf("response: got status %d (authorizer called: %t), want %d (called: %t)", got.status, asked, tt.status, tt.status == 200)
 			}
 		})
 	}

@@ -27,7 +27,7 @@ func TestNew_MissingFunctions(t *testing.T) {
 		"Functions.Guard: no handler, and GET / of Api invokes it\n" +
 		"Functions.Guard: no handler, and GET /items/{id} of Api invokes it"
 	if err == nil || err.Error() != want {
-		t.Errorf("got\n%v\nwant\n%s", err, want)
+		t.Errorf("error: got\n%v\nwant\n%s", err, want)
 	}
 }
 
@@ -64,14 +64,14 @@ func TestGateway_APIs(t *testing.T) {
 		got = append(got, listed{api.Kind, api.ID, api.Name, api.Routes})
 	}
 	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v\nwant %+v", got, want)
+		t.Errorf("APIs:\n got %+v\nwant %+v", got, want)
 	}
 }
 
 func TestGateway_APIs_Default(t *testing.T) {
 	api := newAPI(t, "template/testdata/good/http.json", gateway.HTTP, functions{"Function": says(""), "Slow": says("")}, frozen)
 	if got, want := api.Routes[len(api.Routes)-1], (gateway.Route{"ANY", "$default", "Function", ""}); got != want {
-		t.Errorf("got %+v, want %+v", got, want)
+		t.Errorf("default route: got %+v, want %+v", got, want)
 	}
 }
 

@@ -28,7 +28,7 @@ func golden(t *testing.T, all functions, test func(t *testing.T, rest, web *gate
 			}
 			apis := g.APIs()
 			if len(apis) != 2 || apis[0].Kind != gateway.REST || apis[1].Kind != gateway.HTTP {
-				t.Fatalf("got %+v, want a REST API and an HTTP API", apis)
+				t.Fatalf("APIs: got %+v, want a REST API and an HTTP API", apis)
 			}
 			test(t, apis[0], apis[1])
 		})

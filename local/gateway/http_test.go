@@ -203,7 +203,7 @@ func TestHTTP_Response(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			got := send(t, httpAPI(t, says(tt.said)), "GET", "/", "")
 			if got.status != tt.status || got.body != tt.body || got.header.Get("Content-Type") != tt.contentType {
-				t.Errorf("got %d %s %q, want %d %s %q", got.status, got.header.Get("Content-Type"), got.body, tt.status, tt.contentType, tt.body)
+				t.Errorf("response: got %d %s %q, want %d %s %q", got.status, got.header.Get("Content-Type"), got.body, tt.status, tt.contentType, tt.body)
 			}
 			if got.header.Get("Apigw-Requestid") == "" {
 				t.Error("Apigw-Requestid: got none, want an id")
@@ -215,7 +215,7 @@ func TestHTTP_Response(t *testing.T) {
 func TestHTTP_Response_FunctionFails(t *testing.T) {
 	got := send(t, httpAPI(t, fails("no")), "GET", "/", "")
 	if got.status != http.StatusInternalServerError || got.body != `{"message":"Internal Server Error"}` {
-		t.Errorf("got %d %s, want 500", got.status, got.body)
+		t.Errorf("response: got %d %s, want 500", got.status, got.body)
 	}
 }
 

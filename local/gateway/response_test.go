@@ -51,11 +51,11 @@ func TestREST_Response(t *testing.T) {
 				return
 			}
 			if got.status != tt.status || got.body != tt.body {
-				t.Errorf("got %d %q, want %d %q", got.status, got.body, tt.status, tt.body)
+				t.Errorf("response: got %d %q, want %d %q", got.status, got.body, tt.status, tt.body)
 			}
 			if got.header.Get("Content-Type") != "application/json" || got.header.Get("x-amzn-RequestId") == "" ||
 				got.header.Get("X-Amzn-Trace-Id") == "" || got.header.Get("x-amz-apigw-id") == "" {
-				t.Errorf("got header %v, want application/json and ids", got.header)
+				t.Errorf("response: got header %v, want application/json and ids", got.header)
 			}
 		})
 	}
@@ -121,7 +121,7 @@ func TestREST_Response_Binary(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			got := send(t, plain(t, functions{"Function": says(said)}), "GET", "/", "", "Accept: "+tt.accept)
 			if got.status != http.StatusOK || got.body != tt.want {
-				t.Errorf("got %d %q, want 200 %q", got.status, got.body, tt.want)
+				t.Errorf("response: got %d %q, want 200 %q", got.status, got.body, tt.want)
 			}
 		})
 	}
@@ -158,7 +158,7 @@ func TestInfra_AccessDenied(t *testing.T) {
 	const want = `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests","status":429,"error":"rate_limit_exceeded",` +
 		`"message":"Too many requests. Retry after 1 second.","limit":100,"window":"60s","violated-policies":["search"]}`
 	if got.status != http.StatusTooManyRequests || got.body != want {
-		t.Errorf("got %d %s, want 429 %s", got.status, got.body, want)
+		t.Errorf("response: got %d %s, want 429 %s", got.status, got.body, want)
 	}
 	checkHeaders(t, got.header, map[string]string{
 		"Retry-After": "1", "X-RateLimit-Limit": "20", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "1772600779",
@@ -183,7 +183,7 @@ func TestInfra_Unauthorized(t *testing.T) {
 	got := infra(t, fails("Unauthorized"))
 	const want = `{"type":"about:blank","title":"Unauthorized","status":401,"error":"unauthorized","message":"The credentials are missing, malformed, unknown or expired."}`
 	if got.status != http.StatusUnauthorized || got.body != want {
-		t.Errorf("got %d %s, want 401 %s", got.status, got.body, want)
+		t.Errorf("response: got %d %s, want 401 %s", got.status, got.body, want)
 	}
 	checkHeaders(t, got.header, map[string]string{
 		"WWW-Authenticate": "Bearer", "Cache-Control": "no-store", "Content-Type": "application/problem+json",
@@ -194,7 +194,7 @@ func TestInfra_AuthorizerFails(t *testing.T) {
 	got := infra(t, fails("out of order"))
 	const want = `{"type":"about:blank","title":"Service Unavailable","status":503,"error":"authorizer_failed","message":"The request could not be authorized. Try again."}`
 	if got.status != http.StatusServiceUnavailable || got.body != want {
-		t.Errorf("got %d %s, want 503 %s", got.status, got.body, want)
+		t.Errorf("response: got %d %s, want 503 %s", got.status, got.body, want)
 	}
 	checkHeaders(t, got.header, map[string]string{"Retry-After": "1", "Content-Type": "application/problem+json"})
 }
@@ -212,7 +212,7 @@ func TestREST_GatewayResponse_Default4XX(t *testing.T) {
 		`"text":"User is not authorized to access this resource with an explicit deny","path":"/test/items/a%20b","resource":"/items/{id}",` +
 		`"said":"a "quote"","who":"user","color":"blue","q":"2","cost":"$5 #1"}`
 	if got.status != http.StatusForbidden || got.body != want {
-		t.Errorf("got %d %s, want 403 %s", got.status, got.body, want)
+		t.Errorf("response: got %d %s, want 403 %s", got.status, got.body, want)
 	}
 	checkHeaders(t, got.header, map[string]string{
 		"X-Literal": "a literal", "X-Said": `a "quote"`, "X-Header": "sent", "X-Query": "2", "X-Path": "a%20b", "X-Stage": "blue",
@@ -227,7 +227,7 @@ func TestREST_GatewayResponse_Default4XX(t *testing.T) {
 func TestREST_GatewayResponse_Accept(t *testing.T) {
 	got := responses(t, fails("Unauthorized"), says(`{}`), "/", "Accept: Application/XML;q=0.9, application/json")
 	if got.status != http.StatusUnauthorized || got.body != "<m>Unauthorized</m>" {
-		t.Errorf("got %d %s, want 401 as XML", got.status, got.body)
+		t.Errorf("response: got %d %s, want 401 as XML", got.status, got.body)
 	}
 }
 
@@ -235,7 +235,7 @@ func TestREST_GatewayResponse_Accept(t *testing.T) {
 func TestREST_GatewayResponse_OwnType(t *testing.T) {
 	got := responses(t, says(`{}`), says(`{}`), "/a//b")
 	if got.status != http.StatusNotFound || got.body != "<p>GET /test/a//b</p>" || got.header.Get("Content-Type") != "text/html" {
-		t.Errorf("got %d %s %s, want 404 as HTML", got.status, got.header.Get("Content-Type"), got.body)
+		t.Errorf("response: got %d %s %s, want 404 as HTML", got.status, got.header.Get("Content-Type"), got.body)
 	}
 }
 
@@ -253,7 +253,7 @@ func TestREST_GatewayResponse_Default5XX(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			got := responses(t, tt.guard, tt.function, "/")
 			if got.status != 555 || got.body != tt.body {
-				t.Errorf("got %d %s, want 555 %s", got.status, got.body, tt.body)
+				t.Errorf("response: got %d %s, want 555 %s", got.status, got.body, tt.body)
 			}
 		})
 	}

@@ -60,7 +60,7 @@ func TestREST_Events(t *testing.T) {
 	server := plain(t, functions{"Guard": guard, "Function": function})
 	got := send(t, server, "GET", "//guarded/a%20b/?q=1&q=a+b", "", requestHeaders...)
 	if got.status != http.StatusOK {
-		t.Fatalf("got %d %s, want 200", got.status, got.body)
+		t.Fatalf("response: got %d %s, want 200", got.status, got.body)
 	}
 	u, err := url.Parse(server.URL)
 	if err != nil {
@@ -192,11 +192,11 @@ func TestREST_UnknownRoute(t *testing.T) {
 func checkFailure(t *testing.T, got answer, status int, body, code string) {
 	t.Helper()
 	if got.status != status || got.body != body {
-		t.Errorf("got %d %s, want %d %s", got.status, got.body, status, body)
+		t.Errorf("response: got %d %s, want %d %s", got.status, got.body, status, body)
 	}
 	if got.header.Get("x-amzn-ErrorType") != code || got.header.Get("Content-Type") != "application/json" ||
 		got.header.Get("x-amzn-RequestId") == "" || got.header.Get("x-amz-apigw-id") == "" {
-		t.Errorf("got header %v, want x-amzn-ErrorType %s, ids and application/json", got.header, code)
+		t.Errorf("response: got header %v, want x-amzn-ErrorType %s, ids and application/json", got.header, code)
 	}
 }
 

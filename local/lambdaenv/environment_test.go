@@ -199,7 +199,7 @@ func TestEnvironment_Invoke_context(t *testing.T) {
 	ctx = lambdacontext.NewContext(ctx, &lambdacontext.LambdaContext{AwsRequestID: "a-1", InvokedFunctionArn: "arn:x"})
 	want := fmt.Sprintf(`["a-1","arn:x",%d,"context","a value","",":UTC"]`, deadline.UnixMilli())
 	if answer, err := e.Invoke(ctx, []byte(`{}`)); err != nil || string(answer) != want {
-		t.Errorf("\n got %s, %v\nwant %s", answer, err, want)
+		t.Errorf("answer:\n got %s, error %v\nwant %s", answer, err, want)
 	}
 }
 
@@ -217,7 +217,7 @@ func TestEnvironment_Invoke_failure(t *testing.T) {
 			for _, want := range []string{want.first, want.second} {
 				_, err := e.Invoke(t.Context(), []byte(`{}`))
 				if err == nil || err.Error() != want {
-					t.Errorf("\n got %v\nwant %s", err, want)
+					t.Errorf("error:\n got %v\nwant %s", err, want)
 				}
 				if errors.Is(err, lambdaenv.ErrEnded) != strings.Contains(want, "has ended") {
 					t.Errorf("%v: got ErrEnded %t, want %t", err, errors.Is(err, lambdaenv.ErrEnded), strings.Contains(want, "has ended"))
@@ -297,7 +297,7 @@ func TestStart_failure(t *testing.T) {
 		var o output
 		_, err := open(t, name, &o)
 		if err == nil || err.Error() != want {
-			t.Errorf("\n got %v\nwant %s", err, want)
+			t.Errorf("error:\n got %v\nwant %s", err, want)
 		}
 		if name == "mistake" && o.String() != "STORE: got\n" {
 			t.Errorf("output: got %q, want %q", &o, "STORE: got\n")
@@ -308,7 +308,7 @@ func TestStart_failure(t *testing.T) {
 	for want, bootstrap := range map[string]string{"function f: init: enough": os.Args[0], "function f: fork/exec /nowhere: no such file or directory": "/nowhere"} {
 		_, err := lambdaenv.Start(ctx, lambdaenv.Options{Bootstrap: bootstrap, Name: "f", Variables: []string{"WEIR_TEST_FUNCTION=hanging"}})
 		if err == nil || err.Error() != want {
-			t.Errorf("\n got %v\nwant %s", err, want)
+			t.Errorf("error:\n got %v\nwant %s", err, want)
 		}
 	}
 }

@@ -28,7 +28,7 @@ func TestKafka(t *testing.T) {
 	const batches, each = 10, 1200
 	for i := range batches {
 		if lost, err := s.Send(t.Context(), batch(i*each, each)); lost != 0 || err != nil {
-			t.Fatalf("got %d lost, %v; want none", lost, err)
+			t.Fatalf("got %d lost events, error %v; want none", lost, err)
 		}
 	}
 	checkTopic(t, brokers, name, batches*each)

@@ -91,7 +91,7 @@ func TestSink_Send(t *testing.T) {
 	const batches, each = 20, 1200
 	for i := range batches {
 		if lost, err := s.Send(t.Context(), batch(i*each, each)); lost != 0 || err != nil {
-			t.Fatalf("got %d lost, %v; want none", lost, err)
+			t.Fatalf("got %d lost events, error %v; want none", lost, err)
 		}
 	}
 	checkTopic(t, c.ListenAddrs(), topic, batches*each)
@@ -110,7 +110,7 @@ func TestSink_Send_deadConnection(t *testing.T) {
 		return nil, errors.New("hang up"), true
 	})
 	if lost, err := s.Send(t.Context(), batch(10, 10)); lost != 0 || err != nil || died.Load() != 1 {
-		t.Fatalf("got %d lost, %v, %d dead connections; want none lost and one dead", lost, err, died.Load())
+		t.Fatalf("got %d lost events, error %v, %d dead connections; want none lost and one dead", lost, err, died.Load())
 	}
 	checkTopic(t, c.ListenAddrs(), topic, 20)
 }
@@ -127,12 +127,12 @@ func TestSink_Send_hung(t *testing.T) {
 		return nil, nil, true // no answer
 	})
 	if lost, err := s.Send(ctx, batch(0, 1200)); lost != 1200 || !errors.Is(err, context.Canceled) {
-		t.Errorf("got %d lost, %v; want 1200 and context canceled", lost, err)
+		t.Errorf("got %d lost events, error %v; want 1200 and context canceled", lost, err)
 	}
 	for range 3 {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		if lost, _ := s.Send(ctx, batch(0, 1200)); lost != 1200 {
-			t.Errorf("got %d lost, want 1200", lost)
+			t.Errorf("got %d lost events, want 1200", lost)
 		}
 		cancel()
 	}
@@ -195,7 +195,7 @@ func TestSink_Login(t *testing.T) {
 		return "AKIAEXAMPLE", "not-to-be-shown", "session", nil
 	}})
 	if lost, err := s.Send(t.Context(), batch(0, 1)); lost != 0 || err != nil {
-		t.Fatalf("got %d lost, %v; want none", lost, err)
+		t.Fatalf("got %d lost events, error %v; want none", lost, err)
 	}
 	got, _ := shown.Load().(string)
 	if !strings.Contains(got, "kafka-cluster:Connect") || !strings.Contains(got, "AKIAEXAMPLE/") || strings.Contains(got, "not-to-be-shown") {
@@ -217,7 +217,7 @@ func TestSink_Send_tls(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	if lost, err := s.Send(ctx, batch(0, 10)); lost != 0 || err != nil {
-		t.Errorf("got %d lost, %v; want none", lost, err)
+		t.Errorf("got %d lost events, error %v; want none", lost, err)
 	}
 }
 
@@ -279,10 +279,10 @@ func TestSink_Send_reason(t *testing.T) {
 			defer cancel()
 			lost, err := s.Send(ctx, batch(0, 3))
 			if lost != 3 || err == nil {
-				t.Fatalf("got %d lost, %v; want 3 and an error", lost, err)
+				t.Fatalf("got %d lost events, error %v; want 3 and an error", lost, err)
 			}
 			if text := err.Error(); !strings.Contains(text, c.want) || !strings.Contains(text, "connection to "+c.broker) || strings.Contains(text, "not-to-be-shown") {
-				t.Errorf("got error %v, want %s", err, c.want)
+				t.Errorf("error: got %v, want %s", err, c.want)
 			}
 		})
 	}
@@ -312,7 +312,7 @@ func TestActions(t *testing.T) {
 	s := sink(t, kafka.Options{Brokers: c.ListenAddrs()})
 	for i := range 3 {
 		if lost, err := s.Send(t.Context(), batch(i, 1)); lost != 0 || err != nil {
-			t.Fatalf("got %d lost, %v; want none", lost, err)
+			t.Fatalf("got %d lost events, error %v; want none", lost, err)
 		}
 	}
 	mu.Lock()

@@ -77,10 +77,10 @@ func TestSink_Send(t *testing.T) {
 				c.stream.lines = map[string]int{}
 				lost, err := kinesis.New(&c.stream, "decisions").Send(t.Context(), batch(1200))
 				if lost != c.lost || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
-					t.Errorf("got %d lost, %v; want %d, %q", lost, err, c.lost, c.err)
+					t.Errorf("got %d lost events, error %v; want %d, %q", lost, err, c.lost, c.err)
 				}
 				if c.stream.calls != c.calls || len(c.stream.lines) != c.arrived {
-					t.Errorf("got %d calls and %d events; want %d and %d", c.stream.calls, len(c.stream.lines), c.calls, c.arrived)
+					t.Errorf("stream: got %d calls and %d events; want %d and %d", c.stream.calls, len(c.stream.lines), c.calls, c.arrived)
 				}
 				for line, n := range c.stream.lines {
 					if n != 1 {
@@ -101,7 +101,7 @@ func TestSink_Send_canceled(t *testing.T) {
 		begun := time.Now()
 		lost, err := kinesis.New(&s, "decisions").Send(ctx, batch(10))
 		if lost != 10 || err == nil || s.calls != 1 || time.Since(begun) != 50*time.Millisecond {
-			t.Errorf("got %d lost, %v, %d calls after %s; want 10 lost, one call, 50ms", lost, err, s.calls, time.Since(begun))
+			t.Errorf("got %d lost events, error %v, %d calls after %s; want 10 lost, one call, 50ms", lost, err, s.calls, time.Since(begun))
 		}
 	})
 }

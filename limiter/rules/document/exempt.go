@@ -6,14 +6,14 @@ const maxExemptions = 1000
 
 // Exemption selects requests that no rule counts.
 type Exemption struct {
-	Path    string       // such as "exempt[3]"
+	Path    string       // place in the document, such as "exempt[3]"
 	Kind    string       // PerUser, PerAPIKey, PerIP or PerEndpoint
 	Value   string       // as the document spells it; not validated if Kind is PerEndpoint
 	Network netip.Prefix // set if Kind is PerIP
-	Name    string       // in metrics; the default is Kind
+	Name    string       // name in metrics; the default is Kind
 }
 
-// exemptKinds are the members of an exemption of which it has one.
+// exemptKinds are the members that select requests. An exemption has exactly one of them.
 var exemptKinds = []string{PerIP, PerUser, PerAPIKey, PerEndpoint}
 
 // readExemptions reads the list of exemptions.

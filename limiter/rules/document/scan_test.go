@@ -69,7 +69,7 @@ func TestDidYouMean_bounded(t *testing.T) {
 	words := slices.Repeat([]string{"another"}, 100_000)
 	words[0], words[maxCompared], words[maxCompared+1] = "limit-2", "limit-1", "limits"
 	if got, want := DidYouMean("limit-1", words), ` (did you mean "limit-2"?)`; got != want {
-		t.Errorf("got %q, want %q", got, want)
+		t.Errorf("suggestion: got %q, want %q", got, want)
 	}
 	far := append(slices.Repeat([]string{"a much longer name"}, 1000), "limit-1")
 	if got, want := DidYouMean("limit-2", far), ` (did you mean "limit-1"?)`; got != want {

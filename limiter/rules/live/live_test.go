@@ -260,7 +260,7 @@ func TestRules_refused(t *testing.T) {
 				got := refresh()
 				_, mistakes := errors.AsType[rules.Problems](got.Err)
 				if got.Err == nil || !strings.Contains(got.Err.Error(), c.want) || mistakes != c.mistakes || errors.Is(got.Err, live.ErrOlder) == mistakes {
-					t.Errorf("got %v, want %s", got.Err, c.want)
+					t.Errorf("rejection: got error %v, want %s", got.Err, c.want)
 				}
 				if l.Current() != good || got.Changed || got.Repeated != (i > 0) || !got.Confirmed.Before(now) {
 					t.Errorf("reload %d: got %+v, want no change, Repeated %t", i, got, i > 0)

@@ -28,7 +28,7 @@ func TestParse_Bad(t *testing.T) {
 				t.Fatal("error: got nil, want a problem")
 			}
 			if got := strings.Split(err.Error(), "\n"); !slices.Equal(got, file.Metadata.Want) {
-				t.Errorf("got\n%s\nwant\n%s", err, strings.Join(file.Metadata.Want, "\n"))
+				t.Errorf("error: got\n%s\nwant\n%s", err, strings.Join(file.Metadata.Want, "\n"))
 			}
 		})
 	}
@@ -59,7 +59,7 @@ func TestParse_Document(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := template.Parse([]byte(tt.document))
 			if err == nil || err.Error() != tt.want {
-				t.Errorf("got %v, want %s", err, tt.want)
+				t.Errorf("error: got %v, want %s", err, tt.want)
 			}
 		})
 	}
@@ -74,7 +74,7 @@ func TestParse_MuchText(t *testing.T) {
 	_, err := template.Parse([]byte(document))
 	want := "Resources.F.Properties.Environment.Variables.V: Fn::Join: result is too large"
 	if err == nil || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
+		t.Errorf("error: got %v, want %s", err, want)
 	}
 }
 
@@ -97,7 +97,7 @@ func TestTemplate_Functions(t *testing.T) {
 		t.Fatalf("functions: got %d, want 1", len(got))
 	}
 	if got[0].ID != want.ID || got[0].Timeout != want.Timeout || got[0].Memory != want.Memory {
-		t.Errorf("got %+v, want %+v", got[0], want)
+		t.Errorf("function: got %+v, want %+v", got[0], want)
 	}
 	if !reflect.DeepEqual(got[0].Environment, want.Environment) {
 		t.Errorf("environment\ngot  %v\nwant %v", got[0].Environment, want.Environment)
@@ -124,6 +124,6 @@ func TestTemplate_Functions_Sample(t *testing.T) {
 		}
 	}
 	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got %v, want %v", got, want)
+		t.Errorf("timeouts of the functions: got %v, want %v", got, want)
 	}
 }
