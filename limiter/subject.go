@@ -72,6 +72,20 @@ func Claim(name, value string) Subject {
 	return bounded("claim:" + escape(name) + "=" + escape(value))
 }
 
+// PathParameter returns the subject of a parameter's value in the path of a request.
+func PathParameter(name, value string) Subject {
+	return bounded("path:" + escape(name) + "=" + escape(value))
+}
+
+// Method returns the subject of a request's method.
+func Method(method string) Subject { return bounded("method:" + escape(method)) }
+
+// Header returns the subject of the value of a header field. name is in lower case. Combine it with an
+// identity, because a client can choose any value.
+func Header(name, value string) Subject {
+	return bounded("header:" + escape(name) + "=" + escape(value))
+}
+
 // Endpoint returns the subject of all callers of an endpoint together. An empty method means any method.
 func Endpoint(method, pattern string) Subject {
 	return bounded("endpoint:" + escape(method) + ":" + escape(pattern))

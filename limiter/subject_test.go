@@ -27,6 +27,9 @@ func TestSubject(t *testing.T) {
 		{limiter.Claim("org=acme", "1"), "claim:org%3Dacme=1"},
 		{limiter.Endpoint("POST", "/api/v1/data"), "endpoint:POST:/api/v1/data"},
 		{limiter.Endpoint("", "/a/{id}/*"), "endpoint::/a/%7Bid%7D/%2A"},
+		{limiter.PathParameter("id", "a/b|c=1"), "path:id=a/b%7Cc%3D1"},
+		{limiter.Method("GET"), "method:GET"},
+		{limiter.Header("x-tenant", "a=b, c|d"), "header:x-tenant=a%3Db,%20c%7Cd"},
 		{limiter.Global(), "global"},
 		{limiter.User("1").And(limiter.Claim("org", "a|b")), "user:1|claim:org=a%7Cb"},
 	} {

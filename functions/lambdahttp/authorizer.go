@@ -36,7 +36,9 @@ type authorizer struct {
 // Invoke implements lambda.Handler.
 func (a authorizer) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
 	defer a.Events.Wait(ctx)
-	event, err := parseAuthorizerEvent(payload)
+	// If a reload puts rules with other header fields into force now, this request counts as one
+	// without these fields.
+	event, err := parseAuthorizerEvent(payload, a.Rules.Current().Headers())
 	if err == nil && event.kind != "REQUEST" {
 		err = fmt.Errorf("got type %q, want REQUEST; an event of a TOKEN authorizer lacks the request", event.kind)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -16,7 +17,7 @@ type authorizerEvent struct {
 	methodARN string
 	method    string
 	path      string
-	header    http.Header // contains only the credentialFields
+	header    http.Header // contains only the credentialFields and the fields that the rules use
 	domain    string
 	sourceIP  string
 }
@@ -28,9 +29,12 @@ var credentialFields = [...]string{"Authorization", "X-Api-Key"}
 // need, but they must be valid JSON. Names of members are case-sensitive. If a member repeats, its
 // last value counts. If a credential repeats, all values are kept, which makes the credential
 // invalid.
-func parseAuthorizerEvent(payload []byte) (authorizerEvent, error) {
+//
+// fields are the canonical names of the other header fields to keep.
+func parseAuthorizerEvent(payload []byte, fields []string) (authorizerEvent, error) {
 	var e authorizerEvent
 	var single, multi [len(credentialFields)][]string
+	var singleFields, multiFields http.Header // the other fields; nil if there are none
 	hasMulti := false
 	r := eventReader{d: jsontext.NewDecoder(bytes.NewBuffer(payload), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))}
 	for name := range r.members {
@@ -49,6 +53,8 @@ func parseAuthorizerEvent(payload []byte) (authorizerEvent, error) {
 			for name := range r.members {
 				if field := credentialField(name); field >= 0 {
 					single[field] = append(single[field], r.value())
+				} else if field := otherField(name, fields); field != "" {
+					singleFields = with(singleFields, field, r.value())
 				} else {
 					r.skip()
 				}
@@ -60,6 +66,10 @@ func parseAuthorizerEvent(payload []byte) (authorizerEvent, error) {
 					for range r.elements {
 						multi[field] = append(multi[field], r.value())
 					}
+				} else if field := otherField(name, fields); field != "" {
+					for range r.elements {
+						multiFields = with(multiFields, field, r.value())
+					}
 				} else {
 					r.skip()
 				}
@@ -69,9 +79,11 @@ func parseAuthorizerEvent(payload []byte) (authorizerEvent, error) {
 		}
 	}
 	if hasMulti { // multi-value headers take precedence, as in headerOf
-		single = multi
+		single, singleFields = multi, multiFields
 	}
-	e.header = http.Header{}
+	if e.header = singleFields; e.header == nil {
+		e.header = http.Header{}
+	}
 	for i, values := range single {
 		if values != nil {
 			e.header[credentialFields[i]] = values
@@ -89,6 +101,26 @@ func credentialField(name []byte) int {
 		}
 	}
 	return -1
+}
+
+// otherField returns the element of fields that is the canonical form of a name. It returns "" for
+// other names.
+func otherField(name []byte, fields []string) string {
+	if len(fields) > 0 {
+		if i, ok := slices.BinarySearch(fields, http.CanonicalHeaderKey(string(name))); ok {
+			return fields[i]
+		}
+	}
+	return ""
+}
+
+// with returns h with one more value of a field. It creates h if h is nil.
+func with(h http.Header, field, value string) http.Header {
+	if h == nil {
+		h = http.Header{}
+	}
+	h[field] = append(h[field], value)
+	return h
 }
 
 // eventReader reads an event and keeps the first error. After an error it reads nothing.

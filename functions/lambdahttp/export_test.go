@@ -9,7 +9,7 @@ type AuthorizerEvent struct {
 }
 
 // ParseAuthorizerEvent is parseAuthorizerEvent for tests.
-func ParseAuthorizerEvent(payload []byte) (AuthorizerEvent, error) {
-	e, err := parseAuthorizerEvent(payload)
+func ParseAuthorizerEvent(payload []byte, fields ...string) (AuthorizerEvent, error) {
+	e, err := parseAuthorizerEvent(payload, fields)
 	return AuthorizerEvent{e.kind, e.methodARN, e.method, e.path, e.domain, e.sourceIP, e.header}, err
 }

@@ -104,7 +104,7 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 	o.Caller, unidentified = g.o.Identify(ctx, o.Time, r)
 
 	// Match the rules and charge their limits.
-	selected := g.o.Select(ctx, o.Time, rules.Request{Method: r.Method, Path: r.Path, Caller: o.Caller})
+	selected := g.o.Select(ctx, o.Time, rules.Request{Method: r.Method, Path: r.Path, Header: r.Header, Caller: o.Caller})
 	result.Tier = selected.Tier
 	if e := selected.Exemption; e != nil {
 		o.Exemption = e.Name

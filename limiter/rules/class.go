@@ -1,41 +1,53 @@
 package rules
 
 import (
+	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/weir-limits/weir/limiter"
-	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/rules/document"
 )
 
-// class is a set of identities by which limits count, from the words of the field per. A class
-// contains the word "endpoint" only if this is the only word, or if each endpoint has its own item.
-// For a given caller, all limits of one class are counted in one subject.
+// class is what limits count by, from the words of the field per. A class contains the word "endpoint"
+// only if this is the only word, or if each endpoint has its own item. For a given request, all limits
+// of one class are counted in one subject.
 type class struct {
 	key      string
-	parts    []string // claims first; so a subject of "client" equals the subject of "user", "apikey" or "ip"
+	parts    []part   // identities except claims come last, so "client" has the same subject as "user", "apikey" or "ip"
 	families []string // one key for each kind of subject that limits of the class may have
 	byIP     bool
 	global   bool            // counts all callers together
 	endpoint limiter.Subject // combined with the caller; the whole subject if global is true
 }
 
+// part is a word of the field per.
+type part struct {
+	word string
+	name string // of the claim, the parameter or the header field; "" for other words
+	at   int    // index of the parameter in the segments of the path
+}
+
 // newClass returns the class of a limit. per is the limit's field "per", valid and sorted. If split
 // is true, a caller has one item for each endpoint.
 func newClass(per []string, method string, p pattern, split bool) class {
 	c := class{byIP: slices.Contains(per, document.PerIP)}
-	var identities []string
-	for _, part := range per {
+	var words, identities []string
+	for _, word := range per {
 		switch {
-		case strings.HasPrefix(part, document.PerClaim):
-			c.parts = append(c.parts, part)
-		case part != document.PerEndpoint && part != document.PerGlobal:
-			identities = append(identities, part)
+		case word == document.PerEndpoint || word == document.PerGlobal:
+		case document.IsIdentity(word) && !strings.HasPrefix(word, document.PerClaim):
+			identities = append(identities, word)
+		default:
+			words = append(words, word)
 		}
 	}
-	c.parts = append(c.parts, identities...)
-	c.key = strings.Join(c.parts, " ")
+	words = append(words, identities...)
+	for _, word := range words {
+		c.parts = append(c.parts, newPart(word, p))
+	}
+	c.key = strings.Join(words, " ")
 	c.families = []string{c.key}
 	if slices.Contains(identities, document.PerClient) { // "client" excludes other identities
 		claims := strings.TrimSuffix(c.key, document.PerClient)
@@ -58,10 +70,39 @@ func newClass(per []string, method string, p pattern, split bool) class {
 	return c
 }
 
-// subject returns the subject of a caller's request. It returns the zero Subject if the caller lacks
-// one of the identities.
-func (c *class) subject(caller *caller.Caller) limiter.Subject {
-	s := c.who(caller)
+// newPart returns the part of a word. p is the pattern of the limit's rule.
+func newPart(word string, p pattern) part {
+	one := part{word: word}
+	for _, kind := range []string{document.PerClaim, document.PerPath, document.PerHeader} {
+		if name, ok := strings.CutPrefix(word, kind); ok {
+			one.name = name
+		}
+	}
+	switch {
+	case strings.HasPrefix(word, document.PerPath):
+		one.at = slices.Index(p.names, one.name)
+	case strings.HasPrefix(word, document.PerHeader):
+		one.name = http.CanonicalHeaderKey(one.name)
+	}
+	return one
+}
+
+// place identifies a class in a document. A parameter can have another index in the paths of another
+// rule.
+func (c *class) place() string {
+	place := []byte(c.key)
+	for _, part := range c.parts {
+		if part.at > 0 {
+			place = strconv.AppendInt(append(place, ' '), int64(part.at), 10)
+		}
+	}
+	return string(place)
+}
+
+// subject returns the subject of a request. It returns the zero Subject if the caller lacks one of the
+// identities.
+func (c *class) subject(q *Request) limiter.Subject {
+	s := c.who(q)
 	if c.global || s == (limiter.Subject{}) || c.endpoint == (limiter.Subject{}) {
 		return s
 	}
@@ -69,13 +110,13 @@ func (c *class) subject(caller *caller.Caller) limiter.Subject {
 }
 
 // who returns the subject without the endpoint.
-func (c *class) who(caller *caller.Caller) limiter.Subject {
+func (c *class) who(q *Request) limiter.Subject {
 	if c.global {
 		return c.endpoint
 	}
 	var s limiter.Subject
-	for i, part := range c.parts {
-		one := identity(part, caller)
+	for i := range c.parts {
+		one := c.parts[i].subject(q)
 		if one == (limiter.Subject{}) {
 			return one
 		}
@@ -88,36 +129,68 @@ func (c *class) who(caller *caller.Caller) limiter.Subject {
 	return s
 }
 
-func identity(part string, caller *caller.Caller) limiter.Subject {
-	switch part {
+// subject returns the subject of one part. It returns the zero Subject if the caller lacks the identity.
+func (p *part) subject(q *Request) limiter.Subject {
+	switch p.word {
 	case document.PerClient:
-		return caller.Subject()
+		return q.Caller.Subject()
 	case document.PerUser:
-		if caller.User != "" {
-			return limiter.User(caller.User)
+		if q.Caller.User != "" {
+			return limiter.User(q.Caller.User)
 		}
 	case document.PerAPIKey:
-		if caller.APIKey != "" {
-			return limiter.APIKey(caller.APIKey)
+		if q.Caller.APIKey != "" {
+			return limiter.APIKey(q.Caller.APIKey)
 		}
 	case document.PerIP:
-		return limiter.IP(caller.IP)
+		return limiter.IP(q.Caller.IP)
+	case document.PerMethod:
+		return limiter.Method(q.method())
 	default:
-		name := strings.TrimPrefix(part, document.PerClaim)
-		if value := caller.Claims[name]; value != "" {
-			return limiter.Claim(name, value)
-		}
+		return p.named(q)
 	}
 	return limiter.Subject{}
+}
+
+// named returns the subject of a claim, a parameter or a header field.
+func (p *part) named(q *Request) limiter.Subject {
+	switch {
+	case strings.HasPrefix(p.word, document.PerPath):
+		return limiter.PathParameter(p.name, q.parameter(p.name, p.at))
+	case strings.HasPrefix(p.word, document.PerHeader):
+		return limiter.Header(p.word[len(document.PerHeader):], q.field(p.name))
+	}
+	if value := q.Caller.Claims[p.name]; value != "" {
+		return limiter.Claim(p.name, value)
+	}
+	return limiter.Subject{}
+}
+
+// chosen returns the words whose values a client chooses.
+func (c *class) chosen() (words []string) {
+	for _, part := range c.parts {
+		if strings.HasPrefix(part.word, document.PerPath) || strings.HasPrefix(part.word, document.PerHeader) {
+			words = append(words, part.word)
+		}
+	}
+	return words
+}
+
+// everyone reports whether all callers share the subjects of c.
+func (c *class) everyone() bool {
+	return !slices.ContainsFunc(c.parts, func(p part) bool { return document.IsIdentity(p.word) })
 }
 
 // allTiers reports whether callers of different tiers can share a subject of c. A user, an API key
 // and the callers with one claim value each have one tier at a time.
 func (c *class) allTiers() bool {
-	return c.global || len(c.parts) == 1 && c.parts[0] == document.PerIP
+	return !slices.ContainsFunc(c.parts, func(p part) bool { return document.IsIdentity(p.word) && p.word != document.PerIP })
 }
 
 // countsBy reports whether a subject of c may have the given kind: user, apikey, ip or claim:<name>.
 func (c *class) countsBy(kind string) bool {
-	return slices.Contains(c.parts, kind) || slices.Contains(c.parts, document.PerClient) && !strings.HasPrefix(kind, document.PerClaim)
+	has := func(word string) bool {
+		return slices.ContainsFunc(c.parts, func(p part) bool { return p.word == word })
+	}
+	return has(kind) || has(document.PerClient) && !strings.HasPrefix(kind, document.PerClaim)
 }

@@ -59,7 +59,7 @@ type compiler struct {
 	doc     *document.Document
 	rules   *Rules
 	specs   []spec         // all limits, in file order
-	classes map[string]int // index in rules.classes, by key
+	classes map[string]int // index in rules.classes, by place
 	known   map[limitKey]*identified
 	named   map[string][]*identified // name to the limits with the name, in file order
 	labels  map[string]bool          // the labels in rules.labels
@@ -125,6 +125,7 @@ func (c *compiler) compile() {
 		c.applyOverrides()
 	}
 	c.exempt()
+	c.readHeaders()
 }
 
 // rule adds a rule without its limits.
@@ -137,6 +138,7 @@ func (c *compiler) rule(r *document.Rule) {
 	c.rules.rules = append(c.rules.rules, compiled)
 	c.rules.index.add(compiled.pattern, at)
 	for _, l := range r.Limits {
+		c.checkParameters(&l, compiled.pattern)
 		s := spec{Limit: l, rule: at}
 		if s.Name == "" {
 			s.Name = compiled.pattern.name()
@@ -146,6 +148,25 @@ func (c *compiler) rule(r *document.Rule) {
 			s.is.endpoint, s.is.method = compiled.pattern.text, compiled.method
 		}
 		c.specs = append(c.specs, s)
+	}
+}
+
+// checkParameters reports a parameter in the field per of a limit that the endpoint does not have.
+func (c *compiler) checkParameters(l *document.Limit, p pattern) {
+	for _, word := range l.Per {
+		name, ok := strings.CutPrefix(word, document.PerPath)
+		if !ok || p.text == "" { // another check reports the endpoint
+			continue
+		}
+		n := 0
+		for _, known := range p.names {
+			if known == name {
+				n++
+			}
+		}
+		if n != 1 {
+			c.doc.Report(document.Join(l.Path, "per"), "got %s, want a parameter that occurs once in the endpoint %s (it occurs %d times)", word, document.Shorten(p.text), n)
+		}
 	}
 }
 
@@ -211,10 +232,11 @@ func horizon(r algo.Rate) time.Duration {
 
 // class returns the index of a class in rules.classes, and adds the class if it is new.
 func (c *compiler) class(one class) int {
-	i, ok := c.classes[one.key]
+	place := one.place()
+	i, ok := c.classes[place]
 	if !ok {
 		i = len(c.rules.classes)
-		c.rules.classes, c.classes[one.key] = append(c.rules.classes, one), i
+		c.rules.classes, c.classes[place] = append(c.rules.classes, one), i
 	}
 	return i
 }

@@ -52,15 +52,14 @@ type Listed struct {
 }
 
 // Explain returns the rules whose endpoint matches a request. For each limit it returns the charge or
-// the reason why the limit does not apply. It has the same arguments as Charges.
-func (r *Rules) Explain(method string, path Path, caller caller.Caller) Explanation {
-	e := Explanation{Path: path, Exemption: r.exempt.of(&Request{method, path, caller})}
-	if method == http.MethodHead {
-		method = http.MethodGet
+// the reason why the limit does not apply. It explains the result of Select.
+func (r *Rules) Explain(q Request) Explanation {
+	q.Caller.Tier = r.Tier(q.Caller.Tier)
+	e := Explanation{Path: q.Path, Tier: q.Caller.Tier, Exemption: r.exempt.of(&q)}
+	if q.Method == http.MethodHead {
+		q.Method = http.MethodGet
 	}
-	caller.Tier = r.Tier(caller.Tier)
-	e.Tier = caller.Tier
-	c := charger{rules: r, caller: &caller}
+	c := charger{rules: r}
 	for _, i := range r.index.match(nil, e.Path) {
 		rule := &r.rules[i]
 		if e.Exemption != nil {
@@ -68,33 +67,33 @@ func (r *Rules) Explain(method string, path Path, caller caller.Caller) Explanat
 			e.Matches = append(e.Matches, Match{Path: rule.path, Endpoint: rule.pattern.text, Method: rule.method, Reason: reason})
 			continue
 		}
-		e.Matches = append(e.Matches, c.explain(rule, method))
+		e.Matches = append(e.Matches, c.explain(&q, rule))
 	}
 	e.Charges = c.charges
 	return e
 }
 
 // explain adds the charges of a rule whose endpoint matches.
-func (c *charger) explain(r *rule, method string) Match {
+func (c *charger) explain(q *Request, r *rule) Match {
 	m := Match{Path: r.path, Endpoint: r.pattern.text, Method: r.method}
 	switch {
-	case method == http.MethodOptions:
+	case q.Method == http.MethodOptions:
 		m.Reason = "OPTIONS is never limited"
 		return m
-	case r.method != "" && r.method != method:
+	case r.method != "" && r.method != q.Method:
 		m.Reason = "applies to " + r.method
 		return m
 	}
-	key := c.caller.Tier
+	key := q.Caller.Tier
 	if _, ok := r.limits[key]; !ok {
 		key = document.OtherTiers
 	}
 	if _, global := r.limits[document.Global]; len(r.limits[key]) == 0 && (!global || len(r.limits) > 1) {
-		m.Reason = fmt.Sprintf("has no limit for tier %s or for *", c.caller.Tier)
+		m.Reason = fmt.Sprintf("has no limit for tier %s or for *", q.Caller.Tier)
 	}
 	for _, key := range []string{key, document.Global} {
 		for _, l := range r.limits[key] {
-			m.Limits = append(m.Limits, c.list(r, key, l))
+			m.Limits = append(m.Limits, c.list(q, r, key, l))
 		}
 	}
 	return m
@@ -107,48 +106,63 @@ var onlyWords = map[string]string{
 }
 
 // list adds the charge of a limit, or the reason why the request does not charge the limit.
-func (c *charger) list(r *rule, key string, l limit) Listed {
+func (c *charger) list(q *Request, r *rule, key string, l limit) Listed {
 	class, before := &c.rules.classes[l.class], len(c.charges)
-	c.add([]limit{l})
-	subject := c.subject(l.class)
+	c.add(q, []limit{l})
+	subject := c.subject(q, l.class)
 	listed := Listed{Path: l.path, Tier: key, Endpoint: r.pattern.text, Method: r.method}
 	switch {
-	case c.caller.Rejected && !class.byIP:
+	case q.Caller.Rejected && !class.byIP:
 		listed.Charge.Limit, listed.Reason = l.Limit, "only limits by ip charge a request with a bad credential"
 		return listed
-	case !l.applies(c.caller):
+	case !l.applies(&q.Caller):
 		listed.Charge.Limit, listed.Reason = l.Limit, "charges only requests "+onlyWords[l.only]
 		return listed
 	case subject == (limiter.Subject{}):
-		listed.Charge.Limit, listed.Reason = l.Limit, "counts by "+class.lacks(c.caller)+", which the caller lacks"
+		listed.Charge.Limit, listed.Reason = l.Limit, "counts by "+class.lacks(q)+", which the caller lacks"
 		return listed
 	case len(c.charges) == before:
 		listed.Reason = "shares its count with an earlier limit; the request is charged once, at the higher cost"
 	}
-	own := c.rules.overrides.of(class, c.caller, l.Limit)
+	own := c.rules.overrides.of(class, &q.Caller, l.Limit)
 	listed.Charge, listed.Overridden = limiter.Charge{Subject: subject, Limit: own, Cost: l.cost}, own != l.Limit
 	return listed
 }
 
 // lacks returns the first identity of the class that the caller does not have.
-func (c *class) lacks(caller *caller.Caller) string {
-	i := slices.IndexFunc(c.parts, func(part string) bool { return identity(part, caller) == limiter.Subject{} })
-	if i < 0 {
-		return strings.Join(c.parts, " and ")
+func (c *class) lacks(q *Request) string {
+	words := make([]string, len(c.parts))
+	for i := range c.parts {
+		words[i] = c.parts[i].word
+		if c.parts[i].subject(q) == (limiter.Subject{}) {
+			return words[i]
+		}
 	}
-	return c.parts[i]
+	return strings.Join(words, " and ")
 }
 
-// Of returns the limits that count in subject, in file order, for every path and tier. caller must
-// have the identities of subject, because they select overrides. A limit that several rules share
+// Values are the values in a subject.
+type Values struct {
+	Caller     caller.Caller
+	Method     string
+	Header     http.Header
+	Parameters map[string]string // of the path, by name
+}
+
+// Of returns the limits that count in subject, in file order, for every path and tier. v must have the
+// values of subject, because its identities select overrides. A limit that several rules share
 // appears once. If each endpoint of the caller has its own item, the list includes the limits of
 // those items, and Charge.Subject identifies the item.
-func (r *Rules) Of(caller caller.Caller, subject limiter.Subject) []Listed {
+func (r *Rules) Of(v Values, subject limiter.Subject) []Listed {
+	q := Request{Caller: v.Caller, Method: v.Method, Header: v.Header, parameters: v.Parameters}
+	if q.parameters == nil {
+		q.parameters = map[string]string{}
+	}
 	var list []Listed
 	seen := map[*limiter.Limit]bool{}
 	counts := make([]limiter.Subject, len(r.classes)) // the zero Subject for a class that does not count in subject
 	for i := range r.classes {
-		if s := r.classes[i].subject(&caller); s == subject || r.classes[i].who(&caller) == subject {
+		if s := r.classes[i].subject(&q); s == subject || r.classes[i].who(&q) == subject {
 			counts[i] = s
 		}
 	}
@@ -160,7 +174,7 @@ func (r *Rules) Of(caller caller.Caller, subject limiter.Subject) []Listed {
 					continue
 				}
 				seen[l.Limit] = true
-				own := r.overrides.of(&r.classes[l.class], &caller, l.Limit)
+				own := r.overrides.of(&r.classes[l.class], &v.Caller, l.Limit)
 				list = append(list, Listed{Path: l.path, Tier: key, Endpoint: rule.pattern.text, Method: rule.method, Charge: limiter.Charge{Subject: counts[l.class], Limit: own, Cost: l.cost}, Overridden: own != l.Limit})
 			}
 		}

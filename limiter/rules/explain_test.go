@@ -48,7 +48,7 @@ func explain(t *testing.T, method, path string, caller caller.Caller) rules.Expl
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := r.Explain(method, rules.MustParsePath(path), caller)
+	e := r.Explain(rules.Request{Method: method, Path: rules.MustParsePath(path), Caller: caller})
 	if !slices.Equal(e.Charges, r.Charges(nil, method, rules.MustParsePath(path), caller)) || !explains(e) {
 		t.Errorf("%s %s: got %+v, want every charge in the list of a rule", method, path, e)
 	}
@@ -110,7 +110,7 @@ func TestRules_Explain_only(t *testing.T) {
 		{caller.Caller{APIKey: "k1", IP: address}, [2]string{unverified, bad}},
 		{caller.Caller{IP: address, Rejected: true}, [2]string{}},
 	} {
-		limits := r.Explain("GET", rules.MustParsePath("/b"), c.caller).Matches[0].Limits
+		limits := r.Explain(rules.Request{Method: "GET", Path: rules.MustParsePath("/b"), Caller: c.caller}).Matches[0].Limits
 		if got := [2]string{limits[0].Reason, limits[1].Reason}; got != c.want {
 			t.Errorf("%+v: got %q, want %q", c.caller, got, c.want)
 		}
@@ -149,7 +149,7 @@ func TestRules_Of(t *testing.T) {
 		{caller.Caller{}, limiter.Global(), nil},
 	} {
 		var got []string
-		for _, l := range r.Of(c.caller, c.subject) {
+		for _, l := range r.Of(rules.Values{Caller: c.caller}, c.subject) {
 			got = append(got, l.Path)
 			if l.Charge.Subject != c.subject || l.Overridden != (c.subject == alice && l.Charge.Limit.Name == "search") {
 				t.Errorf("%s: got %+v, want a charge on this subject, and an override only for alice's search", c.subject, l)

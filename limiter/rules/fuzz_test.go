@@ -44,7 +44,7 @@ func FuzzRules_Charges(f *testing.F) {
 			return
 		}
 		charges := r.Charges(nil, method, of, caller)
-		if explained := r.Explain(method, of, caller); !slices.Equal(explained.Charges, charges) || !explains(explained) {
+		if explained := r.Explain(rules.Request{Method: method, Path: of, Caller: caller}); !slices.Equal(explained.Charges, charges) || !explains(explained) {
 			t.Fatalf("explained: got %+v, want the charges %+v", explained, charges)
 		}
 		for _, c := range charges {

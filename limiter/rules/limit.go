@@ -22,15 +22,15 @@ func (c *compiler) clamp(r algo.Rate) algo.Rate {
 
 // make creates a limit and adds it to its rule.
 func (c *compiler) make(s *spec, horizon time.Duration) {
-	r, global := &c.rules.rules[s.rule], c.rules.classes[s.class].global
+	r, class := &c.rules.rules[s.rule], &c.rules.classes[s.class]
 	parts, label := []string{s.is.tier, s.is.name, s.is.per}, s.Name
 	if s.byEndpoint() {
 		parts, label = append(parts, s.is.endpoint, s.is.method), r.label()
 	}
 	rate := c.clamp(s.Rate)
 	l, err := limiter.NewLimit(limiter.Limit{
-		Name: s.Name, Rule: label, Rate: rate, ID: limiter.NewID(parts...), Global: global, Version: c.rules.version, Horizon: horizon,
-		Shadow: r.shadow, Spread: c.spread(s.Path, s, rate, global), Count: s.Count, OnError: r.onError, LocalProcesses: r.localProcesses,
+		Name: s.Name, Rule: label, Rate: rate, ID: limiter.NewID(parts...), Global: class.everyone(), Version: c.rules.version, Horizon: horizon,
+		Shadow: r.shadow, Spread: c.spread(s.Path, s, rate, class.global), Count: s.Count, OnError: r.onError, LocalProcesses: r.localProcesses,
 	})
 	if err != nil {
 		c.reportField(s.Path, s.Path, r.path, err)

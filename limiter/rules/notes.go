@@ -25,6 +25,7 @@ func (c *compiler) note() {
 		c.noteShallow(s.Path, c.clamp(s.Rate))
 		c.noteWindow(s)
 		c.noteCount(s)
+		c.noteChosen(s)
 		if size := sizeOf(s.Rate); size.entries > 0 && units(size.total()) > 1 {
 			c.doc.Note(s.Path, "each write of this limit's item costs up to %d write units on DynamoDB", units(size.total()))
 		}
@@ -77,6 +78,14 @@ func (c *compiler) noteCount(s *spec) {
 		reserved = "1, whatever its status"
 	}
 	c.doc.Note(s.Path, "behind a REST API, Weir does not yet settle the count of %s: each request charges %s. An HTTP API, a function URL and a load balancer settle it", s.Count.Of, reserved)
+}
+
+// noteChosen notes a limit whose counts a client chooses.
+func (c *compiler) noteChosen(s *spec) {
+	if words := c.rules.classes[s.class].chosen(); len(words) > 0 {
+		c.doc.Note(s.Path, "a client chooses %s: each value has its own count and its own item. "+
+			"A limit without this word bounds the sum of a caller", strings.Join(words, " and "))
+	}
 }
 
 // noteTiers notes the tiers that have no limit in a rule.
@@ -136,8 +145,8 @@ func (c *compiler) unlimited(r *rule, tier string) (kinds []string) {
 		{"with a token", caller.Caller{User: "x"}}, {"with an API key alone", caller.Caller{APIKey: "x"}}, {"without a credential", caller.Caller{}},
 	} {
 		kind.caller.Tier, kind.caller.IP = tier, exampleAddress
-		matched := c.rules.index.match(nil, r.pattern.example())
-		charges := c.rules.charge(nil, matched, cmp.Or(r.method, http.MethodGet), kind.caller)
+		q := Request{Method: cmp.Or(r.method, http.MethodGet), Path: r.pattern.example(), Caller: kind.caller}
+		charges := c.rules.charge(nil, c.rules.index.match(nil, q.Path), &q)
 		if !slices.ContainsFunc(charges, func(c limiter.Charge) bool { return !c.Limit.Shadow }) {
 			kinds = append(kinds, kind.words)
 		}

@@ -39,7 +39,7 @@ func (o *overrides) of(c *class, caller *caller.Caller, l *limiter.Limit) *limit
 		return l
 	}
 	for _, part := range slices.Backward(c.parts) {
-		if rate, ok := o.rate(part, caller, l.Name); ok {
+		if rate, ok := o.rate(part.word, caller, l.Name); ok {
 			return o.limits[own{l, rate}]
 		}
 	}

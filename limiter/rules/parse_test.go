@@ -62,6 +62,14 @@ var defects = map[string]string{
 	"exempt_twice":                  `line 1: exempt[1]: exempts the same as exempt[0]`,
 	"exempt_unknown_field": `line 1: exempt[0]: exempts nothing, want a member ip, user, apikey or endpoint
 line 1: exempt[0].path: unknown field; known fields: ip, user, apikey, endpoint, name, note`,
+	"per_header_alone":      `line 1: rules[0].limits.*.per: got header:x-tenant without an identity, want also client, user, apikey, ip or claim:<name>: a client chooses its header fields`,
+	"per_header_global":     `line 1: rules[0].limits.*.per: got global and header:x, want global alone or with endpoint; global counts all callers together`,
+	"per_header_credential": `line 1: rules[0].limits.*.per[1]: got "header:Authorization", want another field: host differs between the domains of an API, and the others contain credentials; for a credential use user or apikey`,
+	"per_header_name":       `line 1: rules[0].limits.*.per[1]: got "header:x tenant", want client, user, apikey, ip, claim:<name>, path:<parameter>, method, header:<name>, endpoint or global`,
+	"per_header_twice":      `line 1: rules[0].limits.*.per[2]: got "header:X-A" twice`,
+	"per_path_unknown":      `line 1: rules[0].limits.*.per: got path:name, want a parameter that occurs once in the endpoint /a/{id} (it occurs 0 times)`,
+	"per_path_doubled":      `line 1: rules[0].limits.*.per: got path:id, want a parameter that occurs once in the endpoint /a/{id}/{id} (it occurs 2 times)`,
+	"per_path_empty":        `line 1: rules[0].limits.*.per[1]: got "path:", want client, user, apikey, ip, claim:<name>, path:<parameter>, method, header:<name>, endpoint or global`,
 	"five": `line 2: rules[0].endpoint: got "/a/", want /a
 line 2: rules[0].method: got "get", want GET, POST, PUT, PATCH or DELETE, or no method for all of them (did you mean "GET"?)
 line 2: rules[0].limits.free.requests: got -1, want a whole number from 1 to 1000000000
@@ -114,7 +122,7 @@ line 1: overrides[1].limits.c: no limit of this name counts by user, want "a"`,
 	"per_global_and_user":        `line 1: rules[0].limits.free.per: got global and user, want global alone or with endpoint; global counts all callers together`,
 	"per_many":                   `line 1: rules[0].limits.free.per: got 7 words, want at most 6`,
 	"per_twice":                  `line 1: rules[0].limits.free.per[1]: got "ip" twice`,
-	"per_unknown":                `line 1: rules[0].limits.free.per[0]: got "tenant", want client, user, apikey, ip, claim:<name>, endpoint or global`,
+	"per_unknown":                `line 1: rules[0].limits.free.per[0]: got "tenant", want client, user, apikey, ip, claim:<name>, path:<parameter>, method, header:<name>, endpoint or global`,
 	"requests_fraction":          `line 1: rules[0].limits.free.requests: got 1.5, want a whole number from 1 to 1000000000`,
 	"requests_huge":              `line 1: rules[0].limits.free.requests: got 1e400, want a whole number from 1 to 1000000000`,
 	"requests_zero":              `line 1: rules[0].limits.free.requests: got 0, want a whole number from 1 to 1000000000`,
@@ -148,7 +156,7 @@ line 1: overrides[1].limits.c: no limit of this name counts by user, want "a"`,
 	"syntax_string_to_the_end":   `line 2, column 22: no end of the string that begins here, want a double quote`,
 	"syntax_byte_order_mark":     `line 1, column 1: the document begins with a byte order mark; save it as UTF-8 without the mark`,
 	"misspelled": `line 1: rules[0].limits.free.algorithm: got "token_buket", want sliding_window, fixed_window, token_bucket, leaky_bucket or sliding_log (did you mean "token_bucket"?)
-line 1: rules[0].limits.free.per[0]: got "clent", want client, user, apikey, ip, claim:<name>, endpoint or global (did you mean "client"?)`,
+line 1: rules[0].limits.free.per[0]: got "clent", want client, user, apikey, ip, claim:<name>, path:<parameter>, method, header:<name>, endpoint or global (did you mean "client"?)`,
 	"misspelled_tier":     `line 1: default_tier: got "fre", want a tier that a rule names: free (did you mean "free"?)`,
 	"misspelled_override": `line 3: overrides[0].limits.serch: no limit of this name counts by user, want "search" (did you mean "search"?)`,
 	"override_of_a_log":   `line 3: overrides[0].limits.a.requests: got 1000, want at most 327 for a sliding_log, which keeps the instant of each; a sliding_window counts any number`,
@@ -198,7 +206,7 @@ func TestSchema(t *testing.T) {
 		"per_global_and_user": true, "name_missing_without_endpoint": true, "cost_too_high": true, "cost_above_a_shard": true, "lease_above_requests": true, "shards_above_requests": true,
 		"sync_ms_above_window": true, "cells_above_requests": true, "override_other_identity": true, "override_unknown_limit": true, "override_twice": true, "override_address": true, "same_limit_twice": true, "shared_with_other_numbers": true,
 		"eight_limits_of_a_caller": true, "eleven_buckets_of_an_endpoint": true, "logs_of_a_caller": true, "override_below_cost": true, "override_of_shards": true, "local_processes_above_burst": true, "cost_above_local_processes": true, "shared_with_other_on_error": true, "override_of_local_processes": true, "override_below_a_local_cost": true, "override_network": true, "override_mapped_network": true, "overrides_unknown_limits": true,
-		"count_reserve_too_high": true, "count_shared": true, "exempt_address": true, "exempt_twice": true, "only_shared": true, "misspelled_tier": true, "misspelled_override": true, "override_of_a_log": true,
+		"count_reserve_too_high": true, "count_shared": true, "exempt_address": true, "per_header_alone": true, "per_header_global": true, "per_header_credential": true, "per_header_twice": true, "per_path_unknown": true, "per_path_doubled": true, "exempt_twice": true, "only_shared": true, "misspelled_tier": true, "misspelled_override": true, "override_of_a_log": true,
 	}
 	files, _ := filepath.Glob("testdata/*/*.json")
 	for _, file := range files {

@@ -112,7 +112,18 @@ func isNormal(path string) bool {
 type pattern struct {
 	text     string
 	segments []string // "{}" for a parameter
+	names    []string // of parameters, in the order of segments; "" for a literal
 	below    bool     // whether it also matches every path below
+}
+
+// segment returns a segment of the path. It returns "" if the path has fewer segments.
+func (p Path) segment(i int) string {
+	rest := strings.TrimPrefix(p.normal, "/")
+	for range i {
+		_, rest, _ = strings.Cut(rest, "/")
+	}
+	segment, _, _ := strings.Cut(rest, "/")
+	return segment
 }
 
 const parameter = "{}"
@@ -142,15 +153,16 @@ func parsePattern(text string) (p pattern, problem string) {
 		return p, "want " + strings.TrimPrefix(normal, "//")
 	}
 	for segment := range strings.SplitSeq(strings.TrimPrefix(rest, "/"), "/") {
+		name := ""
 		switch {
 		case parameterSegment.MatchString(segment):
-			segment = parameter
+			name, segment = strings.Trim(segment, "{}"), parameter
 		case strings.ContainsAny(segment, "{}*"):
 			return p, "want segments that are literals or one {parameter}; a * must be the whole last segment"
 		case segment == "":
 			continue
 		}
-		p.segments = append(p.segments, segment)
+		p.segments, p.names = append(p.segments, segment), append(p.names, name)
 	}
 	return p, ""
 }

@@ -22,6 +22,7 @@ type Rules struct {
 	exempt      exemptions
 	notes       []Problem
 	labels      []string
+	headers     []string
 	split       bool // each endpoint of a caller has its own item
 }
 
@@ -121,13 +122,6 @@ func (r *Rules) Tier(claimed string) string {
 	return r.defaultTier
 }
 
-// Request contains the parts of a request that rules use.
-type Request struct {
-	Method string
-	Path   Path
-	Caller caller.Caller
-}
-
 // Selection is what rules select for a request.
 type Selection struct {
 	// Charges are the charges of the request, in file order.
@@ -147,61 +141,63 @@ func (r *Rules) Select(dst []limiter.Charge, q Request) Selection {
 	s := Selection{Charges: dst, Tier: r.Tier(q.Caller.Tier), Exemption: r.exempt.of(&q)}
 	if s.Exemption == nil {
 		var matched [16]int
-		s.Charges = r.charge(dst, r.index.match(matched[:0], q.Path), q.Method, q.Caller)
+		s.Charges = r.charge(dst, r.index.match(matched[:0], q.Path), &q)
 	}
 	return s
 }
 
 // Charges returns the Charges of Select.
 func (r *Rules) Charges(dst []limiter.Charge, method string, path Path, caller caller.Caller) []limiter.Charge {
-	return r.Select(dst, Request{method, path, caller}).Charges
+	return r.Select(dst, Request{Method: method, Path: path, Caller: caller}).Charges
 }
 
-// charge appends the charges of a request whose path matches the rules of matched.
-func (r *Rules) charge(dst []limiter.Charge, matched []int, method string, caller caller.Caller) []limiter.Charge {
+// charge appends the charges of a request whose path matches the rules of matched. It sets the tier of
+// the caller.
+func (r *Rules) charge(dst []limiter.Charge, matched []int, q *Request) []limiter.Charge {
+	method := q.Method
 	switch method {
 	case http.MethodOptions:
 		return dst
 	case http.MethodHead:
 		method = http.MethodGet
 	}
-	caller.Tier = r.Tier(caller.Tier)
-	c := charger{rules: r, caller: &caller, charges: dst, from: len(dst)}
+	q.Caller.Tier = r.Tier(q.Caller.Tier)
+	c := charger{rules: r, charges: dst, from: len(dst)}
 	for _, i := range matched {
 		rule := &r.rules[i]
 		if rule.method != "" && rule.method != method {
 			continue
 		}
-		if limits, ok := rule.limits[caller.Tier]; ok {
-			c.add(limits)
+		if limits, ok := rule.limits[q.Caller.Tier]; ok {
+			c.add(q, limits)
 		} else {
-			c.add(rule.limits[document.OtherTiers])
+			c.add(q, rule.limits[document.OtherTiers])
 		}
-		c.add(rule.limits[document.Global])
+		c.add(q, rule.limits[document.Global])
 	}
 	return c.charges
 }
 
-// charger collects the charges of one request.
+// charger collects the charges of one request. It does not contain the request: then the request would
+// be allocated with the charges.
 type charger struct {
 	rules    *Rules
-	caller   *caller.Caller
 	charges  []limiter.Charge
 	from     int
 	subjects [8]limiter.Subject // class to subject; created at the first use
 }
 
-func (c *charger) add(limits []limit) {
+func (c *charger) add(q *Request, limits []limit) {
 	for _, l := range limits {
 		class := &c.rules.classes[l.class]
-		if c.caller.Rejected && !class.byIP || !l.applies(c.caller) {
+		if q.Caller.Rejected && !class.byIP || !l.applies(&q.Caller) {
 			continue
 		}
-		subject := c.subject(l.class)
+		subject := c.subject(q, l.class)
 		if subject == (limiter.Subject{}) {
 			continue
 		}
-		limit := c.rules.overrides.of(class, c.caller, l.Limit)
+		limit := c.rules.overrides.of(class, &q.Caller, l.Limit)
 		// A request is charged once on a limit that several rules share, at the highest cost.
 		same := func(made limiter.Charge) bool { return made.Limit == limit && made.Subject == subject }
 		if i := slices.IndexFunc(c.charges[c.from:], same); i >= 0 {
@@ -213,14 +209,14 @@ func (c *charger) add(limits []limit) {
 	}
 }
 
-// subject returns the caller's subject of a class. It returns the zero Subject if the caller lacks an
+// subject returns the request's subject of a class. It returns the zero Subject if the caller lacks an
 // identity of the class.
-func (c *charger) subject(class int) limiter.Subject {
+func (c *charger) subject(q *Request, class int) limiter.Subject {
 	if class >= len(c.subjects) {
-		return c.rules.classes[class].subject(c.caller)
+		return c.rules.classes[class].subject(q)
 	}
 	if c.subjects[class] == (limiter.Subject{}) {
-		c.subjects[class] = c.rules.classes[class].subject(c.caller)
+		c.subjects[class] = c.rules.classes[class].subject(q)
 	}
 	return c.subjects[class]
 }

@@ -38,8 +38,8 @@ func (r *Rules) Writes() (list []Writes) {
 	w := writer{rules: r, claims: map[string]string{}, known: map[string]Writes{}}
 	for i := range r.classes {
 		for _, part := range r.classes[i].parts {
-			if name, ok := strings.CutPrefix(part, document.PerClaim); ok {
-				w.claims[name] = "x"
+			if strings.HasPrefix(part.word, document.PerClaim) {
+				w.claims[part.name] = "x"
 			}
 		}
 	}
@@ -236,7 +236,7 @@ func (w *writer) tiers(matched []int) []string {
 // count returns how many items one request writes.
 func (w *writer) count(matched []int, method string, caller caller.Caller) int {
 	items, settled, shards := map[limiter.Subject]int{}, map[limiter.Subject]int{}, 0
-	for _, c := range w.rules.charge(nil, matched, method, caller) {
+	for _, c := range w.rules.charge(nil, matched, &Request{Method: method, Caller: caller}) {
 		switch s := c.Limit.Spread; {
 		case s.Shards > 0:
 			shards++

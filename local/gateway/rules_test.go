@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -118,5 +119,38 @@ func TestRules_exempt(t *testing.T) {
 	}
 	if exempt != 10 {
 		t.Errorf("metric Exempt of health: got %d, want 10", exempt)
+	}
+}
+
+// Both APIs count by the same values of a header field, whatever its case and however often it occurs,
+// and by a parameter of the path.
+func TestRules_per(t *testing.T) {
+	r := newRuled(t, `{"rules":[
+		{"endpoint":"/docs/{id}","limits":{"*":{"name":"document","requests":2,"window":"1m","per":["path:id"]}}},
+		{"endpoint":"/tenant","limits":{"*":{"name":"tenant","requests":2,"window":"1m","per":["ip","header:X-Tenant"]}}},
+		{"endpoint":"/method","limits":{"*":{"name":"method","requests":2,"window":"1m","per":["ip","method"]}}}]}`,
+		io.Discard, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
+	for _, c := range []struct {
+		name            string
+		first, second   []string // method, path and header fields of two requests with one count
+		third, distinct []string // third has their count, and distinct has another
+	}{
+		{"header", []string{"GET", "/tenant", "X-Tenant: a"}, []string{"GET", "/tenant", "x-tEnAnT: a"}, []string{"GET", "/tenant", "X-Tenant: a"}, []string{"GET", "/tenant", "X-Tenant: b"}},
+		{"repeated header", []string{"GET", "/tenant", "X-Tenant: p", "X-Tenant: q"}, []string{"GET", "/tenant", "X-Tenant: p,q"}, []string{"GET", "/tenant", "X-Tenant: p", "X-Tenant: q"}, []string{"GET", "/tenant", "X-Tenant: p"}},
+		{"no header", []string{"GET", "/tenant"}, []string{"GET", "/tenant", "X-Other: a"}, []string{"GET", "/tenant"}, []string{"GET", "/tenant", "X-Tenant: c"}},
+		{"parameter", []string{"GET", "/docs/7"}, []string{"POST", "/docs/%37/"}, []string{"GET", "/docs/7"}, []string{"GET", "/docs/8"}},
+		{"method", []string{"GET", "/method"}, []string{"HEAD", "/method"}, []string{"GET", "/method"}, []string{"POST", "/method"}},
+	} {
+		for _, api := range []gateway.Kind{gateway.REST, gateway.HTTP} {
+			status := func(request []string) int {
+				return send(t, r.apis[api], request[0], request[1], "", request[2:]...).status
+			}
+			refused := map[gateway.Kind]int{gateway.REST: http.StatusForbidden, gateway.HTTP: http.StatusTooManyRequests}[api]
+			got := []int{status(c.first), status(c.second), status(c.third), status(c.distinct)}
+			if want := []int{200, 200, refused, 200}; !slices.Equal(got, want) {
+				t.Errorf("%s API: %s: got %v, want %v", api, c.name, got, want)
+			}
+			r.now = r.now.Add(time.Hour)
+		}
 	}
 }

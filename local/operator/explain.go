@@ -26,6 +26,7 @@ type Question struct {
 	Claims   map[string]string `json:"claims,omitempty"`
 	APIKeyID string            `json:"apiKeyId,omitempty"` // id of the key's record, not the key
 	IP       string            `json:"ip,omitempty"`
+	Headers  map[string]string `json:"headers,omitempty"` // fields by which limits count
 	Token    string            `json:"token,omitempty"`
 }
 
@@ -137,7 +138,11 @@ func (o *Operator) Explain(ctx context.Context, q Question) (Explanation, error)
 		return Explanation{}, err
 	}
 	r := o.Rules(ctx, now)
-	explained := r.Explain(q.Method, path, caller)
+	header := http.Header{}
+	for name, value := range q.Headers {
+		header.Set(name, value)
+	}
+	explained := r.Explain(rules.Request{Method: q.Method, Path: path, Header: header, Caller: caller})
 	e := Explanation{
 		Method: q.Method, Path: path.String(), Caller: newCaller(caller, explained.Tier, rejected), At: now.UTC(), Version: r.Version(),
 		Rules: []Rule{}, Others: r.Len() - len(explained.Matches), Cost: o.cost(explained.Charges), Notes: []string{},

@@ -2,12 +2,14 @@ package operator
 
 import (
 	"encoding/hex"
+	"net/http"
 	"net/netip"
 	"regexp"
 	"strings"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/rules"
 )
 
 // The kinds of subjects that do not identify a caller.
@@ -17,7 +19,7 @@ const (
 	kindCustom   = "custom"
 )
 
-const wantSubject = "want user:ID, apikey:ID, ip:ADDRESS, claim:NAME=VALUE, endpoint:METHOD:PATTERN, custom:KIND=VALUE or global; identities can be joined by |, and one endpoint can follow"
+const wantSubject = "want user:ID, apikey:ID, ip:ADDRESS, claim:NAME=VALUE, path:NAME=VALUE, method:METHOD, header:NAME=VALUE, endpoint:METHOD:PATTERN, custom:KIND=VALUE or global; parts can be joined by |, and one endpoint can follow"
 
 // maxSubject is the maximum length of a subject.
 const maxSubject = 4096
@@ -30,62 +32,63 @@ func ParseSubject(text string, ipv6Bits int) (limiter.Subject, error) {
 }
 
 // parse reads a subject in the form that explain prints. %XX is the escape of a byte. Only bytes with a
-// meaning in a subject need an escape. The returned caller has the identities of the subject.
-func (o *Operator) parse(text string) (limiter.Subject, caller.Caller, error) {
+// meaning in a subject need an escape. The returned values are those in the subject.
+func (o *Operator) parse(text string) (limiter.Subject, rules.Values, error) {
 	if len(text) > maxSubject {
-		return limiter.Subject{}, caller.Caller{}, mistake("subject: got %d bytes, want at most %d", len(text), maxSubject)
+		return limiter.Subject{}, rules.Values{}, mistake("subject: got %d bytes, want at most %d", len(text), maxSubject)
 	}
 	kind, rest, _ := strings.Cut(text, ":")
 	switch kind {
 	case kindGlobal:
 		if text == kindGlobal {
-			return limiter.Global(), caller.Caller{}, nil
+			return limiter.Global(), rules.Values{}, nil
 		}
 	case kindEndpoint:
 		if s, ok := endpointOf(rest); ok {
-			return s, caller.Caller{}, nil
+			return s, rules.Values{}, nil
 		}
 	case kindCustom:
 		if name, value, ok := strings.Cut(rest, "="); ok && name != "" {
-			return limiter.Custom(unescape(name), unescape(value)), caller.Caller{}, nil
+			return limiter.Custom(unescape(name), unescape(value)), rules.Values{}, nil
 		}
 	default:
 		who, endpoint, split := strings.Cut(text, "|"+kindEndpoint+":")
-		s, caller, err := o.identities(who)
+		s, values, err := o.parts(who)
 		if err != nil || !split {
-			return s, caller, err
+			return s, values, err
 		}
 		if of, ok := endpointOf(endpoint); ok {
-			return s.And(of), caller, nil
+			return s.And(of), values, nil
 		}
 	}
-	return limiter.Subject{}, caller.Caller{}, mistake("subject: got %q, %s", text, wantSubject)
+	return limiter.Subject{}, rules.Values{}, mistake("subject: got %q, %s", text, wantSubject)
 }
 
-// identities reads a subject of one or more identities. The identities must be in the order of their
-// names, because a subject in a store always has this order.
-func (o *Operator) identities(text string) (subject limiter.Subject, caller caller.Caller, err error) {
-	caller.Claims = map[string]string{}
+// parts reads a subject of one or more parts. The parts must be in the order that a subject in a store
+// always has: claims, header fields, the method and parameters by name, and then the identities by name.
+func (o *Operator) parts(text string) (subject limiter.Subject, v rules.Values, err error) {
+	v = rules.Values{Caller: caller.Caller{Claims: map[string]string{}}, Header: http.Header{}, Parameters: map[string]string{}}
 	last := ""
 	for i, part := range strings.Split(text, "|") {
-		name, one, err := o.identity(part, &caller)
+		order, one, err := o.part(part, &v)
 		if err != nil {
-			return subject, caller, err
+			return subject, v, err
 		}
-		if name <= last {
-			return subject, caller, mistake("subject: got %q after %s; want each identity once, in this order: apikey, claims by name, ip, user", part, last)
+		if order <= last {
+			return subject, v, mistake("subject: got %q in the wrong place; want each part once, in this order: claim, header, method and path by name, then apikey, ip, user", part)
 		}
-		last = name
+		last = order
 		if i > 0 {
 			one = subject.And(one)
 		}
 		subject = one
 	}
-	return subject, caller, nil
+	return subject, v, nil
 }
 
-// identity reads one identity into caller. It returns the name that rules use for the identity.
-func (o *Operator) identity(part string, caller *caller.Caller) (name string, one limiter.Subject, err error) {
+// part reads one part into v. It returns a text that sorts like the part in a subject.
+func (o *Operator) part(part string, v *rules.Values) (order string, one limiter.Subject, err error) {
+	const afterWords = "~" // identities follow all other words
 	kind, value, _ := strings.Cut(part, ":")
 	if strings.HasPrefix(value, "~") {
 		return "", one, mistake("subject: %q is the hash of a long name; want the name itself", part)
@@ -93,22 +96,39 @@ func (o *Operator) identity(part string, caller *caller.Caller) (name string, on
 	switch {
 	case value == "":
 	case kind == "user":
-		caller.User = unescape(value)
-		return kind, limiter.User(caller.User), nil
+		v.Caller.User = unescape(value)
+		return afterWords + kind, limiter.User(v.Caller.User), nil
 	case kind == "apikey":
-		caller.APIKey = unescape(value)
-		return kind, limiter.APIKey(caller.APIKey), nil
+		v.Caller.APIKey = unescape(value)
+		return afterWords + kind, limiter.APIKey(v.Caller.APIKey), nil
 	case kind == "ip":
-		caller.IP, err = o.address(part, value)
-		return kind, limiter.IP(caller.IP), err
-	case kind == "claim":
-		if name, value, _ := strings.Cut(value, "="); name != "" && value != "" {
-			name, value = unescape(name), unescape(value)
-			caller.Claims[name] = value
-			return kind + ":" + name, limiter.Claim(name, value), nil
+		v.Caller.IP, err = o.address(part, value)
+		return afterWords + kind, limiter.IP(v.Caller.IP), err
+	case kind == "method":
+		v.Method = unescape(value)
+		return kind, limiter.Method(v.Method), nil
+	default:
+		if name, value, ok := strings.Cut(value, "="); ok && name != "" {
+			return namedPart(part, kind, unescape(name), unescape(value), v)
 		}
 	}
 	return "", one, mistake("subject: got %q, %s", part, wantSubject)
+}
+
+// namedPart reads a claim, a header field or a parameter of the path into v.
+func namedPart(part, kind, name, value string, v *rules.Values) (order string, one limiter.Subject, err error) {
+	switch {
+	case kind == "claim" && value != "":
+		v.Caller.Claims[name], one = value, limiter.Claim(name, value)
+	case kind == "header" && name == strings.ToLower(name):
+		v.Header.Set(name, value)
+		one = limiter.Header(name, value)
+	case kind == "path":
+		v.Parameters[name], one = value, limiter.PathParameter(name, value)
+	default:
+		return "", one, mistake("subject: got %q, %s", part, wantSubject)
+	}
+	return kind + ":" + name, one, nil
 }
 
 // address reads an address, or the network that counts as one caller.

@@ -52,13 +52,13 @@ type Forgotten struct {
 // Usage returns the usage of every limit of a subject. The subject has the form that an Explanation
 // uses.
 func (o *Operator) Usage(ctx context.Context, subject string) (Usage, error) {
-	s, caller, err := o.parse(subject)
+	s, values, err := o.parse(subject)
 	if err != nil {
 		return Usage{}, err
 	}
 	now := o.Clock()
 	r := o.Rules(ctx, now)
-	return o.usage(ctx, now, s, r.Of(caller, s), r.Version())
+	return o.usage(ctx, now, s, r.Of(values, s), r.Version())
 }
 
 func (o *Operator) usage(ctx context.Context, now time.Time, s limiter.Subject, listed []rules.Listed, version int64) (Usage, error) {
@@ -127,13 +127,13 @@ func shadowOf(s limiter.Subject) limiter.Subject {
 // store. It returns the usage before the reset. Other subjects of the same caller, such as its
 // address, keep their usage.
 func (o *Operator) Reset(ctx context.Context, subject string) (Forgotten, error) {
-	s, caller, err := o.parse(subject)
+	s, values, err := o.parse(subject)
 	if err != nil {
 		return Forgotten{}, err
 	}
 	now := o.Clock()
 	r := o.Rules(ctx, now)
-	listed := r.Of(caller, s)
+	listed := r.Of(values, s)
 	before, err := o.usage(ctx, now, s, listed, r.Version())
 	if err != nil {
 		return Forgotten{}, err

@@ -18,7 +18,7 @@ import (
 func explainCommand() *cobra.Command {
 	var t target
 	var q operator.Question
-	var claims []string
+	var claims, headers []string
 	c := &cobra.Command{
 		Use:   "explain METHOD PATH",
 		Short: "Show which rules and limits apply to a request, and its answer",
@@ -37,12 +37,16 @@ func explainCommand() *cobra.Command {
 			if q.Claims, err = parseClaims(claims); err != nil {
 				return err
 			}
+			if q.Headers, err = parseHeaders(headers); err != nil {
+				return err
+			}
 			return t.explain(c, q)
 		},
 	}
 	c.Flags().StringVar(&q.User, "user", "", "the user, as if a verified token named it")
 	c.Flags().StringVar(&q.Tier, "tier", "", "the tier; default: default_tier of the rules document")
 	c.Flags().StringArrayVar(&claims, "claim", nil, "another claim of the token, as name=value; may be repeated")
+	c.Flags().StringArrayVar(&headers, "header", nil, "a header field by which limits count, as 'Name: value'; may be repeated")
 	c.Flags().StringVar(&q.APIKeyID, "apikey-id", "", "the id of an API key's record, as weir keys list shows it")
 	c.Flags().StringVar(&q.IP, "ip", "", "the client's address; default 127.0.0.1 for the gateway on this machine")
 	c.Flags().StringVar(&q.Token, "token", "", "a token, in place of --user, --tier and --claim")
@@ -55,6 +59,19 @@ func explainCommand() *cobra.Command {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	return c
+}
+
+// parseHeaders parses header fields of the form "Name: value".
+func parseHeaders(list []string) (map[string]string, error) {
+	headers := map[string]string{}
+	for _, header := range list {
+		name, value, ok := strings.Cut(header, ":")
+		if !ok || name == "" {
+			return nil, command.Usage("--header: got %q, want 'Name: value'", header)
+		}
+		headers[name] = strings.TrimSpace(value)
+	}
+	return headers, nil
 }
 
 // explain prints the explanation of q.

@@ -13,8 +13,8 @@ import (
 )
 
 // subjectHelp describes the argument SUBJECT.
-const subjectHelp = "\n\nSUBJECT has the form that explain prints: user:alice, apikey:acme (the id of the key's record), ip:203.0.113.7, claim:org=acme, endpoint:GET:/api/v1/search, global, " +
-	"or custom:kind=value for a subject that an API charges itself. Join several identities with | in this order: apikey, claims by name, ip, user. " +
+const subjectHelp = "\n\nSUBJECT has the form that explain prints: user:alice, apikey:acme (the id of the key's record), ip:203.0.113.7, claim:org=acme, path:id=7, method:GET, header:x-tenant=a, endpoint:GET:/api/v1/search, global, " +
+	"or custom:kind=value for a subject that an API charges itself. Join several identities with | in this order: claim, header, method and path by name, then apikey, ip, user. " +
 	"Add |endpoint:METHOD:PATTERN if the store has a separate item for the endpoint."
 
 func usageCommand() *cobra.Command {

@@ -19,7 +19,10 @@ const (
 	PerIP       = "ip"
 	PerEndpoint = "endpoint"
 	PerGlobal   = "global"
-	PerClaim    = "claim:" // is followed by the name of a claim
+	PerMethod   = "method"
+	PerClaim    = "claim:"  // is followed by the name of a claim
+	PerPath     = "path:"   // is followed by the name of a parameter of the endpoint
+	PerHeader   = "header:" // is followed by the name of a header field, in lower case
 )
 
 // Limit is one limit of a rule.
@@ -137,7 +140,10 @@ func (d *Document) readName(o *object, inList, byEndpoint bool) string {
 	return ""
 }
 
-var perWords = []string{PerClient, PerUser, PerAPIKey, PerIP, PerEndpoint, PerGlobal}
+var (
+	perWords    = []string{PerClient, PerUser, PerAPIKey, PerIP, PerMethod, PerEndpoint, PerGlobal}
+	wantedWords = "want client, user, apikey, ip, claim:<name>, path:<parameter>, method, header:<name>, endpoint or global"
+)
 
 // readPer reads the words of per, sorted. It returns nil if they have mistakes.
 func (d *Document) readPer(o *object, tier string) []string {
@@ -148,7 +154,7 @@ func (d *Document) readPer(o *object, tier string) []string {
 	case n == nil:
 		return []string{PerClient, PerEndpoint}
 	case n.kind != isList:
-		d.report.add(n.path, "got %s, want a list of client, user, apikey, ip, claim:<name>, endpoint, global", n)
+		d.report.add(n.path, "got %s, want a list of words: %s", n, wantedWords[len("want "):])
 		return nil
 	case len(n.items) == 0:
 		d.report.add(n.path, "got an empty list, want a word; the default is client and endpoint")
@@ -161,12 +167,17 @@ func (d *Document) readPer(o *object, tier string) []string {
 	var per []string
 	for _, item := range n.items {
 		word, ok := o.text(item)
+		if strings.HasPrefix(word, PerHeader) {
+			word = strings.ToLower(word)
+		}
 		switch {
 		case !ok:
 		case slices.Contains(per, word):
 			d.report.add(item.path, "got %s twice", item)
-		case !slices.Contains(perWords, word) && !isClaim(word):
-			d.report.add(item.path, "got %s, want client, user, apikey, ip, claim:<name>, endpoint or global%s", item, DidYouMean(word, perWords))
+		case isReserved(word):
+			d.report.add(item.path, "got %s, want another field: %s", item, reservedFields)
+		case !slices.Contains(perWords, word) && !isClaim(word) && !isParameter(word) && !isHeader(word):
+			d.report.add(item.path, "got %s, %s%s", item, wantedWords, DidYouMean(word, perWords))
 		default:
 			per = append(per, word)
 		}
@@ -188,6 +199,9 @@ func (d *Document) checkPer(path string, per []string) {
 			return
 		case slices.Contains(per, PerClient) && (word == PerUser || word == PerAPIKey || word == PerIP):
 			d.report.add(path, "got client and %s, want one of them: client means the user, or the API key if there is no user, or the address if there is neither", word)
+			return
+		case strings.HasPrefix(word, PerHeader) && !slices.ContainsFunc(per, IsIdentity):
+			d.report.add(path, "got %s without an identity, want also client, user, apikey, ip or claim:<name>: a client chooses its header fields", word)
 			return
 		}
 	}

@@ -1,0 +1,98 @@
+package rules_test
+
+import (
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/rules"
+)
+
+// Limits count by parameters of the path, by the method and by header fields.
+func TestRules_Select_per(t *testing.T) {
+	r := load(t, "testdata/good/per.json")
+	address := netip.MustParsePrefix("203.0.113.7/32")
+	for _, c := range []struct {
+		name, method, path string
+		header             http.Header
+		caller             caller.Caller
+		want               string
+	}{
+		{"parameter", "GET", "/docs/7", nil, caller.Caller{}, "path:id=7 document, path:id=7|ip:203.0.113.7 mine, method:GET|ip:203.0.113.7 method"},
+		{"same parameter at another place", "HEAD", "/teams/a/docs/7/x", nil, caller.Caller{}, "path:id=7 document, method:GET|ip:203.0.113.7 method"},
+		{"below the parameter", "GET", "/teams/a/docs/7", nil, caller.Caller{}, "path:id=7 document, method:GET|ip:203.0.113.7 method"},
+		{"escaped", "POST", "/docs/a%7Cb%3D", nil, caller.Caller{}, "path:id=a%7Cb%3D document, path:id=a%7Cb%3D|ip:203.0.113.7 mine, method:POST|ip:203.0.113.7 method"},
+		{"an invented method", "BREW", "/", nil, caller.Caller{}, "method:other|ip:203.0.113.7 method"},
+		{"another invented method", "get", "/", nil, caller.Caller{}, "method:other|ip:203.0.113.7 method"},
+		{"header", "GET", "/", http.Header{"X-Tenant": {"a"}}, caller.Caller{User: "u", Claims: map[string]string{"org": "o"}}, "method:GET|ip:203.0.113.7 method, claim:org=o|header:x-tenant=a|user:u tenant"},
+		{"no header", "GET", "/", nil, caller.Caller{User: "u", Claims: map[string]string{"org": "o"}}, "method:GET|ip:203.0.113.7 method, claim:org=o|header:x-tenant=|user:u tenant"},
+		{"repeated header", "GET", "/", http.Header{"X-Tenant": {"a", "b"}}, caller.Caller{User: "u", Claims: map[string]string{"org": "o"}}, "method:GET|ip:203.0.113.7 method, claim:org=o|header:x-tenant=a,b|user:u tenant"},
+		{"joined header", "GET", "/", http.Header{"X-Tenant": {"a,b"}}, caller.Caller{User: "u", Claims: map[string]string{"org": "o"}}, "method:GET|ip:203.0.113.7 method, claim:org=o|header:x-tenant=a,b|user:u tenant"},
+		{"bad credential", "GET", "/docs/7", nil, caller.Caller{Rejected: true}, "method:GET|ip:203.0.113.7 method"},
+	} {
+		c.caller.IP = address
+		q := rules.Request{Method: c.method, Path: rules.MustParsePath(c.path), Header: c.header, Caller: c.caller}
+		var got []string
+		s := r.Select(nil, q)
+		for _, charge := range s.Charges {
+			got = append(got, charge.Subject.String()+" "+charge.Limit.Name)
+		}
+		if got := strings.Join(got, ", "); got != c.want {
+			t.Errorf("%s:\n got %s\nwant %s", c.name, got, c.want)
+		}
+		if e := r.Explain(q); !slices.Equal(e.Charges, s.Charges) || !explains(e) {
+			t.Errorf("%s: explained: got %+v, want the charges %+v", c.name, e, s.Charges)
+		}
+	}
+	if got := r.Headers(); !slices.Equal(got, []string{"X-Tenant"}) {
+		t.Errorf("headers: got %v, want X-Tenant", got)
+	}
+}
+
+// A long value in a header field or a path makes no long subject, and different values have different
+// subjects.
+func TestRules_Select_perLong(t *testing.T) {
+	r := load(t, "testdata/good/per.json")
+	seen := map[string]bool{}
+	for _, end := range []string{"a", "b"} {
+		long := strings.Repeat("x", 100_000) + end
+		q := rules.Request{Method: "GET", Path: rules.MustParsePath("/docs/" + long), Header: http.Header{"X-Tenant": {long}}, Caller: caller.Caller{User: "u", Claims: map[string]string{"org": "o"}}}
+		for _, charge := range r.Select(nil, q).Charges {
+			if s := charge.Subject.String(); len(s) > 144 {
+				t.Errorf("%s: got a subject of %d bytes, want at most 144", charge.Limit.Name, len(s))
+			} else if seen[s] && charge.Limit.Name != "method" {
+				t.Errorf("%s: got the same subject %s for two values", charge.Limit.Name, s)
+			} else {
+				seen[s] = true
+			}
+		}
+	}
+}
+
+// A note says which words a client chooses.
+func TestParse_perNotes(t *testing.T) {
+	var notes []string
+	for _, n := range load(t, "testdata/good/per.json").Notes() {
+		if strings.HasPrefix(n.Message, "a client chooses") {
+			notes = append(notes, n.Path+" "+n.Message[:strings.Index(n.Message, ":")+1])
+		}
+	}
+	if got := strings.Join(notes, ", "); !strings.Contains(got, "rules[0].limits.*[0] a client chooses path:") || len(notes) != 4 {
+		t.Errorf("got %s, want notes on the four limits that count by path or header", got)
+	}
+}
+
+// Usage finds the limits of a subject that has a parameter, a method or a header field.
+func TestRules_Of_per(t *testing.T) {
+	r := load(t, "testdata/good/per.json")
+	v := rules.Values{Caller: caller.Caller{User: "u"}, Parameters: map[string]string{"id": "7"}}
+	q := rules.Request{Method: "GET", Path: rules.MustParsePath("/docs/7"), Caller: v.Caller}
+	for _, charge := range r.Select(nil, q).Charges[:2] {
+		if got := r.Of(v, charge.Subject); len(got) != 1 || got[0].Charge.Limit != charge.Limit {
+			t.Errorf("%s: got %+v, want the limit %s", charge.Subject, got, charge.Limit.Name)
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package rules
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/rules/document"
+)
+
+// Request contains the parts of a request that rules use.
+type Request struct {
+	Method string
+	Path   Path
+	// Header has at least the fields that [Rules.Headers] names. It may be nil if that is empty.
+	Header http.Header
+	Caller caller.Caller
+
+	parameters map[string]string // replace those of Path, if they are not nil
+}
+
+// otherMethod stands for all methods that no rule can have. Without it a client could get a new count
+// with each invented method.
+const otherMethod = "other"
+
+// method returns the method by which limits count.
+func (q *Request) method() string {
+	switch q.Method {
+	case http.MethodHead:
+		return http.MethodGet
+	case http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
+		return q.Method
+	}
+	return otherMethod
+}
+
+// parameter returns the value of a parameter, which is at an index of the path's segments.
+func (q *Request) parameter(name string, at int) string {
+	if q.parameters != nil {
+		return q.parameters[name]
+	}
+	return q.Path.segment(at)
+}
+
+// field returns the value of a header field. All hosts return the same value for a repeated field:
+// API Gateway joins the values with a comma, or passes them separately. A missing field has the value
+// "", so a client cannot leave a limit by leaving out the field.
+func (q *Request) field(name string) string {
+	values := q.Header[name]
+	if len(values) == 1 {
+		return values[0]
+	}
+	return strings.Join(values, ",")
+}
+
+// Headers returns the names of the header fields by which limits count, in their canonical form and
+// sorted.
+func (r *Rules) Headers() []string { return r.headers }
+
+// readHeaders sets the result of Headers.
+func (c *compiler) readHeaders() {
+	for i := range c.rules.classes {
+		for _, part := range c.rules.classes[i].parts {
+			if name, ok := strings.CutPrefix(part.word, document.PerHeader); ok {
+				c.rules.headers = append(c.rules.headers, http.CanonicalHeaderKey(name))
+			}
+		}
+	}
+	slices.Sort(c.rules.headers)
+	c.rules.headers = slices.Compact(c.rules.headers)
+}
