@@ -70,7 +70,7 @@ func TestSpread_sync_lost(t *testing.T) {
 			}
 		}
 		if counted := used(t, store, noon.Add(time.Minute), c); counted < 100 {
-			t.Errorf("seed %d: after 400 requests the store counts %d, want at least the reports that were answered", seed, counted)
+			t.Errorf("seed %d: after 400 requests: got a count of %d in the store, want at least 100", seed, counted)
 		}
 	}
 }
