@@ -68,7 +68,7 @@ func (c *compiler) noteWindow(s *spec) {
 	}
 }
 
-// noteCount notes where a limit cannot yet settle its charges.
+// noteCount adds a note on a limit that cannot yet settle its charges behind a REST API.
 func (c *compiler) noteCount(s *spec) {
 	reserved := strconv.FormatInt(s.Reserve, 10)
 	switch s.Count.Of {

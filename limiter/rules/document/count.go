@@ -29,12 +29,12 @@ func (d *Document) readCount(o *object) (c limiter.Count, reserve int64) {
 		reserve, _ = o.whole(reserved, algo.MaxRequests)
 	default:
 		if reserved != nil {
-			d.report.add(reserved.path, `only has an effect with "count": "cost" or "bytes"`)
+			d.report.add(reserved.path, `requires "count": "cost" or "bytes"`)
 		}
 	}
 	switch {
 	case statuses != nil && c.Of != limiter.CountFailures:
-		d.report.add(statuses.path, `only has an effect with "count": "failures"`)
+		d.report.add(statuses.path, `requires "count": "failures"`)
 	case statuses != nil:
 		c.Failures = d.readStatuses(statuses)
 	}
