@@ -213,7 +213,7 @@ func TestStack_signingKeys(t *testing.T) {
 }
 
 // The records table stays when the stack is deleted, and the table of counters does not.
-func TestStack_kept(t *testing.T) {
+func TestStack_removalPolicies(t *testing.T) {
 	var whole struct {
 		Resources map[string]struct{ Type, DeletionPolicy, UpdateReplacePolicy string }
 	}

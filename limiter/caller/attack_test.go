@@ -139,7 +139,7 @@ func TestVerifier_Verify_confusion(t *testing.T) {
 
 // A token with a duplicate member is rejected, because two parsers could read different values. A
 // user can have any name.
-func TestVerifier_Verify_strange(t *testing.T) {
+func TestVerifier_Verify_duplicateMembers(t *testing.T) {
 	i := newIssuer(t, "a")
 	v := verifier(t, keySet(t, i.set(t)))
 	for before, want := range map[string]string{
@@ -264,7 +264,7 @@ func (s *stuck) Record(_ context.Context, hash string) (caller.Record, bool, err
 }
 
 // The number of running reads is bounded, even if many clients disconnect during lookups.
-func TestRemoteRecords_pile(t *testing.T) {
+func TestRemoteRecords_concurrentReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		key := caller.NewAPIKey()
 		source := &stuck{secret: secret, answer: make(chan struct{}, 1), record: caller.Record{ID: "k", Hash: caller.HashAPIKey(secret, key)}}

@@ -218,7 +218,7 @@ func TestRemoteKeys(t *testing.T) {
 
 // A key that the issuer adds soon after a fetch is valid at once. There is at most one fetch in half a
 // minute, and one more in ten minutes, whatever key IDs arrive.
-func TestRemoteKeys_spare(t *testing.T) {
+func TestRemoteKeys_newKey(t *testing.T) {
 	first, second := newIssuer(t, "first"), newIssuer(t, "second")
 	document, fetches := first.set(t), 0
 	v := verifier(t, caller.NewFetchedKeys(func(context.Context) ([]byte, time.Time, error) {
@@ -291,7 +291,7 @@ func slow(t *testing.T, document func() []byte) *atomic.Int64 {
 }
 
 // If the client of a request disconnects, the fetch continues and other requests get the keys.
-func TestRemoteKeys_hangUp(t *testing.T) {
+func TestRemoteKeys_disconnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second := newIssuer(t, "first"), newIssuer(t, "second")
 		document := first.set(t)
@@ -325,7 +325,7 @@ func TestRemoteKeys_hangUp(t *testing.T) {
 }
 
 // During a fetch, requests use the previous keys. All requests share the fetch.
-func TestRemoteKeys_meanwhile(t *testing.T) {
+func TestRemoteKeys_duringFetch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := newIssuer(t, "first")
 		fetches := slow(t, func() []byte { return first.set(t) })

@@ -150,7 +150,7 @@ func TestRemoteRecords(t *testing.T) {
 
 // While the table fails, known keys stay valid for an hour, and other keys cannot be verified. The
 // number of reads stays small.
-func TestRemoteRecords_down(t *testing.T) {
+func TestRemoteRecords_tableFails(t *testing.T) {
 	source := newTable("s")
 	r := caller.NewRemoteRecords(source)
 	key, other := source.add("s", "k"), source.add("s", "other")
@@ -238,7 +238,7 @@ func TestRemoteRecords_many(t *testing.T) {
 
 // Requests for one key share a read. The read continues if the client disconnects. Requests wait a
 // bounded time for a table that does not answer.
-func TestRemoteRecords_meanwhile(t *testing.T) {
+func TestRemoteRecords_sharedRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := newTable("s")
 		r := caller.NewRemoteRecords(source)
@@ -278,7 +278,7 @@ func TestRemoteRecords_meanwhile(t *testing.T) {
 
 // While the table fails, there is one read a second for all keys together. A malformed record does not
 // affect other keys. After one successful read, every key is read again.
-func TestRemoteRecords_spared(t *testing.T) {
+func TestRemoteRecords_failingReads(t *testing.T) {
 	source := newTable("s")
 	r := caller.NewRemoteRecords(source)
 	bad, good := source.add("s", "bad"), source.add("s", "good")
@@ -297,7 +297,7 @@ func TestRemoteRecords_spared(t *testing.T) {
 }
 
 // The clocks of concurrent requests may differ. A request with an earlier time does not repeat a read.
-func TestRemoteRecords_late(t *testing.T) {
+func TestRemoteRecords_earlierClock(t *testing.T) {
 	source := newTable("s")
 	r := caller.NewRemoteRecords(source)
 	key, unknown := source.add("s", "k"), caller.NewAPIKey()
@@ -358,7 +358,7 @@ func (a *apart) Secrets(ctx context.Context) ([][]byte, error) {
 
 // All requests wait for the first read of the secrets. For a later read only one request waits, and
 // the others use the previous secrets. A request stops waiting when its context ends.
-func TestRemoteRecords_secretsApart(t *testing.T) {
+func TestRemoteRecords_sharedSecrets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &apart{table: newTable("s"), come: make(chan struct{})}
 		r := caller.NewRemoteRecords(source)
@@ -400,7 +400,7 @@ func TestRemoteRecords_secretsApart(t *testing.T) {
 }
 
 // Missing secrets are a failure if an earlier read returned secrets.
-func TestRemoteRecords_lost(t *testing.T) {
+func TestRemoteRecords_missingSecrets(t *testing.T) {
 	source := newTable("s")
 	r := caller.NewRemoteRecords(source)
 	key, other := source.add("s", "k"), source.add("s", "other")
@@ -415,7 +415,7 @@ func TestRemoteRecords_lost(t *testing.T) {
 }
 
 // A request uses the result of a read even if the request ends at the same time.
-func TestRemoteRecords_ending(t *testing.T) {
+func TestRemoteRecords_contextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := newTable("s")
 		r := caller.NewRemoteRecords(source)

@@ -324,7 +324,7 @@ func TestPublisher_Begin_when(t *testing.T) {
 
 // If the broker does not answer, each request waits for at most the budget, and each batch delays at
 // most five requests. The Publisher reports the lost events.
-func TestPublisher_hung(t *testing.T) {
+func TestPublisher_brokerHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		epoch, instants := time.Now(), []time.Duration(nil)
 		b := &broker{send: func(ctx context.Context, n int) (int, error) {
@@ -406,7 +406,7 @@ func TestPublisher_frozen(t *testing.T) {
 
 // Events in rejected batches are lost. After the broker recovers, it receives the remaining events. Lost
 // and received events together are all recorded events.
-func TestPublisher_back(t *testing.T) {
+func TestPublisher_brokerRecovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		down, failed, arrived := true, int64(0), int64(0)
 		b := &broker{send: func(_ context.Context, n int) (int, error) {

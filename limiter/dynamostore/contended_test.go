@@ -14,22 +14,22 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// overtaking is an API that runs a function before one of the updates. Its field named before is the
+// racing is an API that runs a function before one of the updates. Its field named before is the
 // number of that update, counted from 1.
-type overtaking struct {
+type racing struct {
 	dynamostore.API
 	updates, before int
 	happens         func()
 }
 
-func (o *overtaking) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, f ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+func (o *racing) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, f ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
 	if o.updates++; o.updates == o.before {
 		o.happens()
 	}
 	return o.API.UpdateItem(ctx, in, f...)
 }
 
-func newOvertaking(api *overtaking, table string) *dynamostore.Store {
+func newRacing(api *racing, table string) *dynamostore.Store {
 	return storetest.Must(dynamostore.New(api, dynamostore.Options{Table: table, Namespace: "contended"}))
 }
 
@@ -49,7 +49,7 @@ func TestStore_refusalRace(t *testing.T) {
 	if ok, err := other.Take(ctx, now, who, []limiter.Charge{full, {Subject: who, Limit: old, Cost: 1}}, results); !ok || err != nil {
 		t.Fatalf("allowed: got %t, %v, want true", ok, err)
 	}
-	store := newOvertaking(&overtaking{API: client, before: 2, happens: func() {
+	store := newRacing(&racing{API: client, before: 2, happens: func() {
 		if _, err := other.Settle(ctx, 0, who, []limiter.Charge{full}, results[:1], 0); err != nil {
 			t.Error(err)
 		}
@@ -82,7 +82,7 @@ func TestStore_windowRace(t *testing.T) {
 		"current window, no charge":        {now, 0},
 	} {
 		who := caller()
-		other := newOvertaking(&overtaking{API: client}, table)
+		other := newRacing(&racing{API: client}, table)
 		take := func(store *dynamostore.Store, at algo.Instant, charges ...limiter.Charge) {
 			t.Helper()
 			for i := range charges {
@@ -94,8 +94,8 @@ func TestStore_windowRace(t *testing.T) {
 		}
 		take(other, now, limiter.Charge{Limit: busy, Cost: 1})
 		take(other, now.Add(-time.Minute), limiter.Charge{Limit: window, Cost: 400})
-		api := &overtaking{API: client, before: 2, happens: func() { take(other, c.at, limiter.Charge{Limit: window, Cost: c.cost}) }}
-		take(newOvertaking(api, table), now, limiter.Charge{Limit: busy, Cost: 1}, limiter.Charge{Limit: window, Cost: 500})
+		api := &racing{API: client, before: 2, happens: func() { take(other, c.at, limiter.Charge{Limit: window, Cost: c.cost}) }}
+		take(newRacing(api, table), now, limiter.Charge{Limit: busy, Cost: 1}, limiter.Charge{Limit: window, Cost: 500})
 		if api.updates != 2 {
 			t.Errorf("%s: got %d attempts, want 2", name, api.updates)
 		}

@@ -99,11 +99,11 @@ func TestStore_ladder_refuses(t *testing.T) {
 
 // A take of cost 0, or of a cost above the capacity, reads the item and does not write. A take of the
 // whole capacity writes.
-func TestStore_looks(t *testing.T) {
+func TestStore_readOnly(t *testing.T) {
 	m := &meter{}
 	client, name := local(t, m.install)
-	api := &overtaking{API: client}
-	store := newOvertaking(api, name)
+	api := &racing{API: client}
+	store := newRacing(api, name)
 	for _, algorithm := range algorithms {
 		who := caller()
 		charge := limiter.Charge{Limit: storetest.Limit(t, string(algorithm), algo.Rate{Algorithm: algorithm, Requests: 5, Window: time.Minute})}

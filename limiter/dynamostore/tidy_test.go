@@ -42,7 +42,7 @@ func TestStore_tidy_logRace(t *testing.T) {
 	client, name := local(t)
 	ctx, who := context.Background(), caller()
 	limit := storetest.Limit(t, "a", algo.Rate{Algorithm: algo.SlidingLog, Requests: 40, Window: 10 * time.Second})
-	other := newOvertaking(&overtaking{API: client}, name)
+	other := newRacing(&racing{API: client}, name)
 	take := func(store *dynamostore.Store, at time.Time, cost int64, hint algo.Result) (bool, algo.Result) {
 		t.Helper()
 		results := []algo.Result{hint}
@@ -54,12 +54,12 @@ func TestStore_tidy_logRace(t *testing.T) {
 	}
 	_, stale := take(other, noon, 40, algo.Result{})
 	now := noon.Add(20 * time.Second)
-	api := &overtaking{API: client, before: 3, happens: func() { // runs before the trim, which follows the second attempt
+	api := &racing{API: client, before: 3, happens: func() { // runs before the trim, which follows the second attempt
 		if ok, _ := take(other, now.Add(-time.Second), 5, stale); !ok {
 			t.Error("request while the log is trimmed: got a refusal, want an allowed request")
 		}
 	}}
-	if ok, _ := take(newOvertaking(api, name), now, 16, algo.Result{}); !ok || api.updates != 3 {
+	if ok, _ := take(newRacing(api, name), now, 16, algo.Result{}); !ok || api.updates != 3 {
 		t.Fatalf("got allowed %t and %d updates, want 3 updates: an attempt without a state, an attempt with it, and a trim", ok, api.updates)
 	}
 	entries, err := other.Inspect(ctx, who)
@@ -208,7 +208,7 @@ func TestStore_tidy_setBack(t *testing.T) {
 	}
 	newest, index := "x"+limit.ID.String(), limit.Machine().(*algo.Window).Index(algo.InstantOf(noon))
 	counted := func(window int64) string { return "c" + limit.ID.String() + strconv.FormatInt(window, 36) }
-	api := &overtaking{API: client, before: 2, happens: func() { // runs between the charge and the removal
+	api := &racing{API: client, before: 2, happens: func() { // runs between the charge and the removal
 		update("SET #x = :x", map[string]string{"#x": newest}, map[string]types.AttributeValue{":x": number(index - 10)})
 	}}
 	for i := range int64(12) {
@@ -222,11 +222,11 @@ func TestStore_tidy_setBack(t *testing.T) {
 		}
 		return results[0]
 	}
-	take(newOvertaking(api, name), noon)
+	take(newRacing(api, name), noon)
 	if api.updates != 2 {
 		t.Fatalf("got %d updates, want the charge and a removal", api.updates)
 	}
-	if r := take(newOvertaking(&overtaking{API: client}, name), noon.Add(-10*time.Minute)); r.State.Count != 8 {
+	if r := take(newRacing(&racing{API: client}, name), noon.Add(-10*time.Minute)); r.State.Count != 8 {
 		t.Errorf("the newest window: got a count of %d, want 8", r.State.Count)
 	}
 }

@@ -207,7 +207,7 @@ func TestTransport_answerTooLate(t *testing.T) {
 
 // While one request waits after a refusal, the other requests wait too. After the wait, the Transport
 // first sends one request as a probe.
-func TestTransport_othersWait(t *testing.T) {
+func TestTransport_sharedWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("429 | Retry-After: 10", "200")
 		a.latency = 100 * time.Millisecond
@@ -436,7 +436,7 @@ func TestTransport_spread(t *testing.T) {
 
 // Many clients call a Gate at once. The Gate never refuses a request of a polite client, and refuses
 // most requests of other clients. The polite clients still exhaust the quota.
-func TestTransport_crowd(t *testing.T) {
+func TestTransport_manyClients(t *testing.T) {
 	const clients, each = 50, 4 // 200 requests on a limit of 100 a minute with a burst of 20
 	rate := algo.Rate{Algorithm: algo.TokenBucket, Requests: 100, Window: time.Minute, Burst: 20}
 	crowd := func(t *testing.T, rt http.RoundTripper) (passed int, took time.Duration) {
@@ -480,7 +480,7 @@ func TestTransport_crowd(t *testing.T) {
 
 // Requests of different quotas do not wait for each other. Quotas differ by host, credential, policy
 // and partition.
-func TestTransport_apart(t *testing.T) {
+func TestTransport_separateQuotas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &api{handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			line := "200"
@@ -741,7 +741,7 @@ func TestTransport_renamed(t *testing.T) {
 
 // The Transport reads a short body of a refusal before it repeats the request, so that it can reuse
 // the connection. It does not read a long body.
-func TestTransport_drains(t *testing.T) {
+func TestTransport_shortBody(t *testing.T) {
 	for length, unread := range map[int64]int{9: 0, 64 << 10: 0, 64<<10 + 1: 64<<10 + 1, -1: 9} {
 		synctest.Test(t, func(t *testing.T) {
 			refusal := strings.NewReader(strings.Repeat("x", int(max(length, 9))))

@@ -416,7 +416,7 @@ func TestStore_batch_deadlines(t *testing.T) {
 
 // If the connection of a pipeline is lost, its replies are unknown: all its calls fail, and none is
 // sent again.
-func TestStore_batch_lost(t *testing.T) {
+func TestStore_batch_lostConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(charges, charges, "")
 		k := g.open(t)

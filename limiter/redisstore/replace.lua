@@ -1,4 +1,4 @@
--- Replaces a value that is still as it was read.
+-- Replaces a value if no other process has changed it since it was read.
 --
 -- KEYS[1]  the subject
 -- ARGV[1]  the value read, empty if there was none

@@ -1,4 +1,4 @@
--- Corrects charges: refunds some, each as far as that is safe, and forces others.
+-- Corrects charges: it refunds some, each as far as this is safe, and forces others.
 --
 -- KEYS[1]  the subject
 -- ARGV[1]  the charges, integers big endian:

@@ -8,8 +8,8 @@
 --                window in 2^-20; largest count that allows the cost, 0
 --              log: length in ns; largest count that allows the cost, cost; latest instant
 --                of honest clocks
---            B    1 if the limit has other parameters than its rules set: it then counts only
---                 if the value has it of their version or a higher one
+--            B    1 if these are not the parameters of the charged rules: the value must then have
+--                 the limit with the same or a higher version
 --            I6   version of the rules that set the limit
 --            the limit: tag B, id I5, parameters
 -- ARGV[2]  time to live in ms
@@ -20,15 +20,14 @@
 -- state follows: bucket TAT; window index I4, count and previous I2, large I4; log newest
 -- instant, number of entries I4, and entries, oldest first. Then follow, if they are not the
 -- default: 112 and its version I6, if that is not the one of the value; 128 and a mark of
--- 16 bytes; 144 and the refunds I4 of a bucket. The script keeps these and the parameters
--- as they are.
+-- 16 bytes; 144 and the refunds I4 of a bucket. The script does not change these or the parameters.
 --
--- Returns the new value if everything was charged. Otherwise nothing was, and it returns
--- the value in an array: the caller finds out whether the value refuses, or holds a limit
--- with other parameters, a state to clamp, or another format, which are rare.
+-- Returns the new value if every limit was charged. Otherwise no limit was charged, and the script
+-- returns the value in an array. The caller then finds the reason: usually the value refuses. Rarely it
+-- has a limit with other parameters, a state to clamp, or another format.
 --
--- Nanoseconds since 1970 do not fit a double's 53 bits, so instants are two halves of
--- 32. The clock is the caller's: not every server lets a script read the time.
+-- Nanoseconds since 1970 do not fit the 53 bits of a double, so an instant is two halves of 32 bits. The
+-- caller sends the instant, because not every server lets a script read the time.
 local args, unpack, pack, sub, byte = ARGV[1], struct.unpack, struct.pack, string.sub, string.byte
 local value = redis.call('GET', KEYS[1])
 local new = value or '\2\0' .. sub(args, 34, 39)
@@ -78,7 +77,7 @@ while i < #args do
   if tag < 32 then
     local s, n = 0, 0
     if not first then s, n = unpack('>I4I4', new, at) end
-    if s > a or s == a and n > b then return {value} end -- and so if it is too far ahead
+    if s > a or s == a and n > b then return {value} end -- this includes a state too far ahead
     if s < now_hi or s == now_hi and n < now_lo then s, n = now_hi, now_lo end
     s, n = s + c, n + d
     if n >= 4294967296 then s, n = s + 1, n - 4294967296 end
@@ -88,7 +87,7 @@ while i < #args do
     if not first then s, n, m = unpack('>I4I4I4', new, at) end
     if s > e or s == e and n > f then return {value} end
     local from = at + 12
-    local function expired(hi, lo) -- how many entries are not after an instant
+    local function expired(hi, lo) -- number of entries up to an instant
       local low, high = 0, m
       while low < high do
         local middle = math.floor((low + high) / 2)
@@ -97,7 +96,7 @@ while i < #args do
       end
       return low
     end
-    -- A clock that is behind counts as if it were at the newest entry.
+    -- If the clock is behind, the charge counts at the instant of the newest entry.
     if s < now_hi or s == now_hi and n < now_lo then s, n = now_hi, now_lo end
     a, b = s - a, n - b
     if b < 0 then a, b = a - 1, b + 4294967296 end

@@ -94,7 +94,7 @@ func TestRecorder_byRule(t *testing.T) {
 
 // A line has room for one rule, so lines have the rules in turn. Counts that have waited for a minute
 // get separate lines with the time of the counts.
-func TestRecorder_byRule_turns(t *testing.T) {
+func TestRecorder_byRule_rotation(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "dev", hash)
 	r.Rules(noon, 1, time.Time{}, []string{"a", "b", "c"}, nil)

@@ -249,7 +249,7 @@ func TestRecorder_Record(t *testing.T) {
 
 // The first decision after a quiet second is written at once. The decisions of the next second are
 // written with the first decision after that second.
-func TestRecorder_edges(t *testing.T) {
+func TestRecorder_writeTimes(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "dev", hash)
 	record := func(after time.Duration) { r.Record(outcomeOf(noon.Add(after), 0, alice, allowed, nil)) }
@@ -470,7 +470,7 @@ func TestRecorder_flood(t *testing.T) {
 
 // A thousand callers are counted separately until the next write. Further callers are counted
 // together.
-func TestRecorder_crowd(t *testing.T) {
+func TestRecorder_manyCallers(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "dev", hash)
 	r.Record(outcomeOf(noon, 0, alice, allowed, nil))

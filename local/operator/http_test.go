@@ -74,7 +74,7 @@ func TestNewClient(t *testing.T) {
 }
 
 // The client does not follow a redirect. Its error states that the server is not a gateway.
-func TestClient_elsewhere(t *testing.T) {
+func TestClient_redirect(t *testing.T) {
 	asked := 0
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked++

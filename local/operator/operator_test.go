@@ -183,7 +183,7 @@ func hadTime(test func()) (ok bool) {
 
 // An explanation equals the decision that follows: it has the same limit and exactly the same wait.
 // Repeated explanations charge nothing.
-func TestExplain_isWhatHappens(t *testing.T) {
+func TestExplain_equalsDecision(t *testing.T) {
 	questions := []operator.Question{
 		{Method: "GET", Path: "/search"},
 		{Method: "GET", Path: "/search", User: "alice"},

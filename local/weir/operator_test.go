@@ -256,7 +256,7 @@ func TestReset_confirm(t *testing.T) {
 // A reset in the store of a deployment asks for confirmation, and the question names the store. After
 // the answer no, the command does not open the store. With --yes, without a terminal, or for the gateway
 // on this machine, there is no question.
-func TestReset_asks(t *testing.T) {
+func TestReset_question(t *testing.T) {
 	checkouttest.Scratch(t)
 	person := true
 	isPerson = func(any) bool { return person }

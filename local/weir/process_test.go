@@ -157,7 +157,7 @@ func hammer(t *testing.T, gateways []*commandtest.Process, token string, clients
 }
 
 // If the store does not answer, serve prints exactly one error line. The Redis client prints nothing.
-func TestServe_oneLine(t *testing.T) {
+func TestServe_oneErrorLine(t *testing.T) {
 	checkouttest.Scratch(t)
 	for range 10 {
 		c := commandtest.Command(t, []string{"serve", "--store", "redis", "--port", strconv.Itoa(commandtest.FreePorts(t))}, "REDIS_URL=redis://user:hunter2@127.0.0.1:1")
