@@ -8,13 +8,12 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// answer returns the decision on charges. fromCache reports that no store was charged, because this process
+// answer returns the decision. fromCache reports that no store was charged, because this process
 // already knew a refusal.
-func (r *request) answer(ctx context.Context, charges []Charge, fromCache bool) Decision {
+func (r *request) answer(ctx context.Context, fromCache bool) Decision {
 	l := r.limiter
 	r.logFailures(ctx)
 	d := r.combine()
-	d.Charges = charges
 	d.FromCache = fromCache && d.StoreCalls == 0
 	if d.Reason == ReasonBusy {
 		d.RetryAfter = l.busyWait()

@@ -15,7 +15,6 @@ import (
 // of the store are in the Decision.
 func (l *Limiter) Take(ctx context.Context, now time.Time, charges []Charge) (d Decision, err error) {
 	if l.local != nil && len(charges) == 1 && l.takePlain(&d, now, &charges[0]) {
-		d.Charges = charges
 		return d, nil
 	}
 	return l.decidePooled(ctx, now, charges, false)
@@ -81,5 +80,5 @@ func (l *Limiter) decide(ctx context.Context, r *request, now time.Time, charges
 		r.fallBack()
 	}
 	r.settle(ctx)
-	return r.answer(ctx, charges, fromCache), nil
+	return r.answer(ctx, fromCache), nil
 }

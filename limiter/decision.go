@@ -86,9 +86,6 @@ type Decision struct {
 	// Clamped is the number of limits whose state was further in the future than honest clocks allow, and
 	// was clamped (algo.Clamp). Before the clamp, these limits admitted too few requests.
 	Clamped int
-	// Charges are the charges that were passed to Take. They MUST NOT change while the Decision is in
-	// use.
-	Charges []Charge
 	// Reason is ReasonNone unless a store failed. A decision with another Reason is degraded: if no
 	// other limit refused, Limit.OnError decided. For ReasonBusy, OnError does not apply.
 	Reason Reason

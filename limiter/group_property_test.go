@@ -163,8 +163,8 @@ type outcomes struct {
 	refused  map[limiter.ID][]int64 // costs that the limit refused
 }
 
-// note checks one decision and records it.
-func (o *outcomes) note(w *world, d limiter.Decision, look bool, took time.Duration) {
+// note checks the decision on charges and records it.
+func (o *outcomes) note(w *world, charges []limiter.Charge, d limiter.Decision, look bool, took time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	p := &w.plan
@@ -186,13 +186,13 @@ func (o *outcomes) note(w *world, d limiter.Decision, look bool, took time.Durat
 		if d.Reason == limiter.ReasonBusy && (d.Allowed || d.RetryAfter < time.Second || d.RetryAfter > 3*time.Second || d.Limit != nil) {
 			w.problem("got %+v for a busy subject, want a denial without a limit and a wait of 1 to 3 s", d)
 		}
-		for _, c := range d.Charges {
+		for _, c := range charges {
 			if !look {
 				o.lost[c.Limit.ID] += c.Cost
 			}
 		}
 	case d.Allowed:
-		for _, c := range d.Charges {
+		for _, c := range charges {
 			if !look {
 				o.admitted[c.Limit.ID] += c.Cost
 			}
@@ -290,7 +290,7 @@ func (p plan) run(t *testing.T) []string {
 					if err != nil {
 						w.problem("%v", err)
 					}
-					o.note(w, d, look, time.Since(begun))
+					o.note(w, charges, d, look, time.Since(begun))
 				}
 			})
 		}

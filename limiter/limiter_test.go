@@ -95,13 +95,13 @@ func TestLimiter_Take(t *testing.T) {
 	for range 3 {
 		d = take(t, l, one)
 	}
-	want := limiter.Decision{Allowed: true, At: noon, Charges: []limiter.Charge{one}, Limit: search, Capacity: 20, Cost: 1, Remaining: 17, ResetAfter: 1800 * time.Millisecond}
+	want := limiter.Decision{Allowed: true, At: noon, Limit: search, Capacity: 20, Cost: 1, Remaining: 17, ResetAfter: 1800 * time.Millisecond}
 	if !reflect.DeepEqual(d, want) {
 		t.Errorf("third request:\n got %+v\nwant %+v", d, want)
 	}
 	take(t, l, limiter.Charge{Subject: user, Limit: search, Cost: 17})
 	d = take(t, l, one)
-	want = limiter.Decision{At: noon, Charges: []limiter.Charge{one}, Limit: search, Capacity: 20, Cost: 1, RetryAfter: 600 * time.Millisecond, ResetAfter: 12 * time.Second}
+	want = limiter.Decision{At: noon, Limit: search, Capacity: 20, Cost: 1, RetryAfter: 600 * time.Millisecond, ResetAfter: 12 * time.Second}
 	if !reflect.DeepEqual(d, want) {
 		t.Errorf("refused:\n got %+v\nwant %+v", d, want)
 	}

@@ -21,14 +21,16 @@ func (l *Limiter) takePlain(d *Decision, at time.Time, c *Charge) bool {
 	}
 	a := limit.plain.Answer(state, now, c.Cost, allowed)
 	d.Allowed, d.At = allowed, at
-	if limit.Rate.Algorithm == algo.LeakyBucket {
-		d.Delay = a.Delay
+	switch {
+	case !allowed:
+		d.RetryAfter = a.Wait
+	case limit.Rate.Algorithm == algo.LeakyBucket:
+		d.Delay = a.Wait
 	}
 	if allowed && limit.Global {
 		return true
 	}
 	d.Limit, d.Cost = limit, c.Cost
-	d.Capacity, d.Remaining = a.Capacity, a.Remaining
-	d.RetryAfter, d.ResetAfter = a.RetryAfter, a.ResetAfter
+	d.Capacity, d.Remaining, d.ResetAfter = a.Capacity, a.Remaining, a.ResetAfter
 	return true
 }

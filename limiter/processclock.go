@@ -8,17 +8,25 @@ import (
 // processClock reads the time of this process from the monotonic clock alone, which takes about half as
 // long as time.Now. After wallClockPeriod it reads the wall clock again, so it follows a clock that is
 // set. It is safe for concurrent use.
-type processClock struct{ read atomic.Pointer[time.Time] }
+type processClock struct{ read atomic.Pointer[clockReading] }
+
+// clockReading is a reading of both clocks. It keeps the Unix time too, because the sum with an age is
+// then fast.
+type clockReading struct {
+	at        time.Time
+	sec, nsec int64
+}
 
 const wallClockPeriod = 10 * time.Millisecond
 
+// now returns the time without a monotonic reading.
 func (c *processClock) now() time.Time {
-	if read := c.read.Load(); read != nil {
-		if age := time.Since(*read); age >= 0 && age < wallClockPeriod {
-			return read.Add(age)
+	if r := c.read.Load(); r != nil {
+		if age := time.Since(r.at); age >= 0 && age < wallClockPeriod {
+			return time.Unix(r.sec, r.nsec+int64(age))
 		}
 	}
-	now := time.Now()
-	c.read.Store(&now)
-	return now
+	at := time.Now()
+	c.read.Store(&clockReading{at, at.Unix(), int64(at.Nanosecond())})
+	return at.Round(0)
 }

@@ -15,7 +15,7 @@ func TestLimiter_Now_local(t *testing.T) {
 	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))
 	_ = l.Now() // reads the real clock, outside synctest
 	synctest.Test(t, func(t *testing.T) {
-		for _, pause := range []time.Duration{0, time.Nanosecond, time.Millisecond, 9 * time.Millisecond, time.Hour, time.Millisecond} {
+		for _, pause := range []time.Duration{0, time.Nanosecond, time.Millisecond, 9 * time.Millisecond, time.Hour, time.Millisecond, 985 * time.Millisecond, 5 * time.Millisecond} { // the last one ends in another second
 			time.Sleep(pause)
 			if got, want := l.Now(), time.Now(); !got.Equal(want) {
 				t.Errorf("after %s: got %s, want %s", pause, got, want)

@@ -19,7 +19,7 @@ func (l *Limiter) decideSimple(ctx context.Context, r *request, at time.Time, ch
 	// The slices belong to the request: arguments of a Store cannot be on the stack.
 	r.charges, r.results = append(r.charges[:0], charges[0]), append(r.results[:0], algo.Result{})
 	allowed, err := l.store.Take(ctx, now, it.Subject, r.charges, r.results)
-	d := Decision{Allowed: allowed, At: at, Charges: charges}
+	d := Decision{Allowed: allowed, At: at}
 	if err != nil {
 		switch d.Reason = reasonOf(err); {
 		case d.Reason == ReasonBusy:

@@ -31,13 +31,14 @@ var (
 	_ Compacter = (*Window)(nil)
 )
 
-// Answer has the numbers of a decision.
+// Answer has the numbers of a decision. It fits registers.
 type Answer struct {
-	Capacity   int64
-	Remaining  int64
-	RetryAfter time.Duration
+	Capacity  int64
+	Remaining int64
+	// Wait is the Delay of a cost that is allowed, if the bucket is a queue. It is the RetryAfter of a cost
+	// that is refused.
+	Wait       time.Duration
 	ResetAfter time.Duration
-	Delay      time.Duration // how long the request waits in the queue of a leaky bucket
 }
 
 // Compact implements Compacter.
@@ -70,9 +71,9 @@ func (b *Bucket) Answer(c Compact, now Instant, cost int64, allowed bool) (a Ans
 		a.Remaining = int64((b.Depth - a.ResetAfter) / b.Interval)
 	}
 	if allowed {
-		a.Delay = max(0, a.ResetAfter-b.Increment(cost))
+		a.Wait = max(0, a.ResetAfter-b.Increment(cost))
 	} else {
-		a.RetryAfter = tat.Sub(b.Latest(now, cost))
+		a.Wait = tat.Sub(b.Latest(now, cost))
 	}
 	return a
 }
@@ -89,7 +90,8 @@ func (w *Window) State(c Compact) State {
 
 // TakeCompact implements Compacter.
 func (w *Window) TakeCompact(c Compact, now Instant, cost int64) (next Compact, allowed, known bool) {
-	if cost <= 0 || cost > w.Requests || c.Instant != w.Index(now) {
+	elapsed := now.Sub(w.Start(c.Instant)) // a product is faster than the quotient Index
+	if cost <= 0 || cost > w.Requests || elapsed < 0 || elapsed >= w.Length {
 		return c, false, false
 	}
 	count, previous := int64(c.Counts>>32), int64(uint32(c.Counts))
@@ -107,7 +109,7 @@ func (w *Window) Answer(c Compact, now Instant, cost int64, allowed bool) (a Ans
 	a.Capacity = w.Requests
 	a.Remaining = max(0, w.Room(c.Instant, now, previous, 0)-count)
 	if !allowed {
-		a.RetryAfter = w.wait(w.State(c), now, cost)
+		a.Wait = w.wait(w.State(c), now, cost)
 	}
 	switch {
 	case count > 0 && w.Sliding:

@@ -105,11 +105,11 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 
 	// Match the rules and charge their limits.
 	selected := g.o.Select(ctx, o.Time, rules.Request{Method: r.Method, Path: r.Path, Header: r.Header, Caller: o.Caller})
-	result.Tier = selected.Tier
+	o.Charges, result.Tier = selected.Charges, selected.Tier
 	if e := selected.Exemption; e != nil {
 		o.Exemption = e.Name
 	}
-	o.Decision, o.Err = g.o.Limiter.Take(ctx, o.Time, selected.Charges)
+	o.Decision, o.Err = g.o.Limiter.Take(ctx, o.Time, o.Charges)
 
 	// A refusal takes precedence over a bad credential, because the limit bounds the number of attempts.
 	invalid := o.Err != nil

@@ -15,6 +15,7 @@ type Outcome struct {
 	Time     time.Time        // when the request arrived
 	Duration time.Duration    // of the decision, including the identification of the caller
 	Caller   caller.Caller    // contains only verified identities
+	Charges  []limiter.Charge // of the request; they MUST NOT change afterwards
 	Decision limiter.Decision // the zero Decision if there was no decision
 	// Exemption is the name of the exemption that applies to the request. The request has no charges
 	// then. It is "" if the request is not exempt.

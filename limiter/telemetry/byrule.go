@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/outcome"
 )
 
 const (
@@ -77,14 +77,15 @@ func (b *byRule) find(rule string) int {
 
 // add counts an allowed decision for each rule that charged it, and a refused decision for the rule
 // that refused it.
-func (b *byRule) add(d *limiter.Decision) {
+func (b *byRule) add(o *outcome.Outcome) {
+	d := &o.Decision
 	if b.rows[maxRules].name == "" {
 		return
 	}
 	if d.Allowed {
 		var counted [maxRules + 1]bool
-		for i := range d.Charges {
-			if at := b.find(d.Charges[i].Limit.Rule); !counted[at] {
+		for i := range o.Charges {
+			if at := b.find(o.Charges[i].Limit.Rule); !counted[at] {
 				counted[at] = true
 				b.rows[at].allowed++
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/outcome"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
@@ -20,19 +21,31 @@ func of(rule string) *limiter.Limit {
 	return &l
 }
 
+// decided is a decision and the charges of its request.
+type decided struct {
+	limiter.Decision
+	charges []limiter.Charge
+}
+
+func (d decided) outcome(now time.Time, took time.Duration, from caller.Caller, err error) outcome.Outcome {
+	o := outcomeOf(now, took, from, d.Decision, err)
+	o.Charges = d.charges
+	return o
+}
+
 // through returns a decision that limits of these rules allow. refusedBy returns a decision that the
 // last rule refuses.
-func through(rules ...string) (d limiter.Decision) {
+func through(rules ...string) (d decided) {
 	d.Allowed = true
 	for _, rule := range rules {
-		d.Charges = append(d.Charges, limiter.Charge{Subject: limiter.User("alice"), Limit: of(rule), Cost: 1})
+		d.charges = append(d.charges, limiter.Charge{Subject: limiter.User("alice"), Limit: of(rule), Cost: 1})
 	}
 	return d
 }
 
-func refusedBy(rules ...string) limiter.Decision {
+func refusedBy(rules ...string) decided {
 	d := through(rules...)
-	d.Allowed, d.Limit = false, d.Charges[len(rules)-1].Limit
+	d.Allowed, d.Limit = false, d.charges[len(rules)-1].Limit
 	return d
 }
 
@@ -64,7 +77,7 @@ func TestRecorder_byRule(t *testing.T) {
 	nobody.Limit = nil
 	for _, c := range []struct {
 		name     string
-		decision limiter.Decision
+		decision decided
 		err      error
 		want     map[string]counts
 	}{
@@ -81,14 +94,14 @@ func TestRecorder_byRule(t *testing.T) {
 		l := newLog(t)
 		r := telemetry.New(l, "dev", hash)
 		r.Rules(noon, 1, time.Time{}, []string{"GET /a", "*"}, nil)
-		r.Record(outcomeOf(noon, 0, alice, c.decision, c.err))
+		r.Record(c.decision.outcome(noon, 0, alice, c.err))
 		r.RulesRefused(noon.Add(time.Second)) // writes the line of the second rule
 		if got := l.byRule(); !maps.EqualFunc(got, c.want, maps.Equal) {
 			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
 		}
 	}
 	l := newLog(t)
-	telemetry.New(l, "dev", hash).Record(outcomeOf(noon, 0, alice, through("GET /a"), nil)) // without a call of Rules, no rule is counted
+	telemetry.New(l, "dev", hash).Record(through("GET /a").outcome(noon, 0, alice, nil)) // without a call of Rules, no rule is counted
 	l.want(line{at: noon, counts: counts{"Allowed": 1, "Refused": 0, "Latency": 1}})
 }
 
@@ -109,7 +122,7 @@ func TestRecorder_byRule_rotation(t *testing.T) {
 		}
 	}
 	record := func(after time.Duration, rules ...string) time.Time {
-		r.Record(outcomeOf(noon.Add(after), 0, alice, through(rules...), nil))
+		r.Record(through(rules...).outcome(noon.Add(after), 0, alice, nil))
 		return noon.Add(after)
 	}
 	at := record(0, "a", "b", "c")
@@ -153,8 +166,8 @@ func TestRecorder_byRule_cap(t *testing.T) {
 	}
 	r.Rules(noon, 1, time.Time{}, labels, nil)
 	for _, label := range labels {
-		r.Record(outcomeOf(noon, 0, alice, through(label), nil))
-		r.Record(outcomeOf(noon, 0, alice, refusedBy(label), nil))
+		r.Record(through(label).outcome(noon, 0, alice, nil))
+		r.Record(refusedBy(label).outcome(noon, 0, alice, nil))
 	}
 	got := flush(1)
 	for i, label := range append(labels[:10:10], "(others)") {
@@ -167,10 +180,10 @@ func TestRecorder_byRule_cap(t *testing.T) {
 	}
 	r.Record(outcomeOf(noon.Add(2*time.Hour), 0, alice, allowed, nil)) // the counts of this request wait for the next line
 	for _, label := range labels[:3] {
-		r.Record(outcomeOf(noon.Add(2*time.Hour), 0, alice, through(label), nil))
+		r.Record(through(label).outcome(noon.Add(2*time.Hour), 0, alice, nil))
 	}
 	r.Rules(noon.Add(2*time.Hour), 2, time.Time{}, []string{"GET /2", "new"}, nil)
-	r.Record(outcomeOf(noon.Add(2*time.Hour), 0, alice, through("new"), nil))
+	r.Record(through("new").outcome(noon.Add(2*time.Hour), 0, alice, nil))
 	want := map[string]counts{"GET /2": {"RuleAllowed": 1, "RuleRefused": 0}, "new": {"RuleAllowed": 1, "RuleRefused": 0}, "(others)": {"RuleAllowed": 2, "RuleRefused": 0}}
 	if got := flush(3); !maps.EqualFunc(got, want, maps.Equal) {
 		t.Errorf("after a change: got %v, want %v", got, want)
@@ -185,7 +198,7 @@ func TestRecorder_byRule_names(t *testing.T) {
 	r := telemetry.New(l, "dev", hash)
 	r.Rules(noon, 1, time.Time{}, labels, nil)
 	for i, label := range append(labels, "another") {
-		r.Record(outcomeOf(noon.Add(time.Duration(i)*time.Second), 0, alice, through(label), nil))
+		r.Record(through(label).outcome(noon.Add(time.Duration(i)*time.Second), 0, alice, nil))
 	}
 	if got := l.byRule(); len(got) != len(labels)+1 || got["GET /a?b"] == nil || got["(others)"]["RuleAllowed"] != 1 {
 		t.Errorf("got %d names, want %d: %v", len(got), len(labels)+1, got)
@@ -197,7 +210,7 @@ func TestRecorder_byRule_concurrent(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "dev", hash)
 	const workers, each = 8, 2000
-	decisions := make([]limiter.Decision, 20)
+	decisions := make([]decided, 20)
 	labels := make([]string, len(decisions))
 	for i := range decisions {
 		labels[i] = fmt.Sprint("rule ", i)
@@ -209,7 +222,7 @@ func TestRecorder_byRule_concurrent(t *testing.T) {
 			for i := range each {
 				at := noon.Add(time.Duration(i) * 10 * time.Millisecond)
 				r.Rules(at, 1, time.Time{}, labels, nil)
-				r.Record(outcomeOf(at, 0, alice, decisions[(i+w)%20], nil))
+				r.Record(decisions[(i+w)%20].outcome(at, 0, alice, nil))
 			}
 		})
 	}

@@ -23,7 +23,8 @@ func FuzzRecorder(f *testing.F) {
 		var log bytes.Buffer
 		r := telemetry.New(&log, namespace, nil)
 		r.Rules(noon, int64(calls), noon.Add(time.Duration(pause)), []string{key, name, "x"}, nil)
-		d := limiter.Decision{Charges: []limiter.Charge{{Limit: &limiter.Limit{Rule: key}}, {Limit: &limiter.Limit{Rule: name}}}, Allowed: bits&1 != 0, FromCache: bits&2 != 0, StoreCalls: calls}
+		d := decided{charges: []limiter.Charge{{Limit: &limiter.Limit{Rule: key}}, {Limit: &limiter.Limit{Rule: name}}}}
+		d.Decision = limiter.Decision{Allowed: bits&1 != 0, FromCache: bits&2 != 0, StoreCalls: calls}
 		if bits&4 != 0 {
 			d.Limit = &limiter.Limit{Name: name, Rule: key}
 		}
@@ -37,7 +38,7 @@ func FuzzRecorder(f *testing.F) {
 		}
 		now := noon
 		for range 3 {
-			r.Record(outcomeOf(now, time.Duration(took), caller, d, err))
+			r.Record(d.outcome(now, time.Duration(took), caller, err))
 			now = now.Add(time.Duration(pause))
 		}
 		r.RulesRefused(now)

@@ -85,7 +85,7 @@ func (r *Recorder) add(o *outcome.Outcome) {
 	}
 	if o.Err == nil && !d.Failed {
 		m.addEnforced(o.Duration, d)
-		r.byRule.add(d)
+		r.byRule.add(o)
 	}
 	m.addStore(d)
 }

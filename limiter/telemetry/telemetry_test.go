@@ -418,8 +418,8 @@ func TestRecorder_allocations(t *testing.T) {
 	for name, record := range map[string]func(){
 		"allowed":         func() { r.Record(outcomeOf(noon, 0, alice, allowed, nil)) },
 		"refused":         func() { r.Record(outcomeOf(noon, 0, alice, refused, nil)) },
-		"allowed by rule": func() { r.Record(outcomeOf(noon, 0, alice, two, nil)) },
-		"refused by rule": func() { r.Record(outcomeOf(noon, 0, alice, by, nil)) },
+		"allowed by rule": func() { r.Record(two.outcome(noon, 0, alice, nil)) },
+		"refused by rule": func() { r.Record(by.outcome(noon, 0, alice, nil)) },
 		"rules":           func() { r.Rules(noon, 1, noon, []string{"a", "b"}, nil) },
 	} {
 		record()
@@ -584,12 +584,12 @@ func TestRecorder_size(t *testing.T) {
 	r.Rules(noon, 1772625600, time.Time{}, labels, nil)
 	usual := through(labels[0], labels[3])
 	usual.StoreCalls, usual.StoreTime = 2, 4567*time.Microsecond
-	r.Record(outcomeOf(noon, 5678*time.Microsecond, alice, usual, nil))
+	r.Record(usual.outcome(noon, 5678*time.Microsecond, alice, nil))
 	size("one decision", 640)
 	for range 99 {
-		r.Record(outcomeOf(noon, 5678*time.Microsecond, alice, usual, nil))
+		r.Record(usual.outcome(noon, 5678*time.Microsecond, alice, nil))
 	}
-	r.Record(outcomeOf(noon.Add(time.Second), 5678*time.Microsecond, alice, usual, nil))
+	r.Record(usual.outcome(noon.Add(time.Second), 5678*time.Microsecond, alice, nil))
 	size("a hundred and more", 1250)
 	long := make([]string, 20)
 	for i := range long {
@@ -602,15 +602,15 @@ func TestRecorder_size(t *testing.T) {
 		d := refusedBy(long[i%20])
 		d.StoreCalls, d.StoreTime, d.FromCache, d.Shadowed, d.Clamped, d.Overshoot = 2, 899_999*time.Microsecond, true, d.Limit, 3, 1e9
 		d.Refunds = limiter.Refunds{Given: 3, Dropped: 4}
-		r.Record(outcomeOf(noon.Add(time.Second), 899_999*time.Microsecond, from, d, nil))
+		r.Record(d.outcome(noon.Add(time.Second), 899_999*time.Microsecond, from, nil))
 		d.Limit = longest
-		r.Record(outcomeOf(noon.Add(time.Second), 899_999*time.Microsecond, from, d, nil))
+		r.Record(d.outcome(noon.Add(time.Second), 899_999*time.Microsecond, from, nil))
 		r.Record(outcomeOf(noon.Add(time.Second), 899_999*time.Microsecond, from, limiter.Decision{Allowed: true, Reason: limiter.ReasonTimeout}, nil))
 		r.Record(outcomeOf(noon.Add(time.Second), 0, from, allowed, caller.ErrInvalidCredential))
 		r.Record(outcomeOf(noon.Add(time.Second), 0, from, allowed, caller.ErrUnverified))
 		r.EventsDropped(noon.Add(time.Second), 10_000)
 	}
-	r.Record(outcomeOf(noon.Add(3*time.Second), 0, alice, usual, nil))
+	r.Record(usual.outcome(noon.Add(3*time.Second), 0, alice, nil))
 	size("everything", 3500)
 }
 
@@ -623,19 +623,19 @@ func BenchmarkRecorder_Record(b *testing.B) {
 	defer func() { _ = null.Close() }()
 	for _, c := range []struct {
 		name     string
-		decision limiter.Decision
+		decision decided
 		step     time.Duration
-	}{{"allowed", allowed, 0}, {"refused", refused, 0}, {"by rule", through("d", "e"), 0}, {"refused by rule", refusedBy("a"), 0}, {"written", allowed, time.Second}, {"written by rule", through("d", "e"), time.Second}} {
+	}{{"allowed", decided{Decision: allowed}, 0}, {"refused", decided{Decision: refused}, 0}, {"by rule", through("d", "e"), 0}, {"refused by rule", refusedBy("a"), 0}, {"written", decided{Decision: allowed}, time.Second}, {"written by rule", through("d", "e"), time.Second}} {
 		b.Run(c.name, func(b *testing.B) {
 			r := telemetry.New(null, "dev", nil)
-			if len(c.decision.Charges) > 0 {
+			if len(c.decision.charges) > 0 {
 				r.Rules(noon, 1, noon, []string{"a", "b", "c", "d", "e"}, nil)
 			}
 			at := noon
 			b.ReportAllocs()
 			for b.Loop() {
 				at = at.Add(c.step)
-				r.Record(outcomeOf(at, time.Millisecond, alice, c.decision, nil))
+				r.Record(c.decision.outcome(at, time.Millisecond, alice, nil))
 			}
 		})
 	}
