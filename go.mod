@@ -36,7 +36,6 @@ require (
 	github.com/rs/cors v1.11.1
 	github.com/rs/zerolog v1.28.0
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
-	github.com/sethvargo/go-envconfig v1.4.3
 	github.com/sony/gobreaker/v2 v2.4.0
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.9

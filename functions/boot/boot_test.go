@@ -55,8 +55,9 @@ func TestLoad(t *testing.T) {
 		want      string
 	}{
 		{nil, "NAMESPACE: required"},
-		{[]string{"NAMESPACE=a", "STORE=memory", "MAX_DELAY=x"}, `MAX_DELAY: time: invalid duration "x"`},
-		{[]string{"NAMESPACE=a", "STORE=memory", "EVENTS_SAMPLE=few"}, `EVENTS_SAMPLE: strconv.ParseInt: parsing "few": invalid syntax`},
+		{[]string{"NAMESPACE=a", "STORE=memory", "MAX_DELAY=x"}, `MAX_DELAY: got "x", want a duration such as 100ms`},
+		{[]string{"NAMESPACE=a", "STORE=memory", "EVENTS_SAMPLE=few"}, `EVENTS_SAMPLE: got "few", want an integer`},
+		{[]string{"STORE=memory", "WEIR_LOCAL=yes", "RULES_VERSION=1.5"}, "NAMESPACE: required\nRULES_VERSION: got \"1.5\", want an integer\nWEIR_LOCAL: got \"yes\", want true or false"},
 		{[]string{"NAMESPACE=a/b", "STORE=memory"}, `NAMESPACE: got "a/b", want 1 to 64 letters, digits, _, . and -`},
 		{[]string{"NAMESPACE=a", "STORE=memory", "RULES_FROM=tables"}, `RULES_FROM: got "tables", want table, or appconfig:APPLICATION/ENVIRONMENT/PROFILE`},
 		{[]string{"NAMESPACE=a", "STORE=memory", "RULES_FROM=appconfig:a/b"}, `RULES_FROM: got "a/b", want APPLICATION/ENVIRONMENT/PROFILE, each an id, or a name of letters, digits, _, . and -`},

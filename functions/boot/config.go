@@ -1,15 +1,12 @@
 package boot
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"regexp"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/sethvargo/go-envconfig"
 
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/limiter"
@@ -124,9 +121,8 @@ func pattern(expression string) func() *regexp.Regexp {
 // variable with the allowed values.
 func Load(lookup func(string) (string, bool)) (Config, error) {
 	var c Config
-	err := envconfig.ProcessWith(context.Background(), &envconfig.Config{Target: &c, Lookuper: lookuper(lookup)})
-	if err != nil {
-		return c, variableError(err)
+	if err := readVariables(&c, lookup); err != nil {
+		return c, err
 	}
 	c.dynamo = &dynamoClient{}
 	return c, c.validate()
@@ -206,13 +202,3 @@ func (c *Config) appConfig() (*contract.Configuration, error) {
 const maxMaxDelay = 29 * time.Second
 
 func isURL(s string) bool { return strings.Contains(s, "://") }
-
-// lookuper adapts a lookup function to envconfig. An empty variable counts as unset, because a local
-// run overrides some variables of the template with empty values.
-type lookuper func(string) (string, bool)
-
-// Lookup implements envconfig.Lookuper.
-func (l lookuper) Lookup(key string) (string, bool) {
-	value, ok := l(key)
-	return value, ok && value != ""
-}

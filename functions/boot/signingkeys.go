@@ -11,7 +11,6 @@ import (
 	"github.com/aws/aws-lambda-go/lambdacontext"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/sethvargo/go-envconfig"
 
 	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter/caller"
@@ -39,8 +38,8 @@ func StartSigningKeys() {
 
 func openSigningKeys(ctx context.Context, lookup func(string) (string, bool)) (*records.SigningKeys, error) {
 	var c signingKeysConfig
-	if err := envconfig.ProcessWith(ctx, &envconfig.Config{Target: &c, Lookuper: lookuper(lookup)}); err != nil {
-		return nil, fmt.Errorf("environment: %w", err)
+	if err := readVariables(&c, lookup); err != nil {
+		return nil, err
 	}
 	fetch, err := caller.FetchFrom(c.JWKS)
 	if err != nil {

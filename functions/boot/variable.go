@@ -4,26 +4,69 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
-
-	"github.com/sethvargo/go-envconfig"
+	"time"
 )
 
-// variableError replaces the name of a Config field in an error of envconfig with the name of the
+// readVariables sets the fields of the struct that config points to. The tag env of a field names its
+// variable; "required" or "default=VALUE" may follow. An empty variable counts as unset, because a
+// local run overrides some variables of the template with empty values. The error lists every invalid
 // variable.
-func variableError(err error) error {
-	variable, problem := "environment", err.Error()
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[Config]()) {
-		tag, _, _ := strings.Cut(f.Tag.Get("env"), ",")
-		at := strings.Index(problem, f.Name+": ")
-		if tag == "" || at < 0 || at > 0 && !strings.HasSuffix(problem[:at], ": ") {
+func readVariables(config any, lookup func(string) (string, bool)) error {
+	target := reflect.ValueOf(config).Elem()
+	var problems []error
+	for _, field := range reflect.VisibleFields(target.Type()) {
+		tag, ok := field.Tag.Lookup("env")
+		if !ok {
 			continue
 		}
-		variable, problem = tag, problem[at+len(f.Name)+2:]
-		break
+		name, rule, _ := strings.Cut(tag, ", ")
+		text, _ := lookup(name)
+		if text == "" && rule == "required" {
+			problems = append(problems, fmt.Errorf("%s: required", name))
+			continue
+		} else if text == "" {
+			text = strings.TrimPrefix(rule, "default=")
+		}
+		if text == "" {
+			continue
+		}
+		if want := setVariable(target.FieldByIndex(field.Index), text); want != "" {
+			problems = append(problems, fmt.Errorf("%s: got %q, want %s", name, text, want))
+		}
 	}
-	if errors.Is(err, envconfig.ErrMissingRequired) {
-		problem = "required"
+	return errors.Join(problems...)
+}
+
+// setVariable sets a field to the value that text has in its type. If there is none, it returns the
+// allowed values.
+func setVariable(field reflect.Value, text string) (want string) {
+	var err error
+	switch value := field.Addr().Interface().(type) {
+	case *string:
+		*value = text
+	case *[]string:
+		for item := range strings.SplitSeq(text, ",") {
+			*value = append(*value, strings.TrimSpace(item))
+		}
+	case *bool:
+		*value, err = strconv.ParseBool(text)
+		want = "true or false"
+	case *int:
+		*value, err = strconv.Atoi(text)
+		want = "an integer"
+	case *int64:
+		*value, err = strconv.ParseInt(text, 10, 64)
+		want = "an integer"
+	case *time.Duration:
+		*value, err = time.ParseDuration(text)
+		want = "a duration such as 100ms"
+	default:
+		return fmt.Sprintf("a type that readVariables supports (the field has %s)", field.Type())
 	}
-	return fmt.Errorf("%s: %s", variable, problem)
+	if err == nil {
+		return ""
+	}
+	return want
 }

@@ -3,7 +3,6 @@ package rules
 import (
 	"errors"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -128,7 +127,18 @@ func (p Path) segment(i int) string {
 
 const parameter = "{}"
 
-var parameterSegment = regexp.MustCompile(`^\{[A-Za-z0-9_]+\}$`)
+// Names are read without regular expressions, whose compilation would make each cold start longer.
+const (
+	nameCharacters      = "abcdefghijklmnopqrstuvwxyz0123456789_-"
+	parameterCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
+)
+
+// isParameter reports whether a segment is a parameter, such as {id}.
+func isParameter(segment string) bool {
+	name, opened := strings.CutPrefix(segment, "{")
+	name, closed := strings.CutSuffix(name, "}")
+	return opened && closed && name != "" && strings.Trim(name, parameterCharacters) == ""
+}
 
 // parsePattern parses an endpoint. If the endpoint is invalid, problem describes valid endpoints.
 func parsePattern(text string) (p pattern, problem string) {
@@ -155,7 +165,7 @@ func parsePattern(text string) (p pattern, problem string) {
 	for segment := range strings.SplitSeq(strings.TrimPrefix(rest, "/"), "/") {
 		name := ""
 		switch {
-		case parameterSegment.MatchString(segment):
+		case isParameter(segment):
 			name, segment = strings.Trim(segment, "{}"), parameter
 		case strings.ContainsAny(segment, "{}*"):
 			return p, "want segments that are literals or one {parameter}; a * must be the whole last segment"
@@ -167,20 +177,26 @@ func parsePattern(text string) (p pattern, problem string) {
 	return p, ""
 }
 
-var unnamed = regexp.MustCompile(`[^a-z0-9_-]+`)
-
 // name returns the default name of a limit: the last segment that is not a parameter, or "all".
 func (p pattern) name() string {
 	for _, segment := range slices.Backward(p.segments) {
 		if segment == parameter {
 			continue
 		}
-		if name := strings.Trim(unnamed.ReplaceAllString(strings.ToLower(segment), "-"), "-"); name != "" {
-			return name[:min(32, len(name))]
+		if name := nameOf(segment); name != "" {
+			return name
 		}
 		break
 	}
 	return "all"
+}
+
+// nameOf returns a segment as a name: in lower case, with a hyphen for each sequence of other characters.
+// It returns "" if nothing remains.
+func nameOf(segment string) string {
+	words := strings.FieldsFunc(strings.ToLower(segment), func(c rune) bool { return !strings.ContainsRune(nameCharacters, c) })
+	name := strings.Trim(strings.Join(words, "-"), "-")
+	return name[:min(32, len(name))]
 }
 
 // example returns a path that matches p and as few other patterns as possible.

@@ -2,7 +2,6 @@ package document
 
 import (
 	"encoding/json"
-	"regexp"
 	"slices"
 	"strconv"
 
@@ -48,8 +47,10 @@ func (d *Document) readCount(o *object) (c limiter.Count, reserve int64) {
 	return c, reserve
 }
 
-// classOfStatuses is a class of statuses, such as "5xx".
-var classOfStatuses = regexp.MustCompile(`^[1-5]xx$`)
+// isClassOfStatuses reports whether s is a class of statuses, such as "5xx".
+func isClassOfStatuses(s string) bool {
+	return len(s) == 3 && '1' <= s[0] && s[0] <= '5' && s[1:] == "xx"
+}
 
 // readStatuses reads a list of statuses and classes.
 func (d *Document) readStatuses(n *node) (s limiter.Statuses) {
@@ -62,7 +63,7 @@ func (d *Document) readStatuses(n *node) (s limiter.Statuses) {
 		number, isNumber := item.value.(json.Number)
 		status, err := strconv.Atoi(number.String())
 		switch {
-		case isText && classOfStatuses.MatchString(text):
+		case isText && isClassOfStatuses(text):
 			for i := range 100 {
 				s.Add(100*int(text[0]-'0') + i)
 			}
@@ -78,13 +79,11 @@ func (d *Document) readStatuses(n *node) (s limiter.Statuses) {
 // maxStatuses bounds a list of statuses.
 const maxStatuses = 100
 
-var fieldName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]{0,63}$`)
-
 // readCostField reads the name of the response field in which an API reports its cost.
 func (d *Document) readCostField(o *object) string {
 	n := o.member("cost_field")
 	name, ok := o.text(n)
-	if ok && !fieldName.MatchString(name) {
+	if ok && !isFieldName(name) {
 		d.report.add(n.path, "got %s, want the name of a header field: a letter, then up to 63 letters, digits and -", n)
 	}
 	return name

@@ -5,10 +5,12 @@ import (
 	"unicode/utf8"
 )
 
-// Names are checked without regular expressions, whose compilation would make each cold start longer.
+// Names and tokens are checked without regular expressions, whose compilation would make each cold start
+// longer.
 const (
 	lower   = "abcdefghijklmnopqrstuvwxyz"
-	letters = lower + "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+	digits  = "0123456789"
+	letters = lower + "ABCDEFGHIJKLMNOPQRSTUVWXYZ" + digits
 )
 
 // isOf reports whether the length of s is from 1 to most, and all its characters are in set.
@@ -17,7 +19,7 @@ func isOf(s, set string, most int) bool {
 }
 
 // isName reports whether s can be the name of a limit.
-func isName(s string) bool { return isOf(s, lower+"0123456789_-", 32) }
+func isName(s string) bool { return isOf(s, lower+digits+"_-", 32) }
 
 // isTier reports whether s can be the name of a tier.
 func isTier(s string) bool {
@@ -41,7 +43,7 @@ func isParameter(s string) bool {
 // case.
 func isHeader(s string) bool {
 	name, ok := strings.CutPrefix(s, PerHeader)
-	return ok && isOf(name, lower+"0123456789!#$%&'*+-.^_`|~", 64)
+	return ok && isOf(name, lower+digits+"!#$%&'*+-.^_`|~", 64)
 }
 
 // reservedFields says why no limit counts by the fields that isReserved reports.
@@ -64,4 +66,63 @@ func IsIdentity(word string) bool {
 		return true
 	}
 	return strings.HasPrefix(word, PerClaim)
+}
+
+// isFieldName reports whether s can be the response field of a cost.
+func isFieldName(s string) bool {
+	return isOf(s, letters+"-", 64) && !strings.ContainsAny(s[:1], digits+"-")
+}
+
+// isPlainKey reports whether a path shows a key without quotes.
+func isPlainKey(s string) bool {
+	return isOf(s, letters+"_$*-", maxShown) && !strings.ContainsAny(s[:1], digits+"-") && !strings.Contains(s[1:], "$")
+}
+
+// numberLength returns the length of the JSON number at the start of text; 0 if there is none.
+func numberLength(text []byte) int {
+	end := 0
+	if len(text) > 0 && text[0] == '-' {
+		end++
+	}
+	start := end
+	if end = afterDigits(text, start); end == start {
+		return 0
+	}
+	if text[start] == '0' {
+		end = start + 1
+	}
+	if fraction := end + 1; end < len(text) && text[end] == '.' {
+		if last := afterDigits(text, fraction); last > fraction {
+			end = last
+		}
+	}
+	if exponent := end + 1; end < len(text) && (text[end] == 'e' || text[end] == 'E') {
+		if exponent < len(text) && (text[exponent] == '+' || text[exponent] == '-') {
+			exponent++
+		}
+		if last := afterDigits(text, exponent); last > exponent {
+			end = last
+		}
+	}
+	return end
+}
+
+// afterDigits returns the index of the first byte from at on that is not a digit.
+func afterDigits(text []byte, at int) int {
+	for at < len(text) && '0' <= text[at] && text[at] <= '9' {
+		at++
+	}
+	return at
+}
+
+// escapeLength returns the length of the escape sequence at the start of text; 0 if it is invalid.
+func escapeLength(text []byte) int {
+	switch {
+	case len(text) < 2 || text[0] != '\\':
+	case strings.IndexByte(`"\/bfnrt`, text[1]) >= 0:
+		return 2
+	case text[1] == 'u' && len(text) >= 6 && isOf(string(text[2:6]), digits+"abcdefABCDEF", 4):
+		return 6
+	}
+	return 0
 }

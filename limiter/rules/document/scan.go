@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -81,12 +80,10 @@ func Shorten(s string) string {
 	return s
 }
 
-var plainKey = regexp.MustCompile(`^[A-Za-z_$*][A-Za-z0-9_*-]*$`)
-
 // Join returns the path of a member.
 func Join(path, key string) string {
 	switch {
-	case len(key) > maxShown || !plainKey.MatchString(key):
+	case !isPlainKey(key):
 		return path + "[" + strconv.Quote(Shorten(key)) + "]"
 	case path == "":
 		return key
@@ -165,8 +162,6 @@ func (s *scanner) skip(c byte) bool {
 	return true
 }
 
-var number = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?`)
-
 func (s *scanner) value(path string, depth int) (n *node, err error) {
 	s.space()
 	if depth > maxDepth {
@@ -182,12 +177,12 @@ func (s *scanner) value(path string, depth int) (n *node, err error) {
 		n.kind = isString
 		n.value, err = s.string()
 	case c == '-' || '0' <= c && c <= '9':
-		digits := number.Find(s.text[s.at:])
-		if digits == nil {
+		end := s.at + numberLength(s.text[s.at:])
+		if end == s.at {
 			return nil, s.unexpected("a number")
 		}
-		s.at += len(digits)
-		n.kind, n.value = isNumber, json.Number(digits)
+		n.kind, n.value = isNumber, json.Number(s.text[s.at:end])
+		s.at = end
 	case s.word("true"):
 		n.kind, n.value = isBoolean, true
 	case s.word("false"):
@@ -268,8 +263,6 @@ func (s *scanner) items(n *node, depth int) error {
 	}
 }
 
-var escape = regexp.MustCompile(`^\\(["\\/bfnrt]|u[0-9A-Fa-f]{4})`)
-
 // string reads a string in double quotes.
 func (s *scanner) string() (string, error) {
 	begin := s.at
@@ -281,11 +274,11 @@ func (s *scanner) string() (string, error) {
 		case c < ' ':
 			return "", s.errorf("got a control character in a string (%#02x): escape the character, or close the string with a double quote", c)
 		case c == '\\':
-			sequence := escape.Find(s.text[s.at:])
-			if sequence == nil {
+			length := escapeLength(s.text[s.at:])
+			if length == 0 {
 				return "", s.errorf(`got an invalid escape sequence in a string, want \" \\ \/ \b \f \n \r \t or \u and four hexadecimal digits`)
 			}
-			s.at += len(sequence) - 1
+			s.at += length - 1
 		}
 	}
 	s.at = begin
