@@ -90,7 +90,7 @@ func TestWith_tools(t *testing.T) {
 	t.Setenv("PATH", "/nowhere")
 	for require, want := range map[string]int{"": 0, "tools": 1} {
 		t.Setenv("WEIR_REQUIRE", require)
-		if code, _, errs := tool(t, "with", "--install", "tools", "--", "/bin/sh", "-c", `test -z "$WEIR_TOOLS"`); code != want || !strings.Contains(errs, "tools") || !strings.Contains(errs, "python3, 3.10 or newer and with venv, not found on the PATH") {
+		if code, _, errs := tool(t, "with", "--install", "tools", "--", "/bin/sh", "-c", `test -z "$WEIR_TOOLS"`); code != want || !strings.Contains(errs, "tools") || !strings.Contains(errs, "python3 (3.10 or newer, with venv) not found on the PATH") {
 			t.Errorf("WEIR_REQUIRE=%s: got exit %d, stderr %q, want exit %d and the missing Python", require, code, errs, want)
 		}
 	}
