@@ -9,7 +9,7 @@ import (
 )
 
 // lastSecond is the Unix second before which the instant of a request MUST lie.
-const lastSecond = (math.MaxInt64 - int64(4*algo.MaxWindow)) / int64(time.Second)
+const lastSecond = (math.MaxInt64 - int64(4*algo.MaxPeriod)) / int64(time.Second)
 
 // decidable reports whether now is in the range of instants that the algorithms support.
 func decidable(now time.Time) bool { return now.Unix() > 0 && now.Unix() < lastSecond }

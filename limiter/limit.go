@@ -21,7 +21,7 @@ const MaxVersion = 1<<47 - 1
 // has no room for more.
 const MaxCharges = 10
 
-// Limit admits at most Rate.Requests per Rate.Window. Make one with NewLimit and share the pointer.
+// Limit admits at most Rate.Requests per Rate.Window or period. Make one with NewLimit and share the pointer.
 // After NewLimit, a Limit MUST NOT change. It is safe for concurrent use. A Limiter recognizes a limit
 // by its pointer: a new Limit does not use cached denials and leases of an old one.
 type Limit struct {
@@ -89,7 +89,7 @@ func NewLimit(l Limit) (*Limit, error) {
 	case l.Version < 0 || l.Version > MaxVersion:
 		return nil, &algo.FieldError{Field: "version", Got: l.Version, Want: fmt.Sprintf("0 to %d, such as Unix seconds", int64(MaxVersion))}
 	}
-	if l.Rate.Window < MinWindow {
+	if l.Rate.Calendar == (algo.Calendar{}) && l.Rate.Window < MinWindow {
 		return nil, &algo.FieldError{Field: "window", Got: l.Rate.Window, Want: "1 second to 100 days"}
 	}
 	if err := l.Count.validate(l.Spread); err != nil {

@@ -87,7 +87,7 @@ func (s Spread) validate(rate algo.Rate, capacity int64) error {
 	}{
 		{"lease", s.Lease, 1, capacity, 1},
 		{"shards", int64(s.Shards), 2, min(MaxShards, maxParts(rate)), 1},
-		{"sync_ms", int64(s.Sync), int64(MinSync), int64(rate.Window), time.Millisecond},
+		{"sync_ms", int64(s.Sync), int64(MinSync), int64(rate.Span()), time.Millisecond},
 		{"cells", int64(s.Cells), 2, min(MaxCells, maxParts(rate)), 1},
 	} {
 		if f.value == 0 {

@@ -6,7 +6,7 @@ import "time"
 // Used quota stays used, so a changed limit creates no quota.
 //
 //   - Bucket to bucket keeps the debt in requests, up to the new depth.
-//   - Window to window of the same length keeps the counts. Otherwise an old window counts in full in
+//   - Window to window with the same boundaries keeps the counts. Otherwise an old window counts in full in
 //     every new window that it overlaps.
 //   - Log to log keeps the entries.
 //   - Between different kinds, the requests that still count at now are charged at now.
@@ -41,7 +41,7 @@ func (b *Bucket) convert(old *Bucket, s State, now Instant) State {
 }
 
 func (w *Window) convert(old *Window, s State, now Instant) State {
-	if w.Length == old.Length || s == (State{}) {
+	if w.sameWindows(old) || s == (State{}) {
 		return s
 	}
 	// If the clock is behind the state, the conversion uses the start of the newest old window.

@@ -2,6 +2,7 @@ package algo
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,6 +13,9 @@ import (
 func Parse(s string) (Machine, error) {
 	kind, rest, _ := strings.Cut(s, "/")
 	length, capacity, _ := strings.Cut(rest, "/")
+	if period, anchor, _ := strings.Cut(kind, "-"); slices.Contains(Periods(), Period(period)) {
+		return parsePeriod(s, Calendar{Period: Period(period), Anchor: anchor, Zone: capacity}, length)
+	}
 	d, err := time.ParseDuration(length)
 	if err != nil {
 		return nil, fmt.Errorf("fingerprint %q: %w", s, err)
@@ -21,6 +25,19 @@ func Parse(s string) (Machine, error) {
 		return nil, fmt.Errorf("fingerprint %q: %w", s, err)
 	}
 	return build(kind, d, n)
+}
+
+// parsePeriod returns the machine with the fingerprint s, whose parts are c and requests.
+func parsePeriod(s string, c Calendar, requests string) (Machine, error) {
+	n, err := strconv.ParseInt(requests, 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("fingerprint %q: %w", s, err)
+	}
+	m, err := New(Rate{Algorithm: FixedWindow, Requests: n, Calendar: c})
+	if err != nil {
+		return nil, fmt.Errorf("fingerprint %q: %w", s, err)
+	}
+	return m, nil
 }
 
 // build returns the machine of stored parameters, after validating them.
@@ -35,7 +52,7 @@ func build(kind string, length time.Duration, capacity int64) (Machine, error) {
 		}
 		return &Bucket{length, length * time.Duration(capacity), capacity}, nil
 	case kindSliding, kindFixed:
-		return &Window{length, capacity, kind == kindSliding}, nil
+		return &Window{Length: length, Requests: capacity, Sliding: kind == kindSliding}, nil
 	case kindLog:
 		if capacity > MaxLog {
 			return nil, fmt.Errorf("fingerprint %s/%s/%d: out of bounds (want a capacity of at most %d)", kind, length, capacity, MaxLog)

@@ -32,7 +32,7 @@ func Merge(m Machine, a, b State) State {
 // of m. s is a state of from, a machine that is a part of m.
 func Sum(m, from Machine, a, s State, now Instant) State {
 	w, ok := m.(*Window)
-	if part, same := from.(*Window); ok && same && part.Length == w.Length {
+	if part, same := from.(*Window); ok && same && part.sameWindows(w) {
 		newest := max(a.Window, s.Window)
 		a, s = a.shift(newest), s.shift(newest)
 		a.Count, a.Previous = min(a.Count+s.Count, MaxCount), min(a.Previous+s.Previous, MaxCount)

@@ -2,6 +2,7 @@ package algo
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -13,8 +14,8 @@ const (
 	// SlidingWindow weights the count of the previous window by the part that is still less than one Window
 	// old. It is the default, because it needs constant memory and one write.
 	SlidingWindow Algorithm = "sliding_window"
-	// FixedWindow counts in windows aligned to UTC. Across a boundary, it admits up to twice the limit. Use
-	// it for limits such as "per calendar day".
+	// FixedWindow counts in windows aligned to UTC, or in the periods of a Calendar. Across a boundary, it
+	// admits up to twice the limit.
 	FixedWindow Algorithm = "fixed_window"
 	// TokenBucket admits a burst at once and then a steady rate. It is GCRA (ITU-T
 	// I.371, the virtual scheduling form), which keeps one instant instead of a
@@ -39,18 +40,31 @@ const (
 	MaxLog = 327
 )
 
-// Rate is at most Requests per Window, counted by Algorithm. The zero value is
-// invalid.
+// Rate is at most Requests per Window or per period of Calendar, counted by Algorithm. The zero value
+// is invalid.
 type Rate struct {
 	Algorithm Algorithm
 	Requests  int64
 	Window    time.Duration
 	Burst     int64 // bucket capacity; 0 means Requests; windows and logs have none
+	// Calendar replaces Window, which is then 0. Its Algorithm is FixedWindow.
+	Calendar Calendar
 }
 
-// WithDefaults returns r with an empty Algorithm and a zero Burst filled in.
+// Span returns the Window of r, or the longest length of its period.
+func (r Rate) Span() time.Duration {
+	if r.Calendar.Period != "" {
+		return r.Calendar.Period.longest()
+	}
+	return r.Window
+}
+
+// WithDefaults returns r with an empty Algorithm, a zero Burst and the defaults of its Calendar filled in.
 func (r Rate) WithDefaults() Rate {
-	if r.Algorithm == "" {
+	r.Calendar = r.Calendar.withDefaults()
+	if r.Algorithm == "" && r.Calendar.Period != "" {
+		r.Algorithm = FixedWindow
+	} else if r.Algorithm == "" {
 		r.Algorithm = SlidingWindow
 	}
 	if r.Burst == 0 && (r.Algorithm == TokenBucket || r.Algorithm == LeakyBucket) {
@@ -68,11 +82,14 @@ func New(r Rate) (Machine, error) {
 	if r.Burst != 0 && r.Algorithm != TokenBucket && r.Algorithm != LeakyBucket {
 		return nil, &FieldError{"burst", r.Burst, fmt.Sprintf("none: %s has no burst", r.Algorithm)}
 	}
+	if r.Calendar != (Calendar{}) {
+		return newPeriods(r)
+	}
 	switch r.Algorithm {
 	case TokenBucket, LeakyBucket:
 		return newBucket(r)
 	case SlidingWindow, FixedWindow:
-		return &Window{r.Window, r.Requests, r.Algorithm == SlidingWindow}, nil
+		return &Window{Length: r.Window, Requests: r.Requests, Sliding: r.Algorithm == SlidingWindow}, nil
 	case SlidingLog:
 		if r.Requests > MaxLog {
 			return nil, &FieldError{"requests", r.Requests, fmt.Sprintf("at most %d for a sliding_log, which keeps the instant of each; a sliding_window counts any number", MaxLog)}
@@ -82,13 +99,32 @@ func New(r Rate) (Machine, error) {
 	return nil, &FieldError{"algorithm", r.Algorithm, "sliding_window, fixed_window, token_bucket, leaky_bucket or sliding_log"}
 }
 
+// newPeriods returns the machine of a rate with a calendar.
+func newPeriods(r Rate) (Machine, error) {
+	switch c := r.Calendar; {
+	case c.Period == "" && c.Zone != "":
+		return nil, &FieldError{"time_zone", strconv.Quote(c.Zone), "none without a period"}
+	case c.Period == "":
+		return nil, &FieldError{"anchor", c.Anchor, "none without a period"}
+	case r.Window != 0:
+		return nil, &FieldError{"period", c.Period, "none beside a window"}
+	case r.Algorithm != FixedWindow:
+		return nil, &FieldError{"period", c.Period, fmt.Sprintf("none: a %s has no periods; a fixed_window has", r.Algorithm)}
+	}
+	c, err := r.Calendar.compile()
+	if err != nil {
+		return nil, err
+	}
+	return &Window{Length: r.Span(), Requests: r.Requests, calendar: c}, nil
+}
+
 func (r Rate) validate() error {
 	switch {
 	case r.Requests < 1 || r.Requests > MaxRequests:
 		return &FieldError{"requests", r.Requests, "1 to 1000000000"}
-	case r.Window <= 0 || r.Window > MaxWindow:
+	case r.Calendar.Period == "" && (r.Window <= 0 || r.Window > MaxWindow):
 		return &FieldError{"window", r.Window, "more than 0, at most 100 days"}
-	case r.Requests > int64(r.Window):
+	case r.Requests > int64(r.Span()):
 		return &FieldError{"requests", r.Requests, "at most 1000000000 a second"}
 	case r.Burst < 0 || r.Burst > MaxRequests:
 		return &FieldError{"burst", r.Burst, "1 to 1000000000"}

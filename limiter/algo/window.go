@@ -30,19 +30,55 @@ const (
 //
 // A clock that is behind the newest charged window counts in that window, as if it were at the start of
 // the window. Therefore, such a clock never adds quota.
+//
+// The windows of a Calendar are its periods. Their indexes increase.
 type Window struct {
-	Length   time.Duration
+	Length   time.Duration // of periods, the longest
 	Requests int64
 	Sliding  bool
+
+	calendar *calendar // of a fixed window; nil if all windows have the same Length
 }
 
 var _ Machine = (*Window)(nil)
 
 // Index returns the window that now falls into.
-func (w *Window) Index(now Instant) int64 { return divFloor(int64(now), int64(w.Length)) }
+func (w *Window) Index(now Instant) int64 {
+	if w.calendar != nil {
+		return w.calendar.at(now).index
+	}
+	return divFloor(int64(now), int64(w.Length))
+}
 
 // Start returns the first instant of window index.
-func (w *Window) Start(index int64) Instant { return Instant(index * int64(w.Length)) }
+func (w *Window) Start(index int64) Instant {
+	if w.calendar != nil {
+		return w.calendar.start(index)
+	}
+	return Instant(index * int64(w.Length))
+}
+
+// LengthAt returns the length of the window that now falls into.
+func (w *Window) LengthAt(now Instant) time.Duration {
+	if w.calendar != nil {
+		p := w.calendar.at(now)
+		return p.end.Sub(p.start)
+	}
+	return w.Length
+}
+
+// Calendar returns the calendar of w. It is the zero Calendar if all windows have the same Length.
+func (w *Window) Calendar() Calendar {
+	if w.calendar == nil {
+		return Calendar{}
+	}
+	return w.calendar.Calendar
+}
+
+// sameWindows reports whether the windows of w and other begin at the same instants.
+func (w *Window) sameWindows(other *Window) bool {
+	return w.Length == other.Length && w.calendar == other.calendar
+}
 
 // Weight returns the weight of the window before index at now, in units of
 // 2^-20: 2^20 at the start of index or before it, 0 for a fixed window.
@@ -210,6 +246,13 @@ func (w *Window) Idle(s State) Instant { return w.Start(s.Window + 2) }
 
 // Fingerprint implements Machine.
 func (w *Window) Fingerprint() string {
+	if w.calendar != nil {
+		kind := string(w.calendar.Period)
+		if w.calendar.Anchor != "" {
+			kind += "-" + w.calendar.Anchor
+		}
+		return fmt.Sprintf("%s/%d/%s", kind, w.Requests, w.calendar.Zone)
+	}
 	kind := kindFixed
 	if w.Sliding {
 		kind = kindSliding

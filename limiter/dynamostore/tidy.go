@@ -95,7 +95,7 @@ func (e *expression) outlive(it item, charges []limiter.Charge) {
 			needed = max(needed, expiry(held.Machine.Idle(held.State), 0))
 		}
 	}
-	if needed = min(needed, given+int64(2*algo.MaxWindow/time.Second)); needed > given+int64(expiryMargin/time.Second)/2 && r.err == nil { // half of the margin covers clock skew
+	if needed = min(needed, given+int64(2*algo.MaxPeriod/time.Second)); needed > given+int64(expiryMargin/time.Second)/2 && r.err == nil { // half of the margin covers clock skew
 		e.require(e.compare(TTLAttribute, "=", e.number(given)))
 		e.setTo(TTLAttribute, e.number(needed))
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// The kinds of the elements of a value. An element of kindVersion or a later kind belongs to the limit
-// before it. The value contains such an element only if it differs from the default.
+// The kinds of the elements of a value. An element of kindVersion, kindMark or kindRefunds belongs to the
+// limit before it. The value contains such an element only if it differs from the default.
 const (
 	kindBucket = 1 + iota
 	kindSliding
@@ -21,13 +21,14 @@ const (
 	kindFixedLarge
 	kindVersion // version of the rules that set the limit, if it differs from the version of the value
 	kindMark
-	kindRefunds // number of refunds of a bucket
+	kindRefunds  // number of refunds of a bucket
+	kindCalendar // a fixed window with a calendar, and counts of 32 bits
 )
 
 // elementSizes are the sizes of elements by kind, without parameters and entries.
 var elementSizes = [...]int{
 	kindBucket: limitSize + 8, kindSliding: limitSize + 8, kindFixed: limitSize + 8,
-	kindLog: limitSize + 12, kindSlidingLarge: limitSize + 12, kindFixedLarge: limitSize + 12,
+	kindLog: limitSize + 12, kindSlidingLarge: limitSize + 12, kindFixedLarge: limitSize + 12, kindCalendar: limitSize + 12,
 	kindVersion: 1 + versionSize, kindMark: 1 + 16, kindRefunds: 1 + 4,
 }
 
@@ -39,7 +40,19 @@ const (
 )
 
 // tagged returns the tag of an element whose parameters have size bytes.
-func tagged(kind byte, size int) byte { return kind<<4 | byte(size) }
+func tagged(kind byte, size int) byte { return kind<<4 | byte(size/unit(kind)) }
+
+// unit returns the unit of the size of an element's parameters. The parameters of a calendar contain
+// the name of a zone.
+func unit(kind byte) int {
+	if kind == kindCalendar {
+		return 3
+	}
+	return 1
+}
+
+// parametersSize returns the size of the parameters of an element with a tag.
+func parametersSize(tag byte) int { return int(tag&15) * unit(tag>>4) }
 
 // record is one limit in a value. Its slices are parts of the value.
 type record struct {
@@ -51,6 +64,9 @@ type record struct {
 	mark    algo.Mark
 }
 
+// annex reports whether an element with a tag belongs to the limit before it.
+func annex(tag byte) bool { return tag>>4 >= kindVersion && tag>>4 <= kindRefunds }
+
 func (r record) kind() byte { return r.limit[0] >> 4 }
 
 func (r record) id() limiter.ID { return limiter.ID(integer(r.limit[1:limitSize])) }
@@ -59,15 +75,15 @@ func (r record) id() limiter.ID { return limiter.ID(integer(r.limit[1:limitSize]
 // if b does not begin with a complete record.
 func cut(b []byte, version int64) (r record, rest []byte, ok bool) {
 	element, rest, ok := cutElement(b)
-	if !ok || element[0]>>4 >= kindVersion {
+	if !ok || annex(element[0]) {
 		return r, rest, false
 	}
-	fixed := limitSize + int(element[0]&15)
+	fixed := limitSize + parametersSize(element[0])
 	r = record{limit: element[:fixed], state: element[fixed:], version: version}
 	if r.kind() == kindLog {
 		r.state, r.entries = r.state[:12], r.state[12:]
 	}
-	for len(rest) > 0 && rest[0]>>4 >= kindVersion {
+	for len(rest) > 0 && annex(rest[0]) {
 		if element, rest, ok = cutElement(rest); !ok || element[0]&15 != 0 {
 			return r, rest, false
 		}
@@ -88,7 +104,7 @@ func cutElement(b []byte) (element, rest []byte, ok bool) {
 	if len(b) == 0 || int(b[0]>>4) >= len(elementSizes) || elementSizes[b[0]>>4] == 0 {
 		return nil, nil, false
 	}
-	size := elementSizes[b[0]>>4] + int(b[0]&15)
+	size := elementSizes[b[0]>>4] + parametersSize(b[0])
 	if len(b) < size {
 		return nil, nil, false
 	}
@@ -118,7 +134,7 @@ func (r record) append(b []byte, version int64) []byte {
 
 // held returns the state of limit in r, which has its ID.
 func (r record) held(limit *limiter.Limit) (limiter.Held, error) {
-	var own [limitSize + 15]byte
+	var own [limitSize + 15*3]byte
 	if string(appendLimit(own[:0], limit.ID, limit.Machine())) == string(r.limit) {
 		return r.read(limit.Machine()), nil
 	}
@@ -127,6 +143,13 @@ func (r record) held(limit *limiter.Limit) (limiter.Held, error) {
 
 // parse reads a record of any limit.
 func (r record) parse() (limiter.Held, error) {
+	if r.kind() == kindCalendar {
+		machine, err := parseCalendar(r.limit[limitSize:])
+		if err != nil {
+			return limiter.Held{}, fmt.Errorf("%w: %w", limiter.ErrFormat, err)
+		}
+		return r.read(machine), nil
+	}
 	kinds := [...]string{kindBucket: "bucket", kindSliding: "sliding", kindFixed: "fixed", kindLog: "log", kindSlidingLarge: "sliding", kindFixedLarge: "fixed"}
 	length, rest := decimal(r.limit[limitSize:])
 	capacity, rest := decimal(rest)
@@ -157,8 +180,15 @@ func (r record) read(m algo.Machine) limiter.Held {
 
 // idle returns the instant after which the record has no effect, like algo.Machine.Idle.
 func (r record) idle() algo.Instant {
-	if r.kind() == kindBucket {
+	switch r.kind() {
+	case kindBucket:
 		return algo.Instant(integer(r.state))
+	case kindCalendar:
+		h, err := r.parse()
+		if err != nil {
+			return 0
+		}
+		return h.Machine.Idle(h.State)
 	}
 	length, _ := decimal(r.limit[limitSize:])
 	if r.kind() == kindLog {
@@ -192,7 +222,11 @@ func appendLimit(b []byte, id limiter.ID, m algo.Machine) []byte {
 	kind, length := kindOf(m)
 	start := len(b)
 	b = appendInteger(append(b, 0), int64(id), idSize)
-	b = appendDecimal(appendDecimal(b, int64(length)), m.Capacity())
+	if kind == kindCalendar {
+		b = appendCalendar(b, m.(*algo.Window))
+	} else {
+		b = appendDecimal(appendDecimal(b, int64(length)), m.Capacity())
+	}
 	b[start] = tagged(kind, len(b)-start-limitSize)
 	return b
 }
@@ -204,6 +238,9 @@ func kindOf(m algo.Machine) (kind byte, length time.Duration) {
 	case *algo.Log:
 		return kindLog, m.Length
 	case *algo.Window:
+		if m.Calendar() != (algo.Calendar{}) {
+			return kindCalendar, m.Length
+		}
 		kind = kindFixed
 		if m.Sliding {
 			kind = kindSliding

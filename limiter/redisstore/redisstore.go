@@ -349,7 +349,7 @@ func (v value) ttl(now algo.Instant, charges []limiter.Charge) int64 {
 	for r := range v.records {
 		needed = max(needed, r.idle().Sub(now))
 	}
-	if needed = min(needed, 2*algo.MaxWindow); needed > given+expiryMargin/2 { // half of the margin covers clock skew
+	if needed = min(needed, 2*algo.MaxPeriod); needed > given+expiryMargin/2 { // half of the margin covers clock skew
 		return (needed + expiryMargin).Milliseconds()
 	}
 	return (given + expiryMargin).Milliseconds()

@@ -24,23 +24,25 @@ local new, given, forced, i = value, 0, 0, 1
 
 while i < #args do
   local a, b, c, d, e, f, g, force, tag = unpack('>I4I4I4I4I4I4I4BB', args, i)
-  local limit = sub(args, i + 30, i + 34 + tag % 16) -- without the tag
+  local limit = sub(args, i + 30, i + 34 + tag % 16 * (tag > 159 and 3 or 1)) -- without the tag
   i, forced = i + 30 + #limit, forced + force
   local large = tag > 31 and tag < 64 and tag + 48 or tag -- of the same window with large counts
   local next, count, at, refunds, behind = 9, 0 -- at: the state; behind: what follows the limit
   while next <= #new do
     local t = byte(new, next)
-    local size = byte('\14\14\14\18\18\18\7\17\5', (t - t % 16) / 16)
-    if not size or next + size + t % 16 > #new + 1 then return {value} end
-    if t < 112 then
+    local extra = t % 16
+    local size = byte('\14\14\14\18\18\18\7\17\5\18', (t - extra) / 16)
+    if t > 159 then extra = 3 * extra end
+    if not size or next + size + extra > #new + 1 then return {value} end
+    if t < 112 or t > 159 then
       count = count + 1
       if at then behind = behind or next end
     elseif t == 144 and at and not behind then
       refunds = next + 1
     end
-    if t > 63 and t < 80 then size = size + 8 * unpack('>I4', new, next + 14 + t % 16) end
+    if t > 63 and t < 80 then size = size + 8 * unpack('>I4', new, next + 14 + extra) end
     if (t == tag or t == large) and sub(new, next + 1, next + #limit) == limit then at, tag = next + 1 + #limit, t end
-    next = next + size + t % 16
+    next = next + size + extra
   end
   if next ~= #new + 1 or count ~= byte(new, 2) then return {value} end
   behind = behind or next

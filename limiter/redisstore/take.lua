@@ -16,8 +16,8 @@
 --
 -- The value is a format byte 2, the number of limits B, a version I6, and the limits. The tag
 -- of a limit is its kind times 16 plus the length of its parameters. Kinds: 1 bucket,
--- 2 sliding and 3 fixed window, 4 log, 5 and 6 like 2 and 3 with large counts. Its
--- state follows: bucket TAT; window index I4, count and previous I2, large I4; log newest
+-- 2 sliding and 3 fixed window, 4 log, 5 and 6 like 2 and 3 with large counts, 10 like 6 with a
+-- calendar, whose tag has a third of the length. Its state follows: bucket TAT; window index I4, count and previous I2, large I4; log newest
 -- instant, number of entries I4, and entries, oldest first. Then follow, if they are not the
 -- default: 112 and its version I6, if that is not the one of the value; 128 and a mark of
 -- 16 bytes; 144 and the refunds I4 of a bucket. The script does not change these or the parameters.
@@ -38,21 +38,23 @@ local at, i, charges = 9, 9, 0 -- at: behind the state charged last
 
 while i < #args do
   local a, b, c, d, e, f, other, own, tag = unpack('>I4I4I4I4I4I4BI6B', args, i)
-  local limit = sub(args, i + 31, i + 36 + tag % 16)
+  local limit = sub(args, i + 31, i + 36 + tag % 16 * (tag > 159 and 3 or 1))
   i, charges = i + 31 + #limit, charges + 1
   if sub(new, at, at + #limit - 1) ~= limit then
     local id, count, found = sub(limit, 2, 6), 0
     at = 9
     while at <= #new do
       local t = byte(new, at)
-      local size = byte('\14\14\14\18\18\18\7\17\5', (t - t % 16) / 16) -- without parameters and entries
-      if not size or at + size + t % 16 > #new + 1 then return {value} end
-      if t < 112 then
+      local extra = t % 16 -- length of the parameters
+      local size = byte('\14\14\14\18\18\18\7\17\5\18', (t - extra) / 16) -- without parameters and entries
+      if t > 159 then extra = 3 * extra end
+      if not size or at + size + extra > #new + 1 then return {value} end
+      if t < 112 or t > 159 then
         count = count + 1
         if sub(new, at + 1, at + 5) == id then found = at end
-        if t > 63 and t < 80 then size = size + 8 * unpack('>I4', new, at + 14 + t % 16) end
+        if t > 63 and t < 80 then size = size + 8 * unpack('>I4', new, at + 14 + extra) end
       end
-      at = at + size + t % 16
+      at = at + size + extra
     end
     if at ~= #new + 1 or count ~= limits then return {value} end
     if found then
@@ -67,9 +69,11 @@ while i < #args do
   if other == 1 then
     if first then return {value} end
     local version, j = unpack('>I6', new, 3), at + (tag < 64 and 8 or tag > 79 and 12 or 12 + 8 * unpack('>I4', new, at + 8))
-    while (byte(new, j) or 0) > 111 do
-      if byte(new, j) == 112 then version = unpack('>I6', new, j + 1) end
-      j = j + byte('\7\17\5', byte(new, j) / 16 - 6)
+    local t = byte(new, j) or 0
+    while t > 111 and t < 160 do
+      if t == 112 then version = unpack('>I6', new, j + 1) end
+      j = j + byte('\7\17\5', t / 16 - 6)
+      t = byte(new, j) or 0
     end
     if version < own then return {value} end
   end

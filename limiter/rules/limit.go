@@ -12,7 +12,7 @@ import (
 
 // clamp reduces the burst of a leaky bucket to the requests that leave within Options.MaxDelay.
 func (c *compiler) clamp(r algo.Rate) algo.Rate {
-	interval := int64(r.Window) / max(1, r.Requests)
+	interval := int64(r.Span()) / max(1, r.Requests)
 	if r.Algorithm == algo.LeakyBucket && c.o.MaxDelay > 0 && interval > 0 {
 		r = r.WithDefaults()
 		r.Burst = min(r.Burst, int64(c.o.MaxDelay)/interval+1)
@@ -99,7 +99,7 @@ func (c *compiler) shares(s *spec, made limit, known *identified) bool {
 	return false
 }
 
-func perSecond(r algo.Rate) int64 { return r.Requests * int64(time.Second) / int64(r.Window) }
+func perSecond(r algo.Rate) int64 { return r.Requests * int64(time.Second) / int64(r.Span()) }
 
 // spread returns the spread of a limit. If the document does not set one, a large limit that counts
 // all callers gets adaptive shares, and any other large limit gets leases.

@@ -21,11 +21,15 @@ func testDifferential(t *testing.T, s Suite) {
 		first := Limit(t, string('a'+rune(i)), rates[i%len(rates)])
 		limits[i] = append(limits[i], first,
 			changed(t, first, 2, algo.Rate{Algorithm: rates[(i+1)%len(rates)].Algorithm, Requests: 5, Window: 10 * time.Second}),
-			changed(t, first, 3, algo.Rate{Algorithm: first.Rate.Algorithm, Requests: 23, Window: 13 * time.Second}))
+			changed(t, first, 3, longer(first.Rate)))
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		p := &pair{store, &Model{Margin: s.Margin}, subject()}
 		now, version := start, 0
+		if rapid.Bool().Draw(t, "midnight") {
+			day := limits[len(rates)-1][0].Machine().(*algo.Window)
+			now = day.Start(day.Index(start) + 1).Add(-time.Minute)
+		}
 		type taken struct {
 			charges []limiter.Charge
 			results []algo.Result
@@ -79,6 +83,14 @@ func testDifferential(t *testing.T, s Suite) {
 		}
 		p.inspect(t)
 	})
+}
+
+// longer returns a rate of the same algorithm with other numbers.
+func longer(r algo.Rate) algo.Rate {
+	if r.Calendar.Period != "" {
+		return algo.Rate{Requests: 23, Calendar: algo.Calendar{Period: algo.Month, Zone: r.Calendar.Zone, Anchor: "31"}}
+	}
+	return algo.Rate{Algorithm: r.Algorithm, Requests: 23, Window: 13 * time.Second}
 }
 
 // step draws the time between two instants. A script lasts less than an hour, because a store may remove

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -23,14 +24,18 @@ type Suite struct {
 
 var ctx = context.Background()
 
-// rates has one rate for each algorithm, with a capacity of 10.
+// rates has one rate for each algorithm, and one for a calendar, with a capacity of 10.
 var rates = []algo.Rate{
 	{Algorithm: algo.TokenBucket, Requests: 7, Window: time.Minute, Burst: 10},
 	{Algorithm: algo.SlidingWindow, Requests: 10, Window: time.Minute},
 	{Algorithm: algo.FixedWindow, Requests: 10, Window: time.Minute},
 	{Algorithm: algo.LeakyBucket, Requests: 7, Window: time.Minute, Burst: 10},
 	{Algorithm: algo.SlidingLog, Requests: 10, Window: time.Minute},
+	{Algorithm: algo.FixedWindow, Requests: 10, Calendar: algo.Calendar{Period: algo.Day, Zone: "America/New_York"}},
 }
+
+// nameOf returns the name of the subtests of a rate.
+func nameOf(r algo.Rate) string { return cmp.Or(string(r.Calendar.Period), string(r.Algorithm)) }
 
 // Run runs the whole suite on the store of s. Each property and algorithm is a subtest.
 func Run(t *testing.T, s Suite) {
@@ -62,7 +67,7 @@ func Run(t *testing.T, s Suite) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, rate := range rates {
-				t.Run(string(rate.Algorithm), func(t *testing.T) { c.test(t, s, rate) })
+				t.Run(nameOf(rate), func(t *testing.T) { c.test(t, s, rate) })
 			}
 		})
 	}

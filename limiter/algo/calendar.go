@@ -1,0 +1,221 @@
+package algo
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Period is a kind of calendar period, as in rules documents.
+type Period string
+
+// The periods. A week begins on Monday, and a month on its first day, unless Calendar.Anchor is another
+// day.
+const (
+	Day   Period = "day"
+	Week  Period = "week"
+	Month Period = "month"
+	Year  Period = "year"
+)
+
+// Periods are all periods, shortest first.
+func Periods() []Period { return []Period{Day, Week, Month, Year} }
+
+// Calendar divides time into the periods of a time zone. The zero value is no calendar.
+type Calendar struct {
+	Period Period
+	// Zone is the name of the time zone in the IANA database; "" means UTC.
+	Zone string
+	// Anchor is the first day of a Week ("monday" to "sunday") or of a Month ("1" to "31"). A Month
+	// that is shorter than its anchor begins on its last day. A Day and a Year have no anchor.
+	Anchor string
+}
+
+// MaxPeriod is the longest length of a period.
+const MaxPeriod = 366*day + clockChange
+
+// maxZone is the length of the longest name of a time zone that a store can hold.
+const maxZone = 36
+
+const (
+	day         = 24 * time.Hour
+	clockChange = time.Hour // by which the end of daylight saving time extends a period
+)
+
+// longest returns the longest length of a period.
+func (p Period) longest() time.Duration {
+	switch p {
+	case Day:
+		return day + clockChange
+	case Week:
+		return 7*day + clockChange
+	case Month:
+		return 31*day + clockChange
+	}
+	return MaxPeriod
+}
+
+// withDefaults returns c with its zone and anchor filled in.
+func (c Calendar) withDefaults() Calendar {
+	if c.Period != "" && c.Zone == "" {
+		c.Zone = "UTC"
+	}
+	switch {
+	case c.Anchor != "":
+	case c.Period == Week:
+		c.Anchor = "monday"
+	case c.Period == Month:
+		c.Anchor = "1"
+	}
+	return c
+}
+
+// calendar is a compiled Calendar. Equal calendars have the same pointer.
+type calendar struct {
+	Calendar
+	location *time.Location
+	first    int64                  // of a Week: its first weekday, from Sunday = 0; of a Month: its first day
+	present  atomic.Pointer[period] // saves the arithmetic for all instants of one period
+}
+
+// period is one period: [start, end).
+type period struct {
+	index      int64
+	start, end Instant
+}
+
+var calendars sync.Map // of *calendar by Calendar; the time zone database bounds its size
+
+// compile returns the compiled calendar of c. The error is a *FieldError.
+func (c Calendar) compile() (*calendar, error) {
+	c = c.withDefaults()
+	if known, ok := calendars.Load(c); ok {
+		return known.(*calendar), nil
+	}
+	if !slices.Contains(Periods(), c.Period) {
+		return nil, &FieldError{"period", strconv.Quote(string(c.Period)), "day, week, month or year"}
+	}
+	first, err := c.firstDay()
+	if err != nil {
+		return nil, err
+	}
+	made := &calendar{Calendar: c, first: first}
+	if len(c.Zone) <= maxZone && c.Zone != "Local" {
+		made.location, _ = time.LoadLocation(c.Zone)
+	}
+	if made.location == nil {
+		return nil, &FieldError{"time_zone", strconv.Quote(c.Zone[:min(len(c.Zone), maxZone)]), `the name of a time zone, such as "Europe/Berlin"`}
+	}
+	known, _ := calendars.LoadOrStore(c, made)
+	return known.(*calendar), nil
+}
+
+// firstDay parses the anchor.
+func (c Calendar) firstDay() (int64, error) {
+	switch c.Period {
+	case Week:
+		for d := time.Sunday; d <= time.Saturday; d++ {
+			if c.Anchor == strings.ToLower(d.String()) {
+				return int64(d), nil
+			}
+		}
+		return 0, &FieldError{"anchor", c.Anchor, `the first day of a week, "monday" to "sunday"`}
+	case Month:
+		for n := int64(1); n <= 31; n++ {
+			if c.Anchor == strconv.FormatInt(n, 10) {
+				return n, nil
+			}
+		}
+		return 0, &FieldError{"anchor", c.Anchor, "the first day of a month, 1 to 31"}
+	}
+	if c.Anchor != "" {
+		return 0, &FieldError{"anchor", c.Anchor, fmt.Sprintf("none: only a week and a month have one, not a %s", c.Period)}
+	}
+	return 0, nil
+}
+
+// at returns the period of now.
+func (c *calendar) at(now Instant) *period {
+	if p := c.present.Load(); p != nil && p.start <= now && now < p.end {
+		return p
+	}
+	y, m, d := now.Time().In(c.location).Date()
+	i := c.index(y, m, d)
+	p := &period{i, c.begin(i), c.begin(i + 1)}
+	if now >= p.end { // the clock was set back over midnight, and shows an old date again
+		p = &period{p.index + 1, p.end, c.begin(p.index + 2)}
+	}
+	c.present.Store(p)
+	return p
+}
+
+// start returns the first instant of a period.
+func (c *calendar) start(index int64) Instant {
+	if p := c.present.Load(); p != nil && p.index == index {
+		return p.start
+	} else if p != nil && p.index == index-1 {
+		return p.end
+	}
+	return c.begin(index)
+}
+
+// index returns the number of the period that contains a date. Later periods have higher numbers. The
+// number of a period in 1970 or later is not negative in any time zone.
+func (c *calendar) index(y int, m time.Month, d int) int64 {
+	switch c.Period {
+	case Day:
+		return 1 + dayOf(y, m, d)
+	case Week:
+		return 1 + divFloor(dayOf(y, m, d)+int64(time.Thursday)-c.first, 7)
+	case Month:
+		i := int64(y)*12 + int64(m-time.January)
+		if dayOf(y, m, d) < c.firstDate(i) {
+			i--
+		}
+		return i
+	}
+	return int64(y)
+}
+
+// firstDate returns the first day of a period.
+func (c *calendar) firstDate(index int64) int64 {
+	switch c.Period {
+	case Day:
+		return index - 1
+	case Week:
+		return (index-1)*7 - int64(time.Thursday) + c.first
+	case Month:
+		y, m := int(index/12), time.Month(index%12)+time.January
+		return min(dayOf(y, m, int(c.first)), dayOf(y, m+1, 0)) // day 0 is the last day of the month before
+	}
+	return dayOf(int(index), time.January, 1)
+}
+
+// dayOf returns the days from 1 January 1970, a Thursday, to a date.
+func dayOf(y int, m time.Month, d int) int64 {
+	return time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Unix() / int64(day/time.Second)
+}
+
+// begin returns the first instant at which the clocks of the zone show the first date of a period or a
+// later one. A date that the zone skipped has no length.
+func (c *calendar) begin(index int64) Instant {
+	const (
+		farthest = 30 * 3600                                   // seconds; no zone is that far from UTC
+		last     = math.MaxInt64/int64(time.Second) - farthest // a stored index may be wrong
+	)
+	midnight := min(c.firstDate(min(index, last))*int64(day/time.Second), last)
+	for t := midnight - farthest; ; {
+		at := time.Unix(t, 0).In(c.location)
+		_, offset := at.Zone()
+		_, end := at.ZoneBounds()
+		if first := max(t, midnight-int64(offset)); end.IsZero() || first < end.Unix() {
+			return InstantOf(time.Unix(first, 0))
+		}
+		t = end.Unix()
+	}
+}
