@@ -188,6 +188,15 @@ func newReports(l *Limit) (*reports, error) {
 // limits.
 func (l *Limit) Compacter() algo.Compacter { return l.plain }
 
+// WindowAt returns the length of the window at an instant. Only the length of a calendar's period depends
+// on the instant.
+func (l *Limit) WindowAt(now time.Time) time.Duration {
+	if w, ok := l.machine.(*algo.Window); ok {
+		return w.LengthAt(algo.InstantOf(now))
+	}
+	return l.Rate.Window
+}
+
 // Machine returns the algorithm that decides the limit.
 func (l *Limit) Machine() algo.Machine { return l.machine }
 

@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,8 +22,13 @@ const (
 	Year  Period = "year"
 )
 
-// Periods are all periods, shortest first.
+// Periods returns all periods, shortest first.
 func Periods() []Period { return []Period{Day, Week, Month, Year} }
+
+// Weekdays returns the anchors of a week, from "monday" to "sunday".
+func Weekdays() []string {
+	return []string{"monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"}
+}
 
 // Calendar divides time into the periods of a time zone. The zero value is no calendar.
 type Calendar struct {
@@ -38,6 +42,9 @@ type Calendar struct {
 
 // MaxPeriod is the longest length of a period.
 const MaxPeriod = 366*day + clockChange
+
+// ZoneWords describe the valid values of Calendar.Zone in messages.
+const ZoneWords = `name of the IANA time zone database, such as "Europe/Berlin"`
 
 // maxZone is the length of the longest name of a time zone that a store can hold.
 const maxZone = 36
@@ -56,8 +63,9 @@ func (p Period) longest() time.Duration {
 		return 7*day + clockChange
 	case Month:
 		return 31*day + clockChange
+	default:
+		return MaxPeriod
 	}
-	return MaxPeriod
 }
 
 // withDefaults returns c with its zone and anchor filled in.
@@ -79,7 +87,7 @@ func (c Calendar) withDefaults() Calendar {
 type calendar struct {
 	Calendar
 	location *time.Location
-	first    int64                  // of a Week: its first weekday, from Sunday = 0; of a Month: its first day
+	first    int64                  // of a Week: its first weekday, from Monday = 1; of a Month: its first day
 	present  atomic.Pointer[period] // saves the arithmetic for all instants of one period
 }
 
@@ -89,7 +97,26 @@ type period struct {
 	start, end Instant
 }
 
-var calendars sync.Map // of *calendar by Calendar; the time zone database bounds its size
+// The time zone database bounds the size of these caches.
+var (
+	calendars sync.Map // *calendar by Calendar
+	zones     sync.Map // *time.Location by name
+)
+
+// ValidZone reports whether name is the name of a time zone in the IANA database.
+func ValidZone(name string) bool {
+	if _, known := zones.Load(name); known {
+		return true
+	}
+	if name == "" || name == "Local" || len(name) > maxZone {
+		return false
+	}
+	location, err := time.LoadLocation(name)
+	if err == nil {
+		zones.Store(name, location)
+	}
+	return err == nil
+}
 
 // compile returns the compiled calendar of c. The error is a *FieldError.
 func (c Calendar) compile() (*calendar, error) {
@@ -104,14 +131,11 @@ func (c Calendar) compile() (*calendar, error) {
 	if err != nil {
 		return nil, err
 	}
-	made := &calendar{Calendar: c, first: first}
-	if len(c.Zone) <= maxZone && c.Zone != "Local" {
-		made.location, _ = time.LoadLocation(c.Zone)
+	if !ValidZone(c.Zone) {
+		return nil, &FieldError{"time_zone", strconv.Quote(c.Zone[:min(len(c.Zone), maxZone)]), "a " + ZoneWords}
 	}
-	if made.location == nil {
-		return nil, &FieldError{"time_zone", strconv.Quote(c.Zone[:min(len(c.Zone), maxZone)]), `the name of a time zone, such as "Europe/Berlin"`}
-	}
-	known, _ := calendars.LoadOrStore(c, made)
+	location, _ := zones.Load(c.Zone)
+	known, _ := calendars.LoadOrStore(c, &calendar{Calendar: c, first: first, location: location.(*time.Location)})
 	return known.(*calendar), nil
 }
 
@@ -119,10 +143,8 @@ func (c Calendar) compile() (*calendar, error) {
 func (c Calendar) firstDay() (int64, error) {
 	switch c.Period {
 	case Week:
-		for d := time.Sunday; d <= time.Saturday; d++ {
-			if c.Anchor == strings.ToLower(d.String()) {
-				return int64(d), nil
-			}
+		if i := slices.Index(Weekdays(), c.Anchor); i >= 0 {
+			return int64(i) + int64(time.Monday), nil
 		}
 		return 0, &FieldError{"anchor", c.Anchor, `the first day of a week, "monday" to "sunday"`}
 	case Month:
@@ -132,11 +154,12 @@ func (c Calendar) firstDay() (int64, error) {
 			}
 		}
 		return 0, &FieldError{"anchor", c.Anchor, "the first day of a month, 1 to 31"}
+	default:
+		if c.Anchor != "" {
+			return 0, &FieldError{"anchor", c.Anchor, fmt.Sprintf("none: only a week and a month have one, not a %s", c.Period)}
+		}
+		return 0, nil
 	}
-	if c.Anchor != "" {
-		return 0, &FieldError{"anchor", c.Anchor, fmt.Sprintf("none: only a week and a month have one, not a %s", c.Period)}
-	}
-	return 0, nil
 }
 
 // at returns the period of now.
@@ -178,8 +201,9 @@ func (c *calendar) index(y int, m time.Month, d int) int64 {
 			i--
 		}
 		return i
+	default:
+		return int64(y)
 	}
-	return int64(y)
 }
 
 // firstDate returns the first day of a period.
@@ -192,8 +216,9 @@ func (c *calendar) firstDate(index int64) int64 {
 	case Month:
 		y, m := int(index/12), time.Month(index%12)+time.January
 		return min(dayOf(y, m, int(c.first)), dayOf(y, m+1, 0)) // day 0 is the last day of the month before
+	default:
+		return dayOf(int(index), time.January, 1)
 	}
-	return dayOf(int(index), time.January, 1)
 }
 
 // dayOf returns the days from 1 January 1970, a Thursday, to a date.

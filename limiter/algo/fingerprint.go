@@ -34,8 +34,11 @@ func parsePeriod(s string, c Calendar, requests string) (Machine, error) {
 		return nil, fmt.Errorf("fingerprint %q: %w", s, err)
 	}
 	m, err := New(Rate{Algorithm: FixedWindow, Requests: n, Calendar: c})
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("fingerprint %q: %w", s, err)
+	case m.Fingerprint() != s:
+		return nil, fmt.Errorf("fingerprint %q: incomplete, want %s", s, m.Fingerprint())
 	}
 	return m, nil
 }

@@ -56,6 +56,9 @@ func draw(t *rapid.T) (m algo.Machine, s algo.State, now algo.Instant) {
 	if rate.Algorithm == algo.SlidingLog {
 		rate.Requests = min(requests, 30)
 	}
+	if rate.Algorithm == algo.FixedWindow && rapid.Bool().Draw(t, "calendar") {
+		rate.Window, rate.Calendar = 0, drawCalendar(t)
+	}
 	if rate.Algorithm == algo.TokenBucket {
 		interval := (int64(window) + requests - 1) / requests
 		rate.Burst = rapid.Int64Range(1, min(5000, int64(algo.MaxWindow)/interval)).Draw(t, "burst")

@@ -69,7 +69,7 @@ func NewAnswer(d limiter.Decision) Answer {
 	a.Remaining = strconv.FormatInt(d.Remaining, 10)
 	a.Reset = strconv.FormatInt(unixUp(d.At.Add(d.ResetAfter)), 10)
 	if !d.Superseded {
-		a.Policy = policyField(d.Limit.Name, d.Limit.Rate.Requests, d.Limit.Rate.Window)
+		a.Policy = policyField(d.Limit.Name, d.Limit.Rate.Requests, d.Limit.WindowAt(d.At))
 	}
 	a.RateLimit = rateLimitField(d.Limit.Name, d.Remaining, wait)
 	if !d.Allowed {

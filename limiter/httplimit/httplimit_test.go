@@ -103,6 +103,23 @@ Weir-Degraded: store_timeout
 	}
 }
 
+// The window of a calendar is the present period. The reset is its end.
+func TestNewAnswer_period(t *testing.T) {
+	l := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "day", Rate: algo.Rate{Requests: 10, Calendar: algo.Calendar{Period: algo.Day, Zone: "Europe/Berlin"}}}))
+	for at, want := range map[string]string{"2026-03-28T12:00:00Z": "86400", "2026-03-29T12:00:00Z": "82800", "2026-10-25T12:00:00Z": "90000"} {
+		now, err := time.Parse(time.RFC3339, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, allowed := range []bool{true, false} {
+			a := httplimit.NewAnswer(limiter.Decision{Allowed: allowed, At: now, Limit: l, Capacity: 10, RetryAfter: 1})
+			if a.Policy != `"day";q=10;w=`+want || !allowed && a.Problem.Window != want+"s" {
+				t.Errorf("%s: got %s and %+v, want a window of %s s", at, a.Policy, a.Problem, want)
+			}
+		}
+	}
+}
+
 // While the store fails, a process enforces its local share of the limit. Answers then have the numbers
 // of the share and no policy. When the store answers again, answers have the policy again.
 func TestNewAnswer_share(t *testing.T) {

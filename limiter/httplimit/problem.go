@@ -50,7 +50,7 @@ func overLimit(d *limiter.Decision, wait int64) *Problem {
 	p := refusal(text)
 	p.Limit, p.Violated = d.Capacity, []string{d.Limit.Name}
 	if !d.Superseded {
-		p.Limit, p.Window = d.Limit.Rate.Requests, strconv.FormatInt(seconds(d.Limit.Rate.Window), 10)+"s"
+		p.Limit, p.Window = d.Limit.Rate.Requests, strconv.FormatInt(seconds(d.Limit.WindowAt(d.At)), 10)+"s"
 	}
 	return p
 }

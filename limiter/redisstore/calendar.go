@@ -10,7 +10,7 @@ import (
 
 // anchors are the anchors of a calendar. Its parameters contain an index.
 var anchors = func() []string {
-	list := []string{"", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"}
+	list := append([]string{""}, algo.Weekdays()...)
 	for day := range 31 {
 		list = append(list, fmt.Sprint(day+1))
 	}

@@ -67,7 +67,7 @@ func sizeOf(r algo.Rate) size {
 	case *algo.Window:
 		// An item of a window contains the newest index and up to three counts. Two counts remain
 		// from before a time without requests, and the next request adds one.
-		index := math.MaxInt64 / int64(m.Length)
+		index := m.Index(math.MaxInt64 - 4*algo.Instant(algo.MaxPeriod)) // no decision is later
 		count := nameBytes + len(strconv.FormatInt(index, 36)) + numberBytes(m.MaxDebt())
 		s.bytes += nameBytes + numberBytes(index) + 3*count
 	case *algo.Log:

@@ -48,9 +48,9 @@ func TestRules_Notes_callers(t *testing.T) {
 // A note names a window of more than a day, because it is not a calendar period.
 func TestRules_Notes_windows(t *testing.T) {
 	for numbers, want := range map[string]string{
-		`"window":"30d"`: "1 rules[0].limits.*: the window is not a calendar week or month: usage expires gradually over 30 days, and there is no reset",
-		`"window":"7d","algorithm":"fixed_window"`:  "1 rules[0].limits.*: the windows are not calendar weeks or months: each window takes 7 days, counted from 1 January 1970 UTC",
-		`"window":"36h","algorithm":"fixed_window"`: "1 rules[0].limits.*: the windows are not calendar weeks or months: each window takes 1.5 days, counted from 1 January 1970 UTC",
+		`"window":"30d"`: "1 rules[0].limits.*: the window is not a calendar week or month: usage expires gradually over 30 days, and there is no reset; period counts by the calendar",
+		`"window":"7d","algorithm":"fixed_window"`:  "1 rules[0].limits.*: the windows are not calendar weeks or months: each window takes 7 days, counted from 1 January 1970 UTC; period counts by the calendar",
+		`"window":"36h","algorithm":"fixed_window"`: "1 rules[0].limits.*: the windows are not calendar weeks or months: each window takes 1.5 days, counted from 1 January 1970 UTC; period counts by the calendar",
 		`"window":"1d"`: "", `"window":"1d","algorithm":"fixed_window"`: "", `"window":"30d","algorithm":"token_bucket"`: "",
 	} {
 		if got := strings.Join(notes(t, document(rule("/a", "", `"*":{"requests":9,`+numbers+`}`)), "calendar"), "\n"); got != want {
@@ -91,11 +91,11 @@ func TestParse_lines(t *testing.T) {
      "limits": {"x": {"requests": 1, "window": "1m"}}}]
 }`), rules.Options{})
 	const want = `line 4: rules[0].endpoint: got "/a/", want /a
-line 6: rules[0].limits.free.window_seconds: required, or "window": "1m"
+line 6: rules[0].limits.free.window_seconds: required, or "window": "1m", or "period": "month"
 line 7: rules[0].limits.free.requests: got 0, want a whole number from 1 to 1000000000
 line 9: rules[0].limits.free: got the same name twice in one object
 line 10: rules[0].limits["a b"]: invalid tier, want letters, digits, "_", "." and "-", or "*" or "global"
-line 11: rules[0].limits["a b"].brust: unknown field (did you mean "burst"?); known fields: requests, window_seconds, window, algorithm, burst, lease, shards, sync_ms, cells, count, reserve, failure_status, per, name, only, note`
+line 11: rules[0].limits["a b"].brust: unknown field (did you mean "burst"?); known fields: requests, window_seconds, window, period, time_zone, anchor, algorithm, burst, lease, shards, sync_ms, cells, count, reserve, failure_status, per, name, only, note`
 	lines := strings.Split(fmt.Sprint(err), "\n")
 	slices.Sort(lines)
 	if got := strings.Join(lines, "\n"); got != sorted(want) {

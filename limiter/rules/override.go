@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"errors"
 	"net/netip"
 	"slices"
@@ -132,20 +133,37 @@ func (c *compiler) merge() bool {
 }
 
 // inherit returns the numbers of an override of a limit. The override inherits the algorithm, the
-// window and the burst that it does not set. If the inherited burst is above the requests of the
+// window or calendar, and the burst that it does not set. If the inherited burst is above the requests of the
 // override, the burst is reduced to these requests. Otherwise an override that lowers a limit would
 // keep the high burst.
 func inherit(limit, own algo.Rate) algo.Rate {
-	if own.Window == 0 {
+	own.Calendar = inheritCalendar(limit, own)
+	if own.Window == 0 && own.Calendar.Period == "" {
 		own.Window = limit.Window
 	}
-	if own.Algorithm == "" {
+	if own.Algorithm == "" && own.Calendar.Period != "" {
+		own.Algorithm = algo.FixedWindow
+	} else if own.Algorithm == "" {
 		own.Algorithm = limit.Algorithm
 	}
 	if own.Burst == 0 && limit.Burst <= own.Requests && (own.Algorithm == algo.TokenBucket || own.Algorithm == algo.LeakyBucket) {
 		own.Burst = limit.Burst
 	}
 	return own
+}
+
+// inheritCalendar returns the calendar of an override. A window of the override replaces the calendar of
+// the limit. A period without an anchor has the anchor of the limit only if it is the same period.
+func inheritCalendar(limit, own algo.Rate) algo.Calendar {
+	c, of := own.Calendar, limit.Calendar
+	if own.Window != 0 || of.Period == "" {
+		return c
+	}
+	if c.Anchor == "" && (c.Period == "" || c.Period == of.Period) {
+		c.Anchor = of.Anchor
+	}
+	c.Period, c.Zone = cmp.Or(c.Period, of.Period), cmp.Or(c.Zone, of.Zone)
+	return c
 }
 
 // applyOverrides creates the limits of individual callers. Each is the same limit with other numbers,

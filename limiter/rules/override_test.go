@@ -21,6 +21,7 @@ func TestParse_overrides_inherit(t *testing.T) {
 		"fixed":       `"requests":100,"window":"1h","algorithm":"fixed_window"`,
 		"sliding":     `"requests":100,"window":"1h"`,
 		"log":         `"requests":100,"window":"1h","algorithm":"sliding_log"`,
+		"month":       `"requests":100,"period":"month","anchor":31,"time_zone":"Europe/Berlin"`,
 	}
 	for _, c := range []struct{ limit, override, want string }{
 		{"bucket", `"requests":600`, "bucket/100ms/20"},
@@ -40,6 +41,15 @@ func TestParse_overrides_inherit(t *testing.T) {
 		{"sliding", `"requests":5`, "sliding/1h0m0s/5"},
 		{"sliding", `"requests":60,"algorithm":"token_bucket","burst":7`, "bucket/1m0s/7"},
 		{"log", `"requests":5`, "log/1h0m0s/5"},
+		{"month", `"requests":5`, "month-31/5/Europe/Berlin"},
+		{"month", `"requests":5,"anchor":15`, "month-15/5/Europe/Berlin"},
+		{"month", `"requests":5,"time_zone":"Asia/Kolkata"`, "month-31/5/Asia/Kolkata"},
+		{"month", `"requests":5,"period":"month"`, "month-31/5/Europe/Berlin"},
+		{"month", `"requests":5,"period":"week"`, "week-monday/5/Europe/Berlin"},
+		{"month", `"requests":5,"window":"1h"`, "fixed/1h0m0s/5"},
+		{"month", `"requests":5,"window":"1h","algorithm":"token_bucket"`, "bucket/12m0s/5"},
+		{"bucket", `"requests":5,"period":"day"`, "day/5/UTC"},
+		{"sliding", `"requests":5,"period":"month","anchor":2`, "month-2/5/UTC"},
 	} {
 		r := parse(t, `{"rules":[{"endpoint":"/a","limits":{"*":{`+limits[c.limit]+`}}}],"overrides":[{"user":"alice","limits":{"a":{`+c.override+`}}}]}`)
 		if got := r.Charges(nil, "GET", rules.MustParsePath("/a"), alice)[0].Limit.Fingerprint(); got != c.want {

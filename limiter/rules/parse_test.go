@@ -74,7 +74,7 @@ line 1: exempt[0].path: unknown field; known fields: ip, user, apikey, endpoint,
 line 2: rules[0].method: got "get", want GET, POST, PUT, PATCH or DELETE, or no method for all of them (did you mean "GET"?)
 line 2: rules[0].limits.free.requests: got -1, want a whole number from 1 to 1000000000
 line 2: rules[0].limits.free.window_seconds: got 0, want a whole number from 1 to 8640000
-line 2: rules[0].limits.free.burts: unknown field (did you mean "burst"?); known fields: requests, window_seconds, window, algorithm, burst, lease, shards, sync_ms, cells, count, reserve, failure_status, per, name, only, note`,
+line 2: rules[0].limits.free.burts: unknown field (did you mean "burst"?); known fields: requests, window_seconds, window, period, time_zone, anchor, algorithm, burst, lease, shards, sync_ms, cells, count, reserve, failure_status, per, name, only, note`,
 	"lease_above_requests":          `line 1: rules[0].limits.free.lease: got 11, want 1 to 10 here`,
 	"lease_of_a_log":                `line 1: rules[0].limits.free.lease: got 5, want none: a sliding_log stores the instant of each request`,
 	"limit_no_object":               `line 1: rules[0].limits.free: got 10, want an object`,
@@ -94,7 +94,7 @@ line 2: rules[0].limits.free.burts: unknown field (did you mean "burst"?); known
 	"no_limits":                     `line 1: rules[0].limits: required`,
 	"no_requests":                   `line 1: rules[0].limits.free.requests: required`,
 	"no_rules":                      `line 1: rules: required`,
-	"no_window":                     `line 1: rules[0].limits.free.window_seconds: required, or "window": "1m"`,
+	"no_window":                     `line 1: rules[0].limits.free.window_seconds: required, or "window": "1m", or "period": "month"`,
 	"not_an_object":                 `line 1: got a list, want an object`,
 	"not_json":                      `line 2, column 1: the document ends too early, want a value`,
 	"note":                          `line 1: rules[0].limits.free.note: got 7, want a string`,
@@ -112,7 +112,7 @@ line 2: rules[0].limits.free.burts: unknown field (did you mean "burst"?); known
 	"override_of_shards":            `line 1: overrides[0].limits.a: does not fit rules[0].limits.free.shards: got 8, want 2 to 5 here`,
 	"override_other_identity":       `line 1: overrides[0].limits.a: no limit counts by apikey`,
 	"override_twice":                `line 1: overrides[1].limits.a: got two overrides of a for user "u", want one`,
-	"override_unknown_field":        `line 1: overrides[0].limits.a.shards: unknown field; known fields: requests, window_seconds, window, algorithm, burst, note`,
+	"override_unknown_field":        `line 1: overrides[0].limits.a.shards: unknown field; known fields: requests, window_seconds, window, period, time_zone, anchor, algorithm, burst, note`,
 	"override_unknown_limit":        `line 1: overrides[0].limits.b: no limit of this name counts by user, want "a"`,
 	"overrides_no_list":             `line 1: overrides: got an object, want a list`,
 	"overrides_unknown_limits": `line 1: overrides[0].limits.b: no limit of this name counts by user, want "a"
@@ -160,6 +160,21 @@ line 1: rules[0].limits.free.per[0]: got "clent", want client, user, apikey, ip,
 	"misspelled_tier":     `line 1: default_tier: got "fre", want a tier that a rule names: free (did you mean "free"?)`,
 	"misspelled_override": `line 3: overrides[0].limits.serch: no limit of this name counts by user, want "search" (did you mean "search"?)`,
 	"override_of_a_log":   `line 3: overrides[0].limits.a.requests: got 1000, want at most 327 for a sliding_log, which keeps the instant of each; a sliding_window counts any number`,
+
+	"period_unknown":                 `line 1: rules[0].limits.free.period: got "moth", want day, week, month or year (did you mean "month"?)`,
+	"period_and_window":              `line 1: rules[0].limits.free.period: got month, want none beside a window`,
+	"period_of_a_bucket":             `line 1: rules[0].limits.free.period: got day, want none: a token_bucket has no periods; a fixed_window has`,
+	"time_zone_unknown":              `line 1: rules[0].limits.free.time_zone: got "Europe/Berln", want a name of the IANA time zone database, such as "Europe/Berlin"`,
+	"time_zone_empty":                `line 1: rules[0].limits.free.time_zone: got "", want a name of the IANA time zone database, such as "Europe/Berlin"`,
+	"time_zone_of_a_window":          `line 1: rules[0].limits.free.time_zone: got "UTC", want none without a period`,
+	"anchor_zero":                    `line 1: rules[0].limits.free.anchor: got 0, want a day of the month from 1 to 31, or a weekday from monday to sunday`,
+	"anchor_32":                      `line 1: rules[0].limits.free.anchor: got 32, want a day of the month from 1 to 31, or a weekday from monday to sunday`,
+	"anchor_of_a_window":             `line 1: rules[0].limits.free.anchor: got 1, want none without a period`,
+	"anchor_weekday_of_a_month":      `line 1: rules[0].limits.free.anchor: got monday, want the first day of a month, 1 to 31`,
+	"anchor_number_of_a_week":        `line 1: rules[0].limits.free.anchor: got 1, want the first day of a week, "monday" to "sunday"`,
+	"anchor_of_a_year":               `line 1: rules[0].limits.free.anchor: got 1, want none: only a week and a month have one, not a year`,
+	"override_anchor_without_period": `line 1: overrides[0].limits.a.anchor: got 3, want none without a period`,
+	"override_period_and_window":     `line 1: overrides[0].limits.a.period: got day, want none beside a window`,
 }
 
 func TestParse_bad(t *testing.T) {

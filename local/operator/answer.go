@@ -22,11 +22,14 @@ type Limit struct {
 
 	Algorithm      string `json:"algorithm"`
 	Requests       int64  `json:"requests"`
-	WindowSeconds  int64  `json:"windowSeconds"`
-	Burst          int64  `json:"burst,omitempty"` // of a bucket
-	Cost           int64  `json:"cost"`            // of one request
-	Mode           string `json:"mode"`            // enforce or shadow
-	OnError        string `json:"onError"`         // allow, deny or local
+	WindowSeconds  int64  `json:"windowSeconds"`      // of a calendar, the length of the present period
+	Period         string `json:"period,omitempty"`   // of a calendar: day, week, month or year
+	TimeZone       string `json:"timeZone,omitempty"` // of the period
+	Anchor         string `json:"anchor,omitempty"`   // the first day of a week or a month
+	Burst          int64  `json:"burst,omitempty"`    // of a bucket
+	Cost           int64  `json:"cost"`               // of one request
+	Mode           string `json:"mode"`               // enforce or shadow
+	OnError        string `json:"onError"`            // allow, deny or local
 	LocalProcesses int    `json:"localProcesses,omitempty"`
 	Lease          int64  `json:"lease,omitempty"`
 	Shards         int    `json:"shards,omitempty"`
@@ -57,11 +60,11 @@ type State struct {
 	Superseded bool `json:"superseded,omitempty"`
 }
 
-func newLimit(l rules.Listed) Limit {
-	limit, s := l.Charge.Limit, l.Charge.Limit.Spread
+func newLimit(l rules.Listed, now time.Time) Limit {
+	limit, s, c := l.Charge.Limit, l.Charge.Limit.Spread, l.Charge.Limit.Rate.Calendar
 	made := Limit{
 		Name: limit.Name, Path: l.Path, Tier: l.Tier, Subject: l.Charge.Subject.String(), ID: limit.ID.String(),
-		Algorithm: string(limit.Rate.Algorithm), Requests: limit.Rate.Requests, WindowSeconds: int64(limit.Rate.Window / time.Second), Burst: limit.Rate.Burst,
+		Algorithm: string(limit.Rate.Algorithm), Requests: limit.Rate.Requests, WindowSeconds: int64(limit.WindowAt(now) / time.Second), Period: string(c.Period), TimeZone: c.Zone, Anchor: c.Anchor, Burst: limit.Rate.Burst,
 		Cost: l.Charge.Cost, Mode: "enforce", OnError: limit.OnError.String(), LocalProcesses: limit.LocalProcesses,
 		Lease: s.Lease, Shards: s.Shards, SyncMS: s.Sync.Milliseconds(), Cells: s.Cells, Adaptive: s.Adaptive, Overridden: l.Overridden,
 	}

@@ -66,7 +66,7 @@ func (o *Operator) usages(ctx context.Context, now time.Time, listed []rules.Lis
 	}
 	limits := make([]Limit, len(listed))
 	for i, l := range listed {
-		limits[i] = newLimit(l)
+		limits[i] = newLimit(l, now)
 		if l.Charge.Limit.Spread.Cells == 0 || o.Inside {
 			limits[i].State = newState(usages[i], now)
 		}

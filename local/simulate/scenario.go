@@ -100,7 +100,7 @@ func (s *Scenario) validate() error {
 	wrong := func(what string, got any, want string) error {
 		return fmt.Errorf("%s: got %v, want %s", what, got, want)
 	}
-	switch window := s.Limit.Rate.Window; {
+	switch window := s.Limit.Rate.Span(); {
 	case s.Store != DynamoDB && s.Store != ElastiCache:
 		return wrong("store", fmt.Sprintf("%q", s.Store), "dynamodb or elasticache")
 	case !(s.Rate >= 1 && s.Rate <= 1e8):

@@ -88,7 +88,7 @@ func newSimulation(s *Scenario) (*simulation, error) {
 		shortest: max(1, s.Median/8),
 		meter:    &meter{from: from, end: end},
 		tally:    newTally(s),
-		judge:    newJudge(s.Limit.Machine(), s.Limit.Rate.Window, from),
+		judge:    newJudge(s.Limit.Machine(), s.Limit.Rate.Span(), from),
 	}
 	sim.record = sim.count
 	return sim, nil

@@ -177,7 +177,7 @@ func printLimits(out io.Writer, limits []operator.Limit, at time.Time) error {
 
 // numbers describes the parameters of a limit, except defaults.
 func numbers(l operator.Limit) []string {
-	words := []string{fmt.Sprintf("%s %d in %s", l.Algorithm, l.Requests, seconds(float64(l.WindowSeconds)))}
+	words := []string{fmt.Sprintf("%s %d in %s", l.Algorithm, l.Requests, windowOf(l))}
 	add := func(is bool, format string, args ...any) {
 		if is {
 			words = append(words, fmt.Sprintf(format, args...))
@@ -195,6 +195,17 @@ func numbers(l operator.Limit) []string {
 	add(l.OnError != "allow", "on_error %s", l.OnError)
 	add(l.LocalProcesses > 1, "1/%d each", l.LocalProcesses)
 	return words
+}
+
+// windowOf describes the window of a limit.
+func windowOf(l operator.Limit) string {
+	switch {
+	case l.Period == "":
+		return seconds(float64(l.WindowSeconds))
+	case l.Anchor == "":
+		return fmt.Sprintf("a %s (%s)", l.Period, l.TimeZone)
+	}
+	return fmt.Sprintf("a %s from %s (%s)", l.Period, l.Anchor, l.TimeZone)
 }
 
 // usageOf describes the usage of a limit.

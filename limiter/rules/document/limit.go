@@ -1,6 +1,7 @@
 package document
 
 import (
+	"encoding/json"
 	"errors"
 	"slices"
 	"strconv"
@@ -51,10 +52,14 @@ func (d *Document) readLimit(n *node, tier string, inList bool) (l Limit, ok boo
 	o := n.object(&d.report)
 	l = Limit{Path: n.path, Tier: tier}
 	l.Rate = d.readRate(o)
-	if n.kind == isObject && !o.has("window_seconds") && !o.has("window") {
-		d.report.add(Join(n.path, "window_seconds"), `required, or "window": "1m"`)
+	if n.kind == isObject && !o.has("window_seconds") && !o.has("window") && !o.has("period") {
+		d.report.add(Join(n.path, "window_seconds"), `required, or "window": "1m", or "period": "month"`)
 	}
-	if l.Rate.Algorithm == "" {
+	switch {
+	case l.Rate.Algorithm != "":
+	case l.Rate.Calendar.Period != "":
+		l.Rate.Algorithm = algo.FixedWindow
+	default:
 		l.Rate.Algorithm = algo.SlidingWindow
 	}
 	l.Spread = readSpread(o)
@@ -75,6 +80,7 @@ var algorithms = []string{string(algo.SlidingWindow), string(algo.FixedWindow), 
 func (d *Document) readRate(o *object) (r algo.Rate) {
 	r.Requests, _ = o.whole(o.required("requests"), algo.MaxRequests)
 	r.Window = d.readWindow(o)
+	r.Calendar = d.readCalendar(o)
 	r.Algorithm = algo.Algorithm(o.choice("algorithm", algorithms))
 	r.Burst, _ = o.whole(o.member("burst"), algo.MaxRequests)
 	return r
@@ -111,6 +117,33 @@ func (d *Document) readWindow(o *object) time.Duration {
 		return window
 	}
 	return 0
+}
+
+var periods = []string{string(algo.Day), string(algo.Week), string(algo.Month), string(algo.Year)}
+
+// readCalendar reads period, time_zone and anchor. An override may set each of them alone.
+func (d *Document) readCalendar(o *object) (c algo.Calendar) {
+	c.Period = algo.Period(o.choice("period", periods))
+	zone, anchor := o.member("time_zone"), o.member("anchor")
+	if text, ok := o.text(zone); ok {
+		if c.Zone = text; !algo.ValidZone(text) {
+			d.report.add(zone.path, "got %s, want a %s", zone, algo.ZoneWords)
+		}
+	}
+	if anchor == nil {
+		return c
+	}
+	if text, ok := anchor.value.(string); ok && slices.Contains(algo.Weekdays(), text) {
+		c.Anchor = text
+	} else if number, ok := anchor.value.(json.Number); ok {
+		if i, ok := integer(number.String()); ok && i >= 1 && i <= 31 {
+			c.Anchor = strconv.FormatInt(i, 10)
+		}
+	}
+	if c.Anchor == "" {
+		d.report.add(anchor.path, "got %s, want a day of the month from 1 to 31, or a weekday from monday to sunday", anchor)
+	}
+	return c
 }
 
 // duration parses like time.ParseDuration, and accepts days.

@@ -17,6 +17,12 @@ function refusers(limits) {
   return list.length ? ` by ${list.map((l) => `${l.name} of ${l.subject}`).join(" and ")}` : "";
 }
 
+/** Returns the length of a limit's window, or its period. */
+function windowOf(l) {
+  if (!l.period) return `${l.windowSeconds} s`;
+  return `a ${l.period}${l.anchor ? ` from ${l.anchor}` : ""} (${l.timeZone})`;
+}
+
 /** Returns the decision as the end of a sentence. */
 function verdict(decision, limits) {
   if (decision.allowed) return "allowed.";
@@ -29,7 +35,7 @@ async function explain({ method, path, tier, user }, before = "") {
   const { caller, decision, limits } = await ask("explain", tier ? { method, path, tier, user } : { method, path });
   $("caller-status").textContent = `${before}${method} ${path} by ${caller.subject}, tier ${caller.tier}, would be ${verdict(decision, limits)}`;
   fill($("limits"), ["Limit", "Subject", "Algorithm", "At most", "Remaining"], limits.map((l) => [
-    l.name, l.subject, l.algorithm.replaceAll("_", " "), `${l.requests} in ${l.windowSeconds} s`,
+    l.name, l.subject, l.algorithm.replaceAll("_", " "), `${l.requests} in ${windowOf(l)}`,
     l.state ? `${l.state.remaining} of ${l.state.capacity}` : "unknown here",
   ]));
   return caller.subject;
