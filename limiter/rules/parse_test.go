@@ -222,6 +222,7 @@ func TestSchema(t *testing.T) {
 		"sync_ms_above_window": true, "cells_above_requests": true, "override_other_identity": true, "override_unknown_limit": true, "override_twice": true, "override_address": true, "same_limit_twice": true, "shared_with_other_numbers": true,
 		"eight_limits_of_a_caller": true, "eleven_buckets_of_an_endpoint": true, "logs_of_a_caller": true, "override_below_cost": true, "override_of_shards": true, "local_processes_above_burst": true, "cost_above_local_processes": true, "shared_with_other_on_error": true, "override_of_local_processes": true, "override_below_a_local_cost": true, "override_network": true, "override_mapped_network": true, "overrides_unknown_limits": true,
 		"count_reserve_too_high": true, "count_shared": true, "exempt_address": true, "per_header_alone": true, "per_header_global": true, "per_header_credential": true, "per_header_twice": true, "per_path_unknown": true, "per_path_doubled": true, "exempt_twice": true, "only_shared": true, "misspelled_tier": true, "misspelled_override": true, "override_of_a_log": true,
+		"time_zone_unknown": true, "override_anchor_without_period": true,
 	}
 	files, _ := filepath.Glob("testdata/*/*.json")
 	for _, file := range files {
