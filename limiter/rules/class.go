@@ -92,7 +92,7 @@ func newPart(word string, p pattern) part {
 func (c *class) place() string {
 	place := []byte(c.key)
 	for _, part := range c.parts {
-		if part.at > 0 {
+		if strings.HasPrefix(part.word, document.PerPath) {
 			place = strconv.AppendInt(append(place, ' '), int64(part.at), 10)
 		}
 	}

@@ -96,3 +96,17 @@ func TestRules_Of_per(t *testing.T) {
 		}
 	}
 }
+
+// Two rules may have the same parameters in another order. Each rule counts by its own segments, also by
+// the first.
+func TestRules_Select_perOrder(t *testing.T) {
+	r := parse(t, `{"rules":[
+		{"endpoint":"/{x}/{y}","method":"GET","limits":{"*":{"name":"pair","requests":10,"window":"1m","per":["path:x","path:y"]}}},
+		{"endpoint":"/{y}/{x}","method":"POST","limits":{"*":{"name":"pair","requests":10,"window":"1m","per":["path:x","path:y"]}}}]}`)
+	for method, want := range map[string]string{"GET": "path:x=1|path:y=2", "POST": "path:x=2|path:y=1"} {
+		charges := r.Select(nil, rules.Request{Method: method, Path: rules.MustParsePath("/1/2")}).Charges
+		if len(charges) != 1 || charges[0].Subject.String() != want {
+			t.Errorf("%s: got charges %v, want one on %s", method, charges, want)
+		}
+	}
+}
