@@ -182,6 +182,7 @@ func record() []byte {
 	r.Record(outcome.Outcome{Time: now, Decision: d})
 	r.RulesRefused(now)
 	r.WatchClock(func() (ahead, uncertainty time.Duration, ok bool) { return time.Second, 0, true })
+	r.Settled(outcome.Settlement{Time: now, Rejected: 1, Settlement: limiter.Settlement{Lost: 1, Excess: []limiter.Excess{{Cost: 5}}}})
 	r.EventsDropped(now.Add(time.Second), 1)
 	return log.Bytes()
 }

@@ -23,12 +23,17 @@ const (
 	MetricOvershoot      = "Overshoot"
 	MetricRefundsGiven   = "RefundsGiven"
 	MetricRefundsDropped = "RefundsDropped"
-	MetricClamped        = "Clamped"
-	MetricRulesRefused   = "RulesRefused"
-	MetricRulesVersion   = "RulesVersion"
-	MetricRulesAge       = "RulesAge"
-	MetricEventsDropped  = "EventsDropped"
-	MetricClockSkew      = "ClockSkew"
+
+	MetricSettlementsLost = "SettlementsLost"
+	MetricReportsRejected = "ReportsRejected"
+	MetricDebtExcess      = "DebtExcess"
+
+	MetricClamped       = "Clamped"
+	MetricRulesRefused  = "RulesRefused"
+	MetricRulesVersion  = "RulesVersion"
+	MetricRulesAge      = "RulesAge"
+	MetricEventsDropped = "EventsDropped"
+	MetricClockSkew     = "ClockSkew"
 
 	MetricRuleAllowed  = "RuleAllowed"
 	MetricRuleRefused  = "RuleRefused"
@@ -51,6 +56,7 @@ func Metrics() []string {
 		MetricAllowed, MetricRefused, MetricDegraded, MetricFromCache, MetricBusy, MetricLocalFull,
 		MetricShadowed, MetricUnauthorized, MetricFailed, MetricLatency, MetricStoreCalls,
 		MetricStoreLatency, MetricOvershoot, MetricRefundsGiven, MetricRefundsDropped, MetricClamped,
+		MetricSettlementsLost, MetricReportsRejected, MetricDebtExcess,
 		MetricRulesRefused, MetricRulesVersion, MetricRulesAge, MetricEventsDropped, MetricClockSkew,
 	}
 }

@@ -82,6 +82,7 @@ func (e *Environment) gate() *httplimit.Gate {
 		Select:   e.Rules.Select,
 		Limiter:  e.Limiter,
 		Observe:  e.observe,
+		Settled:  e.settled,
 		MaxDelay: e.MaxDelay,
 		Clock:    e.Clock,
 		Logger:   e.Logger,
@@ -92,6 +93,12 @@ func (e *Environment) gate() *httplimit.Gate {
 func (e *Environment) observe(o outcome.Outcome) {
 	e.Recorder.Record(o)
 	e.Events.Record(o)
+}
+
+// settled records a settlement in the metrics, and debts beyond their maximum in the decision log.
+func (e *Environment) settled(s outcome.Settlement) {
+	e.Recorder.Settled(s)
+	e.Events.Settled(s)
 }
 
 // identify returns the caller of a request. It also starts to send decision events, concurrently with

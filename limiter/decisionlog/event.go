@@ -34,5 +34,8 @@ type Event struct {
 	Remaining int64          `json:"remaining"`
 	LatencyMS float64        `json:"latencyMs"`          // average duration of a decision
 	Degraded  limiter.Reason `json:"degraded,omitempty"` // the reason why the store did not decide
-	Shadowed  string         `json:"shadowed,omitempty"` // a limit in shadow mode that would have refused
+	// Excess is the cost that exceeded the max debt of the limit when Count requests were settled. An
+	// event with an Excess reports only settlements; another event reports the decisions.
+	Excess   int64  `json:"excess,omitempty"`
+	Shadowed string `json:"shadowed,omitempty"` // a limit in shadow mode that would have refused
 }

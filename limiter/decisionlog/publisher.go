@@ -111,6 +111,24 @@ func (p *Publisher) Record(o outcome.Outcome) {
 	}
 }
 
+// Settled adds the costs that exceeded the max debt of a limit.
+func (p *Publisher) Settled(s outcome.Settlement) {
+	if p == nil || len(s.Excess) == 0 {
+		return
+	}
+	subject := p.o.Hash(s.Caller.Subject())
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, e := range s.Excess {
+		k := key{second: s.Time.Unix(), outcome: outcome.Allowed, subject: subject, rule: e.Limit.Rule, limit: e.Limit.Name, settled: true}
+		if event := p.tally.event(k, s.Time); event != nil {
+			event.Count++
+			event.seen++
+			event.Excess += e.Cost
+		}
+	}
+}
+
 // Begin starts to send the waiting events if a batch is due. Call it at the start of a request, so
 // that the batch is sent during the store call.
 func (p *Publisher) Begin(now time.Time) {

@@ -37,6 +37,7 @@ type key struct {
 	outcome                        outcome.Class
 	degraded                       limiter.Reason
 	subject, rule, limit, shadowed string
+	settled                        bool // the event reports settlements
 }
 
 func newKey(o *outcome.Outcome) key {
@@ -79,6 +80,13 @@ func (t *tally) addSample(k key, o *outcome.Outcome, weight int64) {
 
 // add adds a request to the event of its key.
 func (t *tally) add(k key, o *outcome.Outcome) {
+	if p := t.event(k, o.Time); p != nil {
+		p.add(o, 1)
+	}
+}
+
+// event returns the event of a key, which it creates at now. It returns nil if there is no room.
+func (t *tally) event(k key, now time.Time) *pending {
 	p := t.known[k]
 	if p == nil && len(t.events) >= maxPending {
 		k.subject, k.rule, k.limit, k.shadowed = "", "", "", ""
@@ -87,16 +95,16 @@ func (t *tally) add(k key, o *outcome.Outcome) {
 	if p == nil {
 		if len(t.events) >= maxPending+maxTogether {
 			t.dropped++
-			return
+			return nil
 		}
-		p = newPending(k, o.Time)
+		p = newPending(k, now)
 		t.events = append(t.events, p)
 		if t.known == nil {
 			t.known = map[key]*pending{}
 		}
 		t.known[k] = p
 	}
-	p.add(o, 1)
+	return p
 }
 
 func newPending(k key, now time.Time) *pending {

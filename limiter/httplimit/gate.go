@@ -29,6 +29,8 @@ type Options struct {
 	Limiter *limiter.Limiter
 	// Observe gets each decided request once, before the answer is written. It may be nil.
 	Observe func(outcome.Outcome)
+	// Settled gets the result of each settlement. It may be nil.
+	Settled func(outcome.Settlement)
 	// MaxDelay is the longest time for which Serve delays a request in the queue of a leaky bucket.
 	// Parse the rules with the same value, because it bounds the depth of queues. 0 means that Serve
 	// delays no request, and leaky buckets only count.
@@ -57,6 +59,9 @@ func New(o Options) *Gate {
 	if o.Observe == nil {
 		o.Observe = func(outcome.Outcome) {}
 	}
+	if o.Settled == nil {
+		o.Settled = func(outcome.Settlement) {}
+	}
 	if o.Clock == nil {
 		o.Clock = o.Limiter.Now
 	}
@@ -83,6 +88,9 @@ type Result struct {
 	// Otherwise the Problem is the response.
 	Answer Answer
 	Tier   string // tier that selected the charges; "" for a malformed path
+	// Pending settles the request after its answer. It is nil unless the request passes and a limit
+	// has a Count. A host that cannot settle ignores it; the request then keeps its reserve.
+	Pending *Pending
 }
 
 // Decide decides a request. The steps are the same for every host, in this order.
@@ -109,7 +117,13 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 	if e := selected.Exemption; e != nil {
 		o.Exemption = e.Name
 	}
-	o.Decision, o.Err = g.o.Limiter.Take(ctx, o.Time, o.Charges)
+	if settles(o.Charges) {
+		var receipt *limiter.Receipt
+		o.Decision, receipt, o.Err = g.o.Limiter.TakeRefundable(ctx, o.Time, o.Charges)
+		result.Pending = newPending(g, receipt, o.Charges, o.Caller)
+	} else {
+		o.Decision, o.Err = g.o.Limiter.Take(ctx, o.Time, o.Charges)
+	}
 
 	// A refusal takes precedence over a bad credential, because the limit bounds the number of attempts.
 	invalid := o.Err != nil
@@ -121,6 +135,10 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 	o.Duration = time.Since(begun)
 	g.o.Observe(*o)
 	result.Answer = g.answer(ctx, o, invalid)
+	if result.Pending != nil && result.Answer.Problem != nil {
+		result.Pending.refuse(ctx, result.Answer.Problem.Status)
+		result.Pending = nil
+	}
 	return result
 }
 

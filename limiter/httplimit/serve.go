@@ -34,12 +34,17 @@ func (g *Gate) Serve(w http.ResponseWriter, r *http.Request, request Request, ne
 		result.Answer.Refuse(w)
 		return
 	case !wait(r.Context(), min(result.Decision.Delay, g.o.MaxDelay)):
+		result.Pending.refuse(r.Context(), 0)
 		result.Answer.Problem = queueLeft()
 		result.Answer.Refuse(w)
 		return
 	}
 	result.Answer.SetHeader(w.Header())
-	next.ServeHTTP(w, routed(r, request.Path))
+	if r = routed(r, request.Path); result.Pending != nil {
+		result.Pending.serveCounted(w, r, next)
+		return
+	}
+	next.ServeHTTP(w, r)
 }
 
 // wait waits for the delay. It returns false if ctx ends first.

@@ -72,6 +72,7 @@ func (s *spec) cost(r *rule) (cost int64, path string) {
 		return r.cost, document.Join(r.path, "cost")
 	case limiter.CountFailures:
 		return 1, document.Join(s.Path, "count")
+	case limiter.CountCost, limiter.CountBytes:
 	}
 	return s.Reserve, document.Join(s.Path, "reserve")
 }

@@ -76,6 +76,7 @@ func (c *compiler) noteCount(s *spec) {
 		return
 	case limiter.CountFailures:
 		reserved = "1, whatever its status"
+	case limiter.CountCost, limiter.CountBytes:
 	}
 	c.doc.Note(s.Path, "behind a REST API, Weir does not yet settle the count of %s: each request charges %s. An HTTP API, a function URL and a load balancer settle it", s.Count.Of, reserved)
 }

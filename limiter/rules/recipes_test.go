@@ -2,6 +2,7 @@ package rules_test
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"testing"
 
@@ -21,6 +22,23 @@ func TestRecipes(t *testing.T) {
 	for _, recipe := range found {
 		if _, err := rules.Parse([]byte(recipe[2]), rules.Options{LeaseAbove: rules.LeaseAboveDynamoDB}); err != nil {
 			t.Errorf("%s: got error %v, want none", recipe[1], err)
+		}
+	}
+}
+
+// Every document in examples is valid.
+func TestExamples(t *testing.T) {
+	files, err := filepath.Glob("examples/*.json")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("got %d examples, error %v", len(files), err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := rules.Parse(text, rules.Options{LeaseAbove: rules.LeaseAboveDynamoDB}); err != nil {
+			t.Errorf("%s: got error %v, want none", file, err)
 		}
 	}
 }

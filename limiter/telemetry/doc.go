@@ -28,9 +28,12 @@
 //	StoreLatency    Milliseconds  Decision.StoreTime of requests with store calls
 //	Overshoot       Count         largest Decision.Overshoot, of limits with Spread.Sync or Adaptive
 //	RefundsGiven    Count         refunded charges: those of requests that another limit refused, and
-//	                              those of Receipt.Refund
+//	                              those of Receipt.Refund and Receipt.Settle
 //	RefundsDropped  Count         charges that were not refunded, because it was not safe or the store
 //	                              failed
+//	SettlementsLost Count         charges that kept their reserve, because the store failed
+//	ReportsRejected Count         cost reports that were ignored
+//	DebtExcess      Count         cost above the reserve that exceeded the max debt; it is not counted
 //	Clamped         Count         states that were clamped, because they were further in the future
 //	                              than clock skew explains
 //	RulesRefused    Count         rejected rules documents, counted by each environment that read

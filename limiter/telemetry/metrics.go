@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/outcome"
 )
 
 // These are the names of the metrics in Namespace. Metrics of rules have the dimension RuleDimension,
@@ -25,12 +26,17 @@ const (
 	Overshoot      = "Overshoot"
 	RefundsGiven   = "RefundsGiven"
 	RefundsDropped = "RefundsDropped"
-	Clamped        = "Clamped"
-	RulesRefused   = "RulesRefused"
-	RulesVersion   = "RulesVersion"
-	RulesAge       = "RulesAge"
-	EventsDropped  = "EventsDropped"
-	ClockSkew      = "ClockSkew"
+
+	SettlementsLost = "SettlementsLost"
+	ReportsRejected = "ReportsRejected"
+	DebtExcess      = "DebtExcess"
+
+	Clamped       = "Clamped"
+	RulesRefused  = "RulesRefused"
+	RulesVersion  = "RulesVersion"
+	RulesAge      = "RulesAge"
+	EventsDropped = "EventsDropped"
+	ClockSkew     = "ClockSkew"
 
 	RuleAllowed  = "RuleAllowed"
 	RuleRefused  = "RuleRefused"
@@ -54,6 +60,7 @@ type metrics struct {
 	unauthorized, failed, localFull, storeCalls, clamped  int64
 	overshoot                                             int64 // the largest overshoot
 	refunds                                               limiter.Refunds
+	settlementsLost, reportsRejected, debtExcess          int64
 	rulesRefused, eventsDropped                           int64
 	latency, storeLatency                                 sample
 }
@@ -89,6 +96,15 @@ func (m *metrics) addStore(d *limiter.Decision) {
 	m.overshoot = max(m.overshoot, d.Overshoot)
 	m.clamped += int64(d.Clamped)
 	m.addRefunds(d.Refunds)
+}
+
+func (m *metrics) addSettlement(s *outcome.Settlement) {
+	m.addRefunds(s.Refunds)
+	m.settlementsLost += int64(s.Lost)
+	m.reportsRejected += int64(s.Rejected)
+	for _, e := range s.Excess {
+		m.debtExcess += e.Cost
+	}
 }
 
 func (m *metrics) addRefunds(r limiter.Refunds) {
@@ -149,6 +165,7 @@ func (l *line) addTotals(m *metrics, rules inForce, clock estimate, at time.Time
 		{Allowed, m.allowed}, {Refused, m.refused},
 		{Degraded, m.degraded}, {FromCache, m.fromCache}, {Busy, m.busy}, {Shadowed, m.shadowed}, {Unauthorized, m.unauthorized}, {Failed, m.failed}, {LocalFull, m.localFull},
 		{StoreCalls, m.storeCalls}, {Overshoot, m.overshoot}, {RefundsGiven, int64(m.refunds.Given)}, {RefundsDropped, int64(m.refunds.Dropped)},
+		{SettlementsLost, m.settlementsLost}, {ReportsRejected, m.reportsRejected}, {DebtExcess, m.debtExcess},
 		{Clamped, m.clamped}, {RulesRefused, m.rulesRefused}, {EventsDropped, m.eventsDropped},
 	} {
 		if i < 2 || c.value > 0 {

@@ -98,6 +98,14 @@ func (r *Recorder) Refunds(now time.Time, done limiter.Refunds) {
 	r.count(now.UnixNano(), func() { r.metrics.addRefunds(done) })
 }
 
+// Settled counts the result of a settlement.
+func (r *Recorder) Settled(s outcome.Settlement) {
+	if r == nil || r.out == nil || s.Rejected == 0 && s.Lost == 0 && len(s.Excess) == 0 && s.Refunds == (limiter.Refunds{}) {
+		return
+	}
+	r.count(s.Time.UnixNano(), func() { r.metrics.addSettlement(&s) })
+}
+
 // RulesRefused counts, at now, a rejected rules document.
 func (r *Recorder) RulesRefused(now time.Time) {
 	if r == nil || r.out == nil {

@@ -34,6 +34,7 @@ type ruled struct {
 	apis  map[gateway.Kind]*httptest.Server
 	now   time.Time
 	calls int // charges of the store
+	rules *rules.Rules
 }
 
 func (r *ruled) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
@@ -44,11 +45,17 @@ func (r *ruled) Take(ctx context.Context, now algo.Instant, s limiter.Subject, c
 // newRuled returns the APIs. handler serves every request that the rules admit, and metrics go to out.
 func newRuled(t *testing.T, document string, out io.Writer, handler http.HandlerFunc) *ruled {
 	t.Helper()
+	return newRuledOn(t, storetest.Must(memstore.New(memstore.Options{})), document, out, handler)
+}
+
+// newRuledOn is newRuled with a store.
+func newRuledOn(t *testing.T, store limiter.Store, document string, out io.Writer, handler http.HandlerFunc) *ruled {
+	t.Helper()
 	parsed, err := rules.Parse([]byte(document), rules.Options{Version: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &ruled{Store: storetest.Must(memstore.New(memstore.Options{})), apis: map[gateway.Kind]*httptest.Server{}, now: start}
+	r := &ruled{Store: store, rules: parsed, apis: map[gateway.Kind]*httptest.Server{}, now: start}
 	logger := slog.New(slog.DiscardHandler)
 	recorder := telemetry.New(out, "dev", nil)
 	recorder.Rules(start, 1, time.Time{}, parsed.Labels(), parsed.Exemptions())

@@ -1,0 +1,83 @@
+package httplimit
+
+import (
+	"context"
+	"net/http"
+)
+
+// serveCounted passes r to next, and settles p when the body has ended. It also settles after a panic, which
+// counts as status 500.
+func (p *Pending) serveCounted(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	c := &counted{ResponseWriter: w, pending: p, head: r.Method == http.MethodHead}
+	status := http.StatusInternalServerError
+	defer func() {
+		p.takeFields(w.Header())
+		p.Settle(r.Context(), status, c.bytes)
+	}()
+	next.ServeHTTP(c, p.inbound(r))
+	c.begin(http.StatusOK)
+	status = c.status
+}
+
+// inbound returns r with p in its context, and without the cost fields that a client sent.
+func (p *Pending) inbound(r *http.Request) *http.Request {
+	r = r.WithContext(context.WithValue(r.Context(), pendingKey{}, p))
+	cloned := false
+	for i := range p.costs {
+		field := p.costs[i].limit.Count.CostField()
+		if len(r.Header.Values(field)) == 0 {
+			continue
+		}
+		if !cloned {
+			r.Header, cloned = r.Header.Clone(), true
+		}
+		r.Header.Del(field)
+	}
+	return r
+}
+
+// counted is an http.ResponseWriter that reads the status, the cost fields and the length of the body.
+// http.ResponseController finds the writer below it.
+type counted struct {
+	http.ResponseWriter
+	pending *Pending
+	head    bool // the answer has no body
+	status  int  // 0 until the header is sent
+	bytes   int64
+}
+
+// begin is called before the header is sent. It takes the cost fields out of it.
+func (c *counted) begin(status int) {
+	if c.status == 0 && (status >= http.StatusOK || status == http.StatusSwitchingProtocols) {
+		c.status = status
+		c.pending.takeFields(c.Header())
+	}
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (c *counted) WriteHeader(status int) {
+	c.begin(status)
+	c.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (c *counted) Write(b []byte) (int, error) {
+	c.begin(http.StatusOK)
+	n, err := c.ResponseWriter.Write(b)
+	if !c.head {
+		c.bytes += int64(n)
+	}
+	return n, err
+}
+
+// FlushError implements the flushing of http.ResponseController.
+func (c *counted) FlushError() error {
+	c.begin(http.StatusOK)
+	return http.NewResponseController(c.ResponseWriter).Flush()
+}
+
+// Flush implements http.Flusher.
+func (c *counted) Flush() { _ = c.FlushError() }
+
+// Unwrap returns the writer below c, for http.ResponseController.
+func (c *counted) Unwrap() http.ResponseWriter { return c.ResponseWriter }

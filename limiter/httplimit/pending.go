@@ -1,0 +1,207 @@
+package httplimit
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/outcome"
+)
+
+// Pending settles an admitted request whose cost is known only after its answer. It is safe for
+// concurrent use. A nil Pending settles nothing.
+type Pending struct {
+	gate    *Gate
+	receipt *limiter.Receipt
+	caller  caller.Caller
+	once    sync.Once
+
+	mu       sync.Mutex
+	costs    []reported
+	rejected int
+	problem  error // of the last report that was rejected
+}
+
+// reported is the cost that an API has reported for a limit.
+type reported struct {
+	limit *limiter.Limit
+	cost  int64
+	state reportState
+}
+
+// reportState says whether a report applies.
+type reportState byte
+
+const (
+	unreported reportState = iota
+	accepted
+	ambiguous // two reports: the reserve stays
+)
+
+// maxReport is the largest cost that an API may report.
+const maxReport = 1_000_000_000
+
+// maxReportLength bounds the value of a cost field.
+const maxReportLength = 1024
+
+// settles reports whether a charge is settled after the answer.
+func settles(charges []limiter.Charge) bool {
+	for i := range charges {
+		if l := charges[i].Limit; l != nil && l.Count.Settles() {
+			return true
+		}
+	}
+	return false
+}
+
+// newPending returns the Pending of an admitted request. It returns nil if receipt is nil.
+func newPending(g *Gate, receipt *limiter.Receipt, charges []limiter.Charge, c caller.Caller) *Pending {
+	if receipt == nil {
+		return nil
+	}
+	p := &Pending{gate: g, receipt: receipt, caller: c}
+	for _, charge := range charges {
+		if charge.Limit.Count.Of == limiter.CountCost {
+			p.costs = append(p.costs, reported{limit: charge.Limit})
+		}
+	}
+	return p
+}
+
+type pendingKey struct{}
+
+// Report reports the actual cost of a request on the limits of a name that count cost. The name "" means
+// all such limits of the request. ctx is the context of the request that the handler got. A report is
+// ignored if it is negative or above 1e9, if the request has no such limit, or if the request is settled
+// already. After two reports for a limit, its reserve stays.
+func Report(ctx context.Context, limit string, cost int64) {
+	if p, ok := ctx.Value(pendingKey{}).(*Pending); ok {
+		p.report("", limit, cost)
+	}
+}
+
+// report records a cost for the limits of a cost field and a name; "" means any field, and any name.
+func (p *Pending) report(field, name string, cost int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if cost < 0 || cost > maxReport {
+		p.reject(fmt.Errorf("cost: out of range (got %d, want 0 to %d)", cost, maxReport))
+		return
+	}
+	found := false
+	for i := range p.costs {
+		r := &p.costs[i]
+		if name != "" && r.limit.Name != name || field != "" && !strings.EqualFold(r.limit.Count.CostField(), field) {
+			continue
+		}
+		if found = true; r.state != unreported {
+			r.state = ambiguous
+			p.reject(fmt.Errorf("limit %q: got two reports, want one", r.limit.Name))
+			continue
+		}
+		r.cost, r.state = cost, accepted
+	}
+	if !found {
+		p.reject(fmt.Errorf("limit %q: the request has no such limit that counts cost", shortened(name)))
+	}
+}
+
+// reject ignores a report. p.mu is held.
+func (p *Pending) reject(problem error) { p.rejected, p.problem = p.rejected+1, problem }
+
+// takeFields reads the cost fields of the answer, and removes them from h.
+func (p *Pending) takeFields(h http.Header) {
+	for i := range p.costs {
+		field := p.costs[i].limit.Count.CostField()
+		for _, key := range []string{field, http.TrailerPrefix + field} {
+			if values := h.Values(key); len(values) > 0 {
+				h.Del(key)
+				p.readField(field, strings.Join(values, ","))
+			}
+		}
+	}
+}
+
+// readField reads the value of a cost field: one cost, or a list of name=cost.
+func (p *Pending) readField(field, value string) {
+	if len(value) > maxReportLength {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.reject(fmt.Errorf("field %s: got %d bytes, want at most %d", field, len(value), maxReportLength))
+		return
+	}
+	for part := range strings.SplitSeq(value, ",") {
+		name, number, named := strings.Cut(strings.TrimSpace(part), "=")
+		if !named {
+			name, number = "", name
+		}
+		cost, err := strconv.ParseInt(number, 10, 64)
+		if err != nil || named && name == "" {
+			p.mu.Lock()
+			p.reject(fmt.Errorf("field %s: got %q, want 812, or input=812, output=95", field, shortened(part)))
+			p.mu.Unlock()
+			continue
+		}
+		p.report(field, name, cost)
+	}
+}
+
+func shortened(s string) string { return s[:min(len(s), 40)] }
+
+// Settle settles the request after its answer, whose status and body length it gets. It does so once. It
+// ignores the cancellation of ctx and has a deadline of its own.
+func (p *Pending) Settle(ctx context.Context, status int, bytes int64) {
+	p.settle(ctx, func(c limiter.Charge) int64 {
+		switch c.Limit.Count.Of {
+		case limiter.CountRequests:
+		case limiter.CountBytes:
+			return bytes
+		case limiter.CountFailures:
+			if !c.Limit.Count.Failures.Has(status) {
+				return 0
+			}
+		case limiter.CountCost:
+			for _, r := range p.costs {
+				if r.limit == c.Limit && r.state == accepted {
+					return r.cost
+				}
+			}
+		}
+		return c.Cost
+	})
+}
+
+// refuse settles a request that did not reach the API. Weir answered it with a status; 0 means that it is
+// no failure.
+func (p *Pending) refuse(ctx context.Context, status int) {
+	p.settle(ctx, func(c limiter.Charge) int64 {
+		switch of := c.Limit.Count.Of; {
+		case of == limiter.CountCost, of == limiter.CountBytes, of == limiter.CountFailures && !c.Limit.Count.Failures.Has(status):
+			return 0
+		}
+		return c.Cost
+	})
+}
+
+func (p *Pending) settle(ctx context.Context, actual func(limiter.Charge) int64) {
+	if p == nil {
+		return
+	}
+	p.once.Do(func() {
+		p.mu.Lock()
+		s := outcome.Settlement{Time: p.gate.o.Clock(), Caller: p.caller, Rejected: p.rejected}
+		s.Settlement = p.receipt.Settle(ctx, s.Time, actual)
+		problem := p.problem
+		p.mu.Unlock()
+		if problem != nil {
+			p.gate.log(ctx, slog.LevelWarn, "cost report rejected", problem)
+		}
+		p.gate.o.Settled(s)
+	})
+}

@@ -1,0 +1,302 @@
+package httplimit_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/httplimit"
+	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/outcome"
+	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+const counting = `{"rules":[
+	{"endpoint":"/chat","limits":{"*":[
+		{"name":"calls","requests":100,"window":"1m","per":["user"]},
+		{"name":"input","requests":1000,"window":"1m","per":["user"],"count":"cost","reserve":100},
+		{"name":"output","requests":1000,"window":"1m","per":["user"],"count":"cost","reserve":200},
+		{"name":"failures","requests":100,"window":"1m","per":["user"],"count":"failures"},
+		{"name":"bytes","requests":10000,"window":"1m","per":["user"],"count":"bytes","reserve":1000}]}},
+	{"endpoint":"/plain","limits":{"*":{"name":"plain","requests":100,"window":"1m","per":["ip"]}}},
+	{"endpoint":"/named","cost_field":"X-Tokens","limits":{"*":{"name":"named","requests":1000,"window":"1m","per":["ip"],"count":"cost","reserve":100}}},
+	{"endpoint":"/queue","limits":{"*":[
+		{"name":"queue","requests":1,"window":"10s","burst":5,"algorithm":"leaky_bucket","per":["ip"]},
+		{"name":"waiting","requests":1000,"window":"1m","per":["ip"],"count":"cost","reserve":100}]}},
+	{"endpoint":"/guess","limits":{"global":[
+		{"name":"bad","requests":100,"window":"1m","per":["ip"],"count":"failures"},
+		{"name":"spent","requests":1000,"window":"1m","per":["ip"],"count":"cost","reserve":100}]}}]}`
+
+// settling is a gate over counting, with an API.
+type settling struct {
+	t       *testing.T
+	gate    *httplimit.Gate
+	store   limiter.Store
+	limiter *limiter.Limiter
+	now     time.Time
+	rules   *rules.Rules
+	log     bytes.Buffer
+	settled []outcome.Settlement
+}
+
+func newSettling(t *testing.T, store limiter.Store) *settling {
+	t.Helper()
+	s := &settling{t: t, store: store, now: noon, rules: storetest.Must(rules.Parse([]byte(counting), rules.Options{MaxDelay: time.Minute}))}
+	s.limiter = storetest.Must(limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
+	s.gate = httplimit.New(httplimit.Options{
+		Limiter: s.limiter, Clock: func() time.Time { return s.now }, MaxDelay: time.Minute,
+		Select: func(_ context.Context, _ time.Time, r rules.Request) rules.Selection { return s.rules.Select(nil, r) },
+		Identify: func(_ context.Context, _ time.Time, r httplimit.Request) (caller.Caller, error) {
+			if r.Header.Get("Authorization") == "bad" {
+				return caller.Caller{Rejected: true, IP: address}, fmt.Errorf("%w: bad", caller.ErrInvalidCredential)
+			}
+			return caller.Caller{User: "alice", IP: address}, nil
+		},
+		Settled: func(o outcome.Settlement) { s.settled = append(s.settled, o) },
+		Logger:  slog.New(slog.NewTextHandler(&s.log, nil)),
+	})
+	return s
+}
+
+// get sends a request to an API and returns the answer.
+func (s *settling) get(path string, api http.HandlerFunc, headers ...string) *http.Response {
+	s.t.Helper()
+	r := httptest.NewRequestWithContext(s.t.Context(), http.MethodGet, path, http.NoBody)
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		r.Header.Add(name, value)
+	}
+	w := httptest.NewRecorder()
+	func() {
+		defer func() {
+			if v := recover(); v != nil && v != any(http.ErrAbortHandler) {
+				panic(v)
+			}
+		}()
+		s.gate.Wrap(api).ServeHTTP(w, r)
+	}()
+	return w.Result()
+}
+
+// used returns the usage of the limits of a path.
+func (s *settling) used(path string, c caller.Caller) map[string]int64 {
+	s.t.Helper()
+	used := map[string]int64{}
+	for _, charge := range s.rules.Select(nil, rules.Request{Method: "GET", Path: rules.MustParsePath(path), Caller: c}).Charges {
+		look, results := []limiter.Charge{{Subject: charge.Subject, Limit: charge.Limit}}, make([]algo.Result, 1)
+		if _, err := s.store.Take(s.t.Context(), algo.InstantOf(s.now), charge.Subject, look, results); err != nil {
+			s.t.Fatal(err)
+		}
+		used[charge.Limit.Name] = results[0].Machine.Used(results[0].State, algo.InstantOf(s.now))
+	}
+	return used
+}
+
+var (
+	address  = netip.MustParsePrefix("203.0.113.7/32")
+	user     = caller.Caller{User: "alice", IP: address}
+	reserved = map[string]int64{"calls": 1, "input": 100, "output": 200, "failures": 0, "bytes": 0}
+)
+
+// The answer of the API settles the charges: its reports, its status and its length. Bad reports keep the
+// reserve.
+func TestGate_Wrap_settles(t *testing.T) {
+	field := func(values ...string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			for _, v := range values {
+				w.Header().Add("Weir-Cost", v)
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		api      http.HandlerFunc
+		want     map[string]int64 // differences to reserved
+		rejected int
+	}{
+		"nothing reported": {func(http.ResponseWriter, *http.Request) {}, nil, 0},
+		"one cost":         {field("7"), map[string]int64{"input": 7, "output": 7}, 0},
+		"by name":          {field("input=812, output=95"), map[string]int64{"input": 812, "output": 95}, 0},
+		"one name":         {field("output=0"), map[string]int64{"output": 0}, 0},
+		"two fields":       {field("input=1", "output=2"), map[string]int64{"input": 1, "output": 2}, 0},
+		"into debt":        {field("input=1500"), map[string]int64{"input": 1500}, 0},
+		"no number":        {field("many"), nil, 1},
+		"empty":            {field(""), nil, 1},
+		"negative":         {field("input=-5, output=3"), map[string]int64{"output": 3}, 1},
+		"too large":        {field("1000000001"), nil, 1},
+		"overflow":         {field("99999999999999999999"), nil, 1},
+		"unknown limit":    {field("tokens=5"), nil, 1},
+		"requests":         {field("calls=5"), nil, 1},
+		"twice":            {field("input=5, input=6"), nil, 1},
+		"without a name":   {field("=5"), nil, 1},
+		"too long":         {field(strings.Repeat("x", 2000)), nil, 1},
+		"Report": {func(_ http.ResponseWriter, r *http.Request) {
+			httplimit.Report(r.Context(), "input", 3)
+			httplimit.Report(r.Context(), "output", 4)
+		}, map[string]int64{"input": 3, "output": 4}, 0},
+		"Report of all": {func(_ http.ResponseWriter, r *http.Request) { httplimit.Report(r.Context(), "", 9) }, map[string]int64{"input": 9, "output": 9}, 0},
+		"both": {func(w http.ResponseWriter, r *http.Request) {
+			httplimit.Report(r.Context(), "", 9)
+			field("output=1")(w, r)
+		}, map[string]int64{"input": 9}, 1},
+		"after the body": {func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "text"); field("5")(w, r) }, map[string]int64{"input": 5, "output": 5, "bytes": 4}, 0},
+		"trailer": {func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, "text")
+			w.Header().Set("Trailer:Weir-Cost", "5")
+		}, map[string]int64{"input": 5, "output": 5, "bytes": 4}, 0},
+		"status 400": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadRequest) }, map[string]int64{"failures": 1}, 0},
+		"status 399": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(399) }, nil, 0},
+		"early hints": {func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusEarlyHints)
+			w.WriteHeader(http.StatusBadGateway)
+		}, map[string]int64{"failures": 1}, 0},
+		"bytes": {func(w http.ResponseWriter, _ *http.Request) {
+			for range 3 {
+				_, _ = io.WriteString(w, strings.Repeat("x", 500))
+				_ = http.NewResponseController(w).Flush()
+			}
+		}, map[string]int64{"bytes": 1500}, 0},
+		"panic": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, map[string]int64{"failures": 1}, 0},
+		"panic afterward": {func(w http.ResponseWriter, r *http.Request) {
+			field("5")(w, r)
+			_, _ = io.WriteString(w, "text")
+			panic(http.ErrAbortHandler)
+		}, map[string]int64{"input": 5, "output": 5, "bytes": 4, "failures": 1}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSettling(t, storetest.Must(memstore.New(memstore.Options{})))
+			answer := s.get("/chat", c.api, "Weir-Cost: 1")
+			if got := answer.Header.Values("Weir-Cost"); got != nil || answer.Trailer != nil {
+				t.Errorf("answer: got Weir-Cost %q and trailers %v, want none", got, answer.Trailer)
+			}
+			for name, got := range s.used("/chat", user) {
+				want, ok := c.want[name]
+				if !ok {
+					want = reserved[name]
+				}
+				if got != want {
+					t.Errorf("limit %s: got a usage of %d, want %d", name, got, want)
+				}
+			}
+			if len(s.settled) != 1 || s.settled[0].Rejected != c.rejected || strings.Count(s.log.String(), "cost report rejected") != c.rejected {
+				t.Errorf("settlements: got %+v and the log %s, want one with %d rejected reports", s.settled, &s.log, c.rejected)
+			}
+		})
+	}
+}
+
+// Many bad reports are logged once a second.
+func TestGate_Wrap_rejectedReports(t *testing.T) {
+	s := newSettling(t, storetest.Must(memstore.New(memstore.Options{})))
+	rejected := 0
+	for range 5 {
+		s.get("/chat", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Weir-Cost", "a, b, c") })
+	}
+	for _, o := range s.settled {
+		rejected += o.Rejected
+	}
+	if lines := strings.Count(s.log.String(), "cost report rejected"); rejected != 15 || lines > 2 {
+		t.Errorf("got %d rejected reports and %d log lines, want 15 and one for each second", rejected, lines)
+	}
+}
+
+// An API does not see the cost field of a client, and a rule can rename the field.
+func TestGate_Wrap_costField(t *testing.T) {
+	s := newSettling(t, storetest.Must(memstore.New(memstore.Options{})))
+	answer := s.get("/named", func(w http.ResponseWriter, r *http.Request) {
+		if got := r.Header.Get("X-Tokens"); got != "" {
+			t.Errorf("the API got X-Tokens %q of the client", got)
+		}
+		w.Header().Set("X-Tokens", "42")
+		w.Header().Set("Weir-Cost", "7")
+	}, "X-Tokens: 1")
+	if got := s.used("/named", user)["named"]; got != 42 || answer.Header.Get("X-Tokens") != "" || answer.Header.Get("Weir-Cost") != "7" {
+		t.Errorf("got a usage of %d and %v, want 42, and only X-Tokens removed", got, answer.Header)
+	}
+}
+
+// A request that does not reach the API costs nothing, and fails if the answer of Weir fails.
+func TestGate_Wrap_unserved(t *testing.T) {
+	s := newSettling(t, storetest.Must(memstore.New(memstore.Options{})))
+	unreached := func(http.ResponseWriter, *http.Request) { t.Error("the API got the request") }
+	if a := s.get("/guess", unreached, "Authorization: bad"); a.StatusCode != http.StatusUnauthorized {
+		t.Fatalf("bad credential: got %s, want 401", a.Status)
+	}
+	if got := s.used("/guess", caller.Caller{Rejected: true, IP: address}); got["bad"] != 1 || got["spent"] != 0 {
+		t.Errorf("after a 401: got %v, want a failure without a cost", got)
+	}
+	s.get("/queue", func(http.ResponseWriter, *http.Request) {})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	w := httptest.NewRecorder()
+	s.gate.Wrap(http.HandlerFunc(unreached)).ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/queue", http.NoBody))
+	if got := s.used("/queue", user)["waiting"]; w.Code != http.StatusServiceUnavailable || got != 100 {
+		t.Errorf("after leaving the queue: got %d and a usage of %d, want 503, and 100 of the request before", w.Code, got)
+	}
+}
+
+// The settlement ignores that the client has disconnected. A store that fails loses it, and the request
+// is answered as usual. A request without such limits calls the store once.
+func TestGate_Wrap_settlementCalls(t *testing.T) {
+	store := &callCounter{Store: storetest.Must(memstore.New(memstore.Options{}))}
+	s := newSettling(t, store)
+	disconnected := func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Weir-Cost", "1")
+		store.cancelled = context.Canceled
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	w := httptest.NewRecorder()
+	s.gate.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { cancel(); disconnected(w, r) })).
+		ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/chat", http.NoBody))
+	if got := s.used("/chat", user); got["input"] != 1 || store.settles != 1 || store.cancelled != nil {
+		t.Errorf("after a disconnection: got %v, %d settlements, %v; want a settlement without cancellation", got, store.settles, store.cancelled)
+	}
+
+	store.err, store.settles, store.takes = limiter.ErrUnavailable, 0, 0
+	a := s.get("/chat", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Weir-Cost", "1") })
+	last := s.settled[len(s.settled)-1]
+	if a.StatusCode != http.StatusOK || last.Lost != 4 || s.used("/chat", user)["input"] != 101 {
+		t.Errorf("failing store: got %s, %+v, want 200 with four lost corrections and the reserve", a.Status, last)
+	}
+
+	store.settles, store.takes, s.settled = 0, 0, nil
+	s.get("/plain", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Weir-Cost", "1") })
+	if store.takes != 1 || store.settles != 0 || len(s.settled) != 0 {
+		t.Errorf("without such limits: got %d charges and %d settlements, want one charge", store.takes, store.settles)
+	}
+}
+
+// callCounter is a shared store that counts its calls, and whose settlements can fail.
+type callCounter struct {
+	limiter.Store
+	takes, settles int
+	err, cancelled error
+}
+
+func (c *callCounter) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+	if slices.ContainsFunc(charges, func(c limiter.Charge) bool { return c.Cost > 0 }) {
+		c.takes++
+	}
+	return c.Store.Take(ctx, now, s, charges, results)
+}
+
+func (c *callCounter) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (limiter.Settled, error) {
+	c.settles++
+	if c.cancelled = ctx.Err(); errors.Join(c.err, c.cancelled) != nil {
+		return limiter.Settled{}, errors.Join(c.err, c.cancelled)
+	}
+	return c.Store.Settle(ctx, now, s, charges, results, elapsed)
+}

@@ -1,0 +1,16 @@
+package outcome
+
+import (
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
+)
+
+// Settlement is the result of settling a request whose cost is known only after its answer.
+type Settlement struct {
+	limiter.Settlement
+	Time     time.Time     // when the answer ended
+	Caller   caller.Caller // that of the request
+	Rejected int           // number of cost reports that were ignored
+}
