@@ -136,9 +136,28 @@ var isPlain = func() (set [256]bool) {
 	return set
 }()
 
+// allPlain reports whether all bytes of part are in plain. It tests four bytes at a time.
+func allPlain(part string) bool {
+	for len(part) >= 4 {
+		if !(isPlain[part[0]] && isPlain[part[1]] && isPlain[part[2]] && isPlain[part[3]]) {
+			return false
+		}
+		part = part[4:]
+	}
+	for i := range len(part) {
+		if !isPlain[part[i]] {
+			return false
+		}
+	}
+	return true
+}
+
 // escape replaces every byte that is not in plain by %XX. Among them are the separators of a subject and
 // the braces of a Redis hash tag.
 func escape(part string) string {
+	if len(part) <= maxPart && allPlain(part) {
+		return part
+	}
 	extra := 0
 	for i := range len(part) {
 		if !isPlain[part[i]] {
@@ -147,9 +166,6 @@ func escape(part string) string {
 	}
 	if len(part)+extra > maxPart {
 		return hashed(part)
-	}
-	if extra == 0 {
-		return part
 	}
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder

@@ -109,7 +109,7 @@ func (w *Window) Answer(c Compact, now Instant, cost int64, allowed bool) (a Ans
 	a.Capacity = w.Requests
 	a.Remaining = max(0, w.Room(c.Instant, now, previous, 0)-count)
 	if !allowed {
-		a.Wait = w.wait(w.State(c), now, cost)
+		a.Wait = w.wait(c.Instant, count, previous, now, cost)
 	}
 	switch {
 	case count > 0 && w.Sliding:

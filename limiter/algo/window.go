@@ -171,26 +171,28 @@ func (w *Window) RetryAfter(s State, now Instant, cost int64) time.Duration {
 }
 
 func (w *Window) retryAfter(s State, now Instant, cost int64) time.Duration {
-	return w.wait(w.At(s, now), now, cost)
+	at := w.At(s, now)
+	return w.wait(at.Window, at.Count, at.Previous, now, cost)
 }
 
-// wait returns how long after now cost would first be allowed. at is the state that At returned.
-func (w *Window) wait(at State, now Instant, cost int64) time.Duration {
-	if at.Count <= w.Room(at.Window, now, at.Previous, cost) {
+// wait returns how long after now cost would first be allowed. index, count and previous are those of the
+// state that At returned.
+func (w *Window) wait(index, count, previous int64, now Instant, cost int64) time.Duration {
+	if count <= w.Room(index, now, previous, cost) {
 		return 0
 	}
-	if at.Count+cost > w.Requests { // this window has no room at any time
-		at = State{Window: at.Window + 1, Previous: at.Count}
+	if count+cost > w.Requests { // this window has no room at any time
+		index, count, previous = index+1, 0, count
 	}
 	elapsed := time.Duration(0)
 	if w.Sliding {
 		weight := int64(one) // the largest weight that leaves room
-		if at.Previous > 0 {
-			weight = min(one, (w.Requests-cost-at.Count)*one/at.Previous)
+		if previous > 0 {
+			weight = min(one, (w.Requests-cost-count)*one/previous)
 		}
 		elapsed = w.Length - time.Duration(mulOne(weight, int64(w.Length)))
 	}
-	return w.Start(at.Window).Add(elapsed).Sub(now)
+	return w.Start(index).Add(elapsed).Sub(now)
 }
 
 // Remaining implements Machine.

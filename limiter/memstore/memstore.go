@@ -84,10 +84,7 @@ func (s *Store) Take(_ context.Context, now algo.Instant, subject limiter.Subjec
 	for i := range charges {
 		c := &charges[i]
 		slots[i] = sh.find(k, c.Limit.ID)
-		held := sh.settle(slots[i], c, now)
-		next, ok := c.Apply(held.Machine, held.State, now)
-		results[i] = algo.Result{Machine: held.Machine, State: next, Clamped: held.Clamped}
-		allowed = allowed && ok
+		allowed = sh.decide(slots[i], c, now, &results[i]) && allowed
 		if slots[i] == nil && c.Cost > 0 {
 			grows += weight(c.Limit)
 		}

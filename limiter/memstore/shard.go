@@ -128,6 +128,21 @@ func (sh *shard) charge(k key, at *slot, limit *limiter.Limit, s algo.State, now
 	sh.put(at, s)
 }
 
+// decide sets result to the state after charge c on the limit in a slot, and reports whether c is allowed. It
+// stores no charge. Most states are compact ones that need no copies of the large algo.State.
+func (sh *shard) decide(at *slot, c *limiter.Charge, now algo.Instant, result *algo.Result) (allowed bool) {
+	if m := c.Limit.Compacter(); at != nil && m != nil && !c.Force && same(sh.limit(at), c.Limit) {
+		if next, allowed, known := m.TakeCompact(at.state, now, c.Cost); known {
+			*result = algo.Result{Machine: c.Limit.Machine(), State: m.State(next)}
+			return allowed
+		}
+	}
+	held := sh.settle(at, c, now)
+	next, allowed := c.Apply(held.Machine, held.State, now)
+	*result = algo.Result{Machine: held.Machine, State: next, Clamped: held.Clamped}
+	return allowed
+}
+
 // force makes a charge with Force. It returns the part that exceeds the max debt.
 func (sh *shard) force(k key, at *slot, c *limiter.Charge, now algo.Instant) (excess int64) {
 	held := sh.settle(at, c, now)
