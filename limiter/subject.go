@@ -139,7 +139,7 @@ var isPlain = func() (set [256]bool) {
 // allPlain reports whether all bytes of part are in plain. It tests four bytes at a time.
 func allPlain(part string) bool {
 	for len(part) >= 4 {
-		if !(isPlain[part[0]] && isPlain[part[1]] && isPlain[part[2]] && isPlain[part[3]]) {
+		if !isPlain[part[0]] || !isPlain[part[1]] || !isPlain[part[2]] || !isPlain[part[3]] {
 			return false
 		}
 		part = part[4:]
