@@ -16,10 +16,11 @@ const prefix = "apikey#"
 
 // These are the attributes of the item of an API key.
 const (
-	idAttribute      = "id"
-	tierAttribute    = "tier"
-	ownerAttribute   = "owner"
-	createdAttribute = "created"
+	idAttribute        = "id"
+	tierAttribute      = "tier"
+	ownerAttribute     = "owner"
+	createdAttribute   = "created"
+	suspendedAttribute = "suspended" // an item with it is suspended, whatever its value is
 )
 
 // Key is an API key as stored in the table.
@@ -29,6 +30,8 @@ type Key struct {
 	ID    string `json:"id"`
 	Tier  string `json:"tier,omitempty"`  // empty means the default tier
 	Owner string `json:"owner,omitempty"` // free text for operators: at most 256 bytes of printable text
+	// Suspended rejects requests with the key. The answer is 401.
+	Suspended bool `json:"suspended,omitempty"`
 	// Created is the time of creation, to the second.
 	Created time.Time `json:"created"`
 	// Hash is the first part of the key's hash. It distinguishes keys with the same ID.
@@ -66,6 +69,9 @@ func (k Key) item(hash string) records.Item {
 	it.SetText(idAttribute, k.ID)
 	it.SetText(tierAttribute, k.Tier)
 	it.SetText(ownerAttribute, k.Owner)
+	if k.Suspended {
+		it.SetText(suspendedAttribute, "true")
+	}
 	it.SetText(createdAttribute, k.Created.UTC().Format(time.RFC3339))
 	return it
 }
@@ -76,6 +82,7 @@ func parseKey(it records.Item) (Key, error) {
 	hash := strings.TrimPrefix(it.Text(contract.KeyAttribute), prefix)
 	k := Key{ID: it.Text(idAttribute), Tier: it.Text(tierAttribute), Owner: it.Text(ownerAttribute), Hash: hash[:min(len(hash), hashDigits)]}
 	k.Created, _ = time.Parse(time.RFC3339, it.Text(createdAttribute)) // no decision depends on Created, so it is not validated
+	_, k.Suspended = it[suspendedAttribute]
 	if err := k.validate(); err != nil {
 		return k, fmt.Errorf("records table: item %s%s: %w", prefix, k.Hash, err)
 	}

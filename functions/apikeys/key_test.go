@@ -28,7 +28,13 @@ func FuzzParseKey(f *testing.F) {
 		if secrets, err := parseSecrets(it); err == nil && (len(secrets) != 2 || len(secrets[0]) != secretBytes) {
 			t.Errorf("parsed secrets: got %x, want at most two of the right length", secrets)
 		}
+		if binary&0x20 != 0 {
+			it.SetText(suspendedAttribute, "true")
+		}
 		k, err := parseKey(it)
+		if k.Suspended != (binary&0x20 != 0) {
+			t.Errorf("parsed key: got %+v, want suspended only with the attribute", k)
+		}
 		if err != nil {
 			return
 		}
@@ -46,4 +52,13 @@ func FuzzParseKey(f *testing.F) {
 			t.Errorf("written and parsed again: got %+v, want %+v", again, k)
 		}
 	})
+}
+
+// People edit items by hand. An item with the attribute is suspended, whatever its type is.
+func TestParseKey_suspended(t *testing.T) {
+	it := Key{ID: "acme"}.item(strings.Repeat("0a", 32))
+	it[suspendedAttribute] = &types.AttributeValueMemberBOOL{Value: true}
+	if k, err := parseKey(it); err != nil || !k.Suspended {
+		t.Errorf("got %+v, %v, want a suspended key", k, err)
+	}
 }

@@ -59,7 +59,7 @@ func New(api API, table string) *Keys { return &Keys{api: api, table: table} }
 //
 // If add is true, Create adds another key to an id that has one. (If the id has none, the error wraps
 // ErrNotFound.) All keys of the id stay valid and share one quota, because the limits count requests by
-// id. An empty Tier or Owner is copied from the newest key.
+// id. An empty Tier or Owner is copied from the newest key. So is Suspended.
 func (t *Keys) Create(ctx context.Context, now time.Time, k Key, add bool) (key string, created Key, err error) {
 	if err := k.validate(); err != nil {
 		return "", Key{}, err
@@ -78,7 +78,7 @@ func (t *Keys) Create(ctx context.Context, now time.Time, k Key, add bool) (key 
 		return "", Key{}, fmt.Errorf("%q: %w", k.ID, ErrNotFound)
 	case add:
 		newest := same[len(same)-1]
-		k.Tier, k.Owner = cmp.Or(k.Tier, newest.Tier), cmp.Or(k.Owner, newest.Owner)
+		k.Tier, k.Owner, k.Suspended = cmp.Or(k.Tier, newest.Tier), cmp.Or(k.Owner, newest.Owner), newest.Suspended
 	}
 	secret, err := t.secret(ctx, len(all) == 0)
 	if err != nil {
@@ -91,6 +91,45 @@ func (t *Keys) Create(ctx context.Context, now time.Time, k Key, add bool) (key 
 		return "", Key{}, fmt.Errorf("records table: %w", err)
 	}
 	return key, k, nil
+}
+
+// Suspend suspends all keys of an id, or lifts their suspension. It returns the changed keys, even with an
+// error. Keys that are revoked meanwhile stay revoked. The error wraps ErrNotFound if the id has no key.
+func (t *Keys) Suspend(ctx context.Context, id string, suspended bool) (changed []Key, err error) {
+	all, err := t.all(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found := false
+	for _, k := range all {
+		if k.ID != id {
+			t.warn(k.malformed)
+			continue
+		}
+		if k.malformed != nil {
+			return changed, k.malformed
+		}
+		found = true
+		if k.Suspended == suspended {
+			continue
+		}
+		k.Suspended = suspended
+		_, err := t.api.PutItem(ctx, &dynamodb.PutItemInput{
+			TableName: &t.table, Item: k.Key.item(strings.TrimPrefix(k.item, prefix)),
+			ConditionExpression: aws.String("attribute_exists(#pk)"), ExpressionAttributeNames: map[string]string{"#pk": contract.KeyAttribute},
+		})
+		if _, revoked := errors.AsType[*types.ConditionalCheckFailedException](err); revoked {
+			continue
+		}
+		if err != nil {
+			return changed, fmt.Errorf("records table: %w", err)
+		}
+		changed = append(changed, k.Key)
+	}
+	if !found {
+		return nil, fmt.Errorf("%q: %w", id, ErrNotFound)
+	}
+	return changed, nil
 }
 
 // List returns all keys, ordered by id and age. If it returns an error, it also returns the keys that

@@ -69,6 +69,30 @@ func TestKeys(t *testing.T) {
 	if err != nil || len(list) != 3 || list[0].ID != "Z" || list[1].ID != "acme" || list[2].ID != "acme" || !list[0].Created.Equal(noon) {
 		t.Errorf("list: got %+v, %v; want the keys of Z, acme and acme", list, err)
 	}
+	for _, suspended := range []bool{true, false} {
+		if changed, err := keys.Suspend(ctx, "acme", suspended); err != nil || len(changed) != 2 || changed[0].Suspended != suspended {
+			t.Errorf("suspend %t: got %+v, %v; want both keys", suspended, changed, err)
+		}
+		if changed, err := keys.Suspend(ctx, "acme", suspended); err != nil || len(changed) != 0 {
+			t.Errorf("suspend %t again: got %+v, %v; want no change", suspended, changed, err)
+		}
+		for _, key := range []string{first, second} {
+			if r, err := lookup(key); err != nil || r.Suspended != suspended || r.Owner != "Acme, Zürich" {
+				t.Errorf("lookup after suspend %t: got %+v, %v", suspended, r, err)
+			}
+		}
+		if _, added := create(t, keys, apikeys.Key{ID: "acme"}, true); added.Suspended != suspended {
+			t.Errorf("a key added to an id that is suspended %t: got %+v", suspended, added)
+		} else if _, err := keys.Revoke(ctx, "acme", added.Hash); err != nil {
+			t.Error(err)
+		}
+		if r, err := lookup(other); err != nil || r.Suspended {
+			t.Errorf("lookup of a key of another id: got %+v, %v", r, err)
+		}
+	}
+	if _, err := keys.Suspend(ctx, "nobody", true); !errors.Is(err, apikeys.ErrNotFound) {
+		t.Errorf("suspend an unknown id: got %v, want ErrNotFound", err)
+	}
 	if revoked, err := keys.Revoke(ctx, "acme", made.Hash); err != nil || len(revoked) != 1 || revoked[0] != made {
 		t.Errorf("revoke one key: got %+v, %v; want %+v", revoked, err, made)
 	}

@@ -196,6 +196,18 @@ func TestConfig_Environment_apiKeys(t *testing.T) {
 				t.Errorf("malformed keys cost %d requests, want 0", got)
 			}
 			d.want(t, "unknown", caller.NewAPIKey(), "Unauthorized", "", 401)
+			for _, suspended := range []bool{true, false} {
+				if _, err := d.keys.Suspend(t.Context(), "acme", suspended); err != nil {
+					t.Fatal(err)
+				}
+				d.now = d.now.Add(time.Minute)
+				if suspended {
+					d.want(t, "suspended", key, "Unauthorized", "", 401)
+				} else {
+					d.want(t, "no longer suspended", key, "apikey:acme", "20", 201)
+				}
+				d.want(t, "another while one is suspended", other, "apikey:beta", "30", 201)
+			}
 			if _, err := d.keys.Revoke(t.Context(), "acme", ""); err != nil {
 				t.Fatal(err)
 			}

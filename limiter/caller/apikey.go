@@ -21,6 +21,8 @@ type Record struct {
 	Hash  string `json:"hash"` // HashAPIKey of the key
 	Tier  string `json:"tier,omitempty"`
 	Owner string `json:"owner,omitempty"`
+	// Suspended rejects the key with ErrSuspended, whatever token the request has.
+	Suspended bool `json:"suspended,omitempty"`
 }
 
 // HashAPIKey returns the HMAC-SHA256 of an API key in hexadecimal digits.

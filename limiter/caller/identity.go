@@ -62,6 +62,9 @@ func (i *Identifier) Caller(ctx context.Context, now time.Time, c Credentials) (
 		if err != nil {
 			return rejected, err
 		}
+		if record.Suspended {
+			return rejected, ErrSuspended
+		}
 		caller.APIKey, caller.Tier, known = record.ID, record.Tier, true
 	}
 	if token, ok := bearer(c.Authorization); ok && i.o.Tokens != nil {

@@ -108,8 +108,8 @@ var longKey = strings.Repeat("x", 256)
 
 func apiKeys(t testing.TB) *caller.APIKeys {
 	t.Helper()
-	list := fmt.Sprintf(`[{"id":"k1","hash":%q,"tier":"enterprise","owner":"acme"},{"id":"k2","hash":%q},{"id":"long","hash":%q},{"id":"longer","hash":%q}]`,
-		caller.HashAPIKey(secret, "key-one"), caller.HashAPIKey(secret, "key-two"), caller.HashAPIKey(secret, longKey), caller.HashAPIKey(secret, longKey+"x"))
+	list := fmt.Sprintf(`[{"id":"k1","hash":%q,"tier":"enterprise","owner":"acme"},{"id":"k2","hash":%q},{"id":"gone","hash":%q,"suspended":true},{"id":"long","hash":%q},{"id":"longer","hash":%q}]`,
+		caller.HashAPIKey(secret, "key-one"), caller.HashAPIKey(secret, "key-two"), caller.HashAPIKey(secret, "key-suspended"), caller.HashAPIKey(secret, longKey), caller.HashAPIKey(secret, longKey+"x"))
 	keys, err := caller.ParseAPIKeys([]byte(list), secret)
 	if err != nil {
 		t.Fatal(err)
@@ -140,6 +140,8 @@ func TestIdentifier_Caller(t *testing.T) {
 		{"bad token", all, caller.Credentials{Authorization: expired}, "   ", caller.ErrInvalidCredential},
 		{"bad token, good API key", all, caller.Credentials{Authorization: expired, APIKey: "key-one"}, "   ", caller.ErrInvalidCredential},
 		{"good token, bad API key", all, caller.Credentials{Authorization: good, APIKey: "key-three"}, "   ", caller.ErrInvalidCredential},
+		{"suspended API key", all, caller.Credentials{APIKey: "key-suspended"}, "   ", caller.ErrSuspended},
+		{"good token, suspended API key", all, caller.Credentials{Authorization: good, APIKey: "key-suspended"}, "   ", caller.ErrSuspended},
 		{"longest API key", all, caller.Credentials{APIKey: longKey}, " long  ", nil},
 		{"API key that is too long", all, caller.Credentials{APIKey: longKey + "x"}, "   ", caller.ErrInvalidCredential},
 		{"a tab after bearer", all, caller.Credentials{Authorization: "Bearer\t" + good[7:]}, "   ", caller.ErrInvalidCredential},

@@ -156,7 +156,7 @@ func (g *Gate) answer(ctx context.Context, o *outcome.Outcome, invalid bool) Ans
 		return unverified(o.Decision.Reason)
 	default:
 		g.log(ctx, slog.LevelInfo, "credential refused", o.Err)
-		return unauthorized(o.Decision.Reason)
+		return unauthorized(o.Decision.Reason, errors.Is(o.Err, caller.ErrSuspended))
 	}
 }
 

@@ -305,6 +305,17 @@ func TestGate(t *testing.T) {
 	}
 }
 
+// A suspended API key gets a 401 with a problem of its own.
+func TestGate_suspended(t *testing.T) {
+	s := newServer(t)
+	s.caller, s.err = caller.Caller{Rejected: true}, caller.ErrSuspended
+	r := s.get(t, http.MethodGet, "/a")
+	if got := body(t, r); r.StatusCode != http.StatusUnauthorized || s.served != 0 ||
+		got != `{"type":"about:blank","title":"Unauthorized","status":401,"error":"suspended","message":"The API key is suspended. Ask the operator of this API."}` {
+		t.Errorf("got %s %s, want a 401 with the problem of a suspension", r.Status, got)
+	}
+}
+
 func TestGate_credentials(t *testing.T) {
 	s := newServer(t)
 	s.caller, s.err = caller.Caller{Rejected: true}, fmt.Errorf("%w: forged", caller.ErrInvalidCredential)

@@ -95,11 +95,15 @@ func unverified(degraded limiter.Reason) Answer {
 
 // unauthorized returns the answer to a request with a bad credential or without a required
 // credential.
-func unauthorized(degraded limiter.Reason) Answer {
-	return Answer{
+func unauthorized(degraded limiter.Reason, suspended bool) Answer {
+	a := Answer{
 		Degraded: string(degraded),
 		Problem:  problem(blank, http.StatusUnauthorized, "unauthorized", "The credentials are missing, malformed, unknown or expired."),
 	}
+	if suspended {
+		a.Problem.Error, a.Problem.Message = "suspended", "The API key is suspended. Ask the operator of this API."
+	}
+	return a
 }
 
 func retry(wait int64) string {

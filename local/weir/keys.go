@@ -27,15 +27,15 @@ import (
 func keysCommand() *cobra.Command {
 	c := command.Group(&cobra.Command{
 		Use:   "keys",
-		Short: "Create, list and revoke API keys in the records table of a deployment",
-		Long: "Create, list and revoke API keys in the records table of a deployment. The AWS configuration sets the region and the credentials (AWS_REGION, AWS_PROFILE and so on).\n\n" +
+		Short: "Create, list, suspend and revoke API keys in the records table of a deployment",
+		Long: "Create, list, suspend and revoke API keys in the records table of a deployment. The AWS configuration sets the region and the credentials (AWS_REGION, AWS_PROFILE and so on).\n\n" +
 			"The table has only hashes of keys. A key is printed once, when it is created.",
 		Example: "  weir keys create --id acme --tier paid --table Weir-prod-Records\n  weir keys list",
 	})
 	var o keysOptions
 	c.PersistentFlags().StringVar(&o.table, "table", os.Getenv("RECORDS_TABLE"), "the records table; default $RECORDS_TABLE")
 	c.PersistentFlags().BoolVar(&o.json, "json", false, "print JSON")
-	c.AddCommand(createKeyCommand(&o), listKeysCommand(&o), revokeKeysCommand(&o), rotateSecretCommand(&o))
+	c.AddCommand(createKeyCommand(&o), listKeysCommand(&o), setKeysCommand(&o), revokeKeysCommand(&o), rotateSecretCommand(&o))
 	return c
 }
 
@@ -77,6 +77,26 @@ func listKeysCommand(o *keysOptions) *cobra.Command {
 			return o.list(c.Context(), c.OutOrStdout(), c.ErrOrStderr())
 		},
 	}
+}
+
+func setKeysCommand(o *keysOptions) *cobra.Command {
+	var suspended bool
+	c := &cobra.Command{
+		Use:   "set ID",
+		Short: "Suspend the API keys of an id, or lift the suspension",
+		Long: "Suspend all API keys of an id, or lift the suspension. Requests with a suspended key get 401. Functions apply the change within about a minute.\n\n" +
+			"The exit status is 1 if the id has no key.",
+		Example: "  weir keys set acme --suspended\n  weir keys set acme --suspended=false",
+		Args:    command.Exactly(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if !c.Flags().Changed("suspended") {
+				return command.Usage("--suspended: required: --suspended, or --suspended=false")
+			}
+			return o.set(c.Context(), c.OutOrStdout(), c.ErrOrStderr(), args[0], suspended)
+		},
+	}
+	c.Flags().BoolVar(&suspended, "suspended", false, "suspend the keys; with =false, lift the suspension")
+	return c
 }
 
 func revokeKeysCommand(o *keysOptions) *cobra.Command {
@@ -204,6 +224,35 @@ func tierOf(k apikeys.Key) string {
 	return k.Tier
 }
 
+// stateOf returns the state of a key as text.
+func stateOf(k apikeys.Key) string {
+	if k.Suspended {
+		return "suspended"
+	}
+	return "active"
+}
+
+func (o *keysOptions) set(ctx context.Context, out, progress io.Writer, id string, suspended bool) error {
+	keys, err := o.open(ctx, progress)
+	if err != nil {
+		return err
+	}
+	changed, failed := keys.Suspend(ctx, id, suspended)
+	if o.json {
+		return errors.Join(command.PrintJSON(out, append([]apikeys.Key{}, changed...)), o.explain(failed))
+	}
+	for _, k := range changed {
+		fmt.Fprintf(out, "%s, hash %s: %s\n", k.ID, k.Hash, stateOf(k))
+	}
+	switch {
+	case failed == nil && len(changed) == 0:
+		fmt.Fprintf(out, "%s: no change\n", id)
+	case failed == nil:
+		fmt.Fprintln(out, "functions apply the change within about a minute")
+	}
+	return o.explain(failed)
+}
+
 func (o *keysOptions) list(ctx context.Context, out, progress io.Writer) error {
 	keys, err := o.open(ctx, progress)
 	if err != nil {
@@ -215,10 +264,10 @@ func (o *keysOptions) list(ctx context.Context, out, progress io.Writer) error {
 	}
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	if len(list) > 0 {
-		fmt.Fprintln(t, "ID\tTIER\tCREATED\tHASH\tOWNER")
+		fmt.Fprintln(t, "ID\tTIER\tSTATE\tCREATED\tHASH\tOWNER")
 	}
 	for _, k := range list {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", k.ID, tierOf(k), k.Created.Format(time.DateTime), k.Hash, k.Owner)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, tierOf(k), stateOf(k), k.Created.Format(time.DateTime), k.Hash, k.Owner)
 	}
 	if len(list) == 0 && failed == nil {
 		fmt.Fprintf(t, "no API keys in %s; create one with weir keys create\n", o.table)

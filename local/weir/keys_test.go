@@ -95,6 +95,25 @@ func TestKeys(t *testing.T) {
 			t.Error("list: got an API key in the output, want none")
 		}
 	}
+	if out := ok(t, "keys", "set", "acme", "--suspended"); strings.Count(out, ": suspended\n") != 2 {
+		t.Errorf("suspend: got %q, want two suspended keys", out)
+	}
+	if r, err := lookup(first); err != nil || !r.Suspended || strings.Count(ok(t, "keys", "list"), " suspended ") != 2 {
+		t.Errorf("suspended key: got record %+v, error %v, want it suspended", r, err)
+	}
+	var lifted []apikeys.Key
+	if err := json.Unmarshal([]byte(ok(t, "keys", "set", "acme", "--suspended=false", "--json")), &lifted); err != nil || len(lifted) != 2 || lifted[0].Suspended {
+		t.Errorf("lift: got %+v, error %v, want two active keys", lifted, err)
+	}
+	if out := ok(t, "keys", "set", "acme", "--suspended=false"); out != "acme: no change\n" {
+		t.Errorf("lift again: got %q, want no change", out)
+	}
+	if code, _, errs := weir(t, "keys", "set", "nobody", "--suspended"); code != 1 || errs != "weir: \"nobody\": no such key\n" {
+		t.Errorf("suspend of an unknown id: got exit %d, stderr %q, want exit 1", code, errs)
+	}
+	if code, _, errs := weir(t, "keys", "set", "acme"); code != 2 || !strings.Contains(errs, "--suspended: required") {
+		t.Errorf("set without a flag: got exit %d, stderr %q, want exit 2", code, errs)
+	}
 	if out := ok(t, "keys", "revoke", "acme", "--hash", made.Hash); !strings.HasPrefix(out, "revoked acme, hash "+made.Hash) || strings.Count(out, "\n") != 2 {
 		t.Errorf("revoke: got %q, want one revoked key of acme", out)
 	}
