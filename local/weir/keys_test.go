@@ -69,7 +69,7 @@ func TestKeys(t *testing.T) {
 	}
 	out := ok(t, "keys", "create", "--id", "acme", "--tier", "paid", "--owner", "Acme Ltd.")
 	first, rest, _ := strings.Cut(out, "\n")
-	if r, err := lookup(first); err != nil || r.ID != "acme" || r.Tier != "paid" || r.Owner != "Acme Ltd." || !strings.Contains(rest, "never shown again") {
+	if r, err := lookup(first); err != nil || r.ID != "acme" || r.Tier != "paid" || r.Owner != "Acme Ltd." || !strings.Contains(rest, "Save the key") {
 		t.Errorf("record of the key: got %+v, error %v, output %q, want id acme, tier paid and the owner", r, err, out)
 	}
 	if code, out, errs := weir(t, "keys", "create", "--id", "acme"); code != 1 || out != "" || errs != "weir: \"acme\": the id already has a key; add a second key with --add, or choose another --id\n" {
@@ -209,7 +209,7 @@ func TestKeys_rotate(t *testing.T) {
 	if _, err := lookup(first); err != nil {
 		t.Error(err)
 	}
-	if code, _, errs := weir(t, "keys", "rotate"); code != 1 || !strings.HasPrefix(errs, "weir: the rotation would invalidate keys that were created before the last rotation (number of keys: 1); replace them") {
+	if code, _, errs := weir(t, "keys", "rotate"); code != 1 || !strings.HasPrefix(errs, "weir: the rotation would invalidate keys that were created before the last rotation (number of keys: 1); replace these keys") {
 		t.Errorf("second rotation: got exit %d, stderr %q, want exit 1 and the number of affected keys", code, errs)
 	}
 	if out := ok(t, "keys", "rotate", "--force", "--json"); out != "{}\n" {
