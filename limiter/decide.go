@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -35,7 +36,41 @@ func (l *Limiter) decidePooled(ctx context.Context, now time.Time, charges []Cha
 	return l.decide(ctx, r, now, charges)
 }
 
-// decide makes a decision in seven phases.
+// decide makes a decision. If limits with Mark deny the request, it decides again without them.
+func (l *Limiter) decide(ctx context.Context, r *request, now time.Time, charges []Charge) (Decision, error) {
+	d, err := l.decideOnce(ctx, r, now, charges)
+	if err != nil || d.Allowed || !slices.ContainsFunc(charges, marks) {
+		return d, err
+	}
+	over, rest := Decision{}, slices.Clone(charges)
+	for !d.Allowed && slices.ContainsFunc(rest, marks) {
+		before := d
+		switch {
+		case d.Limit == nil: // the store failed or the subject is busy, which may concern any limit
+			rest = slices.DeleteFunc(rest, marks)
+		case d.Limit.Mark:
+			rest = slices.DeleteFunc(rest, func(c Charge) bool { return c.Limit == before.Limit })
+			if over.Limit == nil {
+				over = d
+			}
+		default:
+			return d, nil
+		}
+		if d, err = l.decideOnce(ctx, r, now, rest); err != nil {
+			return d, err
+		}
+		d.addEffort(&before)
+	}
+	if d.Allowed && over.Limit != nil {
+		d.reportOver(&over)
+	}
+	return d, nil
+}
+
+// marks reports whether the limit of a charge has Mark.
+func marks(c Charge) bool { return c.Limit != nil && c.Limit.Mark && !c.Limit.Shadow }
+
+// decideOnce makes a decision in seven phases.
 //
 //  1. Check: the charges are valid (check.go). One plain charge on a Local store needs no other phase:
 //     takePlain decides it if the store knows the subject (plain.go), and decideSimple otherwise
@@ -56,7 +91,7 @@ func (l *Limiter) decidePooled(ctx context.Context, now time.Time, charges []Cha
 // The answer reports one limit (answer.go). If limits refuse, it is the one with the longest wait. If
 // the request is allowed, it is the one with the least remaining, without global limits. A request that
 // is denied in phase 2 or 4 makes no store call, unless phase 2 synchronized a counter.
-func (l *Limiter) decide(ctx context.Context, r *request, now time.Time, charges []Charge) (Decision, error) {
+func (l *Limiter) decideOnce(ctx context.Context, r *request, now time.Time, charges []Charge) (Decision, error) {
 	if err := l.check(now, charges); err != nil {
 		return Decision{}, err
 	}

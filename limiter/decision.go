@@ -66,6 +66,10 @@ type Decision struct {
 	// Shadowed is a limit with Shadow that would have refused the request; nil if none would. If
 	// another limit refused the request, some shadow limits may not have been evaluated.
 	Shadowed *Limit
+	// Over is a limit with Mark that would have denied the allowed request, and did not charge it; nil if
+	// none would. Of several limits, it is the one with the longest wait. The decision reports Over,
+	// unless another limit has less remaining.
+	Over *Limit
 	// Overshoot is the number of requests by which a limit with Spread.Sync exceeded its capacity when this
 	// request synchronized it. For Spread.Adaptive, it is the number of requests admitted above the limit
 	// in the window, or in four seconds if the window is shorter. This number varies by some percent of the
@@ -98,4 +102,24 @@ type Refunds struct{ Given, Dropped int }
 func (r *Refunds) add(other Refunds) {
 	r.Given += other.Given
 	r.Dropped += other.Dropped
+}
+
+// addEffort adds the effort of an earlier decision on the same request.
+func (d *Decision) addEffort(before *Decision) {
+	d.StoreCalls += before.StoreCalls
+	d.StoreTime += before.StoreTime
+	d.Refunds.add(before.Refunds)
+	d.Clamped += before.Clamped
+	d.Overshoot = max(d.Overshoot, before.Overshoot)
+}
+
+// reportOver sets Over to the limit that denied the request in an earlier decision. If it has less
+// remaining than the reported limit, d reports it.
+func (d *Decision) reportOver(before *Decision) {
+	d.Over = before.Limit
+	if d.Over.Global || d.Limit != nil && d.Remaining < before.Remaining {
+		return
+	}
+	d.Limit, d.Superseded, d.Cost = before.Limit, before.Superseded, before.Cost
+	d.Capacity, d.Remaining, d.ResetAfter = before.Capacity, before.Remaining, before.ResetAfter
 }

@@ -48,6 +48,10 @@ type Limit struct {
 	// Shadow tries the limit out. The limit counts on a separate subject and refuses nothing.
 	// Decision.Shadowed reports that it would have refused a request.
 	Shadow bool
+	// Mark admits requests over the limit and reports them in Decision.Over. The limit counts like
+	// other limits, and does not charge the requests that are over it. It never denies a request.
+	// With Shadow it has no effect.
+	Mark bool
 	// Spread reduces the store calls of a limit that is charged very often. The zero value calls the
 	// store for each request.
 	Spread Spread
@@ -122,7 +126,7 @@ func NewLimit(l Limit) (*Limit, error) {
 			return nil, err
 		}
 	}
-	if l.plain = nil; l.Spread == (Spread{}) && !l.Shadow {
+	if l.plain = nil; l.Spread == (Spread{}) && !l.Shadow && !l.Mark {
 		l.plain, _ = machine.(algo.Compacter)
 	}
 	if l.Spread.Adaptive {

@@ -48,7 +48,7 @@ type request struct {
 
 // begin prepares r for a decision on charges.
 func (r *request) begin(l *Limiter, now time.Time, charges []Charge) {
-	*r = request{limiter: l, at: now, now: algo.InstantOf(now), look: r.look, items: r.items[:0], served: r.served[:0],
+	*r = request{limiter: l, at: now, now: algo.InstantOf(now), look: r.look, receipt: r.receipt, items: r.items[:0], served: r.served[:0],
 		grouped: r.grouped[:0], charges: r.charges[:0], results: r.results[:0], batches: r.batches[:0], renewals: r.renewals[:0]}
 	l.active.Add(1)
 	for _, c := range charges {

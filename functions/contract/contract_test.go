@@ -168,7 +168,7 @@ func record() []byte {
 	now := time.Now()
 	l := &limiter.Limit{Name: "a", Rule: "GET /a"}
 	r.Rules(now, 1, now, []string{l.Rule}, []string{"health"})
-	d := limiter.Decision{Allowed: true, Limit: l, Shadowed: l, FromCache: true, Reason: limiter.ReasonTimeout, StoreCalls: 1, Overshoot: 1, Clamped: 1, Refunds: limiter.Refunds{Given: 1, Dropped: 1}}
+	d := limiter.Decision{Allowed: true, Limit: l, Shadowed: l, Over: l, FromCache: true, Reason: limiter.ReasonTimeout, StoreCalls: 1, Overshoot: 1, Clamped: 1, Refunds: limiter.Refunds{Given: 1, Dropped: 1}}
 	charges := []limiter.Charge{{Limit: l, Subject: limiter.User("alice")}}
 	for _, err := range []error{nil, caller.ErrInvalidCredential, caller.ErrUnverified} {
 		r.Record(outcome.Outcome{Time: now, Charges: charges, Decision: d, Err: err})

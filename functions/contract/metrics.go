@@ -38,6 +38,7 @@ const (
 	MetricRuleAllowed  = "RuleAllowed"
 	MetricRuleRefused  = "RuleRefused"
 	MetricRuleShadowed = "RuleShadowed"
+	MetricRuleMarked   = "RuleMarked"
 
 	MetricExempt = "Exempt"
 )
@@ -63,7 +64,7 @@ func Metrics() []string {
 
 // RuleMetrics returns the names of the metrics with [RuleDimension].
 func RuleMetrics() []string {
-	return []string{MetricRuleAllowed, MetricRuleRefused, MetricRuleShadowed}
+	return []string{MetricRuleAllowed, MetricRuleRefused, MetricRuleShadowed, MetricRuleMarked}
 }
 
 // These are the members of the log line that reports a refused caller, for Contributor Insights:

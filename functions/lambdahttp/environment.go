@@ -70,7 +70,7 @@ func (e *Environment) Serve(api http.Handler) http.Handler {
 			for name, value := range from.fields {
 				w.Header().Set(name, value)
 			}
-			api.ServeHTTP(w, r)
+			api.ServeHTTP(w, httplimit.SetOver(r, from.over))
 		}
 	}))
 }

@@ -26,6 +26,7 @@ const (
 	keyWeir    = "weir" // decisionAllowed or decisionRefused
 	keySubject = "subject"
 	keyTier    = "tier"
+	keyOver    = "over" // httplimit.Answer.Over; absent if it is empty
 
 	decisionAllowed = "allowed"
 	decisionRefused = "refused"
@@ -61,6 +62,9 @@ func writeContext(a httplimit.Answer, subject, tier string, add func(key, value 
 	add(keyWeir, decision)
 	add(keySubject, subject)
 	add(keyTier, tier)
+	if a.Over != "" {
+		add(keyOver, a.Over)
+	}
 	for _, f := range a.Fields() {
 		add(fieldKeys[f[0]], f[1])
 	}

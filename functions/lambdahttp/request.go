@@ -91,7 +91,8 @@ func (e *proxyEvent) request(ctx context.Context, basePath string) (*http.Reques
 	address := e.address(header)
 	read, malformed := e.path(path, basePath)
 	fields, decided := decisionFields(e.authorizerContext())
-	ctx = withOrigin(ctx, origin{decided: decided, fields: fields, malformed: malformed != nil})
+	over, _ := e.authorizerContext()[keyOver].(string)
+	ctx = withOrigin(ctx, origin{decided: decided, fields: fields, over: over, malformed: malformed != nil})
 	r, err := http.NewRequestWithContext(ctx, method, "/", strings.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -216,6 +217,7 @@ func credentials(h http.Header, address netip.Addr) caller.Credentials {
 // origin contains what a host reports about a request but an http.Request cannot contain.
 type origin struct {
 	decided bool              // an authorizer has charged and allowed the request
+	over    string            // httplimit.Answer.Over of that decision
 	fields  map[string]string // header fields of that decision; may be empty
 	// malformed reports whether the path cannot be parsed. The URL of the request then has another
 	// path.

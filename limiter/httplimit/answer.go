@@ -33,6 +33,10 @@ type Answer struct {
 	RateLimit  string
 	Degraded   string // why the store did not decide: a limiter.Reason
 
+	// Over is the name of a limit in mode mark that the request is over. It is no field of the answer:
+	// Serve passes it to the handler as OverField.
+	Over string
+
 	Problem *Problem // nil if the request passes
 }
 
@@ -43,6 +47,9 @@ const jitterFrom = 10 * time.Second
 // %. Callers that were refused at the same time then do not all return at the same time.
 func NewAnswer(d limiter.Decision) Answer {
 	a := Answer{Degraded: string(d.Reason)}
+	if d.Over != nil {
+		a.Over = d.Over.Name
+	}
 	switch {
 	case d.Failed:
 		a.RetryAfter, a.Problem = retrySoon, failure()

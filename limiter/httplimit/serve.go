@@ -40,7 +40,7 @@ func (g *Gate) Serve(w http.ResponseWriter, r *http.Request, request Request, ne
 		return
 	}
 	result.Answer.SetHeader(w.Header())
-	if r = routed(r, request.Path); result.Pending != nil {
+	if r = SetOver(routed(r, request.Path), result.Answer.Over); result.Pending != nil {
 		result.Pending.serveCounted(w, r, next)
 		return
 	}
@@ -70,5 +70,27 @@ func routed(r *http.Request, path rules.Path) *http.Request {
 	u, copied := *r.URL, *r
 	u.Path, u.RawPath = path.String(), ""
 	copied.URL = &u
+	return &copied
+}
+
+// OverField is the header field of a request that is over a limit in mode mark. Its value is the name of
+// the limit.
+const OverField = "Weir-Over"
+
+// SetOver returns r with OverField. If limit is "", it returns r without the field, so that a client
+// cannot set it.
+func SetOver(r *http.Request, limit string) *http.Request {
+	if _, sent := r.Header[OverField]; !sent && limit == "" {
+		return r
+	}
+	copied := *r
+	copied.Header = r.Header.Clone()
+	copied.Header.Del(OverField)
+	if limit != "" {
+		if copied.Header == nil {
+			copied.Header = http.Header{}
+		}
+		copied.Header.Set(OverField, limit)
+	}
 	return &copied
 }

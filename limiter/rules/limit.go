@@ -30,7 +30,7 @@ func (c *compiler) make(s *spec, horizon time.Duration) {
 	rate := c.clamp(s.Rate)
 	l, err := limiter.NewLimit(limiter.Limit{
 		Name: s.Name, Rule: label, Rate: rate, ID: limiter.NewID(parts...), Global: class.everyone(), Version: c.rules.version, Horizon: horizon,
-		Shadow: r.shadow, Spread: c.spread(s.Path, s, rate, class.global), Count: s.Count, OnError: r.onError, LocalProcesses: r.localProcesses,
+		Shadow: r.shadow, Mark: s.Mark && !r.shadow, Spread: c.spread(s.Path, s, rate, class.global), Count: s.Count, OnError: r.onError, LocalProcesses: r.localProcesses,
 	})
 	if err != nil {
 		c.reportField(s.Path, s.Path, r.path, err)
@@ -92,6 +92,8 @@ func (c *compiler) shares(s *spec, made limit, known *identified) bool {
 		c.doc.Report(s.Path, "shares the count of %s, so it must have the same \"count\", \"failure_status\" and \"cost_field\"", was.path)
 	case was.only != made.only:
 		c.doc.Report(s.Path, "shares the count of %s, so it must have the same \"only\"", was.path)
+	case was.Mark != made.Mark:
+		c.doc.Report(s.Path, "shares the count of %s, so it must have the same mode", was.path)
 	case was.OnError != made.OnError || was.LocalProcesses != made.LocalProcesses:
 		c.doc.Report(s.Path, "shares the count of %s, so their rules must have the same on_error and local_processes", was.path)
 	default:

@@ -70,11 +70,13 @@ line 1: exempt[0].path: unknown field; known fields: ip, user, apikey, endpoint,
 	"per_path_unknown":      `line 1: rules[0].limits.*.per: got path:name, want a parameter that occurs once in the endpoint /a/{id} (it occurs 0 times)`,
 	"per_path_doubled":      `line 1: rules[0].limits.*.per: got path:id, want a parameter that occurs once in the endpoint /a/{id}/{id} (it occurs 2 times)`,
 	"per_path_empty":        `line 1: rules[0].limits.*.per[1]: got "path:", want client, user, apikey, ip, claim:<name>, path:<parameter>, method, header:<name>, endpoint or global`,
+	"mark_shared":           `line 2: rules[1].limits.*: shares the count of rules[0].limits.*, so it must have the same mode`,
+	"limit_mode":            `line 1: rules[0].limits.*.mode: got "shadow", want enforce or mark`,
 	"five": `line 2: rules[0].endpoint: got "/a/", want /a
 line 2: rules[0].method: got "get", want GET, POST, PUT, PATCH or DELETE, or no method for all of them (did you mean "GET"?)
 line 2: rules[0].limits.free.requests: got -1, want a whole number from 1 to 1000000000
 line 2: rules[0].limits.free.window_seconds: got 0, want a whole number from 1 to 8640000
-line 2: rules[0].limits.free.burts: unknown field (did you mean "burst"?); known fields: requests, window_seconds, window, period, time_zone, anchor, algorithm, burst, lease, shards, sync_ms, cells, count, reserve, failure_status, per, name, only, note`,
+line 2: rules[0].limits.free.burts: unknown field (did you mean "burst"?); known fields: requests, window_seconds, window, period, time_zone, anchor, algorithm, burst, lease, shards, sync_ms, cells, count, reserve, failure_status, per, name, only, mode, note`,
 	"lease_above_requests":          `line 1: rules[0].limits.free.lease: got 11, want 1 to 10 here`,
 	"lease_of_a_log":                `line 1: rules[0].limits.free.lease: got 5, want none: a sliding_log stores the instant of each request`,
 	"limit_no_object":               `line 1: rules[0].limits.free: got 10, want an object`,
@@ -221,7 +223,7 @@ func TestSchema(t *testing.T) {
 		"per_global_and_user": true, "name_missing_without_endpoint": true, "cost_too_high": true, "cost_above_a_shard": true, "lease_above_requests": true, "shards_above_requests": true,
 		"sync_ms_above_window": true, "cells_above_requests": true, "override_other_identity": true, "override_unknown_limit": true, "override_twice": true, "override_address": true, "same_limit_twice": true, "shared_with_other_numbers": true,
 		"eight_limits_of_a_caller": true, "eleven_buckets_of_an_endpoint": true, "logs_of_a_caller": true, "override_below_cost": true, "override_of_shards": true, "local_processes_above_burst": true, "cost_above_local_processes": true, "shared_with_other_on_error": true, "override_of_local_processes": true, "override_below_a_local_cost": true, "override_network": true, "override_mapped_network": true, "overrides_unknown_limits": true,
-		"count_reserve_too_high": true, "count_shared": true, "exempt_address": true, "per_header_alone": true, "per_header_global": true, "per_header_credential": true, "per_header_twice": true, "per_path_unknown": true, "per_path_doubled": true, "exempt_twice": true, "only_shared": true, "misspelled_tier": true, "misspelled_override": true, "override_of_a_log": true,
+		"count_reserve_too_high": true, "count_shared": true, "exempt_address": true, "mark_shared": true, "per_header_alone": true, "per_header_global": true, "per_header_credential": true, "per_header_twice": true, "per_path_unknown": true, "per_path_doubled": true, "exempt_twice": true, "only_shared": true, "misspelled_tier": true, "misspelled_override": true, "override_of_a_log": true,
 		"time_zone_unknown": true, "override_anchor_without_period": true,
 	}
 	files, _ := filepath.Glob("testdata/*/*.json")

@@ -19,12 +19,12 @@ const (
 
 // ruleCounts counts the requests of one rule.
 type ruleCounts struct {
-	rule                       string // Limit.Rule
-	name                       string // value of the dimension
-	allowed, refused, shadowed int64
+	rule                               string // Limit.Rule
+	name                               string // value of the dimension
+	allowed, refused, shadowed, marked int64
 }
 
-func (c *ruleCounts) empty() bool { return c.allowed+c.refused+c.shadowed == 0 }
+func (c *ruleCounts) empty() bool { return c.allowed+c.refused+c.shadowed+c.marked == 0 }
 
 // byRule counts the requests of each of the first rules or exemptions of a document separately, and
 // those of all others together. The zero value counts nothing.
@@ -51,6 +51,7 @@ func (b *byRule) name(rules []string) {
 		row.allowed += was.allowed
 		row.refused += was.refused
 		row.shadowed += was.shadowed
+		row.marked += was.marked
 	}
 }
 
@@ -90,6 +91,9 @@ func (b *byRule) add(o *outcome.Outcome) {
 				b.rows[at].allowed++
 			}
 		}
+		if d.Over != nil {
+			b.rows[b.find(d.Over.Rule)].marked++
+		}
 	} else if d.Limit != nil {
 		b.rows[b.find(d.Limit.Rule)].refused++
 	}
@@ -111,7 +115,7 @@ func (b *byRule) take() (taken ruleCounts, ok bool) {
 		b.last = (b.last + 1) % len(b.rows)
 		if row := &b.rows[b.last]; !row.empty() {
 			taken = *row
-			row.allowed, row.refused, row.shadowed = 0, 0, 0
+			row.allowed, row.refused, row.shadowed, row.marked = 0, 0, 0, 0
 			return taken, true
 		}
 	}

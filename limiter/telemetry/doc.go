@@ -60,6 +60,7 @@
 //	RuleRefused   Count  requests that the rule refused; if several rules refuse a request, only the
 //	                     rule that the answer shows counts
 //	RuleShadowed  Count  requests that the rule would have refused outside shadow mode
+//	RuleMarked    Count  of RuleAllowed: requests over a limit of the rule with mode mark
 //
 // So the refusal rate of a rule is RuleRefused / (RuleAllowed + RuleRefused). The rate that a rule in
 // shadow mode would have is RuleShadowed / RuleAllowed. The first ten rules of a document are counted

@@ -41,6 +41,7 @@ const (
 	RuleAllowed  = "RuleAllowed"
 	RuleRefused  = "RuleRefused"
 	RuleShadowed = "RuleShadowed"
+	RuleMarked   = "RuleMarked"
 
 	Exempt = "Exempt"
 )
@@ -195,7 +196,7 @@ func (l *line) addRule(c ruleCounts) {
 	for i, m := range [...]struct {
 		name  string
 		value int64
-	}{{RuleAllowed, c.allowed}, {RuleRefused, c.refused}, {RuleShadowed, c.shadowed}} {
+	}{{RuleAllowed, c.allowed}, {RuleRefused, c.refused}, {RuleShadowed, c.shadowed}, {RuleMarked, c.marked}} {
 		if i < 2 || m.value > 0 {
 			l.members[m.name] = m.value
 			l.rule = append(l.rule, definition{m.name, "Count"})

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -159,5 +160,43 @@ func TestRules_per(t *testing.T) {
 			}
 			r.now = r.now.Add(time.Hour)
 		}
+	}
+}
+
+// A limit in mode mark admits requests over it. The handler gets the name of the limit behind either
+// API, and a client cannot set this field.
+func TestRules_mark(t *testing.T) {
+	var over []string
+	r := newRuled(t, `{"rules":[
+		{"endpoint":"/search","limits":{"*":[{"name":"soft","requests":2,"window":"1m","mode":"mark"},{"name":"hard","requests":4,"window":"1m"}]}},
+		{"endpoint":"/free","mode":"shadow","limits":{"*":{"name":"tried","requests":1,"window":"1m","mode":"mark"}}}],
+		"exempt":[{"endpoint":"/health"}]}`, io.Discard, func(_ http.ResponseWriter, r *http.Request) {
+		over = append(over, strings.Join(r.Header.Values("Weir-Over"), "|"))
+	})
+	for _, api := range []gateway.Kind{gateway.REST, gateway.HTTP} {
+		for _, c := range []struct {
+			path string
+			want []string
+		}{
+			{"/search", []string{"", "", "soft", "soft"}}, {"/free", []string{"", "", ""}}, {"/health", []string{""}}, {"/other", []string{""}},
+		} {
+			over = nil
+			var last answer
+			for range len(c.want) + 1 {
+				last = send(t, r.apis[api], "GET", c.path, "", "weir-oVer: forged", "Weir-Over: forged too")
+			}
+			if c.path != "/search" {
+				over = over[1:]
+			} else if last.status == http.StatusOK {
+				t.Errorf("%s API: %s: got 200 over the limit hard, want a refusal", api, c.path)
+			}
+			if !slices.Equal(over, c.want) {
+				t.Errorf("%s API: %s: got Weir-Over %q, want %q", api, c.path, over, c.want)
+			}
+			if last.header.Get("Weir-Over") != "" {
+				t.Errorf("%s API: %s: the client got Weir-Over, want it only for the handler", api, c.path)
+			}
+		}
+		r.now = r.now.Add(time.Hour)
 	}
 }

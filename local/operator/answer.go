@@ -28,7 +28,7 @@ type Limit struct {
 	Anchor         string `json:"anchor,omitempty"`   // the first day of a week or a month
 	Burst          int64  `json:"burst,omitempty"`    // of a bucket
 	Cost           int64  `json:"cost"`               // of one request
-	Mode           string `json:"mode"`               // enforce or shadow
+	Mode           string `json:"mode"`               // enforce, mark or shadow
 	OnError        string `json:"onError"`            // allow, deny or local
 	LocalProcesses int    `json:"localProcesses,omitempty"`
 	Lease          int64  `json:"lease,omitempty"`
@@ -68,8 +68,11 @@ func newLimit(l rules.Listed, now time.Time) Limit {
 		Cost: l.Charge.Cost, Mode: "enforce", OnError: limit.OnError.String(), LocalProcesses: limit.LocalProcesses,
 		Lease: s.Lease, Shards: s.Shards, SyncMS: s.Sync.Milliseconds(), Cells: s.Cells, Adaptive: s.Adaptive, Overridden: l.Overridden,
 	}
-	if limit.Shadow {
+	switch {
+	case limit.Shadow:
 		made.Mode = "shadow"
+	case limit.Mark:
+		made.Mode = "mark"
 	}
 	if l.Charge.Subject == (limiter.Subject{}) {
 		return made

@@ -100,6 +100,8 @@ type Decision struct {
 	DelaySeconds float64 `json:"delaySeconds,omitempty"`
 	// Shadowed is the name of a limit in shadow mode that would refuse.
 	Shadowed string `json:"shadowed,omitempty"`
+	// Over is the name of a limit in mode mark that the request is over.
+	Over string `json:"over,omitempty"`
 	// Unrouted is true if no API has a route for the request. The gateway then rejects it before any
 	// limit. The status is 403 for the REST API; the HTTP API answers 404.
 	Unrouted bool `json:"unrouted,omitempty"`
@@ -253,6 +255,9 @@ func newDecision(d limiter.Decision, listed []rules.Listed, rejected error) Deci
 	}
 	if d.Shadowed != nil {
 		made.Shadowed = d.Shadowed.Name
+	}
+	if d.Over != nil {
+		made.Over = d.Over.Name
 	}
 	switch {
 	case d.Failed:

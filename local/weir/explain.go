@@ -146,6 +146,9 @@ func verdict(s command.Style, d operator.Decision) string {
 	default:
 		text = s.Bad("429") + " by " + d.Limit + fmt.Sprintf(", Retry-After: %d (it passes in %s)", d.RetryAfter, seconds(d.RetryAfterSeconds))
 	}
+	if d.Over != "" {
+		text += "; marked as over " + d.Over
+	}
 	if d.Shadowed != "" {
 		text += "; " + d.Shadowed + ", in shadow mode, would refuse"
 	}

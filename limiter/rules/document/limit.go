@@ -37,6 +37,7 @@ type Limit struct {
 	Count   limiter.Count
 	Reserve int64    // what a request charges until its answer is known; 0 if Count does not reserve
 	Per     []string // sorted
+	Mark    bool     // requests over the limit are admitted and marked
 	Only    string   // selects the charged requests: OnlyUnverified, OnlyBadCredentials or "" for all
 }
 
@@ -45,6 +46,11 @@ const (
 	OnlyUnverified     = "unverified"      // requests without a verified user or API key
 	OnlyBadCredentials = "bad_credentials" // requests whose credential was rejected
 )
+
+const modeMark = "mark"
+
+// limitModes are the values of the field mode of a limit.
+var limitModes = []string{"enforce", modeMark}
 
 // readLimit reads a limit. ok is false if the limit has mistakes.
 func (d *Document) readLimit(n *node, tier string, inList bool) (l Limit, ok bool) {
@@ -67,6 +73,7 @@ func (d *Document) readLimit(n *node, tier string, inList bool) (l Limit, ok boo
 	l.Per = d.readPer(o, tier)
 	l.Name = d.readName(o, inList, l.Per == nil || slices.Contains(l.Per, PerEndpoint))
 	l.Only = d.readOnly(o, l.Per)
+	l.Mark = o.choice("mode", limitModes) == modeMark
 	if note := o.member("note"); note != nil {
 		o.text(note)
 	}

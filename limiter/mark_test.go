@@ -1,0 +1,93 @@
+package limiter_test
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+// A limit with Mark admits requests over it and reports them. It charges only the requests within it, so
+// the marked requests are exactly those that the same limit would deny.
+func TestLimiter_Take_mark(t *testing.T) {
+	for name, store := range map[string]limiter.Store{
+		"local": storetest.Must(memstore.New(memstore.Options{})), "shared": newRemote(),
+	} {
+		l := storetest.Must(limiter.New(store, limiter.Options{}))
+		soft := limit(t, limiter.Limit{Name: "soft", Rate: algo.Rate{Requests: 2, Window: time.Minute, Algorithm: algo.TokenBucket}, Mark: true})
+		softer := limit(t, limiter.Limit{Name: "softer", Rate: algo.Rate{Requests: 4, Window: time.Hour, Algorithm: algo.FixedWindow}, Mark: true})
+		hard := limit(t, limiter.Limit{Name: "hard", Rate: algo.Rate{Requests: 6, Window: time.Minute, Algorithm: algo.FixedWindow}})
+		alice, all := limiter.User("alice"), limiter.Global()
+		charges := []limiter.Charge{{Subject: alice, Limit: soft, Cost: 1}, {Subject: alice, Limit: softer, Cost: 1}, {Subject: all, Limit: hard, Cost: 1}}
+		for i, want := range []struct {
+			allowed   bool
+			over      *limiter.Limit
+			reported  *limiter.Limit
+			remaining int64
+		}{
+			{true, nil, soft, 1}, {true, nil, soft, 0}, {true, soft, soft, 0}, {true, soft, soft, 0}, {true, softer, softer, 0}, {true, softer, softer, 0}, {false, nil, hard, 0},
+		} {
+			d, err := l.Take(t.Context(), noon, charges)
+			if err != nil || d.Allowed != want.allowed || d.Over != want.over || d.Limit != want.reported || d.Remaining != want.remaining || d.Allowed && d.RetryAfter != 0 {
+				t.Errorf("%s, request %d: got %+v (error %v), want %+v", name, i+1, d, err, want)
+			}
+		}
+		usage, err := l.Inspect(t.Context(), noon, charges)
+		if err != nil || usage[0].Remaining != 0 || usage[1].Remaining != 0 || usage[2].Remaining != 0 {
+			t.Errorf("%s: usage: got %+v, error %v, want nothing remaining", name, usage, err)
+		}
+		d, err := l.Take(t.Context(), noon.Add(time.Minute), charges)
+		if err != nil || !d.Allowed || d.Over != softer {
+			t.Errorf("%s, after a minute: got %+v, error %v, want a request over softer alone", name, d, err)
+		}
+		if d, err = l.Peek(t.Context(), noon.Add(time.Minute), charges[:1]); err != nil || !d.Allowed || d.Over != nil || d.Remaining != 1 {
+			t.Errorf("%s, peek: got %+v, error %v, want 1 remaining: the marked request did charge soft", name, d, err)
+		}
+	}
+}
+
+// A refund after a marked request refunds the limits that charged it, and only these.
+func TestLimiter_TakeRefundable_mark(t *testing.T) {
+	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))
+	soft := limit(t, limiter.Limit{Name: "soft", Rate: algo.Rate{Requests: 1, Window: time.Minute, Algorithm: algo.FixedWindow}, Mark: true})
+	hard := limit(t, limiter.Limit{Name: "hard", Rate: algo.Rate{Requests: 3, Window: time.Minute, Algorithm: algo.FixedWindow}})
+	charges := []limiter.Charge{{Subject: limiter.User("alice"), Limit: soft, Cost: 1}, {Subject: limiter.User("alice"), Limit: hard, Cost: 1}}
+	if d, err := l.Take(t.Context(), noon, charges); err != nil || d.Over != nil {
+		t.Fatalf("got %+v, error %v, want no limit over", d, err)
+	}
+	d, receipt, err := l.TakeRefundable(t.Context(), noon, charges)
+	if err != nil || !d.Allowed || d.Over != soft {
+		t.Fatalf("got %+v, error %v, want a marked request", d, err)
+	}
+	if got := receipt.Refund(t.Context(), noon); got != (limiter.Refunds{Given: 1}) {
+		t.Errorf("refund: got %+v, want one charge", got)
+	}
+	if usage, err := l.Inspect(t.Context(), noon, charges); err != nil || usage[0].Remaining != 0 || usage[1].Remaining != 2 {
+		t.Errorf("usage: got %+v, error %v, want 0 of soft and 2 of hard", usage, err)
+	}
+}
+
+// A limit with Mark never denies: not if its store fails, and not if a request costs more than the limit.
+func TestLimiter_Take_markFailure(t *testing.T) {
+	r := newRemote()
+	r.fail = map[limiter.Subject]error{limiter.User("alice"): limiter.ErrUnavailable}
+	l := storetest.Must(limiter.New(r, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
+	soft := limit(t, limiter.Limit{Name: "soft", Rate: algo.Rate{Requests: 1, Window: time.Minute}, Mark: true, OnError: limiter.OnErrorDeny})
+	charges := []limiter.Charge{{Subject: limiter.User("alice"), Limit: soft, Cost: 1}}
+	if d, err := l.Take(t.Context(), noon, charges); err != nil || !d.Allowed || d.Over != nil {
+		t.Errorf("store failed: got %+v, error %v, want an allowed request", d, err)
+	}
+	r.fail[limiter.User("alice")] = limiter.ErrContended
+	if d, err := l.Take(t.Context(), noon, charges); err != nil || !d.Allowed || d.Over != nil {
+		t.Errorf("busy subject: got %+v, error %v, want an allowed request", d, err)
+	}
+	l = storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))
+	charges[0].Cost = 2
+	if d, err := l.Take(t.Context(), noon, charges); err != nil || !d.Allowed || d.Over != soft {
+		t.Errorf("cost above the limit: got %+v, error %v, want a marked request", d, err)
+	}
+}
