@@ -206,6 +206,8 @@ func (f *Fallback) Settle(now algo.Instant, subject string, charges []Charge, re
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	states := f.table[subject]
+	f.weight -= heldWeight(states) // the corrections change the lengths of logs
+	defer func() { f.weight += heldWeight(states) }()
 	for i, c := range charges {
 		s := heldOf(states, c.Limit)
 		if s == nil || s.limit != c.Limit || results[i].Machine != c.Machine {
@@ -214,6 +216,7 @@ func (f *Fallback) Settle(now algo.Instant, subject string, charges []Charge, re
 		if c.Force {
 			excess[i] = c.Machine.Excess(s.state, now, c.Cost)
 			s.state = c.Machine.Force(s.state, now, c.Cost)
+			f.until.Store(max(f.until.Load(), int64(c.Machine.Idle(s.state))))
 			continue
 		}
 		if after := c.Machine.Refund(s.state, results[i].State, c.Cost, elapsed+fallbackMargin); after != s.state {

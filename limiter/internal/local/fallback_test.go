@@ -40,6 +40,41 @@ func TestFallback_Holds_waits(t *testing.T) {
 	}
 }
 
+// A debt of a settlement counts until it has expired. The entries that a settlement adds to a log or
+// removes from it change the weight of the subject.
+func TestFallback_Settle(t *testing.T) {
+	bucket, err := algo.New(algo.Rate{Algorithm: algo.TokenBucket, Requests: 60, Window: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries, err := algo.New(algo.Rate{Algorithm: algo.SlidingLog, Requests: 300, Window: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const now = algo.Instant(time.Hour)
+	f, results := NewFallback(10), make([]algo.Result, 1)
+	charge := func(m algo.Machine, cost int64, force bool) []Charge {
+		return []Charge{{Limit: Limit{Machine: m}, Cost: cost, Force: force}}
+	}
+	f.Take(now, "bucket", charge(bucket, 10, false), results, func() {})
+	f.Settle(now, "bucket", charge(bucket, 40, true), results, 0, make([]int64, 1))
+	if !f.Holds(now.Add(49 * time.Second)) {
+		t.Error("a bucket with a debt of 50 s: got nothing held after 49 s, want the debt")
+	}
+	if f.Holds(now.Add(50 * time.Second)) {
+		t.Error("got a debt of 50 s held after 50 s, want nothing")
+	}
+	f.Take(now, "log", charge(entries, 200, false), results, func() { results[0] = algo.Result{} })
+	f.Settle(now, "log", charge(entries, 150, false), results, 0, nil)
+	if want := heldWeight(f.table["log"]); f.weight != want {
+		t.Errorf("after a refund: got a weight of %d, want %d", f.weight, want)
+	}
+	f.Settle(now, "log", charge(entries, 250, true), results, 0, make([]int64, 1))
+	if want := heldWeight(f.table["log"]); f.weight != want {
+		t.Errorf("after a charge: got a weight of %d, want %d", f.weight, want)
+	}
+}
+
 // 50,000 subjects of one limit use the memory that DefaultFallbackSize states.
 func TestFallback_memory(t *testing.T) {
 	const subjects = 50_000
