@@ -62,7 +62,7 @@ func (r *Receipt) Refund(ctx context.Context, now time.Time) Refunds {
 // Settle corrects each charge to its actual cost, which actual returns. If the cost is lower, Settle
 // refunds the difference as Refund does. If the cost is higher, Settle charges the difference, even
 // beyond the limit, into a debt of at most one capacity. It makes one store call for each subject with a
-// difference. A limit with a Spread only refunds whole charges.
+// difference. A cost below 0 counts as 0. A limit with a Spread only refunds whole charges.
 //
 // A settlement that takes longer than Options.Timeout is lost. now MUST be read from the same clock as
 // the instant of the Take. A Receipt settles once: a second call of Settle or Refund does nothing and
@@ -72,10 +72,11 @@ func (r *Receipt) Settle(ctx context.Context, now time.Time, actual func(Charge)
 		return done
 	}
 	r.once.Do(func() {
-		done.Refunds = r.settleServed(actual)
+		cost := func(c Charge) int64 { return max(0, actual(c)) }
+		done.Refunds = r.settleServed(cost)
 		corrections := make([]refundable, 0, len(r.refundables))
 		for i := range r.refundables {
-			if c := r.refundables[i].corrections(actual); len(c.charges) > 0 {
+			if c := r.refundables[i].corrections(cost); len(c.charges) > 0 {
 				corrections = append(corrections, c)
 			}
 		}

@@ -2,6 +2,7 @@ package limiter_test
 
 import (
 	"log/slog"
+	"math"
 	"reflect"
 	"testing"
 	"time"
@@ -58,6 +59,24 @@ func TestReceipt_Settle(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A cost below 0 counts as 0: a settlement refunds at most what the request was charged.
+func TestReceipt_Settle_negative(t *testing.T) {
+	store := newRemote()
+	l := storetest.Must(limiter.New(store, limiter.Options{}))
+	charge := limiter.Charge{Subject: user, Limit: perMinute(t, "input", 1000), Cost: 100}
+	takeAt(t, l, noon, charge)
+	for _, actual := range []int64{-1, -50, math.MinInt64} {
+		_, receipt, err := l.TakeRefundable(ctx, noon, []limiter.Charge{charge})
+		if err != nil {
+			t.Fatal(err)
+		}
+		receipt.Settle(ctx, noon, func(limiter.Charge) int64 { return actual })
+		if d, err := l.Peek(ctx, noon, []limiter.Charge{charge}); err != nil || d.Remaining != 900 {
+			t.Errorf("a cost of %d: got %d remaining, %v; want 900", actual, d.Remaining, err)
+		}
 	}
 }
 
