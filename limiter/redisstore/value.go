@@ -151,6 +151,9 @@ func (v value) charge(now algo.Instant, charges []limiter.Charge, results []algo
 func (v value) settle(now algo.Instant, charges []limiter.Charge, results []algo.Result, late time.Duration) (next value, settled limiter.Settled, err error) {
 	next = v
 	for i, c := range charges {
+		if c.Cost == 0 {
+			continue
+		}
 		held, err := v.held(c.Limit)
 		if err != nil {
 			return nil, settled, err

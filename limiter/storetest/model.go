@@ -58,6 +58,9 @@ func (m *Model) Settle(now algo.Instant, subject limiter.Subject, charges []limi
 	limits := m.limits(subject)
 	for i, c := range charges {
 		held, ok := limits[c.Limit.ID]
+		if c.Cost == 0 {
+			continue
+		}
 		if c.Force {
 			held, _ = held.Settle(c.Limit, now)
 			settled.Excess[i] = held.Machine.Excess(held.State, now, c.Cost)
