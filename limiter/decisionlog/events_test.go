@@ -452,3 +452,25 @@ func TestPublisher_nil(t *testing.T) {
 func outcomeOf(now time.Time, took time.Duration, from caller.Caller, d limiter.Decision, err error) outcome.Outcome {
 	return outcome.Outcome{Time: now, Duration: took, Caller: from, Decision: d, Err: err}
 }
+
+// Settlements of one second that exceed the max debt of a limit are one event, apart from the decisions. A
+// settlement without an excess is none.
+func TestPublisher_Settled(t *testing.T) {
+	b := &broker{}
+	p := decisionlog.New(options(b))
+	over := func(cost int64) outcome.Settlement {
+		return outcome.Settlement{Time: noon, Caller: alice, Settlement: limiter.Settlement{Charged: 1, Excess: []limiter.Excess{{Limit: search, Cost: cost}}}}
+	}
+	p.Settled(over(30))
+	p.Settled(over(12))
+	p.Settled(outcome.Settlement{Time: noon, Caller: alice, Settlement: limiter.Settlement{Charged: 1, Lost: 1}})
+	p.Record(outcome.Outcome{Time: noon, Caller: alice, Decision: refused})
+	p.Close(t.Context(), noon)
+	checkSchema(t, b.lines)
+	var nobody *decisionlog.Publisher
+	nobody.Settled(over(1))
+	got := b.events()
+	if len(got) != 2 || got[0].Excess != 42 || got[0].Count != 2 || got[0].Limit != "search" || got[0].Subject != hash(alice.Subject()) || got[0].Outcome != outcome.Allowed || got[1].Excess != 0 || got[1].Count != 1 {
+		t.Errorf("got %+v, want one event of two settlements with an excess of 42, and one of the refusal", got)
+	}
+}

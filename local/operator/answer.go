@@ -28,6 +28,7 @@ type Limit struct {
 	Anchor         string `json:"anchor,omitempty"`   // the first day of a week or a month
 	Burst          int64  `json:"burst,omitempty"`    // of a bucket
 	Cost           int64  `json:"cost"`               // of one request
+	Count          string `json:"count,omitempty"`    // cost, failures or bytes: Cost is charged until the answer is known
 	Mode           string `json:"mode"`               // enforce, mark or shadow
 	OnError        string `json:"onError"`            // allow, deny or local
 	LocalProcesses int    `json:"localProcesses,omitempty"`
@@ -65,7 +66,7 @@ func newLimit(l rules.Listed, now time.Time) Limit {
 	made := Limit{
 		Name: limit.Name, Path: l.Path, Tier: l.Tier, Subject: l.Charge.Subject.String(), ID: limit.ID.String(),
 		Algorithm: string(limit.Rate.Algorithm), Requests: limit.Rate.Requests, WindowSeconds: int64(limit.WindowAt(now) / time.Second), Period: string(c.Period), TimeZone: c.Zone, Anchor: c.Anchor, Burst: limit.Rate.Burst,
-		Cost: l.Charge.Cost, Mode: "enforce", OnError: limit.OnError.String(), LocalProcesses: limit.LocalProcesses,
+		Cost: l.Charge.Cost, Count: string(limit.Count.Of), Mode: "enforce", OnError: limit.OnError.String(), LocalProcesses: limit.LocalProcesses,
 		Lease: s.Lease, Shards: s.Shards, SyncMS: s.Sync.Milliseconds(), Cells: s.Cells, Adaptive: s.Adaptive, Overridden: l.Overridden,
 	}
 	switch {

@@ -280,7 +280,7 @@ func (o *Operator) cost(charges []limiter.Charge) (c Cost) {
 	if c.Unit = units[o.Kind]; c.Unit == "" {
 		return c
 	}
-	subjects := map[limiter.Subject]bool{}
+	subjects, settled := map[limiter.Subject]bool{}, map[limiter.Subject]bool{}
 	var lease, shards, sync, adaptive bool
 	for _, charge := range charges {
 		switch s := charge.Limit.Spread; {
@@ -296,7 +296,11 @@ func (o *Operator) cost(charges []limiter.Charge) (c Cost) {
 		default:
 			lease, sync = lease || s.Lease > 1, sync || s.Sync > 0
 		}
-		subjects[charge.Limit.Subjects(charge.Subject)[0]] = true
+		subject := charge.Limit.Subjects(charge.Subject)[0]
+		subjects[subject] = true
+		if charge.Limit.Count.Settles() {
+			settled[subject] = true
+		}
 	}
 	c.Calls += len(subjects)
 	if o.Kind == "dynamodb" && c.Calls > 0 {
@@ -310,6 +314,9 @@ func (o *Operator) cost(charges []limiter.Charge) (c Cost) {
 	}
 	if adaptive {
 		c.Notes = append(c.Notes, "a request makes no call for a limit with adaptive shares; all environments together report about 360 times a second")
+	}
+	if n := len(settled); n > 0 {
+		c.Notes = append(c.Notes, fmt.Sprintf("limits that count cost, failures or bytes are settled after the answer, which costs up to %d more; behind a REST API, Weir does not settle them yet", n))
 	}
 	if shards {
 		c.Notes = append(c.Notes, "a shard that refuses costs one more call, to another shard")

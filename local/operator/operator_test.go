@@ -564,3 +564,20 @@ func TestExplain_exempt(t *testing.T) {
 		t.Errorf("another user: got %+v, want one limit and no exemption", e)
 	}
 }
+
+// An explanation of a limit that is settled after the answer has its count and its reserve, and notes the
+// settlement.
+func TestExplain_count(t *testing.T) {
+	eachStore(t, func(d *desk) {
+		d.rules = parse(d.t, `{"rules":[{"endpoint":"*","limits":{"*":[
+			{"name":"input","requests":1000,"window":"1m","per":["client"],"count":"cost","reserve":80},
+			{"name":"calls","requests":10,"window":"1m","per":["client"]}]}}]}`)
+		e := d.explain(operator.Question{Method: "GET", Path: "/a", User: "alice"})
+		if e.Limits[0].Count != "cost" || e.Limits[0].Cost != 80 || e.Limits[1].Count != "" || e.Limits[1].Cost != 1 {
+			d.t.Errorf("limits: got %+v, want a reserve of 80 that counts cost, and 1", e.Limits)
+		}
+		if noted := strings.Contains(strings.Join(e.Cost.Notes, " "), "which costs up to 1 more"); noted != (d.Kind != "memory") {
+			d.t.Errorf("notes: got %q, want a note about the settlement: %t", e.Cost.Notes, d.Kind != "memory")
+		}
+	})
+}

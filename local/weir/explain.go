@@ -187,7 +187,8 @@ func numbers(l operator.Limit) []string {
 		}
 	}
 	add(l.Burst > 0, "burst %d", l.Burst)
-	add(l.Cost != 1, "cost %d", l.Cost)
+	add(l.Count != "", "counts %s, reserves %d", l.Count, l.Cost)
+	add(l.Cost != 1 && l.Count == "", "cost %d", l.Cost)
 	add(l.Overridden, "overridden")
 	add(l.Mode != "enforce", "%s", l.Mode)
 	add(l.Lease > 1, "lease %d", l.Lease)
