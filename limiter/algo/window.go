@@ -172,15 +172,15 @@ func (w *Window) RetryAfter(s State, now Instant, cost int64) time.Duration {
 
 func (w *Window) retryAfter(s State, now Instant, cost int64) time.Duration {
 	at := w.At(s, now)
+	if at.Count <= w.Room(at.Window, now, at.Previous, cost) {
+		return 0
+	}
 	return w.wait(at.Window, at.Count, at.Previous, now, cost)
 }
 
-// wait returns how long after now cost would first be allowed. index, count and previous are those of the
-// state that At returned.
+// wait returns how long after now a cost that is refused would first be allowed. index, count and previous
+// are those of the state that At returned.
 func (w *Window) wait(index, count, previous int64, now Instant, cost int64) time.Duration {
-	if count <= w.Room(index, now, previous, cost) {
-		return 0
-	}
 	if count+cost > w.Requests { // this window has no room at any time
 		index, count, previous = index+1, 0, count
 	}
