@@ -481,7 +481,8 @@ func TestGroup_apart(t *testing.T) {
 	})
 }
 
-// If the other requests of a group leave no room for a lease, the lease shrinks to its request.
+// If the other requests of a group leave no room for a lease, the call takes only the cost of the
+// request, and no quota in advance.
 func TestGroup_leases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newPaced()

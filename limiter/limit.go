@@ -135,7 +135,8 @@ func NewLimit(l Limit) (*Limit, error) {
 	return &l, err
 }
 
-// divide returns the parts of l that count separately: all shards, or one of the equal cells.
+// divide returns the parts of l that count separately. For shards, these are all shards. For cells, it
+// is one cell, because all cells are equal.
 func (l Limit) divide() (parts []*Limit, err error) {
 	n := max(l.Spread.Shards, l.Spread.Cells)
 	for i := range max(l.Spread.Shards, min(l.Spread.Cells, 1)) {

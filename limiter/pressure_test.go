@@ -80,7 +80,8 @@ func pressedLimit(t *testing.T, algorithm algo.Algorithm, n int64, policy limite
 	return limit(t, l)
 }
 
-// If a throttled item has no quota left, the limit refuses the request, whichever item is hot.
+// If a throttled item has no quota left, the limit refuses the request. This is also true if the hot
+// item is another one.
 func TestLimiter_Take_throttled_refuses(t *testing.T) { synctest.Test(t, throttledRefuses) }
 
 func throttledRefuses(t *testing.T) {

@@ -118,8 +118,8 @@ func (r *request) refused() bool {
 	return false
 }
 
-// undoServed undoes the charges of trackers and keeps their answers. The caller holds the lock of the
-// trackers.
+// undoServed undoes the charges that trackers made for r. It keeps the answers of the trackers. The
+// caller holds the lock of the trackers.
 func (r *request) undoServed() {
 	for i := range r.served {
 		r.served[i].undo()

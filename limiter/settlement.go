@@ -2,10 +2,10 @@ package limiter
 
 // Settlement is the result of Receipt.Settle.
 type Settlement struct {
-	// Refunds counts the charges that cost less. Dropped is the number of these charges that could not be
-	// refunded safely, not even in part.
+	// Refunds counts the charges whose final cost is less than the cost that Take charged.
+	// Refunds.Dropped counts those that could not be refunded safely, not even in part.
 	Refunds Refunds
-	// Charged is the number of charges that cost more.
+	// Charged counts the charges whose final cost is more than the cost that Take charged.
 	Charged int
 	// Lost is the number of corrections that a store did not make because it failed. These charges
 	// keep the cost that Take charged.

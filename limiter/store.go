@@ -89,9 +89,9 @@ type Held struct {
 	Mark    algo.Mark // for algo.Clamp; usually the zero value
 }
 
-// Settle returns the state by which a store decides a charge on limit at now. write reports that the
-// store MUST write that state even if it refuses the charge. A charge of cost 0 never writes. All stores
-// use Settle, so that they agree on changed limits and wrong clocks:
+// Settle returns the state that a store uses for its decision on a charge of limit at now. If write is
+// true, the store MUST write that state, even if it refuses the charge. A charge of cost 0 never writes.
+// All stores use Settle, so that they agree on changed limits and wrong clocks:
 //
 //   - A limit that was never charged has its full quota.
 //   - A state with the parameters of limit decides unchanged.

@@ -45,7 +45,7 @@ func (r *request) takeGrouped(ctx context.Context, b *batch) {
 	r.takeShared(ctx, b)
 }
 
-// groupCharges returns the charges of b for a group.
+// groupCharges returns the charges of b in the form that a group of requests uses.
 func (b *batch) groupCharges(look bool) []group.Charge[*Limit] {
 	charges := make([]group.Charge[*Limit], len(b.charges))
 	for i, c := range b.charges {

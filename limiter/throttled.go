@@ -69,9 +69,10 @@ type throttledCall struct {
 	refused    bool          // the state that was read refuses the call
 }
 
-// retryThrottled repeats a throttled call by its plan. It returns the outcome of the first call that is
-// not throttled, or the refusal that a read found. Otherwise, the error means a hot subject (see busy)
-// or a quiet subject (ErrThrottled).
+// retryThrottled follows the plan of a throttled call. If a call of the plan is not throttled, the
+// result is the outcome of that call. If a read finds a state that refuses, the result is the refusal.
+// If the plan or the time ends first, the error says whether the subject is hot (see busy) or quiet
+// (ErrThrottled).
 func (s *shared) retryThrottled(ctx context.Context, c *throttledCall) (taken bool, err error) {
 	first := c.charges[0]
 	if !slices.ContainsFunc(c.charges, func(c Charge) bool { return c.Cost > 0 }) {

@@ -79,8 +79,8 @@ func (t *tracker) serves(now algo.Instant, limit *Limit, want int64) bool {
 	return t.lease.Left(now) >= want
 }
 
-// countsAlone reports whether a counter may continue while the store fails. It then enforces the whole
-// limit, so it may not continue if LocalProcesses divide the limit.
+// countsAlone reports whether a counter may continue while the store fails. The counter then enforces
+// the whole limit. Therefore, it must not continue if LocalProcesses divide the limit.
 func (l *Limit) countsAlone() bool {
 	return l.Shadow || l.OnError == OnErrorAllow || l.OnError == OnErrorLocal && l.LocalProcesses == 1
 }

@@ -837,10 +837,10 @@ func TestAttack_hugeEvents(t *testing.T) {
 			small, smallBytes := cost(unit)
 			large, largeBytes := cost(16 * unit)
 			if large > 150*max(small, 200*time.Microsecond) {
-				t.Errorf("%d bytes take %s, and sixteen times as many take %s, want at most 150 times as long", unit, small, large)
+				t.Errorf("time for %d bytes: %s, for 16 times as many: %s; want at most 150 times as long", unit, small, large)
 			}
 			if largeBytes > 40*max(smallBytes, 1<<20) || largeBytes > 64*16*unit {
-				t.Errorf("%d bytes allocate %d bytes, and sixteen times as many allocate %d, want at most 40 times as much", unit, smallBytes, largeBytes)
+				t.Errorf("allocation for %d bytes: %d bytes, for 16 times as many: %d bytes; want at most 40 times as much", unit, smallBytes, largeBytes)
 			}
 			if _, most := cost(6 << 20); most > 64*6<<20 { // the largest event of Lambda
 				t.Errorf("an event of 6 MiB allocates %d MiB, want at most 384", most>>20)

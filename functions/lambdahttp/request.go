@@ -218,7 +218,7 @@ func credentials(h http.Header, address netip.Addr) caller.Credentials {
 type origin struct {
 	decided bool              // an authorizer has charged and allowed the request
 	over    string            // httplimit.Answer.Over of that decision
-	fields  map[string]string // header fields of that decision; may be empty
+	fields  map[string]string // header fields of that decision; can be empty
 	// malformed reports whether the path cannot be parsed. The URL of the request then has another
 	// path.
 	malformed bool

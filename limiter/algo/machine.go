@@ -40,8 +40,9 @@ type State struct {
 // Never is the RetryAfter of a cost that no state of the limit can hold.
 const Never = time.Duration(math.MaxInt64)
 
-// MaxSkew is how far an honest state may be ahead of an instant, in addition to its debt. If a state is
-// further ahead, a clock is wrong: see Clamp.
+// MaxSkew is the largest difference between two correct clocks. A state that another process wrote can
+// be ahead of now by this difference. A bucket's state can also be ahead by its charges and its debt. If
+// a state is further ahead, one of the clocks is wrong: see Clamp.
 const MaxSkew = 5 * time.Second
 
 // Machine is the compiled form of a Rate: a *Bucket, a *Window or a *Log. Machines are immutable and

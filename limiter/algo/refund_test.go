@@ -8,9 +8,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// A refunded bucket never has more quota than a model that was charged only the actual costs, if the
-// margin is large enough. Clocks differ by at most spread, and refunds are late by at most late. The margin is the
-// sum of both.
+// A refunded bucket never has more quota than a model that was charged only the actual costs. The margin
+// of the refunds is the largest difference between two clocks plus the largest delay of a refund.
 func TestBucket_Refund(t *testing.T) {
 	const spread, late = time.Second, 500 * time.Millisecond
 	for _, rate := range []algo.Rate{

@@ -42,7 +42,7 @@ type Window struct {
 
 var _ Machine = (*Window)(nil)
 
-// Index returns the window that now falls into.
+// Index returns the index of the window that contains now.
 func (w *Window) Index(now Instant) int64 {
 	if w.calendar != nil {
 		return w.calendar.at(now).index
@@ -80,8 +80,8 @@ func (w *Window) sameWindows(other *Window) bool {
 	return w.Length == other.Length && w.calendar == other.calendar
 }
 
-// Weight returns the weight of the window before index at now, in units of
-// 2^-20: 2^20 at the start of index or before it, 0 for a fixed window.
+// Weight returns how much window index-1 counts at now, in units of 2^-20. Until window index starts,
+// the result is 2^20, a weight of 1. For a fixed window, it is 0.
 func (w *Window) Weight(index int64, now Instant) int64 {
 	if !w.Sliding {
 		return 0
@@ -213,8 +213,8 @@ func (w *Window) ResetAfter(s State, now Instant) time.Duration {
 	return 0
 }
 
-// Refund implements Machine. The refund is exact, because charged contains the window that was charged:
-// the stored window, not the window of the clock.
+// Refund implements Machine. The refund is exact, because charged contains the window that has the
+// charge. That window is the stored window, which can be newer than the window of the clock.
 func (w *Window) Refund(s, charged State, cost int64, _ time.Duration) State {
 	switch {
 	case s.Window == charged.Window && s.Count >= cost:

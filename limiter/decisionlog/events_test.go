@@ -253,7 +253,7 @@ func TestPublisher_Record_bounded(t *testing.T) {
 	checkSchema(t, b.lines)
 }
 
-// Of OneIn allowed requests, one becomes an event, with the count OneIn.
+// One of OneIn allowed requests becomes an event. The count in the event is OneIn.
 func TestPublisher_Record_sampled(t *testing.T) {
 	const requests, oneIn = 80_000, 100
 	b := &broker{}

@@ -58,9 +58,9 @@ func logIndex(at algo.Instant) int64 {
 	return int64(at) / int64(interval)
 }
 
-// chargeLog appends entries at now. The list has room if it is short enough with all its entries, or
-// without the entries at its head that are known to have expired. Neither of these two conditions
-// depends on the newest entry, so concurrent appends do not collide.
+// chargeLog appends entries at now. The list has room in two cases: the whole list is short enough, or
+// the list without the expired entries at its head is short enough. Neither condition depends on the
+// newest entry, so concurrent appends do not collide.
 func (t *take) chargeLog(e *expression, l *algo.Log, v *view, c limiter.Charge) {
 	entries, at := attribute(entriesAttribute, v.id), attribute(stampAttribute, v.id)
 	_, expired := l.Live(v.settled.State, t.now)

@@ -18,8 +18,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// process is one process of a history: a Store with its own clock and denial cache. It is also the API
-// of that Store.
+// process is one process of a history: a Store with its own clock and denial cache. The Store calls the
+// process instead of DynamoDB's API.
 type process struct {
 	load
 	h          *history
@@ -52,7 +52,7 @@ type charged struct {
 type load struct {
 	apart   time.Duration // bound of the difference between the clocks
 	step    time.Duration // longest time between two operations
-	changes bool          // each process changes to the second version of the rules at some operation
+	changes bool          // from a random operation on, a process uses the second version of the rules
 	refunds int           // percentage of refunds
 }
 
@@ -139,7 +139,7 @@ func (p *process) take(limit *limiter.Limit) {
 	text := fmt.Sprintf("take at %s, rules %d, cost %d, force %t: ", sinceStart(now), limit.Version, c.Cost, c.Force)
 	switch {
 	case errors.Is(err, errLost):
-		if applied { // the call wrote the charge, or a conversion or clamp of a state that refuses
+		if applied { // the call wrote: it charged, or it refused and stored the converted or clamped state
 			p.record(at, "lost", text+"no answer", func(m *storetest.Model) string {
 				m.Take(now, modelCaller, charges)
 				return ""
@@ -261,8 +261,8 @@ func unless(ok bool, problem string) string {
 // sinceStart returns the time from the start of the histories to at, for a readable message.
 func sinceStart(at algo.Instant) time.Duration { return at.Sub(modelStart) }
 
-// shown describes a result. It leaves out the entries of a log that have expired according to every
-// clock, because a store may keep them for a while.
+// shown describes a result. It leaves out the entries of a log that have expired by every clock. A store
+// can keep such entries for a while.
 func shown(r algo.Result) string {
 	log, ok := r.Machine.(*algo.Log)
 	if !ok {

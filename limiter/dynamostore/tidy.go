@@ -79,9 +79,8 @@ func (s *Store) updateTidied(ctx context.Context, now algo.Instant, subject limi
 	}
 }
 
-// outlive extends the life of an item if another of its limits needs more time. The rules of these
-// charges may be older than the rules of that limit. They may not contain the limit, or may give it a
-// shorter horizon. Counts of newer rules must not expire because of older rules.
+// outlive extends the life of an item if a limit in it that is not charged now needs more time. Such a
+// limit can come from newer rules. Counts of newer rules must not expire because of older rules.
 func (e *expression) outlive(it item, charges []limiter.Charge) {
 	r := reader{it: it}
 	given := r.number(TTLAttribute)

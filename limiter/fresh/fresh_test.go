@@ -57,7 +57,7 @@ func TestValue_Get(t *testing.T) {
 		{76 * time.Second, 0, 0, errBad, 1, nil, 5},
 		{time.Hour + 11*time.Second, 0, 0, errBad, 0, errBad, 6}, // the value is too old
 		{time.Hour + 12*time.Second, 3, 59 * time.Minute, nil, 3, nil, 7},
-		{time.Hour + 72*time.Second, 3, 2 * time.Hour, nil, 0, fresh.ErrExpired, 8}, // an old copy
+		{time.Hour + 72*time.Second, 3, 2 * time.Hour, nil, 0, fresh.ErrExpired, 8}, // the source returned a value of two hours ago
 		{time.Hour + 77*time.Second - 1, 4, 0, nil, 0, fresh.ErrExpired, 8},
 		{time.Hour + 77*time.Second, 4, 0, nil, 4, nil, 9},
 		{0, 5, 0, nil, 5, nil, 10}, // the clock was set back

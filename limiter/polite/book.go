@@ -111,9 +111,9 @@ func (b *book) rejoin(r route, q *quota) {
 	}
 }
 
-// put sets a value in a map of at most most entries.
-func put[V any](m map[uint64]V, key uint64, value V, most int) {
-	if _, ok := m[key]; !ok && len(m) >= most {
+// put sets a value in a map. If the map is full, put first deletes any other entry.
+func put[V any](m map[uint64]V, key uint64, value V, capacity int) {
+	if _, ok := m[key]; !ok && len(m) >= capacity {
 		for other := range m {
 			delete(m, other)
 			break

@@ -339,10 +339,9 @@ func present(reply any) (v value, err error) {
 	return v, v.check()
 }
 
-// ttl returns the time to live in ms of a key that holds v. Another limit in the value may need more
-// time than the charged limits. The rules of the charges may be older than the rules of that limit. They
-// may not contain the limit, or may give it a shorter horizon. Counts of newer rules must not expire
-// because of older rules.
+// ttl returns the time to live in ms of a key that holds v. A limit in v that is not charged can need
+// more time than the charged limits. Such a limit can come from newer rules. Counts of newer rules must
+// not expire because of older rules.
 func (v value) ttl(now algo.Instant, charges []limiter.Charge) int64 {
 	given := horizon(charges)
 	needed := given
@@ -362,9 +361,10 @@ func horizon(charges []limiter.Charge) (longest time.Duration) {
 	return longest
 }
 
-// lifetime returns the time to live in ms that a charge gives its key. If newer rules set the parameters
-// that decide, seen has these parameters, and their count may need a longer life. The script keeps the
-// life that limits without a charge need.
+// lifetime returns the time to live in ms that a call gives its key: the longest horizon of the charged
+// limits. seen has the parameters of the stored states. Newer rules can have set these parameters, with
+// a longer horizon. If the key also holds limits that are not charged, take.lua never shortens the life
+// of the key.
 func lifetime(charges []limiter.Charge, seen []algo.Result) int64 {
 	longest := horizon(charges)
 	for _, r := range seen {

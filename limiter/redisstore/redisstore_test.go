@@ -357,7 +357,8 @@ func TestStore_tidy(t *testing.T) {
 	}
 }
 
-// The store removes the mark of a state too far in the future together with its record.
+// A state that was too far in the future has a mark. When the store removes the idle record of a limit,
+// it also removes the mark in that record.
 func TestStore_tidy_mark(t *testing.T) {
 	client := local(t)
 	s, who := open(t, redisstore.Options{Namespace: "marks"}), caller()

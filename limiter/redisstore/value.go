@@ -108,7 +108,7 @@ type outcome struct {
 	superseded bool  // parameters of other rules decide, and the script can charge with them
 }
 
-// charge decides charges from v.
+// charge decides whether the states in v allow the charges. It also builds the new value.
 func (v value) charge(now algo.Instant, charges []limiter.Charge, results []algo.Result) (o outcome, err error) {
 	var settled [limiter.MaxCharges]limiter.Held
 	var charged [limiter.MaxCharges]algo.State

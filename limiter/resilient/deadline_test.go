@@ -66,7 +66,7 @@ func TestLimiter_Take_deadline(t *testing.T) {
 			{0, 900 * time.Millisecond, false}, {0, 50 * time.Millisecond, false}, {900 * time.Millisecond, 50 * time.Millisecond, false},
 			{time.Second, 250 * time.Millisecond, false}, {10 * time.Second, 250 * time.Millisecond, false},
 			{4 * time.Second, 50 * time.Millisecond, true}, {5 * time.Second, 250 * time.Millisecond, true}, {0, 50 * time.Millisecond, false},
-			{-time.Second, 50 * time.Millisecond, true},  // a later request was answered before
+			{-time.Second, 50 * time.Millisecond, true},  // the store already answered a request one second later
 			{-time.Minute, 250 * time.Millisecond, true}, // the clock was set back
 		} {
 			if c.answered {

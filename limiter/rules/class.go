@@ -14,9 +14,13 @@ import (
 // only if this is the only word, or if each endpoint has its own item. For a given request, all limits
 // of one class are counted in one subject.
 type class struct {
-	key      string
-	parts    []part   // identities except claims come last, so "client" has the same subject as "user", "apikey" or "ip"
-	families []string // one key for each kind of subject that limits of the class may have
+	key string
+	// parts has "user", "apikey", "ip" and "client" last. Therefore, a limit per client and a limit per
+	// user count a user in the same subject.
+	parts []part
+	// families are the keys of the kinds of subject that this class counts in. Usually this is only key.
+	// For "client", these are the keys of "user", "apikey" and "ip".
+	families []string
 	byIP     bool
 	global   bool            // counts all callers together
 	endpoint limiter.Subject // combined with the caller; the whole subject if global is true

@@ -14,8 +14,8 @@ import (
 type Options struct {
 	// Version is the version of a document whose JSON has no field "version".
 	Version int64
-	// Assigned makes Version replace the version in the document. Set it for documents that are
-	// stored under versions.
+	// If Assigned is true, Version replaces the version in the document. Set it for documents that are
+	// stored under a version.
 	Assigned bool
 	// LeaseAbove is a rate in requests a second. A limit above this rate saves writes to its item,
 	// unless the document sets lease, shards, sync_ms or cells. A limit that counts all callers gets

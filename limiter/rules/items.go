@@ -65,8 +65,8 @@ func sizeOf(r algo.Rate) size {
 			s.bytes += digits(algo.MaxRequests) - digits(m.Burst)
 		}
 	case *algo.Window:
-		// An item of a window contains the newest index and up to three counts. Two counts remain
-		// from before a time without requests, and the next request adds one.
+		// An item of a window contains the newest index and up to three counts. After a pause, it still
+		// has the counts of two old windows. The next request adds the count of its own window.
 		index := m.Index(math.MaxInt64 - 4*algo.Instant(algo.MaxPeriod)) // no decision is later
 		count := nameBytes + len(strconv.FormatInt(index, 36)) + numberBytes(m.MaxDebt())
 		s.bytes += nameBytes + numberBytes(index) + 3*count

@@ -259,7 +259,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		if !json.Valid(document) {
-			t.Fatalf("Parse accepted %q, want an error, because it is not JSON", document)
+			t.Fatalf("Parse accepted %q, which is not JSON; want an error", document)
 		}
 		for _, tier := range append(r.Tiers(), "") {
 			alice := alice

@@ -239,7 +239,7 @@ func TestParse_overrides_horizon(t *testing.T) {
 	}
 }
 
-// The lease of an override depends on the override's numbers.
+// The size of a lease follows from the numbers of the override, not from the numbers of the limit.
 func TestParse_overrides_leases(t *testing.T) {
 	r, err := rules.Parse([]byte(`{"rules":[{"endpoint":"*","limits":{"*":[
 		{"name":"small","requests":10,"window":"1s"},{"name":"large","requests":10000,"window":"1s"},{"name":"said","requests":100,"window":"1s","lease":50}]}}],"overrides":[

@@ -8,10 +8,11 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// fill joins pieces with commas, up to most pieces or the maximum size of a document.
-func fill(most int, piece func(i int) string) string {
+// fill joins count pieces with commas. It returns fewer pieces if they exceed the maximum size of a
+// document.
+func fill(count int, piece func(i int) string) string {
 	var b strings.Builder
-	for i := range most {
+	for i := range count {
 		next := piece(i)
 		if b.Len()+len(next) > 1_000_000 {
 			break

@@ -128,8 +128,8 @@ func TestModel_flapping(t *testing.T) {
 	}
 }
 
-// world is a random history of one subject. It has a true time, from which the clocks of processes
-// differ.
+// world is a random history of one subject. It has the true time. The clocks of the processes differ
+// from it by skews.
 type world struct {
 	*rand.Rand
 	limits   []*limiter.Limit

@@ -240,7 +240,8 @@ func (r *Recorder) take(at int64, rows int) *batch {
 	if !r.byRule.pending() && !r.exempt.pending() {
 		r.newest = 0
 	}
-	// The batch takes the map, so the recorder needs a new map. An empty map stays.
+	// The batch keeps the map, so the recorder needs a new one. If the map is empty, the recorder keeps
+	// it.
 	if len(r.refusals.counts) > 0 || r.refusals.others > 0 {
 		b.refusals, r.refusals = r.refusals, refusals{counts: map[refusal]int64{}}
 	}

@@ -291,7 +291,8 @@ func (l line) truncated() line {
 	return l
 }
 
-// A decision counts at its end, so a slow request does not move the time back.
+// A decision counts at its end. Therefore, the time of the recorder does not go back if a slow request
+// started earlier than others.
 func TestRecorder_slow(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "dev", hash)

@@ -61,9 +61,9 @@ func askPairs(t *testing.T, found *problems, w *world) {
 	}
 }
 
-// askTogether sends 16 requests of one caller at once, seven times, while the network drops
-// them. The 16 requests share one store call. The call counts as pressure on the caller until the
-// breaker opens.
+// askTogether sends 16 requests of one caller at once, seven times, while the network drops the store
+// calls. The 16 requests share one store call. Until the breaker opens, a failed call counts as
+// pressure on the caller.
 func askTogether(t *testing.T, found *problems, w *world) {
 	t.Helper()
 	w.ask(client, "plenty")

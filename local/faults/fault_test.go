@@ -64,7 +64,7 @@ const (
 
 // world is an environment, its store and the network between them.
 type world struct {
-	store string // value of storeLabel; "" if no other test runs
+	store string // label of this test's goroutines (storeLabel); "" means that all goroutines belong to this test
 	*environment
 	document string                      // the rules; "" stands for document
 	at       func(address string) string // returns the variable that sets the address of the store
@@ -304,7 +304,8 @@ func (w *world) end(t *testing.T) {
 	noGoroutines(t, w.store)
 }
 
-// storeLabel is the label of goroutines whose value is the store of the test that started them.
+// storeLabel is the key of a label of goroutines. Its value is the store of the test that started the
+// goroutine.
 const storeLabel = "store"
 
 // noGoroutines checks that no goroutine remains that has the store's label. An empty store means all

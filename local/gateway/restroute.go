@@ -11,9 +11,9 @@ import (
 // matchResource finds the resource for the parts of a path and adds its parameters, which
 // stay percent-encoded. A literal resource takes precedence over its sibling {name} for all
 // paths below the literal, even if the literal lacks the method (developer guide, "Set up a
-// method request in API Gateway"). The remaining rules are assumed. {name+} matches if no
-// resource below {name} matches. A literal is compared with the decoded part. A part with a
-// malformed % is compared without decoding.
+// method request in API Gateway"). The documentation does not state the remaining rules; they are
+// assumptions. {name+} matches if no resource below {name} matches. A literal is compared with the
+// decoded part. A part with a malformed % is compared without decoding.
 func matchResource(n *template.Resource, parts []string, parameters map[string]string) *template.Resource {
 	if len(parts) == 0 {
 		return n

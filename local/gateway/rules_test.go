@@ -34,7 +34,7 @@ type ruled struct {
 
 	apis  map[gateway.Kind]*httptest.Server
 	now   time.Time
-	calls int // charges of the store
+	calls int // number of calls of Take
 	rules *rules.Rules
 }
 

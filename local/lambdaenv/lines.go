@@ -5,12 +5,12 @@ import "bytes"
 // maxLine is the maximum number of bytes of an incomplete line in memory.
 const maxLine = 64 << 10
 
-// lines is a writer. It calls each with every written line, without the newline. A line longer
-// than maxLine is split. The zero value calls nothing and only keeps the last line.
+// lines is a writer that passes every line, without the newline, to the function in its field handle. A
+// line longer than maxLine is split. If handle is nil, the writer only remembers the last line.
 type lines struct {
-	each func(line []byte)
-	rest []byte // the incomplete line
-	last []byte // the last line
+	handle func(line []byte)
+	rest   []byte // the incomplete line
+	last   []byte // the last line
 }
 
 // Write implements io.Writer.
@@ -39,7 +39,7 @@ func (l *lines) close() {
 
 func (l *lines) emit(line []byte) {
 	l.last = bytes.Clone(line)
-	if l.each != nil {
-		l.each(line)
+	if l.handle != nil {
+		l.handle(line)
 	}
 }

@@ -138,7 +138,7 @@ func (p *Pool) add() (*member, error) {
 	p.started++
 	m := &member{name: fmt.Sprintf("%s/%d", p.o.Name, p.started)}
 	if p.o.Line != nil {
-		m.output.each = func(line []byte) {
+		m.output.handle = func(line []byte) {
 			p.output.Lock()
 			defer p.output.Unlock()
 			p.o.Line(m.name, line)

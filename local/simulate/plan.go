@@ -57,7 +57,7 @@ func Plan(p Parameters, l Limits, only *regexp.Regexp) ([]Scenario, error) {
 	return plan, nil
 }
 
-// shape is a limit of a plan, with the part of its name after the algorithm.
+// shape is a limit of a plan. how is the part of its name that follows the algorithm.
 type shape struct {
 	how   string
 	limit limiter.Limit

@@ -190,7 +190,7 @@ func TestPressure_patience(t *testing.T) {
 				refused := float64(pushy.calls-pushy.admitted) / seconds / float64(n)
 				t.Logf("%d environments: patient %d, pushy %d of %d; %.2f refused calls a second and environment", n, patient.admitted, pushy.admitted, due, refused)
 				if 100*patient.admitted < 92*due || pushy.admitted > due || refused > 1.5 {
-					t.Errorf("%d environments: got %d admitted patient and %d pushy requests, and %.2f refused calls a second and environment, want at least 92 %% of %d patient, at most %[5]d pushy, and at most 1.5 refused", n, patient.admitted, pushy.admitted, refused, due)
+					t.Errorf("%d environments: got %d admitted requests of the patient caller and %d of the pushy caller, and %.2f refused calls a second and environment; want at least 92 %% of %d, at most %[5]d, and at most 1.5", n, patient.admitted, pushy.admitted, refused, due)
 				}
 			}
 		})

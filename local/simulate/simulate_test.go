@@ -24,7 +24,7 @@ func small(store Store) Parameters {
 	return p
 }
 
-// smallLimits returns limits that refuse many requests of small.
+// smallLimits returns limits that refuse many requests of the traffic of small.
 func smallLimits() Limits {
 	l := DefaultLimits()
 	l.All, l.AllLease, l.Shards = 1500, 50, 4

@@ -76,7 +76,7 @@ func (t *topic) find(ctx context.Context, last time.Duration) (err error) {
 	return cmp.Or(err, t.starts.Error(), t.ends.Error())
 }
 
-// unread returns the end offset of each partition with events between its start and its end.
+// unread returns the end offset of each partition that has events.
 func (t topic) unread() map[int32]int64 {
 	all := map[int32]int64{}
 	t.ends.Each(func(end kadm.ListedOffset) {

@@ -48,7 +48,7 @@ func TestWith(t *testing.T) {
 	t.Setenv("WEIR_REQUIRE", " redis ,")
 	t.Setenv("REDIS_URL", "redis://set-already")
 	if code, out, errs := tool(t, "with", "redis", "--", "/bin/sh", "-c", "echo $WEIR_REQUIRE"); code != 0 || out != "redis\n" {
-		t.Errorf("WEIR_REQUIRE of the command: got exit %d, output %q, stderr %q, want exit 0 and the list", code, out, errs)
+		t.Errorf("WEIR_REQUIRE in the environment of the command: got exit %d, output %q, stderr %q; want exit 0, output \"redis\\n\"", code, out, errs)
 	}
 	t.Setenv("REDIS_URL", "")
 	for _, require := range []string{"1", "foo", "redis,mysql", "redis dynamodb"} {

@@ -40,7 +40,7 @@ func readDocument(ctx context.Context, in io.Reader, file string) ([]byte, error
 // isPerson reports whether a stream is a terminal. Tests replace it.
 var isPerson = command.IsTerminal
 
-// errCancelled is the error of a command after the answer no to a question.
+// errCancelled is the error of a command if the user does not confirm.
 var errCancelled = errors.New("cancelled; nothing was changed")
 
 // confirm asks a question. Only y and yes confirm.

@@ -52,13 +52,14 @@ func (b *backOff) of(cost int64) *debt {
 	return &b.debts[1]
 }
 
-// left returns how much longer cost is backed off. result is the cached state, and seen is its instant.
+// left returns the rest of the back-off for a cost. result is the cached state, and seen is the instant
+// of that state.
 func (b *backOff) left(now algo.Instant, result algo.Result, seen algo.Instant, cost int64, ttl time.Duration) time.Duration {
 	if b.cost == 0 || cost < b.cost {
 		return 0
 	}
 	left := b.of(cost).until.Sub(now)
-	if left <= 0 || left > ttl { // the clock may have been set back
+	if left <= 0 || left > ttl { // more than ttl: the clock was set back
 		return 0
 	}
 	if result.RetryAfter(seen, cost) == 0 {

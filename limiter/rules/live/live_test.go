@@ -166,20 +166,20 @@ func TestRules_frozen(t *testing.T) {
 		k.put(2, 2)
 		k.slow = 900 * time.Millisecond
 		if r := l.At(t.Context(), begun.Add(55*time.Second)); requests(r) != 1 { // starts the reload
-			t.Errorf("request that starts the reload: got %d requests, want 1", requests(r))
+			t.Errorf("request that starts the reload: got a limit of %d requests, want the limit of the old rules, 1", requests(r))
 		}
 		synctest.Wait()
 		k.put(3, 3)
 		k.slow = 0
 		if r := l.At(t.Context(), begun.Add(time.Hour)); requests(r) != 3 || k.reads != 3 {
-			t.Errorf("after a freeze: got %d requests, %d reads; want 3 requests, 3 reads", requests(r), k.reads)
+			t.Errorf("after a freeze: got a limit of %d requests and %d reads, want the limit of the current rules, 3, and 3 reads", requests(r), k.reads)
 		}
 		time.Sleep(time.Second)
 		if got := n.take(); len(got) != 1 || got[0].Err != nil || requests(l.Current()) != 3 {
 			t.Errorf("reloads: got %+v, want one without an error", got)
 		}
 		if r := l.At(t.Context(), begun.Add(time.Hour+time.Second)); requests(r) != 3 || k.reads != 3 {
-			t.Errorf("a second later: got %d requests, %d reads; want 3 requests, 3 reads", requests(r), k.reads)
+			t.Errorf("a second later: got a limit of %d requests and %d reads, want the limit of the current rules, 3, and 3 reads", requests(r), k.reads)
 		}
 	})
 }

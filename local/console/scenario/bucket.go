@@ -7,8 +7,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// Bucket plays arrivals against a token bucket. With the parameters of All, it admits 20 at
-// once and then 10 a second.
+// Bucket plays arrivals against a token bucket. In the list All, its bucket admits 20 requests at once
+// and then 10 a second.
 type Bucket struct {
 	Capacity int64 // tokens
 	Rate     int64 // refill, tokens a second
