@@ -24,8 +24,8 @@ type batch struct {
 	err        error
 }
 
-// shadow reports whether the limits of b are shadow limits, which refuse nothing. They are counted on
-// separate subjects, so a batch has only shadow limits or none.
+// shadow reports whether the limits of b are shadow limits, which refuse nothing. Shadow limits count on
+// separate subjects. Therefore, all limits of a batch are shadow limits, or none is.
 func (b *batch) shadow() bool { return b.items[0].limit.Shadow }
 
 // has reports whether b has an item for the limit and subject of i.

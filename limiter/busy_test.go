@@ -12,7 +12,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// If a subject is busy, its requests are denied, whatever OnError is. The charges on other subjects of the
+// If a subject is busy, its requests are denied with every OnError. The charges on other subjects of the
 // request are refunded. If a limit of another subject refuses, the decision names that limit.
 func TestLimiter_Take_busy(t *testing.T) {
 	for name, err := range map[string]error{

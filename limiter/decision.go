@@ -19,8 +19,8 @@ const (
 	ReasonBreaker Reason = "store_breaker"
 	// ReasonThrottled: the store throttles the calls of all subjects.
 	ReasonThrottled Reason = "store_throttled"
-	// ReasonBusy: requests of this subject come faster than the store can charge them. Whatever
-	// OnError is, the request is denied. No limit is reported.
+	// ReasonBusy: requests of this subject come faster than the store can charge them. The request is
+	// denied, with every OnError. No limit is reported.
 	ReasonBusy Reason = "subject_busy"
 	// ReasonFull: the store has no room for the subject.
 	ReasonFull Reason = "store_full"
@@ -63,8 +63,8 @@ type Decision struct {
 	// Delay is how long an allowed request has to wait in the queue of a leaky bucket. If there are several
 	// leaky buckets, it is the longest wait. A server that does not wait uses the bucket as a meter.
 	Delay time.Duration
-	// Shadowed is a limit with Shadow that would have refused the request; nil if none would. If
-	// another limit refused the request, some shadow limits may not have been evaluated.
+	// Shadowed is a limit with Shadow that would have refused the request; nil if none would. If another
+	// limit refused the request, Shadowed can be nil because the shadow limit was not evaluated.
 	Shadowed *Limit
 	// Over is a limit with Mark that would have denied the allowed request, and did not charge it; nil if
 	// none would. Of several limits, it is the one with the longest wait. The decision reports Over,

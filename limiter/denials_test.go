@@ -12,7 +12,7 @@ import (
 
 // The bound of the denial cache counts a subject with many limits as several subjects.
 func TestOptions_CacheSize(t *testing.T) {
-	for each, most := range map[int]int{1: 8, 4: 8, 100: 2} { // number of limits of a subject: most cached subjects, of 8
+	for each, most := range map[int]int{1: 8, 4: 8, 100: 2} { // each subject has that many limits: at most so many of 8 subjects are cached
 		l := storetest.Must(limiter.New(newRemote(), limiter.Options{CacheSize: 8}))
 		limits := make([]*limiter.Limit, each)
 		for i := range limits {

@@ -22,17 +22,17 @@
 // # Busy limits
 //
 // Concurrent requests on one subject share store calls (group commit): one call is in flight at a time,
-// and the next call charges all requests that wait. A single request makes the same calls and waits no
-// longer. If requests on a subject arrive faster than the store can write, they are denied with
-// [ReasonBusy], whatever OnError is.
+// and the next call charges all requests that wait. A request that comes alone makes the same calls as
+// without group commit and waits no longer. If requests on a subject arrive faster than the store can
+// write, they are denied with [ReasonBusy], for every OnError.
 //
 // Many requests on one limit overload its one item or key. [Spread] lists the ways to reduce store
-// calls, and how many requests each way may wrongly admit or refuse.
+// calls, and how many requests each way can wrongly admit or refuse.
 //
 // # Other operations
 //
 // [Limiter.Peek] returns what Take would decide. [Limiter.TakeRefundable] returns a [Receipt] that
-// refunds the charges. A [Charge] with Force may exceed the limit, which causes a debt.
+// refunds the charges. A [Charge] with Force can exceed the limit, which causes a debt.
 // [Limiter.Inspect] returns the [Usage] of limits, and [Limiter.Reset] deletes subjects. A [Limit] with
 // Shadow refuses nothing, so that it can be tried out.
 //

@@ -27,9 +27,9 @@ var (
 	// ErrRejected means that the store works but rejects one subject, for example because its item has
 	// grown too large. The error also wraps ErrUnavailable.
 	ErrRejected = errors.New("rejected by the store")
-	// ErrContended means that a charge lost races for the item until it had no attempts or no time left. If
-	// the error also wraps context.DeadlineExceeded, the last attempt may have been charged. Otherwise
-	// nothing was charged.
+	// ErrContended means that a charge lost races for the item until it had no attempts or no time left.
+	// If the error also wraps context.DeadlineExceeded, it is possible that the last attempt was
+	// charged. Without context.DeadlineExceeded, nothing was charged.
 	ErrContended = errors.New("store contended")
 	// ErrFull means that the store has no room for another subject.
 	ErrFull = errors.New("store full")
@@ -38,8 +38,8 @@ var (
 )
 
 // Answered reports whether a Store call that returned err shows that the store works. This is true if
-// the call succeeded, or failed for a reason that concerns one subject. Otherwise the store may be down
-// for all subjects.
+// the call succeeded, or failed for a reason that concerns one subject. After any other error, the store
+// can be down for all subjects.
 func Answered(err error) bool {
 	return err == nil || slices.ContainsFunc(answers, func(answer error) bool { return errors.Is(err, answer) })
 }
@@ -81,8 +81,8 @@ func reasonOf(err error) Reason {
 	return ReasonUnavailable
 }
 
-// errBusy marks a failure that the requests of one subject cause. Whatever OnError is, the request is
-// denied: otherwise a caller could pass its limit by making its own item busy.
+// errBusy marks a failure that the requests of one subject cause. The request is denied, with every
+// OnError. If OnErrorAllow could admit it, a caller could pass its limit by making its own item busy.
 var errBusy = errors.New("subject busy")
 
 // asBusy marks err, the failure of a call, as caused by the requests of its subject.

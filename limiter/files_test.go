@@ -17,10 +17,10 @@ import (
 	"testing"
 )
 
-// TestFiles proves that the files of some packages do not use each other in a circle. They can therefore
-// be read from the bottom to the top. A file uses another if it names anything that the other defines: a
-// type, a function, a constant, a variable, a method or a field. A use through an interface does not
-// count.
+// TestFiles proves that the files of some packages do not use each other in a circle. Therefore, a
+// reader can read the files from the bottom to the top. File a uses file b if a names something that b
+// defines: a type, a function, a constant, a variable, a method or a field. A use through an interface
+// does not count.
 func TestFiles(t *testing.T) {
 	for _, name := range []string{"limiter", "limiter/internal/local", "limiter/internal/group", "local/weir"} {
 		out, err := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Dir}} {{.Export}} {{.GoFiles}}", module+name).Output()
@@ -69,8 +69,8 @@ func TestFiles_circle(t *testing.T) {
 	}
 }
 
-// fileUses returns, for each file of a package, the files that it uses, with the first name that it
-// uses of each. lookup opens the export data of an imported package.
+// fileUses returns, for each file of a package, the files that this file uses. For each used file, the
+// value is the first name that is used. lookup opens the export data of an imported package.
 func fileUses(sources map[string]string, lookup importer.Lookup) (map[string]map[string]string, error) {
 	set := token.NewFileSet()
 	var files []*ast.File

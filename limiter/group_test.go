@@ -60,8 +60,8 @@ func over(store limiter.Store, timeout time.Duration) *limiter.Limiter {
 	return storetest.Must(limiter.New(store, limiter.Options{Timeout: timeout, Logger: slog.New(slog.DiscardHandler)}))
 }
 
-// oneByOne starts n concurrent requests. Each starts when all earlier requests wait or have their
-// decision. It returns their decisions.
+// oneByOne starts n concurrent requests and returns their decisions. Each request starts when all
+// earlier requests wait or have their decision.
 func oneByOne(n int, request func(i int) limiter.Decision) []limiter.Decision {
 	decisions := make([]limiter.Decision, n)
 	var wg sync.WaitGroup
@@ -73,8 +73,8 @@ func oneByOne(n int, request func(i int) limiter.Decision) []limiter.Decision {
 	return decisions
 }
 
-// 64 concurrent requests make two store calls, however much room the limit has. Each request gets the
-// state after its own charge.
+// 64 concurrent requests make two store calls, although the limit has room for only 57 of them. Each
+// request gets the state after its own charge.
 func TestGroup(t *testing.T) {
 	for _, rate := range []algo.Rate{
 		{Algorithm: algo.FixedWindow, Requests: 57, Window: time.Hour},

@@ -10,8 +10,9 @@ import (
 	"github.com/weir-limits/weir/limiter/internal/local"
 )
 
-// MinWindow is the shortest window of a limit. The deadline of a decision is shorter. Otherwise a process
-// whose clock is behind could find a new window at every attempt.
+// MinWindow is the shortest window of a limit. The deadline of a decision is always shorter than
+// MinWindow. With a longer deadline, a process whose clock is behind could find a new window at every
+// attempt.
 const MinWindow = time.Second
 
 // MaxVersion is the highest Limit.Version that stores can hold.

@@ -362,8 +362,8 @@ func TestLimiter_Take_invalid(t *testing.T) {
 	}
 }
 
-// Concurrent requests are charged on a limit of their caller and on a global limit. Exactly the global
-// limit is admitted. No caller is charged for more than its admissions.
+// Concurrent requests are charged on a limit of their caller and on a global limit. The number of
+// admissions is exactly the global limit. No caller is charged for more than its admissions.
 func TestLimiter_Take_concurrent(t *testing.T) {
 	r := newRemote()
 	l := storetest.Must(limiter.New(r, limiter.Options{CacheTTL: -1}))

@@ -23,7 +23,7 @@ func (r *request) lookUp() {
 		} else {
 			b.refused = b.lookUp(r.now, l.denials)
 		}
-		if b.refused && b.shadow() && !b.exhausted(r.now) { // only the back-off refuses: the limit may have room
+		if b.refused && b.shadow() && !b.exhausted(r.now) { // only the back-off refuses: the limit can have room
 			b.refused, b.skipped = false, true
 		}
 		b.sizeLeases(r.now)

@@ -203,8 +203,8 @@ func TestOnError_spread(t *testing.T) {
 						t.Errorf("after the outage: got %+v, want an admission by the store", d)
 					}
 					// No count is lost. Requests that this process admitted in the outage are not
-					// charged to the store later, but they count in this process. So do requests that
-					// a counter admitted.
+					// charged to the store later, but they count in this process. Requests that a
+					// counter admitted count in this process too.
 					if o == limiter.OnErrorLocal {
 						before += 2
 						if known {
@@ -551,8 +551,8 @@ func TestOnError_sync_alone(t *testing.T) {
 	}
 }
 
-// If a counter may not decide without the store, each request calls the store while it fails. After the
-// first synchronization that succeeds, the counter decides again.
+// If a counter must not decide without the store, each request calls the store while the store fails.
+// After the first synchronization that succeeds, the counter decides again.
 func TestOnError_sync_resumes(t *testing.T) {
 	r := newRemote()
 	l := surviving(r)

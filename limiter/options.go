@@ -16,7 +16,7 @@ type Options struct {
 	// MUST be below MinWindow. A store that is a Connector may extend it. A Local store has no
 	// timeout.
 	Timeout time.Duration
-	// CacheTTL is how long an entry of the denial cache may deny without a store call. 0 means one
+	// CacheTTL is how long an entry of the denial cache can deny without a store call. 0 means one
 	// second, and a negative value disables the cache. After this time at the latest, this process
 	// notices a refund, a reset or a changed limit of another process. If other processes take the
 	// quota that an entry expects, as in a flood, about one store call per CacheTTL is refused.

@@ -111,9 +111,9 @@ func (f *feasible) admit(now time.Time, cost int64) bool {
 	return ok
 }
 
-// Whatever the pattern of failures, one environment never admits more than the limit: a store that never
-// fails could admit the same requests. Therefore, n environments admit at most n times the limit. The test
-// runs every Spread and several numbers of processes.
+// With every pattern of failures, one environment never admits more than the limit. A store that never
+// fails could admit the same requests. Therefore, n environments admit at most n times the limit. The
+// test runs every Spread and several numbers of processes.
 func TestOutage_bound(t *testing.T) {
 	rounds := uint64(8)
 	if testing.Short() {
@@ -407,8 +407,8 @@ func TestOutage_reset(t *testing.T) {
 }
 
 // When the store counts at least as much, the fallback drops its counts. While another request is in
-// progress, the fallback keeps them, because the store's counts may not include the charge of that
-// request yet.
+// progress, the fallback keeps its counts, because the store perhaps does not yet count the charge of
+// that request.
 func TestOutage_dropAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newPaced()

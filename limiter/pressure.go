@@ -35,7 +35,7 @@ const (
 )
 
 // The first lease after a throttled call holds at most firstLease requests. It takes at most
-// 1/firstLeasePart of the remaining quota, because the subject may not be the hot one.
+// 1/firstLeasePart of the remaining quota, because perhaps another subject is the hot one.
 const (
 	firstLease     = 4
 	firstLeasePart = 256

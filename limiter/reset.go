@@ -8,9 +8,9 @@ import (
 // Reset deletes all state of the subjects of charges, in the store and in this process. That includes
 // counts of an outage. Only ctx bounds the calls.
 //
-// Other processes may deny from their caches for Options.CacheTTL, and serve leases for a second. They
-// keep what they count by themselves (Spread.Sync, Spread.Cells, OnErrorLocal). This process keeps a
-// count that it is sending to the store at that moment.
+// Other processes can still deny from their caches for Options.CacheTTL, and serve leases for a second.
+// They keep what they count by themselves (Spread.Sync, Spread.Cells, OnErrorLocal). This process keeps
+// a count that it is sending to the store at that moment.
 func (l *Limiter) Reset(ctx context.Context, charges []Charge) error {
 	var problems []error
 	done := map[location]bool{}

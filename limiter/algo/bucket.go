@@ -98,10 +98,11 @@ func (b *Bucket) ResetAfter(s State, now Instant) time.Duration {
 }
 
 // Refund implements Machine. If the bucket is unchanged since the charge, Refund returns the whole
-// charge. The state is then as if there had been no charge. Otherwise Refund does not return the part
-// that has leaked since the charge: in that time the bucket would have been full, or another refund has
-// already returned this part. The state counts refunds, because other refunds may bring TAT back to its
-// old value. Without the count, the bucket would look unchanged, and Refund would create quota.
+// charge. The state is then as if there had been no charge. If the bucket changed, Refund does not
+// return the part of the charge that has leaked since. Without the charge, the bucket would have been
+// full at that time, or another refund has already returned this part. The state also counts refunds,
+// because another refund can bring TAT back to its old value. Without the count, the bucket would then
+// look unchanged, and Refund would create quota.
 func (b *Bucket) Refund(s, charged State, cost int64, late time.Duration) State {
 	back := b.Refundable(cost, late)
 	if b.Untouched(s, charged) {

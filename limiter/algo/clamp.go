@@ -11,14 +11,14 @@ type Mark struct {
 // Clamp returns the next state and mark for a state that is further ahead of now than honest clocks
 // allow (Machine.Ahead). The caller MUST NOT pass another state.
 //
-// Either the clock of now is slow, or the clock that made the state was fast: the state does not show
-// which. Therefore, a state is clamped only when, by the clock that made it, it counts nothing any more.
-// The first clock that finds the state ahead marks it. If no fast clock charges the state during a
-// horizon and MaxSkew, the state becomes a full charge at the end of that time. Until then the state
-// decides unchanged. A clock that is behind can use what is left of a window or a log; a bucket refuses
-// its requests.
+// Either the clock of now is slow, or the clock that made the state was fast. The state does not show
+// which clock is wrong. Therefore, a state is clamped only when it counts nothing any more by the clock
+// that made it. The first clock that finds the state ahead marks the state. If no fast clock charges the
+// state for a horizon plus MaxSkew, the state becomes a full charge at the end of that time. Until then
+// the state decides unchanged. For a clock that is behind, a window or a log admits the quota that is
+// left, and a bucket refuses every request.
 //
-// A mark is renewed, and a state is clamped, only when a horizon and MaxSkew have passed since the mark.
+// A mark is renewed, and a state is clamped, only when a horizon plus MaxSkew has passed since the mark.
 // Therefore, clocks that alternate never create a quota twice. A clock that was wrong once blocks the
 // other clocks for at most two horizons, not for the whole time that it was ahead.
 func Clamp(m Machine, s State, k Mark, now Instant) (State, Mark) {

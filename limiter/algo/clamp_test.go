@@ -9,9 +9,9 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// A state is too far ahead when it exceeds the bound by one nanosecond or one window. It is clamped when
-// no charge has reached it for a horizon and five seconds. It becomes the state of a full charge at that
-// time. If its own count is higher, it keeps that count.
+// A state is too far ahead when it exceeds the bound by one nanosecond or one window. After a horizon
+// and five seconds without a charge, the state is clamped: it becomes the state of a full charge at that
+// time. A state with a higher count keeps that count.
 func TestClamp(t *testing.T) {
 	bucket := machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: 100, Window: time.Minute, Burst: 20})
 	window := machine(t, algo.Rate{Requests: 10, Window: time.Second})

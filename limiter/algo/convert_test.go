@@ -46,8 +46,9 @@ func TestConvert_raised(t *testing.T) {
 	}
 }
 
-// A change of the window length converts the counts. Every old window that overlaps a new one
-// counts in it completely. An old window that only touches a new one does not count.
+// A change of the window length converts the counts. If an old window overlaps a new window, the whole
+// count of the old window counts in the new window. An old window that only touches a new window does
+// not count there.
 func TestConvert_windows(t *testing.T) {
 	const s = algo.Instant(time.Second)
 	at := func(seconds, length algo.Instant) int64 { return int64((start + seconds*s) / (length * s)) }

@@ -5,8 +5,8 @@
 // for a memory store, a DynamoDB condition and a Lua script. Time is in integer nanoseconds, products
 // are computed in 128 bits, and every rounding errs toward fewer admissions.
 //
-// Guarantees for exact instants. Otherwise, add to L the difference between clocks, and the age of an
-// instant when it is applied:
+// The guarantees below are for exact instants. For other instants, make L longer by the difference
+// between the clocks, and by the age of an instant when the store applies it.
 //
 //   - token bucket: at most Burst + L/T requests in any interval of length L,
 //     T = ceil(Window/Requests);

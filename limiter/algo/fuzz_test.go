@@ -78,8 +78,8 @@ type taken struct {
 	left  algo.State
 }
 
-// intervals calls f with the admissions in each interval, and with the longest duration of that
-// interval by the callers' clocks.
+// intervals calls f for each interval that starts and ends with an admission. sum is the cost of all
+// admissions in the interval. apart is the longest duration of the interval by the callers' clocks.
 func intervals(all []taken, f func(sum int64, apart time.Duration)) {
 	for from := range all {
 		sum := int64(0)

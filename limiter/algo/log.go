@@ -53,7 +53,7 @@ func (e Entries) with(i Instant, n int64) Entries {
 	return e + Entries(strings.Repeat(string(NewEntries(i)), int(n)))
 }
 
-// Log keeps an entry for each request and counts those of the last Length: at most
+// Log keeps an entry for each request and counts the entries of the last Length: at most
 // Requests in any interval of that length.
 //
 // A request of cost n at now is allowed if
@@ -80,8 +80,8 @@ func (l *Log) Live(s State, now Instant) (live int64, expired int) {
 // at returns the instant at which the entries of s are counted for a clock that reads now.
 func (l *Log) at(s State, now Instant) Instant { return max(now, s.Newest) }
 
-// Trim drops the entries that no longer count. A store may keep such entries. The result depends only on
-// the state, not on the time of the call.
+// Trim drops the entries that no longer count. A store can still have such entries. The result depends
+// only on the state, not on the time of the call.
 func (l *Log) Trim(s State) State {
 	s.Entries = s.Entries.From(s.Entries.Until(s.Newest.Add(-l.Length)))
 	return s

@@ -54,8 +54,8 @@ type Machine interface {
 	// The caller MUST NOT pass a negative cost.
 	Take(s State, now Instant, cost int64) (State, bool)
 
-	// Force charges cost at now whether it is allowed or not. The excess is a debt of at most one capacity.
-	// A higher excess is dropped.
+	// Force charges cost at now, even if the limit refuses cost. The part above the limit is a debt. A
+	// debt is at most one capacity; Force drops the rest of the cost.
 	Force(s State, now Instant, cost int64) State
 
 	// Excess returns the part of cost that Force drops, because the debt would exceed one capacity.
@@ -74,9 +74,9 @@ type Machine interface {
 	ResetAfter(s State, now Instant) time.Duration
 
 	// Refund gives cost back to s. charged is the state that Take returned for this charge. late is at
-	// least the time since that Take by any clock, plus the time that the refund takes to arrive. Refund
-	// never returns a state that allows more than if there had been no charge. To be safe, it may give
-	// back less than cost or nothing.
+	// least the time since that Take, by any clock, plus the time until the refund reaches the store.
+	// The returned state never allows more than a state without the charge. For this reason, Refund can
+	// give back less than cost, or nothing.
 	Refund(s, charged State, cost int64, late time.Duration) State
 
 	// Ahead reports whether s is further ahead of now than honest clocks and debts allow.
@@ -106,8 +106,8 @@ type Machine interface {
 	// behind s increases this number.
 	newest(s State) int64
 
-	// full returns the state after a full charge at the instant at. Its count is at least the count of s in
-	// its newest window or list.
+	// full returns the state after a full charge at the instant at. The result counts at least what s
+	// counts in its newest window or in its log.
 	full(s State, at Instant) State
 
 	// owing returns the state that counts n requests at now. Convert uses Used and owing for two

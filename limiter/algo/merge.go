@@ -28,8 +28,8 @@ func Merge(m Machine, a, b State) State {
 	return a
 }
 
-// Sum returns a state of m. At now, the result counts at least what a and s count together. a is a state
-// of m. s is a state of from, a machine that is a part of m.
+// Sum returns a state of the machine m that counts, at now, at least what a and s count together. a is a
+// state of m. s is a state of the machine from, which is a part of m.
 func Sum(m, from Machine, a, s State, now Instant) State {
 	w, ok := m.(*Window)
 	if part, same := from.(*Window); ok && same && part.sameWindows(w) {

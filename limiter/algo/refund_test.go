@@ -112,8 +112,8 @@ func (g *refundGame) apply(c charge) bool {
 	return g.real != before
 }
 
-// A bucket without other charges gets the whole refund immediately, whatever its rate. A bucket that
-// other requests used since the charge gets only what cannot have leaked.
+// A bucket without other charges gets the whole refund immediately, at every rate. If other requests
+// used the bucket since the charge, the refund is only the part that cannot have leaked.
 func TestBucket_Refund_amount(t *testing.T) {
 	fast := machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: 1000, Window: time.Second})
 	s, _ := fast.Take(algo.State{}, start, 7)

@@ -75,13 +75,13 @@ func (v *Value[V]) Get(ctx context.Context, now time.Time, load Load[V]) (V, err
 	return s.answer(v.policy, now)
 }
 
-// Renew is for a request that cannot use the present value, although it may be fresh. Renew waits for the
-// read in progress, if there is one. Otherwise it begins a read if may returns true for the age of the last
-// read. After a failed read, the Policy decides instead. Then Renew returns the value at now. Calls of may
-// do not overlap.
-func (v *Value[V]) Renew(ctx context.Context, now time.Time, load Load[V], may func(age time.Duration) bool) (V, error) {
+// Renew is for a request that cannot use the present value, even if that value is fresh. If a read is in
+// progress, Renew waits for it. If not, the function permit decides whether Renew begins a read. age is
+// the age of the last read. If the last read failed, the Policy decides instead of permit. After that,
+// Renew returns the value at now. Calls of permit do not overlap.
+func (v *Value[V]) Renew(ctx context.Context, now time.Time, load Load[V], permit func(age time.Duration) bool) (V, error) {
 	done, err := v.begin(ctx, now, load, func(s *state[V], reading bool) bool {
-		return reading || s.failed != nil && s.rested(v.policy, now) || s.failed == nil && may(s.age(now))
+		return reading || s.failed != nil && s.rested(v.policy, now) || s.failed == nil && permit(s.age(now))
 	})
 	if done != nil {
 		err = wait(ctx, done)

@@ -288,8 +288,9 @@ func weight(limit *limiter.Limit) int {
 	return 1
 }
 
-// fits reports whether there is room for limits of a weight in k's subject. The only subject of a shard
-// always has room, whatever its weight, until it has MaxCharges limits.
+// fits reports whether there is room for limits of a weight in k's subject. If the shard has only this
+// subject, there is always room until the subject has MaxCharges limits. The weight does not matter
+// then.
 func (sh *shard) fits(k key, weight int) bool {
 	return sh.weight+weight <= sh.capacity || sh.subjects == 0 || sh.subjects == 1 && sh.knows(k) && sh.slots < limiter.MaxCharges
 }

@@ -46,8 +46,8 @@ func (b *breaker) Take(ctx context.Context, now algo.Instant, subject limiter.Su
 	return taken == 1, err
 }
 
-// Settle implements limiter.Store. It never probes the store. It may have nothing to refund and make no
-// call, so its success does not show that the store works.
+// Settle implements limiter.Store. It never probes the store. If there is nothing to refund, it makes no
+// call. Therefore, its success does not show that the store works.
 func (b *breaker) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (settled limiter.Settled, err error) {
 	if b.circuit.State() != gobreaker.StateClosed {
 		return settled, errOpen
@@ -96,7 +96,7 @@ type call struct {
 }
 
 // errOthersAnswered marks the timeout of a call while the store answered other calls. The breaker
-// ignores such a timeout: many calls for one item may have waited for each other.
+// ignores such a timeout, because it can mean that many calls for one item waited for each other.
 var errOthersAnswered = errors.New("other calls were answered meanwhile")
 
 // make calls the store and records whether it answered.

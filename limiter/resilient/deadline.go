@@ -13,8 +13,8 @@ import (
 // connection meanwhile, the process notices this only at the next request.
 const ConnectionLife = 5 * time.Second
 
-// If the last call failed, the next call gets time to connect only if it begins at least the time rare
-// later. Calls that follow faster do not wait: connections open in the background.
+// rare is the shortest time after a failed call at which the next call gets time to connect. An earlier
+// call does not wait for a connection, because connections open in the background.
 const rare = time.Second
 
 // deadlines decides how long a decision may wait for a store whose connections may be gone.
@@ -26,8 +26,8 @@ type deadlines struct {
 	failing atomic.Bool  // the last call had no answer
 }
 
-// timeout implements limiter.Connector. A call after a failure may have to connect, because a client
-// closes the connection of a failed call.
+// timeout implements limiter.Connector. A call after a failed call perhaps has to connect, because a
+// client closes the connection of a failed call.
 func (d *deadlines) timeout(now algo.Instant) time.Duration {
 	last := d.last.Load()
 	if last == 0 {

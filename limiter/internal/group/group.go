@@ -185,8 +185,8 @@ func (g *group[S, T]) answerKnown(w *Waiter[T]) {
 	w.end(false, 0, nil)
 }
 
-// context returns the context of the first member, with the latest deadline of all members. A member
-// that leaves does not cancel it.
+// context returns the context of the first member, with the latest deadline of all members. If a member
+// leaves, the context continues.
 func (g *group[S, T]) context() (context.Context, context.CancelFunc) {
 	ctx := context.WithoutCancel(g.members[0].ctx)
 	var latest time.Time

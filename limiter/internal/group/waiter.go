@@ -72,8 +72,9 @@ type Waiter[T any] struct {
 	answer Answer
 }
 
-// Wait returns the outcome of the request. A request whose deadline passes before its call is sent is
-// not charged. After that it may be charged although Wait returns ErrDeadline.
+// Wait returns the outcome of the request. If the deadline of the request passes before its call is
+// sent, the request is not charged. If the deadline passes later, the call can charge the request
+// although Wait returns ErrDeadline.
 func (w *Waiter[T]) Wait() Answer {
 	select {
 	case <-w.done:

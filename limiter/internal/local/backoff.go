@@ -6,11 +6,11 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// backOff bounds the store calls that are refused for one limit of a subject. Without it, a process
-// would call whenever its cached state has room again, although other processes take that room. The
-// zero value bounds nothing.
+// backOff bounds the store calls that are refused for one limit of a subject. Without this bound, a
+// process would make a call each time its cached state has room again, although other processes take
+// that room. The zero value bounds nothing.
 //
-// A process may make three refused calls at once, and then about one per ttl, the life of an entry:
+// A process can make three refused calls at once, and then about one per ttl, the life of an entry:
 //
 //   - Each refused call adds ttl to a debt, and time reduces the debt. If the debt exceeds twice ttl, the
 //     process pauses. The pause is random: between half and all of the time until the debt is twice ttl

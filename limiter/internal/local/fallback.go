@@ -15,7 +15,7 @@ import (
 // A count starts from the state that this process last saw in the store. After the outage, the count
 // stays until all of its charges have expired, or until the store counts at least as much. Until then,
 // it is also charged with every request that the store admits. Therefore, this process alone never
-// admits more than the limit, whatever the store lost or did not receive.
+// admits more than the limit, even if the store loses counts or does not receive charges.
 type Fallback struct {
 	most int // subjects
 
@@ -119,7 +119,7 @@ func (f *Fallback) Raise(now algo.Instant, subject string, limit Limit, seen fun
 func (f *Fallback) recount() { f.subjects.Store(int64(len(f.table))) }
 
 // Mirror repeats charges that the store has made, on the limits that f holds. It reports whether all of
-// these admit the charges. A limit that f does not hold has no Machine in results.
+// these limits admit the charges. A limit that f does not hold has no Machine in results.
 func (f *Fallback) Mirror(now algo.Instant, subject string, charges []Charge, results []algo.Result) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -170,9 +170,9 @@ func apply(now algo.Instant, charges []Charge, results []algo.Result) bool {
 	return true
 }
 
-// Drop removes the states that the store now counts too. stored has the states of the store. No other
-// request may be in progress, so that the store has all charges of this process. Then the store alone
-// enforces the limit on the past and future admissions of this process.
+// Drop removes the states that the store now counts too. stored has the states of the store. The caller
+// MUST make sure that no other request is in progress: the store then has all charges of this process.
+// After Drop, the store alone enforces the limit on the past and future admissions of this process.
 func (f *Fallback) Drop(subject string, charges []Charge, stored []algo.Result) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -187,7 +187,7 @@ func (f *Fallback) Drop(subject string, charges []Charge, stored []algo.Result) 
 			continue
 		}
 		if in := stored[i].State; sameUsage(algo.Merge(c.Machine, in, s.state), in) {
-			states = slices.DeleteFunc(states, func(s heldState) bool { return s.limit.ID == c.ID }) // the state of its share too
+			states = slices.DeleteFunc(states, func(s heldState) bool { return s.limit.ID == c.ID }) // also removes the state of this process's share of the limit
 		}
 	}
 	f.put(subject, states)

@@ -178,8 +178,9 @@ func (s *Share) mayReport(now algo.Instant, random func() float64) {
 	s.due = s.from.Add(times(s.wave, random()))
 }
 
-// covered returns the time whose reports the store sums up at now. If no process had reported when s was
-// born, the result is the time since the first report of a process that started together with this one.
+// covered returns the length of the period whose reports the store sums up at now. If no process had
+// reported when s was created, the period starts at the first report of a process that started together
+// with this one.
 func (s *Share) covered(now algo.Instant, r algo.Result) time.Duration {
 	m, ok := r.Machine.(*algo.Window)
 	if !s.cold || !ok {
