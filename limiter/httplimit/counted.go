@@ -1,7 +1,9 @@
 package httplimit
 
 import (
+	"bufio"
 	"context"
+	"net"
 	"net/http"
 )
 
@@ -78,6 +80,18 @@ func (c *counted) FlushError() error {
 
 // Flush implements http.Flusher.
 func (c *counted) Flush() { _ = c.FlushError() }
+
+// Hijack implements http.Hijacker. The length of what the connection then carries is unknown.
+func (c *counted) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffered, err := http.NewResponseController(c.ResponseWriter).Hijack()
+	if err == nil {
+		c.bytes = unknownLength
+	}
+	return conn, buffered, err
+}
+
+// unknownLength is the length of a body that Weir does not see.
+const unknownLength = -1
 
 // Unwrap returns the writer below c, for http.ResponseController.
 func (c *counted) Unwrap() http.ResponseWriter { return c.ResponseWriter }

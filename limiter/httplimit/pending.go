@@ -154,14 +154,17 @@ func (p *Pending) readField(field, value string) {
 
 func shortened(s string) string { return s[:min(len(s), 40)] }
 
-// Settle settles the request after its answer, whose status and body length it gets. It does so once. It
-// ignores the cancellation of ctx and has a deadline of its own.
+// Settle settles the request after its answer, whose status and body length it gets. A negative length is
+// unknown, and limits that count bytes then keep their reserve. Settle does so once. It ignores the
+// cancellation of ctx and has a deadline of its own.
 func (p *Pending) Settle(ctx context.Context, status int, bytes int64) {
 	p.settle(ctx, func(c limiter.Charge) int64 {
 		switch c.Limit.Count.Of {
 		case limiter.CountRequests:
 		case limiter.CountBytes:
-			return bytes
+			if bytes >= 0 {
+				return bytes
+			}
 		case limiter.CountFailures:
 			if !c.Limit.Count.Failures.Has(status) {
 				return 0

@@ -1,12 +1,14 @@
 package httplimit_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -195,6 +197,40 @@ func TestGate_Wrap_settles(t *testing.T) {
 				t.Errorf("settlements: got %+v and the log %s, want one with %d rejected reports", s.settled, &s.log, c.rejected)
 			}
 		})
+	}
+}
+
+// hijackable is a recorder whose connection a handler can take over.
+type hijackable struct {
+	*httptest.ResponseRecorder
+	conn net.Conn
+}
+
+func (h hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return h.conn, nil, nil
+}
+
+// The length of a hijacked connection is unknown, so the limit keeps its reserve.
+func TestGate_Wrap_hijacked(t *testing.T) {
+	s := newSettling(t, storetest.Must(memstore.New(memstore.Options{})))
+	conn, _ := net.Pipe()
+	s.gate.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if got, _, err := http.NewResponseController(w).Hijack(); err != nil || got != conn {
+			t.Errorf("got connection %v, %v; want that of the server", got, err)
+		}
+	})).ServeHTTP(hijackable{httptest.NewRecorder(), conn}, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/chat", http.NoBody))
+	if got := s.used("/chat", user)["bytes"]; got != 1000 {
+		t.Errorf("got a usage of %d bytes, want the reserve of 1000", got)
+	}
+	w := httptest.NewRecorder()
+	s.gate.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if _, _, err := http.NewResponseController(w).Hijack(); !errors.Is(err, http.ErrNotSupported) {
+			t.Errorf("a server without hijacking: got %v, want ErrNotSupported", err)
+		}
+		_, _ = io.WriteString(w, "text")
+	})).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/chat", http.NoBody))
+	if got := s.used("/chat", user)["bytes"]; got != 1004 {
+		t.Errorf("got a usage of %d bytes, want 4 more", got)
 	}
 }
 
