@@ -22,6 +22,8 @@ FUNCTIONS := $(patsubst functions/%/main.go,%,$(wildcard functions/*/main.go))
 # The same source always has the same bytes. The path, the commit and the go settings of the user
 # have no effect. Each variable has a value, because Go replaces an empty variable with the setting of
 # `go env -w`.
+# The tags leave out the RPC mode of aws-lambda-go, and HTTP/2: DynamoDB and Lambda's runtime API use
+# HTTP/1.1.
 LAMBDA_GO := CGO_ENABLED=0 GOOS=linux GOAMD64=v1 GOARM64=v8.0 GOEXPERIMENT= GOFIPS140=off GOFLAGS=-mod=readonly GOWORK=off go
 GOARCH_arm64 := arm64
 GOARCH_x86_64 := amd64
@@ -186,7 +188,7 @@ functions: $(FUNCTIONS:%=dist/$(ARCH)/%/bootstrap) ## Build the functions for La
 
 dist/$(ARCH)/%/bootstrap: FORCE
 	@GOARCH=$(or $(GOARCH_$(ARCH)),$(error ARCH: got "$(ARCH)", want arm64 or x86_64)) $(LAMBDA_GO) build \
-		-buildvcs=false -tags lambda.norpc -trimpath \
+		-buildvcs=false -tags lambda.norpc,nethttpomithttp2 -trimpath \
 		-ldflags "-s -w -buildid=" -o $@ ./functions/$*
 
 dist/weir/%/weir: FORCE
@@ -203,12 +205,12 @@ size: ## Print the sizes and start times of the functions
 
 bench: .bin/weir-tools ## Measure Weir and its peers and print the tables; about ten minutes
 	@$(MAKE) --no-print-directory functions ARCH=$(HOST_ARCH)
-	@go -C local/bench build -o $(CURDIR)/.bin/bench . && cd local/bench && $(LAMBDA_GO) build -tags lambda.norpc -trimpath -ldflags "-s -w" -o $(CURDIR)/.bin/trivial ./trivial
+	@go -C local/bench build -o $(CURDIR)/.bin/bench . && cd local/bench && $(LAMBDA_GO) build -tags lambda.norpc,nethttpomithttp2 -trimpath -ldflags "-s -w" -o $(CURDIR)/.bin/ ./trivial ./oneread
 	@.bin/weir-tools with --install dynamodb,redis -- .bin/bench $(BENCH)
 
 bench-docs: .bin/weir-tools ## Measure Weir and its peers, and write the tables into limiter/BENCHMARKS.md
 	@$(MAKE) --no-print-directory functions ARCH=$(HOST_ARCH)
-	@go -C local/bench build -o $(CURDIR)/.bin/bench . && cd local/bench && $(LAMBDA_GO) build -tags lambda.norpc -trimpath -ldflags "-s -w" -o $(CURDIR)/.bin/trivial ./trivial
+	@go -C local/bench build -o $(CURDIR)/.bin/bench . && cd local/bench && $(LAMBDA_GO) build -tags lambda.norpc,nethttpomithttp2 -trimpath -ldflags "-s -w" -o $(CURDIR)/.bin/ ./trivial ./oneread
 	@WEIR_REQUIRE=all .bin/weir-tools with --install dynamodb,redis -- .bin/bench -write limiter/BENCHMARKS.md $(BENCH)
 
 SIMULATED := --only 'all callers' --sync 500ms --warm-up 9s --time 3s

@@ -211,7 +211,7 @@ func (p *LimitsProps) checkBundle(name string) error {
 	if p.Architecture != nil && *p.Architecture.Name() == "x86_64" {
 		arch, machine = "amd64", elf.EM_X86_64
 	}
-	build := fmt.Sprintf("GOOS=linux GOARCH=%s CGO_ENABLED=0 go build -tags lambda.norpc -trimpath -ldflags \"-s -w\" -o %s github.com/weir-limits/weir/functions/%s", arch, path, name)
+	build := fmt.Sprintf("GOOS=linux GOARCH=%s CGO_ENABLED=0 go build -tags lambda.norpc,nethttpomithttp2 -trimpath -ldflags \"-s -w\" -o %s github.com/weir-limits/weir/functions/%s", arch, path, name)
 	f, err := elf.Open(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -51,7 +51,7 @@ func Built(t *testing.T) checkout.Checkout {
 	dist := Find(t).Path(".bin", "test", "dist")
 	for _, bundle := range []string{"authorizer", "handler", "authorizer-redis", "handler-redis"} {
 		path := filepath.Join(dist, checkout.HostArch(), bundle, "bootstrap")
-		build := exec.CommandContext(t.Context(), "go", "build", "-tags", "lambda.norpc", "-o", path, "github.com/weir-limits/weir/functions/"+bundle)
+		build := exec.CommandContext(t.Context(), "go", "build", "-tags", "lambda.norpc,nethttpomithttp2", "-o", path, "github.com/weir-limits/weir/functions/"+bundle)
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("build of the functions: got error %v, output %s, want no error", err, out)
