@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-redis/redis_rate/v10"
@@ -22,6 +23,7 @@ import (
 func redisPeers() []redisContender {
 	return []redisContender{
 		{"no-op script", baseline, openNoop},
+		{leastScript, baseline, openLeast},
 		{"PING", baseline, openPing},
 		{"redis_rate", peerRow, openRedisRate},
 		{"throttled", peerRow, openThrottledRedis},
@@ -33,7 +35,7 @@ func redisWeir() []redisContender {
 	return []redisContender{
 		{"Weir Limiter.Take, token_bucket", publicRow, openRedisLimiter(algo.TokenBucket)},
 		{"Weir Limiter.Take, sliding_window", publicRow, openRedisLimiter(algo.SlidingWindow)},
-		{"Weir redisstore.Take, token_bucket", storeRow, openRedisStore(algo.TokenBucket)},
+		{storeTake, storeRow, openRedisStore(algo.TokenBucket)},
 	}
 }
 
@@ -41,6 +43,16 @@ func openNoop(client *redis.Client, _ []redisLimit) (decideRedis, error) {
 	script := redis.NewScript("return 1")
 	return func(ctx context.Context, caller string) (bool, error) {
 		return true, script.Run(ctx, client, []string{caller}).Err()
+	}, nil
+}
+
+// openLeast opens the smallest script that could decide: it reads a value of 25 bytes, and writes it with
+// an expiry.
+func openLeast(client *redis.Client, _ []redisLimit) (decideRedis, error) {
+	script := redis.NewScript(`redis.call('GET', KEYS[1]) redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) return ARGV[1]`)
+	value := strings.Repeat("v", 25)
+	return func(ctx context.Context, caller string) (bool, error) {
+		return true, script.Run(ctx, client, []string{"least-" + caller}, value, time.Hour.Milliseconds()).Err()
 	}, nil
 }
 
