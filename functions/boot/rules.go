@@ -9,7 +9,6 @@ import (
 	"os"
 	"runtime/debug"
 	"time"
-	_ "time/tzdata" // Lambda need not have time zones, and rules name them
 
 	"github.com/weir-limits/weir/functions"
 	"github.com/weir-limits/weir/functions/appconfig"

@@ -111,11 +111,11 @@ func ValidZone(name string) bool {
 	if name == "" || name == "Local" || len(name) > maxZone {
 		return false
 	}
-	location, err := time.LoadLocation(name)
-	if err == nil {
+	location := loadZone(name)
+	if location != nil {
 		zones.Store(name, location)
 	}
-	return err == nil
+	return location != nil
 }
 
 // compile returns the compiled calendar of c. The error is a *FieldError.
@@ -238,9 +238,13 @@ func (c *calendar) begin(index int64) Instant {
 		at := time.Unix(t, 0).In(c.location)
 		_, offset := at.Zone()
 		_, end := at.ZoneBounds()
-		if first := max(t, midnight-int64(offset)); end.IsZero() || first < end.Unix() {
+		next := end.Unix()
+		if next <= t { // on the last day of a leap year, ZoneBounds may return the start of that day
+			next = t + 60
+		}
+		if first := max(t, midnight-int64(offset)); end.IsZero() || first < next {
 			return InstantOf(time.Unix(first, 0))
 		}
-		t = end.Unix()
+		t = next
 	}
 }

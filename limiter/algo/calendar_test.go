@@ -63,6 +63,8 @@ func TestCalendar(t *testing.T) {
 		{"from the 30th, in March", algo.Calendar{Period: algo.Month, Anchor: "30"}, "2026-03-29T12:00:00Z", "2026-02-28T00:00:00Z", "2026-03-30T00:00:00Z"},
 
 		{"a year", algo.Calendar{Period: algo.Year, Zone: "America/New_York"}, "2027-01-01T04:59:59Z", "2026-01-01T00:00:00-05:00", "2027-01-01T00:00:00-05:00"},
+		{"the end of a leap year with daylight saving time", algo.Calendar{Period: algo.Year, Zone: "America/New_York"}, "2028-12-31T12:00:00Z", "2028-01-01T00:00:00-05:00", "2029-01-01T00:00:00-05:00"},
+		{"the last day of a leap year", algo.Calendar{Period: algo.Day, Zone: "Europe/Berlin"}, "2028-12-31T12:00:00Z", "2028-12-31T00:00:00+01:00", "2029-01-01T00:00:00+01:00"},
 		{"a leap year", algo.Calendar{Period: algo.Year}, "2028-12-31T12:00:00Z", "2028-01-01T00:00:00Z", "2029-01-01T00:00:00Z"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

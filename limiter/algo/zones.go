@@ -1,0 +1,42 @@
+package algo
+
+import (
+	"bytes"
+	"compress/flate"
+	_ "embed"
+	"encoding/binary"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// zoneData has the time zones from 2024 on: the names of a zone, a line feed, the length of its data in
+// two bytes, and the data (RFC 9636). It takes 10 KB; package time/tzdata would add 100 KB to a function.
+// TestZones writes it.
+//
+//go:embed zones.bin
+var zoneData []byte
+
+// loadZone returns the time zone of the system with a name, or that of zoneData if the system has none.
+func loadZone(name string) *time.Location {
+	if location, err := time.LoadLocation(name); err == nil {
+		return location
+	}
+	return embeddedZone(name)
+}
+
+// embeddedZone returns the time zone of zoneData with a name; nil if there is none.
+func embeddedZone(name string) *time.Location {
+	all, _ := io.ReadAll(flate.NewReader(bytes.NewReader(zoneData)))
+	for len(all) > 0 {
+		names, rest, _ := strings.Cut(string(all), "\n")
+		size := int(binary.BigEndian.Uint16([]byte(rest[:2])))
+		if slices.Contains(strings.Fields(names), name) {
+			location, _ := time.LoadLocationFromTZData(name, []byte(rest[2:2+size]))
+			return location
+		}
+		all = all[len(names)+3+size:]
+	}
+	return nil
+}

@@ -1,0 +1,158 @@
+package algo
+
+import (
+	"archive/zip"
+	"bytes"
+	"compress/flate"
+	"encoding/binary"
+	"flag"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+var update = flag.Bool("update-zones", false, "rewrite zones.bin from the time zones of Go")
+
+// from is the instant from which zones.bin is exact.
+var from = time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// Without time zones on the system, each zone of Go has the same offsets from 2024 on.
+func TestZones(t *testing.T) {
+	zones := goZones(t)
+	if *update {
+		if err := os.WriteFile("zones.bin", packZones(t, zones), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, data := range zones {
+		want, err := time.LoadLocationFromTZData(name, data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := embeddedZone(name)
+		if got == nil {
+			t.Errorf("%s: missing; run this test with -update-zones", name)
+			continue
+		}
+		for at := from; at.Year() < 2045; {
+			a, offset := at.In(got).Zone()
+			b, other := at.In(want).Zone()
+			_, end := at.In(want).ZoneBounds()
+			if a != b || offset != other {
+				t.Errorf("%s at %s: got %s %d, want %s %d; run this test with -update-zones", name, at, a, offset, b, other)
+				break
+			}
+			if at = at.Add(7 * 24 * time.Hour); !end.IsZero() && end.Before(at) && end.After(at.Add(-7*24*time.Hour)) {
+				at = end
+			}
+		}
+	}
+	if embeddedZone("Mars/Olympus") != nil || embeddedZone("") != nil {
+		t.Error("an unknown zone: got a location, want none")
+	}
+}
+
+// goZones returns the data of the time zones of Go by name.
+func goZones(t *testing.T) map[string][]byte {
+	t.Helper()
+	archive, err := zip.OpenReader(filepath.Join(runtime.GOROOT(), "lib", "time", "zoneinfo.zip")) //nolint:staticcheck // tests run where Go is installed
+	if err != nil {
+		t.Skipf("SKIPPED: the time zones of Go are missing: %v", err)
+	}
+	defer func() { _ = archive.Close() }()
+	zones := map[string][]byte{}
+	for _, file := range archive.File {
+		if strings.HasSuffix(file.Name, "/") {
+			continue
+		}
+		r, err := file.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if zones[file.Name], err = io.ReadAll(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return zones
+}
+
+// packZones returns zones.bin. Zones with the same data are stored once.
+func packZones(t *testing.T, zones map[string][]byte) []byte {
+	t.Helper()
+	names := map[string][]string{}
+	for _, name := range slices.Sorted(maps.Keys(zones)) {
+		data := string(trimZone(zones[name]))
+		names[data] = append(names[data], name)
+	}
+	var all bytes.Buffer
+	for _, data := range slices.Sorted(maps.Keys(names)) {
+		all.WriteString(strings.Join(names[data], " ") + "\n")
+		all.Write(binary.BigEndian.AppendUint16(nil, uint16(len(data))))
+		all.WriteString(data)
+	}
+	var packed bytes.Buffer
+	w, err := flate.NewWriter(&packed, flate.BestCompression)
+	if err == nil {
+		_, err = w.Write(all.Bytes())
+	}
+	if err != nil || w.Close() != nil {
+		t.Fatal(err)
+	}
+	return packed.Bytes()
+}
+
+// zoneHeader is the header of a block: counts of UT indicators, standard indicators, leap seconds,
+// transitions, types and characters (RFC 9636, 3.1).
+type zoneHeader struct {
+	Magic                             [20]byte
+	UT, Std, Leap, Times, Types, Text uint32
+}
+
+const zoneHeaderSize = 44
+
+func readHeader(data []byte) (h zoneHeader) {
+	_, _ = binary.Decode(data, binary.BigEndian, &h)
+	return h
+}
+
+// trimZone returns the data of a zone without the transitions before from.
+func trimZone(data []byte) []byte {
+	h := readHeader(data)
+	data = data[zoneHeaderSize+h.Times*5+h.Types*6+h.Text+h.Leap*8+h.Std+h.UT:]
+	h = readHeader(data)
+	body := data[zoneHeaderSize:]
+	times, indexes := body[:h.Times*8], body[h.Times*8:h.Times*9]
+	types, text := body[h.Times*9:h.Times*9+h.Types*6], body[h.Times*9+h.Types*6:h.Times*9+h.Types*6+h.Text]
+	footer := body[h.Times*9+h.Types*6+h.Text+h.Leap*12+h.Std+h.UT:]
+	first := 0 // the last transition before from decides at from
+	for i := range int(h.Times) {
+		if int64(binary.BigEndian.Uint64(times[8*i:])) <= from.Unix() {
+			first = i
+		}
+	}
+	var kept, words, used []byte // the types that the kept transitions use
+	for _, index := range append([]byte{0}, indexes...)[min(first+1, int(h.Times)):] {
+		if bytes.IndexByte(used, index) < 0 {
+			used = append(used, index)
+			word, _, _ := bytes.Cut(text[types[6*int(index)+5]:], []byte{0})
+			kept = append(append(kept, types[6*int(index):6*int(index)+5]...), byte(len(words)))
+			words = append(append(words, word...), 0)
+		}
+	}
+	empty := h
+	empty.UT, empty.Std, empty.Leap, empty.Times, empty.Types, empty.Text = 0, 0, 0, 0, 0, 0
+	h.UT, h.Std, h.Leap, h.Times, h.Types, h.Text = 0, 0, 0, h.Times-uint32(first), uint32(len(used)), uint32(len(words))
+	out, _ := binary.Append(nil, binary.BigEndian, empty)
+	out, _ = binary.Append(out, binary.BigEndian, h)
+	out = append(out, times[8*first:]...)
+	for _, index := range indexes[first:] {
+		out = append(out, byte(bytes.IndexByte(used, index)))
+	}
+	return slices.Concat(out, kept, words, footer)
+}
