@@ -13,8 +13,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// Every refusal of a limit with shards has the limit and a RetryAfter. The denial cache may have all
-// shards, some or none, and another environment may charge the shards too.
+// Every refusal of a limit with shards has the limit and a RetryAfter. The denial cache can have all
+// shards, some or none, and another environment can charge the shards too.
 func TestSpread_shards_limitReported(t *testing.T) {
 	for _, algorithm := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow, algo.TokenBucket, algo.SlidingLog} {
 		for _, trust := range []time.Duration{0, 20 * time.Millisecond, -1} {

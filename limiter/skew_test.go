@@ -11,7 +11,7 @@ import (
 )
 
 // Two environments share a store, and the clock of one is 70 s behind. Together they admit at most the
-// bound. The slow environment does not get the whole quota whenever it finds a state of the other
+// bound. The slow environment does not get the whole quota each time that it finds a state of the other
 // environment.
 func TestLimiter_slowClock(t *testing.T) {
 	const skew, step = 70 * time.Second, 100 * time.Millisecond

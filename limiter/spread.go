@@ -18,21 +18,21 @@ type Spread struct {
 	// decide them without further calls. The process starts with one request, and takes more if it uses up
 	// its leases. 1 means that it never takes requests in advance.
 	//
-	// A lease never admits too many requests. It may admit too few: a process may not use its lease,
-	// which lasts for a second. A bucket's lease leaks at the rate of the limit, so leases save more
-	// calls for windows. Near the limit, requests are charged one by one.
+	// A lease never admits too many requests. It can admit too few: a lease lasts for a second, and
+	// perhaps its process does not use all of it. A bucket's lease leaks at the rate of the limit, so
+	// leases save more calls for windows. Near the limit, requests are charged one by one.
 	Lease int64
 	// Shards is the number of parts that count separately, each with its share of the limit. A request
 	// charges a random shard. If that shard refuses, the request charges a second shard. A refusal reports
 	// the shortest wait of the known shards.
 	//
-	// Shards never admit too many requests. They may refuse while other shards have room. A cost is
+	// Shards never admit too many requests. They can refuse while other shards have room. A cost is
 	// at most the capacity of one shard. Remaining is an estimate from the charged shard.
 	Shards int
 	// Sync is the interval at which a process synchronizes its own count with the store. Between two
 	// synchronizations, it decides by its own count.
 	//
-	// Sync may admit too many requests: in one interval, each process may admit all quota that remained at
+	// Sync can admit too many requests: in one interval, each process can admit all quota that remained at
 	// its last synchronization. The excess is a debt of at most one capacity.
 	//
 	// While the store is down, each process enforces the whole limit by its own count. If OnError
@@ -61,8 +61,8 @@ type Spread struct {
 	// These bounds are measured with 600 and with 6,000 processes. If all processes start together,
 	// each admits up to the limit for two seconds, until it has read the reports of the others.
 	//
-	// Adaptive may refuse requests if demand shifts to few processes at once. It enforces a window
-	// shorter than four intervals as a rate. Decision.Overshoot reports the excess.
+	// Adaptive can refuse too many requests if demand shifts to few processes at once. It enforces a
+	// window shorter than four intervals as a rate. Decision.Overshoot reports the excess.
 	Adaptive bool
 }
 

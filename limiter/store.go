@@ -16,7 +16,7 @@ type Store interface {
 	// limit.
 	//
 	// results has one element per charge. On entry it holds a hint: the state of that limit that the
-	// caller last saw, or the zero value. A hint may be stale and MUST NOT change the answer. On
+	// caller last saw, or the zero value. A hint can be stale and MUST NOT change the answer. On
 	// return without error, results holds the states after the charges, or the states that refused
 	// them.
 	//
@@ -69,7 +69,8 @@ type Entry struct {
 type Local interface {
 	// TakePlain charges cost to a limit of subject as Take does, if limit.Compacter decides the state that
 	// the store holds. The limit has a Compacter. TakePlain then returns the next state, or the state that
-	// refused. Otherwise, TakePlain changes nothing, known is false, and Take decides.
+	// refused. If limit.Compacter does not decide that state, TakePlain changes nothing, known is false,
+	// and Take decides.
 	TakePlain(now algo.Instant, subject Subject, limit *Limit, cost int64) (state algo.Compact, allowed, known bool)
 }
 

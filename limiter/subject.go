@@ -12,9 +12,9 @@ import (
 // atomic unit of a store: one DynamoDB item, one Redis key. The zero value is invalid. Subjects are
 // comparable, and equal subjects share their counts.
 //
-// Every part is escaped, so no caller can construct the subject of another. A part longer than 128 bytes
-// is replaced by its SHA-256, and so is a subject longer than MaxSubject. Therefore, keys are short,
-// whatever a token contains.
+// Every part is escaped, so no caller can construct the subject of another caller. The SHA-256 of a part
+// replaces a part longer than 128 bytes. The same is true for a subject longer than MaxSubject.
+// Therefore, keys are short for any content of a token.
 type Subject struct {
 	kind kind
 	name string // after the prefix of kind; the whole text for other kinds

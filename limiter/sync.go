@@ -7,9 +7,9 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// synchronize synchronizes the counter of an item with the store. It charges the store with the charges
-// that the counter has not yet reported, above the limit if necessary. It returns false if the store
-// failed and the counter may not decide without it.
+// synchronize synchronizes the counter of an item with the store. The store makes the charges that the
+// counter has not yet reported, above the limit if necessary. synchronize returns false if the store
+// failed and the counter must not decide without the store.
 func (r *request) synchronize(ctx context.Context, it *item) bool {
 	l := r.limiter
 	l.trackers.mu.Lock()

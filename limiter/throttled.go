@@ -9,15 +9,15 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// DynamoDB throttles partitions. A throttled item may be the hot item of its partition, or a quiet
-// neighbour of a hot item. A hot subject is busy: its requests are denied. Otherwise a subject could
-// pass its limit by overloading its own item. For a quiet subject, OnError decides.
+// DynamoDB throttles partitions. A throttled item can be the hot item of its partition, or a quiet
+// neighbour of a hot item. A hot subject is busy: its requests are denied. If OnError decided them, a
+// subject could pass its limit by overloading its own item. For a quiet subject, OnError decides.
 //
 // Reads show which case it is, because they have a separate capacity. An item that changes between two
 // reads is hot. An item that stays the same is quiet. An item that cannot be read twice counts as hot.
-// Otherwise, every environment might admit one request, which together can be several times a small
-// limit. Three measures make failed reads rare. Reads cost half a unit (MayBeStale), there are few of
-// them, and every call follows a random pause.
+// If such an item counted as quiet, every environment could admit one request. All environments together
+// could then admit several times a small limit. Three measures make failed reads rare. Reads cost half a
+// unit (MayBeStale), there are few of them, and every call follows a random pause.
 
 // plan is the list of calls that follow a throttled one, until a call is not throttled.
 type plan []step
@@ -41,7 +41,7 @@ var (
 )
 
 // The pauses of a plan begin within planTime, and at least planReserve before the deadline. The call
-// after the last pause may get no answer in time.
+// after the last pause perhaps gets no answer in time.
 const (
 	planTime    = 100 * time.Millisecond
 	planReserve = 8 * time.Millisecond
@@ -118,7 +118,7 @@ func (s *shared) followPlan(ctx context.Context, c *throttledCall) (taken, ended
 			continue
 		}
 		switch taken, err = c.repeat(); {
-		case TimedOut(err): // not an outage, because the store answered the other calls; the call may have charged
+		case TimedOut(err): // not an outage, because the store answered the other calls; it is possible that the call charged
 			return false, false, nil
 		case !errors.Is(err, ErrItemThrottled):
 			return taken, true, err

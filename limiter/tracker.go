@@ -70,8 +70,8 @@ func (t *tracker) endRenewal() {
 	t.renewing = nil
 }
 
-// serves reports whether t can decide a request of cost want without the store. The rules of limit may
-// be newer than those of t.
+// serves reports whether t can decide a request of cost want without the store. The rules of limit can
+// be newer than the rules of t.
 func (t *tracker) serves(now algo.Instant, limit *Limit, want int64) bool {
 	if limit.Spread.hasCounter() {
 		return t.counter.Known() && (t.err == nil || busy(t.err) || limit.countsAlone())
@@ -85,9 +85,9 @@ func (l *Limit) countsAlone() bool {
 	return l.Shadow || l.OnError == OnErrorAllow || l.OnError == OnErrorLocal && l.LocalProcesses == 1
 }
 
-// givesUp reports whether a request should not wait for the store. This is so if the last call had no
-// answer, and the request waited for that call or another call is in flight. Otherwise, each request
-// would wait until its deadline in an outage.
+// givesUp reports whether a request should not wait for the store. The result is true if the last call
+// had no answer, and either the request waited for that call or another call is in flight. Without this
+// rule, each request would wait until its deadline in an outage.
 func (t *tracker) givesUp(waited bool) bool {
 	return !Answered(t.err) && (t.renewing != nil || waited)
 }

@@ -11,7 +11,8 @@ import (
 )
 
 // If other requests have used a bucket since the charge, a store does not refund the part that leaks in
-// refundMargin. Therefore, a charge that leaks out of its bucket within that time may not be refundable.
+// refundMargin. Therefore, it is possible that a charge that leaks out of its bucket within that time
+// cannot be refunded.
 const refundMargin = 2 * time.Second
 
 // wave is the order in which a request charges its subjects.

@@ -15,8 +15,8 @@ type Credentials struct {
 	Address       netip.Addr // of the client; the zero Addr if the host does not know it
 }
 
-// Options are the options of an Identifier. Without Tokens it ignores tokens, and without APIKeys it
-// ignores API keys, because the API behind it may use them.
+// Options are the options of an Identifier. Without Tokens, the Identifier ignores tokens. Without
+// APIKeys, it ignores API keys. The API can then use these credentials for something else.
 type Options struct {
 	Tokens  *Verifier
 	APIKeys KeyRecords
@@ -83,9 +83,9 @@ func (i *Identifier) Caller(ctx context.Context, now time.Time, c Credentials) (
 	return caller, nil
 }
 
-// bearer returns the token of an Authorization header with the bearer scheme (RFC 6750). ok is false
-// for other schemes, which are ignored. For a malformed header the token is "" and ok is true. A back
-// end may accept such a header, so the request must not count as anonymous.
+// bearer returns the token of an Authorization header with the bearer scheme (RFC 6750). ok is false for
+// other schemes, which are ignored. For a malformed header the token is "" and ok is true. A back end
+// can accept such a header, so the request must not count as anonymous.
 func bearer(authorization string) (token string, ok bool) {
 	isName := func(r rune) bool {
 		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("!#$%&'*+-.^_`|~", r)

@@ -142,7 +142,7 @@ func TestKeySet_Key(t *testing.T) {
 }
 
 // The keys are fetched once, and once more for a new key ID. No other fetch begins during a cooldown,
-// whatever tokens arrive and even if the issuer fails. While there are no keys, the cooldown is shorter.
+// for any tokens, and even if the issuer fails. While there are no keys, the cooldown is shorter.
 func TestRemoteKeys(t *testing.T) {
 	first, second := newIssuer(t, "first"), newIssuer(t, "second")
 	document, fetches, down := first.set(t), 0, false
@@ -216,8 +216,8 @@ func TestRemoteKeys(t *testing.T) {
 	check(newIssuer(t, "new"), caller.ErrUnverified, 10)
 }
 
-// A key that the issuer adds soon after a fetch is valid at once. There is at most one fetch in half a
-// minute, and one more in ten minutes, whatever key IDs arrive.
+// A key that the issuer adds soon after a fetch is valid at once. For any key IDs, there is at most one
+// fetch in half a minute, and one more in ten minutes.
 func TestRemoteKeys_newKey(t *testing.T) {
 	first, second := newIssuer(t, "first"), newIssuer(t, "second")
 	document, fetches := first.set(t), 0
@@ -531,7 +531,7 @@ func TestRemoteKeys_ambiguous(t *testing.T) {
 	key(time.Minute, "", caller.ErrInvalidCredential, 1)
 	key(time.Minute, "c", caller.ErrUnverified, 2)
 	key(2*time.Minute, "", caller.ErrInvalidCredential, 2)
-	key(2*time.Hour, "", caller.ErrInvalidCredential, 3) // the key set is stale, and a newer one may have only one of the two keys
+	key(2*time.Hour, "", caller.ErrInvalidCredential, 3) // the key set is stale, and a newer key set can have only one of the two keys
 }
 
 // A fetch has a timeout of two seconds. A request uses the result of the fetch even if the context of

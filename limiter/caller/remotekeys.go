@@ -148,7 +148,7 @@ func (r *RemoteKeys) Key(ctx context.Context, now time.Time, id, algorithm strin
 		return nil, fmt.Errorf("%w: %w", ErrUnverified, err)
 	}
 	key, err := set.Key(ctx, now, id, algorithm)
-	if failed := r.set.Err(); failed != nil && errors.Is(err, errUnknownKey) { // the issuer may have added the key since the last fetch
+	if failed := r.set.Err(); failed != nil && errors.Is(err, errUnknownKey) { // perhaps the issuer has added the key since the last fetch
 		return nil, fmt.Errorf("%w: %w", ErrUnverified, failed)
 	}
 	return key, err

@@ -49,7 +49,7 @@
 //     subject wait, unless one of these events has the second, outcome and reason of the request.
 //   - The events since the last batch when an environment ends.
 //
-// A sink that gets no answer may send an event again. Both copies have the same environment and
+// A sink that gets no answer can send an event again. Both copies have the same environment and
 // sequence.
 //
 // A request that a throttle in front of the functions rejects has no event.

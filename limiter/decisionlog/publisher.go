@@ -20,8 +20,8 @@ const (
 	// needs a new connection lasts for two or three requests.
 	DefaultBudget = 20 * time.Millisecond
 	maxWaits      = 5 // number of requests that wait for one batch
-	// A batch is cancelled after the time patience and more than minRequests requests. The time alone is
-	// not enough, because it also passes while Lambda freezes the process.
+	// A batch is cancelled when both bounds are exceeded: the time patience, and minRequests requests.
+	// The time alone is not enough, because time also passes while Lambda freezes the process.
 	patience    = 5 * time.Second
 	minRequests = 3
 	// After a failure the Publisher pauses for one second. The pause doubles with each further failure,

@@ -20,17 +20,17 @@
 //
 // # How one write can be exact
 //
-// A bucket is busy if its TAT is ahead of now. The update of a busy bucket is "add the increment if
-// TAT is at most the latest TAT that allows it". Additions can happen in any order, so concurrent
-// callers do not collide. The update of an idle bucket is "set TAT to now plus the increment if TAT is
-// not ahead of now". An environment that made the bucket busy knows which update applies. Otherwise it
+// A bucket is busy if its TAT is ahead of now. The update of a busy bucket is "add the increment if TAT
+// is at most the latest TAT that allows it". Additions can happen in any order, so concurrent callers do
+// not collide. The update of an idle bucket is "set TAT to now plus the increment if TAT is not ahead of
+// now". An environment that made the bucket busy knows which update applies. Any other environment
 // guesses the update that recently applied to the limit.
 //
 // Update expressions have no maximum function, so one expression cannot serve both busy and idle
 // buckets. Without the state, a guess is wrong whenever the bucket is in its less frequent state. With
 // Poisson arrivals at half of the limit, each state is as frequent as the other, so a decision needs 1.5
 // requests on average. A list of pending instants, which a later write would add up, would need no
-// guess. But it takes about 60 bytes for each limit, so ten buckets would not fit one write unit.
+// guess. But such a list takes about 60 bytes for each limit, so ten buckets would not fit one write unit.
 //
 // A window keeps one count per index, so no count is ever reset. If the previous count is known, the
 // condition is "count <= room". An environment without a state of the caller sends a ladder instead:
@@ -39,13 +39,13 @@
 // index without a count. So this environment also needs one call, unless the caller is near its
 // limit.
 //
-// A charge on a log appends its instants if the list has room for them. The list has room if it is
-// short enough with all its entries, or without the entries at its head that are known to have
-// expired. The condition does not name the newest entry, so concurrent appends do not collide. A process
-// whose clock is behind appends an older instant. This entry counts as if it had the newest instant
-// before it in the list. The stamp has a random generation, which every write except an append replaces.
-// While the generation is the same, each entry is still at its position. The interval proves that no
-// entry is too far ahead of the clock (algo.Clamp).
+// A charge on a log appends its instants if the list has room for them. There is room in two cases: the
+// whole list is short enough, or the list without the expired entries at its head is short enough. The
+// condition does not name the newest entry, so concurrent appends do not collide. A process whose clock
+// is behind appends an older instant. This entry counts as if it had the newest instant before it in the
+// list. The stamp has a random generation, which every write except an append replaces. While the
+// generation is the same, each entry is still at its position. The interval proves that no entry is too
+// far ahead of the clock (algo.Clamp).
 //
 // The list never holds more than twice what the limit allows. About one request in 40 removes the
 // expired entries in a separate update, which keeps entries that other requests append at the same time.
@@ -54,15 +54,15 @@
 //
 // A request after a pause adds a count and removes the two counts whose names it knows. A second update
 // removes other dead counts. This update runs at once if the item has more than 512 bytes and one of its
-// limits has three counts. Otherwise it waits until there are more than eight dead counts.
+// limits has three counts. For any other item, it runs when there are more than eight dead counts.
 //
-// When the condition fails, DynamoDB returns the item. If the item refuses, the answer is a refusal
-// with the exact wait. Otherwise the guess was wrong, and the next attempt is built from the item.
-// With k limits on the subject there are at most k+1 attempts if the denial cache has their states,
-// and k+2 otherwise. Each of the following events between two attempts can add one attempt: a window
-// or the interval of a log ends, a log is trimmed, a refund arrives, a limit is converted, or a bucket
-// becomes busy after a wrong guess that it is busy. All attempts of a decision use the same instant as
-// "now".
+// When the condition fails, DynamoDB returns the item. If the item refuses, the answer is a refusal with
+// the exact wait. If the item does not refuse, the guess was wrong, and the next attempt is built from
+// the item. With k limits on the subject there are at most k+1 attempts if the denial cache has their
+// states, and k+2 attempts if it does not. Each of the following events between two attempts can add one
+// attempt: a window or the interval of a log ends, a log is trimmed, a refund arrives, a limit is
+// converted, or a bucket becomes busy after a wrong guess that it is busy. All attempts of a decision
+// use the same instant as "now".
 //
 // # What it needs
 //

@@ -248,7 +248,7 @@ func failure(err error) error {
 }
 
 // byItem reports whether DynamoDB throttled a request only because of its key range. If DynamoDB gives
-// no reason or also another reason, the whole table may be throttled.
+// no reason or also another reason, the whole table can be throttled.
 func byItem(err error) bool {
 	var reasons []types.ThrottlingReason
 	if e, ok := errors.AsType[*types.ThrottlingException](err); ok {

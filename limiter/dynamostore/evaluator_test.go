@@ -14,7 +14,7 @@ import (
 
 // evaluator is a table of one item. It evaluates the expressions of updates. It supports the part of
 // DynamoDB's language that a Store uses, and panics on anything else. An update replaces the item and
-// never modifies it, so that an answer may contain the item.
+// never modifies it, so that an answer can contain the item.
 type evaluator struct {
 	item map[string]types.AttributeValue
 }

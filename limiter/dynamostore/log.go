@@ -37,7 +37,7 @@ func (r *reader) stamp(id string) (p stamp) {
 
 // state returns the state that a list represents. An appended entry counts at its own instant. If an
 // earlier entry in the list has a later instant, the appended entry counts at that later instant. The
-// process that appended the entry may not have known the earlier entries. The generation is in
+// process that appended the entry perhaps did not know the earlier entries. The generation is in
 // State.Refunds, because a log does not count refunds.
 func (p stamp) state(instants []algo.Instant) algo.State {
 	newest := p.newest
@@ -119,9 +119,9 @@ func fills(v *view, cost int64) bool {
 	return ok && int64(v.settled.State.Entries.Len()) > l.MaxDebt()-cost
 }
 
-// A list is trimmed when at least trimLeast of its entries have expired. The append that makes the
-// length reach or pass a multiple of trimEvery trims the list, so that not each of many concurrent
-// appends trims it. A full list is trimmed whenever it has expired entries.
+// A list is trimmed when at least trimLeast of its entries have expired. Only the append with which the
+// length reaches or passes a multiple of trimEvery trims the list. Therefore, not each of many
+// concurrent appends trims it. A full list is trimmed if it has any expired entries.
 const (
 	trimLeast = 32
 	trimEvery = 16

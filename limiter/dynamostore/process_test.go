@@ -61,7 +61,7 @@ func newProcess(h *history, id int, l load) *process {
 	p := &process{load: l, h: h, id: id, r: r, now: modelStart,
 		operations: 20 + r.IntN(40), most: h.rules[0].Rate.Requests, cache: map[*limiter.Limit]algo.Result{}}
 	if h.pause > 1 && id == 0 {
-		p.operations = 8 // other processes make calls during all of them, and a smaller cost of theirs may be allowed when this process is refused
+		p.operations = 8 // other processes make calls during each operation; their smaller costs can be allowed when this process is refused
 	} else {
 		p.now = p.now.Add(time.Duration(r.Int64N(int64(l.apart))))
 		p.most /= 4

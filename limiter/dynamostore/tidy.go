@@ -141,8 +141,8 @@ func (e *expression) removeDead(it item, id string, now algo.Instant) (crowded b
 	return crowded
 }
 
-// deadWindows returns the counts of the limit id that are older than the one before newest, and the
-// number of all counts.
+// deadWindows returns the counts of the limit id whose windows are before newest-1, and the number of
+// all counts.
 func (it item) deadWindows(id string, newest int64) (names []string, counts int) {
 	prefix := string(countAttribute) + id
 	for name := range it {

@@ -84,7 +84,7 @@ func fill(t *testing.T, limits []string, kind string) []string {
 	}
 }
 
-// rules.Parse bounds the size of items so that each write costs one unit, whatever the counts are. The
+// rules.Parse bounds the size of items so that each write costs one unit, for any counts. The
 // test fills an item with as many limits of one kind as fit, and then with smaller limits.
 func TestStore_units(t *testing.T) {
 	kinds := []string{
@@ -178,8 +178,8 @@ func TestStore_units_log(t *testing.T) {
 	}
 }
 
-// A decision about a caller of 300 endpoints writes one unit for each item, however many endpoints
-// the caller has used.
+// A decision about a caller of 300 endpoints writes one unit for each item. The number of endpoints that
+// the caller has used does not matter.
 func TestStore_units_endpoints(t *testing.T) {
 	var list []string
 	for i := range 300 {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The RateLimit fields are in a separate file because their draft may change. The draft is
+// The RateLimit fields are in a separate file because their draft can change. The draft is
 // draft-ietf-httpapi-ratelimit-headers-11. A field is a List of Strings with parameters (RFC 9651). The
 // name of a limit needs no escaping.
 

@@ -42,6 +42,6 @@
 // # What it does not know
 //
 // A Transport does not know other processes that use the same quota, but the API's responses include
-// their use. It does not know the cost of a request. If some requests cost more than one, the API may
+// their use. It does not know the cost of a request. If some requests cost more than one, the API can
 // refuse the last requests of a quota.
 package polite

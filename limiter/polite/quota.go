@@ -35,7 +35,7 @@ type quota struct {
 	inFlight int64
 	sent     time.Time // time of the last request; before the first response, time of the first request
 	learnt   time.Time // time at which a response last set left
-	refused  time.Time // arrival of the last refusal that the breaker counted; it counts once the refusals of requests that were in flight together
+	refused  time.Time // arrival of the last refusal that the breaker counted; the refusals of requests in flight together count as one
 }
 
 // ticket permits one request to be sent.
@@ -54,9 +54,9 @@ func newQuota(maxWait time.Duration, refusals int) *quota {
 	}
 }
 
-// enter waits until a request may be sent, at most until giveUp. At giveUp, a request that waits only
-// because the remaining requests are spread is permitted. For any other request enter then returns an
-// error, or earlier if the wait cannot help. After enter succeeds, call learn or forget.
+// enter waits until a request may be sent, at most until giveUp. At giveUp, enter permits a request that
+// waits only because the remaining requests are spread. For any other request, enter returns an error at
+// giveUp, or earlier if the wait cannot help. After enter succeeds, call learn or forget.
 func (q *quota) enter(ctx context.Context, giveUp time.Time) (ticket, error) {
 	if err := ctx.Err(); err != nil {
 		return ticket{}, err
@@ -141,7 +141,7 @@ const (
 
 // turn returns when the next request may be sent, and the reason for the wait. q.mu is held.
 func (q *quota) turn(now time.Time) (time.Time, reason) {
-	// Subtract the requests in flight, because the last response may not have counted them.
+	// Subtract the requests in flight, because perhaps the last response did not count them.
 	switch left := q.left - q.inFlight; {
 	case left > q.capacity/4, left > 0 && !now.Before(q.reset):
 		return time.Time{}, spread

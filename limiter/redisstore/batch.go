@@ -13,8 +13,8 @@ import (
 // Further calls wait until a call or batch returns, and then share a batch.
 const mostInFlight = 2
 
-// If nothing returns for the time stalledAfter, connections may be lost. Waiting calls are then sent on
-// other connections, until mostStalled calls and batches are in flight.
+// If nothing returns for the time stalledAfter, perhaps connections are lost. Waiting calls are then
+// sent on other connections, until mostStalled calls and batches are in flight.
 const (
 	stalledAfter = 10 * time.Millisecond
 	mostStalled  = 16

@@ -13,8 +13,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// redialing repeats a Take once if its connection is not new and is dead. The second call may have to open
-// a connection, so its deadline is timeout after the start of the first call.
+// redialing repeats a Take once if its connection is not new and is dead. The second call perhaps has to
+// open a connection. Therefore, its deadline is the duration timeout after the start of the first call.
 type redialing struct {
 	limiter.Store
 	timeout time.Duration

@@ -25,18 +25,18 @@ type Options struct {
 	// Pause is the time from the opening of the breaker until a call probes the store; 0 means
 	// DefaultPause.
 	Pause time.Duration
-	// ReconnectTimeout bounds a decision that may have to open a connection. It applies if it is
+	// ReconnectTimeout bounds a decision that perhaps has to open a connection. It applies if it is
 	// longer than limiter.Options.Timeout. It MUST be below limiter.MinWindow. 0 means
 	// DefaultReconnectTimeout.
 	ReconnectTimeout time.Duration
-	// FirstTimeout replaces ReconnectTimeout for the first decision, and for those that begin before
-	// it returns. It MUST be at least ReconnectTimeout. 0 means DefaultFirstTimeout.
+	// FirstTimeout replaces ReconnectTimeout for the first decision, and for decisions that begin before
+	// the first decision returns. It MUST be at least ReconnectTimeout. 0 means DefaultFirstTimeout.
 	FirstTimeout time.Duration
 }
 
-// New wraps store. The package comment describes what the wrapped store does. It is safe for concurrent
-// use. New returns a Local store unchanged, because it has no connections. Inspect and Reset, which
-// operators call, bypass the breaker. The error names the option that is out of range.
+// New wraps store. The package comment describes what the wrapped store does. The wrapped store is safe
+// for concurrent use. New returns a Local store unchanged, because it has no connections. Inspect and
+// Reset, which operators call, bypass the breaker. The error names the option that is out of range.
 func New(store limiter.Store, o Options) (limiter.Store, error) {
 	if store == nil {
 		return nil, errors.New("resilient: store: got nil, want a Store")

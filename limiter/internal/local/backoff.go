@@ -100,7 +100,7 @@ func (b *backOff) admitted(now algo.Instant, cost int64, ttl time.Duration) {
 	}
 	d := b.of(cost)
 	switch {
-	case d.early > 1: // the first request after a refusal may not have known the wait
+	case d.early > 1: // the first request after a refusal perhaps did not know the wait
 	case d.paid > now:
 		d.paid = d.paid.Add(-ttl)
 	default:
