@@ -129,7 +129,7 @@ func TestOnError_otherSubject(t *testing.T) {
 	}
 }
 
-// A shadow limit denies no request, whatever its OnError. The fallback does not count it.
+// A shadow limit denies no request, for every OnError. The fallback does not count shadow limits.
 func TestOnError_shadow(t *testing.T) {
 	r := newRemote()
 	for _, o := range []limiter.OnError{limiter.OnErrorLocal, limiter.OnErrorDeny} {

@@ -75,7 +75,7 @@ func TestSubject_ID(t *testing.T) {
 	}
 }
 
-// Different identities never have the same subject, whatever bytes they contain.
+// Different identities never have the same subject. They can contain any bytes.
 func FuzzSubject(f *testing.F) {
 	f.Add("a", "b", "c", "d")
 	f.Add("a|user:b", "", "a", "user:b")

@@ -20,7 +20,7 @@ const (
 	tierAttribute      = "tier"
 	ownerAttribute     = "owner"
 	createdAttribute   = "created"
-	suspendedAttribute = "suspended" // an item with it is suspended, whatever its value is
+	suspendedAttribute = "suspended" // an item with this attribute is suspended, for any value of the attribute
 )
 
 // Key is an API key as stored in the table.

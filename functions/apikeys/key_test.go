@@ -54,7 +54,7 @@ func FuzzParseKey(f *testing.F) {
 	})
 }
 
-// People edit items by hand. An item with the attribute is suspended, whatever its type is.
+// People edit items by hand. An item with the attribute is suspended, for any type of the attribute.
 func TestParseKey_suspended(t *testing.T) {
 	it := Key{ID: "acme"}.item(strings.Repeat("0a", 32))
 	it[suspendedAttribute] = &types.AttributeValueMemberBOOL{Value: true}

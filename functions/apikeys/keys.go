@@ -40,7 +40,7 @@ type API interface {
 }
 
 // Keys creates, lists and revokes API keys, for operators. Each call reads the whole table. If two
-// operators create a key with the same id at the same time, both may succeed.
+// operators create a key with the same id at the same time, both can succeed.
 type Keys struct {
 	api   API
 	table string
@@ -194,7 +194,7 @@ func (t *Keys) Rotate(ctx context.Context, now time.Time, force bool) error {
 	return nil
 }
 
-// unused returns an error if the table has keys that may be older than the last rotation. A key that
+// unused returns an error if the table has keys that are perhaps older than the last rotation. A key that
 // was created in the same second as the rotation counts as older.
 func (t *Keys) unused(ctx context.Context, rotated time.Time) error {
 	all, err := t.all(ctx)

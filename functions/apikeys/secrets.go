@@ -28,8 +28,8 @@ func newSecret() []byte {
 	return secret
 }
 
-// secretsItem returns the item of the secrets. previous is nil before the first rotation. Otherwise
-// rotated is the time when current replaced previous.
+// secretsItem returns the item of the secrets. previous is nil before the first rotation. After a
+// rotation, rotated is the time when current replaced previous.
 func secretsItem(current, previous []byte, rotated time.Time) records.Item {
 	it := records.NewItem(secretsKey)
 	it.SetBinary(currentAttribute, current)

@@ -171,7 +171,7 @@ func TestOpenStore_deadConnection(t *testing.T) {
 			t.Run(store+" "+c.name, func(t *testing.T) {
 				f, retried := &flaky{hangUp: c.hangUp}, false
 				s := f.open(t, store)
-				// net/http may close a connection at any time. A call on a new connection has one
+				// net/http can close a connection at any time. A call on a new connection has one
 				// attempt, so the test expects two attempts only if the server closed a used
 				// connection.
 				for i := 0; i < 3 || c.dead && !retried && i < 1000; i++ {

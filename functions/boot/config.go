@@ -33,9 +33,9 @@ type Config struct {
 	// environment. RedisIAMCache is the name of the serverless cache.
 	RedisIAMUser  string `env:"REDIS_IAM_USER"`
 	RedisIAMCache string `env:"REDIS_IAM_CACHE"`
-	// Timeout bounds how long a decision waits for the store. It must be less than a second. 0 means
-	// 50 ms for redis and 100 ms for dynamodb. The first decision of an environment may wait for 900
-	// ms, even if Timeout is shorter.
+	// Timeout bounds how long a decision waits for the store. It must be less than a second. 0 means 50
+	// ms for redis and 100 ms for dynamodb. The first decision of an environment can wait for 900 ms,
+	// even if Timeout is shorter.
 	Timeout time.Duration `env:"STORE_TIMEOUT"`
 
 	// RulesFile is the file of the rules document. If it is empty, the built-in document is used.

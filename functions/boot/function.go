@@ -58,7 +58,7 @@ func (c Config) start(ctx context.Context, store limiter.Store, o Options) (*lam
 	return e, nil
 }
 
-// warm opens the connections of an environment. It only logs errors, because the store may recover
+// warm opens the connections of an environment. It only logs errors, because the store can recover
 // before the first request.
 func (c Config) warm(ctx context.Context, store limiter.Store, e *lambdahttp.Environment) {
 	if err := c.Probe(ctx, store); err != nil {

@@ -68,8 +68,8 @@ func (l *Limits) newAlarms() {
 	l.state.alarms(l)
 }
 
-// storeSlow returns the alarm on the time that requests wait for the store. The functions measure
-// this time. The metrics of the stores do not include the network, and those of a cache may not
+// storeSlow returns the alarm on the time that requests wait for the store. The functions measure this
+// time. The metrics of the stores do not include the network, and the metrics of a cache perhaps do not
 // include scripts.
 func (m Metrics) storeSlow(description string, above float64) Alarm {
 	return Alarm{"store-slow", description, m.Metric(contract.MetricStoreLatency, "p99"), above, 5, 5}

@@ -226,7 +226,7 @@ func (t *take) chargeBucket(e *expression, b *algo.Bucket, v *view, c limiter.Ch
 	}
 }
 
-// chargeWindow adds the charge to the newest known window or to the window of now, whichever is later.
+// chargeWindow adds the charge to the later of two windows: the newest known window and the window of now.
 func (t *take) chargeWindow(e *expression, w *algo.Window, v *view, c limiter.Charge) {
 	s := v.settled.State
 	index := max(w.Index(t.now), s.Window)

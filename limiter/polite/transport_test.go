@@ -786,7 +786,7 @@ func TestTransport_noLimits(t *testing.T) {
 	})
 }
 
-// The size of the book is bounded, whatever names an API sends.
+// The size of the book is bounded, for any names that an API sends.
 func TestTransport_bounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0

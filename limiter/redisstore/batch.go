@@ -85,7 +85,7 @@ type call struct {
 	done chan struct{} // closed when cmd has its reply
 }
 
-// enter returns nil if a call may be sent now. The caller MUST then call leave. Otherwise enter returns
+// enter returns nil if a call may be sent now. The caller MUST then call leave. If not, enter returns
 // the call, which waits for a batch.
 func (l *lane) enter(ctx context.Context, node *redis.Client, sha, key string, args []any) *call {
 	l.mu.Lock()
@@ -195,7 +195,7 @@ func send(batch []*call) {
 			close(c.done)
 		}
 	}()
-	pipe := batch[len(batch)-1].node.Pipeline() // the latest call has the latest client; earlier clients of the server may be closed
+	pipe := batch[len(batch)-1].node.Pipeline() // the latest call has the latest client; earlier clients of the server can be closed
 	for _, c := range batch {
 		_ = pipe.Process(ctx, final{c.cmd}) // Process only queues the command
 	}
@@ -217,7 +217,7 @@ func latest(batch []*call) (last time.Time, ok bool) {
 }
 
 // wait returns the command of c with its reply. If the context ends first, the result is unknown,
-// because c may have been sent.
+// because it is possible that c was sent.
 func (l *lane) wait(c *call) *redis.Cmd {
 	select {
 	case <-c.done:

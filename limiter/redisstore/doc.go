@@ -29,5 +29,5 @@
 //
 // Set maxmemory-policy to noeviction: a server that evicts keys drops live counts when a flood of
 // identities fills it. Keys expire once their state counts nothing. The client sends a script once,
-// because a retried one may charge twice: see [NoRetry].
+// because a retried script can charge twice: see [NoRetry].
 package redisstore

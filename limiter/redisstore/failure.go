@@ -19,7 +19,7 @@ var outages = []string{
 	"ERR The user executing the script can't run this command", // like NOPERM, for a command inside a script
 }
 
-// failure translates an error of the client to one of a store. A reply that concerns one key is an
+// failure translates an error of the client to an error of a store. A reply that concerns one key is an
 // answer (see limiter.Answered). A reply that concerns every key is a failure of the store. Any other
 // error is a failure too.
 func failure(err error) error {

@@ -205,7 +205,7 @@ func newRecord(id limiter.ID, h limiter.Held) record {
 	case *algo.Log:
 		r.state = appendInteger(appendInteger(nil, int64(s.Newest), 8), int64(s.Entries.Len()), 4)
 	case *algo.Window:
-		if r.kind() < kindLog && max(s.Count, s.Previous) > math.MaxUint16 { // older rules admitted more, so the count may be above the limit
+		if r.kind() < kindLog && max(s.Count, s.Previous) > math.MaxUint16 { // older rules admitted more, so the count can be above the limit
 			r.limit[0] += tagged(kindSlidingLarge-kindSliding, 0)
 		}
 		size := 2

@@ -59,7 +59,7 @@ const expiryMargin = time.Minute
 const settleAttempts = 10
 
 // Client is the part of Redis that a Store calls: a *redis.Client, a *redis.ClusterClient, or any
-// UniversalClient. It must not retry, because a retried script may charge twice. For these three kinds,
+// UniversalClient. It must not retry, because a retried script can charge twice. For these three kinds,
 // New adds the hook NoRetry, which prevents retries.
 type Client interface {
 	redis.Scripter
@@ -215,7 +215,7 @@ func tooMuch(c limiter.Charge, m algo.Machine) bool {
 // limit must be converted or its state clamped, settle computes the new value. The new value replaces
 // the old value only if no other process has changed the old value.
 func (s *Store) settle(ctx context.Context, now algo.Instant, key string, v value, charges []limiter.Charge, results []algo.Result) (bool, error) {
-	var tried value // the script has already failed on this value, because it cannot bound debts under superseding rules
+	var tried value // the script has already failed on this value, because it cannot bound debts by the parameters of newer rules
 	for range settleAttempts {
 		outcome, err := v.charge(now, charges, results)
 		if err != nil {

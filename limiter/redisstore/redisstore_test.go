@@ -277,8 +277,8 @@ func TestStore_value_olderRules(t *testing.T) {
 	}
 }
 
-// The count of a day stays for more than a day, whichever rules charge it: also if older rules charge it
-// that have a window of a minute.
+// The count of a day stays for more than a day. This is also true if older rules, with a window of a
+// minute, charge the count.
 func TestStore_life_mixedRules(t *testing.T) {
 	client := local(t)
 	s := open(t, redisstore.Options{Namespace: "mixed"})

@@ -193,7 +193,7 @@ func (v value) with(id limiter.ID, h limiter.Held) (value, error) {
 		list = append(list, newRecord(id, h))
 	}
 	if len(list) > maxLimits {
-		return nil, fmt.Errorf("%w: too many limits on one subject (want at most %d)", limiter.ErrContended, maxLimits) // with ErrContended no request is admitted, whatever OnError is
+		return nil, fmt.Errorf("%w: too many limits on one subject (want at most %d)", limiter.ErrContended, maxLimits) // with ErrContended no request is admitted, for every OnError
 	}
 	return newValue(list), nil
 }

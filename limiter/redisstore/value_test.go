@@ -46,7 +46,7 @@ func TestStore_value_full(t *testing.T) {
 	}
 }
 
-// If a value has no room for a limit, requests on this limit are refused, whatever on_error is. The
+// If a value has no room for a limit, requests on this limit are refused, for every on_error. The
 // store has answered, so this is not an outage.
 func TestStore_value_overfull(t *testing.T) {
 	l := storetest.Must(limiter.New(open(t, redisstore.Options{Namespace: "overfull"}), limiter.Options{}))

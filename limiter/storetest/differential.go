@@ -93,7 +93,7 @@ func longer(r algo.Rate) algo.Rate {
 	return algo.Rate{Algorithm: r.Algorithm, Requests: 23, Window: 13 * time.Second}
 }
 
-// step draws the time between two instants. A script lasts less than an hour, because a store may remove
+// step draws the time between two instants. A script lasts less than an hour, because a store can remove
 // a limit that was idle for an hour.
 func step(t *rapid.T) time.Duration {
 	longest := rapid.SampledFrom([]time.Duration{0, time.Microsecond, time.Second, 20 * time.Second, 80 * time.Second}).Draw(t, "longest")

@@ -3,8 +3,7 @@
 // [Run] runs the whole suite on a store, as the example shows. [Linearizable] and [GroupCommit] test
 // concurrency.
 //
-// A model applies package algo to one charge after another, whatever the order of the instants. The
-// suite compares every answer with the model, bit for bit. It never sleeps or waits for expiry,
-// because the instant is an argument. Each test uses new subjects, so the server may contain other
-// state.
+// A model applies package algo to one charge after another, for any order of their instants. The suite
+// compares every answer with the model, bit for bit. It never sleeps or waits for expiry, because the
+// instant is an argument. Each test uses new subjects, so the server can contain other state.
 package storetest

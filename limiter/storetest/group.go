@@ -33,8 +33,8 @@ func GroupCommit(t *testing.T, store limiter.Store, writes func() int64) {
 			limit := Limit(t, "group", rate)
 			l := Must(limiter.New(patient{store}, limiter.Options{CacheTTL: -1, Logger: slog.New(slog.DiscardHandler)}))
 			perDecision := 1.0
-			// The test tries several rounds, because on a busy machine requests may not run at the same
-			// time and then cannot share calls.
+			// The test tries several rounds. Requests share calls only if they run at the same time,
+			// which a busy machine can prevent.
 			for round := 0; round < groupRounds && perDecision > groupMost && !t.Failed(); round++ {
 				perDecision = min(perDecision, groupRound(t, l, store, limit, writes))
 			}

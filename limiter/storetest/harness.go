@@ -80,9 +80,9 @@ func (p *pair) take(t failer, now algo.Instant, charges []limiter.Charge, hint [
 	return allowed, results
 }
 
-// trimmed returns r without log entries that have expired according to every clock, because a store
-// may keep such entries for a while. It also clears the Refunds of a log, where a store keeps a number
-// of its own.
+// trimmed returns r without log entries that have expired according to every clock, because a store can
+// keep such entries for a while. trimmed also clears the Refunds of a log, because a store can keep a
+// number of its own there.
 func trimmed(r algo.Result) algo.Result {
 	if log, ok := r.Machine.(*algo.Log); ok {
 		r.State = log.Trim(r.State)
@@ -104,7 +104,7 @@ func (p *pair) settle(t failer, now algo.Instant, charges []limiter.Charge, resu
 	if err != nil {
 		t.Fatalf("settlement of %+v: got error %v, want none", charges, err)
 	}
-	logs := 0 // number of refunded logs that may differ, because a store may still contain and refund expired entries
+	logs := 0 // number of refunded logs that can differ, because a store can still contain and refund expired entries
 	for _, r := range results {
 		if _, ok := r.Machine.(*algo.Log); ok {
 			logs++

@@ -9,8 +9,8 @@ import (
 )
 
 // testSettle settles reserves of 6 on two limits at other costs: less, more, far above the max debt, and
-// on both limits in different directions. The settlement arrives in the charged window, in the next one
-// and after the subject is idle, and a second time.
+// less on one limit but more on the other. The settlement arrives in the charged window, in the next
+// window, or when the subject is idle. Each settlement is repeated once.
 func testSettle(t *testing.T, s Suite, rate algo.Rate) {
 	for _, actual := range [][]int64{{0, 6}, {4, 1}, {9, 6}, {9, 2}, {1, 14}, {30, 5}, {25, 1 << 30}} {
 		for _, apart := range []time.Duration{0, time.Second, time.Minute, 50 * time.Minute} {

@@ -66,7 +66,7 @@ func testForceNothing(t *testing.T, s Suite, rate algo.Rate) {
 	p.take(t, start.Add(-4*time.Second), []limiter.Charge{{Limit: l, Force: true}, {Limit: other, Cost: 1}}, nil)
 }
 
-// If two clocks differ by any time, they admit at most what one clock may admit in an interval that is
+// If two clocks differ by any time, they admit at most what one clock can admit in an interval that is
 // longer by this difference. Clamping a state does not return quota.
 func testSkew(t *testing.T, s Suite, rate algo.Rate) {
 	l := Limit(t, "a", rate)

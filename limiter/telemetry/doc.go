@@ -24,7 +24,7 @@
 //	Shadowed        Count         of Allowed and Refused: a limit in shadow mode would have refused
 //	Latency         Milliseconds  of Allowed and Refused: duration of the decision, including the
 //	                              identification of the caller
-//	StoreCalls      Count         Decision.StoreCalls; a call may be several DynamoDB requests
+//	StoreCalls      Count         Decision.StoreCalls; a call can be several DynamoDB requests
 //	StoreLatency    Milliseconds  Decision.StoreTime of requests with store calls
 //	Overshoot       Count         largest Decision.Overshoot, of limits with Spread.Sync or Adaptive
 //	RefundsGiven    Count         refunded charges: those of requests that another limit refused, and
@@ -103,9 +103,9 @@
 // own time. Lines of refused callers have the time at which they are written.
 //
 // When an environment ends, the waiting counts are lost: up to one second of decisions, but never the
-// first decision, and up to eleven seconds of counts by rule. A Recorder counts at most 1,000 pairs
-// of caller and limit separately between two writes, and all further pairs together. CloudWatch may
-// count a line twice.
+// first decision, and up to eleven seconds of counts by rule. A Recorder counts at most 1,000 pairs of
+// caller and limit separately between two writes, and all further pairs together. CloudWatch can count a
+// line twice.
 //
 // # What it costs
 //

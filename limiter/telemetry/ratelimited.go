@@ -11,8 +11,8 @@ import (
 // line a second.
 const maxMessages = 100
 
-// reasonKey is the attribute with the reason of a store failure. For each message, the handler limits
-// each of its few values separately.
+// reasonKey is the attribute with the reason of a store failure. A reason has only a few values. For
+// each message, the handler limits the lines of each value separately.
 const reasonKey = "reason"
 
 // NewRateLimitedHandler returns a slog.Handler that passes one record a second of each message to h.

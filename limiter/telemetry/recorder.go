@@ -27,7 +27,7 @@ type Recorder struct {
 	out     *json.Encoder // calls Write once for each line
 
 	mu sync.Mutex
-	// These times are in nanoseconds of the wall clock, because the monotonic clock may stop while
+	// These times are in nanoseconds of the wall clock, because the monotonic clock can stop while
 	// Lambda freezes the process.
 	written  int64
 	newest   int64 // time of the newest count that is not yet written; 0 if there is none

@@ -167,7 +167,7 @@ func (g *group[S, T]) fits(w *Waiter[T]) bool {
 	return true
 }
 
-// refuses reports whether the known state refuses w, whichever other requests are charged.
+// refuses reports whether the known state refuses w, even if no other request is charged.
 func (g *group[S, T]) refuses(w *Waiter[T]) bool {
 	for i, c := range w.charges {
 		if k := g.totals[w.totals[i]].known; k.Machine != nil && k.RetryAfter(g.at, c.Want) > 0 {

@@ -64,7 +64,7 @@ func FuzzScan(f *testing.F) {
 	})
 }
 
-// DidYouMean compares a bounded number of words, however many words there are.
+// DidYouMean compares a bounded number of words, even if there are many more words.
 func TestDidYouMean_bounded(t *testing.T) {
 	words := slices.Repeat([]string{"another"}, 100_000)
 	words[0], words[maxCompared], words[maxCompared+1] = "limit-2", "limit-1", "limits"

@@ -102,7 +102,7 @@ func TestRules_age(t *testing.T) {
 				t.Fatalf("before a reload is due: got %d requests, %d reads; want 1 request, 1 read", requests(r), k.reads)
 			}
 		}
-		time.Sleep(21 * time.Second) // the reload is due now, whatever random part of the interval was drawn
+		time.Sleep(21 * time.Second) // the reload is due now, for every random part of the interval
 		begun := time.Now()
 		if r := l.At(t.Context(), begun); requests(r) != 1 || time.Since(begun) != 0 {
 			t.Errorf("request that starts the reload: got %d requests after %s, want 1 after 0s", requests(r), time.Since(begun))
