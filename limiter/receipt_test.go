@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
@@ -121,6 +122,31 @@ func TestNewLimit_count(t *testing.T) {
 	}{{limiter.Statuses{}, 399, false}, {limiter.Statuses{}, 400, true}, {limiter.Statuses{}, 599, true}, {some, 401, true}, {some, 402, false}, {some, 599, true}, {some, 0, false}, {some, 999, false}} {
 		if got := c.of.Has(c.status); got != c.want {
 			t.Errorf("status %d in %v: got %t, want %t", c.status, c.of, got, c.want)
+		}
+	}
+}
+
+// A Receipt has the charges of a request that a limit with Mark would have denied.
+func TestReceipt_Settle_mark(t *testing.T) {
+	marked := limit(t, limiter.Limit{Name: "marked", Rate: algo.Rate{Requests: 1, Window: time.Minute}, Mark: true})
+	all := perMinute(t, "all", 100)
+	charges := []limiter.Charge{{Subject: user, Limit: marked, Cost: 1}, {Subject: limiter.Global(), Limit: all, Cost: 10}}
+	for name, store := range map[string]limiter.Store{"memory": storetest.Must(memstore.New(memstore.Options{})), "shared": newRemote()} {
+		l := storetest.Must(limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
+		for i, used := range []int64{3, 6} { // the second request exceeds the limit with Mark
+			d, receipt, err := l.TakeRefundable(ctx, noon, charges)
+			if err != nil || !d.Allowed {
+				t.Fatal(d, err)
+			}
+			receipt.Settle(ctx, noon, func(c limiter.Charge) int64 {
+				if c.Limit == all {
+					return 3
+				}
+				return c.Cost
+			})
+			if d, err := l.Peek(ctx, noon, []limiter.Charge{{Subject: limiter.Global(), Limit: all}}); err != nil || d.Remaining != 100-used {
+				t.Errorf("%s, request %d: got %d remaining, %v; want %d", name, i+1, d.Remaining, err, 100-used)
+			}
 		}
 	}
 }
