@@ -63,6 +63,27 @@ func TestReceipt_Settle(t *testing.T) {
 	}
 }
 
+// A bucket that was used since the charge refunds only what has not leaked in the meantime. A refund of
+// which nothing is left is reported as dropped.
+func TestReceipt_Settle_late(t *testing.T) {
+	bucket := limit(t, limiter.Limit{Name: "bucket", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 60, Window: time.Minute}})
+	charge := limiter.Charge{Subject: user, Limit: bucket, Cost: 20}
+	for elapsed, want := range map[time.Duration]limiter.Settlement{
+		5 * time.Second:  {Refunds: limiter.Refunds{Given: 1}},
+		20 * time.Second: {Refunds: limiter.Refunds{Dropped: 1}},
+	} {
+		l := storetest.Must(limiter.New(newRemote(), limiter.Options{}))
+		_, receipt, err := l.TakeRefundable(ctx, noon, []limiter.Charge{charge})
+		if err != nil {
+			t.Fatal(err)
+		}
+		takeAt(t, l, noon, charge)
+		if got := receipt.Settle(ctx, noon.Add(elapsed), func(limiter.Charge) int64 { return 5 }); !reflect.DeepEqual(got, want) {
+			t.Errorf("after %s: got %+v, want %+v", elapsed, got, want)
+		}
+	}
+}
+
 // A cost below 0 counts as 0: a settlement refunds at most what the request was charged.
 func TestReceipt_Settle_negative(t *testing.T) {
 	store := newRemote()
