@@ -70,6 +70,9 @@ func (e *Environment) Serve(api http.Handler) http.Handler {
 			for name, value := range from.fields {
 				w.Header().Set(name, value)
 			}
+			if request := httplimit.NewRequest(r); request.Path.String() == e.Rules.Current().UsageEndpoint() && gate.ServeUsage(w, r, request) {
+				return
+			}
 			api.ServeHTTP(w, httplimit.SetOver(r, from.over))
 		}
 	}))

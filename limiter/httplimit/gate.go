@@ -91,6 +91,8 @@ type Result struct {
 	// Pending settles the request after its answer. It is nil unless the request passes and a limit
 	// has a Count. A host that cannot settle ignores it; the request then keeps its reserve.
 	Pending *Pending
+
+	usage func() ([]rules.Listed, bool) // rules.Selection.Usage
 }
 
 // Decide decides a request. The steps are the same for every host, in this order.
@@ -129,6 +131,9 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 	invalid := o.Err != nil
 	if o.Decision.Allowed && !invalid {
 		o.Err = unidentified
+		if result.usage = selected.Usage; result.usage != nil && o.Err == nil && anonymous(&o.Caller) {
+			o.Err = caller.ErrMissingCredential
+		}
 	}
 
 	// Record the outcome, then answer.

@@ -124,6 +124,7 @@ func (c *compiler) compile() {
 	if !tooMany {
 		c.applyOverrides()
 	}
+	c.checkUsage()
 	c.exempt()
 	c.readHeaders()
 }

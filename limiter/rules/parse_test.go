@@ -72,6 +72,9 @@ line 1: exempt[0].path: unknown field; known fields: ip, user, apikey, endpoint,
 	"per_path_empty":        `line 1: rules[0].limits.*.per[1]: got "path:", want client, user, apikey, ip, claim:<name>, path:<parameter>, method, header:<name>, endpoint or global`,
 	"mark_shared":           `line 2: rules[1].limits.*: shares the count of rules[0].limits.*, so it must have the same mode`,
 	"limit_mode":            `line 1: rules[0].limits.*.mode: got "shadow", want enforce or mark`,
+	"usage_endpoint":        `line 1: usage.endpoint: got "/me/{x}", want a path without parameters and *`,
+	"usage_no_limit":        `line 1: usage.limit: required`,
+	"usage_unknown_field":   `line 1: usage.path: unknown field; known fields: endpoint, limit`,
 	"five": `line 2: rules[0].endpoint: got "/a/", want /a
 line 2: rules[0].method: got "get", want GET, POST, PUT, PATCH or DELETE, or no method for all of them (did you mean "GET"?)
 line 2: rules[0].limits.free.requests: got -1, want a whole number from 1 to 1000000000
@@ -141,7 +144,7 @@ line 1: overrides[1].limits.c: no limit of this name counts by user, want "a"`,
 	"two_spreads":                `line 1: rules[0].limits.free.cells: got 2, want none beside shards`,
 	"two_windows":                `line 1: rules[0].limits.free.window: got window and window_seconds, want one of them`,
 	"unknown_default_tier":       `line 1: default_tier: got "gold", want a tier that a rule names: free`,
-	"unknown_field":              `line 1: rulez: unknown field (did you mean "rules"?); known fields: $schema, rules, default_tier, mode, version, cost_field, overrides, exempt`,
+	"unknown_field":              `line 1: rulez: unknown field (did you mean "rules"?); known fields: $schema, rules, default_tier, mode, version, cost_field, overrides, exempt, usage`,
 	"version_text":               `line 1: version: got "1", want a whole number from 1 to 140737488355327`,
 	"version_zero":               `line 1: version: got 0, want a whole number from 1 to 140737488355327`,
 	"window_long":                `line 1: rules[0].limits.free.window_seconds: got 8640001, want a whole number from 1 to 8640000`,

@@ -1,6 +1,7 @@
 package rules_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -108,5 +109,30 @@ func TestRules_Select_perOrder(t *testing.T) {
 		if len(charges) != 1 || charges[0].Subject.String() != want {
 			t.Errorf("%s: got charges %v, want one on %s", method, charges, want)
 		}
+	}
+}
+
+// Own has the limits of a caller's tier and identities, and at most 100 limits in 20 items.
+func TestRules_Own(t *testing.T) {
+	r := parse(t, `{"rules":[
+		{"endpoint":"/a","limits":{"free":{"requests":1,"window":"1m"},"paid":{"requests":2,"window":"1m"}}},
+		{"endpoint":"/t","mode":"shadow","limits":{"*":{"requests":1,"window":"1m"}}},
+		{"endpoint":"*","limits":{"global":[{"name":"all","requests":9,"window":"1m","per":["global"]},{"name":"ip","requests":3,"window":"1m","per":["ip"]},
+			{"name":"guests","requests":3,"window":"1m","per":["ip"],"only":"unverified"},{"name":"org","requests":4,"window":"1m","per":["claim:org"]},{"name":"method","requests":5,"window":"1m","per":["user","method"]}]}}],
+		"usage":{"endpoint":"/_usage","limit":{"requests":3,"window":"1m"}}}`)
+	list, complete := r.Own(rules.Request{Caller: caller.Caller{User: "u", Tier: "paid", IP: netip.MustParsePrefix("203.0.113.7/32")}})
+	var got []string
+	for _, l := range list {
+		got = append(got, l.Path+" "+l.Charge.Subject.String())
+	}
+	if want := []string{"rules[0].limits.paid user:u", "rules[2].limits.global[1] ip:203.0.113.7"}; !slices.Equal(got, want) || !complete || r.UsageEndpoint() != "/_usage" || r.Len() != 3 {
+		t.Errorf("got %v, complete %t, want %v", got, complete, want)
+	}
+	many := make([]string, 300)
+	for i := range many {
+		many[i] = rule(fmt.Sprintf("/e%d", i), "", `"*":{"requests":3,"window":"1h"}`)
+	}
+	if list, complete := parse(t, document(many...)).Own(rules.Request{Caller: caller.Caller{User: "u"}}); len(list) != 20 || complete {
+		t.Errorf("300 endpoints: got %d limits, complete %t, want 20 and more", len(list), complete)
 	}
 }

@@ -20,6 +20,7 @@ type Rules struct {
 	classes     []class // the sets of identities by which limits count
 	overrides   overrides
 	exempt      exemptions
+	usage       bool // the last rule is the usage endpoint
 	notes       []Problem
 	labels      []string
 	headers     []string
@@ -80,8 +81,13 @@ func (r *Rules) Endpoint(i int) (pattern, method string) {
 	return r.rules[i].pattern.text, r.rules[i].method
 }
 
-// Len returns the number of rules.
-func (r *Rules) Len() int { return len(r.rules) }
+// Len returns the number of rules in the list of the document.
+func (r *Rules) Len() int {
+	if r.usage {
+		return len(r.rules) - 1
+	}
+	return len(r.rules)
+}
 
 // LocalProcesses returns the smallest local_processes above 1 of all rules. It returns 0 if no rule
 // divides its limits. In an outage, up to this number of environments stay within every divided
@@ -131,6 +137,8 @@ type Selection struct {
 	// Exemption is the exemption that applies to the request. The request then has no charges. It is
 	// nil if the request is not exempt.
 	Exemption *Exemption
+	// Usage returns the result of Own, if the request is for the usage endpoint. Otherwise it is nil.
+	Usage func() (list []Listed, complete bool)
 }
 
 // Select returns what the rules select for a request, and appends its charges to dst. An OPTIONS
@@ -139,9 +147,15 @@ type Selection struct {
 // by address. A limit with the field only charges only the requests that this field selects.
 func (r *Rules) Select(dst []limiter.Charge, q Request) Selection {
 	s := Selection{Charges: dst, Tier: r.Tier(q.Caller.Tier), Exemption: r.exempt.of(&q)}
+	var buffer [16]int
+	matched := r.index.match(buffer[:0], q.Path)
+	if r.asksUsage(&q, matched) {
+		own := q // the closure must not allocate q for other requests
+		s.Usage = func() ([]Listed, bool) { return r.Own(own) }
+		matched = matched[len(matched)-1:] // the request charges only the limit of the endpoint
+	}
 	if s.Exemption == nil {
-		var matched [16]int
-		s.Charges = r.charge(dst, r.index.match(matched[:0], q.Path), &q)
+		s.Charges = r.charge(dst, matched, &q)
 	}
 	return s
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/rules/live"
@@ -198,5 +199,49 @@ func TestRules_mark(t *testing.T) {
 			}
 		}
 		r.now = r.now.Add(time.Hour)
+	}
+}
+
+// The usage endpoint returns the caller's own limits behind either API. It charges only a limit of its
+// own, and an anonymous caller gets 401.
+func TestRules_usage(t *testing.T) {
+	r := newRuled(t, `{"rules":[
+		{"endpoint":"/search","limits":{"*":[{"name":"search","requests":5,"window":"1m"},{"name":"document","requests":5,"window":"1m","per":["client","method"]}]}},
+		{"endpoint":"*","limits":{"global":[{"name":"all","requests":1000,"window":"1m","per":["global"]},{"name":"month","requests":9,"window":"1h","per":["client"],"algorithm":"fixed_window"}]}}],
+		"usage":{"endpoint":"/_usage","limit":{"requests":3,"window":"1m"}}}`, io.Discard, func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/_usage" {
+			t.Error("the handler was called for the usage endpoint, want an answer of Weir")
+		}
+	})
+	for _, api := range []gateway.Kind{gateway.REST, gateway.HTTP} {
+		for range 2 {
+			send(t, r.apis[api], "GET", "/search", "", "X-Api-Key: key-alice")
+		}
+		send(t, r.apis[api], "GET", "/search", "", "X-Api-Key: key-bob")
+		for range 3 {
+			a := send(t, r.apis[api], "GET", "/_usage", "", "X-Api-Key: key-alice")
+			got := decode[httplimit.Usage](t, []byte(a.body))
+			if a.status != http.StatusOK || got.Subject != "apikey:alice" || got.Truncated || len(got.Limits) != 2 || a.header.Get("Cache-Control") != "no-store" {
+				t.Fatalf("%s API: got %d %s, want two limits of alice", api, a.status, a.body)
+			}
+			search, month := got.Limits[0], got.Limits[1]
+			search.Reset, month.Reset = 0, 0
+			if want := (httplimit.LimitUsage{Name: "search", Endpoint: "/search", Limit: 5, Window: "60s", Capacity: 5, Used: 2, Remaining: 3}); search != want {
+				t.Errorf("%s API: got %+v, want %+v", api, search, want)
+			}
+			if want := (httplimit.LimitUsage{Name: "month", Endpoint: "*", Limit: 9, Window: "3600s", Capacity: 9, Used: 2, Remaining: 7}); month != want {
+				t.Errorf("%s API: got %+v, want %+v", api, month, want)
+			}
+		}
+		if a := send(t, r.apis[api], "GET", "/_usage", "", "X-Api-Key: key-alice"); a.status == http.StatusOK {
+			t.Errorf("%s API: fourth question: got 200, want a refusal by the limit of the endpoint", api)
+		}
+		if a := send(t, r.apis[api], "GET", "/_usage", ""); a.status != http.StatusUnauthorized {
+			t.Errorf("%s API: anonymous: got %d, want 401", api, a.status)
+		}
+		if a := send(t, r.apis[api], "GET", "/_usage", "", "X-Api-Key: guess"); a.status != http.StatusUnauthorized {
+			t.Errorf("%s API: bad credential: got %d, want 401", api, a.status)
+		}
+		r.now = r.now.Add(2 * time.Hour)
 	}
 }

@@ -118,7 +118,7 @@ func printExplanation(out io.Writer, e operator.Explanation) error {
 	} else if len(e.Limits) == 0 {
 		fmt.Fprintln(out, "  none: the request is not limited")
 	}
-	if err := printLimits(out, e.Limits, e.At); err != nil {
+	if err := printLimits(out, e.Limits, e.At, usageOf); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "\n%s  %s\n", s.Bold("now"), verdict(s, e.Decision))
@@ -169,11 +169,11 @@ func costOf(c operator.Cost, d operator.Decision) string {
 	return plural(c.Calls, c.Unit) + " to the store, concurrently"
 }
 
-// printLimits prints a line for each limit.
-func printLimits(out io.Writer, limits []operator.Limit, at time.Time) error {
+// printLimits prints a line for each limit. describe returns the text for its usage.
+func printLimits(out io.Writer, limits []operator.Limit, at time.Time, describe func(*operator.State, time.Time) string) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, l := range limits {
-		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\n", l.Name, l.Path, l.Subject, strings.Join(numbers(l), ", "), usageOf(l.State, at))
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\n", l.Name, l.Path, l.Subject, strings.Join(numbers(l), ", "), describe(l.State, at))
 	}
 	return t.Flush()
 }

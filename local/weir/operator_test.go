@@ -336,3 +336,12 @@ func TestExplain_exempt(t *testing.T) {
 		t.Errorf("got %q, error %v, want the exemption", out.String(), err)
 	}
 }
+
+// usage prints a bar with the used part of a limit.
+func TestUsage_bar(t *testing.T) {
+	var out bytes.Buffer
+	u := operator.Usage{Subject: "user:alice", Limits: []operator.Limit{{Name: "search", State: &operator.State{Capacity: 100, Remaining: 75, Passes: true}}}}
+	if err := printUsage(&out, u); err != nil || !strings.Contains(out.String(), "[#####...............] 75 of 100 left") {
+		t.Errorf("got %q, error %v, want a bar with a quarter used", out.String(), err)
+	}
+}

@@ -58,7 +58,7 @@ func printForgotten(out io.Writer, f operator.Forgotten) error {
 		return printNotes(out, s, f.Notes)
 	}
 	fmt.Fprintf(out, "%s: reset %s; the usage before the reset was:\n", s.Bold(f.Subject), plural(held, "limit"))
-	if err := printLimits(out, f.Limits, f.At); err != nil {
+	if err := printLimits(out, f.Limits, f.At, usageOf); err != nil {
 		return err
 	}
 	if err := printOthers(out, s, f.Others, f.At); err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -63,13 +64,23 @@ func printUsage(out io.Writer, i operator.Usage) error {
 	if len(i.Limits) == 0 {
 		fmt.Fprintln(out, "  the rules have no limit for this subject")
 	}
-	if err := printLimits(out, i.Limits, i.At); err != nil {
+	if err := printLimits(out, i.Limits, i.At, barOf); err != nil {
 		return err
 	}
 	if err := printOthers(out, s, i.Others, i.At); err != nil {
 		return err
 	}
 	return printNotes(out, s, i.Notes)
+}
+
+// barOf describes the usage of a limit, after a bar with the used part of its capacity.
+func barOf(s *operator.State, at time.Time) string {
+	const width = 20
+	if s == nil || s.Capacity <= 0 {
+		return usageOf(s, at)
+	}
+	used := int((s.Capacity - s.Remaining) * width / s.Capacity)
+	return "[" + strings.Repeat("#", used) + strings.Repeat(".", width-used) + "] " + usageOf(s, at)
 }
 
 // printOthers prints state that no rule describes.

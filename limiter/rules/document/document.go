@@ -33,6 +33,7 @@ type Document struct {
 	Rules       []Rule
 	Overrides   []Override
 	Exempt      []Exemption
+	Usage       bool // the last rule is the usage endpoint
 	// Complete reports whether all limits of all rules were read without a mistake.
 	Complete bool
 
@@ -113,11 +114,14 @@ func (d *Document) read(root *node) {
 	d.Shadow = o.choice("mode", modes) == modeShadow
 	d.Version, _ = o.whole(o.member("version"), limiter.MaxVersion)
 	d.costField = d.readCostField(o)
-	overrides, exempt := o.member("overrides"), o.member("exempt")
+	overrides, exempt, usage := o.member("overrides"), o.member("exempt"), o.member("usage")
 	o.done()
 	before := d.Mistakes()
 	if list != nil {
 		d.readRules(list)
+	}
+	if usage != nil {
+		d.readUsage(usage)
 	}
 	d.Complete = list != nil && d.Mistakes() == before && !d.report.more
 	d.readDefaultTier(o, tier)

@@ -1,0 +1,94 @@
+package httplimit
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/outcome"
+	"github.com/weir-limits/weir/limiter/rules"
+)
+
+// Usage is the answer of the usage endpoint: the limits that count a caller's requests.
+type Usage struct {
+	Subject string       `json:"subject"`
+	Tier    string       `json:"tier"`
+	Limits  []LimitUsage `json:"limits"`
+	// Truncated reports that the caller has more limits.
+	Truncated bool `json:"truncated,omitempty"`
+}
+
+// LimitUsage is what a caller has used of one limit, in requests.
+type LimitUsage struct {
+	Name     string `json:"name"`
+	Endpoint string `json:"endpoint"` // of the rule; of the first rule, if several share the limit
+	Method   string `json:"method,omitempty"`
+	Limit    int64  `json:"limit"`  // requests in each window
+	Window   string `json:"window"` // such as "60s"
+	// Capacity is the burst of a bucket. For other limits it is Limit.
+	Capacity  int64 `json:"capacity"`
+	Used      int64 `json:"used"`
+	Remaining int64 `json:"remaining"`
+	Reset     int64 `json:"reset"` // when the quota is full again, in Unix seconds
+}
+
+// usageTimeout bounds the reads for one answer of the usage endpoint.
+const usageTimeout = time.Second
+
+// anonymous reports whether a caller has no verified identity.
+func anonymous(c *caller.Caller) bool { return c.User == "" && c.APIKey == "" }
+
+// ServeUsage answers a request for the path of the usage endpoint that an authorizer has allowed. It
+// charges nothing. It returns false if the request is for another method.
+func (g *Gate) ServeUsage(w http.ResponseWriter, r *http.Request, request Request) bool {
+	if request.Method != http.MethodGet && request.Method != http.MethodHead {
+		return false
+	}
+	now := g.o.Clock()
+	c, err := g.o.Identify(r.Context(), now, request)
+	selected := g.o.Select(r.Context(), now, rules.Request{Method: request.Method, Path: request.Path, Header: request.Header, Caller: c})
+	if err == nil && anonymous(&c) {
+		err = caller.ErrMissingCredential
+	}
+	switch {
+	case err != nil:
+		g.answer(r.Context(), &outcome.Outcome{Err: err}, false).Refuse(w)
+	case selected.Usage == nil:
+		return false
+	default:
+		g.serveUsage(w, r, now, c, selected)
+	}
+	return true
+}
+
+// serveUsage writes the usage of a caller.
+func (g *Gate) serveUsage(w http.ResponseWriter, r *http.Request, now time.Time, c caller.Caller, selected rules.Selection) {
+	ctx, cancel := context.WithTimeout(r.Context(), usageTimeout)
+	defer cancel()
+	listed, complete := selected.Usage()
+	charges := make([]limiter.Charge, len(listed))
+	for i := range listed {
+		charges[i] = listed[i].Charge
+	}
+	found, err := g.o.Limiter.Inspect(ctx, now, charges)
+	if err != nil {
+		Answer{RetryAfter: retrySoon, Problem: failure()}.Refuse(w)
+		return
+	}
+	usage := Usage{Subject: c.Subject().String(), Tier: selected.Tier, Limits: make([]LimitUsage, len(found)), Truncated: !complete}
+	for i, u := range found {
+		rate := u.Limit.Rate
+		usage.Limits[i] = LimitUsage{
+			Name: u.Limit.Name, Endpoint: listed[i].Endpoint, Method: listed[i].Method, Limit: rate.Requests, Window: strconv.FormatInt(seconds(u.Limit.WindowAt(now)), 10) + "s",
+			Capacity: u.Capacity, Used: u.Capacity - u.Remaining, Remaining: u.Remaining, Reset: unixUp(now.Add(u.ResetAfter)),
+		}
+	}
+	body, _ := json.Marshal(usage) // Marshal never fails for strings and numbers
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(body) // the client may have disconnected
+}

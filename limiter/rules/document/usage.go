@@ -1,0 +1,22 @@
+package document
+
+import "net/http"
+
+// readUsage reads the endpoint at which callers get their usage. It adds a rule for this endpoint as the
+// last rule.
+func (d *Document) readUsage(n *node) {
+	o := n.object(&d.report)
+	r := Rule{Path: n.path, Method: http.MethodGet, Cost: 1, LocalProcesses: 1, Tiers: []string{OtherTiers}}
+	r.Endpoint, _ = o.text(o.required("endpoint"))
+	limit := o.required("limit")
+	o.done()
+	if limit == nil {
+		return
+	}
+	l, ok := d.readLimit(limit, OtherTiers, false)
+	if !ok {
+		return
+	}
+	r.Limits = []Limit{l}
+	d.Rules, d.Usage = append(d.Rules, r), true
+}
