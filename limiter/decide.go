@@ -46,7 +46,7 @@ func (l *Limiter) decide(ctx context.Context, r *request, now time.Time, charges
 	for !d.Allowed && slices.ContainsFunc(rest, marks) {
 		before := d
 		switch {
-		case d.Limit == nil: // the store failed or the subject is busy, which may concern any limit
+		case d.Limit == nil: // the store failed or the subject is busy, which can concern any limit
 			rest = slices.DeleteFunc(rest, marks)
 		case d.Limit.Mark:
 			rest = slices.DeleteFunc(rest, func(c Charge) bool { return c.Limit == before.Limit })
@@ -79,7 +79,7 @@ func marks(c Charge) bool { return c.Limit != nil && c.Limit.Mark && !c.Limit.Sh
 //     (serve.go). The store is called only if the synchronization of a counter is due (sync.go).
 //  3. Arrange: the other charges form batches. A batch has all charges on one subject, which a store
 //     takes in one atomic step (arrange.go).
-//  4. Look up: the denial cache may know a state that refuses. After an outage, the fallback may
+//  4. Look up: the denial cache perhaps knows a state that refuses. After an outage, the fallback can
 //     also refuse (lookup.go).
 //  5. Charge: stores of this process take their batches first, one after another. Then the shared
 //     store takes the others in up to three waves (waves.go, take.go). Calls of one wave are

@@ -51,7 +51,7 @@ func TestDecision_store(t *testing.T) {
 				t.Errorf("%s: got %s and %+v, want %s and %+v", step.name, d.StoreTime, d.Refunds, step.took, step.refunds)
 			}
 		}
-		// If other callers have used the bucket since the charge, the part that may have leaked is not
+		// If other callers have used the bucket since the charge, the part that has perhaps leaked is not
 		// refunded.
 		d, receipt, err := l.TakeRefundable(ctx, noon, []limiter.Charge{bucket, mine})
 		if err != nil || !d.Allowed {

@@ -55,8 +55,8 @@ func TimedOut(err error) bool {
 
 var answers = []error{ErrContended, ErrFull, ErrFormat, ErrItemThrottled, ErrRejected, errNeighbour}
 
-// mayHaveCharged reports whether a store that returned err may have charged, because its last attempt
-// had no answer.
+// mayHaveCharged reports whether it is possible that a store that returned err has charged, because its
+// last attempt had no answer.
 func mayHaveCharged(err error) bool {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return true

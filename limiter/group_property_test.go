@@ -159,7 +159,7 @@ type outcomes struct {
 	mu       sync.Mutex
 	spans    map[limiter.ID][]span  // of admitted requests, where the decision names the limit
 	admitted map[limiter.ID]int64   // total cost
-	lost     map[limiter.ID]int64   // total cost of requests that may have been charged or not
+	lost     map[limiter.ID]int64   // total cost of requests for which the store's charge is unknown
 	refused  map[limiter.ID][]int64 // costs that the limit refused
 }
 
@@ -172,7 +172,7 @@ func (o *outcomes) note(w *world, charges []limiter.Charge, d limiter.Decision, 
 		w.problem("a request took %s, want at most the deadline of %s", took, p.Timeout)
 	}
 	most := 2 * latency
-	if p.Others > 0 || !p.Alike { // then a call may return no states for some waiting requests
+	if p.Others > 0 || !p.Alike { // then a call can return no states for some waiting requests
 		most = 6 * latency
 	}
 	if !p.Faults && took > most {
@@ -209,7 +209,7 @@ func (o *outcomes) note(w *world, charges []limiter.Charge, d limiter.Decision, 
 		o.refused[d.Limit.ID] = append(o.refused[d.Limit.ID], d.Cost)
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		// A request of cost 0 may read the state between the charges of a call.
+		// A request of cost 0 can read the state between the charges of a call.
 		if used := p.Capacity - d.Remaining; !look && used > 0 && !slices.Contains(w.states[d.Limit.ID], used) {
 			w.problems = append(w.problems, fmt.Sprintf("a refusal reports a usage of %d of %s, which is none of its states %v", used, d.Limit.Name, w.states[d.Limit.ID]))
 		}

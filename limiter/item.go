@@ -10,7 +10,7 @@ import (
 // the caller passed.
 type item struct {
 	Charge
-	limit   *Limit        // Charge.Limit may be a shard or a cell of this limit
+	limit   *Limit        // Charge.Limit can be a shard or a cell of this limit
 	want    int64         // Charge.Cost is more if the charge takes a lease, and 0 if the request only reads
 	backOff time.Duration // how long the back-off refuses the charge, even if the state has room
 	cells   bool          // counted in Options.Cells

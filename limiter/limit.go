@@ -44,7 +44,7 @@ type Limit struct {
 	Version int64
 	// Horizon is how long a store keeps a subject after a charge on this limit. 0 means as long as
 	// this limit needs. If requests charge different limits of a subject, give all limits the
-	// longest Horizon. Otherwise a charge on a short limit makes the count of a long one expire.
+	// longest Horizon. Without this, a charge on a short limit makes the count of a long limit expire.
 	Horizon time.Duration
 	// Shadow tries the limit out. The limit counts on a separate subject and refuses nothing.
 	// Decision.Shadowed reports that it would have refused a request.

@@ -128,7 +128,7 @@ func TestLimiter_Take_strictest(t *testing.T) {
 		t.Errorf("allowed: got %q with %d remaining, want narrow with 1", d.Limit.Name, d.Remaining)
 	}
 	// narrow, slow and global refuse the next request. A Local store charges one subject after the
-	// other, so the limits of user refuse before those of other are charged.
+	// other, so the limits of user refuse before the limits of other are charged.
 	d = take(t, l, charges(2)...)
 	if d.Allowed || d.Limit != narrow {
 		t.Errorf("refused: got limit %q, want narrow", d.Limit.Name)

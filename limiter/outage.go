@@ -59,7 +59,7 @@ func (r *request) takeLocally() {
 		if len(b.items) == 0 {
 			continue
 		}
-		if b.exceedsShare() { // not a refusal: the store may admit the request after the outage
+		if b.exceedsShare() { // not a refusal: the store can admit the request after the outage
 			r.failed = true
 			return
 		}

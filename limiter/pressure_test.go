@@ -95,7 +95,7 @@ func throttledRefuses(t *testing.T) {
 }
 
 // If other processes charge an item between the attempts, the item is hot: its subject is busy, and OnError
-// does not apply. Otherwise another item of the partition is hot, and OnError decides.
+// does not apply. If no process charges it, another item of the partition is hot, and OnError decides.
 func TestLimiter_Take_throttled_hot(t *testing.T) {
 	for _, policy := range []limiter.OnError{limiter.OnErrorAllow, limiter.OnErrorLocal, limiter.OnErrorDeny} {
 		for _, hot := range []bool{true, false} {

@@ -24,7 +24,7 @@ func (r *request) take(ctx context.Context, b *batch) {
 	if b.err == nil {
 		first = first.shorter(r.now, b)
 	}
-	for shard := range b.items[0].limit.parts { // the cache may hold a shard with a shorter wait
+	for shard := range b.items[0].limit.parts { // the cache perhaps holds a shard with a shorter wait
 		if r.lookUpShard(b, shard) {
 			first = first.shorter(r.now, b)
 		}
@@ -88,7 +88,7 @@ func (f refusal) shorter(now algo.Instant, b *batch) refusal {
 	return f
 }
 
-// wait returns how long until the shard may admit cost.
+// wait returns the shortest time until the shard can admit cost.
 func (f refusal) wait(now algo.Instant, cost int64) time.Duration {
 	return max(f.backOff, f.result.RetryAfter(now, cost))
 }

@@ -38,7 +38,7 @@ func TestSkew(t *testing.T) {
 	expect("a clock that was set", -time.Hour, 2*time.Millisecond)
 }
 
-// The uncertainty of the skew grows with time, because the clocks may drift apart.
+// The uncertainty of the skew grows with time, because the clocks can drift apart.
 func TestSkew_drift(t *testing.T) {
 	var s Skew
 	begun := time.Unix(1_800_000_000, 0)

@@ -333,7 +333,7 @@ func TestSpread_together(t *testing.T) {
 				want = 12
 			}
 			if (tightest == "shards" || tightest == "adaptive") && allowed >= 12 && allowed <= 24 {
-				want = allowed // shards may refuse early
+				want = allowed // shards can refuse early
 			}
 			if allowed != want {
 				t.Fatalf("got %d allowed, want %d", allowed, want)

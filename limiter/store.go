@@ -49,7 +49,7 @@ type Store interface {
 	Inspect(ctx context.Context, subject Subject) ([]Entry, error)
 
 	// Reset deletes subject, which then has its full quota. A later refund of a charge from before the
-	// reset may refund a charge from after the reset.
+	// reset can refund a charge from after the reset.
 	Reset(ctx context.Context, subject Subject) error
 }
 

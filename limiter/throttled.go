@@ -31,7 +31,7 @@ const (
 )
 
 var (
-	// unknownPlan is for a subject that may be hot or quiet. Its two reads are far apart.
+	// unknownPlan is for a subject that can be hot or quiet. Its two reads are far apart.
 	unknownPlan = plan{read, write, reread, write, write, write, write, read, reread}
 	// hotPlan is for a hot subject whose limits can be leased. One write serves many requests.
 	hotPlan = plan{write, write, write, write, read, write, write}
@@ -162,7 +162,7 @@ func (s *shared) read(ctx context.Context, c *throttledCall) {
 	c.refused = c.refuses()
 }
 
-// sameState reports whether two reads returned the same state. A store may return a new Machine at each
+// sameState reports whether two reads returned the same state. A store can return a new Machine at each
 // read.
 func sameState(a, b algo.Result) bool {
 	return a.State == b.State && a.Machine.Fingerprint() == b.Machine.Fingerprint()

@@ -59,7 +59,7 @@ func (ts *trackers) get(now algo.Instant, subject Subject, limit *Limit) *tracke
 		return nil
 	}
 	t = &tracker{limit: limit, counter: local.NewCounter(limit.counterRules())}
-	key.subject = subject.clone() // the subject may share memory with a large request text
+	key.subject = subject.clone() // the subject can share memory with a large request text
 	ts.table[key] = t
 	return t
 }
@@ -135,7 +135,7 @@ func (ts *trackers) count(subject Subject, id ID) algo.Result {
 	return algo.Result{}
 }
 
-// anyPressure reports whether any tracker may be under pressure. It takes no lock.
+// anyPressure reports whether it is possible that a tracker is under pressure. It takes no lock.
 func (ts *trackers) anyPressure(now algo.Instant) bool {
 	return now <= algo.Instant(ts.pressureUntil.Load())
 }

@@ -89,9 +89,10 @@ func (r *request) charge(ctx context.Context) {
 }
 
 // takeRemote charges the subjects of a shared store. A subject whose charge cannot be refunded waits
-// until the other subjects have admitted the request. Otherwise a flood of refused requests would drain
-// a fast bucket that many callers share. A request on such a bucket takes two round trips, rarely three.
-// It takes one round trip if this process saw room in the other limits. The number of calls is the same.
+// until the other subjects have admitted the request. Without this order, a flood of refused requests
+// would drain a fast bucket that many callers share. A request on such a bucket takes two round trips,
+// rarely three. It takes one round trip if this process saw room in the other limits. The number of
+// calls is the same.
 func (r *request) takeRemote(ctx context.Context) {
 	for w := refundableWave; w <= sharedWave && !r.refused(); w++ {
 		for w < sharedWave && (r.look || r.hasRoom(w)) {

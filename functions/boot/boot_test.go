@@ -227,7 +227,7 @@ func TestConfig_OpenStore(t *testing.T) {
 	if _, _, err := load(t, "TABLE=t", "DYNAMODB_ENDPOINT=localhost:8000").OpenStore(t.Context()); err == nil || !strings.HasPrefix(err.Error(), `DYNAMODB_ENDPOINT: got "localhost:8000",`) {
 		t.Error(err)
 	}
-	// An invalid URL may contain an unescaped password. The error contains no part of the password.
+	// An invalid URL can contain an unescaped password. The error contains no part of the password.
 	for _, address := range []string{
 		"http://hunter2", "redis://user:hunt/er2@127.0.0.1:1", "redis://user:/hunter2@127.0.0.1:1", "redis://user:12?hunter2@127.0.0.1", "redis://user:#hunter2@127.0.0.1:1",
 		"redis://user:12#hunter2@127.0.0.1:1", "redis://127.0.0.1:1/0#", "redis://127.0.0.1:1/0?hunter2=1", "redis://127.0.0.1:1/0?read_timeout=hunter2", "redis://127.0.0.1:1/hunter2", "redis://user:1/2/hunter2@127.0.0.1:1", "hunter2",

@@ -194,7 +194,7 @@ func speakRedis(c net.Conn, r *bufio.Reader) (string, error) {
 	}
 }
 
-// speakCluster answers like a Redis Cluster of one node. Otherwise it is like speakRedis.
+// speakCluster is like speakRedis, but answers like a Redis Cluster of one node.
 func speakCluster(c net.Conn, r *bufio.Reader) (string, error) {
 	for {
 		args, err := readCommand(r)
@@ -435,7 +435,7 @@ func TestDeadline_outage(t *testing.T) {
 // new connection. A connection that was idle for 5 s is not used again.
 func TestDeadline_oldConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newSystem(t, "redis") // not DynamoDB, because net/http may close a connection at any time
+		w := newSystem(t, "redis") // not DynamoDB, because net/http can close a connection at any time
 		defer w.end(t)
 		w.config.Warm(t.Context(), w.store, w.app)
 		w.look(t, "/a")

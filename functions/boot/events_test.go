@@ -51,7 +51,7 @@ func (a *doneRecorder) Done() <-chan struct{} {
 	return a.Context.Done()
 }
 
-// A function waits until its events are sent, and then answers. After the answer, Lambda may freeze
+// A function waits until its events are sent, and then answers. After the answer, Lambda can freeze
 // the environment.
 func TestOpen_events(t *testing.T) {
 	held := make(chan struct{})

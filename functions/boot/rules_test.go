@@ -25,7 +25,7 @@ import (
 func (d *deployment) allows(t *testing.T) (version, requests int64) {
 	t.Helper()
 	_ = d.Rules.At(t.Context(), d.now)
-	for range 20 { // waits longer than a request, because the machine may be busy
+	for range 20 { // waits longer than a request, because the machine can be busy
 		d.Rules.Settle()
 	}
 	r := d.Rules.At(t.Context(), d.now)

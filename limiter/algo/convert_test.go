@@ -17,7 +17,7 @@ func TestConvert(t *testing.T) {
 		next := algo.Convert(from, to, s, now)
 		used := from.Capacity() - from.Remaining(s, now)
 		if w, ok := from.(*algo.Window); ok {
-			if _, ok := to.(*algo.Window); ok { // requests of an older window may not overlap this one
+			if _, ok := to.(*algo.Window); ok { // it is possible that the requests of an older window do not overlap this window
 				used = w.At(s, now).Count
 			}
 		}

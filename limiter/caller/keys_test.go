@@ -194,7 +194,7 @@ func TestRemoteKeys(t *testing.T) {
 	}
 	later(time.Minute)
 	down = true
-	check(newIssuer(t, "new"), caller.ErrUnverified, 5) // the key may be new, because the last fetch failed
+	check(newIssuer(t, "new"), caller.ErrUnverified, 5) // the key can be new, because the last fetch failed
 	check(newIssuer(t, "new"), caller.ErrUnverified, 5)
 	check(first, nil, 5)
 	later(30*time.Second - 1)

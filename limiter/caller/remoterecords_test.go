@@ -296,7 +296,7 @@ func TestRemoteRecords_failingReads(t *testing.T) {
 	look(t, r, source, noon.Add(62*time.Second), source.add("s", "newer"), "newer", nil, 6)
 }
 
-// The clocks of concurrent requests may differ. A request with an earlier time does not repeat a read.
+// The clocks of concurrent requests can differ. A request with an earlier time does not repeat a read.
 func TestRemoteRecords_earlierClock(t *testing.T) {
 	source := newTable("s")
 	r := caller.NewRemoteRecords(source)

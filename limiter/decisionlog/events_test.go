@@ -216,7 +216,7 @@ func TestPublisher_Record_flood(t *testing.T) {
 	if cost != workers*each*2 {
 		t.Errorf("got cost %d, want %d", cost, workers*each*2)
 	}
-	// Goroutines run at different speeds, so several batches may contain events of the same second.
+	// Goroutines run at different speeds, so several batches can contain events of the same second.
 	if most := 2 * 5 * len(b.batches); len(got) > most {
 		t.Errorf("got %d events in %d batches, want at most %d", len(got), len(b.batches), most)
 	}

@@ -135,7 +135,7 @@ func (p *Publisher) Begin(now time.Time) {
 	if p == nil {
 		return
 	}
-	now = now.Round(0) // use the wall clock: the monotonic clock may stop while Lambda freezes the process
+	now = now.Round(0) // use the wall clock: the monotonic clock can stop while Lambda freezes the process
 	p.mu.Lock()
 	if p.landed(now) && p.due(now) {
 		p.start(now)

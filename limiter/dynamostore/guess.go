@@ -19,7 +19,8 @@ func (g *guesses) of(id limiter.ID) *atomic.Int32 { return &g[id%limiter.ID(len(
 // busy returns the guess for a limit.
 func (g *guesses) busy(id limiter.ID) bool { return g.of(id).Load() > 0 }
 
-// learn records the correct answer for a guess. Of two concurrent calls, only one may count.
+// learn records the correct answer for a guess. Of two concurrent calls, it is possible that only one
+// counts.
 func (g *guesses) learn(id limiter.ID, busy bool) {
 	count := g.of(id)
 	if n := count.Load(); busy {

@@ -144,7 +144,7 @@ func (e *expression) trimLog(it item, limit *limiter.Limit, cost int64) {
 	_, expired := l.Live(s, s.Newest)
 	length := int64(s.Entries.Len())
 	due := expired >= trimLeast && length/trimEvery != (length-cost)/trimEvery || length >= l.MaxDebt()
-	n := min(expired, int(length)-1, trimMost-len(e.remove)) // keep the last entry, because an append may follow it
+	n := min(expired, int(length)-1, trimMost-len(e.remove)) // keep the last entry, because an append can follow it
 	if !due || n <= 0 {
 		return
 	}

@@ -53,7 +53,7 @@ func sameMachine(a, b algo.Machine) bool {
 }
 
 // giveBackBucket adds the refund of a bucket. If the bucket is unchanged, it refunds the whole charge.
-// Otherwise it refunds the part that is safe for any bucket.
+// If the bucket changed, it refunds the part that is safe for any bucket.
 func (r *refund) giveBackBucket(e *expression, b *algo.Bucket, i int) {
 	id, cost, charged := r.charges[i].Limit.ID.String(), r.charges[i].Cost, r.results[i].State
 	tat, refunds := attribute(tatAttribute, id), attribute(refundsAttribute, id)

@@ -11,7 +11,7 @@ import (
 )
 
 // hostSpread bounds the difference between the clocks of DynamoDB's hosts. It matters because two calls
-// may reach different hosts.
+// can reach different hosts.
 const hostSpread = 50 * time.Millisecond
 
 // ClockSkew implements limiter.SkewEstimator with the Date header of every answer to an update. The

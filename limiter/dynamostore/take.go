@@ -231,7 +231,7 @@ func (t *take) chargeWindow(e *expression, w *algo.Window, v *view, c limiter.Ch
 	s := v.settled.State
 	index := max(w.Index(t.now), s.Window)
 	newest, current := attribute(newestAttribute, v.id), count(v.id, index)
-	if index > w.Index(t.now) { // the cached index may be wrong after a reset
+	if index > w.Index(t.now) { // the cached index can be wrong after a reset
 		e.require(e.compare(newest, "=", e.number(index)))
 		if w.Ahead(s, t.now) { // the item has this state, and its mark determines whether the state is clamped
 			e.requireMark(t.item, v.id)
@@ -275,7 +275,7 @@ func (t *take) slidingRoom(e *expression, w *algo.Window, v *view, index, cost i
 	if room := w.Room(index, t.now, s.Previous, cost); s.Window == index && room >= 0 {
 		return e.absentOr(previous, "<=", e.number(s.Previous)) + " AND " + e.absentOr(current, "<=", e.number(room))
 	}
-	// Without a count of the current window, the previous count may still grow, but the condition bounds
+	// Without a count of the current window, the previous count can still grow, but the condition bounds
 	// it.
 	ways := []string{e.absent(current) + " AND " + e.absentOr(previous, "<=", e.number(w.PreviousRoom(index, t.now, cost)))}
 	if t.exact {

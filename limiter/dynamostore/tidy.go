@@ -66,7 +66,7 @@ func (s *Store) tidy(ctx context.Context, now algo.Instant, subject limiter.Subj
 	}
 }
 
-// updateTidied sends the update that tidy needs. Its condition may fail because another request
+// updateTidied sends the update that tidy needs. Its condition can fail because another request
 // changed the item.
 func (s *Store) updateTidied(ctx context.Context, now algo.Instant, subject limiter.Subject, e *expression) {
 	_, _, err := s.update(ctx, subject, e)

@@ -130,7 +130,8 @@ func TestValue_Get_timeout(t *testing.T) {
 	})
 }
 
-// Renew reads a fresh value again if may returns true. After a failed read, the Policy decides instead.
+// Renew reads a fresh value again if the function permit returns true. After a failed read, the Policy
+// decides instead.
 func TestValue_Renew(t *testing.T) {
 	v, s := fresh.New[int](policy()), &source{}
 	may, calls := false, 0
@@ -151,7 +152,7 @@ func TestValue_Renew(t *testing.T) {
 	if !errors.Is(v.Err(), errBad) {
 		t.Errorf("error of the last read: got %v, want %v", v.Err(), errBad)
 	}
-	renew(7*time.Second-1, 3, nil, 3) // may is not called after a failure
+	renew(7*time.Second-1, 3, nil, 3) // permit is not called after a failure
 	renew(7*time.Second, 3, nil, 4)
 	if calls != 4 {
 		t.Errorf("may: got %d calls, want 4", calls)

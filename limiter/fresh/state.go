@@ -14,7 +14,7 @@ type state[V any] struct {
 }
 
 // age returns the age of the last read. It is never negative, although the instants of concurrent
-// requests may be out of order.
+// requests can be out of order.
 func (s *state[V]) age(now time.Time) time.Duration { return now.Sub(s.tried).Abs() }
 
 // usable reports whether the value may be used at now.

@@ -122,5 +122,5 @@ func (p *Problem) write(w http.ResponseWriter) {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
 	w.WriteHeader(p.Status)
-	_, _ = w.Write(body) // the client may have disconnected
+	_, _ = w.Write(body) // perhaps the client has disconnected
 }

@@ -169,6 +169,6 @@ func (s *Store) Reset(_ context.Context, subject limiter.Subject) error {
 	return nil
 }
 
-// same reports whether two limits decide alike. A new version of the rules may contain an unchanged
+// same reports whether two limits decide alike. A new version of the rules can contain an unchanged
 // limit.
 func same(a, b *limiter.Limit) bool { return a == b || a.Fingerprint() == b.Fingerprint() }

@@ -254,7 +254,7 @@ func (sh *shard) settle(at *slot, c *limiter.Charge, now algo.Instant) limiter.H
 		if held.Machine == c.Limit.Machine() && held.Version == c.Limit.Version {
 			own = c.Limit
 		}
-		sh.drop(at) // it may no longer be a log
+		sh.drop(at) // perhaps it is no longer a log
 		sh.use(at, own)
 		sh.put(at, held.State)
 		if held.Mark != (algo.Mark{}) {
@@ -266,7 +266,7 @@ func (sh *shard) settle(at *slot, c *limiter.Charge, now algo.Instant) limiter.H
 }
 
 // sooner sets due to the instant at which the limit in a slot reaches full quota, if that is earlier.
-// The previous state of the slot may have reached full quota later.
+// The previous state of the slot perhaps reached full quota later.
 func (sh *shard) sooner(at *slot) {
 	const past = algo.Instant(0)
 	sh.due = min(sh.due, past.Add(sh.limit(at).Machine().ResetAfter(sh.state(at), past)))

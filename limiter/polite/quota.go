@@ -135,7 +135,7 @@ type reason int
 
 const (
 	spread   reason = iota // the remaining requests are spread over the time
-	awaiting               // a response to a request in flight may increase the remaining number
+	awaiting               // a response to a request in flight can increase the remaining number
 	spent                  // the quota is exhausted
 )
 

@@ -94,7 +94,7 @@ func (g *gate) sent() []int {
 	return slices.Clone(g.sizes)
 }
 
-// taker makes concurrent decisions, each of another caller.
+// taker makes concurrent decisions. Each decision is for another caller.
 type taker struct {
 	store limiter.Store
 	limit *limiter.Limit

@@ -336,8 +336,8 @@ func TestStore_olderRules(t *testing.T) {
 	}
 }
 
-// If a value has many records, the store removes those of limits that are not in the rules and have been
-// idle for an hour.
+// If a value has many records, the store removes the records of limits that are not in the rules and
+// have been idle for an hour.
 func TestStore_tidy(t *testing.T) {
 	client := local(t)
 	s, who := open(t, redisstore.Options{Namespace: "tidy"}), caller()

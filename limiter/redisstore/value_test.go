@@ -190,7 +190,7 @@ func TestStore_value_unreadable(t *testing.T) {
 	}
 }
 
-// A state may be as far ahead as an honest clock allows. A decision on such a state is one command.
+// A state can be as far ahead as an honest clock allows. A decision on such a state is one command.
 func TestStore_value_ahead(t *testing.T) {
 	var calls atomic.Int64
 	s := open(t, redisstore.Options{Namespace: "ahead"}, counter{&calls})

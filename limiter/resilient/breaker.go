@@ -104,7 +104,7 @@ func (c *call) make() (int, error) {
 	begun := c.of.answers.Load()
 	n, err := c.send()
 	switch {
-	case limiter.Answered(err) && c.settled == nil: // a refund may make no call
+	case limiter.Answered(err) && c.settled == nil: // perhaps a refund makes no call
 		c.of.answers.Add(1)
 	case limiter.TimedOut(err) && c.of.answers.Load() != begun:
 		return n, fmt.Errorf("%w: %w", err, errOthersAnswered)

@@ -17,7 +17,7 @@ const ConnectionLife = 5 * time.Second
 // call does not wait for a connection, because connections open in the background.
 const rare = time.Second
 
-// deadlines decides how long a decision may wait for a store whose connections may be gone.
+// deadlines decides how long a decision may wait for a store whose connections are perhaps gone.
 type deadlines struct {
 	reconnect, first time.Duration
 

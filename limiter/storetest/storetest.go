@@ -248,7 +248,7 @@ func testRefund(t *testing.T, s Suite, rate algo.Rate) {
 	p.take(t, start, one(next, 1), second)
 }
 
-// A forced charge may exceed the limit, up to a debt of one capacity.
+// A forced charge can exceed the limit, up to a debt of one capacity.
 func testForce(t *testing.T, s Suite, rate algo.Rate) {
 	for _, costs := range [][]int64{{3, 4, 7}, {12}, {10, 9, 5}, {20}, {21}, {1 << 40}} {
 		p, l := newPair(t, s), Limit(t, "a", rate)

@@ -42,7 +42,7 @@ type Charge[T any] struct {
 // Answer is the outcome of a request.
 type Answer struct {
 	Taken   bool
-	Costs   []int64       // of the charges; a lease may have been given up
+	Costs   []int64       // of the charges; perhaps the group gave up a lease
 	Results []algo.Result // the states after the charges, or the states that refused them
 	Calls   int           // store calls; only one request of a group reports a call
 	Err     error

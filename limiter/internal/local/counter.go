@@ -30,7 +30,7 @@ type Counter struct {
 	// own counts what this process admitted. A report without an answer is not sent again, so the store
 	// counts it at most once. With own, this process still enforces the limit on all its admissions.
 	own  algo.Result
-	lost bool // the store may lack charges that own has
+	lost bool // perhaps the store lacks charges that own has
 }
 
 // NewCounter returns a counter that was never synchronized.
@@ -42,7 +42,7 @@ func NewCounter(rules CounterRules) Counter {
 	return c
 }
 
-// Renew returns a counter under changed rules. It keeps the charges that the store may lack.
+// Renew returns a counter under changed rules. It keeps the charges that the store perhaps lacks.
 func (c *Counter) Renew(rules CounterRules) Counter {
 	next := NewCounter(rules)
 	next.pending, next.charged, next.epoch, next.own, next.lost = c.pending, c.charged, c.epoch, c.own, c.lost
@@ -65,7 +65,7 @@ func (c *Counter) Due(now algo.Instant) bool {
 func (c *Counter) Idle(now algo.Instant) bool {
 	switch {
 	case c.pending > 0 && now < c.charged.Add(c.rules.Horizon), c.lost && now < c.own.Machine.Idle(c.own.State):
-		return false // the store may lack charges that still count
+		return false // perhaps the store lacks charges that still count
 	case c.pending > 0 || c.lost:
 		return true
 	}
@@ -205,7 +205,7 @@ func (c *Counter) Reported(now algo.Instant, out Report, results []algo.Result, 
 	return overshoot
 }
 
-// ownCount reports whether the limit itself counts the admissions of all processes. Otherwise a longer
+// ownCount reports whether the limit itself counts the admissions of all processes. If not, a longer
 // window counts them.
 func (c *Counter) ownCount() bool { return c.rules.Admitted == c.rules.Machine }
 

@@ -18,8 +18,8 @@ func window(tb testing.TB) Limit {
 	return Limit{Machine: m}
 }
 
-// While Take and Raise call seen, Holds must wait for their lock. Otherwise it could report that nothing
-// is held.
+// While Take and Raise call seen, Holds must wait for their lock. Without the wait, Holds could report
+// that nothing is held.
 func TestFallback_Holds_waits(t *testing.T) {
 	f, limit := NewFallback(10), window(t)
 	held := false

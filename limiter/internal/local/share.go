@@ -136,7 +136,7 @@ func (s *Share) update(now algo.Instant, out Report, demand, processes algo.Resu
 	case s.stage == joining:
 		s.stage = steady
 		s.measure(out.demand, out.requests, gap, 0)
-		if s.cold { // few other processes may have reported yet
+		if s.cold { // perhaps few other processes have reported so far
 			s.interval = max(s.interval, firstReports)
 		}
 	case gap > 4*max(before, ReportWindow): // this process was idle, so its demand is unknown
@@ -186,7 +186,7 @@ func (s *Share) covered(now algo.Instant, r algo.Result) time.Duration {
 	if !s.cold || !ok {
 		return ReportWindow
 	}
-	// Only a request sends a report. Therefore, the report may be late by the time between two requests.
+	// Only a request sends a report. Therefore, the report can be late by the time between two requests.
 	late := now.Sub(s.born) / time.Duration(max(1, s.requests))
 	first, start := s.born.Add(minReport+min(late, minReport)), m.Start(m.Index(now))
 	before := times(min(ReportWindow, max(0, start.Sub(first))), 1-now.Sub(start).Seconds()/ReportWindow.Seconds())
