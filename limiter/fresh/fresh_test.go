@@ -134,18 +134,18 @@ func TestValue_Get_timeout(t *testing.T) {
 // decides instead.
 func TestValue_Renew(t *testing.T) {
 	v, s := fresh.New[int](policy()), &source{}
-	may, calls := false, 0
+	permit, calls := false, 0
 	renew := func(after time.Duration, want int, wantErr error, reads int) {
 		t.Helper()
 		s.value++
-		got, err := v.Renew(t.Context(), noon.Add(after), s.load, func(age time.Duration) bool { calls++; return may || age >= time.Hour })
+		got, err := v.Renew(t.Context(), noon.Add(after), s.load, func(age time.Duration) bool { calls++; return permit || age >= time.Hour })
 		if got != want || !errors.Is(err, wantErr) || s.reads != reads {
 			t.Errorf("got %d, %v after %d reads, want %d, %v after %d", got, err, s.reads, want, wantErr, reads)
 		}
 	}
 	renew(0, 1, nil, 1) // there was no read before
 	renew(time.Second, 1, nil, 1)
-	may = true
+	permit = true
 	renew(time.Second, 3, nil, 2)
 	s.err = errBad
 	renew(2*time.Second, 3, nil, 3)
@@ -155,7 +155,7 @@ func TestValue_Renew(t *testing.T) {
 	renew(7*time.Second-1, 3, nil, 3) // permit is not called after a failure
 	renew(7*time.Second, 3, nil, 4)
 	if calls != 4 {
-		t.Errorf("may: got %d calls, want 4", calls)
+		t.Errorf("permit: got %d calls, want 4", calls)
 	}
 }
 
