@@ -41,8 +41,8 @@ import (
 	samples "github.com/weir-limits/weir/events"
 )
 
-// attacked contains the rules of these tests. Each limit has a different number, which identifies the
-// limit in answers.
+// attacked contains the rules of these tests. No two limits have the same number, so an answer shows
+// which limit decided.
 const attacked = `{"rules":[
 	{"endpoint":"/api/v1/search","method":"GET","limits":{"free":{"requests":5,"window":"1h"},"paid":{"requests":50,"window":"1h"},"enterprise":{"requests":500,"window":"1h"}}},
 	{"endpoint":"*","limits":{
@@ -313,8 +313,8 @@ func TestAttack_chooseKey(t *testing.T) {
 	})
 }
 
-// The tier of a caller comes only from a verified token or the record of an API key. It applies only
-// if the rules define it.
+// The tier of a caller comes only from a verified token or the record of an API key. A tier that the
+// rules do not define has no effect.
 func TestAttack_pickTier(t *testing.T) {
 	onEachHost(t, func(t *testing.T, a *target, send func(request) reply) {
 		for i, tier := range []any{"global", "*", "", "enterprise ", "ENTERPRISE", "enterprise\x00", "default_tier", "{param}", 1, true, []string{"enterprise"}, map[string]any{"tier": "enterprise"}, strings.Repeat("x", 2000), nil} {
@@ -499,7 +499,7 @@ func TestAttack_spellAddress(t *testing.T) {
 }
 
 // A caller has one item for each of its identities. Different requests create no further items.
-// TestRules_writes covers the rules of this repository.
+// TestRules_writes checks the same for the rules of this repository.
 func TestAttack_items(t *testing.T) {
 	onEachHost(t, func(t *testing.T, a *target, send func(request) reply) {
 		for i := range 200 {

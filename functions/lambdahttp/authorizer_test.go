@@ -121,8 +121,8 @@ func TestAuthorizer_problem(t *testing.T) {
 	}
 }
 
-// A refusal has every value of the JSON body, and no value breaks the body. This is true for all
-// rules, even if newer rules of another environment decide.
+// For every rule, a refusal contains all values of the JSON body, and no value makes the body invalid
+// JSON. The same is true if newer rules of another environment decide.
 func TestAuthorizer_problem_allRules(t *testing.T) {
 	event := sampleEvent(t, "rest-authorizer-anonymous.json")
 	rapid.Check(t, func(rt *rapid.T) {

@@ -149,8 +149,8 @@ func (r *eventReader) context(e *authorizerEvent) {
 	}
 }
 
-// members yields the name of each member of an object. The loop must read the value of the member,
-// and must not use the name after that. null has no members.
+// members yields the name of each member of an object. The body of the loop must read the value of the
+// member. The name is invalid after the value has been read. null has no members.
 func (r *eventReader) members(yield func(name []byte) bool) {
 	for range r.items('{', '}') {
 		name, err := r.d.ReadValue()
@@ -168,8 +168,8 @@ func (r *eventReader) members(yield func(name []byte) bool) {
 	}
 }
 
-// elements yields once for each element of an array. The loop must read the element. null has no
-// elements.
+// elements yields once for each element of an array. The body of the loop must read the element. null
+// has no elements.
 func (r *eventReader) elements(yield func() bool) {
 	for range r.items('[', ']') {
 		if !yield() {

@@ -11,15 +11,15 @@ import (
 	"github.com/weir-limits/weir/limiter/httplimit"
 )
 
-// A REST API's authorizer returns its decision in the context of its policy, a map of strings.
-// Gateway responses copy values of the context into the headers of a 429 (as
-// context.authorizer.<key>). The handler copies them into the headers of its answer.
+// A REST API's authorizer returns its decision in the context of its policy, a map of strings. For a
+// 429, a gateway response copies values of the context into the headers (as context.authorizer.<key>).
+// For an allowed request, the handler copies values of the context into the headers of its answer.
 //
-// A body template escapes nothing. So the values for the body of a refusal (contract.BodyKeys) contain
-// no character that breaks a JSON string. A refusal always has all of these values. If no limit
-// refused, the limit is 0, and the window and the policy are empty. Only values for headers contain
-// quotes. A refusal always has the value degraded, because API Gateway does not document how it handles
-// a missing header value.
+// The body template of a gateway response escapes nothing. So the values for the body
+// (contract.BodyKeys) contain no character that breaks a JSON string. Only values for headers contain
+// quotes. A refusal always has all values for the body: if no limit refused, the limit is 0, and the
+// window and the policy are empty. A refusal also always has a value for the header Weir-Degraded,
+// because API Gateway does not document how it handles a missing header value.
 
 // Only this package or people read these keys of the context.
 const (

@@ -203,9 +203,9 @@ func headerOf(single map[string]string, multi map[string][]string) http.Header {
 	return h
 }
 
-// credentials returns the credentials of a request. It joins repeated header fields, which makes the
-// credential invalid. Otherwise a back end could read a different value and identify a different
-// caller.
+// credentials returns the credentials of a request. If a header field is repeated, credentials joins its
+// values, and the joined value is an invalid credential. If Weir accepted one of the values, a back end
+// could read another one and identify another caller.
 func credentials(h http.Header, address netip.Addr) caller.Credentials {
 	return caller.Credentials{
 		Authorization: strings.Join(h["Authorization"], ", "),

@@ -95,10 +95,10 @@ func joined(h http.Header) map[string]string {
 	return single
 }
 
-// spelling returns the i-th spelling of a header name. Each i below 2^letters has its own combination
-// of upper and lower case. A load balancer that accepts one value for each name treats the spellings
-// as different names. Clients ignore the case, so they receive every value. Cookies need this,
-// because they cannot be joined (RFC 6265, 3).
+// spelling returns a header name in the i-th combination of upper and lower case. A name with n letters
+// has 2^n different spellings. A load balancer can be set to accept only one value for each name. It
+// treats two spellings as two names, and clients ignore the case, so a client receives all values.
+// Several cookies need this, because cookies cannot be joined in one value (RFC 6265, 3).
 func spelling(name string, i int) string {
 	b := []byte(name)
 	for at, c := range b {

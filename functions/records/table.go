@@ -44,8 +44,8 @@ type Table struct {
 }
 
 // NewTable returns the table with this name. It repeats a failed read once, independently of the
-// client's retries. A read is safe to repeat, unlike a charge. The repetition is needed because the
-// first read after Lambda thaws an environment may use a connection that died during the freeze.
+// client's retries. A read is safe to repeat, unlike a charge. The reason for the second attempt: after
+// Lambda thaws an environment, the first read can use a connection that died during the freeze.
 func NewTable(api Reader, name string) *Table {
 	return &Table{api, name, retry.NewStandard().IsErrorRetryable}
 }

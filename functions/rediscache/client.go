@@ -40,11 +40,11 @@ func OpenStore(ctx context.Context, c boot.Config) (limiter.Store, func() error,
 // after a login with a token.
 const redisMaxLife = time.Hour
 
-// redisPoolSize is large, because go-redis compares the number of failed dials with the pool size. If
-// a client has had this many failures, go-redis dials only once a second, in a background goroutine.
-// Then the store would recover more than a second after an outage, and Lambda would freeze that
-// goroutine. The breaker already limits dials to two a second. The number of connections stays small,
-// because concurrent calls share pipelines.
+// redisPoolSize is so large that the number of failed dials of a client never reaches it. After that
+// many failures, go-redis would dial only once a second, in a background goroutine. Lambda would freeze
+// this goroutine, and the store would recover more than a second after an outage. The breaker already
+// limits dials to two a second. The pool does not become large: concurrent calls share pipelines, so the
+// client opens few connections.
 const redisPoolSize = 10_000
 
 // NewClient returns a Redis client. Do not let it retry: a repeated script may charge twice, and a
@@ -89,8 +89,8 @@ func NewClient(ctx context.Context, c boot.Config) (redis.UniversalClient, error
 // login returns the user and the password for a new connection.
 type login func(context.Context) (user, password string, err error)
 
-// announced returns a login that reports each new connection to package resilient. If by is nil, it
-// uses the user and the password of the URL.
+// announced returns a login that reports each new connection to package resilient. If by is nil,
+// announced uses user and password, which are from the URL.
 func announced(by login, user, password string) login {
 	return func(ctx context.Context) (string, string, error) {
 		resilient.Opened(ctx)
@@ -101,8 +101,8 @@ func announced(by login, user, password string) login {
 	}
 }
 
-// errRedisURL contains no part of the URL, because a parser may mistake a part of the password for
-// the host, the path, an option or the fragment.
+// errRedisURL contains no part of the URL, because a parser can mistake a part of the password for the
+// host, the path, an option or the fragment.
 var errRedisURL = errors.New("REDIS_URL: invalid URL (want redis://host:6379 or rediss://user:password@host:6379/0); percent-encode the password")
 
 // plain reports whether the URL has no fragment and no path except the number of a database. A

@@ -80,7 +80,7 @@ func (v Version) attributes() records.Item {
 }
 
 // parseVersion parses the attributes of a Version. It validates only the number, because no decision
-// depends on the others.
+// depends on the other attributes.
 func parseVersion(it records.Item) (v Version, err error) {
 	n, _ := it[versionAttribute].(*types.AttributeValueMemberN)
 	if n != nil {

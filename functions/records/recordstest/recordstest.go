@@ -29,8 +29,8 @@ type Calls struct {
 }
 
 // Table returns a client of DynamoDB Local and the name of a new records table. The table is deleted
-// when the test ends. Without a server Table skips the test. c records the client's calls unless it
-// is nil.
+// when the test ends. Without a server Table skips the test. If c is not nil, c records the calls of the
+// client.
 func Table(t testing.TB, c *Calls) (client *dynamodb.Client, table string) {
 	t.Helper()
 	options := dynamodb.Options{

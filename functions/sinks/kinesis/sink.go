@@ -72,8 +72,8 @@ func pack(batch [][]byte) (records []record) {
 // errRejected means that the stream rejected some records.
 var errRejected = errors.New("records rejected")
 
-// throttled reports whether a retry may succeed for a record that the stream rejected with err. The
-// SDK retries errors of a whole call.
+// throttled reports whether a retry can succeed for a record that the stream rejected with err. (If a
+// whole call fails, the SDK retries the call.)
 func throttled(err error) bool { return errors.Is(err, errRejected) }
 
 // put sends records and returns those that the stream rejected.
