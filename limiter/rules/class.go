@@ -11,7 +11,7 @@ import (
 )
 
 // class is what limits count by, from the words of the field per. A class contains the word "endpoint"
-// only if this is the only word, or if each endpoint has its own item. For a given request, all limits
+// only if per has no other word, or if each endpoint has its own item. For a given request, all limits
 // of one class are counted in one subject.
 type class struct {
 	key string

@@ -17,10 +17,11 @@ type Options struct {
 	// If Assigned is true, Version replaces the version in the document. Set it for documents that are
 	// stored under a version.
 	Assigned bool
-	// LeaseAbove is a rate in requests a second. A limit above this rate saves writes to its item,
-	// unless the document sets lease, shards, sync_ms or cells. A limit that counts all callers gets
-	// adaptive shares. Any other limit gets leases, each for the requests of 10 ms. 0 disables both.
-	// Set LeaseAboveDynamoDB for a store in DynamoDB.
+	// LeaseAbove is a rate in requests a second. Parse gives a limit above this rate a spread, so that
+	// its item needs fewer writes. A limit that counts all callers gets adaptive shares. Any other limit
+	// gets leases, each for the requests of 10 ms. If the document sets lease, shards, sync_ms or cells,
+	// the limit keeps its own spread. 0 disables LeaseAbove. Set LeaseAboveDynamoDB for a store in
+	// DynamoDB.
 	LeaseAbove int64
 	// MaxDelay is the longest time for which a server delays a request (Decision.Delay). Parse
 	// reduces the burst of leaky buckets to the requests that leave within MaxDelay. 0 means no

@@ -29,8 +29,8 @@ type exemptions struct {
 }
 
 // of returns the first exemption that applies to a request. It returns nil if none applies. For a
-// request with a bad credential, only an exemption of its address applies: otherwise a client could try
-// credentials at an exempt endpoint, and no limit would count these attempts.
+// request with a bad credential, only an exemption of its address applies. If an exemption of the
+// endpoint applied too, a client could try credentials there, and no limit would count the attempts.
 func (e *exemptions) of(q *Request) *Exemption {
 	if len(e.list) == 0 || q.Method == http.MethodOptions {
 		return nil

@@ -149,10 +149,10 @@ type Values struct {
 	Parameters map[string]string // of the path, by name
 }
 
-// Of returns the limits that count in subject, in file order, for every path and tier. v must have the
-// values of subject, because its identities select overrides. A limit that several rules share
-// appears once. If each endpoint of the caller has its own item, the list includes the limits of
-// those items, and Charge.Subject identifies the item.
+// Of returns the limits that count in subject, in file order, for every path and tier. v must contain
+// the values in subject, because the identities in v select the overrides. A limit that several rules
+// share appears once. If each endpoint of the caller has its own item, the list includes the limits in
+// the items of the endpoints, and Charge.Subject identifies the item.
 func (r *Rules) Of(v Values, subject limiter.Subject) []Listed {
 	q := Request{Caller: v.Caller, Method: v.Method, Header: v.Header, parameters: v.Parameters}
 	if q.parameters == nil {

@@ -85,9 +85,9 @@ func digits(n int64) int { return len(strconv.FormatInt(n, 10)) }
 // units returns the number of write units for a number of bytes.
 func units(bytes int) int { return (bytes + unitBytes - 1) / unitBytes }
 
-// place decides which items contain which limits. If all limits of every caller fit one item, that
-// item also contains the limits by caller and endpoint. Otherwise each pair of caller and endpoint
-// has its own item. If the limits fit neither way, place reports a mistake.
+// place decides which items contain which limits. If all limits of every caller fit one item, this item
+// contains the limits by caller and endpoint too. If they do not fit, each pair of caller and endpoint
+// has its own item. If the limits do not fit these items either, place reports a mistake.
 func (c *compiler) place() {
 	if c.doc.Mistakes() > 0 || c.misfit() == nil {
 		return
@@ -106,8 +106,8 @@ func (c *compiler) assign(split bool) {
 	for i := range c.specs {
 		s := &c.specs[i]
 		r := &c.rules.rules[s.rule]
-		// Limits with cells are not in an item, but one request may charge only a bounded number of
-		// them. Their class is therefore always split.
+		// Limits with cells take no room in an item. Only limiter.MaxCharges bounds their number. Their
+		// class is always split, so that this bound applies to each endpoint separately.
 		s.class = c.class(newClass(s.Per, r.method, r.pattern, split || s.Spread.Cells > 0))
 	}
 }

@@ -39,8 +39,8 @@ func (c *compiler) note() {
 	}
 }
 
-// shallow is the longest clock skew that raises no alarm. A faster bucket fills in less than this
-// time. An environment whose clock is ahead by this time can block such a bucket for all others.
+// shallow is the largest clock skew that raises no alarm. If a bucket fills in less than this time, an
+// environment whose clock is ahead by this skew can block the bucket for all other environments.
 const shallow = 250 * time.Millisecond
 
 // noteShallow adds a note on a bucket that fills in less time than two clocks can differ.

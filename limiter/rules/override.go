@@ -132,10 +132,10 @@ func (c *compiler) merge() bool {
 	return true
 }
 
-// inherit returns the numbers of an override of a limit. The override inherits the algorithm, the
-// window or calendar, and the burst that it does not set. If the inherited burst is above the requests of the
-// override, the burst is reduced to these requests. Otherwise an override that lowers a limit would
-// keep the high burst.
+// inherit returns the numbers of an override of a limit. The override inherits the algorithm, the window
+// or calendar, and the burst that it does not set. If the inherited burst is above the requests of the
+// override, the burst is reduced to these requests. Without this reduction, an override that lowers a
+// limit would keep the high burst.
 func inherit(limit, own algo.Rate) algo.Rate {
 	own.Calendar = inheritCalendar(limit, own)
 	if own.Window == 0 && own.Calendar.Period == "" {

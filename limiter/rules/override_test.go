@@ -9,9 +9,9 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// An override inherits the window, the algorithm and the burst of the limit unless it sets them. It
-// does not inherit a burst above its own requests, so an override that lowers a limit also lowers the
-// burst.
+// An override inherits the window, the algorithm and the burst of the limit unless it sets them. The
+// inherited burst is at most the requests of the override, so an override that lowers a limit also
+// lowers its burst.
 func TestParse_overrides_inherit(t *testing.T) {
 	limits := map[string]string{
 		"bucket":      `"requests":100,"window":"1m","algorithm":"token_bucket","burst":20`,

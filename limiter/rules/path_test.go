@@ -73,8 +73,8 @@ func TestPath_zero(t *testing.T) {
 	}
 }
 
-// FuzzPath searches for a path with two meanings. The router must get the path that was charged, and
-// a ServeMux must not change a normal path.
+// FuzzPath searches for a path with two meanings. The router must get the same path as the rules, and an
+// http.ServeMux must not change a path in normal form.
 func FuzzPath(f *testing.F) {
 	for _, seed := range []string{"/", "//a/%73/../b/", "/.", "/%2f%2e%2e", "/%2541", "/%25%34%31", "/a%", "/%zz%2F..%2F..%2Fq", "/a%00\xff", "/v1/%2e", "/a;b+c\\d"} {
 		f.Add(seed, "/v1")

@@ -46,9 +46,9 @@ type item struct {
 	shadow, cells bool
 }
 
-// Parse rejects a document if and only if the limits of some caller do not fit an item. A caller has
-// an item for each endpoint if and only if its limits do not fit one item. The reference model counts
-// the limits of each caller and tier.
+// A caller has an item for each endpoint if and only if its limits do not fit one item. Parse rejects a
+// document if and only if the limits of some caller do not fit even then. The reference model counts the
+// limits of each caller and tier.
 func TestParse_items_exact(t *testing.T) {
 	refused, split := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {

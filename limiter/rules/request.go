@@ -43,9 +43,10 @@ func (q *Request) parameter(name string, at int) string {
 	return q.Path.segment(at)
 }
 
-// field returns the value of a header field. All hosts return the same value for a repeated field:
-// API Gateway joins the values with a comma, or passes them separately. A missing field has the value
-// "", so a client cannot leave a limit by leaving out the field.
+// field returns the value of a header field. If the field is repeated, field joins its values with a
+// comma. Some kinds of API in API Gateway already join the values, so a request has the same value on
+// all hosts. A missing field has the value "". So a client cannot escape a limit by leaving out the
+// field.
 func (q *Request) field(name string) string {
 	values := q.Header[name]
 	if len(values) == 1 {

@@ -141,10 +141,10 @@ type Selection struct {
 	Usage func() (list []Listed, complete bool)
 }
 
-// Select returns what the rules select for a request, and appends its charges to dst. An OPTIONS
-// request has no charges, and HEAD counts as GET. A limit is skipped if the caller lacks an identity by
-// which the limit counts. A caller whose credential was rejected is charged only on limits that count
-// by address. A limit with the field only charges only the requests that this field selects.
+// Select returns what the rules select for a request, and appends its charges to dst. An OPTIONS request
+// has no charges, and HEAD counts as GET. If the caller lacks an identity by which a limit counts, the
+// limit is skipped. A caller whose credential was rejected is charged only on limits that count by
+// address. If a limit has the field "only", it charges only the requests that this field selects.
 func (r *Rules) Select(dst []limiter.Charge, q Request) Selection {
 	s := Selection{Charges: dst, Tier: r.Tier(q.Caller.Tier), Exemption: r.exempt.of(&q)}
 	var buffer [16]int
@@ -192,8 +192,8 @@ func (r *Rules) charge(dst []limiter.Charge, matched []int, q *Request) []limite
 	return c.charges
 }
 
-// charger collects the charges of one request. It does not contain the request: then the request would
-// be allocated with the charges.
+// charger collects the charges of one request. If it contained the request, the request would be
+// allocated on the heap with the charges.
 type charger struct {
 	rules    *Rules
 	charges  []limiter.Charge

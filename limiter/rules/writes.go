@@ -15,9 +15,10 @@ import (
 
 // Writes is the largest number of items that a request of an endpoint writes, for each combination of
 // the caller's identities. A request writes every item that counts one of its limits, all at the same
-// time. Most requests write fewer items: a refused request may write none, and a lease or an adaptive
-// share saves writes. A request that shards refuse writes one more item for each limit with shards. The settlement of a request
-// writes an item once more; the number includes it.
+// time. If the limits settle their charges, the number includes the second write of an item at the
+// settlement. Most requests write fewer items: a refused request can write none, and a lease or an
+// adaptive share saves writes. One kind of request writes more: if the shards of a limit refuse it, the
+// request writes one more item for each limit with shards.
 type Writes struct {
 	Endpoint  string `json:"endpoint"`
 	Method    string `json:"method,omitempty"` // method of the rule; "" means any method
@@ -69,9 +70,10 @@ func (w Writes) most(o Writes) Writes {
 // maxMeetings bounds the work for a pattern that overlaps many other patterns.
 const maxMeetings = 2000
 
-// meetings returns the largest sets of rules that may match one path together with p. If there are
-// too many sets, it returns one set that contains them all. It omits each rule with a narrower
-// pattern than p, because the sets of the narrower pattern contain the rules of p.
+// meetings returns the largest sets of rules that can match one path together with p. If there are too
+// many sets, meetings returns one set with the rules of all sets. The sets contain no rule with a
+// narrower pattern than p. A path that matches a narrower pattern counts for the endpoint of that
+// pattern, and the sets of that pattern contain the rules of p.
 func (r *Rules) meetings(p pattern) [][]int {
 	var all []int
 	var index trie
@@ -127,8 +129,8 @@ func (m *meeting) walk(nodes []*trie, matched []int, segments []string, below bo
 			literals[literal] = true
 		}
 	}
-	// If the literal replaces the parameter, the path still matches every rule that matched it
-	// before. So only the literals are tried, if there are any.
+	// A literal of the rules in place of the parameter only adds rules: the path still matches all rules
+	// that it matched before. So the parameter is tried only if there are no literals.
 	for _, literal := range slices.Sorted(maps.Keys(literals)) {
 		m.next(nodes, literal, matched, rest, below)
 	}

@@ -45,18 +45,18 @@ const (
 // Rules are the rules in force. They follow the document of a Source. Create them with New or Fixed.
 // They are safe for concurrent use. [Rules.At] takes no lock unless a reload is due.
 //
-// Nothing runs in the background, because Lambda freezes an environment between requests. The age of
-// the rules has two thresholds. The first threshold is a random share of Options.Every, from a half to
-// five sixths. The first request after this threshold starts a concurrent reload, and the next request
-// uses the result. (Settle waits for the reload at the end of a request.) The second threshold is
-// Options.Every. A request after this threshold waits up to 100 ms for the reload. The share is random
-// so that environments do not reload at the same time.
+// Nothing runs in the background, because Lambda freezes an environment between requests. The age of the
+// rules has two thresholds. The first threshold is a random share of Options.Every, from a half to five
+// sixths. The first request after this threshold starts a concurrent reload but does not wait for it.
+// (At the end of the request, Settle waits for the reload.) The next request uses the result. The second
+// threshold is Options.Every. A request after this threshold waits up to 100 ms for the reload. The
+// share is random so that environments do not reload at the same time.
 //
 // While the Source fails or its document has mistakes, the rules in force do not change. After a
-// failure, a request retries about every seven seconds. Versions only increase: Rules reject a
-// document with a lower version, and a different document with the same version. The reason is that
-// the highest version that charged a state decides the state. To roll back, publish the old document
-// under a new version.
+// failure, a request retries about every seven seconds. Versions only increase: Rules reject a document
+// with a lower version, and a different document with the same version. The reason: a stored state
+// follows the rules with the highest version that charged it, so rules with a lower version would not
+// decide. To roll back, publish the old document under a new version.
 type Rules struct {
 	source   Source
 	options  Options
@@ -249,8 +249,8 @@ func (l *Rules) finish(ctx context.Context, now time.Time, a *attempt) {
 }
 
 // judge returns the rules that are in force after the source returned document d. was contains the
-// previous rules. If d is rejected, err is the reason. repeated reports whether the result equals the
-// result of an earlier reload.
+// previous rules. If d is rejected, err is the reason. repeated reports whether an earlier reload had
+// the same result.
 func (l *Rules) judge(d Document, was *rules.Rules) (r *rules.Rules, repeated bool, err error) {
 	of := digest{sha256.Sum256(d.Content), d.Version}
 	switch of {

@@ -89,8 +89,8 @@ func opened(t *testing.T, k *kept) (*live.Rules, *reloads) {
 	return l, n
 }
 
-// The rules that decide a request are at most a minute old. A request after that time waits for a
-// reload. A request shortly before that time starts a reload but does not wait.
+// The rules that decide a request are at most a minute old. If they are older, the request waits for a
+// reload. If they are almost a minute old, the request starts a reload but does not wait.
 func TestRules_age(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &kept{slow: 5 * time.Millisecond}
