@@ -53,8 +53,9 @@ func (l *Limits) newNetwork() *network {
 	n.clients = awsec2.NewSecurityGroup(l, jsii.String("Clients"), &awsec2.SecurityGroupProps{
 		Vpc: n.vpc, Description: jsii.String("Functions that decide"), AllowAllOutbound: jsii.Bool(false),
 	})
-	// The rule allows all addresses, because a template cannot contain those of DynamoDB. The routes of
-	// the VPC decide what is reachable: in a VPC with only the gateway endpoint, DynamoDB is.
+	// The rule allows all addresses, because a template cannot contain the addresses of DynamoDB. The
+	// routes of the VPC decide which addresses are reachable. In a VPC with only the gateway endpoint,
+	// these are the addresses of DynamoDB.
 	n.clients.AddEgressRule(awsec2.Peer_AnyIpv4(), awsec2.Port_Tcp(jsii.Number(https)), jsii.String("DynamoDB, for records of API keys"), nil)
 	return n
 }
@@ -85,7 +86,7 @@ func (l *Limits) newVpc() awsec2.IVpc {
 }
 
 // subnets returns one subnet in each zone. The subnets are not reachable from outside. A serverless
-// cache needs two or three zones. zones restricts the choice unless it is nil.
+// cache needs two or three zones. If zones is not nil, the subnets are in these zones.
 func subnets(vpc awsec2.IVpc, zones []string) *awsec2.SelectedSubnets {
 	kind := awsec2.SubnetType_PRIVATE_WITH_EGRESS
 	if len(*vpc.IsolatedSubnets()) > 0 {

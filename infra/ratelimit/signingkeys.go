@@ -18,7 +18,7 @@ import (
 const signingKeysEvery = 5 * time.Minute
 
 // newSigningKeys creates the function that copies the issuer's keys into the records table. It runs
-// outside the network of the cache. It has permission to write only that record.
+// outside the network of the cache. In the table, it can write only the record with these keys.
 func (l *Limits) newSigningKeys() {
 	f, done := l.newFunction("SigningKeys", FunctionProps{
 		Bundle: filepath.Join(l.props.Bundles, contract.SigningKeys), Role: contract.SigningKeys, Timeout: authorizerTimeout,

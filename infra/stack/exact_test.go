@@ -134,9 +134,9 @@ func TestStack_warmWrites(t *testing.T) {
 	}
 }
 
-// By default, a flood of the most expensive requests on all APIs writes no more than a new table
-// accepts. A higher throttle causes a warning. The throttle that the warning proposes causes no warning.
-// The documents contain the default.
+// With the default throttle, a flood of the most expensive requests on all APIs writes no more than a
+// new table accepts. A higher throttle causes a warning, which proposes a lower throttle. The proposed
+// throttle causes no warning. The documents contain the default.
 func TestStack_throughput(t *testing.T) {
 	_, stage := parse(t, synthesizeOnce(t)).one(t, "AWS::ApiGateway::Stage", "")
 	throttle := stage.Properties["MethodSettings"].([]any)[0].(map[string]any)["ThrottlingRateLimit"].(float64)
