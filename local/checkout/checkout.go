@@ -99,8 +99,8 @@ func (c Checkout) writePublicKey(key jose.JSONWebKey) error {
 // SampleTiers are the tiers of the sample API keys.
 var SampleTiers = []string{"free", "paid", "enterprise"}
 
-// SampleKeys returns the sample API keys by tier. It creates them if a file is missing or renew is
-// true. No deployment accepts them, so .weir keeps them in plain text.
+// SampleKeys returns the sample API keys by tier. If a file is missing or renew is true, SampleKeys
+// creates new keys. No deployment accepts sample keys, so .weir contains them in plain text.
 func (c Checkout) SampleKeys(renew bool) (keys map[string]string, err error) {
 	if !renew && Exists(c.APIKeysFile()) && Exists(c.APIKeySecretFile()) && Exists(c.sampleKeysFile()) {
 		return keys, readJSON(c.sampleKeysFile(), &keys)
@@ -140,8 +140,8 @@ func (c Checkout) Seed() (keys map[string]string, err error) {
 	return c.SampleKeys(false)
 }
 
-// Exists reports whether a file exists. It also returns true if the check fails. The
-// caller then gets the error when it reads the file.
+// Exists reports whether a file exists. If the check fails, Exists returns true, and the caller gets the
+// error when it reads the file.
 func Exists(path string) bool {
 	_, err := os.Stat(path)
 	return !errors.Is(err, fs.ErrNotExist)

@@ -131,9 +131,9 @@ func (c *Console) request(o order) (*http.Request, error) {
 // quote quotes the start of a wrong value.
 func quote(text string) string { return fmt.Sprintf("%.*q", shown, text) }
 
-// run sends copies of a request with pauses between them. The channel returns the answers in
-// the order of their arrival. run sends no request after ctx ends. A caller that stops reading
-// must cancel ctx.
+// run sends copies of a request with pauses between them. The channel returns the answers in the order
+// of their arrival. run sends no request after ctx ends. If the caller of run stops reading the channel,
+// it must cancel ctx.
 func run(ctx context.Context, request *http.Request, count int, pause time.Duration) <-chan answer {
 	answers := make(chan answer)
 	go func() {

@@ -10,8 +10,9 @@ import (
 	"github.com/weir-limits/weir/local/console"
 )
 
-// A response for the root path has a Link header with the address of the console. If API Gateway has
-// no method for the path, a browser gets a page with that link. Every other response stays unchanged.
+// A response for the root path has a Link header with the address of the console. If API Gateway has no
+// method for the path, a browser gets a page with that link. WithPointer does not change any other
+// response.
 func TestWithPointer(t *testing.T) {
 	const missing = `{"message":"Missing Authentication Token"}`
 	api := func(errorType, body string) http.Handler {

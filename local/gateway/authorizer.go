@@ -30,9 +30,9 @@ type authorization struct {
 	context   map[string]string
 }
 
-// parseAuthorization reads an authorizer's answer. Any deviation from the developer guide
-// ("Output from an API Gateway Lambda authorizer") is an error. A missing principalId is
-// an error too, although AWS is known to accept it.
+// parseAuthorization reads an authorizer's answer. Any deviation from the developer guide ("Output from
+// an API Gateway Lambda authorizer") is an error. An answer without principalId is an error too,
+// although AWS is known to accept such an answer.
 func parseAuthorization(payload []byte) (authorization, error) {
 	var output struct {
 		PrincipalID    *string         `json:"principalId"`

@@ -6,10 +6,9 @@ import (
 	"time"
 )
 
-// WithBodyTimeout limits the time in which h can read the body of a request. The time
-// starts when the server has read the header. After h has read the body, the timeout has no
-// effect, for example on a streamed answer. (The ReadTimeout of http.Server would limit
-// that too.)
+// WithBodyTimeout limits the time in which h can read the body of a request. The time starts when the
+// server has read the header. After h has read the body, the timeout has no effect: it does not limit a
+// streamed answer, for example. (The ReadTimeout of http.Server would limit the answer too.)
 func WithBodyTimeout(h http.Handler, timeout time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body != nil && r.Body != http.NoBody {

@@ -163,7 +163,8 @@ func TestAttack_malformedPath(t *testing.T) {
 
 // FuzzAttack_path searches for a request line that reaches a pattern without a charge on the limit of
 // that pattern, or with a charge on a different limit. Each request has its own caller, and the store
-// admits every request. So a refusal by one limit never prevents the charge on another.
+// admits every request. So no limit refuses a request, and a refusal never hides a missing charge on
+// another limit.
 func FuzzAttack_path(f *testing.F) {
 	for _, path := range []string{
 		"/api/v1/search", "/api/v1/%73earch/", "//api//v1/./search?q=/", "/api%2Fv1%2Fsearch", "/api/v1/search;x", "/api/v1/x/..%2Fsearch", "/v1/api/v1/search", "/%761/api/v1/q", "/v1/v1/t/a/b",

@@ -17,9 +17,9 @@ func ownedByCORS(c *template.CORS, name string) bool {
 	return c != nil && len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix)
 }
 
-// answerCORS adds the CORS headers to the answer to a request with an allowed Origin. An
-// OPTIONS request also needs an Access-Control-Request-Method. Assumed from the Fetch
-// standard: the headers of each kind of request.
+// answerCORS adds the CORS headers to the answer if the request has an allowed Origin. An OPTIONS
+// request must also have an Access-Control-Request-Method. Assumed from the Fetch standard: which
+// headers the answer to each kind of request has.
 func answerCORS(c *template.CORS, header http.Header, r *http.Request) {
 	origin := r.Header.Get("Origin")
 	if c == nil || origin == "" || !allowsOrigin(c, origin) {

@@ -39,7 +39,7 @@ func controls(a answer) string {
 }
 
 // The MOCK integrations of CDK return their CORS headers. If a mock allows several origins, it returns
-// the origin of the request, or the first origin if it does not allow the request's origin.
+// the origin of the request. If this origin is not allowed, the mock returns the first allowed origin.
 func TestREST_Mock(t *testing.T) {
 	api := newAPI(t, "template/testdata/good/preflight.json", gateway.REST, functions{"Function": says(`{}`)}, frozen)
 	tests := []struct{ path, origin, want string }{

@@ -49,8 +49,8 @@ var (
 		code: "InternalServerErrorException", message: "Internal server error", format: `{"message": %s}`}
 	badBase64 = failure{kind: "API_CONFIGURATION_ERROR", status: http.StatusInternalServerError,
 		code: "InternalServerErrorException", message: "Internal server error", format: `{"message": %s}`}
-	// A template cannot customize eventTooLarge and methodARNTooLong. Assumed: their codes, and the
-	// body of methodARNTooLong.
+	// A template cannot customize these two failures. Assumed: the codes of both, and the body of
+	// methodARNTooLong.
 	eventTooLarge = failure{status: http.StatusRequestEntityTooLarge,
 		code: "RequestTooLargeException", message: "Request Too Long"}
 	methodARNTooLong = failure{status: http.StatusRequestURITooLong,

@@ -44,10 +44,10 @@ type function struct {
 // pooling is the type of handlers that reuse the memory of their answers. See newFunction.
 var pooling = reflect.TypeOf(lambda.NewHandler(func() {}))
 
-// newFunction prepares a function. A handler of lambda.NewHandler returns memory that its
-// next invocation overwrites, because a Lambda environment runs one invocation at a time.
-// Two concurrent invocations could send one caller's body to another caller. Such a handler
-// therefore runs one invocation at a time here too. Other handlers run concurrently.
+// newFunction prepares a function. If lambda.NewHandler created the handler, the gateway runs one
+// invocation of it at a time. Such a handler returns memory that its next invocation overwrites, because
+// a Lambda environment runs one invocation at a time. With two concurrent invocations, the gateway could
+// send one caller's body to another caller. Other handlers run concurrently.
 func newFunction(f template.Function, handler lambda.Handler) *function {
 	runner := &function{Function: f, handler: handler}
 	if reflect.TypeOf(handler) == pooling {
@@ -61,9 +61,9 @@ type outcome struct {
 	err     error
 }
 
-// invoke runs the function on an event. It waits for the function's timeout or for limit,
-// whichever is shorter. If limit is shorter, the function continues until its timeout, as in
-// Lambda, and invoke drops its answer. The function also continues if the client disconnects.
+// invoke runs the function on an event. It waits at most for limit, and at most for the function's
+// timeout. If limit ends first, the function continues until its timeout, as in Lambda, and invoke drops
+// the function's answer. The function also continues if the client disconnects.
 func (f *function) invoke(ctx context.Context, event []byte, limit time.Duration) ([]byte, error) {
 	if len(event) >= maxEvent {
 		return nil, errEventTooLarge

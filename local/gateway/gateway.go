@@ -18,10 +18,10 @@ import (
 
 // Options are the options of a Gateway.
 type Options struct {
-	// Functions are the handlers of the template's functions, by logical id. Every function
-	// that an API invokes needs one. Handlers run concurrently. A handler of lambda.NewHandler
-	// runs one invocation at a time, because each invocation overwrites the answer of the
-	// previous one.
+	// Functions are the handlers of the template's functions, by logical id. Every function that an API
+	// invokes needs one. A handler runs invocations concurrently. The exception is a handler that
+	// lambda.NewHandler created: it runs one invocation at a time, because each invocation overwrites
+	// the answer of the previous one.
 	Functions map[string]lambda.Handler
 	// Logger gets one line for each failure of a function, except for throttled invocations.
 	// nil means slog.Default().
@@ -135,8 +135,8 @@ func (t *runtime) invoke(ctx context.Context, id string, event any, limit time.D
 	return t.functions[id].invoke(ctx, payload, limit)
 }
 
-// log logs why a function has no answer. It skips throttled invocations, because they could
-// be many. Their pool logs them at a limited rate.
+// log logs why a function has no answer. It does not log throttled invocations, because there can be
+// many. The pool of the function logs them at a limited rate.
 func (t *runtime) log(ctx context.Context, message, function, request string, err error) {
 	if errors.Is(err, lambdaenv.ErrThrottled) {
 		return

@@ -75,8 +75,8 @@ func TestGateway_APIs_Default(t *testing.T) {
 	}
 }
 
-// An integration may name a version or an alias of a function. API Gateway runs the function if it
-// has a permission for that version or alias.
+// An integration can name a version or an alias of a function. API Gateway runs the function if a
+// permission of that version or alias allows it.
 func TestGateway_Alias(t *testing.T) {
 	for _, kind := range []gateway.Kind{gateway.REST, gateway.HTTP} {
 		function := says(`{"statusCode":200}`)
@@ -109,8 +109,8 @@ func TestAPI_Concurrent(t *testing.T) {
 	wg.Wait()
 }
 
-// A handler runs concurrently if lambda.NewHandler did not create it. Here each of two invocations
-// waits for the other.
+// A handler runs concurrently if lambda.NewHandler did not create it. The test proves this with two
+// invocations that wait for each other.
 func TestAPI_Concurrent_OwnHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var both sync.WaitGroup

@@ -41,10 +41,9 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	route, parameters := matchRoute(h.api, r.Method, path)
 	switch {
-	// If a route matches an OPTIONS request, that route has precedence over the CORS
-	// configuration. This includes $default (developer guide, "Configure CORS for HTTP APIs").
-	// Assumed: an OPTIONS request that is not a preflight gets the same answer without CORS
-	// headers.
+	// If a route matches an OPTIONS request, the route has precedence over the CORS configuration, even
+	// if the route is $default (developer guide, "Configure CORS for HTTP APIs"). Assumed: an OPTIONS
+	// request that is not a preflight gets the same answer without CORS headers.
 	case route == nil && r.Method == http.MethodOptions && h.api.CORS != nil:
 		answerCORS(h.api.CORS, w.Header(), r)
 		w.WriteHeader(http.StatusNoContent)

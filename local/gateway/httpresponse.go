@@ -20,9 +20,10 @@ type httpResponse struct {
 	content []byte // the body, decoded
 }
 
-// parseHTTPResponse reads a function's answer. An answer without a statusCode becomes the
-// body of a 200. A JSON string loses its quotes, and any other answer stays unchanged. The
-// developer guide documents this for JSON. Observed: the same for other text.
+// parseHTTPResponse reads a function's answer. An answer without a statusCode becomes the body of a 200.
+// If this answer is a JSON string, the body is the text without quotes; otherwise the body is the
+// unchanged answer. The developer guide documents this for JSON. Observed: text that is not JSON is also
+// passed on unchanged.
 func parseHTTPResponse(payload []byte) (httpResponse, error) {
 	var keys map[string]json.RawMessage
 	_ = json.Unmarshal(payload, &keys) // only an object has a statusCode

@@ -8,10 +8,10 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// matchRoute returns the most specific route for a request and its path parameters, or nil.
-// The developer guide ("Routing API requests") documents the order: a full match, then a
-// match with {name+}, then $default. Assumed from the guide's example: if two routes are of the
-// same kind, the path with the earlier literal segment wins. If the paths are equal, the route
+// matchRoute returns the most specific route for a request and its path parameters, or nil. The
+// developer guide ("Routing API requests") documents the order: a full match, then a match with {name+},
+// then $default. Two rules are assumed from the guide's example. Of two routes of the same kind, the
+// route whose path has the earlier literal segment wins. Of two routes with the same path, the route
 // that names the method wins.
 func matchRoute(a *template.HTTP, method, path string) (*template.Route, map[string]string) {
 	parts := template.SplitPath(path)

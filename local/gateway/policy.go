@@ -10,9 +10,9 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// maxPolicyResource is the longest resource ARN in an authorizer's policy (developer guide,
-// "Output from an API Gateway Lambda authorizer"). AWS does not document what happens to a
-// longer ARN. Here it makes the policy invalid.
+// maxPolicyResource is the longest resource ARN in an authorizer's policy (developer guide, "Output from
+// an API Gateway Lambda authorizer"). AWS does not document what happens to a longer ARN. In this
+// package, a longer ARN makes the policy invalid.
 const maxPolicyResource = 512
 
 // invokeAction is the action of calling a method.

@@ -69,8 +69,9 @@ func receive(r *http.Request, now time.Time) (*request, error) {
 	return in, nil
 }
 
-// sentPath returns the path as the client sent it. A url.URL cannot hold a path with a
-// malformed %. The server of net/http rejects such a path, but another server may accept it.
+// sentPath returns the path as the client sent it. A url.URL cannot hold a path with a malformed %. The
+// server of net/http rejects such a path, but another server in front of the handler can accept the
+// path.
 func sentPath(r *http.Request) string {
 	if path, _, _ := strings.Cut(r.RequestURI, "?"); strings.HasPrefix(path, "/") {
 		return path
@@ -98,9 +99,9 @@ func sourceIP(remote string) string {
 	return ""
 }
 
-// trace returns the request's X-Amzn-Trace-Id. It keeps the client's value if the value has a
-// root, and otherwise creates a new value. This behavior is assumed: AWS's load balancers keep
-// the client's value.
+// trace returns the request's X-Amzn-Trace-Id. If the client's value has a root, trace returns the
+// client's value. If not, trace creates a new value. This behavior is assumed, because AWS's load
+// balancers also keep the client's value.
 func trace(h http.Header, now time.Time) string {
 	if given := h.Get("X-Amzn-Trace-Id"); strings.Contains(given, "Root=") {
 		return given
@@ -160,8 +161,8 @@ func domainPrefix(host string) string {
 	return prefix
 }
 
-// lastValues returns the last value of each name, as version 1.0 of the events does. It
-// returns nil for an empty map: null in JSON.
+// lastValues returns the last value of each name, as in version 1.0 of the events. For an empty map it
+// returns nil, which is null in JSON.
 func lastValues(all map[string][]string) map[string]string {
 	if len(all) == 0 {
 		return nil

@@ -14,8 +14,8 @@ import (
 	"strings"
 )
 
-// headerText is the value of a response header: text, or a boolean as text. A number is
-// rejected, because it is not known what AWS does with one.
+// headerText is the value of a response header: text, or a boolean as text. A number is rejected,
+// because it is not known how AWS treats a number.
 type headerText string
 
 func (h *headerText) UnmarshalJSON(data []byte) error {
@@ -76,9 +76,9 @@ func parseProxyResponse(payload []byte) (proxyResponse, error) {
 	return r, nil
 }
 
-// remapped lists the headers that a function cannot set. API Gateway sends their values
-// under another name (developer guide, "Amazon API Gateway important notes", the column for
-// Lambda). Observed: it also renames Content-Length, which that table does not list.
+// remapped lists the headers that a function cannot set. API Gateway sends their values under another
+// name (developer guide, "Amazon API Gateway important notes", the column for Lambda). Observed: API
+// Gateway also renames Content-Length, which the table in the guide does not list.
 var remapped = []string{
 	"Authorization", "Connection", "Content-Length", "Content-MD5", "Date", "Max-Forwards", "Server", "User-Agent",
 	"WWW-Authenticate",
@@ -94,8 +94,9 @@ func contains(names []string, name string) bool {
 	return slices.ContainsFunc(names, func(each string) bool { return strings.EqualFold(each, name) })
 }
 
-// header returns the headers of the answer. If a header is in both maps, its spelling and
-// its first values are those of multiValueHeaders. A pair that is in both maps is sent once.
+// header returns the headers of the answer. If a header is in headers and in multiValueHeaders, it has
+// the spelling of multiValueHeaders, and its values in multiValueHeaders come first. If both maps have
+// the same value for a header, the value is sent once.
 func (r proxyResponse) header() http.Header {
 	h := http.Header{}
 	spelled := map[string]string{} // by canonical name

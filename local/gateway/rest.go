@@ -102,8 +102,8 @@ func (h *restHandler) serve(c *restCall) (proxyResponse, []byte, *failure) {
 	return h.integrate(c, method, authorizer)
 }
 
-// authorize invokes the authorizer. It returns requestContext.authorizer for the event of
-// the integration. It sets c.authorizer even if the policy denies the request.
+// authorize invokes the authorizer. It returns requestContext.authorizer for the event of the
+// integration. It also sets c.authorizer, even if the policy denies the request.
 func (h *restHandler) authorize(c *restCall, a *template.Authorizer) (map[string]any, *failure) {
 	if len(c.methodARN()) > maxMethodARN {
 		return nil, &methodARNTooLong

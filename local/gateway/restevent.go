@@ -153,8 +153,8 @@ func (c *restCall) proxyEvent(authorizer map[string]any) proxyEvent {
 	return e
 }
 
-// isBinary reports whether the API treats a body as binary. The header is a Content-Type or
-// an Accept. An entry of binary is a media type, or has wildcards: image/* or */*.
+// isBinary reports whether the API treats a body as binary. header is the value of Content-Type or of
+// Accept. An entry of binary is a media type, or has wildcards: image/* or */*.
 func isBinary(binary []string, header string) bool {
 	media := mediaType(header)
 	kind, _, _ := strings.Cut(media, "/")

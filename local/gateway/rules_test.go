@@ -28,8 +28,8 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// ruled has a REST API and an HTTP API that enforce a rules document. A caller is the API key of its
-// request: "key-" and the id of its record.
+// ruled has a REST API and an HTTP API that enforce a rules document. The API key of a request
+// identifies the caller. The key is "key-" followed by the id of the caller's record.
 type ruled struct {
 	limiter.Store
 
@@ -91,8 +91,8 @@ func (keys) Lookup(_ context.Context, _ time.Time, key string) (caller.Record, e
 	return caller.Record{ID: key[4:]}, nil
 }
 
-// Requests to an exempt endpoint or from an exempt caller make no store call on either API, and a
-// metric counts them. A bad credential at an exempt endpoint is charged to its address.
+// On both APIs, a request to an exempt endpoint or from an exempt caller makes no store call, and a
+// metric counts the request. A bad credential at an exempt endpoint is charged to its address.
 func TestRules_exempt(t *testing.T) {
 	var log bytes.Buffer
 	r := newRuled(t, `{"rules":[{"endpoint":"*","limits":{"global":[
@@ -131,8 +131,8 @@ func TestRules_exempt(t *testing.T) {
 	}
 }
 
-// Both APIs count by the same values of a header field, whatever its case and however often it occurs,
-// and by a parameter of the path.
+// Both APIs count by the same values of a header field, even if the field occurs several times or in
+// another case. They also count by a parameter of the path.
 func TestRules_per(t *testing.T) {
 	r := newRuled(t, `{"rules":[
 		{"endpoint":"/docs/{id}","limits":{"*":{"name":"document","requests":2,"window":"1m","per":["path:id"]}}},

@@ -7,9 +7,9 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// throttle is the token bucket of one method or route. Limits apply at the level of the method
-// (developer guide, "Throttle requests to your REST APIs"). The bucket is exact; API Gateway
-// throttles on a best-effort basis. A nil throttle allows every request.
+// throttle is the token bucket of one method or route. API Gateway applies the limits to each method
+// (developer guide, "Throttle requests to your REST APIs"), on a best-effort basis. This bucket is
+// exact. A nil throttle allows every request.
 type throttle struct {
 	bucket algo.Machine
 	mu     sync.Mutex

@@ -86,9 +86,9 @@ type Rule struct {
 // Decision is the answer that the request would get now.
 type Decision struct {
 	Allowed bool `json:"allowed"`
-	// Status is the HTTP status of a refusal. A limit refuses with 429, or with 503 if the store
-	// failed and on_error is deny. If no limit refuses, an invalid token gets 401, and a token that
-	// cannot be verified gets 503.
+	// Status is the HTTP status of a refusal. A limit refuses with 429, or with 503 if the store failed
+	// and on_error is deny. If no limit refuses, Status is 401 for an invalid token, and 503 for a token
+	// that cannot be verified.
 	Status int `json:"status,omitempty"`
 	// Limit is the path of the limit that the answer reports; "" for none.
 	Limit string `json:"limit,omitempty"`
@@ -102,8 +102,8 @@ type Decision struct {
 	Shadowed string `json:"shadowed,omitempty"`
 	// Over is the name of a limit in mode mark that the request is over.
 	Over string `json:"over,omitempty"`
-	// Unrouted is true if no API has a route for the request. The gateway then rejects it before any
-	// limit. The status is 403 for the REST API; the HTTP API answers 404.
+	// Unrouted is true if no API has a route for the request. The gateway then rejects the request
+	// before it checks any limit. The REST API answers 403, and the HTTP API answers 404.
 	Unrouted bool `json:"unrouted,omitempty"`
 	// Degraded is the reason of a store failure. It is "" if no store failed.
 	Degraded string `json:"degraded,omitempty"`

@@ -22,8 +22,8 @@ type Operator struct {
 	Limiters []*limiter.Limiter
 	// Inside means that only Limiters decide requests: no other environment has counts.
 	Inside bool
-	// Routed reports whether an API has a route for a request. The gateway rejects requests without a
-	// route before any limit. nil means that the routes are not known.
+	// Routed reports whether an API has a route for a request. The gateway rejects a request without a
+	// route before it checks any limit. nil means that the routes are not known.
 	Routed func(method, path string) bool
 	// Rules returns the rules in force for a request that comes at an instant.
 	Rules func(context.Context, time.Time) *rules.Rules

@@ -181,8 +181,8 @@ func hadTime(test func()) (ok bool) {
 	return true
 }
 
-// An explanation equals the decision that follows: it has the same limit and exactly the same wait.
-// Repeated explanations charge nothing.
+// An explanation equals the decision on the next request: both have the same limit and exactly the same
+// wait. Explanations charge nothing, however often they are repeated.
 func TestExplain_equalsDecision(t *testing.T) {
 	questions := []operator.Question{
 		{Method: "GET", Path: "/search"},
@@ -397,8 +397,8 @@ func TestReset(t *testing.T) {
 	})
 }
 
-// After a reset of a user, a limit of the caller's address may still refuse. A note in the answer states
-// this.
+// After a reset of a user, a limit of the caller's address can still refuse the caller. A note in the
+// answer states this.
 func TestReset_others(t *testing.T) {
 	d := newDesk(t, "memory")
 	q := operator.Question{Method: "GET", Path: "/search", User: "alice"}

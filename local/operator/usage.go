@@ -25,7 +25,7 @@ type Usage struct {
 }
 
 // Other is the state of a limit that the rules do not describe. The name and the tier of the limit are
-// unknown, because a store keeps only their hash.
+// unknown, because a store contains only a hash of both.
 type Other struct {
 	Subject string `json:"subject"` // under which the store counts the limit
 	ID      string `json:"id"`

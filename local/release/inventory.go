@@ -17,7 +17,8 @@ import (
 )
 
 // inventory returns the path of the programs' main module, and a CycloneDX document with the modules
-// that the programs contain. The go command recorded these modules in the programs.
+// that the programs contain. The go command recorded the modules in each program when it built the
+// program.
 func inventory(version string, binaries []string) (main string, document []byte, err error) {
 	components := map[string]cyclonedx.Component{}
 	var toolchain string

@@ -42,8 +42,8 @@ func (o *eventsOptions) kafka(ctx context.Context) (source, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Markers of transactions have offsets too. The client must return them: otherwise the last offset
-	// of a topic that ends with a marker never arrives.
+	// A marker of a transaction has an offset too. If the client did not return markers, and a topic
+	// ended with a marker, the last offset of the topic would never arrive.
 	client, err := kgo.NewClient(append(connection.Connection(), kgo.KeepControlRecords())...)
 	if err != nil {
 		return nil, fmt.Errorf("--brokers: %w", err)

@@ -79,8 +79,9 @@ func TestSAM(t *testing.T) {
 
 	r = decided(t, http.MethodGet, httpAPI+"/api/v1/items/5", "")
 	fields(t, r, http.StatusOK, "60", `"items";q=60;w=60`)
-	// The handler runs in another container, and refuses because it reads the authorizer's charges from
-	// the store. It may first admit a few requests, because the limit has recovered a little.
+	// The handler runs in another container. It refuses the caller, because it reads the charges of the
+	// authorizer from the store. The limit has recovered a little since these charges, so the handler
+	// can admit a few requests first.
 	for r = decided(t, http.MethodPost, httpAPI+"/api/v1/data", ""); r.StatusCode == http.StatusCreated && admitted < 50; admitted++ {
 		r = decided(t, http.MethodPost, httpAPI+"/api/v1/data", "")
 	}
@@ -150,8 +151,9 @@ func subjectsIn(t *testing.T, namespace string) (keys []string) {
 	return keys
 }
 
-// outcomes are the expected results of the sample events, by file. A result is the subject (of the
-// authorizer) or the status (of the handler), and the capacity of the limit.
+// outcomes are the expected results of the sample events, by file. A result has two parts. The first
+// part is the subject (of the authorizer) or the status (of the handler). The second part is the
+// capacity of the limit.
 var outcomes = map[string]string{
 	"alb-anonymous.json":             "200, limit 20",
 	"function-url-anonymous.json":    "200, limit 60",

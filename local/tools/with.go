@@ -67,8 +67,8 @@ type with struct {
 	skipped        []string
 }
 
-// parseRequire reads the list in WEIR_REQUIRE. An unknown name is an error, so that the tests of a
-// misspelled server are not skipped silently.
+// parseRequire reads the list in WEIR_REQUIRE. An unknown name is an error. If parseRequire ignored it,
+// the tests of a misspelled server would be skipped silently.
 func parseRequire(list string) (names []string, err error) {
 	for item := range strings.SplitSeq(list, ",") {
 		item = strings.TrimSpace(item)

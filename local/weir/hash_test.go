@@ -12,8 +12,8 @@ import (
 	"github.com/weir-limits/weir/local/checkout/checkouttest"
 )
 
-// hash uses the key of the checkout, and creates it if it is missing. It hashes an address in the form
-// that limits count.
+// The command hash uses the key of the checkout. If the key is missing, the command creates it. The
+// command hashes an address in the same form as limits, for example as an IPv6 network.
 func TestHash(t *testing.T) {
 	c := checkouttest.Scratch(t)
 	t.Setenv("RECORDS_TABLE", "")

@@ -11,8 +11,8 @@ import (
 	"github.com/weir-limits/weir/local/command"
 )
 
-// await returns the result of read, or the error of ctx if ctx ends first. Use await for reads that may
-// never return, such as a read from a terminal.
+// await returns the result of read, or the error of ctx if ctx ends first. Use await for a read that
+// possibly never returns, such as a read from a terminal.
 func await[T any](ctx context.Context, read func() (T, error)) (value T, err error) {
 	done := make(chan struct{})
 	var got T

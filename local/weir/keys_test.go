@@ -24,8 +24,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// recordsTable creates a records table and sets RECORDS_TABLE to its name. The returned lookup finds
-// keys as a function does that has just started.
+// recordsTable creates a records table and sets RECORDS_TABLE to its name. lookup finds a key in the
+// same way as a function that has just started.
 func recordsTable(t *testing.T) (lookup func(key string) (caller.Record, error)) {
 	t.Helper()
 	client, err := boot.Config{DynamoDBEndpoint: storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT"), Local: true}.DynamoDBClient(t.Context())

@@ -88,8 +88,8 @@ func (l logFile) read(ctx context.Context, follow bool, lines chan<- []byte) err
 	}
 }
 
-// seekIfTruncated seeks to the start of a file if the file is now shorter than what was read, and
-// reports whether it sought. The log becomes shorter when make run truncates it.
+// seekIfTruncated seeks to the start of a file if the file is now shorter than the part that was read,
+// and reports whether it did this. The log becomes shorter when make run truncates it.
 func seekIfTruncated(f *os.File) (bool, error) {
 	at, err := f.Seek(0, io.SeekCurrent)
 	if err != nil {

@@ -48,9 +48,9 @@ func TestServe_twoProcesses(t *testing.T) {
 			gateways := []*commandtest.Process{commandtest.Start(t, args), commandtest.Start(t, args)}
 			var user string
 			for _, tier := range []string{"bucket", "sliding", "fixed", "three"} {
-				// On a busy machine a decision can be late, or can lose too many races against the
-				// other gateway. Such a round only checks that the gateways admit at most the limit. The
-				// next round has another caller and fewer clients.
+				// On a busy machine a decision can be late, or can lose too many races against the other
+				// gateway. If this happens in a round, the round only checks that the gateways admit at
+				// most the limit. The next round has another caller and fewer clients.
 				for round, clients := 0, 64; ; round, clients = round+1, max(2, clients/2) {
 					user = fmt.Sprintf("hammer-%s-%d", tier, round)
 					token, err := c.Token(user, tier, time.Hour, nil)
@@ -324,8 +324,8 @@ func TestEnvironments_end(t *testing.T) {
 	}
 }
 
-// running reports whether a process exists and has not ended. It returns false for a zombie, whose new
-// parent has not yet waited for it.
+// running reports whether a process exists and has not ended. It returns false for a zombie, a process
+// that has ended but that its new parent has not yet waited for.
 func running(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ESRCH) && !bytes.Contains(stat, []byte(") Z "))

@@ -138,7 +138,7 @@ func TestRules_restartCounts(t *testing.T) {
 	if out := ok(t, "rules", "publish", twelve, "--restart-counts"); !strings.Contains(out, "\n"+want) {
 		t.Errorf("publish: got %s, want a line with %q", out, want)
 	}
-	ok(t, "rules", "publish", endpoints(t, 13)) // twelve and thirteen endpoints count in the same items, so no count restarts
+	ok(t, "rules", "publish", endpoints(t, 13)) // a document with thirteen endpoints counts in the same items as the one with twelve, so no count restarts
 	refused("rules", "rollback", "--to", fmt.Sprint(history()[2].Version))
 	var put published
 	if err := json.Unmarshal([]byte(ok(t, "rules", "publish", seven, "--restart-counts", "--json")), &put); err != nil || len(put.Restarts) != 7 {
@@ -211,8 +211,8 @@ func read(t *testing.T, file string) string {
 	return string(content)
 }
 
-// publish rejects a document with mistakes, without a call to AWS. It checks the document for every
-// store, because it does not know which store the functions use.
+// The command publish rejects a document with mistakes, without a call to AWS. It checks the document
+// for every store, because it does not know which store the functions use.
 func TestRules_put_mistakes(t *testing.T) {
 	t.Setenv("RECORDS_TABLE", "")
 	bad := "../../limiter/rules/testdata/bad/five.json"

@@ -59,8 +59,9 @@ func (p proposal) check(maxDelay time.Duration) (r *rules.Rules, err error) {
 	return r, nil
 }
 
-// restarts returns the limits whose counts restart if p replaces a document. r is the compiled p. If
-// this version of weir cannot parse the document, restarts returns only everyCount.
+// restarts returns the limits whose counts restart if the document of p replaces document. r contains
+// the compiled rules of p. If this version of weir cannot parse the document, restarts returns only
+// everyCount.
 func (p proposal) restarts(document []byte, r *rules.Rules, maxDelay time.Duration) []string {
 	if len(document) == 0 { // nothing was published yet
 		return nil

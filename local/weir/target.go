@@ -31,8 +31,8 @@ type operating interface {
 	Reset(ctx context.Context, subject string) (operator.Forgotten, error)
 }
 
-// target has the flags that select what explain, usage and reset query: the gateway of make run, or
-// the store of a deployment.
+// target has the flags of explain, usage and reset that select the place to query: the gateway of make
+// run, or the store of a deployment.
 type target struct {
 	url                               string
 	store, table, namespace, redisURL string

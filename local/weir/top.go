@@ -115,8 +115,8 @@ func (o *topOptions) run(ctx context.Context, file string) error {
 	}
 }
 
-// finish prints the result. If ctx ended before the source, the result is incomplete and finish returns
-// an error. With follow, this is no error, because only ctx can end the source.
+// finish prints the result. If ctx ended before all lines were read, the result is incomplete and finish
+// returns an error. With follow, the lines never end, so the end of ctx is no error.
 func (o *topOptions) finish(ctx context.Context, follow bool, t *top.Top) error {
 	if err := o.print(o.out, t.Table(o.n)); err != nil {
 		return err

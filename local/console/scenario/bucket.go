@@ -58,7 +58,7 @@ func (b *Bucket) Play() (any, error) {
 }
 
 // levels plays the arrivals again and reads the level of the bucket between them. After the last
-// arrival, it continues for the time in which an empty bucket fills, at most longestRest.
+// arrival, levels continues for the time in which an empty bucket fills, but at most for longestRest.
 func (b *Bucket) levels() (levels []Level, err error) {
 	d, err := newDesk(b.rate())
 	if err != nil {

@@ -3,8 +3,8 @@
 //
 // # Guarantee
 //
-// [limiter.Limiter] makes every decision, as for a real request. The same parameters always
-// have the same result. Parameters are bounded, so that a scenario takes milliseconds.
+// [limiter.Limiter] makes every decision, as for a real request. The same parameters always have the
+// same result. All parameters have bounds, so a scenario needs only milliseconds to compute.
 //
 // # The model
 //

@@ -24,8 +24,9 @@ type Run struct {
 	Algorithm algo.Algorithm `json:"algorithm"`
 	Admitted  int            `json:"admitted"`
 	Refused   int            `json:"refused"`
-	// AtOnce is the number of requests admitted at the first instant. Most is the largest number
-	// that left within any second. PerSecond has the number that left in each second.
+	// AtOnce is the number of requests admitted at the first instant. Most is the largest number of
+	// requests that left within any one second, at any offset. PerSecond has the number of requests that
+	// left in each second of the run.
 	AtOnce    int       `json:"atOnce"`
 	Most      int       `json:"mostInASecond"`
 	PerSecond []int     `json:"perSecond"`

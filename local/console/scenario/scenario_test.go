@@ -164,8 +164,8 @@ func departures(r scenario.Run) (list []scenario.Milliseconds) {
 	return list
 }
 
-// Every parameter has bounds. An invalid parameter returns an error of one line. At the bounds, a
-// scenario returns a result that is small enough for the page.
+// Every parameter has bounds. An invalid parameter returns an error of one line. With all parameters at
+// their bounds, the result of a scenario is still small enough for the page.
 func TestSet(t *testing.T) {
 	for _, c := range []struct{ name, query, want string }{
 		{"boundary", "limit=0", `limit: got "0", want 1 to 200`},

@@ -23,8 +23,8 @@ func parseIdentitySources(text string) ([]Variable, error) {
 		if err != nil {
 			return nil, err
 		}
-		// API Gateway does not accept path parameters. The context of the authorizer and error.*
-		// have no value before the authorizer runs.
+		// API Gateway does not accept a path parameter here. The variables context.authorizer.* and
+		// context.error.* have no value before the authorizer runs.
 		switch {
 		case source.Source == "method.request.path.", source.Source == "context.authorizer.",
 			strings.HasPrefix(source.Name, "error."):

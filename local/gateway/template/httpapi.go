@@ -11,8 +11,8 @@ import (
 // maxHTTPTimeout is the longest time that an HTTP API waits for an integration.
 const maxHTTPTimeout = 30 * time.Second
 
-// DefaultKey is the name of the default stage, which URLs do not contain. It is also the key
-// of the default route, which gets the requests that match no other route.
+// DefaultKey is the name of the default stage, which URLs do not contain. The default route has the same
+// key. It gets the requests that match no other route.
 const DefaultKey = "$default"
 
 // HTTP is an HTTP API: an AWS::ApiGatewayV2::Api and what belongs to it.

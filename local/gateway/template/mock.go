@@ -12,8 +12,9 @@ import (
 // with headers and no body.
 type Mock struct {
 	Headers map[string]string // by canonical name
-	// Origins are the values of Origin that Access-Control-Allow-Origin echoes. For any other
-	// request, that header has the value in Headers: the first origin of the template.
+	// Origins are the values of Origin that Access-Control-Allow-Origin echoes. If the Origin of a
+	// request is not in Origins, Access-Control-Allow-Origin has the value in Headers: the first origin
+	// of the template.
 	Origins []string
 }
 

@@ -8,9 +8,9 @@ import (
 	"strconv"
 )
 
-// properties reads the properties of one resource, or of an object inside it, and collects
-// problems. The caller must read every property or pass its name to [properties.inert].
-// [properties.done] reports the other properties, so that none is ignored by accident.
+// properties reads the properties of one resource, or of an object inside it, and collects problems. The
+// caller must read every property or pass its name to [properties.inert]. [properties.done] reports
+// every property that was neither read nor passed, so that no property is ignored by accident.
 type properties struct {
 	path   string
 	values map[string]any

@@ -41,8 +41,8 @@ func (t *Template) Functions() []Function {
 	return all
 }
 
-// APIs returns the number of APIs. A gateway needs one address for each. The number lets a
-// caller listen on the addresses before it starts the functions.
+// APIs returns the number of APIs. A gateway needs one address for each API. With the number, a program
+// can listen on the addresses before it starts the functions.
 func (t *Template) APIs() int { return len(t.REST) + len(t.HTTP) }
 
 // Parse reads a CloudFormation template in JSON, as CDK synthesizes it. It rejects features
@@ -94,8 +94,9 @@ func (d *parser) each(kind string, f func(id string, q *properties)) {
 }
 
 func checkSections(document map[string]any, p *problems) {
-	// Conditions and Mappings can be ignored here. The Condition of a resource and Fn::FindInMap
-	// use them, and Parse rejects both. Rules only check the parameters of a deployment.
+	// Conditions and Mappings can be ignored here. Only the Condition of a resource and Fn::FindInMap
+	// use these sections, and Parse rejects both of these uses. Rules only check the parameters of a
+	// deployment.
 	known := []string{
 		"AWSTemplateFormatVersion", "Conditions", "Description", "Mappings",
 		"Metadata", "Outputs", "Parameters", "Resources", "Rules",

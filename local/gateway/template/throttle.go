@@ -12,8 +12,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// The limits of an account (developer guide, "Quotas"). If a setting has only a rate or only a
-// burst, the other number is the limit of the account.
+// The limits of an account (developer guide, "Quotas"). If a setting has a rate but no burst, the burst
+// of the account applies. If it has a burst but no rate, the rate of the account applies.
 const (
 	accountRate  = 10_000 // requests a second
 	accountBurst = 5_000
@@ -79,8 +79,8 @@ func readMethodSettings(q *properties) map[string]methodSettings {
 	return all
 }
 
-// settingsKey returns the key of a method. Settings write the path of the method as a part of
-// a JSON pointer, such as /~1api~1items. The root is / or /~1.
+// settingsKey returns the key of a method. In the settings, the path of the method is written as a part
+// of a JSON pointer, such as /~1api~1items. The root path is / or /~1.
 func settingsKey(verb, pointer string) string {
 	path := strings.ReplaceAll(strings.TrimPrefix(pointer, "/"), "~1", "/")
 	if path == "" {

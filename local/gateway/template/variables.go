@@ -29,7 +29,7 @@ var variableSources = []string{
 	"method.request.header.", "method.request.path.", "method.request.querystring.",
 }
 
-// parseVariable reads a variable. A variable that never has a value is an error. Otherwise a
+// parseVariable reads a variable. A variable that never has a value is an error. Without this error, a
 // typo would become empty text in an answer.
 func parseVariable(text string) (Variable, error) {
 	for _, source := range variableSources {
