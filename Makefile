@@ -19,11 +19,10 @@ SIMULATE ?=
 ARCH ?= arm64
 FUNCTIONS := $(patsubst functions/%/main.go,%,$(wildcard functions/*/main.go))
 
-# The same source always has the same bytes. The path, the commit and the go settings of the user
-# have no effect. Each variable has a value, because Go replaces an empty variable with the setting of
-# `go env -w`.
-# The tags leave out the RPC mode of aws-lambda-go, and HTTP/2: DynamoDB and Lambda's runtime API use
-# HTTP/1.1.
+# Builds of the same source have the same bytes: the path, the commit and the go variables of the user
+# have no effect. For an empty variable, Go uses the setting of `go env -w`. So each variable except
+# GOEXPERIMENT has a value. The tags leave out the RPC mode of aws-lambda-go, and HTTP/2: DynamoDB and
+# Lambda's runtime API use HTTP/1.1.
 LAMBDA_GO := CGO_ENABLED=0 GOOS=linux GOAMD64=v1 GOARM64=v8.0 GOEXPERIMENT= GOFIPS140=off GOFLAGS=-mod=readonly GOWORK=off go
 GOARCH_arm64 := arm64
 GOARCH_x86_64 := amd64
@@ -74,8 +73,8 @@ check: .bin/weir ## Find all mistakes in the rules document (RULES=path)
 # does not compile them again.
 GO_TEST := go test -trimpath -vet=off -timeout=10m
 
-# The race detector runs for packages with goroutines. PLAIN are the other packages. Their tests compute
-# a lot in one goroutine, and the detector makes them five times as slow.
+# The race detector runs for packages with goroutines. PLAIN matches the other packages. The tests of
+# PLAIN compute a lot in one goroutine, and the detector would make them five times as slow.
 PLAIN := /infra|/limiter/(algo|rules|rules/document)$$|/local/(simulate|top|size|release)$$
 RACED = $(shell go list ./... | grep -Ev '$(PLAIN)|/local/faults$$')
 UNRACED = $(shell go list ./... | grep -E '$(PLAIN)')
@@ -100,9 +99,9 @@ test-go: # the part of make test that needs DynamoDB Local and Redis
 	$(GO_TEST) -race -shuffle=on ./local/faults
 	$(GO_TEST) -v -run TestStore_calls ./limiter/dynamostore
 
-# Go caches the result of a test until a file changes that the test itself reads. Go does not see the
-# files that a program started by the test reads, such as go list. So -count=1 repeats the tests that
-# start programs.
+# Go caches the result of a test until a file changes that the test itself reads. If the test starts a
+# program, such as go list, Go does not see the files that this program reads. So -count=1 repeats the
+# tests that start programs.
 check-fast: lint ## Lint, and run the tests that need no server
 	$(GO_TEST) -skip '^Test(SAM|Console|Kafka)' ./limiter/... ./functions/...
 	$(GO_TEST) -count=1 -run '^TestImports' ./limiter
