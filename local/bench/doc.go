@@ -1,6 +1,6 @@
 // Bench measures Weir and the libraries that a user could choose instead, in one run. It prints the
-// tables of each group, and whether each goal was met. Goals are ratios within the run, or counts. They
-// therefore hold on any machine.
+// tables of each group, and whether each goal was met. Goals are counts, or ratios of figures of the
+// same run, so they apply to any machine.
 //
 // Bench is a separate module. Programs that import Weir therefore do not download the other libraries.
 // `make bench` runs it with DynamoDB Local and Redis.

@@ -90,8 +90,9 @@ func (m *dynamoMeasure) run(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// scenario runs one scenario with all contenders. They run concurrently if the clock is simulated and
-// requests arrive one by one, because only counts matter then. Otherwise, they run one after another.
+// scenario runs one scenario with all contenders. If the clock is simulated and requests arrive one by
+// one, only counts are measured, so the contenders run concurrently. In all other scenarios, they run
+// one after another.
 func (m *dynamoMeasure) scenario(ctx context.Context, i, round int) error {
 	errs := make([]error, len(m.contenders))
 	var wg sync.WaitGroup

@@ -143,8 +143,8 @@ func swapEnvironment(p dynamoPlace, limits []*limiter.Limit) decideDynamo {
 	})
 }
 
-// incrementEnvironment is the second common pattern. It starts a window if the last one has expired.
-// Otherwise, it increments the count of the window. The count includes refused requests.
+// incrementEnvironment is the second common pattern. If the last window has expired, it starts a new
+// window. If not, it increments the count of the window. The count includes refused requests.
 func incrementEnvironment(p dynamoPlace, limits []*limiter.Limit) decideDynamo {
 	return inTurn(p, limits, func(ctx context.Context, now algo.Instant, limit *limiter.Limit, key string) (bool, error) {
 		start := &dynamodb.UpdateItemInput{

@@ -32,8 +32,8 @@ func (m *meter) read() (requests int, units float64) {
 	return m.requests, m.units
 }
 
-// wrote counts a write. If the condition of a write fails, the answer contains no capacity. Such a write
-// is billed by the size of the item.
+// wrote counts a write. If the condition of a write fails, the answer does not contain the consumed
+// capacity. DynamoDB bills such a write by the size of the item.
 func (m *meter) wrote(c *types.ConsumedCapacity, err error) {
 	var units float64
 	if c != nil && c.CapacityUnits != nil {

@@ -89,9 +89,9 @@ func functionGroup(ctx context.Context, b *bench) (group, error) {
 
 // functionGoals come from an earlier measurement. At that time, encoding/json decoded the event, and
 // each token cost a signature check. An invocation without a token took 1.28 times as long as
-// encoding/json alone. With a token, it took 2.4 times as long, without the signature check. The goals
-// are half of these figures. An invocation with a forged token took 1.56 times as long as its signature
-// check. Its goal is half of the part that is not the check.
+// encoding/json alone. An invocation with a token took 2.4 times as long, without the time of the
+// signature check. The goals are half of these two figures. An invocation with a forged token took 1.56
+// times as long as its signature check. The goal for a forged token is the check plus half of the rest.
 func functionGoals(t table) (goals []goal) {
 	for _, c := range []struct {
 		name string

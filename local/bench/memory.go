@@ -20,8 +20,8 @@ type memoryContender struct {
 	name   string
 	public bool   // a public call of Weir, to which the goals apply
 	why    string // the measured argument if it misses the goal of a refused request; "" if it has none
-	// open returns a limiter of requests per window for each caller. worker makes a taker for
-	// one goroutine; finish frees what the limiter holds.
+	// open opens a limiter that allows each caller a number of requests in a window. worker creates a
+	// taker for one goroutine. finish frees the resources of the limiter.
 	open func(requests int, window time.Duration) (worker func() taker, finish func(), err error)
 }
 

@@ -218,8 +218,8 @@ func (m *redisMeasure) names(n int) []string {
 // redisLoad contains the results of the server under load.
 type redisLoad struct{ share, throughput, cpu, errors figure }
 
-// load runs decisions for a while. They alternate with the no-op script, so that other load on the
-// machine affects both.
+// load runs decisions for a while. Slices of time with decisions alternate with slices of the no-op
+// script, so that other load on the machine affects both.
 func (m *redisMeasure) load(ctx context.Context, decide decideRedis, callers int, names []string) (l redisLoad, err error) {
 	for _, warm := range []decideRedis{decide, m.noop} { // loads the script, and opens connections
 		if _, _, _, err := m.slice(ctx, warm, callers, names, m.time/10); err != nil {
@@ -317,7 +317,7 @@ func (m *redisMeasure) info(ctx context.Context, section, field string) (string,
 }
 
 // remember measures the memory of a caller, with one limit and with three. The memory does not vary, so
-// one measurement is enough. It runs while the server has no other load.
+// one measurement is enough. The measurement runs while the server has no other load.
 func (m *redisMeasure) remember(ctx context.Context, contenders []redisContender) error {
 	options := *m.options
 	options.DB = memoryDB
@@ -341,8 +341,8 @@ func (m *redisMeasure) remember(ctx context.Context, contenders []redisContender
 	return nil
 }
 
-// bytes returns the memory of a caller whose first key has memoryKey characters. The callers have their
-// own database, because the result includes the hash tables of the database.
+// bytes returns the memory of a caller whose first key has memoryKey characters. The callers have a
+// database of their own, because the hash tables of the database count towards the result.
 func (m *redisMeasure) bytes(ctx context.Context, db *redis.Client, decide decideRedis) (figure, error) {
 	const workers = 2
 	n, err := db.DBSize(ctx).Result()

@@ -121,8 +121,8 @@ func openUluleRedis(client *redis.Client, limits []redisLimit) (decideRedis, err
 // silent drops the log of a Limiter, because the benchmark counts the failures.
 var silent = slog.New(slog.DiscardHandler)
 
-// weirLimits returns charges without a subject. Like rules, it keeps all limits of a caller for the
-// retention time of the longest limit.
+// weirLimits returns charges without a subject. All limits have the same Horizon, the retention time of
+// the longest limit, as package rules sets it.
 func weirLimits(a algo.Algorithm, limits []redisLimit) ([]limiter.Charge, error) {
 	var charges []limiter.Charge
 	for i, l := range limits {

@@ -102,8 +102,8 @@ func (t table) value(name, column string) figure {
 	return none
 }
 
-// ratio returns the median of the ratios of two rows in a column. Each ratio is of one round, so that
-// the load of the machine affects both figures.
+// ratio returns the median of the ratios of two rows in a column. The two figures of a ratio are from
+// the same round, so that other load on the machine affects both.
 func (t table) ratio(name, reference, column string) figure {
 	r, to, c := t.row(name), t.row(reference), t.column(column)
 	if r == nil || to == nil || c < 0 {
@@ -188,8 +188,8 @@ func grid(cells [][]string, numbers bool) string {
 	return b.String()
 }
 
-// goalGrid returns goals as a Markdown table. A missed goal is MISSED, or missed with the number of its
-// argument. The arguments follow the table.
+// goalGrid returns goals as a Markdown table. A missed goal is marked as MISSED. If an argument explains
+// the miss, the mark is "missed" with the number of the argument. The arguments follow the table.
 func goalGrid(goals []goal) string {
 	cells := [][]string{{"goal", "want", "measured", ""}}
 	var arguments []string

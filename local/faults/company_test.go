@@ -18,8 +18,8 @@ import (
 	functions "github.com/weir-limits/weir/local/lambdaenv"
 )
 
-// companyFaults are faults whose result depends on the callers and on the times of their requests.
-// Their begin or company functions send these requests.
+// companyFaults are faults whose result depends on the callers and on the times of their requests. The
+// field begin or company of such a fault sends these requests.
 var companyFaults = []fault{
 	{name: "requests are lost for longer than 5 s", begin: poisoned("up", "timeout", nil), end: healed, sees: limiter.ReasonTimeout, count: countsNone, lull: 5500 * time.Millisecond},
 	{name: "requests with two subjects are lost", company: askPairs, count: countsThen, note: "`store_timeout`, then `store_breaker`; after the fault, the first request succeeds"},
@@ -118,8 +118,8 @@ func startAlone(t *testing.T, found *problems, w *world) {
 	}
 }
 
-// frozen returns the company function of a fault. The environment is a process that is frozen between
-// requests, as in Lambda. It loses its connections while it is frozen.
+// frozen returns the field company of a fault. Its environment is a process that is frozen between
+// requests, as in Lambda. While the process is frozen, it loses its connections.
 func frozen(pause time.Duration) func(*testing.T, *problems, *world) {
 	return func(t *testing.T, found *problems, w *world) {
 		t.Helper()

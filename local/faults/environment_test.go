@@ -46,8 +46,9 @@ const soakDocument = `{"version":1,"rules":[
 	{"endpoint":"/soak/local","on_error":"local","local_processes":10,"limits":{"*":{"requests":40,"window_seconds":5,"algorithm":"fixed_window"}}}
 ]}`
 
-// The numbers of requests that the rules in document allow: the limit of each policy, the share of an
-// environment for on_error local, and the limit of the endpoint plenty.
+// The numbers of requests that the rules in document allow. requests is the limit of each policy. share
+// is the number that an environment admits with on_error local. plenty is the limit of the endpoint
+// /plenty.
 const (
 	requests = 20
 	share    = requests/5 - 1 // one less, because usage from before the fault counts

@@ -37,7 +37,7 @@ type counting string
 
 const (
 	countsNone counting = "nothing"                                            // the store did not receive them
-	countsSome counting = "each request at most once"                          // the store may have received them
+	countsSome counting = "each request at most once"                          // the store has possibly received them
 	countsAll  counting = "each request"                                       // the same as without a fault
 	countsLost counting = "nothing; earlier counts are lost"                   // the store lost its data
 	countsThen counting = "no request during the fault, each request after it" // company sends the requests during the fault
@@ -251,8 +251,8 @@ func (w *world) dialed() int64 {
 	return w.network.dialed.Load()
 }
 
-// settled checks the counts after the fault. Exactly the rest of the limit must remain. Requests that
-// the environment admitted with its local count also reduce the rest.
+// settled checks the counts after the fault. Exactly the rest of the limit must remain. If the
+// environment admitted requests with its local count, these requests also reduce the rest.
 func (f *fault) settled(t *testing.T, found *problems, w *world, policy string, failed, admitted, alone int) {
 	t.Helper()
 	low, high := before, before

@@ -129,8 +129,8 @@ func restored(_ *testing.T, w *world) {
 	w.dynamo.garbled.Store(nil)
 }
 
-// kill starts a decision in another process. It kills the process after the store has counted the
-// request, and before the answer arrives.
+// kill starts a decision in another process. It kills this process after the store has counted the
+// request, and before the answer of the store arrives.
 func kill(t *testing.T, w *world) {
 	t.Helper()
 	policy := policies[0]
@@ -175,7 +175,7 @@ var stores = []struct {
 }
 
 // The faults of a store run one after another. The stores run side by side, because the tests mostly
-// wait. Labels attribute goroutines to the store.
+// wait. The label of a goroutine shows to which store its test belongs.
 func TestFaults(t *testing.T) {
 	t.Cleanup(func() { noGoroutines(t, "") })
 	for _, store := range stores {

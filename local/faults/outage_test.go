@@ -87,8 +87,8 @@ func measureLateness() (end func() time.Duration) {
 	}
 }
 
-// breakerCalls is the maximum number of calls to a silent store in a test: the calls until the breaker
-// opens, and then one probe each half second.
+// breakerCalls is the maximum number of calls to a silent store in a test. It includes the calls until
+// the breaker opens, and then one probe each half second.
 const breakerCalls = 10
 
 // If the store does not recover, one environment admits exactly the limit. Requests before the outage

@@ -187,7 +187,8 @@ func (r *record) ask(e *environment, caller, policy string) {
 }
 
 // check reports wrong answers. The store must admit at most the limit. Without the store, the
-// environments must admit at most the sum of their shares. No request below the limit may be refused.
+// environments must admit at most the sum of their shares. The environments must not refuse a request
+// below the limit.
 func (r *record) check(t *testing.T) {
 	t.Helper()
 	if r.errors > 0 {
@@ -205,8 +206,9 @@ func (r *record) check(t *testing.T) {
 		case cell.policy == "soak/local" && c.degradedAdmitted > soakEnvironments*soakShare:
 			t.Errorf("%v: requests that the shares admitted: got %d, want at most %d", cell, c.degradedAdmitted, soakEnvironments*soakShare)
 		}
-		// The store can count more requests than it admits. It may have counted a request without an
-		// answer. A slow request counts in the next window. A retried request can count twice.
+		// The store can count more requests than it admits. The store has possibly counted a request
+		// that got no answer. It can count a slow request in the next window, and a retried request
+		// twice.
 		lost := c.degraded
 		if last := r.cells[cell.last()]; last != nil {
 			lost += last.degraded

@@ -3,18 +3,18 @@
 //
 // # Guarantee
 //
-// A process has the same interface as a custom runtime on Lambda: the Runtime API, version
-// 2018-06-01. It gets one event at a time, and gets the next event only after it has answered
-// and requested another. Between events it is frozen: no goroutine runs and no timer fires.
-// It gets the variables of the function and those of Lambda, but no variables of its parent.
+// A process has the same interface as a custom runtime on Lambda: the Runtime API, version 2018-06-01.
+// It gets one event at a time. It gets the next event only after it has answered the event and requested
+// another one. Between events it is frozen: no goroutine runs and no timer fires. It gets the variables
+// of the function and those of Lambda, but no variables of its parent.
 //
 // Every failure returns an error with its cause. Failures are an error that the function reports,
 // an answer that is too large, the end of the process, and a missed deadline. No process outlives
 // its parent.
 //
-// An [Environment] ends with its process. A [Pool] has all environments of a function. It
-// starts an environment when an event arrives and none is idle, up to a maximum. It replaces
-// environments that end. Among idle environments it uses the most recently used one.
+// An [Environment] ends with its process. A [Pool] has all environments of a function. If an event
+// arrives and no environment is idle, the pool starts an environment, up to a maximum. It replaces
+// environments that end. If several environments are idle, it uses the most recently used one.
 //
 //	p, err := lambdaenv.NewPool(lambdaenv.PoolOptions{
 //		Bootstrap: "dist/x86_64/authorizer/bootstrap",
@@ -30,8 +30,8 @@
 //
 // # What it does not do
 //
-// There are no extensions, streamed answers, traces, client contexts or Cognito identities. A
-// process shares this machine's files, network, memory and processors. A cold start is part of
-// the invocation's time; Lambda allows ten additional seconds. A failed init is not retried.
+// There are no extensions, streamed answers, traces, client contexts or Cognito identities. A process
+// shares this machine's files, network, memory and processors. A cold start counts towards the timeout
+// of the invocation. (Lambda allows ten additional seconds for it.) A failed init is not retried.
 // Systems other than Linux can neither freeze a process nor end it with its parent.
 package lambdaenv

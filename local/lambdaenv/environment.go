@@ -61,10 +61,10 @@ type Environment struct {
 // ErrEnded is the error of an invocation whose process ended before or during it.
 var ErrEnded = errors.New("the process has ended")
 
-// Start starts the process and returns when the process requests its first event. It waits at
-// most ten seconds, and at most until ctx ends. After Start returns, ctx has no effect on the
-// process. The error is a [FunctionError] if the process reports why it cannot start. It is an
-// [ErrEnded] if the process ends; the output of the process then has the reason.
+// Start starts the process and returns when the process requests its first event. Start waits at most
+// ten seconds, and at most until ctx ends. After Start returns, ctx has no effect on the process. If the
+// process reports why it cannot start, the error is a [FunctionError]. If the process ends without a
+// report, the error is an [ErrEnded], and the output of the process has the reason.
 func Start(ctx context.Context, o Options) (*Environment, error) {
 	begun := time.Now()
 	e, err := launch(ctx, o)
@@ -155,8 +155,8 @@ func (e *Environment) initialized(ctx context.Context) error {
 // Invoke kills the process, as Lambda does, and returns the error of ctx. If the function reports
 // an error, Invoke returns a [FunctionError].
 //
-// If ctx has a lambdacontext, the request has its id and ARN. Environment implements
-// lambda.Handler.
+// If ctx has a lambdacontext, the request has the id and the ARN of the lambdacontext. Environment
+// implements lambda.Handler.
 func (e *Environment) Invoke(ctx context.Context, event []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxInvoke)
 	defer cancel()
@@ -167,9 +167,9 @@ func (e *Environment) Invoke(ctx context.Context, event []byte) ([]byte, error) 
 	return o.answer, nil
 }
 
-// exchange sends i to the process and waits for the outcome. An answer does not end the
-// invocation: the process can continue its work after the answer, and after a panic the process
-// ends. When exchange returns, the process has requested another event and is frozen, or it has
+// exchange sends i to the process and waits for the outcome. The outcome alone does not end the
+// invocation: after an answer the process can continue its work, and after the report of a panic the
+// process ends. So exchange waits until the process has requested another event and is frozen, or has
 // ended.
 func (e *Environment) exchange(ctx context.Context, i invocation) outcome {
 	const noAnswer = "no answer by the deadline: %w"

@@ -76,10 +76,10 @@ func NewPool(o PoolOptions) (*Pool, error) {
 	return p, nil
 }
 
-// Invoke sends event to the most recently used idle environment, or to a new one. It returns
-// the same answers and errors as [Environment.Invoke]. In addition, the error is an
-// [ErrThrottled] if the maximum number of environments is busy, and an [ErrClosed] after Close.
-// If a process ends, or is killed at the deadline of ctx, a later invocation replaces it.
+// Invoke sends event to the most recently used idle environment, or to a new one. It returns the same
+// answers and errors as [Environment.Invoke]. There are two more errors: [ErrThrottled] if the maximum
+// number of environments is busy, and [ErrClosed] after Close. If a process ends, or is killed at the
+// deadline of ctx, a later invocation starts another process.
 //
 // A cold start is part of the invocation. If the deadline passes during the cold start, the
 // environment still starts and serves later invocations.

@@ -65,8 +65,8 @@ func call(ctx context.Context, event []byte) ([]byte, error) {
 	return json.Marshal(called{os.Getpid(), times})
 }
 
-// ticks is a function that counts the milliseconds in which its process runs. An invocation waits for
-// the number of milliseconds in its event and returns the total.
+// ticks is a Lambda function that counts the milliseconds in which its process is not frozen. An
+// invocation waits for the number of milliseconds in its event, and returns the count so far.
 func ticks() {
 	var count atomic.Int64
 	more := make(chan struct{}, 1)

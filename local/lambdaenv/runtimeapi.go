@@ -21,8 +21,8 @@ const maxOutput = 6<<20 + 100
 // initRequest is the id of the init. It has the same use as the id of a request.
 const initRequest = "init"
 
-// FunctionError is an error that the function has reported. It wraps the error that a function in
-// this process would return. The type of that error is in package messages of aws-lambda-go.
+// FunctionError is an error that the function has reported. It wraps a messages.InvokeResponse_Error of
+// aws-lambda-go, which a function in this process would return.
 type FunctionError struct {
 	messages.InvokeResponse_Error
 }

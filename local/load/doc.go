@@ -3,8 +3,8 @@
 // A load with a rate is an open loop, which models independent callers. Its start times are fixed in
 // advance, at equal or exponentially distributed intervals. Latencies count from the planned start
 // times, so a slow answer increases the latency of all requests that it delays (no coordinated
-// omission). If a request has not ended or has not been sent when the run ends, its latency is the
-// wait so far. Such a latency is a lower bound.
+// omission). When the run ends, some requests have not ended or have not been sent. The latency of such
+// a request is the wait so far, which is a lower bound.
 //
 // A load without a rate is a closed loop. Each client sends its next request after it receives the
 // answer to the previous one.

@@ -97,8 +97,8 @@ func (o Options) miss(n int, due, end time.Duration, m *Meter) {
 	}
 }
 
-// next returns the start time of the request that follows the nth, as time since the start of the
-// run. due is the start time of the nth. In a closed loop, next returns 0.
+// next returns the start time of the request after request n, as time since the start of the run. due is
+// the start time of request n. In a closed loop, next returns 0.
 func (o Options) next(n int, due time.Duration) time.Duration {
 	switch {
 	case o.Rate == 0:

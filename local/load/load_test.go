@@ -79,8 +79,8 @@ func TestRun_notSent(t *testing.T) {
 	}
 }
 
-// A request without an answer at the end of a run is in the percentiles with its wait so far. Here
-// three of four clients hang and delay the requests that are due.
+// A request without an answer at the end of a run is in the percentiles with its wait so far. In this
+// test, three of four clients hang, so the requests that are due must wait.
 func TestRun_unanswered(t *testing.T) {
 	hang := func(ctx context.Context, n int) (int, error) {
 		if n%4 == 0 {
@@ -194,9 +194,9 @@ func TestRun_outcomes(t *testing.T) {
 	}
 }
 
-// An interrupt ends a run at once and keeps the measurements. A request without an answer then counts
-// as under way, neither failed nor answered. A request that lasts longer than the run also counts as
-// under way.
+// An interrupt ends a run at once and keeps the measurements. A request that has no answer at this time
+// counts as under way: it is neither failed nor answered. A request that lasts longer than the run also
+// counts as under way.
 func TestRun_interrupted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)

@@ -30,9 +30,10 @@ type Result struct {
 	Failure  string        `json:"failure,omitempty"` // reason of the first failure
 	UnderWay int64         `json:"underWay"`          // requests that had not ended when Run returned
 	NotSent  int64         `json:"notSent"`           // requests that were due while all clients were busy
-	// Latencies has one entry each for allowed answers, for refused answers, and for all requests
-	// except the failed ones. The entry for all requests includes those under way and not sent, with
-	// their wait until the run ended. With such requests, its percentiles are lower bounds.
+	// Latencies has three entries: for allowed answers, for refused answers, and for all requests except
+	// the failed ones. The entry for all requests includes the requests under way and the requests not
+	// sent, with their wait until the run ended. If there are such requests, the percentiles of this
+	// entry are lower bounds.
 	Latencies map[string]Latency `json:"latenciesMs"`
 	Histogram []Bar              `json:"histogram"` // latencies of the requests in Latencies[All]
 }
@@ -90,8 +91,8 @@ func (m *Meter) miss(waited time.Duration) {
 	m.note(All, waited)
 }
 
-// end records the result of a request. cut means that the end of the run canceled the request. It
-// then counts as under way, and its latency is a lower bound.
+// end records the result of a request. cut means that the end of the run canceled the request. A
+// canceled request counts as under way, and its latency is a lower bound.
 func (m *Meter) end(status int, err error, took time.Duration, cut bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

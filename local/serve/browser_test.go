@@ -25,8 +25,8 @@ import (
 // patience is the longest time to wait for a browser or for a condition.
 const patience = 30 * time.Second
 
-// tab is a page in a browser. The test fails if the browser reports an error of a script, of the
-// browser's console, or of the Content-Security-Policy.
+// tab is a page in a browser. The test fails if the browser reports an error of a script, an error on
+// its console, or a violation of the Content-Security-Policy.
 type tab struct {
 	t   *testing.T
 	ctx context.Context

@@ -122,10 +122,10 @@ func burst(t *testing.T, urls []string, token string, connections int) (passed i
 	return admitted.Load(), answers
 }
 
-// One caller sends a burst of 640 requests. Exactly 57 are admitted, which is the daily limit. The
-// test uses few and many connections, and one and two gateways. On a busy machine, a request can be
-// charged and still be refused because its deadline passed. The test then only checks that at most 57
-// pass, and sends another burst.
+// One caller sends a burst of 640 requests. Exactly 57 are admitted, which is the daily limit. The test
+// uses few and many connections, and one and two gateways. On a busy machine, a request can be charged
+// and still be refused because its deadline passed. If this happens, the test only checks that at most
+// 57 requests are admitted, and sends another burst.
 func TestServe_burst(t *testing.T) {
 	for _, store := range stores[1:] {
 		for n := 1; n <= 2; n++ {

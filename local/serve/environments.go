@@ -81,8 +81,8 @@ func (s *Server) bootstrapPath(f template.Function, role string) string {
 // file is removed.
 const maxMetrics = 64 << 20
 
-// openMetrics opens the file that replaces CloudWatch. Other runs of this checkout may write to the
-// file at the same time.
+// openMetrics opens the file that replaces CloudWatch. Other runs of this checkout can write to the file
+// at the same time.
 func (s *Server) openMetrics() error {
 	path := s.checkout.MetricsFile()
 	if err := os.MkdirAll(s.checkout.Path(".weir"), 0o700); err != nil {

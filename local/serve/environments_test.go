@@ -142,7 +142,7 @@ func TestEnvironments_memory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, remaining := range []string{"19", "19", "18"} { // first the authorizer's count, then twice the handler's
+	for i, remaining := range []string{"19", "19", "18"} { // the first count is of the authorizer's environment; the other two are of the handler's
 		if r := commandtest.Send(t, http.MethodGet, apis[min(i, 1)].URL+"/api/v1/search", token); r.StatusCode != http.StatusOK || r.Header.Get("X-RateLimit-Remaining") != remaining {
 			t.Errorf("request %d: got %s %v, want 200 and %s remaining", i+1, r.Status, r.Header, remaining)
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/weir-limits/weir/local/command/commandtest"
 )
 
-// times sends a request n times. It checks that the first requests, up to the number admitted, get
-// status, and that the limit refuses the others.
+// times sends a request n times. It checks that the limit admits the first requests, whose number is
+// admitted, and refuses the others. An admitted request must get the given status.
 func (l *local) times(n, admitted, status int, limit string, request func() commandtest.Reply) {
 	l.t.Helper()
 	for i := range n {

@@ -76,9 +76,9 @@ func (s *Server) startServer(ctx context.Context) (*servers.Server, error) {
 	return servers.StartDynamoDB(ctx, s.checkout.Root, s.Out)
 }
 
-// gateway builds the functions that the APIs call, and the gateway. The functions share one store,
-// as on AWS. Functions in this process also share the memory store, but each separate environment
-// has a separate memory store.
+// gateway builds the functions that the APIs call, and the gateway. The functions share one store, as on
+// AWS. For a memory store this is true only of functions in this process: every environment in a
+// separate process has a memory store of its own.
 func (s *Server) gateway(ctx context.Context, template *template.Template) (*gateway.Gateway, error) {
 	if err := s.openMetrics(); err != nil {
 		return nil, err
@@ -161,8 +161,8 @@ func (s *Server) lookup(environment map[string]string) func(string) (string, boo
 	}
 }
 
-// variablesOf returns the variables of a function. It leaves out variables of the template that name
-// AWS resources. The variables of this run override the others.
+// variablesOf returns the variables of a function. Variables of the template that name AWS resources are
+// left out. Variables of this run override the variables of the template.
 func (s *Server) variablesOf(environment map[string]string) map[string]string {
 	all := maps.Clone(environment)
 	maps.DeleteFunc(all, func(name, _ string) bool {

@@ -35,8 +35,8 @@ func unmatched(rules []endpoint, apis []*gateway.API) (lines []string) {
 	return lines
 }
 
-// routed reports whether an API has a route for a request. It returns true for every OPTIONS request,
-// because API Gateway answers preflights. It also returns true for every HEAD request.
+// routed reports whether an API has a route for a request. OPTIONS and HEAD requests always count as
+// routed, OPTIONS because API Gateway answers preflights.
 func routed(apis []*gateway.API, method, path string) bool {
 	if method == http.MethodOptions || method == http.MethodHead {
 		return true

@@ -148,8 +148,8 @@ func (s *Server) read() (parsed *template.Template, err error) {
 	return parsed, nil
 }
 
-// goldenTemplate returns the template of a deployment with a store. For the memory store, which no
-// deployment has, it returns the template for DynamoDB.
+// goldenTemplate returns the template of a deployment with a store. No deployment has a memory store, so
+// for this store goldenTemplate returns the template for DynamoDB.
 func goldenTemplate(store string) string {
 	if store == "redis" {
 		return "elasticache.template.json"

@@ -11,8 +11,8 @@ import (
 )
 
 // These constants bound the warm-up: the number of concurrent callers, the number of calls by each
-// caller, and the timeout. After its start, a server needs a second for its first calls. Each
-// concurrent call needs a connection.
+// caller, and the timeout. The warm-up has two reasons: the first calls of a new server take up to a
+// second, and each concurrent call needs a connection.
 const (
 	warmCallers = 32
 	warmCalls   = 8
@@ -22,8 +22,8 @@ const (
 // warm warms up the store of the functions.
 func (s *Server) warm(ctx context.Context) error { return warm(ctx, s.opened) }
 
-// warm charges invented callers and then deletes their state. The first burst of requests then has a
-// fast server and open connections. It is not an error if the server is still slow.
+// warm charges invented callers and then deletes their state. After the warm-up, the first burst of
+// requests has a fast server and open connections. If the server is still slow, warm returns no error.
 func warm(ctx context.Context, store limiter.Store) error {
 	if _, ok := store.(limiter.Local); ok {
 		return nil

@@ -30,9 +30,9 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// changes lists documents, each of which replaces the one before. statuses are the answers to GET
-// /api/v1/search by alice (tier free) under the document. remaining is the remaining quota in the
-// last answer. Higher and lower limits apply at once, and a change does not reset the usage.
+// changes lists documents. Each document replaces the previous one. statuses are the answers to GET
+// /api/v1/search by alice (tier free) under the document. remaining is the remaining quota in the last
+// answer. Higher and lower limits apply at once, and a change does not reset the usage.
 var changes = []struct {
 	name, document string
 	statuses       []int
@@ -150,8 +150,8 @@ func TestServe_printReload(t *testing.T) {
 	}
 }
 
-// A running gateway uses a new version from the records table within a minute. While the table cannot
-// be read, it keeps its rules.
+// A running gateway uses a new version from the records table within a minute. While the table cannot be
+// read, the gateway keeps its rules.
 func TestServe_rulesTable(t *testing.T) {
 	endpoint := storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT")
 	dynamo, err := boot.Config{DynamoDBEndpoint: endpoint, Local: true}.DynamoDBClient(t.Context())

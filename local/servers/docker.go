@@ -30,9 +30,9 @@ func RunningDocker(ctx context.Context) string {
 	return defaultDocker
 }
 
-// StartDocker starts a Docker engine with its socket and data in a temporary folder. Two
-// engines on one machine would share the bridge and its addresses. So StartDocker first waits
-// until another engine of this package has ended, and reports the wait to progress.
+// StartDocker starts a Docker engine with its socket and data in a temporary folder. Two engines on one
+// machine would use the same network bridge and addresses. So if another engine of this package is
+// running, StartDocker first waits until it has ended, and reports the wait to progress.
 func StartDocker(ctx context.Context, progress io.Writer) (*Server, error) {
 	const install = "(Debian: apt-get install docker.io; macOS: Docker Desktop)"
 	path, err := exec.LookPath("dockerd")

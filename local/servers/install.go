@@ -8,9 +8,9 @@ import (
 	"os/exec"
 )
 
-// Install installs the packages that a server or the tools need, if it runs as root on Debian.
-// Otherwise it does nothing. The start of the server then returns an error that names the
-// packages.
+// Install installs the packages that a server or the tools need, if it runs as root on Debian. On other
+// systems, or without root, Install does nothing, and the start of the server returns an error that
+// names the missing packages.
 func Install(ctx context.Context, name string, progress io.Writer) error {
 	if !onPath("apt-get") || os.Geteuid() != 0 {
 		return nil

@@ -52,9 +52,9 @@ func NewSAM(ctx context.Context, tools, docker, dir string, progress io.Writer) 
 	return s, err
 }
 
-// samEnvironment returns the environment variables of the SAM CLI. It does not inherit the
-// variables of this process. The SAM CLI would set them in the functions, where they would
-// override those of the template. It would also send inherited credentials to AWS.
+// samEnvironment returns the environment variables of the SAM CLI. The SAM CLI does not inherit the
+// variables of this process, for two reasons. It would set inherited variables in the functions, where
+// they would override the variables of the template. It would also send inherited credentials to AWS.
 func samEnvironment(docker, dir string) []string {
 	environment := []string{"DOCKER_HOST=" + docker, "SAM_CLI_TELEMETRY=0", "__SAM_CLI_APP_DIR=" + dir,
 		"AWS_DEFAULT_REGION=us-east-1", "AWS_CONFIG_FILE=" + os.DevNull, "AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull, "AWS_EC2_METADATA_DISABLED=true"}
@@ -90,8 +90,8 @@ func lambdaImage(ctx context.Context, e engine, tools string, progress io.Writer
 	if err != nil {
 		return nil, err
 	}
-	// The SAM CLI adds its emulator to an image and gives the result the tag rapid-<arch>. If an
-	// image already has that tag, the SAM CLI uses it unchanged.
+	// The SAM CLI adds its emulator to an image and gives the new image the tag rapid-<arch>. If an
+	// image with this tag already exists, the SAM CLI uses it unchanged.
 	repository := fmt.Sprintf("%s-%x", standIn, sha256.Sum256(archive))[:len(standIn)+13]
 	if tag := "rapid-" + Architecture(); !e.has(ctx, repository+":"+tag) {
 		if err := e.call(ctx, bytes.NewReader(archive), "import", "-", repository+":"+tag); err != nil {
@@ -104,7 +104,7 @@ func lambdaImage(ctx context.Context, e engine, tools string, progress io.Writer
 }
 
 // standInImage returns an archive with the SAM CLI's emulator and the folders that it needs. The
-// bootstraps are static programs, so they need nothing else.
+// bootstraps of the functions are static programs, so the image needs no other files.
 func standInImage(tools string) ([]byte, error) {
 	emulator := "aws-lambda-rie-" + Architecture()
 	found, err := filepath.Glob(filepath.Join(filepath.Dir(tools), "lib/python3*/site-packages/samcli/local/rapid", emulator))

@@ -13,8 +13,8 @@ import (
 // long makes the tests of adaptive shares simulate a minute. Such a run takes some minutes.
 var long = os.Getenv("WEIR_SOAK") != ""
 
-// adaptive returns a scenario with the limit for all callers of functions/rules.json. No invocation
-// takes time, so few environments are enough for all requests.
+// adaptive returns a scenario with the limit for all callers of functions/rules.json. An invocation
+// takes no time apart from the wait for the store, so few environments are enough for all requests.
 func adaptive(t *testing.T, environments int, rate float64, during time.Duration) Scenario {
 	p := Default(DynamoDB)
 	p.Environments, p.Rate, p.Invocation, p.Warmup, p.Measured = environments, rate, 0, 0, during
@@ -34,8 +34,9 @@ func run(t *testing.T, s Scenario) Result {
 }
 
 // A limit for all callers allows 100,000 requests a second with adaptive shares. Its item gets at most
-// 500 writes in any second. At half of the limit, at most 1 % of the requests are refused. At twice
-// the limit, settled environments admit at most 5 % over the limit.
+// 500 writes in any second. If callers send half of the limit, at most 1 % of their requests are
+// refused. If callers send twice the limit, the environments admit at most 5 % more than the limit in a
+// second, after some seconds to settle.
 func TestRunAdaptive(t *testing.T) {
 	for _, c := range []struct {
 		environments   int

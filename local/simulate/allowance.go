@@ -2,8 +2,9 @@ package simulate
 
 import "github.com/weir-limits/weir/limiter/algo"
 
-// allowance provides a number of units a second. It keeps the unused units of the last second. It begins
-// almost empty, so that the first second of an overload has no more units than the next seconds.
+// allowance provides a number of units a second. It keeps the unused units of the last second. An
+// allowance begins with one unit, so that the first second of an overload has no more units than the
+// next seconds.
 type allowance struct {
 	rate   float64
 	spare  float64 // units available now

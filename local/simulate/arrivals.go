@@ -8,8 +8,8 @@ import (
 
 // zipf draws ranks from 1 to n. The frequency of rank k is proportional to k to the power of minus the
 // exponent. The method is rejection-inversion (Hörmann and Derflinger, "Rejection-inversion to generate
-// variates from monotone discrete distributions", 1996). It needs no table, and allows any exponent of
-// at least 0; rand.Zipf needs an exponent above 1.
+// variates from monotone discrete distributions", 1996). It needs no table. It allows any exponent of at
+// least 0, but rand.Zipf only an exponent above 1.
 type zipf struct {
 	n, exponent float64
 	first, last float64 // area under the curve up to the first rank and up to the last rank

@@ -157,8 +157,8 @@ func (a *attempt) learn(found reply) (passes bool) {
 	return passes
 }
 
-// full reports whether an expression cannot add the charge, because the charge exceeds the max debt or
-// the maximum length of a log's list.
+// full reports whether no update expression can add the charge. The reason is that the state would
+// exceed the max debt, or the list of a log its maximum length.
 func (a *attempt) full() bool {
 	switch m := a.machine.(type) {
 	case *algo.Bucket:

@@ -12,8 +12,9 @@ import (
 	"github.com/weir-limits/weir/limiter/memstore"
 )
 
-// cluster is a model of ElastiCache Serverless. A script costs ECPUs. A slot contains many keys. Each
-// slot and the whole cache accept a number of ECPUs a second, and reject scripts above that.
+// cluster is a model of ElastiCache Serverless. A script costs ECPUs, the billing units of ElastiCache.
+// A slot contains many keys. Each slot, and the cache as a whole, has a maximum number of ECPUs a
+// second. It rejects the scripts above this maximum.
 type cluster struct {
 	*meter
 	store *memstore.Store

@@ -134,8 +134,9 @@ func (e *environment) decide() {
 	e.arrival = e.arrival.Add(e.pause())
 }
 
-// trip makes one call to the store. It takes half of the round trip, runs serve, and takes the other
-// half. An error means that the answer was too late. The store still serves such a call.
+// trip makes one call to the store. The store runs serve after half of the round trip, and the answer
+// takes the other half. If the answer comes after the deadline, trip returns an error, but the store
+// still serves the call.
 func (e *environment) trip(_ context.Context, serve func(at algo.Instant)) error {
 	there := max(e.sim.latency.draw(e.random)/2, e.sim.shortest)
 	c := call{at: e.now.Add(there), caller: e, serial: e.serial, serve: serve}

@@ -17,8 +17,8 @@ import (
 )
 
 // fleet contains environments with real Limiters and one simulated table, in the fake time of synctest.
-// Unlike a simulation, a fleet has several limits and several kinds of callers. A request may have
-// several subjects. An environment decides several requests at once if no environment is idle.
+// Unlike a simulation, a fleet has several limits and several kinds of callers. A request can have
+// several subjects. If no environment is idle, an environment decides several requests at once.
 type fleet struct {
 	t          *testing.T
 	table      *table

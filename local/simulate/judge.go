@@ -6,14 +6,15 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// verdict is the accuracy of decisions, compared with an oracle. The oracle is the algorithm on all
-// requests, in the order of their times. The comparison is by window, because it does not matter which
-// of two concurrent requests is admitted.
+// verdict is the accuracy of decisions, compared with an oracle. The oracle runs the algorithm on all
+// requests, in the order of their times. The comparison counts the admitted requests of each window,
+// because it does not matter which of two concurrent requests is admitted.
 type verdict struct {
 	due            int64 // requests that the oracle admits
-	wronglyRefused int64 // sum over all windows of all callers: requests that the oracle admits in addition
-	// over counts the admitted requests that the algorithm refuses when it replays only the
-	// admitted ones. overMost is the largest count in one window of a caller.
+	wronglyRefused int64 // sum over all windows of all callers: how many more requests the oracle admits than the limiter
+	// over counts the requests that were admitted over the limit. For this number, the judge also runs
+	// the algorithm on only the admitted requests. over is the number of requests that this run refuses.
+	// overMost is the largest such number in one window of a caller.
 	over, overMost int64
 }
 

@@ -17,9 +17,9 @@ import (
 // fleets are the numbers of environments of the scenarios.
 var fleets = []int{20, 600}
 
-// The requests of one caller exceed the write rate of an item. Every algorithm admits at most 1 %
-// above the limit. Quiet callers use the same partition, which throttles them too. They lose at most
-// 1 % of their requests.
+// The requests of one caller exceed the write rate of an item. Every algorithm admits at most 1 % above
+// the limit. Quiet callers use the same partition, which throttles them too. The quiet callers lose at
+// most 1 % of their requests.
 func TestPressure_hotItem(t *testing.T) {
 	type scenario struct {
 		limit  limiter.Limit
@@ -59,8 +59,8 @@ func TestPressure_hotItem(t *testing.T) {
 	}
 }
 
-// Six callers flood at the same time. Each caller floods its own item. The environments see several
-// throttled subjects, and each caller is the hot one of its partition.
+// Six callers flood at the same time. Each caller floods its own item. An environment sees several
+// throttled subjects at once. Each caller is the only cause of the throttling in its partition.
 func TestPressure_hotItems(t *testing.T) {
 	for _, requests := range []int64{60, 600, 20_000} {
 		for _, n := range []int{20, 200, 600} {
@@ -131,8 +131,8 @@ func withinLimit(t *testing.T, s *stream) {
 	}
 }
 
-// servesHonest checks callers that stay below half of their limits. It counts refused requests beyond
-// the correct refusals.
+// servesHonest checks callers that stay below half of their limits. due is the number of correct
+// refusals. All other refusals count as wrong.
 func servesHonest(t *testing.T, s *stream, due int) {
 	t.Helper()
 	lost := 100 * float64(s.refused-due) / float64(len(s.log))
@@ -142,8 +142,8 @@ func servesHonest(t *testing.T, s *stream, due int) {
 	}
 }
 
-// One caller of a shared limit sends requests that cost 50. A refusal of these requests does not cause
-// refusals of the other callers' requests, which cost 1.
+// One caller of a shared limit sends requests that cost 50. The requests of the other callers cost 1. A
+// refused request of cost 50 does not cause a refusal of these cheap requests.
 func TestPressure_costs(t *testing.T) {
 	for _, algorithm := range []algo.Algorithm{algo.TokenBucket, algo.SlidingWindow} {
 		for _, n := range fleets {

@@ -53,7 +53,7 @@ func carry[T any](e *environment, call func() (T, error)) (out T, err error) {
 }
 
 // The simulated DynamoDB returns the same results as limiter/dynamostore with DynamoDB Local, if the
-// calls interleave in the same way. The test compares each request and the number of calls.
+// calls arrive in the same order. The test compares the result of each request, and the number of calls.
 func TestRun_likeDynamoDB(t *testing.T) {
 	client := dynamodb.New(dynamodb.Options{
 		BaseEndpoint: aws.String(storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT")), Region: "us-east-1", Retryer: aws.NopRetryer{},

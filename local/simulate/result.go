@@ -26,12 +26,13 @@ type Result struct {
 	// Oracle is the number of requests that an oracle admits. The oracle sees all requests in order of
 	// time.
 	Oracle int64 `json:"oracle"`
-	// WronglyRefused is a sum over all windows of all callers. In each window, it counts how many requests
-	// the oracle admits more than the limiter, and at least 0.
+	// WronglyRefused is a sum over all windows of all callers. A window adds the number of requests that
+	// the oracle admits minus the number that the limiter admits. A window with a negative difference
+	// adds 0.
 	WronglyRefused int64 `json:"wronglyRefused"`
-	// Over counts the admitted requests that the algorithm refuses when it replays only the
-	// admitted ones in order of time. OverMost is the largest count in one window of one
-	// caller.
+	// Over counts the requests that were admitted over the limit. For this number, the algorithm runs
+	// again on only the admitted requests, in order of time. Over is the number of requests that this
+	// run refuses. OverMost is the largest such number in one window of one caller.
 	Over     int64 `json:"over"`
 	OverMost int64 `json:"overMost"`
 
@@ -47,8 +48,8 @@ type Result struct {
 
 	P50 time.Duration `json:"p50Ns"` // P50 and P99 are quantiles of the duration of a decision
 	P99 time.Duration `json:"p99Ns"`
-	// Concurrency is the Lambda quota that the traffic needs. It is the number of environments, but at
-	// least one for each ten requests a second.
+	// Concurrency is the Lambda quota that the traffic needs: one unit for each environment, and at
+	// least one unit for each ten requests a second.
 	Concurrency int `json:"concurrency"`
 	// Dollars is the cost of a million requests: the authorizer and the store.
 	Dollars float64 `json:"dollarsPerMillion"`

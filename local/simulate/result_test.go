@@ -80,7 +80,7 @@ func TestRun_concurrency(t *testing.T) {
 	}
 }
 
-// If Environments is 0, the fleet is three times the number of environments that are busy. That number
+// If Environments is 0, the fleet has three times the mean number of busy environments. That mean
 // assumes one call for each decision.
 func TestParameters_fleet(t *testing.T) {
 	for rate, want := range map[float64]int{100_000: 1500, 1_000_000: 15_000, 1: 1} {

@@ -45,7 +45,7 @@ type Parameters struct {
 	Measured time.Duration `json:"measuredNs"`
 
 	// Environments is the number of environments, which all exist from the start. 0 means three times
-	// the number of environments that are busy if each decision takes one call.
+	// the mean number of busy environments. That mean assumes that each decision takes one call.
 	Environments int `json:"environments"`
 	// Invocation is the time of one invocation without the wait for the store.
 	Invocation time.Duration `json:"invocationNs"`
@@ -63,9 +63,9 @@ type Parameters struct {
 	CacheECPUs float64 `json:"cacheECPUs"`
 }
 
-// Default returns the parameters of 100,000 requests a second by a million callers. Round
-// trips are those of an environment in the same region. SlotECPUs is the figure that AWS documents; it
-// was not measured. CacheECPUs is five times the default of the construct.
+// Default returns the parameters of 100,000 requests a second by a million callers. The round trips are
+// as short as between an environment and a store in the same region. SlotECPUs is the figure that AWS
+// documents; it was not measured. CacheECPUs is five times the default of the construct.
 func Default(store Store) Parameters {
 	p := Parameters{
 		Seed: 1, Store: store,

@@ -97,8 +97,9 @@ func (r recorder) Take(ctx context.Context, _ algo.Instant, _ limiter.Subject, c
 	return true, nil
 }
 
-// The store serves calls in the order of their arrival, although the environments run ahead. The
-// requests are recorded in the order of their times. The log holds at most the requests of two ticks.
+// The store serves calls in the order of their arrival, although the environments run ahead of each
+// other. Requests are recorded in the order of their times. The log of requests never holds more than
+// about two ticks.
 func TestRun_order(t *testing.T) {
 	p := small(DynamoDB)
 	p.Rate, p.Median, p.P99, p.Invocation = 20_000, 5*time.Millisecond, 200*time.Millisecond, 0
@@ -150,7 +151,7 @@ func TestRun_exact(t *testing.T) {
 	}
 }
 
-// Each of several synchronized environments admits at most the limit within an interval. A single
+// Environments that synchronize their counts each admit at most the limit within an interval. A single
 // environment admits no request over the limit.
 func TestRun_sync(t *testing.T) {
 	for n := 1; n <= 8; n *= 2 {
@@ -181,13 +182,14 @@ func TestRun_hotItem(t *testing.T) {
 			Global: true, Rate: algo.Rate{Requests: 1e6, Window: time.Second, Algorithm: algo.FixedWindow}, Spread: limiter.Spread{Lease: 1},
 		})})
 		hot := rate > p.ItemWrites
-		if hot != (r.Throttled > 10) || hot != (r.Degraded > 10) { // a few requests arrive before the item has spare capacity
+		if hot != (r.Throttled > 10) || hot != (r.Degraded > 10) { // a few requests arrive before the item has its first units
 			t.Errorf("%g a second: got %g throttled a second and %d degraded, want above 10: %t", rate, r.Throttled, r.Degraded, hot)
 		}
 		if want := min(rate, p.ItemWrites); r.Hottest > 1.15*want || !hot && r.Hottest < 0.85*want {
 			t.Errorf("%g a second: got %g writes in the hottest second, want about %g", rate, r.Hottest, want)
 		}
-		// A retry after a throttled attempt may lose a race, and the item may charge a call after its timeout.
+		// A retry after a throttled attempt can lose a race, and the item can charge a call after the
+		// call's timeout.
 		charged := r.Requests - r.Degraded
 		if r.Calls < charged || r.Units < charged || r.Units > charged+charged/100 {
 			t.Errorf("%g a second: got %d calls and %d units, want at least %d, and at most 1 %% more units", rate, r.Calls, r.Units, charged)

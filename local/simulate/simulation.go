@@ -28,10 +28,11 @@ type request struct {
 
 // simulation is a running Scenario.
 //
-// Environments interact only through the store. A call takes at least the time shortest to the store,
-// and the same time back. Therefore a call that arrives at t causes no other call that arrives before
-// t + 2*shortest. The store serves the calls of such a span in order. Then their environments continue
-// on several processors, in any order. The result does not depend on that order.
+// Environments interact only through the store. A call needs at least the time in shortest to reach the
+// store, and the same time for its answer. So if a call arrives at t, its answer causes no call that
+// arrives before t + 2*shortest. Within such a span, no call depends on another one. The store serves
+// the calls of a span in order. Then the environments of these calls continue on several processors, in
+// any order. The result does not depend on this order.
 type simulation struct {
 	*Scenario
 	workers   int

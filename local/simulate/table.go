@@ -10,8 +10,9 @@ import (
 	"github.com/weir-limits/weir/limiter/memstore"
 )
 
-// table is a model of a DynamoDB table. Each item has a partition of its own, as if adaptive capacity
-// had isolated it, unless neighbours is set. The table as a whole has no limit unless throttled is set.
+// table is a model of a DynamoDB table. Each item has a partition of its own, as if the adaptive
+// capacity of DynamoDB had isolated the item. The exception are subjects for which neighbours returns
+// true. The table as a whole has no limit unless throttled is set.
 type table struct {
 	*meter
 	rate  float64 // write units a second of a partition, and so of an item
@@ -38,8 +39,9 @@ type item struct {
 	*partition
 	state  algo.State
 	exists bool
-	// padded reports that the item stores a previous count of 0, because a write replaced the whole
-	// window. Other writes omit such a count. The condition of a replacement compares padded, too.
+	// padded reports that the item explicitly stores 0 as the count of the previous window. A write that
+	// replaces the whole window stores this 0; other writes omit it. A replacement succeeds only if
+	// padded is unchanged, too.
 	padded bool
 	// before is the state that stale reads return for replicaLag after written.
 	before  algo.State
@@ -144,8 +146,8 @@ func (t *table) charge(it *item, at algo.Instant, units float64, billed bool) {
 	t.warm(&it.heat, at, units)
 }
 
-// admitRead takes read units. It takes half of them if the read may be stale. It reports false if the
-// read is throttled.
+// admitRead takes read units. It takes half of the units if a stale result is acceptable. If the read is
+// throttled, admitRead returns false.
 func (t *table) admitRead(it *item, at algo.Instant, units float64, stale, billed bool) bool {
 	if stale {
 		units /= 2
@@ -159,10 +161,12 @@ func (t *table) admitRead(it *item, at algo.Instant, units float64, stale, bille
 	return true
 }
 
-// replicaLag is the time after a write during which a read that may be stale returns the earlier state.
+// replicaLag is the time after a write during which an eventually consistent read returns the earlier
+// state.
 const replicaLag = 10 * time.Millisecond
 
-// read reads an item. It costs one unit for each started 4 KB, or half of that if the read may be stale.
+// read reads an item. The read costs one unit for each started 4 KB, or half a unit if a stale result is
+// acceptable.
 func (t *table) read(subject limiter.Subject, at algo.Instant, stale, billed bool) reply {
 	it := t.find(subject, at)
 	if billed {

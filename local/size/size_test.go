@@ -71,8 +71,8 @@ func build(t *testing.T, environment ...string) (dist string) {
 }
 
 // Builds of the same source in different folders and with different settings have the same bytes. All
-// builds share one cache. The cache hides no difference, because its key contains each path and flag
-// that changes the result.
+// builds share one cache. The shared cache cannot hide a difference, because the key of a cached result
+// contains each path and flag that changes the result.
 func TestBuild(t *testing.T) {
 	settings := filepath.Join(t.TempDir(), "env")
 	if err := os.WriteFile(settings, []byte("GOFLAGS=-gcflags=-N\nGOAMD64=v2\nGOARM64=v8.1\n"), 0o600); err != nil {

@@ -14,11 +14,11 @@ import (
 // (limiter.Spread.Sync). It shows how many requests they admit over the limit in one window
 // of a second.
 //
-// Each node gets Offered requests a second, at equal intervals, and the nodes take turns. A
-// node calls the store at its first request, and then at its first request after each Interval.
-// The call reports the node's admitted requests and returns the total of all reports. Until
-// its next call, the node admits up to the remaining quota. So a node does not count requests
-// that other nodes have admitted since their last report.
+// Each node gets Offered requests a second, at equal intervals, and the nodes take turns. A node calls
+// the store at its first request, and then at its first request after each Interval. The call reports
+// the node's admitted requests and returns the total of all reports. Until its next call, the node
+// admits up to the remaining quota. So a node does not see the requests that other nodes have admitted
+// since their last report.
 //
 // With an Interval of 0, every request calls the store, and no admitted request is over the
 // limit. With an Interval as long as the window, the nodes admit up to Nodes times Limit.
