@@ -88,9 +88,9 @@ func marks(c Charge) bool { return c.Limit != nil && c.Limit.Mark && !c.Limit.Sh
 //  7. Settle: trackers get the leases that the request renewed. If the request is denied, the
 //     other batches are refunded, except for forced charges (settle.go).
 //
-// The answer reports one limit (answer.go). If limits refuse, it is the one with the longest wait. If
-// the request is allowed, it is the one with the least remaining, without global limits. A request that
-// is denied in phase 2 or 4 makes no store call, unless phase 2 synchronized a counter.
+// The answer reports one limit (answer.go). If limits refuse, this is the limit with the longest wait.
+// If the request is allowed, this is the limit with the least remaining, without global limits. A
+// request that is denied in phase 2 or 4 makes no store call, unless phase 2 synchronized a counter.
 func (l *Limiter) decideOnce(ctx context.Context, r *request, now time.Time, charges []Charge) (Decision, error) {
 	if err := l.check(now, charges); err != nil {
 		return Decision{}, err

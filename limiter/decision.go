@@ -27,8 +27,8 @@ const (
 )
 
 // Decision is the answer to one request. It reports one limit. If limits refuse, the Decision reports
-// the one with the longest wait. If the request is allowed, it reports the one with the least remaining;
-// global limits are not reported then.
+// the limit with the longest wait. If the request is allowed, it reports the limit with the least
+// remaining, but no global limit.
 type Decision struct {
 	Allowed bool
 	// Failed reports that the request was denied because a store failed and a limit has

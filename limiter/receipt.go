@@ -51,7 +51,7 @@ func (l *Limiter) TakeRefundable(ctx context.Context, now time.Time, charges []C
 // this request had never been made.
 //
 //   - Windows and logs refund the whole charge.
-//   - A bucket that other requests have used since refunds the part that has not leaked by now.
+//   - A bucket that other requests have used since the charge refunds the part that has not leaked.
 //   - A lease serves the refunded quota again.
 //   - A counter refunds what it has not sent to the store.
 func (r *Receipt) Refund(ctx context.Context, now time.Time) Refunds {

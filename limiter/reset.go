@@ -9,7 +9,7 @@ import (
 // counts of an outage. Only ctx bounds the calls.
 //
 // Other processes can still deny from their caches for Options.CacheTTL, and serve leases for a second.
-// They keep what they count by themselves (Spread.Sync, Spread.Cells, OnErrorLocal). This process keeps
+// They keep the counts of their own memory (Spread.Sync, Spread.Cells, OnErrorLocal). This process keeps
 // a count that it is sending to the store at that moment.
 func (l *Limiter) Reset(ctx context.Context, charges []Charge) error {
 	var problems []error

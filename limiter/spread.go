@@ -10,9 +10,9 @@ import (
 // Spread reduces the calls on the one item or key that counts a busy limit. At most one field is set.
 // The zero value charges the store for every request. A Local store ignores all fields except Cells.
 //
-// If a limit changes from or to Shards or Cells, it starts at full quota, because its counts were
-// elsewhere. The same is true for Adaptive with a window below four seconds. A limit that no longer has
-// Sync loses the charges since the last synchronization.
+// If a limit changes from or to Shards or Cells, it starts at full quota, because its earlier counts are
+// in another place. The same is true for Adaptive with a window below four seconds. A limit that no
+// longer has Sync loses the charges since the last synchronization.
 type Spread struct {
 	// Lease is the maximum number of requests that a process takes from the store at once, in order to
 	// decide them without further calls. The process starts with one request, and takes more if it uses up

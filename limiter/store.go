@@ -95,10 +95,10 @@ type Held struct {
 // All stores use Settle, so that they agree on changed limits and wrong clocks:
 //
 //   - A limit that was never charged has its full quota.
-//   - A state with the parameters of limit decides unchanged.
+//   - A state with the parameters of limit is not converted.
 //   - A state with other parameters of a lower version is converted, once.
-//   - A state with other parameters of the same or a higher version decides by its own parameters. Two
-//     versions that converted a state back and forth would create quota.
+//   - A state with other parameters of the same or a higher version keeps its own parameters, and they
+//     decide. If two versions converted a state back and forth, this would create quota.
 //   - A state that is further ahead of now than honest clocks allow is marked or clamped (algo.Clamp).
 func (h Held) Settle(limit *Limit, now algo.Instant) (settled Held, write bool) {
 	own := limit.machine

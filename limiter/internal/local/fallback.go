@@ -67,9 +67,9 @@ func (f *Fallback) Holds(now algo.Instant) bool {
 // states that this process last saw in the store. Take counts at least these. room is false if there is
 // no room for the subject.
 //
-// Take misses no charge that the store admits at the same time: it calls seen under the lock. The states
-// that seen returns include every charge that was answered before. A later charge waits for the lock in
-// Mirror.
+// Take misses no charge that the store admits at the same time, because Take calls seen under the lock.
+// The states of seen include every charge that the store answered before. A later charge waits for the
+// lock in Mirror.
 func (f *Fallback) Take(now algo.Instant, subject string, charges []Charge, results []algo.Result, seen func()) (taken, room bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
