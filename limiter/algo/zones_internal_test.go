@@ -132,7 +132,7 @@ func trimZone(data []byte) []byte {
 	h = readHeader(data)
 	body := data[zoneHeaderSize:]
 	times, indexes := body[:h.Times*8], body[h.Times*8:h.Times*9]
-	types := body[h.Times*9:h.Times*9+h.Types*6]
+	types := body[h.Times*9 : h.Times*9+h.Types*6]
 	footer := body[h.Times*9+h.Types*6+h.Text+h.Leap*12+h.Std+h.UT:]
 	last := int(h.Times)
 	for last > 0 && int64(binary.BigEndian.Uint64(times[8*last-8:])) >= until.Unix() {
