@@ -46,9 +46,9 @@ func (l *Limiter) decide(ctx context.Context, r *request, now time.Time, charges
 	for !d.Allowed && slices.ContainsFunc(rest, marks) {
 		before := d
 		switch {
-		case d.Limit == nil: // the store failed or the subject is busy, which can concern any limit
+		case d.Reason == ReasonBusy: // perhaps only the subject of a limit with Mark is busy
 			rest = slices.DeleteFunc(rest, marks)
-		case d.Limit.Mark:
+		case d.Limit != nil && d.Limit.Mark:
 			rest = slices.DeleteFunc(rest, func(c Charge) bool { return c.Limit == before.Limit })
 			if over.Limit == nil {
 				over = d

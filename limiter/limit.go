@@ -60,7 +60,8 @@ type Limit struct {
 	// be zero.
 	Count Count
 	// OnError decides a request if the store of the limit fails. The zero value makes this process
-	// enforce the limit by itself. A limit with Shadow never denies.
+	// enforce the limit by itself. A limit with Shadow never denies. NewLimit sets OnErrorAllow for a
+	// limit with Mark.
 	OnError OnError
 	// LocalProcesses, with OnErrorLocal, is the number of processes that divide the limit in an
 	// outage. Each admits an equal part of the remaining quota. 0 means 1: each process admits the
@@ -115,6 +116,9 @@ func NewLimit(l Limit) (*Limit, error) {
 	}
 	if l.parts, err = l.divide(); err != nil {
 		return nil, err
+	}
+	if l.Mark && !l.Shadow {
+		l.OnError, l.LocalProcesses = OnErrorAllow, 0
 	}
 	if l.OnError == OnErrorLocal {
 		l.LocalProcesses = cmp.Or(l.LocalProcesses, 1)

@@ -85,6 +85,12 @@ func TestLimiter_Take_markFailure(t *testing.T) {
 	if d, err := l.Take(t.Context(), noon, charges); err != nil || !d.Allowed || d.Over != nil {
 		t.Errorf("busy subject: got %+v, error %v, want an allowed request", d, err)
 	}
+	r.fail[limiter.User("alice")] = limiter.ErrUnavailable
+	hard := limit(t, limiter.Limit{Name: "hard", Rate: algo.Rate{Requests: 1, Window: time.Minute}, OnError: limiter.OnErrorDeny})
+	both := []limiter.Charge{charges[0], {Subject: limiter.User("alice"), Limit: hard, Cost: 1}}
+	if d, err := l.Take(t.Context(), noon, both); err != nil || d.Allowed || !d.Failed || d.StoreCalls != 1 {
+		t.Errorf("store failed: got %+v, error %v, want the OnError of hard after one call", d, err)
+	}
 	l = storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))
 	charges[0].Cost = 2
 	if d, err := l.Take(t.Context(), noon, charges); err != nil || !d.Allowed || d.Over != soft {
