@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	interval = time.Second // between two batches
+	interval = time.Second // time between the starts of two batches if fewer than full events wait
 	full     = maxPending / 2
 	// DefaultBudget is the longest time that a request in Lambda waits for a batch. A broker in the same
 	// network answers in a few milliseconds, most of which pass during the store call. A batch that
 	// needs a new connection lasts for two or three requests.
 	DefaultBudget = 20 * time.Millisecond
-	maxWaits      = 5 // number of requests that wait for one batch
+	maxWaits      = 5 // one batch delays at most this number of requests
 	// A batch is cancelled when both bounds are exceeded: the time patience, and minRequests requests.
 	// The time alone is not enough, because time also passes while Lambda freezes the process.
 	patience    = 5 * time.Second
@@ -67,8 +67,8 @@ type Publisher struct {
 	flight   *flight
 	begun    time.Time     // time at which the last batch began, or at which its failure was noticed
 	pause    time.Duration // time from begun to the next batch, after a failure
-	reported time.Time     // when losses were last reported
-	dropped  int64         // lost events since reported
+	reported time.Time     // time of the last report of lost events
+	dropped  int64         // number of events lost since that report
 	cause    error
 }
 
@@ -174,7 +174,8 @@ func (p *Publisher) Close(ctx context.Context, now time.Time) {
 	if p == nil {
 		return
 	}
-	for range 2 { // first the batch that is being sent, then the last batch
+	// If a batch is being sent, wait for it. Then send the events that still wait as the last batch.
+	for range 2 {
 		p.mu.Lock()
 		if p.landed(now) && len(p.tally.events) > 0 {
 			p.start(now)
@@ -226,8 +227,8 @@ func (p *Publisher) landed(now time.Time) bool {
 	return true
 }
 
-// due reports whether a batch must be sent. A clock that was set back delays a batch only briefly.
-// p.mu is held.
+// due reports whether a batch must be sent. It compares the absolute time since the last batch, so that
+// a clock that was set back does not stop the batches. p.mu is held.
 func (p *Publisher) due(now time.Time) bool {
 	since := now.Sub(p.begun).Abs()
 	n := len(p.tally.events)

@@ -27,8 +27,8 @@ type tally struct {
 // pending is an event that can still get further requests.
 type pending struct {
 	Event
-	latency time.Duration // the sum for all requests
-	seen    int64         // number of recorded requests
+	latency time.Duration // sum of the durations of the added requests
+	seen    int64         // number of added requests; a sampled request adds more than 1 to Count, but 1 to seen
 }
 
 // key contains the values that all requests of one event share.
@@ -37,7 +37,7 @@ type key struct {
 	outcome                        outcome.Class
 	degraded                       limiter.Reason
 	subject, rule, limit, shadowed string
-	settled                        bool // the event reports settlements
+	settled                        bool // true for an event of settlements, false for an event of decisions
 }
 
 func newKey(o *outcome.Outcome) key {
@@ -51,7 +51,8 @@ func newKey(o *outcome.Outcome) key {
 	return k
 }
 
-// isPlain reports whether a request was allowed and may be sampled.
+// isPlain reports whether a request was allowed, and neither an outage nor a limit in shadow mode must
+// be reported. Only such requests are sampled.
 func isPlain(o *outcome.Outcome) bool {
 	d := &o.Decision
 	return o.Err == nil && d.Allowed && d.Reason == limiter.ReasonNone && d.Shadowed == nil
@@ -67,7 +68,7 @@ func nameOf(l *limiter.Limit) string {
 // sampled decides at random whether an allowed request is kept.
 func sampled(oneIn int) bool { return oneIn > 0 && rand.IntN(oneIn) == 0 }
 
-// addSample adds a sampled request that represents weight requests.
+// addSample adds a sampled request as an event of its own. The event counts as weight requests.
 func (t *tally) addSample(k key, o *outcome.Outcome, weight int64) {
 	if len(t.events) >= maxPending {
 		t.dropped++

@@ -44,7 +44,7 @@ func TestStore_adaptive(t *testing.T) {
 			all = append(all, storetest.Must(limiter.New(counted, limiter.Options{IntN: random.IntN})))
 		}
 		calls, takes, admitted := m.calls.Load(), counted.takes.Load(), 0
-		for i := range 6000 { // 15 s at twice the limit
+		for i := range 6000 { // 6000 requests in 15 s are 400 a second, twice the limit
 			if decide(t, all[random.IntN(len(all))], noon.Add(time.Duration(i)*2500*time.Microsecond), charges...).Allowed {
 				admitted++
 			}
@@ -53,7 +53,8 @@ func TestStore_adaptive(t *testing.T) {
 		if calls > takes+takes/50 || takes > 10*2*15+30 {
 			t.Errorf("%+v: got %d calls for %d reports, want one each", rate, calls, takes)
 		}
-		least, most := 15*200, 15*210+2*200+2*200 // includes the initial quota and the reserve
+		// The limit admits 200 a second for 15 s. The maximum adds 5 %, the initial quota and the reserve.
+		least, most := 15*200, 15*210+2*200+2*200
 		if rate.Burst > 0 {
 			least, most = 1900, 2200
 		}

@@ -127,7 +127,7 @@ func TestStore_calls(t *testing.T) {
 		l := storetest.Must(limiter.New(store, limiter.Options{}))
 		decide(t, l, noon, charges...)
 		calls := measure(func() {
-			for i := range 200 { // 100 s, so every window ends once
+			for i := range 200 { // 200 requests in 100 s, in which each window of 1 min ends at least once
 				decide(t, l, noon.Add(time.Duration(i)*500*time.Millisecond), charges...)
 			}
 		})
@@ -170,7 +170,7 @@ func TestStore_calls(t *testing.T) {
 	calls = measure(func() {
 		for round := range 4 {
 			var wg sync.WaitGroup
-			for process := range 64 { // their instants arrive in random order
+			for process := range 64 { // each process has a different instant, and their calls arrive in random order
 				at := noon.Add(time.Duration(round)*7*time.Second + time.Duration(process*37%64)*10*time.Millisecond)
 				wg.Go(func() { decide(t, storetest.Must(limiter.New(store, limiter.Options{})), at, charge) })
 			}

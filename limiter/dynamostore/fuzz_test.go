@@ -134,7 +134,8 @@ func checkUpdate(t *testing.T, u *dynamodb.UpdateItemInput) {
 	var paths []string
 	for clause := range strings.SplitSeq(set, ", #") {
 		name, _, _ := strings.Cut(strings.TrimPrefix(clause, "#"), " = ")
-		if !strings.ContainsAny(name, "(: ") { // not the default value of if_not_exists
+		// A part with one of these characters continues an if_not_exists and sets no path.
+		if !strings.ContainsAny(name, "(: ") {
 			paths = append(paths, "#"+name)
 		}
 	}

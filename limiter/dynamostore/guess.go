@@ -11,16 +11,17 @@ import (
 // zero value guesses idle.
 type guesses [256]atomic.Int32
 
-// sure bounds a counter. A guess reverses after this number of opposite results.
+// sure is the largest absolute value of a counter. A guess reverses after at most sure+1 results that
+// contradict it.
 const sure = 4
 
 func (g *guesses) of(id limiter.ID) *atomic.Int32 { return &g[id%limiter.ID(len(g))] }
 
-// busy returns the guess for a limit.
+// busy reports whether the guess for a limit is a busy bucket.
 func (g *guesses) busy(id limiter.ID) bool { return g.of(id).Load() > 0 }
 
-// learn records the correct answer for a guess. Of two concurrent calls, it is possible that only one
-// counts.
+// learn records whether the bucket of a limit was busy. If two calls run at the same time, one of them
+// can be lost.
 func (g *guesses) learn(id limiter.ID, busy bool) {
 	count := g.of(id)
 	if n := count.Load(); busy {

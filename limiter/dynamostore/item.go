@@ -102,7 +102,8 @@ func (it item) entries() ([]limiter.Entry, error) {
 	return entries, nil
 }
 
-// attributes returns the attributes of a state and its mark, by name. held reads them.
+// attributes returns the attributes of a state and its mark, by name. The method
+// held is the inverse.
 func attributes(id string, h limiter.Held) map[string]types.AttributeValue {
 	all := state(id, h.Machine, h.State)
 	if h.Mark != (algo.Mark{}) {

@@ -18,7 +18,7 @@ func TestStore_ladder(t *testing.T) {
 	ctx := context.Background()
 	w := storetest.Limit(t, "a", algo.Rate{Requests: 800, Window: time.Minute})
 	machine := w.Machine().(*algo.Window)
-	now := algo.InstantOf(noon) // 20 s after the start of its window
+	now := algo.InstantOf(noon) // noon is 20 s after the start of a window of 1 min
 	index := machine.Index(now)
 	take := func(who limiter.Subject, at algo.Instant, cost, calls int64) algo.Result {
 		t.Helper()
@@ -34,7 +34,7 @@ func TestStore_ladder(t *testing.T) {
 	}
 	for rung := range int64(9) {
 		previous := 100 * rung
-		for _, left := range []int64{0, 1} { // the room left after the charge
+		for _, left := range []int64{0, 1} { // number of requests that the limit can still admit after the charge
 			who, cost := caller(), int64(7)
 			if previous > 0 {
 				take(who, now.Add(-time.Minute), previous, 0)
@@ -43,7 +43,7 @@ func TestStore_ladder(t *testing.T) {
 			take(who, now, first, 0)
 			take(who, now, cost, 1)
 		}
-		// After a refund, the item has a count of zero, which is not absent.
+		// A refund leaves a count of zero in the item. The ladder must accept it like an absent count.
 		who := caller()
 		if previous > 0 {
 			take(who, now.Add(-time.Minute), previous, 0)
@@ -87,7 +87,8 @@ func TestStore_ladder_refuses(t *testing.T) {
 			if previous > 0 && !take(who, now.Add(-1), previous) {
 				t.Fatal("got a refusal, want an allowed request")
 			}
-			if !take(who, now, machine.Room(index, now, previous, 0)-cost+1) { // one more than the remaining room
+			// After this charge, cost is one more than the remaining room.
+			if !take(who, now, machine.Room(index, now, previous, 0)-cost+1) {
 				t.Fatal("got a refusal, want an allowed request")
 			}
 			if take(who, now, cost) {

@@ -77,9 +77,9 @@ func (t *take) chargeLog(e *expression, l *algo.Log, v *view, c limiter.Charge) 
 	switch {
 	case known <= now:
 		e.require(e.absentOr(newest, "<=", e.number(now)))
-	case known == now+1: // the interval does not change
+	case known == now+1: // the newest entry is one interval ahead, so the charge does not change newest
 		e.require(e.compare(newest, "=", e.number(known)))
-	default: // the interval alone cannot prove that no entry is too far ahead
+	default: // known is further ahead: only the exact instants show whether an entry is too far ahead
 		e.requireSame(v.id, v.settled.State)
 	}
 	if c.Cost == 0 {
@@ -100,12 +100,13 @@ func (e *expression) sizeAtMost(entries string, n int64) string {
 	return "size(" + e.name(entries) + ") <= " + e.number(n)
 }
 
-// sameGeneration returns the condition that the list of s was not rewritten.
+// sameGeneration returns the condition that the list was not rewritten since the state s was
+// read.
 func (e *expression) sameGeneration(at string, s algo.State) string {
 	return e.name(at) + "[1] = " + e.number(s.Refunds)
 }
 
-// requireSame adds the condition that the list of s has not changed.
+// requireSame adds the condition that the list has not changed since the state s was read.
 func (e *expression) requireSame(id string, s algo.State) {
 	e.require(e.sameGeneration(attribute(stampAttribute, id), s))
 	e.require("size(" + e.name(attribute(entriesAttribute, id)) + ") = " + e.number(int64(s.Entries.Len())))

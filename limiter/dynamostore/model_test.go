@@ -74,12 +74,12 @@ type history struct {
 	events    []event
 }
 
-// event is an operation at the call that decided it.
+// event is an operation of a process. call is the number of the call to the table that decided it.
 type event struct {
 	call int
 	text string
 	kind string
-	// check makes the operation on the model. It returns how the answer of the model differs, or "".
+	// check makes the operation on the model. It returns how the answers of model and store differ, or "".
 	check func(*storetest.Model) string
 }
 
@@ -154,7 +154,7 @@ func (h *history) check(n tally) string {
 		}
 	}
 	p := h.processes[0]
-	p.yield = func(struct{}) bool { return true } // all processes have ended
+	p.yield = func(struct{}) bool { return true } // no process is left to which Inspect could yield
 	got, err := p.store.Inspect(context.Background(), modelCaller)
 	if err != nil {
 		return err.Error()

@@ -28,10 +28,10 @@ type process struct {
 	store      *dynamostore.Store
 	now        algo.Instant
 	operations int
-	most       int64                          // largest cost that is not forced
+	most       int64                          // largest cost of a charge without Force
 	newer      int                            // from this operation on, the second version of the rules is in force
 	yield      func(struct{}) bool            // lets other processes make calls
-	calls      []call                         // of the current operation
+	calls      []call                         // the calls of the current operation
 	cache      map[*limiter.Limit]algo.Result // the latest results
 	charged    []charged                      // charges that may be refunded
 }
@@ -239,7 +239,8 @@ var errLost = errors.New("the answer is lost")
 // loses reports whether the answer of the current call is lost.
 func (p *process) loses() bool { return p.h.lossy && p.r.IntN(20) == 0 }
 
-// refuses reports whether m refuses c, and has nothing to write.
+// refuses reports whether the model refuses c and writes nothing: the state needs no conversion and no
+// clamp.
 func refuses(m *storetest.Model, now algo.Instant, c limiter.Charge) bool {
 	var held limiter.Held
 	for _, e := range m.Inspect(modelCaller) {

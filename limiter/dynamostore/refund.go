@@ -13,7 +13,7 @@ type refund struct {
 	charges []limiter.Charge
 	results []algo.Result
 	late    time.Duration
-	seen    []limiter.Held // the states that the failed attempt found; nil before the first failure
+	seen    []limiter.Held // the states that made the last attempt fail; nil in the first attempt
 	given   int            // number of charges that the attempt refunds
 }
 

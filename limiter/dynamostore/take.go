@@ -30,13 +30,13 @@ type take struct {
 // view is the known state of one charged limit.
 type view struct {
 	id      string
-	held    limiter.Held // as stored in the item
-	settled limiter.Held // as it counts for the charge
+	held    limiter.Held // the state that the item stores
+	settled limiter.Held // held after the conversion and the clamp that the charge needs
 	changed bool         // held and settled differ, and the charge writes
 	clamped bool         // an attempt of this decision has clamped the state
 	capped  bool         // the charge exceeds the max debt, or fills a log's list
-	next    algo.State   // after the charge
-	guessed bool         // busy is a guess for a bucket
+	next    algo.State   // the state after the charge
+	guessed bool         // no cached state shows the bucket as busy, so busy is a guess
 	busy    bool
 }
 
@@ -121,7 +121,7 @@ func (t *take) noteClamped() {
 	}
 }
 
-// decided reports whether the item determines the answer: it refuses, or there is nothing to charge.
+// decided reports whether the item determines the answer: a limit refuses, or every cost is 0.
 func (t *take) decided() bool {
 	if !t.exact || t.changed {
 		return false
@@ -174,7 +174,8 @@ func expiry(now algo.Instant, horizon time.Duration) int64 {
 	return now.Add(horizon + expiryMargin + time.Second - 1).Time().Unix()
 }
 
-// charge adds the charge of a limit. The item has, or is assumed to have, the parameters of v.settled.
+// charge adds the charge of a limit to the update. The condition fails if the item has other parameters
+// than v.settled.
 func (t *take) charge(e *expression, v *view, c limiter.Charge) {
 	fingerprint, same := c.Limit.Fingerprint(), v.settled.Machine == c.Limit.Machine()
 	if !same {
@@ -205,8 +206,8 @@ func (t *take) charge(e *expression, v *view, c limiter.Charge) {
 	}
 }
 
-// chargeBucket adds the known or guessed branch: a busy bucket grows, and an idle bucket starts at
-// now.
+// chargeBucket adds the charge of a bucket that is known, or guessed, to be busy or idle. The charge of a
+// busy bucket is added to its TAT, and the charge of an idle bucket to now.
 func (t *take) chargeBucket(e *expression, b *algo.Bucket, v *view, c limiter.Charge) {
 	tat, increment := attribute(tatAttribute, v.id), b.Increment(c.Cost)
 	latest := b.Latest(t.now, c.Cost)
@@ -275,15 +276,16 @@ func (t *take) slidingRoom(e *expression, w *algo.Window, v *view, index, cost i
 	if room := w.Room(index, t.now, s.Previous, cost); s.Window == index && room >= 0 {
 		return e.absentOr(previous, "<=", e.number(s.Previous)) + " AND " + e.absentOr(current, "<=", e.number(room))
 	}
-	// Without a count of the current window, the previous count can still grow, but the condition bounds
-	// it.
+	// Without a count of the current window, the previous count can still grow. The condition therefore
+	// bounds the previous count.
 	ways := []string{e.absent(current) + " AND " + e.absentOr(previous, "<=", e.number(w.PreviousRoom(index, t.now, cost)))}
 	if t.exact {
 		before := w.At(s, t.now).Previous
 		ways = append(ways, e.absentOr(previous, "<=", e.number(before))+" AND "+e.absentOr(current, "<=", e.number(w.Room(index, t.now, before, cost))))
 		return "(" + strings.Join(ways, " OR ") + ")"
 	}
-	// If no count is known, each rung assumes the largest previous count that it accepts.
+	// No count is known. Each rung of the ladder accepts previous counts up to a bound, and leaves only the
+	// room that remains if the previous count is at this bound.
 	rungs := rungs(len(t.charges))
 	for rung := range rungs + 1 {
 		most := w.Requests * rung / rungs

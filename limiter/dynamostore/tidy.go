@@ -100,7 +100,7 @@ func (e *expression) outlive(it item, charges []limiter.Charge) {
 	}
 }
 
-// own reports whether the limit id is among the charged limits, with the same parameters.
+// own reports whether charges contain the limit id with the parameters that the item has for this limit.
 func own(it item, id string, charges []limiter.Charge) bool {
 	f, ok := it[attribute(fingerprintAttribute, id)].(*types.AttributeValueMemberS)
 	return ok && slices.ContainsFunc(charges, func(c limiter.Charge) bool {

@@ -18,15 +18,16 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// The store trims a log when it has twice its capacity. It keeps entries that still count according to a
-// slow clock.
+// The store trims a log when the list has twice as many entries as the capacity. It keeps entries that
+// still count according to a slow clock.
 func TestStore_tidy_log(t *testing.T) {
 	b, who := newTable(t), caller()
 	limit := storetest.Limit(t, "a", algo.Rate{Algorithm: algo.SlidingLog, Requests: 4, Window: time.Second})
+	// The charges are 10 s apart, and the window is 1 s. left is the number of entries after the charge.
 	for i, c := range []struct {
 		cost int64
 		left int
-	}{{4, 4}, {4, 4}, {3, 7}, {1, 1}} { // each charge comes long after the previous charge
+	}{{4, 4}, {4, 4}, {3, 7}, {1, 1}} {
 		if !b.take(t, noon.Add(time.Duration(i)*10*time.Second), limiter.Charge{Subject: who, Limit: limit, Cost: c.cost}) {
 			t.Fatal("got a refusal, want an allowed request")
 		}

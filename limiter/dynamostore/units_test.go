@@ -118,7 +118,7 @@ func TestStore_units(t *testing.T) {
 			case visit%4 == 1:
 				some = charges[:len(charges)/2]
 			}
-			for i := range some { // counts with the maximum number of digits
+			for i := range some { // twice the capacity, so that counts have the maximum number of digits
 				some[i].Force, some[i].Cost = true, 2*some[i].Limit.Rate.Requests
 			}
 			for i := range some {
@@ -194,7 +194,7 @@ func TestStore_units_endpoints(t *testing.T) {
 	for i := range 300 {
 		decide(t, l, noon, r.Charges(nil, "GET", rules.MustParsePath(fmt.Sprintf("/e%d", i)), who)...)
 	}
-	for range 2 { // within the limit
+	for range 2 { // the limit of /e0 admits 3 requests, so it admits these two after the first
 		decide(t, l, noon, r.Charges(nil, "GET", rules.MustParsePath("/e0"), who)...)
 	}
 	if c.writes != 302 || c.units != 302 {

@@ -29,7 +29,7 @@ type Answer struct {
 	Limit      string // capacity in requests
 	Remaining  string
 	Reset      string // when the quota is full again, in Unix seconds
-	Policy     string // "" if the numbers that decided are not those of the limit
+	Policy     string // "" if the parameters of other rules decided
 	RateLimit  string
 	Degraded   string // why the store did not decide: a limiter.Reason
 
@@ -37,7 +37,7 @@ type Answer struct {
 	// Serve passes it to the handler as OverField.
 	Over string
 
-	Problem *Problem // nil if the request passes
+	Problem *Problem // nil if the request is allowed
 }
 
 // jitterFrom is the longest wait without jitter.

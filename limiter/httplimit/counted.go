@@ -43,12 +43,13 @@ func (p *Pending) inbound(r *http.Request) *http.Request {
 type counted struct {
 	http.ResponseWriter
 	pending *Pending
-	head    bool // the answer has no body
+	head    bool // the request is a HEAD request, whose answer has no body
 	status  int  // 0 until the header is sent
 	bytes   int64
 }
 
-// begin is called before the header is sent. It takes the cost fields out of it.
+// begin must be called before the header is sent. It reads the cost fields and removes them from the
+// header.
 func (c *counted) begin(status int) {
 	if c.status == 0 && (status >= http.StatusOK || status == http.StatusSwitchingProtocols) {
 		c.status = status
@@ -81,7 +82,8 @@ func (c *counted) FlushError() error {
 // Flush implements http.Flusher.
 func (c *counted) Flush() { _ = c.FlushError() }
 
-// Hijack implements http.Hijacker. The length of what the connection then carries is unknown.
+// Hijack implements http.Hijacker. Weir does not see what the handler then sends, so the length of the
+// answer is unknown.
 func (c *counted) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffered, err := http.NewResponseController(c.ResponseWriter).Hijack()
 	if err == nil {

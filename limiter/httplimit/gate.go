@@ -127,7 +127,8 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 		o.Decision, o.Err = g.o.Limiter.Take(ctx, o.Time, o.Charges)
 	}
 
-	// A refusal takes precedence over a bad credential, because the limit bounds the number of attempts.
+	// A refusal takes precedence over a bad credential, because the limit bounds how many credentials a
+	// client can try.
 	invalid := o.Err != nil
 	if o.Decision.Allowed && !invalid {
 		o.Err = unidentified

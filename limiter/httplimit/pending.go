@@ -25,7 +25,7 @@ type Pending struct {
 	mu       sync.Mutex
 	costs    []reported
 	rejected int
-	problem  error // of the last report that was rejected
+	problem  error // the reason why the last rejected report was rejected
 }
 
 // reported is the cost that an API has reported for a limit.
@@ -41,13 +41,13 @@ type reportState byte
 const (
 	unreported reportState = iota
 	accepted
-	ambiguous // two reports: the reserve stays
+	ambiguous // the API sent two reports for the limit, so the reserve stays charged
 )
 
 // maxReport is the largest cost that an API may report.
 const maxReport = 1_000_000_000
 
-// maxReportLength bounds the value of a cost field.
+// maxReportLength bounds the length of the value of a cost field, in bytes.
 const maxReportLength = 1024
 
 // settles reports whether a charge is settled after the answer.
@@ -86,7 +86,8 @@ func Report(ctx context.Context, limit string, cost int64) {
 	}
 }
 
-// report records a cost for the limits of a cost field and a name; "" means any field, and any name.
+// report records a cost for each limit with this cost field and this name. An empty field or name matches
+// every limit.
 func (p *Pending) report(field, name string, cost int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,7 +113,7 @@ func (p *Pending) report(field, name string, cost int64) {
 	}
 }
 
-// reject ignores a report. p.mu is held.
+// reject counts a report that is ignored, and keeps the reason. p.mu is held.
 func (p *Pending) reject(problem error) { p.rejected, p.problem = p.rejected+1, problem }
 
 // takeFields reads the cost fields of the answer, and removes them from h.
@@ -180,8 +181,8 @@ func (p *Pending) Settle(ctx context.Context, status int, bytes int64) {
 	})
 }
 
-// refuse settles a request that did not reach the API. Weir answered it with a status; 0 means that it is
-// no failure.
+// refuse settles a request that did not reach the API. status is the status of the answer from Weir. With
+// status 0, no limit counts the request as a failure.
 func (p *Pending) refuse(ctx context.Context, status int) {
 	p.settle(ctx, func(c limiter.Charge) int64 {
 		switch of := c.Limit.Count.Of; {

@@ -43,7 +43,7 @@ const counting = `{"rules":[
 		{"name":"bad","requests":100,"window":"1m","per":["ip"],"count":"failures"},
 		{"name":"spent","requests":1000,"window":"1m","per":["ip"],"count":"cost","reserve":100}]}}]}`
 
-// settling is a gate over counting, with an API.
+// settling is a Gate with the rules document counting, in front of an API.
 type settling struct {
 	t       *testing.T
 	gate    *httplimit.Gate
@@ -114,8 +114,8 @@ var (
 	reserved = map[string]int64{"calls": 1, "input": 100, "output": 200, "failures": 0, "bytes": 0}
 )
 
-// The answer of the API settles the charges: its reports, its status and its length. Bad reports keep the
-// reserve.
+// The charges are settled by the cost reports, the status and the length of the answer of the API. After a
+// bad report, the reserve stays charged.
 func TestGate_Wrap_settles(t *testing.T) {
 	field := func(values ...string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
@@ -126,7 +126,7 @@ func TestGate_Wrap_settles(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		api      http.HandlerFunc
-		want     map[string]int64 // differences to reserved
+		want     map[string]int64 // usage of the limits whose usage differs from the map reserved
 		rejected int
 	}{
 		"nothing reported": {func(http.ResponseWriter, *http.Request) {}, nil, 0},
@@ -264,7 +264,7 @@ func TestGate_Wrap_costField(t *testing.T) {
 	}
 }
 
-// A request that does not reach the API costs nothing, and fails if the answer of Weir fails.
+// A request that does not reach the API has no cost. It counts as a failure if the answer from Weir is one.
 func TestGate_Wrap_unserved(t *testing.T) {
 	s := newSettling(t, storetest.Must(memstore.New(memstore.Options{})))
 	unreached := func(http.ResponseWriter, *http.Request) { t.Error("the API got the request") }

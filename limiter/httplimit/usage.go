@@ -18,14 +18,14 @@ type Usage struct {
 	Subject string       `json:"subject"`
 	Tier    string       `json:"tier"`
 	Limits  []LimitUsage `json:"limits"`
-	// Truncated reports that the caller has more limits.
+	// Truncated reports that the caller has more limits than Limits contains.
 	Truncated bool `json:"truncated,omitempty"`
 }
 
 // LimitUsage is what a caller has used of one limit, in requests.
 type LimitUsage struct {
 	Name     string `json:"name"`
-	Endpoint string `json:"endpoint"` // of the rule; of the first rule, if several share the limit
+	Endpoint string `json:"endpoint"` // endpoint of the rule, or of the first rule if several rules share the limit
 	Method   string `json:"method,omitempty"`
 	Limit    int64  `json:"limit"`  // requests in each window
 	Window   string `json:"window"` // such as "60s"

@@ -102,7 +102,8 @@ func (b *book) part(r route) {
 	put(b.routes, r.own, b.hash(r.own), maxRoutes)
 }
 
-// rejoin undoes part after a response on this quota that is not a 503.
+// rejoin undoes part, so that the route shares a quota again. The caller has received a response that is
+// not a 503 to a request of the quota q.
 func (b *book) rejoin(r route, q *quota) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

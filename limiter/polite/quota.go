@@ -134,7 +134,7 @@ func (q *quota) pass(now, giveUp time.Time) (ticket, time.Time, error) {
 type reason int
 
 const (
-	spread   reason = iota // the remaining requests are spread over the time
+	spread   reason = iota // the remaining requests are spread over the time until the reset
 	awaiting               // a response to a request in flight can increase the remaining number
 	spent                  // the quota is exhausted
 )

@@ -259,7 +259,7 @@ func TestTransport_breaker(t *testing.T) {
 			}
 		})
 		synctest.Wait()
-		refusal(4, time.Second) // while the probe is in flight
+		refusal(4, time.Second) // no second request is sent while the probe is in flight
 		time.Sleep(2 * time.Second)
 		refusal(4, time.Second)
 		probe.Wait()
@@ -548,7 +548,7 @@ func TestTransport_signed(t *testing.T) {
 		}
 		const format = "AWS4-HMAC-SHA256 Credential=%s/202603%02d/us-east-1/execute-api/aws4_request, SignedHeaders=host;x-amz-date, Signature=%064d"
 		for i := range 50 {
-			_, err := send(fmt.Sprintf(format, "AKID", i/25+1, i)) // the scope contains the day
+			_, err := send(fmt.Sprintf(format, "AKID", i/25+1, i)) // the day in the scope changes after 25 requests
 			if _, waits := errors.AsType[*polite.WaitError](err); waits != (i > 0) {
 				t.Errorf("request %d: got error %v, want a WaitError for all but the first", i, err)
 			}
@@ -594,7 +594,8 @@ func TestTransport_unavailable(t *testing.T) {
 			expect("/report", 0)
 			time.Sleep(time.Nanosecond)
 		}
-		line = "429 | Retry-After: 60" // the path is available again and again shares the quota of the others
+		// A 429 ends the outage of /report. The path then shares the quota of the other paths again.
+		line = "429 | Retry-After: 60"
 		expect("/report", 429)
 		expect("/other", 0)
 		time.Sleep(time.Minute)

@@ -13,7 +13,7 @@ const (
 	takeHeader   = 8
 	takeCharge   = 6*4 + 1 + versionSize + limitSize
 	settleCharge = 7*4 + 1 + limitSize
-	parameters   = 4 // bytes, which are enough for most limits
+	parameters   = 4 // allocated for the parameters of a limit; enough for most limits
 )
 
 // encodeTake returns the first argument of take.lua. The charges must not be hopeless. seen is the known

@@ -25,8 +25,8 @@ import (
 type gate struct {
 	node   *node
 	opened chan struct{}
-	holds  int // number of pipelines to hold, the first ones; 0 means all
-	panics int // pipelines of this size panic
+	holds  int // the gate holds only this number of pipelines, from the first; 0 means all
+	panics int // the hook panics for pipelines of this size
 
 	mu    sync.Mutex
 	sizes []int // sizes of all pipelines; the size of a single command is 1
@@ -425,7 +425,7 @@ func TestStore_batch_lostConnection(t *testing.T) {
 		names := []string{"a", "b", "c"}
 		k.take(t.Context(), names...)
 		synctest.Wait()
-		for range 2 { // the single calls come first
+		for range 2 { // release the two single calls, which were sent before the pipeline
 			g.opened <- struct{}{}
 			synctest.Wait()
 		}
@@ -436,7 +436,8 @@ func TestStore_batch_lostConnection(t *testing.T) {
 				t.Errorf("%s: got error %v, want ErrUnavailable", name, err)
 			}
 		}
-		if n := g.node.count("evalsha"); n != 3 { // the connection ends at the first call of the pipeline
+		// The server got the two single calls and the first call of the pipeline, which ended the connection.
+		if n := g.node.count("evalsha"); n != 3 {
 			t.Errorf("got %d calls at the server, want 3", n)
 		}
 	})

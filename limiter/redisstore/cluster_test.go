@@ -31,7 +31,7 @@ func freePorts(t *testing.T, n int) (ports []string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = l.Close() }() // closes all listeners at the end, so that the ports differ
+		defer func() { _ = l.Close() }() // every listener stays open until the function returns, so that the ports differ
 		ports = append(ports, strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
 	}
 	return ports
@@ -51,7 +51,8 @@ func cluster(t *testing.T) (*redis.Client, users) {
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { // runs after the cleanups of the users, which check the server
+	// This cleanup runs after the cleanups of newUsers, which are registered later and still call the server.
+	t.Cleanup(func() {
 		_ = server.Process.Kill()
 		_ = server.Wait()
 	})

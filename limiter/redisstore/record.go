@@ -132,7 +132,7 @@ func (r record) append(b []byte, version int64) []byte {
 	return b
 }
 
-// held returns the state of limit in r, which has its ID.
+// held returns the state of limit from r, the record with the ID of limit.
 func (r record) held(limit *limiter.Limit) (limiter.Held, error) {
 	var own [limitSize + 15*3]byte
 	if string(appendLimit(own[:0], limit.ID, limit.Machine())) == string(r.limit) {
@@ -172,7 +172,7 @@ func (r record) read(m algo.Machine) limiter.Held {
 	case kindLog:
 		h.State = algo.State{Newest: algo.Instant(integer(r.state[:8])), Entries: algo.Entries(r.entries)}
 	default:
-		half := len(r.state)/2 + 2 // after the index and the count
+		half := len(r.state)/2 + 2 // offset of the previous count, which follows the index and the count
 		h.State = algo.State{Window: integer(r.state[:4]), Count: integer(r.state[4:half]), Previous: integer(r.state[half:])}
 	}
 	return h

@@ -276,7 +276,8 @@ func (s *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Su
 	return settled, fmt.Errorf("%w: settlement, %d attempts", limiter.ErrContended, settleAttempts)
 }
 
-// settleable reports whether the script can make the corrections: no debt certainly exceeds its maximum.
+// settleable reports whether the script can make the corrections. It cannot if the cost of one forced
+// charge alone exceeds the max debt.
 func settleable(charges []limiter.Charge) bool {
 	return !slices.ContainsFunc(charges, func(c limiter.Charge) bool { return c.Force && tooMuch(c, c.Limit.Machine()) })
 }

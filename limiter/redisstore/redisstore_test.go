@@ -74,7 +74,7 @@ func TestStore_calls(t *testing.T) {
 	}
 	take(t, s, noon, charges...)
 	calls.Store(0)
-	for range 20 { // the limit admits ten of these
+	for range 20 { // each limit of 10 admits nine more requests
 		take(t, s, noon, charges...)
 	}
 	if n := calls.Load(); n != 20 {
@@ -122,7 +122,7 @@ func TestStore_calls_horizons(t *testing.T) {
 func TestStore_calls_critical(t *testing.T) {
 	var calls atomic.Int64
 	s := open(t, redisstore.Options{Namespace: "critical"}, counter{&calls})
-	const half = 1 << 32 // ns
+	const half = 1 << 32 // ns; at a multiple, the upper 32 bits of an instant change
 	for i, algorithm := range []algo.Algorithm{algo.SlidingLog, algo.TokenBucket, algo.SlidingWindow, algo.FixedWindow} {
 		who, now := caller(), noon-noon%half
 		var charges []limiter.Charge
@@ -292,8 +292,8 @@ func TestStore_life_mixedRules(t *testing.T) {
 		}
 		take(t, s, noon, limiter.Charge{Subject: who, Limit: newer, Cost: 1})
 		results := make([]algo.Result, 1)
-		for i := range 6 { // before its first charge, the process does not know the newer rules
-			if i == 3 { // from now on, the remaining life of the key is too short
+		for i := range 6 { // results is empty before the first charge, so the process does not know the newer rules
+			if i == 3 { // shorten the life of the key to less than the window; the next charge must extend it
 				if err := client.PExpire(ctx, key, time.Hour).Err(); err != nil {
 					t.Fatal(err)
 				}

@@ -86,7 +86,7 @@ func (v value) entries() ([]limiter.Entry, error) {
 	return entries, nil
 }
 
-// report writes the states that a script left to results.
+// report writes to results the states that v contains after a script.
 func (v value) report(charges []limiter.Charge, results []algo.Result) error {
 	for i, c := range charges {
 		held, err := v.held(c.Limit)

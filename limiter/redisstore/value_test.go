@@ -94,8 +94,8 @@ const (
 	layoutMarked = "0206000000000007220000000001a6210414add00003000080390161ebadd18000000000000414add0340000000002a9010b0f02b873e0000300007000000000000880390161ebadd180000000000002b873e042000000000391113901ff14d06f8000000000033901ff14d06f80003901ff14d06f80003901ff14d06f800080390161ebadd180003901ff14d06f8000530000000004bc04610011694c00000003000000007000000000000880390161ebadd18000000000000011694c630000000005b86c610000b9b8000000030000000080390161ebadd18000000000000000b9b812000000000696053901ff190151b4007000000000000880390161ebadd180003901ff190151b4009000000001"
 )
 
-// layoutCharges charges a limit of every kind, from two versions of the rules. The last limit is the
-// bucket.
+// layoutCharges returns charges on a limit of every kind, from two versions of the rules. The last limit
+// is the bucket.
 func layoutCharges(t *testing.T, who limiter.Subject) (charges []limiter.Charge) {
 	t.Helper()
 	for i, rate := range []algo.Rate{
@@ -131,7 +131,7 @@ func TestStore_value_layout(t *testing.T) {
 	}
 }
 
-// The script writes the same layout.
+// The script take.lua writes the same layout as the Go code.
 func TestStore_value_layoutScript(t *testing.T) {
 	s, who := open(t, redisstore.Options{Namespace: "layout"}), caller()
 	take(t, s, noon, layoutCharges(t, who)...)
@@ -190,7 +190,7 @@ func TestStore_value_unreadable(t *testing.T) {
 	}
 }
 
-// A state can be as far ahead as an honest clock allows. A decision on such a state is one command.
+// A decision is one command even if the state is 5 s ahead of the clock, as far as an honest clock allows.
 func TestStore_value_ahead(t *testing.T) {
 	var calls atomic.Int64
 	s := open(t, redisstore.Options{Namespace: "ahead"}, counter{&calls})
@@ -232,7 +232,7 @@ func TestStore_value_parameters(t *testing.T) {
 				if algorithm != algo.TokenBucket {
 					l, err = limiter.NewLimit(limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algorithm, Requests: requests, Window: window}, Version: limiter.MaxVersion})
 				}
-				if err != nil { // a log that is too large
+				if err != nil { // NewLimit rejects a log of this capacity
 					continue
 				}
 				who := caller()
