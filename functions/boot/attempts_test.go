@@ -35,7 +35,7 @@ import (
 // requests by the number of the connection and the number of the request.
 type flaky struct {
 	mu     sync.Mutex
-	counts map[string]int // number of requests by the client's address
+	counts map[string]int // number of requests of each connection, by the client's address
 	got    []request
 	hangUp func(connection, n int) bool // both numbers start at 1
 	answer string                       // name of a DynamoDB error and the rest of its JSON object; "" means the answer {}
@@ -177,7 +177,7 @@ func TestOpenStore_deadConnection(t *testing.T) {
 				for i := 0; i < 3 || c.dead && !retried && i < 1000; i++ {
 					err := take(t.Context(), s)
 					if store == "redis" && err != nil && strings.Contains(err.Error(), "ERR busy") {
-						err = nil // the server answered
+						err = nil // the fake Redis answers every script with this error, so the call got an answer
 					}
 					got := f.taken()
 					want := 1
@@ -239,7 +239,8 @@ func TestDynamoDBClient_attempts(t *testing.T) {
 			func(o *dynamodb.Options) { o.APIOptions = append(o.APIOptions, count) })
 		return err
 	}
-	for i := range 600 { // the SDK's quota is 500, and a retry costs 5
+	// A retry takes 5 of the 500 tokens of the SDK's quota, so 600 calls with retries would exhaust the quota.
+	for i := range 600 {
 		if err := get(); err == nil || attempts.Load() != int64(i+1) || len(f.taken()) != 1 {
 			t.Fatalf("after call %d: got %d attempts, want one for each call: %v", i+1, attempts.Load(), err)
 		}
@@ -261,7 +262,7 @@ func TestDynamoDBClient_attempts(t *testing.T) {
 	} {
 		f := &flaky{answer: answer}
 		s := f.open(t, "dynamodb")
-		for i := range 20 { // most calls use an old connection
+		for i := range 20 { // most calls reuse the connection of an earlier call
 			want := want
 			if errors.Is(want, limiter.ErrThrottled) && i >= 5 { // throttling of the table is an outage, which opens the breaker
 				want = limiter.ErrBreakerOpen

@@ -52,7 +52,7 @@ type line struct {
 
 	mu    sync.Mutex
 	fault fault
-	since int // the fault affects the connections up to this number
+	since int // number of connections before the fault; lostPeers and resetOld affect only these
 	dials int
 	far   time.Duration // time to open a connection
 }
@@ -414,7 +414,8 @@ func TestDeadline_outage(t *testing.T) {
 						}
 						time.Sleep(pause)
 					}
-					if waited > 3+60*2 { // 3 decisions open the breaker, which then permits two probes a second
+					// 3 decisions open the breaker, which then permits 2 probes a second for at most 60 s.
+					if waited > 3+60*2 {
 						t.Errorf("%d decisions waited, want at most 123", waited)
 					}
 					w.inject(healthy)
@@ -435,7 +436,7 @@ func TestDeadline_outage(t *testing.T) {
 // new connection. A connection that was idle for 5 s is not used again.
 func TestDeadline_oldConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newSystem(t, "redis") // not DynamoDB, because net/http can close a connection at any time
+		w := newSystem(t, "redis") // with DynamoDB, net/http could close a connection at any time
 		defer w.end(t)
 		w.config.Warm(t.Context(), w.store, w.app)
 		w.look(t, "/a")

@@ -281,7 +281,7 @@ func TestStartSigningKeys(t *testing.T) {
 			return "no answer: " + output.String()
 		}
 	}
-	d.faults.Store(1) // the function retries a failed read or write
+	d.faults.Store(1) // one request fails, and the function retries it
 	if got := copyKeys(); got != "/2018-06-01/runtime/invocation/1/response null" {
 		t.Errorf("copy of a valid key set: got %s, want a response", got)
 	}

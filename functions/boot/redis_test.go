@@ -41,7 +41,7 @@ type cache struct {
 	old  bool   // the cache does not support HELLO
 	deaf string // command after which the cache closes the connection
 	mu   sync.Mutex
-	cut  int        // number of connections that the cache closed after that command
+	cut  int        // number of connections that the cache closed after the command deaf
 	auth [][]string // user and password of each connection
 }
 

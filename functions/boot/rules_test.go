@@ -25,7 +25,7 @@ import (
 func (d *deployment) allows(t *testing.T) (version, requests int64) {
 	t.Helper()
 	_ = d.Rules.At(t.Context(), d.now)
-	for range 20 { // waits longer than a request, because the machine can be busy
+	for range 20 { // wait for a reload longer than a request does, because the machine can be busy
 		d.Rules.Settle()
 	}
 	r := d.Rules.At(t.Context(), d.now)
@@ -238,7 +238,7 @@ func TestConfig_rules_appConfig(t *testing.T) {
 		document          string
 		version, requests int64
 	}{
-		{"", 0, 10}, // not deployed yet
+		{"", 0, 10}, // nothing is deployed yet, so the bundled document is in force
 		{`{"version":5,` + fmt.Sprintf(limits, 15), 5, 15},
 		{`{"version":4,` + fmt.Sprintf(limits, 14), 5, 15},
 		{`{` + fmt.Sprintf(limits, 14), 5, 15},

@@ -39,8 +39,8 @@ func readVariables(config any, lookup func(string) (string, bool)) error {
 	return errors.Join(problems...)
 }
 
-// setVariable sets a field to the value that text has in its type. If there is none, it returns the
-// allowed values.
+// setVariable parses text as the type of a field and sets the field. If text is invalid, it returns a
+// description of the allowed values.
 func setVariable(field reflect.Value, text string) (want string) {
 	var err error
 	switch value := field.Addr().Interface().(type) {

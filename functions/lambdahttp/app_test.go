@@ -93,7 +93,7 @@ func environment(t testing.TB, store limiter.Store) *lambdahttp.Environment {
 	}
 }
 
-// fixed returns rules that never reload. It returns err unchanged.
+// fixed wraps the results of rules.Parse: it returns rules that never reload, and err unchanged.
 func fixed(r *rules.Rules, err error) (*live.Rules, error) { return live.Fixed(r), err }
 
 func memory(t testing.TB) *lambdahttp.Environment {

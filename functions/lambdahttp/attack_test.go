@@ -148,8 +148,8 @@ func (r request) withDefaults() request {
 	return r
 }
 
-// reply describes the answer to a request: its status, whether the search ran, and the number of
-// the reported limit.
+// reply describes the answer to a request: its status, whether the search ran, and the limit in
+// its header fields, in requests.
 type reply struct {
 	status   int
 	searched bool

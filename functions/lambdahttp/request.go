@@ -217,8 +217,8 @@ func credentials(h http.Header, address netip.Addr) caller.Credentials {
 // origin contains what a host reports about a request but an http.Request cannot contain.
 type origin struct {
 	decided bool              // an authorizer has charged and allowed the request
-	over    string            // httplimit.Answer.Over of that decision
-	fields  map[string]string // header fields of that decision; can be empty
+	over    string            // httplimit.Answer.Over of the authorizer's decision
+	fields  map[string]string // header fields of the authorizer's decision; can be empty
 	// malformed reports whether the path cannot be parsed. The URL of the request then has another
 	// path.
 	malformed bool

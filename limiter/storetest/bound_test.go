@@ -60,7 +60,8 @@ func TestModel_bound(t *testing.T) {
 	}
 }
 
-// bound is the documented bound of a limit of 8 in 4 s for an interval.
+// bound returns how many requests a limit of 8 in 4 s may admit in an interval of the length apart,
+// according to the documentation.
 func bound(algorithm algo.Algorithm, apart time.Duration) float64 {
 	windows := float64(apart) / float64(length)
 	switch algorithm {
@@ -78,7 +79,8 @@ func bound(algorithm algo.Algorithm, apart time.Duration) float64 {
 func TestModel_versions(t *testing.T) {
 	for _, from := range algorithms {
 		for _, to := range algorithms {
-			if from == algo.FixedWindow || to == algo.FixedWindow { // the whole quota returns at one instant
+			// The bound does not hold for a fixed window, because its whole quota returns at one instant.
+			if from == algo.FixedWindow || to == algo.FixedWindow {
 				continue
 			}
 			t.Run(string(from)+" to "+string(to), func(t *testing.T) {
@@ -128,8 +130,8 @@ func TestModel_flapping(t *testing.T) {
 	}
 }
 
-// world is a random history of one subject. It has the true time. The clocks of the processes differ
-// from it by skews.
+// world is a random history of one subject. now is the true time. The clocks of the processes differ
+// from now by skews.
 type world struct {
 	*rand.Rand
 	limits   []*limiter.Limit
@@ -143,12 +145,12 @@ type world struct {
 	refunded int
 }
 
-// message is a request in flight. If the field of is not nil, the message is the refund of the request
-// of.
+// message is a request or a refund in flight. For a refund, the field of is the admission that the message
+// refunds. For a request, it is nil.
 type message struct {
-	due     algo.Instant // in real time
-	sent    algo.Instant // in real time
-	clock   algo.Instant // by the sender's clock
+	due     algo.Instant // true time of the arrival
+	sent    algo.Instant // true time of the sending
+	clock   algo.Instant // time of the sending by the sender's clock
 	charges []limiter.Charge
 	of      *admission
 	elapsed time.Duration
@@ -158,7 +160,7 @@ type message struct {
 type admission struct {
 	message
 	results  []algo.Result
-	at       algo.Instant // in real time
+	at       algo.Instant // true time of the admission
 	returned bool
 }
 

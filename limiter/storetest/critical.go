@@ -20,7 +20,7 @@ func testCritical(t *testing.T, s Suite, rate algo.Rate) {
 	}
 	logs := algo.Rate{Algorithm: algo.SlidingLog, Requests: 12, Window: 2 * half}
 	if rate.Calendar.Period != "" {
-		logs.Window = 10 * 24 * time.Hour // no store removes them meanwhile
+		logs.Window = 10 * 24 * time.Hour // long enough that no store removes an idle log during the test
 	}
 	for seed := range uint64(4) {
 		r := rand.New(rand.NewPCG(seed, 11))
@@ -43,7 +43,7 @@ func testCritical(t *testing.T, s Suite, rate algo.Rate) {
 				list := critical(last, now, charges[0].Cost)
 				now = list[r.IntN(len(list))].Add(time.Duration(r.IntN(3) - 1))
 			}
-			if len(past) > 0 && r.IntN(5) == 0 { // sometimes refunds a charge a second time
+			if len(past) > 0 && r.IntN(5) == 0 { // past keeps refunded charges, so some charges are refunded twice
 				k := past[r.IntN(len(past))]
 				p.refund(t, k.charges, k.results, time.Duration(r.Int64N(half/2)))
 				p.inspect(t)
@@ -56,7 +56,7 @@ func testCritical(t *testing.T, s Suite, rate algo.Rate) {
 	}
 }
 
-// critical returns the instants around now at which the answer of a state changes.
+// critical returns instants around now at which the answer to a charge of cost on the state r changes.
 func critical(r algo.Result, now algo.Instant, cost int64) []algo.Instant {
 	const honest = 5 * time.Second // the largest clock skew of an honest clock
 	list := []algo.Instant{now}
@@ -92,10 +92,10 @@ func testRefundTwice(t *testing.T, s Suite, rate algo.Rate) {
 		after time.Duration
 	}{
 		{{0, 2, 0}, {0, 1, 0}},                        // the TAT of a bucket is at the edge of 32 bits
-		{{1, 1, 0}, {0, 1, 0}},                        // the other limit has the same charges
-		{{0, 1, 0}, {0, 1, 0}, {0, 2, 0}, {0, 2, 1}},  // one charge remains, with later charges
+		{{1, 1, 0}, {0, 1, 0}},                        // both limits have the same charge
+		{{0, 1, 0}, {0, 1, 0}, {0, 2, 0}, {0, 2, 1}},  // an equal charge of the same instant remains
 		{{0, 2, 1}, {1, 2, 1}, {0, 1, 1}, {0, 2, 1}},  // the refund exceeds the charge
-		{{0, 3, 0}, {1, 3, 0}, {0, 1, 5}, {0, 2, -1}}, // the clock of a charge is behind
+		{{0, 3, 0}, {1, 3, 0}, {0, 1, 5}, {0, 2, -1}}, // the clock of the last charge is behind
 	} {
 		for back := range script {
 			p, limits := newPair(t, s), []*limiter.Limit{Limit(t, "a", rate), Limit(t, "b", rate)}

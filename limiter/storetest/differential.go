@@ -85,7 +85,7 @@ func testDifferential(t *testing.T, s Suite) {
 	})
 }
 
-// longer returns a rate of the same algorithm with other numbers.
+// longer returns a changed rate of the same algorithm: 23 requests in a longer calendar period, or in 13 s.
 func longer(r algo.Rate) algo.Rate {
 	if r.Calendar.Period != "" {
 		return algo.Rate{Requests: 23, Calendar: algo.Calendar{Period: algo.Month, Zone: r.Calendar.Zone, Anchor: "31"}}

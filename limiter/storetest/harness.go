@@ -115,7 +115,8 @@ func (p *pair) settle(t failer, now algo.Instant, charges []limiter.Charge, resu
 	}
 }
 
-// corrections returns the corrections of charges to actual costs, with their results.
+// corrections returns charges that correct the given charges to their actual costs, with the results of
+// the corrected charges.
 func corrections(charges []limiter.Charge, results []algo.Result, actual []int64) (corrected []limiter.Charge, of []algo.Result) {
 	for i, c := range charges {
 		if more := actual[i%len(actual)] - c.Cost; more != 0 {

@@ -112,7 +112,7 @@ func play(t *testing.T, callers []caller, scripts []script) (h []event) {
 	return h
 }
 
-// check searches, for each subject, for a sequential history with the same answers.
+// check fails the test if, for a subject, no sequential order of the operations explains the answers.
 func check(t *testing.T, h []event, margin time.Duration) {
 	t.Helper()
 	spec := specification(family(t), margin)

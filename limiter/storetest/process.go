@@ -12,7 +12,8 @@ import (
 	"github.com/weir-limits/weir/limiter"
 )
 
-// placeVariable is the environment variable of the processes that Linearizable starts.
+// placeVariable is the environment variable that contains the place of a process. Linearizable sets it in
+// the processes that it starts.
 const placeVariable = "WEIR_LINEAR_PLACE"
 
 // process is another process that runs the current test. It gets scripts and returns events.

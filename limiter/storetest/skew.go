@@ -29,7 +29,7 @@ func testFarAhead(t *testing.T, s Suite, rate algo.Rate) {
 	}
 	p.inspect(t)
 	p.take(t, start.Add(wait+time.Hour), one(l, 1), nil)
-	// If an honest clock may be as far ahead as a state, the state still counts.
+	// A state that is 5 s ahead can come from an honest clock, so the store does not clamp it.
 	p = newPair(t, s)
 	p.take(t, start.Add(5*time.Second), one(l, 10), nil)
 	if allowed, _ := p.take(t, start, one(l, 1), nil); allowed {
@@ -41,7 +41,7 @@ func testFarAhead(t *testing.T, s Suite, rate algo.Rate) {
 // The test also covers another limit of the subject, changed rules, and refunds.
 func testFarAheadCharged(t *testing.T, s Suite, rate algo.Rate) {
 	p, l := newPair(t, s), Limit(t, "a", rate)
-	other := Limit(t, "b", algo.Rate{Requests: 10, Window: 2 * rate.Span()}) // no store removes it meanwhile
+	other := Limit(t, "b", algo.Rate{Requests: 10, Window: 2 * rate.Span()}) // long enough that no store removes the idle limit during the test
 	far := start.Add(time.Hour)
 	still := l.Machine().Horizon() + 5*time.Second
 	for i := range 6 {

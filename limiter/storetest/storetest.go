@@ -238,7 +238,7 @@ func testRefund(t *testing.T, s Suite, rate algo.Rate) {
 		p.refund(t, charges, second, 0)
 		p.take(t, start.Add(apart), one(l, 3), nil)
 	}
-	// A refund does nothing if the item is missing or has other parameters.
+	// A refund does nothing if the store has no state of the limit, or a state with other parameters.
 	p = newPair(t, s)
 	p.refund(t, charges, first, 0)
 	p.take(t, start, charges, nil)

@@ -33,8 +33,8 @@ type byRule struct {
 	last int                      // the row that take returned last
 }
 
-// name sets the rules, of which the first are counted separately. It keeps counts that are not yet
-// written.
+// name sets the rules of the document in force. The first maxRules rules are counted separately. name keeps
+// the counts that are not yet written.
 func (b *byRule) name(rules []string) {
 	rules = rules[:min(len(rules), maxRules)]
 	if slices.EqualFunc(rules, b.named(), func(rule string, c ruleCounts) bool { return rule == c.rule }) {
@@ -55,7 +55,7 @@ func (b *byRule) name(rules []string) {
 	}
 }
 
-// named returns the rows that have a name.
+// named returns the rows of the rules that are counted separately.
 func (b *byRule) named() []ruleCounts {
 	n := slices.IndexFunc(b.rows[:maxRules], func(c ruleCounts) bool { return c.name == "" })
 	if n < 0 {

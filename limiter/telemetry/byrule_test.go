@@ -126,7 +126,7 @@ func TestRecorder_byRule_rotation(t *testing.T) {
 		return noon.Add(after)
 	}
 	at := record(0, "a", "b", "c")
-	want(at, 1, "b", 1) // the next rule after the first
+	want(at, 1, "b", 1) // the first line has the second rule; the counts of a and c wait
 	record(time.Millisecond, "a", "c")
 	at = record(time.Second, "b")
 	want(at, 2, "c", 2)
@@ -143,7 +143,7 @@ func TestRecorder_byRule_rotation(t *testing.T) {
 	left := record(5*time.Hour, "b", "c")
 	want(left, 1, "b", 1)
 	at = record(6*time.Hour, "a")
-	want(left, 0, "c", 1) // the last line, because no request followed
+	want(left, 0, "c", 1) // the waiting count of c, with the time of the last request before the pause
 	if want(at, 1, "a", 1); len(l.metrics) != 0 {
 		t.Errorf("got lines %+v, want no more", l.metrics)
 	}

@@ -42,7 +42,7 @@ func TestRecorder_exempt(t *testing.T) {
 	record := func(name string, err error) {
 		r.Record(outcome.Outcome{Time: noon, Caller: alice, Decision: allowed, Exemption: name, Err: err})
 	}
-	record("health", nil) // no call of Rules has named the exemptions
+	record("health", nil) // not counted by exemption, because Rules has not yet set their names
 	names := []string{"health", "b", "c", "d", "e", "f", "g", "h", "i", "office", "k", "l"}
 	r.Rules(noon, 1, time.Time{}, nil, names)
 	for i, name := range names {

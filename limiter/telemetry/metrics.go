@@ -59,7 +59,7 @@ func Namespace(deployment string) string { return "Weir/" + deployment }
 type metrics struct {
 	allowed, refused, degraded, fromCache, busy, shadowed int64
 	unauthorized, failed, localFull, storeCalls, clamped  int64
-	overshoot                                             int64 // the largest overshoot
+	overshoot                                             int64 // the largest overshoot of a decision, not a sum
 	refunds                                               limiter.Refunds
 	settlementsLost, reportsRejected, debtExcess          int64
 	rulesRefused, eventsDropped                           int64
@@ -204,7 +204,7 @@ func (l *line) addRule(c ruleCounts) {
 	}
 }
 
-// addExemption adds the count of an exemption. A line has only one.
+// addExemption adds the count of an exemption. A line has only one exemption.
 func (l *line) addExemption(c ruleCounts) {
 	l.members[ExemptionDimension], l.members[Exempt] = c.name, c.allowed
 	l.exemption = append(l.exemption, definition{Exempt, "Count"})

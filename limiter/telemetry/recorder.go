@@ -203,8 +203,8 @@ func (r *Recorder) count(at int64, add func()) {
 	}
 }
 
-// takeOld takes all waiting counts if the newest of them is older than resolution before at. r.mu is
-// held.
+// takeOld appends the waiting counts to due if the newest of them is older than at by resolution or more.
+// r.mu is held.
 func (r *Recorder) takeOld(due []*batch, at int64) []*batch {
 	if r.newest != 0 && at-r.newest >= resolution {
 		return append(due, r.take(r.newest, len(r.byRule.rows)))
@@ -240,8 +240,8 @@ func (r *Recorder) take(at int64, rows int) *batch {
 	if !r.byRule.pending() && !r.exempt.pending() {
 		r.newest = 0
 	}
-	// The batch keeps the map, so the recorder needs a new one. If the map is empty, the recorder keeps
-	// it.
+	// The batch takes the map of refusals, and the recorder gets a new map. If the map is empty, it stays
+	// in the recorder.
 	if len(r.refusals.counts) > 0 || r.refusals.others > 0 {
 		b.refusals, r.refusals = r.refusals, refusals{counts: map[refusal]int64{}}
 	}

@@ -61,7 +61,7 @@ func (s *refusals) add(r refusal) {
 
 // refusedLine is a line of the log. A line without a subject counts all other callers.
 type refusedLine struct {
-	Weir    string `json:"weir"` // "refused"
+	Weir    string `json:"weir"` // always "refused"
 	Subject string `json:"subject,omitempty"`
 	Limit   string `json:"limit,omitempty"`
 	Refused int64  `json:"refused"`

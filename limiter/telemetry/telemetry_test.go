@@ -278,14 +278,15 @@ func TestRecorder_writeTimes(t *testing.T) {
 	l.want()
 	record(pause + time.Hour)
 	l.want(n(pause, 1), n(pause+time.Hour, 1))
-	// The recorder accepts a clock that was set back by a large step. It ignores a small step back.
+	// If the clock goes back by less than a second, no line is due. If it goes back by an hour, a line is due
+	// at once.
 	record(pause + time.Hour - time.Second + 1)
 	l.want()
 	record(pause)
 	l.want(n(pause, 2))
 }
 
-// truncated returns l with the precision of written times.
+// truncated returns l with its time in whole milliseconds, like a written line.
 func (l line) truncated() line {
 	l.at = l.at.Truncate(time.Millisecond)
 	return l
@@ -372,7 +373,7 @@ func TestRecorder_latency(t *testing.T) {
 			late++
 		}
 	}
-	if late < 4 || late > 46 { // six standard deviations from the mean
+	if late < 4 || late > 46 { // 25 is the mean, and 21 is about six standard deviations
 		t.Errorf("values from the second half of the requests: got %d of 50, want about 25", late)
 	}
 }
@@ -393,7 +394,7 @@ func TestRecorder_Rules(t *testing.T) {
 	want(time.Second, counts{"RulesVersion": 7})
 	r.Rules(noon.Add(2*time.Second), 8, noon.Add(time.Second), nil, nil)
 	r.Rules(noon.Add(time.Second), 7, noon, nil, nil) // ignored, because the previous call has a later time
-	l.want()                                          // a call of Rules is not a request
+	l.want()                                          // no line, because a call of Rules is not a request
 	want(2*time.Second, counts{"RulesVersion": 8, "RulesAge": 1})
 	want(time.Hour, counts{"RulesVersion": 8, "RulesAge": 3599})
 	r.Rules(noon.Add(-time.Hour), 9, noon.Add(-time.Hour), nil, nil) // the clock was set back
