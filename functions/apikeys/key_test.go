@@ -54,7 +54,8 @@ func FuzzParseKey(f *testing.F) {
 	})
 }
 
-// People edit items by hand. An item with the attribute is suspended, for any type of the attribute.
+// People edit items by hand. A key is suspended if its item has the attribute "suspended" with a value of any
+// type.
 func TestParseKey_suspended(t *testing.T) {
 	it := Key{ID: "acme"}.item(strings.Repeat("0a", 32))
 	it[suspendedAttribute] = &types.AttributeValueMemberBOOL{Value: true}

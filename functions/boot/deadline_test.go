@@ -259,7 +259,7 @@ func newSystem(t *testing.T, store string) *system {
 		w.speak = speakHTTP
 		w.config = load(t, append(variables, "TABLE=t")...)
 	}
-	// The records table is in DynamoDB with every store.
+	// The records table is in DynamoDB, whatever store holds the counters.
 	client, err := w.config.DynamoDBClient(t.Context())
 	if err != nil {
 		t.Fatal(err)

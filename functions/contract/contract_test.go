@@ -75,7 +75,7 @@ func variablesOf(t reflect.Type) (names []string) {
 	return names
 }
 
-// The functions accept every value of the contract.
+// The functions accept every value of a variable that the contract lists.
 func TestVariables_values(t *testing.T) {
 	base := map[string]string{
 		contract.VariableNamespace: "dev", contract.VariableTable: "counters", contract.VariableRecordsTable: "records",
@@ -103,7 +103,7 @@ func TestVariables_values(t *testing.T) {
 	}
 }
 
-// Each role is the main package of a function.
+// Each role is the name of a folder with the main package of a function.
 func TestRoles(t *testing.T) {
 	for _, role := range []string{contract.Authorizer, contract.Handler, contract.SigningKeys} {
 		if _, err := os.Stat(filepath.Join("..", role, "main.go")); err != nil {

@@ -101,7 +101,8 @@ func FuzzAuthorizerEvent(f *testing.F) {
 		if err == nil && !json.Valid(payload) {
 			t.Fatalf("%q: got no error, want an error, because it is not JSON", payload)
 		}
-		if !jsontext.Value(payload).IsValid(jsontext.AllowInvalidUTF8(true)) { // a member repeats, and encoding/json can return other values
+		// If a member repeats in an object, encoding/json can return other values.
+		if !jsontext.Value(payload).IsValid(jsontext.AllowInvalidUTF8(true)) {
 			return
 		}
 		want, failed := decoded(payload)

@@ -22,7 +22,7 @@ type response struct {
 func (r *response) Header() http.Header { return r.header }
 
 func (r *response) WriteHeader(status int) {
-	if r.status == 0 && status >= http.StatusOK { // an event has one status, so informational (1xx) answers are ignored
+	if r.status == 0 && status >= http.StatusOK { // an event has one status, so a 1xx status is ignored
 		r.status, r.sent = status, spelled(r.header)
 	}
 }

@@ -92,7 +92,7 @@ var (
 // algorithms lists every algorithm.
 var algorithms = []algo.Algorithm{algo.TokenBucket, algo.LeakyBucket, algo.SlidingWindow, algo.FixedWindow, algo.SlidingLog}
 
-// report prints the calls for each decision. It fails the test if they exceed most.
+// report logs the average number of calls for a decision. It fails the test if this number exceeds most.
 func report(t *testing.T, what string, calls int64, decisions int, most float64) {
 	t.Helper()
 	per := float64(calls) / float64(decisions)

@@ -7,7 +7,7 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// settlement corrects charges of one subject in one update: it refunds some, and forces others.
+// settlement corrects charges of one subject in one update: it makes refunds and forced charges.
 type settlement struct {
 	charges []limiter.Charge
 	refund  *refund

@@ -310,7 +310,7 @@ func rungs(limits int) int64 {
 	return int64(min(8, (operators/limits-18)/4))
 }
 
-// capped reports whether a forced charge of cost exceeds the max debt.
+// capped reports whether a forced charge of cost would exceed the max debt, which then caps the charge.
 func capped(v *view, now algo.Instant, cost int64) bool {
 	s := v.settled.State
 	switch m := v.settled.Machine.(type) {

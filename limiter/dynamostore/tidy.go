@@ -14,7 +14,7 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// deadMost is the number of dead attributes that an item may hold.
+// deadMost is the number of dead attributes (see tidy) that an item may hold before the store removes them.
 const deadMost = 8
 
 // In an item of more than largeItem bytes, a limit keeps no dead counts if it has more than

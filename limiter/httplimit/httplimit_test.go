@@ -103,7 +103,8 @@ Weir-Degraded: store_timeout
 	}
 }
 
-// The window of a calendar is the present period. The reset is its end.
+// For a limit with a calendar, the window is the length of the current period, and the reset is the end of
+// the period.
 func TestNewAnswer_period(t *testing.T) {
 	l := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "day", Rate: algo.Rate{Requests: 10, Calendar: algo.Calendar{Period: algo.Day, Zone: "Europe/Berlin"}}}))
 	for at, want := range map[string]string{"2026-03-28T12:00:00Z": "86400", "2026-03-29T12:00:00Z": "82800", "2026-10-25T12:00:00Z": "90000"} {

@@ -564,7 +564,7 @@ func TestTransport_signed(t *testing.T) {
 	})
 }
 
-// A 503 without a quota name holds only requests of its path, for at most five minutes.
+// A 503 without a quota name delays only requests to the same path, for at most five minutes.
 func TestTransport_unavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		line := "503 | Retry-After: 86400"

@@ -83,7 +83,8 @@ func encodeSettle(now algo.Instant, charges []limiter.Charge, results []algo.Res
 	return b
 }
 
-// encodeForce appends the seven numbers of a charge with Force.
+// encodeForce appends the 28 bytes of a charge with Force. A window has seven numbers of 4 bytes. A bucket
+// has three numbers of 8 bytes, then a zero.
 func encodeForce(b []byte, now algo.Instant, c limiter.Charge) []byte {
 	switch m := c.Limit.Machine().(type) {
 	case *algo.Bucket:

@@ -105,7 +105,7 @@ func (v value) report(charges []limiter.Charge, results []algo.Result) error {
 type outcome struct {
 	allowed    bool
 	next       value // the new value; nil if the value does not change
-	superseded bool  // parameters of other rules decide, and the script can charge with them
+	superseded bool  // a limit has other parameters than its charge, and the script can charge with them
 }
 
 // charge decides whether the states in v allow the charges. It also builds the new value.

@@ -11,7 +11,8 @@ import (
 // clock of this process is behind the instant of such a state.
 func testForgotten(t *testing.T, s Suite, rate algo.Rate) {
 	p, l := newPair(t, s), Limit(t, "a", rate)
-	ahead, behind := start.Add(54500*time.Millisecond), start.Add(54*time.Second) // ahead is in the window after that of behind
+	// A window of a minute ends between behind and ahead.
+	ahead, behind := start.Add(54500*time.Millisecond), start.Add(54*time.Second)
 	_, remembered := p.take(t, ahead, one(l, 4), nil)
 	p.reset(t)
 	_, remembered = p.take(t, behind, one(l, 2), remembered)

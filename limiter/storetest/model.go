@@ -47,7 +47,7 @@ func (m *Model) Take(now algo.Instant, subject limiter.Subject, charges []limite
 	return true, results
 }
 
-// kept returns the part of h that a store keeps.
+// kept returns h without Clamped, which a store does not keep.
 func kept(h limiter.Held) limiter.Held {
 	h.Clamped = false
 	return h

@@ -41,7 +41,8 @@ func testFarAhead(t *testing.T, s Suite, rate algo.Rate) {
 // The test also covers another limit of the subject, changed rules, and refunds.
 func testFarAheadCharged(t *testing.T, s Suite, rate algo.Rate) {
 	p, l := newPair(t, s), Limit(t, "a", rate)
-	other := Limit(t, "b", algo.Rate{Requests: 10, Window: 2 * rate.Span()}) // long enough that no store removes the idle limit during the test
+	// The window is so long that no store removes the idle limit during the test.
+	other := Limit(t, "b", algo.Rate{Requests: 10, Window: 2 * rate.Span()})
 	far := start.Add(time.Hour)
 	still := l.Machine().Horizon() + 5*time.Second
 	for i := range 6 {
