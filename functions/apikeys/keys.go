@@ -272,8 +272,8 @@ func (t *Keys) all(ctx context.Context) (all []located, err error) {
 	return all, err
 }
 
-// secrets returns the secrets and the time of the last rotation. It returns none before the first
-// key.
+// secrets returns the secrets and the time of the last rotation. Before the first key is created, it
+// returns no secrets.
 func (t *Keys) secrets(ctx context.Context) (secrets [][]byte, rotated time.Time, err error) {
 	it, err := records.GetConsistent(ctx, t.api, t.table, secretsKey)
 	if err != nil || it == nil {

@@ -238,7 +238,7 @@ func (r *reader) tuple(name string, all ...*int64) {
 	}
 }
 
-// mark returns a mark. It returns the zero Mark if the attribute is absent.
+// mark reads an algo.Mark from an attribute. It returns the zero Mark if the attribute is absent.
 func (r *reader) mark(name string) algo.Mark {
 	var since, newest int64
 	r.tuple(name, &since, &newest)

@@ -42,7 +42,7 @@ type call struct {
 	applied bool
 }
 
-// charged is an allowed charge and its results.
+// charged contains the charges of an allowed decision, and their results.
 type charged struct {
 	charges []limiter.Charge
 	results []algo.Result

@@ -24,7 +24,7 @@ type take struct {
 	item    item
 	views   []view
 	passes  bool // every charge is allowed; valid if exact
-	changed bool // a limit must be converted, marked or clamped; valid if exact
+	changed bool // the state of a limit must be converted, clamped or given a mark; valid if exact
 }
 
 // view is the known state of one charged limit.
