@@ -71,7 +71,7 @@ func redirected(err error) bool {
 type lane struct {
 	mu       sync.Mutex
 	inFlight int       // number of calls and batches
-	returned time.Time // when the last reply arrived; before the first reply, when the first call was sent
+	returned time.Time // when a call or batch last returned, or a call was sent while nothing was in flight
 	waiting  []*call   // in order of arrival
 	watched  bool      // a timer will run watch
 }
