@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// These constants bound the runs.
+// Maximum values for the runs that the page starts.
 const (
-	MaxCount = 500 // requests
-	MaxRate  = 50  // requests a second
+	MaxCount = 500 // requests of one run
+	MaxRate  = 50  // requests a second of one run
 	MaxRuns  = 4   // concurrent runs
 )
 
@@ -24,9 +24,9 @@ const (
 	maxUser    = 64
 	maxAnswer  = 2 << 10     // bytes of an answer's body that the page shows
 	maxHeaders = 64 << 10    // bytes of an answer's header
-	maxWaiting = 16          // unanswered requests of a run
+	maxWaiting = 16          // requests of one run that wait for an answer at the same time
 	patience   = time.Minute // timeout of a request; the timeout of API Gateway is shorter
-	shown      = 40          // characters of a wrong value in an error
+	shown      = 40          // number of characters that an error quotes of a wrong value
 )
 
 // order is the body of a request that starts a run.

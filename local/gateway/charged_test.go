@@ -85,8 +85,8 @@ func (c *charging) Take(ctx context.Context, now algo.Instant, s limiter.Subject
 	return c.Store.Take(ctx, now, s, charges, results)
 }
 
-// newCharging returns the APIs of a template over a store. A custom domain adds the prefix /v1 to
-// every path.
+// newCharging returns the APIs of a template whose limits keep their counts in store. A custom domain adds
+// the prefix /v1 to every path.
 func newCharging(t testing.TB, parsed *template.Template, authorizer, handler string, store limiter.Store) *charging {
 	t.Helper()
 	c := &charging{Store: store}

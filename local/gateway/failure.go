@@ -21,7 +21,7 @@ type failure struct {
 var (
 	missingToken = failure{kind: "MISSING_AUTHENTICATION_TOKEN", status: http.StatusForbidden,
 		code: "MissingAuthenticationTokenException", message: "Missing Authentication Token"}
-	// Assumed: the code of throttled.
+	// The code of throttled is assumed, not observed.
 	throttled = failure{kind: "THROTTLED", status: http.StatusTooManyRequests,
 		code: "TooManyRequestsException", message: "Too Many Requests"}
 	unauthorized = failure{kind: "UNAUTHORIZED", status: http.StatusUnauthorized,
@@ -35,7 +35,7 @@ var (
 	// The failure of an authorizer has no message: the body is {"message":null}.
 	authorizerFailed = failure{kind: "AUTHORIZER_CONFIGURATION_ERROR", status: http.StatusInternalServerError,
 		code: "AuthorizerConfigurationException"}
-	// Assumed: the type DEFAULT_5XX. AWS documents no type for a function's failure.
+	// The type DEFAULT_5XX is assumed. AWS documents no type for a function's failure.
 	functionFailed = failure{kind: "DEFAULT_5XX", status: http.StatusBadGateway,
 		code: "InternalServerErrorException", message: "Internal server error", format: `{"message": %s}`}
 	// The Lambda developer guide ("Handling Lambda errors with an API Gateway API") documents
@@ -44,13 +44,13 @@ var (
 		code: "InternalServerErrorException", message: "Internal server error", format: `{"message": %s}`}
 	integrationTimedOut = failure{kind: "INTEGRATION_TIMEOUT", status: http.StatusGatewayTimeout,
 		code: "InternalServerErrorException", message: "Endpoint request timed out", format: `{"message": %s}`}
-	// Assumed: the codes of mockWithoutStatus and badBase64.
+	// The codes of mockWithoutStatus and badBase64 are assumed, not observed.
 	mockWithoutStatus = failure{kind: "API_CONFIGURATION_ERROR", status: http.StatusInternalServerError,
 		code: "InternalServerErrorException", message: "Internal server error", format: `{"message": %s}`}
 	badBase64 = failure{kind: "API_CONFIGURATION_ERROR", status: http.StatusInternalServerError,
 		code: "InternalServerErrorException", message: "Internal server error", format: `{"message": %s}`}
-	// A template cannot customize these two failures. Assumed: the codes of both, and the body of
-	// methodARNTooLong.
+	// A template cannot customize these two failures. The codes of both and the body of methodARNTooLong are
+	// assumed, not observed.
 	eventTooLarge = failure{status: http.StatusRequestEntityTooLarge,
 		code: "RequestTooLargeException", message: "Request Too Long"}
 	methodARNTooLong = failure{status: http.StatusRequestURITooLong,

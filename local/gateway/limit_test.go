@@ -61,7 +61,7 @@ func TestLimit_Body(t *testing.T) {
 		gateway.HTTP: `{"message":"Request Entity Too Large"}`,
 	}
 	both(t, func(t *testing.T, kind gateway.Kind, api *gateway.API, function *stub) {
-		// -1 means no Content-Length.
+		// The map is from a Content-Length (-1: none) to the most bytes of the body that the gateway may read.
 		for length, most := range map[int64]int{-1: tenMB + 1<<20, tenMB + 1: 0} {
 			body := &endless{}
 			r := request(t, "POST", "/open/x", body)

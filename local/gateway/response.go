@@ -84,8 +84,8 @@ var remapped = []string{
 	"WWW-Authenticate",
 }
 
-// droppedFromResponse lists the headers of a function that API Gateway does not send, from
-// the same table.
+// droppedFromResponse lists the headers of a function that API Gateway does not send. They are from the
+// table in the developer guide that remapped names.
 var droppedFromResponse = []string{
 	"Expect", "Host", "Proxy-Authenticate", "TE", "Trailer", "Transfer-Encoding", "Upgrade", "Via",
 }

@@ -102,10 +102,10 @@ func newRESTCall(api *template.REST, in *request) *restCall {
 // not decoded.
 func (c *restCall) methodARN() string { return c.api.ARN(c.Method, c.path) }
 
-// event returns the common part of both events.
+// event returns the part that the events of the authorizer and of the integration share.
 func (c *restCall) event() restRequest {
 	header := c.header.Clone()
-	header.Del("Content-Length") // observed, unlike the developer guide
+	header.Del("Content-Length") // observed: events have no Content-Length, unlike in the developer guide
 	var userAgent *string
 	if value, ok := last(header.Values("User-Agent")); ok {
 		userAgent = &value

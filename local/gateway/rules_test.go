@@ -103,7 +103,7 @@ func TestRules_exempt(t *testing.T) {
 		t.Helper()
 		for i, status := range statuses {
 			if api == gateway.REST && status == http.StatusTooManyRequests {
-				status = http.StatusForbidden // the template has no gateway responses
+				status = http.StatusForbidden // this template has no gateway response that turns a denial into a 429
 			}
 			if a := send(t, r.apis[api], "GET", path, "", headers...); a.status != status {
 				t.Errorf("%s API, request %d of %s with %q: got %d %s, want %d", api, i+1, path, headers, a.status, a.body, status)
@@ -120,7 +120,7 @@ func TestRules_exempt(t *testing.T) {
 		want(api, "/health", []int{401, 401, 401, 429}, "X-Api-Key: guess")
 		r.calls, r.now = 0, r.now.Add(time.Hour)
 	}
-	want(gateway.HTTP, "/a", []int{200}) // writes the counts
+	want(gateway.HTTP, "/a", []int{200}) // an hour later, this request writes the metrics of the requests above
 	exempt := 0
 	for _, match := range regexp.MustCompile(`"Exempt":(\d+),"Exemption":"health"`).FindAllStringSubmatch(log.String(), -1) {
 		n, _ := strconv.Atoi(match[1])
@@ -141,8 +141,8 @@ func TestRules_per(t *testing.T) {
 		io.Discard, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
 	for _, c := range []struct {
 		name            string
-		first, second   []string // method, path and header fields of two requests with one count
-		third, distinct []string // third has their count, and distinct has another
+		first, second   []string // method, path and header fields of two requests that the limit counts together
+		third, distinct []string // the limit counts third with the first two, and distinct separately
 	}{
 		{"header", []string{"GET", "/tenant", "X-Tenant: a"}, []string{"GET", "/tenant", "x-tEnAnT: a"}, []string{"GET", "/tenant", "X-Tenant: a"}, []string{"GET", "/tenant", "X-Tenant: b"}},
 		{"repeated header", []string{"GET", "/tenant", "X-Tenant: p", "X-Tenant: q"}, []string{"GET", "/tenant", "X-Tenant: p,q"}, []string{"GET", "/tenant", "X-Tenant: p", "X-Tenant: q"}, []string{"GET", "/tenant", "X-Tenant: p"}},

@@ -7,9 +7,9 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// variables are the values of one request, from the steps so far.
+// variables has the values of the variables for one request, as far as its completed steps have set them.
 type variables struct {
-	context    map[string]string // by the name after $context
+	context    map[string]string // the key is the name after "$context."
 	authorizer map[string]string
 	stage      map[string]string
 	path       map[string]string

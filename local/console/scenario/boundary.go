@@ -11,7 +11,7 @@ import (
 // With the parameters of All, a fixed window of 20 admits 40 within 150 ms. A sliding window
 // admits 20.
 type Boundary struct {
-	Limit   int64 // requests a second, and in each burst
+	Limit   int64 // limit in requests a second; each burst has the same number of requests
 	Percent int64 // time of the first burst, in percent of the first window
 }
 

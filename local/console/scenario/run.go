@@ -9,7 +9,7 @@ import (
 	"github.com/weir-limits/weir/limiter/memstore"
 )
 
-// Milliseconds is a time since the first instant, or a duration.
+// Milliseconds is a duration, or the time from the start of a scenario to an event.
 type Milliseconds float64
 
 func milliseconds(d time.Duration) Milliseconds { return Milliseconds(float64(d) / 1e6) }
@@ -56,7 +56,7 @@ func (a *Arrivals) parameters() []Parameter {
 	}
 }
 
-// instants returns the arrival times, relative to the first instant.
+// instants returns the arrival times, relative to the start of the scenario.
 func (a *Arrivals) instants() (list []time.Duration) {
 	for range a.Burst {
 		list = append(list, 0)
@@ -70,7 +70,7 @@ func (a *Arrivals) instants() (list []time.Duration) {
 // caller is the subject of every charge.
 var caller = limiter.User("demo")
 
-// first returns the first instant, which is the start of a window.
+// first returns the instant at which a scenario starts. It is also the start of a window.
 func first(window time.Duration) time.Time {
 	day := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	return day.Add(window - time.Duration(day.UnixNano())%window)

@@ -47,7 +47,7 @@ func TestBucket(t *testing.T) {
 	if run.AtOnce != 20 || run.Admitted != 60 || run.Refused != 30 {
 		t.Errorf("requests: got %d at once, %d admitted and %d refused, want 20, 60 and 30", run.AtOnce, run.Admitted, run.Refused)
 	}
-	// The count of the first second includes the burst.
+	// The first second admits 29: the burst of 20 and the 9 tokens that the bucket gains in that second.
 	if want := []int{29, 10, 10, 10, 1}; !slices.Equal(run.PerSecond, want) {
 		t.Errorf("requests per second: got %v, want %v", run.PerSecond, want)
 	}
@@ -103,7 +103,7 @@ func TestSync(t *testing.T) {
 		{"intervalMs=1000", 180, 120, []int{60, 60, 60}, 3, 3},
 		{"intervalMs=400", 132, 72, []int{60, 36, 36}, 9, 9},
 		{"intervalMs=400&offered=30", 78, 18, []int{30, 24, 24}, 9, 9},
-		{"intervalMs=400&offered=20", 60, 0, []int{20, 20, 20}, 9, 9}, // the offered load is the limit
+		{"intervalMs=400&offered=20", 60, 0, []int{20, 20, 20}, 9, 9}, // three nodes with 20 requests a second each send exactly the limit of 60
 		{"intervalMs=1000&nodes=10&offered=300&limit=200", 2000, 1800, nil, 10, 10},
 		{"intervalMs=1000&nodes=1", 60, 0, []int{60}, 1, 1},
 	} {

@@ -30,7 +30,7 @@ import (
 type Sync struct {
 	Limit    int64 // requests a second, of all nodes together
 	Nodes    int64
-	Interval int64 // in milliseconds
+	Interval int64 // sync interval in milliseconds
 	Offered  int64 // requests a second to each node
 }
 
@@ -39,13 +39,13 @@ type SyncResult struct {
 	Limit int64 `json:"limit"`
 	SyncCount
 	PerNode []int `json:"perNode"`
-	// Steps has the counts every 20 ms.
+	// Steps has the admitted requests of each node, every 20 ms of the window.
 	Steps []SyncStep `json:"steps"`
-	// Sweep has the counts for other intervals.
+	// Sweep has the counts of the same window for sync intervals from 0 to 1000 ms.
 	Sweep []SyncCount `json:"sweep"`
 }
 
-// SyncCount has the counts for one interval: admitted requests, requests over the limit, and
+// SyncCount has the counts for one sync interval: admitted requests, requests over the limit, and
 // store calls.
 type SyncCount struct {
 	Interval   int64 `json:"intervalMs"`
@@ -97,10 +97,11 @@ func (s *Sync) Play() (any, error) {
 	return result, nil
 }
 
-// shared hides the type of the store in memory, because limits synchronize only over shared stores.
+// shared hides from the Limiter that the store is a memory store. Limits synchronize only over stores that
+// several processes share.
 type shared struct{ limiter.Store }
 
-// window plays one window.
+// window plays one window of a limit with a sync interval in milliseconds.
 func (s *Sync) window(interval int64) (SyncResult, error) {
 	limit, err := limiter.NewLimit(limiter.Limit{Name: "demo",
 		Rate:   algo.Rate{Algorithm: algo.FixedWindow, Requests: s.Limit, Window: syncWindow},

@@ -12,12 +12,12 @@ import (
 // HTTP APIs").
 type CORS struct {
 	Origins                   []string
-	Methods, Headers, Exposed string // with commas
+	Methods, Headers, Exposed string // names separated by commas
 	MaxAge                    string // seconds
 	Credentials               bool
 }
 
-// corsOrigin matches a valid origin of a configuration.
+// corsOrigin matches a valid origin of a CORS configuration.
 var corsOrigin = regexp.MustCompile(`^(\*|https?://(\*|[^/*\s]+))$`)
 
 // maxCORSAge is a day (API reference, "Cors").

@@ -12,7 +12,7 @@ import (
 const (
 	// maxTemplate is CloudFormation's limit on the size of a template.
 	maxTemplate = 1 << 20
-	// maxDepth is far more than CloudFormation needs.
+	// maxDepth is the maximum depth of nested values in a template. CloudFormation needs far less.
 	maxDepth = 64
 )
 

@@ -15,7 +15,7 @@ const maxHTTPTimeout = 30 * time.Second
 // key. It gets the requests that match no other route.
 const DefaultKey = "$default"
 
-// HTTP is an HTTP API: an AWS::ApiGatewayV2::Api and what belongs to it.
+// HTTP is an HTTP API: an AWS::ApiGatewayV2::Api and the resources that belong to it.
 type HTTP struct {
 	ID, Name  string
 	Stage     string

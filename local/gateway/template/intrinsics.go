@@ -16,8 +16,8 @@ func arguments(function string, v any, n int) ([]any, error) {
 	return list, nil
 }
 
-// produce returns text, or an error if all intrinsic functions together have produced more
-// than maxResolved bytes.
+// produce adds the length of text, the result of an intrinsic function, to a total and returns text. It
+// returns an error if the results of all intrinsic functions together exceed maxResolved bytes.
 func (r *resolver) produce(text string) (string, error) {
 	if r.made += len(text); r.made > maxResolved {
 		return "", errors.New("intrinsic functions: total result is too large")

@@ -19,14 +19,14 @@ type Mock struct {
 }
 
 var (
-	// mockRequest matches the request template. Its status selects an integration response,
-	// but a mock has only one.
+	// mockRequest matches the request template of a MOCK integration. The status in the request template
+	// selects an integration response. A MOCK has only one here, so any status selects it.
 	mockRequest = regexp.MustCompile(`^\s*\{\s*"?statusCode"?\s*:\s*[2-5]\d\d\s*\}\s*$`)
-	// mockOrigin is one comparison of the response template.
+	// mockOrigin matches one comparison of the origin in the condition of the response template.
 	mockOrigin = regexp.MustCompile(`^\$origin == "([^"$#\\]+)"$`)
 )
 
-// The response template for several origins, without the comparisons.
+// The text of the response template for several origins, before and after the comparisons.
 const (
 	mockTemplateStart = "#set($origin = $input.params().header.get(\"Origin\"))\n" +
 		"#if($origin == \"\")\n" +

@@ -14,7 +14,7 @@ type Segment struct {
 	Text string // the literal, or the name of the parameter
 }
 
-// SegmentKind is the kind of parts that a segment matches. More specific kinds are smaller.
+// SegmentKind determines which parts of a path a segment matches. A more specific kind has a smaller value.
 type SegmentKind int
 
 // The kinds of segments.

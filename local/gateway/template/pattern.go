@@ -7,7 +7,7 @@ import "strings"
 // len(pattern)*len(text) steps.
 func MatchPattern(pattern, text string) bool {
 	p, t := 0, 0
-	star, mark := -1, 0 // the last *, and the index in text where its last match ended
+	star, mark := -1, 0 // index of the last * in pattern (-1: none), and index in text where its match ends
 	for t < len(text) {
 		switch {
 		case p < len(pattern) && pattern[p] == '*':

@@ -91,7 +91,7 @@ func (r *resolver) qualifyFunctions() {
 		default:
 			continue
 		}
-		// readFunctions reports the error.
+		// An error has no effect here, because readFunctions reports it later.
 		function, err := r.text(res.properties["FunctionName"])
 		if err == nil && !strings.HasPrefix(function, functionARN("")) {
 			function = functionARN(function)

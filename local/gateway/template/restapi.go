@@ -15,7 +15,7 @@ import (
 // integration.
 const maxRESTTimeout = 29 * time.Second
 
-// REST is a REST API: an AWS::ApiGateway::RestApi and what belongs to it.
+// REST is a REST API: an AWS::ApiGateway::RestApi and the resources that belong to it.
 type REST struct {
 	ID, Name    string
 	Deployment  string

@@ -22,8 +22,8 @@ type Variable struct {
 	Name   string
 }
 
-// variableSources are the known sources. "context.authorizer." comes before its prefix
-// "context.".
+// variableSources are the known sources. parseVariable uses the first one that matches. Therefore,
+// "context.authorizer." comes before its prefix "context.".
 var variableSources = []string{
 	"context.authorizer.", "context.", "stageVariables.",
 	"method.request.header.", "method.request.path.", "method.request.querystring.",
