@@ -69,7 +69,7 @@ func TestGoal(t *testing.T) {
 	}
 }
 
-// Goals that miss for one reason share an argument. A goal that is met prints none.
+// Goals that Weir misses for the same reason refer to one footnote. A goal that is met has no footnote.
 func TestGoalGrid(t *testing.T) {
 	got := goalGrid([]goal{
 		atMost("a", 1, 1, 0).because("Unused."), atMost("b", 2, 1, 0).because("Physics."), atMost("c", 3, 1, 0),

@@ -22,7 +22,7 @@ import (
 type dynamoContender struct {
 	name      string
 	algorithm algo.Algorithm
-	aligned   bool // its windows are the windows of the algorithm, so a replay can check its admissions
+	aligned   bool // its windows are those of algorithm, so a replay with algorithm can check its admissions
 	// environment returns a new limiter, without any state.
 	environment func(dynamoPlace, []*limiter.Limit) decideDynamo
 }
@@ -108,8 +108,8 @@ func inTurn(p dynamoPlace, limits []*limiter.Limit, decide func(ctx context.Cont
 // swapAttempts is the maximum number of attempts of a compare-and-swap.
 const swapAttempts = 20
 
-// swapEnvironment is the first of two common patterns. It reads the item, and writes it back if the item
-// is unchanged.
+// swapEnvironment is the first of two patterns that other DynamoDB limiters commonly use. It reads the item,
+// and writes the new state if the item is unchanged.
 func swapEnvironment(p dynamoPlace, limits []*limiter.Limit) decideDynamo {
 	return inTurn(p, limits, func(ctx context.Context, now algo.Instant, limit *limiter.Limit, key string) (bool, error) {
 		for range swapAttempts {
@@ -143,8 +143,9 @@ func swapEnvironment(p dynamoPlace, limits []*limiter.Limit) decideDynamo {
 	})
 }
 
-// incrementEnvironment is the second common pattern. If the last window has expired, it starts a new
-// window. If not, it increments the count of the window. The count includes refused requests.
+// incrementEnvironment is the second pattern that other DynamoDB limiters commonly use. If the last window
+// has expired, it starts a new window. If not, it increments the count of the window. The count includes
+// refused requests.
 func incrementEnvironment(p dynamoPlace, limits []*limiter.Limit) decideDynamo {
 	return inTurn(p, limits, func(ctx context.Context, now algo.Instant, limit *limiter.Limit, key string) (bool, error) {
 		start := &dynamodb.UpdateItemInput{

@@ -11,7 +11,7 @@ import (
 type scenario struct {
 	name       string
 	limits     []budget
-	concurrent bool // its clock runs, and requests compete
+	concurrent bool // the clock runs during the scenario, and concurrent requests compete
 	run        func(*trial) error
 }
 
@@ -28,7 +28,7 @@ var usual = budget{100, 10 * time.Second}
 // roomy is a limit that its scenarios never reach.
 var roomy = budget{2000, time.Minute}
 
-// The rows that goals name.
+// The names of the rows that dynamoGoals looks up.
 const (
 	remembered    = "remembered, one by one at half the limit"
 	notRemembered = "never seen, one by one at half the limit"

@@ -14,10 +14,10 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// outcome is what one scenario cost one contender.
+// outcome has the cost and the errors of one contender in one scenario.
 type outcome struct {
-	requests, units figure // for each decision
-	over, failed    figure // number of decisions
+	requests, units figure // requests to DynamoDB and write units, for each decision
+	over, failed    figure // number of wrongly admitted requests, and number of failed decisions
 	guess           figure // requests for each decision if the environment must guess the bucket's state
 }
 
@@ -113,8 +113,8 @@ func (t *trial) forget() {
 	t.requestsBefore, t.unitsBefore = t.meter.read()
 }
 
-// over replays the admitted requests in the order of their instants. It returns the number that the
-// limits refuse.
+// over returns the number of requests that were admitted over the limits. It replays the admitted requests
+// in the order of their instants and counts the requests that the limits refuse.
 func (t *trial) over(limits []*limiter.Limit) (over int) {
 	slices.SortFunc(t.admitted, cmp.Compare)
 	states := make([]algo.State, len(limits))

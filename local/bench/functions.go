@@ -28,7 +28,7 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// The rows of the table, in its order.
+// The names of the rows, in the order of the table.
 const (
 	jsonRow      = "encoding/json alone"
 	anonymousRow = "anonymous"

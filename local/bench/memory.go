@@ -19,7 +19,7 @@ type taker func(id string) (allowed bool, err error)
 type memoryContender struct {
 	name   string
 	public bool   // a public call of Weir, to which the goals apply
-	why    string // the measured argument if it misses the goal of a refused request; "" if it has none
+	why    string // why it can miss the goal for refused requests, as measured; "" if there is no known reason
 	// open opens a limiter that allows each caller a number of requests in a window. worker creates a
 	// taker for one goroutine. finish frees the resources of the limiter.
 	open func(requests int, window time.Duration) (worker func() taker, finish func(), err error)
@@ -28,7 +28,7 @@ type memoryContender struct {
 // endless is a limit that is too large for any measurement to reach.
 const endless = 1_000_000_000
 
-// reference is the fastest peer.
+// reference is the fastest peer. The goals compare the times of Weir with its times.
 const reference = "go-limiter"
 
 // manyKeys is the number of callers in the measurement of memory.
@@ -82,7 +82,7 @@ func memoryGoals(t table) (goals []goal) {
 		for _, column := range t.Columns[:timedColumns] {
 			ratio := t.ratio(c.name, reference, column.Name)
 			g := atMost(c.name+", "+column.Name+", of "+reference, ratio, 1.05, 2)
-			if column.Name == "refused" && ratio <= 1.1 { // the argument explains no more
+			if column.Name == "refused" && ratio <= 1.1 { // why explains no larger ratio
 				g = g.because(c.why)
 			}
 			goals = append(goals, g)

@@ -14,7 +14,7 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// wholePath is the row of Weir from a request line to header fields.
+// wholePath names the row that measures Weir from the request line to the header fields of the answer.
 const wholePath = "Weir, whole path"
 
 // slidingArgument is why a sliding window can take a little longer than go-limiter. The figures are the
@@ -54,7 +54,7 @@ func openLimiter(a algo.Algorithm) func(int, time.Duration) (func() taker, func(
 	}
 }
 
-// openStore decides by the store alone, which returns no Decision.
+// openStore decides with a call of the store, without a Limiter. The call returns no Decision.
 func openStore(a algo.Algorithm) func(int, time.Duration) (func() taker, func(), error) {
 	return func(requests int, window time.Duration) (func() taker, func(), error) {
 		limit, err := newLimit(a, requests, window)

@@ -37,7 +37,7 @@ type decideRedis func(ctx context.Context, caller string) (allowed bool, err err
 type redisKind int
 
 const (
-	baseline redisKind = iota // no limiter: the maximum of the server and the client
+	baseline redisKind = iota // no limiter: shows the maximum throughput of the server and the client
 	peerRow
 	publicRow // a public call of Weir, to which the goals apply
 	storeRow  // a call of a Weir store, below the public call
@@ -48,8 +48,8 @@ const (
 	redisManyKeys = 10_000 // number of callers in a measurement with many keys
 	redisSlices   = 3      // parts of a measurement; they alternate with the no-op script
 	memoryCallers = 50_000 // number of callers in the measurement of memory
-	memoryDB      = 15     // database of these callers; it must be empty
-	memoryKey     = 21     // length of the first key of each of these callers
+	memoryDB      = 15     // Redis database for the measurement of memory; it must be empty
+	memoryKey     = 21     // length of the first key of each caller in the measurement of memory
 	closestPeer   = "ulule/limiter"
 	leastScript   = "script that reads and writes"
 	storeTake     = "Weir redisstore.Take, token_bucket"
@@ -119,7 +119,7 @@ type redisMeasure struct {
 	client  *redis.Client // of the no-op script and of the measurement itself
 	noop    decideRedis
 	run     string
-	time    time.Duration       // of one slice of a measurement
+	time    time.Duration       // duration of one slice of a measurement
 	memory  map[string][]figure // bytes of a caller, by contender
 }
 
@@ -227,7 +227,9 @@ func (m *redisMeasure) load(ctx context.Context, decide decideRedis, callers int
 		}
 	}
 	parts, duration := redisSlices, m.time
-	if callers == 1 { // client and server wait for each other, so other load on the machine has more effect
+	// With one caller, client and server wait for each other. Other load on the machine then has more effect.
+	// More and shorter slices reduce this effect.
+	if callers == 1 {
 		parts, duration = parts*10, duration/10
 	}
 	var rate, cpu, done, failed figure

@@ -31,7 +31,8 @@ var companyFaults = []fault{
 
 const pair = "pair" // endpoint with two limits: one for each address, and one for all callers
 
-// degraded checks that the environment answered without the store. The limit has on_error allow.
+// degraded adds a problem unless the environment admitted the request without the store, and within the
+// given time plus allowance. The limit has on_error allow.
 func (p *problems) degraded(a answer, within time.Duration) {
 	if a.status != http.StatusNoContent || a.degraded != limiter.ReasonTimeout && a.degraded != limiter.ReasonBreaker || a.took > within+allowance {
 		p.add("answer: got %+v, want it degraded within %s", a, within+allowance)
@@ -92,8 +93,8 @@ func askTogether(t *testing.T, found *problems, w *world) {
 	}
 }
 
-// startAlone starts an environment while the network drops its requests. It sends requests until
-// the store answers.
+// startAlone starts an environment while the network drops the environment's requests to the store. It then
+// sends requests until the store answers.
 func startAlone(t *testing.T, found *problems, w *world) {
 	t.Helper()
 	w.network.poison(t, "up", "timeout", nil)

@@ -51,7 +51,7 @@ const soakDocument = `{"version":1,"rules":[
 // /plenty.
 const (
 	requests = 20
-	share    = requests/5 - 1 // one less, because usage from before the fault counts
+	share    = requests/5 - 1 // a fifth for each of 5 processes; 1 is used before the fault
 	plenty   = 3000
 )
 

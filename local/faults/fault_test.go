@@ -87,7 +87,7 @@ func (p *problems) add(format string, args ...any) { *p = append(*p, fmt.Sprintf
 // busy machine a server can miss the deadline without a fault.
 const tries = 3
 
-// test tests the line of the table for f.
+// test runs the fault f, at most tries times. It fails if every run differs from the line of f in the table.
 func (f *fault) test(t *testing.T, store string, open func(*testing.T, *world)) {
 	var found problems
 	for i := range tries {
@@ -125,7 +125,7 @@ func (w *world) observe(t *testing.T, address string) {
 	w.direct = newEnvironment(t, document, append([]string{w.at(address)}, w.direct.variables...)...) // if a variable has two values, the first applies
 }
 
-// run tests the line of the table for f and returns the problems.
+// run runs the fault f once. It returns the differences between the run and the line of f in the table.
 func (f *fault) run(t *testing.T, w *world) (found problems) {
 	for range before {
 		for _, policy := range policies {
@@ -203,7 +203,8 @@ func (f *fault) meanwhile(t *testing.T, found *problems, w *world) (by map[strin
 		found.add("slowest answer: got %s, want at most %s", worst, limit)
 	}
 	f.checkAttempts(found, failed, spared, time.Since(begun))
-	// The client also opens connections if all its connections are busy.
+	// A failed call causes one new connection. Up to three more are correct, because the client also opens
+	// connections if all its connections are busy.
 	if dialed := w.dialed() - dialed; int(dialed) > failed+3 {
 		found.add("new connections for %d failed calls: got %d, want at most 3 more than the calls", failed, dialed)
 	}

@@ -24,7 +24,7 @@ const (
 	soakFault        = time.Second            // duration of a fault
 	soakPause        = 2 * time.Second        // the time between faults
 
-	// The limits of soakDocument at soakPolicies.
+	// The numbers of the limits in soakDocument for the endpoints soakPolicies.
 	soakRequests = 40
 	soakWindow   = 5 * time.Second
 	soakShare    = soakRequests / 10
@@ -34,7 +34,7 @@ const (
 // soakPolicies are the endpoints of soakDocument: the values of on_error, and one with leases.
 var soakPolicies = []string{"soak/allow", "soak/deny", "soak/local", "soak/lease"}
 
-// soakFaults lose no counts.
+// soakFaults are faults in which the store loses no counts.
 var soakFaults = networkFaults[:7]
 
 // TestSoak sends requests to environments with each store while faults start and end. It compares all
@@ -162,7 +162,8 @@ func (r *record) ask(e *environment, caller, policy string) {
 		return
 	}
 	window := cell{caller, policy, now.Truncate(soakWindow).Add(soakWindow).UnixNano()}
-	if d.Reason == limiter.ReasonNone { // the store may have charged the next window
+	// If the store decided, it may have charged the next window. ResetAfter has the end of the charged window.
+	if d.Reason == limiter.ReasonNone {
 		window.end = now.Add(d.ResetAfter).UnixNano()
 	}
 	c := r.cells[window]
@@ -213,7 +214,8 @@ func (r *record) check(t *testing.T) {
 		if last := r.cells[cell.last()]; last != nil {
 			lost += last.degraded
 		}
-		if cell.policy == "soak/lease" { // at the end of the window, environments may have unused leases
+		// The store counts the quota of each lease. At the end of the window, environments may have unused leases.
+		if cell.policy == "soak/lease" {
 			lost += soakEnvironments * soakLease
 		}
 		if c.refused > 0 && c.admitted+2*lost < soakRequests {

@@ -47,12 +47,12 @@ type Environment struct {
 	command *exec.Cmd
 	api     *http.Server
 
-	turn     chan struct{}   // has one element during an invocation
+	turn     chan struct{}   // has room for one element; an invocation puts it in and takes it out at its end
 	ready    chan struct{}   // gets an element when the process requests an event
 	events   chan invocation // events for the process
 	outcomes chan outcome    // outcome of the invocation or of the init
 	mu       sync.Mutex
-	pending  string // the request without an outcome; empty for none
+	pending  string // id of the request that has no outcome yet; empty for none
 
 	ended chan struct{} // closed when the process has ended
 	err   error         // why the process ended; valid after ended is closed
@@ -89,7 +89,7 @@ func launch(ctx context.Context, o Options) (*Environment, error) {
 		return nil, err
 	}
 	e := &Environment{
-		name: o.Name, command: exec.Command(bootstrap), //nolint:noctx // it outlives the start
+		name: o.Name, command: exec.Command(bootstrap), //nolint:noctx // the process outlives ctx
 		turn: make(chan struct{}, 1), ready: make(chan struct{}), events: make(chan invocation), outcomes: make(chan outcome, 1),
 		pending: initRequest, ended: make(chan struct{}),
 	}
@@ -104,7 +104,7 @@ func launch(ctx context.Context, o Options) (*Environment, error) {
 		"TZ=:UTC",
 	}, o.Variables...)
 	e.command.Stdout, e.command.Stderr = o.Output, o.Output
-	e.command.WaitDelay = grace // wait for output of its child processes
+	e.command.WaitDelay = grace // longest wait for output of child processes that are left behind
 	if err := e.run(); err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}

@@ -83,7 +83,7 @@ func api(path string) string {
 // twice sends two answers to the first event, and one answer to the next event.
 func twice() {
 	for i := range 2 {
-		r, err := http.Get(api("invocation/next")) //nolint:noctx // as below
+		r, err := http.Get(api("invocation/next")) //nolint:noctx // a runtime waits for an event without a deadline
 		if err != nil {
 			return
 		}

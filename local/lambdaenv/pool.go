@@ -40,7 +40,7 @@ var ErrClosed = errors.New("the environments are closed")
 // NewPool.
 type Pool struct {
 	o      PoolOptions
-	ctx    context.Context // limits cold starts; Close cancels it while it holds mu
+	ctx    context.Context // context of all cold starts; Close cancels it while it holds mu
 	cancel context.CancelFunc
 	ended  sync.WaitGroup // counts environments, including those that are about to start
 
@@ -159,12 +159,13 @@ func (p *Pool) refuse() {
 	}
 }
 
-// start starts an environment. The deadline is the deadline of an init, not of the invocation.
+// start starts an environment. The start has the deadline of an init. The deadline of the invocation that
+// needs the environment does not apply.
 func (p *Pool) start(m *member) error {
 	e, err := Start(p.ctx, Options{Bootstrap: p.o.Bootstrap, Name: p.o.Name, Variables: p.o.Variables, Output: &m.output})
 	p.mu.Lock()
 	m.Environment = e
-	closed := p.ctx.Err() != nil // Close ran before the environment was in the pool
+	closed := p.ctx.Err() != nil // Close ran before m had its Environment, so Close did not end it
 	if err != nil || closed {
 		p.forget(m)
 	}
@@ -186,7 +187,7 @@ func (p *Pool) start(m *member) error {
 func (p *Pool) put(m *member) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.ctx.Err() != nil { // Close ends the environment
+	if p.ctx.Err() != nil { // Close has run, and ends the environment
 		return
 	}
 	p.idle = append(p.idle, m)

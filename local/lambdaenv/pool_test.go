@@ -298,7 +298,7 @@ func TestPool_Invoke_recent(t *testing.T) {
 	p.logged(2, "cold start")
 }
 
-// A process does not run between events. A second process measures the time.
+// A process does not run between events: while another process counts n ticks, the first one counts few.
 func TestPool_frozen(t *testing.T) {
 	const n = 500
 	frozen, running := newPool(t, "ticks", lambdaenv.PoolOptions{Max: 1}), newPool(t, "ticks", lambdaenv.PoolOptions{Max: 1})
@@ -488,7 +488,7 @@ func TestPool_Line(t *testing.T) {
 
 // Every process ends with its parent, even a frozen process.
 func TestPool_killed(t *testing.T) {
-	newPool(t, "call", lambdaenv.PoolOptions{Max: 1}) // skips the test on a system without frozen processes
+	newPool(t, "call", lambdaenv.PoolOptions{Max: 1}) // skips the test if the system cannot freeze processes
 	c := exec.CommandContext(t.Context(), os.Args[0])
 	c.Env = append(os.Environ(), "WEIR_TEST_FUNCTION=parent")
 	out, err := c.StdoutPipe()

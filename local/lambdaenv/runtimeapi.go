@@ -18,7 +18,7 @@ import (
 // maxOutput is the largest answer that Lambda accepts, as measured. Lambda's quota page says 6 MB.
 const maxOutput = 6<<20 + 100
 
-// initRequest is the id of the init. It has the same use as the id of a request.
+// initRequest identifies the init where an invocation has the id of its request.
 const initRequest = "init"
 
 // FunctionError is an error that the function has reported. It wraps a messages.InvokeResponse_Error of
@@ -96,14 +96,16 @@ func (e *Environment) next(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// expect sets the request on which the process may report. An empty id means none.
+// expect sets the id of the only request for which the process may send an outcome. An empty id means that
+// the process may send none.
 func (e *Environment) expect(id string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.pending = id
 }
 
-// settle accepts the report of the process on a request if that request is pending.
+// settle handles the response or error that the process sends for a request. It accepts only the outcome of
+// the pending request.
 func (e *Environment) settle(w http.ResponseWriter, r *http.Request, id string, parse func([]byte) outcome) {
 	status, o := http.StatusAccepted, outcome{}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxOutput))

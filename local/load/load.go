@@ -89,7 +89,8 @@ func (o Options) arrive(ctx context.Context, arrivals chan<- arrival, m *Meter) 
 	}
 }
 
-// miss records the requests that were due before end but not sent, beginning with the nth.
+// miss records that request n and the requests after it were not sent, if they were due before end. due is
+// the start time of request n.
 func (o Options) miss(n int, due, end time.Duration, m *Meter) {
 	for ; o.Rate > 0 && n < o.Requests && due < end; n++ {
 		m.miss(end - due)

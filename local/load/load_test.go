@@ -46,7 +46,8 @@ func TestRun_rate(t *testing.T) {
 // Without a rate, each client sends its next request after the answer to the previous one.
 func TestRun_closed(t *testing.T) {
 	r := run(t, load.Options{Requests: 10_000, Duration: 10 * time.Second, Clients: 4, Send: steady(99 * time.Millisecond)})
-	if r.Requests != 4*102 || r.UnderWay != 0 || r.NotSent != 0 { // the last requests start at 9.999 s
+	// Each of the four clients starts 102 requests, 99 ms apart. The last one starts at 9.999 s.
+	if r.Requests != 4*102 || r.UnderWay != 0 || r.NotSent != 0 {
 		t.Errorf("result: got %+v, want 408 requests", r)
 	}
 }
@@ -90,13 +91,14 @@ func TestRun_unanswered(t *testing.T) {
 		return 0, ctx.Err()
 	}
 	r := run(t, load.Options{Requests: 1000, Duration: 10 * time.Second, Clients: 100, Rate: 10, Send: hang})
-	// 100 requests are due, 0.1 s apart. 25 get an answer at once, and the others wait 5 to 15 s.
+	// 100 requests start, 0.1 s apart. 25 get an answer at once. The other 75 wait until the grace period ends
+	// at 15 s, so their latencies are between 5 and 15 s.
 	if l := r.Latencies[load.All]; r.UnderWay != 75 || r.Allowed != 25 || !near(l.P50, 8300) || !near(l.P90, 13_600) || !near(l.Max, 14900) || r.Latencies[load.Allowed].Max != 0 {
 		t.Errorf("under way: got %+v, want 25 allowed and 75 under way, with a median of 8300 ms", r)
 	}
 	r = run(t, load.Options{Requests: 1000, Duration: 10 * time.Second, Clients: 3, Rate: 10, Send: hang})
-	// One request gets an answer, three hang after 0.1 to 0.3 s, and 96 wait for a client until 10
-	// s.
+	// One request gets an answer. The next three start at 0.1 to 0.3 s and hang. The other 96 wait for a free
+	// client until 10 s.
 	if l := r.Latencies[load.All]; r.UnderWay != 3 || r.NotSent != 96 || !near(l.P50, 4900) || !near(l.P90, 8900) || !near(l.Max, 14900) {
 		t.Errorf("not sent: got %+v, want 3 under way and 96 not sent, with a median of 4900 ms", r)
 	}
@@ -111,7 +113,7 @@ func TestRun_unanswered(t *testing.T) {
 	})
 }
 
-// near reports whether a latency equals the expected one in three digits.
+// near reports whether a latency is within 20 ms of the expected one. The histogram is exact to three digits.
 func near(got, want float64) bool { return math.Abs(got-want) <= 20 }
 
 // A started request has five more seconds after the duration. An answer in that time counts, even if

@@ -14,7 +14,7 @@ type Meter struct {
 	mu          sync.Mutex
 	begun, over time.Time // start and end of the time in which requests start
 	counts      Result
-	latencies   map[string]*hdrhistogram.Histogram // class to latencies in microseconds
+	latencies   map[string]*hdrhistogram.Histogram // by class of requests; in microseconds
 }
 
 // Result holds the measurements.

@@ -33,7 +33,7 @@ type tab struct {
 
 	mu         sync.Mutex
 	complaints []string
-	expected   string // the test expects the errors that contain this text
+	expected   string // errors of the browser that contain this text do not fail the test
 }
 
 // closeBrowser ends the browser, if a test has started it.

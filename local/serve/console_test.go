@@ -92,7 +92,7 @@ func (s shown) last() (values []float64) {
 	return values
 }
 
-// at returns the value of a step series at x.
+// at returns the value at x of a series that is drawn as steps: the value of the last point up to x.
 func (s shown) at(series int, x float64) (y float64) {
 	for _, point := range s.Plotted[series] {
 		if point[0] <= x {
@@ -248,7 +248,7 @@ func TestConsole_live(t *testing.T) {
 				t.Errorf("counts: got %v, want %v", b.counts(), want)
 			}
 			b.await(`document.getElementById("live-chart").plotted.slice(0, 2).map((points) => points.reduce((sum, p) => sum + p[1], 0)).join() === "` + fmt.Sprintf("%d,%d", c.count, c.allowed) + `"`)
-			// The chart draws the limit at its rate.
+			// The third series is a horizontal line at the rate of the limit, in requests a second.
 			var requests, window float64
 			if _, err := fmt.Sscanf(strings.TrimLeft(c.policy, `"abcdefghijklmnopqrstuvwxyz`), ";q=%f;w=%f", &requests, &window); err != nil {
 				t.Fatal(err)
@@ -311,7 +311,8 @@ func TestConsole_caller(t *testing.T) {
 	}
 }
 
-// If a limit of the address still refuses the caller after a reset, the page reports that.
+// The page resets the usage of a user. If a limit of the address still refuses the requests of this user,
+// the page reports that.
 func TestConsole_callerOfAddress(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "rules.json")
 	if err := os.WriteFile(file, []byte(`{"rules":[{"endpoint":"/api/v1/search","limits":{

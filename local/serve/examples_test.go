@@ -76,7 +76,7 @@ func TestExample_layered(t *testing.T) {
 	eachStore(t, "layered.json", func(l *local, api *httptest.Server) {
 		l.times(22, 20, http.StatusOK, "user-endpoint", l.search(api, l.token("alice", "")))
 		items := func() commandtest.Reply { return l.send(api, http.MethodGet, "/api/v1/items/1", l.token("alice", "")) }
-		l.times(12, 10, http.StatusOK, "address", items) // the address has a limit of 30
+		l.times(12, 10, http.StatusOK, "address", items) // the limit of the address is 30, and the searches used 20
 		l.Wait(2 * time.Second)                          // the bucket gains a token every two seconds
 		l.times(2, 1, http.StatusOK, "address", items)
 	})

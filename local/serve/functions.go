@@ -42,7 +42,7 @@ func (s *Server) prepare(ctx context.Context) error {
 		"STORE": s.Store, "TABLE": checkout.Table, "RULES_FILE": s.Rules, "WEIR_LOCAL": "true",
 		"JWKS": s.checkout.PublicKeysFile(), "JWT_ISSUER": checkout.Issuer, "JWT_AUDIENCE": checkout.Audience, "JWT_ALGORITHMS": string(checkout.Algorithm),
 		"SAMPLE_LOGIN": cmp.Or(os.Getenv("SAMPLE_LOGIN"), "demo:demo"), "MAX_DELAY": os.Getenv("MAX_DELAY"), "API_KEYS_FILE": s.checkout.APIKeysFile(), "API_KEY_SECRET_FILE": s.checkout.APIKeySecretFile(), "SUBJECT_KEY_FILE": s.checkout.SubjectKeyFile(),
-		"RECORDS_TABLE": "", // a local run has its keys in files
+		"RECORDS_TABLE": "", // no table: a local run reads its keys from files
 		"STORE_TIMEOUT": cmp.Or(os.Getenv("STORE_TIMEOUT"), localTimeouts[s.Store], limiter.DefaultTimeout.String()),
 	}
 	if s.Namespace != "" {
@@ -100,9 +100,9 @@ func (s *Server) gateway(ctx context.Context, template *template.Template) (*gat
 			}
 		}
 		e, err := c.Environment(ctx, store, boot.Options{Logger: s.Logger.With("function", f.ID), Metrics: s.metrics, Clock: s.Clock, Rules: s.live})
-		if _, ok := errors.AsType[rules.Problems](err); ok { // for example, a delay above MAX_DELAY
+		if _, ok := errors.AsType[rules.Problems](err); ok { // invalid rules, for example a delay above MAX_DELAY
 			return nil, err
-		} else if err != nil { // a problem with the keys
+		} else if err != nil { // invalid key files
 			return nil, fmt.Errorf("%w; remove .weir to create new files", err)
 		}
 		if s.live == nil {

@@ -101,7 +101,7 @@ func TestServe_onError(t *testing.T) {
 					t.Fatalf("%s: %s, request %d: got %s, want %d: %s", name, c.path, i+1, r.Status, status, r.Text)
 				}
 				reason := r.Header.Get("Weir-Degraded")
-				// API Gateway sends a static response for the authorizer's 503.
+				// For the 503 of the authorizer, the REST API sends a static response without Weir-Degraded.
 				if static := status == 503 && api == l.rest; !static && reason != "store_unavailable" && reason != "store_breaker" || static && reason != "" {
 					t.Errorf("%s: %s, request %d: got Weir-Degraded %q, want store_unavailable or store_breaker (none in a static response)", name, c.path, i+1, reason)
 				}

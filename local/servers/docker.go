@@ -16,7 +16,7 @@ const defaultDocker = "unix:///var/run/docker.sock"
 
 const (
 	pingTimeout   = 5 * time.Second
-	engineTimeout = 5 * time.Minute // longest wait until another engine of this package ends
+	engineTimeout = 5 * time.Minute // longest wait for the end of a dockerd that another process of this package started
 )
 
 // RunningDocker returns the address of the Docker engine of this machine, or "" if no engine

@@ -31,11 +31,11 @@ type Server struct {
 	err     error         // how the process ended; valid after done
 }
 
-// Bounds of waiting for a server.
+// Timeouts for the start and the end of a server.
 const (
 	startTimeout = time.Minute
 	stopTimeout  = 20 * time.Second // Docker needs time to end its containers
-	outputDelay  = time.Second      // wait for output of child processes that the server leaves behind
+	outputDelay  = time.Second      // longest wait for output of child processes that the server leaves behind
 	pollInterval = 20 * time.Millisecond
 )
 

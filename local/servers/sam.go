@@ -66,7 +66,8 @@ func samEnvironment(docker, dir string) []string {
 	return environment
 }
 
-// The image of a provided.al2023 function on Lambda, and the name of the stand-in image.
+// The image in which Lambda runs a provided.al2023 function, and the name of the image that lambdaImage
+// builds if it cannot pull the first one.
 const (
 	lambdaRepository = "public.ecr.aws/lambda/provided"
 	lambdaTag        = "al2023-"

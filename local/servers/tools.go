@@ -27,7 +27,8 @@ func FetchTools(ctx context.Context, root string, progress io.Writer) (string, e
 		fmt.Fprintln(progress, "fetching the SAM CLI and cfn-lint, once ...")
 		for _, args := range [][]string{
 			{"python3", "-m", "venv", "--clear", venv},
-			// --no-deps: the lock file lists all packages. --only-binary: installing a wheel runs no code.
+			// --no-deps, because the lock file already lists all packages. --only-binary, because the
+			// installation of a wheel runs no code of the package.
 			{filepath.Join(programs, "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--require-hashes", "--only-binary=:all:", "-r", lock},
 		} {
 			if out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput(); err != nil {

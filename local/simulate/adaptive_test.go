@@ -41,7 +41,7 @@ func TestRunAdaptive(t *testing.T) {
 	for _, c := range []struct {
 		environments   int
 		rate           float64
-		short, settled time.Duration // 0 means that only WEIR_SOAK runs the case
+		short, settled time.Duration // without WEIR_SOAK: duration (0: skip), time before admissions are checked
 	}{
 		{600, 50_000, 3 * time.Second, 0},
 		{600, 200_000, 0, 0},

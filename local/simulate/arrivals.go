@@ -13,7 +13,7 @@ import (
 type zipf struct {
 	n, exponent float64
 	first, last float64 // area under the curve up to the first rank and up to the last rank
-	near        float64 // a draw is accepted at once if its rank exceeds it by at most near
+	near        float64 // a drawn number is accepted at once if its rank is at most near above the number
 }
 
 func newZipf(n int, exponent float64) zipf {

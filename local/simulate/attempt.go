@@ -20,7 +20,7 @@ type attempt struct {
 	trim    int // number of entries to remove from a log, if its list has the generation of seen
 }
 
-// test returns the state after the write, and whether its condition holds.
+// test returns the state of the item after the write, and whether the condition of the write holds.
 func (a *attempt) test(it *item) (algo.State, bool) {
 	held := it.state
 	if a.replace {
@@ -87,7 +87,8 @@ type counts struct {
 	hasCurrent, hasPrevious bool
 }
 
-// ladder is the number of steps for an unknown previous count.
+// ladder is the number of steps in which slidingRoom divides the limit if it does not know the count of the
+// previous window. Each step is an upper bound of that count.
 const ladder = 8
 
 // slidingRoom reports whether the condition of the write holds: the window has room for the charge.
@@ -115,7 +116,8 @@ func (a *attempt) slidingRoom(w *algo.Window, index int64, c counts) bool {
 	return false
 }
 
-// log appends to a log. In the state of a log, Refunds is the generation of the list.
+// log returns the state of a sliding log after the charge, and whether the condition of the write holds. In
+// the state of a log, Refunds is the generation of the list.
 func (a *attempt) log(l *algo.Log, held algo.State, exists bool) (algo.State, bool) {
 	_, expired := l.Live(a.seen, a.now)
 	room := l.Requests - a.Cost

@@ -62,7 +62,7 @@ func (c *cache) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 	return allowed, problem
 }
 
-// errTurnedAway is the error of limiter/redisstore for an error reply of the cache.
+// errTurnedAway is the error that limiter/redisstore returns if the cache answers with an error.
 var errTurnedAway = fmt.Errorf("%w: the cache has no ECPUs left in this second", limiter.ErrUnavailable)
 
 // serve reports whether the cluster runs a script of subject that arrives at an instant.

@@ -32,7 +32,7 @@ type link interface {
 	measured() bool
 }
 
-// The bounds of attempts, of guess and of a trim, as in dynamostore.
+// The limits on the attempts of a decision, on guess, and on a trim. dynamostore has the same limits.
 const (
 	attempts = 1 + 2 + 8
 	sure     = 4
@@ -82,7 +82,8 @@ func (d *dynamo) Take(ctx context.Context, now algo.Instant, subject limiter.Sub
 	return false, limiter.ErrContended
 }
 
-// predict sets whether the bucket is assumed to be busy, and reports whether that is a guess.
+// predict sets a.busy, the assumption about the state of the bucket. It reports whether the assumption is a
+// guess.
 func (d *dynamo) predict(a *attempt) (guessed bool) {
 	if _, ok := a.machine.(*algo.Bucket); !ok || a.exact {
 		return false
@@ -126,7 +127,8 @@ func (d *dynamo) trim(ctx context.Context, subject limiter.Subject, a *attempt, 
 // report sends a report of adaptive shares. Only a report has several charges. The charges of a report
 // are never refused, so one attempt is enough.
 func (d *dynamo) report(ctx context.Context, now algo.Instant, charges []limiter.Charge, results []algo.Result) (bool, error) {
-	sent, found, billed := slices.Clone(charges), make([]algo.Result, len(charges)), d.link.measured() // the call may arrive after the timeout
+	// The call gets a copy of charges, because it may arrive after the timeout, when the caller has changed them.
+	sent, found, billed := slices.Clone(charges), make([]algo.Result, len(charges)), d.link.measured()
 	answer, err := d.call(ctx, func(at algo.Instant) reply { return d.table.report(ctx, at, now, sent, found, billed) })
 	if err != nil {
 		return false, err
@@ -137,7 +139,7 @@ func (d *dynamo) report(ctx context.Context, now algo.Instant, charges []limiter
 
 func (d *dynamo) write(ctx context.Context, subject limiter.Subject, a *attempt) (reply, error) {
 	billed := d.link.measured()
-	sent := *a // the call may arrive after the timeout
+	sent := *a // a copy, because the call may arrive after the timeout, when a has changed
 	return d.call(ctx, func(at algo.Instant) reply { return d.table.write(subject, at, &sent, billed) })
 }
 

@@ -35,7 +35,8 @@ type environment struct {
 	deadline algo.Instant // deadline of the current decision
 	serial   uint32
 
-	// The calls and requests since the simulation last collected them.
+	// The calls that the environment sent, and the requests that it decided, since the simulation last
+	// collected them.
 	sent []call
 	log  []request
 }
@@ -95,7 +96,7 @@ func (e *environment) await() bool {
 			return true
 		default:
 			e.suspend()
-			if e.arrival >= s.since { // drawn again, because the rate may have changed
+			if e.arrival >= s.since { // the arrival is drawn again for this tick, because the rate may have changed
 				e.arrival = s.since.Add(e.pause())
 			}
 		}

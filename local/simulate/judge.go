@@ -40,7 +40,7 @@ func newJudge(m algo.Machine, window time.Duration, from algo.Instant) *judge {
 	return &judge{machine: m, window: int64(window), from: from, callers: map[uint32]*replay{}}
 }
 
-// add judges the next request in the order of time.
+// add judges one request. The caller must add the requests in the order of their times.
 func (j *judge) add(r *request) {
 	if r.away {
 		return

@@ -30,7 +30,7 @@ func (m *meter) refuse(at algo.Instant) {
 	}
 }
 
-// warm adds units to an item.
+// warm adds units to the heat of an item, and updates m.hottest.
 func (m *meter) warm(h *heat, at algo.Instant, units float64) {
 	if second := int64(at) / int64(time.Second); h.second != second {
 		*h = heat{second: second}

@@ -206,7 +206,7 @@ func TestPressure_table(t *testing.T) {
 			always, returns, greedy := quiet(t), quiet(t), quiet(t)
 			greedy.rate, greedy.callers, greedy.stop, greedy.name = 2000, returns.callers, 4*time.Second, "greedy"
 			always.charges = named(always, "always")
-			returns.start, returns.name = 90*time.Second, "returns" // the same callers as in greedy
+			returns.start, returns.name = 90*time.Second, "returns" // the callers of greedy, who return
 			runFleet(t, n, 2*time.Minute, func(t *table) {
 				from := t.from.Add(95 * time.Second)
 				t.throttled = func(at algo.Instant) bool { return at > from && at < from.Add(20*time.Second) }

@@ -98,7 +98,8 @@ type carriedStore struct {
 }
 
 func (c carriedStore) Take(_ context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
-	sent, found := slices.Clone(charges), slices.Clone(results) // the call may arrive after the timeout
+	// The call gets copies, because it may arrive after the timeout, when Take has returned.
+	sent, found := slices.Clone(charges), slices.Clone(results)
 	allowed, err := carry(c.env, func() (bool, error) {
 		return c.Store.Take(context.Background(), now, subject, sent, found)
 	})

@@ -10,7 +10,7 @@ import (
 type Result struct {
 	Name         string `json:"name"`
 	Environments int    `json:"environments"`
-	Limit        int64  `json:"limit"` // its capacity
+	Limit        int64  `json:"limit"` // capacity of the limit
 	Requests     int64  `json:"requests"`
 	Allowed      int64  `json:"allowed"`
 	Refused      int64  `json:"refused"`

@@ -23,7 +23,7 @@ func TestRun_dollars(t *testing.T) {
 		invocation time.Duration
 		want       float64
 	}{
-		{DynamoDB, strict, time.Millisecond, 0.20 + 0.033325 + 0.625}, // 3.5 ms plus 1 ms; Lambda bills 5 ms
+		{DynamoDB, strict, time.Millisecond, 0.20 + 0.033325 + 0.625}, // 3.5 ms for the call plus 1 ms are 4.5 ms; Lambda bills 5 ms
 		{ElastiCache, strict, time.Millisecond, 0.20 + 0.033325 + 0.0069},
 		{DynamoDB, cells, 3 * time.Millisecond, 0.20 + 0.019995},
 	} {

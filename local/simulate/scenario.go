@@ -24,7 +24,8 @@ type Scenario struct {
 	Name  string
 	Limit *limiter.Limit
 	Parameters
-	rate func(since time.Duration) float64 // replaces Rate; nil: Rate at all times
+	// rate returns the rate at a time since the start. It replaces Rate, unless it is nil.
+	rate func(since time.Duration) float64
 }
 
 // Parameters describe the traffic, the functions and the store. Default sets all of them.

@@ -188,8 +188,8 @@ func TestRun_hotItem(t *testing.T) {
 		if want := min(rate, p.ItemWrites); r.Hottest > 1.15*want || !hot && r.Hottest < 0.85*want {
 			t.Errorf("%g a second: got %g writes in the hottest second, want about %g", rate, r.Hottest, want)
 		}
-		// A retry after a throttled attempt can lose a race, and the item can charge a call after the
-		// call's timeout.
+		// The item can charge more units than requests: a retry after a throttled attempt can lose a race,
+		// and the item can charge a call after the timeout of the call.
 		charged := r.Requests - r.Degraded
 		if r.Calls < charged || r.Units < charged || r.Units > charged+charged/100 {
 			t.Errorf("%g a second: got %d calls and %d units, want at least %d, and at most 1 %% more units", rate, r.Calls, r.Units, charged)

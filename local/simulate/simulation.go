@@ -36,7 +36,7 @@ type request struct {
 type simulation struct {
 	*Scenario
 	workers   int
-	from, end algo.Instant // from is the end of the warm-up
+	from, end algo.Instant // end of the warm-up, and end of the simulation
 	callers   zipf
 	latency   lognormal
 	shortest  time.Duration

@@ -137,7 +137,7 @@ func (t *table) report(ctx context.Context, at, now algo.Instant, charges []limi
 	return reply{applied: taken, throttled: err}
 }
 
-// charge takes write units.
+// charge takes write units from the partition of an item. Billed units also count in the results.
 func (t *table) charge(it *item, at algo.Instant, units float64, billed bool) {
 	it.writes.spare -= units
 	if billed {
@@ -201,7 +201,7 @@ func (t *table) correct(subject limiter.Subject, at algo.Instant, m algo.Machine
 	return reply{state: next, exists: true, applied: true}
 }
 
-// The size of an item without the entries of a log, and the size of an entry.
+// The size in bytes of an item without the entries of a log, and the size of an entry.
 const (
 	itemBytes  = 200
 	entryBytes = 12

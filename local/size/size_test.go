@@ -36,7 +36,7 @@ func maxZipped(function string) int {
 }
 
 const (
-	goal   = 60 * time.Millisecond // start time that the log compares with; it depends on the machine
+	goal   = 60 * time.Millisecond // the log shows this goal beside each start time, which depends on the machine
 	starts = 11
 )
 
