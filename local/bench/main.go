@@ -42,7 +42,7 @@ var groups = []struct {
 type bench struct {
 	rounds   int
 	quick    bool
-	address  string            // of the server of the current group
+	address  string            // address of the server that the current group measures
 	versions map[string]string // versions of the servers; each group adds its own
 	progress *progress
 }

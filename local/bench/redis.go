@@ -289,7 +289,7 @@ func (m *redisMeasure) cpu(ctx context.Context) (figure, error) {
 	return m.sum(ctx, "cpu", "used_cpu_user", "used_cpu_sys")
 }
 
-// sum returns the sum of fields of the server.
+// sum returns the sum of the given fields in a section of the server's INFO.
 func (m *redisMeasure) sum(ctx context.Context, section string, fields ...string) (total figure, err error) {
 	for _, field := range fields {
 		text, err := m.info(ctx, section, field)
@@ -390,7 +390,7 @@ func (m *redisMeasure) bytes(ctx context.Context, db *redis.Client, decide decid
 	return (after - before) / memoryCallers, err
 }
 
-// used returns the memory of the server.
+// used returns the number of bytes that the server has allocated.
 func (m *redisMeasure) used(ctx context.Context) (figure, error) {
 	return m.sum(ctx, "memory", "used_memory")
 }

@@ -66,13 +66,13 @@ const (
 type world struct {
 	store string // label of this test's goroutines (storeLabel); "" means that all goroutines belong to this test
 	*environment
-	document string                      // the rules; "" stands for document
+	document string                      // the rules; if empty, the environment uses the constant document
 	at       func(address string) string // returns the variable that sets the address of the store
 	direct   *environment                // uses the same store, without the network
 	deadline time.Duration
 	network  *network
 	dynamo   *dynamo
-	server   *server // of Redis
+	server   *server // the Redis server, or the cluster node that the fault kills
 	replica  *server
 	cluster  *cluster
 	arrive   func() // completes the move of a slot

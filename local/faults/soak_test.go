@@ -58,7 +58,7 @@ func TestSoak(t *testing.T) {
 // cell is one window of one limit of one caller.
 type cell struct {
 	caller, policy string
-	end            int64 // of the window, in Unix nanoseconds
+	end            int64 // end of the window, in Unix nanoseconds
 }
 
 // last returns the cell of the previous window.
@@ -75,8 +75,8 @@ type record struct {
 	mu      sync.Mutex
 	cells   map[cell]*tally
 	errors  int
-	took    []time.Duration // of decisions by the store
-	without []time.Duration // of decisions without the store
+	took    []time.Duration // durations of decisions by the store
+	without []time.Duration // durations of decisions without the store
 	reasons map[limiter.Reason]int
 	late    []time.Duration // time by which each sleep was too long
 }

@@ -65,7 +65,7 @@ type Route struct {
 	Function, Authorizer string
 }
 
-// ServeHTTP answers as the API does.
+// ServeHTTP answers a request as API Gateway answers a request to this API.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.handler.ServeHTTP(w, r) }
 
 // New returns the gateway of a template. The error joins one line for each function

@@ -84,7 +84,7 @@ func (h *restHandler) serve(c *restCall) (proxyResponse, []byte, *failure) {
 	if method == nil {
 		return proxyResponse{}, nil, &missingToken
 	}
-	// Assumed: the throttle comes before the authorizer.
+	// Assumed, not observed: API Gateway throttles a request before it calls the authorizer.
 	if !h.throttles[method].allows(c.at) {
 		return proxyResponse{}, nil, &throttled
 	}
@@ -112,7 +112,7 @@ func (h *restHandler) authorize(c *restCall, a *template.Authorizer) (map[string
 		return nil, &unauthorized
 	}
 	started := h.clock()
-	// Measured: the time limit of integrations does not apply to authorizers.
+	// Measured on AWS: the time limit of integrations does not apply to authorizers.
 	payload, err := h.invoke(c.Context(), a.Function, c.authorizerEvent(), math.MaxInt64)
 	latency := h.clock().Sub(started)
 	if err != nil {

@@ -49,8 +49,8 @@ type Pool struct {
 	started int       // number of environments so far
 	all     []*member // idle or busy
 	idle    []*member // the most recently used is last
-	refused int       // events since the last log line
-	logged  time.Time // time of the last log line
+	refused int       // throttled events since the last log line about them
+	logged  time.Time // time of the last log line about throttled events
 }
 
 // member is an environment of a Pool.

@@ -28,7 +28,7 @@ type Server struct {
 	stop    sync.Once
 	stopped chan struct{} // closed by Stop
 	done    chan struct{} // closed when the process has ended
-	err     error         // how the process ended; valid after done
+	err     error         // how the process ended; valid after done is closed
 }
 
 // Timeouts for the start and the end of a server.

@@ -55,7 +55,7 @@ type stream struct {
 
 	log                         []request
 	admitted, refused, degraded int
-	calls                       int // of the store
+	calls                       int // number of store calls
 }
 
 // runFleet runs the streams for a duration.

@@ -5,13 +5,13 @@ import "time"
 // Prices in dollars in us-east-1, from infra/COSTS.md. The costs of API Gateway and logs are the same
 // for all limits, so they have no price here.
 const (
-	pricePerWrite   = 0.625 / 1e6 // DynamoDB on demand, a write unit
+	pricePerWrite   = 0.625 / 1e6 // for each write unit of DynamoDB on demand
 	pricePerRead    = 0.125 / 1e6
 	pricePerECPU    = 0.0023 / 1e6 // ElastiCache Serverless
 	ecpuPerScript   = 3
 	pricePerRequest = 0.20 / 1e6 // Lambda, arm64
 	pricePerGBs     = 13.33 / 1e6
-	gigabytes       = 0.5 // memory of the authorizer
+	gigabytes       = 0.5 // memory of the authorizer in GB
 	billing         = time.Millisecond
 )
 

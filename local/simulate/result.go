@@ -62,7 +62,7 @@ const requestsEach = 10
 // tally counts decisions.
 type tally struct {
 	Result
-	billed int64    // units of time that Lambda bills
+	billed int64    // time that Lambda bills, in multiples of billing
 	took   []uint32 // number of decisions for each microsecond of duration
 }
 

@@ -28,7 +28,7 @@ const maxAhead = 5 * time.Minute
 // Top counts the refusals in lines. Create it with New. It is not safe for concurrent use.
 type Top struct {
 	last     time.Duration
-	now      time.Time // of the newest line
+	now      time.Time // time of the newest line
 	clock    func() time.Time
 	counters map[int64]*counter
 	skipped  int64

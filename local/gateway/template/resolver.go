@@ -48,7 +48,7 @@ const maxResolved = 4 << 20
 type resolver struct {
 	resources  map[string]declaration
 	parameters map[string]string
-	names      map[string]string // of the resources, by logical id
+	names      map[string]string // names of the resources, by logical id
 	made       int               // bytes of text produced so far
 }
 
