@@ -162,7 +162,8 @@ func (r *record) ask(e *environment, caller, policy string) {
 		return
 	}
 	window := cell{caller, policy, now.Truncate(soakWindow).Add(soakWindow).UnixNano()}
-	// If the store decided, it may have charged the next window. ResetAfter has the end of the charged window.
+	// If the store decided, it may have charged the next window. The charged window
+	// ends after ResetAfter.
 	if d.Reason == limiter.ReasonNone {
 		window.end = now.Add(d.ResetAfter).UnixNano()
 	}

@@ -160,6 +160,7 @@ func TestCount_failures(t *testing.T) {
 		want(gateway.HTTP, "wrong", 401, 429)
 		want(gateway.HTTP, "right", 429)
 		r.now = r.now.Add(2 * time.Hour)
-		want(gateway.REST, "right", 200, 200, 200, 200, 200, 403) // the 403 is a denial: this template has no gateway response that turns it into a 429
+		// The 403 is the denial of the sixth login. This template has no gateway response that turns it into a 429.
+		want(gateway.REST, "right", 200, 200, 200, 200, 200, 403)
 	})
 }

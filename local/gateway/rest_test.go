@@ -25,7 +25,8 @@ var requestHeaders = []string{
 	"X-Forwarded-For: 203.0.113.9", "X-Amzn-Trace-Id: Root=1-00000000-000000000000000000000000", "Te: trailers",
 }
 
-// restEvent is the part that the events of the authorizer and of the integration share, for GET /guarded/a%20b?q=1&q=a+b.
+// restEvent is the part that the events of the authorizer and of the integration share, for the request
+// GET /guarded/a%20b?q=1&q=a+b.
 const restEvent = `
 	"resource": "/guarded/{proxy+}", "path": "/guarded/a%20b/", "httpMethod": "GET",
 	"headers": {

@@ -113,7 +113,7 @@ func TestServe_printReload(t *testing.T) {
 	}
 	write(fmt.Sprintf(valid, 1))
 	checkouttest.Scratch(t)
-	crowd := fmt.Sprintf(valid, 4) // the loop below adds so many limits that they do not all fit in one item
+	crowd := fmt.Sprintf(valid, 4) // the loop below adds more limits than fit in one item
 	for i := range 14 {
 		crowd = strings.Replace(crowd, `[{`, fmt.Sprintf(`[{"endpoint":"/a%d","limits":{"*":{"requests":1,"window":"1m"}}},{`, i), 1)
 	}

@@ -103,7 +103,7 @@ func TestSync(t *testing.T) {
 		{"intervalMs=1000", 180, 120, []int{60, 60, 60}, 3, 3},
 		{"intervalMs=400", 132, 72, []int{60, 36, 36}, 9, 9},
 		{"intervalMs=400&offered=30", 78, 18, []int{30, 24, 24}, 9, 9},
-		{"intervalMs=400&offered=20", 60, 0, []int{20, 20, 20}, 9, 9}, // three nodes with 20 requests a second each send exactly the limit of 60
+		{"intervalMs=400&offered=20", 60, 0, []int{20, 20, 20}, 9, 9}, // all three nodes together get 60 requests: exactly the limit
 		{"intervalMs=1000&nodes=10&offered=300&limit=200", 2000, 1800, nil, 10, 10},
 		{"intervalMs=1000&nodes=1", 60, 0, []int{60}, 1, 1},
 	} {
