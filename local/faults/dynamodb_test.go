@@ -23,7 +23,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// dynamo is a proxy of DynamoDB Local that returns the errors of DynamoDB.
+// dynamo is a proxy in front of DynamoDB Local. It can answer with the errors of DynamoDB.
 type dynamo struct {
 	server  string // URL of DynamoDB Local
 	table   string

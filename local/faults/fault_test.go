@@ -25,7 +25,7 @@ type fault struct {
 	end     func(*testing.T, *world) // nil if the fault ends without an action
 	sees    limiter.Reason           // the reason in answers without the store; ReasonNone if the store decides
 	once    bool                     // the fault affects only the first request
-	lives   bool                     // the store answers, so the breaker does not open
+	lives   bool                     // the store answers every call, even if with an error, so the breaker does not open
 	count   counting
 	extra   int           // number of counted requests by other callers
 	lull    time.Duration // a pause without requests during the fault

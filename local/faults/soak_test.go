@@ -158,7 +158,7 @@ func (r *record) ask(e *environment, caller, policy string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err != nil || d.Failed != (policy == "soak/deny" && d.Reason != limiter.ReasonNone && answer.Problem != nil && answer.Problem.Status == http.StatusServiceUnavailable) {
-		r.errors++ // on_error deny, and no other policy, must answer with a 503 in an outage
+		r.errors++ // in an outage, on_error deny must answer with a 503, and other policies must not
 		return
 	}
 	window := cell{caller, policy, now.Truncate(soakWindow).Add(soakWindow).UnixNano()}

@@ -31,7 +31,7 @@ type local struct {
 	t          *testing.T
 	checkout   checkout.Checkout
 	rest, http *httptest.Server
-	apiKeys    map[string]string // by tier
+	apiKeys    map[string]string // API keys by tier
 	namespace  string
 }
 

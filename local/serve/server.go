@@ -58,7 +58,7 @@ type Server struct {
 	checkout checkout.Checkout
 	// variables override the variables in the template.
 	variables map[string]string
-	apiKeys   map[string]string // by tier
+	apiKeys   map[string]string // API keys by tier
 	live      *live.Rules       // rules of the functions in this process
 	opened    limiter.Store     // store of the functions
 	operator  *operator.Operator

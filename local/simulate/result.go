@@ -51,7 +51,7 @@ type Result struct {
 	// Concurrency is the Lambda quota that the traffic needs: one unit for each environment, and at
 	// least one unit for each ten requests a second.
 	Concurrency int `json:"concurrency"`
-	// Dollars is the cost of a million requests: the authorizer and the store.
+	// Dollars is the cost of the authorizer and the store for a million requests.
 	Dollars float64 `json:"dollarsPerMillion"`
 }
 
