@@ -34,7 +34,8 @@ type SigningKeys struct {
 	Clock func() time.Time
 }
 
-// maxSigningKeys bounds the size of a document that is copied. A DynamoDB item has at most 400 KB.
+// maxSigningKeys is the maximum size, in bytes, of a key set that the function copies. The copy is one
+// DynamoDB item, which has at most 400 KB.
 const maxSigningKeys = 300 << 10
 
 // Invoke implements lambda.Handler.

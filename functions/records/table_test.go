@@ -20,7 +20,7 @@ import (
 // out.
 type replies []error
 
-// errAnswered represents a successful answer.
+// errAnswered is the element of replies for a read that succeeds. It is not an error of the read.
 var errAnswered = errors.New("answered")
 
 func (r *replies) GetItem(ctx context.Context, in *dynamodb.GetItemInput, options ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {

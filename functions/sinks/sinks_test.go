@@ -71,7 +71,7 @@ func publish(t *testing.T, variables ...string) (log string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	p.Close(ctx, now)
-	recorder.RulesRefused(now.Add(time.Minute)) // writes the previous log lines
+	recorder.RulesRefused(now.Add(time.Minute)) // a record in the next minute makes the recorder write the previous log lines
 	if counted, logged := strings.Contains(metrics.String(), `"EventsDropped":2`), out.Len() > 0; counted != logged {
 		t.Errorf("dropped events: counted %t, logged %t; want both or neither: %s", counted, logged, &metrics)
 	}

@@ -17,7 +17,7 @@ type Alarm struct {
 	Name string
 	// Description explains the alarm and the first step of a remedy.
 	Description string
-	// The alarm starts if Metric exceeds Above in Of or more of the last In minutes.
+	// The alarm starts if Metric exceeds Above in at least Of minutes of the last In minutes.
 	Metric awscloudwatch.IMetric
 	Above  float64
 	Of, In float64
@@ -28,10 +28,11 @@ const (
 	degradedPercent  = 1
 	refusedPercent   = 50
 	staleSeconds     = 300 // five times the interval at which environments read the source
-	concurrency      = 800 // a new account has 1,000
+	concurrency      = 800 // environments at the same time; a new AWS account may have 1,000
 	slowMilliseconds = 250
 	skewMilliseconds = 250
-	// Milliseconds: half of the timeout of DynamoDB and of the cache.
+	// tableSlow and cacheSlow are in milliseconds. Each is half of the timeout for its store: DynamoDB
+	// and the cache.
 	tableSlow = 50
 	cacheSlow = 25
 )

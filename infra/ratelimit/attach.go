@@ -17,9 +17,9 @@ type attachment struct {
 	api        awsapigateway.IRestApi
 	id         string                      // id of the API in the template of its stack
 	authorizer awsapigateway.CfnAuthorizer // nil after Respond, and for an API from OpenAPI
-	fromSpec   bool                        // an OpenAPI definition contains its methods
+	fromSpec   bool                        // an OpenAPI definition contains the API's methods
 	limits     bool                        // Attach has limited the methods
-	methods    []awsapigateway.Method      // the chosen methods; nil means all
+	methods    []awsapigateway.Method      // the methods that the call of Attach names; nil means all
 }
 
 // Attach limits methods of a REST API. If it gets no methods, it limits all of them. Call it after

@@ -17,7 +17,8 @@ func (l *Limits) newRefusedMost() {
 	})
 }
 
-// contributors returns the definition of the rule for the logs of all functions with the limiter.
+// contributors returns the definition of the Contributor Insights rule for the logs of all functions
+// with the limiter.
 func (l *Limits) contributors() *string {
 	groups := make([]*string, len(l.logs))
 	for i, g := range l.logs {
@@ -39,7 +40,7 @@ func (l *Limits) contributors() *string {
 	}, nil)
 }
 
-// watch adds a function's log group to the rule.
+// watch adds a function's log group to the Contributor Insights rule.
 func (l *Limits) watch(logs awslogs.LogGroup) {
 	l.logs = append(l.logs, logs)
 	if l.refusedMost != nil {

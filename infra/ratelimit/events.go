@@ -33,7 +33,7 @@ type Kafka struct {
 	Brokers       string                // the bootstrap brokers for IAM: host:port, separated by commas
 	Topic         string                // an existing topic
 	Cluster       string                // the cluster's ARN
-	SecurityGroup awsec2.ISecurityGroup // of the brokers
+	SecurityGroup awsec2.ISecurityGroup // security group of the brokers
 }
 
 // checkEvents reports the mistakes in the events of p.
@@ -90,7 +90,7 @@ func (e *Events) known() map[string]string {
 
 // ports returns the ports at which the brokers listen.
 func (k *Kafka) ports() (ports []float64) {
-	const iam = 9098 // used if the list is unknown until the deployment
+	const iam = 9098 // the port for IAM; used if the list of brokers is unknown until the deployment
 	if isToken(k.Brokers) {
 		return []float64{iam}
 	}

@@ -103,8 +103,8 @@ func metricsOf(alarm map[string]any) (all []map[string]any) {
 func TestCOSTS(t *testing.T) {
 	const (
 		alarmMetric, metric, dashboard, insight = 0.1, 0.3, 3, 0.5
-		storage                                 = 6.13                            // for the smallest cache
-		rest, http, cache                       = 5.05, 2.30, 5.05 - 0.63 + 0.007 // for the first million requests
+		storage                                 = 6.13                            // dollars a month for the storage of the smallest cache
+		rest, http, cache                       = 5.05, 2.30, 5.05 - 0.63 + 0.007 // dollars for the first million requests
 		many                                    = 0.30                            // dollars less for each further million, because requests share log lines
 	)
 	fixed := func(change func(*stack.Settings)) float64 {
@@ -120,7 +120,8 @@ func TestCOSTS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A function does not write AuthorizerFailed. The rules of this repository have no limits with count.
+	// totals adds 1 for AuthorizerFailed, which no function writes. It leaves out the metrics of limits
+	// with count, because the rules of this repository have no such limits.
 	totals := 1 + len(slices.DeleteFunc(written(), func(name string) bool { return strings.Contains(name, " ") || slices.Contains(ofCount, name) }))
 	count := totals + 2*len(shipped.Labels())
 	metrics := metric * float64(count)

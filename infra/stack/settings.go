@@ -28,10 +28,10 @@ type Settings struct {
 	Arch           string          // arm64 or x86_64
 	Bundles        string          // folder of the built functions; default dist/<arch>
 	AlarmEmail     string          // receives alarms; "" means no subscription
-	Issuer         string          // of the accepted tokens; required with Audience and JWKS
-	Audience       string          // of the accepted tokens
+	Issuer         string          // issuer of the accepted tokens; required with Audience and JWKS
+	Audience       string          // audience of the accepted tokens
 	JWKS           string          // URL of the issuer's keys
-	CORSOrigins    []string        // origins whose pages may call
+	CORSOrigins    []string        // origins whose pages may call the APIs
 
 	Zones      []string // see ratelimit.LimitsProps
 	WarmWrites float64  // see ratelimit.LimitsProps
@@ -44,7 +44,7 @@ type Settings struct {
 	Tracing      bool     // samples requests with X-Ray
 	RequireLogin bool     // answers anonymous callers with 401
 	MaxDelay     time.Duration
-	KeepLogRole  bool    // the account already has the role for API Gateway's logs
+	KeepLogRole  bool    // true if the stack must not create the account's role for API Gateway's logs, because it exists
 	Events       string  // destination of decision events: kinesis, kafka, or "" for none
 	Sample       float64 // allowed requests that one event represents; default 100
 	Kafka        Kafka
@@ -74,7 +74,7 @@ func Read(document []byte, given []string, context func(key string) string) (Set
 	}
 	for _, key := range slices.Sorted(maps.Keys(r.stage)) {
 		switch {
-		case key == "arch" || key == "bundles": // make builds the functions before the app reads the file
+		case key == "arch" || key == "bundles": // too late: make builds the functions before the app reads the file
 			r.problems = append(r.problems, fmt.Errorf("stages: %s.%s: not a setting of a stage; run make deploy ARCH=%s", s.Stage, key, s.Arch))
 		case !r.known[key] || key == "stage":
 			r.problems = append(r.problems, fmt.Errorf("stages: %s.%s: not a setting of a stage; want one of %s", s.Stage, key, strings.Join(slices.Sorted(maps.Keys(r.known)), ", ")))

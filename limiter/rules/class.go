@@ -22,15 +22,16 @@ type class struct {
 	// For "client", these are the keys of "user", "apikey" and "ip".
 	families []string
 	byIP     bool
-	global   bool            // counts all callers together
-	endpoint limiter.Subject // combined with the caller; the whole subject if global is true
+	global   bool // all callers have the same subject
+	// endpoint is added to the caller's subject. If global is true, endpoint is the whole subject.
+	endpoint limiter.Subject
 }
 
 // part is a word of the field per.
 type part struct {
 	word string
-	name string // of the claim, the parameter or the header field; "" for other words
-	at   int    // index of the parameter in the segments of the path
+	name string // name of the claim, the parameter or the header field; "" for other words
+	at   int    // for a parameter: index of its segment in the path
 }
 
 // newClass returns the class of a limit. per is the limit's field "per", valid and sorted. If split
@@ -53,7 +54,8 @@ func newClass(per []string, method string, p pattern, split bool) class {
 	}
 	c.key = strings.Join(words, " ")
 	c.families = []string{c.key}
-	if slices.Contains(identities, document.PerClient) { // "client" excludes other identities
+	// "client" is then the only identity except claims, and it is the last word of key.
+	if slices.Contains(identities, document.PerClient) {
 		claims := strings.TrimSuffix(c.key, document.PerClient)
 		c.families = []string{claims + document.PerUser, claims + document.PerAPIKey, claims + document.PerIP}
 	}
@@ -74,7 +76,7 @@ func newClass(per []string, method string, p pattern, split bool) class {
 	return c
 }
 
-// newPart returns the part of a word. p is the pattern of the limit's rule.
+// newPart returns the part for a word of the field per. p is the endpoint of the limit's rule.
 func newPart(word string, p pattern) part {
 	one := part{word: word}
 	for _, kind := range []string{document.PerClaim, document.PerPath, document.PerHeader} {
@@ -91,8 +93,8 @@ func newPart(word string, p pattern) part {
 	return one
 }
 
-// place identifies a class in a document. A parameter can have another index in the paths of another
-// rule.
+// place returns a text that identifies a class within a document. The key is not enough: in the
+// endpoint of another rule, the same parameter can be another segment.
 func (c *class) place() string {
 	place := []byte(c.key)
 	for _, part := range c.parts {
@@ -103,8 +105,8 @@ func (c *class) place() string {
 	return string(place)
 }
 
-// subject returns the subject of a request. It returns the zero Subject if the caller lacks one of the
-// identities.
+// subject returns the subject in which the limits of this class count a request. It returns the zero
+// Subject if the caller lacks an identity of the class.
 func (c *class) subject(q *Request) limiter.Subject {
 	s := c.who(q)
 	if c.global || s == (limiter.Subject{}) || c.endpoint == (limiter.Subject{}) {
@@ -113,7 +115,8 @@ func (c *class) subject(q *Request) limiter.Subject {
 	return s.And(c.endpoint)
 }
 
-// who returns the subject without the endpoint.
+// who returns the subject of a request without the endpoint. If all callers share the subject, it is
+// c.endpoint.
 func (c *class) who(q *Request) limiter.Subject {
 	if c.global {
 		return c.endpoint
@@ -133,7 +136,8 @@ func (c *class) who(q *Request) limiter.Subject {
 	return s
 }
 
-// subject returns the subject of one part. It returns the zero Subject if the caller lacks the identity.
+// subject returns the subject of a request for one word of per. It returns the zero Subject if the
+// caller lacks the identity.
 func (p *part) subject(q *Request) limiter.Subject {
 	switch p.word {
 	case document.PerClient:
@@ -170,7 +174,8 @@ func (p *part) named(q *Request) limiter.Subject {
 	return limiter.Subject{}
 }
 
-// chosen returns the words whose values a client chooses.
+// chosen returns the words of per whose values a client can choose freely: parameters of the path and
+// header fields.
 func (c *class) chosen() (words []string) {
 	for _, part := range c.parts {
 		if strings.HasPrefix(part.word, document.PerPath) || strings.HasPrefix(part.word, document.PerHeader) {

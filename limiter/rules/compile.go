@@ -29,7 +29,8 @@ type Options struct {
 	MaxDelay time.Duration
 }
 
-// LeaseAboveDynamoDB is half of the writes that DynamoDB accepts for one item in a second.
+// LeaseAboveDynamoDB is the LeaseAbove for DynamoDB: half of the writes that DynamoDB accepts for one
+// item in a second.
 const LeaseAboveDynamoDB = 500
 
 // MaxBytes is the length of the longest document.
@@ -60,12 +61,12 @@ type compiler struct {
 	doc     *document.Document
 	rules   *Rules
 	specs   []spec         // all limits, in file order
-	classes map[string]int // index in rules.classes, by place
+	classes map[string]int // place of a class to its index in rules.classes
 	known   map[limitKey]*identified
-	named   map[string][]*identified // name to the limits with the name, in file order
+	named   map[string][]*identified // name to the limits with this name, in file order
 	labels  map[string]bool          // the labels in rules.labels
 	names   map[string][]string      // kind of identity to the names of the limits that count by it
-	unknown map[kindName]bool        // overrides of limits that do not exist
+	unknown map[kindName]bool        // limits that do not exist; a mistake has reported an override of each
 }
 
 // spec is a limit of the document that is not yet compiled.
@@ -74,7 +75,7 @@ type spec struct {
 	rule  int
 	class int // index in rules.classes
 	is    hashed
-	own   []algo.Rate // rate of the limit and rates of its overrides
+	own   []algo.Rate // rates of the overrides of the limit
 }
 
 // limitKey distinguishes limits.
@@ -91,7 +92,7 @@ type identified struct {
 	hashed
 	made     limit
 	spec     *spec
-	cost     int64 // the highest cost of its rules
+	cost     int64 // the highest cost that one of its rules charges
 	costPath string
 }
 
@@ -153,7 +154,8 @@ func (c *compiler) rule(r *document.Rule) {
 	}
 }
 
-// checkParameters reports a parameter in the field per of a limit that the endpoint does not have.
+// checkParameters reports a path parameter in the field per of a limit if the endpoint of the rule does
+// not have this parameter.
 func (c *compiler) checkParameters(l *document.Limit, p pattern) {
 	for _, word := range l.Per {
 		name, ok := strings.CutPrefix(word, document.PerPath)
@@ -223,7 +225,8 @@ func (c *compiler) horizons() map[string]time.Duration {
 	return longest
 }
 
-// horizon returns how long a store keeps a count of a rate. It returns 0 if the rate is invalid.
+// horizon returns how long a store keeps the state of a limit with this rate. It returns 0 if the rate
+// is invalid.
 func horizon(r algo.Rate) time.Duration {
 	machine, err := algo.New(r)
 	if err != nil {

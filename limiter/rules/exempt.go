@@ -23,8 +23,8 @@ type Exemption struct {
 // exemptions finds the exemption of a request. The zero value exempts nothing.
 type exemptions struct {
 	list      []Exemption // in file order
-	callers   map[who]int // index in list, by user, API key or network
-	bits      []int       // prefix lengths of the networks
+	callers   map[who]int // a user, an API key or a network, to the index of its exemption in list
+	bits      []int       // prefix lengths of the exempt networks
 	endpoints trie
 }
 
@@ -60,7 +60,8 @@ func (e *exemptions) network(address netip.Prefix) int {
 	return first
 }
 
-// identity returns the index of the first exemption of a verified identity.
+// identity returns the index of the first exemption of the caller's user or API key. It returns the
+// length of the list if there is none.
 func (e *exemptions) identity(c *caller.Caller) int {
 	first := len(e.list)
 	if c.User != "" {
@@ -79,7 +80,8 @@ func (e *exemptions) caller(w who) int {
 	return len(e.list)
 }
 
-// endpoint returns the index of the first exemption of an endpoint.
+// endpoint returns the index of the first exemption whose endpoint matches a path. It returns the
+// length of the list if there is none.
 func (e *exemptions) endpoint(p Path) int {
 	var matched [16]int
 	if at := e.endpoints.match(matched[:0], p); len(at) > 0 {

@@ -76,7 +76,7 @@ func TestRules_Select_exemptAllocations(t *testing.T) {
 	}
 }
 
-// Notes report exemptions that apply to all or to no callers, and rules without an effect.
+// Parse notes an exemption of all addresses or of no caller, and a rule whose requests are all exempt.
 func TestParse_exempt_notes(t *testing.T) {
 	r, err := rules.Parse([]byte(`{"rules":[{"endpoint":"/health/{part}","limits":{"*":{"requests":1,"window":"1m"}}},{"endpoint":"/a","limits":{"*":{"requests":1,"window":"1m"}}}],
 		"exempt":[{"ip":"0.0.0.0/0"},{"ip":"2001:db8::1/128"},{"ip":"2001:db8:1::/64"},{"endpoint":"/health/*"}]}`), rules.Options{})

@@ -32,7 +32,7 @@ type Match struct {
 	Method   string // "" means any method
 	// Reason is the reason why the rule, or a part of it, does not apply. It is "" if the rule applies.
 	Reason string
-	// Limits are the limits of the caller's tier and the limits of all callers.
+	// Limits are the rule's limits for the caller's tier or for "*", and its limits under "global".
 	Limits []Listed
 }
 
@@ -44,7 +44,7 @@ type Listed struct {
 	Endpoint, Method string
 	// Charge has no Subject if the limit is skipped.
 	Charge limiter.Charge
-	// Overridden reports whether Charge has the numbers of an override.
+	// Overridden reports whether an override sets the numbers of the limit in Charge.
 	Overridden bool
 	// Reason is the reason why the limit is skipped, or why a limit of an earlier rule is not charged
 	// again. It is "" if the limit is charged.
@@ -99,7 +99,7 @@ func (c *charger) explain(q *Request, r *rule) Match {
 	return m
 }
 
-// onlyWords describe the requests that a value of only selects.
+// onlyWords describes, for each value of the field only, the requests that the limit charges.
 var onlyWords = map[string]string{
 	document.OnlyUnverified:     "without a verified user or API key",
 	document.OnlyBadCredentials: "with a bad credential",
@@ -141,12 +141,12 @@ func (c *class) lacks(q *Request) string {
 	return strings.Join(words, " and ")
 }
 
-// Values are the values in a subject.
+// Values contains the identities, the method, the header fields and the path parameters of a subject.
 type Values struct {
 	Caller     caller.Caller
 	Method     string
 	Header     http.Header
-	Parameters map[string]string // of the path, by name
+	Parameters map[string]string // parameters of the path, by name
 }
 
 // Of returns the limits that count in subject, in file order, for every path and tier. v must contain

@@ -37,10 +37,11 @@ func TestParse_numbers(t *testing.T) {
 	}
 }
 
-// anyAnswer marks a document that may be accepted or rejected.
+// anyAnswer is the problem of a hostile document that Parse may accept or reject.
 const anyAnswer = "?"
 
-// hostile lists documents that attack a parser. Parse rejects all of them.
+// hostile lists documents that attack a parser. Parse rejects all of them, except that it may accept a
+// document with the problem anyAnswer.
 var hostile = []struct{ name, document, problem string }{
 	{"10 MB of rules", `{"rules":[` + strings.Repeat(rule("/a", "", `"*":`+limit)+",", 170_000) + `]}`, "want at most 1048576"},
 	{"10 MB of a number", numbered(strings.Repeat("9", 10<<20)), "want at most 1048576"},

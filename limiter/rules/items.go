@@ -23,7 +23,7 @@ const (
 	// subject) and its time to live.
 	keyBytes = 2 + maxNamespace + 3 + limiter.MaxSubject + 3 + 6
 
-	nameBytes    = 9 // name of an attribute: a letter and the limit's id
+	nameBytes    = 9 // the name of an attribute: a letter and the limit's id
 	versionBytes = nameBytes + 9
 	instantBytes = nameBytes + 11
 	refundsBytes = nameBytes + 6
@@ -61,13 +61,13 @@ func sizeOf(r algo.Rate) size {
 	switch m := m.(type) {
 	case *algo.Bucket:
 		s.bytes += instantBytes + refundsBytes
-		if r.Algorithm == algo.LeakyBucket { // Options.MaxDelay can reduce the burst
+		if r.Algorithm == algo.LeakyBucket { // the size is that of the largest burst, because Options.MaxDelay can reduce the burst
 			s.bytes += digits(algo.MaxRequests) - digits(m.Burst)
 		}
 	case *algo.Window:
 		// An item of a window contains the newest index and up to three counts. After a pause, it still
 		// has the counts of two old windows. The next request adds the count of its own window.
-		index := m.Index(math.MaxInt64 - 4*algo.Instant(algo.MaxPeriod)) // no decision is later
+		index := m.Index(math.MaxInt64 - 4*algo.Instant(algo.MaxPeriod)) // the index of the last window: no decision is later
 		count := nameBytes + len(strconv.FormatInt(index, 36)) + numberBytes(m.MaxDebt())
 		s.bytes += nameBytes + numberBytes(index) + 3*count
 	case *algo.Log:
@@ -77,7 +77,7 @@ func sizeOf(r algo.Rate) size {
 	return s
 }
 
-// numberBytes returns the largest size that DynamoDB counts for a number from 0 to n.
+// numberBytes returns the largest size, in bytes, that a number from 0 to n has in DynamoDB.
 func numberBytes(n int64) int { return 1 + (digits(n)+1)/2 }
 
 func digits(n int64) int { return len(strconv.FormatInt(n, 10)) }
@@ -115,11 +115,12 @@ func (c *compiler) assign(split bool) {
 // item identifies the limits that one item contains for a given caller. A limit by client occurs in
 // three items: those of a user, an API key and an address.
 type item struct {
-	family        string // a family of the class
+	family        string // an element of class.families
 	shadow, cells bool
 }
 
-// items returns the limits of each item in file order, and the items in file order.
+// items returns the limits that each item contains, and the items in the order of their first limits.
+// The limits are in file order.
 func (c *compiler) items() (limits map[item][]*spec, order []item) {
 	limits = map[item][]*spec{}
 	for i := range c.specs {
@@ -135,7 +136,8 @@ func (c *compiler) items() (limits map[item][]*spec, order []item) {
 	return limits, order
 }
 
-// size returns the largest size that the limit needs, with its own numbers or those of an override.
+// size returns the largest size of the limit in an item, with the rate of the limit or with the rate of
+// an override.
 func (s *spec) size() size {
 	if s.Spread.Cells > 0 { // limits with cells are not in an item
 		return size{limits: 1}
@@ -151,7 +153,8 @@ func (s *spec) size() size {
 	return most
 }
 
-// misfit returns limits of one caller that do not fit an item. It returns nil if all limits fit.
+// misfit describes the first item that is too small for the limits of a caller. It returns nil if the
+// limits of every caller fit.
 func (c *compiler) misfit() *misfit {
 	named := map[namedTier]bool{}
 	for i := range c.specs {
@@ -159,7 +162,7 @@ func (c *compiler) misfit() *misfit {
 	}
 	limits, order := c.items()
 	for _, it := range order {
-		if overflow(limits[it], it, "") == nil { // the limits of all tiers fit together
+		if overflow(limits[it], it, "") == nil { // if the limits of all tiers fit together, the limits of each tier fit
 			continue
 		}
 		tiers := map[string]bool{document.OtherTiers: true} // "*" is an example of a tier that no rule names
@@ -183,7 +186,8 @@ type namedTier struct {
 	tier string
 }
 
-// meets reports whether a limit applies to callers of a tier.
+// meets reports whether an item of callers of a tier can contain a limit. named has the tiers for which
+// each rule has limits.
 func (c *compiler) meets(s *spec, tier string, named map[namedTier]bool) bool {
 	switch {
 	case s.Tier == tier, s.Tier == document.Global, c.rules.classes[s.class].allTiers():
@@ -196,12 +200,12 @@ func (c *compiler) meets(s *spec, tier string, named map[namedTier]bool) bool {
 type misfit struct {
 	item
 	tier        string
-	first, last *spec // last is the first that does not fit
+	first, last *spec // first is the first limit of the set; last is the limit with which the set no longer fits
 	limits      int   // number of limits in the set
-	own         size  // size of the limits up to last, in the item that contains last
+	own         size  // size of the limits up to and including last, in the item that contains last
 }
 
-// overflow returns the limits that do not fit one item. It returns nil if all limits fit.
+// overflow describes the misfit if the limits do not fit one item. It returns nil if all limits fit.
 func overflow(limits []*spec, it item, tier string) *misfit {
 	m := misfit{item: it, tier: tier}
 	var parts [2]size // [0] is the size of limits without shards, [1] of limits with shards
@@ -212,7 +216,9 @@ func overflow(limits []*spec, it item, tier string) *misfit {
 		}
 		seen[s.is] = true
 		part := &parts[0]
-		if s.Spread.Shards > 0 { // shards have their own items; a store in memory charges them in one step
+		// Shards have their own items. m.limits still counts the limit, because a store in memory
+		// charges all limits in one step.
+		if s.Spread.Shards > 0 {
 			part = &parts[1]
 		}
 		*part = part.with(s.size())

@@ -29,7 +29,8 @@ func rule(endpoint, method, limits string) string {
 
 func document(list ...string) string { return `{"rules":[` + strings.Join(list, ",") + `]}` }
 
-// sharedBelow lists four rules that match one path and share three counts.
+// sharedBelow lists four rules that match the path /a/b/c. Each rule has the same three limits, so the
+// rules share three counts.
 var sharedBelow = []string{
 	rule("*", "", `"*":`+list("s", 3, `,"per":["client"]`)),
 	rule("/a/*", "", `"*":`+list("s", 3, `,"per":["client"]`)),
@@ -132,7 +133,7 @@ func TestRules_PerEndpoint(t *testing.T) {
 	shared := rule("*", "", `"*":{"name":"all","requests":9,"window":"1d","per":["client"]}`)
 	for n, want := range map[int][]string{
 		5: {"user:alice", "user:alice"},
-		7: {"user:alice|endpoint::/e0", "user:alice"}, // each endpoint's item, and one shared item
+		7: {"user:alice|endpoint::/e0", "user:alice"}, // the item of the endpoint /e0, and one item for all endpoints
 	} {
 		var got []string
 		for _, c := range parse(t, document(append(endpoints(n), shared)...)).Charges(nil, "GET", rules.MustParsePath("/e0"), alice) {

@@ -65,7 +65,8 @@ func (c *compiler) make(s *spec, horizon time.Duration) {
 	r.limits[s.Tier] = append(r.limits[s.Tier], made)
 }
 
-// cost returns what a request charges at admission, and where the document sets it.
+// cost returns the cost that a request charges at admission, and the path of the field that sets this
+// cost.
 func (s *spec) cost(r *rule) (cost int64, path string) {
 	switch s.Count.Of {
 	case limiter.CountRequests:
@@ -77,8 +78,8 @@ func (s *spec) cost(r *rule) (cost int64, path string) {
 	return s.Reserve, document.Join(s.Path, "reserve")
 }
 
-// shares reports whether a limit can share the count of a known limit. If not, it also reports the
-// mistake.
+// shares reports whether a limit can share the count of known, an earlier limit with the same ID. If it
+// cannot, shares also reports the mistake.
 func (c *compiler) shares(s *spec, made limit, known *identified) bool {
 	was := known.made
 	switch {

@@ -68,7 +68,8 @@ func (c *compiler) noteWindow(s *spec) {
 	}
 }
 
-// noteCount adds a note on a limit that cannot yet settle its charges behind a REST API.
+// noteCount adds a note on a limit with the field count, because Weir does not yet settle its charges
+// behind a REST API.
 func (c *compiler) noteCount(s *spec) {
 	reserved := strconv.FormatInt(s.Reserve, 10)
 	switch s.Count.Of {
@@ -81,7 +82,7 @@ func (c *compiler) noteCount(s *spec) {
 	c.doc.Note(s.Path, "behind a REST API, Weir does not yet settle the count of %s: each request charges %s. An HTTP API, a function URL and a load balancer settle it", s.Count.Of, reserved)
 }
 
-// noteChosen notes a limit whose counts a client chooses.
+// noteChosen notes a limit that counts by a value that a client can choose freely.
 func (c *compiler) noteChosen(s *spec) {
 	if words := c.rules.classes[s.class].chosen(); len(words) > 0 {
 		c.doc.Note(s.Path, "a client chooses %s: each value has its own count and its own item. "+
@@ -89,7 +90,7 @@ func (c *compiler) noteChosen(s *spec) {
 	}
 }
 
-// noteTiers notes the tiers that have no limit in a rule.
+// noteTiers notes the tiers for which a rule has no limit.
 func (c *compiler) noteTiers(r *rule) {
 	tiers := c.doc.Tiers
 	_, others := r.limits[document.OtherTiers]
@@ -104,7 +105,7 @@ func (c *compiler) noteTiers(r *rule) {
 	c.doc.Note(document.Join(r.path, "limits"), "this rule has no limit for callers of tier %s", r.without(tiers, missing))
 }
 
-// without lists the tiers that have no limit. missing is their number.
+// without lists the tiers for which the rule has no limit. missing is the number of these tiers.
 func (r *rule) without(tiers []string, missing int) string {
 	const most = 10
 	var words []string
@@ -152,13 +153,14 @@ func (c *compiler) unlimited(r *rule, tier string) (kinds []string) {
 			kinds = append(kinds, kind.words)
 		}
 	}
-	if len(kinds) == 3 { // all limits count by claims
+	if len(kinds) == 3 { // no kind of caller is limited, so all limits count by claims
 		return []string{"without the claim that the limit counts by"}
 	}
 	return kinds
 }
 
-// example returns an example tier whose callers have the limits under a key of a rule.
+// example returns a tier whose callers get the limits under a key of a rule. For "*" and "global", this
+// is a tier that the rule does not name, if there is one.
 func (c *compiler) example(r *rule, key string) string {
 	if key != document.OtherTiers && key != document.Global {
 		return key

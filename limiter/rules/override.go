@@ -15,15 +15,15 @@ import (
 
 // overrides are the limits of individual callers. They replace the limits of the caller's tier.
 type overrides struct {
-	rates  map[who]map[string]algo.Rate // caller, then name of the limit, to the rate in the document
+	rates  map[who]map[string]algo.Rate // identity of a caller and name of a limit, to the rate that the document sets
 	limits map[own]*limiter.Limit
 	bits   []int // prefix lengths of the networks, longest first
 }
 
-// own is the key of the limit that replaces another limit.
+// own identifies a limit that replaces base for some callers.
 type own struct {
 	base *limiter.Limit
-	rate algo.Rate // rate in the document
+	rate algo.Rate // rate that the override sets in the document
 }
 
 // who is one identity: a user, the id of an API key, the value of a claim, or a network.
@@ -47,7 +47,8 @@ func (o *overrides) of(c *class, caller *caller.Caller, l *limiter.Limit) *limit
 	return l
 }
 
-// rate returns the override for one identity of caller: the identity that part names.
+// rate returns the rate that an override sets for the limits with this name. part names the identity of
+// caller for which the override is.
 func (o *overrides) rate(part string, caller *caller.Caller, name string) (rate algo.Rate, ok bool) {
 	switch {
 	case part == document.PerUser || part == document.PerClient && caller.User != "":
@@ -62,7 +63,8 @@ func (o *overrides) rate(part string, caller *caller.Caller, name string) (rate 
 	return rate, ok
 }
 
-// rateOf returns the override for the longest network that contains an address.
+// rateOf returns the rate that an override sets for an address. If several networks contain the
+// address, the longest prefix applies.
 func (o *overrides) rateOf(address netip.Prefix, name string) (algo.Rate, bool) {
 	for _, bits := range o.bits {
 		if !address.IsValid() || bits > address.Bits() {
@@ -85,7 +87,8 @@ const maxOwn = 50_000
 // spreadFields are the fields of a limit that its overrides do not change.
 var spreadFields = []string{"lease", "shards", "sync_ms", "cells"}
 
-// numbers identifies a replaced limit and its new numbers. Overrides of several callers can share it.
+// numbers identifies equal overrides of several callers: the same kind of identity, name of the limit
+// and rate.
 type numbers struct {
 	kind, name string
 	rate       algo.Rate
@@ -109,7 +112,7 @@ func (c *compiler) merge() bool {
 		hashed
 		shadow bool
 	}
-	total, merged := 0, map[key][]algo.Rate{} // several rules may share a limit
+	total, merged := 0, map[key][]algo.Rate{} // merged: limit to the rates of its overrides, because several rules may share a limit
 	for i := range c.specs {
 		s := &c.specs[i]
 		k := key{s.is, c.rules.rules[s.rule].shadow}
@@ -175,7 +178,7 @@ func (c *compiler) applyOverrides() {
 	done := map[numbers]bool{}
 	for i := range c.doc.Overrides {
 		if c.doc.Full() {
-			return // this bounds the work: each override can cost a pass over all limits
+			return // stop at the maximum of mistakes, because each override can cost a pass over all limits
 		}
 		one := &c.doc.Overrides[i]
 		n := numbers{one.Kind, one.Name, one.Rate}

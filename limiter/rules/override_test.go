@@ -58,7 +58,8 @@ func TestParse_overrides_inherit(t *testing.T) {
 	}
 }
 
-// An override can change several limits. It then inherits from each of them.
+// An override can replace several limits of the same name. In each, the fields that the override does
+// not set keep their values.
 func TestParse_overrides_inherit_each(t *testing.T) {
 	r := parse(t, `{"rules":[{"endpoint":"/a","limits":{
 		"free":{"requests":100,"window":"1m","algorithm":"token_bucket","burst":20},"paid":{"requests":1000,"window":"1h"}}}],

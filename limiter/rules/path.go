@@ -111,8 +111,8 @@ func isNormal(path string) bool {
 type pattern struct {
 	text     string
 	segments []string // "{}" for a parameter
-	names    []string // of parameters, in the order of segments; "" for a literal
-	below    bool     // whether it also matches every path below
+	names    []string // name of the parameter in each segment; "" for a literal segment
+	below    bool     // true if the pattern also matches every path below it (/*)
 }
 
 // segment returns a segment of the path. It returns "" if the path has fewer segments.

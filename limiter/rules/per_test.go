@@ -98,8 +98,8 @@ func TestRules_Of_per(t *testing.T) {
 	}
 }
 
-// Two rules may have the same parameters in another order. Each rule counts by its own segments, also by
-// the first.
+// Two rules may have the same parameters in another order. Each rule reads the value of a parameter
+// from the segment of its own endpoint. The first segment (index 0) can be a parameter too.
 func TestRules_Select_perOrder(t *testing.T) {
 	r := parse(t, `{"rules":[
 		{"endpoint":"/{x}/{y}","method":"GET","limits":{"*":{"name":"pair","requests":10,"window":"1m","per":["path:x","path:y"]}}},
@@ -112,7 +112,7 @@ func TestRules_Select_perOrder(t *testing.T) {
 	}
 }
 
-// Own has the limits of a caller's tier and identities, and at most 100 limits in 20 items.
+// Own returns the limits of a caller's tier and identities: at most 100 limits, in at most 20 items.
 func TestRules_Own(t *testing.T) {
 	r := parse(t, `{"rules":[
 		{"endpoint":"/a","limits":{"free":{"requests":1,"window":"1m"},"paid":{"requests":2,"window":"1m"}}},

@@ -80,7 +80,7 @@ func TestParse_items_exact(t *testing.T) {
 
 // crowded reports whether the limits of some caller do not fit an item.
 func crowded(rt *rapid.T, list []drawn, split bool) bool {
-	all := map[item][2]map[limiter.ID]bool{} // limits of all tiers: [0] without shards, [1] with shards
+	all := map[item][2]map[limiter.ID]bool{} // limits that all tiers share: [0] without shards, [1] with shards
 	for _, caller := range callers {
 		for _, caller.Tier = range []string{"free", "paid", "other"} {
 			own := map[item][2]map[limiter.ID]bool{}

@@ -13,18 +13,20 @@ import (
 type Request struct {
 	Method string
 	Path   Path
-	// Header has at least the fields that [Rules.Headers] names. It may be nil if that is empty.
+	// Header has at least the fields that [Rules.Headers] names. It may be nil if Headers returns no
+	// names.
 	Header http.Header
 	Caller caller.Caller
 
-	parameters map[string]string // replace those of Path, if they are not nil
+	parameters map[string]string // values of the path parameters by name; nil means that Path has the values
 }
 
 // otherMethod stands for all methods that no rule can have. Without it a client could get a new count
 // with each invented method.
 const otherMethod = "other"
 
-// method returns the method by which limits count.
+// method returns the method under which limits count the request: GET for HEAD, and otherMethod for an
+// unknown method.
 func (q *Request) method() string {
 	switch q.Method {
 	case http.MethodHead:
@@ -35,7 +37,7 @@ func (q *Request) method() string {
 	return otherMethod
 }
 
-// parameter returns the value of a parameter, which is at an index of the path's segments.
+// parameter returns the value of a path parameter. at is the index of its segment in the path.
 func (q *Request) parameter(name string, at int) string {
 	if q.parameters != nil {
 		return q.parameters[name]

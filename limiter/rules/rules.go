@@ -38,7 +38,7 @@ type rule struct {
 	method  string // "" means any method
 	shadow  bool
 	cost    int64
-	limits  map[string][]limit // key of a tier to the limits
+	limits  map[string][]limit // a tier, "*" or "global", to the limits
 
 	onError        limiter.OnError
 	localProcesses int
@@ -150,9 +150,9 @@ func (r *Rules) Select(dst []limiter.Charge, q Request) Selection {
 	var buffer [16]int
 	matched := r.index.match(buffer[:0], q.Path)
 	if r.asksUsage(&q, matched) {
-		own := q // the closure must not allocate q for other requests
+		own := q // a copy for the closure, which would otherwise allocate q on the heap for every request
 		s.Usage = func() ([]Listed, bool) { return r.Own(own) }
-		matched = matched[len(matched)-1:] // the request charges only the limit of the endpoint
+		matched = matched[len(matched)-1:] // the last rule is the usage endpoint; the request charges only its limit
 	}
 	if s.Exemption == nil {
 		s.Charges = r.charge(dst, matched, &q)
@@ -165,8 +165,8 @@ func (r *Rules) Charges(dst []limiter.Charge, method string, path Path, caller c
 	return r.Select(dst, Request{Method: method, Path: path, Caller: caller}).Charges
 }
 
-// charge appends the charges of a request whose path matches the rules of matched. It sets the tier of
-// the caller.
+// charge appends the charges of a request to dst. matched are the indexes of the rules whose endpoint
+// matches the path. charge also sets q.Caller.Tier.
 func (r *Rules) charge(dst []limiter.Charge, matched []int, q *Request) []limiter.Charge {
 	method := q.Method
 	switch method {
@@ -198,7 +198,7 @@ type charger struct {
 	rules    *Rules
 	charges  []limiter.Charge
 	from     int
-	subjects [8]limiter.Subject // class to subject; created at the first use
+	subjects [8]limiter.Subject // index of a class to its subject; set at the first use
 }
 
 func (c *charger) add(q *Request, limits []limit) {

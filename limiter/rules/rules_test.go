@@ -179,7 +179,8 @@ func TestParse_horizon(t *testing.T) {
 	}
 }
 
-// A limit by client and claim uses the subjects of the caller's user, key or address.
+// A limit by client and claim counts a caller in the same subject as a limit by claim and user, key or
+// address. Therefore these limits have one horizon, the longest.
 func TestParse_horizon_combined(t *testing.T) {
 	acme := map[string]string{"org": "acme"}
 	for kind, caller := range map[string]caller.Caller{
@@ -370,8 +371,8 @@ func TestRules_Charges_onError(t *testing.T) {
 		want             string
 	}{
 		{"/login", "", "", "deny 0 5, allow 0 600"},
-		{"/search", "bob", "free", "local 4 5, allow 0 600"},   // a bucket of 20 requests
-		{"/search", "alice", "free", "local 4 2, allow 0 600"}, // the burst is the 8 requests of the override
+		{"/search", "bob", "free", "local 4 5, allow 0 600"},   // 4 processes divide a bucket of 20 requests: 20/4 = 5
+		{"/search", "alice", "free", "local 4 2, allow 0 600"}, // 4 processes divide the burst of 8 requests of the override: 8/4 = 2
 		{"/api/x", "", "", "local 1 1, allow 0 600"},
 		{"/other", "", "", "allow 0 600"},
 	} {

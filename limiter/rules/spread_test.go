@@ -142,7 +142,8 @@ func TestParse_overrides(t *testing.T) {
 			t.Errorf("%s %+v:\n got %s\nwant %s", c.path, c.caller, got, c.want)
 		}
 	}
-	// An override keeps the ID of its limit. The horizon is the longest of all callers.
+	// An override keeps the ID of its limit. The horizon of both limits is the longest horizon of all
+	// callers.
 	own, others := r.Charges(nil, "GET", rules.MustParsePath("/a"), alice)[0].Limit, r.Charges(nil, "GET", rules.MustParsePath("/a"), caller.Caller{User: "bob"})[0].Limit
 	if own.ID != others.ID || own.Horizon < 60*24*time.Hour || others.Horizon != own.Horizon {
 		t.Errorf("got IDs %s and %s, horizons %s and %s; want one ID, and one horizon of at least 60 days", own.ID, others.ID, own.Horizon, others.Horizon)

@@ -9,8 +9,8 @@ import (
 type trie struct {
 	literal map[string]*trie
 	param   *trie
-	here    []int // rules that end here
-	below   []int // rules that match this path and every path below
+	here    []int // rules whose endpoint ends at this node
+	below   []int // rules whose endpoint matches the path of this node and every path below it
 }
 
 func (t *trie) add(p pattern, rule int) {

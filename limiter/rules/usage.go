@@ -11,7 +11,7 @@ import (
 // These constants bound the work for one answer of the usage endpoint.
 const (
 	maxOwnLimits   = 100
-	maxOwnSubjects = 20 // reads of the store
+	maxOwnSubjects = 20 // each subject is one read of the store
 )
 
 // UsageEndpoint returns the path at which callers get their usage. It returns "" if the document does

@@ -24,8 +24,8 @@ type Writes struct {
 	Method    string `json:"method,omitempty"` // method of the rule; "" means any method
 	User      int    `json:"user"`
 	APIKey    int    `json:"apikey"`
-	Both      int    `json:"user_and_apikey"` // a token and a key
-	Anonymous int    `json:"anonymous"`       // no identity but the address
+	Both      int    `json:"user_and_apikey"` // caller with a token and an API key
+	Anonymous int    `json:"anonymous"`       // caller without any identity except the address
 	Rejected  int    `json:"bad_credential"`
 }
 
@@ -67,7 +67,8 @@ func (w Writes) most(o Writes) Writes {
 	return w
 }
 
-// maxMeetings bounds the work for a pattern that overlaps many other patterns.
+// maxMeetings is the maximum number of calls of meeting.walk for a pattern that overlaps many other
+// patterns.
 const maxMeetings = 2000
 
 // meetings returns the largest sets of rules that can match one path together with p. If there are too
@@ -90,10 +91,10 @@ func (r *Rules) meetings(p pattern) [][]int {
 	return [][]int{all}
 }
 
-// meeting collects sets of rules.
+// meeting collects the sets of rules that can match one path together.
 type meeting struct {
 	sets [][]int
-	most int // remaining steps
+	most int // remaining calls of walk
 }
 
 // walk follows all paths of the remaining segments of a pattern through several nodes of the trie at
@@ -139,7 +140,7 @@ func (m *meeting) walk(nodes []*trie, matched []int, segments []string, below bo
 	}
 }
 
-// next continues the walk after a segment.
+// next continues the walk at the children of nodes that match a segment.
 func (m *meeting) next(nodes []*trie, segment string, matched []int, rest []string, below bool) {
 	var children []*trie
 	for _, n := range nodes {
@@ -186,10 +187,11 @@ func (p pattern) contains(q pattern) bool {
 type writer struct {
 	rules  *Rules
 	claims map[string]string
-	known  map[string]Writes // results by rules and method
+	known  map[string]Writes // results of the method of, by matched rules and HTTP method
 }
 
-// of returns the writes of a request that matches rules with a method. "" means any method.
+// of returns the largest numbers of items that a request writes if it matches the rules of matched. A
+// method of "" means any method.
 func (w *writer) of(matched []int, method string) Writes {
 	key := fmt.Sprint(method, matched)
 	if one, ok := w.known[key]; ok {
@@ -216,7 +218,8 @@ func (w *writer) of(matched []int, method string) Writes {
 	return one
 }
 
-// tiers returns the tiers that the rules distinguish.
+// tiers returns the tiers that the matched rules name, the default tier, and one other tier if there is
+// one.
 func (w *writer) tiers(matched []int) []string {
 	named := map[string]bool{w.rules.defaultTier: true}
 	for _, i := range matched {

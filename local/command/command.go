@@ -55,9 +55,9 @@ func Root(root *cobra.Command) *cobra.Command {
 
 // Build describes a program.
 type Build struct {
-	Version string `json:"version"` // of the module, or of the commit in a checkout
-	Commit  string `json:"commit"`  // with +dirty if the checkout had changes; "unknown" outside a checkout
-	Go      string `json:"go"`      // version that built it
+	Version string `json:"version"` // version of the module, or of the commit in a checkout
+	Commit  string `json:"commit"`  // hash of the commit, with +dirty if the checkout had changes; "unknown" outside a checkout
+	Go      string `json:"go"`      // version of Go that built the program
 }
 
 // Built returns what the go command stamped into this program.

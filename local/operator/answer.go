@@ -12,8 +12,8 @@ import (
 // Limit is one limit of a subject, with its usage.
 type Limit struct {
 	Name    string `json:"name"`
-	Path    string `json:"path"` // in the rules document, such as "rules[2].limits.free"
-	Tier    string `json:"tier"` // its key in the rule: a tier, "*" or "global"
+	Path    string `json:"path"` // place in the rules document, such as "rules[2].limits.free"
+	Tier    string `json:"tier"` // key of the limit in the rule: a tier, "*" or "global"
 	Subject string `json:"subject"`
 	// Counted has the subjects under which the store counts the limit, if they differ from
 	// Subject. A limit with shards has one for each shard. A limit in shadow mode has another one.
@@ -22,12 +22,12 @@ type Limit struct {
 
 	Algorithm      string `json:"algorithm"`
 	Requests       int64  `json:"requests"`
-	WindowSeconds  int64  `json:"windowSeconds"`      // of a calendar, the length of the present period
-	Period         string `json:"period,omitempty"`   // of a calendar: day, week, month or year
-	TimeZone       string `json:"timeZone,omitempty"` // of the period
+	WindowSeconds  int64  `json:"windowSeconds"`      // length of the window; for a calendar, of the present period
+	Period         string `json:"period,omitempty"`   // unit of a calendar: day, week, month or year
+	TimeZone       string `json:"timeZone,omitempty"` // time zone of the period
 	Anchor         string `json:"anchor,omitempty"`   // the first day of a week or a month
-	Burst          int64  `json:"burst,omitempty"`    // of a bucket
-	Cost           int64  `json:"cost"`               // of one request
+	Burst          int64  `json:"burst,omitempty"`    // burst of a bucket
+	Cost           int64  `json:"cost"`               // cost of one request
 	Count          string `json:"count,omitempty"`    // cost, failures or bytes: Cost is charged until the answer is known
 	Mode           string `json:"mode"`               // enforce, mark or shadow
 	OnError        string `json:"onError"`            // allow, deny or local
@@ -36,7 +36,7 @@ type Limit struct {
 	Shards         int    `json:"shards,omitempty"`
 	SyncMS         int64  `json:"syncMs,omitempty"`
 	Cells          int    `json:"cells,omitempty"`
-	Adaptive       bool   `json:"adaptive,omitempty"` // each environment has a share
+	Adaptive       bool   `json:"adaptive,omitempty"` // true if each environment admits a share of the limit
 	// Overridden is true if an override for the caller sets these numbers.
 	Overridden bool `json:"overridden,omitempty"`
 	// State is nil if this process cannot read the usage.

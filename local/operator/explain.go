@@ -33,7 +33,7 @@ type Question struct {
 // Explanation is the answer that a request would get, with the reasons.
 type Explanation struct {
 	Method string    `json:"method"`
-	Path   string    `json:"path"` // in the form that the rules match
+	Path   string    `json:"path"` // path in the normal form, which the rules match
 	Caller Caller    `json:"caller"`
 	At     time.Time `json:"at"`
 	// Version is the version of the rules.
@@ -98,9 +98,9 @@ type Decision struct {
 	RetryAfter        int64   `json:"retryAfter,omitempty"`
 	// DelaySeconds is the time that an allowed request waits in a leaky bucket.
 	DelaySeconds float64 `json:"delaySeconds,omitempty"`
-	// Shadowed is the name of a limit in shadow mode that would refuse.
+	// Shadowed is the name of a limit in shadow mode that would refuse the request.
 	Shadowed string `json:"shadowed,omitempty"`
-	// Over is the name of a limit in mode mark that the request is over.
+	// Over is the name of a limit in mode mark that the request exceeds.
 	Over string `json:"over,omitempty"`
 	// Unrouted is true if no API has a route for the request. The gateway then rejects the request
 	// before it checks any limit. The REST API answers 403, and the HTTP API answers 404.
@@ -111,14 +111,14 @@ type Decision struct {
 	FromCache bool `json:"fromCache,omitempty"`
 }
 
-// Cost is the cost of a decision.
+// Cost is the number of store calls that a decision makes, and the kind of these calls.
 type Cost struct {
 	// Calls is the number of store calls of an admitted request: one for each subject and shard.
 	// The calls are concurrent. Refused requests make at most one call per second and environment.
 	Calls int `json:"storeCalls"`
 	// Unit is the kind of a call: "write" for DynamoDB, "script" for Redis, "" for no calls.
 	Unit string `json:"unit,omitempty"`
-	// Notes list the conditions that change the number.
+	// Notes list the conditions under which the number of calls differs.
 	Notes []string `json:"notes,omitempty"`
 }
 

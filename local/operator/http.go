@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Path is the prefix at which a local gateway answers.
+// Path is the prefix of the paths at which a local gateway answers an operator's questions.
 const Path = "/_weir/api/"
 
 // These are the paths of the questions. A question is a POST with a JSON body, so that no URL contains a
@@ -27,7 +27,7 @@ const (
 
 const (
 	maxQuestion = 64 << 10 // bytes
-	maxAnswer   = 16 << 20 // bytes: a document has at most 1000 rules
+	maxAnswer   = 16 << 20 // bytes; this is enough for a document with the maximum of 1000 rules
 	patience    = 10 * time.Second
 )
 

@@ -20,7 +20,8 @@ type Operator struct {
 	// Limiters decide requests with Store. There must be at least one. The first Limiter answers the
 	// questions. A reset deletes the state of its subject in all of them.
 	Limiters []*limiter.Limiter
-	// Inside means that only Limiters decide requests: no other environment has counts.
+	// Inside is true if only Limiters decide requests, so that no other environment has counts in its
+	// memory.
 	Inside bool
 	// Routed reports whether an API has a route for a request. The gateway rejects a request without a
 	// route before it checks any limit. nil means that the routes are not known.
@@ -102,5 +103,5 @@ func (o *Operator) notes(listed []rules.Listed) (notes []string) {
 	return notes
 }
 
-// memory is the Kind of a store in this process.
+// memory is the Kind of a store in the memory of this process.
 const memory = "memory"

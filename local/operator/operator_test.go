@@ -469,7 +469,7 @@ func TestReset_spread(t *testing.T) {
 		busy := operator.Question{Method: "GET", Path: "/busy", User: "dave"}
 		n := 0
 		for d.now = noon; d.send(busy).Allowed && n < 20; n++ {
-			d.reset("ip:127.0.0.1") // the address limit would refuse first
+			d.reset("ip:127.0.0.1") // without this reset, the limit of the address would refuse first
 		}
 		if n == 0 || n == 20 {
 			d.t.Fatalf("admitted requests: got %d, want some of 20", n)
@@ -484,7 +484,8 @@ func TestReset_spread(t *testing.T) {
 	})
 }
 
-// An operator outside the process that decides cannot see cells. A note in the answer states this.
+// An operator outside the process that decides requests cannot read the usage of a limit with cells. A
+// note in the answer states this.
 func TestOperator_outside(t *testing.T) {
 	d := newDesk(t, "memory")
 	d.Inside = false

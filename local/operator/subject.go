@@ -86,9 +86,10 @@ func (o *Operator) parts(text string) (subject limiter.Subject, v rules.Values, 
 	return subject, v, nil
 }
 
-// part reads one part into v. It returns a text that sorts like the part in a subject.
+// part reads one part of a subject into v, and returns the part as a subject. A subject has its parts
+// in ascending order of the returned texts order.
 func (o *Operator) part(part string, v *rules.Values) (order string, one limiter.Subject, err error) {
-	const afterWords = "~" // identities follow all other words
+	const afterWords = "~" // "~" sorts after letters, so user, apikey and ip follow all other parts
 	kind, value, _ := strings.Cut(part, ":")
 	if strings.HasPrefix(value, "~") {
 		return "", one, mistake("subject: %q is the hash of a long name; want the name itself", part)

@@ -15,7 +15,7 @@ func TestInspect_subjects(t *testing.T) {
 	d := newDesk(t, "memory")
 	for text, want := range map[string]limiter.Subject{
 		"user:alice":                            limiter.User("alice"),
-		"user:al|ice":                           {}, // the text after | is not an identity
+		"user:al|ice":                           {}, // an error: | separates parts, and ice is not a part
 		"user:al%7Cice":                         limiter.User("al|ice"),
 		"user:al ice":                           limiter.User("al ice"),
 		"user:100%":                             limiter.User("100%"),
@@ -33,14 +33,14 @@ func TestInspect_subjects(t *testing.T) {
 		"user:alice|endpoint:GET:/a|ip:unknown": limiter.User("alice").And(limiter.Endpoint("GET", "/a|ip:unknown")),
 		"claim:o%3Drg=a=b":                      limiter.Claim("o=rg", "a=b"),
 		"claim:org=acme|apikey:k":               limiter.Claim("org", "acme").And(limiter.APIKey("k")),
-		"apikey:k|claim:org=acme":               {}, // a store has the claim first
+		"apikey:k|claim:org=acme":               {}, // an error: the claim must be before the key
 		"path:id=7":                             limiter.PathParameter("id", "7"),
 		"path:id=":                              limiter.PathParameter("id", ""),
 		"path:id":                               {},
 		"method:GET":                            limiter.Method("GET"),
 		"method:":                               {},
 		"header:x-tenant=a%2Cb|user:alice":      limiter.Header("x-tenant", "a,b").And(limiter.User("alice")),
-		"header:X-Tenant=a|user:alice":          {}, // the name is in lower case
+		"header:X-Tenant=a|user:alice":          {}, // an error: the name of the field must be in lower case
 		"user:alice|method:GET":                 {},
 		"claim:o=1|header:x=2|method:PUT|path:id=3|apikey:k": limiter.Claim("o", "1").And(limiter.Header("x", "2")).And(limiter.Method("PUT")).And(limiter.PathParameter("id", "3")).And(limiter.APIKey("k")),
 		"global":               limiter.Global(),
@@ -58,7 +58,7 @@ func TestInspect_subjects(t *testing.T) {
 		"custom:login":         {},
 		"user:a|":              {},
 		"user:a|shadow":        {},
-		// These subjects are errors, because no request can have them.
+		// The following subjects with the value {} are errors, because no request can have them.
 		"ip:127.0.0.0/8":                                {},
 		"ip:2001:db8::/48":                              {},
 		"ip:2001:db8::1/128":                            {},
@@ -76,7 +76,7 @@ func TestInspect_subjects(t *testing.T) {
 		"claim:a=1|claim:b=2|user:c":                    limiter.Claim("a", "1").And(limiter.Claim("b", "2")).And(limiter.User("c")),
 		"apikey:a|ip:127.0.0.1|user:c":                  limiter.APIKey("a").And(limiter.IP(netip.MustParsePrefix("127.0.0.1/32"))).And(limiter.User("c")),
 		"USER:alice":                                    {},
-		limiter.User(strings.Repeat("x", 200)).String(): {}, // a hash
+		limiter.User(strings.Repeat("x", 200)).String(): {}, // an error: the subject contains a hash in place of the name
 		"user:" + strings.Repeat("x", 5000):             {},
 	} {
 		i, err := d.Usage(t.Context(), text)

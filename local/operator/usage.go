@@ -27,11 +27,11 @@ type Usage struct {
 // Other is the state of a limit that the rules do not describe. The name and the tier of the limit are
 // unknown, because a store contains only a hash of both.
 type Other struct {
-	Subject string `json:"subject"` // under which the store counts the limit
+	Subject string `json:"subject"` // subject under which the store counts the limit
 	ID      string `json:"id"`
 	// Parameters are the parameters of the algorithm, such as "bucket/600ms/20".
 	Parameters string    `json:"parameters"`
-	Version    int64     `json:"rulesVersion"` // of the rules that wrote the state
+	Version    int64     `json:"rulesVersion"` // version of the rules that wrote the state
 	Capacity   int64     `json:"capacity"`
 	Remaining  int64     `json:"remaining"`
 	FullAt     time.Time `json:"fullAt"`
@@ -87,10 +87,10 @@ func (o *Operator) others(ctx context.Context, now time.Time, s limiter.Subject,
 		for _, subject := range l.Charge.Limit.Subjects(own) {
 			known[place{subject, l.Charge.Limit.ID}] = true
 		}
-		if o.Kind == memory { // this store has no shards
+		if o.Kind == memory { // a store in memory has no shards: it counts the limit in the subject of the charge
 			known[place{own, l.Charge.Limit.ID}] = true
 		}
-		if !slices.Contains(items, own) { // an item of one endpoint
+		if !slices.Contains(items, own) { // the item of one endpoint contains the limit
 			items = append(items, own, shadowOf(own))
 		}
 	}

@@ -50,8 +50,8 @@ func inventory(version string, binaries []string) (main string, document []byte,
 	return main, out.Bytes(), err
 }
 
-// component returns a module of the document. It has the digest from go.sum if the program contains this
-// digest.
+// component returns the entry of a module in the document. The entry has the digest from go.sum if the
+// program contains this digest.
 func component(m *debug.Module) cyclonedx.Component {
 	c := cyclonedx.Component{
 		BOMRef: packageURL(m.Path, m.Version), Type: cyclonedx.ComponentTypeLibrary, Name: m.Path, Version: m.Version, PackageURL: packageURL(m.Path, m.Version),

@@ -76,7 +76,7 @@ func (t *topic) find(ctx context.Context, last time.Duration) (err error) {
 	return cmp.Or(err, t.starts.Error(), t.ends.Error())
 }
 
-// unread returns the end offset of each partition that has events.
+// unread returns the end offset of each partition that has events to read.
 func (t topic) unread() map[int32]int64 {
 	all := map[int32]int64{}
 	t.ends.Each(func(end kadm.ListedOffset) {

@@ -35,7 +35,7 @@ func readSAMTemplate(path string) (*samTemplate, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	for _, r := range t.resources() {
-		if resource, ok := r.(map[string]any); ok { // the SAM CLI prints many warnings about this metadata
+		if resource, ok := r.(map[string]any); ok { // delete metadata about which the SAM CLI prints many warnings
 			delete(object(resource, "Metadata"), "aws:cdk:path")
 		}
 	}

@@ -59,7 +59,7 @@ const withNames = "browser,docker,dynamodb,kafka,redis,tools"
 // programs that only tests use.
 var needs = append(strings.Split(withNames, ","), "node", "python3")
 
-// with runs a command beside servers.
+// with is one run of `weir-tools with`, which starts servers and runs a command while they run.
 type with struct {
 	stdout, stderr io.Writer
 	install        bool
@@ -86,7 +86,7 @@ func parseRequire(list string) (names []string, err error) {
 }
 
 func (w *with) run(ctx context.Context, names, argv []string) error {
-	// The command gets the parsed list.
+	// The command gets WEIR_REQUIRE with the parsed names, so "all" is replaced by the names.
 	environment := append(os.Environ(), "WEIR_REQUIRE="+strings.Join(w.require, ","))
 	for _, name := range names {
 		variable := variableOf(name)
@@ -170,7 +170,7 @@ func (w *with) startInCheckout(ctx context.Context, start func(context.Context, 
 	return start(ctx, c.Root, w.stderr)
 }
 
-// warn prints the missing servers and tools. with prints them before the command and again after it.
+// warn prints the missing servers and tools. run calls warn before the command and again after it.
 func (w *with) warn() {
 	for _, line := range w.skipped {
 		fmt.Fprintln(w.stderr, line)
@@ -186,7 +186,7 @@ func (w *with) execute(ctx context.Context, argv, environment []string) error {
 		return command.ExitError{Code: max(1, status.ExitCode())}
 	}
 	if c.ProcessState != nil && c.ProcessState.Success() {
-		return nil // the interrupt ended the command, so its status is no failure
+		return nil // after the interrupt, the command exited with status 0, so this is no failure
 	}
 	return err
 }

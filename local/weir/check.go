@@ -47,8 +47,8 @@ type checked struct {
 	Tiers    []string        `json:"tiers,omitempty"`
 	Problems rules.Problems  `json:"problems,omitempty"`
 	Notes    []rules.Problem `json:"notes,omitempty"`
-	Writes   []rules.Writes  `json:"writes,omitempty"`   // by one request
-	Restarts []string        `json:"restarts,omitempty"` // limits whose counts restart, with --against
+	Writes   []rules.Writes  `json:"writes,omitempty"`   // number of items that one request writes
+	Restarts []string        `json:"restarts,omitempty"` // only with --against: limits whose counts restart
 }
 
 func check(ctx context.Context, in io.Reader, out io.Writer, file, against string, asJSON bool) error {
@@ -145,7 +145,8 @@ func (c checked) printWrites(out io.Writer) error {
 	return t.Flush()
 }
 
-// everyCount replaces the list of limits if this version of weir cannot parse the document in force.
+// everyCount is reported in place of the limits whose counts restart, if this version of weir cannot
+// parse the document in force.
 const everyCount = "every count may restart: the document in force is not valid for this version of weir"
 
 // restartText returns a line with the limits whose counts restart.

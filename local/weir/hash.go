@@ -81,7 +81,8 @@ func (o *hashOptions) hash(c *cobra.Command, text string) (madeHash, error) {
 	return madeHash{subject.String(), o.namespace, telemetry.NewSubjectHash(o.namespace, key)(subject)}, nil
 }
 
-// key returns the key of the deployment, or of this checkout.
+// key returns the key for hashes of subjects: the key in the table of a deployment, or without a table
+// the key of this checkout.
 func (o *hashOptions) key(cmd *cobra.Command) ([]byte, error) {
 	if o.table == "" {
 		c, err := checkout.Find()

@@ -152,7 +152,7 @@ func TestOperator_store(t *testing.T) {
 			if leftOf(t, i.Limits, "rules[0].limits.free") != 20 {
 				t.Errorf("usage after the reset: got %+v, want 20 remaining", i)
 			}
-			l.Wait(time.Second + time.Millisecond) // the gateway's denial cache lasts this long
+			l.Wait(time.Second + time.Millisecond) // until the entry in the gateway's denial cache has expired
 			if status := search(); status != http.StatusOK {
 				t.Errorf("after the reset: got status %d, want 200", status)
 			}

@@ -127,7 +127,7 @@ func hammer(t *testing.T, gateways []*commandtest.Process, token string, clients
 			for range 256 / clients {
 				r := commandtest.Send(t, http.MethodGet, gateways[i%2].URL+"/api/v1/search", token)
 				switch degraded := r.Header.Get("Weir-Degraded"); degraded {
-				case "", "none": // the REST API's 429 has the field too
+				case "", "none": // "none": a 429 of the REST API has this field even if the store answered
 				case string(limiter.ReasonTimeout), string(limiter.ReasonBreaker), string(limiter.ReasonBusy): // late answers can open the breaker
 					if undecided.Add(1); degraded == string(limiter.ReasonBusy) && r.StatusCode != http.StatusTooManyRequests {
 						t.Errorf("undecided: got status %s, want 429", r.Status)
@@ -176,9 +176,9 @@ func TestServe_oneErrorLine(t *testing.T) {
 	t.Fatal("free ports: got none in ten attempts, want two")
 }
 
-// If a server ends that serve has started, serve reports the end once.
+// If the server that serve has started for its store ends, serve reports this once.
 func TestServe_serverDies(t *testing.T) {
-	storetest.Server(t, "redis", servers.Variables["redis"]) // skips if the server cannot run here
+	storetest.Server(t, "redis", servers.Variables["redis"]) // skips the test if the server cannot run here
 	checkouttest.Scratch(t)
 	p := commandtest.Start(t, []string{"serve", "--store", "redis"}, "REDIS_URL=")
 	for _, child := range childrenOf(t, p.Process.Pid) {
@@ -212,7 +212,7 @@ func TestServe_ends(t *testing.T) {
 		signal os.Signal
 	}{{"memory", syscall.SIGTERM}, {"redis", syscall.SIGTERM}, {"redis", os.Interrupt}, {"dynamodb", syscall.SIGTERM}} {
 		t.Run(c.store+" "+c.signal.String(), func(t *testing.T) {
-			if c.store != "memory" { // skips if the server cannot run here
+			if c.store != "memory" { // skip the test if the server cannot run here
 				storetest.Server(t, c.store, servers.Variables[c.store])
 			}
 			checkouttest.Scratch(t)

@@ -94,7 +94,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// If this version cannot parse the document in force, every count may restart.
+// If this version of weir cannot parse the document in force, every count may restart.
 func TestProposal_restarts(t *testing.T) {
 	r, err := rules.Parse([]byte(`{"rules":[]}`), rules.Options{})
 	if err != nil {

@@ -174,7 +174,8 @@ func (o *rulesOptions) get(ctx context.Context, out io.Writer, version int64) er
 	return err
 }
 
-// diff compares a version with another version, or with a proposal if there is one.
+// diff prints the difference between the versions from and to. If p is not nil, diff compares from with
+// p.
 func (o *rulesOptions) diff(ctx context.Context, out io.Writer, from, to int64, p *proposal) error {
 	kept, err := o.open(ctx)
 	if err != nil {

@@ -95,7 +95,7 @@ func (s simulation) settle(c *cobra.Command) (simulation, error) {
 	settled.bind(again)
 	var err error
 	c.Flags().Visit(func(f *pflag.Flag) {
-		if f.Name == "environments" { // the Set of this flag does not accept the result of its String
+		if f.Name == "environments" { // settled already has its value, and the Set of this flag does not accept the result of its String
 			return
 		}
 		if problem := again.Flags().Set(f.Name, f.Value.String()); problem != nil {
@@ -181,7 +181,7 @@ func report(to io.Writer, progress *atomic.Int64, plan []simulate.Scenario, begu
 	return func() { close(done); <-stopped }
 }
 
-// estimate describes the progress of a plan after a time.
+// estimate describes the progress of a plan: after this time, part of its total requests is simulated.
 func estimate(part float64, after time.Duration, total float64) string {
 	left := "unknown time"
 	if part > 0 {

@@ -181,7 +181,7 @@ func (t *target) lookup(name string) (string, bool) {
 	}
 	value, ok := os.LookupEnv(name)
 	switch {
-	case name == "RULES_FROM": // only the flag --records-table sets this variable
+	case name == "RULES_FROM": // a variable of this process has no effect: only the flag --records-table sets the value
 		if t.recordsTable != "" {
 			return contract.RulesTable, true
 		}
@@ -189,7 +189,7 @@ func (t *target) lookup(name string) (string, bool) {
 	case ok:
 	case name == "WEIR_LOCAL":
 		return strconv.FormatBool(loopback.URL(os.Getenv("DYNAMODB_ENDPOINT"))), true
-	case name == "RULES_VERSION": // make run uses the same version for a document without one
+	case name == "RULES_VERSION": // like make run, use the time of the file as the version of a document without one
 		if info, err := os.Stat(t.rules); err == nil {
 			return strconv.FormatInt(max(0, info.ModTime().Unix()), 10), true
 		}

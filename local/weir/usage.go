@@ -73,7 +73,7 @@ func printUsage(out io.Writer, i operator.Usage) error {
 	return printNotes(out, s, i.Notes)
 }
 
-// barOf describes the usage of a limit, after a bar with the used part of its capacity.
+// barOf returns a bar that shows the used part of a limit's capacity, and then describes the usage.
 func barOf(s *operator.State, at time.Time) string {
 	const width = 20
 	if s == nil || s.Capacity <= 0 {
@@ -83,7 +83,7 @@ func barOf(s *operator.State, at time.Time) string {
 	return "[" + strings.Repeat("#", used) + strings.Repeat(".", width-used) + "] " + usageOf(s, at)
 }
 
-// printOthers prints state that no rule describes.
+// printOthers prints the state of limits in the store that no rule describes.
 func printOthers(out io.Writer, s command.Style, others []operator.Other, at time.Time) error {
 	if len(others) == 0 {
 		return nil

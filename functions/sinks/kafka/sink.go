@@ -77,7 +77,8 @@ func New(o Options) (*Sink, error) {
 	broken := &connecting{}
 	options := append(o.Connection(), kgo.WithHooks(broken),
 		kgo.DefaultProduceTopic(o.Topic),
-		// kgo cannot cancel messages in flight of an idempotent producer.
+		// The producer is not idempotent, because kgo cannot cancel the messages in flight of an
+		// idempotent producer.
 		kgo.DisableIdempotentWrite(), kgo.RequiredAcks(kgo.LeaderAck()),
 		kgo.ProduceRequestTimeout(answerTimeout),
 		kgo.ProducerLinger(0), kgo.RecordPartitioner(kgo.StickyPartitioner()),
@@ -130,9 +131,9 @@ func (s *Sink) Send(ctx context.Context, batch [][]byte) (lost int, err error) {
 				lost++
 				err = failed
 			}
-		case <-ended: // the client cancels the messages that are not in flight, and reports them
+		case <-ended: // ctx has ended: the client cancels the messages that are not in flight, and sends their errors to answers
 			ended, late = nil, time.After(grace)
-		case <-late: // a message in flight may still arrive
+		case <-late: // messages without an answer count as lost, although the broker may still store them
 			return lost + left, errors.Join(err, context.Cause(ctx), s.broken.failure())
 		}
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	maxRecord = 25_000 // bytes that Kinesis charges as one unit
+	maxRecord = 25_000 // maximum size of a record, in bytes; Kinesis bills a record in units of this size
 	attempts  = 3
 	pause     = 100 * time.Millisecond // pause between attempts
 )

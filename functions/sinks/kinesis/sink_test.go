@@ -68,7 +68,8 @@ func TestSink_Send(t *testing.T) {
 	}{
 		{name: "all", calls: 1, arrived: 1200},
 		{name: "throttled once", stream: stream{throttle: func(call, record int) bool { return call == 1 && record%2 == 0 }}, calls: 2, arrived: 1200},
-		// One record contains 83 lines of 301 bytes.
+		// A record has at most 25,000 bytes, so it contains 83 lines of 301 bytes (24,983). They are
+		// lost together.
 		{name: "one record always throttled", stream: stream{throttle: func(_, record int) bool { return record == 0 }}, calls: 3, arrived: 1200 - 83, lost: 83, err: "ProvisionedThroughputExceededException"},
 		{name: "down", stream: stream{fail: errors.New("no such host")}, calls: 1, lost: 1200, err: "kinesis: no such host"},
 	} {

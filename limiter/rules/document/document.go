@@ -15,10 +15,10 @@ const (
 	maxRules     = 1000
 	maxTiers     = 1000
 	maxOverrides = 10_000
-	maxPer       = 6 // a subject of six claims fits a key of DynamoDB
+	maxPer       = 6 // words of the field per; a subject of six claims still fits a key of DynamoDB
 )
 
-// These are the keys of a rule's limits that are not tiers.
+// These keys of a rule's limits are not names of tiers.
 const (
 	OtherTiers = "*"
 	Global     = "global"
@@ -37,7 +37,7 @@ type Document struct {
 	// Complete reports whether all limits of all rules were read without a mistake.
 	Complete bool
 
-	costField string // of rules that have none
+	costField string // cost_field of the document, for rules without a cost_field
 	report    report
 }
 
@@ -220,7 +220,8 @@ func (d *Document) readMethod(o *object, n *node) string {
 // onErrors are the values of on_error; the first is the default.
 var onErrors = []string{limiter.OnErrorLocal.String(), limiter.OnErrorAllow.String(), limiter.OnErrorDeny.String()}
 
-// LocalProcesses is the field of a rule that divides its limits in an outage.
+// LocalProcesses is the name of a rule's field: the number of processes that divide the rule's limits
+// in an outage.
 const LocalProcesses = "local_processes"
 
 // readOnError reads how a rule decides in an outage.

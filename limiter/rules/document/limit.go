@@ -41,7 +41,7 @@ type Limit struct {
 	Only    string   // selects the charged requests: OnlyUnverified, OnlyBadCredentials or "" for all
 }
 
-// The values of only.
+// These are the values of the field only of a limit.
 const (
 	OnlyUnverified     = "unverified"      // requests without a verified user or API key
 	OnlyBadCredentials = "bad_credentials" // requests whose credential was rejected
@@ -93,7 +93,8 @@ func (d *Document) readRate(o *object) (r algo.Rate) {
 	return r
 }
 
-// readSpread reads how a limit saves writes to its item.
+// readSpread reads the fields that reduce the writes to the item of a limit: lease, shards, sync_ms and
+// cells.
 func readSpread(o *object) (s limiter.Spread) {
 	s.Lease, _ = o.whole(o.member("lease"), algo.MaxRequests)
 	shards, _ := o.whole(o.member("shards"), limiter.MaxShards)
@@ -128,7 +129,8 @@ func (d *Document) readWindow(o *object) time.Duration {
 
 var periods = []string{string(algo.Day), string(algo.Week), string(algo.Month), string(algo.Year)}
 
-// readCalendar reads period, time_zone and anchor. An override may set each of them alone.
+// readCalendar reads period, time_zone and anchor. An override may set one of these fields without the
+// others.
 func (d *Document) readCalendar(o *object) (c algo.Calendar) {
 	c.Period = algo.Period(o.choice("period", periods))
 	zone, anchor := o.member("time_zone"), o.member("anchor")

@@ -46,10 +46,11 @@ func isHeader(s string) bool {
 	return ok && isOf(name, lower+digits+"!#$%&'*+-.^_`|~", 64)
 }
 
-// reservedFields says why no limit counts by the fields that isReserved reports.
+// reservedFields is the part of a message that explains why no limit can count by the fields of
+// isReserved.
 const reservedFields = "host differs between the domains of an API, and the others contain credentials; for a credential use user or apikey"
 
-// isReserved reports whether s is PerHeader and the name of a field that cannot be counted by.
+// isReserved reports whether s is PerHeader and the name of a header field by which no limit can count.
 func isReserved(s string) bool {
 	switch strings.TrimPrefix(s, PerHeader) {
 	case "host", "authorization", "proxy-authorization", "x-api-key", "cookie":
@@ -68,12 +69,12 @@ func IsIdentity(word string) bool {
 	return strings.HasPrefix(word, PerClaim)
 }
 
-// isFieldName reports whether s can be the response field of a cost.
+// isFieldName reports whether s can be the name of the response field in which an API reports its cost.
 func isFieldName(s string) bool {
 	return isOf(s, letters+"-", 64) && !strings.ContainsAny(s[:1], digits+"-")
 }
 
-// isPlainKey reports whether a path shows a key without quotes.
+// isPlainKey reports whether the path of a problem shows a key without quotes.
 func isPlainKey(s string) bool {
 	return isOf(s, letters+"_$*-", maxShown) && !strings.ContainsAny(s[:1], digits+"-") && !strings.Contains(s[1:], "$")
 }

@@ -79,7 +79,8 @@ func (o *object) name(n *node) string {
 	return name
 }
 
-// choice returns a string that must be one of allowed. It returns "" otherwise.
+// choice returns the string of a key, and reports a mistake if the string is not one of allowed. It
+// returns "" if the value is missing or not a string.
 func (o *object) choice(key string, allowed []string) string {
 	n := o.member(key)
 	s, ok := o.text(n)
@@ -110,7 +111,7 @@ func DidYouMean(got string, words []string) string {
 	compared := 0
 	for _, word := range words {
 		if max(len(word)-len(got), len(got)-len(word)) >= distance {
-			continue // the edit distance is at least the difference in length
+			continue // word is not close: the edit distance is at least the difference in length
 		}
 		if compared++; compared > maxCompared {
 			break
@@ -162,7 +163,7 @@ func (o *object) whole(n *node, most int64) (i int64, ok bool) {
 // integer returns the value of a JSON number that is whole and fits an int64. As in JSON Schema, 100,
 // 100.0 and 1e2 are the same number.
 func integer(number string) (int64, bool) {
-	const most = 18 // more zeros do not fit an int64
+	const most = 18 // an int64 has at most 19 digits, so a number with more zeros does not fit
 	mantissa, exponent := number, "0"
 	if i := strings.IndexAny(number, "eE"); i >= 0 {
 		mantissa, exponent = number[:i], number[i+1:]
@@ -173,7 +174,7 @@ func integer(number string) (int64, bool) {
 	}
 	whole, fraction, _ := strings.Cut(mantissa, ".")
 	digits := strings.TrimRight(whole+fraction, "0")
-	zeros := len(whole) + shift - len(digits) // zeros after digits
+	zeros := len(whole) + shift - len(digits) // the number of zeros after digits
 	if zeros < 0 || zeros > most {
 		return 0, false
 	}

@@ -59,7 +59,7 @@ func (d *Document) readOverride(n *node) {
 	}
 }
 
-// readCaller reads the only member of an override that names an identity.
+// readCaller reads the caller of an override. Exactly one member of the override must name an identity.
 func (d *Document) readCaller(o *object) (c Override, ok bool) {
 	for _, m := range o.node.members {
 		if m.key != PerUser && m.key != PerAPIKey && m.key != PerIP && !isClaim(m.key) {

@@ -42,7 +42,8 @@ const (
 	isNull    = "null"
 )
 
-// String returns the value as messages show it, shortened.
+// String returns a value as messages show it: a shortened string or number, or only the kind of an
+// object or a list.
 func (n *node) String() string {
 	switch n.kind {
 	case isString:
@@ -55,7 +56,8 @@ func (n *node) String() string {
 	return n.kind
 }
 
-// index adds n and all nodes below it, by path. If a path occurs twice, the first node is kept.
+// index adds n and all nodes below it to nodes, by path. If a path occurs twice, the first node is
+// kept.
 func (n *node) index(nodes map[string]*node) {
 	if nodes[n.path] != nil {
 		return
@@ -72,7 +74,8 @@ func (n *node) index(nodes map[string]*node) {
 // maxShown bounds the part of a text that a message or a path shows.
 const maxShown = 64
 
-// Shorten returns a text as messages show it: quoted or cut.
+// Shorten returns the part of a text that messages show: at most maxShown bytes, with "..." after a
+// text that was cut.
 func Shorten(s string) string {
 	if len(s) > maxShown {
 		return s[:maxShown] + "..."

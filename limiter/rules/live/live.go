@@ -81,7 +81,7 @@ type state struct {
 	rules     *rules.Rules
 	confirmed time.Time     // time of the last reload that found these rules; zero if there was none
 	tried     int64         // start of the last reload, in Unix nanoseconds
-	pause     time.Duration // time until the next reload
+	pause     time.Duration // time from tried until the next reload is due
 	err       error         // why the document of the source is not in force
 	failed    bool          // the source did not answer
 }
@@ -185,7 +185,7 @@ func (l *Rules) Refresh(ctx context.Context, now time.Time) error {
 	}
 }
 
-// Select returns what the rules that At returns select for a request.
+// Select calls At and returns what these rules select for a request.
 func (l *Rules) Select(ctx context.Context, now time.Time, r rules.Request) rules.Selection {
 	return l.At(ctx, now).Select(nil, r)
 }
@@ -278,7 +278,7 @@ func (l *Rules) parse(d Document, was *rules.Rules, same bool) (*rules.Rules, er
 	switch {
 	case err != nil:
 		return nil, err
-	case r.Version() == 0: // without a version, states would keep the parameters of the old document
+	case r.Version() == 0: // without a version, stored states would keep the parameters of the old document
 		return nil, rules.Problems{{Path: "version", Message: "required: a number that grows with every change, such as the time in Unix seconds"}}
 	case was == nil || r.Version() > was.Version():
 		return r, nil

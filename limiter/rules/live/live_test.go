@@ -102,7 +102,7 @@ func TestRules_age(t *testing.T) {
 				t.Fatalf("before a reload is due: got %d requests, %d reads; want 1 request, 1 read", requests(r), k.reads)
 			}
 		}
-		time.Sleep(21 * time.Second) // the reload is due now, for every random part of the interval
+		time.Sleep(21 * time.Second) // 50 s after the last reload, the next is due for every random share of Every (at most 5/6 of 60 s)
 		begun := time.Now()
 		if r := l.At(t.Context(), begun); requests(r) != 1 || time.Since(begun) != 0 {
 			t.Errorf("request that starts the reload: got %d requests after %s, want 1 after 0s", requests(r), time.Since(begun))
@@ -149,7 +149,7 @@ func TestRules_slow(t *testing.T) {
 			t.Errorf("got %d reads and reloads %+v, want 2 reads and one reload that timed out", k.reads, got)
 		}
 		begun := time.Now()
-		l.Settle() // no reload is under way
+		l.Settle() // no reload is in progress, so Settle returns at once
 		if time.Since(begun) != 0 {
 			t.Errorf("Settle without a reload: got %s, want 0s", time.Since(begun))
 		}
@@ -165,7 +165,7 @@ func TestRules_frozen(t *testing.T) {
 		begun := time.Now()
 		k.put(2, 2)
 		k.slow = 900 * time.Millisecond
-		if r := l.At(t.Context(), begun.Add(55*time.Second)); requests(r) != 1 { // starts the reload
+		if r := l.At(t.Context(), begun.Add(55*time.Second)); requests(r) != 1 { // this request starts the reload but does not wait for it
 			t.Errorf("request that starts the reload: got a limit of %d requests, want the limit of the old rules, 1", requests(r))
 		}
 		synctest.Wait()
@@ -382,7 +382,8 @@ func TestRules_restarts(t *testing.T) {
 	}
 }
 
-// endpoints returns a document of n endpoints. If n is 7, all limits of a caller fit one item.
+// endpoints returns a document of n endpoints, each with one limit. Up to seven such limits of a caller
+// fit one item.
 func endpoints(n int) []byte {
 	var list []string
 	for i := range n {
