@@ -127,8 +127,8 @@ func (s *Versions) Publish(ctx context.Context, now time.Time, document []byte, 
 	return v, s.write(ctx, v, compressed, slices.Insert(history, 0, v), after)
 }
 
-// If after is the version in force, write makes v the version in force and the first entry of the
-// history.
+// write makes v the version in force if after is still the version in force. Otherwise it returns
+// ErrConflict. An after of 0 means that no version is in force. history begins with v.
 func (s *Versions) write(ctx context.Context, v Version, compressed []byte, history []Version, after int64) error {
 	absent := types.Put{ConditionExpression: aws.String("attribute_not_exists(#pk)"), ExpressionAttributeNames: map[string]string{"#pk": contract.KeyAttribute}}
 	unchanged := absent
@@ -170,7 +170,8 @@ func (s *Versions) put(p types.Put, key string, attributes records.Item) types.T
 	return types.TransactWriteItem{Put: &p}
 }
 
-// lostRace reports whether a transaction failed because of a concurrent transaction.
+// lostRace reports whether a transaction failed because a concurrent transaction changed or writes the
+// same items.
 func lostRace(e *types.TransactionCanceledException) bool {
 	return slices.ContainsFunc(e.CancellationReasons, func(r types.CancellationReason) bool {
 		code := aws.ToString(r.Code)

@@ -53,8 +53,8 @@ func (p *LimitsProps) checkDeployment() (problems []error) {
 	return problems
 }
 
-// known returns the variables of a function. A value that is unknown until the deployment has a
-// placeholder.
+// known returns the variables of a function before the deployment. A value that is known only after the
+// deployment is replaced by a placeholder.
 func (p *LimitsProps) known() map[string]string {
 	all := p.variables()
 	maps.Copy(all, p.Variables)

@@ -53,10 +53,10 @@ func (p *LimitsProps) checkEvents(want func(ok bool, format string, args ...any)
 	want(isToken(k.Cluster) || strings.HasPrefix(k.Cluster, "arn:") && strings.Count(k.Cluster, ":cluster/") == 1, "Events.Kafka.Cluster: got %q, want an ARN such as arn:aws:kafka:eu-west-1:123456789012:cluster/name/id", k.Cluster)
 }
 
-// isToken reports whether a text is unknown until the deployment.
+// isToken reports whether a text is a token of the CDK, whose value is known only after the deployment.
 func isToken(text string) bool { return *awscdk.Token_IsUnresolved(text) }
 
-// variables returns the functions' variables.
+// variables returns the functions' variables for the destination of events.
 func (e *Events) variables() map[string]string {
 	if e == nil {
 		return nil
@@ -74,7 +74,8 @@ func (e *Events) variables() map[string]string {
 	return v
 }
 
-// known returns the variables. A value that is unknown until the deployment has a placeholder.
+// known returns the functions' variables before the deployment. A value that is known only after the
+// deployment is replaced by a placeholder.
 func (e *Events) known() map[string]string {
 	v := e.variables()
 	for name, value := range v {

@@ -339,7 +339,7 @@ func TestLimits_Equip_mistakes(t *testing.T) {
 	}
 }
 
-// A given network must have what a cache needs.
+// NewLimits rejects a given network without the subnets and zones that a cache needs.
 func TestNew_vpc(t *testing.T) {
 	_, stack, _ := newAPI(t)
 	n := 0
@@ -360,7 +360,7 @@ func TestNew_vpc(t *testing.T) {
 	}
 }
 
-// Zones selects subnets of a given network.
+// Zones selects the subnets of a given network that are in these zones.
 func TestNew_zones(t *testing.T) {
 	_, stack, _ := newAPI(t)
 	three := []string{"eu-central-1a", "eu-central-1b", "eu-central-1c"}

@@ -87,7 +87,7 @@ func TestStack_network_kafka(t *testing.T) {
 	}
 }
 
-// statement returns the statement of a policy with an effect, in JSON.
+// statement returns, in JSON, the statement of a policy whose effect is Allow or Deny, as given.
 func statement(t *testing.T, policy resource, effect string) (found string) {
 	t.Helper()
 	for _, each := range policy.Properties["PolicyDocument"].(map[string]any)["Statement"].([]any) {

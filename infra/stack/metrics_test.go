@@ -84,7 +84,8 @@ func TestStack_metrics(t *testing.T) {
 	}
 }
 
-// metricsOf returns the metrics of an alarm, which has one or an expression of several.
+// metricsOf returns the metrics of an alarm. An alarm has one metric, or an expression over several
+// metrics.
 func metricsOf(alarm map[string]any) (all []map[string]any) {
 	if alarm["MetricName"] != nil {
 		return []map[string]any{alarm}

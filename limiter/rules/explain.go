@@ -99,7 +99,7 @@ func (c *charger) explain(q *Request, r *rule) Match {
 	return m
 }
 
-// onlyWords describes, for each value of the field only, the requests that the limit charges.
+// onlyWords describes, for each value of the field "only", the requests that the limit charges.
 var onlyWords = map[string]string{
 	document.OnlyUnverified:     "without a verified user or API key",
 	document.OnlyBadCredentials: "with a bad credential",

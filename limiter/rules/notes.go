@@ -68,7 +68,7 @@ func (c *compiler) noteWindow(s *spec) {
 	}
 }
 
-// noteCount adds a note on a limit with the field count, because Weir does not yet settle its charges
+// noteCount adds a note on a limit with the field "count", because Weir does not yet settle its charges
 // behind a REST API.
 func (c *compiler) noteCount(s *spec) {
 	reserved := strconv.FormatInt(s.Reserve, 10)

@@ -61,7 +61,7 @@ type limit struct {
 	cost  int64  // what a request charges at admission
 }
 
-// applies reports whether a limit charges requests of a caller.
+// applies reports whether the field "only" of a limit selects requests of a caller.
 func (l *limit) applies(c *caller.Caller) bool {
 	switch l.only {
 	case document.OnlyUnverified:
@@ -81,7 +81,7 @@ func (r *Rules) Endpoint(i int) (pattern, method string) {
 	return r.rules[i].pattern.text, r.rules[i].method
 }
 
-// Len returns the number of rules in the list of the document.
+// Len returns the number of rules in the document, without the rule of the usage endpoint.
 func (r *Rules) Len() int {
 	if r.usage {
 		return len(r.rules) - 1

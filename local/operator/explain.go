@@ -52,21 +52,21 @@ type Explanation struct {
 	Notes    []string `json:"notes"`
 }
 
-// Exemption is an entry of exempt in the rules document.
+// Exemption is an entry of the list "exempt" in the rules document.
 type Exemption struct {
-	Path  string `json:"path"` // in the document, such as "exempt[2]"
-	Name  string `json:"name"` // in metrics
+	Path  string `json:"path"` // place in the document, such as "exempt[2]"
+	Name  string `json:"name"` // name in metrics
 	Kind  string `json:"kind"` // ip, user, apikey or endpoint
 	Value string `json:"value"`
 }
 
 // Caller has the identities of a request's caller that the rules use.
 type Caller struct {
-	Subject  string            `json:"subject"` // the strongest identity
+	Subject  string            `json:"subject"` // the subject of the user, else of the API key, else of the address
 	User     string            `json:"user,omitempty"`
 	APIKeyID string            `json:"apiKeyId,omitempty"`
 	IP       string            `json:"ip,omitempty"`
-	Tier     string            `json:"tier"` // the tier that applies
+	Tier     string            `json:"tier"` // the tier that selects the limits
 	Claims   map[string]string `json:"claims,omitempty"`
 	// Rejected is the reason why the token is rejected. It is "" if the token is valid or absent.
 	Rejected string `json:"rejected,omitempty"`
@@ -74,7 +74,7 @@ type Caller struct {
 
 // Rule is a rule whose endpoint matches a request.
 type Rule struct {
-	Path     string `json:"path"` // in the document, such as "rules[2]"
+	Path     string `json:"path"` // place in the document, such as "rules[2]"
 	Endpoint string `json:"endpoint"`
 	Method   string `json:"method,omitempty"`
 	// Charges is the number of the rule's limits that the request charges.

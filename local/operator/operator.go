@@ -30,7 +30,7 @@ type Operator struct {
 	Rules func(context.Context, time.Time) *rules.Rules
 	// Identifier verifies tokens. If it is nil, a question must not have a token.
 	Identifier *caller.Identifier
-	// Clock is read once per question.
+	// Clock returns the time. The Operator calls it once for each question.
 	Clock func() time.Time
 	// Address is the address of a caller if the question has none. The zero Addr means that the
 	// address is unknown.

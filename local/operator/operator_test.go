@@ -411,7 +411,7 @@ func TestReset_others(t *testing.T) {
 	}
 }
 
-// keys always fails with a given reason.
+// keys is a source of signing keys that always fails with fault.
 type keys struct{ fault error }
 
 func (k keys) Key(context.Context, time.Time, string, string) (*jose.JSONWebKey, error) {

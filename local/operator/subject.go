@@ -86,8 +86,8 @@ func (o *Operator) parts(text string) (subject limiter.Subject, v rules.Values, 
 	return subject, v, nil
 }
 
-// part reads one part of a subject into v, and returns the part as a subject. A subject has its parts
-// in ascending order of the returned texts order.
+// part reads one part of a subject into v, and returns the part as a subject. order is a text: a
+// subject has its parts in ascending order of these texts.
 func (o *Operator) part(part string, v *rules.Values) (order string, one limiter.Subject, err error) {
 	const afterWords = "~" // "~" sorts after letters, so user, apikey and ip follow all other parts
 	kind, value, _ := strings.Cut(part, ":")

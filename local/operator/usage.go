@@ -90,7 +90,7 @@ func (o *Operator) others(ctx context.Context, now time.Time, s limiter.Subject,
 		if o.Kind == memory { // a store in memory has no shards: it counts the limit in the subject of the charge
 			known[place{own, l.Charge.Limit.ID}] = true
 		}
-		if !slices.Contains(items, own) { // the item of one endpoint contains the limit
+		if !slices.Contains(items, own) { // the limit is in the item of one endpoint
 			items = append(items, own, shadowOf(own))
 		}
 	}
@@ -163,7 +163,7 @@ func (o *Operator) Reset(ctx context.Context, subject string) (Forgotten, error)
 	return f, nil
 }
 
-// afterwards returns notes about usage that stays after a reset.
+// afterwards returns notes about the usage that a reset does not delete.
 func (o *Operator) afterwards(listed []rules.Listed) []string {
 	notes := []string{"other subjects of the same caller (an address, a claim, an endpoint) keep their usage; explain shows which of them refuse"}
 	if o.Inside && o.Kind == memory {

@@ -70,7 +70,7 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
-// After an interrupt, weir-tools with exits with the status of the command that it runs.
+// After an interrupt, `weir-tools with` exits with the status of the command that it runs.
 func TestWith_interrupt(t *testing.T) {
 	t.Setenv("REDIS_URL", "redis://set-already")
 	ctx, cancel := context.WithCancel(t.Context())

@@ -202,7 +202,7 @@ func TestSAM_events(t *testing.T) {
 				function = "Authorizer"
 			}
 			var answer []byte
-			for range 5 { // on a busy machine a decision may be late
+			for range 5 { // on a busy machine, the store may miss its timeout; then repeat the invocation
 				if answer, err = cli.Invoke(t.Context(), document, functionOf(t, template, function), event); err != nil {
 					t.Fatal(err)
 				}
@@ -250,7 +250,7 @@ func functionOf(t *testing.T, template *samTemplate, word string) string {
 	return ids[0]
 }
 
-// outcomeOf reads an answer of either function, in the form of outcomes.
+// outcomeOf describes an answer of the authorizer or the handler in the words of the map outcomes.
 func outcomeOf(t *testing.T, answer []byte) string {
 	t.Helper()
 	var a struct {

@@ -93,7 +93,7 @@ func (l logFile) read(ctx context.Context, follow bool, lines chan<- []byte) err
 func seekIfTruncated(f *os.File) (bool, error) {
 	at, err := f.Seek(0, io.SeekCurrent)
 	if err != nil {
-		return false, nil //nolint:nilerr // a pipe cannot seek and is never truncated
+		return false, nil //nolint:nilerr // the input is a pipe, which cannot seek and is never truncated
 	}
 	info, err := f.Stat()
 	if err != nil || info.Size() >= at {

@@ -181,7 +181,8 @@ func report(to io.Writer, progress *atomic.Int64, plan []simulate.Scenario, begu
 	return func() { close(done); <-stopped }
 }
 
-// estimate describes the progress of a plan: after this time, part of its total requests is simulated.
+// estimate describes the progress of a plan. part is the simulated share of its requests, after is the
+// time since the start, and total is the number of its requests.
 func estimate(part float64, after time.Duration, total float64) string {
 	left := "unknown time"
 	if part > 0 {

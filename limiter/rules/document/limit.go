@@ -41,7 +41,7 @@ type Limit struct {
 	Only    string   // selects the charged requests: OnlyUnverified, OnlyBadCredentials or "" for all
 }
 
-// These are the values of the field only of a limit.
+// These are the values of the field "only" of a limit.
 const (
 	OnlyUnverified     = "unverified"      // requests without a verified user or API key
 	OnlyBadCredentials = "bad_credentials" // requests whose credential was rejected

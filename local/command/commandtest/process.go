@@ -44,8 +44,8 @@ func Script(program string) string {
 // Process is a running program that serves two APIs.
 type Process struct {
 	*exec.Cmd
-	Port   int    // of the first API
-	URL    string // of the first API
+	Port   int    // port of the first API
+	URL    string // URL of the first API
 	Output *Output
 }
 
