@@ -175,7 +175,7 @@ func (p *LimitsProps) variables() map[string]string {
 	}
 	if t := p.Tokens; t != nil {
 		v[contract.VariableJWKS], v[contract.VariableJWTIssuer], v[contract.VariableJWTAudience] = t.JWKS, t.Issuer, t.Audience
-		if p.inNetwork() { // the functions cannot connect to the issuer
+		if p.inNetwork() { // the functions cannot connect to the issuer, so they read its keys in the records table
 			v[contract.VariableJWKS] = contract.JWKSRecords
 		}
 	}

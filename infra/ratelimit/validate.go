@@ -80,7 +80,8 @@ func resolved(c constructs.IConstruct, value any) string {
 	return string(content)
 }
 
-// authorizer rejects a function with the limiter if its results are cached.
+// authorizer rejects an authorizer of API Gateway that invokes a function with the limiter and caches
+// its results.
 func (v *validation) authorizer(c awsapigateway.CfnAuthorizer) {
 	if ttl := c.AuthorizerResultTtlInSeconds(); c.AuthorizerUri() == nil || ttl != nil && *ttl == 0 {
 		return

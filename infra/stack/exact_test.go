@@ -348,7 +348,7 @@ func share(t *testing.T, expression string, values map[string]float64) float64 {
 	}
 	sum := 0.0
 	for term := range strings.SplitSeq(strings.Trim(denominator, "()"), " + ") {
-		term, _, _ = strings.Cut(strings.TrimPrefix(term, "FILL("), ", 0") // the default for a missing metric
+		term, _, _ = strings.Cut(strings.TrimPrefix(term, "FILL("), ", 0") // removes FILL(…, 0), the default for a missing metric
 		sum += values[term]
 	}
 	return 100 * values[name] / sum

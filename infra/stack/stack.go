@@ -108,7 +108,7 @@ func (s *stage) newTopic() awssns.Topic {
 
 // newOutputs adds the outputs: the addresses, and the command that creates API keys.
 func (s *stage) newOutputs() {
-	s.rest.Node().TryRemoveChild(jsii.String("Endpoint")) // the CDK's output for the same address
+	s.rest.Node().TryRemoveChild(jsii.String("Endpoint")) // the CDK's own output, which has the same address as RestUrl
 	for _, o := range []struct {
 		id    string
 		value *string

@@ -66,7 +66,7 @@ type compiler struct {
 	named   map[string][]*identified // name to the limits with this name, in file order
 	labels  map[string]bool          // the labels in rules.labels
 	names   map[string][]string      // kind of identity to the names of the limits that count by it
-	unknown map[kindName]bool        // limits that do not exist; a mistake has reported an override of each
+	unknown map[kindName]bool        // limits that an override names and that do not exist; each is reported once
 }
 
 // spec is a limit of the document that is not yet compiled.

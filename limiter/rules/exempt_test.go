@@ -58,7 +58,7 @@ func TestRules_Select_exempt(t *testing.T) {
 	}
 }
 
-// Exemptions that do not apply to a request cause no further allocations.
+// Select allocates no more memory for a request if the rules have exemptions that do not apply to it.
 func TestRules_Select_exemptAllocations(t *testing.T) {
 	path := rules.MustParsePath("/a")
 	r := load(t, "testdata/good/exempt.json")

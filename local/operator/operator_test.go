@@ -311,7 +311,7 @@ func TestInspect(t *testing.T) {
 			}
 		}
 		want := map[string]int64{"rules[0].limits.free": 7, "rules[4].limits.*": 0, "rules[2].limits.*[0]": 9, "rules[2].limits.*[1]": 9, "rules[2].limits.*[2]": 9, "rules[2].limits.*[3]": 4}
-		if d.Kind != "memory" { // an adaptive limit reports to the store later
+		if d.Kind != "memory" { // such a store does not yet have the charges of the adaptive limit: the environment reports them later
 			delete(want, "rules[2].limits.*[2]")
 		}
 		if !reflect.DeepEqual(charged, want) || len(i.Limits) != 10 || len(i.Others) != 0 {

@@ -225,7 +225,7 @@ func (l *loader) send(ctx context.Context, n int) (int, error) {
 type wire struct {
 	base    http.RoundTripper
 	mu      sync.Mutex
-	answers map[int]int64 // by status
+	answers map[int]int64 // number of answers by HTTP status
 }
 
 // RoundTrip implements http.RoundTripper.

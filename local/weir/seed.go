@@ -46,7 +46,7 @@ type seeded struct {
 	Table    string            `json:"table,omitempty"` // empty without an endpoint
 	Endpoint string            `json:"endpoint,omitempty"`
 	Made     bool              `json:"tableMade"` // this run created the table
-	APIKeys  map[string]string `json:"apiKeys"`   // by tier
+	APIKeys  map[string]string `json:"apiKeys"`   // tier to API key
 }
 
 func seed(ctx context.Context, endpoint string, renew bool) (s seeded, err error) {
