@@ -19,10 +19,10 @@ SIMULATE ?=
 ARCH ?= arm64
 FUNCTIONS := $(patsubst functions/%/main.go,%,$(wildcard functions/*/main.go))
 
-# Builds of the same source have the same bytes: the path, the commit and the go variables of the user
-# have no effect. For an empty variable, Go uses the setting of `go env -w`. So each variable except
-# GOEXPERIMENT has a value. The tags leave out the RPC mode of aws-lambda-go, and HTTP/2: DynamoDB and
-# Lambda's runtime API use HTTP/1.1.
+# Two builds of the same source have the same bytes. The path of the source, the commit, and the Go
+# settings of the user have no effect. If a variable of Go is empty, Go uses the setting of `go env -w`
+# instead, so each variable below except GOEXPERIMENT has a value. The build tags leave out the RPC mode
+# of aws-lambda-go, and HTTP/2, because DynamoDB and Lambda's runtime API use HTTP/1.1.
 LAMBDA_GO := CGO_ENABLED=0 GOOS=linux GOAMD64=v1 GOARM64=v8.0 GOEXPERIMENT= GOFIPS140=off GOFLAGS=-mod=readonly GOWORK=off go
 GOARCH_arm64 := arm64
 GOARCH_x86_64 := amd64

@@ -16,7 +16,8 @@ func (l *Limiter) simple(r *request, charges []Charge) bool {
 // of decide would take most of the time.
 func (l *Limiter) decideSimple(ctx context.Context, r *request, at time.Time, charges []Charge) Decision {
 	now, it := algo.InstantOf(at), item{Charge: charges[0], limit: charges[0].Limit, want: charges[0].Cost}
-	// The slices belong to the request: arguments of a Store cannot be on the stack.
+	// The slices are those of the pooled request. New slices would escape to the heap for each request,
+	// because they are arguments of an interface method.
 	r.charges, r.results = append(r.charges[:0], charges[0]), append(r.results[:0], algo.Result{})
 	allowed, err := l.store.Take(ctx, now, it.Subject, r.charges, r.results)
 	d := Decision{Allowed: allowed, At: at}

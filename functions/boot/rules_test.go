@@ -103,8 +103,9 @@ func TestConfig_rules_bundleAhead(t *testing.T) {
 	}
 }
 
-// An environment that starts while the table fails uses its bundled document. This document has the
-// lowest version, so existing states keep their parameters until the table answers.
+// An environment that starts while the table fails uses its bundled document, as version 0. Every
+// published document has a higher version. Therefore, states that were charged under published rules
+// keep the parameters of those rules until the table answers.
 func TestConfig_rules_coldStart(t *testing.T) {
 	d := newDeployment(t, "STORE=memory", "RULES_FROM=table")
 	d.now = time.Now() // the real time, because the environment measures the unknown age from its real start

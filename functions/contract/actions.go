@@ -11,9 +11,9 @@ func RecordActions() []string { return []string{"dynamodb:GetItem"} }
 // records table, with [SigningKeysKey] as the only leading key.
 func SigningKeyActions() []string { return []string{"dynamodb:PutItem"} }
 
-// SubjectKeyActions returns further IAM actions that a function needs on the records table, with
-// [SubjectKeyKey] as the only leading key. They allow the first start to create the key of subject
-// hashes.
+// SubjectKeyActions returns the IAM actions that a function needs on the records table in addition to
+// [RecordActions], with [SubjectKeyKey] as the only leading key. With them, the first function that
+// starts creates the key of subject hashes.
 func SubjectKeyActions() []string { return []string{"dynamodb:PutItem"} }
 
 // RulesActions returns the IAM actions that a publisher of rules needs on the records

@@ -6,8 +6,8 @@ const CheckProgram = "github.com/weir-limits/weir/functions/boot/check"
 
 // Deployment contains the configuration of a deployed function.
 type Deployment struct {
-	// Variables are the function's environment variables. A value that is unknown until the
-	// deployment needs a placeholder.
+	// Variables are the function's environment variables. If a value is known only after the deployment,
+	// put a placeholder in its place.
 	Variables map[string]string `json:"variables"`
 	// Rules is the rules document of the bundle.
 	Rules []byte `json:"rules"`

@@ -95,10 +95,11 @@ func joined(h http.Header) map[string]string {
 	return single
 }
 
-// spelling returns a header name in the i-th combination of upper and lower case. A name with n letters
-// has 2^n different spellings. A load balancer can be set to accept only one value for each name. It
-// treats two spellings as two names, and clients ignore the case, so a client receives all values.
-// Several cookies need this, because cookies cannot be joined in one value (RFC 6265, 3).
+// spelling returns a header name in the i-th combination of upper and lower case. With it, an answer to
+// a load balancer that accepts only one value for each name can still set several cookies: each cookie
+// gets another spelling of Set-Cookie. The load balancer treats two spellings as two names, and clients
+// ignore the case. Cookies cannot be joined in one value (RFC 6265, 3). A name with n letters has 2^n
+// spellings.
 func spelling(name string, i int) string {
 	b := []byte(name)
 	for at, c := range b {

@@ -188,7 +188,7 @@ func dearest(t *testing.T) float64 {
 					subjects[c.Subject.String()] = true
 				}
 				if pattern == "/api/v1/login" {
-					subjects["the name"] = true // the handler charges the name
+					subjects["the name"] = true // the handler also charges a subject of the login name
 				}
 				most = max(most, len(subjects))
 			}

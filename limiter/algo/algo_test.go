@@ -73,7 +73,7 @@ func TestWindow_Take(t *testing.T) {
 		runSteps(t, m, algo.State{}, []step{
 			{0, 80, true, 20, 0, 120 * s},
 			{80 * s, 30, true, 16, 0, 100 * s},          // 80*40/60 + 30 = 83.3 are used
-			{80 * s, 17, false, 16, 250034333, 100 * s}, // 53.3 of the previous 80 count, but there is room for 53 only
+			{80 * s, 17, false, 16, 250034333, 100 * s}, // 80*40/60 + 30 + 17 = 100.3 would be used
 			{80 * s, 16, true, 0, 0, 100 * s},
 			{100 * s, 1, true, 26, 0, 80 * s}, // 80/3 + 46 + 1
 			{200 * s, 1, true, 99, 0, 100 * s},

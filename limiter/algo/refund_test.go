@@ -134,7 +134,8 @@ func TestBucket_Refund_amount(t *testing.T) {
 	}
 }
 
-// Force drops exactly the cost that Excess returns.
+// Force charges all of the cost except the part above the largest debt. Excess returns exactly that
+// part.
 func TestMachine_Excess(t *testing.T) {
 	for _, rate := range []algo.Rate{
 		{Algorithm: algo.TokenBucket, Requests: 10, Window: time.Minute}, {Algorithm: algo.SlidingLog, Requests: 10, Window: time.Minute},

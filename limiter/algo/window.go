@@ -33,7 +33,7 @@ const (
 //
 // The windows of a Calendar are its periods. Their indexes increase.
 type Window struct {
-	Length   time.Duration // of periods, the longest
+	Length   time.Duration // of every window; with a calendar, of the longest period
 	Requests int64
 	Sliding  bool
 

@@ -162,8 +162,8 @@ func (e *expression) trimLog(it item, limit *limiter.Limit, cost int64) {
 	e.setTo(at, e.value(stamp{p.newest, generation(), max(1, p.settled-int64(n))}.value()))
 }
 
-// giveBackLog rewrites the list without the entries of the charge, if the list has not changed since
-// the charge, or since the failed attempt.
+// giveBackLog rewrites the list without the entries of the charge. It does so only if the list has not
+// changed since the charge or, if an earlier attempt at this refund has failed, since that attempt.
 func (r *refund) giveBackLog(e *expression, l *algo.Log, i int) {
 	id, seen := r.charges[i].Limit.ID.String(), r.results[i].State
 	if r.seen != nil {

@@ -279,8 +279,8 @@ const sweepPause = time.Second
 // slotEntries is how many entries of logs take the memory of a slot.
 const slotEntries = 8
 
-// weight returns the weight of a slot of limit. It is one, plus the memory of all log entries that the
-// slot may hold, in slots.
+// weight returns the weight of a slot of limit, measured in slots: one for the slot itself, plus the
+// memory of all log entries that the slot may hold.
 func weight(limit *limiter.Limit) int {
 	if l, ok := limit.Machine().(*algo.Log); ok {
 		return 1 + int(l.MaxDebt()+slotEntries-1)/slotEntries
@@ -295,8 +295,9 @@ func (sh *shard) fits(k key, weight int) bool {
 	return sh.weight+weight <= sh.capacity || sh.subjects == 0 || sh.subjects == 1 && sh.knows(k) && sh.slots < limiter.MaxCharges
 }
 
-// room reports whether the shard can take limits of a weight in k's subject, after removing other
-// subjects at full quota if it is full.
+// room makes room for new limits of k's subject, and reports whether they fit. weight is the sum of
+// their weights. If the shard has no space left, room first removes other subjects that have their full
+// quota.
 func (sh *shard) room(now algo.Instant, k key, weight int) bool {
 	if sh.fits(k, weight) {
 		return true

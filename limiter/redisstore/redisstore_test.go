@@ -277,8 +277,8 @@ func TestStore_value_olderRules(t *testing.T) {
 	}
 }
 
-// The count of a day stays for more than a day. This is also true if older rules, with a window of a
-// minute, charge the count.
+// The key of a limit with a window of a day expires after more than a day. This also holds if a process
+// with older rules, in which the window was a minute, charges the limit.
 func TestStore_life_mixedRules(t *testing.T) {
 	client := local(t)
 	s := open(t, redisstore.Options{Namespace: "mixed"})

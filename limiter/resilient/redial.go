@@ -77,7 +77,8 @@ func (c *connection) dead(err error) bool {
 	switch {
 	case c.fresh.Load() || c.answered.Load():
 		return false
-	case c.http.Load(): // net/http identifies some of these errors only by their text
+	// net/http identifies some of these errors only by their text, so any error counts
+	case c.http.Load():
 		return true
 	}
 	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)

@@ -35,7 +35,8 @@ func Restarts(before, after *Rules) (restarts []string) {
 	return restarts
 }
 
-// place is the place of a limit in a document. It does not depend on per.
+// place identifies a limit in a document by its endpoint, method, tier, name and shadow mode. A limit
+// whose field "per" changes keeps its place.
 type place struct {
 	endpoint, method, tier, name string
 	shadow                       bool

@@ -277,7 +277,8 @@ func TestRules_Tier(t *testing.T) {
 	}
 }
 
-// Charges appends charges to dst in file order, for any number of classes.
+// Charges appends the charges of a request to dst in the order of the rules in the file. This holds for
+// any number of classes (different fields "per").
 func TestRules_Charges_order(t *testing.T) {
 	var list, want []string
 	claims := map[string]string{}

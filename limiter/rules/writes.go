@@ -97,8 +97,10 @@ type meeting struct {
 	most int // remaining calls of walk
 }
 
-// walk follows all paths of the remaining segments of a pattern through several nodes of the trie at
-// once. matched contains the rules that match every path below the current one.
+// walk follows the remaining segments of a pattern down the trie. nodes are all nodes that one request
+// path reaches at this depth, so they are followed together. matched contains the rules of the nodes
+// above that match every deeper path (patterns that end in *). Each end of the walk adds one set to
+// m.sets.
 func (m *meeting) walk(nodes []*trie, matched []int, segments []string, below bool) {
 	if m.most--; m.most <= 0 {
 		return

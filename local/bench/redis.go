@@ -46,7 +46,7 @@ const (
 const (
 	redisCallers  = 64     // goroutines, each with one pending request
 	redisManyKeys = 10_000 // number of callers in a measurement with many keys
-	redisSlices   = 3      // parts of a measurement; they alternate with the no-op script
+	redisSlices   = 3      // number of parts of a measurement; the no-op script is measured before each part
 	memoryCallers = 50_000 // number of callers in the measurement of memory
 	memoryDB      = 15     // Redis database for the measurement of memory; it must be empty
 	memoryKey     = 21     // length of the first key of each caller in the measurement of memory

@@ -56,9 +56,9 @@ func (h *restHandler) receive(r *http.Request) (*request, error) {
 	return receive(r, h.clock())
 }
 
-// refuseREST answers a request that is rejected before gateway responses apply. Observed: the
-// texts, 413 for a large body, and 431 for a large header. Assumed: the answer to a long
-// URL, 400 for a broken body, and 408 for a slow body.
+// refuseREST answers a request that is rejected before gateway responses apply. API Gateway was observed
+// to send these texts, 413 for a large body, and 431 for a large header. Three answers are assumed and
+// were not observed: the answer to a long URL, 400 for a broken body, and 408 for a slow body.
 func refuseREST(w http.ResponseWriter, err error) {
 	status, text := http.StatusBadRequest, "Bad Request"
 	switch {

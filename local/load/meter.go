@@ -20,7 +20,7 @@ type Meter struct {
 // Result holds the measurements.
 type Result struct {
 	Requests int64         `json:"requests"`          // started requests
-	Took     time.Duration `json:"-"`                 // time in which requests started
+	Took     time.Duration `json:"-"`                 // length of the period in which requests started
 	Seconds  float64       `json:"seconds"`           // Took in seconds
 	Statuses map[int]int64 `json:"statuses"`          // answers by status
 	Allowed  int64         `json:"allowed"`           // answers below 400

@@ -159,7 +159,7 @@ func TestWrite_contents(t *testing.T) {
 	}
 }
 
-// The document lists each module of the programs once, and the library of the Go version.
+// The inventory lists each module of the programs once, and the standard library, with its Go version.
 func TestWrite_inventory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "release")
 	if _, err := release.Write(dir, programs(t)); err != nil {

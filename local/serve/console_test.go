@@ -522,7 +522,8 @@ func TestConsole_sizes(t *testing.T) {
 func (b *tab) record(l *local, file string) {
 	b.t.Helper()
 	b.media("prefers-color-scheme", "light")
-	evaluate[bool](b, `(document.querySelector(".facts .path").textContent = "functions/rules.json") !== ""`) // hides the path of this machine
+	// the picture must not show the path of the rules on this machine
+	evaluate[bool](b, `(document.querySelector(".facts .path").textContent = "functions/rules.json") !== ""`)
 	for range 8 {
 		b.do(chromedp.Evaluate[chromedp.Void](`document.getElementById("live-status").textContent = ""`))
 		b.burst("REST", "GET /api/v1/search", "free", "alice", 10, 10)

@@ -20,9 +20,10 @@ const (
 // they read varies by some percent, so their shares can sum up to more than this part.
 const targetUse = 0.97
 
-// Processes that start together find no reports. Each reads the reports again at a random time within
-// firstReports, and some of them then report. The others learn the number of processes from these
-// reports before they report.
+// Processes that start together find no reports, so none knows how many there are. Each reads the
+// reports again at a random time within firstReports. A few, chosen at random, then send their first
+// report. The others find these reports at a later reading, and so know the number of processes before
+// they report.
 const firstReports = 1500 * time.Millisecond
 
 // Span returns how long a machine counts an admission.
