@@ -63,7 +63,7 @@ func (r *request) combine() Decision {
 	return d
 }
 
-// add adds the answer of a batch of enforced limits.
+// add adds the results of b to d. The limits of b are enforced, so none of them is a shadow limit.
 func (d *Decision) add(b *batch, now algo.Instant) {
 	if b.err != nil && !busy(b.err) && d.Reason == ReasonNone {
 		d.Reason = reasonOf(b.err)

@@ -151,7 +151,8 @@ func (w *world) charge(ctx context.Context, now algo.Instant, s limiter.Subject,
 	return taken, nil
 }
 
-// span is the range of usage that one admission takes of a limit: above from, and at most to.
+// span is the part of a limit's usage that one admission caused: the usage before it (from) and after it
+// (to).
 type span struct{ from, to int64 }
 
 // outcomes are the answers to the requests of a run.
@@ -172,7 +173,8 @@ func (o *outcomes) note(w *world, charges []limiter.Charge, d limiter.Decision, 
 		w.problem("a request took %s, want at most the deadline of %s", took, p.Timeout)
 	}
 	most := 2 * latency
-	if p.Others > 0 || !p.Alike { // then a call can return no states for some waiting requests
+	// A call can then return no state of a limit that a waiting request charges.
+	if p.Others > 0 || !p.Alike {
 		most = 6 * latency
 	}
 	if !p.Faults && took > most {
@@ -209,7 +211,7 @@ func (o *outcomes) note(w *world, charges []limiter.Charge, d limiter.Decision, 
 		o.refused[d.Limit.ID] = append(o.refused[d.Limit.ID], d.Cost)
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		// A request of cost 0 can read the state between the charges of a call.
+		// A request of cost 0 can read a state between the charges of a call, which w.states does not contain.
 		if used := p.Capacity - d.Remaining; !look && used > 0 && !slices.Contains(w.states[d.Limit.ID], used) {
 			w.problems = append(w.problems, fmt.Sprintf("a refusal reports a usage of %d of %s, which is none of its states %v", used, d.Limit.Name, w.states[d.Limit.ID]))
 		}

@@ -121,7 +121,8 @@ func TestGroup_costs(t *testing.T) {
 			}
 			return takeAt(t, l, begun, charges...)
 		})
-		for i, want := range []bool{true, true, false, true, false, true, true} { // 1 + 2 + 3 + 2 + 1
+		// The limit of 10 admits 1 + 2 + 3 + 2 + 1 = 9; the costs 20 and 5 do not fit.
+		for i, want := range []bool{true, true, false, true, false, true, true} {
 			if decisions[i].Allowed != want {
 				t.Errorf("cost %d: got %+v, want allowed %t", costs[i], decisions[i], want)
 			}
@@ -138,7 +139,7 @@ func TestGroup_otherProcess(t *testing.T) {
 	for _, c := range []struct {
 		limit    int64
 		requests int
-		writes   []int64 // by another process, before each call
+		writes   []int64 // costs that another process charges before each call
 		allowed  int
 		calls    int
 		busy     int
@@ -405,7 +406,7 @@ func TestGroup_refund(t *testing.T) {
 					}
 					return d
 				})
-				left := int64(36) // 1 + ... + 8
+				left := int64(36) // usage before the refunds: 1 + 2 + ... + 8
 				for _, i := range []int{7, 3, 0, 5, 1, 6, 2, 4} {
 					given := receipts[i].Refund(ctx, begun).Given
 					if a != algo.TokenBucket || i == 7 { // only the last request finds the bucket unchanged since its charge

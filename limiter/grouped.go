@@ -35,7 +35,8 @@ func (s groupedStore) Charge(ctx context.Context, c *group.Call[Subject, *Limit]
 	if busy(err) && !errors.Is(err, ErrItemThrottled) { // retryThrottled has raised the pressure
 		s.trackers.raisePressure(c.At, charges, false)
 	}
-	if err == nil { // a refusal of the sum is cached as a refusal of the smallest cost
+	// If the store refused the sum, the cache records a refusal of the smallest cost.
+	if err == nil {
 		for i, least := range c.Least {
 			charges[i].Cost = least
 		}

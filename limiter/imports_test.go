@@ -80,7 +80,8 @@ func TestImports_forbidden(t *testing.T) {
 var siblings = map[string][]string{
 	// caller keeps keys and records while they are fresh.
 	"limiter/caller": {"limiter/fresh"},
-	// The type Caller: rules charge a caller, and the other packages record it.
+	// These packages use the type Caller. Rules charge limits of a caller, and the other packages record
+	// the caller.
 	"limiter/rules":       {"limiter/caller"},
 	"limiter/rules/live":  {"limiter/caller"},
 	"limiter/outcome":     {"limiter/caller"},

@@ -15,12 +15,12 @@ type item struct {
 	backOff time.Duration // how long the back-off refuses the charge, even if the state has room
 	cells   bool          // counted in Options.Cells
 	sharded bool
-	done    bool // a tracker decided it
+	done    bool // a tracker decided this charge
 
-	lease     *tracker // whose lease the charge renews; nil if none
-	leaseSize int64    // of the new lease
-	serial    int64    // of the new lease
-	leaseLeft int64    // what the lease holds beyond this request
+	lease     *tracker // tracker whose lease the charge renews; nil if none
+	leaseSize int64    // size of the new lease
+	serial    int64    // serial of the new lease
+	leaseLeft int64    // quota of the new lease after this request
 }
 
 // charge returns the charge that the caller passed.

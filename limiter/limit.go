@@ -71,10 +71,10 @@ type Limit struct {
 	machine      algo.Machine
 	plain        algo.Compacter // the machine, if TakePlain may decide; otherwise nil
 	fingerprint  string
-	parts        []*Limit // of Spread.Shards: the shards; of Spread.Cells: one of the equal cells
+	parts        []*Limit // all shards of Spread.Shards, or one cell of Spread.Cells, because all cells are equal
 	localShare   *Limit   // the part of one process in an outage; nil unless LocalProcesses divide the limit
 	isLocalShare bool     // this is the share of another limit
-	reports      *reports // of Spread.Adaptive
+	reports      *reports // limits that hold the reports of Spread.Adaptive; otherwise nil
 }
 
 // isName reports whether s can be the name of a limit. It uses no regular expression, whose compilation
@@ -146,7 +146,7 @@ func (l Limit) divide() (parts []*Limit, err error) {
 	n := max(l.Spread.Shards, l.Spread.Cells)
 	for i := range max(l.Spread.Shards, min(l.Spread.Cells, 1)) {
 		part := l
-		part.OnError, part.LocalProcesses = OnErrorAllow, 0 // the whole limit has these settings
+		part.OnError, part.LocalProcesses = OnErrorAllow, 0 // these settings apply to the whole limit, not to its parts
 		part.Spread, part.Rate = Spread{}, divideRate(l.Rate, int64(i), int64(n), l.Spread.Shards > 0)
 		made, err := NewLimit(part)
 		if err != nil {

@@ -35,7 +35,7 @@ type remote struct {
 	limiter.Store
 	takes, refunds atomic.Int64
 	fail           map[limiter.Subject]error
-	hints          []algo.Result // of the last Take
+	hints          []algo.Result // results that the Limiter passed to the last Take
 	ctx            context.Context
 }
 

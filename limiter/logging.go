@@ -34,7 +34,7 @@ type failureKind struct {
 
 type failureLine struct {
 	at         algo.Instant
-	suppressed int64 // lines suppressed since then
+	suppressed int64 // number of lines of this kind that were suppressed after at
 }
 
 // allow reports whether a line of kind may be logged at now. suppressed is the number of lines of kind

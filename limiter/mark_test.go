@@ -71,7 +71,7 @@ func TestLimiter_TakeRefundable_mark(t *testing.T) {
 	}
 }
 
-// A limit with Mark never denies: not if its store fails, and not if a request costs more than the limit.
+// A limit with Mark denies no request, even if its store fails or a request costs more than the limit.
 func TestLimiter_Take_markFailure(t *testing.T) {
 	r := newRemote()
 	r.fail = map[limiter.Subject]error{limiter.User("alice"): limiter.ErrUnavailable}

@@ -12,7 +12,7 @@ import (
 // refuses the request, the request is denied. Decision.Reason always reports the failure.
 type OnError int
 
-// From the most lenient to the strictest.
+// The values of OnError, from the most lenient to the strictest.
 const (
 	// OnErrorAllow admits the request and charges nothing: in an outage there is no limit.
 	OnErrorAllow OnError = iota - 1

@@ -187,7 +187,9 @@ func TestOnError_spread(t *testing.T) {
 					}
 					for i, want := range want {
 						if known && o == limiter.OnErrorLocal && i == 1 {
-							want = "refused degraded" // a tenth of the earlier charges counts too
+							// The share is 2, and a tenth of the charges before the outage counts
+							// against it.
+							want = "refused degraded"
 						}
 						if got := outcome(takeAt(t, l, now, c)); got != want {
 							t.Errorf("request %d of the outage: got %s, want %s", i+1, got, want)
@@ -304,7 +306,8 @@ func TestOnError_local_full(t *testing.T) {
 		request(i, 0, want)
 	}
 	request(0, time.Second, "degraded")
-	request(3, time.Minute, "failed") // the counts of the first window have not expired
+	// The fallback still counts other callers of the first window, so it is full.
+	request(3, time.Minute, "failed")
 	request(0, 70*time.Second, "degraded")
 	request(4, 2*time.Minute, "degraded") // the counts of the other callers have expired
 	request(5, 2*time.Minute, "degraded")

@@ -242,7 +242,7 @@ func (r *request) mirror() {
 			continue
 		}
 		if !r.mirrorBatch(&mirror) {
-			r.batches[i].dropLeases = true // its leases would serve more than the fallback has room for
+			r.batches[i].dropLeases = true // its new leases would admit more than the fallback has room for
 			return
 		}
 		if !b.items[0].sharded && l.active.Load() == 1 {

@@ -22,7 +22,8 @@ type pressure struct {
 	pausedUntil algo.Instant // the process makes no call before this instant
 }
 
-// Bounds of pressure. Half of what remains of the limit also bounds a lease.
+// maxPressure bounds the level of pressure, and pressureLife is the time in which the level halves. The
+// level bounds a lease, and so does half of the remaining quota of the limit.
 const (
 	maxPressure  = 1 << 20
 	pressureLife = 4 * time.Second

@@ -10,8 +10,8 @@ import (
 // set. It is safe for concurrent use.
 type processClock struct{ read atomic.Pointer[clockReading] }
 
-// clockReading is a reading of both clocks. It keeps the Unix time too, because the sum with an age is
-// then fast.
+// clockReading is a reading of both clocks. It also keeps the Unix time in sec and nsec, because adding
+// an age to these numbers is faster than adding it to at.
 type clockReading struct {
 	at        time.Time
 	sec, nsec int64

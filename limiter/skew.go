@@ -31,7 +31,7 @@ const exactSkew = 10 * time.Millisecond
 type Skew struct {
 	mu        sync.Mutex
 	known     bool
-	low, high time.Duration // ahead is from low to high
+	low, high time.Duration // the true skew is between low and high
 	at        time.Time     // of the last observation
 }
 

@@ -49,11 +49,11 @@ func TestSkew_drift(t *testing.T) {
 	}
 }
 
-// Begin returns due for the first call, then once a second until the estimate is exact, and then twice a
-// minute.
+// Begin reports that a request for the server's time is due for the first call, then once a second until
+// the estimate is exact, and then twice a minute.
 func TestSkew_Begin(t *testing.T) {
 	for _, c := range []struct {
-		known time.Duration // uncertainty
+		known time.Duration // uncertainty of the estimate; 0 means no estimate yet
 		age   time.Duration
 		due   bool
 	}{{0, 0, true}, {50 * time.Millisecond, 900 * time.Millisecond, false}, {50 * time.Millisecond, 2 * time.Second, true}, {time.Millisecond, 20 * time.Second, false}, {time.Millisecond, 40 * time.Second, true}} {

@@ -33,7 +33,8 @@ func TestLimiter_slowClock(t *testing.T) {
 		}
 		worst = max(worst, last-first+1)
 	}
-	if worst > 316 || len(admitted) < 480 { // 100 (1 + (60 s + 70 s) / 60 s), and about 100 a minute
+	// worst: 100*(1 + (60 s + 70 s)/60 s) = 316; all: about 100 a minute for five minutes.
+	if worst > 316 || len(admitted) < 480 {
 		t.Errorf("got %d admitted in the worst minute and %d in five, want at most 316, and at least 480", worst, len(admitted))
 	}
 }
@@ -51,7 +52,8 @@ func TestLimiter_fastClock(t *testing.T) {
 			admitted++
 		}
 	}
-	if admitted < 600 { // 99 at once, none for three minutes, and then 100 a minute
+	// 99 are admitted at once, none for about three minutes, and then 100 a minute.
+	if admitted < 600 {
 		t.Errorf("got %d admitted in ten minutes, want at least 600", admitted)
 	}
 }
@@ -91,7 +93,8 @@ func TestLimiter_fastBucket(t *testing.T) {
 			takeAt(t, fast, noon.Add(ahead+time.Duration(i)), c)
 		}
 		admitted, at, r := 0, noon, rand.New(rand.NewPCG(1, 2))
-		for range 1000 { // 100 a second from each; both together may use 100
+		// Each environment gets 100 requests a second; both together may use 100 a second.
+		for range 1000 {
 			at = at.Add(time.Duration(r.Int64N(int64(10 * time.Millisecond))))
 			takeAt(t, fast, at.Add(ahead), c)
 			at = at.Add(time.Duration(r.Int64N(int64(10 * time.Millisecond))))

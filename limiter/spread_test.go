@@ -81,7 +81,8 @@ func TestSpread_lease_size(t *testing.T) {
 		t.Fatalf("200 requests: got %d calls and %d charged, want 9 and 255", calls, charged)
 	}
 	later := noon.Add(1001 * time.Millisecond)
-	for range 2 { // 9 requests used the last lease; the rest of it expires
+	// Nine requests used nine units of the last lease, and its rest expires.
+	for range 2 {
 		takeAt(t, e, later, c)
 	}
 	if calls, charged := store.takes.Load(), used(); calls != 11 || charged != 255+9 {
@@ -358,7 +359,7 @@ func TestSpread_together(t *testing.T) {
 	}
 }
 
-// limiterSpread is a Limit with a Spread and a lease that fits.
+// limiterSpread returns s with a lease of at most r.Requests, so that NewLimit accepts it.
 func limiterSpread(s limiter.Spread, r algo.Rate) limiter.Spread {
 	s.Lease = min(s.Lease, r.Requests)
 	return s

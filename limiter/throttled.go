@@ -45,7 +45,7 @@ var (
 const (
 	planTime    = 100 * time.Millisecond
 	planReserve = 8 * time.Millisecond
-	callTime    = 4 * time.Millisecond // of one call
+	callTime    = 4 * time.Millisecond // expected duration of one call
 )
 
 // throttledCall is a throttled call that is repeated.
@@ -110,7 +110,9 @@ func (s *shared) followPlan(ctx context.Context, c *throttledCall) (taken, ended
 		if left <= 0 || !s.pause(ctx, left, len(c.plan)-i) {
 			return false, false, nil
 		}
-		last := !c.hot && c.reads < 2 && left < 3*callTime // a read is worth more than another write
+		// Near the end, a read is worth more than another write: two reads decide whether the subject is
+		// hot.
+		last := !c.hot && c.reads < 2 && left < 3*callTime
 		if step == read || step == reread && c.readFailed || last {
 			if s.read(ctx, c); c.refused {
 				return false, true, nil

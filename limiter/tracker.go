@@ -20,7 +20,7 @@ type tracker struct {
 	// renewing is not nil while a request calls the store for a new lease or a synchronization. It
 	// is closed when that request has the result.
 	renewing chan struct{}
-	err      error // of the last such call
+	err      error // error of the last call for a lease or a synchronization; nil if it succeeded
 }
 
 // trackers are the trackers of this process. Their number is bounded. If there is no room for another

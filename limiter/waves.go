@@ -119,8 +119,8 @@ func (r *request) probe(ctx context.Context) {
 	}
 }
 
-// takeAll charges some batches of a shared store at the same time. The function which selects these
-// batches.
+// takeAll charges batches of a shared store at the same time. It charges only the batches b for which
+// the call which(b) returns true.
 func (r *request) takeAll(ctx context.Context, which func(*batch) bool) {
 	var wg sync.WaitGroup
 	for i := range r.batches {

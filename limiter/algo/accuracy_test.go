@@ -63,9 +63,9 @@ func TestAccuracy(t *testing.T) {
 type row struct {
 	Name                            string
 	Requests                        int
-	Admitted, ByLog                 int // by the sliding window, and by a log
+	Admitted, ByLog                 int // requests that the sliding window admitted, and that a log would admit
 	WronglyAdmitted, WronglyRefused int
-	Worst                           int // most admissions of the window in a minute
+	Worst                           int // most requests that the sliding window admitted within any minute
 }
 
 // Percent returns n as a percentage of the requests.

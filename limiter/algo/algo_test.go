@@ -8,7 +8,7 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// start is the start of a minute, and lies inside an hour and a day.
+// start is the first instant of a minute, but not of an hour or a day.
 var start = algo.InstantOf(time.Date(2026, 3, 4, 5, 6, 0, 0, time.UTC))
 
 func machine(tb testing.TB, r algo.Rate) algo.Machine {
@@ -22,11 +22,11 @@ func machine(tb testing.TB, r algo.Rate) algo.Machine {
 
 // step is a request of a scenario, with the expected answer and the quota that remains.
 type step struct {
-	at         time.Duration // after start
+	at         time.Duration // instant of the request, as the time since start
 	cost       int64
 	allowed    bool
 	remaining  int64
-	retryAfter time.Duration // of the refused request
+	retryAfter time.Duration // RetryAfter of a refused request
 	resetAfter time.Duration
 }
 
@@ -72,12 +72,12 @@ func TestWindow_Take(t *testing.T) {
 		m := machine(t, algo.Rate{Requests: 100, Window: time.Minute})
 		runSteps(t, m, algo.State{}, []step{
 			{0, 80, true, 20, 0, 120 * s},
-			{80 * s, 30, true, 16, 0, 100 * s},          // 80*40/60 + 30 = 83.3 are used
+			{80 * s, 30, true, 16, 0, 100 * s},          // 80*40/60 + 30 = 83.3 is used
 			{80 * s, 17, false, 16, 250034333, 100 * s}, // 80*40/60 + 30 + 17 = 100.3 would be used
 			{80 * s, 16, true, 0, 0, 100 * s},
-			{100 * s, 1, true, 26, 0, 80 * s}, // 80/3 + 46 + 1
+			{100 * s, 1, true, 26, 0, 80 * s}, // 80*20/60 + 46 + 1 = 73.7 is used
 			{200 * s, 1, true, 99, 0, 100 * s},
-			{500 * s, 100, true, 0, 0, 100 * s}, // after a gap the old window has no weight
+			{500 * s, 100, true, 0, 0, 100 * s}, // after a gap, the last used window no longer counts
 		})
 	})
 	t.Run("fixed", func(t *testing.T) {
@@ -85,7 +85,7 @@ func TestWindow_Take(t *testing.T) {
 		runSteps(t, m, algo.State{}, []step{
 			{59 * s, 10, true, 0, 0, 1 * s},
 			{59 * s, 1, false, 0, 1 * s, 1 * s},
-			{60 * s, 10, true, 0, 0, 60 * s},      // twice the limit within a second
+			{60 * s, 10, true, 0, 0, 60 * s},      // the two windows admit twice the limit within a second
 			{57 * s, 1, false, 0, 63 * s, 63 * s}, // a slow clock counts as being in the newest window
 			{60 * s, 11, false, 0, algo.Never, 60 * s},
 			{120*s - 1, 1, false, 0, 1, 1},
@@ -100,14 +100,14 @@ func TestLog_Take(t *testing.T) {
 	runSteps(t, m, algo.State{}, []step{
 		{0, 2, true, 3, 0, 10 * s},
 		{4 * s, 2, true, 1, 0, 10 * s},
-		{9 * s, 2, false, 1, 1 * s, 5 * s}, // one of the first two must expire
+		{9 * s, 2, false, 1, 1 * s, 5 * s}, // one of the two entries of instant 0 must expire first
 		{9 * s, 1, true, 0, 0, 10 * s},
 		{10*s - 1, 1, false, 0, 1, 9*s + 1},
-		{10 * s, 2, true, 0, 0, 10 * s}, // both expire at once
+		{10 * s, 2, true, 0, 0, 10 * s}, // both entries of instant 0 expire at once
 		{10 * s, 3, false, 0, 9 * s, 10 * s},
-		{8 * s, 1, false, 0, 6 * s, 12 * s}, // for a slow clock, both still count
+		{8 * s, 1, false, 0, 6 * s, 12 * s}, // the clock is 2 s slow; the log counts as at 10 s and is full until 14 s
 		{16 * s, 1, true, 1, 0, 10 * s},
-		{15 * s, 1, true, 0, 0, 11 * s}, // counted at the newest instant
+		{15 * s, 1, true, 0, 0, 11 * s}, // the clock is 1 s slow; the entry is added at 16 s, the newest instant
 		{19 * s, 1, true, 0, 0, 10 * s},
 		{19 * s, 6, false, 0, algo.Never, 10 * s},
 		{100 * s, 5, true, 0, 0, 10 * s},
@@ -180,10 +180,10 @@ func TestWindow_examples(t *testing.T) {
 		elapsed           time.Duration
 		used              int64 // rounded up
 	}{
-		{80, 30, 20 * time.Second, 84}, // 83.3
+		{80, 30, 20 * time.Second, 84}, // 80*40/60 + 30 = 83.3
 		{80, 30, 45 * time.Second, 50},
-		{80, 30, 24 * time.Second, 79}, // 78, and the weight 0.6 is rounded up
-		{80, 0, 15 * time.Second, 60},  // weight 0.75
+		{80, 30, 24 * time.Second, 79}, // 80*0.6 + 30 = 78, and slightly more because the weight 0.6 is rounded up
+		{80, 0, 15 * time.Second, 60},  // 80*0.75 = 60
 	} {
 		m := machine(t, algo.Rate{Requests: 1000, Window: time.Minute})
 		s, _ := m.Take(algo.State{}, start, c.previous)

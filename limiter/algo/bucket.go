@@ -115,7 +115,8 @@ func (b *Bucket) Refund(s, charged State, cost int64, late time.Duration) State 
 	return s
 }
 
-// Untouched reports whether s is still the state that the charge left.
+// Untouched reports whether s still equals charged, the state right after a charge. Then no later charge
+// or refund has changed the bucket.
 func (b *Bucket) Untouched(s, charged State) bool {
 	return s.TAT == charged.TAT && s.Refunds == charged.Refunds
 }
@@ -142,7 +143,7 @@ func (b *Bucket) MaxHonest(now Instant) Instant { return now.Add(2*b.Depth + Max
 // Capacity implements Machine.
 func (b *Bucket) Capacity() int64 { return b.Burst }
 
-// Horizon implements Machine: the largest debt.
+// Horizon implements Machine. It is the time until the largest debt has been paid off.
 func (b *Bucket) Horizon() time.Duration { return 2 * b.Depth }
 
 // Idle implements Machine.

@@ -70,7 +70,8 @@ func TestCalendar(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			w := calendar(t, c.calendar)
 			at, start, end := instant(t, c.at), instant(t, c.start), instant(t, c.end)
-			for range 2 { // the second time from memory
+			// The second time, the calendar finds the period in its memory.
+			for range 2 {
 				i := w.Index(at)
 				if got, next := w.Start(i).Time(), w.Index(end); got != start.Time() || w.Index(start) != i || w.Index(end-1) != i || w.Index(start-1) >= i || next <= i {
 					t.Errorf("got start %s, indexes %d, %d, %d, %d and %d, want start %s and increasing indexes", got, w.Index(start-1), w.Index(start), i, w.Index(end-1), next, start.Time())
@@ -246,7 +247,8 @@ func BenchmarkCalendar_Take(b *testing.B) {
 	}
 }
 
-// TakeCompact decides as Take does, or not at all, on both sides of the end of every window.
+// TakeCompact either makes the same decision as Take, or makes none (known is false). This holds on both
+// sides of the end of every window.
 func TestWindow_TakeCompact(t *testing.T) {
 	for _, rate := range []algo.Rate{
 		{Algorithm: algo.FixedWindow, Requests: 2, Window: time.Minute},

@@ -2,7 +2,8 @@ package algo
 
 import "time"
 
-// Mark is what a store keeps with a state that is too far ahead of a clock. The zero value is no mark.
+// Mark records that a store found a state too far ahead of a clock. The store keeps the Mark with the
+// state. The zero value means that the state is not marked.
 type Mark struct {
 	Since  Instant // when the clock found the state, or clamped it
 	Newest int64   // Machine.newest of that state; 0 after it was clamped

@@ -89,9 +89,9 @@ func TestConvert_overflow(t *testing.T) {
 		debt     time.Duration
 		interval time.Duration // of the new limit
 	}{
-		{1e9, 1 << 32, 1 << 32},                // 2^64
-		{5e8, 6_700_417 * 641, 4_294_967_295},  // (2^64-1) / 2, 0.5 more than the largest int64
-		{1e9, 1 << 50, time.Duration(1 << 52)}, // far more than the largest int64
+		{1e9, 1 << 32, 1 << 32},                // the debt in the new limit is 2^64 ns
+		{5e8, 6_700_417 * 641, 4_294_967_295},  // (2^64-1) / 2 ns, 0.5 more than the largest int64
+		{1e9, 1 << 50, time.Duration(1 << 52)}, // 2^102 ns, far more than the largest int64
 	} {
 		old := machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: c.requests, Window: time.Second})
 		b := machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: 1, Window: c.interval}).(*algo.Bucket)

@@ -22,7 +22,7 @@ func FuzzBucket_Take(f *testing.F) {
 func FuzzBucket_Delay(f *testing.F) {
 	fuzzTake(f, algo.LeakyBucket, func(t *testing.T, m algo.Machine, taken []taken) {
 		b := m.(*algo.Bucket)
-		var free algo.Instant // when the earlier requests have left
+		var free algo.Instant // instant at which all earlier requests have left the queue
 		for _, k := range taken {
 			leaves := k.clock.Add(b.Delay(k.left, k.clock, k.cost))
 			if leaves < free {

@@ -32,7 +32,7 @@ func (e Entries) At(i int) Instant {
 	return Instant(binary.BigEndian.Uint64(b[:]))
 }
 
-// Until returns how many entries are not after i.
+// Until returns the number of entries at or before i.
 func (e Entries) Until(i Instant) int {
 	low, high := 0, e.Len()
 	for low < high {

@@ -30,8 +30,8 @@ type State struct {
 	Refunds int64   // number of refunds of the bucket
 
 	Window   int64 // newest window charged: instant div window length
-	Count    int64 // charged in Window
-	Previous int64 // charged in Window-1
+	Count    int64 // cost charged in Window
+	Previous int64 // cost charged in Window-1
 
 	Newest  Instant // instant of the newest entry that was ever appended
 	Entries Entries // one instant for each request of cost 1

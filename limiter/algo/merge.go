@@ -50,7 +50,7 @@ func Part(from, to Machine, n int64, s State, now Instant) State {
 		return s
 	case *Log:
 		kept := make([]Instant, 0, 1+s.Entries.Len()/int(n))
-		for i := s.Entries.Len() - 1; i >= 0; i -= int(n) { // the newest of each n
+		for i := s.Entries.Len() - 1; i >= 0; i -= int(n) { // keep the newest of each n entries
 			kept = append(kept, s.Entries.At(i))
 		}
 		slices.Reverse(kept)

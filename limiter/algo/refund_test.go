@@ -38,8 +38,8 @@ type refundGame struct {
 	spread, late time.Duration
 	now          algo.Instant
 	real, model  algo.State
-	charged      []charge // may be refunded
-	sent         []charge // refunds under way
+	charged      []charge // charges that may be refunded later
+	sent         []charge // charges whose refund is on its way to the store
 }
 
 type charge struct {
@@ -89,7 +89,7 @@ func (g *refundGame) event() {
 	case 1:
 		if next, ok := g.b.Take(g.real, clock, cost); ok {
 			g.real = next
-			actual := max(0, g.Int64N(2*cost)-cost) // half of the refunds are of the whole charge
+			actual := max(0, g.Int64N(2*cost)-cost) // for half of the charges, the whole cost is refunded
 			if actual > 0 {
 				g.model.TAT = max(g.model.TAT, clock).Add(g.b.Increment(actual))
 			}
@@ -174,7 +174,8 @@ func TestWindow_Refund(t *testing.T) {
 	}
 }
 
-// A refund that returns no quota does not change the state. Any other refund is counted once.
+// A refund that returns no quota does not change the state. Any other refund increments State.Refunds by
+// one.
 func TestBucket_Refund_counted(t *testing.T) {
 	b := machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: 1, Window: time.Second, Burst: 5})
 	first, _ := b.Take(algo.State{}, start, 1)

@@ -155,7 +155,7 @@ func (w *Window) Excess(s State, now Instant, cost int64) int64 {
 	return max(0, cost-max(0, w.MaxDebt()-w.At(s, now).Count))
 }
 
-// MaxDebt returns the count of the largest debt.
+// MaxDebt returns the highest Count that a forced charge may reach.
 func (w *Window) MaxDebt() int64 { return 2 * w.Requests }
 
 // RetryAfter implements Machine.

@@ -19,8 +19,8 @@ import (
 
 var update = flag.Bool("update-zones", false, "rewrite zones.bin from the time zones of Go")
 
-// zones.bin is exact between these instants. The few zones whose clock changes follow Ramadan then change
-// no more.
+// Between these instants, zones.bin is exact. After until, the few zones whose clocks change with
+// Ramadan keep one offset.
 var (
 	from  = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 	until = time.Date(2033, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -139,7 +139,7 @@ func trimZone(data []byte) []byte {
 		last--
 	}
 	times, indexes, h.Times = times[:8*last], indexes[:last], uint32(last)
-	first := 0 // the last transition before from decides at from
+	first := 0 // index of the last transition before from, which sets the offset at from
 	for i := range int(h.Times) {
 		if int64(binary.BigEndian.Uint64(times[8*i:])) <= from.Unix() {
 			first = i
@@ -158,7 +158,8 @@ func trimZone(data []byte) []byte {
 	h.UT, h.Std, h.Leap, h.Times, h.Types, h.Text = 0, 0, 0, h.Times-uint32(first), uint32(len(used)), uint32(len(words))
 	out, _ := binary.Append(nil, binary.BigEndian, empty)
 	out, _ = binary.Append(out, binary.BigEndian, h)
-	for i := first; i < len(indexes); i++ { // equal instants of the first one compress better
+	// The first transition of every zone gets the instant from, because equal bytes compress better.
+	for i := first; i < len(indexes); i++ {
 		at := int64(binary.BigEndian.Uint64(times[8*i:]))
 		out = binary.BigEndian.AppendUint64(out, uint64(max(at, from.Unix())))
 	}

@@ -21,7 +21,7 @@ type Record struct {
 	Hash  string `json:"hash"` // HashAPIKey of the key
 	Tier  string `json:"tier,omitempty"`
 	Owner string `json:"owner,omitempty"`
-	// Suspended rejects the key with ErrSuspended, for any token of the request.
+	// Suspended rejects a request with this key with ErrSuspended, even if its token is valid.
 	Suspended bool `json:"suspended,omitempty"`
 }
 

@@ -128,7 +128,7 @@ func TestIdentifier_Caller(t *testing.T) {
 		name       string
 		identifier *caller.Identifier
 		with       caller.Credentials
-		want       string // user, key, tier, org
+		want       string // expected user, API key, tier and claim org
 		err        error
 	}{
 		{"anonymous", all, caller.Credentials{}, "   ", nil},

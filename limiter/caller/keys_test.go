@@ -176,14 +176,14 @@ func TestRemoteKeys(t *testing.T) {
 	check(first, caller.ErrUnverified, 1)
 	down = false
 	later(3*time.Second - 1)
-	check(first, caller.ErrUnverified, 1) // in the cooldown
+	check(first, caller.ErrUnverified, 1) // no fetch, because the cooldown has not ended
 	later(1)
 	check(first, nil, 2)
 	check(first, nil, 2)
-	check(newIssuer(t, "forged"), caller.ErrInvalidCredential, 3) // the additional fetch
+	check(newIssuer(t, "forged"), caller.ErrInvalidCredential, 3) // an unknown key permits one additional fetch during the cooldown
 	document = second.set(t, first.public())
 	later(30*time.Second - 1)
-	check(second, caller.ErrInvalidCredential, 3) // in the cooldown
+	check(second, caller.ErrInvalidCredential, 3) // no fetch, because the cooldown has not ended
 	later(-30 * time.Second)
 	check(second, caller.ErrInvalidCredential, 3) // the clock of this request is behind
 	later(30*time.Second + 1)

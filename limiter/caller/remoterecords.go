@@ -30,7 +30,7 @@ var ErrRecord = errors.New("malformed record")
 // read and the next read.
 const (
 	recordFresh    = time.Minute
-	absenceFresh   = 10 * time.Second // shorter, because perhaps a new key is not yet in every replica
+	absenceFresh   = 10 * time.Second // shorter than recordFresh, because perhaps not every replica has a new key yet
 	recordStale    = time.Hour        // applies while the table fails
 	recordCooldown = 10 * time.Second // applies while there is an earlier answer
 	recordRetry    = time.Second

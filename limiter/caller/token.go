@@ -111,7 +111,8 @@ func (v *Verifier) Verify(ctx context.Context, now time.Time, token string) (Cla
 	return read.claims, nil
 }
 
-// repeated returns the claims of a known token.
+// repeated returns the cached claims of a token that was verified before. It checks the times of the
+// token again.
 func (v *Verifier) repeated(now time.Time, id digest, known *verified) (Claims, error) {
 	if err := known.times.ValidateWithLeeway(jwt.Expected{Time: now}, v.o.Leeway); err != nil {
 		v.tokens.remove(id)

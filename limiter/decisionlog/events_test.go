@@ -193,7 +193,7 @@ func TestPublisher_Record_flood(t *testing.T) {
 	for w := range workers {
 		all.Go(func() {
 			for i := range each {
-				at := noon.Add(time.Duration(i) * time.Millisecond) // five seconds
+				at := noon.Add(time.Duration(i) * time.Millisecond) // the requests of each goroutine span five seconds
 				p.Begin(at)
 				p.Record(outcomeOf(at, time.Millisecond, caller.Caller{User: fmt.Sprint("user", w%2)}, refused, nil))
 				p.Wait(t.Context())
@@ -303,7 +303,7 @@ func TestPublisher_Begin_when(t *testing.T) {
 		}
 		for _, step := range []struct {
 			after   time.Duration
-			n, want int // n requests are recorded, after want batches were sent
+			n, want int // n: requests to record; want: batches sent before them
 		}{
 			{0, 1, 0},
 			{0, 1, 1}, // the first is sent at once

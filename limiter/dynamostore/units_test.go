@@ -163,7 +163,7 @@ func TestStore_units_log(t *testing.T) {
 		}{{2 * algo.MaxLog, true, 0}, {algo.MaxLog, false, length}, {1, false, 0}, {algo.MaxLog, true, length}, {1, false, length}, {algo.MaxLog - 1, false, 0}, {algo.MaxLog, false, length}, {2 * algo.MaxLog, true, length / 2}} {
 			now = now.Add(step.after + 1)
 			charge.Cost, charge.Force = step.cost, step.spend
-			// half of the charges come from an environment that has no state of the caller in its cache
+			// Half of the charges come from an environment that has no state of the caller in its cache.
 			if i%2 == 0 {
 				clear(results)
 			}

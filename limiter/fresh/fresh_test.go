@@ -34,7 +34,7 @@ func (s *source) load(context.Context) (int, time.Time, error) {
 	return s.value, s.asOf, s.err
 }
 
-// Each step sets the answer of the source and calls Get.
+// Each step sets what the source answers, calls Get, and checks the result and the number of reads.
 func TestValue_Get(t *testing.T) {
 	v, s := fresh.New[int](policy()), &source{}
 	for i, step := range []struct {
@@ -143,7 +143,7 @@ func TestValue_Renew(t *testing.T) {
 			t.Errorf("got %d, %v after %d reads, want %d, %v after %d", got, err, s.reads, want, wantErr, reads)
 		}
 	}
-	renew(0, 1, nil, 1) // there was no read before
+	renew(0, 1, nil, 1) // the first call reads the source, because there is no value to renew
 	renew(time.Second, 1, nil, 1)
 	permit = true
 	renew(time.Second, 3, nil, 2)

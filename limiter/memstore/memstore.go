@@ -56,7 +56,7 @@ func New(o Options) (*Store, error) {
 	return s, nil
 }
 
-// lock returns the locked shard of the store that subject is in, and its place there.
+// lock locks the shard that holds subject. It returns the shard, and the key of subject in the shard.
 func (s *Store) lock(subject limiter.Subject) (*shard, key) {
 	k := key{subject.Hash(s.seed), subject}
 	sh := &s.shards[k.hash%shards]

@@ -193,7 +193,7 @@ func TestStore_full_weight(t *testing.T) {
 	const slots = 6400
 	for name, c := range map[string]struct {
 		rate       algo.Rate
-		each, most int // numbers of limits: of one subject and of all subjects
+		each, most int // highest numbers of limits of one subject, and of all subjects together
 	}{
 		"many limits": {algo.Rate{Requests: 3, Window: time.Hour}, 300, slots},
 		"logs":        {algo.Rate{Algorithm: algo.SlidingLog, Requests: 300, Window: time.Hour}, 1, slots * 64 / (64 + 600*8)},

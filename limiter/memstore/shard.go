@@ -54,7 +54,7 @@ type limitOfSlots struct {
 	slots int
 }
 
-// key is a subject and its place in the store.
+// key is a subject and its hash, by which the store finds it.
 type key struct {
 	hash    uint64
 	subject limiter.Subject

@@ -85,7 +85,7 @@ func (b *breaker) execute(what call) (int, error) {
 // call is one call of the store. Calls are reused, to avoid an allocation.
 type call struct {
 	of      *breaker
-	run     func() (int, error) // make
+	run     func() (int, error) // the method value c.make, which is allocated once
 	settled *limiter.Settled    // the result of Settle; nil for Take
 	ctx     context.Context
 	now     algo.Instant
@@ -104,7 +104,8 @@ func (c *call) make() (int, error) {
 	begun := c.of.answers.Load()
 	n, err := c.send()
 	switch {
-	case limiter.Answered(err) && c.settled == nil: // perhaps a refund makes no call
+	// A refund can succeed without a call, so its success does not prove that the store answered.
+	case limiter.Answered(err) && c.settled == nil:
 		c.of.answers.Add(1)
 	case limiter.TimedOut(err) && c.of.answers.Load() != begun:
 		return n, fmt.Errorf("%w: %w", err, errOthersAnswered)

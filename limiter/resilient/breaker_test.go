@@ -107,7 +107,7 @@ func TestStore(t *testing.T) {
 		for i := range 5 {
 			want(fmt.Sprint("failure ", i+1, " in a row"), 1, false)
 		}
-		for range 3 { // pauses
+		for range 3 { // each round is one pause of the breaker
 			for range 100 {
 				want("open", 0, true)
 			}
@@ -432,7 +432,7 @@ func TestLimiter_outage_waiting(t *testing.T) {
 					wg.Wait()
 					return w.Load(), d.Load()
 				}
-				s.hang.Store(true) // before any state is known
+				s.hang.Store(true) // the store hangs before the denial cache has any state
 				if waited, degraded := requests(); waited != 16 || degraded != 16 || s.calls.Load() != 1 {
 					t.Errorf("first requests: got %d that waited, %d degraded and %d calls, want 16, 16 and 1", waited, degraded, s.calls.Load())
 				}

@@ -22,7 +22,7 @@ type deadlines struct {
 	reconnect, first time.Duration
 
 	begun   atomic.Bool  // a decision has called timeout
-	last    atomic.Int64 // instant of the last call since then; 0 if none
+	last    atomic.Int64 // instant of the last call that began after begun was set; 0 if none
 	failing atomic.Bool  // the last call had no answer
 }
 

@@ -143,7 +143,7 @@ func (c *connecting) Take(ctx context.Context, now algo.Instant, s limiter.Subje
 func TestLimiter_Take_slowConnection(t *testing.T) {
 	for _, c := range []struct {
 		pause, outage time.Duration
-		late, long    int // requests not served after the outage, and requests that waited longer during it
+		late, long    int // late: requests not served after the outage; long: requests that waited 250 ms
 	}{
 		{10 * time.Second, 0, 0, 0}, {3 * time.Second, 0, 0, 0}, {10 * time.Second, time.Minute, 0, 6}, {3 * time.Second, time.Minute, 0, 20},
 		{900 * time.Millisecond, time.Minute, 0, 0},

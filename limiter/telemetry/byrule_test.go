@@ -95,8 +95,8 @@ func TestRecorder_byRule(t *testing.T) {
 		r := telemetry.New(l, "dev", hash)
 		r.Rules(noon, 1, time.Time{}, []string{"GET /a", "*"}, nil)
 		r.Record(c.decision.outcome(noon, 0, alice, c.err))
-		// the line of this call contains the counts of the second rule, because a line has room for one
-		// rule
+		// The line of this call contains the counts of the second rule, because a line has room for one
+		// rule.
 		r.RulesRefused(noon.Add(time.Second))
 		if got := l.byRule(); !maps.EqualFunc(got, c.want, maps.Equal) {
 			t.Errorf("%s: got %v, want %v", c.name, got, c.want)

@@ -522,7 +522,7 @@ func TestConsole_sizes(t *testing.T) {
 func (b *tab) record(l *local, file string) {
 	b.t.Helper()
 	b.media("prefers-color-scheme", "light")
-	// the picture must not show the path of the rules on this machine
+	// The picture must not show the path of the rules on this machine.
 	evaluate[bool](b, `(document.querySelector(".facts .path").textContent = "functions/rules.json") !== ""`)
 	for range 8 {
 		b.do(chromedp.Evaluate[chromedp.Void](`document.getElementById("live-status").textContent = ""`))

@@ -43,7 +43,7 @@ type Known struct {
 type total[T any] struct {
 	Charge[T]             // Cost is the sum over the members
 	known     algo.Result // the state that the last call returned; zero if none
-	next      algo.Result // with the charges of the members so far
+	next      algo.Result // the state after the charges of the members so far
 	least     int64       // the smallest cost of a member
 }
 
@@ -59,7 +59,8 @@ func (g *group[S, T]) compose() {
 	}
 }
 
-// gather makes at most the given number of requests members.
+// gather takes requests from the queue and makes them the members of the next call. most is the highest
+// number of members.
 func (g *group[S, T]) gather(most int) {
 	first := g.queue[0]
 	g.members, g.totals, g.at = g.members[:0], g.totals[:0], first.now
@@ -100,7 +101,7 @@ func (g *group[S, T]) addTotals(w *Waiter[T]) bool {
 			t := total[T]{Charge: Charge[T]{Limit: c.Limit, Target: c.Target}, next: algo.Result{Machine: c.Limit.Machine}}
 			if k := slices.IndexFunc(g.known, func(k Known) bool { return k.Limit.same(c.Limit) }); k >= 0 {
 				t.known = g.known[k].Result
-				t.known.Clamped = false // an earlier answer has reported it
+				t.known.Clamped = false // an earlier answer has reported this clamp
 				t.next = t.known
 			}
 			g.totals = append(g.totals, t)
@@ -250,7 +251,8 @@ func (g *group[S, T]) answerTaken(calls int) {
 		}
 	}
 	for i, w := range g.members {
-		if w.sees && !w.look { // the returned state decides whether the next call charges it
+		// The state that this call returned decides whether the next call charges w.
+		if w.sees && !w.look {
 			w.answer.Results = nil
 			w.again(ofFirst(i, calls))
 		} else {

@@ -97,7 +97,7 @@ func (g *Groups[S, T]) more(q *group[S, T]) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, w := range g.waiting[q.subject] {
-		w.calls = 1 // the call that was in flight when w arrived
+		w.calls = 1 // w waited for the call that was in flight when it arrived
 		q.queue = append(q.queue, w)
 	}
 	soon := time.Now().Add(g.options.Margin)

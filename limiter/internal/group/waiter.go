@@ -42,9 +42,9 @@ type Charge[T any] struct {
 // Answer is the outcome of a request.
 type Answer struct {
 	Taken   bool
-	Costs   []int64       // of the charges; perhaps the group gave up a lease
+	Costs   []int64       // charged cost of each charge; less than Charge.Cost if the group gave up a lease
 	Results []algo.Result // the states after the charges, or the states that refused them
-	Calls   int           // store calls; only one request of a group reports a call
+	Calls   int           // number of store calls; only one of the requests that share a call reports it
 	Err     error
 }
 

@@ -25,10 +25,11 @@ import (
 // until the back-off ends. Charges of cost 0 and forced charges are not backed off.
 type backOff struct {
 	cost  int64   // the smallest refused cost; 0 if none
-	debts [2]debt // for costs below twice cost, and for larger costs
+	debts [2]debt // debts[0] is for costs below 2*cost, and debts[1] for larger costs
 }
 
-// debt is the debt of refused calls in a range of costs.
+// debt counts the refused store calls for a range of costs. Each refused call increases it, and passing
+// time reduces it.
 type debt struct {
 	paid  algo.Instant // when time has reduced the debt to 0
 	until algo.Instant // the process makes no store call before this instant
@@ -100,7 +101,9 @@ func (b *backOff) admitted(now algo.Instant, cost int64, ttl time.Duration) {
 	}
 	d := b.of(cost)
 	switch {
-	case d.early > 1: // the first request after a refusal perhaps did not know the wait
+	// With more than one early request, the caller ignores RetryAfter; a single one perhaps did not know
+	// it.
+	case d.early > 1:
 	case d.paid > now:
 		d.paid = d.paid.Add(-ttl)
 	default:

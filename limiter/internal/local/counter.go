@@ -8,9 +8,9 @@ import (
 
 // CounterRules are the parameters of a Counter.
 type CounterRules struct {
-	Machine  algo.Machine  // of the limit
+	Machine  algo.Machine  // machine of the limit
 	Horizon  time.Duration // how long a store keeps a charge on the limit
-	Interval time.Duration // between synchronizations; a Share chooses its own interval
+	Interval time.Duration // time between synchronizations; a Share chooses its own interval
 	// Admitted is the machine of the state that Reported receives. It is the machine of the limit. If the
 	// window of the limit is too short for a Share, it is the machine of a longer window. nil means no
 	// Share.
@@ -186,7 +186,7 @@ func (c *Counter) Report(now algo.Instant) (out Report) {
 	return out
 }
 
-// send moves the pending charges to a report.
+// send empties pending and returns its charges, which the next report contains.
 func (c *Counter) send() (sent int64) {
 	sent, c.pending = c.pending, 0
 	c.epoch++

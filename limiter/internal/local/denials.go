@@ -17,12 +17,12 @@ import (
 // older generation.
 type Denials struct {
 	ttl  time.Duration   // how long an entry may deny
-	half int             // subjects in a generation
+	half int             // highest weight of the recent generation, in subjects
 	intN func(n int) int // returns a random number below n
 
 	mu            sync.Mutex
 	recent, older map[string][]entry
-	weight        int // of the recent generation, in subjects
+	weight        int // weight of the recent generation, in subjects
 }
 
 // entry is the state of one limit, and the instant at which this process saw it. Limits of a new

@@ -17,7 +17,7 @@ import (
 // it is also charged with every request that the store admits. Therefore, this process alone never
 // admits more than the limit, even if the store loses counts or does not receive charges.
 type Fallback struct {
-	most int // subjects
+	most int // highest number of subjects
 
 	subjects atomic.Int64 // number of subjects; 0 makes Holds cheap
 	until    atomic.Int64 // instant at which all charges so far have expired

@@ -55,7 +55,7 @@ type Share struct {
 	largest     int64 // the largest cost so far; the bucket must hold it
 	stage       stage
 	born        algo.Instant  // when this process first read the reports
-	cold        bool          // there were no reports then
+	cold        bool          // there were no reports when this process first read them
 	from        algo.Instant  // start of the current wave of first reports
 	wave        time.Duration // length of that wave
 	demand      int64         // cost of the requests in this process since its last report
@@ -70,7 +70,7 @@ type Share struct {
 	rate                       float64    // demand of this process, in requests a second; 0 if unknown
 	total                      float64    // demand of all processes, in requests a second
 	processes                  float64
-	strict                     bool         // the counter also refuses what exceeds the whole limit
+	strict                     bool         // the counter refuses a request that exceeds the whole limit, even if the share has room
 	until                      algo.Instant // from this instant on, next is the rate of all processes; 0 means never
 	next                       float64      // rate from until on, in requests a second
 }
@@ -99,7 +99,8 @@ const (
 
 func times(d time.Duration, f float64) time.Duration { return time.Duration(float64(d) * f) }
 
-// start makes s read the reports a second time, because the number of processes is unknown.
+// start sets when s reads the reports a second time. The first time there were none, so the number of
+// processes is unknown.
 func (s *Share) start(now algo.Instant, spread float64) {
 	s.stage, s.born, s.cold, s.since, s.interval = waiting, now, true, now, minReport
 	s.from, s.wave = now.Add(minReport), firstReports
@@ -187,7 +188,8 @@ func (s *Share) covered(now algo.Instant, r algo.Result) time.Duration {
 	if !s.cold || !ok {
 		return ReportWindow
 	}
-	// Only a request sends a report. Therefore, the report can be late by the time between two requests.
+	// A report is sent only with a request. Therefore, the report can be late by the time between two
+	// requests.
 	late := now.Sub(s.born) / time.Duration(max(1, s.requests))
 	first, start := s.born.Add(minReport+min(late, minReport)), m.Start(m.Index(now))
 	before := times(min(ReportWindow, max(0, start.Sub(first))), 1-now.Sub(start).Seconds()/ReportWindow.Seconds())
@@ -204,7 +206,8 @@ func (s *Share) settle(now algo.Instant, count algo.Result, own bool) {
 		s.grant(now, Rate(m))
 		return
 	}
-	var room float64 // requests that the limit can admit within the time ahead
+	// Requests that the limit can admit from now until ahead has passed.
+	var room float64
 	switch m := m.(type) {
 	case *algo.Bucket:
 		room = float64(m.Burst-m.Used(count.State, now)) + ahead.Seconds()*Rate(m)
@@ -235,7 +238,8 @@ func (s *Share) grant(now algo.Instant, all float64) {
 	switch {
 	case total >= all && total > 0:
 		share = targetUse * all * own / total
-	case total > 0: // half of the spare quota is divided by demand, half equally
+	// Half of the spare quota is divided by demand, the other half equally.
+	case total > 0:
 		share = own + (all-total)*(own/total+1/processes)/2
 	}
 	share = max(share, 1e-5)
