@@ -82,10 +82,10 @@ func (d *Decision) add(b *batch, now algo.Instant) {
 // d.Allowed is already set. r is the state after the charge, or the state that refused it.
 func (d *Decision) report(it *item, r algo.Result, now algo.Instant) {
 	remaining, capacity := r.Machine.Remaining(r.State, now)+it.leaseLeft, r.Machine.Capacity()
-	if it.sharded { // an estimate: the other shards hold about as much
+	if it.sharded { // an estimate, as if every other shard held as much as this one
 		remaining, capacity = remaining*int64(it.limit.Spread.Shards), it.limit.machine.Capacity()
 	}
-	share := it.limit.Spread.Adaptive && !it.decided(r) // the share of this process decided
+	share := it.limit.Spread.Adaptive && !it.decided(r) // the share of this process decided, and not the whole limit
 	if share {
 		capacity = it.limit.machine.Capacity()
 	}

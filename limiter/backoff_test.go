@@ -25,7 +25,7 @@ func TestLimiter_Take_backOff(t *testing.T) {
 		wait  time.Duration
 	}{
 		{0, true, 1, 100 * time.Millisecond},
-		{99, false, 0, time.Millisecond}, // refused by the state
+		{99, false, 0, time.Millisecond}, // the cached state still refuses, so the store is not called
 		{100, true, 1, 100 * time.Millisecond},
 		{200, true, 1, 100 * time.Millisecond}, // the back-off ends at 1 s, when the debt is two calls
 		{300, true, 0, 700 * time.Millisecond},

@@ -46,7 +46,7 @@ func (l *Limiter) decide(ctx context.Context, r *request, now time.Time, charges
 	for !d.Allowed && slices.ContainsFunc(rest, marks) {
 		before := d
 		switch {
-		case d.Reason == ReasonBusy: // perhaps only the subject of a limit with Mark is busy
+		case d.Reason == ReasonBusy: // perhaps only the subject of a limit with Mark is busy, so decide without these limits
 			rest = slices.DeleteFunc(rest, marks)
 		case d.Limit != nil && d.Limit.Mark:
 			rest = slices.DeleteFunc(rest, func(c Charge) bool { return c.Limit == before.Limit })

@@ -158,8 +158,8 @@ type span struct{ from, to int64 }
 // outcomes are the answers to the requests of a run.
 type outcomes struct {
 	mu       sync.Mutex
-	spans    map[limiter.ID][]span  // of admitted requests, where the decision names the limit
-	admitted map[limiter.ID]int64   // total cost
+	spans    map[limiter.ID][]span  // spans of admitted requests whose decision names the limit
+	admitted map[limiter.ID]int64   // total cost of the admitted requests
 	lost     map[limiter.ID]int64   // total cost of requests for which the store's charge is unknown
 	refused  map[limiter.ID][]int64 // costs that the limit refused
 }

@@ -271,7 +271,7 @@ func TestGroup_timeouts(t *testing.T) {
 		c := limiter.Charge{Subject: user, Cost: 1, Limit: perMinute(t, "a", 10)}
 		together := func(n int, want limiter.Reason) {
 			t.Helper()
-			synctest.Wait() // until abandoned calls end
+			synctest.Wait() // lets abandoned calls end
 			for i, d := range oneByOne(n, func(int) limiter.Decision { return takeAt(t, l, time.Now(), c) }) {
 				if d.Reason != want {
 					t.Errorf("request %d of %d: got %+v, want %s", i+1, n, d, want)
@@ -293,7 +293,8 @@ func TestGroup_timeouts(t *testing.T) {
 		for range 4 {
 			together(3, limiter.ReasonBusy)
 		}
-		together(1, limiter.ReasonTimeout) // the fifth call in a row
+		// The fifth call in a row without an answer, so the store now counts as down.
+		together(1, limiter.ReasonTimeout)
 		together(3, limiter.ReasonTimeout)
 	})
 }

@@ -170,7 +170,7 @@ func (l Limit) newLocalShare() (*Limit, error) {
 type reports struct {
 	admitted  *Limit // counts admissions; the adaptive limit itself unless its window is too short
 	demand    *Limit // counts the demand of the processes
-	processes *Limit // counts milliseconds: a report adds the interval since the last one
+	processes *Limit // counts milliseconds: each report adds those since the last one, so 1,000 in a second mean one process
 }
 
 // newReports returns the reports of an adaptive limit.

@@ -13,7 +13,8 @@ import (
 // lineInterval limits how often a line is logged. The zero value permits a line at once.
 type lineInterval struct{ last atomic.Int64 }
 
-// allow reports whether a line may be logged at now: the last line is at least the duration every ago.
+// allow reports whether a line may be logged at now. It may if no line was logged during the time every
+// before now.
 func (t *lineInterval) allow(now algo.Instant, every time.Duration) bool {
 	last := t.last.Load()
 	age := now.Sub(algo.Instant(last))

@@ -21,7 +21,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// onError returns a limit of n a minute. In an outage, share processes divide the limit.
+// onError returns a limit of n a minute. share is the number of processes that divide the limit in an
+// outage.
 func onError(tb testing.TB, name string, n int64, o limiter.OnError, share int) *limiter.Limit {
 	return limit(tb, limiter.Limit{Name: name, Rate: algo.Rate{Requests: n, Window: time.Minute}, OnError: o, LocalProcesses: share})
 }
@@ -424,13 +425,13 @@ func TestNewLimit_onError(t *testing.T) {
 	}
 }
 
-// hanging is a store that never answers.
+// hanging is a store that does not answer while its field answers is false.
 type hanging struct {
 	*remote
 	mu      sync.Mutex
 	waited  []time.Duration
 	answers bool          // the store answers like remote
-	first   time.Duration // how long the first decision may wait
+	first   time.Duration // how long the first decision may wait; ConnectTimeout returns it once
 }
 
 // ConnectTimeout implements limiter.Connector.

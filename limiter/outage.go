@@ -226,7 +226,8 @@ func (b *batch) capLeases(mirror *batch, now algo.Instant) {
 	}
 }
 
-// mirror charges the fallback with what stores and counters admitted, for limits that it holds.
+// mirror repeats the admitted charges of stores and counters in the fallback, for limits of which the
+// fallback holds counts.
 func (r *request) mirror() {
 	l := r.limiter
 	if !l.shares() || r.look || !l.fallback.Holds(r.now) {

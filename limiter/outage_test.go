@@ -388,7 +388,7 @@ func TestOutage_sync(t *testing.T) {
 	}
 }
 
-// If the fallback has no counts, a request that the store decides adds none.
+// If the fallback has no counts, a request that the store decides adds no count to the fallback.
 func TestOutage_reset(t *testing.T) {
 	r := newRemote()
 	r.fail = map[limiter.Subject]error{user: limiter.ErrUnavailable}

@@ -142,7 +142,7 @@ func TestLimiter_Take_throttled_group(t *testing.T) {
 				e, p := pressed(t, hot, l)
 				p.throttle[user], p.takes = -1, 4*time.Millisecond
 				c := limiter.Charge{Subject: user, Limit: l, Cost: 1}
-				for round := range 2 { // the pressure of the first round ends after 4 s
+				for round := range 2 { // the second round begins 4 s later, when the pressure of the first has ended
 					at := noon.Add(time.Duration(round) * 4 * time.Second)
 					for i, d := range oneByOne(5, func(int) limiter.Decision { return takeAt(t, e, at, c) }) {
 						want := limiter.ReasonThrottled

@@ -18,11 +18,11 @@ type request struct {
 	now     algo.Instant
 	look    bool // the request charges nothing
 	receipt bool // the caller gets a Receipt
-	spread  bool // a limit has a Spread
+	spread  bool // a limit of the request has a Spread
 
 	items   []item   // in the order of the charges
 	served  []served // what trackers of this process decided
-	grouped []item   // for stores: the items of a batch are adjacent
+	grouped []item   // the items that stores decide; those of one batch are adjacent
 	charges []Charge
 	results []algo.Result // one per charge
 	batches []batch

@@ -17,7 +17,7 @@ import (
 // Therefore, keys are short for any content of a token.
 type Subject struct {
 	kind kind
-	name string // after the prefix of kind; the whole text for other kinds
+	name string // text after the prefix of kind; for kind other, the whole text
 }
 
 // kind is the kind of a subject. If one ID identifies the subject, it needs no other text.

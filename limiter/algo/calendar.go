@@ -231,7 +231,7 @@ func dayOf(y int, m time.Month, d int) int64 {
 func (c *calendar) begin(index int64) Instant {
 	const (
 		farthest = 30 * 3600                                   // seconds; no zone is that far from UTC
-		last     = math.MaxInt64/int64(time.Second) - farthest // a stored index may be wrong
+		last     = math.MaxInt64/int64(time.Second) - farthest // latest second for begin, because a stored index may be wrong
 	)
 	midnight := min(c.firstDate(min(index, last))*int64(day/time.Second), last)
 	for t := midnight - farthest; ; {
@@ -239,7 +239,9 @@ func (c *calendar) begin(index int64) Instant {
 		_, offset := at.Zone()
 		_, end := at.ZoneBounds()
 		next := end.Unix()
-		if next <= t { // on the last day of a leap year, ZoneBounds may return the start of that day
+		// ZoneBounds may return an end that has passed: on the last day of a leap year, the start of
+		// that day.
+		if next <= t {
 			next = t + 60
 		}
 		if first := max(t, midnight-int64(offset)); end.IsZero() || first < next {

@@ -65,7 +65,7 @@ func build(kind string, length time.Duration, capacity int64) (Machine, error) {
 	return nil, fmt.Errorf("fingerprint %s/%s/%d: unknown kind (want %s, %s, %s or %s)", kind, length, capacity, kindBucket, kindSliding, kindFixed, kindLog)
 }
 
-// The first part of a fingerprint.
+// These are the kinds of machines. A fingerprint begins with the kind of its machine.
 const (
 	kindBucket  = "bucket"
 	kindSliding = "sliding"

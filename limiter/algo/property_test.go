@@ -194,7 +194,7 @@ func TestWindow_Index(t *testing.T) {
 	}
 }
 
-// In every interval, the admissions are within the documented bound.
+// In every interval, the admitted costs are within the documented bound of the algorithm.
 func TestTake_bound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rate := algo.Rate{
@@ -227,7 +227,8 @@ func TestTake_bound(t *testing.T) {
 				length := float64(a.at.Sub(admitted[from].at)) / float64(time.Second)
 				var bound float64
 				switch rate.Algorithm {
-				case algo.SlidingLog: // exact: in any half-open second
+				// A log is exact: at most Requests in any half-open second.
+				case algo.SlidingLog:
 					bound = float64(rate.Requests) * math.Floor(1+length)
 				case algo.FixedWindow:
 					bound = float64(rate.Requests) * float64(int64(a.at)/1e9-int64(admitted[from].at)/1e9+1)

@@ -165,7 +165,7 @@ func TestWindow_Refund(t *testing.T) {
 		{algo.State{Window: 8, Previous: 4}, algo.State{Window: 8}},
 		{algo.State{Window: 9, Count: 6, Previous: 5}, algo.State{Window: 9, Count: 6, Previous: 5}},
 		{algo.State{Window: 6, Count: 6, Previous: 5}, algo.State{Window: 6, Count: 6, Previous: 5}},
-		{algo.State{Window: 7, Count: 3}, algo.State{Window: 7, Count: 3}}, // the count is lower than the refund
+		{algo.State{Window: 7, Count: 3}, algo.State{Window: 7, Count: 3}}, // Count is lower than the refund, so nothing is refunded
 		{algo.State{}, algo.State{}},
 	} {
 		if got := w.Refund(c.s, charged, 4, time.Hour); got != c.want {

@@ -18,6 +18,5 @@ func (r Result) RetryAfter(now Instant, cost int64) time.Duration {
 	return r.Machine.RetryAfter(r.State, now, cost)
 }
 
-// Remaining returns how many requests of cost 1 are still possible at now. The Machine MUST be
-// known.
+// Remaining returns how many requests of cost 1 are still possible at now. r.Machine MUST NOT be nil.
 func (r Result) Remaining(now Instant) int64 { return r.Machine.Remaining(r.State, now) }

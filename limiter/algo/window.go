@@ -97,7 +97,8 @@ func (w *Window) Room(index int64, now Instant, previous, cost int64) int64 {
 	if previous == 0 {
 		return w.Requests - cost
 	}
-	return w.Requests - cost - (previous*w.Weight(index, now)+one-1)/one // previous is at most MaxCount
+	// The product fits 64 bits, because previous is at most MaxCount.
+	return w.Requests - cost - (previous*w.Weight(index, now)+one-1)/one
 }
 
 // PreviousRoom returns the largest previous count with which cost is allowed at now in a window index

@@ -180,7 +180,7 @@ func TestRemoteKeys(t *testing.T) {
 	later(1)
 	check(first, nil, 2)
 	check(first, nil, 2)
-	check(newIssuer(t, "forged"), caller.ErrInvalidCredential, 3) // an unknown key permits one additional fetch during the cooldown
+	check(newIssuer(t, "forged"), caller.ErrInvalidCredential, 3) // the additional fetch for an unknown key
 	document = second.set(t, first.public())
 	later(30*time.Second - 1)
 	check(second, caller.ErrInvalidCredential, 3) // no fetch, because the cooldown has not ended

@@ -40,7 +40,8 @@ var (
 
 const shards = 64
 
-// refundMargin covers a goroutine that read the clock and was then not scheduled for a while.
+// refundMargin is added to the age of a refunded charge. It covers the time in which a goroutine was not
+// scheduled after it had read the clock.
 const refundMargin = 50 * time.Millisecond
 
 // New returns an empty Store. If an option is out of range, the error names the option.

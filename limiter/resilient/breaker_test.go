@@ -344,7 +344,7 @@ func TestLimiter_outage(t *testing.T) {
 func TestLimiter_outage_subjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFailing()
-		s.takes = time.Millisecond // so that the other calls of the request begin meanwhile
+		s.takes = time.Millisecond // the other calls of a request begin during the first call
 		l := storetest.Must(limiter.New(storetest.Must(resilient.New(s, resilient.Options{})), limiter.Options{Timeout: 50 * time.Millisecond, IntN: func(n int) int { return n / 2 }, Logger: slog.New(slog.DiscardHandler)}))
 		one := charge(t, 1000)[0]
 		charges := []limiter.Charge{one, one, one}
@@ -449,7 +449,7 @@ func TestLimiter_outage_waiting(t *testing.T) {
 				}
 				s.hang.Store(false)
 				time.Sleep(resilient.DefaultPause + 1)
-				requests() // one of them calls the store
+				requests() // one of these requests calls the store, whose answer closes the breaker
 				if waited, degraded := requests(); waited != 0 || degraded != 0 {
 					t.Errorf("after the outage: %d waited and %d were degraded, want none", waited, degraded)
 				}
@@ -510,7 +510,7 @@ func TestLimiter_outage_refused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFailing()
 		l := storetest.Must(limiter.New(storetest.Must(resilient.New(s, resilient.Options{})), limiter.Options{CacheTTL: -1, Logger: slog.New(slog.DiscardHandler)}))
-		s.takes = time.Millisecond // so that the other calls of the request begin meanwhile
+		s.takes = time.Millisecond // the other calls of a request begin during the first call
 		charges := []limiter.Charge{charge(t, 1)[0], charge(t, 1)[0]}
 		charges[1].Subject = limiter.User("43")
 		take := func() limiter.Decision {

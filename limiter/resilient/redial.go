@@ -77,7 +77,7 @@ func (c *connection) dead(err error) bool {
 	switch {
 	case c.fresh.Load() || c.answered.Load():
 		return false
-	// Net/http identifies some of these errors only by their text, so any error counts.
+	// Package net/http identifies some of these errors only by their text, so any error counts.
 	case c.http.Load():
 		return true
 	}

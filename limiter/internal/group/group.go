@@ -125,7 +125,7 @@ func (g *group[S, T]) join(w *Waiter[T]) {
 	switch {
 	case !fits && g.refuses(w):
 		g.answerKnown(w)
-	case !fits && known: // requests before it take the room
+	case !fits && known: // w waits, because requests before it take the room
 	case w.calls >= maxCalls:
 		w.end(false, 0, fmt.Errorf("%w: waited for %d", ErrContended, w.calls))
 	case w.state.CompareAndSwap(waiting, sent):

@@ -157,7 +157,7 @@ func (d *Denials) Record(now algo.Instant, subject string, charges []Charge, res
 func (d *Denials) next(now algo.Instant, before *entry, c Charge, r algo.Result, taken bool) entry {
 	e := entry{limit: c.Limit, result: r, seen: now}
 	e.result.Clamped = false // a clamp is reported once
-	expected := false        // the cache expected the refusal
+	expected := false        // whether the cache expected the refusal
 	if before != nil {
 		e.backOff = before.backOff
 		expected = before.result.RetryAfter(now, c.Cost) > 0

@@ -73,7 +73,7 @@ func (f *Fallback) Holds(now algo.Instant) bool {
 func (f *Fallback) Take(now algo.Instant, subject string, charges []Charge, results []algo.Result, seen func()) (taken, room bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.subjects.Add(1) // makes Holds wait for the lock
+	f.subjects.Add(1) // a number above 0 makes Holds wait for the lock
 	defer f.recount()
 	seen()
 	states, writes := f.table[subject], false
@@ -206,7 +206,7 @@ func (f *Fallback) Settle(now algo.Instant, subject string, charges []Charge, re
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	states := f.table[subject]
-	f.weight -= heldWeight(states) // the corrections change the lengths of logs
+	f.weight -= heldWeight(states) // the corrections change the lengths of logs, and so the weight
 	defer func() { f.weight += heldWeight(states) }()
 	for i, c := range charges {
 		s := heldOf(states, c.Limit)

@@ -70,7 +70,7 @@ type Share struct {
 	rate                       float64    // demand of this process, in requests a second; 0 if unknown
 	total                      float64    // demand of all processes, in requests a second
 	processes                  float64
-	strict                     bool         // the counter refuses a request that exceeds the whole limit, even if the share has room
+	strict                     bool         // the counter also refuses a request that exceeds the whole limit
 	until                      algo.Instant // from this instant on, next is the rate of all processes; 0 means never
 	next                       float64      // rate from until on, in requests a second
 }
@@ -196,8 +196,9 @@ func (s *Share) covered(now algo.Instant, r algo.Result) time.Duration {
 	return max(firstReports/15, before+now.Sub(max(first, start)))
 }
 
-// settle sets the share by what all processes admitted. own reports whether count is the count of the
-// limit itself.
+// settle computes the share of this process from count, which counts the admissions of all processes.
+// own reports whether count is the state of the limit itself, and not of a longer window
+// (CounterRules.Admitted).
 func (s *Share) settle(now algo.Instant, count algo.Result, own bool) {
 	m, span := count.Machine, Span(count.Machine)
 	ahead := min(4*s.interval, span)
@@ -206,7 +207,7 @@ func (s *Share) settle(now algo.Instant, count algo.Result, own bool) {
 		s.grant(now, Rate(m))
 		return
 	}
-	// Requests that the limit can admit from now until ahead has passed.
+	// room is the number of requests that the limit can admit from now until ahead has passed.
 	var room float64
 	switch m := m.(type) {
 	case *algo.Bucket:
