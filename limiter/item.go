@@ -13,7 +13,7 @@ type item struct {
 	limit   *Limit        // Charge.Limit can be a shard or a cell of this limit
 	want    int64         // Charge.Cost is more if the charge takes a lease, and 0 if the request only reads
 	backOff time.Duration // how long the back-off refuses the charge, even if the state has room
-	cells   bool          // counted in Options.Cells
+	cells   bool          // Options.Cells counts the charge, and not Limiter.store
 	sharded bool
 	done    bool // a tracker decided this charge
 

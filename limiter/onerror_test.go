@@ -430,7 +430,7 @@ type hanging struct {
 	*remote
 	mu      sync.Mutex
 	waited  []time.Duration
-	answers bool          // the store answers like remote
+	answers bool          // true: the store answers like remote
 	first   time.Duration // how long the first decision may wait; ConnectTimeout returns it once
 }
 

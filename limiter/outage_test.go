@@ -24,8 +24,8 @@ type flaky struct {
 	limiter.Store
 	mu     sync.Mutex
 	random *rand.Rand
-	down   bool     // most calls fail
-	late   []func() // charges that are in flight
+	down   bool     // most calls of the store fail
+	late   []func() // charges in flight: the store executes them later
 }
 
 var (
@@ -278,7 +278,7 @@ func TestOutage_cached(t *testing.T) {
 		take(t, l, c)
 	}
 	take(t, l, theirs)
-	take(t, l, theirs) // refused
+	take(t, l, theirs) // the limit refuses this second request
 	if d := takeAt(t, l, noon.Add(2*time.Second), c, theirs); d.Allowed || d.Refunds.Given != 1 {
 		t.Fatalf("got %+v, want a refusal by the other limit and a refund", d)
 	}
@@ -297,7 +297,7 @@ func TestOutage_cached(t *testing.T) {
 	}
 	others := storetest.Must(limiter.New(r, limiter.Options{}))
 	for range 5 {
-		takeAt(t, others, later, c) // the store's count is now full
+		takeAt(t, others, later, c) // uses up the limit in the store
 	}
 	calls := r.takes.Load()
 	tomorrow := noon.Add(12 * time.Hour)
@@ -416,7 +416,7 @@ func TestOutage_dropAlone(t *testing.T) {
 		l := over(store, 0)
 		c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 10, Window: time.Hour}})}
 		theirs := limiter.Charge{Subject: other, Cost: 1, Limit: perMinute(t, "theirs", 10)}
-		takeAt(t, l, noon, c) // counts in the fallback
+		takeAt(t, l, noon, c) // the fallback counts this charge, because the store fails
 		store.fail[user] = nil
 		elsewhere := over(store, 0)
 		for range 3 { // the store now counts more than the fallback

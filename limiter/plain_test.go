@@ -27,7 +27,7 @@ func TestLimiter_Take_plain(t *testing.T) {
 		l := limiter.Limit{Name: "a", ID: limiter.ID(i + 1), Rate: algo.Rate{Algorithm: a, Requests: 7, Window: 10 * time.Second}}
 		limits = append(limits, limit(t, l))
 		l.Version = 1
-		limits = append(limits, limit(t, l)) // an equal limit, as in new rules
+		limits = append(limits, limit(t, l)) // a limit that differs only in its version, as after new rules
 		l.Global, l.Rate.Requests = true, 5
 		limits = append(limits, limit(t, l))
 	}
@@ -41,7 +41,7 @@ func TestLimiter_Take_plain(t *testing.T) {
 		}
 		at := now
 		if r.IntN(10) == 0 {
-			at = now.Add(time.Duration(r.Int64N(int64(30*time.Second))) - 15*time.Second) // a clock that is wrong
+			at = now.Add(time.Duration(r.Int64N(int64(30*time.Second))) - 15*time.Second) // a wrong clock: up to 15 s behind or ahead
 		}
 		got := mustTake(t, plain, at, charge)
 		want := mustTake(t, general, at, charge)

@@ -20,7 +20,7 @@ type request struct {
 	receipt bool // the caller gets a Receipt
 	spread  bool // a limit of the request has a Spread
 
-	items   []item   // in the order of the charges
+	items   []item   // one for each charge, in the order of the charges
 	served  []served // what trackers of this process decided
 	grouped []item   // the items that stores decide; those of one batch are adjacent
 	charges []Charge

@@ -32,7 +32,7 @@ type Skew struct {
 	mu        sync.Mutex
 	known     bool
 	low, high time.Duration // the true skew is between low and high
-	at        time.Time     // of the last observation
+	at        time.Time     // local time of the last observation
 }
 
 // Some stores have to request the server's time. They request it with the first call, and then once a

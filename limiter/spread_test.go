@@ -605,7 +605,7 @@ func TestSpread_sync_refund(t *testing.T) {
 	later := noon.Add(2 * time.Second)
 	var wg sync.WaitGroup
 	wg.Go(func() { takeAt(t, e, later, charges...) })
-	<-store.in // the five charges are in flight
+	<-store.in // waits until the call with the five charges is in flight
 	for _, receipt := range receipts {
 		receipt.Refund(ctx, later)
 	}

@@ -65,9 +65,9 @@ func (l *Limiter) Inspect(ctx context.Context, now time.Time, charges []Charge) 
 type storeRole int
 
 const (
-	inStore    storeRole = iota // Limiter.store
-	inCells                     // Options.Cells
-	inFallback                  // Limiter.fallback
+	inStore    storeRole = iota // the subject is in Limiter.store
+	inCells                     // the subject is in Options.Cells
+	inFallback                  // the subject is in Limiter.fallback
 )
 
 // location is a subject in one of the stores.

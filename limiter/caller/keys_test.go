@@ -203,7 +203,7 @@ func TestRemoteKeys(t *testing.T) {
 	check(newIssuer(t, "new"), caller.ErrUnverified, 6)
 	down = false
 	later(2 * time.Hour)
-	check(first, nil, 7) // the keys are no longer fresh
+	check(first, nil, 7) // the keys are no longer fresh, so they are fetched again
 	later(2 * time.Hour)
 	down = true
 	check(first, nil, 8) // the fetch fails, so the stale keys are used
@@ -211,7 +211,7 @@ func TestRemoteKeys(t *testing.T) {
 	check(first, nil, 8)
 	later(1)
 	check(first, nil, 9)
-	later(-3 * time.Hour) // the clock was wrong
+	later(-3 * time.Hour) // the clock was ahead and is set back
 	check(second, nil, 9)
 	check(newIssuer(t, "new"), caller.ErrUnverified, 10)
 }

@@ -77,7 +77,7 @@ var errReads = fmt.Errorf("API keys: too many concurrent lookups (want at most %
 // not wait for a running read.
 type RemoteRecords struct {
 	table   KeyTable
-	policy  fresh.Policy // for a record
+	policy  fresh.Policy // policy of each cached record
 	secrets *fresh.Value[[][]byte]
 	had     bool // an earlier read returned secrets; reads of secrets run one at a time
 
@@ -85,7 +85,7 @@ type RemoteRecords struct {
 	known, unknown *simplelru.LRU[digest, *fresh.Value[Record]]
 	reads          int       // number of running reads
 	failed         error     // error of the last read of a record, unless it concerns that record alone
-	failedAt       time.Time // when that read began
+	failedAt       time.Time // instant at which the read that set failed began
 }
 
 // digest identifies an API key in memory.

@@ -330,7 +330,7 @@ func TestRemoteRecords_secrets(t *testing.T) {
 		}
 		// The table in this test serves one read at a time.
 		lookup(source.add("s", "a"), "a", 600*time.Millisecond)
-		lookup(source.add("s", "b"), "b", 0) // the secrets are still fresh
+		lookup(source.add("s", "b"), "b", 0) // the secrets are still fresh, so only the record is read
 		lookup(old, "old", 0)
 		if source.secretReads != 2 {
 			t.Errorf("secrets: got %d reads, want 2", source.secretReads)

@@ -28,8 +28,8 @@ type TokenOptions struct {
 	Issuer     string    // issuer (claim iss) of a valid token; required
 	Audience   string    // audience (claim aud) that a valid token must contain; required
 	Algorithms []string  // a subset of Algorithms; required
-	UserClaim  string    // "" means sub
-	TierClaim  string    // "" means tier
+	UserClaim  string    // claim that has the user ID; "" means sub
+	TierClaim  string    // claim that has the tier; "" means tier
 	// Leeway is the tolerance for exp and nbf. 0 means one minute.
 	Leeway time.Duration
 }

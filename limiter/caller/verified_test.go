@@ -65,11 +65,11 @@ func TestVerifier_Verify_repeatedTimes(t *testing.T) {
 		valid bool
 	}{
 		{time.Hour, true},
-		{time.Hour + time.Minute, true}, // within the leeway
+		{time.Hour + time.Minute, true}, // exactly at the end of the leeway of one minute
 		{time.Hour + time.Minute + 1, false},
 		{24 * time.Hour, false},
 		{-2 * time.Minute, true},
-		{-2*time.Minute - 1, false}, // before iat
+		{-2*time.Minute - 1, false}, // before the claim iat, less the leeway
 		{-2 * time.Hour, false},
 	} {
 		v := verifier(t, keys)

@@ -17,7 +17,7 @@ var Schema []byte
 type Event struct {
 	Time        time.Time `json:"time"` // when the first of the requests arrived
 	Namespace   string    `json:"namespace"`
-	Environment string    `json:"environment"` // random for each process
+	Environment string    `json:"environment"` // random text that identifies the process
 	// Sequence numbers the events of an environment from 1. A repeated event has the same number,
 	// and a lost event leaves a gap.
 	Sequence int64         `json:"sequence"`
@@ -32,7 +32,7 @@ type Event struct {
 	Cost int64 `json:"cost"`
 	// Remaining is the remaining quota of the limit that decided, after the last request.
 	Remaining int64          `json:"remaining"`
-	LatencyMS float64        `json:"latencyMs"`          // average duration of a decision
+	LatencyMS float64        `json:"latencyMs"`          // average duration of the decisions, in milliseconds
 	Degraded  limiter.Reason `json:"degraded,omitempty"` // the reason why the store did not decide
 	// Excess is the cost that exceeded the max debt of the limit when Count requests were settled. An
 	// event with an Excess reports only settlements; another event reports the decisions.

@@ -306,11 +306,11 @@ func TestPublisher_Begin_when(t *testing.T) {
 			n, want int // n: requests to record; want: batches sent before them
 		}{
 			{0, 1, 0},
-			{0, 1, 1}, // the first is sent at once
+			{0, 1, 1}, // the first event is sent at once, as a batch
 			{time.Second - 1, 499, 1},
 			{time.Second - 1, 1, 1},
 			{time.Second, 501, 2},
-			{time.Second, 0, 3}, // the batch is full
+			{time.Second, 0, 3}, // the batch of the step before was full, so it is sent
 			{-time.Hour, 1, 3},
 			{-time.Hour, 0, 4}, // the clock was set back
 		} {

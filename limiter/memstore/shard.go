@@ -17,9 +17,9 @@ type shard struct {
 	mu     sync.Mutex
 	chains []uint32       // first slot of each chain; the length is a power of two
 	blocks []*[block]slot // slot 0 is not used
-	limits []limitOfSlots // slot.limit is an index into it
+	limits []limitOfSlots // slot.limit is an index into limits
 
-	seed     maphash.Seed              // of the whole store
+	seed     maphash.Seed              // hash seed of the whole store
 	numbers  map[*limiter.Limit]uint32 // index of each limit in limits
 	unused   []uint32                  // free indexes of limits
 	free     uint32                    // first of a chain of removed slots
@@ -44,7 +44,7 @@ const block = 64
 type slot struct {
 	next    uint32       // next slot of the chain; 0 if none
 	limit   uint32       // index in shard.limits; this limit has the parameters and the version of the state
-	state   algo.Compact // of a log, only the newest entry
+	state   algo.Compact // of a log, this is only the newest entry
 	subject limiter.SubjectID
 }
 
@@ -254,7 +254,7 @@ func (sh *shard) settle(at *slot, c *limiter.Charge, now algo.Instant) limiter.H
 		if held.Machine == c.Limit.Machine() && held.Version == c.Limit.Version {
 			own = c.Limit
 		}
-		sh.drop(at) // perhaps it is no longer a log
+		sh.drop(at) // perhaps the new state is not of a log, so the entries are removed
 		sh.use(at, own)
 		sh.put(at, held.State)
 		if held.Mark != (algo.Mark{}) {

@@ -11,6 +11,6 @@ import (
 type Settlement struct {
 	limiter.Settlement
 	Time     time.Time     // when the answer ended
-	Caller   caller.Caller // that of the request
+	Caller   caller.Caller // caller of the request
 	Rejected int           // number of cost reports that were ignored
 }

@@ -20,7 +20,7 @@ type breaker struct {
 	deadlines
 	circuit *gobreaker.CircuitBreaker[int]
 	calls   sync.Pool
-	answers atomic.Int64 // calls that the store answered
+	answers atomic.Int64 // number of calls that the store answered
 }
 
 func newBreaker(store limiter.Store, o Options) *breaker {

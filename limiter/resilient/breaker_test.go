@@ -520,7 +520,7 @@ func TestLimiter_outage_refused(t *testing.T) {
 			}
 			return d
 		}
-		take() // uses up the quota
+		take() // uses up the quota of both limits
 		s.failWith(limiter.ErrUnavailable)
 		for range 3 {
 			take()

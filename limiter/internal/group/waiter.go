@@ -52,7 +52,7 @@ type Answer struct {
 const (
 	waiting  = iota
 	sent     // its charges are part of the call in flight
-	answered // the outcome is there
+	answered // the outcome is in answer
 	left     // the request no longer waits for the outcome
 )
 

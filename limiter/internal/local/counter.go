@@ -22,7 +22,7 @@ type CounterRules struct {
 type Counter struct {
 	algo.Result // the last state of the store, with the charges in this process since then
 	rules       CounterRules
-	share       *Share       // nil without CounterRules.Admitted
+	share       *Share       // nil if CounterRules.Admitted is nil
 	pending     int64        // charged in this process and not yet sent to the store
 	charged     algo.Instant // instant of the newest pending charge
 	epoch       int64        // number of times that pending was sent
