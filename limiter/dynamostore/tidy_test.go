@@ -135,6 +135,34 @@ func TestStore_tidy_idle(t *testing.T) {
 	}
 }
 
+// A settlement above the reserve tidies the item like a charge: it removes idle limits, and keeps the life
+// that a limit of newer rules needs.
+func TestStore_tidy_settled(t *testing.T) {
+	b := newTable(t)
+	stays := storetest.Limit(t, "stays", algo.Rate{Algorithm: algo.TokenBucket, Requests: 10, Window: time.Minute})
+	settle := func(who limiter.Subject, at time.Time) map[string]types.AttributeValue {
+		t.Helper()
+		more := []limiter.Charge{{Subject: who, Limit: stays, Cost: 1, Force: true}}
+		if _, err := b.Settle(context.Background(), algo.InstantOf(at), who, more, make([]algo.Result, 1), 0); err != nil {
+			t.Fatal(err)
+		}
+		return b.item(t, who)
+	}
+	idle := caller()
+	for i := range 9 {
+		b.take(t, noon, limiter.Charge{Subject: idle, Limit: storetest.Limit(t, "gone"+strconv.Itoa(i), algo.Rate{Requests: 10, Window: time.Second}), Cost: 1})
+	}
+	if item := settle(idle, noon.Add(2*time.Hour)); len(item) > 8 {
+		t.Errorf("after two idle hours: got %d attributes, want at most 8: %v", len(item), item)
+	}
+	daily := caller()
+	b.take(t, noon, limiter.Charge{Subject: daily, Limit: storetest.Limit(t, "day", algo.Rate{Requests: 10, Window: 24 * time.Hour, Algorithm: algo.FixedWindow}), Cost: 1})
+	expiry, _ := strconv.ParseInt(settle(daily, noon)[dynamostore.TTLAttribute].(*types.AttributeValueMemberN).Value, 10, 64)
+	if left := time.Unix(expiry, 0).Sub(noon); left < 12*time.Hour {
+		t.Errorf("the count of a day: got an expiry in %s, want at least 12 h", left)
+	}
+}
+
 // The number of idle limits and expired counts is unbounded, but each removal fits one expression.
 // After a few decisions all of them are removed, and each decision is one call again.
 func TestStore_tidy_many(t *testing.T) {

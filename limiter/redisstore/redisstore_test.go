@@ -391,6 +391,41 @@ func TestStore_tidy_mark(t *testing.T) {
 	}
 }
 
+// A settlement above the reserve gives the key the life that the limit needs. It does not shorten the life
+// that another limit needs.
+func TestStore_Settle_ttl(t *testing.T) {
+	client := local(t)
+	s := open(t, redisstore.Options{Namespace: "settled"})
+	short := storetest.Limit(t, "short", algo.Rate{Requests: 10, Window: time.Hour})
+	day := storetest.Limit(t, "day", algo.Rate{Requests: 10, Window: 24 * time.Hour})
+	for name, c := range map[string]struct {
+		limits []*limiter.Limit
+		left   time.Duration
+		want   time.Duration
+	}{
+		"the key would expire too early": {[]*limiter.Limit{short}, time.Second, 2 * time.Hour},
+		"another limit needs the key":    {[]*limiter.Limit{short, day}, 48 * time.Hour, 47 * time.Hour},
+	} {
+		who := caller()
+		key := "{settled/2/" + who.String() + "}"
+		var charges []limiter.Charge
+		for _, l := range c.limits {
+			charges = append(charges, limiter.Charge{Subject: who, Limit: l, Cost: 1})
+		}
+		_, results := take(t, s, noon, charges...)
+		if err := client.PExpire(ctx, key, c.left).Err(); err != nil {
+			t.Fatal(err)
+		}
+		more := []limiter.Charge{{Subject: who, Limit: short, Cost: 1, Force: true}}
+		if _, err := s.Settle(ctx, noon, who, more, results[:1], 0); err != nil {
+			t.Fatal(err)
+		}
+		if ttl := client.PTTL(ctx, key).Val(); ttl < c.want {
+			t.Errorf("%s: got an expiry in %s, want at least %s", name, ttl, c.want)
+		}
+	}
+}
+
 // The removal of idle records does not shorten the life of a key that the count of another limit needs
 // for longer.
 func TestStore_tidy_ttl(t *testing.T) {

@@ -52,6 +52,19 @@ func testSettleUnknown(t *testing.T, s Suite, rate algo.Rate) {
 	}
 }
 
+// testSettleAhead charges a state that a wrong clock has written far in the future. The store marks the
+// state, and clamps it after one horizon, as for other charges.
+func testSettleAhead(t *testing.T, s Suite, rate algo.Rate) {
+	p, l := newPair(t, s), Limit(t, "a", rate)
+	_, results := p.take(t, start.Add(time.Hour), one(l, 6), nil)
+	still := l.Machine().Horizon() + 5*time.Second
+	for _, at := range []algo.Instant{start, start.Add(still - 1), start.Add(still)} {
+		p.settle(t, at, []limiter.Charge{{Limit: l, Cost: 3, Force: true}}, results, 0)
+		p.inspect(t)
+	}
+	p.take(t, start.Add(still), one(l, 1), nil)
+}
+
 // testConcurrentSettle settles concurrent requests of one subject. Every cost counts exactly once.
 func testConcurrentSettle(t *testing.T, s Suite, rate algo.Rate) {
 	rate.Requests, rate.Burst = 90, 0

@@ -61,6 +61,7 @@ func Run(t *testing.T, s Suite) {
 		{"Force", testForce},
 		{"Settle", testSettle},
 		{"SettleUnknown", testSettleUnknown},
+		{"SettleAhead", testSettleAhead},
 		{"Concurrent", testConcurrent},
 		{"ConcurrentOlder", testConcurrentOlder},
 		{"ConcurrentSettle", testConcurrentSettle},
