@@ -48,12 +48,15 @@ type counted struct {
 	bytes   int64
 }
 
-// begin must be called before the header is sent. It reads the cost fields and removes them from the
-// header.
+// begin must be called before a header is sent, also that of an informational answer. It reads the cost
+// fields and removes them from the header.
 func (c *counted) begin(status int) {
-	if c.status == 0 && (status >= http.StatusOK || status == http.StatusSwitchingProtocols) {
+	if c.status != 0 {
+		return
+	}
+	c.pending.takeFields(c.Header())
+	if status >= http.StatusOK || status == http.StatusSwitchingProtocols {
 		c.status = status
-		c.pending.takeFields(c.Header())
 	}
 }
 

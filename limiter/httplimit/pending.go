@@ -116,13 +116,13 @@ func (p *Pending) report(field, name string, cost int64) {
 // reject counts a report that is ignored, and keeps the reason. p.mu is held.
 func (p *Pending) reject(problem error) { p.rejected, p.problem = p.rejected+1, problem }
 
-// takeFields reads the cost fields of the answer, and removes them from h.
+// takeFields reads the cost fields of the answer, in any spelling and as trailers, and removes them from h.
 func (p *Pending) takeFields(h http.Header) {
 	for i := range p.costs {
 		field := p.costs[i].limit.Count.CostField()
-		for _, key := range []string{field, http.TrailerPrefix + field} {
-			if values := h.Values(key); len(values) > 0 {
-				h.Del(key)
+		for key, values := range h {
+			if strings.EqualFold(strings.TrimPrefix(key, http.TrailerPrefix), field) {
+				delete(h, key)
 				p.readField(field, strings.Join(values, ","))
 			}
 		}

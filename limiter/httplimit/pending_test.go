@@ -11,7 +11,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"net/netip"
+	"net/textproto"
 	"slices"
 	"strings"
 	"testing"
@@ -36,6 +38,7 @@ const counting = `{"rules":[
 		{"name":"bytes","requests":10000,"window":"1m","per":["user"],"count":"bytes","reserve":1000}]}},
 	{"endpoint":"/plain","limits":{"*":{"name":"plain","requests":100,"window":"1m","per":["ip"]}}},
 	{"endpoint":"/named","cost_field":"X-Tokens","limits":{"*":{"name":"named","requests":1000,"window":"1m","per":["ip"],"count":"cost","reserve":100}}},
+	{"endpoint":"/lower","cost_field":"x-tokens","limits":{"*":{"name":"lower","requests":1000,"window":"1m","per":["ip"],"count":"cost","reserve":100}}},
 	{"endpoint":"/queue","limits":{"*":[
 		{"name":"queue","requests":1,"window":"10s","burst":5,"algorithm":"leaky_bucket","per":["ip"]},
 		{"name":"waiting","requests":1000,"window":"1m","per":["ip"],"count":"cost","reserve":100}]}},
@@ -261,6 +264,46 @@ func TestGate_Wrap_costField(t *testing.T) {
 	}, "X-Tokens: 1")
 	if got := s.used("/named", user)["named"]; got != 42 || answer.Header.Get("X-Tokens") != "" || answer.Header.Get("Weir-Cost") != "7" {
 		t.Errorf("got a usage of %d and %v, want 42, and only X-Tokens removed", got, answer.Header)
+	}
+}
+
+// An API may spell the cost field in any way, and declare it as a trailer. A client gets the field in no part
+// of the answer.
+func TestGate_Wrap_costFieldSpelled(t *testing.T) {
+	for name, api := range map[string]http.HandlerFunc{
+		"trailer": func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, "text")
+			w.Header().Set(http.TrailerPrefix+"X-Tokens", "42")
+		},
+		"not canonical": func(w http.ResponseWriter, _ *http.Request) { w.Header()["x-TOKENS"] = []string{"42"} },
+		"before a flush": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("X-Tokens", "42")
+			_ = http.NewResponseController(w).Flush()
+		},
+		"early hints": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("X-Tokens", "42")
+			w.WriteHeader(http.StatusEarlyHints)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSettling(t, storetest.Must(memstore.New(memstore.Options{})))
+			server := httptest.NewServer(s.gate.Wrap(api))
+			defer server.Close()
+			var early []string
+			ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got1xxResponse: func(_ int, h textproto.MIMEHeader) error {
+				early = h.Values("X-Tokens")
+				return nil
+			}})
+			answer := storetest.Must(http.DefaultClient.Do(storetest.Must(http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/lower", http.NoBody))))
+			defer func() { _ = answer.Body.Close() }()
+			_, _ = io.Copy(io.Discard, answer.Body)
+			if got := slices.Concat(early, answer.Header.Values("X-Tokens"), answer.Trailer.Values("X-Tokens")); len(got) > 0 {
+				t.Errorf("the client got X-Tokens %q, want none", got)
+			}
+			if got := s.used("/lower", user)["lower"]; got != 42 {
+				t.Errorf("got a usage of %d, want the reported 42", got)
+			}
+		})
 	}
 }
 
