@@ -307,6 +307,24 @@ func TestGate_Wrap_costFieldSpelled(t *testing.T) {
 	}
 }
 
+// Weir's own answer of the usage endpoint settles the limit of the endpoint, as an answer of an API does.
+func TestGate_Wrap_usage(t *testing.T) {
+	s := newSettling(t, storetest.Must(memstore.New(memstore.Options{})))
+	for count, want := range map[string]func(body int) int64{
+		`"failures"`:             func(int) int64 { return 0 },
+		`"bytes","reserve":1000`: func(body int) int64 { return int64(body) },
+	} {
+		s.rules = storetest.Must(rules.Parse([]byte(`{"rules":[],"usage":{"endpoint":"/_usage","limit":{
+			"name":"usage","requests":10000,"window":"1m","per":["user"],"count":`+count+`}}}`), rules.Options{}))
+		answer := s.get("/_usage", func(http.ResponseWriter, *http.Request) { t.Error("the API got the request") })
+		body := storetest.Must(io.ReadAll(answer.Body))
+		if got := s.used("/_usage", user)["usage"]; answer.StatusCode != http.StatusOK || got != want(len(body)) {
+			t.Errorf("count %s: got %s and a usage of %d, want 200 and %d", count, answer.Status, got, want(len(body)))
+		}
+		s.now = s.now.Add(time.Hour)
+	}
+}
+
 // A request that does not reach the API has no cost. It counts as a failure if the answer from Weir is one.
 func TestGate_Wrap_unserved(t *testing.T) {
 	s := newSettling(t, storetest.Must(memstore.New(memstore.Options{})))

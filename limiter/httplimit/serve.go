@@ -41,8 +41,7 @@ func (g *Gate) Serve(w http.ResponseWriter, r *http.Request, request Request, ne
 	}
 	result.Answer.SetHeader(w.Header())
 	if result.usage != nil {
-		g.serveUsage(w, r, result.Time, result.Caller, rules.Selection{Tier: result.Tier, Usage: result.usage})
-		return
+		next = usageHandler{g, result.Time, result.Caller, rules.Selection{Tier: result.Tier, Usage: result.usage}}
 	}
 	if r = SetOver(routed(r, request.Path), result.Answer.Over); result.Pending != nil {
 		result.Pending.serveCounted(w, r, next)

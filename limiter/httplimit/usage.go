@@ -65,6 +65,19 @@ func (g *Gate) ServeUsage(w http.ResponseWriter, r *http.Request, request Reques
 	return true
 }
 
+// usageHandler serves the usage of a caller whose request has been decided.
+type usageHandler struct {
+	gate     *Gate
+	now      time.Time
+	caller   caller.Caller
+	selected rules.Selection
+}
+
+// ServeHTTP implements http.Handler.
+func (h usageHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h.gate.serveUsage(w, r, h.now, h.caller, h.selected)
+}
+
 // serveUsage writes the usage of a caller.
 func (g *Gate) serveUsage(w http.ResponseWriter, r *http.Request, now time.Time, c caller.Caller, selected rules.Selection) {
 	ctx, cancel := context.WithTimeout(r.Context(), usageTimeout)
