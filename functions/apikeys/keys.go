@@ -100,16 +100,17 @@ func (t *Keys) Suspend(ctx context.Context, id string, suspended bool) (changed 
 	if err != nil {
 		return nil, err
 	}
-	found := false
+	found, problems := false, []error(nil)
 	for _, k := range all {
 		if k.ID != id {
 			t.warn(k.malformed)
 			continue
 		}
-		if k.malformed != nil {
-			return changed, k.malformed
-		}
 		found = true
+		if k.malformed != nil { // it identifies no caller; the other keys do
+			problems = append(problems, k.malformed)
+			continue
+		}
 		if k.Suspended == suspended {
 			continue
 		}
@@ -129,7 +130,7 @@ func (t *Keys) Suspend(ctx context.Context, id string, suspended bool) (changed 
 	if !found {
 		return nil, fmt.Errorf("%q: %w", id, ErrNotFound)
 	}
-	return changed, nil
+	return changed, errors.Join(problems...)
 }
 
 // List returns all keys, ordered by id and age. If it returns an error, it also returns the keys that

@@ -165,6 +165,26 @@ func (p paged) Scan(ctx context.Context, in *dynamodb.ScanInput, o ...func(*dyna
 	return p.API.Scan(ctx, &small, o...)
 }
 
+// A malformed key does not keep the other keys of its id valid, and is an error.
+func TestKeys_Suspend_malformed(t *testing.T) {
+	client, table := recordstest.Table(t, nil)
+	keys := apikeys.New(client, table)
+	create(t, keys, apikeys.Key{ID: "acme"}, false)
+	broken := records.NewItem("apikey#abc") // without a time of creation, so it is the first key
+	broken.SetText("id", "acme")
+	broken.SetText("tier", "*")
+	if _, err := client.PutItem(ctx, &dynamodb.PutItemInput{TableName: &table, Item: broken}); err != nil {
+		t.Fatal(err)
+	}
+	changed, err := keys.Suspend(ctx, "acme", true)
+	if err == nil || !strings.Contains(err.Error(), "item apikey#abc: tier") || len(changed) != 1 || !changed[0].Suspended {
+		t.Errorf("got %+v, error %v, want the other key suspended, and an error", changed, err)
+	}
+	if list, _ := keys.List(ctx); len(list) != 1 || !list[0].Suspended {
+		t.Errorf("list: got %+v, want a suspended key", list)
+	}
+}
+
 // List reads a table of many pages to its end. If one item is malformed, List still returns the other
 // keys.
 func TestKeys_pages(t *testing.T) {
