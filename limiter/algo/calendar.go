@@ -108,7 +108,7 @@ func ValidZone(name string) bool {
 	if _, known := zones.Load(name); known {
 		return true
 	}
-	if name == "" || name == "Local" || len(name) > maxZone {
+	if len(name) > maxZone {
 		return false
 	}
 	location := loadZone(name)

@@ -18,12 +18,21 @@ import (
 //go:embed zones.bin
 var zoneData []byte
 
-// loadZone returns the time zone of the system with a name, or that of zoneData if the system has none.
+// loadZone returns the time zone with a name, if zoneData has the name. Otherwise a document could be valid on
+// one machine and invalid on another, or "localtime" mean another time on each. If the system has the zone
+// too, the system's data count, because they can be newer.
 func loadZone(name string) *time.Location {
+	if name == "UTC" {
+		return time.UTC
+	}
+	embedded := embeddedZone(name)
+	if embedded == nil {
+		return nil
+	}
 	if location, err := time.LoadLocation(name); err == nil {
 		return location
 	}
-	return embeddedZone(name)
+	return embedded
 }
 
 // embeddedZone returns the time zone of zoneData with a name; nil if there is none.

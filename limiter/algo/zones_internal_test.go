@@ -62,6 +62,24 @@ func TestZones(t *testing.T) {
 	}
 }
 
+// A zone is valid on every machine or on none. The database of a Unix system has names that functions do not
+// have, and some of them mean another time on each machine.
+func TestValidZone(t *testing.T) {
+	for _, name := range []string{"UTC", "Europe/Berlin", "Asia/Kathmandu", "US/Pacific", "Etc/GMT+12"} {
+		if !ValidZone(name) {
+			t.Errorf("%s: got invalid, want valid", name)
+		}
+	}
+	for _, name := range []string{
+		"", "Local", "localtime", "posixrules", "posix/Europe/Berlin", "right/Europe/Berlin", "Europe//Berlin",
+		"./Europe/Berlin", "../zoneinfo/Europe/Berlin", "/usr/share/zoneinfo/Europe/Berlin", "Europe/Berlin\n", "Europe", "europe/berlin", "Mars/Olympus",
+	} {
+		if ValidZone(name) {
+			t.Errorf("%q: got valid, want invalid", name)
+		}
+	}
+}
+
 // goZones returns the data of the time zones of Go by name.
 func goZones(t *testing.T) map[string][]byte {
 	t.Helper()
