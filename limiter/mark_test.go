@@ -50,6 +50,34 @@ func TestLimiter_Take_mark(t *testing.T) {
 	}
 }
 
+// A marked request reports the limit with the least remaining, no limit of all callers, and the store calls of
+// all its decisions.
+func TestLimiter_Take_markReported(t *testing.T) {
+	rate := func(requests int64) algo.Rate {
+		return algo.Rate{Requests: requests, Window: time.Minute, Algorithm: algo.FixedWindow}
+	}
+	hard := limit(t, limiter.Limit{Name: "hard", Rate: rate(10)})
+	for name, c := range map[string]struct {
+		soft      limiter.Limit
+		reported  string
+		remaining int64
+	}{
+		"soft has less":           {limiter.Limit{Name: "soft", Rate: rate(5), Mark: true}, "soft", 1},
+		"hard has less":           {limiter.Limit{Name: "soft", Rate: rate(7), Mark: true}, "hard", 2},
+		"soft is for all callers": {limiter.Limit{Name: "soft", Rate: rate(5), Mark: true, Global: true}, "hard", 2},
+	} {
+		store, alice, soft := newRemote(), limiter.User("alice"), limit(t, c.soft)
+		charges := []limiter.Charge{{Subject: alice, Limit: soft, Cost: 4}, {Subject: alice, Limit: hard, Cost: 4}}
+		if d, err := storetest.Must(limiter.New(store, limiter.Options{})).Take(t.Context(), noon, charges); err != nil || d.Over != nil {
+			t.Fatalf("%s: got %+v, error %v, want no limit over", name, d, err)
+		}
+		d, err := storetest.Must(limiter.New(store, limiter.Options{})).Take(t.Context(), noon, charges) // without a denial cache
+		if err != nil || !d.Allowed || d.Over != soft || d.Limit == nil || d.Limit.Name != c.reported || d.Remaining != c.remaining || d.StoreCalls != 2 {
+			t.Errorf("%s: got %+v, error %v, want %s with %d remaining, after 2 calls", name, d, err, c.reported, c.remaining)
+		}
+	}
+}
+
 // A refund after a marked request refunds the limits that charged it, and only these.
 func TestLimiter_TakeRefundable_mark(t *testing.T) {
 	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))
