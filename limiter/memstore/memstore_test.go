@@ -66,6 +66,10 @@ func TestStore_full(t *testing.T) {
 	if err := take(t, s, noon, "looks", slow, 0); err != nil {
 		t.Errorf("cost 0 on an unknown subject in a full store: got error %v, want none", err)
 	}
+	more := []limiter.Charge{{Subject: limiter.User("settled"), Limit: slow, Cost: 1, Force: true}}
+	if _, err := s.Settle(ctx, noon, more[0].Subject, more, make([]algo.Result, 1), 0); !errors.Is(err, limiter.ErrFull) {
+		t.Errorf("a settlement of a new subject in a full store: got error %v, want %v", err, limiter.ErrFull)
+	}
 	if err := take(t, s, noon.Add(time.Minute-1), "early", slow, 1); !errors.Is(err, limiter.ErrFull) {
 		t.Errorf("a new subject in a full store: got error %v, want %v", err, limiter.ErrFull)
 	}

@@ -73,6 +73,42 @@ func TestRules_Select_perLong(t *testing.T) {
 	}
 }
 
+// If two rules of a request swap their parameters, both values are charged on the limit that they share.
+func TestRules_Select_perSwapped(t *testing.T) {
+	const limits = `"limits":{"*":{"name":"team","requests":10,"window":"1m","per":["path:team"]}}`
+	r, err := rules.Parse([]byte(`{"rules":[{"endpoint":"/{team}/{user}",`+limits+`},{"endpoint":"/{user}/{team}",`+limits+`}]}`), rules.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, charge := range r.Select(nil, rules.Request{Method: "GET", Path: rules.MustParsePath("/a/b")}).Charges {
+		got = append(got, charge.Subject.String())
+	}
+	if want := []string{"path:team=a", "path:team=b"}; !slices.Equal(got, want) {
+		t.Errorf("got charges on %v, want %v", got, want)
+	}
+	if same := r.Select(nil, rules.Request{Method: "GET", Path: rules.MustParsePath("/a/a")}).Charges; len(same) != 1 {
+		t.Errorf("/a/a: got %d charges, want 1", len(same))
+	}
+}
+
+// A bad credential at the usage endpoint is charged by its address like any other request.
+func TestRules_Select_usageRejected(t *testing.T) {
+	r, err := rules.Parse([]byte(`{"rules":[{"endpoint":"*","limits":{"global":{"name":"address","requests":10,"window":"1m","per":["ip"]}}}],
+		"usage":{"endpoint":"/_usage","limit":{"requests":10,"window":"1m"}}}`), rules.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := rules.Request{Method: "GET", Path: rules.MustParsePath("/_usage"), Caller: caller.Caller{User: "u", IP: netip.MustParsePrefix("192.0.2.1/32")}}
+	if s := r.Select(nil, q); s.Usage == nil || len(s.Charges) != 1 || s.Charges[0].Limit.Name != "_usage" {
+		t.Errorf("a user: got %+v, want the usage, and a charge on its limit", s)
+	}
+	q.Caller = caller.Caller{Rejected: true, IP: q.Caller.IP}
+	if s := r.Select(nil, q); s.Usage != nil || len(s.Charges) != 1 || s.Charges[0].Limit.Name != "address" {
+		t.Errorf("a bad credential: got %+v, want a charge on the limit of its address alone", s)
+	}
+}
+
 // A note says which words a client chooses.
 func TestParse_perNotes(t *testing.T) {
 	var notes []string
