@@ -165,6 +165,32 @@ func (p paged) Scan(ctx context.Context, in *dynamodb.ScanInput, o ...func(*dyna
 	return p.API.Scan(ctx, &small, o...)
 }
 
+// revoking is a DynamoDB in which another operator revokes each key before it is written.
+type revoking struct {
+	*dynamodb.Client
+}
+
+func (r revoking) PutItem(ctx context.Context, in *dynamodb.PutItemInput, o ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
+	key := records.Item{contract.KeyAttribute: in.Item[contract.KeyAttribute]}
+	if _, err := r.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: in.TableName, Key: key}); err != nil {
+		return nil, err
+	}
+	return r.Client.PutItem(ctx, in, o...)
+}
+
+// A key that is revoked during its suspension stays revoked.
+func TestKeys_Suspend_revoked(t *testing.T) {
+	client, table := recordstest.Table(t, nil)
+	create(t, apikeys.New(client, table), apikeys.Key{ID: "acme"}, false)
+	keys := apikeys.New(revoking{client}, table)
+	if changed, err := keys.Suspend(ctx, "acme", true); err != nil || len(changed) != 0 {
+		t.Errorf("got %+v, error %v, want no changed key", changed, err)
+	}
+	if list, err := keys.List(ctx); err != nil || len(list) != 0 {
+		t.Errorf("list: got %+v, error %v, want no key", list, err)
+	}
+}
+
 // A malformed key does not keep the other keys of its id valid, and is an error.
 func TestKeys_Suspend_malformed(t *testing.T) {
 	client, table := recordstest.Table(t, nil)
