@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
@@ -83,8 +84,11 @@ const maxStatuses = 100
 func (d *Document) readCostField(o *object) string {
 	n := o.member("cost_field")
 	name, ok := o.text(n)
-	if ok && !isFieldName(name) {
+	switch {
+	case ok && !isFieldName(name):
 		d.report.add(n.path, "got %s, want the name of a header field: a letter, then up to 63 letters, digits and -", n)
+	case ok && isUsedField(strings.ToLower(name)):
+		d.report.add(n.path, "got %s, want a field with no other use: Weir removes it from requests and answers", n)
 	}
 	return name
 }

@@ -1,6 +1,7 @@
 package document
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -72,6 +73,16 @@ func IsIdentity(word string) bool {
 // isFieldName reports whether s can be the name of the response field in which an API reports its cost.
 func isFieldName(s string) bool {
 	return isOf(s, letters+"-", 64) && !strings.ContainsAny(s[:1], digits+"-")
+}
+
+// isUsedField reports whether HTTP, API Gateway or Weir use a field, whose name is in lower case.
+func isUsedField(name string) bool {
+	switch name {
+	case "set-cookie", "connection", "trailer", "transfer-encoding", "location", "retry-after", "www-authenticate", "weir-over", "weir-degraded":
+		return true
+	}
+	used := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
+	return isReserved(PerHeader+name) || slices.ContainsFunc([]string{"content-", "access-control-", "ratelimit", "x-ratelimit-", "x-forwarded-"}, used)
 }
 
 // isPlainKey reports whether the path of a problem shows a key without quotes.

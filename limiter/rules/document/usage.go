@@ -14,6 +14,9 @@ func (d *Document) readUsage(n *node) {
 		return
 	}
 	l, ok := d.readLimit(limit, OtherTiers, false)
+	if l.Mark {
+		d.report.add(Join(l.Path, "mode"), `got "mark", want "enforce": nothing else limits the usage endpoint`)
+	}
 	if !ok {
 		return
 	}
