@@ -94,7 +94,7 @@ func (d *Decision) report(it *item, r algo.Result, now algo.Instant) {
 		if queue, ok := r.Machine.(*algo.Bucket); ok && it.limit.Rate.Algorithm == algo.LeakyBucket && it.want > 0 {
 			d.Delay = max(d.Delay, queue.Delay(r.State, now, it.want))
 		}
-		if it.limit.Global || d.Limit != nil && remaining >= d.Remaining {
+		if it.limit.Global || d.Limit != nil && !fewer(min(remaining, capacity), it.want, d.Remaining, d.Cost) {
 			return
 		}
 	} else {
@@ -111,6 +111,14 @@ func (d *Decision) report(it *item, r algo.Result, now algo.Instant) {
 	d.Remaining = min(remaining, capacity)
 	d.RetryAfter = wait
 	d.ResetAfter = r.Machine.ResetAfter(r.State, now)
+}
+
+// fewer reports whether a limit admits fewer further requests than another limit. remaining and cost are
+// those of the limit, than and at those of the other. If both admit the same number, fewer reports whether
+// the limit has less remaining.
+func fewer(remaining, cost, than, at int64) bool {
+	one, other := remaining/max(1, cost), than/max(1, at)
+	return one < other || one == other && remaining < than
 }
 
 // busyWait returns how long the caller of a busy subject should wait. It is random, so that requests

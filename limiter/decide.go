@@ -89,8 +89,9 @@ func marks(c Charge) bool { return c.Limit != nil && c.Limit.Mark && !c.Limit.Sh
 //     other batches are refunded, except for forced charges (settle.go).
 //
 // The answer reports one limit (answer.go). If limits refuse, this is the limit with the longest wait.
-// If the request is allowed, this is the limit with the least remaining, without global limits. A
-// request that is denied in phase 2 or 4 makes no store call, unless phase 2 synchronized a counter.
+// If the request is allowed, this is the limit that admits the fewest further requests of the same cost,
+// without global limits. A request that is denied in phase 2 or 4 makes no store call, unless phase 2
+// synchronized a counter.
 func (l *Limiter) decideOnce(ctx context.Context, r *request, now time.Time, charges []Charge) (Decision, error) {
 	if err := l.check(now, charges); err != nil {
 		return Decision{}, err

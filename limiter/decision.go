@@ -27,8 +27,9 @@ const (
 )
 
 // Decision is the answer to one request. It reports one limit. If limits refuse, the Decision reports
-// the limit with the longest wait. If the request is allowed, it reports the limit with the least
-// remaining, but no global limit.
+// the limit with the longest wait. If the request is allowed, it reports the limit that admits the fewest
+// further requests of the same cost, but no global limit. Of two such limits, it reports the one with the
+// least remaining.
 type Decision struct {
 	Allowed bool
 	// Failed reports that the request was denied because a store failed and a limit has

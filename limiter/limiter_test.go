@@ -108,8 +108,8 @@ func TestLimiter_Take(t *testing.T) {
 }
 
 // A decision reports the strictest of several limits. If limits refuse, it reports the limit with the
-// longest wait. If the request is allowed, it reports the limit with the least remaining, but no global
-// limit.
+// longest wait. If the request is allowed, it reports the limit that admits the fewest further requests, but
+// no global limit.
 func TestLimiter_Take_strictest(t *testing.T) {
 	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))
 	wide, narrow := perMinute(t, "wide", 10), perMinute(t, "narrow", 5)

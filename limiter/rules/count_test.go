@@ -5,9 +5,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
@@ -55,5 +57,25 @@ func TestParse_count(t *testing.T) {
 	i := slices.IndexFunc(r.Writes(), func(w rules.Writes) bool { return w.Endpoint == "/v1/chat" })
 	if w := r.Writes()[i]; w.User != 2 {
 		t.Errorf("writes: got %d, want the charge and the settlement of one item", w.User)
+	}
+}
+
+// An allowed decision reports the limit that admits the fewest further requests of the same cost, even if
+// another limit has a smaller number remaining.
+func TestRules_Charges_reported(t *testing.T) {
+	r := storetest.Must(rules.Parse([]byte(`{"rules":[{"endpoint":"/chat","method":"POST","limits":{"*":[
+		{"name":"calls","requests":60,"window":"1m","per":["user"]},
+		{"name":"tokens","requests":1000,"window":"1m","per":["user"],"count":"cost","reserve":400}]}}]}`), rules.Options{}))
+	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))
+	charges := r.Charges(nil, "POST", rules.MustParsePath("/chat"), caller.Caller{User: "alice"})
+	now := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+	for i, want := range []struct {
+		allowed   bool
+		remaining int64
+	}{{true, 600}, {true, 200}, {false, 200}} {
+		d, err := l.Take(t.Context(), now, charges)
+		if err != nil || d.Allowed != want.allowed || d.Limit == nil || d.Limit.Name != "tokens" || d.Remaining != want.remaining {
+			t.Errorf("request %d: got %+v, error %v, want allowed %t and %d remaining of tokens", i+1, d, err, want.allowed, want.remaining)
+		}
 	}
 }
