@@ -68,8 +68,8 @@ type Decision struct {
 	// limit refused the request, Shadowed can be nil because the shadow limit was not evaluated.
 	Shadowed *Limit
 	// Over is a limit with Mark that would have denied the allowed request, and did not charge it; nil if
-	// none would. Of several limits, it is the one with the longest wait. The decision reports Over,
-	// unless another limit has less remaining.
+	// none would. Of several limits, it is the one with the longest wait. The decision reports Over only
+	// if no other limit can be reported.
 	Over *Limit
 	// Overshoot is the number of requests by which a limit with Spread.Sync exceeded its capacity when this
 	// request synchronized it. For Spread.Adaptive, it is the number of requests admitted above the limit
@@ -114,11 +114,11 @@ func (d *Decision) addEffort(before *Decision) {
 	d.Overshoot = max(d.Overshoot, before.Overshoot)
 }
 
-// reportOver sets Over to the limit that denied the request in an earlier decision. If it has less
-// remaining than the reported limit, d reports it.
+// reportOver sets Over to the limit that denied the request in an earlier decision. d reports it only if d
+// reports no other limit: Over has no room for the request, but the next request is perhaps admitted too.
 func (d *Decision) reportOver(before *Decision) {
 	d.Over = before.Limit
-	if d.Over.Global || d.Limit != nil && d.Remaining < before.Remaining {
+	if d.Over.Global || d.Limit != nil {
 		return
 	}
 	d.Limit, d.Superseded, d.Cost = before.Limit, before.Superseded, before.Cost

@@ -29,7 +29,7 @@ func TestLimiter_Take_mark(t *testing.T) {
 			reported  *limiter.Limit
 			remaining int64
 		}{
-			{true, nil, soft, 1}, {true, nil, soft, 0}, {true, soft, soft, 0}, {true, soft, soft, 0}, {true, softer, softer, 0}, {true, softer, softer, 0}, {false, nil, hard, 0},
+			{true, nil, soft, 1}, {true, nil, soft, 0}, {true, soft, softer, 1}, {true, soft, softer, 0}, {true, softer, hard, 1}, {true, softer, hard, 0}, {false, nil, hard, 0},
 		} {
 			d, err := l.Take(t.Context(), noon, charges)
 			if err != nil || d.Allowed != want.allowed || d.Over != want.over || d.Limit != want.reported || d.Remaining != want.remaining || d.Allowed && d.RetryAfter != 0 {
@@ -50,21 +50,18 @@ func TestLimiter_Take_mark(t *testing.T) {
 	}
 }
 
-// A marked request reports the limit with the least remaining, no limit of all callers, and the store calls of
-// all its decisions.
-func TestLimiter_Take_markReported(t *testing.T) {
+// A marked request reports the limit that admitted it, and the store calls of all its decisions.
+func TestLimiter_Take_markCalls(t *testing.T) {
 	rate := func(requests int64) algo.Rate {
 		return algo.Rate{Requests: requests, Window: time.Minute, Algorithm: algo.FixedWindow}
 	}
 	hard := limit(t, limiter.Limit{Name: "hard", Rate: rate(10)})
 	for name, c := range map[string]struct {
-		soft      limiter.Limit
-		reported  string
-		remaining int64
+		soft limiter.Limit
 	}{
-		"soft has less":           {limiter.Limit{Name: "soft", Rate: rate(5), Mark: true}, "soft", 1},
-		"hard has less":           {limiter.Limit{Name: "soft", Rate: rate(7), Mark: true}, "hard", 2},
-		"soft is for all callers": {limiter.Limit{Name: "soft", Rate: rate(5), Mark: true, Global: true}, "hard", 2},
+		"soft has less":           {limiter.Limit{Name: "soft", Rate: rate(5), Mark: true}},
+		"hard has less":           {limiter.Limit{Name: "soft", Rate: rate(7), Mark: true}},
+		"soft is for all callers": {limiter.Limit{Name: "soft", Rate: rate(5), Mark: true, Global: true}},
 	} {
 		store, alice, soft := newRemote(), limiter.User("alice"), limit(t, c.soft)
 		charges := []limiter.Charge{{Subject: alice, Limit: soft, Cost: 4}, {Subject: alice, Limit: hard, Cost: 4}}
@@ -72,8 +69,26 @@ func TestLimiter_Take_markReported(t *testing.T) {
 			t.Fatalf("%s: got %+v, error %v, want no limit over", name, d, err)
 		}
 		d, err := storetest.Must(limiter.New(store, limiter.Options{})).Take(t.Context(), noon, charges) // without a denial cache
-		if err != nil || !d.Allowed || d.Over != soft || d.Limit == nil || d.Limit.Name != c.reported || d.Remaining != c.remaining || d.StoreCalls != 2 {
-			t.Errorf("%s: got %+v, error %v, want %s with %d remaining, after 2 calls", name, d, err, c.reported, c.remaining)
+		if err != nil || !d.Allowed || d.Over != soft || d.Limit != hard || d.Remaining != 2 || d.StoreCalls != 2 {
+			t.Errorf("%s: got %+v, error %v, want hard with 2 remaining, after 2 calls", name, d, err)
+		}
+	}
+}
+
+// The decision on a marked request reports a limit that admitted it, except a global limit: a client must
+// not read that nothing remains.
+func TestLimiter_Take_markReported(t *testing.T) {
+	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))
+	full := limit(t, limiter.Limit{Name: "full", Rate: algo.Rate{Requests: 1, Window: time.Minute, Algorithm: algo.FixedWindow}, Mark: true})
+	hard := limit(t, limiter.Limit{Name: "hard", Rate: algo.Rate{Requests: 3, Window: time.Minute, Algorithm: algo.FixedWindow}})
+	charges := []limiter.Charge{{Subject: limiter.User("alice"), Limit: full, Cost: 1}, {Subject: limiter.User("alice"), Limit: hard, Cost: 1}}
+	for i, want := range []struct {
+		over, reported *limiter.Limit
+		remaining      int64
+	}{{nil, full, 0}, {full, hard, 1}, {full, hard, 0}} {
+		d, err := l.Take(t.Context(), noon, charges)
+		if err != nil || !d.Allowed || d.Over != want.over || d.Limit != want.reported || d.Remaining != want.remaining {
+			t.Errorf("request %d: got %+v, error %v, want %+v", i+1, d, err, want)
 		}
 	}
 }
