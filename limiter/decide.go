@@ -46,7 +46,9 @@ func (l *Limiter) decide(ctx context.Context, r *request, now time.Time, charges
 	for !d.Allowed && slices.ContainsFunc(rest, marks) {
 		before := d
 		switch {
-		case d.Reason == ReasonBusy: // perhaps only the subject of a limit with Mark is busy, so decide without these limits
+		case d.Reason == ReasonBusy:
+			// Perhaps only the subject of a limit with Mark is busy. The decision does not say which
+			// subject is busy, so no limit with Mark charges the request.
 			rest = slices.DeleteFunc(rest, marks)
 		case d.Limit != nil && d.Limit.Mark:
 			rest = slices.DeleteFunc(rest, func(c Charge) bool { return c.Limit == before.Limit })
@@ -70,7 +72,8 @@ func (l *Limiter) decide(ctx context.Context, r *request, now time.Time, charges
 // marks reports whether the limit of a charge has Mark.
 func marks(c Charge) bool { return c.Limit != nil && c.Limit.Mark && !c.Limit.Shadow }
 
-// decideOnce makes a decision in seven phases.
+// decideOnce makes a decision in seven phases. For limits with Mark, decide can repeat all of them: each
+// repetition leaves out charges (addEffort and reportOver in decision.go combine the decisions).
 //
 //  1. Check: the charges are valid (check.go). One plain charge on a Local store needs no other phase:
 //     takePlain decides it if the store knows the subject (plain.go), and decideSimple otherwise
