@@ -79,3 +79,18 @@ func TestRules_Charges_reported(t *testing.T) {
 		}
 	}
 }
+
+// An API can report costs only in a field that changes no answer: Weir removes the field from it.
+func TestParse_costField(t *testing.T) {
+	for field, want := range map[string]bool{
+		"Weir-Cost": true, "weir-cost": true, "X-Tokens": true, "x-ms-request-charge": true,
+		"Content-Type": false, "content-length": false, "Set-Cookie": false, "RateLimit": false, "RateLimit-Policy": false, "Retry-After": false, "Weir-Over": false,
+		"weir-degraded": false, "Location": false, "X-RateLimit-Remaining": false, "X-Forwarded-For": false, "x-amzn-requestid": false, "X-Api-Key": false,
+		"X-Content-Type-Options": false, "X-": false, "X": false, "": false, "X-" + strings.Repeat("a", 62): true, "X-" + strings.Repeat("a", 63): false,
+	} {
+		_, err := rules.Parse([]byte(`{"cost_field":"`+field+`","rules":[{"endpoint":"*","limits":{"*":{"requests":9,"window":"1m"}}}]}`), rules.Options{})
+		if (err == nil) != want {
+			t.Errorf("cost_field %q: got error %v, want it accepted: %t", field, err, want)
+		}
+	}
+}

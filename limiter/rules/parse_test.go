@@ -32,9 +32,11 @@ var defects = map[string]string{
 	"count_status":                  `line 1: rules[0].limits.*.failure_status[1]: got "6xx", want a status from 100 to 599, or a class such as "4xx"`,
 	"count_status_of_requests":      `line 1: rules[0].limits.*.failure_status: requires "count": "failures"`,
 	"count_shared":                  `line 3: rules[1].limits.*: shares the count of rules[0].limits.*, so it must have the same "count", "failure_status" and "cost_field"`,
-	"cost_field_reserved":           "line 1: cost_field: got \"authorization\", want a field with no other use: Weir removes it from requests and answers\nline 1: rules[0].cost_field: got \"Content-Length\", want a field with no other use: Weir removes it from requests and answers",
+	"cost_field_reserved":           "line 1: cost_field: got \"authorization\", want Weir-Cost, or X- and up to 62 letters, digits and -, but no field that others use, such as X-RateLimit-Limit or X-Request-Id\nline 1: rules[0].cost_field: got \"Content-Length\", want Weir-Cost, or X- and up to 62 letters, digits and -, but no field that others use, such as X-RateLimit-Limit or X-Request-Id",
 	"usage_mark":                    `line 1: usage.limit.mode: got "mark", want "enforce": nothing else limits the usage endpoint`,
-	"cost_field":                    `line 1: cost_field: got "Weir Cost", want the name of a header field: a letter, then up to 63 letters, digits and -`,
+	"cost_field":                    `line 1: cost_field: got "Weir Cost", want Weir-Cost, or X- and up to 62 letters, digits and -, but no field that others use, such as X-RateLimit-Limit or X-Request-Id`,
+	"cost_field_standard":           `line 1: rules[0].cost_field: got "Content-Type", want Weir-Cost, or X- and up to 62 letters, digits and -, but no field that others use, such as X-RateLimit-Limit or X-Request-Id`,
+	"cost_field_in_use":             `line 1: cost_field: got "x-ratelimit-limit", want Weir-Cost, or X- and up to 62 letters, digits and -, but no field that others use, such as X-RateLimit-Limit or X-Request-Id`,
 	"cost_above_a_shard":            `line 1: rules[0].cost: got 6, want at most 5, the capacity of rules[0].limits.free`,
 	"cost_above_local_processes":    `line 1: rules[0].cost: got 3, want at most 2, the capacity of rules[0].limits.free in an outage, divided by local_processes`,
 	"cost_almost_whole":             `line 1: rules[0].cost: got 1.0000000000000000001, want a whole number from 1 to 1000000000`,
@@ -228,7 +230,7 @@ func TestSchema(t *testing.T) {
 		"per_global_and_user": true, "name_missing_without_endpoint": true, "cost_too_high": true, "cost_above_a_shard": true, "lease_above_requests": true, "shards_above_requests": true,
 		"sync_ms_above_window": true, "cells_above_requests": true, "override_other_identity": true, "override_unknown_limit": true, "override_twice": true, "override_address": true, "same_limit_twice": true, "shared_with_other_numbers": true,
 		"eight_limits_of_a_caller": true, "eleven_buckets_of_an_endpoint": true, "logs_of_a_caller": true, "override_below_cost": true, "override_of_shards": true, "local_processes_above_burst": true, "cost_above_local_processes": true, "shared_with_other_on_error": true, "override_of_local_processes": true, "override_below_a_local_cost": true, "override_network": true, "override_mapped_network": true, "overrides_unknown_limits": true,
-		"count_reserve_too_high": true, "count_shared": true, "cost_field_reserved": true, "usage_mark": true, "exempt_address": true, "mark_shared": true, "per_header_alone": true, "per_header_global": true, "per_header_credential": true, "per_header_twice": true, "per_path_unknown": true, "per_path_doubled": true, "exempt_twice": true, "only_shared": true, "misspelled_tier": true, "misspelled_override": true, "override_of_a_log": true,
+		"count_reserve_too_high": true, "count_shared": true: true, "usage_mark": true, "exempt_address": true, "mark_shared": true, "per_header_alone": true, "per_header_global": true, "per_header_credential": true, "per_header_twice": true, "per_path_unknown": true, "per_path_doubled": true, "exempt_twice": true, "only_shared": true, "misspelled_tier": true, "misspelled_override": true, "override_of_a_log": true,
 		"time_zone_unknown": true, "override_anchor_without_period": true,
 	}
 	files, _ := filepath.Glob("testdata/*/*.json")

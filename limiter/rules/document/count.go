@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
@@ -84,11 +83,8 @@ const maxStatuses = 100
 func (d *Document) readCostField(o *object) string {
 	n := o.member("cost_field")
 	name, ok := o.text(n)
-	switch {
-	case ok && !isFieldName(name):
-		d.report.add(n.path, "got %s, want the name of a header field: a letter, then up to 63 letters, digits and -", n)
-	case ok && isUsedField(strings.ToLower(name)):
-		d.report.add(n.path, "got %s, want a field with no other use: Weir removes it from requests and answers", n)
+	if ok && !isCostField(name) {
+		d.report.add(n.path, "got %s, want %s, or X- and up to 62 letters, digits and -, but no field that others use, such as X-RateLimit-Limit or X-Request-Id", n, limiter.CostField)
 	}
 	return name
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/weir-limits/weir/limiter"
 )
 
 // Names and tokens are checked without regular expressions, whose compilation would make each cold start
@@ -70,19 +72,20 @@ func IsIdentity(word string) bool {
 	return strings.HasPrefix(word, PerClaim)
 }
 
-// isFieldName reports whether s can be the name of the response field in which an API reports its cost.
-func isFieldName(s string) bool {
-	return isOf(s, letters+"-", 64) && !strings.ContainsAny(s[:1], digits+"-")
+// isCostField reports whether s can be the response field of a cost. Weir removes this field from requests
+// and answers, so it must not be a field that changes an answer, or that a gateway or proxy sets.
+func isCostField(s string) bool {
+	if !isOf(s, letters+"-", 64) {
+		return false
+	}
+	name, ok := strings.CutPrefix(strings.ToLower(s), "x-")
+	inUse := slices.ContainsFunc(fieldsInUse, func(start string) bool { return strings.HasPrefix(name, start) })
+	return strings.EqualFold(s, limiter.CostField) || ok && name != "" && !inUse
 }
 
-// isUsedField reports whether HTTP, API Gateway or Weir use a field, whose name is in lower case.
-func isUsedField(name string) bool {
-	switch name {
-	case "set-cookie", "connection", "trailer", "transfer-encoding", "location", "retry-after", "www-authenticate", "weir-over", "weir-degraded":
-		return true
-	}
-	used := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
-	return isReserved(PerHeader+name) || slices.ContainsFunc([]string{"content-", "access-control-", "ratelimit", "x-ratelimit-", "x-forwarded-"}, used)
+// fieldsInUse are the starts of the names after X- that HTTP, gateways and Weir use.
+var fieldsInUse = []string{
+	"amz", "api-key", "cache", "content-", "dns-", "forwarded-", "frame-", "http-method-", "permitted-", "powered-by", "ratelimit", "real-ip", "request-id", "robots-", "xss-",
 }
 
 // isPlainKey reports whether the path of a problem shows a key without quotes.
