@@ -108,7 +108,7 @@ func newPeriods(r Rate) (Machine, error) {
 	case c.Period == "":
 		return nil, &FieldError{"anchor", c.Anchor, "none without a period"}
 	case r.Window != 0:
-		return nil, &FieldError{"period", c.Period, "none beside a window"}
+		return nil, &FieldError{"period", c.Period, "none: a limit has a window or a period"}
 	case r.Algorithm != FixedWindow:
 		return nil, &FieldError{"period", c.Period, fmt.Sprintf("none: a %s has no periods; a fixed_window has", r.Algorithm)}
 	}

@@ -133,9 +133,12 @@ func (c *compiler) compile() {
 
 // rule adds a rule without its limits.
 func (c *compiler) rule(r *document.Rule) {
-	at := len(c.rules.rules)
+	at, endpoints := len(c.rules.rules), `"*" or `+onePath
+	if c.doc.Usage && at == len(c.doc.Rules)-1 { // the usage endpoint
+		endpoints = onePath
+	}
 	compiled := rule{
-		path: r.Path, pattern: c.pattern(r), method: r.Method, shadow: r.Shadow, cost: r.Cost, limits: map[string][]limit{},
+		path: r.Path, pattern: c.pattern(r, endpoints), method: r.Method, shadow: r.Shadow, cost: r.Cost, limits: map[string][]limit{},
 		onError: r.OnError, localProcesses: r.LocalProcesses,
 	}
 	c.rules.rules = append(c.rules.rules, compiled)
@@ -169,7 +172,11 @@ func (c *compiler) checkParameters(l *document.Limit, p pattern) {
 			}
 		}
 		if n != 1 {
-			c.doc.Report(document.Join(l.Path, "per"), "got %s, want a parameter that occurs once in the endpoint %s (it occurs %d times)", word, document.Shorten(p.text), n)
+			meant := ""
+			if n == 0 {
+				meant = strings.Replace(document.DidYouMean(name, p.names), `"`, `"`+document.PerPath, 1)
+			}
+			c.doc.Report(document.Join(l.Path, "per"), "got %s, want a parameter that occurs once in the endpoint %s (it occurs %d times)%s", word, document.Shorten(p.text), n, meant)
 		}
 	}
 }
@@ -183,16 +190,19 @@ const (
 	maxSegments = 32
 )
 
-// pattern checks the endpoint of a rule.
-func (c *compiler) pattern(r *document.Rule) (p pattern) {
+// onePath says what an endpoint is that does not match every path.
+const onePath = "a path that begins with /"
+
+// pattern checks the endpoint of a rule. want says which endpoints are allowed.
+func (c *compiler) pattern(r *document.Rule, want string) (p pattern) {
 	path, text := document.Join(r.Path, "endpoint"), r.Endpoint
 	switch shown := document.Shorten(text); {
 	case text == "": // the endpoint is empty, missing or not a string; another check reports the last two
 		if !c.doc.Mistaken(path) {
-			c.doc.Report(path, `got "", want "*" or a path that begins with /`)
+			c.doc.Report(path, `got "", want %s`, want)
 		}
 	case text != "*" && !strings.HasPrefix(text, "/"):
-		c.doc.Report(path, `got %q, want "*" or a path that begins with /`, shown)
+		c.doc.Report(path, "got %q, want %s", shown, want)
 	case len(text) > maxEndpoint:
 		c.doc.Report(path, "got %d bytes, want at most %d", len(text), maxEndpoint)
 	case strings.ContainsAny(text, "?#"):

@@ -111,7 +111,7 @@ func (c *compiler) exempt() {
 		var earlier int
 		var twice bool
 		if d.Kind == document.PerEndpoint {
-			one.pattern = c.pattern(&document.Rule{Path: d.Path, Endpoint: d.Value})
+			one.pattern = c.pattern(&document.Rule{Path: d.Path, Endpoint: d.Value}, onePath)
 			if earlier, twice = endpoints[d.Value]; !twice {
 				endpoints[d.Value] = i
 				e.endpoints.add(one.pattern, i)

@@ -55,7 +55,14 @@ func isClassOfStatuses(s string) bool {
 // readStatuses reads a list of statuses and classes.
 func (d *Document) readStatuses(n *node) (s limiter.Statuses) {
 	if n.kind != isList || len(n.items) == 0 || len(n.items) > maxStatuses {
-		d.report.add(n.path, `got %s, want a list of 1 to %d statuses, such as [401, "5xx"]`, n, maxStatuses)
+		got := n.String()
+		if n.kind == isList {
+			got = strconv.Itoa(len(n.items)) + " statuses"
+			if len(n.items) == 0 {
+				got = "an empty list"
+			}
+		}
+		d.report.add(n.path, `got %s, want a list of 1 to %d statuses, such as [401, "5xx"]`, got, maxStatuses)
 		return s
 	}
 	for _, item := range n.items {
@@ -69,6 +76,8 @@ func (d *Document) readStatuses(n *node) (s limiter.Statuses) {
 			}
 		case isNumber && err == nil && status >= 100 && status <= 599:
 			s.Add(status)
+		case isText && isOf(text, digits, 3):
+			d.report.add(item.path, `got %s, want a status from 100 to 599 without quotes, or a class such as "4xx"`, item)
 		default:
 			d.report.add(item.path, `got %s, want a status from 100 to 599, or a class such as "4xx"`, item)
 		}

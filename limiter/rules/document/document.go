@@ -103,6 +103,11 @@ const modeShadow = "shadow"
 
 var modes = []string{"enforce", modeShadow}
 
+// readMode reads the mode of a document or a rule.
+func (o *object) readMode() string {
+	return o.choose(o.member("mode"), modes, map[string]string{modeMark: `; "mark" is a mode of a limit`})
+}
+
 // read reads the members of the document.
 func (d *Document) read(root *node) {
 	o := root.object(&d.report)
@@ -111,7 +116,7 @@ func (d *Document) read(root *node) {
 	}
 	list := o.required("rules")
 	tier := o.member("default_tier")
-	d.Shadow = o.choice("mode", modes) == modeShadow
+	d.Shadow = o.readMode() == modeShadow
 	d.Version, _ = o.whole(o.member("version"), limiter.MaxVersion)
 	d.costField = d.readCostField(o)
 	overrides, exempt, usage := o.member("overrides"), o.member("exempt"), o.member("usage")
@@ -188,7 +193,7 @@ func (d *Document) readRule(n *node) Rule {
 	if cost, ok := o.whole(o.member("cost"), algo.MaxRequests); ok {
 		r.Cost = cost
 	}
-	r.Shadow = o.choice("mode", modes) == modeShadow || d.Shadow
+	r.Shadow = o.readMode() == modeShadow || d.Shadow
 	r.OnError, r.LocalProcesses = d.readOnError(o)
 	costField := cmp.Or(d.readCostField(o), d.costField)
 	o.done()

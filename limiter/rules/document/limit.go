@@ -73,7 +73,7 @@ func (d *Document) readLimit(n *node, tier string, inList bool) (l Limit, ok boo
 	l.Per = d.readPer(o, tier)
 	l.Name = d.readName(o, inList, l.Per == nil || slices.Contains(l.Per, PerEndpoint))
 	l.Only = d.readOnly(o, l.Per)
-	l.Mark = o.choice("mode", limitModes) == modeMark
+	l.Mark = o.choose(o.member("mode"), limitModes, map[string]string{modeShadow: `; "shadow" is a mode of a rule or of the document`}) == modeMark
 	if note := o.member("note"); note != nil {
 		o.text(note)
 	}
@@ -150,9 +150,27 @@ func (d *Document) readCalendar(o *object) (c algo.Calendar) {
 		}
 	}
 	if c.Anchor == "" {
-		d.report.add(anchor.path, "got %s, want a day of the month from 1 to 31, or a weekday from monday to sunday", anchor)
+		d.report.add(anchor.path, "got %s, want %s", anchor, anchorOf(c.Period, anchor))
 	}
 	return c
+}
+
+// anchorOf says which anchors fit a period. n is an invalid anchor.
+func anchorOf(p algo.Period, n *node) string {
+	const weekday, day = "a weekday from monday to sunday", "a day of the month from 1 to 31"
+	quoted := ""
+	if text, ok := n.value.(string); ok && isOf(text, digits, 2) {
+		quoted = ", a number without quotes"
+	}
+	switch p {
+	case algo.Week:
+		return weekday
+	case algo.Month:
+		return day + quoted
+	case algo.Day, algo.Year:
+		return "none: only a week and a month have one"
+	}
+	return weekday + ", or " + day + quoted
 }
 
 // duration parses like time.ParseDuration, and accepts days.
@@ -216,6 +234,8 @@ func (d *Document) readPer(o *object, tier string) []string {
 		case !ok:
 		case slices.Contains(per, word):
 			d.report.add(item.path, "got %s twice", item)
+		case strings.HasPrefix(word, PerPath) && !isParameter(word) && isParameter(withoutBraces(word)):
+			d.report.add(item.path, "got %s, want %s without braces", item, withoutBraces(word))
 		case isReserved(word):
 			d.report.add(item.path, "got %s, want another field: %s", item, reservedFields)
 		case !slices.Contains(perWords, word) && !isClaim(word) && !isParameter(word) && !isHeader(word):
@@ -231,6 +251,9 @@ func (d *Document) readPer(o *object, tier string) []string {
 	}
 	return per
 }
+
+// withoutBraces removes the braces of a parameter such as path:{id}.
+func withoutBraces(word string) string { return strings.Trim(strings.Replace(word, "{", "", 1), "}") }
 
 // checkPer reports words of per that exclude each other.
 func (d *Document) checkPer(path string, per []string) {

@@ -82,10 +82,15 @@ func (o *object) name(n *node) string {
 // choice returns the string of a key, and reports a mistake if the string is not one of allowed. It
 // returns "" if the value is missing or not a string.
 func (o *object) choice(key string, allowed []string) string {
-	n := o.member(key)
+	return o.choose(o.member(key), allowed, nil)
+}
+
+// choose returns the string of n like choice. hints maps a string that is not allowed to the end of its
+// message.
+func (o *object) choose(n *node, allowed []string, hints map[string]string) string {
 	s, ok := o.text(n)
 	if ok && !slices.Contains(allowed, s) {
-		o.report.add(n.path, "got %s, want %s%s", n, AnyOf(allowed), DidYouMean(s, allowed))
+		o.report.add(n.path, "got %s, want %s%s%s", n, AnyOf(allowed), DidYouMean(s, allowed), hints[s])
 	}
 	return s
 }
