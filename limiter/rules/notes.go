@@ -34,6 +34,7 @@ func (c *compiler) note() {
 		c.noteTiers(&c.rules.rules[i])
 		c.noteCallers(&c.rules.rules[i])
 	}
+	c.noteUsage()
 	for i := range c.rules.exempt.list {
 		c.noteExemption(&c.rules.exempt.list[i])
 	}
@@ -82,11 +83,39 @@ func (c *compiler) noteCount(s *spec) {
 	c.doc.Note(s.Path, "behind a REST API, Weir does not yet settle the count of %s: each request charges %s. An HTTP API, a function URL and a load balancer settle it", s.Count.Of, reserved)
 }
 
-// noteChosen notes a limit that counts by a value that a client can choose freely.
+// noteChosen notes a limit whose counts a client chooses, unless another limit of the rule bounds the sum.
 func (c *compiler) noteChosen(s *spec) {
-	if words := c.rules.classes[s.class].chosen(); len(words) > 0 {
+	limits, bounds := c.rules.rules[s.rule].limits, func(other limit) bool { return c.bounds(&other, s) }
+	if words := c.rules.classes[s.class].chosen(); len(words) > 0 && !slices.ContainsFunc(limits[s.Tier], bounds) && !slices.ContainsFunc(limits[document.Global], bounds) {
 		c.doc.Note(s.Path, "a client chooses %s: each value has its own count and its own item. "+
 			"A limit without this word bounds the sum of a caller", strings.Join(words, " and "))
+	}
+}
+
+// bounds reports whether another limit of the rule counts all requests that a caller makes under s, whatever
+// values the caller chooses. s has chosen words.
+func (c *compiler) bounds(other *limit, s *spec) bool {
+	sum, of := &c.rules.classes[other.class], &c.rules.classes[s.class]
+	if other.Mark || other.only != "" && other.only != s.Only {
+		return false
+	}
+	if of.everyone() {
+		return sum.key == document.PerClient || sum.key == document.PerIP
+	}
+	has := func(p part) bool { return slices.Contains(of.parts, p) }
+	return !sum.everyone() && len(sum.chosen()) == 0 && !slices.ContainsFunc(sum.parts, func(p part) bool { return !has(p) })
+}
+
+// noteUsage notes rules for the path of the usage endpoint: the API no longer gets these requests.
+func (c *compiler) noteUsage() {
+	path := c.rules.UsageEndpoint()
+	if path == "" {
+		return
+	}
+	for i := range c.rules.rules[:c.rules.Len()] {
+		if r := &c.rules.rules[i]; r.pattern.text == path && (r.method == "" || r.method == http.MethodGet) {
+			c.doc.Note("usage.endpoint", "answers GET %s, which %s counts, so these requests do not reach the API; choose another path if the API serves this one", document.Shorten(path), r.path)
+		}
 	}
 }
 

@@ -59,6 +59,49 @@ func TestRules_Notes_windows(t *testing.T) {
 	}
 }
 
+// A limit whose counts a client chooses has no note if another limit of the rule bounds the sum.
+func TestRules_Notes_chosen(t *testing.T) {
+	one := func(name, per, more string) string {
+		return `{"name":"` + name + `","requests":9,"window":"1m","per":[` + per + `]` + more + `}`
+	}
+	byUser, byPath := one("sum", `"user"`, ""), one("each", `"path:id"`, "")
+	each := one("each", `"user","path:id"`, "")
+	for limits, want := range map[string]int{
+		`"*":` + each:                       1,
+		`"*":[` + each + `,` + byUser + `]`: 0,
+		`"*":[` + byUser + `,` + each + `]`: 0,
+		`"*":[` + each + `,` + one("sum", `"user","endpoint"`, "") + `]`:                                     0,
+		`"*":` + each + `,"global":` + byUser:                                                                0,
+		`"free":` + each + `,"*":` + byUser:                                                                  1,
+		`"*":[` + each + `,` + one("sum", `"apikey"`, "") + `]`:                                              1,
+		`"*":[` + each + `,` + one("sum", `"global"`, "") + `]`:                                              1,
+		`"*":[` + each + `,` + one("sum", `"user"`, `,"mode":"mark"`) + `]`:                                  1,
+		`"*":[` + each + `,` + one("sum", `"user","method"`, "") + `]`:                                       1,
+		`"*":[` + byPath + `,` + byUser + `]`:                                                                1,
+		`"*":[` + byPath + `,` + one("sum", `"client"`, "") + `]`:                                            0,
+		`"*":[` + each + `,` + one("sum", `"user","header:x-tenant"`, "") + `]`:                              2,
+		`"*":[` + one("each", `"ip","path:id"`, "") + `,` + one("sum", `"ip"`, `,"only":"unverified"`) + `]`: 1,
+	} {
+		if got := notes(t, document(rule("/docs/{id}", "", limits)), "a client chooses"); len(got) != want {
+			t.Errorf("%s: got notes %q, want %d", limits, got, want)
+		}
+	}
+}
+
+// A note says that the usage endpoint takes the place of a route that a rule counts.
+func TestRules_Notes_usage(t *testing.T) {
+	for _, c := range []struct{ endpoint, method, want string }{
+		{"/me", "GET", "1 usage.endpoint: answers GET /me, which rules[0] counts, so these requests do not reach the API; choose another path if the API serves this one"},
+		{"/me", "", "1 usage.endpoint: answers GET /me, which rules[0] counts, so these requests do not reach the API; choose another path if the API serves this one"},
+		{"/me", "POST", ""}, {"/other", "", ""}, {"*", "", ""},
+	} {
+		text := strings.TrimSuffix(document(rule(c.endpoint, c.method, `"*":`+limit)), "}") + `,"usage":{"endpoint":"/me","limit":{"name":"usage","requests":1,"window":"1m"}}}`
+		if got := strings.Join(notes(t, text, "do not reach the API"), "\n"); got != c.want {
+			t.Errorf("%s %s:\n got %s\nwant %s", c.method, c.endpoint, got, c.want)
+		}
+	}
+}
+
 // A document with common rules has few notes.
 func TestRules_Notes_design(t *testing.T) {
 	var paths []string
