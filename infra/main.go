@@ -47,6 +47,9 @@ func synthesize(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if settings.Warning != "" {
+		fmt.Fprintln(os.Stderr, "warning:", settings.Warning)
+	}
 	settings.In("..") // the CDK runs an app in the folder of its cdk.json
 	settings.RulesVersion = lastChange(ctx, settings.Rules)
 	stack.New(app, settings)

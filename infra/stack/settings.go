@@ -48,6 +48,7 @@ type Settings struct {
 	Events       string  // destination of decision events: kinesis, kafka, or "" for none
 	Sample       float64 // allowed requests that one event represents; default 100
 	Kafka        Kafka
+	Warning      string // describes a setting that is probably a mistake; "" means none
 }
 
 // Kafka is a topic of an Amazon MSK cluster, and its network.
@@ -79,6 +80,9 @@ func Read(document []byte, given []string, context func(key string) string) (Set
 		case !r.known[key] || key == "stage":
 			r.problems = append(r.problems, fmt.Errorf("stages: %s.%s: not a setting of a stage; want one of %s", s.Stage, key, strings.Join(slices.Sorted(maps.Keys(r.known)), ", ")))
 		}
+	}
+	if r.stage == nil && context("stage") != "" {
+		s.Warning = fmt.Sprintf("stages: no settings of stage %s, so the stack has the defaults; want one of %s, or your own stage", s.Stage, strings.Join(slices.Sorted(maps.Keys(stages)), ", "))
 	}
 	return s, errors.Join(r.problems...)
 }

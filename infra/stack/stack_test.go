@@ -216,3 +216,19 @@ func TestRead(t *testing.T) {
 		t.Errorf("got %+v, %v: want the command line to override the stage", s, err)
 	}
 }
+
+// A stage without settings is allowed, with a warning. A run without a stage has no warning.
+func TestRead_unlistedStage(t *testing.T) {
+	for stage, want := range map[string]string{
+		"prd":  "stages: no settings of stage prd, so the stack has the defaults; want one of dev, prod, or your own stage",
+		"prod": "", "": "",
+	} {
+		s, err := stack.Read([]byte(`{"prod": {}, "dev": {}}`), []string{"stage"}, func(key string) string { return map[string]string{"stage": stage}[key] })
+		if err != nil || s.Warning != want {
+			t.Errorf("stage %q: got warning %q, error %v, want %q", stage, s.Warning, err, want)
+		}
+	}
+	if s, err := stack.Read([]byte(`{}`), nil, func(string) string { return "" }); err != nil || s.Warning != "" {
+		t.Errorf("no stage: got warning %q, error %v, want none", s.Warning, err)
+	}
+}
