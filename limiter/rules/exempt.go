@@ -101,6 +101,16 @@ func (r *Rules) Exemptions() []string {
 	return names
 }
 
+// ExemptEndpoints returns the exemptions of endpoints, in file order.
+func (r *Rules) ExemptEndpoints() (list []Exemption) {
+	for _, e := range r.exempt.list {
+		if e.Kind == document.PerEndpoint {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
 // exempt compiles the exemptions.
 func (c *compiler) exempt() {
 	e := &c.rules.exempt

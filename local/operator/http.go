@@ -138,7 +138,7 @@ func post[A any](ctx context.Context, address string, question any) (a A, err er
 	request.Header.Set("Content-Type", "application/json")
 	response, err := client.Do(request)
 	if err != nil {
-		return a, fmt.Errorf("no gateway at %s: %w; start one with make run", request.URL.Host, err)
+		return a, fmt.Errorf("no gateway at %s: %w; start one with make run, or set --url or WEIR_URL", request.URL.Host, err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	content, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))

@@ -32,11 +32,17 @@ func (s *Server) greet(apis []*gateway.API) {
 	}
 	fmt.Fprintf(s.Out, "page   %s%s\n", urls[0], console.Path)
 	PrintAPIKeys(s.Out, s.apiKeys)
-	for _, line := range unmatched(endpointsOf(inForce), apis) {
+	for _, line := range unmatched(placedIn(inForce), apis) {
 		fmt.Fprintln(s.Out, "warning:", line)
 	}
-	fmt.Fprintf(s.Out, "\nTry:\n"+
-		"  curl -i %s/api/v1/search\n"+
+	if os.Getenv("RECORDS_TABLE") != "" {
+		fmt.Fprintln(s.Out, "warning: RECORDS_TABLE has no effect: the API keys are in", s.checkout.APIKeysFile())
+	}
+	fmt.Fprint(s.Out, "\nTry:\n")
+	if s.Port != DefaultPort {
+		fmt.Fprintf(s.Out, "  export WEIR_URL=%s\n", urls[0])
+	}
+	fmt.Fprintf(s.Out, "  curl -i %s/api/v1/search\n"+
 		"  curl -i -H \"Authorization: Bearer $(%s token --user alice --tier paid)\" %s/api/v1/search\n"+
 		"  curl -i -X POST %s/api/v1/data\n"+
 		"  curl -i -H \"x-api-key: %s\" %s/api/v1/search\n\n", urls[0], self(), urls[0], urls[max(0, len(apis)-1)], s.apiKeys["paid"], urls[0])

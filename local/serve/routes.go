@@ -24,12 +24,32 @@ func endpointsOf(r *rules.Rules) (list []endpoint) {
 	return list
 }
 
-// unmatched returns a line for each rule that no request to the APIs can match. The endpoint or the
-// method of such a rule is probably misspelled.
-func unmatched(rules []endpoint, apis []*gateway.API) (lines []string) {
-	for i, rule := range rules {
-		if !slices.ContainsFunc(apis, func(a *gateway.API) bool { return slices.ContainsFunc(a.Routes, rule.meets) }) {
-			lines = append(lines, fmt.Sprintf("rules[%d] matches no route: %s", i, strings.TrimSpace(rule.Method+" "+rule.Endpoint)))
+// placed is an endpoint and its place in the document.
+type placed struct {
+	place string
+	endpoint
+}
+
+// placedIn returns all endpoints in rules: of the list of rules, of the exemptions and of the usage.
+func placedIn(r *rules.Rules) (list []placed) {
+	for i, rule := range endpointsOf(r) {
+		list = append(list, placed{fmt.Sprintf("rules[%d]", i), rule})
+	}
+	for _, e := range r.ExemptEndpoints() {
+		list = append(list, placed{e.Path, endpoint{Endpoint: e.Value}})
+	}
+	if path := r.UsageEndpoint(); path != "" {
+		list = append(list, placed{"usage.endpoint", endpoint{path, http.MethodGet}})
+	}
+	return list
+}
+
+// unmatched returns a line for each endpoint that no request to the APIs can match. Such an endpoint or
+// its method is probably misspelled, or the APIs lack its route.
+func unmatched(endpoints []placed, apis []*gateway.API) (lines []string) {
+	for _, e := range endpoints {
+		if !slices.ContainsFunc(apis, func(a *gateway.API) bool { return slices.ContainsFunc(a.Routes, e.meets) }) {
+			lines = append(lines, fmt.Sprintf("%s matches no route: %s", e.place, strings.TrimSpace(e.Method+" "+e.Endpoint)))
 		}
 	}
 	return lines

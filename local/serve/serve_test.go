@@ -322,14 +322,16 @@ func TestServe_templateWithoutRole(t *testing.T) {
 	}
 }
 
-// The greeting has the version of the rules, the rules that match no route, and a request with an API
-// key.
+// The greeting has the version of the rules, the endpoints that match no route, the variable that the
+// run ignores, and a request with an API key.
 func TestServe_greet(t *testing.T) {
 	document := filepath.Join(t.TempDir(), "rules.json")
-	if err := os.WriteFile(document, []byte(`{"version":7,"rules":[{"endpoint":"/api/v1/serch","method":"GET","limits":{"*":{"requests":1,"window":"1m"}}}]}`), 0o600); err != nil {
+	if err := os.WriteFile(document, []byte(`{"version":7,"rules":[{"endpoint":"/api/v1/serch","method":"GET","limits":{"*":{"requests":1,"window":"1m"}}}],
+		"exempt":[{"user":"alice"},{"endpoint":"/healthz"},{"endpoint":"/api/v1/*"}],"usage":{"endpoint":"/_usage","limit":{"requests":1,"window":"1m"}}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	checkouttest.Scratch(t)
+	c := checkouttest.Scratch(t)
+	t.Setenv("RECORDS_TABLE", "weir")
 	var first string
 	for range 2 { // the second run prints the same keys
 		var out bytes.Buffer
@@ -343,14 +345,20 @@ func TestServe_greet(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.greet(apis)
+		var elsewhere bytes.Buffer
+		s.Port, s.Out = 18480, &elsewhere
+		s.greet(apis)
 		s.Close()
+		if line := "\n  export WEIR_URL=http://127.0.0.1:18480\n"; !strings.Contains(elsewhere.String(), line) || strings.Contains(out.String(), "WEIR_URL") {
+			t.Errorf("ports 18480 and 8080: got\n%s\nand\n%s\nwant %q only in the first", &elsewhere, &out, line)
+		}
 		if first == "" {
 			first = out.String()
 		}
 		if out.String() != first {
 			t.Errorf("greeting of the second run: got\n%s\nwant the same as the first\n%s", &out, first)
 		}
-		for _, text := range []string{"rules  " + document + " (1 rule, version 7)", "page   http://127.0.0.1:8080/_weir/\n", "warning: rules[0] matches no route: GET /api/v1/serch\n", "  curl -i -H \"x-api-key: weir-paid-"} {
+		for _, text := range []string{"rules  " + document + " (1 rule, version 7)", "page   http://127.0.0.1:8080/_weir/\n", "warning: rules[0] matches no route: GET /api/v1/serch\nwarning: exempt[1] matches no route: /healthz\nwarning: usage.endpoint matches no route: GET /_usage\nwarning: RECORDS_TABLE has no effect: the API keys are in " + c.APIKeysFile() + "\n", "  curl -i -H \"x-api-key: weir-paid-"} {
 			if !strings.Contains(out.String(), text) {
 				t.Errorf("output: got\n%s\nwant it to contain %q", &out, text)
 			}
@@ -402,19 +410,19 @@ func TestUnmatched(t *testing.T) {
 	for _, rule := range []endpoint{
 		{"*", ""}, {"/a/{x}", "GET"}, {"/a/b", ""}, {"/a/*", ""}, {"/{x}/b", ""}, {"/a/b/*", ""}, {"/h", "GET"}, {"/g/*", "PUT"}, {"/g/b", ""}, {"/g/b/c", "GET"}, {"/", "POST"},
 	} {
-		if lines := unmatched([]endpoint{rule}, apis); lines != nil {
+		if lines := unmatched([]placed{{"rules[0]", rule}}, apis); lines != nil {
 			t.Errorf("%v: got %s, want no line", rule, lines)
 		}
 	}
 	for _, rule := range []endpoint{{"/a", ""}, {"/a/b", "POST"}, {"/a/b/c", ""}, {"/a/b/c/*", ""}, {"/g", ""}, {"/h", "POST"}, {"/o", ""}, {"/b", ""}, {"/", "GET"}} {
-		if lines := unmatched([]endpoint{rule}, apis); len(lines) != 1 {
+		if lines := unmatched([]placed{{"rules[0]", rule}}, apis); len(lines) != 1 {
 			t.Errorf("%v: got %s, want one line", rule, lines)
 		}
 	}
-	if lines := unmatched([]endpoint{{"*", ""}, {"/b", "PUT"}}, append(apis, &gateway.API{})); len(lines) != 1 || lines[0] != "rules[1] matches no route: PUT /b" {
+	if lines := unmatched([]placed{{"rules[0]", endpoint{"*", ""}}, {"rules[1]", endpoint{"/b", "PUT"}}}, append(apis, &gateway.API{})); len(lines) != 1 || lines[0] != "rules[1] matches no route: PUT /b" {
 		t.Errorf("rule for PUT /b: got %q, want one line about rules[1]", lines)
 	}
-	if lines := unmatched([]endpoint{{"/b", "PUT"}}, []*gateway.API{{Routes: []gateway.Route{{Method: "ANY", Path: "$default"}}}}); lines != nil {
+	if lines := unmatched([]placed{{"rules[0]", endpoint{"/b", "PUT"}}}, []*gateway.API{{Routes: []gateway.Route{{Method: "ANY", Path: "$default"}}}}); lines != nil {
 		t.Errorf("default route: got %s, want no line", lines)
 	}
 }

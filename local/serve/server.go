@@ -50,6 +50,9 @@ type Options struct {
 // Memory is the default store.
 const Memory = "memory"
 
+// DefaultPort is the port at which the commands expect the first API, unless WEIR_URL has another URL.
+const DefaultPort = 8080
+
 // Server is one run. Create it with [New], and call either Run or Open, once.
 type Server struct {
 	Options

@@ -11,7 +11,7 @@ import (
 )
 
 func serveCommand() *cobra.Command {
-	o := serve.Options{Clock: time.Now, Port: 8080}
+	o := serve.Options{Clock: time.Now, Port: serve.DefaultPort}
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the APIs with their limits on this machine",
