@@ -106,7 +106,7 @@ func (o *Operator) part(part string, v *rules.Values) (order string, one limiter
 		v.Caller.IP, err = o.address(part, value)
 		return afterWords + kind, limiter.IP(v.Caller.IP), err
 	case kind == "method":
-		v.Method = unescape(value)
+		v.Method = methodOf(unescape(value))
 		return kind, limiter.Method(v.Method), nil
 	default:
 		if name, value, ok := strings.Cut(value, "="); ok && name != "" {
@@ -121,7 +121,8 @@ func namedPart(part, kind, name, value string, v *rules.Values) (order string, o
 	switch {
 	case kind == "claim" && value != "":
 		v.Caller.Claims[name], one = value, limiter.Claim(name, value)
-	case kind == "header" && name == strings.ToLower(name):
+	case kind == "header":
+		name = strings.ToLower(name)
 		v.Header.Set(name, value)
 		one = limiter.Header(name, value)
 	case kind == "path":
@@ -130,6 +131,16 @@ func namedPart(part, kind, name, value string, v *rules.Values) (order string, o
 		return "", one, mistake("subject: got %q, %s", part, wantSubject)
 	}
 	return kind + ":" + name, one, nil
+}
+
+// methodOf returns a method in upper case. It keeps a text such as "other", by which limits count all
+// uncommon methods.
+func methodOf(text string) string {
+	switch method := strings.ToUpper(text); method {
+	case http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
+		return method
+	}
+	return text
 }
 
 // address reads an address, or the network that counts as one caller.

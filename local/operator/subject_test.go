@@ -40,7 +40,9 @@ func TestInspect_subjects(t *testing.T) {
 		"method:GET":                            limiter.Method("GET"),
 		"method:":                               {},
 		"header:x-tenant=a%2Cb|user:alice":      limiter.Header("x-tenant", "a,b").And(limiter.User("alice")),
-		"header:X-Tenant=a|user:alice":          {}, // an error: the name of the field must be in lower case
+		"header:X-Tenant=a|user:alice":          limiter.Header("x-tenant", "a").And(limiter.User("alice")),
+		"method:get":                            limiter.Method("GET"),
+		"method:other":                          limiter.Method("other"), // all methods without a count of their own
 		"user:alice|method:GET":                 {},
 		"claim:o=1|header:x=2|method:PUT|path:id=3|apikey:k": limiter.Claim("o", "1").And(limiter.Header("x", "2")).And(limiter.Method("PUT")).And(limiter.PathParameter("id", "3")).And(limiter.APIKey("k")),
 		"global":               limiter.Global(),
