@@ -116,7 +116,7 @@ func (c *charger) list(q *Request, r *rule, key string, l limit) Listed {
 		listed.Charge.Limit, listed.Reason = l.Limit, "only limits by ip charge a request with a bad credential"
 		return listed
 	case !l.applies(&q.Caller):
-		listed.Charge.Limit, listed.Reason = l.Limit, "charges only requests "+onlyWords[l.only]
+		listed.Charge.Limit, listed.Reason = l.Limit, "not charged: only requests "+onlyWords[l.only]
 		return listed
 	case subject == (limiter.Subject{}):
 		listed.Charge.Limit, listed.Reason = l.Limit, "counts by "+class.lacks(q)+", which the caller lacks"

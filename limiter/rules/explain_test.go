@@ -99,7 +99,7 @@ func TestRules_Explain(t *testing.T) {
 
 // A limit that has the field only is listed for every caller, with the reason if the limit is skipped.
 func TestRules_Explain_only(t *testing.T) {
-	const unverified, bad = "charges only requests without a verified user or API key", "charges only requests with a bad credential"
+	const unverified, bad = "not charged: only requests without a verified user or API key", "not charged: only requests with a bad credential"
 	r := load(t, "testdata/good/only.json")
 	for _, c := range []struct {
 		caller caller.Caller
