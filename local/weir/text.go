@@ -9,9 +9,19 @@ import (
 	"github.com/weir-limits/weir/local/command"
 )
 
-// seconds formats a time in seconds as a duration, rounded to milliseconds.
+// seconds formats a time in seconds as a duration, rounded to milliseconds. From two days on, the text
+// has days, and the time is rounded to seconds.
 func seconds(s float64) string {
+	const day = 24 * time.Hour
 	d := time.Duration(s * float64(time.Second))
+	if d >= 2*day {
+		d = d.Round(time.Second)
+		rest := ""
+		if d%day > 0 {
+			rest = seconds((d % day).Seconds())
+		}
+		return fmt.Sprintf("%dd%s", d/day, rest)
+	}
 	if d > time.Millisecond {
 		d = d.Round(time.Millisecond)
 	}
