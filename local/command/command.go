@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // Interrupted is the exit status of a command that an interrupt ended. Shells use the same number.
@@ -49,8 +50,17 @@ func (e ExitError) Error() string { return fmt.Sprintf("exit status %d", e.Code)
 func Root(root *cobra.Command) *cobra.Command {
 	root.Version, root.SilenceErrors, root.SilenceUsage = Built().Version, true, true
 	wrapHelp(root)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return UsageError{err} })
+	root.SetFlagErrorFunc(flagError)
 	return root
+}
+
+// flagError returns a usage error. The library's error for a switch names a function of Go, so flagError
+// replaces this error.
+func flagError(_ *cobra.Command, err error) error {
+	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok && invalid.GetFlag().Value.Type() == "bool" {
+		return Usage("invalid argument %q for \"--%s\" flag: want true or false", invalid.GetValue(), invalid.GetFlag().Name)
+	}
+	return UsageError{err}
 }
 
 // Build describes a program.

@@ -140,7 +140,7 @@ func TestKeys(t *testing.T) {
 
 func TestKeys_mistakes(t *testing.T) {
 	t.Setenv("RECORDS_TABLE", "")
-	for _, args := range [][]string{{"keys", "list"}, {"keys", "spin"}, {"keys", "create", "x"}, {"keys", "revoke"}, {"keys", "revoke", ""}, {"keys", "revoke", "a", "b"}, {"keys", "create", "--table", "t", "--add"}} {
+	for _, args := range [][]string{{"keys", "list"}, {"keys", "spin"}, {"keys", "create", "x"}, {"keys", "revoke"}, {"keys", "revoke", ""}, {"keys", "revoke", "a", "b"}, {"keys", "create", "--table", "t", "--add"}, {"keys", "set", "acme", "--suspended=no"}} {
 		if code, _, errs := weir(t, args...); code != 2 || strings.Count(errs, "\n") != 2 || !strings.Contains(errs, "--help") {
 			t.Errorf("%v: got exit %d, stderr %q, want exit 2 and two lines with --help", args, code, errs)
 		}

@@ -137,6 +137,9 @@ func TestUsage(t *testing.T) {
 	if _, _, errs := weir(t, "serve", "--port", "abc"); errs != "weir: invalid argument \"abc\" for \"--port\" flag: want 1 to 65534\nTry: weir serve --help\n" {
 		t.Errorf("--port abc: got stderr %q, want the range of ports and the help", errs)
 	}
+	if _, _, errs := weir(t, "keys", "set", "acme", "--suspended=no"); errs != "weir: invalid argument \"no\" for \"--suspended\" flag: want true or false\nTry: weir keys set --help\n" {
+		t.Errorf("--suspended=no: got stderr %q, want the values and the help", errs)
+	}
 	if code, out, _ := weir(t, "--version"); code != 0 || !strings.HasPrefix(out, "weir version ") {
 		t.Errorf("--version: got exit %d, output %q, want exit 0 and the version", code, out)
 	}
