@@ -106,7 +106,7 @@ func TestCompletion(t *testing.T) {
 		"token --tier ":                   {"enterprise", "free", "paid"},
 		"explain --rules nowhere --tier ": {},
 		"explain ":                        {"GET", "POST", "PUT", "PATCH", "DELETE"},
-		"usage ":                          {"user:", "apikey:", "ip:", "claim:", "endpoint:", "custom:", "global"},
+		"usage ":                          {"user:", "apikey:", "ip:", "claim:", "path:", "method:", "header:", "endpoint:", "custom:", "global"},
 	} {
 		_, out, _ := weir(t, append([]string{"__complete"}, strings.Split(line, " ")...)...)
 		got := strings.Fields(out)

@@ -55,7 +55,7 @@ func completeSubject(_ *cobra.Command, args []string, _ string) ([]string, cobra
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return []string{"user:", "apikey:", "ip:", "claim:", "endpoint:", "custom:", "global"}, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	return []string{"user:", "apikey:", "ip:", "claim:", "path:", "method:", "header:", "endpoint:", "custom:", "global"}, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
 func printUsage(out io.Writer, i operator.Usage) error {
