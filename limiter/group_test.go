@@ -410,7 +410,8 @@ func TestGroup_refund(t *testing.T) {
 				left := int64(36) // usage before the refunds: 1 + 2 + ... + 8
 				for _, i := range []int{7, 3, 0, 5, 1, 6, 2, 4} {
 					given := receipts[i].Refund(ctx, begun).Given
-					if a != algo.TokenBucket || i == 7 { // only the last request finds the bucket unchanged since its charge
+					// A bucket refunds the whole cost only if no later charge followed: only for the last request.
+					if a != algo.TokenBucket || i == 7 {
 						left -= int64(i + 1)
 					} else if given > 0 {
 						left = min(left, 100-mustPeek(t, l, begun, c).Remaining)

@@ -80,8 +80,9 @@ func (w *Window) sameWindows(other *Window) bool {
 	return w.Length == other.Length && w.calendar == other.calendar
 }
 
-// Weight returns how much window index-1 counts at now, in units of 2^-20. Until window index starts,
-// the result is 2^20, a weight of 1. For a fixed window, it is 0.
+// Weight returns the weight of the previous window, number index-1, at now, in units of 2^-20. Before the
+// window with number index starts, the previous window has its full weight, 2^20. In a fixed window, the
+// weight is 0.
 func (w *Window) Weight(index int64, now Instant) int64 {
 	if !w.Sliding {
 		return 0

@@ -20,8 +20,9 @@ const (
 	// needs a new connection lasts for two or three requests.
 	DefaultBudget = 20 * time.Millisecond
 	maxWaits      = 5 // one batch delays at most this number of requests
-	// A batch is cancelled when both bounds are exceeded: the time patience, and minRequests requests.
-	// The time alone is not enough, because time also passes while Lambda freezes the process.
+	// The Publisher cancels a batch that is under way for longer than patience, if more than minRequests
+	// requests arrived in that time. The time alone is not enough: it also passes while Lambda freezes
+	// the process.
 	patience    = 5 * time.Second
 	minRequests = 3
 	// After a failure the Publisher pauses for one second. The pause doubles with each further failure,

@@ -46,7 +46,7 @@ const counting = `{"rules":[
 		{"name":"bad","requests":100,"window":"1m","per":["ip"],"count":"failures"},
 		{"name":"spent","requests":1000,"window":"1m","per":["ip"],"count":"cost","reserve":100}]}}]}`
 
-// settling is a Gate with the rules document counting, in front of an API.
+// settling is a Gate in front of an API. Its rules are the constant named counting.
 type settling struct {
 	t       *testing.T
 	gate    *httplimit.Gate

@@ -136,7 +136,7 @@ func (s *Store) Settle(_ context.Context, now algo.Instant, subject limiter.Subj
 	return settled, nil
 }
 
-// missing returns the weight of the limits that the charges with Force add to a shard.
+// missing returns the total weight of the limits that sh does not hold yet and that forced charges create.
 func missing(sh *shard, k key, charges []limiter.Charge) (grows int) {
 	for i := range charges {
 		if c := &charges[i]; c.Force && c.Cost > 0 && sh.find(k, c.Limit.ID) == nil {

@@ -67,7 +67,8 @@ type goal struct {
 	Want     string `json:"want"`
 	Measured string `json:"measured"`
 	Met      bool   `json:"met"`
-	// Why is the measured argument why Weir misses the goal; "" if the goal is met or has none.
+	// Why explains, with measured values, why Weir misses the goal. It is "" if the goal is met, or if no
+	// explanation is given.
 	Why string `json:"why,omitempty"`
 }
 

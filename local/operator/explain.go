@@ -113,8 +113,8 @@ type Decision struct {
 
 // Cost is the number of store calls that a decision makes, and the kind of these calls.
 type Cost struct {
-	// Calls is the number of store calls of an admitted request: one for each subject and shard.
-	// The calls are concurrent. Refused requests make at most one call per second and environment.
+	// Calls is the number of store calls of an admitted request: one for each subject, and one for each
+	// limit that is divided into shards. The calls are concurrent. Refused requests make at most one call per second and environment.
 	Calls int `json:"storeCalls"`
 	// Unit is the kind of a call: "write" for DynamoDB, "script" for Redis, "" for no calls.
 	Unit string `json:"unit,omitempty"`

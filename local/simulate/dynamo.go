@@ -82,8 +82,8 @@ func (d *dynamo) Take(ctx context.Context, now algo.Instant, subject limiter.Sub
 	return false, limiter.ErrContended
 }
 
-// predict sets a.busy, the assumption about the state of the bucket. It reports whether the assumption is a
-// guess.
+// predict sets a.busy: whether the write expects a busy bucket. If the state that the environment has seen is
+// busy, predict sets true. Otherwise predict guesses from the answers to earlier writes, and reports that.
 func (d *dynamo) predict(a *attempt) (guessed bool) {
 	if _, ok := a.machine.(*algo.Bucket); !ok || a.exact {
 		return false

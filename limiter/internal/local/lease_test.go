@@ -35,9 +35,9 @@ func TestLease_left(t *testing.T) {
 	}
 }
 
-// If the last lease was used up within a second, the next one is twice as large. The next lease of a
-// window is at most what requests at the same rate use in a second. If the last lease was not used up,
-// the next one is as large as the part that was used.
+// If a lease was used up within a second, the next lease is twice as large. For a window, the next lease
+// is also at most what requests at the same rate use in a second; for a bucket, this bound does not exist.
+// If a lease was not used up, the next lease is as large as the part that was used.
 func TestLease_next(t *testing.T) {
 	taken := algo.InstantOf(time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC))
 	machine := &algo.Window{Length: time.Hour, Requests: 1000}
