@@ -16,6 +16,12 @@ func SigningKeyActions() []string { return []string{"dynamodb:PutItem"} }
 // starts creates the key of subject hashes.
 func SubjectKeyActions() []string { return []string{"dynamodb:PutItem"} }
 
+// ReceiptKeyActions returns the IAM actions that the function [Authorizer] needs on the records table in
+// addition to [RecordActions], with [ReceiptKeysKey] as the only leading key. With them, the first
+// authorizer that seals a receipt creates the keys. The functions that open receipts need only
+// [RecordActions].
+func ReceiptKeyActions() []string { return []string{"dynamodb:PutItem"} }
+
 // RulesActions returns the IAM actions that a publisher of rules needs on the records
 // table, with [RulesKeys] as the only leading keys.
 func RulesActions() []string {

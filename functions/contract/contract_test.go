@@ -183,6 +183,9 @@ func record() []byte {
 	r.RulesRefused(now)
 	r.WatchClock(func() (ahead, uncertainty time.Duration, ok bool) { return time.Second, 0, true })
 	r.Settled(outcome.Settlement{Time: now, Rejected: 1, Settlement: limiter.Settlement{Lost: 1, Excess: []limiter.Excess{{Cost: 5}}}})
+	for result := range outcome.ReceiptResults {
+		r.Receipt(now, result)
+	}
 	r.EventsDropped(now.Add(time.Second), 1)
 	return log.Bytes()
 }

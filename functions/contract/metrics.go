@@ -28,6 +28,12 @@ const (
 	MetricReportsRejected = "ReportsRejected"
 	MetricDebtExcess      = "DebtExcess"
 
+	MetricReceiptsSettled  = "ReceiptsSettled"
+	MetricReceiptsOmitted  = "ReceiptsOmitted"
+	MetricReceiptsForged   = "ReceiptsForged"
+	MetricReceiptsReplayed = "ReceiptsReplayed"
+	MetricReceiptsExpired  = "ReceiptsExpired"
+
 	MetricClamped       = "Clamped"
 	MetricRulesRefused  = "RulesRefused"
 	MetricRulesVersion  = "RulesVersion"
@@ -58,6 +64,7 @@ func Metrics() []string {
 		MetricShadowed, MetricUnauthorized, MetricFailed, MetricLatency, MetricStoreCalls,
 		MetricStoreLatency, MetricOvershoot, MetricRefundsGiven, MetricRefundsDropped, MetricClamped,
 		MetricSettlementsLost, MetricReportsRejected, MetricDebtExcess,
+		MetricReceiptsSettled, MetricReceiptsOmitted, MetricReceiptsForged, MetricReceiptsReplayed, MetricReceiptsExpired,
 		MetricRulesRefused, MetricRulesVersion, MetricRulesAge, MetricEventsDropped, MetricClockSkew,
 	}
 }

@@ -13,6 +13,9 @@ const SigningKeysKey = "signingkeys"
 // SubjectKeyKey is the partition key of the item that contains the key of subject hashes.
 const SubjectKeyKey = "subjectkey"
 
+// ReceiptKeysKey is the partition key of the item that contains the keys of receipts.
+const ReceiptKeysKey = "receiptkeys"
+
 // RulesKeys returns the patterns of the partition keys of the rules in the records table.
 func RulesKeys() []string { return []string{"rules", "rules#*"} }
 

@@ -36,7 +36,7 @@ const (
 	VariableLocal = "WEIR_LOCAL"
 )
 
-// VariableFunction names a function by its role: [Authorizer], [Handler] or [SigningKeys]. No
+// VariableFunction names a function by its role: [Authorizer], [Handler], [Settle] or [SigningKeys]. No
 // function reads it. The local gateway uses it to find the functions of a template.
 const VariableFunction = "WEIR_FUNCTION"
 
@@ -45,10 +45,11 @@ const VariableFunction = "WEIR_FUNCTION"
 const (
 	Authorizer  = "authorizer"
 	Handler     = "handler"
+	Settle      = "settle"
 	SigningKeys = "signingkeys"
 )
 
-// Bundle returns the name of the bundle of an authorizer or a handler: the folder of its main package
+// Bundle returns the name of the bundle of an authorizer, a handler or a settle function: the folder of its main package
 // in functions, and of its bootstrap in the bundles. A bundle links only the clients that its
 // deployment uses. Every bundle links the DynamoDB client. With redis, it also links the Redis client.
 // With events, it links all clients.

@@ -14,3 +14,16 @@ type Settlement struct {
 	Caller   caller.Caller // caller of the request
 	Rejected int           // number of cost reports that were ignored
 }
+
+// ReceiptResult is what happened to a receipt of a request behind an authorizer.
+type ReceiptResult byte
+
+// These are the results. ReceiptResults is their number.
+const (
+	ReceiptSettled ReceiptResult = iota
+	ReceiptOmitted
+	ReceiptForged
+	ReceiptReplayed
+	ReceiptExpired
+	ReceiptResults
+)

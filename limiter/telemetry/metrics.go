@@ -31,6 +31,12 @@ const (
 	ReportsRejected = "ReportsRejected"
 	DebtExcess      = "DebtExcess"
 
+	ReceiptsSettled  = "ReceiptsSettled"
+	ReceiptsOmitted  = "ReceiptsOmitted"
+	ReceiptsForged   = "ReceiptsForged"
+	ReceiptsReplayed = "ReceiptsReplayed"
+	ReceiptsExpired  = "ReceiptsExpired"
+
 	Clamped       = "Clamped"
 	RulesRefused  = "RulesRefused"
 	RulesVersion  = "RulesVersion"
@@ -62,6 +68,7 @@ type metrics struct {
 	overshoot                                             int64 // the largest overshoot of a decision, not a sum
 	refunds                                               limiter.Refunds
 	settlementsLost, reportsRejected, debtExcess          int64
+	receipts                                              [outcome.ReceiptResults]int64
 	rulesRefused, eventsDropped                           int64
 	latency, storeLatency                                 sample
 }
@@ -167,6 +174,8 @@ func (l *line) addTotals(m *metrics, rules inForce, clock estimate, at time.Time
 		{Degraded, m.degraded}, {FromCache, m.fromCache}, {Busy, m.busy}, {Shadowed, m.shadowed}, {Unauthorized, m.unauthorized}, {Failed, m.failed}, {LocalFull, m.localFull},
 		{StoreCalls, m.storeCalls}, {Overshoot, m.overshoot}, {RefundsGiven, int64(m.refunds.Given)}, {RefundsDropped, int64(m.refunds.Dropped)},
 		{SettlementsLost, m.settlementsLost}, {ReportsRejected, m.reportsRejected}, {DebtExcess, m.debtExcess},
+		{ReceiptsSettled, m.receipts[outcome.ReceiptSettled]}, {ReceiptsOmitted, m.receipts[outcome.ReceiptOmitted]}, {ReceiptsForged, m.receipts[outcome.ReceiptForged]},
+		{ReceiptsReplayed, m.receipts[outcome.ReceiptReplayed]}, {ReceiptsExpired, m.receipts[outcome.ReceiptExpired]},
 		{Clamped, m.clamped}, {RulesRefused, m.rulesRefused}, {EventsDropped, m.eventsDropped},
 	} {
 		if i < 2 || c.value > 0 {

@@ -106,6 +106,14 @@ func (r *Recorder) Settled(s outcome.Settlement) {
 	r.count(s.Time.UnixNano(), func() { r.metrics.addSettlement(&s) })
 }
 
+// Receipt counts, at now, what happened to a receipt.
+func (r *Recorder) Receipt(now time.Time, result outcome.ReceiptResult) {
+	if r == nil || r.out == nil {
+		return
+	}
+	r.count(now.UnixNano(), func() { r.metrics.receipts[result]++ })
+}
+
 // RulesRefused counts, at now, a rejected rules document.
 func (r *Recorder) RulesRefused(now time.Time) {
 	if r == nil || r.out == nil {
