@@ -309,6 +309,7 @@ func TestLimiter_Take_failure(t *testing.T) {
 				t.Errorf("both subjects failed: got %+v, want an admission with reason %s and limit %s", d, c.want, theirs.Name)
 			}
 			r.fail[other] = nil
+			take(t, storetest.Must(limiter.New(r, limiter.Options{})), both[1]) // by another process
 			if d := take(t, l, both...); d.Allowed || d.Limit != theirs {
 				t.Errorf("one failed and one refused: got %+v, want a refusal", d)
 			}
