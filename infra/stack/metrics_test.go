@@ -17,7 +17,10 @@ import (
 var unused = []string{contract.RuleDimension + " " + contract.MetricRuleAllowed, contract.RuleDimension + " " + contract.MetricRuleMarked, contract.ExemptionDimension + " " + contract.MetricExempt}
 
 // ofCount are metrics that functions write only for limits with count.
-var ofCount = []string{contract.MetricSettlementsLost, contract.MetricReportsRejected, contract.MetricDebtExcess}
+var ofCount = []string{
+	contract.MetricSettlementsLost, contract.MetricReportsRejected, contract.MetricDebtExcess,
+	contract.MetricReceiptsSettled, contract.MetricReceiptsOmitted, contract.MetricReceiptsForged, contract.MetricReceiptsReplayed, contract.MetricReceiptsExpired,
+}
 
 // written returns the metrics that the functions write, each with its dimension before it.
 func written() []string {
@@ -75,7 +78,7 @@ func TestStack_metrics(t *testing.T) {
 	if !slices.Equal(looked, want) {
 		t.Errorf("metrics that the stack shows:\n got %v\nwant %v", looked, want)
 	}
-	if len(want)+len(unused)+len(ofCount) != 29 {
+	if len(want)+len(unused)+len(ofCount) != 34 {
 		t.Errorf("got %d written metrics; update the number here and the cost in infra/COSTS.md", len(want)+len(unused)+len(ofCount))
 	}
 	_, rule := made.one(t, "AWS::CloudWatch::InsightRule", "")
