@@ -47,7 +47,7 @@ const endpointRules = `{"rules":[
 	{"endpoint":"/","limits":{"*":{"name":"root","requests":60,"window":"1m"}}}]}`
 
 // everything is a template whose APIs send every path to the functions. The REST API calls the
-// authorizer and then the handler. The HTTP API calls only the handler.
+// authorizer and then the handler, and answers 429 to a denial. The HTTP API calls only the handler.
 const everything = `{"Resources":{
 	"Authorizer":{"Type":"AWS::Lambda::Function","Properties":{"Role":"arn:aws:iam::123456789012:role/f","Code":{"ZipFile":"x"},"Runtime":"provided.al2023","Handler":"bootstrap"}},
 	"Handler":{"Type":"AWS::Lambda::Function","Properties":{"Role":"arn:aws:iam::123456789012:role/f","Code":{"ZipFile":"x"},"Runtime":"provided.al2023","Handler":"bootstrap"}},
@@ -63,6 +63,8 @@ const everything = `{"Resources":{
 		"Integration":{"Type":"AWS_PROXY","IntegrationHttpMethod":"POST","Uri":{"Fn::Sub":"arn:${AWS::Partition}:apigateway:${AWS::Region}:lambda:path/2015-03-31/functions/${Handler.Arn}/invocations"}}}},
 	"Root":{"Type":"AWS::ApiGateway::Method","Properties":{"RestApiId":{"Ref":"Rest"},"ResourceId":{"Fn::GetAtt":["Rest","RootResourceId"]},"HttpMethod":"ANY","AuthorizationType":"CUSTOM","AuthorizerId":{"Ref":"Guard"},
 		"Integration":{"Type":"AWS_PROXY","IntegrationHttpMethod":"POST","Uri":{"Fn::Sub":"arn:${AWS::Partition}:apigateway:${AWS::Region}:lambda:path/2015-03-31/functions/${Handler.Arn}/invocations"}}}},
+	"Denied":{"Type":"AWS::ApiGateway::GatewayResponse","Properties":{"RestApiId":{"Ref":"Rest"},"ResponseType":"ACCESS_DENIED","StatusCode":"429",
+		"ResponseTemplates":{"application/json":"{\"violated-policies\":[\"$context.authorizer.policy\"]}"}}},
 	"Web":{"Type":"AWS::ApiGatewayV2::Api","Properties":{"Name":"web","ProtocolType":"HTTP"}},
 	"WebStage":{"Type":"AWS::ApiGatewayV2::Stage","Properties":{"ApiId":{"Ref":"Web"},"StageName":"$default","AutoDeploy":true}},
 	"WebHandler":{"Type":"AWS::ApiGatewayV2::Integration","Properties":{"ApiId":{"Ref":"Web"},"IntegrationType":"AWS_PROXY","PayloadFormatVersion":"2.0","IntegrationUri":{"Fn::GetAtt":["Handler","Arn"]}}},

@@ -1,0 +1,175 @@
+package gateway_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/lambdahttp"
+	"github.com/weir-limits/weir/functions/linked"
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/dynamostore"
+	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/rules/live"
+	"github.com/weir-limits/weir/limiter/storetest"
+	"github.com/weir-limits/weir/limiter/telemetry"
+	"github.com/weir-limits/weir/local/gateway"
+	"github.com/weir-limits/weir/local/gateway/template"
+)
+
+// opened is the time at which the tests of rules documents begin: the last hour of a month.
+var opened = time.Date(2100, 1, 31, 23, 0, 0, 0, time.UTC)
+
+// ruled is an API that enforces a rules document. The API key of a request identifies the caller. The key
+// is "key-" followed by the id of the caller's record.
+type ruled struct {
+	limiter.Store
+
+	kind    gateway.Kind
+	api     *httptest.Server
+	now     time.Time
+	calls   atomic.Int64 // number of calls of Take
+	rules   *rules.Rules
+	metrics bytes.Buffer
+}
+
+func (r *ruled) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+	r.calls.Add(1)
+	return r.Store.Take(ctx, now, s, charges, results)
+}
+
+// onEach runs a test with a rules document on each store and behind each API. No two runs share counts.
+// handler serves the requests that the rules admit.
+func onEach(t *testing.T, document string, handler http.HandlerFunc, test func(t *testing.T, r *ruled)) {
+	for _, store := range []string{"memory", "dynamodb", "redis"} {
+		t.Run(store, func(t *testing.T) {
+			for _, kind := range []gateway.Kind{gateway.REST, gateway.HTTP} {
+				t.Run(string(kind), func(t *testing.T) { test(t, newRuled(t, openStore(t, store), kind, document, handler)) })
+			}
+		})
+	}
+}
+
+// example returns an example document of package rules.
+func example(t *testing.T, name string) string {
+	t.Helper()
+	document, err := os.ReadFile("../../limiter/rules/examples/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(document)
+}
+
+func newRuled(t *testing.T, store limiter.Store, kind gateway.Kind, document string, handler http.HandlerFunc) *ruled {
+	t.Helper()
+	parsed, err := rules.Parse([]byte(document), rules.Options{Version: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &ruled{Store: store, kind: kind, rules: parsed, now: opened}
+	r.warmUp(t)
+	logger := slog.New(slog.DiscardHandler)
+	recorder := telemetry.New(&r.metrics, "dev", nil)
+	recorder.Rules(r.now, 1, time.Time{}, parsed.Labels(), parsed.Exemptions())
+	e := &lambdahttp.Environment{
+		Limiter: storetest.Must(limiter.New(r, limiter.Options{Logger: logger})), Rules: live.Fixed(parsed), Logger: logger,
+		Identifier: caller.New(caller.Options{APIKeys: keys{}}), Clock: func() time.Time { return r.now }, Recorder: recorder,
+	}
+	templ, err := template.Parse([]byte(everything))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := functions{"Authorizer": lambdahttp.NewAuthorizer(e), "Handler": lambdahttp.NewHandler(e, handler)}
+	r.api = serve(t, apiOf(t, templ, kind, f, e.Clock))
+	return r
+}
+
+// keys accepts every API key that begins with "key-". The key of the id "suspended" is suspended.
+type keys struct{}
+
+func (keys) Lookup(_ context.Context, _ time.Time, key string) (caller.Record, error) {
+	if len(key) < 5 || key[:4] != "key-" {
+		return caller.Record{}, caller.ErrInvalidCredential
+	}
+	return caller.Record{ID: key[4:], Suspended: key == "key-suspended"}, nil
+}
+
+// openStore opens a store with a namespace of its own.
+func openStore(t *testing.T, kind string) limiter.Store {
+	t.Helper()
+	c := boot.Config{Store: kind, Namespace: "gateway-" + rand.Text(), Table: "weir-gateway", Local: true, Clients: linked.Clients()}
+	switch kind {
+	case "dynamodb":
+		c.DynamoDBEndpoint = storetest.Server(t, kind, "DYNAMODB_ENDPOINT")
+		client := storetest.Must(c.DynamoDBClient(t.Context()))
+		_, err := client.CreateTable(t.Context(), dynamostore.TableInput(c.Table))
+		if _, exists := errors.AsType[*types.ResourceInUseException](err); err != nil && !exists {
+			t.Fatal(err)
+		}
+	case "redis":
+		c.RedisURL = storetest.Server(t, kind, "REDIS_URL")
+	}
+	store, closeStore, err := c.OpenStore(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = closeStore() })
+	return store
+}
+
+// warmUp makes a charge and a refund without a deadline. The first calls of a new server can take longer than
+// a decision may wait.
+func (r *ruled) warmUp(t *testing.T) {
+	t.Helper()
+	charges, results := []limiter.Charge{{Subject: limiter.User("warm-up"), Limit: storetest.Limit(t, "warm-up", algo.Rate{Requests: 1, Window: time.Minute}), Cost: 1}}, make([]algo.Result, 1)
+	if _, err := r.Store.Take(t.Context(), algo.InstantOf(r.now), charges[0].Subject, charges, results); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Settle(t.Context(), algo.InstantOf(r.now), charges[0].Subject, charges, results, 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// times returns a list of n equal statuses.
+func times(n, status int) []int { return slices.Repeat([]int{status}, n) }
+
+// want sends equal requests, such as "GET /a", and expects these statuses. It returns the last answer.
+func (r *ruled) want(t *testing.T, request string, statuses []int, headers ...string) (last answer) {
+	t.Helper()
+	method, path, _ := strings.Cut(request, " ")
+	for i, status := range statuses {
+		if last = send(t, r.api, method, path, "", headers...); last.status != status {
+			t.Errorf("request %d, %s with %q: got %d %s, want %d", i+1, request, headers, last.status, last.body, status)
+		}
+	}
+	return last
+}
+
+// used returns the usage of the limits of a request.
+func (r *ruled) used(t *testing.T, path string, c caller.Caller) map[string]int64 {
+	t.Helper()
+	used := map[string]int64{}
+	for _, charge := range r.rules.Select(nil, rules.Request{Method: "POST", Path: rules.MustParsePath(path), Caller: c}).Charges {
+		look, results := []limiter.Charge{{Subject: charge.Subject, Limit: charge.Limit}}, make([]algo.Result, 1)
+		if _, err := r.Store.Take(t.Context(), algo.InstantOf(r.now), charge.Subject, look, results); err != nil {
+			t.Fatal(err)
+		}
+		used[charge.Limit.Name] = results[0].Machine.Used(results[0].State, algo.InstantOf(r.now))
+	}
+	return used
+}
