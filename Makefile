@@ -139,8 +139,10 @@ destroy: functions infra/node_modules ## Delete the stack, except the table with
 bootstrap: infra/node_modules ## Prepare an AWS account and region for the CDK, once
 	@$(CDK) bootstrap $(SETTINGS)
 
-golden: ## Write the templates in infra/golden again; make run loads them
+golden: .bin/weir-tools ## Write the templates in infra/golden again; make run loads them
 	@go test -count=1 -run TestGolden ./infra/stack -args -update
+	@WEIR_REQUIRE=tools .bin/weir-tools with --install tools -- sh -c '"$$WEIR_TOOLS/python" infra/tools/create_only.py "$$@"' - $(wildcard infra/golden/*.json) > infra/stack/testdata/create-only.new
+	@mv infra/stack/testdata/create-only.new infra/stack/testdata/create-only.json
 
 vendor: local/console/node_modules ## Copy the chart library again, after a new version in local/console/package.json
 	@cp local/console/node_modules/uplot/LICENSE local/console/node_modules/uplot/dist/uPlot.iife.min.js local/console/node_modules/uplot/dist/uPlot.min.css local/console/web/uplot/
@@ -172,7 +174,7 @@ lint: $(LINT) ## Check formatting, vet and lint
 	cd local/bench && go mod tidy -diff && $(CURDIR)/$(LINT) run ./...
 
 cfn-lint: .bin/weir-tools ## Check the CloudFormation templates
-	.bin/weir-tools with --install tools -- sh -c '[ -z "$$WEIR_TOOLS" ] || exec "$$WEIR_TOOLS/cfn-lint" "$$@"' - $(wildcard infra/golden/*.json)
+	.bin/weir-tools with --install tools -- sh -c '[ -z "$$WEIR_TOOLS" ] || { "$$WEIR_TOOLS/cfn-lint" "$$@" && "$$WEIR_TOOLS/python" infra/tools/create_only.py "$$@" | diff - infra/stack/testdata/create-only.json; }' - $(wildcard infra/golden/*.json)
 
 build: .bin/weir .bin/weir-tools functions ## Build weir and weir-tools into .bin and the functions into dist
 

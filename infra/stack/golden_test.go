@@ -24,9 +24,14 @@ var golden = map[string]func(*stack.Settings){
 func TestGolden(t *testing.T) {
 	for name, change := range golden {
 		t.Run(name, func(t *testing.T) {
-			path := filepath.Join("..", "golden", name+".template.json")
+			path := goldenPath(name)
 			got := synthesize(t, settings(t, change))
-			if *update {
+			if old, err := os.ReadFile(path); *update && err == nil {
+				for _, problem := range checkReplacements(createOnlyProperties(t), parse(t, old).Resources, parse(t, got).Resources) {
+					t.Errorf("%s is not written: %s (if no such stack is deployed anywhere, delete the file first)", path, problem)
+				}
+			}
+			if *update && !t.Failed() {
 				if err := os.WriteFile(path, got, 0o644); err != nil {
 					t.Fatal(err)
 				}
@@ -41,6 +46,8 @@ func TestGolden(t *testing.T) {
 		})
 	}
 }
+
+func goldenPath(name string) string { return filepath.Join("..", "golden", name+".template.json") }
 
 func firstDifference(a, b []byte) int {
 	for i := range min(len(a), len(b)) {

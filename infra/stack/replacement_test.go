@@ -1,0 +1,155 @@
+package stack_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A replacement creates the new resource before it deletes the old one. If both have the same fixed name,
+// the deployment fails with "already exists", and only after the review of the diff. checkReplacements
+// finds this when a golden template is renewed.
+//
+// https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/using-cfn-updating-stacks-update-behaviors.html
+
+// createOnly are the properties of a resource type that no update can change.
+type createOnly struct {
+	CreateOnly []string
+	Identity   []string // the properties that identify a resource
+}
+
+// createOnlyProperties reads testdata/create-only.json, which `make golden` writes.
+func createOnlyProperties(t *testing.T) (types map[string]createOnly) {
+	t.Helper()
+	text, err := os.ReadFile("testdata/create-only.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &types); err != nil {
+		t.Fatal(err)
+	}
+	return types
+}
+
+// name returns the properties that name a resource of a type uniquely in an account; none if AWS generates
+// the name.
+func (c createOnly) name(resourceType string) []string {
+	generated := slices.ContainsFunc(c.Identity, func(p string) bool { return !slices.Contains(c.CreateOnly, p) })
+	if !generated {
+		return c.Identity
+	}
+	own := func(p string) bool {
+		return strings.HasSuffix(path.Base(strings.ReplaceAll(resourceType, "::", "/"))+"Name", p)
+	}
+	if i := slices.IndexFunc(c.CreateOnly, own); i >= 0 && strings.HasSuffix(c.CreateOnly[i], "Name") {
+		return c.CreateOnly[i : i+1]
+	}
+	return nil
+}
+
+// named returns the values of the properties that name r. ok is false if the template does not set all.
+func named(r resource, types map[string]createOnly) (name string, ok bool) {
+	properties := types[r.Type].name(r.Type)
+	values := []any{r.Type}
+	for _, p := range properties {
+		v, set := r.Properties[p]
+		if !set {
+			return "", false
+		}
+		values = append(values, v)
+	}
+	text, err := json.Marshal(values)
+	return string(text), err == nil && len(properties) > 0
+}
+
+// checkReplacements returns a problem for each resource of the template before that the template after
+// replaces or moves under the same name.
+func checkReplacements(types map[string]createOnly, before, after map[string]resource) (problems []string) {
+	moved := map[string]string{}
+	for id, r := range after {
+		if name, ok := named(r, types); ok {
+			moved[name] = id
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(before)) {
+		r := before[id]
+		name, ok := named(r, types)
+		if !ok {
+			continue
+		}
+		if to := moved[name]; to != "" && to != id {
+			problems = append(problems, fmt.Sprintf("%s: moves to %s with the same name %s; keep its logical ID, or change the name", id, to, name))
+		}
+		next, kept := after[id]
+		if !kept || moved[name] != id {
+			continue
+		}
+		for _, p := range types[r.Type].CreateOnly {
+			if !reflect.DeepEqual(r.Properties[p], next.Properties[p]) {
+				problems = append(problems, fmt.Sprintf("%s: %s changes, which replaces the resource, but the name %s stays; change the name too", id, p, name))
+			}
+		}
+	}
+	return problems
+}
+
+// Each resource type of the golden templates has its create-only properties in the test data.
+func TestReplacements_types(t *testing.T) {
+	types := createOnlyProperties(t)
+	for name := range golden {
+		text, err := os.ReadFile(goldenPath(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for id, r := range parse(t, text).Resources {
+			if _, known := types[r.Type]; !known {
+				t.Errorf("%s of %s: type %s is missing in testdata/create-only.json; run make golden", id, name, r.Type)
+			}
+		}
+	}
+}
+
+func TestReplacements(t *testing.T) {
+	text, err := os.ReadFile(goldenPath("everything"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	types := createOnlyProperties(t)
+	type templates = map[string]resource
+	set := func(property string, value any) func(templates, string) {
+		return func(all templates, id string) { all[id].Properties[property] = value }
+	}
+	for name, c := range map[string]struct {
+		of     string // a type; the first of its resources changes
+		change func(all templates, id string)
+		want   string
+	}{
+		"an update in place": {"AWS::ElastiCache::ServerlessCache", set("MajorEngineVersion", "9"), ""},
+		"another user":       {"AWS::ElastiCache::User", set("UserName", "other"), "UserName changes"},
+		"an encryption key":  {"AWS::ElastiCache::ServerlessCache", set("KmsKeyId", "other"), "KmsKeyId changes"},
+		"a key and a name": {"AWS::ElastiCache::ServerlessCache", func(all templates, id string) {
+			set("KmsKeyId", "other")(all, id)
+			set("ServerlessCacheName", "other")(all, id)
+		}, ""},
+		"a generated name":      {"AWS::DynamoDB::Table", set("KeySchema", "other"), ""},
+		"a permission's source": {"AWS::Lambda::Permission", set("SourceArn", "other"), ""},
+		"a removed alarm":       {"AWS::CloudWatch::Alarm", func(all templates, id string) { delete(all, id) }, ""},
+		"a logical ID":          {"AWS::CloudWatch::InsightRule", func(all templates, id string) { all["Other"] = all[id]; delete(all, id) }, "moves to Other"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before, after := parse(t, text), parse(t, text)
+			ids, _ := after.of(c.of)
+			c.change(after.Resources, ids[0])
+			problems := checkReplacements(types, before.Resources, after.Resources)
+			if len(problems) > 1 || (len(problems) == 1) != (c.want != "") || c.want != "" && !strings.Contains(problems[0], ids[0]+": "+c.want) {
+				t.Errorf("got %q, want %q for %s", problems, c.want, ids[0])
+			}
+		})
+	}
+}
