@@ -101,6 +101,9 @@ func (d *Decision) report(it *item, r algo.Result, now algo.Instant) {
 		if !it.Force {
 			wait = max(it.backOff, r.Machine.RetryAfter(r.State, now, it.want))
 		}
+		if it.limit.concurrent() && wait > 0 && wait != algo.Never {
+			wait = min(max(wait, minSlotWait), maxSlotWait)
+		}
 		if wait == 0 || d.Limit != nil && wait <= d.RetryAfter {
 			return
 		}
@@ -112,6 +115,12 @@ func (d *Decision) report(it *item, r algo.Result, now algo.Instant) {
 	d.RetryAfter = wait
 	d.ResetAfter = r.Machine.ResetAfter(r.State, now)
 }
+
+// A slot is usually free before it expires, so the RetryAfter of a concurrent limit is in this range.
+const (
+	minSlotWait = time.Second
+	maxSlotWait = 3 * time.Second
+)
 
 // fewer reports whether a limit admits fewer further requests than another limit. remaining and cost are
 // those of the limit, than and at those of the other. If both admit the same number, fewer reports whether

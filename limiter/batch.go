@@ -64,6 +64,12 @@ func (b *batch) forces() bool {
 	return slices.ContainsFunc(b.charges, func(c Charge) bool { return c.Force })
 }
 
+// concurrent reports whether b takes slots. Such a batch shares no call, because a store identifies the
+// slots of a call together and each request releases its own.
+func (b *batch) concurrent() bool {
+	return slices.ContainsFunc(b.charges, func(c Charge) bool { return c.Limit.concurrent() && c.Cost > 0 })
+}
+
 // sizeLeases sets the cost of each charge that renews a lease to the size of the lease.
 func (b *batch) sizeLeases(now algo.Instant) {
 	for i := range b.items {

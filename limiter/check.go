@@ -29,6 +29,8 @@ func (l *Limiter) check(now time.Time, charges []Charge) error {
 			return fmt.Errorf("%w: limit %q: cost: negative (got %d, want 0 or more)", ErrInvalidCharge, c.Limit.Name, c.Cost)
 		case c.Force && c.Limit.Spread.Shards > 0:
 			return fmt.Errorf("%w: limit %q: forced charge on a limit with shards; remove the shards or Force", ErrInvalidCharge, c.Limit.Name)
+		case c.Limit.concurrent() && (c.Cost > 1 || c.Force):
+			return fmt.Errorf("%w: limit %q: cost of a concurrent limit (got %d, forced %t, want 0 or 1, not forced); a request takes one slot", ErrInvalidCharge, c.Limit.Name, c.Cost, c.Force)
 		case c.Limit.Spread.Cells > 0 && l.cells == nil:
 			return fmt.Errorf("%w: limit %q: the limit has cells, but the Limiter has no store for them; set Options.Cells", ErrInvalidCharge, c.Limit.Name)
 		}

@@ -28,6 +28,9 @@ const (
 	CountCost     Counted = "cost"     // a number that the API reports, such as tokens
 	CountFailures Counted = "failures" // requests whose answer has a status of Failures
 	CountBytes    Counted = "bytes"    // the length of response bodies
+	// CountConcurrent counts requests in flight. A request takes a slot for at most Rate.Window, and
+	// settling it at the cost 0 releases the slot. NewLimit sets the algorithm.
+	CountConcurrent Counted = "concurrent"
 )
 
 // CostField is the default response field in which an API reports its cost.
@@ -41,8 +44,8 @@ func (c *Count) CostField() string { return cmp.Or(c.Field, CostField) }
 
 func (c *Count) validate(s Spread) error {
 	switch {
-	case c.Of != CountRequests && c.Of != CountCost && c.Of != CountFailures && c.Of != CountBytes:
-		return &algo.FieldError{Field: "count", Got: string(c.Of), Want: "requests, cost, failures or bytes"}
+	case c.Of != CountRequests && c.Of != CountCost && c.Of != CountFailures && c.Of != CountBytes && c.Of != CountConcurrent:
+		return &algo.FieldError{Field: "count", Got: string(c.Of), Want: "requests, cost, failures, bytes or concurrent"}
 	case c.Settles() && s != Spread{}:
 		return &algo.FieldError{Field: "count", Got: string(c.Of), Want: "requests, because the limit has lease, shards, sync_ms or cells"}
 	}

@@ -57,7 +57,7 @@ type Decision struct {
 	// RetryAfter is the time until the same request would be allowed. It is exact if nothing else is
 	// charged meanwhile. It is 0 if the request was allowed. It is also 0 if the request costs more
 	// than the capacity, because then it is never allowed. For ReasonBusy it is a random time of 1 to
-	// 3 seconds.
+	// 3 seconds. For a concurrent limit it is in the same range, because a slot can be released any time.
 	RetryAfter time.Duration
 	// ResetAfter is the time to full quota with no further traffic.
 	ResetAfter time.Duration

@@ -101,6 +101,9 @@ func NewLimit(l Limit) (*Limit, error) {
 	if err := l.Count.validate(l.Spread); err != nil {
 		return nil, err
 	}
+	if err := l.setConcurrent(); err != nil {
+		return nil, err
+	}
 	l.Rate = l.Rate.WithDefaults()
 	machine, err := algo.New(l.Rate)
 	if err != nil {
@@ -139,6 +142,22 @@ func NewLimit(l Limit) (*Limit, error) {
 	}
 	return &l, err
 }
+
+// setConcurrent sets the algorithm of a limit with CountConcurrent.
+func (l *Limit) setConcurrent() error {
+	switch concurrent := l.Rate.Algorithm == algo.Concurrent; {
+	case l.Count.Of == CountConcurrent && l.Rate.Algorithm != "" && !concurrent:
+		return &algo.FieldError{Field: "algorithm", Got: l.Rate.Algorithm, Want: "none: a limit that counts concurrent requests has no algorithm"}
+	case l.Count.Of == CountConcurrent:
+		l.Rate.Algorithm = algo.Concurrent
+	case concurrent:
+		return &algo.FieldError{Field: "algorithm", Got: l.Rate.Algorithm, Want: "none: set the count to concurrent instead"}
+	}
+	return nil
+}
+
+// concurrent reports whether l counts requests in flight.
+func (l *Limit) concurrent() bool { return l.Rate.Algorithm == algo.Concurrent }
 
 // divide returns the parts of l that count separately. For shards, these are all shards. For cells, it
 // is one cell, because all cells are equal.

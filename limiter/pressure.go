@@ -66,14 +66,14 @@ func (p *pressure) pause(now algo.Instant, leasesHelp bool, intN func(int) int) 
 }
 
 // leasable reports whether a process under pressure may take requests of l in advance. These limits are
-// not leasable: a log records the instant of each request, a leaky bucket spaces requests, and a lease
-// of a shallow bucket leaks before it is used. A limit with a Spread is not leasable either, because the
+// not leasable: a log records the instant of each request, a slot belongs to one request, a leaky bucket
+// spaces requests, and a lease of a shallow bucket leaks before it is used. A limit with a Spread is not leasable either, because the
 // Spread alone decides how it uses the store.
 func (l *Limit) leasable() bool {
 	if _, ok := l.machine.(*algo.Bucket); ok && l.leaseGrace() < minGrace {
 		return false
 	}
-	return l.Spread == Spread{} && l.Rate.Algorithm != algo.SlidingLog
+	return l.Spread == Spread{} && l.Rate.Algorithm != algo.SlidingLog && !l.concurrent()
 }
 
 // leasesHelp reports whether leases of l can be large enough to save most writes.

@@ -16,7 +16,7 @@ func (r *request) takeOnce(ctx context.Context, b *batch) {
 	switch {
 	case !b.remote:
 		b.taken, b.err = b.store.Take(ctx, r.now, b.charges[0].Subject, b.charges, b.results)
-	case b.forces():
+	case b.forces() || b.concurrent():
 		r.takeShared(ctx, b)
 	default:
 		r.takeGrouped(ctx, b)

@@ -129,6 +129,7 @@ func TestForce(t *testing.T) {
 		{algo.Rate{Algorithm: algo.SlidingWindow, Requests: 10, Window: 10 * time.Second}, []int64{1 << 60, 1}, 15500001908 * time.Nanosecond},
 		{algo.Rate{Algorithm: algo.SlidingLog, Requests: 10, Window: 10 * time.Second}, []int64{12}, 10 * time.Second},
 		{algo.Rate{Algorithm: algo.SlidingLog, Requests: 10, Window: 10 * time.Second}, []int64{1 << 60}, 10 * time.Second},
+		{algo.Rate{Algorithm: algo.Concurrent, Requests: 10, Window: 10 * time.Second}, []int64{1 << 60}, 10 * time.Second},
 	} {
 		m := machine(t, c.rate)
 		var s algo.State
@@ -285,6 +286,8 @@ func TestNew(t *testing.T) {
 		{"log", algo.Rate{Algorithm: algo.SlidingLog, Requests: 327, Window: 5 * time.Second}, "log/5s/327"},
 		{"large log", algo.Rate{Algorithm: algo.SlidingLog, Requests: 328, Window: time.Hour}, "requests: got 328, want at most 327 for a sliding_log, which keeps the instant of each; a sliding_window counts any number"},
 		{"burst of a log", algo.Rate{Algorithm: algo.SlidingLog, Requests: 1, Window: time.Minute, Burst: 2}, "burst: got 2, want none: sliding_log has no burst"},
+		{"concurrent", algo.Rate{Algorithm: algo.Concurrent, Requests: 390, Window: 5 * time.Second}, "slots/5s/390"},
+		{"too many slots", algo.Rate{Algorithm: algo.Concurrent, Requests: 391, Window: time.Hour}, "requests: got 391, want at most 390 for a concurrent limit, whose item holds every request in flight"},
 		{"unknown", algo.Rate{Algorithm: "gcra", Requests: 1, Window: time.Minute}, "algorithm: got gcra, want sliding_window, fixed_window, token_bucket, leaky_bucket or sliding_log"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

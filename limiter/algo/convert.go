@@ -9,6 +9,7 @@ import "time"
 //   - Window to window with the same boundaries keeps the counts. Otherwise an old window counts in full in
 //     every new window that it overlaps.
 //   - Log to log keeps the entries.
+//   - Slots to slots keeps the slots that have not expired.
 //   - Between different kinds, the requests that still count at now are charged at now.
 //
 // A second conversion would lose precision, always toward fewer admissions. Therefore, a store converts
@@ -26,6 +27,10 @@ func Convert(from, to Machine, s State, now Instant) State {
 	case *Log:
 		if l, ok := to.(*Log); ok {
 			return l.Trim(old.Trim(s)) // otherwise expired entries that a store kept would count again in a longer log
+		}
+	case *Slots:
+		if l, ok := to.(*Slots); ok {
+			return l.convert(old, s, now)
 		}
 	}
 	return to.owing(from.Used(s, now), now)

@@ -61,8 +61,13 @@ func build(kind string, length time.Duration, capacity int64) (Machine, error) {
 			return nil, fmt.Errorf("fingerprint %s/%s/%d: out of bounds (want a capacity of at most %d)", kind, length, capacity, MaxLog)
 		}
 		return &Log{length, capacity}, nil
+	case kindSlots:
+		if capacity > MaxSlots {
+			return nil, fmt.Errorf("fingerprint %s/%s/%d: out of bounds (want a capacity of at most %d)", kind, length, capacity, MaxSlots)
+		}
+		return &Slots{length, capacity}, nil
 	}
-	return nil, fmt.Errorf("fingerprint %s/%s/%d: unknown kind (want %s, %s, %s or %s)", kind, length, capacity, kindBucket, kindSliding, kindFixed, kindLog)
+	return nil, fmt.Errorf("fingerprint %s/%s/%d: unknown kind (want %s, %s, %s, %s or %s)", kind, length, capacity, kindBucket, kindSliding, kindFixed, kindLog, kindSlots)
 }
 
 // These are the kinds of machines. A fingerprint begins with the kind of its machine.
@@ -71,4 +76,5 @@ const (
 	kindSliding = "sliding"
 	kindFixed   = "fixed"
 	kindLog     = "log"
+	kindSlots   = "slots"
 )

@@ -3,6 +3,7 @@ package algo
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 )
@@ -51,6 +52,52 @@ func (e Entries) From(i int) Entries { return e[i*entrySize:] }
 // with returns e with n more entries at the instant i.
 func (e Entries) with(i Instant, n int64) Entries {
 	return e + Entries(strings.Repeat(string(NewEntries(i)), int(n)))
+}
+
+// insert returns e with n more entries at the instant i, in order.
+func (e Entries) insert(i Instant, n int64) Entries {
+	at := e.Until(i)
+	return e[:at*entrySize].with(i, n) + e.From(at)
+}
+
+// without returns e without n of its entries at the instant i. If there are fewer, it returns e.
+func (e Entries) without(i Instant, n int64) Entries {
+	from, to := e.Until(i-1), e.Until(i)
+	if int64(to-from) < n {
+		return e
+	}
+	return e[:from*entrySize] + e.From(from+int(n))
+}
+
+// union returns the entries of e and of o. An instant occurs as often as in the one that has more of it.
+func (e Entries) union(o Entries) Entries {
+	all := make([]Instant, 0, e.Len()+o.Len())
+	for e != "" || o != "" {
+		a, b := e.first(), o.first()
+		if all = append(all, min(a, b)); a <= b {
+			e = e.From(1)
+		}
+		if b <= a {
+			o = o.From(1)
+		}
+	}
+	return NewEntries(all...)
+}
+
+// first returns the oldest entry, or an instant after all others if there is none.
+func (e Entries) first() Instant {
+	if e == "" {
+		return math.MaxInt64
+	}
+	return e.At(0)
+}
+
+// last returns the newest entry; 0 if there is none.
+func (e Entries) last() Instant {
+	if e == "" {
+		return 0
+	}
+	return e.At(e.Len() - 1)
 }
 
 // Log keeps an entry for each request and counts the entries of the last Length: at most
@@ -158,11 +205,7 @@ func (l *Log) ResetAfter(s State, now Instant) time.Duration {
 
 // Refund implements Machine. It is exact: it removes the entries that were appended.
 func (l *Log) Refund(s, charged State, cost int64, _ time.Duration) State {
-	at := charged.Newest
-	from, to := s.Entries.Until(at-1), s.Entries.Until(at)
-	if int64(to-from) >= cost {
-		s.Entries = s.Entries[:from*entrySize] + s.Entries.From(from+int(cost))
-	}
+	s.Entries = s.Entries.without(charged.Newest, cost)
 	return s
 }
 

@@ -22,9 +22,10 @@ func (i Instant) Add(d time.Duration) Instant { return i + Instant(d) }
 func (i Instant) Sub(j Instant) time.Duration { return time.Duration(i - j) }
 
 // State is the state of one limit of one subject. A bucket uses TAT and Refunds. A window uses Window,
-// Count and Previous. A log uses Newest and Entries; a store may keep a number of its own in the Refunds
-// of a log. The zero value is the state of a subject that was never charged: full quota. Only Convert
-// and the machine that made a State may read it. States are comparable.
+// Count and Previous. A log uses Newest and Entries. Slots use Entries; their Newest is the instant of
+// the last charge, and a store need not keep it. A store may keep a number of its own in the Refunds of a
+// log or of Slots. The zero value is the state of a subject that was never charged: full quota. Only
+// Convert and the machine that made a State may read it. States are comparable.
 type State struct {
 	TAT     Instant // theoretical arrival time: when the bucket will be full again
 	Refunds int64   // number of refunds of the bucket
@@ -45,7 +46,7 @@ const Never = time.Duration(math.MaxInt64)
 // a state is further ahead, one of the clocks is wrong: see Clamp.
 const MaxSkew = 5 * time.Second
 
-// Machine is the compiled form of a Rate: a *Bucket, a *Window or a *Log. Machines are immutable and
+// Machine is the compiled form of a Rate: a *Bucket, a *Window, a *Log or *Slots. Machines are immutable and
 // safe for concurrent use. Their methods are pure. Those of a Bucket and a Window do not allocate,
 // except Fingerprint.
 type Machine interface {

@@ -24,6 +24,8 @@ func Merge(m Machine, a, b State) State {
 			}
 		}
 		a.Entries = NewEntries(merged...)
+	case *Slots: // a slot keeps its instant, so that its holder can release it
+		a.Entries = a.Entries.union(b.Entries)
 	}
 	return a
 }
@@ -48,7 +50,7 @@ func Part(from, to Machine, n int64, s State, now Instant) State {
 	case *Window:
 		s.Count, s.Previous = mulDivCeil(s.Count, 1, n), mulDivCeil(s.Previous, 1, n)
 		return s
-	case *Log:
+	case *Log, *Slots:
 		kept := make([]Instant, 0, 1+s.Entries.Len()/int(n))
 		for i := s.Entries.Len() - 1; i >= 0; i -= int(n) { // keep the newest of each n entries
 			kept = append(kept, s.Entries.At(i))

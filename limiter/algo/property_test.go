@@ -52,8 +52,8 @@ func draw(t *rapid.T) (m algo.Machine, s algo.State, now algo.Instant) {
 	requests := rapid.OneOf(rapid.Int64Range(1, 50), rapid.Int64Range(1, 5_000_000)).Draw(t, "requests")
 	window := time.Duration(rapid.OneOf(rapid.Int64Range(int64(time.Second), int64(time.Minute)), rapid.Just(int64(24*time.Hour)), rapid.Just(int64(algo.MaxWindow))).Draw(t, "window"))
 	rate := algo.Rate{Requests: requests, Window: window}
-	rate.Algorithm = rapid.SampledFrom([]algo.Algorithm{algo.TokenBucket, algo.SlidingWindow, algo.FixedWindow, algo.SlidingLog}).Draw(t, "algorithm")
-	if rate.Algorithm == algo.SlidingLog {
+	rate.Algorithm = rapid.SampledFrom([]algo.Algorithm{algo.TokenBucket, algo.SlidingWindow, algo.FixedWindow, algo.SlidingLog, algo.Concurrent}).Draw(t, "algorithm")
+	if rate.Algorithm == algo.SlidingLog || rate.Algorithm == algo.Concurrent {
 		rate.Requests = min(requests, 30)
 	}
 	if rate.Algorithm == algo.FixedWindow && rapid.Bool().Draw(t, "calendar") {
@@ -80,6 +80,12 @@ func draw(t *rapid.T) (m algo.Machine, s algo.State, now algo.Instant) {
 			at = at.Add(time.Duration(rapid.Int64Range(0, int64(m.Length)/10).Draw(t, "apart")))
 			s.Newest = min(at, now.Add(5*time.Second))
 			s.Entries += algo.NewEntries(s.Newest)
+		}
+	case *algo.Slots:
+		at := now.Add(-2 * m.Length)
+		for range rapid.Int64Range(0, 2*m.Requests).Draw(t, "slots") {
+			at = at.Add(time.Duration(rapid.Int64Range(0, int64(m.Length)/10).Draw(t, "apart")))
+			s.Entries += algo.NewEntries(min(at, now.Add(5*time.Second)))
 		}
 	}
 	return m, s, now
@@ -198,7 +204,7 @@ func TestWindow_Index(t *testing.T) {
 func TestTake_bound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rate := algo.Rate{
-			Algorithm: rapid.SampledFrom([]algo.Algorithm{algo.TokenBucket, algo.LeakyBucket, algo.SlidingWindow, algo.FixedWindow, algo.SlidingLog}).Draw(t, "algorithm"),
+			Algorithm: rapid.SampledFrom([]algo.Algorithm{algo.TokenBucket, algo.LeakyBucket, algo.SlidingWindow, algo.FixedWindow, algo.SlidingLog, algo.Concurrent}).Draw(t, "algorithm"),
 			Requests:  rapid.Int64Range(1, 20).Draw(t, "requests"), Window: time.Second,
 		}
 		m, err := algo.New(rate)
@@ -228,7 +234,7 @@ func TestTake_bound(t *testing.T) {
 				var bound float64
 				switch rate.Algorithm {
 				// A log is exact: at most Requests in any half-open second.
-				case algo.SlidingLog:
+				case algo.SlidingLog, algo.Concurrent: // without releases
 					bound = float64(rate.Requests) * math.Floor(1+length)
 				case algo.FixedWindow:
 					bound = float64(rate.Requests) * float64(int64(a.at)/1e9-int64(admitted[from].at)/1e9+1)

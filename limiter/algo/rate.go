@@ -29,6 +29,9 @@ const (
 	// SlidingLog stores the instant of every request. It admits at most Requests in any Window, and its
 	// memory is proportional to Requests.
 	SlidingLog Algorithm = "sliding_log"
+	// Concurrent limits requests in flight: at most Requests at a time, each for at most Window. A request
+	// takes a slot, and a refund releases the slot when the request ends. See Slots.
+	Concurrent Algorithm = "concurrent"
 )
 
 // Bounds of a Rate. They keep every sum of instants within 64 bits.
@@ -39,6 +42,9 @@ const (
 	// requests and a debt of the same size, or entries that have expired and are not yet removed. Twice
 	// MaxLog entries of 12 bytes and the longest key fit into eight write units of DynamoDB.
 	MaxLog = 327
+	// MaxSlots is the highest Requests of a Concurrent rate. That many slots of 20 bytes and the longest key
+	// fit into eight write units of DynamoDB.
+	MaxSlots = 390
 )
 
 // Rate is at most Requests per Window or per period of Calendar, counted by Algorithm. The zero value
@@ -96,6 +102,11 @@ func New(r Rate) (Machine, error) {
 			return nil, &FieldError{"requests", r.Requests, fmt.Sprintf("at most %d for a sliding_log, which keeps the instant of each; a sliding_window counts any number", MaxLog)}
 		}
 		return &Log{r.Window, r.Requests}, nil
+	case Concurrent:
+		if r.Requests > MaxSlots {
+			return nil, &FieldError{"requests", r.Requests, fmt.Sprintf("at most %d for a concurrent limit, whose item holds every request in flight", MaxSlots)}
+		}
+		return &Slots{r.Window, r.Requests}, nil
 	}
 	return nil, &FieldError{"algorithm", r.Algorithm, "sliding_window, fixed_window, token_bucket, leaky_bucket or sliding_log"}
 }

@@ -139,6 +139,7 @@ func TestBucket_Refund_amount(t *testing.T) {
 func TestMachine_Excess(t *testing.T) {
 	for _, rate := range []algo.Rate{
 		{Algorithm: algo.TokenBucket, Requests: 10, Window: time.Minute}, {Algorithm: algo.SlidingLog, Requests: 10, Window: time.Minute},
+		{Algorithm: algo.Concurrent, Requests: 10, Window: time.Minute},
 		{Algorithm: algo.FixedWindow, Requests: 10, Window: time.Minute}, {Algorithm: algo.SlidingWindow, Requests: 10, Window: time.Minute},
 	} {
 		m, minute := machine(t, rate), start-start%algo.Instant(time.Minute)

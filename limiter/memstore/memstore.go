@@ -18,8 +18,8 @@ const DefaultSubjects = 1_000_000
 // Options of a Store. The zero value is ready for use.
 type Options struct {
 	// Subjects bounds the number of subjects with one limit each; 0 means DefaultSubjects. A subject
-	// counts once for each of its limits. A sliding_log counts once more for every four of its requests,
-	// because its entries take that much memory.
+	// counts once for each of its limits. A sliding_log or a concurrent limit counts once more for every four
+	// of its requests, because its entries take that much memory.
 	//
 	// The bound is divided evenly among the shards of the store, at least one subject each. A
 	// subject belongs to a shard by its hash. A full shard removes subjects at full quota; if there
@@ -122,7 +122,7 @@ func (s *Store) Settle(_ context.Context, now algo.Instant, subject limiter.Subj
 			settled.Excess[i] = sh.force(k, at, c, now)
 			continue
 		}
-		if at == nil || sh.limit(at).Fingerprint() != results[i].Machine.Fingerprint() {
+		if at == nil || !algo.Refundable(sh.limit(at).Machine(), results[i].Machine) {
 			continue
 		}
 		before := sh.state(at)

@@ -282,10 +282,14 @@ const slotEntries = 8
 // weight returns the weight of a slot of limit, measured in slots: one for the slot itself, plus the
 // memory of all log entries that the slot may hold.
 func weight(limit *limiter.Limit) int {
-	if l, ok := limit.Machine().(*algo.Log); ok {
-		return 1 + int(l.MaxDebt()+slotEntries-1)/slotEntries
+	entries := int64(0)
+	switch m := limit.Machine().(type) {
+	case *algo.Log:
+		entries = m.MaxDebt()
+	case *algo.Slots:
+		entries = m.MaxDebt()
 	}
-	return 1
+	return 1 + int(entries+slotEntries-1)/slotEntries
 }
 
 // fits reports whether there is room for limits of a weight in k's subject. If the shard has only this

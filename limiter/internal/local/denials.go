@@ -74,8 +74,20 @@ func (d *Denials) Lookup(now algo.Instant, subject string, charges []Charge, res
 
 // stale reports whether e is too old to deny at now.
 func (d *Denials) stale(now algo.Instant, e *entry, backOff time.Duration) bool {
-	age := now.Sub(e.seen)
-	return backOff == 0 && (age > d.ttl || -age > d.ttl)
+	age, most := now.Sub(e.seen), d.ttl
+	if isSlots(e.limit) {
+		most = min(most, slotsTTL)
+	}
+	return backOff == 0 && (age > most || -age > most)
+}
+
+// slotsTTL bounds how long the state of a concurrent limit may deny. Any process can release a slot at
+// any time, so such a limit has no back-off either.
+const slotsTTL = 100 * time.Millisecond
+
+func isSlots(l Limit) bool {
+	_, ok := l.Machine.(*algo.Slots)
+	return ok
 }
 
 // of returns the entries of subject. The caller holds the lock.
@@ -163,7 +175,7 @@ func (d *Denials) next(now algo.Instant, before *entry, c Charge, r algo.Result,
 		expected = before.result.RetryAfter(now, c.Cost) > 0
 	}
 	switch {
-	case c.Force || c.Cost == 0 || d.ttl <= 0:
+	case c.Force || c.Cost == 0 || d.ttl <= 0 || isSlots(c.Limit):
 	case taken:
 		e.admitted(now, c.Cost, d.ttl)
 	case !expected && r.RetryAfter(now, c.Cost) > 0:

@@ -1,0 +1,155 @@
+package limiter_test
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+// concurrent returns a limit of n requests in flight, each for at most a minute.
+func concurrent(tb testing.TB, n int64) *limiter.Limit {
+	return limit(tb, limiter.Limit{Name: "exports", Rate: algo.Rate{Requests: n, Window: time.Minute}, Count: limiter.Count{Of: limiter.CountConcurrent}})
+}
+
+// hold takes a slot of a limit.
+func hold(t *testing.T, l *limiter.Limiter, now time.Time, charges ...limiter.Charge) (limiter.Decision, *limiter.Receipt) {
+	t.Helper()
+	d, receipt, err := l.TakeRefundable(ctx, now, charges)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d, receipt
+}
+
+func release(t *testing.T, r *limiter.Receipt, now time.Time) {
+	t.Helper()
+	if s := r.Settle(ctx, now, func(limiter.Charge) int64 { return 0 }); s.Lost > 0 || s.Refunds.Given == 0 {
+		t.Errorf("release: got %+v, want a refund", s)
+	}
+}
+
+// A concurrent limit has no algorithm of the caller, no Spread and at most algo.MaxSlots slots. A
+// charge takes one slot and is not forced.
+func TestCountConcurrent_mistakes(t *testing.T) {
+	good := limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Count: limiter.Count{Of: limiter.CountConcurrent}}
+	for _, c := range []struct {
+		field  string
+		change func(*limiter.Limit)
+	}{
+		{"algorithm", func(l *limiter.Limit) { l.Rate.Algorithm = algo.TokenBucket }},
+		{"algorithm", func(l *limiter.Limit) { l.Count, l.Rate.Algorithm = limiter.Count{}, algo.Concurrent }},
+		{"requests", func(l *limiter.Limit) { l.Rate.Requests = algo.MaxSlots + 1 }},
+		{"burst", func(l *limiter.Limit) { l.Rate.Burst = 5 }},
+		{"window", func(l *limiter.Limit) { l.Rate.Window = 0 }},
+		{"period", func(l *limiter.Limit) { l.Rate.Window, l.Rate.Calendar.Period = 0, algo.Day }},
+		{"count", func(l *limiter.Limit) { l.Spread.Lease = 2 }},
+		{"count", func(l *limiter.Limit) { l.Spread.Shards = 2 }},
+		{"count", func(l *limiter.Limit) { l.Spread.Sync = time.Second }},
+		{"count", func(l *limiter.Limit) { l.Spread.Cells = 2 }},
+		{"count", func(l *limiter.Limit) { l.Spread.Adaptive = true }},
+	} {
+		l := good
+		c.change(&l)
+		_, err := limiter.NewLimit(l)
+		if mistake, ok := errors.AsType[*algo.FieldError](err); !ok || mistake.Field != c.field {
+			t.Errorf("%s: got %v, want an error of this field", c.field, err)
+		}
+	}
+	l := storetest.Must(limiter.New(newRemote(), limiter.Options{}))
+	for _, charge := range []limiter.Charge{{Subject: user, Limit: limit(t, good), Cost: 2}, {Subject: user, Limit: limit(t, good), Cost: 1, Force: true}} {
+		if _, err := l.Take(ctx, noon, []limiter.Charge{charge}); !errors.Is(err, limiter.ErrInvalidCharge) {
+			t.Errorf("cost %d, force %t: got %v, want %v", charge.Cost, charge.Force, err, limiter.ErrInvalidCharge)
+		}
+	}
+}
+
+// The denial cache refuses for 100 ms, and not after the process itself released a slot. RetryAfter is 1 to
+// 3 seconds.
+func TestCountConcurrent(t *testing.T) {
+	store := newRemote()
+	l, exports := storetest.Must(limiter.New(store, limiter.Options{})), limiter.Charge{Subject: user, Limit: concurrent(t, 2), Cost: 1}
+	_, first := hold(t, l, noon, exports)
+	hold(t, l, noon.Add(10*time.Second), exports)
+	for _, c := range []struct {
+		at    time.Duration // after noon
+		cache bool
+		wait  time.Duration
+	}{
+		{20 * time.Second, false, 3 * time.Second},
+		{20*time.Second + 100*time.Millisecond, true, 3 * time.Second},
+		{20*time.Second + 101*time.Millisecond, false, 3 * time.Second},
+		{21 * time.Second, false, 3 * time.Second},
+		{58 * time.Second, false, 2 * time.Second},
+		{59*time.Second + 500*time.Millisecond, false, time.Second},
+	} {
+		d := takeAt(t, l, noon.Add(c.at), exports)
+		if d.Allowed || d.FromCache != c.cache || d.RetryAfter != c.wait {
+			t.Errorf("after %s: got %+v, want a refusal with a wait of %s, from the cache %t", c.at, d, c.wait, c.cache)
+		}
+	}
+	release(t, first, noon.Add(59*time.Second+500*time.Millisecond))
+	if d := takeAt(t, l, noon.Add(59*time.Second+500*time.Millisecond), exports); !d.Allowed {
+		t.Errorf("after a release: got %+v, want an admission", d)
+	}
+	if d := takeAt(t, l, noon.Add(75*time.Second), exports); !d.Allowed {
+		t.Errorf("after the expiry of a slot: got %+v, want an admission", d)
+	}
+}
+
+// Many goroutines of two processes take and release slots of one subject, with another limit beside. No
+// more than the limit run at a time, and all slots are free at the end.
+func TestCountConcurrent_inFlight(t *testing.T) {
+	const n, callers, rounds = 7, 64, 20
+	store := newRemote()
+	processes := []*limiter.Limiter{storetest.Must(limiter.New(store, limiter.Options{CacheTTL: -1})), storetest.Must(limiter.New(store, limiter.Options{}))}
+	charges := []limiter.Charge{{Subject: user, Limit: concurrent(t, n), Cost: 1}, {Subject: user, Limit: perMinute(t, "a", 1e6), Cost: 1}}
+	var running, admitted atomic.Int64
+	var wg sync.WaitGroup
+	for i := range callers {
+		wg.Go(func() {
+			for range rounds {
+				d, receipt := hold(t, processes[i%2], noon, charges...)
+				if !d.Allowed {
+					continue
+				}
+				admitted.Add(1)
+				if now := running.Add(1); now > n {
+					t.Errorf("got %d in flight, want at most %d", now, n)
+				}
+				running.Add(-1)
+				release(t, receipt, noon)
+			}
+		})
+	}
+	wg.Wait()
+	for i := range int64(n) {
+		if d, _ := hold(t, processes[0], noon, charges[0]); !d.Allowed || d.Remaining != n-1-i {
+			t.Errorf("slot %d after %d releases: got %+v, want it admitted", i+1, admitted.Load(), d)
+		}
+	}
+	if d, _ := hold(t, processes[0], noon, charges[0]); d.Allowed {
+		t.Errorf("slot %d: got %+v, want a refusal", n+1, d)
+	}
+}
+
+// In an outage, each process enforces a concurrent limit by itself, and a release frees a slot.
+func TestCountConcurrent_outage(t *testing.T) {
+	store := newRemote()
+	l, exports := surviving(store), limiter.Charge{Subject: user, Limit: concurrent(t, 2), Cost: 1}
+	store.fail = map[limiter.Subject]error{user: limiter.ErrUnavailable}
+	_, first := hold(t, l, noon, exports)
+	hold(t, l, noon, exports)
+	if d := takeAt(t, l, noon, exports); d.Allowed || d.Reason != limiter.ReasonUnavailable {
+		t.Errorf("a third request in an outage: got %+v, want a refusal", d)
+	}
+	release(t, first, noon)
+	if d := takeAt(t, l, noon, exports); !d.Allowed {
+		t.Errorf("after a release in an outage: got %+v, want an admission", d)
+	}
+}
