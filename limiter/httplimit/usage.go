@@ -22,16 +22,20 @@ type Usage struct {
 	Truncated bool `json:"truncated,omitempty"`
 }
 
-// LimitUsage is what a caller has used of one limit, in requests.
+// LimitUsage is what a caller has used of one limit, in requests or in what Count names.
 type LimitUsage struct {
 	Name     string `json:"name"`
 	Endpoint string `json:"endpoint"` // endpoint of the rule, or of the first rule if several rules share the limit
 	Method   string `json:"method,omitempty"`
 	Limit    int64  `json:"limit"`  // requests in each window
 	Window   string `json:"window"` // such as "60s"
+	// Count is cost, failures or bytes. It is empty for requests.
+	Count string `json:"count,omitempty"`
+	// Mode is mark for a limit that admits requests over it. It is empty for a limit that refuses them.
+	Mode string `json:"mode,omitempty"`
 	// Capacity is the burst of a bucket. For other limits it is Limit.
 	Capacity  int64 `json:"capacity"`
-	Used      int64 `json:"used"`
+	Used      int64 `json:"used"` // more than Capacity if the caller is in debt
 	Remaining int64 `json:"remaining"`
 	Reset     int64 `json:"reset"` // when the quota is full again, in Unix seconds
 }
@@ -83,25 +87,34 @@ func (g *Gate) serveUsage(w http.ResponseWriter, r *http.Request, now time.Time,
 	ctx, cancel := context.WithTimeout(r.Context(), usageTimeout)
 	defer cancel()
 	listed, complete := selected.Usage()
-	charges := make([]limiter.Charge, len(listed))
-	for i := range listed {
-		charges[i] = listed[i].Charge
-	}
-	found, err := g.o.Limiter.Inspect(ctx, now, charges)
+	limits, err := ReadUsage(ctx, g.o.Limiter, now, listed)
 	if err != nil {
 		Answer{RetryAfter: retrySoon, Problem: failure()}.Refuse(w)
 		return
 	}
-	usage := Usage{Subject: c.Subject().String(), Tier: selected.Tier, Limits: make([]LimitUsage, len(found)), Truncated: !complete}
-	for i, u := range found {
-		rate := u.Limit.Rate
-		usage.Limits[i] = LimitUsage{
-			Name: u.Limit.Name, Endpoint: listed[i].Endpoint, Method: listed[i].Method, Limit: rate.Requests, Window: strconv.FormatInt(seconds(u.Limit.WindowAt(now)), 10) + "s",
-			Capacity: u.Capacity, Used: u.Capacity - u.Remaining, Remaining: u.Remaining, Reset: unixUp(now.Add(u.ResetAfter)),
-		}
-	}
-	body, _ := json.Marshal(usage) // Marshal never fails for strings and numbers
+	body, _ := json.Marshal(Usage{c.Subject().String(), selected.Tier, limits, !complete}) // Marshal never fails for strings and numbers
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(body) // the client may have disconnected
+}
+
+// ReadUsage reads what a caller has used of limits. It charges nothing.
+func ReadUsage(ctx context.Context, l *limiter.Limiter, now time.Time, listed []rules.Listed) ([]LimitUsage, error) {
+	charges := make([]limiter.Charge, len(listed))
+	for i := range listed {
+		charges[i] = listed[i].Charge
+	}
+	found, err := l.Inspect(ctx, now, charges)
+	limits := make([]LimitUsage, len(found))
+	for i, u := range found {
+		rate := u.Limit.Rate
+		limits[i] = LimitUsage{
+			Name: u.Limit.Name, Endpoint: listed[i].Endpoint, Method: listed[i].Method, Limit: rate.Requests, Window: strconv.FormatInt(seconds(u.Limit.WindowAt(now)), 10) + "s",
+			Count: string(u.Limit.Count.Of), Capacity: u.Capacity, Used: u.Capacity - u.Remaining + u.Debt, Remaining: u.Remaining, Reset: unixUp(now.Add(u.ResetAfter)),
+		}
+		if u.Limit.Mark {
+			limits[i].Mode = "mark"
+		}
+	}
+	return limits, err
 }

@@ -120,7 +120,8 @@ func TestRules_usage(t *testing.T) {
 		}
 	}
 	onEach(t, `{"rules":[
-		{"endpoint":"/search","limits":{"*":[{"name":"search","requests":5,"window":"1m"},{"name":"document","requests":5,"window":"1m","per":["client","method"]}]}},
+		{"endpoint":"/search","limits":{"*":[{"name":"search","requests":5,"window":"1m"},{"name":"document","requests":5,"window":"1m","per":["client","method"]},
+			{"name":"tokens","requests":90,"window":"1m","count":"cost","reserve":10},{"name":"full","requests":1,"window":"1m","mode":"mark"}]}},
 		{"endpoint":"*","limits":{"global":[{"name":"all","requests":1000,"window":"1m","per":["global"]},{"name":"month","requests":9,"window":"1h","per":["client"],"algorithm":"fixed_window"}]}}],
 		"usage":{"endpoint":"/_usage","limit":{"requests":3,"window":"1m"}}}`, handler, func(t *testing.T, r *ruled) {
 		r.want(t, "GET /search", []int{200, 200}, "X-Api-Key: key-alice")
@@ -128,16 +129,19 @@ func TestRules_usage(t *testing.T) {
 		for range 3 {
 			a := r.want(t, "GET /_usage", []int{200}, "X-Api-Key: key-alice")
 			got := decode[httplimit.Usage](t, []byte(a.body))
-			if got.Subject != "apikey:alice" || got.Truncated || len(got.Limits) != 2 || a.header.Get("Cache-Control") != "no-store" {
-				t.Fatalf("got %s, want two limits of alice", a.body)
+			if got.Subject != "apikey:alice" || got.Truncated || a.header.Get("Cache-Control") != "no-store" {
+				t.Fatalf("got %s, want limits of alice", a.body)
 			}
-			search, month := got.Limits[0], got.Limits[1]
-			search.Reset, month.Reset = 0, 0
-			if want := (httplimit.LimitUsage{Name: "search", Endpoint: "/search", Limit: 5, Window: "60s", Capacity: 5, Used: 2, Remaining: 3}); search != want {
-				t.Errorf("got %+v, want %+v", search, want)
+			for i := range got.Limits {
+				got.Limits[i].Reset = 0
 			}
-			if want := (httplimit.LimitUsage{Name: "month", Endpoint: "*", Limit: 9, Window: "3600s", Capacity: 9, Used: 2, Remaining: 7}); month != want {
-				t.Errorf("got %+v, want %+v", month, want)
+			if want := []httplimit.LimitUsage{
+				{Name: "search", Endpoint: "/search", Limit: 5, Window: "60s", Capacity: 5, Used: 2, Remaining: 3},
+				{Name: "tokens", Endpoint: "/search", Limit: 90, Window: "60s", Count: "cost", Capacity: 90, Used: 20, Remaining: 70},
+				{Name: "full", Endpoint: "/search", Limit: 1, Window: "60s", Mode: "mark", Capacity: 1, Used: 1},
+				{Name: "month", Endpoint: "*", Limit: 9, Window: "3600s", Capacity: 9, Used: 2, Remaining: 7},
+			}; !slices.Equal(got.Limits, want) {
+				t.Errorf("got %+v, want %+v", got.Limits, want)
 			}
 		}
 		r.want(t, "GET /_usage", []int{429}, "X-Api-Key: key-alice")

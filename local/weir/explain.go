@@ -218,6 +218,9 @@ func usageOf(s *operator.State, at time.Time) string {
 		return "not visible from here"
 	}
 	text := fmt.Sprintf("%d of %d left", s.Remaining, s.Capacity)
+	if s.Debt > 0 {
+		text += fmt.Sprintf(", in debt by %d", s.Debt)
+	}
 	switch {
 	case s.Never:
 		text += ", costs more than its capacity"

@@ -337,11 +337,19 @@ func TestExplain_exempt(t *testing.T) {
 	}
 }
 
-// usage prints a bar with the used part of a limit.
+// usage prints a bar with the used part of a limit, what the limit counts, its mode and a debt.
 func TestUsage_bar(t *testing.T) {
 	var out bytes.Buffer
-	u := operator.Usage{Subject: "user:alice", Limits: []operator.Limit{{Name: "search", State: &operator.State{Capacity: 100, Remaining: 75, Passes: true}}}}
-	if err := printUsage(&out, u); err != nil || !strings.Contains(out.String(), "[#####...............] 75 of 100 left") {
-		t.Errorf("got %q, error %v, want a bar with a quarter used", out.String(), err)
+	u := operator.Usage{Subject: "user:alice", Limits: []operator.Limit{
+		{Name: "search", Mode: "mark", State: &operator.State{Capacity: 100, Remaining: 75, Passes: true}},
+		{Name: "input", Count: "cost", Cost: 8000, State: &operator.State{Capacity: 100, Debt: 7, Passes: true}},
+	}}
+	if err := printUsage(&out, u); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"mark", "[#####...............] 75 of 100 left", "counts cost, reserves 8000", "[####################] 0 of 100 left, in debt by 7"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("got %q, want %q", out.String(), want)
+		}
 	}
 }
