@@ -35,6 +35,11 @@ var (
 	ErrFull = errors.New("store full")
 	// ErrFormat means that this version of the code cannot read the stored state.
 	ErrFormat = errors.New("unreadable state")
+	// ErrVoucherUsed means that a settlement with the same ID was made before. Nothing was changed.
+	ErrVoucherUsed = errors.New("voucher used")
+	// ErrVoucherExpired means that a Voucher has expired, or that the store can no longer check whether it
+	// was settled before. Nothing was changed.
+	ErrVoucherExpired = errors.New("voucher expired")
 )
 
 // Answered reports whether a Store call that returned err shows that the store works. This is true if
@@ -53,7 +58,7 @@ func TimedOut(err error) bool {
 	return ok && network.Timeout()
 }
 
-var answers = []error{ErrContended, ErrFull, ErrFormat, ErrItemThrottled, ErrRejected, errNeighbour}
+var answers = []error{ErrContended, ErrFull, ErrFormat, ErrItemThrottled, ErrRejected, ErrVoucherUsed, ErrVoucherExpired, errNeighbour}
 
 // mayHaveCharged reports whether it is possible that a store that returned err has charged, because its
 // last attempt had no answer.

@@ -26,8 +26,8 @@ func (f fallback) take(now algo.Instant, subject Subject, charges []Charge, resu
 	return taken, nil
 }
 
-// Settle implements Store.
-func (f fallback) Settle(_ context.Context, now algo.Instant, subject Subject, charges []Charge, results []algo.Result, elapsed time.Duration) (s Settled, err error) {
+// Settle implements Store. No voucher has charges on a fallback, so there is no ID to check.
+func (f fallback) Settle(_ context.Context, now algo.Instant, subject Subject, charges []Charge, results []algo.Result, elapsed time.Duration, _ Once) (s Settled, err error) {
 	s.Given = f.Fallback.Settle(now, subject.String(), keys(nil, charges), results, elapsed, s.Excess[:])
 	return s, nil
 }

@@ -7,7 +7,10 @@ import (
 	"fmt"
 )
 
-const maxID = 1<<40 - 1
+const (
+	maxID   = 1<<40 - 1
+	idBytes = 5
+)
 
 // ID identifies a limit inside its subject. It is a hash of 40 bits. Its input is the properties that
 // identify the limit, not the limit's position in a document. Code that makes several limits for one
@@ -29,11 +32,23 @@ func NewID(parts ...string) ID {
 
 var idText = base32.HexEncoding.WithPadding(base32.NoPadding)
 
-// String returns the id in 8 letters and digits.
-func (id ID) String() string {
+// bytes returns the id in idBytes bytes.
+func (id ID) bytes() []byte {
 	var b [8]byte
 	binary.BigEndian.PutUint64(b[:], uint64(id))
-	return idText.EncodeToString(b[3:])
+	return b[8-idBytes:]
+}
+
+// idOf is the inverse of bytes.
+func idOf(b []byte) ID {
+	var full [8]byte
+	copy(full[8-idBytes:], b)
+	return ID(binary.BigEndian.Uint64(full[:]))
+}
+
+// String returns the id in 8 letters and digits.
+func (id ID) String() string {
+	return idText.EncodeToString(id.bytes())
 }
 
 // ParseID parses an id that String formatted.

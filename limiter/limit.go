@@ -77,10 +77,12 @@ type Limit struct {
 	reports      *reports // limits that hold the reports of Spread.Adaptive; otherwise nil
 }
 
+const maxName = 32
+
 // isName reports whether s can be the name of a limit. It uses no regular expression, whose compilation
 // would make each cold start longer.
 func isName(s string) bool {
-	return s != "" && len(s) <= 32 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_-") == ""
+	return s != "" && len(s) <= maxName && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_-") == ""
 }
 
 // NewLimit validates l and returns it with its defaults. The error is a *algo.FieldError, which names the

@@ -81,11 +81,11 @@ func (f *flaky) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 	return taken, err
 }
 
-func (f *flaky) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (limiter.Settled, error) {
+func (f *flaky) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
 	charges, results = slices.Clone(charges), slices.Clone(results)
 	var settled limiter.Settled // a late call writes settled and err, which are not read again
 	var err error
-	if err := f.fate(func() { settled, err = f.Store.Settle(ctx, now, subject, charges, results, elapsed) }); err != nil {
+	if err := f.fate(func() { settled, err = f.Store.Settle(ctx, now, subject, charges, results, elapsed, once) }); err != nil {
 		return limiter.Settled{}, err
 	}
 	return settled, err

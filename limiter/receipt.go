@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -40,7 +41,7 @@ func (l *Limiter) TakeRefundable(ctx context.Context, now time.Time, charges []C
 		}
 		for j := range b.items {
 			if it := &b.items[j]; it.lease != nil && b.taken {
-				receipt.served = append(receipt.served, served{item: it, tracker: it.lease, allowed: true, serial: it.serial})
+				receipt.served = append(receipt.served, served{item: it, tracker: it.lease, allowed: true, result: b.results[j], serial: it.serial})
 			}
 		}
 	}
@@ -80,32 +81,43 @@ func (r *Receipt) Settle(ctx context.Context, now time.Time, actual func(Charge)
 				corrections = append(corrections, c)
 			}
 		}
-		r.settleStores(ctx, now, corrections, &done)
+		_ = r.limiter.settleStores(ctx, now, corrections, max(0, now.Sub(r.at)), Once{}, &done) // done counts the lost corrections
 	})
 	return done
 }
 
-// settleStores makes corrections in the stores, for all subjects at the same time.
-func (r *Receipt) settleStores(ctx context.Context, now time.Time, corrections []refundable, done *Settlement) {
+// settleStores makes corrections in the stores, for all subjects at the same time. It returns the errors of
+// the subjects. ErrVoucherUsed is only returned if it is the error of every subject.
+func (l *Limiter) settleStores(ctx context.Context, now time.Time, corrections []refundable, elapsed time.Duration, once Once, done *Settlement) error {
 	if len(corrections) == 0 {
-		return
+		return nil
 	}
-	l, elapsed := r.limiter, max(0, now.Sub(r.at))
 	if l.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), l.timeout)
 		defer cancel()
 	}
-	settled := make([]Settlement, len(corrections))
+	settled := make([]settledSubject, len(corrections))
 	var others sync.WaitGroup
 	for i := 1; i < len(corrections); i++ {
-		others.Go(func() { settled[i] = l.correct(ctx, algo.InstantOf(now), corrections[i], elapsed) })
+		others.Go(func() { settled[i] = l.correct(ctx, algo.InstantOf(now), corrections[i], elapsed, once) })
 	}
-	settled[0] = l.correct(ctx, algo.InstantOf(now), corrections[0], elapsed)
+	settled[0] = l.correct(ctx, algo.InstantOf(now), corrections[0], elapsed, once)
 	others.Wait()
+	var failed []error
+	used := 0
 	for _, s := range settled {
-		done.add(s)
+		done.add(s.Settlement)
+		if errors.Is(s.err, ErrVoucherUsed) {
+			used++
+		} else if s.err != nil {
+			failed = append(failed, s.err)
+		}
 	}
+	if used == len(settled) {
+		return settled[0].err
+	}
+	return errors.Join(failed...)
 }
 
 // settleServed refunds the charges that trackers of this process decided, if their actual cost is 0.

@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -126,19 +127,30 @@ func (r *refundable) corrections(actual func(Charge) int64) refundable {
 // refund calls the store for a refund. A refund that fails is dropped. This admits fewer requests, never
 // more.
 func (l *Limiter) refund(ctx context.Context, now algo.Instant, r refundable, elapsed time.Duration) Refunds {
-	s := l.correct(ctx, now, r, elapsed)
+	s := l.correct(ctx, now, r, elapsed, Once{})
 	return Refunds{s.Refunds.Given, s.Refunds.Dropped + s.Lost}
 }
 
+// settledSubject is the result of the corrections on one subject.
+type settledSubject struct {
+	Settlement
+	err error
+}
+
 // correct calls the store for corrections on one subject.
-func (l *Limiter) correct(ctx context.Context, now algo.Instant, r refundable, elapsed time.Duration) (s Settlement) {
+func (l *Limiter) correct(ctx context.Context, now algo.Instant, r refundable, elapsed time.Duration, once Once) (s settledSubject) {
 	if r.remote { // the corrections change the state in the store
 		l.denials.Expire(r.subject.String())
 	}
-	settled, err := r.store.Settle(ctx, now, r.subject, r.charges, r.results, elapsed)
-	if err != nil {
-		l.log.problem(ctx, now, slog.LevelWarn, "settlement lost", err)
-		return Settlement{Lost: len(r.charges)}
+	var settled Settled
+	settled, s.err = r.store.Settle(ctx, now, r.subject, r.charges, r.results, elapsed, once)
+	switch {
+	case errors.Is(s.err, ErrVoucherUsed), errors.Is(s.err, ErrVoucherExpired):
+		return s
+	case s.err != nil:
+		l.log.problem(ctx, now, slog.LevelWarn, "settlement lost", s.err)
+		s.Lost = len(r.charges)
+		return s
 	}
 	for i, c := range r.charges {
 		if !c.Force {

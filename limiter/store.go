@@ -41,15 +41,21 @@ type Store interface {
 	//     safely.
 	//   - With Force, Settle charges the cost at now, as Take does. It ignores results.
 	//
-	// If Settle returns an error, it has made the corrections at most once.
-	Settle(ctx context.Context, now algo.Instant, subject Subject, charges []Charge, results []algo.Result, elapsed time.Duration) (Settled, error)
+	// If once is needed and its ID was settled before on this subject, Settle changes nothing and returns
+	// ErrVoucherUsed. If the store can no longer check that, it changes nothing and returns
+	// ErrVoucherExpired. Otherwise, it keeps the ID in the same step as the corrections. It keeps no ID if
+	// there are no forced charges and no refund is safe. A results element of a log has no Entries then.
+	//
+	// If Settle returns another error, it has made the corrections at most once.
+	Settle(ctx context.Context, now algo.Instant, subject Subject, charges []Charge, results []algo.Result, elapsed time.Duration, once Once) (Settled, error)
 
 	// Inspect returns every limit that the store holds of subject, in the order of their IDs. For an
 	// unknown subject, it returns none. It writes nothing.
 	Inspect(ctx context.Context, subject Subject) ([]Entry, error)
 
-	// Reset deletes subject, which then has its full quota. A later refund of a charge from before the
-	// reset can refund a charge from after the reset.
+	// Reset deletes subject, which then has its full quota. The store keeps the IDs of its settlements, so
+	// none of them is applied again. A later refund of a charge from before the reset can refund a charge
+	// from after the reset.
 	Reset(ctx context.Context, subject Subject) error
 }
 

@@ -202,7 +202,7 @@ func TestOpenStore_deadConnection(t *testing.T) {
 			for range 1000 {
 				_ = take(t.Context(), s)
 				f.taken()
-				_, err := s.Settle(t.Context(), 0, charged.Subject, []limiter.Charge{charged}, []algo.Result{{Machine: charged.Limit.Machine(), State: state}}, 0)
+				_, err := s.Settle(t.Context(), 0, charged.Subject, []limiter.Charge{charged}, []algo.Result{{Machine: charged.Limit.Machine(), State: state}}, 0, limiter.Once{})
 				got := f.taken()
 				if len(got) != 1 {
 					t.Fatalf("refund: got %d requests, want 1: %v", len(got), err)

@@ -60,7 +60,7 @@ func TestActions(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := store.Settle(ctx, 0, who, charges, results, 0); err != nil {
+		if _, err := store.Settle(ctx, 0, who, charges, results, 0, limiter.Once{}); err != nil {
 			t.Fatal(err)
 		}
 		charges[0].Cost = 0 // a function reads with cost 0 when it starts

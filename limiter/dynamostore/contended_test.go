@@ -50,7 +50,7 @@ func TestStore_refusalRace(t *testing.T) {
 		t.Fatalf("allowed: got %t, %v, want true", ok, err)
 	}
 	store := newRacing(&racing{API: client, before: 2, happens: func() {
-		if _, err := other.Settle(ctx, 0, who, []limiter.Charge{full}, results[:1], 0); err != nil {
+		if _, err := other.Settle(ctx, 0, who, []limiter.Charge{full}, results[:1], 0, limiter.Once{}); err != nil {
 			t.Error(err)
 		}
 	}}, table)

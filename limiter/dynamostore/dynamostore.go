@@ -136,7 +136,10 @@ func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 }
 
 // Settle implements limiter.Store.
-func (s *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (limiter.Settled, error) {
+func (s *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
+	if once.Needed() {
+		return limiter.Settled{}, fmt.Errorf("%w: settlements with an ID are not implemented", limiter.ErrFormat)
+	}
 	t := newSettlement(now, charges, results, elapsed+s.o.Margin, &s.guesses)
 	if len(t.forced.charges) > 0 && t.forced.hopeless() {
 		it, err := s.get(ctx, subject)

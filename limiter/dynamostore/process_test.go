@@ -107,7 +107,7 @@ func (p *process) refund() {
 	last := len(p.charged) - 1
 	c := p.charged[last]
 	p.charged = p.charged[:last]
-	_, err := p.store.Settle(context.Background(), 0, modelCaller, c.charges, c.results, modelMargin)
+	_, err := p.store.Settle(context.Background(), 0, modelCaller, c.charges, c.results, modelMargin, limiter.Once{})
 	at, applied := p.decisive()
 	text := fmt.Sprintf("refund of %d at %s: %v", c.charges[0].Cost, shown(c.results[0]), err)
 	if errors.Is(err, errLost) && !applied {

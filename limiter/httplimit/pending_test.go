@@ -415,10 +415,10 @@ func (c *callCounter) Take(ctx context.Context, now algo.Instant, s limiter.Subj
 	return c.Store.Take(ctx, now, s, charges, results)
 }
 
-func (c *callCounter) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (limiter.Settled, error) {
+func (c *callCounter) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
 	c.settles++
 	if c.cancelled = ctx.Err(); errors.Join(c.err, c.cancelled) != nil {
 		return limiter.Settled{}, errors.Join(c.err, c.cancelled)
 	}
-	return c.Store.Settle(ctx, now, s, charges, results, elapsed)
+	return c.Store.Settle(ctx, now, s, charges, results, elapsed, once)
 }

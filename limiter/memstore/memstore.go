@@ -109,17 +109,24 @@ func (s *Store) Take(_ context.Context, now algo.Instant, subject limiter.Subjec
 }
 
 // Settle implements limiter.Store.
-func (s *Store) Settle(_ context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (settled limiter.Settled, err error) {
+func (s *Store) Settle(_ context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (settled limiter.Settled, err error) {
 	sh, k := s.lock(subject)
 	defer sh.mu.Unlock()
+	if once.Needed() {
+		if err := sh.settled.check(now, subject, once, sh.capacity+limiter.MaxOnce); err != nil {
+			return settled, err
+		}
+	}
 	if grows := missing(sh, k, charges); grows > 0 && !sh.room(now, k, grows) {
 		return settled, limiter.ErrFull
 	}
+	changed := false
 	for i := range charges {
 		c := &charges[i]
 		at := sh.find(k, c.Limit.ID)
 		if c.Force {
 			settled.Excess[i] = sh.force(k, at, c, now)
+			changed = changed || c.Cost > 0
 			continue
 		}
 		if at == nil || !algo.Refundable(sh.limit(at).Machine(), results[i].Machine) {
@@ -132,6 +139,9 @@ func (s *Store) Settle(_ context.Context, now algo.Instant, subject limiter.Subj
 			sh.put(at, after)
 			sh.sooner(at)
 		}
+	}
+	if once.Needed() && (changed || settled.Given > 0) {
+		sh.settled.add(subject, once)
 	}
 	return settled, nil
 }

@@ -67,7 +67,7 @@ func TestStore_full(t *testing.T) {
 		t.Errorf("cost 0 on an unknown subject in a full store: got error %v, want none", err)
 	}
 	more := []limiter.Charge{{Subject: limiter.User("settled"), Limit: slow, Cost: 1, Force: true}}
-	if _, err := s.Settle(ctx, noon, more[0].Subject, more, make([]algo.Result, 1), 0); !errors.Is(err, limiter.ErrFull) {
+	if _, err := s.Settle(ctx, noon, more[0].Subject, more, make([]algo.Result, 1), 0, limiter.Once{}); !errors.Is(err, limiter.ErrFull) {
 		t.Errorf("a settlement of a new subject in a full store: got error %v, want %v", err, limiter.ErrFull)
 	}
 	if err := take(t, s, noon.Add(time.Minute-1), "early", slow, 1); !errors.Is(err, limiter.ErrFull) {
@@ -106,7 +106,7 @@ func TestStore_full_sooner(t *testing.T) {
 		then  func(s *memstore.Store, charges []limiter.Charge, results []algo.Result) error
 	}{
 		"refund": {slow, noon, func(s *memstore.Store, charges []limiter.Charge, results []algo.Result) error {
-			_, err := s.Settle(ctx, 0, charges[0].Subject, charges, results, 0)
+			_, err := s.Settle(ctx, 0, charges[0].Subject, charges, results, 0, limiter.Once{})
 			return err
 		}},
 		"conversion": {slow, noon, func(s *memstore.Store, charges []limiter.Charge, _ []algo.Result) error {

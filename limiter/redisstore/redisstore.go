@@ -243,7 +243,10 @@ func (s *Store) settle(ctx context.Context, now algo.Instant, key string, v valu
 
 // Settle implements limiter.Store. The script makes the usual corrections. If a debt reaches its maximum, or
 // if a forced charge finds no record, a log or other parameters, Settle computes the new value.
-func (s *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (settled limiter.Settled, err error) {
+func (s *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (settled limiter.Settled, err error) {
+	if once.Needed() {
+		return limiter.Settled{}, fmt.Errorf("%w: settlements with an ID are not implemented", limiter.ErrFormat)
+	}
 	key, late := s.key(subject), elapsed+s.o.Margin
 	var v value
 	if settleable(charges) {

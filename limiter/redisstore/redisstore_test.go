@@ -197,7 +197,7 @@ func TestStore_value(t *testing.T) {
 	}
 	charges := []limiter.Charge{{Subject: who, Limit: day, Cost: 1}}
 	_, results := take(t, s, noon, charges...)
-	if _, err := s.Settle(ctx, 0, who, charges, results, 0); err != nil {
+	if _, err := s.Settle(ctx, 0, who, charges, results, 0, limiter.Once{}); err != nil {
 		t.Fatal(err)
 	}
 	if ttl := client.PTTL(ctx, key).Val(); ttl <= 48*time.Hour {
@@ -230,7 +230,7 @@ func TestStore_value_algorithms(t *testing.T) {
 			charge := limiter.Charge{Subject: who, Limit: short[n/500], Cost: int64(n % 4), Force: n%40 == 0}
 			ok, results := take(t, s, now, charge)
 			if ok && n%5 == 0 {
-				if _, err := s.Settle(ctx, 0, who, []limiter.Charge{charge}, results, 0); err != nil {
+				if _, err := s.Settle(ctx, 0, who, []limiter.Charge{charge}, results, 0, limiter.Once{}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -417,7 +417,7 @@ func TestStore_Settle_ttl(t *testing.T) {
 			t.Fatal(err)
 		}
 		more := []limiter.Charge{{Subject: who, Limit: short, Cost: 1, Force: true}}
-		if _, err := s.Settle(ctx, noon, who, more, results[:1], 0); err != nil {
+		if _, err := s.Settle(ctx, noon, who, more, results[:1], 0, limiter.Once{}); err != nil {
 			t.Fatal(err)
 		}
 		if ttl := client.PTTL(ctx, key).Val(); ttl < c.want {

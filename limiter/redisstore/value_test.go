@@ -167,7 +167,7 @@ func TestStore_value_unreadable(t *testing.T) {
 		if err := client.Set(ctx, key, value, time.Minute).Err(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Settle(ctx, 0, who, charges, results, 0); errors.Is(err, limiter.ErrFormat) != (value != "") {
+		if _, err := s.Settle(ctx, 0, who, charges, results, 0, limiter.Once{}); errors.Is(err, limiter.ErrFormat) != (value != "") {
 			t.Errorf("%q: got error %v, want ErrFormat unless the value is empty", value, err)
 		}
 		if now := client.Get(ctx, key).Val(); now != value {
@@ -290,7 +290,7 @@ func TestStore_value_large(t *testing.T) {
 			if !ok || !step.refund {
 				continue
 			}
-			settled, err := s.Settle(ctx, 0, who, charges, results, 0)
+			settled, err := s.Settle(ctx, 0, who, charges, results, 0, limiter.Once{})
 			if wanted := model.Settle(0, who, charges, want, 0); err != nil || settled != wanted {
 				t.Errorf("%s, step %d: got %d refunds, %v, want %d", algorithm, i, settled, err, wanted)
 			}

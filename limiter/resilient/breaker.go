@@ -48,11 +48,11 @@ func (b *breaker) Take(ctx context.Context, now algo.Instant, subject limiter.Su
 
 // Settle implements limiter.Store. It never probes the store. If there is nothing to refund, it makes no
 // call. Therefore, its success does not show that the store works.
-func (b *breaker) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (settled limiter.Settled, err error) {
+func (b *breaker) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (settled limiter.Settled, err error) {
 	if b.circuit.State() != gobreaker.StateClosed {
 		return settled, errOpen
 	}
-	_, err = b.execute(call{settled: &settled, ctx: ctx, now: now, elapsed: elapsed, subject: subject, charges: charges, results: results})
+	_, err = b.execute(call{settled: &settled, ctx: ctx, now: now, elapsed: elapsed, once: once, subject: subject, charges: charges, results: results})
 	return settled, err
 }
 
@@ -90,6 +90,7 @@ type call struct {
 	ctx     context.Context
 	now     algo.Instant
 	elapsed time.Duration
+	once    limiter.Once
 	subject limiter.Subject
 	charges []limiter.Charge
 	results []algo.Result
@@ -116,7 +117,7 @@ func (c *call) make() (int, error) {
 // send calls the store. It returns 1 if the store took the charges.
 func (c *call) send() (n int, err error) {
 	if c.settled != nil {
-		*c.settled, err = c.of.Store.Settle(c.ctx, c.now, c.subject, c.charges, c.results, c.elapsed)
+		*c.settled, err = c.of.Store.Settle(c.ctx, c.now, c.subject, c.charges, c.results, c.elapsed, c.once)
 		return 0, err
 	}
 	taken, err := c.of.Store.Take(c.ctx, c.now, c.subject, c.charges, c.results)

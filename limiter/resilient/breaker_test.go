@@ -61,11 +61,11 @@ func (s *failing) Take(ctx context.Context, now algo.Instant, subject limiter.Su
 	return s.Store.Take(ctx, now, subject, charges, results)
 }
 
-func (s *failing) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (limiter.Settled, error) {
+func (s *failing) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
 	if err := s.answer(ctx); err != nil {
 		return limiter.Settled{}, err
 	}
-	return s.Store.Settle(ctx, now, subject, charges, results, elapsed)
+	return s.Store.Settle(ctx, now, subject, charges, results, elapsed, once)
 }
 
 func charge(tb testing.TB, n int64) []limiter.Charge {
@@ -211,10 +211,10 @@ func TestNew(t *testing.T) {
 	store := storetest.Must(resilient.New(s, resilient.Options{Failures: 1}))
 	_ = direct(t.Context(), store, charge(t, 10))
 	s.failWith(limiter.ErrUnavailable)
-	if _, err := store.Settle(t.Context(), 0, user, charge(t, 10), make([]algo.Result, 1), 0); err == nil {
+	if _, err := store.Settle(t.Context(), 0, user, charge(t, 10), make([]algo.Result, 1), 0, limiter.Once{}); err == nil {
 		t.Error("the refund succeeded, want a failure")
 	}
-	if _, err := store.Settle(t.Context(), 0, user, charge(t, 10), make([]algo.Result, 1), 0); !errors.Is(err, limiter.ErrBreakerOpen) {
+	if _, err := store.Settle(t.Context(), 0, user, charge(t, 10), make([]algo.Result, 1), 0, limiter.Once{}); !errors.Is(err, limiter.ErrBreakerOpen) {
 		t.Errorf("a refund while the breaker is open: got error %v, want %v", err, limiter.ErrBreakerOpen)
 	}
 	if entries, err := store.Inspect(t.Context(), user); err != nil || len(entries) != 1 {
@@ -468,7 +468,7 @@ func TestStore_refund(t *testing.T) {
 			t.Fatal(err)
 		}
 		refund := func() error {
-			_, err := store.Settle(t.Context(), 0, user, charges, results, 0)
+			_, err := store.Settle(t.Context(), 0, user, charges, results, 0, limiter.Once{})
 			return err
 		}
 		s.failWith(limiter.ErrUnavailable)

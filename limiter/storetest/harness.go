@@ -100,7 +100,7 @@ func (p *pair) refund(t failer, charges []limiter.Charge, results []algo.Result,
 // settle makes corrections in the store and in the model.
 func (p *pair) settle(t failer, now algo.Instant, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) {
 	t.Helper()
-	got, err := p.store.Settle(ctx, now, p.subject, charges, results, elapsed)
+	got, err := p.store.Settle(ctx, now, p.subject, charges, results, elapsed, limiter.Once{})
 	if err != nil {
 		t.Fatalf("settlement of %+v: got error %v, want none", charges, err)
 	}

@@ -81,7 +81,7 @@ func testConcurrentSettle(t *testing.T, s Suite, rate algo.Rate) {
 		}
 		charges, results = corrections(charges, results, []int64{5, 3})
 		for {
-			if _, err := store.Settle(ctx, start, who, charges, results, 0); err == nil {
+			if _, err := store.Settle(ctx, start, who, charges, results, 0, limiter.Once{}); err == nil {
 				break
 			}
 		}

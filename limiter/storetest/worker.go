@@ -111,7 +111,7 @@ func (w *worker) perform(g int, ops []operation) (events []event) {
 				continue
 			}
 			happened = e.call(func() error {
-				_, err := w.store.Settle(ctx, op.Now, who, charges, results, op.Elapsed)
+				_, err := w.store.Settle(ctx, op.Now, who, charges, results, op.Elapsed, limiter.Once{})
 				return err
 			})
 		case resets:

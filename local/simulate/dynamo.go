@@ -162,7 +162,7 @@ func (d *dynamo) call(ctx context.Context, serve func(at algo.Instant) reply) (r
 }
 
 // Settle implements limiter.Store. It makes one call for each charge, where dynamostore makes one for all.
-func (d *dynamo) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (settled limiter.Settled, err error) {
+func (d *dynamo) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, _ limiter.Once) (settled limiter.Settled, err error) {
 	for i, c := range charges {
 		found, err := d.call(ctx, func(at algo.Instant) reply {
 			return d.table.correct(subject, at, results[i].Machine, func(m algo.Machine, s algo.State) algo.State {
