@@ -1,0 +1,60 @@
+package receipts
+
+import (
+	"context"
+	"time"
+
+	"github.com/weir-limits/weir/limiter/fresh"
+)
+
+// MaxLife is the longest time for which a receipt is valid. [Rotate] keeps a key at least as long.
+const MaxLife = time.Hour
+
+// Stale is the age at which a function no longer uses the keys that it has read.
+const Stale = 15 * time.Minute
+
+// policy reads the keys again once a minute. While the table fails, there is one read in ten seconds.
+var policy = fresh.Policy{Fresh: time.Minute, Stale: Stale, Cooldown: 10 * time.Second, Retry: time.Second, Timeout: 600 * time.Millisecond}
+
+// Ring seals and opens receipts. It reads the keys when a request needs them, and caches them for a
+// minute. It is safe for concurrent use.
+type Ring struct {
+	load fresh.Load[Keys]
+	keys *fresh.Value[Keys]
+}
+
+// NewRing returns a Ring whose keys come from load, for example [Load] or [Read].
+func NewRing(load func(context.Context) (Keys, error)) *Ring {
+	return &Ring{
+		load: func(ctx context.Context) (Keys, time.Time, error) {
+			keys, err := load(ctx)
+			return keys, time.Time{}, err
+		},
+		keys: fresh.New[Keys](&policy),
+	}
+}
+
+// Fixed returns a Ring that always has the same keys.
+func Fixed(keys Keys) *Ring {
+	return NewRing(func(context.Context) (Keys, error) { return keys, nil })
+}
+
+// Seal returns the sealed receipt: at most contract.MaxReceipt bytes of base64url. The error wraps
+// ErrTooLong if it would be longer. Other errors mean that there are no keys.
+func (r *Ring) Seal(ctx context.Context, now time.Time, receipt []byte) (string, error) {
+	keys, err := r.keys.Get(ctx, now, r.load)
+	if err != nil {
+		return "", err
+	}
+	return keys.seal(now, receipt)
+}
+
+// Open returns a receipt that Seal has sealed. The error wraps ErrForged if text is anything else. Other
+// errors mean that there are no keys; then text can still be a receipt.
+func (r *Ring) Open(ctx context.Context, now time.Time, text string) ([]byte, error) {
+	keys, err := r.keys.Get(ctx, now, r.load)
+	if err != nil {
+		return nil, err
+	}
+	return keys.open(text)
+}

@@ -1,0 +1,98 @@
+package receipts
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"time"
+
+	"github.com/weir-limits/weir/functions/contract"
+)
+
+var (
+	// ErrForged means that no key in use has sealed the receipt.
+	ErrForged = errors.New("receipt: not valid")
+	// ErrTooLong means that the sealed receipt would be longer than contract.MaxReceipt.
+	ErrTooLong = errors.New("receipt: too long for the authorizer's context")
+)
+
+// These are the lengths of the parts of a receipt, in bytes.
+const (
+	version     = 1
+	keyIDBytes  = 4
+	saltBytes   = 12
+	headerBytes = 1 + keyIDBytes + saltBytes
+	nonceBytes  = 12
+	tagBytes    = 16
+)
+
+// encoding is strict, so that trailing bits cannot differ.
+var encoding = base64.RawURLEncoding.Strict()
+
+// seal encrypts a receipt with the key for new receipts at now.
+func (k Keys) seal(now time.Time, receipt []byte) (string, error) {
+	if encoding.EncodedLen(headerBytes+nonceBytes+len(receipt)+tagBytes) > contract.MaxReceipt {
+		return "", ErrTooLong
+	}
+	key := k.current
+	if k.previous != nil && now.Before(k.rotated.Add(Stale)) {
+		key = k.previous
+	}
+	sealed := make([]byte, headerBytes, headerBytes+nonceBytes+len(receipt)+tagBytes)
+	sealed[0] = version
+	copy(sealed[1:], keyID(key))
+	_, _ = rand.Read(sealed[1+keyIDBytes:]) // rand.Read never fails
+	aead, err := newCipher(key, sealed)
+	if err != nil {
+		return "", err
+	}
+	return encoding.EncodeToString(aead.Seal(sealed, nil, receipt, sealed)), nil
+}
+
+// open decrypts a receipt. The error is ErrForged if no key of k sealed it.
+func (k Keys) open(text string) ([]byte, error) {
+	if len(text) > contract.MaxReceipt {
+		return nil, ErrForged
+	}
+	sealed, err := encoding.DecodeString(text)
+	if err != nil || len(sealed) != encoding.DecodedLen(len(text)) || len(sealed) < headerBytes+nonceBytes+tagBytes || sealed[0] != version { // the decoder ignores line breaks
+		return nil, ErrForged
+	}
+	header := sealed[:headerBytes]
+	for _, key := range [][]byte{k.current, k.previous} {
+		if key == nil || !hmac.Equal(header[1:1+keyIDBytes], keyID(key)) {
+			continue
+		}
+		aead, err := newCipher(key, header)
+		if err != nil {
+			return nil, err
+		}
+		if receipt, err := aead.Open(nil, nil, sealed[headerBytes:], header); err == nil {
+			return receipt, nil
+		}
+	}
+	return nil, ErrForged
+}
+
+// newCipher returns the cipher of the receipt with a header.
+func newCipher(key, header []byte) (cipher.AEAD, error) {
+	block, err := aes.NewCipher(derive(key, "cipher", header[1+keyIDBytes:]))
+	if err != nil {
+		return nil, err
+	}
+	return cipher.NewGCMWithRandomNonce(block)
+}
+
+func keyID(key []byte) []byte { return derive(key, "id", nil)[:keyIDBytes] }
+
+// derive returns a key for a purpose.
+func derive(key []byte, purpose string, salt []byte) []byte {
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte("weir receipt " + purpose + "\x00"))
+	mac.Write(salt)
+	return mac.Sum(nil)
+}
