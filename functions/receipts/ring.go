@@ -8,7 +8,7 @@ import (
 )
 
 // MaxLife is the longest time for which a receipt is valid. [Rotate] keeps a key at least as long.
-const MaxLife = time.Hour
+const MaxLife = 30 * time.Minute
 
 // Stale is the age at which a function no longer uses the keys that it has read.
 const Stale = 15 * time.Minute

@@ -10,13 +10,14 @@
 //	pk "rules#history"    versions                                      the list of those versions, newest first
 //	pk "signingkeys"      jwks, fetched                                 a copy of the issuer's key set
 //	pk "subjectkey"       key                                           the key of subject hashes
+//	pk "receiptkeys"      current, previous, rotated                    the keys of receipts (package receipts)
 //
 // This package defines the table ([TableInput]), reads of single items ([Table]), and the two records
 // that consist of one item: [SigningKeys] and [SubjectKey].
 //
-// Functions only read single items, with two exceptions. The function signingkeys writes the item
-// "signingkeys". The first function that starts creates the item "subjectkey". IAM policies limit
-// both writes by the partition key. Functions use eventually consistent reads, which cost half. Such
+// Functions only read single items, with three exceptions. The function signingkeys writes the item
+// "signingkeys". The first function that starts creates the item "subjectkey". The first authorizer that
+// seals a receipt creates the item "receiptkeys". IAM policies limit these writes by the partition key. Functions use eventually consistent reads, which cost half. Such
 // a read may miss a change of the last second, but readers cache items for longer than a second
 // anyway.
 package records

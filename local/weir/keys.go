@@ -20,6 +20,7 @@ import (
 	"github.com/weir-limits/weir/functions/apikeys"
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/linked"
+	"github.com/weir-limits/weir/functions/receipts"
 	"github.com/weir-limits/weir/local/command"
 	"github.com/weir-limits/weir/local/loopback"
 )
@@ -35,7 +36,7 @@ func keysCommand() *cobra.Command {
 	var o keysOptions
 	c.PersistentFlags().StringVar(&o.table, "table", os.Getenv("RECORDS_TABLE"), "the records table; default $RECORDS_TABLE")
 	c.PersistentFlags().BoolVar(&o.json, "json", false, "print JSON")
-	c.AddCommand(createKeyCommand(&o), listKeysCommand(&o), setKeysCommand(&o), revokeKeysCommand(&o), rotateSecretCommand(&o))
+	c.AddCommand(createKeyCommand(&o), listKeysCommand(&o), setKeysCommand(&o), revokeKeysCommand(&o), rotateSecretCommand(&o), rotateReceiptsCommand(&o))
 	return c
 }
 
@@ -136,6 +137,23 @@ func rotateSecretCommand(o *keysOptions) *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&force, "force", false, "rotate although this invalidates the keys from before the last rotation")
+	return c
+}
+
+func rotateReceiptsCommand(o *keysOptions) *cobra.Command {
+	var force bool
+	c := &cobra.Command{
+		Use:   "rotate-receipts",
+		Short: "Replace the key that encrypts the receipts of a REST API",
+		Long: "Replace the key that encrypts the receipts of a REST API. The previous key opens receipts until the next rotation.\n\n" +
+			"A rotation fails for 45 minutes after the last one, because receipts of the previous key may still be valid. With --force, their limits keep their reserve.",
+		Example: "  weir keys rotate-receipts",
+		Args:    command.Exactly(0),
+		RunE: func(c *cobra.Command, _ []string) error {
+			return o.rotateReceipts(c.Context(), c.OutOrStdout(), force)
+		},
+	}
+	c.Flags().BoolVar(&force, "force", false, "rotate although this invalidates receipts that are not settled yet")
 	return c
 }
 
@@ -307,5 +325,22 @@ func (o *keysOptions) rotate(ctx context.Context, out, progress io.Writer, force
 		return command.PrintJSON(out, struct{}{})
 	}
 	_, err = fmt.Fprintln(out, "new keys use a new secret, which functions read within about a minute;\nexisting keys stay valid until the next rotation")
+	return err
+}
+
+func (o *keysOptions) rotateReceipts(ctx context.Context, out io.Writer, force bool) error {
+	client, err := openRecords(ctx, o.table)
+	if err != nil {
+		return err
+	}
+	switch err := receipts.Rotate(ctx, client, o.table, time.Now(), force); {
+	case errors.Is(err, receipts.ErrInUse):
+		return fmt.Errorf("%w; wait, or invalidate these receipts with --force", err)
+	case err != nil:
+		return o.explain(err)
+	case o.json:
+		return command.PrintJSON(out, struct{}{})
+	}
+	_, err = fmt.Fprintln(out, "authorizers use the new key after a quarter of an hour;\nthe previous key opens receipts until the next rotation")
 	return err
 }

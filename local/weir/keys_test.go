@@ -19,6 +19,7 @@ import (
 	"github.com/weir-limits/weir/functions/apikeys"
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/functions/receipts"
 	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/storetest"
@@ -217,6 +218,27 @@ func TestKeys_rotate(t *testing.T) {
 	}
 	if _, err := lookup(first); err == nil {
 		t.Error("lookup of a key with a removed secret: got a record, want an error")
+	}
+}
+
+// A rotation of the receipts' key needs --force soon after another.
+func TestKeys_rotateReceipts(t *testing.T) {
+	recordsTable(t)
+	if code, _, errs := weir(t, "keys", "rotate-receipts"); code != 1 || !strings.Contains(errs, "no key of receipts to rotate") {
+		t.Errorf("rotation without a key: got exit %d, stderr %q, want exit 1 and no key", code, errs)
+	}
+	client := storetest.Must(openRecords(t.Context(), os.Getenv("RECORDS_TABLE")))
+	if _, err := receipts.Load(t.Context(), client, os.Getenv("RECORDS_TABLE")); err != nil {
+		t.Fatal(err)
+	}
+	if out := ok(t, "keys", "rotate-receipts"); !strings.Contains(out, "a quarter of an hour;") || !strings.Contains(out, "until the next rotation") {
+		t.Errorf("rotate-receipts: got %q, want a note about the keys in use", out)
+	}
+	if code, _, errs := weir(t, "keys", "rotate-receipts"); code != 1 || !strings.Contains(errs, "not settled yet (want ") {
+		t.Errorf("second rotation: got exit %d, stderr %q, want exit 1 and the time of the next rotation", code, errs)
+	}
+	if out := ok(t, "keys", "rotate-receipts", "--force", "--json"); out != "{}\n" {
+		t.Errorf("forced rotation: got %q, want {}", out)
 	}
 }
 
