@@ -78,6 +78,17 @@ func (a *attachment) limit() (limited []string) {
 	return limited
 }
 
+// NewAuthorizer creates the authorizer of the limits in a REST API whose methods another tool defines, and
+// gives the API the gateway responses of the limits. It returns the authorizer's id. The other tool gives
+// this authorizer to the methods, and then deploys the API again.
+func (l *Limits) NewAuthorizer(api awsapigateway.IRestApi) *string {
+	l.respond(api)
+	scope := api.(constructs.Construct)
+	id := l.newRequestAuthorizer(scope, api).Ref()
+	l.permitAPI(scope, api, *id)
+	return id
+}
+
 // Respond gives a REST API the gateway responses of the limits, as Attach also does. Call Respond for
 // an API whose authorizer calls the limiter and returns functions/lambdahttp.DecisionContext. The API
 // must not define other responses of these types.

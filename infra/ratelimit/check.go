@@ -60,12 +60,25 @@ func (p *LimitsProps) known() map[string]string {
 	maps.Copy(all, p.Variables)
 	maps.Copy(all, p.Events.known())
 	all[contract.VariableRecordsTable] = "records"
+	for name, value := range all {
+		if unresolved(value) {
+			all[name] = placeholder(name)
+		}
+	}
 	if p.Store == ElastiCache {
 		all[contract.VariableStore], all[contract.VariableRedisURL] = contract.StoreRedis, "rediss://cache:6379"
 	} else {
 		all[contract.VariableStore], all[contract.VariableTable] = contract.StoreDynamoDB, "counters"
 	}
 	return all
+}
+
+// placeholder returns a valid value of a variable that is a parameter of the template.
+func placeholder(variable string) string {
+	if variable == contract.VariableJWKS {
+		return "https://issuer.invalid/keys"
+	}
+	return "parameter"
 }
 
 // checked caches the results of check in this process by input. The stages and regions of an app often

@@ -56,14 +56,14 @@ func (l *Limits) NewFunction(id string, p FunctionProps) awslambda.Function {
 // newFunction creates a function. If document is not empty, the function's bundle contains it as
 // rules.json. done removes the temporary bundle.
 func (l *Limits) newFunction(id string, p FunctionProps, document string) (f awslambda.Function, done func()) {
-	bundle, done := stage(p.Bundle, document)
+	code, done := l.code(p.Bundle, document)
 	logs := awslogs.NewLogGroup(l, jsii.String(id+"Logs"), &awslogs.LogGroupProps{
 		Retention: l.retention(), RemovalPolicy: awscdk.RemovalPolicy_DESTROY,
 	})
 	role := awsiam.NewRole(l, jsii.String(id+"Role"), &awsiam.RoleProps{AssumedBy: awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil)})
 	f = awslambda.NewFunction(l, jsii.String(id), &awslambda.FunctionProps{
 		Runtime: awslambda.Runtime_PROVIDED_AL2023(), Handler: jsii.String(bootstrap),
-		Code:         awslambda.Code_FromAsset(jsii.String(bundle), nil),
+		Code:         code,
 		Architecture: l.architecture(), MemorySize: jsii.Number(Memory),
 		Timeout: awscdk.Duration_Seconds(jsii.Number(p.Timeout.Seconds())),
 		Role:    role, LogGroup: logs, LoggingFormat: awslambda.LoggingFormat_JSON,
@@ -131,6 +131,15 @@ func (l *Limits) newAlias() awslambda.IFunction {
 		AliasName: jsii.String("live"), Version: l.authorizer.CurrentVersion(),
 		ProvisionedConcurrentExecutions: jsii.Number(l.props.ProvisionedConcurrency),
 	})
+}
+
+// code returns the code of a function from a bundle and the rules. Call done after the function exists.
+func (l *Limits) code(bundle, document string) (code awslambda.Code, done func()) {
+	if l.props.Code != nil {
+		return l.props.Code(filepath.Base(bundle)), func() {}
+	}
+	folder, done := stage(bundle, document)
+	return awslambda.Code_FromAsset(jsii.String(folder), nil), done
 }
 
 // stage copies a bundle and the rules into one folder, because an asset is a folder. Call remove

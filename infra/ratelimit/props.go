@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
@@ -30,7 +31,8 @@ const (
 	ElastiCache Store = "elasticache" // ElastiCache Serverless for Valkey, in a VPC
 )
 
-// LimitsProps are the properties of [NewLimits]. Namespace, Bundles and Rules are required.
+// LimitsProps are the properties of [NewLimits]. Namespace, Bundles (or Code) and Rules are required.
+// A Namespace and the fields of Tokens can be parameters of a template.
 type LimitsProps struct {
 	// Namespace separates deployments, such as stages, in keys, metrics and names. It consists of 1
 	// to 32 lower-case letters, digits and single hyphens. It starts with a letter and does not end
@@ -41,6 +43,10 @@ type LimitsProps struct {
 	// Tokens is set and the functions are in a network, it also contains signingkeys/bootstrap.
 	// `make functions` fills the folder.
 	Bundles string
+	// Code returns the code of a function; bundle is the name of the function's folder in Bundles. nil means
+	// the folder with the rules document. Otherwise Bundles is not used, and the code that Code returns MUST
+	// contain the document of Rules as rules.json.
+	Code func(bundle string) awslambda.Code
 	// Rules is the path of the rules document. The synthesis validates the document. The bundle of
 	// every function with the limiter contains it.
 	Rules string
@@ -135,7 +141,7 @@ func (p *LimitsProps) check() error {
 			problems = append(problems, fmt.Errorf("ratelimit: "+format, args...))
 		}
 	}
-	want(len(p.Namespace) <= maxNamespace && validNamespace.MatchString(p.Namespace), "Namespace: got %q, want 1 to %d lower-case letters, digits and single hyphens, starting with a letter", p.Namespace, maxNamespace)
+	want(unresolved(p.Namespace) || len(p.Namespace) <= maxNamespace && validNamespace.MatchString(p.Namespace), "Namespace: got %q, want 1 to %d lower-case letters, digits and single hyphens, starting with a letter", p.Namespace, maxNamespace)
 	want(p.Store == "" || p.Store == DynamoDB || p.Store == ElastiCache, "Store: got %q, want %s or %s", p.Store, DynamoDB, ElastiCache)
 	want(p.Vpc == nil || p.inNetwork(), "Vpc: got a network, want none; only %s and Events.Kafka use a network", ElastiCache)
 	p.checkZones(want)
@@ -146,7 +152,7 @@ func (p *LimitsProps) check() error {
 	want(p.ReservedConcurrency == nil || *p.ReservedConcurrency >= max(1, p.ProvisionedConcurrency), "ReservedConcurrency: want at least 1 and at least ProvisionedConcurrency; a lower number stops the authorizer")
 	if t := p.Tokens; t != nil {
 		want(t.Issuer != "" && t.Audience != "" && t.JWKS != "", "Tokens: got issuer %q, audience %q and JWKS %q, want all three; otherwise the functions would accept tokens for other APIs", t.Issuer, t.Audience, t.JWKS)
-		want(t.JWKS == "" || strings.HasPrefix(t.JWKS, "https://"), "Tokens.JWKS: got %q, want an https URL", t.JWKS)
+		want(t.JWKS == "" || unresolved(t.JWKS) || strings.HasPrefix(t.JWKS, "https://"), "Tokens.JWKS: got %q, want an https URL", t.JWKS)
 	}
 	p.checkEvents(want)
 	p.checkRulesFrom(want)
@@ -154,6 +160,10 @@ func (p *LimitsProps) check() error {
 	problems = append(problems, p.checkBundles()...)
 	return errors.Join(problems...)
 }
+
+// unresolved reports whether s contains a value that is known only in the deployment, such as a parameter
+// of the template. CloudFormation then checks the value.
+func unresolved(s string) bool { return *awscdk.Token_IsUnresolved(s) }
 
 // variables returns the variables of every function with the limiter, except those whose values are
 // unknown until the deployment.
@@ -184,6 +194,9 @@ func (p *LimitsProps) variables() map[string]string {
 
 // checkBundles reports the functions that are not built.
 func (p *LimitsProps) checkBundles() (problems []error) {
+	if p.Code != nil {
+		return nil
+	}
 	names := []string{p.bundleName(contract.Authorizer)}
 	if p.inNetwork() && p.Tokens != nil {
 		names = append(names, contract.SigningKeys)

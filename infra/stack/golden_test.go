@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/weir-limits/weir/infra/stack"
+	"github.com/weir-limits/weir/infra/standalone"
 )
 
 var update = flag.Bool("update", false, "write the golden templates")
@@ -23,27 +24,40 @@ var golden = map[string]func(*stack.Settings){
 
 func TestGolden(t *testing.T) {
 	for name, change := range golden {
-		t.Run(name, func(t *testing.T) {
-			path := goldenPath(name)
-			got := synthesize(t, settings(t, change))
-			if old, err := os.ReadFile(path); *update && err == nil {
-				for _, problem := range checkReplacements(createOnlyProperties(t), parse(t, old).Resources, parse(t, got).Resources) {
-					t.Errorf("%s is not written: %s (if no such stack is deployed anywhere, delete the file first)", path, problem)
-				}
-			}
-			if *update && !t.Failed() {
-				if err := os.WriteFile(path, got, 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.Equal(got, want) {
-				t.Errorf("%s differs from the synthesized stack from line %d; if the change is intended, run make golden", path, firstDifference(got, want))
-			}
-		})
+		t.Run(name, func(t *testing.T) { checkGolden(t, name, synthesize(t, settings(t, change))) })
+	}
+	t.Run(released, func(t *testing.T) {
+		got, err := standalone.Template("../standalone/rules.json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkGolden(t, released, got)
+	})
+}
+
+// released is the name of the template of a release.
+const released = "weir"
+
+// checkGolden compares a template with the golden one, or writes it.
+func checkGolden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := goldenPath(name)
+	if old, err := os.ReadFile(path); *update && err == nil {
+		for _, problem := range checkReplacements(createOnlyProperties(t), parse(t, old).Resources, parse(t, got).Resources) {
+			t.Errorf("%s is not written: %s (if no such stack is deployed anywhere, delete the file first)", path, problem)
+		}
+	}
+	if *update && !t.Failed() {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s differs from the synthesized stack from line %d; if the change is intended, run make golden", path, firstDifference(got, want))
 	}
 }
 

@@ -1,6 +1,8 @@
 // Package release packs the built programs into the files that a release publishes:
 //
 //   - FUNCTION_ARCH.zip: one function for Lambda; ARCH is arm64 or x86_64
+//     The file also contains rules.json, a document without rules.
+//   - weir.template.json: the CloudFormation template that deploys these functions
 //   - weir_OS_ARCH.tar.gz: the command; OS and ARCH are GOOS and GOARCH
 //   - sbom.cdx.json: the modules in these programs, as a CycloneDX 1.6 document
 //   - CHANGES.md: the section of the changelog for the version

@@ -22,6 +22,8 @@ type Programs struct {
 	Version   string // such as v1.2.0
 	Functions string // folder with ARCH/FUNCTION/bootstrap
 	Commands  string // folder with OS_ARCH/weir
+	Rules     string // path of the rules document in the functions
+	Template  string // path of the CloudFormation template
 	License   string // path of the license
 	Changelog string // path of the changelog
 }
@@ -37,6 +39,7 @@ var versions = regexp.MustCompile(`^v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[
 type file struct {
 	name    string
 	content []byte
+	program bool // the file is executable
 }
 
 // Write packs p into the folder dir, which it replaces. It returns the names of the files, sorted. If a
@@ -57,9 +60,9 @@ func Write(dir string, p Programs) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	files = append(files, file{"sbom.cdx.json", sbom}, file{"CHANGES.md", changes})
+	files = append(files, file{name: "sbom.cdx.json", content: sbom}, file{name: "CHANGES.md", content: changes})
 	slices.SortFunc(files, func(a, b file) int { return cmp.Compare(a.name, b.name) })
-	files = append(files, file{"SHA256SUMS", sums(files)})
+	files = append(files, file{name: "SHA256SUMS", content: sums(files)})
 	return write(dir, files)
 }
 
@@ -89,6 +92,15 @@ func write(dir string, files []file) (names []string, err error) {
 
 // pack returns the archives of all programs, and the paths of the programs.
 func pack(p Programs) (files []file, binaries []string, err error) {
+	rules, err := os.ReadFile(p.Rules)
+	if err != nil {
+		return nil, nil, err
+	}
+	template, err := os.ReadFile(p.Template)
+	if err != nil {
+		return nil, nil, err
+	}
+	files = append(files, file{name: "weir.template.json", content: template})
 	functions, err := programs(p.Functions, "*/*/bootstrap")
 	if err != nil {
 		return nil, nil, err
@@ -102,11 +114,11 @@ func pack(p Programs) (files []file, binaries []string, err error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		packed, err := zipped(file{"bootstrap", content})
+		packed, err := zipped(file{"bootstrap", content, true}, file{name: "rules.json", content: rules})
 		if err != nil {
 			return nil, nil, err
 		}
-		files = append(files, file{function + "_" + arch + ".zip", packed})
+		files = append(files, file{name: function + "_" + arch + ".zip", content: packed})
 	}
 	commands, err := programs(p.Commands, "*/weir")
 	if err != nil {
@@ -121,11 +133,11 @@ func pack(p Programs) (files []file, binaries []string, err error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		packed, err := tarred(file{"LICENSE", license}, file{"weir", content})
+		packed, err := tarred(file{name: "LICENSE", content: license}, file{"weir", content, true})
 		if err != nil {
 			return nil, nil, err
 		}
-		files = append(files, file{"weir_" + filepath.Base(filepath.Dir(path)) + ".tar.gz", packed})
+		files = append(files, file{name: "weir_" + filepath.Base(filepath.Dir(path)) + ".tar.gz", content: packed})
 	}
 	return files, append(functions, commands...), nil
 }
@@ -142,32 +154,40 @@ func programs(folder, pattern string) ([]string, error) {
 	return found, err
 }
 
-// zipped returns a zip file with one program.
-func zipped(f file) ([]byte, error) {
+// mode returns the permissions of f.
+func (f file) mode() fs.FileMode {
+	if f.program {
+		return 0o755
+	}
+	return 0o644
+}
+
+// zipped returns a zip file.
+func zipped(files ...file) ([]byte, error) {
 	var out bytes.Buffer
 	z := zip.NewWriter(&out)
-	header := &zip.FileHeader{Name: f.name, Method: zip.Deflate}
-	header.SetMode(0o755) // Lambda executes bootstrap
-	w, err := z.CreateHeader(header)
-	if err == nil {
-		_, err = w.Write(f.content)
+	var err error
+	for _, f := range files {
+		header := &zip.FileHeader{Name: f.name, Method: zip.Deflate}
+		header.SetMode(f.mode())
+		w, headerErr := z.CreateHeader(header)
+		if err = errors.Join(err, headerErr); headerErr == nil {
+			_, headerErr = w.Write(f.content)
+			err = errors.Join(err, headerErr)
+		}
 	}
 	err = errors.Join(err, z.Close())
 	return out.Bytes(), err
 }
 
-// tarred returns a compressed tar file. All its files are executable except LICENSE.
+// tarred returns a compressed tar file.
 func tarred(files ...file) ([]byte, error) {
 	var out bytes.Buffer
 	compressed := gzip.NewWriter(&out)
 	t := tar.NewWriter(compressed)
 	var err error
 	for _, f := range files {
-		mode := int64(0o755)
-		if f.name == "LICENSE" {
-			mode = 0o644
-		}
-		err = errors.Join(err, t.WriteHeader(&tar.Header{Name: f.name, Mode: mode, Size: int64(len(f.content)), Format: tar.FormatUSTAR}))
+		err = errors.Join(err, t.WriteHeader(&tar.Header{Name: f.name, Mode: int64(f.mode()), Size: int64(len(f.content)), Format: tar.FormatUSTAR}))
 		_, writeErr := t.Write(f.content)
 		err = errors.Join(err, writeErr)
 	}

@@ -51,10 +51,13 @@ func programs(t *testing.T) release.Programs {
 	for _, path := range []string{"arm64/authorizer/bootstrap", "x86_64/authorizer/bootstrap", "weir/linux_amd64/weir"} {
 		write(t, filepath.Join(dist, path), content)
 	}
+	write(t, filepath.Join(dist, "rules.json"), []byte("{}\n"))
+	write(t, filepath.Join(dist, "template.json"), []byte("{}\n"))
 	write(t, filepath.Join(dist, "LICENSE"), []byte("license\n"))
 	write(t, filepath.Join(dist, "CHANGELOG.md"), []byte("# Changelog\n\n## Next\n\n- later\n\n## v1.2.0\n\n- this [one](infra/README.md#a), not https://a.example\n\n## v1.1.0\n\n- before\n"))
 	return release.Programs{
 		Version: "v1.2.0", Functions: dist, Commands: filepath.Join(dist, "weir"),
+		Rules: filepath.Join(dist, "rules.json"), Template: filepath.Join(dist, "template.json"),
 		License: filepath.Join(dist, "LICENSE"), Changelog: filepath.Join(dist, "CHANGELOG.md"),
 	}
 }
@@ -90,7 +93,7 @@ func TestWrite_reproducible(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"CHANGES.md", "authorizer_arm64.zip", "authorizer_x86_64.zip", "sbom.cdx.json", "weir_linux_amd64.tar.gz", "SHA256SUMS"}
+	want := []string{"CHANGES.md", "authorizer_arm64.zip", "authorizer_x86_64.zip", "sbom.cdx.json", "weir.template.json", "weir_linux_amd64.tar.gz", "SHA256SUMS"}
 	if !slices.Equal(names, want) {
 		t.Fatalf("got the files %q, want %q", names, want)
 	}
@@ -123,8 +126,12 @@ func TestWrite_contents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(z.File) != 1 || z.File[0].Name != "bootstrap" || z.File[0].Mode().Perm() != 0o755 {
-		t.Errorf("authorizer_arm64.zip: got %v, want only an executable bootstrap", z.File)
+	packed := map[string]fs.FileMode{}
+	for _, f := range z.File {
+		packed[f.Name] = f.Mode().Perm()
+	}
+	if want := map[string]fs.FileMode{"bootstrap": 0o755, "rules.json": 0o644}; !maps.Equal(packed, want) {
+		t.Errorf("authorizer_arm64.zip: got the modes %v, want %v", packed, want)
 	}
 	if got, err := fs.ReadFile(z, "bootstrap"); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("authorizer_arm64.zip: got %d bytes (%v), want the %d of the program", len(got), err, len(want))
@@ -205,8 +212,10 @@ func TestWrite_incomplete(t *testing.T) {
 		"no program": {func(p *release.Programs) {
 			_ = os.WriteFile(filepath.Join(p.Functions, "arm64/authorizer/bootstrap"), []byte("text"), 0o600)
 		}, "not a Go program"},
-		"no license": {func(p *release.Programs) { p.License += ".none" }, "no such file"},
-		"no section": {func(p *release.Programs) { _ = os.WriteFile(p.Changelog, []byte("# Changelog\n"), 0o600) }, "no section for the release (want the heading v1.2.0 or Next)"},
+		"no rules":    {func(p *release.Programs) { p.Rules += ".none" }, "no such file"},
+		"no template": {func(p *release.Programs) { p.Template += ".none" }, "no such file"},
+		"no license":  {func(p *release.Programs) { p.License += ".none" }, "no such file"},
+		"no section":  {func(p *release.Programs) { _ = os.WriteFile(p.Changelog, []byte("# Changelog\n"), 0o600) }, "no section for the release (want the heading v1.2.0 or Next)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "release")

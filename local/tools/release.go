@@ -16,7 +16,7 @@ func releaseCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "release VERSION",
 		Short: "Pack the built programs for a release",
-		Long: "Pack the functions and weir, which make release has built, for a release: the functions as zip files, weir as tar files, " +
+		Long: "Pack the functions and weir, which make release has built, for a release: the functions as zip files, the template that deploys them, weir as tar files, " +
 			"the modules in them as a CycloneDX document, the section of the changelog, and the digests of all files. " +
 			"The same programs give the same bytes.",
 		Example: "  make release VERSION=v1.0.0",
@@ -33,6 +33,8 @@ func releaseCommand() *cobra.Command {
 	c.Flags().StringVar(&out, "out", "dist/release", "folder of the release; the command replaces it")
 	c.Flags().StringVar(&p.Functions, "functions", "dist", "folder with ARCH/FUNCTION/bootstrap")
 	c.Flags().StringVar(&p.Commands, "commands", "dist/weir", "folder with OS_ARCH/weir")
+	c.Flags().StringVar(&p.Rules, "rules", "infra/standalone/rules.json", "path of the rules document in the functions")
+	c.Flags().StringVar(&p.Template, "template", "infra/golden/weir.template.json", "path of the CloudFormation template")
 	c.Flags().StringVar(&p.License, "license", "LICENSE", "path of the license")
 	c.Flags().StringVar(&p.Changelog, "changelog", "CHANGELOG.md", "path of the changelog")
 	return c

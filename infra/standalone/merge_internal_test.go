@@ -1,0 +1,143 @@
+package standalone
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// evaluate returns the template that CloudFormation would see with these conditions: without the resources
+// and the outputs whose condition is false, and with the chosen value of each Fn::If.
+func evaluate(t *testing.T, template node, conditions map[string]bool) node {
+	t.Helper()
+	var holds func(c any) bool
+	holds = func(c any) bool {
+		n := object(c)
+		if list, ok := n["Fn::And"].([]any); ok {
+			return holds(list[0]) && holds(list[1])
+		}
+		if list, ok := n["Fn::Not"].([]any); ok && object(list[0])["Condition"] != nil {
+			return !holds(list[0])
+		}
+		name, _ := n["Condition"].(string)
+		if value, ok := conditions[name]; ok {
+			return value
+		}
+		return holds(object(template["Conditions"])[name])
+	}
+	none := any(node{"Ref": "AWS::NoValue"})
+	var choose func(v any) any
+	choose = func(v any) any {
+		switch v := v.(type) {
+		case node:
+			if list, ok := v["Fn::If"].([]any); ok {
+				if holds(node{"Condition": list[0]}) {
+					return choose(list[1])
+				}
+				return choose(list[2])
+			}
+			made := node{}
+			for k, each := range v {
+				if each = choose(each); !reflect.DeepEqual(each, none) {
+					made[k] = each
+				}
+			}
+			return made
+		case []any:
+			made := make([]any, len(v))
+			for i := range v {
+				made[i] = choose(v[i])
+			}
+			return made
+		}
+		return v
+	}
+	result := node{}
+	for _, section := range []string{"Resources", "Outputs"} {
+		kept := node{}
+		for name, each := range object(template[section]) {
+			n := object(each)
+			if c, ok := n["Condition"].(string); ok && !holds(node{"Condition": c}) {
+				continue
+			}
+			n = choose(n).(node)
+			delete(n, "Condition")
+			delete(n, "DependsOn") // a dependency on a resource that is left out has no effect
+			kept[name] = n
+		}
+		result[section] = kept
+	}
+	return result
+}
+
+// copied returns the template with the types of encoding/json.
+func copied(t *testing.T, template any) node {
+	t.Helper()
+	var made node
+	content, err := json.Marshal(template)
+	if err == nil {
+		err = json.Unmarshal(content, &made)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// With the conditions of a variant, the template has exactly the resources of the construct in that variant.
+func TestTemplate_variants(t *testing.T) {
+	content, err := Template("rules.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := copied(t, json.RawMessage(content))
+	for _, v := range variants {
+		for _, api := range []bool{true, false} {
+			made, err := synthesize(v, "rules.json")
+			if err != nil {
+				t.Fatal(err)
+			}
+			always := map[string]bool{hasAPI: api, hasAlarmEmail: true}
+			want := evaluate(t, copied(t, made), always)
+			always[hasIssuer], always[usesRedis] = v.issuer, v.store == "elasticache"
+			got := evaluate(t, template, always)
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("%+v, API %t: got %v, want %v", v, api, got, want)
+			}
+			if _, found := object(got["Outputs"])["AuthorizerId"]; found != api {
+				t.Errorf("%+v: got an output AuthorizerId: %t, want %t", v, found, api)
+			}
+		}
+	}
+}
+
+func TestMerge(t *testing.T) {
+	resource := func(text string) node {
+		return copied(t, json.RawMessage(`{"Description": "d", "Resources": {"A": `+text+`}}`))
+	}
+	for name, c := range map[string]struct{ yes, no, want string }{
+		"equal":            {`{"Type": "T"}`, `{"Type": "T"}`, `{"Type": "T"}`},
+		"a property":       {`{"Properties": {"P": 1}}`, `{"Properties": {"P": 2}}`, `{"Properties": {"P": {"Fn::If": ["C", 1, 2]}}}`},
+		"in one":           {`{"Properties": {"P": 1}}`, `{"Properties": {}}`, `{"Properties": {"P": {"Fn::If": ["C", 1, {"Ref": "AWS::NoValue"}]}}}`},
+		"a list":           {`{"Properties": {"P": [1]}}`, `{"Properties": {"P": [1, 2]}}`, `{"Properties": {"P": {"Fn::If": ["C", [1], [1, 2]]}}}`},
+		"functions":        {`{"Properties": {"P": {"Ref": "X"}}}`, `{"Properties": {"P": {"Fn::Sub": "x"}}}`, `{"Properties": {"P": {"Fn::If": ["C", {"Ref": "X"}, {"Fn::Sub": "x"}]}}}`},
+		"an inner value":   {`{"Properties": {"P": {"Q": 1, "R": 3}}}`, `{"Properties": {"P": {"Q": 2, "R": 3}}}`, `{"Properties": {"P": {"Q": {"Fn::If": ["C", 1, 2]}, "R": 3}}}`},
+		"dependencies":     {`{"DependsOn": ["Y", "X"]}`, `{"DependsOn": "Z"}`, `{"DependsOn": ["X", "Y", "Z"]}`},
+		"different types":  {`{"Type": "T"}`, `{"Type": "U"}`, ""},
+		"another deletion": {`{"DeletionPolicy": "Retain"}`, `{}`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := merge("C", resource(c.yes), resource(c.no))
+			if c.want == "" {
+				if err == nil || !strings.Contains(err.Error(), "resource A: ") {
+					t.Errorf("got %v, want an error that names the resource", err)
+				}
+				return
+			}
+			if want := resource(c.want); err != nil || !reflect.DeepEqual(copied(t, got)["Resources"], want["Resources"]) {
+				t.Errorf("got %v (%v), want %v", got, err, want)
+			}
+		})
+	}
+}

@@ -1,0 +1,197 @@
+package standalone
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigateway"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatchactions"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awss3"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
+	"github.com/aws/constructs-go/constructs/v10"
+	"github.com/aws/jsii-runtime-go"
+
+	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/infra/ratelimit"
+)
+
+// These are the conditions of the template.
+const (
+	hasAPI        = "HasRestApi"
+	hasAlarmEmail = "HasAlarmEmail"
+	hasIssuer     = "HasIssuer"
+	usesRedis     = "UsesElastiCache"
+	description   = "Weir: a rate limiter for APIs on API Gateway"
+	elastiCache   = string(ratelimit.ElastiCache)
+	maxTemplate   = 1_000_000 // bytes; the limit of CloudFormation for a template in S3
+)
+
+// variant is a combination of parameters that adds or removes resources.
+type variant struct {
+	store  ratelimit.Store
+	issuer bool
+}
+
+var variants = [4]variant{{ratelimit.ElastiCache, true}, {ratelimit.ElastiCache, false}, {ratelimit.DynamoDB, true}, {ratelimit.DynamoDB, false}}
+
+// Template returns the template, in JSON. rules is the path of the rules document in the published
+// functions. It is in force until the user publishes rules.
+func Template(rules string) ([]byte, error) {
+	var made [4]node
+	for i, v := range variants {
+		var err error
+		if made[i], err = synthesize(v, rules); err != nil {
+			return nil, err
+		}
+	}
+	cached, err := merge(hasIssuer, made[0], made[1])
+	if err != nil {
+		return nil, err
+	}
+	plain, err := merge(hasIssuer, made[2], made[3])
+	if err != nil {
+		return nil, err
+	}
+	merged, err := merge(usesRedis, cached, plain)
+	if err != nil {
+		return nil, err
+	}
+	content, err := json.MarshalIndent(merged, "", " ")
+	if err == nil && len(content) > maxTemplate {
+		err = fmt.Errorf("template: got %d bytes, want at most %d, the limit of CloudFormation", len(content), maxTemplate)
+	}
+	return append(content, '\n'), err
+}
+
+// synthesize returns the template of a variant. It returns a panic of the CDK or of the construct as an
+// error.
+func synthesize(v variant, rules string) (template node, err error) {
+	defer func() {
+		if problem := recover(); problem != nil {
+			err = fmt.Errorf("template: %v", problem)
+		}
+	}()
+	folder, err := os.MkdirTemp("", "weir-template-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
+	app := awscdk.NewApp(&awscdk.AppProps{Outdir: &folder, AnalyticsReporting: jsii.Bool(false)})
+	synthesizer := awscdk.NewDefaultStackSynthesizer(&awscdk.DefaultStackSynthesizerProps{GenerateBootstrapVersionRule: jsii.Bool(false)})
+	s := &stack{cdk: awscdk.NewStack(app, jsii.String("Weir"), &awscdk.StackProps{Description: jsii.String(description), Synthesizer: synthesizer})}
+	s.fill(v, rules)
+	made, _ := app.Synth(nil).GetStackByName(s.cdk.StackName()).Template().(node)
+	return removeMetadata(made), nil
+}
+
+// removeMetadata removes the paths that the CDK adds to resources, which differ between the variants.
+func removeMetadata(template node) node {
+	for _, r := range object(template["Resources"]) {
+		delete(r.(node), "Metadata")
+	}
+	return template
+}
+
+// stack is the stack of a variant.
+type stack struct {
+	cdk awscdk.Stack
+
+	namespace, bucket, prefix, architecture, api, store awscdk.CfnParameter
+	issuer, audience, jwks, email                       awscdk.CfnParameter
+}
+
+func (s *stack) fill(v variant, rules string) {
+	s.newParameters()
+	p := &ratelimit.LimitsProps{
+		Namespace: *s.namespace.ValueAsString(), Store: v.store, Rules: rules, RulesFrom: contract.RulesTable, Code: s.code,
+		Architecture: awslambda.Architecture_Custom(s.architecture.ValueAsString(), nil),
+		AlarmAction:  awscloudwatchactions.NewSnsAction(s.newTopic()),
+	}
+	if v.issuer {
+		p.Tokens = &ratelimit.Tokens{Issuer: *s.issuer.ValueAsString(), Audience: *s.audience.ValueAsString(), JWKS: *s.jwks.ValueAsString()}
+	}
+	l := ratelimit.NewLimits(s.cdk, jsii.String("Limits"), p)
+	api := awsapigateway.RestApi_FromRestApiId(s.cdk, jsii.String("Api"), s.api.ValueAsString())
+	authorizer := l.NewAuthorizer(api)
+	s.onlyIf(api, s.condition(hasAPI, s.api))
+	s.output("AuthorizerId", authorizer).SetCondition(s.cdk.Node().FindChild(jsii.String(hasAPI)).(awscdk.CfnCondition))
+	s.output("RecordsTable", l.Records().TableName())
+}
+
+// newParameters adds the parameters. CloudFormation checks them before it creates resources.
+func (s *stack) newParameters() {
+	add := func(id, text string, p awscdk.CfnParameterProps) awscdk.CfnParameter {
+		p.Type, p.Description = jsii.String("String"), jsii.String(text)
+		return awscdk.NewCfnParameter(s.cdk, jsii.String(id), &p)
+	}
+	empty := jsii.String("")
+	s.namespace = add("Namespace", "Separates deployments in keys, metrics and names. Two deployments in one account and region need different namespaces.", awscdk.CfnParameterProps{
+		Default: jsii.String("main"), AllowedPattern: jsii.String("[a-z][a-z0-9]*(-[a-z0-9]+)*"), MaxLength: jsii.Number(32),
+		ConstraintDescription: jsii.String("1 to 32 lower-case letters, digits and single hyphens, starting with a letter"),
+	})
+	s.bucket = add("CodeBucket", "The S3 bucket, in this region, with the zip files of the release.", awscdk.CfnParameterProps{MinLength: jsii.Number(3)})
+	s.prefix = add("CodePrefix", "The prefix of the zip files in the bucket, such as weir/v1.0.0/.", awscdk.CfnParameterProps{Default: empty})
+	s.architecture = add("Architecture", "The architecture of the functions.", awscdk.CfnParameterProps{Default: jsii.String("arm64"), AllowedValues: jsii.Strings("arm64", "x86_64")})
+	s.api = add("RestApiId", "The id of the REST API to limit. Empty means none.", awscdk.CfnParameterProps{
+		Default: empty, AllowedPattern: jsii.String("([a-z0-9]{10})?"),
+		ConstraintDescription: jsii.String("the id of a REST API, such as a1b2c3d4e5; the id of an HTTP API does not work, because an HTTP API cannot answer 429 from an authorizer"),
+	})
+	s.store = add("Store", "The store of the counters.", awscdk.CfnParameterProps{Default: jsii.String(string(ratelimit.DynamoDB)), AllowedValues: jsii.Strings(string(ratelimit.DynamoDB), string(ratelimit.ElastiCache))})
+	s.issuer = add("Issuer", "The claim iss of accepted JWTs. Empty means that tokens are ignored.", awscdk.CfnParameterProps{Default: empty})
+	s.audience = add("Audience", "The claim aud of accepted JWTs. Required with Issuer.", awscdk.CfnParameterProps{Default: empty})
+	s.jwks = add("JWKS", "The https URL of the issuer's public keys. Required with Issuer.", awscdk.CfnParameterProps{Default: empty, AllowedPattern: jsii.String("(https://.+)?"), ConstraintDescription: jsii.String("an https URL")})
+	s.email = add("AlarmEmail", "The address that alarms notify. Empty means that no alarm notifies.", awscdk.CfnParameterProps{Default: empty})
+	s.condition(hasIssuer, s.issuer)
+	awscdk.NewCfnCondition(s.cdk, jsii.String(usesRedis), &awscdk.CfnConditionProps{Expression: awscdk.Fn_ConditionEquals(s.store.ValueAsString(), string(ratelimit.ElastiCache))})
+	awscdk.NewCfnRule(s.cdk, jsii.String("TokensAreComplete"), &awscdk.CfnRuleProps{
+		RuleCondition: awscdk.Fn_ConditionNot(awscdk.Fn_ConditionEquals(s.issuer.ValueAsString(), "")),
+		Assertions: &[]*awscdk.CfnRuleAssertion{{
+			Assert:            awscdk.Fn_ConditionNot(awscdk.Fn_ConditionOr(awscdk.Fn_ConditionEquals(s.audience.ValueAsString(), ""), awscdk.Fn_ConditionEquals(s.jwks.ValueAsString(), ""))),
+			AssertDescription: jsii.String("Issuer needs Audience and JWKS; otherwise the functions would accept tokens for other APIs"),
+		}},
+	})
+}
+
+// condition adds a condition that is true if a parameter is not empty. It returns the existing one if
+// there is one.
+func (s *stack) condition(name string, p awscdk.CfnParameter) awscdk.CfnCondition {
+	return awscdk.NewCfnCondition(s.cdk, jsii.String(name), &awscdk.CfnConditionProps{
+		Expression: awscdk.Fn_ConditionNot(awscdk.Fn_ConditionEquals(p.ValueAsString(), "")),
+	})
+}
+
+// code returns the code of a function in the bucket.
+func (s *stack) code(bundle string) awslambda.Code {
+	id := jsii.String("Code")
+	bucket, ok := s.cdk.Node().TryFindChild(id).(awss3.IBucket)
+	if !ok {
+		bucket = awss3.Bucket_FromBucketName(s.cdk, id, s.bucket.ValueAsString())
+	}
+	return awslambda.Code_FromBucketV2(bucket, jsii.Sprintf("%s%s_%s.zip", *s.prefix.ValueAsString(), bundle, *s.architecture.ValueAsString()), nil)
+}
+
+// newTopic creates the topic that alarms notify, and its subscription.
+func (s *stack) newTopic() awssns.ITopic {
+	topic := awssns.NewTopic(s.cdk, jsii.String("Alarms"), nil)
+	subscription := awssns.NewCfnSubscription(s.cdk, jsii.String("AlarmEmailSubscription"), &awssns.CfnSubscriptionProps{
+		Protocol: jsii.String("email"), TopicArn: topic.TopicArn(), Endpoint: s.email.ValueAsString(),
+	})
+	subscription.CfnOptions().SetCondition(s.condition(hasAlarmEmail, s.email))
+	return topic
+}
+
+// onlyIf gives all resources in scope a condition.
+func (s *stack) onlyIf(scope constructs.IConstruct, condition awscdk.CfnCondition) {
+	for _, c := range *scope.Node().FindAll("") {
+		if r, ok := c.(awscdk.CfnResource); ok {
+			r.CfnOptions().SetCondition(condition)
+		}
+	}
+}
+
+func (s *stack) output(id string, value *string) awscdk.CfnOutput {
+	return awscdk.NewCfnOutput(s.cdk, jsii.String(id), &awscdk.CfnOutputProps{Value: value})
+}
