@@ -1,7 +1,10 @@
 package boot
 
 import (
+	"slices"
+
 	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
@@ -23,5 +26,8 @@ func Check(d contract.Deployment) (result contract.Checked) {
 		return result
 	}
 	result.Version, result.LocalProcesses = r.Version(), r.LocalProcesses()
+	counts := r.Counts()
+	result.Settles = len(counts) > 0
+	result.SettlesFromLog = slices.ContainsFunc(counts, func(c limiter.Counted) bool { return c != limiter.CountCost })
 	return result
 }

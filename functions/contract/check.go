@@ -13,8 +13,8 @@ type Deployment struct {
 	Rules []byte `json:"rules"`
 }
 
-// Checked is the result of a check. Version and LocalProcesses are meaningful only if Environment and
-// Rules are empty.
+// Checked is the result of a check. The fields after Rules are meaningful only if Environment and Rules
+// are empty.
 type Checked struct {
 	// Environment lists the mistakes in the variables, one on each line. It is "" if there are none.
 	Environment string `json:"environment,omitempty"`
@@ -25,4 +25,10 @@ type Checked struct {
 	Version int64 `json:"version,omitempty"`
 	// LocalProcesses is the smallest local_processes above 1 in the rules. It is 0 if there is none.
 	LocalProcesses int `json:"localProcesses,omitempty"`
+	// Settles is true if a limit counts what is known only after the answer. Behind a REST API, the
+	// function [Settle] then settles receipts.
+	Settles bool `json:"settles,omitempty"`
+	// SettlesFromLog is true if such a limit counts what the access log of a REST API contains. This is
+	// everything except the cost that an API reports.
+	SettlesFromLog bool `json:"settlesFromLog,omitempty"`
 }

@@ -258,6 +258,15 @@ func TestCheck(t *testing.T) {
 	if !strings.HasPrefix(got.Environment, "NAMESPACE: ") || !strings.HasPrefix(got.Rules, "line 1: rules[0].endpoint") {
 		t.Errorf("checked: got %+v, want mistakes in Environment and Rules", got)
 	}
+	for counted, want := range map[string]contract.Checked{
+		`"count": "requests"`:            {Version: 7, LocalProcesses: 20},
+		`"count": "cost", "reserve": 5`:  {Version: 7, LocalProcesses: 20, Settles: true},
+		`"count": "bytes", "reserve": 5`: {Version: 7, LocalProcesses: 20, Settles: true, SettlesFromLog: true},
+	} {
+		if got := check(t, variables, strings.Replace(document, `"window"`, counted+`, "window"`, 1)); got != want {
+			t.Errorf("%s: got %+v, want %+v", counted, got, want)
+		}
+	}
 	variables[contract.VariableRulesVersion] = "9"
 	if got := check(t, variables, strings.Replace(document, `"version": 7, `, "", 1)); got.Version != 9 {
 		t.Errorf("checked: got %+v, want the version of the variable", got)

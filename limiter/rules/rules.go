@@ -102,6 +102,16 @@ func (r *Rules) LocalProcesses() int {
 	return least
 }
 
+// Counts returns what the limits of all rules count, each once, except requests.
+func (r *Rules) Counts() (counts []limiter.Counted) {
+	r.eachLimit(func(_ *rule, _ string, l limit) {
+		if l.Count.Settles() && !slices.Contains(counts, l.Count.Of) {
+			counts = append(counts, l.Count.Of)
+		}
+	})
+	return counts
+}
+
 // Notes returns notes on the document in file order: valid values whose effect may surprise the
 // author.
 func (r *Rules) Notes() []Problem { return r.notes }
