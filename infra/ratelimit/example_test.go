@@ -6,6 +6,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigateway"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 
@@ -79,6 +80,36 @@ func ExampleLimits_Equip() {
 		Code: awslambda.Code_FromAsset(jsii.String("dist/arm64/orders"), nil), // contains rules.json
 	})
 	limits.Equip(function)
+	app.Synth(nil)
+	// Output:
+}
+
+// A limit with count is settled after the answer: from the access log, or by the back end.
+func ExampleLimits_SettleFromLog() {
+	app := awscdk.NewApp(nil)
+	stack := awscdk.NewStack(app, jsii.String("Shop"), nil)
+	function := awslambda.NewFunction(stack, jsii.String("Orders"), &awslambda.FunctionProps{
+		Runtime: awslambda.Runtime_NODEJS_LATEST(), Handler: jsii.String("index.handler"), Code: awslambda.Code_FromInline(jsii.String("exports.handler = async () => ({ statusCode: 200 })")),
+	})
+	limits := ratelimit.NewLimits(stack, jsii.String("Limits"), &ratelimit.LimitsProps{
+		Namespace: "prod",
+		Bundles:   "dist/arm64",
+		Rules:     "count.json",
+	})
+	lines := map[string]any{"requestId": "$context.requestId"}
+	for name, variable := range limits.AccessLogFields() {
+		lines[name] = variable
+	}
+	logs := awslogs.NewLogGroup(stack, jsii.String("Access"), nil)
+	limits.SettleFromLog(logs)
+	api := awsapigateway.NewRestApi(stack, jsii.String("Api"), &awsapigateway.RestApiProps{DeployOptions: &awsapigateway.StageOptions{
+		AccessLogDestination: awsapigateway.NewLogGroupLogDestination(logs),
+		AccessLogFormat:      awsapigateway.AccessLogFormat_Custom(stack.ToJsonString(lines, nil)),
+	}})
+	api.Root().AddMethod(jsii.String("POST"), awsapigateway.NewLambdaIntegration(function, nil), nil)
+	limits.Attach(api)
+	limits.GrantSettle(function)
+	function.AddEnvironment(jsii.String("SETTLE_FUNCTION"), limits.SettleFunction().FunctionName(), nil)
 	app.Synth(nil)
 	// Output:
 }

@@ -36,7 +36,7 @@ const (
 type FunctionProps struct {
 	// Bundle is the folder of the function's bootstrap.
 	Bundle string
-	// Role is authorizer, handler or signingkeys. The local gateway uses it to find the functions.
+	// Role is authorizer, handler, settle or signingkeys. The local gateway uses it to find the functions.
 	Role string
 	// Timeout bounds the duration of an invocation.
 	Timeout time.Duration
@@ -109,12 +109,16 @@ func (l *Limits) Equip(f awslambda.Function) {
 	l.equipped = append(l.equipped, f)
 }
 
-// newAuthorizer makes the authorizer.
+// newAuthorizer makes the authorizer. If it seals receipts, it may create their keys.
 func (l *Limits) newAuthorizer() awslambda.Function {
-	return l.NewFunction("Authorizer", FunctionProps{
+	f := l.NewFunction("Authorizer", FunctionProps{
 		Bundle: l.Bundle(contract.Authorizer), Role: contract.Authorizer,
 		Timeout: authorizerTimeout, ReservedConcurrency: l.props.ReservedConcurrency,
 	})
+	if l.props.settling().Settles {
+		permit(f, l.record(contract.ReceiptKeyActions(), contract.ReceiptKeysKey))
+	}
+	return f
 }
 
 // Bundle returns the folder of a function in LimitsProps.Bundles, such as handler-redis. The function

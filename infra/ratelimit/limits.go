@@ -25,6 +25,9 @@ type Limits struct {
 	metrics    Metrics
 	agent      awslambda.ILayerVersion // layer of the AppConfig agent; nil until a function needs it
 
+	settle         awslambda.Function // nil if every limit of the rules counts requests
+	settlesFromLog bool
+
 	attached    []*attachment
 	equipped    []awslambda.Function // functions that contain the limiter
 	logs        []awslogs.LogGroup   // log groups of the equipped functions that this construct made
@@ -66,6 +69,7 @@ func NewLimits(scope constructs.Construct, id *string, props *LimitsProps) *Limi
 	if props.Tokens != nil && props.inNetwork() {
 		l.newSigningKeys()
 	}
+	l.newSettle()
 	l.newAlarms()
 	l.newRefusedMost()
 	l.Node().AddValidation(&validator{l})

@@ -21,6 +21,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
 	"github.com/aws/jsii-runtime-go"
 
@@ -46,7 +47,7 @@ func enterShop() error {
 	if err := os.Chdir("testdata/shop"); err != nil {
 		return err
 	}
-	for _, name := range []string{"authorizer", "authorizer-redis", "authorizer-events", "orders"} {
+	for _, name := range []string{"authorizer", "authorizer-redis", "authorizer-events", "settle", "orders"} {
 		bundle := filepath.Join("dist", "arm64", name)
 		if err := os.MkdirAll(bundle, 0o755); err != nil {
 			return err
@@ -73,7 +74,7 @@ func props(t *testing.T) *ratelimit.LimitsProps {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"authorizer", "authorizer-redis", "authorizer-events"} {
+	for _, name := range []string{"authorizer", "authorizer-redis", "authorizer-events", "settle"} {
 		write(name+"/bootstrap", string(program(elf.EM_AARCH64)))
 	}
 	write("signingkeys/bootstrap", "no program")
@@ -585,6 +586,51 @@ func TestLimits_grants(t *testing.T) {
 		if !found {
 			t.Errorf("policies: got none whose id begins with %s, want one", prefix)
 		}
+	}
+}
+
+// The function that settles receipts, its subscription and its permissions exist only if a limit of the
+// rules needs them.
+func TestLimits_settle(t *testing.T) {
+	for rules, want := range map[string]struct {
+		settle, log bool
+	}{"rules.json": {}, "count.json": {true, true}, "cost.json": {true, false}} {
+		app, stack, _ := newAPI(t)
+		p := props(t)
+		p.Rules = rules
+		limits := ratelimit.NewLimits(stack, jsii.String("Limits"), p)
+		limits.SettleFromLog(awslogs.NewLogGroup(stack, jsii.String("Access"), nil))
+		if fields := limits.AccessLogFields(); (len(fields) == 3) != want.log || len(fields) != 0 && !want.log {
+			t.Errorf("%s: got the fields %v in the access log, want three: %t", rules, fields, want.log)
+		}
+		if (limits.SettleFunction() != nil) != want.settle {
+			t.Errorf("%s: got the function %v, want one: %t", rules, limits.SettleFunction(), want.settle)
+		}
+		role := awsiam.NewRole(stack, jsii.String("BackEnd"), &awsiam.RoleProps{AssumedBy: awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil)})
+		if refused := panicked(func() { limits.GrantSettle(role) }); strings.Contains(refused, "nothing settles") == want.settle {
+			t.Errorf("%s: GrantSettle: got the panic %q, want one: %t", rules, refused, !want.settle)
+		}
+		made := text(t, assertions.Template_FromStack(stack, nil).ToJSON())
+		app.Synth(nil)
+		for part, wanted := range map[string]bool{
+			`"WEIR_FUNCTION":"settle"`: want.settle, `["receiptkeys"]`: want.settle, `{"Action":"lambda:InvokeFunction","Effect":"Allow","Resource":{"Fn::GetAtt":["LimitsSettle`: want.settle,
+			`"AWS::Logs::SubscriptionFilter"`: want.log, `"Principal":"logs.amazonaws.com","SourceAccount":{"Ref":"AWS::AccountId"},"SourceArn":{"Fn::GetAtt":["Access`: want.log,
+			`"FilterPattern":"{ $.receipt != \"-\" }"`: want.log,
+		} {
+			if strings.Contains(made, part) != wanted {
+				t.Errorf("%s: got a template with %s: %t, want %t", rules, part, !wanted, wanted)
+			}
+		}
+	}
+}
+
+// Without the bundle of the function Settle, rules that need it are a mistake.
+func TestNew_settleBundle(t *testing.T) {
+	_, stack, _ := newAPI(t)
+	p := props(t)
+	p.Rules, p.Store = "count.json", ratelimit.ElastiCache
+	if got := panicked(func() { ratelimit.NewLimits(stack, jsii.String("Limits"), p) }); !strings.Contains(got, "settle-redis/bootstrap: not found; build it") {
+		t.Errorf("without the bundle: got %q, want a mistake", got)
 	}
 }
 

@@ -40,7 +40,9 @@ type LimitsProps struct {
 	Namespace string
 	// Bundles is the folder of the built functions. It contains authorizer/bootstrap,
 	// authorizer-redis/bootstrap with ElastiCache, or authorizer-events/bootstrap with Events. If
-	// Tokens is set and the functions are in a network, it also contains signingkeys/bootstrap.
+	// Tokens is set and the functions are in a network, it also contains signingkeys/bootstrap. If a
+	// limit of the rules has a count other than requests, it also contains settle/bootstrap, with the
+	// same suffix as the authorizer.
 	// `make functions` fills the folder.
 	Bundles string
 	// Code returns the code of a function; bundle is the name of the function's folder in Bundles. nil means
@@ -200,6 +202,9 @@ func (p *LimitsProps) checkBundles() (problems []error) {
 	names := []string{p.bundleName(contract.Authorizer)}
 	if p.inNetwork() && p.Tokens != nil {
 		names = append(names, contract.SigningKeys)
+	}
+	if p.settling().Settles {
+		names = append(names, p.bundleName(contract.Settle))
 	}
 	for _, name := range names {
 		if err := p.checkBundle(name); err != nil {

@@ -2,27 +2,32 @@ package stack
 
 import (
 	"encoding/json"
+	"maps"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigateway"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/jsii-runtime-go"
+
+	"github.com/weir-limits/weir/infra/ratelimit"
 )
 
 // responseTypeField is the field of the access log that contains the type of a gateway response, such
 // as AUTHORIZER_FAILURE.
 const responseTypeField = "responseType"
 
-// restAccess returns the format of the REST API's access log. No line identifies a caller. Only the
-// functions' logs identify callers, by a hash.
-func restAccess() awsapigateway.AccessLogFormat {
-	return format(map[string]string{
+// restAccess returns the format of the REST API's access log, with the fields that the limits need. No
+// line identifies a caller: a receipt is encrypted. Only the functions' logs identify callers, by a hash.
+func restAccess(limits *ratelimit.Limits) awsapigateway.AccessLogFormat {
+	fields := map[string]string{
 		"requestId": "$context.requestId", "time": "$context.requestTimeEpoch",
 		"method": "$context.httpMethod", "path": "$context.resourcePath", "status": "$context.status",
 		"latency": "$context.responseLatency", "integrationLatency": "$context.integrationLatency",
 		"authorizerLatency": "$context.authorizer.latency", "authorizerStatus": "$context.authorizer.status", "authorizerError": "$context.authorizer.error",
 		responseTypeField: "$context.error.responseType",
-	})
+	}
+	maps.Copy(fields, limits.AccessLogFields())
+	return format(fields)
 }
 
 // httpAccess returns the format of the access log of the HTTP API, which has no authorizer.

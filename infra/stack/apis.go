@@ -33,6 +33,8 @@ type (
 
 // newRESTAPI creates the REST API. The authorizer limits its methods.
 func (s *stage) newRESTAPI() restAPI {
+	logs := s.newAccessLog("RestAccess", "")
+	s.limits.SettleFromLog(logs)
 	api := awsapigateway.NewRestApi(s.stack, jsii.String("Rest"), &awsapigateway.RestApiProps{
 		RestApiName:    jsii.String("weir-" + s.settings.Stage),
 		EndpointTypes:  &[]awsapigateway.EndpointType{awsapigateway.EndpointType_REGIONAL},
@@ -41,8 +43,8 @@ func (s *stage) newRESTAPI() restAPI {
 			StageName:            jsii.String(s.settings.Stage),
 			ThrottlingRateLimit:  jsii.Number(s.settings.Throttle),
 			ThrottlingBurstLimit: jsii.Number(s.settings.Throttle),
-			AccessLogDestination: awsapigateway.NewLogGroupLogDestination(s.newAccessLog("RestAccess", "")),
-			AccessLogFormat:      restAccess(),
+			AccessLogDestination: awsapigateway.NewLogGroupLogDestination(logs),
+			AccessLogFormat:      restAccess(s.limits),
 			TracingEnabled:       jsii.Bool(s.settings.Tracing),
 		},
 		DefaultCorsPreflightOptions: s.preflight(),

@@ -20,6 +20,7 @@ var golden = map[string]func(*stack.Settings){
 	"elasticache": elasticache,
 	"everything":  everything,
 	"kafka":       toKafka,
+	"settlement":  settlement,
 }
 
 func TestGolden(t *testing.T) {

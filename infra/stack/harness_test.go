@@ -52,7 +52,7 @@ func settings(t *testing.T, changes ...func(*stack.Settings)) stack.Settings {
 	return s
 }
 
-var bundles = []string{"authorizer", "authorizer-redis", "authorizer-events", "handler", "handler-redis", "handler-events", "signingkeys"}
+var bundles = []string{"authorizer", "authorizer-redis", "authorizer-events", "handler", "handler-redis", "handler-events", "settle", "settle-redis", "settle-events", "signingkeys"}
 
 // program returns the header of a Linux program for a machine. checkBundle reads only this header.
 func program(machine elf.Machine) []byte {
@@ -65,11 +65,15 @@ func program(machine elf.Machine) []byte {
 	return content.Bytes()
 }
 
+// settlement has rules with limits that are settled after the answer.
+func settlement(s *stack.Settings) { s.Rules = "testdata/settle.json" }
+
 // elasticache and everything change the settings to those of their golden templates.
 func elasticache(s *stack.Settings) { s.Store = ratelimit.ElastiCache }
 
 func everything(s *stack.Settings) {
 	elasticache(s)
+	settlement(s)
 	s.AlarmEmail = "operator@example.com"
 	s.Issuer, s.Audience, s.JWKS = "https://issuer.example/", "weir", "https://issuer.example/jwks.json"
 	s.CORSOrigins = []string{"https://app.example", "https://admin.example"}

@@ -16,13 +16,20 @@ func TestStack_privilege(t *testing.T) {
 	xray := []string{"xray:PutTelemetryRecords", "xray:PutTraceSegments"}
 	network := []string{"ec2:AssignPrivateIpAddresses", "ec2:CreateNetworkInterface", "ec2:DeleteNetworkInterface", "ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets", "ec2:UnassignPrivateIpAddresses"}
 	records := slices.Concat(contract.RecordActions(), contract.SubjectKeyActions())
+	sealing := slices.Concat(records, contract.ReceiptKeyActions())
 	for name, want := range map[string]map[string]map[string][]string{
+		"settlement": {
+			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": sealing},
+			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": records},
+			"Settle":     {"LimitsSettleLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": contract.RecordActions()},
+		},
 		"dynamodb": {
 			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": records},
 			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": records},
 		},
 		"everything": {
-			"Authorizer":  {"LimitsAuthorizerLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"}, "LimitsRecords": records, "Decisions": contract.KinesisActions(), "*": slices.Concat(network, xray)},
+			"Authorizer":  {"LimitsAuthorizerLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"}, "LimitsRecords": sealing, "Decisions": contract.KinesisActions(), "*": slices.Concat(network, xray)},
+			"Settle":      {"LimitsSettleLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"}, "LimitsRecords": contract.RecordActions(), "*": slices.Concat(network, xray)},
 			"Handler":     {"LimitsHandlerLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"}, "LimitsRecords": records, "Decisions": contract.KinesisActions(), "*": slices.Concat(network, xray)},
 			"SigningKeys": {"LimitsSigningKeysLogs": logs, "LimitsRecords": contract.SigningKeyActions(), "*": xray},
 		},
@@ -60,16 +67,32 @@ const (
 	kafkaTopic   = `"arn:aws:kafka:eu-central-1:123456789012:topic/decisions/0a1b2c3d-0000-1111-2222-333344445555-6/decisions"`
 )
 
-// Each function can write only its own record, and cannot write API keys.
+// Each function can write only its own records, and cannot write API keys. The function Settle can read
+// only the keys of receipts.
 func TestStack_privilege_records(t *testing.T) {
 	made := parse(t, synthesize(t, settings(t, everything)))
-	for function, key := range map[string]string{"SigningKeys": contract.SigningKeysKey, "Authorizer": contract.SubjectKeyKey, "Handler": contract.SubjectKeyKey} {
+	for function, keys := range map[string][]string{
+		"SigningKeys": {contract.SigningKeysKey}, "Authorizer": {contract.SubjectKeyKey, contract.ReceiptKeysKey}, "Handler": {contract.SubjectKeyKey}, "Settle": nil,
+	} {
 		_, policy := made.one(t, "AWS::IAM::Policy", "Limits"+function+"Role")
-		want := `{"Action":"dynamodb:PutItem","Condition":{"ForAllValues:StringEquals":{"dynamodb:LeadingKeys":["` + key + `"]},"Null":{"dynamodb:LeadingKeys":"false"}},"Effect":"Allow"`
-		if got := text(t, policy.Properties); strings.Count(got, "dynamodb:PutItem") != 1 || !strings.Contains(got, want) {
-			t.Errorf("%s: got %s, want %s", function, got, want)
+		got := text(t, policy.Properties)
+		for _, key := range keys {
+			if want := onlyRecord("dynamodb:PutItem", key); !strings.Contains(got, want) {
+				t.Errorf("%s: got %s, want %s", function, got, want)
+			}
+		}
+		if n := strings.Count(got, "dynamodb:PutItem"); n != len(keys) {
+			t.Errorf("%s: got %d permissions to write records, want %d: %s", function, n, len(keys), got)
+		}
+		if want := onlyRecord("dynamodb:GetItem", contract.ReceiptKeysKey); function == "Settle" && (!strings.Contains(got, want) || strings.Count(got, "dynamodb:GetItem") != 1) {
+			t.Errorf("%s: got %s, want %s once", function, got, want)
 		}
 	}
+}
+
+// onlyRecord returns the start of a statement that permits an action on one record.
+func onlyRecord(action, key string) string {
+	return `{"Action":"` + action + `","Condition":{"ForAllValues:StringEquals":{"dynamodb:LeadingKeys":["` + key + `"]},"Null":{"dynamodb:LeadingKeys":"false"}},"Effect":"Allow"`
 }
 
 func sameActions(a, b []string) bool {

@@ -1,0 +1,116 @@
+package ratelimit
+
+import (
+	"errors"
+	"os"
+	"time"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
+	"github.com/aws/constructs-go/constructs/v10"
+	"github.com/aws/jsii-runtime-go"
+
+	"github.com/weir-limits/weir/functions/contract"
+)
+
+// absent is what API Gateway writes to an access log for a variable without a value.
+const absent = "-"
+
+// settleTimeout is the timeout of the function Settle. One event can have thousands of log lines.
+const settleTimeout = 30 * time.Second
+
+// settling returns what the rules need after an answer. checkDeployment has found no mistakes.
+func (p *LimitsProps) settling() contract.Checked {
+	document, err := os.ReadFile(p.Rules)
+	if err != nil {
+		return contract.Checked{}
+	}
+	result, _ := check(contract.Deployment{Variables: p.known(), Rules: document}) // the result of checkDeployment, from memory
+	return result
+}
+
+// newSettle creates the function that settles receipts, if a limit of the rules counts what is known only
+// after the answer. In the records table, the function can read only the keys of receipts.
+func (l *Limits) newSettle() {
+	needs := l.props.settling()
+	if !needs.Settles {
+		return
+	}
+	l.settlesFromLog = needs.SettlesFromLog
+	f, done := l.newFunction("Settle", FunctionProps{
+		Bundle: l.Bundle(contract.Settle), Role: contract.Settle, Timeout: settleTimeout,
+	}, "")
+	defer done()
+	l.state.equip(f)
+	if l.network != nil {
+		l.network.join(f)
+	}
+	permit(f, l.record(contract.RecordActions(), contract.ReceiptKeysKey))
+	setVariables(f, map[string]*string{
+		contract.VariableNamespace: jsii.String(l.props.Namespace), contract.VariableRecordsTable: l.records.TableName(),
+	})
+	for _, a := range []Alarm{
+		{"settle-failed", "The function Settle fails. Receipts are not settled, and their limits keep the reserve. Look at the store-* alarms, then at the log of the function. Lambda repeats the lines of an access log twice.", LambdaMetric(f, "Errors", "Sum"), 0, 2, 5},
+		{"settle-throttled", "Lambda throttles the function Settle. Back ends that invoke it get an error, and their limits keep the reserve. Raise the account's concurrency.", LambdaMetric(f, "Throttles", "Sum"), 0, 2, 5},
+		{"settlements-lost", "Settlements did not reach the store, so limits keep the reserve of requests: callers are refused too early. Look at the store-* alarms.", l.metrics.Metric(contract.MetricSettlementsLost, "Sum"), 0, 3, 5},
+	} {
+		l.NewAlarm(l, a)
+	}
+	l.settle = f
+}
+
+// SettleFunction returns the function that settles receipts, for back ends behind a REST API. It returns
+// nil if every limit of the rules counts requests.
+func (l *Limits) SettleFunction() awslambda.IFunction {
+	if l.settle == nil {
+		return nil
+	}
+	return l.settle
+}
+
+// GrantSettle permits a back end to invoke the function that settles receipts. It panics if every limit
+// of the rules counts requests, because then there is no such function.
+func (l *Limits) GrantSettle(to awsiam.IGrantable) awsiam.Grant {
+	if l.settle == nil {
+		panic(errors.New("ratelimit: GrantSettle: every limit of the rules counts requests, so nothing settles; remove the call, or add a limit with count"))
+	}
+	return awsiam.Grant_AddToPrincipal(&awsiam.GrantOnPrincipalOptions{
+		Grantee: to, Actions: jsii.Strings("lambda:InvokeFunction"), ResourceArns: &[]*string{l.settle.FunctionArn()},
+	})
+}
+
+// AccessLogFields returns the fields that the JSON access log of a REST API's stage must have, for
+// [Limits.SettleFromLog]. The values are variables of API Gateway. It returns nil if no limit of the rules
+// is settled from the log.
+func (l *Limits) AccessLogFields() map[string]string {
+	if !l.settlesFromLog {
+		return nil
+	}
+	return map[string]string{
+		contract.LogReceipt: "$context.authorizer." + contract.KeyReceipt,
+		contract.LogStatus:  "$context.status",
+		contract.LogLength:  "$context.responseLength",
+	}
+}
+
+// SettleFromLog settles limits that count failures or bytes from the access log of a REST API's stage. No
+// back end needs code for these limits. The lines of the log are JSON with [Limits.AccessLogFields]. It
+// does nothing if no limit of the rules is settled from the log.
+func (l *Limits) SettleFromLog(logs awslogs.ILogGroup) {
+	if !l.settlesFromLog {
+		return
+	}
+	scope := logs.(constructs.Construct)
+	stack := awscdk.Stack_Of(scope)
+	permission := awslambda.NewCfnPermission(scope, jsii.String("SettlePermission"), &awslambda.CfnPermissionProps{
+		Action: jsii.String("lambda:InvokeFunction"), FunctionName: l.settle.FunctionArn(), Principal: jsii.String("logs.amazonaws.com"),
+		SourceAccount: stack.Account(), SourceArn: logs.LogGroupArn(),
+	})
+	filter := awslogs.NewCfnSubscriptionFilter(scope, jsii.String("SettleLines"), &awslogs.CfnSubscriptionFilterProps{
+		LogGroupName: logs.LogGroupName(), DestinationArn: l.settle.FunctionArn(),
+		FilterPattern: awslogs.FilterPattern_StringValue(jsii.String("$."+contract.LogReceipt), jsii.String("!="), jsii.String(absent)).LogPatternString(),
+	})
+	filter.AddDependency(permission) // CloudWatch Logs invokes the function when the filter is created
+}
