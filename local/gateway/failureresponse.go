@@ -33,20 +33,22 @@ func mediaType(header string) string {
 // answer writes the answer to a failure. It uses the gateway response of the failure's type. If
 // the template has none, it uses the response of DEFAULT_4XX or DEFAULT_5XX, and then the default
 // of API Gateway.
-func (h *restHandler) answer(w http.ResponseWriter, f failure, v variables) {
-	header := w.Header()
+func (h *restHandler) answer(w http.ResponseWriter, f failure, c *restCall) {
+	v, header := c.variables(), w.Header()
 	header["x-amzn-ErrorType"] = []string{f.code}
 	response, ok := h.api.Responses[f.kind]
 	if !ok {
 		response, ok = h.api.Responses[f.fallback()]
 	}
-	if !ok {
-		writeBody(w, f.status, defaultContentType, []byte(f.body()))
-		return
-	}
 	v.context["error.message"] = f.message
 	v.context["error.messageString"] = f.messageString()
 	v.context["error.responseType"] = f.kind
+	if !ok {
+		body := []byte(f.body())
+		h.logAccess(c, v, f.status, len(body))
+		writeBody(w, f.status, defaultContentType, body)
+		return
+	}
 	contentType, body := pickTemplate(response.Templates, v.header.Get("Accept"))
 	for _, mapped := range response.Headers {
 		value, ok := mapped.Value(v.value)
@@ -62,5 +64,7 @@ func (h *restHandler) answer(w http.ResponseWriter, f failure, v variables) {
 	if response.Status != 0 {
 		status = response.Status
 	}
-	writeBody(w, status, contentType, []byte(body.Render(v.value)))
+	content := []byte(body.Render(v.value))
+	h.logAccess(c, v, status, len(content))
+	writeBody(w, status, contentType, content)
 }

@@ -33,7 +33,11 @@ type Options struct {
 
 // Gateway is the APIs of a template with the functions behind them. It is safe for
 // concurrent use. Make one with New.
-type Gateway struct{ apis []*API }
+type Gateway struct {
+	apis        []*API
+	shared      *runtime
+	subscribers []*subscriber
+}
 
 // Kind is a kind of API.
 type Kind string
@@ -83,9 +87,11 @@ func New(t *template.Template, o Options) (*Gateway, error) {
 			shared.functions[f.ID] = newFunction(f, handler)
 		}
 	}
-	g := &Gateway{}
+	g := &Gateway{shared: shared}
 	for _, api := range t.REST {
-		g.apis = append(g.apis, &API{REST, api.ID, api.Name, restRoutes(api), newRESTHandler(shared, api)})
+		handler := newRESTHandler(shared, api)
+		g.apis = append(g.apis, &API{REST, api.ID, api.Name, restRoutes(api), handler})
+		g.subscribers = append(g.subscribers, handler.subscribers...)
 	}
 	for _, api := range t.HTTP {
 		g.apis = append(g.apis, &API{HTTP, api.ID, api.Name, httpRoutes(api), newHTTPHandler(shared, api)})
@@ -108,6 +114,11 @@ func (g *Gateway) checkFunctions(shared *runtime) error {
 			}
 		}
 	}
+	for _, s := range g.subscribers {
+		if shared.functions[s.function] == nil {
+			missing = append(missing, fmt.Sprintf("Functions.%s: no handler, and %s sends log lines to it", s.function, s.id))
+		}
+	}
 	slices.Sort(missing)
 	var errs []error
 	for _, line := range slices.Compact(missing) {
@@ -118,6 +129,18 @@ func (g *Gateway) checkFunctions(shared *runtime) error {
 
 // APIs returns the APIs of the template: REST before HTTP, in the order of their ids.
 func (g *Gateway) APIs() []*API { return slices.Clone(g.apis) }
+
+// Delivered waits until the subscribers of the access logs have got all lines of the requests that were
+// answered before the call. CloudWatch Logs sends lines some seconds later; this gateway sends them at
+// once, while or after the client gets the answer.
+func (g *Gateway) Delivered(ctx context.Context) error {
+	for _, s := range g.subscribers {
+		if err := s.wait(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // runtime is shared by all APIs of a gateway.
 type runtime struct {

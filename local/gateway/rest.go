@@ -14,12 +14,13 @@ import (
 type restHandler struct {
 	*runtime
 
-	api       *template.REST
-	throttles map[*template.Method]*throttle
+	api         *template.REST
+	throttles   map[*template.Method]*throttle
+	subscribers []*subscriber // of the access log
 }
 
 func newRESTHandler(shared *runtime, api *template.REST) *restHandler {
-	h := &restHandler{shared, api, map[*template.Method]*throttle{}}
+	h := &restHandler{shared, api, map[*template.Method]*throttle{}, newSubscribers(shared, api.AccessLog)}
 	for _, resource := range api.Resources {
 		for _, method := range resource.Methods {
 			h.throttles[method] = newThrottle(method.Throttle)
@@ -39,10 +40,11 @@ func (h *restHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header()["x-amz-apigw-id"] = []string{in.extended}
 	response, body, failed := h.serve(c)
 	if failed != nil {
-		h.answer(w, *failed, c.variables())
+		h.answer(w, *failed, c)
 		return
 	}
 	w.Header().Set("X-Amzn-Trace-Id", in.trace)
+	h.logAccess(c, c.variables(), int(response.StatusCode), len(body))
 	response.write(w, body)
 }
 
@@ -115,6 +117,7 @@ func (h *restHandler) authorize(c *restCall, a *template.Authorizer) (map[string
 	// Measured on AWS: the time limit of integrations does not apply to authorizers.
 	payload, err := h.invoke(c.Context(), a.Function, c.authorizerEvent(), math.MaxInt64)
 	latency := h.clock().Sub(started)
+	c.latencies["authorizer.latency"] = latency
 	if err != nil {
 		if errorMessage(err) == unauthorized.message {
 			return nil, &unauthorized
@@ -146,7 +149,9 @@ func (h *restHandler) authorize(c *restCall, a *template.Authorizer) (map[string
 
 // integrate invokes the function of the method.
 func (h *restHandler) integrate(c *restCall, m *template.Method, authorizer map[string]any) (proxyResponse, []byte, *failure) {
+	started := h.clock()
 	payload, err := h.invoke(c.Context(), m.Function, c.proxyEvent(authorizer), m.Timeout)
+	c.latencies["integrationLatency"] = h.clock().Sub(started)
 	if err == nil {
 		var response proxyResponse
 		if response, err = parseProxyResponse(payload); err == nil {

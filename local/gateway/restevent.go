@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/weir-limits/weir/local/gateway/template"
 )
@@ -84,7 +85,8 @@ type restCall struct {
 	query      url.Values
 	resource   *template.Resource // nil until routed
 	parameters map[string]string
-	authorizer map[string]string // context from the authorizer; nil before the authorizer has run
+	authorizer map[string]string        // context from the authorizer; nil before the authorizer has run
+	latencies  map[string]time.Duration // of completed steps, by variable of the access log
 }
 
 // newRESTCall parses the URL of a request. API Gateway reduces several leading slashes to
@@ -95,7 +97,7 @@ func newRESTCall(api *template.REST, in *request) *restCall {
 	if !strings.HasPrefix(sent, "/") { // OPTIONS *
 		sent = path
 	}
-	return &restCall{request: in, api: api, sent: sent, path: path, query: in.URL.Query(), parameters: map[string]string{}}
+	return &restCall{request: in, api: api, sent: sent, path: path, query: in.URL.Query(), parameters: map[string]string{}, latencies: map[string]time.Duration{}}
 }
 
 // methodARN returns the ARN that the policy of an authorizer must allow. Assumed: its path is

@@ -15,6 +15,7 @@
 //   - restapi.go, resttree.go, httpapi.go: the APIs, their methods and routes
 //   - gatewayresponse.go, mappingtemplate.go, variables.go: headers and bodies of answers
 //     that API Gateway creates without a function, such as a 429
+//   - accesslog.go: the access log of a stage, and the functions that get its lines
 //   - throttle.go, cors.go, mock.go, authorizer.go, permission.go: settings of an API
 //   - functions.go: functions with their versions and aliases
 //

@@ -91,6 +91,7 @@ var activeTypes = []string{
 	"AWS::Lambda::Function",
 	"AWS::Lambda::Permission",
 	"AWS::Lambda::Version",
+	"AWS::Logs::SubscriptionFilter",
 }
 
 // isActive reports whether a type is one of activeTypes.

@@ -24,6 +24,7 @@ type REST struct {
 	settings    map[string]methodSettings // settings of the stage, by method
 	BinaryTypes []string                  // media types
 	Root        *Resource
+	AccessLog   *AccessLog                 // nil for none
 	Responses   map[string]GatewayResponse // by type
 	authorizers map[string]*Authorizer     // by logical id
 	Resources   map[string]*Resource       // by logical id
@@ -109,14 +110,15 @@ func (d *parser) readStage(api *REST, q *properties) {
 	}
 	settings := readMethodSettings(q)
 	q.only("CacheClusterEnabled", "false", false)
-	q.inert("AccessLogSetting", "Description", "Tags", "TracingEnabled")
+	log := d.readAccessLog(q)
+	q.inert("Description", "Tags", "TracingEnabled")
 	if api == nil {
 		return
 	}
 	if api.Stage != "" {
 		d.p.add(q.path, "second stage of %s (the first is %s); local URLs have no stage name", api.ID, api.Stage)
 	}
-	api.Stage, api.Deployment, api.Variables, api.settings = name, deployment, variables, settings
+	api.Stage, api.Deployment, api.Variables, api.settings, api.AccessLog = name, deployment, variables, settings, log
 }
 
 // readResources builds the tree of each API. The resources may be in any order; each names

@@ -65,6 +65,7 @@ func Parse(data []byte) (*Template, error) {
 	d.readFunctions()
 	d.readPermissions()
 	d.readRESTAPIs()
+	d.readSubscriptions()
 	d.readHTTPAPIs()
 	if err := p.err(); err != nil {
 		return nil, err

@@ -1,0 +1,146 @@
+package gateway
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"log/slog"
+	"math"
+	"strconv"
+	"sync"
+
+	"github.com/aws/aws-lambda-go/events"
+
+	"github.com/weir-limits/weir/local/gateway/template"
+)
+
+// CloudWatch Logs sends several lines in one event. maxBatch bounds the lines of an event here, and
+// maxWaiting the lines that wait for a subscriber. If more lines wait, new lines are dropped.
+const (
+	maxBatch   = 100
+	maxWaiting = 2_000
+)
+
+// logAccess writes the line of a request to the access log. It must be called before the answer is sent,
+// so that a client that has the answer knows that the line is written. length is the length of the
+// answer's body.
+func (h *restHandler) logAccess(c *restCall, v variables, status, length int) {
+	if len(h.subscribers) == 0 {
+		return
+	}
+	v.context["status"], v.context["responseLength"] = strconv.Itoa(status), strconv.Itoa(length)
+	c.latencies["responseLatency"] = h.clock().Sub(c.at)
+	for name, latency := range c.latencies {
+		v.context[name] = strconv.FormatInt(latency.Milliseconds(), 10)
+	}
+	line := h.api.AccessLog.Format.Render(v.value)
+	for _, s := range h.subscribers {
+		if s.filter.Selects(line) {
+			s.add(events.CloudwatchLogsLogEvent{ID: rand.Text(), Timestamp: c.at.UnixMilli(), Message: line})
+		}
+	}
+}
+
+// subscriber sends the lines of a log group to a function. It sends one event at a time, with all lines that
+// wait, up to maxBatch.
+type subscriber struct {
+	*runtime
+
+	id, function, group string
+	filter              template.LineFilter
+
+	mu      sync.Mutex
+	lines   []events.CloudwatchLogsLogEvent
+	dropped int           // lines since the last event that were dropped
+	sending chan struct{} // closed when no line waits; nil while nothing is sent
+}
+
+// newSubscribers returns the subscribers of an API's access log.
+func newSubscribers(shared *runtime, log *template.AccessLog) (all []*subscriber) {
+	if log == nil {
+		return nil
+	}
+	for _, s := range log.Subscriptions {
+		all = append(all, &subscriber{runtime: shared, id: s.ID, function: s.Function, group: log.Group, filter: s.Filter})
+	}
+	return all
+}
+
+// add queues a line, and starts to send if nothing is sent now.
+func (s *subscriber) add(line events.CloudwatchLogsLogEvent) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.lines) == maxWaiting {
+		s.dropped++
+		return
+	}
+	s.lines = append(s.lines, line)
+	if s.sending == nil {
+		s.sending = make(chan struct{})
+		go s.send(s.sending)
+	}
+}
+
+// send sends events until no line waits.
+func (s *subscriber) send(done chan struct{}) {
+	defer close(done)
+	for {
+		batch, dropped := s.take()
+		if len(batch) == 0 {
+			return
+		}
+		if dropped > 0 {
+			s.logger.Warn("log lines dropped: too many lines wait for the function", slog.String("function", s.function), slog.Int("lines", dropped))
+		}
+		id := rand.Text()
+		if _, err := s.invoke(context.Background(), s.function, s.event(batch), math.MaxInt64); err != nil {
+			s.log(context.Background(), "log lines not delivered", s.function, id, err)
+		}
+	}
+}
+
+// take removes the next lines from the queue. If there are none, sending has ended.
+func (s *subscriber) take() (batch []events.CloudwatchLogsLogEvent, dropped int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := min(len(s.lines), maxBatch)
+	batch, s.lines = s.lines[:n:n], s.lines[n:]
+	dropped, s.dropped = s.dropped, 0
+	if n == 0 {
+		s.lines, s.sending = nil, nil
+	}
+	return batch, dropped
+}
+
+// wait waits until no line waits for the function.
+func (s *subscriber) wait(ctx context.Context) error {
+	s.mu.Lock()
+	sending := s.sending
+	s.mu.Unlock()
+	if sending == nil {
+		return nil
+	}
+	select {
+	case <-sending:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// event returns the event of CloudWatch Logs for some lines (Lambda developer guide, "Using Lambda with
+// CloudWatch Logs").
+func (s *subscriber) event(lines []events.CloudwatchLogsLogEvent) events.CloudwatchLogsEvent {
+	content, _ := json.Marshal(events.CloudwatchLogsData{ // Marshal never fails for texts and numbers
+		MessageType: "DATA_MESSAGE", Owner: template.Account, LogGroup: s.group, LogStream: "local",
+		SubscriptionFilters: []string{s.id}, LogEvents: lines,
+	})
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	_, _ = w.Write(content) // to memory
+	_ = w.Close()
+	return events.CloudwatchLogsEvent{AWSLogs: events.CloudwatchLogsRawData{Data: base64.StdEncoding.EncodeToString(packed.Bytes())}}
+}

@@ -1,0 +1,170 @@
+package gateway_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/aws/aws-lambda-go/events"
+
+	"github.com/weir-limits/weir/local/gateway"
+	"github.com/weir-limits/weir/local/gateway/template"
+	"github.com/weir-limits/weir/local/gateway/template/templatetest"
+)
+
+// logged has the REST API of template/testdata/good/accesslog.json and the lines that its function Settle
+// gets.
+type logged struct {
+	*gateway.Gateway
+
+	mu      sync.Mutex
+	events  []events.CloudwatchLogsData
+	blocked chan struct{} // the function waits until this channel is closed; nil means that it does not wait
+	fails   bool
+}
+
+func newLogged(t *testing.T, authorizer, handler *stub) *logged {
+	t.Helper()
+	l := &logged{}
+	settle := &stub{answer: func(_ context.Context, event []byte) ([]byte, error) {
+		if l.blocked != nil {
+			<-l.blocked
+		}
+		data, err := decode[events.CloudwatchLogsEvent](t, event).AWSLogs.Parse()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.events = append(l.events, data)
+		if l.fails {
+			err = errors.New("no store")
+		}
+		return []byte("null"), err
+	}}
+	g, err := gateway.New(templatetest.Parse(t, "template/testdata/good/accesslog.json"), gateway.Options{
+		Functions: functions{"Authorizer": authorizer, "Handler": handler, "Settle": settle}, Clock: frozen,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Gateway = g
+	return l
+}
+
+// lines returns the lines that the function has got, after all are delivered.
+func (l *logged) lines(t *testing.T) (lines []string) {
+	t.Helper()
+	if err := l.Delivered(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.events {
+		for _, line := range e.LogEvents {
+			lines = append(lines, line.Message)
+		}
+	}
+	return lines
+}
+
+// The function of a subscription gets the lines of the access log that the filter selects, in the form of
+// CloudWatch Logs.
+func TestAccessLog(t *testing.T) {
+	const context = `{"receipt":"abc_-9","retryAfter":"1"}`
+	l := newLogged(t, says(allows(context)), says(`{"statusCode":401,"body":"wrönġ"}`))
+	if a := do(l.APIs()[0], request(t, "POST", "/login", strings.NewReader("{}"))); a.status != http.StatusUnauthorized {
+		t.Fatalf("login: got %d %s, want 401", a.status, a.body)
+	}
+	const want = `{"authorizerLatency":"0","authorizerStatus":"-","integrationLatency":"0","latency":"0","method":"POST","path":"/{proxy+}","receipt":"abc_-9",` +
+		`"responseLength":"7","responseType":"-","status":"401","time":"1772600767089"}`
+	if got := l.lines(t); !slices.Equal(got, []string{want}) {
+		t.Errorf("lines: got\n%s\nwant\n%s", got, want)
+	}
+	e := l.events[0]
+	if e.MessageType != "DATA_MESSAGE" || e.Owner != "123456789012" || e.LogGroup != "Access" || !slices.Equal(e.SubscriptionFilters, []string{"Lines"}) ||
+		e.LogEvents[0].Timestamp != start.UnixMilli() || e.LogEvents[0].ID == "" {
+		t.Errorf("event: got %+v, want an event of CloudWatch Logs", e)
+	}
+}
+
+// A request that fails has a line with the status of its answer. A line without a receipt is not sent.
+func TestAccessLog_failures(t *testing.T) {
+	for _, c := range []struct {
+		name                string
+		authorizer, handler *stub
+		want                string // status, length and type of the response; empty for no line
+	}{
+		{"denied", says(denies(`{"receipt":"r"}`)), says(""), `"429","14","ACCESS_DENIED"`},
+		{"crash of the back end", says(allows(`{"receipt":"r"}`)), fails("crash"), `"502","36","DEFAULT_5XX"`},
+		{"no receipt", says(allows(`{}`)), says(`{"statusCode":200}`), ""},
+		{"no authorizer", fails("crash"), says(`{"statusCode":200}`), ""},
+	} {
+		l := newLogged(t, c.authorizer, c.handler)
+		do(l.APIs()[0], request(t, "GET", "/a", http.NoBody))
+		var got string
+		for _, line := range l.lines(t) {
+			fields := decode[map[string]string](t, []byte(line))
+			got += fmt.Sprintf("%q,%q,%q", fields["status"], fields["responseLength"], fields["responseType"])
+		}
+		if got != c.want {
+			t.Errorf("%s: got the lines %s, want %s", c.name, got, c.want)
+		}
+	}
+}
+
+// Lines that arrive while the function runs are sent in one event. Each line arrives exactly once, even if
+// the function fails.
+func TestAccessLog_batches(t *testing.T) { synctest.Test(t, testBatches) }
+
+func testBatches(t *testing.T) {
+	l := newLogged(t, says(allows(`{"receipt":"r"}`)), says(`{"statusCode":200}`))
+	l.blocked, l.fails = make(chan struct{}), true
+	var group sync.WaitGroup
+	for range 150 {
+		group.Go(func() { do(l.APIs()[0], request(t, "GET", "/a", http.NoBody)) })
+	}
+	group.Wait()
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := l.Delivered(canceled); !errors.Is(err, context.Canceled) {
+		t.Errorf("Delivered while the function runs: got %v, want %v", err, context.Canceled)
+	}
+	close(l.blocked)
+	if got := len(l.lines(t)); got != 150 || len(l.events) > 4 {
+		t.Errorf("got %d lines in %d events, want 150 lines in at most 4 events", got, len(l.events))
+	}
+}
+
+// A function that does not keep up does not make the gateway use more and more memory.
+func TestAccessLog_bounded(t *testing.T) { synctest.Test(t, testBounded) }
+
+func testBounded(t *testing.T) {
+	l := newLogged(t, says(allows(`{"receipt":"r"}`)), says(`{"statusCode":200}`))
+	l.blocked = make(chan struct{})
+	for range 2_200 {
+		do(l.APIs()[0], request(t, "GET", "/a", http.NoBody))
+	}
+	close(l.blocked)
+	// The function has up to 100 lines while 2,000 wait.
+	if got := len(l.lines(t)); got < 2_000 || got > 2_100 {
+		t.Errorf("got %d lines, want 2,000 to 2,100", got)
+	}
+}
+
+// The format of the stack's access log is one JSON object.
+func TestAccessLog_golden(t *testing.T) {
+	parsed := templatetest.Parse(t, "../../infra/golden/settlement.template.json")
+	if len(parsed.REST) != 1 || parsed.REST[0].AccessLog == nil || len(parsed.REST[0].AccessLog.Subscriptions) != 1 {
+		t.Fatalf("got %+v, want a REST API with a subscription of its access log", parsed.REST)
+	}
+	line := parsed.REST[0].AccessLog.Format.Render(func(template.Variable) (string, bool) { return "", false })
+	var fields map[string]string
+	if err := json.Unmarshal([]byte(line), &fields); err != nil || fields["receipt"] != "-" || fields["status"] != "-" || fields["responseLength"] != "-" {
+		t.Errorf("line: got %s (error %v), want JSON with receipt, status and responseLength", line, err)
+	}
+}
