@@ -79,16 +79,16 @@ type Limit struct {
 
 const maxName = 32
 
-// isName reports whether s can be the name of a limit. It uses no regular expression, whose compilation
+// IsName reports whether s can be the name of a limit. It uses no regular expression, whose compilation
 // would make each cold start longer.
-func isName(s string) bool {
+func IsName(s string) bool {
 	return s != "" && len(s) <= maxName && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_-") == ""
 }
 
 // NewLimit validates l and returns it with its defaults. The error is a *algo.FieldError, which names the
 // field and its allowed values.
 func NewLimit(l Limit) (*Limit, error) {
-	if !isName(l.Name) {
+	if !IsName(l.Name) {
 		return nil, &algo.FieldError{Field: "name", Got: fmt.Sprintf("%q", l.Name), Want: "1 to 32 of a-z, 0-9, _ and -"}
 	}
 	switch {

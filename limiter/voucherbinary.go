@@ -256,7 +256,7 @@ func isSubjectName(s string) bool {
 func (r *voucherReader) charge(at algo.Instant) (c Charge, charged algo.Result) {
 	flags := r.byte(knownFlags)
 	l := &Limit{ID: idOf(r.take(idBytes)), Name: r.text(maxName)}
-	if r.err == nil && !isName(l.Name) {
+	if r.err == nil && !IsName(l.Name) {
 		r.fail("limit", "invalid name %q", l.Name)
 	}
 	l.machine, l.fingerprint = r.machine()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/records"
+	"github.com/weir-limits/weir/limiter/caller"
 )
 
 // prefix precedes the hash in the partition key of an API key.
@@ -20,6 +21,7 @@ const (
 	tierAttribute      = "tier"
 	ownerAttribute     = "owner"
 	createdAttribute   = "created"
+	limitsAttribute    = "limits"    // JSON form of caller.Limits
 	suspendedAttribute = "suspended" // an item with this attribute is suspended, for any value of the attribute
 )
 
@@ -32,6 +34,9 @@ type Key struct {
 	Owner string `json:"owner,omitempty"` // free text for operators: at most 256 bytes of printable text
 	// Suspended rejects requests with the key. The answer is 401.
 	Suspended bool `json:"suspended,omitempty"`
+	// Limits are the caller's own limits; nil if they were never set. All keys of an ID have the same limits.
+	// If the item has a mistake in its limits, Limits.Mistake describes it.
+	Limits *caller.Limits `json:"limits,omitempty"`
 	// Created is the time of creation, to the second.
 	Created time.Time `json:"created"`
 	// Hash is the first part of the key's hash. It distinguishes keys with the same ID.
@@ -72,6 +77,9 @@ func (k Key) item(hash string) records.Item {
 	if k.Suspended {
 		it.SetText(suspendedAttribute, "true")
 	}
+	if k.Limits != nil {
+		it.SetText(limitsAttribute, k.Limits.Text())
+	}
 	it.SetText(createdAttribute, k.Created.UTC().Format(time.RFC3339))
 	return it
 }
@@ -83,6 +91,9 @@ func parseKey(it records.Item) (Key, error) {
 	k := Key{ID: it.Text(idAttribute), Tier: it.Text(tierAttribute), Owner: it.Text(ownerAttribute), Hash: hash[:min(len(hash), hashDigits)]}
 	k.Created, _ = time.Parse(time.RFC3339, it.Text(createdAttribute)) // no decision depends on Created, so it is not validated
 	_, k.Suspended = it[suspendedAttribute]
+	if _, ok := it[limitsAttribute]; ok {
+		k.Limits = caller.ParseLimits(it.Text(limitsAttribute)) // a mistake in the limits does not make the key invalid
+	}
 	if err := k.validate(); err != nil {
 		return k, fmt.Errorf("records table: item %s%s: %w", prefix, k.Hash, err)
 	}

@@ -35,6 +35,7 @@ var errNoSecrets = fmt.Errorf("records table: item %q: missing, but the table ha
 type API interface {
 	records.Reader
 	records.Writer
+	UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error)
 	DeleteItem(context.Context, *dynamodb.DeleteItemInput, ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error)
 	Scan(context.Context, *dynamodb.ScanInput, ...func(*dynamodb.Options)) (*dynamodb.ScanOutput, error)
 }
@@ -54,12 +55,12 @@ type Keys struct {
 // New returns the keys in a records table.
 func New(api API, table string) *Keys { return &Keys{api: api, table: table} }
 
-// Create creates a key with the ID, Tier and Owner of k. It returns the key, which cannot be read
+// Create creates a key with the ID, Tier, Owner and Limits of k. It returns the key, which cannot be read
 // again, and k with Hash and Created. The error wraps ErrExists if the id already has a key.
 //
 // If add is true, Create adds another key to an id that has one. (If the id has none, the error wraps
 // ErrNotFound.) All keys of the id stay valid and share one quota, because the limits count requests by
-// id. An empty Tier or Owner is copied from the newest key. So is Suspended.
+// id. An empty Tier or Owner is copied from the newest key. Suspended and Limits are always copied from it.
 func (t *Keys) Create(ctx context.Context, now time.Time, k Key, add bool) (key string, created Key, err error) {
 	if err := k.validate(); err != nil {
 		return "", Key{}, err
@@ -78,7 +79,7 @@ func (t *Keys) Create(ctx context.Context, now time.Time, k Key, add bool) (key 
 		return "", Key{}, fmt.Errorf("%q: %w", k.ID, ErrNotFound)
 	case add:
 		newest := same[len(same)-1]
-		k.Tier, k.Owner, k.Suspended = cmp.Or(k.Tier, newest.Tier), cmp.Or(k.Owner, newest.Owner), newest.Suspended
+		k.Tier, k.Owner, k.Suspended, k.Limits = cmp.Or(k.Tier, newest.Tier), cmp.Or(k.Owner, newest.Owner), newest.Suspended, newest.Limits
 	}
 	secret, err := t.secret(ctx, len(all) == 0)
 	if err != nil {
@@ -91,46 +92,6 @@ func (t *Keys) Create(ctx context.Context, now time.Time, k Key, add bool) (key 
 		return "", Key{}, fmt.Errorf("records table: %w", err)
 	}
 	return key, k, nil
-}
-
-// Suspend suspends all keys of an id, or lifts their suspension. It returns the changed keys, even with an
-// error. Keys that are revoked meanwhile stay revoked. The error wraps ErrNotFound if the id has no key.
-func (t *Keys) Suspend(ctx context.Context, id string, suspended bool) (changed []Key, err error) {
-	all, err := t.all(ctx)
-	if err != nil {
-		return nil, err
-	}
-	found, problems := false, []error(nil)
-	for _, k := range all {
-		if k.ID != id {
-			t.warn(k.malformed)
-			continue
-		}
-		found = true
-		if k.malformed != nil { // it identifies no caller; the other keys do
-			problems = append(problems, k.malformed)
-			continue
-		}
-		if k.Suspended == suspended {
-			continue
-		}
-		k.Suspended = suspended
-		_, err := t.api.PutItem(ctx, &dynamodb.PutItemInput{
-			TableName: &t.table, Item: k.Key.item(strings.TrimPrefix(k.item, prefix)),
-			ConditionExpression: aws.String("attribute_exists(#pk)"), ExpressionAttributeNames: map[string]string{"#pk": contract.KeyAttribute},
-		})
-		if _, revoked := errors.AsType[*types.ConditionalCheckFailedException](err); revoked {
-			continue
-		}
-		if err != nil {
-			return changed, fmt.Errorf("records table: %w", err)
-		}
-		changed = append(changed, k.Key)
-	}
-	if !found {
-		return nil, fmt.Errorf("%q: %w", id, ErrNotFound)
-	}
-	return changed, errors.Join(problems...)
 }
 
 // List returns all keys, ordered by id and age. If it returns an error, it also returns the keys that
@@ -220,6 +181,7 @@ type located struct {
 	Key
 	item      string
 	malformed error
+	stored    types.AttributeValue // the attribute limits; nil if the item does not have it
 }
 
 func (t *Keys) warn(err error) {
@@ -261,7 +223,7 @@ func (t *Keys) all(ctx context.Context) (all []located, err error) {
 		}
 		for _, it := range page.Items {
 			k, malformed := parseKey(it)
-			all = append(all, located{k, records.Item(it).Text(contract.KeyAttribute), malformed})
+			all = append(all, located{k, records.Item(it).Text(contract.KeyAttribute), malformed, it[limitsAttribute]})
 		}
 		if t.Progress != nil && pages.HasMorePages() {
 			t.Progress(len(all))

@@ -70,10 +70,10 @@ func TestKeys(t *testing.T) {
 		t.Errorf("list: got %+v, %v; want the keys of Z, acme and acme", list, err)
 	}
 	for _, suspended := range []bool{true, false} {
-		if changed, err := keys.Suspend(ctx, "acme", suspended); err != nil || len(changed) != 2 || changed[0].Suspended != suspended {
+		if changed, err := keys.Set(ctx, noon, "acme", apikeys.Change{Suspended: aws.Bool(suspended)}); err != nil || len(changed) != 2 || changed[0].Suspended != suspended {
 			t.Errorf("suspend %t: got %+v, %v; want both keys", suspended, changed, err)
 		}
-		if changed, err := keys.Suspend(ctx, "acme", suspended); err != nil || len(changed) != 0 {
+		if changed, err := keys.Set(ctx, noon, "acme", apikeys.Change{Suspended: aws.Bool(suspended)}); err != nil || len(changed) != 0 {
 			t.Errorf("suspend %t again: got %+v, %v; want no change", suspended, changed, err)
 		}
 		for _, key := range []string{first, second} {
@@ -90,7 +90,7 @@ func TestKeys(t *testing.T) {
 			t.Errorf("lookup of a key of another id: got %+v, %v", r, err)
 		}
 	}
-	if _, err := keys.Suspend(ctx, "nobody", true); !errors.Is(err, apikeys.ErrNotFound) {
+	if _, err := keys.Set(ctx, noon, "nobody", apikeys.Change{Suspended: aws.Bool(true)}); !errors.Is(err, apikeys.ErrNotFound) {
 		t.Errorf("suspend an unknown id: got %v, want ErrNotFound", err)
 	}
 	if revoked, err := keys.Revoke(ctx, "acme", made.Hash); err != nil || len(revoked) != 1 || revoked[0] != made {
@@ -170,20 +170,19 @@ type revoking struct {
 	*dynamodb.Client
 }
 
-func (r revoking) PutItem(ctx context.Context, in *dynamodb.PutItemInput, o ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
-	key := records.Item{contract.KeyAttribute: in.Item[contract.KeyAttribute]}
-	if _, err := r.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: in.TableName, Key: key}); err != nil {
+func (r revoking) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+	if _, err := r.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: in.TableName, Key: in.Key}); err != nil {
 		return nil, err
 	}
-	return r.Client.PutItem(ctx, in, o...)
+	return r.Client.UpdateItem(ctx, in, o...)
 }
 
 // A key that is revoked during its suspension stays revoked.
-func TestKeys_Suspend_revoked(t *testing.T) {
+func TestKeys_Set_revoked(t *testing.T) {
 	client, table := recordstest.Table(t, nil)
 	create(t, apikeys.New(client, table), apikeys.Key{ID: "acme"}, false)
 	keys := apikeys.New(revoking{client}, table)
-	if changed, err := keys.Suspend(ctx, "acme", true); err != nil || len(changed) != 0 {
+	if changed, err := keys.Set(ctx, noon, "acme", apikeys.Change{Suspended: aws.Bool(true)}); err != nil || len(changed) != 0 {
 		t.Errorf("got %+v, error %v, want no changed key", changed, err)
 	}
 	if list, err := keys.List(ctx); err != nil || len(list) != 0 {
@@ -192,7 +191,7 @@ func TestKeys_Suspend_revoked(t *testing.T) {
 }
 
 // A malformed key does not keep the other keys of its id valid, and is an error.
-func TestKeys_Suspend_malformed(t *testing.T) {
+func TestKeys_Set_malformed(t *testing.T) {
 	client, table := recordstest.Table(t, nil)
 	keys := apikeys.New(client, table)
 	create(t, keys, apikeys.Key{ID: "acme"}, false)
@@ -202,7 +201,7 @@ func TestKeys_Suspend_malformed(t *testing.T) {
 	if _, err := client.PutItem(ctx, &dynamodb.PutItemInput{TableName: &table, Item: broken}); err != nil {
 		t.Fatal(err)
 	}
-	changed, err := keys.Suspend(ctx, "acme", true)
+	changed, err := keys.Set(ctx, noon, "acme", apikeys.Change{Suspended: aws.Bool(true)})
 	if err == nil || !strings.Contains(err.Error(), "item apikey#abc: tier") || len(changed) != 1 || !changed[0].Suspended {
 		t.Errorf("got %+v, error %v, want the other key suspended, and an error", changed, err)
 	}
@@ -440,5 +439,146 @@ func TestTable_Secrets(t *testing.T) {
 		if _, err := caller.NewRemoteRecords(reader).Lookup(ctx, noon, newer); !errors.Is(err, caller.ErrUnverified) {
 			t.Errorf("lookup with a malformed secret: got %v, want ErrUnverified", err)
 		}
+	}
+}
+
+// rates parses a list of limits such as "search=5000/1m"; "search=" removes a limit.
+func rates(t *testing.T, list string) map[string]caller.Rate {
+	t.Helper()
+	made := map[string]caller.Rate{}
+	for word := range strings.FieldsSeq(list) {
+		name, rate, _ := strings.Cut(word, "=")
+		if made[name] = (caller.Rate{}); rate != "" {
+			made[name] = must(caller.ParseRate(rate))
+		}
+	}
+	return made
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// Set changes the limits of all keys of an id. The stamp grows with every change, also if a clock is
+// behind, and stays when the limits are removed. Without a change, Set writes nothing.
+func TestKeys_Set_limits(t *testing.T) {
+	calls := &recordstest.Calls{}
+	client, table := recordstest.Table(t, calls)
+	keys := apikeys.New(client, table)
+	key, _ := create(t, keys, apikeys.Key{ID: "acme", Tier: "paid", Owner: "Acme"}, false)
+	create(t, keys, apikeys.Key{ID: "acme"}, true)
+	create(t, keys, apikeys.Key{ID: "other"}, false)
+	at := noon.Unix()
+	for i, c := range []struct {
+		now    time.Time
+		change apikeys.LimitsChange
+		want   string
+		stamp  int64
+		writes int
+	}{
+		{noon, apikeys.LimitsChange{Rates: rates(t, "search=5000/1m month=2000000"), Anchor: aws.String("31")}, "month=2000000 search=5000/1m anchor=31", at, 2},
+		{noon, apikeys.LimitsChange{Rates: rates(t, "search=5000/1m")}, "month=2000000 search=5000/1m anchor=31", at, 0},
+		{noon.Add(-time.Hour), apikeys.LimitsChange{Rates: rates(t, "search= data=7")}, "data=7 month=2000000 anchor=31", at + 1, 2},
+		{noon.Add(time.Minute), apikeys.LimitsChange{Anchor: aws.String("")}, "data=7 month=2000000", at + 60, 2},
+		{noon.Add(time.Hour), apikeys.LimitsChange{Clear: true}, "", at + 3600, 2},
+		{noon.Add(2 * time.Hour), apikeys.LimitsChange{Clear: true}, "", at + 3600, 0},
+		{noon.Add(2 * time.Hour), apikeys.LimitsChange{Clear: true, Rates: rates(t, "search=9")}, "search=9", at + 7200, 2},
+	} {
+		changed, err := keys.Set(ctx, c.now, "acme", apikeys.Change{Limits: &c.change})
+		if err != nil || len(changed) != c.writes {
+			t.Errorf("change %d: got %d changed keys, %v; want %d", i+1, len(changed), err, c.writes)
+		}
+		list, err := keys.List(ctx)
+		if err != nil || list[0].Limits.String() != c.want || list[0].Limits.Changed() != c.stamp || list[1].Limits.Text() != list[0].Limits.Text() || list[2].Limits != nil || list[0].Owner != "Acme" {
+			t.Errorf("change %d: got %+v, %v; want %q with the stamp %d", i+1, list, err, c.want, c.stamp)
+		}
+	}
+	r, err := caller.NewRemoteRecords(apikeys.NewTable(records.NewTable(client, table))).Lookup(ctx, noon, key)
+	if err != nil || r.Limits.String() != "search=9" || r.Tier != "paid" {
+		t.Errorf("lookup: got %+v, %v; want the limits", r, err)
+	}
+	if _, added := create(t, keys, apikeys.Key{ID: "acme"}, true); added.Limits.String() != "search=9" {
+		t.Errorf("another key: got the limits %q, want those of the first key", added.Limits)
+	}
+}
+
+// A change that does not fit the rules, or that is invalid, writes nothing, not even another part of it.
+func TestKeys_Set_invalid(t *testing.T) {
+	client, table := recordstest.Table(t, nil)
+	keys := apikeys.New(client, table)
+	create(t, keys, apikeys.Key{ID: "acme"}, false)
+	refuse := errors.New("does not fit")
+	for _, c := range []apikeys.Change{
+		{Suspended: aws.Bool(true), Limits: &apikeys.LimitsChange{Rates: rates(t, "search=5"), Check: func(*caller.Limits) error { return refuse }}},
+		{Suspended: aws.Bool(true), Limits: &apikeys.LimitsChange{Anchor: aws.String("32")}},
+		{Suspended: aws.Bool(true), Limits: &apikeys.LimitsChange{Anchor: aws.String("0")}},
+		{Suspended: aws.Bool(true), Limits: &apikeys.LimitsChange{Rates: map[string]caller.Rate{"Search": {Requests: 1}}}},
+		{Suspended: aws.Bool(true), Limits: &apikeys.LimitsChange{Rates: map[string]caller.Rate{"search": {Requests: -1}}}},
+		{Suspended: aws.Bool(true), Tier: aws.String("*")},
+	} {
+		if changed, err := keys.Set(ctx, noon, "acme", c); err == nil || len(changed) > 0 {
+			t.Errorf("%+v: got %v, %v; want an error", c, changed, err)
+		}
+	}
+	if list, err := keys.List(ctx); err != nil || list[0].Suspended || list[0].Limits != nil {
+		t.Errorf("list: got %+v, %v; want an unchanged key", list, err)
+	}
+}
+
+// writing is a DynamoDB in which another operator changes a key before each update.
+type writing struct {
+	*dynamodb.Client
+	change apikeys.Change
+}
+
+func (w writing) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+	if _, err := apikeys.New(w.Client, *in.TableName).Set(ctx, noon, "acme", w.change); err != nil {
+		return nil, err
+	}
+	return w.Client.UpdateItem(ctx, in, o...)
+}
+
+// A concurrent change of another attribute is not lost. A concurrent change of the limits is an error.
+func TestKeys_Set_concurrent(t *testing.T) {
+	client, table := recordstest.Table(t, nil)
+	create(t, apikeys.New(client, table), apikeys.Key{ID: "acme"}, false)
+	paid := writing{client, apikeys.Change{Tier: aws.String("paid"), Limits: &apikeys.LimitsChange{Rates: rates(t, "search=5")}}}
+	if _, err := apikeys.New(paid, table).Set(ctx, noon, "acme", apikeys.Change{Suspended: aws.Bool(true)}); err != nil {
+		t.Fatal(err)
+	}
+	list, err := apikeys.New(client, table).List(ctx)
+	if err != nil || !list[0].Suspended || list[0].Tier != "paid" || list[0].Limits.String() != "search=5" {
+		t.Errorf("got %+v, %v; want both changes", list, err)
+	}
+	other := writing{client, apikeys.Change{Limits: &apikeys.LimitsChange{Rates: rates(t, "search=6")}}}
+	if _, err := apikeys.New(other, table).Set(ctx, noon, "acme", apikeys.Change{Limits: &apikeys.LimitsChange{Anchor: aws.String("31")}}); !errors.Is(err, apikeys.ErrChanged) {
+		t.Errorf("two changes of the limits: got %v, want ErrChanged", err)
+	}
+}
+
+// A key whose item has a mistake in its limits stays valid. Its limits are replaced, not changed.
+func TestKeys_Set_mistake(t *testing.T) {
+	client, table := recordstest.Table(t, nil)
+	keys := apikeys.New(client, table)
+	key, _ := create(t, keys, apikeys.Key{ID: "acme"}, false)
+	in := &dynamodb.ScanInput{TableName: &table}
+	for _, it := range must(client.Scan(ctx, in)).Items {
+		if records.Item(it).Text("id") == "acme" {
+			it["limits"] = &types.AttributeValueMemberS{Value: `{"rates":{"search":"many"},"changed":99999999999}`}
+			must(client.PutItem(ctx, &dynamodb.PutItemInput{TableName: &table, Item: it}))
+		}
+	}
+	r, err := caller.NewRemoteRecords(apikeys.NewTable(records.NewTable(client, table))).Lookup(ctx, noon, key)
+	if err != nil || r.Limits.Mistake() == nil {
+		t.Errorf("lookup: got %+v, %v; want a record with a mistake in its limits", r, err)
+	}
+	if _, err := keys.Set(ctx, noon, "acme", apikeys.Change{Limits: &apikeys.LimitsChange{Rates: rates(t, "search=5")}}); err == nil || !strings.Contains(err.Error(), "--no-limits") {
+		t.Errorf("change: got %v, want an error with a remedy", err)
+	}
+	if changed, err := keys.Set(ctx, noon, "acme", apikeys.Change{Limits: &apikeys.LimitsChange{Clear: true, Rates: rates(t, "search=5")}}); err != nil || len(changed) != 1 || changed[0].Limits.String() != "search=5" {
+		t.Errorf("replace: got %+v, %v; want the new limits", changed, err)
 	}
 }

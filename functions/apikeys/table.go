@@ -36,5 +36,5 @@ func (t Table) Record(ctx context.Context, hash string) (r caller.Record, ok boo
 	if err != nil {
 		return caller.Record{}, false, fmt.Errorf("%w: %w", err, caller.ErrRecord)
 	}
-	return caller.Record{ID: k.ID, Hash: hash, Tier: k.Tier, Owner: k.Owner, Suspended: k.Suspended}, true, nil
+	return caller.Record{ID: k.ID, Hash: hash, Tier: k.Tier, Owner: k.Owner, Suspended: k.Suspended, Limits: k.Limits}, true, nil
 }

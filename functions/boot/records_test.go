@@ -197,7 +197,7 @@ func TestConfig_Environment_apiKeys(t *testing.T) {
 			}
 			d.want(t, "unknown", caller.NewAPIKey(), "Unauthorized", "", 401)
 			for _, suspended := range []bool{true, false} {
-				if _, err := d.keys.Suspend(t.Context(), "acme", suspended); err != nil {
+				if _, err := d.keys.Set(t.Context(), time.Now(), "acme", apikeys.Change{Suspended: &suspended}); err != nil {
 					t.Fatal(err)
 				}
 				d.now = d.now.Add(time.Minute)

@@ -34,6 +34,8 @@ const (
 	MetricReceiptsReplayed = "ReceiptsReplayed"
 	MetricReceiptsExpired  = "ReceiptsExpired"
 
+	MetricRecordsIgnored = "RecordsIgnored"
+
 	MetricClamped       = "Clamped"
 	MetricRulesRefused  = "RulesRefused"
 	MetricRulesVersion  = "RulesVersion"
@@ -66,6 +68,7 @@ func Metrics() []string {
 		MetricSettlementsLost, MetricReportsRejected, MetricDebtExcess,
 		MetricReceiptsSettled, MetricReceiptsOmitted, MetricReceiptsForged, MetricReceiptsReplayed, MetricReceiptsExpired,
 		MetricRulesRefused, MetricRulesVersion, MetricRulesAge, MetricEventsDropped, MetricClockSkew,
+		MetricRecordsIgnored,
 	}
 }
 

@@ -23,6 +23,8 @@ type Record struct {
 	Owner string `json:"owner,omitempty"`
 	// Suspended rejects a request with this key with ErrSuspended, even if its token is valid.
 	Suspended bool `json:"suspended,omitempty"`
+	// Limits are limits of the caller's own; nil if they were never set.
+	Limits *Limits `json:"limits,omitempty"`
 }
 
 // HashAPIKey returns the HMAC-SHA256 of an API key in hexadecimal digits.

@@ -65,7 +65,7 @@ func (i *Identifier) Caller(ctx context.Context, now time.Time, c Credentials) (
 		if record.Suspended {
 			return rejected, ErrSuspended
 		}
-		caller.APIKey, caller.Tier, known = record.ID, record.Tier, true
+		caller.APIKey, caller.Tier, caller.Limits, known = record.ID, record.Tier, record.Limits, true
 	}
 	if token, ok := bearer(c.Authorization); ok && i.o.Tokens != nil {
 		claims, err := i.o.Tokens.Verify(ctx, now, token)

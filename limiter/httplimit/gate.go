@@ -119,6 +119,10 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 	if e := selected.Exemption; e != nil {
 		o.Exemption = e.Name
 	}
+	if selected.Ignored != nil {
+		o.RecordIgnored = true
+		g.log(ctx, slog.LevelWarn, "limits of an API key's record ignored", selected.Ignored)
+	}
 	if settles(o.Charges) {
 		var receipt *limiter.Receipt
 		o.Decision, receipt, o.Err = g.o.Limiter.TakeRefundable(ctx, o.Time, o.Charges)

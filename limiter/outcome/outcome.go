@@ -20,6 +20,8 @@ type Outcome struct {
 	// Exemption is the name of the exemption that applies to the request. The request has no charges
 	// then. It is "" if the request is not exempt.
 	Exemption string
+	// RecordIgnored reports that limits in the record of the API key were ignored because of a mistake.
+	RecordIgnored bool
 	// Err is the reason why Decision was not enforced: a bad or missing credential, an unverified
 	// credential, an unsupported event, or invalid charges. It is nil if the request was allowed or
 	// refused, even if the store failed.

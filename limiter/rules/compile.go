@@ -63,10 +63,10 @@ type compiler struct {
 	specs   []spec         // all limits, in file order
 	classes map[string]int // place of a class to its index in rules.classes
 	known   map[limitKey]*identified
-	named   map[string][]*identified // name to the limits with this name, in file order
-	labels  map[string]bool          // the labels in rules.labels
-	names   map[string][]string      // kind of identity to the names of the limits that count by it
-	unknown map[kindName]bool        // limits that an override names and that do not exist; each is reported once
+	named   namedLimits
+	labels  map[string]bool     // the labels in rules.labels
+	names   map[string][]string // kind of identity to the names of the limits that count by it
+	unknown map[kindName]bool   // limits that an override names and that do not exist; each is reported once
 }
 
 // spec is a limit of the document that is not yet compiled.
@@ -97,14 +97,14 @@ type identified struct {
 }
 
 func newCompiler(d *document.Document, o Options) *compiler {
-	r := &Rules{tiers: map[string]bool{}, version: o.Version, defaultTier: d.DefaultTier}
+	r := &Rules{tiers: map[string]bool{}, version: o.Version, defaultTier: d.DefaultTier, options: o, named: namedLimits{}, records: newRecordLimits()}
 	if d.Version != 0 && !o.Assigned {
 		r.version = d.Version
 	}
 	for _, tier := range d.Tiers {
 		r.tiers[tier] = true
 	}
-	return &compiler{o: o, doc: d, rules: r, classes: map[string]int{}, known: map[limitKey]*identified{}, named: map[string][]*identified{}, labels: map[string]bool{}, names: map[string][]string{}, unknown: map[kindName]bool{}}
+	return &compiler{o: o, doc: d, rules: r, classes: map[string]int{}, known: map[limitKey]*identified{}, named: r.named, labels: map[string]bool{}, names: map[string][]string{}, unknown: map[kindName]bool{}}
 }
 
 func (c *compiler) compile() {

@@ -44,8 +44,11 @@ type Listed struct {
 	Endpoint, Method string
 	// Charge has no Subject if the limit is skipped.
 	Charge limiter.Charge
-	// Overridden reports whether an override sets the numbers of the limit in Charge.
+	// Overridden reports whether an override or the record of an API key sets the numbers of the limit in
+	// Charge.
 	Overridden bool
+	// Ignored is the reason why the record's numbers do not apply; see Selection.
+	Ignored error
 	// Reason is the reason why the limit is skipped, or why a limit of an earlier rule is not charged
 	// again. It is "" if the limit is charged.
 	Reason string
@@ -124,8 +127,8 @@ func (c *charger) list(q *Request, r *rule, key string, l limit) Listed {
 	case len(c.charges) == before:
 		listed.Reason = "shares its count with an earlier limit; the request is charged once, at the higher cost"
 	}
-	own := c.rules.overrides.of(class, &q.Caller, l.Limit)
-	listed.Charge, listed.Overridden = limiter.Charge{Subject: subject, Limit: own, Cost: l.cost}, own != l.Limit
+	own := c.rules.apply(class, &q.Caller, l.Limit)
+	listed.Charge, listed.Overridden, listed.Ignored = limiter.Charge{Subject: subject, Limit: own.limit, Cost: l.cost}, own.overridden, own.mistake
 	return listed
 }
 
@@ -174,8 +177,8 @@ func (r *Rules) Of(v Values, subject limiter.Subject) []Listed {
 					continue
 				}
 				seen[l.Limit] = true
-				own := r.overrides.of(&r.classes[l.class], &v.Caller, l.Limit)
-				list = append(list, Listed{Path: l.path, Tier: key, Endpoint: rule.pattern.text, Method: rule.method, Charge: limiter.Charge{Subject: counts[l.class], Limit: own, Cost: l.cost}, Overridden: own != l.Limit})
+				own := r.apply(&r.classes[l.class], &v.Caller, l.Limit)
+				list = append(list, Listed{Path: l.path, Tier: key, Endpoint: rule.pattern.text, Method: rule.method, Charge: limiter.Charge{Subject: counts[l.class], Limit: own.limit, Cost: l.cost}, Overridden: own.overridden, Ignored: own.mistake})
 			}
 		}
 	}

@@ -177,7 +177,7 @@ func (c *compiler) unlimited(r *rule, tier string) (kinds []string) {
 	} {
 		kind.caller.Tier, kind.caller.IP = tier, exampleAddress
 		q := Request{Method: cmp.Or(r.method, http.MethodGet), Path: r.pattern.example(), Caller: kind.caller}
-		charges := c.rules.charge(nil, c.rules.index.match(nil, q.Path), &q)
+		charges, _ := c.rules.charge(nil, c.rules.index.match(nil, q.Path), &q)
 		if !slices.ContainsFunc(charges, func(c limiter.Charge) bool { return !c.Limit.Shadow }) {
 			kinds = append(kinds, kind.words)
 		}

@@ -19,6 +19,9 @@ type Rules struct {
 	index       trie
 	classes     []class // the sets of identities by which limits count
 	overrides   overrides
+	options     Options
+	named       namedLimits
+	records     *recordLimits
 	exempt      exemptions
 	usage       bool // the last rule is the usage endpoint
 	notes       []Problem
@@ -147,6 +150,9 @@ type Selection struct {
 	// Exemption is the exemption that applies to the request. The request then has no charges. It is
 	// nil if the request is not exempt.
 	Exemption *Exemption
+	// Ignored is the reason why numbers in the record of the API key are ignored. The limits of the document
+	// then apply. It is nil if there is no such reason.
+	Ignored error
 	// Usage returns the result of Own, if the request is for the usage endpoint. Otherwise it is nil.
 	Usage func() (list []Listed, complete bool)
 }
@@ -165,7 +171,7 @@ func (r *Rules) Select(dst []limiter.Charge, q Request) Selection {
 		matched = matched[len(matched)-1:] // the last rule is the usage endpoint; the request charges only its limit
 	}
 	if s.Exemption == nil {
-		s.Charges = r.charge(dst, matched, &q)
+		s.Charges, s.Ignored = r.charge(dst, matched, &q)
 	}
 	return s
 }
@@ -176,12 +182,12 @@ func (r *Rules) Charges(dst []limiter.Charge, method string, path Path, caller c
 }
 
 // charge appends the charges of a request to dst. matched are the indexes of the rules whose endpoint
-// matches the path. charge also sets q.Caller.Tier.
-func (r *Rules) charge(dst []limiter.Charge, matched []int, q *Request) []limiter.Charge {
+// matches the path. charge also sets q.Caller.Tier. ignored is Selection.Ignored.
+func (r *Rules) charge(dst []limiter.Charge, matched []int, q *Request) (charges []limiter.Charge, ignored error) {
 	method := q.Method
 	switch method {
 	case http.MethodOptions:
-		return dst
+		return dst, nil
 	case http.MethodHead:
 		method = http.MethodGet
 	}
@@ -199,7 +205,7 @@ func (r *Rules) charge(dst []limiter.Charge, matched []int, q *Request) []limite
 		}
 		c.add(q, rule.limits[document.Global])
 	}
-	return c.charges
+	return c.charges, c.ignored
 }
 
 // charger collects the charges of one request. If it contained the request, the request would be
@@ -208,6 +214,7 @@ type charger struct {
 	rules    *Rules
 	charges  []limiter.Charge
 	from     int
+	ignored  error              // see Selection
 	subjects [8]limiter.Subject // index of a class to its subject; set at the first use
 }
 
@@ -221,7 +228,11 @@ func (c *charger) add(q *Request, limits []limit) {
 		if subject == (limiter.Subject{}) {
 			continue
 		}
-		limit := c.rules.overrides.of(class, &q.Caller, l.Limit)
+		own := c.rules.apply(class, &q.Caller, l.Limit)
+		limit := own.limit
+		if own.mistake != nil {
+			c.ignored = own.mistake
+		}
 		// A request is charged once on a limit that several rules share, at the highest cost.
 		same := func(made limiter.Charge) bool { return made.Limit == limit && made.Subject == subject }
 		if i := slices.IndexFunc(c.charges[c.from:], same); i >= 0 {

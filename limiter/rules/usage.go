@@ -50,15 +50,15 @@ func (r *Rules) Own(q Request) (list []Listed, complete bool) {
 				if seen[l.Limit] || l.Shadow || !l.applies(&q.Caller) || class.everyone() || class.byRequest() || subject == (limiter.Subject{}) {
 					continue
 				}
-				own := r.overrides.of(class, &q.Caller, l.Limit)
-				for _, s := range own.Subjects(subject) {
+				own := r.apply(class, &q.Caller, l.Limit)
+				for _, s := range own.limit.Subjects(subject) {
 					subjects[s] = true
 				}
 				if len(list) == maxOwnLimits || len(subjects) > maxOwnSubjects {
 					return list, false
 				}
 				seen[l.Limit] = true
-				list = append(list, Listed{Path: l.path, Tier: key, Endpoint: rule.pattern.text, Method: rule.method, Charge: limiter.Charge{Subject: subject, Limit: own, Cost: l.cost}, Overridden: own != l.Limit})
+				list = append(list, Listed{Path: l.path, Tier: key, Endpoint: rule.pattern.text, Method: rule.method, Charge: limiter.Charge{Subject: subject, Limit: own.limit, Cost: l.cost}, Overridden: own.overridden, Ignored: own.mistake})
 			}
 		}
 	}

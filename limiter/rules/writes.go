@@ -243,7 +243,8 @@ func (w *writer) tiers(matched []int) []string {
 // count returns how many items one request writes.
 func (w *writer) count(matched []int, method string, caller caller.Caller) int {
 	items, settled, shards := map[limiter.Subject]int{}, map[limiter.Subject]int{}, 0
-	for _, c := range w.rules.charge(nil, matched, &Request{Method: method, Caller: caller}) {
+	charges, _ := w.rules.charge(nil, matched, &Request{Method: method, Caller: caller})
+	for _, c := range charges {
 		switch s := c.Limit.Spread; {
 		case s.Shards > 0:
 			shards++

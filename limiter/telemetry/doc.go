@@ -49,6 +49,8 @@
 //	                              or more if it never did; missing if the rules have no source
 //	ClockSkew       Milliseconds  lower bound of the difference between the clocks of the environment
 //	                              and the store; missing while unknown and for a store in memory
+//	RecordsIgnored  Count         requests for which limits in the record of the API key were ignored,
+//	                              because of a mistake or because the rules do not fit
 //	EventsDropped   Count         lost decision events (package decisionlog)
 //
 // A line always has Allowed and Refused, so that ratios have a denominator. Other counts are missing

@@ -37,6 +37,8 @@ const (
 	ReceiptsReplayed = "ReceiptsReplayed"
 	ReceiptsExpired  = "ReceiptsExpired"
 
+	RecordsIgnored = "RecordsIgnored"
+
 	Clamped       = "Clamped"
 	RulesRefused  = "RulesRefused"
 	RulesVersion  = "RulesVersion"
@@ -69,7 +71,7 @@ type metrics struct {
 	refunds                                               limiter.Refunds
 	settlementsLost, reportsRejected, debtExcess          int64
 	receipts                                              [outcome.ReceiptResults]int64
-	rulesRefused, eventsDropped                           int64
+	rulesRefused, eventsDropped, recordsIgnored           int64
 	latency, storeLatency                                 sample
 }
 
@@ -176,7 +178,7 @@ func (l *line) addTotals(m *metrics, rules inForce, clock estimate, at time.Time
 		{SettlementsLost, m.settlementsLost}, {ReportsRejected, m.reportsRejected}, {DebtExcess, m.debtExcess},
 		{ReceiptsSettled, m.receipts[outcome.ReceiptSettled]}, {ReceiptsOmitted, m.receipts[outcome.ReceiptOmitted]}, {ReceiptsForged, m.receipts[outcome.ReceiptForged]},
 		{ReceiptsReplayed, m.receipts[outcome.ReceiptReplayed]}, {ReceiptsExpired, m.receipts[outcome.ReceiptExpired]},
-		{Clamped, m.clamped}, {RulesRefused, m.rulesRefused}, {EventsDropped, m.eventsDropped},
+		{Clamped, m.clamped}, {RulesRefused, m.rulesRefused}, {EventsDropped, m.eventsDropped}, {RecordsIgnored, m.recordsIgnored},
 	} {
 		if i < 2 || c.value > 0 {
 			l.add(c.name, "Count", c.value)

@@ -80,6 +80,9 @@ func (r *Recorder) add(o *outcome.Outcome) {
 			m.localFull++
 		}
 	}
+	if o.RecordIgnored {
+		m.recordsIgnored++
+	}
 	if o.Exemption != "" && o.Err == nil {
 		r.exempt.addExempt(o.Exemption)
 	}

@@ -28,8 +28,8 @@ import (
 func keysCommand() *cobra.Command {
 	c := command.Group(&cobra.Command{
 		Use:   "keys",
-		Short: "Create, list, suspend and revoke API keys in the records table of a deployment",
-		Long: "Create, list, suspend and revoke API keys in the records table of a deployment. The AWS configuration sets the region and the credentials (AWS_REGION, AWS_PROFILE and so on).\n\n" +
+		Short: "Create, list, change and revoke API keys in the records table of a deployment",
+		Long: "Create, list, change and revoke API keys in the records table of a deployment. The AWS configuration sets the region and the credentials (AWS_REGION, AWS_PROFILE and so on).\n\n" +
 			"The table has only hashes of keys. A key is printed once, when it is created.",
 		Example: "  weir keys create --id acme --tier paid --table Weir-prod-Records\n  weir keys list",
 	})
@@ -42,28 +42,39 @@ func keysCommand() *cobra.Command {
 
 func createKeyCommand(o *keysOptions) *cobra.Command {
 	var k apikeys.Key
+	var l limitFlags
 	var add bool
 	c := &cobra.Command{
 		Use:   "create",
 		Short: "Create an API key and print it only once",
 		Long: "Create an API key and print it only once. Limits count requests by the id of the key.\n\n" +
-			"To replace the key of a caller, add a second key to the id (--add). Revoke the old key (weir keys revoke ID --hash HASH) when it is no longer used. The caller keeps its usage.",
-		Example: "  weir keys create --id acme --tier paid --owner 'Acme Inc.'\n  weir keys create --id acme --add",
+			"To replace the key of a caller, add a second key to the id (--add). Revoke the old key (weir keys revoke ID --hash HASH) when it is no longer used. The caller keeps its usage.\n\n" +
+			"If an id had limits of its own and lost all its keys, create it again with --limit or --no-limits." + limitsHelp,
+		Example: "  weir keys create --id acme --tier paid --owner 'Acme Inc.'\n  weir keys create --id acme --tier paid --limit month=2000000 --anchor 31\n  weir keys create --id acme --add",
 		Args:    command.Exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
+			change, err := l.change(c)
 			switch {
+			case err != nil:
+				return err
+			case add && change != nil:
+				return command.Usage("--add: got limits, but all keys of an id have the same limits; change them with weir keys set")
 			case add && k.ID == "":
 				return command.Usage("--add: requires --id, the id that gets another key")
 			case k.ID == "":
 				k.ID = "key-" + strings.ToLower(rand.Text()[:10])
 			}
-			return o.create(c.Context(), c.OutOrStdout(), c.ErrOrStderr(), k, add)
+			if err := o.checked(c.Context(), c.ErrOrStderr(), &l, change); err != nil {
+				return err
+			}
+			return o.create(c.Context(), c.OutOrStdout(), c.ErrOrStderr(), k, add, change)
 		},
 	}
 	c.Flags().StringVar(&k.ID, "id", "", "id by which limits count: 1 to 64 letters, digits, _, . and - (default: a random id)")
 	c.Flags().StringVar(&k.Tier, "tier", "", "tier of the key (default: default_tier of the rules)")
 	completeTiers(c, new(string))
 	c.Flags().StringVar(&k.Owner, "owner", "", "the owner of the key; only for information")
+	l.flags(c)
 	c.Flags().BoolVar(&add, "add", false, "add a key to an id that has one")
 	return c
 }
@@ -82,20 +93,40 @@ func listKeysCommand(o *keysOptions) *cobra.Command {
 
 func setKeysCommand(o *keysOptions) *cobra.Command {
 	var suspended bool
+	var tier string
+	var l limitFlags
 	c := &cobra.Command{
 		Use:   "set ID",
-		Short: "Suspend the API keys of an id, or lift the suspension",
-		Long: "Suspend all API keys of an id, or lift the suspension. Requests with a suspended key get 401. Functions apply the change within about a minute.\n\n" +
-			"The exit status is 1 if the id has no key.",
-		Example: "  weir keys set acme --suspended\n  weir keys set acme --suspended=false",
-		Args:    command.Exactly(1),
+		Short: "Change the limits and the tier of an id, or suspend its API keys",
+		Long: "Change all API keys of an id: their limits, their tier, or their suspension. Requests with a suspended key get 401. Functions apply the change within about a minute.\n\n" +
+			"If the change is invalid, the command writes nothing. The exit status is 1 if the id has no key." + limitsHelp,
+		Example: "  weir keys set acme --limit search=5000/1m --limit month=2000000 --anchor 31\n  weir keys set acme --limit search=\n  weir keys set acme --no-limits --tier free\n" +
+			"  weir keys set acme --suspended\n  weir keys set acme --suspended=false",
+		Args: command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if !c.Flags().Changed("suspended") {
-				return command.Usage("--suspended: required: --suspended, or --suspended=false")
+			limits, err := l.change(c)
+			if err != nil {
+				return err
 			}
-			return o.set(c.Context(), c.OutOrStdout(), c.ErrOrStderr(), args[0], suspended)
+			change := apikeys.Change{Limits: limits}
+			if c.Flags().Changed("suspended") {
+				change.Suspended = &suspended
+			}
+			if c.Flags().Changed("tier") {
+				change.Tier = &tier
+			}
+			if change == (apikeys.Change{}) {
+				return command.Usage("flags: got none, want --limit, --anchor, --no-limits, --tier or --suspended")
+			}
+			if err := o.checked(c.Context(), c.ErrOrStderr(), &l, limits); err != nil {
+				return err
+			}
+			return o.set(c.Context(), c.OutOrStdout(), c.ErrOrStderr(), args[0], change)
 		},
 	}
+	l.flags(c)
+	c.Flags().StringVar(&tier, "tier", "", "tier of the keys; \"\" for default_tier of the rules. In another tier, the caller starts new counts")
+	completeTiers(c, &l.rules)
 	c.Flags().BoolVar(&suspended, "suspended", false, "suspend the keys; with =false, lift the suspension")
 	return c
 }
@@ -213,12 +244,18 @@ func explainRecords(table string, err error) error {
 	return err
 }
 
-func (o *keysOptions) create(ctx context.Context, out, progress io.Writer, k apikeys.Key, add bool) error {
+func (o *keysOptions) create(ctx context.Context, out, progress io.Writer, k apikeys.Key, add bool, limits *apikeys.LimitsChange) error {
 	keys, err := o.open(ctx, progress)
 	if err != nil {
 		return err
 	}
-	key, made, err := keys.Create(ctx, time.Now(), k, add)
+	now := time.Now()
+	if limits != nil {
+		if k.Limits, err = limits.Apply(nil, now); err != nil {
+			return err
+		}
+	}
+	key, made, err := keys.Create(ctx, now, k, add)
 	switch {
 	case errors.Is(err, apikeys.ErrExists):
 		return fmt.Errorf("%w; add a second key with --add, or choose another --id", err)
@@ -230,7 +267,7 @@ func (o *keysOptions) create(ctx context.Context, out, progress io.Writer, k api
 			APIKey string `json:"apiKey"`
 		}{made, key})
 	}
-	_, err = fmt.Fprintf(out, "%s\n\nid %s, tier %s, hash %s. Save the key: Weir does not store it and cannot show it again. Clients send it as x-api-key.\n", key, made.ID, tierOf(made), made.Hash)
+	_, err = fmt.Fprintf(out, "%s\n\nid %s, tier %s%s, hash %s. Save the key: Weir does not store it and cannot show it again. Clients send it as x-api-key.\n", key, made.ID, tierOf(made), limitsOf(made), made.Hash)
 	return err
 }
 
@@ -242,6 +279,14 @@ func tierOf(k apikeys.Key) string {
 	return k.Tier
 }
 
+// limitsOf returns the limits of a key's caller, as the end of a list.
+func limitsOf(k apikeys.Key) string {
+	if text := k.Limits.String(); text != "" {
+		return ", limits " + text
+	}
+	return ""
+}
+
 // stateOf returns the state of a key as text.
 func stateOf(k apikeys.Key) string {
 	if k.Suspended {
@@ -250,17 +295,24 @@ func stateOf(k apikeys.Key) string {
 	return "active"
 }
 
-func (o *keysOptions) set(ctx context.Context, out, progress io.Writer, id string, suspended bool) error {
+func (o *keysOptions) set(ctx context.Context, out, progress io.Writer, id string, change apikeys.Change) error {
 	keys, err := o.open(ctx, progress)
 	if err != nil {
 		return err
 	}
-	changed, failed := keys.Suspend(ctx, id, suspended)
+	changed, failed := keys.Set(ctx, time.Now(), id, change)
 	if o.json {
 		return errors.Join(command.PrintJSON(out, append([]apikeys.Key{}, changed...)), o.explain(failed))
 	}
 	for _, k := range changed {
-		fmt.Fprintf(out, "%s, hash %s: %s\n", k.ID, k.Hash, stateOf(k))
+		text := stateOf(k)
+		if change.Tier != nil {
+			text += ", tier " + tierOf(k)
+		}
+		if change.Limits != nil {
+			text += cmp.Or(limitsOf(k), ", no limits of its own")
+		}
+		fmt.Fprintf(out, "%s, hash %s: %s\n", k.ID, k.Hash, text)
 	}
 	switch {
 	case failed == nil && len(changed) == 0:
@@ -277,15 +329,16 @@ func (o *keysOptions) list(ctx context.Context, out, progress io.Writer) error {
 		return err
 	}
 	list, failed := keys.List(ctx)
+	o.warnLimits(ctx, progress, list)
 	if o.json {
 		return errors.Join(command.PrintJSON(out, list), o.explain(failed))
 	}
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	if len(list) > 0 {
-		fmt.Fprintln(t, "ID\tTIER\tSTATE\tCREATED\tHASH\tOWNER")
+		fmt.Fprintln(t, "ID\tTIER\tSTATE\tLIMITS\tCREATED\tHASH\tOWNER")
 	}
 	for _, k := range list {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, tierOf(k), stateOf(k), k.Created.Format(time.DateTime), k.Hash, k.Owner)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, tierOf(k), stateOf(k), cmp.Or(k.Limits.String(), "-"), k.Created.Format(time.DateTime), k.Hash, k.Owner)
 	}
 	if len(list) == 0 && failed == nil {
 		fmt.Fprintf(t, "no API keys in %s; create one with weir keys create\n", o.table)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -112,7 +113,7 @@ func TestKeys(t *testing.T) {
 	if code, _, errs := weir(t, "keys", "set", "nobody", "--suspended"); code != 1 || errs != "weir: \"nobody\": no such key\n" {
 		t.Errorf("suspend of an unknown id: got exit %d, stderr %q, want exit 1", code, errs)
 	}
-	if code, _, errs := weir(t, "keys", "set", "acme"); code != 2 || !strings.Contains(errs, "--suspended: required") {
+	if code, _, errs := weir(t, "keys", "set", "acme"); code != 2 || !strings.Contains(errs, "flags: got none, want --limit") {
 		t.Errorf("set without a flag: got exit %d, stderr %q, want exit 2", code, errs)
 	}
 	if out := ok(t, "keys", "revoke", "acme", "--hash", made.Hash); !strings.HasPrefix(out, "revoked acme, hash "+made.Hash) || strings.Count(out, "\n") != 2 {
@@ -263,5 +264,72 @@ func TestKeysOptions_open(t *testing.T) {
 	t.Setenv("DYNAMODB_ENDPOINT", server.URL)
 	if code, out, errs := weir(t, "keys", "list", "--table", "weir"); code != 0 || strings.Count(out, "\n") != 3 || errs != "weir: 1 keys read; reading more\n" {
 		t.Errorf("got exit %d, output %q, stderr %q, want exit 0, three lines and a progress line", code, out, errs)
+	}
+}
+
+// create and set write limits that fit the rules, and list shows them. A mistake is one error, and
+// nothing is written.
+func TestKeys_limits(t *testing.T) {
+	lookup := recordsTable(t)
+	document := filepath.Join(t.TempDir(), "rules.json")
+	if err := os.WriteFile(document, []byte(`{"rules":[{"endpoint":"/a","limits":{"*":[{"name":"search","requests":9,"window":"1m"},
+		{"name":"month","requests":9,"period":"month"},{"name":"people","requests":9,"window":"1m","per":["user"]}]}}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out := ok(t, "keys", "create", "--id", "acme", "--limit", "month=2000000", "--anchor", "31", "--rules", document)
+	key, rest, _ := strings.Cut(out, "\n")
+	if r, err := lookup(key); err != nil || r.Limits.String() != "month=2000000 anchor=31" || !strings.Contains(rest, "limits month=2000000 anchor=31") {
+		t.Errorf("create: got %+v, %v, output %q; want the limits", r, err, out)
+	}
+	set := func(args ...string) []string {
+		return append([]string{"keys", "set", "acme", "--rules", document}, args...)
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"--limit", "search"}, 2, "--limit: got \"search\", want NAME=REQUESTS/WINDOW"},
+		{[]string{"--limit", "search=5", "--limit", "search=6"}, 2, "--limit: got two limits search, want one"},
+		{[]string{"--limit", "search=many"}, 2, "--limit search=many: invalid rate"},
+		{[]string{"--limit", "search=0"}, 2, "requests: out of range (got 0, want 1 to 1000000000)"},
+		{[]string{"--limit", "search=5/0.5s"}, 2, "window: out of range (got 500ms, want whole seconds from 1s to 100d)"},
+		{[]string{"--limit", "search=5/101d"}, 2, "window: out of range"},
+		{[]string{"--anchor", "0"}, 1, "anchor: invalid (got \"0\", want a day of the month from 1 to 31"},
+		{[]string{"--anchor", "32"}, 1, "anchor: invalid"},
+		{[]string{"--anchor", "monday"}, 1, "anchor: got monday, but no limit"},
+		{[]string{"--limit", "serch=5"}, 1, "limit serch: the rules have no limit of this name (did you mean \"search\"?)"},
+		{[]string{"--limit", "people=5"}, 1, "limit people: does not count by API key or client"},
+		{[]string{"--limit", "month=5/1h"}, 1, "limit month: got the window 5/1h, want only a number"},
+		{[]string{"--suspended", "--limit", "Search=5"}, 1, "limit \"Search\": invalid name"},
+	} {
+		if code, out, errs := weir(t, set(c.args...)...); code != c.code || out != "" || !strings.Contains(errs, c.want) {
+			t.Errorf("%v: got exit %d, output %q, stderr %q; want exit %d and %q", c.args, code, out, errs, c.code, c.want)
+		}
+	}
+	if r, err := lookup(key); err != nil || r.Suspended || r.Limits.String() != "month=2000000 anchor=31" {
+		t.Errorf("after mistakes: got %+v, %v; want the first limits", r, err)
+	}
+	if out := ok(t, set("--limit", "search=5000/1m", "--tier", "paid")...); !strings.Contains(out, ": active, tier paid, limits month=2000000 search=5000/1m anchor=31\n") {
+		t.Errorf("set: got %q, want the tier and the limits", out)
+	}
+	var list []apikeys.Key
+	if _, out, _ := weir(t, "keys", "list", "--json"); json.Unmarshal([]byte(out), &list) != nil || len(list) != 1 || list[0].Limits.String() != "month=2000000 search=5000/1m anchor=31" {
+		t.Errorf("list --json: got %+v, want the limits", list)
+	}
+	if _, out, errs := weir(t, "keys", "list"); !strings.Contains(out, "month=2000000 search=5000/1m anchor=31") || !strings.Contains(errs, "weir: warning: acme: limits ignored, because they do not fit functions/rules.json") {
+		t.Errorf("list: got %q, stderr %q; want the limits and a warning", out, errs)
+	}
+	ok(t, "rules", "publish", document, "--table", os.Getenv("RECORDS_TABLE"))
+	ok(t, "keys", "list")
+	if _, _, errs := weir(t, "keys", "set", "acme", "--limit", "serch=5"); !strings.Contains(errs, "limits do not fit version ") {
+		t.Errorf("set with published rules: got %q, want an error about the version", errs)
+	}
+	ok(t, "keys", "set", "acme", "--limit", "search=", "--anchor", "")
+	if out := ok(t, "keys", "set", "acme", "--no-limits"); !strings.Contains(out, ": active, no limits of its own\n") {
+		t.Errorf("remove: got %q, want no limits", out)
+	}
+	if code, _, errs := weir(t, "keys", "create", "--id", "acme", "--add", "--limit", "search=5"); code != 2 || !strings.Contains(errs, "--add: got limits") {
+		t.Errorf("add with limits: got exit %d, %q; want exit 2", code, errs)
 	}
 }

@@ -1,0 +1,221 @@
+package rules
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/rules/document"
+)
+
+// maxRecordLimits bounds the cached limits of callers with records of their own.
+const maxRecordLimits = 10_000
+
+// recordLimits caches the limits that records of API keys set. A Limiter recognizes a limit by its
+// pointer, so the same record must get the same pointer for each request.
+type recordLimits struct {
+	mu   sync.Mutex
+	made *simplelru.LRU[recordKey, applied]
+}
+
+// recordKey identifies a limit of a caller.
+type recordKey struct {
+	of   *limiter.Limit // the limit without the record
+	text string         // text of the record's limits
+}
+
+func newRecordLimits() *recordLimits {
+	made, _ := simplelru.NewLRU[recordKey, applied](maxRecordLimits, nil) // NewLRU fails only for a size below 1
+	return &recordLimits{made: made}
+}
+
+// applied is the limit that applies to a caller in place of a limit of the document.
+type applied struct {
+	limit      *limiter.Limit
+	overridden bool  // an override or the record of an API key sets the numbers
+	mistake    error // the reason why the record does not set the numbers; nil if there is none
+}
+
+// apply returns the limit that applies to a caller in place of l. The limits of an API key's record
+// take precedence over overrides.
+func (r *Rules) apply(c *class, who *caller.Caller, l *limiter.Limit) applied {
+	of := r.overrides.of(c, who, l)
+	if who.Limits == nil || !c.countsKey(who) {
+		return applied{limit: of, overridden: of != l}
+	}
+	key := recordKey{of, who.Limits.Text()}
+	r.records.mu.Lock()
+	defer r.records.mu.Unlock()
+	made, ok := r.records.made.Get(key)
+	if !ok {
+		made = r.applyRecord(who.Limits, l, of)
+		r.records.made.Add(key, made)
+	}
+	return made
+}
+
+// countsKey reports whether a subject of c contains the API key of the caller.
+func (c *class) countsKey(who *caller.Caller) bool {
+	for i := range c.parts {
+		if word := c.parts[i].word; word == document.PerAPIKey || word == document.PerClient && who.User == "" {
+			return who.APIKey != ""
+		}
+	}
+	return false
+}
+
+// applyRecord creates the limit of a caller whose record has limits. of is l or its override.
+//
+// All limits of the record's subject get a higher version, even those whose numbers the record does not
+// set: it may have set them before. The version is the sum of the versions of the document and of the
+// record. The sum grows whenever one of them grows. So a store never converts a state back and forth
+// between an old and a new record.
+func (r *Rules) applyRecord(own *caller.Limits, l, of *limiter.Limit) applied {
+	made, mistake := *of, own.Mistake()
+	base := r.named.find(l)
+	overridden := of != l
+	if rate, ok := own.Rate(l.Name); ok {
+		replaced, err := r.ownRate(base, rate, own)
+		if mistake = err; err == nil {
+			made, overridden = *replaced, true
+		}
+	}
+	if anchor := own.AnchorOf(made.Rate.Calendar.Period); anchor != "" && anchor != made.Rate.Calendar.Anchor {
+		made.Rate.Calendar.Anchor, overridden = anchor, true
+	}
+	made.Version += own.Changed()
+	made.Horizon = max(made.Horizon, r.ownHorizon(own))
+	limit, err := limiter.NewLimit(made)
+	if err != nil {
+		return applied{of, of != l, err}
+	}
+	return applied{limit, overridden, mistake}
+}
+
+// ownRate returns the limit of the document with the rate of a record.
+func (r *Rules) ownRate(base *identified, rate caller.Rate, own *caller.Limits) (*limiter.Limit, error) {
+	name, of := base.made.Name, base.spec.Rate
+	switch {
+	case of.Calendar.Period != "" && rate.Window != 0:
+		return nil, fmt.Errorf("limit %s: got the window %s, want only a number: the limit has the period %s", name, rate, of.Calendar.Period)
+	case base.spec.Spread != limiter.Spread{}:
+		return nil, fmt.Errorf("limit %s: has lease, shards, sync_ms or cells in the rules; a record cannot set such a limit", name)
+	case of.Algorithm == algo.SlidingLog && rate.Requests > base.made.Rate.Requests:
+		return nil, fmt.Errorf("limit %s: got %d requests, want at most %d: a sliding_log must fit its item", name, rate.Requests, base.made.Rate.Requests)
+	}
+	c := &compiler{o: r.options, doc: &document.Document{}, rules: r}
+	made := c.instead(&document.Override{Path: "limit " + name, Kind: document.PerAPIKey, Name: name, Rate: ownNumbers(of, rate, own)}, base)
+	if problems := c.doc.Problems(); len(problems) > 0 {
+		return nil, errors.New(strings.Split(problems.Error(), "\n")[0])
+	}
+	return made, nil
+}
+
+// ownNumbers returns the numbers that a record sets for a limit with the rate of.
+func ownNumbers(of algo.Rate, rate caller.Rate, own *caller.Limits) algo.Rate {
+	return algo.Rate{Requests: rate.Requests, Window: rate.Window, Calendar: algo.Calendar{Anchor: own.AnchorOf(of.Calendar.Period)}}
+}
+
+// ownHorizon returns the longest time for which a store keeps a limit of a record. All limits of the
+// caller's subject need it, because a charge on one limit must not make the count of another expire.
+func (r *Rules) ownHorizon(own *caller.Limits) (longest time.Duration) {
+	for _, name := range own.Names() {
+		rate, _ := own.Rate(name)
+		for _, base := range r.named[name] {
+			longest = max(longest, horizon(inherit(base.spec.Rate, ownNumbers(base.spec.Rate, rate, own))))
+		}
+	}
+	return longest
+}
+
+// namedLimits has the limits of a document by their name, in file order.
+type namedLimits map[string][]*identified
+
+// find returns the entry of a limit.
+func (n namedLimits) find(l *limiter.Limit) *identified {
+	for _, base := range n[l.Name] {
+		if base.made.Limit == l {
+			return base
+		}
+	}
+	return nil
+}
+
+// CheckLimits returns an error if the limits of an API key's record do not fit the rules. The error names
+// every mistake.
+func (r *Rules) CheckLimits(own *caller.Limits) error {
+	if err := own.Mistake(); err != nil {
+		return err
+	}
+	var problems []error
+	for _, name := range own.Names() {
+		rate, _ := own.Rate(name)
+		problems = append(problems, r.checkRate(name, rate, own))
+	}
+	anchored := own.Anchor() == ""
+	for _, list := range r.named {
+		for _, base := range list {
+			anchored = anchored || r.byKey(base) && own.AnchorOf(base.spec.Rate.Calendar.Period) != ""
+		}
+	}
+	if !anchored {
+		problems = append(problems, fmt.Errorf("anchor: got %s, but no limit by API key or client has a period that begins on such a day", own.Anchor()))
+	}
+	return errors.Join(problems...)
+}
+
+// checkRate checks the rate of a record for the limits with a name.
+func (r *Rules) checkRate(name string, rate caller.Rate, own *caller.Limits) error {
+	list := r.named[name]
+	if len(list) == 0 {
+		return fmt.Errorf("limit %s: the rules have no limit of this name%s", name, document.DidYouMean(name, r.keyLimits()))
+	}
+	counted := false
+	for _, base := range list {
+		if !r.byKey(base) {
+			continue
+		}
+		counted = true
+		if _, err := r.ownRate(base, rate, own); err != nil {
+			return err
+		}
+	}
+	if !counted {
+		return fmt.Errorf("limit %s: does not count by API key or client; want one of %s", name, quoteAll(r.keyLimits()))
+	}
+	return nil
+}
+
+// byKey reports whether a limit can count by API key.
+func (r *Rules) byKey(base *identified) bool {
+	return r.classes[base.made.class].countsKey(&caller.Caller{APIKey: "x"})
+}
+
+// keyLimits returns the names of the limits that can count by API key, sorted.
+func (r *Rules) keyLimits() (names []string) {
+	for name, list := range r.named {
+		if slices.ContainsFunc(list, r.byKey) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// UnknownLimits returns the names in a record for which the rules have no limit. Requests ignore them.
+func (r *Rules) UnknownLimits(own *caller.Limits) (unknown []string) {
+	for _, name := range own.Names() {
+		if len(r.named[name]) == 0 {
+			unknown = append(unknown, name)
+		}
+	}
+	return unknown
+}

@@ -1,0 +1,269 @@
+package rules_test
+
+import (
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+// limitsOf parses a list such as "search=5000/1m month=2000000 anchor=31".
+func limitsOf(t testing.TB, changed int64, list string) *caller.Limits {
+	t.Helper()
+	rates, anchor := map[string]caller.Rate{}, ""
+	for word := range strings.FieldsSeq(list) {
+		name, value, _ := strings.Cut(word, "=")
+		if name == "anchor" {
+			anchor = value
+			continue
+		}
+		rates[name] = storetest.Must(caller.ParseRate(value))
+	}
+	return storetest.Must(caller.NewLimits(rates, anchor, changed))
+}
+
+// recordDocument has limits that records set, and limits that they cannot set.
+const recordDocument = `{"version":100,"rules":[{"endpoint":"/a","cost":2,"limits":{
+		"free":[{"name":"search","requests":10,"window":"1m"},{"name":"month","requests":100,"period":"month","time_zone":"Europe/Berlin"}],
+		"paid":[{"name":"search","requests":20,"window":"1m","algorithm":"token_bucket","burst":15}]}},
+	{"endpoint":"*","limits":{"global":[
+		{"name":"week","requests":50,"period":"week","per":["apikey"]},
+		{"name":"log","requests":30,"window":"1m","algorithm":"sliding_log","per":["apikey"]},
+		{"name":"shards","requests":300,"window":"1m","shards":2,"per":["apikey"]},
+		{"name":"people","requests":300,"window":"1m","per":["user"]},
+		{"name":"all","requests":300,"window":"1m","per":["global"]}]}}],
+	"overrides":[{"apikey":"acme","limits":{"search":{"requests":12},"week":{"requests":60}}}]}`
+
+// fingerprints returns the name, fingerprint and version of each limit of a request with a key of acme.
+func fingerprints(r *rules.Rules, c caller.Caller) string {
+	var words []string
+	for _, charge := range r.Charges(nil, "GET", rules.MustParsePath("/a"), c) {
+		words = append(words, fmt.Sprintf("%s %s v%d", charge.Limit.Name, charge.Limit.Fingerprint(), charge.Limit.Version))
+	}
+	return strings.Join(words, ", ")
+}
+
+// The limits of a record replace the numbers of the document and of its overrides. All limits of the
+// record's subject get a higher version, also after the limits are removed.
+func TestRules_record(t *testing.T) {
+	r := parse(t, recordDocument)
+	const tail = ", log log/1m0s/30 v%d, shards sliding/1m0s/300 v%d, all sliding/1m0s/300 v100"
+	for _, c := range []struct{ tier, limits, want string }{
+		{"free", "search=5000/1m month=2000000 anchor=31", "search sliding/1m0s/5000 v1100, month month-31/2000000/Europe/Berlin v1100, week week-monday/60/UTC v1100"},
+		{"free", "anchor=15", "search sliding/1m0s/12 v1100, month month-15/100/Europe/Berlin v1100, week week-monday/60/UTC v1100"},
+		{"free", "week=70 anchor=friday", "search sliding/1m0s/12 v1100, month month-1/100/Europe/Berlin v1100, week week-friday/70/UTC v1100"},
+		{"free", "search=5000", "search sliding/1m0s/5000 v1100, month month-1/100/Europe/Berlin v1100, week week-monday/60/UTC v1100"},
+		{"free", "", "search sliding/1m0s/12 v1100, month month-1/100/Europe/Berlin v1100, week week-monday/60/UTC v1100"},
+		{"free", "gone=7", "search sliding/1m0s/12 v1100, month month-1/100/Europe/Berlin v1100, week week-monday/60/UTC v1100"},
+		{"paid", "search=600", "search bucket/100ms/15 v1100, week week-monday/60/UTC v1100"},
+		{"paid", "search=60/1h", "search bucket/1m0s/15 v1100, week week-monday/60/UTC v1100"},
+	} {
+		acme := caller.Caller{APIKey: "acme", Tier: c.tier, Limits: limitsOf(t, 1000, c.limits)}
+		if got, want := fingerprints(r, acme), c.want+fmt.Sprintf(tail, 1100, 1100); got != want {
+			t.Errorf("%s, %q:\n got %s\nwant %s", c.tier, c.limits, got, want)
+		}
+	}
+	// With a token the limits by client count the user, so the record sets only those by API key.
+	both := caller.Caller{APIKey: "acme", User: "alice", Tier: "free", Limits: limitsOf(t, 1000, "search=5000 week=70")}
+	if got := fingerprints(r, both); !strings.HasPrefix(got, "search sliding/1m0s/10 v100, month month-1/100/Europe/Berlin v100, week week-monday/70/UTC v1100") {
+		t.Errorf("with a token: got %s, want search of the document and week of the record", got)
+	}
+}
+
+// Numbers that do not fit the document are an error of CheckLimits. A request ignores them and reports
+// the reason.
+func TestRules_CheckLimits(t *testing.T) {
+	r := parse(t, recordDocument)
+	for _, c := range []struct {
+		limits, want string
+		ignored      bool // a request with a key that has these limits reports the mistake
+	}{
+		{"search=5000/1m month=2000000 anchor=31", "", false},
+		{"log=30 week=9 anchor=monday", "", false},
+		{"serch=5", `limit serch: the rules have no limit of this name (did you mean "search"?)`, false},
+		{"people=5", `limit people: does not count by API key or client; want one of "log", "month", "search", "shards" or "week"`, false},
+		{"all=5", "limit all: does not count by API key or client", false},
+		{"month=5/1h", "limit month: got the window 5/1h, want only a number: the limit has the period month", true},
+		{"shards=5", "limit shards: has lease, shards, sync_ms or cells in the rules; a record cannot set such a limit", true},
+		{"log=31", "limit log: got 31 requests, want at most 30: a sliding_log must fit its item", true},
+		{"search=1", "limit search: got a capacity of 1, want at least 2, the cost in rules[0].cost", true},
+	} {
+		limits := limitsOf(t, 1000, c.limits)
+		err := r.CheckLimits(limits)
+		if got := fmt.Sprint(err); (err == nil) != (c.want == "") || !strings.HasPrefix(got, c.want) && c.want != "" {
+			t.Errorf("%s: got %v, want %q", c.limits, err, c.want)
+		}
+		q := rules.Request{Method: "GET", Path: rules.MustParsePath("/a"), Caller: caller.Caller{APIKey: "x", Tier: "free", Limits: limits}}
+		s := r.Select(nil, q)
+		if (s.Ignored != nil) != c.ignored {
+			t.Errorf("%s: got the reason %v, want one: %t", c.limits, s.Ignored, c.ignored)
+		}
+		if c.ignored && s.Ignored.Error() != err.Error() {
+			t.Errorf("%s: got the reason %q, want %q", c.limits, s.Ignored, err)
+		}
+	}
+	if err := parse(t, `{"rules":[{"endpoint":"/a","limits":{"*":{"requests":1,"window":"1m"}}}]}`).CheckLimits(limitsOf(t, 1, "anchor=31")); err == nil {
+		t.Error("anchor without a period: got no error, want one")
+	}
+}
+
+// A record with a mistake sets nothing. Its stamp, if valid, still counts for the version.
+func TestRules_record_mistake(t *testing.T) {
+	r := parse(t, recordDocument)
+	for _, c := range []struct {
+		text    string
+		version int64
+	}{
+		{`{"rates":{"search":"0/1m"},"changed":1000}`, 100},
+		{`{"rates":{"search":"5"},"anchor":32,"changed":1000}`, 1100},
+		{`{"rates":{"search":"5"},"changed":0}`, 100},
+		{`{"rates":{"search":"5"},"changed":1000,"more":1}`, 100},
+		{`junk`, 100},
+		{`{"changed":1000,"rates":{"search":"5"}} {}`, 1100},
+		{strings.Repeat(" ", 5000), 100},
+	} {
+		q := rules.Request{Method: "GET", Path: rules.MustParsePath("/a"), Caller: caller.Caller{APIKey: "x", Tier: "free", Limits: caller.ParseLimits(c.text)}}
+		s := r.Select(nil, q)
+		if got := s.Charges[0].Limit; s.Ignored == nil || got.Fingerprint() != "sliding/1m0s/10" || got.Version != c.version && c.version != 100 {
+			t.Errorf("%.60s: got %s of version %d with the reason %v, want the limit of the document with version %d and a reason", c.text, got.Fingerprint(), got.Version, s.Ignored, c.version)
+		}
+	}
+	// A sum above MaxVersion cannot be stored.
+	high := parse(t, fmt.Sprintf(`{"version":%d,"rules":[{"endpoint":"/a","limits":{"*":{"requests":9,"window":"1m"}}}]}`, int64(limiter.MaxVersion)))
+	s := high.Select(nil, rules.Request{Method: "GET", Path: rules.MustParsePath("/a"), Caller: caller.Caller{APIKey: "x", Limits: limitsOf(t, 1000, "a=5")}})
+	if s.Ignored == nil || s.Charges[0].Limit.Version != limiter.MaxVersion {
+		t.Errorf("version above the maximum: got version %d and the reason %v, want the limit of the document", s.Charges[0].Limit.Version, s.Ignored)
+	}
+}
+
+// Requests of one record get the same pointers, and allocate nothing. The cache is bounded.
+func TestRules_record_cached(t *testing.T) {
+	r := parse(t, recordDocument)
+	acme := caller.Caller{APIKey: "acme", Tier: "free", Limits: limitsOf(t, 1000, "search=5000 anchor=31")}
+	first := r.Charges(nil, "GET", rules.MustParsePath("/a"), acme)
+	acme.Limits = caller.ParseLimits(acme.Limits.Text()) // as after the next read of the record
+	path, dst := rules.MustParsePath("/a"), make([]limiter.Charge, 0, 16)
+	if allocs := testing.AllocsPerRun(100, func() { dst = r.Charges(dst[:0], "GET", path, acme) }); allocs > 0 {
+		t.Errorf("got %g allocations for a request, want 0", allocs)
+	}
+	for i := range first {
+		if first[i].Limit != dst[i].Limit {
+			t.Errorf("limit %s: got another pointer, want the same", first[i].Limit.Name)
+		}
+	}
+	for i := range 3000 { // each of these records has five limits
+		acme.Limits = limitsOf(t, int64(2000+i), "search=5000")
+		r.Charges(dst[:0], "GET", path, acme)
+	}
+	if again := r.Charges(dst[:0], "GET", path, caller.Caller{APIKey: "acme", Tier: "free", Limits: limitsOf(t, 1000, "search=5000 anchor=31")}); again[0].Limit == first[0].Limit {
+		t.Error("after 15,000 limits of other records: got the first limit, want a bounded cache without it")
+	}
+}
+
+// Every limit of the record's subject lives as long as the longest window of the record. Otherwise a
+// charge on a short limit would make the count of a long one expire.
+func TestRules_record_horizon(t *testing.T) {
+	r := parse(t, recordDocument)
+	const days = 24 * time.Hour
+	acme := caller.Caller{APIKey: "acme", Tier: "paid", Limits: limitsOf(t, 1000, "search=5000/90d")}
+	for _, c := range r.Charges(nil, "GET", rules.MustParsePath("/a"), acme) {
+		if c.Subject == limiter.APIKey("acme") && c.Limit.Horizon < 90*days {
+			t.Errorf("limit %s: got a horizon of %s, want at least 90 days", c.Limit.Name, c.Limit.Horizon)
+		}
+	}
+}
+
+// Two limiters share a store. Each sees changes of the record at its own times, and the rules change too.
+// Together they never admit more in a window than the largest of the limits allows.
+func TestRules_record_differential(t *testing.T) {
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		store := storetest.Must(memstore.New(memstore.Options{}))
+		documents := make([]*rules.Rules, 3)
+		for i := range documents {
+			documents[i] = parse(t, fmt.Sprintf(`{"version":%d,"rules":[{"endpoint":"/a","limits":{"*":{"requests":%d,"window":"1h","algorithm":"fixed_window"}}}]}`, 100+i, 5+rng.IntN(20)))
+		}
+		most := int64(0)
+		records := make([]*caller.Limits, 6)
+		for i := range records {
+			list := ""
+			if rng.IntN(3) > 0 {
+				list = fmt.Sprintf("a=%d", 1+rng.IntN(40))
+			}
+			if i > 0 { // the first record was never set
+				records[i] = limitsOf(t, 1000+int64(i), list)
+			}
+		}
+		limiters, seen, read := make([]*limiter.Limiter, 2), make([]int, 2), make([]int, 2)
+		for i := range limiters {
+			limiters[i] = storetest.Must(limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
+		}
+		now, admitted := time.Date(2026, 3, 4, 5, 0, 0, 0, time.UTC), int64(0)
+		for range 300 {
+			i := rng.IntN(2)
+			if rng.IntN(15) == 0 {
+				seen[i] = min(seen[i]+1, len(records)-1)
+			}
+			if rng.IntN(40) == 0 {
+				read[i] = min(read[i]+1, len(documents)-1)
+			}
+			now = now.Add(time.Duration(rng.IntN(int(10 * time.Second))))
+			charges := documents[read[i]].Charges(nil, "GET", rules.MustParsePath("/a"), caller.Caller{APIKey: "acme", Limits: records[seen[i]]})
+			most = max(most, charges[0].Limit.Rate.Requests)
+			d, err := limiters[i].Take(t.Context(), now, charges)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d.Allowed {
+				admitted++
+			}
+		}
+		if admitted > most {
+			t.Fatalf("seed %d: got %d admitted in one window, want at most %d", seed, admitted, most)
+		}
+	}
+}
+
+// A store converts a state when the record changes, upwards and downwards, and keeps the count. A limiter
+// with the old record decides by the newer parameters.
+func TestRules_record_converts(t *testing.T) {
+	r := parse(t, `{"version":100,"rules":[{"endpoint":"/a","limits":{"*":{"requests":10,"window":"1h","algorithm":"fixed_window"}}}]}`)
+	store := storetest.Must(memstore.New(memstore.Options{}))
+	now := time.Date(2026, 3, 4, 5, 0, 0, 0, time.UTC)
+	remaining := func(limits *caller.Limits) int64 {
+		t.Helper()
+		charges := r.Charges(nil, "GET", rules.MustParsePath("/a"), caller.Caller{APIKey: "acme", Limits: limits})
+		results := make([]algo.Result, 1)
+		if _, err := store.Take(t.Context(), algo.InstantOf(now), charges[0].Subject, charges, results); err != nil {
+			t.Fatal(err)
+		}
+		return results[0].Remaining(algo.InstantOf(now))
+	}
+	raised, lowered, removed := limitsOf(t, 1000, "a=100"), limitsOf(t, 1001, "a=50"), limitsOf(t, 1002, "")
+	for i, c := range []struct {
+		limits *caller.Limits
+		want   int64
+	}{{nil, 9}, {raised, 98}, {nil, 97}, {lowered, 46}, {raised, 45}, {removed, 4}, {lowered, 3}, {nil, 2}, {removed, 1}} {
+		if got := remaining(c.limits); got != c.want {
+			t.Errorf("request %d: got %d remaining, want %d", i+1, got, c.want)
+		}
+	}
+}
+
+// The example of a paid plan is valid, and a record can sell more of it.
+func TestParse_plan(t *testing.T) {
+	r := parse(t, string(storetest.Must(os.ReadFile("examples/plan.json"))))
+	if err := r.CheckLimits(limitsOf(t, 1000, "month=2000000 search=5000/1m anchor=31")); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-limits/weir/functions/apikeys"
+	"github.com/weir-limits/weir/functions/rulestore"
+	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/local/checkout"
+	"github.com/weir-limits/weir/local/command"
+)
+
+// limitFlags are the flags for the limits of a caller's own.
+type limitFlags struct {
+	limits []string
+	anchor string
+	none   bool
+	rules  string
+}
+
+const limitsHelp = "\n\n--limit NAME=REQUESTS/WINDOW or NAME=REQUESTS replaces the numbers of a limit of the rules for this caller; NAME= removes them. " +
+	"A limit with a period has only a number, and --anchor sets the first day of its period. " +
+	"The limits take precedence over the tier and over the overrides of the rules. They must fit the rules in the table, or the document of --rules."
+
+func (l *limitFlags) flags(c *cobra.Command) {
+	c.Flags().StringArrayVar(&l.limits, "limit", nil, "a limit of the caller's own, such as search=5000/1m or month=2000000; may be repeated")
+	c.Flags().StringVar(&l.anchor, "anchor", "", "first day of the caller's periods: 1 to 31, or monday to sunday; \"\" for that of the rules")
+	c.Flags().BoolVar(&l.none, "no-limits", false, "remove all limits of the caller's own and the anchor")
+	c.Flags().StringVar(&l.rules, "rules", "", "the rules document that the limits must fit (default: the published rules, else functions/rules.json)")
+}
+
+// change returns the change that the flags describe. It returns nil if there is none.
+func (l *limitFlags) change(c *cobra.Command) (*apikeys.LimitsChange, error) {
+	if len(l.limits) == 0 && !l.none && !c.Flags().Changed("anchor") {
+		return nil, nil
+	}
+	change := &apikeys.LimitsChange{Clear: l.none, Rates: map[string]caller.Rate{}}
+	if c.Flags().Changed("anchor") {
+		change.Anchor = &l.anchor
+	}
+	for _, text := range l.limits {
+		name, rate, ok := strings.Cut(text, "=")
+		if !ok || name == "" {
+			return nil, command.Usage("--limit: got %q, want NAME=REQUESTS/WINDOW, such as search=5000/1m, or NAME= to remove a limit", text)
+		}
+		if _, twice := change.Rates[name]; twice {
+			return nil, command.Usage("--limit: got two limits %s, want one", name)
+		}
+		if change.Rates[name] = (caller.Rate{}); rate == "" {
+			continue
+		}
+		var err error
+		if change.Rates[name], err = caller.ParseRate(rate); err != nil {
+			return nil, command.Usage("--limit %s: %v", text, err)
+		}
+	}
+	return change, nil
+}
+
+// checked makes the change fit the rules that o finds.
+func (o *keysOptions) checked(ctx context.Context, progress io.Writer, l *limitFlags, change *apikeys.LimitsChange) error {
+	if change == nil {
+		return nil
+	}
+	r, from, err := o.rulesInForce(ctx, l.rules)
+	switch {
+	case err != nil:
+		return err
+	case r == nil:
+		fmt.Fprintln(progress, "weir: warning: the table has no rules, so the limits are not checked; name the rules document of the deployment with --rules")
+		return nil
+	}
+	change.Check = func(limits *caller.Limits) error {
+		if err := r.CheckLimits(limits); err != nil {
+			return fmt.Errorf("limits do not fit %s:\n%w", from, err)
+		}
+		return nil
+	}
+	return nil
+}
+
+// rulesInForce returns the rules in a file or, without a file, the published rules or those of the
+// checkout. It returns nil if there are none. from names the document.
+func (o *keysOptions) rulesInForce(ctx context.Context, file string) (r *rules.Rules, from string, err error) {
+	var document []byte
+	if from = file; file == "" {
+		client, err := openRecords(ctx, o.table)
+		if err != nil {
+			return nil, "", err
+		}
+		v, published, err := rulestore.New(client, o.table).Get(ctx, 0)
+		if err == nil {
+			document, from = published, nameOf(v)
+		} else if !errors.Is(err, rulestore.ErrNoRules) {
+			return nil, "", o.explain(err)
+		}
+	}
+	if document == nil {
+		if file == "" {
+			c, err := checkout.Find()
+			if err != nil {
+				return nil, "", nil //nolint:nilerr // without a checkout there is no document
+			}
+			file, from = c.Path("functions", "rules.json"), "functions/rules.json (the table has no rules)"
+		}
+		if document, err = os.ReadFile(file); err != nil {
+			return nil, "", fmt.Errorf("--rules: %w", err)
+		}
+	}
+	if r, err = checkout.ParseRules(document); err != nil {
+		return nil, "", fmt.Errorf("%s: %w", from, err)
+	}
+	return r, from, nil
+}
+
+// warnLimits prints a warning for each id whose limits do not fit the rules.
+func (o *keysOptions) warnLimits(ctx context.Context, progress io.Writer, list []apikeys.Key) {
+	limited := map[string]*caller.Limits{}
+	for _, k := range list {
+		if k.Limits != nil {
+			limited[k.ID] = k.Limits
+		}
+	}
+	if len(limited) == 0 {
+		return
+	}
+	r, from, err := o.rulesInForce(ctx, "")
+	if err != nil {
+		fmt.Fprintf(progress, "weir: warning: limits not checked: %v\n", err)
+		return
+	}
+	for _, id := range slices.Sorted(maps.Keys(limited)) {
+		if r == nil {
+			break
+		}
+		if err := r.CheckLimits(limited[id]); err != nil {
+			fmt.Fprintf(progress, "weir: warning: %s: limits ignored, because they do not fit %s: %v\n", id, from, err)
+		}
+	}
+}
