@@ -89,7 +89,8 @@ func marks(c Charge) bool { return c.Limit != nil && c.Limit.Mark && !c.Limit.Sh
 //     concurrent. Requests of this process on one subject share a call (package internal/group).
 //  6. Fall back: the strictest OnError of the limits whose store failed decides (outage.go).
 //  7. Settle: trackers get the leases that the request renewed. If the request is denied, the
-//     other batches are refunded, except for forced charges (settle.go).
+//     other batches are refunded, except for forced charges (settle.go). Notices of limits with Notify
+//     are written (reached.go).
 //
 // The answer reports one limit (answer.go). If limits refuse, this is the limit with the longest wait.
 // If the request is allowed, this is the limit that admits the fewest further requests of the same cost,
@@ -119,5 +120,8 @@ func (l *Limiter) decideOnce(ctx context.Context, r *request, now time.Time, cha
 		r.fallBack()
 	}
 	r.settle(ctx)
+	if r.notify && !r.look && !fromCache {
+		r.writeNotices(ctx)
+	}
 	return r.answer(ctx, fromCache), nil
 }

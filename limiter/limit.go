@@ -3,6 +3,7 @@ package limiter
 import (
 	"cmp"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -59,6 +60,9 @@ type Limit struct {
 	// Count is what the limit counts; the zero value counts requests. With another Count, Spread MUST
 	// be zero.
 	Count Count
+	// Notify are the percentages of the capacity at which a Limiter writes a Notice. A limit with Notify is
+	// a window of at least MinNotifyWindow, without Spread. With Shadow, Notify has no effect.
+	Notify Percentages
 	// OnError decides a request if the store of the limit fails. The zero value makes this process
 	// enforce the limit by itself. A limit with Shadow never denies. NewLimit sets OnErrorAllow for a
 	// limit with Mark.
@@ -74,6 +78,7 @@ type Limit struct {
 	parts        []*Limit // all shards of Spread.Shards, or one cell of Spread.Cells, because all cells are equal
 	localShare   *Limit   // the part of one process in an outage; nil unless LocalProcesses divide the limit
 	isLocalShare bool     // this is the share of another limit
+	marks        []*Limit // count the notices that were written, one for each percentage of Notify
 	reports      *reports // limits that hold the reports of Spread.Adaptive; otherwise nil
 }
 
@@ -111,12 +116,15 @@ func NewLimit(l Limit) (*Limit, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.machine, l.fingerprint, l.localShare, l.reports = machine, machine.Fingerprint(), nil, nil
+	l.machine, l.fingerprint, l.localShare, l.reports, l.marks = machine, machine.Fingerprint(), nil, nil, nil
 	if l.ID == 0 {
 		l.ID = NewID(l.Name)
 	}
 	l.Horizon = max(l.Horizon, machine.Horizon())
 	if err := l.Spread.validate(l.Rate, machine.Capacity()); err != nil {
+		return nil, err
+	}
+	if err := l.Notify.validate(l.Rate, l.Spread); err != nil {
 		return nil, err
 	}
 	if l.parts, err = l.divide(); err != nil {
@@ -136,7 +144,12 @@ func NewLimit(l Limit) (*Limit, error) {
 			return nil, err
 		}
 	}
-	if l.plain = nil; l.Spread == (Spread{}) && !l.Shadow && !l.Mark {
+	if l.notifies() {
+		if l.marks, err = l.newMarks(); err != nil {
+			return nil, err
+		}
+	}
+	if l.plain = nil; l.Spread == (Spread{}) && !l.Shadow && !l.Mark && !l.notifies() {
 		l.plain, _ = machine.(algo.Compacter)
 	}
 	if l.Spread.Adaptive {
@@ -182,8 +195,32 @@ func (l Limit) divide() (parts []*Limit, err error) {
 // l.
 func (l Limit) newLocalShare() (*Limit, error) {
 	l.isLocalShare, l.Spread, l.Rate = true, Spread{}, divideRate(l.Rate, 0, int64(l.LocalProcesses), false)
+	l.Notify = Percentages{}
 	l.OnError, l.LocalProcesses = OnErrorAllow, 0
 	return NewLimit(l)
+}
+
+// notifies reports whether a Limiter writes notices of l.
+func (l *Limit) notifies() bool { return l.Notify[0] != 0 && !l.Shadow }
+
+// newMarks returns the limits that count the written notices. A limit whose windows change gets other marks.
+func (l Limit) newMarks() (marks []*Limit, err error) {
+	rate := algo.Rate{Algorithm: algo.FixedWindow, Requests: 1, Window: l.Rate.Window, Calendar: l.Rate.Calendar}
+	machine, err := algo.New(rate)
+	if err != nil {
+		return nil, err
+	}
+	for _, percent := range l.Notify {
+		if percent == 0 {
+			break
+		}
+		mark, err := NewLimit(Limit{Name: l.Name, Rate: rate, Horizon: l.Horizon, ID: NewID("notice", l.ID.String(), strconv.Itoa(percent), machine.Fingerprint())})
+		if err != nil {
+			return nil, err
+		}
+		marks = append(marks, mark)
+	}
+	return marks, nil
 }
 
 // reports are the limits to which the processes of an adaptive limit send their reports. They count on

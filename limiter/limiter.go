@@ -19,7 +19,8 @@ type Limiter struct {
 	log       logs
 	active    atomic.Int64 // requests that are being decided
 	processClock
-	*shared // nil for a Local store
+	notices *notices // nil without Options.Notify
+	*shared          // nil for a Local store
 }
 
 // New returns a Limiter that uses store. The error names the option that is out of range.
@@ -32,6 +33,9 @@ func New(store Store, o Options) (*Limiter, error) {
 		return nil, err
 	}
 	l := &Limiter{store: store, cells: o.Cells, timeout: o.Timeout, intN: o.IntN, log: logs{Logger: o.Logger}}
+	if o.Notify != nil {
+		l.notices = &notices{store: store, write: o.Notify, timeout: o.Timeout, log: &l.log, known: map[noticeKey]*noticed{}, most: o.CacheSize}
+	}
 	l.connector, _ = store.(Connector)
 	if local, ok := store.(Local); ok {
 		l.local, l.timeout = local, 0

@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -38,6 +39,10 @@ type Options struct {
 	IntN func(n int) int
 	// Clock times the pauses between calls for a throttled item. nil means the clock of package time.
 	Clock Clock
+	// Notify writes a Notice, for limits with Limit.Notify. A decision or a settlement calls it before it
+	// returns. Notify MUST be safe for concurrent use. If it returns an error, a later request writes the
+	// notice again. nil writes no notices.
+	Notify func(ctx context.Context, n Notice) error
 	// Logger logs failures of the store, at most one line a second for each reason. Each line has the
 	// number of lines suppressed before it. nil means slog.Default().
 	Logger *slog.Logger

@@ -19,6 +19,7 @@ type request struct {
 	look    bool // the request charges nothing
 	receipt bool // the caller gets a Receipt
 	spread  bool // a limit of the request has a Spread
+	notify  bool // a limit of the request has Notify
 
 	items   []item   // one for each charge, in the order of the charges
 	served  []served // what trackers of this process decided
@@ -66,6 +67,7 @@ func (r *request) begin(l *Limiter, now time.Time, charges []Charge) {
 			it.sharded = true
 		}
 		r.spread = r.spread || c.Limit.Spread != Spread{}
+		r.notify = r.notify || c.Limit.notifies()
 		r.items = append(r.items, it)
 	}
 }

@@ -161,5 +161,22 @@ func (l *Limiter) correct(ctx context.Context, now algo.Instant, r refundable, e
 		}
 	}
 	s.Refunds = Refunds{settled.Given, len(r.charges) - s.Charged - settled.Given}
+	if s.Charged > 0 && l.notices != nil {
+		l.noticesAfter(ctx, now, &r)
+	}
 	return s
+}
+
+// noticesAfter writes the notices that are due after forced charges of a settlement. Settle returns no
+// states, so noticesAfter reads those that are near a percentage.
+func (l *Limiter) noticesAfter(ctx context.Context, now algo.Instant, r *refundable) {
+	for i, c := range r.charges {
+		if !c.Force || !c.Limit.notifies() || !l.notices.near(now, &usage{c, r.results[i]}) {
+			continue
+		}
+		look, results := Charge{Subject: r.subject, Limit: c.Limit}, make([]algo.Result, 1)
+		if _, err := r.store.Take(ctx, now, r.subject, []Charge{look}, results); err == nil && results[0].Machine != nil {
+			l.notices.after(ctx, now, &usage{c, results[0]})
+		}
+	}
 }

@@ -9,7 +9,7 @@ import (
 
 // simple reports whether decideSimple decides a request.
 func (l *Limiter) simple(r *request, charges []Charge) bool {
-	return !l.shares() && len(charges) == 1 && charges[0].Limit.Spread == Spread{} && !charges[0].Limit.Shadow && !r.look && !r.receipt
+	return !l.shares() && len(charges) == 1 && charges[0].Limit.Spread == Spread{} && !charges[0].Limit.Shadow && !charges[0].Limit.notifies() && !r.look && !r.receipt
 }
 
 // decideSimple decides a request with one charge on a Local store. For such a request the phases

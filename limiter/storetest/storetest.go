@@ -80,6 +80,7 @@ func Run(t *testing.T, s Suite) {
 	t.Run("ConcurrentSeveral", func(t *testing.T) { testConcurrentSeveral(t, s) })
 	t.Run("Cancelled", func(t *testing.T) { testCancelled(t, s) })
 	t.Run("Spread", func(t *testing.T) { testSpread(t, s) })
+	t.Run("Notices", func(t *testing.T) { testNotices(t, s) })
 	t.Run("Differential", func(t *testing.T) { testDifferential(t, s) })
 }
 

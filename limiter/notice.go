@@ -1,0 +1,23 @@
+package limiter
+
+import (
+	"strconv"
+	"time"
+)
+
+// Notice reports that a subject has used a percentage of a limit. A Limiter writes one notice for each
+// subject, period and percentage of Limit.Notify. It can write a notice twice; both have the same ID.
+type Notice struct {
+	Time           time.Time // of the request or settlement after which the notice was written
+	Subject        Subject
+	Limit          *Limit
+	Percent        int
+	Used, Capacity int64     // at Time
+	Start, End     time.Time // the period, or the window
+}
+
+// ID identifies the notice. hash identifies the subject. Notices of the same subject, limit, period and
+// percentage have the same ID.
+func (n *Notice) ID(hash string) string {
+	return hash + "-" + n.Limit.ID.String() + "-" + strconv.FormatInt(n.Start.Unix(), 10) + "-" + strconv.Itoa(n.Percent)
+}

@@ -1,0 +1,240 @@
+package limiter
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// noticeGrace is the time that the process whose charge crossed a percentage has to write the notice and
+// its mark. After that time, other processes write a notice that has no mark.
+const noticeGrace = 10 * time.Second
+
+// notices writes the notices of a Limiter: each percentage of Limit.Notify has a mark in the store, for each
+// subject and period. A process writes a notice first and sets the mark afterwards. A process that ends
+// between the two causes a second notice, but none is lost.
+//
+// A mark is a count of 1 on a subject of its own. Therefore, marks add nothing to the item that each
+// request writes, and every store supports them.
+type notices struct {
+	store   Store
+	write   func(context.Context, Notice) error
+	timeout time.Duration
+	log     *logs
+
+	failures lineInterval
+
+	mu    sync.Mutex
+	known map[noticeKey]*noticed
+	most  int // bounds known
+}
+
+type noticeKey struct {
+	subject Subject
+	limit   ID
+}
+
+// noticed is what this process knows about the notices of a subject in one period.
+type noticed struct {
+	period int64
+	marked [MaxPercentages]bool
+	// since is the instant at which this process first saw, or last wrote, a notice without a mark.
+	since [MaxPercentages]algo.Instant
+}
+
+// usage is a charge and the state of its limit.
+type usage struct {
+	Charge
+	algo.Result
+}
+
+// window returns the machine of u; nil if newer rules replaced the window by another algorithm.
+func (u *usage) window() *algo.Window {
+	w, _ := u.Machine.(*algo.Window)
+	return w
+}
+
+// period returns the period that counts u.
+func (u *usage) period(now algo.Instant) int64 {
+	w := u.window()
+	return w.At(u.State, now).Window
+}
+
+// markedAt returns an instant of the period that counts u. A clock that is behind marks that period.
+func (u *usage) markedAt(now algo.Instant) algo.Instant {
+	return max(now, u.window().Start(u.period(now)))
+}
+
+// reaches reports whether used is at least a percentage of the capacity of m.
+func reaches(used int64, percent int, m algo.Machine) bool {
+	return percent > 0 && used*100 >= int64(percent)*m.Capacity()
+}
+
+// nearPart is the part of a limit by which other requests can have raised its usage between a charge and its
+// settlement. If they raised it by more, a later request writes the notice.
+const nearPart = 10
+
+// near reports whether the usage is perhaps at a percentage without a mark after a forced charge of
+// u.Cost. The state of u is the state before that charge.
+func (n *notices) near(now algo.Instant, u *usage) bool {
+	w := u.window()
+	if w == nil {
+		return false
+	}
+	used := w.Used(u.State, now) + u.Cost + w.Capacity()/nearPart
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	at := n.known[noticeKey{u.Subject, u.Limit.ID}]
+	known := at != nil && at.period == u.period(now)
+	for i, percent := range u.Limit.Notify {
+		if reaches(used, percent, w) && (!known || !at.marked[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+// due returns the percentages whose notices this process has to write now. These are the percentages that
+// the charge of u crossed, and percentages that were reached earlier but have no mark after the grace time.
+func (n *notices) due(now algo.Instant, u *usage) (due []int) {
+	w, l := u.window(), u.Limit
+	if w == nil {
+		return nil
+	}
+	used := w.Used(u.State, now)
+	if !reaches(used, l.Notify[0], w) {
+		return nil
+	}
+	key := noticeKey{u.Subject, l.ID}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	at := n.at(key, u.period(now))
+	if at == nil {
+		return nil
+	}
+	for i, percent := range l.Notify {
+		if at.marked[i] || !reaches(used, percent, w) {
+			continue
+		}
+		switch crossed := !reaches(used-u.Cost, percent, w); {
+		case crossed, at.since[i] != 0 && now.Sub(at.since[i]).Abs() >= noticeGrace:
+			at.since[i] = now
+			due = append(due, i)
+		case at.since[i] == 0:
+			at.since[i] = now
+		}
+	}
+	return due
+}
+
+// at returns what this process knows about a period; nil if the period has ended. n.mu is held.
+func (n *notices) at(key noticeKey, period int64) *noticed {
+	at := n.known[key]
+	switch {
+	case at == nil:
+		for full := range n.known {
+			if len(n.known) < n.most {
+				break
+			}
+			delete(n.known, full)
+		}
+		key.subject = key.subject.clone()
+		at = &noticed{period: period}
+		n.known[key] = at
+	case at.period > period:
+		return nil
+	case at.period < period:
+		*at = noticed{period: period}
+	}
+	return at
+}
+
+// after writes the notices that are due after a charge, and returns the number of store calls.
+func (n *notices) after(ctx context.Context, now algo.Instant, u *usage) (calls int) {
+	due := n.due(now, u)
+	if len(due) == 0 {
+		return 0
+	}
+	if n.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), n.timeout)
+		defer cancel()
+	}
+	unmarked, err := n.unmarked(ctx, now, u, due)
+	if err != nil {
+		n.log.problem(ctx, now, slog.LevelWarn, "marks of notices not read", err)
+		return 1
+	}
+	written := n.writeAll(ctx, now, u, unmarked)
+	if len(written) == 0 {
+		return 1
+	}
+	if _, err := n.take(ctx, now, u, written, 1); err != nil {
+		n.log.problem(ctx, now, slog.LevelWarn, "notice not marked; a later request repeats it", err)
+		return 2
+	}
+	n.setMarked(u, now, written)
+	return 2
+}
+
+// unmarked returns those of the due percentages that have no mark.
+func (n *notices) unmarked(ctx context.Context, now algo.Instant, u *usage, due []int) (unmarked []int, err error) {
+	results, err := n.take(ctx, now, u, due, 0)
+	if err != nil {
+		return nil, err
+	}
+	var marked []int
+	for i, percent := range due {
+		if m := results[i].Machine; m != nil && m.Used(results[i].State, u.markedAt(now)) > 0 {
+			marked = append(marked, percent)
+		} else {
+			unmarked = append(unmarked, percent)
+		}
+	}
+	n.setMarked(u, now, marked)
+	return unmarked, nil
+}
+
+// take charges cost to the marks of percentages. With cost 0 it reads them.
+func (n *notices) take(ctx context.Context, now algo.Instant, u *usage, percentages []int, cost int64) ([]algo.Result, error) {
+	marks, results := make([]Charge, len(percentages)), make([]algo.Result, len(percentages))
+	for i, percent := range percentages {
+		marks[i] = Charge{Subject: marksOf(u.Subject), Limit: u.Limit.marks[percent], Cost: cost, Force: cost > 0}
+	}
+	_, err := n.store.Take(ctx, u.markedAt(now), marks[0].Subject, marks, results)
+	return results, err
+}
+
+// writeAll writes the notices of percentages, and returns the percentages whose notices it wrote.
+func (n *notices) writeAll(ctx context.Context, now algo.Instant, u *usage, percentages []int) (written []int) {
+	w, period := u.window(), u.period(now)
+	for _, percent := range percentages {
+		err := n.write(ctx, Notice{
+			Time: now.Time(), Subject: u.Subject, Limit: u.Limit, Percent: u.Limit.Notify[percent],
+			Used: w.Used(u.State, now), Capacity: w.Capacity(), Start: w.Start(period).Time(), End: w.Start(period + 1).Time(),
+		})
+		if err == nil {
+			written = append(written, percent)
+		} else if n.failures.allow(now, time.Second) {
+			n.log.LogAttrs(ctx, slog.LevelWarn, "notice not written; a later request repeats it", slog.String("limit", u.Limit.Name), slog.Any("err", err))
+		}
+	}
+	return written
+}
+
+// marksOf returns the subject that has the marks of the notices of s.
+func marksOf(s Subject) Subject { return s.And(Subject{other, "notice"}) }
+
+// setMarked remembers that percentages have their marks.
+func (n *notices) setMarked(u *usage, now algo.Instant, percentages []int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if at := n.known[noticeKey{u.Subject, u.Limit.ID}]; at != nil && at.period == u.period(now) {
+		for _, percent := range percentages {
+			at.marked[percent] = true
+		}
+	}
+}

@@ -1,0 +1,272 @@
+package limiter_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+// written collects notices.
+type written []limiter.Notice
+
+func (w *written) write(_ context.Context, n limiter.Notice) error {
+	*w = append(*w, n)
+	return nil
+}
+
+// percentages returns the percentages of the notices.
+func (w *written) percentages() (all []int) {
+	for _, n := range *w {
+		all = append(all, n.Percent)
+	}
+	return all
+}
+
+// perHour returns a quota with notices at 80 and 100 percent.
+func perHour(t *testing.T, change func(*limiter.Limit)) *limiter.Limit {
+	l := limiter.Limit{Name: "quota", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 10, Window: time.Hour}, Notify: limiter.Percentages{80, 100}}
+	if change != nil {
+		change(&l)
+	}
+	return limit(t, l)
+}
+
+// A notice describes the period and the usage. Its ID is that of every notice of this percentage and period.
+func TestNotice(t *testing.T) {
+	var got written
+	l := storetest.Must(limiter.New(newRemote(), limiter.Options{Notify: got.write}))
+	quota := perHour(t, nil)
+	at := noon.Add(20 * time.Minute)
+	takeAt(t, l, at, limiter.Charge{Subject: user, Limit: quota, Cost: 9})
+	want := limiter.Notice{Time: at, Subject: user, Limit: quota, Percent: 80, Used: 9, Capacity: 10, Start: noon, End: noon.Add(time.Hour)}
+	if len(got) != 1 || got[0] != want {
+		t.Fatalf("got %+v, want %+v", got, want)
+	}
+	later, next := want, want
+	later.Time, later.Used = at.Add(time.Minute), 10
+	next.Start = noon.Add(time.Hour)
+	if id := want.ID("abc"); id != "abc-"+quota.ID.String()+"-1772625600-80" || later.ID("abc") != id || next.ID("abc") == id {
+		t.Errorf("got IDs %s, %s later and %s in the next period, want the first two equal", id, later.ID("abc"), next.ID("abc"))
+	}
+}
+
+// A request makes one store call. Only a crossing makes two more: it reads the marks and sets one.
+func TestNotice_calls(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*limiter.Limit)
+		want   []int64 // calls of each request
+	}{
+		"notify":     {nil, []int64{1, 1, 1, 1, 1, 1, 1, 3, 1, 3, 0, 0}},
+		"no notify":  {func(l *limiter.Limit) { l.Notify = limiter.Percentages{} }, []int64{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0}},
+		"shadow":     {func(l *limiter.Limit) { l.Shadow = true }, []int64{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0}},
+		"with mark":  {func(l *limiter.Limit) { l.Mark = true }, []int64{1, 1, 1, 1, 1, 1, 1, 3, 1, 3, 0, 0}},
+		"high marks": {func(l *limiter.Limit) { l.Notify = limiter.Percentages{150} }, []int64{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got written
+			store := newRemote()
+			l, quota := storetest.Must(limiter.New(store, limiter.Options{Notify: got.write})), perHour(t, c.change)
+			for i, want := range c.want {
+				before := store.takes.Load()
+				d := take(t, l, limiter.Charge{Subject: user, Limit: quota, Cost: 1})
+				if calls := store.takes.Load() - before; calls != want || int64(d.StoreCalls) != want {
+					t.Errorf("request %d: got %d calls and %d in the decision, want %d", i+1, calls, d.StoreCalls, want)
+				}
+			}
+			if n := len(got); n > 0 && !slices.Equal(got.percentages(), []int{80, 100}) {
+				t.Errorf("got notices at %v, want 80 and 100", got.percentages())
+			}
+			if reads := storetest.Must(store.Inspect(ctx, user)); len(reads) > 1 {
+				t.Errorf("got %d limits on the subject, want marks on a subject of their own", len(reads))
+			}
+		})
+	}
+}
+
+// A limit without Notify costs no allocation more in a Limiter that writes notices.
+func TestNotice_allocations(t *testing.T) {
+	plain := perHour(t, func(l *limiter.Limit) { l.Notify, l.Rate.Requests = limiter.Percentages{}, algo.MaxRequests })
+	charges := []limiter.Charge{{Subject: user, Limit: plain, Cost: 1}}
+	measure := func(o limiter.Options) float64 {
+		l := storetest.Must(limiter.New(newRemote(), o))
+		return testing.AllocsPerRun(100, func() { _, _ = l.Take(ctx, noon, charges) })
+	}
+	var got written
+	if without, with := measure(limiter.Options{}), measure(limiter.Options{Notify: got.write}); without != with {
+		t.Errorf("got %v allocations with notices and %v without, want the same", with, without)
+	}
+}
+
+// An outage writes no notice, because the fallback does not know the usage of all processes. The first
+// decisions after the outage write it.
+func TestNotice_outage(t *testing.T) {
+	var got written
+	store := newRemote()
+	l := storetest.Must(limiter.New(store, limiter.Options{Notify: got.write, Logger: slog.New(slog.DiscardHandler)}))
+	quota := limiter.Charge{Subject: user, Limit: perHour(t, nil), Cost: 1}
+	take(t, l, limiter.Charge{Subject: user, Limit: quota.Limit, Cost: 7})
+	store.fail = map[limiter.Subject]error{user: limiter.ErrUnavailable}
+	if d := take(t, l, quota); !d.Allowed || d.Reason == limiter.ReasonNone || len(got) > 0 {
+		t.Fatalf("in the outage: got %+v and notices %v, want a decision of the fallback and none", d, got)
+	}
+	store.fail = nil
+	take(t, l, quota)
+	if !slices.Equal(got.percentages(), []int{80}) {
+		t.Errorf("after the outage: got notices at %v, want 80", got.percentages())
+	}
+}
+
+// A charge that crosses a percentage and is refunded, because another subject refuses, writes no notice.
+func TestNotice_refused(t *testing.T) {
+	var got written
+	l := storetest.Must(limiter.New(newRemote(), limiter.Options{Notify: got.write}))
+	quota, tight := perHour(t, nil), perHour(t, func(l *limiter.Limit) { l.Name, l.Notify, l.Rate.Requests = "tight", limiter.Percentages{}, 1 })
+	both := []limiter.Charge{{Subject: user, Limit: quota, Cost: 8}, {Subject: other, Limit: tight, Cost: 1}}
+	take(t, l, both[1])
+	if d := take(t, l, both...); d.Allowed || len(got) > 0 {
+		t.Errorf("got %+v and notices %v, want a denial and none", d, got)
+	}
+}
+
+// A mark that cannot be read or set fails no request. A later request writes the notice.
+func TestNotice_markFails(t *testing.T) {
+	var got written
+	store := newRemote()
+	l := storetest.Must(limiter.New(store, limiter.Options{Notify: got.write, Logger: slog.New(slog.DiscardHandler)}))
+	quota := limiter.Charge{Subject: user, Limit: perHour(t, nil), Cost: 9}
+	store.fail = map[limiter.Subject]error{limiter.MarksOf(user): limiter.ErrUnavailable}
+	if d := take(t, l, quota); !d.Allowed || d.Reason != limiter.ReasonNone || len(got) > 0 {
+		t.Fatalf("got %+v and notices %v, want a plain decision and none", d, got)
+	}
+	store.fail = nil
+	quota.Cost = 0
+	takeAt(t, l, noon.Add(9*time.Second), quota)
+	if len(got) > 0 {
+		t.Fatalf("in the grace time: got notices at %v, want none", got.percentages())
+	}
+	takeAt(t, l, noon.Add(10*time.Second), quota)
+	takeAt(t, l, noon.Add(30*time.Second), quota)
+	if !slices.Equal(got.percentages(), []int{80}) {
+		t.Errorf("got notices at %v, want 80 once", got.percentages())
+	}
+}
+
+// Peek writes no notice.
+func TestNotice_peek(t *testing.T) {
+	var got written
+	store, quota := newRemote(), limiter.Charge{Subject: user, Limit: perHour(t, nil), Cost: 8}
+	takeAt(t, storetest.Must(limiter.New(store, limiter.Options{})), noon, quota) // its notice is missing
+	l := storetest.Must(limiter.New(store, limiter.Options{Notify: got.write}))
+	for i := range 3 {
+		if _, err := l.Peek(ctx, noon.Add(time.Duration(i)*time.Minute), []limiter.Charge{quota}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(got) > 0 {
+		t.Errorf("got notices at %v, want none", got.percentages())
+	}
+}
+
+// A denied request charges nothing, so it crosses no percentage. After the grace time it writes a notice
+// that is missing.
+func TestNotice_denied(t *testing.T) {
+	var got written
+	store, quota := newRemote(), limiter.Charge{Subject: user, Limit: perHour(t, nil), Cost: 8}
+	takeAt(t, storetest.Must(limiter.New(store, limiter.Options{})), noon, quota) // its notice is missing
+	l := storetest.Must(limiter.New(store, limiter.Options{Notify: got.write}))
+	for after, want := range []int{0, 0, 1} {
+		if d := takeAt(t, l, noon.Add(time.Duration(after)*9*time.Second), quota); d.Allowed || len(got) != want {
+			t.Errorf("after %d s: got allowed %t and %d notices, want a denial and %d", after*9, d.Allowed, len(got), want)
+		}
+	}
+}
+
+// A settlement writes the notice of a percentage that it crosses only together with charges of other
+// requests after its Take.
+func TestNotice_settledWithOthers(t *testing.T) {
+	var got written
+	l := storetest.Must(limiter.New(newRemote(), limiter.Options{Notify: got.write}))
+	quota := limiter.Charge{Subject: user, Limit: perHour(t, nil), Cost: 6}
+	_, receipt, err := l.TakeRefundable(ctx, noon, []limiter.Charge{quota})
+	if err != nil {
+		t.Fatal(err)
+	}
+	quota.Cost = 1
+	take(t, l, quota)
+	receipt.Settle(ctx, noon, func(limiter.Charge) int64 { return 7 })
+	if !slices.Equal(got.percentages(), []int{80}) || got[0].Used != 8 {
+		t.Errorf("got %+v, want the notice at 8", got)
+	}
+}
+
+// A process whose clock is behind the period of the store writes the notices of that period.
+func TestNotice_slowClock(t *testing.T) {
+	var got written
+	store := newRemote()
+	quota := perHour(t, nil)
+	charge := func(at time.Time, cost int64) {
+		takeAt(t, storetest.Must(limiter.New(store, limiter.Options{Notify: got.write})), at, limiter.Charge{Subject: user, Limit: quota, Cost: cost})
+	}
+	charge(noon.Add(-time.Second), 8)
+	charge(noon.Add(time.Second), 7)
+	charge(noon.Add(-time.Second), 1)
+	charge(noon.Add(2*time.Second), 0)
+	if len(got) != 2 || got[0].Start != noon.Add(-time.Hour) || got[1].Start != noon || got[1].Used != 8 {
+		t.Errorf("got %+v, want one notice for each period", got)
+	}
+}
+
+// The memory of a process is bounded. A subject that it forgets causes no second notice.
+func TestNotice_memory(t *testing.T) {
+	var got written
+	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{Notify: got.write, CacheSize: 10}))
+	quota := perHour(t, nil)
+	for round := range 3 {
+		for i := range 50 {
+			takeAt(t, l, noon.Add(time.Duration(round)*time.Minute), limiter.Charge{Subject: limiter.User(strconv.Itoa(i)), Limit: quota, Cost: 10 - min(int64(round), 1)*10})
+		}
+	}
+	if n := l.NoticesKnown(); n != 10 || len(got) != 100 {
+		t.Errorf("got %d remembered subjects and %d notices, want 10 and 100", n, len(got))
+	}
+}
+
+// Percentages are valid for windows of at least a minute without Spread.
+func TestNewLimit_notify(t *testing.T) {
+	for name, change := range map[string]func(*limiter.Limit){
+		"zero first":  func(l *limiter.Limit) { l.Notify = limiter.Percentages{0, 80} },
+		"gap":         func(l *limiter.Limit) { l.Notify = limiter.Percentages{50, 0, 80} },
+		"negative":    func(l *limiter.Limit) { l.Notify = limiter.Percentages{-1} },
+		"too high":    func(l *limiter.Limit) { l.Notify = limiter.Percentages{201} },
+		"huge":        func(l *limiter.Limit) { l.Notify = limiter.Percentages{math.MaxInt} },
+		"unsorted":    func(l *limiter.Limit) { l.Notify = limiter.Percentages{90, 80} },
+		"twice":       func(l *limiter.Limit) { l.Notify = limiter.Percentages{80, 80} },
+		"short":       func(l *limiter.Limit) { l.Rate.Window = 59 * time.Second },
+		"bucket":      func(l *limiter.Limit) { l.Rate.Algorithm = algo.TokenBucket },
+		"leaky":       func(l *limiter.Limit) { l.Rate.Algorithm = algo.LeakyBucket },
+		"log":         func(l *limiter.Limit) { l.Rate.Algorithm = algo.SlidingLog },
+		"with lease":  func(l *limiter.Limit) { l.Spread.Lease = 2 },
+		"with shards": func(l *limiter.Limit) { l.Spread.Shards = 2 },
+	} {
+		l := limiter.Limit{Name: "quota", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 10, Window: time.Hour}, Notify: limiter.Percentages{80, 100}}
+		change(&l)
+		_, err := limiter.NewLimit(l)
+		if field, ok := errors.AsType[*algo.FieldError](err); !ok || field.Field != "notify" {
+			t.Errorf("%s: got error %v, want one of the field notify", name, err)
+		}
+	}
+	for _, valid := range []limiter.Percentages{{1}, {50, 80, 100, 150, 200}} {
+		perHour(t, func(l *limiter.Limit) { l.Notify, l.Rate.Window = valid, limiter.MinNotifyWindow })
+	}
+	perHour(t, func(l *limiter.Limit) { l.LocalProcesses = 5 })
+}

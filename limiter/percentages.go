@@ -1,0 +1,45 @@
+package limiter
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// MaxPercentages bounds Limit.Notify. MaxPercent is its largest percentage, because a debt is at most one
+// capacity.
+const (
+	MaxPercentages = 5
+	MaxPercent     = 200
+)
+
+// MinNotifyWindow is the shortest window of a limit with Notify. It bounds the notices that a caller can
+// cause.
+const MinNotifyWindow = time.Minute
+
+// Percentages are percentages of a limit's capacity, in ascending order. Zeros follow the last one.
+type Percentages [MaxPercentages]int
+
+// validate checks p for a limit with a rate and a spread.
+func (p *Percentages) validate(r algo.Rate, s Spread) error {
+	if *p == (Percentages{}) {
+		return nil
+	}
+	for i, percent := range p {
+		switch before := p[max(0, i-1)]; {
+		case percent < 0, percent > MaxPercent, i == 0 && percent == 0, i > 0 && percent != 0 && (before == 0 || percent <= before):
+			return &algo.FieldError{Field: "notify", Got: *p, Want: fmt.Sprintf("percentages from 1 to %d in ascending order", MaxPercent)}
+		}
+	}
+	windows := r.Algorithm == algo.FixedWindow || r.Algorithm == algo.SlidingWindow
+	switch {
+	case !windows:
+		return &algo.FieldError{Field: "notify", Got: r.Algorithm, Want: "a fixed_window or a sliding_window: a notice is written once in a window"}
+	case r.Span() < MinNotifyWindow:
+		return &algo.FieldError{Field: "notify", Got: r.Span(), Want: fmt.Sprintf("a window of at least %s", MinNotifyWindow)}
+	case s != Spread{}:
+		return &algo.FieldError{Field: "notify", Got: "lease, shards, sync_ms or cells", Want: "none of them: only the store knows the exact usage"}
+	}
+	return nil
+}
