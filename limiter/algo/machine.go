@@ -56,7 +56,8 @@ type Machine interface {
 	Take(s State, now Instant, cost int64) (State, bool)
 
 	// Force charges cost at now, even if the limit refuses cost. The part above the limit is a debt. A
-	// debt is at most one capacity; Force drops the rest of the cost.
+	// debt is at most one capacity, and for a sliding window one capacity in each of its two windows. Force
+	// drops the rest of the cost.
 	Force(s State, now Instant, cost int64) State
 
 	// Excess returns the part of cost that Force drops, because the debt would exceed one capacity.

@@ -1,6 +1,6 @@
 // Package console serves the web page of a local run. `make run` serves it at /_weir/. The page
-// sends requests to the running gateway and draws a chart of the answers. It also demonstrates
-// the algorithms.
+// sends requests to the running gateway and draws a chart of the answers. It shows the usage of a
+// caller, and demonstrates the algorithms and the settlement of tokens.
 //
 // # Guarantee
 //

@@ -199,6 +199,74 @@ func TestConsole_demos(t *testing.T) {
 	})
 }
 
+// The page shows the tokens that a limit reserves and settles, and the debt of a caller.
+func TestConsole_tokens(t *testing.T) {
+	b := openConsole(t, newLocal(t, "memory", "testdata/design.json").rest, 1280, 900)
+	for _, query := range []string{"", "limit=2000&reserve=50&short=10&long=6000&answerMs=500&offered=4"} {
+		want, got := played[scenario.TokensResult](t, "tokens", query), b.replay("tokens", query)
+		if figures := texts(want.Admitted, want.Refused, int(want.Refunded), int(want.Charged), int(want.MostDebt)); !slices.Equal(got.Figures, figures) {
+			t.Errorf("%q: got figures %v, want %v", query, got.Figures, figures)
+		}
+		for i, step := range want.Steps {
+			if x := float64(step.At) / 1000; got.at(0, x) != float64(step.Used) || got.at(1, x) != float64(step.Reserved) || got.at(2, x) != float64(step.Debt) {
+				t.Fatalf("%q: step %d: got %v used, %v reserved and a debt of %v, want %+v", query, i, got.at(0, x), got.at(1, x), got.at(2, x), step)
+			}
+		}
+		if query == "" && got.Status != "13 questions reserved 1300 tokens and used 1860: 440 refunded, 1000 charged above the reserves. The largest debt was 422." {
+			t.Errorf("status: got %q, want the sentence of the defaults", got.Status)
+		}
+		if said := strings.Contains(got.Status, "exceeded the largest debt"); said != (want.Excess > 0) {
+			t.Errorf("%q: got status %q, want the excess of %d", query, got.Status, want.Excess)
+		}
+	}
+}
+
+// The page shows the answer of the usage endpoint to a caller, with bars. It also shows exemptions, the
+// mode mark and what a limit counts.
+func TestConsole_usage(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "rules.json")
+	if err := os.WriteFile(file, []byte(`{"rules":[{"endpoint":"/api/v1/search","method":"GET","limits":{
+		"free":[{"name":"soft","requests":2,"window":"1h","algorithm":"fixed_window","mode":"mark"},{"name":"tokens","requests":100,"period":"month","per":["user"],"count":"cost","reserve":20}],
+		"paid":{"name":"paid","requests":5,"window":"1h"}}}],
+		"exempt":[{"endpoint":"/api/v1/items/*","name":"items"}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := openConsole(t, newLocal(t, "memory", file).rest, 1280, 900)
+	b.burst("HTTP", "GET /api/v1/search", "free", "alice", 3)
+	rows := func(id string) (list []string) {
+		return evaluate[[]string](b, `[...document.getElementById("`+id+`").tBodies[0].rows].map((row) => [...row.cells].map((e) => e.textContent).join(" | "))`)
+	}
+	b.do(chromedp.Click(`#who [type=submit]`))
+	b.await(`document.getElementById("usage-status").textContent === "user:alice, tier free: 2 limits."`)
+	if got, want := rows("usages"), []string{
+		"soft, mode mark | GET /api/v1/search | 2 of 2 | 0 | 2100-03-04 13:00:00",
+		"tokens, counts cost | GET /api/v1/search | 60 of 100 | 40 | 2100-04-01 00:00:00",
+	}; !slices.Equal(got, want) {
+		t.Errorf("usage: got %q, want %q", got, want)
+	}
+	if bars := evaluate[[]float64](b, `[...document.querySelectorAll("#usages meter")].map((m) => m.value / m.max)`); !slices.Equal(bars, []float64{1, 0.6}) {
+		t.Errorf("bars: got %v, want 1 and 0.6", bars)
+	}
+	if body := evaluate[string](b, `document.getElementById("usage-body").textContent`); !json.Valid([]byte(body)) || !strings.Contains(body, `"count": "cost"`) {
+		t.Errorf("answer: got %s, want its JSON", body)
+	}
+	b.do(chromedp.Click(`#explain`))
+	b.await(`document.getElementById("caller-status").textContent.endsWith("would be allowed, and marked as over soft.")`)
+	if got, want := rows("limits"), []string{
+		"soft (mark) | user:alice | fixed window | 2 in 3600 s | 0 of 2",
+		"tokens | user:alice | fixed window | 100 in a month from 1 (UTC), counts cost, reserves 20 | 40 of 100",
+	}; !slices.Equal(got, want) {
+		t.Errorf("limits: got %q, want %q", got, want)
+	}
+	if facts := evaluate[string](b, `document.querySelector(".facts").textContent`); !strings.Contains(facts, "Exempt") || !strings.Contains(facts, "items") {
+		t.Errorf("facts: got %q, want the exemption", facts)
+	}
+	b.expect("400 (Bad Request)")
+	evaluate[bool](b, `document.getElementById("who").noValidate = true, document.querySelector("#who [name=user]").value = "", true`)
+	b.do(chromedp.Click(`#who [type=submit]`))
+	b.await(`document.getElementById("usage-error").textContent.startsWith("caller: no verified identity")`)
+}
+
 // counts are the counters of the live section.
 func (b *tab) counts() []string {
 	b.t.Helper()
@@ -484,8 +552,8 @@ func TestConsole_sizes(t *testing.T) {
 		b.record(l, c.Path("local", "console", "console.png"))
 	}
 	b.burst("REST", "GET /api/v1/search", "free", "alice", 26)
-	b.do(chromedp.Click(`#explain`))
-	b.await(`document.getElementById("limits").rows.length > 1`)
+	b.do(chromedp.Click(`#explain`), chromedp.Click(`#who [type=submit]`))
+	b.await(`document.getElementById("limits").rows.length > 1 && document.getElementById("usages").rows.length > 1`)
 	evaluate[bool](b, `document.querySelectorAll("details").forEach((e) => { e.open = true }) || true`)
 	evaluate[bool](b, string(axe)+`; true`)
 	for _, c := range []struct {

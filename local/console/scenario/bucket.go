@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
@@ -60,7 +61,7 @@ func (b *Bucket) Play() (any, error) {
 // levels plays the arrivals again and reads the level of the bucket between them. After the last
 // arrival, levels continues for the time in which an empty bucket fills, but at most for longestRest.
 func (b *Bucket) levels() (levels []Level, err error) {
-	d, err := newDesk(b.rate())
+	d, err := newDesk(limiter.Limit{Name: "demo", Rate: b.rate()})
 	if err != nil {
 		return nil, err
 	}

@@ -83,8 +83,8 @@ type desk struct {
 	start   time.Time
 }
 
-func newDesk(rate algo.Rate) (*desk, error) {
-	limit, err := limiter.NewLimit(limiter.Limit{Name: "demo", Rate: rate})
+func newDesk(l limiter.Limit) (*desk, error) {
+	limit, err := limiter.NewLimit(l)
 	if err != nil {
 		return nil, err
 	}
@@ -92,16 +92,16 @@ func newDesk(rate algo.Rate) (*desk, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := limiter.New(store, limiter.Options{})
+	made, err := limiter.New(store, limiter.Options{})
 	if err != nil {
 		return nil, err
 	}
-	return &desk{l, []limiter.Charge{{Subject: caller, Limit: limit, Cost: 1}}, first(rate.Window)}, nil
+	return &desk{made, []limiter.Charge{{Subject: caller, Limit: limit, Cost: 1}}, first(limit.Rate.Window)}, nil
 }
 
 // play decides the arrivals in the order of their times.
 func play(rate algo.Rate, arrivals []time.Duration) (Run, error) {
-	d, err := newDesk(rate)
+	d, err := newDesk(limiter.Limit{Name: "demo", Rate: rate})
 	if err != nil {
 		return Run{}, err
 	}

@@ -164,6 +164,37 @@ func departures(r scenario.Run) (list []scenario.Milliseconds) {
 	return list
 }
 
+// A limit that counts tokens charges the reserve of a question, and its real tokens after the answer.
+func TestTokens(t *testing.T) {
+	for _, c := range []struct {
+		query                                     string
+		admitted, refused                         int
+		reserved, refunded, charged, excess, debt int64
+	}{
+		{"", 13, 27, 1300, 440, 1000, 0, 422},
+		{"short=100&long=100", 19, 21, 1900, 0, 0, 0, 0},
+		{"offered=1&short=0&long=0", 20, 0, 2000, 2000, 0, 0, 0},
+		{"long=2500", 13, 27, 1300, 440, 4800, 1900, 1377},
+	} {
+		r := play[scenario.TokensResult](t, "tokens", c.query)
+		if r.Admitted != c.admitted || r.Refused != c.refused || len(r.RefusedAt) != c.refused || r.Reserved != c.reserved || r.Refunded != c.refunded || r.Charged != c.charged || r.Excess != c.excess || r.MostDebt != c.debt {
+			t.Errorf("%q: got %d admitted, %d refused and tokens %d, %d, %d, %d, %d; want %+v", c.query, r.Admitted, r.Refused, r.Reserved, r.Refunded, r.Charged, r.Excess, r.MostDebt, c)
+		}
+		if first, last := r.Steps[0], r.Steps[len(r.Steps)-1]; first != (scenario.TokensStep{}) || last.At != 32_000 || last.Used != 0 || last.Reserved != 0 {
+			t.Errorf("%q: got steps from %+v to %+v, want an idle limit at both ends", c.query, first, last)
+		}
+	}
+	// Two seconds pass before the first answer. Until then each question counts as its reserve, 100 tokens.
+	steps := play[scenario.TokensResult](t, "tokens", "").Steps
+	for at, want := range map[int]scenario.TokensStep{
+		19: {At: 1900, Used: 400, Reserved: 400}, 20: {At: 2000, Used: 360, Reserved: 300}, 40: {At: 4000, Used: 1140, Reserved: 300, Debt: 140},
+	} {
+		if steps[at] != want {
+			t.Errorf("step %d: got %+v, want %+v", at, steps[at], want)
+		}
+	}
+}
+
 // Every parameter has bounds. An invalid parameter returns an error of one line. With all parameters at
 // their bounds, the result of a scenario is still small enough for the page.
 func TestSet(t *testing.T) {
@@ -177,6 +208,7 @@ func TestSet(t *testing.T) {
 		{"boundary", "nodes=1", `"nodes": unknown parameter (want limit, percent)`},
 		{"sync", "intervalMs=5", "intervalMs: got 5, want 0, or 10 to 1000"},
 		{"sync", "intervalMs=1001", `intervalMs: got "1001", want 0 to 1000`},
+		{"tokens", "limit=50", "reserve: got 100, want at most the limit 50"},
 		{"algorithms", "capacity=9", "capacity: got 9, want at least the rate 10, so that a window (capacity/rate) lasts a second or longer"},
 	} {
 		s := find(t, c.name)

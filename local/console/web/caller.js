@@ -4,7 +4,8 @@ import { fill } from "./table.js";
 
 const $ = (id) => document.getElementById(id);
 
-async function ask(what, question) {
+/** Sends a question to package operator and returns its answer. */
+export async function ask(what, question) {
   const response = await fetch(`api/${what}`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(question) });
   const answer = await response.json().catch(() => ({ error: response.statusText }));
   if (!response.ok) throw new Error(answer.error);
@@ -25,18 +26,20 @@ function windowOf(l) {
 
 /** Returns the decision as the end of a sentence. */
 function verdict(decision, limits) {
-  if (decision.allowed) return "allowed.";
+  if (decision.allowed) return decision.over ? `allowed, and marked as over ${decision.over}.` : "allowed.";
   if (decision.unrouted) return `answered ${decision.status}: no API has a route for it.`;
   return `refused with ${decision.status}${refusers(limits)}: retry after ${decision.retryAfter} s.`;
 }
 
 /** Shows the text before and the decision on the request of an order. Returns the subject of the caller. */
 async function explain({ method, path, tier, user }, before = "") {
-  const { caller, decision, limits } = await ask("explain", tier ? { method, path, tier, user } : { method, path });
-  $("caller-status").textContent = `${before}${method} ${path} by ${caller.subject}, tier ${caller.tier}, would be ${verdict(decision, limits)}`;
+  const { caller, decision, exempt, limits } = await ask("explain", tier ? { method, path, tier, user } : { method, path });
+  $("caller-status").textContent = `${before}${method} ${path} by ${caller.subject}, tier ${caller.tier}, would be ${verdict(decision, limits)}` +
+    (exempt ? ` ${exempt.path} (${exempt.name}) exempts the ${exempt.kind} ${exempt.value}.` : "");
   fill($("limits"), ["Limit", "Subject", "Algorithm", "At most", "Remaining"], limits.map((l) => [
-    l.name, l.subject, l.algorithm.replaceAll("_", " "), `${l.requests} in ${windowOf(l)}`,
-    l.state ? `${l.state.remaining} of ${l.state.capacity}` : "unknown here",
+    l.mode === "enforce" ? l.name : `${l.name} (${l.mode})`, l.subject, l.algorithm.replaceAll("_", " "),
+    `${l.requests} in ${windowOf(l)}${l.count ? `, counts ${l.count}, reserves ${l.cost}` : ""}`,
+    l.state ? `${l.state.remaining} of ${l.state.capacity}${l.state.debt ? `, in debt by ${l.state.debt}` : ""}` : "unknown here",
   ]));
   return caller.subject;
 }

@@ -57,7 +57,7 @@ export class Chart {
         x: { time: false, range: (_, min, max) => [this.begin ?? 0, Math.max(this.end ?? 0, max ?? 0) || 1] },
         y: { range: (_, min, max) => [0, Math.max(1, (max ?? 0) * 1.08)] },
       },
-      axes: [{ ...axis(this.x, 34), space: phone.matches ? 44 : 64 }, { ...axis(this.y, 44), incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000] }],
+      axes: [{ ...axis(this.x, 34), space: phone.matches ? 44 : 64 }, { ...axis(this.y, 44), incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000] }],
       series: [{}, ...this.series.map(line)],
       hooks: { drawAxes: this.mark === undefined ? [] : [(plot) => rule(plot, this.mark)] },
     };

@@ -84,6 +84,31 @@ const demos = {
       return `Admitted of ${runs[0].requests.length} requests: ` + runs.map((run) => `${names[run.algorithm].toLowerCase()} ${run.admitted}`).join(", ") + `. Windows of ${places(seconds(window))} s.`;
     },
   },
+
+  tokens: {
+    chart: {
+      x: "seconds", y: "tokens", series: [
+        { label: "Used, with reserves", colour: "token_bucket", steps: true, width: 3 },
+        { label: "Reserved for answers to come", colour: "sliding_log", steps: true, dash: "dashed" },
+        { label: "Debt", colour: "refused", steps: true, width: 3 },
+        { label: "Limit", colour: "limit", dash: "dotted" },
+        { label: "Refused question", colour: "refused", points: 6 },
+      ],
+    },
+    show(result, { chart, list, table }) {
+      const { steps, limit } = result;
+      const end = seconds(steps.at(-1).atMs);
+      const line = (value) => steps.map((s) => [seconds(s.atMs), value(s)]);
+      const refused = [...new Set(result.refusedAtMs)].map((at) => [seconds(at), limit]);
+      chart.set([line((s) => s.used), line((s) => s.reserved), line((s) => s.debt), [[0, limit], [end, limit]], refused], end);
+      figures(list, [["Admitted", result.admitted, "allowed"], ["Refused", result.refused, "refused"], ["Refunded, tokens", result.refunded],
+        ["Charged above reserves", result.charged], ["Largest debt", result.mostDebt, "refused"]]);
+      fill(table, ["Second", "Used", "Reserved", "Debt"], steps.filter((_, i) => i % 10 === 0).map((s) => [seconds(s.atMs), s.used, s.reserved, s.debt]));
+      return `${result.admitted} questions reserved ${result.reserved} tokens and used ${result.reserved - result.refunded + result.charged}: ` +
+        `${result.refunded} refunded, ${result.charged} charged above the reserves. The largest debt was ${result.mostDebt}.` +
+        (result.excess ? ` ${result.excess} exceeded the largest debt and were not counted.` : "");
+    },
+  },
 };
 
 let sweep;

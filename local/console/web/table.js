@@ -1,8 +1,8 @@
 // Shows numbers in tables and in lists of figures.
 
-function cell(name, text, scope) {
+function cell(name, content, scope) {
   const element = document.createElement(name);
-  element.textContent = text;
+  element.append(content);
   if (scope) element.scope = scope;
   return element;
 }
@@ -13,7 +13,7 @@ function row(cells) {
   return element;
 }
 
-/** Fills a table. heads has the texts of the head, and each row is a list of texts. The first text of a row is its header cell. */
+/** Fills a table. heads has the texts of the head, and each row is a list of texts or elements. The first one of a row is its header cell. */
 export function fill(table, heads, rows) {
   const head = document.createElement("thead");
   const body = document.createElement("tbody");
