@@ -67,12 +67,12 @@ func (l *limitFlags) change(c *cobra.Command) (*apikeys.LimitsChange, error) {
 	return change, nil
 }
 
-// checked makes the change fit the rules that o finds.
-func (o *keysOptions) checked(ctx context.Context, progress io.Writer, l *limitFlags, change *apikeys.LimitsChange) error {
+// checked makes the change fit the rules of a deployment. table is its records table.
+func (l *limitFlags) checked(ctx context.Context, progress io.Writer, table string, change *apikeys.LimitsChange) error {
 	if change == nil {
 		return nil
 	}
-	r, from, err := o.rulesInForce(ctx, l.rules)
+	r, from, err := rulesInForce(ctx, table, l.rules)
 	switch {
 	case err != nil:
 		return err
@@ -91,18 +91,18 @@ func (o *keysOptions) checked(ctx context.Context, progress io.Writer, l *limitF
 
 // rulesInForce returns the rules in a file or, without a file, the published rules or those of the
 // checkout. It returns nil if there are none. from names the document.
-func (o *keysOptions) rulesInForce(ctx context.Context, file string) (r *rules.Rules, from string, err error) {
+func rulesInForce(ctx context.Context, table, file string) (r *rules.Rules, from string, err error) {
 	var document []byte
 	if from = file; file == "" {
-		client, err := openRecords(ctx, o.table)
+		client, err := openRecords(ctx, table)
 		if err != nil {
 			return nil, "", err
 		}
-		v, published, err := rulestore.New(client, o.table).Get(ctx, 0)
+		v, published, err := rulestore.New(client, table).Get(ctx, 0)
 		if err == nil {
 			document, from = published, nameOf(v)
 		} else if !errors.Is(err, rulestore.ErrNoRules) {
-			return nil, "", o.explain(err)
+			return nil, "", explainRecords(table, err)
 		}
 	}
 	if document == nil {
@@ -124,7 +124,7 @@ func (o *keysOptions) rulesInForce(ctx context.Context, file string) (r *rules.R
 }
 
 // warnLimits prints a warning for each id whose limits do not fit the rules.
-func (o *keysOptions) warnLimits(ctx context.Context, progress io.Writer, list []apikeys.Key) {
+func warnLimits(ctx context.Context, progress io.Writer, table string, list []apikeys.Key) {
 	limited := map[string]*caller.Limits{}
 	for _, k := range list {
 		if k.Limits != nil {
@@ -134,7 +134,7 @@ func (o *keysOptions) warnLimits(ctx context.Context, progress io.Writer, list [
 	if len(limited) == 0 {
 		return
 	}
-	r, from, err := o.rulesInForce(ctx, "")
+	r, from, err := rulesInForce(ctx, table, "")
 	if err != nil {
 		fmt.Fprintf(progress, "weir: warning: limits not checked: %v\n", err)
 		return

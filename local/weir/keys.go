@@ -12,17 +12,11 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws/retry"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/spf13/cobra"
 
 	"github.com/weir-limits/weir/functions/apikeys"
-	"github.com/weir-limits/weir/functions/boot"
-	"github.com/weir-limits/weir/functions/linked"
 	"github.com/weir-limits/weir/functions/receipts"
 	"github.com/weir-limits/weir/local/command"
-	"github.com/weir-limits/weir/local/loopback"
 )
 
 func keysCommand() *cobra.Command {
@@ -64,7 +58,7 @@ func createKeyCommand(o *keysOptions) *cobra.Command {
 			case k.ID == "":
 				k.ID = "key-" + strings.ToLower(rand.Text()[:10])
 			}
-			if err := o.checked(c.Context(), c.ErrOrStderr(), &l, change); err != nil {
+			if err := l.checked(c.Context(), c.ErrOrStderr(), o.table, change); err != nil {
 				return err
 			}
 			return o.create(c.Context(), c.OutOrStdout(), c.ErrOrStderr(), k, add, change)
@@ -118,7 +112,7 @@ func setKeysCommand(o *keysOptions) *cobra.Command {
 			if change == (apikeys.Change{}) {
 				return command.Usage("flags: got none, want --limit, --anchor, --no-limits, --tier or --suspended")
 			}
-			if err := o.checked(c.Context(), c.ErrOrStderr(), &l, limits); err != nil {
+			if err := l.checked(c.Context(), c.ErrOrStderr(), o.table, limits); err != nil {
 				return err
 			}
 			return o.set(c.Context(), c.OutOrStdout(), c.ErrOrStderr(), args[0], change)
@@ -206,43 +200,8 @@ func (o *keysOptions) open(ctx context.Context, progress io.Writer) (*apikeys.Ke
 	return keys, nil
 }
 
-// openRecords returns a client for the records table of a deployment.
-func openRecords(ctx context.Context, table string) (*dynamodb.Client, error) {
-	if table == "" {
-		return nil, command.Usage("--table: required: the records table of the deployment (or set RECORDS_TABLE)")
-	}
-	endpoint := os.Getenv("DYNAMODB_ENDPOINT")
-	client, err := boot.Config{DynamoDBEndpoint: endpoint, Local: loopback.URL(endpoint), Clients: linked.Clients()}.DynamoDBClient(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := hasCredentials(ctx, client); err != nil {
-		return nil, err
-	}
-	return dynamodb.New(client.Options(), func(c *dynamodb.Options) { c.Retryer = retry.NewStandard() }), nil // a command has time for retries; functions do not
-}
-
-// hasCredentials returns an error if a client of DynamoDB lacks a region or credentials.
-func hasCredentials(ctx context.Context, client *dynamodb.Client) error {
-	if client.Options().Region == "" {
-		return errors.New("AWS_REGION: required: the region of the deployment (or set AWS_PROFILE to a profile that has one)")
-	}
-	if _, err := client.Options().Credentials.Retrieve(ctx); err != nil {
-		return fmt.Errorf("no AWS credentials; set AWS_PROFILE, or log in: %w", err)
-	}
-	return nil
-}
-
 // explain adds a remedy to an error.
 func (o *keysOptions) explain(err error) error { return explainRecords(o.table, err) }
-
-// explainRecords adds a remedy to an error of the records table.
-func explainRecords(table string, err error) error {
-	if _, missing := errors.AsType[*types.ResourceNotFoundException](err); missing {
-		return fmt.Errorf("--table: no table %q in this account and region; want the records table of the deployment, with AWS_PROFILE and AWS_REGION of its stack", table)
-	}
-	return err
-}
 
 func (o *keysOptions) create(ctx context.Context, out, progress io.Writer, k apikeys.Key, add bool, limits *apikeys.LimitsChange) error {
 	keys, err := o.open(ctx, progress)
@@ -329,7 +288,7 @@ func (o *keysOptions) list(ctx context.Context, out, progress io.Writer) error {
 		return err
 	}
 	list, failed := keys.List(ctx)
-	o.warnLimits(ctx, progress, list)
+	warnLimits(ctx, progress, o.table, list)
 	if o.json {
 		return errors.Join(command.PrintJSON(out, list), o.explain(failed))
 	}
