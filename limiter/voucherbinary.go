@@ -34,7 +34,7 @@ const (
 )
 
 // countCodes are the kinds of counts by their code.
-var countCodes = []Counted{CountRequests, CountCost, CountFailures, CountBytes}
+var countCodes = []Counted{CountRequests, CountCost, CountFailures, CountBytes, CountConcurrent}
 
 // MarshalBinary implements encoding.BinaryMarshaler.
 func (v *Voucher) MarshalBinary() ([]byte, error) {
@@ -315,7 +315,7 @@ func (r *voucherReader) charged(at algo.Instant, m algo.Machine) (s algo.State) 
 		s.Refunds = r.number(0, math.MaxUint32)
 	case *algo.Window:
 		s.Window = r.signed(math.MaxUint32)
-	case *algo.Log:
+	case *algo.Log, *algo.Slots:
 		s.Newest = at.Add(time.Duration(r.signed(farthest)))
 		s.Refunds = r.number(0, math.MaxInt64)
 	}

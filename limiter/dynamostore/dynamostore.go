@@ -26,6 +26,7 @@ type API interface {
 	UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error)
 	GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
 	DeleteItem(context.Context, *dynamodb.DeleteItemInput, ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error)
+	PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
 }
 
 // Options are the options of a Store.
@@ -52,6 +53,9 @@ const contended = 8
 
 // refundAttempts is the maximum number of attempts of a refund that loses races.
 const refundAttempts = 4
+
+// resetAttempts is the maximum number of attempts of a reset that loses races against settlements.
+const resetAttempts = 8
 
 // Store is a limiter.Store in a DynamoDB table. It is safe for concurrent use.
 type Store struct {
@@ -137,11 +141,8 @@ func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 
 // Settle implements limiter.Store.
 func (s *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
-	if once.Needed() {
-		return limiter.Settled{}, fmt.Errorf("%w: settlements with an ID are not implemented", limiter.ErrFormat)
-	}
-	t := newSettlement(now, charges, results, elapsed+s.o.Margin, &s.guesses)
-	if len(t.forced.charges) > 0 && t.forced.hopeless() {
+	t := newSettlement(now, charges, results, elapsed+s.o.Margin, once, &s.guesses)
+	if t.needsItem() {
 		it, err := s.get(ctx, subject)
 		if err == nil {
 			err = t.learn(it)
@@ -161,7 +162,7 @@ func (s *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Su
 		case err != nil:
 			return limiter.Settled{}, err
 		case applied:
-			if len(t.forced.charges) > 0 {
+			if len(t.forced.charges) > 0 || once.Needed() {
 				s.tidy(ctx, now, subject, it, t.forced.charges)
 			}
 			return t.settled(), nil
@@ -182,13 +183,54 @@ func (s *Store) Inspect(ctx context.Context, subject limiter.Subject) ([]limiter
 	return it.entries()
 }
 
-// Reset implements limiter.Store.
+// Reset implements limiter.Store. It deletes the item if it has no settled IDs. Otherwise, it replaces the
+// item by one that has only these IDs.
 func (s *Store) Reset(ctx context.Context, subject limiter.Subject) error {
-	_, err := s.api.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: aws.String(s.o.Table), Key: s.key(subject)})
-	if err != nil {
-		return failure(err)
+	for range resetAttempts {
+		settled, err := s.deleteUnsettled(ctx, subject)
+		if err != nil || settled == nil {
+			return err
+		}
+		if replaced, err := s.replaceByIDs(ctx, settled); err != nil || replaced {
+			return err
+		}
 	}
-	return nil
+	return fmt.Errorf("%w: reset lost all races against settlements in %d attempts", limiter.ErrContended, resetAttempts)
+}
+
+// deleteUnsettled deletes an item that has no settled IDs. It returns an item that has some.
+func (s *Store) deleteUnsettled(ctx context.Context, subject limiter.Subject) (settled item, err error) {
+	e := newExpression()
+	e.require(e.absent(settledAttribute))
+	_, err = s.api.DeleteItem(ctx, &dynamodb.DeleteItemInput{
+		TableName: aws.String(s.o.Table), Key: s.key(subject),
+		ConditionExpression: e.condition(), ExpressionAttributeNames: e.names,
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+	})
+	if failed, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
+		return failed.Item, nil
+	}
+	if err != nil {
+		return nil, failure(err)
+	}
+	return nil, nil
+}
+
+// replaceByIDs replaces an item by its settled IDs. It reports false if it has other IDs by now.
+func (s *Store) replaceByIDs(ctx context.Context, it item) (replaced bool, err error) {
+	e := newExpression()
+	e.require(e.compare(settledAttribute, "=", e.value(it[settledAttribute])))
+	_, err = s.api.PutItem(ctx, &dynamodb.PutItemInput{
+		TableName: aws.String(s.o.Table), Item: it.afterReset(),
+		ConditionExpression: e.condition(), ExpressionAttributeNames: e.names, ExpressionAttributeValues: e.values,
+	})
+	if _, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
+		return false, nil
+	}
+	if err != nil {
+		return false, failure(err)
+	}
+	return true, nil
 }
 
 // update makes one attempt. It returns the item after the update, or the item that failed the

@@ -1,6 +1,7 @@
 package dynamostore_test
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"regexp"
@@ -21,15 +22,10 @@ type evaluator struct {
 
 // update applies an update if its condition is true, and reports whether it is.
 func (v *evaluator) update(in *dynamodb.UpdateItemInput) (applied bool) {
-	if *in.ConditionExpression != "" {
-		p := v.parser(in, *in.ConditionExpression)
-		holds := p.anyOf()
-		p.end()
-		if !holds {
-			return false
-		}
+	if !v.holds(*in.ConditionExpression, in.ExpressionAttributeNames, in.ExpressionAttributeValues) {
+		return false
 	}
-	p := v.parser(in, *in.UpdateExpression)
+	p := v.parser(*in.UpdateExpression, in.ExpressionAttributeNames, in.ExpressionAttributeValues)
 	set, removed := p.clauses()
 	next := maps.Clone(in.Key)
 	maps.Copy(next, v.item)
@@ -54,6 +50,33 @@ func (v *evaluator) update(in *dynamodb.UpdateItemInput) (applied bool) {
 	return true
 }
 
+// put replaces the item if the condition is true, and reports whether it is.
+func (v *evaluator) put(in *dynamodb.PutItemInput) (applied bool) {
+	if applied = v.holds(*in.ConditionExpression, in.ExpressionAttributeNames, in.ExpressionAttributeValues); applied {
+		v.item = maps.Clone(in.Item)
+	}
+	return applied
+}
+
+// remove removes the item if the condition is true, and reports whether it is.
+func (v *evaluator) remove(in *dynamodb.DeleteItemInput) (applied bool) {
+	if applied = v.holds(*in.ConditionExpression, in.ExpressionAttributeNames, nil); applied {
+		v.item = nil
+	}
+	return applied
+}
+
+// holds evaluates a condition.
+func (v *evaluator) holds(condition string, names map[string]string, values map[string]types.AttributeValue) bool {
+	if condition == "" {
+		return true
+	}
+	p := v.parser(condition, names, values)
+	holds := p.anyOf()
+	p.end()
+	return holds
+}
+
 // split returns the elements before and behind an index. If the list ends before the index, DynamoDB
 // sets the element after the last one, and removes nothing.
 func split(list types.AttributeValue, index int) (head, tail []types.AttributeValue) {
@@ -72,8 +95,8 @@ type parser struct {
 
 var token = regexp.MustCompile(`[#:]?\w+|<=|>=|\S`)
 
-func (v *evaluator) parser(in *dynamodb.UpdateItemInput, expression string) *parser {
-	return &parser{v.item, in.ExpressionAttributeNames, in.ExpressionAttributeValues, token.FindAllString(expression, -1)}
+func (v *evaluator) parser(expression string, names map[string]string, values map[string]types.AttributeValue) *parser {
+	return &parser{v.item, names, values, token.FindAllString(expression, -1)}
 }
 
 func (p *parser) next() string {
@@ -129,11 +152,23 @@ func (p *parser) comparison() (holds bool) {
 		p.expect(")")
 		return holds
 	}
-	if p.accept("attribute_not_exists") {
+	if p.accept("NOT") {
+		return !p.comparison()
+	}
+	if function := p.tokens[0]; function == "attribute_not_exists" || function == "attribute_exists" {
+		p.next()
 		p.expect("(")
-		holds = p.value(p.path()) == nil
+		exists := p.value(p.path()) != nil
 		p.expect(")")
-		return holds
+		return exists == (function == "attribute_exists")
+	}
+	if p.accept("contains") {
+		p.expect("(")
+		set := p.value(p.path())
+		p.expect(",")
+		element := p.operand().(*types.AttributeValueMemberB)
+		p.expect(")")
+		return set != nil && slices.ContainsFunc(setOf(set), func(known []byte) bool { return bytes.Equal(known, element.Value) })
 	}
 	left, operator, right := p.operand(), p.next(), p.operand()
 	if left == nil || right == nil {
@@ -142,6 +177,8 @@ func (p *parser) comparison() (holds bool) {
 	switch operator {
 	case "=":
 		return same(left, right)
+	case "<":
+		return numberOf(left) < numberOf(right)
 	case "<=":
 		return numberOf(left) <= numberOf(right)
 	case ">=":
@@ -170,8 +207,32 @@ func (p *parser) clauses() (set map[path]types.AttributeValue, removed []path) {
 		}
 		removed = append(removed, at)
 	}
+	for more := p.accept("ADD"); more; more = p.accept(",") {
+		at := p.path()
+		if _, twice := set[at]; twice || slices.Contains(removed, at) {
+			panic(fmt.Sprintf("%+v is changed twice", at))
+		}
+		set[at] = added(p.value(at), p.operand())
+	}
 	p.end()
 	return set, removed
+}
+
+// added returns the sum of two numbers or the union of two sets. old is nil if the attribute is absent.
+func added(old, more types.AttributeValue) types.AttributeValue {
+	if old == nil {
+		return more
+	}
+	if _, ok := more.(*types.AttributeValueMemberN); ok {
+		return numeral(numberOf(old) + numberOf(more))
+	}
+	union := slices.Clone(setOf(old))
+	for _, element := range setOf(more) {
+		if !slices.ContainsFunc(union, func(known []byte) bool { return bytes.Equal(known, element) }) {
+			union = append(union, element)
+		}
+	}
+	return &types.AttributeValueMemberBS{Value: union}
 }
 
 // sum evaluates the right side of a SET clause. An absent operand is an error in DynamoDB.
@@ -211,12 +272,15 @@ func (p *parser) operand() types.AttributeValue {
 	case "size":
 		p.next()
 		p.expect("(")
-		list := p.value(p.path())
+		value := p.value(p.path())
 		p.expect(")")
-		if list == nil {
+		switch value := value.(type) {
+		case nil:
 			return nil
+		case *types.AttributeValueMemberBS:
+			return numeral(int64(len(value.Value)))
 		}
-		return numeral(int64(len(listOf(list))))
+		return numeral(int64(len(listOf(value))))
 	}
 	if strings.HasPrefix(p.tokens[0], ":") {
 		return defined(p.values, p.next())
@@ -278,6 +342,8 @@ func same(a, b types.AttributeValue) bool {
 func listOf(v types.AttributeValue) []types.AttributeValue {
 	return v.(*types.AttributeValueMemberL).Value
 }
+
+func setOf(v types.AttributeValue) [][]byte { return v.(*types.AttributeValueMemberBS).Value }
 
 func numberOf(v types.AttributeValue) int64 {
 	return parsed(v.(*types.AttributeValueMemberN).Value)

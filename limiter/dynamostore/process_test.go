@@ -118,7 +118,7 @@ func (p *process) refund() {
 		return
 	}
 	p.record(at, "refund", text, func(m *storetest.Model) string {
-		m.Settle(0, modelCaller, c.charges, c.results, modelMargin)
+		_, _ = m.Settle(0, modelCaller, c.charges, c.results, modelMargin, limiter.Once{})
 		return unless(err == nil || errors.Is(err, errLost), "got an error")
 	})
 }
@@ -219,14 +219,31 @@ func (p *process) GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dyna
 }
 
 // DeleteItem implements dynamostore.API.
-func (p *process) DeleteItem(context.Context, *dynamodb.DeleteItemInput, ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error) {
+func (p *process) DeleteItem(_ context.Context, in *dynamodb.DeleteItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error) {
 	p.yield(struct{}{})
-	p.called(true)
-	p.h.table.item = nil
-	if p.loses() {
+	applied := p.h.table.remove(in)
+	p.called(applied)
+	switch {
+	case p.loses():
 		return nil, errLost
+	case !applied:
+		return nil, &types.ConditionalCheckFailedException{Item: p.h.table.item}
 	}
 	return &dynamodb.DeleteItemOutput{}, nil
+}
+
+// PutItem implements dynamostore.API.
+func (p *process) PutItem(_ context.Context, in *dynamodb.PutItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
+	p.yield(struct{}{})
+	applied := p.h.table.put(in)
+	p.called(applied)
+	switch {
+	case p.loses():
+		return nil, errLost
+	case !applied:
+		return nil, &types.ConditionalCheckFailedException{}
+	}
+	return &dynamodb.PutItemOutput{}, nil
 }
 
 func (p *process) called(applied bool) {

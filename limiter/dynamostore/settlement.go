@@ -1,6 +1,7 @@
 package dynamostore
 
 import (
+	"slices"
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
@@ -10,12 +11,13 @@ import (
 // settlement corrects charges of one subject in one update: it makes refunds and forced charges.
 type settlement struct {
 	charges []limiter.Charge
+	once    limiter.Once
 	refund  *refund
 	forced  *take
 }
 
-func newSettlement(now algo.Instant, charges []limiter.Charge, results []algo.Result, late time.Duration, g *guesses) *settlement {
-	s := &settlement{charges: charges, refund: &refund{late: late}}
+func newSettlement(now algo.Instant, charges []limiter.Charge, results []algo.Result, late time.Duration, once limiter.Once, g *guesses) *settlement {
+	s := &settlement{charges: charges, once: once, refund: &refund{late: late}}
 	var forced []limiter.Charge
 	for i, c := range charges {
 		if c.Force {
@@ -26,6 +28,15 @@ func newSettlement(now algo.Instant, charges []limiter.Charge, results []algo.Re
 	}
 	s.forced = newTake(now, forced, make([]algo.Result, len(forced)), g)
 	return s
+}
+
+// needsItem reports whether the settlement must read the item first: a forced charge exceeds the max debt,
+// or the entries of a log are unknown.
+func (s *settlement) needsItem() bool {
+	return len(s.forced.charges) > 0 && s.forced.hopeless() || slices.ContainsFunc(s.refund.results, func(r algo.Result) bool {
+		_, log := r.Machine.(*algo.Log)
+		return log && r.State.Entries == ""
+	})
 }
 
 // attempts returns how many attempts the settlement has.
@@ -43,11 +54,20 @@ func (s *settlement) attempt() *expression {
 		e = s.forced.attempt()
 	}
 	s.refund.attempt(e)
+	if s.once.Needed() && len(e.set)+len(e.remove) > 0 {
+		e.applyOnce(s.once)
+	}
 	return e
 }
 
-// learn updates the settlement from the current item.
+// learn updates the settlement from the current item. It returns an error if the item shows that the
+// settlement must not be applied.
 func (s *settlement) learn(it item) error {
+	if s.once.Needed() {
+		if err := it.checkOnce(s.once); err != nil {
+			return err
+		}
+	}
 	if err := s.refund.learn(it); err != nil {
 		return err
 	}

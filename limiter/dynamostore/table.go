@@ -17,7 +17,9 @@ const (
 func Actions() []string { return []string{"dynamodb:GetItem", "dynamodb:UpdateItem"} }
 
 // AdministrationActions returns the IAM actions for Inspect and Reset, which are for operators.
-func AdministrationActions() []string { return []string{"dynamodb:DeleteItem", "dynamodb:GetItem"} }
+func AdministrationActions() []string {
+	return []string{"dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem"}
+}
 
 // TableInput returns the definition of a table for a Store: on demand, with a string key. Enable time
 // to live separately, on TTLAttribute.

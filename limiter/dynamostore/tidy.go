@@ -45,6 +45,7 @@ func (s *Store) tidy(ctx context.Context, now algo.Instant, subject limiter.Subj
 		e.trimLog(it, c.Limit, c.Cost)
 	}
 	e.outlive(it, charges)
+	e.forget(it, now)
 	if len(e.set) > 0 {
 		s.updateTidied(ctx, now, subject, e)
 		return

@@ -42,7 +42,7 @@ func (b *batched) EvalSha(ctx context.Context, sha string, keys []string, args .
 		known, _ = b.lanes.LoadOrStore(node.Options().Addr, new(lane))
 	}
 	l := known.(*lane) //nolint:forcetypeassert // all values of the map are lanes
-	c := l.enter(ctx, node, sha, keys[0], args)
+	c := l.enter(ctx, node, sha, keys, args)
 	if c == nil {
 		defer l.leave()
 		return b.Client.EvalSha(ctx, sha, keys, args...)
@@ -54,9 +54,13 @@ func (b *batched) EvalSha(ctx context.Context, sha string, keys []string, args .
 	return cmd
 }
 
-// evalSha returns the command that runs a script on key.
-func evalSha(ctx context.Context, sha, key string, args []any) *redis.Cmd {
-	cmd := redis.NewCmd(ctx, append([]any{"evalsha", sha, 1, key}, args...)...)
+// evalSha returns the command that runs a script on keys.
+func evalSha(ctx context.Context, sha string, keys []string, args []any) *redis.Cmd {
+	all := append(make([]any, 0, 3+len(keys)+len(args)), "evalsha", sha, len(keys))
+	for _, key := range keys {
+		all = append(all, key)
+	}
+	cmd := redis.NewCmd(ctx, append(all, args...)...)
 	cmd.SetFirstKeyPos(3)
 	return cmd
 }
@@ -87,7 +91,7 @@ type call struct {
 
 // enter returns nil if a call may be sent now. The caller MUST then call leave. If not, enter returns
 // the call, which waits for a batch.
-func (l *lane) enter(ctx context.Context, node *redis.Client, sha, key string, args []any) *call {
+func (l *lane) enter(ctx context.Context, node *redis.Client, sha string, keys []string, args []any) *call {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.inFlight == 0 {
@@ -97,7 +101,7 @@ func (l *lane) enter(ctx context.Context, node *redis.Client, sha, key string, a
 		l.inFlight++
 		return nil
 	}
-	c := &call{ctx: ctx, node: node, cmd: evalSha(ctx, sha, key, args), done: make(chan struct{})}
+	c := &call{ctx: ctx, node: node, cmd: evalSha(ctx, sha, keys, args), done: make(chan struct{})}
 	l.waiting = append(l.waiting, c)
 	l.keepWatch()
 	return c

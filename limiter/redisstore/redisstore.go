@@ -162,7 +162,7 @@ func (s *Store) charge(ctx context.Context, now algo.Instant, key string, charge
 	if sent, due := s.skew.Begin(); due {
 		client = timed{s.client, key, sent, &s.skew}
 	}
-	v, charged, err := run(ctx, client, takeScript, key, encodeTake(now, charges, results), lifetime(charges, results))
+	v, charged, err := run(ctx, client, takeScript, []string{key}, limiter.Once{}, encodeTake(now, charges, results), lifetime(charges, results))
 	if err != nil || !charged {
 		return v, false, err
 	}
@@ -180,7 +180,7 @@ func (s *Store) tidy(ctx context.Context, now algo.Instant, key string, v value,
 	if tidied == nil {
 		return
 	}
-	_, _, err := run(ctx, s.client, replaceScript, key, []byte(v), []byte(tidied), tidied.ttl(now, charges))
+	_, _, err := run(ctx, s.client, replaceScript, []string{key}, limiter.Once{}, []byte(v), []byte(tidied), tidied.ttl(now, charges))
 	if err == nil {
 		return
 	}
@@ -229,7 +229,7 @@ func (s *Store) settle(ctx context.Context, now algo.Instant, key string, v valu
 			tried = v
 			v, done, err = s.charge(ctx, now, key, charges, results)
 		} else {
-			v, done, err = run(ctx, s.client, replaceScript, key, []byte(v), []byte(outcome.next), outcome.next.ttl(now, charges))
+			v, done, err = run(ctx, s.client, replaceScript, []string{key}, limiter.Once{}, []byte(v), []byte(outcome.next), outcome.next.ttl(now, charges))
 		}
 		if err != nil {
 			return false, err
@@ -244,32 +244,34 @@ func (s *Store) settle(ctx context.Context, now algo.Instant, key string, v valu
 // Settle implements limiter.Store. The script makes the usual corrections. If a debt reaches its maximum, or
 // if a forced charge finds no record, a log or other parameters, Settle computes the new value.
 func (s *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (settled limiter.Settled, err error) {
-	if once.Needed() {
-		return limiter.Settled{}, fmt.Errorf("%w: settlements with an ID are not implemented", limiter.ErrFormat)
-	}
-	key, late := s.key(subject), elapsed+s.o.Margin
+	keys, late := keys(s.key(subject), once), elapsed+s.o.Margin
 	var v value
 	if settleable(charges) {
-		reply, err := settleScript.Run(ctx, s.client, []string{key}, encodeSettle(now, charges, results, late), lifetime(charges, nil)).Result()
+		args := appendOnce([]any{encodeSettle(now, charges, results, late), lifetime(charges, nil)}, now, once)
+		reply, err := settleScript.Run(ctx, s.client, keys, args...).Result()
 		if err != nil {
 			return settled, failure(err)
 		}
-		if n, ok := reply.(int64); ok && n >= 0 && n <= int64(len(charges)) {
+		if err := refused(reply, once); err != nil {
+			return settled, err
+		}
+		if n, ok := reply.(int64); ok && n <= int64(len(charges)) {
 			return limiter.Settled{Given: int(n)}, nil
 		}
 		if v, err = present(reply); err != nil {
 			return settled, err
 		}
-	} else if v, err = s.get(ctx, key); err != nil {
+	} else if v, err = s.get(ctx, keys[0]); err != nil {
 		return settled, err
 	}
 	for range settleAttempts {
 		next, settled, err := v.settle(now, charges, results, late)
-		if err != nil || bytes.Equal(next, v) {
+		if err != nil || bytes.Equal(next, v) && !(once.Needed() && forces(charges)) {
 			return settled, err
 		}
 		var done bool
-		if v, done, err = run(ctx, s.client, replaceScript, key, []byte(v), []byte(next), next.ttl(now, charges)); err != nil {
+		args := appendOnce([]any{[]byte(v), []byte(next), next.ttl(now, charges)}, now, once)
+		if v, done, err = run(ctx, s.client, replaceScript, keys, once, args...); err != nil {
 			return limiter.Settled{}, err
 		}
 		if done {
@@ -283,6 +285,11 @@ func (s *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Su
 // charge alone exceeds the max debt.
 func settleable(charges []limiter.Charge) bool {
 	return !slices.ContainsFunc(charges, func(c limiter.Charge) bool { return c.Force && tooMuch(c, c.Limit.Machine()) })
+}
+
+// forces reports whether a charge is forced.
+func forces(charges []limiter.Charge) bool {
+	return slices.ContainsFunc(charges, func(c limiter.Charge) bool { return c.Force })
 }
 
 // Inspect implements limiter.Store.
@@ -311,10 +318,13 @@ func (s *Store) get(ctx context.Context, key string) (value, error) {
 }
 
 // run runs a script. It returns the value in the reply, and whether the script made its change.
-func run(ctx context.Context, client redis.Scripter, script *redis.Script, key string, args ...any) (v value, done bool, err error) {
-	reply, err := script.Run(ctx, client, []string{key}, args...).Result()
+func run(ctx context.Context, client redis.Scripter, script *redis.Script, keys []string, once limiter.Once, args ...any) (v value, done bool, err error) {
+	reply, err := script.Run(ctx, client, keys, args...).Result()
 	if err != nil {
 		return nil, false, failure(err)
+	}
+	if err := refused(reply, once); err != nil {
+		return nil, false, err
 	}
 	switch reply := reply.(type) {
 	case string:

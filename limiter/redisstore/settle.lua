@@ -1,6 +1,8 @@
 -- Corrects charges: it refunds some, each as far as this is safe, and forces others.
 --
 -- KEYS[1]  the subject
+-- KEYS[2]  the IDs of the subject's settlements that expire in one period, 8 bytes each; only for a
+--          settlement with an ID
 -- ARGV[1]  the charges, integers big endian:
 --            seven I4, which are for a refund
 --              bucket: TAT and refunds after the charge; what to refund if nothing else has
@@ -13,10 +15,20 @@
 --            B    1 for a forced charge, 0 for a refund
 --            the limit, as in take.lua
 -- ARGV[2]  time to live in ms after a forced charge
+-- ARGV[3]  the ID, ARGV[4]  size of a full KEYS[2], ARGV[5]  its time to live in ms; only with KEYS[2]
 --
 -- The value is that of take.lua. Returns the number of refunds that returned something. If the
 -- script cannot make a forced charge, it changes nothing and returns the value in an array: the
 -- caller makes rare charges, which exceed the largest debt or find no such limit.
+-- Returns -1 if KEYS[2] has the ID, and -2 if KEYS[2] is full. Then it changes nothing.
+local ids
+if KEYS[2] then
+  ids = redis.call('GET', KEYS[2]) or ''
+  for i = 1, #ids, 8 do
+    if string.sub(ids, i, i + 7) == ARGV[3] then return -1 end
+  end
+  if #ids >= tonumber(ARGV[4]) then return -2 end
+end
 local value, args = redis.call('GET', KEYS[1]), ARGV[1]
 local unpack, pack, sub, byte = struct.unpack, struct.pack, string.sub, string.byte
 if not value or byte(value) ~= 2 or #value < 8 then return {value} end
@@ -102,6 +114,7 @@ while i < #args do
 end
 
 if given == 0 and forced == 0 then return 0 end
+if ids then redis.call('SET', KEYS[2], ids .. ARGV[3], 'PX', ARGV[5]) end
 if forced == 0 or redis.call('PTTL', KEYS[1]) > tonumber(ARGV[2]) then
   redis.call('SET', KEYS[1], new, 'KEEPTTL')
 else

@@ -26,7 +26,7 @@ func (t timed) EvalSha(ctx context.Context, sha string, keys []string, args ...a
 	}
 	pipe := node.Pipeline()
 	clock := pipe.Time(ctx)
-	cmd := evalSha(ctx, sha, t.key, args)
+	cmd := evalSha(ctx, sha, keys, args)
 	_ = pipe.Process(ctx, final{cmd})
 	_, _ = pipe.Exec(ctx) // the commands return their own errors
 	if now, err := clock.Result(); err == nil {

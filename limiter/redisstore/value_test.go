@@ -291,7 +291,7 @@ func TestStore_value_large(t *testing.T) {
 				continue
 			}
 			settled, err := s.Settle(ctx, 0, who, charges, results, 0, limiter.Once{})
-			if wanted := model.Settle(0, who, charges, want, 0); err != nil || settled != wanted {
+			if wanted, _ := model.Settle(0, who, charges, want, 0, limiter.Once{}); err != nil || settled != wanted {
 				t.Errorf("%s, step %d: got %d refunds, %v, want %d", algorithm, i, settled, err, wanted)
 			}
 		}

@@ -23,8 +23,10 @@ func testDifferential(t *testing.T, s Suite) {
 			changed(t, first, 2, algo.Rate{Algorithm: rates[(i+1)%len(rates)].Algorithm, Requests: 5, Window: 10 * time.Second}),
 			changed(t, first, 3, longer(first.Rate)))
 	}
+	latest := start
 	rapid.Check(t, func(t *rapid.T) {
-		p := &pair{store, &Model{Margin: s.Margin}, subject()}
+		p := &pair{store: store, model: &Model{Margin: s.Margin}, subject: subject(), latest: latest}
+		defer func() { latest = p.latest }()
 		now, version := start, 0
 		if rapid.Bool().Draw(t, "midnight") {
 			day := limits[len(rates)-1][0].Machine().(*algo.Window)
@@ -33,6 +35,7 @@ func testDifferential(t *testing.T, s Suite) {
 		type taken struct {
 			charges []limiter.Charge
 			results []algo.Result
+			once    limiter.Once // of its settlements
 		}
 		var past []taken
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
@@ -48,7 +51,7 @@ func testDifferential(t *testing.T, s Suite) {
 					charges, results = corrections(past[i].charges, past[i].results, []int64{0})
 				}
 				if len(charges) > 0 {
-					p.settle(t, now, charges, results, late)
+					_ = p.settleOnce(t, now, charges, results, late, past[i].once) // a repeated settlement is refused
 				}
 				if rapid.IntRange(0, 3).Draw(t, "again") > 0 {
 					past = append(past[:i], past[i+1:]...)
@@ -72,7 +75,11 @@ func testDifferential(t *testing.T, s Suite) {
 			}
 			spends := slices.ContainsFunc(charges, func(c limiter.Charge) bool { return c.Force })
 			if allowed, results := p.take(t, now, charges, hint); allowed && !spends {
-				past = append(past, taken{charges, results})
+				k := taken{charges: charges, results: results}
+				if rapid.Bool().Draw(t, "once") {
+					k.once = limiter.Once{ID: limiter.NewVoucherID(), Expires: now.Add(time.Minute)}
+				}
+				past = append(past, k)
 			}
 			switch rapid.IntRange(0, 60).Draw(t, "admin") {
 			case 0:

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"crypto/rand"
+	"errors"
 	"testing"
 	"time"
 
@@ -41,11 +42,12 @@ type pair struct {
 	store   limiter.Store
 	model   *Model
 	subject limiter.Subject
+	latest  algo.Instant // of all operations: a store may forget the IDs that have expired then
 }
 
 func newPair(t *testing.T, s Suite) *pair {
 	t.Helper()
-	return &pair{s.Open(t), &Model{Margin: s.Margin}, subject()}
+	return &pair{store: s.Open(t), model: &Model{Margin: s.Margin}, subject: subject()}
 }
 
 // failer has the methods that testing.TB and rapid.T share.
@@ -62,6 +64,7 @@ func (p *pair) take(t failer, now algo.Instant, charges []limiter.Charge, hint [
 	}
 	results := make([]algo.Result, len(charges))
 	copy(results, hint)
+	p.latest = max(p.latest, now)
 	allowed, err := p.store.Take(ctx, now, p.subject, charges, results)
 	if err != nil {
 		t.Fatalf("take at %s: got error %v, want none", now.Time(), err)
@@ -100,9 +103,19 @@ func (p *pair) refund(t failer, charges []limiter.Charge, results []algo.Result,
 // settle makes corrections in the store and in the model.
 func (p *pair) settle(t failer, now algo.Instant, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) {
 	t.Helper()
-	got, err := p.store.Settle(ctx, now, p.subject, charges, results, elapsed, limiter.Once{})
-	if err != nil {
+	if err := p.settleOnce(t, now, charges, results, elapsed, limiter.Once{}); err != nil {
 		t.Fatalf("settlement of %+v: got error %v, want none", charges, err)
+	}
+}
+
+// settleOnce makes corrections with an ID in the store and in the model. It returns ErrVoucherUsed or
+// ErrVoucherExpired if the corrections were not made.
+func (p *pair) settleOnce(t failer, now algo.Instant, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) error {
+	t.Helper()
+	p.latest = max(p.latest, now)
+	got, err := p.store.Settle(ctx, now, p.subject, charges, results, elapsed, once)
+	if errors.Is(err, limiter.ErrVoucherExpired) && once.Period() <= limiter.Forgettable(p.latest) {
+		return err // the store may have forgotten the ID
 	}
 	logs := 0 // number of refunded logs that can differ, because a store can still contain and refund expired entries
 	for _, r := range results {
@@ -110,9 +123,19 @@ func (p *pair) settle(t failer, now algo.Instant, charges []limiter.Charge, resu
 			logs++
 		}
 	}
-	if want := p.model.Settle(now, p.subject, charges, results, elapsed); got.Given < want.Given || got.Given > want.Given+logs || got.Excess != want.Excess {
-		t.Fatalf("settlement of %+v at start%+v: got %+v, want %+v", charges, now.Sub(start), got, want)
+	want, wantErr := p.model.Settle(now, p.subject, charges, results, elapsed, once)
+	for _, is := range []error{limiter.ErrVoucherUsed, limiter.ErrVoucherExpired} {
+		if errors.Is(err, is) && errors.Is(wantErr, is) {
+			return err
+		}
 	}
+	if err != nil || wantErr != nil || got.Given < want.Given || got.Given > want.Given+logs || got.Excess != want.Excess {
+		t.Fatalf("settlement of %+v at start%+v: got %+v and %v, want %+v and %v", charges, now.Sub(start), got, err, want, wantErr)
+	}
+	if got.Given > 0 && once.Needed() { // perhaps the store refunded only expired entries of a log, and kept the ID
+		p.model.keep(p.subject, once)
+	}
+	return nil
 }
 
 // corrections returns charges that correct the given charges to their actual costs, with the results of

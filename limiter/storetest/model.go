@@ -15,7 +15,15 @@ type Model struct {
 	// Margin is the time that the store adds to the elapsed time of a refund.
 	Margin time.Duration
 
-	held map[limiter.Subject]map[limiter.ID]limiter.Held
+	held    map[limiter.Subject]map[limiter.ID]limiter.Held
+	settled map[settledID]struct{} // the model forgets no ID
+}
+
+// settledID is the ID of a settlement on a subject, as stores keep it.
+type settledID struct {
+	subject limiter.Subject
+	period  int64
+	id      [8]byte
 }
 
 // Take implements limiter.Store.Take.
@@ -54,7 +62,49 @@ func kept(h limiter.Held) limiter.Held {
 }
 
 // Settle implements limiter.Store.Settle.
-func (m *Model) Settle(now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (settled limiter.Settled) {
+func (m *Model) Settle(now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
+	if !once.Needed() {
+		settled, _ := m.correct(now, subject, charges, results, elapsed)
+		return settled, nil
+	}
+	if err := m.check(subject, once); err != nil {
+		return limiter.Settled{}, err
+	}
+	settled, changed := m.correct(now, subject, charges, results, elapsed)
+	if changed {
+		m.keep(subject, once)
+	}
+	return settled, nil
+}
+
+// check returns the error of a settlement that was made before, or that has no room for its ID.
+func (m *Model) check(subject limiter.Subject, once limiter.Once) error {
+	if _, used := m.settled[settledID{subject, once.Period(), once.Short()}]; used {
+		return limiter.ErrVoucherUsed
+	}
+	n := 0
+	for k := range m.settled {
+		if k.subject == subject && k.period == once.Period() {
+			n++
+		}
+	}
+	if n >= limiter.MaxOnce {
+		return once.Crowded()
+	}
+	return nil
+}
+
+// keep keeps the ID of a settlement.
+func (m *Model) keep(subject limiter.Subject, once limiter.Once) {
+	if m.settled == nil {
+		m.settled = map[settledID]struct{}{}
+	}
+	m.settled[settledID{subject, once.Period(), once.Short()}] = struct{}{}
+}
+
+// correct makes the corrections of a settlement. changed reports whether a store keeps the ID of the
+// settlement.
+func (m *Model) correct(now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (settled limiter.Settled, changed bool) {
 	limits := m.limits(subject)
 	for i, c := range charges {
 		held, ok := limits[c.Limit.ID]
@@ -65,7 +115,7 @@ func (m *Model) Settle(now algo.Instant, subject limiter.Subject, charges []limi
 			held, _ = held.Settle(c.Limit, now)
 			settled.Excess[i] = held.Machine.Excess(held.State, now, c.Cost)
 			held.State, _ = c.Apply(held.Machine, held.State, now)
-			limits[c.Limit.ID] = kept(held)
+			limits[c.Limit.ID], changed = kept(held), true
 			continue
 		}
 		if ok && held.Machine.Fingerprint() == results[i].Machine.Fingerprint() {
@@ -77,7 +127,7 @@ func (m *Model) Settle(now algo.Instant, subject limiter.Subject, charges []limi
 			}
 		}
 	}
-	return settled
+	return settled, changed || settled.Given > 0
 }
 
 // Inspect implements limiter.Store.Inspect.
@@ -90,7 +140,7 @@ func (m *Model) Inspect(subject limiter.Subject) []limiter.Entry {
 	return entries
 }
 
-// Reset implements limiter.Store.Reset.
+// Reset implements limiter.Store.Reset. It keeps the IDs of settlements.
 func (m *Model) Reset(subject limiter.Subject) { delete(m.held, subject) }
 
 func (m *Model) limits(subject limiter.Subject) map[limiter.ID]limiter.Held {

@@ -20,13 +20,15 @@ type operation struct {
 	Charges []chargeOf   // for a take
 	Cold    bool         // for a take: call the store without a hint
 	Elapsed time.Duration
-	Actual  []int64 // for a settlement: the actual costs of the charges
+	Actual  []int64      // for a settlement: the actual costs of the charges
+	Once    limiter.Once // for a settlement
+	Doubled bool         // for a settlement with an ID: send it twice at the same time
 }
 
 type kind int
 
 // These are the kinds of operation. A settlement corrects the latest charge of its goroutine that is not
-// yet settled. Without such a charge it does nothing.
+// yet settled. Without such a charge it does nothing. A goroutine can settle a charge with an ID again.
 const (
 	takes kind = iota
 	settles
@@ -82,6 +84,9 @@ func newOperation(r *rand.Rand, name string, now algo.Instant, version int) oper
 		op.Kind, op.Actual = settles, []int64{0}
 		if r.IntN(2) == 0 {
 			op.Actual = []int64{2 + r.Int64N(10), r.Int64N(12), r.Int64N(30)}
+		}
+		if r.IntN(2) == 0 {
+			op.Once, op.Doubled = limiter.Once{ID: limiter.NewVoucherID(), Expires: now.Add(time.Minute)}, r.IntN(2) == 0
 		}
 	case n < 20:
 		op.Kind = inspects

@@ -65,6 +65,9 @@ func Run(t *testing.T, s Suite) {
 		{"Concurrent", testConcurrent},
 		{"ConcurrentOlder", testConcurrentOlder},
 		{"ConcurrentSettle", testConcurrentSettle},
+		{"Once", testOnce},
+		{"OnceReset", testOnceReset},
+		{"ConcurrentOnce", testConcurrentOnce},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, rate := range rates {
@@ -79,6 +82,9 @@ func Run(t *testing.T, s Suite) {
 	t.Run("Subjects", func(t *testing.T) { testSubjects(t, s) })
 	t.Run("ConcurrentSeveral", func(t *testing.T) { testConcurrentSeveral(t, s) })
 	t.Run("Cancelled", func(t *testing.T) { testCancelled(t, s) })
+	t.Run("OnceUnsafe", func(t *testing.T) { testOnceUnsafe(t, s) })
+	t.Run("OnceForgotten", func(t *testing.T) { testOnceForgotten(t, s) })
+	t.Run("OnceCrowded", func(t *testing.T) { testOnceCrowded(t, s) })
 	t.Run("Spread", func(t *testing.T) { testSpread(t, s) })
 	t.Run("Notices", func(t *testing.T) { testNotices(t, s) })
 	t.Run("Differential", func(t *testing.T) { testDifferential(t, s) })

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 
@@ -20,6 +21,7 @@ type event struct {
 	Goroutine    int
 	Call, Return int64
 	Allowed      bool   // for a take
+	Used         bool   // for a settlement: it was made before
 	Seen         []seen // for a take, the results; for an inspection, the entries
 	Given        []seen // for a settlement, the results of the settled take
 	Failure      string // description of an answer that a store must not return
@@ -27,8 +29,9 @@ type event struct {
 	process int
 }
 
-// client returns a number that is unique for each goroutine of all processes.
-func (e event) client() int { return e.process*goroutines + e.Goroutine }
+// client returns a number that is unique for each goroutine of all processes. The second message of a
+// doubled settlement has a goroutine of its own.
+func (e event) client() int { return e.process*2*goroutines + e.Goroutine }
 
 func (e event) String() string {
 	names := [...]string{takes: "take", settles: "settle", resets: "reset", inspects: "inspect"}
@@ -106,14 +109,7 @@ func (w *worker) perform(g int, ops []operation) (events []event) {
 			}
 			back := past[op.Subject][last]
 			past[op.Subject] = past[op.Subject][:last]
-			charges, results := corrections(back.charges, back.results, op.Actual)
-			if e.Op.Charges, e.Given = correctionsOf(back.of, op.Actual), seenOf(results); len(charges) == 0 {
-				continue
-			}
-			happened = e.call(func() error {
-				_, err := w.store.Settle(ctx, op.Now, who, charges, results, op.Elapsed, limiter.Once{})
-				return err
-			})
+			events = append(events, w.settle(e, who, back)...)
 		case resets:
 			happened = e.call(func() error { return w.store.Reset(ctx, who) })
 		case inspects:
@@ -128,6 +124,34 @@ func (w *worker) perform(g int, ops []operation) (events []event) {
 		}
 	}
 	return events
+}
+
+// settle settles a take, twice at the same time if the operation is doubled. It returns the settlements
+// that happened.
+func (w *worker) settle(e event, who limiter.Subject, of taken) (events []event) {
+	charges, results := corrections(of.charges, of.results, e.Op.Actual)
+	if e.Op.Charges, e.Given = correctionsOf(of.of, e.Op.Actual), seenOf(results); len(charges) == 0 {
+		return nil
+	}
+	sent := []event{e}
+	if e.Op.Doubled {
+		sent = append(sent, e)
+		sent[1].Goroutine += goroutines
+	}
+	together(w.t, len(sent), func(i int) {
+		e := &sent[i]
+		happened := e.call(func() error {
+			_, err := w.store.Settle(ctx, e.Op.Now, who, charges, results, e.Op.Elapsed, e.Op.Once)
+			if e.Used = errors.Is(err, limiter.ErrVoucherUsed); e.Used {
+				return nil
+			}
+			return err
+		})
+		if !happened {
+			e.Call = 0
+		}
+	})
+	return slices.DeleteFunc(sent, func(e event) bool { return e.Call == 0 })
 }
 
 // call executes a call and records its time. It returns false if the call did not happen.

@@ -133,7 +133,7 @@ func swapEnvironment(p dynamoPlace, limits []*limiter.Limit) decideDynamo {
 				return false, nil
 			}
 			put.Item = map[string]types.AttributeValue{"pk": text(key), "tat": integer(int64(next.TAT)), "ttl": integer(next.TAT.Time().Unix())}
-			err = p.meter.PutItem(ctx, put)
+			_, err = p.meter.PutItem(ctx, put)
 			if _, overtaken := errors.AsType[*types.ConditionalCheckFailedException](err); overtaken {
 				continue
 			}

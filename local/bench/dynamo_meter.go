@@ -57,16 +57,16 @@ func (m *meter) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o 
 	return out, nil
 }
 
-// PutItem is for the pattern that writes whole items.
-func (m *meter) PutItem(ctx context.Context, in *dynamodb.PutItemInput) error {
+// PutItem implements dynamostore.API. The pattern that writes whole items uses it too.
+func (m *meter) PutItem(ctx context.Context, in *dynamodb.PutItemInput, o ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
 	in.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
-	out, err := m.client.PutItem(ctx, in)
+	out, err := m.client.PutItem(ctx, in, o...)
 	if err != nil {
 		m.wrote(nil, err)
-		return err
+		return nil, err
 	}
 	m.wrote(out.ConsumedCapacity, nil)
-	return nil
+	return out, nil
 }
 
 // GetItem implements dynamostore.API.

@@ -1,0 +1,217 @@
+package storetest
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// newOnce returns a new ID that expires a minute after at.
+func newOnce(at algo.Instant) limiter.Once {
+	return limiter.Once{ID: limiter.NewVoucherID(), Expires: at.Add(time.Minute)}
+}
+
+// portable returns results as a Voucher has them: without the entries of logs.
+func portable(results []algo.Result) (list []algo.Result) {
+	for _, r := range results {
+		r.State.Entries = ""
+		list = append(list, r)
+	}
+	return list
+}
+
+// testOnce settles a charge with an ID several times, at different costs. Only the first settlement counts:
+// at once, late, and after a settlement with another ID.
+func testOnce(t *testing.T, s Suite, rate algo.Rate) {
+	for _, actual := range [][]int64{{0, 6}, {4, 1}, {9, 2}, {9, 6}, {25, 1 << 30}} {
+		for _, apart := range []time.Duration{0, 10 * time.Second} {
+			p := newPair(t, s)
+			charges := []limiter.Charge{{Limit: Limit(t, "a", rate), Cost: 6}, {Limit: Limit(t, "b", rate), Cost: 6}}
+			_, results := p.take(t, start, charges, nil)
+			once, other := newOnce(start), newOnce(start)
+			corrected, of := corrections(charges, portable(results), actual)
+			if err := p.settleOnce(t, start.Add(apart), corrected, of, apart, once); err != nil {
+				t.Fatalf("first settlement: got %v, want none", err)
+			}
+			p.inspect(t)
+			for _, costs := range [][]int64{actual, {0, 0}, {12, 0}} {
+				corrected, of := corrections(charges, portable(results), costs)
+				if err := p.settleOnce(t, start.Add(apart), corrected, of, apart, once); !errors.Is(err, limiter.ErrVoucherUsed) {
+					t.Fatalf("settled again: got %v, want %v", err, limiter.ErrVoucherUsed)
+				}
+				p.inspect(t)
+			}
+			more := []limiter.Charge{{Limit: charges[0].Limit, Cost: 1, Force: true}}
+			for _, want := range []error{nil, limiter.ErrVoucherUsed} {
+				if err := p.settleOnce(t, start.Add(apart), more, results[:1], apart, other); !errors.Is(err, want) {
+					t.Fatalf("settlement with another ID: got %v, want %v", err, want)
+				}
+			}
+			if err := p.settleOnce(t, start.Add(50*time.Second), corrected, of, apart, once); !errors.Is(err, limiter.ErrVoucherUsed) {
+				t.Fatalf("settled again, late: got %v, want %v", err, limiter.ErrVoucherUsed)
+			}
+			p.inspect(t)
+		}
+	}
+}
+
+// testOnceReset resets a subject and charges it again. A settlement from before the reset is not applied to
+// the new charge.
+func testOnceReset(t *testing.T, s Suite, rate algo.Rate) {
+	p, charges := newPair(t, s), one(Limit(t, "a", rate), 6)
+	_, results := p.take(t, start, charges, nil)
+	refund, of := corrections(charges, portable(results), []int64{2})
+	once := newOnce(start)
+	for i := range 3 {
+		if err := p.settleOnce(t, start, refund, of, 0, once); (err == nil) != (i == 0) {
+			t.Fatalf("settlement after %d resets: got %v", i, err)
+		}
+		p.inspect(t)
+		p.reset(t)
+		p.inspect(t)
+		p.take(t, start, charges, nil)
+		if err := p.settleOnce(t, start, []limiter.Charge{{Limit: charges[0].Limit, Cost: 1, Force: true}}, of, 0, newOnce(start)); err != nil {
+			t.Fatalf("settlement after a reset, with a new ID: got %v, want none", err)
+		}
+	}
+}
+
+// testOnceUnsafe settles refunds that no store may make. They change nothing, and a store need not keep their
+// ID.
+func testOnceUnsafe(t *testing.T, s Suite) {
+	for _, rate := range rates {
+		p, charges := newPair(t, s), one(Limit(t, "a", rate), 6)
+		_, results := p.take(t, start, charges, nil)
+		p.reset(t)
+		once := newOnce(start)
+		for range 2 {
+			if err := p.settleOnce(t, start, charges, portable(results), 0, once); err != nil {
+				t.Fatalf("%s: refund of an unknown subject: got %v, want none", nameOf(rate), err)
+			}
+			if entries := p.inspect(t); len(entries) > 0 {
+				t.Fatalf("%s: got %+v after a refund of an unknown subject, want no limits", nameOf(rate), entries)
+			}
+		}
+	}
+}
+
+// testOnceForgotten settles requests for ten minutes, so that a store forgets expired IDs. Then all
+// settlements arrive again, late: none is applied.
+func testOnceForgotten(t *testing.T, s Suite) {
+	p, l := newPair(t, s), Limit(t, "a", algo.Rate{Algorithm: algo.FixedWindow, Requests: 1000, Window: 24 * time.Hour})
+	charges := one(l, 2)
+	_, results := p.take(t, start, charges, nil)
+	refund, of := corrections(charges, portable(results), []int64{1})
+	type sent struct {
+		at   algo.Instant
+		once limiter.Once
+	}
+	var all []sent
+	for i := range 60 {
+		at := start.Add(time.Duration(i) * 10 * time.Second)
+		p.take(t, at, charges, nil)
+		all = append(all, sent{at, newOnce(at)})
+		if err := p.settleOnce(t, at, refund, of, 0, all[i].once); err != nil {
+			t.Fatalf("settlement %d: got %v, want none", i, err)
+		}
+	}
+	for i, m := range all {
+		if err := p.settleOnce(t, m.at, refund, of, 0, m.once); err == nil {
+			t.Errorf("settlement %d arrived again: got no error, want %v or %v", i, limiter.ErrVoucherUsed, limiter.ErrVoucherExpired)
+		}
+	}
+	p.inspect(t)
+}
+
+// testOnceCrowded makes more settlements than a store keeps IDs of one subject and period. The others change
+// nothing. Other periods and subjects are not affected.
+func testOnceCrowded(t *testing.T, s Suite) {
+	p, l := newPair(t, s), Limit(t, "a", algo.Rate{Algorithm: algo.FixedWindow, Requests: 1000, Window: 24 * time.Hour})
+	charges := one(l, 1)
+	_, results := p.take(t, start, charges, nil)
+	more := []limiter.Charge{{Limit: l, Cost: 1, Force: true}}
+	for i := range limiter.MaxOnce + 2 {
+		want := error(nil)
+		if i >= limiter.MaxOnce {
+			want = limiter.ErrVoucherExpired
+		}
+		if err := p.settleOnce(t, start, more, results, 0, newOnce(start)); !errors.Is(err, want) {
+			t.Fatalf("settlement %d of a period: got %v, want %v", i+1, err, want)
+		}
+	}
+	p.inspect(t)
+	if err := p.settleOnce(t, start, more, results, 0, newOnce(start.Add(limiter.OncePeriod))); err != nil {
+		t.Errorf("settlement of the next period: got %v, want none", err)
+	}
+	p.subject = subject()
+	if err := p.settleOnce(t, start, more, results, 0, newOnce(start)); err != nil {
+		t.Errorf("settlement of another subject: got %v, want none", err)
+	}
+}
+
+// testConcurrentOnce settles one charge 64 times and other charges twice, all at the same time. Each charge is
+// settled exactly once.
+func testConcurrentOnce(t *testing.T, s Suite, rate algo.Rate) {
+	const charged, senders, others = 3, 64, 8
+	rate.Requests, rate.Burst = 100, 0
+	store, who, limit := s.Open(t), subject(), Limit(t, "a", rate)
+	type settlement struct {
+		charges []limiter.Charge
+		results []algo.Result
+		once    limiter.Once
+		applied atomic.Int64
+	}
+	all := make([]settlement, 1+others)
+	for i := range all {
+		results := make([]algo.Result, 1)
+		charges := []limiter.Charge{{Subject: who, Limit: limit, Cost: charged}}
+		if taken, err := store.Take(ctx, start, who, charges, results); err != nil || !taken {
+			t.Fatal(taken, err)
+		}
+		actual := []int64{5, 2}[i%2] // windows and logs refund exactly; a bucket that was used refunds nothing below its margin
+		if _, bucket := results[0].Machine.(*algo.Bucket); bucket {
+			actual = 5
+		}
+		all[i].once = newOnce(start)
+		all[i].charges, all[i].results = corrections(charges, portable(results), []int64{actual})
+	}
+	together(t, senders+2*others, func(i int) {
+		of := &all[0]
+		if i >= senders {
+			of = &all[1+(i-senders)/2]
+		}
+		for {
+			_, err := store.Settle(ctx, start, who, of.charges, of.results, 0, of.once)
+			switch {
+			case errors.Is(err, limiter.ErrContended):
+				continue
+			case err == nil:
+				of.applied.Add(1)
+			case !errors.Is(err, limiter.ErrVoucherUsed):
+				t.Errorf("sender %d: got %v, want none or %v", i, err, limiter.ErrVoucherUsed)
+			}
+			return
+		}
+	})
+	want := int64(0)
+	for i := range all {
+		if n := all[i].applied.Load(); n != 1 {
+			t.Errorf("charge %d: got %d settlements, want 1", i, n)
+		}
+		if want += charged - all[i].charges[0].Cost; all[i].charges[0].Force {
+			want += 2 * all[i].charges[0].Cost
+		}
+	}
+	look := []limiter.Charge{{Subject: who, Limit: limit}}
+	results := make([]algo.Result, 1)
+	if _, err := store.Take(ctx, start, who, look, results); err != nil {
+		t.Fatal(err)
+	}
+	if used := results[0].Machine.Used(results[0].State, start); used != want {
+		t.Errorf("got a count of %d, want %d", used, want)
+	}
+}
