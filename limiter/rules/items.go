@@ -29,6 +29,7 @@ const (
 	refundsBytes = nameBytes + 6
 	entryBytes   = 12
 	stampBytes   = nameBytes + 3 + 12 + 10 + 4 // attribute of a log: a list of an instant, a generation and a length
+	slotBytes    = 8 + 1 + 11                  // a member of the map of slots: its key and the instant of the request
 )
 
 // size is the maximum size of a set of limits in an item.
@@ -36,17 +37,21 @@ type size struct {
 	limits  int
 	bytes   int // size without the entries of logs
 	entries int // number of entries of logs
+	slots   int // number of slots of concurrent limits
 }
 
 func (s size) with(t size) size {
-	return size{s.limits + t.limits, s.bytes + t.bytes, s.entries + t.entries}
+	return size{s.limits + t.limits, s.bytes + t.bytes, s.entries + t.entries, s.slots + t.slots}
 }
 
-func (s size) total() int { return keyBytes + s.bytes + entryBytes*s.entries }
+func (s size) total() int { return keyBytes + s.bytes + entryBytes*s.entries + slotBytes*s.slots }
 
-// fits reports whether the limits fit an item: one write unit, or eight units with logs.
+// lists reports whether the limits keep the instant of each request.
+func (s size) lists() bool { return s.entries+s.slots > 0 }
+
+// fits reports whether the limits fit an item: one write unit, or eight units with logs or slots.
 func (s size) fits() bool {
-	return s.limits <= limiter.MaxCharges && keyBytes+s.bytes <= unitBytes && (s.entries == 0 || s.total() <= logBytes)
+	return s.limits <= limiter.MaxCharges && keyBytes+s.bytes <= unitBytes && (!s.lists() || s.total() <= logBytes)
 }
 
 // sizeOf returns the size of a limit with a rate. It returns the zero size if the rate is invalid.
@@ -57,7 +62,7 @@ func sizeOf(r algo.Rate) size {
 	if err != nil {
 		return size{}
 	}
-	s := size{1, versionBytes + nameBytes + len(m.Fingerprint()), 0}
+	s := size{limits: 1, bytes: versionBytes + nameBytes + len(m.Fingerprint())}
 	switch m := m.(type) {
 	case *algo.Bucket:
 		s.bytes += instantBytes + refundsBytes
@@ -73,6 +78,9 @@ func sizeOf(r algo.Rate) size {
 	case *algo.Log:
 		s.bytes += stampBytes + nameBytes + 3 + nameBytes + numberBytes(math.MaxInt64/int64(algo.MaxSkew/2))
 		s.entries = int(m.MaxDebt())
+	case *algo.Slots:
+		s.bytes += nameBytes + 3 + nameBytes + numberBytes(math.MaxInt64/int64(algo.MaxSkew/2))
+		s.slots = int(m.Requests)
 	}
 	return s
 }
@@ -145,7 +153,7 @@ func (s *spec) size() size {
 	most := sizeOf(s.Rate)
 	for _, r := range s.own {
 		one := sizeOf(r)
-		most.bytes, most.entries = max(most.bytes, one.bytes), max(most.entries, one.entries)
+		most.bytes, most.entries, most.slots = max(most.bytes, one.bytes), max(most.entries, one.entries), max(most.slots, one.slots)
 	}
 	if n := s.Spread.Shards; n > 0 { // each shard is an item with a part of the entries
 		most.entries = (most.entries + n - 1) / n
@@ -245,9 +253,15 @@ func (m *misfit) String() string {
 		return fmt.Sprintf("does not fit one item: the first %d limits of %s take up to %d bytes, want at most %d (one write unit); the first is %s",
 			m.own.limits, where, keyBytes+m.own.bytes, unitBytes, m.first.Path)
 	}
-	remedy := "use a sliding_window"
-	if most := (logBytes - m.own.total() + entryBytes*m.last.size().entries) / entryBytes / 2 * max(1, m.last.Spread.Shards); most > 0 {
-		remedy = fmt.Sprintf("at most %d requests fit, or use a sliding_window", most)
+	last, kinds, remedy := m.last.size(), "sliding_logs", "use a sliding_window"
+	free := logBytes - m.own.total() + entryBytes*last.entries + slotBytes*last.slots
+	if m.own.slots > 0 {
+		kinds, remedy = "requests in flight", "count them by another subject"
 	}
-	return fmt.Sprintf("does not fit one item: the limits of %s, including sliding_logs, take up to %d bytes, want at most %d (%d write units); %s", where, m.own.total(), logBytes, logBytes/unitBytes, remedy)
+	if most := free / entryBytes / 2 * max(1, m.last.Spread.Shards); last.entries > 0 && most > 0 {
+		remedy = fmt.Sprintf("at most %d requests fit, or use a sliding_window", most)
+	} else if most := free / slotBytes; last.slots > 0 && most > 0 {
+		remedy = fmt.Sprintf("at most %d requests fit", most)
+	}
+	return fmt.Sprintf("does not fit one item: the limits of %s, including %s, take up to %d bytes, want at most %d (%d write units); %s", where, kinds, m.own.total(), logBytes, logBytes/unitBytes, remedy)
 }

@@ -71,7 +71,7 @@ func (s *spec) cost(r *rule) (cost int64, path string) {
 	switch s.Count.Of {
 	case limiter.CountRequests:
 		return r.cost, document.Join(r.path, "cost")
-	case limiter.CountFailures:
+	case limiter.CountFailures, limiter.CountConcurrent:
 		return 1, document.Join(s.Path, "count")
 	case limiter.CountCost, limiter.CountBytes:
 	}

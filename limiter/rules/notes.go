@@ -26,7 +26,7 @@ func (c *compiler) note() {
 		c.noteWindow(s)
 		c.noteCount(s)
 		c.noteChosen(s)
-		if size := sizeOf(s.Rate); size.entries > 0 && units(size.total()) > 1 {
+		if size := sizeOf(s.Rate); size.lists() && units(size.total()) > 1 {
 			c.doc.Note(s.Path, "each write of this limit's item costs up to %d write units on DynamoDB", units(size.total()))
 		}
 	}
@@ -78,9 +78,30 @@ func (c *compiler) noteCount(s *spec) {
 		return
 	case limiter.CountFailures:
 		reserved = "1, whatever its status"
+	case limiter.CountConcurrent:
+		c.noteSlots(s)
+		return
 	case limiter.CountCost, limiter.CountBytes:
 	}
 	c.doc.Note(s.Path, "behind a REST API, Weir does not yet settle the count of %s: each request charges %s. An HTTP API, a function URL and a load balancer settle it", s.Count.Of, reserved)
+}
+
+// These are the longest time that API Gateway waits for an answer, and that a Lambda function runs.
+const (
+	longestAnswer   = 30 * time.Second
+	longestFunction = 15 * time.Minute
+)
+
+// noteSlots notes a limit that counts requests in flight if a request can lose its slot or hold it too
+// long.
+func (c *compiler) noteSlots(s *spec) {
+	c.doc.Note(s.Path, "behind a REST API, Weir does not yet see the end of a request: each request holds its slot for the whole window. An HTTP API, a function URL and a load balancer release it at the end of the answer")
+	switch window := s.Rate.Window; {
+	case window < longestAnswer:
+		c.doc.Note(s.Path, "a request that runs longer than %s loses its slot, so more than %d can be in flight; API Gateway waits up to %s for an answer", window, s.Rate.Requests, longestAnswer)
+	case window > longestFunction:
+		c.doc.Note(s.Path, "if a function dies, its request holds a slot for %s; a Lambda function runs for at most %s", window, longestFunction)
+	}
 }
 
 // noteChosen notes a limit whose counts a client chooses, unless another limit of the rule bounds the sum.

@@ -12,7 +12,7 @@ import (
 // countRequests is the word for limiter.CountRequests.
 const countRequests = "requests"
 
-var counts = []string{countRequests, string(limiter.CountCost), string(limiter.CountFailures), string(limiter.CountBytes)}
+var counts = []string{countRequests, string(limiter.CountCost), string(limiter.CountFailures), string(limiter.CountBytes), string(limiter.CountConcurrent)}
 
 // readCount reads what a limit counts, and the reserve that a request charges before its answer.
 func (d *Document) readCount(o *object) (c limiter.Count, reserve int64) {
@@ -38,13 +38,31 @@ func (d *Document) readCount(o *object) (c limiter.Count, reserve int64) {
 		c.Failures = d.readStatuses(statuses)
 	}
 	if c.Settles() {
-		for _, field := range []string{"lease", "shards", "sync_ms", "cells"} {
-			if o.has(field) {
-				d.report.add(Join(o.node.path, field), `not allowed with "count": %q: each request settles its own charge`, string(c.Of))
-			}
-		}
+		d.forbid(o, c.Of, "each request settles its own charge", "lease", "shards", "sync_ms", "cells")
+	}
+	if c.Of == limiter.CountConcurrent {
+		d.forbid(o, c.Of, "the limit counts requests in flight, and window is the longest time that a request holds its slot", "algorithm", "burst", "period", "time_zone", "anchor")
 	}
 	return c, reserve
+}
+
+// forbid reports the fields that a limit with a count must not have.
+func (d *Document) forbid(o *object, of limiter.Counted, because string, fields ...string) {
+	for _, field := range fields {
+		if o.has(field) {
+			d.report.add(Join(o.node.path, field), `not allowed with "count": %q: %s`, string(of), because)
+		}
+	}
+}
+
+// checkCost reports a cost of a rule with a limit that counts requests in flight.
+func (d *Document) checkCost(r *Rule) {
+	for i := range r.Limits {
+		if l := &r.Limits[i]; r.Cost != 1 && l.Count.Of == limiter.CountConcurrent {
+			d.report.add(Join(r.Path, "cost"), `got %d, want 1 with "count": "concurrent" of %s: a request holds one slot; move the limits that charge a cost to another rule`, r.Cost, l.Path)
+			return
+		}
+	}
 }
 
 // isClassOfStatuses reports whether s is a class of statuses, such as "5xx".

@@ -205,6 +205,7 @@ func (d *Document) readRule(n *node) Rule {
 			c.Field = costField
 		}
 	}
+	d.checkCost(&r)
 	return r
 }
 

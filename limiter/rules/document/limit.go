@@ -58,18 +58,25 @@ func (d *Document) readLimit(n *node, tier string, inList bool) (l Limit, ok boo
 	o := n.object(&d.report)
 	l = Limit{Path: n.path, Tier: tier}
 	l.Rate = d.readRate(o)
-	if n.kind == isObject && !o.has("window_seconds") && !o.has("window") && !o.has("period") {
+	l.Spread = readSpread(o)
+	l.Count, l.Reserve = d.readCount(o)
+	concurrent := l.Count.Of == limiter.CountConcurrent
+	switch {
+	case n.kind != isObject || o.has("window_seconds") || o.has("window") || o.has("period"):
+	case concurrent:
+		d.report.add(Join(n.path, "window"), `required with "count": "concurrent": the longest time that a request holds its slot, such as "5m"`)
+	default:
 		d.report.add(Join(n.path, "window_seconds"), `required, or "window": "1m", or "period": "month"`)
 	}
 	switch {
+	case concurrent:
+		l.Rate.Algorithm = algo.Concurrent
 	case l.Rate.Algorithm != "":
 	case l.Rate.Calendar.Period != "":
 		l.Rate.Algorithm = algo.FixedWindow
 	default:
 		l.Rate.Algorithm = algo.SlidingWindow
 	}
-	l.Spread = readSpread(o)
-	l.Count, l.Reserve = d.readCount(o)
 	l.Per = d.readPer(o, tier)
 	l.Name = d.readName(o, inList, l.Per == nil || slices.Contains(l.Per, PerEndpoint))
 	l.Only = d.readOnly(o, l.Per)

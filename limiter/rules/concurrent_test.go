@@ -1,0 +1,74 @@
+package rules_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/rules"
+)
+
+// slots returns a limit of requests in flight.
+func slots(name string, requests int, window string) string {
+	return fmt.Sprintf(`{"name":%q,"requests":%d,"window":%q,"per":["client"],"count":"concurrent"}`, name, requests, window)
+}
+
+// A request takes one slot of a limit that counts requests in flight, and charges the item of the caller
+// twice: when it begins and when it ends. An override changes the number and the longest hold.
+func TestParse_concurrent(t *testing.T) {
+	r := load(t, "testdata/good/concurrent.json")
+	for user, want := range map[string]algo.Rate{
+		"carol": {Algorithm: algo.Concurrent, Requests: 2, Window: 15 * time.Minute},
+		"alice": {Algorithm: algo.Concurrent, Requests: 20, Window: 15 * time.Minute},
+		"bob":   {Algorithm: algo.Concurrent, Requests: 5, Window: time.Hour},
+	} {
+		charges := r.Charges(nil, "POST", rules.MustParsePath("/v1/exports"), caller.Caller{User: user, Tier: "free"})
+		got := charges[0]
+		if got.Cost != 1 || got.Limit.Rate != want || got.Limit.Count != (limiter.Count{Of: limiter.CountConcurrent}) || got.Limit.Spread != (limiter.Spread{}) {
+			t.Errorf("%s: got a charge of %d on %+v, want 1 on %+v", user, got.Cost, got.Limit, want)
+		}
+		if len(charges) != 2 || charges[1].Cost != 5 {
+			t.Errorf("%s: got the charges %+v, want 5 on the limit of the other rule", user, charges)
+		}
+	}
+	i := slices.IndexFunc(r.Writes(), func(w rules.Writes) bool { return w.Endpoint == "/v1/exports" })
+	if w := r.Writes()[i]; w.User != 2 {
+		t.Errorf("writes: got %d, want the beginning and the end of a request", w.User)
+	}
+}
+
+// The slots of an item, together with its other limits and logs, must fit eight write units.
+func TestParse_concurrentItems(t *testing.T) {
+	for limits, want := range map[string]string{
+		slots("a", algo.MaxSlots, "1m"):                                                         "",
+		`[` + slots("a", 200, "1m") + `,` + slots("b", 150, "1m") + `]`:                         "",
+		`[` + slots("a", 300, "1m") + `,` + slots("b", 300, "1m") + `]`:                         `rules[0].limits.*[1]: does not fit one item: the limits of a "*" caller in the item (user), including requests in flight, take up to 12358 bytes, want at most 8192 (8 write units); at most 91 requests fit`,
+		`[` + sizedLog("l", 300, "1h", `,"per":["client"]`) + `,` + slots("b", 200, "1m") + `]`: `at most 29 requests fit`,
+		`[` + slots("b", 200, "1m") + `,` + sizedLog("l", 300, "1h", `,"per":["client"]`) + `]`: `at most 158 requests fit, or use a sliding_window`,
+	} {
+		_, err := rules.Parse([]byte(document(rule("/a", "", `"*":`+limits))), rules.Options{})
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got error %v, want %q", limits, err, want)
+		}
+	}
+}
+
+// Notes name the effect behind a REST API, a window below the longest answer, a window above the longest
+// invocation, and a number of slots whose item takes more than one write unit.
+func TestRules_Notes_concurrent(t *testing.T) {
+	const rest, short, long, large = "holds its slot for the whole window", "loses its slot", "if a function dies", "write units"
+	for limits, want := range map[string][]string{
+		slots("a", 10, "30s"): {rest}, slots("a", 10, "15m"): {rest}, slots("a", 10, "29s"): {rest, short}, slots("a", 10, "16m"): {rest, long}, slots("a", 100, "1m"): {rest, large},
+	} {
+		for _, of := range []string{rest, short, long, large} {
+			if got := notes(t, document(rule("/a", "", `"*":`+limits)), of); len(got) > 1 || (len(got) == 1) != slices.Contains(want, of) {
+				t.Errorf("%s: got notes %q, want one with %q: %t", limits, got, of, slices.Contains(want, of))
+			}
+		}
+	}
+}
