@@ -28,7 +28,7 @@ type Answer struct {
 	RetryAfter string // whole seconds
 	Limit      string // capacity in requests
 	Remaining  string
-	Reset      string // when the quota is full again, in Unix seconds
+	Reset      string // when the quota is full again, in Unix seconds; "" for requests in flight
 	Policy     string // "" if the parameters of other rules decided
 	RateLimit  string
 	Degraded   string // why the store did not decide: a limiter.Reason
@@ -64,8 +64,12 @@ func NewAnswer(d limiter.Decision) Answer {
 		}
 		return a
 	}
-	wait := int64(-1)
+	wait, concurrent := int64(-1), d.Limit.Count.Of == limiter.CountConcurrent
 	switch {
+	case concurrent && !d.Allowed:
+		wait = slotWait(&d)
+		a.RetryAfter = strconv.FormatInt(wait, 10)
+	case concurrent: // nobody knows when a request in flight will end
 	case d.Allowed:
 		wait = seconds(d.ResetAfter)
 	case d.RetryAfter > 0:
@@ -74,9 +78,11 @@ func NewAnswer(d limiter.Decision) Answer {
 	}
 	a.Limit = strconv.FormatInt(d.Capacity, 10)
 	a.Remaining = strconv.FormatInt(d.Remaining, 10)
-	a.Reset = strconv.FormatInt(unixUp(d.At.Add(d.ResetAfter)), 10)
+	if !concurrent {
+		a.Reset = strconv.FormatInt(unixUp(d.At.Add(d.ResetAfter)), 10)
+	}
 	if !d.Superseded {
-		a.Policy = policyField(d.Limit.Name, d.Limit.Rate.Requests, d.Limit.WindowAt(d.At))
+		a.Policy = policyField(d.Limit, d.At)
 	}
 	a.RateLimit = rateLimitField(d.Limit.Name, d.Remaining, wait)
 	if !d.Allowed {
@@ -90,6 +96,13 @@ func jitter(wait time.Duration) time.Duration {
 		return wait
 	}
 	return wait + rand.N(wait*3/100)
+}
+
+// slotWait returns the wait of a request that a limit of requests in flight refuses: 1 to 3 seconds. The
+// instant of the request selects it, so that requests that were refused together do not return together.
+func slotWait(d *limiter.Decision) int64 {
+	const spread = 0x9e3779b97f4a7c15 // the golden ratio in 64 bits; the product spreads close instants
+	return 1 + int64(uint64(d.At.UnixNano())*spread>>33%3)
 }
 
 // unixUp returns t in Unix seconds, rounded up.

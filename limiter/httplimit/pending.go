@@ -162,6 +162,8 @@ func (p *Pending) Settle(ctx context.Context, status int, bytes int64) {
 	p.settle(ctx, func(c limiter.Charge) int64 {
 		switch c.Limit.Count.Of {
 		case limiter.CountRequests:
+		case limiter.CountConcurrent:
+			return 0 // releases the slot
 		case limiter.CountBytes:
 			if bytes >= 0 {
 				return bytes
@@ -186,7 +188,7 @@ func (p *Pending) Settle(ctx context.Context, status int, bytes int64) {
 func (p *Pending) refuse(ctx context.Context, status int) {
 	p.settle(ctx, func(c limiter.Charge) int64 {
 		switch of := c.Limit.Count.Of; {
-		case of == limiter.CountCost, of == limiter.CountBytes, of == limiter.CountFailures && !c.Limit.Count.Failures.Has(status):
+		case of == limiter.CountConcurrent, of == limiter.CountCost, of == limiter.CountBytes, of == limiter.CountFailures && !c.Limit.Count.Failures.Has(status):
 			return 0
 		}
 		return c.Cost

@@ -43,14 +43,20 @@ func refusal(message string) *Problem {
 // overLimit returns the problem of a request that d refuses. wait is in seconds. -1 means that no
 // wait helps.
 func overLimit(d *limiter.Decision, wait int64) *Problem {
-	text := "Too many requests. This request costs more than the whole limit."
-	if wait >= 0 {
+	concurrent, text := d.Limit.Count.Of == limiter.CountConcurrent, "Too many requests. This request costs more than the whole limit."
+	switch {
+	case concurrent:
+		text = "Too many requests in flight." + retry(wait)
+	case wait >= 0:
 		text = "Too many requests." + retry(wait)
 	}
 	p := refusal(text)
 	p.Limit, p.Violated = d.Capacity, []string{d.Limit.Name}
 	if !d.Superseded {
-		p.Limit, p.Window = d.Limit.Rate.Requests, strconv.FormatInt(seconds(d.Limit.WindowAt(d.At)), 10)+"s"
+		p.Limit = d.Limit.Rate.Requests
+		if !concurrent {
+			p.Window = strconv.FormatInt(seconds(d.Limit.WindowAt(d.At)), 10) + "s"
+		}
 	}
 	return p
 }

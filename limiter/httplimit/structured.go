@@ -3,20 +3,30 @@ package httplimit
 import (
 	"strconv"
 	"time"
+
+	"github.com/weir-limits/weir/limiter"
 )
 
 // The RateLimit fields are in a separate file because their draft can change. The draft is
 // draft-ietf-httpapi-ratelimit-headers-11. A field is a List of Strings with parameters (RFC 9651). The
 // name of a limit needs no escaping.
 
-// policyField returns the value of RateLimit-Policy: the quota, and the window in seconds.
-func policyField(name string, quota int64, window time.Duration) string {
+// policyField returns the value of RateLimit-Policy: the quota, its unit if it is not requests, and the
+// window in seconds. A quota of requests in flight has no window.
+func policyField(l *limiter.Limit, at time.Time) string {
 	b := append(make([]byte, 0, 48), '"')
-	b = append(b, name...)
+	b = append(b, l.Name...)
 	b = append(b, `";q=`...)
-	b = strconv.AppendInt(b, quota, 10)
+	b = strconv.AppendInt(b, l.Rate.Requests, 10)
+	switch l.Count.Of {
+	case limiter.CountConcurrent:
+		return string(append(b, `;qu="concurrent-requests"`...))
+	case limiter.CountBytes:
+		b = append(b, `;qu="content-bytes"`...)
+	case limiter.CountRequests, limiter.CountCost, limiter.CountFailures: // the draft has no other units
+	}
 	b = append(b, `;w=`...)
-	b = strconv.AppendInt(b, seconds(window), 10)
+	b = strconv.AppendInt(b, seconds(l.WindowAt(at)), 10)
 	return string(b)
 }
 

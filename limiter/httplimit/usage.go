@@ -29,7 +29,7 @@ type LimitUsage struct {
 	Method   string `json:"method,omitempty"`
 	Limit    int64  `json:"limit"`  // requests in each window
 	Window   string `json:"window"` // such as "60s"
-	// Count is cost, failures or bytes. It is empty for requests.
+	// Count is cost, failures, bytes or concurrent. It is empty for requests.
 	Count string `json:"count,omitempty"`
 	// Mode is mark for a limit that admits requests over it. It is empty for a limit that refuses them.
 	Mode string `json:"mode,omitempty"`
@@ -37,7 +37,7 @@ type LimitUsage struct {
 	Capacity  int64 `json:"capacity"`
 	Used      int64 `json:"used"` // more than Capacity if the caller is in debt
 	Remaining int64 `json:"remaining"`
-	Reset     int64 `json:"reset"` // when the quota is full again, in Unix seconds
+	Reset     int64 `json:"reset"` // when the quota is full again, in Unix seconds; of requests in flight, at the latest
 }
 
 // usageTimeout bounds the reads for one answer of the usage endpoint.
