@@ -28,7 +28,7 @@ type Limit struct {
 	Anchor         string `json:"anchor,omitempty"`   // the first day of a week or a month
 	Burst          int64  `json:"burst,omitempty"`    // burst of a bucket
 	Cost           int64  `json:"cost"`               // cost of one request
-	Count          string `json:"count,omitempty"`    // cost, failures or bytes: Cost is charged until the answer is known
+	Count          string `json:"count,omitempty"`    // cost, failures, bytes or concurrent: Cost is charged until the answer is known
 	Mode           string `json:"mode"`               // enforce, mark or shadow
 	OnError        string `json:"onError"`            // allow, deny or local
 	LocalProcesses int    `json:"localProcesses,omitempty"`

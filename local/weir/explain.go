@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/local/command"
 	"github.com/weir-limits/weir/local/operator"
 )
@@ -121,13 +123,14 @@ func printExplanation(out io.Writer, e operator.Explanation) error {
 	if err := printLimits(out, e.Limits, e.At, usageOf); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "\n%s  %s\n", s.Bold("now"), verdict(s, e.Decision))
+	fmt.Fprintf(out, "\n%s  %s\n", s.Bold("now"), verdict(s, e))
 	fmt.Fprintf(out, "%s %s\n", s.Bold("cost"), costOf(e.Cost, e.Decision))
 	return printNotes(out, s, append(e.Cost.Notes, e.Notes...))
 }
 
 // verdict describes the answer to the request.
-func verdict(s command.Style, d operator.Decision) string {
+func verdict(s command.Style, e operator.Explanation) string {
+	d := e.Decision
 	var text string
 	switch {
 	case d.Allowed:
@@ -143,6 +146,8 @@ func verdict(s command.Style, d operator.Decision) string {
 		text = s.Bad("503") + ": the token cannot be verified"
 	case d.Status == http.StatusServiceUnavailable:
 		text = s.Bad("503") + ": the store failed, and on_error is deny"
+	case slices.ContainsFunc(e.Limits, func(l operator.Limit) bool { return l.Path == d.Limit && concurrent(l) }):
+		text = s.Bad("429") + " by " + d.Limit + ", Retry-After: 1 to 3 (it passes when a request ends)"
 	default:
 		text = s.Bad("429") + " by " + d.Limit + fmt.Sprintf(", Retry-After: %d (it passes in %s)", d.RetryAfter, seconds(d.RetryAfterSeconds))
 	}
@@ -170,10 +175,10 @@ func costOf(c operator.Cost, d operator.Decision) string {
 }
 
 // printLimits prints a line for each limit. describe returns the text for its usage.
-func printLimits(out io.Writer, limits []operator.Limit, at time.Time, describe func(*operator.State, time.Time) string) error {
+func printLimits(out io.Writer, limits []operator.Limit, at time.Time, describe func(operator.Limit, time.Time) string) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, l := range limits {
-		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\n", l.Name, l.Path, l.Subject, strings.Join(numbers(l), ", "), describe(l.State, at))
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\n", l.Name, l.Path, l.Subject, strings.Join(numbers(l), ", "), describe(l, at))
 	}
 	return t.Flush()
 }
@@ -181,13 +186,16 @@ func printLimits(out io.Writer, limits []operator.Limit, at time.Time, describe 
 // numbers describes the parameters of a limit, except defaults.
 func numbers(l operator.Limit) []string {
 	words := []string{fmt.Sprintf("%s %d in %s", l.Algorithm, l.Requests, windowOf(l))}
+	if concurrent(l) {
+		words[0] = fmt.Sprintf("%d in flight, each for at most %s", l.Requests, windowOf(l))
+	}
 	add := func(is bool, format string, args ...any) {
 		if is {
 			words = append(words, fmt.Sprintf(format, args...))
 		}
 	}
 	add(l.Burst > 0, "burst %d", l.Burst)
-	add(l.Count != "", "counts %s, reserves %d", l.Count, l.Cost)
+	add(l.Count != "" && !concurrent(l), "counts %s, reserves %d", l.Count, l.Cost)
 	add(l.Cost != 1 && l.Count == "", "cost %d", l.Cost)
 	add(l.Overridden, "overridden")
 	add(l.Mode != "enforce", "%s", l.Mode)
@@ -201,6 +209,9 @@ func numbers(l operator.Limit) []string {
 	return words
 }
 
+// concurrent reports whether l counts requests in flight.
+func concurrent(l operator.Limit) bool { return l.Count == string(limiter.CountConcurrent) }
+
 // windowOf describes the window of a limit.
 func windowOf(l operator.Limit) string {
 	switch {
@@ -213,21 +224,27 @@ func windowOf(l operator.Limit) string {
 }
 
 // usageOf describes the usage of a limit.
-func usageOf(s *operator.State, at time.Time) string {
+func usageOf(l operator.Limit, at time.Time) string {
+	s, inFlight := l.State, concurrent(l)
 	if s == nil {
 		return "not visible from here"
 	}
 	text := fmt.Sprintf("%d of %d left", s.Remaining, s.Capacity)
-	if s.Debt > 0 {
+	if inFlight {
+		text = fmt.Sprintf("%d of %d in flight", s.Capacity-s.Remaining+s.Debt, s.Capacity)
+	}
+	if s.Debt > 0 && !inFlight {
 		text += fmt.Sprintf(", in debt by %d", s.Debt)
 	}
 	switch {
 	case s.Never:
 		text += ", costs more than its capacity"
+	case !s.Passes && inFlight:
+		text += ", passes when a request ends, at the latest in " + seconds(s.RetryAfterSeconds)
 	case !s.Passes:
 		text += ", passes in " + seconds(s.RetryAfterSeconds)
 	}
-	if full := s.FullAt.Sub(at); full > 0 {
+	if full := s.FullAt.Sub(at); full > 0 && !inFlight {
 		text += ", full in " + seconds(full.Seconds())
 	}
 	if s.Superseded {

@@ -353,3 +353,27 @@ func TestUsage_bar(t *testing.T) {
 		}
 	}
 }
+
+// A limit of requests in flight shows how many there are. A refused request passes when one of them ends.
+func TestExplain_concurrent(t *testing.T) {
+	full := operator.Limit{Name: "exports", Path: "rules[0].limits.*", Algorithm: "concurrent", Requests: 10, WindowSeconds: 900, Cost: 1, Count: "concurrent", Mode: "enforce", OnError: "local",
+		State: &operator.State{Charged: true, Capacity: 10, RetryAfterSeconds: 840, FullAt: time.Unix(900, 0)}}
+	var out bytes.Buffer
+	e := operator.Explanation{At: time.Unix(0, 0), Limits: []operator.Limit{full}, Decision: operator.Decision{Status: http.StatusTooManyRequests, Limit: full.Path, RetryAfter: 3}}
+	if err := printExplanation(&out, e); err != nil {
+		t.Fatal(err)
+	}
+	full.State = &operator.State{Charged: true, Capacity: 10, Remaining: 7, Passes: true, FullAt: time.Unix(900, 0)}
+	if err := printUsage(&out, operator.Usage{At: time.Unix(0, 0), Limits: []operator.Limit{full}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"10 in flight, each for at most 15m, on_error local  10 of 10 in flight, passes when a request ends, at the latest in 14m\n",
+		"429 by rules[0].limits.*, Retry-After: 1 to 3 (it passes when a request ends)\n",
+		"[######..............] 3 of 10 in flight\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("got %q, want %q", out.String(), want)
+		}
+	}
+}

@@ -74,13 +74,14 @@ func printUsage(out io.Writer, i operator.Usage) error {
 }
 
 // barOf returns a bar that shows the used part of a limit's capacity, and then describes the usage.
-func barOf(s *operator.State, at time.Time) string {
+func barOf(l operator.Limit, at time.Time) string {
 	const width = 20
+	s := l.State
 	if s == nil || s.Capacity <= 0 {
-		return usageOf(s, at)
+		return usageOf(l, at)
 	}
 	used := int((s.Capacity - s.Remaining) * width / s.Capacity)
-	return "[" + strings.Repeat("#", used) + strings.Repeat(".", width-used) + "] " + usageOf(s, at)
+	return "[" + strings.Repeat("#", used) + strings.Repeat(".", width-used) + "] " + usageOf(l, at)
 }
 
 // printOthers prints the state of limits in the store that no rule describes.
