@@ -116,6 +116,7 @@ func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 			return false, err
 		}
 		guessed := !t.exact
+		applied = applied || t.holds(it)
 		charged := applied && (guessed || t.passes) // otherwise the attempt charged nothing and wrote only a conversion or a clamp
 		if applied {
 			t.noteClamped()
@@ -168,6 +169,11 @@ func (s *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Su
 			return t.settled(), nil
 		}
 		if err := t.learn(it); err != nil {
+			return limiter.Settled{}, err
+		}
+	}
+	if e := t.refund.releases(); e.update() != nil { // a release cannot lose a race, but the other corrections of its update did
+		if _, _, err := s.update(ctx, subject, e); err != nil {
 			return limiter.Settled{}, err
 		}
 	}
@@ -237,13 +243,17 @@ func (s *Store) replaceByIDs(ctx context.Context, it item) (replaced bool, err e
 // condition.
 func (s *Store) update(ctx context.Context, subject limiter.Subject, e *expression) (it item, applied bool, err error) {
 	sent, _ := s.skew.Begin()
+	values := e.values
+	if len(values) == 0 { // DynamoDB rejects an empty map
+		values = nil
+	}
 	out, err := s.api.UpdateItem(ctx, &dynamodb.UpdateItemInput{
 		TableName:                           aws.String(s.o.Table),
 		Key:                                 s.key(subject),
 		UpdateExpression:                    e.update(),
 		ConditionExpression:                 e.condition(),
 		ExpressionAttributeNames:            e.names,
-		ExpressionAttributeValues:           e.values,
+		ExpressionAttributeValues:           values,
 		ReturnValues:                        types.ReturnValueAllNew,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	})

@@ -30,6 +30,12 @@ func (v *evaluator) update(in *dynamodb.UpdateItemInput) (applied bool) {
 	next := maps.Clone(in.Key)
 	maps.Copy(next, v.item)
 	for at, value := range set {
+		if at.key != "" {
+			elements := maps.Clone(mapOf(next[at.name]))
+			elements[at.key] = value
+			next[at.name] = &types.AttributeValueMemberM{Value: elements}
+			continue
+		}
 		if at.index < 0 {
 			next[at.name] = value
 			continue
@@ -39,6 +45,12 @@ func (v *evaluator) update(in *dynamodb.UpdateItemInput) (applied bool) {
 	}
 	slices.SortFunc(removed, func(a, b path) int { return b.index - a.index }) // from the end, because a removal moves the elements behind it
 	for _, at := range removed {
+		if at.key != "" {
+			elements := maps.Clone(mapOf(next[at.name]))
+			delete(elements, at.key)
+			next[at.name] = &types.AttributeValueMemberM{Value: elements}
+			continue
+		}
 		if at.index < 0 {
 			delete(next, at.name)
 			continue
@@ -279,6 +291,8 @@ func (p *parser) operand() types.AttributeValue {
 			return nil
 		case *types.AttributeValueMemberBS:
 			return numeral(int64(len(value.Value)))
+		case *types.AttributeValueMemberM:
+			return numeral(int64(len(value.Value)))
 		}
 		return numeral(int64(len(listOf(value))))
 	}
@@ -288,14 +302,19 @@ func (p *parser) operand() types.AttributeValue {
 	return p.value(p.path())
 }
 
-// path is the place of an attribute, or of an element of a list if index is not negative.
+// path is the place of an attribute, of an element of a list if index is not negative, or of an element
+// of a map if key is not empty.
 type path struct {
 	name  string
 	index int
+	key   string
 }
 
 func (p *parser) path() path {
-	at := path{defined(p.names, p.next()), -1}
+	at := path{name: defined(p.names, p.next()), index: -1}
+	if p.accept(".") {
+		at.key = defined(p.names, p.next())
+	}
 	if p.accept("[") {
 		at.index = int(parsed(p.next()))
 		p.expect("]")
@@ -305,6 +324,12 @@ func (p *parser) path() path {
 
 func (p *parser) value(at path) types.AttributeValue {
 	value := p.item[at.name]
+	if at.key != "" {
+		if m, ok := value.(*types.AttributeValueMemberM); ok && m.Value[at.key] != nil {
+			return m.Value[at.key]
+		}
+		return nil
+	}
 	if at.index < 0 || value == nil {
 		return value
 	}
@@ -336,7 +361,16 @@ func same(a, b types.AttributeValue) bool {
 		b, ok := b.(*types.AttributeValueMemberL)
 		return ok && slices.EqualFunc(a.Value, b.Value, same)
 	}
+	if a, ok := a.(*types.AttributeValueMemberM); ok {
+		b, ok := b.(*types.AttributeValueMemberM)
+		return ok && maps.EqualFunc(a.Value, b.Value, same)
+	}
 	panic(fmt.Sprintf("comparison of a %T", a))
+}
+
+// mapOf returns the elements of a map. As in DynamoDB, an update of an element of an absent map is invalid.
+func mapOf(v types.AttributeValue) map[string]types.AttributeValue {
+	return v.(*types.AttributeValueMemberM).Value
 }
 
 func listOf(v types.AttributeValue) []types.AttributeValue {

@@ -31,6 +31,7 @@ const (
 	entriesAttribute     = 'l'
 	stampAttribute       = 'n'
 	markAttribute        = 'a'
+	slotsAttribute       = 'm'
 )
 
 // attribute returns the name of an attribute of the limit id.
@@ -75,6 +76,8 @@ func (it item) held(id string, own *limiter.Limit) (limiter.Held, error) {
 	case *algo.Log:
 		p := r.stamp(id)
 		h.State = p.state(r.instants(attribute(entriesAttribute, id)))
+	case *algo.Slots:
+		h.State = r.slots(id)
 	}
 	h.Mark = r.mark(attribute(markAttribute, id))
 	return h, r.err
@@ -125,6 +128,11 @@ func state(id string, m algo.Machine, s algo.State) map[string]types.AttributeVa
 			count(id, s.Window):            number(s.Count),
 			count(id, s.Window-1):          number(s.Previous),
 		}
+	case *algo.Slots:
+		return map[string]types.AttributeValue{
+			attribute(newestAttribute, id): number(logIndex(newest(s))),
+			attribute(slotsAttribute, id):  slotsValue(nil, s),
+		}
 	}
 	return map[string]types.AttributeValue{
 		attribute(newestAttribute, id):  number(logIndex(s.Newest)),
@@ -133,7 +141,7 @@ func state(id string, m algo.Machine, s algo.State) map[string]types.AttributeVa
 	}
 }
 
-// bytes returns the size of the item without the entries of logs. DynamoDB counts the bytes of names
+// bytes returns the size of the item without the entries of logs and without slots. DynamoDB counts the bytes of names
 // and text, and half a byte for each digit.
 func (it item) bytes() (n int) {
 	for name, value := range it {
@@ -252,7 +260,7 @@ func (it item) stateOf(id string) (names []string) {
 			continue
 		}
 		switch rune(name[0]) {
-		case tatAttribute, refundsAttribute, newestAttribute, countAttribute, entriesAttribute, stampAttribute, markAttribute:
+		case tatAttribute, refundsAttribute, newestAttribute, countAttribute, entriesAttribute, stampAttribute, markAttribute, slotsAttribute:
 			names = append(names, name)
 		}
 	}

@@ -44,7 +44,8 @@ func TestStore_model(t *testing.T) {
 	}
 	t.Logf("%d histories: %v", histories, n)
 	for _, kind := range []string{"allowed", "refused", "clamped", "trim", "refund", "reset", "contended", "lost",
-		"log to log", "log to bucket", "window to log", "window to bucket"} {
+		"log to log", "log to bucket", "window to log", "window to bucket", "slots to slots", "slots to log", "slots to bucket", "log to slots",
+		"slots expired", "slots repeated", "slots full"} {
 		if n[kind] == 0 && *modelHistories == 0 {
 			t.Errorf("histories: got none with %s, want at least one", kind)
 		}
@@ -71,6 +72,7 @@ type history struct {
 	processes []*process
 	pause     int  // the first process makes about one call in pause turns, so that others win races against it
 	lossy     bool // some answers are lost
+	repeats   bool // some updates reach the table twice, because a client repeats a call whose answer it lost
 	events    []event
 }
 
@@ -88,13 +90,24 @@ func newHistory(seed uint64) *history {
 	r := rand.New(rand.NewPCG(seed, 3))
 	h := &history{seed: seed, r: r, pause: []int{1, 3, 4, 5}[r.IntN(4)], lossy: r.IntN(4) == 0}
 	requests := []int64{6, 12, 60}[r.IntN(3)]
-	before := []algo.Algorithm{algo.SlidingLog, algo.SlidingLog, algo.SlidingWindow}[r.IntN(3)]
-	after := []algo.Algorithm{algo.SlidingLog, algo.TokenBucket}[r.IntN(2)]
+	before := []algo.Algorithm{algo.SlidingLog, algo.SlidingLog, algo.SlidingWindow, algo.Concurrent, algo.Concurrent}[r.IntN(5)]
+	after := []algo.Algorithm{algo.SlidingLog, algo.TokenBucket, algo.Concurrent}[r.IntN(3)]
+	h.repeats = before == algo.Concurrent && after == algo.Concurrent && r.IntN(2) == 0
+	window := time.Second
+	if h.lossy && (before == algo.Concurrent || after == algo.Concurrent) {
+		// Without an answer, the model does not know which expired slots the store kept. With clocks that differ
+		// by less than the window, it keeps none.
+		h.pause, window = 1, 20*time.Second
+	}
 	for i, rate := range []algo.Rate{
-		{Algorithm: before, Requests: requests, Window: time.Second},
-		{Algorithm: after, Requests: requests + 3, Window: 1300 * time.Millisecond},
+		{Algorithm: before, Requests: requests, Window: window},
+		{Algorithm: after, Requests: requests + 3, Window: window * 13 / 10},
 	} {
-		h.rules[i] = storetest.Must(limiter.NewLimit(limiter.Limit{Name: "a", Version: int64(i + 1), Rate: rate}))
+		l := limiter.Limit{Name: "a", Version: int64(i + 1), Rate: rate}
+		if rate.Algorithm == algo.Concurrent {
+			l.Count.Of = limiter.CountConcurrent
+		}
+		h.rules[i] = storetest.Must(limiter.NewLimit(l))
 	}
 	l := load{ // some clocks differ by more than algo.MaxSkew, so that the store clamps states
 		apart:   []time.Duration{time.Second, time.Second, 6 * time.Second, 20 * time.Second}[r.IntN(4)],
@@ -172,7 +185,7 @@ func (h *history) check(n tally) string {
 // String returns the limits and the first operations.
 func (h *history) String(operations int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "\nrules 1: %s, rules 2: %s, pause %d, lossy %t\n", h.rules[0].Fingerprint(), h.rules[1].Fingerprint(), h.pause, h.lossy)
+	fmt.Fprintf(&b, "\nrules 1: %s, rules 2: %s, pause %d, lossy %t, repeats %t\n", h.rules[0].Fingerprint(), h.rules[1].Fingerprint(), h.pause, h.lossy, h.repeats)
 	for _, e := range h.events[:operations] {
 		fmt.Fprintf(&b, "call %3d: %s\n", e.call, e.text)
 	}
@@ -186,6 +199,8 @@ func short(l *limiter.Limit) string {
 		return "bucket"
 	case *algo.Window:
 		return "window"
+	case *algo.Slots:
+		return "slots"
 	}
 	return "log"
 }

@@ -34,6 +34,8 @@ type process struct {
 	calls      []call                         // the calls of the current operation
 	cache      map[*limiter.Limit]algo.Result // the latest results
 	charged    []charged                      // charges that may be refunded
+	repeated   bool                           // an applied update of the current operation reached the table twice
+	removed    bool                           // an applied update of the current operation removed something
 }
 
 // call is one call to the table.
@@ -78,7 +80,7 @@ func (p *process) run(yield func(struct{}) bool) {
 	p.yield = yield
 	for i := range p.operations {
 		p.now = p.now.Add(time.Duration(p.r.Int64N(int64(p.step))))
-		p.calls = nil
+		p.calls, p.repeated, p.removed = nil, false, false
 		limit := p.h.rules[0]
 		if i >= p.newer {
 			limit = p.h.rules[1]
@@ -163,9 +165,16 @@ func (p *process) take(limit *limiter.Limit) {
 // taken records an answer of Take.
 func (p *process) taken(at call, text string, now algo.Instant, charges []limiter.Charge, allowed bool, result algo.Result) {
 	kind := "refused"
+	_, slots := result.Machine.(*algo.Slots)
 	switch {
 	case result.Clamped:
 		kind = "clamped"
+	case slots && !allowed:
+		kind = "slots full"
+	case slots && allowed && p.removed:
+		kind = "slots expired"
+	case allowed && p.repeated:
+		kind = "slots repeated"
 	case allowed && at.applied && at != p.calls[len(p.calls)-1]:
 		kind = "trim"
 	case allowed:
@@ -173,7 +182,7 @@ func (p *process) taken(at call, text string, now algo.Instant, charges []limite
 	}
 	got := fmt.Sprintf("allowed %t, %s", allowed, shown(result))
 	p.record(at, kind, text+got, func(m *storetest.Model) string {
-		allowed, results := m.Take(now, modelCaller, charges)
+		allowed, results := m.TakeSeen(now, modelCaller, charges, []algo.State{result.State})
 		want := fmt.Sprintf("allowed %t, %s", allowed, shown(results[0]))
 		return unless(got == want, fmt.Sprintf("\n got %s\nwant %s", got, want))
 	})
@@ -201,6 +210,11 @@ func (p *process) UpdateItem(_ context.Context, in *dynamodb.UpdateItemInput, _ 
 	p.yield(struct{}{})
 	applied := p.h.table.update(in)
 	p.called(applied)
+	p.removed = p.removed || applied && strings.Contains(*in.UpdateExpression, "REMOVE")
+	if p.h.repeats && p.r.IntN(4) == 0 {
+		p.repeated = applied
+		applied = p.h.table.update(in)
+	}
 	switch item := p.h.table.item; {
 	case p.loses():
 		return nil, errLost
@@ -282,6 +296,13 @@ func sinceStart(at algo.Instant) time.Duration { return at.Sub(modelStart) }
 // shown describes a result. It leaves out the entries of a log that have expired by every clock. A store
 // can keep such entries for a while.
 func shown(r algo.Result) string {
+	if _, ok := r.Machine.(*algo.Slots); ok { // a store need not keep Newest, and keeps a number in Refunds
+		slots := make([]string, r.State.Entries.Len())
+		for i := range slots {
+			slots[i] = sinceStart(r.State.Entries.At(i)).String()
+		}
+		return fmt.Sprintf("%s slots %s, clamped %t", r.Machine.Fingerprint(), slots, r.Clamped)
+	}
 	log, ok := r.Machine.(*algo.Log)
 	if !ok {
 		return fmt.Sprintf("%s %+v, clamped %t", r.Machine.Fingerprint(), r.State, r.Clamped)

@@ -13,12 +13,13 @@ type refund struct {
 	charges []limiter.Charge
 	results []algo.Result
 	late    time.Duration
+	item    item           // the item that made the last attempt fail
 	seen    []limiter.Held // the states that made the last attempt fail; nil in the first attempt
 	given   int            // number of charges that the attempt refunds
 }
 
 func (r *refund) learn(it item) error {
-	r.seen = make([]limiter.Held, len(r.charges))
+	r.item, r.seen = it, make([]limiter.Held, len(r.charges))
 	for i, c := range r.charges {
 		held, err := it.held(c.Limit.ID.String(), c.Limit)
 		if err != nil {
@@ -34,7 +35,7 @@ func (r *refund) attempt(e *expression) {
 	r.given = 0
 	for i, c := range r.charges {
 		charged := r.results[i]
-		if c.Cost == 0 || r.seen != nil && !sameMachine(r.seen[i].Machine, charged.Machine) {
+		if c.Cost == 0 || r.seen != nil && !algo.Refundable(r.seen[i].Machine, charged.Machine) {
 			continue
 		}
 		switch m := charged.Machine.(type) {
@@ -44,12 +45,10 @@ func (r *refund) attempt(e *expression) {
 			r.giveBackWindow(e, i)
 		case *algo.Log:
 			r.giveBackLog(e, m, i)
+		case *algo.Slots:
+			r.giveBackSlots(e, i)
 		}
 	}
-}
-
-func sameMachine(a, b algo.Machine) bool {
-	return a == b || a != nil && b != nil && a.Fingerprint() == b.Fingerprint()
 }
 
 // giveBackBucket adds the refund of a bucket. If the bucket is unchanged, it refunds the whole charge.

@@ -1,6 +1,7 @@
 package dynamostore
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -37,7 +38,8 @@ type view struct {
 	capped  bool         // the charge exceeds the max debt, or fills a log's list
 	next    algo.State   // the state after the charge
 	guessed bool         // no cached state shows the bucket as busy, so busy is a guess
-	busy    bool
+	busy    bool         // of slots, whether the item has their map
+	slot    int64        // number of the first slot that the charge takes; 0 if none
 }
 
 func newTake(now algo.Instant, charges []limiter.Charge, results []algo.Result, g *guesses) *take {
@@ -51,11 +53,16 @@ func newTake(now algo.Instant, charges []limiter.Charge, results []algo.Result, 
 				v.settled.Result = algo.Result{Machine: hint.Machine, State: hint.State}
 			}
 		}
-		if _, ok := v.settled.Machine.(*algo.Bucket); ok {
+		switch v.settled.Machine.(type) {
+		case *algo.Bucket:
 			v.busy = v.settled.State.TAT > now
-			if v.guessed = !v.busy; v.guessed {
-				v.busy = g.busy(c.Limit.ID)
-			}
+		case *algo.Slots:
+			v.busy = v.settled.State.Entries != ""
+		default:
+			continue
+		}
+		if v.guessed = !v.busy; v.guessed {
+			v.busy = g.busy(c.Limit.ID)
 		}
 	}
 	return t
@@ -73,6 +80,9 @@ func (t *take) teach(g *guesses, applied bool) {
 		}
 		if applied {
 			g.learn(t.charges[i].Limit.ID, v.busy)
+		} else if _, ok := v.settled.Machine.(*algo.Slots); ok {
+			_, exists := t.item.slotsOf(v.id)
+			g.learn(t.charges[i].Limit.ID, exists)
 		} else if _, ok := v.held.Machine.(*algo.Bucket); ok {
 			g.learn(t.charges[i].Limit.ID, v.held.State.TAT > t.now)
 		}
@@ -106,7 +116,7 @@ func (t *take) learn(it item) error {
 		t.changed = t.changed || v.changed
 		var ok bool
 		v.next, ok = c.Apply(v.settled.Machine, v.settled.State, t.now)
-		v.capped = c.Cost > 0 && (c.Force && capped(v, t.now, c.Cost) || fills(v, c.Cost))
+		v.capped = c.Cost > 0 && (c.Force && capped(v, t.now, c.Cost) || fills(v, c.Cost) || t.tooManyExpired(v, c))
 		t.passes = t.passes && ok
 	}
 	return nil
@@ -140,6 +150,9 @@ func (t *take) report() {
 		v := &t.views[i]
 		t.results[i] = v.settled.Result
 		t.results[i].Clamped = v.clamped || v.settled.Clamped
+		if _, ok := v.settled.Machine.(*algo.Slots); ok {
+			t.results[i].State.Newest, t.results[i].State.Refunds = t.now, v.slot
+		}
 	}
 }
 
@@ -199,6 +212,8 @@ func (t *take) charge(e *expression, v *view, c limiter.Charge) {
 		t.chargeWindow(e, m, v, c)
 	case *algo.Log:
 		t.chargeLog(e, m, v, c)
+	case *algo.Slots:
+		t.chargeSlots(e, m, v, c)
 	}
 	if c.Cost > 0 && same {
 		e.setTo(f, value)
@@ -321,6 +336,9 @@ func capped(v *view, now algo.Instant, cost int64) bool {
 	case *algo.Log:
 		live, _ := m.Live(s, now)
 		return live > m.MaxDebt()-cost
+	case *algo.Slots:
+		live, _ := m.Live(s, now)
+		return live > m.MaxDebt()-cost
 	}
 	return false
 }
@@ -331,11 +349,24 @@ func (t *take) rewrite(e *expression, v *view) {
 	if t.passes {
 		next.State = v.next
 	}
-	if _, ok := next.Machine.(*algo.Log); ok {
+	slots := false
+	switch next.Machine.(type) {
+	case *algo.Log:
 		next.State.Refunds = generation()
+	case *algo.Slots:
+		if slots = true; t.passes {
+			v.slot = cmp.Or(v.slot, newSlot())
+			next.State.Refunds = v.slot
+		} else { // a later attempt can still take slots, with other numbers
+			next.State.Refunds = newSlot()
+		}
 	}
 	e.requireHeld(t.item, v)
 	keep := attributes(v.id, next)
+	if slots {
+		present, _ := t.item.slotsOf(v.id)
+		keep[attribute(slotsAttribute, v.id)] = slotsValue(present, next.State)
+	}
 	for _, name := range t.item.stateOf(v.id) {
 		if _, ok := keep[name]; !ok {
 			e.remove = append(e.remove, e.name(name))

@@ -25,7 +25,8 @@ func testDifferential(t *testing.T, s Suite) {
 	}
 	latest := start
 	rapid.Check(t, func(t *rapid.T) {
-		p := &pair{store: store, model: &Model{Margin: s.Margin}, subject: subject(), latest: latest}
+		p := newPairOf(store, s)
+		p.latest = latest
 		defer func() { latest = p.latest }()
 		now, version := start, 0
 		if rapid.Bool().Draw(t, "midnight") {
@@ -38,8 +39,13 @@ func testDifferential(t *testing.T, s Suite) {
 			once    limiter.Once // of its settlements
 		}
 		var past []taken
+		var instants []algo.Instant
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			now = now.Add(step(t))
+			for slices.Contains(instants, now) { // otherwise the model could release the slot of another charge
+				now++
+			}
+			instants = append(instants, now)
 			if rapid.IntRange(0, 9).Draw(t, "change") == 0 {
 				version = rapid.IntRange(0, 2).Draw(t, "version")
 			}

@@ -3,6 +3,8 @@ package storetest
 import (
 	"crypto/rand"
 	"errors"
+	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -17,17 +19,25 @@ var start = algo.InstantOf(time.Date(2100, 1, 2, 3, 4, 5, 678_901_234, time.UTC)
 // Limit returns a limit for a test. Its name determines its ID.
 func Limit(tb testing.TB, name string, rate algo.Rate) *limiter.Limit {
 	tb.Helper()
-	l, err := limiter.NewLimit(limiter.Limit{Name: name, Rate: rate, Version: 1})
+	l, err := limiter.NewLimit(limiter.Limit{Name: name, Rate: rate, Count: countOf(rate), Version: 1})
 	if err != nil {
 		tb.Fatalf("limit %s: %v", name, err)
 	}
 	return l
 }
 
+// countOf returns the Count that a rate needs.
+func countOf(rate algo.Rate) (c limiter.Count) {
+	if rate.Algorithm == algo.Concurrent {
+		c.Of = limiter.CountConcurrent
+	}
+	return c
+}
+
 // changed returns l with another rate, as a later version of the rules has it.
 func changed(tb testing.TB, l *limiter.Limit, version int64, rate algo.Rate) *limiter.Limit {
 	tb.Helper()
-	next, err := limiter.NewLimit(limiter.Limit{Name: l.Name, ID: l.ID, Rate: rate, Version: version})
+	next, err := limiter.NewLimit(limiter.Limit{Name: l.Name, ID: l.ID, Rate: rate, Count: countOf(rate), Version: version})
 	if err != nil {
 		tb.Fatalf("limit %s: %v", l.Name, err)
 	}
@@ -39,15 +49,26 @@ func subject() limiter.Subject { return limiter.User("storetest-" + rand.Text())
 
 // pair is a store and its model, with one subject.
 type pair struct {
-	store   limiter.Store
-	model   *Model
-	subject limiter.Subject
-	latest  algo.Instant // of all operations: a store may forget the IDs that have expired then
+	store    limiter.Store
+	model    *Model
+	subject  limiter.Subject
+	latest   algo.Instant      // of all operations: a store may forget the IDs that have expired then
+	released map[slotsOf]int64 // slots that the store has released, of each charge
+}
+
+// slotsOf identifies the slots of one charge in a store that numbers them.
+type slotsOf struct {
+	limit  limiter.ID
+	number int64
 }
 
 func newPair(t *testing.T, s Suite) *pair {
 	t.Helper()
-	return &pair{store: s.Open(t), model: &Model{Margin: s.Margin}, subject: subject()}
+	return newPairOf(s.Open(t), s)
+}
+
+func newPairOf(store limiter.Store, s Suite) *pair {
+	return &pair{store: store, model: &Model{Margin: s.Margin}, subject: subject(), released: map[slotsOf]int64{}}
 }
 
 // failer has the methods that testing.TB and rapid.T share.
@@ -70,6 +91,9 @@ func (p *pair) take(t failer, now algo.Instant, charges []limiter.Charge, hint [
 		t.Fatalf("take at %s: got error %v, want none", now.Time(), err)
 	}
 	wantAllowed, want := p.model.Take(now, p.subject, charges)
+	for i, c := range charges {
+		p.released[slotsOf{c.Limit.ID, results[i].State.Refunds}] = 0
+	}
 	if allowed != wantAllowed {
 		t.Fatalf("take of %v at start%+v: got allowed %t and state %+v, want %t and %+v", costs(charges), now.Sub(start), allowed, results, wantAllowed, want)
 	}
@@ -84,12 +108,15 @@ func (p *pair) take(t failer, now algo.Instant, charges []limiter.Charge, hint [
 }
 
 // trimmed returns r without log entries that have expired according to every clock, because a store can
-// keep such entries for a while. trimmed also clears the Refunds of a log, because a store can keep a
-// number of its own there.
+// keep such entries for a while. trimmed also clears the Refunds of a log and of slots, because a store
+// can keep a number of its own there, and the Newest of slots, which a store need not keep.
 func trimmed(r algo.Result) algo.Result {
 	if log, ok := r.Machine.(*algo.Log); ok {
 		r.State = log.Trim(r.State)
 		r.State.Refunds = 0
+	}
+	if _, ok := r.Machine.(*algo.Slots); ok {
+		r.State.Newest, r.State.Refunds = 0, 0
 	}
 	return r
 }
@@ -123,7 +150,7 @@ func (p *pair) settleOnce(t failer, now algo.Instant, charges []limiter.Charge, 
 			logs++
 		}
 	}
-	want, wantErr := p.model.Settle(now, p.subject, charges, results, elapsed, once)
+	want, wantErr := p.model.Settle(now, p.subject, p.unreleased(charges, results), results, elapsed, once)
 	for _, is := range []error{limiter.ErrVoucherUsed, limiter.ErrVoucherExpired} {
 		if errors.Is(err, is) && errors.Is(wantErr, is) {
 			return err
@@ -132,10 +159,34 @@ func (p *pair) settleOnce(t failer, now algo.Instant, charges []limiter.Charge, 
 	if err != nil || wantErr != nil || got.Given < want.Given || got.Given > want.Given+logs || got.Excess != want.Excess {
 		t.Fatalf("settlement of %+v at start%+v: got %+v and %v, want %+v and %v", charges, now.Sub(start), got, err, want, wantErr)
 	}
+	p.release(charges, results)
 	if got.Given > 0 && once.Needed() { // perhaps the store refunded only expired entries of a log, and kept the ID
 		p.model.keep(p.subject, once)
 	}
 	return nil
+}
+
+// unreleased returns charges without the slots that the store has released before. A store that numbers
+// slots releases each once. Another store identifies slots by their instant, as the model does.
+func (p *pair) unreleased(charges []limiter.Charge, results []algo.Result) []limiter.Charge {
+	left := slices.Clone(charges)
+	for i, c := range charges {
+		of := slotsOf{c.Limit.ID, results[i].State.Refunds}
+		if _, ok := results[i].Machine.(*algo.Slots); !ok || c.Force || of.number == 0 {
+			continue
+		}
+		left[i].Cost = max(0, c.Cost-p.released[of])
+	}
+	return left
+}
+
+// release records that the store has released the slots of charges.
+func (p *pair) release(charges []limiter.Charge, results []algo.Result) {
+	for i, c := range charges {
+		if of := (slotsOf{c.Limit.ID, results[i].State.Refunds}); !c.Force {
+			p.released[of] = max(p.released[of], c.Cost)
+		}
+	}
 }
 
 // corrections returns charges that correct the given charges to their actual costs, with the results of
@@ -178,6 +229,9 @@ func (p *pair) reset(t failer) {
 		t.Fatalf("reset: got error %v, want none", err)
 	}
 	p.model.Reset(p.subject)
+	for of := range p.released {
+		p.released[of] = math.MaxInt64
+	}
 }
 
 func costs(charges []limiter.Charge) (list []int64) {

@@ -55,6 +55,42 @@ func (m *Model) Take(now algo.Instant, subject limiter.Subject, charges []limite
 	return true, results
 }
 
+// TakeSeen makes a Take whose answer by a store is seen. It removes those expired slots that the store
+// removed. A store may keep expired slots that it did not know when it made room.
+func (m *Model) TakeSeen(now algo.Instant, subject limiter.Subject, charges []limiter.Charge, seen []algo.State) (bool, []algo.Result) {
+	before := make([]limiter.Held, len(charges))
+	for i, c := range charges {
+		before[i], _ = m.limits(subject)[c.Limit.ID].Settle(c.Limit, now)
+	}
+	allowed, results := m.Take(now, subject, charges)
+	for i, c := range charges {
+		l, ok := results[i].Machine.(*algo.Slots)
+		if !ok || !allowed || c.Cost == 0 {
+			continue
+		}
+		expired := func(e algo.Entries) int { return e.Until(now.Add(-l.Length)) }
+		mine, got, had := results[i].State.Entries, seen[i].Entries, before[i].State.Entries
+		if got.From(expired(got)) == mine.From(expired(mine)) && within(got[:8*expired(got)], had[:8*expired(had)]) {
+			results[i].State.Entries = got
+			held := m.limits(subject)[c.Limit.ID]
+			held.State.Entries = got
+			m.limits(subject)[c.Limit.ID] = held
+		}
+	}
+	return allowed, results
+}
+
+// within reports whether all entries of a are entries of b.
+func within(a, b algo.Entries) bool {
+	for a != "" && b != "" {
+		if a.At(0) == b.At(0) {
+			a = a.From(1)
+		}
+		b = b.From(1)
+	}
+	return a == ""
+}
+
 // kept returns h without Clamped, which a store does not keep.
 func kept(h limiter.Held) limiter.Held {
 	h.Clamped = false
@@ -118,7 +154,7 @@ func (m *Model) correct(now algo.Instant, subject limiter.Subject, charges []lim
 			limits[c.Limit.ID], changed = kept(held), true
 			continue
 		}
-		if ok && held.Machine.Fingerprint() == results[i].Machine.Fingerprint() {
+		if ok && algo.Refundable(held.Machine, results[i].Machine) {
 			before := held.State
 			held.State = held.Machine.Refund(held.State, results[i].State, c.Cost, elapsed+m.Margin)
 			limits[c.Limit.ID] = held

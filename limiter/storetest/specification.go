@@ -30,7 +30,11 @@ func (m *Model) explains(limits [][]*limiter.Limit, e event) bool {
 	charges := charges(limits, who, e.Op.Charges)
 	switch e.Op.Kind {
 	case takes:
-		allowed, results := m.Take(e.Op.Now, who, charges)
+		states := make([]algo.State, len(e.Seen))
+		for i := range states {
+			states[i] = e.Seen[i].State
+		}
+		allowed, results := m.TakeSeen(e.Op.Now, who, charges, states)
 		return allowed == e.Allowed && slices.Equal(seenOf(results), e.Seen)
 	case settles:
 		results := make([]algo.Result, len(charges))

@@ -391,7 +391,7 @@ func testMostLimits(t *testing.T, s Suite) {
 					rate = rates[i%len(rates)]
 				}
 				rate.Requests, rate.Burst = 1_000_000, 0
-				if rate.Algorithm == algo.SlidingLog {
+				if rate.Algorithm == algo.SlidingLog || rate.Algorithm == algo.Concurrent {
 					rate.Requests = 100
 				}
 				charges = append(charges, limiter.Charge{Limit: Limit(t, string('a'+rune(i)), rate), Cost: 9})

@@ -130,7 +130,7 @@ func (w *worker) perform(g int, ops []operation) (events []event) {
 // that happened.
 func (w *worker) settle(e event, who limiter.Subject, of taken) (events []event) {
 	charges, results := corrections(of.charges, of.results, e.Op.Actual)
-	if e.Op.Charges, e.Given = correctionsOf(of.of, e.Op.Actual), seenOf(results); len(charges) == 0 {
+	if e.Op.Charges, e.Given = correctionsOf(of.of, e.Op.Actual), givenOf(results); len(charges) == 0 {
 		return nil
 	}
 	sent := []event{e}
@@ -213,6 +213,14 @@ func correctionsOf(charges []chargeOf, actual []int64) (list []chargeOf) {
 func seenOf(results []algo.Result) (list []seen) {
 	for _, r := range results {
 		list = append(list, newSeen(r))
+	}
+	return list
+}
+
+// givenOf returns results with all that a settlement needs of them.
+func givenOf(results []algo.Result) (list []seen) {
+	for _, r := range results {
+		list = append(list, seen{Fingerprint: r.Machine.Fingerprint(), State: r.State})
 	}
 	return list
 }

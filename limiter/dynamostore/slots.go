@@ -1,0 +1,256 @@
+package dynamostore
+
+import (
+	"cmp"
+	"encoding/base64"
+	"encoding/binary"
+	"maps"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// newSlot returns the number of a charge's first slot. No other slot has it, except by an improbable
+// accident. The slots of a charge have consecutive numbers. The highest six bits make the key of a slot
+// begin with a letter, so that no key is equal to a number.
+func newSlot() int64 { return 1 + rand.Int64N(52<<42-1) } //nolint:gosec // the number only distinguishes slots
+
+// slotKey returns the key of slot i of a charge: 8 characters.
+func slotKey(first int64, i int) string {
+	var b [8]byte
+	binary.BigEndian.PutUint64(b[:], uint64(first+int64(i)))
+	return base64.RawURLEncoding.EncodeToString(b[2:])
+}
+
+// slotsOf returns the slots of the limit id by key, and whether the item has their map.
+func (it item) slotsOf(id string) (slots map[string]types.AttributeValue, ok bool) {
+	m, ok := it[attribute(slotsAttribute, id)].(*types.AttributeValueMemberM)
+	if !ok {
+		return nil, false
+	}
+	return m.Value, true
+}
+
+// slots reads the slots of the limit id, in order of their instants.
+func (r *reader) slots(id string) algo.State {
+	name := attribute(slotsAttribute, id)
+	slots, ok := r.it.slotsOf(id)
+	if v := r.it[name]; v != nil && !ok {
+		r.fail(name, "a %T, want a map", v)
+	}
+	instants := make([]algo.Instant, 0, len(slots))
+	for _, v := range slots {
+		instants = append(instants, algo.Instant(r.parse(name, v)))
+	}
+	slices.Sort(instants)
+	return algo.State{Entries: algo.NewEntries(instants...)}
+}
+
+// slotsValue returns the map of the slots in s. A slot in old keeps its key, so that its holder can release
+// it. Other slots get keys from s.Refunds on, first those of the instant s.Newest.
+func slotsValue(old map[string]types.AttributeValue, s algo.State) types.AttributeValue {
+	missing := map[string]int{} // slots by instant
+	for i := range s.Entries.Len() {
+		missing[instantText(s.Entries.At(i))]++
+	}
+	m := &types.AttributeValueMemberM{Value: map[string]types.AttributeValue{}}
+	for _, key := range slices.Sorted(maps.Keys(old)) {
+		if at, ok := old[key].(*types.AttributeValueMemberN); ok && missing[at.Value] > 0 {
+			missing[at.Value]--
+			m.Value[key] = at
+		}
+	}
+	added := 0
+	add := func(at string) {
+		for range missing[at] {
+			m.Value[slotKey(s.Refunds, added)] = &types.AttributeValueMemberN{Value: at}
+			added++
+		}
+		delete(missing, at)
+	}
+	add(instantText(s.Newest))
+	for _, at := range slices.Sorted(maps.Keys(missing)) {
+		add(at)
+	}
+	return m
+}
+
+func instantText(i algo.Instant) string { return number(int64(i)).(*types.AttributeValueMemberN).Value }
+
+// newest returns the instant of the newest slot; 0 without slots.
+func newest(s algo.State) algo.Instant {
+	if s.Entries == "" {
+		return 0
+	}
+	return s.Entries.At(s.Entries.Len() - 1)
+}
+
+// maxExpired is the number of expired slots that one update removes, for all limits together. DynamoDB
+// allows 4 KB and 300 operators in an expression. To remove more, the update replaces the whole map.
+const maxExpired = 60
+
+// expiredSlots returns the keys of the expired slots of v if a charge has no room without their removal.
+func (t *take) expiredSlots(v *view, c limiter.Charge) (keys []string, needed bool) {
+	l, ok := v.settled.Machine.(*algo.Slots)
+	if !ok || int64(v.settled.State.Entries.Len()) <= slotsRoom(l, c) {
+		return nil, false
+	}
+	slots, _ := t.item.slotsOf(v.id)
+	_, n := l.Live(v.settled.State, t.now)
+	if n == 0 {
+		return nil, true
+	}
+	latest := v.settled.State.Entries.At(n - 1)
+	r := reader{it: t.item}
+	for key, at := range slots {
+		if algo.Instant(r.parse(key, at)) <= latest {
+			keys = append(keys, key)
+		}
+	}
+	return keys, true
+}
+
+// slotsRoom returns the largest number of slots before the charge c.
+func slotsRoom(l *algo.Slots, c limiter.Charge) int64 {
+	if c.Force {
+		return l.MaxDebt() - c.Cost
+	}
+	return l.Requests - c.Cost
+}
+
+// chargeSlots adds slots. The condition bounds the size of the map, so concurrent charges and releases do
+// not collide. If expired slots take the room, the update removes them, on the condition that they still
+// exist. An update cannot add to an absent map, so the first charge creates it.
+func (t *take) chargeSlots(e *expression, l *algo.Slots, v *view, c limiter.Charge) {
+	slots, room, exists := attribute(slotsAttribute, v.id), slotsRoom(l, c), v.busy
+	if t.exact {
+		_, exists = t.item.slotsOf(v.id)
+	}
+	expired, needed := t.expiredSlots(v, c)
+	switch {
+	case !exists:
+		e.require(e.absent(slots))
+	case t.exact && needed && len(expired) > t.mostExpired(): // a charge of cost 0, because others rewrite the map
+		e.requireHeld(t.item, v)
+	case t.exact && needed:
+		e.require("size(" + e.name(slots) + ") > " + e.number(room))
+		e.require(e.sizeAtMost(slots, room+int64(len(expired))))
+		e.requireSlots(slots, expired)
+	default:
+		e.require(e.sizeAtMost(slots, room))
+	}
+	t.requireNewest(e, v, c.Cost)
+	if c.Cost == 0 {
+		return
+	}
+	if t.exact {
+		e.removeSlots(slots, expired)
+	}
+	v.slot = cmp.Or(v.slot, newSlot())
+	if !exists {
+		e.setTo(slots, e.value(slotsValue(nil, algo.State{Newest: t.now, Refunds: v.slot, Entries: algo.NewEntries(slices.Repeat([]algo.Instant{t.now}, int(c.Cost))...)})))
+		return
+	}
+	for i := range int(c.Cost) {
+		e.set = append(e.set, e.slot(slots, slotKey(v.slot, i))+" = "+e.number(int64(t.now)))
+	}
+}
+
+// mostExpired returns the number of expired slots that an update may remove from one map.
+func (t *take) mostExpired() int { return maxExpired / len(t.charges) }
+
+// slot returns the path of a slot.
+func (e *expression) slot(slots, key string) string { return e.name(slots) + "." + e.name(key) }
+
+// requireSlots adds the condition that slots exist.
+func (e *expression) requireSlots(slots string, keys []string) {
+	for _, key := range keys {
+		e.require("attribute_exists(" + e.slot(slots, key) + ")")
+	}
+}
+
+func (e *expression) removeSlots(slots string, keys []string) {
+	for _, key := range keys {
+		e.remove = append(e.remove, e.slot(slots, key))
+	}
+}
+
+// requireNewest adds the condition that no slot is too far ahead of the clock, as for a log. It keeps the
+// interval of the newest slot up to date.
+func (t *take) requireNewest(e *expression, v *view, cost int64) {
+	name, now, seen := attribute(newestAttribute, v.id), logIndex(t.now), logIndex(newest(v.settled.State))
+	known := seen
+	if t.exact {
+		r := reader{it: t.item}
+		known = r.number(name)
+	}
+	switch {
+	case known <= now:
+		e.require(e.absentOr(name, "<=", e.number(now)))
+	case known == now+1: // the charge does not change the interval
+		e.require(e.compare(name, "=", e.number(known)))
+		return
+	case !t.exact:
+		e.require(e.compare(name, "=", e.number(known)))
+		return
+	default: // only the exact slots show whether a slot is too far ahead, or has been released
+		e.requireHeld(t.item, v)
+	}
+	if cost > 0 {
+		e.setTo(name, e.number(max(now, seen)))
+	}
+}
+
+// tooManyExpired reports whether a charge needs the removal of more expired slots than one update can
+// remove by key.
+func (t *take) tooManyExpired(v *view, c limiter.Charge) bool {
+	keys, _ := t.expiredSlots(v, c)
+	return len(keys) > t.mostExpired()
+}
+
+// holds reports whether an item has the slots of this decision. The condition of an update that was
+// repeated can fail on the slots that the first copy took.
+func (t *take) holds(it item) bool {
+	for i := range t.views {
+		slots, _ := it.slotsOf(t.views[i].id)
+		if _, ok := slots[slotKey(t.views[i].slot, 0)]; ok && t.views[i].slot != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// giveBackSlots releases slots. The first attempt assumes that the item has them. The condition names only
+// these slots, so it does not collide with other charges and releases, or with changed parameters.
+func (r *refund) giveBackSlots(e *expression, i int) {
+	id, slots := r.charges[i].Limit.ID.String(), attribute(slotsAttribute, r.charges[i].Limit.ID.String())
+	present, _ := r.item.slotsOf(id)
+	var keys []string
+	for j := range int(r.charges[i].Cost) {
+		key := slotKey(r.results[i].State.Refunds, j)
+		if _, ok := present[key]; ok || r.seen == nil {
+			keys = append(keys, key)
+		}
+	}
+	if len(keys) == 0 {
+		return
+	}
+	e.requireSlots(slots, keys)
+	e.removeSlots(slots, keys)
+	r.given++
+}
+
+// releases returns the update that releases slots and makes no other correction.
+func (r *refund) releases() *expression {
+	e := newExpression()
+	for i, c := range r.charges {
+		if _, ok := r.results[i].Machine.(*algo.Slots); ok && c.Cost > 0 {
+			r.giveBackSlots(e, i)
+		}
+	}
+	return e
+}
