@@ -65,7 +65,8 @@ func (r *Receipt) Refund(ctx context.Context, now time.Time) Refunds {
 // beyond the limit, into a debt of at most one capacity. It makes one store call for each subject with a
 // difference. A cost below 0 counts as 0. A limit with a Spread only refunds whole charges.
 //
-// A settlement that takes longer than Options.Timeout is lost. now MUST be read from the same clock as
+// A settlement that takes longer than Options.Timeout is lost, unless the store needs time to connect (see
+// Connector). now MUST be read from the same clock as
 // the instant of the Take. A Receipt settles once: a second call of Settle or Refund does nothing and
 // returns zero.
 func (r *Receipt) Settle(ctx context.Context, now time.Time, actual func(Charge) int64) (done Settlement) {
@@ -92,9 +93,9 @@ func (l *Limiter) settleStores(ctx context.Context, now time.Time, corrections [
 	if len(corrections) == 0 {
 		return nil
 	}
-	if l.timeout > 0 {
+	if timeout := l.timeoutAt(algo.InstantOf(now)); timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), l.timeout)
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), timeout)
 		defer cancel()
 	}
 	settled := make([]settledSubject, len(corrections))

@@ -1,10 +1,12 @@
 package limiter_test
 
 import (
+	"context"
 	"log/slog"
 	"math"
 	"reflect"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
@@ -98,6 +100,62 @@ func TestReceipt_Settle_negative(t *testing.T) {
 		receipt.Settle(ctx, noon, func(limiter.Charge) int64 { return actual })
 		if d, err := l.Peek(ctx, noon, []limiter.Charge{charge}); err != nil || d.Remaining != 900 {
 			t.Errorf("a cost of %d: got %d remaining, %v; want 900", actual, d.Remaining, err)
+		}
+	}
+}
+
+// A settlement after an idle time may wait for a connection, as a decision may.
+func TestReceipt_Settle_connects(t *testing.T) {
+	for _, connect := range []time.Duration{0, 900 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &slowSettle{hanging: &hanging{remote: newRemote(), answers: true}, takes: 200 * time.Millisecond}
+			l := storetest.Must(limiter.New(store, limiter.Options{Timeout: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}))
+			_, receipt, err := l.TakeRefundable(ctx, time.Now(), []limiter.Charge{{Subject: user, Limit: perMinute(t, "input", 1000), Cost: 100}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			store.first = connect
+			want := limiter.Settlement{Charged: 1}
+			if connect == 0 {
+				want = limiter.Settlement{Lost: 1}
+			}
+			if got := receipt.Settle(ctx, time.Now(), func(limiter.Charge) int64 { return 105 }); !reflect.DeepEqual(got, want) {
+				t.Errorf("time to connect %s: got %+v, want %+v", connect, got, want)
+			}
+		})
+	}
+}
+
+// slowSettle is a store whose settlements take a while.
+type slowSettle struct {
+	*hanging
+	takes time.Duration
+}
+
+func (s *slowSettle) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
+	select {
+	case <-time.After(s.takes):
+		return s.remote.Settle(ctx, now, subject, charges, results, elapsed, once)
+	case <-ctx.Done():
+		return limiter.Settled{}, ctx.Err()
+	}
+}
+
+// In an outage, a cost beyond the max debt is reported once, even if processes divide the limit. It is the
+// excess of this process's share, whose debt is smaller.
+func TestReceipt_Settle_share(t *testing.T) {
+	for processes, want := range map[int]int64{1: 300 - 2*100, 4: 300 - 2*25} {
+		store := newRemote()
+		store.fail = map[limiter.Subject]error{user: limiter.ErrUnavailable}
+		l := storetest.Must(limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
+		divided := onError(t, "input", 100, limiter.OnErrorLocal, processes)
+		d, receipt, err := l.TakeRefundable(ctx, noon, []limiter.Charge{{Subject: user, Limit: divided, Cost: 10}})
+		if err != nil || !d.Allowed || d.Reason == limiter.ReasonNone {
+			t.Fatalf("got %+v, error %v, want a degraded admission", d, err)
+		}
+		got := receipt.Settle(ctx, noon, func(limiter.Charge) int64 { return 300 })
+		if want := (limiter.Settlement{Charged: 1, Excess: []limiter.Excess{{Subject: user, Limit: divided, Cost: want}}}); !reflect.DeepEqual(got, want) {
+			t.Errorf("%d processes: got %+v, want %+v", processes, got, want)
 		}
 	}
 }

@@ -91,15 +91,20 @@ func (r *request) deadline(ctx context.Context) context.Context {
 	l := r.limiter
 	if r.ctx == nil {
 		r.ctx = ctx
-		if l.timeout > 0 {
-			timeout := l.timeout
-			if l.connector != nil {
-				timeout = max(timeout, l.connector.ConnectTimeout(r.now))
-			}
+		if timeout := l.timeoutAt(r.now); timeout > 0 {
 			r.ctx, r.cancel = context.WithTimeout(context.WithoutCancel(ctx), timeout)
 		}
 	}
 	return r.ctx
+}
+
+// timeoutAt returns how long a decision or a settlement at now may wait for a shared store. 0 means without
+// a bound.
+func (l *Limiter) timeoutAt(now algo.Instant) time.Duration {
+	if l.timeout == 0 || l.connector == nil {
+		return l.timeout
+	}
+	return max(l.timeout, l.connector.ConnectTimeout(now))
 }
 
 // denied reports whether anything has denied the request so far.

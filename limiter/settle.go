@@ -152,15 +152,22 @@ func (l *Limiter) correct(ctx context.Context, now algo.Instant, r refundable, e
 		s.Lost = len(r.charges)
 		return s
 	}
+	forced, ofShare := 0, int64(0)
 	for i, c := range r.charges {
 		if !c.Force {
 			continue
 		}
-		if s.Charged++; settled.Excess[i] > 0 {
-			s.Excess = append(s.Excess, Excess{r.items[i].charge().Subject, r.items[i].limit, settled.Excess[i]})
+		forced++
+		if c.Limit.isLocalShare { // the next charge is the same cost, on the whole limit
+			ofShare = settled.Excess[i]
+			continue
 		}
+		if excess := max(ofShare, settled.Excess[i]); excess > 0 {
+			s.Excess = append(s.Excess, Excess{r.items[i].charge().Subject, r.items[i].limit, excess})
+		}
+		s.Charged, ofShare = s.Charged+1, 0
 	}
-	s.Refunds = Refunds{settled.Given, len(r.charges) - s.Charged - settled.Given}
+	s.Refunds = Refunds{settled.Given, len(r.charges) - forced - settled.Given}
 	if s.Charged > 0 && l.notices != nil {
 		l.noticesAfter(ctx, now, &r)
 	}

@@ -82,7 +82,7 @@ type Local interface {
 
 // Connector is implemented by stores that open connections, such as those of package resilient.
 type Connector interface {
-	// ConnectTimeout returns how long a decision at now may wait for the store. It returns 0 if no
+	// ConnectTimeout returns how long a decision or a settlement at now may wait for the store. It returns 0 if no
 	// connection has to be opened. If it is longer than Options.Timeout, it replaces the timeout. It
 	// MUST be below MinWindow, and safe for concurrent use.
 	ConnectTimeout(now algo.Instant) time.Duration

@@ -76,8 +76,9 @@ func (b *byRule) find(rule string) int {
 	return maxRules
 }
 
-// add counts an allowed decision for each rule that charged it, and a refused decision for the rule
-// that refused it.
+// add counts an allowed decision once for each rule of its limits, and a refused decision for the rule
+// that refused it. It also counts a request over a limit in mode mark, and a refusal in shadow mode, for
+// the rule of that limit.
 func (b *byRule) add(o *outcome.Outcome) {
 	d := &o.Decision
 	if b.rows[maxRules].name == "" {
