@@ -106,15 +106,25 @@ Weir-Degraded: store_timeout
 // For a limit with a calendar, the window is the length of the current period, and the reset is the end of
 // the period.
 func TestNewAnswer_period(t *testing.T) {
-	l := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "day", Rate: algo.Rate{Requests: 10, Calendar: algo.Calendar{Period: algo.Day, Zone: "Europe/Berlin"}}}))
-	for at, want := range map[string]string{"2026-03-28T12:00:00Z": "86400", "2026-03-29T12:00:00Z": "82800", "2026-10-25T12:00:00Z": "90000"} {
+	day, month := algo.Calendar{Period: algo.Day, Zone: "Europe/Berlin"}, algo.Calendar{Period: algo.Month, Zone: "Europe/Berlin", Anchor: "31"}
+	for _, c := range []struct {
+		calendar algo.Calendar
+		at, want string
+	}{
+		{day, "2026-03-28T12:00:00Z", "86400"}, {day, "2026-03-29T12:00:00Z", "82800"}, {day, "2026-10-25T12:00:00Z", "90000"},
+		{month, "2026-02-28T12:00:00Z", "2674800"}, // to 31 March: 31 days less an hour
+		{month, "2026-02-27T12:00:00Z", "2419200"}, // from 31 January: 28 days
+		{month, "2026-10-30T12:00:00Z", "2682000"}, // from 30 September: 31 days and an hour
+	} {
+		l := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "quota", Rate: algo.Rate{Requests: 10, Calendar: c.calendar}}))
+		at, want := c.at, c.want
 		now, err := time.Parse(time.RFC3339, at)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, allowed := range []bool{true, false} {
 			a := httplimit.NewAnswer(limiter.Decision{Allowed: allowed, At: now, Limit: l, Capacity: 10, RetryAfter: 1})
-			if a.Policy != `"day";q=10;w=`+want || !allowed && a.Problem.Window != want+"s" {
+			if a.Policy != `"quota";q=10;w=`+want || !allowed && a.Problem.Window != want+"s" {
 				t.Errorf("%s: got %s and %+v, want a window of %s s", at, a.Policy, a.Problem, want)
 			}
 		}

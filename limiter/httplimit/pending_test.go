@@ -77,6 +77,27 @@ func newSettling(t *testing.T, store limiter.Store) *settling {
 	return s
 }
 
+// A handler outside the Gate keeps the header of its request: the Gate removes the fields of a client from
+// a copy.
+func TestGate_Wrap_header(t *testing.T) {
+	s := newSettling(t, storetest.Must(memstore.New(memstore.Options{})))
+	for _, field := range []string{"Weir-Cost", "Weir-Over"} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/chat", http.NoBody)
+		r.Header.Set(field, "forged")
+		s.gate.Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if len(r.Header) > 0 {
+				t.Errorf("the API got the header %v, want none", r.Header)
+			}
+		})).ServeHTTP(httptest.NewRecorder(), r)
+		if r.Header.Get(field) != "forged" {
+			t.Errorf("the header of the request: got %v, want it unchanged", r.Header)
+		}
+	}
+	if plain := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/plain", http.NoBody); httplimit.SetOver(plain, "soft") == plain || len(plain.Header) > 0 {
+		t.Errorf("the header of a request over a limit: got %v, want it unchanged", plain.Header)
+	}
+}
+
 // get sends a request to an API and returns the answer.
 func (s *settling) get(path string, api http.HandlerFunc, headers ...string) *http.Response {
 	s.t.Helper()

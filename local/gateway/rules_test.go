@@ -21,11 +21,14 @@ func ok(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok")
 func TestRules_exempt(t *testing.T) {
 	onEach(t, example(t, "health.json"), ok, func(t *testing.T, r *ruled) {
 		r.want(t, "GET /health", []int{200, 200, 200, 200, 200})
-		r.want(t, "GET /a", []int{200, 200, 200, 200}, "X-Api-Key: key-monitoring")
+		r.want(t, "GET /a/../health", times(1, 200))
+		r.want(t, "GET /a", times(4, 200), "X-Api-Key: key-monitoring")
 		if calls := r.calls.Load(); calls != 0 {
 			t.Fatalf("exempt requests: got %d store calls, want 0", calls)
 		}
 		r.want(t, "GET /a", append(times(20, 200), 429), "X-Api-Key: key-alice")
+		r.want(t, "GET /health/../a", times(1, 429), "X-Api-Key: key-alice")
+		r.want(t, "GET /health/%2e%2e/a", times(1, 429), "X-Api-Key: key-alice")
 		r.want(t, "GET /health", append(times(5, 401), 429), "X-Api-Key: guess")
 		r.now = r.now.Add(time.Hour)
 		r.want(t, "GET /a", []int{200}, "X-Api-Key: key-alice") // this request writes the metrics of the requests above
@@ -34,8 +37,8 @@ func TestRules_exempt(t *testing.T) {
 			n, _ := strconv.Atoi(match[1])
 			exempt += n
 		}
-		if exempt != 5 {
-			t.Errorf("metric Exempt of health: got %d, want 5", exempt)
+		if exempt != 6 {
+			t.Errorf("metric Exempt of health: got %d, want 6", exempt)
 		}
 	})
 }
@@ -145,6 +148,9 @@ func TestRules_usage(t *testing.T) {
 			}
 		}
 		r.want(t, "GET /_usage", []int{429}, "X-Api-Key: key-alice")
+		if a := r.want(t, "HEAD /_usage", []int{200}, "X-Api-Key: key-bob"); a.body != "" || a.header.Get("Content-Type") != "application/json" {
+			t.Errorf("HEAD: got %q and the header %v, want the header of JSON without a body", a.body, a.header)
+		}
 		r.want(t, "GET /_usage", []int{401})
 		r.want(t, "GET /_usage", []int{401}, "X-Api-Key: guess")
 	})
