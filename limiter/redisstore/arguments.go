@@ -48,6 +48,14 @@ func encodeTake(now algo.Instant, charges []limiter.Charge, seen []algo.Result) 
 			b = appendInteger(b, int64(m.Length), 8)
 			b = appendIntegers(b, 4, room, c.Cost)
 			b = appendInteger(b, int64(m.MaxHonest(now)), 8)
+		case *algo.Slots:
+			room := m.Requests - c.Cost
+			if c.Force {
+				room = m.MaxDebt() - c.Cost
+			}
+			b = appendInteger(b, int64(m.Length), 8)
+			b = appendIntegers(b, 4, room, c.Cost)
+			b = appendInteger(b, int64(now.Add(algo.MaxSkew)), 8)
 		}
 		b = appendInteger(append(b, superseded), c.Limit.Version, versionSize)
 		b = appendLimit(b, c.Limit.ID, m)
@@ -74,7 +82,7 @@ func encodeSettle(now algo.Instant, charges []limiter.Charge, results []algo.Res
 			b = appendIntegers(b, 8, int64(m.Increment(c.Cost)), int64(m.Refundable(c.Cost, late)))
 		case *algo.Window:
 			b = appendIntegers(b, 4, charged.Window, c.Cost, 0, 0, 0, 0, 0)
-		case *algo.Log:
+		case *algo.Log, *algo.Slots:
 			b = appendInteger(b, int64(charged.Newest), 8)
 			b = appendIntegers(b, 4, c.Cost, 0, 0, 0, 0)
 		}

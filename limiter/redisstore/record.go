@@ -16,7 +16,7 @@ const (
 	kindBucket = 1 + iota
 	kindSliding
 	kindFixed
-	kindLog
+	kindLog          // also of slots
 	kindSlidingLarge // a window whose counts need more than 16 bits
 	kindFixedLarge
 	kindVersion // version of the rules that set the limit, if it differs from the version of the value
@@ -153,10 +153,14 @@ func (r record) parse() (limiter.Held, error) {
 	kinds := [...]string{kindBucket: "bucket", kindSliding: "sliding", kindFixed: "fixed", kindLog: "log", kindSlidingLarge: "sliding", kindFixedLarge: "fixed"}
 	length, rest := decimal(r.limit[limitSize:])
 	capacity, rest := decimal(rest)
+	kind := kinds[r.kind()]
+	if r.slots() {
+		kind, rest = "slots", rest[:max(0, len(rest)-1)]
+	}
 	if len(rest) > 0 {
 		return limiter.Held{}, fmt.Errorf("%w: parameters: %d bytes too many", limiter.ErrFormat, len(rest))
 	}
-	machine, err := algo.Parse(fmt.Sprintf("%s/%s/%d", kinds[r.kind()], time.Duration(length), capacity))
+	machine, err := algo.Parse(fmt.Sprintf("%s/%s/%d", kind, time.Duration(length), capacity))
 	if err != nil {
 		return limiter.Held{}, fmt.Errorf("%w: %w", limiter.ErrFormat, err)
 	}
@@ -178,6 +182,9 @@ func (r record) read(m algo.Machine) limiter.Held {
 	return h
 }
 
+// slots reports whether r is a record of slots: a log whose parameters end with a zero byte.
+func (r record) slots() bool { return r.kind() == kindLog && r.limit[len(r.limit)-1] == 0 }
+
 // idle returns the instant after which the record has no effect, like algo.Machine.Idle.
 func (r record) idle() algo.Instant {
 	switch r.kind() {
@@ -191,6 +198,12 @@ func (r record) idle() algo.Instant {
 		return h.Machine.Idle(h.State)
 	}
 	length, _ := decimal(r.limit[limitSize:])
+	if r.slots() {
+		if len(r.entries) == 0 {
+			return 0
+		}
+		return algo.Instant(integer(r.entries[len(r.entries)-entrySize:]) + length)
+	}
 	if r.kind() == kindLog {
 		return algo.Instant(integer(r.state[:8]) + length)
 	}
@@ -202,7 +215,7 @@ func newRecord(id limiter.ID, h limiter.Held) record {
 	switch s := h.State; h.Machine.(type) {
 	case *algo.Bucket:
 		r.state, r.refunds = appendInteger(nil, int64(s.TAT), 8), s.Refunds
-	case *algo.Log:
+	case *algo.Log, *algo.Slots:
 		r.state = appendInteger(appendInteger(nil, int64(s.Newest), 8), int64(s.Entries.Len()), 4)
 	case *algo.Window:
 		if r.kind() < kindLog && max(s.Count, s.Previous) > math.MaxUint16 { // older rules admitted more, so the count can be above the limit
@@ -227,6 +240,9 @@ func appendLimit(b []byte, id limiter.ID, m algo.Machine) []byte {
 	} else {
 		b = appendDecimal(appendDecimal(b, int64(length)), m.Capacity())
 	}
+	if _, ok := m.(*algo.Slots); ok {
+		b = append(b, 0) // no decimal ends with a zero
+	}
 	b[start] = tagged(kind, len(b)-start-limitSize)
 	return b
 }
@@ -236,6 +252,8 @@ func kindOf(m algo.Machine) (kind byte, length time.Duration) {
 	case *algo.Bucket:
 		return kindBucket, m.Interval
 	case *algo.Log:
+		return kindLog, m.Length
+	case *algo.Slots:
 		return kindLog, m.Length
 	case *algo.Window:
 		if m.Calendar() != (algo.Calendar{}) {

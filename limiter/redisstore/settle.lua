@@ -8,7 +8,7 @@
 --              bucket: TAT and refunds after the charge; what to refund if nothing else has
 --                touched the bucket since; what to refund otherwise
 --              window: index charged, cost
---              log: newest instant after the charge, cost
+--              log, slots: newest instant after the charge, cost
 --            and for a forced charge
 --              bucket: now; increment; latest TAT of a debt
 --              window: index, cost; latest index of honest clocks; largest count of a debt
@@ -39,6 +39,7 @@ while i < #args do
   local limit = sub(args, i + 30, i + 34 + tag % 16 * (tag > 159 and 3 or 1)) -- without the tag
   i, forced = i + 30 + #limit, forced + force
   local large = tag > 31 and tag < 64 and tag + 48 or tag -- of the same window with large counts
+  local slots = tag > 63 and tag < 80 and byte(limit, #limit) == 0 -- their parameters may have changed
   local next, count, at, refunds, behind = 9, 0 -- at: the state; behind: what follows the limit
   while next <= #new do
     local t = byte(new, next)
@@ -53,7 +54,11 @@ while i < #args do
       refunds = next + 1
     end
     if t > 63 and t < 80 then size = size + 8 * unpack('>I4', new, next + 14 + extra) end
-    if (t == tag or t == large) and sub(new, next + 1, next + #limit) == limit then at, tag = next + 1 + #limit, t end
+    if slots then
+      if t > 63 and t < 80 and sub(new, next + 1, next + 5) == sub(limit, 1, 5) and byte(new, next + 5 + extra) == 0 then at = next + 6 + extra end
+    elseif (t == tag or t == large) and sub(new, next + 1, next + #limit) == limit then
+      at, tag = next + 1 + #limit, t
+    end
     next = next + size + extra
   end
   if next ~= #new + 1 or count ~= byte(new, 2) then return {value} end

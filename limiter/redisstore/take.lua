@@ -17,7 +17,8 @@
 -- The value is a format byte 2, the number of limits B, a version I6, and the limits. The tag
 -- of a limit is its kind times 16 plus the length of its parameters. Kinds: 1 bucket,
 -- 2 sliding and 3 fixed window, 4 log, 5 and 6 like 2 and 3 with large counts, 10 like 6 with a
--- calendar, whose tag has a third of the length. Its state follows: bucket TAT; window index I4, count and previous I2, large I4; log newest
+-- calendar, whose tag has a third of the length. A log whose parameters end with a zero byte has slots:
+-- each charge counts at its own instant, and expired entries stay while there is room. Its state follows: bucket TAT; window index I4, count and previous I2, large I4; log newest
 -- instant, number of entries I4, and entries, oldest first. Then follow, if they are not the
 -- default: 112 and its version I6, if that is not the one of the value; 128 and a mark of
 -- 16 bytes; 144 and the refunds I4 of a bucket. The script does not change these or the parameters.
@@ -89,8 +90,11 @@ while i < #args do
   elseif tag > 63 and tag < 80 then
     local s, n, m = 0, 0, 0
     if not first then s, n, m = unpack('>I4I4I4', new, at) end
-    if s > e or s == e and n > f then return {value} end
-    local from = at + 12
+    local from, slots, tail = at + 12, byte(limit, #limit) == 0, ''
+    if slots and m > 0 then s, n = unpack('>I4I4', new, from + 8 * m - 8) end
+    if m > 0 or not slots then
+      if s > e or s == e and n > f then return {value} end
+    end
     local function expired(hi, lo) -- number of entries up to an instant
       local low, high = 0, m
       while low < high do
@@ -100,14 +104,20 @@ while i < #args do
       end
       return low
     end
-    -- If the clock is behind, the charge counts at the instant of the newest entry.
-    if s < now_hi or s == now_hi and n < now_lo then s, n = now_hi, now_lo end
+    -- If the clock is behind, the charge on a log counts at the instant of the newest entry.
+    if slots or s < now_hi or s == now_hi and n < now_lo then s, n = now_hi, now_lo end
     a, b = s - a, n - b
     if b < 0 then a, b = a - 1, b + 4294967296 end
     local dead = expired(a, b)
     if m - dead > c then return {value} end
     old = 12 + 8 * m
-    state = d > 0 and pack('>I4I4I4', s, n, m - dead + d) .. sub(new, from + 8 * dead, from + 8 * m - 1) .. string.rep(pack('>I4I4', s, n), d)
+    local count = m - dead
+    if slots then
+      if m <= c then dead, count = 0, m end
+      local last = expired(s, n) -- slots that are ahead of the clock stay behind the new ones
+      m, tail = last, sub(new, from + 8 * last, from + 8 * m - 1)
+    end
+    state = d > 0 and pack('>I4I4I4', s, n, count + d) .. sub(new, from + 8 * dead, from + 8 * m - 1) .. string.rep(pack('>I4I4', s, n), d) .. tail
   else
     local layout, s, n, m = '>I4I2I2', 0, 0, 0
     if tag > 79 then layout, old = '>I4I4I4', 12 end

@@ -165,7 +165,7 @@ func (v value) settle(now algo.Instant, charges []limiter.Charge, results []algo
 			held, _ = held.Settle(c.Limit, now)
 			settled.Excess[i] = held.Machine.Excess(held.State, now, c.Cost)
 			held.State, _ = c.Apply(held.Machine, held.State, now)
-		case held.Machine == nil || held.Machine.Fingerprint() != results[i].Machine.Fingerprint():
+		case !algo.Refundable(held.Machine, results[i].Machine):
 			continue
 		default:
 			if held.State = held.Machine.Refund(before, results[i].State, c.Cost, late); held.State == before {

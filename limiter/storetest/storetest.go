@@ -31,6 +31,7 @@ var rates = []algo.Rate{
 	{Algorithm: algo.FixedWindow, Requests: 10, Window: time.Minute},
 	{Algorithm: algo.LeakyBucket, Requests: 7, Window: time.Minute, Burst: 10},
 	{Algorithm: algo.SlidingLog, Requests: 10, Window: time.Minute},
+	{Algorithm: algo.Concurrent, Requests: 10, Window: time.Minute},
 	{Algorithm: algo.FixedWindow, Requests: 10, Calendar: algo.Calendar{Period: algo.Day, Zone: "America/New_York"}},
 }
 
