@@ -102,6 +102,21 @@ func (t *Keys) List(ctx context.Context) ([]Key, error) {
 	return keys, errors.Join(malformed, err)
 }
 
+// Find returns the record of an id. Its limits are the newest of all keys of the id.
+func (t *Keys) Find(ctx context.Context, id string) (r caller.Record, ok bool, err error) {
+	all, err := t.all(ctx)
+	if err != nil {
+		return r, false, err
+	}
+	for _, k := range all {
+		if k.ID != id || k.malformed != nil || ok && k.Limits.Changed() < r.Limits.Changed() {
+			continue
+		}
+		r, ok = caller.Record{ID: k.ID, Tier: k.Tier, Owner: k.Owner, Suspended: k.Suspended, Limits: k.Limits}, true
+	}
+	return r, ok, nil
+}
+
 // Revoke removes keys and returns them, even with an error:
 //
 //   - id alone: all keys of the id

@@ -106,6 +106,42 @@ func (c Config) limiter(store limiter.Store, logger *slog.Logger) (*limiter.Limi
 	return limiter.New(store, limiter.Options{Timeout: c.timeout(), Logger: logger, Cells: cells})
 }
 
+// FindRecord returns a function that finds the record of an API key by its id, for operators. It returns nil
+// if there are no records. The function reads the whole table.
+func (c Config) FindRecord(ctx context.Context) (find func(ctx context.Context, id string) (caller.Record, bool, error), err error) {
+	switch {
+	case c.APIKeysFile != "":
+		keys, err := c.apiKeys()
+		return func(_ context.Context, id string) (caller.Record, bool, error) {
+			r, ok := keys.Find(id)
+			return r, ok, nil
+		}, err
+	case c.RecordsTable != "":
+		client, err := c.sharedDynamoDBClient(ctx)
+		return func(ctx context.Context, id string) (caller.Record, bool, error) {
+			return apikeys.New(client, c.RecordsTable).Find(ctx, id)
+		}, err
+	}
+	return nil, nil
+}
+
+// apiKeys reads the files of API keys.
+func (c Config) apiKeys() (*caller.APIKeys, error) {
+	list, err := os.ReadFile(c.APIKeysFile)
+	if err != nil {
+		return nil, fmt.Errorf("API_KEYS_FILE: %w", err)
+	}
+	secret, err := os.ReadFile(c.APIKeySecretFile)
+	if err != nil {
+		return nil, fmt.Errorf("API_KEY_SECRET_FILE: %w", err)
+	}
+	keys, err := caller.ParseAPIKeys(list, secret)
+	if err != nil {
+		return nil, fmt.Errorf("API_KEYS_FILE %s, API_KEY_SECRET_FILE %s: %w", c.APIKeysFile, c.APIKeySecretFile, err)
+	}
+	return keys, nil
+}
+
 func (c Config) identifier() (*caller.Identifier, error) {
 	o := caller.Options{RequireCredential: c.RequireCredential, IPv6Bits: c.IPv6Bits}
 	table, err := c.records(context.Background())
@@ -128,16 +164,8 @@ func (c Config) identifier() (*caller.Identifier, error) {
 		}
 	}
 	if c.APIKeysFile != "" {
-		list, err := os.ReadFile(c.APIKeysFile)
-		if err != nil {
-			return nil, fmt.Errorf("API_KEYS_FILE: %w", err)
-		}
-		secret, err := os.ReadFile(c.APIKeySecretFile)
-		if err != nil {
-			return nil, fmt.Errorf("API_KEY_SECRET_FILE: %w", err)
-		}
-		if o.APIKeys, err = caller.ParseAPIKeys(list, secret); err != nil {
-			return nil, fmt.Errorf("API_KEYS_FILE %s, API_KEY_SECRET_FILE %s: %w", c.APIKeysFile, c.APIKeySecretFile, err)
+		if o.APIKeys, err = c.apiKeys(); err != nil {
+			return nil, err
 		}
 	}
 	return caller.New(o), nil

@@ -77,6 +77,16 @@ func ParseAPIKeys(list, secret []byte) (*APIKeys, error) {
 	return keys, nil
 }
 
+// Find returns the first record with an id, for operators.
+func (k *APIKeys) Find(id string) (r Record, ok bool) {
+	for _, r := range k.byHash {
+		if r.ID == id {
+			return r, true
+		}
+	}
+	return Record{}, false
+}
+
 // Lookup implements KeyRecords. It compares keyed hashes, so its duration reveals no part of a key.
 func (k *APIKeys) Lookup(_ context.Context, _ time.Time, key string) (Record, error) {
 	if len(key) > maxAPIKey {

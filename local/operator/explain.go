@@ -68,7 +68,7 @@ type Caller struct {
 	IP       string            `json:"ip,omitempty"`
 	Tier     string            `json:"tier"` // the tier that selects the limits
 	Claims   map[string]string `json:"claims,omitempty"`
-	// Rejected is the reason why the token is rejected. It is "" if the token is valid or absent.
+	// Rejected is the reason why the credential is rejected. It is "" if the credential is valid or absent.
 	Rejected string `json:"rejected,omitempty"`
 }
 
@@ -135,7 +135,7 @@ func (o *Operator) Explain(ctx context.Context, q Question) (Explanation, error)
 	if err != nil {
 		return Explanation{}, mistake("%v", err)
 	}
-	caller, rejected, err := o.caller(ctx, now, q)
+	caller, rejected, notes, err := o.caller(ctx, now, q)
 	if err != nil {
 		return Explanation{}, err
 	}
@@ -147,7 +147,7 @@ func (o *Operator) Explain(ctx context.Context, q Question) (Explanation, error)
 	explained := r.Explain(rules.Request{Method: q.Method, Path: path, Header: header, Caller: caller})
 	e := Explanation{
 		Method: q.Method, Path: path.String(), Caller: newCaller(caller, explained.Tier, rejected), At: now.UTC(), Version: r.Version(),
-		Rules: []Rule{}, Others: r.Len() - len(explained.Matches), Cost: o.cost(explained.Charges), Notes: []string{},
+		Rules: []Rule{}, Others: r.Len() - len(explained.Matches), Cost: o.cost(explained.Charges), Notes: append([]string{}, notes...),
 	}
 	for _, m := range explained.Matches {
 		e.Rules = append(e.Rules, newRule(m))
@@ -177,6 +177,7 @@ func (o *Operator) Explain(ctx context.Context, q Question) (Explanation, error)
 	if !caller.IP.IsValid() {
 		e.Notes = append(e.Notes, "no address is given (--ip): limits that count by ip show the usage of callers whose address is unknown")
 	}
+	e.Notes = append(e.Notes, recordNotes(r, caller.Limits, listed)...)
 	e.Notes = append(e.Notes, o.notes(listed)...)
 	return e, nil
 }
@@ -192,25 +193,32 @@ func newCaller(c caller.Caller, tier string, rejected error) Caller {
 	return made
 }
 
-// caller returns the caller of q. rejected is the reason why the token of q is rejected, or nil.
-func (o *Operator) caller(ctx context.Context, now time.Time, q Question) (who caller.Caller, rejected, err error) {
+// caller returns the caller of q. rejected is the reason why the credential of q is rejected, or nil. The
+// tier of q takes precedence over the tier of the key's record, as the tier of a token does.
+func (o *Operator) caller(ctx context.Context, now time.Time, q Question) (who caller.Caller, rejected error, notes []string, err error) {
 	address := o.Address
 	if q.IP != "" {
 		if address, err = netip.ParseAddr(q.IP); err != nil {
-			return who, nil, mistake("ip: got %q, want an address such as 203.0.113.7", q.IP)
+			return who, nil, nil, mistake("ip: got %q, want an address such as 203.0.113.7", q.IP)
 		}
 	}
 	if q.Token == "" {
-		return caller.Caller{User: q.User, APIKey: q.APIKeyID, Tier: q.Tier, Claims: q.Claims, IP: o.prefix(address)}, nil, nil
+		who = caller.Caller{User: q.User, APIKey: q.APIKeyID, Claims: q.Claims, IP: o.prefix(address)}
+		record, notes := o.readRecord(ctx, &who)
+		if record.Suspended {
+			return caller.Caller{IP: who.IP, Rejected: true}, caller.ErrSuspended, notes, nil
+		}
+		who.Tier = cmp.Or(q.Tier, record.Tier)
+		return who, nil, notes, nil
 	}
 	switch {
 	case q.User != "" || q.Tier != "" || q.APIKeyID != "" || len(q.Claims) > 0:
-		return who, nil, mistake("token: got a token and also user, tier, claims or an API key's id; give only one of the two")
+		return who, nil, nil, mistake("token: got a token and also user, tier, claims or an API key's id; give only one of the two")
 	case o.Identifier == nil:
-		return who, nil, mistake("token: cannot be verified here: set JWKS, JWT_ISSUER and JWT_AUDIENCE as the functions have them, or give --user, --tier and --claim")
+		return who, nil, nil, mistake("token: cannot be verified here: set JWKS, JWT_ISSUER and JWT_AUDIENCE as the functions have them, or give --user, --tier and --claim")
 	}
 	who, rejected = o.Identifier.Caller(ctx, now, caller.Credentials{Authorization: "Bearer " + q.Token, Address: address})
-	return who, rejected, nil
+	return who, rejected, nil, nil
 }
 
 // charged returns the limits of the charges of an explanation, with the cost of each charge.
@@ -242,7 +250,7 @@ func newRule(m rules.Match) Rule {
 	return r
 }
 
-// newDecision converts d. rejected is the reason why the token is rejected, or nil. If no limit refuses,
+// newDecision converts d. rejected is the reason why the credential is rejected, or nil. If no limit refuses,
 // rejected decides the answer.
 func newDecision(d limiter.Decision, listed []rules.Listed, rejected error) Decision {
 	made := Decision{

@@ -30,6 +30,9 @@ type Operator struct {
 	Rules func(context.Context, time.Time) *rules.Rules
 	// Identifier verifies tokens. If it is nil, a question must not have a token.
 	Identifier *caller.Identifier
+	// Record returns the record of the API keys with an id. ok is false if there is none. nil means that the
+	// records are not known.
+	Record func(ctx context.Context, id string) (r caller.Record, ok bool, err error)
 	// Clock returns the time. The Operator calls it once for each question.
 	Clock func() time.Time
 	// Address is the address of a caller if the question has none. The zero Addr means that the

@@ -11,7 +11,7 @@ import (
 // endpoint. It ignores the other fields of q.
 func (o *Operator) Own(ctx context.Context, q Question) (own httplimit.Usage, err error) {
 	now := o.Clock()
-	c, rejected, err := o.caller(ctx, now, q)
+	c, rejected, _, err := o.caller(ctx, now, q)
 	if err != nil {
 		return own, err
 	}

@@ -57,8 +57,12 @@ func (o *Operator) Usage(ctx context.Context, subject string) (Usage, error) {
 		return Usage{}, err
 	}
 	now := o.Clock()
+	_, notes := o.readRecord(ctx, &values.Caller)
 	r := o.Rules(ctx, now)
-	return o.usage(ctx, now, s, r.Of(values, s), r.Version())
+	listed := r.Of(values, s)
+	i, err := o.usage(ctx, now, s, listed, r.Version())
+	i.Notes = append(append(i.Notes, notes...), recordNotes(r, values.Caller.Limits, listed)...)
+	return i, err
 }
 
 func (o *Operator) usage(ctx context.Context, now time.Time, s limiter.Subject, listed []rules.Listed, version int64) (Usage, error) {
@@ -132,6 +136,7 @@ func (o *Operator) Reset(ctx context.Context, subject string) (Forgotten, error)
 		return Forgotten{}, err
 	}
 	now := o.Clock()
+	o.readRecord(ctx, &values.Caller)
 	r := o.Rules(ctx, now)
 	listed := r.Of(values, s)
 	before, err := o.usage(ctx, now, s, listed, r.Version())

@@ -110,6 +110,9 @@ func (s *Server) gateway(ctx context.Context, template *template.Template) (*gat
 			s.live.Observe(s.printReload)
 		}
 		s.operate(c, e, store, role)
+		if s.operator.Record, err = c.FindRecord(ctx); err != nil {
+			return nil, err
+		}
 		switch {
 		case s.Environments > 0: // the pool creates the function; the code above only checks the configuration
 			handlers[f.ID], err = s.pool(f, role)

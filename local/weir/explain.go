@@ -46,10 +46,10 @@ func explainCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&q.User, "user", "", "the user, as if a verified token named it")
-	c.Flags().StringVar(&q.Tier, "tier", "", "the tier; default: default_tier of the rules document")
+	c.Flags().StringVar(&q.Tier, "tier", "", "the tier; default: the tier of the API key's record, else default_tier of the rules document")
 	c.Flags().StringArrayVar(&claims, "claim", nil, "another claim of the token, as name=value; may be repeated")
 	c.Flags().StringArrayVar(&headers, "header", nil, "a header field by which limits count, as 'Name: value'; may be repeated")
-	c.Flags().StringVar(&q.APIKeyID, "apikey-id", "", "the id of an API key's record, as weir keys list shows it")
+	c.Flags().StringVar(&q.APIKeyID, "apikey-id", "", "the id of an API key, as weir keys list shows it; its record sets tier and limits")
 	c.Flags().StringVar(&q.IP, "ip", "", "the client's address; default 127.0.0.1 for the gateway on this machine")
 	c.Flags().StringVar(&q.Token, "token", "", "a token, in place of --user, --tier and --claim")
 	t.flags(c)
@@ -97,7 +97,7 @@ func printExplanation(out io.Writer, e operator.Explanation) error {
 	s := command.StyleOf(out)
 	fmt.Fprintf(out, "%s %s by %s, tier %s, under rules of version %d\n", s.Bold(e.Method), s.Bold(e.Path), s.Bold(e.Caller.Subject), e.Caller.Tier, e.Version)
 	if e.Caller.Rejected != "" {
-		fmt.Fprintf(out, "%s %s\n", s.Bad("the token is rejected:"), e.Caller.Rejected)
+		fmt.Fprintf(out, "%s %s\n", s.Bad("the credential is rejected:"), e.Caller.Rejected)
 	}
 	fmt.Fprintf(out, "\n%s\n", s.Bold("rules"))
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -141,7 +141,7 @@ func verdict(s command.Style, e operator.Explanation) string {
 	case d.Unrouted:
 		text = s.Bad("not routed") + ": no API has a route for it, and no limit decides"
 	case d.Status == http.StatusUnauthorized:
-		text = s.Bad("401") + ": the token is rejected"
+		text = s.Bad("401") + ": the credential is rejected"
 	case d.Status == http.StatusServiceUnavailable && d.Degraded == "":
 		text = s.Bad("503") + ": the token cannot be verified"
 	case d.Status == http.StatusServiceUnavailable:

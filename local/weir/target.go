@@ -143,7 +143,8 @@ func (t *target) operator(ctx context.Context, config boot.Config, store limiter
 	if config.JWKS != "" {
 		o.Identifier = e.Identifier
 	}
-	return o, nil
+	o.Record, err = config.FindRecord(ctx)
+	return o, err
 }
 
 // where describes the store of a deployment, for a question to the user. The description omits the

@@ -1,0 +1,44 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/rules"
+)
+
+// readRecord reads the record of the caller's API key into c, and returns it. Without a record, it returns
+// the zero Record and a note that says so.
+func (o *Operator) readRecord(ctx context.Context, c *caller.Caller) (r caller.Record, notes []string) {
+	if c.APIKey == "" {
+		return r, nil
+	}
+	if o.Record == nil {
+		return r, []string{"the records of API keys are not known here (RECORDS_TABLE): the answer lacks the tier and the limits of the key's record"}
+	}
+	r, ok, err := o.Record(ctx, c.APIKey)
+	switch {
+	case err != nil:
+		return caller.Record{}, []string{fmt.Sprintf("the answer lacks the tier and the limits of the key's record, which cannot be read: %v", err)}
+	case !ok:
+		return r, []string{fmt.Sprintf("no API key has the id %q", c.APIKey)}
+	}
+	c.Limits = r.Limits
+	return r, nil
+}
+
+// recordNotes names the limits of a record that have no effect.
+func recordNotes(r *rules.Rules, limits *caller.Limits, listed []rules.Listed) (notes []string) {
+	for _, name := range r.UnknownLimits(limits) {
+		notes = append(notes, fmt.Sprintf("the record of the key sets the limit %s, but the rules have no limit of this name", name))
+	}
+	seen := map[string]bool{}
+	for _, l := range listed {
+		if l.Ignored != nil && !seen[l.Ignored.Error()] {
+			seen[l.Ignored.Error()] = true
+			notes = append(notes, "the limits of the key's record are ignored: "+l.Ignored.Error())
+		}
+	}
+	return notes
+}
