@@ -40,6 +40,7 @@ var opened = time.Date(2100, 1, 31, 23, 0, 0, 0, time.UTC)
 type ruled struct {
 	limiter.Store
 
+	records caller.KeyRecords
 	kind    gateway.Kind
 	api     *httptest.Server
 	now     time.Time
@@ -81,14 +82,14 @@ func newRuled(t *testing.T, store limiter.Store, kind gateway.Kind, document str
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &ruled{Store: store, kind: kind, rules: parsed, now: opened}
+	r := &ruled{Store: store, records: keys{}, kind: kind, rules: parsed, now: opened}
 	r.warmUp(t)
 	logger := slog.New(slog.DiscardHandler)
 	recorder := telemetry.New(&r.metrics, "dev", nil)
 	recorder.Rules(r.now, 1, time.Time{}, parsed.Labels(), parsed.Exemptions())
 	e := &lambdahttp.Environment{
 		Limiter: storetest.Must(limiter.New(r, limiter.Options{Logger: logger})), Rules: live.Fixed(parsed), Logger: logger,
-		Identifier: caller.New(caller.Options{APIKeys: keys{}}), Clock: func() time.Time { return r.now }, Recorder: recorder,
+		Identifier: caller.New(caller.Options{APIKeys: r}), Clock: func() time.Time { return r.now }, Recorder: recorder,
 	}
 	templ, err := template.Parse([]byte(everything))
 	if err != nil {
@@ -97,6 +98,11 @@ func newRuled(t *testing.T, store limiter.Store, kind gateway.Kind, document str
 	f := functions{"Authorizer": lambdahttp.NewAuthorizer(e), "Handler": lambdahttp.NewHandler(e, handler)}
 	r.api = serve(t, apiOf(t, templ, kind, f, e.Clock))
 	return r
+}
+
+// Lookup implements caller.KeyRecords.
+func (r *ruled) Lookup(ctx context.Context, now time.Time, key string) (caller.Record, error) {
+	return r.records.Lookup(ctx, now, key)
 }
 
 // keys accepts every API key that begins with "key-". The key of the id "suspended" is suspended.

@@ -1,0 +1,126 @@
+package gateway_test
+
+import (
+	"context"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+// keyTable is a table with one record, which an operator changes while the functions run.
+type keyTable struct {
+	record  caller.Record
+	changes int64
+}
+
+func (*keyTable) Secrets(context.Context) ([][]byte, error) { return [][]byte{[]byte("secret")}, nil }
+
+func (k *keyTable) Record(_ context.Context, hash string) (caller.Record, bool, error) {
+	return k.record, hash == k.record.Hash, nil
+}
+
+// set changes the limits of the record.
+func (k *keyTable) set(rates map[string]caller.Rate, anchor string) {
+	k.changes++
+	k.record.Limits = storetest.Must(caller.NewLimits(rates, anchor, opened.Unix()+k.changes))
+}
+
+// sold returns an API with the example of a paid plan, and the table with the record of its only key.
+func sold(r *ruled) (table *keyTable, key string) {
+	key = caller.NewAPIKey()
+	table = &keyTable{record: caller.Record{ID: "acme", Tier: "paid", Hash: caller.HashAPIKey([]byte("secret"), key)}}
+	r.records = caller.NewRemoteRecords(table)
+	return table, "X-Api-Key: " + key
+}
+
+// month returns the rate of the limit "month" in a record.
+func month(requests int64) map[string]caller.Rate {
+	return map[string]caller.Rate{"month": {Requests: requests}}
+}
+
+// A monthly quota that begins on the 31st begins on the last day of a shorter month. It is full again at
+// midnight in Berlin, and not a nanosecond earlier. The clocks there change on 28 March.
+func TestPlan_month(t *testing.T) {
+	onEach(t, example(t, "plan.json"), ok, func(t *testing.T, r *ruled) {
+		table, key := sold(r)
+		table.set(month(3), "31")
+		r.now = time.Date(2100, 1, 30, 22, 0, 0, 0, time.UTC)
+		r.want(t, "GET /v1/data", append(times(3, 200), 429), key)
+		for _, begin := range []time.Time{
+			time.Date(2100, 1, 30, 23, 0, 0, 0, time.UTC), // 31 January, 00:00 in Berlin
+			time.Date(2100, 2, 27, 23, 0, 0, 0, time.UTC), // 28 February, 00:00
+			time.Date(2100, 3, 30, 22, 0, 0, 0, time.UTC), // 31 March, 00:00, in summer time
+			time.Date(2100, 4, 29, 22, 0, 0, 0, time.UTC), // 30 April, 00:00
+		} {
+			r.now = begin.Add(-1)
+			r.want(t, "GET /v1/data", times(2, 429), key)
+			r.now = begin
+			r.want(t, "GET /v1/data", append(times(3, 200), 429), key)
+		}
+	})
+}
+
+// A change of a record acts within a minute, without a restart: its limits take precedence over those of
+// the tier, upwards and downwards, and the used part of the quota stays used. A suspended key gets 401.
+func TestPlan_record(t *testing.T) {
+	onEach(t, example(t, "plan.json"), ok, func(t *testing.T, r *ruled) {
+		table, key := sold(r)
+		want := func(status int, limit, remaining string) {
+			t.Helper()
+			a := r.want(t, "GET /v1/data", []int{status}, key)
+			if a.header.Get("X-RateLimit-Limit") != limit || a.header.Get("X-RateLimit-Remaining") != remaining {
+				t.Errorf("got the limit %q with %q remaining, want %q with %q", a.header.Get("X-RateLimit-Limit"), a.header.Get("X-RateLimit-Remaining"), limit, remaining)
+			}
+		}
+		want(200, "100000", "99999")
+		table.set(month(2000000), "31")
+		r.now = r.now.Add(time.Minute - 1)
+		want(200, "100000", "99998")
+		r.now = r.now.Add(time.Second)
+		want(200, "2000000", "1999997")
+		table.set(month(4), "31")
+		r.now = r.now.Add(time.Minute)
+		want(200, "4", "0")
+		r.want(t, "GET /v1/data", []int{429}, key)
+		table.set(nil, "")
+		r.now = r.now.Add(time.Minute)
+		want(200, "100000", "99995")
+		table.record.Suspended = true
+		r.want(t, "GET /v1/data", []int{200}, key)
+		r.now = r.now.Add(time.Minute)
+		r.want(t, "GET /v1/data", []int{401}, key)
+		table.record.Suspended = false
+		r.now = r.now.Add(time.Minute)
+		want(200, "100000", "99993")
+	})
+}
+
+// A record with a mistake does not refuse its caller: the limits of the document apply, and a metric
+// counts the requests.
+func TestPlan_mistake(t *testing.T) {
+	onEach(t, example(t, "plan.json"), ok, func(t *testing.T, r *ruled) {
+		table, key := sold(r)
+		table.record.Limits = caller.ParseLimits(`{"rates":{"month":"many"},"changed":1}`)
+		if a := r.want(t, "GET /v1/data", times(2, 200), key); a.header.Get("X-RateLimit-Limit") != "100000" {
+			t.Errorf("got the limit %q, want that of the document", a.header.Get("X-RateLimit-Limit"))
+		}
+		r.now = r.now.Add(time.Hour)
+		r.want(t, "GET /v1/data", times(1, 200), key) // this request writes the metrics
+		if got := counted(r.metrics.String(), "RecordsIgnored"); got != 3 {
+			t.Errorf("metric RecordsIgnored: got %d, want 3", got)
+		}
+	})
+}
+
+// counted returns the sum of the values of a metric in the log.
+func counted(log, name string) (sum int) {
+	for _, match := range regexp.MustCompile(`"`+name+`":(\d+)`).FindAllStringSubmatch(log, -1) {
+		n, _ := strconv.Atoi(match[1])
+		sum += n
+	}
+	return sum
+}
