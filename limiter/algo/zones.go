@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// zoneData has the time zones from 2025 on, of which the changes that follow Ramadan end in 2032: the names of a zone, a line feed, the length of its data in
-// two bytes, and the data (RFC 9636). It takes 6 KB; package time/tzdata would add 100 KB to a function.
-// TestZones writes it.
+// zoneData has the time zones from 2025 on. Its changes that follow Ramadan end in February 2033. For each
+// zone it has the names, a line feed, the length of the data in two bytes, and the data (RFC 9636). It takes
+// 6 KB; package time/tzdata would add 100 KB to a function. TestZones writes it.
 //
 //go:embed zones.bin
 var zoneData []byte
