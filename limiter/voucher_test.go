@@ -1,8 +1,11 @@
 package limiter_test
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 	"reflect"
+	"strconv"
 	"testing"
 	"time"
 
@@ -93,4 +96,222 @@ func usedOf(t *testing.T, store limiter.Store, c limiter.Charge) int64 {
 		t.Fatal(err)
 	}
 	return results[0].Machine.Used(results[0].State, algo.InstantOf(noon))
+}
+
+// A receipt makes one voucher, which uses it up. An expiry out of range is an error and does not use it up.
+func TestReceipt_Voucher_mistakes(t *testing.T) {
+	l := storetest.Must(limiter.New(newRemote(), limiter.Options{}))
+	_, receipt, err := l.TakeRefundable(ctx, noon, []limiter.Charge{{Subject: user, Limit: perMinute(t, "a", 10), Cost: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := limiter.NewVoucherID()
+	for _, life := range []time.Duration{-time.Second, 0, limiter.MaxVoucherLife + 1} {
+		if v, err := receipt.Voucher(id, noon.Add(life)); err == nil {
+			t.Errorf("a life of %s: got %+v, want an error", life, v)
+		}
+	}
+	v, err := receipt.Voucher(id, noon.Add(limiter.MaxVoucherLife))
+	if err != nil || v.ID != id || !v.At.Equal(noon) || !v.Expires.Equal(noon.Add(limiter.MaxVoucherLife)) || len(v.Charges()) != 1 {
+		t.Errorf("got %+v, %v; want a voucher with a charge", v, err)
+	}
+	if v, err := receipt.Voucher(id, noon.Add(time.Minute)); err == nil {
+		t.Errorf("a second voucher: got %+v, want an error", v)
+	}
+	if v, err := (*limiter.Receipt)(nil).Voucher(id, noon.Add(time.Minute)); err == nil {
+		t.Errorf("a voucher without a receipt: got %+v, want an error", v)
+	}
+	_, many, err := l.TakeRefundable(ctx, noon, chargesOf(17, perMinute(t, "a", 10)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, err := many.Voucher(id, noon.Add(time.Minute)); err == nil {
+		t.Errorf("a voucher of 17 subjects: got %+v, want an error", v)
+	}
+}
+
+// chargesOf returns a charge for each of n subjects.
+func chargesOf(n int, l *limiter.Limit) (charges []limiter.Charge) {
+	for i := range n {
+		charges = append(charges, limiter.Charge{Subject: limiter.User(strconv.Itoa(i)), Limit: l, Cost: 1})
+	}
+	return charges
+}
+
+// A voucher is not settled from its expiry on.
+func TestLimiter_SettleVoucher_expired(t *testing.T) {
+	store := newRemote()
+	l := storetest.Must(limiter.New(store, limiter.Options{}))
+	charge := limiter.Charge{Subject: user, Limit: perMinute(t, "a", 100), Cost: 10}
+	v := voucher(t, l, []limiter.Charge{charge})
+	free := func(limiter.Charge) int64 { return 0 }
+	if got, err := l.SettleVoucher(ctx, v.Expires, v, free); !errors.Is(err, limiter.ErrVoucherExpired) || !reflect.DeepEqual(got, limiter.Settlement{}) || store.refunds.Load() != 0 {
+		t.Errorf("at the expiry: got %+v, %v and %d store calls, want %v and none", got, err, store.refunds.Load(), limiter.ErrVoucherExpired)
+	}
+	if got, err := l.SettleVoucher(ctx, v.Expires.Add(-1), v, free); err != nil || got.Refunds.Given != 1 {
+		t.Errorf("before the expiry: got %+v, %v; want a refund", got, err)
+	}
+}
+
+// If a subject cannot be settled, the others are. The settlement can be repeated.
+func TestLimiter_SettleVoucher_partly(t *testing.T) {
+	store := &failingSettlements{remote: newRemote()}
+	l := storetest.Must(limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
+	limits := perMinute(t, "a", 100)
+	charges := []limiter.Charge{{Subject: user, Limit: limits, Cost: 10}, {Subject: other, Limit: limits, Cost: 10}}
+	v := voucher(t, l, charges)
+	for i, step := range []struct {
+		fails limiter.Subject
+		want  limiter.Settlement
+		err   error
+		used  []int64
+	}{
+		{other, limiter.Settlement{Refunds: limiter.Refunds{Given: 1}, Lost: 1}, errFailing, []int64{2, 10}},
+		{limiter.Subject{}, limiter.Settlement{Refunds: limiter.Refunds{Given: 1}}, nil, []int64{2, 2}},
+		{limiter.Subject{}, limiter.Settlement{}, limiter.ErrVoucherUsed, []int64{2, 2}},
+		{other, limiter.Settlement{Lost: 1}, errFailing, []int64{2, 2}},
+	} {
+		store.fails = step.fails
+		got, err := l.SettleVoucher(ctx, noon, v, func(limiter.Charge) int64 { return 2 })
+		if !reflect.DeepEqual(got, step.want) || !errors.Is(err, step.err) || step.err != limiter.ErrVoucherUsed && errors.Is(err, limiter.ErrVoucherUsed) {
+			t.Errorf("settlement %d: got %+v, %v; want %+v, %v", i+1, got, err, step.want, step.err)
+		}
+		for j, want := range step.used {
+			if used := usedOf(t, store, charges[j]); used != want {
+				t.Errorf("settlement %d, subject %d: got a count of %d, want %d", i+1, j, used, want)
+			}
+		}
+	}
+}
+
+var errFailing = errors.New("failing")
+
+// failingSettlements makes no settlement of a chosen subject.
+type failingSettlements struct {
+	*remote
+	fails limiter.Subject
+}
+
+func (f *failingSettlements) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
+	if s == f.fails {
+		return limiter.Settled{}, errFailing
+	}
+	return f.remote.Settle(ctx, now, s, charges, results, elapsed, once)
+}
+
+// The time since the charge is measured by two clocks, so a bucket that was used since then refunds less by
+// algo.MaxSkew. A clock behind that of the charge makes no difference.
+func TestLimiter_SettleVoucher_elapsed(t *testing.T) {
+	bucket := limit(t, limiter.Limit{Name: "bucket", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 60, Window: time.Minute}})
+	charge := limiter.Charge{Subject: user, Limit: bucket, Cost: 20}
+	for _, c := range []struct {
+		elapsed time.Duration
+		want    int64 // of 40 requests at noon
+	}{
+		{-3 * time.Second, 31}, {0, 31}, {2 * time.Second, 33}, {9 * time.Second, 40}, {10 * time.Second, 40},
+	} {
+		l := storetest.Must(limiter.New(newRemote(), limiter.Options{}))
+		v := voucher(t, l, []limiter.Charge{charge})
+		takeAt(t, l, noon, charge)
+		if _, err := l.SettleVoucher(ctx, noon.Add(c.elapsed), v, func(limiter.Charge) int64 { return 5 }); err != nil {
+			t.Fatal(err)
+		}
+		if remaining := mustPeek(t, l, noon, charge).Remaining; 60-remaining != c.want {
+			t.Errorf("after %s: got a count of %d, want %d", c.elapsed, 60-remaining, c.want)
+		}
+	}
+}
+
+// A clock that is set back between a charge and its settlement refunds at most the charge.
+func TestReceipt_Settle_clockBack(t *testing.T) {
+	bucket := limit(t, limiter.Limit{Name: "bucket", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 60, Window: time.Minute}})
+	charge := limiter.Charge{Subject: user, Limit: bucket, Cost: 20}
+	l := storetest.Must(limiter.New(newRemote(), limiter.Options{}))
+	_, receipt, err := l.TakeRefundable(ctx, noon, []limiter.Charge{charge})
+	if err != nil {
+		t.Fatal(err)
+	}
+	takeAt(t, l, noon, charge)
+	receipt.Settle(ctx, noon.Add(-30*time.Second), func(limiter.Charge) int64 { return 0 })
+	if remaining := mustPeek(t, l, noon, charge).Remaining; remaining != 39 {
+		t.Errorf("got %d remaining, want 39: the 40 after the second charge alone, less the margin of the store", remaining)
+	}
+}
+
+// The store refunds a request that a lease of a window served. A leased bucket keeps the charge, and so do a
+// counter, a count in cells and a count of an outage.
+func TestReceipt_Voucher_local(t *testing.T) {
+	window := algo.Rate{Requests: 1000, Window: time.Minute}
+	for name, c := range map[string]struct {
+		limit   limiter.Limit
+		charges int
+		outage  bool
+	}{
+		"leased window":  {limiter.Limit{Rate: window, Spread: limiter.Spread{Lease: 50}}, 1, false},
+		"leased bucket":  {limiter.Limit{Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 1000, Window: time.Minute}, Spread: limiter.Spread{Lease: 50}}, 0, false},
+		"synchronized":   {limiter.Limit{Rate: window, Spread: limiter.Spread{Sync: time.Second}}, 0, false},
+		"cells":          {limiter.Limit{Rate: window, Spread: limiter.Spread{Cells: 2}}, 0, false},
+		"outage":         {limiter.Limit{Rate: window}, 0, true},
+		"shards":         {limiter.Limit{Rate: window, Spread: limiter.Spread{Shards: 2}}, 1, false},
+		"shadow":         {limiter.Limit{Rate: window, Shadow: true}, 1, false},
+		"neither of all": {limiter.Limit{Rate: window}, 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.limit.Name = "a"
+			store := newRemote()
+			l := environments(1, store)[0]
+			charge := limiter.Charge{Subject: user, Limit: limit(t, c.limit), Cost: 1}
+			for range 5 { // the fifth request is served locally, if any is
+				takeAt(t, l, noon, charge)
+			}
+			if c.outage {
+				store.fail = map[limiter.Subject]error{user: limiter.ErrUnavailable}
+			}
+			v := voucher(t, l, []limiter.Charge{charge})
+			store.fail = nil
+			before := countOf(t, store)
+			got, err := l.SettleVoucher(ctx, noon, v, func(limiter.Charge) int64 { return 0 })
+			if err != nil || len(v.Charges()) != c.charges || got.Refunds.Given != c.charges {
+				t.Errorf("got %d charges and %+v, %v; want %d charges and refunds", len(v.Charges()), got, err, c.charges)
+			}
+			if after := countOf(t, store); before-after != int64(c.charges) {
+				t.Errorf("got a count of %d after %d, want %d less", after, before, c.charges)
+			}
+		})
+	}
+}
+
+// countOf returns the sum of the counts of user in all its forms.
+func countOf(t *testing.T, store limiter.Store) (n int64) {
+	t.Helper()
+	whole := perMinute(t, "a", 10)
+	shadow, shards := *whole, *whole
+	shadow.Shadow, shards.Spread.Shards = true, 2
+	for _, l := range []*limiter.Limit{whole, &shadow, &shards} {
+		for _, subject := range l.Subjects(user) {
+			entries, err := store.Inspect(ctx, subject)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range entries {
+				n += e.Machine.Used(e.State, algo.InstantOf(noon))
+			}
+		}
+	}
+	return n
+}
+
+// A request that renewed a lease is refunded once, not the whole lease.
+func TestReceipt_Voucher_renewal(t *testing.T) {
+	store := newRemote()
+	l := storetest.Must(limiter.New(store, limiter.Options{}))
+	charge := limiter.Charge{Subject: user, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 1000, Window: time.Minute}, Spread: limiter.Spread{Lease: 50}}), Cost: 1}
+	takeAt(t, l, noon, charge)
+	v := voucher(t, l, []limiter.Charge{charge}) // the second request takes a lease of 2
+	if used := countOf(t, store); used != 3 {
+		t.Fatalf("got a count of %d, want 3", used)
+	}
+	if _, err := l.SettleVoucher(ctx, noon, v, func(limiter.Charge) int64 { return 0 }); err != nil || countOf(t, store) != 2 {
+		t.Errorf("got a count of %d, %v; want 2", countOf(t, store), err)
+	}
 }
