@@ -75,12 +75,10 @@ func (r *Receipt) portable() (subjects []refundable) {
 	}
 	for i := range r.served {
 		s := &r.served[i]
-		if _, window := s.result.Machine.(*algo.Window); !window || !s.allowed || s.item.limit.Spread.hasCounter() || s.item.want == 0 {
+		if _, window := s.result.Machine.(*algo.Window); !window || !s.allowed || s.item.limit.Spread.hasCounter() || s.item.Cost == 0 {
 			continue
 		}
-		c := s.item.Charge
-		c.Cost = s.item.want
-		add(c, s.result)
+		add(s.item.Charge, s.result)
 	}
 	return subjects
 }

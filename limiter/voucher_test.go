@@ -315,3 +315,20 @@ func TestReceipt_Voucher_renewal(t *testing.T) {
 		t.Errorf("got a count of %d, %v; want 2", countOf(t, store), err)
 	}
 }
+
+// A cost below 0 counts as 0. This process no longer denies by the state before the settlement.
+func TestLimiter_SettleVoucher_negative(t *testing.T) {
+	l := storetest.Must(limiter.New(newRemote(), limiter.Options{}))
+	charge := limiter.Charge{Subject: user, Limit: perMinute(t, "a", 15), Cost: 10}
+	takeAt(t, l, noon, limiter.Charge{Subject: user, Limit: charge.Limit, Cost: 5})
+	v := voucher(t, l, []limiter.Charge{charge})
+	if d := takeAt(t, l, noon, charge); d.Allowed {
+		t.Fatalf("got %+v, want a denial", d)
+	}
+	if got, err := l.SettleVoucher(ctx, noon, v, func(limiter.Charge) int64 { return -100 }); err != nil || got.Refunds.Given != 1 {
+		t.Fatalf("got %+v, %v; want a refund", got, err)
+	}
+	if d := takeAt(t, l, noon, charge); !d.Allowed || d.Remaining != 0 {
+		t.Errorf("got allowed %t with %d remaining, want true with 0", d.Allowed, d.Remaining)
+	}
+}

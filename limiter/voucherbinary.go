@@ -199,7 +199,7 @@ func (r *voucherReader) text(most int) string { return string(r.take(r.byte(most
 func (r *voucherReader) number(least, most int64) int64 {
 	n, size := binary.Uvarint(r.rest)
 	if r.err == nil && (size <= 0 || n < uint64(least) || n > uint64(most)) {
-		r.fail("number", "out of range (want %d to %d)", least, most)
+		r.fail("number", "out of range (got %d, want %d to %d)", n, least, most)
 	}
 	if r.err != nil {
 		return 0
@@ -212,7 +212,7 @@ func (r *voucherReader) number(least, most int64) int64 {
 func (r *voucherReader) signed(most int64) int64 {
 	n, size := binary.Varint(r.rest)
 	if r.err == nil && (size <= 0 || n < -most || n > most) {
-		r.fail("number", "out of range (want %d to %d)", -most, most)
+		r.fail("number", "out of range (got %d, want %d to %d)", n, -most, most)
 	}
 	if r.err != nil {
 		return 0

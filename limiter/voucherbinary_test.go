@@ -158,3 +158,42 @@ func FuzzVoucher(f *testing.F) {
 		_, _ = l.SettleVoucher(ctx, v.At, &v, func(limiter.Charge) int64 { return 0 })
 	})
 }
+
+// Values that no receipt has are an error: a cost above the capacity, a subject that is no key, a life out of
+// range, an instant before 1970, and numbers out of range.
+func TestVoucher_UnmarshalBinary_bounds(t *testing.T) {
+	l := storetest.Must(limiter.New(newRemote(), limiter.Options{}))
+	v := voucher(t, l, []limiter.Charge{{Subject: user, Limit: perMinute(t, "a", 90), Cost: 90}})
+	data, err := v.MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const at, life, lifeSize = 17, 25, 6
+	edit := func(offset, length int, with ...byte) []byte {
+		return append(append(bytes.Clone(data[:offset]), with...), data[offset+length:]...)
+	}
+	for name, hostile := range map[string][]byte{
+		"format":      edit(0, 1, 2),
+		"capacity":    bytes.Replace(data, []byte("/1m0s/90"), []byte("/1m0s/89"), 1),
+		"fingerprint": bytes.Replace(data, []byte("/1m0s/90"), []byte("/60s00/90"), 1),
+		"subject":     bytes.Replace(data, []byte("\x0242"), []byte("\x024}"), 1),
+		"no life":     edit(life, lifeSize, 0),
+		"long life":   edit(life, lifeSize, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x10),
+		"overflow":    edit(life, lifeSize, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff),
+		"before 1970": edit(at, 1, 0xff),
+		"subjects":    edit(life+lifeSize, 1, 17),
+		"kind":        edit(life+lifeSize+1, 1, 4),
+		"charges":     edit(life+lifeSize+5, 1, 11),
+		"flags":       edit(life+lifeSize+6, 1, 0x80),
+	} {
+		var v limiter.Voucher
+		if bytes.Equal(hostile, data) {
+			t.Errorf("%s: got the valid voucher, want another", name)
+		}
+		if err := v.UnmarshalBinary(hostile); err == nil {
+			t.Errorf("%s: got %+v, want an error", name, v.Charges())
+		} else {
+			t.Logf("%s: %v", name, err)
+		}
+	}
+}

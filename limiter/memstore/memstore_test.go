@@ -306,3 +306,30 @@ func TestNew_options(t *testing.T) {
 		t.Errorf("got %v, want an error of Options.Subjects", err)
 	}
 }
+
+// The settled IDs of a shard are bounded. IDs that have expired make room.
+func TestStore_settledIDs(t *testing.T) {
+	s := storetest.Must(memstore.New(memstore.Options{Subjects: 1}))
+	who, now := limiter.User("settled"), algo.InstantOf(time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC))
+	charges := []limiter.Charge{{Subject: who, Limit: storetest.Limit(t, "a", algo.Rate{Requests: 1000, Window: time.Hour}), Cost: 1, Force: true}}
+	settle := func(now algo.Instant, life time.Duration) error {
+		_, err := s.Settle(t.Context(), now, who, charges, make([]algo.Result, 1), 0, limiter.Once{ID: limiter.NewVoucherID(), Expires: now.Add(life)})
+		return err
+	}
+	for i := range limiter.MaxOnce + 1 {
+		if err := settle(now, time.Duration(i%2)*time.Minute); err != nil {
+			t.Fatalf("settlement %d: got %v, want none", i+1, err)
+		}
+	}
+	if err := settle(now, 0); !errors.Is(err, limiter.ErrVoucherExpired) {
+		t.Errorf("settlement of a full shard: got %v, want %v", err, limiter.ErrVoucherExpired)
+	}
+	for i := range 3 { // the shard forgets all IDs each time
+		now = now.Add(3 * time.Minute)
+		for j := range limiter.MaxOnce + 1 {
+			if err := settle(now, time.Duration(j%2)*time.Minute); err != nil {
+				t.Fatalf("round %d, settlement %d: got %v, want none", i+1, j+1, err)
+			}
+		}
+	}
+}
