@@ -41,7 +41,8 @@ type Limit struct {
 	Global bool
 	// Version is the version of the rules that set the Rate, 0 to MaxVersion. New rules MUST have a
 	// higher version: if a store holds state of a higher version, the parameters of that state
-	// decide.
+	// decide. If several sources set the Rate, such as a document and a record, use the sum of their
+	// versions. It grows whenever one of them changes.
 	Version int64
 	// Horizon is how long a store keeps a subject after a charge on this limit. 0 means as long as
 	// this limit needs. If requests charge different limits of a subject, give all limits the

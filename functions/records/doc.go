@@ -3,7 +3,7 @@
 //
 // The table has one string key and a few kinds of items:
 //
-//	pk "apikey#<hash>"    id, tier, owner, created, suspended           an API key (package apikeys)
+//	pk "apikey#<hash>"    id, tier, owner, created, suspended, limits   an API key (package apikeys)
 //	pk "secrets"          current, previous, rotated                    secrets that hash API keys (package apikeys)
 //	pk "rules"            version, document, published, note, bytes     the rules in force (package rulestore)
 //	pk "rules#<version>"  the same attributes                           each of the last fifty versions
