@@ -52,8 +52,15 @@ func TestCount_tokens(t *testing.T) {
 		}
 		used("after a refusal", 3, 94812, 5095, 99907)
 
+		if calls, settles := r.calls.Load(), r.settles.Load(); calls != 4 || settles != 3 {
+			t.Errorf("three admitted questions and a refused one: got %d charges and %d settlements, want 4 and 3", calls, settles)
+		}
+
 		r.now = r.now.Add(2 * time.Minute)
 		ask(200, "")
+		if settles := r.settles.Load(); settles != 3 {
+			t.Errorf("without a report: got %d settlements, want none", settles-3)
+		}
 		used("without a report", 1, 8000, 4000, 111907)
 		r.want(t, "POST /v1/chat", times(59, 200), "X-Api-Key: key-alice", "Tokens: 0")
 		if a := ask(429, "0"); !strings.Contains(a.body, `"calls"`) {
@@ -89,6 +96,9 @@ func TestCount_failures(t *testing.T) {
 		r.want(t, "POST /login", times(7, 200), "Password: right")
 		r.want(t, "POST /login", times(4, 401), "Password: wrong")
 		r.want(t, "POST /login", times(2, 200), "Password: right")
+		if calls, settles := r.calls.Load(), r.settles.Load(); calls != 13 || settles != 9 {
+			t.Errorf("9 successes and 4 failures: got %d charges and %d settlements, want 13 and 9", calls, settles)
+		}
 		if got := r.used(t, "/login", caller.Caller{IP: netip.MustParsePrefix("127.0.0.1/32")})["failures"]; got != 4 {
 			t.Errorf("failures: got %d, want 4", got)
 		}

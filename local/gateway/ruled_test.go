@@ -45,6 +45,7 @@ type ruled struct {
 	api     *httptest.Server
 	now     time.Time
 	calls   atomic.Int64 // number of calls of Take
+	settles atomic.Int64 // number of calls of Settle
 	rules   *rules.Rules
 	metrics bytes.Buffer
 }
@@ -52,6 +53,11 @@ type ruled struct {
 func (r *ruled) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	r.calls.Add(1)
 	return r.Store.Take(ctx, now, s, charges, results)
+}
+
+func (r *ruled) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
+	r.settles.Add(1)
+	return r.Store.Settle(ctx, now, s, charges, results, elapsed, once)
 }
 
 // onEach runs a test with a rules document on each store and behind each API. No two runs share counts.
@@ -146,7 +152,7 @@ func (r *ruled) warmUp(t *testing.T) {
 	if _, err := r.Store.Take(t.Context(), algo.InstantOf(r.now), charges[0].Subject, charges, results); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Settle(t.Context(), algo.InstantOf(r.now), charges[0].Subject, charges, results, 0, limiter.Once{}); err != nil {
+	if _, err := r.Store.Settle(t.Context(), algo.InstantOf(r.now), charges[0].Subject, charges, results, 0, limiter.Once{}); err != nil {
 		t.Fatal(err)
 	}
 }
