@@ -49,7 +49,7 @@ HOST_ARCH := $(patsubst aarch64,arm64,$(shell uname -m))
 SAM_TEMPLATE ?=
 SYNTHESIZED := infra/cdk.out/Weir-dev.template.json
 
-.PHONY: help run check check-fast test test-go test-kafka sam test-sam test-console synth diff deploy destroy bootstrap release golden vendor fuzz soak lint cfn-lint build functions size bench bench-docs simulate-docs clean .bin/weir .bin/weir-tools FORCE
+.PHONY: help run check check-fast test test-go test-kafka sam test-sam test-console test-examples synth diff deploy destroy bootstrap release golden vendor fuzz soak lint cfn-lint build functions size bench bench-docs simulate-docs clean .bin/weir .bin/weir-tools FORCE
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -87,14 +87,15 @@ test: lint cfn-lint build ## Check formatting, vet, lint, and run all tests agai
 	go -C local/bench test ./...
 	$(MAKE) test-kafka
 	$(MAKE) test-console
+	$(MAKE) test-examples
 	@if [[ ",$${WEIR_REQUIRE:-}," =~ ,(all|node), ]] || command -v npm >/dev/null; then $(MAKE) test-sam; \
 	else echo "SKIPPED: make test-sam needs Node.js, for the CDK"; fi
 
 # Tests that need containers, a browser or Kafka have separate targets. The tests of faults run alone,
 # because they check deadlines. The last line prints the calls to DynamoDB.
 test-go: # the part of make test that needs DynamoDB Local and Redis
-	$(GO_TEST) -race -shuffle=on -skip '^Test(SAM|Console|Kafka)|$(PLAIN_TESTS)' $(RACED)
-	$(GO_TEST) -shuffle=on $(UNRACED)
+	$(GO_TEST) -race -shuffle=on -skip '^Test(SAM|Console|Kafka|Examples)|$(PLAIN_TESTS)' $(RACED)
+	$(GO_TEST) -shuffle=on -skip '^TestExamples' $(UNRACED)
 	$(GO_TEST) -p 1 -run '$(PLAIN_TESTS)' ./functions/lambdahttp ./limiter ./limiter/dynamostore ./local/gateway/template ./local/serve
 	$(GO_TEST) -race -shuffle=on ./local/faults
 	$(GO_TEST) -v -run TestStore_calls ./limiter/dynamostore
@@ -105,7 +106,7 @@ test-go: # the part of make test that needs DynamoDB Local and Redis
 check-fast: lint ## Lint, and run the tests that need no server
 	$(GO_TEST) -skip '^Test(SAM|Console|Kafka)' ./limiter/... ./functions/...
 	$(GO_TEST) -count=1 -run '^TestImports' ./limiter
-	$(GO_TEST) -count=1 ./infra/...
+	$(GO_TEST) -count=1 -skip '^TestExamples' ./infra/...
 
 test-kafka: .bin/weir-tools ## Test events with Apache Kafka
 	.bin/weir-tools with --install kafka -- $(GO_TEST) -count=1 -v -run '^TestKafka' ./functions/sinks/kafka ./local/tools
@@ -122,6 +123,13 @@ test-sam: build ## Test the synthesized APIs and each sample event with the SAM 
 test-console: .bin/weir-tools ## Test the console in Chromium, and write screenshots to .weir/screenshots
 	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory local/console/node_modules; fi
 	.bin/weir-tools with --install browser -- $(GO_TEST) -count=1 -run '^TestConsole' ./local/console ./local/serve
+
+test-examples: .bin/weir-tools ## Test the examples that deploy the template of a release
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory infra/examples/typescript/node_modules; fi
+	.bin/weir-tools with --install tools -- $(GO_TEST) -count=1 -run '^TestExamples' ./infra/examples
+
+infra/examples/typescript/node_modules: infra/examples/typescript/package-lock.json
+	@npm ci --ignore-scripts --prefix infra/examples/typescript --no-progress && touch $@
 
 synth: functions infra/node_modules ## Synthesize the stack into infra/cdk.out
 	@$(CDK) synth --quiet $(SETTINGS)

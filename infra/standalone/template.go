@@ -26,7 +26,8 @@ const (
 	usesRedis     = "UsesElastiCache"
 	description   = "Weir: a rate limiter for APIs on API Gateway"
 	elastiCache   = string(ratelimit.ElastiCache)
-	maxTemplate   = 1_000_000 // bytes; the limit of CloudFormation for a template in S3
+	authorizerID  = "Authorizer" // users of CfnInclude refer to it
+	maxTemplate   = 1_000_000    // bytes; the limit of CloudFormation for a template in S3
 )
 
 // variant is a combination of parameters that adds or removes resources.
@@ -116,6 +117,7 @@ func (s *stack) fill(v variant, rules string) {
 	l := ratelimit.NewLimits(s.cdk, jsii.String("Limits"), p)
 	api := awsapigateway.RestApi_FromRestApiId(s.cdk, jsii.String("Api"), s.api.ValueAsString())
 	authorizer := l.NewAuthorizer(api)
+	api.Node().FindChild(jsii.String("Limiter")).(awscdk.CfnElement).OverrideLogicalId(jsii.String(authorizerID))
 	s.onlyIf(api, s.condition(hasAPI, s.api))
 	s.output("AuthorizerId", authorizer).SetCondition(s.cdk.Node().FindChild(jsii.String(hasAPI)).(awscdk.CfnCondition))
 	s.output("RecordsTable", l.Records().TableName())

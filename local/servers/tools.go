@@ -24,7 +24,7 @@ func FetchTools(ctx context.Context, root string, progress io.Writer) (string, e
 		if !hasPython(ctx) {
 			return fmt.Errorf("python3 (3.10 or newer, with venv) %w on the PATH; the SAM CLI and cfn-lint need it (Debian: apt-get install python3-venv; macOS: brew install python)", errMissing)
 		}
-		fmt.Fprintln(progress, "fetching the SAM CLI and cfn-lint, once ...")
+		fmt.Fprintln(progress, "fetching the SAM CLI, cfn-lint and the CDK for Python, once ...")
 		for _, args := range [][]string{
 			{"python3", "-m", "venv", "--clear", venv},
 			// --no-deps, because the lock file already lists all packages. --only-binary, because the

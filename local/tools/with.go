@@ -25,7 +25,7 @@ func withCommand() *cobra.Command {
 		Short: "Start servers, run a command, stop the servers",
 		Long: "Start servers, run a command, stop the servers. The servers are DynamoDB Local, Redis, Apache Kafka and a Docker engine (dynamodb, redis, kafka, docker). " +
 			"The command gets their addresses in DYNAMODB_ENDPOINT, REDIS_URL, KAFKA_BROKERS and DOCKER_HOST. The command does not start a server whose variable is set. It uses a Docker engine that already runs. " +
-			"tools sets WEIR_TOOLS to the folder of the SAM CLI and cfn-lint, in pinned versions. browser sets WEIR_BROWSER to a Chromium or Chrome. " +
+			"tools sets WEIR_TOOLS to the folder of the SAM CLI, cfn-lint and the CDK for Python, in pinned versions. browser sets WEIR_BROWSER to a Chromium or Chrome. " +
 			"If a server or a tool is not available, the command runs without it and weir-tools prints a warning. If WEIR_REQUIRE is all or lists the missing name, this is an error.",
 		Example: "  weir-tools with redis -- go test ./limiter/redisstore\n  weir-tools with --install dynamodb,redis -- make soak",
 		Args: func(c *cobra.Command, args []string) error {
