@@ -570,7 +570,7 @@ func TestLimits_grants(t *testing.T) {
 	l.GrantPublishRules(role("Rules")).AssertSuccess()
 	resources := app.Synth(nil).GetStackByName(jsii.String("Shop")).Template().(map[string]any)["Resources"].(map[string]any)
 	for prefix, want := range map[string]string{
-		"KeysDefaultPolicy":  `"Action":["dynamodb:DeleteItem","dynamodb:GetItem","dynamodb:PutItem","dynamodb:Scan"],"Effect":"Allow"`,
+		"KeysDefaultPolicy":  `"Action":["dynamodb:DeleteItem","dynamodb:GetItem","dynamodb:PutItem","dynamodb:Scan","dynamodb:UpdateItem"],"Effect":"Allow"`,
 		"RulesDefaultPolicy": `"Action":["dynamodb:DeleteItem","dynamodb:GetItem","dynamodb:PutItem"],"Condition":{"ForAllValues:StringLike":{"dynamodb:LeadingKeys":["rules","rules#*"]},"Null":{"dynamodb:LeadingKeys":"false"}},"Effect":"Allow"`,
 	} {
 		found := false

@@ -63,6 +63,10 @@ type LimitsProps struct {
 	// from AppConfig. It differs by region and architecture.
 	AppConfigLayer string
 
+	// Settle creates the function that settles receipts even if every limit of Rules counts requests. Set
+	// it if a document from RulesFrom can have limits with count.
+	Settle bool
+
 	// Store is the kind of store of the counters. "" means DynamoDB.
 	Store Store
 	// Vpc is the network of the functions and, with ElastiCache, of the cache. With Events.Kafka it

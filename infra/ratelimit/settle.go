@@ -23,6 +23,9 @@ const settleTimeout = 30 * time.Second
 
 // settling returns what the rules need after an answer. checkDeployment has found no mistakes.
 func (p *LimitsProps) settling() contract.Checked {
+	if p.Settle {
+		return contract.Checked{Settles: true, SettlesFromLog: true}
+	}
 	document, err := os.ReadFile(p.Rules)
 	if err != nil {
 		return contract.Checked{}
@@ -32,7 +35,7 @@ func (p *LimitsProps) settling() contract.Checked {
 }
 
 // newSettle creates the function that settles receipts, if a limit of the rules counts what is known only
-// after the answer. In the records table, the function can read only the keys of receipts.
+// after the answer, or if [LimitsProps].Settle is set. In the records table, the function can read only the keys of receipts.
 func (l *Limits) newSettle() {
 	needs := l.props.settling()
 	if !needs.Settles {
@@ -102,7 +105,10 @@ func (l *Limits) SettleFromLog(logs awslogs.ILogGroup) {
 	if !l.settlesFromLog {
 		return
 	}
-	scope := logs.(constructs.Construct)
+	scope, ok := logs.(constructs.Construct)
+	if !ok { // an imported log group
+		scope = constructs.NewConstruct(l, jsii.String("Settle"+*logs.Node().Id()))
+	}
 	stack := awscdk.Stack_Of(scope)
 	permission := awslambda.NewCfnPermission(scope, jsii.String("SettlePermission"), &awslambda.CfnPermissionProps{
 		Action: jsii.String("lambda:InvokeFunction"), FunctionName: l.settle.FunctionArn(), Principal: jsii.String("logs.amazonaws.com"),

@@ -98,7 +98,7 @@ func TestTemplate_variants(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			always := map[string]bool{hasAPI: api, hasAlarmEmail: true}
+			always := map[string]bool{hasAPI: api, hasAlarmEmail: true, hasAccessLog: api}
 			want := evaluate(t, copied(t, made), always)
 			always[hasIssuer], always[usesRedis] = v.issuer, v.store == "elasticache"
 			got := evaluate(t, template, always)

@@ -9,6 +9,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigateway"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatchactions"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awss3"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
 	"github.com/aws/constructs-go/constructs/v10"
@@ -21,6 +22,7 @@ import (
 // These are the conditions of the template.
 const (
 	hasAPI        = "HasRestApi"
+	hasAccessLog  = "HasAccessLog"
 	hasAlarmEmail = "HasAlarmEmail"
 	hasIssuer     = "HasIssuer"
 	usesRedis     = "UsesElastiCache"
@@ -101,13 +103,13 @@ type stack struct {
 	cdk awscdk.Stack
 
 	namespace, bucket, prefix, architecture, api, store awscdk.CfnParameter
-	issuer, audience, jwks, email                       awscdk.CfnParameter
+	issuer, audience, jwks, email, accessLog            awscdk.CfnParameter
 }
 
 func (s *stack) fill(v variant, rules string) {
 	s.newParameters()
 	p := &ratelimit.LimitsProps{
-		Namespace: *s.namespace.ValueAsString(), Store: v.store, Rules: rules, RulesFrom: contract.RulesTable, Code: s.code,
+		Namespace: *s.namespace.ValueAsString(), Store: v.store, Rules: rules, RulesFrom: contract.RulesTable, Code: s.code, Settle: true,
 		Architecture: awslambda.Architecture_Custom(s.architecture.ValueAsString(), nil),
 		AlarmAction:  awscloudwatchactions.NewSnsAction(s.newTopic()),
 	}
@@ -121,6 +123,10 @@ func (s *stack) fill(v variant, rules string) {
 	s.onlyIf(api, s.condition(hasAPI, s.api))
 	s.output("AuthorizerId", authorizer).SetCondition(s.cdk.Node().FindChild(jsii.String(hasAPI)).(awscdk.CfnCondition))
 	s.output("RecordsTable", l.Records().TableName())
+	s.output("SettleFunctionArn", l.SettleFunction().FunctionArn())
+	logs := awslogs.LogGroup_FromLogGroupName(s.cdk, jsii.String("AccessLog"), s.accessLog.ValueAsString())
+	l.SettleFromLog(logs)
+	s.onlyIf(l.Node().FindChild(jsii.String("SettleAccessLog")), s.condition(hasAccessLog, s.accessLog))
 }
 
 // newParameters adds the parameters. CloudFormation checks them before it creates resources.
@@ -146,6 +152,7 @@ func (s *stack) newParameters() {
 	s.audience = add("Audience", "The claim aud of accepted JWTs. Required with Issuer.", awscdk.CfnParameterProps{Default: empty})
 	s.jwks = add("JWKS", "The https URL of the issuer's public keys. Required with Issuer.", awscdk.CfnParameterProps{Default: empty, AllowedPattern: jsii.String("(https://.+)?"), ConstraintDescription: jsii.String("an https URL")})
 	s.email = add("AlarmEmail", "The address that alarms notify. Empty means that no alarm notifies.", awscdk.CfnParameterProps{Default: empty})
+	s.accessLog = add("AccessLogGroup", "The log group of the REST API's access log, if limits count failures or bytes. Its lines are JSON with receipt, status and responseLength. Empty means none.", awscdk.CfnParameterProps{Default: empty})
 	s.condition(hasIssuer, s.issuer)
 	awscdk.NewCfnCondition(s.cdk, jsii.String(usesRedis), &awscdk.CfnConditionProps{Expression: awscdk.Fn_ConditionEquals(s.store.ValueAsString(), string(ratelimit.ElastiCache))})
 	awscdk.NewCfnRule(s.cdk, jsii.String("TokensAreComplete"), &awscdk.CfnRuleProps{
