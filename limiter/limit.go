@@ -211,10 +211,7 @@ func (l Limit) newMarks() (marks []*Limit, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, percent := range l.Notify {
-		if percent == 0 {
-			break
-		}
+	for _, percent := range l.Notify.List() {
 		mark, err := NewLimit(Limit{Name: l.Name, Rate: rate, Horizon: l.Horizon, ID: NewID("notice", l.ID.String(), strconv.Itoa(percent), machine.Fingerprint())})
 		if err != nil {
 			return nil, err

@@ -2,6 +2,9 @@ package limiter
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/weir-limits/weir/limiter/algo"
@@ -21,15 +24,32 @@ const MinNotifyWindow = time.Minute
 // Percentages are percentages of a limit's capacity, in ascending order. Zeros follow the last one.
 type Percentages [MaxPercentages]int
 
+// List returns the percentages without the zeros.
+func (p Percentages) List() []int {
+	if n := slices.Index(p[:], 0); n >= 0 {
+		return p[:n]
+	}
+	return p[:]
+}
+
+// String returns the percentages, such as "80, 100 %".
+func (p Percentages) String() string {
+	words := make([]string, len(p.List()))
+	for i, percent := range p.List() {
+		words[i] = strconv.Itoa(percent)
+	}
+	return strings.Join(words, ", ") + " %"
+}
+
 // validate checks p for a limit with a rate and a spread.
-func (p *Percentages) validate(r algo.Rate, s Spread) error {
-	if *p == (Percentages{}) {
+func (p Percentages) validate(r algo.Rate, s Spread) error {
+	if p == (Percentages{}) {
 		return nil
 	}
 	for i, percent := range p {
 		switch before := p[max(0, i-1)]; {
 		case percent < 0, percent > MaxPercent, i == 0 && percent == 0, i > 0 && percent != 0 && (before == 0 || percent <= before):
-			return &algo.FieldError{Field: "notify", Got: *p, Want: fmt.Sprintf("percentages from 1 to %d in ascending order", MaxPercent)}
+			return &algo.FieldError{Field: "notify", Got: p, Want: fmt.Sprintf("percentages from 1 to %d in ascending order", MaxPercent)}
 		}
 	}
 	windows := r.Algorithm == algo.FixedWindow || r.Algorithm == algo.SlidingWindow

@@ -56,7 +56,14 @@ func (c Config) Environment(ctx context.Context, store limiter.Store, o Options)
 	if err != nil {
 		return nil, err
 	}
-	l, err := c.limiter(store, o.Logger)
+	var events *decisionlog.Publisher
+	if o.Sink != nil {
+		events = decisionlog.New(decisionlog.Options{
+			Namespace: c.Namespace, Hash: hash, Sink: o.Sink, OneIn: c.Sample,
+			Budget: decisionlog.DefaultBudget, Dropped: recorder.EventsDropped, Logger: o.Logger,
+		})
+	}
+	l, err := c.limiter(store, o.Logger, notify(recorder, events))
 	if err != nil {
 		return nil, err
 	}
@@ -68,17 +75,25 @@ func (c Config) Environment(ctx context.Context, store limiter.Store, o Options)
 			return nil, err
 		}
 	}
-	e := &lambdahttp.Environment{
-		Limiter: l, Rules: o.Rules, Identifier: identifier, Clock: o.Clock, Logger: o.Logger, Recorder: recorder,
+	return &lambdahttp.Environment{
+		Limiter: l, Rules: o.Rules, Identifier: identifier, Clock: o.Clock, Logger: o.Logger, Recorder: recorder, Events: events,
 		BasePath: c.BasePath, MaxDelay: c.MaxDelay, CORSOrigins: c.CORSOrigins, SampleLogin: c.SampleLogin,
+	}, nil
+}
+
+// notify returns a function that writes notices to the decision events and the log. It returns nil if there
+// are neither.
+func notify(recorder *telemetry.Recorder, events *decisionlog.Publisher) func(context.Context, limiter.Notice) error {
+	if recorder == nil && events == nil {
+		return nil
 	}
-	if o.Sink != nil {
-		e.Events = decisionlog.New(decisionlog.Options{
-			Namespace: c.Namespace, Hash: hash, Sink: o.Sink, OneIn: c.Sample,
-			Budget: decisionlog.DefaultBudget, Dropped: recorder.EventsDropped, Logger: o.Logger,
-		})
+	return func(_ context.Context, n limiter.Notice) error {
+		if err := events.Notice(n); err != nil {
+			return err
+		}
+		recorder.Notice(n)
+		return nil
 	}
-	return e, nil
 }
 
 // reportedRules returns the rules that the variables select. recorder and logger report the current
@@ -98,12 +113,12 @@ func (c Config) reportedRules(now time.Time, recorder *telemetry.Recorder, logge
 	return r, nil
 }
 
-func (c Config) limiter(store limiter.Store, logger *slog.Logger) (*limiter.Limiter, error) {
+func (c Config) limiter(store limiter.Store, logger *slog.Logger, notify func(context.Context, limiter.Notice) error) (*limiter.Limiter, error) {
 	cells, err := memstore.New(memstore.Options{})
 	if err != nil {
 		return nil, err
 	}
-	return limiter.New(store, limiter.Options{Timeout: c.timeout(), Logger: logger, Cells: cells})
+	return limiter.New(store, limiter.Options{Timeout: c.timeout(), Logger: logger, Cells: cells, Notify: notify})
 }
 
 // FindRecord returns a function that finds the record of an API key by its id, for operators. It returns nil

@@ -186,6 +186,7 @@ func record() []byte {
 	for result := range outcome.ReceiptResults {
 		r.Receipt(now, result)
 	}
+	r.Notice(limiter.Notice{Time: now, Subject: limiter.User("alice"), Limit: l, Percent: 80})
 	r.EventsDropped(now.Add(time.Second), 1)
 	return log.Bytes()
 }
@@ -227,7 +228,7 @@ func TestLine(t *testing.T) {
 		if err := json.Unmarshal(line, &members); err != nil {
 			t.Fatal(err)
 		}
-		if members[contract.LineKind] == nil {
+		if kind := members[contract.LineKind]; kind == nil || kind == contract.LineNotice {
 			continue
 		}
 		found = true

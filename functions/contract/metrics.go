@@ -35,6 +35,7 @@ const (
 	MetricReceiptsExpired  = "ReceiptsExpired"
 
 	MetricRecordsIgnored = "RecordsIgnored"
+	MetricNotices        = "Notices"
 
 	MetricClamped       = "Clamped"
 	MetricRulesRefused  = "RulesRefused"
@@ -68,7 +69,7 @@ func Metrics() []string {
 		MetricSettlementsLost, MetricReportsRejected, MetricDebtExcess,
 		MetricReceiptsSettled, MetricReceiptsOmitted, MetricReceiptsForged, MetricReceiptsReplayed, MetricReceiptsExpired,
 		MetricRulesRefused, MetricRulesVersion, MetricRulesAge, MetricEventsDropped, MetricClockSkew,
-		MetricRecordsIgnored,
+		MetricRecordsIgnored, MetricNotices,
 	}
 }
 
@@ -88,3 +89,7 @@ const (
 
 	LineRefused = "refused"
 )
+
+// LineNotice is the value of [LineKind] in the log line of a notice. Package limiter/telemetry documents the
+// line.
+const LineNotice = "notice"

@@ -16,9 +16,9 @@ import (
 // unused are metrics that the stack does not show. infra/README.md describes alarms on them.
 var unused = []string{contract.RuleDimension + " " + contract.MetricRuleAllowed, contract.RuleDimension + " " + contract.MetricRuleMarked, contract.ExemptionDimension + " " + contract.MetricExempt}
 
-// ofCount are metrics that functions write only for limits with count, or for mistakes in records.
+// ofCount are metrics that functions write only for limits with count or notify, or for mistakes in records.
 var ofCount = []string{
-	contract.MetricRecordsIgnored, contract.MetricSettlementsLost, contract.MetricReportsRejected, contract.MetricDebtExcess,
+	contract.MetricRecordsIgnored, contract.MetricNotices, contract.MetricSettlementsLost, contract.MetricReportsRejected, contract.MetricDebtExcess,
 	contract.MetricReceiptsSettled, contract.MetricReceiptsOmitted, contract.MetricReceiptsForged, contract.MetricReceiptsReplayed, contract.MetricReceiptsExpired,
 }
 
@@ -78,7 +78,7 @@ func TestStack_metrics(t *testing.T) {
 	if !slices.Equal(looked, want) {
 		t.Errorf("metrics that the stack shows:\n got %v\nwant %v", looked, want)
 	}
-	if len(want)+len(unused)+len(ofCount) != 35 {
+	if len(want)+len(unused)+len(ofCount) != 36 {
 		t.Errorf("got %d written metrics; update the number here and the cost in infra/COSTS.md", len(want)+len(unused)+len(ofCount))
 	}
 	_, rule := made.one(t, "AWS::CloudWatch::InsightRule", "")

@@ -26,6 +26,9 @@
 // events, the error of the estimate is below about 200/√n percent in 19 of 20 cases. With 100 events
 // it is below 20 %.
 //
+// An event with a notice reports that a subject has used a percentage of a limit, and no request. The log has
+// the same notice (package telemetry). A notice can arrive twice; both have the same id.
+//
 // The subject is a keyed hash (telemetry.SubjectHash) of the caller's strongest identity. So no event
 // contains a name, and only someone with the key can test a guess. All events of a caller have the
 // same hash, so treat them as personal data. If more than 1,000 events wait for a batch, requests of

@@ -38,4 +38,7 @@ type Event struct {
 	// event with an Excess reports only settlements; another event reports the decisions.
 	Excess   int64  `json:"excess,omitempty"`
 	Shadowed string `json:"shadowed,omitempty"` // a limit in shadow mode that would have refused
+	// Notice reports that a subject has used a percentage of the limit. An event with a Notice reports no
+	// request, and its Subject is the subject of the limit.
+	Notice *outcome.Notice `json:"notice,omitempty"`
 }

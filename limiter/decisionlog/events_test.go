@@ -474,3 +474,38 @@ func TestPublisher_Settled(t *testing.T) {
 		t.Errorf("got %+v, want one event of two settlements with an excess of 42, and one of the refusal", got)
 	}
 }
+
+// Each notice is an event of its own. If there is no room, the writer of the notice gets an error.
+func TestPublisher_Notice(t *testing.T) {
+	b := &broker{}
+	p := decisionlog.New(options(b))
+	n := limiter.Notice{Time: noon, Subject: alice.Subject(), Limit: search, Percent: 80, Used: 8, Capacity: 10, Start: noon, End: noon.Add(time.Hour)}
+	for range 2 {
+		if err := p.Notice(n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.Record(outcome.Outcome{Time: noon, Caller: alice, Decision: refused})
+	p.Close(t.Context(), noon)
+	checkSchema(t, b.lines)
+	got := b.events()
+	if len(got) != 3 || got[0].Notice == nil || got[1].Notice == nil || got[2].Notice != nil {
+		t.Fatalf("got %+v, want two notices and a refusal", got)
+	}
+	id := n.ID(hash(alice.Subject()))
+	if e := got[0]; *e.Notice != outcome.NewNotice(&n, hash(alice.Subject())) || e.Notice.ID != id || got[1].Notice.ID != id || e.Subject != hash(alice.Subject()) || e.Limit != "search" || e.Remaining != 2 || e.Outcome != outcome.Allowed {
+		t.Errorf("got %+v with notice %+v, want that of %+v", e, *e.Notice, n)
+	}
+	for range 1000 {
+		if err := p.Notice(n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.Notice(n); !errors.Is(err, decisionlog.ErrFull) {
+		t.Errorf("without room: got error %v, want ErrFull", err)
+	}
+	var nobody *decisionlog.Publisher
+	if err := nobody.Notice(n); err != nil {
+		t.Error(err)
+	}
+}

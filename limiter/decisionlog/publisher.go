@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -128,6 +129,27 @@ func (p *Publisher) Settled(s outcome.Settlement) {
 			event.Excess += e.Cost
 		}
 	}
+}
+
+// ErrFull means that there is no room for an event.
+var ErrFull = errors.New("decisionlog: too many events wait")
+
+// Notice adds an event for a notice. If there is no room, it returns ErrFull.
+func (p *Publisher) Notice(n limiter.Notice) error {
+	if p == nil {
+		return nil
+	}
+	subject := p.o.Hash(n.Subject)
+	event := newPending(key{outcome: outcome.Allowed, subject: subject, rule: n.Limit.Rule, limit: n.Limit.Name}, n.Time)
+	notice := outcome.NewNotice(&n, subject)
+	event.Count, event.seen, event.Notice, event.Remaining = 1, 1, &notice, max(0, n.Capacity-n.Used)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.tally.events) >= maxPending {
+		return ErrFull
+	}
+	p.tally.events = append(p.tally.events, event)
+	return nil
 }
 
 // Begin starts to send the waiting events if a batch is due. Call it at the start of a request, so

@@ -30,7 +30,7 @@ func (c *compiler) make(s *spec, horizon time.Duration) {
 	rate := c.clamp(s.Rate)
 	l, err := limiter.NewLimit(limiter.Limit{
 		Name: s.Name, Rule: label, Rate: rate, ID: limiter.NewID(parts...), Global: class.everyone(), Version: c.rules.version, Horizon: horizon,
-		Shadow: r.shadow, Mark: s.Mark && !r.shadow, Spread: c.spread(s.Path, s, rate, class.global), Count: s.Count, OnError: r.onError, LocalProcesses: r.localProcesses,
+		Shadow: r.shadow, Mark: s.Mark && !r.shadow, Spread: c.spread(s.Path, s, rate, class.global), Count: s.Count, Notify: s.Notify, OnError: r.onError, LocalProcesses: r.localProcesses,
 	})
 	if err != nil {
 		c.reportField(s.Path, s.Path, r.path, err)
@@ -91,6 +91,8 @@ func (c *compiler) shares(s *spec, made limit, known *identified) bool {
 		c.doc.Report(s.Path, "shares the count of %s, so it must have the same numbers", was.path)
 	case was.Count != made.Count:
 		c.doc.Report(s.Path, "shares the count of %s, so it must have the same \"count\", \"failure_status\" and \"cost_field\"", was.path)
+	case was.Notify != made.Notify:
+		c.doc.Report(s.Path, "shares the count of %s, so it must have the same \"notify\"", was.path)
 	case was.only != made.only:
 		c.doc.Report(s.Path, "shares the count of %s, so it must have the same \"only\"", was.path)
 	case was.Mark != made.Mark:
@@ -111,7 +113,7 @@ func (c *compiler) spread(path string, of *spec, r algo.Rate, global bool) limit
 	s := of.Spread
 	large := c.o.LeaseAbove > 0 && perSecond(r) > c.o.LeaseAbove && r.Algorithm != algo.SlidingLog && r.Algorithm != algo.LeakyBucket
 	switch {
-	case s != (limiter.Spread{}) || !large || of.Count.Settles():
+	case s != (limiter.Spread{}) || !large || of.Count.Settles() || of.Notify != limiter.Percentages{}:
 		return s
 	case global:
 		s.Adaptive = true
@@ -139,7 +141,7 @@ func (c *compiler) reportField(path, base, rule string, err error) {
 		c.doc.Report(document.Join(rule, field.Field), "got %v, want %s for %s", field.Got, field.Want, path)
 	case field.Field == document.LocalProcesses:
 		c.doc.Report(path, "does not fit %s: got %v, want %s", document.Join(rule, field.Field), field.Got, field.Want)
-	case path != base && slices.Contains(spreadFields, field.Field):
+	case path != base && slices.Contains(keptFields, field.Field):
 		c.doc.Report(path, "does not fit %s: got %v, want %s", document.Join(base, field.Field), field.Got, field.Want)
 	default:
 		c.doc.Report(document.Join(path, field.Field), "got %v, want %s", field.Got, field.Want)

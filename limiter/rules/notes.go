@@ -25,6 +25,7 @@ func (c *compiler) note() {
 		c.noteShallow(s.Path, c.clamp(s.Rate))
 		c.noteWindow(s)
 		c.noteCount(s)
+		c.noteNotify(s)
 		c.noteChosen(s)
 		if size := sizeOf(s.Rate); size.lists() && units(size.total()) > 1 {
 			c.doc.Note(s.Path, "each write of this limit's item costs up to %d write units on DynamoDB", units(size.total()))
@@ -101,6 +102,18 @@ func (c *compiler) noteSlots(s *spec) {
 		c.doc.Note(s.Path, "a request that runs longer than %s loses its slot, so more than %d can be in flight; API Gateway waits up to %s for an answer", window, s.Rate.Requests, longestAnswer)
 	case window > longestFunction:
 		c.doc.Note(s.Path, "if a function dies, its request holds a slot for %s; a Lambda function runs for at most %s", window, longestFunction)
+	}
+}
+
+// noteNotify notes the cost of notices, and a limit that writes none.
+func (c *compiler) noteNotify(s *spec) {
+	path := document.Join(s.Path, "notify")
+	switch {
+	case s.Notify == limiter.Percentages{}:
+	case c.rules.rules[s.rule].shadow:
+		c.doc.Note(path, "the limit writes no notices in mode shadow")
+	default:
+		c.doc.Note(path, "writes a notice at %s of the limit; each costs one more write for each subject and window", s.Notify)
 	}
 }
 

@@ -84,8 +84,8 @@ func (o *overrides) rateOf(address netip.Prefix, name string) (algo.Rate, bool) 
 // maxOwn bounds the number of limits that overrides can create.
 const maxOwn = 50_000
 
-// spreadFields are the fields of a limit that its overrides do not change.
-var spreadFields = []string{"lease", "shards", "sync_ms", "cells"}
+// keptFields are the fields of a limit that its overrides do not change.
+var keptFields = []string{"lease", "shards", "sync_ms", "cells", "notify"}
 
 // numbers identifies equal overrides of several callers: the same kind of identity, name of the limit
 // and rate.

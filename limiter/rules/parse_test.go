@@ -32,6 +32,20 @@ var defects = map[string]string{
 	"count_status":                  `line 1: rules[0].limits.*.failure_status[1]: got "6xx", want a status from 100 to 599, or a class such as "4xx"`,
 	"count_status_of_requests":      `line 1: rules[0].limits.*.failure_status: requires "count": "failures"`,
 	"count_shared":                  `line 3: rules[1].limits.*: shares the count of rules[0].limits.*, so it must have the same "count", "failure_status" and "cost_field"`,
+	"notify_no_list":                `line 1: rules[0].limits.*.notify: got 80, want a list of 1 to 5 percentages, such as [80, 100]`,
+	"notify_empty":                  `line 1: rules[0].limits.*.notify: got an empty list, want a list of 1 to 5 percentages, such as [80, 100]`,
+	"notify_many":                   `line 1: rules[0].limits.*.notify: got 6 percentages, want a list of 1 to 5 percentages, such as [80, 100]`,
+	"notify_fraction":               `line 1: rules[0].limits.*.notify[0]: got 80.5, want a whole number from 1 to 200`,
+	"notify_zero":                   `line 1: rules[0].limits.*.notify[0]: got 0, want a whole number from 1 to 200`,
+	"notify_too_high":               `line 1: rules[0].limits.*.notify[0]: got 201, want a whole number from 1 to 200`,
+	"notify_text":                   `line 1: rules[0].limits.*.notify[0]: got "80", want a whole number from 1 to 200`,
+	"notify_unsorted":               `line 1: rules[0].limits.*.notify[1]: got 80, want more than 100: percentages are in ascending order`,
+	"notify_twice":                  `line 1: rules[0].limits.*.notify[1]: got 80, want more than 80: percentages are in ascending order`,
+	"notify_beside_shards":          `line 1: rules[0].limits.*.shards: not allowed with "notify": only the store knows the exact usage`,
+	"notify_of_a_bucket":            `line 1: rules[0].limits.*.notify: got token_bucket, want a fixed_window or a sliding_window: a notice is written once in a window`,
+	"notify_short_window":           `line 1: rules[0].limits.*.notify: got 59s, want a window of at least 1m0s`,
+	"notify_shared":                 `line 3: rules[1].limits.*: shares the count of rules[0].limits.*, so it must have the same "notify"`,
+	"override_of_notify":            `line 2: overrides[0].limits.x: does not fit rules[0].limits.*.notify: got 10s, want a window of at least 1m0s`,
 	"cost_field_reserved":           "line 1: cost_field: got \"authorization\", want Weir-Cost, or X- and up to 62 letters, digits and -, but no field that others use, such as X-RateLimit-Limit or X-Request-Id\nline 1: rules[0].cost_field: got \"Content-Length\", want Weir-Cost, or X- and up to 62 letters, digits and -, but no field that others use, such as X-RateLimit-Limit or X-Request-Id",
 	"usage_mark":                    `line 1: usage.limit.mode: got "mark", want "enforce": nothing else limits the usage endpoint`,
 	"cost_field":                    `line 1: cost_field: got "Weir Cost", want Weir-Cost, or X- and up to 62 letters, digits and -, but no field that others use, such as X-RateLimit-Limit or X-Request-Id`,
@@ -83,7 +97,7 @@ line 1: exempt[0].path: unknown field; known fields: ip, user, apikey, endpoint,
 line 2: rules[0].method: got "get", want GET, POST, PUT, PATCH or DELETE, or no method for all of them (did you mean "GET"?)
 line 2: rules[0].limits.free.requests: got -1, want a whole number from 1 to 1000000000
 line 2: rules[0].limits.free.window_seconds: got 0, want a whole number from 1 to 8640000
-line 2: rules[0].limits.free.burts: unknown field (did you mean "burst"?); known fields: requests, window_seconds, window, period, time_zone, anchor, algorithm, burst, lease, shards, sync_ms, cells, count, reserve, failure_status, per, name, only, mode, note`,
+line 2: rules[0].limits.free.burts: unknown field (did you mean "burst"?); known fields: requests, window_seconds, window, period, time_zone, anchor, algorithm, burst, lease, shards, sync_ms, cells, count, reserve, failure_status, notify, per, name, only, mode, note`,
 	"lease_above_requests":          `line 1: rules[0].limits.free.lease: got 11, want 1 to 10 here`,
 	"lease_of_a_log":                `line 1: rules[0].limits.free.lease: got 5, want none: a sliding_log stores the instant of each request`,
 	"limit_no_object":               `line 1: rules[0].limits.free: got 10, want an object`,
@@ -246,7 +260,7 @@ func TestSchema(t *testing.T) {
 		"per_global_and_user": true, "name_missing_without_endpoint": true, "cost_too_high": true, "cost_above_a_shard": true, "lease_above_requests": true, "shards_above_requests": true,
 		"sync_ms_above_window": true, "cells_above_requests": true, "override_other_identity": true, "override_unknown_limit": true, "override_twice": true, "override_address": true, "same_limit_twice": true, "shared_with_other_numbers": true,
 		"eight_limits_of_a_caller": true, "eleven_buckets_of_an_endpoint": true, "logs_of_a_caller": true, "override_below_cost": true, "override_of_shards": true, "local_processes_above_burst": true, "cost_above_local_processes": true, "shared_with_other_on_error": true, "override_of_local_processes": true, "override_below_a_local_cost": true, "override_network": true, "override_mapped_network": true, "overrides_unknown_limits": true,
-		"count_reserve_too_high": true, "concurrent_cost": true, "concurrent_override": true, "concurrent_override_period": true, "concurrent_override_burst": true, "count_shared": true, "usage_mark": true, "exempt_address": true, "mark_shared": true, "per_header_alone": true, "per_header_global": true, "per_header_credential": true, "per_header_twice": true, "per_path_unknown": true, "per_path_doubled": true, "exempt_twice": true, "only_shared": true, "misspelled_tier": true, "misspelled_override": true, "override_of_a_log": true,
+		"count_reserve_too_high": true, "concurrent_cost": true, "concurrent_override": true, "concurrent_override_period": true, "concurrent_override_burst": true, "count_shared": true, "notify_shared": true, "notify_short_window": true, "notify_unsorted": true, "override_of_notify": true, "usage_mark": true, "exempt_address": true, "mark_shared": true, "per_header_alone": true, "per_header_global": true, "per_header_credential": true, "per_header_twice": true, "per_path_unknown": true, "per_path_doubled": true, "exempt_twice": true, "only_shared": true, "misspelled_tier": true, "misspelled_override": true, "override_of_a_log": true,
 		"time_zone_unknown": true, "override_anchor_without_period": true,
 	}
 	files, _ := filepath.Glob("testdata/*/*.json")

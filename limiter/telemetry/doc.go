@@ -52,6 +52,7 @@
 //	RecordsIgnored  Count         requests for which limits in the record of the API key were ignored,
 //	                              because of a mistake or because the rules do not fit
 //	EventsDropped   Count         lost decision events (package decisionlog)
+//	Notices         Count         notices of limits with Notify
 //
 // A line always has Allowed and Refused, so that ratios have a denominator. Other counts are missing
 // if they are zero, so alarms must treat missing data as good. A line has at most 50 values of a
@@ -96,6 +97,18 @@
 // A Contributor Insights rule has the key $.subject and the sum of $.refused, where $.weir is
 // "refused" and $.subject is present. The subject is a keyed [SubjectHash], so no line contains the
 // name of a caller. A line without a limit counts refusals that show no limit.
+//
+// # Notices
+//
+// Each limiter.Notice is a line, which is written at once. The same notice can be written twice, with the
+// same id.
+//
+//	{"weir":"notice","time":"2026-11-21T12:00:00Z","namespace":"prod","subject":"3391c2a9a8625702",
+//	 "rule":"GET /search","limit":"month","id":"3391c2a9a8625702-1I6B9T2C-1793491200-80",
+//	 "percent":80,"used":1600000,"capacity":2000000,
+//	 "start":"2026-11-01T00:00:00Z","end":"2026-12-01T00:00:00Z"}
+//
+// The subject is that of the limit, which is the hash of the caller if the limit counts by caller.
 //
 // # Other log lines
 //

@@ -38,6 +38,7 @@ const (
 	ReceiptsExpired  = "ReceiptsExpired"
 
 	RecordsIgnored = "RecordsIgnored"
+	Notices        = "Notices"
 
 	Clamped       = "Clamped"
 	RulesRefused  = "RulesRefused"
@@ -71,7 +72,7 @@ type metrics struct {
 	refunds                                               limiter.Refunds
 	settlementsLost, reportsRejected, debtExcess          int64
 	receipts                                              [outcome.ReceiptResults]int64
-	rulesRefused, eventsDropped, recordsIgnored           int64
+	rulesRefused, eventsDropped, recordsIgnored, notices  int64
 	latency, storeLatency                                 sample
 }
 
@@ -178,7 +179,7 @@ func (l *line) addTotals(m *metrics, rules inForce, clock estimate, at time.Time
 		{SettlementsLost, m.settlementsLost}, {ReportsRejected, m.reportsRejected}, {DebtExcess, m.debtExcess},
 		{ReceiptsSettled, m.receipts[outcome.ReceiptSettled]}, {ReceiptsOmitted, m.receipts[outcome.ReceiptOmitted]}, {ReceiptsForged, m.receipts[outcome.ReceiptForged]},
 		{ReceiptsReplayed, m.receipts[outcome.ReceiptReplayed]}, {ReceiptsExpired, m.receipts[outcome.ReceiptExpired]},
-		{Clamped, m.clamped}, {RulesRefused, m.rulesRefused}, {EventsDropped, m.eventsDropped}, {RecordsIgnored, m.recordsIgnored},
+		{Clamped, m.clamped}, {RulesRefused, m.rulesRefused}, {EventsDropped, m.eventsDropped}, {RecordsIgnored, m.recordsIgnored}, {Notices, m.notices},
 	} {
 		if i < 2 || c.value > 0 {
 			l.add(c.name, "Count", c.value)

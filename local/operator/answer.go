@@ -29,6 +29,7 @@ type Limit struct {
 	Burst          int64  `json:"burst,omitempty"`    // burst of a bucket
 	Cost           int64  `json:"cost"`               // cost of one request
 	Count          string `json:"count,omitempty"`    // cost, failures, bytes or concurrent: Cost is charged until the answer is known
+	Notify         []int  `json:"notify,omitempty"`   // percentages at which the limit writes a notice
 	Mode           string `json:"mode"`               // enforce, mark or shadow
 	OnError        string `json:"onError"`            // allow, deny or local
 	LocalProcesses int    `json:"localProcesses,omitempty"`
@@ -69,6 +70,9 @@ func newLimit(l rules.Listed, now time.Time) Limit {
 		Algorithm: string(limit.Rate.Algorithm), Requests: limit.Rate.Requests, WindowSeconds: int64(limit.WindowAt(now) / time.Second), Period: string(c.Period), TimeZone: c.Zone, Anchor: c.Anchor, Burst: limit.Rate.Burst,
 		Cost: l.Charge.Cost, Count: string(limit.Count.Of), Mode: "enforce", OnError: limit.OnError.String(), LocalProcesses: limit.LocalProcesses,
 		Lease: s.Lease, Shards: s.Shards, SyncMS: s.Sync.Milliseconds(), Cells: s.Cells, Adaptive: s.Adaptive, Overridden: l.Overridden,
+	}
+	if limit.Notify != (limiter.Percentages{}) {
+		made.Notify = limit.Notify.List()
 	}
 	switch {
 	case limit.Shadow:

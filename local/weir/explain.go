@@ -199,6 +199,7 @@ func numbers(l operator.Limit) []string {
 	add(l.Cost != 1 && l.Count == "", "cost %d", l.Cost)
 	add(l.Overridden, "overridden")
 	add(l.Mode != "enforce", "%s", l.Mode)
+	add(len(l.Notify) > 0, "notices at %s %%", strings.Trim(fmt.Sprint(l.Notify), "[]"))
 	add(l.Lease > 1, "lease %d", l.Lease)
 	add(l.Shards > 0, "%d shards", l.Shards)
 	add(l.SyncMS > 0, "sync %d ms", l.SyncMS)

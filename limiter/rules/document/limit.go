@@ -35,6 +35,7 @@ type Limit struct {
 	// At most one field of Spread is set.
 	Spread  limiter.Spread
 	Count   limiter.Count
+	Notify  limiter.Percentages
 	Reserve int64    // what a request charges until its answer is known; 0 if Count does not reserve
 	Per     []string // sorted
 	Mark    bool     // requests over the limit are admitted and marked
@@ -77,6 +78,7 @@ func (d *Document) readLimit(n *node, tier string, inList bool) (l Limit, ok boo
 	default:
 		l.Rate.Algorithm = algo.SlidingWindow
 	}
+	l.Notify = d.readNotify(o)
 	l.Per = d.readPer(o, tier)
 	l.Name = d.readName(o, inList, l.Per == nil || slices.Contains(l.Per, PerEndpoint))
 	l.Only = d.readOnly(o, l.Per)

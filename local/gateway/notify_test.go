@@ -1,0 +1,76 @@
+package gateway_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+)
+
+// notices returns the notices in the log, as their percentages and usages, and the ends of their periods.
+func (r *ruled) notices(t *testing.T) (shares [][2]int64, ends []time.Time) {
+	t.Helper()
+	for line := range bytes.Lines(r.metrics.Bytes()) {
+		var n struct {
+			Weir, Limit   string
+			Percent, Used int64
+			End           time.Time
+		}
+		if err := json.Unmarshal(line, &n); err != nil {
+			t.Fatal(err)
+		}
+		if n.Weir == "notice" && n.Limit == "month" {
+			shares, ends = append(shares, [2]int64{n.Percent, n.Used}), append(ends, n.End)
+		}
+	}
+	return shares, ends
+}
+
+// A monthly quota writes one notice at 80 and one at 100 percent in each month, behind each API. A limit
+// without notify makes no store call more.
+func TestNotify(t *testing.T) {
+	const document = `{"rules":[
+		{"endpoint":"/data","limits":{"*":{"name":"month","requests":10,"period":"month","time_zone":"Europe/Berlin","anchor":31,"per":["client"],"notify":[80,100]}}},
+		{"endpoint":"/plain","limits":{"*":{"name":"plain","requests":10,"period":"month","per":["client"]}}}]}`
+	onEach(t, document, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "data") }, func(t *testing.T, r *ruled) {
+		end := time.Date(2100, 2, 27, 23, 0, 0, 0, time.UTC) // 28 February in Berlin, where the quota begins on the 31st or the last day
+		wantShares, wantEnds := [][2]int64{{80, 8}, {100, 10}}, []time.Time{end, end}
+		before := r.calls.Load()
+		r.want(t, "GET /plain", times(10, 200), "X-Api-Key: key-bob")
+		if calls := r.calls.Load() - before; calls != 10 {
+			t.Errorf("10 requests without notify: got %d store calls, want 10", calls)
+		}
+		before = r.calls.Load()
+		r.want(t, "GET /data", append(times(10, 200), 429, 429), "X-Api-Key: key-alice")
+		if calls := r.calls.Load() - before; r.kind == "REST" && calls != 14 { // 10 charges, and a read and a mark for each notice
+			t.Errorf("10 requests with two notices: got %d store calls, want 14", calls)
+		}
+		if shares, ends := r.notices(t); !slices.Equal(shares, wantShares) || !slices.Equal(ends, wantEnds) {
+			t.Errorf("first month: got notices %v until %v, want %v until %v", shares, ends, wantShares, wantEnds)
+		}
+		r.now = end
+		r.want(t, "GET /data", times(9, 200), "X-Api-Key: key-alice")
+		if shares, _ := r.notices(t); !slices.Equal(shares, append(wantShares, [2]int64{80, 8})) {
+			t.Errorf("second month: got notices %v, want a third one of 80", shares)
+		}
+	})
+}
+
+// A settlement that crosses a percentage writes the notice behind an HTTP API.
+func TestNotify_settled(t *testing.T) {
+	const document = `{"rules":[{"endpoint":"/chat","method":"POST","limits":{"*":{"name":"month","requests":1000,"period":"month","per":["client"],"count":"cost","reserve":100,"notify":[80,100]}}}]}`
+	onEach(t, document, func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Weir-Cost", r.Header.Get("Tokens")) }, func(t *testing.T, r *ruled) {
+		want := [][2]int64{{80, 850}, {100, 1250}}
+		if r.kind == "REST" {
+			want = nil
+		}
+		r.want(t, "POST /chat", []int{200}, "X-Api-Key: key-alice", "Tokens: 850")
+		r.want(t, "POST /chat", []int{200}, "X-Api-Key: key-alice", "Tokens: 400")
+		if shares, _ := r.notices(t); !slices.Equal(shares, want) {
+			t.Errorf("got notices %v, want %v", shares, want)
+		}
+	})
+}
