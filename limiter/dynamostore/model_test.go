@@ -43,7 +43,7 @@ func TestStore_model(t *testing.T) {
 		}
 	}
 	t.Logf("%d histories: %v", histories, n)
-	for _, kind := range []string{"allowed", "refused", "clamped", "trim", "refund", "reset", "contended", "lost",
+	for _, kind := range []string{"allowed", "refused", "clamped", "trim", "refund", "reset", "contended", "lost", "settlement", "used", "forgotten", "reset with IDs",
 		"log to log", "log to bucket", "window to log", "window to bucket", "slots to slots", "slots to log", "slots to bucket", "log to slots",
 		"slots expired", "slots repeated", "slots full"} {
 		if n[kind] == 0 && *modelHistories == 0 {
@@ -72,6 +72,8 @@ type history struct {
 	processes []*process
 	pause     int  // the first process makes about one call in pause turns, so that others win races against it
 	lossy     bool // some answers are lost
+	vouchers  bool // processes settle charges with IDs
+	settled   []voucher
 	repeats   bool // some updates reach the table twice, because a client repeats a call whose answer it lost
 	events    []event
 }
@@ -118,7 +120,16 @@ func newHistory(seed uint64) *history {
 	for i := range 2 + r.IntN(3) {
 		h.processes = append(h.processes, newProcess(h, i, l))
 	}
+	h.vouchers = r.IntN(2) == 0
 	return h
+}
+
+// latest returns the latest clock.
+func (h *history) latest() (at algo.Instant) {
+	for _, p := range h.processes {
+		at = max(at, p.now)
+	}
+	return at
 }
 
 // problem plays the history. It returns how the store differs from the model, or "".

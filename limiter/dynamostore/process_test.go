@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,6 +51,12 @@ type charged struct {
 	results []algo.Result
 }
 
+// voucher contains charges that are settled with an ID.
+type voucher struct {
+	charged
+	once limiter.Once
+}
+
 // load describes the operations of all processes of a history.
 type load struct {
 	apart   time.Duration // bound of the difference between the clocks
@@ -88,8 +95,10 @@ func (p *process) run(yield func(struct{}) bool) {
 		switch n := p.r.IntN(100); {
 		case n < 3:
 			p.reset()
-		case n < 3+p.refunds && len(p.charged) > 0:
+		case n < 3+p.refunds && len(p.charged) > 0 && !(p.h.vouchers && p.r.IntN(2) == 0):
 			p.refund()
+		case n < 3+p.refunds && p.h.vouchers && (len(p.h.settled) > 0 || len(p.charged) > 0):
+			p.settle()
 		default:
 			p.take(limit)
 		}
@@ -98,7 +107,15 @@ func (p *process) run(yield func(struct{}) bool) {
 
 func (p *process) reset() {
 	err := p.store.Reset(context.Background(), modelCaller)
-	p.record(p.calls[0], "reset", fmt.Sprintf("reset: %v", err), func(m *storetest.Model) string {
+	at, applied := p.decisive()
+	if !applied { // the answer is lost, or settlements won all races
+		return
+	}
+	kind := "reset"
+	if len(p.calls) > 1 {
+		kind = "reset with IDs"
+	}
+	p.record(at, kind, fmt.Sprintf("reset: %v", err), func(m *storetest.Model) string {
 		m.Reset(modelCaller)
 		return ""
 	})
@@ -123,6 +140,50 @@ func (p *process) refund() {
 		_, _ = m.Settle(0, modelCaller, c.charges, c.results, modelMargin, limiter.Once{})
 		return unless(err == nil || errors.Is(err, errLost), "got an error")
 	})
+}
+
+// settle settles the latest charge with an ID, or repeats a settlement of any process. The repeated message
+// comes from a retry after a lost answer, or from a second message at the same time.
+func (p *process) settle() {
+	var s voucher
+	if last := len(p.charged) - 1; last >= 0 && (len(p.h.settled) == 0 || p.r.IntN(2) == 0) {
+		// Most IDs have expired already, so that the store often forgets some of them.
+		s = voucher{p.charged[last], limiter.Once{ID: limiter.NewVoucherID(), Expires: p.now.Add(time.Duration(1-p.r.IntN(12)) * time.Minute)}}
+		p.charged = p.charged[:last]
+		p.h.settled = append(p.h.settled, s)
+	} else {
+		s = p.h.settled[p.r.IntN(len(p.h.settled))]
+	}
+	charges, results, now := slices.Clone(s.charges), slices.Clone(s.results), p.now
+	charges[0].Force, results[0].State.Entries = p.r.IntN(3) == 0, ""
+	_, err := p.store.Settle(context.Background(), now, modelCaller, charges, results, modelMargin, s.once)
+	at, applied := p.decisive()
+	text := fmt.Sprintf("settlement %s of %d (force %t) at %s: %v", s.once.ID.String()[:6], charges[0].Cost, charges[0].Force, sinceStart(now), err)
+	settle := func(m *storetest.Model) error {
+		_, err := m.Settle(now, modelCaller, charges, results, modelMargin, s.once)
+		return err
+	}
+	switch {
+	case errors.Is(err, limiter.ErrVoucherUsed) && !applied: // if applied, the second copy of a repeated message found the ID of the first
+		p.record(at, "used", text, func(m *storetest.Model) string {
+			return unless(errors.Is(settle(m), limiter.ErrVoucherUsed), "got ErrVoucherUsed, want none")
+		})
+	case errors.Is(err, limiter.ErrVoucherExpired):
+		p.record(at, "forgotten", text, func(*storetest.Model) string {
+			return unless(!applied, "a refused settlement was applied") + unless(s.once.Period() <= limiter.Forgettable(p.h.latest()), "the store forgot an ID too early")
+		})
+	case errors.Is(err, limiter.ErrContended):
+		p.record(at, "settlement contended", text, func(*storetest.Model) string { return unless(!applied, "a contended settlement was applied") })
+	case errors.Is(err, errLost) && !applied:
+	default:
+		p.record(at, "settlement", text, func(m *storetest.Model) string {
+			problem := settle(m)
+			if applied {
+				m.Keep(modelCaller, s.once) // perhaps the store refunded only expired entries of a log
+			}
+			return unless(problem == nil, fmt.Sprintf("got no error, want %v", problem))
+		})
+	}
 }
 
 // take charges a random cost, with or without a cached result.

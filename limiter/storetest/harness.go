@@ -161,7 +161,7 @@ func (p *pair) settleOnce(t failer, now algo.Instant, charges []limiter.Charge, 
 	}
 	p.release(charges, results)
 	if got.Given > 0 && once.Needed() { // perhaps the store refunded only expired entries of a log, and kept the ID
-		p.model.keep(p.subject, once)
+		p.model.Keep(p.subject, once)
 	}
 	return nil
 }

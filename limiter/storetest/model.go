@@ -108,7 +108,7 @@ func (m *Model) Settle(now algo.Instant, subject limiter.Subject, charges []limi
 	}
 	settled, changed := m.correct(now, subject, charges, results, elapsed)
 	if changed {
-		m.keep(subject, once)
+		m.Keep(subject, once)
 	}
 	return settled, nil
 }
@@ -130,8 +130,9 @@ func (m *Model) check(subject limiter.Subject, once limiter.Once) error {
 	return nil
 }
 
-// keep keeps the ID of a settlement.
-func (m *Model) keep(subject limiter.Subject, once limiter.Once) {
+// Keep keeps the ID of a settlement, as Settle does. It is for a settlement in which a store refunded only
+// expired entries of a log, which the model no longer has.
+func (m *Model) Keep(subject limiter.Subject, once limiter.Once) {
 	if m.settled == nil {
 		m.settled = map[settledID]struct{}{}
 	}
