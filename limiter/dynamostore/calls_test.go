@@ -90,7 +90,7 @@ var (
 )
 
 // algorithms lists every algorithm.
-var algorithms = []algo.Algorithm{algo.TokenBucket, algo.LeakyBucket, algo.SlidingWindow, algo.FixedWindow, algo.SlidingLog}
+var algorithms = []algo.Algorithm{algo.TokenBucket, algo.LeakyBucket, algo.SlidingWindow, algo.FixedWindow, algo.SlidingLog, algo.Concurrent}
 
 // report logs the average number of calls for a decision. It fails the test if this number exceeds most.
 func report(t *testing.T, what string, calls int64, decisions int, most float64) {

@@ -95,7 +95,8 @@ func TestStore_Take_lastAttempt(t *testing.T) {
 func TestFormat(t *testing.T) {
 	const want = `2 {"c00000000y":{"Value":"0"},"c00000000z":{"Value":"3"},"x00000000":{"Value":"35"}}` +
 		` {"g00000000":{"Value":"7"},"t00000000":{"Value":"5"}}` +
-		` {"l00000000":{"Value":[{"Value":"5"},{"Value":"6"}]},"n00000000":{"Value":[{"Value":"6"},{"Value":"9"},{"Value":"2"}]},"x00000000":{"Value":"0"}}`
+		` {"l00000000":{"Value":[{"Value":"5"},{"Value":"6"}]},"n00000000":{"Value":[{"Value":"6"},{"Value":"9"},{"Value":"2"}]},"x00000000":{"Value":"0"}}` +
+		` {"m00000000":{"Value":{"AAAAAAAJ":{"Value":"6"},"AAAAAAAK":{"Value":"5"}}},"x00000000":{"Value":"0"}}`
 	got := strconv.Itoa(format)
 	for _, c := range []struct {
 		machine algo.Machine
@@ -104,6 +105,7 @@ func TestFormat(t *testing.T) {
 		{&algo.Window{Length: time.Second, Requests: 9}, algo.State{Window: 35, Count: 3}},
 		{&algo.Bucket{Interval: time.Second, Depth: time.Second, Burst: 9}, algo.State{TAT: 5, Refunds: 7}},
 		{&algo.Log{Length: time.Second, Requests: 9}, algo.State{Newest: 6, Refunds: 9, Entries: algo.NewEntries(5, 6)}},
+		{&algo.Slots{Length: time.Second, Requests: 9}, algo.State{Newest: 6, Refunds: 9, Entries: algo.NewEntries(5, 6)}},
 	} {
 		encoded, err := json.Marshal(state("00000000", c.machine, c.state))
 		if err != nil {

@@ -218,7 +218,11 @@ func TestStore_itemTTL_algorithms(t *testing.T) {
 	for i, algorithm := range algorithms {
 		who := caller()
 		short := func(version int64, algorithm algo.Algorithm) *limiter.Limit {
-			l, err := limiter.NewLimit(limiter.Limit{Name: "short", Rate: algo.Rate{Algorithm: algorithm, Requests: 5, Window: time.Second}, Version: version, Horizon: day.Horizon})
+			made := limiter.Limit{Name: "short", Rate: algo.Rate{Algorithm: algorithm, Requests: 5, Window: time.Second}, Version: version, Horizon: day.Horizon}
+			if algorithm == algo.Concurrent {
+				made.Count.Of = limiter.CountConcurrent
+			}
+			l, err := limiter.NewLimit(made)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,0 +1,124 @@
+package dynamostore_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/dynamostore"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+// slotsOf returns a concurrent limit of n.
+func slotsOf(tb testing.TB, n int64) *limiter.Limit {
+	return storetest.Limit(tb, "slots", algo.Rate{Algorithm: algo.Concurrent, Requests: n, Window: time.Minute})
+}
+
+// A charge and a release take one call each: for a new subject, for a known one, from an environment that
+// never saw the subject, and while others hold slots. A store learns that the maps of a limit usually exist.
+func TestSlots_calls(t *testing.T) {
+	client, table := local(t)
+	m := &meter{}
+	open := func() *dynamostore.Store {
+		metered := dynamodb.New(client.Options(), m.install)
+		return storetest.Must(dynamostore.New(metered, dynamostore.Options{Table: table, Namespace: "slots"}))
+	}
+	l, ctx := slotsOf(t, 5), context.Background()
+	calls := func(what string, want int64, f func()) {
+		t.Helper()
+		before := m.calls.Load()
+		f()
+		if got := m.calls.Load() - before; got != want {
+			t.Errorf("%s: got %d calls, want %d", what, got, want)
+		}
+	}
+	take := func(s *dynamostore.Store, who limiter.Subject, hint algo.Result) []algo.Result {
+		results := []algo.Result{hint}
+		if ok, err := s.Take(ctx, algo.InstantOf(noon), who, []limiter.Charge{{Subject: who, Limit: l, Cost: 1}}, results); err != nil || !ok {
+			t.Fatalf("got %t and error %v, want an admission", ok, err)
+		}
+		return results
+	}
+	s, who := open(), limiter.User("a")
+	var held []algo.Result
+	calls("a new subject", 1, func() { held = take(s, who, algo.Result{}) })
+	calls("a cached subject", 1, func() { take(s, who, held[0]) })
+	calls("a release", 1, func() {
+		if settled, err := s.Settle(ctx, algo.InstantOf(noon), who, []limiter.Charge{{Subject: who, Limit: l, Cost: 1}}, held, 0, limiter.Once{}); err != nil || settled.Given != 1 {
+			t.Errorf("got %+v and error %v, want one release", settled, err)
+		}
+	})
+	calls("a second release", 1, func() {
+		if settled, err := s.Settle(ctx, algo.InstantOf(noon), who, []limiter.Charge{{Subject: who, Limit: l, Cost: 1}}, held, 0, limiter.Once{}); err != nil || settled.Given != 0 {
+			t.Errorf("got %+v and error %v, want no release", settled, err)
+		}
+	})
+	for i := range 8 {
+		take(open(), limiter.User(fmt.Sprint(i)), algo.Result{})
+	}
+	other := open()
+	calls("known subjects of a new environment, with one wrong guess", 9, func() {
+		for i := range 8 {
+			take(other, limiter.User(fmt.Sprint(i)), algo.Result{})
+		}
+	})
+}
+
+// Two environments release slots while others take slots and charge a log of the same item. No release is
+// lost, although a refund of the log would collide with every append.
+func TestSlots_releases(t *testing.T) {
+	client, table := local(t)
+	const each, n = 40, 300
+	l, who, ctx := slotsOf(t, n), limiter.User("a"), context.Background()
+	log := storetest.Limit(t, "log", algo.Rate{Algorithm: algo.SlidingLog, Requests: 300, Window: time.Hour})
+	charges := []limiter.Charge{{Subject: who, Limit: l, Cost: 1}, {Subject: who, Limit: log, Cost: 1}}
+	var environments [4]*dynamostore.Store
+	for i := range environments {
+		environments[i] = storetest.Must(dynamostore.New(client, dynamostore.Options{Table: table, Namespace: "slots"}))
+	}
+	take := func(s *dynamostore.Store, after int) []algo.Result {
+		for {
+			results := make([]algo.Result, len(charges))
+			if ok, err := s.Take(ctx, algo.InstantOf(noon).Add(time.Duration(after)), who, charges, results); ok && err == nil {
+				return results
+			}
+		}
+	}
+	var held [2][each][]algo.Result
+	for e := range held {
+		for i := range each {
+			held[e][i] = take(environments[e], e*each+i)
+		}
+	}
+	var wg sync.WaitGroup
+	for e, s := range environments {
+		wg.Go(func() {
+			for i := range each {
+				if e >= len(held) {
+					take(s, 1000*e+i)
+					continue
+				}
+				// The refund of the log can lose all races. The slot is released all the same.
+				_, _ = s.Settle(ctx, algo.InstantOf(noon), who, charges, held[e][i], 0, limiter.Once{})
+			}
+		})
+	}
+	wg.Wait()
+	entries, err := environments[0].Inspect(ctx, who)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		if slots, ok := entry.Machine.(*algo.Slots); ok {
+			if used := slots.Used(entry.State, algo.InstantOf(noon)); used != 2*each {
+				t.Errorf("got %d slots taken, want the %d that were not released", used, 2*each)
+			}
+		}
+	}
+}
