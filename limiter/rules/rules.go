@@ -228,10 +228,12 @@ func (c *charger) add(q *Request, limits []limit) {
 		if subject == (limiter.Subject{}) {
 			continue
 		}
-		own := c.rules.apply(class, &q.Caller, l.Limit)
-		limit := own.limit
-		if own.mistake != nil {
-			c.ignored = own.mistake
+		limit := c.rules.overrides.of(class, &q.Caller, l.Limit)
+		if q.Caller.Limits != nil {
+			own := c.rules.apply(class, &q.Caller, l.Limit)
+			if limit = own.limit; own.mistake != nil {
+				c.ignored = own.mistake
+			}
 		}
 		// A request is charged once on a limit that several rules share, at the highest cost.
 		same := func(made limiter.Charge) bool { return made.Limit == limit && made.Subject == subject }
