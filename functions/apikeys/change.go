@@ -127,7 +127,7 @@ func (c Change) limits(keys []located, now time.Time) (*caller.Limits, error) {
 		return nil, err
 	}
 	for _, k := range keys {
-		if k.Limits == nil || k.Limits.Mistake() != nil || k.Limits.String() != next.String() || k.Limits.Changed() != newest.Changed() {
+		if k.Limits == nil || k.Limits.String() != next.String() || k.Limits.Changed() != newest.Changed() {
 			return next, nil
 		}
 	}
