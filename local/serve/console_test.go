@@ -226,7 +226,7 @@ func TestConsole_tokens(t *testing.T) {
 func TestConsole_usage(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "rules.json")
 	if err := os.WriteFile(file, []byte(`{"rules":[{"endpoint":"/api/v1/search","method":"GET","limits":{
-		"free":[{"name":"soft","requests":2,"window":"1h","algorithm":"fixed_window","mode":"mark"},{"name":"tokens","requests":100,"period":"month","per":["user"],"count":"cost","reserve":20}],
+		"free":[{"name":"soft","requests":2,"window":"1h","algorithm":"fixed_window","mode":"mark"},{"name":"tokens","requests":100,"period":"month","per":["user"],"count":"cost","reserve":20},{"name":"slots","requests":3,"window":"1m","count":"concurrent"}],
 		"paid":{"name":"paid","requests":5,"window":"1h"}}}],
 		"exempt":[{"endpoint":"/api/v1/items/*","name":"items"}]}`), 0o600); err != nil {
 		t.Fatal(err)
@@ -237,15 +237,16 @@ func TestConsole_usage(t *testing.T) {
 		return evaluate[[]string](b, `[...document.getElementById("`+id+`").tBodies[0].rows].map((row) => [...row.cells].map((e) => e.textContent).join(" | "))`)
 	}
 	b.do(chromedp.Click(`#who [type=submit]`))
-	b.await(`document.getElementById("usage-status").textContent === "user:alice, tier free: 2 limits."`)
+	b.await(`document.getElementById("usage-status").textContent === "user:alice, tier free: 3 limits."`)
 	if got, want := rows("usages"), []string{
 		"soft, mode mark | GET /api/v1/search | 2 of 2 | 0 | 2100-03-04 13:00:00",
 		"tokens, counts cost | GET /api/v1/search | 60 of 100 | 40 | 2100-04-01 00:00:00",
+		"slots, counts concurrent | GET /api/v1/search | 0 of 3 | 3 | 2100-03-04 12:00:30",
 	}; !slices.Equal(got, want) {
 		t.Errorf("usage: got %q, want %q", got, want)
 	}
-	if bars := evaluate[[]float64](b, `[...document.querySelectorAll("#usages meter")].map((m) => m.value / m.max)`); !slices.Equal(bars, []float64{1, 0.6}) {
-		t.Errorf("bars: got %v, want 1 and 0.6", bars)
+	if bars := evaluate[[]float64](b, `[...document.querySelectorAll("#usages meter")].map((m) => m.value / m.max)`); !slices.Equal(bars, []float64{1, 0.6, 0}) {
+		t.Errorf("bars: got %v, want 1, 0.6 and 0", bars)
 	}
 	if body := evaluate[string](b, `document.getElementById("usage-body").textContent`); !json.Valid([]byte(body)) || !strings.Contains(body, `"count": "cost"`) {
 		t.Errorf("answer: got %s, want its JSON", body)
@@ -255,6 +256,7 @@ func TestConsole_usage(t *testing.T) {
 	if got, want := rows("limits"), []string{
 		"soft (mark) | user:alice | fixed window | 2 in 3600 s | 0 of 2",
 		"tokens | user:alice | fixed window | 100 in a month from 1 (UTC), counts cost, reserves 20 | 40 of 100",
+		"slots | user:alice | concurrent | 3 in flight | 3 of 3",
 	}; !slices.Equal(got, want) {
 		t.Errorf("limits: got %q, want %q", got, want)
 	}

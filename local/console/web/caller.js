@@ -24,6 +24,12 @@ function windowOf(l) {
   return `a ${l.period}${l.anchor ? ` from ${l.anchor}` : ""} (${l.timeZone})`;
 }
 
+/** Returns what a limit allows. */
+function atMost(l) {
+  if (l.count === "concurrent") return `${l.requests} in flight`;
+  return `${l.requests} in ${windowOf(l)}${l.count ? `, counts ${l.count}, reserves ${l.cost}` : ""}`;
+}
+
 /** Returns the decision as the end of a sentence. */
 function verdict(decision, limits) {
   if (decision.allowed) return decision.over ? `allowed, and marked as over ${decision.over}.` : "allowed.";
@@ -38,7 +44,7 @@ async function explain({ method, path, tier, user }, before = "") {
     (exempt ? ` ${exempt.path} (${exempt.name}) exempts the ${exempt.kind} ${exempt.value}.` : "");
   fill($("limits"), ["Limit", "Subject", "Algorithm", "At most", "Remaining"], limits.map((l) => [
     l.mode === "enforce" ? l.name : `${l.name} (${l.mode})`, l.subject, l.algorithm.replaceAll("_", " "),
-    `${l.requests} in ${windowOf(l)}${l.count ? `, counts ${l.count}, reserves ${l.cost}` : ""}`,
+    atMost(l),
     l.state ? `${l.state.remaining} of ${l.state.capacity}${l.state.debt ? `, in debt by ${l.state.debt}` : ""}` : "unknown here",
   ]));
   return caller.subject;
