@@ -48,6 +48,7 @@ type ruled struct {
 	settles atomic.Int64 // number of calls of Settle
 	rules   *rules.Rules
 	metrics bytes.Buffer
+	settled chan struct{} // gets a value after each settlement, unless it is nil
 }
 
 func (r *ruled) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
@@ -57,6 +58,9 @@ func (r *ruled) Take(ctx context.Context, now algo.Instant, s limiter.Subject, c
 
 func (r *ruled) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
 	r.settles.Add(1)
+	if r.settled != nil {
+		defer func() { r.settled <- struct{}{} }()
+	}
 	return r.Store.Settle(ctx, now, s, charges, results, elapsed, once)
 }
 

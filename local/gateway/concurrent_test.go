@@ -1,0 +1,203 @@
+package gateway_test
+
+import (
+	"context"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/local/gateway"
+)
+
+// exporter is an API whose requests stay in flight until the test ends them.
+type exporter struct {
+	began  chan string // the names of requests that have begun
+	mu     sync.Mutex
+	ends   map[string]chan struct{} // by the name of a request
+	flying atomic.Int64
+	most   atomic.Int64 // largest number of requests in flight
+}
+
+// ServeHTTP holds a request. The field Name names it. With the field Ending, it panics at its end.
+func (e *exporter) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+	name := r.Header.Get("Name")
+	if name == "" {
+		return
+	}
+	e.mu.Lock()
+	end := make(chan struct{})
+	e.ends[name] = end
+	e.mu.Unlock()
+	n := e.flying.Add(1)
+	for most := e.most.Load(); n > most && !e.most.CompareAndSwap(most, n); most = e.most.Load() {
+	}
+	e.began <- name
+	<-end
+	e.flying.Add(-1)
+	if r.Header.Get("Ending") == "panic" {
+		panic("export failed")
+	}
+}
+
+// end ends a request.
+func (e *exporter) end(name string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	close(e.ends[name])
+}
+
+// exports sends requests to an API without waiting for their answers.
+type exports struct {
+	*ruled
+	*exporter
+	t       *testing.T
+	answers chan answer
+}
+
+// post sends an export. Its answer goes to x.answers.
+func (x *exports) post(ctx context.Context, name string, headers ...string) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, x.api.URL+"/v1/exports", http.NoBody)
+	if err != nil {
+		x.t.Error(err)
+		return
+	}
+	r.Header = http.Header{"X-Api-Key": {"key-alice"}, "Name": {name}, "Ending": headers}
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		x.answers <- answer{}
+		return
+	}
+	_ = response.Body.Close()
+	x.answers <- answer{status: response.StatusCode, header: response.Header}
+}
+
+// flood sends 64 exports at once, and returns the names of ten exports in flight. DynamoDB refuses some of
+// the 64 because their subject is busy, and then more are sent one by one.
+func (x *exports) flood() (flying []string) {
+	x.t.Helper()
+	for i := range 64 {
+		go x.post(x.t.Context(), strconv.Itoa(i))
+	}
+	waits := map[string]int{}
+	for range 64 {
+		select {
+		case name := <-x.began:
+			flying = append(flying, name)
+		case a := <-x.answers:
+			waits[a.header.Get("Retry-After")]++
+		}
+	}
+	if n := len(flying); n > 10 || waits["1"]+waits["2"]+waits["3"] != 64-n {
+		x.t.Errorf("64 exports at once: got %d in flight and the waits %v; want at most 10, and 1 to 3 s", n, waits)
+	}
+	for i := len(flying); i < 10; i++ {
+		name := "more" + strconv.Itoa(i)
+		go x.post(x.t.Context(), name)
+		flying = append(flying, name)
+		x.begun(name)
+	}
+	return flying
+}
+
+// refused checks that ten exports are in flight, so that another one is refused.
+func (x *exports) refused(when string) {
+	x.t.Helper()
+	a := send(x.t, x.api, "POST", "/v1/exports", "", "X-Api-Key: key-alice")
+	if a.status != http.StatusTooManyRequests || !strings.Contains(a.body, `"exports"`) || x.kind == gateway.HTTP && a.header.Get("RateLimit-Policy") != `"exports";q=10;qu="concurrent-requests"` {
+		x.t.Errorf("%s: got %d %s, want a refusal by exports", when, a.status, a.body)
+	}
+}
+
+// next sends an export, which is admitted. It is then the tenth in flight.
+func (x *exports) next(ctx context.Context, name string, headers ...string) {
+	x.t.Helper()
+	go x.post(ctx, name, headers...)
+	x.begun(name)
+	x.refused("after " + name)
+}
+
+// begun waits until an export is in flight.
+func (x *exports) begun(name string) {
+	x.t.Helper()
+	select {
+	case <-x.began:
+	case a := <-x.answers:
+		x.t.Fatalf("%s: got %d, want a free slot", name, a.status)
+	}
+}
+
+// inFlight checks the number of exports in flight.
+func (x *exports) inFlight(want int64) {
+	x.t.Helper()
+	if got := x.used(x.t, "/v1/exports", caller.Caller{APIKey: "alice"})["exports"]; got != want {
+		x.t.Errorf("in flight: got %d, want %d", got, want)
+	}
+}
+
+// At most ten exports of a caller are in flight. An export ends with its answer or with a panic. If a client
+// disconnects, its export is in flight until the function ends. Behind a REST API a slot is free again when
+// the window ends.
+func TestCount_concurrent(t *testing.T) {
+	e := &exporter{began: make(chan string, 64)}
+	onEach(t, example(t, "exports.json"), func(w http.ResponseWriter, r *http.Request) { e.ServeHTTP(w, r) }, func(t *testing.T, r *ruled) {
+		e.ends = map[string]chan struct{}{}
+		e.most.Store(0)
+		x := &exports{r, e, t, make(chan answer, 64)}
+		r.settled = make(chan struct{}, 64)
+		if r.kind == gateway.REST {
+			r.want(t, "POST /v1/exports", append(times(10, 200), 429), "X-Api-Key: key-alice")
+			r.now = r.now.Add(15*time.Minute - time.Nanosecond)
+			x.refused("before the window ends")
+			r.now = r.now.Add(time.Nanosecond)
+			r.want(t, "POST /v1/exports", append(times(10, 200), 429), "X-Api-Key: key-alice")
+			return
+		}
+		flying := x.flood()
+		x.inFlight(10)
+		x.refused("the eleventh export")
+		r.want(t, "POST /v1/exports", []int{200}, "X-Api-Key: key-bob")
+
+		x.end(flying[0])
+		if a := <-x.answers; a.status != http.StatusOK {
+			t.Errorf("the first export: got %d, want 200", a.status)
+		}
+		x.next(t.Context(), "panics", "panic")
+		x.end("panics")
+		if a := <-x.answers; a.status != http.StatusInternalServerError {
+			t.Errorf("a panic: got %d, want 500", a.status)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		x.next(ctx, "disconnects")
+		cancel()
+		<-x.answers
+		x.refused("after a disconnection")
+		for _, name := range append(flying[1:], "disconnects") {
+			x.end(name)
+		}
+		for range 13 { // the 12 exports above, and that of another caller
+			<-r.settled
+		}
+		x.inFlight(0)
+		if got := e.most.Load(); got != 10 {
+			t.Errorf("most in flight: got %d, want 10", got)
+		}
+		r.now = r.now.Add(time.Hour)
+		r.want(t, "POST /v1/exports", []int{200}, "X-Api-Key: key-alice") // an hour later, this request writes the metrics of the requests above
+		refused := 0
+		for _, match := range regexp.MustCompile(`"Rule":"exports",.*?"RuleRefused":(\d+)`).FindAllStringSubmatch(r.metrics.String(), -1) {
+			n, _ := strconv.Atoi(match[1])
+			refused += n
+		}
+		if store, _, _ := strings.Cut(strings.TrimPrefix(t.Name(), "TestCount_concurrent/"), "/"); store == "memory" && refused != 58 { // 54 at once, and four later
+			t.Errorf("metric RuleRefused of exports: got %d, want 58", refused)
+		} else if refused < 4 || refused > 58 { // a busy subject has another metric
+			t.Errorf("metric RuleRefused of exports: got %d, want 4 to 58", refused)
+		}
+	})
+}
