@@ -13,7 +13,7 @@ type attempt struct {
 	now     algo.Instant
 	seen    algo.State // the known state of the item
 	exact   bool       // seen was read during this decision
-	busy    bool       // a bucket is assumed to be busy
+	busy    bool       // a bucket is assumed to be busy, or the item of slots to exist
 	padded  bool       // value of item.padded when seen was read
 	replace bool       // write next if the state of the item still equals seen
 	next    algo.State
@@ -41,6 +41,8 @@ func (a *attempt) test(it *item) (algo.State, bool) {
 		return a.window(m, held)
 	case *algo.Log:
 		return a.log(m, held, it.exists)
+	case *algo.Slots:
+		return a.slots(m, held, it.exists)
 	}
 	return held, false
 }
@@ -48,13 +50,13 @@ func (a *attempt) test(it *item) (algo.State, bool) {
 func (a *attempt) bucket(b *algo.Bucket, held algo.State) (algo.State, bool) {
 	increment := b.Increment(a.Cost)
 	if !a.busy {
-		return algo.State{TAT: a.now.Add(increment)}, held.TAT <= a.now
+		return algo.State{TAT: a.now.Add(increment), Refunds: held.Refunds}, held.TAT <= a.now
 	}
 	latest := b.Latest(a.now, a.Cost)
 	if a.Force {
 		latest = b.MaxDebt(a.now).Add(-increment)
 	}
-	return algo.State{TAT: held.TAT.Add(increment)}, held.TAT > a.now && held.TAT <= latest
+	return algo.State{TAT: held.TAT.Add(increment), Refunds: held.Refunds}, held.TAT > a.now && held.TAT <= latest
 }
 
 func (a *attempt) window(w *algo.Window, held algo.State) (algo.State, bool) {
@@ -145,6 +147,16 @@ func (a *attempt) log(l *algo.Log, held algo.State, exists bool) (algo.State, bo
 	return next, true
 }
 
+// slots returns the slots after the charge, and whether the condition of the write holds: the item has
+// room, and it exists as the write assumes. Only a write whose decision has read the item removes expired
+// slots.
+func (a *attempt) slots(l *algo.Slots, held algo.State, exists bool) (algo.State, bool) {
+	if a.busy != exists || !a.exact && int64(held.Entries.Len())+a.Cost > l.Requests {
+		return held, false
+	}
+	return l.Take(held, a.now, a.Cost)
+}
+
 // logIndex returns the same index as logIndex of limiter/dynamostore.
 func logIndex(at algo.Instant) int64 { return int64(at) / int64(algo.MaxSkew/2) }
 
@@ -153,8 +165,11 @@ func (a *attempt) learn(found reply) (passes bool) {
 	a.seen, a.exact, a.busy, a.padded = found.state, true, found.state.TAT > a.now, found.padded
 	a.next, passes = a.Apply(a.machine, found.state, a.now)
 	a.replace = passes && a.full()
-	if _, ok := a.machine.(*algo.Log); ok {
+	switch a.machine.(type) {
+	case *algo.Log:
 		a.next.Refunds++
+	case *algo.Slots:
+		a.busy = found.exists
 	}
 	return passes
 }

@@ -6,10 +6,12 @@ import (
 	"hash/crc32"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/redisstore"
 )
 
 // cluster is a model of ElastiCache Serverless. A script costs ECPUs, the billing units of ElastiCache.
@@ -41,7 +43,7 @@ func newCluster(m *meter, slot, whole float64) (*cluster, error) {
 // cache is the store of one environment over a cluster. Like limiter/redisstore, it makes one
 // atomic call for each decision.
 type cache struct {
-	limiter.Store // only Take is called
+	limiter.Store // only Take and Settle are called
 	env           *environment
 	cluster       *cluster
 }
@@ -60,6 +62,24 @@ func (c *cache) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 	}
 	copy(results, found)
 	return allowed, problem
+}
+
+// Settle implements limiter.Store.
+func (c *cache) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
+	sent, taken := slices.Clone(charges), slices.Clone(results)
+	settled, billed, problem := new(limiter.Settled), c.env.measured(), new(error)
+	err := c.env.trip(ctx, func(at algo.Instant) {
+		if *problem = errTurnedAway; c.cluster.serve(subject, at, billed) {
+			if billed {
+				c.cluster.settled++
+			}
+			*settled, *problem = c.cluster.store.Settle(ctx, now, subject, sent, taken, elapsed+redisstore.DefaultMargin, once)
+		}
+	})
+	if err != nil {
+		return limiter.Settled{}, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
+	}
+	return *settled, *problem
 }
 
 // errTurnedAway is the error that limiter/redisstore returns if the cache answers with an error.

@@ -30,6 +30,12 @@
 // replicas. This figure has not been measured. An oracle runs the same algorithm on all requests in
 // order of time. A comparison with the oracle shows how many requests were wrongly refused.
 //
+// A limit with a Count settles each admitted request at the end of its answer. The environment is busy until
+// then, as with a function behind an HTTP API. The duration and the cost of requests are log-normal. The
+// oracle settles its own requests, without delay. On DynamoDB, a settlement makes the writes of
+// limiter/dynamostore. A settlement that is lost keeps its reserve or its slot.
+// The simulation of a period begins so that the period ends in the middle of the measured time.
+//
 // # How it scales
 //
 // An environment does not wait for the others. It decides its requests until one of them needs the

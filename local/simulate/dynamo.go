@@ -17,10 +17,11 @@ import (
 // makes for one charge. It does not write their expressions, which would take ten times as long. A test
 // compares the calls and answers of both stores.
 type dynamo struct {
-	limiter.Store // only Take and Refund are called
+	limiter.Store // only Take and Settle are called
 	link          link
 	table         *table
-	guess         atomic.Int32 // above 0: assume that an unknown bucket is busy
+	guess         atomic.Int32 // above 0: assume that an unknown bucket is busy, or that unknown slots exist
+	settling      bool         // the calls settle a request
 }
 
 // link carries the calls of an environment to the store.
@@ -69,7 +70,7 @@ func (d *dynamo) Take(ctx context.Context, now algo.Instant, subject limiter.Sub
 		if err != nil {
 			return false, err
 		}
-		if i == 0 && guessed {
+		if i == 0 && guessed && !d.settling {
 			d.teach(a, found)
 		}
 		if found.applied {
@@ -85,10 +86,17 @@ func (d *dynamo) Take(ctx context.Context, now algo.Instant, subject limiter.Sub
 // predict sets a.busy: whether the write expects a busy bucket. If the state that the environment has seen is
 // busy, predict sets true. Otherwise predict guesses from the answers to earlier writes, and reports that.
 func (d *dynamo) predict(a *attempt) (guessed bool) {
-	if _, ok := a.machine.(*algo.Bucket); !ok || a.exact {
+	if a.exact {
 		return false
 	}
-	a.busy = a.seen.TAT > a.now
+	switch a.machine.(type) {
+	case *algo.Bucket:
+		a.busy = a.seen.TAT > a.now
+	case *algo.Slots:
+		a.busy = a.seen.Entries != ""
+	default:
+		return false
+	}
 	if guessed = !a.busy; guessed {
 		a.busy = d.guess.Load() > 0
 	}
@@ -96,8 +104,11 @@ func (d *dynamo) predict(a *attempt) (guessed bool) {
 }
 
 func (d *dynamo) teach(a *attempt, found reply) {
+	_, slots := a.machine.(*algo.Slots)
 	busy := a.busy
-	if !found.applied {
+	if slots {
+		busy = busy && found.applied || !found.applied && found.exists
+	} else if !found.applied {
 		if !found.exists {
 			return
 		}
@@ -138,9 +149,16 @@ func (d *dynamo) report(ctx context.Context, now algo.Instant, charges []limiter
 }
 
 func (d *dynamo) write(ctx context.Context, subject limiter.Subject, a *attempt) (reply, error) {
-	billed := d.link.measured()
+	billed, settling := d.link.measured(), d.settling
 	sent := *a // a copy, because the call may arrive after the timeout, when a has changed
-	return d.call(ctx, func(at algo.Instant) reply { return d.table.write(subject, at, &sent, billed) })
+	return d.call(ctx, func(at algo.Instant) reply {
+		before := d.table.writes
+		found := d.table.write(subject, at, &sent, billed)
+		if settling {
+			d.table.settled += d.table.writes - before
+		}
+		return found
+	})
 }
 
 func (d *dynamo) read(ctx context.Context, subject limiter.Subject) (reply, error) {
@@ -164,21 +182,44 @@ func (d *dynamo) call(ctx context.Context, serve func(at algo.Instant) reply) (r
 // Settle implements limiter.Store. It makes one call for each charge, where dynamostore makes one for all.
 func (d *dynamo) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, _ limiter.Once) (settled limiter.Settled, err error) {
 	for i, c := range charges {
-		found, err := d.call(ctx, func(at algo.Instant) reply {
-			return d.table.correct(subject, at, results[i].Machine, func(m algo.Machine, s algo.State) algo.State {
-				if c.Force {
-					settled.Excess[i] = m.Excess(s, now, c.Cost)
-					return m.Force(s, now, c.Cost)
-				}
-				return m.Refund(s, results[i].State, c.Cost, elapsed+dynamostore.DefaultMargin)
-			})
-		})
+		if c.Force {
+			err = d.force(ctx, now, subject, c)
+		} else {
+			var given bool
+			if given, err = d.refund(ctx, subject, c.Cost, results[i], elapsed+dynamostore.DefaultMargin); given {
+				settled.Given++
+			}
+		}
 		if err != nil {
 			return settled, err
 		}
-		if found.applied && !c.Force {
-			settled.Given++
-		}
 	}
 	return settled, nil
+}
+
+// force charges the cost of a settlement. It does not compute the excess, which no result shows.
+func (d *dynamo) force(ctx context.Context, now algo.Instant, subject limiter.Subject, c limiter.Charge) error {
+	d.settling = true
+	defer func() { d.settling = false }()
+	_, err := d.Take(ctx, now, subject, []limiter.Charge{c}, make([]algo.Result, 1))
+	return err
+}
+
+// refund makes a refund. The first write assumes that a bucket is unchanged since its charge.
+func (d *dynamo) refund(ctx context.Context, subject limiter.Subject, cost int64, taken algo.Result, late time.Duration) (given bool, err error) {
+	bucket, _ := taken.Machine.(*algo.Bucket)
+	billed := d.link.measured()
+	for unchanged := bucket != nil; ; unchanged = false {
+		found, err := d.call(ctx, func(at algo.Instant) reply {
+			return d.table.correct(subject, at, taken.Machine, billed, func(s algo.State) algo.State {
+				if unchanged && !bucket.Untouched(s, taken.State) {
+					return s
+				}
+				return taken.Machine.Refund(s, taken.State, cost, late)
+			})
+		})
+		if err != nil || found.applied || !unchanged || bucket.Refundable(cost, late) <= 0 {
+			return found.applied, err
+		}
+	}
 }

@@ -34,6 +34,7 @@ type environment struct {
 	begun    algo.Instant // start of the current request
 	deadline algo.Instant // deadline of the current decision
 	serial   uint32
+	settling time.Duration // time that measured requests waited for their settlement
 
 	// The calls that the environment sent, and the requests that it decided, since the simulation last
 	// collected them.
@@ -77,7 +78,7 @@ const patience = time.Second
 // run decides requests until the end of the simulation.
 func (e *environment) run(yield func(struct{}) bool) {
 	e.yield = yield
-	e.arrival = epoch.Add(e.pause())
+	e.arrival = e.sim.start.Add(e.pause())
 	for e.await() {
 		e.decide()
 	}
@@ -124,15 +125,40 @@ func (e *environment) decide() {
 		subject = limiter.User(strconv.FormatUint(uint64(r.caller), 10))
 	}
 	e.begun, e.deadline = e.now, e.now.Add(s.Timeout)
-	d, err := e.limiter.Take(context.Background(), r.at.Time(), []limiter.Charge{{Subject: subject, Limit: s.Limit, Cost: 1}})
+	var d limiter.Decision
+	var receipt *limiter.Receipt
+	var err error
+	charges := []limiter.Charge{{Subject: subject, Limit: s.Limit, Cost: 1}}
+	if s.counts() {
+		charges[0].Cost = s.Reserve
+		r.lasts, r.actual = s.answer(e.traffic)
+		d, receipt, err = e.limiter.TakeRefundable(context.Background(), r.at.Time(), charges)
+	} else {
+		d, err = e.limiter.Take(context.Background(), r.at.Time(), charges)
+	}
 	if err != nil {
 		e.err = err
 	}
 	r.took = uint32(e.now.Sub(r.at))
 	r.admitted, r.degraded, r.cached = d.Allowed, d.Reason != limiter.ReasonNone, d.FromCache
 	e.log = append(e.log, r)
+	if receipt != nil {
+		e.settle(receipt, &r)
+	}
 	e.free = e.now.Add(s.Invocation)
 	e.arrival = e.arrival.Add(e.pause())
+}
+
+// settle settles a request at the end of its answer. The environment waits for the store, as before the
+// return of a function.
+func (e *environment) settle(receipt *limiter.Receipt, r *request) {
+	e.now = e.now.Add(r.lasts)
+	begun := e.now
+	e.deadline = begun.Add(e.sim.Timeout)
+	receipt.Settle(context.Background(), begun.Time(), func(limiter.Charge) int64 { return r.actual })
+	if e.measured() {
+		e.settling += e.now.Sub(begun)
+	}
 }
 
 // trip makes one call to the store. The store runs serve after half of the round trip, and the answer

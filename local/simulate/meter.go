@@ -15,6 +15,7 @@ type meter struct {
 	reads     float64 // billed units
 	hottest   float64 // the largest number of units of one item in a second
 	throttled int64
+	settled   int64 // billed units of settlements, which writes includes
 }
 
 // heat is the number of units of one item in a second.

@@ -113,6 +113,13 @@ func (c carriedStore) Take(_ context.Context, now algo.Instant, subject limiter.
 	return allowed, err
 }
 
+func (c carriedStore) Settle(_ context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
+	sent, taken := slices.Clone(charges), slices.Clone(results)
+	return carry(c.env, func() (limiter.Settled, error) {
+		return c.Store.Settle(context.Background(), now, subject, sent, taken, elapsed, once)
+	})
+}
+
 // compared returns scenarios with a few callers over their limits and very different round-trip times.
 // In these scenarios, the calls of the environments often arrive out of order.
 func compared(t *testing.T, store Store) []Scenario {
@@ -127,6 +134,14 @@ func compared(t *testing.T, store Store) []Scenario {
 	plan, err := Plan(p, l, nil)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, of := range []limiter.Counted{limiter.CountCost, limiter.CountFailures, limiter.CountConcurrent} {
+		l.Count = of
+		counts, err := Plan(p, l, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan = append(plan, counts...)
 	}
 	return slices.DeleteFunc(plan, func(s Scenario) bool { return s.Limit.Spread.Cells > 0 }) // such a limit makes no store calls
 }

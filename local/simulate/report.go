@@ -1,11 +1,15 @@
 package simulate
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/weir-limits/weir/limiter"
 )
 
 // Report returns results as Markdown, with the parameters and a legend of the columns.
@@ -20,11 +24,47 @@ func Report(p Parameters, l Limits, results []Result) string {
 	} else {
 		fmt.Fprintf(&b, "A slot accepts %s ECPUs a second, the cache %s. A script costs %d. ", thousands(int64(p.SlotECPUs)), thousands(int64(p.CacheECPUs)), ecpuPerScript)
 	}
-	fmt.Fprintf(&b, "The limit is %s in %s for each caller, or %s for all callers together.\n\n", thousands(l.Each), l.Window, thousands(l.All))
+	fmt.Fprintf(&b, "The limit is %s %s for each caller, or %s for all callers together.%s\n\n", thousands(l.Each), l.time(), thousands(l.All), l.more())
 	b.WriteString(tabulate(p.Store, results))
 	b.WriteString("\n" + legend(p.Store))
+	if slices.ContainsFunc(results, settles) {
+		b.WriteString("Settling: the part of the column before it that settles requests after their answers. A settlement that changes nothing makes no call. The store can settle an answer before it charges a slightly earlier request; such an admission counts as above.\n")
+	}
 	return b.String()
 }
+
+// time describes the time of the limits.
+func (l Limits) time() string {
+	switch {
+	case l.Count == limiter.CountConcurrent:
+		return "requests in flight"
+	case l.Calendar.Period != "":
+		return "in a " + string(l.Calendar.Period)
+	}
+	return "in " + l.Window.String()
+}
+
+// more describes the period of the limits, and what they count if they do not count requests.
+func (l Limits) more() (text string) {
+	if l.Calendar.Period != "" {
+		text = fmt.Sprintf(" In the middle of the time, a %s of %s ends.", l.Calendar.Period, cmp.Or(l.Calendar.Zone, "UTC"))
+	}
+	a := l.Answers
+	lasts := fmt.Sprintf("An admitted request takes %s (median; p99 %s)", a.Duration, a.DurationP99)
+	switch l.Count {
+	case limiter.CountCost, limiter.CountBytes:
+		text += fmt.Sprintf(" It counts %s. %s, reserves %s and costs %s (median; p99 %s).", l.Count, lasts, thousands(l.Reserve), thousands(a.Cost), thousands(a.CostP99))
+	case limiter.CountFailures:
+		text += fmt.Sprintf(" It counts failures. %s, and %g %% fail.", lasts, 100*a.Failures)
+	case limiter.CountConcurrent:
+		text += fmt.Sprintf(" A request holds its slot for at most %s. %s.", l.Window, lasts)
+	case limiter.CountRequests:
+	}
+	return text
+}
+
+// settles reports whether the requests of a result were settled after their answers.
+func settles(r Result) bool { return r.Settled > 0 }
 
 // thousands returns n with commas between groups of three digits.
 func thousands(n int64) string {
@@ -76,9 +116,17 @@ func legend(store Store) string {
 // tabulate returns results as a table.
 func tabulate(store Store, results []Result) string {
 	heads, cells := columns(store)
+	settled, after := slices.ContainsFunc(results, settles), slices.Index(heads, "hottest/s")
+	if settled {
+		heads = slices.Insert(heads, after, "settling")
+	}
 	lines := [][]string{heads}
 	for i := range results {
-		lines = append(lines, cells(&results[i]))
+		line := cells(&results[i])
+		if settled {
+			line = slices.Insert(line, after, decimals(float64(results[i].Settled)/float64(max(1, results[i].Requests)), 3))
+		}
+		lines = append(lines, line)
 	}
 	return grid(lines)
 }

@@ -42,6 +42,8 @@ type Result struct {
 	// DynamoDB.
 	Units int64 `json:"units"`
 	Reads int64 `json:"reads"`
+	// Settled is the part of Units that settles requests after their answers.
+	Settled int64 `json:"settled,omitempty"`
 	// Hottest is the largest number of units of one item in a second.
 	Hottest   float64 `json:"hottest"`
 	Throttled float64 `json:"throttledPerSecond"`
@@ -113,6 +115,10 @@ func (s *simulation) result() Result {
 	t, m, v := s.tally, s.meter, s.judge.close()
 	r := t.Result
 	r.Calls, r.Units, r.Reads, r.Hottest = m.calls, m.writes, int64(math.Ceil(m.reads)), m.hottest
+	r.Settled = m.settled
+	for _, e := range s.all {
+		t.billed += int64(e.settling / billing)
+	}
 	r.Throttled = float64(m.throttled) / s.Measured.Seconds()
 	r.Oracle, r.WronglyRefused, r.Over, r.OverMost = v.due, v.wronglyRefused, v.over, v.overMost
 	r.P50, r.P99 = t.quantile(0.5), t.quantile(0.99)

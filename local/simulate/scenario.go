@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
 )
 
 // Store names the kind of store that is simulated.
@@ -24,6 +25,10 @@ type Scenario struct {
 	Name  string
 	Limit *limiter.Limit
 	Parameters
+	// Answers describes the answers of admitted requests. It is used only if Limit has a Count.
+	Answers Answers
+	// Reserve is the cost that a request charges at admission if Limit has a Count.
+	Reserve int64
 	// rate returns the rate at a time since the start. It replaces Rate, unless it is nil.
 	rate func(since time.Duration) float64
 }
@@ -64,6 +69,27 @@ type Parameters struct {
 	CacheECPUs float64 `json:"cacheECPUs"`
 }
 
+// Answers describes what becomes known of a request after its admission. The duration and the cost are
+// log-normal, or fixed if the quantiles are equal.
+type Answers struct {
+	Duration    time.Duration `json:"durationNs"` // median of the time from the admission to the end of the answer
+	DurationP99 time.Duration `json:"durationP99Ns"`
+	Cost        int64         `json:"cost"` // median of the cost that the API reports, or of the bytes of the body
+	CostP99     int64         `json:"costP99"`
+	Failures    float64       `json:"failures"` // share of the requests that fail
+}
+
+// counts reports whether the limit settles its charges after the answers.
+func (s *Scenario) counts() bool { return s.Limit.Count.Settles() }
+
+// reserve returns what a request charges until its settlement. It returns 0 if it is not settled.
+func (s *Scenario) reserve() int64 {
+	if !s.counts() {
+		return 0
+	}
+	return s.Reserve
+}
+
 // Default returns the parameters of 100,000 requests a second by a million callers. The round trips are
 // as short as between an environment and a store in the same region. SlotECPUs is the figure that AWS
 // documents; it was not measured. CacheECPUs is five times the default of the construct.
@@ -90,6 +116,16 @@ func (p *Parameters) fleet() int {
 	return int(math.Ceil(3 * p.Rate * (p.Invocation + p.Median).Seconds()))
 }
 
+// fleet returns the number of environments. A request with a Count occupies its environment until its
+// settlement.
+func (s *Scenario) fleet() int {
+	if s.Environments > 0 || !s.counts() {
+		return s.Parameters.fleet()
+	}
+	mean := newLognormal(s.Answers.Duration, s.Answers.DurationP99).mean()
+	return int(math.Ceil(3 * s.Rate * (s.Invocation + 2*s.Median + mean).Seconds()))
+}
+
 // maxRequests bounds the time of a scenario: a billion requests take at least ten minutes.
 const maxRequests = 1_000_000_000
 
@@ -101,7 +137,11 @@ func (s *Scenario) validate() error {
 	wrong := func(what string, got any, want string) error {
 		return fmt.Errorf("%s: got %v, want %s", what, got, want)
 	}
-	switch window := s.Limit.Rate.Span(); {
+	window := s.Limit.Rate.Span()
+	if s.Limit.Rate.Calendar.Period != "" || s.Limit.Rate.Algorithm == algo.Concurrent {
+		window = 1 // the simulation of a period begins before its end, and slots have no windows
+	}
+	switch {
 	case s.Store != DynamoDB && s.Store != ElastiCache:
 		return wrong("store", fmt.Sprintf("%q", s.Store), "dynamodb or elasticache")
 	case !(s.Rate >= 1 && s.Rate <= 1e8):
@@ -124,6 +164,14 @@ func (s *Scenario) validate() error {
 		return wrong("timeout", s.Timeout, "above 0 and below "+limiter.MinWindow.String())
 	case s.Median <= 0 || s.P99 < s.Median || s.P99 > time.Minute:
 		return wrong("median and p99", fmt.Sprintf("%s and %s", s.Median, s.P99), "a median above 0, and a p99 from that to 1m")
+	case s.counts() && (s.Answers.Duration < time.Millisecond || s.Answers.DurationP99 < s.Answers.Duration || s.Answers.DurationP99 > time.Hour):
+		return wrong("duration", fmt.Sprintf("%s and %s", s.Answers.Duration, s.Answers.DurationP99), "a median of at least 1ms, and a p99 from that to 1h")
+	case s.counts() && (s.Answers.Cost < 1 || s.Answers.CostP99 < s.Answers.Cost || s.Answers.CostP99 > algo.MaxRequests):
+		return wrong("cost", fmt.Sprintf("%d and %d", s.Answers.Cost, s.Answers.CostP99), fmt.Sprintf("a median of at least 1, and a p99 from that to %d", int64(algo.MaxRequests)))
+	case s.counts() && !(s.Answers.Failures >= 0 && s.Answers.Failures <= 1):
+		return wrong("failures", s.Answers.Failures, "0 to 1")
+	case s.counts() && (s.Reserve < 1 || s.Reserve > s.Limit.Machine().Capacity()):
+		return wrong("reserve", s.Reserve, fmt.Sprintf("1 to the capacity, %d", s.Limit.Machine().Capacity()))
 	case !(s.ItemWrites >= 1):
 		return wrong("item writes", s.ItemWrites, "at least 1")
 	case !(s.SlotECPUs >= ecpuPerScript && s.CacheECPUs >= ecpuPerScript):

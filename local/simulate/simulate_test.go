@@ -365,7 +365,7 @@ func TestJudge(t *testing.T) {
 	at := func(caller uint32, at algo.Instant, admitted bool) request {
 		return request{caller: caller, at: at, admitted: admitted}
 	}
-	v := judged(newJudge(m, 10, 100), []request{
+	v := judged(newJudge(m, 10, 100, 0), []request{
 		at(2, 90, true), at(2, 91, true), at(2, 92, true), at(2, 93, true), // warm-up
 		at(1, 101, false), at(1, 102, true), at(1, 103, true), // one wrong refusal compensates one wrong admission
 		at(1, 111, false), at(1, 112, true), // one request wrongly refused

@@ -24,6 +24,10 @@ type request struct {
 	degraded    bool // the store did not decide
 	cached      bool // the environment refused it without a call
 	away        bool // no environment was free for it
+
+	// For limits with a Count: the time from the admission to the end of the answer, and the actual cost.
+	lasts  time.Duration
+	actual int64
 }
 
 // simulation is a running Scenario.
@@ -36,9 +40,12 @@ type request struct {
 type simulation struct {
 	*Scenario
 	workers   int
+	start     algo.Instant
 	from, end algo.Instant // end of the warm-up, and end of the simulation
 	callers   zipf
 	latency   lognormal
+	durations lognormal // durations of requests, if the limit has a Count
+	costs     lognormal // actual costs
 	shortest  time.Duration
 	open      func(*environment) limiter.Store
 	meter     *meter
@@ -54,8 +61,8 @@ type simulation struct {
 	log          []request // requests that judge has not seen
 }
 
-// epoch is the start of all simulations. It is midnight, which is a boundary of every window that
-// divides a day.
+// epoch is the start of all simulations, except those of periods. It is midnight, which is a boundary of
+// every window that divides a day.
 var epoch = algo.InstantOf(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
 
 // Run simulates s with up to the given number of processors. The same scenario gives the same result on
@@ -80,16 +87,18 @@ func newSimulation(s *Scenario) (*simulation, error) {
 	if err := s.validate(); err != nil {
 		return nil, err
 	}
-	from := epoch.Add(s.Warmup)
+	start := s.startsAt()
+	from := start.Add(s.Warmup)
 	end := from.Add(s.Measured)
 	sim := &simulation{
-		Scenario: s, workers: 1, from: from, end: end,
-		callers:  newZipf(s.Callers, s.Exponent),
-		latency:  newLognormal(s.Median, s.P99),
+		Scenario: s, workers: 1, start: start, from: from, end: end,
+		callers:   newZipf(s.Callers, s.Exponent),
+		latency:   newLognormal(s.Median, s.P99),
+		durations: newLognormal(s.Answers.Duration, s.Answers.DurationP99), costs: newLognormal(time.Duration(s.Answers.Cost), time.Duration(s.Answers.CostP99)),
 		shortest: max(1, s.Median/8),
 		meter:    &meter{from: from, end: end},
 		tally:    newTally(s),
-		judge:    newJudge(s.Limit.Machine(), s.Limit.Rate.Span(), from),
+		judge:    newJudge(s.Limit.Machine(), s.Limit.Rate.Span(), from, s.reserve()),
 	}
 	sim.record = sim.count
 	return sim, nil
@@ -99,6 +108,9 @@ func newSimulation(s *Scenario) (*simulation, error) {
 func (s *simulation) openStore() error {
 	if s.Store == DynamoDB {
 		table, err := newTable(s.meter, s.ItemWrites)
+		if s.Limit.Rate.Algorithm == algo.Concurrent {
+			table.entry = slotBytes
+		}
 		s.open = func(e *environment) limiter.Store { return &dynamo{link: e, table: table} }
 		return err
 	}
@@ -119,8 +131,8 @@ func (s *simulation) run(ctx context.Context, progress *atomic.Int64) error {
 			e.stop()
 		}
 	}()
-	s.until = epoch
-	if err := s.start(); err != nil {
+	s.until = s.start
+	if err := s.startAll(); err != nil {
 		return err
 	}
 	for s.until < s.end {
@@ -145,9 +157,9 @@ func (s *simulation) run(ctx context.Context, progress *atomic.Int64) error {
 	return err
 }
 
-// start starts all environments.
-func (s *simulation) start() error {
-	s.since = epoch
+// startAll starts all environments.
+func (s *simulation) startAll() error {
+	s.since = s.start
 	s.setGap()
 	for i := range s.fleet() {
 		e, err := newEnvironment(s, uint32(i))
@@ -164,7 +176,7 @@ func (s *simulation) start() error {
 func (s *simulation) setGap() {
 	rate := s.Rate
 	if s.rate != nil {
-		rate = s.rate(s.since.Sub(epoch))
+		rate = s.rate(s.since.Sub(s.start))
 	}
 	s.gap = float64(time.Second) * float64(s.fleet()) / rate
 }

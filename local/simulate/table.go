@@ -24,6 +24,7 @@ type table struct {
 	// throttled reports whether the table as a whole throttles writes; nil: never.
 	throttled func(at algo.Instant) bool
 	shares    *memstore.Store // the reports of adaptive shares
+	entry     int             // size in bytes of an element of a list
 }
 
 // partition is the capacity that the items of a key range share.
@@ -50,7 +51,7 @@ type item struct {
 
 func newTable(m *meter, rate float64) (*table, error) {
 	shares, err := memstore.New(memstore.Options{})
-	return &table{meter: m, rate: rate, items: map[limiter.Subject]*item{}, shares: shares}, err
+	return &table{meter: m, rate: rate, items: map[limiter.Subject]*item{}, shares: shares, entry: entryBytes}, err
 }
 
 // find returns the item of subject. It creates a missing one.
@@ -100,11 +101,11 @@ func (t *table) write(subject limiter.Subject, at algo.Instant, a *attempt, bill
 		return reply{throttled: limiter.ErrItemThrottled}
 	}
 	next, ok := a.test(it)
-	units := sizeUnits(it.state)
+	units := t.units(it.state)
 	if ok {
 		_, window := a.machine.(*algo.Window)
 		it.padded = window && (a.replace || it.padded && next.Window == it.state.Window)
-		units = max(units, sizeUnits(next))
+		units = max(units, t.units(next))
 		if at.Sub(it.written) >= replicaLag {
 			it.before, it.written = it.state, at
 		}
@@ -172,7 +173,7 @@ func (t *table) read(subject limiter.Subject, at algo.Instant, stale, billed boo
 	if billed {
 		t.calls++
 	}
-	if !t.admitRead(it, at, float64((kilobytes(it.state)+3)/4), stale, billed) {
+	if !t.admitRead(it, at, float64((t.kilobytes(it.state)+3)/4), stale, billed) {
 		return reply{throttled: limiter.ErrItemThrottled}
 	}
 	if stale && at.Sub(it.written) < replicaLag {
@@ -181,33 +182,43 @@ func (t *table) read(subject limiter.Subject, at algo.Instant, stale, billed boo
 	return reply{state: it.state, exists: it.exists, padded: it.padded}
 }
 
-// correct corrects a charge as limiter/dynamostore does, with a conditional write.
-func (t *table) correct(subject limiter.Subject, at algo.Instant, m algo.Machine, correction func(algo.Machine, algo.State) algo.State) reply {
+// correct corrects a charge as limiter/dynamostore does, with one conditional write. A correction that
+// changes nothing costs a write too, because its condition fails.
+func (t *table) correct(subject limiter.Subject, at algo.Instant, m algo.Machine, billed bool, correction func(algo.State) algo.State) reply {
 	it := t.find(subject, at)
-	t.calls++
-	next := correction(m, it.state)
-	if next == it.state {
-		return reply{exists: it.exists}
+	if billed {
+		t.calls++
 	}
 	if !it.writes.open(at) {
 		t.refuse(at)
 		return reply{throttled: limiter.ErrItemThrottled}
 	}
+	next := correction(it.state)
+	units := max(t.units(it.state), t.units(next))
+	if t.charge(it, at, units, billed); billed {
+		t.settled += int64(units)
+	}
+	if next == it.state {
+		return reply{exists: it.exists}
+	}
 	if _, ok := m.(*algo.Log); ok {
 		next.Refunds++ // a rewritten list gets a new generation
 	}
 	it.state = next
-	it.writes.spare -= sizeUnits(next)
 	return reply{state: next, exists: true, applied: true}
 }
 
-// The size in bytes of an item without the entries of a log, and the size of an entry.
+// The sizes in bytes of an item without its lists, of an entry of a log, and of a slot.
 const (
 	itemBytes  = 200
 	entryBytes = 12
+	slotBytes  = 20
 )
 
-func kilobytes(s algo.State) int { return (itemBytes + entryBytes*s.Entries.Len() + 1023) / 1024 }
+// kilobytes returns the size of an item in KB, rounded up.
+func (t *table) kilobytes(s algo.State) int {
+	return (itemBytes + t.entry*s.Entries.Len() + 1023) / 1024
+}
 
-// sizeUnits returns the write units of an item: one per KB, rounded up.
-func sizeUnits(s algo.State) float64 { return float64(kilobytes(s)) }
+// units returns the write units of an item: one per KB.
+func (t *table) units(s algo.State) float64 { return float64(t.kilobytes(s)) }

@@ -1,0 +1,102 @@
+package simulate
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// counted returns a scenario of a limit with a count. All requests have the same cost.
+func counted(t *testing.T, store Store, of limiter.Counted, requests, reserve, cost int64) Scenario {
+	t.Helper()
+	p := small(store)
+	p.Rate, p.Environments, p.Warmup, p.Measured = 1000, 300, time.Second, 2*time.Second
+	return Scenario{
+		Name: string(of), Parameters: p, Reserve: reserve, Limit: limit(t, limiter.Limit{Count: limiter.Count{Of: of}, Rate: algo.Rate{Requests: requests, Window: time.Second}}),
+		Answers: Answers{Duration: 50 * time.Millisecond, DurationP99: 100 * time.Millisecond, Cost: cost, CostP99: cost, Failures: 0.25},
+	}
+}
+
+// Each admitted request costs one write for its charge, and one for its settlement if that changes the
+// charge. No request exceeds a limit that is far away.
+func TestRun_settlements(t *testing.T) {
+	for _, store := range []Store{DynamoDB, ElastiCache} {
+		for name, c := range map[string]struct {
+			s    Scenario
+			want float64 // writes of settlements for each admitted request
+		}{
+			"the reserve": {counted(t, store, limiter.CountCost, 1e6, 4, 4), 0},
+			"less":        {counted(t, store, limiter.CountCost, 1e6, 4, 3), 1},
+			"more":        {counted(t, store, limiter.CountBytes, 1e6, 4, 9), 1},
+			"failures":    {counted(t, store, limiter.CountFailures, 1e6, 1, 1), 0.75},
+			"concurrent":  {counted(t, store, limiter.CountConcurrent, 390, 1, 1), 1},
+		} {
+			r := simulated(t, c.s)
+			settled := float64(r.Settled) / float64(r.Allowed)
+			if r.Allowed != r.Requests || math.Abs(settled-c.want) > 0.04 || c.want == math.Trunc(c.want) && settled != c.want {
+				t.Errorf("%s, %s: got %d of %d admitted and %g settlements each, want all and %g", store, name, r.Allowed, r.Requests, settled, c.want)
+			}
+			if charged := r.Units - r.Settled; charged < r.Allowed || charged > r.Allowed+r.Allowed/100 {
+				t.Errorf("%s, %s: got %d units of %d charges, want one each", store, name, charged, r.Allowed)
+			}
+			if r.Calls != r.Units {
+				t.Errorf("%s, %s: got %d calls and %d units, want one unit a call", store, name, r.Calls, r.Units)
+			}
+		}
+	}
+}
+
+// At most the limit is in flight. A request is wrongly refused only while the release of a slot is on its
+// way.
+func TestRun_concurrent(t *testing.T) {
+	for _, store := range []Store{DynamoDB, ElastiCache} {
+		r := simulated(t, counted(t, store, limiter.CountConcurrent, 2, 1, 1))
+		if r.Over != 0 || r.Refused == 0 || r.Degraded != 0 || r.WronglyRefused*10 > r.Oracle {
+			t.Errorf("%s: got %d over the limit, %d refused, %d degraded and %d of %d wrongly refused; want 0, some, 0 and at most a tenth", store, r.Over, r.Refused, r.Degraded, r.WronglyRefused, r.Oracle)
+		}
+	}
+}
+
+// A judge counts a request that begins while the limit is in flight, in the order of the beginnings.
+func TestJudge_concurrent(t *testing.T) {
+	j := newJudge(&algo.Slots{Length: time.Minute, Requests: 1}, 0, 0, 1)
+	for _, r := range []request{
+		{at: 10, took: 5, lasts: 10, admitted: true},  // 15 to 25
+		{at: 11, took: 1, lasts: 2, admitted: true},   // 12 to 14
+		{at: 20, took: 4, lasts: 10, admitted: true},  // 24 to 34: over the limit
+		{at: 30, took: 4, lasts: 10, admitted: true},  // 34 to 44
+		{at: 100, took: 1, lasts: 10, admitted: true}, // the oracle also admits the first, the third and the fourth
+	} {
+		j.add(&r)
+	}
+	if v := j.close(); v.over != 1 || v.due != 4 {
+		t.Errorf("got %d over the limit and %d due, want 1 and 4", v.over, v.due)
+	}
+}
+
+// The measured time of a period has its end in the middle: a caller can use the quota twice.
+func TestPlan_period(t *testing.T) {
+	l := smallLimits()
+	l.Calendar, l.Each = algo.Calendar{Period: algo.Month, Zone: "Europe/Berlin", Anchor: "31"}, 5
+	plan, err := Plan(small(DynamoDB), l, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range plan {
+		s := &plan[i]
+		s.Callers, s.Exponent, s.Rate = 10, 0, 1000
+		if at := s.startsAt().Add(s.Warmup + s.Measured/2).Time().String(); at != "2030-01-30 23:00:00 +0000 UTC" {
+			t.Errorf("%s: got the end of a period at %s, want the beginning of the 31st in Berlin", s.Name, at)
+		}
+		if r := simulated(t, *s); strings.HasSuffix(s.Name, "each caller: fixed_window") && (r.Oracle != 50 || r.Over != 0 || r.WronglyRefused != 0) {
+			t.Errorf("%s: got %d due, %d over and %d wrongly refused; want 50 in the new month, 0 and 0", s.Name, r.Oracle, r.Over, r.WronglyRefused)
+		}
+	}
+	if len(plan) != 2 {
+		t.Errorf("got %d scenarios, want only those of a fixed_window", len(plan))
+	}
+}
