@@ -40,8 +40,12 @@ func TestRun_settlements(t *testing.T) {
 			if r.Allowed != r.Requests || math.Abs(settled-c.want) > 0.04 || c.want == math.Trunc(c.want) && settled != c.want {
 				t.Errorf("%s, %s: got %d of %d admitted and %g settlements each, want all and %g", store, name, r.Allowed, r.Requests, settled, c.want)
 			}
-			if charged := r.Units - r.Settled; charged < r.Allowed || charged > r.Allowed+r.Allowed/100 {
-				t.Errorf("%s, %s: got %d units of %d charges, want one each", store, name, charged, r.Allowed)
+			guesses := int64(0) // writes that wrongly assume that the item has no slots yet: at first, each environment assumes so
+			if c.s.Limit.Count.Of == limiter.CountConcurrent && store == DynamoDB {
+				guesses = int64(r.Environments)
+			}
+			if charged := r.Units - r.Settled; charged < r.Allowed || charged > r.Allowed+guesses+r.Allowed/100 {
+				t.Errorf("%s, %s: got %d units of %d charges, want one each and at most %d wrong guesses", store, name, charged, r.Allowed, guesses)
 			}
 			if r.Calls != r.Units {
 				t.Errorf("%s, %s: got %d calls and %d units, want one unit a call", store, name, r.Calls, r.Units)
