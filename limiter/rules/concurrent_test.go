@@ -72,3 +72,13 @@ func TestRules_Notes_concurrent(t *testing.T) {
 		}
 	}
 }
+
+// Only another limit of requests in flight bounds the slots of values that a client chooses.
+func TestRules_Notes_chosenSlots(t *testing.T) {
+	const each = `{"name":"each","requests":5,"window":"1m","per":["client","header:x-tenant"],"count":"concurrent"}`
+	for sum, want := range map[string]int{slots("sum", 10, "1m"): 0, `{"name":"sum","requests":10,"window":"1m","per":["client"]}`: 1} {
+		if got := notes(t, document(rule("/a", "", `"*":[`+each+`,`+sum+`]`)), "a client chooses"); len(got) != want {
+			t.Errorf("%s: got notes %q, want %d", sum, got, want)
+		}
+	}
+}

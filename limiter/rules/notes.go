@@ -130,6 +130,9 @@ func (c *compiler) noteChosen(s *spec) {
 // values the caller chooses. s has chosen words.
 func (c *compiler) bounds(other *limit, s *spec) bool {
 	sum, of := &c.rules.classes[other.class], &c.rules.classes[s.class]
+	if (other.Count.Of == limiter.CountConcurrent) != (s.Count.Of == limiter.CountConcurrent) {
+		return false // a rate does not bound the requests in flight
+	}
 	if other.Mark || other.only != "" && other.only != s.Only {
 		return false
 	}

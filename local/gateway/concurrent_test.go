@@ -184,6 +184,9 @@ func TestCount_concurrent(t *testing.T) {
 			<-r.settled
 		}
 		x.inFlight(0)
+		if charges, settles := r.calls.Load(), r.settles.Load(); settles != 13 || charges < settles {
+			t.Errorf("13 exports: got %d charges and %d releases, want a release for each", charges, settles)
+		}
 		if got := e.most.Load(); got != 10 {
 			t.Errorf("most in flight: got %d, want 10", got)
 		}
