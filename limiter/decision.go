@@ -80,7 +80,7 @@ type Decision struct {
 	FromCache bool
 	// StoreCalls is the number of calls of a shared store for this decision, including refunds of a
 	// denied request. Several attempts inside a store are one call. Calls of a Local store do not
-	// count.
+	// count, and neither do those of a later settlement (Receipt.Settle, Limiter.SettleVoucher).
 	StoreCalls int
 	// StoreTime is the time that the decision waited for calls of a shared store. Concurrent calls count
 	// once.

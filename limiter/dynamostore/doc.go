@@ -76,6 +76,25 @@
 // converted, or a bucket becomes busy after a wrong guess that it is busy. All attempts of a decision
 // use the same instant as "now".
 //
+// # A settlement that is applied once
+//
+// A settlement with an ID ([limiter.Once]) adds the ID to a set in the item, in the update that makes the
+// corrections:
+//
+//	o<period>  binary set  IDs of the settlements that expire in this minute, 8 bytes each
+//	o          N           number of settlements with IDs so far
+//	p          N           newest period whose IDs were removed
+//
+// The condition is: the set of the period lacks the ID, has less than [limiter.MaxOnce] IDs, and the
+// period is after p. So a message that arrives twice, late, or after a lost answer changes nothing. A
+// later update removes the IDs of expired periods, once there are 32 IDs or eight periods, and sets p to
+// the newest of these periods in the same step. It does not matter by which clock they have expired: a
+// settlement of a removed period is always refused. An item without such settlements has none of these
+// attributes.
+//
+// Reset deletes an item without IDs. It replaces any other item by its IDs, on the condition that their
+// number has not changed.
+//
 // # What it needs
 //
 // Decisions need [Actions] on the table. Inspect and Reset need [AdministrationActions]. The key of

@@ -2,7 +2,7 @@
 //
 // A decision is one script call for any number of limits on the subject. It needs one round trip and one
 // key. The script decides and writes in one atomic step. The script takes the instant as an argument and
-// touches only its declared key, as ElastiCache Serverless requires. It compares instants in two halves
+// touches only its declared keys, as ElastiCache Serverless requires. It compares instants in two halves
 // of 32 bits, because the numbers of a script have 53 bits.
 //
 // Concurrent calls of one process share pipelines. If two calls are in flight on a server, a further
@@ -21,9 +21,14 @@
 // The index of a window has 32 bits: windows of one second work until February 2106. Longer windows work
 // for proportionally longer.
 //
+// A settlement with an ID ([limiter.Once]) has a second key in the same slot: the key of the subject and
+// the minute in which the ID expires. It holds up to [limiter.MaxOnce] IDs of 8 bytes. The script checks
+// the ID, makes the corrections and adds the ID in one atomic step. The key expires more than a minute
+// after its IDs, by any correct clock. Reset does not delete it.
+//
 // # What it needs
 //
-// Redis 7 or Valkey, alone or as a cluster: every call has one key. The user must be allowed to call
+// Redis 7 or Valkey, alone or as a cluster: all keys of a call are in one slot. The user must be allowed to call
 // [Commands], and [AdministrationCommands] for Inspect and Reset; [AccessString] returns an access
 // list. [New] rejects a client that ignores deadlines (ContextTimeoutEnabled).
 //

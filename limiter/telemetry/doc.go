@@ -24,7 +24,8 @@
 //	Shadowed        Count         of Allowed and Refused: a limit in shadow mode would have refused
 //	Latency         Milliseconds  of Allowed and Refused: duration of the decision, including the
 //	                              identification of the caller
-//	StoreCalls      Count         Decision.StoreCalls; a call can be several DynamoDB requests
+//	StoreCalls      Count         Decision.StoreCalls, without settlements; a call can be several
+//	                              DynamoDB requests
 //	StoreLatency    Milliseconds  Decision.StoreTime of requests with store calls
 //	Overshoot       Count         largest Decision.Overshoot, of limits with Spread.Sync or Adaptive
 //	RefundsGiven    Count         refunded charges: those of requests that another limit refused, and
