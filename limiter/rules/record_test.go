@@ -184,7 +184,8 @@ func TestRules_record_horizon(t *testing.T) {
 }
 
 // Two limiters share a store. Each sees changes of the record at its own times, and the rules change too.
-// Together they never admit more in a window than the largest of the limits allows.
+// Together they never admit more in a window than the largest of the limits allows. In the end the newest
+// document and record decide.
 func TestRules_record_differential(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -230,6 +231,10 @@ func TestRules_record_differential(t *testing.T) {
 		}
 		if admitted > most {
 			t.Fatalf("seed %d: got %d admitted in one window, want at most %d", seed, admitted, most)
+		}
+		last := documents[len(documents)-1].Charges(nil, "GET", rules.MustParsePath("/a"), caller.Caller{APIKey: "acme", Limits: records[len(records)-1]})
+		if d, err := limiters[0].Take(t.Context(), now, last); err != nil || d.Superseded {
+			t.Fatalf("seed %d: got superseded rules, error %v; want the newest document and record to decide in the end", seed, err)
 		}
 	}
 }
