@@ -173,7 +173,7 @@ func TestLimiter_SettleVoucher_partly(t *testing.T) {
 	} {
 		store.fails = step.fails
 		got, err := l.SettleVoucher(ctx, noon, v, func(limiter.Charge) int64 { return 2 })
-		if !reflect.DeepEqual(got, step.want) || !errors.Is(err, step.err) || step.err != limiter.ErrVoucherUsed && errors.Is(err, limiter.ErrVoucherUsed) {
+		if !reflect.DeepEqual(got, step.want) || !errors.Is(err, step.err) || errors.Is(err, limiter.ErrVoucherUsed) != errors.Is(step.err, limiter.ErrVoucherUsed) {
 			t.Errorf("settlement %d: got %+v, %v; want %+v, %v", i+1, got, err, step.want, step.err)
 		}
 		for j, want := range step.used {

@@ -109,7 +109,7 @@ func TestVoucher_MarshalBinary_bounds(t *testing.T) {
 // A truncated or extended voucher is an error, and leaves the receiver unchanged.
 func TestVoucher_UnmarshalBinary_cut(t *testing.T) {
 	for _, data := range vouchers(t) {
-		for n := range len(data) {
+		for n := range data {
 			v := limiter.Voucher{At: noon}
 			if err := v.UnmarshalBinary(data[:n]); err == nil || !reflect.DeepEqual(v, limiter.Voucher{At: noon}) {
 				t.Fatalf("%d of %d bytes: got %+v, %v; want an error", n, len(data), v, err)
