@@ -95,7 +95,7 @@ func (p *process) run(yield func(struct{}) bool) {
 		switch n := p.r.IntN(100); {
 		case n < 3:
 			p.reset()
-		case n < 3+p.refunds && len(p.charged) > 0 && !(p.h.vouchers && p.r.IntN(2) == 0):
+		case n < 3+p.refunds && len(p.charged) > 0 && (!p.h.vouchers || p.r.IntN(2) > 0):
 			p.refund()
 		case n < 3+p.refunds && p.h.vouchers && (len(p.h.settled) > 0 || len(p.charged) > 0):
 			p.settle()

@@ -266,7 +266,7 @@ func (s *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Su
 	}
 	for range settleAttempts {
 		next, settled, err := v.settle(now, charges, results, late)
-		if err != nil || bytes.Equal(next, v) && !(once.Needed() && forces(charges)) {
+		if err != nil || bytes.Equal(next, v) && (!once.Needed() || !forces(charges)) {
 			return settled, err
 		}
 		var done bool
