@@ -137,10 +137,27 @@ type settledSubject struct {
 	err error
 }
 
+// releaseHere releases slots in what this process knows of them. Otherwise an outage would begin with slots
+// whose requests have ended, or would keep them.
+func (l *Limiter) releaseHere(now algo.Instant, r *refundable) {
+	for i, c := range r.charges {
+		if _, slots := r.results[i].Machine.(*algo.Slots); !slots || c.Force {
+			continue
+		}
+		subject := r.subject.String()
+		l.denials.Release(subject, uint64(c.Limit.ID), c.Cost, r.results[i])
+		if l.fallback.Holds(now) {
+			var none [1]int64
+			l.fallback.Fallback.Settle(now, subject, keys(nil, r.charges[i:i+1]), r.results[i:i+1], 0, none[:])
+		}
+	}
+}
+
 // correct calls the store for corrections on one subject.
 func (l *Limiter) correct(ctx context.Context, now algo.Instant, r refundable, elapsed time.Duration, once Once) (s settledSubject) {
 	if r.remote { // the corrections change the state in the store
 		l.denials.Expire(r.subject.String())
+		l.releaseHere(now, &r)
 	}
 	var settled Settled
 	settled, s.err = r.store.Settle(ctx, now, r.subject, r.charges, r.results, elapsed, once)

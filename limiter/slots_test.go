@@ -153,3 +153,31 @@ func TestCountConcurrent_outage(t *testing.T) {
 		t.Errorf("after a release in an outage: got %+v, want an admission", d)
 	}
 }
+
+// A request that ends after the beginning of an outage frees its slot in this process, although the store
+// does not get the release.
+func TestCountConcurrent_outageBegins(t *testing.T) {
+	for _, asked := range []bool{false, true} { // whether a request is decided in the outage before the release
+		store := newRemote()
+		l, exports := surviving(store), limiter.Charge{Subject: user, Limit: concurrent(t, 2), Cost: 1}
+		var held []*limiter.Receipt
+		for i := range 2 {
+			_, receipt := hold(t, l, noon.Add(time.Duration(i)), exports)
+			held = append(held, receipt)
+		}
+		store.fail = map[limiter.Subject]error{user: limiter.ErrUnavailable}
+		if asked {
+			if d := takeAt(t, l, noon.Add(time.Second), exports); d.Allowed {
+				t.Errorf("full at the beginning of an outage: got %+v, want a refusal", d)
+			}
+		}
+		for _, receipt := range held {
+			receipt.Settle(ctx, noon.Add(time.Second), func(limiter.Charge) int64 { return 0 })
+		}
+		for i := range 3 {
+			if d := takeAt(t, l, noon.Add(2*time.Second), exports); d.Allowed != (i < 2) {
+				t.Errorf("request %d after the releases, asked %t: got %+v, want allowed %t", i, asked, d, i < 2)
+			}
+		}
+	}
+}

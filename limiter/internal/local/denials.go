@@ -142,6 +142,19 @@ func (d *Denials) Expire(subject string) {
 	}
 }
 
+// Release releases slots in the cached state of a limit. charged is the result of the charge that took
+// them.
+func (d *Denials) Release(subject string, id uint64, slots int64, charged algo.Result) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	entries := d.of(subject)
+	for i := range entries {
+		if r := &entries[i].result; entries[i].limit.ID == id && algo.Refundable(r.Machine, charged.Machine) {
+			r.State = r.Machine.Refund(r.State, charged.State, slots, 0)
+		}
+	}
+}
+
 // Record caches results, which this process saw at now. taken reports whether the store took the charges.
 func (d *Denials) Record(now algo.Instant, subject string, charges []Charge, results []algo.Result, taken bool) {
 	d.mu.Lock()
