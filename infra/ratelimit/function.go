@@ -80,6 +80,9 @@ func (l *Limits) newFunction(id string, p FunctionProps, document string) (f aws
 		l.watch(logs)
 		l.newFunctionAlarms(id, f, p.ReservedConcurrency)
 	}
+	if document != "" || p.Role == contract.Settle { // the roles that write notices
+		l.forward(id, logs)
+	}
 	return f, done
 }
 

@@ -27,6 +27,7 @@ type Limits struct {
 
 	settle         awslambda.Function // nil if every limit of the rules counts requests
 	settlesFromLog bool
+	notices        awslambda.Function // nil without LimitsProps.NoticeBus
 
 	attached    []*attachment
 	equipped    []awslambda.Function // functions that contain the limiter
@@ -64,6 +65,7 @@ func NewLimits(scope constructs.Construct, id *string, props *LimitsProps) *Limi
 		l.state = l.newTable()
 	}
 	l.prepareEvents()
+	l.newNotices()
 	l.authorizer = l.newAuthorizer()
 	l.invoked = l.newAlias()
 	if props.Tokens != nil && props.inNetwork() {

@@ -16,6 +16,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsevents"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 
@@ -94,6 +95,10 @@ type LimitsProps struct {
 
 	// Events is the destination of decision events. nil means no events.
 	Events *Events
+
+	// NoticeBus gets the notices of limits with notify, as events of EventBridge with the source weir. nil
+	// means that the notices stay in the logs.
+	NoticeBus awsevents.IEventBus
 
 	// Tokens describes the accepted JWTs. nil means that tokens are ignored.
 	Tokens *Tokens

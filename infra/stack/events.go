@@ -5,15 +5,19 @@ import (
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsevents"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awskinesis"
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/weir-limits/weir/infra/ratelimit"
 )
 
-// newEvents sets the destination of decision events. It creates the stream if the destination is
+// newEvents sets the destinations of notices and of decision events. It creates the stream if the destination is
 // Kinesis.
 func (s *stage) newEvents(p *ratelimit.LimitsProps) {
+	if name := s.settings.NoticeBus; name != "" {
+		p.NoticeBus = awsevents.EventBus_FromEventBusName(s.stack, jsii.String("NoticeBus"), jsii.String(name))
+	}
 	switch s.settings.Events {
 	case "kinesis":
 		stream := awskinesis.NewStream(s.stack, jsii.String("Decisions"), &awskinesis.StreamProps{

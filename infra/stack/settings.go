@@ -47,6 +47,7 @@ type Settings struct {
 	KeepLogRole  bool    // true if the stack must not create the account's role for API Gateway's logs, because it exists
 	Events       string  // destination of decision events: kinesis, kafka, or "" for none
 	Sample       float64 // allowed requests that one event represents; default 100
+	NoticeBus    string  // name of the event bus that gets notices, such as "default"; "" for none
 	Kafka        Kafka
 	Warning      string // describes a setting that is probably a mistake; "" means none
 }
@@ -95,7 +96,7 @@ func (r *reader) settings() Settings {
 		AlarmEmail: r.text("alarmEmail", ""), Issuer: r.text("issuer", ""), Audience: r.text("audience", ""), JWKS: r.text("jwks", ""),
 		CORSOrigins: r.list("corsOrigins"), Throttle: r.number("throttle", defaultThrottle), WAF: r.number("waf", 0),
 		Provisioned: r.number("provisioned", 0), Tracing: r.flag("tracing"), RequireLogin: r.flag("requireCredential"),
-		Events: r.text("events", ""), Sample: r.number("eventsSample", 0),
+		Events: r.text("events", ""), Sample: r.number("eventsSample", 0), NoticeBus: r.text("noticeBus", ""),
 		Kafka: Kafka{
 			Brokers: r.text("kafkaBrokers", ""), Topic: r.text("kafkaTopic", ""), Cluster: r.text("kafkaCluster", ""),
 			SecurityGroup: r.text("kafkaSecurityGroup", ""), Vpc: r.text("kafkaVpc", ""), Subnets: r.list("kafkaSubnets"),
