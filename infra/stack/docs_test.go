@@ -1,6 +1,7 @@
 package stack_test
 
 import (
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -129,7 +130,8 @@ func TestREADME_settings(t *testing.T) {
 
 func TestREADME_alarms(t *testing.T) {
 	var names []string
-	for _, change := range golden {
+	changes := append(slices.Collect(maps.Values(golden)), forwarding)
+	for _, change := range changes {
 		_, alarms := parse(t, synthesize(t, settings(t, change))).of("AWS::CloudWatch::Alarm")
 		for _, a := range alarms {
 			names = append(names, strings.TrimPrefix(a.Properties["AlarmName"].(string), "weir-dev-"))

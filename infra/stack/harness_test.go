@@ -199,3 +199,6 @@ func text(t *testing.T, v any) string {
 	}
 	return string(content)
 }
+
+// forwarding changes the settings to those of a stack that forwards notices.
+func forwarding(s *stack.Settings) { s.NoticeBus = "default" }
