@@ -108,7 +108,7 @@ func (l *Limiter) settleStores(ctx context.Context, now time.Time, corrections [
 	var failed []error
 	used := 0
 	for _, s := range settled {
-		done.add(s.Settlement)
+		done.Add(s.Settlement)
 		if errors.Is(s.err, ErrVoucherUsed) {
 			used++
 		} else if s.err != nil {

@@ -21,7 +21,8 @@ type Excess struct {
 	Cost    int64
 }
 
-func (s *Settlement) add(other Settlement) {
+// Add adds the result of another settlement.
+func (s *Settlement) Add(other Settlement) {
 	s.Refunds.add(other.Refunds)
 	s.Charged += other.Charged
 	s.Lost += other.Lost

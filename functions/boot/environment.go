@@ -75,8 +75,12 @@ func (c Config) Environment(ctx context.Context, store limiter.Store, o Options)
 			return nil, err
 		}
 	}
+	ring, err := c.receipts(ctx)
+	if err != nil {
+		return nil, err
+	}
 	return &lambdahttp.Environment{
-		Limiter: l, Rules: o.Rules, Identifier: identifier, Clock: o.Clock, Logger: o.Logger, Recorder: recorder, Events: events,
+		Limiter: l, Rules: o.Rules, Identifier: identifier, Clock: o.Clock, Logger: o.Logger, Recorder: recorder, Events: events, Receipts: ring,
 		BasePath: c.BasePath, MaxDelay: c.MaxDelay, CORSOrigins: c.CORSOrigins, SampleLogin: c.SampleLogin,
 	}, nil
 }

@@ -105,7 +105,7 @@ func TestVariables_values(t *testing.T) {
 
 // Each role is the name of a folder with the main package of a function.
 func TestRoles(t *testing.T) {
-	for _, role := range []string{contract.Authorizer, contract.Handler, contract.SigningKeys} {
+	for _, role := range []string{contract.Authorizer, contract.Handler, contract.Settle, contract.SigningKeys} {
 		if _, err := os.Stat(filepath.Join("..", role, "main.go")); err != nil {
 			t.Error(err)
 		}

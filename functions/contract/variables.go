@@ -52,10 +52,10 @@ const (
 // Bundle returns the name of the bundle of an authorizer, a handler or a settle function: the folder of its main package
 // in functions, and of its bootstrap in the bundles. A bundle links only the clients that its
 // deployment uses. Every bundle links the DynamoDB client. With redis, it also links the Redis client.
-// With events, it links all clients.
+// With events, it links all clients. The function [Settle] sends no events.
 func Bundle(role string, redis, events bool) string {
 	switch {
-	case events:
+	case events && role != Settle:
 		return role + "-events"
 	case redis:
 		return role + "-redis"

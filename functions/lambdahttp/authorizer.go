@@ -52,7 +52,7 @@ func (a authorizer) Invoke(ctx context.Context, payload []byte) ([]byte, error) 
 func (a authorizer) decide(ctx context.Context, event *authorizerEvent) ([]byte, error) {
 	if event.method == http.MethodOptions { // the method ANY of an API includes preflights, which have no credential and no limit
 		allowed := limiter.Decision{Allowed: true, At: a.Clock()}
-		return a.policy(event, "Allow", httplimit.Result{Answer: httplimit.NewAnswer(allowed)}), nil
+		return a.policy(event, "Allow", httplimit.Result{Answer: httplimit.NewAnswer(allowed)}, ""), nil
 	}
 	defer a.Rules.Settle()
 	path, err := rules.ParsePath(event.path, a.basePath(event.domain))
@@ -62,9 +62,9 @@ func (a authorizer) decide(ctx context.Context, event *authorizerEvent) ([]byte,
 	})
 	switch result.Class() {
 	case outcome.Allowed:
-		return a.policy(event, "Allow", result), nil
+		return a.policy(event, "Allow", result, a.sealed(ctx, result.Time, result.Pending)), nil
 	case outcome.Refused:
-		return a.policy(event, "Deny", result), nil
+		return a.policy(event, "Deny", result, ""), nil
 	case outcome.Unauthorized:
 		return nil, errUnauthorized
 	default: // not Deny, which API Gateway would answer with 429
@@ -72,11 +72,11 @@ func (a authorizer) decide(ctx context.Context, event *authorizerEvent) ([]byte,
 	}
 }
 
-// policy returns the policy of a result.
-func (a authorizer) policy(event *authorizerEvent, effect string, r httplimit.Result) []byte {
+// policy returns the policy of a result. receipt is empty if there is none.
+func (a authorizer) policy(event *authorizerEvent, effect string, r httplimit.Result, receipt string) []byte {
 	tier := r.Tier
 	if tier == "" { // no rule matched
 		tier = a.Rules.Current().Tier(r.Caller.Tier)
 	}
-	return policy(event.methodARN, effect, r, tier)
+	return policy(event.methodARN, effect, r, tier, receipt)
 }

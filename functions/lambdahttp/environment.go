@@ -2,12 +2,14 @@ package lambdahttp
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"time"
 
 	"github.com/rs/cors"
 
+	"github.com/weir-limits/weir/functions/receipts"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/decisionlog"
@@ -34,6 +36,9 @@ type Environment struct {
 	Recorder *telemetry.Recorder
 	// Events publishes the requests that Recorder records. nil publishes nothing.
 	Events *decisionlog.Publisher
+	// Receipts seals and opens the receipts of requests that an authorizer decides. If it is nil, limits
+	// with a count keep their reserve behind an authorizer.
+	Receipts *receipts.Ring
 	// BasePath is the path that a custom domain adds before every path, such as "/v1", in the normal
 	// form of rules. It is empty if there is none. Rules match the path without the base path. Paths
 	// from API Gateway's default domain, a load balancer or net/http have no base path and stay
@@ -73,23 +78,25 @@ func (e *Environment) Serve(api http.Handler) http.Handler {
 			if request := httplimit.NewRequest(r); request.Path.String() == e.Rules.Current().UsageEndpoint() && gate.ServeUsage(w, r, request) {
 				return
 			}
-			api.ServeHTTP(w, httplimit.SetOver(r, from.over))
+			e.serveDecided(gate, w, httplimit.SetOver(r, from.over), from.receipt, api)
 		}
 	}))
 }
 
 // gate returns the gate of the environment.
-func (e *Environment) gate() *httplimit.Gate {
-	return httplimit.New(httplimit.Options{
+func (e *Environment) gate() *httplimit.Gate { return httplimit.New(e.gateOptions(e.settled)) }
+
+func (e *Environment) gateOptions(settled func(outcome.Settlement)) httplimit.Options {
+	return httplimit.Options{
 		Identify: e.identify,
 		Select:   e.Rules.Select,
 		Limiter:  e.Limiter,
 		Observe:  e.observe,
-		Settled:  e.settled,
+		Settled:  settled,
 		MaxDelay: e.MaxDelay,
 		Clock:    e.Clock,
 		Logger:   e.Logger,
-	})
+	}
 }
 
 // observe records a decided request in the metrics and the decision log.
@@ -98,10 +105,31 @@ func (e *Environment) observe(o outcome.Outcome) {
 	e.Events.Record(o)
 }
 
-// settled records a settlement in the metrics, and debts beyond their maximum in the decision log.
+// settled records a settlement in the metrics, and debts beyond their maximum in the decision log. It counts
+// the receipt of the settlement.
 func (e *Environment) settled(s outcome.Settlement) {
 	e.Recorder.Settled(s)
 	e.Events.Settled(s)
+	if !s.Voucher {
+		return
+	}
+	switch {
+	case errors.Is(s.Err, limiter.ErrVoucherUsed):
+		e.Recorder.Receipt(s.Time, outcome.ReceiptReplayed)
+	case errors.Is(s.Err, limiter.ErrVoucherExpired):
+		e.Recorder.Receipt(s.Time, outcome.ReceiptExpired)
+	case s.Err == nil:
+		e.Recorder.Receipt(s.Time, outcome.ReceiptSettled)
+	}
+}
+
+// settledLine records a settlement by a line of an access log. It does not count a receipt as replayed: the
+// Go handler may have settled the request, and CloudWatch Logs can deliver a line twice.
+func (e *Environment) settledLine(s outcome.Settlement) {
+	if errors.Is(s.Err, limiter.ErrVoucherUsed) {
+		s.Voucher = false
+	}
+	e.settled(s)
 }
 
 // identify returns the caller of a request. It also starts to send decision events, concurrently with

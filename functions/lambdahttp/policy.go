@@ -49,12 +49,12 @@ var fieldKeys = func() map[string]string {
 // tier that selected the limits.
 func DecisionContext(a httplimit.Answer, subject limiter.Subject, tier string) map[string]any {
 	context := map[string]any{}
-	writeContext(a, subject.String(), tier, func(key, value string) { context[key] = value })
+	writeContext(a, subject.String(), tier, "", func(key, value string) { context[key] = value })
 	return context
 }
 
 // writeContext calls add for each key of the context.
-func writeContext(a httplimit.Answer, subject, tier string, add func(key, value string)) {
+func writeContext(a httplimit.Answer, subject, tier, receipt string, add func(key, value string)) {
 	decision := decisionAllowed
 	if a.Problem != nil {
 		decision = decisionRefused
@@ -64,6 +64,9 @@ func writeContext(a httplimit.Answer, subject, tier string, add func(key, value 
 	add(keyTier, tier)
 	if a.Over != "" {
 		add(keyOver, a.Over)
+	}
+	if receipt != "" {
+		add(contract.KeyReceipt, receipt)
 	}
 	for _, f := range a.Fields() {
 		add(fieldKeys[f[0]], f[1])
@@ -100,9 +103,9 @@ func decisionFields(context map[string]any) (fields map[string]string, ok bool) 
 // policy returns a policy for all paths of the stage. This is safe, because API Gateway does not
 // cache the policy and uses it for this request only. A policy that contained a long path would be
 // invalid.
-func policy(methodARN, effect string, r httplimit.Result, tier string) []byte {
+func policy(methodARN, effect string, r httplimit.Result, tier, receipt string) []byte {
 	subject := r.Caller.Subject().String()
-	b := make([]byte, 0, 1024)
+	b := make([]byte, 0, 1024+len(receipt))
 	b = append(b, `{"principalId":`...)
 	b = appendString(b, subject)
 	b = append(b, `,"policyDocument":{"Version":"2012-10-17","Statement":[{"Action":["execute-api:Invoke"],"Effect":`...)
@@ -110,7 +113,7 @@ func policy(methodARN, effect string, r httplimit.Result, tier string) []byte {
 	b = append(b, `,"Resource":[`...)
 	b = appendString(b, stageARN(methodARN))
 	b = append(b, `]}]},"context":{`...)
-	writeContext(r.Answer, subject, tier, func(key, value string) {
+	writeContext(r.Answer, subject, tier, receipt, func(key, value string) {
 		b = appendString(b, key)
 		b = append(b, ':')
 		b = appendString(b, value)

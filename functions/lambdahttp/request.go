@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/rules"
 )
@@ -92,7 +93,8 @@ func (e *proxyEvent) request(ctx context.Context, basePath string) (*http.Reques
 	read, malformed := e.path(path, basePath)
 	fields, decided := decisionFields(e.authorizerContext())
 	over, _ := e.authorizerContext()[keyOver].(string)
-	ctx = withOrigin(ctx, origin{decided: decided, fields: fields, over: over, malformed: malformed != nil})
+	receipt, _ := e.authorizerContext()[contract.KeyReceipt].(string)
+	ctx = withOrigin(ctx, origin{decided: decided, fields: fields, over: over, receipt: receipt, malformed: malformed != nil})
 	r, err := http.NewRequestWithContext(ctx, method, "/", strings.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -218,6 +220,7 @@ func credentials(h http.Header, address netip.Addr) caller.Credentials {
 type origin struct {
 	decided bool              // an authorizer has charged and allowed the request
 	over    string            // httplimit.Answer.Over of the authorizer's decision
+	receipt string            // of the authorizer's charges, encrypted; empty if there is none
 	fields  map[string]string // header fields of the authorizer's decision; can be empty
 	// malformed reports whether the path cannot be parsed. The URL of the request then has another
 	// path.

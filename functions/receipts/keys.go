@@ -28,6 +28,9 @@ func NewKeys() Keys {
 	return Keys{current: key}
 }
 
+// DeriveKeys returns the key that belongs to a secret, for processes that share the secret but no table.
+func DeriveKeys(secret []byte) Keys { return Keys{current: derive(secret, "key", nil)} }
+
 // keyBytes is the length of a key.
 const keyBytes = 32
 

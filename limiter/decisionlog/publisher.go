@@ -122,6 +122,9 @@ func (p *Publisher) Settled(s outcome.Settlement) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, e := range s.Excess {
+		if s.Voucher { // the caller is unknown
+			subject = p.o.Hash(e.Subject)
+		}
 		k := key{second: s.Time.Unix(), outcome: outcome.Allowed, subject: subject, rule: e.Limit.Rule, limit: e.Limit.Name, settled: true}
 		if event := p.tally.event(k, s.Time); event != nil {
 			event.Count++

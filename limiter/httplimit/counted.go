@@ -14,7 +14,7 @@ func (p *Pending) serveCounted(w http.ResponseWriter, r *http.Request, next http
 	status := http.StatusInternalServerError
 	defer func() {
 		p.takeFields(w.Header())
-		p.Settle(r.Context(), status, c.bytes)
+		_ = p.Settle(r.Context(), status, c.bytes) // Options.Settled gets the error
 	}()
 	next.ServeHTTP(c, p.inbound(r))
 	c.begin(http.StatusOK)
@@ -25,15 +25,20 @@ func (p *Pending) serveCounted(w http.ResponseWriter, r *http.Request, next http
 func (p *Pending) inbound(r *http.Request) *http.Request {
 	r = r.WithContext(context.WithValue(r.Context(), pendingKey{}, p))
 	cloned := false
-	for i := range p.costs {
-		field := p.costs[i].limit.Count.CostField()
+	remove := func(field string) {
 		if len(r.Header.Values(field)) == 0 {
-			continue
+			return
 		}
 		if !cloned {
 			r.Header, cloned = r.Header.Clone(), true
 		}
 		r.Header.Del(field)
+	}
+	for i := range p.costs {
+		remove(p.costs[i].limit.Count.CostField())
+	}
+	for _, field := range p.fields {
+		remove(field)
 	}
 	return r
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
@@ -18,7 +19,10 @@ import (
 // concurrent use. A nil Pending settles nothing.
 type Pending struct {
 	gate    *Gate
-	receipt *limiter.Receipt
+	receipt *limiter.Receipt // nil if the Gate of another process admitted the request
+	voucher *limiter.Voucher // of Gate.Resume; may be nil
+	fields  []string         // cost fields that the answer loses although no limit of the request uses them
+	life    time.Duration    // of the voucher of receipt
 	caller  caller.Caller
 	once    sync.Once
 
@@ -44,8 +48,8 @@ const (
 	ambiguous // the API sent two reports for the limit, so the reserve stays charged
 )
 
-// maxReport is the largest cost that an API may report.
-const maxReport = 1_000_000_000
+// MaxReport is the largest cost that an API may report.
+const MaxReport = 1_000_000_000
 
 // maxReportLength bounds the length of the value of a cost field, in bytes.
 const maxReportLength = 1024
@@ -66,12 +70,22 @@ func newPending(g *Gate, receipt *limiter.Receipt, charges []limiter.Charge, c c
 		return nil
 	}
 	p := &Pending{gate: g, receipt: receipt, caller: c}
+	p.readCharges(charges)
+	return p
+}
+
+// readCharges sets the fields of p that depend on the charges of the request.
+func (p *Pending) readCharges(charges []limiter.Charge) {
+	p.life = voucherLife
 	for _, charge := range charges {
-		if charge.Limit.Count.Of == limiter.CountCost {
-			p.costs = append(p.costs, reported{limit: charge.Limit})
+		switch l := charge.Limit; l.Count.Of {
+		case limiter.CountCost:
+			p.costs = append(p.costs, reported{limit: l})
+		case limiter.CountConcurrent:
+			p.life = min(max(p.life, l.Rate.Window), limiter.MaxVoucherLife)
+		case limiter.CountRequests, limiter.CountFailures, limiter.CountBytes:
 		}
 	}
-	return p
 }
 
 type pendingKey struct{}
@@ -91,8 +105,8 @@ func Report(ctx context.Context, limit string, cost int64) {
 func (p *Pending) report(field, name string, cost int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if cost < 0 || cost > maxReport {
-		p.reject(fmt.Errorf("cost: out of range (got %d, want 0 to %d)", cost, maxReport))
+	if cost < 0 || cost > MaxReport {
+		p.reject(fmt.Errorf("cost: out of range (got %d, want 0 to %d)", cost, MaxReport))
 		return
 	}
 	found := false
@@ -120,11 +134,19 @@ func (p *Pending) reject(problem error) { p.rejected, p.problem = p.rejected+1, 
 func (p *Pending) takeFields(h http.Header) {
 	for i := range p.costs {
 		field := p.costs[i].limit.Count.CostField()
-		for key, values := range h {
-			if strings.EqualFold(strings.TrimPrefix(key, http.TrailerPrefix), field) {
-				delete(h, key)
-				p.readField(field, strings.Join(values, ","))
-			}
+		takeField(h, field, func(value string) { p.readField(field, value) })
+	}
+	for _, field := range p.fields {
+		takeField(h, field, func(string) {})
+	}
+}
+
+// takeField removes a field and its trailers from h, and calls read with their values.
+func takeField(h http.Header, field string, read func(value string)) {
+	for key, values := range h {
+		if strings.EqualFold(strings.TrimPrefix(key, http.TrailerPrefix), field) {
+			delete(h, key)
+			read(strings.Join(values, ","))
 		}
 	}
 }
@@ -156,21 +178,25 @@ func (p *Pending) readField(field, value string) {
 func shortened(s string) string { return s[:min(len(s), 40)] }
 
 // Settle settles the request after its answer, whose status and body length it gets. A negative length is
-// unknown, and limits that count bytes then keep their reserve. Settle does so once. It ignores the
-// cancellation of ctx and has a deadline of its own.
-func (p *Pending) Settle(ctx context.Context, status int, bytes int64) {
-	p.settle(ctx, func(c limiter.Charge) int64 {
+// unknown, and limits that count bytes then keep their reserve. A status of 0 is unknown too, and limits
+// that count failures or requests in flight then keep theirs. Settle does so once. It ignores the
+// cancellation of ctx and has a deadline of its own. The error is that of limiter.SettleVoucher, for a
+// Pending of [Gate.Resume].
+func (p *Pending) Settle(ctx context.Context, status int, bytes int64) error {
+	return p.settle(ctx, func(c limiter.Charge) int64 {
 		switch c.Limit.Count.Of {
 		case limiter.CountRequests:
-		case limiter.CountConcurrent:
-			return 0 // releases the slot
 		case limiter.CountBytes:
 			if bytes >= 0 {
 				return bytes
 			}
 		case limiter.CountFailures:
-			if !c.Limit.Count.Failures.Has(status) {
+			if status != 0 && !c.Limit.Count.Failures.Has(status) {
 				return 0
+			}
+		case limiter.CountConcurrent:
+			if status != 0 {
+				return 0 // releases the slot
 			}
 		case limiter.CountCost:
 			for _, r := range p.costs {
@@ -186,7 +212,7 @@ func (p *Pending) Settle(ctx context.Context, status int, bytes int64) {
 // refuse settles a request that did not reach the API. status is the status of the answer from Weir. With
 // status 0, no limit counts the request as a failure.
 func (p *Pending) refuse(ctx context.Context, status int) {
-	p.settle(ctx, func(c limiter.Charge) int64 {
+	_ = p.settle(ctx, func(c limiter.Charge) int64 { // a Receipt returns no error
 		switch of := c.Limit.Count.Of; {
 		case of == limiter.CountConcurrent, of == limiter.CountCost, of == limiter.CountBytes, of == limiter.CountFailures && !c.Limit.Count.Failures.Has(status):
 			return 0
@@ -195,19 +221,25 @@ func (p *Pending) refuse(ctx context.Context, status int) {
 	})
 }
 
-func (p *Pending) settle(ctx context.Context, actual func(limiter.Charge) int64) {
+func (p *Pending) settle(ctx context.Context, actual func(limiter.Charge) int64) (err error) {
 	if p == nil {
-		return
+		return nil
 	}
 	p.once.Do(func() {
 		p.mu.Lock()
-		s := outcome.Settlement{Time: p.gate.o.Clock(), Caller: p.caller, Rejected: p.rejected}
-		s.Settlement = p.receipt.Settle(ctx, s.Time, actual)
+		s := outcome.Settlement{Time: p.gate.o.Clock(), Caller: p.caller, Rejected: p.rejected, Voucher: p.voucher != nil}
+		if p.voucher == nil {
+			s.Settlement = p.receipt.Settle(ctx, s.Time, actual)
+		} else {
+			s.Settlement, s.Err = p.settleVoucher(ctx, s.Time, actual)
+		}
 		problem := p.problem
 		p.mu.Unlock()
 		if problem != nil {
 			p.gate.log(ctx, slog.LevelWarn, "cost report rejected", problem)
 		}
 		p.gate.o.Settled(s)
+		err = s.Err
 	})
+	return err
 }

@@ -13,6 +13,8 @@ type Settlement struct {
 	Time     time.Time     // when the answer ended
 	Caller   caller.Caller // caller of the request
 	Rejected int           // number of cost reports that were ignored
+	Voucher  bool          // another process admitted the request; Caller is then unknown
+	Err      error         // why a part of a voucher was not settled
 }
 
 // ReceiptResult is what happened to a receipt of a request behind an authorizer.

@@ -129,6 +129,7 @@ func (c *compiler) compile() {
 	c.checkUsage()
 	c.exempt()
 	c.readHeaders()
+	c.readCostFields()
 }
 
 // rule adds a rule without its limits.

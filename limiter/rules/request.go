@@ -1,10 +1,12 @@
 package rules
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
 
+	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/rules/document"
 )
@@ -60,6 +62,21 @@ func (q *Request) field(name string) string {
 // Headers returns the names of the header fields by which limits count, in their canonical form and
 // sorted.
 func (r *Rules) Headers() []string { return r.headers }
+
+// CostFields returns the names of the response fields in which an API reports costs, sorted. It is empty
+// unless a limit counts cost.
+func (r *Rules) CostFields() []string { return r.costFields }
+
+// readCostFields sets the result of CostFields.
+func (c *compiler) readCostFields() {
+	fields := map[string]bool{}
+	c.rules.eachLimit(func(_ *rule, _ string, l limit) {
+		if l.Count.Of == limiter.CountCost {
+			fields[http.CanonicalHeaderKey(l.Count.CostField())] = true
+		}
+	})
+	c.rules.costFields = slices.Sorted(maps.Keys(fields))
+}
 
 // readHeaders sets the result of Headers.
 func (c *compiler) readHeaders() {

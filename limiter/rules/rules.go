@@ -27,6 +27,7 @@ type Rules struct {
 	notes       []Problem
 	labels      []string
 	headers     []string
+	costFields  []string
 	split       bool // each endpoint of a caller has its own item
 }
 

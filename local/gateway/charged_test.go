@@ -63,7 +63,7 @@ const everything = `{"Resources":{
 		"Integration":{"Type":"AWS_PROXY","IntegrationHttpMethod":"POST","Uri":{"Fn::Sub":"arn:${AWS::Partition}:apigateway:${AWS::Region}:lambda:path/2015-03-31/functions/${Handler.Arn}/invocations"}}}},
 	"Root":{"Type":"AWS::ApiGateway::Method","Properties":{"RestApiId":{"Ref":"Rest"},"ResourceId":{"Fn::GetAtt":["Rest","RootResourceId"]},"HttpMethod":"ANY","AuthorizationType":"CUSTOM","AuthorizerId":{"Ref":"Guard"},
 		"Integration":{"Type":"AWS_PROXY","IntegrationHttpMethod":"POST","Uri":{"Fn::Sub":"arn:${AWS::Partition}:apigateway:${AWS::Region}:lambda:path/2015-03-31/functions/${Handler.Arn}/invocations"}}}},
-	"Denied":{"Type":"AWS::ApiGateway::GatewayResponse","Properties":{"RestApiId":{"Ref":"Rest"},"ResponseType":"ACCESS_DENIED","StatusCode":"429",
+	"Denied":{"Type":"AWS::ApiGateway::GatewayResponse","Properties":{"RestApiId":{"Ref":"Rest"},"ResponseType":"ACCESS_DENIED","StatusCode":"429","ResponseParameters":{"gatewayresponse.header.Retry-After":"context.authorizer.retryAfter"},
 		"ResponseTemplates":{"application/json":"{\"violated-policies\":[\"$context.authorizer.policy\"]}"}}},
 	"Web":{"Type":"AWS::ApiGatewayV2::Api","Properties":{"Name":"web","ProtocolType":"HTTP"}},
 	"WebStage":{"Type":"AWS::ApiGatewayV2::Stage","Properties":{"ApiId":{"Ref":"Web"},"StageName":"$default","AutoDeploy":true}},

@@ -11,11 +11,10 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter/caller"
-	"github.com/weir-limits/weir/local/gateway"
 )
 
-// An API of a language model reports its tokens. Behind an HTTP API they count exactly, and a caller is
-// refused once its tokens are used up. Behind a REST API each request keeps its reserve.
+// An API of a language model reports its tokens. They count exactly, and a caller is refused once its
+// tokens are used up.
 func TestCount_tokens(t *testing.T) {
 	var fromClient string // the cost field of the last request that the API got
 	model := func(w http.ResponseWriter, r *http.Request) {
@@ -36,10 +35,6 @@ func TestCount_tokens(t *testing.T) {
 			}
 		}
 		first := ask(200, "input=812, output=95, month=907")
-		if r.kind == gateway.REST {
-			used("behind a REST API", 1, 8000, 4000, 12000)
-			return
-		}
 		if got := first.header.Get("Weir-Cost"); got != "" || fromClient != "" {
 			t.Errorf("first question: the client got Weir-Cost %q, and the API got %q from the client; want none", got, fromClient)
 		}
@@ -81,7 +76,7 @@ func TestCount_tokens(t *testing.T) {
 	})
 }
 
-// Behind an HTTP API only failed logins count. Behind a REST API every login counts.
+// Only failed logins count.
 func TestCount_failures(t *testing.T) {
 	login := func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Password") != "right" {
@@ -89,10 +84,6 @@ func TestCount_failures(t *testing.T) {
 		}
 	}
 	onEach(t, example(t, "login.json"), login, func(t *testing.T, r *ruled) {
-		if r.kind == gateway.REST {
-			r.want(t, "POST /login", append(times(5, 200), 429), "Password: right")
-			return
-		}
 		r.want(t, "POST /login", times(7, 200), "Password: right")
 		r.want(t, "POST /login", times(4, 401), "Password: wrong")
 		r.want(t, "POST /login", times(2, 200), "Password: right")
@@ -107,8 +98,7 @@ func TestCount_failures(t *testing.T) {
 	})
 }
 
-// Behind an HTTP API a limit counts the bytes of the answers. Behind a REST API each request keeps its
-// reserve.
+// A limit counts the bytes of the answers.
 func TestCount_bytes(t *testing.T) {
 	export := func(w http.ResponseWriter, r *http.Request) {
 		n, _ := strconv.Atoi(r.Header.Get("Length"))
@@ -126,10 +116,6 @@ func TestCount_bytes(t *testing.T) {
 			r.want(t, "GET /exports", statuses, "X-Api-Key: key-alice", "Length: "+length)
 		}
 		get("300", 200, 200)
-		if r.kind == gateway.REST {
-			used(2000)
-			return
-		}
 		used(600)
 		get("8400", 200)
 		used(9000)

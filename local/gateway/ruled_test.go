@@ -20,6 +20,7 @@ import (
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/functions/linked"
+	"github.com/weir-limits/weir/functions/receipts"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/caller"
@@ -101,6 +102,7 @@ func newRuled(t *testing.T, store limiter.Store, kind gateway.Kind, document str
 	e := &lambdahttp.Environment{
 		Limiter: storetest.Must(limiter.New(r, limiter.Options{Logger: logger, Notify: notify})), Rules: live.Fixed(parsed), Logger: logger,
 		Identifier: caller.New(caller.Options{APIKeys: r}), Clock: func() time.Time { return r.now }, Recorder: recorder,
+		Receipts: receipts.Fixed(receipts.NewKeys()),
 	}
 	templ, err := template.Parse([]byte(everything))
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-lambda-go/lambda"
 
 	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/functions/linked"
 	"github.com/weir-limits/weir/functions/sample"
@@ -87,7 +88,7 @@ func (s *Server) gateway(ctx context.Context, template *template.Template) (*gat
 	handlers := map[string]lambda.Handler{}
 	for _, f := range template.Functions() {
 		role := f.Environment[roleVariable]
-		if role != authorizerRole && role != handlerRole { // such as a function that a schedule starts
+		if role != authorizerRole && role != handlerRole && role != contract.Settle { // such as a function that a schedule starts
 			continue
 		}
 		c, err := linked.Load(s.lookup(f.Environment))
@@ -98,6 +99,12 @@ func (s *Server) gateway(ctx context.Context, template *template.Template) (*gat
 			if store, err = s.openStore(ctx, c); err != nil {
 				return nil, err
 			}
+		}
+		if role == contract.Settle {
+			if handlers[f.ID], err = s.settle(ctx, f, c, store); err != nil {
+				return nil, err
+			}
+			continue
 		}
 		e, err := c.Environment(ctx, store, boot.Options{Logger: s.Logger.With("function", f.ID), Metrics: s.metrics, Clock: s.Clock, Rules: s.live})
 		if _, ok := errors.AsType[rules.Problems](err); ok { // invalid rules, for example a delay above MAX_DELAY
@@ -129,6 +136,18 @@ func (s *Server) gateway(ctx context.Context, template *template.Template) (*gat
 		return nil, fmt.Errorf("%s: no function has the variable %s, want %s or %s", s.Template, roleVariable, authorizerRole, handlerRole)
 	}
 	return gateway.New(template, gateway.Options{Functions: handlers, Logger: s.Logger, Clock: s.Clock})
+}
+
+// settle returns the function that settles receipts.
+func (s *Server) settle(ctx context.Context, f template.Function, c boot.Config, store limiter.Store) (lambda.Handler, error) {
+	if s.Environments > 0 {
+		return s.pool(f, contract.Settle)
+	}
+	e, err := c.SettleEnvironment(ctx, store, boot.Options{Logger: s.Logger.With("function", f.ID), Metrics: s.metrics, Clock: s.Clock})
+	if err != nil {
+		return nil, err
+	}
+	return lambdahttp.NewSettle(e), nil
 }
 
 // operate adds the limiter of a function to the operator. It puts the limiter of the REST API's

@@ -216,8 +216,8 @@ func TestLinks(t *testing.T) {
 		config  = "github.com/aws/aws-sdk-go-v2/config"
 	)
 	for function, links := range map[string][]string{
-		"authorizer": nil, "handler": nil, "signingkeys": nil,
-		"authorizer-redis": {redis}, "handler-redis": {redis},
+		"authorizer": nil, "handler": nil, "settle": nil, "signingkeys": nil,
+		"authorizer-redis": {redis}, "handler-redis": {redis}, "settle-redis": {redis},
 		"authorizer-events": {redis, kafka, kinesis}, "handler-events": {redis, kafka, kinesis},
 	} {
 		out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-tags", "lambda.norpc,nethttpomithttp2", "../../functions/"+function).Output()

@@ -1,0 +1,30 @@
+package boot
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/weir-limits/weir/functions/receipts"
+)
+
+// receipts returns the keys of receipts. They are in RECORDS_TABLE, where the first authorizer that seals a
+// receipt creates them. Locally they come from SUBJECT_KEY_FILE, so that the functions of a run share
+// them. If neither variable is set, the result is nil, and there are no receipts.
+func (c Config) receipts(ctx context.Context) (*receipts.Ring, error) {
+	switch {
+	case c.SubjectKeyFile != "":
+		key, err := os.ReadFile(c.SubjectKeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("SUBJECT_KEY_FILE: %w", err)
+		}
+		return receipts.Fixed(receipts.DeriveKeys(key)), nil
+	case c.RecordsTable == "":
+		return nil, nil
+	}
+	client, err := c.sharedDynamoDBClient(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return receipts.NewRing(func(ctx context.Context) (receipts.Keys, error) { return receipts.Load(ctx, client, c.RecordsTable) }), nil
+}

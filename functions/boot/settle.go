@@ -1,0 +1,78 @@
+package boot
+
+import (
+	"context"
+	"log/slog"
+	"os"
+
+	"github.com/aws/aws-lambda-go/lambda"
+	"github.com/aws/aws-lambda-go/lambdacontext"
+
+	"github.com/weir-limits/weir/functions/lambdahttp"
+	"github.com/weir-limits/weir/functions/receipts"
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/resilient"
+	"github.com/weir-limits/weir/limiter/telemetry"
+)
+
+// StartSettle runs the function settle until Lambda ends the process. The function has no rules and sends
+// no events: a receipt contains what it needs.
+func StartSettle(clients Clients) {
+	logger := slog.New(telemetry.NewRateLimitedHandler(lambdacontext.NewLogHandler()))
+	f, err := openSettle(context.Background(), os.LookupEnv, logger, clients)
+	if err != nil {
+		logger.Error("cannot start", slog.Any("err", err))
+		os.Exit(1)
+	}
+	lambda.Start(f)
+}
+
+// openSettle returns the function and opens its connections. Errors of the store and the table are only
+// logged, because both can recover before the first event.
+func openSettle(ctx context.Context, lookup func(string) (string, bool), logger *slog.Logger, clients Clients) (lambda.Handler, error) {
+	c, err := Load(lookup)
+	if err != nil {
+		return nil, err
+	}
+	c.Clients = clients
+	store, _, err := c.OpenStore(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, resilient.DefaultFirstTimeout)
+	defer cancel()
+	e, err := c.SettleEnvironment(ctx, store, Options{Logger: logger, Metrics: os.Stdout})
+	if err != nil {
+		return nil, err
+	}
+	if err := c.Probe(ctx, store); err != nil {
+		logger.Warn("store not reached", slog.Any("err", err))
+	}
+	return lambdahttp.NewSettle(e), nil
+}
+
+// SettleEnvironment returns the environment of the function settle. It reads no rules, and of the records
+// table only the keys of receipts.
+func (c Config) SettleEnvironment(ctx context.Context, store limiter.Store, o Options) (*lambdahttp.Environment, error) {
+	l, err := c.limiter(store, o.Logger, nil)
+	if err != nil {
+		return nil, err
+	}
+	e := &lambdahttp.Environment{Limiter: l, Clock: o.Clock, Logger: o.Logger}
+	if e.Clock == nil {
+		e.Clock = l.Now
+	}
+	if o.Metrics != nil {
+		e.Recorder = telemetry.New(o.Metrics, c.Namespace, nil)
+	}
+	if c.RecordsTable == "" || c.SubjectKeyFile != "" {
+		e.Receipts, err = c.receipts(ctx)
+		return e, err
+	}
+	client, err := c.sharedDynamoDBClient(ctx)
+	if err != nil {
+		return nil, err
+	}
+	e.Receipts = receipts.NewRing(func(ctx context.Context) (receipts.Keys, error) { return receipts.Read(ctx, client, c.RecordsTable) })
+	return e, nil
+}

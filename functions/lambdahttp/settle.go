@@ -1,0 +1,175 @@
+package lambdahttp
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"github.com/aws/aws-lambda-go/lambda"
+
+	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/functions/receipts"
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/httplimit"
+	"github.com/weir-limits/weir/limiter/outcome"
+)
+
+// NewSettle returns the function that settles requests behind a REST API's authorizer. Its event is a
+// contract.Settlement, or lines of the stage's access log from CloudWatch Logs. e needs Limiter, Clock,
+// Logger, Recorder and Receipts.
+//
+// The function returns an error only if the store or the records table failed. It is then safe to repeat
+// the event: a receipt settles each of its limits once.
+func NewSettle(e *Environment) lambda.Handler {
+	return settle{e, httplimit.New(e.gateOptions(e.settled)), httplimit.New(e.gateOptions(e.settledLine))}
+}
+
+type settle struct {
+	*Environment
+	reports, lines *httplimit.Gate
+}
+
+// settleEvent is an event of either kind.
+type settleEvent struct {
+	Receipt string          `json:"receipt"`
+	Cost    json.RawMessage `json:"cost"`
+	Status  int             `json:"status"`
+	Bytes   *int64          `json:"bytes"`
+
+	AWSLogs *struct {
+		Data []byte `json:"data"`
+	} `json:"awslogs"`
+}
+
+// Invoke implements lambda.Handler.
+func (s settle) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
+	var event settleEvent
+	if err := json.Unmarshal(payload, &event); err != nil {
+		return s.invalid(ctx, err)
+	}
+	if event.AWSLogs != nil {
+		return []byte("null"), s.settleLines(ctx, event.AWSLogs.Data)
+	}
+	known := known{status: event.Status, bytes: unknownLength}
+	if event.Bytes != nil {
+		known.bytes = max(unknownLength, *event.Bytes)
+	}
+	var err error
+	if known.costs, err = parseCosts(event.Cost); err != nil {
+		return s.invalid(ctx, err)
+	}
+	err = s.settle(ctx, s.reports, event.Receipt, known)
+	reason, final := reasonOf(err)
+	if !final {
+		return nil, fmt.Errorf("settle: %w", err)
+	}
+	return json.Marshal(contract.Settled{Settled: err == nil, Reason: reason})
+}
+
+// invalid counts a report that is not valid, and returns the answer to it.
+func (s settle) invalid(ctx context.Context, err error) ([]byte, error) {
+	s.Recorder.Settled(outcome.Settlement{Time: s.Clock(), Rejected: 1})
+	s.Logger.LogAttrs(ctx, slog.LevelWarn, "report rejected", slog.Any("err", err))
+	return json.Marshal(contract.Settled{Reason: contract.ReasonInvalid})
+}
+
+// unknownLength is the length of an answer that an event does not have.
+const unknownLength = -1
+
+// known is what an event says about an answer.
+type known struct {
+	costs  []cost
+	status int   // 0 if it is unknown
+	bytes  int64 // unknownLength if it is unknown
+}
+
+// cost is a reported cost on the limits of a name. An empty name means all limits of the receipt.
+type cost struct {
+	limit string
+	cost  int64
+}
+
+// maxCosts bounds the costs in one event.
+const maxCosts = 32
+
+// parseCosts parses a number, or an object of numbers by the names of limits.
+func parseCosts(text json.RawMessage) (costs []cost, err error) {
+	text = bytes.TrimSpace(text)
+	if len(text) == 0 || string(text) == "null" {
+		return nil, nil
+	}
+	if text[0] != '{' {
+		var n int64
+		if err := json.Unmarshal(text, &n); err != nil {
+			return nil, fmt.Errorf(`cost: %w (want 812, or {"input": 812, "output": 95})`, err)
+		}
+		costs = append(costs, cost{"", n})
+	} else {
+		var named map[string]int64
+		if err := json.Unmarshal(text, &named); err != nil {
+			return nil, fmt.Errorf(`cost: %w (want 812, or {"input": 812, "output": 95})`, err)
+		}
+		for name, n := range named {
+			costs = append(costs, cost{name, n})
+		}
+	}
+	if len(costs) > maxCosts || slices.ContainsFunc(costs, func(c cost) bool { return c.cost < 0 || c.cost > httplimit.MaxReport }) {
+		return nil, fmt.Errorf("cost: got %d numbers, want at most %d, each from 0 to %d", len(costs), maxCosts, httplimit.MaxReport)
+	}
+	return costs, nil
+}
+
+// errNothing means that an event has no value for a limit of the receipt.
+var errNothing = errors.New("receipt: no limit to settle")
+
+// settle settles the limits of a receipt whose cost is known.
+func (s settle) settle(ctx context.Context, gate *httplimit.Gate, receipt string, known known) error {
+	voucher, err := s.open(ctx, s.Clock(), receipt)
+	switch {
+	case err != nil:
+		return err
+	case !slices.ContainsFunc(voucher.Charges(), known.settles):
+		s.Recorder.Settled(outcome.Settlement{Time: s.Clock(), Rejected: len(known.costs)})
+		return errNothing
+	}
+	p := gate.Resume(voucher, nil)
+	for _, c := range known.costs {
+		p.Report(c.limit, c.cost)
+	}
+	return p.Settle(ctx, known.status, known.bytes)
+}
+
+// settles reports whether the cost of a charge is known.
+func (k known) settles(c limiter.Charge) bool {
+	switch c.Limit.Count.Of {
+	case limiter.CountCost:
+		return slices.ContainsFunc(k.costs, func(r cost) bool { return r.limit == "" || r.limit == c.Limit.Name })
+	case limiter.CountBytes:
+		return k.bytes != unknownLength
+	case limiter.CountFailures, limiter.CountConcurrent:
+		return k.status != 0
+	case limiter.CountRequests:
+	}
+	return false
+}
+
+// reasonOf returns the reason in the answer to a report. final is false if the report must be repeated.
+func reasonOf(err error) (reason string, final bool) {
+	switch {
+	case err == nil:
+		return "", true
+	case errors.Is(err, receipts.ErrForged):
+		return contract.ReasonForged, true
+	case errors.Is(err, errNothing):
+		return contract.ReasonNothing, true
+	case errors.Is(err, limiter.ErrVoucherUsed):
+		return contract.ReasonUsed, true
+	case errors.Is(err, limiter.ErrVoucherExpired):
+		return contract.ReasonExpired, true
+	}
+	return "", false
+}

@@ -1,0 +1,113 @@
+package lambdahttp
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/weir-limits/weir/functions/contract"
+)
+
+const (
+	// maxLines bounds the uncompressed size of an event of CloudWatch Logs. An event has at most 1 MB of
+	// lines before compression.
+	maxLines = 8 << 20
+	// settling bounds the settlements that run at the same time.
+	settling = 16
+)
+
+// accessLog is the uncompressed event of a subscription.
+type accessLog struct {
+	LogEvents []struct {
+		Message string `json:"message"`
+	} `json:"logEvents"`
+}
+
+// accessLine has the members of a line that settle limits.
+type accessLine struct {
+	receipt string
+	known   known
+}
+
+// settleLines settles the requests in compressed lines of an access log. Its error means that a line must
+// be read again.
+func (s settle) settleLines(ctx context.Context, data []byte) error {
+	log, err := uncompressed(data)
+	if err != nil { // a repetition does not help
+		_, err := s.invalid(ctx, err)
+		return err
+	}
+	var (
+		wg     sync.WaitGroup
+		slots  = make(chan struct{}, settling)
+		failed atomic.Int64
+		first  atomic.Pointer[error]
+	)
+	for _, event := range log.LogEvents {
+		line, ok := parseLine(event.Message)
+		if !ok {
+			continue
+		}
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			err := s.settle(ctx, s.lines, line.receipt, line.known)
+			if _, final := reasonOf(err); !final {
+				failed.Add(1)
+				first.CompareAndSwap(nil, &err)
+			}
+		})
+	}
+	wg.Wait()
+	if err := first.Load(); err != nil {
+		return fmt.Errorf("settle: %d of %d lines not settled: %w", failed.Load(), len(log.LogEvents), *err)
+	}
+	return nil
+}
+
+func uncompressed(data []byte) (log accessLog, err error) {
+	r, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return log, fmt.Errorf("access log: %w", err)
+	}
+	text, err := io.ReadAll(io.LimitReader(r, maxLines+1))
+	switch {
+	case err != nil:
+		return log, fmt.Errorf("access log: %w", err)
+	case len(text) > maxLines:
+		return log, fmt.Errorf("access log: got more than %d bytes, want less", maxLines)
+	}
+	if err := json.Unmarshal(text, &log); err != nil {
+		return log, fmt.Errorf("access log: %w", err)
+	}
+	return log, nil
+}
+
+// parseLine parses a line in JSON. Its values are strings or numbers. ok is false if the line has no
+// receipt.
+func parseLine(message string) (line accessLine, ok bool) {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(message), &members); err != nil {
+		return line, false
+	}
+	value := func(name string) string { return strings.Trim(string(members[name]), `"`) }
+	number := func(name string) (int64, bool) {
+		n, err := strconv.ParseInt(value(name), 10, 64)
+		return n, err == nil && n >= 0
+	}
+	line.receipt, line.known.bytes = value(contract.LogReceipt), unknownLength
+	if status, ok := number(contract.LogStatus); ok {
+		line.known.status = int(status)
+	}
+	if length, ok := number(contract.LogLength); ok {
+		line.known.bytes = length
+	}
+	return line, line.receipt != "" && line.receipt != "-"
+}

@@ -1,0 +1,7 @@
+// Command settle settles the limits of requests behind a REST API after their answers.
+// The limits are in DynamoDB.
+package main
+
+import "github.com/weir-limits/weir/functions/boot"
+
+func main() { boot.StartSettle(boot.Clients{}) }
