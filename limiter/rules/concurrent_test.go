@@ -61,7 +61,7 @@ func TestParse_concurrentItems(t *testing.T) {
 // Notes name the effect behind a REST API, a window below the longest answer, a window above the longest
 // invocation, and a number of slots whose item takes more than one write unit.
 func TestRules_Notes_concurrent(t *testing.T) {
-	const rest, short, long, large = "holds its slot for the whole window", "loses its slot", "if a function dies", "write units"
+	const rest, short, long, large = "the access log releases a slot", "loses its slot", "if a function dies", "write units"
 	for limits, want := range map[string][]string{
 		slots("a", 10, "30s"): {rest}, slots("a", 10, "15m"): {rest}, slots("a", 10, "29s"): {rest, short}, slots("a", 10, "16m"): {rest, long}, slots("a", 100, "1m"): {rest, large},
 	} {

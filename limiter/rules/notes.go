@@ -70,21 +70,17 @@ func (c *compiler) noteWindow(s *spec) {
 	}
 }
 
-// noteCount adds a note on a limit with the field "count", because Weir does not yet settle its charges
-// behind a REST API.
+// noteCount adds a note on what settles a limit with the field "count" behind a REST API.
 func (c *compiler) noteCount(s *spec) {
-	reserved := strconv.FormatInt(s.Reserve, 10)
 	switch s.Count.Of {
 	case limiter.CountRequests:
-		return
-	case limiter.CountFailures:
-		reserved = "1, whatever its status"
+	case limiter.CountCost:
+		c.doc.Note(s.Path, "behind a REST API, a back end other than the Go handler must report the cost to the function settle; without a report, each request keeps its reserve of %d", s.Reserve)
+	case limiter.CountFailures, limiter.CountBytes:
+		c.doc.Note(s.Path, "behind a REST API, the access log settles this count, seconds after the answer, unless the back end is the Go handler")
 	case limiter.CountConcurrent:
 		c.noteSlots(s)
-		return
-	case limiter.CountCost, limiter.CountBytes:
 	}
-	c.doc.Note(s.Path, "behind a REST API, Weir does not yet settle the count of %s: each request charges %s. An HTTP API, a function URL and a load balancer settle it", s.Count.Of, reserved)
 }
 
 // These are the longest time that API Gateway waits for an answer, and that a Lambda function runs.
@@ -96,7 +92,7 @@ const (
 // noteSlots notes a limit that counts requests in flight if a request can lose its slot or hold it too
 // long.
 func (c *compiler) noteSlots(s *spec) {
-	c.doc.Note(s.Path, "behind a REST API, Weir does not yet see the end of a request: each request holds its slot for the whole window. An HTTP API, a function URL and a load balancer release it at the end of the answer")
+	c.doc.Note(s.Path, "behind a REST API, the access log releases a slot, seconds after the answer, unless the back end is the Go handler")
 	switch window := s.Rate.Window; {
 	case window < longestAnswer:
 		c.doc.Note(s.Path, "a request that runs longer than %s loses its slot, so more than %d can be in flight; API Gateway waits up to %s for an answer", window, s.Rate.Requests, longestAnswer)

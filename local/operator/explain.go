@@ -324,7 +324,7 @@ func (o *Operator) cost(charges []limiter.Charge) (c Cost) {
 		c.Notes = append(c.Notes, "a request makes no call for a limit with adaptive shares; all environments together report about 360 times a second")
 	}
 	if n := len(settled); n > 0 {
-		c.Notes = append(c.Notes, fmt.Sprintf("limits that count cost, failures, bytes or requests in flight are settled after the answer, which costs up to %d more; behind a REST API, Weir does not settle them yet", n))
+		c.Notes = append(c.Notes, fmt.Sprintf("limits that count cost, failures, bytes or requests in flight are settled after the answer, which costs up to %d more", n))
 	}
 	if shards {
 		c.Notes = append(c.Notes, "a shard that refuses costs one more call, to another shard")
