@@ -83,7 +83,8 @@ UNRACED = $(shell go list ./... | grep -E '$(PLAIN)')
 PLAIN_TESTS := ^(TestAttack_(flood|hugeEvents|memory)|TestServe_burst|TestStore_model|TestAdaptive(_longWindow|_surge)?|TestOutage_bound|TestFiles|TestParse_hostile)$$
 
 test: lint cfn-lint build ## Check formatting, vet, lint, and run all tests against real servers
-	.bin/weir-tools with --install dynamodb,redis -- make --no-print-directory test-go
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory local/gateway/testdata/node/node_modules; fi
+	.bin/weir-tools with --install dynamodb,redis,tools -- make --no-print-directory test-go
 	go -C local/bench test ./...
 	$(MAKE) test-kafka
 	$(MAKE) test-console
@@ -158,6 +159,10 @@ vendor: local/console/node_modules ## Copy the chart library again, after a new 
 local/console/node_modules: local/console/package-lock.json
 	@command -v npm >/dev/null || { echo "npm: not installed; the tests of the console need it to fetch axe-core" >&2; exit 1; }
 	@npm ci --ignore-scripts --prefix local/console --no-progress && touch $@
+
+local/gateway/testdata/node/node_modules: local/gateway/testdata/node/package-lock.json
+	@command -v npm >/dev/null || { echo "npm: not installed; the test of a Node.js back end needs it to fetch the AWS SDK" >&2; exit 1; }
+	@npm ci --ignore-scripts --prefix local/gateway/testdata/node --no-progress && touch $@
 
 infra/node_modules: infra/package-lock.json
 	@command -v npm >/dev/null || { echo "npm: not installed; the CDK needs Node.js 22 or newer" >&2; exit 1; }
@@ -239,7 +244,7 @@ simulate-docs: .bin/weir ## Write the results of weir simulate into local/simula
 	WEIR_SOAK=1 go test -count=1 -v -timeout=60m -run '^TestRunAdaptive' ./local/simulate
 
 clean: ## Remove built and fetched files, but keep the keys in .weir
-	rm -rf .bin dist infra/cdk.out infra/node_modules local/console/node_modules local/servers/dynamodb/node_modules
+	rm -rf .bin dist infra/cdk.out infra/node_modules local/console/node_modules local/gateway/testdata/node/node_modules local/servers/dynamodb/node_modules
 
 $(LINT):
 	@echo "building golangci-lint $(LINT_VERSION), once ..."

@@ -42,8 +42,8 @@ type LimitsProps struct {
 	// Bundles is the folder of the built functions. It contains authorizer/bootstrap,
 	// authorizer-redis/bootstrap with ElastiCache, or authorizer-events/bootstrap with Events. If
 	// Tokens is set and the functions are in a network, it also contains signingkeys/bootstrap. If a
-	// limit of the rules has a count other than requests, it also contains settle/bootstrap, with the
-	// same suffix as the authorizer.
+	// limit of the rules has a count other than requests, it also contains settle/bootstrap or,
+	// with ElastiCache, settle-redis/bootstrap.
 	// `make functions` fills the folder.
 	Bundles string
 	// Code returns the code of a function; bundle is the name of the function's folder in Bundles. nil means
@@ -213,7 +213,7 @@ func (p *LimitsProps) checkBundles() (problems []error) {
 		names = append(names, contract.SigningKeys)
 	}
 	if p.settling().Settles {
-		names = append(names, p.bundleName(contract.Settle))
+		names = append(names, p.settleBundle())
 	}
 	for _, name := range names {
 		if err := p.checkBundle(name); err != nil {

@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
@@ -34,6 +35,11 @@ func (p *LimitsProps) settling() contract.Checked {
 	return result
 }
 
+// settleBundle returns the name of the bundle of the function that settles receipts. It sends no events.
+func (p *LimitsProps) settleBundle() string {
+	return contract.Bundle(contract.Settle, p.Store == ElastiCache, false)
+}
+
 // newSettle creates the function that settles receipts, if a limit of the rules counts what is known only
 // after the answer, or if [LimitsProps].Settle is set. In the records table, the function can read only the keys of receipts.
 func (l *Limits) newSettle() {
@@ -43,7 +49,7 @@ func (l *Limits) newSettle() {
 	}
 	l.settlesFromLog = needs.SettlesFromLog
 	f, done := l.newFunction("Settle", FunctionProps{
-		Bundle: l.Bundle(contract.Settle), Role: contract.Settle, Timeout: settleTimeout,
+		Bundle: filepath.Join(l.props.Bundles, l.props.settleBundle()), Role: contract.Settle, Timeout: settleTimeout,
 	}, "")
 	defer done()
 	l.state.equip(f)

@@ -52,7 +52,7 @@ func settings(t *testing.T, changes ...func(*stack.Settings)) stack.Settings {
 	return s
 }
 
-var bundles = []string{"authorizer", "authorizer-redis", "authorizer-events", "handler", "handler-redis", "handler-events", "settle", "settle-redis", "settle-events", "signingkeys"}
+var bundles = []string{"authorizer", "authorizer-redis", "authorizer-events", "handler", "handler-redis", "handler-events", "settle", "settle-redis", "signingkeys"}
 
 // program returns the header of a Linux program for a machine. checkBundle reads only this header.
 func program(machine elf.Machine) []byte {

@@ -83,7 +83,7 @@ func TestAccessLog(t *testing.T) {
 	const want = `{"authorizerLatency":"0","authorizerStatus":"-","integrationLatency":"0","latency":"0","method":"POST","path":"/{proxy+}","receipt":"abc_-9",` +
 		`"responseLength":"7","responseType":"-","status":"401","time":"1772600767089"}`
 	if got := l.lines(t); !slices.Equal(got, []string{want}) {
-		t.Errorf("lines: got\n%s\nwant\n%s", got, want)
+		t.Fatalf("lines: got\n%s\nwant\n%s", got, want)
 	}
 	e := l.events[0]
 	if e.MessageType != "DATA_MESSAGE" || e.Owner != "123456789012" || e.LogGroup != "Access" || !slices.Equal(e.SubscriptionFilters, []string{"Lines"}) ||

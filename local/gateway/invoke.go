@@ -1,0 +1,84 @@
+package gateway
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"reflect"
+	"strings"
+
+	"github.com/aws/aws-lambda-go/lambda/messages"
+
+	"github.com/weir-limits/weir/local/lambdaenv"
+)
+
+// Invoke is the API of AWS Lambda that invokes the functions of the template, for functions that invoke
+// others (Lambda API reference, "Invoke"). The variable AWS_ENDPOINT_URL_LAMBDA of an AWS SDK is the URL at
+// which a server serves it. It checks no credentials, so serve it on the loopback interface only. An
+// invocation of type Event is answered after the function has run, so that a test can rely on its effect.
+func (g *Gateway) Invoke() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /2015-03-31/functions/{name}/invocations", g.serveInvoke)
+	return mux
+}
+
+func (g *Gateway) serveInvoke(w http.ResponseWriter, r *http.Request) {
+	f := g.function(r.PathValue("name"))
+	if f == nil {
+		refuseInvoke(w, http.StatusNotFound, "ResourceNotFoundException", "Function not found: "+r.PathValue("name"))
+		return
+	}
+	event, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxEvent))
+	if err != nil {
+		refuseInvoke(w, http.StatusRequestEntityTooLarge, "RequestTooLargeException", "Request must be smaller than 6291456 bytes for the InvokeFunction operation")
+		return
+	}
+	if !json.Valid(event) {
+		refuseInvoke(w, http.StatusBadRequest, "InvalidRequestContentException", "Could not parse request body into json")
+		return
+	}
+	answer, err := f.invoke(r.Context(), event, math.MaxInt64)
+	switch {
+	case errors.Is(err, lambdaenv.ErrThrottled):
+		refuseInvoke(w, http.StatusTooManyRequests, "TooManyRequestsException", "Rate Exceeded.")
+	case r.Header.Get("X-Amz-Invocation-Type") == "Event":
+		if err != nil {
+			g.shared.log(r.Context(), "function failed", f.ID, "", err)
+		}
+		w.WriteHeader(http.StatusAccepted)
+	case err != nil:
+		g.shared.log(r.Context(), "function failed", f.ID, "", err)
+		w.Header().Set("X-Amz-Function-Error", "Unhandled")
+		answer, _ = json.Marshal(reportedError(err)) // Marshal never fails for texts
+		writeBody(w, http.StatusOK, defaultContentType, answer)
+	default:
+		w.Header().Set("X-Amz-Executed-Version", "$LATEST")
+		writeBody(w, http.StatusOK, defaultContentType, answer)
+	}
+}
+
+// function returns the function with a name or an ARN. It returns nil if there is none.
+func (g *Gateway) function(name string) *function {
+	for _, f := range g.shared.functions {
+		if name == f.ARN || strings.HasSuffix(f.ARN, ":function:"+name) {
+			return f
+		}
+	}
+	return nil
+}
+
+// reportedError returns the error of a function as Lambda reports it.
+func reportedError(err error) messages.InvokeResponse_Error {
+	if own, ok := errors.AsType[messages.InvokeResponse_Error](err); ok {
+		return own
+	}
+	return messages.InvokeResponse_Error{Type: reflect.TypeOf(err).String(), Message: errorMessage(err)}
+}
+
+func refuseInvoke(w http.ResponseWriter, status int, kind, message string) {
+	w.Header().Set("X-Amzn-Errortype", kind)
+	writeBody(w, status, defaultContentType, fmt.Appendf(nil, `{"Type":"User","Message":%q}`, message))
+}
