@@ -43,7 +43,7 @@ func burstGateways(t *testing.T, c checkout.Checkout, store, namespace string, n
 	if err := os.WriteFile(document, []byte(rule), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	golden, err := os.ReadFile(c.Path("infra", "golden", goldenTemplate(store)))
+	golden, err := os.ReadFile(c.Path("infra", "golden", goldenTemplate))
 	if err != nil {
 		t.Fatal(err)
 	}

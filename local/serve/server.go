@@ -29,7 +29,7 @@ type Options struct {
 	Rules string
 	// Store holds the state: memory (also if empty), dynamodb or redis.
 	Store string
-	// Template is the CloudFormation template. Empty means the store's template in infra/golden.
+	// Template is the CloudFormation template. Empty means a template in infra/golden.
 	Template string
 	// Namespace separates the state of this run from other state in the store. Empty means the
 	// namespace in the template.
@@ -134,7 +134,7 @@ func (s *Server) read() (parsed *template.Template, err error) {
 		return nil, err
 	}
 	s.Rules = absolute(s.Rules, s.checkout.Path("functions", "rules.json"))
-	s.Template = absolute(s.Template, s.checkout.Path("infra", "golden", goldenTemplate(s.Store)))
+	s.Template = absolute(s.Template, s.checkout.Path("infra", "golden", goldenTemplate))
 	document, err := os.ReadFile(s.Rules)
 	if err != nil {
 		return nil, fmt.Errorf("rules: %w", err)
@@ -151,14 +151,9 @@ func (s *Server) read() (parsed *template.Template, err error) {
 	return parsed, nil
 }
 
-// goldenTemplate returns the template of a deployment with a store. No deployment has a memory store, so
-// for this store goldenTemplate returns the template for DynamoDB.
-func goldenTemplate(store string) string {
-	if store == "redis" {
-		return "elasticache.template.json"
-	}
-	return "dynamodb.template.json"
-}
+// goldenTemplate is a template whose access log settles receipts. It serves each store, because variables of
+// the run select the store.
+const goldenTemplate = "settlement.template.json"
 
 // absolute returns path as an absolute path, or fallback if path is empty.
 func absolute(path, fallback string) string {

@@ -204,7 +204,7 @@ func TestServe_rulesTable(t *testing.T) {
 // restGateway serves the REST API of the template with the functions of e.
 func restGateway(t *testing.T, e *lambdahttp.Environment) *httptest.Server {
 	t.Helper()
-	document, err := os.ReadFile(filepath.Join("infra", "golden", goldenTemplate("dynamodb")))
+	document, err := os.ReadFile(filepath.Join("infra", "golden", goldenTemplate))
 	if err != nil {
 		t.Fatal(err)
 	}

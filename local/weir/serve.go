@@ -32,7 +32,7 @@ func serveCommand() *cobra.Command {
 	c.Flags().StringVar(&o.Rules, "rules", "", "the rules document; default functions/rules.json")
 	c.Flags().StringVar(&o.Store, "store", serve.Memory, "the store of the state: memory, dynamodb or redis")
 	command.Complete(c, "store", serve.Memory, "dynamodb", "redis")
-	c.Flags().StringVar(&o.Template, "template", "", "the CloudFormation template; default: the template for the store in infra/golden")
+	c.Flags().StringVar(&o.Template, "template", "", "the CloudFormation template; default: a template in infra/golden")
 	c.Flags().StringVar(&o.Namespace, "namespace", "", "the namespace of this run's state in the store; default: the one in the template")
 	c.Flags().Var(&o.Port, "port", "the port of the first API; the second API has the next port")
 	c.Flags().Var(&o.Environments, "environments", "maximum number of processes of each function, which run its bootstrap in dist; 0: run the functions in this process")

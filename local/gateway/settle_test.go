@@ -1,0 +1,213 @@
+package gateway_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-lambda-go/lambda"
+
+	"github.com/weir-limits/weir/functions/lambdahttp"
+	"github.com/weir-limits/weir/functions/receipts"
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/rules/live"
+	"github.com/weir-limits/weir/limiter/storetest"
+	"github.com/weir-limits/weir/limiter/telemetry"
+	"github.com/weir-limits/weir/local/gateway"
+	"github.com/weir-limits/weir/local/gateway/template/templatetest"
+	"github.com/weir-limits/weir/local/lambdaenv"
+)
+
+// settled is a REST API with the authorizer, a back end without Weir, and the function Settle.
+type settled struct {
+	*ruled
+	*gateway.Gateway
+}
+
+// newSettled returns the API. backEnd returns the function behind the API. lambda is the URL of the API of
+// Lambda.
+func newSettled(t *testing.T, store limiter.Store, document string, backEnd func(lambda string) lambda.Handler) *settled {
+	t.Helper()
+	parsed, err := rules.Parse([]byte(document), rules.Options{Version: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &settled{ruled: &ruled{Store: store, kind: gateway.REST, rules: parsed, now: opened}}
+	s.warmUp(t)
+	logger := slog.New(slog.DiscardHandler)
+	recorder := telemetry.New(&s.metrics, "dev", nil)
+	recorder.Rules(s.now, 1, time.Time{}, parsed.Labels(), parsed.Exemptions())
+	// As on AWS, the two functions share the store and the keys of receipts, and nothing else.
+	ring := receipts.Fixed(receipts.NewKeys())
+	environment := func() *lambdahttp.Environment {
+		return &lambdahttp.Environment{
+			Limiter: storetest.Must(limiter.New(s.ruled, limiter.Options{Logger: logger})), Rules: live.Fixed(parsed), Logger: logger,
+			Identifier: caller.New(caller.Options{APIKeys: keys{}}), Clock: func() time.Time { return s.now }, Recorder: recorder,
+			Receipts: ring,
+		}
+	}
+	invoke := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.Invoke().ServeHTTP(w, r) }))
+	t.Cleanup(invoke.Close)
+	s.Gateway, err = gateway.New(templatetest.Parse(t, "template/testdata/good/accesslog.json"), gateway.Options{
+		Functions: functions{"Authorizer": lambdahttp.NewAuthorizer(environment()), "Settle": lambdahttp.NewSettle(environment()), "Handler": backEnd(invoke.URL)},
+		Clock:     func() time.Time { return s.now },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.api = serve(t, s.APIs()[0])
+	return s
+}
+
+// The access log settles limits of failures. The back end knows nothing of Weir.
+func TestSettle_failures(t *testing.T) {
+	for _, store := range []string{"memory", "dynamodb", "redis"} {
+		t.Run(store, func(t *testing.T) {
+			s := newSettled(t, openStore(t, store), example(t, "login.json"), func(string) lambda.Handler {
+				return loginFunction
+			})
+			login := func(password string, statuses ...int) {
+				t.Helper()
+				for i, status := range statuses {
+					if a := send(t, s.api, "POST", "/login", password); a.status != status {
+						t.Errorf("login %d with the password %s: got %d %s, want %d", i+1, password, a.status, a.body, status)
+					}
+					if err := s.Delivered(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					s.now = s.now.Add(2 * time.Second) // an environment caches a full limit for one second
+				}
+			}
+			login("right", times(7, 200)...)
+			login("wrong", times(4, 401)...)
+			login("right", 200, 200)
+			login("wrong", 401, 429)
+			login("right", 429)
+		})
+	}
+}
+
+// loginFunction answers 200 to the right password.
+var loginFunction = &stub{answer: func(_ context.Context, event []byte) ([]byte, error) {
+	if strings.Contains(string(event), `"body":"right"`) {
+		return []byte(`{"statusCode":200}`), nil
+	}
+	return []byte(`{"statusCode":401}`), nil
+}}
+
+// backEnds are the functions in functions/SETTLE.md: the language of a block, the file that it becomes, and
+// a model that stands for the language model of the reader.
+var backEnds = map[string]struct {
+	language, file, model, text string
+	start                       func(t *testing.T, folder string) string // the command that runs the function
+}{
+	"Node.js": {"js", "index.mjs", "model.mjs", "export const complete = async (body) => ({ text: 'hi', ...JSON.parse(body) });\n", startNode},
+	"Python":  {"python", "app.py", "model.py", "import json\n\n\ndef complete(body):\n    return \"hi\", json.loads(body)\n", startPython},
+}
+
+func startNode(t *testing.T, folder string) string {
+	t.Helper()
+	storetest.Program(t, "node")
+	modules, err := filepath.Abs("testdata/node/node_modules")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(modules); err != nil {
+		storetest.Unfetched(t, "node", "make local/gateway/testdata/node/node_modules", err)
+	}
+	if err := os.Symlink(modules, filepath.Join(folder, "node_modules")); err != nil {
+		t.Fatal(err)
+	}
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%s %s/runtime.mjs %s/index.mjs", node, filepath.Dir(modules), folder)
+}
+
+func startPython(t *testing.T, _ string) string {
+	t.Helper()
+	return filepath.Join(storetest.Server(t, "tools", "WEIR_TOOLS"), "python") + " -m awslambdaric app.handler"
+}
+
+// The back ends in functions/SETTLE.md run in environments of Lambda, and report their tokens to the function
+// Settle. The limits of an API of a language model then count exactly.
+func TestSettle_backEnds(t *testing.T) {
+	page, err := os.ReadFile("../../functions/SETTLE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, b := range backEnds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, code, _ := strings.Cut(string(page), "```"+b.language+"\n")
+			code, _, ok := strings.Cut(code, "```")
+			if !ok || !strings.Contains(code, b.file) {
+				t.Fatalf("functions/SETTLE.md: got no block of %s for %s, want one", b.language, b.file)
+			}
+			folder := t.TempDir()
+			bootstrap := "#!/bin/sh\nexec " + b.start(t, folder) + "\n"
+			for file, text := range map[string]string{b.file: code, b.model: b.text, "bootstrap": bootstrap} {
+				if err := os.WriteFile(filepath.Join(folder, file), []byte(text), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			checkTokens(t, newSettled(t, openStore(t, "memory"), example(t, "llm.json"), func(lambda string) lambda.Handler { return pool(t, folder, lambda) }))
+		})
+	}
+}
+
+// pool returns the environments of a back end, which calls the API of Lambda at a URL.
+func pool(t *testing.T, folder, lambda string) *lambdaenv.Pool {
+	t.Helper()
+	p, err := lambdaenv.NewPool(lambdaenv.PoolOptions{
+		Bootstrap: filepath.Join(folder, "bootstrap"), Name: "Handler", Max: 2, Logger: slog.New(slog.DiscardHandler),
+		Line: func(_ string, line []byte) { t.Logf("%s", line) },
+		Variables: []string{
+			"SETTLE_FUNCTION=Settle", "AWS_ENDPOINT_URL_LAMBDA=" + lambda, "AWS_REGION=us-east-1", "AWS_DEFAULT_REGION=us-east-1",
+			"AWS_ACCESS_KEY_ID=local", "AWS_SECRET_ACCESS_KEY=local", "AWS_EC2_METADATA_DISABLED=true", "PYTHONDONTWRITEBYTECODE=1",
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close() })
+	return p
+}
+
+// checkTokens sends as many requests as the limit of calls admits, and compares the usage with the sum of
+// their tokens.
+func checkTokens(t *testing.T, s *settled) {
+	t.Helper()
+	want := map[string]int64{"calls": 0, "input": 0, "output": 0, "month": 0}
+	for i := range int64(60) {
+		tokens := map[string]int64{"input": 100 + i, "output": 10*i + 1}
+		body, _ := json.Marshal(tokens) // Marshal never fails for numbers
+		if a := send(t, s.api, "POST", "/v1/chat", string(body), "X-Api-Key: key-alice"); a.status != http.StatusOK || a.body != "hi" {
+			t.Fatalf("request %d: got %d %s, want 200", i+1, a.status, a.body)
+		}
+		want["calls"]++
+		want["input"] += tokens["input"]
+		want["output"] += tokens["output"]
+		want["month"] += tokens["input"] + tokens["output"]
+	}
+	if a := send(t, s.api, "POST", "/v1/chat", "{}", "X-Api-Key: key-alice"); a.status != http.StatusTooManyRequests {
+		t.Errorf("request 61: got %d %s, want 429 of the limit of calls", a.status, a.body)
+	}
+	got := s.used(t, "/v1/chat", caller.Caller{APIKey: "alice"})
+	if !maps.Equal(got, want) {
+		t.Errorf("usage: got %v, want %v", got, want)
+	}
+}
