@@ -118,7 +118,8 @@ sam: build ## Run the synthesized APIs with the SAM CLI, in containers (PORT=300
 
 test-sam: build ## Test the synthesized APIs and each sample event with the SAM CLI
 	@$(if $(SAM_TEMPLATE),,$(MAKE) synth ARCH=$(HOST_ARCH))
-	WEIR_TEMPLATE="$(abspath $(or $(SAM_TEMPLATE),$(SYNTHESIZED)))" .bin/weir-tools with --install docker,dynamodb,tools -- \
+	@$(MAKE) synth ARCH=$(HOST_ARCH) RULES=infra/stack/testdata/settle.json CONTEXT=stage=settle
+	WEIR_SETTLE_TEMPLATE="$(abspath infra/cdk.out/Weir-settle.template.json)" WEIR_TEMPLATE="$(abspath $(or $(SAM_TEMPLATE),$(SYNTHESIZED)))" .bin/weir-tools with --install docker,dynamodb,tools -- \
 		$(GO_TEST) -count=1 -v -run '^TestSAM' ./local/tools
 
 test-console: .bin/weir-tools ## Test the console in Chromium, and write screenshots to .weir/screenshots

@@ -1,4 +1,4 @@
-// Package events has sample events of AWS. The name of a file has the integration and the caller.
+// Package events has sample events of AWS, and one of the function settle. The name of a file has the integration and the caller.
 // jwks.json has the public key for the token in the events; the private key was deleted. The tests of
 // functions/lambdahttp send each event to a function.
 package events

@@ -21,6 +21,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/dynamostore"
@@ -31,16 +32,23 @@ import (
 	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/checkout/checkouttest"
 	"github.com/weir-limits/weir/local/command/commandtest"
+	"github.com/weir-limits/weir/local/servers"
 )
 
 // synthesized returns the template that was synthesized for this machine. It skips the test if a
 // requirement of the SAM CLI is missing.
 func synthesized(t *testing.T) string {
 	t.Helper()
+	return synthesizedAs(t, "WEIR_TEMPLATE")
+}
+
+// synthesizedAs returns the path of the template in a variable.
+func synthesizedAs(t *testing.T, variable string) string {
+	t.Helper()
 	storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT")
 	storetest.Server(t, "docker", "DOCKER_HOST")
 	storetest.Server(t, "tools", "WEIR_TOOLS")
-	path, err := filepath.Abs(storetest.Server(t, "tools", "WEIR_TEMPLATE"))
+	path, err := filepath.Abs(storetest.Server(t, "tools", variable))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,9 +176,62 @@ var outcomes = map[string]string{
 	"rest-proxy-user.json":           "200, limit 100",
 }
 
-// `sam local invoke` runs with every sample event.
-func TestSAM_events(t *testing.T) {
-	path := synthesized(t)
+// The SAM CLI writes no access log, so it cannot settle a request by itself. `sam local invoke` runs the
+// function Settle with a sample event. It settles the receipt of the authorizer once. The receipt of the
+// sample has expired.
+func TestSAM_settle(t *testing.T) {
+	template, cli, document := prepared(t, synthesizedAs(t, "WEIR_SETTLE_TEMPLATE"))
+	invoke := func(function string, event []byte) []byte {
+		t.Helper()
+		answer, err := cli.Invoke(t.Context(), document, functionOf(t, template, function), event)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer
+	}
+	login := strings.NewReplacer("/api/v1/search", "/api/v1/login", `"GET"`, `"POST"`, "/GET/", "/POST/").Replace(string(sampleEvent(t, "rest-authorizer-anonymous.json")))
+	var policy events.APIGatewayCustomAuthorizerResponse
+	if err := json.Unmarshal(invoke("Authorizer", []byte(login)), &policy); err != nil {
+		t.Fatal(err)
+	}
+	receipt, ok := policy.Context[contract.KeyReceipt].(string)
+	if !ok {
+		t.Fatalf("context of a login: got %v, want a receipt", policy.Context)
+	}
+	sample := sampleEvent(t, "settle-invoke.json")
+	var event contract.Settlement
+	if err := json.Unmarshal(sample, &event); err != nil {
+		t.Fatal(err)
+	}
+	fresh := bytes.Replace(sample, []byte(event.Receipt), []byte(receipt), 1)
+	for _, c := range []struct {
+		event []byte
+		want  contract.Settled
+	}{
+		{sample, contract.Settled{Reason: contract.ReasonExpired}},
+		{fresh, contract.Settled{Settled: true}},
+		{fresh, contract.Settled{Reason: contract.ReasonUsed}},
+	} {
+		answer := invoke("Settle", c.event)
+		var got contract.Settled
+		if err := json.Unmarshal(answer, &got); err != nil || got != c.want {
+			t.Errorf("settle: got %s (error %v), want %+v", answer, err, c.want)
+		}
+	}
+}
+
+func sampleEvent(t *testing.T, name string) []byte {
+	t.Helper()
+	event, err := samples.Files.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return event
+}
+
+// prepared returns a template for `sam local invoke`, with the credentials of the sample events.
+func prepared(t *testing.T, path string) (template *samTemplate, cli *servers.SAM, document string) {
+	t.Helper()
 	dir := t.TempDir()
 	variables, files := sampleCredentials(t, dir)
 	variables["NAMESPACE"] = checkouttest.Namespace()
@@ -182,22 +243,24 @@ func TestSAM_events(t *testing.T) {
 	if note.Len() > 0 {
 		t.Log(note.String())
 	}
-	document := filepath.Join(dir, "template.json")
+	document = filepath.Join(dir, "template.json")
 	if err := template.write(document, ""); err != nil {
 		t.Fatal(err)
 	}
+	return template, cli, document
+}
+
+// `sam local invoke` runs with every sample event of the authorizer and the handler.
+func TestSAM_events(t *testing.T) {
+	template, cli, document := prepared(t, synthesized(t))
 	names, err := fs.Glob(samples.Files, "*.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range slices.DeleteFunc(names, func(name string) bool { return name == "jwks.json" }) {
+	for _, name := range slices.DeleteFunc(names, func(name string) bool { return name == "jwks.json" || name == "settle-invoke.json" }) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			event, err := samples.Files.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			function := "Handler"
+			event, function := sampleEvent(t, name), "Handler"
 			if strings.HasPrefix(name, "rest-authorizer-") {
 				function = "Authorizer"
 			}
