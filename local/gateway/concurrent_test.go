@@ -141,8 +141,7 @@ func (x *exports) inFlight(want int64) {
 }
 
 // At most ten exports of a caller are in flight. An export ends with its answer or with a panic. If a client
-// disconnects, its export is in flight until the function ends. Behind a REST API a slot is free again when
-// the window ends.
+// disconnects, its export is in flight until the function ends.
 func TestCount_concurrent(t *testing.T) {
 	e := &exporter{began: make(chan string, 64)}
 	onEach(t, example(t, "exports.json"), func(w http.ResponseWriter, r *http.Request) { e.ServeHTTP(w, r) }, func(t *testing.T, r *ruled) {
@@ -150,14 +149,6 @@ func TestCount_concurrent(t *testing.T) {
 		e.most.Store(0)
 		x := &exports{r, e, t, make(chan answer, 64)}
 		r.settled = make(chan struct{}, 64)
-		if r.kind == gateway.REST {
-			r.want(t, "POST /v1/exports", append(times(10, 200), 429), "X-Api-Key: key-alice")
-			r.now = r.now.Add(15*time.Minute - time.Nanosecond)
-			x.refused("before the window ends")
-			r.now = r.now.Add(time.Nanosecond)
-			r.want(t, "POST /v1/exports", append(times(10, 200), 429), "X-Api-Key: key-alice")
-			return
-		}
 		flying := x.flood()
 		x.inFlight(10)
 		x.refused("the eleventh export")
@@ -169,8 +160,8 @@ func TestCount_concurrent(t *testing.T) {
 		}
 		x.next(t.Context(), "panics", "panic")
 		x.end("panics")
-		if a := <-x.answers; a.status != http.StatusInternalServerError {
-			t.Errorf("a panic: got %d, want 500", a.status)
+		if a, want := <-x.answers, map[gateway.Kind]int{gateway.HTTP: http.StatusInternalServerError, gateway.REST: http.StatusBadGateway}[r.kind]; a.status != want {
+			t.Errorf("a panic: got %d, want %d", a.status, want)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		x.next(ctx, "disconnects")
