@@ -47,6 +47,7 @@ SETTINGS = $(foreach word,$(CONTEXT),$(if $(findstring =,$(word)),,$(error CONTE
 # Without a template, these targets synthesize one.
 HOST_ARCH := $(patsubst aarch64,arm64,$(shell uname -m))
 SAM_TEMPLATE ?=
+TEMPLATES := $(wildcard infra/golden/*.json) infra/standalone/weir.template.json
 SYNTHESIZED := infra/cdk.out/Weir-dev.template.json
 
 .PHONY: help run check check-fast test test-go test-kafka sam test-sam test-console test-examples synth diff deploy destroy bootstrap release golden vendor fuzz soak lint cfn-lint build functions size bench bench-docs simulate-docs clean .bin/weir .bin/weir-tools FORCE
@@ -151,7 +152,7 @@ bootstrap: infra/node_modules ## Prepare an AWS account and region for the CDK, 
 
 golden: .bin/weir-tools ## Write the templates in infra/golden again; make run loads them
 	@go test -count=1 -run TestGolden ./infra/stack -args -update
-	@WEIR_REQUIRE=tools .bin/weir-tools with --install tools -- sh -c '"$$WEIR_TOOLS/python" infra/tools/create_only.py "$$@"' - $(wildcard infra/golden/*.json) > infra/stack/testdata/create-only.new
+	@WEIR_REQUIRE=tools .bin/weir-tools with --install tools -- sh -c '"$$WEIR_TOOLS/python" infra/tools/create_only.py "$$@"' - $(TEMPLATES) > infra/stack/testdata/create-only.new
 	@mv infra/stack/testdata/create-only.new infra/stack/testdata/create-only.json
 
 vendor: local/console/node_modules ## Copy the chart library again, after a new version in local/console/package.json
@@ -188,7 +189,7 @@ lint: $(LINT) ## Check formatting, vet and lint
 	cd local/bench && go mod tidy -diff && $(CURDIR)/$(LINT) run ./...
 
 cfn-lint: .bin/weir-tools ## Check the CloudFormation templates
-	.bin/weir-tools with --install tools -- sh -c '[ -z "$$WEIR_TOOLS" ] || { "$$WEIR_TOOLS/cfn-lint" "$$@" && "$$WEIR_TOOLS/python" infra/tools/create_only.py "$$@" | diff - infra/stack/testdata/create-only.json; }' - $(wildcard infra/golden/*.json)
+	.bin/weir-tools with --install tools -- sh -c '[ -z "$$WEIR_TOOLS" ] || { "$$WEIR_TOOLS/cfn-lint" "$$@" && "$$WEIR_TOOLS/python" infra/tools/create_only.py "$$@" | diff - infra/stack/testdata/create-only.json; }' - $(TEMPLATES)
 
 build: .bin/weir .bin/weir-tools functions ## Build weir and weir-tools into .bin and the functions into dist
 

@@ -21,7 +21,7 @@ import (
 )
 
 // released is the template that the examples deploy.
-const released = "../golden/weir.template.json"
+const released = "../standalone/weir.template.json"
 
 // template is a CloudFormation template.
 type template struct {

@@ -11,14 +11,11 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template/templatetest"
 )
 
-// golden runs a test on each template of package stack. (The template of a release, weir.template.json, has
-// no API.) WEIR_FUNCTION selects the handler of a function.
+// golden runs a test on each template that this repository deploys. WEIR_FUNCTION selects the
+// handler of a function.
 func golden(t *testing.T, all functions, test func(t *testing.T, rest, web *gateway.API)) {
 	t.Helper()
 	for _, path := range templatetest.Glob(t, "../../infra/golden/*.template.json") {
-		if filepath.Base(path) == "weir.template.json" {
-			continue
-		}
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			parsed := templatetest.Parse(t, path)
 			byID := functions{}

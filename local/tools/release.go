@@ -34,7 +34,7 @@ func releaseCommand() *cobra.Command {
 	c.Flags().StringVar(&p.Functions, "functions", "dist", "folder with ARCH/FUNCTION/bootstrap")
 	c.Flags().StringVar(&p.Commands, "commands", "dist/weir", "folder with OS_ARCH/weir")
 	c.Flags().StringVar(&p.Rules, "rules", "infra/standalone/rules.json", "path of the rules document in the functions")
-	c.Flags().StringVar(&p.Template, "template", "infra/golden/weir.template.json", "path of the CloudFormation template")
+	c.Flags().StringVar(&p.Template, "template", "infra/standalone/weir.template.json", "path of the CloudFormation template")
 	c.Flags().StringVar(&p.License, "license", "LICENSE", "path of the license")
 	c.Flags().StringVar(&p.Changelog, "changelog", "CHANGELOG.md", "path of the changelog")
 	return c
