@@ -54,12 +54,13 @@ func newOutage(t *testing.T, document string) *local {
 	store, handlers := storetest.Must(resilient.New(down{}, resilient.Options{Pause: time.Hour})), map[string]lambda.Handler{}
 	for _, f := range template.Functions() {
 		role := f.Environment[roleVariable]
-		if role != authorizerRole && role != handlerRole {
-			continue
-		}
 		c, err := linked.Load(s.lookup(f.Environment))
 		if err != nil {
 			t.Fatal(err)
+		}
+		if role != authorizerRole && role != handlerRole {
+			handlers[f.ID] = storetest.Must(s.settle(t.Context(), f, c, store))
+			continue
 		}
 		e, err := c.Environment(t.Context(), store, boot.Options{Logger: s.Logger, Clock: l.Now})
 		if err != nil {

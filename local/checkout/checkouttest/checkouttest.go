@@ -49,7 +49,7 @@ func Built(t *testing.T) checkout.Checkout {
 		t.Skip("SKIPPED: environments need Linux")
 	}
 	dist := Find(t).Path(".bin", "test", "dist")
-	for _, bundle := range []string{"authorizer", "handler", "authorizer-redis", "handler-redis"} {
+	for _, bundle := range []string{"authorizer", "handler", "settle", "authorizer-redis", "handler-redis", "settle-redis"} {
 		path := filepath.Join(dist, checkout.HostArch(), bundle, "bootstrap")
 		build := exec.CommandContext(t.Context(), "go", "build", "-tags", "lambda.norpc,nethttpomithttp2", "-o", path, "github.com/weir-limits/weir/functions/"+bundle)
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
