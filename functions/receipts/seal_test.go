@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -47,6 +48,16 @@ func TestRing_forged(t *testing.T) {
 	forged("a line break", text[:10]+"\n"+text[10:])
 	forged("another deployment", storetest.Must(receipts.Fixed(receipts.NewKeys()).Seal(ctx, noon, []byte("charges"))))
 	forged("an oversized text", storetest.Must(ring.Seal(ctx, noon, make([]byte, 1491)))+"A")
+}
+
+// An oversized text is refused before it is decoded.
+func TestRing_Open_oversized(t *testing.T) {
+	ring := receipts.Fixed(receipts.NewKeys())
+	text := strings.Repeat("A", contract.MaxReceipt+1)
+	storetest.Must(ring.Seal(ctx, noon, nil)) // reads the keys
+	if n := testing.AllocsPerRun(100, func() { _, _ = ring.Open(ctx, noon, text) }); n != 0 {
+		t.Errorf("got %v allocations, want 0", n)
+	}
 }
 
 // Two receipts with the same content have nothing in common but the version and the key id.
