@@ -1,4 +1,5 @@
-// Package events has sample events of AWS, and one of the function settle. The name of a file has the integration and the caller.
+// Package events has sample events of AWS, and two of the function settle: a report and lines of an access
+// log. The name of another file has the integration and the caller.
 // jwks.json has the public key for the token in the events; the private key was deleted. The tests of
 // functions/lambdahttp send each event to a function.
 package events

@@ -18,7 +18,7 @@ func (c Config) receipts(ctx context.Context) (*receipts.Ring, error) {
 		if err != nil {
 			return nil, fmt.Errorf("SUBJECT_KEY_FILE: %w", err)
 		}
-		return receipts.Fixed(receipts.DeriveKeys(key)), nil
+		return receipts.Fixed(c.Namespace, receipts.DeriveKeys(key)), nil
 	case c.RecordsTable == "":
 		return nil, nil
 	}
@@ -26,5 +26,5 @@ func (c Config) receipts(ctx context.Context) (*receipts.Ring, error) {
 	if err != nil {
 		return nil, err
 	}
-	return receipts.NewRing(func(ctx context.Context) (receipts.Keys, error) { return receipts.Load(ctx, client, c.RecordsTable) }), nil
+	return receipts.NewRing(c.Namespace, func(ctx context.Context) (receipts.Keys, error) { return receipts.Load(ctx, client, c.RecordsTable) }), nil
 }

@@ -27,7 +27,7 @@ func TestConfig_SettleEnvironment(t *testing.T) {
 	c.Share(client)
 	var store limiter.Store = storetest.Must(memstore.New(memstore.Options{}))
 	e := storetest.Must(c.SettleEnvironment(t.Context(), store, boot.Options{Logger: slog.New(slog.DiscardHandler)}))
-	receipt := storetest.Must(receipts.Fixed(keys).Seal(t.Context(), e.Clock(), nil))
+	receipt := storetest.Must(receipts.Fixed("dev", keys).Seal(t.Context(), e.Clock(), nil))
 	if _, err := e.Receipts.Open(t.Context(), e.Clock(), receipt); err != nil {
 		t.Errorf("got %v, want the receipt", err)
 	}

@@ -1,6 +1,7 @@
 package lambdahttp_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -18,6 +19,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 
 	"github.com/weir-limits/weir/functions"
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/limiter"
@@ -516,6 +518,48 @@ func send(t *testing.T, method, url, body string) int {
 		t.Fatal(err)
 	}
 	return r.StatusCode
+}
+
+// The function settle reads both of its sample events. Their receipt is of another deployment. With a receipt
+// of this one, each event settles the limits whose values it has.
+func TestSettle_samples(t *testing.T) {
+	var sealed contract.Settlement
+	if err := json.Unmarshal(sampleEvent(t, "settle-invoke.json"), &sealed); err != nil {
+		t.Fatal(err)
+	}
+	for name, answers := range map[string][2]string{"settle-invoke.json": {forged, settled}, "settle-log.json": {"null", "null"}} {
+		d := newDecided(t, eachCount)
+		event := sampleEvent(t, name)
+		if got, err := d.settle.Invoke(ctx, event); err != nil || string(got) != answers[0] || d.counted(contract.MetricReceiptsForged) != 1 {
+			t.Errorf("%s: got %s, %v; want %s and one forged receipt", name, got, err, answers[0])
+		}
+		d.want(name, "calls 0, input 0, output 0, failures 0, bytes 0")
+		receipt := d.receipt()
+		if got, err := d.settle.Invoke(ctx, withReceipt(t, event, sealed.Receipt, receipt)); err != nil || string(got) != answers[1] {
+			t.Errorf("%s with a receipt of this deployment: got %s, %v; want %s", name, got, err, answers[1])
+		}
+		d.want(name, "calls 1, input 100, output 200, failures 0, bytes 1234")
+	}
+}
+
+// withReceipt returns an event of the function settle with another receipt.
+func withReceipt(t *testing.T, event []byte, sealed, receipt string) []byte {
+	t.Helper()
+	var logs events.CloudwatchLogsEvent
+	if err := json.Unmarshal(event, &logs); err != nil {
+		t.Fatal(err)
+	}
+	if logs.AWSLogs.Data == "" {
+		return bytes.Replace(event, []byte(sealed), []byte(receipt), 1)
+	}
+	data, err := logs.AWSLogs.Parse()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range data.LogEvents {
+		data.LogEvents[i].Message = strings.Replace(data.LogEvents[i].Message, sealed, receipt, 1)
+	}
+	return logged(t, storetest.Must(json.Marshal(data)))
 }
 
 // The tests in this file use every sample event.

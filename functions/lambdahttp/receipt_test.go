@@ -68,7 +68,7 @@ func newDecided(t *testing.T, document string) *decided {
 	d.e.Rules = live.Fixed(storetest.Must(rules.Parse([]byte(document), rules.Options{Version: 1})))
 	d.e.Clock = func() time.Time { return d.now }
 	d.e.Recorder = telemetry.New(&d.metrics, "dev", nil)
-	d.e.Receipts = receipts.Fixed(receipts.NewKeys())
+	d.e.Receipts = receipts.Fixed("dev", receipts.NewKeys())
 	d.e.Logger = slog.New(slog.NewTextHandler(&d.log, nil))
 	d.settle = lambdahttp.NewSettle(d.e)
 	return d
@@ -268,8 +268,8 @@ func TestAuthorizer_receiptOmitted(t *testing.T) {
 		log      string
 	}{
 		"no table":     {eachCount, nil, "no keys of receipts"},
-		"table failed": {eachCount, receipts.NewRing(func(context.Context) (receipts.Keys, error) { return receipts.Keys{}, errors.New("down") }), "down"},
-		"too long":     {long, receipts.Fixed(receipts.NewKeys()), "too"},
+		"table failed": {eachCount, receipts.NewRing("dev", func(context.Context) (receipts.Keys, error) { return receipts.Keys{}, errors.New("down") }), "down"},
+		"too long":     {long, receipts.Fixed("dev", receipts.NewKeys()), "too"},
 	} {
 		d := newDecided(t, c.document)
 		d.e.Receipts = c.ring

@@ -16,7 +16,7 @@
 //	ciphertext  AES-256-GCM, with a tag of 16 bytes
 //
 // The version, the key id and the salt are additional data of the cipher. Each receipt has a cipher key of
-// its own, HMAC-SHA256 of the key and the salt. Random nonces therefore never collide under one cipher
+// its own, HMAC-SHA256 of the key, the salt and the namespace. Random nonces therefore never collide under one cipher
 // key, and a key can seal any number of receipts.
 //
 // # Keys

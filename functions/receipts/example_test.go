@@ -10,7 +10,7 @@ import (
 
 // An authorizer seals a receipt, and the function that knows the cost opens it.
 func Example() {
-	ring := receipts.Fixed(receipts.NewKeys())
+	ring := receipts.Fixed("dev", receipts.NewKeys())
 	now := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 	text, err := ring.Seal(context.Background(), now, []byte("charges"))
 	if err != nil {

@@ -35,11 +35,11 @@ func TestLoad(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			texts[i] = storetest.Must(receipts.Fixed(keys).Seal(ctx, noon, []byte("charges")))
+			texts[i] = storetest.Must(receipts.Fixed("dev", keys).Seal(ctx, noon, []byte("charges")))
 		})
 	}
 	wg.Wait()
-	ring := receipts.Fixed(storetest.Must(receipts.Read(ctx, reader, table)))
+	ring := receipts.Fixed("dev", storetest.Must(receipts.Read(ctx, reader, table)))
 	for _, text := range texts {
 		if got, err := ring.Open(ctx, noon, text); err != nil || string(got) != "charges" {
 			t.Errorf("got %q, %v; want the receipt", got, err)
@@ -62,10 +62,10 @@ func TestRotate(t *testing.T) {
 	if err := receipts.Rotate(ctx, client, table, noon, false); err == nil || !strings.Contains(err.Error(), "no key of receipts to rotate") {
 		t.Errorf("before the first receipt: got %v, want an error", err)
 	}
-	first := storetest.Must(receipts.Fixed(storetest.Must(receipts.Load(ctx, client, table))).Seal(ctx, noon, nil))
+	first := storetest.Must(receipts.Fixed("dev", storetest.Must(receipts.Load(ctx, client, table))).Seal(ctx, noon, nil))
 	opens := func(when string, want bool) {
 		t.Helper()
-		if _, err := receipts.Fixed(storetest.Must(receipts.Read(ctx, client, table))).Open(ctx, noon, first); (err == nil) != want {
+		if _, err := receipts.Fixed("dev", storetest.Must(receipts.Read(ctx, client, table))).Open(ctx, noon, first); (err == nil) != want {
 			t.Errorf("%s: got %v, want the first receipt to open: %t", when, err, want)
 		}
 	}

@@ -19,13 +19,16 @@ var policy = fresh.Policy{Fresh: time.Minute, Stale: Stale, Cooldown: 10 * time.
 // Ring seals and opens receipts. It reads the keys when a request needs them, and caches them for a
 // minute. It is safe for concurrent use.
 type Ring struct {
-	load fresh.Load[Keys]
-	keys *fresh.Value[Keys]
+	namespace string
+	load      fresh.Load[Keys]
+	keys      *fresh.Value[Keys]
 }
 
-// NewRing returns a Ring whose keys come from load, for example [Load] or [Read].
-func NewRing(load func(context.Context) (Keys, error)) *Ring {
+// NewRing returns a Ring whose keys come from load, for example [Load] or [Read]. It opens only receipts of
+// the same namespace: deployments can share a records table, and a receipt of one must not settle in another.
+func NewRing(namespace string, load func(context.Context) (Keys, error)) *Ring {
 	return &Ring{
+		namespace: namespace,
 		load: func(ctx context.Context) (Keys, time.Time, error) {
 			keys, err := load(ctx)
 			return keys, time.Time{}, err
@@ -35,8 +38,8 @@ func NewRing(load func(context.Context) (Keys, error)) *Ring {
 }
 
 // Fixed returns a Ring that always has the same keys.
-func Fixed(keys Keys) *Ring {
-	return NewRing(func(context.Context) (Keys, error) { return keys, nil })
+func Fixed(namespace string, keys Keys) *Ring {
+	return NewRing(namespace, func(context.Context) (Keys, error) { return keys, nil })
 }
 
 // Seal returns the sealed receipt: at most contract.MaxReceipt bytes of base64url. The error wraps
@@ -46,7 +49,7 @@ func (r *Ring) Seal(ctx context.Context, now time.Time, receipt []byte) (string,
 	if err != nil {
 		return "", err
 	}
-	return keys.seal(now, receipt)
+	return keys.seal(now, r.namespace, receipt)
 }
 
 // Open returns a receipt that Seal has sealed. The error wraps ErrForged if text is anything else. Other
@@ -56,5 +59,5 @@ func (r *Ring) Open(ctx context.Context, now time.Time, text string) ([]byte, er
 	if err != nil {
 		return nil, err
 	}
-	return keys.open(text)
+	return keys.open(r.namespace, text)
 }

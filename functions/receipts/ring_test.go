@@ -18,10 +18,10 @@ func TestRing_table(t *testing.T) {
 		keys, reads := receipts.NewKeys(), 0
 		down := errors.New("down")
 		failed := down
-		ring := receipts.NewRing(func(context.Context) (receipts.Keys, error) { reads++; return keys, failed })
+		ring := receipts.NewRing("dev", func(context.Context) (receipts.Keys, error) { reads++; return keys, failed })
 		want := func(when string, after time.Duration, err error, wantReads int) {
 			t.Helper()
-			text := storetest.Must(receipts.Fixed(keys).Seal(ctx, noon, nil))
+			text := storetest.Must(receipts.Fixed("dev", keys).Seal(ctx, noon, nil))
 			if _, got := ring.Open(ctx, noon.Add(after), text); !errors.Is(got, err) || errors.Is(got, receipts.ErrForged) || reads != wantReads {
 				t.Errorf("%s: open: got %v after %d reads, want %v after %d", when, got, reads, err, wantReads)
 			}

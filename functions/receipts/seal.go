@@ -34,7 +34,7 @@ const (
 var encoding = base64.RawURLEncoding.Strict()
 
 // seal encrypts a receipt with the key for new receipts at now.
-func (k Keys) seal(now time.Time, receipt []byte) (string, error) {
+func (k Keys) seal(now time.Time, namespace string, receipt []byte) (string, error) {
 	if encoding.EncodedLen(headerBytes+nonceBytes+len(receipt)+tagBytes) > contract.MaxReceipt {
 		return "", ErrTooLong
 	}
@@ -46,7 +46,7 @@ func (k Keys) seal(now time.Time, receipt []byte) (string, error) {
 	sealed[0] = version
 	copy(sealed[1:], keyID(key))
 	_, _ = rand.Read(sealed[1+keyIDBytes:]) // rand.Read never fails
-	aead, err := newCipher(key, sealed)
+	aead, err := newCipher(key, namespace, sealed)
 	if err != nil {
 		return "", err
 	}
@@ -54,7 +54,7 @@ func (k Keys) seal(now time.Time, receipt []byte) (string, error) {
 }
 
 // open decrypts a receipt. The error is ErrForged if no key of k sealed it.
-func (k Keys) open(text string) ([]byte, error) {
+func (k Keys) open(namespace, text string) ([]byte, error) {
 	if len(text) > contract.MaxReceipt {
 		return nil, ErrForged
 	}
@@ -67,7 +67,7 @@ func (k Keys) open(text string) ([]byte, error) {
 		if key == nil || !hmac.Equal(header[1:1+keyIDBytes], keyID(key)) {
 			continue
 		}
-		aead, err := newCipher(key, header)
+		aead, err := newCipher(key, namespace, header)
 		if err != nil {
 			return nil, err
 		}
@@ -78,9 +78,9 @@ func (k Keys) open(text string) ([]byte, error) {
 	return nil, ErrForged
 }
 
-// newCipher returns the cipher of the receipt with a header.
-func newCipher(key, header []byte) (cipher.AEAD, error) {
-	block, err := aes.NewCipher(derive(key, "cipher", header[1+keyIDBytes:]))
+// newCipher returns the cipher of the receipt of a namespace with a header.
+func newCipher(key []byte, namespace string, header []byte) (cipher.AEAD, error) {
+	block, err := aes.NewCipher(derive(key, "cipher", append(header[1+keyIDBytes:headerBytes:headerBytes], namespace...)))
 	if err != nil {
 		return nil, err
 	}
@@ -90,9 +90,9 @@ func newCipher(key, header []byte) (cipher.AEAD, error) {
 func keyID(key []byte) []byte { return derive(key, "id", nil)[:keyIDBytes] }
 
 // derive returns a key for a purpose.
-func derive(key []byte, purpose string, salt []byte) []byte {
+func derive(key []byte, purpose string, context []byte) []byte {
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte("weir receipt " + purpose + "\x00"))
-	mac.Write(salt)
+	mac.Write(context)
 	return mac.Sum(nil)
 }

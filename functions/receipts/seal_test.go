@@ -20,9 +20,10 @@ var (
 )
 
 // A ring opens exactly what it sealed. Any other text is a forgery: a change of one bit, a part of a
-// receipt, a longer text, and a receipt of another deployment.
+// receipt, a longer text, and a receipt of another deployment or namespace.
 func TestRing_forged(t *testing.T) {
-	ring := receipts.Fixed(receipts.NewKeys())
+	keys := receipts.NewKeys()
+	ring := receipts.Fixed("dev", keys)
 	text := storetest.Must(ring.Seal(ctx, noon, []byte("charges")))
 	if got, err := ring.Open(ctx, noon, text); err != nil || string(got) != "charges" {
 		t.Fatalf("got %q, %v; want the receipt", got, err)
@@ -46,13 +47,14 @@ func TestRing_forged(t *testing.T) {
 	forged("a longer text", text+"A")
 	forged("padding", text+"==")
 	forged("a line break", text[:10]+"\n"+text[10:])
-	forged("another deployment", storetest.Must(receipts.Fixed(receipts.NewKeys()).Seal(ctx, noon, []byte("charges"))))
+	forged("another deployment", storetest.Must(receipts.Fixed("dev", receipts.NewKeys()).Seal(ctx, noon, []byte("charges"))))
+	forged("another namespace with the same keys", storetest.Must(receipts.Fixed("prod", keys).Seal(ctx, noon, []byte("charges"))))
 	forged("an oversized text", storetest.Must(ring.Seal(ctx, noon, make([]byte, 1491)))+"A")
 }
 
 // An oversized text is refused before it is decoded.
 func TestRing_Open_oversized(t *testing.T) {
-	ring := receipts.Fixed(receipts.NewKeys())
+	ring := receipts.Fixed("dev", receipts.NewKeys())
 	text := strings.Repeat("A", contract.MaxReceipt+1)
 	storetest.Must(ring.Seal(ctx, noon, nil)) // reads the keys
 	if n := testing.AllocsPerRun(100, func() { _, _ = ring.Open(ctx, noon, text) }); n != 0 {
@@ -62,7 +64,7 @@ func TestRing_Open_oversized(t *testing.T) {
 
 // Two receipts with the same content have nothing in common but the version and the key id.
 func TestRing_Seal_random(t *testing.T) {
-	ring := receipts.Fixed(receipts.NewKeys())
+	ring := receipts.Fixed("dev", receipts.NewKeys())
 	a := storetest.Must(base64.RawURLEncoding.DecodeString(storetest.Must(ring.Seal(ctx, noon, []byte("charges")))))
 	b := storetest.Must(base64.RawURLEncoding.DecodeString(storetest.Must(ring.Seal(ctx, noon, []byte("charges")))))
 	if !bytes.Equal(a[:5], b[:5]) || bytes.Equal(a[5:17], b[5:17]) || bytes.Equal(a[17:29], b[17:29]) || bytes.Equal(a[29:], b[29:]) {
@@ -72,7 +74,7 @@ func TestRing_Seal_random(t *testing.T) {
 
 // A receipt is at most contract.MaxReceipt bytes.
 func TestRing_Seal_length(t *testing.T) {
-	ring := receipts.Fixed(receipts.NewKeys())
+	ring := receipts.Fixed("dev", receipts.NewKeys())
 	for length, fits := range map[int]bool{0: true, 1491: true, 1492: false, 1 << 20: false} {
 		text, err := ring.Seal(ctx, noon, make([]byte, length))
 		if fits && (err != nil || len(text) > contract.MaxReceipt) || !fits && !errors.Is(err, receipts.ErrTooLong) {
@@ -89,7 +91,7 @@ func TestRing_Seal_length(t *testing.T) {
 func TestRing_rotation(t *testing.T) {
 	before := receipts.NewKeys()
 	after := receipts.Rotated(before, noon)
-	old, rotated := receipts.Fixed(before), receipts.Fixed(after)
+	old, rotated := receipts.Fixed("dev", before), receipts.Fixed("dev", after)
 	for _, c := range []struct {
 		name         string
 		sealer, open *receipts.Ring
@@ -100,20 +102,20 @@ func TestRing_rotation(t *testing.T) {
 		{"new to old, as long as a ring uses keys", rotated, old, noon.Add(receipts.Stale - 1)},
 		{"old to new, a life later", old, rotated, noon.Add(receipts.Stale + receipts.MaxLife)},
 		{"new to new", rotated, rotated, noon.Add(receipts.Stale)},
-		{"the new key", rotated, receipts.Fixed(receipts.Forget(after)), noon.Add(receipts.Stale)},
+		{"the new key", rotated, receipts.Fixed("dev", receipts.Forget(after)), noon.Add(receipts.Stale)},
 	} {
 		if got, err := c.open.Open(ctx, c.at, storetest.Must(c.sealer.Seal(ctx, c.at, []byte("charges")))); err != nil || string(got) != "charges" {
 			t.Errorf("%s: got %q, %v; want the receipt", c.name, got, err)
 		}
 	}
-	if _, err := receipts.Fixed(receipts.Rotated(after, noon)).Open(ctx, noon, storetest.Must(old.Seal(ctx, noon, nil))); !errors.Is(err, receipts.ErrForged) {
+	if _, err := receipts.Fixed("dev", receipts.Rotated(after, noon)).Open(ctx, noon, storetest.Must(old.Seal(ctx, noon, nil))); !errors.Is(err, receipts.ErrForged) {
 		t.Errorf("after the second rotation: got %v, want ErrForged", err)
 	}
 }
 
 // No text but a sealed receipt opens, and no text panics.
 func FuzzRing_Open(f *testing.F) {
-	ring := receipts.Fixed(receipts.NewKeys())
+	ring := receipts.Fixed("dev", receipts.NewKeys())
 	text := storetest.Must(ring.Seal(ctx, noon, []byte("charges")))
 	f.Add(text)
 	f.Add("")
@@ -127,7 +129,7 @@ func FuzzRing_Open(f *testing.F) {
 
 // BenchmarkRing measures a receipt of a typical size.
 func BenchmarkRing(b *testing.B) {
-	ring := receipts.Fixed(receipts.NewKeys())
+	ring := receipts.Fixed("dev", receipts.NewKeys())
 	receipt := make([]byte, 300)
 	text := storetest.Must(ring.Seal(ctx, noon, receipt))
 	b.Run("seal", func(b *testing.B) {

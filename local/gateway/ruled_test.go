@@ -102,7 +102,7 @@ func newRuled(t *testing.T, store limiter.Store, kind gateway.Kind, document str
 	e := &lambdahttp.Environment{
 		Limiter: storetest.Must(limiter.New(r, limiter.Options{Logger: logger, Notify: notify})), Rules: live.Fixed(parsed), Logger: logger,
 		Identifier: caller.New(caller.Options{APIKeys: r}), Clock: func() time.Time { return r.now }, Recorder: recorder,
-		Receipts: receipts.Fixed(receipts.NewKeys()),
+		Receipts: receipts.Fixed("dev", receipts.NewKeys()),
 	}
 	templ, err := template.Parse([]byte(everything))
 	if err != nil {

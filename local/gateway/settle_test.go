@@ -50,7 +50,7 @@ func newSettled(t *testing.T, store limiter.Store, document string, backEnd func
 	recorder := telemetry.New(&s.metrics, "dev", nil)
 	recorder.Rules(s.now, 1, time.Time{}, parsed.Labels(), parsed.Exemptions())
 	// As on AWS, the two functions share the store and the keys of receipts, and nothing else.
-	ring := receipts.Fixed(receipts.NewKeys())
+	ring := receipts.Fixed("dev", receipts.NewKeys())
 	environment := func() *lambdahttp.Environment {
 		return &lambdahttp.Environment{
 			Limiter: storetest.Must(limiter.New(s.ruled, limiter.Options{Logger: logger})), Rules: live.Fixed(parsed), Logger: logger,

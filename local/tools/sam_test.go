@@ -178,7 +178,7 @@ var outcomes = map[string]string{
 
 // The SAM CLI writes no access log, so it cannot settle a request by itself. `sam local invoke` runs the
 // function Settle with a sample event. It settles the receipt of the authorizer once. The receipt of the
-// sample has expired.
+// sample is of another namespace.
 func TestSAM_settle(t *testing.T) {
 	template, cli, document := prepared(t, synthesizedAs(t, "WEIR_SETTLE_TEMPLATE"))
 	invoke := func(function string, event []byte) []byte {
@@ -208,7 +208,7 @@ func TestSAM_settle(t *testing.T) {
 		event []byte
 		want  contract.Settled
 	}{
-		{sample, contract.Settled{Reason: contract.ReasonExpired}},
+		{sample, contract.Settled{Reason: contract.ReasonForged}},
 		{fresh, contract.Settled{Settled: true}},
 		{fresh, contract.Settled{Reason: contract.ReasonUsed}},
 	} {
@@ -217,6 +217,9 @@ func TestSAM_settle(t *testing.T) {
 		if err := json.Unmarshal(answer, &got); err != nil || got != c.want {
 			t.Errorf("settle: got %s (error %v), want %+v", answer, err, c.want)
 		}
+	}
+	if answer := invoke("Settle", sampleEvent(t, "settle-log.json")); string(bytes.TrimSpace(answer)) != "null" {
+		t.Errorf("lines of an access log: got %s, want null", answer)
 	}
 }
 
@@ -257,7 +260,7 @@ func TestSAM_events(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range slices.DeleteFunc(names, func(name string) bool { return name == "jwks.json" || name == "settle-invoke.json" }) {
+	for _, name := range slices.DeleteFunc(names, func(name string) bool { return name == "jwks.json" || strings.HasPrefix(name, "settle-") }) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			event, function := sampleEvent(t, name), "Handler"
