@@ -35,8 +35,10 @@ type remote struct {
 	limiter.Store
 	takes, refunds atomic.Int64
 	fail           map[limiter.Subject]error
-	hints          []algo.Result // results that the Limiter passed to the last Take
-	ctx            context.Context
+
+	mu    sync.Mutex
+	hints []algo.Result // results that the Limiter passed to the last Take
+	ctx   context.Context
 }
 
 func newRemote() *remote { return &remote{Store: storetest.Must(memstore.New(memstore.Options{}))} }
@@ -50,7 +52,9 @@ func (r *remote) Take(ctx context.Context, now algo.Instant, s limiter.Subject, 
 		return false, err
 	}
 	if len(r.fail) == 0 && s == user {
+		r.mu.Lock()
 		r.hints, r.ctx = append([]algo.Result(nil), results...), ctx
+		r.mu.Unlock()
 	}
 	return r.Store.Take(ctx, now, s, charges, results)
 }

@@ -16,6 +16,7 @@ import (
 	"net/textproto"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -425,21 +426,28 @@ func TestGate_Wrap_settlementCalls(t *testing.T) {
 // callCounter is a shared store that counts its calls, and whose settlements can fail.
 type callCounter struct {
 	limiter.Store
+	mu             sync.Mutex
 	takes, settles int
 	err, cancelled error
 }
 
 func (c *callCounter) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	if slices.ContainsFunc(charges, func(c limiter.Charge) bool { return c.Cost > 0 }) {
+		c.mu.Lock()
 		c.takes++
+		c.mu.Unlock()
 	}
 	return c.Store.Take(ctx, now, s, charges, results)
 }
 
 func (c *callCounter) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
+	c.mu.Lock()
 	c.settles++
-	if c.cancelled = ctx.Err(); errors.Join(c.err, c.cancelled) != nil {
-		return limiter.Settled{}, errors.Join(c.err, c.cancelled)
+	c.cancelled = ctx.Err()
+	err := errors.Join(c.err, c.cancelled)
+	c.mu.Unlock()
+	if err != nil {
+		return limiter.Settled{}, err
 	}
 	return c.Store.Settle(ctx, now, s, charges, results, elapsed, once)
 }
