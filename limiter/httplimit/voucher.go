@@ -38,30 +38,58 @@ func (p *Pending) Serve(w http.ResponseWriter, r *http.Request, next http.Handle
 // Report reports the actual cost of a request, as the function [Report] does.
 func (p *Pending) Report(limit string, cost int64) { p.report("", limit, cost) }
 
-// settleVoucher settles the limits that count cost apart from the others, because two processes can know
-// the two: the API knows the cost, and the access log knows the status. Each part can be settled once, so
-// each has an ID of its own. p.mu is held.
+// parts is the number of parts of a voucher.
+const parts = 3
+
+// part returns the part of a voucher that settles a count. Different processes can know the parts: the API
+// knows the cost, a back end or the access log knows the status, and the log knows the length.
+func part(of limiter.Counted) byte {
+	switch of {
+	case limiter.CountCost:
+		return 0
+	case limiter.CountBytes:
+		return 1
+	case limiter.CountRequests, limiter.CountFailures, limiter.CountConcurrent:
+	}
+	return 2
+}
+
+// settleVoucher settles the parts of a voucher. Each part can be settled once, so each has an ID of its own.
+// p.mu is held.
 func (p *Pending) settleVoucher(ctx context.Context, now time.Time, actual func(limiter.Charge) int64) (done limiter.Settlement, err error) {
-	other := *p.voucher
-	other.ID[0] ^= 1
-	var errs [2]error
-	for i, part := range [...]*limiter.Voucher{p.voucher, &other} {
+	var errs [parts]error
+	for i := range errs {
+		v := *p.voucher
+		v.ID[0] ^= byte(i)
 		var settled limiter.Settlement
-		settled, errs[i] = p.gate.o.Limiter.SettleVoucher(ctx, now, part, func(c limiter.Charge) int64 {
-			if (c.Limit.Count.Of == limiter.CountCost) != (part == p.voucher) {
+		settled, errs[i] = p.gate.o.Limiter.SettleVoucher(ctx, now, &v, func(c limiter.Charge) int64 {
+			if part(c.Limit.Count.Of) != byte(i) {
 				return c.Cost
 			}
 			return actual(c)
 		})
 		done.Add(settled)
 	}
-	if errs[0] == nil || final(errs[0]) && errs[1] != nil {
-		return done, errs[1]
-	}
-	return done, errs[0]
+	return done, errorOfParts(errs[:], done)
 }
 
-// final reports whether a repetition of a settlement cannot succeed.
-func final(err error) bool {
-	return errors.Is(err, limiter.ErrVoucherUsed) || errors.Is(err, limiter.ErrVoucherExpired)
+// errorOfParts returns the first error after which a repetition can succeed, or else the first error of an
+// expiry. A part that was settled before is an error only if no part is settled now.
+func errorOfParts(errs []error, done limiter.Settlement) error {
+	var used, expired error
+	for _, err := range errs {
+		switch {
+		case err == nil:
+		case errors.Is(err, limiter.ErrVoucherUsed):
+			used = err
+		case errors.Is(err, limiter.ErrVoucherExpired):
+			expired = err
+		default:
+			return err
+		}
+	}
+	if expired == nil && done.Charged == 0 && done.Refunds == (limiter.Refunds{}) {
+		return used
+	}
+	return expired
 }
