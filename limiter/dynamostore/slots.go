@@ -183,6 +183,9 @@ func (e *expression) removeSlots(slots string, keys []string) {
 // interval of the newest slot up to date.
 func (t *take) requireNewest(e *expression, v *view, cost int64) {
 	name, now, seen := attribute(newestAttribute, v.id), logIndex(t.now), logIndex(newest(v.settled.State))
+	if !t.exact && seen > now+1 { // the cache does not show whether other slots of that interval are too far ahead
+		seen = now
+	}
 	known := seen
 	if t.exact {
 		r := reader{it: t.item}
@@ -192,9 +195,6 @@ func (t *take) requireNewest(e *expression, v *view, cost int64) {
 	case known <= now:
 		e.require(e.absentOr(name, "<=", e.number(now)))
 	case known == now+1: // the charge does not change the interval
-		e.require(e.compare(name, "=", e.number(known)))
-		return
-	case !t.exact:
 		e.require(e.compare(name, "=", e.number(known)))
 		return
 	default: // only the exact slots show whether a slot is too far ahead, or has been released

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
@@ -120,5 +121,43 @@ func TestSlots_releases(t *testing.T) {
 				t.Errorf("got %d slots taken, want the %d that were not released", used, 2*each)
 			}
 		}
+	}
+}
+
+// evaluated is an API over an evaluator.
+type evaluated struct {
+	dynamostore.API
+	table evaluator
+}
+
+func (e *evaluated) UpdateItem(_ context.Context, in *dynamodb.UpdateItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+	if !e.table.update(in) {
+		return nil, &types.ConditionalCheckFailedException{Item: e.table.item}
+	}
+	return &dynamodb.UpdateItemOutput{Attributes: e.table.item}, nil
+}
+
+func (e *evaluated) GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
+	return &dynamodb.GetItemOutput{Item: e.table.item}, nil
+}
+
+// A charge from a slow clock marks slots that are too far ahead, even if the cached slots are not.
+func TestSlots_markBehindCache(t *testing.T) {
+	s := storetest.Must(dynamostore.New(&evaluated{}, dynamostore.Options{Table: "t", Namespace: "n"}))
+	l, who, ctx := slotsOf(t, 5), limiter.User("a"), context.Background()
+	slow := algo.InstantOf(noon).Add(algo.MaxSkew/2 - time.Second)
+	take := func(now algo.Instant, results []algo.Result) {
+		t.Helper()
+		if ok, err := s.Take(ctx, now, who, []limiter.Charge{{Subject: who, Limit: l, Cost: 1}}, results); err != nil || !ok {
+			t.Fatalf("got %t and error %v, want an admission", ok, err)
+		}
+	}
+	cached, fast := make([]algo.Result, 1), slow.Add(algo.MaxSkew+time.Millisecond)
+	take(slow.Add(algo.MaxSkew-time.Millisecond), cached)
+	take(fast, make([]algo.Result, 1))
+	take(slow, cached)
+	entries, err := s.Inspect(ctx, who)
+	if want := (algo.Mark{Since: slow, Newest: int64(fast)}); err != nil || len(entries) != 1 || entries[0].Mark != want {
+		t.Errorf("got %+v and error %v, want one limit with mark %+v", entries, err, want)
 	}
 }
