@@ -137,6 +137,23 @@ type settledSubject struct {
 	err error
 }
 
+// releases reports whether r releases slots.
+func (r *refundable) releases() bool {
+	for i := range r.charges {
+		if _, slots := r.results[i].Machine.(*algo.Slots); slots && !r.charges[i].Force {
+			return true
+		}
+	}
+	return false
+}
+
+// A throttled release is repeated after pauses that double, because a lost release keeps its slot until
+// the slot expires. The deadline of the settlement ends the pauses too.
+const (
+	firstReleasePause = 10 * time.Millisecond
+	lastReleasePause  = 160 * time.Millisecond
+)
+
 // releaseHere releases slots in what this process knows of them. Otherwise an outage would begin with slots
 // whose requests have ended, or would keep them.
 func (l *Limiter) releaseHere(now algo.Instant, r *refundable) {
@@ -161,6 +178,12 @@ func (l *Limiter) correct(ctx context.Context, now algo.Instant, r refundable, e
 	}
 	var settled Settled
 	settled, s.err = r.store.Settle(ctx, now, r.subject, r.charges, r.results, elapsed, once)
+	for pause := firstReleasePause; errors.Is(s.err, ErrItemThrottled) && r.remote && r.releases() && pause <= lastReleasePause; pause *= 2 {
+		if l.clock.Sleep(ctx, pause/2+time.Duration(l.intN(int(pause)))) != nil {
+			break
+		}
+		settled, s.err = r.store.Settle(ctx, now, r.subject, r.charges, r.results, elapsed, once)
+	}
 	switch {
 	case errors.Is(s.err, ErrVoucherUsed), errors.Is(s.err, ErrVoucherExpired):
 		return s

@@ -1,10 +1,14 @@
 package limiter_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
@@ -179,5 +183,50 @@ func TestCountConcurrent_outageBegins(t *testing.T) {
 				t.Errorf("request %d after the releases, asked %t: got %+v, want allowed %t", i, asked, d, i < 2)
 			}
 		}
+	}
+}
+
+// throttling is a store that throttles the first settlements of each subject.
+type throttling struct {
+	*remote
+	first int // settlements that it throttles
+	calls int
+}
+
+func (s *throttling) Settle(ctx context.Context, now algo.Instant, who limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
+	if s.calls++; s.calls <= s.first {
+		return limiter.Settled{}, fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrItemThrottled)
+	}
+	return s.remote.Settle(ctx, now, who, charges, results, elapsed, once)
+}
+
+// A throttled release is repeated until its deadline, at most five times. Other settlements are not repeated.
+func TestCountConcurrent_throttledRelease(t *testing.T) {
+	failures := limit(t, limiter.Limit{Name: "logins", Rate: perMinute(t, "logins", 2).Rate, Count: limiter.Count{Of: limiter.CountFailures}})
+	for _, c := range []struct {
+		limit                *limiter.Limit
+		timeout              time.Duration
+		first, calls, pauses int
+		lost                 int
+	}{
+		{concurrent(t, 2), 0, 0, 1, 0, 0},
+		{concurrent(t, 2), 0, 3, 4, 70, 0},
+		{concurrent(t, 2), 0, 5, 6, 310, 0},
+		{concurrent(t, 2), 0, 6, 6, 310, 1},
+		{concurrent(t, 2), 100 * time.Millisecond, 6, 4, 100, 1},
+		{failures, 0, 1, 1, 0, 1},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &throttling{remote: newRemote(), first: c.first}
+			half := func(n int) int { return n / 2 } // the mean of a random number
+			l := storetest.Must(limiter.New(store, limiter.Options{Timeout: c.timeout, IntN: half, Logger: slog.New(slog.DiscardHandler)}))
+			_, receipt := hold(t, l, noon, limiter.Charge{Subject: user, Limit: c.limit, Cost: 1})
+			began := time.Now()
+			done := receipt.Settle(ctx, noon, func(limiter.Charge) int64 { return 0 })
+			want := time.Duration(c.pauses) * time.Millisecond
+			if took := time.Since(began); store.calls != c.calls || done.Lost != c.lost || took != want {
+				t.Errorf("%s, %d throttled calls: got %d calls, %d lost after %s, want %d, %d after %s", c.limit.Name, c.first, store.calls, done.Lost, took, c.calls, c.lost, want)
+			}
+		})
 	}
 }
