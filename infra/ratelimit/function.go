@@ -79,9 +79,7 @@ func (l *Limits) newFunction(id string, p FunctionProps, document string) (f aws
 	if document != "" {
 		l.watch(logs)
 		l.newFunctionAlarms(id, f, p.ReservedConcurrency)
-	}
-	if document != "" || p.Role == contract.Settle { // the roles that write notices
-		l.forward(id, logs)
+		l.forward(id, logs) // only functions with rules write notices
 	}
 	return f, done
 }

@@ -19,11 +19,12 @@ import (
 )
 
 // The function that forwards notices exists only with a bus. It can only put events on that bus, and only
-// the logs of the functions that decide can invoke it.
+// the logs of the functions that decide can invoke it. The function Settle writes no notices.
 func TestLimits_notices(t *testing.T) {
 	for _, forward := range []bool{false, true} {
 		app, stack, _ := newAPI(t)
 		p := props(t)
+		p.Settle = true
 		if forward {
 			p.NoticeBus = awsevents.EventBus_FromEventBusName(stack, jsii.String("Bus"), jsii.String("quotas"))
 		}

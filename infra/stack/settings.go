@@ -23,6 +23,7 @@ type Settings struct {
 	Store          ratelimit.Store // see ratelimit.LimitsProps
 	RulesFrom      string          // see ratelimit.LimitsProps
 	AppConfigLayer string          // see ratelimit.LimitsProps
+	Settle         bool            // see ratelimit.LimitsProps
 	Rules          string          // path of the rules document, relative to the repository's root
 	RulesVersion   int64           // see ratelimit.LimitsProps
 	Arch           string          // arm64 or x86_64
@@ -92,7 +93,7 @@ func (r *reader) settings() Settings {
 	s := Settings{
 		Stage: r.text("stage", "dev"), Store: ratelimit.Store(r.text("store", string(ratelimit.DynamoDB))),
 		Rules: r.text("rules", "functions/rules.json"), Arch: r.oneOf("arch", "arm64", "x86_64"),
-		RulesFrom: r.text("rulesFrom", ""), AppConfigLayer: r.text("appConfigLayer", ""),
+		RulesFrom: r.text("rulesFrom", ""), AppConfigLayer: r.text("appConfigLayer", ""), Settle: r.flag("settle"),
 		AlarmEmail: r.text("alarmEmail", ""), Issuer: r.text("issuer", ""), Audience: r.text("audience", ""), JWKS: r.text("jwks", ""),
 		CORSOrigins: r.list("corsOrigins"), Throttle: r.number("throttle", defaultThrottle), WAF: r.number("waf", 0),
 		Provisioned: r.number("provisioned", 0), Tracing: r.flag("tracing"), RequireLogin: r.flag("requireCredential"),

@@ -112,6 +112,20 @@ func TestStack_functions(t *testing.T) {
 	}
 }
 
+// With the setting settle, rules that are published later find the function Settle and its log lines.
+func TestStack_settle(t *testing.T) {
+	read, err := stack.Read([]byte("{}"), []string{"settle"}, func(key string) string { return map[string]string{"settle": "true"}[key] })
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := text(t, parse(t, synthesize(t, settings(t, func(s *stack.Settings) { s.Settle = read.Settle }))))
+	for _, part := range []string{`"WEIR_FUNCTION":"settle"`, `"AWS::Logs::SubscriptionFilter"`, `$context.authorizer.receipt`} {
+		if !strings.Contains(made, part) {
+			t.Errorf("template: got no %s, want one", part)
+		}
+	}
+}
+
 // API Gateway serves deployments. A change of the authorizer or of a gateway response creates a new
 // deployment. Other changes do not.
 func TestStack_deployment(t *testing.T) {

@@ -146,6 +146,24 @@ func TestRules_restartCounts(t *testing.T) {
 	}
 }
 
+// The first document with a count has a note: a REST API needs the function settle.
+func TestRules_settles(t *testing.T) {
+	recordsTable(t)
+	const rule = `{"rules":[{"endpoint":"/a","limits":{"*":{"requests":%d,"window":"1m"%s}}}]}`
+	for i, c := range []struct {
+		count string
+		note  bool
+	}{{}, {`,"count":"failures"`, true}, {`,"count":"failures"`, false}, {}, {`,"count":"bytes","reserve":5`, true}} {
+		file := filepath.Join(t.TempDir(), "rules.json")
+		if err := os.WriteFile(file, fmt.Appendf(nil, rule, 10+i, c.count), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out := ok(t, "rules", "publish", file, "--restart-counts"); strings.Contains(out, "deploy with the setting settle=true") != c.note {
+			t.Errorf("document %d: got %s, want a note: %t", i+1, out, c.note)
+		}
+	}
+}
+
 // A publish fails if the version in force is not the expected version. The test covers publish with
 // --after, and a rollback during which another version is published.
 func TestRules_after(t *testing.T) {

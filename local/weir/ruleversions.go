@@ -73,11 +73,22 @@ func (p proposal) restarts(document []byte, r *rules.Rules, maxDelay time.Durati
 	return rules.Restarts(before, r)
 }
 
+// settles reports whether a limit of the document counts what is known only after the answer.
+func (p proposal) settles(maxDelay time.Duration) bool {
+	r, err := p.check(maxDelay)
+	return err == nil && len(r.Counts()) > 0
+}
+
+// settlesText is printed for the first document that needs the function settle.
+const settlesText = "note: a limit has a count, which a REST API settles with the function settle; a deployment without this function keeps each reserve: " +
+	"deploy with the setting settle=true (LimitsProps.Settle)\n"
+
 // published is the result of a publish. --json prints it.
 type published struct {
 	rulestore.Version
 	Replaces int64    `json:"replaces,omitempty"` // the version that was in force
 	Restarts []string `json:"restarts,omitempty"` // limits whose counts restart
+	Settles  bool     `json:"settles,omitempty"`  // a limit has a count, and no limit of the replaced version has one
 	Diff     string   `json:"diff"`               // unified; empty if the document was already in force
 }
 
@@ -109,6 +120,7 @@ func (o *rulesOptions) publish(ctx context.Context, out io.Writer, p proposal, n
 		return o.explain(err)
 	}
 	result.Replaces = before.Version
+	result.Settles = len(r.Counts()) > 0 && !proposal{document: document}.settles(o.maxDelay)
 	return o.printPublished(out, result)
 }
 
@@ -123,6 +135,9 @@ func (o *rulesOptions) printPublished(out io.Writer, r published) error {
 		text := r.Diff
 		if len(r.Restarts) > 0 {
 			text += restartText(r.Restarts) + "\n"
+		}
+		if r.Settles {
+			text += settlesText
 		}
 		_, err = fmt.Fprintf(out, "%spublished version %d; functions use it within a minute\n", text, r.Version.Version)
 	}
