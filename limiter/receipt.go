@@ -62,7 +62,7 @@ func (r *Receipt) Refund(ctx context.Context, now time.Time) Refunds {
 
 // Settle corrects each charge to its actual cost, which actual returns. If the cost is lower, Settle
 // refunds the difference as Refund does. If the cost is higher, Settle charges the difference, even
-// beyond the limit, into a debt of at most one capacity. It makes one store call for each subject with a
+// beyond the limit; algo.Machine.Force bounds the debt. It makes one store call for each subject with a
 // difference. A cost below 0 counts as 0. A limit with a Spread only refunds whole charges.
 //
 // A settlement that takes longer than Options.Timeout is lost, unless the store needs time to connect (see

@@ -60,7 +60,7 @@ type Machine interface {
 	// drops the rest of the cost.
 	Force(s State, now Instant, cost int64) State
 
-	// Excess returns the part of cost that Force drops, because the debt would exceed one capacity.
+	// Excess returns the part of cost that Force drops, because the debt would be too large.
 	Excess(s State, now Instant, cost int64) int64
 
 	// RetryAfter returns the time from now until cost is first allowed. It is 0 if cost is allowed at

@@ -117,3 +117,15 @@ func TestFormat(t *testing.T) {
 		t.Errorf("layout: got\n%s\nwant\n%s\nraise format if the layout changed", got, want)
 	}
 }
+
+// A failed condition of limits without slots costs no allocation for slots.
+func TestTake_holds(t *testing.T) {
+	l, err := limiter.NewLimit(limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 12, Window: time.Second}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	charged, it := newTake(0, []limiter.Charge{{Limit: l, Cost: 1}}, make([]algo.Result, 1), &guesses{}), item(itemOf(l, algo.State{}))
+	if allocs := testing.AllocsPerRun(10, func() { charged.holds(it) }); allocs != 0 {
+		t.Errorf("got %g allocations, want 0", allocs)
+	}
+}

@@ -216,8 +216,12 @@ func (t *take) tooManyExpired(v *view, c limiter.Charge) bool {
 // repeated can fail on the slots that the first copy took.
 func (t *take) holds(it item) bool {
 	for i := range t.views {
-		slots, _ := it.slotsOf(t.views[i].id)
-		if _, ok := slots[slotKey(t.views[i].slot, 0)]; ok && t.views[i].slot != 0 {
+		v := &t.views[i]
+		if v.slot == 0 {
+			continue
+		}
+		slots, _ := it.slotsOf(v.id)
+		if _, ok := slots[slotKey(v.slot, 0)]; ok {
 			return true
 		}
 	}
