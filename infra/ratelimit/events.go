@@ -132,7 +132,7 @@ func (l *Limits) newStreamEndpoint(stream awskinesis.IStream) {
 		SecurityGroups: &[]awsec2.ISecurityGroup{group},
 	})
 	endpoint.AddToPolicy(awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
-		Principals: &[]awsiam.IPrincipal{awsiam.NewAnyPrincipal()},
+		Principals: &[]awsiam.IPrincipal{awsiam.NewStarPrincipal()},
 		Actions:    jsii.Strings(contract.KinesisActions()...),
 		Resources:  &[]*string{stream.StreamArn()},
 	}))

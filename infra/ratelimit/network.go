@@ -74,11 +74,15 @@ func (l *Limits) newVpc() awsec2.IVpc {
 	}
 	vpc := awsec2.NewVpc(l, jsii.String("Vpc"), p)
 	endpoint := vpc.AddGatewayEndpoint(jsii.String("DynamoDB"), &awsec2.GatewayVpcEndpointOptions{Service: awsec2.GatewayVpcEndpointAwsService_DYNAMODB()})
-	for _, statement := range []*awsiam.PolicyStatementProps{
+	statements := []*awsiam.PolicyStatementProps{
 		{Actions: jsii.Strings(contract.RecordActions()...), Resources: &[]*string{l.records.TableArn()}},
 		l.record(contract.SubjectKeyActions(), contract.SubjectKeyKey),
-	} {
-		statement.Principals = &[]awsiam.IPrincipal{awsiam.NewAnyPrincipal()}
+	}
+	if l.props.settling().Settles {
+		statements = append(statements, l.record(contract.ReceiptKeyActions(), contract.ReceiptKeysKey))
+	}
+	for _, statement := range statements {
+		statement.Principals = &[]awsiam.IPrincipal{awsiam.NewStarPrincipal()}
 		endpoint.AddToPolicy(awsiam.NewPolicyStatement(statement))
 	}
 	Excuse(vpc, "AwsSolutions-VPC7", "Functions in the network can connect only to the cache and to one table, and both authenticate clients.")

@@ -31,13 +31,14 @@ func TestStack_network(t *testing.T) {
 	}
 	_, endpoint := made.one(t, "AWS::EC2::VPCEndpoint", "LimitsVpcDynamoDB")
 	records, _ := made.one(t, "AWS::DynamoDB::Table", "LimitsRecords")
-	if got, want := text(t, endpoint.Properties["PolicyDocument"]), `{"Statement":[{"Action":"dynamodb:GetItem","Effect":"Allow","Principal":{"AWS":"*"},"Resource":{"Fn::GetAtt":["`+records+`","Arn"]}},`+
-		`{"Action":"dynamodb:PutItem","Condition":{"ForAllValues:StringEquals":{"dynamodb:LeadingKeys":["subjectkey"]},"Null":{"dynamodb:LeadingKeys":"false"}},"Effect":"Allow","Principal":{"AWS":"*"},"Resource":{"Fn::GetAtt":["`+records+`","Arn"]}}],"Version":"2012-10-17"}`; got != want {
+	if got, want := text(t, endpoint.Properties["PolicyDocument"]), `{"Statement":[{"Action":"dynamodb:GetItem","Effect":"Allow","Principal":"*","Resource":{"Fn::GetAtt":["`+records+`","Arn"]}},`+
+		`{"Action":"dynamodb:PutItem","Condition":{"ForAllValues:StringEquals":{"dynamodb:LeadingKeys":["subjectkey"]},"Null":{"dynamodb:LeadingKeys":"false"}},"Effect":"Allow","Principal":"*","Resource":{"Fn::GetAtt":["`+records+`","Arn"]}},`+
+		`{"Action":"dynamodb:PutItem","Condition":{"ForAllValues:StringEquals":{"dynamodb:LeadingKeys":["receiptkeys"]},"Null":{"dynamodb:LeadingKeys":"false"}},"Effect":"Allow","Principal":"*","Resource":{"Fn::GetAtt":["`+records+`","Arn"]}}],"Version":"2012-10-17"}`; got != want {
 		t.Errorf("route to DynamoDB:\n got %s\nwant %s", got, want)
 	}
 	_, endpoint = made.one(t, "AWS::EC2::VPCEndpoint", "LimitsVpcKinesis")
 	stream, _ := made.one(t, "AWS::Kinesis::Stream", "")
-	if got, want := text(t, endpoint.Properties["PolicyDocument"]), `{"Statement":[{"Action":"kinesis:PutRecords","Effect":"Allow","Principal":{"AWS":"*"},"Resource":{"Fn::GetAtt":["`+stream+`","Arn"]}}],"Version":"2012-10-17"}`; got != want {
+	if got, want := text(t, endpoint.Properties["PolicyDocument"]), `{"Statement":[{"Action":"kinesis:PutRecords","Effect":"Allow","Principal":"*","Resource":{"Fn::GetAtt":["`+stream+`","Arn"]}}],"Version":"2012-10-17"}`; got != want {
 		t.Errorf("route to Kinesis:\n got %s\nwant %s", got, want)
 	}
 	_, user := made.one(t, "AWS::ElastiCache::User", "")
