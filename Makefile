@@ -96,8 +96,8 @@ test: lint cfn-lint build ## Check formatting, vet, lint, and run all tests agai
 # Tests that need containers, a browser or Kafka have separate targets. The tests of faults run alone,
 # because they check deadlines. The last line prints the calls to DynamoDB.
 test-go: # the part of make test that needs DynamoDB Local and Redis
-	$(GO_TEST) -race -shuffle=on -skip '^Test(SAM|Console|Kafka|Examples)|$(PLAIN_TESTS)' $(RACED)
-	$(GO_TEST) -shuffle=on -skip '^TestExamples' $(UNRACED)
+	$(GO_TEST) -race -shuffle=on -skip '^Test(SAM|Console|Kafka)|$(PLAIN_TESTS)' $(RACED)
+	$(GO_TEST) -shuffle=on -skip '^Test(Examples_|Policies)' $(UNRACED)
 	$(GO_TEST) -p 1 -run '$(PLAIN_TESTS)' ./functions/lambdahttp ./limiter ./limiter/dynamostore ./local/gateway/template ./local/serve
 	$(GO_TEST) -race -shuffle=on ./local/faults
 	$(GO_TEST) -v -run TestStore_calls ./limiter/dynamostore
@@ -127,12 +127,15 @@ test-console: .bin/weir-tools ## Test the console in Chromium, and write screens
 	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory local/console/node_modules; fi
 	.bin/weir-tools with --install browser -- $(GO_TEST) -count=1 -run '^TestConsole' ./local/console ./local/serve
 
-test-examples: .bin/weir-tools ## Test the examples that deploy the template of a release
-	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory infra/examples/typescript/node_modules; fi
-	.bin/weir-tools with --install tools -- $(GO_TEST) -count=1 -run '^TestExamples' ./infra/examples
+test-examples: .bin/weir-tools ## Test the examples that deploy the template of a release, and the policies
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory infra/examples/typescript/node_modules infra/policies/node_modules; fi
+	.bin/weir-tools with --install dynamodb,tools -- $(GO_TEST) -count=1 -run '^Test(Examples_|Policies)' ./infra/examples ./infra/policies
 
 infra/examples/typescript/node_modules: infra/examples/typescript/package-lock.json
 	@npm ci --ignore-scripts --prefix infra/examples/typescript --no-progress && touch $@
+
+infra/policies/node_modules: infra/policies/package-lock.json
+	@npm ci --ignore-scripts --prefix infra/policies --no-progress && touch $@
 
 synth: functions infra/node_modules ## Synthesize the stack into infra/cdk.out
 	@$(CDK) synth --quiet $(SETTINGS)
@@ -246,7 +249,7 @@ simulate-docs: .bin/weir ## Write the results of weir simulate into local/simula
 	WEIR_SOAK=1 go test -count=1 -v -timeout=60m -run '^TestRunAdaptive' ./local/simulate
 
 clean: ## Remove built and fetched files, but keep the keys in .weir
-	rm -rf .bin dist infra/cdk.out infra/node_modules local/console/node_modules local/gateway/testdata/node/node_modules local/servers/dynamodb/node_modules
+	rm -rf .bin dist infra/cdk.out infra/node_modules infra/policies/node_modules local/console/node_modules local/gateway/testdata/node/node_modules local/servers/dynamodb/node_modules
 
 $(LINT):
 	@echo "building golangci-lint $(LINT_VERSION), once ..."

@@ -1,0 +1,221 @@
+package policies_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/aws/aws-lambda-go/lambda"
+
+	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/functions/lambdahttp"
+	"github.com/weir-limits/weir/functions/records/recordstest"
+	"github.com/weir-limits/weir/functions/sample"
+	"github.com/weir-limits/weir/limiter/storetest"
+	"github.com/weir-limits/weir/local/gateway/template"
+	"github.com/weir-limits/weir/local/lambdaenv"
+)
+
+// TestMain runs a function instead of the tests if the test starts this program as a function.
+func TestMain(m *testing.M) {
+	switch os.Getenv("WEIR_FUNCTION") {
+	case contract.Authorizer:
+		boot.Start(lambdahttp.NewAuthorizer, boot.Clients{})
+	case contract.Handler:
+		boot.Start(func(e *lambdahttp.Environment) lambda.Handler { return lambdahttp.NewHandler(e, sample.New(e)) }, boot.Clients{})
+	case contract.Settle:
+		boot.StartSettle(boot.Clients{})
+	case contract.SigningKeys:
+		boot.StartSigningKeys()
+	default:
+		os.Exit(m.Run())
+	}
+}
+
+// record runs the functions of the stack as processes, and returns their calls of DynamoDB. The functions
+// have the variables of the stack.
+func (s *stack) record(t *testing.T) map[string][]call {
+	t.Helper()
+	recorded, receipt := map[string][]call{}, ""
+	var tables map[string]string
+	for _, function := range []string{contract.Authorizer, contract.Settle, contract.SigningKeys, contract.Handler} {
+		f, ok := s.functions[function]
+		if !ok {
+			continue
+		}
+		if function != contract.Settle { // the function Settle needs the keys of the authorizer
+			tables = newTables(t)
+		}
+		r := newRecorder(t, f, tables)
+		e, err := lambdaenv.Start(t.Context(), lambdaenv.Options{Bootstrap: storetest.Must(os.Executable()), Name: function, Variables: s.variables(t, f, tables, r.URL), Output: t.Output()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, event := range events(t, function, receipt) {
+			answer, err := e.Invoke(t.Context(), event)
+			if err != nil && err.Error() != "function authorizer: errorString: Unauthorized" {
+				t.Fatal(err)
+			}
+			receipt = receiptOf(answer, receipt)
+		}
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+		recorded[function] = r.take()
+	}
+	return recorded
+}
+
+// newTables returns new tables by the names of the variables with which functions find them.
+func newTables(t *testing.T) map[string]string {
+	t.Helper()
+	_, counters := recordstest.Table(t, nil)
+	_, records := recordstest.Table(t, nil)
+	return map[string]string{contract.VariableTable: counters, contract.VariableRecordsTable: records}
+}
+
+// variables returns the variables of a function, with destinations on this machine. Memory replaces Redis.
+// There are no events, and a caller needs no credential.
+func (s *stack) variables(t *testing.T, f template.Function, tables map[string]string, endpoint string) (list []string) {
+	t.Helper()
+	v := maps.Clone(f.Environment)
+	for name := range tables {
+		if v[name] != "" {
+			v[name] = tables[name]
+		}
+	}
+	v["DYNAMODB_ENDPOINT"], v[contract.VariableLocal], v["STORE_TIMEOUT"] = endpoint, "true", "900ms"
+	if v[contract.VariableStore] == contract.StoreRedis {
+		v[contract.VariableStore] = "memory"
+	}
+	if v[contract.VariableEvents] != "" {
+		v[contract.VariableEvents] = ""
+		delete(v, contract.VariableEventsSample)
+	}
+	delete(v, "REQUIRE_CREDENTIAL")
+	if v["RULES_FILE"] != "" {
+		rules := "rules.json"
+		if _, settles := s.functions[contract.Settle]; settles {
+			rules = "settle.json"
+		}
+		v["RULES_FILE"] = storetest.Must(filepath.Abs("../stack/testdata/" + rules))
+	}
+	if f.Environment["WEIR_FUNCTION"] == contract.SigningKeys {
+		issuer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, "../../events/jwks.json") }))
+		t.Cleanup(issuer.Close)
+		v[contract.VariableJWKS] = issuer.URL
+	}
+	for name, value := range v {
+		list = append(list, name+"="+value)
+	}
+	return list
+}
+
+// events returns the events for a function: of anonymous callers, and of callers with credentials.
+func events(t *testing.T, function, receipt string) (list [][]byte) {
+	t.Helper()
+	prefix := ""
+	switch function {
+	case contract.Settle:
+		return [][]byte{[]byte(`{"cost":1,"receipt":` + text(t, receipt) + `}`)}
+	case contract.SigningKeys:
+		return [][]byte{[]byte("{}")}
+	case contract.Authorizer:
+		prefix = "rest-authorizer-"
+	case contract.Handler:
+		prefix = "http-api-"
+	}
+	for _, caller := range []string{"anonymous", "apikey", "user"} {
+		event := storetest.Must(os.ReadFile("../../events/" + prefix + caller + ".json"))
+		list = append(list, []byte(strings.NewReplacer(`"GET"`, `"POST"`, "/GET/", "/POST/", "/api/v1/search", "/api/v1/data").Replace(string(event))))
+	}
+	return list
+}
+
+// receiptOf returns the receipt in the answer of an authorizer. Without one it returns previous.
+func receiptOf(answer []byte, previous string) string {
+	var a struct{ Context map[string]any }
+	if json.Unmarshal(answer, &a) == nil {
+		if receipt, ok := a.Context[contract.KeyReceipt].(string); ok {
+			return receipt
+		}
+	}
+	return previous
+}
+
+// recorder forwards calls to DynamoDB Local and records them.
+type recorder struct {
+	*httptest.Server
+
+	tables map[string]string // the tables of the stack, by their names on DynamoDB Local
+	mu     sync.Mutex
+	calls  []call
+}
+
+func newRecorder(t *testing.T, f template.Function, tables map[string]string) *recorder {
+	t.Helper()
+	target := storetest.Must(url.Parse(storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT")))
+	r := &recorder{tables: map[string]string{}}
+	for variable, name := range tables {
+		r.tables[name] = f.Environment[variable]
+	}
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, in *http.Request) {
+		body, err := io.ReadAll(in.Body)
+		if err != nil {
+			return // the function has cancelled the call
+		}
+		if err := r.add(in.Header.Get("X-Amz-Target"), body); err != nil {
+			t.Error(err)
+		}
+		in.Body = io.NopCloser(bytes.NewReader(body))
+		proxy.ServeHTTP(w, in)
+	}))
+	t.Cleanup(r.Close)
+	return r
+}
+
+func (r *recorder) add(target string, body []byte) error {
+	type item struct {
+		Key struct{ S string } `json:"pk"`
+	}
+	var in struct {
+		TableName string
+		Key, Item *item
+	}
+	if err := json.Unmarshal(body, &in); err != nil {
+		return err
+	}
+	_, operation, _ := strings.Cut(target, ".")
+	c := call{Action: "dynamodb:" + operation, Table: tableARN(r.tables[in.TableName])}
+	for _, i := range []*item{in.Key, in.Item} {
+		if i != nil {
+			c.Keys = append(c.Keys, i.Key.S)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !slices.ContainsFunc(r.calls, c.equal) {
+		r.calls = append(r.calls, c)
+	}
+	return nil
+}
+
+// take returns the different calls so far.
+func (r *recorder) take() []call {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.calls)
+}

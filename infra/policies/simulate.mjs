@@ -1,0 +1,23 @@
+// Evaluates the cases of standard input with the policies of a function, and writes one result for each.
+// The simulator has the licence AGPL-3.0. Only tests use it, and no release contains it.
+import { readFileSync } from 'node:fs'
+import { runSimulation } from '@cloud-copilot/iam-simulate'
+
+const { role, endpoints, cases } = JSON.parse(readFileSync(0))
+const results = []
+for (const { action, table, keys } of cases) {
+  const result = await runSimulation({
+    request: {
+      principal: 'arn:aws:iam::123456789012:role/function',
+      action,
+      resource: { resource: table, accountId: '123456789012' },
+      contextVariables: keys ? { 'dynamodb:LeadingKeys': keys } : {},
+    },
+    identityPolicies: role.map((policy, i) => ({ name: `role ${i}`, policy })),
+    ...(endpoints && { vpcEndpointPolicies: endpoints.map((policy, i) => ({ name: `endpoint ${i}`, policy })) }),
+    serviceControlPolicies: [],
+    resourceControlPolicies: [],
+  }, {})
+  results.push(result.resultType === 'single' ? result.overallResult : JSON.stringify(result))
+}
+process.stdout.write(JSON.stringify(results))
