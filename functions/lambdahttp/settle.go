@@ -96,26 +96,25 @@ type cost struct {
 // maxCosts bounds the costs in one event.
 const maxCosts = 32
 
-// parseCosts parses a number, or an object of numbers by the names of limits.
+// parseCosts parses a number, or an object of numbers by the names of limits. null is an error, because
+// JSON.stringify writes it for NaN, and a cost of 0 would refund the reserve.
 func parseCosts(text json.RawMessage) (costs []cost, err error) {
 	text = bytes.TrimSpace(text)
-	if len(text) == 0 || string(text) == "null" {
+	if len(text) == 0 {
 		return nil, nil
 	}
-	if text[0] != '{' {
-		var n int64
-		if err := json.Unmarshal(text, &n); err != nil {
-			return nil, fmt.Errorf(`cost: %w (want 812, or {"input": 812, "output": 95})`, err)
+	if text[0] != '{' { // a number is the cost on the empty name
+		text = slices.Concat([]byte(`{"":`), text, []byte("}"))
+	}
+	var named map[string]*int64
+	if err := json.Unmarshal(text, &named); err != nil {
+		return nil, fmt.Errorf(`cost: %w (want 812, or {"input": 812, "output": 95})`, err)
+	}
+	for name, n := range named {
+		if n == nil {
+			return nil, errors.New(`cost: got null, want a number; leave out a cost that is unknown`)
 		}
-		costs = append(costs, cost{"", n})
-	} else {
-		var named map[string]int64
-		if err := json.Unmarshal(text, &named); err != nil {
-			return nil, fmt.Errorf(`cost: %w (want 812, or {"input": 812, "output": 95})`, err)
-		}
-		for name, n := range named {
-			costs = append(costs, cost{name, n})
-		}
+		costs = append(costs, cost{name, *n})
 	}
 	if len(costs) > maxCosts || slices.ContainsFunc(costs, func(c cost) bool { return c.cost < 0 || c.cost > httplimit.MaxReport }) {
 		return nil, fmt.Errorf("cost: got %d numbers, want at most %d, each from 0 to %d", len(costs), maxCosts, httplimit.MaxReport)

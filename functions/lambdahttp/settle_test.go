@@ -83,6 +83,8 @@ func TestSettle_reports(t *testing.T) {
 		{"a huge cost", `{"receipt":"%s","cost":1000000001,"status":200}`, invalid, "calls 1, input 100, output 200, failures 1, bytes 1000"},
 		{"a fraction", `{"receipt":"%s","cost":1.5}`, invalid, "calls 1, input 100, output 200, failures 1, bytes 1000"},
 		{"text", `{"receipt":"%s","cost":{"input":"12"}}`, invalid, "calls 1, input 100, output 200, failures 1, bytes 1000"},
+		{"no number beside a number", `{"receipt":"%s","cost":{"input":null,"output":3},"status":200}`, invalid, "calls 1, input 100, output 200, failures 1, bytes 1000"},
+		{"null as the cost", `{"receipt":"%s","cost":null,"status":200}`, invalid, "calls 1, input 100, output 200, failures 1, bytes 1000"},
 		{"a list", `{"receipt":"%s","cost":[1]}`, invalid, "calls 1, input 100, output 200, failures 1, bytes 1000"},
 		{"no JSON", `{"receipt":"%s"`, invalid, "calls 1, input 100, output 200, failures 1, bytes 1000"},
 	} {
@@ -97,18 +99,18 @@ func TestSettle_reports(t *testing.T) {
 	}
 }
 
-// A receipt settles once, whoever reports. A forged, foreign or expired receipt changes nothing.
+// A receipt settles the cost once: a second report of it is late, even for another limit. A forged, foreign or expired receipt changes nothing.
 func TestSettle_receipts(t *testing.T) {
 	d := newDecided(t, eachCount)
 	receipt := d.receipt()
-	d.report(`{"receipt":"%s","cost":12}`, receipt, settled)
-	d.report(`{"receipt":"%s","cost":0}`, receipt, used)
+	d.report(`{"receipt":"%s","cost":{"input":12}}`, receipt, settled)
+	d.report(`{"receipt":"%s","cost":{"output":34}}`, receipt, used)
 	for _, bad := range []string{"", "x", receipt[1:], receipt[:len(receipt)-1], strings.Repeat("A", 1<<20)} {
 		d.report(`{"receipt":"%s","cost":0}`, bad, forged)
 	}
 	other := newDecided(t, eachCount)
 	d.report(`{"receipt":"%s","cost":0}`, other.receipt(), forged)
-	d.want("one report", "calls 1, input 12, output 12, failures 1, bytes 1000")
+	d.want("one report", "calls 1, input 12, output 200, failures 1, bytes 1000")
 	last := d.receipt()
 	d.now = noon.Add(15 * time.Minute)
 	d.report(`{"receipt":"%s","cost":0}`, last, expired)
