@@ -167,6 +167,10 @@ func parsePattern(text string) (p pattern, problem string) {
 		switch {
 		case isParameter(segment):
 			name, segment = strings.Trim(segment, "{}"), parameter
+		case strings.HasPrefix(segment, ":"), strings.HasPrefix(segment, "<"):
+			return p, "want a parameter as {id}, not as :id or <id>"
+		case strings.HasSuffix(segment, "+}"):
+			return p, "want /* as the last segment instead of {proxy+}"
 		case strings.ContainsAny(segment, "{}*"):
 			return p, "want segments that are literals or one {parameter}; a * must be the whole last segment"
 		case segment == "":
