@@ -137,14 +137,15 @@ type settledSubject struct {
 	err error
 }
 
-// releases reports whether r releases slots.
-func (r *refundable) releases() bool {
-	for i := range r.charges {
-		if _, slots := r.results[i].Machine.(*algo.Slots); slots && !r.charges[i].Force {
-			return true
+// releases returns the corrections of r that release slots.
+func (r *refundable) releases() refundable {
+	made := refundable{store: r.store, subject: r.subject, remote: r.remote}
+	for i, c := range r.charges {
+		if _, slots := r.results[i].Machine.(*algo.Slots); slots && !c.Force {
+			made.add(r.items[i], c, r.results[i])
 		}
 	}
-	return false
+	return made
 }
 
 // A throttled release is repeated after pauses that double, because a lost release keeps its slot until
@@ -170,20 +171,46 @@ func (l *Limiter) releaseHere(now algo.Instant, r *refundable) {
 	}
 }
 
-// correct calls the store for corrections on one subject.
+// callSettle calls the store. It repeats a throttled call that releases slots.
+func (l *Limiter) callSettle(ctx context.Context, now algo.Instant, r *refundable, elapsed time.Duration, once Once) (settled Settled, err error) {
+	for pause := firstReleasePause; ; pause *= 2 {
+		settled, err = r.store.Settle(ctx, now, r.subject, r.charges, r.results, elapsed, once)
+		if !errors.Is(err, ErrItemThrottled) || !r.remote || pause > lastReleasePause || len(r.releases().charges) == 0 {
+			return settled, err
+		}
+		if l.clock.Sleep(ctx, pause/2+time.Duration(l.intN(int(pause)))) != nil {
+			return settled, err
+		}
+	}
+}
+
+// correct makes corrections on one subject.
 func (l *Limiter) correct(ctx context.Context, now algo.Instant, r refundable, elapsed time.Duration, once Once) (s settledSubject) {
 	if r.remote { // the corrections change the state in the store
 		l.denials.Expire(r.subject.String())
 		l.releaseHere(now, &r)
 	}
-	var settled Settled
-	settled, s.err = r.store.Settle(ctx, now, r.subject, r.charges, r.results, elapsed, once)
-	for pause := firstReleasePause; errors.Is(s.err, ErrItemThrottled) && r.remote && r.releases() && pause <= lastReleasePause; pause *= 2 {
-		if l.clock.Sleep(ctx, pause/2+time.Duration(l.intN(int(pause)))) != nil {
-			break
-		}
-		settled, s.err = r.store.Settle(ctx, now, r.subject, r.charges, r.results, elapsed, once)
+	s = l.correctStore(ctx, now, r, elapsed, once)
+	if !errors.Is(s.err, ErrVoucherExpired) {
+		return s
 	}
+	back := r.releases()
+	if len(back.charges) == 0 {
+		return s
+	}
+	// A release needs no ID, because only one request has the slots. Otherwise the slots of a busy subject
+	// would stay taken when the store has no room for the ID.
+	released := l.correctStore(ctx, now, back, elapsed, Once{})
+	if released.err == nil && len(back.charges) < len(r.charges) {
+		released.err = s.err
+	}
+	return released
+}
+
+// correctStore makes corrections in the store of r.
+func (l *Limiter) correctStore(ctx context.Context, now algo.Instant, r refundable, elapsed time.Duration, once Once) (s settledSubject) {
+	var settled Settled
+	settled, s.err = l.callSettle(ctx, now, &r, elapsed, once)
 	switch {
 	case errors.Is(s.err, ErrVoucherUsed), errors.Is(s.err, ErrVoucherExpired):
 		return s

@@ -105,7 +105,8 @@ func (v *Voucher) Charges() (charges []Charge) {
 //   - Other errors are those of the store, which made the corrections once or not at all. They are also
 //     counted in Settlement.Lost. Repeat the call; it does not correct a subject twice.
 //
-// A subject with an error is not corrected by this call. If v has several subjects, the Settlement has
+// A subject with an error is not corrected by this call, except that ErrVoucherExpired of a store does not
+// prevent the release of slots. If v has several subjects, the Settlement has
 // the corrections of the others, and ErrVoucherUsed means that all subjects were settled before.
 func (l *Limiter) SettleVoucher(ctx context.Context, now time.Time, v *Voucher, actual func(Charge) int64) (done Settlement, err error) {
 	if !now.Before(v.Expires) {

@@ -332,3 +332,34 @@ func TestLimiter_SettleVoucher_negative(t *testing.T) {
 		t.Errorf("got allowed %t with %d remaining, want true with 0", d.Allowed, d.Remaining)
 	}
 }
+
+// A subject with more settlements than a store has room for still releases its slots. Its other charges
+// keep their reserve.
+func TestLimiter_SettleVoucher_crowdedSlots(t *testing.T) {
+	store, exports := newRemote(), limiter.Charge{Subject: user, Limit: concurrent(t, 2), Cost: 1}
+	l := storetest.Must(limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
+	failures := limiter.Charge{Subject: user, Limit: limit(t, limiter.Limit{Name: "failures", Rate: perMinute(t, "a", 1000).Rate, Count: limiter.Count{Of: limiter.CountFailures}}), Cost: 1}
+	const crowded = limiter.MaxOnce
+	for i := range crowded + 10 {
+		charges := []limiter.Charge{exports, failures}
+		if i == crowded+9 {
+			charges = charges[:1]
+		}
+		d, receipt := hold(t, l, noon, charges...)
+		if !d.Allowed {
+			t.Fatalf("request %d: got %+v, want an admission, because all slots were released", i, d)
+		}
+		v := storetest.Must(receipt.Voucher(limiter.NewVoucherID(), noon.Add(time.Minute)))
+		s, err := l.SettleVoucher(ctx, noon, v, func(limiter.Charge) int64 { return 0 })
+		wantErr, given := i >= crowded && len(charges) > 1, len(charges)
+		if wantErr {
+			given = 1
+		}
+		if errors.Is(err, limiter.ErrVoucherExpired) != wantErr || s.Refunds.Given != given || s.Lost > 0 {
+			t.Fatalf("settlement %d: got %+v and error %v, want %d refunds, and %v %t", i, s, err, given, limiter.ErrVoucherExpired, wantErr)
+		}
+	}
+	if n := used(t, store, noon, failures); n != 9 {
+		t.Errorf("failures: got %d, want the 9 that were not settled", n)
+	}
+}
