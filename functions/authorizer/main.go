@@ -4,7 +4,8 @@ package main
 
 import (
 	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/dynamotable"
 	"github.com/weir-limits/weir/functions/lambdahttp"
 )
 
-func main() { boot.Start(lambdahttp.NewAuthorizer, boot.Clients{}) }
+func main() { boot.Start(lambdahttp.NewAuthorizer, boot.Clients{DynamoDB: dynamotable.OpenStore}) }

@@ -10,15 +10,20 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/decisionlog"
+	"github.com/weir-limits/weir/limiter/resilient"
 )
 
-// Clients are the clients that a program links in addition to the DynamoDB client. A function links
+// Clients are the stores and clients that a program links in addition to the DynamoDB client, which reads
+// the records. A function links
 // only the clients that its deployment uses, because clients cause most of a bundle's size and of a
 // cold start's duration.
 type Clients struct {
+	// DynamoDB opens the store of STORE=dynamodb: dynamotable.OpenStore.
+	DynamoDB OpenDynamoDB
 	// Redis opens the store of STORE=redis, for example rediscache.Open.
 	Redis OpenRedis
 	// Events opens the destination of EVENTS, for example sinks.Open.
@@ -27,6 +32,9 @@ type Clients struct {
 	// sets.
 	AWS LoadAWS
 }
+
+// OpenDynamoDB returns the DynamoDB store of a namespace in a table.
+type OpenDynamoDB func(client *dynamodb.Client, table, namespace string) (limiter.Store, error)
 
 // OpenRedis returns the Redis store that c configures, and a function that closes it.
 type OpenRedis func(ctx context.Context, c Config) (limiter.Store, func() error, error)
@@ -40,9 +48,26 @@ type LoadAWS func(ctx context.Context) (aws.Config, error)
 
 // A program returns these errors if its variables configure a client that it does not link.
 var (
-	errNoRedis  = errors.New("STORE: this program does not link the client of Redis (got redis, want dynamodb or memory); deploy the bundle with the suffix -redis")
-	errNoEvents = errors.New("EVENTS: this program does not link the clients of Kafka and Kinesis (want EVENTS unset); deploy the bundle with the suffix -events")
+	errNoRedis    = errors.New("STORE: this program does not link the client of Redis (got redis, want dynamodb or memory); deploy the bundle with the suffix -redis")
+	errNoDynamoDB = errors.New("STORE: this program does not link the store of DynamoDB (got dynamodb, want redis or memory); deploy the bundle without the suffix -redis")
+	errNoEvents   = errors.New("EVENTS: this program does not link the clients of Kafka and Kinesis (want EVENTS unset); deploy the bundle with the suffix -events")
 )
+
+// dynamoDBStore opens the DynamoDB store.
+func (c Config) dynamoDBStore(ctx context.Context) (limiter.Store, error) {
+	if c.Clients.DynamoDB == nil {
+		return nil, errNoDynamoDB
+	}
+	client, err := c.sharedDynamoDBClient(ctx)
+	if err != nil {
+		return nil, err
+	}
+	store, err := c.Clients.DynamoDB(client, c.Table, c.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	return resilient.New(store, resilient.Options{})
+}
 
 // redisStore opens the Redis store.
 func (c Config) redisStore(ctx context.Context) (limiter.Store, func() error, error) {

@@ -13,8 +13,9 @@ import (
 // A function does not start if its variables configure a client that it does not link.
 func TestStart_ErrClients(t *testing.T) {
 	for want, variables := range map[string][]string{
-		"STORE: this program does not link the client of Redis": {"STORE=redis", "REDIS_URL=redis://127.0.0.1:1"},
-		"EVENTS: this program does not link the clients":        {"STORE=memory", "EVENTS=kinesis", "KINESIS_STREAM=weir"},
+		"STORE: this program does not link the client of Redis":   {"STORE=redis", "REDIS_URL=redis://127.0.0.1:1"},
+		"STORE: this program does not link the store of DynamoDB": {"TABLE=counters"},
+		"EVENTS: this program does not link the clients":          {"STORE=memory", "EVENTS=kinesis", "KINESIS_STREAM=weir"},
 	} {
 		_, err := boot.Open(t.Context(), lookup(append(variables, "NAMESPACE=dev", "WEIR_LOCAL=true")...), slog.New(slog.DiscardHandler), boot.Clients{})
 		if err == nil || !strings.HasPrefix(err.Error(), want) {

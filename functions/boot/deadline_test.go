@@ -24,6 +24,7 @@ import (
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/redisstore"
+	"github.com/weir-limits/weir/limiter/resilient"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
@@ -254,7 +255,7 @@ func newSystem(t *testing.T, store string) *system {
 		case *redis.ClusterClient:
 			client.Options().Dialer = w.dial
 		}
-		w.store, w.close = storetest.Must(w.config.Guarded(redisstore.New(client, redisstore.Options{Namespace: "test"}))), client.Close
+		w.store, w.close = storetest.Must(resilient.New(storetest.Must(redisstore.New(client, redisstore.Options{Namespace: "test"})), resilient.Options{})), client.Close
 	} else {
 		w.speak = speakHTTP
 		w.config = load(t, append(variables, "TABLE=t")...)

@@ -17,12 +17,6 @@ func (c Config) Share(client *dynamodb.Client) {
 	c.dynamo.once.Do(func() { c.dynamo.client = client })
 }
 
-// Guarded returns store behind the circuit breaker of an environment. err is the error of the
-// store's constructor.
-func (c Config) Guarded(store limiter.Store, err error) (limiter.Store, error) {
-	return c.guarded(store, err)
-}
-
 // SubjectHash returns the hash that represents callers in logs.
 func (c Config) SubjectHash(ctx context.Context, logger *slog.Logger) (telemetry.SubjectHash, error) {
 	return c.subjectHash(ctx, logger)

@@ -18,7 +18,6 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
-	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/resilient"
 )
@@ -34,20 +33,8 @@ func (c Config) OpenStore(ctx context.Context) (limiter.Store, func() error, err
 	case "redis":
 		return c.redisStore(ctx)
 	}
-	client, err := c.sharedDynamoDBClient(ctx)
-	if err != nil {
-		return nil, none, err
-	}
-	store, err := c.guarded(dynamostore.New(client, dynamostore.Options{Table: c.Table, Namespace: c.Namespace}))
+	store, err := c.dynamoDBStore(ctx)
 	return store, none, err
-}
-
-// guarded returns store behind a circuit breaker. err is the error of the store's constructor.
-func (c Config) guarded(store limiter.Store, err error) (limiter.Store, error) {
-	if err != nil {
-		return nil, err
-	}
-	return resilient.New(store, resilient.Options{})
 }
 
 // DynamoDBClient returns a client that does not retry. The store itself repeats a call if a repetition

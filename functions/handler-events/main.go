@@ -6,6 +6,7 @@ import (
 	"github.com/aws/aws-lambda-go/lambda"
 
 	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/dynamotable"
 	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/functions/rediscache"
 	"github.com/weir-limits/weir/functions/sample"
@@ -13,5 +14,5 @@ import (
 )
 
 func main() {
-	boot.Start(func(e *lambdahttp.Environment) lambda.Handler { return lambdahttp.NewHandler(e, sample.New(e)) }, boot.Clients{Redis: rediscache.OpenStore, Events: sinks.Open})
+	boot.Start(func(e *lambdahttp.Environment) lambda.Handler { return lambdahttp.NewHandler(e, sample.New(e)) }, boot.Clients{DynamoDB: dynamotable.OpenStore, Redis: rediscache.OpenStore, Events: sinks.Open})
 }

@@ -2,6 +2,9 @@
 // The limits are in DynamoDB.
 package main
 
-import "github.com/weir-limits/weir/functions/boot"
+import (
+	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/dynamotable"
+)
 
-func main() { boot.StartSettle(boot.Clients{}) }
+func main() { boot.StartSettle(boot.Clients{DynamoDB: dynamotable.OpenStore}) }
