@@ -19,6 +19,7 @@ import (
 type racing struct {
 	dynamostore.API
 	updates, before int
+	applied         int // updates whose condition was true
 	happens         func()
 }
 
@@ -26,7 +27,11 @@ func (o *racing) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, f
 	if o.updates++; o.updates == o.before {
 		o.happens()
 	}
-	return o.API.UpdateItem(ctx, in, f...)
+	out, err := o.API.UpdateItem(ctx, in, f...)
+	if err == nil {
+		o.applied++
+	}
+	return out, err
 }
 
 func newRacing(api *racing, table string) *dynamostore.Store {
@@ -61,6 +66,119 @@ func TestStore_refusalRace(t *testing.T) {
 	}
 	if wait := full.Limit.Machine().RetryAfter(after[0].State, now, full.Cost); !ok {
 		t.Errorf("got a refusal with RetryAfter %s, want an allowed request", wait)
+	}
+}
+
+// If another process refunds the limit that refuses, the store converts no limit in a step of its own.
+// Otherwise, another request could see the conversion of a request that later charges.
+func TestStore_refusalRaceConversion(t *testing.T) {
+	client, table := local(t)
+	other := storetest.Must(dynamostore.New(client, dynamostore.Options{Table: table, Namespace: "contended"}))
+	ctx, now := context.Background(), algo.InstantOf(noon)
+	for _, algorithm := range []algo.Algorithm{algo.FixedWindow, algo.SlidingWindow, algo.TokenBucket, algo.SlidingLog, algo.Concurrent} {
+		rate := algo.Rate{Algorithm: algorithm, Requests: 20, Window: time.Minute}
+		who := caller()
+		old := storetest.Limit(t, "changed", bucket)
+		next := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "changed", Rate: sliding, Version: 2}))
+		full := limiter.Charge{Subject: who, Limit: storetest.Limit(t, "full", rate), Cost: 5}
+		rest := full
+		rest.Cost = full.Limit.MaxCost() - full.Cost
+		results := make([]algo.Result, 2)
+		if ok, err := other.Take(ctx, now, who, []limiter.Charge{rest, {Subject: who, Limit: old, Cost: 1}}, make([]algo.Result, 2)); !ok || err != nil {
+			t.Fatalf("%s: allowed: got %t, %v, want true", algorithm, ok, err)
+		}
+		if ok, err := other.Take(ctx, now, who, []limiter.Charge{full}, results[:1]); !ok || err != nil {
+			t.Fatalf("%s: allowed: got %t, %v, want true", algorithm, ok, err)
+		}
+		api := &racing{API: client, before: 2, happens: func() {
+			if settled, err := other.Settle(ctx, now, who, []limiter.Charge{full}, results[:1], 0, limiter.Once{}); err != nil || settled.Given != 1 {
+				t.Errorf("%s: got %+v and error %v, want a refund", algorithm, settled, err)
+			}
+		}}
+		ok, err := newRacing(api, table).Take(ctx, now, who, []limiter.Charge{full, {Subject: who, Limit: next, Cost: 1}}, make([]algo.Result, 2))
+		if !ok || err != nil || api.updates != 3 {
+			t.Errorf("%s: got allowed %t and error %v after %d updates, want true after 3", algorithm, ok, err, api.updates)
+		}
+		if api.applied != 1 {
+			t.Errorf("%s: got %d updates that wrote, want one", algorithm, api.applied)
+		}
+	}
+}
+
+// If a process of older rules charges a limit for the first time during a refusal, the store converts this
+// limit together with the other limits.
+func TestStore_refusalRaceNew(t *testing.T) {
+	client, table := local(t)
+	other := storetest.Must(dynamostore.New(client, dynamostore.Options{Table: table, Namespace: "contended"}))
+	ctx, now, who := context.Background(), algo.InstantOf(noon), caller()
+	take := func(store *dynamostore.Store, want bool, charges ...limiter.Charge) {
+		t.Helper()
+		for i := range charges {
+			charges[i].Subject = who
+		}
+		if ok, err := store.Take(ctx, now, who, charges, make([]algo.Result, len(charges))); ok != want || err != nil {
+			t.Errorf("allowed: got %t and error %v, want %t", ok, err, want)
+		}
+	}
+	full, newer := storetest.Limit(t, "full", fixed), func(name string) *limiter.Limit {
+		return storetest.Must(limiter.NewLimit(limiter.Limit{Name: name, Rate: sliding, Version: 2}))
+	}
+	take(other, true, limiter.Charge{Limit: full, Cost: fixed.Requests}, limiter.Charge{Limit: storetest.Limit(t, "a", bucket), Cost: 1})
+	api := &racing{API: client, before: 2, happens: func() { take(other, true, limiter.Charge{Limit: storetest.Limit(t, "b", bucket), Cost: 1}) }}
+	take(newRacing(api, table), false, limiter.Charge{Limit: full, Cost: 1}, limiter.Charge{Limit: newer("a"), Cost: 1}, limiter.Charge{Limit: newer("b"), Cost: 1})
+	if api.updates != 3 || api.applied != 1 {
+		t.Errorf("got %d updates, of which %d wrote, want 3 and one", api.updates, api.applied)
+	}
+}
+
+// crowded is an API that runs a function before each update.
+type crowded struct {
+	dynamostore.API
+	happens func()
+}
+
+func (c *crowded) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, f ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+	c.happens()
+	return c.API.UpdateItem(ctx, in, f...)
+}
+
+// A settlement loses every race for the refund of a log. It then releases its slot, refunds nothing else,
+// and keeps no ID. The repeated settlement refunds the log, and releases no slot again.
+func TestStore_Settle_contended(t *testing.T) {
+	client, table := local(t)
+	ctx, now, who := context.Background(), algo.InstantOf(noon), caller()
+	other := storetest.Must(dynamostore.New(client, dynamostore.Options{Table: table, Namespace: "contended"}))
+	slots, entries := slotsOf(t, 5), storetest.Limit(t, "log", algo.Rate{Algorithm: algo.SlidingLog, Requests: 100, Window: time.Hour})
+	charges := []limiter.Charge{{Subject: who, Limit: slots, Cost: 1}, {Subject: who, Limit: entries, Cost: 1}}
+	take := func(charges ...limiter.Charge) []algo.Result {
+		results := make([]algo.Result, len(charges))
+		if ok, err := other.Take(ctx, now, who, charges, results); !ok || err != nil {
+			t.Fatalf("allowed: got %t, %v, want true", ok, err)
+		}
+		return results
+	}
+	used := func() (counts [2]int64) {
+		for i, r := range take(limiter.Charge{Subject: who, Limit: slots}, limiter.Charge{Subject: who, Limit: entries}) {
+			counts[i] = r.Machine.Used(r.State, now)
+		}
+		return counts
+	}
+	held := take(charges...)
+	take(charges[0]) // another slot of the same instant
+	appended := int64(0)
+	store := storetest.Must(dynamostore.New(&crowded{client, func() { take(charges[1]); appended++ }}, dynamostore.Options{Table: table, Namespace: "contended"}))
+	once := limiter.Once{ID: limiter.NewVoucherID(), Expires: now.Add(time.Minute)}
+	if settled, err := store.Settle(ctx, now, who, charges, held, 0, once); !errors.Is(err, limiter.ErrContended) {
+		t.Errorf("got %+v and error %v, want %v", settled, err, limiter.ErrContended)
+	}
+	if got, want := used(), [2]int64{1, 1 + appended}; got != want {
+		t.Errorf("after a contended settlement: got counts %d, want %d", got, want)
+	}
+	if settled, err := other.Settle(ctx, now, who, charges, held, 0, once); err != nil || settled.Given != 1 {
+		t.Errorf("repeated: got %+v and error %v, want one refund", settled, err)
+	}
+	if got, want := used(), [2]int64{1, appended}; got != want {
+		t.Errorf("after the repeated settlement: got counts %d, want %d", got, want)
 	}
 }
 

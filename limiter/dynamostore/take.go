@@ -35,6 +35,7 @@ type view struct {
 	settled limiter.Held // held after the conversion and the clamp that the charge needs
 	changed bool         // held and settled differ, and the charge writes
 	clamped bool         // an attempt of this decision has clamped the state
+	refuses bool         // the state has no room for the charge; valid if exact
 	capped  bool         // the charge exceeds the max debt, or fills a log's list
 	next    algo.State   // the state after the charge
 	guessed bool         // no cached state shows the bucket as busy, so busy is a guess
@@ -117,6 +118,7 @@ func (t *take) learn(it item) error {
 		var ok bool
 		v.next, ok = c.Apply(v.settled.Machine, v.settled.State, t.now)
 		v.capped = c.Cost > 0 && (c.Force && capped(v, t.now, c.Cost) || fills(v, c.Cost) || t.tooManyExpired(v, c))
+		v.refuses = !ok
 		t.passes = t.passes && ok
 	}
 	return nil
@@ -167,7 +169,8 @@ func (t *take) attempt() *expression {
 		switch {
 		case v.changed, v.capped && t.passes:
 			t.rewrite(e, v)
-		case t.exact && !t.passes: // a limit refuses, so nothing is charged
+		case t.exact && !t.passes: // nothing is charged
+			t.requireAnswer(e, v, c)
 		case t.exact && v.settled != v.held && v.held.Machine != nil: // a charge of cost 0 does not write, even if the state needs a conversion or a clamp
 			e.requireHeld(t.item, v)
 		default:
@@ -187,21 +190,38 @@ func expiry(now algo.Instant, horizon time.Duration) int64 {
 	return now.Add(horizon + expiryMargin + time.Second - 1).Time().Unix()
 }
 
-// charge adds the charge of a limit to the update. The condition fails if the item has other parameters
-// than v.settled.
-func (t *take) charge(e *expression, v *view, c limiter.Charge) {
-	fingerprint, same := c.Limit.Fingerprint(), v.settled.Machine == c.Limit.Machine()
+// requireAnswer adds the condition that a refusal is complete: the limit still refuses, or it needs no
+// conversion. Otherwise, the update would write only a part of the answer, which other requests could see.
+func (t *take) requireAnswer(e *expression, v *view, c limiter.Charge) {
+	switch {
+	case v.refuses:
+		e.requireHeld(t.item, v)
+	case c.Cost > 0:
+		e.requireParameters(v, c.Limit)
+	}
+}
+
+// requireParameters adds the condition that the item has the parameters of v.settled. It returns the
+// placeholder of their fingerprint, and reports whether they are those of limit.
+func (e *expression) requireParameters(v *view, limit *limiter.Limit) (value string, same bool) {
+	fingerprint, same := limit.Fingerprint(), v.settled.Machine == limit.Machine()
 	if !same {
 		fingerprint = v.settled.Machine.Fingerprint()
 	}
-	f, version := attribute(fingerprintAttribute, v.id), attribute(versionAttribute, v.id)
-	value := e.text(fingerprint)
-	if same {
+	f := attribute(fingerprintAttribute, v.id)
+	if value = e.text(fingerprint); same {
 		e.require(e.absentOr(f, "=", value))
 	} else { // the item must have parameters of the same or newer rules; otherwise the limit must be converted
 		e.require(e.compare(f, "=", value))
-		e.require(e.compare(version, ">=", e.number(c.Limit.Version)))
+		e.require(e.compare(attribute(versionAttribute, v.id), ">=", e.number(limit.Version)))
 	}
+	return value, same
+}
+
+// charge adds the charge of a limit to the update. The condition fails if the item has other parameters
+// than v.settled.
+func (t *take) charge(e *expression, v *view, c limiter.Charge) {
+	value, same := e.requireParameters(v, c.Limit)
 	if c.Force && c.Cost == 0 {
 		return // a forced charge of cost 0 is allowed in any state, even if a slow clock sees a debt above the max debt
 	}
@@ -216,8 +236,8 @@ func (t *take) charge(e *expression, v *view, c limiter.Charge) {
 		t.chargeSlots(e, m, v, c)
 	}
 	if c.Cost > 0 && same {
-		e.setTo(f, value)
-		e.setAtFirst(version, e.number(c.Limit.Version))
+		e.setTo(attribute(fingerprintAttribute, v.id), value)
+		e.setAtFirst(attribute(versionAttribute, v.id), e.number(c.Limit.Version))
 	}
 }
 
