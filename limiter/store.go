@@ -46,7 +46,9 @@ type Store interface {
 	// ErrVoucherExpired. Otherwise, it keeps the ID in the same step as the corrections. It keeps no ID if
 	// there are no forced charges and no refund is safe. A results element of a log has no Entries then.
 	//
-	// If Settle returns another error, it has made the corrections at most once.
+	// If Settle returns another error, it has made the corrections at most once. With ErrContended, it has
+	// made none, but it may have released the slots of the charges. This admits no more than the limit
+	// allows, because the request has ended. A repeated Settle does not release these slots again.
 	Settle(ctx context.Context, now algo.Instant, subject Subject, charges []Charge, results []algo.Result, elapsed time.Duration, once Once) (Settled, error)
 
 	// Inspect returns every limit that the store holds of subject, in the order of their IDs. For an

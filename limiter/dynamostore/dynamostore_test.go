@@ -74,5 +74,6 @@ func TestStore_linearizable(t *testing.T) {
 		},
 		Margin:    50 * time.Millisecond,
 		Processes: true,
+		Releases:  true,
 	})
 }

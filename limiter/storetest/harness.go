@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"math"
-	"slices"
 	"testing"
 	"time"
 
@@ -52,14 +51,8 @@ type pair struct {
 	store    limiter.Store
 	model    *Model
 	subject  limiter.Subject
-	latest   algo.Instant      // of all operations: a store may forget the IDs that have expired then
-	released map[slotsOf]int64 // slots that the store has released, of each charge
-}
-
-// slotsOf identifies the slots of one charge in a store that numbers them.
-type slotsOf struct {
-	limit  limiter.ID
-	number int64
+	latest   algo.Instant // of all operations: a store may forget the IDs that have expired then
+	released releases
 }
 
 func newPair(t *testing.T, s Suite) *pair {
@@ -68,7 +61,7 @@ func newPair(t *testing.T, s Suite) *pair {
 }
 
 func newPairOf(store limiter.Store, s Suite) *pair {
-	return &pair{store: store, model: &Model{Margin: s.Margin}, subject: subject(), released: map[slotsOf]int64{}}
+	return &pair{store: store, model: &Model{Margin: s.Margin}, subject: subject(), released: releases{}}
 }
 
 // failer has the methods that testing.TB and rapid.T share.
@@ -150,7 +143,7 @@ func (p *pair) settleOnce(t failer, now algo.Instant, charges []limiter.Charge, 
 			logs++
 		}
 	}
-	want, wantErr := p.model.Settle(now, p.subject, p.unreleased(charges, results), results, elapsed, once)
+	want, wantErr := p.model.Settle(now, p.subject, p.released.left(charges, results), results, elapsed, once)
 	for _, is := range []error{limiter.ErrVoucherUsed, limiter.ErrVoucherExpired} {
 		if errors.Is(err, is) && errors.Is(wantErr, is) {
 			return err
@@ -159,34 +152,11 @@ func (p *pair) settleOnce(t failer, now algo.Instant, charges []limiter.Charge, 
 	if err != nil || wantErr != nil || got.Given < want.Given || got.Given > want.Given+logs || got.Excess != want.Excess {
 		t.Fatalf("settlement of %+v at start%+v: got %+v and %v, want %+v and %v", charges, now.Sub(start), got, err, want, wantErr)
 	}
-	p.release(charges, results)
+	p.released.add(charges, results)
 	if got.Given > 0 && once.Needed() { // perhaps the store refunded only expired entries of a log, and kept the ID
 		p.model.Keep(p.subject, once)
 	}
 	return nil
-}
-
-// unreleased returns charges without the slots that the store has released before. A store that numbers
-// slots releases each once. Another store identifies slots by their instant, as the model does.
-func (p *pair) unreleased(charges []limiter.Charge, results []algo.Result) []limiter.Charge {
-	left := slices.Clone(charges)
-	for i, c := range charges {
-		of := slotsOf{c.Limit.ID, results[i].State.Refunds}
-		if _, ok := results[i].Machine.(*algo.Slots); !ok || c.Force || of.number == 0 {
-			continue
-		}
-		left[i].Cost = max(0, c.Cost-p.released[of])
-	}
-	return left
-}
-
-// release records that the store has released the slots of charges.
-func (p *pair) release(charges []limiter.Charge, results []algo.Result) {
-	for i, c := range charges {
-		if of := (slotsOf{c.Limit.ID, results[i].State.Refunds}); !c.Force {
-			p.released[of] = max(p.released[of], c.Cost)
-		}
-	}
 }
 
 // corrections returns charges that correct the given charges to their actual costs, with the results of

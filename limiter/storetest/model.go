@@ -17,6 +17,8 @@ type Model struct {
 
 	held    map[limiter.Subject]map[limiter.ID]limiter.Held
 	settled map[settledID]struct{} // the model forgets no ID
+
+	released releases // for explains
 }
 
 // settledID is the ID of a settlement on a subject, as stores keep it.
@@ -165,6 +167,15 @@ func (m *Model) correct(now algo.Instant, subject limiter.Subject, charges []lim
 		}
 	}
 	return settled, changed || settled.Given > 0
+}
+
+// release releases the slots of a settlement and makes no other correction.
+func (m *Model) release(subject limiter.Subject, charges []limiter.Charge, results []algo.Result) {
+	for i, c := range charges {
+		if _, slots := results[i].Machine.(*algo.Slots); slots && !c.Force {
+			_, _ = m.correct(0, subject, charges[i:i+1], results[i:i+1], 0)
+		}
+	}
 }
 
 // Inspect implements limiter.Store.Inspect.

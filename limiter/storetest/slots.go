@@ -178,7 +178,7 @@ func testSlotsInFlight(t *testing.T, s Suite) {
 // shares reports whether two stores share their state.
 func shares(t *testing.T, a, b limiter.Store) bool {
 	t.Helper()
-	p := &pair{store: a, model: &Model{}, subject: subject(), released: map[slotsOf]int64{}}
+	p := &pair{store: a, model: &Model{}, subject: subject(), released: releases{}}
 	p.take(t, start, one(Limit(t, "a", rates[1]), 1), nil)
 	entries, err := b.Inspect(ctx, p.subject)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 // specification describes the model as a state machine. Its inputs are the events of one subject.
 func specification(limits [][]*limiter.Limit, margin time.Duration) porcupine.Model {
 	return porcupine.Model{
-		Init: func() any { return &Model{Margin: margin} },
+		Init: func() any { return &Model{Margin: margin, released: releases{}} },
 		Step: func(state, input, _ any) (bool, any) {
 			next := state.(*Model).clone()
 			return next.explains(limits, input.(event)), next
@@ -45,7 +45,16 @@ func (m *Model) explains(limits [][]*limiter.Limit, e event) bool {
 			}
 			results[i] = algo.Result{Machine: machine, State: given.State}
 		}
-		_, err := m.Settle(e.Op.Now, who, charges, results, e.Op.Elapsed, e.Op.Once)
+		left := m.released.left(charges, results)
+		if e.Contended {
+			m.release(who, left, results)
+			m.released.add(charges, results)
+			return true
+		}
+		_, err := m.Settle(e.Op.Now, who, left, results, e.Op.Elapsed, e.Op.Once)
+		if err == nil {
+			m.released.add(charges, results)
+		}
 		if used := errors.Is(err, limiter.ErrVoucherUsed); used || !e.Used {
 			return used == e.Used
 		}
@@ -60,7 +69,7 @@ func (m *Model) explains(limits [][]*limiter.Limit, e event) bool {
 }
 
 func (m *Model) clone() *Model {
-	c := &Model{Margin: m.Margin, held: map[limiter.Subject]map[limiter.ID]limiter.Held{}, settled: maps.Clone(m.settled)}
+	c := &Model{Margin: m.Margin, held: map[limiter.Subject]map[limiter.ID]limiter.Held{}, settled: maps.Clone(m.settled), released: maps.Clone(m.released)}
 	for subject, held := range m.held {
 		c.held[subject] = maps.Clone(held)
 	}
@@ -74,5 +83,5 @@ func (m *Model) equal(o *Model) bool {
 			return false
 		}
 	}
-	return maps.Equal(m.settled, o.settled)
+	return maps.Equal(m.settled, o.settled) && maps.Equal(m.released, o.released)
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"slices"
 	"sync"
 	"testing"
 
@@ -22,6 +21,7 @@ type event struct {
 	Call, Return int64
 	Allowed      bool   // for a take
 	Used         bool   // for a settlement: it was made before
+	Contended    bool   // for a settlement: it made no corrections, but may have released slots
 	Seen         []seen // for a take, the results; for an inspection, the entries
 	Given        []seen // for a settlement, the results of the settled take
 	Failure      string // description of an answer that a store must not return
@@ -35,7 +35,7 @@ func (e event) client() int { return e.process*2*goroutines + e.Goroutine }
 
 func (e event) String() string {
 	names := [...]string{takes: "take", settles: "settle", resets: "reset", inspects: "inspect"}
-	return fmt.Sprintf("%s %+v at start%+v, elapsed %s: allowed %t, seen %+v, given %+v", names[e.Op.Kind], e.Op.Charges, e.Op.Now.Sub(start), e.Op.Elapsed, e.Allowed, e.Seen, e.Given)
+	return fmt.Sprintf("%s %+v at start%+v, elapsed %s: allowed %t, used %t, contended %t, seen %+v, given %+v", names[e.Op.Kind], e.Op.Charges, e.Op.Now.Sub(start), e.Op.Elapsed, e.Allowed, e.Used, e.Contended, e.Seen, e.Given)
 }
 
 // seen is a limiter.Entry that can be encoded as JSON.
@@ -126,8 +126,8 @@ func (w *worker) perform(g int, ops []operation) (events []event) {
 	return events
 }
 
-// settle settles a take, twice at the same time if the operation is doubled. It returns the settlements
-// that happened.
+// settle settles a take, twice at the same time if the operation is doubled. It returns the settlements,
+// also those that were contended.
 func (w *worker) settle(e event, who limiter.Subject, of taken) (events []event) {
 	charges, results := corrections(of.charges, of.results, e.Op.Actual)
 	if e.Op.Charges, e.Given = correctionsOf(of.of, e.Op.Actual), givenOf(results); len(charges) == 0 {
@@ -140,18 +140,16 @@ func (w *worker) settle(e event, who limiter.Subject, of taken) (events []event)
 	}
 	together(w.t, len(sent), func(i int) {
 		e := &sent[i]
-		happened := e.call(func() error {
+		e.call(func() error {
 			_, err := w.store.Settle(ctx, e.Op.Now, who, charges, results, e.Op.Elapsed, e.Op.Once)
-			if e.Used = errors.Is(err, limiter.ErrVoucherUsed); e.Used {
+			e.Used, e.Contended = errors.Is(err, limiter.ErrVoucherUsed), errors.Is(err, limiter.ErrContended)
+			if e.Used {
 				return nil
 			}
 			return err
 		})
-		if !happened {
-			e.Call = 0
-		}
 	})
-	return slices.DeleteFunc(sent, func(e event) bool { return e.Call == 0 })
+	return sent
 }
 
 // call executes a call and records its time. It returns false if the call did not happen.
