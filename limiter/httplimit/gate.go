@@ -121,7 +121,7 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 	}
 	if selected.Ignored != nil {
 		o.RecordIgnored = true
-		g.log(ctx, slog.LevelWarn, "limits of an API key's record ignored", selected.Ignored)
+		g.o.Logger.LogAttrs(ctx, slog.LevelWarn, "mistake in an API key's record ignored", slog.String("apikey_id", o.Caller.APIKey), slog.Any("err", selected.Ignored))
 	}
 	if settles(o.Charges) {
 		var receipt *limiter.Receipt

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -212,12 +213,13 @@ func TestNewAnswer_jitter(t *testing.T) {
 // server is a handler behind one limit. Each test sets the caller of its requests.
 type server struct {
 	http.Handler
-	caller caller.Caller
-	err    error
-	now    time.Time
-	store  limiter.Store
-	served int
-	log    bytes.Buffer
+	caller  caller.Caller
+	err     error
+	ignored error // rules.Selection.Ignored
+	now     time.Time
+	store   limiter.Store
+	served  int
+	log     bytes.Buffer
 	// observed contains the outcomes that Observe received, each with the number of requests that were
 	// served before.
 	observed []string
@@ -235,7 +237,7 @@ func newServer(t *testing.T) *server {
 			if r.Method == http.MethodDelete {
 				return rules.Selection{Charges: []limiter.Charge{{Subject: limiter.Global(), Cost: 1}}}
 			}
-			return rules.Selection{Charges: []limiter.Charge{{Subject: r.Caller.Subject(), Limit: l, Cost: int64(len(r.Path.String()) - 1)}}}
+			return rules.Selection{Ignored: s.ignored, Charges: []limiter.Charge{{Subject: r.Caller.Subject(), Limit: l, Cost: int64(len(r.Path.String()) - 1)}}}
 		},
 		Identify: func(context.Context, time.Time, httplimit.Request) (caller.Caller, error) { return s.caller, s.err },
 		Observe: func(o outcome.Outcome) {
@@ -278,6 +280,18 @@ func body(t *testing.T, r *http.Response) string {
 		t.Fatal(err)
 	}
 	return string(b)
+}
+
+// The log of an ignored mistake in a record names the id of the key and the limit.
+func TestGate_ignored(t *testing.T) {
+	s := newServer(t)
+	s.caller, s.ignored = caller.Caller{APIKey: "acme"}, errors.New("limit month: too high")
+	if r := s.get(t, http.MethodGet, "/a"); r.StatusCode != http.StatusOK {
+		t.Errorf("got %s, want a 200", r.Status)
+	}
+	if want := `level=WARN msg="mistake in an API key's record ignored" apikey_id=acme err="limit month: too high"`; !strings.Contains(s.log.String(), want) {
+		t.Errorf("log: got %q, want %q", s.log.String(), want)
+	}
 }
 
 func TestGate(t *testing.T) {

@@ -102,6 +102,7 @@ func (c *compiler) place() {
 	}
 	c.assign(true)
 	if m := c.misfit(); m != nil {
+		m.movable = c.movable(m)
 		c.doc.Report(m.last.Path, "%s", m)
 	}
 	c.doc.Note("rules", "the limits of one caller do not fit one item, so the limits by endpoint use one item for each caller and endpoint")
@@ -209,6 +210,7 @@ type misfit struct {
 	item
 	tier        string
 	first, last *spec // first is the first limit of the set; last is the limit with which the set no longer fits
+	movable     *spec // a limit that would fit another item if it counted by endpoint; nil if there is none
 	limits      int   // number of limits in the set
 	own         size  // size of the limits up to and including last, in the item that contains last
 }
@@ -243,15 +245,39 @@ func overflow(limits []*spec, it item, tier string) *misfit {
 	return &m
 }
 
+// movable returns the last limit in the item of m that only the rule of a single endpoint has, but that does
+// not count by endpoint. It returns nil if there is none.
+func (c *compiler) movable(m *misfit) *spec {
+	limits, _ := c.items()
+	shared := map[hashed]int{}
+	for i := range c.specs {
+		shared[c.specs[i].is]++
+	}
+	for _, s := range slices.Backward(limits[m.item]) {
+		if !s.byEndpoint() && !c.rules.rules[s.rule].pattern.below && shared[s.is] == 1 {
+			return s
+		}
+	}
+	return nil
+}
+
+// remedy says how fewer limits share the item.
+func (m *misfit) remedy() string {
+	if m.movable == nil {
+		return ""
+	}
+	return `; add "endpoint" to the per of limits of a single endpoint, such as ` + m.movable.Path
+}
+
 // String describes the limits that do not fit, and a set that would fit.
 func (m *misfit) String() string {
 	where := fmt.Sprintf("a %q caller in the item (%s)", m.tier, m.family)
 	switch {
 	case m.limits > limiter.MaxCharges:
-		return fmt.Sprintf("does not fit one item: got %d limits of %s, want at most %d; the first is %s", m.limits, where, limiter.MaxCharges, m.first.Path)
+		return fmt.Sprintf("does not fit one item: got %d limits of %s, want at most %d; the first is %s%s", m.limits, where, limiter.MaxCharges, m.first.Path, m.remedy())
 	case keyBytes+m.own.bytes > unitBytes:
-		return fmt.Sprintf("does not fit one item: the first %d limits of %s take up to %d bytes, want at most %d (one write unit); the first is %s",
-			m.own.limits, where, keyBytes+m.own.bytes, unitBytes, m.first.Path)
+		return fmt.Sprintf("does not fit one item: the first %d limits of %s take up to %d bytes, want at most %d (one write unit); the first is %s%s",
+			m.own.limits, where, keyBytes+m.own.bytes, unitBytes, m.first.Path, m.remedy())
 	}
 	last, kinds, remedy := m.last.size(), "sliding_logs", "use a sliding_window"
 	free := logBytes - m.own.total() + entryBytes*last.entries + slotBytes*last.slots

@@ -31,8 +31,9 @@ func (c *compiler) note() {
 			c.doc.Note(s.Path, "each write of this limit's item costs up to %d write units on DynamoDB", units(size.total()))
 		}
 	}
+	tiers := c.tiers()
 	for i := range c.rules.rules {
-		c.noteTiers(&c.rules.rules[i])
+		c.noteTiers(&c.rules.rules[i], tiers)
 		c.noteCallers(&c.rules.rules[i])
 	}
 	c.noteUsage()
@@ -152,9 +153,17 @@ func (c *compiler) noteUsage() {
 	}
 }
 
+// tiers returns the tiers that rules name and the default tier, sorted.
+func (c *compiler) tiers() []string {
+	i, named := slices.BinarySearch(c.doc.Tiers, c.doc.DefaultTier)
+	if named {
+		return c.doc.Tiers
+	}
+	return slices.Insert(slices.Clone(c.doc.Tiers), i, c.doc.DefaultTier)
+}
+
 // noteTiers notes the tiers for which a rule has no limit.
-func (c *compiler) noteTiers(r *rule) {
-	tiers := c.doc.Tiers
+func (c *compiler) noteTiers(r *rule, tiers []string) {
 	_, others := r.limits[document.OtherTiers]
 	_, global := r.limits[document.Global]
 	missing := len(tiers) - len(r.limits)
@@ -164,7 +173,15 @@ func (c *compiler) noteTiers(r *rule) {
 	if others || missing == 0 || global && len(r.limits) == 1 {
 		return
 	}
-	c.doc.Note(document.Join(r.path, "limits"), "this rule has no limit for callers of tier %s", r.without(tiers, missing))
+	c.doc.Note(document.Join(r.path, "limits"), "this rule has no limit for callers of tier %s%s", r.without(tiers, missing), c.defaultTier(tiers))
+}
+
+// defaultTier names the default tier if no rule does, because its limits are then easy to forget.
+func (c *compiler) defaultTier(tiers []string) string {
+	if len(tiers) == len(c.doc.Tiers) {
+		return ""
+	}
+	return "; " + c.doc.DefaultTier + " is the default_tier, and no rule names it"
 }
 
 // without lists the tiers for which the rule has no limit. missing is the number of these tiers.

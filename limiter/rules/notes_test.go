@@ -45,6 +45,26 @@ func TestRules_Notes_callers(t *testing.T) {
 	}
 }
 
+// A note reports a rule without a limit for the default tier, although no rule names this tier. A document
+// may set the standard default tier explicitly.
+func TestRules_Notes_defaultTier(t *testing.T) {
+	const want = `1 rules[0].limits: this rule has no limit for callers of tier free; free is the default_tier, and no rule names it`
+	for limits, want := range map[string]string{
+		`"paid":` + limit:                        want,
+		`"paid":` + limit + `,"global":` + limit: want,
+		`"paid":` + limit + `,"*":` + limit:      "",
+		`"paid":` + limit + `,"free":` + limit:   "",
+		`"global":` + limit:                      "",
+	} {
+		implicit := document(rule("/a", "", limits))
+		for _, text := range []string{implicit, strings.Replace(implicit, "{", `{"default_tier":"free",`, 1)} {
+			if got := strings.Join(notes(t, text, "no limit for callers"), "\n"); got != want {
+				t.Errorf("%s:\n got %s\nwant %s", text, got, want)
+			}
+		}
+	}
+}
+
 // A note names a window of more than a day, because it is not a calendar period.
 func TestRules_Notes_windows(t *testing.T) {
 	for numbers, want := range map[string]string{

@@ -172,6 +172,16 @@ func (r *Rules) CheckLimits(own *caller.Limits) error {
 	return errors.Join(problems...)
 }
 
+// CheckTier returns an error if the rules name tiers, but not this one. A caller of such a tier gets the limits
+// of the default tier.
+func (r *Rules) CheckTier(tier string) error {
+	if tiers := r.Tiers(); len(tiers) > 0 && r.Tier(tier) != tier {
+		return fmt.Errorf("tier: got %q, want a tier that a rule names: %s%s; default_tier %s decides",
+			document.Shorten(tier), document.AnyOf(tiers[:min(20, len(tiers))]), document.DidYouMean(tier, tiers), r.defaultTier)
+	}
+	return nil
+}
+
 // checkRate checks the rate of a record for the limits with a name.
 func (r *Rules) checkRate(name string, rate caller.Rate, own *caller.Limits) error {
 	list := r.named[name]

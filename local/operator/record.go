@@ -37,7 +37,7 @@ func recordNotes(r *rules.Rules, limits *caller.Limits, listed []rules.Listed) (
 	for _, l := range listed {
 		if l.Ignored != nil && !seen[l.Ignored.Error()] {
 			seen[l.Ignored.Error()] = true
-			notes = append(notes, "the limits of the key's record are ignored: "+l.Ignored.Error())
+			notes = append(notes, "ignored in the key's record: "+l.Ignored.Error())
 		}
 	}
 	return notes

@@ -89,6 +89,23 @@ func (l *limitFlags) checked(ctx context.Context, progress io.Writer, table stri
 	return nil
 }
 
+// warnTier prints a warning if the rules in force do not name the tier of a key. The key is valid then, because
+// later rules may name the tier.
+func (l *limitFlags) warnTier(ctx context.Context, progress io.Writer, table, tier string) {
+	if tier == "" {
+		return
+	}
+	r, from, err := rulesInForce(ctx, table, l.rules)
+	if err == nil && r != nil {
+		if err = r.CheckTier(tier); err != nil {
+			err = fmt.Errorf("%s: %w", from, err)
+		}
+	}
+	if err != nil {
+		fmt.Fprintf(progress, "weir: warning: %v\n", err)
+	}
+}
+
 // rulesInForce returns the rules in a file or, without a file, the published rules or those of the
 // checkout. It returns nil if there are none. from names the document.
 func rulesInForce(ctx context.Context, table, file string) (r *rules.Rules, from string, err error) {

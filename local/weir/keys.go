@@ -61,7 +61,11 @@ func createKeyCommand(o *keysOptions) *cobra.Command {
 			if err := l.checked(c.Context(), c.ErrOrStderr(), o.table, change); err != nil {
 				return err
 			}
-			return o.create(c.Context(), c.OutOrStdout(), c.ErrOrStderr(), k, add, change)
+			if err := o.create(c.Context(), c.OutOrStdout(), c.ErrOrStderr(), k, add, change); err != nil {
+				return err
+			}
+			l.warnTier(c.Context(), c.ErrOrStderr(), o.table, k.Tier)
+			return nil
 		},
 	}
 	c.Flags().StringVar(&k.ID, "id", "", "id by which limits count: 1 to 64 letters, digits, _, . and - (default: a random id)")
@@ -115,7 +119,11 @@ func setKeysCommand(o *keysOptions) *cobra.Command {
 			if err := l.checked(c.Context(), c.ErrOrStderr(), o.table, limits); err != nil {
 				return err
 			}
-			return o.set(c.Context(), c.OutOrStdout(), c.ErrOrStderr(), args[0], change)
+			if err := o.set(c.Context(), c.OutOrStdout(), c.ErrOrStderr(), args[0], change); err != nil {
+				return err
+			}
+			l.warnTier(c.Context(), c.ErrOrStderr(), o.table, tier)
+			return nil
 		},
 	}
 	l.flags(c)

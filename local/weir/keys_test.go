@@ -267,6 +267,24 @@ func TestKeysOptions_open(t *testing.T) {
 	}
 }
 
+// create and set warn of a tier that no rule names. The key is created anyway.
+func TestKeys_tier(t *testing.T) {
+	recordsTable(t)
+	document := filepath.Join(t.TempDir(), "rules.json")
+	if err := os.WriteFile(document, []byte(`{"rules":[{"endpoint":"/a","limits":{"paid":{"requests":9,"window":"1m"},"*":{"requests":9,"window":"1m"}}}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	warning := "weir: warning: " + document + `: tier: got "pade", want a tier that a rule names: paid (did you mean "paid"?); default_tier free decides` + "\n"
+	for _, args := range [][]string{{"keys", "create", "--id", "acme", "--tier", "pade", "--rules", document}, {"keys", "set", "acme", "--tier", "pade", "--rules", document}} {
+		if code, out, errs := weir(t, args...); code != 0 || out == "" || errs != warning {
+			t.Errorf("%v: got exit %d, stderr %q, want exit 0 and %q", args, code, errs, warning)
+		}
+	}
+	for _, tier := range []string{"paid", "free", ""} {
+		ok(t, "keys", "set", "acme", "--tier", tier, "--rules", document)
+	}
+}
+
 // create and set write limits that fit the rules, and list shows them. A mistake is one error, and
 // nothing is written.
 func TestKeys_limits(t *testing.T) {

@@ -24,6 +24,10 @@ const (
 	Global     = "global"
 )
 
+// standardTier is the default tier of a document without default_tier. A document may also name it if no
+// rule has limits for it.
+const standardTier = "free"
+
 // Document is a parsed document. It lacks the values that have mistakes.
 type Document struct {
 	Version     int64 // 0 if the document has no version
@@ -56,7 +60,7 @@ type Rule struct {
 
 // Parse reads a document and never returns nil. [Document.Problems] returns the mistakes.
 func Parse(text []byte) *Document {
-	d := &Document{DefaultTier: "free", report: report{text: text}}
+	d := &Document{DefaultTier: standardTier, report: report{text: text}}
 	if len(text) > MaxBytes {
 		d.report.add("", "got a document of %d bytes, want at most %d", len(text), MaxBytes)
 		return d
@@ -172,7 +176,7 @@ func (d *Document) readDefaultTier(o *object, n *node) {
 	}
 	d.DefaultTier = name
 	switch {
-	case slices.Contains(d.Tiers, name):
+	case name == standardTier || slices.Contains(d.Tiers, name):
 	case len(d.Tiers) == 0:
 		d.report.add(n.path, "got %s, but no rule names a tier", n)
 	default:
