@@ -224,6 +224,27 @@ func TestSettle_failures(t *testing.T) {
 	d.want("repetitions", "calls 2, input 200, output 400, failures 0, bytes 2")
 }
 
+// A back end that never settles keeps its slot until the window of the limit has passed. A status frees a slot
+// earlier.
+func TestSettle_slots(t *testing.T) {
+	d := newDecided(t, `{"rules":[{"endpoint":"*","limits":{"*":{"name":"exports","requests":1,"window":"1m","per":["ip"],"count":"concurrent"}}}]}`)
+	admitted := func(when string, want bool) {
+		t.Helper()
+		if got := d.authorize()["weir"] == "allowed"; got != want {
+			t.Errorf("%s: got admitted %t, want %t", when, got, want)
+		}
+	}
+	admitted("first", true)
+	d.now = noon.Add(59 * time.Second)
+	admitted("within the window", false)
+	d.now = noon.Add(61 * time.Second)
+	receipt := d.receipt()
+	admitted("after the window, with a new holder", false)
+	d.report(`{"receipt":"%s","status":200}`, receipt, settled)
+	d.now = noon.Add(63 * time.Second)
+	admitted("after a status", true)
+}
+
 // An event that is not compressed JSON, or that is too large, is dropped: a repetition would not help.
 func TestSettle_badLines(t *testing.T) {
 	d := newDecided(t, eachCount)
