@@ -6,7 +6,8 @@
 // A process has the same interface as a custom runtime on Lambda: the Runtime API, version 2018-06-01.
 // It gets one event at a time. It gets the next event only after it has answered the event and requested
 // another one. Between events it is frozen: no goroutine runs and no timer fires. It gets the variables
-// of the function and those of Lambda, but no variables of its parent.
+// of the function and those of Lambda, but no variables of its parent. With [Options].Concurrency a
+// process handles several events at once and is not frozen, as on Lambda Managed Instances.
 //
 // Every failure returns an error with its cause. Failures are an error that the function reports,
 // an answer that is too large, the end of the process, and a missed deadline. No process outlives
@@ -33,5 +34,5 @@
 // There are no extensions, streamed answers, traces, client contexts or Cognito identities. A process
 // shares this machine's files, network, memory and processors. A cold start counts towards the timeout
 // of the invocation. (Lambda allows ten additional seconds for it.) A failed init is not retried.
-// Systems other than Linux can neither freeze a process nor end it with its parent.
+// The environments of a Pool handle one event at a time. Systems other than Linux can neither freeze a process nor end it with its parent.
 package lambdaenv

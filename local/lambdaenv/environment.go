@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -31,12 +32,15 @@ type Options struct {
 	Name string
 	// Variables are the variables of the function, each NAME=value.
 	Variables []string
+	// Concurrency is the number of events that the process handles at once, as on Lambda Managed
+	// Instances. 0 means 1.
+	Concurrency int
 	// Output gets stdout and stderr of the process. Writes do not overlap. nil discards the output.
 	Output io.Writer
 }
 
-// Environment is a process that waits for events and is frozen between them. It is safe for
-// concurrent use. Make one with Start.
+// Environment is a process that waits for events. A process that handles one event at a time is frozen
+// between them. An Environment is safe for concurrent use. Make one with Start.
 type Environment struct {
 	// Init is the time from the start of the process to its first request for an event.
 	Init time.Duration
@@ -47,12 +51,12 @@ type Environment struct {
 	command *exec.Cmd
 	api     *http.Server
 
-	turn     chan struct{}   // has room for one element; an invocation puts it in and takes it out at its end
-	ready    chan struct{}   // gets an element when the process requests an event
-	events   chan invocation // events for the process
-	outcomes chan outcome    // outcome of the invocation or of the init
-	mu       sync.Mutex
-	pending  string // id of the request that has no outcome yet; empty for none
+	concurrent bool            // the process handles several events at once
+	turn       chan struct{}   // an invocation puts an element in and takes it out at its end
+	ready      chan struct{}   // gets an element when the process requests an event; if concurrent, only for the first event
+	events     chan invocation // events for the process
+	mu         sync.Mutex
+	pending    map[string]chan<- outcome // requests that have no outcome yet, by id
 
 	ended chan struct{} // closed when the process has ended
 	err   error         // why the process ended; valid after ended is closed
@@ -67,32 +71,37 @@ var ErrEnded = errors.New("the process has ended")
 // report, the error is an [ErrEnded], and the output of the process has the reason.
 func Start(ctx context.Context, o Options) (*Environment, error) {
 	begun := time.Now()
-	e, err := launch(ctx, o)
+	e, initialized, err := launch(ctx, o)
 	if err != nil {
 		return nil, fmt.Errorf("function %s: %w", o.Name, err)
 	}
-	if err := e.initialized(ctx); err != nil {
+	if err := e.initialized(ctx, initialized); err != nil {
 		return nil, errors.Join(fmt.Errorf("function %s: init: %w", o.Name, err), e.Close())
 	}
 	e.Init = time.Since(begun)
 	return e, nil
 }
 
-// launch starts the Runtime API and the process.
-func launch(ctx context.Context, o Options) (*Environment, error) {
+// launch starts the Runtime API and the process. initialized gets the outcome of the init, if the process
+// reports one.
+func launch(ctx context.Context, o Options) (e *Environment, initialized <-chan outcome, err error) {
 	bootstrap, err := filepath.Abs(o.Bootstrap)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	e := &Environment{
+	e = &Environment{
 		name: o.Name, command: exec.Command(bootstrap), //nolint:noctx // the process outlives ctx
-		turn: make(chan struct{}, 1), ready: make(chan struct{}), events: make(chan invocation), outcomes: make(chan outcome, 1),
-		pending: initRequest, ended: make(chan struct{}),
+		concurrent: o.Concurrency > 1, turn: make(chan struct{}, max(o.Concurrency, 1)), ready: make(chan struct{}), events: make(chan invocation),
+		pending: map[string]chan<- outcome{}, ended: make(chan struct{}),
 	}
+	if e.concurrent {
+		e.ready = make(chan struct{}, 1)
+	}
+	initialized = e.expect(initRequest)
 	e.api = &http.Server{Handler: e.runtimeAPI(), ReadHeaderTimeout: maxInit}
 	e.command.Dir = filepath.Dir(bootstrap)
 	e.command.Env = append([]string{
@@ -103,14 +112,17 @@ func launch(ctx context.Context, o Options) (*Environment, error) {
 		"_HANDLER=bootstrap",
 		"TZ=:UTC",
 	}, o.Variables...)
+	if e.concurrent {
+		e.command.Env = append(e.command.Env, "AWS_LAMBDA_MAX_CONCURRENCY="+strconv.Itoa(o.Concurrency))
+	}
 	e.command.Stdout, e.command.Stderr = o.Output, o.Output
 	e.command.WaitDelay = grace // longest wait for output of child processes that are left behind
 	if err := e.run(); err != nil {
-		return nil, errors.Join(err, listener.Close())
+		return nil, nil, errors.Join(err, listener.Close())
 	}
 	e.PID = e.command.Process.Pid
 	go func() { _ = e.api.Serve(listener) }() // serves until Close
-	return e, nil
+	return e, initialized, nil
 }
 
 // run starts the process. It closes ended when the process has ended.
@@ -132,28 +144,31 @@ func (e *Environment) run() error {
 }
 
 // initialized waits until the process requests its first event.
-func (e *Environment) initialized(ctx context.Context) error {
+func (e *Environment) initialized(ctx context.Context, reported <-chan outcome) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, maxInit, fmt.Errorf("not done within %s", maxInit))
 	defer cancel()
 	select {
 	case <-e.ready:
-		if err := e.last(nil).err; err != nil { // the process reported an error, but did not end
+		if err := last(reported, nil).err; err != nil { // the process reported an error, but did not end
 			return err
 		}
-		freeze(e.command)
+		e.freeze()
 		return nil
 	case <-e.ended:
-		return e.last(e.end()).err
+		return last(reported, e.end()).err
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
 // Invoke sends event to the process and waits until the process requests the next event. It
-// returns the answer to event. Concurrent events wait for their turn. The deadline of the
+// returns the answer to event. Further concurrent events wait for their turn. The deadline of the
 // function is the deadline of ctx, but at most fifteen minutes after the call. At the deadline,
 // Invoke kills the process, as Lambda does, and returns the error of ctx. If the function reports
 // an error, Invoke returns a [FunctionError].
+//
+// If the process handles several events at once, Invoke returns when the process has answered. At the
+// deadline the process continues, because it has other events.
 //
 // If ctx has a lambdacontext, the request has the id and the ARN of the lambdacontext. Environment
 // implements lambda.Handler.
@@ -183,24 +198,38 @@ func (e *Environment) exchange(ctx context.Context, i invocation) outcome {
 	if err := ctx.Err(); err != nil {
 		return outcome{err: fmt.Errorf("busy until the deadline: %w", err)}
 	}
+	answered := e.expect(i.id)
+	defer e.forget(i.id)
 	thaw(e.command)
 	select {
 	case e.events <- i:
 	case <-e.ended:
 		return outcome{err: e.end()}
 	case <-ctx.Done(): // the process has not requested another event
-		e.kill()
+		if !e.concurrent {
+			e.kill()
+		}
 		return outcome{err: fmt.Errorf(noAnswer, ctx.Err())}
+	}
+	if e.concurrent {
+		select {
+		case o := <-answered:
+			return o
+		case <-e.ended:
+			return last(answered, e.end())
+		case <-ctx.Done():
+			return last(answered, fmt.Errorf(noAnswer, ctx.Err()))
+		}
 	}
 	select {
 	case <-e.ready:
-		freeze(e.command)
-		return e.last(errors.New("the function requested the next event without an answer to this one"))
+		e.freeze()
+		return last(answered, errors.New("the function requested the next event without an answer to this one"))
 	case <-e.ended:
-		return e.last(e.end())
+		return last(answered, e.end())
 	case <-ctx.Done():
 		e.kill()
-		return e.last(fmt.Errorf(noAnswer, ctx.Err()))
+		return last(answered, fmt.Errorf(noAnswer, ctx.Err()))
 	}
 }
 
@@ -214,11 +243,18 @@ func (e *Environment) hasEnded() bool {
 	}
 }
 
+// freeze stops the process, unless it handles several events at once.
+func (e *Environment) freeze() {
+	if !e.concurrent {
+		freeze(e.command)
+	}
+}
+
 // last returns the outcome that the process has reported. If the process has reported no outcome,
 // last returns one with the given error.
-func (e *Environment) last(none error) outcome {
+func last(reported <-chan outcome, none error) outcome {
 	select {
-	case o := <-e.outcomes:
+	case o := <-reported:
 		return o
 	default:
 		return outcome{err: none}

@@ -19,6 +19,10 @@ import (
 	"github.com/aws/aws-lambda-go/lambda/messages"
 	"github.com/aws/aws-lambda-go/lambdacontext"
 
+	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/functions/lambdahttp"
+	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/local/lambdaenv"
 )
 
@@ -74,6 +78,12 @@ var functions = map[string]func(){
 	"report":  func() { post("init/error"); os.Exit(1) },
 	"defiant": func() { post("init/error"); next(); wait() },
 	"twice":   twice,
+	"meet":    start(meet),
+
+	contract.Authorizer: func() { boot.Start(lambdahttp.NewAuthorizer, boot.Clients{}) },
+	contract.Handler: func() {
+		boot.Start(func(e *lambdahttp.Environment) lambda.Handler { return lambdahttp.NewHandler(e, sample.New(e)) }, boot.Clients{})
+	},
 }
 
 func api(path string) string {

@@ -78,15 +78,22 @@ func (e *Environment) runtimeAPI() http.Handler {
 
 // next reports that the process is ready and answers with the next event.
 func (e *Environment) next(w http.ResponseWriter, r *http.Request) {
-	e.expect("")
-	select {
-	case e.ready <- struct{}{}:
-	case <-r.Context().Done():
-		return
+	if e.concurrent {
+		e.forget(initRequest)
+		select {
+		case e.ready <- struct{}{}:
+		default: // only the first request ends the init
+		}
+	} else {
+		e.forgetAll()
+		select {
+		case e.ready <- struct{}{}:
+		case <-r.Context().Done():
+			return
+		}
 	}
 	select {
 	case i := <-e.events:
-		e.expect(i.id)
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Lambda-Runtime-Aws-Request-Id", i.id)
 		w.Header().Set("Lambda-Runtime-Deadline-Ms", strconv.FormatInt(i.deadline.UnixMilli(), 10))
@@ -96,16 +103,31 @@ func (e *Environment) next(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// expect sets the id of the only request for which the process may send an outcome. An empty id means that
-// the process may send none.
-func (e *Environment) expect(id string) {
+// expect permits the process to send one outcome for a request, and returns the channel that gets it.
+func (e *Environment) expect(id string) <-chan outcome {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.pending = id
+	c := make(chan outcome, 1)
+	e.pending[id] = c
+	return c
+}
+
+// forget withdraws the permission of expect.
+func (e *Environment) forget(id string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.pending, id)
+}
+
+// forgetAll withdraws the permission of every expect.
+func (e *Environment) forgetAll() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	clear(e.pending)
 }
 
 // settle handles the response or error that the process sends for a request. It accepts only the outcome of
-// the pending request.
+// a pending request.
 func (e *Environment) settle(w http.ResponseWriter, r *http.Request, id string, parse func([]byte) outcome) {
 	status, o := http.StatusAccepted, outcome{}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxOutput))
@@ -132,12 +154,12 @@ func (e *Environment) settle(w http.ResponseWriter, r *http.Request, id string, 
 func (e *Environment) report(id string, o outcome) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if id != e.pending {
-		return false
+	c, ok := e.pending[id]
+	if ok {
+		delete(e.pending, id)
+		c <- o // does not block, because each request has one outcome
 	}
-	e.pending = ""
-	e.outcomes <- o // does not block, because each request has one outcome
-	return true
+	return ok
 }
 
 // failure reads the error that a function reports. Like Lambda, it accepts any body.
