@@ -151,7 +151,7 @@ func TestEnvironments_memory(t *testing.T) {
 		t.Errorf("bad token: got %s, want 401", r.Status)
 	}
 	s.greet(nil)
-	for _, want := range []string{"state  in memory of each environment; environments count separately\n", "each function has up to 2 environments; their metrics are in " + s.checkout.MetricsFile() + "\n"} {
+	for _, want := range []string{"state  in memory of each environment; environments count separately\n", "log    metrics and notices in " + s.checkout.MetricsFile() + "\n", "each function has up to 2 environments\n"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("output: got\n%s\nwant it to contain %q", &out, want)
 		}

@@ -22,9 +22,9 @@ func (s *Server) greet(apis []*gateway.API) {
 		where += " of each environment; environments count separately"
 	}
 	inForce := s.live.Current()
-	fmt.Fprintf(s.Out, "rules  %s (%s, version %d)\nstate  in %s\n", s.Rules, count(inForce.Len()), inForce.Version(), where)
+	fmt.Fprintf(s.Out, "rules  %s (%s, version %d)\nstate  in %s\nlog    metrics and notices in %s\n", s.Rules, count(inForce.Len()), inForce.Version(), where, s.checkout.MetricsFile())
 	if s.Environments > 0 {
-		fmt.Fprintf(s.Out, "each function has up to %d environments; their metrics are in %s\n", s.Environments, s.checkout.MetricsFile())
+		fmt.Fprintf(s.Out, "each function has up to %d environments\n", s.Environments)
 	}
 	urls := s.urls(2)
 	for i, api := range apis {
