@@ -164,17 +164,36 @@ func TestSettle_backEnds(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			checkTokens(t, newSettled(t, openStore(t, "memory"), example(t, "llm.json"), func(lambda string) lambda.Handler { return pool(t, folder, lambda) }))
+			rejected := make(chan struct{}, 1)
+			s := newSettled(t, openStore(t, "memory"), example(t, "llm.json"), func(lambda string) lambda.Handler { return pool(t, folder, lambda, rejected) })
+			if a := send(t, s.api, "POST", "/v1/chat", `{"input":1.5,"output":1}`, "X-Api-Key: key-bob"); a.status != http.StatusOK {
+				t.Errorf("request with a cost that is not whole: got %d %s, want 200", a.status, a.body)
+			}
+			select {
+			case <-rejected:
+			case <-time.After(time.Minute):
+				t.Error("request with a cost that is not whole: got no line that contains \"not settled: invalid\", want one")
+			}
+			checkTokens(t, s)
 		})
 	}
 }
 
-// pool returns the environments of a back end, which calls the API of Lambda at a URL.
-func pool(t *testing.T, folder, lambda string) *lambdaenv.Pool {
+// pool returns the environments of a back end, which calls the API of Lambda at a URL. rejected gets a value
+// for a line about a rejected report.
+func pool(t *testing.T, folder, lambda string, rejected chan<- struct{}) *lambdaenv.Pool {
 	t.Helper()
 	p, err := lambdaenv.NewPool(lambdaenv.PoolOptions{
 		Bootstrap: filepath.Join(folder, "bootstrap"), Name: "Handler", Max: 2, Logger: slog.New(slog.DiscardHandler),
-		Line: func(_ string, line []byte) { t.Logf("%s", line) },
+		Line: func(_ string, line []byte) {
+			t.Logf("%s", line)
+			if strings.Contains(string(line), "not settled: invalid") {
+				select {
+				case rejected <- struct{}{}:
+				default:
+				}
+			}
+		},
 		Variables: []string{
 			"SETTLE_FUNCTION=Settle", "AWS_ENDPOINT_URL_LAMBDA=" + lambda, "AWS_REGION=us-east-1", "AWS_DEFAULT_REGION=us-east-1",
 			"AWS_ACCESS_KEY_ID=local", "AWS_SECRET_ACCESS_KEY=local", "AWS_EC2_METADATA_DISABLED=true", "PYTHONDONTWRITEBYTECODE=1",
