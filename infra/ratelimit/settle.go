@@ -104,9 +104,9 @@ func (l *Limits) AccessLogFields() map[string]string {
 	}
 }
 
-// SettleFromLog settles limits that count failures or bytes from the access log of a REST API's stage. No
-// back end needs code for these limits. The lines of the log are JSON with [Limits.AccessLogFields]. It
-// does nothing if no limit of the rules is settled from the log.
+// SettleFromLog settles limits that count failures, bytes or concurrent requests from the access log of a
+// REST API's stage. No back end needs code for these limits. The lines of the log are JSON with
+// [Limits.AccessLogFields]. It does nothing if no limit of the rules is settled from the log.
 func (l *Limits) SettleFromLog(logs awslogs.ILogGroup) {
 	if !l.settlesFromLog {
 		return

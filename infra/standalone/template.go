@@ -152,7 +152,7 @@ func (s *stack) newParameters() {
 	s.audience = add("Audience", "The claim aud of accepted JWTs. Required with Issuer.", awscdk.CfnParameterProps{Default: empty})
 	s.jwks = add("JWKS", "The https URL of the issuer's public keys. Required with Issuer.", awscdk.CfnParameterProps{Default: empty, AllowedPattern: jsii.String("(https://.+)?"), ConstraintDescription: jsii.String("an https URL")})
 	s.email = add("AlarmEmail", "The address that alarms notify. Empty means that no alarm notifies.", awscdk.CfnParameterProps{Default: empty})
-	s.accessLog = add("AccessLogGroup", "The log group of the REST API's access log, if limits count failures or bytes. Its lines are JSON with receipt, status and responseLength. Empty means none.", awscdk.CfnParameterProps{Default: empty})
+	s.accessLog = add("AccessLogGroup", "The log group of the REST API's access log, if limits count failures, bytes or concurrent requests. Its lines are JSON with receipt, status and responseLength. Empty means none.", awscdk.CfnParameterProps{Default: empty})
 	s.condition(hasIssuer, s.issuer)
 	awscdk.NewCfnCondition(s.cdk, jsii.String(usesRedis), &awscdk.CfnConditionProps{Expression: awscdk.Fn_ConditionEquals(s.store.ValueAsString(), string(ratelimit.ElastiCache))})
 	awscdk.NewCfnRule(s.cdk, jsii.String("TokensAreComplete"), &awscdk.CfnRuleProps{
