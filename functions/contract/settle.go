@@ -10,7 +10,8 @@ const KeyReceipt = "receipt"
 const MaxReceipt = 2048
 
 // Settlement is the event of a direct invocation of the function [Settle]. Only Receipt is required. A
-// limit whose value is missing keeps its reserve. Another event can still settle it.
+// limit whose value is missing keeps its reserve. Another event can report a field that this one leaves
+// out, but Cost settles once for all limits.
 type Settlement struct {
 	Receipt string `json:"receipt"`
 	// Cost is the cost that the API reports: a whole number, or an object with a number for each name
