@@ -57,7 +57,7 @@ func (p Percentages) validate(r algo.Rate, s Spread) error {
 	case !windows:
 		return &algo.FieldError{Field: "notify", Got: r.Algorithm, Want: "a fixed_window or a sliding_window: a notice is written once in a window"}
 	case r.Span() < MinNotifyWindow:
-		return &algo.FieldError{Field: "notify", Got: r.Span(), Want: fmt.Sprintf("a window of at least %s", MinNotifyWindow)}
+		return &algo.FieldError{Field: "notify", Got: r.Span(), Want: "a window of at least " + strings.TrimSuffix(MinNotifyWindow.String(), "0s")}
 	case s != Spread{}:
 		return &algo.FieldError{Field: "notify", Got: "lease, shards, sync_ms or cells", Want: "none of them: only the store knows the exact usage"}
 	}

@@ -28,7 +28,9 @@ type LimitUsage struct {
 	Endpoint string `json:"endpoint"` // endpoint of the rule, or of the first rule if several rules share the limit
 	Method   string `json:"method,omitempty"`
 	Limit    int64  `json:"limit"`  // requests in each window
-	Window   string `json:"window"` // such as "60s"
+	Window   string `json:"window"` // such as "60s"; of a limit with a period, the length of the present period
+	// Period is day, week, month or year. It is empty for a limit without a period.
+	Period string `json:"period,omitempty"`
 	// Count is cost, failures, bytes or concurrent. It is empty for requests.
 	Count string `json:"count,omitempty"`
 	// Mode is mark for a limit that admits requests over it. It is empty for a limit that refuses them.
@@ -110,7 +112,7 @@ func ReadUsage(ctx context.Context, l *limiter.Limiter, now time.Time, listed []
 		rate := u.Limit.Rate
 		limits[i] = LimitUsage{
 			Name: u.Limit.Name, Endpoint: listed[i].Endpoint, Method: listed[i].Method, Limit: rate.Requests, Window: strconv.FormatInt(seconds(u.Limit.WindowAt(now)), 10) + "s",
-			Count: string(u.Limit.Count.Of), Capacity: u.Capacity, Used: u.Capacity - u.Remaining + u.Debt, Remaining: u.Remaining, Reset: unixUp(now.Add(u.ResetAfter)),
+			Period: string(rate.Calendar.Period), Count: string(u.Limit.Count.Of), Capacity: u.Capacity, Used: u.Capacity - u.Remaining + u.Debt, Remaining: u.Remaining, Reset: unixUp(now.Add(u.ResetAfter)),
 		}
 		if u.Limit.Mark {
 			limits[i].Mode = "mark"

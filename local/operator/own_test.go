@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
@@ -17,7 +18,7 @@ func TestOwn(t *testing.T) {
 	d := newDesk(t, "memory")
 	d.rules = parse(t, `{"rules":[{"endpoint":"/chat","method":"POST","limits":{
 		"paid":{"name":"none","requests":1,"window":"1m"},
-		"*":[{"name":"input","requests":100,"window":"1m","count":"cost","reserve":20},{"name":"full","requests":5,"window":"1m","mode":"mark"}]}}]}`)
+		"*":[{"name":"input","requests":100,"window":"1m","count":"cost","reserve":20},{"name":"full","requests":5,"window":"1m","mode":"mark"},{"name":"day","requests":9,"period":"day"}]}}]}`)
 	charges := d.rules.Charges(nil, "POST", rules.MustParsePath("/chat"), caller.Caller{User: "alice"})
 	_, receipt, err := d.Limiters[0].TakeRefundable(t.Context(), d.now, charges)
 	if err != nil {
@@ -34,6 +35,7 @@ func TestOwn(t *testing.T) {
 	if want := []httplimit.LimitUsage{
 		{Name: "input", Endpoint: "/chat", Method: "POST", Limit: 100, Window: "60s", Count: "cost", Capacity: 100, Used: 150, Reset: reset},
 		{Name: "full", Endpoint: "/chat", Method: "POST", Limit: 5, Window: "60s", Mode: "mark", Capacity: 5, Used: 1, Remaining: 4, Reset: reset},
+		{Name: "day", Endpoint: "/chat", Method: "POST", Limit: 9, Window: "86400s", Period: "day", Capacity: 9, Used: 1, Remaining: 8, Reset: d.now.Truncate(24*time.Hour).Unix() + 86400},
 	}; err != nil || got.Subject != "user:alice" || got.Tier != "free" || got.Truncated || !slices.Equal(got.Limits, want) {
 		t.Errorf("got %+v, error %v, want the limits %+v", got, err, want)
 	}

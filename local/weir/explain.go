@@ -141,7 +141,7 @@ func verdict(s command.Style, e operator.Explanation) string {
 	case d.Unrouted:
 		text = s.Bad("not routed") + ": no API has a route for it, and no limit decides"
 	case d.Status == http.StatusUnauthorized:
-		text = s.Bad("401") + ": the credential is rejected"
+		text = s.Bad("401") + ": the credential is rejected (" + e.Caller.Rejected + ")"
 	case d.Status == http.StatusServiceUnavailable && d.Degraded == "":
 		text = s.Bad("503") + ": the token cannot be verified"
 	case d.Status == http.StatusServiceUnavailable:

@@ -123,8 +123,9 @@ func (d *Document) readWindow(o *object) time.Duration {
 		i, _ := o.whole(seconds, int64(algo.MaxWindow/time.Second))
 		return time.Duration(i) * time.Second
 	case text != nil:
-		s, ok := o.text(text)
+		s, ok := text.value.(string)
 		if !ok {
+			d.report.add(text.path, `got %s, want a string such as "60s"; window_seconds is a number`, text)
 			return 0
 		}
 		window, err := duration(s)

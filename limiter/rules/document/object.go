@@ -161,7 +161,11 @@ func (o *object) whole(n *node, most int64) (i int64, ok bool) {
 			return i, true
 		}
 	}
-	o.report.add(n.path, "got %s, want a whole number from 1 to %d", n, most)
+	quoted := ""
+	if text, isText := n.value.(string); isText && isOf(text, digits, 18) {
+		quoted = ", without quotes"
+	}
+	o.report.add(n.path, "got %s, want a whole number from 1 to %d%s", n, most, quoted)
 	return 0, false
 }
 
