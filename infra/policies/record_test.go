@@ -20,6 +20,7 @@ import (
 
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/functions/dynamotable"
 	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/functions/records/recordstest"
 	"github.com/weir-limits/weir/functions/sample"
@@ -32,11 +33,11 @@ import (
 func TestMain(m *testing.M) {
 	switch os.Getenv("WEIR_FUNCTION") {
 	case contract.Authorizer:
-		boot.Start(lambdahttp.NewAuthorizer, boot.Clients{})
+		boot.Start(lambdahttp.NewAuthorizer, boot.Clients{DynamoDB: dynamotable.OpenStore})
 	case contract.Handler:
-		boot.Start(func(e *lambdahttp.Environment) lambda.Handler { return lambdahttp.NewHandler(e, sample.New(e)) }, boot.Clients{})
+		boot.Start(func(e *lambdahttp.Environment) lambda.Handler { return lambdahttp.NewHandler(e, sample.New(e)) }, boot.Clients{DynamoDB: dynamotable.OpenStore})
 	case contract.Settle:
-		boot.StartSettle(boot.Clients{})
+		boot.StartSettle(boot.Clients{DynamoDB: dynamotable.OpenStore})
 	case contract.SigningKeys:
 		boot.StartSigningKeys()
 	default:

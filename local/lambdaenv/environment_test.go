@@ -21,6 +21,7 @@ import (
 
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/functions/dynamotable"
 	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/local/lambdaenv"
@@ -80,9 +81,9 @@ var functions = map[string]func(){
 	"twice":   twice,
 	"meet":    start(meet),
 
-	contract.Authorizer: func() { boot.Start(lambdahttp.NewAuthorizer, boot.Clients{}) },
+	contract.Authorizer: func() { boot.Start(lambdahttp.NewAuthorizer, boot.Clients{DynamoDB: dynamotable.OpenStore}) },
 	contract.Handler: func() {
-		boot.Start(func(e *lambdahttp.Environment) lambda.Handler { return lambdahttp.NewHandler(e, sample.New(e)) }, boot.Clients{})
+		boot.Start(func(e *lambdahttp.Environment) lambda.Handler { return lambdahttp.NewHandler(e, sample.New(e)) }, boot.Clients{DynamoDB: dynamotable.OpenStore})
 	},
 }
 
