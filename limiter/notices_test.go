@@ -99,7 +99,11 @@ func TestNotice_allocations(t *testing.T) {
 	charges := []limiter.Charge{{Subject: user, Limit: plain, Cost: 1}}
 	measure := func(o limiter.Options) float64 {
 		l := storetest.Must(limiter.New(newRemote(), o))
-		return testing.AllocsPerRun(100, func() { _, _ = l.Take(ctx, noon, charges) })
+		least := math.Inf(1)
+		for range 50 { // with the race detector, a sync.Pool sometimes drops what it got
+			least = min(least, testing.AllocsPerRun(1, func() { _, _ = l.Take(ctx, noon, charges) }))
+		}
+		return least
 	}
 	var got written
 	if without, with := measure(limiter.Options{}), measure(limiter.Options{Notify: got.write}); without != with {
