@@ -10,8 +10,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// MaxPercentages bounds Limit.Notify. MaxPercent is its largest percentage, because a debt is at most one
-// capacity.
+// MaxPercentages bounds Limit.Notify. MaxPercent is its largest percentage: in one window, a limit counts at
+// most its capacity and a debt of one capacity.
 const (
 	MaxPercentages = 5
 	MaxPercent     = 200

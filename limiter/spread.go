@@ -33,7 +33,7 @@ type Spread struct {
 	// synchronizations, it decides by its own count.
 	//
 	// Sync can admit too many requests: in one interval, each process can admit all quota that remained at
-	// its last synchronization. The excess is a debt of at most one capacity.
+	// its last synchronization. The excess is a debt of at most one capacity in each window.
 	//
 	// While the store is down, each process enforces the whole limit by its own count. If OnError
 	// denies or divides the limit, the process instead calls the store for each request until the

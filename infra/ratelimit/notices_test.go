@@ -16,6 +16,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/weir-limits/weir/infra/ratelimit"
+	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 // The function that forwards notices exists only with a bus. It can only put events on that bus, and only
@@ -48,10 +49,7 @@ func TestLimits_notices(t *testing.T) {
 // The function puts each notice of a batch on the bus, ten in one call, and ignores other lines. It fails if
 // the bus rejects an event.
 func TestNotices_forward(t *testing.T) {
-	node, err := exec.LookPath("node")
-	if err != nil {
-		t.Skip("node is not installed")
-	}
+	storetest.Program(t, "node")
 	folder := t.TempDir()
 	source, err := os.ReadFile("../../notices.js") // the tests run in testdata/shop
 	if err != nil {
@@ -80,7 +78,7 @@ exports.PutEventsCommand = class { constructor(input) { Object.assign(this, inpu
 		}
 	}
 	for failed, want := range map[string]string{"0": "", "1": "events rejected: 1 of 10"} {
-		c := exec.CommandContext(t.Context(), node, "run.js")
+		c := exec.CommandContext(t.Context(), "node", "run.js")
 		c.Dir, c.Env = folder, []string{"BUS=quotas", "FAILED=" + failed}
 		out, err := c.CombinedOutput()
 		calls := strings.Count(string(out), `{"Entries":[`)
