@@ -49,7 +49,7 @@ const (
 	SigningKeys = "signingkeys"
 )
 
-// Bundle returns the name of the bundle of an authorizer, a handler or a settle function: the folder of its main package
+// Bundle returns the name of the bundle of an authorizer, a handler, an extension or a settle function: the folder of its main package
 // in functions, and of its bootstrap in the bundles. A bundle links only the clients that its
 // deployment uses. Every bundle links the DynamoDB client. With redis, it also links the Redis client.
 // With events, it links all clients. The function [Settle] sends no events.

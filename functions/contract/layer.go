@@ -1,0 +1,44 @@
+package contract
+
+import "strings"
+
+// Extension is the role of the layer's extension, for [Bundle].
+const Extension = "extension"
+
+// These are the files of the layer, relative to [LayerRoot]. The extension is the bootstrap of a bundle of
+// the role [Extension].
+const (
+	LayerExtension = "extensions/weir"
+	LayerWrapper   = "weir" // [LayerScript]
+	LayerRules     = "weir-rules.json"
+)
+
+// LayerRoot is the folder in which Lambda unpacks layers.
+const LayerRoot = "/opt/"
+
+// VariableWrapper is the variable of Lambda that names a wrapper script. Lambda starts the runtime with this
+// script. A function with the layer has the value [LayerRoot] + [LayerWrapper].
+const VariableWrapper = "AWS_LAMBDA_EXEC_WRAPPER"
+
+// VariableRuntimeAPI is the variable of Lambda with the address of the Runtime API.
+const VariableRuntimeAPI = "AWS_LAMBDA_RUNTIME_API"
+
+// LayerHost is the address at which the extension listens. Its port is that of the Runtime API, so that
+// environments on one machine do not collide.
+const LayerHost = "127.0.0.2"
+
+// LayerScript returns the wrapper script. It starts the runtime with the extension as its Runtime API.
+func LayerScript() string {
+	return "#!/bin/sh\n" +
+		"# Starts the runtime with the extension of Weir as its Runtime API.\n" +
+		VariableRuntimeAPI + "=" + LayerHost + ":${" + VariableRuntimeAPI + "##*:}\n" +
+		"export " + VariableRuntimeAPI + "\n" +
+		"exec \"$@\"\n"
+}
+
+// LayerVariable returns the name of a variable of package functions/boot in a function with the layer. The
+// function has variables of its own, such as TABLE, so the variables of the layer have a prefix.
+func LayerVariable(name string) string {
+	const prefix = "WEIR_"
+	return prefix + strings.TrimPrefix(name, prefix)
+}
