@@ -6,7 +6,6 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awselasticache"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/weir-limits/weir/functions/contract"
@@ -73,15 +72,16 @@ func (c *cache) newServers(group awsec2.SecurityGroup) {
 	c.cache.ApplyRemovalPolicy(awscdk.RemovalPolicy_DESTROY, nil) // no final snapshot, because a counter is useless after its window
 }
 
-func (c *cache) equip(f awslambda.Function) {
+func (c *cache) access() access {
 	url := awscdk.Fn_Join(jsii.String(""), &[]*string{
 		jsii.String("rediss://"), c.cache.AttrEndpointAddress(), jsii.String(":"), c.cache.AttrEndpointPort(),
 	})
-	setVariables(f, map[string]*string{
+	a := access{variables: map[string]*string{
 		contract.VariableStore: jsii.String(contract.StoreRedis), contract.VariableRedisURL: url, contract.VariableRedisCluster: jsii.String("true"),
 		contract.VariableRedisIAMUser: c.user.UserId(), contract.VariableRedisIAMCache: c.cache.ServerlessCacheName(),
-	})
-	allow(f, contract.CacheActions(), c.cache.AttrArn(), c.user.AttrArn())
+	}}
+	a.allow(contract.CacheActions(), c.cache.AttrArn(), c.user.AttrArn())
+	return a
 }
 
 func anyOf(texts []*string) *[]any {

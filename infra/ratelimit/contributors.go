@@ -3,7 +3,6 @@ package ratelimit
 import (
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/weir-limits/weir/functions/contract"
@@ -20,13 +19,9 @@ func (l *Limits) newRefusedMost() {
 // contributors returns the definition of the Contributor Insights rule for the logs of all functions
 // with the limiter.
 func (l *Limits) contributors() *string {
-	groups := make([]*string, len(l.logs))
-	for i, g := range l.logs {
-		groups[i] = g.LogGroupName()
-	}
 	return awscdk.Stack_Of(l).ToJsonString(map[string]any{
 		"Schema":        map[string]any{"Name": "CloudWatchLogRule", "Version": 1},
-		"LogGroupNames": groups,
+		"LogGroupNames": l.logs,
 		"LogFormat":     "JSON",
 		"Contribution": map[string]any{
 			"Keys":    []string{"$." + contract.LineSubject, "$." + contract.LineLimit},
@@ -40,8 +35,8 @@ func (l *Limits) contributors() *string {
 	}, nil)
 }
 
-// watch adds a function's log group to the Contributor Insights rule.
-func (l *Limits) watch(logs awslogs.LogGroup) {
+// watch adds a log group, by name, to the Contributor Insights rule.
+func (l *Limits) watch(logs *string) {
 	l.logs = append(l.logs, logs)
 	if l.refusedMost != nil {
 		l.refusedMost.SetRuleBody(l.contributors())

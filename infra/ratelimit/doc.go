@@ -9,9 +9,10 @@
 //
 // The synthesis of the app fails if the construct cannot guarantee this: see [Limits.Attach].
 //
-// An authorizer limits a REST API before its methods run: see the example. An HTTP API or a function
-// URL cannot answer 429 before its function runs. That function enforces the limits with
-// limiter/httplimit or functions/lambdahttp, and gets its access from [Limits.Equip].
+// An authorizer limits a REST API before its methods run: see the example. An HTTP API, a function URL
+// or a load balancer has no authorizer that answers 429. There the function itself enforces the limits:
+// [Limits.AddLayer] adds a layer to a function of a managed runtime, such as Node.js or Python. A Go
+// function links limiter/httplimit or functions/lambdahttp, and gets its access from [Limits.Equip].
 //
 // The package links no part of the limiter. It runs the check of the functions on the variables and
 // the rules with `go run`, so the go command must be on the PATH.

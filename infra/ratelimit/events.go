@@ -9,7 +9,6 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awskinesis"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/weir-limits/weir/functions/contract"
@@ -138,26 +137,23 @@ func (l *Limits) newStreamEndpoint(stream awskinesis.IStream) {
 	}))
 }
 
-// equipEvents gives a function its access to the destination of events.
-func (l *Limits) equipEvents(f awslambda.Function) {
-	e := l.props.Events
+// access returns the access to the destination of events.
+func (e *Events) access() access {
+	a := access{variables: map[string]*string{}}
 	if e == nil {
-		return
+		return a
 	}
-	variables := map[string]*string{}
-	for name, value := range e.variables() {
-		variables[name] = jsii.String(value)
-	}
-	setVariables(f, variables)
+	a.set(e.variables())
 	if k := e.Kafka; k != nil {
-		allow(f, contract.KafkaClusterActions(), jsii.String(k.Cluster))
-		allow(f, contract.KafkaTopicActions(), k.topicARN())
-		return
+		a.allow(contract.KafkaClusterActions(), jsii.String(k.Cluster))
+		a.allow(contract.KafkaTopicActions(), k.topicARN())
+		return a
 	}
-	allow(f, contract.KinesisActions(), e.Stream.StreamArn())
+	a.allow(contract.KinesisActions(), e.Stream.StreamArn())
 	if key := e.Stream.EncryptionKey(); key != nil {
-		allow(f, []string{"kms:GenerateDataKey"}, key.KeyArn()) // Kinesis encrypts with the permissions of the writer
+		a.allow([]string{"kms:GenerateDataKey"}, key.KeyArn()) // Kinesis encrypts with the permissions of the writer
 	}
+	return a
 }
 
 // topicARN returns the ARN of the topic. It is arn:…:topic/name/id/topic for the cluster

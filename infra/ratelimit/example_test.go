@@ -113,3 +113,22 @@ func ExampleLimits_SettleFromLog() {
 	app.Synth(nil)
 	// Output:
 }
+
+// A function in Node.js behind an HTTP API, a function URL or a load balancer has the layer. Its code does
+// not change.
+func ExampleLimits_AddLayer() {
+	app := awscdk.NewApp(nil)
+	stack := awscdk.NewStack(app, jsii.String("Shop"), nil)
+	limits := ratelimit.NewLimits(stack, jsii.String("Limits"), &ratelimit.LimitsProps{
+		Namespace: "prod",
+		Bundles:   "dist/arm64",
+		Rules:     "rules.json",
+	})
+	function := awslambda.NewFunction(stack, jsii.String("Orders"), &awslambda.FunctionProps{
+		Runtime: awslambda.Runtime_NODEJS_22_X(), Architecture: awslambda.Architecture_ARM_64(), Handler: jsii.String("index.handler"),
+		Code: awslambda.Code_FromInline(jsii.String("exports.handler = async () => ({ statusCode: 200 })")),
+	})
+	limits.AddLayer(function)
+	app.Synth(nil)
+	// Output:
+}

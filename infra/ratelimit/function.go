@@ -2,17 +2,14 @@ package ratelimit
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
-	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/weir-limits/weir/functions/contract"
@@ -77,7 +74,7 @@ func (l *Limits) newFunction(id string, p FunctionProps, document string) (f aws
 		Excuse(role, "AwsSolutions-IAM5", "X-Ray's actions support no resources.", "Resource::*")
 	}
 	if document != "" {
-		l.watch(logs)
+		l.watch(logs.LogGroupName())
 		l.newFunctionAlarms(id, f, p.ReservedConcurrency)
 		l.forward(id, logs) // only functions with rules write notices
 	}
@@ -92,21 +89,10 @@ func (l *Limits) newFunction(id string, p FunctionProps, document string) (f aws
 // in another network than the limits. In that case set [LimitsProps].Vpc to the network of the
 // function.
 func (l *Limits) Equip(f awslambda.Function) {
-	l.state.equip(f)
-	if l.network != nil {
-		l.network.join(f)
-	}
-	allow(f, contract.RecordActions(), l.records.TableArn())
-	permit(f, l.record(contract.SubjectKeyActions(), contract.SubjectKeyKey))
-	variables := map[string]*string{contract.VariableRecordsTable: l.records.TableName()}
-	for _, each := range []map[string]string{l.props.variables(), l.props.Variables} {
-		for name, value := range each {
-			variables[name] = jsii.String(value)
-		}
-	}
-	setVariables(f, variables)
-	l.equipEvents(f)
-	l.equipRules(f)
+	a := l.access()
+	l.permitAll(f, a)
+	setVariables(f, a.variables)
+	l.addAgent(f)
 	l.equipped = append(l.equipped, f)
 }
 
@@ -188,43 +174,4 @@ func (l *Limits) tracing() awslambda.Tracing {
 		return awslambda.Tracing_ACTIVE
 	}
 	return awslambda.Tracing_DISABLED
-}
-
-// setVariables sets variables in the order of their names, so that templates are reproducible.
-func setVariables(f awslambda.Function, variables map[string]*string) {
-	for _, name := range slices.Sorted(maps.Keys(variables)) {
-		f.AddEnvironment(jsii.String(name), variables[name], nil)
-	}
-}
-
-// allow permits a function to perform actions on resources.
-func allow(f awslambda.Function, actions []string, resources ...*string) {
-	permit(f, &awsiam.PolicyStatementProps{Actions: jsii.Strings(actions...), Resources: &resources})
-}
-
-// record returns a statement that permits actions on one item of the records table. key is the key of
-// the item.
-func (l *Limits) record(actions []string, key string) *awsiam.PolicyStatementProps {
-	return &awsiam.PolicyStatementProps{
-		Actions:   jsii.Strings(actions...),
-		Resources: &[]*string{l.records.TableArn()},
-		Conditions: &map[string]any{
-			"ForAllValues:StringEquals": map[string]any{"dynamodb:LeadingKeys": []string{key}},
-			"Null":                      map[string]string{"dynamodb:LeadingKeys": "false"}, // required, because ForAllValues is also true for a call without keys
-		},
-	}
-}
-
-// permit adds a statement to the policy of a function's role.
-func permit(f awslambda.Function, statement *awsiam.PolicyStatementProps) {
-	f.AddToRolePolicy(awsiam.NewPolicyStatement(statement))
-	// An imported role that this app cannot change would discard statements silently.
-	if !slices.ContainsFunc(*f.Role().Node().FindAll(""), isPolicy) {
-		panic(fmt.Errorf("ratelimit: %s: this app cannot change the function's role, which lacks %s and other permissions of the limits; use a role of this app", *f.Node().Path(), *(*statement.Actions)[0]))
-	}
-}
-
-func isPolicy(c constructs.IConstruct) bool {
-	_, ok := c.(awsiam.Policy)
-	return ok
 }

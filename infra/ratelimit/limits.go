@@ -5,14 +5,13 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 )
 
-// Limits is the construct of one deployment's limits. Create it with [NewLimits]. Then
-// call [Limits.Attach] for REST APIs, or [Limits.Equip] for functions. Like every construct, it must be
-// used by one goroutine only.
+// Limits is the construct of one deployment's limits. Create it with [NewLimits]. Then call [Limits.Attach]
+// for REST APIs, or [Limits.AddLayer] or [Limits.Equip] for functions. Like every construct, it must be used
+// by one goroutine only.
 type Limits struct {
 	constructs.Construct
 
@@ -30,15 +29,17 @@ type Limits struct {
 	notices        awslambda.Function // nil without LimitsProps.NoticeBus
 
 	attached    []*attachment
-	equipped    []awslambda.Function // functions that contain the limiter
-	logs        []awslogs.LogGroup   // log groups of the equipped functions that this construct made
+	equipped    []awslambda.Function   // functions that contain the limiter
+	layer       awslambda.LayerVersion // nil until a function needs it
+	layered     []awslambda.Function   // functions with the layer
+	logs        []*string              // names of the log groups of functions with the limiter that the app created
 	refusedMost awscloudwatch.CfnInsightRule
 }
 
 // state is the store of the counters.
 type state interface {
-	// equip gives a function its access to the store: variables, permissions and network.
-	equip(f awslambda.Function)
+	// access returns the access to the store.
+	access() access
 	// alarms adds the alarms on the store.
 	alarms(l *Limits)
 	// units returns the metric of the units that AWS charges for the store, and the price of a

@@ -47,7 +47,7 @@ func enterShop() error {
 	if err := os.Chdir("testdata/shop"); err != nil {
 		return err
 	}
-	for _, name := range []string{"authorizer", "authorizer-redis", "authorizer-events", "settle", "orders"} {
+	for _, name := range []string{"authorizer", "authorizer-redis", "authorizer-events", "settle", "extension", "orders"} {
 		bundle := filepath.Join("dist", "arm64", name)
 		if err := os.MkdirAll(bundle, 0o755); err != nil {
 			return err

@@ -8,6 +8,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/weir-limits/weir/functions/contract"
@@ -117,11 +118,11 @@ var networkActions = []string{
 	"ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets", "ec2:UnassignPrivateIpAddresses",
 }
 
-// join connects a function to the network. Lambda makes the connection with permissions of the
-// function's role. The policy denies these permissions to the function's code.
-func (n *network) join(f awslambda.Function) {
-	allow(f, networkActions, jsii.String("*"))
-	permit(f, &awsiam.PolicyStatementProps{
+// networkAccess returns the permissions with which Lambda connects a function to a VPC. Lambda uses the
+// function's role. The statements deny these permissions to the function's code.
+func networkAccess() (a access) {
+	a.allow(networkActions, jsii.String("*"))
+	a.permit(&awsiam.PolicyStatementProps{
 		Effect:    awsiam.Effect_DENY,
 		Actions:   jsii.Strings(networkActions...),
 		Resources: jsii.Strings("*"),
@@ -129,7 +130,12 @@ func (n *network) join(f awslambda.Function) {
 		// https://docs.aws.amazon.com/lambda/latest/dg/lambda-intro-execution-role.html
 		Conditions: &map[string]any{"Null": map[string]string{"lambda:SourceFunctionArn": "false"}},
 	})
-	Excuse(f.Role(), "AwsSolutions-IAM5", "Lambda creates network interfaces with the function's permissions, and these actions support no resources. The policy denies them to the code of the function.", "Resource::*")
+	return a
+}
+
+// join connects a function to the network.
+func (n *network) join(f awslambda.Function) {
+	excuseNetwork(f.Role())
 	function := f.Node().DefaultChild().(awslambda.CfnFunction)
 	switch {
 	case function.VpcConfig() == nil:
@@ -146,4 +152,8 @@ func (n *network) join(f awslambda.Function) {
 	if policy := f.Role().Node().TryFindChild(jsii.String("DefaultPolicy")); policy != nil {
 		function.Node().AddDependency(policy)
 	}
+}
+
+func excuseNetwork(c constructs.IConstruct) {
+	Excuse(c, "AwsSolutions-IAM5", "Lambda creates network interfaces with the function's permissions, and these actions support no resources. The policy denies them to the code of the function.", "Resource::*")
 }

@@ -46,9 +46,9 @@ type LimitsProps struct {
 	// with ElastiCache, settle-redis/bootstrap.
 	// `make functions` fills the folder.
 	Bundles string
-	// Code returns the code of a function; bundle is the name of the function's folder in Bundles. nil means
-	// the folder with the rules document. Otherwise Bundles is not used, and the code that Code returns MUST
-	// contain the document of Rules as rules.json.
+	// Code returns the code of a function or of the layer; bundle is the name of its folder in Bundles. nil
+	// means the folder with the rules document. Otherwise Bundles is not used, and the code that Code returns
+	// MUST contain the document of Rules as rules.json, or the files of the layer (contract.LayerRules).
 	Code func(bundle string) awslambda.Code
 	// Rules is the path of the rules document. The synthesis validates the document. The bundle of
 	// every function with the limiter contains it.

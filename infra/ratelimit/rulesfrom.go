@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/jsii-runtime-go"
 
@@ -47,9 +46,8 @@ func (p *LimitsProps) checkRulesFrom(want func(ok bool, format string, args ...a
 	want(!p.inNetwork() || p.Vpc != nil, "RulesFrom: got %q, want table, or a Vpc with an endpoint for AppConfig; the network that the construct creates cannot connect to AppConfig", p.RulesFrom)
 }
 
-// equipRules gives a function its access to rules in AppConfig: the agent, and permission for the
-// configuration. Rules in the records table need no further access.
-func (l *Limits) equipRules(f awslambda.Function) {
+// addAgent adds the AppConfig agent to a function if the rules are in AppConfig.
+func (l *Limits) addAgent(f awslambda.Function) {
 	c, ok := l.props.appConfig()
 	if !ok {
 		return
@@ -58,10 +56,6 @@ func (l *Limits) equipRules(f awslambda.Function) {
 		l.agent = awslambda.LayerVersion_FromLayerVersionArn(l, jsii.String("AppConfigAgent"), jsii.String(l.props.AppConfigLayer))
 	}
 	f.AddLayers(l.agent)
-	allow(f, contract.AppConfigActions(), awscdk.Stack_Of(f).FormatArn(&awscdk.ArnComponents{
-		Service: jsii.String("appconfig"), Resource: jsii.String("application"),
-		ResourceName: jsii.Sprintf("%s/environment/%s/configuration/%s", c.Application, c.Environment, c.Profile),
-	}))
 	setVariables(f, map[string]*string{
 		contract.VariableAgentPrefetch: jsii.String(c.Path()),
 		contract.VariableAgentInterval: jsii.String(strconv.Itoa(agentInterval)),

@@ -52,10 +52,9 @@ func (l *Limits) newSettle() {
 		Bundle: filepath.Join(l.props.Bundles, l.props.settleBundle()), Role: contract.Settle, Timeout: settleTimeout,
 	}, "")
 	defer done()
-	l.state.equip(f)
-	if l.network != nil {
-		l.network.join(f)
-	}
+	store := l.storeAccess()
+	l.permitAll(f, store)
+	setVariables(f, store.variables)
 	permit(f, l.record(contract.RecordActions(), contract.ReceiptKeysKey))
 	setVariables(f, map[string]*string{
 		contract.VariableNamespace: jsii.String(l.props.Namespace), contract.VariableRecordsTable: l.records.TableName(),

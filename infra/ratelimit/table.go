@@ -3,7 +3,6 @@ package ratelimit
 import (
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/weir-limits/weir/functions/contract"
@@ -37,7 +36,8 @@ func partitionKey() *awsdynamodb.Attribute {
 	return &awsdynamodb.Attribute{Name: jsii.String(contract.KeyAttribute), Type: awsdynamodb.AttributeType_STRING}
 }
 
-func (t table) equip(f awslambda.Function) {
-	setVariables(f, map[string]*string{contract.VariableStore: jsii.String(contract.StoreDynamoDB), contract.VariableTable: t.TableName()})
-	allow(f, contract.CounterActions(), t.TableArn())
+func (t table) access() access {
+	a := access{variables: map[string]*string{contract.VariableStore: jsii.String(contract.StoreDynamoDB), contract.VariableTable: t.TableName()}}
+	a.allow(contract.CounterActions(), t.TableArn())
+	return a
 }

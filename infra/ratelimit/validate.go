@@ -45,6 +45,9 @@ func (v *validator) Validate() *[]*string {
 			w.problem("%s: got no method of the API that this app can limit, want at least one", *a.api.Node().Path())
 		}
 	}
+	for _, problem := range v.limits.layeredMistakes() {
+		w.problem("%s", problem)
+	}
 	return &w.problems
 }
 

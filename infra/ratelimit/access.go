@@ -1,0 +1,119 @@
+package ratelimit
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/constructs-go/constructs/v10"
+	"github.com/aws/jsii-runtime-go"
+
+	"github.com/weir-limits/weir/functions/contract"
+)
+
+// access is what a function needs in order to enforce the limits, except its network.
+type access struct {
+	variables  map[string]*string // variables of functions/boot
+	statements []*awsiam.PolicyStatementProps
+}
+
+// allow adds the permission to perform actions on resources.
+func (a *access) allow(actions []string, resources ...*string) {
+	a.permit(&awsiam.PolicyStatementProps{Actions: jsii.Strings(actions...), Resources: &resources})
+}
+
+func (a *access) permit(statement *awsiam.PolicyStatementProps) {
+	a.statements = append(a.statements, statement)
+}
+
+// set adds variables whose values are known.
+func (a *access) set(variables map[string]string) {
+	for name, value := range variables {
+		a.variables[name] = jsii.String(value)
+	}
+}
+
+// add adds all of b.
+func (a *access) add(b access) {
+	maps.Copy(a.variables, b.variables)
+	a.statements = append(a.statements, b.statements...)
+}
+
+// storeAccess returns the access to the store of the counters.
+func (l *Limits) storeAccess() access {
+	a := l.state.access()
+	if l.network != nil {
+		a.add(networkAccess())
+	}
+	return a
+}
+
+// access returns the access of a function that decides.
+func (l *Limits) access() access {
+	a := l.storeAccess()
+	a.allow(contract.RecordActions(), l.records.TableArn())
+	a.permit(l.record(contract.SubjectKeyActions(), contract.SubjectKeyKey))
+	a.variables[contract.VariableRecordsTable] = l.records.TableName()
+	a.set(l.props.variables())
+	a.set(l.props.Variables)
+	a.add(l.props.Events.access())
+	if c, ok := l.props.appConfig(); ok {
+		a.allow(contract.AppConfigActions(), awscdk.Stack_Of(l).FormatArn(&awscdk.ArnComponents{
+			Service: jsii.String("appconfig"), Resource: jsii.String("application"),
+			ResourceName: jsii.Sprintf("%s/environment/%s/configuration/%s", c.Application, c.Environment, c.Profile),
+		}))
+	}
+	return a
+}
+
+// permitAll gives a function the permissions of a, and connects it to the network.
+func (l *Limits) permitAll(f awslambda.Function, a access) {
+	for _, statement := range a.statements {
+		permit(f, statement)
+	}
+	if l.network != nil {
+		l.network.join(f)
+	}
+}
+
+// setVariables sets variables in the order of their names, so that templates are reproducible.
+func setVariables(f awslambda.Function, variables map[string]*string) {
+	for _, name := range slices.Sorted(maps.Keys(variables)) {
+		f.AddEnvironment(jsii.String(name), variables[name], nil)
+	}
+}
+
+// allow permits a function to perform actions on resources.
+func allow(f awslambda.Function, actions []string, resources ...*string) {
+	permit(f, &awsiam.PolicyStatementProps{Actions: jsii.Strings(actions...), Resources: &resources})
+}
+
+// record returns a statement that permits actions on one item of the records table. key is the key of
+// the item.
+func (l *Limits) record(actions []string, key string) *awsiam.PolicyStatementProps {
+	return &awsiam.PolicyStatementProps{
+		Actions:   jsii.Strings(actions...),
+		Resources: &[]*string{l.records.TableArn()},
+		Conditions: &map[string]any{
+			"ForAllValues:StringEquals": map[string]any{"dynamodb:LeadingKeys": []string{key}},
+			"Null":                      map[string]string{"dynamodb:LeadingKeys": "false"}, // required, because ForAllValues is also true for a call without keys
+		},
+	}
+}
+
+// permit adds a statement to the policy of a function's role.
+func permit(f awslambda.Function, statement *awsiam.PolicyStatementProps) {
+	f.AddToRolePolicy(awsiam.NewPolicyStatement(statement))
+	// An imported role that this app cannot change would discard statements silently.
+	if !slices.ContainsFunc(*f.Role().Node().FindAll(""), isPolicy) {
+		panic(fmt.Errorf("ratelimit: %s: this app cannot change the function's role, which lacks %s and other permissions of the limits; use a role of this app", *f.Node().Path(), *(*statement.Actions)[0]))
+	}
+}
+
+func isPolicy(c constructs.IConstruct) bool {
+	_, ok := c.(awsiam.Policy)
+	return ok
+}

@@ -1,0 +1,185 @@
+package ratelimit
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/jsii-runtime-go"
+
+	"github.com/weir-limits/weir/functions/contract"
+)
+
+// AddLayer limits a function of a managed runtime, such as Node.js or Python. It adds the layer, which
+// decides before the code of the function runs. The function needs no change. It gets the access of
+// [Limits.Equip], but with the names of contract.LayerVariable, because it has variables of its own.
+//
+// AddLayer panics if the layer cannot work in the function: if the runtime is not a managed one, the
+// architecture differs from that of the limits, or the function has another wrapper script. It also panics
+// where [Limits.Equip] does. The synthesis fails if a wrapper script is set later.
+func (l *Limits) AddLayer(f awslambda.Function) {
+	if err := l.checkLayered(f); err != nil {
+		panic(fmt.Errorf("ratelimit: %s: %w", *f.Node().Path(), err))
+	}
+	l.permitAll(f, l.access())
+	variables := l.LayerVariables()
+	variables[contract.VariableWrapper] = jsii.String(layerWrapper)
+	setVariables(f, variables)
+	f.AddLayers(l.Layer())
+	l.addAgent(f)
+	l.watchLayered(f)
+	l.layered = append(l.layered, f)
+}
+
+// layerWrapper is the path of the wrapper script in a function.
+const layerWrapper = contract.LayerRoot + contract.LayerWrapper
+
+// checkLayered returns the reason for which the layer cannot work in a function.
+func (l *Limits) checkLayered(f awslambda.Function) error {
+	runtime, architecture := *f.Runtime().Name(), *f.Architecture().Name()
+	switch {
+	case runtime == *awslambda.Runtime_FROM_IMAGE().Name():
+		return errors.New("got a function of a container image, want one of a zip file, because an image has no layers; copy the files of the layer into the image")
+	case strings.HasPrefix(runtime, "provided") || strings.HasPrefix(runtime, "go"):
+		return fmt.Errorf("got the runtime %s, want a managed one, such as nodejs22.x; Lambda runs no wrapper script in others, so limit a Go function in its handler, with Equip", runtime)
+	}
+	if want := *l.architecture().Name(); architecture != want {
+		return fmt.Errorf("got the architecture %s, want %s, that of the layer; change it, or LimitsProps.Architecture", architecture, want)
+	}
+	switch wrapper := wrapperOf(f); wrapper {
+	case "":
+		return nil
+	case layerWrapper:
+		return errors.New("the function already has a layer of limits, want one")
+	default:
+		return wrapperError(wrapper)
+	}
+}
+
+func wrapperError(wrapper string) error {
+	return fmt.Errorf("%s: got %s, want none, because a function has one wrapper script and the layer needs it", contract.VariableWrapper, wrapper)
+}
+
+// wrapperOf returns the wrapper script of a function, or "".
+func wrapperOf(f awslambda.Function) string {
+	function := f.Node().DefaultChild().(awslambda.CfnFunction)
+	variables, _ := resolvedObject(f, function.Environment())["variables"].(map[string]any)
+	if variables[contract.VariableWrapper] == nil {
+		return ""
+	}
+	return fmt.Sprint(variables[contract.VariableWrapper])
+}
+
+// resolvedObject returns a property of a function as an object of the template.
+func resolvedObject(f awslambda.Function, property any) map[string]any {
+	if property == nil {
+		return nil
+	}
+	made, _ := awscdk.Stack_Of(f).Resolve(property).(map[string]any)
+	return made
+}
+
+// watchLayered adds the log group of a function to the Contributor Insights rule, if this app created the
+// log group.
+func (l *Limits) watchLayered(f awslambda.Function) {
+	function := f.Node().DefaultChild().(awslambda.CfnFunction)
+	if resolvedObject(f, function.LoggingConfig())["logGroup"] != nil { // without one, LogGroup would create a custom resource
+		l.watch(f.LogGroup().LogGroupName())
+	}
+}
+
+// Layer returns the layer. It contains the extension, the wrapper script, and the rules. [Limits.AddLayer]
+// adds it to a function of this app.
+func (l *Limits) Layer() awslambda.ILayerVersion {
+	if l.layer != nil {
+		return l.layer
+	}
+	code, done := l.layerCode()
+	defer done()
+	l.layer = awslambda.NewLayerVersion(l, jsii.String("Layer"), &awslambda.LayerVersionProps{
+		Code: code, Description: jsii.String("Weir: limits requests before the function runs"),
+		CompatibleArchitectures: &[]awslambda.Architecture{l.architecture()},
+	})
+	// An update of the layer creates a new version. The previous one stays, because functions of other stacks
+	// still have its ARN, and Lambda rejects changes of a function with a deleted version.
+	resource := l.layer.Node().DefaultChild().(awscdk.CfnResource)
+	resource.ApplyRemovalPolicy(awscdk.RemovalPolicy_DESTROY, nil)
+	resource.CfnOptions().SetUpdateReplacePolicy(awscdk.CfnDeletionPolicy_RETAIN)
+	return l.layer
+}
+
+// LayerVariables returns the variables of a function with the layer, for functions outside this app. They
+// exclude the wrapper script.
+func (l *Limits) LayerVariables() map[string]*string {
+	variables := map[string]*string{}
+	for name, value := range l.access().variables {
+		variables[contract.LayerVariable(name)] = value
+	}
+	variables[contract.LayerVariable(contract.VariableRulesFile)] = jsii.String(contract.LayerRoot + contract.LayerRules)
+	return variables
+}
+
+// NewLayerPolicy creates the policy of a function with the layer, for functions outside this app.
+func (l *Limits) NewLayerPolicy() awsiam.ManagedPolicy {
+	var statements []awsiam.PolicyStatement
+	for _, s := range l.access().statements {
+		statements = append(statements, awsiam.NewPolicyStatement(s))
+	}
+	policy := awsiam.NewManagedPolicy(l, jsii.String("LayerPolicy"), &awsiam.ManagedPolicyProps{
+		Description: jsii.String("Permissions of a function with the layer of Weir"), Statements: &statements,
+	})
+	if l.network != nil {
+		excuseNetwork(policy)
+	}
+	return policy
+}
+
+// layerCode returns the content of the layer. Call done after the layer exists.
+func (l *Limits) layerCode() (code awslambda.Code, done func()) {
+	name := l.props.bundleName(contract.Extension)
+	if l.props.Code != nil {
+		return l.props.Code(name), func() {}
+	}
+	if err := l.props.checkBundle(name); err != nil {
+		panic(fmt.Errorf("ratelimit: Bundles: %w", err))
+	}
+	folder, err := stageLayer(filepath.Join(l.props.Bundles, name, bootstrap), l.props.Rules)
+	if err != nil {
+		panic(fmt.Errorf("ratelimit: layer: %w", err))
+	}
+	return awslambda.Code_FromAsset(jsii.String(folder), nil), func() { _ = os.RemoveAll(folder) }
+}
+
+// stageLayer writes the files of the layer into a new folder.
+func stageLayer(program, rules string) (folder string, err error) {
+	if folder, err = os.MkdirTemp("", "weir-layer-"); err != nil {
+		return "", err
+	}
+	copied := func(from, to string, mode os.FileMode) {
+		content, readErr := []byte(contract.LayerScript()), error(nil)
+		if from != "" {
+			content, readErr = os.ReadFile(from)
+		}
+		path := filepath.Join(folder, filepath.FromSlash(to))
+		err = errors.Join(err, readErr, os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, content, mode), os.Chmod(path, mode))
+	}
+	copied(program, contract.LayerExtension, 0o755)
+	copied("", contract.LayerWrapper, 0o755)
+	copied(rules, contract.LayerRules, 0o644)
+	return folder, err
+}
+
+// layeredMistakes returns the functions whose wrapper script was set after AddLayer.
+func (l *Limits) layeredMistakes() (problems []string) {
+	for _, f := range l.layered {
+		if wrapper := wrapperOf(f); wrapper != layerWrapper {
+			problems = append(problems, fmt.Sprintf("%s: %s", strings.TrimSuffix(*f.Node().Path(), "/Resource"), wrapperError(wrapper)))
+		}
+	}
+	return problems
+}

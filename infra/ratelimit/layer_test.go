@@ -1,0 +1,210 @@
+package ratelimit_test
+
+import (
+	"debug/elf"
+	"encoding/json"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/assertions"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsecr"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
+	"github.com/aws/jsii-runtime-go"
+
+	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/infra/ratelimit"
+)
+
+// newLayered returns a stack with limits and a function in Node.js that has a variable TABLE of its own.
+func newLayered(t *testing.T, change func(*ratelimit.LimitsProps), changeFunction func(*awslambda.FunctionProps)) (awscdk.App, *ratelimit.Limits, awslambda.Function) {
+	t.Helper()
+	app, stack, _ := newAPI(t)
+	p := props(t)
+	for _, name := range []string{"extension", "extension-redis"} {
+		if err := os.CopyFS(filepath.Join(p.Bundles, name), os.DirFS(filepath.Join(p.Bundles, "authorizer"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if change != nil {
+		change(p)
+	}
+	f := &awslambda.FunctionProps{
+		Runtime: awslambda.Runtime_NODEJS_22_X(), Architecture: awslambda.Architecture_ARM_64(), Handler: jsii.String("index.handler"),
+		Code:        awslambda.Code_FromInline(jsii.String("exports.handler = async () => ({ statusCode: 200 })")),
+		Environment: &map[string]*string{"TABLE": jsii.String("orders")},
+	}
+	if changeFunction != nil {
+		changeFunction(f)
+	}
+	return app, ratelimit.NewLimits(stack, jsii.String("Limits"), p), awslambda.NewFunction(stack, jsii.String("Orders"), f)
+}
+
+// variablesOf returns the variables of the function Orders.
+func variablesOf(t *testing.T, stack awscdk.Stack) map[string]any {
+	t.Helper()
+	for id, r := range *assertions.Template_FromStack(stack, nil).FindResources(jsii.String("AWS::Lambda::Function"), nil) {
+		if strings.HasPrefix(id, "Orders") {
+			return (*r)["Properties"].(map[string]any)["Environment"].(map[string]any)["Variables"].(map[string]any)
+		}
+	}
+	t.Fatal("got no function Orders")
+	return nil
+}
+
+// A function with the layer has the wrapper, the variables of the limits under their own names, and the
+// permissions of Equip. Its own variables stay.
+func TestLimits_AddLayer(t *testing.T) {
+	app, l, f := newLayered(t, func(p *ratelimit.LimitsProps) { p.Variables = map[string]string{"BASE_PATH": "/v1"} }, nil)
+	l.AddLayer(f)
+	app.Synth(nil)
+	stack := awscdk.Stack_Of(f)
+	got := variablesOf(t, stack)
+	for name, want := range map[string]any{
+		"TABLE": "orders", "WEIR_STORE": "dynamodb", "WEIR_NAMESPACE": "test", "WEIR_BASE_PATH": "/v1",
+		"WEIR_RULES_FILE": "/opt/weir-rules.json", "AWS_LAMBDA_EXEC_WRAPPER": "/opt/weir",
+	} {
+		if got[name] != want {
+			t.Errorf("%s: got %v, want %v", name, got[name], want)
+		}
+	}
+	if names := slices.Sorted(maps.Keys(got)); !slices.Equal(names, []string{
+		"AWS_LAMBDA_EXEC_WRAPPER", "TABLE", "WEIR_BASE_PATH", "WEIR_CORS_ORIGINS", "WEIR_NAMESPACE", "WEIR_RECORDS_TABLE", "WEIR_RULES_FILE", "WEIR_STORE", "WEIR_TABLE",
+	}) {
+		t.Errorf("got the variables %v, want none without the prefix", names)
+	}
+	if got, want := policyOf(t, stack, "OrdersServiceRole"), policyOf(t, stack, "LimitsAuthorizerRole"); got == "" || !strings.HasSuffix(want, strings.TrimPrefix(got, "[")) {
+		t.Errorf("got the statements %s, want those of the authorizer except its log group: %s", got, want)
+	}
+	assertions.Template_FromStack(stack, nil).ResourceCountIs(jsii.String("Custom::LogRetention"), jsii.Number(0))
+}
+
+// policyOf returns, in JSON, the statements of the policy of the role whose id begins with prefix.
+func policyOf(t *testing.T, stack awscdk.Stack, prefix string) string {
+	t.Helper()
+	for id, r := range *assertions.Template_FromStack(stack, nil).FindResources(jsii.String("AWS::IAM::Policy"), nil) {
+		if strings.HasPrefix(id, prefix) {
+			content, err := json.Marshal((*r)["Properties"].(map[string]any)["PolicyDocument"].(map[string]any)["Statement"])
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(content)
+		}
+	}
+	return ""
+}
+
+// The layer has the extension and the wrapper, both executable, and the rules. Two functions share one layer.
+// An update keeps the previous version, and the deletion of the stack deletes the layer.
+func TestLimits_Layer(t *testing.T) {
+	app, l, f := newLayered(t, nil, nil)
+	l.AddLayer(f)
+	second := awslambda.NewFunction(awscdk.Stack_Of(f), jsii.String("Second"), &awslambda.FunctionProps{
+		Runtime: awslambda.Runtime_PYTHON_3_13(), Architecture: awslambda.Architecture_ARM_64(), Handler: jsii.String("index.handler"), Code: awslambda.Code_FromInline(jsii.String("x")),
+	})
+	l.AddLayer(second)
+	out := *app.Synth(nil).Directory()
+	made := assertions.Template_FromStack(awscdk.Stack_Of(f), nil)
+	made.ResourceCountIs(jsii.String("AWS::Lambda::LayerVersion"), jsii.Number(1))
+	made.HasResource(jsii.String("AWS::Lambda::LayerVersion"), map[string]any{"DeletionPolicy": "Delete", "UpdateReplacePolicy": "Retain", "Properties": map[string]any{"CompatibleArchitectures": []string{"arm64"}}})
+	wrappers, err := filepath.Glob(filepath.Join(out, "asset.*", contract.LayerWrapper))
+	if err != nil || len(wrappers) != 1 {
+		t.Fatalf("got the assets %v (%v), want one with a wrapper", wrappers, err)
+	}
+	layer := os.DirFS(filepath.Dir(wrappers[0]))
+	for name, want := range map[string]struct {
+		mode    fs.FileMode
+		content string
+	}{
+		"extensions/weir": {0o755, string(program(elf.EM_AARCH64))}, "weir": {0o755, contract.LayerScript()}, "weir-rules.json": {0o644, document},
+	} {
+		info, err := fs.Stat(layer, name)
+		content, readErr := fs.ReadFile(layer, name)
+		if err != nil || readErr != nil || info.Mode().Perm() != want.mode || string(content) != want.content {
+			t.Errorf("%s: got %v, %v and %d bytes (%v), want %v and %d bytes", name, err, info.Mode(), len(content), readErr, want.mode, len(want.content))
+		}
+	}
+}
+
+// With ElastiCache, the function is in the network of the cache and links the client of Redis. The log group
+// that the app gives to the function is in the Contributor Insights rule.
+func TestLimits_AddLayer_elasticache(t *testing.T) {
+	app, l, f := newLayered(t, func(p *ratelimit.LimitsProps) { p.Store = ratelimit.ElastiCache }, nil)
+	stack := awscdk.Stack_Of(f)
+	logged := awslambda.NewFunction(stack, jsii.String("Logged"), &awslambda.FunctionProps{
+		Runtime: awslambda.Runtime_NODEJS_22_X(), Architecture: awslambda.Architecture_ARM_64(), Handler: jsii.String("index.handler"), Code: awslambda.Code_FromInline(jsii.String("x")),
+		LogGroup: awslogs.NewLogGroup(stack, jsii.String("OwnLogs"), nil),
+	})
+	l.AddLayer(f)
+	l.AddLayer(logged)
+	app.Synth(nil)
+	if f.Node().DefaultChild().(awslambda.CfnFunction).VpcConfig() == nil || !strings.Contains(policyOf(t, stack, "OrdersServiceRole"), "elasticache:Connect") {
+		t.Error("got no way from the function to the cache, want one")
+	}
+	if got := variablesOf(t, stack)["WEIR_STORE"]; got != "redis" {
+		t.Errorf("WEIR_STORE: got %v, want redis", got)
+	}
+	made := assertions.Template_FromStack(stack, nil)
+	for _, rule := range *made.FindResources(jsii.String("AWS::CloudWatch::InsightRule"), nil) {
+		body, err := json.Marshal((*rule)["Properties"].(map[string]any)["RuleBody"])
+		if err != nil || !strings.Contains(string(body), "OwnLogs") {
+			t.Errorf("got the rule %s (%v), want one with the log group OwnLogs", body, err)
+		}
+	}
+	made.ResourceCountIs(jsii.String("Custom::LogRetention"), jsii.Number(0))
+}
+
+// imageCode returns the code of a function that is a container image.
+func imageCode(t *testing.T) awslambda.Code {
+	t.Helper()
+	_, stack, _ := newAPI(t)
+	return awslambda.Code_FromEcrImage(awsecr.Repository_FromRepositoryName(stack, jsii.String("Images"), jsii.String("orders")), nil)
+}
+
+// Each mistake has one line with a remedy.
+func TestLimits_AddLayer_mistakes(t *testing.T) {
+	for name, c := range map[string]struct {
+		want   string
+		change func(*awslambda.FunctionProps)
+		do     func(*ratelimit.Limits, awslambda.Function)
+	}{
+		"provided": {want: "Shop/Orders: got the runtime provided.al2023, want a managed one", change: func(p *awslambda.FunctionProps) {
+			p.Runtime, p.Code = awslambda.Runtime_PROVIDED_AL2023(), awslambda.Code_FromAsset(jsii.String("dist/arm64/orders"), nil)
+		}},
+		"image": {want: "Shop/Orders: got a function of a container image", change: func(p *awslambda.FunctionProps) {
+			p.Runtime, p.Handler = awslambda.Runtime_FROM_IMAGE(), awslambda.Handler_FROM_IMAGE()
+			p.Code = imageCode(t)
+		}},
+		"architecture": {want: "Shop/Orders: got the architecture x86_64, want arm64", change: func(p *awslambda.FunctionProps) { p.Architecture = nil }},
+		"wrapper": {want: "Shop/Orders: AWS_LAMBDA_EXEC_WRAPPER: got /opt/otel-handler, want none", change: func(p *awslambda.FunctionProps) {
+			(*p.Environment)["AWS_LAMBDA_EXEC_WRAPPER"] = jsii.String("/opt/otel-handler")
+		}},
+		"wrapper set later": {want: "Shop/Orders: AWS_LAMBDA_EXEC_WRAPPER: got /opt/otel-handler, want none", do: func(l *ratelimit.Limits, f awslambda.Function) {
+			l.AddLayer(f)
+			f.AddEnvironment(jsii.String("AWS_LAMBDA_EXEC_WRAPPER"), jsii.String("/opt/otel-handler"), nil)
+			awscdk.App_Of(f).Synth(nil)
+		}},
+		"twice": {want: "Shop/Orders: the function already has a layer of limits", do: func(l *ratelimit.Limits, f awslambda.Function) { l.AddLayer(f); l.AddLayer(f) }},
+		"no bundle": {want: "extension/bootstrap: not found; build it (make functions", do: func(_ *ratelimit.Limits, f awslambda.Function) {
+			p := props(t)
+			p.Namespace = "other"
+			ratelimit.NewLimits(awscdk.Stack_Of(f), jsii.String("Other"), p).AddLayer(f)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, l, f := newLayered(t, nil, c.change)
+			if c.do == nil {
+				c.do = func(l *ratelimit.Limits, f awslambda.Function) { l.AddLayer(f) }
+			}
+			if got := panicked(func() { c.do(l, f) }); !strings.Contains(got, c.want) {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
