@@ -40,7 +40,7 @@ func rootCommand() *cobra.Command {
 		id, title string
 		commands  []*cobra.Command
 	}{
-		{groupServe, "Run it:", []*cobra.Command{serveCommand(), seedCommand(), tokenCommand()}},
+		{groupServe, "Run it:", []*cobra.Command{serveCommand(), verifyCommand(), seedCommand(), tokenCommand()}},
 		{groupRules, "Rules:", []*cobra.Command{checkCommand(), rulesCommand()}},
 		{groupCaller, "Callers:", []*cobra.Command{explainCommand(), usageCommand(), resetCommand(), topCommand(), hashCommand()}},
 		{groupKeys, "API keys:", []*cobra.Command{keysCommand()}},

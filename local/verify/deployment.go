@@ -1,0 +1,95 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/weir-limits/weir/limiter/rules"
+)
+
+// Deployment is the deployment to test. A zero field is unknown, and the rows that need it are skipped.
+type Deployment struct {
+	// URL is the URL of the REST API with its stage, and HTTPURL the URL of the HTTP API. FunctionURL is
+	// the URL of a function that calls the limiter. LayerURL is the URL of a function with the layer.
+	URL, HTTPURL, FunctionURL, LayerURL string
+	// Rules are the rules of the deployment. They are required for rows that exhaust a limit.
+	Rules *rules.Rules
+	// Path, if not empty, is the path of the GET requests. By default, the rules select it.
+	Path string
+	// Credential is the header fields that identify the caller. nil means an anonymous caller.
+	Credential http.Header
+	// Tier is the tier of the caller. Empty means the default tier.
+	Tier string
+	// SuspendedKey is an API key that is suspended.
+	SuspendedKey string
+	// Resources reads the resources of the deployment.
+	Resources Resources
+	// Faults makes parts of the deployment fail. Set it only if the user permits changes.
+	Faults Faults
+	// MaxWait is the longest wait for a limit.
+	MaxWait time.Duration
+	// Wait waits. nil means that it waits in real time.
+	Wait func(context.Context, time.Duration) error
+	// Waiting is called before a wait. nil means that nothing is called.
+	Waiting func(d time.Duration, reason string)
+}
+
+// has reports whether the deployment provides what a row needs.
+func (d *Deployment) has(n Need) bool {
+	switch n {
+	case NeedREST:
+		return d.URL != ""
+	case NeedHTTP:
+		return d.HTTPURL != ""
+	case NeedFunctionURL:
+		return d.FunctionURL != ""
+	case NeedLayerURL:
+		return d.LayerURL != ""
+	case NeedAnyURL:
+		return len(d.surfaces()) > 0
+	case NeedSuspendedKey:
+		return d.SuspendedKey != ""
+	case NeedResources:
+		return d.Resources != nil
+	case NeedFaults:
+		return d.Faults != nil
+	case NeedPerson:
+	}
+	return false
+}
+
+// surfaces returns the URLs that are known, the REST API first.
+func (d *Deployment) surfaces() (urls []string) {
+	for _, url := range []string{d.URL, d.HTTPURL, d.FunctionURL, d.LayerURL} {
+		if url != "" {
+			urls = append(urls, url)
+		}
+	}
+	return urls
+}
+
+// wait waits for at most MaxWait.
+func (d *Deployment) wait(ctx context.Context, t time.Duration, reason string) error {
+	if t > d.MaxWait {
+		return errTooLong
+	}
+	if d.Waiting != nil {
+		d.Waiting(t, reason)
+	}
+	if d.Wait != nil {
+		return d.Wait(ctx, t)
+	}
+	timer := time.NewTimer(t)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// errTooLong is the error of a wait that is longer than MaxWait.
+var errTooLong = errors.New("the wait is longer than --wait permits")

@@ -1,0 +1,18 @@
+// Package verify tests a deployment from outside, one fact after another.
+//
+// [Rows] lists the facts. A [Row] has a claim, the command with which a person tests the claim, and a
+// function that tests it. [Deployment] describes the place to test: the URLs of its APIs and, optionally,
+// its resources. [Run] tests the rows and returns one [Result] for each.
+//
+//	d := &verify.Deployment{URL: "https://….execute-api.eu-central-1.amazonaws.com/dev", Rules: parsed}
+//	plan, err := d.Plan(verify.Rows())
+//	results, err := verify.Run(ctx, plan, nil)
+//
+// # Guarantee
+//
+// A row passes only if an answer of the deployment proves its claim. A row whose needs are missing, or
+// whose precondition did not occur, is skipped with the reason. Run sends at most [Plan.Requests]
+// requests. It never exhausts a limit that several callers share, and it sends only GET requests, apart from preflights.
+//
+// The table in infra/LIMITATIONS.md is the result of [Page].
+package verify

@@ -1,0 +1,239 @@
+package verify
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/weir-limits/weir/functions/contract"
+)
+
+// refuse is the command that shows a refusal by the REST API.
+const refuse = "`for i in $(seq 80); do curl -si $URL/api/v1/items/1; done | grep -A14 '^HTTP.* 429' | head -20`"
+
+var storeDecides = Row{
+	ID:    "store-decides",
+	Claim: "The functions can use the store: no answer has `Weir-Degraded`, or its value is `none`.",
+	Hand:  "`curl -si $URL/api/v1/search | grep -i weir-degraded`; the alarm `degraded`",
+	Needs: []Need{NeedAnyURL},
+	Cost:  Cost{Requests: 4 * probeCost},
+	Check: func(ctx context.Context, s *session) Observation {
+		const expected = "no Weir-Degraded"
+		for _, url := range s.surfaces() {
+			a := s.probe(ctx, url)
+			if a.err != nil {
+				return failed("an answer", a.summary(), a.String())
+			}
+			if reason := a.header.Get(contract.FieldDegraded); reason != "" && reason != "none" {
+				return failed(expected, contract.FieldDegraded+": "+reason, a.String())
+			}
+		}
+		return passed(expected, "as expected")
+	},
+}
+
+var limitExact = Row{
+	ID:    "limit-exact",
+	Claim: "Of concurrent requests, the limit admits exactly what remains of it.",
+	Hand:  "`seq 80 | xargs -P 80 -I{} curl -so /dev/null -w '%{http_code}\\n' $URL/api/v1/items/1 | sort | uniq -c`",
+	Needs: []Need{NeedAnyURL},
+	After: []string{"store-decides", "rest-not-cached"},
+	Cost:  Cost{Burst: true},
+	Check: func(ctx context.Context, s *session) Observation {
+		b := s.first(ctx)
+		if b.reason != "" {
+			return skipped(b.reason)
+		}
+		allowed := 0
+		for _, a := range b.answers {
+			switch {
+			case a.allowed():
+				allowed++
+			case !a.refused():
+				return failed("an answer to each of "+strconv.Itoa(len(b.answers))+" requests", a.summary(), a.String())
+			}
+		}
+		from, to := b.bounds(s.plan.Exact)
+		expected := fmt.Sprintf("%d of %d requests pass", from, len(b.answers))
+		if from != to {
+			expected = fmt.Sprintf("%d to %d of %d requests pass", from, to, len(b.answers))
+		}
+		observed := fmt.Sprintf("%d pass", allowed)
+		if allowed < from || allowed > to {
+			return failed(expected, observed, "")
+		}
+		return passed(expected, observed)
+	},
+}
+
+var notCached = Row{
+	ID:    "rest-not-cached",
+	Claim: "The REST API does not cache the authorizer's result: it counts each request.",
+	Hand:  "`for i in 1 2 3; do curl -si $URL/api/v1/search | grep -i ratelimit-remaining; done`",
+	Needs: []Need{NeedREST},
+	After: []string{"store-decides", "rest-allowed-fields"},
+	Cost:  Cost{Burst: true},
+	Check: func(ctx context.Context, s *session) Observation {
+		b := s.first(ctx)
+		if b.reason != "" {
+			return skipped(b.reason)
+		}
+		const expected = "another X-RateLimit-Remaining in each answer"
+		values := map[string]bool{}
+		for _, a := range b.answers {
+			if a.allowed() {
+				values[a.header.Get(contract.FieldRemaining)] = true
+			}
+		}
+		if only := b.before.header.Get(contract.FieldRemaining); len(values) == 1 && values[only] {
+			return failed(expected, "the same value in all answers", b.before.String())
+		}
+		return passed(expected, fmt.Sprintf("%d different values", len(values)))
+	},
+}
+
+// restRefusedRows are the rows about requests that the REST API refuses.
+var restRefusedRows = []Row{
+	{
+		ID:    "rest-refused-status",
+		Claim: "The status of a refusal is 429 and not 403.",
+		Hand:  refuse,
+		Needs: []Need{NeedREST},
+		Cost:  Cost{Burst: true},
+		Check: refusal(func(_ *session, a answer) Observation {
+			if a.status != http.StatusTooManyRequests {
+				return failed("429", strconv.Itoa(a.status), a.String())
+			}
+			return passed("429", "429")
+		}),
+	},
+	{
+		ID:    "rest-refused-fields",
+		Claim: "A refusal has the fields of the limit, which the REST API maps from `context.authorizer.*`.",
+		Hand:  refuse,
+		Needs: []Need{NeedREST},
+		Cost:  Cost{Burst: true},
+		Check: refusal(func(_ *session, a answer) Observation {
+			wrong := wrongRefusal(a.header)
+			if a.header.Get(contract.FieldDegraded) == "" {
+				wrong = append(wrong, "no "+contract.FieldDegraded)
+			}
+			return verdict("Retry-After and the fields of the limit", wrong, a)
+		}),
+	},
+	{
+		ID:    "rest-refused-content-type",
+		Claim: "A refusal has the changed `Content-Type`.",
+		Hand:  refuse,
+		Needs: []Need{NeedREST},
+		Cost:  Cost{Burst: true},
+		Check: refusal(func(_ *session, a answer) Observation {
+			if got := a.header.Get("Content-Type"); got != problemType {
+				return failed(problemType, got, a.String())
+			}
+			return passed(problemType, problemType)
+		}),
+	},
+	{
+		ID:    "rest-refused-body",
+		Claim: "The body of a refusal is JSON with the numbers and texts of the limit.",
+		Hand:  "`curl -s $URL/api/v1/search | python3 -m json.tool` over the limit",
+		Needs: []Need{NeedREST},
+		Cost:  Cost{Burst: true},
+		Check: refusal(func(s *session, a answer) Observation {
+			name, requests := limitOf(s.burst.before.header)
+			return verdict(fmt.Sprintf("a problem with limit %d of policy %q", requests, name), wrongBody(a.body, name, requests), a)
+		}),
+	},
+	{
+		ID:    "rest-missing-value",
+		Claim: "If a value is missing in the context, the refusal has no field for it. An example is `X-RateLimit-Limit` on a 429 `subject_busy`.",
+		Hand:  "`seq 500 | xargs -P 100 -I{} curl -si $URL/api/v1/search | grep -B20 subject_busy`",
+		Needs: []Need{NeedREST},
+		Cost:  Cost{Burst: true},
+		Check: func(ctx context.Context, s *session) Observation {
+			for _, a := range s.first(ctx).answers {
+				if a.problem() != subjectBusy {
+					continue
+				}
+				var wrong []string
+				for _, f := range limitFields {
+					if values, ok := a.header[http.CanonicalHeaderKey(f.name)]; ok {
+						wrong = append(wrong, fmt.Sprintf("%s %q", f.name, values))
+					}
+				}
+				return verdict("no fields of a limit", wrong, a)
+			}
+			return skipped("no request got 429 subject_busy")
+		},
+	},
+}
+
+// refusal returns a test of a refusal by the REST API.
+func refusal(check func(*session, answer) Observation) func(context.Context, *session) Observation {
+	return func(ctx context.Context, s *session) Observation {
+		b := s.first(ctx)
+		if b.reason != "" {
+			return skipped(b.reason)
+		}
+		a, ok := b.refusal()
+		if !ok {
+			return skipped("no limit refused a request")
+		}
+		return check(s, a)
+	}
+}
+
+var retryAfter = Row{
+	ID:    "retry-after",
+	Claim: "A caller that waits for `Retry-After` is admitted.",
+	Hand:  "exceed a limit, wait for `Retry-After` seconds, and send the request again",
+	Needs: []Need{NeedAnyURL},
+	After: []string{"store-decides"},
+	Cost:  Cost{Requests: 1, Exhaust: true},
+	Check: func(ctx context.Context, s *session) Observation {
+		url := s.surfaces()[0]
+		refused, ok := s.exhaust(ctx, url, s.plan.Quick)
+		if !ok {
+			return skipped("no limit refused a request")
+		}
+		t, err := refused.seconds(contract.FieldRetryAfter)
+		if err != nil {
+			return skipped(err.Error())
+		}
+		if err := s.wait(ctx, t, "Retry-After"); err != nil {
+			return skipped(fmt.Sprintf("Retry-After is %s: %v", t, err))
+		}
+		a := s.send(ctx, s.get(url, s.plan.Quick.Path))
+		expected := fmt.Sprintf("admitted after %s", t)
+		if !a.allowed() {
+			return failed(expected, a.summary(), a.String())
+		}
+		return passed(expected, strconv.Itoa(a.status))
+	},
+}
+
+var authorizerFailure = Row{
+	ID:    "rest-authorizer-failure",
+	Claim: "If the authorizer fails, the status is 503 and not 500.",
+	Hand:  "`aws lambda put-function-concurrency --reserved-concurrent-executions 0 --function-name …`, then `curl -i $URL/api/v1/search`",
+	Needs: []Need{NeedREST, NeedFaults},
+	Cost:  Cost{Requests: 1},
+	Check: func(ctx context.Context, s *session) (o Observation) {
+		restore, err := s.Faults.BreakAuthorizer(ctx)
+		if err != nil {
+			return failed("a failing authorizer", err.Error(), "")
+		}
+		defer func() {
+			if err := restore(context.WithoutCancel(ctx)); err != nil {
+				o = failed("a restored authorizer", err.Error(), "")
+			}
+		}()
+		a := s.send(ctx, s.get(s.URL, s.plan.Path))
+		if a.status != http.StatusServiceUnavailable || a.header.Get(contract.FieldRetryAfter) == "" {
+			return failed("503 with Retry-After", a.summary(), a.String())
+		}
+		return passed("503 with Retry-After", "503")
+	},
+}

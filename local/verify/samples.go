@@ -1,0 +1,126 @@
+package verify
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/weir-limits/weir/functions/contract"
+)
+
+// probeCost is the maximum number of requests of a probe.
+const probeCost = 2
+
+// probe returns the first answer of a URL to a request of the caller.
+func (s *session) probe(ctx context.Context, url string) answer {
+	a, ok := s.probes[url]
+	if !ok {
+		a = s.patient(ctx, s.get(url, s.plan.Path))
+		s.probes[url] = a
+	}
+	return a
+}
+
+// patient sends a request. If a limit refuses it, because an earlier run used the limit, patient waits and
+// repeats the request once.
+func (s *session) patient(ctx context.Context, r request) answer {
+	a := s.send(ctx, r)
+	if !a.refused() {
+		return a
+	}
+	if t, err := a.seconds(contract.FieldRetryAfter); err != nil || s.wait(ctx, t, "the limit is used up") != nil {
+		return a
+	}
+	return s.send(ctx, r)
+}
+
+// burst is the answers to requests that were sent at once, with the answer before them.
+type burst struct {
+	before    answer
+	remaining int
+	answers   []answer
+	reason    string // why there are no answers
+}
+
+// burstCost is the maximum number of requests before a burst.
+const burstCost = probeCost
+
+// first returns the burst to the first URL. It exhausts the limit.
+func (s *session) first(ctx context.Context) *burst {
+	if s.burst != nil {
+		return s.burst
+	}
+	s.burst = &burst{}
+	b, url := s.burst, s.surfaces()[0]
+	b.before = s.patient(ctx, s.get(url, s.plan.Exact.Path))
+	if !b.before.allowed() {
+		b.reason = fmt.Sprintf("no allowed answer shows what remains of the limit (got %s)", b.before.summary())
+		return b
+	}
+	b.remaining, _ = strconv.Atoi(b.before.header.Get(contract.FieldRemaining))
+	if b.remaining >= s.plan.Exact.Capacity {
+		b.reason = fmt.Sprintf("%s is %d, but the rules have a limit of %d requests; give the deployed rules with --rules", contract.FieldRemaining, b.remaining, s.plan.Exact.Capacity)
+		return b
+	}
+	b.answers = s.sendAll(ctx, s.get(url, s.plan.Exact.Path), b.remaining+extra)
+	return b
+}
+
+// bounds returns how many requests of a burst an exact limit admits, at least and at most. During the
+// burst the limit can regain requests. If it was not full before, a part of a request can be left.
+func (b *burst) bounds(t *Target) (from, to int) {
+	var end time.Time
+	busy := 0
+	for _, a := range b.answers {
+		if a.ended.After(end) {
+			end = a.ended
+		}
+		if a.problem() == subjectBusy {
+			busy++
+		}
+	}
+	regained := int(end.Sub(b.before.sent) / t.Refill)
+	if b.remaining < t.Capacity-1 {
+		regained++
+	}
+	return b.remaining - busy, b.remaining + regained
+}
+
+// subjectBusy is the error of a refusal that no limit caused: the store could not write the item of the
+// caller fast enough.
+const subjectBusy = "subject_busy"
+
+// refusal returns an answer of a limit that refused.
+func (b *burst) refusal() (a answer, ok bool) { return refusalIn(b.answers) }
+
+func refusalIn(answers []answer) (a answer, ok bool) {
+	for _, a := range answers {
+		if problem := a.problem(); a.refused() && problem != subjectBusy && problem != "throttled" {
+			return a, true
+		}
+	}
+	return a, false
+}
+
+// batch is the number of requests that exhaust sends at once.
+const batch = 10
+
+// exhaust sends requests until a limit refuses.
+func (s *session) exhaust(ctx context.Context, url string, t *Target) (a answer, ok bool) {
+	for sent := 0; sent < t.Capacity+extra && !ok; sent += batch {
+		a, ok = refusalIn(s.sendAll(ctx, s.get(url, t.Path), min(batch, t.Capacity+extra-sent)))
+	}
+	return a, ok
+}
+
+// summary describes an answer in a few words.
+func (a answer) summary() string {
+	switch problem := a.problem(); {
+	case a.err != nil:
+		return "no answer: " + a.err.Error()
+	case problem != "":
+		return fmt.Sprintf("%d %s", a.status, problem)
+	}
+	return strconv.Itoa(a.status)
+}

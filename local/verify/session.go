@@ -1,0 +1,171 @@
+package verify
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weir-limits/weir/functions/contract"
+)
+
+// These bound a request and what is kept of its answer.
+const (
+	answerTimeout = 30 * time.Second // as long as API Gateway waits for a function
+	maxBody       = 64 << 10
+	maxRaw        = 4 << 10
+	// extra is the number of requests that a burst sends beyond the limit.
+	extra = 10
+)
+
+// session sends the requests of a run. Rows share its samples, so that each limit is exhausted once.
+type session struct {
+	*Deployment
+	plan   *Plan
+	client *http.Client
+	sent   int
+	probes map[string]answer // by URL
+	burst  *burst            // of the first URL
+}
+
+func newSession(p *Plan) *session {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = maxCapacity + extra
+	return &session{
+		Deployment: p.deployment, plan: p, probes: map[string]answer{},
+		client: &http.Client{
+			Transport: transport, Timeout: answerTimeout,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}
+}
+
+func (s *session) close() { s.client.CloseIdleConnections() }
+
+// answer is an answer of the deployment.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+	sent   time.Time // when the request started
+	ended  time.Time // when the answer had arrived
+	err    error     // there was no answer
+}
+
+// allowed reports whether a limit admitted the request.
+func (a answer) allowed() bool {
+	return a.err == nil && !a.refused() && a.header.Get(contract.FieldRemaining) != ""
+}
+
+// refused reports whether a limit refused the request. A REST API whose responses are not customized
+// answers 403, also for a path without a route.
+func (a answer) refused() bool {
+	denied := a.status == http.StatusForbidden && a.header.Get("X-Amzn-Errortype") == "AccessDeniedException"
+	return a.err == nil && (a.status == http.StatusTooManyRequests || denied)
+}
+
+// problem returns the error in the body of a refusal, or "".
+func (a answer) problem() string {
+	var body struct{ Error string }
+	_ = json.Unmarshal(a.body, &body)
+	return body.Error
+}
+
+// String returns the answer as text, shortened.
+func (a answer) String() string {
+	if a.err != nil {
+		return a.err.Error()
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d %s\n", a.status, http.StatusText(a.status))
+	for _, name := range slices.Sorted(maps.Keys(a.header)) {
+		fmt.Fprintf(&b, "%s: %s\n", name, strings.Join(a.header[name], ", "))
+	}
+	b.WriteByte('\n')
+	b.Write(a.body)
+	return bounded(b.String())
+}
+
+// bounded shortens text to maxRaw bytes.
+func bounded(text string) string {
+	if len(text) <= maxRaw {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxRaw], "") + "\n… shortened"
+}
+
+// seconds returns the value of a header field that is a number of seconds.
+func (a answer) seconds(name string) (time.Duration, error) {
+	n, err := strconv.Atoi(a.header.Get(name))
+	if err != nil || n < 0 {
+		return 0, fmt.Errorf("%s: got %q, want seconds", name, a.header.Get(name))
+	}
+	return time.Duration(n) * time.Second, nil
+}
+
+var errBudget = errors.New("the run has sent its maximum number of requests")
+
+// request is a request of a run. The zero Header means the caller's credential.
+type request struct {
+	method, url, path string
+	header            http.Header
+}
+
+// get returns a GET request of the caller.
+func (s *session) get(url, path string) request {
+	return request{http.MethodGet, url, path, s.Credential}
+}
+
+// send sends one request.
+func (s *session) send(ctx context.Context, r request) answer { return s.sendAll(ctx, r, 1)[0] }
+
+// sendAll sends a request n times at once.
+func (s *session) sendAll(ctx context.Context, r request, n int) []answer {
+	answers := make([]answer, n)
+	if s.sent+n > s.plan.Requests {
+		for i := range answers {
+			answers[i].err = errBudget
+		}
+		return answers
+	}
+	s.sent += n
+	var group sync.WaitGroup
+	for i := range answers {
+		group.Go(func() { answers[i] = s.do(ctx, r) })
+	}
+	group.Wait()
+	return answers
+}
+
+func (s *session) do(ctx context.Context, r request) (a answer) {
+	a.sent = time.Now()
+	defer func() { a.ended = time.Now() }()
+	q, err := http.NewRequestWithContext(ctx, r.method, strings.TrimSuffix(r.url, "/")+r.path, http.NoBody)
+	if err != nil {
+		a.err = err
+		return a
+	}
+	maps.Copy(q.Header, r.header)
+	response, err := s.client.Do(q)
+	if err != nil {
+		a.err = err
+		return a
+	}
+	defer func() { _ = response.Body.Close() }()
+	a.status, a.header = response.StatusCode, response.Header
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxBody))
+	if err != nil {
+		a.err = err
+	}
+	a.body = bytes.TrimSpace(body)
+	return a
+}

@@ -1,0 +1,171 @@
+package verify
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/weir-limits/weir/functions/contract"
+)
+
+// surface is one of the URLs of a deployment.
+type surface struct {
+	id, name, variable string
+	need               Need
+	url                func(*Deployment) string
+}
+
+var (
+	restAPI     = surface{"rest", "the REST API", "$URL", NeedREST, func(d *Deployment) string { return d.URL }}
+	httpAPI     = surface{"http", "the HTTP API", "$HTTP_URL", NeedHTTP, func(d *Deployment) string { return d.HTTPURL }}
+	functionURL = surface{"function-url", "the function URL", "$FUNCTION_URL", NeedFunctionURL, func(d *Deployment) string { return d.FunctionURL }}
+	layerURL    = surface{"layer", "the function with the layer", "$LAYER_URL", NeedLayerURL, func(d *Deployment) string { return d.LayerURL }}
+)
+
+// allowedFields is the row about the fields of admitted requests.
+func (u surface) allowedFields() Row {
+	return Row{
+		ID:    u.id + "-allowed-fields",
+		Claim: fmt.Sprintf("An answer of %s to an admitted request has the fields of the limit.", u.name),
+		Hand:  fmt.Sprintf("`curl -si %s/api/v1/search | grep -i ratelimit`", u.variable),
+		Needs: []Need{u.need},
+		Cost:  Cost{Requests: probeCost},
+		Check: func(ctx context.Context, s *session) Observation {
+			a := s.probe(ctx, u.url(s.Deployment))
+			if a.refused() {
+				return skipped("the limit is used up; run again later, or raise --wait")
+			}
+			wrong := wrongFields(a.header)
+			if a.err != nil || a.status >= http.StatusInternalServerError {
+				wrong = []string{a.summary()}
+			}
+			return verdict("the fields of the limit", wrong, a)
+		},
+	}
+}
+
+// allowedRows are the rows about requests that no limit refuses.
+func (u surface) allowedRows() []Row {
+	return []Row{
+		u.allowedFields(),
+		{
+			ID:    u.id + "-unauthorized",
+			Claim: fmt.Sprintf("Of %s, a request with an unknown token or API key gets 401 with a challenge.", u.name),
+			Hand:  fmt.Sprintf("`curl -i -H 'x-api-key: unknown' %s/api/v1/search`", u.variable),
+			Needs: []Need{u.need},
+			Cost:  Cost{Requests: 2},
+			Check: u.unauthorized,
+		},
+		{
+			ID:    u.id + "-suspended-key",
+			Claim: fmt.Sprintf("Of %s, a request with a suspended API key gets 401.", u.name),
+			Hand:  fmt.Sprintf("`.bin/weir keys set ID --suspended`, then `curl -i -H \"x-api-key: $KEY\" %s/api/v1/search` a minute later", u.variable),
+			Needs: []Need{u.need, NeedSuspendedKey},
+			Cost:  Cost{Requests: 1},
+			Check: func(ctx context.Context, s *session) Observation {
+				a := s.send(ctx, request{http.MethodGet, u.url(s.Deployment), s.plan.Path, http.Header{"X-Api-Key": {s.SuspendedKey}}})
+				if a.status != http.StatusUnauthorized {
+					return failed("401", a.summary(), a.String())
+				}
+				return passed("401", a.summary())
+			},
+		},
+		{
+			ID:    u.id + "-preflight",
+			Claim: fmt.Sprintf("A CORS preflight of %s is answered and counts on no limit.", u.name),
+			Hand:  fmt.Sprintf("`curl -si -X OPTIONS -H 'Origin: https://app.example' -H 'Access-Control-Request-Method: GET' %s/api/v1/search`, with `corsOrigins`", u.variable),
+			Needs: []Need{u.need},
+			After: []string{"store-decides", u.id + "-allowed-fields"},
+			Cost:  Cost{Requests: 2 + preflights},
+			Check: u.preflight,
+		},
+	}
+}
+
+// unauthorized tests the answers to bad credentials.
+func (u surface) unauthorized(ctx context.Context, s *session) Observation {
+	const expected = "401 with a challenge and a problem"
+	for _, credential := range []http.Header{{"Authorization": {"Bearer weir-verify"}}, {"X-Api-Key": {"weir-verify"}}} {
+		a := s.send(ctx, request{http.MethodGet, u.url(s.Deployment), s.plan.Path, credential})
+		var wrong []string
+		if a.status != http.StatusUnauthorized {
+			return failed(expected, a.summary(), a.String())
+		}
+		challenge := a.header.Get("WWW-Authenticate") + a.header.Get("X-Amzn-Remapped-Www-Authenticate")
+		if !strings.HasPrefix(challenge, "Bearer") {
+			wrong = append(wrong, "no WWW-Authenticate")
+		}
+		if a.problem() != "unauthorized" || a.header.Get("Content-Type") != problemType {
+			wrong = append(wrong, "no problem unauthorized")
+		}
+		if len(wrong) > 0 {
+			return verdict(expected, wrong, a)
+		}
+	}
+	return passed(expected, "401 unauthorized")
+}
+
+// preflights is the number of preflights that a test sends between two requests.
+const preflights = 3
+
+// preflight tests preflights.
+func (u surface) preflight(ctx context.Context, s *session) Observation {
+	url := u.url(s.Deployment)
+	remaining := func() (int, answer) {
+		a := s.send(ctx, s.get(url, s.plan.Path))
+		n, err := strconv.Atoi(a.header.Get(contract.FieldRemaining))
+		if err != nil || !a.allowed() {
+			return -1, a
+		}
+		return n, a
+	}
+	before, _ := remaining()
+	if before < 1 {
+		return skipped("the limit is used up; run again later")
+	}
+	for _, p := range s.sendAll(ctx, request{http.MethodOptions, url, s.plan.Path, http.Header{
+		"Origin": {"https://weir-verify.example"}, "Access-Control-Request-Method": {http.MethodGet},
+	}}, preflights) {
+		switch {
+		case p.err != nil || p.status >= http.StatusInternalServerError || p.refused():
+			return failed("an answer to a preflight", p.summary(), p.String())
+		case p.header.Get("Access-Control-Allow-Origin") == "":
+			return skipped("the deployment has no corsOrigins, or not this origin")
+		}
+	}
+	after, a := remaining()
+	expected := fmt.Sprintf("%d of the limit remain", before-1)
+	if after < before-1 {
+		return failed(expected, fmt.Sprint(after), a.String())
+	}
+	return passed(expected, fmt.Sprint(after))
+}
+
+// refusedRow is the row about requests that a function refuses.
+func (u surface) refusedRow() Row {
+	return Row{
+		ID:    u.id + "-refused",
+		Claim: fmt.Sprintf("A refusal by %s has the status 429, the fields of the limit and a problem as its body.", u.name),
+		Hand:  fmt.Sprintf("`for i in $(seq 80); do curl -si %s/api/v1/items/1; done | grep -A14 '^HTTP.* 429'`", u.variable),
+		Needs: []Need{u.need},
+		After: []string{"store-decides", u.id + "-allowed-fields"},
+		Cost:  Cost{Exhaust: true},
+		Check: func(ctx context.Context, s *session) Observation {
+			a, ok := s.exhaust(ctx, u.url(s.Deployment), s.plan.Exact)
+			if !ok {
+				return failed("429", "no limit refused a request", "")
+			}
+			wrong := wrongRefusal(a.header)
+			if a.status != http.StatusTooManyRequests {
+				wrong = append(wrong, fmt.Sprintf("status %d", a.status))
+			}
+			if got := a.header.Get("Content-Type"); got != problemType {
+				wrong = append(wrong, "Content-Type "+got)
+			}
+			name, requests := limitOf(a.header)
+			return verdict("429 with Retry-After, the fields of the limit and a problem", append(wrong, wrongBody(a.body, name, requests)...), a)
+		},
+	}
+}

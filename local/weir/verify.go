@@ -1,0 +1,230 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-limits/weir/local/checkout"
+	"github.com/weir-limits/weir/local/command"
+	"github.com/weir-limits/weir/local/verify"
+)
+
+// These variables hold credentials of verify. Other users of the machine could read them in arguments.
+const (
+	apiKeyVariable       = "WEIR_API_KEY"
+	suspendedKeyVariable = "WEIR_SUSPENDED_API_KEY"
+)
+
+func verifyCommand() *cobra.Command {
+	v := &verifier{}
+	c := &cobra.Command{
+		Use:   "verify",
+		Short: "Test a deployment, fact after fact",
+		Long: "Test a deployment: whether its limits are exact, whether refusals have the right status, fields and body, and more. " +
+			"Each row of the output is one fact. A row that fails shows the answer of the deployment. A row that does not apply is skipped with the reason. infra/VERIFY.md describes the rows.\n\n" +
+			"The command sends some hundred GET requests, whose number it prints first, and preflights. It exhausts limits of the caller, and never a limit that several callers share. " +
+			"The caller is anonymous, unless $" + tokenVariable + " or $" + apiKeyVariable + " has a credential. $" + suspendedKeyVariable + " has an API key that is suspended.\n\n" +
+			"With URLs only, the command needs no AWS credentials. " +
+			"The exit status is 0 if no row failed and at least one passed, and 1 otherwise.",
+		Example: "  weir verify --url http://127.0.0.1:8080 --http-url http://127.0.0.1:8081\n" +
+			"  weir verify --url https://abc123.execute-api.eu-central-1.amazonaws.com/dev --json",
+		Args: command.Exactly(0),
+		RunE: func(c *cobra.Command, _ []string) error {
+			v.out, v.log = c.OutOrStdout(), c.ErrOrStderr()
+			return v.run(c.Context())
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&v.URL, "url", "", "the URL of the REST API, with its stage (output RestUrl)")
+	f.StringVar(&v.HTTPURL, "http-url", "", "the URL of the HTTP API (output HttpUrl)")
+	f.StringVar(&v.FunctionURL, "function-url", "", "the URL of a function that calls the limiter")
+	f.StringVar(&v.LayerURL, "layer-url", "", "the URL of a function with the layer")
+	f.StringVar(&v.template, "template", "", "a synthesized template, for the rows about resources")
+	f.StringVar(&v.rules, "rules", "", "the rules of the deployment; default functions/rules.json")
+	f.StringVar(&v.Path, "path", "", "the path of the GET requests; default: one with a small limit")
+	f.StringVar(&v.Tier, "tier", "", "the tier of the caller; default: the default tier of the rules")
+	f.DurationVar(&v.MaxWait, "wait", 15*time.Second, "the longest wait for a limit")
+	f.BoolVar(&v.yes, "yes", false, "test a deployment whose name looks like production")
+	f.BoolVar(&v.asJSON, "json", false, "print one JSON object")
+	return c
+}
+
+// verifier is one run of verify.
+type verifier struct {
+	verify.Deployment
+	template, rules string
+	yes, asJSON     bool
+	out, log        io.Writer
+}
+
+// verified is the result of a run. --json prints it.
+type verified struct {
+	Passed   int             `json:"passed"`
+	Failed   int             `json:"failed"`
+	Skipped  int             `json:"skipped"`
+	Requests int             `json:"requests"` // number of requests sent
+	Rows     []verify.Result `json:"rows"`
+}
+
+func (v *verifier) run(ctx context.Context) error {
+	if err := v.check(); err != nil {
+		return err
+	}
+	if err := v.read(ctx); err != nil {
+		return err
+	}
+	v.Credential = credential()
+	v.SuspendedKey = os.Getenv(suspendedKeyVariable)
+	v.Waiting = func(d time.Duration, reason string) { fmt.Fprintf(v.log, "waiting %s: %s\n", d, reason) }
+	plan := v.Plan(verify.Rows())
+	fmt.Fprintf(v.log, "sending at most %d requests\n", plan.Requests)
+	results, interrupted := verify.Run(ctx, plan, v.reporter())
+	all := sum(results)
+	if err := v.print(all); err != nil {
+		return err
+	}
+	switch {
+	case interrupted != nil:
+		return command.ExitError{Code: command.Interrupted}
+	case all.Failed > 0 || all.Passed == 0:
+		return command.ExitError{Code: 1}
+	}
+	return nil
+}
+
+// production matches the names of stages that look like production.
+var production = regexp.MustCompile(`(?i)(^|[^a-z])(prod|production|prd|live)([^a-z]|$)`)
+
+// check validates the command line.
+func (v *verifier) check() error {
+	given := false
+	for _, f := range []struct{ flag, url string }{
+		{"url", v.URL}, {"http-url", v.HTTPURL}, {"function-url", v.FunctionURL}, {"layer-url", v.LayerURL},
+	} {
+		if f.url == "" {
+			continue
+		}
+		given = true
+		u, err := url.Parse(f.url)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" {
+			return command.Usage("--%s: got %q, want a URL such as https://abc123.execute-api.eu-central-1.amazonaws.com/dev", f.flag, f.url)
+		}
+		if production.MatchString(f.url) && !v.yes {
+			return command.Usage("--%s: %s looks like production; the command exhausts limits of its caller there; to test it, add --yes", f.flag, f.url)
+		}
+	}
+	switch {
+	case !given && v.template == "":
+		return command.Usage("--url: required, or --http-url, --function-url, --layer-url or --template")
+	case v.MaxWait < 0 || v.MaxWait > time.Hour:
+		return command.Usage("--wait: got %s, want 0s to 1h", v.MaxWait)
+	}
+	return nil
+}
+
+// read reads the rules and the template.
+func (v *verifier) read(ctx context.Context) error {
+	file := v.rules
+	if file == "" {
+		c, err := checkout.Find()
+		if err != nil {
+			return fmt.Errorf("--rules: required: %w", err)
+		}
+		file = c.Path("functions", "rules.json")
+	}
+	document, err := readDocument(ctx, os.Stdin, file)
+	if err != nil {
+		return fmt.Errorf("--rules: %w", err)
+	}
+	if v.Rules, err = checkout.ParseRules(document); err != nil {
+		return fmt.Errorf("%s has mistakes:\n%w", file, err)
+	}
+	if v.Tier != "" && !slices.Contains(v.Rules.Tiers(), v.Tier) {
+		return command.Usage("--tier: got %q, want one of %q", v.Tier, v.Rules.Tiers())
+	}
+	if v.template == "" {
+		return nil
+	}
+	if document, err = os.ReadFile(v.template); err != nil {
+		return fmt.Errorf("--template: %w", err)
+	}
+	v.Resources, err = verify.ParseTemplate(document)
+	return err
+}
+
+// credential returns the header fields of the caller in the environment.
+func credential() http.Header {
+	h := http.Header{}
+	if token := os.Getenv(tokenVariable); token != "" {
+		h.Set("Authorization", "Bearer "+token)
+	}
+	if key := os.Getenv(apiKeyVariable); key != "" {
+		h.Set("X-Api-Key", key)
+	}
+	return h
+}
+
+// sum counts outcomes.
+func sum(results []verify.Result) verified {
+	all := verified{Rows: results}
+	for _, r := range results {
+		all.Requests += r.Requests
+		switch r.Outcome {
+		case verify.Pass:
+			all.Passed++
+		case verify.Fail:
+			all.Failed++
+		case verify.Skip:
+			all.Skipped++
+		}
+	}
+	return all
+}
+
+// reporter returns a function that prints each row when its test has ended.
+func (v *verifier) reporter() func(verify.Result) {
+	width := 0
+	for _, r := range verify.Rows() {
+		width = max(width, len(r.ID))
+	}
+	out := v.out
+	if v.asJSON { // progress
+		out = v.log
+	}
+	style := command.StyleOf(out)
+	return func(r verify.Result) {
+		outcome, detail := style.Weak("skip"), r.Reason
+		switch r.Outcome {
+		case verify.Pass:
+			outcome, detail = style.Good("pass"), r.Expected+"; observed: "+r.Observed
+		case verify.Fail:
+			outcome, detail = style.Bad("FAIL"), r.Expected+"; observed: "+r.Observed
+		case verify.Skip:
+		}
+		fmt.Fprintf(out, "%s  %-*s  %s\n", outcome, width, r.Row, detail)
+	}
+}
+
+// print prints the answers behind failures and the totals, or JSON.
+func (v *verifier) print(all verified) error {
+	if v.asJSON {
+		return command.PrintJSON(v.out, all)
+	}
+	for _, r := range all.Rows {
+		if r.Outcome == verify.Fail {
+			fmt.Fprintf(v.out, "\n%s: %s\nby hand: %s\n%s\n", command.StyleOf(v.out).Bold(r.Row), r.Claim, r.Hand, cmp.Or(r.Raw, "no answer to show"))
+		}
+	}
+	_, err := fmt.Fprintf(v.out, "\n%d passed, %d failed, %d skipped; %d requests\n", all.Passed, all.Failed, all.Skipped, all.Requests)
+	return err
+}
