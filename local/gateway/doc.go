@@ -36,12 +36,12 @@
 // # Sources
 //
 // A comment names the page of the API Gateway developer guide that documents a behavior.
-// For behavior that no page documents, "observed" and "measured" refer to these recordings
-// and reports of the real service:
+// "Recorded" behavior is in testdata/recordings: requests, events and answers that tests of other
+// projects recorded on AWS. TestRecordings replays them. README.md in that folder lists the sources
+// and the differences of this package.
 //
-//   - events and answers that AWS recorded for its Lambda Test Tool
-//     (github.com/aws/aws-lambda-dotnet), and those that LocalStack recorded in tests that
-//     also run against AWS;
+// "Observed" and "measured" refer to these recordings and to these reports of the real service:
+//
 //   - dev.to/marcogrcr and loige.co on the answers to failing authorizers;
 //   - rasp.hateblo.jp/entry/2021/05/13/222835 on timeouts: a REST API answers 502 if the
 //     function's timeout ends first, and 504 if the integration's timeout ends first;

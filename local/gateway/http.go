@@ -33,7 +33,7 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuseHTTP(w, err)
 		return
 	}
-	w.Header()["Apigw-Requestid"] = []string{in.id}
+	w.Header()["Apigw-Requestid"] = []string{in.extended}
 	path, err := decodedPath(r)
 	if err != nil {
 		reply(w, http.StatusBadRequest, "Bad Request")
@@ -61,7 +61,7 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		response, err = parseHTTPResponse(payload)
 	}
 	if err != nil {
-		h.log(r.Context(), "function failed", route.Function, in.id, err)
+		h.log(r.Context(), "function failed", route.Function, in.extended, err)
 		failHTTP(w, err)
 		return
 	}

@@ -73,7 +73,7 @@ func newHTTPEvent(a *template.HTTP, in *request, route *template.Route, path str
 			HTTP: httpDescription{
 				Method: in.Method, Path: path, Protocol: protocol, SourceIP: in.sourceIP, UserAgent: in.UserAgent(),
 			},
-			RequestID: in.id, RouteKey: route.Key, Stage: a.Stage, Time: clf(in.at), TimeEpoch: in.at.UnixMilli(),
+			RequestID: in.extended, RouteKey: route.Key, Stage: a.Stage, Time: clf(in.at), TimeEpoch: in.at.UnixMilli(),
 		},
 		PathParameters: nilIfEmpty(parameters), StageVariables: nilIfEmpty(a.Variables),
 	}

@@ -71,7 +71,8 @@ const (
 // framing lists headers of the connection. A function cannot set them.
 var framing = []string{"Connection", "Content-Length", "Keep-Alive", "Trailer", "Transfer-Encoding", "Upgrade"}
 
-// write sends the answer. It leaves out the headers for which foreign returns true.
+// write sends the answer. It leaves out the headers for which foreign returns true. Recorded: unlike a REST
+// API, an HTTP API sends the names of headers in their canonical case.
 func (r httpResponse) write(w http.ResponseWriter, foreign func(name string) bool) {
 	contentType := "text/plain; charset=utf-8"
 	for name, value := range r.Headers {
@@ -81,7 +82,7 @@ func (r httpResponse) write(w http.ResponseWriter, foreign func(name string) boo
 		case strings.EqualFold(name, challengeHeader):
 			w.Header()[renamedChallenge] = []string{string(value)}
 		case !contains(framing, name) && !foreign(name):
-			w.Header()[name] = []string{string(value)}
+			w.Header().Set(name, string(value))
 		}
 	}
 	for _, cookie := range r.Cookies {

@@ -2,7 +2,7 @@ package gateway
 
 import (
 	"crypto/rand"
-	"encoding/hex"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -37,8 +37,8 @@ type request struct {
 	*http.Request
 
 	at       time.Time
-	id       string
-	extended string // the extended id
+	id       string // of a REST API
+	extended string // the extended id of a REST API, and the id of an HTTP API
 	trace    string
 	sourceIP string
 	header   http.Header // as events contain it
@@ -63,7 +63,7 @@ func receive(r *http.Request, now time.Time) (*request, error) {
 	}
 	in := &request{
 		Request: r, at: now, body: body,
-		id: rand.Text(), extended: rand.Text(), trace: trace(r.Header, now), sourceIP: sourceIP(r.RemoteAddr),
+		id: uuid(), extended: extendedID(), trace: trace(r.Header, now), sourceIP: sourceIP(r.RemoteAddr),
 	}
 	in.header = in.eventHeader()
 	return in, nil
@@ -106,9 +106,31 @@ func trace(h http.Header, now time.Time) string {
 	if given := h.Get("X-Amzn-Trace-Id"); strings.Contains(given, "Root=") {
 		return given
 	}
-	var id [12]byte
-	_, _ = rand.Read(id[:]) // never fails
-	return fmt.Sprintf("Root=1-%08x-%s", now.Unix(), hex.EncodeToString(id[:]))
+	return fmt.Sprintf("Root=1-%08x-%x", now.Unix(), random(12))
+}
+
+// answerTrace returns the X-Amzn-Trace-Id of the answer of a REST API. Recorded: the answer adds a parent and
+// a lineage to the trace of the event.
+func answerTrace(trace string) string {
+	if !strings.Contains(trace, "Parent=") {
+		trace += fmt.Sprintf(";Parent=%x;Sampled=0", random(8))
+	}
+	return trace + fmt.Sprintf(";Lineage=1:%x:0", random(4))
+}
+
+// uuid returns a request id of a REST API.
+func uuid() string {
+	id := random(16)
+	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
+}
+
+// extendedID returns the id of a request that all APIs have.
+func extendedID() string { return base64.URLEncoding.EncodeToString(random(11)) }
+
+func random(n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.Read(b) // never fails
+	return b
 }
 
 // droppedFromRequest lists the headers that functions do not get (developer guide, "Amazon

@@ -54,7 +54,7 @@ const restEvent = `
 		"resourceId": "GuardedProxy", "resourcePath": "/guarded/{proxy+}", "stage": "test"
 	}`
 
-var ids = regexp.MustCompile(`"(requestId|extendedRequestId)":"[0-9A-Z]{26}"`)
+var ids = regexp.MustCompile(`"(requestId|extendedRequestId)":"(?:[0-9a-f-]{36}|[0-9A-Za-z_-]{15}=)"`)
 
 func TestREST_Events(t *testing.T) {
 	guard, function := says(allows(`{"n":1.50,"b":true,"s":"<text>"}`)), says(`{"statusCode":200}`)

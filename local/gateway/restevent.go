@@ -156,12 +156,13 @@ func (c *restCall) proxyEvent(authorizer map[string]any) proxyEvent {
 }
 
 // isBinary reports whether the API treats a body as binary. header is the value of Content-Type or of
-// Accept. An entry of binary is a media type, or has wildcards: image/* or */*.
+// Accept. An entry of binary is a media type, or has wildcards: image/* or */*. Recorded: the entry */test
+// and the header "image" without a subtype match nothing.
 func isBinary(binary []string, header string) bool {
 	media := mediaType(header)
-	kind, _, _ := strings.Cut(media, "/")
+	kind, _, typed := strings.Cut(media, "/")
 	return slices.ContainsFunc(binary, func(each string) bool {
-		return each == "*/*" || each == media || each == kind+"/*"
+		return each == "*/*" || typed && kind != "*" && (each == media || each == kind+"/*")
 	})
 }
 

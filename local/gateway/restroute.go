@@ -8,32 +8,39 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// matchResource finds the resource for the parts of a path and adds its parameters, which
-// stay percent-encoded. A literal resource takes precedence over its sibling {name} for all
-// paths below the literal, even if the literal lacks the method (developer guide, "Set up a
-// method request in API Gateway"). The documentation does not state the remaining rules; they are
-// assumptions. {name+} matches if no resource below {name} matches. A literal is compared with the
-// decoded part. A part with a malformed % is compared without decoding.
-func matchResource(n *template.Resource, parts []string, parameters map[string]string) *template.Resource {
+// matchResource finds the resource with the method for the parts of a path, and adds its parameters, which
+// stay percent-encoded. A literal resource takes precedence over its sibling {name} for all paths below
+// the literal, even if the literal lacks the method (developer guide, "Set up a method request in API
+// Gateway"). {name+} gets the requests for which no other resource has the path and the method; that is
+// recorded. Two rules are assumptions: a literal is compared with the decoded part, and a part with a
+// malformed % is compared without decoding.
+func matchResource(n *template.Resource, method string, parts []string, parameters map[string]string) *template.Resource {
 	if len(parts) == 0 {
+		if n.Method(method) == nil {
+			return nil
+		}
 		return n
 	}
 	decoded, err := url.PathUnescape(parts[0])
 	if err != nil {
 		decoded = parts[0]
 	}
-	if child := n.LiteralChildren[decoded]; child != nil {
-		return matchResource(child, parts[1:], parameters)
+	child := n.LiteralChildren[decoded]
+	if child == nil && parts[0] != "" {
+		child = n.ParamChild
 	}
-	if n.ParamChild != nil && parts[0] != "" {
-		if found := matchResource(n.ParamChild, parts[1:], parameters); found != nil {
-			parameters[n.ParamChild.Parameter] = parts[0]
+	if child != nil {
+		if found := matchResource(child, method, parts[1:], parameters); found != nil {
+			if child == n.ParamChild {
+				parameters[child.Parameter] = parts[0]
+			}
 			return found
 		}
 	}
-	if n.GreedyChild != nil {
-		parameters[n.GreedyChild.Parameter] = strings.Join(parts, "/")
+	if n.GreedyChild == nil || n.GreedyChild.Method(method) == nil {
+		return nil
 	}
+	parameters[n.GreedyChild.Parameter] = strings.Join(parts, "/")
 	return n.GreedyChild
 }
 
