@@ -42,3 +42,12 @@ func LayerVariable(name string) string {
 	const prefix = "WEIR_"
 	return prefix + strings.TrimPrefix(name, prefix)
 }
+
+// Archive returns the name of a bundle's zip file in a release, such as handler_arm64.zip, or layer-arm64.zip
+// for an extension.
+func Archive(bundle, architecture string) string {
+	if kind, ok := strings.CutPrefix(bundle, Extension); ok {
+		return "layer" + kind + "-" + architecture + ".zip"
+	}
+	return bundle + "_" + architecture + ".zip"
+}

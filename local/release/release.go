@@ -15,6 +15,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/weir-limits/weir/functions/contract"
 )
 
 // Programs are the built programs of a release and the texts that go with them.
@@ -114,11 +116,11 @@ func pack(p Programs) (files []file, binaries []string, err error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		packed, err := zipped(file{"bootstrap", content, true}, file{name: "rules.json", content: rules})
+		packed, err := zipped(bundle(function, content, rules)...)
 		if err != nil {
 			return nil, nil, err
 		}
-		files = append(files, file{name: function + "_" + arch + ".zip", content: packed})
+		files = append(files, file{name: contract.Archive(function, arch), content: packed})
 	}
 	commands, err := programs(p.Commands, "*/weir")
 	if err != nil {
@@ -140,6 +142,16 @@ func pack(p Programs) (files []file, binaries []string, err error) {
 		files = append(files, file{name: "weir_" + filepath.Base(filepath.Dir(path)) + ".tar.gz", content: packed})
 	}
 	return files, append(functions, commands...), nil
+}
+
+// bundle returns the files of a function, or of the layer.
+func bundle(function string, program, rules []byte) []file {
+	if strings.HasPrefix(function, contract.Extension) {
+		return []file{
+			{contract.LayerExtension, program, true}, {contract.LayerWrapper, []byte(contract.LayerScript()), true}, {name: contract.LayerRules, content: rules},
+		}
+	}
+	return []file{{"bootstrap", program, true}, {name: "rules.json", content: rules}}
 }
 
 // programs returns the paths in folder that match pattern, sorted.

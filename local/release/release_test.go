@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/local/release"
 )
 
@@ -48,7 +49,7 @@ func programs(t *testing.T) release.Programs {
 		t.Fatal(err)
 	}
 	dist := t.TempDir()
-	for _, path := range []string{"arm64/authorizer/bootstrap", "x86_64/authorizer/bootstrap", "weir/linux_amd64/weir"} {
+	for _, path := range []string{"arm64/authorizer/bootstrap", "x86_64/authorizer/bootstrap", "arm64/extension/bootstrap", "arm64/extension-redis/bootstrap", "weir/linux_amd64/weir"} {
 		write(t, filepath.Join(dist, path), content)
 	}
 	write(t, filepath.Join(dist, "rules.json"), []byte("{}\n"))
@@ -93,7 +94,7 @@ func TestWrite_reproducible(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"CHANGES.md", "authorizer_arm64.zip", "authorizer_x86_64.zip", "sbom.cdx.json", "weir.template.json", "weir_linux_amd64.tar.gz", "SHA256SUMS"}
+	want := []string{"CHANGES.md", "authorizer_arm64.zip", "authorizer_x86_64.zip", "layer-arm64.zip", "layer-redis-arm64.zip", "sbom.cdx.json", "weir.template.json", "weir_linux_amd64.tar.gz", "SHA256SUMS"}
 	if !slices.Equal(names, want) {
 		t.Fatalf("got the files %q, want %q", names, want)
 	}
@@ -122,19 +123,27 @@ func TestWrite_contents(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	z, err := zip.NewReader(bytes.NewReader(files["authorizer_arm64.zip"]), int64(len(files["authorizer_arm64.zip"])))
-	if err != nil {
-		t.Fatal(err)
-	}
-	packed := map[string]fs.FileMode{}
-	for _, f := range z.File {
-		packed[f.Name] = f.Mode().Perm()
-	}
-	if want := map[string]fs.FileMode{"bootstrap": 0o755, "rules.json": 0o644}; !maps.Equal(packed, want) {
-		t.Errorf("authorizer_arm64.zip: got the modes %v, want %v", packed, want)
-	}
-	if got, err := fs.ReadFile(z, "bootstrap"); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("authorizer_arm64.zip: got %d bytes (%v), want the %d of the program", len(got), err, len(want))
+	layer := map[string]fs.FileMode{"extensions/weir": 0o755, "weir": 0o755, "weir-rules.json": 0o644}
+	for name, modes := range map[string]map[string]fs.FileMode{
+		"authorizer_arm64.zip": {"bootstrap": 0o755, "rules.json": 0o644}, "layer-arm64.zip": layer, "layer-redis-arm64.zip": layer,
+	} {
+		z, err := zip.NewReader(bytes.NewReader(files[name]), int64(len(files[name])))
+		if err != nil {
+			t.Fatal(err)
+		}
+		packed := map[string]fs.FileMode{}
+		for _, f := range z.File {
+			packed[f.Name] = f.Mode().Perm()
+		}
+		if !maps.Equal(packed, modes) {
+			t.Errorf("%s: got the modes %v, want %v", name, packed, modes)
+		}
+		if got, err := fs.ReadFile(z, z.File[0].Name); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s: got %d bytes (%v), want the %d of the program", name, len(got), err, len(want))
+		}
+		if got, err := fs.ReadFile(z, contract.LayerWrapper); len(modes) == len(layer) && (err != nil || string(got) != contract.LayerScript()) {
+			t.Errorf("%s: got the wrapper %q (%v), want that of the contract", name, got, err)
+		}
 	}
 
 	g, err := gzip.NewReader(bytes.NewReader(files["weir_linux_amd64.tar.gz"]))

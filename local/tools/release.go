@@ -16,7 +16,7 @@ func releaseCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "release VERSION",
 		Short: "Pack the built programs for a release",
-		Long: "Pack the functions and weir, which make release has built, for a release: the functions as zip files, the template that deploys them, weir as tar files, " +
+		Long: "Pack the functions and weir, which make release has built, for a release: the functions and the layer as zip files, the template that deploys them, weir as tar files, " +
 			"the modules in them as a CycloneDX document, the section of the changelog, and the digests of all files. " +
 			"The same programs give the same bytes.",
 		Example: "  make release VERSION=v1.0.0",
