@@ -43,7 +43,7 @@ type state interface {
 	// alarms adds the alarms on the store.
 	alarms(l *Limits)
 	// units returns the metric of the units that AWS charges for the store, and the price of a
-	// million units in us-east-1 in dollars.
+	// million units in us-east-1 in dollars, as known in November 2026.
 	units() (awscloudwatch.IMetric, float64)
 }
 
@@ -92,10 +92,6 @@ func (l *Limits) Metrics() Metrics { return l.metrics }
 // RefusedMost returns the name of the Contributor Insights rule that ranks pairs of caller and limit
 // by their refused requests. Callers appear as hashes.
 func (l *Limits) RefusedMost() *string { return l.refusedMost.RuleName() }
-
-// StoreUnits returns the metric of the units that AWS charges for the store. It also returns the
-// price of a million units in us-east-1 in dollars, as known in November 2026.
-func (l *Limits) StoreUnits() (awscloudwatch.IMetric, float64) { return l.state.units() }
 
 // newRecords creates the records table, which operators write and functions read. The table stays
 // after the stack is deleted, because lost keys of callers cannot be restored.

@@ -30,6 +30,15 @@ func (p *LimitsProps) inNetwork() bool {
 	return p.Store == ElastiCache || p.Events != nil && p.Events.Kafka != nil
 }
 
+// Network returns the ids of the subnets, and the security group, of a function that decides. It returns nil
+// if the functions are in no network.
+func (l *Limits) Network() (subnets *[]*string, group *string) {
+	if l.network == nil {
+		return nil, nil
+	}
+	return l.network.subnets.SubnetIds, l.network.clients.SecurityGroupId()
+}
+
 var validZone = regexp.MustCompile(`^[a-z]{2}(-[a-z]+)+-[0-9]+[a-z]$`)
 
 // checkZones reports the mistakes in the zones of p.

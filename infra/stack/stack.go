@@ -30,6 +30,8 @@ type stage struct {
 	handler awslambda.Function
 	rest    restAPI
 	http    httpAPI
+
+	dashboard *string // its name
 }
 
 // New adds the stack of a stage to an app. If the settings have mistakes, it panics. The error has
@@ -118,7 +120,7 @@ func (s *stage) newOutputs() {
 		{"Keys", jsii.Sprintf(".bin/weir keys create --table %s --tier paid --owner NAME", *s.limits.Records().TableName())},
 		{"RulesVersion", jsii.String(strconv.FormatInt(s.settings.RulesVersion, 10))},
 		{"DashboardUrl", jsii.Sprintf("https://console.aws.amazon.com/cloudwatch/home?region=%s#dashboards:name=%s",
-			*s.stack.Region(), *s.dashboardName())},
+			*s.stack.Region(), *s.dashboard)},
 	} {
 		awscdk.NewCfnOutput(s.stack, jsii.String(o.id), &awscdk.CfnOutputProps{Value: o.value})
 	}

@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/weir-limits/weir/infra/ratelimit"
 )
 
 // evaluate returns the template that CloudFormation would see with these conditions: without the resources
@@ -105,8 +107,15 @@ func TestTemplate_variants(t *testing.T) {
 			if !reflect.DeepEqual(got, want) {
 				t.Errorf("%+v, API %t: got %v, want %v", v, api, got, want)
 			}
-			if _, found := object(got["Outputs"])["AuthorizerId"]; found != api {
-				t.Errorf("%+v: got an output AuthorizerId: %t, want %t", v, found, api)
+			outputs := object(got["Outputs"])
+			for name, want := range map[string]bool{
+				"AuthorizerId": api, "RecordsTable": true, "SettleFunctionArn": true, "DashboardName": true, "LayerArn": true, "LayerPolicyArn": true, "LayerVariables": true,
+				"CountersTable": v.store == ratelimit.DynamoDB, "CacheURL": v.store == ratelimit.ElastiCache,
+				"LayerSubnetIds": v.store == ratelimit.ElastiCache, "LayerSecurityGroupId": v.store == ratelimit.ElastiCache,
+			} {
+				if (outputs[name] != nil) != want {
+					t.Errorf("%+v: output %s: got %v, want it: %t", v, name, outputs[name], want)
+				}
 			}
 		}
 	}

@@ -28,8 +28,14 @@ const (
 	usesRedis     = "UsesElastiCache"
 	description   = "Weir: a rate limiter for APIs on API Gateway"
 	elastiCache   = string(ratelimit.ElastiCache)
-	authorizerID  = "Authorizer" // users of CfnInclude refer to it
-	maxTemplate   = 1_000_000    // bytes; the limit of CloudFormation for a template in S3
+	maxTemplate   = 1_000_000 // bytes; the limit of CloudFormation for a template in S3
+)
+
+// These are the ids of the resources to which users of CfnInclude refer.
+const (
+	authorizerID  = "Authorizer"
+	layerID       = "Layer"
+	layerPolicyID = "LayerPolicy"
 )
 
 // variant is a combination of parameters that adds or removes resources.
@@ -124,9 +130,32 @@ func (s *stack) fill(v variant, rules string) {
 	s.output("AuthorizerId", authorizer).SetCondition(s.cdk.Node().FindChild(jsii.String(hasAPI)).(awscdk.CfnCondition))
 	s.output("RecordsTable", l.Records().TableName())
 	s.output("SettleFunctionArn", l.SettleFunction().FunctionArn())
+	s.newLayer(l)
+	s.output("DashboardName", l.NewDashboard(s.cdk, ratelimit.Dashboard{}))
 	logs := awslogs.LogGroup_FromLogGroupName(s.cdk, jsii.String("AccessLog"), s.accessLog.ValueAsString())
 	l.SettleFromLog(logs)
 	s.onlyIf(l.Node().FindChild(jsii.String("SettleAccessLog")), s.condition(hasAccessLog, s.accessLog))
+}
+
+// newLayer adds the layer, and what a function of another stack needs with it.
+func (s *stack) newLayer(l *ratelimit.Limits) {
+	layer, policy, variables := l.Layer(), l.NewLayerPolicy(), l.LayerVariables()
+	for id, c := range map[string]constructs.IConstruct{layerID: layer, layerPolicyID: policy} {
+		c.Node().DefaultChild().(awscdk.CfnElement).OverrideLogicalId(jsii.String(id))
+	}
+	s.output("LayerArn", layer.LayerVersionArn())
+	s.output("LayerPolicyArn", policy.ManagedPolicyArn())
+	s.output("LayerVariables", s.cdk.ToJsonString(variables, nil))
+	// A template cannot read the JSON of LayerVariables, so the values that no parameter has are outputs too.
+	for id, name := range map[string]string{"CountersTable": contract.VariableTable, "CacheURL": contract.VariableRedisURL} {
+		if value := variables[contract.LayerVariable(name)]; value != nil {
+			s.output(id, value)
+		}
+	}
+	if subnets, group := l.Network(); subnets != nil {
+		s.output("LayerSubnetIds", awscdk.Fn_Join(jsii.String(","), subnets))
+		s.output("LayerSecurityGroupId", group)
+	}
 }
 
 // newParameters adds the parameters. CloudFormation checks them before it creates resources.
@@ -179,7 +208,7 @@ func (s *stack) code(bundle string) awslambda.Code {
 	if !ok {
 		bucket = awss3.Bucket_FromBucketName(s.cdk, id, s.bucket.ValueAsString())
 	}
-	return awslambda.Code_FromBucketV2(bucket, jsii.Sprintf("%s%s_%s.zip", *s.prefix.ValueAsString(), bundle, *s.architecture.ValueAsString()), nil)
+	return awslambda.Code_FromBucketV2(bucket, jsii.String(*s.prefix.ValueAsString()+contract.Archive(bundle, *s.architecture.ValueAsString())), nil)
 }
 
 // newTopic creates the topic that alarms notify, and its subscription.

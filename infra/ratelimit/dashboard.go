@@ -1,0 +1,157 @@
+package ratelimit
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/jsii-runtime-go"
+
+	"github.com/weir-limits/weir/functions/contract"
+)
+
+// These are prices of a million units in us-east-1, in dollars, without free tiers, as known in
+// November 2026. The units are invocations, and GB-seconds on arm64.
+const (
+	invocations = 0.2
+	gbSeconds   = 13.3334
+)
+
+// Dashboard are the parts of a dashboard beside the limits: those of the APIs and of the functions behind
+// them.
+type Dashboard struct {
+	// Errors are shares of failed answers in percent.
+	Errors []awscloudwatch.IMetric
+	// Functions are further functions of [Limits.NewFunction].
+	Functions []awslambda.IFunction
+	// Costs are further parts of the cost.
+	Costs []Cost
+}
+
+// Cost is a part of the cost of an API.
+type Cost struct {
+	Name    string // a name in the expression of the cost, such as rest
+	Units   awscloudwatch.IMetric
+	Million float64 // price of a million units in dollars
+}
+
+// NewDashboard makes a dashboard. Its first row shows availability, refused callers and cost. It returns the
+// name, which contains the region, because the names of dashboards are unique in an account, across regions.
+func (l *Limits) NewDashboard(scope awscdk.Stack, p Dashboard) (name *string) {
+	m, functions := l.metrics, append([]awslambda.IFunction{l.authorizer}, p.Functions...)
+	name = jsii.Sprintf("weir-%s-%s", l.props.Namespace, *scope.Region())
+	d := awscloudwatch.NewDashboard(scope, jsii.String("Dashboard"), &awscloudwatch.DashboardProps{DashboardName: name})
+	d.AddWidgets(
+		graph("Is it up? Requests, and % degraded or failed", m.sums(contract.MetricAllowed, contract.MetricRefused, contract.MetricFailed, contract.MetricLocalFull), append([]awscloudwatch.IMetric{m.Degraded()}, p.Errors...)...),
+		&contributors{region: scope.Region(), rule: l.RefusedMost()},
+		graph("What does it cost? Dollars an hour", []awscloudwatch.IMetric{l.cost(p.Costs, functions)}),
+	)
+	d.AddWidgets(
+		graph("Refusals, and % of requests", m.sums(contract.MetricRefused, contract.MetricFromCache, contract.MetricBusy, contract.MetricShadowed, contract.MetricUnauthorized), m.Refused()),
+		graph("Milliseconds per decision, total and in the store", []awscloudwatch.IMetric{
+			m.Metric(contract.MetricLatency, "p50"), m.Metric(contract.MetricLatency, "p99"), m.Metric(contract.MetricStoreLatency, "p50"), m.Metric(contract.MetricStoreLatency, "p99"),
+		}),
+		graph("Store calls, and environments of the functions", m.sums(contract.MetricStoreCalls), each(functions, "ConcurrentExecutions", "Maximum")...),
+	)
+	d.AddWidgets(
+		graph("Which rules refuse, or would? % of all requests", []awscloudwatch.IMetric{m.ByRule("refused by", contract.MetricRuleRefused), m.ByRule("shadow:", contract.MetricRuleShadowed)}),
+		graph("What is not exact? Overshoot, refunds, clamped states, dropped events", m.sums(contract.MetricRefundsGiven, contract.MetricRefundsDropped, contract.MetricClamped, contract.MetricEventsDropped), m.Metric(contract.MetricOvershoot, "Maximum")),
+		graph("Rules: oldest and newest version in force, and seconds since they were confirmed", []awscloudwatch.IMetric{m.Metric(contract.MetricRulesVersion, "Minimum"), m.Metric(contract.MetricRulesVersion, "Maximum")},
+			m.Metric(contract.MetricRulesAge, "Minimum"), m.Metric(contract.MetricRulesAge, "Maximum")),
+	)
+	return name
+}
+
+func graph(title string, left []awscloudwatch.IMetric, right ...awscloudwatch.IMetric) awscloudwatch.IWidget {
+	p := &awscloudwatch.GraphWidgetProps{Title: jsii.String(title), Left: &left, Width: jsii.Number(8), Height: jsii.Number(6)}
+	if len(right) > 0 {
+		p.Right = &right
+	}
+	return awscloudwatch.NewGraphWidget(p)
+}
+
+func (m Metrics) sums(names ...string) []awscloudwatch.IMetric {
+	all := make([]awscloudwatch.IMetric, len(names))
+	for i, name := range names {
+		all[i] = m.Metric(name, "Sum")
+	}
+	return all
+}
+
+// each returns a metric of each function.
+func each(functions []awslambda.IFunction, name, statistic string) []awscloudwatch.IMetric {
+	all := make([]awscloudwatch.IMetric, len(functions))
+	for i, f := range functions {
+		all[i] = LambdaMetric(f, name, statistic)
+	}
+	return all
+}
+
+// cost returns the cost in dollars an hour: the cost of a minute's requests, times sixty.
+func (l *Limits) cost(parts []Cost, functions []awslambda.IFunction) awscloudwatch.IMetric {
+	const memory = Memory / 1024.0 / 1000 // GB-seconds in a millisecond
+	units, price := l.state.units()
+	using := map[string]awscloudwatch.IMetric{}
+	var terms []string
+	add := func(price float64, precision int, name string, metrics ...awscloudwatch.IMetric) {
+		names := make([]string, len(metrics))
+		for i, m := range metrics {
+			id := name
+			if len(metrics) > 1 {
+				id = fmt.Sprintf("%s%d", name, i+1)
+			}
+			using[id], names[i] = m, "FILL("+id+", 0)"
+		}
+		sum := strings.Join(names, " + ")
+		if len(metrics) > 1 {
+			sum = "(" + sum + ")"
+		}
+		terms = append(terms, fmt.Sprintf("%s * %.*f", sum, precision, price))
+	}
+	for _, c := range parts {
+		add(c.Million, 4, c.Name, c.Units)
+	}
+	add(invocations, 4, "invocations", each(functions, "Invocations", "Sum")...)
+	add(memory*gbSeconds, 7, "duration", each(functions, "Duration", "Sum")...)
+	add(price, 4, "units", units)
+	return awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
+		Label: jsii.String("$/h"), Period: awscdk.Duration_Minutes(jsii.Number(1)),
+		Expression: jsii.String("60 / 1000000 * (" + strings.Join(terms, " + ") + ")"), UsingMetrics: &using,
+	})
+}
+
+// contributors is a widget that shows the pairs of caller and limit with the most refused requests.
+// Callers appear as hashes. The CDK has no widget for Contributor Insights. contributors implements
+// awscloudwatch.IWidget.
+type contributors struct {
+	region, rule *string
+	x, y         *float64
+}
+
+// Height implements awscloudwatch.IWidget.
+func (c *contributors) Height() *float64 { return jsii.Number(6) }
+
+// Width implements awscloudwatch.IWidget.
+func (c *contributors) Width() *float64 { return jsii.Number(8) }
+
+// Warnings implements awscloudwatch.IWidget.
+func (c *contributors) Warnings() *[]*string { return nil }
+
+// WarningsV2 implements awscloudwatch.IWidget.
+func (c *contributors) WarningsV2() *map[string]*string { return nil }
+
+// Position implements awscloudwatch.IWidget.
+func (c *contributors) Position(x, y *float64) { c.x, c.y = x, y }
+
+// ToJson implements awscloudwatch.IWidget.
+func (c *contributors) ToJson() *[]any { //nolint:staticcheck // the interface has this name
+	return &[]any{map[string]any{
+		"type": "metric", "width": c.Width(), "height": c.Height(), "x": c.x, "y": c.y,
+		"properties": map[string]any{
+			"title": "Who is refused? The top ten callers and limits", "view": "timeSeries", "region": c.region, "period": 60,
+			"insightRule": map[string]any{"ruleName": c.rule, "orderBy": "Sum", "maxContributorCount": 10},
+		},
+	}}
+}
