@@ -1,0 +1,133 @@
+package lambdahttp
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/weir-limits/weir/limiter/httplimit"
+)
+
+// Layer enforces limits on events before a function in another process answers them. It decides exactly
+// like the handler of [NewHandler], so a refusal has the same bytes. It is safe for concurrent use.
+type Layer struct {
+	e   *Environment
+	api http.Handler
+}
+
+// NewLayer returns a Layer.
+func NewLayer(e *Environment) *Layer { return &Layer{e, e.Serve(http.HandlerFunc(forward))} }
+
+// Function passes an admitted event to the function, and returns when the function has answered. It calls
+// [Admitted.Answered] or [Admitted.Prelude] with the answer. An error means that the function failed.
+type Function func(*Admitted) error
+
+// ErrForeign means that an event is no HTTP request, so that no limit applies.
+var ErrForeign = errors.New("event: no HTTP request")
+
+// errFailed is the value of the panic by which a failure of the function reaches the Gate.
+var errFailed = errors.New("the function failed")
+
+// exchange is the context of an event.
+type exchange struct {
+	response // Weir's own answer
+
+	event    *proxyEvent
+	function Function
+	called   bool
+}
+
+// Write keeps the body of Weir's own answer, but not that of the function's.
+func (x *exchange) Write(b []byte) (int, error) {
+	if x.called {
+		return len(b), nil
+	}
+	return x.response.Write(b)
+}
+
+type exchangeKey struct{}
+
+// Invoke decides an event. If Weir refuses the request or answers it, Invoke returns this answer, and does
+// not call function. Otherwise it calls function, settles the request after function has returned, and
+// returns nil. If it returns an error, it has not called function, and the event has no decision.
+func (l *Layer) Invoke(ctx context.Context, payload []byte, function Function) ([]byte, error) {
+	defer l.e.Events.Wait(ctx)
+	event, err := parseWithoutBody(payload)
+	if errors.Is(err, ErrForeign) {
+		return nil, err
+	} else if err != nil {
+		return nil, l.e.undecided(err)
+	}
+	x := &exchange{response: response{header: http.Header{}}, event: event, function: function}
+	r, err := event.request(context.WithValue(ctx, exchangeKey{}, x), l.e.basePath(event.RequestContext.DomainName))
+	if err != nil { // clients must not be able to avoid the limits
+		_ = l.e.undecided(err)
+		httplimit.MalformedPath().Refuse(x)
+	} else {
+		l.serve(x, r)
+	}
+	if x.called {
+		return nil, nil
+	}
+	return json.Marshal(x.response.event(event))
+}
+
+// serve serves a request. It recovers from the panic of forward.
+func (l *Layer) serve(x *exchange, r *http.Request) {
+	defer func() {
+		if v := recover(); v != nil && v != errFailed { //nolint:errorlint // the value of a panic
+			panic(v)
+		}
+	}()
+	l.api.ServeHTTP(x, r)
+}
+
+// forward is the http.Handler of admitted requests. Its panic settles the request as a failure.
+func forward(w http.ResponseWriter, r *http.Request) {
+	x, _ := r.Context().Value(exchangeKey{}).(*exchange)
+	x.called = true
+	if err := x.function(&Admitted{w: w, counted: w != http.ResponseWriter(x), event: x.event}); err != nil {
+		panic(errFailed)
+	}
+}
+
+// parseWithoutBody parses an event except its body, which no limit needs. It returns ErrForeign for an event
+// that is no HTTP request, such as the event of an authorizer.
+func parseWithoutBody(payload []byte) (*proxyEvent, error) {
+	members, err := membersOf(payload)
+	if err != nil {
+		return nil, ErrForeign
+	}
+	if !last(members, "methodArn").null() || !last(members, "routeArn").null() { // the event of an authorizer
+		return nil, ErrForeign
+	}
+	var head bytes.Buffer
+	separator := byte('{')
+	for i := range members {
+		if members[i].name != "body" {
+			head.WriteByte(separator)
+			head.Write(members[i].pair)
+			separator = ','
+		}
+	}
+	if head.Len() == 0 {
+		return nil, ErrForeign
+	}
+	head.WriteByte('}')
+	event := new(proxyEvent)
+	err = json.Unmarshal(head.Bytes(), event)
+	method, path := event.HTTPMethod, event.Path
+	if event.host() == httpAPI {
+		method, path = event.RequestContext.HTTP.Method, event.RawPath
+	}
+	if method == "" || path == "" {
+		return nil, ErrForeign
+	}
+	if err != nil {
+		return nil, fmt.Errorf("event: %w", err)
+	}
+	return event, nil
+}
