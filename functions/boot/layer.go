@@ -1,0 +1,47 @@
+package boot
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/functions/lambdahttp"
+)
+
+// Layer returns a function that creates the environment of a function with the layer. The names of its
+// variables are those of [contract.LayerVariable], also in errors. Variables of other programs, such as the
+// AppConfig agent, keep their names.
+func Layer(lookup func(string) (string, bool), clients Clients) func(context.Context, *slog.Logger) (*lambdahttp.Environment, error) {
+	return func(ctx context.Context, logger *slog.Logger) (*lambdahttp.Environment, error) {
+		e, err := open(ctx, func(name string) (string, bool) { return lookup(layerVariable(name)) }, logger, clients)
+		if err != nil {
+			return nil, errors.New(layerNames().ReplaceAllStringFunc(err.Error(), layerVariable))
+		}
+		return e, nil
+	}
+}
+
+func layerVariable(name string) string {
+	if strings.HasPrefix(name, "AWS_") {
+		return name
+	}
+	return contract.LayerVariable(name)
+}
+
+// layerNames matches the name of each variable of a Config.
+func layerNames() *regexp.Regexp {
+	var names []string
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[Config]()) {
+		if tag, ok := field.Tag.Lookup("env"); ok {
+			name, _, _ := strings.Cut(tag, ", ")
+			names = append(names, name)
+		}
+	}
+	slices.SortFunc(names, func(a, b string) int { return len(b) - len(a) }) // the longest name matches first
+	return regexp.MustCompile(`\b(` + strings.Join(names, "|") + `)\b`)
+}

@@ -1,0 +1,40 @@
+package boot_test
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/weir-limits/weir/functions/boot"
+)
+
+// A function with the layer has variables with a prefix, and each error names the variable that is set there.
+func TestLayer(t *testing.T) {
+	logger := slog.New(slog.DiscardHandler)
+	for _, c := range []struct {
+		name      string
+		variables map[string]string
+		want      []string // parts of the error; none means no error
+	}{
+		{"valid", map[string]string{"WEIR_STORE": "memory", "WEIR_NAMESPACE": "dev", "WEIR_RULES_VERSION": "1"}, nil},
+		{"the function's own variables", map[string]string{"WEIR_STORE": "memory", "WEIR_NAMESPACE": "dev", "WEIR_RULES_VERSION": "1", "STORE": "sqlite", "NAMESPACE": "#"}, nil},
+		{"missing", map[string]string{"NAMESPACE": "dev"}, []string{"WEIR_NAMESPACE: required"}},
+		{"invalid", map[string]string{"WEIR_NAMESPACE": "dev", "WEIR_RULES_FROM": "table", "WEIR_IPV6_BITS": "0"},
+			[]string{"WEIR_TABLE: required", "WEIR_RECORDS_TABLE: required with WEIR_RULES_FROM=table", "WEIR_IPV6_BITS: got 0"}},
+		{"a client that is not linked", map[string]string{"WEIR_STORE": "redis", "WEIR_NAMESPACE": "dev", "WEIR_REDIS_URL": "redis://localhost:1"},
+			[]string{"WEIR_STORE: this program does not link the client of Redis"}},
+		{"of another program", map[string]string{"WEIR_STORE": "memory", "WEIR_NAMESPACE": "dev", "WEIR_RULES_VERSION": "1", "AWS_APPCONFIG_EXTENSION_HTTP_PORT": "0"},
+			[]string{"AWS_APPCONFIG_EXTENSION_HTTP_PORT: got 0"}},
+	} {
+		lookup := func(name string) (string, bool) { value, ok := c.variables[name]; return value, ok }
+		_, err := boot.Layer(lookup, boot.Clients{})(t.Context(), logger)
+		if len(c.want) == 0 && err != nil {
+			t.Errorf("%s: got error %v, want none", c.name, err)
+		}
+		for _, want := range c.want {
+			if err == nil || !strings.Contains("\n"+err.Error(), "\n"+want) {
+				t.Errorf("%s: got error %v, want a line with %q", c.name, err, want)
+			}
+		}
+	}
+}

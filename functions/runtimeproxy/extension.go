@@ -1,0 +1,155 @@
+package runtimeproxy
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/aws/aws-lambda-go/lambdacontext"
+
+	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/functions/lambdahttp"
+	"github.com/weir-limits/weir/limiter/telemetry"
+)
+
+// Open creates the environment of a function with the layer. package boot has one.
+type Open func(context.Context, *slog.Logger) (*lambdahttp.Environment, error)
+
+// Start runs the extension until Lambda ends the environment. It logs to standard output, which Lambda adds
+// to the log of the function, and each message at most once a second.
+func Start(open Open) {
+	concurrency, _ := strconv.Atoi(os.Getenv("AWS_LAMBDA_MAX_CONCURRENCY"))
+	x := Extension{
+		Name: filepath.Base(os.Args[0]), API: os.Getenv(contract.VariableRuntimeAPI), Wrapper: os.Getenv(contract.VariableWrapper),
+		Concurrent: concurrency > 1, Open: open, Logger: slog.New(telemetry.NewRateLimitedHandler(lambdacontext.NewLogHandler())),
+	}
+	if err := x.Run(context.Background()); err != nil {
+		x.Logger.Error("the layer cannot limit requests", slog.Any("err", err))
+		os.Exit(1)
+	}
+}
+
+// Extension is an external extension of Lambda.
+type Extension struct {
+	// Name is the name of the program's file. Lambda identifies the extension by it.
+	Name string
+	// API is the host and the port of Lambda's APIs.
+	API string
+	// Wrapper is the wrapper script of the function. Without one, the runtime does not use the proxy.
+	Wrapper string
+	// Concurrent is true if the runtime handles several events at once, as on Lambda Managed Instances.
+	Concurrent bool
+	Open       Open
+	Logger     *slog.Logger
+
+	id string
+}
+
+// errConfiguration is the type of the error that Lambda reports for an invalid configuration.
+const errConfiguration = "Extension.ConfigInvalid"
+
+// Run registers the extension, serves the Runtime API to the runtime, and returns when the environment ends.
+// If the configuration is invalid, it reports this to Lambda, which fails the init, and returns the error.
+func (x *Extension) Run(ctx context.Context) error {
+	_, port, err := net.SplitHostPort(x.API)
+	if err != nil {
+		return fmt.Errorf("%s: %w", contract.VariableRuntimeAPI, err)
+	}
+	// The runtime starts when the extension has registered, so the proxy must listen before.
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(contract.LayerHost, port))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = listener.Close() }()
+	if err := x.register(ctx); err != nil {
+		return err
+	}
+	if x.Wrapper == "" {
+		x.Logger.Warn("the layer limits no request: "+contract.VariableWrapper+" is not set", slog.String("want", contract.LayerRoot+contract.LayerWrapper))
+		return x.wait(ctx)
+	}
+	proxy := NewProxy(x.API, x.Concurrent, x.Logger)
+	server := &http.Server{Handler: proxy.Handler()} //nolint:gosec // only the runtime connects, and timeouts would end connections after a freeze
+	go func() { _ = server.Serve(listener) }()       // serves until Close
+	defer func() { _ = server.Close() }()
+	e, err := x.Open(ctx, x.Logger) // the runtime starts at the same time
+	if err != nil {
+		return errors.Join(err, x.initError(ctx, err))
+	}
+	proxy.Open(lambdahttp.NewLayer(e))
+	defer proxy.Close()
+	return x.wait(ctx)
+}
+
+// register registers the extension for the end of the environment. The proxy sees the events, and an
+// extension for events would delay the end of each invocation.
+func (x *Extension) register(ctx context.Context) error {
+	h, err := x.call(ctx, http.MethodPost, "register", http.Header{"Lambda-Extension-Name": {x.Name}}, map[string]any{"events": []string{"SHUTDOWN"}}, nil)
+	x.id = h.Get("Lambda-Extension-Identifier")
+	return err
+}
+
+// wait returns when the environment ends.
+func (x *Extension) wait(ctx context.Context) error {
+	for {
+		var event struct {
+			EventType string `json:"eventType"`
+		}
+		if _, err := x.call(ctx, http.MethodGet, "event/next", nil, nil, &event); err != nil {
+			return err
+		}
+		if event.EventType == "SHUTDOWN" {
+			return nil
+		}
+	}
+}
+
+// initError reports that the init failed.
+func (x *Extension) initError(ctx context.Context, problem error) error {
+	report := map[string]any{"errorType": errConfiguration, "errorMessage": problem.Error(), "stackTrace": []string{}}
+	_, err := x.call(ctx, http.MethodPost, "init/error", http.Header{"Lambda-Extension-Function-Error-Type": {errConfiguration}}, report, nil)
+	return err
+}
+
+// call calls the Extensions API: https://docs.aws.amazon.com/lambda/latest/dg/runtimes-extensions-api.html
+func (x *Extension) call(ctx context.Context, method, path string, header http.Header, body, result any) (http.Header, error) {
+	payload, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	r, err := http.NewRequestWithContext(ctx, method, "http://"+x.API+"/2020-01-01/extension/"+path, bytes.NewReader(payload))
+	if err != nil {
+		return nil, err
+	}
+	if body == nil {
+		r.Body, r.ContentLength = http.NoBody, 0
+	}
+	maps.Copy(r.Header, header)
+	r.Header.Set("Lambda-Extension-Identifier", x.id)
+	response, err := client.Do(r)
+	if err != nil {
+		return nil, fmt.Errorf("extensions API: %w", err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	answer, err := io.ReadAll(io.LimitReader(response.Body, 64<<10))
+	if err == nil && response.StatusCode >= http.StatusMultipleChoices {
+		err = fmt.Errorf("status %d: %.200s", response.StatusCode, answer)
+	}
+	if err == nil && result != nil {
+		err = json.Unmarshal(answer, result)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("extensions API: %s: %w", path, err)
+	}
+	return response.Header, nil
+}

@@ -1,0 +1,181 @@
+package runtimeproxy
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/aws/aws-lambda-go/lambdacontext"
+
+	"github.com/weir-limits/weir/functions/lambdahttp"
+)
+
+// invocation is an event from its arrival until its settlement.
+type invocation struct {
+	id, arn  string
+	deadline time.Time
+	admitted chan bool     // gets true when the function must answer, or false when Weir has answered
+	answers  chan *answer  // gets the answer of the function; closed if there will be none
+	settled  chan struct{} // closed at the end
+	taken    bool          // answers has an element or is closed; guarded by Proxy.mu
+}
+
+// maxDuration bounds an invocation without a deadline. It is Lambda's largest timeout.
+const maxDuration = 15 * time.Minute
+
+func newInvocation(h http.Header) *invocation {
+	deadline, ok := deadlineOf(h)
+	if !ok {
+		deadline = time.Now().Add(maxDuration)
+	}
+	return &invocation{
+		id: h.Get(headerRequest), arn: h.Get(headerARN), deadline: deadline,
+		admitted: make(chan bool, 1), answers: make(chan *answer, 1), settled: make(chan struct{}),
+	}
+}
+
+// errNoAnswer means that the function did not answer an event.
+var errNoAnswer = errors.New("the function did not answer")
+
+// errFunction means that the function reported an error, or that Lambda rejected its answer.
+var errFunction = errors.New("the function failed")
+
+// run decides an event, waits for the answer, and settles the request.
+func (p *Proxy) run(i *invocation, event []byte) {
+	defer close(i.settled)
+	defer p.forget(i)
+	ctx := lambdacontext.NewContext(context.Background(), &lambdacontext.LambdaContext{AwsRequestID: i.id, InvokedFunctionArn: i.arn})
+	ctx, cancel := context.WithDeadline(ctx, i.deadline)
+	defer cancel()
+	var current *answer
+	defer func() {
+		if v := recover(); v != nil {
+			p.logger.ErrorContext(ctx, "event without a decision passed to the function", slog.Any("panic", v), slog.String("stack", string(debug.Stack())))
+			p.recovered(i, current)
+		}
+	}()
+	own, err := p.layer.Invoke(ctx, event, func(a *lambdahttp.Admitted) error {
+		i.admitted <- true
+		var ok bool
+		if current, ok = <-i.answers; !ok {
+			return errNoAnswer
+		}
+		return current.send(a)
+	})
+	switch {
+	case own != nil:
+		p.post(ctx, i, own)
+		p.forget(i)
+		i.admitted <- false
+	case err != nil:
+		if !errors.Is(err, lambdahttp.ErrForeign) {
+			p.logger.ErrorContext(ctx, "event without a decision passed to the function", slog.Any("err", err))
+		}
+		p.forget(i)
+		i.admitted <- true
+	}
+}
+
+// recovered continues an invocation after a panic of Weir, so that nothing waits for it.
+func (p *Proxy) recovered(i *invocation, current *answer) {
+	p.forget(i)
+	select {
+	case i.admitted <- true:
+	default: // the function has the event
+	}
+	if current != nil {
+		current.abort()
+	}
+}
+
+// post sends an answer of Weir to Lambda.
+func (p *Proxy) post(ctx context.Context, i *invocation, own []byte) {
+	url := "http://" + p.api + "/2018-06-01/runtime/invocation/" + i.id + "/response"
+	out, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(own))
+	if err == nil {
+		out.Header.Set("Content-Type", "application/json")
+		var response *http.Response
+		if response, err = client.Do(out); err == nil {
+			_, _ = io.Copy(io.Discard, response.Body)
+			_ = response.Body.Close()
+			if response.StatusCode != http.StatusAccepted {
+				err = fmt.Errorf("status: got %d, want %d", response.StatusCode, http.StatusAccepted)
+			}
+		}
+	}
+	if err != nil {
+		p.logger.ErrorContext(ctx, "refusal not sent", slog.Any("err", err))
+	}
+}
+
+// answer is a request of the runtime with an answer or an error.
+type answer struct {
+	proxy   *Proxy
+	w       http.ResponseWriter
+	r       *http.Request
+	failed  bool          // the function reports an error
+	relayed chan struct{} // closed when w has the response of Lambda
+	done    bool          // relayed is closed
+}
+
+// send sends the answer to Lambda, with the fields of the decision, and the response of Lambda to the
+// runtime. It returns an error if the function has failed.
+func (a *answer) send(admitted *lambdahttp.Admitted) error {
+	defer a.end()
+	switch {
+	case a.failed:
+		a.proxy.pass(a.w, a.r)
+		return errFunction
+	case a.r.Header.Get(headerMode) == "streaming":
+		return a.stream(admitted)
+	}
+	payload, err := readAtMost(a.r.Body, a.r.ContentLength, lambdahttp.MaxAnswer)
+	switch {
+	case err != nil:
+		return err // the runtime has ended
+	case len(payload) > lambdahttp.MaxAnswer: // Lambda rejects it
+		return a.relay(func() io.Reader { return io.MultiReader(bytes.NewReader(payload), a.r.Body) }, -1)
+	}
+	parts, length := admitted.Answered(payload), 0
+	for _, part := range parts {
+		length += len(part)
+	}
+	return a.relay(func() io.Reader { return new(net.Buffers(slices.Clone(parts))) }, int64(length))
+}
+
+// relay sends a body to Lambda. It returns an error if Lambda does not accept it.
+func (a *answer) relay(body func() io.Reader, length int64) error {
+	status, err := a.proxy.relay(a.w, a.r, body, length)
+	switch {
+	case err != nil:
+		a.proxy.fail(a.w, err)
+		return err
+	case status != http.StatusAccepted:
+		return errFunction
+	}
+	return nil
+}
+
+// end lets the runtime continue.
+func (a *answer) end() {
+	if !a.done {
+		a.done = true
+		close(a.relayed)
+	}
+}
+
+// abort reports a failure of Weir to the runtime, if the runtime has no response yet.
+func (a *answer) abort() {
+	if !a.done {
+		a.proxy.fail(a.w, errFunction)
+		a.end()
+	}
+}

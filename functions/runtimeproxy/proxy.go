@@ -1,0 +1,294 @@
+package runtimeproxy
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/weir-limits/weir/functions/lambdahttp"
+)
+
+// These are headers of the Runtime API.
+const (
+	headerRequest  = "Lambda-Runtime-Aws-Request-Id"
+	headerDeadline = "Lambda-Runtime-Deadline-Ms"
+	headerARN      = "Lambda-Runtime-Invoked-Function-Arn"
+	headerMode     = "Lambda-Runtime-Function-Response-Mode"
+
+	// These are trailers of a streamed answer that ends with an error.
+	headerErrorType = "Lambda-Runtime-Function-Error-Type"
+	headerErrorBody = "Lambda-Runtime-Function-Error-Body"
+)
+
+// maxEvent bounds the size of an event. Lambda's maximum is 6 MB.
+const maxEvent = 8 << 20
+
+// client calls Lambda's APIs. It has no timeout: a request for an event lasts until there is an event, and Lambda
+// freezes this process. It ignores the variables of HTTP proxies.
+var client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}}
+
+// Proxy is a Runtime API before that of Lambda. It is safe for concurrent use.
+type Proxy struct {
+	api        string // host and port of Lambda's Runtime API
+	concurrent bool   // the runtime handles several events at once
+	logger     *slog.Logger
+	ready      chan struct{} // closed when layer is set
+	layer      *lambdahttp.Layer
+
+	mu      sync.Mutex
+	running map[string]*invocation // admitted events that are not settled, by request id
+}
+
+// NewProxy returns a Proxy. Before [Proxy.Open] no event gets through.
+func NewProxy(api string, concurrent bool, logger *slog.Logger) *Proxy {
+	return &Proxy{
+		api: api, concurrent: concurrent, logger: logger, ready: make(chan struct{}), running: map[string]*invocation{},
+	}
+}
+
+// Open lets events through. layer decides them.
+func (p *Proxy) Open(layer *lambdahttp.Layer) {
+	p.layer = layer
+	close(p.ready)
+}
+
+// Handler returns the API for the runtime.
+func (p *Proxy) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /2018-06-01/runtime/invocation/next", p.next)
+	mux.HandleFunc("POST /2018-06-01/runtime/invocation/{id}/response", func(w http.ResponseWriter, r *http.Request) { p.answer(w, r, false) })
+	mux.HandleFunc("POST /2018-06-01/runtime/invocation/{id}/error", func(w http.ResponseWriter, r *http.Request) { p.answer(w, r, true) })
+	mux.HandleFunc("/", p.pass)
+	return mux
+}
+
+// next returns the next event that the function must answer.
+func (p *Proxy) next(w http.ResponseWriter, r *http.Request) {
+	select {
+	case <-p.ready:
+	case <-r.Context().Done():
+		return
+	}
+	for {
+		p.finish(p.unanswered)
+		e, err := p.event(r)
+		switch {
+		case r.Context().Err() != nil: // the runtime has ended
+			return
+		case err != nil:
+			p.fail(w, err)
+			return
+		}
+		if e.status == http.StatusOK && !p.admit(e) {
+			continue
+		}
+		copyHeader(w.Header(), e.header)
+		w.Header().Set("Content-Length", strconv.Itoa(len(e.payload)))
+		w.WriteHeader(e.status)
+		_, _ = w.Write(e.payload) // an error means that the runtime has ended
+		return
+	}
+}
+
+// event is Lambda's response to a request for an event. If status is not 200, payload is no event.
+type event struct {
+	status  int
+	header  http.Header
+	payload []byte
+}
+
+// event requests an event from Lambda.
+func (p *Proxy) event(r *http.Request) (event, error) {
+	response, err := p.request(r, nil, 0)
+	if err != nil {
+		return event{}, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	payload, err := readAtMost(response.Body, response.ContentLength, maxEvent)
+	if err == nil && len(payload) > maxEvent {
+		err = fmt.Errorf("event: got more than %d bytes, want less", maxEvent)
+	}
+	return event{response.StatusCode, response.Header, payload}, err
+}
+
+// readAtMost reads a body up to most bytes, and one byte more if the body is longer. A negative length is
+// unknown.
+func readAtMost(body io.Reader, length, most int64) ([]byte, error) {
+	if length < 0 || length > most {
+		return io.ReadAll(io.LimitReader(body, most+1))
+	}
+	b := make([]byte, length)
+	_, err := io.ReadFull(body, b)
+	return b, err
+}
+
+// answer passes the answer or the error of the function on. If the event was admitted, its invocation does so.
+func (p *Proxy) answer(w http.ResponseWriter, r *http.Request, failed bool) {
+	i := p.take(r.PathValue("id"))
+	if i == nil {
+		p.pass(w, r)
+		return
+	}
+	a := &answer{proxy: p, w: w, r: r, failed: failed, relayed: make(chan struct{})}
+	i.answers <- a
+	<-a.relayed
+}
+
+// pass passes a request on unchanged.
+func (p *Proxy) pass(w http.ResponseWriter, r *http.Request) {
+	if _, err := p.relay(w, r, func() io.Reader { return r.Body }, r.ContentLength); err != nil {
+		p.fail(w, err)
+	}
+}
+
+// fail reports to the runtime that Lambda's Runtime API failed.
+func (p *Proxy) fail(w http.ResponseWriter, err error) {
+	p.logger.Error("Runtime API failed", slog.Any("err", err))
+	http.Error(w, `{"errorType":"Weir.RuntimeAPI","errorMessage":"the Runtime API of Lambda failed"}`, http.StatusBadGateway)
+}
+
+// relay sends a request with another body to Lambda, and its response to the runtime. It returns the status.
+// If it returns an error, the runtime has no response yet.
+func (p *Proxy) relay(w http.ResponseWriter, r *http.Request, body func() io.Reader, length int64) (status int, err error) {
+	response, err := p.request(r, body, length)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	copyHeader(w.Header(), response.Header)
+	w.WriteHeader(response.StatusCode)
+	_, _ = io.Copy(w, response.Body) // an error means that the runtime has ended
+	return response.StatusCode, nil
+}
+
+// request sends a request of the runtime to Lambda, with another body. A negative length is unknown: the
+// body and the trailers of the runtime are then sent while they are read. With a known length, body must return
+// the same bytes again.
+func (p *Proxy) request(r *http.Request, body func() io.Reader, length int64) (*http.Response, error) {
+	out, err := http.NewRequestWithContext(r.Context(), r.Method, "http://"+p.api+r.URL.RequestURI(), http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	copyHeader(out.Header, r.Header)
+	if _, ok := r.Header["User-Agent"]; !ok {
+		out.Header["User-Agent"] = nil // net/http would add its own
+	}
+	switch out.ContentLength = length; {
+	case length > 0:
+		out.Body = io.NopCloser(body())
+		out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(body()), nil }
+	case length < 0:
+		out.Trailer = http.Header{headerErrorType: nil, headerErrorBody: nil}
+		out.Body = trailing{body(), r, out.Trailer}
+	}
+	return client.Do(out)
+}
+
+// trailing is a body that copies the trailers of a request at its end.
+type trailing struct {
+	io.Reader
+
+	from *http.Request
+	to   http.Header
+}
+
+// Read implements io.Reader.
+func (t trailing) Read(b []byte) (int, error) {
+	n, err := t.Reader.Read(b)
+	if err == io.EOF {
+		for name := range t.to {
+			if values := t.from.Trailer[name]; values != nil {
+				t.to[name] = values
+			}
+		}
+	}
+	return n, err
+}
+
+// Close implements io.Closer. The server of the runtime closes the body.
+func (t trailing) Close() error { return nil }
+
+// connection lists the header fields of one connection. A proxy does not pass them on.
+var connection = map[string]bool{
+	"Connection": true, "Content-Length": true, "Expect": true, "Host": true, "Keep-Alive": true,
+	"Te": true, "Trailer": true, "Transfer-Encoding": true, "Upgrade": true,
+}
+
+func copyHeader(to, from http.Header) {
+	for name, values := range from {
+		if !connection[name] {
+			to[name] = values
+		}
+	}
+}
+
+// deadlineOf returns the deadline of an event.
+func deadlineOf(h http.Header) (time.Time, bool) {
+	ms, err := strconv.ParseInt(h.Get(headerDeadline), 10, 64)
+	return time.UnixMilli(ms), err == nil
+}
+
+// admit decides an event. It returns false if Weir has answered the event.
+func (p *Proxy) admit(e event) bool {
+	i := newInvocation(e.header)
+	p.mu.Lock()
+	p.running[i.id] = i
+	p.mu.Unlock()
+	go p.run(i, e.payload)
+	return <-i.admitted
+}
+
+// take returns an invocation that has no answer yet. It returns nil if there is none.
+func (p *Proxy) take(id string) *invocation {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := p.running[id]
+	if i == nil || i.taken {
+		return nil
+	}
+	i.taken = true
+	return i
+}
+
+// forget removes an invocation.
+func (p *Proxy) forget(i *invocation) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.running[i.id] == i {
+		delete(p.running, i.id)
+	}
+}
+
+// unanswered reports whether an invocation can get no answer any more when the runtime requests an event. A
+// runtime that handles one event at a time has then failed to answer it.
+func (p *Proxy) unanswered(i *invocation) bool {
+	return !p.concurrent || time.Now().After(i.deadline)
+}
+
+// finish ends the invocations that get no answer any more. It waits until they are settled, as are those with
+// an answer.
+func (p *Proxy) finish(ended func(*invocation) bool) {
+	var wait []*invocation
+	p.mu.Lock()
+	for _, i := range p.running {
+		if ended(i) {
+			if wait = append(wait, i); !i.taken {
+				i.taken = true
+				close(i.answers)
+			}
+		}
+	}
+	p.mu.Unlock()
+	for _, i := range wait {
+		<-i.settled
+	}
+}
+
+// Close settles the admitted requests, because the environment ends and the function does not answer them.
+func (p *Proxy) Close() {
+	p.finish(func(*invocation) bool { return true })
+}

@@ -1,0 +1,94 @@
+package runtimeproxy
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"sync"
+
+	"github.com/weir-limits/weir/functions/lambdahttp"
+)
+
+// preludeType is the content type of a streamed answer that begins with metadata: a JSON object with the
+// status and the headers, followed by the delimiter.
+const preludeType = "application/vnd.awslambda.http-integration-response"
+
+// delimiter ends the metadata. JSON contains no zero byte.
+var delimiter = make([]byte, 8)
+
+// maxPrelude bounds the metadata that the proxy reads before it passes an answer on.
+const maxPrelude = 64 << 10
+
+// stream sends a streamed answer to Lambda without waiting for its end.
+func (a *answer) stream(admitted *lambdahttp.Admitted) error {
+	c := &counter{body: a.r.Body, admitted: admitted}
+	body := io.Reader(c)
+	if a.r.Header.Get("Content-Type") == preludeType {
+		metadata, rest, ok := readPrelude(a.r.Body)
+		if body = io.MultiReader(bytes.NewReader(rest), c); ok {
+			parts := net.Buffers(append(admitted.Prelude(metadata), delimiter))
+			body = io.MultiReader(&parts, body)
+		}
+		c.count(rest)
+	}
+	err := a.relay(func() io.Reader { return body }, -1)
+	if c.stop(); err == nil && a.r.Trailer.Get(headerErrorType) != "" {
+		return errFunction
+	}
+	return err
+}
+
+// readPrelude reads up to the end of the metadata. It returns the bytes after it. If there is no delimiter, ok
+// is false, and rest is all that was read.
+func readPrelude(r io.Reader) (metadata, rest []byte, ok bool) {
+	read := make([]byte, 0, 4096)
+	for len(read) < maxPrelude {
+		if len(read) == cap(read) {
+			read = append(read, 0)[:len(read)]
+		}
+		n, err := r.Read(read[len(read):cap(read)])
+		from := max(0, len(read)-len(delimiter))
+		read = read[:len(read)+n]
+		if at := bytes.Index(read[from:], delimiter); at >= 0 {
+			return read[:from+at], read[from+at+len(delimiter):], true
+		}
+		if err != nil {
+			if !errors.Is(err, io.EOF) {
+				return nil, read, false
+			}
+			break
+		}
+	}
+	return nil, read, false
+}
+
+// counter counts the bytes of a streamed body until stop. Lambda can respond before the end of the body, and
+// net/http then reads the body at the same time as the request is settled.
+type counter struct {
+	body     io.Reader
+	admitted *lambdahttp.Admitted
+	mu       sync.Mutex
+	stopped  bool
+}
+
+// Read implements io.Reader.
+func (c *counter) Read(b []byte) (int, error) {
+	n, err := c.body.Read(b)
+	c.count(b[:n])
+	return n, err
+}
+
+func (c *counter) count(b []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.stopped {
+		c.admitted.Streamed(b)
+	}
+}
+
+func (c *counter) stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stopped = true
+}
