@@ -20,6 +20,14 @@ type attachment struct {
 	fromSpec   bool                        // an OpenAPI definition contains the API's methods
 	limits     bool                        // Attach has limited the methods
 	methods    []awsapigateway.Method      // the methods that the call of Attach names; nil means all
+	precheck   awscdk.CustomResource       // nil unless the API is imported
+}
+
+// awaitPrecheck makes c depend on the precheck.
+func (a *attachment) awaitPrecheck(c constructs.Construct) {
+	if a.precheck != nil {
+		c.Node().AddDependency(a.precheck)
+	}
 }
 
 // Attach limits methods of a REST API. If it gets no methods, it limits all of them. Call it after
@@ -39,7 +47,9 @@ type attachment struct {
 //     path;
 //   - an authorizer with these limits caches its results.
 //
-// Attach cannot see what another app adds to the API.
+// Attach cannot see what another app adds to the API. For an imported API, the stack therefore has a
+// function that reads the gateway responses of the API. The deployment fails if the API does not exist, or
+// if it has responses of the types that the limits define.
 func (l *Limits) Attach(api awsapigateway.IRestApi, methods ...awsapigateway.Method) {
 	a := l.respond(api)
 	a.methods, a.limits = methods, true
@@ -49,6 +59,7 @@ func (l *Limits) Attach(api awsapigateway.IRestApi, methods ...awsapigateway.Met
 		l.permitAPI(scope, api, "*") // the authorizer is in the definition, so its id is unknown here
 	} else {
 		a.authorizer = l.newRequestAuthorizer(scope, api)
+		a.awaitPrecheck(a.authorizer)
 		l.permitAPI(scope, api, *a.authorizer.Ref())
 		limited = a.limit()
 	}
@@ -82,11 +93,12 @@ func (a *attachment) limit() (limited []string) {
 // gives the API the gateway responses of the limits. It returns the authorizer's id. The other tool gives
 // this authorizer to the methods, and then deploys the API again.
 func (l *Limits) NewAuthorizer(api awsapigateway.IRestApi) *string {
-	l.respond(api)
+	a := l.respond(api)
 	scope := api.(constructs.Construct)
-	id := l.newRequestAuthorizer(scope, api).Ref()
-	l.permitAPI(scope, api, *id)
-	return id
+	authorizer := l.newRequestAuthorizer(scope, api)
+	a.awaitPrecheck(authorizer)
+	l.permitAPI(scope, api, *authorizer.Ref())
+	return authorizer.Ref()
 }
 
 // Respond gives a REST API the gateway responses of the limits, as Attach also does. Call Respond for
@@ -99,13 +111,18 @@ func (l *Limits) respond(api awsapigateway.IRestApi) *attachment {
 		panic(fmt.Errorf("ratelimit: the limits are already attached to %s; call Attach once with all its methods", *api.Node().Path()))
 	}
 	a := &attachment{api: api, id: resolved(api, api.RestApiId())}
-	if cfn, ok := api.Node().DefaultChild().(awsapigateway.CfnRestApi); ok {
+	all := responses(l.props.CORSOrigins)
+	cfn, ok := api.Node().DefaultChild().(awsapigateway.CfnRestApi)
+	if ok {
 		a.fromSpec = cfn.Body() != nil || cfn.BodyS3Location() != nil
+	} else {
+		a.precheck = l.newPrecheck(api, all)
 	}
-	for _, r := range responses(l.props.CORSOrigins) {
-		awsapigateway.NewGatewayResponse(api.(constructs.Construct), jsii.String("Limits"+r.id), &awsapigateway.GatewayResponseProps{
+	for _, r := range all {
+		made := awsapigateway.NewGatewayResponse(api.(constructs.Construct), jsii.String("Limits"+r.id), &awsapigateway.GatewayResponseProps{
 			RestApi: api, Type: r.options.Type, StatusCode: r.options.StatusCode, ResponseHeaders: r.options.ResponseHeaders, Templates: r.options.Templates,
 		})
+		a.awaitPrecheck(made)
 	}
 	l.attached = append(l.attached, a)
 	return a

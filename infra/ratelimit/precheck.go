@@ -1,0 +1,48 @@
+package ratelimit
+
+import (
+	_ "embed"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigateway"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
+	"github.com/aws/constructs-go/constructs/v10"
+	"github.com/aws/jsii-runtime-go"
+)
+
+//go:embed precheck.js
+var precheckSource string
+
+// precheckSeconds is the timeout of the function. It is longer than three calls of API Gateway.
+const precheckSeconds = 20
+
+// newPrecheck creates a resource that fails the deployment, before it changes an imported API, if the API
+// does not exist or has gateway responses of the same types. The error of CloudFormation would not name
+// the remedy. For an API of this app, the validation of the app finds the responses.
+func (l *Limits) newPrecheck(api awsapigateway.IRestApi, all []response) awscdk.CustomResource {
+	scope := constructs.NewConstruct(api.(constructs.Construct), jsii.String("LimitsPrecheck"))
+	logs := awslogs.NewLogGroup(scope, jsii.String("Logs"), &awslogs.LogGroupProps{Retention: l.retention(), RemovalPolicy: awscdk.RemovalPolicy_DESTROY})
+	role := awsiam.NewRole(scope, jsii.String("Role"), &awsiam.RoleProps{AssumedBy: awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil)})
+	f := awslambda.NewFunction(scope, jsii.String("Function"), &awslambda.FunctionProps{
+		Runtime: awslambda.Runtime_NODEJS_24_X(), Handler: jsii.String("index.handler"), Code: awslambda.Code_FromInline(jsii.String(precheckSource)),
+		Architecture: l.architecture(), Timeout: awscdk.Duration_Seconds(jsii.Number(precheckSeconds)),
+		Role: role, LogGroup: logs, LoggingFormat: awslambda.LoggingFormat_JSON, SystemLogLevelV2: awslambda.SystemLogLevel_WARN,
+	})
+	allow(f, []string{"logs:CreateLogStream", "logs:PutLogEvents"}, logs.LogGroupArn())
+	stack := awscdk.Stack_Of(scope)
+	allow(f, []string{"apigateway:GET"}, jsii.Sprintf("arn:%s:apigateway:%s::/restapis/%s/gatewayresponses", *stack.Partition(), *stack.Region(), *api.RestApiId()))
+	bodies := map[string]any{}
+	for _, r := range all {
+		body := ""
+		if r.options.Templates != nil {
+			body = *(*r.options.Templates)["application/json"]
+		}
+		bodies[*r.options.Type.ResponseType()] = body
+	}
+	return awscdk.NewCustomResource(scope, jsii.String("Resource"), &awscdk.CustomResourceProps{
+		ServiceToken: f.FunctionArn(), ResourceType: jsii.String("Custom::WeirPrecheck"), ServiceTimeout: awscdk.Duration_Minutes(jsii.Number(5)),
+		Properties: &map[string]any{"RestApiId": api.RestApiId(), "Responses": bodies},
+	})
+}
