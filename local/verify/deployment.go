@@ -24,16 +24,34 @@ type Deployment struct {
 	Tier string
 	// SuspendedKey is an API key that is suspended.
 	SuspendedKey string
+	// Origin is an origin whose pages may read answers, for preflights. Empty means an origin that only
+	// "*" permits.
+	Origin string
 	// Resources reads the resources of the deployment.
 	Resources Resources
 	// Faults makes parts of the deployment fail. Set it only if the user permits changes.
 	Faults Faults
 	// MaxWait is the longest wait for a limit.
 	MaxWait time.Duration
-	// Wait waits. nil means that it waits in real time.
+	// Clients is the maximum number of requests at the same time. 0 means DefaultClients.
+	Clients int
+	// Clock measures how long a burst takes. nil means time.Now.
+	Clock func() time.Time
+	// Wait waits until a limit recovers. nil means a wait in real time.
 	Wait func(context.Context, time.Duration) error
 	// Waiting is called before a wait. nil means that nothing is called.
 	Waiting func(d time.Duration, reason string)
+}
+
+// DefaultClients is the default of Deployment.Clients.
+const DefaultClients = 50
+
+// now returns the time of the Clock.
+func (d *Deployment) now() time.Time {
+	if d.Clock == nil {
+		return time.Now()
+	}
+	return d.Clock()
 }
 
 // has reports whether the deployment provides what a row needs.

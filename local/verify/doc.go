@@ -5,8 +5,8 @@
 // its resources. [Run] tests the rows and returns one [Result] for each.
 //
 //	d := &verify.Deployment{URL: "https://….execute-api.eu-central-1.amazonaws.com/dev", Rules: parsed}
-//	plan, err := d.Plan(verify.Rows())
-//	results, err := verify.Run(ctx, plan, nil)
+//	plan := d.Plan(verify.Rows())
+//	results, err := verify.Run(ctx, plan, verify.Progress{})
 //
 // # Guarantee
 //

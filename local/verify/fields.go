@@ -92,10 +92,15 @@ func limitOf(h http.Header) (name string, requests int) {
 	return "", 0
 }
 
-// verdict passes if nothing is wrong.
-func verdict(expected string, wrong []string, a answer) Observation {
+// verdict passes if nothing is wrong with an answer.
+func verdict(expected, observed string, wrong []string, a answer) Observation {
 	if len(wrong) > 0 {
 		return failed(expected, strings.Join(wrong, "; "), a.String())
 	}
-	return passed(expected, "as expected")
+	return passed(expected, observed)
+}
+
+// described returns the fields that show a limit.
+func described(h http.Header) string {
+	return h.Get(contract.FieldPolicy) + ", " + h.Get(contract.FieldRateLimit)
 }

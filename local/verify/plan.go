@@ -115,7 +115,7 @@ func (p *Plan) missing(r Row) string {
 	}
 	for _, need := range r.Needs {
 		if !p.deployment.has(need) {
-			return "requires " + string(need)
+			return "requires " + strings.ReplaceAll(string(need), "`", "")
 		}
 	}
 	if (r.Cost.Burst || r.Cost.Exhaust) && p.Exact == nil {

@@ -6,13 +6,22 @@ import (
 	"slices"
 )
 
-// Run tests the rows of a plan, in their order. It calls report, unless it is nil, after each row. An
-// error means that ctx ended; the results so far are valid.
-func Run(ctx context.Context, p *Plan, report func(Result)) ([]Result, error) {
+// Progress observes a run.
+type Progress struct {
+	Begin func(Row)    // called before the test of a row
+	End   func(Result) // called after it
+}
+
+// Run tests the rows of a plan, in their order. An error means that ctx ended; the results so far are
+// valid.
+func Run(ctx context.Context, p *Plan, progress Progress) ([]Result, error) {
 	s := newSession(p)
 	defer s.close()
 	var results []Result
 	for _, row := range p.rows {
+		if progress.Begin != nil {
+			progress.Begin(row)
+		}
 		before := s.sent
 		o := s.check(ctx, row, results)
 		if err := ctx.Err(); err != nil {
@@ -20,8 +29,8 @@ func Run(ctx context.Context, p *Plan, report func(Result)) ([]Result, error) {
 		}
 		r := Result{Row: row.ID, Claim: row.Claim, Observation: o, Hand: row.Hand, Requests: s.sent - before}
 		results = append(results, r)
-		if report != nil {
-			report(r)
+		if progress.End != nil {
+			progress.End(r)
 		}
 	}
 	return results, nil

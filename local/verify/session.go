@@ -2,6 +2,7 @@ package verify
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -39,7 +40,7 @@ type session struct {
 
 func newSession(p *Plan) *session {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.MaxIdleConnsPerHost = maxCapacity + extra
+	transport.MaxIdleConnsPerHost = cmp.Or(p.deployment.Clients, DefaultClients)
 	return &session{
 		Deployment: p.deployment, plan: p, probes: map[string]answer{},
 		client: &http.Client{
@@ -128,7 +129,7 @@ func (s *session) get(url, path string) request {
 // send sends one request.
 func (s *session) send(ctx context.Context, r request) answer { return s.sendAll(ctx, r, 1)[0] }
 
-// sendAll sends a request n times at once.
+// sendAll sends a request n times, with at most Clients requests at the same time.
 func (s *session) sendAll(ctx context.Context, r request, n int) []answer {
 	answers := make([]answer, n)
 	if s.sent+n > s.plan.Requests {
@@ -139,16 +140,21 @@ func (s *session) sendAll(ctx context.Context, r request, n int) []answer {
 	}
 	s.sent += n
 	var group sync.WaitGroup
+	free := make(chan struct{}, cmp.Or(s.Clients, DefaultClients))
 	for i := range answers {
-		group.Go(func() { answers[i] = s.do(ctx, r) })
+		free <- struct{}{}
+		group.Go(func() {
+			answers[i] = s.do(ctx, r)
+			<-free
+		})
 	}
 	group.Wait()
 	return answers
 }
 
 func (s *session) do(ctx context.Context, r request) (a answer) {
-	a.sent = time.Now()
-	defer func() { a.ended = time.Now() }()
+	a.sent = s.now()
+	defer func() { a.ended = s.now() }()
 	q, err := http.NewRequestWithContext(ctx, r.method, strings.TrimSuffix(r.url, "/")+r.path, http.NoBody)
 	if err != nil {
 		a.err = err

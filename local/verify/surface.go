@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -41,7 +42,7 @@ func (u surface) allowedFields() Row {
 			if a.err != nil || a.status >= http.StatusInternalServerError {
 				wrong = []string{a.summary()}
 			}
-			return verdict("the fields of the limit", wrong, a)
+			return verdict("the fields of the limit", described(a.header), wrong, a)
 		},
 	}
 }
@@ -52,7 +53,7 @@ func (u surface) allowedRows() []Row {
 		u.allowedFields(),
 		{
 			ID:    u.id + "-unauthorized",
-			Claim: fmt.Sprintf("Of %s, a request with an unknown token or API key gets 401 with a challenge.", u.name),
+			Claim: fmt.Sprintf("A request to %s with an unknown token or API key gets 401 with a challenge.", u.name),
 			Hand:  fmt.Sprintf("`curl -i -H 'x-api-key: unknown' %s/api/v1/search`", u.variable),
 			Needs: []Need{u.need},
 			Cost:  Cost{Requests: 2},
@@ -60,7 +61,7 @@ func (u surface) allowedRows() []Row {
 		},
 		{
 			ID:    u.id + "-suspended-key",
-			Claim: fmt.Sprintf("Of %s, a request with a suspended API key gets 401.", u.name),
+			Claim: fmt.Sprintf("A request to %s with a suspended API key gets 401.", u.name),
 			Hand:  fmt.Sprintf("`.bin/weir keys set ID --suspended`, then `curl -i -H \"x-api-key: $KEY\" %s/api/v1/search` a minute later", u.variable),
 			Needs: []Need{u.need, NeedSuspendedKey},
 			Cost:  Cost{Requests: 1},
@@ -74,7 +75,7 @@ func (u surface) allowedRows() []Row {
 		},
 		{
 			ID:    u.id + "-preflight",
-			Claim: fmt.Sprintf("A CORS preflight of %s is answered and counts on no limit.", u.name),
+			Claim: fmt.Sprintf("A CORS preflight of %s gets an answer and counts on no limit.", u.name),
 			Hand:  fmt.Sprintf("`curl -si -X OPTIONS -H 'Origin: https://app.example' -H 'Access-Control-Request-Method: GET' %s/api/v1/search`, with `corsOrigins`", u.variable),
 			Needs: []Need{u.need},
 			After: []string{"store-decides", u.id + "-allowed-fields"},
@@ -101,7 +102,7 @@ func (u surface) unauthorized(ctx context.Context, s *session) Observation {
 			wrong = append(wrong, "no problem unauthorized")
 		}
 		if len(wrong) > 0 {
-			return verdict(expected, wrong, a)
+			return verdict(expected, "", wrong, a)
 		}
 	}
 	return passed(expected, "401 unauthorized")
@@ -126,13 +127,13 @@ func (u surface) preflight(ctx context.Context, s *session) Observation {
 		return skipped("the limit is used up; run again later")
 	}
 	for _, p := range s.sendAll(ctx, request{http.MethodOptions, url, s.plan.Path, http.Header{
-		"Origin": {"https://weir-verify.example"}, "Access-Control-Request-Method": {http.MethodGet},
+		"Origin": {cmp.Or(s.Origin, "https://weir-verify.example")}, "Access-Control-Request-Method": {http.MethodGet},
 	}}, preflights) {
 		switch {
 		case p.err != nil || p.status >= http.StatusInternalServerError || p.refused():
 			return failed("an answer to a preflight", p.summary(), p.String())
 		case p.header.Get("Access-Control-Allow-Origin") == "":
-			return skipped("the deployment has no corsOrigins, or not this origin")
+			return skipped("the deployment permits no pages of other origins, or not of this one; choose another with --origin")
 		}
 	}
 	after, a := remaining()
@@ -165,7 +166,7 @@ func (u surface) refusedRow() Row {
 				wrong = append(wrong, "Content-Type "+got)
 			}
 			name, requests := limitOf(a.header)
-			return verdict("429 with Retry-After, the fields of the limit and a problem", append(wrong, wrongBody(a.body, name, requests)...), a)
+			return verdict("429 with Retry-After, the fields of the limit and a problem", described(a.header), append(wrong, wrongBody(a.body, name, requests)...), a)
 		},
 	}
 }

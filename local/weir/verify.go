@@ -53,7 +53,9 @@ func verifyCommand() *cobra.Command {
 	f.StringVar(&v.rules, "rules", "", "the rules of the deployment; default functions/rules.json")
 	f.StringVar(&v.Path, "path", "", "the path of the GET requests; default: one with a small limit")
 	f.StringVar(&v.Tier, "tier", "", "the tier of the caller; default: the default tier of the rules")
+	f.StringVar(&v.Origin, "origin", "", "an origin in corsOrigins, for preflights")
 	f.DurationVar(&v.MaxWait, "wait", 15*time.Second, "the longest wait for a limit")
+	f.IntVar(&v.Clients, "clients", verify.DefaultClients, fmt.Sprintf("maximum number of concurrent requests, at most %d", maxLoadClients))
 	f.BoolVar(&v.yes, "yes", false, "test a deployment whose name looks like production")
 	f.BoolVar(&v.asJSON, "json", false, "print one JSON object")
 	return c
@@ -88,7 +90,7 @@ func (v *verifier) run(ctx context.Context) error {
 	v.Waiting = func(d time.Duration, reason string) { fmt.Fprintf(v.log, "waiting %s: %s\n", d, reason) }
 	plan := v.Plan(verify.Rows())
 	fmt.Fprintf(v.log, "sending at most %d requests\n", plan.Requests)
-	results, interrupted := verify.Run(ctx, plan, v.reporter())
+	results, interrupted := verify.Run(ctx, plan, v.progress())
 	all := sum(results)
 	if err := v.print(all); err != nil {
 		return err
@@ -126,6 +128,8 @@ func (v *verifier) check() error {
 	switch {
 	case !given && v.template == "":
 		return command.Usage("--url: required, or --http-url, --function-url, --layer-url or --template")
+	case v.Clients < 1 || v.Clients > maxLoadClients:
+		return command.Usage("--clients: got %d, want 1 to %d", v.Clients, maxLoadClients)
 	case v.MaxWait < 0 || v.MaxWait > time.Hour:
 		return command.Usage("--wait: got %s, want 0s to 1h", v.MaxWait)
 	}
@@ -191,8 +195,8 @@ func sum(results []verify.Result) verified {
 	return all
 }
 
-// reporter returns a function that prints each row when its test has ended.
-func (v *verifier) reporter() func(verify.Result) {
+// progress prints each row when its test has ended. On a terminal, it first prints the name of the row.
+func (v *verifier) progress() verify.Progress {
 	width := 0
 	for _, r := range verify.Rows() {
 		width = max(width, len(r.ID))
@@ -202,7 +206,7 @@ func (v *verifier) reporter() func(verify.Result) {
 		out = v.log
 	}
 	style := command.StyleOf(out)
-	return func(r verify.Result) {
+	p := verify.Progress{End: func(r verify.Result) {
 		outcome, detail := style.Weak("skip"), r.Reason
 		switch r.Outcome {
 		case verify.Pass:
@@ -212,7 +216,11 @@ func (v *verifier) reporter() func(verify.Result) {
 		case verify.Skip:
 		}
 		fmt.Fprintf(out, "%s  %-*s  %s\n", outcome, width, r.Row, detail)
+	}}
+	if command.IsTerminal(out) {
+		p.Begin = func(r verify.Row) { fmt.Fprintf(out, "\r\x1b[K      %s ...\r", r.ID) }
 	}
+	return p
 }
 
 // print prints the answers behind failures and the totals, or JSON.

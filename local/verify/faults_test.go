@@ -1,0 +1,276 @@
+package verify_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/aws/aws-lambda-go/lambda"
+
+	"github.com/weir-limits/weir/local/verify"
+)
+
+// faults are one fault for each row. The row, and no other, must fail.
+var faults = []struct {
+	name, row string
+	place
+}{
+	{"policy too narrow", "store-decides", place{denied: true}},
+	{"the handler does not copy the fields", "rest-allowed-fields", fronted(rest, without("X-RateLimit-Remaining"))},
+	{"no response for UNAUTHORIZED", "rest-unauthorized", place{apis: removing("UNAUTHORIZED")}},
+	{"a suspended key is unknown to the authorizer", "rest-suspended-key", fronted(rest, anonymous)},
+	{"a preflight counts", "rest-preflight", fronted(rest, charged)},
+	{"no field with the limit", "http-allowed-fields", fronted(httpAPI, without("RateLimit-Policy"))},
+	{"401 without a challenge", "http-unauthorized", fronted(httpAPI, without("X-Amzn-Remapped-Www-Authenticate"))},
+	{"a suspended key is unknown to the handler", "http-suspended-key", fronted(httpAPI, anonymous)},
+	{"a preflight of the HTTP API counts", "http-preflight", fronted(httpAPI, charged)},
+	{"the function URL drops a field", "function-url-allowed-fields", fronted(functionURL, without("X-RateLimit-Reset"))},
+	{"the layer drops a field", "layer-allowed-fields", fronted(layerURL, without("RateLimit"))},
+	{"caching on", "rest-not-cached", place{authorizer: cached}},
+	{"one request too many is admitted", "limit-exact", place{authorizer: lenient}},
+	{"403 instead of 429", "rest-refused-status", denied(func(p map[string]any) { delete(p, "StatusCode") })},
+	{"fields not mapped", "rest-refused-fields", denied(unmapped)},
+	{"Content-Type not changed", "rest-refused-content-type", denied(func(p map[string]any) {
+		delete(p["ResponseParameters"].(map[string]any), "gatewayresponse.header.Content-Type")
+	})},
+	{"body not overridden", "rest-refused-body", denied(func(p map[string]any) { delete(p, "ResponseTemplates") })},
+	{"a missing value gives an empty field", "rest-missing-value", fronted(rest, emptied)},
+	{"503 of the HTTP API instead of 429", "http-refused", fronted(httpAPI, unavailable)},
+	{"503 of the function URL instead of 429", "function-url-refused", fronted(functionURL, unavailable)},
+	{"503 of the layer instead of 429", "layer-refused", fronted(layerURL, unavailable)},
+	{"the limit does not recover", "retry-after", place{stopped: true}},
+	{"TTL off", "table-ttl", place{resources: func(r resources) {
+		r.each("AWS::DynamoDB::Table", func(_ string, p map[string]any) { delete(p, "TimeToLiveSpecification") })
+	}}},
+	{"alarms without actions", "alarm-actions", place{resources: func(r resources) {
+		r.each("AWS::CloudWatch::Alarm", func(id string, p map[string]any) {
+			if strings.Contains(id, "degraded") {
+				delete(p, "AlarmActions")
+			}
+		})
+	}}},
+	{"500 if the authorizer fails", "rest-authorizer-failure", place{apis: removing("AUTHORIZER_FAILURE", "AUTHORIZER_CONFIGURATION_ERROR")}},
+}
+
+// Each fault fails its row and no other.
+func TestRun_faults(t *testing.T) {
+	for _, f := range faults {
+		t.Run(f.name, func(t *testing.T) {
+			if f.authorizer == nil {
+				f.authorizer = busy
+			}
+			results := verified(t, f.open(t))
+			if got := ids(results, verify.Fail); !slices.Equal(got, []string{f.row}) {
+				t.Errorf("failed rows: got %q, want %q\n%s", got, f.row, failures(results))
+			}
+		})
+	}
+}
+
+// Without a fault, every row passes that does not need a person or a stack. There is a fault for each of
+// these rows.
+func TestRun_withoutFault(t *testing.T) {
+	results := verified(t, place{authorizer: busy}.open(t))
+	passed := ids(results, verify.Pass)
+	var seeded []string
+	for _, f := range faults {
+		seeded = append(seeded, f.row)
+	}
+	if !slices.Equal(passed, seeded) {
+		t.Errorf("passed rows: got %q, want those with a fault %q\n%s", passed, seeded, failures(results))
+	}
+	for _, r := range results {
+		if r.Outcome == verify.Skip && (r.Reason == "" || !strings.HasPrefix(r.Reason, "only a person") && !strings.HasPrefix(r.Reason, "requires")) {
+			t.Errorf("row %s: got skipped (%s), want a row that requires a person or a stack", r.Row, r.Reason)
+		}
+	}
+}
+
+// verified runs all rows. It checks that the run sends no more requests than planned.
+func verified(t *testing.T, d *verify.Deployment) []verify.Result {
+	t.Helper()
+	plan := d.Plan(verify.Rows())
+	results, err := verify.Run(t.Context(), plan, verify.Progress{})
+	if err != nil || len(results) != len(verify.Rows()) {
+		t.Fatalf("results: got %d, error %v, want one for each row", len(results), err)
+	}
+	sent := 0
+	for _, r := range results {
+		sent += r.Requests
+	}
+	if sent > plan.Requests || plan.Requests > 600 {
+		t.Errorf("requests: got %d of %d planned, want at most the planned number, and at most 600", sent, plan.Requests)
+	}
+	return results
+}
+
+func fronted(url string, front func(http.Handler) http.Handler) place {
+	return place{fronts: map[string]func(http.Handler) http.Handler{url: front}}
+}
+
+// denied returns a place with a changed response for denied requests.
+func denied(change func(properties map[string]any)) place {
+	return place{apis: func(r resources) {
+		r.each("AWS::ApiGateway::GatewayResponse", func(_ string, p map[string]any) {
+			if p["ResponseType"] == "ACCESS_DENIED" {
+				change(p)
+			}
+		})
+	}}
+}
+
+// removing returns a change that removes gateway responses.
+func removing(kinds ...string) func(resources) {
+	return func(r resources) {
+		r.each("AWS::ApiGateway::GatewayResponse", func(id string, p map[string]any) {
+			if slices.Contains(kinds, p["ResponseType"].(string)) {
+				delete(r, id)
+			}
+		})
+	}
+}
+
+// unmapped removes the fields with values of the authorizer.
+func unmapped(properties map[string]any) {
+	fields := properties["ResponseParameters"].(map[string]any)
+	for name, value := range fields {
+		if strings.HasPrefix(value.(string), "context.authorizer.") {
+			delete(fields, name)
+		}
+	}
+}
+
+// answering returns a front that changes answers.
+func answering(change func(*httptest.ResponseRecorder)) func(http.Handler) http.Handler {
+	return func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			recorded := httptest.NewRecorder()
+			h.ServeHTTP(recorded, r)
+			change(recorded)
+			for name, values := range recorded.Header() {
+				w.Header()[name] = values
+			}
+			w.WriteHeader(recorded.Code)
+			_, _ = w.Write(recorded.Body.Bytes())
+		})
+	}
+}
+
+// without removes a field from answers.
+func without(field string) func(http.Handler) http.Handler {
+	return answering(func(r *httptest.ResponseRecorder) {
+		for name := range r.Header() {
+			if strings.EqualFold(name, field) && r.Code != http.StatusTooManyRequests {
+				delete(r.Header(), name)
+			}
+		}
+	})
+}
+
+// unavailable answers 503 instead of 429.
+var unavailable = answering(func(r *httptest.ResponseRecorder) {
+	if r.Code == http.StatusTooManyRequests {
+		r.Code = http.StatusServiceUnavailable
+	}
+})
+
+// emptied adds an empty field to refusals of busy subjects.
+var emptied = answering(func(r *httptest.ResponseRecorder) {
+	if strings.Contains(r.Body.String(), "subject_busy") {
+		r.Header()["X-RateLimit-Limit"] = []string{""}
+	}
+})
+
+// anonymous removes the suspended key from requests.
+func anonymous(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Api-Key") == suspendedKey {
+			r.Header.Del("X-Api-Key")
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// charged sends a GET request for each preflight.
+func charged(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodOptions {
+			get := r.Clone(r.Context())
+			get.Method = http.MethodGet
+			h.ServeHTTP(httptest.NewRecorder(), get)
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// cached returns an authorizer whose policies API Gateway caches for each path.
+func cached(h lambda.Handler) lambda.Handler {
+	var mu sync.Mutex
+	policies := map[string][]byte{}
+	return function(func(ctx context.Context, event []byte) ([]byte, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		path := string(between(event, `"path":"`, `"`)) + string(between(event, `"x-api-key":"`, `"`)) + string(between(event, `"Authorization":"`, `"`))
+		if policies[path] != nil {
+			return policies[path], nil
+		}
+		policy, err := h.Invoke(ctx, event)
+		policies[path] = policy
+		return policy, err
+	})
+}
+
+// between returns the text between two others, without regard to case.
+func between(text []byte, from, to string) []byte {
+	_, after, _ := bytes.Cut(bytes.ToLower(text), []byte(strings.ToLower(from)))
+	value, _, _ := bytes.Cut(after, []byte(to))
+	return value
+}
+
+// lenient admits one request without counting it.
+func lenient(h lambda.Handler) lambda.Handler {
+	var mu sync.Mutex
+	var admitted []byte // a policy that admits a request to the limit that the run exhausts
+	once := false
+	return busy(function(func(ctx context.Context, event []byte) ([]byte, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if admitted != nil && !once && bytes.Contains(event, []byte("items")) {
+			once = true
+			return admitted, nil
+		}
+		policy, err := h.Invoke(ctx, event)
+		if bytes.Contains(event, []byte("items")) {
+			admitted = policy
+		}
+		return policy, err
+	}))
+}
+
+// busy answers the first refused request as one of a busy subject.
+func busy(h lambda.Handler) lambda.Handler {
+	var refused atomic.Bool
+	return function(func(ctx context.Context, event []byte) ([]byte, error) {
+		policy, err := h.Invoke(ctx, event)
+		if err == nil && bytes.Contains(policy, []byte(`"Deny"`)) && refused.CompareAndSwap(false, true) {
+			policy = busyPolicy(policy)
+		}
+		return policy, err
+	})
+}
+
+// busyPolicy removes the values of the limit from a refusal.
+func busyPolicy(policy []byte) []byte {
+	for _, key := range []string{"rateLimitLimit", "rateLimitRemaining", "rateLimitReset", "rateLimitPolicy", "rateLimit"} {
+		value := between(policy, `"`+key+`":"`, `",`)
+		policy = bytes.Replace(policy, fmt.Appendf(nil, `"%s":"%s",`, key, value), nil, 1)
+	}
+	return bytes.Replace(policy, []byte(`"rate_limit_exceeded"`), []byte(`"subject_busy"`), 1)
+}

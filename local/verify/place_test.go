@@ -1,0 +1,251 @@
+package verify_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-lambda-go/lambda"
+
+	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/lambdahttp"
+	"github.com/weir-limits/weir/functions/linked"
+	"github.com/weir-limits/weir/functions/sample"
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/local/checkout"
+	"github.com/weir-limits/weir/local/checkout/checkouttest"
+	"github.com/weir-limits/weir/local/command/commandtest"
+	"github.com/weir-limits/weir/local/gateway"
+	"github.com/weir-limits/weir/local/gateway/template"
+	"github.com/weir-limits/weir/local/verify"
+)
+
+// place describes a deployment on this machine. Its fields seed faults.
+type place struct {
+	apis       func(resources) // changes the template of the APIs
+	resources  func(resources) // changes the template whose resources the rows read
+	authorizer func(lambda.Handler) lambda.Handler
+	// fronts receive the requests to a URL before the API does, by the name of the URL.
+	fronts map[string]func(http.Handler) http.Handler
+	// denied reports that the policy of the functions denies the calls of the store.
+	denied bool
+	// stopped reports that the clock does not advance while the run waits.
+	stopped bool
+}
+
+// The names of URLs in place.fronts.
+const (
+	rest        = "rest"
+	httpAPI     = "http"
+	functionURL = "function-url"
+	layerURL    = "layer"
+)
+
+// resources are the resources of a template, by logical ID.
+type resources map[string]map[string]any
+
+// each calls change with the properties of each resource of a type.
+func (r resources) each(kind string, change func(id string, properties map[string]any)) {
+	for id, resource := range r {
+		if resource["Type"] == kind {
+			change(id, resource["Properties"].(map[string]any))
+		}
+	}
+}
+
+// changed returns a golden template after a change.
+func changed(t *testing.T, c checkout.Checkout, name string, change func(resources)) []byte {
+	t.Helper()
+	document, err := os.ReadFile(c.Path("infra", "golden", name+".template.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if change == nil {
+		return document
+	}
+	var all map[string]json.RawMessage
+	var r resources
+	if err := errors.Join(json.Unmarshal(document, &all), json.Unmarshal(all["Resources"], &r)); err != nil {
+		t.Fatal(err)
+	}
+	change(r)
+	if all["Resources"], err = json.Marshal(r); err != nil {
+		t.Fatal(err)
+	}
+	if document, err = json.Marshal(all); err != nil {
+		t.Fatal(err)
+	}
+	return document
+}
+
+// suspendedKey is the API key of a suspended record.
+const suspendedKey = "weir-suspended"
+
+// open starts the place and returns it as a deployment.
+func (p place) open(t *testing.T) *verify.Deployment {
+	t.Helper()
+	c := checkouttest.Scratch(t)
+	clock := &commandtest.Clock{}
+	clock.Set(time.Date(2100, 3, 4, 12, 0, 30, 0, time.UTC))
+	f := &functions{}
+	apis := p.gateway(t, c, f, clock.Now)
+	read, err := verify.ParseTemplate(changed(t, c, "dynamodb", p.resources))
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := func(name string, h http.Handler) string {
+		if front := p.fronts[name]; front != nil {
+			h = front(h)
+		}
+		server := httptest.NewServer(h)
+		t.Cleanup(server.Close)
+		return server.URL
+	}
+	return &verify.Deployment{
+		URL: url(rest, apis[0]), HTTPURL: url(httpAPI, apis[1]), FunctionURL: url(functionURL, apis[1]), LayerURL: url(layerURL, apis[1]),
+		Rules: sampleRules(t, c), SuspendedKey: suspendedKey, Origin: "https://app.example", Resources: read, Faults: f, MaxWait: time.Minute, Clock: clock.Now,
+		Wait: func(_ context.Context, d time.Duration) error {
+			if !p.stopped {
+				clock.Wait(d)
+			}
+			return nil
+		},
+	}
+}
+
+// gateway returns the REST API and the HTTP API of the place.
+func (p place) gateway(t *testing.T, c checkout.Checkout, f *functions, clock func() time.Time) []*gateway.API {
+	t.Helper()
+	parsed, err := template.Parse(changed(t, c, "everything", p.apis))
+	if err != nil {
+		t.Fatal(err)
+	}
+	variables := p.variables(t, c)
+	handlers := map[string]lambda.Handler{}
+	var store limiter.Store
+	for _, function := range parsed.Functions() {
+		config, err := linked.Load(func(name string) (string, bool) { value, ok := variables[name]; return value, ok })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if store == nil {
+			opened, closeStore, err := config.OpenStore(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = closeStore() })
+			store = opened
+		}
+		e, err := config.Environment(t.Context(), store, boot.Options{Logger: slog.New(slog.DiscardHandler), Clock: clock})
+		if err != nil {
+			t.Fatal(err)
+		}
+		handlers[function.ID] = lambdahttp.NewHandler(e, sample.New(e))
+		if function.Environment["WEIR_FUNCTION"] == "authorizer" {
+			h := lambdahttp.NewAuthorizer(e)
+			if p.authorizer != nil {
+				h = p.authorizer(h)
+			}
+			handlers[function.ID] = f.over(h)
+		}
+	}
+	g, err := gateway.New(parsed, gateway.Options{Functions: handlers, Logger: slog.New(slog.DiscardHandler), Clock: clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g.APIs()
+}
+
+// variables returns the variables of the functions.
+func (p place) variables(t *testing.T, c checkout.Checkout) map[string]string {
+	t.Helper()
+	if _, err := c.Seed(); err != nil {
+		t.Fatal(err)
+	}
+	secret, err := os.ReadFile(c.APIKeySecretFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	records, err := json.Marshal([]caller.Record{{ID: "suspended", Hash: caller.HashAPIKey(secret, suspendedKey), Suspended: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(c.APIKeysFile(), records, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{
+		"STORE": "memory", "NAMESPACE": "test", "RULES_FILE": c.Path("functions", "rules.json"), "WEIR_LOCAL": "true", "CORS_ORIGINS": "https://app.example",
+		"JWKS": c.PublicKeysFile(), "JWT_ISSUER": checkout.Issuer, "JWT_AUDIENCE": checkout.Audience, "JWT_ALGORITHMS": string(checkout.Algorithm),
+		"API_KEYS_FILE": c.APIKeysFile(), "API_KEY_SECRET_FILE": c.APIKeySecretFile(), "SUBJECT_KEY_FILE": c.SubjectKeyFile(),
+	}
+	if p.denied {
+		maps.Copy(all, map[string]string{"STORE": "dynamodb", "TABLE": "counters", "DYNAMODB_ENDPOINT": denying(t)})
+	}
+	return all
+}
+
+// denying returns the URL of a DynamoDB whose policy permits no call.
+func denying(t *testing.T) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/x-amz-json-1.0")
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = w.Write([]byte(`{"__type":"com.amazon.coral.service#AccessDeniedException","Message":"not authorized to perform dynamodb:UpdateItem"}`))
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// functions make the authorizer fail. They implement verify.Faults.
+type functions struct{ broken atomic.Bool }
+
+func (f *functions) BreakAuthorizer(context.Context) (func(context.Context) error, error) {
+	f.broken.Store(true)
+	return func(context.Context) error { f.broken.Store(false); return nil }, nil
+}
+
+// over returns the authorizer that fails while it is broken.
+func (f *functions) over(h lambda.Handler) lambda.Handler {
+	return function(func(ctx context.Context, event []byte) ([]byte, error) {
+		if f.broken.Load() {
+			return nil, errors.New("Rate exceeded")
+		}
+		return h.Invoke(ctx, event)
+	})
+}
+
+// function is a Lambda function.
+type function func(context.Context, []byte) ([]byte, error)
+
+func (f function) Invoke(ctx context.Context, event []byte) ([]byte, error) { return f(ctx, event) }
+
+// ids returns the rows with an outcome.
+func ids(results []verify.Result, outcome verify.Outcome) (list []string) {
+	for _, r := range results {
+		if r.Outcome == outcome {
+			list = append(list, r.Row)
+		}
+	}
+	return list
+}
+
+// failures describes the rows that failed.
+func failures(results []verify.Result) string {
+	var b strings.Builder
+	for _, r := range results {
+		if r.Outcome == verify.Fail {
+			b.WriteString(r.Row + ": want " + r.Expected + ", got " + r.Observed + "\n" + r.Raw + "\n")
+		}
+	}
+	return b.String()
+}
