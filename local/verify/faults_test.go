@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -154,9 +155,7 @@ func answering(change func(*httptest.ResponseRecorder)) func(http.Handler) http.
 			recorded := httptest.NewRecorder()
 			h.ServeHTTP(recorded, r)
 			change(recorded)
-			for name, values := range recorded.Header() {
-				w.Header()[name] = values
-			}
+			maps.Copy(w.Header(), recorded.Header())
 			w.WriteHeader(recorded.Code)
 			_, _ = w.Write(recorded.Body.Bytes())
 		})

@@ -32,8 +32,8 @@ func verifyCommand() *cobra.Command {
 		Short: "Test a deployment, fact after fact",
 		Long: "Test a deployment: whether its limits are exact, whether refusals have the right status, fields and body, and more. " +
 			"Each row of the output is one fact. A row that fails shows the answer of the deployment. A row that does not apply is skipped with the reason. infra/VERIFY.md describes the rows.\n\n" +
-			"The command sends some hundred GET requests, whose number it prints first, and preflights. It exhausts limits of the caller, and never a limit that several callers share. " +
-			"The caller is anonymous, unless $" + tokenVariable + " or $" + apiKeyVariable + " has a credential. $" + suspendedKeyVariable + " has an API key that is suspended.\n\n" +
+			"The command sends GET requests and preflights: about 250 with the sample rules. It prints the maximum number first. It exhausts limits of its caller, and no limit that all callers share. " +
+			"The caller is anonymous unless $" + tokenVariable + " or $" + apiKeyVariable + " has a credential. $" + suspendedKeyVariable + " has an API key that is suspended.\n\n" +
 			"With URLs only, the command needs no AWS credentials. " +
 			"The exit status is 0 if no row failed and at least one passed, and 1 otherwise.",
 		Example: "  weir verify --url http://127.0.0.1:8080 --http-url http://127.0.0.1:8081\n" +
