@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/hashicorp/hcl/v2"
@@ -25,9 +26,9 @@ const released = "../standalone/weir.template.json"
 
 // template is a CloudFormation template.
 type template struct {
-	Parameters map[string]any
-	Resources  map[string]map[string]any
-	Outputs    map[string]any
+	Parameters, Conditions, Rules, Outputs map[string]any
+
+	Resources map[string]map[string]any
 }
 
 func read(t *testing.T, path string) (made template) {
@@ -50,7 +51,7 @@ func run(t *testing.T, c *exec.Cmd) {
 	}
 }
 
-// checkSynthesized synthesizes an app, and compares its resources with those of the released template.
+// checkSynthesized synthesizes an app, and checks that it deploys the released template as it is.
 func checkSynthesized(t *testing.T, app *exec.Cmd) {
 	t.Helper()
 	path, err := filepath.Abs(released)
@@ -60,62 +61,75 @@ func checkSynthesized(t *testing.T, app *exec.Cmd) {
 	out := t.TempDir()
 	app.Env = append(app.Environ(), "WEIR_TEMPLATE="+path, "CDK_OUTDIR="+out)
 	run(t, app)
-	got, want := read(t, filepath.Join(out, "Orders.template.json")), read(t, released)
-	api := node{"Ref": apiOf(t, got)}
-	given := node{"Namespace": "orders", "CodePrefix": "weir/v1.0.0/", "CodeBucket": node{"Ref": "ReleaseBucket"}, "RestApiId": api}
-	for id, resource := range want.Resources {
-		resource = replaced(resource, given).(node)
-		found := got.Resources[id]
-		delete(resource, "DependsOn") // the CDK writes one dependency as text, and several as a list
-		delete(found, "DependsOn")
-		if !reflect.DeepEqual(found, resource) {
-			t.Errorf("%s: got %v, want %v", id, found, resource)
-		}
+	templates, err := filepath.Glob(filepath.Join(out, "*.template.json"))
+	if err != nil || len(templates) != 2 {
+		t.Fatalf("got the templates %q (%v), want that of the API and that of the limits", templates, err)
 	}
-	limited := false
-	for _, r := range got.Resources {
-		properties, _ := r["Properties"].(node)
-		limited = limited || r["Type"] == "AWS::ApiGateway::Method" && reflect.DeepEqual(properties["AuthorizerId"], node{"Ref": "Authorizer"}) && properties["AuthorizationType"] == "CUSTOM"
+	// CloudFormation finds some of these mistakes only when it deploys, such as a condition that refers to a resource.
+	run(t, exec.CommandContext(t.Context(), filepath.Join(storetest.Server(t, "tools", "WEIR_TOOLS"), "cfn-lint"), append([]string{"--non-zero-exit-code", "error"}, templates...)...))
+	got, limits, want := read(t, templates[0]), read(t, templates[1]), read(t, released)
+	if !reflect.DeepEqual(normal(limits.Resources), normal(want.Resources)) || !reflect.DeepEqual(limits.Conditions, want.Conditions) || !reflect.DeepEqual(limits.Rules, want.Rules) {
+		t.Error("the template of the limits: got other resources, conditions or rules, want those of the release")
 	}
-	if !limited {
-		t.Error("got no method with the authorizer, want one")
+	checkDeployment(t, got)
+}
+
+// normal removes the order of dependencies: the CDK writes one dependency as text, and several as a list.
+func normal(resources map[string]node) map[string]node {
+	made := map[string]node{}
+	for id, r := range resources {
+		r = maps.Clone(r)
+		delete(r, "DependsOn")
+		made[id] = r
 	}
+	return made
 }
 
 type node = map[string]any
 
-// apiOf returns the id of the REST API of an example.
-func apiOf(t *testing.T, made template) string {
+// checkDeployment checks the template of an API: a nested stack with the limits, a method that they limit and
+// that answers 200, and a deployment after both.
+func checkDeployment(t *testing.T, got template) {
 	t.Helper()
-	for id, r := range made.Resources {
-		if r["Type"] == "AWS::ApiGateway::RestApi" {
-			return id
+	of := func(resourceType string) (id string, properties node) {
+		for id, r := range got.Resources {
+			if r["Type"] == resourceType {
+				properties, _ := r["Properties"].(node)
+				return id, properties
+			}
 		}
+		t.Fatalf("got no %s, want one", resourceType)
+		return "", nil
 	}
-	t.Fatal("got no REST API")
-	return ""
+	limits, stack := of("AWS::CloudFormation::Stack")
+	api, _ := of("AWS::ApiGateway::RestApi")
+	wantParameters := node{"Namespace": "orders", "CodePrefix": "weir/v1.0.0/", "CodeBucket": node{"Ref": "ReleaseBucket"}, "RestApiId": node{"Ref": api}}
+	if !reflect.DeepEqual(stack["Parameters"], wantParameters) {
+		t.Errorf("got the parameters %v, want %v", stack["Parameters"], wantParameters)
+	}
+	methodID, method := of("AWS::ApiGateway::Method")
+	id, _ := method["AuthorizerId"].(node)
+	from, _ := id["Fn::GetAtt"].([]any)
+	if method["AuthorizationType"] != "CUSTOM" || len(from) == 0 || from[0] != limits {
+		t.Errorf("got the method %v, want the authorizer of the limits", method)
+	}
+	checkAnswers(t, method)
+	deployment, _ := of("AWS::ApiGateway::Deployment")
+	if after, _ := got.Resources[deployment]["DependsOn"].([]any); !slices.Contains(after, any(limits)) || !slices.Contains(after, any(methodID)) {
+		t.Errorf("got a deployment after %v, want one after %s and %s", after, limits, methodID)
+	}
 }
 
-// replaced returns v with the values of parameters.
-func replaced(v any, given node) any {
-	switch v := v.(type) {
-	case node:
-		if name, ok := v["Ref"].(string); ok && given[name] != nil {
-			return given[name]
-		}
-		made := node{}
-		for k, each := range v {
-			made[k] = replaced(each, given)
-		}
-		return made
-	case []any:
-		made := make([]any, len(v))
-		for i := range v {
-			made[i] = replaced(v[i], given)
-		}
-		return made
+// checkAnswers checks that a method with a mock integration answers. Without both responses, API Gateway
+// answers 500.
+func checkAnswers(t *testing.T, method node) {
+	t.Helper()
+	integration, _ := method["Integration"].(node)
+	integrated, _ := integration["IntegrationResponses"].([]any)
+	responses, _ := method["MethodResponses"].([]any)
+	if len(integrated) != 1 || len(responses) != 1 || integrated[0].(node)["StatusCode"] != "200" || responses[0].(node)["StatusCode"] != "200" {
+		t.Errorf("got the responses %v and %v, want 200", integrated, responses)
 	}
-	return v
 }
 
 // checkNames checks that the released template has the parameters and the output that an example uses.
@@ -174,6 +188,7 @@ func TestExamples_sam(t *testing.T) {
 	if method := properties("Get"); method["AuthorizationType"] != "CUSTOM" || !reflect.DeepEqual(method["AuthorizerId"], node{"Fn::GetAtt": []any{"Limits", "Outputs.AuthorizerId"}}) {
 		t.Errorf("got the method %v, want the authorizer of the limits", method)
 	}
+	checkAnswers(t, properties("Get"))
 	parameters, _ := properties("Limits")["Parameters"].(node)
 	checkNames(t, slices.Collect(maps.Keys(parameters)))
 }
@@ -183,12 +198,23 @@ func TestExamples_terraform(t *testing.T) {
 	if problems.HasErrors() {
 		t.Fatal(problems)
 	}
-	resources := map[string]hclsyntax.Attributes{}
+	declared, resources := map[string]bool{}, map[string]hclsyntax.Attributes{}
 	for _, block := range file.Body.(*hclsyntax.Body).Blocks {
-		if block.Type == "resource" {
+		switch block.Type {
+		case "resource":
 			resources[block.Labels[0]] = block.Body.Attributes
+			declared[strings.Join(block.Labels, ".")] = true
+		case "data":
+			declared["data."+strings.Join(block.Labels, ".")] = true
+		case "variable":
+			declared["var."+block.Labels[0]] = true
+		case "locals":
+			for name := range block.Body.Attributes {
+				declared["local."+name] = true
+			}
 		}
 	}
+	checkReferences(t, file.Body.(*hclsyntax.Body), declared)
 	parameters, problems := hcl.ExprMap(resources["aws_cloudformation_stack"]["parameters"].Expr)
 	if problems.HasErrors() {
 		t.Fatal(problems)
@@ -198,12 +224,46 @@ func TestExamples_terraform(t *testing.T) {
 		names = append(names, hcl.ExprAsKeyword(p.Key))
 	}
 	checkNames(t, names)
-	for _, v := range resources["aws_api_gateway_method"]["authorizer_id"].Expr.Variables() {
-		if v.RootName() != "aws_cloudformation_stack" {
-			t.Errorf("got the authorizer of %s, want that of the limits", v.RootName())
+	for attribute, want := range map[string]string{"aws_api_gateway_method.authorizer_id": "aws_cloudformation_stack.limits", "aws_api_gateway_deployment.triggers": "aws_api_gateway_integration_response.ok"} {
+		resource, name, _ := strings.Cut(attribute, ".")
+		if got := references(resources[resource][name].Expr); !slices.Contains(got, want) {
+			t.Errorf("%s: got the references %q, want one to %s", attribute, got, want)
 		}
 	}
 	if resources["aws_cloudformation_stack"]["template_url"] == nil || resources["aws_cloudformation_stack"]["template_body"] != nil {
 		t.Error("got no template_url, want one, because the template is too long for template_body")
 	}
+}
+
+// checkReferences checks that each reference in a body is to something that the file declares.
+func checkReferences(t *testing.T, body *hclsyntax.Body, declared map[string]bool) {
+	t.Helper()
+	for name, attribute := range body.Attributes {
+		for _, reference := range references(attribute.Expr) {
+			if !declared[reference] && !strings.HasPrefix(reference, "each.") {
+				t.Errorf("%s: got a reference to %s, want one of %v", name, reference, slices.Sorted(maps.Keys(declared)))
+			}
+		}
+	}
+	for _, block := range body.Blocks {
+		checkReferences(t, block.Body, declared)
+	}
+}
+
+// references returns what an expression refers to, such as var.bucket and aws_s3_object.release.
+func references(e hcl.Expression) (all []string) {
+	for _, v := range e.Variables() {
+		length := 2
+		if v.RootName() == "data" {
+			length = 3
+		}
+		name := v.RootName()
+		for _, step := range v[1:min(length, len(v))] {
+			if attribute, ok := step.(hcl.TraverseAttr); ok {
+				name += "." + attribute.Name
+			}
+		}
+		all = append(all, name)
+	}
+	return all
 }

@@ -7,38 +7,46 @@ terraform {
   }
 }
 
-variable "release" {
-  description = "The folder with the files of the release"
+variable "folder" {
+  description = "The folder on this machine with the files of the release"
   default     = "release"
 }
 
 variable "bucket" {
-  description = "The bucket for the files of the release"
+  description = "A bucket in the region of the API, for the files of the release"
+}
+
+locals {
+  prefix = "weir/v1.0.0/" # another release needs another prefix; otherwise CloudFormation sees no change
 }
 
 resource "aws_api_gateway_rest_api" "orders" {
   name = "orders"
 }
 
+data "aws_s3_bucket" "release" {
+  bucket = var.bucket
+}
+
 # The zip files of the functions, and the template, which is too long for template_body.
 resource "aws_s3_object" "release" {
-  for_each    = fileset(var.release, "{*.zip,weir.template.json}")
+  for_each    = fileset(var.folder, "{*.zip,weir.template.json}")
   bucket      = var.bucket
-  key         = "weir/v1.0.0/${each.value}"
-  source      = "${var.release}/${each.value}"
-  source_hash = filesha256("${var.release}/${each.value}")
+  key         = "${local.prefix}${each.value}"
+  source      = "${var.folder}/${each.value}"
+  source_hash = filesha256("${var.folder}/${each.value}")
 }
 
 resource "aws_cloudformation_stack" "limits" {
   name         = "orders-limits"
-  template_url = "https://${var.bucket}.s3.amazonaws.com/${aws_s3_object.release["weir.template.json"].key}"
+  template_url = "https://${data.aws_s3_bucket.release.bucket_regional_domain_name}/${aws_s3_object.release["weir.template.json"].key}"
   capabilities = ["CAPABILITY_IAM"]
   depends_on   = [aws_s3_object.release]
 
   parameters = {
     Namespace  = "orders"
     CodeBucket = var.bucket
-    CodePrefix = "weir/v1.0.0/"
+    CodePrefix = local.prefix
     RestApiId  = aws_api_gateway_rest_api.orders.id
   }
 }
@@ -60,11 +68,33 @@ resource "aws_api_gateway_integration" "get" {
   request_templates = { "application/json" = jsonencode({ statusCode = 200 }) }
 }
 
-# API Gateway serves a snapshot of the API, so a change of the limits makes a new deployment.
+resource "aws_api_gateway_method_response" "ok" {
+  rest_api_id = aws_api_gateway_rest_api.orders.id
+  resource_id = aws_api_gateway_rest_api.orders.root_resource_id
+  http_method = aws_api_gateway_method.get.http_method
+  status_code = "200"
+}
+
+resource "aws_api_gateway_integration_response" "ok" {
+  rest_api_id = aws_api_gateway_rest_api.orders.id
+  resource_id = aws_api_gateway_rest_api.orders.root_resource_id
+  http_method = aws_api_gateway_method.get.http_method
+  status_code = aws_api_gateway_method_response.ok.status_code
+  depends_on  = [aws_api_gateway_integration.get]
+}
+
+# API Gateway serves a snapshot of the API. So a change of a method or of the limits makes a new deployment.
 resource "aws_api_gateway_deployment" "orders" {
   rest_api_id = aws_api_gateway_rest_api.orders.id
-  depends_on  = [aws_api_gateway_integration.get]
-  triggers    = { limits = aws_s3_object.release["weir.template.json"].source_hash }
+
+  triggers = {
+    snapshot = sha1(jsonencode([
+      aws_api_gateway_method.get,
+      aws_api_gateway_integration.get,
+      aws_api_gateway_integration_response.ok,
+      aws_s3_object.release["weir.template.json"].source_hash,
+    ]))
+  }
 
   lifecycle {
     create_before_destroy = true
@@ -75,4 +105,12 @@ resource "aws_api_gateway_stage" "prod" {
   rest_api_id   = aws_api_gateway_rest_api.orders.id
   deployment_id = aws_api_gateway_deployment.orders.id
   stage_name    = "prod"
+}
+
+output "url" {
+  value = aws_api_gateway_stage.prod.invoke_url
+}
+
+output "records_table" {
+  value = aws_cloudformation_stack.limits.outputs["RecordsTable"]
 }
