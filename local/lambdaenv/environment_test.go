@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -30,8 +31,12 @@ import (
 // An Environment implements the handler interface of the local gateway.
 var _ lambda.Handler = (*lambdaenv.Environment)(nil)
 
-// TestMain runs a function instead of the tests if a test starts this program as a function.
+// TestMain runs an extension or a function instead of the tests if a test starts this program as one.
 func TestMain(m *testing.M) {
+	if extension := extensions[filepath.Base(os.Args[0])]; extension != nil {
+		extension()
+		return
+	}
 	if name := os.Getenv("WEIR_TEST_FUNCTION"); name != "" {
 		functions[name]()
 		return
@@ -79,7 +84,13 @@ var functions = map[string]func(){
 	"report":  func() { post("init/error"); os.Exit(1) },
 	"defiant": func() { post("init/error"); next(); wait() },
 	"twice":   twice,
-	"meet":    start(meet),
+	"stream":  streamed,
+	"announced": func() {
+		fmt.Println("function: started with", os.Args[1])
+		lambda.StartWithOptions(handler(func(_ context.Context, event []byte) ([]byte, error) { return event, nil }),
+			lambda.WithEnableSIGTERM(func() { fmt.Println("function: terminated") }))
+	},
+	"meet": start(meet),
 
 	contract.Authorizer: func() { boot.Start(lambdahttp.NewAuthorizer, boot.Clients{DynamoDB: dynamotable.OpenStore}) },
 	contract.Handler: func() {
@@ -316,7 +327,7 @@ func TestStart_failure(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("enough"))
-	for want, bootstrap := range map[string]string{"function f: init: enough": os.Args[0], "function f: fork/exec /nowhere: no such file or directory": "/nowhere"} {
+	for want, bootstrap := range map[string]string{"function f: init: enough": os.Args[0], "function f: init: fork/exec /nowhere: no such file or directory": "/nowhere"} {
 		_, err := lambdaenv.Start(ctx, lambdaenv.Options{Bootstrap: bootstrap, Name: "f", Variables: []string{"WEIR_TEST_FUNCTION=hanging"}})
 		if err == nil || err.Error() != want {
 			t.Errorf("error:\n got %v\nwant %s", err, want)

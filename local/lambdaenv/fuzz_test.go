@@ -20,8 +20,8 @@ func FuzzEnvironment_runtimeAPI(f *testing.F) {
 	gone, hangUp := context.WithCancel(context.Background())
 	hangUp()
 	f.Fuzz(func(t *testing.T, method, path string, body []byte) {
-		e := &Environment{ready: make(chan struct{}), events: make(chan invocation), pending: map[string]chan<- outcome{}}
-		answered := e.expect("r1")
+		e := &Environment{ready: make(chan struct{}), events: make(chan invocation), pending: map[string]request{}, ended: make(chan struct{})}
+		answered := e.expect("r1", nil)
 		r, err := http.NewRequestWithContext(gone, method, "http://x/", strings.NewReader(string(body)))
 		if err != nil {
 			return

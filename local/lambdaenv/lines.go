@@ -1,20 +1,27 @@
 package lambdaenv
 
-import "bytes"
+import (
+	"bytes"
+	"sync"
+)
 
 // maxLine is the maximum number of bytes of an incomplete line in memory.
 const maxLine = 64 << 10
 
 // lines is a writer that passes every line, without the newline, to the function in its field handle. A
-// line longer than maxLine is split. If handle is nil, the writer only remembers the last line.
+// line longer than maxLine is split. If handle is nil, the writer only remembers the last line. It is safe
+// for concurrent use.
 type lines struct {
 	handle func(line []byte)
+	mu     sync.Mutex
 	rest   []byte // the incomplete line
 	last   []byte // the last line
 }
 
 // Write implements io.Writer.
 func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.rest = append(l.rest, b...)
 	for {
 		line, rest, found := bytes.Cut(l.rest, []byte("\n"))
@@ -31,10 +38,19 @@ func (l *lines) Write(b []byte) (int, error) {
 
 // close emits the incomplete line. The caller must not call Write after close.
 func (l *lines) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if len(l.rest) > 0 {
 		l.emit(l.rest)
 		l.rest = nil
 	}
+}
+
+// lastLine returns the last line.
+func (l *lines) lastLine() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return string(l.last)
 }
 
 func (l *lines) emit(line []byte) {

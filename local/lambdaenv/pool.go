@@ -13,9 +13,9 @@ import (
 
 // PoolOptions are the options of a Pool.
 type PoolOptions struct {
-	// Bootstrap, Name and Variables are as in Options, for each environment.
-	Bootstrap, Name string
-	Variables       []string
+	// Bootstrap, Name, Arguments, Extensions and Variables are as in Options, for each environment.
+	Bootstrap, Name                  string
+	Arguments, Extensions, Variables []string
 	// Max is the maximum number of environments, at least 1.
 	Max int
 	// Idle is the time after which an idle environment is ended; 0 means never.
@@ -162,7 +162,10 @@ func (p *Pool) refuse() {
 // start starts an environment. The start has the deadline of an init. The deadline of the invocation that
 // needs the environment does not apply.
 func (p *Pool) start(m *member) error {
-	e, err := Start(p.ctx, Options{Bootstrap: p.o.Bootstrap, Name: p.o.Name, Variables: p.o.Variables, Output: &m.output})
+	e, err := Start(p.ctx, Options{
+		Bootstrap: p.o.Bootstrap, Arguments: p.o.Arguments, Extensions: p.o.Extensions,
+		Name: p.o.Name, Variables: p.o.Variables, Output: &m.output,
+	})
 	p.mu.Lock()
 	m.Environment = e
 	closed := p.ctx.Err() != nil // Close ran before m had its Environment, so Close did not end it
@@ -176,7 +179,7 @@ func (p *Pool) start(m *member) error {
 		return fmt.Errorf("function %s: %w", p.o.Name, ErrClosed)
 	case err != nil:
 		p.end(m)
-		p.o.Logger.Error("cold start failed", "environment", m.name, "err", err, "last", string(m.output.last))
+		p.o.Logger.Error("cold start failed", "environment", m.name, "err", err, "last", m.output.lastLine())
 		return err
 	}
 	p.o.Logger.Info("cold start", "environment", m.name, "pid", e.PID, "init", e.Init)
@@ -224,7 +227,7 @@ func (p *Pool) logEnd(m *member, err error) {
 	if errors.Is(err, context.DeadlineExceeded) {
 		message = "environment timed out"
 	}
-	p.o.Logger.Error(message, "environment", m.name, "pid", m.PID, "err", err, "last", string(m.output.last))
+	p.o.Logger.Error(message, "environment", m.name, "pid", m.PID, "err", err, "last", m.output.lastLine())
 }
 
 // drop removes an environment from the pool and ends it.

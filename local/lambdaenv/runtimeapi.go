@@ -1,14 +1,17 @@
 package lambdaenv
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/aws/aws-lambda-go/lambda/messages"
@@ -17,6 +20,18 @@ import (
 
 // maxOutput is the largest answer that Lambda accepts, as measured. Lambda's quota page says 6 MB.
 const maxOutput = 6<<20 + 100
+
+// maxStream is the largest streamed answer that Lambda accepts.
+const maxStream = 200 << 20
+
+// truncated is the type of the error of a streamed answer without an end.
+const truncated = "Runtime.TruncatedResponse"
+
+// The version and the handler of every function.
+const (
+	version = "$LATEST"
+	handler = "bootstrap"
+)
 
 // initRequest identifies the init where an invocation has the id of its request.
 const initRequest = "init"
@@ -65,6 +80,10 @@ func (e *Environment) runtimeAPI() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /2018-06-01/runtime/invocation/next", e.next)
 	mux.HandleFunc("POST /2018-06-01/runtime/invocation/{id}/response", func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Lambda-Runtime-Function-Response-Mode") == "streaming" {
+			e.settleStream(w, r, r.PathValue("id"))
+			return
+		}
 		e.settle(w, r, r.PathValue("id"), func(body []byte) outcome { return outcome{answer: body} })
 	})
 	mux.HandleFunc("POST /2018-06-01/runtime/invocation/{id}/error", func(w http.ResponseWriter, r *http.Request) {
@@ -73,6 +92,7 @@ func (e *Environment) runtimeAPI() http.Handler {
 	mux.HandleFunc("POST /2018-06-01/runtime/init/error", func(w http.ResponseWriter, r *http.Request) {
 		e.settle(w, r, initRequest, failure)
 	})
+	e.extensionsAPI(mux)
 	return mux
 }
 
@@ -103,12 +123,18 @@ func (e *Environment) next(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// request is a request for whose outcome an invocation waits.
+type request struct {
+	outcome chan<- outcome
+	parts   io.Writer // gets a streamed answer; nil collects it in the outcome
+}
+
 // expect permits the process to send one outcome for a request, and returns the channel that gets it.
-func (e *Environment) expect(id string) <-chan outcome {
+func (e *Environment) expect(id string, parts io.Writer) <-chan outcome {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	c := make(chan outcome, 1)
-	e.pending[id] = c
+	e.pending[id] = request{c, parts}
 	return c
 }
 
@@ -141,25 +167,92 @@ func (e *Environment) settle(w http.ResponseWriter, r *http.Request, id string, 
 	default:
 		o = parse(body)
 	}
-	if !e.report(id, o) {
+	if p, ok := e.claim(id); ok {
+		p.outcome <- o // does not block, because each request has one outcome
+	} else {
 		status = http.StatusForbidden
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_, _ = fmt.Fprintf(w, `{"status":%q}`, http.StatusText(status)) // runtimes use the status code, not the body
+	acknowledge(w, status)
 }
 
-// report stores the outcome of a request and returns true if the request is pending. Otherwise it
-// returns false and stores nothing.
-func (e *Environment) report(id string, o outcome) bool {
+// settleStream handles a streamed response. The trailers of the response report an error after its first
+// bytes.
+func (e *Environment) settleStream(w http.ResponseWriter, r *http.Request, id string) {
+	p, ok := e.claim(id)
+	if !ok {
+		acknowledge(w, http.StatusForbidden)
+		return
+	}
+	var whole bytes.Buffer
+	var to io.Writer = &whole
+	if p.parts != nil {
+		to = p.parts
+	}
+	_, err := io.Copy(to, http.MaxBytesReader(w, r.Body, maxStream))
+	status, o := http.StatusAccepted, outcome{answer: whole.Bytes()}
+	_, large := errors.AsType[*http.MaxBytesError](err)
+	switch kind := r.Trailer.Get("Lambda-Runtime-Function-Error-Type"); {
+	case large:
+		status = http.StatusRequestEntityTooLarge
+		o = outcome{err: functionError("Function.ResponseSizeTooLarge", fmt.Sprintf("Response payload size exceeded maximum allowed payload size (%d bytes).", maxStream))}
+	case err != nil:
+		o = outcome{err: functionError(truncated, err.Error())}
+	case kind != "":
+		o = streamFailure(kind, r.Trailer.Get("Lambda-Runtime-Function-Error-Body"))
+	}
+	p.outcome <- o // does not block, because each request has one outcome
+	acknowledge(w, status)
+}
+
+// acknowledge answers a runtime, which uses the status code and not the body.
+func acknowledge(w http.ResponseWriter, status int) {
+	respond(w, status, map[string]string{"status": http.StatusText(status)})
+}
+
+// claim withdraws the permission of expect for a request and returns the request. It returns false if the
+// request is not pending.
+func (e *Environment) claim(id string) (request, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	c, ok := e.pending[id]
-	if ok {
-		delete(e.pending, id)
-		c <- o // does not block, because each request has one outcome
+	p, ok := e.pending[id]
+	delete(e.pending, id)
+	return p, ok
+}
+
+// streamFailure reads the error in the trailers of a streamed response. The body is JSON in base64.
+func streamFailure(kind, body string) outcome {
+	decoded, err := base64.StdEncoding.DecodeString(body)
+	if err != nil {
+		decoded = []byte(body)
 	}
-	return ok
+	var reported messages.InvokeResponse_Error
+	if err := json.Unmarshal(decoded, &reported); err != nil {
+		reported.Message = string(decoded)
+	}
+	reported.Type = kind
+	return outcome{err: FunctionError{reported}}
+}
+
+// stream is a writer that an invocation closes, because the process can send parts after the invocation.
+type stream struct {
+	mu sync.Mutex
+	w  io.Writer // nil after close
+}
+
+// Write implements io.Writer.
+func (s *stream) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.w == nil {
+		return 0, errors.New("the invocation has ended")
+	}
+	return s.w.Write(b)
+}
+
+func (s *stream) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.w = nil
 }
 
 // failure reads the error that a function reports. Like Lambda, it accepts any body.
