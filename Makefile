@@ -60,7 +60,7 @@ help: ## List the targets
 	@echo "  BENCH=\"-only memory -quick\"  options of make bench: -only, -rounds, -quick, -json"
 	@echo "  CONTEXT=\"stage=prod store=elasticache\"  for make synth, diff, deploy and destroy; see infra/README.md"
 	@echo "  SAM_TEMPLATE=path  a synthesized template for make sam and make test-sam"
-	@echo "  WEIR_REQUIRE=browser,docker,dynamodb,kafka,redis,tools|all  makes tests fail instead of being skipped"
+	@echo "  WEIR_REQUIRE=browser,clients,docker,dynamodb,kafka,redis,tools|all  makes tests fail instead of being skipped"
 	@echo "  FUZZTIME=30s  for each target of make fuzz (10000000x: number of inputs); SOAK=60s  for each store of make soak"
 
 run: .bin/weir ## Run the REST API, the HTTP API and the console on this machine
@@ -120,7 +120,7 @@ sam: build ## Run the synthesized APIs with the SAM CLI, in containers (PORT=300
 test-sam: build ## Test the synthesized APIs and each sample event with the SAM CLI
 	@$(if $(SAM_TEMPLATE),,$(MAKE) synth ARCH=$(HOST_ARCH))
 	@$(MAKE) synth ARCH=$(HOST_ARCH) RULES=infra/stack/testdata/settle.json CONTEXT=stage=settle
-	WEIR_SETTLE_TEMPLATE="$(abspath infra/cdk.out/Weir-settle.template.json)" WEIR_TEMPLATE="$(abspath $(or $(SAM_TEMPLATE),$(SYNTHESIZED)))" .bin/weir-tools with --install docker,dynamodb,tools -- \
+	WEIR_SETTLE_TEMPLATE="$(abspath infra/cdk.out/Weir-settle.template.json)" WEIR_TEMPLATE="$(abspath $(or $(SAM_TEMPLATE),$(SYNTHESIZED)))" .bin/weir-tools with --install clients,docker,dynamodb,tools -- \
 		$(GO_TEST) -count=1 -v -run '^TestSAM' ./local/tools
 
 test-console: .bin/weir-tools ## Test the console in Chromium, and write screenshots to .weir/screenshots

@@ -23,6 +23,8 @@ func Install(ctx context.Context, name string, progress io.Writer) error {
 		packages = []string{"redis-server"}
 	case name == "kafka" && !onPath("mvn"):
 		packages = []string{"maven"} // depends on Java
+	case name == "clients" && (!onPath("cmake") || !onPath("g++")):
+		packages = []string{"cmake", "g++", "make", "python3"}
 	case name == "docker" && !onPath("dockerd"):
 		packages = []string{"docker.io"}
 	case name == "tools" && !hasPython(ctx):

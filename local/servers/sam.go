@@ -1,14 +1,10 @@
 package servers
 
 import (
-	"archive/tar"
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/url"
 	"os"
 	"os/exec"
@@ -22,7 +18,10 @@ import (
 type SAM struct {
 	program     string
 	environment []string
-	image       []string // command-line options that select the image of the functions
+	image       []string // command-line options that select the images of the functions
+	standsIn    bool     // Lambda's images cannot be pulled
+	engine      engine
+	tools       string
 }
 
 // ContainerHost is the name of this machine in the containers of the SAM CLI.
@@ -41,15 +40,13 @@ func Architecture() string {
 // the Docker engine at docker, and keeps its files in dir. If the image of Lambda cannot be
 // pulled, NewSAM uses a stand-in image and reports that to progress.
 func NewSAM(ctx context.Context, tools, docker, dir string, progress io.Writer) (*SAM, error) {
-	s := &SAM{program: filepath.Join(tools, "sam"), environment: samEnvironment(docker, dir)}
+	s := &SAM{program: filepath.Join(tools, "sam"), environment: samEnvironment(docker, dir), engine: engine(docker), tools: tools}
 	// Without this file, the SAM CLI would look for a newer version once a week.
 	checked := fmt.Sprintf(`{"telemetryEnabled":false,"lastVersionCheck":%d}`, time.Now().Unix())
 	if err := os.WriteFile(filepath.Join(dir, "metadata.json"), []byte(checked), 0o600); err != nil {
 		return nil, err
 	}
-	var err error
-	s.image, err = lambdaImage(ctx, engine(docker), tools, progress)
-	return s, err
+	return s, s.chooseImage(ctx, progress)
 }
 
 // samEnvironment returns the environment variables of the SAM CLI. The SAM CLI does not inherit the
@@ -64,72 +61,6 @@ func samEnvironment(docker, dir string) []string {
 		}
 	}
 	return environment
-}
-
-// The image in which Lambda runs a provided.al2023 function, and the name of the image that lambdaImage
-// builds if it cannot pull the first one.
-const (
-	lambdaRepository = "public.ecr.aws/lambda/provided"
-	lambdaTag        = "al2023-"
-	standIn          = "weir-lambda"
-	pullTimeout      = 2 * time.Minute
-)
-
-// lambdaImage returns the options for the image of the functions.
-func lambdaImage(ctx context.Context, e engine, tools string, progress io.Writer) ([]string, error) {
-	tag := lambdaTag + Architecture()
-	if e.has(ctx, lambdaRepository+":"+tag) {
-		return nil, nil
-	}
-	pulling, cancel := context.WithTimeout(ctx, pullTimeout)
-	defer cancel()
-	failed := e.call(pulling, nil, "pull", "--quiet", lambdaRepository+":"+tag)
-	if failed == nil {
-		return nil, nil
-	}
-	archive, err := standInImage(tools)
-	if err != nil {
-		return nil, err
-	}
-	// The SAM CLI adds its emulator to an image and gives the new image the tag rapid-<arch>. If an
-	// image with this tag already exists, the SAM CLI uses it unchanged.
-	repository := fmt.Sprintf("%s-%x", standIn, sha256.Sum256(archive))[:len(standIn)+13]
-	if tag := "rapid-" + Architecture(); !e.has(ctx, repository+":"+tag) {
-		if err := e.call(ctx, bytes.NewReader(archive), "import", "-", repository+":"+tag); err != nil {
-			return nil, fmt.Errorf("image %s: %w", repository, err)
-		}
-	}
-	fmt.Fprintf(progress, "NOTE: %s:%s cannot be pulled (%v).\n"+
-		"NOTE: the functions run in %s instead of Amazon Linux. That image has only the SAM CLI's emulator of Lambda.\n", lambdaRepository, tag, failed, repository)
-	return []string{"--invoke-image", repository + ":none"}, nil
-}
-
-// standInImage returns an archive with the SAM CLI's emulator and the folders that it needs. The
-// bootstraps of the functions are static programs, so the image needs no other files.
-func standInImage(tools string) ([]byte, error) {
-	emulator := "aws-lambda-rie-" + Architecture()
-	found, err := filepath.Glob(filepath.Join(filepath.Dir(tools), "lib/python3*/site-packages/samcli/local/rapid", emulator))
-	if err != nil || len(found) == 0 {
-		return nil, errors.Join(err, fmt.Errorf("the SAM CLI in %s has no %s", tools, emulator))
-	}
-	program, err := os.ReadFile(found[0])
-	if err != nil {
-		return nil, err
-	}
-	var archive bytes.Buffer
-	w := tar.NewWriter(&archive)
-	for _, dir := range []string{"opt/", "tmp/", "var/", "var/rapid/", "var/runtime/", "var/task/"} {
-		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir, Mode: int64(fs.ModePerm)}); err != nil {
-			return nil, err
-		}
-	}
-	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "var/rapid/aws-lambda-rie", Mode: int64(fs.ModePerm), Size: int64(len(program))}); err != nil {
-		return nil, err
-	}
-	if _, err := w.Write(program); err != nil {
-		return nil, err
-	}
-	return archive.Bytes(), w.Close()
 }
 
 // StartAPI starts `sam local start-api` for a template at a port of loopback. The SAM CLI and

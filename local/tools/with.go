@@ -26,6 +26,7 @@ func withCommand() *cobra.Command {
 		Long: "Start servers, run a command, stop the servers. The servers are DynamoDB Local, Redis, Apache Kafka and a Docker engine (dynamodb, redis, kafka, docker). " +
 			"The command gets their addresses in DYNAMODB_ENDPOINT, REDIS_URL, KAFKA_BROKERS and DOCKER_HOST. The command does not start a server whose variable is set. It uses a Docker engine that already runs. " +
 			"tools sets WEIR_TOOLS to the folder of the SAM CLI, cfn-lint and the CDK for Python, in pinned versions. browser sets WEIR_BROWSER to a Chromium or Chrome. " +
+			"clients sets WEIR_CLIENTS to the folder of Lambda's runtime interface client for Node.js. " +
 			"If a server or a tool is not available, the command runs without it and weir-tools prints a warning. If WEIR_REQUIRE is all or lists the missing name, this is an error.",
 		Example: "  weir-tools with redis -- go test ./limiter/redisstore\n  weir-tools with --install dynamodb,redis -- make soak",
 		Args: func(c *cobra.Command, args []string) error {
@@ -48,12 +49,12 @@ func withCommand() *cobra.Command {
 }
 
 // toolVariables has the environment variable of each tool that is not a store, by the tool's name.
-var toolVariables = map[string]string{"browser": "WEIR_BROWSER", "docker": "DOCKER_HOST", "kafka": "KAFKA_BROKERS", "tools": "WEIR_TOOLS"}
+var toolVariables = map[string]string{"browser": "WEIR_BROWSER", "clients": "WEIR_CLIENTS", "docker": "DOCKER_HOST", "kafka": "KAFKA_BROKERS", "tools": "WEIR_TOOLS"}
 
 // variableOf returns the environment variable of a server or tool, or "" for an unknown name.
 func variableOf(name string) string { return cmp.Or(servers.Variables[name], toolVariables[name]) }
 
-const withNames = "browser,docker,dynamodb,kafka,redis,tools"
+const withNames = "browser,clients,docker,dynamodb,kafka,redis,tools"
 
 // needs are the valid names in WEIR_REQUIRE: the servers and tools that this command can provide, and
 // programs that only tests use.
@@ -140,7 +141,10 @@ func (w *with) provide(ctx context.Context, name string) (value string, server *
 	case "redis":
 		server, err = servers.StartRedis(ctx)
 	case "tools":
-		value, err = w.fetchTools(ctx)
+		value, err = w.fetch(ctx, servers.FetchTools)
+		return value, nil, err
+	case "clients":
+		value, err = w.fetch(ctx, servers.FetchClients)
 		return value, nil, err
 	case "kafka":
 		server, err = w.startInCheckout(ctx, servers.StartKafka)
@@ -153,12 +157,13 @@ func (w *with) provide(ctx context.Context, name string) (value string, server *
 	return server.URL, server, nil
 }
 
-func (w *with) fetchTools(ctx context.Context) (string, error) {
+// fetch fetches programs in the versions that the checkout pins.
+func (w *with) fetch(ctx context.Context, fetch func(context.Context, string, io.Writer) (string, error)) (string, error) {
 	c, err := checkout.Find()
 	if err != nil {
 		return "", err
 	}
-	return servers.FetchTools(ctx, c.Root, w.stderr)
+	return fetch(ctx, c.Root, w.stderr)
 }
 
 // startInCheckout starts a server whose version the checkout pins.
