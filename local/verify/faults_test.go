@@ -12,9 +12,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-lambda-go/lambda"
 
+	"github.com/weir-limits/weir/local/checkout/checkouttest"
 	"github.com/weir-limits/weir/local/verify"
 )
 
@@ -91,6 +93,25 @@ func TestRun_withoutFault(t *testing.T) {
 		if r.Outcome == verify.Skip && (r.Reason == "" || !strings.HasPrefix(r.Reason, "only a person") && !strings.HasPrefix(r.Reason, "requires")) {
 			t.Errorf("row %s: got skipped (%s), want a row that requires a person or a stack", r.Row, r.Reason)
 		}
+	}
+}
+
+// A deployment that requires a credential fails no row. Without a credential, the rows about limits are skipped,
+// and with one they pass.
+func TestRun_credential(t *testing.T) {
+	d := place{closed: true}.open(t)
+	results := verified(t, d)
+	if failed, passed := ids(results, verify.Fail), ids(results, verify.Pass); len(failed) > 0 || slices.Contains(passed, "limit-exact") || slices.Contains(passed, "store-decides") {
+		t.Errorf("without a credential: got failed rows %q and passed rows %q, want none about limits\n%s", failed, passed, failures(results))
+	}
+	token, err := checkouttest.Find(t).Token("vera", "", time.Until(start)+time.Hour, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Credential = http.Header{"Authorization": {"Bearer " + token}}
+	results = verified(t, d)
+	if failed, passed := ids(results, verify.Fail), ids(results, verify.Pass); len(failed) > 0 || !slices.Contains(passed, "limit-exact") || !slices.Contains(passed, "http-refused") {
+		t.Errorf("with a credential: got failed rows %q and passed rows %q, want all about limits\n%s", failed, passed, failures(results))
 	}
 }
 

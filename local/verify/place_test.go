@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -39,6 +40,8 @@ type place struct {
 	fronts map[string]func(http.Handler) http.Handler
 	// denied reports that the policy of the functions denies the calls of the store.
 	denied bool
+	// closed reports that the deployment requires a credential.
+	closed bool
 	// stopped reports that the clock does not advance while the run waits.
 	stopped bool
 }
@@ -88,6 +91,9 @@ func changed(t *testing.T, c checkout.Checkout, name string, change func(resourc
 	return document
 }
 
+// start is the time of the first request. It is a whole second, so that waits in whole seconds are exact.
+var start = time.Date(2100, 3, 4, 12, 0, 30, 0, time.UTC)
+
 // suspendedKey is the API key of a suspended record.
 const suspendedKey = "weir-suspended"
 
@@ -96,7 +102,7 @@ func (p place) open(t *testing.T) *verify.Deployment {
 	t.Helper()
 	c := checkouttest.Scratch(t)
 	clock := &commandtest.Clock{}
-	clock.Set(time.Date(2100, 3, 4, 12, 0, 30, 0, time.UTC))
+	clock.Set(start)
 	f := &functions{}
 	apis := p.gateway(t, c, f, clock.Now)
 	read, err := verify.ParseTemplate(changed(t, c, "dynamodb", p.resources))
@@ -188,6 +194,7 @@ func (p place) variables(t *testing.T, c checkout.Checkout) map[string]string {
 		"JWKS": c.PublicKeysFile(), "JWT_ISSUER": checkout.Issuer, "JWT_AUDIENCE": checkout.Audience, "JWT_ALGORITHMS": string(checkout.Algorithm),
 		"API_KEYS_FILE": c.APIKeysFile(), "API_KEY_SECRET_FILE": c.APIKeySecretFile(), "SUBJECT_KEY_FILE": c.SubjectKeyFile(),
 	}
+	all["REQUIRE_CREDENTIAL"] = strconv.FormatBool(p.closed)
 	if p.denied {
 		maps.Copy(all, map[string]string{"STORE": "dynamodb", "TABLE": "counters", "DYNAMODB_ENDPOINT": denying(t)})
 	}

@@ -15,28 +15,32 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// maxCapacity is the capacity of the largest limit that a run exhausts.
-const maxCapacity = 100
+// A run exhausts a limit only within these bounds. The second one does not apply to a path that the user
+// selected.
+const (
+	maxCapacity = 100
+	maxRecovery = 10 * time.Minute
+)
 
 // Target is an endpoint whose limit a run exhausts.
 type Target struct {
 	Path     string
 	Limit    string // name of the limit
 	Capacity int    // number of requests that the unused limit admits
-	// Refill is the time in which the limit regains one request.
+	// Refill is the time in which the limit regains one request, on average.
 	Refill time.Duration
 	// Recovery is the longest wait of a caller that exhausted the limit.
 	Recovery time.Duration
-	// ends reports that the count restarts at the end of a fixed window.
+	// ends reports that the whole limit is available again at the end of a fixed window.
 	ends bool
 }
 
-// Plan is the rows that apply to a deployment, and what their tests send.
+// Plan is what a run tests and sends.
 type Plan struct {
 	// Exact is the endpoint whose limit is counted exactly. Quick is the one that recovers first. nil
 	// means that no limit is suitable.
 	Exact, Quick *Target
-	// Path is the path of requests that exhaust no limit.
+	// Path is the path of requests that exhaust no limit. It is empty if the rules limit no GET request.
 	Path string
 	// Requests is the maximum number of requests.
 	Requests int
@@ -48,48 +52,49 @@ type Plan struct {
 // Plan selects the limits to exhaust and computes the maximum number of requests.
 func (d *Deployment) Plan(rows []Row) *Plan {
 	p := &Plan{deployment: d, rows: rows}
-	targets := d.targets()
+	var targets []Target
+	for _, path := range d.paths() {
+		switch t, ok := d.target(path); {
+		case ok:
+			targets = append(targets, t)
+		case t.Limit != "" && p.Path == "":
+			p.Path = path
+		}
+	}
 	if len(targets) > 0 {
-		exact := slices.MinFunc(targets, func(a, b Target) int {
-			return cmp.Or(compareBool(a.bucket(), b.bucket()), compareBool(a.ends, b.ends), cmp.Compare(a.Capacity, b.Capacity))
-		})
-		quick := slices.MinFunc(targets, func(a, b Target) int {
-			return cmp.Or(cmp.Compare(a.Recovery, b.Recovery), cmp.Compare(a.Capacity, b.Capacity))
-		})
-		p.Exact, p.Quick = &exact, &quick
+		exact, quick := slices.MinFunc(targets, byExactness), slices.MinFunc(targets, byRecovery)
+		p.Exact, p.Quick, p.Path = &exact, &quick, quick.Path
 	}
-	switch {
-	case p.Exact != nil:
-		p.Path = p.Quick.Path
-	case d.Path != "":
-		p.Path = d.Path
-	default:
-		p.Path = "/"
-	}
-	bursts := false
+	burst := false
 	for _, row := range rows {
 		if p.missing(row) == "" {
 			p.Requests += p.cost(row)
-			bursts = bursts || row.Cost.Burst
+			burst = burst || row.Cost.Burst
 		}
 	}
-	if bursts {
+	if burst {
 		p.Requests += burstCost + p.capacity() + extra
 	}
 	return p
 }
 
-// bucket reports whether the limit refills steadily, so that a burst that takes long admits more.
-func (t Target) bucket() bool { return t.Recovery < time.Duration(t.Capacity)*t.Refill }
-
-func compareBool(a, b bool) int {
-	switch {
-	case a == b:
+// byExactness orders targets. First are those that regain nothing during a burst.
+func byExactness(a, b Target) int {
+	rank := func(t Target) int {
+		switch {
+		case t.Recovery < time.Duration(t.Capacity)*t.Refill: // a bucket
+			return 2
+		case t.ends:
+			return 1
+		}
 		return 0
-	case b:
-		return -1
 	}
-	return 1
+	return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Capacity, b.Capacity))
+}
+
+// byRecovery orders targets by the wait of a caller that exhausted the limit.
+func byRecovery(a, b Target) int {
+	return cmp.Or(cmp.Compare(a.Recovery, b.Recovery), cmp.Compare(a.Capacity, b.Capacity))
 }
 
 // cost returns the maximum number of requests of a row, without the burst.
@@ -118,29 +123,26 @@ func (p *Plan) missing(r Row) string {
 			return "requires " + strings.ReplaceAll(string(need), "`", "")
 		}
 	}
-	if (r.Cost.Burst || r.Cost.Exhaust) && p.Exact == nil {
-		return fmt.Sprintf("the rules have no GET endpoint whose smallest limit counts one caller and admits at most %d requests; choose another path with --path or a tier with --tier", maxCapacity)
+	switch {
+	case (r.Cost.Burst || r.Cost.Exhaust) && p.Exact == nil:
+		return fmt.Sprintf("the rules have no GET endpoint whose smallest limit counts one caller, admits at most %d requests and recovers within %s; choose another --path or --tier", maxCapacity, maxRecovery)
+	case r.Cost.Requests > 0 && p.Path == "":
+		return "the rules limit no GET requests; choose a --path"
 	}
 	return ""
 }
 
-// targets returns the endpoints whose limits a run may exhaust.
-func (d *Deployment) targets() (list []Target) {
-	if d.Rules == nil {
+// paths returns the paths of GET requests that rules name.
+func (d *Deployment) paths() (list []string) {
+	switch {
+	case d.Rules == nil:
 		return nil
+	case d.Path != "":
+		return []string{d.Path}
 	}
-	paths := []string{d.Path}
-	if d.Path == "" {
-		paths = nil
-		for i := range d.Rules.Len() {
-			if pattern, method := d.Rules.Endpoint(i); pattern != "*" && (method == "" || method == http.MethodGet) {
-				paths = append(paths, concrete(pattern))
-			}
-		}
-	}
-	for _, path := range paths {
-		if t, ok := d.target(path); ok {
-			list = append(list, t)
+	for i := range d.Rules.Len() {
+		if pattern, method := d.Rules.Endpoint(i); pattern != "*" && (method == "" || method == http.MethodGet) {
+			list = append(list, concrete(pattern))
 		}
 	}
 	return list
@@ -157,7 +159,7 @@ func concrete(pattern string) string {
 	return strings.Join(segments, "/")
 }
 
-// target returns the limit that refuses first at a path, if a run may exhaust it.
+// target returns the limit that refuses first at a path. ok reports whether a run may exhaust it.
 func (d *Deployment) target(path string) (t Target, ok bool) {
 	parsed, err := rules.ParsePath(path, "")
 	if err != nil {
@@ -166,30 +168,32 @@ func (d *Deployment) target(path string) (t Target, ok bool) {
 	selected := d.Rules.Select(nil, rules.Request{Method: http.MethodGet, Path: parsed, Header: http.Header{}, Caller: d.caller()})
 	var first *limiter.Charge
 	for i, c := range selected.Charges {
-		if c.Limit.Shadow || c.Limit.Mark || c.Cost == 0 {
-			continue
-		}
-		if first == nil || capacityOf(c) < capacityOf(*first) {
+		if !c.Limit.Shadow && !c.Limit.Mark && c.Cost > 0 && (first == nil || capacityOf(c) < capacityOf(*first)) {
 			first = &selected.Charges[i]
 		}
 	}
-	if first == nil || first.Limit.Global || first.Limit.Count != (limiter.Count{}) || capacityOf(*first) > maxCapacity {
+	if first == nil {
 		return t, false
 	}
-	rate := first.Limit.Rate.WithDefaults()
-	refill := rate.Span() / time.Duration(rate.Requests)
-	t = Target{Path: path, Limit: first.Limit.Name, Capacity: int(capacityOf(*first)), Refill: refill, Recovery: rate.Span(), ends: rate.Algorithm == algo.FixedWindow}
-	if rate.Algorithm == algo.TokenBucket || rate.Algorithm == algo.LeakyBucket {
-		t.Recovery = refill * time.Duration(first.Cost)
+	rate, capacity := first.Limit.Rate.WithDefaults(), capacityOf(*first)
+	t = Target{Path: path, Limit: first.Limit.Name, Capacity: int(capacity), Recovery: rate.Span(), ends: rate.Algorithm == algo.FixedWindow}
+	t.Refill = time.Duration(int64(rate.Span()) / rate.Requests * first.Cost)
+	if hasBurst(rate) {
+		t.Recovery = t.Refill
 	}
-	return t, true
+	return t, !first.Limit.Global && first.Limit.Count == (limiter.Count{}) && capacity > 0 && capacity <= maxCapacity && (t.Recovery <= maxRecovery || d.Path != "")
+}
+
+// hasBurst reports whether a rate is that of a bucket.
+func hasBurst(r algo.Rate) bool {
+	return r.Algorithm == algo.TokenBucket || r.Algorithm == algo.LeakyBucket
 }
 
 // capacityOf returns the number of requests that a charge's limit admits.
 func capacityOf(c limiter.Charge) int64 {
 	rate := c.Limit.Rate.WithDefaults()
 	capacity := rate.Requests
-	if rate.Algorithm == algo.TokenBucket || rate.Algorithm == algo.LeakyBucket {
+	if hasBurst(rate) {
 		capacity = rate.Burst
 	}
 	return capacity / c.Cost

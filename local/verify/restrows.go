@@ -25,6 +25,9 @@ var storeDecides = Row{
 			if a.err != nil {
 				return failed("an answer", a.summary(), a.String())
 			}
+			if !a.decided() {
+				return skipped(fmt.Sprintf("no answer has the fields of a limit (got %s)", a.summary()))
+			}
 			if reason := a.header.Get(contract.FieldDegraded); reason != "" && reason != "none" {
 				return failed(expected, contract.FieldDegraded+": "+reason, a.String())
 			}
@@ -196,7 +199,7 @@ var retryAfter = Row{
 		url := s.surfaces()[0]
 		refused, ok := s.exhaust(ctx, url, s.plan.Quick)
 		if !ok {
-			return skipped("no limit refused a request")
+			return skipped("no limit refused a request; the last answer is " + refused.summary())
 		}
 		t, err := refused.seconds(contract.FieldRetryAfter)
 		if err != nil {

@@ -64,6 +64,11 @@ func (s *session) first(ctx context.Context) *burst {
 		return b
 	}
 	b.answers = s.sendAll(ctx, s.get(url, s.plan.Exact.Path), b.remaining+extra)
+	for _, a := range b.answers {
+		if reset := a.header.Get(contract.FieldReset); s.plan.Exact.ends && reset != "" && reset != b.before.header.Get(contract.FieldReset) {
+			b.reason = "a window of the limit ended during the burst; run again"
+		}
+	}
 	return b
 }
 
@@ -94,24 +99,39 @@ const subjectBusy = "subject_busy"
 // refusal returns an answer of a limit that refused.
 func (b *burst) refusal() (a answer, ok bool) { return refusalIn(b.answers) }
 
-func refusalIn(answers []answer) (a answer, ok bool) {
+// refusalIn returns an answer of a limit that refused. It prefers one with the fields of the limit. Without a
+// body, only the fields distinguish the refusal by a limit from that of a busy subject.
+func refusalIn(answers []answer) (found answer, ok bool) {
 	for _, a := range answers {
-		if problem := a.problem(); a.refused() && problem != subjectBusy && problem != "throttled" {
+		if problem := a.problem(); !a.refused() || problem == subjectBusy || problem == "throttled" {
+			continue
+		}
+		if a.header.Get(contract.FieldRateLimit) != "" {
 			return a, true
 		}
+		found, ok = a, true
 	}
-	return a, false
+	return found, ok
 }
 
 // batch is the number of requests that exhaust sends at once.
 const batch = 10
 
-// exhaust sends requests until a limit refuses.
+// exhaust sends requests until a limit refuses, and returns the refusal. Without a refusal it returns the last
+// answer. It ends at an answer that shows no decision of a limit.
 func (s *session) exhaust(ctx context.Context, url string, t *Target) (a answer, ok bool) {
-	for sent := 0; sent < t.Capacity+extra && !ok; sent += batch {
-		a, ok = refusalIn(s.sendAll(ctx, s.get(url, t.Path), min(batch, t.Capacity+extra-sent)))
+	a = s.send(ctx, s.get(url, t.Path))
+	if refused, ok := refusalIn([]answer{a}); ok {
+		return refused, true
 	}
-	return a, ok
+	for sent := 1; sent < t.Capacity+extra && a.decided(); sent += batch {
+		answers := s.sendAll(ctx, s.get(url, t.Path), min(batch, t.Capacity+extra-sent))
+		if refused, ok := refusalIn(answers); ok {
+			return refused, true
+		}
+		a = answers[0]
+	}
+	return a, false
 }
 
 // summary describes an answer in a few words.

@@ -51,7 +51,7 @@ func served(t *testing.T, store string) *verify.Deployment {
 	}
 	c := checkouttest.Scratch(t)
 	clock := &commandtest.Clock{}
-	clock.Set(time.Date(2100, 3, 4, 12, 0, 30, 0, time.UTC))
+	clock.Set(start)
 	s := serve.New(serve.Options{Store: store, Namespace: checkouttest.Namespace(), Out: io.Discard, Log: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: clock.Now})
 	t.Cleanup(s.Close)
 	rest, web := commandtest.Serve(t, func(urls []string) ([]http.Handler, error) { return s.Open(t.Context(), urls) })

@@ -74,6 +74,9 @@ func (a answer) refused() bool {
 	return a.err == nil && (a.status == http.StatusTooManyRequests || denied)
 }
 
+// decided reports whether the answer shows a decision of a limit.
+func (a answer) decided() bool { return a.allowed() || a.refused() }
+
 // problem returns the error in the body of a refusal, or "".
 func (a answer) problem() string {
 	var body struct{ Error string }

@@ -35,8 +35,11 @@ func (u surface) allowedFields() Row {
 		Cost:  Cost{Requests: probeCost},
 		Check: func(ctx context.Context, s *session) Observation {
 			a := s.probe(ctx, u.url(s.Deployment))
-			if a.refused() {
+			switch {
+			case a.refused():
 				return skipped("the limit is used up; run again later, or raise --wait")
+			case a.status == http.StatusUnauthorized && len(s.Credential) == 0:
+				return skipped(noCredential)
 			}
 			wrong := wrongFields(a.header)
 			if a.err != nil || a.status >= http.StatusInternalServerError {
@@ -46,6 +49,12 @@ func (u surface) allowedFields() Row {
 		},
 	}
 }
+
+// The reasons to skip a row because of the credential.
+const (
+	noCredential   = "the deployment requires a credential; set WEIR_TOKEN or WEIR_API_KEY"
+	badCredentials = "a limit on bad credentials is used up; run again later"
+)
 
 // allowedRows are the rows about requests that no limit refuses.
 func (u surface) allowedRows() []Row {
@@ -67,7 +76,10 @@ func (u surface) allowedRows() []Row {
 			Cost:  Cost{Requests: 1},
 			Check: func(ctx context.Context, s *session) Observation {
 				a := s.send(ctx, request{http.MethodGet, u.url(s.Deployment), s.plan.Path, http.Header{"X-Api-Key": {s.SuspendedKey}}})
-				if a.status != http.StatusUnauthorized {
+				switch {
+				case a.refused():
+					return skipped(badCredentials)
+				case a.status != http.StatusUnauthorized:
 					return failed("401", a.summary(), a.String())
 				}
 				return passed("401", a.summary())
@@ -90,10 +102,13 @@ func (u surface) unauthorized(ctx context.Context, s *session) Observation {
 	const expected = "401 with a challenge and a problem"
 	for _, credential := range []http.Header{{"Authorization": {"Bearer weir-verify"}}, {"X-Api-Key": {"weir-verify"}}} {
 		a := s.send(ctx, request{http.MethodGet, u.url(s.Deployment), s.plan.Path, credential})
-		var wrong []string
-		if a.status != http.StatusUnauthorized {
+		switch {
+		case a.refused():
+			return skipped(badCredentials)
+		case a.status != http.StatusUnauthorized:
 			return failed(expected, a.summary(), a.String())
 		}
+		var wrong []string
 		challenge := a.header.Get("WWW-Authenticate") + a.header.Get("X-Amzn-Remapped-Www-Authenticate")
 		if !strings.HasPrefix(challenge, "Bearer") {
 			wrong = append(wrong, "no WWW-Authenticate")
@@ -155,8 +170,11 @@ func (u surface) refusedRow() Row {
 		Cost:  Cost{Exhaust: true},
 		Check: func(ctx context.Context, s *session) Observation {
 			a, ok := s.exhaust(ctx, u.url(s.Deployment), s.plan.Exact)
-			if !ok {
-				return failed("429", "no limit refused a request", "")
+			switch {
+			case a.status == http.StatusUnauthorized && len(s.Credential) == 0:
+				return skipped(noCredential)
+			case !ok:
+				return failed("429", "no limit refused a request; the last answer is "+a.summary(), a.String())
 			}
 			wrong := wrongRefusal(a.header)
 			if a.status != http.StatusTooManyRequests {
