@@ -76,9 +76,9 @@ func TestAdaptive(t *testing.T) {
 	}
 }
 
-// When demand rises fivefold, the excess stays within the bound that Spread.Adaptive documents. The
-// bound is two seconds of the limit plus, for each environment, one request and twice the square
-// root of its requests in a second.
+// When demand rises fivefold, the excess stays within the bound that Spread.Adaptive documents. The bound
+// has two parts: two seconds of the limit; and for each environment, one request plus twice the square
+// root of its requests per second.
 func TestAdaptive_surge(t *testing.T) {
 	const requests = 4000
 	for _, n := range []int{20, 300} {
@@ -183,8 +183,8 @@ func TestAdaptive_throttledFromStart(t *testing.T) {
 	}
 }
 
-// If another limit refuses the request, the charge does not count as demand or as an admission. The same
-// is true if the charge is refunded.
+// A charge counts neither as demand nor as an admission if another limit refuses the request, or if the
+// charge is refunded.
 func TestAdaptive_undo(t *testing.T) {
 	store := newRemote()
 	tr := adaptive(t, 1, store, limiter.Limit{Rate: algo.Rate{Requests: 10_000, Window: 24 * time.Hour}})

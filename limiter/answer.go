@@ -116,15 +116,16 @@ func (d *Decision) report(it *item, r algo.Result, now algo.Instant) {
 	d.ResetAfter = r.Machine.ResetAfter(r.State, now)
 }
 
-// A slot is usually free before it expires, so the RetryAfter of a concurrent limit is in this range.
+// The RetryAfter of a concurrent limit is in this range, because a slot is usually released before it
+// expires.
 const (
 	minSlotWait = time.Second
 	maxSlotWait = 3 * time.Second
 )
 
-// fewer reports whether a limit admits fewer further requests than another limit. remaining and cost are
-// those of the limit, than and at those of the other. If both admit the same number, fewer reports whether
-// the limit has less remaining.
+// fewer reports whether one limit admits fewer further requests than another limit. The first limit has
+// remaining quota for requests of cost. The second limit has the remaining quota than for requests of
+// cost at. If both admit the same number, fewer compares the remaining quotas.
 func fewer(remaining, cost, than, at int64) bool {
 	one, other := remaining/max(1, cost), than/max(1, at)
 	return one < other || one == other && remaining < than

@@ -10,8 +10,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// A monthly quota decides the same with and without a lease or a counter, through the denial cache, in an
-// outage, and at the end of its period, 28 February 2026.
+// A monthly quota makes the same decisions with a lease, with a counter, and without either. The test
+// covers the denial cache, an outage, and the end of the period, 28 February 2026.
 func TestCalendar(t *testing.T) {
 	rate := algo.Rate{Requests: 10, Calendar: algo.Calendar{Period: algo.Month, Zone: "Europe/Berlin", Anchor: "31"}}
 	end := time.Date(2026, 2, 27, 23, 0, 0, 0, time.UTC) // 28 February in Berlin

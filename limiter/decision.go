@@ -114,8 +114,9 @@ func (d *Decision) addEffort(before *Decision) {
 	d.Overshoot = max(d.Overshoot, before.Overshoot)
 }
 
-// reportOver sets Over to the limit that denied the request in an earlier decision. d reports it only if d
-// reports no other limit: Over has no room for the request, but the next request is perhaps admitted too.
+// reportOver sets Over to the limit that denied the request in an earlier decision. d reports the numbers
+// of Over only if it reports no other limit. Over has no quota left, although d perhaps admits the next
+// request too.
 func (d *Decision) reportOver(before *Decision) {
 	d.Over = before.Limit
 	if d.Over.Global || d.Limit != nil {

@@ -12,7 +12,8 @@ import (
 
 // The bound of the denial cache counts a subject with many limits as several subjects.
 func TestOptions_CacheSize(t *testing.T) {
-	for each, most := range map[int]int{1: 8, 4: 8, 100: 2} { // each subject has that many limits: at most so many of 8 subjects are cached
+	// limits of each subject: highest number of the 8 subjects in the cache
+	for each, most := range map[int]int{1: 8, 4: 8, 100: 2} {
 		l := storetest.Must(limiter.New(newRemote(), limiter.Options{CacheSize: 8}))
 		limits := make([]*limiter.Limit, each)
 		for i := range limits {

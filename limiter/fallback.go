@@ -17,7 +17,8 @@ func (f fallback) Take(_ context.Context, now algo.Instant, subject Subject, cha
 	return f.take(now, subject, charges, results, func() {})
 }
 
-// take is like Take, but its counts are at least those of the states that seen writes to results.
+// take is like Take. seen first writes states to results, and take counts at least what these states
+// count.
 func (f fallback) take(now algo.Instant, subject Subject, charges []Charge, results []algo.Result, seen func()) (bool, error) {
 	taken, ok := f.Fallback.Take(now, subject.String(), keys(nil, charges), results, seen)
 	if !ok {

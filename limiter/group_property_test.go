@@ -173,7 +173,7 @@ func (o *outcomes) note(w *world, charges []limiter.Charge, d limiter.Decision, 
 		w.problem("a request took %s, want at most the deadline of %s", took, p.Timeout)
 	}
 	most := 2 * latency
-	// A call can then return no state of a limit that a waiting request charges.
+	// In such a plan, the result of a call can lack a limit that a waiting request charges.
 	if p.Others > 0 || !p.Alike {
 		most = 6 * latency
 	}

@@ -13,8 +13,8 @@ import (
 // lineInterval limits how often a line is logged. The zero value permits a line at once.
 type lineInterval struct{ last atomic.Int64 }
 
-// allow reports whether a line may be logged at now. It may if no line was logged during the time every
-// before now.
+// allow reports whether a line may be logged at now. It permits a line if the last line is at least the
+// duration every old.
 func (t *lineInterval) allow(now algo.Instant, every time.Duration) bool {
 	last := t.last.Load()
 	age := now.Sub(algo.Instant(last))
@@ -35,7 +35,7 @@ type failureKind struct {
 
 type failureLine struct {
 	at         algo.Instant
-	suppressed int64 // number of lines of this kind that were suppressed after at
+	suppressed int64 // number of lines of this kind that were suppressed since at
 }
 
 // allow reports whether a line of kind may be logged at now. suppressed is the number of lines of kind

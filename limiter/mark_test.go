@@ -45,7 +45,7 @@ func TestLimiter_Take_mark(t *testing.T) {
 			t.Errorf("%s, after a minute: got %+v, error %v, want a request over softer alone", name, d, err)
 		}
 		if d, err = l.Peek(t.Context(), noon.Add(time.Minute), charges[:1]); err != nil || !d.Allowed || d.Over != nil || d.Remaining != 1 {
-			t.Errorf("%s, peek: got %+v, error %v, want 1 remaining: the marked request did charge soft", name, d, err)
+			t.Errorf("%s, peek: got %+v, error %v, want 1 of 2 remaining, because the marked request charged soft", name, d, err)
 		}
 	}
 }
@@ -75,8 +75,8 @@ func TestLimiter_Take_markCalls(t *testing.T) {
 	}
 }
 
-// The decision on a marked request reports a limit that admitted it, except a global limit: a client must
-// not read that nothing remains.
+// The decision on a marked request reports a limit that admitted it, except a global limit. With the
+// limit that marked the request, a client would read that nothing remains.
 func TestLimiter_Take_markReported(t *testing.T) {
 	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))
 	full := limit(t, limiter.Limit{Name: "full", Rate: algo.Rate{Requests: 1, Window: time.Minute, Algorithm: algo.FixedWindow}, Mark: true})

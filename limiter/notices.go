@@ -77,8 +77,8 @@ func reaches(used int64, percent int, m algo.Machine) bool {
 // settlement. If they raised it by more, a later request writes the notice.
 const nearPart = 10
 
-// near reports whether the usage is perhaps at a percentage without a mark after a forced charge of
-// u.Cost. The state of u is the state before that charge.
+// near reports whether a forced charge of u.Cost can have raised the usage to a percentage that has no
+// mark. u has the state before that charge.
 func (n *notices) near(now algo.Instant, u *usage) bool {
 	w := u.window()
 	if w == nil {

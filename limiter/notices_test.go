@@ -41,7 +41,7 @@ func perHour(t *testing.T, change func(*limiter.Limit)) *limiter.Limit {
 	return limit(t, l)
 }
 
-// A notice describes the period and the usage. Its ID is that of every notice of this percentage and period.
+// A notice describes the period and the usage. All notices of one percentage and period have the same ID.
 func TestNotice(t *testing.T) {
 	var got written
 	l := storetest.Must(limiter.New(newRemote(), limiter.Options{Notify: got.write}))
@@ -93,7 +93,7 @@ func TestNotice_calls(t *testing.T) {
 	}
 }
 
-// A limit without Notify costs no allocation more in a Limiter that writes notices.
+// In a Limiter that writes notices, a limit without Notify causes no extra allocation.
 func TestNotice_allocations(t *testing.T) {
 	plain := perHour(t, func(l *limiter.Limit) { l.Notify, l.Rate.Requests = limiter.Percentages{}, algo.MaxRequests })
 	charges := []limiter.Charge{{Subject: user, Limit: plain, Cost: 1}}
@@ -121,7 +121,7 @@ func TestNotice_outage(t *testing.T) {
 	take(t, l, limiter.Charge{Subject: user, Limit: quota.Limit, Cost: 7})
 	store.fail = map[limiter.Subject]error{user: limiter.ErrUnavailable}
 	if d := take(t, l, quota); !d.Allowed || d.Reason == limiter.ReasonNone || len(got) > 0 {
-		t.Fatalf("in the outage: got %+v and notices %v, want a decision of the fallback and none", d, got)
+		t.Fatalf("in the outage: got %+v and notices %v, want a decision of the fallback and no notice", d, got)
 	}
 	store.fail = nil
 	take(t, l, quota)
@@ -130,7 +130,8 @@ func TestNotice_outage(t *testing.T) {
 	}
 }
 
-// A charge that crosses a percentage and is refunded, because another subject refuses, writes no notice.
+// If another subject refuses a request, the refunded charge writes no notice, even if it crossed a
+// percentage.
 func TestNotice_refused(t *testing.T) {
 	var got written
 	l := storetest.Must(limiter.New(newRemote(), limiter.Options{Notify: got.write}))
@@ -195,8 +196,8 @@ func TestNotice_denied(t *testing.T) {
 	}
 }
 
-// A settlement writes the notice of a percentage that it crosses only together with charges of other
-// requests after its Take.
+// Other requests charge the limit between a Take and its settlement. The settlement crosses a percentage
+// only together with these charges, and writes the notice.
 func TestNotice_settledWithOthers(t *testing.T) {
 	var got written
 	l := storetest.Must(limiter.New(newRemote(), limiter.Options{Notify: got.write}))

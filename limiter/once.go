@@ -21,7 +21,8 @@ func NewVoucherID() (id VoucherID) {
 // String returns the ID in 32 hexadecimal digits.
 func (id VoucherID) String() string { return hex.EncodeToString(id[:]) }
 
-// Once makes a store apply a settlement at most once. The zero value does not, and costs nothing.
+// Once makes a store apply a settlement at most once. With the zero value, a store does not check this,
+// which costs nothing.
 //
 // A store keeps the IDs of the settlements that it applied, at least until they expire. It groups them
 // by OncePeriod: it keeps at most MaxOnce IDs of a subject for one period, and forgets whole periods.

@@ -124,7 +124,7 @@ func TestOnError_otherSubject(t *testing.T) {
 			take(t, l, limiter.Charge{Subject: other, Limit: theirs, Cost: c.remain})
 			d := take(t, l, charges...)
 			if got := outcome(d); got != "refused degraded" || d.Limit != theirs || d.RetryAfter <= 0 {
-				t.Errorf("the other limit is used up: got %s, want a degraded refusal by it: %+v", got, d)
+				t.Errorf("the other limit is used up: got %s, want a degraded refusal by the other limit: %+v", got, d)
 			}
 		})
 	}

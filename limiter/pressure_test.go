@@ -80,8 +80,8 @@ func pressedLimit(t *testing.T, algorithm algo.Algorithm, n int64, policy limite
 	return limit(t, l)
 }
 
-// If a throttled item has no quota left, the limit refuses the request. This is also true if the hot
-// item is another one.
+// If a throttled item has no quota left, the limit refuses the request. The same is true if another item
+// of the partition is hot.
 func TestLimiter_Take_throttled_refuses(t *testing.T) { synctest.Test(t, throttledRefuses) }
 
 func throttledRefuses(t *testing.T) {
@@ -221,7 +221,7 @@ func TestLimiter_Take_lease_half(t *testing.T) {
 		take(t, e, limiter.Charge{Subject: user, Limit: l, Cost: 1})
 	}
 	if fmt.Sprint(r.costs) != "[1 2 3 2 1 1]" {
-		t.Errorf("got leases of %d, want at most half of what remains", r.costs)
+		t.Errorf("got leases of %d, want at most half of the remaining quota", r.costs)
 	}
 }
 

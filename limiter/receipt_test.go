@@ -104,7 +104,7 @@ func TestReceipt_Settle_negative(t *testing.T) {
 	}
 }
 
-// A settlement after an idle time may wait for a connection, as a decision may.
+// After an idle time, a settlement may wait as long for a connection as a decision.
 func TestReceipt_Settle_connects(t *testing.T) {
 	for _, connect := range []time.Duration{0, 900 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {

@@ -155,8 +155,8 @@ const (
 	lastReleasePause  = 160 * time.Millisecond
 )
 
-// releaseHere releases slots in what this process knows of them. Otherwise an outage would begin with slots
-// whose requests have ended, or would keep them.
+// releaseHere releases slots in the states that this process keeps. Otherwise, in an outage, this process
+// would count requests that have ended.
 func (l *Limiter) releaseHere(now algo.Instant, r *refundable) {
 	for i, c := range r.charges {
 		if _, slots := r.results[i].Machine.(*algo.Slots); !slots || c.Force {
@@ -198,8 +198,8 @@ func (l *Limiter) correct(ctx context.Context, now algo.Instant, r refundable, e
 	if len(back.charges) == 0 {
 		return s
 	}
-	// A release needs no ID, because only one request has the slots. Otherwise the slots of a busy subject
-	// would stay taken when the store has no room for the ID.
+	// A release needs no ID, because only one request has the slots. With an ID, the slots of a busy
+	// subject would stay taken if the store had no room for the ID.
 	released := l.correctStore(ctx, now, back, elapsed, Once{})
 	if released.err == nil && len(back.charges) < len(r.charges) {
 		released.err = s.err

@@ -106,8 +106,9 @@ func TestCountConcurrent(t *testing.T) {
 	}
 }
 
-// Many goroutines of two processes take and release slots of one subject, with another limit beside. No
-// more than the limit run at a time, and all slots are free at the end.
+// Many goroutines of two processes take and release slots of one subject. Each request also charges
+// another limit. The number of running requests never exceeds the limit, and all slots are free at the
+// end.
 func TestCountConcurrent_inFlight(t *testing.T) {
 	const n, callers, rounds = 7, 64, 20
 	store := newRemote()

@@ -54,8 +54,8 @@ func (r *Receipt) Voucher(id VoucherID, expires time.Time) (*Voucher, error) {
 	return v, nil
 }
 
-// portable returns the charges that the shared store counts, by subject. A settlement makes one call for a
-// subject, so charges beyond MaxCharges are left out. They can only be leased.
+// portable returns the charges that the shared store counts, by subject. A settlement makes one call for
+// a subject, so charges beyond MaxCharges are left out. Only charges on leases can exceed MaxCharges.
 func (r *Receipt) portable() (subjects []refundable) {
 	add := func(c Charge, result algo.Result) {
 		i := slices.IndexFunc(subjects, func(s refundable) bool { return s.subject == c.Subject })

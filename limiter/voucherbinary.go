@@ -208,7 +208,7 @@ func (r *voucherReader) number(least, most int64) int64 {
 	return int64(n)
 }
 
-// signed returns a number of which the absolute value is at most most.
+// signed returns a number from -most to most.
 func (r *voucherReader) signed(most int64) int64 {
 	n, size := binary.Varint(r.rest)
 	if r.err == nil && (size <= 0 || n < -most || n > most) {

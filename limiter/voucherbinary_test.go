@@ -106,7 +106,7 @@ func TestVoucher_MarshalBinary_bounds(t *testing.T) {
 	}
 }
 
-// A truncated or extended voucher is an error, and leaves the receiver unchanged.
+// A truncated or extended voucher causes an error, and leaves the receiver unchanged.
 func TestVoucher_UnmarshalBinary_cut(t *testing.T) {
 	for _, data := range vouchers(t) {
 		for n := range data {
@@ -125,7 +125,7 @@ func TestVoucher_UnmarshalBinary_cut(t *testing.T) {
 	}
 }
 
-// Any data is an error, or a voucher whose costs and instants are bounded and that a store can settle.
+// Data either cause an error or are a voucher that a store can settle, with bounded costs and instants.
 func FuzzVoucher(f *testing.F) {
 	for _, data := range vouchers(f) {
 		f.Add(data, int64(0))
@@ -159,8 +159,8 @@ func FuzzVoucher(f *testing.F) {
 	})
 }
 
-// Values that no receipt has are an error: a cost above the capacity, a subject that is no key, a life out of
-// range, an instant before 1970, and numbers out of range.
+// Values that no receipt has cause an error: a cost above the capacity, a subject that is no key, a life
+// out of range, an instant before 1970, and numbers out of range.
 func TestVoucher_UnmarshalBinary_bounds(t *testing.T) {
 	l := storetest.Must(limiter.New(newRemote(), limiter.Options{}))
 	v := voucher(t, l, []limiter.Charge{{Subject: user, Limit: perMinute(t, "a", 90), Cost: 90}})

@@ -72,10 +72,12 @@ func TestWindow_Take(t *testing.T) {
 		m := machine(t, algo.Rate{Requests: 100, Window: time.Minute})
 		runSteps(t, m, algo.State{}, []step{
 			{0, 80, true, 20, 0, 120 * s},
-			{80 * s, 30, true, 16, 0, 100 * s},          // 80*40/60 + 30 = 83.3 is used
-			{80 * s, 17, false, 16, 250034333, 100 * s}, // 80*40/60 + 30 + 17 = 100.3 would be used
+			// 80*40/60 of the previous minute + 30 of this one = 83.3 requests are used
+			{80 * s, 30, true, 16, 0, 100 * s},
+			{80 * s, 17, false, 16, 250034333, 100 * s}, // with this cost, 83.3 + 17 = 100.3 requests would be used
 			{80 * s, 16, true, 0, 0, 100 * s},
-			{100 * s, 1, true, 26, 0, 80 * s}, // 80*20/60 + 46 + 1 = 73.7 is used
+			// 80*20/60 of the previous minute + 46 + 1 of this one = 73.7 requests are used
+			{100 * s, 1, true, 26, 0, 80 * s},
 			{200 * s, 1, true, 99, 0, 100 * s},
 			{500 * s, 100, true, 0, 0, 100 * s}, // after a gap, the last used window no longer counts
 		})
@@ -86,7 +88,7 @@ func TestWindow_Take(t *testing.T) {
 			{59 * s, 10, true, 0, 0, 1 * s},
 			{59 * s, 1, false, 0, 1 * s, 1 * s},
 			{60 * s, 10, true, 0, 0, 60 * s},      // the two windows admit twice the limit within a second
-			{57 * s, 1, false, 0, 63 * s, 63 * s}, // a slow clock counts as being in the newest window
+			{57 * s, 1, false, 0, 63 * s, 63 * s}, // a request with a slow clock counts in the newest window
 			{60 * s, 11, false, 0, algo.Never, 60 * s},
 			{120*s - 1, 1, false, 0, 1, 1},
 			{120 * s, 1, true, 9, 0, 60 * s},
@@ -252,7 +254,7 @@ func TestWindow_greedy(t *testing.T) {
 	}
 }
 
-// worst returns the highest number of instants in any interval that has the length in.
+// worst returns the highest number of instants that fall into one interval of the given length.
 func worst(instants []algo.Instant, in time.Duration) (most int) {
 	from := 0
 	for to := range instants {

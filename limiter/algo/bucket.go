@@ -13,9 +13,9 @@ import (
 //
 //	max(TAT, now) - now + n*Interval <= Depth
 //
-// and then sets TAT to max(TAT, now) + n*Interval. For example, with 100 requests a minute and a burst
-// of 20, Interval is 600 ms and Depth is 12 s. The 20th request at one instant t leaves TAT = t+12s. The
-// 21st is refused with a RetryAfter of 600 ms, because TAT-now will then have fallen to 11.4 s.
+// and then sets TAT to max(TAT, now) + n*Interval. For example, with 100 requests a minute and a burst of
+// 20, Interval is 600 ms and Depth is 12 s. The 20th request at one instant t leaves TAT = t+12s. The
+// 21st is refused with a RetryAfter of 600 ms: at t+600ms, TAT is 11.4 s ahead, so the request fits.
 type Bucket struct {
 	Interval time.Duration // emission interval: ceil(Window/Requests)
 	Depth    time.Duration // Burst*Interval: the time from empty to full
@@ -98,11 +98,9 @@ func (b *Bucket) ResetAfter(s State, now Instant) time.Duration {
 }
 
 // Refund implements Machine. If the bucket is unchanged since the charge, Refund returns the whole
-// charge. The state is then as if there had been no charge. If the bucket changed, Refund does not
-// return the part of the charge that has leaked since. Without the charge, the bucket would have been
-// full at that time, or another refund has already returned this part. The state also counts refunds,
-// because another refund can bring TAT back to its old value. Without the count, the bucket would then
-// look unchanged, and Refund would create quota.
+// charge. The state is then as if there had been no charge. If the bucket changed, Refund returns only
+// the part of the charge that cannot have leaked since. A refund of the leaked part could create quota.
+// State.Refunds reveals a change even if another refund has brought TAT back to its old value.
 func (b *Bucket) Refund(s, charged State, cost int64, late time.Duration) State {
 	back := b.Refundable(cost, late)
 	if b.Untouched(s, charged) {

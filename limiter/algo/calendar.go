@@ -88,7 +88,7 @@ type calendar struct {
 	Calendar
 	location *time.Location
 	first    int64                  // of a Week: its first weekday, from Monday = 1; of a Month: its first day
-	present  atomic.Pointer[period] // saves the arithmetic for all instants of one period
+	present  atomic.Pointer[period] // cached period of a recent instant
 }
 
 // period is one period: [start, end).
@@ -227,7 +227,7 @@ func dayOf(y int, m time.Month, d int) int64 {
 }
 
 // begin returns the first instant at which the clocks of the zone show the first date of a period or a
-// later one. A date that the zone skipped has no length.
+// later one.
 func (c *calendar) begin(index int64) Instant {
 	const (
 		farthest = 30 * 3600                                   // seconds; no zone is that far from UTC
@@ -239,8 +239,8 @@ func (c *calendar) begin(index int64) Instant {
 		_, offset := at.Zone()
 		_, end := at.ZoneBounds()
 		next := end.Unix()
-		// ZoneBounds may return an end that has passed: on the last day of a leap year, the start of
-		// that day.
+		// ZoneBounds can return an end before now. On the last day of a leap year, it returns the start
+		// of that day.
 		if next <= t {
 			next = t + 60
 		}

@@ -9,8 +9,8 @@ type Mark struct {
 	Newest int64   // Machine.newest of that state; 0 after it was clamped
 }
 
-// Clamp returns the next state and mark for a state that is further ahead of now than honest clocks
-// allow (Machine.Ahead). The caller MUST NOT pass another state.
+// Clamp returns the next state and mark for a state that is further ahead of now than honest clocks allow
+// (Machine.Ahead). The caller MUST pass only such a state.
 //
 // Either the clock of now is slow, or the clock that made the state was fast. The state does not show
 // which clock is wrong. Therefore, a state is clamped only when it counts nothing any more by the clock
@@ -37,8 +37,8 @@ func Clamp(m Machine, s State, k Mark, now Instant) (State, Mark) {
 func stillness(m Machine) time.Duration { return m.Horizon() + MaxSkew }
 
 // clampedWait returns the time from now until cost is allowed, for a state s that is too far ahead of
-// now. s is clamped as soon as possible. wait is the time without a clamp; it is negative if it
-// overflows. The result is the shorter time.
+// now. wait is this time if the store never clamps s; a negative wait has overflowed. The result is
+// shorter than wait if a clamp of s allows cost earlier.
 func clampedWait(m Machine, s State, now Instant, cost int64, wait time.Duration) time.Duration {
 	still := stillness(m)
 	due := now.Add(still)

@@ -104,7 +104,7 @@ func (w *Window) TakeCompact(c Compact, now Instant, cost int64) (next Compact, 
 		return c, false, false
 	}
 	count, previous := int64(c.Counts>>32), int64(uint32(c.Counts))
-	// Usually there is room even if the previous window counts in full. Then Room is not called.
+	// Room divides, so TakeCompact calls it only if the previous window at full weight leaves no room.
 	if count > w.Requests-cost-previous && count > w.Room(c.Instant, now, previous, cost) {
 		return c, false, true
 	}

@@ -69,7 +69,8 @@ func (e Entries) without(i Instant, n int64) Entries {
 	return e[:from*entrySize] + e.From(from+int(n))
 }
 
-// union returns the entries of e and of o. An instant occurs as often as in the one that has more of it.
+// union returns the entries of e and of o. If both contain an instant, the larger number of its entries
+// counts.
 func (e Entries) union(o Entries) Entries {
 	all := make([]Instant, 0, e.Len()+o.Len())
 	for e != "" || o != "" {

@@ -46,9 +46,9 @@ const Never = time.Duration(math.MaxInt64)
 // a state is further ahead, one of the clocks is wrong: see Clamp.
 const MaxSkew = 5 * time.Second
 
-// Machine is the compiled form of a Rate: a *Bucket, a *Window, a *Log or *Slots. Machines are immutable and
-// safe for concurrent use. Their methods are pure. Those of a Bucket and a Window do not allocate,
-// except Fingerprint.
+// Machine is the compiled form of a Rate: a *Bucket, a *Window, a *Log or *Slots. Machines are immutable
+// and safe for concurrent use. Their methods are pure. The methods of a Bucket and a Window do not
+// allocate, except Fingerprint.
 type Machine interface {
 	// Take charges cost at now. It returns the next state and true, or s and
 	// false. A cost of 0 charges nothing; it is refused if the limit is overdrawn.
@@ -75,10 +75,10 @@ type Machine interface {
 	// charged.
 	ResetAfter(s State, now Instant) time.Duration
 
-	// Refund gives cost back to s. charged is the state that Take returned for this charge. late is at
-	// least the time since that Take, by any clock, plus the time until the refund reaches the store.
-	// The returned state never allows more than a state without the charge. For this reason, Refund can
-	// give back less than cost, or nothing.
+	// Refund gives cost back to s. charged is the state that Take returned for this charge. late is an
+	// upper bound of the time from that Take, by any clock, until the refund reaches the store. The
+	// returned state never allows more than a state without the charge. For this reason, Refund can give
+	// back less than cost, or nothing.
 	Refund(s, charged State, cost int64, late time.Duration) State
 
 	// Ahead reports whether s is further ahead of now than honest clocks and debts allow.

@@ -11,8 +11,8 @@ type Algorithm string
 
 // The algorithms.
 const (
-	// SlidingWindow counts the present window and a part of the previous window. This part is as large
-	// as the part of the previous window that is less than one Window old. It is the default, because it
+	// SlidingWindow counts the present window and a part of the previous window. This part is the
+	// fraction of the previous window that is less than one Window old. It is the default, because it
 	// needs constant memory and one write.
 	SlidingWindow Algorithm = "sliding_window"
 	// FixedWindow counts in windows aligned to UTC, or in the periods of a Calendar. Across a boundary, it

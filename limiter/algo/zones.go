@@ -11,16 +11,17 @@ import (
 	"time"
 )
 
-// zoneData has the time zones from 2025 on. Its changes that follow Ramadan end in February 2033. For each
-// zone it has the names, a line feed, the length of the data in two bytes, and the data (RFC 9636). It takes
-// 6 KB; package time/tzdata would add 100 KB to a function. TestZones writes it.
+// zoneData has the time zones from 2025 on. For zones whose clocks follow Ramadan, the data end in
+// February 2033. For each zone it has the names, a line feed, the length of the data in two bytes, and
+// the data (RFC 9636). It takes 6 KB; package time/tzdata would add 100 KB to a function. TestZones
+// writes it.
 //
 //go:embed zones.bin
 var zoneData []byte
 
-// loadZone returns the time zone with a name, if zoneData has the name. Otherwise a document could be valid on
-// one machine and invalid on another, or "localtime" mean another time on each. If the system has the zone
-// too, the system's data count, because they can be newer.
+// loadZone returns the time zone with a name. It accepts only the names of zoneData, so a document means
+// the same on every machine. If the system has the zone too, loadZone uses the system's data, because
+// they can be newer.
 func loadZone(name string) *time.Location {
 	if name == "UTC" {
 		return time.UTC

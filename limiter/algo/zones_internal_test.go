@@ -20,8 +20,7 @@ import (
 var update = flag.Bool("update-zones", false, "rewrite zones.bin from the time zones of Go")
 
 // zones.bin has the changes between these instants, and the rule of each zone for later ones. The zones
-// whose clocks change with Ramadan have no rule. Their last change before until ends a Ramadan, so they are
-// exact until the next one begins.
+// whose clocks change with Ramadan have no rule. They are exact until the first Ramadan after until.
 var (
 	from  = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 	until = time.Date(2033, 3, 1, 0, 0, 0, 0, time.UTC)
@@ -63,8 +62,8 @@ func TestZones(t *testing.T) {
 	}
 }
 
-// A zone is valid on every machine or on none. The database of a Unix system has names that functions do not
-// have, and some of them mean another time on each machine.
+// A zone is valid on every machine or on none. The database of a Unix system has more names than
+// zones.bin. Some of these names, such as "localtime", mean another zone on each machine.
 func TestValidZone(t *testing.T) {
 	for _, name := range []string{"UTC", "Europe/Berlin", "Asia/Kathmandu", "US/Pacific", "Etc/GMT+12"} {
 		if !ValidZone(name) {

@@ -36,8 +36,8 @@ type Limits struct {
 type limitsJSON struct {
 	Rates  map[string]Rate `json:"rates,omitempty"`
 	Anchor anchor          `json:"anchor,omitempty"`
-	// Changed stays when the limits are removed. A store otherwise keeps the parameters of the limits,
-	// because a later version of the rules set them.
+	// Changed stays when the limits are removed. Changed is a part of Limit.Version. If Changed fell to
+	// 0, the version would fall, and a store would continue to use the removed limits.
 	Changed int64 `json:"changed"`
 }
 
@@ -54,7 +54,8 @@ func NewLimits(rates map[string]Rate, firstDay string, changed int64) (*Limits, 
 }
 
 // ParseLimits parses the JSON form of limits. If the text has a mistake, the limits set nothing, and
-// Mistake returns the mistake. Their stamp is 0 if it has a mistake too.
+// Mistake returns the mistake. Changed then returns the time of the last change if the text has a valid
+// one, and 0 otherwise.
 func ParseLimits(text string) *Limits {
 	var set limitsJSON
 	err := errors.New("longer than 4096 bytes")
@@ -99,7 +100,7 @@ func (s limitsJSON) validate() error {
 	return s.Anchor.validate()
 }
 
-// Rate returns the rate of the limits with this name in the rules document.
+// Rate returns the rate that l sets for the limit with this name in the rules document.
 func (l *Limits) Rate(name string) (r Rate, ok bool) {
 	r, ok = l.set.Rates[name]
 	return r, ok

@@ -69,8 +69,8 @@ func TestStore_refusalRace(t *testing.T) {
 	}
 }
 
-// If another process refunds the limit that refuses, the store converts no limit in a step of its own.
-// Otherwise, another request could see the conversion of a request that later charges.
+// Another process refunds the limit that refuses, so the request is allowed. The store then writes the
+// conversions together with the charges: no other request sees a conversion without its charge.
 func TestStore_refusalRaceConversion(t *testing.T) {
 	client, table := local(t)
 	other := storetest.Must(dynamostore.New(client, dynamostore.Options{Table: table, Namespace: "contended"}))

@@ -222,7 +222,7 @@ func (s *Store) deleteUnsettled(ctx context.Context, subject limiter.Subject) (s
 	return nil, nil
 }
 
-// replaceByIDs replaces an item by its settled IDs. It reports false if it has other IDs by now.
+// replaceByIDs replaces an item by its settled IDs. It reports false if the item has other IDs by now.
 func (s *Store) replaceByIDs(ctx context.Context, it item) (replaced bool, err error) {
 	e := newExpression()
 	e.require(e.compare(settledAttribute, "=", e.value(it[settledAttribute])))

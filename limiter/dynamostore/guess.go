@@ -20,8 +20,8 @@ func (g *guesses) of(id limiter.ID) *atomic.Int32 { return &g[id%limiter.ID(len(
 // busy reports whether the guess for a limit is a busy bucket.
 func (g *guesses) busy(id limiter.ID) bool { return g.of(id).Load() > 0 }
 
-// learn records whether the bucket of a limit was busy. If two calls run at the same time, one of them
-// can be lost.
+// learn records whether the bucket of a limit was busy. If two calls of learn run at the same time, one
+// result can be lost.
 func (g *guesses) learn(id limiter.ID, busy bool) {
 	count := g.of(id)
 	if n := count.Load(); busy {

@@ -118,7 +118,7 @@ func TestFormat(t *testing.T) {
 	}
 }
 
-// A failed condition of limits without slots costs no allocation for slots.
+// For limits without slots, a failed condition allocates nothing for slots.
 func TestTake_holds(t *testing.T) {
 	l, err := limiter.NewLimit(limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 12, Window: time.Second}})
 	if err != nil {

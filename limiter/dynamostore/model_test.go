@@ -97,8 +97,8 @@ func newHistory(seed uint64) *history {
 	h.repeats = before == algo.Concurrent && after == algo.Concurrent && r.IntN(2) == 0
 	window := time.Second
 	if h.lossy && (before == algo.Concurrent || after == algo.Concurrent) {
-		// Without an answer, the model does not know which expired slots the store kept. With clocks that differ
-		// by less than the window, it keeps none.
+		// Without an answer, the model does not know which expired slots the store kept. If the clocks
+		// differ by less than the window, the store keeps none.
 		h.pause, window = 1, 20*time.Second
 	}
 	for i, rate := range []algo.Rate{

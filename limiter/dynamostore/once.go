@@ -66,8 +66,8 @@ const (
 	forgetAtOnce  = 40
 )
 
-// forget adds the removal of the IDs of expired periods. The newest of these periods becomes forgotten,
-// and not the newest expired period of the clock: a wrong clock then blocks no later settlements.
+// forget adds the removal of the IDs of expired periods. It sets forgottenAttribute to the newest of
+// these periods, not to a period of the clock. Therefore, a wrong clock blocks no later settlements.
 func (e *expression) forget(it item, now algo.Instant) {
 	if _, ok := it[settledAttribute]; !ok {
 		return

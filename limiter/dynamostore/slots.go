@@ -134,7 +134,8 @@ func (t *take) chargeSlots(e *expression, l *algo.Slots, v *view, c limiter.Char
 	switch {
 	case !exists:
 		e.require(e.absent(slots))
-	case t.exact && needed && len(expired) > t.mostExpired(): // a charge of cost 0, because others rewrite the map
+	// only a charge of cost 0 gets here: other charges rewrite the map (tooManyExpired)
+	case t.exact && needed && len(expired) > t.mostExpired():
 		e.requireHeld(t.item, v)
 	case t.exact && needed:
 		e.require("size(" + e.name(slots) + ") > " + e.number(room))

@@ -105,7 +105,7 @@ func TestSlots_releases(t *testing.T) {
 					take(s, 1000*e+i)
 					continue
 				}
-				// The refund of the log can lose all races. The slot is released all the same.
+				// The slot is released even if the refund of the log loses all races.
 				_, _ = s.Settle(ctx, algo.InstantOf(noon), who, charges, held[e][i], 0, limiter.Once{})
 			}
 		})

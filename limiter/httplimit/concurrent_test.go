@@ -102,7 +102,8 @@ func (s *settling) released(store *callCounter, settlements int) {
 	}
 }
 
-// Each way in which an answer ends releases the slot once. While the handler runs, the request holds it.
+// Each way in which an answer ends releases the slot once. While the handler runs, the request holds the
+// slot.
 func TestGate_Wrap_slots(t *testing.T) {
 	for name, end := range map[string]http.HandlerFunc{
 		"nothing": func(http.ResponseWriter, *http.Request) {},

@@ -53,8 +53,8 @@ type counted struct {
 	bytes   int64
 }
 
-// begin must be called before a header is sent, also that of an informational answer. It reads the cost
-// fields and removes them from the header.
+// Call begin before each header is sent, including the header of an informational answer (1xx). It reads
+// the cost fields and removes them from the header.
 func (c *counted) begin(status int) {
 	if c.status != 0 {
 		return

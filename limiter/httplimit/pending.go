@@ -177,11 +177,11 @@ func (p *Pending) readField(field, value string) {
 
 func shortened(s string) string { return s[:min(len(s), 40)] }
 
-// Settle settles the request after its answer, whose status and body length it gets. A negative length is
-// unknown, and limits that count bytes then keep their reserve. A status of 0 is unknown too, and limits
-// that count failures or requests in flight then keep theirs. Settle does so once. It ignores the
-// cancellation of ctx and has a deadline of its own. The error is that of limiter.SettleVoucher, for a
-// Pending of [Gate.Resume].
+// Settle settles the request after its answer. If bytes is negative, the length of the body is unknown,
+// and limits that count bytes keep their reserve. If status is 0, the status is unknown, and limits that
+// count failures or requests in flight keep their reserve. Only the first call settles. Settle ignores
+// the cancellation of ctx and has a deadline of its own. The error is that of limiter.SettleVoucher, for
+// a Pending of [Gate.Resume].
 func (p *Pending) Settle(ctx context.Context, status int, bytes int64) error {
 	return p.settle(ctx, func(c limiter.Charge) int64 {
 		switch c.Limit.Count.Of {

@@ -392,8 +392,8 @@ func TestGate_Wrap_unserved(t *testing.T) {
 	}
 }
 
-// The settlement ignores that the client has disconnected. A store that fails loses it, and the request
-// is answered as usual. A request without such limits calls the store once.
+// A settlement is made even if the client has disconnected. If the store fails, the settlement is lost,
+// and the request is answered as usual. A request without limits that have a Count calls the store once.
 func TestGate_Wrap_settlementCalls(t *testing.T) {
 	store := &callCounter{Store: storetest.Must(memstore.New(memstore.Options{}))}
 	s := newSettling(t, store)

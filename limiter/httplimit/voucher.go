@@ -73,8 +73,8 @@ func (p *Pending) settleVoucher(ctx context.Context, now time.Time, actual func(
 	return done, errorOfParts(errs[:], done)
 }
 
-// errorOfParts returns the first error after which a repetition can succeed, or else the first error of an
-// expiry. A part that was settled before is an error only if no part is settled now.
+// errorOfParts returns the first error after which a repetition can succeed, or else an
+// ErrVoucherExpired. It returns ErrVoucherUsed only if no part is expired or settled now.
 func errorOfParts(errs []error, done limiter.Settlement) error {
 	var used, expired error
 	for _, err := range errs {

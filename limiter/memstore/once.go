@@ -50,8 +50,8 @@ func (s *settled) add(subject limiter.Subject, once limiter.Once) {
 	s.count++
 }
 
-// sweep forgets IDs that have expired for every clock, once a period. The newest period with such IDs
-// becomes forgotten, and not the newest period of the clock: a wrong clock then blocks no later
+// sweep forgets IDs that have expired for every clock, once a period. It sets forgotten to the newest
+// period of these IDs, not to a period of the clock. Therefore, a wrong clock blocks no later
 // settlements.
 func (s *settled) sweep(now algo.Instant) {
 	newest := limiter.Forgettable(now)

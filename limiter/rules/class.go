@@ -10,9 +10,9 @@ import (
 	"github.com/weir-limits/weir/limiter/rules/document"
 )
 
-// class is what limits count by, from the words of the field per. A class contains the word "endpoint"
-// only if per has no other word, or if each endpoint has its own item. For a given request, all limits
-// of one class are counted in one subject.
+// class is what a limit counts by: a set of words of the field per. A class contains the word "endpoint"
+// only if per has no other word, or if each endpoint has its own item. For a given request, all limits of
+// one class are counted in one subject.
 type class struct {
 	key string
 	// parts has "user", "apikey", "ip" and "client" last. Therefore, a limit per client and a limit per

@@ -191,7 +191,7 @@ const (
 	maxSegments = 32
 )
 
-// onePath says what an endpoint is that does not match every path.
+// onePath describes an endpoint other than "*", for messages.
 const onePath = "a path that begins with /"
 
 // pattern checks the endpoint of a rule. want says which endpoints are allowed.

@@ -117,7 +117,7 @@ func TestRules_CheckLimits(t *testing.T) {
 	}
 }
 
-// A record with a mistake sets nothing. Its stamp, if valid, still counts for the version.
+// A record with a mistake sets nothing. Its time of change, if valid, still raises the version.
 func TestRules_record_mistake(t *testing.T) {
 	r := parse(t, recordDocument)
 	for _, c := range []struct {
@@ -265,7 +265,7 @@ func TestRules_record_converts(t *testing.T) {
 	}
 }
 
-// The example of a paid plan is valid, and a record can sell more of it.
+// The example of a paid plan is valid, and a record can set higher limits than the plan.
 func TestParse_plan(t *testing.T) {
 	r := parse(t, string(storetest.Must(os.ReadFile("examples/plan.json"))))
 	if err := r.CheckLimits(limitsOf(t, 1000, "month=2000000 search=5000/1m anchor=31")); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// Clocks differ by at most spread, and a message arrives at most late after it was sent.
+// spread is the largest difference between two clocks. late is the longest delay of a message.
 const (
 	spread = time.Second
 	late   = 500 * time.Millisecond

@@ -33,7 +33,7 @@ func countOf(rate algo.Rate) (c limiter.Count) {
 	return c
 }
 
-// changed returns l with another rate, as a later version of the rules has it.
+// changed returns l with another rate, as in a later version of the rules.
 func changed(tb testing.TB, l *limiter.Limit, version int64, rate algo.Rate) *limiter.Limit {
 	tb.Helper()
 	next, err := limiter.NewLimit(limiter.Limit{Name: l.Name, ID: l.ID, Rate: rate, Count: countOf(rate), Version: version})
@@ -100,9 +100,8 @@ func (p *pair) take(t failer, now algo.Instant, charges []limiter.Charge, hint [
 	return allowed, results
 }
 
-// trimmed returns r without log entries that have expired according to every clock, because a store can
-// keep such entries for a while. trimmed also clears the Refunds of a log and of slots, because a store
-// can keep a number of its own there, and the Newest of slots, which a store need not keep.
+// trimmed returns r without the parts that a store may keep in another way than the model: log entries
+// that have expired by every clock, Refunds of a log or of slots, and Newest of slots.
 func trimmed(r algo.Result) algo.Result {
 	if log, ok := r.Machine.(*algo.Log); ok {
 		r.State = log.Trim(r.State)

@@ -18,7 +18,7 @@ type Model struct {
 	held    map[limiter.Subject]map[limiter.ID]limiter.Held
 	settled map[settledID]struct{} // the model forgets no ID
 
-	released releases // for explains
+	released releases // used by explains
 }
 
 // settledID is the ID of a settlement on a subject, as stores keep it.
@@ -57,7 +57,7 @@ func (m *Model) Take(now algo.Instant, subject limiter.Subject, charges []limite
 	return true, results
 }
 
-// TakeSeen makes a Take whose answer by a store is seen. It removes those expired slots that the store
+// TakeSeen makes a Take that a store answered with seen. It removes those expired slots that the store
 // removed. A store may keep expired slots that it did not know when it made room.
 func (m *Model) TakeSeen(now algo.Instant, subject limiter.Subject, charges []limiter.Charge, seen []algo.State) (bool, []algo.Result) {
 	before := make([]limiter.Held, len(charges))

@@ -112,8 +112,8 @@ func testNoticesSequential(t *testing.T, q *quota) {
 	q.want(t, "one request", "80% at 10", "100% at 10")
 }
 
-// A notice that its writer did not write is written by another process after the grace time, with the same
-// ID. A marked notice is not repeated.
+// If the process that crosses a percentage does not write the notice, another process writes it after the
+// grace time, with the same ID. A notice that has a mark is not repeated.
 func testNoticesRepeated(t *testing.T, q *quota) {
 	var lost limiter.Notice
 	failing := func(_ context.Context, n limiter.Notice) error {

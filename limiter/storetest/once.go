@@ -131,8 +131,8 @@ func testOnceForgotten(t *testing.T, s Suite) {
 	}
 }
 
-// testOnceCrowded makes more settlements than a store keeps IDs of one subject and period. The others change
-// nothing. Other periods and subjects are not affected.
+// testOnceCrowded makes more settlements than a store keeps IDs of one subject and period. The
+// settlements above that number change nothing. Other periods and subjects are not affected.
 func testOnceCrowded(t *testing.T, s Suite) {
 	p, l := newPair(t, s), Limit(t, "a", algo.Rate{Algorithm: algo.FixedWindow, Requests: 1000, Window: 24 * time.Hour})
 	charges := one(l, 1)

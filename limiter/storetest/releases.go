@@ -7,7 +7,7 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// releases counts the slots that a store has released, of each charge.
+// releases counts, for each charge, the slots that a store has released.
 type releases map[slotsOf]int64
 
 // slotsOf identifies the slots of one charge in a store that numbers them.

@@ -87,7 +87,8 @@ func testSlotsChanged(t *testing.T, s Suite) {
 	}
 }
 
-// testSlotsExpired refuses no request when all slots of a limit have expired, of few and of many slots.
+// testSlotsExpired checks that a limit admits a request when all its slots have expired, for few and for
+// many slots.
 func testSlotsExpired(t *testing.T, s Suite) {
 	for _, n := range []int64{3, 50, algo.MaxSlots} {
 		p, l := newPair(t, s), Limit(t, "a", algo.Rate{Algorithm: algo.Concurrent, Requests: n, Window: time.Minute})

@@ -37,12 +37,12 @@ func (l *Lease) Left(now algo.Instant) int64 {
 	return max(0, left)
 }
 
-// Next returns the size of the next lease at now, for a request of cost. If the last lease was used up
-// in LeaseLife, the next lease is twice as large. For a window, the next lease is at most what requests
-// at the same rate use in LeaseLife. A larger lease would expire with the window, and no other process
-// could use its rest. If the last lease was not used up, the next lease is as large as the used part. A
-// lease of which less than half was used does not count as used up, because the rest of a bucket's lease
-// can leak.
+// Next returns the size of the next lease at now, for a request of cost. If the last lease was used up in
+// LeaseLife, the next lease is twice as large. For a window, the next lease is at most what requests at
+// the same rate use in LeaseLife. A larger lease would expire with the window, and no other process could
+// use its rest. If the last lease was not used up, the next lease is as large as the used part. If less
+// than half of a lease was used, it does not count as used up: the rest of a bucket's lease can have
+// leaked.
 func (l *Lease) Next(now algo.Instant, cost, most int64) int64 {
 	size := l.Used
 	if age := now.Sub(l.Taken); l.Left(now) < cost && 2*l.Used >= l.Granted && age <= LeaseLife {

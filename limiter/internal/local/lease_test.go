@@ -58,7 +58,7 @@ func TestLease_next(t *testing.T) {
 			t.Errorf("%d of %d used, after %s, for a cost of %d: got next %d, want %d", c.used, c.granted, c.after, c.cost, got, c.want)
 		}
 	}
-	// A bucket's lease always doubles, because otherwise its item is written more often.
+	// A bucket's lease always doubles: a smaller lease would cause more writes.
 	bucket := Lease{Result: algo.Result{Machine: &algo.Bucket{Interval: time.Millisecond, Depth: time.Second, Burst: 1000}}, Granted: 8, Used: 8, Taken: taken}
 	if got := bucket.Next(taken.Add(800*time.Millisecond), 1, 100); got != 16 {
 		t.Errorf("8 of 8 used of a bucket's lease: got next %d, want 16", got)

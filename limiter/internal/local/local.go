@@ -7,7 +7,7 @@ import "github.com/weir-limits/weir/limiter/algo"
 type Limit struct {
 	ID      uint64
 	Machine algo.Machine
-	Share   bool // the share of one process, which is counted beside the whole limit
+	Share   bool // the limit is the share of one process; its state is separate from that of the whole limit
 }
 
 // Charge is a cost on one limit.

@@ -65,8 +65,8 @@ type Share struct {
 	due         algo.Instant // when to report, or to read the reports
 
 	own                        algo.State // counts the reported demand of this process alone
-	recentDemand               float64    // demand of this process in a recent time
-	recentRequests, recentTime float64    // number of its requests, and seconds of that time
+	recentDemand               float64    // demand of this process during recentTime
+	recentRequests, recentTime float64    // number of requests in recentTime, and recentTime in seconds
 	rate                       float64    // demand of this process, in requests a second; 0 if unknown
 	total                      float64    // demand of all processes, in requests a second
 	processes                  float64
@@ -167,8 +167,8 @@ func (s *Share) measure(demand, requests int64, during time.Duration, before flo
 }
 
 // mayReport decides, after reading the reports again, whether the first report is due now. Processes that
-// started together report in waves. Each moment of the interval after the first wave is equally likely,
-// so the reports come at a steady rate.
+// started together report in waves. A first report is equally likely at each moment of the interval after
+// the first wave, so the reports come at a steady rate.
 func (s *Share) mayReport(now algo.Instant, random func() float64) {
 	left := s.interval - s.from.Sub(s.born.Add(minReport))
 	if random()*left.Seconds() < s.wave.Seconds() {
