@@ -190,7 +190,7 @@ func TestKeys_Set_revoked(t *testing.T) {
 	}
 }
 
-// A malformed key does not keep the other keys of its id valid, and is an error.
+// If one key of an id is malformed, Set still suspends the other keys of the id, and returns an error.
 func TestKeys_Set_malformed(t *testing.T) {
 	client, table := recordstest.Table(t, nil)
 	keys := apikeys.New(client, table)
@@ -462,7 +462,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// Set changes the limits of all keys of an id. The stamp grows with every change, also if a clock is
+// Set changes the limits of all keys of an id. Limits.Changed grows with every change, even if a clock is
 // behind, and stays when the limits are removed. Without a change, Set writes nothing.
 func TestKeys_Set_limits(t *testing.T) {
 	calls := &recordstest.Calls{}
@@ -505,7 +505,7 @@ func TestKeys_Set_limits(t *testing.T) {
 	}
 }
 
-// A change that does not fit the rules, or that is invalid, writes nothing, not even another part of it.
+// A change that is invalid or does not fit the rules writes nothing, not even its valid parts.
 func TestKeys_Set_invalid(t *testing.T) {
 	client, table := recordstest.Table(t, nil)
 	keys := apikeys.New(client, table)

@@ -51,8 +51,8 @@ func openSettle(ctx context.Context, lookup func(string) (string, bool), logger 
 	return lambdahttp.NewSettle(e), nil
 }
 
-// SettleEnvironment returns the environment of the function settle. It reads no rules, and of the records
-// table only the keys of receipts.
+// SettleEnvironment returns the environment of the function settle. It reads no rules. From the records
+// table, it reads only the keys of receipts.
 func (c Config) SettleEnvironment(ctx context.Context, store limiter.Store, o Options) (*lambdahttp.Environment, error) {
 	l, err := c.limiter(store, o.Logger, nil)
 	if err != nil {

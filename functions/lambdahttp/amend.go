@@ -24,8 +24,8 @@ type Admitted struct {
 	event   *proxyEvent
 }
 
-// Answered returns the answer for the host, in parts, when the function has answered with payload. The answer
-// has the fields of the decision, unless the function has set a field itself, and no cost fields. All other
+// Answered converts payload, the answer of the function, into the answer for the host, in parts. It adds
+// those fields of the decision that the function has not set, and removes the cost fields. All other
 // bytes of payload stay. A payload that is no answer to a host stays unchanged.
 func (a *Admitted) Answered(payload []byte) [][]byte {
 	full, err := parseAnswer(payload, 0)

@@ -520,8 +520,8 @@ func send(t *testing.T, method, url, body string) int {
 	return r.StatusCode
 }
 
-// The function settle reads both of its sample events. Their receipt is of another deployment. With a receipt
-// of this one, each event settles the limits whose values it has.
+// The function settle reads both of its sample events. Their receipt comes from another deployment. With
+// a receipt of this deployment, each event settles the limits for which it has a value.
 func TestSettle_samples(t *testing.T) {
 	var sealed contract.Settlement
 	if err := json.Unmarshal(sampleEvent(t, "settle-invoke.json"), &sealed); err != nil {

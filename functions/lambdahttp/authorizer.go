@@ -36,8 +36,8 @@ type authorizer struct {
 // Invoke implements lambda.Handler.
 func (a authorizer) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
 	defer a.Events.Wait(ctx)
-	// If a reload puts rules with other header fields into force now, this request counts as one
-	// without these fields.
+	// If a reload happens before the decision, the new rules can use other header fields. For this
+	// request, such fields count as missing.
 	event, err := parseAuthorizerEvent(payload, a.Rules.Current().Headers())
 	if err == nil && event.kind != "REQUEST" {
 		err = fmt.Errorf("got type %q, want REQUEST; an event of a TOKEN authorizer lacks the request", event.kind)

@@ -40,7 +40,7 @@ type exchange struct {
 	called   bool
 }
 
-// Write keeps the body of Weir's own answer, but not that of the function's.
+// Write keeps the body of Weir's own answer. It drops the body of the function's answer.
 func (x *exchange) Write(b []byte) (int, error) {
 	if x.called {
 		return len(b), nil

@@ -234,8 +234,8 @@ func TestHandler_badReceipt(t *testing.T) {
 	}
 }
 
-// Only an admitted request with a limit that counts something later has a receipt. It fits the
-// authorizer's context.
+// A request has a receipt only if it is admitted and one of its limits is settled after the answer. The
+// receipt fits the authorizer's context.
 func TestAuthorizer_receipt(t *testing.T) {
 	for name, c := range map[string]struct {
 		document string

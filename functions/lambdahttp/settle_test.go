@@ -63,8 +63,8 @@ const (
 	nothing = `{"settled":false,"reason":"nothing"}`
 )
 
-// A back end reports costs, a status and a length, together or apart. A limit without a report keeps its
-// reserve.
+// A back end reports costs, a status and a length, together or separately. A limit without a report keeps
+// its reserve.
 func TestSettle_reports(t *testing.T) {
 	for _, c := range []struct{ name, event, answer, want string }{
 		{"one cost", `{"receipt":"%s","cost":12}`, settled, "calls 1, input 12, output 12, failures 1, bytes 1000"},
@@ -99,7 +99,8 @@ func TestSettle_reports(t *testing.T) {
 	}
 }
 
-// A receipt settles the cost once: a second report of it is late, even for another limit. A forged, foreign or expired receipt changes nothing.
+// A receipt settles the cost once: a second report of a cost changes nothing, even for another limit. A
+// forged, foreign or expired receipt changes nothing.
 func TestSettle_receipts(t *testing.T) {
 	d := newDecided(t, eachCount)
 	receipt := d.receipt()
@@ -147,8 +148,9 @@ func TestSettle_lines(t *testing.T) {
 	}
 }
 
-// The cost, the status and the length settle apart, in any order: a report of one does not use up the
-// receipt for the others. A report that settles anything is settled, even if it repeats something else.
+// The cost, the status and the length settle separately, in any order: a report of one value does not use
+// up the receipt for the other values. A report that settles at least one value counts as settled, even
+// if it repeats another value.
 func TestSettle_parts(t *testing.T) {
 	report := func(event, answer string) func(*decided, string) {
 		return func(d *decided, receipt string) { d.report(event, receipt, answer) }
@@ -178,7 +180,8 @@ func TestSettle_parts(t *testing.T) {
 	}
 }
 
-// Lines of a limit that counts only cost change nothing. A line can have numbers, and miss values.
+// Lines of a limit that counts only cost change nothing. The values of a line can be numbers, or be
+// missing.
 func TestSettle_linesValues(t *testing.T) {
 	d := newDecided(t, `{"rules":[{"endpoint":"*","limits":{"*":{"name":"tokens","requests":1000,"window":"1m","per":["ip"],"count":"cost","reserve":100}}}]}`)
 	receipt := d.receipt()

@@ -12,7 +12,7 @@ import (
 )
 
 // A ring reads the keys once a minute. While the table fails, it uses the keys for a quarter of an hour.
-// Without keys, a receipt is not called a forgery.
+// Without keys, Open does not return ErrForged.
 func TestRing_table(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys, reads := receipts.NewKeys(), 0
