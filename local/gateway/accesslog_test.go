@@ -140,7 +140,7 @@ func testBatches(t *testing.T) {
 	}
 }
 
-// A function that does not keep up does not make the gateway use more and more memory.
+// The memory of the gateway is bounded, even if lines arrive faster than the function processes them.
 func TestAccessLog_bounded(t *testing.T) { synctest.Test(t, testBounded) }
 
 func testBounded(t *testing.T) {

@@ -79,8 +79,9 @@ func (x *exports) post(ctx context.Context, name string, headers ...string) {
 	x.answers <- answer{status: response.StatusCode, header: response.Header}
 }
 
-// flood sends 64 exports at once, and returns the names of ten exports in flight. On DynamoDB, the subject of
-// the 64 can be busy as long as the clock stands still. Ten exports of another caller then begin one by one.
+// flood sends 64 exports at once, and returns the names of ten exports in flight. On DynamoDB, the 64
+// requests can make their subject busy for as long as the clock of the test stands still. In this case,
+// ten exports of another caller begin one after the other.
 func (x *exports) flood() (flying []string) {
 	x.t.Helper()
 	for i := range 64 {

@@ -30,7 +30,7 @@ func (r *ruled) notices(t *testing.T) (shares [][2]int64, ends []time.Time) {
 }
 
 // A monthly quota writes one notice at 80 and one at 100 percent in each month, behind each API. A limit
-// without notify makes no store call more.
+// without notify causes no extra store call.
 func TestNotify(t *testing.T) {
 	const document = `{"rules":[
 		{"endpoint":"/data","limits":{"*":{"name":"month","requests":10,"period":"month","time_zone":"Europe/Berlin","anchor":31,"per":["client"],"notify":[80,100]}}},

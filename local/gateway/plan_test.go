@@ -64,8 +64,9 @@ func TestPlan_month(t *testing.T) {
 	})
 }
 
-// A change of a record acts within a minute, without a restart: its limits take precedence over those of
-// the tier, upwards and downwards, and the used part of the quota stays used. A suspended key gets 401.
+// A change of a record takes effect within a minute, without a restart. Its limits replace those of the
+// tier, whether they are higher or lower. The used part of the quota stays used. A suspended key gets
+// 401.
 func TestPlan_record(t *testing.T) {
 	onEach(t, example(t, "plan.json"), ok, func(t *testing.T, r *ruled) {
 		table, key := sold(r)

@@ -40,7 +40,9 @@ func TestRun_settlements(t *testing.T) {
 			if r.Allowed != r.Requests || math.Abs(settled-c.want) > 0.04 || c.want == math.Trunc(c.want) && settled != c.want {
 				t.Errorf("%s, %s: got %d of %d admitted and %g settlements each, want all and %g", store, name, r.Allowed, r.Requests, settled, c.want)
 			}
-			guesses := int64(0) // writes that wrongly assume that the item has no slots yet: at first, each environment assumes so
+			// writes that wrongly assume that the item has no slots yet: at first, each environment
+			// assumes this
+			guesses := int64(0)
 			if c.s.Limit.Count.Of == limiter.CountConcurrent && store == DynamoDB {
 				guesses = int64(r.Environments)
 			}
@@ -54,8 +56,8 @@ func TestRun_settlements(t *testing.T) {
 	}
 }
 
-// At most the limit is in flight. A request is wrongly refused only while the release of a slot is on its
-// way.
+// The number of requests in flight never exceeds the limit. A request is wrongly refused only while the
+// release of a slot is on its way.
 func TestRun_concurrent(t *testing.T) {
 	for _, store := range []Store{DynamoDB, ElastiCache} {
 		r := simulated(t, counted(t, store, limiter.CountConcurrent, 2, 1, 1))
@@ -65,7 +67,8 @@ func TestRun_concurrent(t *testing.T) {
 	}
 }
 
-// A judge counts a request that begins while the limit is in flight, in the order of the beginnings.
+// A judge counts a request as over the limit if it begins while as many requests as the limit allows are
+// in flight. It looks at the requests in the order in which they begin.
 func TestJudge_concurrent(t *testing.T) {
 	j := newJudge(&algo.Slots{Length: time.Minute, Requests: 1}, 0, 0, 1)
 	for _, r := range []request{

@@ -173,7 +173,7 @@ func (j *judge) settle(state algo.State, ends *[]settlement, until algo.Instant)
 }
 
 // judgeBegins judges the admitted requests that began until an instant. Every later request begins after
-// it. A request is over the limit if the limit is in flight when it begins.
+// it. A request is over the limit if it begins while as many requests as the limit allows are in flight.
 func (c *replay) judgeBegins(l *algo.Slots, until algo.Instant) {
 	n := 0
 	for ; n < len(c.begins) && c.begins[n].begin <= until; n++ {

@@ -54,7 +54,7 @@ const (
 	tokensWindow = 10 * time.Second
 	tokensSpan   = 20 * time.Second // time in which questions arrive
 	tokensStep   = 100 * time.Millisecond
-	longEach     = 5 // one of so many answers is long
+	longEach     = 5 // one of this many answers is long
 )
 
 // Name implements Scenario.
@@ -72,7 +72,7 @@ func (s *Tokens) Parameters() []Parameter {
 	}
 }
 
-// answer is an admitted question whose answer is not out.
+// answer is an admitted question that has no answer yet.
 type answer struct {
 	at      time.Duration
 	tokens  int64

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// filled returns so many pieces, with commas between them, that a template has almost its maximum size.
+// filled joins pieces with commas. The number of pieces gives a template almost its maximum size.
 func filled(piece func(i int) string) string {
 	var b strings.Builder
 	for i := 0; b.Len() < 900_000; i++ {
