@@ -53,7 +53,8 @@ func (c createOnly) name(resourceType string) []string {
 	return nil
 }
 
-// named returns the values of the properties that name r. ok is false if the template does not set all.
+// named returns the values of the properties that name r. ok is false if the template does not set all of
+// these properties.
 func named(r resource, types map[string]createOnly) (name string, ok bool) {
 	properties := types[r.Type].name(r.Type)
 	values := []any{r.Type}
