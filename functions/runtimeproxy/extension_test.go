@@ -81,7 +81,7 @@ func TestExtension(t *testing.T) {
 	if got := used(t, e); got != "100 0 1 0" {
 		t.Errorf("used: got %s, want 100 0 1 0", got)
 	}
-	if c, err := net.Dial("tcp", x.proxy(t)); err == nil {
+	if c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", x.proxy(t)); err == nil {
 		_ = c.Close()
 		t.Error("listener: got a connection after the end, want none")
 	}
