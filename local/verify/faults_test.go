@@ -96,6 +96,83 @@ func TestRun_withoutFault(t *testing.T) {
 	}
 }
 
+// Each URL alone is sufficient for the rows about it and for those about any URL. A run sends only GET requests
+// and preflights.
+func TestRun_oneURL(t *testing.T) {
+	for name, keep := range map[string]func(verify.Deployment) verify.Deployment{
+		rest:        func(d verify.Deployment) verify.Deployment { return verify.Deployment{URL: d.URL} },
+		httpAPI:     func(d verify.Deployment) verify.Deployment { return verify.Deployment{HTTPURL: d.HTTPURL} },
+		functionURL: func(d verify.Deployment) verify.Deployment { return verify.Deployment{FunctionURL: d.FunctionURL} },
+		layerURL:    func(d verify.Deployment) verify.Deployment { return verify.Deployment{LayerURL: d.LayerURL} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := fronted(name, func(h http.Handler) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if r.Method != http.MethodGet && r.Method != http.MethodOptions {
+						t.Errorf("request: got %s %s, want GET or OPTIONS", r.Method, r.URL)
+					}
+					h.ServeHTTP(w, r)
+				})
+			})
+			all := p.open(t)
+			d := keep(*all)
+			d.Rules, d.MaxWait, d.Clock, d.Wait = all.Rules, all.MaxWait, all.Clock, all.Wait
+			results := verified(t, &d)
+			passed := ids(results, verify.Pass)
+			for _, want := range []string{"store-decides", name + "-allowed-fields", "limit-exact", "retry-after"} {
+				if !slices.Contains(passed, want) {
+					t.Errorf("passed rows: got %q, want %s among them", passed, want)
+				}
+			}
+			if failed := ids(results, verify.Fail); len(failed) > 0 {
+				t.Errorf("failed rows: got %q, want none\n%s", failed, failures(results))
+			}
+		})
+	}
+}
+
+// An interrupted test restores the authorizer.
+func TestRun_restores(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	f := &functions{}
+	d := &verify.Deployment{URL: "http://127.0.0.1:1", Path: "/", Faults: breaking(func(ctx context.Context) (func(context.Context) error, error) {
+		restore, err := f.BreakAuthorizer(ctx)
+		cancel()
+		return func(ctx context.Context) error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			return restore(ctx)
+		}, err
+	})}
+	if _, err := verify.Run(ctx, d.Plan(verify.Rows()), verify.Progress{}); err == nil || f.broken.Load() {
+		t.Errorf("got error %v and a broken authorizer %t, want an interrupted run and a restored authorizer", err, f.broken.Load())
+	}
+}
+
+// breaking implements verify.Faults.
+type breaking func(context.Context) (func(context.Context) error, error)
+
+func (b breaking) BreakAuthorizer(ctx context.Context) (func(context.Context) error, error) {
+	return b(ctx)
+}
+
+// An answer cannot control the terminal, and a long answer is shortened.
+func TestRun_hostile(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusTooManyRequests)
+		_, _ = w.Write([]byte(`{"error":"\u001b[2J\u001b` + strings.Repeat("\x1b[31mred", 100_000) + `"}`))
+	}))
+	t.Cleanup(server.Close)
+	d := place{}.open(t)
+	d.URL = server.URL
+	for _, r := range verified(t, d) {
+		if text := fmt.Sprint(r); strings.Contains(text, "\x1b") || len(text) > 6000 {
+			t.Errorf("row %s: got %d bytes with an escape sequence %t, want a short text without one", r.Row, len(text), strings.Contains(text, "\x1b"))
+		}
+	}
+}
+
 // A deployment that requires a credential fails no row. Without a credential, the rows about limits are skipped,
 // and with one they pass.
 func TestRun_credential(t *testing.T) {

@@ -40,7 +40,7 @@ type Plan struct {
 	// Exact is the endpoint whose limit is counted exactly. Quick is the one that recovers first. nil
 	// means that no limit is suitable.
 	Exact, Quick *Target
-	// Path is the path of requests that exhaust no limit. It is empty if the rules limit no GET request.
+	// Path is the path of requests that exhaust no limit. It is empty if there is none in the rules.
 	Path string
 	// Requests is the maximum number of requests.
 	Requests int
@@ -51,7 +51,7 @@ type Plan struct {
 
 // Plan selects the limits to exhaust and computes the maximum number of requests.
 func (d *Deployment) Plan(rows []Row) *Plan {
-	p := &Plan{deployment: d, rows: rows}
+	p := &Plan{Path: d.Path, deployment: d, rows: rows}
 	var targets []Target
 	for _, path := range d.paths() {
 		switch t, ok := d.target(path); {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/weir-limits/weir/functions/contract"
 )
 
 // Resources reads the resources of a deployment.
@@ -42,47 +44,104 @@ type Template struct {
 	alarms []Alarm
 }
 
-// ParseTemplate reads the resources in a template.
+// resource is a resource of a template. Its properties have the form of its type.
+type resource struct {
+	Type       string
+	Properties json.RawMessage
+}
+
+// ParseTemplate reads the resources in a template. The tables of counters are those to which the variable
+// TABLE of a function of Weir refers.
 func ParseTemplate(document []byte) (*Template, error) {
-	var t struct {
-		Resources map[string]struct {
-			Type           string
-			DeletionPolicy string
-			Properties     struct {
-				TimeToLiveSpecification struct {
-					AttributeName string
-					Enabled       bool
-				}
-				AlarmActions   []json.RawMessage
-				ActionsEnabled *bool
-			}
-		}
-	}
+	var t struct{ Resources map[string]resource }
 	if err := json.Unmarshal(document, &t); err != nil {
 		return nil, fmt.Errorf("template: %w", err)
 	}
 	r := &Template{}
+	counters := map[string]bool{} // by logical ID
 	for _, id := range slices.Sorted(maps.Keys(t.Resources)) {
-		resource := t.Resources[id]
-		switch p := resource.Properties; resource.Type {
-		case "AWS::DynamoDB::Table":
-			if resource.DeletionPolicy == "Retain" { // the records table: its items do not expire
-				continue
-			}
-			table := Table{Name: id}
-			if p.TimeToLiveSpecification.Enabled {
-				table.TTL = p.TimeToLiveSpecification.AttributeName
-			}
-			r.tables = append(r.tables, table)
+		var err error
+		switch found := t.Resources[id]; found.Type {
+		case "AWS::Lambda::Function":
+			err = found.addTable(counters)
 		case "AWS::CloudWatch::Alarm":
-			alarm := Alarm{Name: id, Actions: len(p.AlarmActions)}
-			if p.ActionsEnabled != nil && !*p.ActionsEnabled {
-				alarm.Actions = 0
+			err = r.addAlarm(id, found)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("template: %s: %w", id, err)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(counters)) {
+		if found := t.Resources[id]; found.Type == "AWS::DynamoDB::Table" {
+			if err := r.addTable(id, found); err != nil {
+				return nil, fmt.Errorf("template: %s: %w", id, err)
 			}
-			r.alarms = append(r.alarms, alarm)
 		}
 	}
 	return r, nil
+}
+
+// read decodes the properties of the resource, if it has any.
+func (r resource) read(properties any) error {
+	if r.Properties == nil {
+		return nil
+	}
+	return json.Unmarshal(r.Properties, properties)
+}
+
+// addTable adds the logical ID of the table in which a function counts.
+func (r resource) addTable(counters map[string]bool) error {
+	var function struct {
+		Environment struct{ Variables map[string]json.RawMessage }
+	}
+	if err := r.read(&function); err != nil {
+		return err
+	}
+	variables := function.Environment.Variables
+	if variables[contract.VariableFunction] == nil {
+		return nil
+	}
+	var table struct{ Ref string }
+	if json.Unmarshal(variables[contract.VariableTable], &table) == nil && table.Ref != "" { // otherwise a name, or an import
+		counters[table.Ref] = true
+	}
+	return nil
+}
+
+func (t *Template) addTable(id string, r resource) error {
+	var table struct {
+		TimeToLiveSpecification struct {
+			AttributeName string
+			Enabled       bool
+		}
+	}
+	if err := r.read(&table); err != nil {
+		return err
+	}
+	if !table.TimeToLiveSpecification.Enabled {
+		table.TimeToLiveSpecification.AttributeName = ""
+	}
+	t.tables = append(t.tables, Table{id, table.TimeToLiveSpecification.AttributeName})
+	return nil
+}
+
+func (t *Template) addAlarm(id string, r resource) error {
+	var alarm struct {
+		AlarmActions   json.RawMessage
+		ActionsEnabled *bool
+	}
+	if err := r.read(&alarm); err != nil {
+		return err
+	}
+	var actions []json.RawMessage
+	if err := json.Unmarshal(alarm.AlarmActions, &actions); err != nil && alarm.AlarmActions != nil {
+		actions = []json.RawMessage{alarm.AlarmActions} // a function, such as Fn::If
+	}
+	if alarm.ActionsEnabled != nil && !*alarm.ActionsEnabled {
+		actions = nil
+	}
+	t.alarms = append(t.alarms, Alarm{id, len(actions)})
+	return nil
 }
 
 // Tables implements [Resources].

@@ -1,5 +1,10 @@
 package verify
 
+import (
+	"strings"
+	"unicode"
+)
+
 // Outcome is the outcome of a row.
 type Outcome string
 
@@ -34,11 +39,21 @@ type Result struct {
 }
 
 func passed(expected, observed string) Observation {
-	return Observation{Outcome: Pass, Expected: expected, Observed: observed}
+	return Observation{Outcome: Pass, Expected: expected, Observed: printable(observed)}
 }
 
 func failed(expected, observed, raw string) Observation {
-	return Observation{Outcome: Fail, Expected: expected, Observed: observed, Raw: raw}
+	return Observation{Outcome: Fail, Expected: expected, Observed: printable(observed), Raw: printable(raw)}
 }
 
-func skipped(reason string) Observation { return Observation{Outcome: Skip, Reason: reason} }
+func skipped(reason string) Observation { return Observation{Outcome: Skip, Reason: printable(reason)} }
+
+// printable replaces the characters with which an answer could control a terminal.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) || r == '\n' || r == '\t' {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, text)
+}
