@@ -1,0 +1,24 @@
+package servers
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+)
+
+// StartMoto starts Moto, an emulator of AWS, from tools, which is the folder that FetchTools returns.
+func StartMoto(ctx context.Context, tools string) (*Server, error) {
+	port, err := freePort(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("start moto: %w", err)
+	}
+	command := exec.Command(filepath.Join(tools, "moto_server"), "--host", "127.0.0.1", "--port", strconv.Itoa(port)) //nolint:noctx // it outlives the start
+	// Functions need no bucket with their code, because nothing invokes them.
+	command.Env = append(os.Environ(), "VALIDATE_LAMBDA_S3=false")
+	address := "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	return start(ctx, "moto", address, command, func(ctx context.Context) error { return get(ctx, address) })
+}
