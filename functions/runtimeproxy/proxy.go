@@ -83,10 +83,8 @@ func (p *Proxy) next(w http.ResponseWriter, r *http.Request) {
 			p.fail(w, err)
 			return
 		}
-		if e.status == http.StatusOK {
-			if e.payload = p.admit(e); e.payload == nil {
-				continue
-			}
+		if e.status == http.StatusOK && !p.admit(e) {
+			continue
 		}
 		copyHeader(w.Header(), e.header)
 		w.Header().Set("Content-Length", strconv.Itoa(len(e.payload)))
@@ -234,8 +232,8 @@ func deadlineOf(h http.Header) (time.Time, bool) {
 	return time.UnixMilli(ms), err == nil
 }
 
-// admit decides an event. It returns the event for the function, or nil if Weir has answered the event.
-func (p *Proxy) admit(e event) []byte {
+// admit decides an event. It returns false if Weir has answered the event.
+func (p *Proxy) admit(e event) bool {
 	i := newInvocation(e.header)
 	p.mu.Lock()
 	p.running[i.id] = i

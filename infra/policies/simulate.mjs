@@ -5,17 +5,16 @@ import { runSimulation } from '@cloud-copilot/iam-simulate'
 
 const { role, endpoints, cases } = JSON.parse(readFileSync(0))
 const results = []
-for (const { action, resource, keys, function: code } of cases) {
-  const policies = endpoints[action.split(':')[0]]
+for (const { action, table, keys } of cases) {
   const result = await runSimulation({
     request: {
       principal: 'arn:aws:iam::123456789012:role/function',
       action,
-      resource: { resource, accountId: '123456789012' },
-      contextVariables: { ...(keys && { 'dynamodb:LeadingKeys': keys }), ...(code && { 'lambda:SourceFunctionArn': code }) },
+      resource: { resource: table, accountId: '123456789012' },
+      contextVariables: keys ? { 'dynamodb:LeadingKeys': keys } : {},
     },
     identityPolicies: role.map((policy, i) => ({ name: `role ${i}`, policy })),
-    ...(policies && { vpcEndpointPolicies: policies.map((policy, i) => ({ name: `endpoint ${i}`, policy })) }),
+    ...(endpoints && { vpcEndpointPolicies: endpoints.map((policy, i) => ({ name: `endpoint ${i}`, policy })) }),
     serviceControlPolicies: [],
     resourceControlPolicies: [],
   }, {})

@@ -29,6 +29,8 @@ type Deployment struct {
 	Origin string
 	// Resources reads the resources of the deployment.
 	Resources Resources
+	// Account tests the rows that need calls of AWS.
+	Account Account
 	// Faults makes parts of the deployment fail. Set it only if the user permits changes.
 	Faults Faults
 	// MaxWait is the longest wait for a limit.
@@ -71,6 +73,8 @@ func (d *Deployment) has(n Need) bool {
 		return d.SuspendedKey != ""
 	case NeedResources:
 		return d.Resources != nil
+	case NeedStack:
+		return d.Account != nil
 	case NeedFaults:
 		return d.Faults != nil
 	case NeedPerson:

@@ -36,7 +36,8 @@ const (
 	NeedAnyURL       Need = "a URL"
 	NeedSuspendedKey Need = "`$WEIR_SUSPENDED_API_KEY`"
 	NeedResources    Need = "`--template` or `--stack`"
-	NeedFaults       Need = "`--stack` and `--write`"
+	NeedStack        Need = "`--stack`"
+	NeedFaults       Need = "`--write`"
 	NeedPerson       Need = "a person"
 )
 

@@ -14,6 +14,7 @@ func Rows() []Row {
 	}
 	rows = append(rows, retryAfter)
 	rows = append(rows, resourceRows...)
+	rows = append(rows, accountRows...)
 	rows = append(rows, authorizerFailure)
 	return append(rows, handRows...)
 }

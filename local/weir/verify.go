@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,6 +18,7 @@ import (
 	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/command"
 	"github.com/weir-limits/weir/local/verify"
+	"github.com/weir-limits/weir/local/verify/account"
 )
 
 // These variables hold credentials of verify. Other users of the machine could read them in arguments.
@@ -34,10 +36,12 @@ func verifyCommand() *cobra.Command {
 			"Each row of the output is one fact. A row that fails shows the answer of the deployment. A row that does not apply is skipped with the reason. infra/VERIFY.md describes the rows.\n\n" +
 			"The command sends GET requests and preflights: about 250 with the sample rules. It prints the maximum number first. It exhausts limits of its caller, and no limit that all callers share. " +
 			"The caller is anonymous unless $" + tokenVariable + " or $" + apiKeyVariable + " has a credential. $" + suspendedKeyVariable + " has an API key that is suspended.\n\n" +
-			"With URLs only, the command needs no AWS credentials. " +
+			"With URLs only, the command needs no AWS credentials. With --stack, it also reads the stack, its resources, its metrics and its logs with the AWS configuration (AWS_PROFILE, AWS_REGION). It changes nothing without --write. " +
+			"--json and --report remove account ids, names of resources, hosts, addresses, users and credentials. " +
 			"The exit status is 0 if no row failed and at least one passed, and 1 otherwise.",
 		Example: "  weir verify --url http://127.0.0.1:8080 --http-url http://127.0.0.1:8081\n" +
-			"  weir verify --url https://abc123.execute-api.eu-central-1.amazonaws.com/dev --json",
+			"  weir verify --url https://abc123.execute-api.eu-central-1.amazonaws.com/dev --json\n" +
+			"  weir verify --stack Weir-dev --write --report report.md",
 		Args: command.Exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			v.out, v.log = c.OutOrStdout(), c.ErrOrStderr()
@@ -50,6 +54,10 @@ func verifyCommand() *cobra.Command {
 	f.StringVar(&v.FunctionURL, "function-url", "", "the URL of a function that calls the limiter")
 	f.StringVar(&v.LayerURL, "layer-url", "", "the URL of a function with the layer")
 	f.StringVar(&v.template, "template", "", "a synthesized template, for the rows about resources")
+	f.StringVar(&v.stackName, "stack", "", "a deployed stack, for the rows about its account; its outputs have the URLs")
+	f.StringVar(&v.region, "region", "", "with --stack, the region of the stack; default $AWS_REGION")
+	f.BoolVar(&v.write, "write", false, "with --stack, permit the changes that the rows need, and undo them: the state of the alarm degraded, and the reserved concurrency of the authorizer, whose API fails for about half a minute")
+	f.StringVar(&v.report, "report", "", "write a report in Markdown without private values to this file")
 	f.StringVar(&v.rules, "rules", "", "the rules of the deployment; default functions/rules.json")
 	f.StringVar(&v.Path, "path", "", "the path of the GET requests; default: one with a small limit")
 	f.StringVar(&v.Tier, "tier", "", "the tier of the caller; default: the default tier of the rules")
@@ -57,16 +65,18 @@ func verifyCommand() *cobra.Command {
 	f.DurationVar(&v.MaxWait, "wait", 15*time.Second, "the longest wait for a limit")
 	f.IntVar(&v.Clients, "clients", verify.DefaultClients, fmt.Sprintf("maximum number of concurrent requests, at most %d", maxLoadClients))
 	f.BoolVar(&v.yes, "yes", false, "test a deployment whose name looks like production")
-	f.BoolVar(&v.asJSON, "json", false, "print one JSON object")
+	f.BoolVar(&v.asJSON, "json", false, "print one JSON object, without private values")
 	return c
 }
 
 // verifier is one run of verify.
 type verifier struct {
 	verify.Deployment
-	template, rules string
-	yes, asJSON     bool
-	out, log        io.Writer
+	template, rules           string
+	stackName, region, report string
+	stack                     *account.Stack // nil without --stack
+	yes, asJSON, write        bool
+	out, log                  io.Writer
 }
 
 // verified is the result of a run. --json prints it.
@@ -82,6 +92,11 @@ func (v *verifier) run(ctx context.Context) error {
 	if err := v.check(); err != nil {
 		return err
 	}
+	if v.stackName != "" {
+		if err := v.openStack(ctx); err != nil {
+			return err
+		}
+	}
 	if err := v.read(ctx); err != nil {
 		return err
 	}
@@ -92,7 +107,7 @@ func (v *verifier) run(ctx context.Context) error {
 	fmt.Fprintf(v.log, "sending at most %d requests\n", plan.Requests)
 	results, interrupted := verify.Run(ctx, plan, v.progress())
 	all := sum(results)
-	if err := v.print(all); err != nil {
+	if err := errors.Join(v.print(all), v.writeReport(results), v.left()); err != nil {
 		return err
 	}
 	switch {
@@ -126,8 +141,12 @@ func (v *verifier) check() error {
 		}
 	}
 	switch {
-	case !given && v.template == "":
-		return command.Usage("--url: required, or --http-url, --function-url, --layer-url or --template")
+	case !given && v.template == "" && v.stackName == "":
+		return command.Usage("--url: required, or --http-url, --function-url, --layer-url, --template or --stack")
+	case v.stackName == "" && (v.write || v.region != ""):
+		return command.Usage("--write and --region: require --stack")
+	case v.stackName != "" && v.template != "":
+		return command.Usage("--stack and --template: got both, want one of them; the stack has its template")
 	case v.Clients < 1 || v.Clients > maxLoadClients:
 		return command.Usage("--clients: got %d, want 1 to %d", v.Clients, maxLoadClients)
 	case v.MaxWait < 0 || v.MaxWait > time.Hour:
@@ -226,6 +245,7 @@ func (v *verifier) progress() verify.Progress {
 // print prints the answers behind failures and the totals, or JSON.
 func (v *verifier) print(all verified) error {
 	if v.asJSON {
+		all.Rows = verify.Public(all.Rows)
 		return command.PrintJSON(v.out, all)
 	}
 	for _, r := range all.Rows {

@@ -1,4 +1,0 @@
-package runtimeproxy
-
-// ReadPrelude is readPrelude for tests.
-var ReadPrelude = readPrelude

@@ -1,0 +1,192 @@
+// Package accounttest deploys a template into Moto, an emulator of AWS, for tests of package account.
+//
+// Moto answers the calls of DynamoDB, Lambda, IAM, API Gateway, CloudWatch, CloudWatch Logs and SNS. A
+// [Cloud] answers these calls itself, because Moto does not support them:
+//
+//   - CloudFormation. Moto creates the types that it knows, and the Cloud creates alarms, the Contributor
+//     Insights rule, the stage, the authorizer and the gateway responses with calls to Moto.
+//   - iam:SimulatePrincipalPolicy. The Cloud evaluates the policies that Moto has.
+//   - cloudwatch:DescribeAlarmHistory. The history has one action if the alarm is in the state ALARM.
+//   - cloudwatch:GetMetricData of a SEARCH expression. It finds one metric.
+//
+// Moto ignores the conditions of filter patterns of JSON log lines: every line matches.
+package accounttest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
+
+	"github.com/weir-limits/weir/limiter/storetest"
+	"github.com/weir-limits/weir/local/servers"
+)
+
+// Region is the region of a Cloud.
+const Region = "us-east-1"
+
+// Cloud is an emulated account.
+type Cloud struct {
+	// URL is the endpoint of every service.
+	URL string
+	// Fail, if not nil, returns the error code of a call, such as "AccessDenied", or "". The action of a
+	// call that is not of a query service is its method and path.
+	Fail func(action string) string
+
+	moto  string // the endpoint of Moto
+	proxy *httputil.ReverseProxy
+
+	mu      sync.Mutex
+	stacks  map[string]*stack
+	actions []string
+}
+
+// stack is a deployed stack.
+type stack struct {
+	template []byte
+	status   string
+	physical map[string]string // by logical id
+	types    map[string]string // by logical id
+	order    []string
+}
+
+// Start starts an account. It skips the test if Moto is not installed.
+func Start(t *testing.T) *Cloud {
+	t.Helper()
+	server, err := servers.StartMoto(t.Context(), storetest.Server(t, "tools", "WEIR_TOOLS"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Stop)
+	target, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &Cloud{moto: server.URL, proxy: httputil.NewSingleHostReverseProxy(target), stacks: map[string]*stack{}}
+	front := httptest.NewServer(c)
+	t.Cleanup(front.Close)
+	c.URL = front.URL
+	return c
+}
+
+// Config returns the configuration of clients.
+func (c *Cloud) Config() aws.Config {
+	return aws.Config{Region: Region, BaseEndpoint: &c.URL, Credentials: credentials.NewStaticCredentialsProvider("AKIAEXAMPLE", "secret", "")}
+}
+
+// Environment returns the variables with which a program uses the account.
+func (c *Cloud) Environment() map[string]string {
+	return map[string]string{"AWS_ENDPOINT_URL": c.URL, "AWS_REGION": Region, "AWS_ACCESS_KEY_ID": "AKIAEXAMPLE", "AWS_SECRET_ACCESS_KEY": "secret"}
+}
+
+// Deploy creates a stack from a template.
+func (c *Cloud) Deploy(t *testing.T, name string, template []byte) {
+	t.Helper()
+	if _, err := cloudformation.NewFromConfig(c.Config()).CreateStack(t.Context(), &cloudformation.CreateStackInput{StackName: &name, TemplateBody: aws.String(string(template))}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Stacks returns the number of stacks.
+func (c *Cloud) Stacks() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.stacks)
+}
+
+// Called returns the number of calls of an action of a query service.
+func (c *Cloud) Called(action string) (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, a := range c.actions {
+		if a == action {
+			n++
+		}
+	}
+	return n
+}
+
+// ServeHTTP implements http.Handler.
+func (c *Cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(io.LimitReader(r.Body, 8<<20))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	form, _ := url.ParseQuery(string(body)) // not every service uses forms
+	action := form.Get("Action")
+	if action == "" {
+		action = r.Method + " " + r.URL.Path
+	}
+	c.mu.Lock()
+	c.actions = append(c.actions, action)
+	fail := c.Fail
+	c.mu.Unlock()
+	if fail != nil {
+		if code := fail(action); code != "" {
+			refuse(w, code, "refused by the test")
+			return
+		}
+	}
+	answer := map[string]func(context.Context, url.Values) (string, error){
+		"CreateStack": c.createStack, "DeleteStack": c.deleteStack, "DescribeStacks": c.describeStacks,
+		"ListStackResources": c.listStackResources, "GetTemplate": c.getTemplate,
+		"SimulatePrincipalPolicy": c.simulate, "DescribeAlarmHistory": c.alarmHistory, "GetMetricData": c.metricData,
+	}[action]
+	if answer == nil {
+		c.proxy.ServeHTTP(w, r)
+		return
+	}
+	result, err := answer(r.Context(), form)
+	if err != nil {
+		refuse(w, "ValidationError", err.Error())
+		return
+	}
+	fmt.Fprintf(w, "<%sResponse><%sResult>%s</%sResult></%sResponse>", action, action, result, action, action)
+}
+
+// refuse answers with an error of a query service, which clients of other services report by its status.
+func refuse(w http.ResponseWriter, code, message string) {
+	w.Header().Set("X-Amzn-Errortype", code)
+	w.WriteHeader(http.StatusBadRequest)
+	fmt.Fprintf(w, "<ErrorResponse><Error><Code>%s</Code><Message>%s</Message></Error></ErrorResponse>", code, escape(message))
+}
+
+func escape(text string) string {
+	var b strings.Builder
+	_ = xml.EscapeText(&b, []byte(text)) // a strings.Builder returns no error
+	return b.String()
+}
+
+// element returns an XML element.
+func element(name, text string) string { return "<" + name + ">" + escape(text) + "</" + name + ">" }
+
+// resource is a resource in a template.
+type resource struct {
+	Type           string
+	DeletionPolicy string         `json:",omitempty"`
+	Properties     map[string]any `json:",omitempty"`
+}
+
+func parse(template []byte) (resources map[string]resource, outputs map[string]struct{ Value any }, err error) {
+	var t struct {
+		Resources map[string]resource
+		Outputs   map[string]struct{ Value any }
+	}
+	err = json.Unmarshal(template, &t)
+	return t.Resources, t.Outputs, err
+}

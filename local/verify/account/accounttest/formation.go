@@ -1,0 +1,370 @@
+package accounttest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/apigateway"
+	apis "github.com/aws/aws-sdk-go-v2/service/apigateway/types"
+	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatch/schemas"
+	watch "github.com/aws/aws-sdk-go-v2/service/cloudwatch/types"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	tables "github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/smithy-go/transport/http/protocol/awsquery"
+)
+
+// native are the types that Moto's CloudFormation creates.
+var native = []string{
+	"AWS::ApiGateway::Resource", "AWS::ApiGateway::RestApi", "AWS::CloudWatch::Dashboard", "AWS::DynamoDB::Table", "AWS::IAM::Policy", "AWS::IAM::Role",
+	"AWS::Lambda::Function", "AWS::Logs::LogGroup", "AWS::SNS::Topic", "AWS::ApiGateway::Method",
+}
+
+func (c *Cloud) createStack(ctx context.Context, form url.Values) (string, error) {
+	name, body := form.Get("StackName"), []byte(form.Get("TemplateBody"))
+	resources, _, err := parse(body)
+	if err != nil {
+		return "", err
+	}
+	s := &stack{template: body, status: "CREATE_COMPLETE", physical: map[string]string{}, types: map[string]string{}}
+	if err := c.createNative(ctx, name, resources, s); err != nil {
+		return "", err
+	}
+	for _, id := range slices.Sorted(maps.Keys(resources)) {
+		if err := c.createOther(ctx, id, resources[id], s); err != nil {
+			return "", fmt.Errorf("%s: %w", id, err)
+		}
+	}
+	if err := c.authorizeMethods(ctx, resources, s); err != nil {
+		return "", err
+	}
+	for _, id := range slices.Sorted(maps.Keys(resources)) {
+		if s.physical[id] == "" {
+			s.physical[id] = strings.ToLower(id)
+		}
+		s.types[id] = resources[id].Type
+		s.order = append(s.order, id)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stacks[name] = s
+	return element("StackId", "arn:aws:cloudformation:us-east-1:123456789012:stack/"+name+"/1"), nil
+}
+
+// createNative creates the types that Moto's CloudFormation knows.
+func (c *Cloud) createNative(ctx context.Context, name string, resources map[string]resource, s *stack) error {
+	known := map[string]resource{}
+	for id, r := range resources {
+		if slices.Contains(native, r.Type) {
+			known[id] = resource{r.Type, r.DeletionPolicy, withoutMissing(r.Properties, resources).(map[string]any)}
+		}
+	}
+	body, err := json.Marshal(map[string]any{"Resources": known})
+	if err != nil {
+		return err
+	}
+	formation := cloudformation.NewFromConfig(c.behind())
+	if _, err := formation.CreateStack(ctx, &cloudformation.CreateStackInput{StackName: &name, TemplateBody: aws.String(string(body))}); err != nil {
+		return err
+	}
+	pages := cloudformation.NewListStackResourcesPaginator(formation, &cloudformation.ListStackResourcesInput{StackName: &name})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return err
+		}
+		for _, r := range page.StackResourceSummaries {
+			s.physical[aws.ToString(r.LogicalResourceId)] = aws.ToString(r.PhysicalResourceId)
+		}
+	}
+	return nil
+}
+
+// behind returns the configuration of clients of Moto.
+func (c *Cloud) behind() aws.Config {
+	config := c.Config()
+	config.BaseEndpoint = &c.moto
+	return config
+}
+
+// withoutMissing removes references to resources that Moto does not create.
+func withoutMissing(v any, resources map[string]resource) any {
+	switch v := v.(type) {
+	case map[string]any:
+		if id, ok := v["Ref"].(string); ok && !slices.Contains(native, resources[id].Type) && !strings.HasPrefix(id, "AWS::") {
+			return id
+		}
+		if list, ok := v["Fn::GetAtt"].([]any); ok && !slices.Contains(native, resources[list[0].(string)].Type) {
+			return "missing"
+		}
+		made := map[string]any{}
+		for k, each := range v {
+			made[k] = withoutMissing(each, resources)
+		}
+		return made
+	case []any:
+		made := make([]any, len(v))
+		for i := range v {
+			made[i] = withoutMissing(v[i], resources)
+		}
+		return made
+	case nil:
+		return map[string]any{}
+	}
+	return v
+}
+
+// resolve replaces references with physical ids. Only the values that tests read have to be exact.
+func (s *stack) resolve(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		if id, ok := v["Ref"].(string); ok {
+			if id == "AWS::Region" {
+				return Region
+			}
+			if id == "AWS::Partition" {
+				return "aws"
+			}
+			return s.physical[id]
+		}
+		if list, ok := v["Fn::GetAtt"].([]any); ok {
+			return "arn:aws:any:us-east-1:123456789012:function:" + s.physical[list[0].(string)]
+		}
+		if list, ok := v["Fn::Join"].([]any); ok {
+			var parts []string
+			for _, p := range list[1].([]any) {
+				parts = append(parts, fmt.Sprint(s.resolve(p)))
+			}
+			return strings.Join(parts, list[0].(string))
+		}
+		made := map[string]any{}
+		for k, each := range v {
+			made[k] = s.resolve(each)
+		}
+		return made
+	case []any:
+		made := make([]any, len(v))
+		for i := range v {
+			made[i] = s.resolve(v[i])
+		}
+		return made
+	}
+	return v
+}
+
+// createOther creates the resource of a type that Moto's CloudFormation does not know.
+func (c *Cloud) createOther(ctx context.Context, id string, r resource, s *stack) (err error) {
+	p, _ := s.resolve(r.Properties).(map[string]any)
+	text := func(name string) *string { return aws.String(fmt.Sprint(p[name])) }
+	gateway := apigateway.NewFromConfig(c.behind())
+	switch r.Type {
+	case "AWS::CloudWatch::Alarm":
+		s.physical[id] = *text("AlarmName")
+		return c.putAlarm(ctx, p)
+	case "AWS::CloudWatch::InsightRule":
+		s.physical[id] = *text("RuleName")
+		_, err = c.watch().PutInsightRule(ctx, &cloudwatch.PutInsightRuleInput{RuleName: text("RuleName"), RuleDefinition: text("RuleBody"), RuleState: text("RuleState")})
+	case "AWS::ApiGateway::Authorizer":
+		out, err := gateway.CreateAuthorizer(ctx, &apigateway.CreateAuthorizerInput{
+			RestApiId: text("RestApiId"), Name: text("Name"), Type: apis.AuthorizerTypeRequest, AuthorizerUri: text("AuthorizerUri"),
+			IdentitySource: text("IdentitySource"), AuthorizerResultTtlInSeconds: aws.Int32(int32(p["AuthorizerResultTtlInSeconds"].(float64))),
+		})
+		if err != nil {
+			return err
+		}
+		s.physical[id] = aws.ToString(out.Id)
+	case "AWS::ApiGateway::Stage":
+		s.physical[id] = *text("StageName")
+		return createStage(ctx, gateway, p)
+	case "AWS::DynamoDB::Table":
+		return c.configureTable(ctx, s.physical[id], p)
+	case "AWS::ApiGateway::GatewayResponse":
+		_, err = gateway.PutGatewayResponse(ctx, &apigateway.PutGatewayResponseInput{
+			RestApiId: text("RestApiId"), ResponseType: apis.GatewayResponseType(*text("ResponseType")), StatusCode: text("StatusCode"),
+			ResponseParameters: textMap(p["ResponseParameters"]), ResponseTemplates: textMap(p["ResponseTemplates"]),
+		})
+	}
+	return err
+}
+
+// configureTable sets the properties of a table that Moto's CloudFormation ignores.
+func (c *Cloud) configureTable(ctx context.Context, name string, p map[string]any) (err error) {
+	client := dynamodb.NewFromConfig(c.behind())
+	if p["PointInTimeRecoverySpecification"] != nil {
+		_, err = client.UpdateContinuousBackups(ctx, &dynamodb.UpdateContinuousBackupsInput{
+			TableName: &name, PointInTimeRecoverySpecification: &tables.PointInTimeRecoverySpecification{PointInTimeRecoveryEnabled: aws.Bool(true)},
+		})
+	}
+	if ttl, ok := p["TimeToLiveSpecification"].(map[string]any); ok {
+		_, err = client.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{
+			TableName: &name, TimeToLiveSpecification: &tables.TimeToLiveSpecification{AttributeName: aws.String(ttl["AttributeName"].(string)), Enabled: aws.Bool(true)},
+		})
+	}
+	return err
+}
+
+func (c *Cloud) watch() *cloudwatch.Client {
+	return cloudwatch.NewFromConfig(c.behind(), Query)
+}
+
+// Query makes a client of CloudWatch use the protocol that Moto supports.
+func Query(o *cloudwatch.Options) { o.Protocol = awsquery.New(schemas.GraniteServiceVersion20100801) }
+
+func (c *Cloud) putAlarm(ctx context.Context, p map[string]any) error {
+	var actions []string
+	list, _ := p["AlarmActions"].([]any)
+	for _, a := range list {
+		actions = append(actions, a.(string))
+	}
+	in := &cloudwatch.PutMetricAlarmInput{
+		AlarmName: aws.String(p["AlarmName"].(string)), AlarmActions: actions, ActionsEnabled: aws.Bool(true),
+		ComparisonOperator: watch.ComparisonOperator(p["ComparisonOperator"].(string)), Threshold: aws.Float64(p["Threshold"].(float64)),
+		EvaluationPeriods: aws.Int32(int32(p["EvaluationPeriods"].(float64))), Namespace: aws.String("Weir"), MetricName: aws.String("Any"),
+	}
+	if missing, ok := p["TreatMissingData"].(string); ok {
+		in.TreatMissingData = &missing
+	}
+	_, err := c.watch().PutMetricAlarm(ctx, in)
+	return err
+}
+
+// createStage creates the stage of a REST API with the throttle of all methods.
+func createStage(ctx context.Context, gateway *apigateway.Client, p map[string]any) error {
+	api, name := aws.String(p["RestApiId"].(string)), aws.String(p["StageName"].(string))
+	root, err := gateway.GetResources(ctx, &apigateway.GetResourcesInput{RestApiId: api})
+	if err != nil {
+		return err
+	}
+	_, err = gateway.PutMethod(ctx, &apigateway.PutMethodInput{RestApiId: api, ResourceId: root.Items[0].Id, HttpMethod: aws.String("GET"), AuthorizationType: aws.String("NONE")})
+	if err == nil {
+		_, err = gateway.PutIntegration(ctx, &apigateway.PutIntegrationInput{RestApiId: api, ResourceId: root.Items[0].Id, HttpMethod: aws.String("GET"), Type: apis.IntegrationTypeMock})
+	}
+	if err != nil {
+		return err
+	}
+	deployment, err := gateway.CreateDeployment(ctx, &apigateway.CreateDeploymentInput{RestApiId: api})
+	if err != nil {
+		return err
+	}
+	if _, err := gateway.CreateStage(ctx, &apigateway.CreateStageInput{RestApiId: api, StageName: name, DeploymentId: deployment.Id}); err != nil {
+		return err
+	}
+	var patch []apis.PatchOperation
+	settings, _ := p["MethodSettings"].([]any)
+	for _, each := range settings {
+		setting := each.(map[string]any)
+		for property, key := range map[string]string{"ThrottlingRateLimit": "throttling/rateLimit", "ThrottlingBurstLimit": "throttling/burstLimit"} {
+			patch = append(patch, apis.PatchOperation{Op: apis.OpReplace, Path: aws.String("/*/*/" + key), Value: aws.String(fmt.Sprint(setting[property]))})
+		}
+	}
+	_, err = gateway.UpdateStage(ctx, &apigateway.UpdateStageInput{RestApiId: api, StageName: name, PatchOperations: patch})
+	return err
+}
+
+// authorizeMethods sets the authorizers of methods, which did not exist when Moto created the methods.
+func (c *Cloud) authorizeMethods(ctx context.Context, resources map[string]resource, s *stack) error {
+	gateway := apigateway.NewFromConfig(c.behind())
+	for _, r := range resources {
+		p, _ := s.resolve(r.Properties).(map[string]any)
+		id, ok := p["AuthorizerId"].(string)
+		if r.Type != "AWS::ApiGateway::Method" || !ok {
+			continue
+		}
+		if _, err := gateway.PutMethod(ctx, &apigateway.PutMethodInput{
+			RestApiId: aws.String(p["RestApiId"].(string)), ResourceId: aws.String(p["ResourceId"].(string)), HttpMethod: aws.String(p["HttpMethod"].(string)),
+			AuthorizationType: aws.String("CUSTOM"), AuthorizerId: &id,
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func textMap(v any) map[string]string {
+	m, _ := v.(map[string]any)
+	made := map[string]string{}
+	for k, each := range m {
+		made[k] = fmt.Sprint(each)
+	}
+	return made
+}
+
+// deployed returns a stack.
+func (c *Cloud) deployed(form url.Values) (*stack, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s, ok := c.stacks[form.Get("StackName")]
+	if !ok {
+		return nil, fmt.Errorf("stack with id %s does not exist", form.Get("StackName"))
+	}
+	return s, nil
+}
+
+func (c *Cloud) deleteStack(ctx context.Context, form url.Values) (string, error) {
+	s, err := c.deployed(form)
+	if err != nil {
+		return "", nil // CloudFormation deletes a missing stack without an error
+	}
+	name := form.Get("StackName")
+	var alarms []string
+	for id, kind := range s.types {
+		if kind == "AWS::CloudWatch::Alarm" {
+			alarms = append(alarms, s.physical[id])
+		}
+	}
+	_, first := c.watch().DeleteAlarms(ctx, &cloudwatch.DeleteAlarmsInput{AlarmNames: alarms})
+	_, second := cloudformation.NewFromConfig(c.behind()).DeleteStack(ctx, &cloudformation.DeleteStackInput{StackName: &name})
+	if err := errors.Join(first, second); err != nil {
+		return "", err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.stacks, name)
+	return "", nil
+}
+
+func (c *Cloud) describeStacks(_ context.Context, form url.Values) (string, error) {
+	s, err := c.deployed(form)
+	if err != nil {
+		return "", err
+	}
+	_, outputs, err := parse(s.template)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	for _, key := range slices.Sorted(maps.Keys(outputs)) {
+		b.WriteString("<member>" + element("OutputKey", key) + element("OutputValue", fmt.Sprint(s.resolve(outputs[key].Value))) + "</member>")
+	}
+	return "<Stacks><member>" + element("StackName", form.Get("StackName")) + element("StackStatus", s.status) +
+		element("CreationTime", "2026-11-22T12:00:00Z") + "<Outputs>" + b.String() + "</Outputs></member></Stacks>", nil
+}
+
+func (c *Cloud) listStackResources(_ context.Context, form url.Values) (string, error) {
+	s, err := c.deployed(form)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	for _, id := range s.order {
+		b.WriteString("<member>" + element("LogicalResourceId", id) + element("PhysicalResourceId", s.physical[id]) + element("ResourceType", s.types[id]) +
+			element("ResourceStatus", "CREATE_COMPLETE") + element("LastUpdatedTimestamp", "2026-11-22T12:00:00Z") + "</member>")
+	}
+	return "<StackResourceSummaries>" + b.String() + "</StackResourceSummaries>", nil
+}
+
+func (c *Cloud) getTemplate(_ context.Context, form url.Values) (string, error) {
+	s, err := c.deployed(form)
+	if err != nil {
+		return "", err
+	}
+	return element("TemplateBody", string(s.template)), nil
+}

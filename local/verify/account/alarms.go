@@ -1,0 +1,144 @@
+package account
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatch/types"
+
+	"github.com/weir-limits/weir/local/verify"
+)
+
+const alarmType = "AWS::CloudWatch::Alarm"
+
+// alarms returns the alarms of the stack as CloudWatch has them, by logical id.
+func (s *Stack) alarms(ctx context.Context) (map[string]types.MetricAlarm, error) {
+	ids, names := map[string]string{}, []string{}
+	for _, r := range s.of(alarmType) {
+		ids[r.Physical] = r.ID
+		names = append(names, r.Physical)
+	}
+	found := map[string]types.MetricAlarm{}
+	for batch := range slices.Chunk(names, 100) { // the maximum of one call
+		out, err := s.watch.DescribeAlarms(ctx, &cloudwatch.DescribeAlarmsInput{AlarmNames: batch, MaxRecords: aws.Int32(100)})
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range out.MetricAlarms {
+			found[ids[aws.ToString(a.AlarmName)]] = a
+		}
+	}
+	for _, id := range ids {
+		if _, ok := found[id]; !ok {
+			return nil, fmt.Errorf("alarm %s: not in CloudWatch", id)
+		}
+	}
+	return found, nil
+}
+
+// Alarms implements [verify.Resources].
+func (s *Stack) Alarms(ctx context.Context) (all []verify.Alarm, err error) {
+	found, err := s.alarms(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range sorted(found) {
+		a := verify.Alarm{Name: id}
+		if aws.ToBool(found[id].ActionsEnabled) {
+			a.Actions = len(found[id].AlarmActions)
+		}
+		all = append(all, a)
+	}
+	return all, nil
+}
+
+// settled is the time after which an alarm of a new stack has a state.
+const settled = 15 * time.Minute
+
+// alarmStates tests that alarms have data, or do not start without data, as in the template.
+func (s *Stack) alarmStates(ctx context.Context) (verify.Observation, error) {
+	found, err := s.alarms(ctx)
+	if err != nil {
+		return verify.Observation{}, err
+	}
+	var problems []string
+	for _, r := range s.of(alarmType) {
+		a := found[r.ID]
+		problems = append(problems, s.compare(r, map[string]any{
+			"AlarmActions": a.AlarmActions, "TreatMissingData": a.TreatMissingData, "Threshold": a.Threshold,
+			"EvaluationPeriods": a.EvaluationPeriods, "ComparisonOperator": a.ComparisonOperator,
+		})...)
+		changed := aws.ToTime(a.AlarmConfigurationUpdatedTimestamp)
+		if a.StateValue == types.StateValueInsufficientData && time.Since(changed) > settled {
+			problems = append(problems, r.ID+": INSUFFICIENT_DATA; check the names of its metrics")
+		}
+	}
+	return verdict("each alarm as in the template, and with a state", fmt.Sprintf("%d alarms", len(found)), problems), nil
+}
+
+// historyReads is the number of reads of an alarm's history, 5 s apart.
+const historyReads = 12
+
+// alarmTopic starts the alarm degraded and reads its history, which has a line for each action.
+func (s *Stack) alarmTopic(ctx context.Context) (o verify.Observation, err error) {
+	alarm, ok := s.named(alarmType, "-degraded")
+	if !ok {
+		return skipped("the stack has no alarm degraded"), nil
+	}
+	found, err := s.alarms(ctx)
+	if err != nil {
+		return o, err
+	}
+	before := found[alarm.ID]
+	set := func(value types.StateValue) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, err := s.watch.SetAlarmState(ctx, &cloudwatch.SetAlarmStateInput{AlarmName: &alarm.Physical, StateValue: value, StateReason: aws.String("weir verify")})
+			return err
+		}
+	}
+	undo, err := s.change(ctx, "the state of the alarm "+alarm.Physical,
+		fmt.Sprintf("aws cloudwatch set-alarm-state --alarm-name %s --state-value %s --state-reason restored", alarm.Physical, before.StateValue),
+		set(types.StateValueAlarm), set(before.StateValue))
+	if err != nil {
+		return o, err
+	}
+	defer func() { _ = undo(ctx) }() // Left has the error
+	return s.awaitAction(ctx, alarm)
+}
+
+func (s *Stack) awaitAction(ctx context.Context, alarm Resource) (verify.Observation, error) {
+	started := time.Now().Add(-time.Minute) // clocks can differ
+	var lines []string
+	for range historyReads {
+		out, err := s.watch.DescribeAlarmHistory(ctx, &cloudwatch.DescribeAlarmHistoryInput{AlarmName: &alarm.Physical, HistoryItemType: types.HistoryItemTypeAction, StartDate: &started})
+		if err != nil {
+			return verify.Observation{}, err
+		}
+		lines = nil
+		for _, item := range out.AlarmHistoryItems {
+			lines = append(lines, aws.ToString(item.HistorySummary))
+		}
+		if slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "Successfully executed action") }) {
+			return verdict("an executed action", "executed", nil), nil
+		}
+		if err := s.Wait(ctx, 5*time.Second); err != nil {
+			return verify.Observation{}, err
+		}
+	}
+	return verdict("an executed action", "", append(lines, "no executed action in the history of "+alarm.ID)), nil
+}
+
+// named returns the resource of a type whose physical id ends with a suffix.
+func (s *Stack) named(kind, suffix string) (Resource, bool) {
+	for _, r := range s.of(kind) {
+		if strings.HasSuffix(r.Physical, suffix) {
+			return r, true
+		}
+	}
+	return Resource{}, false
+}

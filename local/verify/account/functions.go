@@ -1,0 +1,149 @@
+package account
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/lambda"
+	"github.com/aws/aws-sdk-go-v2/service/lambda/types"
+
+	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/local/verify"
+)
+
+const functionType = "AWS::Lambda::Function"
+
+// weirFunctions returns the functions of Weir. Other functions of the same stack are not of interest.
+func (s *Stack) weirFunctions() (all []Resource) {
+	for _, r := range s.of(functionType) {
+		if variables(r)[contract.VariableFunction] != nil || variables(r)[contract.VariableNamespace] != nil {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// variables returns the environment variables of a function in the template.
+func variables(r Resource) map[string]any {
+	environment, _ := r.Properties["Environment"].(map[string]any)
+	v, _ := environment["Variables"].(map[string]any)
+	return v
+}
+
+// setting returns a variable of the functions, or "".
+func (s *Stack) setting(name string) string {
+	for _, r := range s.weirFunctions() {
+		if v := s.value(variables(r)[name]); v != "" {
+			return v
+		}
+	}
+	return ""
+}
+
+// function returns the function with a role, such as contract.Authorizer.
+func (s *Stack) function(role string) (Resource, bool) {
+	for _, r := range s.weirFunctions() {
+		if variables(r)[contract.VariableFunction] == role {
+			return r, true
+		}
+	}
+	return Resource{}, false
+}
+
+// functionSettings compares the functions with the template.
+func (s *Stack) functionSettings(ctx context.Context) (verify.Observation, error) {
+	var problems []string
+	functions := s.weirFunctions()
+	for _, r := range functions {
+		out, err := s.functions.GetFunctionConfiguration(ctx, &lambda.GetFunctionConfigurationInput{FunctionName: &r.Physical})
+		if err != nil {
+			return verify.Observation{}, fmt.Errorf("%s: %w", r.ID, err)
+		}
+		got := map[string]any{
+			"MemorySize": out.MemorySize, "Timeout": out.Timeout, "Runtime": out.Runtime,
+			"Environment": map[string]any{"Variables": map[string]string{}}, "Role": aws.ToString(out.Role),
+		}
+		if out.Environment != nil {
+			got["Environment"] = map[string]any{"Variables": out.Environment.Variables}
+		}
+		problems = append(problems, s.compare(r, got)...)
+		if out.State != types.StateActive {
+			problems = append(problems, fmt.Sprintf("%s: state %s: %s", r.ID, out.State, aws.ToString(out.StateReason)))
+		}
+	}
+	if len(functions) == 0 {
+		return skipped("the stack has no function of Weir"), nil
+	}
+	return verdict("each function as in the template, and active", fmt.Sprintf("%d functions", len(functions)), problems), nil
+}
+
+// functionNetwork tests that Lambda has connected the functions to their network.
+func (s *Stack) functionNetwork(ctx context.Context) (verify.Observation, error) {
+	var problems []string
+	connected := 0
+	for _, r := range s.weirFunctions() {
+		want, ok := r.Properties["VpcConfig"].(map[string]any)
+		if !ok {
+			continue
+		}
+		connected++
+		out, err := s.functions.GetFunctionConfiguration(ctx, &lambda.GetFunctionConfigurationInput{FunctionName: &r.Physical})
+		if err != nil {
+			return verify.Observation{}, fmt.Errorf("%s: %w", r.ID, err)
+		}
+		network := types.VpcConfigResponse{}
+		if out.VpcConfig != nil {
+			network = *out.VpcConfig
+		}
+		got := map[string]any{"SubnetIds": network.SubnetIds, "SecurityGroupIds": network.SecurityGroupIds}
+		if d := s.differs(r.ID+".VpcConfig", want, plain(got)); d != "" {
+			problems = append(problems, d)
+		}
+		if out.State != types.StateActive {
+			problems = append(problems, fmt.Sprintf("%s: state %s: %s", r.ID, out.State, aws.ToString(out.StateReason)))
+		}
+	}
+	if connected == 0 {
+		return skipped("the stack has no network; deploy it with store=elasticache"), nil
+	}
+	return verdict("active functions in the subnets of the stack", fmt.Sprintf("%d functions", connected), problems), nil
+}
+
+// propagation is the time in which a change of the reserved concurrency takes effect.
+const propagation = 10 * time.Second
+
+// BreakAuthorizer implements [verify.Faults]. It sets the reserved concurrency of the authorizer to 0.
+func (s *Stack) BreakAuthorizer(ctx context.Context) (restore func(context.Context) error, err error) {
+	r, ok := s.function(contract.Authorizer)
+	if !ok {
+		return nil, fmt.Errorf("stack %s: no authorizer", s.Name)
+	}
+	before, err := s.functions.GetFunctionConcurrency(ctx, &lambda.GetFunctionConcurrencyInput{FunctionName: &r.Physical})
+	if err != nil {
+		return nil, err
+	}
+	command := "aws lambda delete-function-concurrency --function-name " + r.Physical
+	if n := before.ReservedConcurrentExecutions; n != nil {
+		command = fmt.Sprintf("aws lambda put-function-concurrency --reserved-concurrent-executions %d --function-name %s", *n, r.Physical)
+	}
+	put := func(ctx context.Context, n int32) error {
+		_, err := s.functions.PutFunctionConcurrency(ctx, &lambda.PutFunctionConcurrencyInput{FunctionName: &r.Physical, ReservedConcurrentExecutions: &n})
+		return err
+	}
+	return s.change(ctx, "the reserved concurrency of the function "+r.Physical, command,
+		func(ctx context.Context) error {
+			if err := put(ctx, 0); err != nil {
+				return err
+			}
+			return s.Wait(ctx, propagation)
+		},
+		func(ctx context.Context) error {
+			if n := before.ReservedConcurrentExecutions; n != nil {
+				return put(ctx, *n)
+			}
+			_, err := s.functions.DeleteFunctionConcurrency(ctx, &lambda.DeleteFunctionConcurrencyInput{FunctionName: &r.Physical})
+			return err
+		})
+}

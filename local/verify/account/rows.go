@@ -1,0 +1,103 @@
+package account
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/aws/smithy-go"
+
+	"github.com/weir-limits/weir/local/verify"
+)
+
+// rows are the functions that test the rows of package verify that need an account, by the ID of the row.
+var rows = map[string]func(*Stack, context.Context) (verify.Observation, error){
+	"deploy":              (*Stack).complete,
+	"records-table":       (*Stack).recordsTable,
+	"alarm-states":        (*Stack).alarmStates,
+	"alarm-arrives":       (*Stack).alarmTopic,
+	"authorizer-cache":    (*Stack).authorizerCache,
+	"authorizer-methods":  (*Stack).authorizerMethods,
+	"stage-settings":      (*Stack).stageSettings,
+	"gateway-responses":   (*Stack).gatewayResponses,
+	"function-settings":   (*Stack).functionSettings,
+	"vpc-policy":          (*Stack).functionNetwork,
+	"role-policies":       (*Stack).rolePolicies,
+	"role-permissions":    (*Stack).rolePermissions,
+	"metrics":             (*Stack).metricsArrive,
+	"insight-rule":        (*Stack).insightRule,
+	"dashboard":           (*Stack).dashboardSearch,
+	"log-errors":          (*Stack).logErrors,
+	"subject-key-policy":  (*Stack).logSubjectKey,
+	"signing-keys-policy": (*Stack).signingKeysWritten,
+	"elasticache-login":   (*Stack).cacheLogin,
+	"events":              (*Stack).eventsStream,
+	"appconfig":           (*Stack).appConfigRules,
+}
+
+// Check implements [verify.Account].
+func (s *Stack) Check(ctx context.Context, row string) verify.Observation {
+	check, ok := rows[row]
+	if !ok {
+		return skipped("no test of an account")
+	}
+	o, err := check(s, ctx)
+	switch denied := (smithy.APIError)(nil); {
+	case err == nil:
+		return o
+	case errors.As(err, &denied) && strings.Contains(denied.ErrorCode(), "AccessDenied"):
+		return skipped("your credentials do not permit the call: " + err.Error())
+	}
+	return verify.Observation{Outcome: verify.Fail, Expected: "an answer of AWS", Observed: "an error", Raw: err.Error()}
+}
+
+func skipped(reason string) verify.Observation {
+	return verify.Observation{Outcome: verify.Skip, Reason: reason}
+}
+
+// verdict passes if there are no problems.
+func verdict(expected, observed string, problems []string) verify.Observation {
+	if len(problems) == 0 {
+		return verify.Observation{Outcome: verify.Pass, Expected: expected, Observed: observed}
+	}
+	return verify.Observation{
+		Outcome: verify.Fail, Expected: expected, Observed: fmt.Sprintf("%d problems", len(problems)), Raw: shorten(strings.Join(problems, "\n")),
+	}
+}
+
+// maxRaw is the maximum length of the raw answer of an observation, in bytes.
+const maxRaw = 4 << 10
+
+func shorten(text string) string {
+	if len(text) <= maxRaw {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxRaw], "") + " …"
+}
+
+// plain returns a value as JSON represents it.
+func plain(v any) (plain any) {
+	data, err := json.Marshal(v)
+	if err == nil {
+		err = json.Unmarshal(data, &plain)
+	}
+	if err != nil {
+		return err.Error()
+	}
+	return plain
+}
+
+// compare compares the properties in got with those of a resource in the template.
+func (s *Stack) compare(r Resource, got map[string]any) (problems []string) {
+	for _, key := range sorted(got) {
+		if d := s.differs(r.ID+"."+key, r.Properties[key], plain(got[key])); d != "" {
+			problems = append(problems, d)
+		}
+	}
+	return problems
+}
+
+// Rows returns the IDs of the rows that [Stack.Check] tests.
+func Rows() []string { return sorted(rows) }

@@ -1,0 +1,203 @@
+package account
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/apigateway"
+	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatch/schemas"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
+	"github.com/aws/aws-sdk-go-v2/service/lambda"
+	"github.com/aws/smithy-go/transport/http/protocol/awsquery"
+)
+
+// Stack is a deployed stack.
+type Stack struct {
+	// Name and Status are the name and the status of the stack.
+	Name, Status string
+	// Outputs are the outputs of the stack.
+	Outputs map[string]string
+	// Template is the template of the stack in JSON.
+	Template []byte
+	// Log gets a line before each change of the stack.
+	Log io.Writer
+	// Wait waits between two reads of a value that AWS changes later.
+	Wait func(context.Context, time.Duration) error
+
+	resources  []Resource // in the order of CloudFormation
+	parameters map[string]string
+	region     string
+	clients
+
+	mu   sync.Mutex
+	left []string
+}
+
+// clients are the clients of the services that a Stack reads.
+type clients struct {
+	formation *cloudformation.Client
+	watch     *cloudwatch.Client
+	logs      *cloudwatchlogs.Client
+	tables    *dynamodb.Client
+	functions *lambda.Client
+	roles     *iam.Client
+	apis      *apigateway.Client
+}
+
+// Resource is a resource of a stack.
+type Resource struct {
+	ID, Type, Physical, Status string
+	// Retained reports that CloudFormation keeps the resource when it deletes the stack.
+	Retained bool
+	// Properties are the properties in the template, with intrinsic functions.
+	Properties map[string]any
+}
+
+// Resources returns the resources of the stack.
+func (s *Stack) Resources() []Resource { return slices.Clone(s.resources) }
+
+// Open reads a stack.
+func Open(ctx context.Context, config aws.Config, name string) (*Stack, error) {
+	s := &Stack{
+		Name: name, Log: io.Discard, Wait: sleep, region: config.Region,
+		clients: clients{
+			cloudformation.NewFromConfig(config), cloudwatch.NewFromConfig(config, queryProtocol), cloudwatchlogs.NewFromConfig(config),
+			dynamodb.NewFromConfig(config), lambda.NewFromConfig(config), iam.NewFromConfig(config), apigateway.NewFromConfig(config),
+		},
+	}
+	if err := s.readStack(ctx); err != nil {
+		return nil, err
+	}
+	return s, s.readResources(ctx)
+}
+
+// queryProtocol makes a client of CloudWatch use the query protocol. Emulators of AWS do not support CBOR,
+// which is the default.
+func queryProtocol(o *cloudwatch.Options) {
+	o.Protocol = awsquery.New(schemas.GraniteServiceVersion20100801)
+}
+
+func (s *Stack) readStack(ctx context.Context) error {
+	described, err := s.formation.DescribeStacks(ctx, &cloudformation.DescribeStacksInput{StackName: &s.Name})
+	if err != nil {
+		return fmt.Errorf("stack %s: %w", s.Name, err)
+	}
+	if len(described.Stacks) == 0 {
+		return fmt.Errorf("stack %s: not found in %s", s.Name, s.region)
+	}
+	stack := described.Stacks[0]
+	s.Status, s.Outputs, s.parameters = string(stack.StackStatus), map[string]string{}, map[string]string{}
+	for _, o := range stack.Outputs {
+		s.Outputs[aws.ToString(o.OutputKey)] = aws.ToString(o.OutputValue)
+	}
+	for _, p := range stack.Parameters {
+		s.parameters[aws.ToString(p.ParameterKey)] = aws.ToString(p.ParameterValue)
+	}
+	template, err := s.formation.GetTemplate(ctx, &cloudformation.GetTemplateInput{StackName: &s.Name, TemplateStage: "Processed"})
+	if err != nil {
+		return fmt.Errorf("stack %s: template: %w", s.Name, err)
+	}
+	s.Template = []byte(aws.ToString(template.TemplateBody))
+	return nil
+}
+
+// readResources joins the resources of the stack with their properties in the template.
+func (s *Stack) readResources(ctx context.Context) error {
+	var template struct {
+		Resources map[string]struct {
+			DeletionPolicy string
+			Properties     map[string]any
+		}
+	}
+	if err := json.Unmarshal(s.Template, &template); err != nil {
+		return fmt.Errorf("stack %s: got a template that is not JSON (%w), want the template of the CDK; name the nested stack that contains Weir", s.Name, err)
+	}
+	pages := cloudformation.NewListStackResourcesPaginator(s.formation, &cloudformation.ListStackResourcesInput{StackName: &s.Name})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return fmt.Errorf("stack %s: resources: %w", s.Name, err)
+		}
+		for _, r := range page.StackResourceSummaries {
+			id := aws.ToString(r.LogicalResourceId)
+			s.resources = append(s.resources, Resource{
+				ID: id, Type: aws.ToString(r.ResourceType), Physical: aws.ToString(r.PhysicalResourceId), Status: string(r.ResourceStatus),
+				Retained: template.Resources[id].DeletionPolicy == "Retain", Properties: template.Resources[id].Properties,
+			})
+		}
+	}
+	return nil
+}
+
+// of returns the resources of a type.
+func (s *Stack) of(kind string) (all []Resource) {
+	for _, r := range s.resources {
+		if r.Type == kind {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// find returns the resource with a logical id.
+func (s *Stack) find(id string) (Resource, bool) {
+	for _, r := range s.resources {
+		if r.ID == id {
+			return r, true
+		}
+	}
+	return Resource{}, false
+}
+
+// Left returns one line for each change that could not be undone, with the command that undoes it.
+func (s *Stack) Left() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]string(nil), s.left...)
+}
+
+// undoTimeout is the longest time in which a change is undone.
+const undoTimeout = 30 * time.Second
+
+// change makes a change and returns the function that undoes it. command is the command with which a
+// person undoes the change. The function that undoes the change works after the end of ctx.
+func (s *Stack) change(ctx context.Context, what, command string, do, undo func(context.Context) error) (func(context.Context) error, error) {
+	fmt.Fprintf(s.Log, "changing %s; if this command is killed, undo it: %s\n", what, command)
+	back := func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+		defer cancel()
+		err := undo(ctx)
+		if err != nil {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.left = append(s.left, fmt.Sprintf("%s: not undone (%v); run: %s", what, err, command))
+		}
+		return err
+	}
+	if err := do(ctx); err != nil {
+		return nil, errors.Join(err, back(ctx)) // the call can have had its effect although it failed
+	}
+	return back, nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,82 @@
+package account
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/weir-limits/weir/local/verify"
+)
+
+const tableType = "AWS::DynamoDB::Table"
+
+func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// complete tests that CloudFormation has created every resource.
+func (s *Stack) complete(context.Context) (verify.Observation, error) {
+	var problems []string
+	for _, r := range s.resources {
+		if !strings.HasSuffix(r.Status, "_COMPLETE") {
+			problems = append(problems, r.ID+": "+r.Status)
+		}
+	}
+	if !strings.HasSuffix(s.Status, "_COMPLETE") || strings.Contains(s.Status, "ROLLBACK") {
+		problems = append(problems, "the stack: "+s.Status)
+	}
+	return verdict("a complete stack", fmt.Sprintf("%s with %d resources", s.Status, len(s.resources)), problems), nil
+}
+
+// Tables implements [verify.Resources].
+func (s *Stack) Tables(ctx context.Context) (tables []verify.Table, err error) {
+	for _, r := range s.of(tableType) {
+		if r.Properties["TimeToLiveSpecification"] == nil {
+			continue // the records table
+		}
+		out, err := s.tables.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: &r.Physical})
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", r.ID, err)
+		}
+		t := verify.Table{Name: r.ID}
+		if d := out.TimeToLiveDescription; d != nil && (d.TimeToLiveStatus == types.TimeToLiveStatusEnabled || d.TimeToLiveStatus == types.TimeToLiveStatusEnabling) {
+			t.TTL = aws.ToString(d.AttributeName)
+		}
+		tables = append(tables, t)
+	}
+	return tables, nil
+}
+
+// recordsTable tests the protection of the tables without a time to live.
+func (s *Stack) recordsTable(ctx context.Context) (verify.Observation, error) {
+	var problems []string
+	tables := 0
+	for _, r := range s.of(tableType) {
+		if !r.Retained {
+			continue
+		}
+		tables++
+		backups, err := s.tables.DescribeContinuousBackups(ctx, &dynamodb.DescribeContinuousBackupsInput{TableName: &r.Physical})
+		if err != nil {
+			return verify.Observation{}, err
+		}
+		if d := backups.ContinuousBackupsDescription; d == nil || d.PointInTimeRecoveryDescription == nil || d.PointInTimeRecoveryDescription.PointInTimeRecoveryStatus != types.PointInTimeRecoveryStatusEnabled {
+			problems = append(problems, r.ID+": no point-in-time recovery")
+		}
+		table, err := s.tables.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &r.Physical})
+		if err != nil {
+			return verify.Observation{}, err
+		}
+		if !aws.ToBool(table.Table.DeletionProtectionEnabled) {
+			problems = append(problems, r.ID+": no deletion protection")
+		}
+	}
+	if tables == 0 {
+		return skipped("the stack has no records table"), nil
+	}
+	return verdict("point-in-time recovery and deletion protection", "both", problems), nil
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/aws/aws-sdk-go-v2/config"
+
+	"github.com/weir-limits/weir/local/command"
+	"github.com/weir-limits/weir/local/verify"
+	"github.com/weir-limits/weir/local/verify/account"
+)
+
+// openStack reads the stack and takes the URLs of the APIs from its outputs.
+func (v *verifier) openStack(ctx context.Context) error {
+	if production.MatchString(v.stackName) && !v.yes {
+		return command.Usage("--stack: %s looks like production; the command exhausts limits of its caller there; to test it, add --yes", v.stackName)
+	}
+	settings, err := config.LoadDefaultConfig(ctx, config.WithRegion(v.region))
+	if err != nil {
+		return fmt.Errorf("AWS configuration: %w", err)
+	}
+	if settings.Region == "" {
+		return command.Usage("--region: required: the region of the stack (or set AWS_REGION)")
+	}
+	if _, err := settings.Credentials.Retrieve(ctx); err != nil {
+		return fmt.Errorf("no AWS credentials; set AWS_PROFILE, or log in: %w", err)
+	}
+	stack, err := account.Open(ctx, settings, v.stackName)
+	if err != nil {
+		return err
+	}
+	stack.Log = v.log
+	v.stack, v.Resources, v.Account = stack, stack, stack
+	if v.write {
+		v.Faults = stack
+	}
+	v.URL, v.HTTPURL = cmp.Or(v.URL, stack.Outputs["RestUrl"]), cmp.Or(v.HTTPURL, stack.Outputs["HttpUrl"])
+	return nil
+}
+
+// left prints the changes of the stack that could not be undone. It returns an error if there are any.
+func (v *verifier) left() error {
+	if v.stack == nil {
+		return nil
+	}
+	lines := v.stack.Left()
+	for _, line := range lines {
+		fmt.Fprintln(v.log, line)
+	}
+	if len(lines) > 0 {
+		return errors.New("the stack is not as before; run the commands above")
+	}
+	return nil
+}
+
+// writeReport writes the report without private values.
+func (v *verifier) writeReport(results []verify.Result) error {
+	if v.report == "" {
+		return nil
+	}
+	if err := os.WriteFile(v.report, []byte(verify.Report(command.Built().Version, results)), 0o600); err != nil {
+		return fmt.Errorf("--report: %w", err)
+	}
+	return nil
+}
