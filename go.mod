@@ -2,10 +2,7 @@ module github.com/weir-limits/weir
 
 go 1.26.0
 
-ignore (
-	./infra/node_modules
-	./local/console/node_modules
-)
+ignore node_modules
 
 require (
 	github.com/CycloneDX/cyclonedx-go v0.12.0

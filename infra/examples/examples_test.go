@@ -71,7 +71,7 @@ func checkSynthesized(t *testing.T, app *exec.Cmd) {
 	if !reflect.DeepEqual(normal(limits.Resources), normal(want.Resources)) || !reflect.DeepEqual(limits.Conditions, want.Conditions) || !reflect.DeepEqual(limits.Rules, want.Rules) {
 		t.Error("the template of the limits: got other resources, conditions or rules, want those of the release")
 	}
-	checkDeployment(t, got)
+	checkDeployment(t, got, limits)
 }
 
 // normal removes the order of dependencies: the CDK writes one dependency as text, and several as a list.
@@ -88,8 +88,8 @@ func normal(resources map[string]node) map[string]node {
 type node = map[string]any
 
 // checkDeployment checks the template of an API: a nested stack with the limits, a method that they limit and
-// that answers 200, and a deployment after both.
-func checkDeployment(t *testing.T, got template) {
+// that answers 200, a function with the layer, and a deployment after the stack and the method.
+func checkDeployment(t *testing.T, got, nested template) {
 	t.Helper()
 	of := func(resourceType string) (id string, properties node) {
 		for id, r := range got.Resources {
@@ -114,10 +114,27 @@ func checkDeployment(t *testing.T, got template) {
 		t.Errorf("got the method %v, want the authorizer of the limits", method)
 	}
 	checkAnswers(t, method)
+	_, function := of("AWS::Lambda::Function")
+	role, _ := got.Resources[function["Role"].(node)["Fn::GetAtt"].([]any)[0].(string)]["Properties"].(node)
+	policies, _ := role["ManagedPolicyArns"].([]any)
+	checkLayered(t, function, policies, func(name string) any { return node{"Fn::GetAtt": []any{limits, "Outputs." + generated(t, nested, name)}} })
 	deployment, _ := of("AWS::ApiGateway::Deployment")
 	if after, _ := got.Resources[deployment]["DependsOn"].([]any); !slices.Contains(after, any(limits)) || !slices.Contains(after, any(methodID)) {
 		t.Errorf("got a deployment after %v, want one after %s and %s", after, limits, methodID)
 	}
+}
+
+// generated returns the name of the output that the CDK adds to the nested stack for an output of the release.
+func generated(t *testing.T, nested template, name string) string {
+	t.Helper()
+	value := func(output any) any { n, _ := output.(node); return n["Value"] }
+	for each, output := range nested.Outputs {
+		if each != name && reflect.DeepEqual(value(output), value(nested.Outputs[name])) {
+			return each
+		}
+	}
+	t.Fatalf("got no output with the value of %s, want one", name)
+	return ""
 }
 
 // checkAnswers checks that a method with a mock integration answers. Without both responses, API Gateway
@@ -130,6 +147,48 @@ func checkAnswers(t *testing.T, method node) {
 	if len(integrated) != 1 || len(responses) != 1 || integrated[0].(node)["StatusCode"] != "200" || responses[0].(node)["StatusCode"] != "200" {
 		t.Errorf("got the responses %v and %v, want 200", integrated, responses)
 	}
+}
+
+// checkLayered checks a function with the layer. output returns an output of the limits in the template of
+// the function.
+func checkLayered(t *testing.T, function node, policies []any, output func(name string) any) {
+	t.Helper()
+	if !reflect.DeepEqual(function["Layers"], []any{output("LayerArn")}) || !slices.ContainsFunc(policies, func(p any) bool { return reflect.DeepEqual(p, output("LayerPolicyArn")) }) {
+		t.Errorf("got the layers %v and the policies %v, want those of the limits", function["Layers"], policies)
+	}
+	environment, _ := function["Environment"].(node)
+	got, _ := environment["Variables"].(node)
+	want := node{"AWS_LAMBDA_EXEC_WRAPPER": "/opt/weir", "WEIR_NAMESPACE": "orders", "WEIR_TABLE": output("CountersTable"), "WEIR_RECORDS_TABLE": output("RecordsTable")}
+	for name, value := range layerVariables(t) {
+		if want[name] == nil && value != "" {
+			want[name] = value
+		}
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got the variables %v, want %v", got, want)
+	}
+	if architectures, _ := function["Architectures"].([]any); !slices.Equal(architectures, []any{"arm64"}) {
+		t.Errorf("got the architectures %v, want arm64, the default of the layer", architectures)
+	}
+}
+
+// layerVariables returns the output LayerVariables with DynamoDB and without tokens.
+func layerVariables(t *testing.T) (variables map[string]string) {
+	t.Helper()
+	output, _ := read(t, released).Outputs["LayerVariables"].(node)
+	value, _ := output["Value"].(node)
+	for value["Fn::If"] != nil {
+		value, _ = value["Fn::If"].([]any)[2].(node)
+	}
+	var text strings.Builder
+	for _, part := range value["Fn::Join"].([]any)[1].([]any) {
+		known, _ := part.(string)
+		text.WriteString(known)
+	}
+	if err := json.Unmarshal([]byte(text.String()), &variables); err != nil {
+		t.Fatalf("LayerVariables: got %s: %v", text.String(), err)
+	}
+	return variables
 }
 
 // checkNames checks that the released template has the parameters and the output that an example uses.
@@ -189,6 +248,8 @@ func TestExamples_sam(t *testing.T) {
 		t.Errorf("got the method %v, want the authorizer of the limits", method)
 	}
 	checkAnswers(t, properties("Get"))
+	policies, _ := properties("Quotes")["Policies"].([]any)
+	checkLayered(t, properties("Quotes"), policies, func(name string) any { return node{"Fn::GetAtt": []any{"Limits", "Outputs." + name}} })
 	parameters, _ := properties("Limits")["Parameters"].(node)
 	checkNames(t, slices.Collect(maps.Keys(parameters)))
 }

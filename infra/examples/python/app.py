@@ -2,6 +2,8 @@ import os
 
 from aws_cdk import App, CfnOutput, CfnParameter, NestedStack, Stack, Token
 from aws_cdk.aws_apigateway import AuthorizationType, IntegrationResponse, MethodResponse, MockIntegration, RestApi, StageOptions
+from aws_cdk.aws_iam import ManagedPolicy
+from aws_cdk.aws_lambda import Architecture, Code, Function, FunctionUrlAuthType, LayerVersion, Runtime
 from aws_cdk.cloudformation_include import CfnInclude
 
 RELEASE = "v1.0.0"  # the folder in the bucket; upload the files of the release to it first
@@ -24,6 +26,11 @@ nested = NestedStack(
 )
 limits = CfnInclude(nested, "Template", template_file=os.environ.get("WEIR_TEMPLATE", "weir.template.json"))
 
+
+def output(name):
+    return Token.as_string(limits.get_output(name).value)
+
+
 # Each limited method has the authorizer.
 integration = MockIntegration(
     request_templates={"application/json": '{"statusCode": 200}'},
@@ -31,13 +38,35 @@ integration = MockIntegration(
 )
 method = api.root.add_method("GET", integration, method_responses=[MethodResponse(status_code="200")])
 method.node.default_child.authorization_type = AuthorizationType.CUSTOM.value
-method.node.default_child.authorizer_id = Token.as_string(limits.get_output("AuthorizerId").value)
+method.node.default_child.authorizer_id = output("AuthorizerId")
 
 # API Gateway serves a snapshot of the API. So the deployment follows the limits, and another release makes
 # a new deployment.
 api.latest_deployment.node.add_dependency(nested)
 api.latest_deployment.add_to_logical_id({"release": RELEASE})
 
-CfnOutput(stack, "RecordsTable", value=Token.as_string(limits.get_output("RecordsTable").value))
+# No authorizer can answer 429 for a function URL. The layer limits the function before its code runs.
+quotes = Function(
+    stack,
+    "Quotes",
+    runtime=Runtime.PYTHON_3_13,
+    architecture=Architecture.ARM_64,
+    handler="index.handler",
+    code=Code.from_inline('def handler(event, context):\n    return {"statusCode": 200, "body": "hello"}\n'),
+    layers=[LayerVersion.from_layer_version_arn(stack, "Layer", output("LayerArn"))],
+    environment={
+        "AWS_LAMBDA_EXEC_WRAPPER": "/opt/weir",
+        "WEIR_NAMESPACE": "orders",
+        "WEIR_STORE": "dynamodb",
+        "WEIR_TABLE": output("CountersTable"),
+        "WEIR_RECORDS_TABLE": output("RecordsTable"),
+        "WEIR_RULES_FILE": "/opt/weir-rules.json",
+        "WEIR_RULES_FROM": "table",
+    },
+)
+quotes.role.add_managed_policy(ManagedPolicy.from_managed_policy_arn(stack, "LayerPolicy", output("LayerPolicyArn")))
+quotes.add_function_url(auth_type=FunctionUrlAuthType.NONE)
+
+CfnOutput(stack, "RecordsTable", value=output("RecordsTable"))
 
 app.synth()

@@ -4,6 +4,10 @@ terraform {
       source  = "hashicorp/aws"
       version = "~> 6.0"
     }
+    archive = {
+      source  = "hashicorp/archive"
+      version = "~> 2.7"
+    }
   }
 }
 
@@ -113,4 +117,61 @@ output "url" {
 
 output "records_table" {
   value = aws_cloudformation_stack.limits.outputs["RecordsTable"]
+}
+
+# No authorizer of an HTTP API can answer 429. The layer limits the function before its code runs.
+data "archive_file" "quotes" {
+  type        = "zip"
+  output_path = "quotes.zip"
+
+  source {
+    filename = "index.js"
+    content  = "exports.handler = async () => ({ statusCode: 200, body: 'hello' });"
+  }
+}
+
+resource "aws_iam_role" "quotes" {
+  name_prefix = "quotes-"
+  assume_role_policy = jsonencode({
+    Version   = "2012-10-17"
+    Statement = [{ Effect = "Allow", Action = "sts:AssumeRole", Principal = { Service = "lambda.amazonaws.com" } }]
+  })
+}
+
+resource "aws_iam_role_policy_attachment" "quotes_logs" {
+  role       = aws_iam_role.quotes.name
+  policy_arn = "arn:aws:iam::aws:policy/service-role/AWSLambdaBasicExecutionRole"
+}
+
+resource "aws_iam_role_policy_attachment" "quotes_limits" {
+  role       = aws_iam_role.quotes.name
+  policy_arn = aws_cloudformation_stack.limits.outputs["LayerPolicyArn"]
+}
+
+resource "aws_lambda_function" "quotes" {
+  function_name    = "quotes"
+  role             = aws_iam_role.quotes.arn
+  runtime          = "nodejs22.x"
+  architectures    = ["arm64"]
+  handler          = "index.handler"
+  filename         = data.archive_file.quotes.output_path
+  source_code_hash = data.archive_file.quotes.output_base64sha256
+  layers           = [aws_cloudformation_stack.limits.outputs["LayerArn"]]
+
+  environment {
+    variables = merge(jsondecode(aws_cloudformation_stack.limits.outputs["LayerVariables"]), { AWS_LAMBDA_EXEC_WRAPPER = "/opt/weir" })
+  }
+}
+
+resource "aws_apigatewayv2_api" "quotes" {
+  name          = "quotes"
+  protocol_type = "HTTP"
+  target        = aws_lambda_function.quotes.arn
+}
+
+resource "aws_lambda_permission" "quotes" {
+  action        = "lambda:InvokeFunction"
+  function_name = aws_lambda_function.quotes.function_name
+  principal     = "apigateway.amazonaws.com"
+  source_arn    = "${aws_apigatewayv2_api.quotes.execution_arn}/*"
 }

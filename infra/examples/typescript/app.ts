@@ -1,5 +1,7 @@
 import { App, CfnOutput, CfnParameter, NestedStack, Stack, Token } from "aws-cdk-lib";
 import { AuthorizationType, MockIntegration, RestApi } from "aws-cdk-lib/aws-apigateway";
+import { ManagedPolicy } from "aws-cdk-lib/aws-iam";
+import { Architecture, Code, Function, FunctionUrlAuthType, LayerVersion, Runtime } from "aws-cdk-lib/aws-lambda";
 import { CfnInclude } from "aws-cdk-lib/cloudformation-include";
 
 const release = "v1.0.0"; // the folder in the bucket; upload the files of the release to it first
@@ -19,6 +21,7 @@ const nested = new NestedStack(stack, "Limits", {
   },
 });
 const limits = new CfnInclude(nested, "Template", { templateFile: process.env.WEIR_TEMPLATE ?? "weir.template.json" });
+const output = (name: string) => Token.asString(limits.getOutput(name).value);
 
 // Each limited method has the authorizer.
 const integration = new MockIntegration({
@@ -28,7 +31,7 @@ const integration = new MockIntegration({
 api.root.addMethod("GET", integration, {
   methodResponses: [{ statusCode: "200" }],
   authorizationType: AuthorizationType.CUSTOM,
-  authorizer: { authorizerId: Token.asString(limits.getOutput("AuthorizerId").value), authorizationType: AuthorizationType.CUSTOM },
+  authorizer: { authorizerId: output("AuthorizerId"), authorizationType: AuthorizationType.CUSTOM },
 });
 
 // API Gateway serves a snapshot of the API. So the deployment follows the limits, and another release makes
@@ -36,6 +39,26 @@ api.root.addMethod("GET", integration, {
 api.latestDeployment!.node.addDependency(nested);
 api.latestDeployment!.addToLogicalId({ release });
 
-new CfnOutput(stack, "RecordsTable", { value: Token.asString(limits.getOutput("RecordsTable").value) });
+// No authorizer can answer 429 for a function URL. The layer limits the function before its code runs.
+const quotes = new Function(stack, "Quotes", {
+  runtime: Runtime.NODEJS_22_X,
+  architecture: Architecture.ARM_64,
+  handler: "index.handler",
+  code: Code.fromInline('exports.handler = async () => ({ statusCode: 200, body: "hello" });'),
+  layers: [LayerVersion.fromLayerVersionArn(stack, "Layer", output("LayerArn"))],
+  environment: {
+    AWS_LAMBDA_EXEC_WRAPPER: "/opt/weir",
+    WEIR_NAMESPACE: "orders",
+    WEIR_STORE: "dynamodb",
+    WEIR_TABLE: output("CountersTable"),
+    WEIR_RECORDS_TABLE: output("RecordsTable"),
+    WEIR_RULES_FILE: "/opt/weir-rules.json",
+    WEIR_RULES_FROM: "table",
+  },
+});
+quotes.role!.addManagedPolicy(ManagedPolicy.fromManagedPolicyArn(stack, "LayerPolicy", output("LayerPolicyArn")));
+quotes.addFunctionUrl({ authType: FunctionUrlAuthType.NONE });
+
+new CfnOutput(stack, "RecordsTable", { value: output("RecordsTable") });
 
 app.synth();
