@@ -117,7 +117,9 @@ func checkDeployment(t *testing.T, got, nested template) {
 	_, function := of("AWS::Lambda::Function")
 	role, _ := got.Resources[function["Role"].(node)["Fn::GetAtt"].([]any)[0].(string)]["Properties"].(node)
 	policies, _ := role["ManagedPolicyArns"].([]any)
-	checkLayered(t, function, policies, func(name string) any { return node{"Fn::GetAtt": []any{limits, "Outputs." + generated(t, nested, name)}} })
+	checkLayered(t, function, policies, func(name string) any {
+		return node{"Fn::GetAtt": []any{limits, "Outputs." + generated(t, nested, name)}}
+	})
 	deployment, _ := of("AWS::ApiGateway::Deployment")
 	if after, _ := got.Resources[deployment]["DependsOn"].([]any); !slices.Contains(after, any(limits)) || !slices.Contains(after, any(methodID)) {
 		t.Errorf("got a deployment after %v, want one after %s and %s", after, limits, methodID)
