@@ -96,6 +96,24 @@ func TestRun_withoutFault(t *testing.T) {
 	}
 }
 
+// If the store did not decide some requests of a burst, the row about the exact limit reports it.
+func TestRun_degradedBurst(t *testing.T) {
+	p := fronted(rest, func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if strings.Contains(r.URL.Path, "items") {
+				w.Header().Set("Weir-Degraded", "store_timeout")
+			}
+			h.ServeHTTP(w, r)
+		})
+	})
+	p.authorizer = lenient
+	for _, r := range verified(t, p.open(t)) {
+		if want := "60 pass, some of them without the store (Weir-Degraded: store_timeout)"; r.Row == "limit-exact" && (r.Outcome != verify.Fail || r.Observed != want) {
+			t.Errorf("limit-exact: got %s, observed %q, want fail and %q", r.Outcome, r.Observed, want)
+		}
+	}
+}
+
 // Each URL alone is sufficient for the rows about it and for those about any URL. A run sends only GET requests
 // and preflights.
 func TestRun_oneURL(t *testing.T) {

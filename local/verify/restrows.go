@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -28,7 +29,7 @@ var storeDecides = Row{
 			if !a.decided() {
 				return skipped(fmt.Sprintf("no answer has the fields of a limit (got %s)", a.summary()))
 			}
-			if reason := a.header.Get(contract.FieldDegraded); reason != "" && reason != "none" {
+			if reason := a.degraded(); reason != "" {
 				return failed(expected, contract.FieldDegraded+": "+reason, a.String())
 			}
 		}
@@ -48,8 +49,9 @@ var limitExact = Row{
 		if b.reason != "" {
 			return skipped(b.reason)
 		}
-		allowed := 0
+		allowed, degraded := 0, ""
 		for _, a := range b.answers {
+			degraded = cmp.Or(a.degraded(), degraded)
 			switch {
 			case a.allowed():
 				allowed++
@@ -63,6 +65,9 @@ var limitExact = Row{
 			expected = fmt.Sprintf("%d to %d of %d requests pass", from, to, len(b.answers))
 		}
 		observed := fmt.Sprintf("%d pass", allowed)
+		if degraded != "" {
+			observed += fmt.Sprintf(", some of them without the store (%s: %s)", contract.FieldDegraded, degraded)
+		}
 		if allowed < from || allowed > to {
 			return failed(expected, observed, "")
 		}

@@ -9,16 +9,25 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// probeCost is the maximum number of requests of a probe.
-const probeCost = 2
+// These bound a probe. After a cold start, the first call of a store can be late, and the environment then
+// leaves the store alone for a moment.
+const (
+	probeCost   = patientCost + 1
+	patientCost = 2
+	coldWait    = 2 * time.Second
+)
 
-// probe returns the first answer of a URL to a request of the caller.
+// probe returns the first answer of a URL to a request of the caller. It repeats the request once if the store
+// did not decide it.
 func (s *session) probe(ctx context.Context, url string) answer {
-	a, ok := s.probes[url]
-	if !ok {
-		a = s.patient(ctx, s.get(url, s.plan.Path))
-		s.probes[url] = a
+	if a, ok := s.probes[url]; ok {
+		return a
 	}
+	a := s.patient(ctx, s.get(url, s.plan.Path))
+	if a.degraded() != "" && s.wait(ctx, coldWait, "the store did not decide the request") == nil {
+		a = s.send(ctx, s.get(url, s.plan.Path))
+	}
+	s.probes[url] = a
 	return a
 }
 
@@ -44,7 +53,7 @@ type burst struct {
 }
 
 // burstCost is the maximum number of requests before a burst.
-const burstCost = probeCost
+const burstCost = patientCost
 
 // first returns the burst to the first URL. It exhausts the limit.
 func (s *session) first(ctx context.Context) *burst {

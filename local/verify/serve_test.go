@@ -2,14 +2,17 @@ package verify_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/local/checkout"
@@ -20,27 +23,43 @@ import (
 	"github.com/weir-limits/weir/local/verify"
 )
 
-// Behind each API of make run, with each store, no row fails. A second run at the same instant, as the same
-// caller, waits until the limits recover.
+// local are the rows that apply to make run with the sample rules.
+var local = []string{
+	"store-decides", "rest-allowed-fields", "rest-unauthorized", "http-allowed-fields", "http-unauthorized", "rest-not-cached", "limit-exact",
+	"rest-refused-status", "rest-refused-fields", "rest-refused-content-type", "rest-refused-body", "http-refused", "retry-after",
+}
+
+// tries is the maximum number of runs with a store. On a busy machine, the store can miss its deadline.
+const tries = 3
+
+// Behind each API of make run, with each store, all rows that apply pass.
 func TestRun_serve(t *testing.T) {
 	for _, store := range []string{serve.Memory, "dynamodb", "redis"} {
 		t.Run(store, func(t *testing.T) {
-			d := served(t, store)
-			for run := range 2 {
-				results := verified(t, d)
-				want := []string{
-					"store-decides", "rest-allowed-fields", "rest-unauthorized", "http-allowed-fields", "http-unauthorized", "rest-not-cached", "limit-exact",
-					"rest-refused-status", "rest-refused-fields", "rest-refused-content-type", "rest-refused-body", "http-refused", "retry-after",
+			for try := 1; ; try++ {
+				problem := twice(t, served(t, store))
+				if problem == "" {
+					return
 				}
-				if passed := ids(results, verify.Pass); !slices.Equal(passed, want) {
-					t.Errorf("run %d: got passed rows %q, want %q\n%s", run+1, passed, want, failures(results))
-				}
-				if failed := ids(results, verify.Fail); len(failed) > 0 {
-					t.Errorf("run %d: got failed rows %q, want none", run+1, failed)
+				if try == tries || !strings.Contains(problem, string(limiter.ReasonTimeout)) {
+					t.Fatal(problem)
 				}
 			}
 		})
 	}
+}
+
+// twice runs all rows twice, as the same caller. The second run waits until the limits recover. It returns a
+// description of other results than passed rows, or "".
+func twice(t *testing.T, d *verify.Deployment) string {
+	t.Helper()
+	for run := range 2 {
+		results := verified(t, d)
+		if passed := ids(results, verify.Pass); !slices.Equal(passed, local) || len(ids(results, verify.Fail)) > 0 {
+			return fmt.Sprintf("run %d: got passed rows %q, want %q and no failed rows\n%s", run+1, passed, local, failures(results))
+		}
+	}
+	return ""
 }
 
 // served returns the APIs of make run as a deployment.
@@ -49,6 +68,7 @@ func served(t *testing.T, store string) *verify.Deployment {
 	if variable := servers.Variables[store]; variable != "" {
 		storetest.Server(t, store, variable)
 	}
+	t.Setenv("STORE_TIMEOUT", "900ms") // a busy machine is slower than the default permits
 	c := checkouttest.Scratch(t)
 	clock := &commandtest.Clock{}
 	clock.Set(start)

@@ -74,6 +74,14 @@ func (a answer) refused() bool {
 	return a.err == nil && (a.status == http.StatusTooManyRequests || denied)
 }
 
+// degraded returns the reason why the store did not decide the request, or "".
+func (a answer) degraded() string {
+	if reason := a.header.Get(contract.FieldDegraded); reason != "none" && reason != subjectBusy {
+		return reason
+	}
+	return ""
+}
+
 // decided reports whether the answer shows a decision of a limit.
 func (a answer) decided() bool { return a.allowed() || a.refused() }
 
