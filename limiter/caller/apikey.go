@@ -1,11 +1,13 @@
 package caller
 
 import (
+	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -51,30 +53,59 @@ type APIKeys struct {
 // minSecret is the minimum length of a secret, in bytes.
 const minSecret = 16
 
-// ParseAPIKeys parses a JSON list of records. Their hashes must be computed with secret.
+// RecordError is a mistake in one record of a list. It contains no part of a key or a hash.
+type RecordError struct {
+	Index int
+	ID    string // "" if the record has none
+	Err   error
+}
+
+func (e *RecordError) Error() string {
+	return fmt.Sprintf("API key records: [%d] of %q: %v", e.Index, e.ID, e.Err)
+}
+
+// Unwrap returns e.Err.
+func (e *RecordError) Unwrap() error { return e.Err }
+
+// ParseAPIKeys parses a JSON list of records. Their hashes must be computed with secret. If one record has a
+// mistake, the error is a *RecordError.
 func ParseAPIKeys(list, secret []byte) (*APIKeys, error) {
 	if len(secret) < minSecret {
 		return nil, fmt.Errorf("API key secret: got %d bytes, want at least %d", len(secret), minSecret)
 	}
-	var records []Record
-	d := json.NewDecoder(strings.NewReader(string(list)))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&records); err != nil {
+	var records []json.RawMessage
+	if err := json.Unmarshal(list, &records); err != nil {
 		return nil, fmt.Errorf("API key records: %w", err)
 	}
 	keys := &APIKeys{secret, make(map[string]Record, len(records))}
-	for i, r := range records {
-		switch hash, err := hex.DecodeString(r.Hash); {
-		case r.ID == "":
-			return nil, fmt.Errorf("API key records: [%d].id: missing", i)
-		case err != nil || len(hash) != sha256.Size || strings.ToLower(r.Hash) != r.Hash:
-			return nil, fmt.Errorf("API key records: [%d].hash of %q: invalid (want %d lower-case hexadecimal digits)", i, r.ID, 2*sha256.Size)
-		case keys.byHash[r.Hash].ID != "":
-			return nil, fmt.Errorf("API key records: [%d].hash of %q: duplicate of the hash of %q", i, r.ID, keys.byHash[r.Hash].ID)
+	for i, text := range records {
+		if err := keys.add(text); err != nil {
+			var r struct{ ID string }
+			_ = json.Unmarshal(text, &r) // without an id, the index names the record
+			return nil, &RecordError{i, r.ID, err}
 		}
-		keys.byHash[r.Hash] = r
 	}
 	return keys, nil
+}
+
+// add adds the record in a JSON text.
+func (k *APIKeys) add(text []byte) error {
+	var r Record
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&r); err != nil {
+		return err
+	}
+	switch hash, err := hex.DecodeString(r.Hash); {
+	case r.ID == "":
+		return errors.New("id: missing")
+	case err != nil || len(hash) != sha256.Size || strings.ToLower(r.Hash) != r.Hash:
+		return fmt.Errorf("hash: invalid (want %d lower-case hexadecimal digits)", 2*sha256.Size)
+	case k.byHash[r.Hash].ID != "":
+		return fmt.Errorf("hash: duplicate of the hash of %q", k.byHash[r.Hash].ID)
+	}
+	k.byHash[r.Hash] = r
+	return nil
 }
 
 // Find returns the first record with an id, for operators.

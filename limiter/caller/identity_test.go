@@ -308,11 +308,14 @@ func TestNewVerifier(t *testing.T) {
 func TestParseAPIKeys(t *testing.T) {
 	hash := caller.HashAPIKey(secret, "k")
 	for want, c := range map[string]struct{ list, secret string }{
-		"API key secret: got 5 bytes, want at least 16":                  {"[]", "short"},
-		"API key records: json: unknown field \"key\"":                   {`[{"id":"a","key":"k"}]`, string(secret)},
-		"API key records: [0].id: missing":                               {`[{"hash":"` + hash + `"}]`, string(secret)},
-		`API key records: [0].hash of "a": invalid (want 64 lower`:       {`[{"id":"a","hash":"abc"}]`, string(secret)},
-		`API key records: [1].hash of "b": duplicate of the hash of "a"`: {`[{"id":"a","hash":"` + hash + `"},{"id":"b","hash":"` + hash + `"}]`, string(secret)},
+		"API key secret: got 5 bytes, want at least 16":                   {"[]", "short"},
+		"API key records: json: cannot unmarshal object":                  {`{}`, string(secret)},
+		"API key records: invalid character":                              {`[] []`, string(secret)},
+		`API key records: [0] of "a": json: unknown field "key"`:          {`[{"id":"a","key":"k"}]`, string(secret)},
+		`API key records: [0] of "": id: missing`:                         {`[{"hash":"` + hash + `"}]`, string(secret)},
+		`API key records: [0] of "a": hash: invalid (want 64 lower`:       {`[{"id":"a","hash":"abc"}]`, string(secret)},
+		`API key records: [1] of "b": hash: duplicate of the hash of "a"`: {`[{"id":"a","hash":"` + hash + `"},{"id":"b","hash":"` + hash + `"}]`, string(secret)},
+		`API key records: [1] of "b": limits of the record: anchor: `:     {`[{"id":"a","hash":"` + hash + `"},{"id":"b","hash":"` + hash[1:] + `0","limits":{"anchor":32,"changed":7}}]`, string(secret)},
 	} {
 		if _, err := caller.ParseAPIKeys([]byte(c.list), []byte(c.secret)); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("got error %v, want %s", err, want)

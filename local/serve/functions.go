@@ -19,6 +19,7 @@ import (
 	"github.com/weir-limits/weir/functions/linked"
 	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/gateway"
@@ -108,6 +109,8 @@ func (s *Server) gateway(ctx context.Context, template *template.Template) (*gat
 		}
 		e, err := c.Environment(ctx, store, boot.Options{Logger: s.Logger.With("function", f.ID), Metrics: s.metrics, Clock: s.Clock, Rules: s.live})
 		if _, ok := errors.AsType[rules.Problems](err); ok { // invalid rules, for example a delay above MAX_DELAY
+			return nil, err
+		} else if _, ok := errors.AsType[*caller.RecordError](err); ok { // the user edited the record
 			return nil, err
 		} else if err != nil { // invalid key files
 			return nil, fmt.Errorf("%w; remove .weir to create new files", err)

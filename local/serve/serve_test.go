@@ -403,6 +403,17 @@ func TestServe_keys(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	good, err := os.ReadFile(c.APIKeysFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := strings.Replace(string(good), `"id":`, `"limits":{"anchor":32,"changed":7},"id":`, 1)
+	if err := os.WriteFile(c.APIKeysFile(), []byte(bad), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open(); err == nil || !strings.Contains(err.Error(), `[0] of "`) || !strings.Contains(err.Error(), "anchor: ") || strings.Contains(err.Error(), "remove .weir") {
+		t.Errorf("mistake in a record: got error %v, want one with the record and without the advice to remove .weir", err)
+	}
 }
 
 func TestUnmatched(t *testing.T) {
