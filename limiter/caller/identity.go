@@ -37,6 +37,14 @@ func New(o Options) *Identifier {
 	return &Identifier{o}
 }
 
+// Identifies reports whether i identifies callers by tokens and by API keys. A nil Identifier does neither.
+func (i *Identifier) Identifies() (tokens, apiKeys bool) {
+	if i == nil {
+		return false, false
+	}
+	return i.o.Tokens != nil, i.o.APIKeys != nil
+}
+
 // Warm reads the secrets of RemoteRecords, so that the connection to the table is open before the first
 // key arrives. With other records Warm does nothing. If the read fails, Warm returns the error of the
 // table, and later requests retry the read.

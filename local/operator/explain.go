@@ -16,8 +16,8 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// Question describes a request that Explain explains. Either the token or the other fields identify
-// the caller.
+// Question describes a request that Explain explains. Either credentials (the token, the API key or both) or
+// the other fields identify the caller.
 type Question struct {
 	Method   string            `json:"method"`
 	Path     string            `json:"path"` // as a client sends it, without the stage
@@ -28,6 +28,7 @@ type Question struct {
 	IP       string            `json:"ip,omitempty"`
 	Headers  map[string]string `json:"headers,omitempty"` // fields by which limits count
 	Token    string            `json:"token,omitempty"`
+	APIKey   string            `json:"apiKey,omitempty"` // the key itself
 }
 
 // Explanation is the answer that a request would get, with the reasons.
@@ -202,23 +203,38 @@ func (o *Operator) caller(ctx context.Context, now time.Time, q Question) (who c
 			return who, nil, nil, mistake("ip: got %q, want an address such as 203.0.113.7", q.IP)
 		}
 	}
-	if q.Token == "" {
-		who = caller.Caller{User: q.User, APIKey: q.APIKeyID, Claims: q.Claims, IP: o.prefix(address)}
-		record, notes := o.readRecord(ctx, &who)
-		if record.Suspended {
-			return caller.Caller{IP: who.IP, Rejected: true}, caller.ErrSuspended, notes, nil
-		}
-		who.Tier = cmp.Or(q.Tier, record.Tier)
-		return who, nil, notes, nil
+	if q.Token != "" || q.APIKey != "" {
+		who, rejected, err = o.identify(ctx, now, q, address)
+		return who, rejected, nil, err
 	}
+	who = caller.Caller{User: q.User, APIKey: q.APIKeyID, Claims: q.Claims, IP: o.prefix(address)}
+	record, rejected, notes := o.readRecord(ctx, &who)
+	if record.Suspended {
+		rejected = caller.ErrSuspended
+	}
+	if rejected != nil {
+		return caller.Caller{IP: who.IP, Rejected: true}, rejected, notes, nil
+	}
+	who.Tier = cmp.Or(q.Tier, record.Tier)
+	return who, nil, notes, nil
+}
+
+// identify returns the caller that the credentials of q identify, or the reason why they are rejected.
+func (o *Operator) identify(ctx context.Context, now time.Time, q Question, address netip.Addr) (who caller.Caller, rejected, err error) {
+	tokens, keys := o.Identifier.Identifies()
+	credentials := caller.Credentials{APIKey: q.APIKey, Address: address}
 	switch {
 	case q.User != "" || q.Tier != "" || q.APIKeyID != "" || len(q.Claims) > 0:
-		return who, nil, nil, mistake("token: got a token and also user, tier, claims or an API key's id; give only one of the two")
-	case o.Identifier == nil:
-		return who, nil, nil, mistake("token: cannot be verified here: set JWKS, JWT_ISSUER and JWT_AUDIENCE as the functions have them, or give --user, --tier and --claim")
+		return who, nil, mistake("token: got a token or an API key, and also user, tier, claims or an API key's id; give only one of the two")
+	case q.Token != "" && !tokens:
+		return who, nil, mistake("token: cannot be verified here: set JWKS, JWT_ISSUER and JWT_AUDIENCE as the functions have them, or give --user, --tier and --claim")
+	case q.APIKey != "" && !keys:
+		return who, nil, mistake("apikey: the records of API keys are not known here: give --records-table, or --apikey-id in place of the key")
+	case q.Token != "":
+		credentials.Authorization = "Bearer " + q.Token
 	}
-	who, rejected = o.Identifier.Caller(ctx, now, caller.Credentials{Authorization: "Bearer " + q.Token, Address: address})
-	return who, rejected, nil, nil
+	who, rejected = o.Identifier.Caller(ctx, now, credentials)
+	return who, rejected, nil
 }
 
 // charged returns the limits of the charges of an explanation, with the cost of each charge.

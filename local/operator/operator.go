@@ -28,7 +28,7 @@ type Operator struct {
 	Routed func(method, path string) bool
 	// Rules returns the rules in force for a request that comes at an instant.
 	Rules func(context.Context, time.Time) *rules.Rules
-	// Identifier verifies tokens. If it is nil, a question must not have a token.
+	// Identifier verifies credentials. If it is nil, a question must not have a token or an API key.
 	Identifier *caller.Identifier
 	// Record returns the record of the API keys with an id. ok is false if there is none. nil means that the
 	// records are not known.

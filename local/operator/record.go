@@ -8,24 +8,24 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// readRecord reads the record of the caller's API key into c, and returns it. Without a record, it returns
-// the zero Record and a note that says so.
-func (o *Operator) readRecord(ctx context.Context, c *caller.Caller) (r caller.Record, notes []string) {
+// readRecord reads the record of the caller's API key into c, and returns it. unknown is an error if no key
+// has the id. If the records cannot be read, readRecord returns the zero Record and a note that says so.
+func (o *Operator) readRecord(ctx context.Context, c *caller.Caller) (r caller.Record, unknown error, notes []string) {
 	if c.APIKey == "" {
-		return r, nil
+		return r, nil, nil
 	}
 	if o.Record == nil {
-		return r, []string{"the records of API keys are not known here (RECORDS_TABLE): the answer lacks the tier and the limits of the key's record"}
+		return r, nil, []string{"the records of API keys are not known here (RECORDS_TABLE): the answer lacks the tier and the limits of the key's record"}
 	}
 	r, ok, err := o.Record(ctx, c.APIKey)
 	switch {
 	case err != nil:
-		return caller.Record{}, []string{fmt.Sprintf("the answer lacks the tier and the limits of the key's record, which cannot be read: %v", err)}
+		return caller.Record{}, nil, []string{fmt.Sprintf("the answer lacks the tier and the limits of the key's record, which cannot be read: %v", err)}
 	case !ok:
-		return r, []string{fmt.Sprintf("no API key has the id %q", c.APIKey)}
+		return r, fmt.Errorf("%w: no API key has the id %q", caller.ErrInvalidCredential, c.APIKey), nil
 	}
 	c.Limits = r.Limits
-	return r, nil
+	return r, nil, nil
 }
 
 // recordNotes names the limits of a record that have no effect.

@@ -43,7 +43,14 @@ func TestOperator_record(t *testing.T) {
 	if e := ask("suspended", ""); e.Decision.Status != 401 || e.Caller.Rejected == "" {
 		t.Errorf("suspended key: got %+v, want 401", e.Decision)
 	}
-	noted(ask("nobody", "").Notes, `no API key has the id "nobody"`)
+	if e := ask("nobody", ""); e.Decision.Allowed || e.Decision.Status != 401 || !strings.Contains(e.Caller.Rejected, `no API key has the id "nobody"`) {
+		t.Errorf("unknown id: got %+v, rejected %q; want 401 and the reason", e.Decision, e.Caller.Rejected)
+	}
+	unknown, err := d.Usage(t.Context(), "apikey:nobody")
+	if err != nil {
+		t.Fatal(err)
+	}
+	noted(unknown.Notes, `no API key has the id "nobody"`)
 	i, err := d.Usage(t.Context(), "apikey:acme")
 	if err != nil || i.Limits[0].Requests != 700 || i.Limits[1].Requests != 700 || i.Limits[2].Anchor != "31" {
 		t.Errorf("usage: got %+v, %v; want the limits of the record", i.Limits, err)
@@ -57,4 +64,30 @@ func TestOperator_record(t *testing.T) {
 	noted(ask("acme", "").Notes, "which cannot be read: access denied")
 	d.Record = nil
 	noted(ask("acme", "").Notes, "the records of API keys are not known here")
+}
+
+// A question with an API key itself uses the record of the key, as a request with this key does.
+func TestOperator_apiKey(t *testing.T) {
+	d := newDesk(t, "memory")
+	d.rules = parse(t, `{"rules":[{"endpoint":"/a","limits":{"free":{"name":"search","requests":5,"window":"1m"},"paid":{"name":"search","requests":50,"window":"1m"}}}]}`)
+	q := operator.Question{Method: "GET", Path: "/a", APIKey: "key"}
+	if _, err := d.Explain(t.Context(), q); err == nil || !strings.Contains(err.Error(), "apikey: the records of API keys are not known here") {
+		t.Errorf("without records: got %v, want an error that names the flag", err)
+	}
+	secret := []byte("a secret of the test")
+	d.Identifier = caller.New(caller.Options{APIKeys: storetest.Must(caller.ParseAPIKeys([]byte(`[{"id":"acme","tier":"paid","hash":"`+caller.HashAPIKey(secret, "key")+`"}]`), secret))})
+	if e := d.explain(q); e.Caller.APIKeyID != "acme" || e.Caller.Tier != "paid" || e.Limits[0].Requests != 50 || !e.Decision.Allowed {
+		t.Errorf("known key: got %+v and %+v, want the record of acme", e.Caller, e.Limits)
+	}
+	q.APIKey = "another"
+	if e := d.explain(q); e.Decision.Status != 401 || e.Caller.Rejected == "" || strings.Contains(e.Caller.Rejected, "another") {
+		t.Errorf("unknown key: got %+v, rejected %q; want 401 and a reason without the key", e.Decision, e.Caller.Rejected)
+	}
+	q.APIKeyID = "acme"
+	if _, err := d.Explain(t.Context(), q); err == nil {
+		t.Error("key and id: got no error, want one")
+	}
+	if _, err := d.Explain(t.Context(), operator.Question{Method: "GET", Path: "/a", Token: "t"}); err == nil || !strings.Contains(err.Error(), "token: cannot be verified here") {
+		t.Errorf("token without a verifier: got %v, want an error", err)
+	}
 }

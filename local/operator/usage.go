@@ -57,7 +57,10 @@ func (o *Operator) Usage(ctx context.Context, subject string) (Usage, error) {
 		return Usage{}, err
 	}
 	now := o.Clock()
-	_, notes := o.readRecord(ctx, &values.Caller)
+	_, unknown, notes := o.readRecord(ctx, &values.Caller)
+	if unknown != nil {
+		notes = append(notes, unknown.Error())
+	}
 	r := o.Rules(ctx, now)
 	listed := r.Of(values, s)
 	i, err := o.usage(ctx, now, s, listed, r.Version())
@@ -136,7 +139,7 @@ func (o *Operator) Reset(ctx context.Context, subject string) (Forgotten, error)
 		return Forgotten{}, err
 	}
 	now := o.Clock()
-	o.readRecord(ctx, &values.Caller)
+	_, _, _ = o.readRecord(ctx, &values.Caller) // without its record, the key has the limits of its tier
 	r := o.Rules(ctx, now)
 	listed := r.Of(values, s)
 	before, err := o.usage(ctx, now, s, listed, r.Version())

@@ -50,6 +50,7 @@ func explainCommand() *cobra.Command {
 	c.Flags().StringArrayVar(&claims, "claim", nil, "another claim of the token, as name=value; may be repeated")
 	c.Flags().StringArrayVar(&headers, "header", nil, "a header field by which limits count, as 'Name: value'; may be repeated")
 	c.Flags().StringVar(&q.APIKeyID, "apikey-id", "", "the id of an API key, as weir keys list shows it; its record sets tier and limits")
+	c.Flags().StringVar(&q.APIKey, "apikey", "", "an API key, in place of --apikey-id")
 	c.Flags().StringVar(&q.IP, "ip", "", "the client's address; default 127.0.0.1 for the gateway on this machine")
 	c.Flags().StringVar(&q.Token, "token", "", "a token, in place of --user, --tier and --claim")
 	t.flags(c)

@@ -138,10 +138,7 @@ func (t *target) operator(ctx context.Context, config boot.Config, store limiter
 	}
 	o := &operator.Operator{
 		Store: store, Kind: t.store, Limiters: []*limiter.Limiter{e.Limiter}, Rules: e.Rules.At,
-		Clock: time.Now, IPv6Bits: config.IPv6Bits,
-	}
-	if config.JWKS != "" {
-		o.Identifier = e.Identifier
+		Clock: time.Now, IPv6Bits: config.IPv6Bits, Identifier: e.Identifier,
 	}
 	o.Record, err = config.FindRecord(ctx)
 	return o, err
