@@ -192,6 +192,26 @@ func TestOperator_recordsTable(t *testing.T) {
 	}
 }
 
+// Outside a checkout, the commands use the rules in the records table, and no others.
+func TestOperator_released(t *testing.T) {
+	recordsTable(t)
+	if _, err := checkout.MakeTable(t.Context(), os.Getenv("DYNAMODB_ENDPOINT"), checkout.Table); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("rules.json", []byte(`{"rules":[{"endpoint":"/x","limits":{"*":{"requests":7,"window":"1m"}}}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	question := []string{"explain", "GET", "/x", "--store", "dynamodb", "--table", checkout.Table, "--namespace", checkouttest.Namespace(), "--records-table", os.Getenv("RECORDS_TABLE")}
+	if code, out, errs := weir(t, question...); code != 1 || out != "" || !strings.Contains(errs, "publish them with `weir rules publish FILE`") {
+		t.Errorf("no rules: got exit %d, output %q, stderr %q, want exit 1 and the command that publishes rules", code, out, errs)
+	}
+	ok(t, "rules", "publish", "rules.json")
+	if e := answers[operator.Explanation](t, question...); len(e.Limits) != 1 || e.Limits[0].Requests != 7 {
+		t.Errorf("explanation: got %+v, want the published limit", e.Limits)
+	}
+}
+
 // If a command cannot get an answer, it prints one line with the reason and the remedy.
 func TestOperator_mistakes(t *testing.T) {
 	checkouttest.Scratch(t)

@@ -16,6 +16,7 @@ import (
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/linked"
+	"github.com/weir-limits/weir/functions/rulestore"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/command"
@@ -110,17 +111,22 @@ func (t *target) openStore(ctx context.Context) (operating, func() error, error)
 // config returns the configuration of the deployment's functions.
 func (t *target) config() (boot.Config, error) {
 	if t.rules == "" {
-		checkout, err := checkout.Find()
-		if err != nil {
-			return boot.Config{}, fmt.Errorf("--rules: required: %w", err)
+		switch checkout, err := checkout.Find(); {
+		case err == nil:
+			t.rules = checkout.Path("functions", "rules.json")
+		case t.recordsTable == "":
+			return boot.Config{}, fmt.Errorf("--rules: required, or --records-table: %w", err)
 		}
-		t.rules = checkout.Path("functions", "rules.json")
 	}
 	if name, _ := t.lookup("NAMESPACE"); name == "" {
 		return boot.Config{}, errors.New("--namespace: required: the namespace of the deployment, usually its stage (or set NAMESPACE)")
 	}
 	return linked.Load(t.lookup)
 }
+
+// builtIn is the version of the built-in document, which a command outside a checkout must not use. It is
+// lower than all published versions, which are Unix seconds.
+const builtIn = 1
 
 // operator returns an operator over a store.
 func (t *target) operator(ctx context.Context, config boot.Config, store limiter.Store) (*operator.Operator, error) {
@@ -131,6 +137,9 @@ func (t *target) operator(ctx context.Context, config boot.Config, store limiter
 	if t.recordsTable != "" { // load the published rules now; otherwise the first question would use the document of the checkout
 		if err := e.Rules.Refresh(ctx, time.Now()); err != nil {
 			return nil, fmt.Errorf("--records-table: %w", err)
+		}
+		if e.Rules.Current().Version() == builtIn {
+			return nil, fmt.Errorf("--records-table: %w", rulestore.ErrNoRules)
 		}
 	}
 	if err := config.Probe(ctx, store); err != nil {
@@ -187,6 +196,8 @@ func (t *target) lookup(name string) (string, bool) {
 	case ok:
 	case name == "WEIR_LOCAL":
 		return strconv.FormatBool(loopback.URL(os.Getenv("DYNAMODB_ENDPOINT"))), true
+	case name == "RULES_VERSION" && t.rules == "":
+		return strconv.Itoa(builtIn), true
 	case name == "RULES_VERSION": // like make run, use the time of the file as the version of a document without one
 		if info, err := os.Stat(t.rules); err == nil {
 			return strconv.FormatInt(max(0, info.ModTime().Unix()), 10), true
