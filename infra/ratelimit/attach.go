@@ -51,13 +51,14 @@ func (a *attachment) awaitPrecheck(c constructs.Construct) {
 // function that reads the gateway responses of the API. The deployment fails if the API does not exist, or
 // if it has responses of the types that the limits define.
 func (l *Limits) Attach(api awsapigateway.IRestApi, methods ...awsapigateway.Method) {
-	a := l.respond(api)
+	a := l.newAttachment(api)
 	a.methods, a.limits = methods, true
 	scope := api.(constructs.Construct)
 	var limited []string
 	if a.fromSpec {
-		l.permitAPI(scope, api, "*") // the authorizer is in the definition, so its id is unknown here
+		l.permitAPI(scope, api, "*") // the definition contains the responses and the authorizer, so its id is unknown here
 	} else {
+		l.respond(a)
 		a.authorizer = l.newRequestAuthorizer(scope, api)
 		a.awaitPrecheck(a.authorizer)
 		l.permitAPI(scope, api, *a.authorizer.Ref())
@@ -93,7 +94,8 @@ func (a *attachment) limit() (limited []string) {
 // gives the API the gateway responses of the limits. It returns the authorizer's id. The other tool gives
 // this authorizer to the methods, and then deploys the API again.
 func (l *Limits) NewAuthorizer(api awsapigateway.IRestApi) *string {
-	a := l.respond(api)
+	a := l.newAttachment(api)
+	l.respond(a)
 	scope := api.(constructs.Construct)
 	authorizer := l.newRequestAuthorizer(scope, api)
 	a.awaitPrecheck(authorizer)
@@ -104,28 +106,40 @@ func (l *Limits) NewAuthorizer(api awsapigateway.IRestApi) *string {
 // Respond gives a REST API the gateway responses of the limits, as Attach also does. Call Respond for
 // an API whose authorizer calls the limiter and returns functions/lambdahttp.DecisionContext. The API
 // must not define other responses of these types.
-func (l *Limits) Respond(api awsapigateway.IRestApi) { l.respond(api) }
+//
+// An update of an OpenAPI definition in the default mode overwrite removes these responses. So create such
+// an API with RestApiMode_MERGE.
+func (l *Limits) Respond(api awsapigateway.IRestApi) {
+	a := l.newAttachment(api)
+	if cfn, ok := api.Node().DefaultChild().(awsapigateway.CfnRestApi); ok && a.fromSpec && (cfn.Mode() == nil || *cfn.Mode() != "merge") {
+		awscdk.Annotations_Of(api).AddWarningV2(jsii.String("weir:mode"), jsii.String("each update of the API's definition removes the gateway responses of the limits; set Mode to RestApiMode_MERGE"))
+	}
+	l.respond(a)
+}
 
-func (l *Limits) respond(api awsapigateway.IRestApi) *attachment {
+// newAttachment returns the attachment of an API, which can have only one.
+func (l *Limits) newAttachment(api awsapigateway.IRestApi) *attachment {
 	if slices.ContainsFunc(l.attached, func(a *attachment) bool { return *a.api.Node().Path() == *api.Node().Path() }) {
 		panic(fmt.Errorf("ratelimit: the limits are already attached to %s; call Attach once with all its methods", *api.Node().Path()))
 	}
 	a := &attachment{api: api, id: resolved(api, api.RestApiId())}
-	all := responses(l.props.CORSOrigins)
-	cfn, ok := api.Node().DefaultChild().(awsapigateway.CfnRestApi)
-	if ok {
+	if cfn, ok := api.Node().DefaultChild().(awsapigateway.CfnRestApi); ok {
 		a.fromSpec = cfn.Body() != nil || cfn.BodyS3Location() != nil
 	} else {
-		a.precheck = l.newPrecheck(api, all)
-	}
-	for _, r := range all {
-		made := awsapigateway.NewGatewayResponse(api.(constructs.Construct), jsii.String("Limits"+r.id), &awsapigateway.GatewayResponseProps{
-			RestApi: api, Type: r.options.Type, StatusCode: r.options.StatusCode, ResponseHeaders: r.options.ResponseHeaders, Templates: r.options.Templates,
-		})
-		a.awaitPrecheck(made)
+		a.precheck = l.newPrecheck(api, responses(l.props.CORSOrigins))
 	}
 	l.attached = append(l.attached, a)
 	return a
+}
+
+// respond adds the gateway responses of the limits to the API of a.
+func (l *Limits) respond(a *attachment) {
+	for _, r := range responses(l.props.CORSOrigins) {
+		made := awsapigateway.NewGatewayResponse(a.api.(constructs.Construct), jsii.String("Limits"+r.id), &awsapigateway.GatewayResponseProps{
+			RestApi: a.api, Type: r.options.Type, StatusCode: r.options.StatusCode, ResponseHeaders: r.options.ResponseHeaders, Templates: r.options.Templates,
+		})
+		a.awaitPrecheck(made)
+	}
 }
 
 // newRequestAuthorizer creates the REQUEST authorizer of an API. It caches nothing, so it needs no

@@ -452,8 +452,30 @@ func TestLimits_Definition(t *testing.T) {
 	if authorizer["type"] != "request" || authorizer["authorizerResultTtlInSeconds"] != 0.0 || !strings.Contains(text(t, authorizer["authorizerUri"]), "ExportsOutputFnGetAttLimitsAuthorizer") {
 		t.Errorf("authorizer in the definition: got %s, want a REQUEST authorizer without a cache", text(t, scheme))
 	}
-	if responses != 6 || permissions != 1 {
-		t.Errorf("got %d gateway responses and %d permissions, want 6 and 1", responses, permissions)
+	if responses != 0 || permissions != 1 { // an update of the definition would remove the resources
+		t.Errorf("got %d resources of gateway responses and %d permissions, want 0 and 1", responses, permissions)
+	}
+	defined := body["x-amazon-apigateway-gateway-responses"].(map[string]any)
+	refused := defined["ACCESS_DENIED"].(map[string]any)
+	fields, _ := refused["responseParameters"].(map[string]any)
+	templates, _ := refused["responseTemplates"].(map[string]any)
+	if len(defined) != 6 || refused["statusCode"] != "429" || fields["gatewayresponse.header.Retry-After"] != "context.authorizer.retryAfter" || !strings.Contains(text(t, templates["application/json"]), "violated-policies") {
+		t.Errorf("got the gateway responses %s, want the six of the limits", text(t, defined))
+	}
+}
+
+// An update of a definition removes the gateway responses that Respond adds, unless its mode is merge.
+func TestLimits_Respond_definition(t *testing.T) {
+	for mode, want := range map[awsapigateway.RestApiMode]int{awsapigateway.RestApiMode_OVERWRITE: 1, awsapigateway.RestApiMode_MERGE: 0, "": 1} {
+		app, stack, _ := newAPI(t)
+		l := ratelimit.NewLimits(stack, jsii.String("Limits"), props(t))
+		own := awscdk.NewStack(app, jsii.String("Spec"), nil)
+		document := map[string]any{"openapi": "3.0.1", "paths": map[string]any{}}
+		l.Respond(awsapigateway.NewSpecRestApi(own, jsii.String("Api"), &awsapigateway.SpecRestApiProps{ApiDefinition: awsapigateway.ApiDefinition_FromInline(document), CloudWatchRole: jsii.Bool(false), Mode: mode}))
+		app.Synth(nil)
+		if got := *assertions.Annotations_FromStack(own).FindWarning(jsii.String("*"), assertions.Match_StringLikeRegexp(jsii.String("set Mode to RestApiMode_MERGE"))); len(got) != want {
+			t.Errorf("mode %q: got %d warnings, want %d", mode, len(got), want)
+		}
 	}
 }
 
@@ -468,6 +490,7 @@ func TestLimits_Definition_mistakes(t *testing.T) {
 		`{"openapi": "3.0.1", "security": [{"all": []}], "paths": {"/a": {"get": {}, "post": {"security": []}}}}`:                                "GET /a already has a security ([all])",
 		`{"openapi": "3.0.1", "paths": {"/a": {"put": {"security": [{"x": []}]}, "x-amazon-apigateway-any-method": {"security": [{"y": []}]}}}}`: "ANY /a already has a security ([y]), want none, because an operation can have only one authorizer; remove it, call the limiter inside it, or limit in the handler\nratelimit: definition: PUT /a",
 		`{"openapi": "3.0.1", "paths": {"/a": {"$ref": "#/components/pathItems/a"}, "/b": {"get": {}}}}`:                                         "/a has a $ref, whose operations would not be limited; put them in the path itself",
+		`{"openapi": "3.0.1", "paths": {}, "x-amazon-apigateway-gateway-responses": {"THROTTLED": {}}}`:                                          "it already has a gateway response of type THROTTLED, want only that of the limits; remove it",
 	} {
 		if got := panicked(func() { l.Definition([]byte(document)) }); !strings.Contains(got, want) || strings.Contains(got, "POST") {
 			t.Errorf("%s: got %q, want %q", document, got, want)
@@ -496,7 +519,7 @@ func TestLimits_Attach_definition(t *testing.T) {
 		"reference": {"Spec/Api: /orders has a $ref, whose operations would not be limited", inline(func(d map[string]any) {
 			d["paths"].(map[string]any)["/orders"] = map[string]any{"$ref": "#/components/pathItems/orders"}
 		})},
-		"gateway response": {"two gateway responses of type THROTTLED", inline(func(d map[string]any) {
+		"gateway response": {"Spec/Api: the gateway response THROTTLED of the definition is not that of the limits; create the definition with Limits.Definition", inline(func(d map[string]any) {
 			d["x-amazon-apigateway-gateway-responses"] = map[string]any{"THROTTLED": map[string]any{}}
 		})},
 		"cached": {"the security scheme limiter caches its results", func(l *ratelimit.Limits) awsapigateway.ApiDefinition {

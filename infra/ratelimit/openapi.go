@@ -17,10 +17,14 @@ const schemeName = "limiter"
 // operations are the members of an OpenAPI path that the limits protect. They do not include OPTIONS.
 var operations = []string{"get", "put", "post", "delete", "head", "patch", "trace", "x-amazon-apigateway-any-method"}
 
+// gatewayResponses is the member of a document that has the API's gateway responses.
+const gatewayResponses = "x-amazon-apigateway-gateway-responses"
+
 // Definition returns an OpenAPI 3 document, in JSON, as the definition of a limited SpecRestApi. It
-// adds the authorizer to the security of each operation except OPTIONS. Also call [Limits.Attach] for
-// the API. Definition panics if the document is not OpenAPI 3 in JSON, if an operation already has a
-// security, or if a path has a $ref.
+// adds the authorizer to the security of each operation except OPTIONS, and the gateway responses of the
+// limits. Also call [Limits.Attach] for the API. Definition panics if the document is not OpenAPI 3 in
+// JSON, if an operation already has a security, if a path has a $ref, or if the document has a gateway
+// response that the limits also define.
 func (l *Limits) Definition(document []byte) awsapigateway.ApiDefinition {
 	var d map[string]any
 	if err := json.Unmarshal(document, &d); err != nil {
@@ -39,6 +43,13 @@ func (l *Limits) Definition(document []byte) awsapigateway.ApiDefinition {
 		}
 		operation["security"] = []any{map[string]any{schemeName: []any{}}}
 	}
+	own := member(d, gatewayResponses)
+	for kind, r := range definitions(responses(l.props.CORSOrigins)) {
+		if own[kind] != nil {
+			problems = append(problems, fmt.Errorf("ratelimit: definition: it already has a gateway response of type %s, want only that of the limits; remove it", kind))
+		}
+		own[kind] = r
+	}
 	if len(problems) > 0 {
 		slices.SortFunc(problems, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 		panic(errors.Join(problems...))
@@ -51,6 +62,30 @@ func (l *Limits) Definition(document []byte) awsapigateway.ApiDefinition {
 		},
 	}
 	return awsapigateway.ApiDefinition_FromInline(d)
+}
+
+// definitions returns gateway responses as members of an OpenAPI document, by type. They are not resources of
+// the template: an update of the document removes responses that are not in it, and CloudFormation does not
+// create them again.
+func definitions(all []response) map[string]any {
+	made := map[string]any{}
+	for _, r := range all {
+		definition, parameters := map[string]any{}, map[string]any{}
+		if r.options.ResponseHeaders != nil {
+			for name, value := range *r.options.ResponseHeaders {
+				parameters["gatewayresponse.header."+name] = *value
+			}
+		}
+		definition["responseParameters"] = parameters
+		if r.options.StatusCode != nil {
+			definition["statusCode"] = *r.options.StatusCode
+		}
+		if r.options.Templates != nil {
+			definition["responseTemplates"] = *r.options.Templates
+		}
+		made[*r.options.Type.ResponseType()] = definition
+	}
+	return made
 }
 
 // operationsOf returns the operations of a document that the limits protect, by a name such as "GET

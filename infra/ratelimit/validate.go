@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -170,8 +171,16 @@ func (v *validation) definition(c awsapigateway.CfnRestApi) {
 			v.problem("%s: the security scheme %s caches its results, but a cached result counts nothing; set authorizerResultTtlInSeconds to 0", *a.api.Node().Path(), name)
 		}
 	}
-	for kind := range member(document, "x-amazon-apigateway-gateway-responses") {
+	found := member(document, gatewayResponses)
+	for kind := range found {
 		v.addResponse(a, kind)
+	}
+	own := definitions(responses(v.limits.props.CORSOrigins))
+	for _, kind := range slices.Sorted(maps.Keys(own)) {
+		want, _ := json.Marshal(own[kind]) // the order of keys is fixed, and the value has no channel or function
+		if got, _ := json.Marshal(found[kind]); a.limits && !bytes.Equal(got, want) {
+			v.problem("%s: the gateway response %s of the definition is not that of the limits; create the definition with Limits.Definition", *a.api.Node().Path(), kind)
+		}
 	}
 }
 
