@@ -31,6 +31,19 @@ func TestSupply_npm(t *testing.T) {
 	}
 }
 
+// A release waits for the tests of its commit.
+func TestSupply_release(t *testing.T) {
+	workflow, err := os.ReadFile(filepath.Join(realCheckout(t), ".github", "workflows", "release.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"    uses: ./.github/workflows/ci.yml\n", "    needs: test\n"} {
+		if !strings.Contains(string(workflow), want) {
+			t.Errorf("release.yml: got no line %q, want it", want)
+		}
+	}
+}
+
 // CI searches every module for known vulnerabilities.
 func TestSupply_vulnerabilities(t *testing.T) {
 	root := realCheckout(t)
@@ -100,9 +113,10 @@ func TestSupply_links(t *testing.T) {
 	}
 }
 
-// A workflow names each action by a commit, because a tag can move.
+// A workflow names each action by a commit, because a tag can move. A workflow of this repository has the
+// commit of its caller.
 func TestSupply_actions(t *testing.T) {
-	pinned := regexp.MustCompile(`^[\w-]+/[\w-]+@[0-9a-f]{40} # v\d`)
+	pinned := regexp.MustCompile(`^([\w-]+/[\w-]+@[0-9a-f]{40} # v\d|\./\.github/workflows/ci\.yml\n)`)
 	actions := 0
 	eachFile(t, func(path, text string) {
 		if filepath.Dir(path) != ".github/workflows" {
