@@ -36,6 +36,7 @@ var groups = []struct {
 	{"dynamodb", "DYNAMODB_ENDPOINT", dynamoGroup},
 	{"leases", "REDIS_URL", leaseGroup},
 	{"functions", "", functionGroup},
+	{"layer", "", layerGroup},
 }
 
 // bench is one run.

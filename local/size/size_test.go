@@ -134,7 +134,7 @@ func measure(t *testing.T, dist string) {
 		if n := zipped(t, binary); n > maxZipped(function) {
 			t.Errorf("%s/%s: got %d bytes zipped, want at most %d", built, function, n, maxZipped(function))
 		}
-		if runtime.GOOS == "linux" && built == arch && !strings.HasPrefix(function, contract.Extension) {
+		if runtime.GOOS == "linux" && built == arch {
 			median, err := start(t, path, starts)
 			if err != nil {
 				t.Error(err)
@@ -174,15 +174,24 @@ func start(t *testing.T, path string, n int) (time.Duration, error) {
 		_, _ = io.WriteString(w, answer)
 	}))
 	defer dynamodb.Close()
+	function, store := filepath.Base(filepath.Dir(path)), contract.StoreDynamoDB
+	if strings.HasSuffix(function, "-redis") {
+		store = "memory" // the bundle does not link the store of DynamoDB
+	}
 	variables := []string{
-		"STORE=dynamodb", "NAMESPACE=size", "TABLE=size", "RECORDS_TABLE=size", "DYNAMODB_ENDPOINT=" + dynamodb.URL, "RULES_VERSION=1",
+		"STORE=" + store, "NAMESPACE=size", "TABLE=size", "RECORDS_TABLE=size", "DYNAMODB_ENDPOINT=" + dynamodb.URL, "RULES_VERSION=1",
 		"JWKS=https://issuer.example/keys", "JWT_ISSUER=https://issuer.example", "JWT_AUDIENCE=size",
 		"AWS_REGION=us-east-1", "AWS_ACCESS_KEY_ID=local", "AWS_SECRET_ACCESS_KEY=local", "AWS_SESSION_TOKEN=local",
+	}
+	o := lambdaenv.Options{Bootstrap: path, Name: "size", Variables: variables}
+	if strings.HasPrefix(function, contract.Extension) {
+		o = layered(t, o)
 	}
 	var times []time.Duration
 	for range n {
 		var output bytes.Buffer
-		e, err := lambdaenv.Start(t.Context(), lambdaenv.Options{Bootstrap: path, Name: "size", Variables: variables, Output: &output})
+		o.Output = &output
+		e, err := lambdaenv.Start(t.Context(), o)
 		if err == nil {
 			times = append(times, e.Init)
 			err = e.Close()
@@ -196,6 +205,43 @@ func start(t *testing.T, path string, n int) (time.Duration, error) {
 	}
 	slices.Sort(times)
 	return times[n/2], nil
+}
+
+// layered returns the options of a function whose extension is the bootstrap of o. The function is this
+// program, see TestMain.
+func layered(t *testing.T, o lambdaenv.Options) lambdaenv.Options {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	extension, err := filepath.Abs(o.Bootstrap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	variables := []string{contract.VariableWrapper + "=" + contract.LayerRoot + contract.LayerWrapper}
+	for _, v := range o.Variables {
+		if name, value, _ := strings.Cut(v, "="); strings.HasPrefix(name, "AWS_") {
+			variables = append(variables, v)
+		} else {
+			variables = append(variables, contract.LayerVariable(name)+"="+value)
+		}
+	}
+	o.Extensions, o.Bootstrap, o.Variables = []string{extension}, program, append(variables, runtimeVariable+"=true")
+	return o
+}
+
+// runtimeVariable makes this program a runtime that requests one event from the extension.
+const runtimeVariable = "SIZE_RUNTIME"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(runtimeVariable) == "" {
+		os.Exit(m.Run())
+	}
+	_, port, _ := strings.Cut(os.Getenv(contract.VariableRuntimeAPI), ":")
+	_, err := http.Get("http://" + contract.LayerHost + ":" + port + "/2018-06-01/runtime/invocation/next") //nolint:noctx,bodyclose // the program ends here
+	fmt.Fprintln(os.Stderr, "request for an event: got error", err)
+	os.Exit(1)
 }
 
 // start returns an error with the output of a bootstrap that ends early or writes output.

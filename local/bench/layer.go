@@ -1,0 +1,159 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weir-limits/weir/events"
+	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/local/lambdaenv"
+)
+
+// layered is a function, with or without the layer.
+type layered struct {
+	name     string
+	event    string // file in package events; "" means an event that is no HTTP request
+	store    string // "" means no layer
+	requests int    // of the limit
+}
+
+// aloneRow is the function without the layer.
+const aloneRow = "the function alone"
+
+var layerColumns = []column{{"init, ms", 1}, {"invocation, us", 0}, {"added, us", 0}, {"MB of memory", 1}}
+
+// layerGroup measures what the layer adds to a function that does nothing. The group has no table if the
+// programs are not built, or outside Linux.
+func layerGroup(ctx context.Context, b *bench) (group, error) {
+	const enough = 1_000_000_000
+	contenders := []layered{
+		{aloneRow, "http-api-anonymous.json", "", 0},
+		{"with the layer, not HTTP", "", "memory", enough},
+		{"with the layer, in memory", "http-api-anonymous.json", "memory", enough},
+		{"with the layer, in DynamoDB", "http-api-anonymous.json", "dynamodb", enough},
+		{"with the layer, refused", "http-api-anonymous.json", "memory", 1},
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return group{}, err
+	}
+	arch := map[string]string{"amd64": "x86_64", "arm64": "arm64"}[runtime.GOARCH]
+	extension, err := filepath.Abs(filepath.Join("dist", arch, contract.Extension, "bootstrap"))
+	if err != nil {
+		return group{}, err
+	}
+	function := filepath.Join(filepath.Dir(program), "trivial")
+	for _, path := range []string{extension, function} {
+		if _, err := os.Stat(path); err != nil || runtime.GOOS != "linux" {
+			b.progress.say("SKIPPED: the layer needs Linux and %s; `make bench` builds it", path)
+			return group{Name: "Layer"}, nil
+		}
+	}
+	dynamodb := httptest.NewServer(http.HandlerFunc(answerAll))
+	defer dynamodb.Close()
+	invocations := 500
+	if b.quick {
+		invocations = 20
+	}
+	var names []string
+	for _, c := range contenders {
+		names = append(names, c.name)
+	}
+	var alone figure // median of an invocation of aloneRow in the same round
+	rows, err := interleave(ctx, b, names, func(i, _ int) ([]figure, error) {
+		cost, err := contenders[i].measure(ctx, extension, function, dynamodb.URL, invocations)
+		if names[i] == aloneRow {
+			alone = cost.invocation
+		}
+		return []figure{cost.init, cost.invocation, cost.invocation - alone, cost.memory}, err
+	})
+	return group{Name: "Layer", Tables: []table{{
+		Title: "Layer: what it adds to a function that does nothing", Corner: "function", Columns: layerColumns, Rows: rows,
+		Note: "The function is a Go program, and each of its environments has its own processes. An invocation lasts from the event to the request for the next one, with the settlement of the request; each figure is the median of the invocations. The memory is the resident memory of the extension after them. A server on this machine replaces DynamoDB.",
+	}}}, err
+}
+
+// layerCost is what a function costs: the init in milliseconds, an invocation in microseconds, and the memory of
+// the extension in MB.
+type layerCost struct{ init, invocation, memory figure }
+
+// measure starts an environment and invokes the function.
+func (l layered) measure(ctx context.Context, extension, function, endpoint string, invocations int) (cost layerCost, err error) {
+	event := []byte(`{"Records":[{"eventSource":"aws:sqs","body":"{}"}]}`)
+	if l.event != "" {
+		event = must(events.Files.ReadFile(l.event))
+	}
+	output := new(bytes.Buffer)
+	o := lambdaenv.Options{Bootstrap: function, Name: "bench", Output: output}
+	if l.store != "" {
+		folder, err := os.MkdirTemp("", "layer")
+		if err != nil {
+			return cost, err
+		}
+		defer func() { _ = os.RemoveAll(folder) }()
+		if o, err = l.options(o, folder, extension, endpoint); err != nil {
+			return cost, err
+		}
+	}
+	e, err := lambdaenv.Start(ctx, o)
+	if err != nil {
+		return cost, fmt.Errorf("%s: %w\n%s", l.name, err, output)
+	}
+	defer func() { err = errors.Join(err, e.Close()) }()
+	var times []figure
+	for range invocations {
+		begun := time.Now()
+		if _, err := e.Invoke(ctx, event); err != nil {
+			return cost, fmt.Errorf("%s: %w\n%s", l.name, err, output)
+		}
+		times = append(times, figure(time.Since(begun).Microseconds()))
+	}
+	return layerCost{figure(e.Init.Seconds() * 1000), median(times), memoryOf(extension)}, nil
+}
+
+// options returns o with the layer. folder gets the files of the layer.
+func (l layered) options(o lambdaenv.Options, folder, extension, endpoint string) (lambdaenv.Options, error) {
+	wrapper, document := filepath.Join(folder, contract.LayerWrapper), filepath.Join(folder, contract.LayerRules)
+	rules := fmt.Sprintf(`{"rules":[{"endpoint":"*","limits":{"global":{"name":"address","requests":%d,"window":"1h","per":["ip"]}}}]}`, l.requests)
+	if err := errors.Join(os.WriteFile(wrapper, []byte(contract.LayerScript()), 0o700), os.WriteFile(document, []byte(rules), 0o600)); err != nil {
+		return o, err
+	}
+	o.Arguments, o.Bootstrap, o.Extensions = []string{o.Bootstrap}, wrapper, []string{extension}
+	o.Variables = []string{contract.VariableWrapper + "=" + wrapper}
+	for name, value := range map[string]string{
+		contract.VariableStore: l.store, contract.VariableNamespace: "bench", contract.VariableTable: "bench", contract.VariableRulesVersion: "1",
+		contract.VariableRulesFile: document, "DYNAMODB_ENDPOINT": endpoint, contract.VariableLocal: "true",
+	} {
+		o.Variables = append(o.Variables, contract.LayerVariable(name)+"="+value)
+	}
+	return o, nil
+}
+
+// memoryOf returns the resident memory of the process of a program, in MB. It returns 0 if there is none. The path
+// of the program is absolute.
+func memoryOf(program string) figure {
+	processes, _ := filepath.Glob("/proc/[0-9]*")
+	for _, process := range processes {
+		if path, err := os.Readlink(filepath.Join(process, "exe")); err != nil || path != program {
+			continue
+		}
+		status, _ := os.ReadFile(filepath.Join(process, "status")) // a process that has ended has none
+		for line := range strings.Lines(string(status)) {
+			if fields := strings.Fields(line); len(fields) > 1 && fields[0] == "VmRSS:" {
+				kB, _ := strconv.ParseFloat(fields[1], 64)
+				return figure(kB / 1000)
+			}
+		}
+	}
+	return 0
+}
