@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 
 	"github.com/aws/aws-lambda-go/lambdacontext"
@@ -32,6 +33,9 @@ func Start(open Open) {
 	x := Extension{
 		Name: filepath.Base(os.Args[0]), API: os.Getenv(contract.VariableRuntimeAPI), Wrapper: os.Getenv(contract.VariableWrapper),
 		Concurrent: concurrency > 1, Open: open, Logger: slog.New(telemetry.NewRateLimitedHandler(lambdacontext.NewLogHandler())),
+	}
+	if !x.Concurrent { // most steps of an invocation wait for the one before; a switch between processors only delays them
+		runtime.GOMAXPROCS(1)
 	}
 	if err := x.Run(context.Background()); err != nil {
 		x.Logger.Error("the layer cannot limit requests", slog.Any("err", err))

@@ -30,6 +30,9 @@ type layered struct {
 // aloneRow is the function without the layer.
 const aloneRow = "the function alone"
 
+// switchedOff is the store of a layer without its wrapper script. Its extension only waits.
+const switchedOff = "none"
+
 var layerColumns = []column{{"init, ms", 1}, {"invocation, us", 0}, {"added, us", 0}, {"MB of memory", 1}}
 
 // layerGroup measures what the layer adds to a function that does nothing. The group has no table if the
@@ -38,6 +41,7 @@ func layerGroup(ctx context.Context, b *bench) (group, error) {
 	const enough = 1_000_000_000
 	contenders := []layered{
 		{aloneRow, "http-api-anonymous.json", "", 0},
+		{"with the layer, switched off", "http-api-anonymous.json", switchedOff, enough},
 		{"with the layer, not HTTP", "", "memory", enough},
 		{"with the layer, in memory", "http-api-anonymous.json", "memory", enough},
 		{"with the layer, in DynamoDB", "http-api-anonymous.json", "dynamodb", enough},
@@ -77,10 +81,18 @@ func layerGroup(ctx context.Context, b *bench) (group, error) {
 		}
 		return []figure{cost.init, cost.invocation, cost.invocation - alone, cost.memory}, err
 	})
-	return group{Name: "Layer", Tables: []table{{
+	t := table{
 		Title: "Layer: what it adds to a function that does nothing", Corner: "function", Columns: layerColumns, Rows: rows,
-		Note: "The function is a Go program, and each of its environments has its own processes. An invocation lasts from the event to the request for the next one, with the settlement of the request; each figure is the median of the invocations. The memory is the resident memory of the extension after them. A server on this machine replaces DynamoDB.",
-	}}}, err
+		Note: "The function is a Go program, and each of its environments has its own processes. An invocation lasts from the event to the request for the next one, with the settlement of the request; each figure is the median of the invocations. Switched off means without the wrapper script: the extension only waits. The memory is the resident memory of the extension after them. A server on this machine replaces DynamoDB.",
+	}
+	if err != nil {
+		return group{}, err
+	}
+	return group{Name: "Layer", Tables: []table{t}, Goals: []goal{
+		atMost("in DynamoDB, MB of memory", t.value("with the layer, in DynamoDB", "MB of memory"), 25, 1),
+		atMost("in DynamoDB, init, ms", t.value("with the layer, in DynamoDB", "init, ms"), 60, 1),
+		atMost("refused, of the function alone", t.ratio("with the layer, refused", aloneRow, "invocation, us"), 3, 2),
+	}}, nil
 }
 
 // layerCost is what a function costs: the init in milliseconds, an invocation in microseconds, and the memory of
@@ -128,7 +140,11 @@ func (l layered) options(o lambdaenv.Options, folder, extension, endpoint string
 	if err := errors.Join(os.WriteFile(wrapper, []byte(contract.LayerScript()), 0o700), os.WriteFile(document, []byte(rules), 0o600)); err != nil {
 		return o, err
 	}
-	o.Arguments, o.Bootstrap, o.Extensions = []string{o.Bootstrap}, wrapper, []string{extension}
+	o.Extensions = []string{extension}
+	if l.store == switchedOff {
+		return o, nil
+	}
+	o.Arguments, o.Bootstrap = []string{o.Bootstrap}, wrapper
 	o.Variables = []string{contract.VariableWrapper + "=" + wrapper}
 	for name, value := range map[string]string{
 		contract.VariableStore: l.store, contract.VariableNamespace: "bench", contract.VariableTable: "bench", contract.VariableRulesVersion: "1",

@@ -227,7 +227,8 @@ func layered(t *testing.T, o lambdaenv.Options) lambdaenv.Options {
 			variables = append(variables, contract.LayerVariable(name)+"="+value)
 		}
 	}
-	o.Extensions, o.Bootstrap, o.Variables = []string{extension}, program, append(variables, runtimeVariable+"=true")
+	variables = append(variables, runtimeVariable+"=true")
+	o.Extensions, o.Bootstrap, o.Variables = []string{extension}, program, variables
 	return o
 }
 
@@ -239,7 +240,7 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	_, port, _ := strings.Cut(os.Getenv(contract.VariableRuntimeAPI), ":")
-	_, err := http.Get("http://" + contract.LayerHost + ":" + port + "/2018-06-01/runtime/invocation/next") //nolint:noctx,bodyclose // the program ends here
+	_, err := http.Get("http://" + contract.LayerHost + ":" + port + "/2018-06-01/runtime/invocation/next") //nolint:noctx // the program ends here
 	fmt.Fprintln(os.Stderr, "request for an event: got error", err)
 	os.Exit(1)
 }
