@@ -96,6 +96,17 @@ func TestRun_withoutFault(t *testing.T) {
 	}
 }
 
+// Without a busy subject, a malformed path shows the refusal without values.
+func TestRun_malformedPath(t *testing.T) {
+	for want, p := range map[verify.Outcome]place{verify.Pass: {}, verify.Fail: fronted(rest, emptied)} {
+		for _, r := range verified(t, p.open(t)) {
+			if r.Row == "rest-missing-value" && r.Outcome != want {
+				t.Errorf("rest-missing-value: got %+v, want %s", r, want)
+			}
+		}
+	}
+}
+
 // If the store did not decide some requests of a burst, the row about the exact limit reports it.
 func TestRun_degradedBurst(t *testing.T) {
 	p := fronted(rest, func(h http.Handler) http.Handler {
@@ -296,9 +307,9 @@ var unavailable = answering(func(r *httptest.ResponseRecorder) {
 	}
 })
 
-// emptied adds an empty field to refusals of busy subjects.
+// emptied adds an empty field to refusals without a limit.
 var emptied = answering(func(r *httptest.ResponseRecorder) {
-	if strings.Contains(r.Body.String(), "subject_busy") {
+	if body := r.Body.String(); strings.Contains(body, "subject_busy") || strings.Contains(body, "malformed_path") {
 		r.Header()["X-RateLimit-Limit"] = []string{""}
 	}
 })

@@ -148,12 +148,15 @@ func (d *Deployment) paths() (list []string) {
 	return list
 }
 
+// placeholder is the value of parameters in paths.
+const placeholder = "weir-verify"
+
 // concrete returns a path that matches the pattern of an endpoint.
 func concrete(pattern string) string {
 	segments := strings.Split(pattern, "/")
 	for i, segment := range segments {
 		if segment == "*" || strings.HasPrefix(segment, "{") {
-			segments[i] = "weir-verify"
+			segments[i] = placeholder
 		}
 	}
 	return strings.Join(segments, "/")

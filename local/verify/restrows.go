@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/weir-limits/weir/functions/contract"
 )
@@ -156,26 +157,45 @@ var restRefusedRows = []Row{
 	},
 	{
 		ID:    "rest-missing-value",
-		Claim: "If a value is missing in the context, the refusal has no field for it. An example is `X-RateLimit-Limit` on a 429 `subject_busy`.",
-		Hand:  "`seq 500 | xargs -P 100 -I{} curl -si $URL/api/v1/search | grep -B20 subject_busy`",
+		Claim: "If a value is missing in the context, the refusal has no field for it. Examples are `X-RateLimit-Limit` on a 429 `subject_busy` and on a 429 `malformed_path`.",
+		Hand:  "`seq 500 | xargs -P 100 -I{} curl -si $URL/api/v1/search | grep -B20 subject_busy`; `curl -i $URL/api/v1/items/%zz`",
 		Needs: []Need{NeedREST},
-		Cost:  Cost{Burst: true},
-		Check: func(ctx context.Context, s *session) Observation {
-			for _, a := range s.first(ctx).answers {
-				if a.problem() != subjectBusy {
-					continue
-				}
-				var wrong []string
-				for _, f := range limitFields {
-					if values, ok := a.header[http.CanonicalHeaderKey(f.name)]; ok {
-						wrong = append(wrong, fmt.Sprintf("%s %q", f.name, values))
-					}
-				}
-				return verdict("no fields of a limit", "none", wrong, a)
-			}
-			return skipped("no request got 429 subject_busy")
-		},
+		Cost:  Cost{Requests: 1, Burst: true},
+		Check: missingValue,
 	},
+}
+
+// missingValue tests a refusal without values of a limit: one of a busy subject or, if there was none, that of a
+// malformed path.
+func missingValue(ctx context.Context, s *session) Observation {
+	for _, a := range s.first(ctx).answers {
+		if a.problem() == subjectBusy {
+			return withoutFields(a)
+		}
+	}
+	malformed := s.get(s.URL, s.plan.Exact.Path)
+	for _, path := range s.paths() {
+		if strings.HasSuffix(path, placeholder) { // API Gateway routes it, because a parameter ends the path
+			malformed.path = path
+		}
+	}
+	malformed.malformed = true
+	a := s.send(ctx, malformed)
+	if a.problem() != "malformed_path" {
+		return skipped("no request got 429 subject_busy, and a malformed path got " + a.summary())
+	}
+	return withoutFields(a)
+}
+
+// withoutFields tests that an answer has no field of a limit.
+func withoutFields(a answer) Observation {
+	var wrong []string
+	for _, f := range limitFields {
+		if values, ok := a.header[http.CanonicalHeaderKey(f.name)]; ok {
+			wrong = append(wrong, fmt.Sprintf("%s %q", f.name, values))
+		}
+	}
+	return verdict("no fields of a limit", "none on "+a.summary(), wrong, a)
 }
 
 // refusal returns a test of a refusal by the REST API.

@@ -130,11 +130,12 @@ var errBudget = errors.New("the run has sent its maximum number of requests")
 type request struct {
 	method, url, path string
 	header            http.Header
+	malformed         bool // the path ends with a % that begins no encoded byte
 }
 
 // get returns a GET request of the caller.
 func (s *session) get(url, path string) request {
-	return request{http.MethodGet, url, path, s.Credential}
+	return request{method: http.MethodGet, url: url, path: path, header: s.Credential}
 }
 
 // send sends one request.
@@ -172,6 +173,9 @@ func (s *session) do(ctx context.Context, r request) (a answer) {
 		return a
 	}
 	maps.Copy(q.Header, r.header)
+	if r.malformed {
+		q.URL.Opaque = q.URL.EscapedPath() + "%zz"
+	}
 	response, err := s.client.Do(q)
 	if err != nil {
 		a.err = err

@@ -75,7 +75,7 @@ func (u surface) allowedRows() []Row {
 			Needs: []Need{u.need, NeedSuspendedKey},
 			Cost:  Cost{Requests: 1},
 			Check: func(ctx context.Context, s *session) Observation {
-				a := s.send(ctx, request{http.MethodGet, u.url(s.Deployment), s.plan.Path, http.Header{"X-Api-Key": {s.SuspendedKey}}})
+				a := s.send(ctx, request{method: http.MethodGet, url: u.url(s.Deployment), path: s.plan.Path, header: http.Header{"X-Api-Key": {s.SuspendedKey}}})
 				switch {
 				case a.refused():
 					return skipped(badCredentials)
@@ -101,7 +101,7 @@ func (u surface) allowedRows() []Row {
 func (u surface) unauthorized(ctx context.Context, s *session) Observation {
 	const expected = "401 with a challenge and a problem"
 	for _, credential := range []http.Header{{"Authorization": {"Bearer weir-verify"}}, {"X-Api-Key": {"weir-verify"}}} {
-		a := s.send(ctx, request{http.MethodGet, u.url(s.Deployment), s.plan.Path, credential})
+		a := s.send(ctx, request{method: http.MethodGet, url: u.url(s.Deployment), path: s.plan.Path, header: credential})
 		switch {
 		case a.refused():
 			return skipped(badCredentials)
@@ -141,7 +141,7 @@ func (u surface) preflight(ctx context.Context, s *session) Observation {
 	if before < 1 {
 		return skipped("the limit is used up; run again later")
 	}
-	for _, p := range s.sendAll(ctx, request{http.MethodOptions, url, s.plan.Path, http.Header{
+	for _, p := range s.sendAll(ctx, request{method: http.MethodOptions, url: url, path: s.plan.Path, header: http.Header{
 		"Origin": {cmp.Or(s.Origin, "https://weir-verify.example")}, "Access-Control-Request-Method": {http.MethodGet},
 	}}, preflights) {
 		switch {
