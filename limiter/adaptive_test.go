@@ -100,8 +100,8 @@ func TestAdaptive_surge(t *testing.T) {
 	}
 }
 
-// The store counts the admissions in a long window. The environments divide the remaining quota of the
-// window, and use all of it.
+// For a long window, the store counts the admissions. The environments share the remaining quota, and use
+// all of it.
 func TestAdaptive_longWindow(t *testing.T) {
 	const requests = 30_000
 	for _, algorithm := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow, algo.TokenBucket} {
@@ -210,7 +210,7 @@ func TestAdaptive_undo(t *testing.T) {
 // A request can cost more than the share of its environment and still be admitted.
 func TestAdaptive_costs(t *testing.T) {
 	tr := adaptive(t, 50, newRemote(), limiter.Limit{Rate: algo.Rate{Requests: 2000, Window: time.Second}})
-	tr.charge.Cost = 400 // a share is 40 units a second
+	tr.charge.Cost = 400 // the share of each environment is 40 units a second
 	if came, admitted := tr.run(2, 20*time.Second); admitted != came {
 		t.Errorf("%d of %d requests admitted, want all", admitted, came)
 	}
@@ -220,7 +220,7 @@ func TestAdaptive_costs(t *testing.T) {
 	}
 }
 
-// Inspect returns the reported usage of all environments, in proportion to the limit.
+// Inspect returns the usage that all environments have reported, scaled to the limit.
 func TestAdaptive_inspect(t *testing.T) {
 	tr := adaptive(t, 10, newRemote(), limiter.Limit{Rate: algo.Rate{Requests: 2000, Window: time.Second}})
 	tr.run(1000, 12*time.Second)

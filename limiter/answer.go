@@ -25,11 +25,11 @@ func (r *request) answer(ctx context.Context, fromCache bool) Decision {
 }
 
 // combine makes one decision from the answers of all batches and trackers. A refusal takes precedence
-// over the failure of a store.
+// over a store failure.
 func (r *request) combine() Decision {
 	d := Decision{Allowed: !r.denied(), Failed: r.failed, LocalFull: r.fallbackFull, At: r.at, Overshoot: r.overshoot,
 		StoreCalls: r.storeCalls, StoreTime: r.storeTime, Refunds: r.refunds, Clamped: r.clamped}
-	if r.counterErr != nil && !busy(r.counterErr) { // the counter of a busy subject decides as usual
+	if r.counterErr != nil && !busy(r.counterErr) { // if only the subject is busy, its counter still decides
 		d.Reason = reasonOf(r.counterErr)
 	}
 	subjectBusy := false
@@ -78,8 +78,8 @@ func (d *Decision) add(b *batch, now algo.Instant) {
 	}
 }
 
-// report replaces the limit that d reports by the limit of the item, if the item's limit is stricter.
-// d.Allowed is already set. r is the state after the charge, or the state that refused it.
+// report makes d report the limit of the item if that limit is stricter than the limit in d. d.Allowed is
+// already set. r is the state after the charge, or the state that refused the charge.
 func (d *Decision) report(it *item, r algo.Result, now algo.Instant) {
 	remaining, capacity := r.Machine.Remaining(r.State, now)+it.leaseLeft, r.Machine.Capacity()
 	if it.sharded { // an estimate, as if every other shard held as much as this one

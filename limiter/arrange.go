@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// arrange makes batches of the items that no tracker has decided: one batch per subject.
+// arrange groups the items that no tracker has decided into batches: one batch per subject.
 func (r *request) arrange() error {
 	for i := range r.items {
 		first := &r.items[i]
@@ -28,7 +28,7 @@ func (r *request) arrange() error {
 	return nil
 }
 
-// fill sets the store of each batch, and its range of the request's slices.
+// fill sets the store of each batch, and the part of the request's slices that belongs to the batch.
 func (r *request) fill() {
 	l := r.limiter
 	for i := range r.grouped {

@@ -9,9 +9,9 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// If other environments take the quota, an environment makes three calls that are refused. Then it makes
-// about one call per CacheTTL. If the store refuses, RetryAfter is the wait of the state. If the
-// back-off refuses, RetryAfter is the time until the end of the back-off.
+// Other environments take all quota. An environment makes three refused calls, and then about one call
+// per CacheTTL. If the store refuses, RetryAfter is the wait of the state. If the back-off refuses,
+// RetryAfter is the time until the back-off ends.
 func TestLimiter_Take_backOff(t *testing.T) {
 	r := newRemote()
 	draw := func(n int) int { return n - 1 } // the longest back-off
@@ -27,7 +27,7 @@ func TestLimiter_Take_backOff(t *testing.T) {
 		{0, true, 1, 100 * time.Millisecond},
 		{99, false, 0, time.Millisecond}, // the cached state still refuses, so the store is not called
 		{100, true, 1, 100 * time.Millisecond},
-		{200, true, 1, 100 * time.Millisecond}, // the back-off ends at 1 s, when the debt is two calls
+		{200, true, 1, 100 * time.Millisecond}, // the back-off ends at 1 s, when the debt has fallen to two calls
 		{300, true, 0, 700 * time.Millisecond},
 		{999, true, 0, time.Millisecond},
 		{1099, false, 1, 0}, // the state has room, so the store is called
@@ -45,8 +45,8 @@ func TestLimiter_Take_backOff(t *testing.T) {
 	}
 }
 
-// After the refusal of a cost of 50, costs of at least 50 are backed off. Smaller costs for which the
-// state had room are not backed off. Peek, forced charges and other callers are not backed off either.
+// After the store refused a cost of 50, the back-off refuses costs of 50 or more. It does not refuse
+// smaller costs for which the state had room, Peek, forced charges, or other callers.
 func TestLimiter_Take_backOff_cost(t *testing.T) {
 	r := newRemote()
 	draw := func(n int) int { return n - 1 } // the longest back-off
@@ -77,7 +77,7 @@ func TestLimiter_Take_backOff_cost(t *testing.T) {
 	}
 }
 
-// If a shadow limit is backed off, the process makes no store call, and Shadowed is not set.
+// During the back-off of a shadow limit, the process makes no store call, and Shadowed is not set.
 func TestLimiter_Take_backOff_shadow(t *testing.T) {
 	r := newRemote()
 	first, second := storetest.Must(limiter.New(r, limiter.Options{})), storetest.Must(limiter.New(r, limiter.Options{}))
@@ -90,7 +90,7 @@ func TestLimiter_Take_backOff_shadow(t *testing.T) {
 	}
 	before := r.takes.Load()
 	if d := takeAt(t, second, now, charge); !d.Allowed || d.Shadowed != nil || r.takes.Load() != before {
-		t.Errorf("backed off, with room in the store: got %+v after %d calls, want Shadowed nil and no call", d, r.takes.Load()-before)
+		t.Errorf("during the back-off, with room in the store: got %+v after %d calls, want Shadowed nil and no call", d, r.takes.Load()-before)
 	}
 	takeAt(t, first, now, charge)
 	if d := takeAt(t, first, now, charge); d.Shadowed == nil {
@@ -98,9 +98,9 @@ func TestLimiter_Take_backOff_shadow(t *testing.T) {
 	}
 }
 
-// In a flood over many environments, each environment makes about one refused call a second. This is
-// true even if the limit gets room for a request every few milliseconds. The flood does not reduce the
-// number of admissions.
+// In a flood over many environments, each environment makes about one refused call a second, even if the
+// limit gets room for a request every few milliseconds. The limit admits as many requests as without the
+// flood.
 func TestLimiter_Take_floodOfMany(t *testing.T) {
 	const n, seconds, perSecond = 50, 20, 100
 	for _, algorithm := range []algo.Algorithm{algo.TokenBucket, algo.SlidingWindow} {

@@ -10,7 +10,7 @@ import (
 
 // batch has the charges of a request on one subject. A store takes all of them in one atomic step.
 type batch struct {
-	from, to   int // its range in the slices of the request
+	from, to   int // first and last index of b in the slices of the request
 	store      Store
 	items      []item
 	charges    []Charge
@@ -19,8 +19,8 @@ type batch struct {
 	calls      int  // calls of a shared store
 	taken      bool
 	refused    bool
-	dropLeases bool // the new leases are not used
-	skipped    bool // a shadow limit that is backed off: it is not charged
+	dropLeases bool // settle does not use the new leases
+	skipped    bool // a shadow limit in its back-off: it is not charged
 	err        error
 }
 
@@ -64,8 +64,8 @@ func (b *batch) forces() bool {
 	return slices.ContainsFunc(b.charges, func(c Charge) bool { return c.Force })
 }
 
-// concurrent reports whether b takes slots. Such a batch shares no call, because a store identifies the
-// slots of a call together and each request releases its own.
+// concurrent reports whether b takes slots. Such a batch does not share a call with other requests: a
+// store identifies the slots of one call together, but each request releases only its own.
 func (b *batch) concurrent() bool {
 	return slices.ContainsFunc(b.charges, func(c Charge) bool { return c.Limit.concurrent() && c.Cost > 0 })
 }
@@ -78,15 +78,15 @@ func (b *batch) sizeLeases(now algo.Instant) {
 			continue
 		}
 		size := it.want
-		if hint := b.results[i]; hint.Machine != nil { // near the limit, leave quota for other processes
+		if hint := b.results[i]; hint.Machine != nil { // near the limit, a smaller lease leaves quota for other processes
 			size = min(it.leaseSize, max(it.want, hint.Remaining(now)/2))
 		}
 		b.charges[i].Cost = size
 	}
 }
 
-// shrinkLeases reduces leases to the cost of the request. It reports whether a second call makes sense:
-// a lease was larger than the request, and the known state has room for the request.
+// shrinkLeases reduces leases to the cost of the request. It reports whether a second call can succeed: a
+// lease was larger than the request, and the known state has room for the request.
 func (b *batch) shrinkLeases(now algo.Instant) bool {
 	shrunk := false
 	for i := range b.items {

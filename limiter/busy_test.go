@@ -53,7 +53,7 @@ func TestLimiter_Take_busy(t *testing.T) {
 	}
 }
 
-// If the subject of a shadow limit is busy, the request is not refused.
+// A shadow limit whose subject is busy refuses no request.
 func TestLimiter_Take_busy_shadow(t *testing.T) {
 	r := newRemote()
 	l := storetest.Must(limiter.New(r, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
@@ -66,7 +66,7 @@ func TestLimiter_Take_busy_shadow(t *testing.T) {
 	}
 }
 
-// Throttling of a whole table is an outage. Throttling of one item is not.
+// Answered returns false if DynamoDB throttles the whole table, and true if it throttles one item.
 func TestAnswered_throttled(t *testing.T) {
 	if limiter.Answered(fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrThrottled)) || !limiter.Answered(errors.Join(limiter.ErrUnavailable, limiter.ErrItemThrottled)) {
 		t.Error("Answered: got a wrong result, want true for a throttled item and false for a throttled table")

@@ -40,7 +40,7 @@ func TestCalendar(t *testing.T) {
 				t.Errorf("1 ns before the end: got %+v, want a refusal", d)
 			}
 			if d := takeAt(t, l, end, c); !d.Allowed || d.Remaining < 9 || c.Limit.WindowAt(end) != 31*24*time.Hour-time.Hour {
-				t.Errorf("at the end: got %+v and a window of %s, want a whole quota and 31 days without an hour", d, c.Limit.WindowAt(end))
+				t.Errorf("at the end: got %+v and a window of %s, want a whole quota and 31 days less an hour", d, c.Limit.WindowAt(end))
 			}
 		})
 	}

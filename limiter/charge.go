@@ -9,7 +9,7 @@ type Charge struct {
 	Subject Subject
 	Limit   *Limit
 	Cost    int64
-	// Force charges beyond the limit if necessary. algo.Machine.Force bounds the debt. It is for costs that
+	// Force charges even beyond the limit. algo.Machine.Force bounds the debt. Use Force for costs that
 	// are known only after the request. It is invalid on a limit with shards.
 	Force bool
 }

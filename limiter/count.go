@@ -67,5 +67,5 @@ func (s *Statuses) Has(status int) bool {
 	return i >= 0 && i < 64*len(s) && s[i/64]>>(i%64)&1 == 1
 }
 
-// firstStatus is the first status of Statuses.
+// firstStatus is the lowest status that Statuses can contain.
 const firstStatus = 100

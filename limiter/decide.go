@@ -47,8 +47,8 @@ func (l *Limiter) decide(ctx context.Context, r *request, now time.Time, charges
 		before := d
 		switch {
 		case d.Reason == ReasonBusy:
-			// Perhaps only the subject of a limit with Mark is busy. The decision does not say which
-			// subject is busy, so no limit with Mark charges the request.
+			// The decision does not say which subject is busy. The busy one can be the subject of a limit
+			// with Mark, so the next decision leaves out all these limits.
 			rest = slices.DeleteFunc(rest, marks)
 		case d.Limit != nil && d.Limit.Mark:
 			rest = slices.DeleteFunc(rest, func(c Charge) bool { return c.Limit == before.Limit })

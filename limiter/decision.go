@@ -52,14 +52,14 @@ type Decision struct {
 	// Capacity and Remaining are those of the reported limit, in requests:
 	// 0 <= Remaining <= Capacity.
 	Capacity, Remaining int64
-	// Cost is the cost of the request on the reported limit, whether it was charged or not.
+	// Cost is the cost of the request on the reported limit, even if the limit did not charge it.
 	Cost int64
 	// RetryAfter is the time until the same request would be allowed. It is exact if nothing else is
 	// charged meanwhile. It is 0 if the request was allowed. It is also 0 if the request costs more
 	// than the capacity, because then it is never allowed. For ReasonBusy it is a random time of 1 to
 	// 3 seconds. For a concurrent limit it is in the same range, because a slot can be released any time.
 	RetryAfter time.Duration
-	// ResetAfter is the time to full quota with no further traffic.
+	// ResetAfter is the time until the reported limit has its full quota, if no further requests arrive.
 	ResetAfter time.Duration
 	// Delay is how long an allowed request has to wait in the queue of a leaky bucket. If there are several
 	// leaky buckets, it is the longest wait. A server that does not wait uses the bucket as a meter.
@@ -67,9 +67,9 @@ type Decision struct {
 	// Shadowed is a limit with Shadow that would have refused the request; nil if none would. If another
 	// limit refused the request, Shadowed can be nil because the shadow limit was not evaluated.
 	Shadowed *Limit
-	// Over is a limit with Mark that would have denied the allowed request, and did not charge it; nil if
-	// none would. Of several limits, it is the one with the longest wait. The decision reports Over only
-	// if no other limit can be reported.
+	// Over is a limit with Mark that the allowed request exceeds; nil if there is none. Over did not
+	// charge the request. Of several limits, it is the one with the longest wait. Limit is Over only if
+	// no other limit can be reported.
 	Over *Limit
 	// Overshoot is the number of requests by which a limit with Spread.Sync exceeded its capacity when this
 	// request synchronized it. For Spread.Adaptive, it is the number of requests admitted above the limit
@@ -105,7 +105,8 @@ func (r *Refunds) add(other Refunds) {
 	r.Dropped += other.Dropped
 }
 
-// addEffort adds the effort of an earlier decision on the same request.
+// addEffort adds to d the store calls, times, refunds and clamps of an earlier decision on the same
+// request.
 func (d *Decision) addEffort(before *Decision) {
 	d.StoreCalls += before.StoreCalls
 	d.StoreTime += before.StoreTime

@@ -16,7 +16,7 @@ import (
 type far struct{ limiter.Store }
 
 func (f far) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
-	time.Sleep(3 * time.Millisecond) // in the fake time of synctest
+	time.Sleep(3 * time.Millisecond) // on the fake clock of synctest
 	return f.Store.Take(ctx, now, s, charges, results)
 }
 
@@ -51,8 +51,8 @@ func TestDecision_store(t *testing.T) {
 				t.Errorf("%s: got %s and %+v, want %s and %+v", step.name, d.StoreTime, d.Refunds, step.took, step.refunds)
 			}
 		}
-		// If other callers have used the bucket since the charge, the part that has perhaps leaked is not
-		// refunded.
+		// Other callers have used the bucket since the charge. The refund then leaves out the part that
+		// has possibly leaked.
 		d, receipt, err := l.TakeRefundable(ctx, noon, []limiter.Charge{bucket, mine})
 		if err != nil || !d.Allowed {
 			t.Fatal(d, err)
@@ -64,7 +64,8 @@ func TestDecision_store(t *testing.T) {
 	})
 }
 
-// A refund is dropped if it fails, or if the lease or the counter has changed since the charge.
+// A refund counts as dropped if its store call fails, or if the lease or the counter has changed since
+// the charge.
 func TestReceipt_Refund_dropped(t *testing.T) {
 	for name, spread := range map[string]limiter.Spread{"store": {}, "lease": {Lease: 8}, "counter": {Sync: time.Second}} {
 		s := &failingRefunds{Store: storetest.Must(memstore.New(memstore.Options{}))}
@@ -88,7 +89,7 @@ func (*failingRefunds) Settle(context.Context, algo.Instant, limiter.Subject, []
 	return limiter.Settled{}, limiter.ErrUnavailable
 }
 
-// A process with a wrong clock wrote a state. Only the decision that clamps the state reports the clamp.
+// A process with a fast clock wrote a state. Only the decision that clamps this state reports the clamp.
 // Peek and decisions from the denial cache do not report it. Before the clamp, an environment with a
 // correct clock can use the remaining quota of the state.
 func TestDecision_Clamped(t *testing.T) {

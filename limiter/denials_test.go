@@ -12,7 +12,7 @@ import (
 
 // The bound of the denial cache counts a subject with many limits as several subjects.
 func TestOptions_CacheSize(t *testing.T) {
-	// limits of each subject: highest number of the 8 subjects in the cache
+	// The map has the number of limits of a subject, and the highest number of the 8 subjects in the cache.
 	for each, most := range map[int]int{1: 8, 4: 8, 100: 2} {
 		l := storetest.Must(limiter.New(newRemote(), limiter.Options{CacheSize: 8}))
 		limits := make([]*limiter.Limit, each)

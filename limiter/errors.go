@@ -13,7 +13,8 @@ var (
 	// ErrInvalidCharge means a mistake of the calling code: a negative cost, a Limit that does not come
 	// from NewLimit, one limit of a subject charged twice, or more than MaxCharges on one subject.
 	ErrInvalidCharge = errors.New("invalid charge")
-	// ErrUnavailable means that the store failed or did not answer. It charged once or not at all.
+	// ErrUnavailable means that the store failed or did not answer. The store has made the charges once
+	// or not at all.
 	ErrUnavailable = errors.New("store unavailable")
 	// ErrBreakerOpen means that no call was made, because the store failed shortly before. Nothing was
 	// charged. The error also wraps ErrUnavailable.
@@ -27,9 +28,9 @@ var (
 	// ErrRejected means that the store works but rejects one subject, for example because its item has
 	// grown too large. The error also wraps ErrUnavailable.
 	ErrRejected = errors.New("rejected by the store")
-	// ErrContended means that a charge lost races for the item until it had no attempts or no time left.
-	// If the error also wraps context.DeadlineExceeded, it is possible that the last attempt was
-	// charged. Without context.DeadlineExceeded, nothing was charged.
+	// ErrContended means that other requests changed the item before each attempt of a charge, until no
+	// attempts or no time were left. If the error also wraps context.DeadlineExceeded, it is possible
+	// that the last attempt was charged. Without context.DeadlineExceeded, nothing was charged.
 	ErrContended = errors.New("store contended")
 	// ErrFull means that the store has no room for another subject.
 	ErrFull = errors.New("store full")

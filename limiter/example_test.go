@@ -87,8 +87,8 @@ func ExampleLimiter_TakeRefundable() {
 	// true true true true true true true false 1h0m0s <nil>
 }
 
-// A limit of all callers is too large for one DynamoDB item. An environment takes up to 500 requests at
-// once.
+// A limit of all callers has more requests than one DynamoDB item can count. An environment leases up to
+// 500 requests at once.
 func ExampleSpread() {
 	l, err := limiter.NewLimit(limiter.Limit{
 		Name: "everybody", Global: true, Rate: algo.Rate{Requests: 50_000, Window: time.Second}, Spread: limiter.Spread{Lease: 500},

@@ -151,8 +151,7 @@ func (w *world) charge(ctx context.Context, now algo.Instant, s limiter.Subject,
 	return taken, nil
 }
 
-// span is the part of a limit's usage that one admission caused: the usage before it (from) and after it
-// (to).
+// span is the usage of a limit before an admission (from) and after it (to).
 type span struct{ from, to int64 }
 
 // outcomes are the answers to the requests of a run.
@@ -211,7 +210,8 @@ func (o *outcomes) note(w *world, charges []limiter.Charge, d limiter.Decision, 
 		o.refused[d.Limit.ID] = append(o.refused[d.Limit.ID], d.Cost)
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		// A request of cost 0 can read a state between the charges of a call, which w.states does not contain.
+		// A request of cost 0 can read a state between two charges of one call. w.states does not contain
+		// this state.
 		if used := p.Capacity - d.Remaining; !look && used > 0 && !slices.Contains(w.states[d.Limit.ID], used) {
 			w.problems = append(w.problems, fmt.Sprintf("a refusal reports a usage of %d of %s, which is none of its states %v", used, d.Limit.Name, w.states[d.Limit.ID]))
 		}

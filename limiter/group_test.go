@@ -106,8 +106,8 @@ func TestGroup(t *testing.T) {
 	}
 }
 
-// If a cost does not fit, its request waits for the requests before it. A smaller cost that arrives
-// later is admitted.
+// A request whose cost does not fit waits for the requests before it. A later request with a smaller cost
+// is admitted meanwhile.
 func TestGroup_costs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newPaced()
@@ -133,8 +133,9 @@ func TestGroup_costs(t *testing.T) {
 	})
 }
 
-// Another process takes the remaining quota, so the store refuses the sum. The next call charges half of the
-// requests that still fit. If the store refuses repeatedly, the remaining requests are denied as busy.
+// Another process takes the remaining quota, so the store refuses the sum of the costs. The next call
+// charges half of the requests that still fit. If the store refuses again and again, the remaining
+// requests are denied because their subject is busy.
 func TestGroup_otherProcess(t *testing.T) {
 	for _, c := range []struct {
 		limit    int64
@@ -175,8 +176,8 @@ func TestGroup_otherProcess(t *testing.T) {
 	}
 }
 
-// Requests of cost 0 wait in a group and cause no extra store call. They use the state that the last
-// call or the next call returned.
+// A request of cost 0 waits in the group and causes no extra store call. It uses the state that the last
+// call or the next call returns.
 func TestGroup_costZero(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newPaced()
@@ -261,9 +262,9 @@ func TestGroup_leaving_unsent(t *testing.T) {
 	})
 }
 
-// The timeout of a single request counts as an outage, unless the store answers other requests
-// meanwhile. If several requests share a call that times out, the subject is busy, until the store
-// counts as down.
+// The timeout of a single request counts as an outage, unless the store answers other requests meanwhile.
+// If a call for several requests times out, their subject counts as busy. After five such calls in a row,
+// the store counts as down.
 func TestGroup_timeouts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &hanging{remote: newRemote()}
@@ -388,8 +389,8 @@ func TestGroup_failure(t *testing.T) {
 	}
 }
 
-// Each request refunds only its own cost. A window or a log refunds the whole charge. A bucket never gets
-// more quota than it would have without these requests.
+// Each request of a group refunds only its own cost. Windows and logs refund the whole cost. A bucket
+// never gets more quota than it would have without these requests.
 func TestGroup_refund(t *testing.T) {
 	for _, a := range []algo.Algorithm{algo.FixedWindow, algo.SlidingWindow, algo.SlidingLog, algo.TokenBucket} {
 		t.Run(string(a), func(t *testing.T) {
@@ -410,7 +411,8 @@ func TestGroup_refund(t *testing.T) {
 				left := int64(36) // usage before the refunds: 1 + 2 + ... + 8
 				for _, i := range []int{7, 3, 0, 5, 1, 6, 2, 4} {
 					given := receipts[i].Refund(ctx, begun).Given
-					// A bucket refunds the whole cost only if no later charge followed: only for the last request.
+					// A bucket refunds the whole cost only to the last request, because no later charge
+					// has used the bucket.
 					if a != algo.TokenBucket || i == 7 {
 						left -= int64(i + 1)
 					} else if given > 0 {
@@ -453,7 +455,8 @@ func TestGroup_force(t *testing.T) {
 	})
 }
 
-// Requests under different rules, or at distant instants, do not share a call. All of them get an answer.
+// Requests with different versions of the rules, or with distant instants, do not share a call. All of
+// them get an answer.
 func TestGroup_apart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newPaced()
@@ -484,8 +487,8 @@ func TestGroup_apart(t *testing.T) {
 	})
 }
 
-// If the other requests of a group leave no room for a lease, the call takes only the cost of the
-// request, and no quota in advance.
+// If the other requests of a group leave no room for a lease, the call charges only the cost of the
+// request.
 func TestGroup_leases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newPaced()

@@ -11,8 +11,8 @@ type health struct {
 	failures atomic.Int64 // calls without an answer since the last answer
 }
 
-// record records the error of a call. answers is the number of answers when the call began. If the
-// store answered other calls meanwhile, a timeout means that the subject is busy.
+// record records the error of a call. answers is the number of answers at the start of the call. If the
+// store answered other calls since then, a timeout means that the subject is busy, and the store works.
 func (h *health) record(answers int64, err error) error {
 	if Answered(err) {
 		h.answers.Add(1)

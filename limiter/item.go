@@ -10,8 +10,8 @@ import (
 // the caller passed.
 type item struct {
 	Charge
-	limit   *Limit        // Charge.Limit can be a shard or a cell of this limit
-	want    int64         // Charge.Cost is more if the charge takes a lease, and 0 if the request only reads
+	limit   *Limit        // limit that the caller passed; Charge.Limit can be its shard or its cell
+	want    int64         // cost that the caller passed; Charge.Cost is more for a lease, and 0 for a read
 	backOff time.Duration // how long the back-off refuses the charge, even if the state has room
 	cells   bool          // Options.Cells counts the charge, and not Limiter.store
 	sharded bool
@@ -20,7 +20,7 @@ type item struct {
 	lease     *tracker // tracker whose lease the charge renews; nil if none
 	leaseSize int64    // size of the new lease
 	serial    int64    // serial of the new lease
-	leaseLeft int64    // quota of the new lease after this request
+	leaseLeft int64    // quota that is left of the new lease after this request
 }
 
 // charge returns the charge that the caller passed.
@@ -33,7 +33,7 @@ func (i *item) decided(r algo.Result) bool {
 	return r.Machine == i.Limit.machine || r.Machine.Fingerprint() == i.Limit.fingerprint
 }
 
-// with reports whether a store charges i and j in one atomic step.
+// with reports whether i and j belong to one batch: a store charges them in one atomic step.
 func (i *item) with(j *item) bool {
 	return i.Subject == j.Subject && i.cells == j.cells && !i.sharded && !j.sharded
 }

@@ -11,16 +11,15 @@ import (
 	"github.com/weir-limits/weir/limiter/internal/local"
 )
 
-// MinWindow is the shortest window of a limit. The deadline of a decision is always shorter than
-// MinWindow. With a longer deadline, a process whose clock is behind could find a new window at every
-// attempt.
+// MinWindow is the shortest window of a limit. It is longer than the deadline of a decision. Otherwise, a
+// process whose clock is behind could find a new window at every attempt.
 const MinWindow = time.Second
 
 // MaxVersion is the highest Limit.Version that stores can hold.
 const MaxVersion = 1<<47 - 1
 
-// MaxCharges is how many limits one request may charge on one subject. The condition of a DynamoDB write
-// has no room for more.
+// MaxCharges is the largest number of limits that one request may charge on one subject. The condition of
+// a DynamoDB write has no room for more.
 const MaxCharges = 10
 
 // Limit admits at most Rate.Requests per Rate.Window or period. Make one with NewLimit and share the pointer.
@@ -51,9 +50,9 @@ type Limit struct {
 	// Shadow tries the limit out. The limit counts on a separate subject and refuses nothing.
 	// Decision.Shadowed reports that it would have refused a request.
 	Shadow bool
-	// Mark admits requests over the limit and reports them in Decision.Over. The limit counts like
-	// other limits, and does not charge the requests that are over it. It never denies a request.
-	// With Shadow it has no effect.
+	// Mark admits requests over the limit and reports them in Decision.Over. The limit counts like any
+	// other limit, but does not charge the requests that exceed it. It never denies a request. With
+	// Shadow it has no effect.
 	Mark bool
 	// Spread reduces the store calls of a limit that is charged very often. The zero value calls the
 	// store for each request.
@@ -78,7 +77,7 @@ type Limit struct {
 	fingerprint  string
 	parts        []*Limit // all shards of Spread.Shards, or one cell of Spread.Cells, because all cells are equal
 	localShare   *Limit   // the part of one process in an outage; nil unless LocalProcesses divide the limit
-	isLocalShare bool     // this is the share of another limit
+	isLocalShare bool     // l is the localShare of another limit
 	marks        []*Limit // count the notices that were written, one for each percentage of Notify
 	reports      *reports // limits that hold the reports of Spread.Adaptive; otherwise nil
 }
@@ -175,8 +174,8 @@ func (l *Limit) setConcurrent() error {
 // concurrent reports whether l counts requests in flight.
 func (l *Limit) concurrent() bool { return l.Rate.Algorithm == algo.Concurrent }
 
-// divide returns the parts of l that count separately. For shards, these are all shards. For cells, it
-// is one cell, because all cells are equal.
+// divide returns the parts of l that count separately: all shards, or one cell, because all cells are
+// equal.
 func (l Limit) divide() (parts []*Limit, err error) {
 	n := max(l.Spread.Shards, l.Spread.Cells)
 	for i := range max(l.Spread.Shards, min(l.Spread.Cells, 1)) {
@@ -204,7 +203,8 @@ func (l Limit) newLocalShare() (*Limit, error) {
 // notifies reports whether a Limiter writes notices of l.
 func (l *Limit) notifies() bool { return l.Notify[0] != 0 && !l.Shadow }
 
-// newMarks returns the limits that count the written notices. A limit whose windows change gets other marks.
+// newMarks returns the limits that count the written notices. If the windows of the limit change, the
+// marks have other IDs.
 func (l Limit) newMarks() (marks []*Limit, err error) {
 	rate := algo.Rate{Algorithm: algo.FixedWindow, Requests: 1, Window: l.Rate.Window, Calendar: l.Rate.Calendar}
 	machine, err := algo.New(rate)
@@ -221,12 +221,12 @@ func (l Limit) newMarks() (marks []*Limit, err error) {
 	return marks, nil
 }
 
-// reports are the limits to which the processes of an adaptive limit send their reports. They count on
-// the same subject, and refuse nothing.
+// reports are the limits that hold the reports of an adaptive limit. They count on the same subject as
+// the limit, and refuse nothing.
 type reports struct {
 	admitted  *Limit // counts admissions; the adaptive limit itself unless its window is too short
 	demand    *Limit // counts the demand of the processes
-	processes *Limit // counts milliseconds: each report adds those since the last one, so 1,000 in a second mean one process
+	processes *Limit // counts milliseconds: each report adds the time since the last one, so 1,000 in a second mean one process
 }
 
 // newReports returns the reports of an adaptive limit.
@@ -300,8 +300,8 @@ func (l *Limit) Subjects(s Subject) []Subject {
 	return shards
 }
 
-// countedSubject returns the subject under which a store counts l for s. A shadow limit has a separate
-// one.
+// countedSubject returns the subject under which a store counts l for s. A shadow limit has a subject of
+// its own.
 func (l *Limit) countedSubject(s Subject) Subject {
 	if l.Shadow {
 		return s.And(Subject{other, "shadow"})

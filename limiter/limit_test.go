@@ -57,8 +57,8 @@ func TestID_bits(t *testing.T) {
 	}
 }
 
-// If new rules lower a limit, a cost above its capacity is refused and never allowed. An instant that no
-// state can hold is an error.
+// If new rules lower a limit, a cost above its capacity is never allowed. An instant out of range is an
+// error.
 func TestLimiter_Take_extremes(t *testing.T) {
 	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))
 	for _, algorithm := range []algo.Algorithm{algo.TokenBucket, algo.LeakyBucket, algo.SlidingWindow, algo.FixedWindow, algo.SlidingLog} {
@@ -80,7 +80,8 @@ func TestLimiter_Take_extremes(t *testing.T) {
 	}
 }
 
-// After an environment refunds a charge, its denial cache refuses no request that has room.
+// After an environment has refunded a charge, its denial cache refuses no request that the limit would
+// admit.
 func TestReceipt_Refund(t *testing.T) {
 	for _, l := range []*limiter.Limiter{storetest.Must(limiter.New(newRemote(), limiter.Options{})), storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))} {
 		c := []limiter.Charge{{Subject: user, Limit: perMinute(t, "a", 1), Cost: 1}}
@@ -105,7 +106,7 @@ func TestReceipt_Refund(t *testing.T) {
 			t.Errorf("refund of a refusal: got %+v, want none", done)
 		}
 		if take(t, l, c...).Allowed {
-			t.Error("got quota back from the refund of a refused request, want none")
+			t.Error("got quota from the refund of a refused request, want none")
 		}
 	}
 }

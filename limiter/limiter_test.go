@@ -131,8 +131,8 @@ func TestLimiter_Take_strictest(t *testing.T) {
 	if !d.Allowed || d.Limit != narrow || d.Remaining != 1 {
 		t.Errorf("allowed: got %q with %d remaining, want narrow with 1", d.Limit.Name, d.Remaining)
 	}
-	// narrow, slow and global refuse the next request. A Local store charges one subject after the
-	// other, so the limits of user refuse before the limits of other are charged.
+	// The limits narrow, slow and global refuse the next request. A Local store charges one subject after
+	// the other: the subject user refuses first, so the subject other is not charged.
 	d = take(t, l, charges(2)...)
 	if d.Allowed || d.Limit != narrow {
 		t.Errorf("refused: got limit %q, want narrow", d.Limit.Name)
@@ -213,7 +213,8 @@ func TestLimiter_Take_flood(t *testing.T) {
 				}
 				now = now.Add(time.Millisecond)
 			}
-			if calls := r.takes.Load(); calls != 3 { // in the first second, the cache has the state of the last admission
+			// One call each second, but none in the first: the cache has the state of the last admission.
+			if calls := r.takes.Load(); calls != 3 {
 				t.Errorf("got %d store calls for a flood of 4 s, want 3", calls)
 			}
 			now = noon.Add(10 * time.Minute)
@@ -282,8 +283,8 @@ func TestOptions_CacheTTL_disabled(t *testing.T) {
 	}
 }
 
-// If the store fails, this process decides. The decision has the reason, and one line is logged. A refusal
-// by another limit takes precedence.
+// If the store fails, this process decides, the decision has the reason, and the log has one line. A
+// refusal by another limit takes precedence.
 func TestLimiter_Take_failure(t *testing.T) {
 	for _, c := range []struct {
 		err  error
@@ -308,7 +309,9 @@ func TestLimiter_Take_failure(t *testing.T) {
 				t.Errorf("logged %q, want one line with the reason and without the subject", log.String())
 			}
 			both := []limiter.Charge{{Subject: user, Limit: mine, Cost: 1}, {Subject: other, Limit: theirs, Cost: 1}}
-			r.fail[other] = c.err // a timeout of one subject, while the store answers for another, can mean subject_busy
+			// Both subjects fail: if the store answered for one, a timeout of the other could mean
+			// subject_busy.
+			r.fail[other] = c.err
 			if d := take(t, l, both...); !d.Allowed || d.Reason != c.want || d.Limit != theirs {
 				t.Errorf("both subjects failed: got %+v, want an admission with reason %s and limit %s", d, c.want, theirs.Name)
 			}

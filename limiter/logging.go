@@ -88,7 +88,7 @@ func (l *logs) shadowRefused(ctx context.Context, now algo.Instant, shadow *Limi
 }
 
 // supersededBy logs, at most once a minute, that newer rules in the store decided a charge on limit. m is
-// the algorithm of those rules.
+// the machine of the newer rules.
 func (l *logs) supersededBy(ctx context.Context, now algo.Instant, limit *Limit, m algo.Machine) {
 	if !l.superseded.allow(now, time.Minute) {
 		return

@@ -23,7 +23,8 @@ func (r *request) lookUp() {
 		} else {
 			b.refused = b.lookUp(r.now, l.denials)
 		}
-		if b.refused && b.shadow() && !b.exhausted(r.now) { // only the back-off refuses: the limit can have room
+		// The back-off of a shadow limit refuses, although the limit possibly has room.
+		if b.refused && b.shadow() && !b.exhausted(r.now) {
 			b.refused, b.skipped = false, true
 		}
 		b.sizeLeases(r.now)

@@ -11,8 +11,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// A limit with Mark admits requests over it and reports them. It charges only the requests within it, so
-// the marked requests are exactly those that the same limit would deny.
+// A limit with Mark admits requests that exceed it, and reports them. It charges only the other requests.
+// Therefore, it reports exactly the requests that the same limit without Mark would deny.
 func TestLimiter_Take_mark(t *testing.T) {
 	for name, store := range map[string]limiter.Store{
 		"local": storetest.Must(memstore.New(memstore.Options{})), "shared": newRemote(),
@@ -50,7 +50,7 @@ func TestLimiter_Take_mark(t *testing.T) {
 	}
 }
 
-// A marked request reports the limit that admitted it, and the store calls of all its decisions.
+// The decision on a marked request reports another limit, and the store calls of all repeated decisions.
 func TestLimiter_Take_markCalls(t *testing.T) {
 	rate := func(requests int64) algo.Rate {
 		return algo.Rate{Requests: requests, Window: time.Minute, Algorithm: algo.FixedWindow}
@@ -93,7 +93,7 @@ func TestLimiter_Take_markReported(t *testing.T) {
 	}
 }
 
-// A refund after a marked request refunds the limits that charged it, and only these.
+// The refund of a marked request returns quota only to the limits that charged the request.
 func TestLimiter_TakeRefundable_mark(t *testing.T) {
 	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))
 	soft := limit(t, limiter.Limit{Name: "soft", Rate: algo.Rate{Requests: 1, Window: time.Minute, Algorithm: algo.FixedWindow}, Mark: true})

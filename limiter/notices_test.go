@@ -60,7 +60,8 @@ func TestNotice(t *testing.T) {
 	}
 }
 
-// A request makes one store call. Only a crossing makes two more: it reads the marks and sets one.
+// A request makes one store call. A request that crosses a percentage makes two more: one reads the
+// marks, and one sets a mark.
 func TestNotice_calls(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*limiter.Limit)
@@ -111,8 +112,8 @@ func TestNotice_allocations(t *testing.T) {
 	}
 }
 
-// An outage writes no notice, because the fallback does not know the usage of all processes. The first
-// decisions after the outage write it.
+// During an outage, no notice is written, because the fallback does not know the usage of all processes.
+// The first decisions after the outage write it.
 func TestNotice_outage(t *testing.T) {
 	var got written
 	store := newRemote()
@@ -182,8 +183,8 @@ func TestNotice_peek(t *testing.T) {
 	}
 }
 
-// A denied request charges nothing, so it crosses no percentage. After the grace time it writes a notice
-// that is missing.
+// A denied request charges nothing, so it crosses no percentage. After the grace time, it writes a
+// missing notice of another request.
 func TestNotice_denied(t *testing.T) {
 	var got written
 	store, quota := newRemote(), limiter.Charge{Subject: user, Limit: perHour(t, nil), Cost: 8}
@@ -231,7 +232,7 @@ func TestNotice_slowClock(t *testing.T) {
 	}
 }
 
-// The memory of a process is bounded. A subject that it forgets causes no second notice.
+// The memory for notices is bounded. If a process forgets a subject, the subject causes no second notice.
 func TestNotice_memory(t *testing.T) {
 	var got written
 	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{Notify: got.write, CacheSize: 10}))
@@ -246,7 +247,7 @@ func TestNotice_memory(t *testing.T) {
 	}
 }
 
-// Percentages are valid for windows of at least a minute without Spread.
+// Notify is valid for limits without Spread whose window is at least a minute.
 func TestNewLimit_notify(t *testing.T) {
 	for name, change := range map[string]func(*limiter.Limit){
 		"zero first":  func(l *limiter.Limit) { l.Notify = limiter.Percentages{0, 80} },

@@ -14,7 +14,7 @@ type OnError int
 
 // The values of OnError, from the most lenient to the strictest.
 const (
-	// OnErrorAllow admits the request and charges nothing: in an outage there is no limit.
+	// OnErrorAllow admits the request and charges nothing, so there is no limit in an outage.
 	OnErrorAllow OnError = iota - 1
 	// OnErrorLocal makes this process enforce the limit, or its part of it (Limit.LocalProcesses). The
 	// process starts from the state that it last saw. This is the zero value.

@@ -47,7 +47,7 @@ func outcome(d limiter.Decision) string {
 	return "refused degraded"
 }
 
-// If the store of several limits fails, the strictest OnError decides, on one subject or on several.
+// If the store fails for several limits, on one subject or on several, the strictest OnError decides.
 func TestOnError_strictest(t *testing.T) {
 	const allow, local, deny = limiter.OnErrorAllow, limiter.OnErrorLocal, limiter.OnErrorDeny
 	for _, c := range []struct {
@@ -92,8 +92,8 @@ func TestOnError_strictest(t *testing.T) {
 	}
 }
 
-// The call for one subject fails, and the call for another succeeds. If the other subject refuses, the
-// request is denied. If the request is denied, its charges are refunded.
+// The call for one subject fails, and the call for another subject succeeds. If the second subject
+// refuses, the request is denied. The charges of a denied request are refunded.
 func TestOnError_otherSubject(t *testing.T) {
 	for _, c := range []struct {
 		o      limiter.OnError
@@ -158,8 +158,8 @@ func TestOnError_shadow(t *testing.T) {
 	}
 }
 
-// While the store fails, OnError applies with every Spread: to the first request of an environment, and to
-// the first request that needs the store.
+// While the store fails, OnError decides with every Spread. The test covers the first request of an
+// environment, and the first request that needs the store.
 func TestOnError_spread(t *testing.T) {
 	for _, spread := range []limiter.Spread{{}, {Sync: 100 * time.Millisecond}, {Lease: 5}, {Shards: 2}} {
 		for o, want := range map[limiter.OnError][]string{
@@ -188,8 +188,8 @@ func TestOnError_spread(t *testing.T) {
 					}
 					for i, want := range want {
 						if known && o == limiter.OnErrorLocal && i == 1 {
-							// The share is 2, and a tenth of the charges before the outage counts
-							// against it.
+							// A tenth of the charges before the outage counts on the share of 2, so the
+							// second request exceeds the share.
 							want = "refused degraded"
 						}
 						if got := outcome(takeAt(t, l, now, c)); got != want {
@@ -205,9 +205,9 @@ func TestOnError_spread(t *testing.T) {
 					if d := takeAt(t, l, now, c); outcome(d) != "allowed" {
 						t.Errorf("after the outage: got %+v, want an admission by the store", d)
 					}
-					// No count is lost. Requests that this process admitted in the outage are not
-					// charged to the store later, but they count in this process. Requests that a
-					// counter admitted count in this process too.
+					// No count is lost: requests that this process admitted in the outage count in this
+					// process, although the store does not get them later. The same is true for requests
+					// that a counter admitted.
 					if o == limiter.OnErrorLocal {
 						before += 2
 						if known {
@@ -223,8 +223,8 @@ func TestOnError_spread(t *testing.T) {
 	}
 }
 
-// If the number of processes is LocalProcesses, they together admit at most the limit. Their decisions
-// equal the decisions of a limit with cells.
+// LocalProcesses processes together admit at most the limit. Their decisions equal the decisions of a
+// limit with cells.
 func TestOnError_local_bound(t *testing.T) {
 	down := newRemote()
 	down.fail = map[limiter.Subject]error{user: limiter.ErrUnavailable}
@@ -555,8 +555,8 @@ func TestOnError_sync_alone(t *testing.T) {
 	}
 }
 
-// If a counter must not decide without the store, each request calls the store while the store fails.
-// After the first synchronization that succeeds, the counter decides again.
+// A counter that must not decide without the store calls the failing store for each request. After the
+// first successful synchronization, the counter decides again.
 func TestOnError_sync_resumes(t *testing.T) {
 	r := newRemote()
 	l := surviving(r)

@@ -20,7 +20,8 @@ type Options struct {
 	// CacheTTL is how long an entry of the denial cache can deny without a store call. 0 means one
 	// second, and a negative value disables the cache. After this time at the latest, this process
 	// notices a refund, a reset or a changed limit of another process. In a flood, other processes can
-	// take the quota for which an entry waits. About one store call per CacheTTL is then refused.
+	// take the quota before an entry expires. This process then makes about one refused store call per
+	// CacheTTL.
 	CacheTTL time.Duration
 	// CacheSize is the number of subjects in the denial cache. It also bounds the number of leases
 	// and counters of this process. 0 means 10,000.

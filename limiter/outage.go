@@ -38,7 +38,7 @@ func (r *request) degrade() {
 	}
 }
 
-// failed reports whether OnError decides b.
+// failed reports whether OnError decides b, because its store failed.
 func (b *batch) failed() bool { return b.err != nil && !busy(b.err) && !b.shadow() }
 
 // takeLocally charges the fallback instead of the store, one subject after the other, until one refuses.
@@ -144,8 +144,8 @@ func (b *batch) add(it *item, limit *Limit, cost int64) {
 	b.charges, b.results = append(b.charges, charge), append(b.results, algo.Result{})
 }
 
-// countInFallback charges the fallback with the count of the item's counter, because the store may never
-// receive that count. While the fallback holds this count, charges of the counter also count there. An
+// countInFallback charges the fallback with the count of the item's counter, because the store possibly
+// never gets that count. While the fallback holds this count, charges of the counter also count there. An
 // adaptive limit needs no such count: its share bounds what this process admits.
 func (r *request) countInFallback(it *item) {
 	if it.limit.Shadow || it.limit.OnError != OnErrorLocal || it.limit.reports != nil {
@@ -161,9 +161,9 @@ func (r *request) countInFallback(it *item) {
 	})
 }
 
-// lookUpOutage denies the request without a store call if the fallback's counts of an outage refuse it.
-// It bounds new leases by the room that these counts leave. While the store fails, lookUpOutage does not
-// deny: a call has to find out when the store is back.
+// After an outage, lookUpOutage denies the request without a store call if the counts of the fallback
+// refuse it. It bounds new leases by the room that these counts leave. While the store fails, it does not
+// deny, because only a store call can find the end of the outage.
 func (r *request) lookUpOutage() {
 	l := r.limiter
 	if !l.fallback.Holds(r.now) {
@@ -226,8 +226,7 @@ func (b *batch) capLeases(mirror *batch, now algo.Instant) {
 	}
 }
 
-// mirror repeats the admitted charges of stores and counters in the fallback, for limits of which the
-// fallback holds counts.
+// If the fallback holds counts of a limit, mirror also charges it with what stores and counters admitted.
 func (r *request) mirror() {
 	l := r.limiter
 	if !l.shares() || r.look || !l.fallback.Holds(r.now) {
@@ -243,7 +242,7 @@ func (r *request) mirror() {
 			continue
 		}
 		if !r.mirrorBatch(&mirror) {
-			r.batches[i].dropLeases = true // its new leases would admit more than the fallback has room for
+			r.batches[i].dropLeases = true // new leases would admit more requests than the fallback has room for
 			return
 		}
 		if !b.items[0].sharded && l.active.Load() == 1 {

@@ -99,7 +99,7 @@ var outageRates = []algo.Rate{
 	{Algorithm: algo.LeakyBucket, Requests: 60, Window: time.Minute, Burst: 24},
 }
 
-// feasible checks that a store that never fails could admit the same requests of one caller.
+// feasible checks the admitted requests of one caller: a store that never fails could admit them too.
 type feasible struct {
 	machine algo.Machine
 	state   algo.State
@@ -111,9 +111,9 @@ func (f *feasible) admit(now time.Time, cost int64) bool {
 	return ok
 }
 
-// With every pattern of failures, one environment never admits more than the limit. A store that never
+// With every pattern of failures, one environment never admits more than the limit: a store that never
 // fails could admit the same requests. Therefore, n environments admit at most n times the limit. The
-// test runs every Spread and several numbers of processes.
+// test covers every Spread and several values of LocalProcesses.
 func TestOutage_bound(t *testing.T) {
 	rounds := uint64(8)
 	if testing.Short() {
@@ -210,8 +210,8 @@ func TestOutage_concurrent(t *testing.T) {
 	}
 }
 
-// In an outage, exactly the rest of the limit is admitted. This is true if the store executes no call,
-// and if it loses its answers. After the outage, no more is admitted.
+// In an outage, a process admits exactly the rest of the limit, whether the store executes no calls or
+// loses its answers. After the outage, the process admits no further request.
 func TestOutage_room(t *testing.T) {
 	for _, rate := range outageRates {
 		for name, lost := range map[string]bool{"not charged": false, "charged, and the answer lost": true} {
@@ -239,7 +239,7 @@ func TestOutage_room(t *testing.T) {
 				count(14)
 				store.fails = false
 				count(0)
-				store.fails, store.applies = true, false // the fallback's counts remain for the next outage
+				store.fails, store.applies = true, false // the fallback keeps its counts for the next outage
 				count(0)
 				store.fails = false
 				if d := takeAt(t, l, noon.Add(time.Hour), c); !d.Allowed || d.Remaining != 23 {
@@ -266,8 +266,8 @@ func (s *switched) Take(ctx context.Context, now algo.Instant, subject limiter.S
 	return s.Store.Take(ctx, now, subject, charges, results)
 }
 
-// In an outage, states in the denial cache count at any age, even after a refund of another request.
-// When the store counts at least as much, the fallback drops its counts.
+// In an outage, the fallback uses cached states of any age, even after the refund of another request.
+// When the store counts at least as much as the fallback, the fallback drops its counts.
 func TestOutage_cached(t *testing.T) {
 	r := newRemote()
 	r.fail = map[limiter.Subject]error{}
@@ -297,7 +297,7 @@ func TestOutage_cached(t *testing.T) {
 	}
 	others := storetest.Must(limiter.New(r, limiter.Options{}))
 	for range 5 {
-		takeAt(t, others, later, c) // uses up the limit in the store
+		takeAt(t, others, later, c) // another environment uses up the limit in the store
 	}
 	calls := r.takes.Load()
 	tomorrow := noon.Add(12 * time.Hour)
@@ -336,8 +336,8 @@ func TestOutage_refused(t *testing.T) {
 	}
 }
 
-// After an outage, a lease takes at most the quota that the fallback leaves. Then the rest of the limit can
-// be admitted.
+// After an outage, a lease takes at most the quota that the fallback leaves, so the rest of the limit can
+// be used.
 func TestOutage_lease(t *testing.T) {
 	r := newRemote()
 	l := storetest.Must(limiter.New(r, limiter.Options{CacheTTL: -1, Logger: slog.New(slog.DiscardHandler)}))
@@ -388,7 +388,7 @@ func TestOutage_sync(t *testing.T) {
 	}
 }
 
-// If the fallback has no counts, a request that the store decides adds no count to the fallback.
+// While the fallback has no counts, it does not count requests that the store decides.
 func TestOutage_reset(t *testing.T) {
 	r := newRemote()
 	r.fail = map[limiter.Subject]error{user: limiter.ErrUnavailable}

@@ -10,8 +10,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// MaxPercentages bounds Limit.Notify. MaxPercent is its largest percentage: in one window, a limit counts at
-// most its capacity and a debt of one capacity.
+// MaxPercentages is the largest number of percentages in Limit.Notify. MaxPercent is the largest
+// percentage, because a window counts at most the capacity and a debt of the same size.
 const (
 	MaxPercentages = 5
 	MaxPercent     = 200

@@ -16,7 +16,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// TakePlain is a shortcut: every decision with it equals the decision without it.
+// TakePlain is a shortcut. Each of its decisions equals the decision of the general path.
 func TestLimiter_Take_plain(t *testing.T) {
 	stores := []*memstore.Store{storetest.Must(memstore.New(memstore.Options{})), storetest.Must(memstore.New(memstore.Options{}))}
 	silent := limiter.Options{Logger: slog.New(slog.DiscardHandler)}
@@ -73,7 +73,7 @@ func mustTake(t *testing.T, l *limiter.Limiter, now time.Time, charge limiter.Ch
 }
 
 // Concurrent requests are admitted exactly up to the limit, while other requests of the subject take the
-// general path. The other requests on a window are refunded. Requests on a bucket are not refunded,
+// general path. Of these other requests, those on a window are refunded. Requests on a bucket are not,
 // because a bucket in use refunds only a part of a charge.
 func TestLimiter_Take_plainConcurrent(t *testing.T) {
 	const capacity, workers, attempts = 1000, 8, 400

@@ -18,7 +18,7 @@ import (
 type pressure struct {
 	level       int64        // value after the last rise: 2, 4, 8 ...
 	at          algo.Instant // instant of the last rise
-	hot         algo.Instant // when this process last saw that the subject itself makes its item busy
+	hot         algo.Instant // when this process last saw that requests of the subject make its item busy
 	pausedUntil algo.Instant // the process makes no call before this instant
 }
 
@@ -35,8 +35,8 @@ const (
 	maxPause      = 3 * time.Second
 )
 
-// The first lease after a throttled call holds at most firstLease requests. It takes at most
-// 1/firstLeasePart of the remaining quota, because perhaps another subject is the hot one.
+// The first lease after a throttled call holds at most firstLease requests and at most 1/firstLeasePart
+// of the remaining quota. It is small, because possibly another subject makes the partition hot.
 const (
 	firstLease     = 4
 	firstLeasePart = 256
@@ -82,7 +82,7 @@ func (l *Limit) leasesHelp() bool {
 }
 
 // A bucket's lease under pressure begins to leak after a grace, which is 1/gracePart of the bucket's
-// depth. Therefore, the bucket exceeds its burst by at most this part, 1 %, at any time. With a grace
+// depth. Therefore, the bucket exceeds its burst by at most this part, 1 %, at any time. If this grace is
 // below minGrace, a lease would save no call.
 const (
 	gracePart = 100

@@ -21,7 +21,7 @@ type partition struct {
 	throttle      map[limiter.Subject]int // number of the next writes to throttle; -1 means all
 	between       func()                  // runs at each throttled write, for charges by other processes
 	throttleReads bool                    // the partition throttles reads too
-	parses        bool                    // each read returns a new Machine, as for an item of other rules
+	parses        bool                    // each read returns a new Machine, as for an item that other rules wrote
 	reads         int
 	costs         []int64 // of all writes that were not throttled
 	takes         time.Duration
@@ -80,8 +80,8 @@ func pressedLimit(t *testing.T, algorithm algo.Algorithm, n int64, policy limite
 	return limit(t, l)
 }
 
-// If a throttled item has no quota left, the limit refuses the request. The same is true if another item
-// of the partition is hot.
+// If the limit in a throttled item has no quota left, it refuses the request. The same is true if another
+// item of the partition is hot.
 func TestLimiter_Take_throttled_refuses(t *testing.T) { synctest.Test(t, throttledRefuses) }
 
 func throttledRefuses(t *testing.T) {
@@ -171,9 +171,9 @@ func throttledAgain(t *testing.T) {
 	}
 }
 
-// The first successful write after a throttled one takes a lease. If other processes charge the item,
-// the next lease doubles, up to half of the remaining quota. Four seconds without pressure halve the
-// lease. Leases that save writes keep their size. Without pressure, every request is one write.
+// After a throttled write, the next write takes a lease. If other processes charge the item, the next
+// lease is twice as large, up to half of the remaining quota. Four seconds without pressure halve the
+// lease, unless leases still save writes. Without pressure, every request is one write.
 func TestLimiter_Take_pressure_leases(t *testing.T) {
 	for _, algorithm := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow, algo.TokenBucket} {
 		t.Run(string(algorithm), func(t *testing.T) {
@@ -299,8 +299,8 @@ func throttledSeveralHot(t *testing.T, throttleReads bool) {
 	}
 }
 
-// Each read of an item of other rules returns a new Machine. This is not a change of the item, so its
-// subject is quiet.
+// If other rules wrote an item, each read of it returns a new Machine. A new Machine alone is not a
+// change of the item, so the subject counts as quiet.
 func TestLimiter_Take_throttled_parsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := pressedLimit(t, algo.SlidingWindow, 10, limiter.OnErrorAllow)

@@ -10,8 +10,8 @@ import (
 // set. It is safe for concurrent use.
 type processClock struct{ read atomic.Pointer[clockReading] }
 
-// clockReading is a reading of both clocks. It also keeps the Unix time in sec and nsec, because adding
-// an age to these numbers is faster than adding it to at.
+// clockReading is a reading of both clocks. It also has the Unix time as the numbers sec and nsec: the
+// sum of numbers and an age is faster than the sum of a time.Time and an age.
 type clockReading struct {
 	at        time.Time
 	sec, nsec int64

@@ -2,9 +2,9 @@ package limiter
 
 import "context"
 
-// writeNotices writes the notices that are due after the decision of r. The states of a denied request can
-// also show a percentage without a mark. A fallback does not know the usage of all processes, so the counts
-// of an outage cause no notice.
+// writeNotices writes the notices that are due after the decision of r. A denied request can cause a
+// notice too, because its states can show a percentage that has no mark. Counts of the fallback cause no
+// notice, because it does not know the usage of all processes.
 func (r *request) writeNotices(ctx context.Context) {
 	l, denied := r.limiter, r.denied()
 	if l.notices == nil {

@@ -53,8 +53,8 @@ func (l *Limiter) TakeRefundable(ctx context.Context, now time.Time, charges []C
 //
 //   - Windows and logs refund the whole charge.
 //   - A bucket that other requests have used since the charge refunds the part that has not leaked.
-//   - A lease serves the refunded quota again.
-//   - A counter refunds what it has not sent to the store.
+//   - A lease gets the refunded quota back, for further requests.
+//   - A counter refunds charges that it has not sent to the store.
 func (r *Receipt) Refund(ctx context.Context, now time.Time) Refunds {
 	s := r.Settle(ctx, now, func(Charge) int64 { return 0 })
 	return Refunds{s.Refunds.Given, s.Refunds.Dropped + s.Lost}
@@ -63,7 +63,7 @@ func (r *Receipt) Refund(ctx context.Context, now time.Time) Refunds {
 // Settle corrects each charge to its actual cost, which actual returns. If the cost is lower, Settle
 // refunds the difference as Refund does. If the cost is higher, Settle charges the difference, even
 // beyond the limit; algo.Machine.Force bounds the debt. It makes one store call for each subject with a
-// difference. A cost below 0 counts as 0. A limit with a Spread only refunds whole charges.
+// changed cost. A cost below 0 counts as 0. A limit with a Spread only refunds whole charges.
 //
 // A settlement that takes longer than Options.Timeout is lost, unless the store needs time to connect (see
 // Connector). now MUST be read from the same clock as
@@ -87,8 +87,8 @@ func (r *Receipt) Settle(ctx context.Context, now time.Time, actual func(Charge)
 	return done
 }
 
-// settleStores makes corrections in the stores, for all subjects at the same time. It returns the errors of
-// the subjects. ErrVoucherUsed is only returned if it is the error of every subject.
+// settleStores makes corrections in the stores, for all subjects at the same time. It returns the errors
+// of the subjects, but ErrVoucherUsed only if every subject has this error.
 func (l *Limiter) settleStores(ctx context.Context, now time.Time, corrections []refundable, elapsed time.Duration, once Once, done *Settlement) error {
 	if len(corrections) == 0 {
 		return nil

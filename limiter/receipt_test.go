@@ -65,8 +65,8 @@ func TestReceipt_Settle(t *testing.T) {
 	}
 }
 
-// A bucket that was used since the charge refunds only what has not leaked in the meantime. A refund of
-// which nothing is left is reported as dropped.
+// If other requests used a bucket since the charge, its refund leaves out the part that has leaked. If
+// the whole charge has leaked, the refund is reported as dropped.
 func TestReceipt_Settle_late(t *testing.T) {
 	bucket := limit(t, limiter.Limit{Name: "bucket", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 60, Window: time.Minute}})
 	charge := limiter.Charge{Subject: user, Limit: bucket, Cost: 20}
@@ -86,7 +86,7 @@ func TestReceipt_Settle_late(t *testing.T) {
 	}
 }
 
-// A cost below 0 counts as 0: a settlement refunds at most what the request was charged.
+// A cost below 0 counts as 0, so a settlement refunds at most the whole charge.
 func TestReceipt_Settle_negative(t *testing.T) {
 	store := newRemote()
 	l := storetest.Must(limiter.New(store, limiter.Options{}))
@@ -126,7 +126,7 @@ func TestReceipt_Settle_connects(t *testing.T) {
 	}
 }
 
-// slowSettle is a store whose settlements take a while.
+// slowSettle is a store whose settlements take some time.
 type slowSettle struct {
 	*hanging
 	takes time.Duration
@@ -141,8 +141,8 @@ func (s *slowSettle) Settle(ctx context.Context, now algo.Instant, subject limit
 	}
 }
 
-// In an outage, a cost beyond the max debt is reported once, even if processes divide the limit. It is the
-// excess of this process's share, whose debt is smaller.
+// In an outage, a settlement reports a cost beyond the max debt once. If processes divide the limit, the
+// max debt is that of this process's share.
 func TestReceipt_Settle_share(t *testing.T) {
 	for processes, want := range map[int]int64{1: 300 - 2*100, 4: 300 - 2*25} {
 		store := newRemote()
@@ -178,7 +178,7 @@ func TestReceipt_Settle_lost(t *testing.T) {
 	}
 }
 
-// A limit that does not count requests has no Spread. Its Count is known.
+// A limit whose Count is not requests must have no Spread. An unknown Count is an error.
 func TestNewLimit_count(t *testing.T) {
 	rate := algo.Rate{Requests: 100, Window: time.Minute}
 	for _, l := range []limiter.Limit{
@@ -205,7 +205,7 @@ func TestNewLimit_count(t *testing.T) {
 	}
 }
 
-// A Receipt has the charges of a request that a limit with Mark would have denied.
+// If a limit with Mark would have denied the request, the Receipt has the charges on all other limits.
 func TestReceipt_Settle_mark(t *testing.T) {
 	marked := limit(t, limiter.Limit{Name: "marked", Rate: algo.Rate{Requests: 1, Window: time.Minute}, Mark: true})
 	all := perMinute(t, "all", 100)

@@ -21,7 +21,7 @@ type request struct {
 	spread  bool // a limit of the request has a Spread
 	notify  bool // a limit of the request has Notify
 
-	items   []item   // one for each charge, in the order of the charges
+	items   []item   // the items of the charges, in the same order
 	served  []served // what trackers of this process decided
 	grouped []item   // the items that stores decide; those of one batch are adjacent
 	charges []Charge
@@ -39,7 +39,7 @@ type request struct {
 	chargedAt    time.Time // when the stores were charged; zero if no refund can follow
 	overshoot    int64
 	storeTime    time.Duration // time that the request waited for a shared store
-	storeCalls   int           // calls of a shared store, without those of batches
+	storeCalls   int           // calls of a shared store that belong to no batch
 	refunds      Refunds
 	clamped      int
 	counterErr   error // error of the last synchronization of a counter that decides without the store
@@ -125,7 +125,7 @@ func (r *request) refused() bool {
 	return false
 }
 
-// undoServed undoes the charges that trackers made for r. It keeps the answers of the trackers. The
+// undoServed undoes the charges that trackers made for r. The answers of the trackers stay valid. The
 // caller holds the lock of the trackers.
 func (r *request) undoServed() {
 	for i := range r.served {

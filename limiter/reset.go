@@ -9,8 +9,8 @@ import (
 // counts of an outage. Only ctx bounds the calls.
 //
 // Other processes can still deny from their caches for Options.CacheTTL, and serve leases for a second.
-// They keep the counts of their own memory (Spread.Sync, Spread.Cells, OnErrorLocal). This process keeps
-// a count that it is sending to the store at that moment.
+// They also keep counts that are only in their memory (Spread.Sync, Spread.Cells, OnErrorLocal). If this
+// process is sending a count to the store at that moment, the count stays.
 func (l *Limiter) Reset(ctx context.Context, charges []Charge) error {
 	var problems []error
 	done := map[location]bool{}
@@ -23,7 +23,7 @@ func (l *Limiter) Reset(ctx context.Context, charges []Charge) error {
 	for _, c := range charges {
 		role, subjects, _ := l.locate(c)
 		for _, subject := range subjects {
-			l.forget(subject) // before the reset of the store, so that no count reaches the store afterwards
+			l.forget(subject) // forget first, so that no count reaches the store after its reset
 			reset(location{role, subject})
 			l.forget(subject)
 		}
@@ -34,7 +34,8 @@ func (l *Limiter) Reset(ctx context.Context, charges []Charge) error {
 	return errors.Join(problems...)
 }
 
-// forget deletes what this process keeps of subject. It keeps a tracker whose call is in flight.
+// forget deletes the states, leases and counters of subject in this process. It keeps a tracker whose
+// call is in flight.
 func (l *Limiter) forget(subject Subject) {
 	if l.shares() {
 		l.denials.Forget(subject.String())

@@ -4,8 +4,8 @@ import (
 	"context"
 )
 
-// serveRounds is how often a request waits for other requests that renew its trackers. After that, the
-// request calls the store itself.
+// serveRounds is the number of times that a request waits for other requests that renew its trackers.
+// After that, the request calls the store itself.
 const serveRounds = 4
 
 // tracked reports whether the Spread of the item's limit makes a tracker decide the item.
@@ -117,8 +117,8 @@ func (r *request) tryTrackers() (wait <-chan struct{}, due *item) {
 	return nil, nil
 }
 
-// dropServed undoes what trackers decided, so that they decide again in the next round. The caller holds
-// the lock.
+// dropServed undoes the charges of trackers and removes their decisions, so that they decide again in the
+// next round. The caller holds the lock.
 func (r *request) dropServed() {
 	r.undoServed()
 	for i := range r.served {

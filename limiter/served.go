@@ -23,7 +23,8 @@ func (s *served) use(now algo.Instant) {
 	s.allowed, s.result, s.serial, s.item.leaseLeft = true, l.Result, l.Serial, l.Left(now)
 }
 
-// undo takes back the charge if the tracker still has the lease or the count that was charged.
+// undo returns the charge to its lease, if the tracker still has this lease. It returns the charge to the
+// counter, if the counter has not sent the charge yet.
 func (s *served) undo() Refunds {
 	nothing := !s.allowed || s.item.Cost == 0 || s.undone
 	s.undone = true

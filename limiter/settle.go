@@ -82,7 +82,7 @@ func (r *request) refundBatches(ctx context.Context) {
 	}
 }
 
-// refundable has the charges on one subject that a store can correct.
+// refundable contains the charges on one subject that a settlement can correct.
 type refundable struct {
 	store   Store
 	subject Subject
@@ -92,8 +92,8 @@ type refundable struct {
 	remote  bool
 }
 
-// refundable returns the charges of b that may be corrected. The charge of a lease and a forced charge
-// are not corrected.
+// refundable returns the charges of b that a settlement can correct: all except charges of leases and
+// forced charges.
 func (b *batch) refundable() refundable {
 	if !b.taken {
 		return refundable{}
@@ -111,8 +111,8 @@ func (r *refundable) add(it *item, c Charge, result algo.Result) {
 	r.items, r.charges, r.results = append(r.items, it), append(r.charges, c), append(r.results, result)
 }
 
-// corrections returns the charges that correct r to the actual costs, without charges that change
-// nothing.
+// corrections returns the charges that change the costs in r to the actual costs. It leaves out equal
+// costs.
 func (r *refundable) corrections(actual func(Charge) int64) refundable {
 	made := refundable{store: r.store, subject: r.subject, remote: r.remote}
 	for i, c := range r.charges {
@@ -137,7 +137,7 @@ type settledSubject struct {
 	err error
 }
 
-// releases returns the corrections of r that release slots.
+// releases returns the part of r that releases slots.
 func (r *refundable) releases() refundable {
 	made := refundable{store: r.store, subject: r.subject, remote: r.remote}
 	for i, c := range r.charges {
@@ -225,7 +225,7 @@ func (l *Limiter) correctStore(ctx context.Context, now algo.Instant, r refundab
 			continue
 		}
 		forced++
-		if c.Limit.isLocalShare { // the next charge is the same cost, on the whole limit
+		if c.Limit.isLocalShare { // a charge on the share is followed by the same charge on the whole limit
 			ofShare = settled.Excess[i]
 			continue
 		}
@@ -241,8 +241,8 @@ func (l *Limiter) correctStore(ctx context.Context, now algo.Instant, r refundab
 	return s
 }
 
-// noticesAfter writes the notices that are due after forced charges of a settlement. Settle returns no
-// states, so noticesAfter reads those that are near a percentage.
+// noticesAfter writes the notices that are due after forced charges of a settlement. Store.Settle returns
+// no states, so noticesAfter reads the states of limits that are near a percentage.
 func (l *Limiter) noticesAfter(ctx context.Context, now algo.Instant, r *refundable) {
 	for i, c := range r.charges {
 		if !c.Force || !c.Limit.notifies() || !l.notices.near(now, &usage{c, r.results[i]}) {

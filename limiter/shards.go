@@ -20,11 +20,11 @@ func (r *request) take(ctx context.Context, b *batch) {
 	if r.takeOnce(ctx, b); b.taken || r.look && !b.refused && b.err == nil {
 		return
 	}
-	b.refused = true // the first shard refused, even if the second failed
+	b.refused = true // the refusal of the first shard counts, even if the call for the second one failed
 	if b.err == nil {
 		first = first.shorter(r.now, b)
 	}
-	for shard := range b.items[0].limit.parts { // the cache perhaps holds a shard with a shorter wait
+	for shard := range b.items[0].limit.parts { // the denial cache possibly has a shard with a shorter wait
 		if r.lookUpShard(b, shard) {
 			first = first.shorter(r.now, b)
 		}

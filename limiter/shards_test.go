@@ -50,7 +50,8 @@ func TestSpread_shards_shortest(t *testing.T) {
 	c := limiter.Charge{Subject: user, Limit: l, Cost: 1}
 	parts := l.Subjects(user)
 	alone := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 15, Window: time.Minute, Burst: 1}})
-	for i, ago := range []time.Duration{3, 2, 1, 0} { // one request per 4 s: shard 0 has room in one second, and shard 3 in four
+	// Each shard admits one request in 4 s: shard 0 has room in one second, and shard 3 in four.
+	for i, ago := range []time.Duration{3, 2, 1, 0} {
 		charges := []limiter.Charge{{Subject: parts[i], Limit: alone, Cost: 1}}
 		if ok, err := memory.Take(ctx, algo.InstantOf(noon.Add(-ago*time.Second)), parts[i], charges, make([]algo.Result, 1)); !ok || err != nil {
 			t.Fatal(ok, err)
@@ -73,7 +74,7 @@ func TestSpread_shards_shortest(t *testing.T) {
 	}
 }
 
-// If one shard refuses and the next one fails, the answer is the refusal.
+// If one shard refuses and the store call for the next shard fails, the decision is the refusal.
 func TestSpread_shards_failed(t *testing.T) {
 	store := newRemote()
 	l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 2, Window: time.Minute}, Spread: limiter.Spread{Shards: 2}})

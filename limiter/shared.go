@@ -27,7 +27,7 @@ type shared struct {
 // call calls Take of the shared store. calls is the number of calls that were made: 0 after the
 // deadline, or while a breaker is open.
 func (s *shared) call(ctx context.Context, at algo.Instant, subject Subject, charges []Charge, results []algo.Result) (taken bool, calls int, err error) {
-	if err := ctx.Err(); err != nil { // earlier calls, or other requests, took all the time
+	if err := ctx.Err(); err != nil { // earlier calls or waits used up the time of the decision
 		return false, 0, s.crowdedError(fmt.Errorf("%w: %w", ErrUnavailable, err))
 	}
 	answers := s.health.answers.Load()
@@ -46,8 +46,8 @@ func (s *shared) call(ctx context.Context, at algo.Instant, subject Subject, cha
 // state would cause a panic later.
 var errBlank = fmt.Errorf("%w: %w: the store returned no state for a limit", ErrUnavailable, ErrFormat)
 
-// crowdedError returns the failure of a call on a subject that has several requests at a time. A
-// timeout then means that the subject is busy, until the store counts as down.
+// crowdedError returns the failure of a call on a subject that has several requests at a time. A timeout
+// then means that the subject is busy. If the store counts as down, the timeout means an outage.
 func (s *shared) crowdedError(err error) error {
 	if TimedOut(err) && s.health.failures.Load() < downAfter {
 		return asBusy(err)

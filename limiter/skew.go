@@ -65,9 +65,9 @@ func (s *Skew) Observe(sent, earliest, latest time.Time) {
 	s.observe(sent, time.Now(), earliest, latest)
 }
 
-// observe is Observe for an answer that arrived at received. The estimate from earlier answers still
-// holds, widened by the drift. If the new answer contradicts it, a clock was set, and only the new answer
-// counts.
+// observe is Observe for an answer that arrived at received. It intersects the earlier estimate, widened
+// by the drift, with the bounds of the new answer. If they contradict each other, a clock was set, and
+// only the new answer counts.
 func (s *Skew) observe(sent, received, earliest, latest time.Time) {
 	low, high := sent.Sub(latest), received.Sub(earliest)
 	s.mu.Lock()

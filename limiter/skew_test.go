@@ -11,7 +11,7 @@ import (
 )
 
 // Two environments share a store, and the clock of one is 70 s behind. Together they admit at most the
-// bound. The slow environment does not get the whole quota each time that it finds a state of the other
+// bound. The slow environment does not get a whole quota each time that it reads a state of the other
 // environment.
 func TestLimiter_slowClock(t *testing.T) {
 	const skew, step = 70 * time.Second, 100 * time.Millisecond
@@ -33,7 +33,7 @@ func TestLimiter_slowClock(t *testing.T) {
 		}
 		worst = max(worst, last-first+1)
 	}
-	// worst: 100*(1 + (60 s + 70 s)/60 s) = 316; all: about 100 a minute for five minutes.
+	// Bound of a minute: 100*(1 + (60 s + 70 s)/60 s) = 316. Bound of five minutes: about 100 a minute.
 	if worst > 316 || len(admitted) < 480 {
 		t.Errorf("got %d admitted in the worst minute and %d in five, want at most 316, and at least 480", worst, len(admitted))
 	}
@@ -52,7 +52,7 @@ func TestLimiter_fastClock(t *testing.T) {
 			admitted++
 		}
 	}
-	// 99 are admitted at once, none for about three minutes, and then 100 a minute.
+	// 99 requests are admitted at once, none in the next three minutes, and then 100 a minute.
 	if admitted < 600 {
 		t.Errorf("got %d admitted in ten minutes, want at least 600", admitted)
 	}
@@ -82,8 +82,9 @@ func TestLimiter_Now(t *testing.T) {
 	}
 }
 
-// The clock of an environment is 300 ms ahead. This is more than the depth of the bucket, so the other
-// environments get 0 of 1,000 requests. If the clock is corrected to within 10 ms, they get their share.
+// The clock of an environment is 300 ms ahead, which is more than the depth of the bucket. The other
+// environments then get none of 1,000 requests. If Now corrects the clock to within 10 ms, they get their
+// share.
 func TestLimiter_fastBucket(t *testing.T) {
 	for ahead, want := range map[time.Duration][2]int{300 * time.Millisecond: {0, 0}, 10 * time.Millisecond: {50, 1000}, time.Millisecond: {300, 1000}} {
 		store, caller := newRemote(), limiter.User("u")

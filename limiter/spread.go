@@ -15,8 +15,8 @@ import (
 // longer has Sync loses the charges since the last synchronization.
 type Spread struct {
 	// Lease is the maximum number of requests that a process takes from the store at once, in order to
-	// decide them without further calls. The process starts with one request, and takes more if it uses up
-	// its leases. 1 means that it never takes requests in advance.
+	// decide them without further calls. The process starts with one request, and takes more if it uses
+	// up its leases. With 1, the process never takes requests in advance.
 	//
 	// A lease never admits too many requests. It can admit too few: a lease lasts for a second, and
 	// perhaps its process does not use all of it. A bucket's lease leaks at the rate of the limit, so
@@ -32,17 +32,17 @@ type Spread struct {
 	// Sync is the interval at which a process synchronizes its own count with the store. Between two
 	// synchronizations, it decides by its own count.
 	//
-	// Sync can admit too many requests: in one interval, each process can admit all quota that remained at
-	// its last synchronization. The excess is a debt of at most one capacity in each window.
+	// Sync can admit too many requests: in one interval, each process can admit the whole quota that
+	// remained at its last synchronization. The excess is a debt of at most one capacity in each window.
 	//
 	// While the store is down, each process enforces the whole limit by its own count. If OnError
 	// denies or divides the limit, the process instead calls the store for each request until the
 	// store answers. A report without an answer is not sent again. The store counts it at most once,
 	// and the process that sent it always counts it.
 	Sync time.Duration
-	// Cells is the number of processes that divide the limit. Each counts an equal part in its
-	// memory, in Options.Cells. Cells admit too many requests only if there are more processes, and
-	// too few if there are fewer processes or their load is uneven.
+	// Cells is the number of processes that divide the limit. Each counts an equal part in its memory, in
+	// Options.Cells. Cells admit too many requests only if there are more processes than Cells. They
+	// admit too few if there are fewer processes, or if their load is uneven.
 	Cells int
 	// Adaptive divides the limit between processes in proportion to their demand. Each process decides by
 	// its share, reports its demand, and reads the total. All processes together report about 360 times a
@@ -125,8 +125,8 @@ func maxParts(r algo.Rate) int64 {
 	return r.Requests
 }
 
-// divideRate returns part i of n of a rate. Parts are equal. If all is true, the first parts get one
-// more request, so that all parts sum up to the rate.
+// divideRate returns part i of a rate that is divided into n parts. The parts are equal. If all is true,
+// the first parts get one more request where necessary, so that the sum of all parts is the rate.
 func divideRate(r algo.Rate, i, n int64, all bool) algo.Rate {
 	one := func(whole int64) int64 {
 		if all && i < whole%n {

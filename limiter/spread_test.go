@@ -76,12 +76,12 @@ func TestSpread_lease_size(t *testing.T) {
 			t.Fatalf("request %d: %d remaining, want %d", i+1, d.Remaining, want)
 		}
 	}
-	// Nine leases have 1 + 2 + 4 + 8 + 16 + 32 + 64 + 64 + 64 = 255 requests.
+	// Nine calls take leases of 1 + 2 + 4 + 8 + 16 + 32 + 64 + 64 + 64 = 255 requests.
 	if calls, charged := store.takes.Load(), used(); calls != 9 || charged != 255 {
 		t.Fatalf("200 requests: got %d calls and %d charged, want 9 and 255", calls, charged)
 	}
 	later := noon.Add(1001 * time.Millisecond)
-	// Nine requests used nine units of the last lease, and its rest expires.
+	// Nine requests used nine units of the last lease. The rest of this lease expires.
 	for range 2 {
 		takeAt(t, e, later, c)
 	}
@@ -115,8 +115,8 @@ func mustPeek(tb testing.TB, l *limiter.Limiter, now time.Time, charges ...limit
 	return d
 }
 
-// With leases, and with a counter in one environment, at most the bound of the limit is admitted. Arrivals,
-// environments and refunds are random.
+// With leases, several environments together admit at most the bound of the limit. So does one
+// environment with a counter. Arrivals, environments and refunds are random.
 func TestSpread_bound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rate := algo.Rate{
@@ -186,8 +186,8 @@ var tight = func() *limiter.Limit {
 	return l
 }()
 
-// A caller that continues to send requests gets exactly the limit from all shards. Shards refuse no request
-// long before the limit is used up.
+// A caller that continues to send requests gets exactly the limit from all shards together. No shard
+// refuses a request long before the limit is used up.
 func TestSpread_shards(t *testing.T) {
 	for _, rate := range []algo.Rate{
 		{Requests: 1003, Window: time.Minute},
@@ -230,8 +230,8 @@ func TestSpread_shards(t *testing.T) {
 	}
 }
 
-// Counters of several environments admit at most the documented bound. The counter of a single environment
-// admits at most the limit.
+// The counters of several environments together admit at most the documented bound. The counter of a
+// single environment admits at most the limit.
 func TestSpread_sync(t *testing.T) {
 	const capacity, interval = 500, 100 * time.Millisecond
 	for _, n := range []int{1, 4} {
@@ -448,7 +448,7 @@ func TestSpread_bounded(t *testing.T) {
 	}
 }
 
-// Peek includes the count of this environment's counter. It takes nothing from a lease.
+// Peek includes the count of this environment's counter. It does not use quota of a lease.
 func TestSpread_peek(t *testing.T) {
 	for _, spread := range []limiter.Spread{{Sync: time.Second}, {Lease: 4}, {Shards: 2}, {Cells: 1_000}, {Adaptive: true}, {}} {
 		e := environments(1, newRemote())[0]
@@ -515,7 +515,7 @@ func TestLimiter_Reset_pending(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d := takeAt(t, e, noon.Add(2*time.Second), c); d.Remaining != 9 {
-		t.Errorf("got %d remaining, want 9: the reset also deletes charges that are made during the reset", d.Remaining)
+		t.Errorf("got %d remaining, want 9, because the reset also deletes charges that are made during the reset", d.Remaining)
 	}
 }
 
@@ -540,8 +540,7 @@ func TestSpread_shards_uneven(t *testing.T) {
 	}
 }
 
-// Idle leases and counters are removed to make room for other subjects. Leases and counters in use are
-// not removed.
+// To make room for other subjects, an environment removes idle leases and counters, but none in use.
 func TestSpread_eviction(t *testing.T) {
 	for _, spread := range []limiter.Spread{{Lease: 100}, {Sync: 10 * time.Millisecond}} {
 		store := newRemote()
@@ -570,7 +569,7 @@ func TestSpread_eviction(t *testing.T) {
 	}
 }
 
-// If a counter synchronizes a charge of the day before, the store counts it at the time of the charge.
+// If a counter synchronizes a charge a day later, the store counts the charge at its own instant.
 func TestSpread_sync_idle(t *testing.T) {
 	for _, algorithm := range []algo.Algorithm{algo.TokenBucket, algo.SlidingWindow, algo.FixedWindow, algo.SlidingLog} {
 		store := newRemote()
@@ -586,7 +585,7 @@ func TestSpread_sync_idle(t *testing.T) {
 	}
 }
 
-// A charge is refunded at most once, even if the counter synchronizes before or during the refund. The store
+// A counter refunds a charge at most once, even if it synchronizes before or during the refund. The store
 // never gets a negative charge.
 func TestSpread_sync_refund(t *testing.T) {
 	store := &slow{remote: newRemote(), in: make(chan struct{}), out: make(chan struct{})}
@@ -713,8 +712,8 @@ func TestSpread_lease_clockBack(t *testing.T) {
 	}
 }
 
-// If another limit refuses a request, the request's lease is kept for the next requests. A refund adds
-// quota to a lease. A forced charge is not refunded.
+// If another limit refuses a request, the lease that the request took stays for the next requests. A
+// refund returns quota to a lease. A forced charge is not refunded.
 func TestSpread_lease_kept(t *testing.T) {
 	e := storetest.Must(limiter.New(newRemote(), limiter.Options{CacheTTL: -1}))
 	leased := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Spread: limiter.Spread{Lease: 5}})}
@@ -768,7 +767,7 @@ func TestSpread_sync_outage(t *testing.T) {
 	}
 	takeAt(t, e, noon.Add(time.Minute), c)
 	if d := mustPeek(t, storetest.Must(limiter.New(store, limiter.Options{})), noon.Add(time.Minute), c); d.Remaining != 4 {
-		t.Errorf("another environment: got %d remaining, want 4: the store has six of seven charges", d.Remaining)
+		t.Errorf("another environment: got %d remaining, want 4, because the store has six of seven charges", d.Remaining)
 	}
 }
 

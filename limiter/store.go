@@ -8,8 +8,8 @@ import (
 )
 
 // Store keeps the state of limits. Package storetest defines its behaviour as tests. An implementation
-// MUST be safe for concurrent use. It MUST NOT decide by its own clock: the instant is an argument, and
-// expiry only frees space.
+// MUST be safe for concurrent use. It MUST NOT decide by its own clock: the instant of a request is an
+// argument. Expiry of stored data only frees space.
 type Store interface {
 	// Take makes all charges on subject, or none, in one atomic step, and reports which. The Limiter
 	// has checked the charges: there are at most MaxCharges, all on this subject, each on another
@@ -43,8 +43,9 @@ type Store interface {
 	//
 	// If once is needed and its ID was settled before on this subject, Settle changes nothing and returns
 	// ErrVoucherUsed. If the store can no longer check that, it changes nothing and returns
-	// ErrVoucherExpired. Otherwise, it keeps the ID in the same step as the corrections. It keeps no ID if
-	// there are no forced charges and no refund is safe. A results element of a log has no Entries then.
+	// ErrVoucherExpired. Otherwise, it keeps the ID in the same step as the corrections. It keeps no ID
+	// if there are no forced charges and no refund is safe. If once is needed, the results of logs have
+	// no Entries.
 	//
 	// If Settle returns another error, it has made the corrections at most once. With ErrContended, it has
 	// made none, but it may have released the slots of the charges. This admits no more than the limit
@@ -75,10 +76,9 @@ type Entry struct {
 
 // Local is implemented by stores whose state is in this process. A Limiter does not cache their states.
 type Local interface {
-	// TakePlain charges cost to a limit of subject as Take does, if limit.Compacter decides the state that
-	// the store holds. The limit has a Compacter. TakePlain then returns the next state, or the state that
-	// refused. If limit.Compacter does not decide that state, TakePlain changes nothing, known is false,
-	// and Take decides.
+	// TakePlain charges cost to a limit of subject as Take does, if limit.Compacter decides the state
+	// that the store holds. The limit has a Compacter. TakePlain then returns the next state, or the
+	// state that refused. Otherwise, TakePlain changes nothing, known is false, and Take decides.
 	TakePlain(now algo.Instant, subject Subject, limit *Limit, cost int64) (state algo.Compact, allowed, known bool)
 }
 
@@ -122,7 +122,7 @@ func (h Held) Settle(limit *Limit, now algo.Instant) (settled Held, write bool) 
 		return h, changed
 	}
 	next := Held{Result: algo.Result{Machine: own, State: algo.Convert(h.Machine, own, h.State, now), Clamped: h.Clamped}, Version: limit.Version}
-	if own.Ahead(next.State, now) { // otherwise, the next request would mark the state
+	if own.Ahead(next.State, now) { // mark the state now; otherwise the next request would mark it
 		next.clamp(now)
 	}
 	return next, true

@@ -17,10 +17,10 @@ import (
 // Therefore, keys are short for any content of a token.
 type Subject struct {
 	kind kind
-	name string // text after the prefix of kind; for kind other, the whole text
+	name string // text of the subject after the prefix of its kind; for kind other, the whole text
 }
 
-// kind is the kind of a subject. If one ID identifies the subject, it needs no other text.
+// kind is the kind of a subject. For a kind with a prefix, the name of a Subject is only the ID.
 type kind uint8
 
 const (
@@ -80,8 +80,8 @@ func PathParameter(name, value string) Subject {
 // Method returns the subject of a request's method.
 func Method(method string) Subject { return bounded("method:" + escape(method)) }
 
-// Header returns the subject of the value of a header field. name is in lower case. Combine it with an
-// identity, because a client can choose any value.
+// Header returns the subject of a header field's value. name is in lower case. Combine the subject with
+// an identity, because a client can choose any value.
 func Header(name, value string) Subject {
 	return bounded("header:" + escape(name) + "=" + escape(value))
 }
@@ -103,7 +103,7 @@ func Custom(kind, value string) Subject {
 // separator stands between the subjects of a combination.
 const separator = "|"
 
-// And returns the combination of s and t: each pair is counted separately.
+// And returns the subject that combines s and t. Each pair of values has a separate count.
 func (s Subject) And(t Subject) Subject {
 	return bounded(prefixes[s.kind] + s.name + separator + prefixes[t.kind] + t.name)
 }

@@ -64,7 +64,7 @@ func TestSubject_ID(t *testing.T) {
 			}
 			for other := range seen {
 				if other.Is(s) || other.Hash(seed) == s.Hash(seed) {
-					t.Errorf("%s and %s: got the same hash, or Is true, want two subjects", seen[other], s)
+					t.Errorf("%s and %s: got the same hash, or Is true; want different hashes, and Is false", seen[other], s)
 				}
 			}
 			if !id.Is(s) || id.Hash(seed) != s.Hash(seed) {

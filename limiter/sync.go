@@ -8,8 +8,8 @@ import (
 )
 
 // synchronize synchronizes the counter of an item with the store. The store makes the charges that the
-// counter has not yet reported, above the limit if necessary. synchronize returns false if the store
-// failed and the counter must not decide without the store.
+// counter has not yet reported, even beyond the limit. synchronize returns false if the store failed and
+// the counter must not decide without the store.
 func (r *request) synchronize(ctx context.Context, it *item) bool {
 	l := r.limiter
 	l.trackers.mu.Lock()

@@ -11,7 +11,7 @@ import (
 	"github.com/weir-limits/weir/limiter/internal/group"
 )
 
-// takeOnce charges one batch, of one shard if the limit has shards.
+// takeOnce charges one batch once. If the limit has shards, the batch charges one shard.
 func (r *request) takeOnce(ctx context.Context, b *batch) {
 	switch {
 	case !b.remote:
@@ -96,8 +96,8 @@ func (r *request) takeShared(ctx context.Context, b *batch) {
 	}
 }
 
-// takeLeased charges the shared store. If the store refuses a lease but has room for the request,
-// takeLeased charges the request without a lease.
+// takeLeased charges the shared store. If the limit has no room for the lease but has room for the
+// request, takeLeased charges the request without a lease.
 func (r *request) takeLeased(ctx context.Context, b *batch) {
 	r.callStore(ctx, b)
 	if b.err == nil && !b.taken && b.shrinkLeases(r.now) {
@@ -108,8 +108,8 @@ func (r *request) takeLeased(ctx context.Context, b *batch) {
 	}
 }
 
-// callStore calls the shared store once for b. It calls twice if the store refuses a charge at the
-// earlier instant (chargeAt), but allows it at the instant of the request.
+// callStore calls the shared store once for b. It makes a second call if the store refuses the charges at
+// the earlier instant (chargeAt), but can allow them at the instant of the request.
 func (r *request) callStore(ctx context.Context, b *batch) {
 	call := func(at algo.Instant) {
 		var calls int

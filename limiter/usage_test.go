@@ -21,8 +21,8 @@ func usageOf(t *testing.T, l *limiter.Limiter, now time.Time, c limiter.Charge) 
 	return s[0]
 }
 
-// For every algorithm and Spread, Inspect is exact. Remaining requests are admitted. One more request is
-// admitted after RetryAfter, and not a nanosecond before.
+// For every algorithm and Spread, Inspect is exact: the limit admits Remaining requests at once, and one
+// more request after RetryAfter, but not a nanosecond earlier.
 func TestLimiter_Inspect(t *testing.T) {
 	for _, algorithm := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow, algo.TokenBucket, algo.LeakyBucket, algo.SlidingLog} {
 		for _, spread := range []limiter.Spread{{}, {Shards: 2}, {Cells: 2}} {
@@ -63,8 +63,8 @@ func TestLimiter_Inspect(t *testing.T) {
 	}
 }
 
-// Inspect reads all limits of a subject with one call. A state of a higher rules version has its own
-// parameters.
+// Inspect reads all limits of a subject with one call. It reports a state of a higher rules version with
+// the parameters of that state.
 func TestLimiter_Inspect_superseded(t *testing.T) {
 	l := storetest.Must(limiter.New(newRemote(), limiter.Options{}))
 	rate := algo.Rate{Requests: 10, Window: time.Minute}
@@ -83,7 +83,7 @@ func TestLimiter_Inspect_superseded(t *testing.T) {
 	}
 }
 
-// A reset deletes the counts of the fallback.
+// A reset deletes the counts in the fallback too.
 func TestLimiter_Reset_fallback(t *testing.T) {
 	for _, spread := range []limiter.Spread{{}, {Shards: 2}, {Lease: 2}} {
 		r := newRemote()

@@ -28,14 +28,13 @@ const (
 	maxVoucherSubjects = 16
 )
 
-// Voucher returns the charges of r for a settlement in another process. It uses r up, as Settle does:
-// after it, r settles nothing. id MUST be new and random. expires is at most MaxVoucherLife after the
-// charges.
+// Voucher returns the charges of r for a settlement in another process. After this call, as after Settle,
+// r settles nothing. id MUST be new and random. expires is at most MaxVoucherLife after the charges.
 //
-// The Voucher has the charges that the shared store counts. If this process served a charge from a lease
-// of a window, the settlement corrects the window in the store. The Voucher lacks the charges on leased
-// buckets, on counters (Spread.Sync) and on counts of this process (Spread.Cells, an outage): these keep
-// the cost that Take charged.
+// The Voucher has the charges that the shared store counts. If a lease of a window served a charge, the
+// settlement corrects the window in the store. The Voucher lacks the charges on leased buckets, on
+// counters (Spread.Sync) and on counts of this process (Spread.Cells, an outage): these keep the cost
+// that Take charged.
 func (r *Receipt) Voucher(id VoucherID, expires time.Time) (*Voucher, error) {
 	if r == nil {
 		return nil, errors.New("voucher: no receipt, because the request was denied")
@@ -85,9 +84,8 @@ func (r *Receipt) portable() (subjects []refundable) {
 
 func newVoucherItem(c Charge) *item { return &item{Charge: c, limit: c.Limit, want: c.Cost} }
 
-// Charges returns the charges that a settlement can correct. A decoded Voucher has limits of its own:
-// they have the ID, Name, Version, Horizon and Count of the charged limits and their algorithm, but no
-// Rate.
+// Charges returns the charges that a settlement can correct. The limits of a decoded Voucher are new.
+// They have the ID, Name, Version, Horizon, Count and machine of the charged limits, but no Rate.
 func (v *Voucher) Charges() (charges []Charge) {
 	for i := range v.subjects {
 		charges = append(charges, v.subjects[i].charges...)

@@ -58,7 +58,8 @@ func costOf(costs map[string]int64) func(limiter.Charge) int64 {
 	}
 }
 
-// Another process settles a voucher like the receipt, with one call for each subject, and only once.
+// Another process settles a voucher as Receipt.Settle does: with one call for each subject, and only
+// once.
 func TestLimiter_SettleVoucher(t *testing.T) {
 	input, output := perMinute(t, "input", 1000), perMinute(t, "output", 1000)
 	all := perMinute(t, "all", 5000)
@@ -98,7 +99,8 @@ func usedOf(t *testing.T, store limiter.Store, c limiter.Charge) int64 {
 	return results[0].Machine.Used(results[0].State, algo.InstantOf(noon))
 }
 
-// A receipt makes one voucher, which uses it up. An expiry out of range is an error and does not use it up.
+// A receipt returns one voucher, and then settles nothing. After an error about the expiry, the receipt
+// is still usable.
 func TestReceipt_Voucher_mistakes(t *testing.T) {
 	l := storetest.Must(limiter.New(newRemote(), limiter.Options{}))
 	_, receipt, err := l.TakeRefundable(ctx, noon, []limiter.Charge{{Subject: user, Limit: perMinute(t, "a", 10), Cost: 1}})
@@ -138,7 +140,7 @@ func chargesOf(n int, l *limiter.Limit) (charges []limiter.Charge) {
 	return charges
 }
 
-// A voucher is not settled from its expiry on.
+// At its expiry and later, a voucher settles nothing.
 func TestLimiter_SettleVoucher_expired(t *testing.T) {
 	store := newRemote()
 	l := storetest.Must(limiter.New(store, limiter.Options{}))
@@ -153,7 +155,7 @@ func TestLimiter_SettleVoucher_expired(t *testing.T) {
 	}
 }
 
-// If a subject cannot be settled, the others are. The settlement can be repeated.
+// If the settlement of one subject fails, the other subjects are settled. The settlement can be repeated.
 func TestLimiter_SettleVoucher_partly(t *testing.T) {
 	store := &failingSettlements{remote: newRemote()}
 	l := storetest.Must(limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
@@ -199,8 +201,9 @@ func (f *failingSettlements) Settle(ctx context.Context, now algo.Instant, s lim
 	return f.remote.Settle(ctx, now, s, charges, results, elapsed, once)
 }
 
-// The time since the charge is measured by two clocks, so a bucket that was used since then refunds less by
-// algo.MaxSkew. A clock behind that of the charge makes no difference.
+// Two clocks measure the time since the charge. Therefore, the refund of a bucket that was used since the
+// charge also leaves out the part that leaks in algo.MaxSkew. A clock of the settlement that is behind
+// changes nothing.
 func TestLimiter_SettleVoucher_elapsed(t *testing.T) {
 	bucket := limit(t, limiter.Limit{Name: "bucket", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 60, Window: time.Minute}})
 	charge := limiter.Charge{Subject: user, Limit: bucket, Cost: 20}
@@ -222,7 +225,8 @@ func TestLimiter_SettleVoucher_elapsed(t *testing.T) {
 	}
 }
 
-// A clock that is set back between a charge and its settlement refunds at most the charge.
+// If the clock is set back between a charge and its settlement, the settlement refunds at most the
+// charge.
 func TestReceipt_Settle_clockBack(t *testing.T) {
 	bucket := limit(t, limiter.Limit{Name: "bucket", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 60, Window: time.Minute}})
 	charge := limiter.Charge{Subject: user, Limit: bucket, Cost: 20}
@@ -238,8 +242,8 @@ func TestReceipt_Settle_clockBack(t *testing.T) {
 	}
 }
 
-// The store refunds a request that a lease of a window served. A leased bucket keeps the charge, and so do a
-// counter, a count in cells and a count of an outage.
+// The store refunds a request that a lease of a window served. Other local charges stay: those of a
+// leased bucket, a counter, a cell, or an outage.
 func TestReceipt_Voucher_local(t *testing.T) {
 	window := algo.Rate{Requests: 1000, Window: time.Minute}
 	for name, c := range map[string]struct {
@@ -261,7 +265,7 @@ func TestReceipt_Voucher_local(t *testing.T) {
 			store := newRemote()
 			l := environments(1, store)[0]
 			charge := limiter.Charge{Subject: user, Limit: limit(t, c.limit), Cost: 1}
-			for range 5 { // the fifth request is served locally, if any is
+			for range 5 { // if leases or counters serve any request, they serve the fifth
 				takeAt(t, l, noon, charge)
 			}
 			if c.outage {
@@ -301,7 +305,7 @@ func countOf(t *testing.T, store limiter.Store) (n int64) {
 	return n
 }
 
-// A request that renewed a lease is refunded once, not the whole lease.
+// The voucher of a request that renewed a lease refunds only this request, not the lease.
 func TestReceipt_Voucher_renewal(t *testing.T) {
 	store := newRemote()
 	l := storetest.Must(limiter.New(store, limiter.Options{}))
@@ -316,7 +320,8 @@ func TestReceipt_Voucher_renewal(t *testing.T) {
 	}
 }
 
-// A cost below 0 counts as 0. This process no longer denies by the state before the settlement.
+// A cost below 0 counts as 0. After the settlement, the denial cache of this process does not deny by the
+// old state.
 func TestLimiter_SettleVoucher_negative(t *testing.T) {
 	l := storetest.Must(limiter.New(newRemote(), limiter.Options{}))
 	charge := limiter.Charge{Subject: user, Limit: perMinute(t, "a", 15), Cost: 10}
@@ -333,7 +338,7 @@ func TestLimiter_SettleVoucher_negative(t *testing.T) {
 	}
 }
 
-// A subject with more settlements than a store has room for still releases its slots. Its other charges
+// If the store has no room for the ID of a settlement, the settlement still releases slots. Other charges
 // keep their reserve.
 func TestLimiter_SettleVoucher_crowdedSlots(t *testing.T) {
 	store, exports := newRemote(), limiter.Charge{Subject: user, Limit: concurrent(t, 2), Cost: 1}

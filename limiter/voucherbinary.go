@@ -17,7 +17,7 @@ const (
 	voucherFormat = 1
 	// maxVoucherSize bounds what UnmarshalBinary reads.
 	maxVoucherSize = 16 << 10
-	// maxFingerprint is above the length of the longest fingerprint, whose calendar has a zone.
+	// maxFingerprint bounds the length of a fingerprint. The longest one has the zone of a calendar.
 	maxFingerprint = 100
 	// maxField bounds the name of a response field.
 	maxField = 64
@@ -117,7 +117,7 @@ func (c Counted) code() byte {
 	return 0
 }
 
-// appendStatuses appends a set as a byte with a bit for each word that is not 0, and these words.
+// appendStatuses appends a set: a byte with a bit for each word that is not 0, and then these words.
 func appendStatuses(b []byte, s Statuses) []byte {
 	words, at := byte(0), len(b)
 	b = append(b, 0)
@@ -221,7 +221,7 @@ func (r *voucherReader) signed(most int64) int64 {
 	return n
 }
 
-// farthest bounds instants and the distance of a state from the charge: the sum of both and of any
+// farthest bounds instants, and the distance of a state from its charge. The sum of two such values and a
 // horizon fits an Instant.
 const farthest = math.MaxInt64 / 4
 

@@ -38,7 +38,8 @@ func vouchers(tb testing.TB) (all [][]byte) {
 	}
 	for _, charges := range [][]limiter.Charge{
 		llm(tb),
-		{{Subject: limiter.Global().And(user), Limit: log, Cost: 3}, {Subject: other, Limit: perMinute(tb, "a", 10), Cost: 2}}, // newer rules decide the second
+		// Newer rules decide the charge of other.
+		{{Subject: limiter.Global().And(user), Limit: log, Cost: 3}, {Subject: other, Limit: perMinute(tb, "a", 10), Cost: 2}},
 	} {
 		_, receipt, err := l.TakeRefundable(ctx, noon, charges)
 		if err != nil {
@@ -57,8 +58,8 @@ func vouchers(tb testing.TB) (all [][]byte) {
 	return all
 }
 
-// A voucher of three limits is short enough for an authorizer's context, and keeps what reports and refunds
-// need.
+// The binary form of a voucher with three limits is short enough for an authorizer's context. It keeps
+// the data that reports and refunds need.
 func TestVoucher_MarshalBinary(t *testing.T) {
 	data := vouchers(t)
 	t.Logf("three limits: %d bytes", len(data[0]))
@@ -84,7 +85,7 @@ func TestVoucher_MarshalBinary(t *testing.T) {
 	}
 }
 
-// A limit whose field or horizon no voucher can carry is an error.
+// A limit whose cost field or horizon is too long for a voucher causes an error.
 func TestVoucher_MarshalBinary_bounds(t *testing.T) {
 	for _, l := range []limiter.Limit{
 		{Horizon: 4 * algo.MaxPeriod},

@@ -20,8 +20,8 @@ type wave int
 
 const (
 	refundableWave wave = iota // the charge can be refunded
-	callerWave                 // the charge cannot be refunded; the limit is of one caller
-	sharedWave                 // the charge cannot be refunded; the limit is of all callers
+	callerWave                 // the charge cannot be refunded; the limit counts one caller
+	sharedWave                 // the charge cannot be refunded; the limit counts all callers
 )
 
 // wave returns the wave in which b is charged.
@@ -53,8 +53,8 @@ func (b *batch) hasRoom(now algo.Instant) bool {
 	return true
 }
 
-// charge charges all batches. It first charges the batches on stores of this process, one after the
-// other, until one refuses. Then it charges the batches on the shared store at the same time.
+// charge charges all batches. First it charges the batches on stores of this process, one after the
+// other, until one refuses. Then it charges the batches on the shared store, all at the same time.
 func (r *request) charge(ctx context.Context) {
 	l := r.limiter
 	if len(r.batches) > 1 || l.shares() && l.fallback.Holds(r.now) {
@@ -91,8 +91,8 @@ func (r *request) charge(ctx context.Context) {
 // takeRemote charges the subjects of a shared store. A subject whose charge cannot be refunded waits
 // until the other subjects have admitted the request. Without this order, a flood of refused requests
 // would drain a fast bucket that many callers share. A request on such a bucket takes two round trips,
-// rarely three. It takes one round trip if this process saw room in the other limits. The number of
-// calls is the same.
+// rarely three, but no more calls. It takes one round trip if this process knows that the other limits
+// have room.
 func (r *request) takeRemote(ctx context.Context) {
 	for w := refundableWave; w <= sharedWave && !r.refused(); w++ {
 		for w < sharedWave && (r.look || r.hasRoom(w)) {
@@ -111,8 +111,8 @@ func (r *request) hasRoom(w wave) bool {
 }
 
 // probe repeats the calls that a breaker rejected, if another call of the request has shown that the
-// store is back. After an outage, the breaker permits only one of a request's calls. Without probe, the
-// first request after the outage would be decided without the store.
+// store is back. After an outage, the breaker permits only one call of a request. Without probe, on_error
+// would decide the first request after the outage.
 func (r *request) probe(ctx context.Context) {
 	if !r.refused() && slices.ContainsFunc(r.batches, func(b batch) bool { return b.calls > 0 && Answered(b.err) }) {
 		r.takeAll(ctx, func(b *batch) bool { return errors.Is(b.err, ErrBreakerOpen) })

@@ -115,9 +115,8 @@ func patterns() (list []pattern) {
 	}})
 }
 
-// measure compares each answer of a sliding window with an exact log of that window's admissions. An
-// admission is wrong if the limit was reached in the last minute. A refusal is wrong if the limit was
-// not reached.
+// measure compares each answer of a sliding window with an exact log of the requests that the window
+// admitted. An admission is wrong if the log is full. A refusal is wrong if the log has room.
 func (p pattern) measure(t *testing.T) row {
 	t.Helper()
 	rate := algo.Rate{Requests: 100, Window: time.Minute}

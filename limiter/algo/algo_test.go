@@ -72,11 +72,11 @@ func TestWindow_Take(t *testing.T) {
 		m := machine(t, algo.Rate{Requests: 100, Window: time.Minute})
 		runSteps(t, m, algo.State{}, []step{
 			{0, 80, true, 20, 0, 120 * s},
-			// 80*40/60 of the previous minute + 30 of this one = 83.3 requests are used
+			// 80*40/60 of the previous minute + 30 of this one = 83.3 requests are used.
 			{80 * s, 30, true, 16, 0, 100 * s},
 			{80 * s, 17, false, 16, 250034333, 100 * s}, // with this cost, 83.3 + 17 = 100.3 requests would be used
 			{80 * s, 16, true, 0, 0, 100 * s},
-			// 80*20/60 of the previous minute + 46 + 1 of this one = 73.7 requests are used
+			// 80*20/60 of the previous minute + 46 + 1 of this one = 73.7 requests are used.
 			{100 * s, 1, true, 26, 0, 80 * s},
 			{200 * s, 1, true, 99, 0, 100 * s},
 			{500 * s, 100, true, 0, 0, 100 * s}, // after a gap, the last used window no longer counts
@@ -102,7 +102,7 @@ func TestLog_Take(t *testing.T) {
 	runSteps(t, m, algo.State{}, []step{
 		{0, 2, true, 3, 0, 10 * s},
 		{4 * s, 2, true, 1, 0, 10 * s},
-		{9 * s, 2, false, 1, 1 * s, 5 * s}, // one of the two entries of instant 0 must expire first
+		{9 * s, 2, false, 1, 1 * s, 5 * s}, // refused until one of the two entries of instant 0 expires
 		{9 * s, 1, true, 0, 0, 10 * s},
 		{10*s - 1, 1, false, 0, 1, 9*s + 1},
 		{10 * s, 2, true, 0, 0, 10 * s}, // both entries of instant 0 expire at once
@@ -339,8 +339,8 @@ func TestLog_MaxDebt(t *testing.T) {
 	}
 }
 
-// A slow clock decides like a clock at the newest entry. Entries that have expired at that instant
-// do not count and need not be kept.
+// A slow clock decides as if it showed the instant of the newest entry. Entries that have expired at that
+// instant do not count, and a store need not keep them.
 func TestLog_behind(t *testing.T) {
 	l := &algo.Log{Length: time.Second, Requests: 3}
 	s, _ := l.Take(algo.State{}, start, 3)

@@ -23,7 +23,7 @@ func mulDivCeil(a, b, d int64) int64 {
 
 func mulDiv(a, b, d int64) (quo, rem int64) {
 	hi, lo := bits.Mul64(uint64(a), uint64(b))
-	if hi >= uint64(d) { // the quotient needs more than 64 bits
+	if hi >= uint64(d) { // the quotient does not fit 64 bits
 		return math.MaxInt64, 0
 	}
 	q, r := bits.Div64(hi, lo, uint64(d))

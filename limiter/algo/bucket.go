@@ -33,11 +33,11 @@ func newBucket(r Rate) (*Bucket, error) {
 	return &Bucket{time.Duration(interval), time.Duration(r.Burst * interval), r.Burst}, nil
 }
 
-// Increment returns the duration that cost adds to TAT. cost MUST be at most twice Burst.
+// Increment returns the duration by which a charge of cost moves TAT. cost MUST be at most twice Burst.
 func (b *Bucket) Increment(cost int64) time.Duration { return time.Duration(cost) * b.Interval }
 
-// Latest returns the newest TAT at which cost is allowed at now. cost MUST be at most Burst. A store may
-// add Increment to a TAT that is at most Latest.
+// Latest returns the newest TAT of a bucket that allows cost at now. cost MUST be at most Burst. A store
+// may add Increment to a TAT that is at most Latest.
 func (b *Bucket) Latest(now Instant, cost int64) Instant {
 	return now.Add(b.Depth - b.Increment(cost))
 }

@@ -13,11 +13,11 @@ type Mark struct {
 // (Machine.Ahead). The caller MUST pass only such a state.
 //
 // Either the clock of now is slow, or the clock that made the state was fast. The state does not show
-// which clock is wrong. Therefore, a state is clamped only when it counts nothing any more by the clock
-// that made it. The first clock that finds the state ahead marks the state. If no fast clock charges the
-// state for a horizon plus MaxSkew, the state becomes a full charge at the end of that time. Until then
-// the state decides unchanged. For a clock that is behind, a window or a log admits the quota that is
-// left, and a bucket refuses every request.
+// which clock is wrong. Therefore, Clamp waits until the state would have expired by the clock that made
+// it. The first clock that finds the state ahead marks the state. If no fast clock charges the state for
+// a horizon plus MaxSkew, the state becomes a full charge at the end of that time. Until then the state
+// decides unchanged. For a clock that is behind, a window or a log admits the quota that is left, and a
+// bucket refuses every request.
 //
 // A mark is renewed, and a state is clamped, only when a horizon plus MaxSkew has passed since the mark.
 // Therefore, clocks that alternate never create a quota twice. A clock that was wrong once blocks the

@@ -55,7 +55,7 @@ func TestClamp(t *testing.T) {
 		}
 		s, mark := algo.Clamp(c.m, c.s, algo.Mark{}, start)
 		if s != c.s || mark.Since != start {
-			t.Errorf("%s: the first check of %+v: got %+v with mark %+v; want only a mark", c.m.Fingerprint(), c.s, s, mark)
+			t.Errorf("%s: the first check of %+v: got %+v with mark %+v; want the same state with a mark", c.m.Fingerprint(), c.s, s, mark)
 		}
 		if left := c.m.Remaining(s, start); left != c.first {
 			t.Errorf("%s: got %d requests for the slow clock, want %d", c.m.Fingerprint(), left, c.first)
@@ -83,7 +83,7 @@ func TestClamp_retryAfter(t *testing.T) {
 		far := now.Add(4*m.Horizon() + time.Duration(rapid.Int64Range(int64(10*time.Second), int64(1000*time.Hour)).Draw(t, "ahead")))
 		s = m.Force(s, far, m.Capacity())
 		if !m.Ahead(s, now) {
-			t.Skip("the state is not too far ahead, because its window is not over")
+			t.Skip("got a state that is not too far ahead, because its window is not over; want one too far ahead")
 		}
 		s, mark := algo.Clamp(m, s, algo.Mark{}, now)
 		wait := m.RetryAfter(s, now, 1)

@@ -79,7 +79,8 @@ type taken struct {
 }
 
 // intervals calls f for each interval that starts and ends with an admission. sum is the cost of all
-// admissions in the interval. apart is the longest duration of the interval by the callers' clocks.
+// admissions in the interval. apart is the longest duration that the interval can have on the callers'
+// clocks.
 func intervals(all []taken, f func(sum int64, apart time.Duration)) {
 	for from := range all {
 		sum := int64(0)

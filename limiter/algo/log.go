@@ -119,7 +119,7 @@ type Log struct {
 
 var _ Machine = (*Log)(nil)
 
-// Live returns how many entries of s count at now, and how many older entries do not count.
+// Live returns the number of entries of s that count at now, and the number of expired entries.
 func (l *Log) Live(s State, now Instant) (live int64, expired int) {
 	expired = s.Entries.Until(l.at(s, now).Add(-l.Length))
 	return int64(s.Entries.Len() - expired), expired
@@ -128,8 +128,8 @@ func (l *Log) Live(s State, now Instant) (live int64, expired int) {
 // at returns the instant at which the entries of s are counted for a clock that reads now.
 func (l *Log) at(s State, now Instant) Instant { return max(now, s.Newest) }
 
-// Trim drops the entries that no longer count. A store can still have such entries. The result depends
-// only on the state, not on the time of the call.
+// Trim drops expired entries, which a store can still have. The result depends only on the state, not on
+// the time of the call.
 func (l *Log) Trim(s State) State {
 	s.Entries = s.Entries.From(s.Entries.Until(s.Newest.Add(-l.Length)))
 	return s

@@ -23,9 +23,9 @@ func (i Instant) Sub(j Instant) time.Duration { return time.Duration(i - j) }
 
 // State is the state of one limit of one subject. A bucket uses TAT and Refunds. A window uses Window,
 // Count and Previous. A log uses Newest and Entries. Slots use Entries; their Newest is the instant of
-// the last charge, and a store need not keep it. A store may keep a number of its own in the Refunds of a
-// log or of Slots. The zero value is the state of a subject that was never charged: full quota. Only
-// Convert and the machine that made a State may read it. States are comparable.
+// the last charge, and a store need not keep it. For a log or Slots, a store may keep a number of its own
+// in Refunds. The zero value is the state of a subject that was never charged: full quota. Only Convert
+// and the machine that made a State may read it. States are comparable.
 type State struct {
 	TAT     Instant // theoretical arrival time: when the bucket will be full again
 	Refunds int64   // number of refunds of the bucket
@@ -75,10 +75,10 @@ type Machine interface {
 	// charged.
 	ResetAfter(s State, now Instant) time.Duration
 
-	// Refund gives cost back to s. charged is the state that Take returned for this charge. late is an
-	// upper bound of the time from that Take, by any clock, until the refund reaches the store. The
-	// returned state never allows more than a state without the charge. For this reason, Refund can give
-	// back less than cost, or nothing.
+	// Refund returns cost to s. charged is the state that Take returned for this charge. late is an upper
+	// bound of the time from that Take, by any clock, until the refund reaches the store. The returned
+	// state never allows more than a state without the charge. For this reason, Refund can return less
+	// than cost, or nothing.
 	Refund(s, charged State, cost int64, late time.Duration) State
 
 	// Ahead reports whether s is further ahead of now than honest clocks and debts allow.
@@ -104,8 +104,8 @@ type Machine interface {
 	// debt.
 	Used(s State, now Instant) int64
 
-	// newest returns the TAT, the window, or the newest entry of s. Only a charge by a clock that is not
-	// behind s increases this number.
+	// newest returns the TAT, the window, or the newest entry of s. A charge increases this number only
+	// if its clock is not behind s.
 	newest(s State) int64
 
 	// full returns the state after a full charge at the instant at. The result counts at least what s

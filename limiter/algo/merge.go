@@ -31,7 +31,7 @@ func Merge(m Machine, a, b State) State {
 }
 
 // Sum returns a state of the machine m that counts, at now, at least what a and s count together. a is a
-// state of m. s is a state of the machine from, which is a part of m.
+// state of m, and s is a state of from. The machine from is one of the parts of m.
 func Sum(m, from Machine, a, s State, now Instant) State {
 	w, ok := m.(*Window)
 	if part, same := from.(*Window); ok && same && part.sameWindows(w) {

@@ -26,8 +26,8 @@ const (
 	// request leaves the queue after its Delay, so departures are evenly spaced. If requests do not wait
 	// for the Delay, it decides like TokenBucket.
 	LeakyBucket Algorithm = "leaky_bucket"
-	// SlidingLog stores the instant of every request. It admits at most Requests in any Window, and its
-	// memory is proportional to Requests.
+	// SlidingLog stores the instant of every request. It admits at most Requests in any Window, and needs
+	// memory in proportion to Requests.
 	SlidingLog Algorithm = "sliding_log"
 	// Concurrent limits requests in flight: at most Requests at a time, each for at most Window. A request
 	// takes a slot, and a refund releases the slot when the request ends. See Slots.

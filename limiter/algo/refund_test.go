@@ -8,8 +8,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// A refunded bucket never has more quota than a model that was charged only the actual costs. The margin
-// of the refunds is the largest difference between two clocks plus the largest delay of a refund.
+// A refunded bucket never has more quota than a model that charges only the actual costs. The margin of a
+// refund is the largest difference between two clocks plus the longest delay of a refund.
 func TestBucket_Refund(t *testing.T) {
 	const spread, late = time.Second, 500 * time.Millisecond
 	for _, rate := range []algo.Rate{
@@ -89,7 +89,7 @@ func (g *refundGame) event() {
 	case 1:
 		if next, ok := g.b.Take(g.real, clock, cost); ok {
 			g.real = next
-			actual := max(0, g.Int64N(2*cost)-cost) // for half of the charges, the whole cost is refunded
+			actual := max(0, g.Int64N(2*cost)-cost) // 0 for half of the charges: their whole cost is refunded
 			if actual > 0 {
 				g.model.TAT = max(g.model.TAT, clock).Add(g.b.Increment(actual))
 			}

@@ -21,8 +21,8 @@ import (
 // then the slot expires that much earlier. Therefore, at most Requests requests run at a time if each
 // runs for at most Length minus the skew.
 //
-// Expired slots stay in the state while there is room for the request without removing them. Thus a
-// store can add a slot without reading the state.
+// A charge removes expired slots only if it needs their room. Thus a store can add a slot without reading
+// the state.
 type Slots struct {
 	Length   time.Duration
 	Requests int64
@@ -30,7 +30,7 @@ type Slots struct {
 
 var _ Machine = (*Slots)(nil)
 
-// Live returns how many slots of s are taken at now, and how many older slots have expired.
+// Live returns the number of slots of s that are taken at now, and the number of expired slots.
 func (l *Slots) Live(s State, now Instant) (live int64, expired int) {
 	expired = s.Entries.Until(now.Add(-l.Length))
 	return int64(s.Entries.Len() - expired), expired
@@ -105,8 +105,8 @@ func (l *Slots) ResetAfter(s State, now Instant) time.Duration {
 	return max(0, l.Idle(s).Sub(now))
 }
 
-// Refund implements Machine. It releases slots of the instant at which they were taken. Slots that have
-// been removed stay removed.
+// Refund implements Machine. It removes slots with the instant at which the charge took them. If they are
+// already removed, it does nothing.
 func (l *Slots) Refund(s, charged State, cost int64, _ time.Duration) State {
 	s.Entries = s.Entries.without(charged.Newest, cost)
 	return s
@@ -156,8 +156,8 @@ func (l *Slots) convert(old *Slots, s State, now Instant) State {
 	return s
 }
 
-// Refundable reports whether a state of the machine held may contain a charge that was made under the
-// machine charged. Slots stay taken when the parameters of their limit change.
+// Refundable reports whether a state of the machine held can contain a charge that the machine charged
+// made. Slots can, because they stay taken when the parameters of their limit change.
 func Refundable(held, charged Machine) bool {
 	if held == nil || charged == nil || held == charged {
 		return held == charged && held != nil

@@ -117,11 +117,11 @@ func TestSlots_Convert(t *testing.T) {
 	}
 	window, log := machine(t, algo.Rate{Requests: 5, Window: time.Minute}), machine(t, algo.Rate{Algorithm: algo.SlidingLog, Requests: 5, Window: time.Minute})
 	if algo.Refundable(nil, old) || algo.Refundable(window, old) || algo.Refundable(old, log) || algo.Refundable(nil, nil) || !algo.Refundable(window, window) {
-		t.Error("Refundable: got true for machines without a common state, or false for equal machines")
+		t.Error("Refundable: got a wrong result, want false for machines without a common state and true for equal machines")
 	}
 }
 
-// A merged state of slots has every slot of both states once, so each holder can release its own.
+// Merge keeps every slot of both states once, so each holder can release its slot.
 func TestMerge_slots(t *testing.T) {
 	m := machine(t, algo.Rate{Algorithm: algo.Concurrent, Requests: 100, Window: time.Hour})
 	random := rand.New(rand.NewPCG(5, 6))

@@ -28,8 +28,8 @@ const (
 // is a multiple of 2^-20 rounded up, so that a Lua script, which computes with doubles, gets the exact
 // result too.
 //
-// A clock that is behind the newest charged window counts in that window, as if it were at the start of
-// the window. Therefore, such a clock never adds quota.
+// A request whose clock is behind the newest charged window counts in that window, as if the clock were
+// at its start. Therefore, such a clock never adds quota.
 //
 // The windows of a Calendar are its periods. Their indexes increase.
 type Window struct {
@@ -80,9 +80,8 @@ func (w *Window) sameWindows(other *Window) bool {
 	return w.Length == other.Length && w.calendar == other.calendar
 }
 
-// Weight returns the weight of the previous window, number index-1, at now, in units of 2^-20. Before the
-// window with number index starts, the previous window has its full weight, 2^20. In a fixed window, the
-// weight is 0.
+// Weight returns the weight of window index-1 at now, in units of 2^-20. Before window index starts, the
+// weight is 2^20, the whole count. In a fixed window, the weight is 0.
 func (w *Window) Weight(index int64, now Instant) int64 {
 	if !w.Sliding {
 		return 0
@@ -180,8 +179,8 @@ func (w *Window) retryAfter(s State, now Instant, cost int64) time.Duration {
 	return w.wait(at.Window, at.Count, at.Previous, now, cost)
 }
 
-// wait returns how long after now a cost that is refused would first be allowed. index, count and previous
-// are those of the state that At returned.
+// wait returns the time from now until a refused cost is first allowed. index, count and previous are
+// those of the state that At returned.
 func (w *Window) wait(index, count, previous int64, now Instant, cost int64) time.Duration {
 	if count+cost > w.Requests { // this window has no room at any time
 		index, count, previous = index+1, 0, count
@@ -215,8 +214,8 @@ func (w *Window) ResetAfter(s State, now Instant) time.Duration {
 	return 0
 }
 
-// Refund implements Machine. The refund is exact, because charged contains the window that has the
-// charge. That window is the stored window, which can be newer than the window of the clock.
+// Refund implements Machine. The refund is exact, because charged contains the window that counted the
+// charge. This window can be newer than the window of the clock.
 func (w *Window) Refund(s, charged State, cost int64, _ time.Duration) State {
 	switch {
 	case s.Window == charged.Window && s.Count >= cost:

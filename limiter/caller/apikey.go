@@ -19,13 +19,14 @@ const maxAPIKey = 256
 // Record is the stored record of an API key. It does not contain the key, only a keyed hash of the
 // key. The hash is useless without the secret.
 type Record struct {
-	ID    string `json:"id"`   // limits count by the ID, which does not change when the key is replaced
+	ID    string `json:"id"`   // limits count by the ID, which stays the same when the caller gets a new key
 	Hash  string `json:"hash"` // HashAPIKey of the key
 	Tier  string `json:"tier,omitempty"`
 	Owner string `json:"owner,omitempty"`
-	// Suspended rejects a request with this key with ErrSuspended, even if its token is valid.
+	// If Suspended is true, each request with this key fails with ErrSuspended, even if it has a valid
+	// token.
 	Suspended bool `json:"suspended,omitempty"`
-	// Limits are limits of the caller's own; nil if they were never set.
+	// Limits replace limits of the rules document for this caller; nil if they were never set.
 	Limits *Limits `json:"limits,omitempty"`
 }
 

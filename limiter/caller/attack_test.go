@@ -137,8 +137,8 @@ func TestVerifier_Verify_confusion(t *testing.T) {
 	}
 }
 
-// A token with a duplicate member is rejected, because two parsers could read different values. A
-// user can have any name.
+// A token with a duplicate member is rejected, because two parsers could read different values. Any name
+// of a user is accepted.
 func TestVerifier_Verify_duplicateMembers(t *testing.T) {
 	i := newIssuer(t, "a")
 	v := verifier(t, keySet(t, i.set(t)))
@@ -292,7 +292,7 @@ func TestRemoteRecords_concurrentReads(t *testing.T) {
 		if n := r.Reading(); n != 1000 || refused != 4000 {
 			t.Errorf("got %d concurrent reads, %d of 5000 lookups refused, want 1000 and 4000", n, refused)
 		}
-		known(time.Minute) // the cached record stays valid, although it is old enough for a new read
+		known(time.Minute) // the cached record is due for a new read, but still valid
 		close(source.answer)
 		synctest.Wait()
 		if n := r.Reading(); n != 0 {

@@ -12,15 +12,15 @@ type Caller struct {
 	User   string            // subject of the verified token; "" without a token
 	APIKey string            // ID of the API key's record; "" without a key
 	IP     netip.Prefix      // address; an IPv6 address is shortened to its network
-	Tier   string            // plan; "" means the default tier of the rules
+	Tier   string            // name of the caller's tier; "" means the default tier of the rules
 	Claims map[string]string // claims of the verified token that are text, numbers or booleans, as text; read-only, because requests share them
 
 	// Limits are limits of the API key's record. They apply to limits that count the request by the key. nil
 	// means none. They were never set, or there is no key.
 	Limits *Limits
 
-	// Rejected reports whether a credential was bad. No other field comes from a bad credential, and the
-	// rules then charge only limits that count by address.
+	// Rejected reports whether a credential was bad. The rules then charge only limits that count by
+	// address. No other field comes from a bad credential.
 	Rejected bool
 }
 

@@ -15,8 +15,8 @@ type Credentials struct {
 	Address       netip.Addr // of the client; the zero Addr if the host does not know it
 }
 
-// Options are the options of an Identifier. Without Tokens, the Identifier ignores tokens. Without
-// APIKeys, it ignores API keys. The API can then use these credentials for something else.
+// Options are the options of an Identifier. Without Tokens, the Identifier ignores tokens, and without
+// APIKeys, API keys. The API can then use these header fields itself.
 type Options struct {
 	Tokens  *Verifier
 	APIKeys KeyRecords

@@ -17,9 +17,9 @@ import (
 // KeySource returns the public keys that verify tokens. It is safe for concurrent use.
 type KeySource interface {
 	// Key returns the key for tokens with this key ID and algorithm at now. The error wraps
-	// ErrInvalidCredential if there is no such key, or ErrUnverified if the keys could not be read.
-	// A returned key MUST NOT change later. As long as a key does not change, Key SHOULD return the same
-	// pointer. A Verifier verifies the signature of a repeated token again only if the pointer differs.
+	// ErrInvalidCredential if there is no such key, or ErrUnverified if the keys could not be read. A
+	// returned key MUST NOT change later. As long as a key does not change, Key SHOULD return the same
+	// pointer. If the pointer differs, a Verifier verifies the signature of a repeated token again.
 	Key(ctx context.Context, now time.Time, id, algorithm string) (*jose.JSONWebKey, error)
 }
 
@@ -34,10 +34,10 @@ const (
 	minRSA    = 2048 // bits
 )
 
-// ParseKeySet parses a key set. It ignores keys that are not for signatures and keys of an unknown
-// form (RFC 7517, 5). A secret or private key is an error, because it must not be published. An empty
-// list is valid: with it, an issuer withdraws all its keys, so no token is valid. A document without a
-// list is an error, and so is a list that contains only ignored keys.
+// ParseKeySet parses a key set. It ignores keys that are not for signatures and keys of an unknown form
+// (RFC 7517, 5). A secret or private key is an error, because it must not be published. An empty list is
+// valid: an issuer withdraws all its keys with it, and no token is valid then. A document without a list
+// is an error. A list that contains only ignored keys is an error too.
 func ParseKeySet(document []byte) (*KeySet, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`

@@ -141,8 +141,8 @@ func TestKeySet_Key(t *testing.T) {
 	}
 }
 
-// The keys are fetched once, and once more for a new key ID. No other fetch begins during a cooldown,
-// for any tokens, and even if the issuer fails. While there are no keys, the cooldown is shorter.
+// The keys are fetched once, and once more for a new key ID. During a cooldown, no other fetch begins,
+// for any token, even if the issuer fails. While there are no keys, the cooldown is shorter.
 func TestRemoteKeys(t *testing.T) {
 	first, second := newIssuer(t, "first"), newIssuer(t, "second")
 	document, fetches, down := first.set(t), 0, false
@@ -194,7 +194,7 @@ func TestRemoteKeys(t *testing.T) {
 	}
 	later(time.Minute)
 	down = true
-	check(newIssuer(t, "new"), caller.ErrUnverified, 5) // the key can be new, because the last fetch failed
+	check(newIssuer(t, "new"), caller.ErrUnverified, 5) // ErrUnverified, because after a failed fetch the key is possibly new
 	check(newIssuer(t, "new"), caller.ErrUnverified, 5)
 	check(first, nil, 5)
 	later(30*time.Second - 1)
@@ -481,7 +481,7 @@ func TestRemoteKeys_stale(t *testing.T) {
 					t.Errorf("after %s: got error %v, want none", after, err)
 				}
 			}
-			if c.goodUntil > 0 && fetches != 2 { // the old copy is not read again every minute
+			if c.goodUntil > 0 && fetches != 2 { // an old copy does not cause a read every minute
 				t.Errorf("got %d fetches, want 2", fetches)
 			}
 			for _, after := range []time.Duration{c.goodUntil, c.goodUntil + time.Minute, 365 * 24 * time.Hour} {
@@ -531,7 +531,8 @@ func TestRemoteKeys_ambiguous(t *testing.T) {
 	key(time.Minute, "", caller.ErrInvalidCredential, 1)
 	key(time.Minute, "c", caller.ErrUnverified, 2)
 	key(2*time.Minute, "", caller.ErrInvalidCredential, 2)
-	key(2*time.Hour, "", caller.ErrInvalidCredential, 3) // the key set is stale, and a newer key set can have only one of the two keys
+	// The key set is stale: a newer one can contain one of the two keys alone.
+	key(2*time.Hour, "", caller.ErrInvalidCredential, 3)
 }
 
 // A fetch has a timeout of two seconds. A request uses the result of the fetch even if the context of

@@ -122,7 +122,7 @@ func (l *Limits) Anchor() string {
 	return string(l.set.Anchor)
 }
 
-// AnchorOf returns the Anchor if it fits a period, and "" otherwise.
+// AnchorOf returns the Anchor if a period p can begin on it, and "" otherwise.
 func (l *Limits) AnchorOf(p algo.Period) string {
 	day := string(l.set.Anchor)
 	if isWeekday := slices.Contains(algo.Weekdays(), day); p == algo.Week && isWeekday || p == algo.Month && !isWeekday {

@@ -28,7 +28,7 @@ func TestParseRate(t *testing.T) {
 	}
 }
 
-// An anchor fits only periods that begin on such a day.
+// AnchorOf returns a weekday only for a week, and a day of the month only for a month.
 func TestLimits_AnchorOf(t *testing.T) {
 	for _, c := range []struct{ anchor, week, month string }{{"31", "", "31"}, {"friday", "friday", ""}, {"", "", ""}} {
 		l, err := caller.NewLimits(nil, c.anchor, 1)
@@ -90,8 +90,8 @@ func TestParseAPIKeys_limits(t *testing.T) {
 	}
 }
 
-// Limits that parse without a mistake are the same after another parse of their text. A mistake sets no
-// limit.
+// FuzzParseLimits searches for a text whose limits change if they are formatted and parsed again, or that
+// sets a limit despite a mistake.
 func FuzzParseLimits(f *testing.F) {
 	f.Add(`{"rates":{"month":"2000000","search":"5000/1m"},"anchor":31,"changed":1767225600}`)
 	f.Add(`{"anchor":"monday","changed":1}`)

@@ -148,7 +148,8 @@ func (r *RemoteKeys) Key(ctx context.Context, now time.Time, id, algorithm strin
 		return nil, fmt.Errorf("%w: %w", ErrUnverified, err)
 	}
 	key, err := set.Key(ctx, now, id, algorithm)
-	if failed := r.set.Err(); failed != nil && errors.Is(err, errUnknownKey) { // perhaps the issuer has added the key since the last fetch
+	// The issuer has possibly added the key since the last successful fetch.
+	if failed := r.set.Err(); failed != nil && errors.Is(err, errUnknownKey) {
 		return nil, fmt.Errorf("%w: %w", ErrUnverified, failed)
 	}
 	return key, err
@@ -169,8 +170,8 @@ func (r *RemoteKeys) keySet(ctx context.Context, now time.Time, id, algorithm st
 	return r.set.Get(ctx, now, r.load)
 }
 
-// spare reports whether a read may begin before the cooldown ends, so that a key that an issuer has
-// just added is valid at once. It returns true only once in keysSpare.
+// spare reports whether a read may begin before the cooldown ends. With this read, a key that the issuer
+// has just added is valid at once. spare returns true only once in keysSpare.
 func (r *RemoteKeys) spare(now time.Time) bool {
 	if !r.spared.IsZero() && now.Sub(r.spared).Abs() < keysSpare {
 		return false

@@ -30,7 +30,7 @@ var ErrRecord = errors.New("malformed record")
 // read and the next read.
 const (
 	recordFresh    = time.Minute
-	absenceFresh   = 10 * time.Second // shorter than recordFresh, because perhaps not every replica has a new key yet
+	absenceFresh   = 10 * time.Second // shorter than recordFresh, because a replica of the table possibly lacks a new key
 	recordStale    = time.Hour        // applies while the table fails
 	recordCooldown = 10 * time.Second // applies while there is an earlier answer
 	recordRetry    = time.Second
@@ -55,8 +55,8 @@ var errLost = errors.New("API keys: the secrets of their hashes are missing in t
 // are separate so that guessed keys evict no record.
 const maxRecords = 10_000
 
-// maxReads bounds the running reads. In Lambda, an environment serves one request at a time. In a
-// server, clients can disconnect faster than the reads for them end.
+// maxReads bounds the running reads. In Lambda, an environment serves one request at a time. In a server,
+// many clients can send a key and disconnect before their reads end.
 const maxReads = 1000
 
 var errReads = fmt.Errorf("API keys: too many concurrent lookups (want at most %d)", maxReads)

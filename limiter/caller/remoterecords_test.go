@@ -164,7 +164,8 @@ func TestRemoteRecords_tableFails(t *testing.T) {
 	look(t, r, source, now.Add(time.Minute), key, "k", nil, 2) // uses the previous secrets
 	look(t, r, source, now.Add(70*time.Second-1), key, "k", nil, 2)
 	look(t, r, source, now.Add(70*time.Second), key, "k", nil, 3)
-	look(t, r, source, now.Add(70*time.Second), other, "", caller.ErrUnverified, 3) // no read, because the table has just failed for another key
+	// no read, because the read of another key has just failed
+	look(t, r, source, now.Add(70*time.Second), other, "", caller.ErrUnverified, 3)
 	look(t, r, source, now.Add(71*time.Second-1), other, "", caller.ErrUnverified, 3)
 	look(t, r, source, now.Add(71*time.Second), other, "", caller.ErrUnverified, 4)
 	look(t, r, source, now.Add(time.Hour-1), key, "k", nil, 5)
@@ -218,7 +219,7 @@ func TestRemoteRecords_flood(t *testing.T) {
 	look(t, r, source, noon, key, "k", nil, 100_001)
 }
 
-// The number of cached records is bounded, and records in use are kept.
+// The number of cached records is bounded, and records in use stay cached.
 func TestRemoteRecords_many(t *testing.T) {
 	source := newTable("s")
 	r := caller.NewRemoteRecords(source)
@@ -296,7 +297,8 @@ func TestRemoteRecords_failingReads(t *testing.T) {
 	look(t, r, source, noon.Add(62*time.Second), source.add("s", "newer"), "newer", nil, 6)
 }
 
-// The clocks of concurrent requests can differ. A request with an earlier time does not repeat a read.
+// The clocks of concurrent requests can differ. A request with an earlier time than the last read causes
+// no read.
 func TestRemoteRecords_earlierClock(t *testing.T) {
 	source := newTable("s")
 	r := caller.NewRemoteRecords(source)

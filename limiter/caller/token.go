@@ -85,10 +85,9 @@ func NewVerifier(o TokenOptions) (*Verifier, error) {
 // Verify returns the claims of a token that is valid at now. The error wraps ErrInvalidCredential or
 // ErrUnverified, and contains no part of the token.
 //
-// A Verifier keeps the claims of up to 2,000 valid tokens, in at most about 4 MiB, under the hash of
-// the token. The signature of a repeated token is not verified again until the KeySource returns
-// another key for the token. Every call checks the times of the token and gets its key from the
-// KeySource.
+// A Verifier caches the claims of up to 2,000 valid tokens by the hash of the token, in about 4 MiB at
+// most. The signature of a repeated token is not verified again until the KeySource returns another key
+// for the token. Every call checks the times of the token and gets its key from the KeySource.
 func (v *Verifier) Verify(ctx context.Context, now time.Time, token string) (Claims, error) {
 	if len(token) > maxToken {
 		return Claims{}, fmt.Errorf("%w: token: too long (got %d bytes, want at most %d)", ErrInvalidCredential, len(token), maxToken)

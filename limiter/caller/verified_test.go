@@ -69,7 +69,7 @@ func TestVerifier_Verify_repeatedTimes(t *testing.T) {
 		{time.Hour + time.Minute + 1, false},
 		{24 * time.Hour, false},
 		{-2 * time.Minute, true},
-		{-2*time.Minute - 1, false}, // before the claim iat, less the leeway
+		{-2*time.Minute - 1, false}, // more than the leeway before the claim iat
 		{-2 * time.Hour, false},
 	} {
 		v := verifier(t, keys)

@@ -265,8 +265,8 @@ func TestPublisher_Record_sampled(t *testing.T) {
 	}
 	p.Close(t.Context(), noon)
 	got := b.events()
-	// The number of kept requests has a binomial distribution with mean 800 and standard deviation 28. A
-	// deviation of six standard deviations has a probability of 10⁻⁹.
+	// The number of kept requests is binomial with mean 800 and standard deviation 28. It differs from
+	// the mean by more than six standard deviations with a probability of 10⁻⁹.
 	if n := len(got); n < 800-170 || n > 800+170 {
 		t.Errorf("got %d events, want about %d", n, requests/oneIn)
 	}
@@ -349,8 +349,8 @@ func TestPublisher_brokerHangs(t *testing.T) {
 			waited += took
 			time.Sleep(100 * time.Millisecond)
 		}
-		// Each batch is cancelled after 5 s. The pauses after the batches are 1, 2, 4, 8 and 16 s.
-		// It can take up to a second until a request notices the end of a batch or of a pause.
+		// Each batch is cancelled after 5 s. The pauses after the batches are 1, 2, 4, 8 and 16 s. A
+		// request notices the end of a batch or of a pause up to a second late.
 		want := []time.Duration{0, 6 * time.Second, 13 * time.Second, 22 * time.Second, 35 * time.Second, 56 * time.Second}
 		synctest.Wait()
 		if len(instants) != len(want) {
@@ -404,8 +404,8 @@ func TestPublisher_frozen(t *testing.T) {
 	})
 }
 
-// Events in rejected batches are lost. After the broker recovers, it receives the remaining events. Lost
-// and received events together are all recorded events.
+// Events in rejected batches are lost. After the broker recovers, it receives the remaining events. Each
+// recorded event is either lost or received.
 func TestPublisher_brokerRecovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		down, failed, arrived := true, int64(0), int64(0)
@@ -432,7 +432,7 @@ func TestPublisher_brokerRecovers(t *testing.T) {
 		}
 		p.Close(t.Context(), noon.Add(time.Hour))
 		if dropped != failed || failed == 0 || failed+arrived != 100 {
-			t.Errorf("Dropped: got %d events; of 100 events, %d failed and %d arrived; want as many dropped events as failed events", dropped, failed, arrived)
+			t.Errorf("Dropped: got %d events; of 100 events, %d failed and %d arrived; want the number of failed events", dropped, failed, arrived)
 		}
 		if n := strings.Count(log.String(), "events dropped"); n == 0 || n > 10 || !strings.Contains(log.String(), "no broker") {
 			t.Errorf("log: got %d lines, want 1 to 10 with the reason:\n%s", n, &log)
@@ -453,8 +453,8 @@ func outcomeOf(now time.Time, took time.Duration, from caller.Caller, d limiter.
 	return outcome.Outcome{Time: now, Duration: took, Caller: from, Decision: d, Err: err}
 }
 
-// Settlements of one second that exceed the max debt of a limit are one event, apart from the decisions. A
-// settlement without an excess is none.
+// Settlements of one second that exceed the max debt of a limit are one event, apart from the decisions.
+// A settlement without an excess causes no event.
 func TestPublisher_Settled(t *testing.T) {
 	b := &broker{}
 	p := decisionlog.New(options(b))

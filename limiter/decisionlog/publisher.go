@@ -51,7 +51,8 @@ type Options struct {
 	// Budget bounds the duration of Wait. Use DefaultBudget in Lambda, and 0 in a process that also
 	// runs between requests.
 	Budget time.Duration
-	// Dropped is called with the number of lost events, at most once a second. It may be nil.
+	// The Publisher calls Dropped with the number of lost events, at most once a second. Dropped may be
+	// nil.
 	Dropped func(now time.Time, events int64)
 	// Logger gets the reasons of losses. nil means slog.Default().
 	Logger *slog.Logger
@@ -68,13 +69,13 @@ type Publisher struct {
 	sequence int64
 	flight   *flight
 	begun    time.Time     // time at which the last batch began, or at which its failure was noticed
-	pause    time.Duration // time from begun to the next batch, after a failure
+	pause    time.Duration // after a failure: time from begun to the next batch
 	reported time.Time     // time of the last report of lost events
 	dropped  int64         // number of events lost since that report
 	cause    error
 }
 
-// flight is a batch that is being sent. lost and err are valid after done is closed.
+// flight is a batch that the Publisher is sending. lost and err are valid after done is closed.
 type flight struct {
 	cancel   context.CancelFunc
 	done     chan struct{}

@@ -51,8 +51,8 @@ func newKey(o *outcome.Outcome) key {
 	return k
 }
 
-// isPlain reports whether a request was allowed, and neither an outage nor a limit in shadow mode must
-// be reported. Only such requests are sampled.
+// isPlain reports whether a request was allowed without an outage and without a refusal by a shadow
+// limit. Only such requests are sampled; all others are counted.
 func isPlain(o *outcome.Outcome) bool {
 	d := &o.Decision
 	return o.Err == nil && d.Allowed && d.Reason == limiter.ReasonNone && d.Shadowed == nil

@@ -44,8 +44,8 @@ func (o *operations) take() []string {
 	return called
 }
 
-// Decisions and administration call exactly the actions in the lists of the package. A reset of an item
-// with settled IDs needs a further one.
+// Decisions and administration call exactly the actions in the lists of the package. The reset of an item
+// with settled IDs needs one more action.
 func TestActions(t *testing.T) {
 	var o operations
 	client, table := local(t)
@@ -64,7 +64,7 @@ func TestActions(t *testing.T) {
 		if _, err := store.Settle(ctx, now, who, charges, results, 0, limiter.Once{ID: limiter.NewVoucherID(), Expires: now.Add(time.Minute)}); err != nil {
 			t.Fatal(err)
 		}
-		charges[0].Cost = 0 // a function reads with cost 0 when it starts
+		charges[0].Cost = 0 // when a function starts, it makes a Take of cost 0
 		if _, err := store.Take(ctx, now, who, charges, make([]algo.Result, 1)); err != nil {
 			t.Fatal(err)
 		}

@@ -23,9 +23,8 @@ func (s *taking) Take(ctx context.Context, now algo.Instant, subject limiter.Sub
 	return s.Store.Take(ctx, now, subject, charges, results)
 }
 
-// A report of an adaptive limit is one call that uses one write unit, although it charges three
-// counts. The environments of the test admit numbers of requests within the same bounds as with a store
-// in memory.
+// A report of an adaptive limit is one call that uses one write unit, although it charges three counts.
+// The bounds of the admissions are the same as with a store in memory.
 func TestStore_adaptive(t *testing.T) {
 	store, m := metered(t)
 	counted := &taking{Store: store}

@@ -28,8 +28,8 @@ func (a answered) Do(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/x-amz-json-1.0"}}, Body: io.NopCloser(bytes.NewReader(a))}, nil
 }
 
-// BenchmarkTake measures the processor time of a charged decision, from the caller's ID to the answer,
-// without the network: this package and the client of the SDK.
+// BenchmarkTake measures the processor time of a charged decision, from the caller's ID to the answer. It
+// includes the SDK's client, but no network.
 func BenchmarkTake(b *testing.B) {
 	for name, rate := range map[string]algo.Rate{"token_bucket": bucket, "sliding_window": sliding} {
 		limit := storetest.Limit(b, "l", rate)

@@ -59,7 +59,8 @@ func (m *meter) initialize(ctx context.Context, in middleware.InitializeInput, n
 			m.mu.Unlock()
 		}
 	}
-	return next.HandleInitialize(context.WithoutCancel(ctx), in) // without the deadline, a slow DynamoDB Local cannot prevent a call that must be counted
+	// Without a deadline, so that even a slow DynamoDB Local gets each call that the test counts.
+	return next.HandleInitialize(context.WithoutCancel(ctx), in)
 }
 
 // metered returns a store whose calls are counted.
@@ -102,7 +103,7 @@ func report(t *testing.T, what string, calls int64, decisions int, most float64)
 	}
 }
 
-// If 64 goroutines of one process charge one key, they share calls to DynamoDB.
+// 64 goroutines of one process that charge one key share calls to DynamoDB.
 func TestStore_calls_together(t *testing.T) {
 	store, m := metered(t)
 	storetest.GroupCommit(t, store, m.calls.Load)
@@ -191,7 +192,8 @@ func TestStore_calls(t *testing.T) {
 		}
 	})
 	report(t, "a repeated refusal", calls, 500, 0)
-	for _, n := range []int{5, limiter.MaxCharges} { // 5 limits have the longest ladders; MaxCharges limits have the most ladders
+	// 5 limits have the longest conditions (ladders); MaxCharges limits have the most
+	for _, n := range []int{5, limiter.MaxCharges} {
 		var charges []limiter.Charge
 		for i := range n {
 			charges = append(charges, limiter.Charge{Subject: caller(), Limit: storetest.Limit(t, fmt.Sprint("w", i), algo.Rate{Requests: 1e9, Window: algo.MaxWindow}), Cost: 1})
@@ -244,8 +246,8 @@ func (c *counted) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, 
 	return c.API.UpdateItem(ctx, in, o...)
 }
 
-// Attempts are bounded while the instant is fixed and no window ends. For k limits there are at most
-// k+1 attempts with a cached state, and at most k+2 without.
+// The number of attempts is bounded while the instant is fixed, so that no window ends. For k limits
+// there are at most k+1 attempts with a cached state, and at most k+2 without.
 func TestStore_attempts(t *testing.T) {
 	store, _ := metered(t)
 	for _, rates := range [][]algo.Rate{{bucket}, {sliding}, {bucket, bucket}, {bucket, sliding, fixed}, {bucket, bucket, bucket}} {

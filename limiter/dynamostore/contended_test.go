@@ -105,8 +105,8 @@ func TestStore_refusalRaceConversion(t *testing.T) {
 	}
 }
 
-// If a process of older rules charges a limit for the first time during a refusal, the store converts this
-// limit together with the other limits.
+// During a refusal, a process with older rules charges one of the limits for the first time. The store
+// then converts this limit together with the other limits.
 func TestStore_refusalRaceNew(t *testing.T) {
 	client, table := local(t)
 	other := storetest.Must(dynamostore.New(client, dynamostore.Options{Table: table, Namespace: "contended"}))
@@ -182,8 +182,9 @@ func TestStore_Settle_contended(t *testing.T) {
 	}
 }
 
-// If the previous count is known, a decision needs at most two attempts although other charges of the
-// current or previous window happen at the same time. This holds until the window is full.
+// If the count of the previous window is known, a decision needs at most two attempts, even if other
+// requests charge the current or the previous window at the same time. This holds until the window is
+// full.
 func TestStore_windowRace(t *testing.T) {
 	client, table := local(t)
 	ctx, now := context.Background(), algo.InstantOf(noon)
@@ -241,7 +242,8 @@ func TestStore_noTimeLeft(t *testing.T) {
 	ctx, now := context.Background(), algo.InstantOf(noon)
 	for never, contended := range map[int]bool{1: false, 2: true} {
 		who := caller()
-		charges := []limiter.Charge{{Subject: who, Limit: storetest.Limit(t, "busy", bucket), Cost: 1}} // the store first guesses that the bucket is idle
+		// The first attempt fails, because it guesses that the bucket is idle.
+		charges := []limiter.Charge{{Subject: who, Limit: storetest.Limit(t, "busy", bucket), Cost: 1}}
 		if ok, err := storetest.Must(dynamostore.New(client, dynamostore.Options{Table: table, Namespace: "late"})).Take(ctx, now, who, charges, make([]algo.Result, 1)); !ok || err != nil {
 			t.Fatal(ok, err)
 		}

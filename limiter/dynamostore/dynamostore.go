@@ -117,7 +117,7 @@ func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 		}
 		guessed := !t.exact
 		applied = applied || t.holds(it)
-		charged := applied && (guessed || t.passes) // otherwise the attempt charged nothing and wrote only a conversion or a clamp
+		charged := applied && (guessed || t.passes) // if false, the attempt wrote only a conversion or a clamp
 		if applied {
 			t.noteClamped()
 		}
@@ -172,7 +172,8 @@ func (s *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Su
 			return limiter.Settled{}, err
 		}
 	}
-	if e := t.refund.releases(); e.update() != nil { // a release cannot lose a race, but the other corrections of its update did
+	// Only the other corrections lose races, so an update of the releases alone succeeds.
+	if e := t.refund.releases(); e.update() != nil {
 		if _, _, err := s.update(ctx, subject, e); err != nil {
 			return limiter.Settled{}, err
 		}
@@ -283,9 +284,9 @@ func (s *Store) get(ctx context.Context, subject limiter.Subject) (item, error) 
 	return out.Item, nil
 }
 
-// failure translates an error of DynamoDB to an error of a store. If DynamoDB throttles one item, this
-// is an answer (see limiter.Answered). If it throttles the table or the account, this is an outage. An
-// invalid request, such as one that would make the item too large, is an answer too.
+// failure translates an error of DynamoDB to an error of a store. The throttling of one item is an answer
+// (see limiter.Answered). The throttling of the table or the account is an outage. The rejection of an
+// invalid request, for example because the item would become too large, is an answer too.
 func failure(err error) error {
 	if api, ok := errors.AsType[smithy.APIError](err); ok {
 		switch api.ErrorCode() {

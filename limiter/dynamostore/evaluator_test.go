@@ -43,7 +43,8 @@ func (v *evaluator) update(in *dynamodb.UpdateItemInput) (applied bool) {
 		head, tail := split(next[at.name], at.index)
 		next[at.name] = &types.AttributeValueMemberL{Value: slices.Concat(head, []types.AttributeValue{value}, tail)}
 	}
-	slices.SortFunc(removed, func(a, b path) int { return b.index - a.index }) // from the end, because a removal moves the elements behind it
+	// From the end, because a removal shifts all later elements.
+	slices.SortFunc(removed, func(a, b path) int { return b.index - a.index })
 	for _, at := range removed {
 		if at.key != "" {
 			elements := maps.Clone(mapOf(next[at.name]))
@@ -89,8 +90,8 @@ func (v *evaluator) holds(condition string, names map[string]string, values map[
 	return holds
 }
 
-// split returns the elements before and behind an index. If the list ends before the index, DynamoDB
-// sets the element after the last one, and removes nothing.
+// split returns the elements before and behind an index. If the list is shorter than the index, DynamoDB
+// appends an element that is set, and ignores a removal.
 func split(list types.AttributeValue, index int) (head, tail []types.AttributeValue) {
 	elements := listOf(list)
 	return elements[:min(index, len(elements))], elements[min(index+1, len(elements)):]

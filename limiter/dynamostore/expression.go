@@ -97,7 +97,7 @@ func (e *expression) absentOr(attribute, op, value string) string {
 	return "(attribute_not_exists(" + p + ") OR " + p + " " + op + " " + value + ")"
 }
 
-// update returns the update expression; nil if there is nothing to write.
+// update returns the update expression; nil if the update writes nothing.
 func (e *expression) update() *string {
 	var parts []string
 	if len(e.set) > 0 {

@@ -73,7 +73,7 @@ func FuzzStore_item(f *testing.F) {
 		charges := []limiter.Charge{{Subject: who, Limit: limit, Cost: max(0, cost), Force: spend}, {Subject: who, Limit: other, Cost: 1}}
 		results := make([]algo.Result, 2)
 		if _, err := s.Take(ctx, algo.InstantOf(noon), who, charges, results); err == nil {
-			charges[0].Cost = min(charges[0].Cost, limit.Machine().Capacity()) // only a cost up to the capacity can have been admitted
+			charges[0].Cost = min(charges[0].Cost, limit.Machine().Capacity()) // a store never admits a cost above the capacity
 			_, err = s.Settle(ctx, 0, who, charges, results, time.Second, limiter.Once{})
 			if err != nil {
 				t.Fatalf("%q: refund: got error %v, want none", attributes, err)
@@ -143,7 +143,7 @@ func checkUpdate(t *testing.T, u *dynamodb.UpdateItemInput) {
 	var paths []string
 	for clause := range strings.SplitSeq(set, ", #") {
 		name, _, _ := strings.Cut(strings.TrimPrefix(clause, "#"), " = ")
-		// A part with one of these characters continues an if_not_exists and sets no path.
+		// A part with one of these characters is the end of an if_not_exists and not a path.
 		if !strings.ContainsAny(name, "(: ") {
 			paths = append(paths, "#"+name)
 		}

@@ -11,8 +11,7 @@ import (
 // zero value guesses idle.
 type guesses [256]atomic.Int32
 
-// sure is the largest absolute value of a counter. A guess reverses after at most sure+1 results that
-// contradict it.
+// sure is the largest absolute value of a counter. At most sure+1 contrary results reverse a guess.
 const sure = 4
 
 func (g *guesses) of(id limiter.ID) *atomic.Int32 { return &g[id%limiter.ID(len(g))] }

@@ -35,8 +35,8 @@ func itemOf(l *limiter.Limit, s algo.State) map[string]types.AttributeValue {
 	return it
 }
 
-// Take returns a refusal if its last attempt finds an item that refuses. It also returns a refusal if
-// its last attempt converts a state that refuses.
+// In its last attempt, Take finds an item that refuses, or converts a state that then refuses. In both
+// cases it returns the refusal.
 func TestStore_Take_lastAttempt(t *testing.T) {
 	now := algo.InstantOf(time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC))
 	limit := func(version int64, r algo.Rate) *limiter.Limit {

@@ -46,8 +46,8 @@ func count(id string, window int64) string {
 	return string(countAttribute) + id + strconv.FormatInt(window, indexBase)
 }
 
-// held reads the state of the limit id. own is the charged limit, or nil. If own has the fingerprint of
-// the item, held uses the machine of own.
+// held reads the state of the limit id. own is the charged limit, or nil. If the fingerprint in the item
+// is that of own, held uses the machine of own.
 func (it item) held(id string, own *limiter.Limit) (limiter.Held, error) {
 	var h limiter.Held
 	f, ok := it[attribute(fingerprintAttribute, id)].(*types.AttributeValueMemberS)

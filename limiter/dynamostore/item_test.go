@@ -79,7 +79,7 @@ func sizeOf(value types.AttributeValue) (n int) {
 	return n
 }
 
-// The item of a caller stays small after a thousand visits at long and short intervals. No
+// The item of a caller stays small after a thousand requests at long and short intervals, although no
 // environment has a cached state of the caller.
 func TestStore_itemSize(t *testing.T) {
 	b, who := newTable(t), caller()

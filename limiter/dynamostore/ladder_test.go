@@ -67,7 +67,7 @@ func TestStore_ladder_refuses(t *testing.T) {
 	store, _ := metered(t)
 	w := storetest.Limit(t, "a", algo.Rate{Requests: 800, Window: time.Minute})
 	machine := w.Machine().(*algo.Window)
-	now := algo.InstantOf(noon.Truncate(time.Minute)) // at the start of a window, each request of the previous window has its full weight
+	now := algo.InstantOf(noon.Truncate(time.Minute)) // at the start of a window, the previous window has its full weight
 	index := machine.Index(now)
 	take := func(who limiter.Subject, at algo.Instant, cost int64) bool {
 		t.Helper()
@@ -87,7 +87,7 @@ func TestStore_ladder_refuses(t *testing.T) {
 			if previous > 0 && !take(who, now.Add(-1), previous) {
 				t.Fatal("got a refusal, want an allowed request")
 			}
-			// After this charge, cost is one more than the remaining room.
+			// This charge leaves room for cost-1.
 			if !take(who, now, machine.Room(index, now, previous, 0)-cost+1) {
 				t.Fatal("got a refusal, want an allowed request")
 			}
@@ -98,8 +98,8 @@ func TestStore_ladder_refuses(t *testing.T) {
 	}
 }
 
-// A take of cost 0, or of a cost above the capacity, reads the item and does not write. A take of the
-// whole capacity writes.
+// A Take of cost 0, or of a cost above the capacity, only reads the item. A Take of the whole capacity
+// writes.
 func TestStore_readOnly(t *testing.T) {
 	m := &meter{}
 	client, name := local(t, m.install)

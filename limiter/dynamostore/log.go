@@ -16,7 +16,7 @@ import (
 type stamp struct {
 	newest     algo.Instant // newest instant of all entries up to the last rewrite
 	generation int64        // random; every rewrite and every trim sets another one
-	settled    int64        // number of entries at the head that count at their own instants
+	settled    int64        // number of entries at the head of the list that count at their own instants
 }
 
 // generation returns a random number. No other rewrite of the list has this number, except by an
@@ -112,17 +112,17 @@ func (e *expression) requireSame(id string, s algo.State) {
 	e.require("size(" + e.name(attribute(entriesAttribute, id)) + ") = " + e.number(int64(s.Entries.Len())))
 }
 
-// fills reports whether the list of a log, including its expired entries, has no room for cost.
-// An item must not become too large: DynamoDB rejects every write of such an item, so the store could
-// not even trim the list.
+// fills reports whether a charge of cost would exceed the room of a log's list, including its expired
+// entries. An item must not become too large: DynamoDB rejects every write of such an item, so the store
+// could not even trim the list.
 func fills(v *view, cost int64) bool {
 	l, ok := v.settled.Machine.(*algo.Log)
 	return ok && int64(v.settled.State.Entries.Len()) > l.MaxDebt()-cost
 }
 
-// A list is trimmed when at least trimLeast of its entries have expired. Only the append with which the
-// length reaches or passes a multiple of trimEvery trims the list. Therefore, not each of many
-// concurrent appends trims it. A full list is trimmed if it has any expired entries.
+// A list is trimmed when at least trimLeast of its entries have expired. Only an append that makes the
+// length reach or pass a multiple of trimEvery trims the list. So not all of many concurrent appends trim
+// it. A full list is trimmed if it has any expired entries.
 const (
 	trimLeast = 32
 	trimEvery = 16

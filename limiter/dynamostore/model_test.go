@@ -24,12 +24,12 @@ var (
 	modelHistories = flag.Uint64("model.histories", 0, "number of histories of TestStore_model; 0 is 300, or 30,000 if WEIR_SOAK is set")
 )
 
-// Some processes use one item of an evaluator. A seed determines their operations and the order of their
-// calls to DynamoDB. The model makes each operation at the call that decided it. Every answer of the
-// store must equal the answer of the model.
+// Some processes share one item of an evaluator. A seed determines their operations and the order of
+// their calls. The model executes each operation at the moment of the call that decided it. Every answer
+// of the store must equal the answer of the model.
 //
-// The test finds races that TestStore_linearizable cannot produce often. Unlike that test, it does not
-// search for an order, and needs no server.
+// The test finds races that TestStore_linearizable cannot produce often. Unlike that test, it knows the
+// order of the operations, and needs no server.
 func TestStore_model(t *testing.T) {
 	histories := cmp.Or(*modelHistories, 300)
 	if *modelHistories == 0 && os.Getenv("WEIR_SOAK") != "" {
@@ -70,11 +70,11 @@ type history struct {
 	table     evaluator
 	calls     int // number of calls to the table so far
 	processes []*process
-	pause     int  // the first process makes about one call in pause turns, so that others win races against it
+	pause     int  // the first process makes a call only in about one of pause turns, so that others win races against it
 	lossy     bool // some answers are lost
 	vouchers  bool // processes settle charges with IDs
 	settled   []voucher
-	repeats   bool // some updates reach the table twice, because a client repeats a call whose answer it lost
+	repeats   bool // some updates reach the table twice, as if a client repeated a call
 	events    []event
 }
 
@@ -83,7 +83,8 @@ type event struct {
 	call int
 	text string
 	kind string
-	// check makes the operation on the model. It returns how the answers of model and store differ, or "".
+	// check makes the operation on the model. It returns the difference between the answers of model and
+	// store, or "".
 	check func(*storetest.Model) string
 }
 
@@ -132,7 +133,7 @@ func (h *history) latest() (at algo.Instant) {
 	return at
 }
 
-// problem plays the history. It returns how the store differs from the model, or "".
+// problem plays the history. It returns a difference between the store and the model, or "".
 func (h *history) problem(n tally) (problem string) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -58,8 +58,8 @@ func (it item) settled(period int64) [][]byte {
 	return nil
 }
 
-// The IDs of expired periods are removed when there are many of them, because the removal is a write of
-// its own. forgetAtOnce bounds the periods that one write removes.
+// The removal of the IDs of expired periods is a separate write, so it waits until there are many of
+// them. forgetAtOnce bounds the periods that one write removes.
 const (
 	forgetIDs     = 32
 	forgetPeriods = 8
@@ -87,7 +87,8 @@ func (e *expression) forget(it item, now algo.Instant) {
 	slices.Sort(expired)
 	expired = expired[:min(len(expired), forgetAtOnce)]
 	newest := e.number(expired[len(expired)-1])
-	e.require("attribute_exists(" + e.name(settledAttribute) + ")") // otherwise the update could recreate a deleted item
+	// Without this condition, the update could recreate a deleted item.
+	e.require("attribute_exists(" + e.name(settledAttribute) + ")")
 	e.require(e.absentOr(forgottenAttribute, "<=", newest))
 	e.setTo(forgottenAttribute, newest)
 	for _, period := range expired {
@@ -95,7 +96,7 @@ func (e *expression) forget(it item, now algo.Instant) {
 	}
 }
 
-// afterReset returns the item that replaces it when the subject is reset. It has only the settled IDs, so
+// afterReset returns the item that a reset puts in place of it. The new item has only the settled IDs, so
 // that none of them is applied again.
 func (it item) afterReset() item {
 	kept := item{}

@@ -70,7 +70,9 @@ func newProcess(h *history, id int, l load) *process {
 	p := &process{load: l, h: h, id: id, r: r, now: modelStart,
 		operations: 20 + r.IntN(40), most: h.rules[0].Rate.Requests, cache: map[*limiter.Limit]algo.Result{}}
 	if h.pause > 1 && id == 0 {
-		p.operations = 8 // other processes make calls during each operation; their smaller costs can be allowed when this process is refused
+		// Other processes make calls during each operation; a smaller cost can be allowed after a refusal
+		// of this process.
+		p.operations = 8
 	} else {
 		p.now = p.now.Add(time.Duration(r.Int64N(int64(l.apart))))
 		p.most /= 4
@@ -142,12 +144,12 @@ func (p *process) refund() {
 	})
 }
 
-// settle settles the latest charge with an ID, or repeats a settlement of any process. The repeated message
-// comes from a retry after a lost answer, or from a second message at the same time.
+// settle settles the latest charge with an ID, or repeats a settlement of any process. A repetition
+// stands for a retry after a lost answer, or for a message that is sent twice.
 func (p *process) settle() {
 	var s voucher
 	if last := len(p.charged) - 1; last >= 0 && (len(p.h.settled) == 0 || p.r.IntN(2) == 0) {
-		// Most IDs have expired already, so that the store often forgets some of them.
+		// Most IDs have already expired, so the store often has IDs to forget.
 		s = voucher{p.charged[last], limiter.Once{ID: limiter.NewVoucherID(), Expires: p.now.Add(time.Duration(1-p.r.IntN(12)) * time.Minute)}}
 		p.charged = p.charged[:last]
 		p.h.settled = append(p.h.settled, s)
@@ -164,7 +166,8 @@ func (p *process) settle() {
 		return err
 	}
 	switch {
-	case errors.Is(err, limiter.ErrVoucherUsed) && !applied: // if applied, the second copy of a repeated message found the ID of the first
+	// If applied is true, the second copy of a repeated message found the ID of the first copy.
+	case errors.Is(err, limiter.ErrVoucherUsed) && !applied:
 		p.record(at, "used", text, func(m *storetest.Model) string {
 			return unless(errors.Is(settle(m), limiter.ErrVoucherUsed), "got ErrVoucherUsed, want none")
 		})
@@ -179,7 +182,7 @@ func (p *process) settle() {
 		p.record(at, "settlement", text, func(m *storetest.Model) string {
 			problem := settle(m)
 			if applied {
-				m.Keep(modelCaller, s.once) // perhaps the store refunded only expired entries of a log
+				m.Keep(modelCaller, s.once) // the store has possibly refunded only expired entries of a log
 			}
 			return unless(problem == nil, fmt.Sprintf("got no error, want %v", problem))
 		})
@@ -343,7 +346,7 @@ func refuses(m *storetest.Model, now algo.Instant, c limiter.Charge) bool {
 	return !write && !allowed
 }
 
-// unless returns problem if ok is false.
+// unless returns problem if ok is false, and "" otherwise.
 func unless(ok bool, problem string) string {
 	if ok {
 		return ""

@@ -7,8 +7,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// refund returns charges of one subject in one update. The first attempt assumes that nothing
-// changed since the charge. Later attempts know the item.
+// refund returns charges of one subject in one update. The first attempt assumes that nothing has changed
+// since the charge. Each later attempt knows the item that made the previous one fail.
 type refund struct {
 	charges []limiter.Charge
 	results []algo.Result
@@ -30,7 +30,7 @@ func (r *refund) learn(it item) error {
 	return nil
 }
 
-// attempt adds to an update the refunds that are safe.
+// attempt adds the safe refunds to an update.
 func (r *refund) attempt(e *expression) {
 	r.given = 0
 	for i, c := range r.charges {

@@ -39,7 +39,7 @@ func (s *settlement) needsItem() bool {
 	})
 }
 
-// attempts returns how many attempts the settlement has.
+// attempts returns the maximum number of attempts of the settlement.
 func (s *settlement) attempts() int {
 	if len(s.forced.charges) == 0 {
 		return refundAttempts
@@ -74,8 +74,8 @@ func (s *settlement) learn(it item) error {
 	return s.forced.learn(it)
 }
 
-// settled returns the result of an attempt that was applied. An attempt that did not know the item had a
-// condition that excludes an excess.
+// settled returns the result of an attempt that was applied. An attempt without a known item has no
+// excess, because its condition excludes one.
 func (s *settlement) settled() limiter.Settled {
 	result, n := limiter.Settled{Given: s.refund.given}, 0
 	for i, c := range s.charges {

@@ -50,8 +50,9 @@ func (r *reader) slots(id string) algo.State {
 	return algo.State{Entries: algo.NewEntries(instants...)}
 }
 
-// slotsValue returns the map of the slots in s. A slot in old keeps its key, so that its holder can release
-// it. Other slots get keys from s.Refunds on, first those of the instant s.Newest.
+// slotsValue returns the map of the slots in s. A slot in old keeps its key, so that its holder can
+// release it. New slots get consecutive numbers from s.Refunds on, first the slots with the instant
+// s.Newest.
 func slotsValue(old map[string]types.AttributeValue, s algo.State) types.AttributeValue {
 	missing := map[string]int{} // slots by instant
 	for i := range s.Entries.Len() {
@@ -114,7 +115,7 @@ func (t *take) expiredSlots(v *view, c limiter.Charge) (keys []string, needed bo
 	return keys, true
 }
 
-// slotsRoom returns the largest number of slots before the charge c.
+// slotsRoom returns the largest number of slots with which the limit allows the charge c.
 func slotsRoom(l *algo.Slots, c limiter.Charge) int64 {
 	if c.Force {
 		return l.MaxDebt() - c.Cost
@@ -134,7 +135,7 @@ func (t *take) chargeSlots(e *expression, l *algo.Slots, v *view, c limiter.Char
 	switch {
 	case !exists:
 		e.require(e.absent(slots))
-	// only a charge of cost 0 gets here: other charges rewrite the map (tooManyExpired)
+	// Only a charge of cost 0 gets here: other charges rewrite the map (tooManyExpired).
 	case t.exact && needed && len(expired) > t.mostExpired():
 		e.requireHeld(t.item, v)
 	case t.exact && needed:
@@ -184,7 +185,7 @@ func (e *expression) removeSlots(slots string, keys []string) {
 // interval of the newest slot up to date.
 func (t *take) requireNewest(e *expression, v *view, cost int64) {
 	name, now, seen := attribute(newestAttribute, v.id), logIndex(t.now), logIndex(newest(v.settled.State))
-	if !t.exact && seen > now+1 { // the cache does not show whether other slots of that interval are too far ahead
+	if !t.exact && seen > now+1 { // other slots of that interval, which the cache lacks, can be too far ahead
 		seen = now
 	}
 	known := seen
@@ -213,8 +214,8 @@ func (t *take) tooManyExpired(v *view, c limiter.Charge) bool {
 	return len(keys) > t.mostExpired()
 }
 
-// holds reports whether an item has the slots of this decision. The condition of an update that was
-// repeated can fail on the slots that the first copy took.
+// holds reports whether an item has the slots of this decision. If an update reaches DynamoDB twice, the
+// second copy fails, because the first copy has taken the slots.
 func (t *take) holds(it item) bool {
 	for i := range t.views {
 		v := &t.views[i]

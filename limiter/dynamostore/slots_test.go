@@ -21,8 +21,9 @@ func slotsOf(tb testing.TB, n int64) *limiter.Limit {
 	return storetest.Limit(tb, "slots", algo.Rate{Algorithm: algo.Concurrent, Requests: n, Window: time.Minute})
 }
 
-// A charge and a release take one call each: for a new subject, for a known one, from an environment that
-// never saw the subject, and while others hold slots. A store learns that the maps of a limit usually exist.
+// A charge and a release take one call each. The test covers a new subject, a known subject, an
+// environment that never saw the subject, and slots of other requests. A store learns that the maps of a
+// limit usually exist.
 func TestSlots_calls(t *testing.T) {
 	client, table := local(t)
 	m := &meter{}
@@ -141,7 +142,8 @@ func (e *evaluated) GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dy
 	return &dynamodb.GetItemOutput{Item: e.table.item}, nil
 }
 
-// A charge from a slow clock marks slots that are too far ahead, even if the cached slots are not.
+// A charge from a slow clock marks slots in the item that are too far ahead, even if the cached slots are
+// not too far ahead.
 func TestSlots_markBehindCache(t *testing.T) {
 	s := storetest.Must(dynamostore.New(&evaluated{}, dynamostore.Options{Table: "t", Namespace: "n"}))
 	l, who, ctx := slotsOf(t, 5), limiter.User("a"), context.Background()

@@ -69,10 +69,10 @@ func newTake(now algo.Instant, charges []limiter.Charge, results []algo.Result, 
 	return t
 }
 
-// attempts returns how many attempts the decision has.
+// attempts returns the maximum number of attempts of the decision.
 func (t *take) attempts() int { return len(t.charges) + 2 + contended }
 
-// teach corrects the guesses with the item that an attempt found or wrote.
+// teach updates the guesses with the item that an attempt found or wrote.
 func (t *take) teach(g *guesses, applied bool) {
 	for i := range t.views {
 		v := &t.views[i]
@@ -124,8 +124,7 @@ func (t *take) learn(it item) error {
 	return nil
 }
 
-// noteClamped records which states an attempt has clamped, because the written item no longer shows
-// the clamps.
+// noteClamped records the clamps that an attempt has written, because the new item does not show them.
 func (t *take) noteClamped() {
 	for i := range t.views {
 		v := &t.views[i]
@@ -190,8 +189,9 @@ func expiry(now algo.Instant, horizon time.Duration) int64 {
 	return now.Add(horizon + expiryMargin + time.Second - 1).Time().Unix()
 }
 
-// requireAnswer adds the condition that a refusal is complete: the limit still refuses, or it needs no
-// conversion. Otherwise, the update would write only a part of the answer, which other requests could see.
+// requireAnswer adds the condition that the refusal still holds: the limit still refuses, or it needs no
+// conversion. Without this condition, other requests could see a conversion without the rest of the
+// answer.
 func (t *take) requireAnswer(e *expression, v *view, c limiter.Charge) {
 	switch {
 	case v.refuses:
@@ -211,7 +211,7 @@ func (e *expression) requireParameters(v *view, limit *limiter.Limit) (value str
 	f := attribute(fingerprintAttribute, v.id)
 	if value = e.text(fingerprint); same {
 		e.require(e.absentOr(f, "=", value))
-	} else { // the item must have parameters of the same or newer rules; otherwise the limit must be converted
+	} else { // if the parameters in the item are from older rules, the limit needs a conversion, so the condition must fail
 		e.require(e.compare(f, "=", value))
 		e.require(e.compare(attribute(versionAttribute, v.id), ">=", e.number(limit.Version)))
 	}
@@ -267,9 +267,9 @@ func (t *take) chargeWindow(e *expression, w *algo.Window, v *view, c limiter.Ch
 	s := v.settled.State
 	index := max(w.Index(t.now), s.Window)
 	newest, current := attribute(newestAttribute, v.id), count(v.id, index)
-	if index > w.Index(t.now) { // the cached index can be wrong after a reset
+	if index > w.Index(t.now) { // after a reset, the cached index can be newer than the index in the item
 		e.require(e.compare(newest, "=", e.number(index)))
-		if w.Ahead(s, t.now) { // the item has this state, and its mark determines whether the state is clamped
+		if w.Ahead(s, t.now) { // the state is in the item; its mark decides whether it is clamped
 			e.requireMark(t.item, v.id)
 		}
 	} else {
@@ -307,11 +307,11 @@ func (e *expression) requireMark(it item, id string) {
 func (t *take) slidingRoom(e *expression, w *algo.Window, v *view, index, cost int64) string {
 	s := v.settled.State
 	current, previous := count(v.id, index), count(v.id, index-1)
-	// When a window has a count, the count of the window before it no longer grows.
+	// After the first charge of a window, the count of the window before it no longer grows.
 	if room := w.Room(index, t.now, s.Previous, cost); s.Window == index && room >= 0 {
 		return e.absentOr(previous, "<=", e.number(s.Previous)) + " AND " + e.absentOr(current, "<=", e.number(room))
 	}
-	// Without a count of the current window, the previous count can still grow. The condition therefore
+	// While the current window has no count, the previous count can still grow, so the condition also
 	// bounds the previous count.
 	ways := []string{e.absent(current) + " AND " + e.absentOr(previous, "<=", e.number(w.PreviousRoom(index, t.now, cost)))}
 	if t.exact {
@@ -319,8 +319,8 @@ func (t *take) slidingRoom(e *expression, w *algo.Window, v *view, index, cost i
 		ways = append(ways, e.absentOr(previous, "<=", e.number(before))+" AND "+e.absentOr(current, "<=", e.number(w.Room(index, t.now, before, cost))))
 		return "(" + strings.Join(ways, " OR ") + ")"
 	}
-	// No count is known. Each rung of the ladder accepts previous counts up to a bound, and leaves only the
-	// room that remains if the previous count is at this bound.
+	// No count is known. Each rung of the ladder accepts previous counts up to a bound. It bounds the
+	// current count as if the previous count were at this bound.
 	rungs := rungs(len(t.charges))
 	for rung := range rungs + 1 {
 		most := w.Requests * rung / rungs
@@ -377,7 +377,7 @@ func (t *take) rewrite(e *expression, v *view) {
 		if slots = true; t.passes {
 			v.slot = cmp.Or(v.slot, newSlot())
 			next.State.Refunds = v.slot
-		} else { // a later attempt can still take slots, with other numbers
+		} else { // a later attempt that takes slots gets other numbers
 			next.State.Refunds = newSlot()
 		}
 	}

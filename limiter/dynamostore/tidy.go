@@ -17,18 +17,18 @@ import (
 // deadMost is the number of dead attributes (see tidy) that an item may hold before the store removes them.
 const deadMost = 8
 
-// In an item of more than largeItem bytes, a limit keeps no dead counts if it has more than
-// countsMost counts. An item then has at most three counts of each limit when a request writes it.
-// Package rules leaves room for three counts in one write unit.
+// In an item of more than largeItem bytes, tidy removes the dead counts of each limit that has more than
+// countsMost counts. When a request then writes the item, each limit has at most three counts, for which
+// package rules leaves room in one write unit.
 const (
 	largeItem  = 512 // bytes
 	countsMost = 2
 )
 
-// tidyMost bounds the attributes that one update removes. After this number, the update includes no
-// further limit. Of one limit, it removes at most this number of counts. DynamoDB allows 4 KB and 300
-// operators in an expression. Each attribute takes two operators and at most 14 bytes. The next write
-// removes the rest.
+// tidyMost bounds the attributes that one update removes. An update that removes this number of
+// attributes includes no further limit. It also removes at most this number of counts of one limit.
+// DynamoDB allows 4 KB and 300 operators in an expression. Each attribute takes two operators and at most
+// 14 bytes. The next write removes the rest.
 const tidyMost = 80
 
 // idleLeast is the time for which a limit must have full quota before it is removed. Otherwise a
@@ -80,8 +80,8 @@ func (s *Store) updateTidied(ctx context.Context, now algo.Instant, subject limi
 	}
 }
 
-// outlive extends the life of an item if a limit in it that is not charged now needs more time. Such a
-// limit can come from newer rules. Counts of newer rules must not expire because of older rules.
+// outlive extends the life of an item if a limit that is not charged now needs the item for longer. Such
+// a limit can be from newer rules, whose counts must not expire because of a charge under older rules.
 func (e *expression) outlive(it item, charges []limiter.Charge) {
 	r := reader{it: it}
 	given := r.number(TTLAttribute)
@@ -101,7 +101,7 @@ func (e *expression) outlive(it item, charges []limiter.Charge) {
 	}
 }
 
-// own reports whether charges contain the limit id with the parameters that the item has for this limit.
+// own reports whether charges contain the limit id, with the same parameters as in the item.
 func own(it item, id string, charges []limiter.Charge) bool {
 	f, ok := it[attribute(fingerprintAttribute, id)].(*types.AttributeValueMemberS)
 	return ok && slices.ContainsFunc(charges, func(c limiter.Charge) bool {

@@ -67,7 +67,8 @@ func TestStore_tidy_logRace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	instants := slices.Repeat([]algo.Instant{algo.InstantOf(now)}, 21) // an older instant counts as the newest instant before it
+	// An older instant counts as the newest instant before it in the list.
+	instants := slices.Repeat([]algo.Instant{algo.InstantOf(now)}, 21)
 	if got, want := entries[0].State.Entries, algo.NewEntries(instants...); got != want {
 		t.Errorf("after the trim: got %d entries, want 21 at the newest instant", got.Len())
 	}
@@ -79,8 +80,8 @@ func TestStore_tidy_logRace(t *testing.T) {
 	}
 }
 
-// If a limit in a large item has three counts, the store removes its expired counts. In a small item
-// it keeps up to eight expired counts.
+// In a large item, the store removes the expired counts of a limit that has three counts. In a small
+// item, it keeps up to eight expired counts.
 func TestStore_tidy_crowded(t *testing.T) {
 	for limits, want := range map[int]int{2: 5, 6: 6} {
 		b, who := newTable(t), caller()
@@ -135,8 +136,8 @@ func TestStore_tidy_idle(t *testing.T) {
 	}
 }
 
-// A settlement above the reserve tidies the item like a charge: it removes idle limits, and keeps the life
-// that a limit of newer rules needs.
+// A settlement above the reserve tidies the item like a charge: it removes idle limits, and does not
+// shorten the life that a limit of newer rules needs.
 func TestStore_tidy_settled(t *testing.T) {
 	b := newTable(t)
 	stays := storetest.Limit(t, "stays", algo.Rate{Algorithm: algo.TokenBucket, Requests: 10, Window: time.Minute})
@@ -218,8 +219,8 @@ func TestStore_tidy_many(t *testing.T) {
 	}
 }
 
-// A count had expired when the store read the item, but another process then set the newest window
-// back. The count is then valid again, and the store does not remove it.
+// The store reads an item with an expired count. Another process then sets the newest window back, so the
+// count is valid again. The store does not remove it.
 func TestStore_tidy_setBack(t *testing.T) {
 	ctx := context.Background()
 	client, name := local(t)

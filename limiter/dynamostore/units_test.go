@@ -137,8 +137,8 @@ func TestStore_units(t *testing.T) {
 	}
 }
 
-// A write of a log costs at most eight units, even with debts and expired entries. If Parse allowed a
-// log of one more request, a write could cost nine units.
+// A write of a log costs at most eight units, even with debts and expired entries. With a log of one more
+// request, which Parse rejects, a write could cost nine units.
 func TestStore_units_log(t *testing.T) {
 	for i, window := range []string{"1s", "1s", "10s", "2399h59m59s"} {
 		kind := `"algorithm":"sliding_log","window":"` + window + `","requests":`
@@ -179,8 +179,8 @@ func TestStore_units_log(t *testing.T) {
 	}
 }
 
-// A decision about a caller of 300 endpoints writes one unit for each item. The number of endpoints that
-// the caller has used does not matter.
+// A decision about a caller of 300 endpoints writes one unit for each item, however many endpoints the
+// caller has used.
 func TestStore_units_endpoints(t *testing.T) {
 	var list []string
 	for i := range 300 {

@@ -30,10 +30,10 @@ type Policy struct {
 	Admit func(now time.Time) error
 }
 
-// Load reads a source. asOf is when the value was current. It is before the read if the source returned
-// a copy; the zero Time means now. The error wraps ErrAbsent if the source has no value. ctx ends after
-// Policy.Timeout, not when a request ends. A Load MUST return when ctx ends, because no other read
-// begins before it returns.
+// Load reads a source. asOf is the time at which the value was current. If the source returned a copy,
+// asOf is before the read. The zero Time means now. The error wraps ErrAbsent if the source has no value.
+// ctx ends after Policy.Timeout, not when a request ends. A Load MUST return when ctx ends, because no
+// other read begins before it returns.
 type Load[V any] func(ctx context.Context) (value V, asOf time.Time, err error)
 
 // Value is a cached value, read when a request needs it. Make one with New. It is safe for concurrent use,
@@ -75,10 +75,10 @@ func (v *Value[V]) Get(ctx context.Context, now time.Time, load Load[V]) (V, err
 	return s.answer(v.policy, now)
 }
 
-// Renew is for a request that cannot use the present value, even if that value is fresh. If a read is in
-// progress, Renew waits for it. If not, the function permit decides whether Renew begins a read. age is
-// the age of the last read. If the last read failed, the Policy decides instead of permit. After that,
-// Renew returns the value at now. Calls of permit do not overlap.
+// Renew is for a request that cannot use the present value even if it is fresh, for example because a key
+// is missing in it. If a read is in progress, Renew waits for it. If not, the function permit decides
+// whether Renew begins a read. age is the age of the last read. If the last read failed, the Policy
+// decides instead of permit. After that, Renew returns the value at now. Calls of permit do not overlap.
 func (v *Value[V]) Renew(ctx context.Context, now time.Time, load Load[V], permit func(age time.Duration) bool) (V, error) {
 	done, err := v.begin(ctx, now, load, func(s *state[V], reading bool) bool {
 		return reading || s.failed != nil && s.rested(v.policy, now) || s.failed == nil && permit(s.age(now))

@@ -71,8 +71,8 @@ func TestValue_Get(t *testing.T) {
 	}
 }
 
-// A thousand requests for a missing value share one read. The read continues if the request that began it ends.
-// If there is a previous value, only the first request waits.
+// A thousand requests share one read if there is no value yet. The read continues after the request that
+// began it has ended. If there is a previous value, only the first request waits.
 func TestValue_Get_together(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := fresh.New[int](policy())

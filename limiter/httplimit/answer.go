@@ -29,11 +29,11 @@ type Answer struct {
 	Limit      string // capacity in requests
 	Remaining  string
 	Reset      string // when the quota is full again, in Unix seconds; "" for requests in flight
-	Policy     string // "" if the parameters of other rules decided
+	Policy     string // "" if the parameters of newer rules decided
 	RateLimit  string
 	Degraded   string // why the store did not decide: a limiter.Reason
 
-	// Over is the name of a limit in mode mark that the request is over. It is no field of the answer:
+	// Over is the name of a limit in mode mark that the request exceeds. The client does not get it:
 	// Serve passes it to the handler as OverField.
 	Over string
 
@@ -98,10 +98,11 @@ func jitter(wait time.Duration) time.Duration {
 	return wait + rand.N(wait*3/100)
 }
 
-// slotWait returns the wait of a request that a limit of requests in flight refuses: 1 to 3 seconds. The
-// instant of the request selects it, so that requests that were refused together do not return together.
+// slotWait returns the wait after a refusal by a limit of requests in flight: 1 to 3 seconds. The number
+// depends on the instant of the request, so that requests that were refused together do not return
+// together.
 func slotWait(d *limiter.Decision) int64 {
-	const spread = 0x9e3779b97f4a7c15 // the golden ratio in 64 bits; the product spreads close instants
+	const spread = 0x9e3779b97f4a7c15 // the golden ratio in 64 bits; its product with close instants is far apart
 	return 1 + int64(uint64(d.At.UnixNano())*spread>>33%3)
 }
 

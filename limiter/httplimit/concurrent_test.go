@@ -25,8 +25,8 @@ func exports(t *testing.T) *limiter.Limit {
 	return storetest.Must(limiter.NewLimit(limiter.Limit{Name: "exports", Rate: algo.Rate{Requests: 10, Window: 15 * time.Minute}, Count: limiter.Count{Of: limiter.CountConcurrent}}))
 }
 
-// The fields of a limit of requests in flight have the unit of the draft, and no reset: nobody knows when a
-// request ends.
+// The header fields of a limit of requests in flight have the unit of the draft. They have no reset,
+// because nobody knows when a request ends.
 func TestNewAnswer_concurrent(t *testing.T) {
 	l := exports(t)
 	got := fields(httplimit.NewAnswer(limiter.Decision{Allowed: true, At: noon, Limit: l, Capacity: 10, Remaining: 7, ResetAfter: 15 * time.Minute}))
@@ -98,7 +98,7 @@ func (s *settling) released(store *callCounter, settlements int) {
 	s.t.Helper()
 	c := caller.Caller{Rejected: true, IP: address}
 	if got := s.used("/exports", c)["exports"]; got != 0 || len(s.settled) != settlements || store.settles != settlements || s.settled[settlements-1].Refunds.Given != 1 {
-		s.t.Errorf("got %d requests in flight and %d settlements with %d calls: %+v; want none, after %d", got, len(s.settled), store.settles, s.settled, settlements)
+		s.t.Errorf("got %d requests in flight after %d settlements with %d calls: %+v; want none in flight, after %d settlements", got, len(s.settled), store.settles, s.settled, settlements)
 	}
 }
 
@@ -149,8 +149,7 @@ func TestGate_Wrap_slotHijacked(t *testing.T) {
 	s.released(store, 1)
 }
 
-// A client that disconnects does not release the slot of a handler that still runs. The end of the handler
-// does.
+// If a client disconnects while the handler runs, the slot stays taken until the handler ends.
 func TestGate_Wrap_slotDisconnected(t *testing.T) {
 	s, store := newExports(t)
 	handling, release, done := make(chan struct{}), make(chan struct{}), make(chan struct{})

@@ -43,8 +43,8 @@ func (p *Pending) inbound(r *http.Request) *http.Request {
 	return r
 }
 
-// counted is an http.ResponseWriter that reads the status, the cost fields and the length of the body.
-// http.ResponseController finds the writer below it.
+// counted is an http.ResponseWriter that records the status, the cost fields and the length of the body.
+// http.ResponseController finds the writer below it by Unwrap.
 type counted struct {
 	http.ResponseWriter
 	pending *Pending
@@ -90,7 +90,7 @@ func (c *counted) FlushError() error {
 // Flush implements http.Flusher.
 func (c *counted) Flush() { _ = c.FlushError() }
 
-// Hijack implements http.Hijacker. Weir does not see what the handler then sends, so the length of the
+// Hijack implements http.Hijacker. Weir cannot count what the handler sends then, so the length of the
 // answer is unknown.
 func (c *counted) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffered, err := http.NewResponseController(c.ResponseWriter).Hijack()
@@ -100,7 +100,7 @@ func (c *counted) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, buffered, err
 }
 
-// unknownLength is the length of a body that Weir does not see.
+// unknownLength stands for the length of a body that Weir cannot count.
 const unknownLength = -1
 
 // Unwrap returns the writer below c, for http.ResponseController.

@@ -166,7 +166,7 @@ func TestNewAnswer_share(t *testing.T) {
 // The body of a refusal without a limit has no numbers.
 func TestAnswer_Refuse_noLimit(t *testing.T) {
 	if httplimit.NewAnswer(limiter.Decision{}).Problem == nil || httplimit.NewAnswer(limiter.Decision{Allowed: true}).Problem != nil {
-		t.Error("Problem: want a problem for a refusal, and nil for an allowed request")
+		t.Error("Problem: got a wrong value, want a problem for a refusal, and nil for an allowed request")
 	}
 	const want = `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests","status":429,"error":"rate_limit_exceeded","message":"Too many requests."}`
 	for name, a := range map[string]httplimit.Answer{"refused": httplimit.NewAnswer(limiter.Decision{}), "allowed": httplimit.NewAnswer(limiter.Decision{Allowed: true}), "zero": {}} {
@@ -395,7 +395,7 @@ func TestGate_failure(t *testing.T) {
 }
 
 // Observe receives each request once, before the answer. The outcome has an error if the answer does not
-// follow from the decision. A refusal is not an error.
+// follow from the decision, for example after a bad credential. A refusal by a limit is not an error.
 func TestGate_Observe(t *testing.T) {
 	s := newServer(t)
 	s.get(t, http.MethodGet, "/"+strings.Repeat("a", 20))
@@ -523,7 +523,7 @@ func TestGate_denied(t *testing.T) {
 		Select: func(_ context.Context, _ time.Time, r rules.Request) rules.Selection {
 			return rules.Selection{Charges: []limiter.Charge{{Subject: r.Caller.Subject(), Limit: deny, Cost: 1}}}
 		},
-		// The denial takes precedence over a bad credential.
+		// The denial by on_error takes precedence over a bad credential.
 		Identify: func(context.Context, time.Time, httplimit.Request) (caller.Caller, error) {
 			return caller.Caller{User: "a"}, caller.ErrInvalidCredential
 		},

@@ -21,7 +21,7 @@ type Pending struct {
 	gate    *Gate
 	receipt *limiter.Receipt // nil if the Gate of another process admitted the request
 	voucher *limiter.Voucher // of Gate.Resume; may be nil
-	fields  []string         // cost fields that the answer loses although no limit of the request uses them
+	fields  []string         // cost fields that Weir removes from the answer although no limit of the request uses them
 	life    time.Duration    // of the voucher of receipt
 	caller  caller.Caller
 	once    sync.Once

@@ -78,8 +78,8 @@ func newSettling(t *testing.T, store limiter.Store) *settling {
 	return s
 }
 
-// A handler outside the Gate keeps the header of its request: the Gate removes the fields of a client from
-// a copy.
+// The Gate removes the cost fields of a client only from a copy, so a handler outside the Gate still sees
+// them.
 func TestGate_Wrap_header(t *testing.T) {
 	s := newSettling(t, storetest.Must(memstore.New(memstore.Options{})))
 	for _, field := range []string{"Weir-Cost", "Weir-Over"} {
@@ -139,8 +139,8 @@ var (
 	reserved = map[string]int64{"calls": 1, "input": 100, "output": 200, "failures": 0, "bytes": 0}
 )
 
-// The charges are settled by the cost reports, the status and the length of the answer of the API. After a
-// bad report, the reserve stays charged.
+// The cost reports, the status and the length of the API's answer settle the charges. After a bad report,
+// the reserve stays charged.
 func TestGate_Wrap_settles(t *testing.T) {
 	field := func(values ...string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
@@ -151,7 +151,7 @@ func TestGate_Wrap_settles(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		api      http.HandlerFunc
-		want     map[string]int64 // usage of the limits whose usage differs from the map reserved
+		want     map[string]int64 // usage of the limits for which it differs from the map reserved
 		rejected int
 	}{
 		"nothing reported": {func(http.ResponseWriter, *http.Request) {}, nil, 0},
@@ -274,7 +274,7 @@ func TestGate_Wrap_rejectedReports(t *testing.T) {
 	}
 }
 
-// An API does not see the cost field of a client, and a rule can rename the field.
+// An API does not get a cost field that a client sends. A rule can set another name for the field.
 func TestGate_Wrap_costField(t *testing.T) {
 	s := newSettling(t, storetest.Must(memstore.New(memstore.Options{})))
 	answer := s.get("/named", func(w http.ResponseWriter, r *http.Request) {
@@ -354,7 +354,7 @@ func TestGate_Wrap_costFieldSpelled(t *testing.T) {
 	}
 }
 
-// Weir's own answer of the usage endpoint settles the limit of the endpoint, as an answer of an API does.
+// At the usage endpoint, Weir's own answer settles the limit, as the answer of an API does.
 func TestGate_Wrap_usage(t *testing.T) {
 	s := newSettling(t, storetest.Must(memstore.New(memstore.Options{})))
 	for count, want := range map[string]func(body int) int64{
@@ -372,7 +372,8 @@ func TestGate_Wrap_usage(t *testing.T) {
 	}
 }
 
-// A request that does not reach the API has no cost. It counts as a failure if the answer from Weir is one.
+// A request that does not reach the API has no cost. It counts as a failure if the status of Weir's
+// answer is a failure.
 func TestGate_Wrap_unserved(t *testing.T) {
 	s := newSettling(t, storetest.Must(memstore.New(memstore.Options{})))
 	unreached := func(http.ResponseWriter, *http.Request) { t.Error("the API got the request") }
@@ -388,7 +389,7 @@ func TestGate_Wrap_unserved(t *testing.T) {
 	w := httptest.NewRecorder()
 	s.gate.Wrap(http.HandlerFunc(unreached)).ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/queue", http.NoBody))
 	if got := s.used("/queue", user)["waiting"]; w.Code != http.StatusServiceUnavailable || got != 100 {
-		t.Errorf("after leaving the queue: got %d and a usage of %d, want 503, and 100 of the request before", w.Code, got)
+		t.Errorf("after leaving the queue: got status %d and a usage of %d, want 503, and the 100 of the earlier request", w.Code, got)
 	}
 }
 

@@ -23,7 +23,8 @@ func policyField(l *limiter.Limit, at time.Time) string {
 		return string(append(b, `;qu="concurrent-requests"`...))
 	case limiter.CountBytes:
 		b = append(b, `;qu="content-bytes"`...)
-	case limiter.CountRequests, limiter.CountCost, limiter.CountFailures: // the draft has no other units
+	// No parameter, because the draft has units only for requests, bytes and concurrent requests.
+	case limiter.CountRequests, limiter.CountCost, limiter.CountFailures:
 	}
 	b = append(b, `;w=`...)
 	b = strconv.AppendInt(b, seconds(l.WindowAt(at)), 10)

@@ -39,13 +39,14 @@ type LimitUsage struct {
 	Capacity  int64 `json:"capacity"`
 	Used      int64 `json:"used"` // more than Capacity if the caller is in debt
 	Remaining int64 `json:"remaining"`
-	Reset     int64 `json:"reset"` // when the quota is full again, in Unix seconds; of requests in flight, at the latest
+	// When the quota is full again, in Unix seconds; for requests in flight, the latest possible time.
+	Reset int64 `json:"reset"`
 }
 
 // usageTimeout bounds the reads for one answer of the usage endpoint.
 const usageTimeout = time.Second
 
-// anonymous reports whether a caller has no verified identity.
+// anonymous reports whether a caller has neither a verified user nor an API key.
 func anonymous(c *caller.Caller) bool { return c.User == "" && c.APIKey == "" }
 
 // ServeUsage answers a request for the path of the usage endpoint that an authorizer has allowed. It

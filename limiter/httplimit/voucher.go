@@ -10,12 +10,13 @@ import (
 )
 
 // voucherLife is the time for which a voucher is valid. A REST API waits at most 5 minutes for an answer.
-// Lambda repeats a failed report after one and after two more minutes. The rest is for late log lines. The
-// voucher of a request in flight lives as long as its slot, at most limiter.MaxVoucherLife.
+// Lambda repeats a failed report after one minute, and again two minutes later. The remaining 7 minutes
+// are for late log lines. The voucher of a request in flight lives as long as its slot, at most
+// limiter.MaxVoucherLife.
 const voucherLife = 15 * time.Minute
 
-// Voucher returns the charges of an admitted request, for a process that knows its cost. [Gate.Resume]
-// settles them there. p then settles nothing.
+// Voucher returns the charges of an admitted request for another process, which knows the cost of the
+// request. [Gate.Resume] settles them there. p then settles nothing.
 func (p *Pending) Voucher(now time.Time) (*limiter.Voucher, error) {
 	return p.receipt.Voucher(limiter.NewVoucherID(), now.Add(p.life))
 }
@@ -41,8 +42,8 @@ func (p *Pending) Report(limit string, cost int64) { p.report("", limit, cost) }
 // parts is the number of parts of a voucher.
 const parts = 3
 
-// part returns the part of a voucher that settles a count. Different processes can know the parts: the API
-// knows the cost, a back end or the access log knows the status, and the log knows the length.
+// part returns the part of a voucher that a count belongs to. Different processes can settle the parts:
+// the API knows the cost, a back end or the access log knows the status, and the log knows the length.
 func part(of limiter.Counted) byte {
 	switch of {
 	case limiter.CountCost:
@@ -54,8 +55,8 @@ func part(of limiter.Counted) byte {
 	return 2
 }
 
-// settleVoucher settles the parts of a voucher. Each part can be settled once, so each has an ID of its own.
-// p.mu is held.
+// settleVoucher settles the parts of a voucher. Each part has its own ID, because each can be settled
+// once. p.mu is held.
 func (p *Pending) settleVoucher(ctx context.Context, now time.Time, actual func(limiter.Charge) int64) (done limiter.Settlement, err error) {
 	var errs [parts]error
 	for i := range errs {

@@ -40,8 +40,8 @@ var (
 
 const shards = 64
 
-// refundMargin is added to the age of a refunded charge. It covers the time in which a goroutine was not
-// scheduled after it had read the clock.
+// refundMargin is added to the age of a refunded charge. It covers a goroutine that waited for the
+// processor after it had read the clock.
 const refundMargin = 50 * time.Millisecond
 
 // New returns an empty Store. If an option is out of range, the error names the option.
@@ -146,7 +146,7 @@ func (s *Store) Settle(_ context.Context, now algo.Instant, subject limiter.Subj
 	return settled, nil
 }
 
-// missing returns the total weight of the limits that sh does not hold yet and that forced charges create.
+// missing returns the total weight of the limits that forced charges would add to sh.
 func missing(sh *shard, k key, charges []limiter.Charge) (grows int) {
 	for i := range charges {
 		if c := &charges[i]; c.Force && c.Cost > 0 && sh.find(k, c.Limit.ID) == nil {
@@ -180,6 +180,6 @@ func (s *Store) Reset(_ context.Context, subject limiter.Subject) error {
 	return nil
 }
 
-// same reports whether two limits decide alike. A new version of the rules can contain an unchanged
-// limit.
+// same reports whether two limits make the same decisions. A new version of the rules can contain an
+// unchanged limit.
 func same(a, b *limiter.Limit) bool { return a == b || a.Fingerprint() == b.Fingerprint() }

@@ -90,9 +90,8 @@ func TestStore_full(t *testing.T) {
 	}
 }
 
-// A subject can be at full quota earlier than its first charge predicted: after a refund, a
-// conversion to a shorter limit, or a clamped clock error. The store can then evict it at that
-// earlier time.
+// A refund, a conversion to a shorter limit, or a clamp can bring a subject to full quota earlier than
+// expected. The store then evicts the subject at that earlier time.
 func TestStore_full_sooner(t *testing.T) {
 	slow := storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Hour})
 	second := storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Second})
@@ -192,7 +191,7 @@ func TestStore_fullOfSeveral(t *testing.T) {
 	}
 }
 
-// The size of a store is bounded by the numbers of limits and of log entries, not only of subjects.
+// The bound of a store counts limits and log entries, not only subjects.
 func TestStore_full_weight(t *testing.T) {
 	const slots = 6400
 	for name, c := range map[string]struct {
@@ -231,7 +230,7 @@ func TestStore_full_weight(t *testing.T) {
 	}
 }
 
-// A log frees its room when it is removed or converted to another algorithm.
+// A log frees its room when the store removes it or converts it to another algorithm.
 func TestStore_full_weightChanges(t *testing.T) {
 	s := storetest.Must(memstore.New(memstore.Options{Subjects: 6400}))
 	log := storetest.Limit(t, "a", algo.Rate{Algorithm: algo.SlidingLog, Requests: 300, Window: time.Second})
@@ -324,7 +323,7 @@ func TestStore_settledIDs(t *testing.T) {
 	if err := settle(now, 0); !errors.Is(err, limiter.ErrVoucherExpired) {
 		t.Errorf("settlement of a full shard: got %v, want %v", err, limiter.ErrVoucherExpired)
 	}
-	for i := range 3 { // the shard forgets all IDs each time
+	for i := range 3 { // each round, the shard forgets all IDs
 		now = now.Add(3 * time.Minute)
 		for j := range limiter.MaxOnce + 1 {
 			if err := settle(now, time.Duration(j%2)*time.Minute); err != nil {

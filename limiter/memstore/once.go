@@ -10,7 +10,7 @@ type settled struct {
 	ids       map[settledPeriod][]shortID
 	count     int
 	forgotten int64 // newest period whose IDs were forgotten
-	swept     int64 // newest period that the last sweep considered
+	swept     int64 // newest expired period at the last sweep
 }
 
 // settledPeriod are the settlements of a subject with an expiry in one period.
@@ -21,8 +21,8 @@ type settledPeriod struct {
 
 type shortID = [8]byte
 
-// check returns an error if the settlement was applied before, or if that is unknown. most bounds the
-// number of IDs of the shard.
+// check returns an error if the settlement was applied before, or if the shard has forgotten whether it
+// was. most bounds the number of IDs of the shard.
 func (s *settled) check(now algo.Instant, subject limiter.Subject, once limiter.Once, most int) error {
 	s.sweep(now)
 	if once.Period() <= s.forgotten {

@@ -32,8 +32,8 @@ type shard struct {
 	logs map[*slot]algo.Entries
 	// marks holds the marks of the few states that were too far ahead of a clock.
 	marks map[*slot]algo.Mark
-	// due is the instant at which the next subject reaches full quota. An earlier sweep of a full shard
-	// would find nothing. swept is the instant of the last sweep.
+	// due is the instant at which the next subject reaches full quota; an earlier sweep would find
+	// nothing. swept is the instant of the last sweep.
 	due, swept algo.Instant
 	settled    settled
 }
@@ -45,7 +45,7 @@ const block = 64
 type slot struct {
 	next    uint32       // next slot of the chain; 0 if none
 	limit   uint32       // index in shard.limits; this limit has the parameters and the version of the state
-	state   algo.Compact // of a log, this is only the newest entry
+	state   algo.Compact // for a log, only its newest entry
 	subject limiter.SubjectID
 }
 
@@ -248,14 +248,14 @@ func (sh *shard) settle(at *slot, c *limiter.Charge, now algo.Instant) limiter.H
 	}
 	held, own := sh.held(at), sh.limit(at)
 	if own != c.Limit && own.Fingerprint() == c.Limit.Fingerprint() {
-		held.Machine = c.Limit.Machine() // otherwise Settle formats the fingerprint each time
+		held.Machine = c.Limit.Machine() // saves Settle the formatting of the fingerprint
 	}
 	held, changed := held.Settle(c.Limit, now)
 	if changed && c.Cost > 0 {
 		if held.Machine == c.Limit.Machine() && held.Version == c.Limit.Version {
 			own = c.Limit
 		}
-		sh.drop(at) // perhaps the new state is not of a log, so the entries are removed
+		sh.drop(at) // remove the entries, because the new state is possibly not the state of a log
 		sh.use(at, own)
 		sh.put(at, held.State)
 		if held.Mark != (algo.Mark{}) {
@@ -266,8 +266,8 @@ func (sh *shard) settle(at *slot, c *limiter.Charge, now algo.Instant) limiter.H
 	return held
 }
 
-// sooner sets due to the instant at which the limit in a slot reaches full quota, if that is earlier.
-// The previous state of the slot perhaps reached full quota later.
+// sooner lowers due to the instant at which the limit in a slot reaches full quota. A new state can reach
+// full quota earlier than the previous one.
 func (sh *shard) sooner(at *slot) {
 	const past = algo.Instant(0)
 	sh.due = min(sh.due, past.Add(sh.limit(at).Machine().ResetAfter(sh.state(at), past)))
@@ -293,9 +293,8 @@ func weight(limit *limiter.Limit) int {
 	return 1 + int(entries+slotEntries-1)/slotEntries
 }
 
-// fits reports whether there is room for limits of a weight in k's subject. If the shard has only this
-// subject, there is always room until the subject has MaxCharges limits. The weight does not matter
-// then.
+// fits reports whether the shard has room for more limits of k's subject with this weight. If the shard
+// holds no other subject, it has room for MaxCharges limits of any weight.
 func (sh *shard) fits(k key, weight int) bool {
 	return sh.weight+weight <= sh.capacity || sh.subjects == 0 || sh.subjects == 1 && sh.knows(k) && sh.slots < limiter.MaxCharges
 }

@@ -16,7 +16,7 @@ type Notice struct {
 	End      time.Time `json:"end"`      // end of the period
 }
 
-// NewNotice returns the form of n. hash is the hash of its subject.
+// NewNotice returns n in this form. hash is the hash of its subject.
 func NewNotice(n *limiter.Notice, hash string) Notice {
 	return Notice{n.ID(hash), n.Percent, n.Used, n.Capacity, n.Start.UTC(), n.End.UTC()}
 }

@@ -13,7 +13,7 @@ type Settlement struct {
 	Time     time.Time     // when the answer ended
 	Caller   caller.Caller // caller of the request
 	Rejected int           // number of cost reports that were ignored
-	Voucher  bool          // another process admitted the request; Caller is then unknown
+	Voucher  bool          // true if another process admitted the request, so Caller is unknown
 	Err      error         // why a part of a voucher was not settled
 }
 

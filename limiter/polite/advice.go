@@ -21,7 +21,7 @@ const (
 )
 
 // maxField bounds the length of a header field. farthest bounds a wait in a field, because some APIs
-// write an instant in Unix seconds into Retry-After.
+// wrongly write an instant in Unix seconds into Retry-After.
 const (
 	maxField = 4096
 	farthest = 24 * time.Hour
@@ -49,7 +49,7 @@ func adviceOf(r *http.Response, now time.Time) advice {
 	if limit, ok := number(r.Header.Get(limitField)); ok && limit > 0 {
 		a.capacity = limit
 	}
-	if r.Header.Get("Age") == "" { // a response without Age does not come from a cache
+	if r.Header.Get("Age") == "" { // a response with Age is from a cache, so its numbers are old
 		a.readStructured(r.Header)
 		if !a.known {
 			a.readCommon(r.Header, now)

@@ -12,7 +12,7 @@ import (
 const (
 	// answerTime bounds how long requests wait for the response to a probe.
 	answerTime = time.Second
-	// unlimited is the remaining number if the API does not report one.
+	// unlimited is the number of remaining requests if the API does not report it.
 	unlimited = math.MaxInt64
 )
 
@@ -54,9 +54,10 @@ func newQuota(maxWait time.Duration, refusals int) *quota {
 	}
 }
 
-// enter waits until a request may be sent, at most until giveUp. At giveUp, enter permits a request that
-// waits only because the remaining requests are spread. For any other request, enter returns an error at
-// giveUp, or earlier if the wait cannot help. After enter succeeds, call learn or forget.
+// enter waits until a request may be sent, at most until giveUp. If a request waits only because the
+// remaining requests are spread over time, enter permits it at giveUp. For any other request, enter
+// returns an error at giveUp, or earlier if the wait is useless. After enter succeeds, call learn or
+// forget.
 func (q *quota) enter(ctx context.Context, giveUp time.Time) (ticket, error) {
 	if err := ctx.Err(); err != nil {
 		return ticket{}, err
@@ -135,13 +136,13 @@ type reason int
 
 const (
 	spread   reason = iota // the remaining requests are spread over the time until the reset
-	awaiting               // a response to a request in flight can increase the remaining number
+	awaiting               // the response to a request in flight can increase the number of remaining requests
 	spent                  // the quota is exhausted
 )
 
 // turn returns when the next request may be sent, and the reason for the wait. q.mu is held.
 func (q *quota) turn(now time.Time) (time.Time, reason) {
-	// Subtract the requests in flight, because perhaps the last response did not count them.
+	// Subtract the requests in flight, because the last response possibly did not count them.
 	switch left := q.left - q.inFlight; {
 	case left > q.capacity/4, left > 0 && !now.Before(q.reset):
 		return time.Time{}, spread
@@ -206,8 +207,8 @@ func (q *quota) learn(t ticket, a advice, counted bool, now time.Time) {
 	q.heard = true
 }
 
-// take updates the numbers of the quota. Responses can arrive out of order, so for requests that were
-// in flight together the lowest remaining number applies. q.mu is held.
+// take updates the numbers of the quota. Responses can arrive out of order. Of the responses to requests
+// that were in flight together, the lowest remaining number applies. q.mu is held.
 func (q *quota) take(t ticket, a advice, now time.Time) {
 	if !t.sent.After(q.learnt) && a.left >= q.left {
 		return

@@ -36,7 +36,7 @@ func TestQuota_take(t *testing.T) {
 	}
 }
 
-// Perhaps the API has counted a request without a response, so the quota loses one request.
+// The API has possibly counted a request that got no response, so the quota loses one request.
 func TestQuota_forget(t *testing.T) {
 	q := answered(3)
 	sent, _, err := q.pass(noon.Add(time.Minute), noon.Add(time.Hour))

@@ -45,8 +45,8 @@ const (
 type Transport struct {
 	// Base sends the requests; nil means http.DefaultTransport.
 	Base http.RoundTripper
-	// MaxWait bounds the sum of the waits of a request. 0 means DefaultMaxWait. The wait before the
-	// first attempt is also at most half the time until the deadline of the context.
+	// MaxWait bounds the sum of the waits of a request. 0 means DefaultMaxWait. The wait before the first
+	// attempt is also bounded by half the time until the deadline of the context.
 	MaxWait time.Duration
 	// Retries bounds the repetitions of a request. 0 means DefaultRetries, and a negative number
 	// means none.
@@ -100,7 +100,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	c := &call{Transport: t, request: r, route: t.book.route(r)}
 	last, err := t.executor.WithContext(r.Context()).Get(c.send)
 	if err != nil {
-		if c.response != nil { // the context ended while a refused request waited for its repetition
+		if c.response != nil { // the context ended during the wait before a repetition
 			_ = c.response.Body.Close()
 		}
 		return nil, err
@@ -178,7 +178,7 @@ func (c *call) enter() (*quota, ticket, error) {
 		if err != nil || c.book.find(c.route) == q {
 			return q, t, err
 		}
-		q.forget(t) // while this request waited, a response assigned its route to another quota
+		q.forget(t) // a response assigned the route to another quota while this request waited
 	}
 }
 

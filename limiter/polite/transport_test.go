@@ -657,7 +657,7 @@ func TestTransport_refusedByAnother(t *testing.T) {
 				if status, err := send(i); status != want {
 					t.Errorf("%s: request %d: got %d, %v, want %d", name, i, status, err, want)
 				}
-				if i == 2 { // two consecutive refusals of this quota open the breaker
+				if i == 2 { // in this test, two consecutive refusals open the breaker
 					var e *polite.WaitError
 					if _, err := send(9); errors.As(err, &e) != (name == "no success") {
 						t.Errorf("%s: got error %v, want a WaitError unless a request succeeded", name, err)
@@ -669,8 +669,7 @@ func TestTransport_refusedByAnother(t *testing.T) {
 	}
 }
 
-// A request waits for its turn for at most half of the time until its deadline, so that time remains
-// for the response.
+// A request waits at most half of the time until its deadline, so that time remains for the response.
 func TestTransport_halfTheContext(t *testing.T) {
 	for lives, sent := range map[time.Duration]bool{9 * time.Second: false, 11 * time.Second: true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -764,8 +763,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// Requests to an API without limit fields are not delayed, except that they wait up to a second for
-// the response to the first request.
+// Requests to an API without limit fields wait at most for the response to the first request, up to a
+// second.
 func TestTransport_noLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("200")

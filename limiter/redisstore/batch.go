@@ -13,7 +13,7 @@ import (
 // Further calls wait until a call or batch returns, and then share a batch.
 const mostInFlight = 2
 
-// If nothing returns for the time stalledAfter, perhaps connections are lost. Waiting calls are then
+// If no call returns for the time stalledAfter, connections are possibly lost. Waiting calls are then
 // sent on other connections, until mostStalled calls and batches are in flight.
 const (
 	stalledAfter = 10 * time.Millisecond
@@ -107,7 +107,7 @@ func (l *lane) enter(ctx context.Context, node *redis.Client, sha string, keys [
 	return c
 }
 
-// stalled reports whether one more batch may be sent, because nothing has returned for the time
+// stalled reports whether one more batch may be sent because no call has returned for the time
 // stalledAfter.
 func (l *lane) stalled() bool {
 	return l.inFlight < mostStalled && time.Since(l.returned) >= stalledAfter
@@ -199,7 +199,7 @@ func send(batch []*call) {
 			close(c.done)
 		}
 	}()
-	pipe := batch[len(batch)-1].node.Pipeline() // the latest call has the latest client; earlier clients of the server can be closed
+	pipe := batch[len(batch)-1].node.Pipeline() // the last call has the newest client; older clients of the server can be closed
 	for _, c := range batch {
 		_ = pipe.Process(ctx, final{c.cmd}) // Process only queues the command
 	}

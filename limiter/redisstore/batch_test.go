@@ -237,7 +237,7 @@ func TestStore_batch_stalled(t *testing.T) {
 				}
 			}
 			if sent := g.sent(); decided != 0 || !slices.Equal(sent, pipelines) {
-				t.Errorf("got %d decisions fewer than wanted and pipelines of %v, want 0 and pipelines of %v", decided, sent, pipelines)
+				t.Errorf("got %d missing decisions and pipelines of %v, want 0 and pipelines of %v", decided, sent, pipelines)
 			}
 		}
 		wait(9 * time.Millisecond)
@@ -318,7 +318,7 @@ func TestStore_batch_panic(t *testing.T) {
 	})
 }
 
-// A call whose time ends before its pipeline is sent is never sent.
+// A call whose deadline passes before its pipeline is sent is never sent.
 func TestStore_batch_notSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(charges)

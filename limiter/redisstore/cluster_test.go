@@ -31,7 +31,7 @@ func freePorts(t *testing.T, n int) (ports []string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = l.Close() }() // every listener stays open until the function returns, so that the ports differ
+		defer func() { _ = l.Close() }() // the listeners stay open until the function returns, so that the ports differ
 		ports = append(ports, strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
 	}
 	return ports

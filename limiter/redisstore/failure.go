@@ -11,8 +11,8 @@ import (
 	"github.com/weir-limits/weir/limiter"
 )
 
-// outages are the prefixes of replies that concern every key. The server does not serve this client for
-// a while, or until its configuration changes.
+// outages are the prefixes of replies that concern every key. For some time, or until its configuration
+// changes, the server does not serve this client.
 var outages = []string{
 	"ASK ", "BUSY ", "CLUSTERDOWN ", "LOADING ", "MASTERDOWN ", "MISCONF ", "MOVED ", "NOAUTH ", "NOPERM ", "NOREPLICAS ", "READONLY ", "TRYAGAIN ",
 	"UNKILLABLE ", "WRONGPASS ", "ERR max number of clients ",

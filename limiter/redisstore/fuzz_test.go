@@ -68,7 +68,7 @@ func FuzzStore_value(f *testing.F) {
 		f.Add([]byte(c.replaced[0][:20]), int64(1), true, false)
 	}
 	f.Add([]byte("\x02\x00\x00\x00\x00\x00\x00\x00"), int64(1), false, false)
-	// The header of this log announces entries, but the value contains only a part of one entry.
+	// The number of entries of this log is too high: the value contains only a part of one entry.
 	f.Add([]byte("\x02\x01\x00\x00\x00\x00\x00\x01\x42;\x19o\xd4\x90\xa6\x11"+strings.Repeat("0", 8)+"\x00\x00\x00\x02"+strings.Repeat("0", 12)), int64(26), false, true)
 	f.Add([]byte("\x02\xff"), int64(0), false, false)
 	f.Fuzz(func(t *testing.T, value []byte, cost int64, spend, charges bool) {

@@ -17,7 +17,7 @@ const (
 	kindSliding
 	kindFixed
 	kindLog          // also of slots
-	kindSlidingLarge // a window whose counts need more than 16 bits
+	kindSlidingLarge // a sliding window whose counts need more than 16 bits
 	kindFixedLarge
 	kindVersion // version of the rules that set the limit, if it differs from the version of the value
 	kindMark
@@ -185,7 +185,7 @@ func (r record) read(m algo.Machine) limiter.Held {
 // slots reports whether r is a record of slots: a log whose parameters end with a zero byte.
 func (r record) slots() bool { return r.kind() == kindLog && r.limit[len(r.limit)-1] == 0 }
 
-// idle returns the instant after which the record has no effect, like algo.Machine.Idle.
+// idle returns the instant from which the record counts nothing (algo.Machine.Idle).
 func (r record) idle() algo.Instant {
 	switch r.kind() {
 	case kindBucket:
@@ -218,7 +218,8 @@ func newRecord(id limiter.ID, h limiter.Held) record {
 	case *algo.Log, *algo.Slots:
 		r.state = appendInteger(appendInteger(nil, int64(s.Newest), 8), int64(s.Entries.Len()), 4)
 	case *algo.Window:
-		if r.kind() < kindLog && max(s.Count, s.Previous) > math.MaxUint16 { // older rules admitted more, so the count can be above the limit
+		// Under older rules, the count could exceed the present limit.
+		if r.kind() < kindLog && max(s.Count, s.Previous) > math.MaxUint16 {
 			r.limit[0] += tagged(kindSlidingLarge-kindSliding, 0)
 		}
 		size := 2
@@ -241,7 +242,7 @@ func appendLimit(b []byte, id limiter.ID, m algo.Machine) []byte {
 		b = appendDecimal(appendDecimal(b, int64(length)), m.Capacity())
 	}
 	if _, ok := m.(*algo.Slots); ok {
-		b = append(b, 0) // no decimal ends with a zero
+		b = append(b, 0) // marks slots: the parameters of a log never end with a zero byte
 	}
 	b[start] = tagged(kind, len(b)-start-limitSize)
 	return b
@@ -271,10 +272,10 @@ func kindOf(m algo.Machine) (kind byte, length time.Duration) {
 	return 0, 0
 }
 
-// appendDecimal appends a positive number. Most limits have round numbers, which need one or two bytes.
-// The high four bits of the first byte are the number of trailing decimal zeros. The low three bits are
-// the lowest bits of the number without these zeros. The bit with the value 8 means that further bytes
-// follow, with seven bits each.
+// appendDecimal appends a positive number. A round number, such as the numbers of most limits, takes one
+// or two bytes. The high four bits of the first byte are the number of trailing decimal zeros. The low
+// three bits are the lowest bits of the number without these zeros. The bit with the value 8 means that
+// further bytes follow, with seven bits each.
 func appendDecimal(b []byte, n int64) []byte {
 	zeros := byte(0)
 	for n%10 == 0 && zeros < 15 {

@@ -55,7 +55,7 @@ const DefaultMargin = 2 * time.Second
 const expiryMargin = time.Minute
 
 // settleAttempts is the maximum number of attempts of a decision that the script cannot make at once.
-// Such decisions are rare.
+// Decisions that need more than one attempt are rare.
 const settleAttempts = 10
 
 // Client is the part of Redis that a Store calls: a *redis.Client, a *redis.ClusterClient, or any
@@ -203,8 +203,8 @@ func hopeless(charges []limiter.Charge) bool {
 	return looks
 }
 
-// tooMuch reports whether m can never allow a charge: its cost exceeds the capacity, or twice the
-// capacity if the charge is forced.
+// tooMuch reports whether m can never allow a charge. The cost of such a charge exceeds the capacity or,
+// for a forced charge, twice the capacity.
 func tooMuch(c limiter.Charge, m algo.Machine) bool {
 	most := m.Capacity()
 	return c.Cost > most && (!c.Force || c.Cost > 2*most)
@@ -215,7 +215,7 @@ func tooMuch(c limiter.Charge, m algo.Machine) bool {
 // limit must be converted or its state clamped, settle computes the new value. The new value replaces
 // the old value only if no other process has changed the old value.
 func (s *Store) settle(ctx context.Context, now algo.Instant, key string, v value, charges []limiter.Charge, results []algo.Result) (bool, error) {
-	var tried value // the script has already failed on this value, because it cannot bound debts by the parameters of newer rules
+	var tried value // the value on which the script has failed: it cannot bound debts by the parameters of newer rules
 	for range settleAttempts {
 		outcome, err := v.charge(now, charges, results)
 		if err != nil {
@@ -241,8 +241,9 @@ func (s *Store) settle(ctx context.Context, now algo.Instant, key string, v valu
 	return false, fmt.Errorf("%w: %d attempts", limiter.ErrContended, settleAttempts)
 }
 
-// Settle implements limiter.Store. The script makes the usual corrections. If a debt reaches its maximum, or
-// if a forced charge finds no record, a log or other parameters, Settle computes the new value.
+// Settle implements limiter.Store. The script makes the usual corrections. Settle computes the new value
+// itself in two cases: a debt reaches its maximum, or a forced charge finds no record, a log, or other
+// parameters.
 func (s *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (settled limiter.Settled, err error) {
 	keys, late := keys(s.key(subject), once), elapsed+s.o.Margin
 	var v value
@@ -353,9 +354,9 @@ func present(reply any) (v value, err error) {
 	return v, v.check()
 }
 
-// ttl returns the time to live in ms of a key that holds v. A limit in v that is not charged can need
-// more time than the charged limits. Such a limit can come from newer rules. Counts of newer rules must
-// not expire because of older rules.
+// ttl returns the time to live in ms of a key that holds v. A limit in v that is not charged can need the
+// key for longer than the charged limits. Such a limit can be from newer rules, whose counts must not
+// expire because of a charge under older rules.
 func (v value) ttl(now algo.Instant, charges []limiter.Charge) int64 {
 	given := horizon(charges)
 	needed := given
@@ -376,9 +377,9 @@ func horizon(charges []limiter.Charge) (longest time.Duration) {
 }
 
 // lifetime returns the time to live in ms that a call gives its key: the longest horizon of the charged
-// limits. seen has the parameters of the stored states. Newer rules can have set these parameters, with
-// a longer horizon. If the key also holds limits that are not charged, take.lua never shortens the life
-// of the key.
+// limits. seen has the parameters of the stored states, which newer rules can have set with a longer
+// horizon. If the key also holds limits that are not charged, take.lua never shortens the life of the
+// key.
 func lifetime(charges []limiter.Charge, seen []algo.Result) int64 {
 	longest := horizon(charges)
 	for _, r := range seen {

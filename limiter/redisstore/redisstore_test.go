@@ -145,7 +145,7 @@ func TestStore_calls_critical(t *testing.T) {
 			for j, c := range charges {
 				wait = max(wait, results[j].Machine.RetryAfter(results[j].State, now, c.Cost))
 			}
-			now = now.Add(max(0, wait+time.Duration(n%3-1))) // a nanosecond before, at, or a nanosecond after the critical instant
+			now = now.Add(max(0, wait+time.Duration(n%3-1))) // the critical instant, or a nanosecond before or after it
 			if n%11 == 0 {
 				now = now.Add(-half)
 			}
@@ -277,8 +277,8 @@ func TestStore_value_olderRules(t *testing.T) {
 	}
 }
 
-// The key of a limit with a window of a day expires after more than a day. This also holds if a process
-// with older rules, in which the window was a minute, charges the limit.
+// The key of a limit with a window of a day lives for more than a day, even if a process with older rules
+// charges the limit, in which the window was a minute.
 func TestStore_life_mixedRules(t *testing.T) {
 	client := local(t)
 	s := open(t, redisstore.Options{Namespace: "mixed"})
@@ -292,7 +292,7 @@ func TestStore_life_mixedRules(t *testing.T) {
 		}
 		take(t, s, noon, limiter.Charge{Subject: who, Limit: newer, Cost: 1})
 		results := make([]algo.Result, 1)
-		for i := range 6 { // results is empty before the first charge, so the process does not know the newer rules
+		for i := range 6 { // at the first charge, the process does not know the newer rules, because results is empty
 			if i == 3 { // shorten the life of the key to less than the window; the next charge must extend it
 				if err := client.PExpire(ctx, key, time.Hour).Err(); err != nil {
 					t.Fatal(err)
@@ -336,8 +336,8 @@ func TestStore_olderRules(t *testing.T) {
 	}
 }
 
-// If a value has many records, the store removes the records of limits that are not in the rules and
-// have been idle for an hour.
+// In a value with many records, the store removes the records of limits that the rules no longer have,
+// after an idle hour.
 func TestStore_tidy(t *testing.T) {
 	client := local(t)
 	s, who := open(t, redisstore.Options{Namespace: "tidy"}), caller()
@@ -426,8 +426,7 @@ func TestStore_Settle_ttl(t *testing.T) {
 	}
 }
 
-// The removal of idle records does not shorten the life of a key that the count of another limit needs
-// for longer.
+// The removal of idle records does not shorten the life that another limit in the key needs.
 func TestStore_tidy_ttl(t *testing.T) {
 	client := local(t)
 	s, who := open(t, redisstore.Options{Namespace: "tidied"}), caller()

@@ -93,7 +93,7 @@ func (v value) report(charges []limiter.Charge, results []algo.Result) error {
 		if err != nil {
 			return err
 		}
-		if held.Machine == nil { // the charge only read the limit, which has no record
+		if held.Machine == nil { // the charge only read a limit that has no record
 			held.Machine = c.Limit.Machine()
 		}
 		results[i] = held.Result
@@ -101,11 +101,12 @@ func (v value) report(charges []limiter.Charge, results []algo.Result) error {
 	return nil
 }
 
-// outcome is the result of charges on a value, as if the store had no other client.
+// outcome is the result of charges on a value, computed as if this process were the only client of the
+// store.
 type outcome struct {
 	allowed    bool
 	next       value // the new value; nil if the value does not change
-	superseded bool  // a limit has other parameters than its charge, and the script can charge with them
+	superseded bool  // the stored parameters of a limit decide, and the script can charge with them
 }
 
 // charge decides whether the states in v allow the charges. It also builds the new value.

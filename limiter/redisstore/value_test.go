@@ -46,8 +46,8 @@ func TestStore_value_full(t *testing.T) {
 	}
 }
 
-// If a value has no room for a limit, requests on this limit are refused, for every on_error. The
-// store has answered, so this is not an outage.
+// If a value has no room for a limit, requests on this limit are denied, for every on_error. This is not
+// an outage, because the store has answered.
 func TestStore_value_overfull(t *testing.T) {
 	l := storetest.Must(limiter.New(open(t, redisstore.Options{Namespace: "overfull"}), limiter.Options{}))
 	who := caller()
@@ -88,14 +88,14 @@ func TestStore_value_few(t *testing.T) {
 }
 
 // layout is the stored value, in hex, after the charges of layoutCharges at noon. layoutMarked is the
-// value that also has refunds, and a mark for every limit.
+// same value with refunds, and with a mark for every limit.
 const (
 	layout       = "0206000000000007220000000001a6210414add000030000340000000002a9010b0f02b873e0000300007000000000000842000000000391113901ff14d06f8000000000033901ff14d06f80003901ff14d06f80003901ff14d06f8000530000000004bc04610011694c000000030000000070000000000008630000000005b86c610000b9b8000000030000000012000000000696053901ff190151b40070000000000008"
 	layoutMarked = "0206000000000007220000000001a6210414add00003000080390161ebadd18000000000000414add0340000000002a9010b0f02b873e0000300007000000000000880390161ebadd180000000000002b873e042000000000391113901ff14d06f8000000000033901ff14d06f80003901ff14d06f80003901ff14d06f800080390161ebadd180003901ff14d06f8000530000000004bc04610011694c00000003000000007000000000000880390161ebadd18000000000000011694c630000000005b86c610000b9b8000000030000000080390161ebadd18000000000000000b9b812000000000696053901ff190151b4007000000000000880390161ebadd180003901ff190151b4009000000001"
 )
 
-// layoutCharges returns charges on a limit of every kind, from two versions of the rules. The last limit
-// is the bucket.
+// layoutCharges returns charges on a limit of every kind, with two versions of the rules. The last charge
+// is on the bucket.
 func layoutCharges(t *testing.T, who limiter.Subject) (charges []limiter.Charge) {
 	t.Helper()
 	for i, rate := range []algo.Rate{
@@ -190,7 +190,7 @@ func TestStore_value_unreadable(t *testing.T) {
 	}
 }
 
-// A decision is one command even if the state is 5 s ahead of the clock, as far as an honest clock allows.
+// A decision is one command even if the state is 5 s ahead of the clock, the largest honest skew.
 func TestStore_value_ahead(t *testing.T) {
 	var calls atomic.Int64
 	s := open(t, redisstore.Options{Namespace: "ahead"}, counter{&calls})

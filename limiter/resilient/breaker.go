@@ -74,7 +74,7 @@ func (b *breaker) execute(what call) (int, error) {
 	what.of, what.run = c.of, c.run
 	*c = what
 	n, err := b.circuit.Execute(c.run)
-	*c = call{of: c.of, run: c.run} // the pool must not keep values of the request
+	*c = call{of: c.of, run: c.run} // clear the values of the request before the call returns to the pool
 	b.calls.Put(c)
 	if errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests) {
 		return 0, errOpen
@@ -96,8 +96,8 @@ type call struct {
 	results []algo.Result
 }
 
-// errOthersAnswered marks the timeout of a call while the store answered other calls. The breaker
-// ignores such a timeout, because it can mean that many calls for one item waited for each other.
+// errOthersAnswered marks the timeout of a call during which the store answered other calls. The breaker
+// ignores such a timeout: many calls for one item possibly waited for each other.
 var errOthersAnswered = errors.New("other calls were answered meanwhile")
 
 // make calls the store and records whether it answered.

@@ -163,7 +163,7 @@ func TestStore_probe(t *testing.T) {
 	})
 }
 
-// An error about one subject is no failure of the store.
+// The breaker does not count an error about one subject as a failure of the store.
 func TestStore_answers(t *testing.T) {
 	for _, err := range []error{limiter.ErrContended, limiter.ErrFull, limiter.ErrFormat, fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrItemThrottled), fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrRejected)} {
 		s := newFailing()
@@ -180,7 +180,7 @@ func TestStore_answers(t *testing.T) {
 	}
 }
 
-// A call whose deadline has passed is not a failure of the store and does not use up the probe.
+// A call that begins after its deadline neither counts as a failure nor uses up the probe.
 func TestStore_late(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFailing()
@@ -269,7 +269,7 @@ func TestStore_pressed(t *testing.T) {
 	})
 }
 
-// If the store panics, the breaker does not count a call in flight.
+// After a panic of the store, the breaker does not count the call as still in flight.
 func TestStore_panic(t *testing.T) {
 	s := newFailing()
 	store, charges := storetest.Must(resilient.New(s, resilient.Options{Failures: 1})), charge(t, 10)
@@ -382,17 +382,17 @@ func TestLimiter_outage_subjects(t *testing.T) {
 		for range 2 {
 			_, _ = l.Take(t.Context(), time.Now(), charges)
 		}
-		// A throttled item is an answer too. The probe reads its item and repeats its call. The
-		// other calls then have time for at most two attempts.
+		// A throttled item is an answer too. The probe reads its item and repeats its call. The other
+		// calls of the request then have time for at most two attempts.
 		s.failWith(fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrItemThrottled))
 		time.Sleep(resilient.DefaultPause + 1)
 		take("throttled", 10+2+2, limiter.ReasonBusy)
 	})
 }
 
-// Requests that need one lease or counter wait together for the first call without an answer. After that, only
-// the request that makes a call waits for its deadline. The load is 16 concurrent requests every 10 ms for
-// 10 s.
+// Many requests need the same lease or counter, and the store stops answering. All of them wait together
+// for the first call. After that, only the request that makes a call waits for its deadline. The load is
+// 16 concurrent requests every 10 ms for 10 s.
 func TestLimiter_outage_waiting(t *testing.T) {
 	for _, limit := range []limiter.Limit{
 		{Spread: limiter.Spread{Lease: 5}},

@@ -13,8 +13,8 @@ import (
 // connection meanwhile, the process notices this only at the next request.
 const ConnectionLife = 5 * time.Second
 
-// rare is the shortest time after a failed call at which the next call gets time to connect. An earlier
-// call does not wait for a connection, because connections open in the background.
+// rare is the minimum time between a failed call and a call that gets time to connect. An earlier call
+// does not get this time, because the client opens a connection in the background.
 const rare = time.Second
 
 // deadlines decides how long a decision may wait for a store whose connections are perhaps gone.

@@ -13,8 +13,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// redialing repeats a Take once if its connection is not new and is dead. The second call perhaps has to
-// open a connection. Therefore, its deadline is the duration timeout after the start of the first call.
+// redialing repeats a Take once if its connection is not new and is dead. The second call possibly has to
+// open a connection, so its deadline is later: the duration timeout after the start of the first call.
 type redialing struct {
 	limiter.Store
 	timeout time.Duration
@@ -44,7 +44,7 @@ func extend(ctx context.Context, end time.Time) (context.Context, context.Cancel
 // before.
 type connection struct {
 	http     atomic.Bool // httptrace observes the connection
-	fresh    atomic.Bool // the call opened the connection
+	fresh    atomic.Bool // the call itself opened the connection
 	answered atomic.Bool // the first byte of the answer has arrived
 }
 
@@ -77,7 +77,8 @@ func (c *connection) dead(err error) bool {
 	switch {
 	case c.fresh.Load() || c.answered.Load():
 		return false
-	// Package net/http identifies some of these errors only by their text, so any error counts.
+	// Package net/http identifies some errors of dead connections only by their text, so every error
+	// counts here.
 	case c.http.Load():
 		return true
 	}

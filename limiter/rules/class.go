@@ -54,7 +54,8 @@ func newClass(per []string, method string, p pattern, split bool) class {
 	}
 	c.key = strings.Join(words, " ")
 	c.families = []string{c.key}
-	// "client" is then the only identity except claims, and it is the last word of key.
+	// If per has "client", the class has no other identity except claims, and "client" is the last word
+	// of key.
 	if slices.Contains(identities, document.PerClient) {
 		claims := strings.TrimSuffix(c.key, document.PerClient)
 		c.families = []string{claims + document.PerUser, claims + document.PerAPIKey, claims + document.PerIP}
@@ -93,8 +94,8 @@ func newPart(word string, p pattern) part {
 	return one
 }
 
-// place returns a text that identifies a class within a document. The key is not enough: in the
-// endpoint of another rule, the same parameter can be another segment.
+// place returns a text that identifies a class within a document. The key alone does not: a path
+// parameter can be in another segment of another rule's endpoint.
 func (c *class) place() string {
 	place := []byte(c.key)
 	for _, part := range c.parts {
@@ -190,8 +191,8 @@ func (c *class) everyone() bool {
 	return !slices.ContainsFunc(c.parts, func(p part) bool { return document.IsIdentity(p.word) })
 }
 
-// allTiers reports whether callers of different tiers can share a subject of c. A user, an API key
-// and the callers with one claim value each have one tier at a time.
+// allTiers reports whether callers of different tiers can share a subject of c. They do not share a user,
+// an API key or a claim value, because each of these has one tier at a time.
 func (c *class) allTiers() bool {
 	return !slices.ContainsFunc(c.parts, func(p part) bool { return document.IsIdentity(p.word) && p.word != document.PerIP })
 }

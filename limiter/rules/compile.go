@@ -61,12 +61,12 @@ type compiler struct {
 	doc     *document.Document
 	rules   *Rules
 	specs   []spec         // all limits, in file order
-	classes map[string]int // place of a class to its index in rules.classes
+	classes map[string]int // from the place of a class to its index in rules.classes
 	known   map[limitKey]*identified
 	named   namedLimits
 	labels  map[string]bool     // the labels in rules.labels
-	names   map[string][]string // kind of identity to the names of the limits that count by it
-	unknown map[kindName]bool   // limits that an override names and that do not exist; each is reported once
+	names   map[string][]string // from a kind of identity to the names of the limits that count by it
+	unknown map[kindName]bool   // unknown limits in overrides; each is reported once
 }
 
 // spec is a limit of the document that is not yet compiled.
@@ -158,8 +158,7 @@ func (c *compiler) rule(r *document.Rule) {
 	}
 }
 
-// checkParameters reports a path parameter in the field per of a limit if the endpoint of the rule does
-// not have this parameter.
+// checkParameters reports a path parameter in per that the endpoint of the rule does not have.
 func (c *compiler) checkParameters(l *document.Limit, p pattern) {
 	for _, word := range l.Per {
 		name, ok := strings.CutPrefix(word, document.PerPath)
@@ -198,7 +197,7 @@ const onePath = "a path that begins with /"
 func (c *compiler) pattern(r *document.Rule, want string) (p pattern) {
 	path, text := document.Join(r.Path, "endpoint"), r.Endpoint
 	switch shown := document.Shorten(text); {
-	case text == "": // the endpoint is empty, missing or not a string; another check reports the last two
+	case text == "": // empty; another check reports an endpoint that is missing or not a string
 		if !c.doc.Mistaken(path) {
 			c.doc.Report(path, `got "", want %s`, want)
 		}
@@ -219,8 +218,8 @@ func (c *compiler) pattern(r *document.Rule, want string) (p pattern) {
 	return p
 }
 
-// horizons maps the key of a subject to the longest time for which a store keeps a limit of the
-// subject. The subject of a client is the subject of a user, an API key or an address.
+// horizons maps the key of a subject to the longest time for which a store keeps one of its limits. A
+// limit by client counts in the subjects of users, API keys and addresses.
 func (c *compiler) horizons() map[string]time.Duration {
 	longest := map[string]time.Duration{}
 	for i := range c.specs {

@@ -33,16 +33,16 @@ func TestParse_concurrent(t *testing.T) {
 			t.Errorf("%s: got a charge of %d on %+v, want 1 on %+v", user, got.Cost, got.Limit, want)
 		}
 		if len(charges) != 2 || charges[1].Cost != 5 {
-			t.Errorf("%s: got the charges %+v, want 5 on the limit of the other rule", user, charges)
+			t.Errorf("%s: got the charges %+v, want a cost of 5 on the limit of the other rule", user, charges)
 		}
 	}
 	i := slices.IndexFunc(r.Writes(), func(w rules.Writes) bool { return w.Endpoint == "/v1/exports" })
 	if w := r.Writes()[i]; w.User != 2 {
-		t.Errorf("writes: got %d, want the beginning and the end of a request", w.User)
+		t.Errorf("writes: got %d, want one for the beginning and one for the end of a request", w.User)
 	}
 }
 
-// The slots of an item, together with its other limits and logs, must fit eight write units.
+// The slots, logs and other limits of an item together must fit eight write units.
 func TestParse_concurrentItems(t *testing.T) {
 	for limits, want := range map[string]string{
 		slots("a", algo.MaxSlots, "1m"):                                                         "",
@@ -73,7 +73,8 @@ func TestRules_Notes_concurrent(t *testing.T) {
 	}
 }
 
-// Only another limit of requests in flight bounds the slots of values that a client chooses.
+// If a client chooses the values by which a limit counts slots, only another limit of requests in flight
+// bounds the sum of these slots.
 func TestRules_Notes_chosenSlots(t *testing.T) {
 	const each = `{"name":"each","requests":5,"window":"1m","per":["client","header:x-tenant"],"count":"concurrent"}`
 	for sum, want := range map[string]int{slots("sum", 10, "1m"): 0, `{"name":"sum","requests":10,"window":"1m","per":["client"]}`: 1} {

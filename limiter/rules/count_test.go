@@ -80,7 +80,7 @@ func TestRules_Charges_reported(t *testing.T) {
 	}
 }
 
-// An API can report costs only in a field that changes no answer: Weir removes the field from it.
+// Weir removes the cost field from answers, so a document can name only fields that no client needs.
 func TestParse_costField(t *testing.T) {
 	for field, want := range map[string]bool{
 		"Weir-Cost": true, "weir-cost": true, "X-Tokens": true, "x-ms-request-charge": true,

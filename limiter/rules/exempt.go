@@ -28,9 +28,9 @@ type exemptions struct {
 	endpoints trie
 }
 
-// of returns the first exemption that applies to a request. It returns nil if none applies. For a
-// request with a bad credential, only an exemption of its address applies. If an exemption of the
-// endpoint applied too, a client could try credentials there, and no limit would count the attempts.
+// of returns the first exemption that applies to a request. It returns nil if none applies. For a request
+// with a bad credential, only an exemption of its address applies. Otherwise, a client could guess
+// credentials at an exempt endpoint without a limit.
 func (e *exemptions) of(q *Request) *Exemption {
 	if len(e.list) == 0 || q.Method == http.MethodOptions {
 		return nil
@@ -145,7 +145,8 @@ func (c *compiler) exempt() {
 	}
 }
 
-// noteExemption adds a note on an exemption that applies to no request, or to too many requests.
+// noteExemption adds a note on an exemption that applies to no request, or to more requests than its
+// author probably intended.
 func (c *compiler) noteExemption(e *Exemption) {
 	const defaultIPv6Bits = 64
 	switch {

@@ -58,7 +58,7 @@ func TestRules_Select_exempt(t *testing.T) {
 	}
 }
 
-// Select allocates no more memory for a request if the rules have exemptions that do not apply to it.
+// Exemptions that do not apply to a request cause no allocation.
 func TestRules_Select_exemptAllocations(t *testing.T) {
 	path := rules.MustParsePath("/a")
 	r := load(t, "testdata/good/exempt.json")
@@ -76,7 +76,8 @@ func TestRules_Select_exemptAllocations(t *testing.T) {
 	}
 }
 
-// Parse notes an exemption of all addresses or of no caller, and a rule whose requests are all exempt.
+// Parse adds a note on an exemption of all addresses or of no caller, and on a rule whose requests are
+// all exempt.
 func TestParse_exempt_notes(t *testing.T) {
 	r, err := rules.Parse([]byte(`{"rules":[{"endpoint":"/health/{part}","limits":{"*":{"requests":1,"window":"1m"}}},{"endpoint":"/a","limits":{"*":{"requests":1,"window":"1m"}}}],
 		"exempt":[{"ip":"0.0.0.0/0"},{"ip":"2001:db8::1/128"},{"ip":"2001:db8:1::/64"},{"endpoint":"/health/*"}]}`), rules.Options{})

@@ -47,10 +47,10 @@ type Listed struct {
 	// Overridden reports whether an override or the record of an API key sets the numbers of the limit in
 	// Charge.
 	Overridden bool
-	// Ignored is the reason why the record's numbers do not apply; see Selection.
+	// Ignored is the reason why the numbers of the API key's record do not apply; see Selection.
 	Ignored error
-	// Reason is the reason why the limit is skipped, or why a limit of an earlier rule is not charged
-	// again. It is "" if the limit is charged.
+	// Reason is the reason why the request does not charge the limit, or not again if an earlier rule
+	// shares it. It is "" if the limit is charged.
 	Reason string
 }
 
@@ -132,7 +132,7 @@ func (c *charger) list(q *Request, r *rule, key string, l limit) Listed {
 	return listed
 }
 
-// lacks returns the first identity of the class that the caller does not have.
+// lacks returns the first identity of the class that the caller lacks; "" if there is none.
 func (c *class) lacks(q *Request) string {
 	words := make([]string, len(c.parts))
 	for i := range c.parts {

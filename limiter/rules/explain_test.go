@@ -10,8 +10,8 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// explains reports whether the rules in e list every charge of e, and whether each listed limit has a
-// charge or a reason.
+// explains reports whether the rules in e list each charge of e, and whether each listed limit has either
+// a charge or a reason.
 func explains(e rules.Explanation) bool {
 	listed := map[limiter.Charge]bool{}
 	charged := 0
@@ -62,7 +62,7 @@ func TestRules_Explain(t *testing.T) {
 	for _, c := range []struct {
 		method, path string
 		caller       caller.Caller
-		want         map[string]string // path of a rule or a limit, to the reason why it is not charged; "" if it is charged
+		want         map[string]string // by path of a rule or a limit: the reason why it is not charged, "" if it is charged
 	}{
 		{"HEAD", "/api//search/", caller.Caller{User: "alice", Tier: "paid"}, map[string]string{
 			"rules[0]": "", "rules[0].limits.paid": "",
@@ -97,7 +97,8 @@ func TestRules_Explain(t *testing.T) {
 	}
 }
 
-// A limit that has the field only is listed for every caller, with the reason if the limit is skipped.
+// Explain lists a limit with the field "only" for every caller. If the limit is skipped, Explain has the
+// reason.
 func TestRules_Explain_only(t *testing.T) {
 	const unverified, bad = "not charged: only requests without a verified user or API key", "not charged: only requests with a bad credential"
 	r := load(t, "testdata/good/only.json")

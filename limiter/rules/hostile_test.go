@@ -37,7 +37,7 @@ func TestParse_numbers(t *testing.T) {
 	}
 }
 
-// anyAnswer is the problem of a hostile document that Parse may accept or reject.
+// anyAnswer stands for the problem of a hostile document that Parse may accept or reject.
 const anyAnswer = "?"
 
 // hostile lists documents that attack a parser. Parse rejects all of them, except that it may accept a

@@ -70,9 +70,9 @@ func sizeOf(r algo.Rate) size {
 			s.bytes += digits(algo.MaxRequests) - digits(m.Burst)
 		}
 	case *algo.Window:
-		// An item of a window contains the newest index and up to three counts. After a pause, it still
-		// has the counts of two old windows. The next request adds the count of its own window.
-		index := m.Index(math.MaxInt64 - 4*algo.Instant(algo.MaxPeriod)) // the index of the last window: no decision is later
+		// For a window, an item contains the newest index and up to three counts: after a pause, it still
+		// has the counts of two old windows, and the next request adds a third.
+		index := m.Index(math.MaxInt64 - 4*algo.Instant(algo.MaxPeriod)) // the largest index that a decision can have
 		count := nameBytes + len(strconv.FormatInt(index, 36)) + numberBytes(m.MaxDebt())
 		s.bytes += nameBytes + numberBytes(index) + 3*count
 	case *algo.Log:
@@ -115,8 +115,8 @@ func (c *compiler) assign(split bool) {
 	for i := range c.specs {
 		s := &c.specs[i]
 		r := &c.rules.rules[s.rule]
-		// Limits with cells take no room in an item. Only limiter.MaxCharges bounds their number. Their
-		// class is always split, so that this bound applies to each endpoint separately.
+		// Limits with cells take no room in an item; only limiter.MaxCharges bounds their number. Each
+		// endpoint always has its own class of them, so the bound applies to each endpoint separately.
 		s.class = c.class(newClass(s.Per, r.method, r.pattern, split || s.Spread.Cells > 0))
 	}
 }
@@ -195,8 +195,8 @@ type namedTier struct {
 	tier string
 }
 
-// meets reports whether an item of callers of a tier can contain a limit. named has the tiers for which
-// each rule has limits.
+// meets reports whether the item of a caller in tier can contain the limit s. named has the tiers that
+// each rule names.
 func (c *compiler) meets(s *spec, tier string, named map[namedTier]bool) bool {
 	switch {
 	case s.Tier == tier, s.Tier == document.Global, c.rules.classes[s.class].allTiers():
@@ -209,8 +209,8 @@ func (c *compiler) meets(s *spec, tier string, named map[namedTier]bool) bool {
 type misfit struct {
 	item
 	tier        string
-	first, last *spec // first is the first limit of the set; last is the limit with which the set no longer fits
-	movable     *spec // a limit that would fit another item if it counted by endpoint; nil if there is none
+	first, last *spec // first limit of the set, and the limit with which the set exceeds the item
+	movable     *spec // a limit that could leave the item if it counted by endpoint; nil if there is none
 	limits      int   // number of limits in the set
 	own         size  // size of the limits up to and including last, in the item that contains last
 }
@@ -245,8 +245,8 @@ func overflow(limits []*spec, it item, tier string) *misfit {
 	return &m
 }
 
-// movable returns the last limit in the item of m that only the rule of a single endpoint has, but that does
-// not count by endpoint. It returns nil if there is none.
+// movable returns the last limit in the item of m that belongs to only one endpoint but does not count by
+// endpoint. It returns nil if there is none.
 func (c *compiler) movable(m *misfit) *spec {
 	limits, _ := c.items()
 	shared := map[hashed]int{}
@@ -261,7 +261,7 @@ func (c *compiler) movable(m *misfit) *spec {
 	return nil
 }
 
-// remedy says how fewer limits share the item.
+// remedy describes changes after which fewer limits share the item.
 func (m *misfit) remedy() string {
 	if m.movable == nil {
 		return ""
@@ -269,7 +269,7 @@ func (m *misfit) remedy() string {
 	return `; add "endpoint" to the per of limits of a single endpoint, such as ` + m.movable.Path
 }
 
-// String describes the limits that do not fit, and a set that would fit.
+// String describes the limits that do not fit, and the number of limits that would fit.
 func (m *misfit) String() string {
 	where := fmt.Sprintf("a %q caller in the item (%s)", m.tier, m.family)
 	switch {

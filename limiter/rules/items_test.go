@@ -38,8 +38,8 @@ var sharedBelow = []string{
 	rule("/a/b/c", "", `"*":`+list("s", 3, `,"per":["client"]`)),
 }
 
-// Seven windows of a minute fit an item, and so do ten buckets. If a caller has more limits by
-// endpoint, each of its endpoints has an item. Limits that do not fit such an item are rejected.
+// Seven windows of a minute fit an item, and so do ten buckets. If a caller has more limits, those by
+// endpoint are in one item for each endpoint. Parse rejects limits that do not fit such an item either.
 func TestParse_items(t *testing.T) {
 	const whole, split, refused = "", "split", "refused"
 	for _, c := range []struct {

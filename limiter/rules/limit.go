@@ -78,8 +78,8 @@ func (s *spec) cost(r *rule) (cost int64, path string) {
 	return s.Reserve, document.Join(s.Path, "reserve")
 }
 
-// shares reports whether a limit can share the count of known, an earlier limit with the same ID. If it
-// cannot, shares also reports the mistake.
+// shares returns whether a limit can share the count of known, an earlier limit with the same ID. If it
+// cannot, shares reports the mistake.
 func (c *compiler) shares(s *spec, made limit, known *identified) bool {
 	was := known.made
 	switch {
@@ -119,7 +119,7 @@ func (c *compiler) spread(path string, of *spec, r algo.Rate, global bool) limit
 		s.Adaptive = true
 		c.doc.Note(path, "more than %d requests a second: on DynamoDB each environment admits a share of the limit that follows its share of the demand. "+
 			"The sum stays within 5 %% of the limit, except for some seconds after demand rises. Callers never exceed a limit with the field lease", c.o.LeaseAbove)
-	case capacity(r) >= 2: // a lease of a smaller limit would take the whole limit
+	case capacity(r) >= 2: // a lease of a limit below 2 would take the whole limit
 		s.Lease = min(max(2, perSecond(r)/100), capacity(r))
 		bucket := ""
 		if r.Algorithm == algo.TokenBucket {
@@ -130,8 +130,8 @@ func (c *compiler) spread(path string, of *spec, r algo.Rate, global bool) limit
 	return s
 }
 
-// reportField reports why the numbers at path are not a valid limit. base is the path of the limit
-// and rule is the path of the rule that the numbers must fit.
+// reportField reports the reason why the numbers at path make no valid limit. base is the path of the
+// limit, and rule is the path of its rule.
 func (c *compiler) reportField(path, base, rule string, err error) {
 	field := fieldOf(err)
 	switch {

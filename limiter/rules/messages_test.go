@@ -6,7 +6,7 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// A message about a mistake names only what fits its place, and says what to write.
+// The message about a mistake offers only values that are valid at its place.
 func TestParse_messages(t *testing.T) {
 	of := func(endpoint, fields string) string {
 		return `{"rules":[{"endpoint":"` + endpoint + `","limits":{"*":{"name":"a","requests":9,` + fields + `}}}]}`

@@ -46,7 +46,8 @@ func (c *compiler) note() {
 // environment whose clock is ahead by this skew can block the bucket for all other environments.
 const shallow = 250 * time.Millisecond
 
-// noteShallow adds a note on a bucket that fills in less time than two clocks can differ.
+// noteShallow adds a note on a bucket that fills in less time than the possible difference between two
+// clocks.
 func (c *compiler) noteShallow(path string, r algo.Rate) {
 	m, err := algo.New(r)
 	if err != nil {
@@ -84,7 +85,7 @@ func (c *compiler) noteCount(s *spec) {
 	}
 }
 
-// These are the longest time that API Gateway waits for an answer, and that a Lambda function runs.
+// These are the longest wait of API Gateway for an answer, and the longest run of a Lambda function.
 const (
 	longestAnswer   = 30 * time.Second
 	longestFunction = 15 * time.Minute
@@ -123,8 +124,8 @@ func (c *compiler) noteChosen(s *spec) {
 	}
 }
 
-// bounds reports whether another limit of the rule counts all requests that a caller makes under s, whatever
-// values the caller chooses. s has chosen words.
+// bounds reports whether the limit other counts all requests of a caller that s counts, for all values
+// that the caller can choose. s counts by such values.
 func (c *compiler) bounds(other *limit, s *spec) bool {
 	sum, of := &c.rules.classes[other.class], &c.rules.classes[s.class]
 	if (other.Count.Of == limiter.CountConcurrent) != (s.Count.Of == limiter.CountConcurrent) {
@@ -184,7 +185,8 @@ func (c *compiler) defaultTier(tiers []string) string {
 	return "; " + c.doc.DefaultTier + " is the default_tier, and no rule names it"
 }
 
-// without lists the tiers for which the rule has no limit. missing is the number of these tiers.
+// without returns a text that lists the tiers for which the rule has no limit. missing is the number of
+// these tiers.
 func (r *rule) without(tiers []string, missing int) string {
 	const most = 10
 	var words []string

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// notes returns the notes of a document whose message contains the string of.
+// notes returns the notes of a document whose message contains the text in of.
 func notes(t *testing.T, document, of string) (list []string) {
 	t.Helper()
 	for _, n := range parse(t, document).Notes() {
@@ -45,7 +45,7 @@ func TestRules_Notes_callers(t *testing.T) {
 	}
 }
 
-// A note reports a rule without a limit for the default tier, although no rule names this tier. A document
+// A note reports a rule without a limit for the default tier, even if no rule names this tier. A document
 // may set the standard default tier explicitly.
 func TestRules_Notes_defaultTier(t *testing.T) {
 	const want = `1 rules[0].limits: this rule has no limit for callers of tier free; free is the default_tier, and no rule names it`

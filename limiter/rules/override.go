@@ -112,7 +112,7 @@ func (c *compiler) merge() bool {
 		hashed
 		shadow bool
 	}
-	total, merged := 0, map[key][]algo.Rate{} // merged: limit to the rates of its overrides, because several rules may share a limit
+	total, merged := 0, map[key][]algo.Rate{} // merged: rates of the overrides by limit, because several rules may share a limit
 	for i := range c.specs {
 		s := &c.specs[i]
 		k := key{s.is, c.rules.rules[s.rule].shadow}
@@ -178,7 +178,7 @@ func (c *compiler) applyOverrides() {
 	done := map[numbers]bool{}
 	for i := range c.doc.Overrides {
 		if c.doc.Full() {
-			return // stop at the maximum of mistakes, because each override can cost a pass over all limits
+			return // enough mistakes; each further override can cost a pass over all limits
 		}
 		one := &c.doc.Overrides[i]
 		n := numbers{one.Kind, one.Name, one.Rate}

@@ -73,7 +73,8 @@ func TestRules_Select_perLong(t *testing.T) {
 	}
 }
 
-// If two rules of a request swap their parameters, both values are charged on the limit that they share.
+// Two rules match a request and have the same parameter in different segments. The limit that they share
+// counts both values.
 func TestRules_Select_perSwapped(t *testing.T) {
 	const limits = `"limits":{"*":{"name":"team","requests":10,"window":"1m","per":["path:team"]}}`
 	r, err := rules.Parse([]byte(`{"rules":[{"endpoint":"/{team}/{user}",`+limits+`},{"endpoint":"/{user}/{team}",`+limits+`}]}`), rules.Options{})
@@ -118,11 +119,11 @@ func TestParse_perNotes(t *testing.T) {
 		}
 	}
 	if got := strings.Join(notes, ", "); !strings.Contains(got, "rules[0].limits.*[0] a client chooses path:") || len(notes) != 4 {
-		t.Errorf("got %s, want notes on the four limits that count by path or header", got)
+		t.Errorf("got notes %s, want one on each of the four limits that count by path or header", got)
 	}
 }
 
-// Usage finds the limits of a subject that has a parameter, a method or a header field.
+// Of returns the limits of a subject that has a parameter, a method or a header field.
 func TestRules_Of_per(t *testing.T) {
 	r := load(t, "testdata/good/per.json")
 	v := rules.Values{Caller: caller.Caller{User: "u"}, Parameters: map[string]string{"id": "7"}}

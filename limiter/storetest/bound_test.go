@@ -60,8 +60,8 @@ func TestModel_bound(t *testing.T) {
 	}
 }
 
-// bound returns how many requests a limit of 8 in 4 s may admit in an interval of the length apart,
-// according to the documentation.
+// bound returns the documented number of requests that a limit of 8 in 4 s may admit in an interval of
+// length apart.
 func bound(algorithm algo.Algorithm, apart time.Duration) float64 {
 	windows := float64(apart) / float64(length)
 	switch algorithm {
@@ -79,7 +79,7 @@ func bound(algorithm algo.Algorithm, apart time.Duration) float64 {
 func TestModel_versions(t *testing.T) {
 	for _, from := range algorithms {
 		for _, to := range algorithms {
-			// The bound does not hold for a fixed window, because its whole quota returns at one instant.
+			// A fixed window exceeds this bound, because its whole quota returns at one instant.
 			if from == algo.FixedWindow || to == algo.FixedWindow {
 				continue
 			}

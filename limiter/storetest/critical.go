@@ -9,9 +9,9 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// testCritical charges at the instants at which an answer changes, and a nanosecond before and after.
-// The windows are chosen so that sums of instants use both the lower and the upper half of 64 bits. Two
-// logs of the same subject contain the same instants.
+// testCritical charges at the instants at which an answer changes, and a nanosecond before and after
+// each. The windows make sums of instants carry from the lower to the upper half of 64 bits. Two logs of
+// the same subject contain the same instants.
 func testCritical(t *testing.T, s Suite, rate algo.Rate) {
 	const half = 1 << 32
 	rate.Requests, rate.Burst = 8, 0
@@ -43,7 +43,7 @@ func testCritical(t *testing.T, s Suite, rate algo.Rate) {
 				list := critical(last, now, charges[0].Cost)
 				now = list[r.IntN(len(list))].Add(time.Duration(r.IntN(3) - 1))
 			}
-			if len(past) > 0 && r.IntN(5) == 0 { // past keeps refunded charges, so some charges are refunded twice
+			if len(past) > 0 && r.IntN(5) == 0 { // past also has refunded charges, so the test refunds some charges twice
 				k := past[r.IntN(len(past))]
 				p.refund(t, k.charges, k.results, time.Duration(r.Int64N(half/2)))
 				p.inspect(t)

@@ -11,9 +11,9 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// testDifferential runs random scripts on the store and the model. A script has costs, instants that
-// jump forward and back, debts, changed limits, early, late and repeated settlements, and missing,
-// correct or stale hints. Every state must be the same, bit for bit.
+// testDifferential runs random scripts on the store and the model. A script has random costs, and
+// instants that jump forward and back. It makes debts, changes limits, settles early, late and
+// repeatedly, and passes missing, correct or stale hints. Every state must be the same, bit for bit.
 func testDifferential(t *testing.T, s Suite) {
 	store := s.Open(t)
 	limits := make([][]*limiter.Limit, len(rates)+1)
@@ -42,7 +42,7 @@ func testDifferential(t *testing.T, s Suite) {
 		var instants []algo.Instant
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			now = now.Add(step(t))
-			for slices.Contains(instants, now) { // otherwise the model could release the slot of another charge
+			for slices.Contains(instants, now) { // with equal instants, the model could release the slot of another charge
 				now++
 			}
 			instants = append(instants, now)
@@ -57,7 +57,7 @@ func testDifferential(t *testing.T, s Suite) {
 					charges, results = corrections(past[i].charges, past[i].results, []int64{0})
 				}
 				if len(charges) > 0 {
-					_ = p.settleOnce(t, now, charges, results, late, past[i].once) // a repeated settlement is refused
+					_ = p.settleOnce(t, now, charges, results, late, past[i].once) // repeat a settlement, which the store refuses
 				}
 				if rapid.IntRange(0, 3).Draw(t, "again") > 0 {
 					past = append(past[:i], past[i+1:]...)

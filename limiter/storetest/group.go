@@ -58,7 +58,7 @@ func groupRound(t *testing.T, l *limiter.Limiter, store limiter.Store, limit *li
 		}
 		return results[0].Machine.Used(results[0].State, start)
 	}
-	used() // do not count the first call, which perhaps has to connect
+	used() // leaves out the first call, which possibly opens a connection
 	before := writes()
 	var admitted, busy atomic.Int64
 	var wg sync.WaitGroup
@@ -81,8 +81,8 @@ func groupRound(t *testing.T, l *limiter.Limiter, store limiter.Store, limit *li
 	decisions := int64(groupCallers * groupRequests)
 	perDecision := float64(writes()-before) / float64(decisions)
 	t.Logf("%.3f writes per decision, %d of %d admitted", perDecision, admitted.Load(), decisions)
-	// Allow for requests without a decision: on a busy machine, the store can charge such a request
-	// after its deadline.
+	// On a busy machine, the store can charge a request after its deadline, so the check allows for
+	// requests without a decision.
 	if want := min(decisions, limit.Rate.Requests); admitted.Load() > want || admitted.Load() < want && busy.Load() == 0 {
 		t.Errorf("admitted: got %d, want %d; %d requests had no decision", admitted.Load(), want, busy.Load())
 	}

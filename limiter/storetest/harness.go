@@ -51,7 +51,7 @@ type pair struct {
 	store    limiter.Store
 	model    *Model
 	subject  limiter.Subject
-	latest   algo.Instant // of all operations: a store may forget the IDs that have expired then
+	latest   algo.Instant // latest instant of all operations: a store may forget IDs that have expired by then
 	released releases
 }
 
@@ -136,7 +136,7 @@ func (p *pair) settleOnce(t failer, now algo.Instant, charges []limiter.Charge, 
 	if errors.Is(err, limiter.ErrVoucherExpired) && once.Period() <= limiter.Forgettable(p.latest) {
 		return err // the store may have forgotten the ID
 	}
-	logs := 0 // number of refunded logs that can differ, because a store can still contain and refund expired entries
+	logs := 0 // number of logs of which the store, but not the model, can still refund expired entries
 	for _, r := range results {
 		if _, ok := r.Machine.(*algo.Log); ok {
 			logs++
@@ -158,8 +158,8 @@ func (p *pair) settleOnce(t failer, now algo.Instant, charges []limiter.Charge, 
 	return nil
 }
 
-// corrections returns charges that correct the given charges to their actual costs, with the results of
-// the corrected charges.
+// corrections returns charges that correct charges to their actual costs. The returned results belong to
+// these corrections.
 func corrections(charges []limiter.Charge, results []algo.Result, actual []int64) (corrected []limiter.Charge, of []algo.Result) {
 	for i, c := range charges {
 		if more := actual[i%len(actual)] - c.Cost; more != 0 {

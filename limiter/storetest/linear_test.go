@@ -12,7 +12,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// contended is a store in which every third settlement of slots releases these slots only.
+// contended is a store in which every third settlement of slots fails with ErrContended, after it has
+// released the slots.
 type contended struct {
 	limiter.Store
 	settlements atomic.Int64
@@ -31,7 +32,8 @@ func (c *contended) Settle(ctx context.Context, now algo.Instant, who limiter.Su
 	return c.Store.Settle(ctx, now, who, charges, results, elapsed, once)
 }
 
-// Contended settlements that release their slots, and make no other correction, explain all later answers.
+// Linearizable accepts a store whose contended settlements release their slots and make no other
+// correction.
 func TestLinearizable_contended(t *testing.T) {
 	storetest.Linearizable(t, storetest.Linear{
 		Place: func(*testing.T) string { return "" },

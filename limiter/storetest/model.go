@@ -132,8 +132,8 @@ func (m *Model) check(subject limiter.Subject, once limiter.Once) error {
 	return nil
 }
 
-// Keep keeps the ID of a settlement, as Settle does. It is for a settlement in which a store refunded only
-// expired entries of a log, which the model no longer has.
+// Keep keeps the ID of a settlement, as Settle does. Use it if a store has refunded only expired entries
+// of a log: the model no longer has these entries.
 func (m *Model) Keep(subject limiter.Subject, once limiter.Once) {
 	if m.settled == nil {
 		m.settled = map[settledID]struct{}{}

@@ -26,7 +26,7 @@ func (n *noticed) write(_ context.Context, one limiter.Notice) error {
 	return nil
 }
 
-// take returns the collected notices as percentages with the usage, and forgets them.
+// take removes the collected notices and returns them as texts: the percentage and the usage.
 func (n *noticed) take() (short []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -145,18 +145,19 @@ func testNoticesRepeated(t *testing.T, q *quota) {
 	}
 }
 
-// A refund that falls below a percentage causes no second notice in the period.
+// If the usage falls below a percentage and reaches it again, there is no second notice in the period.
 func testNoticesCorrected(t *testing.T, q *quota) {
 	q.request(t, 0, 7)
 	_, receipt := q.request(t, 0, 2)
 	q.want(t, "first crossing", "80% at 9")
 	receipt.Refund(ctx, q.now)
-	q.request(t, 1, 2) // in a process that does not know of the notice
+	q.request(t, 1, 2) // in a process that does not know that the notice was written
 	q.request(t, 2, 1)
 	q.want(t, "second crossing", "100% at 10")
 }
 
-// A settlement that crosses a percentage writes the notice, also beyond the limit.
+// A settlement that crosses a percentage writes the notice. A settlement into a debt writes none, because
+// the largest percentage is 100.
 func testNoticesSettled(t *testing.T, q *quota) {
 	q.request(t, 0, 4)
 	_, receipt := q.request(t, 1, 1)
@@ -172,7 +173,7 @@ func testNoticesSettled(t *testing.T, q *quota) {
 	q.want(t, "settlement into a debt")
 }
 
-// Of concurrent requests in several processes, exactly one crosses a percentage.
+// Of concurrent requests in several processes, exactly one writes the notice of a percentage.
 func testNoticesConcurrent(t *testing.T, q *quota) {
 	var wg sync.WaitGroup
 	for i := range 64 {

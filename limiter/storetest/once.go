@@ -24,8 +24,8 @@ func portable(results []algo.Result) (list []algo.Result) {
 	return list
 }
 
-// testOnce settles a charge with an ID several times, at different costs. Only the first settlement counts:
-// at once, late, and after a settlement with another ID.
+// testOnce settles a charge with an ID several times, at different costs. Only the first settlement
+// counts, even if a repetition comes at once, late, or after a settlement with another ID.
 func testOnce(t *testing.T, s Suite, rate algo.Rate) {
 	for _, actual := range [][]int64{{0, 6}, {4, 1}, {9, 2}, {9, 6}, {25, 1 << 30}} {
 		for _, apart := range []time.Duration{0, 10 * time.Second} {
@@ -80,8 +80,8 @@ func testOnceReset(t *testing.T, s Suite, rate algo.Rate) {
 	}
 }
 
-// testOnceUnsafe settles refunds that no store may make. They change nothing, and a store need not keep their
-// ID.
+// testOnceUnsafe makes settlements whose refunds are not safe. They change nothing, and a store need not
+// keep their ID.
 func testOnceUnsafe(t *testing.T, s Suite) {
 	for _, rate := range rates {
 		p, charges := newPair(t, s), one(Limit(t, "a", rate), 6)

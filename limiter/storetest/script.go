@@ -95,7 +95,7 @@ func newOperation(r *rand.Rand, name string, now algo.Instant, version int) oper
 	default:
 		op.Charges = newCharges(r, which, version)
 	}
-	// A store can refund several charges in two attempts. If a reset and a new charge happen between
+	// A store can need two attempts to refund several charges. After a reset and a new charge between
 	// these attempts, the store refunds fewer charges than the model. So scripts never reset the subject
 	// with several limits.
 	return op

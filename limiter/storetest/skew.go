@@ -68,8 +68,8 @@ func testForceNothing(t *testing.T, s Suite, rate algo.Rate) {
 	p.take(t, start.Add(-4*time.Second), []limiter.Charge{{Limit: l, Force: true}, {Limit: other, Cost: 1}}, nil)
 }
 
-// If two clocks differ by any time, they admit at most what one clock can admit in an interval that is
-// longer by this difference. Clamping a state does not return quota.
+// Processes with two different clocks together admit at most what one clock can admit in an interval that
+// is longer by the difference. A clamp does not return quota.
 func testSkew(t *testing.T, s Suite, rate algo.Rate) {
 	l := Limit(t, "a", rate)
 	for seed, skew := range []time.Duration{4 * time.Second, 6 * time.Second, 70 * time.Second, 10 * time.Minute} {
@@ -89,7 +89,7 @@ func testSkew(t *testing.T, s Suite, rate algo.Rate) {
 		for i := range admitted {
 			for j := i; j < len(admitted); j++ {
 				most := bound(l.Machine(), admitted[j].Sub(admitted[i])+skew)
-				if slots, ok := l.Machine().(*algo.Slots); ok { // for the fast clock, a slot of the slow clock expires early
+				if slots, ok := l.Machine().(*algo.Slots); ok { // by the fast clock, a slot of the slow clock expires early
 					most = float64(slots.Requests) * (1 + float64(admitted[j].Sub(admitted[i])/max(1, slots.Length-skew)))
 				}
 				if float64(j-i+1) > most {
@@ -100,7 +100,7 @@ func testSkew(t *testing.T, s Suite, rate algo.Rate) {
 	}
 }
 
-// bound returns how many requests m may admit in an interval of one clock.
+// bound returns the number of requests that m may admit in an interval of the given length by one clock.
 func bound(m algo.Machine, length time.Duration) float64 {
 	switch m := m.(type) {
 	case *algo.Bucket:

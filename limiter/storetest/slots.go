@@ -10,7 +10,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// testSlots takes and releases slots. Holders end, die, or end late, and some release twice.
+// testSlots takes and releases slots. Some holders release in time, some late, some twice, and some
+// never.
 func testSlots(t *testing.T, s Suite) {
 	p, l := newPair(t, s), Limit(t, "a", algo.Rate{Algorithm: algo.Concurrent, Requests: 3, Window: time.Minute})
 	other := Limit(t, "b", rates[1])
@@ -106,8 +107,8 @@ func testSlotsExpired(t *testing.T, s Suite) {
 }
 
 // testSlotsInFlight takes and releases slots from 256 goroutines with two stores. Exactly n of them get a
-// slot. While these release their slots, others take them, and at most n slots are taken. In the end, all
-// slots are free.
+// slot. While these goroutines release their slots, other goroutines take slots, and at most n slots are
+// taken at any time. In the end, all slots are free.
 func testSlotsInFlight(t *testing.T, s Suite) {
 	const n, callers, rounds = 12, 256, 3
 	stores, who := []limiter.Store{s.Open(t)}, subject()

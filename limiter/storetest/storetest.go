@@ -226,7 +226,7 @@ func testChanged(t *testing.T, s Suite, rate algo.Rate) {
 		same := changed(t, old, 1, algo.Rate{Algorithm: rate.Algorithm, Requests: 300, Window: time.Minute})
 		p.take(t, start, one(old, 10), nil)
 		if allowed, _ := p.take(t, start, one(same, 1), nil); allowed {
-			t.Fatal("other parameters of the same version: got a decision by them, want one by the first parameters")
+			t.Fatal("other parameters of the same version: got a decision by the new parameters, want one by the stored parameters")
 		}
 	})
 }

@@ -20,7 +20,7 @@ type event struct {
 	Goroutine    int
 	Call, Return int64
 	Allowed      bool   // for a take
-	Used         bool   // for a settlement: it was made before
+	Used         bool   // for a settlement: the store had already made it
 	Contended    bool   // for a settlement: it made no corrections, but may have released slots
 	Seen         []seen // for a take, the results; for an inspection, the entries
 	Given        []seen // for a settlement, the results of the settled take
@@ -30,7 +30,7 @@ type event struct {
 }
 
 // client returns a number that is unique for each goroutine of all processes. The second message of a
-// doubled settlement has a goroutine of its own.
+// doubled settlement counts as a separate goroutine.
 func (e event) client() int { return e.process*2*goroutines + e.Goroutine }
 
 func (e event) String() string {
@@ -126,8 +126,8 @@ func (w *worker) perform(g int, ops []operation) (events []event) {
 	return events
 }
 
-// settle settles a take, twice at the same time if the operation is doubled. It returns the settlements,
-// also those that were contended.
+// settle settles a take. If the operation is doubled, it sends the settlement twice at the same time. It
+// returns all settlements, including contended ones.
 func (w *worker) settle(e event, who limiter.Subject, of taken) (events []event) {
 	charges, results := corrections(of.charges, of.results, e.Op.Actual)
 	if e.Op.Charges, e.Given = correctionsOf(of.of, e.Op.Actual), givenOf(results); len(charges) == 0 {

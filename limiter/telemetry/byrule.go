@@ -26,8 +26,8 @@ type ruleCounts struct {
 
 func (c *ruleCounts) empty() bool { return c.allowed+c.refused+c.shadowed+c.marked == 0 }
 
-// byRule counts the requests of each of the first rules or exemptions of a document separately, and
-// those of all others together. The zero value counts nothing.
+// byRule counts the requests by rule or by exemption: separately for the first ones of a document, and
+// together for all others. The zero value counts nothing.
 type byRule struct {
 	rows [maxRules + 1]ruleCounts // the last row counts all further rules
 	last int                      // the row that take returned last

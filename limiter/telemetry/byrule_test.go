@@ -95,15 +95,16 @@ func TestRecorder_byRule(t *testing.T) {
 		r := telemetry.New(l, "dev", hash)
 		r.Rules(noon, 1, time.Time{}, []string{"GET /a", "*"}, nil)
 		r.Record(c.decision.outcome(noon, 0, alice, c.err))
-		// The line of this call contains the counts of the second rule, because a line has room for one
-		// rule.
+		// This call writes a line with the counts of the second rule, because each line has room for only
+		// one rule.
 		r.RulesRefused(noon.Add(time.Second))
 		if got := l.byRule(); !maps.EqualFunc(got, c.want, maps.Equal) {
 			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
 		}
 	}
 	l := newLog(t)
-	telemetry.New(l, "dev", hash).Record(through("GET /a").outcome(noon, 0, alice, nil)) // without a call of Rules, no rule is counted
+	// No rule is counted, because Rules was not called.
+	telemetry.New(l, "dev", hash).Record(through("GET /a").outcome(noon, 0, alice, nil))
 	l.want(line{at: noon, counts: counts{"Allowed": 1, "Refused": 0, "Latency": 1}})
 }
 
@@ -128,7 +129,7 @@ func TestRecorder_byRule_rotation(t *testing.T) {
 		return noon.Add(after)
 	}
 	at := record(0, "a", "b", "c")
-	want(at, 1, "b", 1) // the first line has the second rule; the counts of a and c wait
+	want(at, 1, "b", 1) // a line with the second rule; the counts of a and c wait for the next lines
 	record(time.Millisecond, "a", "c")
 	at = record(time.Second, "b")
 	want(at, 2, "c", 2)
@@ -151,7 +152,8 @@ func TestRecorder_byRule_rotation(t *testing.T) {
 	}
 }
 
-// The metrics name only the first ten rules, and add up the others. A change of the rules keeps all counts.
+// The metrics name only the first ten rules, and add up the counts of all others. A change of the rules
+// loses no count.
 func TestRecorder_byRule_cap(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "dev", hash)

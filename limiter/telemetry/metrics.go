@@ -87,7 +87,7 @@ func (m *metrics) addRefused(d *limiter.Decision) {
 	}
 }
 
-// addEnforced counts the values that allowed and refused requests have in common.
+// addEnforced counts what allowed and refused requests have in common, such as the latency.
 func (m *metrics) addEnforced(took time.Duration, d *limiter.Decision) {
 	if d.Shadowed != nil {
 		m.shadowed++
@@ -125,7 +125,7 @@ func (m *metrics) addRefunds(r limiter.Refunds) {
 
 // inForce describes the rules in force. The zero value means that they are unknown.
 type inForce struct {
-	at        time.Time // time of the call that set these values
+	at        time.Time // time of the call of Rules that set these values
 	version   int64
 	confirmed time.Time
 }
@@ -202,7 +202,8 @@ func (l *line) addTotals(m *metrics, rules inForce, clock estimate, at time.Time
 	}
 }
 
-// addRule adds the counts of a rule. A line has only one rule, because it has only one value of Rule.
+// addRule adds the counts of a rule. A line has only one rule, because the dimension Rule has one value
+// in a line.
 func (l *line) addRule(c ruleCounts) {
 	l.members[RuleDimension] = c.name
 	for i, m := range [...]struct {

@@ -11,14 +11,15 @@ import (
 // line a second.
 const maxMessages = 100
 
-// reasonKey is the attribute with the reason of a store failure. A reason has only a few values. For
-// each message, the handler limits the lines of each value separately.
+// reasonKey is the attribute with the reason of a store failure. For each message, the handler limits the
+// lines of each reason separately. There are only a few reasons.
 const reasonKey = "reason"
 
-// NewRateLimitedHandler returns a slog.Handler that passes one record a second of each message to h.
-// It uses the times of the records. Repeated failures therefore cannot flood the log. The attribute
-// "suppressed" has the number of suppressed records since the previous record of the message. Put client
-// input into attributes and never into the message. The handler is safe for concurrent use if h is.
+// NewRateLimitedHandler returns a slog.Handler that passes one record a second of each message to h. It
+// measures the second by the times of the records. Repeated failures therefore cannot flood the log. The
+// attribute "suppressed" has the number of suppressed records since the previous record of the message.
+// Put client input into attributes and never into the message. The handler is safe for concurrent use if
+// h is.
 func NewRateLimitedHandler(h slog.Handler) slog.Handler {
 	return rateLimited{h, &messages{turns: map[string]*turn{}}}
 }

@@ -60,7 +60,9 @@ func (r *Recorder) Record(o outcome.Outcome) {
 	if r == nil || r.out == nil {
 		return
 	}
-	r.count(o.Time.UnixNano()+int64(o.Duration), func() { r.add(&o) }) // count at the end of the decision, so that slow requests do not move the time back
+	// The time of the count is the end of the decision, so that a slow request does not move the time
+	// back.
+	r.count(o.Time.UnixNano()+int64(o.Duration), func() { r.add(&o) })
 }
 
 // add counts a request. r.mu is held.
@@ -196,7 +198,7 @@ func (b *batch) write(out *json.Encoder, namespace string, hash SubjectHash) {
 	b.refusals.write(out, hash)
 }
 
-// count calls add, which counts at the time at, and then writes the counts that are due. It does not
+// count calls add, whose counts have the time at, and then writes the counts that are due. It does not
 // hold the lock while it writes, so that no other request waits for the log.
 func (r *Recorder) count(at int64, add func()) {
 	r.mu.Lock()
@@ -251,8 +253,7 @@ func (r *Recorder) take(at int64, rows int) *batch {
 	if !r.byRule.pending() && !r.exempt.pending() {
 		r.newest = 0
 	}
-	// The batch takes the map of refusals, and the recorder gets a new map. If the map is empty, it stays
-	// in the recorder.
+	// If there are refusals, the batch takes their map, and the recorder gets a new one.
 	if len(r.refusals.counts) > 0 || r.refusals.others > 0 {
 		b.refusals, r.refusals = r.refusals, refusals{counts: map[refusal]int64{}}
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// maxValues bounds the durations of a metric in a line. CloudWatch accepts 100.
+// maxValues is the largest number of durations of a metric in one line. CloudWatch accepts 100.
 const maxValues = 50
 
 // sample keeps up to maxValues of the added durations. Each added duration is kept with the same

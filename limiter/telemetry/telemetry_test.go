@@ -278,8 +278,8 @@ func TestRecorder_writeTimes(t *testing.T) {
 	l.want()
 	record(pause + time.Hour)
 	l.want(n(pause, 1), n(pause+time.Hour, 1))
-	// If the clock goes back by less than a second, no line is due. If it goes back by an hour, a line is due
-	// at once.
+	// After the clock has gone back by less than a second, no line is due. After it has gone back by an
+	// hour, a line is due at once.
 	record(pause + time.Hour - time.Second + 1)
 	l.want()
 	record(pause)
@@ -292,8 +292,8 @@ func (l line) truncated() line {
 	return l
 }
 
-// A decision counts at its end. Therefore, the time of the recorder does not go back if a slow request
-// started earlier than others.
+// The time of a decision is its end. Therefore, the time of the recorder does not go back for a slow
+// request that began earlier than others.
 func TestRecorder_slow(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "dev", hash)
@@ -544,7 +544,7 @@ func TestNewSubjectHash(t *testing.T) {
 	key, subject := []byte("0123456789abcdef"), limiter.User("alice")
 	got := telemetry.NewSubjectHash("dev", key)(subject)
 	if want := "0dd2b727b938945c"; got != want {
-		t.Errorf("got %s, want %s: the hashes in logs must stay the same", got, want)
+		t.Errorf("got %s, want %s, because the hashes in logs must stay the same", got, want)
 	}
 	unkeyed := sha256.Sum256([]byte("dev/user:alice"))
 	for name, other := range map[string]string{
@@ -652,7 +652,7 @@ func BenchmarkRecorder_Record(b *testing.B) {
 	})
 }
 
-// Each count is written once. A rejected document has a separate line with its own time.
+// Each count is written once. After a pause, a rejected document has a separate line with its own time.
 func TestRecorder_pauses(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "dev", hash)

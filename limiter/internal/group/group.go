@@ -25,7 +25,7 @@ type group[S comparable, T any] struct {
 	subject S
 	queue   []*Waiter[T] // in order of arrival
 	known   []Known      // states that the last call returned; none if it failed
-	raced   bool         // the call was refused although the known state had room: other processes write too
+	raced   bool         // the store refused the call although the known state had room, so other processes write too
 
 	// These fields describe the next call, or the call in flight.
 	members []*Waiter[T]
@@ -47,8 +47,8 @@ type total[T any] struct {
 	least     int64       // the smallest cost of a member
 }
 
-// compose answers the requests that the known state refuses. All requests that then still fit become
-// members, in order of arrival. The others wait for the result of the call.
+// compose answers the requests that the known state refuses. Of all other requests, those that fit become
+// members, in order of arrival. The rest wait for the result of the call.
 func (g *group[S, T]) compose() {
 	g.gather(len(g.queue))
 	if n := len(g.members); g.raced && n > 1 { // a smaller sum is refused less often
@@ -251,7 +251,8 @@ func (g *group[S, T]) answerTaken(calls int) {
 		}
 	}
 	for i, w := range g.members {
-		// The state that this call returned decides whether the next call charges w.
+		// This call did not charge w. The next call charges w if the state that this call returned has
+		// room.
 		if w.sees && !w.look {
 			w.answer.Results = nil
 			w.again(ofFirst(i, calls))
@@ -261,16 +262,16 @@ func (g *group[S, T]) answerTaken(calls int) {
 	}
 }
 
-// without returns s without its last charge, which had the given cost. Unlike Refund, without does not
-// count a refund in the state.
+// without returns the state before the last charge of s, which had the given cost. Unlike Refund, it does
+// not count a refund in the state.
 func without(m algo.Machine, s algo.State, cost int64) algo.State {
 	before := m.Refund(s, s, cost, 0)
 	before.Refunds = s.Refunds
 	return before
 }
 
-// ofFirst returns calls for the first member, which reports the calls of the group. For the other
-// members, it returns 0.
+// ofFirst returns calls for the first member and 0 for the other members, so that the store calls of the
+// group are reported once.
 func ofFirst(i, calls int) int {
 	if i == 0 {
 		return calls

@@ -18,7 +18,8 @@ type Call[S comparable, T any] struct {
 	Least   []int64     // the smallest cost of a member, per charge
 	// Results holds the last known states on entry, and the states after the call on return.
 	Results []algo.Result
-	// Crowded reports whether the call is for more than one request, or other requests wait for it.
+	// Crowded reports whether the call has more than one request, or whether other requests wait for its
+	// end.
 	Crowded func() bool
 }
 
@@ -61,8 +62,8 @@ func (g *Groups[S, T]) Enter(ctx context.Context, now algo.Instant, subject S, l
 	return w
 }
 
-// Leave ends the call of a request that entered, and reports whether other requests wait. These form a
-// group. known returns the states that the call returned.
+// Leave ends the call of a request for which Enter returned nil. It reports whether other requests wait;
+// these form a group. known returns the states that the call returned.
 func (g *Groups[S, T]) Leave(subject S, known func() []Known) (crowded bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

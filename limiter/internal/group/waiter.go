@@ -66,7 +66,7 @@ type Waiter[T any] struct {
 	state  atomic.Int32
 	calls  int   // calls that have returned since the request arrived
 	totals []int // for each charge, the index of its total in the group
-	sees   bool  // the call does not charge the request, which waits for the returned state
+	sees   bool  // the call does not charge the request; the request only waits for the returned state
 
 	done   chan struct{} // closed when answer is set
 	answer Answer
@@ -104,7 +104,7 @@ func (w *Waiter[T]) again(calls int) {
 	w.state.CompareAndSwap(sent, waiting)
 }
 
-// giveUpLeases reduces the charges to what the request wants, and reports whether any was larger.
+// giveUpLeases reduces each charge to Want. It reports whether a charge was larger.
 func (w *Waiter[T]) giveUpLeases() (reduced bool) {
 	for i := range w.charges {
 		if c := &w.charges[i]; c.Cost > c.Want {

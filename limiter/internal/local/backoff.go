@@ -12,11 +12,12 @@ import (
 //
 // A process can make three refused calls at once, and then about one per ttl, the life of an entry:
 //
-//   - Each refused call adds ttl to a debt, and time reduces the debt. If the debt exceeds twice ttl, the
-//     process pauses. The pause is random: between half and all of the time until the debt is twice ttl
-//     again. Early or frequent requests do not help a process.
-//   - An admission pays for one refused call, unless requests came before their Retry-After. Therefore,
-//     a patient caller gets its share, and a flood gets no more than a patient caller.
+//   - Each refused call adds ttl to a debt, and time reduces the debt. If the debt exceeds twice ttl,
+//     the process pauses. The pause is random: between half and all of the time until the debt is twice
+//     ttl again. Early or frequent requests do not shorten a pause.
+//   - An admission pays for one refused call, unless the caller sent requests before Retry-After had
+//     passed. Therefore, a patient caller gets its share, and a flood gets no more than a patient
+//     caller.
 //   - A back-off applies to costs at least as large as the smallest refused cost. Costs of at least
 //     twice this cost have a separate debt. A cost for which the cached state had room is not backed
 //     off.
@@ -33,7 +34,7 @@ type backOff struct {
 type debt struct {
 	paid  algo.Instant // when time has reduced the debt to 0
 	until algo.Instant // the process makes no store call before this instant
-	early int          // requests that the cache denied; each call reduces it
+	early int          // requests that the cache denied; each store call reduces this number
 	// credit is the number of future refused calls that admissions have paid for.
 	credit int
 }
@@ -53,8 +54,8 @@ func (b *backOff) of(cost int64) *debt {
 	return &b.debts[1]
 }
 
-// left returns the rest of the back-off for a cost. result is the cached state, and seen is the instant
-// of that state.
+// left returns the remaining time of the back-off for a cost. result is the cached state, and seen is the
+// instant of that state.
 func (b *backOff) left(now algo.Instant, result algo.Result, seen algo.Instant, cost int64, ttl time.Duration) time.Duration {
 	if b.cost == 0 || cost < b.cost {
 		return 0
@@ -101,8 +102,8 @@ func (b *backOff) admitted(now algo.Instant, cost int64, ttl time.Duration) {
 	}
 	d := b.of(cost)
 	switch {
-	// With more than one early request, the caller ignores RetryAfter; a single one perhaps did not know
-	// it.
+	// A caller with more than one early request ignores RetryAfter. A single early request is possibly
+	// from a client that did not know RetryAfter.
 	case d.early > 1:
 	case d.paid > now:
 		d.paid = d.paid.Add(-ttl)

@@ -25,7 +25,7 @@ type Counter struct {
 	share       *Share       // nil if CounterRules.Admitted is nil
 	pending     int64        // charged in this process and not yet sent to the store
 	charged     algo.Instant // instant of the newest pending charge
-	epoch       int64        // number of times that pending was sent
+	epoch       int64        // number of reports sent so far
 	synced      algo.Instant // instant of the last synchronization
 	// own counts what this process admitted. A report without an answer is not sent again, so the store
 	// counts it at most once. With own, this process still enforces the limit on all its admissions.
@@ -72,7 +72,7 @@ func (c *Counter) Idle(now algo.Instant) bool {
 	return c.Due(now)
 }
 
-// Taken is a charge on a Counter, for Undo.
+// Taken is a charge that Take made, with the data that Undo needs.
 type Taken struct {
 	epoch         int64
 	cost          int64
@@ -144,8 +144,8 @@ func (c *Counter) Undo(t Taken) bool {
 	return true
 }
 
-// Repeat announces that a refused request of this cost will be decided again. Its demand then counts
-// once.
+// Repeat announces that a refused request of this cost will be decided again, so that its demand counts
+// only once.
 func (c *Counter) Repeat(cost int64) {
 	if c.share != nil {
 		c.share.forget(cost)
@@ -158,7 +158,7 @@ func undone(m algo.Machine, s, before, after algo.State, cost int64) algo.State 
 	case *algo.Window, *algo.Log:
 		return m.Refund(s, after, cost, 0)
 	case *algo.Bucket:
-		if s == after { // otherwise s keeps the charge until the next synchronization
+		if s == after { // if s has changed since, it keeps the charge until the next synchronization
 			return before
 		}
 	}
@@ -205,8 +205,8 @@ func (c *Counter) Reported(now algo.Instant, out Report, results []algo.Result, 
 	return overshoot
 }
 
-// ownCount reports whether the limit itself counts the admissions of all processes. If not, a longer
-// window counts them.
+// ownCount reports whether the machine of the limit counts the admissions of all processes. If not, the
+// machine of a longer window counts them (CounterRules.Admitted).
 func (c *Counter) ownCount() bool { return c.rules.Admitted == c.rules.Machine }
 
 // fraction returns a random number from 0 to 1.
@@ -249,7 +249,7 @@ func (c *Counter) Unreported(now algo.Instant, out Report, charged, busy bool, i
 		return
 	}
 	switch spread := fraction(intN); {
-	case s.stage == unseen && busy: // until the process can read the number of processes, it assumes that it is alone
+	case s.stage == unseen && busy: // the process cannot read the number of processes yet, and assumes that it is alone
 		c.Result = algo.Result{Machine: c.rules.Admitted}
 		s.start(now, spread)
 		s.settle(now, c.Result, c.ownCount())

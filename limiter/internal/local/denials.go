@@ -132,7 +132,7 @@ func (d *Denials) Forget(subject string) {
 	delete(d.older, subject)
 }
 
-// Expire makes the entries of subject too old to deny. Last still returns their states.
+// Expire makes the entries of subject too old to deny requests. Last still returns their states.
 func (d *Denials) Expire(subject string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -182,7 +182,7 @@ func (d *Denials) Record(now algo.Instant, subject string, charges []Charge, res
 func (d *Denials) next(now algo.Instant, before *entry, c Charge, r algo.Result, taken bool) entry {
 	e := entry{limit: c.Limit, result: r, seen: now}
 	e.result.Clamped = false // a clamp is reported once
-	expected := false        // whether the cache expected the refusal
+	expected := false        // whether the cached state also refuses the charge
 	if before != nil {
 		e.backOff = before.backOff
 		expected = before.result.RetryAfter(now, c.Cost) > 0
@@ -208,7 +208,7 @@ func put(entries []entry, e entry) []entry {
 	return append(entries, e)
 }
 
-// weight returns how many subjects the entries of one subject count as.
+// weight returns the number of subjects that a subject with these entries counts as.
 func weight(entries []entry) int {
 	w := max(1, (len(entries)+subjectLimits-1)/subjectLimits)
 	for i := range entries {

@@ -19,7 +19,7 @@ import (
 type Fallback struct {
 	most int // highest number of subjects
 
-	subjects atomic.Int64 // number of subjects; 0 makes Holds cheap
+	subjects atomic.Int64 // number of subjects; if it is 0, Holds takes no lock
 	until    atomic.Int64 // instant at which all charges so far have expired
 
 	mu     sync.Mutex
@@ -199,9 +199,9 @@ func sameUsage(a, b algo.State) bool {
 	return a == b
 }
 
-// Settle corrects charges of Take or Mirror, whose results are passed. It makes the charges with Force
-// at now, and refunds the other charges. It writes to excess the part of each charge that exceeds the
-// max debt. given is the number of charges that it refunded, at least in part.
+// Settle corrects charges of Take or Mirror, whose results are passed. It makes charges that have Force
+// at now, and refunds the other charges. It writes to excess the part of each charge that exceeds the max
+// debt. given is the number of charges that it refunded, at least in part.
 func (f *Fallback) Settle(now algo.Instant, subject string, charges []Charge, results []algo.Result, elapsed time.Duration, excess []int64) (given int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -286,7 +286,7 @@ func (f *Fallback) room(now algo.Instant) bool {
 	return f.weight < f.most
 }
 
-// heldWeight returns how many subjects the states of one subject count as; 0 without states.
+// heldWeight returns the number of subjects that a subject with these states counts as; 0 without states.
 func heldWeight(states []heldState) int {
 	w := (len(states) + subjectLimits - 1) / subjectLimits
 	for i := range states {

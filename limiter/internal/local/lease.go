@@ -38,11 +38,10 @@ func (l *Lease) Left(now algo.Instant) int64 {
 }
 
 // Next returns the size of the next lease at now, for a request of cost. If the last lease was used up in
-// LeaseLife, the next lease is twice as large. For a window, the next lease is at most what requests at
-// the same rate use in LeaseLife. A larger lease would expire with the window, and no other process could
-// use its rest. If the last lease was not used up, the next lease is as large as the used part. If less
-// than half of a lease was used, it does not count as used up: the rest of a bucket's lease can have
-// leaked.
+// LeaseLife, the next lease is twice as large. For a window, the next lease is also at most the number of
+// requests in LeaseLife at the present rate: unused quota of a larger lease would be lost. If the last
+// lease was not used up, the next lease is as large as the used part. A lease counts as used up only if
+// at least half of it was used, because the rest of a bucket's lease can have leaked.
 func (l *Lease) Next(now algo.Instant, cost, most int64) int64 {
 	size := l.Used
 	if age := now.Sub(l.Taken); l.Left(now) < cost && 2*l.Used >= l.Granted && age <= LeaseLife {

@@ -36,8 +36,8 @@ func TestLease_left(t *testing.T) {
 }
 
 // If a lease was used up within a second, the next lease is twice as large. For a window, the next lease
-// is also at most what requests at the same rate use in a second; for a bucket, this bound does not exist.
-// If a lease was not used up, the next lease is as large as the part that was used.
+// is also at most the number of requests in a second at the present rate. A bucket's lease has no such
+// bound. If a lease was not used up, the next lease is as large as the part that was used.
 func TestLease_next(t *testing.T) {
 	taken := algo.InstantOf(time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC))
 	machine := &algo.Window{Length: time.Hour, Requests: 1000}

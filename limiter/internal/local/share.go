@@ -7,8 +7,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// All processes of an adaptive limit together send reportRate reports a second. The interval between two
-// reports of one process is minReport to maxReport. The store sums reports over ReportWindow.
+// reportRate is the number of reports a second of all processes together. minReport and maxReport bound
+// the interval between two reports of one process. The store sums the reports of the last ReportWindow.
 const (
 	reportRate   = 360
 	minReport    = 500 * time.Millisecond
@@ -20,10 +20,10 @@ const (
 // they read varies by some percent, so their shares can sum up to more than this part.
 const targetUse = 0.97
 
-// Processes that start together find no reports, so none knows how many there are. Each reads the
-// reports again at a random time within firstReports. A few, chosen at random, then send their first
-// report. The others find these reports at a later reading, and so know the number of processes before
-// they report.
+// Processes that start together find no reports, so they do not know their number. Each process reads the
+// reports again at a random time within firstReports. A few processes, chosen at random, then send their
+// first report. The other processes find these reports when they read again, and so learn the number of
+// processes before they report.
 const firstReports = 1500 * time.Millisecond
 
 // Span returns how long a machine counts an admission.
@@ -59,7 +59,7 @@ type Share struct {
 	from        algo.Instant  // start of the current wave of first reports
 	wave        time.Duration // length of that wave
 	demand      int64         // cost of the requests in this process since its last report
-	requests    int64         // number of these requests
+	requests    int64         // number of requests since the last report
 	since       algo.Instant  // instant of the last report
 	interval    time.Duration
 	due         algo.Instant // when to report, or to read the reports
@@ -71,7 +71,7 @@ type Share struct {
 	total                      float64    // demand of all processes, in requests a second
 	processes                  float64
 	strict                     bool         // the counter also refuses a request that exceeds the whole limit
-	until                      algo.Instant // from this instant on, next is the rate of all processes; 0 means never
+	until                      algo.Instant // instant from which next replaces the rate of all processes; 0 means never
 	next                       float64      // rate from until on, in requests a second
 }
 
@@ -116,7 +116,7 @@ func (s *Share) update(now algo.Instant, out Report, demand, processes algo.Resu
 	m := demand.Machine
 	s.own = m.Force(s.own, now, out.Demand)
 	mine := float64(m.Used(s.own, now))
-	defer func() { // in the total, the current rate of this process replaces its earlier reports
+	defer func() { // total gets the current rate of this process in place of its earlier reports
 		s.total = max(0, used(demand)-mine/over) + s.rate
 	}()
 	if s.stage == unseen && s.processes == 0 {
@@ -143,10 +143,10 @@ func (s *Share) update(now algo.Instant, out Report, demand, processes algo.Resu
 		}
 	case gap > 4*max(before, ReportWindow): // this process was idle, so its demand is unknown
 		s.measure(0, 0, 0, 0)
-	case gap <= ReportWindow && now.Sub(s.born) > 2*ReportWindow: // its rate is measured in the same way as the total
+	case gap <= ReportWindow && now.Sub(s.born) > 2*ReportWindow: // measure the rate over the same time as the total
 		s.measure(out.demand, out.requests, gap, 1-gap.Seconds()/ReportWindow.Seconds())
 		s.rate = mine / (ReportWindow + gap/2).Seconds()
-	default: // a few requests give no exact rate, so earlier requests count too
+	default: // the rate of a few requests is inexact, so earlier requests count too
 		s.measure(out.demand, out.requests, gap, max(0, 1-float64(out.requests)/16, 1-gap.Seconds()/ReportWindow.Seconds()))
 	}
 	s.demand, s.requests, s.since = s.demand-out.demand, s.requests-out.requests, now
@@ -158,7 +158,8 @@ func (s *Share) update(now algo.Instant, out Report, demand, processes algo.Resu
 	s.due = now.Add(times(s.interval, 0.75+random()/2))
 }
 
-// measure sets the rate from a demand during a time. before is the weight of earlier measurements.
+// measure computes the rate from the demand in the time during. before is the weight of earlier
+// measurements.
 func (s *Share) measure(demand, requests int64, during time.Duration, before float64) {
 	s.recentDemand, s.recentRequests, s.recentTime = s.recentDemand*before+float64(demand), s.recentRequests*before+float64(requests), s.recentTime*before+during.Seconds()
 	if s.rate = 0; s.recentTime > 0 {
@@ -207,7 +208,7 @@ func (s *Share) settle(now algo.Instant, count algo.Result, own bool) {
 		s.grant(now, Rate(m))
 		return
 	}
-	// room is the number of requests that the limit can admit from now until ahead has passed.
+	// room is the number of requests that the limit can admit from now until now plus ahead.
 	var room float64
 	switch m := m.(type) {
 	case *algo.Bucket:
@@ -220,7 +221,8 @@ func (s *Share) settle(now algo.Instant, count algo.Result, own bool) {
 		}
 		room = float64(m.Requests - m.Used(count.State, now.Add(ahead-1)))
 	}
-	// On average, processes last reported half an interval ago.
+	// On average, the last report of a process is half an interval old, so the store lacks the admissions
+	// of that time.
 	unreported := s.interval.Seconds() / 2
 	all := room / (ahead.Seconds() + unreported)
 	if all > s.total {
@@ -282,7 +284,7 @@ func (s *Share) forget(cost int64) {
 // its last report.
 func (s *Share) report(now algo.Instant, demand int64) (int64, time.Duration) {
 	switch age := now.Sub(s.since); {
-	case s.stage == joining && age > 0: // a whole interval has not passed yet, so extrapolate
+	case s.stage == joining && age > 0: // the first interval is shorter, so extrapolate its demand to a whole interval
 		return int64(math.Round(min(algo.MaxRequests, float64(demand)*float64(s.interval)/float64(age)))), s.interval
 	case s.stage >= joining:
 		return demand, min(max(age, 0), maxReport)

@@ -86,7 +86,7 @@ func (d *Document) Report(path, format string, args ...any) { d.report.add(path,
 // valid.
 func (d *Document) Problems() Problems { return d.report.mistakes() }
 
-// Mistaken reports whether the value at a path has a mistake.
+// Mistaken reports whether the value at a path has a reported mistake.
 func (d *Document) Mistaken(path string) bool {
 	return slices.ContainsFunc(d.report.found, func(l located) bool { return l.Path == path })
 }

@@ -165,7 +165,7 @@ func (d *Document) readCalendar(o *object) (c algo.Calendar) {
 	return c
 }
 
-// anchorOf says which anchors fit a period. n is an invalid anchor.
+// anchorOf describes the valid anchors of a period, for a message about the invalid anchor n.
 func anchorOf(p algo.Period, n *node) string {
 	const weekday, day = "a weekday from monday to sunday", "a day of the month from 1 to 31"
 	quoted := ""
@@ -265,7 +265,7 @@ func (d *Document) readPer(o *object, tier string) []string {
 // withoutBraces removes the braces of a parameter such as path:{id}.
 func withoutBraces(word string) string { return strings.Trim(strings.Replace(word, "{", "", 1), "}") }
 
-// checkPer reports words of per that exclude each other.
+// checkPer reports words of per that a limit cannot combine.
 func (d *Document) checkPer(path string, per []string) {
 	for _, word := range per {
 		switch {

@@ -49,8 +49,7 @@ func isHeader(s string) bool {
 	return ok && isOf(name, lower+digits+"!#$%&'*+-.^_`|~", 64)
 }
 
-// reservedFields is the part of a message that explains why no limit can count by the fields of
-// isReserved.
+// reservedFields is the part of a message that explains why no limit counts by the fields of isReserved.
 const reservedFields = "host differs between the domains of an API, and the others contain credentials; for a credential use user or apikey"
 
 // isReserved reports whether s is PerHeader and the name of a header field by which no limit can count.
@@ -62,8 +61,8 @@ func isReserved(s string) bool {
 	return false
 }
 
-// IsIdentity reports whether a word of per is an identity of a caller, which no client can choose
-// freely.
+// IsIdentity reports whether a word of per is a verified identity or an address, whose value a client
+// cannot choose freely.
 func IsIdentity(word string) bool {
 	switch word {
 	case PerClient, PerUser, PerAPIKey, PerIP:
@@ -83,12 +82,12 @@ func isCostField(s string) bool {
 	return strings.EqualFold(s, limiter.CostField) || ok && name != "" && !inUse
 }
 
-// fieldsInUse are the starts of the names after X- that HTTP, gateways and Weir use.
+// fieldsInUse are prefixes of names that HTTP, gateways and Weir use after X-.
 var fieldsInUse = []string{
 	"amz", "api-key", "cache", "content-", "dns-", "forwarded-", "frame-", "http-method-", "permitted-", "powered-by", "ratelimit", "real-ip", "request-id", "robots-", "xss-",
 }
 
-// isPlainKey reports whether the path of a problem shows a key without quotes.
+// isPlainKey reports whether a key needs no quotes in the path of a problem.
 func isPlainKey(s string) bool {
 	return isOf(s, letters+"_$*-", maxShown) && !strings.ContainsAny(s[:1], digits+"-") && !strings.Contains(s[1:], "$")
 }

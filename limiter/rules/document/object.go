@@ -85,8 +85,8 @@ func (o *object) choice(key string, allowed []string) string {
 	return o.choose(o.member(key), allowed, nil)
 }
 
-// choose returns the string of n like choice. hints maps a string that is not allowed to the end of its
-// message.
+// choose returns the string of n like choice. hints maps a wrong string to the end of the message about
+// it.
 func (o *object) choose(n *node, allowed []string, hints map[string]string) string {
 	s, ok := o.text(n)
 	if ok && !slices.Contains(allowed, s) {
@@ -116,7 +116,7 @@ func DidYouMean(got string, words []string) string {
 	compared := 0
 	for _, word := range words {
 		if max(len(word)-len(got), len(got)-len(word)) >= distance {
-			continue // word is not close: the edit distance is at least the difference in length
+			continue // not close, because the edit distance is at least the difference in length
 		}
 		if compared++; compared > maxCompared {
 			break

@@ -42,7 +42,7 @@ const (
 	isNull    = "null"
 )
 
-// String returns a value as messages show it: a shortened string or number, or only the kind of an
+// String returns a value in the form that messages show: a shortened string or number, or the kind of an
 // object or a list.
 func (n *node) String() string {
 	switch n.kind {

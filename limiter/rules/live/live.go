@@ -79,7 +79,7 @@ type digest struct {
 // state is the result of a reload. It is immutable.
 type state struct {
 	rules     *rules.Rules
-	confirmed time.Time     // time of the last reload that found these rules; zero if there was none
+	confirmed time.Time     // time of the last reload that found these rules in the source; zero if there was none
 	tried     int64         // start of the last reload, in Unix nanoseconds
 	pause     time.Duration // time from tried until the next reload is due
 	err       error         // why the document of the source is not in force

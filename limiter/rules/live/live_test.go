@@ -102,7 +102,7 @@ func TestRules_age(t *testing.T) {
 				t.Fatalf("before a reload is due: got %d requests, %d reads; want 1 request, 1 read", requests(r), k.reads)
 			}
 		}
-		time.Sleep(21 * time.Second) // 50 s after the last reload, the next is due for every random share of Every (at most 5/6 of 60 s)
+		time.Sleep(21 * time.Second) // 50 s after the last reload, so the next is due: at most 5/6 of the 60 s of Every
 		begun := time.Now()
 		if r := l.At(t.Context(), begun); requests(r) != 1 || time.Since(begun) != 0 {
 			t.Errorf("request that starts the reload: got %d requests after %s, want 1 after 0s", requests(r), time.Since(begun))
@@ -278,8 +278,8 @@ func TestRules_refused(t *testing.T) {
 	}
 }
 
-// Any version replaces rules of version 0, such as the rules in a bundle. Before the first success,
-// retries are more frequent.
+// A document of any version replaces rules of version 0, such as the rules in a bundle. Before the first
+// success, retries are more frequent.
 func TestRules_initial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bundled, err := rules.Parse([]byte(`{"version":9,"rules":[{"endpoint":"*","limits":{"*":{"name":"l","requests":9,"window":"1m"}}}]}`), rules.Options{Assigned: true})
