@@ -40,8 +40,8 @@ func TestRun_settlements(t *testing.T) {
 			if r.Allowed != r.Requests || math.Abs(settled-c.want) > 0.04 || c.want == math.Trunc(c.want) && settled != c.want {
 				t.Errorf("%s, %s: got %d of %d admitted and %g settlements each, want all and %g", store, name, r.Allowed, r.Requests, settled, c.want)
 			}
-			// writes that wrongly assume that the item has no slots yet: at first, each environment
-			// assumes this
+			// Guesses are writes that wrongly assume that the item has no slots yet: at first, each environment
+			// assumes this.
 			guesses := int64(0)
 			if c.s.Limit.Count.Of == limiter.CountConcurrent && store == DynamoDB {
 				guesses = int64(r.Environments)
