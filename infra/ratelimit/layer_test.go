@@ -85,6 +85,30 @@ func TestLimits_AddLayer(t *testing.T) {
 	assertions.Template_FromStack(stack, nil).ResourceCountIs(jsii.String("Custom::LogRetention"), jsii.Number(0))
 }
 
+// The policy for functions outside the app has the statements of a function with the layer, and the variables
+// are the same.
+func TestLimits_NewLayerPolicy(t *testing.T) {
+	for _, store := range []ratelimit.Store{ratelimit.DynamoDB, ratelimit.ElastiCache} {
+		app, l, f := newLayered(t, func(p *ratelimit.LimitsProps) { p.Store, p.RulesFrom = store, "table" }, nil)
+		l.AddLayer(f)
+		l.NewLayerPolicy()
+		app.Synth(nil)
+		stack := awscdk.Stack_Of(f)
+		for _, policy := range *assertions.Template_FromStack(stack, nil).FindResources(jsii.String("AWS::IAM::ManagedPolicy"), nil) {
+			got, err := json.Marshal((*policy)["Properties"].(map[string]any)["PolicyDocument"].(map[string]any)["Statement"])
+			if want := policyOf(t, stack, "OrdersServiceRole"); err != nil || string(got) != want {
+				t.Errorf("%s: got the statements %s (%v), want %s", store, got, err, want)
+			}
+		}
+		got, made := slices.Sorted(maps.Keys(l.LayerVariables())), variablesOf(t, stack)
+		delete(made, "TABLE")
+		delete(made, "AWS_LAMBDA_EXEC_WRAPPER")
+		if want := slices.Sorted(maps.Keys(made)); !slices.Equal(got, want) {
+			t.Errorf("%s: got the variables %v, want %v", store, got, want)
+		}
+	}
+}
+
 // policyOf returns, in JSON, the statements of the policy of the role whose id begins with prefix.
 func policyOf(t *testing.T, stack awscdk.Stack, prefix string) string {
 	t.Helper()
