@@ -19,6 +19,10 @@ const MaxAnswer = 6<<20 + 100
 
 // Admitted is a request that a function in another process must answer.
 type Admitted struct {
+	// Event is the event for the function. Its bytes are those of the event from Lambda, unless the client has
+	// sent a field that only Weir may set, or the request is over a limit in mode mark.
+	Event []byte
+
 	w       http.ResponseWriter
 	counted bool // w reads the status, the cost fields and the length of the answer
 	event   *proxyEvent

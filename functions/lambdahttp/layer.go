@@ -6,7 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
 	"net/http"
+	"runtime/debug"
+	"strings"
 
 	"github.com/weir-limits/weir/limiter/httplimit"
 )
@@ -21,8 +25,9 @@ type Layer struct {
 // NewLayer returns a Layer.
 func NewLayer(e *Environment) *Layer { return &Layer{e, e.Serve(http.HandlerFunc(forward))} }
 
-// Function passes an admitted event to the function, and returns when the function has answered. It calls
-// [Admitted.Answered] or [Admitted.Prelude] with the answer. An error means that the function failed.
+// Function passes the event of an admitted request to the function, and returns when the function has
+// answered. It calls [Admitted.Answered] or [Admitted.Prelude] with the answer. An error means that the
+// function failed.
 type Function func(*Admitted) error
 
 // ErrForeign means that an event is no HTTP request, so that no limit applies.
@@ -35,7 +40,9 @@ var errFailed = errors.New("the function failed")
 type exchange struct {
 	response // Weir's own answer
 
+	payload  []byte
 	event    *proxyEvent
+	fields   int // number of the header fields of the event
 	function Function
 	called   bool
 }
@@ -61,13 +68,13 @@ func (l *Layer) Invoke(ctx context.Context, payload []byte, function Function) (
 	} else if err != nil {
 		return nil, l.e.undecided(err)
 	}
-	x := &exchange{response: response{header: http.Header{}}, event: event, function: function}
+	x := &exchange{response: response{header: http.Header{}}, payload: payload, event: event, function: function}
 	r, err := event.request(context.WithValue(ctx, exchangeKey{}, x), l.e.basePath(event.RequestContext.DomainName))
 	if err != nil { // clients must not be able to avoid the limits
 		_ = l.e.undecided(err)
 		httplimit.MalformedPath().Refuse(x)
-	} else {
-		l.serve(x, r)
+	} else if err := l.serve(x, r); err != nil {
+		return nil, l.e.undecided(err)
 	}
 	if x.called {
 		return nil, nil
@@ -75,21 +82,31 @@ func (l *Layer) Invoke(ctx context.Context, payload []byte, function Function) (
 	return json.Marshal(x.response.event(event))
 }
 
-// serve serves a request. It recovers from the panic of forward.
-func (l *Layer) serve(x *exchange, r *http.Request) {
+// serve serves a request. It returns an error if the decision panics.
+func (l *Layer) serve(x *exchange, r *http.Request) (err error) {
 	defer func() {
-		if v := recover(); v != nil && v != errFailed { //nolint:errorlint // the value of a panic
+		switch v := recover(); {
+		case v == nil || v == errFailed: //nolint:errorlint // the value of a panic
+		case x.called:
 			panic(v)
+		default:
+			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
 		}
 	}()
+	x.fields = len(r.Header)
 	l.api.ServeHTTP(x, r)
+	return nil
 }
 
 // forward is the http.Handler of admitted requests. Its panic settles the request as a failure.
 func forward(w http.ResponseWriter, r *http.Request) {
 	x, _ := r.Context().Value(exchangeKey{}).(*exchange)
 	x.called = true
-	if err := x.function(&Admitted{w: w, counted: w != http.ResponseWriter(x), event: x.event}); err != nil {
+	a := &Admitted{Event: x.payload, w: w, counted: w != http.ResponseWriter(x), event: x.event}
+	if len(r.Header) != x.fields || r.Header.Get(httplimit.OverField) != "" {
+		a.Event = x.event.withHeader(x.payload, r.Header)
+	}
+	if err := x.function(a); err != nil {
 		panic(errFailed)
 	}
 }
@@ -130,4 +147,31 @@ func parseWithoutBody(payload []byte) (*proxyEvent, error) {
 		return nil, fmt.Errorf("event: %w", err)
 	}
 	return event, nil
+}
+
+// withHeader returns the event with h, the header that the Gate has changed: it removes fields that only Weir
+// may set, and adds httplimit.OverField.
+func (e *proxyEvent) withHeader(payload []byte, h http.Header) []byte {
+	removed := map[string]bool{strings.ToLower(httplimit.OverField): true}
+	for _, names := range []iter.Seq[string]{maps.Keys(e.Headers), maps.Keys(e.MultiHeaders)} {
+		for name := range names {
+			if _, ok := h[http.CanonicalHeaderKey(name)]; !ok {
+				removed[strings.ToLower(name)] = true
+			}
+		}
+	}
+	over := http.Header{}
+	if value := h.Get(httplimit.OverField); value != "" {
+		over[strings.ToLower(httplimit.OverField)] = []string{value}
+	}
+	members, _ := membersOf(payload) // parseWithoutBody has checked the event
+	single, lists := last(members, "headers"), last(members, "multiValueHeaders")
+	var parts [][]byte
+	at := 0
+	for _, m := range ordered(single, lists) {
+		if !m.null() {
+			parts, at = append(parts, payload[at:m.start], edited(m, appendFields(nil, over, nil, m == lists), removed)), m.end
+		}
+	}
+	return bytes.Join(append(parts, payload[at:]), nil)
 }

@@ -22,7 +22,7 @@ import (
 type invocation struct {
 	id, arn  string
 	deadline time.Time
-	admitted chan bool     // gets true when the function must answer, or false when Weir has answered
+	admitted chan []byte   // gets the event that the function must answer, or nil when Weir has answered
 	answers  chan *answer  // gets the answer of the function; closed if there will be none
 	settled  chan struct{} // closed at the end
 	taken    bool          // answers has an element or is closed; guarded by Proxy.mu
@@ -38,7 +38,7 @@ func newInvocation(h http.Header) *invocation {
 	}
 	return &invocation{
 		id: h.Get(headerRequest), arn: h.Get(headerARN), deadline: deadline,
-		admitted: make(chan bool, 1), answers: make(chan *answer, 1), settled: make(chan struct{}),
+		admitted: make(chan []byte, 1), answers: make(chan *answer, 1), settled: make(chan struct{}),
 	}
 }
 
@@ -57,42 +57,32 @@ func (p *Proxy) run(i *invocation, event []byte) {
 	defer cancel()
 	var current *answer
 	defer func() {
-		if v := recover(); v != nil {
-			p.logger.ErrorContext(ctx, "event without a decision passed to the function", slog.Any("panic", v), slog.String("stack", string(debug.Stack())))
-			p.recovered(i, current)
+		if v := recover(); v != nil { // lambdahttp recovers from a panic before the function has the event
+			p.logger.ErrorContext(ctx, "answer not passed on", slog.Any("panic", v), slog.String("stack", string(debug.Stack())))
+			current.abort()
 		}
 	}()
 	own, err := p.layer.Invoke(ctx, event, func(a *lambdahttp.Admitted) error {
-		i.admitted <- true
+		i.admitted <- a.Event
 		var ok bool
 		if current, ok = <-i.answers; !ok {
 			return errNoAnswer
 		}
-		return current.send(a)
+		err := current.send(a)
+		current.end()
+		return err
 	})
 	switch {
 	case own != nil:
 		p.post(ctx, i, own)
 		p.forget(i)
-		i.admitted <- false
+		i.admitted <- nil
 	case err != nil:
 		if !errors.Is(err, lambdahttp.ErrForeign) {
 			p.logger.ErrorContext(ctx, "event without a decision passed to the function", slog.Any("err", err))
 		}
 		p.forget(i)
-		i.admitted <- true
-	}
-}
-
-// recovered continues an invocation after a panic of Weir, so that nothing waits for it.
-func (p *Proxy) recovered(i *invocation, current *answer) {
-	p.forget(i)
-	select {
-	case i.admitted <- true:
-	default: // the function has the event
-	}
-	if current != nil {
-		current.abort()
+		i.admitted <- event
 	}
 }
 
@@ -129,7 +119,6 @@ type answer struct {
 // send sends the answer to Lambda, with the fields of the decision, and the response of Lambda to the
 // runtime. It returns an error if the function has failed.
 func (a *answer) send(admitted *lambdahttp.Admitted) error {
-	defer a.end()
 	switch {
 	case a.failed:
 		a.proxy.pass(a.w, a.r)
@@ -174,7 +163,7 @@ func (a *answer) end() {
 
 // abort reports a failure of Weir to the runtime, if the runtime has no response yet.
 func (a *answer) abort() {
-	if !a.done {
+	if a != nil && !a.done {
 		a.proxy.fail(a.w, errFunction)
 		a.end()
 	}

@@ -83,8 +83,10 @@ func (p *Proxy) next(w http.ResponseWriter, r *http.Request) {
 			p.fail(w, err)
 			return
 		}
-		if e.status == http.StatusOK && !p.admit(e) {
-			continue
+		if e.status == http.StatusOK {
+			if e.payload = p.admit(e); e.payload == nil {
+				continue
+			}
 		}
 		copyHeader(w.Header(), e.header)
 		w.Header().Set("Content-Length", strconv.Itoa(len(e.payload)))
@@ -232,8 +234,8 @@ func deadlineOf(h http.Header) (time.Time, bool) {
 	return time.UnixMilli(ms), err == nil
 }
 
-// admit decides an event. It returns false if Weir has answered the event.
-func (p *Proxy) admit(e event) bool {
+// admit decides an event. It returns the event for the function, or nil if Weir has answered the event.
+func (p *Proxy) admit(e event) []byte {
 	i := newInvocation(e.header)
 	p.mu.Lock()
 	p.running[i.id] = i

@@ -3,10 +3,25 @@ package runtimeproxy_test
 import (
 	"bytes"
 	"context"
+	"errors"
+	"io"
 	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/weir-limits/weir/functions/lambdahttp"
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 // hosts are events of each host that the layer limits.
@@ -43,5 +58,280 @@ func TestProxy_likeHandler(t *testing.T) {
 				t.Errorf("%s: answer: got %s, want the fields of the decision", host, got.body)
 			}
 		}
+	}
+}
+
+// settling has a limit of each kind that is settled after the answer.
+const settling = `{"rules":[{"endpoint":"*","limits":{"global":[
+	{"name":"cost","requests":1000,"window":"1h","reserve":100,"count":"cost","per":["ip"]},
+	{"name":"bytes","requests":100000,"window":"1h","reserve":500,"count":"bytes","per":["ip"]},
+	{"name":"failures","requests":10,"window":"1h","count":"failures","per":["ip"]},
+	{"name":"slots","requests":1,"window":"5m","count":"concurrent","per":["ip"]}]}}]}`
+
+// used returns what the client of the sample events has used of each limit.
+func used(t *testing.T, e *lambdahttp.Environment) string {
+	t.Helper()
+	charges := e.Rules.Current().Charges(nil, http.MethodGet, rules.MustParsePath("/"), caller.Caller{IP: netip.MustParsePrefix("203.0.113.7/32")})
+	usage, err := e.Limiter.Inspect(t.Context(), noon, charges)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var used []string
+	for _, u := range usage {
+		used = append(used, strconv.FormatInt(u.Capacity-u.Remaining+u.Debt, 10))
+	}
+	return strings.Join(used, " ")
+}
+
+// All headers of the Runtime API reach the runtime and Lambda.
+func TestProxy_headers(t *testing.T) {
+	l := newLayered(t, environment(t, limited, nil), false)
+	sent := http.Header{
+		"Lambda-Runtime-Trace-Id": {"Root=1-5bef4de7-ad49b0e87f6ef6c87fc2e700;Parent=9a9197af755a6419;Sampled=1"}, "Lambda-Runtime-Client-Context": {`{"client":{}}`},
+		"Lambda-Runtime-Cognito-Identity": {`{"identityId":"a"}`}, "Lambda-Runtime-Invoked-Function-Arn": {"arn:aws:lambda:eu-central-1:123456789012:function:f"},
+		"Lambda-Runtime-Aws-Tenant-Id": {"blue"}, "X-Future": {"1", "2"},
+	}
+	for _, payload := range [][]byte{sample(t, "http-api-anonymous.json"), []byte(`{"Records":[]}`)} {
+		next := l.request()
+		l.events <- event{payload, sent}
+		got := <-next
+		for name, values := range sent {
+			if !slices.Equal(got.header[name], values) {
+				t.Errorf("%s: got %q, want %q", name, got.header[name], values)
+			}
+		}
+		if got.header.Get("Lambda-Runtime-Deadline-Ms") == "" || got.header.Get("Content-Type") != "application/json" || !bytes.Equal(got.body, payload) {
+			t.Errorf("event: got %v %s, want the deadline, the type and the bytes of the event", got.header, got.body)
+		}
+		if status := l.respond(got.id, "response", `{"statusCode":200}`, map[string]string{"Content-Type": "application/weird", "User-Agent": "runtime/1", "X-Own": "yes"}); status != http.StatusAccepted {
+			t.Errorf("status: got %d, want 202", status)
+		}
+		if a := <-l.answers; a.header.Get("Content-Type") != "application/weird" || a.header.Get("User-Agent") != "runtime/1" || a.header.Get("X-Own") != "yes" || a.header.Get("Accept-Encoding") != "gzip" {
+			t.Errorf("answer: got %v, want the header of the runtime", a.header)
+		}
+	}
+}
+
+// An event that is no HTTP request, its answer and its error stay unchanged.
+func TestProxy_foreign(t *testing.T) {
+	l := newLayered(t, environment(t, limited, nil), false)
+	payload := []byte("{ \"Records\" : [ {\"body\":\"\xff\"} ] }")
+	for range 5 {
+		if got, ran := l.send(payload, `{"statusCode": 200,  "headers":{}}`); !ran || string(got.body) != `{"statusCode": 200,  "headers":{}}` {
+			t.Errorf("answer: got %s, want no change", got.body)
+		}
+	}
+	next := l.request()
+	l.events <- event{payload: payload}
+	l.respond((<-next).id, "error", `{"errorMessage":"no"}`, map[string]string{"Lambda-Runtime-Function-Error-Type": "Own.Error"})
+	if got := <-l.answers; got.path != "error" || string(got.body) != `{"errorMessage":"no"}` || got.header.Get("Lambda-Runtime-Function-Error-Type") != "Own.Error" {
+		t.Errorf("error: got %+v, want no change", got)
+	}
+	if log := l.log.String(); log != "" {
+		t.Errorf("log: got %s, want none", log)
+	}
+}
+
+// All other requests of the runtime, such as a failed init, pass.
+func TestProxy_otherRequests(t *testing.T) {
+	l := newLayered(t, environment(t, limited, nil), false)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, l.server.URL+"/2018-06-01/runtime/init/error?a=b", strings.NewReader(`{"errorMessage":"no"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Lambda-Runtime-Function-Error-Type", "Runtime.ImportModuleError")
+	r.Header.Set("Lambda-Runtime-Function-Xray-Error-Cause", `{"exceptions":[]}`)
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusAccepted || string(body) != `{"status":"OK"}` {
+		t.Errorf("response: got %d %s, %v, want that of Lambda", response.StatusCode, body, err)
+	}
+	got := <-l.others
+	if got.path != "POST /2018-06-01/runtime/init/error?a=b" || string(got.body) != `{"errorMessage":"no"}` ||
+		got.header.Get("Lambda-Runtime-Function-Error-Type") != "Runtime.ImportModuleError" || got.header.Get("Lambda-Runtime-Function-Xray-Error-Cause") != `{"exceptions":[]}` {
+		t.Errorf("request: got %+v, want that of the runtime", got)
+	}
+}
+
+// Each end of an invocation settles the request once, before Lambda gets the request for the next event.
+func TestProxy_settles(t *testing.T) {
+	payload := sample(t, "http-api-anonymous.json")
+	for _, c := range []struct {
+		name string
+		end  func(l *layered, id string)
+		want string
+	}{
+		{"answer", func(l *layered, id string) {
+			l.respond(id, "response", `{"statusCode":200,"headers":{"Weir-Cost":"7"},"body":"abc"}`, nil)
+		}, "7 3 0 0"},
+		{"failure", func(l *layered, id string) { l.respond(id, "response", `{"statusCode":500}`, nil) }, "100 0 1 0"},
+		{"error", func(l *layered, id string) { l.respond(id, "error", `{"errorMessage":"no"}`, nil) }, "100 0 1 0"},
+		{"no answer", func(*layered, string) {}, "100 0 1 0"},
+		{"two answers", func(l *layered, id string) {
+			l.respond(id, "response", `{"statusCode":200,"headers":{"Weir-Cost":"7"}}`, nil)
+			l.respond(id, "response", `{"statusCode":500,"headers":{"Weir-Cost":"8"}}`, nil)
+		}, "7 0 0 0"},
+		{"an answer that Lambda rejects", func(l *layered, id string) {
+			l.status = http.StatusRequestEntityTooLarge
+			if status := l.respond(id, "response", `{"statusCode":200,"body":"abc"}`, nil); status != http.StatusRequestEntityTooLarge {
+				t.Errorf("status: got %d, want that of Lambda", status)
+			}
+			l.status = http.StatusAccepted
+		}, "100 3 1 0"},
+		{"an answer that is too large", func(l *layered, id string) {
+			body := `{"statusCode":200,"body":"` + strings.Repeat("x", lambdahttp.MaxAnswer) + `"}`
+			l.status = http.StatusRequestEntityTooLarge
+			l.respond(id, "response", body, nil)
+			l.status = http.StatusAccepted
+			if a := <-l.answers; string(a.body) != body {
+				t.Errorf("answer: got %d bytes, want those of the function", len(a.body))
+			}
+		}, "100 0 1 0"},
+		{"the end of the environment", func(l *layered, _ string) { l.proxy.Close() }, "100 0 1 0"},
+	} {
+		e := environment(t, settling, nil)
+		l := newLayered(t, e, false)
+		next := l.request()
+		l.events <- event{payload: payload}
+		c.end(l, (<-next).id)
+		next = l.request()
+		l.events <- event{payload: []byte(`{}`)} // Lambda has the request for an event, so all is settled
+		<-next
+		if got := used(t, e); got != c.want {
+			t.Errorf("%s: used: got %s, want %s", c.name, got, c.want)
+		}
+		if log := l.log.String(); log != "" {
+			t.Errorf("%s: log: got %s, want none", c.name, log)
+		}
+	}
+}
+
+// watched is a store that calls settling at each settlement.
+type watched struct {
+	limiter.Store
+	settling func()
+}
+
+// Settle implements limiter.Store.
+func (w watched) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
+	w.settling()
+	return w.Store.Settle(ctx, now, s, charges, results, elapsed, once)
+}
+
+// The settlement starts after Lambda has the answer, and ends before Lambda gets the next request. Lambda
+// freezes the environment after that request.
+func TestProxy_freeze(t *testing.T) {
+	var l *layered
+	settlements := 0
+	e := overStore(t, settling, watched{storetest.Must(memstore.New(memstore.Options{})), func() {
+		settlements++
+		if answers, requests := len(l.answers), len(l.requests); answers != 1 || requests != 1 {
+			t.Errorf("settlement: got %d answers and %d requests for an event before it, want 1 and 1", answers, requests)
+		}
+	}}, nil)
+	l = newLayered(t, e, false)
+	next := l.request()
+	l.events <- event{payload: sample(t, "http-api-anonymous.json")}
+	id := (<-next).id
+	l.respond(id, "response", `{"statusCode":200,"headers":{"Weir-Cost":"7"},"body":"abc"}`, nil)
+	next = l.request()
+	l.events <- event{payload: []byte(`{}`)}
+	<-next
+	if settlements == 0 {
+		t.Error("settlements: got none, want some")
+	}
+}
+
+// If the store fails, on_error decides. If Weir itself fails, the event passes, and the log and a metric report it.
+func TestProxy_undecided(t *testing.T) {
+	payload := sample(t, "http-api-anonymous.json")
+	for _, c := range []struct {
+		name, onError string
+		ran           bool
+	}{{"allow", "allow", true}, {"deny", "deny", false}} {
+		var metrics lockedBuffer
+		document := `{"rules":[{"endpoint":"*","on_error":"` + c.onError + `","limits":{"global":{"name":"few","requests":2,"window":"5s","per":["ip"]}}}]}`
+		l := newLayered(t, overStore(t, document, down{}, &metrics), false)
+		got, ran := l.send(payload, `{"statusCode":200}`)
+		if ran != c.ran || !strings.Contains(string(got.body), "Weir-Degraded") {
+			t.Errorf("%s: got %t %s, want %t and Weir-Degraded", c.name, ran, got.body, c.ran)
+		}
+	}
+	var metrics lockedBuffer
+	e := environment(t, limited, &metrics)
+	e.Identifier = nil // panics
+	l := newLayered(t, e, false)
+	for range 3 {
+		if got, ran := l.send(payload, `{"statusCode":200}`); !ran || string(got.body) != `{"statusCode":200}` {
+			t.Errorf("panic: got %t %s, want the answer of the function", ran, got.body)
+		}
+	}
+	if log := l.log.String(); !strings.Contains(log, "event without a decision passed to the function") {
+		t.Errorf("panic: log: got %s, want the event", log)
+	}
+	if m := metrics.String(); !strings.Contains(m, `"Failed":1`) {
+		t.Errorf("panic: metrics: got %s, want Failed", m)
+	}
+}
+
+// down is a store that fails.
+type down struct{ limiter.Store }
+
+// Take implements limiter.Store.
+func (down) Take(context.Context, algo.Instant, limiter.Subject, []limiter.Charge, []algo.Result) (bool, error) {
+	return false, errors.New("down")
+}
+
+// A runtime that handles several events at once gets as many as the limit allows.
+func TestProxy_concurrent(t *testing.T) {
+	const pollers, events, allowed = 16, 400, 300
+	e := environment(t, `{"rules":[{"endpoint":"*","limits":{"global":[{"name":"n","requests":300,"window":"1h","per":["ip"]},
+		{"name":"slots","requests":100,"window":"5m","count":"concurrent","per":["ip"]}]}}]}`, nil)
+	l := newLayered(t, e, true)
+	var ran atomic.Int64
+	var runtime sync.WaitGroup
+	for range pollers {
+		runtime.Go(func() {
+			for {
+				got := <-l.request()
+				if string(got.body) == `{"end":true}` {
+					return
+				}
+				ran.Add(1)
+				if status := l.respond(got.id, "response", `{"statusCode":200,"body":"`+got.id+`"}`, nil); status != http.StatusAccepted {
+					t.Errorf("status: got %d, want 202", status)
+				}
+			}
+		})
+	}
+	payload := sample(t, "http-api-anonymous.json")
+	go func() {
+		for range events {
+			l.events <- event{payload: payload}
+		}
+		for range pollers {
+			l.events <- event{payload: []byte(`{"end":true}`)}
+		}
+	}()
+	refused := 0
+	for range events {
+		switch a := <-l.answers; {
+		case bytes.Contains(a.body, []byte(`"statusCode":429`)):
+			refused++
+		case !bytes.Contains(a.body, []byte(`"body":"`+a.id+`"`)) || !bytes.Contains(a.body, []byte("RateLimit")):
+			t.Errorf("answer %s: got %s, want its own with the fields", a.id, a.body)
+		}
+	}
+	runtime.Wait()
+	if ran.Load() != allowed || refused != events-allowed {
+		t.Errorf("events: got %d for the function and %d refused, want %d and %d", ran.Load(), refused, allowed, events-allowed)
+	}
+	l.proxy.Close()
+	if got := used(t, e); got != "300 0" {
+		t.Errorf("used: got %s, want 300 0", got)
 	}
 }

@@ -270,7 +270,7 @@ func TestLinks(t *testing.T) {
 	for function, links := range map[string][]string{
 		"authorizer": nil, "handler": nil, "settle": nil, "signingkeys": nil, "extension": nil,
 		"authorizer-redis": {redis}, "handler-redis": {redis}, "settle-redis": {redis}, "extension-redis": {redis},
-		"authorizer-events": {redis, kafka, kinesis}, "handler-events": {redis, kafka, kinesis},
+		"authorizer-events": {redis, kafka, kinesis}, "handler-events": {redis, kafka, kinesis}, "extension-events": {redis, kafka, kinesis},
 	} {
 		out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-tags", "lambda.norpc,nethttpomithttp2", "../../functions/"+function).Output()
 		if err != nil {

@@ -1,0 +1,369 @@
+package lambdahttp_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/weir-limits/weir/functions/lambdahttp"
+	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/telemetry"
+)
+
+// one allows one request a second, so that the fields of the first decision are known.
+const one = `{"rules":[{"endpoint":"*","limits":{"global":{"name":"one","requests":1,"window":"1s","per":["ip"]}}}]}`
+
+// These are the fields of the first decision of one, as members of an object.
+const (
+	fields = `"RateLimit":"\"one\";r=0;t=2","RateLimit-Policy":"\"one\";q=1;w=1","X-RateLimit-Limit":"1","X-RateLimit-Remaining":"0","X-RateLimit-Reset":"1772625602"`
+	lists  = `"RateLimit":["\"one\";r=0;t=2"],"RateLimit-Policy":["\"one\";q=1;w=1"],"X-RateLimit-Limit":["1"],"X-RateLimit-Remaining":["0"],"X-RateLimit-Reset":["1772625602"]`
+)
+
+// undecidedREST is an event of a REST API without Weir's authorizer.
+func undecidedREST(t testing.TB) []byte {
+	t.Helper()
+	return changed(t, sampleEvent(t, "rest-proxy-anonymous.json"), `"weir": "allowed"`, `"org": "acme"`)
+}
+
+// listEvent is the event of a load balancer with multi-value headers.
+func listEvent(t testing.TB) []byte {
+	t.Helper()
+	return edited(t, "alb-anonymous.json", func(e map[string]any) {
+		lists := map[string][]string{}
+		for name, value := range e["headers"].(map[string]any) {
+			lists[name] = []string{value.(string)}
+		}
+		delete(e, "headers")
+		e["multiValueHeaders"] = lists
+	})
+}
+
+// limitedBy returns an environment with a rules document.
+func limitedBy(t testing.TB, document string) *lambdahttp.Environment {
+	t.Helper()
+	e := memory(t)
+	var err error
+	if e.Rules, err = fixed(rules.Parse([]byte(document), rules.Options{Version: 1})); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// answered returns the answer of a layer to an event whose function answers with payload.
+func answered(t testing.TB, e *lambdahttp.Environment, event []byte, payload string) string {
+	t.Helper()
+	var got []byte
+	own, err := lambdahttp.NewLayer(e).Invoke(ctx, event, func(a *lambdahttp.Admitted) error {
+		got = bytes.Join(a.Answered([]byte(payload)), nil)
+		return nil
+	})
+	if err != nil || own != nil {
+		t.Fatalf("answer of the layer: got %s, %v, want that of the function", own, err)
+	}
+	return string(got)
+}
+
+// An answer gets the fields in the form that its host reads. All other bytes stay.
+func TestLayer_answered(t *testing.T) {
+	rest, alb, list := undecidedREST(t), sampleEvent(t, "alb-anonymous.json"), listEvent(t)
+	api, url := sampleEvent(t, "http-api-anonymous.json"), sampleEvent(t, "function-url-anonymous.json")
+	v1 := changed(t, rest, `"resource": "/api/v1/search"`, `"version": "1.0"`)
+	for _, c := range []struct {
+		name, payload, want string
+		events              [][]byte
+	}{
+		{"headers", ` { "statusCode" : 200, "headers" : { "A":"b" } , "body" : "\u00e4\/" } `, ` { "statusCode" : 200, "headers" : {` + fields + `, "A":"b" } , "body" : "\u00e4\/" } `, [][]byte{api, url, rest, v1, alb}},
+		{"no member headers", `{"statusCode":"201","cookies":["a=b","c=d"]}`, `{"headers":{` + fields + `},"statusCode":"201","cookies":["a=b","c=d"]}`, [][]byte{api, url, rest, v1, alb}},
+		{"null headers", `{"headers":null,"statusCode":200}`, `{"headers":{` + fields + `},"statusCode":200}`, [][]byte{api, url, rest, v1, alb}},
+		{"empty headers", `{"headers":{ },"statusCode":200}`, `{"headers":{` + fields + ` },"statusCode":200}`, [][]byte{api, url, rest, v1, alb}},
+		{"base64", `{"statusCode":200,"headers":{},"body":"AP8=","isBase64Encoded":true}`, `{"statusCode":200,"headers":{` + fields + `},"body":"AP8=","isBase64Encoded":true}`, [][]byte{api, url, rest, v1, alb}},
+		{"only lists", `{"multiValueHeaders":{"A":["b","c"]},"statusCode":200}`, `{"multiValueHeaders":{` + lists + `,"A":["b","c"]},"statusCode":200}`, [][]byte{rest, v1, list}},
+		{"both", `{"multiValueHeaders":{"A":["b"]},"headers":{"C":"d"},"statusCode":200}`, `{"multiValueHeaders":{"A":["b"]},"headers":{` + fields + `,"C":"d"},"statusCode":200}`, [][]byte{rest, v1}},
+		{"a load balancer with lists", `{"statusCode":200}`, `{"multiValueHeaders":{` + lists + `},"statusCode":200}`, [][]byte{list}},
+		{"the function's own field", `{"statusCode":200,"headers":{"x-ratelimit-limit":"7"}}`,
+			`{"statusCode":200,"headers":{` + strings.Replace(fields, `"X-RateLimit-Limit":"1",`, "", 1) + `,"x-ratelimit-limit":"7"}}`, [][]byte{api, url, rest, v1, alb}},
+		{"the last of two members", `{"headers":{"A":"b"},"headers":{"C":"d"},"statusCode":200}`, `{"headers":{"A":"b"},"headers":{` + fields + `,"C":"d"},"statusCode":200}`, [][]byte{api}},
+		{"an escaped name", `{"\u0068eaders":{"A":"b"},"statusCode":200}`, `{"\u0068eaders":{` + fields + `,"A":"b"},"statusCode":200}`, [][]byte{api}},
+
+		{"an inferred object", `{"message":"hi","headers":{}}`, `{"statusCode":200,"headers":{"content-type":"application/json",` + fields + `},"body":"{\"message\":\"hi\",\"headers\":{}}"}`, [][]byte{api, url}},
+		{"an inferred string", ` "a\u00e4\n" `, `{"statusCode":200,"headers":{"content-type":"application/json",` + fields + `},"body":"a\u00e4\n"}`, [][]byte{api, url}},
+		{"an inferred number", `5`, `{"statusCode":200,"headers":{"content-type":"application/json",` + fields + `},"body":"5"}`, [][]byte{api, url}},
+		{"an inferred list", `[1, 2]`, `{"statusCode":200,"headers":{"content-type":"application/json",` + fields + `},"body":"[1, 2]"}`, [][]byte{api, url}},
+
+		{"null", `null`, `null`, [][]byte{api, url, rest, v1, alb}},
+		{"no JSON", `oops`, `oops`, [][]byte{api, url, rest, v1, alb}},
+		{"empty", ``, ``, [][]byte{api, url, rest, v1, alb}},
+		{"no status", `{"message":"hi"}`, `{"message":"hi"}`, [][]byte{rest, v1, alb}},
+		{"an invalid status", `{"statusCode":"x"}`, `{"statusCode":"x"}`, [][]byte{api, url, rest, v1, alb}},
+		{"a status that is out of range", `{"statusCode":99}`, `{"statusCode":99}`, [][]byte{api, url, rest, v1, alb}},
+		{"headers of another type", `{"statusCode":200,"headers":["a"]}`, `{"statusCode":200,"headers":["a"]}`, [][]byte{api, url, rest, v1, alb}},
+		{"two values", `{"statusCode":200}{}`, `{"statusCode":200}{}`, [][]byte{api, url, rest, v1, alb}},
+	} {
+		for i, event := range c.events {
+			if got := answered(t, limitedBy(t, one), event, c.payload); got != c.want {
+				t.Errorf("%s: event %d: got %s, want %s", c.name, i, got, c.want)
+			}
+		}
+	}
+}
+
+// An answer that exceeds Lambda's maximum with the fields stays without them.
+func TestLayer_largeAnswer(t *testing.T) {
+	for _, payload := range []string{
+		`{"statusCode":200,"body":"` + strings.Repeat("x", lambdahttp.MaxAnswer-50) + `"}`,
+		`"` + strings.Repeat("x", lambdahttp.MaxAnswer-50) + `"`,
+	} {
+		if got := answered(t, limitedBy(t, one), sampleEvent(t, "http-api-anonymous.json"), payload); got != payload {
+			t.Errorf("answer of %d bytes: got %d bytes, want no change", len(payload), len(got))
+		}
+	}
+}
+
+// An event that is no HTTP request has no decision.
+func TestLayer_foreign(t *testing.T) {
+	l := lambdahttp.NewLayer(limitedBy(t, `{"rules":[{"endpoint":"*","limits":{"global":{"name":"none","requests":1,"window":"1h"}}}]}`))
+	for _, event := range []string{
+		``, `null`, `[]`, `{}`, `{`, `"text"`, `{"Records":[{"eventSource":"aws:sqs","body":"{}"}]}`, `{"httpMethod":"GET"}`,
+		`{"requestContext":{"connectionId":"a","eventType":"MESSAGE","routeKey":"$default"},"body":"x"}`,
+		`{"version":"2.0","path":"/","method":"GET","headers":{"a":["b"]},"requestContext":{"serviceArn":"arn"}}`,
+		`{"version":"2.0","type":"REQUEST","routeArn":"arn:aws:execute-api","rawPath":"/","requestContext":{"http":{"method":"GET"}}}`,
+		string(sampleEvent(t, "rest-authorizer-user.json")), string(sampleEvent(t, "settle-invoke.json")), string(sampleEvent(t, "settle-log.json")),
+	} {
+		for range 2 {
+			own, err := l.Invoke(ctx, []byte(event), func(*lambdahttp.Admitted) error { t.Errorf("event %s: got a decision, want none", event); return nil })
+			if own != nil || !errors.Is(err, lambdahttp.ErrForeign) {
+				t.Errorf("event %s: got %s, %v, want %v", event, own, err, lambdahttp.ErrForeign)
+			}
+		}
+	}
+}
+
+// A client cannot avoid the limits with a request that the Go handler rejects.
+func TestLayer_rejected(t *testing.T) {
+	for _, event := range [][]byte{
+		changed(t, sampleEvent(t, "alb-anonymous.json"), `"httpMethod": "GET"`, `"httpMethod": "G T"`),
+		changed(t, sampleEvent(t, "alb-anonymous.json"), `"/api/v1/search"`, `"*"`),
+	} {
+		var metrics bytes.Buffer
+		e := limitedBy(t, one)
+		e.Recorder = telemetry.New(&metrics, "test", nil)
+		own, err := lambdahttp.NewLayer(e).Invoke(ctx, event, func(*lambdahttp.Admitted) error { t.Error("the function ran"); return nil })
+		if err != nil || !strings.Contains(string(own), `"statusCode":400`) || !strings.Contains(metrics.String(), `"Failed":1`) {
+			t.Errorf("answer: got %s, %v, metrics %s, want 400 and one failure", own, err, metrics.String())
+		}
+	}
+}
+
+// An event that Weir cannot decide has an error and counts as failed.
+func TestLayer_undecided(t *testing.T) {
+	for name, c := range map[string]struct {
+		event []byte
+		edit  func(*lambdahttp.Environment)
+	}{
+		"an event with members of other types": {changed(t, sampleEvent(t, "alb-anonymous.json"), `"headers": {`, `"headers": {"a":["b"],`), func(*lambdahttp.Environment) {}},
+		"a panic":                              {sampleEvent(t, "alb-anonymous.json"), func(e *lambdahttp.Environment) { e.Identifier = nil }},
+	} {
+		var metrics bytes.Buffer
+		e := limitedBy(t, one)
+		e.Recorder = telemetry.New(&metrics, "test", nil)
+		c.edit(e)
+		own, err := lambdahttp.NewLayer(e).Invoke(ctx, c.event, func(*lambdahttp.Admitted) error { t.Errorf("%s: got a decision, want none", name); return nil })
+		if own != nil || err == nil || errors.Is(err, lambdahttp.ErrForeign) || !strings.Contains(metrics.String(), `"Failed":1`) {
+			t.Errorf("%s: got %s, %v, metrics %s, want an error and one failure", name, own, err, metrics.String())
+		}
+	}
+}
+
+// The function gets the event with the header that the Go handler would get. Other events keep their bytes.
+func TestLayer_event(t *testing.T) {
+	const marking = `{"rules":[{"endpoint":"*","limits":{"global":[
+		{"name":"soft","requests":1,"window":"1h","mode":"mark","per":["ip"]},{"name":"cost","requests":1000,"window":"1h","reserve":1,"count":"cost","per":["ip"]}]}}]}`
+	for _, event := range [][]byte{undecidedREST(t), sampleEvent(t, "alb-anonymous.json"), listEvent(t), sampleEvent(t, "http-api-anonymous.json"), sampleEvent(t, "function-url-anonymous.json")} {
+		l := lambdahttp.NewLayer(limitedBy(t, marking))
+		seen := func(event []byte) (got []byte) {
+			_, err := l.Invoke(ctx, event, func(a *lambdahttp.Admitted) error { got = a.Event; return nil })
+			if err != nil {
+				t.Fatal(err)
+			}
+			return got
+		}
+		if got := seen(event); !bytes.Equal(got, event) {
+			t.Errorf("event: got %s, want no change", got)
+		}
+		var sent map[string]any
+		if err := json.Unmarshal(event, &sent); err != nil {
+			t.Fatal(err)
+		}
+		if single, ok := sent["headers"].(map[string]any); ok {
+			single["WEIR-over"], single["weir-cost"] = "forged", "0"
+		}
+		if lists, ok := sent["multiValueHeaders"].(map[string]any); ok {
+			lists["WEIR-over"], lists["weir-cost"] = []string{"forged"}, []string{"0"}
+		}
+		forged, err := json.Marshal(sent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got map[string]any
+		if err := json.Unmarshal(seen(forged), &got); err != nil {
+			t.Fatal(err)
+		}
+		for member, want := range map[string]any{"headers": "soft", "multiValueHeaders": []any{"soft"}} {
+			fields, ok := got[member].(map[string]any)
+			if !ok {
+				continue
+			}
+			names := slices.DeleteFunc(slices.Collect(maps.Keys(fields)), func(name string) bool { return !strings.HasPrefix(strings.ToLower(name), "weir-") })
+			if len(names) != 1 || names[0] != "weir-over" || !equalJSON(t, fields["weir-over"], want) {
+				t.Errorf("%s: got %v with %v, want weir-over with %v", member, names, fields["weir-over"], want)
+			}
+		}
+	}
+}
+
+func equalJSON(t *testing.T, a, b any) bool {
+	t.Helper()
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	if err := errors.Join(errX, errY); err != nil {
+		t.Fatal(err)
+	}
+	return bytes.Equal(x, y)
+}
+
+// The function's answer settles the request like an answer of the Go handler, and loses its cost fields.
+func TestLayer_settles(t *testing.T) {
+	const document = `{"rules":[{"endpoint":"*","limits":{"global":[
+		{"name":"cost","requests":1000,"window":"1h","reserve":100,"count":"cost","per":["ip"]},
+		{"name":"bytes","requests":100000,"window":"1h","reserve":500,"count":"bytes","per":["ip"]},
+		{"name":"failures","requests":10,"window":"1h","count":"failures","per":["ip"]},
+		{"name":"slots","requests":3,"window":"5m","count":"concurrent","per":["ip"]}]}}]}`
+	api, rest, list := sampleEvent(t, "http-api-anonymous.json"), undecidedREST(t), listEvent(t)
+	failed := errors.New("failed")
+	for _, c := range []struct {
+		name, payload string
+		events        [][]byte
+		err           error
+		want          string // the use of each limit after the request
+	}{
+		{"text", `{"statusCode":200,"headers":{"weir-cost":"7"},"body":"\u00e4bc"}`, [][]byte{api, rest}, nil, "7 4 0 0"},
+		{"a number", `{"statusCode":200,"headers":{"Weir-Cost":7},"body":"abcd"}`, [][]byte{api, rest}, nil, "7 4 0 0"},
+		{"a list", `{"statusCode":503,"multiValueHeaders":{"Weir-Cost":["7"],"A":["b"]},"body":""}`, [][]byte{rest, list}, nil, "7 0 1 0"},
+		{"base64", `{"statusCode":500,"headers":{"A":"b","WEIR-COST":"cost=8","C":"d"},"body":"AAECAw==","isBase64Encoded":true}`, [][]byte{api, rest}, nil, "8 4 1 0"},
+		{"no report", `{"statusCode":200}`, [][]byte{api, rest, list}, nil, "100 0 0 0"},
+		{"inferred", `"\u00e4bc"`, [][]byte{api}, nil, "100 4 0 0"},
+		{"no answer to a host", `oops`, [][]byte{rest, list}, nil, "100 0 1 0"},
+		{"failure", `{"statusCode":200}`, [][]byte{api, rest, list}, failed, "100 0 1 0"},
+	} {
+		for i, event := range c.events {
+			e := limitedBy(t, document)
+			var got string
+			_, err := lambdahttp.NewLayer(e).Invoke(ctx, event, func(a *lambdahttp.Admitted) error {
+				if c.err != nil {
+					return c.err
+				}
+				got = string(bytes.Join(a.Answered([]byte(c.payload)), nil))
+				return nil
+			})
+			if err != nil || strings.Contains(strings.ToLower(got), "weir-cost") || c.err == nil && c.payload != "oops" && !json.Valid([]byte(got)) {
+				t.Errorf("%s: event %d: got %s, %v, want an answer without cost fields", c.name, i, got, err)
+			}
+			if used := usedBy(t, e); used != c.want {
+				t.Errorf("%s: event %d: used: got %s, want %s", c.name, i, used, c.want)
+			}
+		}
+	}
+}
+
+// The function's answer stays valid JSON with the same content, whatever it is.
+func FuzzLayer_answered(f *testing.F) {
+	for _, payload := range []string{
+		`{"statusCode":200,"headers":{"A":"b","weir-cost":"1"},"multiValueHeaders":{"Weir-Cost":["2"]},"body":"x"}`, `{"headers":null,"statusCode":"200"}`,
+		`"text"`, `5`, `{"a":{}}`, `{"statusCode":200,"headers":{"a":{"b":[{}]}}}`, `{"\u0068eaders":{},"statusCode":2e2}`, "{\"statusCode\":200,\"headers\":{\"\xff\":\"\xfe\"}}",
+	} {
+		f.Add([]byte(payload))
+	}
+	events := [][]byte{sampleEvent(f, "http-api-anonymous.json"), undecidedREST(f), sampleEvent(f, "alb-anonymous.json"), listEvent(f)}
+	const document = `{"rules":[{"endpoint":"*","limits":{"global":[{"name":"cost","requests":1000000000,"window":"1s","reserve":1,"count":"cost","per":["ip"]}]}}]}`
+	f.Fuzz(func(t *testing.T, payload []byte) {
+		for _, event := range events {
+			e := limitedBy(t, document)
+			before := bytes.Clone(payload)
+			got := []byte(answered(t, e, event, string(payload)))
+			if !bytes.Equal(payload, before) {
+				t.Fatal("payload: got a change, want none")
+			}
+			if json.Valid(payload) != json.Valid(got) {
+				t.Fatalf("answer %q: got %q, want JSON if the answer is JSON", payload, got)
+			}
+			var was, is map[string]any
+			if json.Unmarshal(payload, &was) != nil || json.Unmarshal(got, &is) != nil || was["statusCode"] == nil {
+				continue
+			}
+			for _, answer := range []map[string]any{was, is} {
+				strip(answer)
+			}
+			if !equalJSON(t, was, is) {
+				t.Fatalf("answer %q: got %q, want no other change than the fields", payload, got)
+			}
+		}
+	})
+}
+
+// strip removes the fields of Weir from an answer, and headers that are then empty.
+func strip(answer map[string]any) {
+	for _, member := range []string{"headers", "multiValueHeaders"} {
+		fields, ok := answer[member].(map[string]any)
+		for name := range fields {
+			switch lower := strings.ToLower(name); {
+			case strings.HasPrefix(lower, "ratelimit"), strings.HasPrefix(lower, "x-ratelimit"), lower == "weir-cost":
+				delete(fields, name)
+			}
+		}
+		if answer[member] == nil || ok && len(fields) == 0 {
+			delete(answer, member)
+		}
+	}
+}
+
+// BenchmarkLayer measures the decision and the change of an answer with a store in memory.
+func BenchmarkLayer(b *testing.B) {
+	for name, body := range map[string]string{"1 kB": strings.Repeat("x", 1000), "5 MB": strings.Repeat("x", 5_000_000)} {
+		b.Run(name, func(b *testing.B) {
+			e := limitedBy(b, `{"rules":[{"endpoint":"*","limits":{"global":{"name":"many","requests":1000000000,"window":"1s","per":["ip"]}}}]}`)
+			e.Recorder = telemetry.New(io.Discard, "dev", nil)
+			l, event, answer := lambdahttp.NewLayer(e), changed(b, sampleEvent(b, "http-api-anonymous.json"), `"isBase64Encoded"`, `"body":"`+body+`","isBase64Encoded"`), []byte(`{"statusCode":200,"headers":{"content-type":"text/plain"},"body":"`+body+`"}`)
+			b.ReportAllocs()
+			b.SetBytes(int64(len(event) + len(answer)))
+			for b.Loop() {
+				if own, err := l.Invoke(ctx, event, func(a *lambdahttp.Admitted) error { a.Answered(answer); return nil }); own != nil || err != nil {
+					b.Fatal(own, err)
+				}
+			}
+		})
+	}
+}
+
+// usedBy returns what the client of the sample events has used of each limit.
+func usedBy(t *testing.T, e *lambdahttp.Environment) string {
+	t.Helper()
+	charges := e.Rules.Current().Charges(nil, http.MethodGet, rules.MustParsePath("/"), caller.Caller{IP: netip.MustParsePrefix("203.0.113.7/32")})
+	usage, err := e.Limiter.Inspect(ctx, noon, charges)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var used []string
+	for _, u := range usage {
+		used = append(used, strconv.FormatInt(u.Capacity-u.Remaining+u.Debt, 10))
+	}
+	return strings.Join(used, " ")
+}

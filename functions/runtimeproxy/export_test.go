@@ -1,0 +1,4 @@
+package runtimeproxy
+
+// ReadPrelude is readPrelude for tests.
+var ReadPrelude = readPrelude

@@ -1,0 +1,130 @@
+package runtimeproxy_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/functions/lambdahttp"
+	"github.com/weir-limits/weir/functions/runtimeproxy"
+)
+
+// extensionsAPI is the Extensions API of Lambda, and its Runtime API.
+type extensionsAPI struct {
+	*lambdaAPI
+
+	shutdown chan struct{} // closed when the environment ends
+}
+
+func newExtensionsAPI(t *testing.T) *extensionsAPI {
+	x := &extensionsAPI{newLambdaAPI(t), make(chan struct{})}
+	others := x.Config.Handler
+	x.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/2020-01-01/extension/event/next" {
+			x.others <- posted{path: r.URL.Path, header: r.Header}
+			<-x.shutdown
+			_, _ = w.Write([]byte(`{"eventType":"SHUTDOWN","shutdownReason":"spindown","deadlineMs":1}`))
+			return
+		}
+		others.ServeHTTP(w, r)
+	})
+	return x
+}
+
+// proxy returns the address that the wrapper script gives to the runtime.
+func (x *extensionsAPI) proxy(t *testing.T) string {
+	t.Helper()
+	_, port, err := net.SplitHostPort(x.address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return net.JoinHostPort(contract.LayerHost, port)
+}
+
+// run starts the extension. The channel gets the error of Run.
+func (x *extensionsAPI) run(t *testing.T, wrapper string, open runtimeproxy.Open) (log *lockedBuffer, done <-chan error) {
+	t.Helper()
+	log = &lockedBuffer{}
+	e := runtimeproxy.Extension{Name: "weir", API: x.address(), Wrapper: wrapper, Open: open, Logger: slog.New(slog.NewTextHandler(log, nil))}
+	result := make(chan error, 1)
+	go func() { result <- e.Run(context.WithoutCancel(t.Context())) }()
+	return log, result
+}
+
+// The extension listens before it registers, lets events through, and settles the current request at the end.
+func TestExtension(t *testing.T) {
+	x := newExtensionsAPI(t)
+	e := environment(t, settling, nil)
+	log, done := x.run(t, "/opt/weir", func(context.Context, *slog.Logger) (*lambdahttp.Environment, error) { return e, nil })
+	if got := <-x.others; got.path != "POST /2020-01-01/extension/register" || got.header.Get("Lambda-Extension-Name") != "weir" || string(got.body) != `{"events":["SHUTDOWN"]}` {
+		t.Errorf("registration: got %+v, want the name, and only the event SHUTDOWN", got)
+	}
+	l := &layered{lambdaAPI: x.lambdaAPI, t: t, log: log, server: &httptest.Server{URL: "http://" + x.proxy(t)}}
+	next := l.request()
+	x.events <- event{payload: sample(t, "http-api-anonymous.json")}
+	if got := <-next; got.status != http.StatusOK {
+		t.Fatalf("event: got %+v, want one", got)
+	}
+	if got := <-x.others; got.path != "/2020-01-01/extension/event/next" || got.header.Get("Lambda-Extension-Identifier") != "ext-1" {
+		t.Errorf("request: got %+v, want one for the next event with the identifier", got)
+	}
+	close(x.shutdown)
+	if err := <-done; err != nil || log.String() != "" {
+		t.Errorf("end: got %v, log %s, want neither", err, log.String())
+	}
+	if got := used(t, e); got != "100 0 1 0" {
+		t.Errorf("used: got %s, want 100 0 1 0", got)
+	}
+	if c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", x.proxy(t)); err == nil {
+		_ = c.Close()
+		t.Error("listener: got a connection after the end, want none")
+	}
+}
+
+// An invalid configuration fails the init, with a message that names the variable.
+func TestExtension_configuration(t *testing.T) {
+	x := newExtensionsAPI(t)
+	_, done := x.run(t, "/opt/weir", func(context.Context, *slog.Logger) (*lambdahttp.Environment, error) {
+		return nil, errors.New("WEIR_TABLE: required")
+	})
+	<-x.others // the registration
+	got := <-x.others
+	if got.path != "POST /2020-01-01/extension/init/error" || got.header.Get("Lambda-Extension-Identifier") != "ext-1" ||
+		got.header.Get("Lambda-Extension-Function-Error-Type") != "Extension.ConfigInvalid" || !strings.Contains(string(got.body), `"errorMessage":"WEIR_TABLE: required"`) {
+		t.Errorf("report: got %+v, want an error of the init", got)
+	}
+	if err := <-done; err == nil || err.Error() != "WEIR_TABLE: required" {
+		t.Errorf("end: got %v, want the error of the configuration", err)
+	}
+}
+
+// Without the wrapper script the extension reports this once, and needs no configuration.
+func TestExtension_noWrapper(t *testing.T) {
+	x := newExtensionsAPI(t)
+	log, done := x.run(t, "", func(context.Context, *slog.Logger) (*lambdahttp.Environment, error) {
+		t.Error("environment: opened, want none")
+		return nil, errors.New("WEIR_TABLE: required")
+	})
+	<-x.others
+	<-x.others
+	close(x.shutdown)
+	if err := <-done; err != nil || strings.Count(log.String(), "AWS_LAMBDA_EXEC_WRAPPER") != 1 {
+		t.Errorf("end: got %v, log %s, want one line about the wrapper", err, log.String())
+	}
+}
+
+// An extension that Lambda does not register ends.
+func TestExtension_notRegistered(t *testing.T) {
+	x := newExtensionsAPI(t)
+	x.Config.Handler = http.NotFoundHandler()
+	_, done := x.run(t, "/opt/weir", nil)
+	if err := <-done; err == nil || !strings.Contains(err.Error(), "register: status 404") {
+		t.Errorf("end: got %v, want the status", err)
+	}
+}

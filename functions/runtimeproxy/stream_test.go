@@ -1,0 +1,150 @@
+package runtimeproxy_test
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/weir-limits/weir/functions/runtimeproxy"
+)
+
+const (
+	streamType  = "application/vnd.awslambda.http-integration-response"
+	streamHead  = `{"statusCode":201,"headers":{"a":"b","weir-cost":"9"},"cookies":["c=d"]}`
+	streamZeros = "\x00\x00\x00\x00\x00\x00\x00\x00"
+)
+
+// stream posts a streamed answer whose chunks come from a channel. The result is the status.
+func (l *layered) stream(id, contentType string, trailer http.Header) (chunks chan<- string, status <-chan int) {
+	l.t.Helper()
+	r, w := io.Pipe()
+	request, err := http.NewRequestWithContext(l.t.Context(), http.MethodPost, l.server.URL+"/2018-06-01/runtime/invocation/"+id+"/response", r)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", contentType)
+	request.Header.Set("Lambda-Runtime-Function-Response-Mode", "streaming")
+	request.Trailer = trailer
+	sent, done := make(chan string), make(chan int, 1)
+	go func() {
+		for chunk := range sent {
+			_, _ = io.WriteString(w, chunk)
+		}
+		_ = w.Close()
+	}()
+	go func() {
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			close(done)
+			return
+		}
+		_ = response.Body.Close()
+		done <- response.StatusCode
+	}()
+	return sent, done
+}
+
+// A streamed answer passes chunk by chunk, with the fields in its metadata, and with its trailers.
+func TestProxy_stream(t *testing.T) {
+	failed := http.Header{"Lambda-Runtime-Function-Error-Type": {"Own.Error"}, "Lambda-Runtime-Function-Error-Body": {"e30="}}
+	for _, c := range []struct {
+		name, contentType string
+		chunks            []string
+		trailer           http.Header
+		want              string // the beginning that Lambda reads before the last chunk
+		fields            bool
+		used              string
+	}{
+		{"metadata", streamType, []string{streamHead + streamZeros + "abc", "def"}, nil, `"a":"b"},"cookies":["c=d"]}` + streamZeros + "abc", true, "9 6 0 0"},
+		{"metadata in parts", streamType, []string{streamHead[:5], streamHead[5:] + streamZeros[:3], streamZeros[3:], "abc", "def"}, nil, `"a":"b"},"cookies":["c=d"]}` + streamZeros + "abc", true, "9 6 0 0"},
+		{"no status", streamType, []string{`{}` + streamZeros, "abc", "def"}, nil, streamZeros + "abc", true, "100 6 0 0"},
+		{"failure", streamType, []string{`{"statusCode":503}` + streamZeros + "abc", "def"}, nil, `"statusCode":503}` + streamZeros + "abc", true, "100 6 1 0"},
+		{"an error at the end", streamType, []string{streamHead + streamZeros + "abc", "def"}, failed, "abc", true, "9 6 1 0"},
+		{"other metadata", streamType, []string{"oops" + streamZeros + "abc", "def"}, nil, "oops" + streamZeros + "abc", false, "100 6 1 0"},
+		{"no metadata", "text/html", []string{streamHead + "abc", "def"}, nil, streamHead + "abc", false, "100 78 0 0"},
+	} {
+		e := environment(t, settling, nil)
+		l := newLayered(t, e, false)
+		var begun strings.Builder
+		seen := make(chan struct{})
+		var trailer http.Header
+		l.reading = func(r *http.Request) {
+			b := bufio.NewReader(r.Body)
+			for !strings.HasSuffix(begun.String(), c.want) {
+				one, err := b.ReadByte()
+				if err != nil {
+					break
+				}
+				begun.WriteByte(one)
+			}
+			close(seen)
+			rest, _ := io.ReadAll(b)
+			begun.Write(rest)
+			trailer = r.Trailer
+		}
+		next := l.request()
+		l.events <- event{payload: sample(t, "http-api-anonymous.json")}
+		chunks, status := l.stream((<-next).id, c.contentType, c.trailer)
+		for _, chunk := range c.chunks[:len(c.chunks)-1] {
+			chunks <- chunk
+		}
+		<-seen // Lambda has the beginning, before the function has sent the end
+		chunks <- c.chunks[len(c.chunks)-1]
+		close(chunks)
+		if got := <-status; got != http.StatusAccepted {
+			t.Errorf("%s: status: got %d, want 202", c.name, got)
+		}
+		a := <-l.answers
+		if got := begun.String(); !strings.HasSuffix(got, c.want+"def") || strings.Contains(got, `"X-RateLimit-Limit":`) != c.fields || c.fields && strings.Contains(got, "weir-cost") {
+			t.Errorf("%s: answer: got %q, want %q at its end, and fields: %t", c.name, got, c.want+"def", c.fields)
+		}
+		if a.header.Get("Content-Type") != c.contentType || a.header.Get("Lambda-Runtime-Function-Response-Mode") != "streaming" {
+			t.Errorf("%s: header: got %v, want that of the runtime", c.name, a.header)
+		}
+		for name := range failed {
+			if trailer.Get(name) != c.trailer.Get(name) {
+				t.Errorf("%s: trailer %s: got %q, want %q", c.name, name, trailer.Get(name), c.trailer.Get(name))
+			}
+		}
+		next = l.request()
+		l.events <- event{payload: []byte(`{}`)}
+		<-next
+		if got := used(t, e); got != c.used {
+			t.Errorf("%s: used: got %s, want %s", c.name, got, c.used)
+		}
+	}
+}
+
+// The metadata is found wherever the reads of the body end.
+func TestReadPrelude(t *testing.T) {
+	long := strings.Repeat("x", 1<<17)
+	for _, c := range []struct {
+		text, metadata, rest string
+		ok                   bool
+	}{
+		{streamHead + streamZeros + "abc", streamHead, "abc", true},
+		{streamZeros, "", "", true},
+		{"{}" + streamZeros + streamZeros, "{}", streamZeros, true},
+		{"{}" + streamZeros[1:] + "a", "", "{}" + streamZeros[1:] + "a", false},
+		{"", "", "", false},
+		{long[:5000] + streamZeros + "a", long[:5000], "a", true},
+		{long, "", long, false},
+	} {
+		for name, r := range map[string]io.Reader{"bytes": iotest.OneByteReader(strings.NewReader(c.text)), "halves": iotest.HalfReader(strings.NewReader(c.text)), "whole": strings.NewReader(c.text)} {
+			metadata, rest, ok := runtimeproxy.ReadPrelude(r)
+			after, err := io.ReadAll(r)
+			rest = append(bytes.Clone(rest), after...)
+			if string(metadata) != c.metadata || string(rest) != c.rest || ok != c.ok || err != nil {
+				t.Errorf("%.20q by %s: got %.20q, %.20q of %d bytes, %t, %v, want %.20q, %.20q, %t", c.text, name, metadata, rest, len(rest), ok, err, c.metadata, c.rest, c.ok)
+			}
+		}
+	}
+	if _, rest, ok := runtimeproxy.ReadPrelude(io.MultiReader(strings.NewReader("ab"), iotest.ErrReader(errors.New("closed")))); ok || string(rest) != "ab" {
+		t.Errorf("after an error: got %q, %t, want the bytes before it", rest, ok)
+	}
+}
