@@ -208,7 +208,7 @@ func (o *Operator) caller(ctx context.Context, now time.Time, q Question) (who c
 		return who, rejected, nil, err
 	}
 	who = caller.Caller{User: q.User, APIKey: q.APIKeyID, Claims: q.Claims, IP: o.prefix(address)}
-	record, rejected, notes := o.readRecord(ctx, &who)
+	record, notes, rejected := o.readRecord(ctx, &who)
 	if record.Suspended {
 		rejected = caller.ErrSuspended
 	}

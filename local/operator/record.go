@@ -10,19 +10,19 @@ import (
 
 // readRecord reads the record of the caller's API key into c, and returns it. unknown is an error if no key
 // has the id. If the records cannot be read, readRecord returns the zero Record and a note that says so.
-func (o *Operator) readRecord(ctx context.Context, c *caller.Caller) (r caller.Record, unknown error, notes []string) {
+func (o *Operator) readRecord(ctx context.Context, c *caller.Caller) (r caller.Record, notes []string, unknown error) {
 	if c.APIKey == "" {
 		return r, nil, nil
 	}
 	if o.Record == nil {
-		return r, nil, []string{"the records of API keys are not known here (RECORDS_TABLE): the answer lacks the tier and the limits of the key's record"}
+		return r, []string{"the records of API keys are not known here (RECORDS_TABLE): the answer lacks the tier and the limits of the key's record"}, nil
 	}
 	r, ok, err := o.Record(ctx, c.APIKey)
 	switch {
 	case err != nil:
-		return caller.Record{}, nil, []string{fmt.Sprintf("the answer lacks the tier and the limits of the key's record, which cannot be read: %v", err)}
+		return caller.Record{}, []string{fmt.Sprintf("the answer lacks the tier and the limits of the key's record, which cannot be read: %v", err)}, nil
 	case !ok:
-		return r, fmt.Errorf("%w: no API key has the id %q", caller.ErrInvalidCredential, c.APIKey), nil
+		return r, nil, fmt.Errorf("%w: no API key has the id %q", caller.ErrInvalidCredential, c.APIKey)
 	}
 	c.Limits = r.Limits
 	return r, nil, nil

@@ -57,7 +57,7 @@ func (o *Operator) Usage(ctx context.Context, subject string) (Usage, error) {
 		return Usage{}, err
 	}
 	now := o.Clock()
-	_, unknown, notes := o.readRecord(ctx, &values.Caller)
+	_, notes, unknown := o.readRecord(ctx, &values.Caller)
 	if unknown != nil {
 		notes = append(notes, unknown.Error())
 	}
