@@ -124,10 +124,14 @@ func (e *Environment) settled(s outcome.Settlement) {
 }
 
 // settledLine records a settlement by a line of an access log. It does not count a receipt as replayed: the
-// Go handler may have settled the request, and CloudWatch Logs can deliver a line twice.
+// Go handler may have settled the request, and CloudWatch Logs can deliver a line twice. It does not count
+// a settlement as lost if the event fails, because Lambda repeats the event.
 func (e *Environment) settledLine(s outcome.Settlement) {
 	if errors.Is(s.Err, limiter.ErrVoucherUsed) {
 		s.Voucher = false
+	}
+	if _, final := reasonOf(s.Err); !final {
+		s.Lost = 0
 	}
 	e.settled(s)
 }

@@ -106,18 +106,26 @@ func parseCosts(text json.RawMessage) (costs []cost, err error) {
 	if text[0] != '{' { // a number is the cost on the empty name
 		text = slices.Concat([]byte(`{"":`), text, []byte("}"))
 	}
-	var named map[string]*int64
-	if err := json.Unmarshal(text, &named); err != nil {
-		return nil, fmt.Errorf(`cost: %w (want 812, or {"input": 812, "output": 95})`, err)
+	named, err := membersOf(text)
+	if err != nil {
+		return nil, fmt.Errorf("cost: %w", err)
 	}
-	for name, n := range named {
-		if n == nil {
+	if len(named) > maxCosts {
+		return nil, fmt.Errorf("cost: got %d numbers, want at most %d", len(named), maxCosts)
+	}
+	for i, m := range named {
+		var n *int64
+		switch err := json.Unmarshal(m.value, &n); {
+		case err != nil:
+			return nil, fmt.Errorf(`cost: %w (want 812, or {"input": 812, "output": 95})`, err)
+		case n == nil:
 			return nil, errors.New(`cost: got null, want a number; leave out a cost that is unknown`)
+		case *n < 0 || *n > httplimit.MaxReport:
+			return nil, fmt.Errorf("cost: got %d, want 0 to %d", *n, httplimit.MaxReport)
+		case slices.ContainsFunc(named[:i], func(before member) bool { return before.name == m.name }):
+			return nil, fmt.Errorf("cost: got the name %.40q twice, want it once", m.name)
 		}
-		costs = append(costs, cost{name, *n})
-	}
-	if len(costs) > maxCosts || slices.ContainsFunc(costs, func(c cost) bool { return c.cost < 0 || c.cost > httplimit.MaxReport }) {
-		return nil, fmt.Errorf("cost: got %d numbers, want at most %d, each from 0 to %d", len(costs), maxCosts, httplimit.MaxReport)
+		costs = append(costs, cost{m.name, *n})
 	}
 	return costs, nil
 }

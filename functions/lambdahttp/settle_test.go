@@ -85,6 +85,8 @@ func TestSettle_reports(t *testing.T) {
 		{"text", `{"receipt":"%s","cost":{"input":"12"}}`, invalid, "calls 1, input 100, output 200, failures 1, bytes 1000"},
 		{"no number beside a number", `{"receipt":"%s","cost":{"input":null,"output":3},"status":200}`, invalid, "calls 1, input 100, output 200, failures 1, bytes 1000"},
 		{"null as the cost", `{"receipt":"%s","cost":null,"status":200}`, invalid, "calls 1, input 100, output 200, failures 1, bytes 1000"},
+		{"the same name twice", `{"receipt":"%s","cost":{"input":1,"output":3,"input":2},"status":200}`, invalid, "calls 1, input 100, output 200, failures 1, bytes 1000"},
+		{"the same name twice, escaped", `{"receipt":"%s","cost":{"input":1,"\u0069nput":2},"status":200}`, invalid, "calls 1, input 100, output 200, failures 1, bytes 1000"},
 		{"a list", `{"receipt":"%s","cost":[1]}`, invalid, "calls 1, input 100, output 200, failures 1, bytes 1000"},
 		{"no JSON", `{"receipt":"%s"`, invalid, "calls 1, input 100, output 200, failures 1, bytes 1000"},
 	} {
@@ -225,6 +227,9 @@ func TestSettle_failures(t *testing.T) {
 		}
 	}
 	d.want("repetitions", "calls 2, input 200, output 400, failures 0, bytes 2")
+	if got := d.counted(contract.MetricSettlementsLost); got != 1 { // the report; Lambda repeats the lines
+		t.Errorf("lost settlements: got %d, want 1", got)
+	}
 }
 
 // A back end that never settles keeps its slot until the window of the limit has passed. A status frees a slot
