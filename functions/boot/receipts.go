@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
 	"github.com/weir-limits/weir/functions/receipts"
 )
 
@@ -26,5 +28,10 @@ func (c Config) receipts(ctx context.Context) (*receipts.Ring, error) {
 	if err != nil {
 		return nil, err
 	}
-	return receipts.NewRing(c.Namespace, func(ctx context.Context) (receipts.Keys, error) { return receipts.Load(ctx, client, c.RecordsTable) }), nil
+	return receipts.NewRing(c.receiptScope(client), func(ctx context.Context) (receipts.Keys, error) { return receipts.Load(ctx, client, c.RecordsTable) }), nil
+}
+
+// receiptScope returns the scope of receipts whose keys are in RECORDS_TABLE.
+func (c Config) receiptScope(client *dynamodb.Client) receipts.Scope {
+	return receipts.Scope{Namespace: c.Namespace, Region: client.Options().Region}
 }

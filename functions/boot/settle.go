@@ -73,6 +73,6 @@ func (c Config) SettleEnvironment(ctx context.Context, store limiter.Store, o Op
 	if err != nil {
 		return nil, err
 	}
-	e.Receipts = receipts.NewRing(c.Namespace, func(ctx context.Context) (receipts.Keys, error) { return receipts.Read(ctx, client, c.RecordsTable) })
+	e.Receipts = receipts.NewRing(c.receiptScope(client), func(ctx context.Context) (receipts.Keys, error) { return receipts.Read(ctx, client, c.RecordsTable) })
 	return e, nil
 }

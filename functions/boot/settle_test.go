@@ -1,6 +1,8 @@
 package boot_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"testing"
@@ -27,9 +29,15 @@ func TestConfig_SettleEnvironment(t *testing.T) {
 	c.Share(client)
 	var store limiter.Store = storetest.Must(memstore.New(memstore.Options{}))
 	e := storetest.Must(c.SettleEnvironment(t.Context(), store, boot.Options{Logger: slog.New(slog.DiscardHandler)}))
-	receipt := storetest.Must(receipts.Fixed("dev", keys).Seal(t.Context(), e.Clock(), nil))
-	if _, err := e.Receipts.Open(t.Context(), e.Clock(), receipt); err != nil {
+	sealed := func(region string) string {
+		ring := receipts.NewRing(receipts.Scope{Namespace: "dev", Region: region}, func(context.Context) (receipts.Keys, error) { return keys, nil })
+		return storetest.Must(ring.Seal(t.Context(), e.Clock(), nil))
+	}
+	if _, err := e.Receipts.Open(t.Context(), e.Clock(), sealed(client.Options().Region)); err != nil {
 		t.Errorf("got %v, want the receipt", err)
+	}
+	if _, err := e.Receipts.Open(t.Context(), e.Clock(), sealed("mars-north-1")); !errors.Is(err, receipts.ErrForged) { // a replica of a global table has the same keys
+		t.Errorf("receipt of another region: got %v, want %v", err, receipts.ErrForged)
 	}
 	got, err := lambdahttp.NewSettle(e).Invoke(t.Context(), fmt.Appendf(nil, `{"receipt":%q,"cost":1}`, "x"))
 	if err != nil || string(got) != `{"settled":false,"reason":"forged"}` {

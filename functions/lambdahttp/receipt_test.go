@@ -268,7 +268,7 @@ func TestAuthorizer_receiptOmitted(t *testing.T) {
 		log      string
 	}{
 		"no table":     {eachCount, nil, "no keys of receipts"},
-		"table failed": {eachCount, receipts.NewRing("dev", func(context.Context) (receipts.Keys, error) { return receipts.Keys{}, errors.New("down") }), "down"},
+		"table failed": {eachCount, receipts.NewRing(receipts.Scope{Namespace: "dev"}, func(context.Context) (receipts.Keys, error) { return receipts.Keys{}, errors.New("down") }), "down"},
 		"too long":     {long, receipts.Fixed("dev", receipts.NewKeys()), "too"},
 	} {
 		d := newDecided(t, c.document)

@@ -16,8 +16,8 @@
 //	ciphertext  AES-256-GCM, with a tag of 16 bytes
 //
 // The version, the key id and the salt are additional data of the cipher. Each receipt has a cipher key of
-// its own, HMAC-SHA256 of the key, the salt and the namespace. Random nonces therefore never collide under one cipher
-// key, and a key can seal any number of receipts.
+// its own, HMAC-SHA256 of the key, the salt, the namespace and the region. Random nonces therefore never
+// collide under one cipher key, and a key can seal any number of receipts.
 //
 // # Keys
 //

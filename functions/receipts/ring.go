@@ -19,16 +19,26 @@ var policy = fresh.Policy{Fresh: time.Minute, Stale: Stale, Cooldown: 10 * time.
 // Ring seals and opens receipts. It reads the keys when a request needs them, and caches them for a
 // minute. It is safe for concurrent use.
 type Ring struct {
-	namespace string
+	scope Scope
 	load      fresh.Load[Keys]
 	keys      *fresh.Value[Keys]
 }
 
+// Scope is where a receipt can be settled: in the same counters. Deployments can share a records table, and a
+// global table has the same keys in several regions.
+type Scope struct {
+	Namespace string
+	Region    string // "" for keys in a file
+}
+
+// text returns a text that differs for each scope. A namespace has no zero byte.
+func (s Scope) text() string { return s.Namespace + "\x00" + s.Region }
+
 // NewRing returns a Ring whose keys come from load, for example [Load] or [Read]. It opens only receipts of
-// the same namespace: deployments can share a records table, and a receipt of one must not settle in another.
-func NewRing(namespace string, load func(context.Context) (Keys, error)) *Ring {
+// the same scope.
+func NewRing(scope Scope, load func(context.Context) (Keys, error)) *Ring {
 	return &Ring{
-		namespace: namespace,
+		scope: scope,
 		load: func(ctx context.Context) (Keys, time.Time, error) {
 			keys, err := load(ctx)
 			return keys, time.Time{}, err
@@ -37,9 +47,9 @@ func NewRing(namespace string, load func(context.Context) (Keys, error)) *Ring {
 	}
 }
 
-// Fixed returns a Ring that always has the same keys.
+// Fixed returns a Ring that always has the same keys, without a region.
 func Fixed(namespace string, keys Keys) *Ring {
-	return NewRing(namespace, func(context.Context) (Keys, error) { return keys, nil })
+	return NewRing(Scope{Namespace: namespace}, func(context.Context) (Keys, error) { return keys, nil })
 }
 
 // Seal returns the sealed receipt: at most contract.MaxReceipt bytes of base64url. The error wraps
@@ -49,7 +59,7 @@ func (r *Ring) Seal(ctx context.Context, now time.Time, receipt []byte) (string,
 	if err != nil {
 		return "", err
 	}
-	return keys.seal(now, r.namespace, receipt)
+	return keys.seal(now, r.scope, receipt)
 }
 
 // Open returns a receipt that Seal has sealed. The error wraps ErrForged if text is anything else. Other
@@ -59,5 +69,5 @@ func (r *Ring) Open(ctx context.Context, now time.Time, text string) ([]byte, er
 	if err != nil {
 		return nil, err
 	}
-	return keys.open(r.namespace, text)
+	return keys.open(r.scope, text)
 }

@@ -18,7 +18,7 @@ func TestRing_table(t *testing.T) {
 		keys, reads := receipts.NewKeys(), 0
 		down := errors.New("down")
 		failed := down
-		ring := receipts.NewRing("dev", func(context.Context) (receipts.Keys, error) { reads++; return keys, failed })
+		ring := receipts.NewRing(receipts.Scope{Namespace: "dev"}, func(context.Context) (receipts.Keys, error) { reads++; return keys, failed })
 		want := func(when string, after time.Duration, err error, wantReads int) {
 			t.Helper()
 			text := storetest.Must(receipts.Fixed("dev", keys).Seal(ctx, noon, nil))

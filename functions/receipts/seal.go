@@ -34,7 +34,7 @@ const (
 var encoding = base64.RawURLEncoding.Strict()
 
 // seal encrypts a receipt with the key for new receipts at now.
-func (k Keys) seal(now time.Time, namespace string, receipt []byte) (string, error) {
+func (k Keys) seal(now time.Time, scope Scope, receipt []byte) (string, error) {
 	if encoding.EncodedLen(headerBytes+nonceBytes+len(receipt)+tagBytes) > contract.MaxReceipt {
 		return "", ErrTooLong
 	}
@@ -46,7 +46,7 @@ func (k Keys) seal(now time.Time, namespace string, receipt []byte) (string, err
 	sealed[0] = version
 	copy(sealed[1:], keyID(key))
 	_, _ = rand.Read(sealed[1+keyIDBytes:]) // rand.Read never fails
-	aead, err := newCipher(key, namespace, sealed)
+	aead, err := newCipher(key, scope, sealed)
 	if err != nil {
 		return "", err
 	}
@@ -54,7 +54,7 @@ func (k Keys) seal(now time.Time, namespace string, receipt []byte) (string, err
 }
 
 // open decrypts a receipt. The error is ErrForged if no key of k sealed it.
-func (k Keys) open(namespace, text string) ([]byte, error) {
+func (k Keys) open(scope Scope, text string) ([]byte, error) {
 	if len(text) > contract.MaxReceipt {
 		return nil, ErrForged
 	}
@@ -67,7 +67,7 @@ func (k Keys) open(namespace, text string) ([]byte, error) {
 		if key == nil || !hmac.Equal(header[1:1+keyIDBytes], keyID(key)) {
 			continue
 		}
-		aead, err := newCipher(key, namespace, header)
+		aead, err := newCipher(key, scope, header)
 		if err != nil {
 			return nil, err
 		}
@@ -78,9 +78,9 @@ func (k Keys) open(namespace, text string) ([]byte, error) {
 	return nil, ErrForged
 }
 
-// newCipher returns the cipher of the receipt of a namespace with a header.
-func newCipher(key []byte, namespace string, header []byte) (cipher.AEAD, error) {
-	block, err := aes.NewCipher(derive(key, "cipher", append(header[1+keyIDBytes:headerBytes:headerBytes], namespace...)))
+// newCipher returns the cipher of the receipt of a scope with a header.
+func newCipher(key []byte, scope Scope, header []byte) (cipher.AEAD, error) {
+	block, err := aes.NewCipher(derive(key, "cipher", append(header[1+keyIDBytes:headerBytes:headerBytes], scope.text()...)))
 	if err != nil {
 		return nil, err
 	}

@@ -49,6 +49,8 @@ func TestRing_forged(t *testing.T) {
 	forged("a line break", text[:10]+"\n"+text[10:])
 	forged("another deployment", storetest.Must(receipts.Fixed("dev", receipts.NewKeys()).Seal(ctx, noon, []byte("charges"))))
 	forged("another namespace with the same keys", storetest.Must(receipts.Fixed("prod", keys).Seal(ctx, noon, []byte("charges"))))
+	elsewhere := receipts.NewRing(receipts.Scope{Namespace: "dev", Region: "eu-west-1"}, func(context.Context) (receipts.Keys, error) { return keys, nil })
+	forged("another region with the same keys", storetest.Must(elsewhere.Seal(ctx, noon, []byte("charges"))))
 	forged("an oversized text", storetest.Must(ring.Seal(ctx, noon, make([]byte, 1491)))+"A")
 }
 
