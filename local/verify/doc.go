@@ -12,7 +12,7 @@
 //
 // A row passes only if an answer of the deployment proves its claim. A row whose needs are missing, or
 // whose precondition did not occur, is skipped with the reason. Run sends at most [Plan.Requests]
-// requests. It never exhausts a limit that several callers share, and it sends only GET requests, apart from preflights.
+// requests: GET requests and preflights. It never exhausts a limit that all callers share.
 //
 // The table in infra/LIMITATIONS.md is the result of [Page].
 package verify

@@ -107,6 +107,14 @@ func TestRun_malformedPath(t *testing.T) {
 	}
 }
 
+// A deployment without an issuer ignores tokens, and fails no row.
+func TestRun_issuerless(t *testing.T) {
+	results := verified(t, place{issuerless: true}.open(t))
+	if failed := ids(results, verify.Fail); len(failed) > 0 || !slices.Contains(ids(results, verify.Pass), "rest-unauthorized") {
+		t.Errorf("failed rows: got %q, want none, and rest-unauthorized passed\n%s", failed, failures(results))
+	}
+}
+
 // If the store did not decide some requests of a burst, the row about the exact limit reports it.
 func TestRun_degradedBurst(t *testing.T) {
 	p := fronted(rest, func(h http.Handler) http.Handler {

@@ -42,6 +42,8 @@ type place struct {
 	fronts map[string]func(http.Handler) http.Handler
 	// denied reports that the policy of the functions denies the calls of the store.
 	denied bool
+	// issuerless reports that the deployment verifies no tokens.
+	issuerless bool
 	// closed reports that the deployment requires a credential.
 	closed bool
 	// stopped reports that the clock does not advance while the run waits.
@@ -199,6 +201,9 @@ func (p place) variables(t *testing.T, c checkout.Checkout) map[string]string {
 		"API_KEYS_FILE": c.APIKeysFile(), "API_KEY_SECRET_FILE": c.APIKeySecretFile(), "SUBJECT_KEY_FILE": c.SubjectKeyFile(),
 	}
 	all["REQUIRE_CREDENTIAL"] = strconv.FormatBool(p.closed)
+	if p.issuerless {
+		delete(all, "JWKS")
+	}
 	if p.denied {
 		maps.Copy(all, map[string]string{"STORE": "dynamodb", "TABLE": "counters", "DYNAMODB_ENDPOINT": denying(t)})
 	}

@@ -62,7 +62,7 @@ func (u surface) allowedRows() []Row {
 		u.allowedFields(),
 		{
 			ID:    u.id + "-unauthorized",
-			Claim: fmt.Sprintf("A request to %s with an unknown token or API key gets 401 with a challenge.", u.name),
+			Claim: fmt.Sprintf("A request to %s with an unknown API key gets 401 with a challenge, and so does one with an invalid token if there is an issuer.", u.name),
 			Hand:  fmt.Sprintf("`curl -i -H 'x-api-key: unknown' %s/api/v1/search`", u.variable),
 			Needs: []Need{u.need},
 			Cost:  Cost{Requests: 2},
@@ -97,30 +97,38 @@ func (u surface) allowedRows() []Row {
 	}
 }
 
-// unauthorized tests the answers to bad credentials.
+// unauthorized tests the answers to bad credentials. A deployment without an issuer ignores tokens.
 func (u surface) unauthorized(ctx context.Context, s *session) Observation {
 	const expected = "401 with a challenge and a problem"
-	for _, credential := range []http.Header{{"Authorization": {"Bearer weir-verify"}}, {"X-Api-Key": {"weir-verify"}}} {
-		a := s.send(ctx, request{method: http.MethodGet, url: u.url(s.Deployment), path: s.plan.Path, header: credential})
+	var tested []string
+	for _, c := range []struct{ name, field, value string }{{"an API key", "X-Api-Key", "weir-verify"}, {"a token", "Authorization", "Bearer weir-verify"}} {
+		a := s.send(ctx, request{method: http.MethodGet, url: u.url(s.Deployment), path: s.plan.Path, header: http.Header{c.field: {c.value}}})
 		switch {
 		case a.refused():
 			return skipped(badCredentials)
+		case a.allowed() && c.field == "Authorization" && s.Credential.Get(c.field) == "":
+			continue // no issuer
 		case a.status != http.StatusUnauthorized:
 			return failed(expected, a.summary(), a.String())
 		}
-		var wrong []string
-		challenge := a.header.Get("WWW-Authenticate") + a.header.Get("X-Amzn-Remapped-Www-Authenticate")
-		if !strings.HasPrefix(challenge, "Bearer") {
-			wrong = append(wrong, "no WWW-Authenticate")
-		}
-		if a.problem() != "unauthorized" || a.header.Get("Content-Type") != problemType {
-			wrong = append(wrong, "no problem unauthorized")
-		}
-		if len(wrong) > 0 {
+		if wrong := wrongChallenge(a); len(wrong) > 0 {
 			return verdict(expected, "", wrong, a)
 		}
+		tested = append(tested, c.name)
 	}
-	return passed(expected, "401 unauthorized")
+	return passed(expected, "401 to "+strings.Join(tested, " and "))
+}
+
+// wrongChallenge returns what is wrong with a 401.
+func wrongChallenge(a answer) (wrong []string) {
+	challenge := a.header.Get("WWW-Authenticate") + a.header.Get("X-Amzn-Remapped-Www-Authenticate")
+	if !strings.HasPrefix(challenge, "Bearer") {
+		wrong = append(wrong, "no WWW-Authenticate")
+	}
+	if a.problem() != "unauthorized" || a.header.Get("Content-Type") != problemType {
+		wrong = append(wrong, "no problem unauthorized")
+	}
+	return wrong
 }
 
 // preflights is the number of preflights that a test sends between two requests.
