@@ -110,12 +110,15 @@ func newEnvironment(ctx context.Context, o Options) (*Environment, error) {
 		"AWS_LAMBDA_RUNTIME_API=" + listener.Addr().String(),
 		"AWS_LAMBDA_FUNCTION_NAME=" + o.Name,
 		"AWS_LAMBDA_FUNCTION_VERSION=" + version,
+		"AWS_LAMBDA_FUNCTION_MEMORY_SIZE=1024",
 		"TZ=:UTC",
 	}, o.Variables...)
 	if e.concurrent {
 		variables = append(variables, "AWS_LAMBDA_MAX_CONCURRENCY="+strconv.Itoa(o.Concurrency))
 	}
-	own := append([]string{"LAMBDA_TASK_ROOT=" + filepath.Dir(bootstrap), "_HANDLER=" + handler}, variables...)
+	own := append([]string{
+		"LAMBDA_TASK_ROOT=" + filepath.Dir(bootstrap), "_HANDLER=" + handler, "AWS_LAMBDA_LOG_GROUP_NAME=/aws/lambda/" + o.Name, "AWS_LAMBDA_LOG_STREAM_NAME=local",
+	}, variables...)
 	output := &shared{w: cmp.Or(o.Output, io.Discard)}
 	e.runtime = newProcess(bootstrap, o.Arguments, own, output)
 	for _, path := range o.Extensions {

@@ -61,8 +61,24 @@ var functions = map[string]func(){
 		deadline, _ := ctx.Deadline()
 		return json.Marshal([]any{lc.AwsRequestID, lc.InvokedFunctionArn, deadline.UnixMilli(), lambdacontext.FunctionName, os.Getenv("OWN"), os.Getenv("HOME"), os.Getenv("TZ")})
 	}),
-	"error":    start(func(context.Context, []byte) ([]byte, error) { return nil, errors.New("Unauthorized") }),
-	"panic":    start(func(context.Context, []byte) ([]byte, error) { panic("at the disco") }),
+	"error": start(func(context.Context, []byte) ([]byte, error) { return nil, errors.New("Unauthorized") }),
+	"panic": start(func(context.Context, []byte) ([]byte, error) { panic("at the disco") }),
+	"foreign trace": func() {
+		next := func() string {
+			r, err := http.Get(api("invocation/next")) //nolint:noctx // a runtime waits for an event without a deadline
+			if err != nil {
+				os.Exit(0)
+			}
+			_ = r.Body.Close()
+			return r.Header.Get("Lambda-Runtime-Aws-Request-Id")
+		}
+		for {
+			r, err := http.Post(api("invocation/"+next()+"/error"), "application/json", strings.NewReader(`{"errorMessage":"no such order","errorType":"TypeError","stackTrace":["File app.py"]}`)) //nolint:noctx // as above
+			if err == nil {
+				_ = r.Body.Close()
+			}
+		}
+	},
 	"exit":     start(func(context.Context, []byte) ([]byte, error) { os.Exit(3); return nil, nil }),
 	"large":    start(func(context.Context, []byte) ([]byte, error) { return make([]byte, 6<<20+101), nil }),
 	"hang":     start(func(context.Context, []byte) ([]byte, error) { fmt.Println("waiting"); select {} }),
@@ -228,11 +244,12 @@ func TestEnvironment_Invoke_context(t *testing.T) {
 // A failed invocation returns the reason. The error is ErrEnded if the process has ended.
 func TestEnvironment_Invoke_failure(t *testing.T) {
 	for name, want := range map[string]struct{ first, second string }{
-		"error":  {"function error: errorString: Unauthorized", "function error: errorString: Unauthorized"},
-		"panic":  {"function panic: string: at the disco", "function panic: the process has ended: exit status 1"},
-		"exit":   {"function exit: the process has ended: exit status 3", "function exit: the process has ended: exit status 3"},
-		"large":  {"function large: Function.ResponseSizeTooLarge: Response payload size exceeded maximum allowed payload size (6291556 bytes).", "function large: the process has ended: exit status 1"},
-		"silent": {"function silent: the function requested the next event without an answer to this one", "function silent: the process has ended: exit status 0"},
+		"error":         {"function error: errorString: Unauthorized", "function error: errorString: Unauthorized"},
+		"foreign trace": {"function foreign trace: TypeError: no such order", "function foreign trace: TypeError: no such order"},
+		"panic":         {"function panic: string: at the disco", "function panic: the process has ended: exit status 1"},
+		"exit":          {"function exit: the process has ended: exit status 3", "function exit: the process has ended: exit status 3"},
+		"large":         {"function large: Function.ResponseSizeTooLarge: Response payload size exceeded maximum allowed payload size (6291556 bytes).", "function large: the process has ended: exit status 1"},
+		"silent":        {"function silent: the function requested the next event without an answer to this one", "function silent: the process has ended: exit status 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := opened(t, name)

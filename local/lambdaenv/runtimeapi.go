@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -225,10 +226,7 @@ func streamFailure(kind, body string) outcome {
 	if err != nil {
 		decoded = []byte(body)
 	}
-	var reported messages.InvokeResponse_Error
-	if err := json.Unmarshal(decoded, &reported); err != nil {
-		reported.Message = string(decoded)
-	}
+	reported := parseError(decoded)
 	reported.Type = kind
 	return outcome{err: FunctionError{reported}}
 }
@@ -255,11 +253,19 @@ func (s *stream) close() {
 	s.w = nil
 }
 
-// failure reads the error that a function reports. Like Lambda, it accepts any body.
-func failure(body []byte) outcome {
-	var reported messages.InvokeResponse_Error
-	if err := json.Unmarshal(body, &reported); err != nil {
-		return outcome{err: functionError("Unhandled", string(body))}
+// failure reads the error that a function reports.
+func failure(body []byte) outcome { return outcome{err: FunctionError{parseError(body)}} }
+
+// parseError reads an error. Like Lambda, it accepts any body. The form of the stack trace differs between
+// runtimes, so only that of Go is kept.
+func parseError(body []byte) (reported messages.InvokeResponse_Error) {
+	err := json.Unmarshal(body, &reported)
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && strings.HasPrefix(wrong.Field, "stackTrace") {
+		reported.StackTrace = nil
+		return reported
 	}
-	return outcome{err: FunctionError{reported}}
+	if err != nil {
+		return messages.InvokeResponse_Error{Type: "Unhandled", Message: string(body)}
+	}
+	return reported
 }
