@@ -127,9 +127,12 @@ test-console: .bin/weir-tools ## Test the console in Chromium, and write screens
 	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory local/console/node_modules; fi
 	.bin/weir-tools with --install browser -- $(GO_TEST) -count=1 -run '^TestConsole' ./local/console ./local/serve
 
-test-examples: .bin/weir-tools ## Test the examples that deploy the template of a release, and the policies
-	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory infra/examples/typescript/node_modules infra/policies/node_modules; fi
-	.bin/weir-tools with --install dynamodb,tools -- $(GO_TEST) -count=1 -run '^Test(Examples_|Policies)' ./infra/examples ./infra/policies
+test-examples: .bin/weir-tools ## Test the examples, the layer in Node.js and Python, and the policies
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory infra/examples/express/node_modules infra/examples/typescript/node_modules infra/policies/node_modules; fi
+	.bin/weir-tools with --install clients,dynamodb,tools -- $(GO_TEST) -count=1 -run '^Test(Examples_|Policies)' ./infra/examples ./infra/policies
+
+infra/examples/express/node_modules: infra/examples/express/package-lock.json
+	@npm ci --ignore-scripts --prefix infra/examples/express --no-progress && touch $@
 
 infra/examples/typescript/node_modules: infra/examples/typescript/package-lock.json
 	@npm ci --ignore-scripts --prefix infra/examples/typescript --no-progress && touch $@
@@ -249,7 +252,7 @@ simulate-docs: .bin/weir ## Write the results of weir simulate into local/simula
 	WEIR_SOAK=1 go test -count=1 -v -timeout=60m -run '^TestRunAdaptive' ./local/simulate
 
 clean: ## Remove built and fetched files, but keep the keys in .weir
-	rm -rf .bin dist infra/cdk.out infra/node_modules infra/policies/node_modules local/console/node_modules local/gateway/testdata/node/node_modules local/servers/dynamodb/node_modules
+	rm -rf .bin dist infra/cdk.out infra/node_modules infra/examples/{express,typescript}/node_modules infra/policies/node_modules local/console/node_modules local/gateway/testdata/node/node_modules local/servers/{clients,dynamodb}/node_modules
 
 $(LINT):
 	@echo "building golangci-lint $(LINT_VERSION), once ..."

@@ -65,7 +65,7 @@ var functions = map[string]func(){
 	"panic": start(func(context.Context, []byte) ([]byte, error) { panic("at the disco") }),
 	"foreign trace": func() {
 		next := func() string {
-			r, err := http.Get(api("invocation/next")) //nolint:noctx // a runtime waits for an event without a deadline
+			r, err := http.Get(api("invocation/next"))
 			if err != nil {
 				os.Exit(0)
 			}
@@ -73,7 +73,7 @@ var functions = map[string]func(){
 			return r.Header.Get("Lambda-Runtime-Aws-Request-Id")
 		}
 		for {
-			r, err := http.Post(api("invocation/"+next()+"/error"), "application/json", strings.NewReader(`{"errorMessage":"no such order","errorType":"TypeError","stackTrace":["File app.py"]}`)) //nolint:noctx // as above
+			r, err := http.Post(api("invocation/"+next()+"/error"), "application/json", strings.NewReader(`{"errorMessage":"no such order","errorType":"TypeError","stackTrace":["File app.py"]}`))
 			if err == nil {
 				_ = r.Body.Close()
 			}

@@ -1,0 +1,306 @@
+package examples_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/weir-limits/weir/events"
+	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/limiter/httplimit"
+	"github.com/weir-limits/weir/limiter/storetest"
+	"github.com/weir-limits/weir/local/checkout"
+	"github.com/weir-limits/weir/local/checkout/checkouttest"
+	"github.com/weir-limits/weir/local/lambdaenv"
+	"github.com/weir-limits/weir/local/servers"
+)
+
+// daily limits each address to 20 requests a day.
+const daily = `{"version":1,"rules":[{"endpoint":"*","limits":{"*":{"name":"daily","requests":20,"window":"24h","per":["ip"]}}}]}`
+
+// many admits all requests of a test, except those to /few.
+const many = `{"version":1,"rules":[
+	{"endpoint":"/few","limits":{"*":{"name":"few","requests":20,"window":"24h","per":["ip"]}}},
+	{"endpoint":"*","limits":{"*":{"name":"many","requests":1000000,"window":"24h","per":["ip"]}}}]}`
+
+// bootstrap is what the bootstrap of a managed runtime does. Its arguments are the runtime.
+const bootstrap = `#!/bin/sh
+cd "$LAMBDA_TASK_ROOT"
+exec $AWS_LAMBDA_EXEC_WRAPPER "$@" "$_HANDLER"
+`
+
+// function is a function of a managed runtime.
+type function struct {
+	runtime []string // the runtime interface client
+	folder  string
+	handler string
+}
+
+// layer is the layer in a folder of this machine, with the runtimes of the tests.
+type layer struct {
+	folder, dynamo, bootstrap string
+	node, python              []string
+}
+
+func newLayer(t *testing.T) layer {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("SKIPPED: environments are frozen only on Linux")
+	}
+	client := servers.NodeRuntimeIn(storetest.Server(t, "clients", "WEIR_CLIENTS"))
+	l := layer{
+		folder: t.TempDir(), dynamo: storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT"), node: []string{client.Node, client.Client},
+		python: []string{filepath.Join(storetest.Server(t, "tools", "WEIR_TOOLS"), "python"), "-m", "awslambdaric"},
+	}
+	l.bootstrap = filepath.Join(l.folder, "bootstrap")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", l.extension(), "../../functions/extension")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	run(t, build)
+	for path, text := range map[string]string{l.bootstrap: bootstrap, l.wrapper(): contract.LayerScript()} {
+		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := checkout.MakeTable(t.Context(), l.dynamo, checkout.Table); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func (l layer) extension() string { return filepath.Join(l.folder, contract.LayerExtension) }
+
+func (l layer) wrapper() string { return filepath.Join(l.folder, contract.LayerWrapper) }
+
+// variables returns the variables of a function with the layer.
+func (l layer) variables(t *testing.T, f function, rules, store string) []string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), contract.LayerRules)
+	if err := os.WriteFile(file, []byte(rules), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	variables := []string{
+		"_HANDLER=" + f.handler, "LAMBDA_TASK_ROOT=" + storetest.Must(filepath.Abs(f.folder)), contract.VariableWrapper + "=" + l.wrapper(), "PYTHONDONTWRITEBYTECODE=1",
+	}
+	for name, value := range map[string]string{
+		"NAMESPACE": checkouttest.Namespace(), "STORE": store, "TABLE": checkout.Table, "DYNAMODB_ENDPOINT": l.dynamo, contract.VariableLocal: "true", "RULES_FILE": file,
+		"STORE_TIMEOUT": "900ms", // the machine may be busy
+	} {
+		variables = append(variables, contract.LayerVariable(name)+"="+value)
+	}
+	return variables
+}
+
+// pool has the environments of a function with the layer.
+type pool struct {
+	*lambdaenv.Pool
+
+	extension string // path of the extension of this pool alone
+}
+
+func (l layer) pool(t *testing.T, f function, rules, store string) *pool {
+	t.Helper()
+	p := &pool{extension: filepath.Join(t.TempDir(), filepath.Base(l.extension()))}
+	err := os.Symlink(l.extension(), p.extension)
+	if err == nil {
+		p.Pool, err = lambdaenv.NewPool(lambdaenv.PoolOptions{
+			Bootstrap: l.bootstrap, Arguments: f.runtime, Extensions: []string{p.extension}, Name: "orders", Variables: l.variables(t, f, rules, store), Max: 2,
+			Line: func(environment string, line []byte) { t.Logf("%s: %s", environment, line) }, Logger: slog.New(slog.DiscardHandler),
+		})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close() })
+	return p
+}
+
+// The layer works with the real runtime interface clients of Node.js and Python.
+func TestExamples_layer(t *testing.T) {
+	l := newLayer(t)
+	if _, err := os.Stat("express/node_modules"); err != nil {
+		storetest.Unfetched(t, "node", "make infra/examples/express/node_modules", err)
+	}
+	for name, f := range map[string]function{"express": {l.node, "express", "app.handler"}, "flask": {l.python, "flask", "app.handler"}} {
+		t.Run(name, func(t *testing.T) { t.Parallel(); checkDaily(t, l.pool(t, f, daily, contract.StoreDynamoDB)) })
+	}
+	for name, f := range map[string]function{"node": {l.node, "testdata", "faults.handler"}, "python": {l.python, "testdata", "faults.handler"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			checkForeign(t, l.pool(t, f, daily, contract.StoreDynamoDB))
+			checkFaults(t, l.pool(t, f, daily, contract.StoreDynamoDB))
+			checkKilled(t, l.pool(t, f, daily, contract.StoreDynamoDB))
+		})
+	}
+	t.Run("stream", func(t *testing.T) { t.Parallel(); l.checkStream(t) })
+	t.Run("many", func(t *testing.T) {
+		t.Parallel()
+		checkMany(t, l.pool(t, function{l.node, "testdata", "faults.handler"}, many, "memory"))
+	})
+}
+
+// The Python tools, with which TestExamples_layer runs, have the packages of the Flask API in the same versions.
+func TestExamples_requirements(t *testing.T) {
+	tools := string(storetest.Must(os.ReadFile("../tools/requirements.txt")))
+	for line := range strings.Lines(string(storetest.Must(os.ReadFile("flask/requirements.txt")))) {
+		if !strings.Contains(tools, "\n"+strings.TrimSpace(line)+" \\\n") {
+			t.Errorf("flask/requirements.txt: got %s, want the version in infra/tools/requirements.txt", line)
+		}
+	}
+}
+
+// answer is the answer of a function to a request.
+type answer struct {
+	StatusCode        int
+	Headers           map[string]string
+	MultiValueHeaders map[string][]string
+	Body              string
+}
+
+// header returns the header fields of the format that the answer uses.
+func (a answer) header() http.Header {
+	h := http.Header{}
+	for name, value := range a.Headers {
+		h.Add(name, value)
+	}
+	for name, values := range a.MultiValueHeaders {
+		h[http.CanonicalHeaderKey(name)] = values
+	}
+	return h
+}
+
+// kinds maps the kinds of HTTP events to their sample.
+var kinds = map[string]string{
+	"rest api": "rest-proxy-anonymous.json", "http api": "http-api-anonymous.json", "function url": "function-url-anonymous.json",
+	"load balancer": "alb-anonymous.json", "load balancer with multiple values": "alb-anonymous.json",
+}
+
+// request returns an event for a request with a body in JSON.
+func request(t *testing.T, kind, method, path, ip, body string) []byte {
+	t.Helper()
+	var e map[string]any
+	if err := json.Unmarshal(storetest.Must(events.Files.ReadFile(kinds[kind])), &e); err != nil {
+		t.Fatal(err)
+	}
+	e["body"], e["isBase64Encoded"] = body, false
+	context := e["requestContext"].(map[string]any)
+	headers := e["headers"].(map[string]any)
+	headers["content-type"], headers["content-length"], headers["x-forwarded-for"] = "application/json", strconv.Itoa(len(body)), ip
+	switch of := context["http"].(type) {
+	case map[string]any: // payload 2.0
+		e["rawPath"], e["rawQueryString"], e["routeKey"] = path, "", "$default"
+		of["method"], of["path"], of["sourceIp"] = method, path, ip
+		context["stage"] = "$default"
+		delete(e, "queryStringParameters")
+	default:
+		e["path"], e["httpMethod"] = path, method
+		delete(e, "queryStringParameters")
+		if identity, ok := context["identity"].(map[string]any); ok { // payload 1.0
+			identity["sourceIp"] = ip
+			e["resource"], context["resourcePath"], context["path"], context["httpMethod"] = path, path, "/dev"+path, method
+			delete(context, "authorizer")
+			delete(e, "multiValueQueryStringParameters")
+		}
+	}
+	if e["multiValueHeaders"] != nil || strings.HasSuffix(kind, "multiple values") {
+		multiple := map[string][]any{}
+		for name, value := range headers {
+			multiple[name] = []any{value}
+		}
+		e["multiValueHeaders"] = multiple
+		if strings.HasSuffix(kind, "multiple values") {
+			delete(e, "headers")
+		}
+	}
+	return storetest.Must(json.Marshal(e))
+}
+
+// send sends a request and returns the answer.
+func send(ctx context.Context, t *testing.T, p *pool, event []byte) (a answer, err error) {
+	t.Helper()
+	got, err := p.Invoke(ctx, event)
+	if err != nil {
+		return answer{}, err
+	}
+	if err := json.Unmarshal(got, &a); err != nil {
+		t.Fatalf("answer: got %s, %v, want JSON", got, err)
+	}
+	return a, nil
+}
+
+// checkDaily sends orders to an API in memory. For each kind of event, 20 requests of an address pass with the
+// fields, and the next one gets 429. The function then has not run: its next order has the next number.
+func checkDaily(t *testing.T, p *pool) {
+	t.Helper()
+	orders := 0
+	order := func(kind, ip string, remaining int) {
+		orders++
+		a, err := send(t.Context(), t, p, request(t, kind, http.MethodPost, "/orders", ip, `{"item":"book"}`))
+		var got struct {
+			ID   int
+			Item string
+		}
+		if err == nil {
+			err = json.Unmarshal([]byte(a.Body), &got)
+		}
+		h := a.header()
+		if err != nil || a.StatusCode != http.StatusCreated || got.ID != orders || got.Item != "book" || h.Get("X-RateLimit-Remaining") != strconv.Itoa(remaining) || h.Get("RateLimit-Policy") != `"daily";q=20;w=86400` {
+			t.Fatalf("%s: order %d: got %+v, %v, want 201 of the function with %d remaining", kind, orders, a, err, remaining)
+		}
+	}
+	for i, kind := range slices.Sorted(maps.Keys(kinds)) {
+		ip := fmt.Sprintf("203.0.113.%d", i+1)
+		for n := range 20 {
+			order(kind, ip, 19-n)
+		}
+		for range 2 {
+			a, err := send(t.Context(), t, p, request(t, kind, http.MethodPost, "/orders", ip, `{"item":"book"}`))
+			h := a.header()
+			var problem httplimit.Problem
+			if err == nil {
+				err = json.Unmarshal([]byte(a.Body), &problem)
+			}
+			if err != nil || a.StatusCode != http.StatusTooManyRequests || problem.Error != "rate_limit_exceeded" || h.Get("Content-Type") != "application/problem+json" || h.Get("Retry-After") == "" || h.Get("X-RateLimit-Remaining") != "0" {
+				t.Errorf("%s: request 21: got %+v, %v, want the 429 of Weir", kind, a, err)
+			}
+			if multiple := strings.HasSuffix(kind, "multiple values"); strings.HasPrefix(kind, "load balancer") && multiple != (a.MultiValueHeaders != nil) {
+				t.Errorf("%s: request 21: got %+v, want the fields in the format of the event", kind, a)
+			}
+		}
+	}
+	order("http api", "203.0.113.200", 19)
+	a, err := send(t.Context(), t, p, request(t, "http api", http.MethodGet, "/orders/1", "203.0.113.200", ""))
+	if h := a.header(); err != nil || a.StatusCode != http.StatusOK || h.Get("Cache-Control") != "no-store" || h.Get("X-RateLimit-Remaining") != "18" {
+		t.Errorf("order 1: got %+v, %v, want the fields of the function and of Weir", a, err)
+	}
+}
+
+// checkForeign sends events that are no HTTP requests to a function that answers with its event.
+func checkForeign(t *testing.T, p *pool) {
+	t.Helper()
+	for range 3 {
+		for _, event := range []string{
+			`{"Records": [{"eventSource": "aws:sqs", "body": "{\"path\": \"/x\"}"}]}`, `{"source": "aws.events", "detail-type": "Scheduled Event", "detail": {}}`, `{}`, `"a text"`, `[1, 2.50, null]`, `17`,
+		} {
+			var want, got any
+			answer, err := p.Invoke(t.Context(), []byte(event))
+			if err == nil {
+				err = errors.Join(json.Unmarshal(answer, &got), json.Unmarshal([]byte(event), &want))
+			}
+			if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("event %s: got %s, %v, want the event", event, answer, err)
+			}
+		}
+	}
+}
