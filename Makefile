@@ -50,7 +50,7 @@ SAM_TEMPLATE ?=
 TEMPLATES := $(wildcard infra/golden/*.json) infra/standalone/weir.template.json
 SYNTHESIZED := infra/cdk.out/Weir-dev.template.json
 
-.PHONY: help run check check-fast test test-go test-kafka sam test-sam test-console test-examples synth diff deploy destroy bootstrap release golden vendor fuzz soak lint cfn-lint build functions size bench bench-docs simulate-docs clean .bin/weir .bin/weir-tools FORCE
+.PHONY: help run check check-fast test test-go test-kafka sam test-sam test-console test-examples synth diff deploy destroy prove bootstrap release golden vendor fuzz soak lint cfn-lint build functions size bench bench-docs simulate-docs clean .bin/weir .bin/weir-tools FORCE
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,7 +58,7 @@ help: ## List the targets
 	@echo "  STORE=memory|dynamodb|redis  RULES=path  PORT=8080 (of the first API)  ENVIRONMENTS=n (processes of a function; 0: run in this process)  for make run"
 	@echo "  ARCH=arm64|x86_64  for make functions and make build"
 	@echo "  BENCH=\"-only memory -quick\"  options of make bench: -only, -rounds, -quick, -json"
-	@echo "  CONTEXT=\"stage=prod store=elasticache\"  for make synth, diff, deploy and destroy; see infra/README.md"
+	@echo "  CONTEXT=\"stage=prod store=elasticache\"  for make synth, diff, deploy, destroy and prove; see infra/README.md"
 	@echo "  SAM_TEMPLATE=path  a synthesized template for make sam and make test-sam"
 	@echo "  WEIR_REQUIRE=browser,clients,docker,dynamodb,kafka,redis,tools|all  makes tests fail instead of being skipped"
 	@echo "  FUZZTIME=30s  for each target of make fuzz (10000000x: number of inputs); SOAK=60s  for each store of make soak"
@@ -152,6 +152,9 @@ deploy: .bin/weir functions infra/node_modules ## Deploy the stack with your AWS
 
 destroy: functions infra/node_modules ## Delete the stack, except the table with the API keys
 	@$(CDK) destroy $(SETTINGS)
+
+prove: build infra/node_modules ## Deploy a throw-away stack, verify it and delete it (STORE=dynamodb|elasticache|both); under a dollar
+	@exec .bin/weir-tools prove --store "$(if $(filter file,$(origin STORE)),dynamodb,$(STORE))" $(if $(filter file,$(origin RULES)),,--rules "$(RULES)") -- $(SETTINGS)
 
 bootstrap: infra/node_modules ## Prepare an AWS account and region for the CDK, once
 	@$(CDK) bootstrap $(SETTINGS)

@@ -351,12 +351,12 @@ func TestStack_BreakAuthorizer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Fail = func(action string) string {
+	c.OnCall(func(action string) string {
 		if strings.Contains(action, "concurrency") {
 			return "AccessDeniedException"
 		}
 		return ""
-	}
+	})
 	if err := restore(t.Context()); err == nil {
 		t.Error("restore: got no error, want one")
 	}
@@ -371,12 +371,12 @@ func TestStack_alarmTopic(t *testing.T) {
 	client := cloudwatch.NewFromConfig(c.Config(), accounttest.Query)
 	ctx, interrupt := context.WithCancel(t.Context())
 	s.Wait = func(context.Context, time.Duration) error { interrupt(); return ctx.Err() }
-	c.Fail = func(action string) string {
+	c.OnCall(func(action string) string {
 		if action == "DescribeAlarmHistory" {
 			interrupt()
 		}
 		return ""
-	}
+	})
 	if o := s.Check(ctx, "alarm-arrives"); o.Outcome == verify.Pass {
 		t.Errorf("interrupted: got %+v, want no pass", o)
 	}
@@ -392,12 +392,12 @@ func TestStack_alarmTopic(t *testing.T) {
 // A call that the credentials do not permit skips its row.
 func TestStack_denied(t *testing.T) {
 	c, s := deployed(t, "dynamodb")
-	c.Fail = func(action string) string {
+	c.OnCall(func(action string) string {
 		if action == "DescribeAlarms" {
 			return "AccessDenied"
 		}
 		return ""
-	}
+	})
 	if o := s.Check(t.Context(), "alarm-states"); o.Outcome != verify.Skip || !strings.Contains(o.Reason, "do not permit") {
 		t.Errorf("got %+v, want a skip with the reason", o)
 	}

@@ -41,15 +41,13 @@ const Region = "us-east-1"
 // Cloud is an emulated account.
 type Cloud struct {
 	// URL is the endpoint of every service.
-	URL string
-	// Fail, if not nil, returns the error code of a call, such as "AccessDenied", or "". The action of a
-	// call that is not of a query service is its method and path.
-	Fail func(action string) string
-
+	URL   string
 	moto  string // the endpoint of Moto
 	proxy *httputil.ReverseProxy
 
 	mu      sync.Mutex
+	fail    func(action string) string
+	stuck   bool
 	stacks  map[string]*stack
 	actions []string
 }
@@ -90,6 +88,31 @@ func (c *Cloud) Config() aws.Config {
 // Environment returns the variables with which a program uses the account.
 func (c *Cloud) Environment() map[string]string {
 	return map[string]string{"AWS_ENDPOINT_URL": c.URL, "AWS_REGION": Region, "AWS_ACCESS_KEY_ID": "AKIAEXAMPLE", "AWS_SECRET_ACCESS_KEY": "secret"}
+}
+
+// OnCall calls fail before each call. fail returns the error code of the call, such as "AccessDenied", or "".
+// The action of a call that is not of a query service is its method and path.
+func (c *Cloud) OnCall(fail func(action string) string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fail = fail
+}
+
+// Deny makes the calls of an action fail.
+func (c *Cloud) Deny(denied string) {
+	c.OnCall(func(action string) string {
+		if action == denied {
+			return "AccessDenied"
+		}
+		return ""
+	})
+}
+
+// Stick makes the deletion of stacks fail after it started.
+func (c *Cloud) Stick() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stuck = true
 }
 
 // Deploy creates a stack from a template.
@@ -134,7 +157,7 @@ func (c *Cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	c.mu.Lock()
 	c.actions = append(c.actions, action)
-	fail := c.Fail
+	fail := c.fail
 	c.mu.Unlock()
 	if fail != nil {
 		if code := fail(action); code != "" {

@@ -313,6 +313,15 @@ func (c *Cloud) deleteStack(ctx context.Context, form url.Values) (string, error
 	if err != nil {
 		return "", nil // CloudFormation deletes a missing stack without an error
 	}
+	c.mu.Lock()
+	stuck := c.stuck
+	if stuck {
+		s.status = "DELETE_FAILED"
+	}
+	c.mu.Unlock()
+	if stuck {
+		return "", nil
+	}
 	name := form.Get("StackName")
 	var alarms []string
 	for id, kind := range s.types {

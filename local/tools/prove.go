@@ -1,0 +1,93 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/spf13/cobra"
+
+	"github.com/weir-limits/weir/local/checkout"
+	"github.com/weir-limits/weir/local/command"
+	"github.com/weir-limits/weir/local/prove"
+)
+
+func proveCommand() *cobra.Command {
+	o := &proveOptions{}
+	c := &cobra.Command{
+		Use:   "prove [-- -c KEY=VALUE...]",
+		Short: "Deploy a throw-away stack, verify it and delete it",
+		Long: "Deploy a stack with a unique name, verify it with weir verify, print its estimated cost, and delete it, for each store. The command needs AWS credentials, a bootstrapped CDK and the built functions; make prove has all of them. " +
+			"Settings after -- are settings of the deployment.\n\n" +
+			"The command deletes the stack and what CloudFormation retains, also after a failure and after an interrupt. It prints what it could not delete, with the commands that delete it. A second interrupt ends the command at once.",
+		Example: "  make prove\n  weir-tools prove --store both -- -c arch=arm64",
+		Args: func(c *cobra.Command, args []string) error {
+			if at := c.ArgsLenAtDash(); len(args) > 0 && at != 0 {
+				return command.Usage("arguments: got %q, want settings only after --", args)
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error { return o.run(c, args) },
+	}
+	c.Flags().StringVar(&o.store, "store", "dynamodb", "dynamodb, elasticache or both")
+	c.Flags().StringVar(&o.region, "region", "", "the region; default $AWS_REGION")
+	c.Flags().StringVar(&o.rules, "rules", "", "the rules of the deployment, for weir verify; default functions/rules.json")
+	c.Flags().StringVar(&o.report, "report", "prove", "first part of the names of the reports, such as prove-dynamodb.md")
+	c.Flags().StringVar(&o.cdk, "cdk", "npx --no-install cdk", "the CDK, with its arguments")
+	c.Flags().StringVar(&o.weir, "weir", "", "the program weir; default .bin/weir")
+	command.Complete(c, "store", "dynamodb", "elasticache", "both")
+	return c
+}
+
+// proveOptions are the options of one run of weir-tools prove.
+type proveOptions struct{ store, region, rules, report, cdk, weir string }
+
+func (o *proveOptions) run(c *cobra.Command, settings []string) error {
+	stores := prove.Stores()
+	if o.store != "both" {
+		if !slices.Contains(stores, o.store) {
+			return command.Usage("--store: got %q, want dynamodb, elasticache or both", o.store)
+		}
+		stores = []string{o.store}
+	}
+	for _, setting := range settings {
+		if name, _, _ := strings.Cut(setting, "="); name == "stage" || name == "store" {
+			return command.Usage("setting %q: want none; the command selects the stage, and --store the store", setting)
+		}
+	}
+	ctx := c.Context()
+	aws, err := config.LoadDefaultConfig(ctx, config.WithRegion(o.region))
+	if err != nil {
+		return fmt.Errorf("AWS configuration: %w", err)
+	}
+	if aws.Region == "" {
+		return command.Usage("--region: required (or set AWS_REGION)")
+	}
+	if _, err := aws.Credentials.Retrieve(ctx); err != nil {
+		return fmt.Errorf("no AWS credentials; set AWS_PROFILE, or log in: %w", err)
+	}
+	place, err := checkout.Find()
+	if err != nil {
+		return err
+	}
+	weir := o.weir
+	if weir == "" {
+		weir = place.Path(".bin", "weir")
+	}
+	verify := []string{weir, "verify"}
+	if o.rules != "" {
+		verify = append(verify, "--rules", o.rules)
+	}
+	deploy := slices.Concat(strings.Fields(o.cdk), []string{"deploy", "--require-approval", "never"}, settings)
+	var failed error
+	for _, store := range stores {
+		p := &prove.Prover{Config: aws, Deploy: deploy, Verify: verify, Dir: place.Path("infra"), Report: o.report + "-" + store + ".md", Out: c.OutOrStdout(), Log: c.ErrOrStderr()}
+		failed = errors.Join(failed, p.Run(ctx, store))
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return failed
+}
