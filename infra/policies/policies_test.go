@@ -15,27 +15,37 @@ import (
 
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/limiter/storetest"
+	"github.com/weir-limits/weir/local/gateway/template/templatetest"
 )
 
-// call is a call of DynamoDB, as policies see it.
+// call is a call of an AWS service, as policies see it.
 type call struct {
-	Action string   `json:"action"`
-	Table  string   `json:"table"`          // the ARN
-	Keys   []string `json:"keys,omitempty"` // the leading keys
+	Action   string   `json:"action"`
+	Resource string   `json:"resource"`           // the ARN, or * for an action without resources
+	Keys     []string `json:"keys,omitempty"`     // the leading keys of a call of DynamoDB
+	Function string   `json:"function,omitempty"` // the ARN of the function whose code makes the call; "" for Lambda itself
 }
 
-func (c call) String() string { return fmt.Sprintf("%s of %q in %s", c.Action, c.Keys, c.Table) }
+func (c call) String() string {
+	return fmt.Sprintf("%s of %q in %s by %q", c.Action, c.Keys, c.Resource, c.Function)
+}
 
 func (c call) equal(o call) bool {
-	return c.Action == o.Action && c.Table == o.Table && slices.Equal(c.Keys, o.Keys)
+	return c.Action == o.Action && c.Resource == o.Resource && slices.Equal(c.Keys, o.Keys) && c.Function == o.Function
 }
 
-// Each function can make the calls that it makes, and no similar call.
-func TestPolicies(t *testing.T) {
+// requireSimulator skips the test if the simulator is missing.
+func requireSimulator(t *testing.T) {
+	t.Helper()
 	storetest.Program(t, "node")
 	if _, err := os.Stat("node_modules/@cloud-copilot/iam-simulate"); errors.Is(err, fs.ErrNotExist) {
 		storetest.Unfetched(t, "node", "make test-examples", err)
 	}
+}
+
+// Each function can make the calls that it makes, and no similar call.
+func TestPolicies(t *testing.T) {
+	requireSimulator(t)
 	for _, name := range []string{"dynamodb", "elasticache", "everything", "kafka", "settlement"} {
 		t.Run(name, func(t *testing.T) {
 			golden := parse(t, "../golden/"+name+".template.json")
@@ -44,6 +54,34 @@ func TestPolicies(t *testing.T) {
 				checkPolicies(t, golden, function, recorded)
 			}
 		})
+	}
+}
+
+// The function that checks an imported API can read the gateway responses of this API, and nothing else.
+func TestPolicies_precheck(t *testing.T) {
+	requireSimulator(t)
+	s := &stack{}
+	if err := json.Unmarshal(templatetest.Read(t, "../standalone/weir.template.json"), s); err != nil {
+		t.Fatal(err)
+	}
+	var role []policy
+	for id, r := range s.Resources {
+		if strings.HasPrefix(id, "ApiLimitsPrecheckRoleDefaultPolicy") {
+			role = append(role, s.arns(r.Properties["PolicyDocument"]).(policy))
+		}
+	}
+	const api = "arn:aws:apigateway:us-east-1::/restapis/RestApiId"
+	calls := []call{
+		{Action: "apigateway:GET", Resource: api + "/gatewayresponses"},
+		{Action: "apigateway:GET", Resource: api},
+		{Action: "apigateway:GET", Resource: api + "2/gatewayresponses"},
+		{Action: "apigateway:PUT", Resource: api + "/gatewayresponses"},
+		{Action: "apigateway:DELETE", Resource: api + "/gatewayresponses/ACCESS_DENIED"},
+	}
+	for i, got := range simulate(t, role, map[string][]policy{}, calls) {
+		if want := map[bool]string{true: "Allowed", false: "ImplicitlyDenied"}[i == 0]; got != want {
+			t.Errorf("%s: got %s, want %s", calls[i], got, want)
+		}
 	}
 }
 
@@ -62,7 +100,10 @@ func checkPolicies(t *testing.T, golden *stack, function string, recorded map[st
 	results := simulate(t, role, endpoints, slices.Concat(calls, misses))
 	for i, c := range slices.Concat(calls, misses) {
 		want := "Allowed"
-		if i >= len(calls) {
+		switch {
+		case i >= len(calls) && c.Function != "":
+			want = "ExplicitlyDenied"
+		case i >= len(calls):
 			want = "ImplicitlyDenied"
 		}
 		if results[i] != want {
@@ -70,7 +111,7 @@ func checkPolicies(t *testing.T, golden *stack, function string, recorded map[st
 		}
 	}
 	for _, s := range statements(t, role) {
-		if strings.HasPrefix(s.Action, "dynamodb:") && !slices.ContainsFunc(calls, s.covers) {
+		if !slices.ContainsFunc(calls, s.covers) {
 			t.Errorf("%s: got no call that needs %+v, want one", function, s)
 		}
 	}
@@ -82,22 +123,57 @@ func readsRecords(function string, c call) bool {
 	return (function == contract.Authorizer || function == contract.Handler) && c.Action == "dynamodb:GetItem"
 }
 
+// otherActions are actions that no function needs, by the kind of the resource.
+var otherActions = map[string][]string{
+	"dynamodb:table":              {"dynamodb:BatchGetItem", "dynamodb:BatchWriteItem", "dynamodb:DeleteItem", "dynamodb:DeleteTable", "dynamodb:Query", "dynamodb:Scan", "dynamodb:UpdateTable"},
+	"kinesis:stream":              {"kinesis:PutRecord", "kinesis:GetRecords", "kinesis:DescribeStream", "kinesis:DeleteStream"},
+	"kafka:cluster":               {"kafka-cluster:AlterCluster", "kafka-cluster:DescribeCluster", "kafka-cluster:WriteDataIdempotently"},
+	"kafka:topic":                 {"kafka-cluster:AlterTopic", "kafka-cluster:CreateTopic", "kafka-cluster:DeleteTopic", "kafka-cluster:ReadData"},
+	"elasticache:serverlesscache": {"elasticache:DeleteServerlessCache", "elasticache:ModifyServerlessCache"},
+	"elasticache:user":            {"elasticache:DeleteUser", "elasticache:ModifyUser"},
+	"logs:log-group":              {"logs:DeleteLogStream", "logs:GetLogEvents"},
+	"ec2:network-interface":       {"ec2:AttachNetworkInterface", "ec2:ModifyNetworkInterfaceAttribute"},
+}
+
+// resourceKind returns the service and the kind of a resource, such as kinesis:stream.
+func resourceKind(resource string) string {
+	parts := strings.SplitN(resource, ":", 6)
+	if len(parts) < 6 {
+		return resource
+	}
+	return parts[2] + ":" + parts[5][:strings.IndexAny(parts[5], ":/")]
+}
+
 // nearMisses returns calls that differ in one respect from allowed calls.
 func nearMisses(calls []call) (misses []call) {
 	for _, c := range calls {
-		misses = append(misses, call{c.Action, c.Table + "2", c.Keys})
-		for _, action := range []string{"BatchGetItem", "BatchWriteItem", "DeleteItem", "DeleteTable", "Query", "Scan", "UpdateTable"} {
-			misses = append(misses, call{"dynamodb:" + action, c.Table, c.Keys})
+		if strings.HasPrefix(c.Action, "ec2:") { // the code of the function may not do what Lambda does
+			misses = append(misses, call{Action: c.Action, Resource: c.Resource, Function: arn("lambda", "function:f")})
+		} else if c.Resource != "*" {
+			misses = append(misses, call{Action: c.Action, Resource: neighbour(c.Resource), Keys: c.Keys})
+		}
+		for _, action := range otherActions[resourceKind(c.Resource)] {
+			misses = append(misses, call{Action: action, Resource: c.Resource, Keys: c.Keys})
 		}
 		if c.Action == "dynamodb:PutItem" {
-			misses = append(misses, call{c.Action, c.Table, []string{c.Keys[0] + "2"}}, call{c.Action, c.Table, append([]string{"rules"}, c.Keys...)}, call{c.Action, c.Table, nil})
+			for _, keys := range [][]string{{c.Keys[0] + "2"}, append([]string{"rules"}, c.Keys...), nil} {
+				misses = append(misses, call{Action: c.Action, Resource: c.Resource, Keys: keys})
+			}
 		}
 	}
 	return misses
 }
 
+// neighbour returns the ARN of another resource of the same kind.
+func neighbour(resource string) string {
+	if before, stream, ok := strings.Cut(resource, ":log-stream:"); ok {
+		return before + "2:log-stream:" + stream
+	}
+	return resource + "2"
+}
+
 // simulate returns the result of each call: Allowed, ImplicitlyDenied or ExplicitlyDenied.
-func simulate(t *testing.T, role, endpoints []policy, calls []call) (results []string) {
+func simulate(t *testing.T, role []policy, endpoints map[string][]policy, calls []call) (results []string) {
 	t.Helper()
 	in, err := json.Marshal(map[string]any{"role": role, "endpoints": endpoints, "cases": calls})
 	if err != nil {

@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// record runs the functions of the stack as processes, and returns their calls of DynamoDB. The functions
+// record runs the functions of the stack as processes, and returns their calls of AWS services. The functions
 // have the variables of the stack.
 func (s *stack) record(t *testing.T) map[string][]call {
 	t.Helper()
@@ -74,7 +74,7 @@ func (s *stack) record(t *testing.T) map[string][]call {
 		if err := e.Close(); err != nil {
 			t.Error(err)
 		}
-		recorded[function] = r.take()
+		recorded[function] = slices.Concat(r.take(), recordClients(t, f), s.hostCalls(t, f))
 	}
 	return recorded
 }
@@ -200,7 +200,7 @@ func (r *recorder) add(target string, body []byte) error {
 		return err
 	}
 	_, operation, _ := strings.Cut(target, ".")
-	c := call{Action: "dynamodb:" + operation, Table: tableARN(r.tables[in.TableName])}
+	c := call{Action: "dynamodb:" + operation, Resource: tableARN(r.tables[in.TableName])}
 	for _, i := range []*item{in.Key, in.Item} {
 		if i != nil {
 			c.Keys = append(c.Keys, i.Key.S)

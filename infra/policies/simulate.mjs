@@ -5,16 +5,17 @@ import { runSimulation } from '@cloud-copilot/iam-simulate'
 
 const { role, endpoints, cases } = JSON.parse(readFileSync(0))
 const results = []
-for (const { action, table, keys } of cases) {
+for (const { action, resource, keys, function: code } of cases) {
+  const policies = endpoints[action.split(':')[0]]
   const result = await runSimulation({
     request: {
       principal: 'arn:aws:iam::123456789012:role/function',
       action,
-      resource: { resource: table, accountId: '123456789012' },
-      contextVariables: keys ? { 'dynamodb:LeadingKeys': keys } : {},
+      resource: { resource, accountId: '123456789012' },
+      contextVariables: { ...(keys && { 'dynamodb:LeadingKeys': keys }), ...(code && { 'lambda:SourceFunctionArn': code }) },
     },
     identityPolicies: role.map((policy, i) => ({ name: `role ${i}`, policy })),
-    ...(endpoints && { vpcEndpointPolicies: endpoints.map((policy, i) => ({ name: `endpoint ${i}`, policy })) }),
+    ...(policies && { vpcEndpointPolicies: policies.map((policy, i) => ({ name: `endpoint ${i}`, policy })) }),
     serviceControlPolicies: [],
     resourceControlPolicies: [],
   }, {})

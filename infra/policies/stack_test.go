@@ -1,7 +1,9 @@
 package policies_test
 
 import (
+	"cmp"
 	"encoding/json"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -13,7 +15,7 @@ import (
 // stack is a golden template.
 type stack struct {
 	functions map[string]template.Function // by the role of the function
-	resources map[string]resource
+	Resources map[string]resource
 }
 
 type resource struct {
@@ -32,26 +34,26 @@ func parse(t *testing.T, path string) *stack {
 			s.functions[role] = f
 		}
 	}
-	var content struct{ Resources map[string]resource }
-	if err := json.Unmarshal(templatetest.Read(t, path), &content); err != nil {
+	if err := json.Unmarshal(templatetest.Read(t, path), s); err != nil {
 		t.Fatal(err)
 	}
-	s.resources = content.Resources
 	return s
 }
 
 // policies returns the policies of the role of a function. If the function is in a network of the stack, it
-// also returns the policy of the network's endpoint of DynamoDB.
-func (s *stack) policies(t *testing.T, function string) (role, endpoints []policy) {
+// also returns the policies of the network's endpoints, by service.
+func (s *stack) policies(t *testing.T, function string) (role []policy, endpoints map[string][]policy) {
 	t.Helper()
-	f := s.resources[s.functions[function].ID].Properties
+	endpoints = map[string][]policy{}
+	f := s.Resources[s.functions[function].ID].Properties
 	of := text(t, f["Role"].(map[string]any)["Fn::GetAtt"].([]any)[0])
-	for _, r := range s.resources {
+	for _, r := range s.Resources {
 		switch {
 		case r.Type == "AWS::IAM::Policy" && strings.Contains(text(t, r.Properties["Roles"]), of):
-			role = append(role, arns(r.Properties["PolicyDocument"]).(policy))
-		case r.Type == "AWS::EC2::VPCEndpoint" && f["VpcConfig"] != nil && strings.HasSuffix(text(t, r.Properties["ServiceName"]), `.dynamodb"]]}`):
-			endpoints = append(endpoints, arns(r.Properties["PolicyDocument"]).(policy))
+			role = append(role, s.arns(r.Properties["PolicyDocument"]).(policy))
+		case r.Type == "AWS::EC2::VPCEndpoint" && f["VpcConfig"] != nil:
+			service := endpointService.FindStringSubmatch(text(t, r.Properties["ServiceName"]))[1]
+			endpoints[service] = append(endpoints[service], s.arns(r.Properties["PolicyDocument"]).(policy))
 		}
 	}
 	if len(role) == 0 {
@@ -60,26 +62,64 @@ func (s *stack) policies(t *testing.T, function string) (role, endpoints []polic
 	return role, endpoints
 }
 
-// tableARN returns the ARN of a table of the stack.
-func tableARN(id string) string { return "arn:aws:dynamodb:us-east-1:123456789012:table/" + id }
+// endpointService matches the name of the service of an endpoint, such as dynamodb or kinesis.
+var endpointService = regexp.MustCompile(`\.([a-z]+)[a-z-]*"\]\]}$`)
 
-// arns returns v with an ARN in place of each attribute of a resource. Every resource has the ARN of a
-// table, because the calls are calls of DynamoDB.
-func arns(v any) any {
+// arn returns an ARN of the account and region of the tests.
+func arn(service, resource string) string {
+	return "arn:aws:" + service + ":us-east-1:123456789012:" + resource
+}
+
+// tableARN returns the ARN of a table of the stack.
+func tableARN(id string) string { return arn("dynamodb", "table/"+id) }
+
+// arnOf returns the ARN of a resource of the stack. Its name is its logical id, if it has no other name.
+func (s *stack) arnOf(id string) string {
+	r := s.Resources[id]
+	name := func(property string) string { text, _ := r.Properties[property].(string); return text }
+	switch r.Type {
+	case "AWS::Kinesis::Stream":
+		return arn("kinesis", "stream/"+id)
+	case "AWS::ElastiCache::ServerlessCache":
+		return arn("elasticache", "serverlesscache:"+name("ServerlessCacheName"))
+	case "AWS::ElastiCache::User":
+		return arn("elasticache", "user:"+name("UserId"))
+	case "AWS::Logs::LogGroup":
+		return arn("logs", "log-group:"+id+":*")
+	}
+	return tableARN(id)
+}
+
+// pseudo are the values of the pseudo parameters of CloudFormation.
+var pseudo = map[string]string{"AWS::Partition": "aws", "AWS::Region": "us-east-1"}
+
+// arns returns v with an ARN in place of each attribute of a resource, and with the values of references. The
+// value of a parameter is its name.
+func (s *stack) arns(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		if attribute, ok := v["Fn::GetAtt"].([]any); ok {
-			return tableARN(attribute[0].(string))
+			return s.arnOf(attribute[0].(string))
+		}
+		if name, ok := v["Ref"].(string); ok {
+			return cmp.Or(pseudo[name], name)
+		}
+		if join, ok := v["Fn::Join"].([]any); ok {
+			var parts []string
+			for _, part := range join[1].([]any) {
+				parts = append(parts, s.arns(part).(string))
+			}
+			return strings.Join(parts, join[0].(string))
 		}
 		made := map[string]any{}
 		for k, each := range v {
-			made[k] = arns(each)
+			made[k] = s.arns(each)
 		}
 		return made
 	case []any:
 		made := make([]any, len(v))
 		for i := range v {
-			made[i] = arns(v[i])
+			made[i] = s.arns(v[i])
 		}
 		return made
 	}
@@ -91,7 +131,7 @@ type statement struct{ Action, Resource, Condition string }
 
 // covers reports whether s can be the reason why c is allowed.
 func (s statement) covers(c call) bool {
-	return c.Action == s.Action && c.Table == s.Resource && (s.Condition == "null" || slices.ContainsFunc(c.Keys, func(key string) bool { return strings.Contains(s.Condition, `"`+key+`"`) }))
+	return c.Action == s.Action && template.MatchPattern(s.Resource, c.Resource) && (s.Condition == "null" || slices.ContainsFunc(c.Keys, func(key string) bool { return strings.Contains(s.Condition, `"`+key+`"`) }))
 }
 
 // statements returns the permissions of policies.
