@@ -52,17 +52,22 @@ func TestDocuments_lines(t *testing.T) {
 	}
 }
 
-// ATTACH.md names the version of the CDK's command that the repository pins.
+// The pages and the example in TypeScript name the version of the CDK's command that the repository pins.
 func TestATTACH_versions(t *testing.T) {
 	pinned := between(t, read(t, "../package.json"), `"aws-cdk": "`, `"`)
-	named := versioned.FindAllStringSubmatch(read(t, "../ATTACH.md"), -1)
-	if len(named) == 0 {
-		t.Error("ATTACH.md: got no version of aws-cdk, want one")
-	}
-	for _, match := range named {
-		if match[1] != pinned {
-			t.Errorf("ATTACH.md: got aws-cdk@%s, want %s as in package.json", match[1], pinned)
+	for _, page := range []string{"ATTACH.md", "TEMPLATE.md"} {
+		named := versioned.FindAllStringSubmatch(read(t, "../"+page), -1)
+		if len(named) == 0 {
+			t.Errorf("%s: got no version of aws-cdk, want one", page)
 		}
+		for _, match := range named {
+			if match[1] != pinned {
+				t.Errorf("%s: got aws-cdk@%s, want %s as in package.json", page, match[1], pinned)
+			}
+		}
+	}
+	if got := between(t, read(t, "../examples/typescript/package.json"), `"aws-cdk": "`, `"`); got != pinned {
+		t.Errorf("examples/typescript/package.json: got aws-cdk %s, want %s as in infra/package.json", got, pinned)
 	}
 }
 

@@ -2,7 +2,9 @@ package standalone
 
 import (
 	"encoding/json"
+	"os"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -117,6 +119,34 @@ func TestTemplate_variants(t *testing.T) {
 					t.Errorf("%+v: output %s: got %v, want it: %t", v, name, outputs[name], want)
 				}
 			}
+		}
+	}
+}
+
+// CloudFormation rejects a wrong parameter before it creates a resource. It matches patterns with the whole
+// value.
+func TestTemplate_parameters(t *testing.T) {
+	content, err := os.ReadFile("weir.template.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	parameters := object(copied(t, json.RawMessage(content))["Parameters"])
+	for name, values := range map[string]map[string]bool{
+		"Namespace":  {"main": true, "a1-b2": true, "": false, "Main": false, "a--b": false, "1a": false, "a/b": false},
+		"CodePrefix": {"": true, "weir/v1.0.0/": true, "weir/v1.0.0": false, "/weir/": false, "a//": false},
+		"RestApiId":  {"": true, "a1b2c3d4e5": true, "https://a1b2c3d4e5.execute-api": false, "a1b2c3d4e": false},
+		"JWKS":       {"": true, "https://a.example/jwks": true, "http://a.example/jwks": false},
+	} {
+		p := object(parameters[name])
+		pattern, _ := p["AllowedPattern"].(string)
+		matches := regexp.MustCompile("^(?:" + pattern + ")$")
+		for value, want := range values {
+			if got := matches.MatchString(value); got != want {
+				t.Errorf("%s %q: got a match: %t, want %t", name, value, got, want)
+			}
+		}
+		if text, _ := p["ConstraintDescription"].(string); pattern == "" || text == "" {
+			t.Errorf("%s: got the pattern %q and its description %q, want both", name, pattern, text)
 		}
 	}
 }

@@ -170,7 +170,9 @@ func (s *stack) newParameters() {
 		ConstraintDescription: jsii.String("1 to 32 lower-case letters, digits and single hyphens, starting with a letter"),
 	})
 	s.bucket = add("CodeBucket", "The S3 bucket, in this region, with the zip files of the release.", awscdk.CfnParameterProps{MinLength: jsii.Number(3)})
-	s.prefix = add("CodePrefix", "The prefix of the zip files in the bucket, such as weir/v1.0.0/.", awscdk.CfnParameterProps{Default: empty})
+	s.prefix = add("CodePrefix", "The prefix of the zip files in the bucket, such as weir/v1.0.0/.", awscdk.CfnParameterProps{
+		Default: empty, AllowedPattern: jsii.String("([^/]+/)*"), ConstraintDescription: jsii.String("empty, or a path that ends with / and does not begin with it"),
+	})
 	s.architecture = add("Architecture", "The architecture of the functions.", awscdk.CfnParameterProps{Default: jsii.String("arm64"), AllowedValues: jsii.Strings("arm64", "x86_64")})
 	s.api = add("RestApiId", "The id of the REST API to limit. Empty means none.", awscdk.CfnParameterProps{
 		Default: empty, AllowedPattern: jsii.String("([a-z0-9]{10})?"),
