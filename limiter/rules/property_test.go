@@ -28,8 +28,8 @@ func decide(t *testing.T, r *rules.Rules, path string, caller caller.Caller) {
 	}
 }
 
-// callers are callers with a user and a key, with a key alone, and with neither. All have an address and a
-// claim.
+// callers are one caller with a user and a key, one with a key alone, and one with neither. All have an
+// address and a claim.
 var callers = []caller.Caller{
 	{User: "u", APIKey: "k", IP: address, Claims: map[string]string{"org": "o"}},
 	{APIKey: "k", IP: address, Claims: map[string]string{"org": "o"}},
@@ -47,8 +47,8 @@ type item struct {
 }
 
 // A caller has an item for each endpoint if and only if its limits do not fit one item. Parse rejects a
-// document if and only if the limits of some caller do not fit even then. The reference model counts the
-// limits of each caller and tier.
+// document if and only if the limits of a caller do not fit these items either. The reference model
+// counts the limits of each caller and tier.
 func TestParse_items_exact(t *testing.T) {
 	refused, split := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
@@ -80,7 +80,7 @@ func TestParse_items_exact(t *testing.T) {
 
 // crowded reports whether the limits of some caller do not fit an item.
 func crowded(rt *rapid.T, list []drawn, split bool) bool {
-	all := map[item][2]map[limiter.ID]bool{} // limits that all tiers share: [0] without shards, [1] with shards
+	all := map[item][2]map[limiter.ID]bool{} // limits of callers of all tiers: [0] without shards, [1] with shards
 	for _, caller := range callers {
 		for _, caller.Tier = range []string{"free", "paid", "other"} {
 			own := map[item][2]map[limiter.ID]bool{}
@@ -161,7 +161,7 @@ func alone(rt *rapid.T, text string) *rules.Rules {
 	}
 	r, err := rules.Parse([]byte(document(text, rule("/of/no/request", "", `"free":`+limit+`,"paid":`+limit+`,"other":`+limit))), rules.Options{})
 	if err != nil {
-		rt.Skip(err) // the limits of this rule alone do not fit an item
+		rt.Skip(err) // even this rule alone has more limits than an item can hold
 	}
 	parsed[text] = r
 	return r

@@ -62,7 +62,7 @@ func (r *Rules) apply(c *class, who *caller.Caller, l *limiter.Limit) applied {
 	return made
 }
 
-// countsKey reports whether a subject of c contains the API key of the caller.
+// countsKey reports whether the subject of this caller in c contains its API key.
 func (c *class) countsKey(who *caller.Caller) bool {
 	for i := range c.parts {
 		if word := c.parts[i].word; word == document.PerAPIKey || word == document.PerClient && who.User == "" {
@@ -77,7 +77,7 @@ func (c *class) countsKey(who *caller.Caller) bool {
 // All limits of the record's subject get a higher version, even those whose numbers the record does not
 // set: it may have set them before. The version is the sum of the versions of the document and of the
 // record. The sum grows whenever one of them grows. So a store never converts a state back and forth
-// between an old and a new record.
+// while some processes have the old record and others the new one.
 func (r *Rules) applyRecord(own *caller.Limits, l, of *limiter.Limit) applied {
 	made, mistake := *of, own.Mistake()
 	base := r.named.find(l)
@@ -125,7 +125,8 @@ func ownNumbers(of algo.Rate, rate caller.Rate, own *caller.Limits) algo.Rate {
 }
 
 // ownHorizon returns the longest time for which a store keeps a limit of a record. All limits of the
-// caller's subject need it, because a charge on one limit must not make the count of another expire.
+// caller's subject get this horizon, because a charge on one limit must not make the count of another
+// limit expire.
 func (r *Rules) ownHorizon(own *caller.Limits) (longest time.Duration) {
 	for _, name := range own.Names() {
 		rate, _ := own.Rate(name)

@@ -73,7 +73,7 @@ func TestRules_record(t *testing.T) {
 			t.Errorf("%s, %q:\n got %s\nwant %s", c.tier, c.limits, got, want)
 		}
 	}
-	// With a token the limits by client count the user, so the record sets only those by API key.
+	// With a token, limits by client count the user, so the record sets only the limits by API key.
 	both := caller.Caller{APIKey: "acme", User: "alice", Tier: "free", Limits: limitsOf(t, 1000, "search=5000 week=70")}
 	if got := fingerprints(r, both); !strings.HasPrefix(got, "search sliding/1m0s/10 v100, month month-1/100/Europe/Berlin v100, week week-monday/70/UTC v1100") {
 		t.Errorf("with a token: got %s, want search of the document and week of the record", got)
@@ -86,7 +86,7 @@ func TestRules_CheckLimits(t *testing.T) {
 	r := parse(t, recordDocument)
 	for _, c := range []struct {
 		limits, want string
-		ignored      bool // a request with a key that has these limits reports the mistake
+		ignored      bool // true if a request with such a key reports the mistake
 	}{
 		{"search=5000/1m month=2000000 anchor=31", "", false},
 		{"log=30 week=9 anchor=monday", "", false},
@@ -138,7 +138,7 @@ func TestRules_record_mistake(t *testing.T) {
 			t.Errorf("%.60s: got %s of version %d with the reason %v, want the limit of the document with version %d and a reason", c.text, got.Fingerprint(), got.Version, s.Ignored, c.version)
 		}
 	}
-	// A sum above MaxVersion cannot be stored.
+	// The sum of both versions is above MaxVersion, so a store could not keep it.
 	high := parse(t, fmt.Sprintf(`{"version":%d,"rules":[{"endpoint":"/a","limits":{"*":{"requests":9,"window":"1m"}}}]}`, int64(limiter.MaxVersion)))
 	s := high.Select(nil, rules.Request{Method: "GET", Path: rules.MustParsePath("/a"), Caller: caller.Caller{APIKey: "x", Limits: limitsOf(t, 1000, "a=5")}})
 	if s.Ignored == nil || s.Charges[0].Limit.Version != limiter.MaxVersion {
@@ -146,7 +146,8 @@ func TestRules_record_mistake(t *testing.T) {
 	}
 }
 
-// Requests of one record get the same pointers, and allocate nothing. The cache is bounded.
+// Requests with the same record get the same limits, by pointer, without an allocation. The cache is
+// bounded.
 func TestRules_record_cached(t *testing.T) {
 	r := parse(t, recordDocument)
 	acme := caller.Caller{APIKey: "acme", Tier: "free", Limits: limitsOf(t, 1000, "search=5000 anchor=31")}
@@ -183,9 +184,9 @@ func TestRules_record_horizon(t *testing.T) {
 	}
 }
 
-// Two limiters share a store. Each sees changes of the record at its own times, and the rules change too.
-// Together they never admit more in a window than the largest of the limits allows. In the end the newest
-// document and record decide.
+// Two limiters share a store. They learn of changes of the record at different times, and the rules
+// change too. In each window, both together admit at most what the largest of the limits allows. At the
+// end, the newest document and the newest record decide.
 func TestRules_record_differential(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -239,8 +240,8 @@ func TestRules_record_differential(t *testing.T) {
 	}
 }
 
-// A store converts a state when the record changes, upwards and downwards, and keeps the count. A limiter
-// with the old record decides by the newer parameters.
+// If a record raises or lowers a limit, the store converts the state and keeps the count. A limiter that
+// still has the old record decides by the new parameters.
 func TestRules_record_converts(t *testing.T) {
 	r := parse(t, `{"version":100,"rules":[{"endpoint":"/a","limits":{"*":{"requests":10,"window":"1h","algorithm":"fixed_window"}}}]}`)
 	store := storetest.Must(memstore.New(memstore.Options{}))

@@ -23,8 +23,8 @@ type Request struct {
 	parameters map[string]string // values of the path parameters by name; nil means that Path has the values
 }
 
-// otherMethod stands for all methods that no rule can have. Without it a client could get a new count
-// with each invented method.
+// otherMethod stands for all methods that no rule can name. Without it, each invented method would have a
+// new count.
 const otherMethod = "other"
 
 // method returns the method under which limits count the request: GET for HEAD, and otherMethod for an
@@ -48,9 +48,8 @@ func (q *Request) parameter(name string, at int) string {
 }
 
 // field returns the value of a header field. If the field is repeated, field joins its values with a
-// comma. Some kinds of API in API Gateway already join the values, so a request has the same value on
-// all hosts. A missing field has the value "". So a client cannot escape a limit by leaving out the
-// field.
+// comma. Some hosts already join the values, so this gives a request the same value on all hosts. A
+// missing field has the value "", so a client cannot escape a limit by leaving out the field.
 func (q *Request) field(name string) string {
 	values := q.Header[name]
 	if len(values) == 1 {
@@ -67,7 +66,7 @@ func (r *Rules) Headers() []string { return r.headers }
 // unless a limit counts cost.
 func (r *Rules) CostFields() []string { return r.costFields }
 
-// readCostFields sets the result of CostFields.
+// readCostFields sets the names that CostFields returns.
 func (c *compiler) readCostFields() {
 	fields := map[string]bool{}
 	c.rules.eachLimit(func(_ *rule, _ string, l limit) {
@@ -78,7 +77,7 @@ func (c *compiler) readCostFields() {
 	c.rules.costFields = slices.Sorted(maps.Keys(fields))
 }
 
-// readHeaders sets the result of Headers.
+// readHeaders sets the names that Headers returns.
 func (c *compiler) readHeaders() {
 	for i := range c.rules.classes {
 		for _, part := range c.rules.classes[i].parts {

@@ -36,7 +36,7 @@ func Restarts(before, after *Rules) (restarts []string) {
 }
 
 // place identifies a limit in a document by its endpoint, method, tier, name and shadow mode. A limit
-// whose field "per" changes keeps its place.
+// keeps its place if its field "per" changes.
 type place struct {
 	endpoint, method, tier, name string
 	shadow                       bool

@@ -106,7 +106,7 @@ func (r *Rules) LocalProcesses() int {
 	return least
 }
 
-// Counts returns what the limits of all rules count, each once, except requests.
+// Counts returns the kinds of counts of all limits, each once, except requests.
 func (r *Rules) Counts() (counts []limiter.Counted) {
 	r.eachLimit(func(_ *rule, _ string, l limit) {
 		if l.Count.Settles() && !slices.Contains(counts, l.Count.Of) {
@@ -167,7 +167,7 @@ func (r *Rules) Select(dst []limiter.Charge, q Request) Selection {
 	var buffer [16]int
 	matched := r.index.match(buffer[:0], q.Path)
 	if r.asksUsage(&q, matched) {
-		own := q // a copy for the closure, which would otherwise allocate q on the heap for every request
+		own := q // the closure gets a copy, so that q itself is not allocated on the heap for every request
 		s.Usage = func() ([]Listed, bool) { return r.Own(own) }
 		matched = matched[len(matched)-1:] // the last rule is the usage endpoint; the request charges only its limit
 	}
@@ -209,14 +209,14 @@ func (r *Rules) charge(dst []limiter.Charge, matched []int, q *Request) (charges
 	return c.charges, c.ignored
 }
 
-// charger collects the charges of one request. If it contained the request, the request would be
-// allocated on the heap with the charges.
+// charger collects the charges of one request. It does not contain the request, because the request would
+// then be allocated on the heap.
 type charger struct {
 	rules    *Rules
 	charges  []limiter.Charge
 	from     int
 	ignored  error              // see Selection
-	subjects [8]limiter.Subject // index of a class to its subject; set at the first use
+	subjects [8]limiter.Subject // subject by index of the class; set at the first use
 }
 
 func (c *charger) add(q *Request, limits []limit) {

@@ -140,18 +140,18 @@ func TestParse_identity(t *testing.T) {
 	one := ids(`{"rules":[{"endpoint":"/a","limits":{"free":[{"name":"x","requests":1,"window":"1m"},{"name":"y","requests":2,"window":"1m"}],"paid":{"requests":3,"window":"1m"}}}]}`)
 	moved := ids(`{"rules":[{"endpoint":"/b","limits":{"free":{"requests":9,"window":"1h"}}},{"endpoint":"/a","limits":{"paid":{"requests":3,"window":"1m"},"free":[{"name":"y","requests":2,"window":"1m"},{"name":"x","requests":1,"window":"1m"}]}}]}`)
 	if len(one) != 3 || !maps.Equal(one, moved) {
-		t.Errorf("identities before and after the rules moved: got\n%v and\n%v, want the same three", one, moved)
+		t.Errorf("identities before and after a change of the order of rules: got\n%v and\n%v, want the same three", one, moved)
 	}
 	other := ids(`{"rules":[{"endpoint":"/a","method":"GET","limits":{"free":{"name":"x","requests":1,"window":"1m"},"paid":{"name":"all","requests":3,"window":"1m"}}}]}`)
 	for id := range other {
 		if one[id] != "" {
-			t.Errorf("rule for GET: got the identity of limit %s of a rule for every method, want another", one[id])
+			t.Errorf("limit %s of a rule for GET: got the identity of the limit of a rule for every method, want another identity", one[id])
 		}
 	}
 }
 
-// All rules that use the name of a limit share its count if per does not contain "endpoint". A
-// request that matches several of these rules is counted once, at the highest cost.
+// If per does not contain "endpoint", all rules that use the name of a limit share its count. The limit
+// counts a request that matches several of these rules once, at the highest cost.
 func TestParse_shared(t *testing.T) {
 	r := parse(t, `{"rules":[
 		{"endpoint":"/a","cost":2,"limits":{"*":{"name":"shared","requests":10,"window":"1m","per":["client"]}}},
@@ -163,8 +163,8 @@ func TestParse_shared(t *testing.T) {
 	}
 }
 
-// A store keeps a subject for the horizon of its longest limit, even after a charge of a shorter
-// limit. This applies to every identity of the caller.
+// A store keeps a subject for the horizon of its longest limit, even after a charge of a shorter limit.
+// The test covers every identity of a caller.
 func TestParse_horizon(t *testing.T) {
 	r := parse(t, `{"version":3,"rules":[
 		{"endpoint":"/a","limits":{"*":{"requests":10,"window":"1s"}}},
@@ -179,8 +179,8 @@ func TestParse_horizon(t *testing.T) {
 	}
 }
 
-// A limit by client and claim counts a caller in the same subject as a limit by claim and user, key or
-// address. Therefore these limits have one horizon, the longest.
+// A limit by client and claim has the same subject as a limit by the claim and the user, key or address
+// of the caller. Therefore, these limits have the same horizon, the longest.
 func TestParse_horizon_combined(t *testing.T) {
 	acme := map[string]string{"org": "acme"}
 	for kind, caller := range map[string]caller.Caller{

@@ -229,7 +229,7 @@ func TestParse_overrides_combined(t *testing.T) {
 	}
 }
 
-// The override with the longest window determines the horizon. The order of overrides does not matter.
+// The override with the longest window determines the horizon, in any order of the overrides.
 func TestParse_overrides_horizon(t *testing.T) {
 	for _, windows := range [][]any{{"1d", "30d", "1h"}, {"30d", "1h", "1d"}, {"1h", "1d", "30d"}} {
 		r := parse(t, fmt.Sprintf(`{"rules":[{"endpoint":"/a","limits":{"*":{"requests":10,"window":"1s"}}}],"overrides":[

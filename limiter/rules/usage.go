@@ -23,16 +23,16 @@ func (r *Rules) UsageEndpoint() string {
 	return r.rules[len(r.rules)-1].pattern.text
 }
 
-// asksUsage reports whether a request is for the usage endpoint. matched are the rules for its path. A
-// request with a bad credential is charged like any other.
+// asksUsage reports whether a request gets the usage. matched are the rules for its path. A request with
+// a bad credential does not get it, and is charged like any other request.
 func (r *Rules) asksUsage(q *Request, matched []int) bool {
 	get := q.Method == http.MethodGet || q.Method == http.MethodHead
 	return r.usage && get && !q.Caller.Rejected && slices.Contains(matched, len(r.rules)-1)
 }
 
-// Own returns the limits that count requests of a caller, with their subjects and for the caller's tier,
-// in file order. It leaves out the limits that all callers share, limits in shadow mode, and limits that
-// count by the path, the method or a header field. complete is false if there are too many limits.
+// Own returns the limits of the caller's tier that count its requests, with their subjects, in file
+// order. It leaves out the limits that all callers share, limits in shadow mode, and limits that count by
+// the path, the method or a header field. complete is false if there are too many limits.
 func (r *Rules) Own(q Request) (list []Listed, complete bool) {
 	q.Caller.Tier = r.Tier(q.Caller.Tier)
 	seen := map[*limiter.Limit]bool{}

@@ -13,12 +13,12 @@ import (
 	"github.com/weir-limits/weir/limiter/rules/document"
 )
 
-// Writes is the largest number of items that a request of an endpoint writes, for each combination of
-// the caller's identities. A request writes every item that counts one of its limits, all at the same
-// time. If the limits settle their charges, the number includes the second write of an item at the
-// settlement. Most requests write fewer items: a refused request can write none, and a lease or an
-// adaptive share saves writes. One kind of request writes more: if the shards of a limit refuse it, the
-// request writes one more item for each limit with shards.
+// Writes is the largest number of items that a request of an endpoint writes, for each combination of the
+// caller's identities. A request writes every item that counts one of its limits, all at the same time.
+// If the limits settle their charges, the number includes the second write of an item at the settlement.
+// Most requests write fewer items: a refused request can write none, and a lease or an adaptive share
+// saves writes. Only a request that a shard refuses can write more: it then tries a second shard of each
+// limit with shards.
 type Writes struct {
 	Endpoint  string `json:"endpoint"`
 	Method    string `json:"method,omitempty"` // method of the rule; "" means any method
@@ -73,8 +73,8 @@ const maxMeetings = 2000
 
 // meetings returns the largest sets of rules that can match one path together with p. If there are too
 // many sets, meetings returns one set with the rules of all sets. The sets contain no rule with a
-// narrower pattern than p. A path that matches a narrower pattern counts for the endpoint of that
-// pattern, and the sets of that pattern contain the rules of p.
+// narrower pattern than p: such a path counts for the endpoint of the narrower pattern, whose sets
+// contain the rules of p.
 func (r *Rules) meetings(p pattern) [][]int {
 	var all []int
 	var index trie
@@ -132,8 +132,8 @@ func (m *meeting) walk(nodes []*trie, matched []int, segments []string, below bo
 			literals[literal] = true
 		}
 	}
-	// A literal of the rules in place of the parameter only adds rules: the path still matches all rules
-	// that it matched before. So the parameter is tried only if there are no literals.
+	// If a segment is a literal of a rule, the path matches more rules than with any other text in this
+	// segment. So the walk tries another text only if there are no literals.
 	for _, literal := range slices.Sorted(maps.Keys(literals)) {
 		m.next(nodes, literal, matched, rest, below)
 	}
