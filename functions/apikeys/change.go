@@ -96,13 +96,13 @@ func (t *Keys) Set(ctx context.Context, now time.Time, id string, c Change) (cha
 	return changed, errors.Join(problems...)
 }
 
-// of returns the valid keys of an id, and the errors of its malformed keys.
+// of returns the valid keys of an id. Its error joins the errors of the malformed keys of the id.
 func (t *Keys) of(all []located, id string) (same []located, problems []error) {
 	for _, k := range all {
 		switch {
 		case k.ID != id:
 			t.warn(k.malformed)
-		case k.malformed != nil: // it identifies no caller; the other keys do
+		case k.malformed != nil: // a malformed key identifies no caller, so only the other keys change
 			problems = append(problems, k.malformed)
 		default:
 			same = append(same, k)
@@ -148,8 +148,8 @@ func (c Change) next(k Key, limits *caller.Limits) Key {
 	return k
 }
 
-// write writes the attributes in which next differs from k. written is false if nothing differs, or if
-// the key was revoked.
+// write writes the attributes in which next differs from k. written is false if no attribute differs, or
+// if another operator has revoked the key.
 func (t *Keys) write(ctx context.Context, k located, next Key) (written bool, err error) {
 	in := &dynamodb.UpdateItemInput{
 		TableName: &t.table, Key: records.NewItem(k.item), ConditionExpression: aws.String("attribute_exists(#pk)"),

@@ -37,8 +37,8 @@ func create(t *testing.T, keys *apikeys.Keys, k apikeys.Key, add bool) (string, 
 	return key, made
 }
 
-// A created key is valid and listed until it is revoked. The operator and the functions call exactly
-// the actions that package contract lists.
+// A created key is valid and listed until it is revoked. Operators and functions call exactly the actions
+// that package contract lists.
 func TestKeys(t *testing.T) {
 	var operator, function recordstest.Calls
 	client, table := recordstest.Table(t, &operator)
@@ -541,7 +541,7 @@ func (w writing) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o
 	return w.Client.UpdateItem(ctx, in, o...)
 }
 
-// A concurrent change of another attribute is not lost. A concurrent change of the limits is an error.
+// Set keeps a concurrent change of another attribute. A concurrent change of the limits makes Set fail.
 func TestKeys_Set_concurrent(t *testing.T) {
 	client, table := recordstest.Table(t, nil)
 	create(t, apikeys.New(client, table), apikeys.Key{ID: "acme"}, false)
@@ -559,7 +559,7 @@ func TestKeys_Set_concurrent(t *testing.T) {
 	}
 }
 
-// A key whose item has a mistake in its limits stays valid. Its limits are replaced, not changed.
+// A key whose item has a mistake in its limits stays valid. Set can only replace all its limits.
 func TestKeys_Set_mistake(t *testing.T) {
 	client, table := recordstest.Table(t, nil)
 	keys := apikeys.New(client, table)

@@ -171,13 +171,12 @@ func TestOpenStore_deadConnection(t *testing.T) {
 			t.Run(store+" "+c.name, func(t *testing.T) {
 				f, retried := &flaky{hangUp: c.hangUp}, false
 				s := f.open(t, store)
-				// net/http can close a connection at any time. A call on a new connection has one
-				// attempt, so the test expects two attempts only if the server closed a used
-				// connection.
+				// net/http can close a connection at any time, and a call on a new connection has only
+				// one attempt. So the test repeats the case until the server closes a used connection.
 				for i := 0; i < 3 || c.dead && !retried && i < 1000; i++ {
 					err := take(t.Context(), s)
 					if store == "redis" && err != nil && strings.Contains(err.Error(), "ERR busy") {
-						err = nil // the fake Redis answers every script with this error, so the call got an answer
+						err = nil // this error is the answer of the fake Redis to every script
 					}
 					got := f.taken()
 					want := 1
@@ -326,8 +325,8 @@ func TestConfig_Environment_deadline(t *testing.T) {
 	}
 }
 
-// memstoreOf returns a store in memory. The wrapper hides its type, so the limiter treats it as a
-// shared store.
+// memstoreOf returns a store in memory that the limiter treats as a shared store, because a wrapper hides
+// its type.
 func memstoreOf() limiter.Store {
 	return struct{ limiter.Store }{storetest.Must(memstore.New(memstore.Options{}))}
 }

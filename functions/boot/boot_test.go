@@ -330,7 +330,7 @@ func TestConfig_RedisClient_silent(t *testing.T) {
 	}
 }
 
-// Explain turns an error of the store into a message that names the problem and the remedy.
+// Explain adds the problem and the remedy to an error of the store.
 func TestConfig_Explain(t *testing.T) {
 	refused := fmt.Errorf("%w: %w", limiter.ErrUnavailable, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")})
 	noTable := fmt.Errorf("%w: %w", limiter.ErrUnavailable, &types.ResourceNotFoundException{})

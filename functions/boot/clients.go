@@ -46,7 +46,7 @@ type OpenSink func(ctx context.Context, c Config) (decisionlog.Sink, error)
 // LoadAWS returns a region and credentials.
 type LoadAWS func(ctx context.Context) (aws.Config, error)
 
-// A program returns these errors if its variables configure a client that it does not link.
+// These are the errors of a program whose variables configure a client that the program does not link.
 var (
 	errNoRedis    = errors.New("STORE: this program does not link the client of Redis (got redis, want dynamodb or memory); deploy the bundle with the suffix -redis")
 	errNoDynamoDB = errors.New("STORE: this program does not link the store of DynamoDB (got dynamodb, want redis or memory); deploy the bundle without the suffix -redis")

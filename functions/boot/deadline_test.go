@@ -53,7 +53,7 @@ type line struct {
 
 	mu    sync.Mutex
 	fault fault
-	since int // number of connections before the fault; lostPeers and resetOld affect only these
+	since int // number of connections at the start of the fault; lostPeers and resetOld affect only these
 	dials int
 	far   time.Duration // time to open a connection
 }
@@ -415,7 +415,8 @@ func TestDeadline_outage(t *testing.T) {
 						}
 						time.Sleep(pause)
 					}
-					// 3 decisions open the breaker, which then permits 2 probes a second for at most 60 s.
+					// At most 3 decisions wait until the breaker opens. After that, 2 probes a second
+					// wait, for at most 60 s.
 					if waited > 3+60*2 {
 						t.Errorf("%d decisions waited, want at most 123", waited)
 					}
@@ -437,7 +438,7 @@ func TestDeadline_outage(t *testing.T) {
 // new connection. A connection that was idle for 5 s is not used again.
 func TestDeadline_oldConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newSystem(t, "redis") // with DynamoDB, net/http could close a connection at any time
+		w := newSystem(t, "redis") // not DynamoDB, because net/http could close a connection at any time
 		defer w.end(t)
 		w.config.Warm(t.Context(), w.store, w.app)
 		w.look(t, "/a")

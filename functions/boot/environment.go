@@ -32,8 +32,8 @@ type Options struct {
 	Sink decisionlog.Sink
 	// Clock is the clock of requests. nil means the clock of the Limiter, which corrects clock skew.
 	Clock func() time.Time
-	// Rules are the rules of another Environment of this process. That Environment already reports
-	// their reloads. nil means the rules that the variables select.
+	// Rules are the rules of another Environment of this process, which already reports their reloads.
+	// nil means the rules that the variables select.
 	Rules *live.Rules
 }
 
@@ -85,8 +85,8 @@ func (c Config) Environment(ctx context.Context, store limiter.Store, o Options)
 	}, nil
 }
 
-// notify returns a function that writes notices to the decision events and the log. It returns nil if there
-// are neither.
+// notify returns a function that writes notices to the decision events and to the log of recorder. It
+// returns nil if both are nil.
 func notify(recorder *telemetry.Recorder, events *decisionlog.Publisher) func(context.Context, limiter.Notice) error {
 	if recorder == nil && events == nil {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// Share sets the DynamoDB client that the store and the records table use. Call Share before either
-// of them is created.
+// Share sets the DynamoDB client that the store and the records table use. Call it before both are
+// created.
 func (c Config) Share(client *dynamodb.Client) {
 	c.dynamo.once.Do(func() { c.dynamo.client = client })
 }

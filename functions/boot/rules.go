@@ -26,8 +26,8 @@ const (
 	appConfigEvery = 15 * time.Second
 )
 
-// unknownAge is the age that an environment reports for rules of unknown age. It is above the
-// threshold of every alarm. It is small enough for a graph that also shows real ages.
+// unknownAge is the age that an environment reports for rules of unknown age. It exceeds the threshold of
+// every alarm, and still fits a graph of real ages.
 const unknownAge = time.Hour
 
 // rules returns the rules. They come from a file on a developer's machine, from the configured
@@ -55,7 +55,8 @@ func (c Config) rules() (*live.Rules, error) {
 	if configuration, err := c.appConfig(); err != nil || configuration != nil {
 		return live.New(initial, appconfig.New(c.AppConfigPort, *configuration), live.Options{Parse: c.parsing(), Every: appConfigEvery}), err
 	}
-	if document.Version > time.Now().Unix() { // published versions are Unix seconds; the bundle must not supersede them
+	// Published versions are Unix seconds, and the version of the bundle must not exceed them.
+	if document.Version > time.Now().Unix() {
 		document.Version = 1
 	}
 	table, err := c.records(context.Background())
@@ -159,9 +160,9 @@ func (f rulesFile) Document(context.Context) (live.Document, error) {
 // maxListed bounds the mistakes or limits that one log line lists.
 const maxListed = 10
 
-// reportReloads returns an observer that logs and counts every reload. It logs the mistakes of a
-// document once. Until the source has confirmed the rules, the observer reports the age unknownAge.
-// So an alarm starts even if every environment lives only briefly.
+// reportReloads returns an observer that logs and counts every reload. It logs the mistakes of a document
+// once. Until the source has confirmed the rules, the observer reports the age unknownAge. So an alarm
+// starts even if every environment has a short life.
 func reportReloads(recorder *telemetry.Recorder, logger *slog.Logger) func(time.Time, live.Reload) {
 	started := time.Now()
 	return func(now time.Time, n live.Reload) {

@@ -25,7 +25,7 @@ import (
 func (d *deployment) allows(t *testing.T) (version, requests int64) {
 	t.Helper()
 	_ = d.Rules.At(t.Context(), d.now)
-	for range 20 { // wait for a reload longer than a request does, because the machine can be busy
+	for range 20 { // on a busy machine, a reload can take longer than a request waits for it
 		d.Rules.Settle()
 	}
 	r := d.Rules.At(t.Context(), d.now)
@@ -108,7 +108,7 @@ func TestConfig_rules_bundleAhead(t *testing.T) {
 // keep the parameters of those rules until the table answers.
 func TestConfig_rules_coldStart(t *testing.T) {
 	d := newDeployment(t, "STORE=memory", "RULES_FROM=table")
-	d.now = time.Now() // the real time, because the environment measures the unknown age from its real start
+	d.now = time.Now() // the real time, from which the environment computes the unknown age
 	age := func() (seconds int) {
 		t.Helper()
 		d.metrics.Reset()
@@ -138,8 +138,8 @@ func TestConfig_rules_coldStart(t *testing.T) {
 	}
 }
 
-// A reload that moves limits to other items restarts their counts. It logs one line that lists at
-// most ten of these limits.
+// If a reload moves limits to other items, their counts restart. The log gets one line with at most ten
+// of these limits.
 func TestConfig_rules_restarts(t *testing.T) {
 	d := newDeployment(t, "STORE=memory", "RULES_FROM=table")
 	version := int64(0)

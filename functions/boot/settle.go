@@ -16,7 +16,7 @@ import (
 )
 
 // StartSettle runs the function settle until Lambda ends the process. The function has no rules and sends
-// no events: a receipt contains what it needs.
+// no events. A receipt contains all that it needs.
 func StartSettle(clients Clients) {
 	logger := slog.New(telemetry.NewRateLimitedHandler(lambdacontext.NewLogHandler()))
 	f, err := openSettle(context.Background(), os.LookupEnv, logger, clients)

@@ -18,8 +18,8 @@ const subjectKeyTimeout = 500 * time.Millisecond
 // subjectHash returns the hash that represents callers in logs, metrics and events. Its key is in
 // RECORDS_TABLE, where the first environment of a deployment creates it. Locally it is in
 // SUBJECT_KEY_FILE. If the table fails, subjectHash logs a warning and uses a random key. If neither
-// variable is set, it uses a random key without a warning. Hashes with a random key differ from those
-// of other processes. The error is about the file or the AWS configuration.
+// variable is set, it uses a random key without a warning. Hashes with a random key differ from those of
+// other processes. It returns an error only for the file or the AWS configuration.
 func (c Config) subjectHash(ctx context.Context, logger *slog.Logger) (telemetry.SubjectHash, error) {
 	if c.SubjectKeyFile != "" {
 		key, err := os.ReadFile(c.SubjectKeyFile)

@@ -10,8 +10,8 @@ const KeyReceipt = "receipt"
 const MaxReceipt = 2048
 
 // Settlement is the event of a direct invocation of the function [Settle]. Only Receipt is required. A
-// limit whose value is missing keeps its reserve. Another event can report a field that this one leaves
-// out, but Cost settles once for all limits.
+// limit whose value is missing keeps its reserve. A later event can report a field that this event leaves
+// out. Cost settles once, for all limits together.
 type Settlement struct {
 	Receipt string `json:"receipt"`
 	// Cost is the cost that the API reports: a whole number, or an object with a number for each name
@@ -40,10 +40,10 @@ const (
 	ReasonNothing = "nothing" // the receipt has no limit for which the event has a value
 )
 
-// These are the members of a JSON line of a stage's access log that the function [Settle] reads. CloudWatch
-// Logs sends the lines by a subscription. API Gateway writes - for a missing value. A line settles the
-// limits that count failures, bytes or requests in flight. It leaves limits that count cost alone: only
-// the API knows the cost.
+// These are the members of a JSON line of a stage's access log that the function [Settle] reads.
+// CloudWatch Logs sends the lines by a subscription. API Gateway writes - for a missing value. A line
+// settles the limits that count failures, bytes or requests in flight. It does not settle limits that
+// count cost, because only the API knows the cost.
 const (
 	LogReceipt = "receipt"        // $context.authorizer.receipt
 	LogStatus  = "status"         // $context.status

@@ -28,7 +28,7 @@ const (
 	VariableKinesisStream     = "KINESIS_STREAM"
 )
 
-// The infrastructure does not set these variables, but it refers to them.
+// The infrastructure refers to these variables but does not set them.
 const (
 	// VariableBasePath is the path that a custom domain adds before every path of the API.
 	VariableBasePath = "BASE_PATH"

@@ -17,7 +17,7 @@ import (
 // MaxAnswer is the largest answer that Lambda accepts, as measured. Lambda's quota page says 6 MB.
 const MaxAnswer = 6<<20 + 100
 
-// Admitted is a request that a function in another process must answer.
+// Admitted is an admitted request, which a function in another process answers.
 type Admitted struct {
 	// Event is the event for the function. Its bytes are those of the event from Lambda, unless the client has
 	// sent a field that only Weir may set, or the request is over a limit in mode mark.
@@ -88,7 +88,8 @@ func (a *Admitted) other(payload []byte) [][]byte {
 	return unchanged
 }
 
-// hasStatus reports whether an answer has a status. If parseAnswer rejects such an answer, the host does so too.
+// hasStatus reports whether an answer has a status. If it has one and parseAnswer rejects the answer, the
+// host rejects it too.
 func hasStatus(payload []byte) bool {
 	members, _ := membersOf(payload)
 	return last(members, "statusCode") != nil
@@ -102,7 +103,7 @@ func unquoted(text []byte) []byte {
 	return text
 }
 
-// inferred returns the full form of an answer that is a JSON value, for a host that infers this form.
+// inferred returns the full form of an answer that is only a body, as a host with payload 2.0 infers it.
 func inferred(body []byte, fields http.Header) []byte {
 	b := append(make([]byte, 0, len(body)+1024), `{"statusCode":200,"headers":{"content-type":"application/json"`...)
 	b = append(appendFields(append(b, ','), fields, nil, false), `},"body":`...)
@@ -231,7 +232,7 @@ func (f *fullAnswer) amended(list bool, added http.Header, removed map[string]bo
 	fields := appendFields(nil, added, f.fields, list)
 	var parts [][]byte
 	at := 0
-	if into == nil && len(fields) > 0 { // a new member before the first one
+	if into == nil && len(fields) > 0 { // insert a new member before the first one
 		brace := bytes.IndexByte(f.text, '{') + 1
 		next := []byte(",")
 		if bytes.TrimLeft(f.text[brace:], space)[0] == '}' {
@@ -254,7 +255,7 @@ func (f *fullAnswer) amended(list bool, added http.Header, removed map[string]bo
 // space is the white space of JSON.
 const space = " \t\r\n"
 
-// ordered returns the members that are not nil, by their place in the text.
+// ordered returns the members that are not nil, in the order of the text.
 func ordered(a, b *member) []*member {
 	switch {
 	case a == nil && b == nil:

@@ -95,7 +95,7 @@ func environment(t testing.TB, store limiter.Store) *lambdahttp.Environment {
 	}
 }
 
-// fixed wraps the results of rules.Parse: it returns rules that never reload, and err unchanged.
+// fixed converts the results of rules.Parse to rules that never reload, and returns err unchanged.
 func fixed(r *rules.Rules, err error) (*live.Rules, error) { return live.Fixed(r), err }
 
 func memory(t testing.TB) *lambdahttp.Environment {
@@ -383,7 +383,7 @@ func TestHandler_request(t *testing.T) {
 	}
 	beside := changed(t, sampleEvent(t, "http-api-anonymous.json"), `"rawPath": "/dev/api`, `"rawPath": "/devapi`)
 	if handle(t, memory(t), api, beside); seen.URL.Path != "/devapi/v1/data" {
-		t.Errorf("path that begins like the stage: got %s, want it unchanged", seen.URL.Path)
+		t.Errorf("path that begins with the name of the stage: got %s, want it unchanged", seen.URL.Path)
 	}
 	root := changed(t, sampleEvent(t, "http-api-anonymous.json"), `"rawPath": "/dev/api/v1/data"`, `"rawPath": "/dev"`)
 	if handle(t, memory(t), api, root); seen.URL.Path != "/" {
@@ -433,8 +433,8 @@ func (unreachable) Take(context.Context, algo.Instant, limiter.Subject, []limite
 	return false, limiter.ErrUnavailable
 }
 
-// While the store fails, requests are allowed by default. The context of the authorizer and the
-// header of the handler report this.
+// While the store fails, requests are allowed by default. The context of the authorizer and the header of
+// the handler report the failure.
 func TestDegraded(t *testing.T) {
 	e := environment(t, unreachable{})
 	p, err := authorize(t, e, sampleEvent(t, "rest-authorizer-user.json"))

@@ -41,7 +41,7 @@ import (
 	samples "github.com/weir-limits/weir/events"
 )
 
-// attacked contains the rules of these tests. No two limits have the same number, so an answer shows
+// attacked contains the rules of these tests. Each limit has another number, so that an answer shows
 // which limit decided.
 const attacked = `{"rules":[
 	{"endpoint":"/api/v1/search","method":"GET","limits":{"free":{"requests":5,"window":"1h"},"paid":{"requests":50,"window":"1h"},"enterprise":{"requests":500,"window":"1h"}}},
@@ -295,7 +295,7 @@ func TestAttack_chooseKey(t *testing.T) {
 		for _, name := range names {
 			authorization := a.token(t, map[string]any{"sub": name, "org": name})
 			if len(authorization) > 8000 {
-				t.Fatal("token: got one that is too long for the verifier, want a shorter one")
+				t.Fatal("token: got more bytes than the verifier accepts, want fewer")
 			}
 			if got := send(request{header: map[string]string{"Authorization": authorization}}); got.status != http.StatusOK || got.limit != "5" {
 				t.Errorf("%.20q: got %+v, want 200 with the limit 5", name, got)
@@ -817,7 +817,7 @@ func TestAttack_hugeEvents(t *testing.T) {
 			cost := func(n int) (time.Duration, uint64) {
 				event := event(t, n)
 				shortest, least := time.Hour, uint64(1<<63)
-				for range max(1, min(8, 3<<20/n)) { // fast cases are repeated, because other programs disturb the measurement
+				for range max(1, min(8, 3<<20/n)) { // repeat fast cases, because other programs disturb the measurement
 					var before, after runtime.MemStats
 					runtime.ReadMemStats(&before)
 					begun := processorTime(t)

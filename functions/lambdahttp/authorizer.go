@@ -50,7 +50,8 @@ func (a authorizer) Invoke(ctx context.Context, payload []byte) ([]byte, error) 
 
 // decide returns the policy for an event.
 func (a authorizer) decide(ctx context.Context, event *authorizerEvent) ([]byte, error) {
-	if event.method == http.MethodOptions { // the method ANY of an API includes preflights, which have no credential and no limit
+	// A preflight has no credential and no limit, but reaches the authorizer of a method ANY.
+	if event.method == http.MethodOptions {
 		allowed := limiter.Decision{Allowed: true, At: a.Clock()}
 		return a.policy(event, "Allow", httplimit.Result{Answer: httplimit.NewAnswer(allowed)}, ""), nil
 	}

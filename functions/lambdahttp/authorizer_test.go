@@ -71,8 +71,8 @@ func (s *slowRules) Document(context.Context) (live.Document, error) {
 	return live.Document{Content: []byte(`{"rules":[{"endpoint":"*","limits":{"*":{"requests":5,"window":"1m"}}}]}`), Version: s.version}, nil
 }
 
-// Before a function answers, it waits for a reload that it has started, because Lambda freezes the
-// function after the answer.
+// Before a function answers, it waits for its running reload, because Lambda freezes the function after
+// the answer.
 func TestAuthorizer_waitsForReload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := memory(t)

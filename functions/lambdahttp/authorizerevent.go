@@ -160,7 +160,7 @@ func (r *eventReader) members(yield func(name []byte) bool) {
 		}
 		text := []byte(name[1 : len(name)-1])
 		if bytes.IndexByte(text, '\\') >= 0 {
-			text, _ = jsontext.AppendUnquote(nil, name) // AppendUnquote replaces invalid UTF-8 and reports only this replacement as an error
+			text, _ = jsontext.AppendUnquote(nil, name) // the only possible error reports that invalid UTF-8 was replaced
 		}
 		if !yield(text) {
 			return

@@ -37,7 +37,7 @@ type Environment struct {
 	// Events publishes the requests that Recorder records. nil publishes nothing.
 	Events *decisionlog.Publisher
 	// Receipts seals and opens the receipts of requests that an authorizer decides. If it is nil, limits
-	// with a count keep their reserve behind an authorizer.
+	// with a count keep their reserve for such requests.
 	Receipts *receipts.Ring
 	// BasePath is the path that a custom domain adds before every path, such as "/v1", in the normal
 	// form of rules. It is empty if there is none. Rules match the path without the base path. Paths
@@ -123,9 +123,9 @@ func (e *Environment) settled(s outcome.Settlement) {
 	}
 }
 
-// settledLine records a settlement by a line of an access log. It does not count a receipt as replayed: the
-// Go handler may have settled the request, and CloudWatch Logs can deliver a line twice. It does not count
-// a settlement as lost if the event fails, because Lambda repeats the event.
+// settledLine records a settlement by a line of an access log. It never counts a receipt as replayed: the
+// Go handler has possibly settled the request already, or CloudWatch Logs has delivered the line twice. If
+// the event fails, it counts no lost settlement, because Lambda repeats the event.
 func (e *Environment) settledLine(s outcome.Settlement) {
 	if errors.Is(s.Err, limiter.ErrVoucherUsed) {
 		s.Voucher = false

@@ -126,7 +126,7 @@ type flood struct {
 	header   func(i int) map[string]string // header of request i; nil for no header
 	status   int                           // status of a request within the limits
 	each     float64                       // write units of a request within the limits
-	minute   int                           // number of requests within the limits in the first minute, from one address
+	minute   int                           // number of requests from one address that the limits admit in the first minute
 }
 
 // logins is a flood of login attempts with different names.
@@ -217,8 +217,7 @@ func TestAttack_flood(t *testing.T) {
 			if c.status != http.StatusUnauthorized {
 				return
 			}
-			// The limit refuses only requests of the flood. The address can still use its other
-			// limits.
+			// The flood exhausts only its own limit, so the address can still use other limits.
 			if got := hosts["REST API"](t, a, request{address: "198.51.100.2"}.withDefaults()); got.status != http.StatusOK {
 				t.Errorf("request without a credential: got %+v, want 200", got)
 			}

@@ -15,8 +15,8 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// The authorizer returns no header fields for a limit that all callers share. The handler then copies
-// no header field. It must not charge the request again.
+// If only a limit of all callers applies, the context of the authorizer has no header fields. The handler
+// then copies none, and must not charge the request again.
 func TestHandler_behindAuthorizer_hiddenLimit(t *testing.T) {
 	e := memory(t)
 	var err error
@@ -145,7 +145,7 @@ func TestHandler_response(t *testing.T) {
 	}
 }
 
-// A load balancer that accepts one value for each header name still receives every cookie.
+// Every cookie reaches a load balancer that accepts only one value for each header name.
 func TestHandler_cookies(t *testing.T) {
 	const many = 40
 	api := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

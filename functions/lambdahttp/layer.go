@@ -33,7 +33,7 @@ type Function func(*Admitted) error
 // ErrForeign means that an event is no HTTP request, so that no limit applies.
 var ErrForeign = errors.New("event: no HTTP request")
 
-// errFailed is the value of the panic by which a failure of the function reaches the Gate.
+// errFailed is the panic value that reports a failure of the function to the Gate.
 var errFailed = errors.New("the function failed")
 
 // exchange is the context of an event.
@@ -70,7 +70,7 @@ func (l *Layer) Invoke(ctx context.Context, payload []byte, function Function) (
 	}
 	x := &exchange{response: response{header: http.Header{}}, payload: payload, event: event, function: function}
 	r, err := event.request(context.WithValue(ctx, exchangeKey{}, x), l.e.basePath(event.RequestContext.DomainName))
-	if err != nil { // clients must not be able to avoid the limits
+	if err != nil { // an event that cannot be parsed is not passed on: a client could otherwise avoid the limits
 		_ = l.e.undecided(err)
 		httplimit.MalformedPath().Refuse(x)
 	} else if err := l.serve(x, r); err != nil {

@@ -13,7 +13,7 @@ type member struct {
 	name       string // decoded
 	pair       []byte // the name and the value, as in the text
 	value      []byte
-	start, end int // of value, in the text
+	start, end int // offsets of value in the text
 }
 
 // errNoObject means that a text is not one JSON object.
@@ -66,5 +66,5 @@ func last(members []member, name string) *member {
 	return nil
 }
 
-// null reports whether m is absent or has the value null.
+// null reports whether m is nil or has the value null.
 func (m *member) null() bool { return m == nil || string(m.value) == "null" }

@@ -20,8 +20,8 @@ const receiptTimeout = 300 * time.Millisecond
 // errNoReceipts is the error of an environment without keys.
 var errNoReceipts = errors.New("no keys of receipts; set RECORDS_TABLE")
 
-// sealed returns the receipt of an admitted request. It returns "" if no limit needs a receipt, or if there
-// can be none. The limits then keep their reserve.
+// sealed returns the receipt of an admitted request. It returns "" if no limit needs a receipt, or if the
+// receipt cannot be sealed. In the second case, the limits keep their reserve.
 func (e *Environment) sealed(ctx context.Context, now time.Time, p *httplimit.Pending) string {
 	if p == nil {
 		return ""
@@ -51,8 +51,9 @@ func (e *Environment) seal(ctx context.Context, now time.Time, p *httplimit.Pend
 	return e.Receipts.Seal(ctx, now, plain)
 }
 
-// open returns the voucher in a receipt. It counts a forged receipt. The error wraps receipts.ErrForged if no
-// authorizer of the deployment sealed the receipt, and not if the records table failed.
+// open returns the voucher in a receipt. If no authorizer of the deployment sealed the receipt, open
+// counts it as forged, and the error wraps receipts.ErrForged. Other errors mean that the records table
+// failed.
 func (e *Environment) open(ctx context.Context, now time.Time, receipt string) (*limiter.Voucher, error) {
 	if e.Receipts == nil {
 		return nil, errNoReceipts

@@ -144,8 +144,8 @@ func (d *decided) counted(name string) (sum int) {
 	return sum
 }
 
-// The handler settles each count of a request that the authorizer has charged, once. Neither the receipt
-// nor the cost field reaches the client.
+// The handler settles each limit of a request that the authorizer has charged, exactly once. Neither the
+// receipt nor the cost field reaches the client.
 func TestHandler_settles(t *testing.T) {
 	d := newDecided(t, eachCount)
 	authorizer := d.authorize()
@@ -255,7 +255,8 @@ func TestAuthorizer_receipt(t *testing.T) {
 	}
 }
 
-// Without keys, or if the receipt would be too long, the decision stands. The limits keep their reserve.
+// Without keys, or if the receipt would be too long, the request is still admitted, and the limits keep
+// their reserve.
 func TestAuthorizer_receiptOmitted(t *testing.T) {
 	var many []string
 	for i := range 19 {

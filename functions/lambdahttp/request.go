@@ -207,7 +207,7 @@ func headerOf(single map[string]string, multi map[string][]string) http.Header {
 
 // credentials returns the credentials of a request. If a header field is repeated, credentials joins its
 // values, and the joined value is an invalid credential. If Weir accepted one of the values, a back end
-// could read another one and identify another caller.
+// could read another value, and so identify another caller.
 func credentials(h http.Header, address netip.Addr) caller.Credentials {
 	return caller.Credentials{
 		Authorization: strings.Join(h["Authorization"], ", "),
@@ -222,7 +222,7 @@ type origin struct {
 	over    string            // httplimit.Answer.Over of the authorizer's decision
 	receipt string            // of the authorizer's charges, encrypted; empty if there is none
 	fields  map[string]string // header fields of the authorizer's decision; can be empty
-	// malformed reports whether the path cannot be parsed. The URL of the request then has another
+	// malformed reports that the path could not be parsed. The URL of the request then has a substitute
 	// path.
 	malformed bool
 }

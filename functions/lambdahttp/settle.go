@@ -80,7 +80,7 @@ func (s settle) invalid(ctx context.Context, err error) ([]byte, error) {
 // unknownLength is the length of an answer that an event does not have.
 const unknownLength = -1
 
-// known is what an event says about an answer.
+// known contains the values that an event has about an answer.
 type known struct {
 	costs  []cost
 	status int   // 0 if it is unknown

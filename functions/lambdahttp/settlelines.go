@@ -36,11 +36,11 @@ type accessLine struct {
 	known   known
 }
 
-// settleLines settles the requests in compressed lines of an access log. Its error means that a line must
-// be read again.
+// settleLines settles the requests in compressed lines of an access log. An error means that Lambda must
+// repeat the event.
 func (s settle) settleLines(ctx context.Context, data []byte) error {
 	log, err := uncompressed(data)
-	if err != nil { // a repetition does not help
+	if err != nil { // drop the event, because a repetition does not help
 		_, err := s.invalid(ctx, err)
 		return err
 	}

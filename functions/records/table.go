@@ -43,16 +43,15 @@ type Table struct {
 	retryable func(error) bool
 }
 
-// NewTable returns the table with this name. It repeats a failed read once, independently of the
-// client's retries. A read is safe to repeat, unlike a charge. The reason for the second attempt: after
-// Lambda thaws an environment, the first read can use a connection that died during the freeze.
+// NewTable returns the table with this name. It repeats a failed read once, independently of the client's
+// retries. A read is safe to repeat, unlike a charge. The second attempt is for the first read after
+// Lambda thaws an environment: its connection has possibly died during the freeze.
 func NewTable(api Reader, name string) *Table {
 	return &Table{api, name, retry.NewStandard().IsErrorRetryable}
 }
 
-// These constants bound how long a request waits for a read. Each attempt has its own timeout. A
-// connection that died silently never answers, so the second attempt must not share the timeout of the
-// first.
+// These constants bound how long a request waits for a read. Each attempt has its own timeout. A dead
+// connection never answers, so the second attempt must not share the timeout of the first.
 const (
 	readAttempts   = 2
 	attemptTimeout = 300 * time.Millisecond

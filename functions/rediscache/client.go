@@ -40,11 +40,10 @@ func OpenStore(ctx context.Context, c boot.Config) (limiter.Store, func() error,
 // after a login with a token.
 const redisMaxLife = time.Hour
 
-// redisPoolSize is so large that the number of failed dials of a client never reaches it. After that
-// many failures, go-redis would dial only once a second, in a background goroutine. Lambda would freeze
-// this goroutine, and the store would recover more than a second after an outage. The breaker already
-// limits dials to two a second. The pool does not become large: concurrent calls share pipelines, so the
-// client opens few connections.
+// redisPoolSize exceeds the number of failed dials in any outage. After as many failed dials as the pool
+// size, go-redis dials only once a second, in a goroutine that Lambda can freeze, and so recovers late.
+// The breaker already limits dials to two a second. The pool stays small, because concurrent calls share
+// pipelines.
 const redisPoolSize = 10_000
 
 // NewClient returns a Redis client. Do not let it retry: a repeated script may charge twice, and a

@@ -96,10 +96,10 @@ func (s *Versions) History(ctx context.Context) ([]Version, error) {
 	return all, nil
 }
 
-// Publish puts a document into force at now as a new version. after is the version that the caller
-// believes is in force, or 0 for none. If another version is in force, the error wraps ErrConflict.
-// least is the document's own version, or 0 for none. Publish does not parse the document; the caller
-// must do this first.
+// Publish puts a document into force at now as a new version. after is the version in force according to
+// the caller, or 0 for none. If another version is in force, the error wraps ErrConflict. least is the
+// document's own version, or 0 for none. Publish does not parse the document; the caller must do this
+// first.
 //
 // The new version is the largest of after+1, least and now in Unix seconds. So a new version is never
 // below the current time. Functions rely on this: a function whose bundled document has a version above
@@ -170,8 +170,7 @@ func (s *Versions) put(p types.Put, key string, attributes records.Item) types.T
 	return types.TransactWriteItem{Put: &p}
 }
 
-// lostRace reports whether a transaction failed because a concurrent transaction changed or writes the
-// same items.
+// lostRace reports whether a transaction failed because of a concurrent transaction on the same items.
 func lostRace(e *types.TransactionCanceledException) bool {
 	return slices.ContainsFunc(e.CancellationReasons, func(r types.CancellationReason) bool {
 		code := aws.ToString(r.Code)
