@@ -22,7 +22,7 @@ import (
 type dynamoContender struct {
 	name      string
 	algorithm algo.Algorithm
-	aligned   bool // its windows are those of algorithm, so a replay with algorithm can check its admissions
+	aligned   bool // its windows are those of algorithm, so a replay by algorithm can count wrong admissions
 	// environment returns a new limiter, without any state.
 	environment func(dynamoPlace, []*limiter.Limit) decideDynamo
 }
@@ -93,7 +93,7 @@ func storeEnvironment(p dynamoPlace, limits []*limiter.Limit) decideDynamo {
 	}
 }
 
-// inTurn decides one limit after another. Each limit has its own item.
+// inTurn decides with several limits, one after another, each with its own item.
 func inTurn(p dynamoPlace, limits []*limiter.Limit, decide func(ctx context.Context, now algo.Instant, limit *limiter.Limit, key string) (bool, error)) decideDynamo {
 	return func(ctx context.Context, now time.Time) (bool, error) {
 		for _, limit := range limits {

@@ -25,7 +25,7 @@ func (m *meter) add(requests int, units float64) {
 	m.units += units
 }
 
-// read returns what has been counted.
+// read returns the counts so far.
 func (m *meter) read() (requests int, units float64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -57,7 +57,7 @@ func (m *meter) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o 
 	return out, nil
 }
 
-// PutItem implements dynamostore.API. The pattern that writes whole items uses it too.
+// PutItem implements dynamostore.API. The contender that writes whole items also calls it.
 func (m *meter) PutItem(ctx context.Context, in *dynamodb.PutItemInput, o ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
 	in.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
 	out, err := m.client.PutItem(ctx, in, o...)

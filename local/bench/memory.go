@@ -19,7 +19,7 @@ type taker func(id string) (allowed bool, err error)
 type memoryContender struct {
 	name   string
 	public bool   // a public call of Weir, to which the goals apply
-	why    string // why it can miss a goal with one key, as measured; "" if there is no known reason
+	why    string // measured reason why it can miss a goal with one key; "" if none is known
 	// open opens a limiter that allows each caller a number of requests in a window. worker creates a
 	// taker for one goroutine. finish frees the resources of the limiter.
 	open func(requests int, window time.Duration) (worker func() taker, finish func(), err error)
@@ -82,7 +82,7 @@ func memoryGoals(t table) (goals []goal) {
 		for _, column := range t.Columns[:timedColumns] {
 			ratio := t.ratio(c.name, reference, column.Name)
 			g := atMost(c.name+", "+column.Name+", of "+reference, ratio, 1.05, 2)
-			if ratio <= 1.1 { // why explains no larger ratio
+			if ratio <= 1.1 { // the reason explains only a ratio up to 1.1
 				g = g.because(c.why)
 			}
 			goals = append(goals, g)
@@ -203,7 +203,7 @@ func timed(n, workers int, ids []string, order []int, worker func() taker) (time
 func (m memoryMeasure) bytes() (figure, error) {
 	heap := func() int64 {
 		runtime.GC()
-		runtime.GC() // the first collection only empties pools
+		runtime.GC() // twice, because the first collection only empties pools
 		var s runtime.MemStats
 		runtime.ReadMemStats(&s)
 		return int64(s.HeapAlloc)
@@ -223,7 +223,7 @@ func (m memoryMeasure) bytes() (figure, error) {
 	return figure(after-before)/figure(len(m.ids)) - figure(len(m.ids[0])), nil
 }
 
-// over returns the number of requests above the limit that are admitted on all cores together.
+// over returns the number of admitted requests above the limit, from all cores together.
 func (m memoryMeasure) over() (figure, error) {
 	const limit, attempts = 1000, 4000
 	worker, finish, err := m.contender.open(limit, time.Hour)

@@ -37,7 +37,7 @@ type decideRedis func(ctx context.Context, caller string) (allowed bool, err err
 type redisKind int
 
 const (
-	baseline redisKind = iota // no limiter: shows the maximum throughput of the server and the client
+	baseline redisKind = iota // no limiter, but the maximum throughput of server and client
 	peerRow
 	publicRow // a public call of Weir, to which the goals apply
 	storeRow  // a call of a Weir store, below the public call
@@ -218,8 +218,8 @@ func (m *redisMeasure) names(n int) []string {
 // redisLoad contains the results of the server under load.
 type redisLoad struct{ share, throughput, cpu, errors figure }
 
-// load runs decisions for a while. Slices of time with decisions alternate with slices of the no-op
-// script, so that other load on the machine affects both.
+// load runs decisions for a while. Slices of decisions alternate with slices of the no-op script, so that
+// other load on the machine affects both.
 func (m *redisMeasure) load(ctx context.Context, decide decideRedis, callers int, names []string) (l redisLoad, err error) {
 	for _, warm := range []decideRedis{decide, m.noop} { // loads the script, and opens connections
 		if _, _, _, err := m.slice(ctx, warm, callers, names, m.time/10); err != nil {
@@ -343,8 +343,8 @@ func (m *redisMeasure) remember(ctx context.Context, contenders []redisContender
 	return nil
 }
 
-// bytes returns the memory of a caller whose first key has memoryKey characters. The callers have a
-// database of their own, because the hash tables of the database count towards the result.
+// bytes returns the memory of a caller whose first key has memoryKey characters. The callers need an
+// empty database, because the result includes the hash tables of the database.
 func (m *redisMeasure) bytes(ctx context.Context, db *redis.Client, decide decideRedis) (figure, error) {
 	const workers = 2
 	n, err := db.DBSize(ctx).Result()
@@ -408,7 +408,7 @@ func (m *redisMeasure) remove(ctx context.Context) error {
 	}
 }
 
-// over returns the number of requests above the limit that are admitted from 64 goroutines.
+// over returns the number of admitted requests above the limit, from 64 goroutines together.
 func (m *redisMeasure) over(ctx context.Context, decide decideRedis) figure {
 	const attempts = 10
 	caller := m.caller()

@@ -72,7 +72,7 @@ type goal struct {
 	Why string `json:"why,omitempty"`
 }
 
-// because returns the goal with an argument why Weir misses it. A goal that is met needs none.
+// because returns the goal with the argument why Weir misses it. A goal that Weir meets gets no argument.
 func (g goal) because(why string) goal {
 	if !g.Met {
 		g.Why = why

@@ -140,7 +140,7 @@ func (c Checkout) Seed() (keys map[string]string, err error) {
 	return c.SampleKeys(false)
 }
 
-// Exists reports whether a file exists. If the check fails, Exists returns true, and the caller gets the
+// Exists reports whether a file exists. If it cannot check this, it returns true, and the caller gets the
 // error when it reads the file.
 func Exists(path string) bool {
 	_, err := os.Stat(path)

@@ -54,8 +54,8 @@ func Root(root *cobra.Command) *cobra.Command {
 	return root
 }
 
-// flagError returns a usage error. The library's error for a switch names a function of Go, so flagError
-// replaces this error.
+// flagError returns a usage error. It replaces the library's error for a boolean flag, which names a
+// function of Go.
 func flagError(_ *cobra.Command, err error) error {
 	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok && invalid.GetFlag().Value.Type() == "bool" {
 		return Usage("invalid argument %q for \"--%s\" flag: want true or false", invalid.GetValue(), invalid.GetFlag().Name)
@@ -70,7 +70,7 @@ type Build struct {
 	Go      string `json:"go"`      // version of Go that built the program
 }
 
-// Built returns what the go command stamped into this program.
+// Built returns the version data that the go command put into this program.
 func Built() Build {
 	b := Build{Version: "unknown", Commit: "unknown", Go: runtime.Version()}
 	info, ok := debug.ReadBuildInfo()

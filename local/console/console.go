@@ -38,7 +38,7 @@ type Options struct {
 	APIs []API
 	// Rules returns the rules in force.
 	Rules func() *rules.Rules
-	// Source and Store are texts that the page shows: the origin of the rules, and the store.
+	// Source and Store are texts for the page. Source describes the origin of the rules.
 	Source, Store string
 	// Token returns a token for a user and a tier. The APIs must accept it.
 	Token func(user, tier string) (string, error)

@@ -110,7 +110,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// A request for a demonstration has a name and parameters.
+// The console serves a demonstration by its name and parameters, and rejects wrong ones.
 func TestDemo(t *testing.T) {
 	s := open(t, http.NotFound)
 	var result struct {
@@ -138,7 +138,7 @@ func TestDemo(t *testing.T) {
 
 const order = `{"api":"REST","method":"GET","path":"/a","tier":%q,"user":%q,"count":%d,"rate":50}`
 
-// The response to an order has one line for each request. The requests of an order are equal.
+// The console sends equal requests for an order. Its response has one line for each request.
 func TestRequests(t *testing.T) {
 	var mu sync.Mutex
 	seen := map[string]int{}
@@ -176,7 +176,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// The console rejects an order that the page does not offer, and sends no request.
+// The console rejects an order that the page cannot make, and sends no request.
 func TestRequests_refused(t *testing.T) {
 	s := open(t, func(http.ResponseWriter, *http.Request) { t.Error("requests: got one, want none") })
 	long := strings.Repeat("x", 100)

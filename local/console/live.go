@@ -24,7 +24,7 @@ const (
 	maxUser    = 64
 	maxAnswer  = 2 << 10     // bytes of an answer's body that the page shows
 	maxHeaders = 64 << 10    // bytes of an answer's header
-	maxWaiting = 16          // requests of one run that wait for an answer at the same time
+	maxWaiting = 16          // requests of one run without an answer, at the same time
 	patience   = time.Minute // timeout of a request; the timeout of API Gateway is shorter
 	shown      = 40          // number of characters that an error quotes of a wrong value
 )
@@ -131,9 +131,9 @@ func (c *Console) request(o order) (*http.Request, error) {
 // quote quotes the start of a wrong value.
 func quote(text string) string { return fmt.Sprintf("%.*q", shown, text) }
 
-// run sends copies of a request with pauses between them. The channel returns the answers in the order
-// of their arrival. run sends no request after ctx ends. If the caller of run stops reading the channel,
-// it must cancel ctx.
+// run sends copies of a request with pauses between them. The channel returns the answers in the order of
+// their arrival. run sends no request after ctx ends. A caller that stops reading the channel must cancel
+// ctx.
 func run(ctx context.Context, request *http.Request, count int, pause time.Duration) <-chan answer {
 	answers := make(chan answer)
 	go func() {

@@ -39,7 +39,7 @@ type rootAnswer struct {
 }
 
 func (a *rootAnswer) WriteHeader(status int) {
-	for name, values := range a.Header() { // the name has the spelling of AWS, which is not canonical
+	for name, values := range a.Header() { // AWS does not spell the names in their canonical form
 		if strings.EqualFold(name, "x-amzn-ErrorType") && strings.HasPrefix(values[0], "MissingAuthenticationToken") {
 			a.replaced = true
 		}

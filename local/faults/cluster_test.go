@@ -81,8 +81,8 @@ func (s *server) option(name string) string { return s.options[slices.Index(s.op
 // slot returns the slot that holds the counts of a caller.
 func (w *world) slot(t *testing.T, caller string) int64 {
 	t.Helper()
-	// One key, which contains the subject, has all counts of the caller. The whole key is its hash tag, as
-	// package redisstore documents.
+	// One key has all counts of the caller. It contains the subject, and the whole key is its hash tag
+	// (package redisstore).
 	for _, n := range w.cluster.nodes {
 		for _, key := range n.do(t, "keys", "*").([]any) {
 			if strings.Contains(key.(string), w.charge(caller, policies[0]).Subject.String()) {
@@ -121,7 +121,7 @@ func (c *cluster) depart(t *testing.T, slot int64) (arrive func()) {
 	c.nodes[from].do(t, "cluster", "setslot", slot, "migrating", c.ids[to])
 	return func() {
 		t.Helper()
-		for i := range c.nodes { // first the node that gets the slot
+		for i := range c.nodes { // the node that gets the slot must know first
 			c.nodes[(to+i)%len(c.nodes)].do(t, "cluster", "setslot", slot, "node", c.ids[to])
 		}
 	}

@@ -18,8 +18,8 @@ import (
 	functions "github.com/weir-limits/weir/local/lambdaenv"
 )
 
-// companyFaults are faults whose result depends on the callers and on the times of their requests. The
-// field begin or company of such a fault sends these requests.
+// companyFaults are faults whose result depends on the callers and on the times of their requests. Their
+// fields begin or company send these requests.
 var companyFaults = []fault{
 	{name: "requests are lost for longer than 5 s", begin: poisoned("up", "timeout", nil), end: healed, sees: limiter.ReasonTimeout, count: countsNone, lull: 5500 * time.Millisecond},
 	{name: "requests with two subjects are lost", company: askPairs, count: countsThen, note: "`store_timeout`, then `store_breaker`; after the fault, the first request succeeds"},
@@ -31,8 +31,8 @@ var companyFaults = []fault{
 
 const pair = "pair" // endpoint with two limits: one for each address, and one for all callers
 
-// degraded adds a problem unless the environment admitted the request without the store, and within the
-// given time plus allowance. The limit has on_error allow.
+// degraded checks a request on a limit with on_error allow: the environment must admit it without the
+// store, within the given time plus allowance.
 func (p *problems) degraded(a answer, within time.Duration) {
 	if a.status != http.StatusNoContent || a.degraded != limiter.ReasonTimeout && a.degraded != limiter.ReasonBreaker || a.took > within+allowance {
 		p.add("answer: got %+v, want it degraded within %s", a, within+allowance)
@@ -137,7 +137,7 @@ func frozen(pause time.Duration) func(*testing.T, *problems, *world) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = f.Close() }() // a signal ends the process, so Close returns an error
+		defer func() { _ = f.Close() }() // the error of Close reports the signal that ended the process
 		invoke := func(what string) {
 			t.Helper()
 			var a asked

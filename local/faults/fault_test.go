@@ -25,7 +25,7 @@ type fault struct {
 	end     func(*testing.T, *world) // nil if the fault ends without an action
 	sees    limiter.Reason           // the reason in answers without the store; ReasonNone if the store decides
 	once    bool                     // the fault affects only the first request
-	lives   bool                     // the store answers every call, even if with an error, so the breaker does not open
+	lives   bool                     // the store answers every call, possibly with an error, so the breaker does not open
 	count   counting
 	extra   int           // number of counted requests by other callers
 	lull    time.Duration // a pause without requests during the fault
@@ -40,7 +40,7 @@ const (
 	countsSome counting = "each request at most once"                          // the store has possibly received them
 	countsAll  counting = "each request"                                       // the same as without a fault
 	countsLost counting = "nothing; earlier counts are lost"                   // the store lost its data
-	countsThen counting = "no request during the fault, each request after it" // company sends the requests during the fault
+	countsThen counting = "no request during the fault, each request after it" // for faults with company
 	countsAnew counting = "each request, but earlier counts are lost"          // the store is empty after the fault
 )
 
@@ -211,7 +211,7 @@ func (f *fault) meanwhile(t *testing.T, found *problems, w *world) (by map[strin
 	return by, admitted, alone
 }
 
-// want returns the expected status of request i of a caller during a fault.
+// want returns the expected status of a caller's request i during a fault.
 func (a answer) want(policy string, i int) int {
 	switch {
 	case a.degraded == "":
@@ -223,8 +223,8 @@ func (a answer) want(policy string, i int) int {
 	return http.StatusNoContent
 }
 
-// checkAttempts checks the number of requests whose store call failed. For the other requests, the
-// breaker prevents a call.
+// checkAttempts checks the number of requests whose store call failed. For all other requests, the
+// breaker must prevent a call.
 func (f *fault) checkAttempts(found *problems, failed, spared int, took time.Duration) {
 	all := during * len(policies)
 	low, high, rest := 0, 0, 0
@@ -252,8 +252,8 @@ func (w *world) dialed() int64 {
 	return w.network.dialed.Load()
 }
 
-// settled checks the counts after the fault. Exactly the rest of the limit must remain. If the
-// environment admitted requests with its local count, these requests also reduce the rest.
+// settled checks the counts after the fault. Exactly the rest of the limit must remain. Requests that the
+// environment admitted with its local count also reduce this rest.
 func (f *fault) settled(t *testing.T, found *problems, w *world, policy string, failed, admitted, alone int) {
 	t.Helper()
 	low, high := before, before

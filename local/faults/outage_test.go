@@ -91,8 +91,8 @@ func measureLateness() (end func() time.Duration) {
 // the breaker opens, and then one probe each half second.
 const breakerCalls = 10
 
-// If the store does not recover, one environment admits exactly the limit. Requests before the outage
-// count.
+// If the store does not recover, one environment admits exactly the limit, including the requests before
+// the outage.
 func TestOutage_gone(t *testing.T) {
 	for _, store := range stores[:2] {
 		t.Run(store.name, func(t *testing.T) {

@@ -61,7 +61,7 @@ type cell struct {
 	end            int64 // end of the window, in Unix nanoseconds
 }
 
-// last returns the cell of the previous window.
+// last returns the cell of the same limit and caller in the previous window.
 func (c cell) last() cell {
 	c.end -= int64(soakWindow)
 	return c
@@ -158,12 +158,11 @@ func (r *record) ask(e *environment, caller, policy string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err != nil || d.Failed != (policy == "soak/deny" && d.Reason != limiter.ReasonNone && answer.Problem != nil && answer.Problem.Status == http.StatusServiceUnavailable) {
-		r.errors++ // in an outage, on_error deny must answer with a 503, and other policies must not
+		r.errors++ // only on_error deny may answer with a 503 in an outage, and no other policy
 		return
 	}
 	window := cell{caller, policy, now.Truncate(soakWindow).Add(soakWindow).UnixNano()}
-	// If the store decided, it may have charged the next window. The charged window
-	// ends after ResetAfter.
+	// The store has possibly charged the next window. ResetAfter shows the end of the charged window.
 	if d.Reason == limiter.ReasonNone {
 		window.end = now.Add(d.ResetAfter).UnixNano()
 	}
@@ -208,14 +207,14 @@ func (r *record) check(t *testing.T) {
 		case cell.policy == "soak/local" && c.degradedAdmitted > soakEnvironments*soakShare:
 			t.Errorf("%v: requests that the shares admitted: got %d, want at most %d", cell, c.degradedAdmitted, soakEnvironments*soakShare)
 		}
-		// The store can count more requests than it admits. The store has possibly counted a request
-		// that got no answer. It can count a slow request in the next window, and a retried request
-		// twice.
+		// The store can count more requests than it admits: a request that got no answer, a slow request
+		// in the next window, and a retried request twice.
 		lost := c.degraded
 		if last := r.cells[cell.last()]; last != nil {
 			lost += last.degraded
 		}
-		// The store counts the quota of each lease. At the end of the window, environments may have unused leases.
+		// The store counts whole leases, of which environments can have unused quota at the end of the
+		// window.
 		if cell.policy == "soak/lease" {
 			lost += soakEnvironments * soakLease
 		}

@@ -24,9 +24,8 @@ const (
 	maxWaiting = 2_000
 )
 
-// logAccess writes the line of a request to the access log. It must be called before the answer is sent,
-// so that a client that has the answer knows that the line is written. length is the length of the
-// answer's body.
+// logAccess writes the line of a request to the access log. Call it before the answer is sent: when a
+// client has the answer, the line is written. length is the length of the answer's body.
 func (h *restHandler) logAccess(c *restCall, v variables, status, length int) {
 	if len(h.subscribers) == 0 {
 		return
@@ -102,7 +101,7 @@ func (s *subscriber) send(done chan struct{}) {
 	}
 }
 
-// take removes the next lines from the queue. If there are none, sending has ended.
+// take removes the next lines from the queue. If there are none, it marks the end of sending.
 func (s *subscriber) take() (batch []events.CloudwatchLogsLogEvent, dropped int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -72,8 +72,7 @@ func (l *logged) lines(t *testing.T) (lines []string) {
 	return lines
 }
 
-// The function of a subscription gets the lines of the access log that the filter selects, in the form of
-// CloudWatch Logs.
+// The function of a subscription gets the lines that the filter selects, in an event of CloudWatch Logs.
 func TestAccessLog(t *testing.T) {
 	const context = `{"receipt":"abc_-9","retryAfter":"1"}`
 	l := newLogged(t, says(allows(context)), says(`{"statusCode":401,"body":"wrönġ"}`))
@@ -97,7 +96,7 @@ func TestAccessLog_failures(t *testing.T) {
 	for _, c := range []struct {
 		name                string
 		authorizer, handler *stub
-		want                string // status, length and type of the response; empty for no line
+		want                string // status, length and type of the response in the line; empty if there is no line
 	}{
 		{"denied", says(denies(`{"receipt":"r"}`)), says(""), `"429","14","ACCESS_DENIED"`},
 		{"crash of the back end", says(allows(`{"receipt":"r"}`)), fails("crash"), `"502","36","DEFAULT_5XX"`},
@@ -117,8 +116,8 @@ func TestAccessLog_failures(t *testing.T) {
 	}
 }
 
-// Lines that arrive while the function runs are sent in one event. Each line arrives exactly once, even if
-// the function fails.
+// Lines that arrive while the function runs are sent together in the next event. Each line arrives
+// exactly once, even if the function fails.
 func TestAccessLog_batches(t *testing.T) { synctest.Test(t, testBatches) }
 
 func testBatches(t *testing.T) {
@@ -150,7 +149,7 @@ func testBounded(t *testing.T) {
 		do(l.APIs()[0], request(t, "GET", "/a", http.NoBody))
 	}
 	close(l.blocked)
-	// The function has up to 100 lines while 2,000 wait.
+	// 2,000 lines can wait, and up to 100 more are in the event that the function handles.
 	if got := len(l.lines(t)); got < 2_000 || got > 2_100 {
 		t.Errorf("got %d lines, want 2,000 to 2,100", got)
 	}

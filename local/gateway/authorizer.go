@@ -13,7 +13,7 @@ import (
 // guide, "Quotas").
 const maxMethodARN = 1600
 
-// identified reports whether a request has a value for every identity source.
+// identified reports whether a request has a value for each identity source of the authorizer.
 func identified(a *template.Authorizer, v variables) bool {
 	for _, source := range a.IdentitySources {
 		if value, ok := v.value(source); !ok || value == "" {

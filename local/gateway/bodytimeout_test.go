@@ -41,7 +41,7 @@ func TestWithBodyTimeout_after(t *testing.T) {
 	server := httptest.NewServer(gateway.WithBodyTimeout(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, err := io.ReadAll(r.Body)
 		select {
-		case <-r.Context().Done(): // a read deadline that remained on the connection would cancel the context
+		case <-r.Context().Done(): // if the read deadline remained on the connection, it would cancel the context
 			err = r.Context().Err()
 		case <-time.After(5 * timeout):
 		}

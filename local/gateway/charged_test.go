@@ -25,8 +25,8 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template/templatetest"
 )
 
-// endpoints are the patterns of an API's ServeMux, and the limit of the rule for each.
-// No two rules match one path.
+// endpoints are the patterns of an API's ServeMux, and the limit of the rule for each. Each path matches
+// at most one rule.
 var endpoints = []struct{ pattern, limit string }{
 	{"GET /api/v1/search", "search"},
 	{"POST /api/v1/data", "data"},
@@ -134,8 +134,8 @@ func rawRequest(t testing.TB, line, host, address string) *http.Request {
 	return r
 }
 
-// Both APIs reject a malformed path without serving or charging the request. A lenient decoder could
-// charge the request on the limit of a different route.
+// Both APIs reject a malformed path without serving or charging the request. With a lenient decoder, the
+// rules and the router could select different routes.
 func TestAttack_malformedPath(t *testing.T) {
 	for _, path := range []string{"/api/v1/items/%zz%2F..%2F..%2Fq", "/api/v1/items/%", "/api/v1/items/%2", "/api/v1/items/x%zz"} {
 		golden := templatetest.Parse(t, "../../infra/golden/dynamodb.template.json")
@@ -165,8 +165,7 @@ func TestAttack_malformedPath(t *testing.T) {
 
 // FuzzAttack_path searches for a request line that reaches a pattern without a charge on the limit of
 // that pattern, or with a charge on a different limit. Each request has its own caller, and the store
-// admits every request. So no limit refuses a request, and a refusal never hides a missing charge on
-// another limit.
+// admits every request. Therefore, no refusal hides a missing charge on another limit.
 func FuzzAttack_path(f *testing.F) {
 	for _, path := range []string{
 		"/api/v1/search", "/api/v1/%73earch/", "//api//v1/./search?q=/", "/api%2Fv1%2Fsearch", "/api/v1/search;x", "/api/v1/x/..%2Fsearch", "/v1/api/v1/search", "/%761/api/v1/q", "/v1/v1/t/a/b",

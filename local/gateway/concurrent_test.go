@@ -62,7 +62,7 @@ type exports struct {
 	key     string // id of the API key
 }
 
-// post sends an export. Its answer goes to x.answers.
+// post sends an export, and sends its answer to x.answers.
 func (x *exports) post(ctx context.Context, name string, headers ...string) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, x.api.URL+"/v1/exports", http.NoBody)
 	if err != nil {
@@ -127,7 +127,7 @@ func (x *exports) refused(when string) {
 	}
 }
 
-// next sends an export, which is admitted. It is then the tenth in flight.
+// next sends an export, which must be admitted as the tenth in flight.
 func (x *exports) next(ctx context.Context, name string, headers ...string) {
 	x.t.Helper()
 	go x.post(ctx, name, headers...)
@@ -153,8 +153,8 @@ func (x *exports) inFlight(want int64) {
 	}
 }
 
-// At most ten exports of a caller are in flight. An export ends with its answer or with a panic. If a client
-// disconnects, its export is in flight until the function ends.
+// At most ten exports of a caller are in flight. An export ends with its answer or with a panic. If its
+// client disconnects, an export ends only with the function.
 func TestCount_concurrent(t *testing.T) {
 	e := &exporter{began: make(chan string, 64)}
 	onEach(t, example(t, "exports.json"), func(w http.ResponseWriter, r *http.Request) { e.ServeHTTP(w, r) }, func(t *testing.T, r *ruled) {
@@ -184,7 +184,7 @@ func TestCount_concurrent(t *testing.T) {
 		for _, name := range append(flying[1:], "disconnects") {
 			x.end(name)
 		}
-		for range 13 { // the 12 exports above, and that of another caller
+		for range 13 { // 12 exports of this caller and one of another caller have ended
 			<-r.settled
 		}
 		x.inFlight(0)
@@ -204,9 +204,10 @@ func TestCount_concurrent(t *testing.T) {
 			n, _ := strconv.Atoi(match[1])
 			refused += n
 		}
-		if store, _, _ := strings.Cut(strings.TrimPrefix(t.Name(), "TestCount_concurrent/"), "/"); store == "memory" && refused != 58 { // 54 at once, and four later
+		// 54 of the 64 at once, and four later requests.
+		if store, _, _ := strings.Cut(strings.TrimPrefix(t.Name(), "TestCount_concurrent/"), "/"); store == "memory" && refused != 58 {
 			t.Errorf("metric RuleRefused of exports: got %d, want 58", refused)
-		} else if refused < 4 || refused > 58 { // a busy subject has another metric
+		} else if refused < 4 || refused > 58 { // with a server, a busy subject counts in another metric
 			t.Errorf("metric RuleRefused of exports: got %d, want 4 to 58", refused)
 		}
 	})

@@ -10,8 +10,8 @@ import (
 
 const allowOrigin = "Access-Control-Allow-Origin"
 
-// ownedByCORS reports whether only the CORS configuration can set a header. The gateway
-// ignores the value that a function returns for such a header.
+// ownedByCORS reports whether the CORS configuration alone sets a header. The gateway ignores such a
+// header of a function.
 func ownedByCORS(c *template.CORS, name string) bool {
 	const prefix = "Access-Control-"
 	return c != nil && len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix)

@@ -13,8 +13,8 @@ import (
 	"github.com/weir-limits/weir/limiter/caller"
 )
 
-// An API of a language model reports its tokens. They count exactly, and a caller is refused once its
-// tokens are used up.
+// An API of a language model reports its tokens. The limit counts exactly these tokens, and refuses a
+// caller that has used all its tokens.
 func TestCount_tokens(t *testing.T) {
 	var fromClient string // the cost field of the last request that the API got
 	model := func(w http.ResponseWriter, r *http.Request) {
@@ -43,7 +43,7 @@ func TestCount_tokens(t *testing.T) {
 		used("above one reserve and below the others", 2, 9812, 95, 9907)
 		ask(200, "input=85000, output=5000, month=90000")
 		if a := ask(429, "input=1, output=1, month=2"); !strings.Contains(a.body, `"input"`) {
-			t.Errorf("without room for the reserve: got %s, want a refusal by input", a.body)
+			t.Errorf("without room for the reserve: got %s, want a refusal by the limit input", a.body)
 		}
 		used("after a refusal", 3, 94812, 5095, 99907)
 

@@ -32,7 +32,7 @@ var (
 	explicitlyDenied = failure{kind: "ACCESS_DENIED", status: http.StatusForbidden,
 		code: "AccessDeniedException", message: "User is not authorized to access this resource with an explicit deny",
 		format: `{"Message":%s}`}
-	// The failure of an authorizer has no message: the body is {"message":null}.
+	// If an authorizer fails, the answer has no message: its body is {"message":null}.
 	authorizerFailed = failure{kind: "AUTHORIZER_CONFIGURATION_ERROR", status: http.StatusInternalServerError,
 		code: "AuthorizerConfigurationException"}
 	// The type DEFAULT_5XX is assumed. AWS documents no type for a function's failure.
@@ -57,8 +57,8 @@ var (
 		code: "BadRequestException", message: "Request URI too long"}
 )
 
-// fallback returns the gateway response type that applies if the template has no gateway
-// response for f.kind.
+// fallback returns the default gateway response type for f, which applies if the template has no response
+// for f.kind.
 func (f failure) fallback() string {
 	switch {
 	case f.kind == "":

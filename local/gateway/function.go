@@ -37,8 +37,8 @@ type function struct {
 	template.Function
 
 	handler lambda.Handler
-	// slot has room for one element. An invocation puts an element there, so that invocations run one at a
-	// time. slot is nil for handlers that can run concurrently.
+	// slot makes invocations run one at a time: each invocation holds its only element. It is nil for a
+	// handler that can run concurrently.
 	slot chan struct{}
 }
 

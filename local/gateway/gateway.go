@@ -142,7 +142,7 @@ func (g *Gateway) Delivered(ctx context.Context) error {
 	return nil
 }
 
-// runtime is shared by all APIs of a gateway.
+// runtime is the part of a gateway that all its APIs share.
 type runtime struct {
 	functions map[string]*function // by logical id
 	clock     func() time.Time
@@ -158,8 +158,8 @@ func (t *runtime) invoke(ctx context.Context, id string, event any, limit time.D
 	return t.functions[id].invoke(ctx, payload, limit)
 }
 
-// log logs why a function has no answer. It does not log throttled invocations, because there can be
-// many. The pool of the function logs them at a limited rate.
+// log logs the reason why a function has no answer. It does not log throttled invocations, which the pool
+// of the function logs at a limited rate.
 func (t *runtime) log(ctx context.Context, message, function, request string, err error) {
 	if errors.Is(err, lambdaenv.ErrThrottled) {
 		return

@@ -75,8 +75,8 @@ func TestGateway_APIs_Default(t *testing.T) {
 	}
 }
 
-// An integration can name a version or an alias of a function. API Gateway runs the function if a
-// permission of that version or alias allows it.
+// If an integration names a version or an alias, API Gateway runs the function only with a permission for
+// that version or alias.
 func TestGateway_Alias(t *testing.T) {
 	for _, kind := range []gateway.Kind{gateway.REST, gateway.HTTP} {
 		function := says(`{"statusCode":200}`)
@@ -133,8 +133,7 @@ func TestAPI_Concurrent_OwnHandler(t *testing.T) {
 	})
 }
 
-// A handler that never returns blocks the next invocation. The next invocation times out, and the
-// gateway never runs it.
+// While a handler does not return, the next invocation waits, times out, and never runs.
 func TestAPI_Concurrent_Stuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gone := make(chan struct{})

@@ -11,7 +11,7 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template/templatetest"
 )
 
-// golden runs a test on each template that this repository deploys. WEIR_FUNCTION selects the
+// golden runs a test on each golden template. The variable WEIR_FUNCTION in the template selects the
 // handler of a function.
 func golden(t *testing.T, all functions, test func(t *testing.T, rest, web *gateway.API)) {
 	t.Helper()

@@ -117,7 +117,7 @@ func cookies(h http.Header) []string {
 	return all
 }
 
-// joined joins the values of each name with commas, as version 2.0 of the events does.
+// joined joins the values of each name with commas, as in events of version 2.0.
 func joined(all map[string][]string) map[string]string {
 	values := make(map[string]string, len(all))
 	for name, each := range all {

@@ -20,10 +20,9 @@ type httpResponse struct {
 	content []byte // the body, decoded
 }
 
-// parseHTTPResponse reads a function's answer. An answer without a statusCode becomes the body of a 200.
-// If this answer is a JSON string, the body is the text without quotes; otherwise the body is the
-// unchanged answer. The developer guide documents this for JSON. Observed: text that is not JSON is also
-// passed on unchanged.
+// parseHTTPResponse reads a function's answer. An answer without a statusCode is the body of a 200: a
+// JSON string without its quotes, or any other answer unchanged. The developer guide documents this for
+// JSON. Observed: text that is not JSON is passed on unchanged too.
 func parseHTTPResponse(payload []byte) (httpResponse, error) {
 	var keys map[string]json.RawMessage
 	_ = json.Unmarshal(payload, &keys) // only an object has a statusCode
@@ -60,9 +59,9 @@ func inferredResponse(payload []byte) httpResponse {
 	return r
 }
 
-// Observed by clients of HTTP APIs: the gateway renames the WWW-Authenticate header of a
-// function (modelix/modelix.core#1658). A REST API renames more headers. It is unknown whether
-// an HTTP API renames those headers too, so this package sends them unchanged.
+// Observed by clients of HTTP APIs: the gateway renames the WWW-Authenticate header of a function
+// (modelix/modelix.core#1658). A REST API renames more headers. Whether an HTTP API does this too is
+// unknown, so this package sends them unchanged.
 const (
 	challengeHeader  = "WWW-Authenticate"
 	renamedChallenge = "x-amzn-remapped-www-authenticate"

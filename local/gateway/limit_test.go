@@ -14,7 +14,7 @@ import (
 
 const tenMB = 10 << 20
 
-// endless is an endless body. A test fails if the gateway reads too much of it.
+// endless is an endless body, which counts the bytes that the gateway reads.
 type endless struct{ read int }
 
 func (e *endless) Read(b []byte) (int, error) {
@@ -61,7 +61,8 @@ func TestLimit_Body(t *testing.T) {
 		gateway.HTTP: `{"message":"Request Entity Too Large"}`,
 	}
 	both(t, func(t *testing.T, kind gateway.Kind, api *gateway.API, function *stub) {
-		// The map is from a Content-Length (-1: none) to the most bytes of the body that the gateway may read.
+		// The map has a Content-Length (-1: none), and the number of bytes of the body that the gateway
+		// may read.
 		for length, most := range map[int64]int{-1: tenMB + 1<<20, tenMB + 1: 0} {
 			body := &endless{}
 			r := request(t, "POST", "/open/x", body)
@@ -77,7 +78,7 @@ func TestLimit_Body(t *testing.T) {
 	})
 }
 
-// A body below the limit of API Gateway can make an event above the limit of Lambda.
+// A body within the limit of API Gateway can make an event that exceeds the limit of Lambda.
 func TestLimit_Event(t *testing.T) {
 	want := map[gateway.Kind]string{gateway.REST: `{"message":"Request Too Long"}`, gateway.HTTP: `{"message":"Request Entity Too Large"}`}
 	both(t, func(t *testing.T, kind gateway.Kind, api *gateway.API, function *stub) {

@@ -29,7 +29,8 @@ func (k *keyTable) set(rates map[string]caller.Rate, anchor string) {
 	k.record.Limits = storetest.Must(caller.NewLimits(rates, anchor, opened.Unix()+k.changes))
 }
 
-// sold returns an API with the example of a paid plan, and the table with the record of its only key.
+// sold gives r a records table with one API key, for a caller of the paid plan. It returns the table and
+// the header field with the key.
 func sold(r *ruled) (table *keyTable, key string) {
 	key = caller.NewAPIKey()
 	table = &keyTable{record: caller.Record{ID: "acme", Tier: "paid", Hash: caller.HashAPIKey([]byte("secret"), key)}}
@@ -100,7 +101,7 @@ func TestPlan_record(t *testing.T) {
 	})
 }
 
-// A record with a mistake does not refuse its caller: the limits of the document apply, and a metric
+// If the limits in a record have a mistake, the limits of the document apply to its caller, and a metric
 // counts the requests.
 func TestPlan_mistake(t *testing.T) {
 	onEach(t, example(t, "plan.json"), ok, func(t *testing.T, r *ruled) {

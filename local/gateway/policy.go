@@ -34,9 +34,9 @@ type policy struct {
 	Statement several[statement] `json:"Statement"`
 }
 
-// statement has the IAM elements that this package evaluates. Any other element, such as
-// Condition or NotAction, makes the policy invalid. Such an element can narrow a statement,
-// so ignoring it could admit callers that the policy denies.
+// statement has the IAM elements that this package evaluates. Any other element, such as Condition or
+// NotAction, makes the policy invalid. Such an element can narrow a statement. If this package ignored
+// it, it could admit callers that the policy denies.
 type statement struct {
 	ID       string          `json:"Sid"`
 	Effect   string          `json:"Effect"`

@@ -81,7 +81,8 @@ func (r recording) addREST(add func(id, kind string, p properties)) {
 	}
 }
 
-// addResources adds the resources of a path that ids lacks, and returns a reference to the last one.
+// addResources adds the missing resources of a path, and returns a reference to the last one. ids has the
+// existing resources.
 func addResources(add func(id, kind string, p properties), ids map[string]properties, path string) properties {
 	if known, ok := ids[path]; ok {
 		return known

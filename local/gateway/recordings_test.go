@@ -49,7 +49,8 @@ type exchange struct {
 	// Facts are the recorded values, by a path such as event/headers/Accept. The path event/headers/* has the
 	// sorted names. A value {"pattern": …} is a regular expression, and {"absent": true} is no value.
 	Facts map[string]any
-	// Differs names the difference of testdata/recordings/README.md by which the gateway returns another value.
+	// Differs has, by path, the difference in testdata/recordings/README.md that explains another value
+	// of the gateway.
 	Differs map[string]string
 }
 
@@ -191,7 +192,7 @@ func parseAnswer(t *testing.T, content string) map[string]any {
 	return answer
 }
 
-// matches reports whether the value at a path is the recorded one.
+// matches reports whether the observed value at a path equals the recorded value.
 func matches(observed any, path string, want any) bool {
 	got, found := lookUp(observed, strings.Split(path, "/"))
 	if special, ok := want.(map[string]any); ok && len(special) == 1 {

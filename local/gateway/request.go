@@ -100,8 +100,8 @@ func sourceIP(remote string) string {
 }
 
 // trace returns the request's X-Amzn-Trace-Id. If the client's value has a root, trace returns the
-// client's value. If not, trace creates a new value. This behavior is assumed, because AWS's load
-// balancers also keep the client's value.
+// client's value. If not, trace creates a new value. This is assumed from AWS's load balancers, which
+// also keep the client's value.
 func trace(h http.Header, now time.Time) string {
 	if given := h.Get("X-Amzn-Trace-Id"); strings.Contains(given, "Root=") {
 		return given
@@ -133,8 +133,8 @@ func random(n int) []byte {
 	return b
 }
 
-// droppedFromRequest lists the headers that functions do not get (developer guide, "Amazon
-// API Gateway important notes", the column for Lambda). Assumed: the same for HTTP APIs.
+// droppedFromRequest lists the headers that functions do not get (developer guide, "Amazon API Gateway
+// important notes", the column for Lambda). Assumed: HTTP APIs drop the same headers.
 var droppedFromRequest = []string{
 	"Connection", "Content-Md5", "Expect", "Max-Forwards", "Proxy-Authenticate", "Server", "Te", "Trailer",
 	"Transfer-Encoding", "Upgrade", "Www-Authenticate",

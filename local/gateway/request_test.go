@@ -83,7 +83,7 @@ func TestRequest_SignatureDropped(t *testing.T) {
 	})
 }
 
-// A request of OPTIONS * has no path. The REST API rejects it, and the HTTP API accepts it.
+// The request OPTIONS * has no path. The REST API rejects it, and the HTTP API accepts it.
 func TestRequest_NoPath(t *testing.T) {
 	want := map[gateway.Kind]int{gateway.REST: http.StatusForbidden, gateway.HTTP: http.StatusOK}
 	both(t, func(t *testing.T, kind gateway.Kind, api *gateway.API, _ *stub) {

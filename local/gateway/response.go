@@ -94,9 +94,9 @@ func contains(names []string, name string) bool {
 	return slices.ContainsFunc(names, func(each string) bool { return strings.EqualFold(each, name) })
 }
 
-// header returns the headers of the answer. If a header is in headers and in multiValueHeaders, it has
-// the spelling of multiValueHeaders, and its values in multiValueHeaders come first. If both maps have
-// the same value for a header, the value is sent once.
+// header returns the headers of the answer. If a header is in both maps, its name has the spelling of
+// multiValueHeaders, and the values of multiValueHeaders come first. If both maps have the same value for
+// a header, the value is sent once.
 func (r proxyResponse) header() http.Header {
 	h := http.Header{}
 	spelled := map[string]string{} // by canonical name

@@ -102,7 +102,8 @@ func TestREST_Events_RoundTrip(t *testing.T) {
 	}
 }
 
-// An absent map is {} in the event of an authorizer and null in the event of an integration.
+// If a request has no values for a map, the map is {} in the event of an authorizer and null in the event
+// of an integration.
 func TestREST_Events_Empty(t *testing.T) {
 	guard, function := says(allows(`{}`)), says(`{"statusCode":200}`)
 	server := serve(t, newAPI(t, "template/testdata/good/sample.json", gateway.REST, functions{

@@ -59,7 +59,7 @@ type restContext struct {
 	Stage             string         `json:"stage"`
 }
 
-// In restIdentity, the fields that only IAM or Cognito sets are null.
+// The fields of restIdentity that only IAM or Cognito sets are always null.
 type restIdentity struct {
 	AccessKey                     *string `json:"accessKey"`
 	AccountID                     *string `json:"accountId"`

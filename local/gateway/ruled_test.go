@@ -128,7 +128,7 @@ func (keys) Lookup(_ context.Context, _ time.Time, key string) (caller.Record, e
 	return caller.Record{ID: key[4:], Suspended: key == "key-suspended"}, nil
 }
 
-// openStore opens a store with a namespace of its own.
+// openStore opens a store with a new namespace.
 func openStore(t *testing.T, kind string) limiter.Store {
 	t.Helper()
 	c := boot.Config{Store: kind, Namespace: "gateway-" + rand.Text(), Table: "weir-gateway", Local: true, Clients: linked.Clients()}

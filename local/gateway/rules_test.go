@@ -43,7 +43,7 @@ func TestRules_exempt(t *testing.T) {
 	})
 }
 
-// A suspended key gets 401 at every path, also at an exempt one, and is charged to its address.
+// A request with a suspended key gets 401 at every path, even an exempt one, and charges its address.
 func TestRules_suspended(t *testing.T) {
 	onEach(t, example(t, "health.json"), ok, func(t *testing.T, r *ruled) {
 		a := r.want(t, "GET /a", times(3, 401), "X-Api-Key: key-suspended")
@@ -65,7 +65,7 @@ func TestRules_per(t *testing.T) {
 		for _, c := range []struct {
 			name            string
 			first, second   []string // method and path, and header fields of two requests that the limit counts together
-			third, distinct []string // the limit counts third with the first two, and distinct separately
+			third, distinct []string // the limit counts third together with the first two, and distinct separately
 		}{
 			{"header", []string{"GET /tenant", "X-Tenant: a"}, []string{"GET /tenant", "x-tEnAnT: a"}, []string{"GET /tenant", "X-Tenant: a"}, []string{"GET /tenant", "X-Tenant: b"}},
 			{"repeated header", []string{"GET /tenant", "X-Tenant: p", "X-Tenant: q"}, []string{"GET /tenant", "X-Tenant: p,q"}, []string{"GET /tenant", "X-Tenant: p", "X-Tenant: q"}, []string{"GET /tenant", "X-Tenant: p"}},

@@ -71,7 +71,7 @@ func newSettled(t *testing.T, store limiter.Store, document string, backEnd func
 	return s
 }
 
-// The access log settles limits of failures. The back end knows nothing of Weir.
+// The access log settles limits that count failures, for a back end without code for Weir.
 func TestSettle_failures(t *testing.T) {
 	for _, store := range []string{"memory", "dynamodb", "redis"} {
 		t.Run(store, func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestSettle_failures(t *testing.T) {
 					if err := s.Delivered(t.Context()); err != nil {
 						t.Fatal(err)
 					}
-					s.now = s.now.Add(2 * time.Second) // an environment caches a full limit for one second
+					s.now = s.now.Add(2 * time.Second) // the denial cache of the environment refuses for up to a second
 				}
 			}
 			login("right", times(7, 200)...)
@@ -107,8 +107,8 @@ var loginFunction = &stub{answer: func(_ context.Context, event []byte) ([]byte,
 	return []byte(`{"statusCode":401}`), nil
 }}
 
-// backEnds are the functions in functions/SETTLE.md: the language of a block, the file that it becomes, and
-// a model that stands for the language model of the reader.
+// backEnds are the functions in functions/SETTLE.md, by language: the file for the code, and code that
+// stands for the reader's language model.
 var backEnds = map[string]struct {
 	language, file, model, text string
 	start                       func(t *testing.T, folder string) string // the command that runs the function
@@ -206,7 +206,7 @@ func pool(t *testing.T, folder, lambda string, rejected chan<- struct{}) *lambda
 	return p
 }
 
-// checkTokens sends as many requests as the limit of calls admits, and compares the usage with the sum of
+// checkTokens sends as many requests as the limit calls admits, and compares the usage with the sum of
 // their tokens.
 func checkTokens(t *testing.T, s *settled) {
 	t.Helper()

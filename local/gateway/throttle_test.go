@@ -81,7 +81,7 @@ func TestHTTP_Throttle(t *testing.T) {
 	now := start
 	function := says(`{"statusCode":200}`)
 	api := throttled(t, gateway.HTTP, function, &now)
-	for _, path := range []string{"/", "/else"} { // / has a route of its own; /else matches only $default
+	for _, path := range []string{"/", "/else"} { // the template has a route for /, but /else matches only $default
 		got, last := passed(t, api, "GET", path, 5)
 		if got != 3 || last.status != http.StatusTooManyRequests || last.body != `{"message":"Too Many Requests"}` {
 			t.Errorf("%s: got %d of 5 requests admitted, last response %d %s, want 3 and 429 Too Many Requests", path, got, last.status, last.body)

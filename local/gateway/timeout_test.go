@@ -10,8 +10,8 @@ import (
 	"github.com/weir-limits/weir/local/gateway"
 )
 
-// hanging is a function that ignores its deadline. The test must call release to end its invocations.
-// The tests of timeouts run in bubbles of testing/synctest.
+// hanging returns a function that ignores its deadline, and release, which ends its invocations. The
+// tests of timeouts run in bubbles of testing/synctest.
 func hanging() (function *stub, release func()) {
 	gone := make(chan struct{})
 	function = &stub{answer: func(context.Context, []byte) ([]byte, error) {

@@ -18,7 +18,7 @@ type Options struct {
 	Send func(ctx context.Context, n int) (status int, err error)
 }
 
-// Grace is the time after Duration in which started requests can still end.
+// Grace is the additional time after Duration in which started requests can end.
 const Grace = 5 * time.Second
 
 // arrival is a request with its planned start time.
@@ -89,8 +89,8 @@ func (o Options) arrive(ctx context.Context, arrivals chan<- arrival, m *Meter) 
 	}
 }
 
-// miss records that request n and the requests after it were not sent, if they were due before end. due is
-// the start time of request n.
+// miss records request n, and the later requests that were due before end, as not sent. due is the start
+// time of request n.
 func (o Options) miss(n int, due, end time.Duration, m *Meter) {
 	for ; o.Rate > 0 && n < o.Requests && due < end; n++ {
 		m.miss(end - due)

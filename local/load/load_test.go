@@ -31,7 +31,7 @@ func steady(took time.Duration) func(context.Context, int) (int, error) {
 	}
 }
 
-// An open loop starts requests at their planned times. The duration of answers has no effect.
+// An open loop starts requests at their planned times, however long the answers take.
 func TestRun_rate(t *testing.T) {
 	r := run(t, load.Options{Requests: 10_000, Duration: 10 * time.Second, Clients: 100, Rate: 50, Send: steady(time.Second)})
 	if r.Requests != 500 || r.Allowed != 500 || r.NotSent != 0 || r.Took != 10*time.Second || r.Latencies[load.All].Max < 1000 || r.Latencies[load.All].Max > 1001 {
@@ -72,7 +72,7 @@ func TestRun_coordinatedOmission(t *testing.T) {
 	}
 }
 
-// A request that is due while all clients are busy until the end counts as not sent.
+// If all clients are busy until the end, a request that is due meanwhile counts as not sent.
 func TestRun_notSent(t *testing.T) {
 	r := run(t, load.Options{Requests: 1000, Duration: 10 * time.Second, Clients: 2, Rate: 10, Send: steady(time.Second)})
 	if r.Requests != 20 || r.NotSent != 80 || r.Allowed != 20 {
@@ -80,8 +80,8 @@ func TestRun_notSent(t *testing.T) {
 	}
 }
 
-// A request without an answer at the end of a run is in the percentiles with its wait so far. In this
-// test, three of four clients hang, so the requests that are due must wait.
+// The percentiles include requests without an answer at the end of a run, with their wait so far. In this
+// test, three of four clients hang, so later requests have to wait.
 func TestRun_unanswered(t *testing.T) {
 	hang := func(ctx context.Context, n int) (int, error) {
 		if n%4 == 0 {
@@ -102,7 +102,7 @@ func TestRun_unanswered(t *testing.T) {
 	if l := r.Latencies[load.All]; r.UnderWay != 3 || r.NotSent != 96 || !near(l.P50, 4900) || !near(l.P90, 8900) || !near(l.Max, 14900) {
 		t.Errorf("not sent: got %+v, want 3 under way and 96 not sent, with a median of 4900 ms", r)
 	}
-	synctest.Test(t, func(t *testing.T) { // an interrupt has the same effect as the end of the duration
+	synctest.Test(t, func(t *testing.T) { // an interrupt ends the run like the end of the duration
 		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second+time.Millisecond)
 		defer cancel()
 		var m load.Meter
@@ -113,11 +113,12 @@ func TestRun_unanswered(t *testing.T) {
 	})
 }
 
-// near reports whether a latency is within 20 ms of the expected one. The histogram is exact to three digits.
+// near reports whether a latency is within 20 ms of the expected latency. The histogram has an accuracy
+// of three digits.
 func near(got, want float64) bool { return math.Abs(got-want) <= 20 }
 
-// A started request has five more seconds after the duration. An answer in that time counts, even if
-// its latency is above the range of the histogram.
+// After the duration, a started request has five more seconds. Its answer in that time counts, even if
+// the latency is above the range of the histogram.
 func TestRun_grace(t *testing.T) {
 	for _, c := range []struct {
 		takes   time.Duration

@@ -20,7 +20,7 @@ type Meter struct {
 // Result holds the measurements.
 type Result struct {
 	Requests int64         `json:"requests"`          // started requests
-	Took     time.Duration `json:"-"`                 // length of the period in which requests started
+	Took     time.Duration `json:"-"`                 // duration in which requests started
 	Seconds  float64       `json:"seconds"`           // Took in seconds
 	Statuses map[int]int64 `json:"statuses"`          // answers by status
 	Allowed  int64         `json:"allowed"`           // answers below 400
@@ -91,8 +91,8 @@ func (m *Meter) miss(waited time.Duration) {
 	m.note(All, waited)
 }
 
-// end records the result of a request. cut means that the end of the run canceled the request. A
-// canceled request counts as under way, and its latency is a lower bound.
+// end records the result of a request. If cut is true, the end of the run canceled the request: it counts
+// as under way, and its latency is a lower bound.
 func (m *Meter) end(status int, err error, took time.Duration, cut bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

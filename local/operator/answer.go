@@ -15,8 +15,8 @@ type Limit struct {
 	Path    string `json:"path"` // place in the rules document, such as "rules[2].limits.free"
 	Tier    string `json:"tier"` // key of the limit in the rule: a tier, "*" or "global"
 	Subject string `json:"subject"`
-	// Counted has the subjects under which the store counts the limit, if they differ from
-	// Subject. A limit with shards has one for each shard. A limit in shadow mode has another one.
+	// Counted has the subjects under which the store counts the limit, if they differ from Subject. A
+	// limit with shards has one subject for each shard. A limit in shadow mode has a subject of its own.
 	Counted []string `json:"counted,omitempty"`
 	ID      string   `json:"id"` // identifies the limit inside the subject
 
@@ -51,15 +51,15 @@ type State struct {
 	Capacity  int64 `json:"capacity"`
 	Remaining int64 `json:"remaining"`
 	Debt      int64 `json:"debt,omitempty"` // what was charged beyond Capacity
-	// Passes is true if the limit would allow a request of cost Cost now. If Passes is false, the limit
-	// would allow the request after RetryAfterSeconds, unless Never is true.
+	// Passes is true if the limit would allow a request of cost Cost now. Otherwise, the limit would
+	// allow it after RetryAfterSeconds, or never if Never is true.
 	Passes            bool    `json:"passes"`
 	RetryAfterSeconds float64 `json:"retryAfterSeconds"`
 	Never             bool    `json:"never,omitempty"`
 	// FullAt is when the full quota is available again if nothing more is charged.
 	FullAt time.Time `json:"fullAt"`
-	// Superseded is true if the stored state has the parameters of other rules with the same or
-	// a higher version. The stored parameters then decide, and Capacity follows from them.
+	// Superseded is true if the stored state is from other rules with the same or a higher version. The
+	// parameters in the state then decide, and determine Capacity.
 	Superseded bool `json:"superseded,omitempty"`
 }
 

@@ -106,16 +106,17 @@ type Decision struct {
 	// Unrouted is true if no API has a route for the request. The gateway then rejects the request
 	// before it checks any limit. The REST API answers 403, and the HTTP API answers 404.
 	Unrouted bool `json:"unrouted,omitempty"`
-	// Degraded is the reason of a store failure. It is "" if no store failed.
+	// Degraded is the reason for which the store did not decide. It is "" if the store decided.
 	Degraded string `json:"degraded,omitempty"`
 	// FromCache is true if the decision needed no store call.
 	FromCache bool `json:"fromCache,omitempty"`
 }
 
-// Cost is the number of store calls that a decision makes, and the kind of these calls.
+// Cost is the number and the kind of the store calls of a decision.
 type Cost struct {
 	// Calls is the number of store calls of an admitted request: one for each subject, and one for each
-	// limit that is divided into shards. The calls are concurrent. Refused requests make at most one call per second and environment.
+	// limit with shards. The calls are concurrent. Refused requests make at most one call per second and
+	// environment.
 	Calls int `json:"storeCalls"`
 	// Unit is the kind of a call: "write" for DynamoDB, "script" for Redis, "" for no calls.
 	Unit string `json:"unit,omitempty"`
@@ -313,7 +314,7 @@ func (o *Operator) cost(charges []limiter.Charge) (c Cost) {
 		case s.Adaptive: // requests make no call; environments report in the background
 			adaptive = true
 			continue
-		case s.Shards > 0: // each shard costs the same
+		case s.Shards > 0: // one call, whichever shard the request charges
 			shards = true
 			c.Calls++
 			continue

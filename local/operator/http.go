@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Path is the prefix of the paths at which a local gateway answers an operator's questions.
+// Path is the prefix of the paths at which a local gateway answers the questions of [Client].
 const Path = "/_weir/api/"
 
 // These are the paths of the questions. A question is a POST with a JSON body, so that no URL contains a

@@ -20,7 +20,7 @@ type Operator struct {
 	// Limiters decide requests with Store. There must be at least one. The first Limiter answers the
 	// questions. A reset deletes the state of its subject in all of them.
 	Limiters []*limiter.Limiter
-	// Inside is true if only Limiters decide requests, so that no other environment has counts in its
+	// Inside is true if Limiters decide all requests, so that no other environment has counts in its
 	// memory.
 	Inside bool
 	// Routed reports whether an API has a route for a request. The gateway rejects a request without a
@@ -78,8 +78,8 @@ func (o *Operator) usages(ctx context.Context, now time.Time, listed []rules.Lis
 	return limits, nil
 }
 
-// notes explains numbers of limits that a reader may misunderstand, and names counts that the usage does
-// not include.
+// notes explains numbers that a reader can misunderstand, and names counts that the usage does not
+// include.
 func (o *Operator) notes(listed []rules.Listed) (notes []string) {
 	var bucket, lease, sync, cells, local, shards, adaptive bool
 	for _, l := range listed {

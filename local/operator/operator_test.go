@@ -119,8 +119,8 @@ func (d *desk) send(q operator.Question) limiter.Decision {
 	return decision
 }
 
-// noTime is the panic value for a decision that failed because a busy server answered too late. The test
-// then has no result.
+// noTime is the panic value after a decision for which a busy server answered too late. The test then has
+// no result.
 type noTime struct{ reason limiter.Reason }
 
 func (d *desk) explain(q operator.Question) operator.Explanation {
@@ -311,7 +311,7 @@ func TestInspect(t *testing.T) {
 			}
 		}
 		want := map[string]int64{"rules[0].limits.free": 7, "rules[4].limits.*": 0, "rules[2].limits.*[0]": 9, "rules[2].limits.*[1]": 9, "rules[2].limits.*[2]": 9, "rules[2].limits.*[3]": 4}
-		if d.Kind != "memory" { // such a store does not yet have the charges of the adaptive limit: the environment reports them later
+		if d.Kind != "memory" { // a shared store lacks the charges of the adaptive limit, which the environment reports later
 			delete(want, "rules[2].limits.*[2]")
 		}
 		if !reflect.DeepEqual(charged, want) || len(i.Limits) != 10 || len(i.Others) != 0 {
@@ -326,7 +326,7 @@ func TestInspect(t *testing.T) {
 	})
 }
 
-// Usage also shows state that no rule describes, if it is readable. A reset also removes this state.
+// Usage also shows readable state that no rule describes. A reset removes this state too.
 func TestInspect_others(t *testing.T) {
 	eachStore(t, func(d *desk) {
 		d.send(operator.Question{Method: "GET", Path: "/search", User: "bob"})
@@ -448,7 +448,7 @@ func TestReset_limiters(t *testing.T) {
 		}
 		return decision
 	}
-	for i, l := range d.Limiters { // bob's refusals add an entry to each denial cache
+	for i, l := range d.Limiters { // each limiter refuses bob, so each denial cache has an entry
 		for take(l).Allowed {
 		}
 		if again := take(l); !again.FromCache {
@@ -463,7 +463,7 @@ func TestReset_limiters(t *testing.T) {
 	}
 }
 
-// A reset clears all parts of a limit: shards, cells and leases.
+// A reset deletes all parts of a limit: shards, cells and leases.
 func TestReset_spread(t *testing.T) {
 	eachStore(t, func(d *desk) {
 		busy := operator.Question{Method: "GET", Path: "/busy", User: "dave"}
@@ -520,8 +520,8 @@ func TestOperator_storeFails(t *testing.T) {
 	}
 }
 
-// During an outage, on_error may decide although a read of the store succeeds. Notes then state that the
-// usage and the decision have different sources.
+// During an outage, on_error can decide the request although the store answers a read. Notes then state
+// that the usage is from the store, and the decision is not.
 func TestExplain_undecided(t *testing.T) {
 	d := newDesk(t, "memory")
 	d.Limiters = []*limiter.Limiter{storetest.Must(limiter.New(undecided{d.Store}, limiter.Options{Cells: d.Store}))}
@@ -543,7 +543,7 @@ func (failing) Inspect(context.Context, limiter.Subject) ([]limiter.Entry, error
 	return nil, limiter.ErrUnavailable
 }
 
-// If the handler and the authorizer reject a path, Explain returns a mistake.
+// For a path that the handler and the authorizer reject, Explain returns a MistakeError.
 func TestExplain_malformedPath(t *testing.T) {
 	d := newDesk(t, "memory")
 	e, err := d.Explain(t.Context(), operator.Question{Method: "GET", Path: "/search%zz"})

@@ -86,8 +86,8 @@ func (o *Operator) parts(text string) (subject limiter.Subject, v rules.Values, 
 	return subject, v, nil
 }
 
-// part reads one part of a subject into v, and returns the part as a subject. order is a text: a
-// subject has its parts in ascending order of these texts.
+// part reads one part of a subject into v, and returns the part as a subject. order is a text by which
+// the parts of a subject are sorted.
 func (o *Operator) part(part string, v *rules.Values) (order string, one limiter.Subject, err error) {
 	const afterWords = "~" // "~" sorts after letters, so user, apikey and ip follow all other parts
 	kind, value, _ := strings.Cut(part, ":")
@@ -133,8 +133,8 @@ func namedPart(part, kind, name, value string, v *rules.Values) (order string, o
 	return kind + ":" + name, one, nil
 }
 
-// methodOf returns a method in upper case. It keeps a text such as "other", by which limits count all
-// uncommon methods.
+// methodOf returns a method in upper case. It does not change "other", which stands for all methods that
+// no rule can name.
 func methodOf(text string) string {
 	switch method := strings.ToUpper(text); method {
 	case http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:

@@ -42,7 +42,7 @@ func TestInspect_subjects(t *testing.T) {
 		"header:x-tenant=a%2Cb|user:alice":      limiter.Header("x-tenant", "a,b").And(limiter.User("alice")),
 		"header:X-Tenant=a|user:alice":          limiter.Header("x-tenant", "a").And(limiter.User("alice")),
 		"method:get":                            limiter.Method("GET"),
-		"method:other":                          limiter.Method("other"), // all methods without a count of their own
+		"method:other":                          limiter.Method("other"), // all methods that no rule can name
 		"user:alice|method:GET":                 {},
 		"claim:o=1|header:x=2|method:PUT|path:id=3|apikey:k": limiter.Claim("o", "1").And(limiter.Header("x", "2")).And(limiter.Method("PUT")).And(limiter.PathParameter("id", "3")).And(limiter.APIKey("k")),
 		"global":               limiter.Global(),
@@ -60,7 +60,7 @@ func TestInspect_subjects(t *testing.T) {
 		"custom:login":         {},
 		"user:a|":              {},
 		"user:a|shadow":        {},
-		// The following subjects with the value {} are errors, because no request can have them.
+		// No request can have the following subjects, so they are errors ({}).
 		"ip:127.0.0.0/8":                                {},
 		"ip:2001:db8::/48":                              {},
 		"ip:2001:db8::1/128":                            {},

@@ -94,7 +94,7 @@ func (o *Operator) others(ctx context.Context, now time.Time, s limiter.Subject,
 		for _, subject := range l.Charge.Limit.Subjects(own) {
 			known[place{subject, l.Charge.Limit.ID}] = true
 		}
-		if o.Kind == memory { // a store in memory has no shards: it counts the limit in the subject of the charge
+		if o.Kind == memory { // a store in memory ignores shards, and counts the limit in the subject of the charge
 			known[place{own, l.Charge.Limit.ID}] = true
 		}
 		if !slices.Contains(items, own) { // the limit is in the item of one endpoint
@@ -125,7 +125,7 @@ func (o *Operator) others(ctx context.Context, now time.Time, s limiter.Subject,
 	return others, nil
 }
 
-// shadowOf returns the shadow-mode subject of s.
+// shadowOf returns the subject in which limits in shadow mode count s.
 func shadowOf(s limiter.Subject) limiter.Subject {
 	return (&limiter.Limit{Shadow: true}).Subjects(s)[0]
 }
@@ -171,7 +171,7 @@ func (o *Operator) Reset(ctx context.Context, subject string) (Forgotten, error)
 	return f, nil
 }
 
-// afterwards returns notes about the usage that a reset does not delete.
+// afterwards returns notes about the counts that a reset does not delete.
 func (o *Operator) afterwards(listed []rules.Listed) []string {
 	notes := []string{"other subjects of the same caller (an address, a claim, an endpoint) keep their usage; explain shows which of them refuse"}
 	if o.Inside && o.Kind == memory {

@@ -25,7 +25,7 @@ import (
 	"github.com/weir-limits/weir/local/servers"
 )
 
-// A burst has more concurrent requests than the daily limit allows.
+// The daily limit, and a larger number of concurrent requests.
 const (
 	burstLimit    = 57
 	burstRequests = 640
@@ -124,8 +124,8 @@ func burst(t *testing.T, urls []string, token string, connections int) (passed i
 
 // One caller sends a burst of 640 requests. Exactly 57 are admitted, which is the daily limit. The test
 // uses few and many connections, and one and two gateways. On a busy machine, a request can be charged
-// and still be refused because its deadline passed. If this happens, the test only checks that at most
-// 57 requests are admitted, and sends another burst.
+// and still be refused because its deadline passed. If this happens, the test only checks that at most 57
+// requests were admitted, and sends another burst.
 func TestServe_burst(t *testing.T) {
 	for _, store := range stores[1:] {
 		for n := 1; n <= 2; n++ {
@@ -157,7 +157,7 @@ func TestServe_burst(t *testing.T) {
 	}
 }
 
-// On a busy machine, a burst never gets more than the limit.
+// On a busy machine too, a burst never gets more than the limit.
 func TestServe_burst_busyMachine(t *testing.T) {
 	for _, store := range stores[1:] {
 		t.Run(store, func(t *testing.T) {

@@ -381,8 +381,8 @@ func TestConsole_caller(t *testing.T) {
 	}
 }
 
-// The page resets the usage of a user. If a limit of the address still refuses the requests of this user,
-// the page reports that.
+// The page resets the usage of a user. If a limit of the address still refuses this user, the page
+// reports it.
 func TestConsole_callerOfAddress(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "rules.json")
 	if err := os.WriteFile(file, []byte(`{"rules":[{"endpoint":"/api/v1/search","limits":{
@@ -450,7 +450,7 @@ func TestConsole_rules(t *testing.T) {
 	}
 }
 
-// The page reads lines correctly for every split into network packets, even inside a multi-byte
+// The page reads lines correctly however the network splits them into packets, even inside a multi-byte
 // character.
 func TestConsole_lines(t *testing.T) {
 	b := openConsole(t, newLocal(t, "memory", "testdata/design.json").rest, 1280, 900)
@@ -481,7 +481,8 @@ func TestConsole_stop(t *testing.T) {
 	if err != nil || sent < 2 || sent >= console.MaxCount {
 		t.Errorf("sent requests: got %d (error %v), want at least 2, and not all", sent, err)
 	}
-	// The page shows every sent request, except at most one that had no answer at the stop.
+	// The page shows every sent request, except perhaps the last one, which has no answer when the run
+	// stops.
 	r := l.send(l.rest, http.MethodGet, "/api/v1/search", "")
 	if remaining, err := strconv.Atoi(r.Header.Get("X-RateLimit-Remaining")); err != nil || 19-remaining < sent || 19-remaining > sent+1 {
 		t.Errorf("requests that the page shows: got %d, want %d, the number of charged requests, or one less", sent, 19-remaining)
@@ -629,7 +630,8 @@ func TestConsole_motion(t *testing.T) {
 	l := newLocal(t, "memory", "testdata/design.json")
 	b := openConsole(t, l.rest, 1280, 900)
 	moves := `[getComputedStyle(document.documentElement).scrollBehavior, getComputedStyle(document.getElementById("one")).transitionDuration].join()`
-	for _, c := range []struct{ value, want string }{{"no-preference", "smooth,0.12s, 0.12s"}, {"reduce", "auto,0s"}} { // keep this order: the code below needs "reduce"
+	// "reduce" is last, because the code below needs it.
+	for _, c := range []struct{ value, want string }{{"no-preference", "smooth,0.12s, 0.12s"}, {"reduce", "auto,0s"}} {
 		b.media("prefers-reduced-motion", c.value)
 		if got := evaluate[string](b, moves); got != c.want {
 			t.Errorf("%s: got %s, want %s", c.value, got, c.want)

@@ -109,5 +109,5 @@ func (s *Server) line(environment string, line []byte) {
 	if len(line) > 0 && line[0] == '{' {
 		out = s.metrics
 	}
-	_, _ = out.Write(fmt.Appendf(nil, "%s  %s\n", environment, line)) // one Write keeps the line in one piece
+	_, _ = out.Write(fmt.Appendf(nil, "%s  %s\n", environment, line)) // one Write, so that no other line can come between
 }

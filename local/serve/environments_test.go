@@ -105,13 +105,13 @@ func crowd(t *testing.T, url, token string, clients int) (admitted, late int64) 
 			for decided := 0; decided < 256/clients; {
 				r := commandtest.Send(t, http.MethodGet, url, token)
 				switch degraded := r.Header.Get("Weir-Degraded"); {
-				case degraded != "" && degraded != "none": // the REST API writes "none" in a 429 that the store decided
+				case degraded != "" && degraded != "none": // in a 429 of the REST API, "none" means that the store decided
 					undecided.Add(1)
 				case r.StatusCode == http.StatusOK:
 					n.Add(1)
 				case r.StatusCode == http.StatusTooManyRequests:
 				case r.StatusCode == http.StatusInternalServerError && r.Header.Get("x-amzn-ErrorType") != "":
-					n.Add(1) // the authorizer admitted the request, but no handler was free
+					n.Add(1) // the authorizer admitted the request, but no environment of the handler was free
 				case r.StatusCode == http.StatusServiceUnavailable, r.StatusCode == http.StatusInternalServerError:
 					<-answered
 					continue
@@ -142,7 +142,8 @@ func TestEnvironments_memory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, remaining := range []string{"19", "19", "18"} { // the first count is of the authorizer's environment; the other two are of the handler's
+	// The first number is from the authorizer's environment, and the others are from the handler's.
+	for i, remaining := range []string{"19", "19", "18"} {
 		if r := commandtest.Send(t, http.MethodGet, apis[min(i, 1)].URL+"/api/v1/search", token); r.StatusCode != http.StatusOK || r.Header.Get("X-RateLimit-Remaining") != remaining {
 			t.Errorf("request %d: got %s %v, want 200 and %s remaining", i+1, r.Status, r.Header, remaining)
 		}

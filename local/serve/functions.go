@@ -89,7 +89,8 @@ func (s *Server) gateway(ctx context.Context, template *template.Template) (*gat
 	handlers := map[string]lambda.Handler{}
 	for _, f := range template.Functions() {
 		role := f.Environment[roleVariable]
-		if role != authorizerRole && role != handlerRole && role != contract.Settle { // such as a function that a schedule starts
+		// No API calls this function, for example because a schedule starts it.
+		if role != authorizerRole && role != handlerRole && role != contract.Settle {
 			continue
 		}
 		c, err := linked.Load(s.lookup(f.Environment))
@@ -124,7 +125,7 @@ func (s *Server) gateway(ctx context.Context, template *template.Template) (*gat
 			return nil, err
 		}
 		switch {
-		case s.Environments > 0: // the pool creates the function; the code above only checks the configuration
+		case s.Environments > 0: // the pool starts the function, so the Environment above only checked the configuration
 			handlers[f.ID], err = s.pool(f, role)
 		case role == authorizerRole:
 			handlers[f.ID] = lambdahttp.NewAuthorizer(e)
@@ -153,8 +154,8 @@ func (s *Server) settle(ctx context.Context, f template.Function, c boot.Config,
 	return lambdahttp.NewSettle(e), nil
 }
 
-// operate adds the limiter of a function to the operator. It puts the limiter of the REST API's
-// authorizer first, because the operator answers with the first limiter.
+// operate adds the limiter of a function to the operator. The limiter of the REST API's authorizer
+// becomes the first one, with which the operator answers.
 func (s *Server) operate(c boot.Config, e *lambdahttp.Environment, store limiter.Store, role string) {
 	if s.operator == nil {
 		s.operator = &operator.Operator{

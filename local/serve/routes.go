@@ -30,7 +30,7 @@ type placed struct {
 	endpoint
 }
 
-// placedIn returns all endpoints in rules: of the list of rules, of the exemptions and of the usage.
+// placedIn returns all endpoints in a rules document: those of the rules, the exemptions and the usage.
 func placedIn(r *rules.Rules) (list []placed) {
 	for i, rule := range endpointsOf(r) {
 		list = append(list, placed{fmt.Sprintf("rules[%d]", i), rule})
@@ -44,8 +44,8 @@ func placedIn(r *rules.Rules) (list []placed) {
 	return list
 }
 
-// unmatched returns a line for each endpoint that no request to the APIs can match. Such an endpoint or
-// its method is probably misspelled, or the APIs lack its route.
+// unmatched returns a line for each endpoint that matches no route of the APIs. Probably the endpoint or
+// its method is misspelled, or the APIs lack a route.
 func unmatched(endpoints []placed, apis []*gateway.API) (lines []string) {
 	for _, e := range endpoints {
 		if !slices.ContainsFunc(apis, func(a *gateway.API) bool { return slices.ContainsFunc(a.Routes, e.meets) }) {

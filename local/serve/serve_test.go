@@ -217,7 +217,8 @@ func TestServe_global(t *testing.T) {
 	}
 }
 
-// everybody sends six requests of two callers. It expects that the global limit admits exactly four.
+// everybody sends six requests of two callers, and expects that the global limit admits exactly four of
+// them.
 func (l *local) everybody(api *httptest.Server, tier string) {
 	l.t.Helper()
 	for i := range 6 {
@@ -282,7 +283,7 @@ func TestServe_noStore(t *testing.T) {
 	}
 }
 
-// A run uses a template with the function that settles receipts. No variable refers to AWS.
+// The template of a run has the function that settles receipts. No variable of a function refers to AWS.
 func TestServe_template(t *testing.T) {
 	for _, store := range []string{"", "memory", "dynamodb", "redis"} {
 		c := checkouttest.Scratch(t)

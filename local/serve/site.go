@@ -45,10 +45,10 @@ func before(site, api http.Handler) http.Handler {
 	})
 }
 
-// guarded rejects requests that a web page of another origin can make a browser send to this machine.
-// Such a page can use a host name that resolves to this machine (DNS rebinding), or can send a
-// cross-origin request. A request that changes something must have a JSON body, and a form cannot
-// send JSON. Before a cross-origin request with JSON, the browser sends a preflight, which fails.
+// guarded rejects requests that a web page of another origin makes a browser send to this machine. Such a
+// page can use a host name that resolves to this machine (DNS rebinding), or send a cross-origin request.
+// A request that changes something must have a JSON body, and a form cannot send JSON. Before a
+// cross-origin request with JSON, the browser sends a preflight, which fails.
 func guarded(h http.Handler) http.Handler {
 	h = http.NewCrossOriginProtection().Handler(h)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -30,9 +30,9 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// changes lists documents. Each document replaces the previous one. statuses are the answers to GET
-// /api/v1/search by alice (tier free) under the document. remaining is the remaining quota in the last
-// answer. Higher and lower limits apply at once, and a change does not reset the usage.
+// changes lists documents, each of which replaces the previous one. A higher or lower limit applies at
+// once, and a change does not reset the usage. statuses are the answers to requests of alice (tier free)
+// under the document, and remaining is the quota in the last answer.
 var changes = []struct {
 	name, document string
 	statuses       []int
@@ -113,7 +113,7 @@ func TestServe_printReload(t *testing.T) {
 	}
 	write(fmt.Sprintf(valid, 1))
 	checkouttest.Scratch(t)
-	crowd := fmt.Sprintf(valid, 4) // the loop below adds more limits than fit in one item
+	crowd := fmt.Sprintf(valid, 4) // the loop below adds limits until they exceed one item
 	for i := range 14 {
 		crowd = strings.Replace(crowd, `[{`, fmt.Sprintf(`[{"endpoint":"/a%d","limits":{"*":{"requests":1,"window":"1m"}}},{`, i), 1)
 	}
@@ -194,7 +194,7 @@ func TestServe_rulesTable(t *testing.T) {
 		}
 		newest = v.Version
 		l.Wait(time.Minute)
-		_ = e.Rules.At(t.Context(), l.Now()) // on a busy machine, a reload can be slower than the longest wait of a request
+		_ = e.Rules.At(t.Context(), l.Now()) // on a busy machine, a request does not wait until the reload ends
 		for range 20 {
 			e.Rules.Settle()
 		}

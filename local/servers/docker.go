@@ -16,7 +16,7 @@ const defaultDocker = "unix:///var/run/docker.sock"
 
 const (
 	pingTimeout   = 5 * time.Second
-	engineTimeout = 5 * time.Minute // longest wait for the end of a dockerd that another process of this package started
+	engineTimeout = 5 * time.Minute // longest wait for the end of another dockerd of this package
 )
 
 // RunningDocker returns the address of the Docker engine of this machine, or "" if no engine
@@ -68,7 +68,7 @@ func startEngine(ctx context.Context, path string) (*Server, error) {
 	}
 	data, address := filepath.Join(dir, "data"), "unix://"+filepath.Join(dir, "docker.sock")
 	remove := func() {
-		detach(data) // dockerd mounts the folder on itself; if dockerd fails, the mount remains
+		detach(data) // dockerd mounts the folder on itself; after a failure of dockerd, the mount remains
 		_ = os.RemoveAll(dir)
 	}
 	command := exec.Command(path, "--host", address, "--data-root", data, "--exec-root", filepath.Join(dir, "exec"), //nolint:noctx // it outlives the start

@@ -27,7 +27,7 @@ func fetchOnce(ctx context.Context, pinned, stamp, lock string, fetch func() err
 		return err
 	}
 	defer unlock()
-	if fetched() { // another process fetched while it held the lock
+	if fetched() { // another process has fetched the files during the wait for the lock
 		return nil
 	}
 	if err := fetch(); err != nil {

@@ -35,7 +35,7 @@ type Server struct {
 const (
 	startTimeout = time.Minute
 	stopTimeout  = 20 * time.Second // Docker needs time to end its containers
-	outputDelay  = time.Second      // longest wait for output of child processes that the server leaves behind
+	outputDelay  = time.Second      // longest wait for the output of child processes that outlive the server
 	pollInterval = 20 * time.Millisecond
 )
 
@@ -108,7 +108,7 @@ func (s *Server) Stop() {
 	select {
 	case <-s.done:
 	case <-time.After(stopTimeout):
-		_ = s.command.Process.Kill() // an error means that the process has ended
+		_ = s.command.Process.Kill() // the only error is that the process has ended
 		<-s.done
 	}
 	if s.remove != nil {
@@ -140,7 +140,7 @@ func (t *tail) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// String returns the lines indented below a colon, or "" if there was no output.
+// String returns a colon and, below it, the indented lines; "" if there was no output.
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 // long makes the tests of adaptive shares simulate a minute. Such a run takes some minutes.
 var long = os.Getenv("WEIR_SOAK") != ""
 
-// adaptive returns a scenario with the limit for all callers of functions/rules.json. An invocation
-// takes no time apart from the wait for the store, so few environments are enough for all requests.
+// adaptive returns a scenario with the limit for all callers of functions/rules.json. An invocation only
+// takes the time of its store calls, so few environments are enough for all requests.
 func adaptive(t *testing.T, environments int, rate float64, during time.Duration) Scenario {
 	p := Default(DynamoDB)
 	p.Environments, p.Rate, p.Invocation, p.Warmup, p.Measured = environments, rate, 0, 0, during

@@ -12,10 +12,10 @@ type attempt struct {
 	machine algo.Machine
 	now     algo.Instant
 	seen    algo.State // the known state of the item
-	exact   bool       // seen was read during this decision
-	busy    bool       // a bucket is assumed to be busy, or the item of slots to exist
+	exact   bool       // an attempt of this decision has read seen
+	busy    bool       // the write assumes a busy bucket, or an existing item of slots
 	padded  bool       // value of item.padded when seen was read
-	replace bool       // write next if the state of the item still equals seen
+	replace bool       // write the whole next state if the item still has the state seen
 	next    algo.State
 	trim    int // number of entries to remove from a log, if its list has the generation of seen
 }
@@ -148,7 +148,7 @@ func (a *attempt) log(l *algo.Log, held algo.State, exists bool) (algo.State, bo
 }
 
 // slots returns the slots after the charge, and whether the condition of the write holds: the item has
-// room, and it exists as the write assumes. Only a write whose decision has read the item removes expired
+// room, and exists if the write assumes it. Only a write whose decision has read the item removes expired
 // slots.
 func (a *attempt) slots(l *algo.Slots, held algo.State, exists bool) (algo.State, bool) {
 	if a.busy != exists || !a.exact && int64(held.Entries.Len())+a.Cost > l.Requests {
@@ -174,8 +174,8 @@ func (a *attempt) learn(found reply) (passes bool) {
 	return passes
 }
 
-// full reports whether no update expression can add the charge. The reason is that the state would
-// exceed the max debt, or the list of a log its maximum length.
+// full reports whether no update expression can add the charge, because the state would exceed the max
+// debt, or the list of a log its maximum length.
 func (a *attempt) full() bool {
 	switch m := a.machine.(type) {
 	case *algo.Bucket:

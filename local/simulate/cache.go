@@ -29,7 +29,7 @@ type cluster struct {
 const slots = 16384
 
 func newCluster(m *meter, slot, whole float64) (*cluster, error) {
-	store, err := memstore.New(memstore.Options{Subjects: math.MaxInt32}) // so many that the store is never full
+	store, err := memstore.New(memstore.Options{Subjects: math.MaxInt32}) // a number that no simulation reaches
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ type dynamo struct {
 	limiter.Store // only Take and Settle are called
 	link          link
 	table         *table
-	guess         atomic.Int32 // above 0: assume that an unknown bucket is busy, or that unknown slots exist
+	guess         atomic.Int32 // if above 0, an unknown bucket is assumed to be busy, and unknown slots to exist
 	settling      bool         // the calls settle a request
 }
 
@@ -33,7 +33,7 @@ type link interface {
 	measured() bool
 }
 
-// The limits on the attempts of a decision, on guess, and on a trim. dynamostore has the same limits.
+// The bounds of the attempts of a decision, of guess, and of a trim, as in dynamostore.
 const (
 	attempts = 1 + 2 + 8
 	sure     = 4
@@ -179,7 +179,8 @@ func (d *dynamo) call(ctx context.Context, serve func(at algo.Instant) reply) (r
 	return *found, nil
 }
 
-// Settle implements limiter.Store. It makes one call for each charge, where dynamostore makes one for all.
+// Settle implements limiter.Store. It makes one call for each charge; dynamostore makes one for all
+// charges.
 func (d *dynamo) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, _ limiter.Once) (settled limiter.Settled, err error) {
 	for i, c := range charges {
 		if c.Force {
@@ -197,7 +198,7 @@ func (d *dynamo) Settle(ctx context.Context, now algo.Instant, subject limiter.S
 	return settled, nil
 }
 
-// force charges the cost of a settlement. It does not compute the excess, which no result shows.
+// force charges the cost of a settlement. It does not compute the excess, because no result contains it.
 func (d *dynamo) force(ctx context.Context, now algo.Instant, subject limiter.Subject, c limiter.Charge) error {
 	d.settling = true
 	defer func() { d.settling = false }()

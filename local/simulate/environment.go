@@ -20,8 +20,8 @@ type environment struct {
 	sim     *simulation
 	index   uint32
 	limiter *limiter.Limiter
-	traffic *rand.Rand // the same for all scenarios of a seed
-	random  *rand.Rand // for everything else
+	traffic *rand.Rand // source of the arrivals, the same for all scenarios with one seed
+	random  *rand.Rand // source of all other random numbers
 	next    func() (struct{}, bool)
 	stop    func()
 	yield   func(struct{}) bool
@@ -97,7 +97,7 @@ func (e *environment) await() bool {
 			return true
 		default:
 			e.suspend()
-			if e.arrival >= s.since { // the arrival is drawn again for this tick, because the rate may have changed
+			if e.arrival >= s.since { // draw the arrival again, because the rate of this tick can differ
 				e.arrival = s.since.Add(e.pause())
 			}
 		}
@@ -162,8 +162,8 @@ func (e *environment) settle(receipt *limiter.Receipt, r *request) {
 }
 
 // trip makes one call to the store. The store runs serve after half of the round trip, and the answer
-// takes the other half. If the answer comes after the deadline, trip returns an error, but the store
-// still serves the call.
+// arrives after the other half. If the answer comes after the deadline, trip returns an error, but the
+// store still serves the call.
 func (e *environment) trip(_ context.Context, serve func(at algo.Instant)) error {
 	there := max(e.sim.latency.draw(e.random)/2, e.sim.shortest)
 	c := call{at: e.now.Add(there), caller: e, serial: e.serial, serve: serve}
@@ -186,7 +186,7 @@ func (e *environment) trip(_ context.Context, serve func(at algo.Instant)) error
 // Now implements limiter.Clock.
 func (e *environment) Now() time.Time { return e.now.Time() }
 
-// Sleep implements limiter.Clock. A pause that leaves no time for another call fails at once.
+// Sleep implements limiter.Clock. Sleep fails at once if the pause would leave no time for another call.
 func (e *environment) Sleep(_ context.Context, d time.Duration) error {
 	end := e.now.Add(d)
 	if end.Add(e.sim.P99) >= e.deadline {

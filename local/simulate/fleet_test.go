@@ -157,7 +157,8 @@ func (f *fleet) wait(s *stream, caller int) {
 	}
 }
 
-// decide sends a request to an idle environment, or to a random environment if all are busy.
+// decide sends a request to an idle environment. If all environments are busy, it sends the request to a
+// random one.
 func (f *fleet) decide(s *stream, caller int) limiter.Decision {
 	now := time.Now()
 	f.mu.Lock()

@@ -8,9 +8,9 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// verdict is the accuracy of decisions, compared with an oracle. The oracle runs the algorithm on all
-// requests, in the order of their times. The comparison counts the admitted requests of each window,
-// because it does not matter which of two concurrent requests is admitted.
+// verdict compares decisions with those of an oracle. The oracle runs the algorithm on all requests, in
+// the order of their times. The comparison counts the admitted requests of each window, because it does
+// not matter which of two concurrent requests is admitted.
 type verdict struct {
 	due            int64 // requests that the oracle admits
 	wronglyRefused int64 // sum over all windows of all callers: how many more requests the oracle admits than the limiter
@@ -27,7 +27,7 @@ type judge struct {
 	cost    int64 // cost of a request at admission
 	settles bool
 	window  int64
-	from    algo.Instant // earlier requests are replayed but not counted
+	from    algo.Instant // the judge replays earlier requests, but does not count them
 	callers map[uint32]*replay
 	last    *replay // replay of the caller of the last request
 	caller  uint32
@@ -39,7 +39,8 @@ type replay struct {
 	all, admitted        algo.State
 	index, missing, over int64 // of the current window
 
-	// The settlements of requests that have not ended, in the order of their ends.
+	// The settlements of requests that have not ended, in the order of their ends: of requests that the
+	// oracle admits, and of admitted requests.
 	dueEnds, admittedEnds []settlement
 	// The admitted requests in flight that are not yet judged, in the order of their beginnings.
 	begins []settlement
@@ -112,8 +113,8 @@ func (j *judge) index(at algo.Instant) int64 {
 	return int64(at) / j.window
 }
 
-// replay runs the algorithm on a request: due reports whether the oracle admits it, and passes whether the
-// algorithm admits it after only the admitted requests.
+// replay runs the algorithm on a request twice. due reports whether the oracle admits it. passes reports
+// whether the algorithm admits it if only the requests that were really admitted count.
 func (j *judge) replay(c *replay, r *request) (due, passes bool) {
 	if !j.settles {
 		if c.all, due = j.machine.Take(c.all, r.at, 1); r.admitted {

@@ -60,7 +60,7 @@ func TestPressure_hotItem(t *testing.T) {
 }
 
 // Six callers flood at the same time. Each caller floods its own item. An environment sees several
-// throttled subjects at once. Each caller is the only cause of the throttling in its partition.
+// throttled subjects at once. In its partition, each caller alone causes the throttling.
 func TestPressure_hotItems(t *testing.T) {
 	for _, requests := range []int64{60, 600, 20_000} {
 		for _, n := range []int{20, 200, 600} {
@@ -197,8 +197,8 @@ func TestPressure_patience(t *testing.T) {
 	}
 }
 
-// While DynamoDB throttles the whole table, no caller below its limit is refused. A caller that was
-// over its limit earlier is not refused either.
+// While DynamoDB throttles the whole table, no caller below its limit is refused, not even a caller that
+// was over its limit before.
 func TestPressure_table(t *testing.T) {
 	for _, n := range fleets {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -206,7 +206,7 @@ func TestPressure_table(t *testing.T) {
 			always, returns, greedy := quiet(t), quiet(t), quiet(t)
 			greedy.rate, greedy.callers, greedy.stop, greedy.name = 2000, returns.callers, 4*time.Second, "greedy"
 			always.charges = named(always, "always")
-			returns.start, returns.name = 90*time.Second, "returns" // the callers of greedy, who return
+			returns.start, returns.name = 90*time.Second, "returns" // the callers of greedy return later
 			runFleet(t, n, 2*time.Minute, func(t *table) {
 				from := t.from.Add(95 * time.Second)
 				t.throttled = func(at algo.Instant) bool { return at > from && at < from.Add(20*time.Second) }

@@ -19,7 +19,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// carried is DynamoDB behind the simulated network. It runs a call at the call's arrival time.
+// carried is DynamoDB behind the simulated network. It makes each call when the call arrives in the
+// simulation.
 type carried struct {
 	client *dynamodb.Client
 	env    *environment

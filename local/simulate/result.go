@@ -79,7 +79,7 @@ func newTally(s *Scenario) *tally {
 	}
 }
 
-// count judges a request and adds it to the tally, unless it belongs to the warm-up.
+// count passes a request to the judge, and adds it to the tally unless it belongs to the warm-up.
 func (s *simulation) count(r *request) {
 	s.judge.add(r)
 	if r.at < s.from {

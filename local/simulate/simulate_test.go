@@ -182,14 +182,15 @@ func TestRun_hotItem(t *testing.T) {
 			Global: true, Rate: algo.Rate{Requests: 1e6, Window: time.Second, Algorithm: algo.FixedWindow}, Spread: limiter.Spread{Lease: 1},
 		})})
 		hot := rate > p.ItemWrites
-		if hot != (r.Throttled > 10) || hot != (r.Degraded > 10) { // a few requests arrive before the item has its first units
+		// Before the item has its first units, a few requests are throttled.
+		if hot != (r.Throttled > 10) || hot != (r.Degraded > 10) {
 			t.Errorf("%g a second: got %g throttled a second and %d degraded, want above 10: %t", rate, r.Throttled, r.Degraded, hot)
 		}
 		if want := min(rate, p.ItemWrites); r.Hottest > 1.15*want || !hot && r.Hottest < 0.85*want {
 			t.Errorf("%g a second: got %g writes in the hottest second, want about %g", rate, r.Hottest, want)
 		}
-		// The item can charge more units than requests: a retry after a throttled attempt can lose a race,
-		// and the item can charge a call after the timeout of the call.
+		// The item can charge more units than there are requests: a retry after a throttled attempt can
+		// lose a race, and the item can charge a call after its timeout.
 		charged := r.Requests - r.Degraded
 		if r.Calls < charged || r.Units < charged || r.Units > charged+charged/100 {
 			t.Errorf("%g a second: got %d calls and %d units, want at least %d, and at most 1 %% more units", rate, r.Calls, r.Units, charged)
@@ -367,7 +368,7 @@ func TestJudge(t *testing.T) {
 	}
 	v := judged(newJudge(m, 10, 100, 0), []request{
 		at(2, 90, true), at(2, 91, true), at(2, 92, true), at(2, 93, true), // warm-up
-		at(1, 101, false), at(1, 102, true), at(1, 103, true), // one wrong refusal compensates one wrong admission
+		at(1, 101, false), at(1, 102, true), at(1, 103, true), // in one window, a wrong refusal compensates a wrong admission
 		at(1, 111, false), at(1, 112, true), // one request wrongly refused
 		at(1, 121, true), at(1, 122, true), at(1, 123, true), at(1, 124, true), // two requests too many
 		at(1, 131, true), at(1, 132, true), at(1, 133, true), // one request too many

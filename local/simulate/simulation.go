@@ -58,7 +58,7 @@ type simulation struct {
 	since, until algo.Instant   // start and end of the tick
 	gap          float64        // mean nanoseconds between the requests of an environment
 	calls        calls
-	log          []request // requests that judge has not seen
+	log          []request // requests that the judge has not seen yet
 }
 
 // epoch is the start of all simulations, except those of periods. It is midnight, which is a boundary of

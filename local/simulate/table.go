@@ -44,7 +44,7 @@ type item struct {
 	// replaces the whole window stores this 0; other writes omit it. A replacement succeeds only if
 	// padded is unchanged, too.
 	padded bool
-	// before is the state that stale reads return for replicaLag after written.
+	// For replicaLag after the instant written, stale reads return the state before.
 	before  algo.State
 	written algo.Instant
 }

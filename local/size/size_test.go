@@ -165,7 +165,7 @@ func zipped(t *testing.T, content []byte) int {
 func start(t *testing.T, path string, n int) (time.Duration, error) {
 	t.Helper()
 	dynamodb := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		request, _ := io.ReadAll(r.Body) // a client reuses a connection only if the body was read
+		request, _ := io.ReadAll(r.Body) // read the body, because a client reuses a connection only after that
 		answer := "{}"
 		if bytes.Contains(request, []byte("subjectkey")) { // a function logs a warning if the table lacks this key
 			answer = `{"Item":{"pk":{"S":"subjectkey"},"key":{"B":"` + base64.StdEncoding.EncodeToString(make([]byte, 32)) + `"}}}`

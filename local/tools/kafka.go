@@ -20,7 +20,7 @@ import (
 )
 
 // maxSilence is the maximum time without a record. After this time, a read that is not at the end of the
-// topic fails. A broker can keep a request for 5 s before it answers without records.
+// topic fails. A broker can take 5 s to answer a request without records.
 const maxSilence = 15 * time.Second
 
 // reachTimeout is the maximum time until the first answer of a broker.
@@ -42,8 +42,8 @@ func (o *eventsOptions) kafka(ctx context.Context) (source, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A marker of a transaction has an offset too. If the client did not return markers, and a topic
-	// ended with a marker, the last offset of the topic would never arrive.
+	// A marker of a transaction has an offset too. The client must return markers: if a topic ends with a
+	// marker, its last offset would otherwise never arrive.
 	client, err := kgo.NewClient(append(connection.Connection(), kgo.KeepControlRecords())...)
 	if err != nil {
 		return nil, fmt.Errorf("--brokers: %w", err)

@@ -51,7 +51,8 @@ func withCommand() *cobra.Command {
 // toolVariables has the environment variable of each tool that is not a store, by the tool's name.
 var toolVariables = map[string]string{"browser": "WEIR_BROWSER", "clients": "WEIR_CLIENTS", "docker": "DOCKER_HOST", "kafka": "KAFKA_BROKERS", "tools": "WEIR_TOOLS"}
 
-// variableOf returns the environment variable of a server or tool, or "" for an unknown name.
+// variableOf returns the environment variable for the address of a server or tool; "" for an unknown
+// name.
 func variableOf(name string) string { return cmp.Or(servers.Variables[name], toolVariables[name]) }
 
 const withNames = "browser,clients,docker,dynamodb,kafka,redis,tools"

@@ -27,7 +27,7 @@ type counter struct {
 	known  map[Caller]*entry
 	least  byCount
 	total  int64
-	others int64 // refusals of callers that the lines do not name
+	others int64 // refusals that the lines do not assign to a caller
 }
 
 type entry struct {

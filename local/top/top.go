@@ -80,7 +80,7 @@ func (t *Top) Line(text []byte) {
 		return
 	}
 	switch {
-	case l.AWS.Timestamp > 0: // the following lines without a time have the time of this line
+	case l.AWS.Timestamp > 0: // this is also the time of the following lines without a time
 		t.tick(l.when())
 	case l.Weir == "refused" && l.Refused > 0:
 		t.at(t.now).add(Caller{l.Subject, l.Limit}, l.Refused)

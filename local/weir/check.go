@@ -145,8 +145,8 @@ func (c checked) printWrites(out io.Writer) error {
 	return t.Flush()
 }
 
-// everyCount is reported in place of the limits whose counts restart, if this version of weir cannot
-// parse the document in force.
+// everyCount replaces the list of limits whose counts restart if this version of weir cannot parse the
+// document in force.
 const everyCount = "every count may restart: the document in force is not valid for this version of weir"
 
 // restartText returns a line with the limits whose counts restart.

@@ -100,7 +100,7 @@ func documents(t *testing.T, root string) (files []string) {
 	return files
 }
 
-// checkUsage reports an unknown command or flag in a command line of weir.
+// checkUsage fails the test for an unknown command or flag in a command line of weir.
 func checkUsage(t *testing.T, line string) {
 	t.Helper()
 	command, arguments, err := rootCommand().Find(strings.Fields(line))
@@ -109,7 +109,7 @@ func checkUsage(t *testing.T, line string) {
 		return
 	}
 	for _, argument := range arguments {
-		if argument == "--" { // the other arguments belong to another program
+		if argument == "--" { // the arguments after -- belong to another program
 			return
 		}
 		name, isFlag := strings.CutPrefix(argument, "--")

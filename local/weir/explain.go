@@ -184,7 +184,7 @@ func printLimits(out io.Writer, limits []operator.Limit, at time.Time, describe 
 	return t.Flush()
 }
 
-// numbers describes the parameters of a limit, except defaults.
+// numbers describes the parameters of a limit that are not defaults.
 func numbers(l operator.Limit) []string {
 	words := []string{fmt.Sprintf("%s %d in %s", l.Algorithm, l.Requests, windowOf(l))}
 	if concurrent(l) {

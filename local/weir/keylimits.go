@@ -20,7 +20,7 @@ import (
 	"github.com/weir-limits/weir/local/command"
 )
 
-// limitFlags are the flags for the limits of a caller's own.
+// limitFlags are the flags that set limits in the record of an API key.
 type limitFlags struct {
 	limits []string
 	anchor string
@@ -67,7 +67,8 @@ func (l *limitFlags) change(c *cobra.Command) (*apikeys.LimitsChange, error) {
 	return change, nil
 }
 
-// checked makes the change fit the rules of a deployment. table is its records table.
+// checked makes the change fail if the new limits do not fit the rules of a deployment. table is its
+// records table.
 func (l *limitFlags) checked(ctx context.Context, progress io.Writer, table string, change *apikeys.LimitsChange) error {
 	if change == nil {
 		return nil
@@ -89,8 +90,8 @@ func (l *limitFlags) checked(ctx context.Context, progress io.Writer, table stri
 	return nil
 }
 
-// warnTier prints a warning if the rules in force do not name the tier of a key. The key is valid then, because
-// later rules may name the tier.
+// warnTier prints a warning if the rules in force do not name the tier of a key. The key is valid all the
+// same, because later rules can name the tier.
 func (l *limitFlags) warnTier(ctx context.Context, progress io.Writer, table, tier string) {
 	if tier == "" {
 		return
@@ -126,7 +127,7 @@ func rulesInForce(ctx context.Context, table, file string) (r *rules.Rules, from
 		if file == "" {
 			c, err := checkout.Find()
 			if err != nil {
-				return nil, "", nil //nolint:nilerr // without a checkout there is no document
+				return nil, "", nil //nolint:nilerr // outside a checkout, there is no other document
 			}
 			file, from = c.Path("functions", "rules.json"), "functions/rules.json (the table has no rules)"
 		}

@@ -218,7 +218,7 @@ func TestKeys_rotate(t *testing.T) {
 		t.Errorf("forced rotation: got %q, want {}", out)
 	}
 	if _, err := lookup(first); err == nil {
-		t.Error("lookup of a key with a removed secret: got a record, want an error")
+		t.Error("lookup of a key whose secret was removed: got a record, want an error")
 	}
 }
 
@@ -267,7 +267,7 @@ func TestKeysOptions_open(t *testing.T) {
 	}
 }
 
-// create and set warn of a tier that no rule names. The key is created anyway.
+// For a tier that no rule names, create and set print a warning. They still create or change the key.
 func TestKeys_tier(t *testing.T) {
 	recordsTable(t)
 	document := filepath.Join(t.TempDir(), "rules.json")
@@ -285,8 +285,8 @@ func TestKeys_tier(t *testing.T) {
 	}
 }
 
-// create and set write limits that fit the rules, and list shows them. A mistake is one error, and
-// nothing is written.
+// create and set write limits that fit the rules, and list shows them. A mistake is a single error, after
+// which nothing is written.
 func TestKeys_limits(t *testing.T) {
 	lookup := recordsTable(t)
 	document := filepath.Join(t.TempDir(), "rules.json")

@@ -156,7 +156,7 @@ func (l *loader) prepare(ctx context.Context, address string) (err error) {
 	for _, header := range l.headers {
 		name, value, ok := strings.Cut(header, ":")
 		if !ok || name == "" || strings.ContainsAny(header, "\r\n") {
-			return command.Usage("--header: want name: value") // the error omits the value, which may be a secret
+			return command.Usage("--header: want name: value") // no value in the error, because it can be a secret
 		}
 		if value = strings.TrimSpace(value); strings.EqualFold(name, "Host") {
 			l.template.Host = value // net/http ignores a Host header field
@@ -206,7 +206,7 @@ const maxAnswer = 1 << 20
 // send sends the nth request.
 func (l *loader) send(ctx context.Context, n int) (int, error) {
 	r := l.template.Clone(ctx)
-	r.Body, _ = l.template.GetBody() // never fails for a body from a string
+	r.Body, _ = l.template.GetBody() // GetBody never fails for a body from a string
 	if len(l.tokens) > 0 {
 		r.Header.Set("Authorization", "Bearer "+l.tokens[n%len(l.tokens)])
 	}

@@ -80,7 +80,8 @@ func TestLoad_hostAndUnanswered(t *testing.T) {
 	}
 }
 
-// With --polite the result has no refusals. The output lists the refusals that were retried.
+// With --polite, the result has no refusals, and the output lists the refusals after which a request was
+// retried.
 func TestLoad_polite(t *testing.T) {
 	refused := false
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -114,7 +115,7 @@ func TestLoad_interrupted(t *testing.T) {
 	}
 }
 
-// weir load rejects another host and a load above its maximum.
+// weir load rejects another host without a flag, and a load above its maximum.
 func TestLoad_bounds(t *testing.T) {
 	const url = "http://127.0.0.1:1/"
 	for want, args := range map[string][]string{

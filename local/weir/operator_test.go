@@ -75,7 +75,7 @@ func TestOperator_gateway(t *testing.T) {
 				t.Errorf("explain with a token: got %+v, want the caller and the decision of %+v", got, e)
 			}
 			if got := answers[operator.Explanation](t, with("explain", "GET", "/api/v1/search", "--token", token+"x")...); got.Decision.Status != http.StatusUnauthorized || got.Caller.Rejected == "" || len(got.Limits) != 0 {
-				t.Errorf("explain with a bad token: got %+v, want status 401, a reason and no limits", got)
+				t.Errorf("explain with a bad token: got %+v, want status 401, a reason and no charged limits", got)
 			}
 			i := answers[operator.Usage](t, with("usage", "user:alice")...)
 			if leftOf(t, i.Limits, "rules[0].limits.free") != 0 || leftOf(t, i.Limits, "rules[0].limits.paid") != 100 || len(i.Others) != 0 {
@@ -187,7 +187,8 @@ func TestOperator_recordsTable(t *testing.T) {
 		t.Errorf("explanation of a key: got %+v, want the limit of its record", e.Limits)
 	}
 	code, out, errs := weir(t, "explain", "GET", "/x", "--store", "dynamodb", "--table", checkout.Table, "--namespace", checkouttest.Namespace(), "--records-table", "weir-test-none")
-	if code != 1 || out != "" || strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, "weir: --records-table: ") { // the command must not use other rules instead
+	// One error line, because the command must not use other rules instead.
+	if code != 1 || out != "" || strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, "weir: --records-table: ") {
 		t.Errorf("missing table: got exit %d, output %q, stderr %q, want exit 1 and one line about --records-table", code, out, errs)
 	}
 }
@@ -249,7 +250,7 @@ func TestOperator_mistakes(t *testing.T) {
 	}
 }
 
-// If environments count separately in memory, a query returns an error with the remedy.
+// If each environment counts in its own memory, a query returns an error with the remedy.
 func TestOperator_environments(t *testing.T) {
 	checkouttest.Built(t)
 	s := serve.New(serve.Options{Environments: 2, Out: io.Discard, Log: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: time.Now})
@@ -319,7 +320,7 @@ func TestReset_question(t *testing.T) {
 	}
 }
 
-// Only a flag selects the source of the rules. A variable has no effect.
+// Only a flag selects the source of the rules. A variable of this process has no effect.
 func TestTarget_lookup(t *testing.T) {
 	t.Setenv("RULES_FROM", "table")
 	if value, ok := (&target{store: "redis"}).lookup("RULES_FROM"); ok || value != "" {
@@ -362,7 +363,7 @@ func TestExplain_exempt(t *testing.T) {
 	}
 }
 
-// usage prints a bar with the used part of a limit, what the limit counts, its mode and a debt.
+// For each limit, usage prints a bar with the used part, what the limit counts, its mode and a debt.
 func TestUsage_bar(t *testing.T) {
 	var out bytes.Buffer
 	u := operator.Usage{Subject: "user:alice", Limits: []operator.Limit{
@@ -379,7 +380,8 @@ func TestUsage_bar(t *testing.T) {
 	}
 }
 
-// A limit of requests in flight shows how many there are. A refused request passes when one of them ends.
+// For a limit of requests in flight, explain shows their number. It states that a refused request would
+// pass when one of them ends.
 func TestExplain_concurrent(t *testing.T) {
 	full := operator.Limit{Name: "exports", Path: "rules[0].limits.*", Algorithm: "concurrent", Requests: 10, WindowSeconds: 900, Cost: 1, Count: "concurrent", Mode: "enforce", OnError: "local",
 		State: &operator.State{Charged: true, Capacity: 10, RetryAfterSeconds: 840, FullAt: time.Unix(900, 0)}}

@@ -75,7 +75,7 @@ func TestServe_twoProcesses(t *testing.T) {
 				}
 			}
 			if got, want := remaining(t, store, name, rules, user), "bucket 10, sliding 0, fixed 20"; got != want {
-				t.Errorf("three limits: got %s remaining, want %s: a refusal by one limit charged another", got, want)
+				t.Errorf("three limits: got %s remaining, want %s, because a refusal by one limit must not charge another", got, want)
 			}
 		})
 	}
@@ -127,8 +127,9 @@ func hammer(t *testing.T, gateways []*commandtest.Process, token string, clients
 			for range 256 / clients {
 				r := commandtest.Send(t, http.MethodGet, gateways[i%2].URL+"/api/v1/search", token)
 				switch degraded := r.Header.Get("Weir-Degraded"); degraded {
-				case "", "none": // "none": a 429 of the REST API has this field even if the store answered
-				case string(limiter.ReasonTimeout), string(limiter.ReasonBreaker), string(limiter.ReasonBusy): // late answers can open the breaker
+				case "", "none": // a 429 of the REST API always has the field; "none" means that the store answered
+				// Not decided in time; late answers can also open the breaker.
+				case string(limiter.ReasonTimeout), string(limiter.ReasonBreaker), string(limiter.ReasonBusy):
 					if undecided.Add(1); degraded == string(limiter.ReasonBusy) && r.StatusCode != http.StatusTooManyRequests {
 						t.Errorf("undecided: got status %s, want 429", r.Status)
 					}
@@ -258,7 +259,8 @@ func TestServe_interruptedTwice(t *testing.T) {
 	if _, err := fmt.Fprint(c, "POST /api/v1/data HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	// The server sends 100 Continue when a handler reads the body, so the request is then in progress.
+	// The server sends 100 Continue when a handler begins to read the body. From then on, the request is
+	// in progress.
 	if line, err := bufio.NewReader(c).ReadString('\n'); err != nil || line != "HTTP/1.1 100 Continue\r\n" {
 		t.Fatalf("answer to the header of the request: got %q, error %v, want 100 Continue", line, err)
 	}
@@ -314,7 +316,8 @@ func TestEnvironments_end(t *testing.T) {
 		for _, child := range children {
 			deadline := time.Now().Add(30 * time.Second)
 			for running(child) {
-				if signal == syscall.SIGTERM || time.Now().After(deadline) { // a killed gateway does not wait for its children
+				// Only a killed gateway does not wait for its children.
+				if signal == syscall.SIGTERM || time.Now().After(deadline) {
 					t.Errorf("%s: process %d: got a running process, want an ended one", signal, child)
 					break
 				}

@@ -146,7 +146,7 @@ func TestRules_restartCounts(t *testing.T) {
 	}
 }
 
-// The first document with a count has a note: a REST API needs the function settle.
+// The first published document with a count causes a note: a REST API needs the function settle.
 func TestRules_settles(t *testing.T) {
 	recordsTable(t)
 	const rule = `{"rules":[{"endpoint":"/a","limits":{"*":{"requests":%d,"window":"1m"%s}}}]}`
@@ -164,8 +164,8 @@ func TestRules_settles(t *testing.T) {
 	}
 }
 
-// A publish fails if the version in force is not the expected version. The test covers publish with
-// --after, and a rollback during which another version is published.
+// publish and rollback fail if the version in force is not the expected version. The test covers publish
+// with --after, and a rollback during which another version is published.
 func TestRules_after(t *testing.T) {
 	recordsTable(t)
 	put := func(requests int, args ...string) (file string) {
@@ -229,8 +229,8 @@ func read(t *testing.T, file string) string {
 	return string(content)
 }
 
-// The command publish rejects a document with mistakes, without a call to AWS. It checks the document
-// for every store, because it does not know which store the functions use.
+// The command publish rejects a document with mistakes, without a call to AWS. It checks the document for
+// every store, because it does not know the store of the functions.
 func TestRules_put_mistakes(t *testing.T) {
 	t.Setenv("RECORDS_TABLE", "")
 	bad := "../../limiter/rules/testdata/bad/five.json"
@@ -242,7 +242,8 @@ func TestRules_put_mistakes(t *testing.T) {
 	if code, out, _ := weir(t, "rules", "publish", bad, "--json", "--table", "none"); code != 1 || json.Unmarshal([]byte(out), &result) != nil || result.OK || len(result.Problems) != 5 {
 		t.Errorf("--json: got exit %d, result %+v, want exit 1 and 5 problems", code, result)
 	}
-	deep := filepath.Join(t.TempDir(), "rules.json") // in its leaky bucket, a request can wait longer than --max-delay
+	// A document with a leaky bucket in which a request can wait longer than --max-delay.
+	deep := filepath.Join(t.TempDir(), "rules.json")
 	if err := os.WriteFile(deep, []byte(`{"rules":[{"endpoint":"*","cost":50,"limits":{"*":{"name":"q","requests":10,"window":"1s","algorithm":"leaky_bucket","burst":100}}}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}

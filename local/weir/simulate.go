@@ -50,7 +50,7 @@ func simulateCommand() *cobra.Command {
 	return c
 }
 
-// bind adds the flags to c. The values in s are their defaults.
+// bind adds the flags to c. Their defaults are the values in s.
 func (s *simulation) bind(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar((*string)(&s.Store), "store", string(s.Store), "dynamodb or elasticache")
@@ -104,7 +104,9 @@ func (s simulation) settle(c *cobra.Command) (simulation, error) {
 	settled.bind(again)
 	var err error
 	c.Flags().Visit(func(f *pflag.Flag) {
-		if f.Name == "environments" { // settled already has its value, and the Set of this flag does not accept the result of its String
+		// skip: settled already has its value, and Set of this flag does not accept the text of its
+		// String.
+		if f.Name == "environments" {
 			return
 		}
 		if problem := again.Flags().Set(f.Name, f.Value.String()); problem != nil {

@@ -17,7 +17,8 @@ func TestSupply_npm(t *testing.T) {
 	calls := 0
 	eachFile(t, func(path, text string) {
 		for _, found := range call.FindAllString(text, -1) {
-			if strings.Contains(path, "_test.go") || strings.Contains(found, "npm ci:") { // not a call: a test, or the text of an error message
+			// A test or the text of an error message, and no call.
+			if strings.Contains(path, "_test.go") || strings.Contains(found, "npm ci:") {
 				continue
 			}
 			calls++
@@ -97,8 +98,8 @@ func eachFile(t *testing.T, see func(path, text string)) {
 	}
 }
 
-// weir links neither the clients of Kafka and Kinesis nor weir-tools, so that the first make run is
-// fast.
+// weir links neither the clients of Kafka and Kinesis nor the dependencies of weir-tools, so that the
+// first make run is fast.
 func TestSupply_links(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
 	if err != nil {
@@ -113,8 +114,8 @@ func TestSupply_links(t *testing.T) {
 	}
 }
 
-// A workflow names each action by a commit, because a tag can move. A workflow of this repository has the
-// commit of its caller.
+// Each workflow names its actions by commit, because a tag can move. A workflow of this repository has
+// the commit of its caller.
 func TestSupply_actions(t *testing.T) {
 	pinned := regexp.MustCompile(`^([\w-]+/[\w-]+@[0-9a-f]{40} # v\d|\./\.github/workflows/ci\.yml\n)`)
 	actions := 0

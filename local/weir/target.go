@@ -134,7 +134,9 @@ func (t *target) operator(ctx context.Context, config boot.Config, store limiter
 	if err != nil {
 		return nil, err
 	}
-	if t.recordsTable != "" { // load the published rules now; otherwise the first question would use the document of the checkout
+	// Load the published rules before the first question, which would otherwise use the document of the
+	// checkout.
+	if t.recordsTable != "" {
 		if err := e.Rules.Refresh(ctx, time.Now()); err != nil {
 			return nil, fmt.Errorf("--records-table: %w", err)
 		}
@@ -181,7 +183,7 @@ func reachable(ctx context.Context, config boot.Config) error {
 func (t *target) lookup(name string) (string, bool) {
 	flags := map[string]string{
 		"STORE": t.store, "TABLE": t.table, "NAMESPACE": t.namespace, "REDIS_URL": t.redisURL, "RULES_FILE": t.rules, "RECORDS_TABLE": t.recordsTable,
-		"STORE_TIMEOUT": limiter.DefaultTimeout.String(), // the functions may have a shorter timeout, because they run near the store
+		"STORE_TIMEOUT": limiter.DefaultTimeout.String(), // longer than in the functions, which run near the store
 	}
 	if value := flags[name]; value != "" {
 		return value, true
@@ -198,7 +200,9 @@ func (t *target) lookup(name string) (string, bool) {
 		return strconv.FormatBool(loopback.URL(os.Getenv("DYNAMODB_ENDPOINT"))), true
 	case name == "RULES_VERSION" && t.rules == "":
 		return strconv.Itoa(builtIn), true
-	case name == "RULES_VERSION": // like make run, use the time of the file as the version of a document without one
+	// Like make run, use the modification time of the file as the version of a document without a
+	// version.
+	case name == "RULES_VERSION":
 		if info, err := os.Stat(t.rules); err == nil {
 			return strconv.FormatInt(max(0, info.ModTime().Unix()), 10), true
 		}

@@ -104,7 +104,7 @@ func (o *topOptions) run(ctx context.Context, file string) error {
 				return err
 			}
 			return o.finish(ctx, follow, t)
-		case <-ctx.Done(): // do not wait for the source, because its read from a terminal may never end
+		case <-ctx.Done(): // do not wait for the source: its read from a terminal possibly never ends
 			return o.finish(ctx, follow, t)
 		case <-renew:
 			fmt.Fprint(o.out, "\x1b[H\x1b[2J") // move the cursor home and clear the screen
@@ -116,7 +116,7 @@ func (o *topOptions) run(ctx context.Context, file string) error {
 }
 
 // finish prints the result. If ctx ended before all lines were read, the result is incomplete and finish
-// returns an error. With follow, the lines never end, so the end of ctx is no error.
+// returns an error. With follow, the lines never end, so the end of ctx is not an error.
 func (o *topOptions) finish(ctx context.Context, follow bool, t *top.Top) error {
 	if err := o.print(o.out, t.Table(o.n)); err != nil {
 		return err

@@ -7,10 +7,10 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// Algorithms plays the same arrivals against every algorithm. Buckets and windows have the
-// same capacity. The length of a window is the time in which an empty bucket fills. With the
-// parameters of All, the token bucket admits 20 at once and then 10 a second. Requests leave
-// the queue of the leaky bucket at intervals of 100 ms.
+// Algorithms plays the same arrivals against every algorithm. Buckets and windows have the same capacity.
+// A window is as long as an empty bucket takes to fill. With the parameters of All, the token bucket
+// admits 20 at once and then 10 a second. Requests leave the queue of the leaky bucket at intervals of
+// 100 ms.
 type Algorithms struct {
 	Capacity int64 // capacity of each bucket and each window
 	Rate     int64 // requests a second

@@ -25,8 +25,8 @@ type Run struct {
 	Admitted  int            `json:"admitted"`
 	Refused   int            `json:"refused"`
 	// AtOnce is the number of requests admitted at the first instant. Most is the largest number of
-	// requests that left within any one second, at any offset. PerSecond has the number of requests that
-	// left in each second of the run.
+	// requests that left within one second, for any start of this second. PerSecond has the number of
+	// requests that left in each second of the run.
 	AtOnce    int       `json:"atOnce"`
 	Most      int       `json:"mostInASecond"`
 	PerSecond []int     `json:"perSecond"`

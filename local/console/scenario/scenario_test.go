@@ -90,8 +90,8 @@ func TestBoundary(t *testing.T) {
 	}
 }
 
-// Nodes without a sync lag admit exactly the limit. If the lag equals the window, each node admits the
-// full limit.
+// With an interval of 0, all nodes together admit exactly the limit. With an interval as long as the
+// window, each node admits the full limit.
 func TestSync(t *testing.T) {
 	for _, c := range []struct {
 		query           string
@@ -103,7 +103,7 @@ func TestSync(t *testing.T) {
 		{"intervalMs=1000", 180, 120, []int{60, 60, 60}, 3, 3},
 		{"intervalMs=400", 132, 72, []int{60, 36, 36}, 9, 9},
 		{"intervalMs=400&offered=30", 78, 18, []int{30, 24, 24}, 9, 9},
-		{"intervalMs=400&offered=20", 60, 0, []int{20, 20, 20}, 9, 9}, // all three nodes together get 60 requests: exactly the limit
+		{"intervalMs=400&offered=20", 60, 0, []int{20, 20, 20}, 9, 9}, // 60 requests for three nodes together, exactly the limit
 		{"intervalMs=1000&nodes=10&offered=300&limit=200", 2000, 1800, nil, 10, 10},
 		{"intervalMs=1000&nodes=1", 60, 0, []int{60}, 1, 1},
 	} {
@@ -115,7 +115,7 @@ func TestSync(t *testing.T) {
 			t.Errorf("%s: got %d steps, the last %+v, want 51 steps, the last at 1000 ms with %v", c.query, len(r.Steps), last, r.PerNode)
 		}
 		if sweep := r.Sweep; sweep[0].Overshoot != 0 || sweep[0].Interval != 0 || sweep[len(sweep)-1].Interval != 1000 {
-			t.Errorf("%s: got the sweep %+v, want intervals from 0 to 1000 ms, and none over the limit at 0", c.query, sweep)
+			t.Errorf("%s: got the sweep %+v, want intervals from 0 to 1000 ms, and 0 requests over the limit for the interval 0", c.query, sweep)
 		}
 	}
 }
@@ -142,7 +142,7 @@ func TestAlgorithms(t *testing.T) {
 			t.Errorf("departure %d: got %v ms, want %v", i, at, want)
 		}
 	}
-	// The requests use the quota of a fixed window at its start. The log admits at most 20 requests in
+	// In a fixed window, the first requests use the whole quota. The log admits at most 20 requests in
 	// any two seconds.
 	if got, want := runs[algo.FixedWindow].PerSecond, []int{20, 0, 15, 5, 15, 5, 1}; !slices.Equal(got, want) {
 		t.Errorf("fixed window: got %v, want %v", got, want)
@@ -164,7 +164,8 @@ func departures(r scenario.Run) (list []scenario.Milliseconds) {
 	return list
 }
 
-// A limit that counts tokens charges the reserve of a question, and its real tokens after the answer.
+// A limit that counts tokens charges a reserve for each question, and corrects it to the real tokens
+// after the answer.
 func TestTokens(t *testing.T) {
 	for _, c := range []struct {
 		query                                     string

@@ -12,15 +12,15 @@ import (
 // Tokens plays questions to a language model against a limit that counts tokens
 // (limiter.CountCost). The number of tokens is known only after the answer.
 //
-// An admitted question reserves tokens. Its answer takes AnswerTime, and then the limit settles: it refunds
-// what the answer did not need, or charges what it needed above the reserve. Each fifth answer is long. A
-// charge above the limit is a debt of at most one more limit. While the caller is in debt, the limit
-// refuses questions.
+// An admitted question reserves tokens. Its answer takes AnswerTime, and then the limit settles: it
+// refunds the unused tokens, or charges the tokens above the reserve. Each fifth answer is long. Tokens
+// above the limit become a debt of at most the limit. While the caller is in debt, the limit refuses
+// questions.
 type Tokens struct {
 	Limit      int64 // tokens in each tokensWindow
 	Reserve    int64
-	Short      int64 // tokens of four of five answers
-	Long       int64 // tokens of the fifth answer
+	Short      int64 // tokens of the other answers
+	Long       int64 // tokens of each fifth answer
 	AnswerTime int64 // milliseconds
 	Offered    int64 // questions a second
 }
@@ -108,7 +108,7 @@ type tokensPlay struct {
 	*desk
 
 	result  TokensResult
-	waiting []answer // in the order of their instants
+	waiting []answer // questions without an answer, in the order of the ends of their answers
 }
 
 // ask decides a question.

@@ -16,8 +16,8 @@ const (
 	maxDepth = 64
 )
 
-// location is the place of a value in a document. The text of the path is created only when a problem is
-// reported, because the paths of all values of a hostile document would fill the memory.
+// location is the place of a value in a document. Its text is created only for a problem, because the
+// paths of all values of a hostile document would fill the memory.
 type location struct {
 	parent *location
 	key    string // key, if the parent is an object

@@ -21,8 +21,8 @@ func filled(piece func(i int) string) string {
 	return b.String()
 }
 
-// The parser rejects a hostile template, or parses it in bounded time: less than 30 times the time of
-// a valid template of the same size. The factor is large because other programs may use the CPU.
+// The parser rejects a hostile template, or parses it in bounded time: less than 30 times the time of a
+// valid template of the same size. The factor is large, because other programs can slow the test down.
 func TestParse_hostile(t *testing.T) {
 	table := func(i int) string {
 		return fmt.Sprintf(`"T%d":{"Type":"AWS::DynamoDB::Table","Properties":{"TableName":"t%d"}}`, i, i)

@@ -12,7 +12,7 @@ import (
 const maxHTTPTimeout = 30 * time.Second
 
 // DefaultKey is the name of the default stage, which URLs do not contain. The default route has the same
-// key. It gets the requests that match no other route.
+// key. The default route gets the requests that match no other route.
 const DefaultKey = "$default"
 
 // HTTP is an HTTP API: an AWS::ApiGatewayV2::Api and the resources that belong to it.

@@ -19,8 +19,8 @@ type Mock struct {
 }
 
 var (
-	// mockRequest matches the request template of a MOCK integration. The status in the request template
-	// selects an integration response. A MOCK has only one here, so any status selects it.
+	// mockRequest matches the request template of a MOCK integration. The status in this template selects
+	// an integration response. A MOCK has only one here, so the status has no effect.
 	mockRequest = regexp.MustCompile(`^\s*\{\s*"?statusCode"?\s*:\s*[2-5]\d\d\s*\}\s*$`)
 	// mockOrigin matches one comparison of the origin in the condition of the response template.
 	mockOrigin = regexp.MustCompile(`^\$origin == "([^"$#\\]+)"$`)

@@ -14,7 +14,8 @@ type Segment struct {
 	Text string // the literal, or the name of the parameter
 }
 
-// SegmentKind determines which parts of a path a segment matches. A more specific kind has a smaller value.
+// SegmentKind determines which parts of a path a segment matches. The more specific of two kinds has the
+// smaller value.
 type SegmentKind int
 
 // The kinds of segments.

@@ -36,7 +36,7 @@ func (d *parser) checkPermission(path string, f Function, source string) {
 	d.checkPermissionOf(apiPrincipal, path, f, source)
 }
 
-// checkPermissionOf reports that a service has no permission to invoke f for source.
+// checkPermissionOf reports a service without a permission to invoke f for source.
 func (d *parser) checkPermissionOf(service, path string, f Function, source string) {
 	allows := func(p permission) bool {
 		return p.service == service && p.function == f.ARN && (p.source == "" || MatchPattern(p.source, source))

@@ -25,8 +25,8 @@ var pseudoParameters = map[string]string{
 	"AWS::StackName": "local",
 }
 
-// nameProperty has the property that names a resource, by the type of the resource. A Ref to
-// such a resource returns its name. A Ref to any other resource returns the logical id.
+// nameProperty has the property that names a resource, by the type of the resource. A Ref to such a
+// resource returns this name, and a Ref to any other resource its logical id.
 var nameProperty = map[string]string{
 	"AWS::ApiGateway::Stage":            "StageName",
 	"AWS::ApiGatewayV2::Stage":          "StageName",

@@ -93,8 +93,8 @@ func (d *parser) readRESTAPI(id string, q *properties) *REST {
 	return api
 }
 
-// readDeployments checks the deployments. Each deployment has the whole API, because a
-// template has no older version of the API.
+// readDeployments checks the deployments. A deployment always has the whole API, because a template
+// contains no older version of it.
 func (d *parser) readDeployments(owner func(*properties) *REST) {
 	d.each("AWS::ApiGateway::Deployment", func(_ string, q *properties) {
 		owner(q)
@@ -224,7 +224,7 @@ func (d *parser) readIntegration(m *Method, q *properties) (Function, bool) {
 	default:
 		integration.refuse("Type", kind, "AWS_PROXY or MOCK")
 	}
-	// With any other method, API Gateway answers every request with a 500.
+	// With another IntegrationHttpMethod, API Gateway answers every request with a 500.
 	if verb := integration.text("IntegrationHttpMethod"); verb != "POST" {
 		integration.refuse("IntegrationHttpMethod", verb, "POST, which is how a function is invoked")
 	}

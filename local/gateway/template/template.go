@@ -41,8 +41,8 @@ func (t *Template) Functions() []Function {
 	return all
 }
 
-// APIs returns the number of APIs. A gateway needs one address for each API. With the number, a program
-// can listen on the addresses before it starts the functions.
+// APIs returns the number of APIs. A gateway needs one address for each API. A program that knows the
+// number can listen on the addresses before it starts the functions.
 func (t *Template) APIs() int { return len(t.REST) + len(t.HTTP) }
 
 // Parse reads a CloudFormation template in JSON, as CDK synthesizes it. It rejects features
@@ -119,7 +119,7 @@ func readParameters(document map[string]any, p *problems) map[string]string {
 			p.add(q.path, "Default: required; this gateway takes no parameter values")
 			continue
 		}
-		// The default of such a parameter is the name of the SSM parameter, not a value.
+		// The default of such a parameter is the name of an SSM parameter, not a value.
 		if strings.HasPrefix(q.text("Type"), "AWS::SSM::") {
 			continue
 		}

@@ -27,7 +27,7 @@ func readThrottle(q *properties) algo.Machine {
 	}
 	rate := readRate(q, rateName)
 	burst := q.number(burstName, accountBurst, 1, algo.MaxRequests)
-	// The rate can be a fraction, but Requests is an integer. Therefore, the window has 1000 seconds.
+	// The rate can be a fraction, but Requests is an integer, so the window is 1000 seconds long.
 	bucket, err := algo.New(algo.Rate{
 		Algorithm: algo.TokenBucket, Requests: int64(math.Round(rate * 1000)), Window: 1000 * time.Second, Burst: int64(burst),
 	})
