@@ -26,7 +26,7 @@ func main() {
 	}
 }
 
-// synthesize writes the templates. It returns a panic of the CDK or of a construct as an error.
+// synthesize writes the templates. It converts a panic of the CDK or of a construct to an error.
 func synthesize(ctx context.Context) (err error) {
 	defer func() {
 		if problem := recover(); problem != nil {

@@ -37,8 +37,8 @@ const (
 	cacheSlow = 25
 )
 
-// NewAlarm creates an alarm in scope with the action [LimitsProps].AlarmAction. A minute without a
-// value had no request, so it counts as good.
+// NewAlarm creates an alarm in scope with the action [LimitsProps].AlarmAction. A minute without a value
+// counts as good, because it had no request.
 func (l *Limits) NewAlarm(scope constructs.Construct, a Alarm) {
 	alarm := awscloudwatch.NewAlarm(scope, jsii.String("Alarm-"+a.Name), &awscloudwatch.AlarmProps{
 		AlarmName:        jsii.String("weir-" + l.props.Namespace + "-" + a.Name),

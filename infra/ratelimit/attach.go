@@ -64,7 +64,7 @@ func (l *Limits) Attach(api awsapigateway.IRestApi, methods ...awsapigateway.Met
 		l.permitAPI(scope, api, *a.authorizer.Ref())
 		limited = a.limit()
 	}
-	// API Gateway serves a snapshot of an API, so a change needs a new deployment.
+	// API Gateway serves a snapshot of an API, so each change of the API needs a new deployment.
 	d := api.LatestDeployment()
 	if d == nil {
 		awscdk.Annotations_Of(api).AddWarningV2(jsii.String("weir:deployment"), jsii.String("the CDK does not deploy this API; deploy it yourself after each change of the limits' authorizer and gateway responses"))
@@ -143,7 +143,7 @@ func (l *Limits) respond(a *attachment) {
 }
 
 // newRequestAuthorizer creates the REQUEST authorizer of an API. It caches nothing, so it needs no
-// identity source. For a request without the identity source API Gateway would answer 401, and the
+// identity source. With an identity source, API Gateway would answer 401 to a request without it, and the
 // limits would not count the request.
 func (l *Limits) newRequestAuthorizer(scope constructs.Construct, api awsapigateway.IRestApi) awsapigateway.CfnAuthorizer {
 	return awsapigateway.NewCfnAuthorizer(scope, jsii.String("Limiter"), &awsapigateway.CfnAuthorizerProps{
@@ -160,8 +160,8 @@ func (l *Limits) authorizerURI(scope constructs.Construct) *string {
 		*stack.Partition(), *stack.Region(), *l.invoked.FunctionArn())
 }
 
-// permitAPI permits an authorizer of an API to invoke the function. The permission is in the API's
-// stack, because a permission in the function's stack would make the two stacks depend on each other.
+// permitAPI permits an authorizer of an API to invoke the function. The permission is in the API's stack.
+// In the function's stack, it would make the two stacks depend on each other.
 func (l *Limits) permitAPI(scope constructs.Construct, api awsapigateway.IRestApi, authorizer string) {
 	awslambda.NewCfnPermission(scope, jsii.String("LimiterPermission"), &awslambda.CfnPermissionProps{
 		Action: jsii.String("lambda:InvokeFunction"), FunctionName: l.invoked.FunctionArn(), Principal: jsii.String("apigateway.amazonaws.com"),
@@ -177,7 +177,7 @@ const (
 	none    = "NONE"
 )
 
-// isMeant reports whether a method should be limited.
+// isMeant reports whether the caller of Attach wants to limit a method.
 func (a *attachment) isMeant(m awsapigateway.CfnMethod) bool {
 	if len(a.methods) == 0 {
 		return *m.HttpMethod() != options

@@ -69,7 +69,8 @@ func (c *cache) newServers(group awsec2.SecurityGroup) {
 			EcpuPerSecond: &awselasticache.CfnServerlessCache_ECPUPerSecondProperty{Maximum: jsii.Number(cmp.Or(c.limits.props.CacheECPUs, cacheECPUs))},
 		},
 	})
-	c.cache.ApplyRemovalPolicy(awscdk.RemovalPolicy_DESTROY, nil) // no final snapshot, because a counter is useless after its window
+	// Deletes the cache without a snapshot, because a counter is useless after its window.
+	c.cache.ApplyRemovalPolicy(awscdk.RemovalPolicy_DESTROY, nil)
 }
 
 func (c *cache) access() access {

@@ -17,8 +17,8 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// checkDeployment reports mistakes in the variables and the rules with which the functions would not
-// start.
+// checkDeployment reports the mistakes in the variables and the rules that would prevent the functions
+// from starting.
 func (p *LimitsProps) checkDeployment() (problems []error) {
 	problem := func(format string, args ...any) {
 		problems = append(problems, fmt.Errorf("ratelimit: "+format, args...))
@@ -81,8 +81,8 @@ func placeholder(variable string) string {
 	return "parameter"
 }
 
-// checked caches the results of check in this process by input. The stages and regions of an app often
-// have the same input.
+// checked caches the results of check by input, because the stages and regions of an app often have the
+// same input.
 var checked sync.Map
 
 // check runs the functions' check as a separate program, because a CDK app does not link the limiter.

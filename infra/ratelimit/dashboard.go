@@ -19,14 +19,13 @@ const (
 	gbSeconds   = 13.3334
 )
 
-// Dashboard are the parts of a dashboard beside the limits: those of the APIs and of the functions behind
-// them.
+// Dashboard describes the APIs and the functions behind them, for a dashboard that also shows the limits.
 type Dashboard struct {
 	// Errors are shares of failed answers in percent.
 	Errors []awscloudwatch.IMetric
-	// Functions are further functions of [Limits.NewFunction].
+	// Functions are functions that [Limits.NewFunction] created.
 	Functions []awslambda.IFunction
-	// Costs are further parts of the cost.
+	// Costs are parts of the cost in addition to those of the limits.
 	Costs []Cost
 }
 
@@ -80,7 +79,7 @@ func (m Metrics) sums(names ...string) []awscloudwatch.IMetric {
 	return all
 }
 
-// each returns a metric of each function.
+// each returns the same metric for each of the functions.
 func each(functions []awslambda.IFunction, name, statistic string) []awscloudwatch.IMetric {
 	all := make([]awscloudwatch.IMetric, len(functions))
 	for i, f := range functions {

@@ -15,8 +15,8 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// Memory is the memory of the functions in MB. The CPU grows with the memory. With less memory a cold
-// start takes much longer. With more memory a warm decision is not faster.
+// Memory is the memory of the functions in MB. The CPU grows with the memory. Less memory makes a cold
+// start much longer, and more memory does not make a warm decision faster.
 const Memory = 512
 
 const (
@@ -64,7 +64,7 @@ func (l *Limits) newFunction(id string, p FunctionProps, document string) (f aws
 		Architecture: l.architecture(), MemorySize: jsii.Number(Memory),
 		Timeout: awscdk.Duration_Seconds(jsii.Number(p.Timeout.Seconds())),
 		Role:    role, LogGroup: logs, LoggingFormat: awslambda.LoggingFormat_JSON,
-		// By default Lambda logs two lines for each request, which would be most of the cost of logs.
+		// By default, Lambda logs two lines for each request. They would be most of the cost of logs.
 		SystemLogLevelV2: awslambda.SystemLogLevel_WARN,
 		Tracing:          l.tracing(), ReservedConcurrentExecutions: p.ReservedConcurrency,
 		Environment: &map[string]*string{contract.VariableFunction: jsii.String(p.Role)},
@@ -108,8 +108,8 @@ func (l *Limits) newAuthorizer() awslambda.Function {
 	return f
 }
 
-// Bundle returns the folder of a function in LimitsProps.Bundles, such as handler-redis. The function
-// in this folder links exactly the clients that this deployment uses.
+// Bundle returns the folder in LimitsProps.Bundles for a role, such as handler-redis for handler. The
+// function in this folder links exactly the clients that this deployment uses.
 func (l *Limits) Bundle(role string) string { return l.props.bundle(role) }
 
 // newAlias returns the target of API Gateway. It is the function or, with provisioned concurrency, an

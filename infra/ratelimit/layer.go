@@ -16,8 +16,9 @@ import (
 )
 
 // AddLayer limits a function of a managed runtime, such as Node.js or Python. It adds the layer, which
-// decides before the code of the function runs. The function needs no change. It gets the access of
-// [Limits.Equip], but with the names of contract.LayerVariable, because it has variables of its own.
+// decides before the code of the function runs. The code of the function does not change. The function
+// gets the access of [Limits.Equip]. The variables have the names of contract.LayerVariable, so that they
+// do not collide with those of the function.
 //
 // AddLayer panics if the layer cannot work in the function: if the runtime is not a managed one, the
 // architecture differs from that of the limits, or the function has another wrapper script. It also panics
@@ -39,7 +40,7 @@ func (l *Limits) AddLayer(f awslambda.Function) {
 // layerWrapper is the path of the wrapper script in a function.
 const layerWrapper = contract.LayerRoot + contract.LayerWrapper
 
-// checkLayered returns the reason for which the layer cannot work in a function.
+// checkLayered returns an error if the layer cannot work in a function.
 func (l *Limits) checkLayered(f awslambda.Function) error {
 	runtime, architecture := *f.Runtime().Name(), *f.Architecture().Name()
 	switch {
@@ -88,7 +89,8 @@ func resolvedObject(f awslambda.Function, property any) map[string]any {
 // log group.
 func (l *Limits) watchLayered(f awslambda.Function) {
 	function := f.Node().DefaultChild().(awslambda.CfnFunction)
-	if resolvedObject(f, function.LoggingConfig())["logGroup"] != nil { // without one, LogGroup would create a custom resource
+	// Only then, because LogGroup would otherwise create a custom resource.
+	if resolvedObject(f, function.LoggingConfig())["logGroup"] != nil {
 		l.watch(f.LogGroup().LogGroupName())
 	}
 }
@@ -105,7 +107,7 @@ func (l *Limits) Layer() awslambda.ILayerVersion {
 		Code: code, Description: jsii.String("Weir: limits requests before the function runs"),
 		CompatibleArchitectures: &[]awslambda.Architecture{l.architecture()},
 	})
-	// An update of the layer creates a new version. The previous one stays, because functions of other stacks
+	// An update of the layer creates a new version. The previous version stays: functions of other stacks
 	// still have its ARN, and Lambda rejects changes of a function with a deleted version.
 	resource := l.layer.Node().DefaultChild().(awscdk.CfnResource)
 	resource.ApplyRemovalPolicy(awscdk.RemovalPolicy_DESTROY, nil)

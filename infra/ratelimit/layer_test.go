@@ -58,8 +58,8 @@ func variablesOf(t *testing.T, stack awscdk.Stack) map[string]any {
 	return nil
 }
 
-// A function with the layer has the wrapper, the variables of the limits under their own names, and the
-// permissions of Equip. Its own variables stay.
+// AddLayer gives a function the wrapper, the variables of the limits under the names of the layer, and
+// the permissions of Equip. The variables of the function stay.
 func TestLimits_AddLayer(t *testing.T) {
 	app, l, f := newLayered(t, func(p *ratelimit.LimitsProps) { p.Variables = map[string]string{"BASE_PATH": "/v1"} }, nil)
 	l.AddLayer(f)
@@ -178,7 +178,7 @@ func TestLimits_AddLayer_elasticache(t *testing.T) {
 	for _, rule := range *made.FindResources(jsii.String("AWS::CloudWatch::InsightRule"), nil) {
 		body, err := json.Marshal((*rule)["Properties"].(map[string]any)["RuleBody"])
 		if err != nil || !strings.Contains(string(body), "OwnLogs") {
-			t.Errorf("got the rule %s (%v), want one with the log group OwnLogs", body, err)
+			t.Errorf("got the Contributor Insights rule %s (%v), want one with the log group OwnLogs", body, err)
 		}
 	}
 	made.ResourceCountIs(jsii.String("Custom::LogRetention"), jsii.Number(0))
@@ -191,7 +191,7 @@ func imageCode(t *testing.T) awslambda.Code {
 	return awslambda.Code_FromEcrImage(awsecr.Repository_FromRepositoryName(stack, jsii.String("Images"), jsii.String("orders")), nil)
 }
 
-// Each mistake has one line with a remedy.
+// For each mistake, AddLayer panics with one line that has a remedy.
 func TestLimits_AddLayer_mistakes(t *testing.T) {
 	for name, c := range map[string]struct {
 		want   string

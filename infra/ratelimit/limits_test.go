@@ -32,7 +32,7 @@ import (
 // The tests run in the folder of a project that has rules and built functions.
 func TestMain(m *testing.M) {
 	if _, err := exec.LookPath("node"); err != nil {
-		_ = flag.Set("test.skip", "^Example") // an example cannot skip its own run
+		_ = flag.Set("test.skip", "^Example") // skip the examples, because an example cannot skip itself
 	}
 	if err := enterShop(); err != nil {
 		panic(err)
@@ -202,7 +202,7 @@ func TestNew_mistakes(t *testing.T) {
 	}
 }
 
-// The synthesis reports every conflict with a remedy.
+// The synthesis reports every conflict in one line with a remedy.
 func TestLimits_Attach_conflicts(t *testing.T) {
 	for name, c := range map[string]struct {
 		want string
@@ -340,7 +340,7 @@ func TestLimits_Equip_mistakes(t *testing.T) {
 	}
 }
 
-// NewLimits rejects a given network without the subnets and zones that a cache needs.
+// NewLimits rejects a network (Vpc) that lacks the subnets and zones for a cache.
 func TestNew_vpc(t *testing.T) {
 	_, stack, _ := newAPI(t)
 	n := 0
@@ -361,7 +361,7 @@ func TestNew_vpc(t *testing.T) {
 	}
 }
 
-// Zones selects the subnets of a given network that are in these zones.
+// In a given network (Vpc), Zones selects the subnets in these zones.
 func TestNew_zones(t *testing.T) {
 	_, stack, _ := newAPI(t)
 	three := []string{"eu-central-1a", "eu-central-1b", "eu-central-1c"}
@@ -647,7 +647,7 @@ func TestLimits_settle(t *testing.T) {
 	}
 }
 
-// Without the bundle of the function Settle, rules that need it are a mistake.
+// If the rules need the function Settle, its missing bundle is a mistake.
 func TestNew_settleBundle(t *testing.T) {
 	_, stack, _ := newAPI(t)
 	p := props(t)

@@ -49,8 +49,8 @@ func (m Metrics) Refused() awscloudwatch.IMetric {
 	})
 }
 
-// Degraded returns the share of requests that were decided without an answer of the store, at least
-// in part. The share is in percent.
+// Degraded returns the share of requests for which at least one answer of the store was missing. The
+// share is in percent.
 func (m Metrics) Degraded() awscloudwatch.IMetric {
 	return Percent("Degraded, %", "100 * degraded / (allowed + refused + FILL(unauthorized, 0) + FILL(failed, 0))", map[string]awscloudwatch.IMetric{
 		"allowed": m.Metric(contract.MetricAllowed, "Sum"), "refused": m.Metric(contract.MetricRefused, "Sum"), "unauthorized": m.Metric(contract.MetricUnauthorized, "Sum"),
@@ -58,8 +58,8 @@ func (m Metrics) Degraded() awscloudwatch.IMetric {
 	})
 }
 
-// ByRule returns a metric by rule as a share of the allowed and refused requests in percent. It has
-// one line for each rule that has values.
+// ByRule returns, for each rule, a metric as a percentage of the rule's allowed and refused requests. The
+// graph has one line for each rule with values.
 func (m Metrics) ByRule(label, name string) awscloudwatch.IMetric {
 	search := fmt.Sprintf(`SEARCH('{"%s","%s"} MetricName="%s"', 'Sum')`, m.namespace, contract.RuleDimension, name)
 	return Percent(label, "100 * "+search+" / (allowed + refused)", map[string]awscloudwatch.IMetric{

@@ -64,8 +64,8 @@ func (l *Limits) newNetwork() *network {
 		Vpc: n.vpc, Description: jsii.String("Functions that decide"), AllowAllOutbound: jsii.Bool(false),
 	})
 	// The rule allows all addresses, because a template cannot contain the addresses of DynamoDB. The
-	// routes of the VPC decide which addresses are reachable. In a VPC with only the gateway endpoint,
-	// these are the addresses of DynamoDB.
+	// routes of the VPC bound the reachable addresses. With the gateway endpoint as the only route, these
+	// are the addresses of DynamoDB.
 	n.clients.AddEgressRule(awsec2.Peer_AnyIpv4(), awsec2.Port_Tcp(jsii.Number(https)), jsii.String("DynamoDB, for records of API keys"), nil)
 	return n
 }
@@ -135,7 +135,7 @@ func networkAccess() (a access) {
 		Effect:    awsiam.Effect_DENY,
 		Actions:   jsii.Strings(networkActions...),
 		Resources: jsii.Strings("*"),
-		// Calls of the function's code have this condition key. Calls of Lambda do not have it:
+		// Only calls of the function's code have this condition key. Calls of Lambda lack it:
 		// https://docs.aws.amazon.com/lambda/latest/dg/lambda-intro-execution-role.html
 		Conditions: &map[string]any{"Null": map[string]string{"lambda:SourceFunctionArn": "false"}},
 	})
@@ -156,8 +156,8 @@ func (n *network) join(f awslambda.Function) {
 	default:
 		f.Connections().AddSecurityGroup(n.clients)
 	}
-	// The function must be deleted before its permissions, so that it can still release its network
-	// interfaces.
+	// CloudFormation must delete the function before its permissions, so that Lambda can still release
+	// the network interfaces.
 	if policy := f.Role().Node().TryFindChild(jsii.String("DefaultPolicy")); policy != nil {
 		function.Node().AddDependency(policy)
 	}

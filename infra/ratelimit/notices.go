@@ -15,8 +15,9 @@ import (
 //go:embed notices.js
 var forwardNotices string
 
-// newNotices creates the function that forwards notices to [LimitsProps].NoticeBus. It gets the notices from
-// the logs of the other functions. So a decision does not wait for the bus, and needs no permission for it.
+// newNotices creates the function that forwards notices to [LimitsProps].NoticeBus. It gets the notices
+// from the logs of the other functions. So a decision neither waits for the bus nor needs a permission
+// for it.
 func (l *Limits) newNotices() {
 	bus := l.props.NoticeBus
 	if bus == nil {

@@ -107,8 +107,8 @@ func operationsOf(document map[string]any) map[string]map[string]any {
 // referenceProblem is the message about a path that [references] returns.
 const referenceProblem = "%s has a $ref, whose operations would not be limited; put them in the path itself"
 
-// references returns the paths of a document that have a $ref, in order. [operationsOf] does not see
-// the operations behind a $ref.
+// references returns the paths of a document that have a $ref, in order. [operationsOf] does not find the
+// operations behind a $ref.
 func references(document map[string]any) (paths []string) {
 	all, _ := document["paths"].(map[string]any)
 	for _, path := range slices.Sorted(maps.Keys(all)) {
@@ -120,8 +120,8 @@ func references(document map[string]any) (paths []string) {
 	return paths
 }
 
-// security returns the names of an operation's security schemes, in order. An operation without
-// security schemes has those of the document.
+// security returns the names of an operation's security schemes, in order. If the operation has none, the
+// schemes of the document apply to it.
 func security(document, operation map[string]any) (names []string) {
 	requirements, ok := operation["security"].([]any)
 	if !ok {

@@ -46,9 +46,10 @@ type LimitsProps struct {
 	// with ElastiCache, settle-redis/bootstrap.
 	// `make functions` fills the folder.
 	Bundles string
-	// Code returns the code of a function or of the layer; bundle is the name of its folder in Bundles. nil
-	// means the folder with the rules document. Otherwise Bundles is not used, and the code that Code returns
-	// MUST contain the document of Rules as rules.json, or the files of the layer (contract.LayerRules).
+	// Code returns the code of a function or of the layer, for example in a bucket. bundle is the name of
+	// its folder in Bundles. The code MUST contain the document of Rules as rules.json, or the files of
+	// the layer (contract.LayerRules). nil means the folder in Bundles, to which the synthesis adds the
+	// rules. With Code, Bundles is not used.
 	Code func(bundle string) awslambda.Code
 	// Rules is the path of the rules document. The synthesis validates the document. The bundle of
 	// every function with the limiter contains it.
@@ -76,10 +77,10 @@ type LimitsProps struct {
 	// gateway endpoint. If Vpc is nil, the construct creates a network without a route to the
 	// internet.
 	Vpc awsec2.IVpc
-	// Zones are the names of two or three availability zones, such as eu-central-1a. A new network
-	// has these zones; in a given Vpc they select the subnets. Lambda and ElastiCache Serverless
-	// each reject some zones of some regions. nil means the first two zones of the region, or the
-	// zones of the subnets of Vpc.
+	// Zones are the names of two or three availability zones, such as eu-central-1a. A new network has
+	// these zones. In a given Vpc, Zones selects the subnets. Lambda and ElastiCache Serverless each
+	// reject some zones of some regions. nil means the first two zones of the region, or the zones of the
+	// subnets of Vpc.
 	Zones []string
 	// CacheGigabytes and CacheECPUs bound the cost of the cache. They are its maximum storage and its
 	// maximum units a second. 0 means 5 GB and 100,000 units.

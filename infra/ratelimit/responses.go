@@ -74,9 +74,9 @@ func problem(kind awsapigateway.ResponseType, status, body string, fields map[st
 	}
 }
 
-// share permits pages of other origins to read a response. A gateway response cannot select one of
-// several origins, so for several origins it allows *. The responses contain no secret, and browsers
-// send no cookies with these requests.
+// share permits pages of other origins to read a response. A gateway response cannot choose between
+// several origins, so for several origins it allows *. The responses contain no secret, and browsers send
+// no cookies with these requests.
 func share(o *awsapigateway.GatewayResponseOptions, origins []string) {
 	origin := "*"
 	if len(origins) == 1 {

@@ -22,7 +22,8 @@ const absent = "-"
 // settleTimeout is the timeout of the function Settle. One event can have thousands of log lines.
 const settleTimeout = 30 * time.Second
 
-// settling returns what the rules need after an answer. checkDeployment has found no mistakes.
+// settling returns the result of the check, which has Settles and SettlesFromLog. checkDeployment has
+// found no mistakes.
 func (p *LimitsProps) settling() contract.Checked {
 	if p.Settle {
 		return contract.Checked{Settles: true, SettlesFromLog: true}
@@ -31,7 +32,8 @@ func (p *LimitsProps) settling() contract.Checked {
 	if err != nil {
 		return contract.Checked{}
 	}
-	result, _ := check(contract.Deployment{Variables: p.known(), Rules: document}) // the result of checkDeployment, from memory
+	// cached, because checkDeployment has made the same check.
+	result, _ := check(contract.Deployment{Variables: p.known(), Rules: document})
 	return result
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// signingKeysEvery is the interval between two fetches of the issuer's keys. A new key is known after
-// at most this time. After the first deployment, tokens cannot be verified for up to this time.
+// signingKeysEvery is the interval between two fetches of the issuer's keys. The functions know a new key
+// after at most this time. For up to this time after the first deployment, they cannot verify tokens.
 const signingKeysEvery = 5 * time.Minute
 
 // newSigningKeys creates the function that copies the issuer's keys into the records table. It runs

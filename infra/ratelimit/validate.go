@@ -98,7 +98,8 @@ func (v *validation) authorizer(c awsapigateway.CfnAuthorizer) {
 // invokes reports whether a URI belongs to a function with the limiter.
 func (v *validation) invokes(uri string) bool {
 	return slices.ContainsFunc(v.limits.functions(), func(f awscdk.CfnElement) bool {
-		// Another stack of the app imports the function by a name that contains the function's id.
+		// If the function is in another stack of the app, the URI imports it by a name that contains its
+		// id.
 		return strings.Contains(uri, *awscdk.Stack_Of(f).GetLogicalId(f))
 	})
 }
@@ -122,7 +123,7 @@ func (v *validation) namespace(c awscloudwatch.CfnInsightRule) {
 	}
 }
 
-// method rejects a method that should be limited but is not.
+// method rejects a method without the limits if the caller of Attach wants to limit it.
 func (v *validation) method(c awsapigateway.CfnMethod) {
 	a := v.attachment(c, c.RestApiId())
 	if a == nil || a.authorizer == nil || !a.isMeant(c) {
@@ -199,8 +200,8 @@ func (v *validation) addResponse(a *attachment, kind string) {
 	v.responses[key] = true
 }
 
-// basePath rejects a domain that adds a path before the API, unless the functions remove this path. With
-// the added path, no rule would match.
+// basePath rejects a custom domain that adds a path before the API, unless the functions remove this
+// path. Otherwise, no rule would match.
 func (v *validation) basePath(c awsapigateway.CfnBasePathMapping) {
 	if v.attachment(c, c.RestApiId()) == nil || c.BasePath() == nil || *c.BasePath() == "" {
 		return

@@ -59,7 +59,7 @@ func TestStack_network(t *testing.T) {
 	}
 }
 
-// Functions can connect only to the brokers at their ports and to DynamoDB.
+// Functions can connect only to the ports of the brokers and to DynamoDB.
 func TestStack_network_kafka(t *testing.T) {
 	made := parse(t, synthesize(t, settings(t, toKafka)))
 	clients, _ := made.one(t, "AWS::EC2::SecurityGroup", "LimitsClients")
@@ -170,8 +170,8 @@ func TestStack_throughput(t *testing.T) {
 	}
 }
 
-// dearest returns the number of subjects of the most expensive request under the rules of this
-// repository. Each subject is one write.
+// dearest returns the number of writes of the most expensive request under the rules of this repository:
+// one for each subject.
 func dearest(t *testing.T) float64 {
 	t.Helper()
 	r, err := rules.Parse([]byte(read(t, "../../functions/rules.json")), rules.Options{Version: 1})
@@ -312,7 +312,7 @@ func TestStack_alarms_store(t *testing.T) {
 	}
 }
 
-// Each percentage computes the value in its label.
+// Each metric in percent computes the value that its label names.
 func TestStack_shares(t *testing.T) {
 	made := parse(t, synthesizeOnce(t))
 	values := map[string]float64{"allowed": 60, "refused": 40, "failed": 15, "unauthorized": 10, "degraded": 5, "restErrors": 3, "restRequests": 10, "httpErrors": 1, "httpRequests": 50}
@@ -349,7 +349,8 @@ func share(t *testing.T, expression string, values map[string]float64) float64 {
 	}
 	sum := 0.0
 	for term := range strings.SplitSeq(strings.Trim(denominator, "()"), " + ") {
-		term, _, _ = strings.Cut(strings.TrimPrefix(term, "FILL("), ", 0") // removes FILL(…, 0), the default for a missing metric
+		// Removes FILL(…, 0), which stands for a missing metric.
+		term, _, _ = strings.Cut(strings.TrimPrefix(term, "FILL("), ", 0")
 		sum += values[term]
 	}
 	return 100 * values[name] / sum

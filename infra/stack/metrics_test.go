@@ -16,7 +16,8 @@ import (
 // unused are metrics that the stack does not show. infra/README.md describes alarms on them.
 var unused = []string{contract.RuleDimension + " " + contract.MetricRuleAllowed, contract.RuleDimension + " " + contract.MetricRuleMarked, contract.ExemptionDimension + " " + contract.MetricExempt}
 
-// ofCount are metrics that functions write only for limits with count or notify, or for mistakes in records.
+// ofCount are the metrics that functions write only if a limit has count or notify, or if a record has a
+// mistake.
 var ofCount = []string{
 	contract.MetricRecordsIgnored, contract.MetricNotices, contract.MetricSettlementsLost, contract.MetricReportsRejected, contract.MetricDebtExcess,
 	contract.MetricReceiptsSettled, contract.MetricReceiptsOmitted, contract.MetricReceiptsForged, contract.MetricReceiptsReplayed, contract.MetricReceiptsExpired,
@@ -109,7 +110,8 @@ func TestCOSTS(t *testing.T) {
 		alarmMetric, metric, dashboard, insight = 0.1, 0.3, 3, 0.5
 		storage                                 = 6.13                            // dollars a month for the storage of the smallest cache
 		rest, http, cache                       = 5.05, 2.30, 5.05 - 0.63 + 0.007 // dollars for the first million requests
-		many                                    = 0.30                            // dollars less for each further million, because requests share log lines
+		// Saving in dollars for each further million, because requests share log lines.
+		many = 0.30
 	)
 	fixed := func(change func(*stack.Settings)) float64 {
 		_, alarms := parse(t, synthesize(t, settings(t, change))).of("AWS::CloudWatch::Alarm")
@@ -124,7 +126,7 @@ func TestCOSTS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// totals adds 1 for AuthorizerFailed, which no function writes. It leaves out the metrics of limits
+	// totals includes AuthorizerFailed, which no function writes. It leaves out the metrics of limits
 	// with count, because the rules of this repository have no such limits.
 	totals := 1 + len(slices.DeleteFunc(written(), func(name string) bool { return strings.Contains(name, " ") || slices.Contains(ofCount, name) }))
 	count := totals + 2*len(shipped.Labels())

@@ -9,8 +9,8 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// Each function has permission only for its calls, on its resources. The tests of the packages that
-// call AWS compare these lists with the calls of the SDK.
+// Each function has permission only for its calls, on its resources. The packages that call AWS have
+// tests that compare these lists with the calls of the SDK.
 func TestStack_privilege(t *testing.T) {
 	logs := []string{"logs:CreateLogStream", "logs:PutLogEvents"}
 	xray := []string{"xray:PutTelemetryRecords", "xray:PutTraceSegments"}

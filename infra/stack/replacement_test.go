@@ -18,7 +18,7 @@ import (
 //
 // https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/using-cfn-updating-stacks-update-behaviors.html
 
-// createOnly are the properties of a resource type that no update can change.
+// createOnly has the properties of a resource type that no update can change.
 type createOnly struct {
 	CreateOnly []string
 	Identity   []string // the properties that identify a resource
@@ -69,8 +69,8 @@ func named(r resource, types map[string]createOnly) (name string, ok bool) {
 	return string(text), err == nil && len(properties) > 0
 }
 
-// checkReplacements returns a problem for each resource of the template before that the template after
-// replaces or moves under the same name.
+// checkReplacements compares two templates. It returns a problem for each resource of before that after
+// replaces, or moves to another logical id, under the same name.
 func checkReplacements(types map[string]createOnly, before, after map[string]resource) (problems []string) {
 	moved := map[string]string{}
 	for id, r := range after {
@@ -127,7 +127,7 @@ func TestReplacements(t *testing.T) {
 		return func(all templates, id string) { all[id].Properties[property] = value }
 	}
 	for name, c := range map[string]struct {
-		of     string // a type; the first of its resources changes
+		of     string // type of the changed resource, which is the first of this type
 		change func(all templates, id string)
 		want   string
 	}{

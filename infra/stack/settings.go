@@ -77,7 +77,7 @@ func Read(document []byte, given []string, context func(key string) string) (Set
 	}
 	for _, key := range slices.Sorted(maps.Keys(r.stage)) {
 		switch {
-		case key == "arch" || key == "bundles": // too late: make builds the functions before the app reads the file
+		case key == "arch" || key == "bundles": // not here, because make builds the functions before the app reads the file
 			r.problems = append(r.problems, fmt.Errorf("stages: %s.%s: not a setting of a stage; run make deploy ARCH=%s", s.Stage, key, s.Arch))
 		case !r.known[key] || key == "stage":
 			r.problems = append(r.problems, fmt.Errorf("stages: %s.%s: not a setting of a stage; want one of %s", s.Stage, key, strings.Join(slices.Sorted(maps.Keys(r.known)), ", ")))
@@ -161,8 +161,10 @@ const minWAF = 10
 // With the default throttle of each API, all APIs together write no more than a new table of counters
 // accepts. infra/README.md has the formula.
 const (
-	apis            = 2 // the REST and the HTTP API
-	requestWrites   = 2 // of the most expensive request under the rules of this repository: one for its caller, one for all callers
+	apis = 2 // the REST and the HTTP API
+	// Writes of the most expensive request under the rules of this repository: one for its caller, one
+	// for all callers.
+	requestWrites   = 2
 	defaultThrottle = 600
 )
 

@@ -80,8 +80,8 @@ func (s *stage) props() *ratelimit.LimitsProps {
 	return p
 }
 
-// checkThroughput adds a warning if the throttles admit more writes than a new table of counters
-// accepts. This is not an error, because a table that has accepted a load once accepts this load again.
+// checkThroughput adds a warning if the throttles admit more writes than a new table of counters accepts.
+// This is no error, because a table accepts a load that it has accepted before.
 func (s *stage) checkThroughput() {
 	writes, table := s.settings.Throttle*apis*requestWrites, max(ratelimit.NewTableWrites, s.settings.WarmWrites)
 	if s.settings.Store == ratelimit.ElastiCache || writes <= table {
@@ -95,7 +95,8 @@ func (s *stage) checkThroughput() {
 // newTopic creates the topic that alarms notify.
 func (s *stage) newTopic() awssns.Topic {
 	topic := awssns.NewTopic(s.stack, jsii.String("Alarms"), &awssns.TopicProps{EnforceSSL: jsii.Bool(true)})
-	// This policy replaces the default policy, which permits the account's alarms to publish.
+	// This policy replaces the default policy of a topic, which would permit the account's alarms to
+	// publish.
 	topic.AddToResourcePolicy(awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
 		Principals: &[]awsiam.IPrincipal{awsiam.NewServicePrincipal(jsii.String("cloudwatch.amazonaws.com"), nil)},
 		Actions:    jsii.Strings("sns:Publish"),
@@ -110,7 +111,7 @@ func (s *stage) newTopic() awssns.Topic {
 
 // newOutputs adds the outputs: the addresses, and the command that creates API keys.
 func (s *stage) newOutputs() {
-	s.rest.Node().TryRemoveChild(jsii.String("Endpoint")) // the CDK's own output, which has the same address as RestUrl
+	s.rest.Node().TryRemoveChild(jsii.String("Endpoint")) // the CDK's own output has the same address as RestUrl
 	for _, o := range []struct {
 		id    string
 		value *string

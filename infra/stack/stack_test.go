@@ -112,7 +112,8 @@ func TestStack_functions(t *testing.T) {
 	}
 }
 
-// With the setting settle, rules that are published later find the function Settle and its log lines.
+// With the setting settle, the stack has the function Settle and its log subscription even if the rules
+// do not need them yet.
 func TestStack_settle(t *testing.T) {
 	read, err := stack.Read([]byte("{}"), []string{"settle"}, func(key string) string { return map[string]string{"settle": "true"}[key] })
 	if err != nil {
@@ -164,7 +165,7 @@ func TestStack_topic(t *testing.T) {
 	}
 }
 
-// Two stages can be in one account, because no two resources have the same name.
+// Two stages can be in one account, because their resources have different names.
 func TestStack_stages(t *testing.T) {
 	a := cdkApp(t)
 	names := map[string]string{}
