@@ -120,6 +120,7 @@ sam: build ## Run the synthesized APIs with the SAM CLI, in containers (PORT=300
 test-sam: build ## Test the synthesized APIs and each sample event with the SAM CLI
 	@$(if $(SAM_TEMPLATE),,$(MAKE) synth ARCH=$(HOST_ARCH))
 	@$(MAKE) synth ARCH=$(HOST_ARCH) RULES=infra/stack/testdata/settle.json CONTEXT=stage=settle
+	@$(MAKE) --no-print-directory infra/examples/express/node_modules
 	WEIR_SETTLE_TEMPLATE="$(abspath infra/cdk.out/Weir-settle.template.json)" WEIR_TEMPLATE="$(abspath $(or $(SAM_TEMPLATE),$(SYNTHESIZED)))" .bin/weir-tools with --install clients,docker,dynamodb,tools -- \
 		$(GO_TEST) -count=1 -v -run '^TestSAM' ./local/tools
 

@@ -2,7 +2,7 @@
 //
 //   - FUNCTION_ARCH.zip: one function for Lambda; ARCH is arm64 or x86_64
 //     The file also contains rules.json, a document without rules.
-//   - layer-ARCH.zip and layer-redis-ARCH.zip: the layer for functions in other languages, for each store
+//   - layer-ARCH.zip, layer-redis-ARCH.zip and layer-events-ARCH.zip: the layer for functions in other languages
 //   - weir.template.json: the CloudFormation template that deploys these functions
 //   - weir_OS_ARCH.tar.gz: the command; OS and ARCH are GOOS and GOARCH
 //   - sbom.cdx.json: the modules in these programs, as a CycloneDX 1.6 document

@@ -1,8 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -21,57 +22,68 @@ import (
 	"github.com/weir-limits/weir/local/servers"
 )
 
-// layered is a function with the layer.
+// layered is an API with the layer.
 type layered struct {
-	name, path, runtime, handler string
-	code                         string // folder
-	image                        servers.Runtime
+	runtime string // such as nodejs22.x
+	code    string // folder
+	image   servers.Runtime
 }
 
 const dailyRequests = 20
 
-// The SAM CLI runs functions in Node.js and Python with the layer, in containers with the real runtime interface
-// clients. Of each function, 20 requests a day pass with the fields of the decision. The next one gets the 429 of
-// Weir, and the function does not run.
+// The SAM CLI runs the examples in Express and Flask, with the layer, in containers with the real runtime
+// interface clients. Of each API, 20 requests a day pass with the fields of the decision. The next one gets the
+// 429 of Weir, and the function does not run.
 func TestSAM_layer(t *testing.T) {
-	dynamo, docker, tools := storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT"), storetest.Server(t, "docker", "DOCKER_HOST"), storetest.Server(t, "tools", "WEIR_TOOLS")
-	functions := []layered{nodeFunction(t, storetest.Server(t, "clients", "WEIR_CLIENTS")), pythonFunction(t, tools)}
-	dir := t.TempDir()
-	var log bytes.Buffer
-	cli, err := servers.NewSAM(t.Context(), tools, docker, dir, &log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range functions {
-		if err := cli.UseRuntime(t.Context(), f.name, f.image); err != nil {
-			t.Fatal(err)
-		}
-	}
-	path := filepath.Join(dir, "template.json")
-	writeJSON(t, path, layeredTemplate(t, dynamo, layerFolder(t, dir, functions), functions))
+	dynamo, docker := storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT"), storetest.Server(t, "docker", "DOCKER_HOST")
+	tools, clients := storetest.Server(t, "tools", "WEIR_TOOLS"), storetest.Server(t, "clients", "WEIR_CLIENTS")
 	if _, err := checkout.MakeTable(t.Context(), dynamo, checkout.Table); err != nil {
 		t.Fatal(err)
 	}
-	server, err := cli.StartAPI(t.Context(), path, commandtest.FreePorts(t), io.MultiWriter(&log, t.Output()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Stop)
-	for _, f := range functions {
-		t.Run(f.name, func(t *testing.T) { checkDaily(t, server.URL+f.path+"/orders", f.name) })
+	for name, f := range map[string]layered{"express": expressAPI(t, clients), "flask": flaskAPI(t, tools)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			cli, err := servers.NewSAM(t.Context(), tools, docker, dir, io.Discard)
+			if err == nil {
+				err = cli.UseRuntime(t.Context(), apiID, f.image)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(dir, "template.json")
+			writeJSON(t, path, layeredTemplate(t, dynamo, layerFolder(t, dir), f))
+			server, err := cli.StartAPI(t.Context(), path, commandtest.FreePorts(t), t.Output())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer server.Stop()
+			checkDaily(t, server.URL+"/orders")
+		})
 	}
 }
 
-// checkDaily sends one request more than the limit of a day.
-func checkDaily(t *testing.T, url, name string) {
+// checkDaily sends one request more than the limit of a day. The API numbers the orders, so the test sees that
+// the function runs once for each admitted request.
+func checkDaily(t *testing.T, url string) {
 	t.Helper()
+	order := func() commandtest.Reply {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(`{"item": "tea"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Content-Type", "application/json")
+		return commandtest.Do(t, request)
+	}
 	for i := range dailyRequests {
-		r := commandtest.Send(t, http.MethodGet, url, "")
-		if r.StatusCode != http.StatusOK || !strings.Contains(r.Text, name) || r.Header.Get("X-RateLimit-Remaining") != strconv.Itoa(dailyRequests-1-i) || r.Header.Get("RateLimit-Policy") != `"daily";q=20;w=86400` {
-			t.Fatalf("request %d: got %s %v %s, want 200 of the function with the fields of the decision", i+1, r.Status, r.Header, r.Text)
+		r := order()
+		var made struct{ ID int }
+		if err := json.Unmarshal([]byte(r.Text), &made); err != nil || r.StatusCode != http.StatusCreated || made.ID != i+1 ||
+			r.Header.Get("X-RateLimit-Remaining") != strconv.Itoa(dailyRequests-1-i) || r.Header.Get("RateLimit-Policy") != `"daily";q=20;w=86400` {
+			t.Fatalf("request %d: got %s %v %s (%v), want 201 of the API with the fields of the decision", i+1, r.Status, r.Header, r.Text, err)
 		}
 	}
-	r := commandtest.Send(t, http.MethodGet, url, "")
+	r := order()
 	var problem httplimit.Problem
 	if err := json.Unmarshal([]byte(r.Text), &problem); err != nil || r.StatusCode != http.StatusTooManyRequests || problem.Error != "rate_limit_exceeded" ||
 		r.Header.Get("Content-Type") != "application/problem+json" || r.Header.Get("Retry-After") == "" || r.Header.Get("X-RateLimit-Remaining") != "0" {
@@ -79,24 +91,17 @@ func checkDaily(t *testing.T, url, name string) {
 	}
 }
 
-// layerFolder writes the files of the layer, with a limit for each function.
-func layerFolder(t *testing.T, dir string, functions []layered) string {
+// layerFolder writes the files of the layer.
+func layerFolder(t *testing.T, dir string) string {
 	t.Helper()
 	layer := filepath.Join(dir, "layer")
 	program, err := os.ReadFile(filepath.Join("../../dist", servers.Architecture(), contract.Extension, "bootstrap"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var limits []map[string]any
-	for _, f := range functions {
-		limits = append(limits, map[string]any{"endpoint": f.path + "/*", "limits": map[string]any{"*": map[string]any{"name": "daily", "requests": dailyRequests, "window": "24h"}}})
-	}
-	rules, err := json.Marshal(map[string]any{"version": 1, "rules": limits})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rules := fmt.Sprintf(`{"version": 1, "rules": [{"endpoint": "/orders", "limits": {"*": {"name": "daily", "requests": %d, "window": "24h"}}}]}`, dailyRequests)
 	for name, content := range map[string][]byte{
-		contract.LayerExtension: program, contract.LayerWrapper: []byte(contract.LayerScript()), contract.LayerRules: rules,
+		contract.LayerExtension: program, contract.LayerWrapper: []byte(contract.LayerScript()), contract.LayerRules: []byte(rules),
 		subjectKeyFile: []byte(strings.Repeat("0123456789abcdef", 2)),
 	} {
 		path := filepath.Join(layer, name)
@@ -110,8 +115,10 @@ func layerFolder(t *testing.T, dir string, functions []layered) string {
 	return layer
 }
 
-// layeredTemplate returns a SAM template with the functions behind an HTTP API.
-func layeredTemplate(t *testing.T, dynamo, layer string, functions []layered) map[string]any {
+const apiID = "Api" // logical id of the function in layeredTemplate
+
+// layeredTemplate returns a SAM template with a function behind an HTTP API.
+func layeredTemplate(t *testing.T, dynamo, layer string, f layered) map[string]any {
 	t.Helper()
 	inside, err := servers.FromContainer(dynamo)
 	if err != nil {
@@ -125,17 +132,15 @@ func layeredTemplate(t *testing.T, dynamo, layer string, functions []layered) ma
 	} {
 		variables[contract.LayerVariable(name)] = value
 	}
-	resources := map[string]any{"Layer": map[string]any{
-		"Type": "AWS::Serverless::LayerVersion", "Properties": map[string]any{"ContentUri": layer, "CompatibleArchitectures": []string{servers.Architecture()}},
-	}}
-	for _, f := range functions {
-		resources[f.name] = map[string]any{"Type": "AWS::Serverless::Function", "Properties": map[string]any{
-			"Runtime": f.runtime, "Handler": f.handler, "CodeUri": f.code, "Architectures": []string{servers.Architecture()}, "Timeout": 30,
+	architectures := []string{servers.Architecture()}
+	return map[string]any{"AWSTemplateFormatVersion": "2010-09-09", "Transform": "AWS::Serverless-2016-10-31", "Resources": map[string]any{
+		"Layer": map[string]any{"Type": "AWS::Serverless::LayerVersion", "Properties": map[string]any{"ContentUri": layer, "CompatibleArchitectures": architectures}},
+		apiID: map[string]any{"Type": "AWS::Serverless::Function", "Properties": map[string]any{
+			"Runtime": f.runtime, "Handler": "app.handler", "CodeUri": f.code, "Architectures": architectures, "Timeout": 30,
 			"Layers": []any{map[string]string{"Ref": "Layer"}}, "Environment": map[string]any{"Variables": variables},
-			"Events": map[string]any{"Any": map[string]any{"Type": "HttpApi", "Properties": map[string]string{"Path": f.path + "/{proxy+}", "Method": "ANY"}}},
-		}}
-	}
-	return map[string]any{"AWSTemplateFormatVersion": "2010-09-09", "Transform": "AWS::Serverless-2016-10-31", "Resources": resources}
+			"Events": map[string]any{"Any": map[string]string{"Type": "HttpApi"}},
+		}},
+	}}
 }
 
 func writeJSON(t *testing.T, path string, v any) {
@@ -149,42 +154,57 @@ func writeJSON(t *testing.T, path string, v any) {
 	}
 }
 
-func nodeFunction(t *testing.T, clients string) layered {
+// expressAPI returns the example in Express. Its runtime is in the folder clients.
+func expressAPI(t *testing.T, clients string) layered {
 	t.Helper()
-	code := t.TempDir()
-	if err := os.WriteFile(filepath.Join(code, "index.js"), []byte(`exports.handler = async () => ({ statusCode: 200, body: "Node" });`), 0o600); err != nil {
+	code, err := filepath.Abs("../../infra/examples/express")
+	if err != nil {
 		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(code, "node_modules")); err != nil {
+		storetest.Unfetched(t, "node", "make infra/examples/express/node_modules", err)
 	}
 	node := servers.NodeRuntimeIn(clients)
-	return layered{name: "Node", path: "/node", runtime: "nodejs22.x", handler: "index.handler", code: code, image: servers.Runtime{
-		Image: "nodejs:22", Command: []string{node.Node, node.Client}, Files: node.Files,
-	}}
+	return layered{runtime: "nodejs22.x", code: code, image: servers.Runtime{Image: "nodejs:22", Command: []string{node.Node, node.Client}, Files: node.Files}}
 }
 
-func pythonFunction(t *testing.T, tools string) layered {
-	t.Helper()
-	code := t.TempDir()
-	if err := os.WriteFile(filepath.Join(code, "app.py"), []byte("def handler(event, context):\n    return {\"statusCode\": 200, \"body\": \"Python\"}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	out, err := exec.CommandContext(t.Context(), filepath.Join(tools, "python"), "-c", `
-import awslambdaric, json, os, runtime_client, simplejson, snapshot_restore_py, sys, sysconfig
-packages = os.path.dirname(os.path.dirname(awslambdaric.__file__))
+// pythonPaths prints the Python of the tools and the files of its library, of the runtime interface client, and
+// of the packages of the example in Flask.
+const pythonPaths = `
+import importlib.util, json, os, sys, sysconfig
+def path(module):
+    origin = importlib.util.find_spec(module).origin
+    return os.path.dirname(origin) if origin.endswith("__init__.py") else origin
+client = [path(m) for m in ("awslambdaric", "runtime_client", "simplejson", "snapshot_restore_py")]
 print(json.dumps({
-    "program": os.path.realpath(sys.executable), "packages": packages, "version": "%d.%d" % sys.version_info[:2],
-    "files": sorted({sysconfig.get_path("stdlib"), os.path.dirname(awslambdaric.__file__), runtime_client.__file__, os.path.dirname(simplejson.__file__), snapshot_restore_py.__file__}),
-}))`).Output()
+    "program": os.path.realpath(sys.executable), "version": "%d.%d" % sys.version_info[:2], "packages": os.path.dirname(client[0]),
+    "files": [sysconfig.get_path("stdlib"), *client],
+    "flask": [path(m) for m in ("flask", "apig_wsgi", "blinker", "click", "itsdangerous", "jinja2", "markupsafe", "werkzeug")],
+}))`
+
+// flaskAPI returns the example in Flask with its packages. The folder tools has them and the runtime.
+func flaskAPI(t *testing.T, tools string) layered {
+	t.Helper()
 	var python struct {
-		Program, Packages, Version string
-		Files                      []string
+		Program, Version, Packages string
+		Files, Flask               []string
 	}
+	out, err := exec.CommandContext(t.Context(), filepath.Join(tools, "python"), "-c", pythonPaths).Output()
 	if err == nil {
 		err = json.Unmarshal(out, &python)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	return layered{name: "Python", path: "/python", runtime: "python" + python.Version, handler: "app.handler", code: code, image: servers.Runtime{
+	code := t.TempDir()
+	err = os.CopyFS(code, os.DirFS("../../infra/examples/flask"))
+	for _, path := range python.Flask {
+		err = errors.Join(err, os.CopyFS(filepath.Join(code, filepath.Base(path)), os.DirFS(path)))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return layered{runtime: "python" + python.Version, code: code, image: servers.Runtime{
 		Image: "python:" + python.Version, Command: []string{python.Program, "-m", "awslambdaric"}, Files: python.Files, Environment: []string{"PYTHONPATH=" + python.Packages},
 	}}
 }
