@@ -43,7 +43,7 @@ var storeDecides = Row{
 
 var limitExact = Row{
 	ID:    "limit-exact",
-	Claim: "Of concurrent requests, the limit admits exactly what remains of it.",
+	Claim: "The limit admits exactly what remains of it, even of concurrent requests.",
 	Hand:  "`seq 80 | xargs -P 80 -I{} curl -so /dev/null -w '%{http_code}\\n' $URL/api/v1/items/1 | sort | uniq -c`",
 	Needs: []Need{NeedAnyURL},
 	After: []string{"store-decides", "rest-not-cached"},

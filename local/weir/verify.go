@@ -58,7 +58,7 @@ func verifyCommand() *cobra.Command {
 	f.StringVar(&v.region, "region", "", "with --stack, the region of the stack; default $AWS_REGION")
 	f.BoolVar(&v.write, "write", false, "with --stack, permit the changes that the rows need, and undo them: the state of the alarm degraded, and the reserved concurrency of the authorizer, whose API fails for about half a minute")
 	f.StringVar(&v.report, "report", "", "write a report in Markdown without private values to this file")
-	f.StringVar(&v.rules, "rules", "", "the rules of the deployment; default functions/rules.json")
+	f.StringVar(&v.rules, "rules", "", "the rules of the deployment; default: those in the records table of the stack, or functions/rules.json")
 	f.StringVar(&v.Path, "path", "", "the path of the GET requests; default: one with a small limit")
 	f.StringVar(&v.Tier, "tier", "", "the tier of the caller; default: the default tier of the rules")
 	f.StringVar(&v.Origin, "origin", "", "an origin in corsOrigins, for preflights")
@@ -157,17 +157,9 @@ func (v *verifier) check() error {
 
 // read reads the rules and the template.
 func (v *verifier) read(ctx context.Context) error {
-	file := v.rules
-	if file == "" {
-		c, err := checkout.Find()
-		if err != nil {
-			return fmt.Errorf("--rules: required: %w", err)
-		}
-		file = c.Path("functions", "rules.json")
-	}
-	document, err := readDocument(ctx, os.Stdin, file)
+	document, file, err := v.document(ctx)
 	if err != nil {
-		return fmt.Errorf("--rules: %w", err)
+		return err
 	}
 	if v.Rules, err = checkout.ParseRules(document); err != nil {
 		return fmt.Errorf("%s has mistakes:\n%w", file, err)
@@ -183,6 +175,27 @@ func (v *verifier) read(ctx context.Context) error {
 	}
 	v.Resources, err = verify.ParseTemplate(document)
 	return err
+}
+
+// document returns the rules and their place: the file of --rules, the records table of the stack, or the file of
+// the checkout.
+func (v *verifier) document(ctx context.Context) (document []byte, file string, err error) {
+	if file = v.rules; file == "" && v.stack != nil {
+		if document, err = v.stack.Rules(ctx); document != nil || err != nil {
+			return document, "the records table", err
+		}
+	}
+	if file == "" {
+		c, err := checkout.Find()
+		if err != nil {
+			return nil, "", fmt.Errorf("--rules: required: %w", err)
+		}
+		file = c.Path("functions", "rules.json")
+	}
+	if document, err = readDocument(ctx, os.Stdin, file); err != nil {
+		return nil, file, fmt.Errorf("--rules: %w", err)
+	}
+	return document, file, nil
 }
 
 // credential returns the header fields of the caller in the environment.
