@@ -10,6 +10,8 @@
 // handler copies the decision into its response. For any other event, the handler decides the request
 // itself.
 //
+// [NewLayer] decides the same events for a function in another process, which package runtimeproxy runs.
+//
 // [Environment.Serve] is the same http.Handler for net/http, so an API behaves in the same way on
 // Lambda and on this machine. The hosts differ only in the form of an event and in the source of the
 // client's address.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -226,23 +227,36 @@ func (w watched) Settle(ctx context.Context, now algo.Instant, s limiter.Subject
 // freezes the environment after that request.
 func TestProxy_freeze(t *testing.T) {
 	var l *layered
-	settlements := 0
+	var next <-chan received
+	arrived := make(chan struct{}, 2)
 	e := overStore(t, settling, watched{storetest.Must(memstore.New(memstore.Options{})), func() {
-		settlements++
+		if next == nil { // the runtime requests the next event during the first settlement
+			next = l.request()
+			<-arrived
+			for range 200_000 { // time for a request that does not wait
+				runtime.Gosched()
+			}
+		}
 		if answers, requests := len(l.answers), len(l.requests); answers != 1 || requests != 1 {
-			t.Errorf("settlement: got %d answers and %d requests for an event before it, want 1 and 1", answers, requests)
+			t.Errorf("settlement: got %d answers and %d requests for an event before its end, want 1 and 1", answers, requests)
 		}
 	}}, nil)
 	l = newLayered(t, e, false)
-	next := l.request()
+	handler := l.server.Config.Handler
+	l.server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			arrived <- struct{}{}
+		}
+		handler.ServeHTTP(w, r)
+	})
+	first := l.request()
+	<-arrived
 	l.events <- event{payload: sample(t, "http-api-anonymous.json")}
-	id := (<-next).id
-	l.respond(id, "response", `{"statusCode":200,"headers":{"Weir-Cost":"7"},"body":"abc"}`, nil)
-	next = l.request()
+	l.respond((<-first).id, "response", `{"statusCode":200,"headers":{"Weir-Cost":"7"},"body":"abc"}`, nil)
 	l.events <- event{payload: []byte(`{}`)}
 	<-next
-	if settlements == 0 {
-		t.Error("settlements: got none, want some")
+	if got := used(t, e); got != "7 3 0 0" {
+		t.Errorf("used: got %s, want 7 3 0 0", got)
 	}
 }
 
@@ -293,9 +307,9 @@ func TestProxy_concurrent(t *testing.T) {
 		{"name":"slots","requests":100,"window":"5m","count":"concurrent","per":["ip"]}]}}]}`, nil)
 	l := newLayered(t, e, true)
 	var ran atomic.Int64
-	var runtime sync.WaitGroup
+	var polling sync.WaitGroup
 	for range pollers {
-		runtime.Go(func() {
+		polling.Go(func() {
 			for {
 				got := <-l.request()
 				if string(got.body) == `{"end":true}` {
@@ -326,7 +340,7 @@ func TestProxy_concurrent(t *testing.T) {
 			t.Errorf("answer %s: got %s, want its own with the fields", a.id, a.body)
 		}
 	}
-	runtime.Wait()
+	polling.Wait()
 	if ran.Load() != allowed || refused != events-allowed {
 		t.Errorf("events: got %d for the function and %d refused, want %d and %d", ran.Load(), refused, allowed, events-allowed)
 	}
