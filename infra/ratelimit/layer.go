@@ -63,7 +63,7 @@ func (l *Limits) checkLayered(f awslambda.Function) error {
 }
 
 func wrapperError(wrapper string) error {
-	return fmt.Errorf("%s: got %s, want none, because a function has one wrapper script and the layer needs it", contract.VariableWrapper, wrapper)
+	return fmt.Errorf("%s: got %s, want none, because a function has one wrapper script; remove it, or let it end with exec %s \"$@\" and add Layer and LayerVariables yourself", contract.VariableWrapper, wrapper, layerWrapper)
 }
 
 // wrapperOf returns the wrapper script of a function, or "".
