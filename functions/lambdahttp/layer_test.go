@@ -15,7 +15,9 @@ import (
 
 	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
@@ -366,4 +368,63 @@ func usedBy(t *testing.T, e *lambdahttp.Environment) string {
 		used = append(used, strconv.FormatInt(u.Capacity-u.Remaining+u.Debt, 10))
 	}
 	return strings.Join(used, " ")
+}
+
+// The layer answers an event itself in each case in which the Go handler does not call the API, with the same bytes.
+func TestLayer_likeHandler(t *testing.T) {
+	const document = `{"usage":{"endpoint":"/api/v1/usage","limit":{"requests":2,"window":"5s"}},"rules":[{"endpoint":"*","limits":{"global":{"name":"few","requests":1,"window":"5s","per":["ip"]}}}]}`
+	user, forged := sampleEvent(t, "http-api-user.json"), changed(t, sampleEvent(t, "http-api-user.json"), "Bearer ", "Bearer x")
+	for name, c := range map[string]struct {
+		edit   func(*lambdahttp.Environment)
+		events [][]byte
+	}{
+		"refused":            {nil, [][]byte{undecidedREST(t), sampleEvent(t, "http-api-anonymous.json"), sampleEvent(t, "function-url-anonymous.json"), sampleEvent(t, "alb-anonymous.json"), listEvent(t), user}},
+		"a bad credential":   {nil, [][]byte{forged}},
+		"a malformed path":   {nil, [][]byte{changed(t, sampleEvent(t, "alb-anonymous.json"), `"/api/v1/search"`, `"/%zz"`)}},
+		"usage":              {nil, [][]byte{changed(t, user, `"rawPath": "/dev/api/v1/data"`, `"rawPath": "/dev/api/v1/usage"`)}},
+		"a preflight":        {func(e *lambdahttp.Environment) { e.CORSOrigins = []string{"https://app.example"} }, [][]byte{sentBy(t, "http-api-anonymous.json", http.MethodOptions, map[string]string{"origin": "https://app.example", "access-control-request-method": "GET"})}},
+		"a refusal to pages": {func(e *lambdahttp.Environment) { e.CORSOrigins = []string{"https://app.example"} }, [][]byte{sentBy(t, "http-api-anonymous.json", http.MethodGet, map[string]string{"origin": "https://app.example"})}},
+	} {
+		for i, event := range c.events {
+			called := 0
+			api := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { called++ })
+			handled, layered := limitedBy(t, document), limitedBy(t, document)
+			if c.edit != nil {
+				c.edit(handled)
+				c.edit(layered)
+			}
+			h, l := lambdahttp.NewHandler(handled, api), lambdahttp.NewLayer(layered)
+			for range 3 {
+				before, forwarded := called, false
+				want, err := h.Invoke(ctx, event)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := l.Invoke(ctx, event, func(*lambdahttp.Admitted) error { forwarded = true; return nil })
+				if err != nil || forwarded != (called > before) || !forwarded && !bytes.Equal(got, want) {
+					t.Errorf("%s: event %d: got %s, %v, forwarded %t, want %s, forwarded %t", name, i, got, err, forwarded, want, called > before)
+				}
+			}
+			if called > 1 {
+				t.Errorf("%s: event %d: got %d calls of the API, want answers of Weir", name, i, called)
+			}
+		}
+	}
+}
+
+// Behind the authorizer of a REST API, the answer gets the fields of its decision, and nothing is charged.
+func TestLayer_behindAuthorizer(t *testing.T) {
+	store := &counting{Store: storetest.Must(memstore.New(memstore.Options{}))}
+	e := environment(t, store)
+	for range 5 {
+		got := answered(t, e, sampleEvent(t, "rest-proxy-user.json"), `{"statusCode":200}`)
+		for _, want := range []string{`"X-RateLimit-Limit":"100"`, `"X-RateLimit-Remaining":"99"`, `"RateLimit":"\"search\";r=99;t=1"`} {
+			if !strings.Contains(got, want) {
+				t.Errorf("answer: got %s, want %s", got, want)
+			}
+		}
+	}
+	if len(store.subjects) != 0 {
+		t.Errorf("charges: got %v, want none", store.subjects)
+	}
 }
