@@ -85,7 +85,7 @@ func createStack(ctx context.Context) error {
 }
 
 // run proves a deployment in an account, with stand-ins.
-func run(t *testing.T, ctx context.Context, c *accounttest.Cloud, mode string) (out, log string, err error) {
+func run(ctx context.Context, t *testing.T, c *accounttest.Cloud, mode string) (out, log string, err error) {
 	t.Helper()
 	template, err := filepath.Abs("../../infra/golden/dynamodb.template.json")
 	if err != nil {
@@ -152,7 +152,7 @@ func TestProver_Run(t *testing.T) {
 				}
 				return ""
 			})
-			out, log, err := run(t, ctx, c, step.mode)
+			out, log, err := run(ctx, t, c, step.mode)
 			if (err == nil) != (step.fails == "") || err != nil && !strings.Contains(err.Error(), step.fails) {
 				t.Errorf("got error %v, want %q; %s%s", err, step.fails, out, log)
 			}
@@ -187,7 +187,7 @@ func TestProver_Run_left(t *testing.T) {
 			if c.stuck {
 				cloud.Stick()
 			}
-			out, log, err := run(t, t.Context(), cloud, "deploy:ok")
+			out, log, err := run(t.Context(), t, cloud, "deploy:ok")
 			if err == nil || !strings.Contains(err.Error(), "not everything is deleted") {
 				t.Errorf("got error %v, want one; %s", err, log)
 			}
@@ -199,11 +199,11 @@ func TestProver_Run_left(t *testing.T) {
 		})
 	}
 	cloud.Deny("GetTemplate")
-	if out, _, err := run(t, t.Context(), cloud, "deploy:ok"); err == nil || !strings.Contains(out, "left: what CloudFormation retains of Weir-prove-") || cloud.Stacks() > 4 {
+	if out, _, err := run(t.Context(), t, cloud, "deploy:ok"); err == nil || !strings.Contains(out, "left: what CloudFormation retains of Weir-prove-") || cloud.Stacks() > 4 {
 		t.Errorf("unreadable stack: got error %v, %d stacks, %s, want it deleted and the command for the rest", err, cloud.Stacks(), out)
 	}
 	cloud.Deny("GET /account")
-	if _, log, err := run(t, t.Context(), cloud, "deploy:ok"); err == nil || strings.Contains(log, "deploying") {
+	if _, log, err := run(t.Context(), t, cloud, "deploy:ok"); err == nil || strings.Contains(log, "deploying") {
 		t.Errorf("no permissions: got error %v, log %s, want an error before the deployment", err, log)
 	}
 }
@@ -228,7 +228,7 @@ func TestPrices(t *testing.T) {
 		}
 	}
 	c := accounttest.Start(t)
-	out, _, err := run(t, t.Context(), c, "deploy:ok")
+	out, _, err := run(t.Context(), t, c, "deploy:ok")
 	if err != nil || !regexp.MustCompile(`estimated cost, .*: \$0\.\d\d\n`).MatchString(out) {
 		t.Errorf("cost: got %s, %v; want less than a dollar", out, err)
 	}

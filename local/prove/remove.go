@@ -33,8 +33,8 @@ type remover struct {
 
 // missing reports whether an error of CloudFormation means that the stack does not exist.
 func missing(err error) bool {
-	var e smithy.APIError
-	return errors.As(err, &e) && e.ErrorCode() == "ValidationError" && strings.Contains(e.ErrorMessage(), "does not exist")
+	e, ok := errors.AsType[smithy.APIError](err)
+	return ok && e.ErrorCode() == "ValidationError" && strings.Contains(e.ErrorMessage(), "does not exist")
 }
 
 func (r *remover) remove(ctx context.Context, stack string) {
@@ -88,12 +88,10 @@ func (r *remover) removeTable(ctx context.Context, name string) error {
 	client := dynamodb.NewFromConfig(r.Config)
 	_, err := client.UpdateTable(ctx, &dynamodb.UpdateTableInput{TableName: &name, DeletionProtectionEnabled: aws.Bool(false)})
 	for range tableReads {
-		var gone *tables.ResourceNotFoundException
-		var busy *tables.ResourceInUseException
-		if errors.As(err, &gone) {
+		if _, gone := errors.AsType[*tables.ResourceNotFoundException](err); gone {
 			return nil
 		}
-		if err != nil && !errors.As(err, &busy) {
+		if _, busy := errors.AsType[*tables.ResourceInUseException](err); err != nil && !busy {
 			return err
 		}
 		if _, err = client.DeleteTable(ctx, &dynamodb.DeleteTableInput{TableName: &name}); err == nil {
@@ -111,7 +109,7 @@ func (r *remover) removeTable(ctx context.Context, name string) error {
 func (r *remover) removeRole(ctx context.Context, name string) error {
 	client := iam.NewFromConfig(r.Config)
 	role, err := client.GetRole(ctx, &iam.GetRoleInput{RoleName: &name})
-	if gone := (*roles.NoSuchEntityException)(nil); errors.As(err, &gone) {
+	if _, gone := errors.AsType[*roles.NoSuchEntityException](err); gone {
 		return nil
 	}
 	if err != nil {

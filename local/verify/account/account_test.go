@@ -44,11 +44,22 @@ func deployed(t *testing.T, golden string) (*accounttest.Cloud, *account.Stack) 
 	}
 	s.Wait = func(context.Context, time.Duration) error { return nil }
 	client := cloudwatch.NewFromConfig(c.Config(), accounttest.Query)
-	for _, name := range []string{"Allowed", "Refused"} {
+	put := func(namespace, name string, dimensions ...watch.Dimension) {
+		t.Helper()
 		if _, err := client.PutMetricData(t.Context(), &cloudwatch.PutMetricDataInput{
-			Namespace: aws.String("Weir/dev"), MetricData: []watch.MetricDatum{{MetricName: &name, Value: aws.Float64(20), Timestamp: aws.Time(time.Now())}},
+			Namespace: &namespace, MetricData: []watch.MetricDatum{{MetricName: &name, Value: aws.Float64(20), Timestamp: aws.Time(time.Now()), Dimensions: dimensions}},
 		}); err != nil {
 			t.Fatal(err)
+		}
+	}
+	put("Weir/dev", "Allowed")
+	put("Weir/dev", "Refused")
+	for _, r := range s.Resources() {
+		switch {
+		case r.Type == "AWS::Kinesis::Stream":
+			put("AWS/Kinesis", "IncomingRecords", watch.Dimension{Name: aws.String("StreamName"), Value: &r.Physical})
+		case r.Type == "AWS::Lambda::Function" && strings.HasPrefix(r.ID, "LimitsSigningKeys"):
+			put("AWS/Lambda", "Invocations", watch.Dimension{Name: aws.String("FunctionName"), Value: &r.Physical})
 		}
 	}
 	return c, s
@@ -88,7 +99,8 @@ func failing(all map[string]verify.Observation) (failed []string) {
 
 func TestStack_Check(t *testing.T) {
 	for golden, skipped := range map[string][]string{
-		"dynamodb": {"appconfig", "elasticache-login", "events", "signing-keys-policy", "vpc-policy"},
+		"everything": {"appconfig"},
+		"dynamodb":   {"appconfig", "elasticache-login", "events", "signing-keys-policy", "vpc-policy"},
 	} {
 		t.Run(golden, func(t *testing.T) {
 			_, s := deployed(t, golden)

@@ -132,7 +132,7 @@ func (s *Stack) gatewayResponses(ctx context.Context) (verify.Observation, error
 	for _, r := range responses {
 		api, kind := s.value(r.Properties["RestApiId"]), types.GatewayResponseType(fmt.Sprint(r.Properties["ResponseType"]))
 		out, err := s.apis.GetGatewayResponse(ctx, &apigateway.GetGatewayResponseInput{RestApiId: &api, ResponseType: kind})
-		if missing := (*types.NotFoundException)(nil); errors.As(err, &missing) {
+		if _, missing := errors.AsType[*types.NotFoundException](err); missing {
 			problems = append(problems, fmt.Sprintf("%s: the API has no response of this type", kind))
 			continue
 		}

@@ -44,10 +44,10 @@ func (s *Stack) Check(ctx context.Context, row string) verify.Observation {
 		return skipped("no test of an account")
 	}
 	o, err := check(s, ctx)
-	switch denied := (smithy.APIError)(nil); {
+	switch denied, ok := errors.AsType[smithy.APIError](err); {
 	case err == nil:
 		return o
-	case errors.As(err, &denied) && strings.Contains(denied.ErrorCode(), "AccessDenied"):
+	case ok && strings.Contains(denied.ErrorCode(), "AccessDenied"):
 		return skipped("your credentials do not permit the call: " + err.Error())
 	}
 	return verify.Observation{Outcome: verify.Fail, Expected: "an answer of AWS", Observed: "an error", Raw: err.Error()}
@@ -89,9 +89,13 @@ func plain(v any) (plain any) {
 	return plain
 }
 
-// compare compares the properties in got with those of a resource in the template.
+// compare compares the properties in got with those of a resource in the template. AWS has a default for a
+// property that the template does not have.
 func (s *Stack) compare(r Resource, got map[string]any) (problems []string) {
 	for _, key := range sorted(got) {
+		if absent(r.Properties[key]) {
+			continue
+		}
 		if d := s.differs(r.ID+"."+key, r.Properties[key], plain(got[key])); d != "" {
 			problems = append(problems, d)
 		}

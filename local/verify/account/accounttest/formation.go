@@ -1,6 +1,7 @@
 package accounttest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,7 +26,7 @@ import (
 // native are the types that Moto's CloudFormation creates.
 var native = []string{
 	"AWS::ApiGateway::Resource", "AWS::ApiGateway::RestApi", "AWS::CloudWatch::Dashboard", "AWS::DynamoDB::Table", "AWS::IAM::Policy", "AWS::IAM::Role",
-	"AWS::Lambda::Function", "AWS::Logs::LogGroup", "AWS::SNS::Topic", "AWS::ApiGateway::Method",
+	"AWS::Lambda::Function", "AWS::Logs::LogGroup", "AWS::SNS::Topic", "AWS::EC2::VPC", "AWS::EC2::Subnet", "AWS::EC2::SecurityGroup",
 }
 
 func (c *Cloud) createStack(ctx context.Context, form url.Values) (string, error) {
@@ -38,18 +39,18 @@ func (c *Cloud) createStack(ctx context.Context, form url.Values) (string, error
 	if err := c.createNative(ctx, name, resources, s); err != nil {
 		return "", err
 	}
+	for id := range resources {
+		s.physical[id] = cmp.Or(s.physical[id], strings.ToLower(id))
+	}
 	for _, id := range slices.Sorted(maps.Keys(resources)) {
 		if err := c.createOther(ctx, id, resources[id], s); err != nil {
 			return "", fmt.Errorf("%s: %w", id, err)
 		}
 	}
-	if err := c.authorizeMethods(ctx, resources, s); err != nil {
+	if err := c.createMethods(ctx, resources, s); err != nil {
 		return "", err
 	}
 	for _, id := range slices.Sorted(maps.Keys(resources)) {
-		if s.physical[id] == "" {
-			s.physical[id] = strings.ToLower(id)
-		}
 		s.types[id] = resources[id].Type
 		s.order = append(s.order, id)
 	}
@@ -91,7 +92,7 @@ func (c *Cloud) createNative(ctx context.Context, name string, resources map[str
 // behind returns the configuration of clients of Moto.
 func (c *Cloud) behind() aws.Config {
 	config := c.Config()
-	config.BaseEndpoint = &c.moto
+	config.BaseEndpoint, config.RetryMaxAttempts = &c.moto, 1
 	return config
 }
 
@@ -100,10 +101,10 @@ func withoutMissing(v any, resources map[string]resource) any {
 	switch v := v.(type) {
 	case map[string]any:
 		if id, ok := v["Ref"].(string); ok && !slices.Contains(native, resources[id].Type) && !strings.HasPrefix(id, "AWS::") {
-			return id
+			return strings.ToLower(id)
 		}
 		if list, ok := v["Fn::GetAtt"].([]any); ok && !slices.Contains(native, resources[list[0].(string)].Type) {
-			return "missing"
+			return "arn:aws:any:us-east-1:123456789012:function:" + strings.ToLower(list[0].(string))
 		}
 		made := map[string]any{}
 		for k, each := range v {
@@ -269,19 +270,25 @@ func createStage(ctx context.Context, gateway *apigateway.Client, p map[string]a
 	return err
 }
 
-// authorizeMethods sets the authorizers of methods, which did not exist when Moto created the methods.
-func (c *Cloud) authorizeMethods(ctx context.Context, resources map[string]resource, s *stack) error {
+// createMethods creates methods after the authorizers.
+func (c *Cloud) createMethods(ctx context.Context, resources map[string]resource, s *stack) error {
 	gateway := apigateway.NewFromConfig(c.behind())
 	for _, r := range resources {
-		p, _ := s.resolve(r.Properties).(map[string]any)
-		id, ok := p["AuthorizerId"].(string)
-		if r.Type != "AWS::ApiGateway::Method" || !ok {
+		if r.Type != "AWS::ApiGateway::Method" {
 			continue
 		}
-		if _, err := gateway.PutMethod(ctx, &apigateway.PutMethodInput{
+		p, _ := s.resolve(r.Properties).(map[string]any)
+		in := &apigateway.PutMethodInput{
 			RestApiId: aws.String(p["RestApiId"].(string)), ResourceId: aws.String(p["ResourceId"].(string)), HttpMethod: aws.String(p["HttpMethod"].(string)),
-			AuthorizationType: aws.String("CUSTOM"), AuthorizerId: &id,
-		}); err != nil {
+			AuthorizationType: aws.String(p["AuthorizationType"].(string)),
+		}
+		if id, ok := p["AuthorizerId"].(string); ok {
+			in.AuthorizerId = &id
+		}
+		if strings.HasPrefix(*in.ResourceId, "arn:") {
+			continue // the root of the API
+		}
+		if _, err := gateway.PutMethod(ctx, in); err != nil {
 			return err
 		}
 	}
