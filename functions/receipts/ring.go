@@ -20,8 +20,8 @@ var policy = fresh.Policy{Fresh: time.Minute, Stale: Stale, Cooldown: 10 * time.
 // minute. It is safe for concurrent use.
 type Ring struct {
 	scope Scope
-	load      fresh.Load[Keys]
-	keys      *fresh.Value[Keys]
+	load  fresh.Load[Keys]
+	keys  *fresh.Value[Keys]
 }
 
 // Scope is where a receipt can be settled: in the same counters. Deployments can share a records table, and a
