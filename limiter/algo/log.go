@@ -1,105 +1,9 @@
 package algo
 
 import (
-	"encoding/binary"
 	"fmt"
-	"math"
-	"strings"
 	"time"
 )
-
-// Entries are instants in ascending order, packed into a string: comparable, and
-// immutable without a copy.
-type Entries string
-
-const entrySize = 8
-
-// NewEntries packs instants. They MUST be in ascending order.
-func NewEntries(instants ...Instant) Entries {
-	b := make([]byte, 0, len(instants)*entrySize)
-	for _, i := range instants {
-		b = binary.BigEndian.AppendUint64(b, uint64(i))
-	}
-	return Entries(b)
-}
-
-// Len returns the number of entries.
-func (e Entries) Len() int { return len(e) / entrySize }
-
-// At returns entry i, counting from the oldest.
-func (e Entries) At(i int) Instant {
-	var b [entrySize]byte
-	copy(b[:], e[i*entrySize:])
-	return Instant(binary.BigEndian.Uint64(b[:]))
-}
-
-// Until returns the number of entries at or before i.
-func (e Entries) Until(i Instant) int {
-	low, high := 0, e.Len()
-	for low < high {
-		if middle := (low + high) / 2; e.At(middle) <= i {
-			low = middle + 1
-		} else {
-			high = middle
-		}
-	}
-	return low
-}
-
-// From returns the entries from the i-th on.
-func (e Entries) From(i int) Entries { return e[i*entrySize:] }
-
-// with returns e with n more entries at the instant i.
-func (e Entries) with(i Instant, n int64) Entries {
-	return e + Entries(strings.Repeat(string(NewEntries(i)), int(n)))
-}
-
-// insert returns e with n more entries at the instant i, in order.
-func (e Entries) insert(i Instant, n int64) Entries {
-	at := e.Until(i)
-	return e[:at*entrySize].with(i, n) + e.From(at)
-}
-
-// without returns e without n of its entries at the instant i. If there are fewer, it returns e.
-func (e Entries) without(i Instant, n int64) Entries {
-	from, to := e.Until(i-1), e.Until(i)
-	if int64(to-from) < n {
-		return e
-	}
-	return e[:from*entrySize] + e.From(from+int(n))
-}
-
-// union returns the entries of e and of o. If both contain an instant, the larger number of its entries
-// counts.
-func (e Entries) union(o Entries) Entries {
-	all := make([]Instant, 0, e.Len()+o.Len())
-	for e != "" || o != "" {
-		a, b := e.first(), o.first()
-		if all = append(all, min(a, b)); a <= b {
-			e = e.From(1)
-		}
-		if b <= a {
-			o = o.From(1)
-		}
-	}
-	return NewEntries(all...)
-}
-
-// first returns the oldest entry, or an instant after all others if there is none.
-func (e Entries) first() Instant {
-	if e == "" {
-		return math.MaxInt64
-	}
-	return e.At(0)
-}
-
-// last returns the newest entry; 0 if there is none.
-func (e Entries) last() Instant {
-	if e == "" {
-		return 0
-	}
-	return e.At(e.Len() - 1)
-}
 
 // Log keeps an entry for each request and counts the entries of the last Length: at most
 // Requests in any interval of that length.
@@ -125,6 +29,11 @@ func (l *Log) Live(s State, now Instant) (live int64, expired int) {
 	return int64(s.Entries.Len() - expired), expired
 }
 
+func (l *Log) counted(s State, now Instant) counted {
+	live, expired := l.Live(s, now)
+	return counted{live, expired, l.Requests}
+}
+
 // at returns the instant at which the entries of s are counted for a clock that reads now.
 func (l *Log) at(s State, now Instant) Instant { return max(now, s.Newest) }
 
@@ -144,8 +53,7 @@ func (l *Log) append(s State, now Instant, n int64) State {
 
 // Take implements Machine.
 func (l *Log) Take(s State, now Instant, cost int64) (State, bool) {
-	live, _ := l.Live(s, now)
-	if cost > l.Requests || live+cost > l.Requests {
+	if !l.counted(s, now).admits(cost) {
 		return s, false
 	}
 	if cost == 0 {
@@ -156,45 +64,26 @@ func (l *Log) Take(s State, now Instant, cost int64) (State, bool) {
 
 // Force implements Machine.
 func (l *Log) Force(s State, now Instant, cost int64) State {
-	live, _ := l.Live(s, now)
-	if cost = min(cost, l.MaxDebt()-live); cost <= 0 {
+	if cost = l.counted(s, now).forceable(cost); cost == 0 {
 		return s
 	}
 	return l.append(s, now, cost)
 }
 
 // Excess implements Machine.
-func (l *Log) Excess(s State, now Instant, cost int64) int64 {
-	live, _ := l.Live(s, now)
-	return max(0, cost-max(0, l.MaxDebt()-live))
-}
+func (l *Log) Excess(s State, now Instant, cost int64) int64 { return l.counted(s, now).excess(cost) }
 
 // MaxDebt returns the number of entries of the largest debt. It is also the length of the longest
 // trimmed list.
-func (l *Log) MaxDebt() int64 { return 2 * l.Requests }
+func (l *Log) MaxDebt() int64 { return maxDebt(l.Requests) }
 
 // RetryAfter implements Machine.
 func (l *Log) RetryAfter(s State, now Instant, cost int64) time.Duration {
-	if cost > l.Requests {
-		return Never
-	}
-	live, expired := l.Live(s, now)
-	tooMany := live + cost - l.Requests
-	if tooMany <= 0 {
-		return 0
-	}
-	wait := s.Entries.At(expired + int(tooMany) - 1).Add(l.Length).Sub(now)
-	if l.Ahead(s, now) {
-		wait = clampedWait(l, s, now, cost, wait)
-	}
-	return wait
+	return l.counted(s, now).retryAfter(l, s, now, cost, l.Length)
 }
 
 // Remaining implements Machine.
-func (l *Log) Remaining(s State, now Instant) int64 {
-	live, _ := l.Live(s, now)
-	return max(0, l.Requests-live)
-}
+func (l *Log) Remaining(s State, now Instant) int64 { return l.counted(s, now).remaining() }
 
 // ResetAfter implements Machine.
 func (l *Log) ResetAfter(s State, now Instant) time.Duration {
@@ -236,14 +125,11 @@ func (l *Log) Idle(s State) Instant { return s.Newest.Add(l.Length) }
 func (l *Log) Fingerprint() string { return fmt.Sprintf("%s/%s/%d", kindLog, l.Length, l.Requests) }
 
 // Used implements Machine.
-func (l *Log) Used(s State, now Instant) int64 {
-	live, _ := l.Live(s, now)
-	return live
-}
+func (l *Log) Used(s State, now Instant) int64 { return l.counted(s, now).live }
 
 func (l *Log) owing(n int64, now Instant) State {
 	if n == 0 {
 		return State{}
 	}
-	return State{Newest: now, Entries: Entries("").with(now, min(n, 2*l.Requests))}
+	return State{Newest: now, Entries: Entries("").with(now, min(n, l.MaxDebt()))}
 }

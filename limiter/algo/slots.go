@@ -36,10 +36,14 @@ func (l *Slots) Live(s State, now Instant) (live int64, expired int) {
 	return int64(s.Entries.Len() - expired), expired
 }
 
+func (l *Slots) counted(s State, now Instant) counted {
+	live, expired := l.Live(s, now)
+	return counted{live, expired, l.Requests}
+}
+
 // Take implements Machine. The Newest of the result is the instant of the new slots, for Refund.
 func (l *Slots) Take(s State, now Instant, cost int64) (State, bool) {
-	live, _ := l.Live(s, now)
-	if cost > l.Requests || live+cost > l.Requests {
+	if !l.counted(s, now).admits(cost) {
 		return s, false
 	}
 	if cost == 0 {
@@ -60,45 +64,26 @@ func (l *Slots) add(s State, now Instant, n, room int64) State {
 
 // Force implements Machine.
 func (l *Slots) Force(s State, now Instant, cost int64) State {
-	live, _ := l.Live(s, now)
-	if cost = min(cost, l.MaxDebt()-live); cost <= 0 {
+	if cost = l.counted(s, now).forceable(cost); cost == 0 {
 		return s
 	}
 	return l.add(s, now, cost, l.MaxDebt())
 }
 
 // Excess implements Machine.
-func (l *Slots) Excess(s State, now Instant, cost int64) int64 {
-	live, _ := l.Live(s, now)
-	return max(0, cost-max(0, l.MaxDebt()-live))
-}
+func (l *Slots) Excess(s State, now Instant, cost int64) int64 { return l.counted(s, now).excess(cost) }
 
 // MaxDebt returns the largest number of slots that a forced charge may leave.
-func (l *Slots) MaxDebt() int64 { return 2 * l.Requests }
+func (l *Slots) MaxDebt() int64 { return maxDebt(l.Requests) }
 
 // RetryAfter implements Machine. It returns the time until enough slots have expired. A release usually
 // makes room earlier.
 func (l *Slots) RetryAfter(s State, now Instant, cost int64) time.Duration {
-	if cost > l.Requests {
-		return Never
-	}
-	live, expired := l.Live(s, now)
-	tooMany := live + cost - l.Requests
-	if tooMany <= 0 {
-		return 0
-	}
-	wait := s.Entries.At(expired + int(tooMany) - 1).Add(l.Length).Sub(now)
-	if l.Ahead(s, now) {
-		wait = clampedWait(l, s, now, cost, wait)
-	}
-	return wait
+	return l.counted(s, now).retryAfter(l, s, now, cost, l.Length)
 }
 
 // Remaining implements Machine.
-func (l *Slots) Remaining(s State, now Instant) int64 {
-	live, _ := l.Live(s, now)
-	return max(0, l.Requests-live)
-}
+func (l *Slots) Remaining(s State, now Instant) int64 { return l.counted(s, now).remaining() }
 
 // ResetAfter implements Machine.
 func (l *Slots) ResetAfter(s State, now Instant) time.Duration {
@@ -140,10 +125,7 @@ func (l *Slots) Idle(s State) Instant {
 func (l *Slots) Fingerprint() string { return fmt.Sprintf("%s/%s/%d", kindSlots, l.Length, l.Requests) }
 
 // Used implements Machine.
-func (l *Slots) Used(s State, now Instant) int64 {
-	live, _ := l.Live(s, now)
-	return live
-}
+func (l *Slots) Used(s State, now Instant) int64 { return l.counted(s, now).live }
 
 func (l *Slots) owing(n int64, now Instant) State {
 	return State{Entries: Entries("").insert(now, min(n, l.MaxDebt()))}

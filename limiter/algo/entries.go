@@ -1,0 +1,143 @@
+package algo
+
+import (
+	"encoding/binary"
+	"math"
+	"strings"
+	"time"
+)
+
+// Entries are instants in ascending order, packed into a string: comparable, and
+// immutable without a copy.
+type Entries string
+
+const entrySize = 8
+
+// NewEntries packs instants. They MUST be in ascending order.
+func NewEntries(instants ...Instant) Entries {
+	b := make([]byte, 0, len(instants)*entrySize)
+	for _, i := range instants {
+		b = binary.BigEndian.AppendUint64(b, uint64(i))
+	}
+	return Entries(b)
+}
+
+// Len returns the number of entries.
+func (e Entries) Len() int { return len(e) / entrySize }
+
+// At returns entry i, counting from the oldest.
+func (e Entries) At(i int) Instant {
+	var b [entrySize]byte
+	copy(b[:], e[i*entrySize:])
+	return Instant(binary.BigEndian.Uint64(b[:]))
+}
+
+// Until returns the number of entries at or before i.
+func (e Entries) Until(i Instant) int {
+	low, high := 0, e.Len()
+	for low < high {
+		if middle := (low + high) / 2; e.At(middle) <= i {
+			low = middle + 1
+		} else {
+			high = middle
+		}
+	}
+	return low
+}
+
+// From returns the entries from the i-th on.
+func (e Entries) From(i int) Entries { return e[i*entrySize:] }
+
+// with returns e with n more entries at the instant i.
+func (e Entries) with(i Instant, n int64) Entries {
+	return e + Entries(strings.Repeat(string(NewEntries(i)), int(n)))
+}
+
+// insert returns e with n more entries at the instant i, in order.
+func (e Entries) insert(i Instant, n int64) Entries {
+	at := e.Until(i)
+	return e[:at*entrySize].with(i, n) + e.From(at)
+}
+
+// without returns e without n of its entries at the instant i. If there are fewer, it returns e.
+func (e Entries) without(i Instant, n int64) Entries {
+	from, to := e.Until(i-1), e.Until(i)
+	if int64(to-from) < n {
+		return e
+	}
+	return e[:from*entrySize] + e.From(from+int(n))
+}
+
+// union returns the entries of e and of o. If both contain an instant, the larger number of its entries
+// counts.
+func (e Entries) union(o Entries) Entries {
+	all := make([]Instant, 0, e.Len()+o.Len())
+	for e != "" || o != "" {
+		a, b := e.first(), o.first()
+		if all = append(all, min(a, b)); a <= b {
+			e = e.From(1)
+		}
+		if b <= a {
+			o = o.From(1)
+		}
+	}
+	return NewEntries(all...)
+}
+
+// first returns the oldest entry, or an instant after all others if there is none.
+func (e Entries) first() Instant {
+	if e == "" {
+		return math.MaxInt64
+	}
+	return e.At(0)
+}
+
+// last returns the newest entry; 0 if there is none.
+func (e Entries) last() Instant {
+	if e == "" {
+		return 0
+	}
+	return e.At(e.Len() - 1)
+}
+
+// counted is the number of entries that count at an instant, and of those that have expired. Log and Slots
+// differ in the instant at which they count.
+type counted struct {
+	live     int64
+	expired  int
+	requests int64 // of the machine
+}
+
+// maxDebt returns the largest number of entries that a forced charge may leave.
+func maxDebt(requests int64) int64 { return 2 * requests }
+
+// admits reports whether a charge of cost is allowed.
+func (c counted) admits(cost int64) bool { return cost <= c.requests && c.live+cost <= c.requests }
+
+// forceable returns the part of a forced charge of cost that the largest debt admits.
+func (c counted) forceable(cost int64) int64 {
+	return max(0, min(cost, maxDebt(c.requests)-c.live))
+}
+
+// excess returns the part of a forced charge of cost that exceeds the largest debt.
+func (c counted) excess(cost int64) int64 { return max(0, cost-max(0, maxDebt(c.requests)-c.live)) }
+
+// remaining returns the cost that is allowed.
+func (c counted) remaining() int64 { return max(0, c.requests-c.live) }
+
+// retryAfter returns the time until enough entries of the state s of m have expired. An entry expires after
+// length.
+func (c counted) retryAfter(m Machine, s State, now Instant, cost int64, length time.Duration) time.Duration {
+	tooMany := c.live + cost - c.requests
+	switch {
+	case cost > c.requests:
+		return Never
+	case tooMany <= 0:
+		return 0
+	}
+	wait := s.Entries.At(c.expired + int(tooMany) - 1).Add(length).Sub(now)
+	if m.Ahead(s, now) {
+		wait = clampedWait(m, s, now, cost, wait)
+	}
+	return wait
+}
