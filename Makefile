@@ -80,8 +80,8 @@ PLAIN := /infra|/limiter/(algo|rules|rules/document)$$|/local/(simulate|top|size
 RACED = $(shell go list ./... | grep -Ev '$(PLAIN)|/local/faults$$')
 UNRACED = $(shell go list ./... | grep -E '$(PLAIN)')
 # These tests run without the detector; the other tests of their packages run with it. In TestServe_burst,
-# requests must meet deadlines. In the other tests, one goroutine computes a lot.
-PLAIN_TESTS := ^(TestAttack_(flood|hugeEvents|memory)|TestServe_burst|TestStore_model|TestAdaptive(_longWindow|_surge)?|TestOutage_bound|TestFiles|TestParse_hostile)$$
+# requests must meet deadlines. In the other tests, one goroutine computes a lot, such as a simulation.
+PLAIN_TESTS := ^(TestAttack_(flood|hugeEvents|memory)|TestServe_burst|TestStore_model|TestAdaptive(_longWindow|_surge)?|TestOutage_bound|TestFiles|TestParse_hostile|TestSimulate.*|TestDocs_commands)$$
 
 test: lint cfn-lint build ## Check formatting, vet, lint, and run all tests against real servers
 	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory local/gateway/testdata/node/node_modules; fi
@@ -94,13 +94,13 @@ test: lint cfn-lint build ## Check formatting, vet, lint, and run all tests agai
 	else echo "SKIPPED: make test-sam needs Node.js, for the CDK"; fi
 
 # Tests that need containers, a browser or Kafka have separate targets. The tests of faults run alone,
-# because they check deadlines. The last line prints the calls to DynamoDB.
+# because they check deadlines. The last line counts calls, mostly in one goroutine, and prints them.
 test-go: # the part of make test that needs DynamoDB Local and Redis
-	$(GO_TEST) -race -shuffle=on -skip '^Test(SAM|Console|Kafka)|$(PLAIN_TESTS)' $(RACED)
+	$(GO_TEST) -race -shuffle=on -skip '^Test(SAM|Console|Kafka)|^TestStore_calls|$(PLAIN_TESTS)' $(RACED)
 	$(GO_TEST) -shuffle=on -skip '^Test(Examples_|Policies)' $(UNRACED)
-	$(GO_TEST) -p 1 -run '$(PLAIN_TESTS)' ./functions/lambdahttp ./limiter ./limiter/dynamostore ./local/gateway/template ./local/serve
+	$(GO_TEST) -p 1 -run '$(PLAIN_TESTS)' ./functions/lambdahttp ./limiter ./limiter/dynamostore ./local/gateway/template ./local/serve ./local/weir
 	$(GO_TEST) -race -shuffle=on ./local/faults
-	$(GO_TEST) -v -run TestStore_calls ./limiter/dynamostore
+	$(GO_TEST) -v -run TestStore_calls ./limiter/redisstore ./limiter/dynamostore
 
 # Go caches the result of a test until a file changes that the test itself reads. If the test starts a
 # program, such as go list, Go does not see the files that this program reads. So -count=1 repeats the

@@ -118,7 +118,7 @@ func TestStore_itemSize_algorithms(t *testing.T) {
 	for _, algorithm := range algorithms {
 		limit := storetest.Limit(t, "l", algo.Rate{Algorithm: algorithm, Requests: 20, Window: 10 * time.Second})
 		who, now, largest := caller(), noon, 0
-		for i := range 1000 {
+		for i := range 400 {
 			now = now.Add(time.Duration(i%7) * 150 * time.Millisecond)
 			if i%50 == 0 {
 				now = now.Add(17 * time.Second)
