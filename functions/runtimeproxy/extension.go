@@ -78,9 +78,13 @@ func (x *Extension) Run(ctx context.Context) error {
 	if err := x.register(ctx); err != nil {
 		return err
 	}
-	if x.Wrapper == "" {
-		x.Logger.Warn("the layer limits no request: "+contract.VariableWrapper+" is not set", slog.String("want", contract.LayerRoot+contract.LayerWrapper))
+	switch wrapper := contract.LayerRoot + contract.LayerWrapper; x.Wrapper {
+	case wrapper:
+	case "":
+		x.Logger.Warn("the layer limits no request: "+contract.VariableWrapper+" is not set", slog.String("want", wrapper))
 		return x.wait(ctx)
+	default:
+		x.Logger.Info("the layer limits requests only if the wrapper script of the function runs "+wrapper, slog.String("wrapper", x.Wrapper))
 	}
 	proxy := NewProxy(x.API, x.Concurrent, x.Logger)
 	server := &http.Server{Handler: proxy.Handler()} //nolint:gosec // only the runtime connects, and timeouts would end connections after a freeze

@@ -119,6 +119,23 @@ func TestExtension_noWrapper(t *testing.T) {
 	}
 }
 
+// With another wrapper script, which can run that of the layer, the extension limits and reports this once.
+func TestExtension_otherWrapper(t *testing.T) {
+	x := newExtensionsAPI(t)
+	e := environment(t, limited, nil)
+	log, done := x.run(t, "/opt/other", func(context.Context, *slog.Logger) (*lambdahttp.Environment, error) { return e, nil })
+	<-x.others
+	l := &layered{lambdaAPI: x.lambdaAPI, t: t, log: log, server: &httptest.Server{URL: "http://" + x.proxy(t)}}
+	if got, _ := l.send(sample(t, "http-api-anonymous.json"), `{"statusCode":200}`); !strings.Contains(string(got.body), "RateLimit") {
+		t.Errorf("answer: got %s, want the fields of the decision", got.body)
+	}
+	<-x.others
+	close(x.shutdown)
+	if err := <-done; err != nil || strings.Count(log.String(), "wrapper=/opt/other") != 1 {
+		t.Errorf("end: got %v, log %s, want one line about the wrapper", err, log.String())
+	}
+}
+
 // An extension that Lambda does not register ends.
 func TestExtension_notRegistered(t *testing.T) {
 	x := newExtensionsAPI(t)
