@@ -5,11 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"os"
-	"regexp"
 	"slices"
 	"time"
 
@@ -18,7 +16,6 @@ import (
 	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/command"
 	"github.com/weir-limits/weir/local/verify"
-	"github.com/weir-limits/weir/local/verify/account"
 )
 
 // These variables hold credentials of verify. Other users of the machine could read them in arguments.
@@ -69,16 +66,6 @@ func verifyCommand() *cobra.Command {
 	return c
 }
 
-// verifier is one run of verify.
-type verifier struct {
-	verify.Deployment
-	template, rules           string
-	stackName, region, report string
-	stack                     *account.Stack // nil without --stack
-	yes, asJSON, write        bool
-	out, log                  io.Writer
-}
-
 // verified is the result of a run. --json prints it.
 type verified struct {
 	Passed   int             `json:"passed"`
@@ -118,9 +105,6 @@ func (v *verifier) run(ctx context.Context) error {
 	}
 	return nil
 }
-
-// production matches the names of stages that look like production.
-var production = regexp.MustCompile(`(?i)(^|[^a-z])(prod|production|prd|live)([^a-z]|$)`)
 
 // check validates the command line.
 func (v *verifier) check() error {
