@@ -54,7 +54,7 @@ func (r *reader) slots(id string) algo.State {
 // release it. New slots get consecutive numbers from s.Refunds on, first the slots with the instant
 // s.Newest.
 func slotsValue(old map[string]types.AttributeValue, s algo.State) types.AttributeValue {
-	missing := map[string]int{} // slots by instant
+	missing := map[string]int{} // number of slots without a key, by instant
 	for i := range s.Entries.Len() {
 		missing[instantText(s.Entries.At(i))]++
 	}

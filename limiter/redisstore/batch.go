@@ -75,7 +75,7 @@ func redirected(err error) bool {
 type lane struct {
 	mu       sync.Mutex
 	inFlight int       // number of calls and batches
-	returned time.Time // when a call or batch last returned, or a call was sent while nothing was in flight
+	returned time.Time // when a call or batch last returned, or when a call last began with none in flight
 	waiting  []*call   // in order of arrival
 	watched  bool      // a timer will run watch
 }

@@ -64,7 +64,7 @@ type record struct {
 	mark    algo.Mark
 }
 
-// annex reports whether an element with a tag belongs to the limit before it.
+// annex reports whether an element with a tag belongs to the limit of the element before it.
 func annex(tag byte) bool { return tag>>4 >= kindVersion && tag>>4 <= kindRefunds }
 
 func (r record) kind() byte { return r.limit[0] >> 4 }

@@ -54,7 +54,7 @@ func server(ctx context.Context, client Client, key string) *redis.Client {
 }
 
 // ClockSkew implements limiter.SkewEstimator with the server's TIME. The first script call requests the
-// time in the same round trip. Later calls repeat this from time to time. If PipelinePoolSize of the
-// client is 0 or more, the request for the time would need another connection, so the store does not make
-// it. The skew then stays unknown.
+// time in the same round trip, and some later calls do. If PipelinePoolSize of the client is 0 or more,
+// the store never requests the time, because that would need another connection. The skew then stays
+// unknown.
 func (s *Store) ClockSkew() (ahead, uncertainty time.Duration, ok bool) { return s.skew.ClockSkew() }

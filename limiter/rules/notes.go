@@ -103,7 +103,7 @@ func (c *compiler) noteSlots(s *spec) {
 	}
 }
 
-// noteNotify notes the cost of notices, and a limit that writes none.
+// noteNotify notes what the notices of a limit cost. In mode shadow it notes that the limit writes none.
 func (c *compiler) noteNotify(s *spec) {
 	path := document.Join(s.Path, "notify")
 	switch {

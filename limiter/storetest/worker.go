@@ -21,7 +21,7 @@ type event struct {
 	Call, Return int64
 	Allowed      bool   // for a take
 	Used         bool   // for a settlement: the store had already made it
-	Contended    bool   // for a settlement: it made no corrections, but may have released slots
+	Contended    bool   // for a settlement: the store made no corrections, but may have released slots
 	Seen         []seen // for a take, the results; for an inspection, the entries
 	Given        []seen // for a settlement, the results of the settled take
 	Failure      string // description of an answer that a store must not return
