@@ -134,7 +134,7 @@ func (c Change) limits(keys []located, now time.Time) (*caller.Limits, error) {
 	return nil, nil
 }
 
-// next returns a key after the change. limits is nil if they stay.
+// next returns a key after the change. limits is nil if the change keeps the limits.
 func (c Change) next(k Key, limits *caller.Limits) Key {
 	if c.Tier != nil {
 		k.Tier = *c.Tier
