@@ -85,7 +85,7 @@ func TestJudge_concurrent(t *testing.T) {
 	}
 }
 
-// The measured time of a period has its end in the middle: a caller can use the quota twice.
+// A quota of a period is measured around the end of a period, so each caller can use two quotas.
 func TestPlan_period(t *testing.T) {
 	l := smallLimits()
 	l.Calendar, l.Each = algo.Calendar{Period: algo.Month, Zone: "Europe/Berlin", Anchor: "31"}, 5
