@@ -85,7 +85,7 @@ PLAIN_TESTS := ^(TestAttack_(flood|hugeEvents|memory)|TestServe_burst|TestStore_
 
 test: lint cfn-lint build ## Check formatting, vet, lint, and run all tests against real servers
 	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory local/gateway/testdata/node/node_modules; fi
-	.bin/weir-tools with --install dynamodb,redis,tools -- make --no-print-directory test-go
+	.bin/weir-tools with --install clients,dynamodb,redis,tools -- make --no-print-directory test-go
 	go -C local/bench test ./...
 	$(MAKE) test-kafka
 	$(MAKE) test-console

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -28,6 +27,7 @@ import (
 	"github.com/weir-limits/weir/local/gateway"
 	"github.com/weir-limits/weir/local/gateway/template/templatetest"
 	"github.com/weir-limits/weir/local/lambdaenv"
+	"github.com/weir-limits/weir/local/servers"
 )
 
 // settled is a REST API with the authorizer, a back end without Weir, and the function Settle.
@@ -119,7 +119,7 @@ var backEnds = map[string]struct {
 
 func startNode(t *testing.T, folder string) string {
 	t.Helper()
-	storetest.Program(t, "node")
+	node := servers.NodeRuntimeIn(storetest.Server(t, "clients", "WEIR_CLIENTS"))
 	modules, err := filepath.Abs("testdata/node/node_modules")
 	if err != nil {
 		t.Fatal(err)
@@ -130,11 +130,7 @@ func startNode(t *testing.T, folder string) string {
 	if err := os.Symlink(modules, filepath.Join(folder, "node_modules")); err != nil {
 		t.Fatal(err)
 	}
-	node, err := exec.LookPath("node")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fmt.Sprintf("%s %s/runtime.mjs %s/index.mjs", node, filepath.Dir(modules), folder)
+	return fmt.Sprintf("/usr/bin/env _HANDLER=index.handler %s %s", node.Node, node.Client)
 }
 
 func startPython(t *testing.T, _ string) string {
