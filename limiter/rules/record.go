@@ -105,7 +105,8 @@ func (r *Rules) ownRate(base *identified, rate caller.Rate, own *caller.Limits) 
 	name, of := base.made.Name, base.spec.Rate
 	switch {
 	case of.Calendar.Period != "" && rate.Window != 0:
-		return nil, fmt.Errorf("limit %s: got the window %s, want only a number: the limit has the period %s", name, rate, of.Calendar.Period)
+		_, window, _ := strings.Cut(rate.String(), "/")
+		return nil, fmt.Errorf("limit %s: got the window %s, want only a number: the limit has the period %s", name, window, of.Calendar.Period)
 	case base.spec.Spread != limiter.Spread{}:
 		return nil, fmt.Errorf("limit %s: has lease, shards, sync_ms or cells in the rules; a record cannot set such a limit", name)
 	case of.Algorithm == algo.SlidingLog && rate.Requests > base.made.Rate.Requests:

@@ -51,7 +51,7 @@ func (l *limitFlags) change(c *cobra.Command) (*apikeys.LimitsChange, error) {
 	for _, text := range l.limits {
 		name, rate, ok := strings.Cut(text, "=")
 		if !ok || name == "" {
-			return nil, command.Usage("--limit: got %q, want NAME=REQUESTS/WINDOW, such as search=5000/1m, or NAME= to remove a limit", text)
+			return nil, command.Usage("--limit: got %q, want NAME=REQUESTS/WINDOW or NAME=REQUESTS, such as search=5000/1m, or NAME= to remove a limit", text)
 		}
 		if _, twice := change.Rates[name]; twice {
 			return nil, command.Usage("--limit: got two limits %s, want one", name)

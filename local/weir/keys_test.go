@@ -307,7 +307,7 @@ func TestKeys_limits(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"--limit", "search"}, 2, "--limit: got \"search\", want NAME=REQUESTS/WINDOW"},
+		{[]string{"--limit", "search"}, 2, "--limit: got \"search\", want NAME=REQUESTS/WINDOW or NAME=REQUESTS"},
 		{[]string{"--limit", "search=5", "--limit", "search=6"}, 2, "--limit: got two limits search, want one"},
 		{[]string{"--limit", "search=many"}, 2, "--limit search=many: invalid rate"},
 		{[]string{"--limit", "search=0"}, 2, "requests: out of range (got 0, want 1 to 1000000000)"},

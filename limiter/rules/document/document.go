@@ -258,7 +258,11 @@ func (d *Document) readOnError(o *object) (policy limiter.OnError, processes int
 
 // readLimits reads the limits of a rule by tier.
 func (d *Document) readLimits(n *node, r *Rule) {
-	n.object(&d.report)
+	o := n.objectLike(&d.report, `{"*": {"requests": 100, "window": "1m"}}, which has limits by tier`)
+	if o.index("requests") >= 0 {
+		d.report.add(n.path, `got a limit, want limits by tier, such as {"*": {"requests": 100, "window": "1m"}}`)
+		return
+	}
 	if n.kind == isObject && len(n.members) == 0 {
 		d.report.add(n.path, `got an empty object, want a tier, "*" or "global"`)
 	}

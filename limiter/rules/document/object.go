@@ -14,9 +14,15 @@ type object struct {
 	known  []string // names of the members that the reader supports
 }
 
-func (n *node) object(r *report) *object {
+func (n *node) object(r *report) *object { return n.objectLike(r, "") }
+
+// objectLike is object with an example for the mistake. "" means none.
+func (n *node) objectLike(r *report, example string) *object {
 	if n.kind != isObject {
-		r.add(n.path, "got %s, want an object", n)
+		if example != "" {
+			example = ", such as " + example
+		}
+		r.add(n.path, "got %s, want an object%s", n, example)
 	}
 	return &object{node: n, report: r}
 }

@@ -5,7 +5,7 @@ import "net/http"
 // readUsage reads the endpoint at which callers get their usage. It adds a rule for this endpoint as the
 // last rule.
 func (d *Document) readUsage(n *node) {
-	o := n.object(&d.report)
+	o := n.objectLike(&d.report, `{"endpoint": "/usage", "limit": {"requests": 60, "window": "1m"}}`)
 	r := Rule{Path: n.path, Method: http.MethodGet, Cost: 1, LocalProcesses: 1, Tiers: []string{OtherTiers}}
 	r.Endpoint, _ = o.text(o.required("endpoint"))
 	limit := o.required("limit")
