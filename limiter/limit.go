@@ -226,7 +226,7 @@ func (l Limit) newMarks() (marks []*Limit, err error) {
 type reports struct {
 	admitted  *Limit // counts admissions; the adaptive limit itself unless its window is too short
 	demand    *Limit // counts the demand of the processes
-	processes *Limit // counts milliseconds: each report adds the time since the last one, so 1,000 in a second mean one process
+	processes *Limit // each process reports its elapsed milliseconds, so a count of 1,000 a second means one process
 }
 
 // newReports returns the reports of an adaptive limit.

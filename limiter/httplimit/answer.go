@@ -102,7 +102,7 @@ func jitter(wait time.Duration) time.Duration {
 // depends on the instant of the request, so that requests that were refused together do not return
 // together.
 func slotWait(d *limiter.Decision) int64 {
-	const spread = 0x9e3779b97f4a7c15 // the golden ratio in 64 bits; its product with close instants is far apart
+	const spread = 0x9e3779b97f4a7c15 // multiplicative hashing: close instants get unrelated products
 	return 1 + int64(uint64(d.At.UnixNano())*spread>>33%3)
 }
 
