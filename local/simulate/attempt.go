@@ -15,7 +15,7 @@ type attempt struct {
 	exact   bool       // an attempt of this decision has read seen
 	busy    bool       // the write assumes a busy bucket, or an existing item of slots
 	padded  bool       // value of item.padded when seen was read
-	replace bool // write the whole next state, if the item still has the state in seen
+	replace bool       // write the whole next state, if the item still has the state in seen
 	next    algo.State
 	trim    int // number of entries to remove from a log, if its list has the generation of seen
 }
