@@ -82,6 +82,11 @@ type Config struct {
 	// and events. It replaces the key in RECORDS_TABLE in a local run and is not allowed elsewhere.
 	SubjectKeyFile string `env:"SUBJECT_KEY_FILE"`
 
+	// ResponseStream is true for a function with the layer whose answers Lambda streams: the function URL has
+	// the invoke mode RESPONSE_STREAM, or the integration of API Gateway has the response transfer mode STREAM.
+	// The layer then streams its refusals.
+	ResponseStream bool `env:"RESPONSE_STREAM"`
+
 	// RequireCredential rejects anonymous callers.
 	RequireCredential bool `env:"REQUIRE_CREDENTIAL"`
 	// IPv6Bits is the prefix length of the network that counts as one IPv6 caller.

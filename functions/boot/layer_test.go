@@ -17,19 +17,23 @@ func TestLayer(t *testing.T) {
 		want      []string // parts of the error; none means no error
 	}{
 		{"valid", map[string]string{"WEIR_STORE": "memory", "WEIR_NAMESPACE": "dev", "WEIR_RULES_VERSION": "1"}, nil},
+		{"streamed answers", map[string]string{"WEIR_STORE": "memory", "WEIR_NAMESPACE": "dev", "WEIR_RULES_VERSION": "1", "WEIR_RESPONSE_STREAM": "true"}, nil},
 		{"the function's own variables", map[string]string{"WEIR_STORE": "memory", "WEIR_NAMESPACE": "dev", "WEIR_RULES_VERSION": "1", "STORE": "sqlite", "NAMESPACE": "#"}, nil},
 		{"missing", map[string]string{"NAMESPACE": "dev"}, []string{"WEIR_NAMESPACE: required"}},
 		{"invalid", map[string]string{"WEIR_NAMESPACE": "dev", "WEIR_RULES_FROM": "table", "WEIR_IPV6_BITS": "0"},
 			[]string{"WEIR_TABLE: required", "WEIR_RECORDS_TABLE: required with WEIR_RULES_FROM=table", "WEIR_IPV6_BITS: got 0"}},
+		{"no boolean", map[string]string{"WEIR_RESPONSE_STREAM": "on"}, []string{`WEIR_RESPONSE_STREAM: got "on", want true or false`}},
 		{"a client that is not linked", map[string]string{"WEIR_STORE": "redis", "WEIR_NAMESPACE": "dev", "WEIR_REDIS_URL": "redis://localhost:1"},
 			[]string{"WEIR_STORE: this program does not link the client of Redis"}},
 		{"of another program", map[string]string{"WEIR_STORE": "memory", "WEIR_NAMESPACE": "dev", "WEIR_RULES_VERSION": "1", "AWS_APPCONFIG_EXTENSION_HTTP_PORT": "0"},
 			[]string{"AWS_APPCONFIG_EXTENSION_HTTP_PORT: got 0"}},
 	} {
 		lookup := func(name string) (string, bool) { value, ok := c.variables[name]; return value, ok }
-		_, err := boot.Layer(lookup, boot.Clients{})(t.Context(), logger)
+		e, err := boot.Layer(lookup, boot.Clients{})(t.Context(), logger)
 		if len(c.want) == 0 && err != nil {
 			t.Errorf("%s: got error %v, want none", c.name, err)
+		} else if err == nil && e.ResponseStream != (c.variables["WEIR_RESPONSE_STREAM"] == "true") {
+			t.Errorf("%s: got streamed answers: %t, want the value of the variable", c.name, e.ResponseStream)
 		}
 		for _, want := range c.want {
 			if err == nil || !strings.Contains("\n"+err.Error(), "\n"+want) {

@@ -50,6 +50,10 @@ type Environment struct {
 	// CORSOrigins are the origins whose pages may read answers, such as "https://app.example.com".
 	// The only element "*" means every origin. Empty means no origin.
 	CORSOrigins []string
+	// ResponseStream makes a [Layer] stream its answers. A function cannot see whether Lambda streams its
+	// answers, and Lambda would send the JSON text of an answer that is not streamed, with status 200, to the
+	// client.
+	ResponseStream bool
 	// SampleLogin is the user:password of the login of the sample API. If it is empty, no login
 	// succeeds.
 	SampleLogin string

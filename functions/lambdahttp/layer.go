@@ -57,10 +57,20 @@ func (x *exchange) Write(b []byte) (int, error) {
 
 type exchangeKey struct{}
 
+// Own is an answer of Weir.
+type Own struct {
+	// Payload is the body of the request to the Runtime API.
+	Payload []byte
+	// ContentType is the content type of that request: [StreamType] if Streamed.
+	ContentType string
+	// Streamed is true if the answer must be sent as a stream.
+	Streamed bool
+}
+
 // Invoke decides an event. If Weir refuses the request or answers it, Invoke returns this answer, and does
 // not call function. Otherwise it calls function, settles the request after function has returned, and
 // returns nil. If it returns an error, it has not called function, and the event has no decision.
-func (l *Layer) Invoke(ctx context.Context, payload []byte, function Function) ([]byte, error) {
+func (l *Layer) Invoke(ctx context.Context, payload []byte, function Function) (*Own, error) {
 	defer l.e.Events.Wait(ctx)
 	event, err := parseWithoutBody(payload)
 	if errors.Is(err, ErrForeign) {
@@ -79,7 +89,17 @@ func (l *Layer) Invoke(ctx context.Context, payload []byte, function Function) (
 	if x.called {
 		return nil, nil
 	}
-	return json.Marshal(x.response.event(event))
+	return l.own(x)
+}
+
+// own returns the answer of Weir. A load balancer has no streams.
+func (l *Layer) own(x *exchange) (*Own, error) {
+	if l.e.ResponseStream && x.event.host() != loadBalancer {
+		payload, err := x.stream()
+		return &Own{payload, StreamType, true}, err
+	}
+	payload, err := json.Marshal(x.response.event(x.event))
+	return &Own{payload, "application/json", false}, err
 }
 
 // serve serves a request. It returns an error if the decision panics.

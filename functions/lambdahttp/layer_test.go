@@ -69,7 +69,7 @@ func answered(t testing.TB, e *lambdahttp.Environment, event []byte, payload str
 		return nil
 	})
 	if err != nil || own != nil {
-		t.Fatalf("answer of the layer: got %s, %v, want that of the function", own, err)
+		t.Fatalf("answer of the layer: got %+v, %v, want that of the function", own, err)
 	}
 	return string(got)
 }
@@ -143,7 +143,7 @@ func TestLayer_foreign(t *testing.T) {
 		for range 2 {
 			own, err := l.Invoke(ctx, []byte(event), func(*lambdahttp.Admitted) error { t.Errorf("event %s: got a decision, want none", event); return nil })
 			if own != nil || !errors.Is(err, lambdahttp.ErrForeign) {
-				t.Errorf("event %s: got %s, %v, want %v", event, own, err, lambdahttp.ErrForeign)
+				t.Errorf("event %s: got %+v, %v, want %v", event, own, err, lambdahttp.ErrForeign)
 			}
 		}
 	}
@@ -159,8 +159,8 @@ func TestLayer_rejected(t *testing.T) {
 		e := limitedBy(t, one)
 		e.Recorder = telemetry.New(&metrics, "test", nil)
 		own, err := lambdahttp.NewLayer(e).Invoke(ctx, event, func(*lambdahttp.Admitted) error { t.Error("the function ran"); return nil })
-		if err != nil || !strings.Contains(string(own), `"statusCode":400`) || !strings.Contains(metrics.String(), `"Failed":1`) {
-			t.Errorf("answer: got %s, %v, metrics %s, want 400 and one failure", own, err, metrics.String())
+		if err != nil || !strings.Contains(string(own.Payload), `"statusCode":400`) || !strings.Contains(metrics.String(), `"Failed":1`) {
+			t.Errorf("answer: got %s, %v, metrics %s, want 400 and one failure", own.Payload, err, metrics.String())
 		}
 	}
 }
@@ -180,7 +180,7 @@ func TestLayer_undecided(t *testing.T) {
 		c.edit(e)
 		own, err := lambdahttp.NewLayer(e).Invoke(ctx, c.event, func(*lambdahttp.Admitted) error { t.Errorf("%s: got a decision, want none", name); return nil })
 		if own != nil || err == nil || errors.Is(err, lambdahttp.ErrForeign) || !strings.Contains(metrics.String(), `"Failed":1`) {
-			t.Errorf("%s: got %s, %v, metrics %s, want an error and one failure", name, own, err, metrics.String())
+			t.Errorf("%s: got %+v, %v, metrics %s, want an error and one failure", name, own, err, metrics.String())
 		}
 	}
 }
@@ -401,8 +401,8 @@ func TestLayer_likeHandler(t *testing.T) {
 					t.Fatal(err)
 				}
 				got, err := l.Invoke(ctx, event, func(*lambdahttp.Admitted) error { forwarded = true; return nil })
-				if err != nil || forwarded != (called > before) || !forwarded && !bytes.Equal(got, want) {
-					t.Errorf("%s: event %d: got %s, %v, forwarded %t, want %s, forwarded %t", name, i, got, err, forwarded, want, called > before)
+				if err != nil || forwarded != (called > before) || !forwarded && !bytes.Equal(got.Payload, want) {
+					t.Errorf("%s: event %d: got %+v, %v, forwarded %t, want %s, forwarded %t", name, i, got, err, forwarded, want, called > before)
 				}
 			}
 			if called > 1 {

@@ -3,8 +3,10 @@ package lambdahttp
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -62,6 +64,26 @@ func (r *response) event(request *proxyEvent) any {
 	default:
 		return events.APIGatewayProxyResponse{StatusCode: r.status, MultiValueHeaders: r.sent, Body: body, IsBase64Encoded: base64}
 	}
+}
+
+// StreamType is the content type of a streamed answer that begins with metadata: a JSON object with the
+// status and the header fields, then [StreamDelimiter], then the body.
+const StreamType = "application/vnd.awslambda.http-integration-response"
+
+// StreamDelimiter ends the metadata of a streamed answer. JSON contains no zero byte.
+const StreamDelimiter = "\x00\x00\x00\x00\x00\x00\x00\x00"
+
+// stream returns the answer in the form of a streamed answer.
+func (r *response) stream() ([]byte, error) {
+	r.WriteHeader(http.StatusOK)
+	cookies := r.sent["Set-Cookie"]
+	delete(r.sent, "Set-Cookie")
+	metadata, err := json.Marshal(struct {
+		StatusCode int               `json:"statusCode"`
+		Headers    map[string]string `json:"headers"`
+		Cookies    []string          `json:"cookies,omitempty"`
+	}{r.status, joined(r.sent), cookies})
+	return slices.Concat(metadata, []byte(StreamDelimiter), r.body.Bytes()), err
 }
 
 // text returns the body. It encodes the body in base64 if it is not text.

@@ -69,6 +69,7 @@ type posted struct {
 	path    string
 	header  http.Header
 	trailer http.Header
+	chunked bool // the body has no length
 	body    []byte
 }
 
@@ -132,7 +133,7 @@ func (l *lambdaAPI) serveAnswer(w http.ResponseWriter, r *http.Request) {
 		l.reading(r)
 	}
 	body, _ := io.ReadAll(r.Body)
-	l.answers <- posted{id: r.PathValue("id"), path: r.PathValue("what"), header: r.Header, trailer: r.Trailer, body: body}
+	l.answers <- posted{id: r.PathValue("id"), path: r.PathValue("what"), header: r.Header, trailer: r.Trailer, chunked: r.ContentLength < 0, body: body}
 	w.WriteHeader(l.status)
 	_, _ = io.WriteString(w, `{"status":"OK"}`)
 }

@@ -87,11 +87,15 @@ func (p *Proxy) run(i *invocation, event []byte) {
 }
 
 // post sends an answer of Weir to Lambda.
-func (p *Proxy) post(ctx context.Context, i *invocation, own []byte) {
+func (p *Proxy) post(ctx context.Context, i *invocation, own *lambdahttp.Own) {
 	url := "http://" + p.api + "/2018-06-01/runtime/invocation/" + i.id + "/response"
-	out, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(own))
+	out, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(own.Payload))
 	if err == nil {
-		out.Header.Set("Content-Type", "application/json")
+		out.Header.Set("Content-Type", own.ContentType)
+		if own.Streamed {
+			out.Header.Set(headerMode, streaming)
+			out.ContentLength = -1 // Lambda accepts a streamed answer only in chunks
+		}
 		var response *http.Response
 		if response, err = client.Do(out); err == nil {
 			_, _ = io.Copy(io.Discard, response.Body)
@@ -123,7 +127,7 @@ func (a *answer) send(admitted *lambdahttp.Admitted) error {
 	case a.failed:
 		a.proxy.pass(a.w, a.r)
 		return errFunction
-	case a.r.Header.Get(headerMode) == "streaming":
+	case a.r.Header.Get(headerMode) == streaming:
 		return a.stream(admitted)
 	}
 	payload, err := readAtMost(a.r.Body, a.r.ContentLength, lambdahttp.MaxAnswer)

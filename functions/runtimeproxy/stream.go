@@ -10,12 +10,11 @@ import (
 	"github.com/weir-limits/weir/functions/lambdahttp"
 )
 
-// preludeType is the content type of a streamed answer that begins with metadata: a JSON object with the
-// status and the headers, followed by the delimiter.
-const preludeType = "application/vnd.awslambda.http-integration-response"
+// streaming is the value of [headerMode] for a streamed answer.
+const streaming = "streaming"
 
-// delimiter ends the metadata. JSON contains no zero byte.
-var delimiter = make([]byte, 8)
+// delimiter ends the metadata.
+var delimiter = []byte(lambdahttp.StreamDelimiter)
 
 // maxPrelude bounds the metadata that the proxy reads before it passes an answer on.
 const maxPrelude = 64 << 10
@@ -24,7 +23,7 @@ const maxPrelude = 64 << 10
 func (a *answer) stream(admitted *lambdahttp.Admitted) error {
 	c := &counter{body: a.r.Body, admitted: admitted}
 	body := io.Reader(c)
-	if a.r.Header.Get("Content-Type") == preludeType {
+	if a.r.Header.Get("Content-Type") == lambdahttp.StreamType {
 		metadata, rest, ok := readPrelude(a.r.Body)
 		if body = io.MultiReader(bytes.NewReader(rest), c); ok {
 			parts := net.Buffers(append(admitted.Prelude(metadata), delimiter))

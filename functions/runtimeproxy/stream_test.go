@@ -3,6 +3,7 @@ package runtimeproxy_test
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -116,6 +117,39 @@ func TestProxy_stream(t *testing.T) {
 		<-next
 		if got := used(t, e); got != c.used {
 			t.Errorf("%s: used: got %s, want %s", c.name, got, c.used)
+		}
+	}
+}
+
+// With RESPONSE_STREAM, a refusal is a stream with the status and the fields in its metadata. Lambda would
+// send a refusal that is not streamed as the body of a 200. A load balancer has no streams.
+func TestProxy_streamedRefusal(t *testing.T) {
+	e := environment(t, limited, nil)
+	e.ResponseStream = true
+	l := newLayered(t, e, false)
+	for i, name := range []string{"function-url-anonymous.json", "function-url-anonymous.json", "function-url-anonymous.json", "alb-anonymous.json", "alb-anonymous.json", "alb-anonymous.json"} {
+		got, ran := l.send(sample(t, name), `{"statusCode":204}`)
+		if ran != (i%3 < 2) {
+			t.Fatalf("request %d: the function ran: got %t, want %t", i+1, ran, i%3 < 2)
+		}
+		mode, kind := got.header.Get("Lambda-Runtime-Function-Response-Mode"), got.header.Get("Content-Type")
+		switch i {
+		case 2:
+			metadata, body, found := bytes.Cut(got.body, []byte(streamZeros))
+			var head struct {
+				StatusCode int
+				Headers    map[string]string
+			}
+			if err := json.Unmarshal(metadata, &head); err != nil || !found || head.StatusCode != http.StatusTooManyRequests || head.Headers["Retry-After"] == "" || !bytes.Contains(body, []byte(`"status":429`)) {
+				t.Errorf("refusal: got %q, want the metadata of a 429 and its problem document", got.body)
+			}
+			if mode != "streaming" || kind != streamType || !got.chunked {
+				t.Errorf("refusal: got mode %q, type %q, in chunks: %t, want a stream", mode, kind, got.chunked)
+			}
+		case 5:
+			if mode != "" || kind != "application/json" || !bytes.Contains(got.body, []byte(`"statusCode":429`)) {
+				t.Errorf("load balancer: got mode %q, type %q, %s, want JSON", mode, kind, got.body)
+			}
 		}
 	}
 }
