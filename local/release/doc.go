@@ -5,9 +5,12 @@
 //   - layer-ARCH.zip, layer-redis-ARCH.zip and layer-events-ARCH.zip: the layer for functions in other languages
 //   - weir.template.json: the CloudFormation template that deploys these functions
 //   - weir_OS_ARCH.tar.gz: the command; OS and ARCH are GOOS and GOARCH
-//   - sbom.cdx.json: the modules in these programs, as a CycloneDX 1.6 document
+//   - sbom.cdx.json: the components in these programs, as a CycloneDX 1.6 document
 //   - CHANGES.md: the section of the changelog for the version
 //   - SHA256SUMS: the digests of the other files, for sha256sum --check
+//
+// Each archive contains LICENSE and THIRD-PARTY-LICENSES, the licenses of the components in its program. In
+// the layer, the prefix of these names is weir-. A component without a license fails the release.
 //
 // The same programs give the same bytes: no file contains a time, a path or the order of a folder.
 package release

@@ -16,6 +16,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/CycloneDX/cyclonedx-go"
+
 	"github.com/weir-limits/weir/functions/contract"
 )
 
@@ -28,6 +30,9 @@ type Programs struct {
 	Template  string // path of the CloudFormation template
 	License   string // path of the license
 	Changelog string // path of the changelog
+	Modules   string // module cache
+	Toolchain string // GOROOT of the go command that built the programs
+	Chart     string // folder with uPlot and its license
 }
 
 // architectures are those of Lambda.
@@ -50,15 +55,16 @@ func Write(dir string, p Programs) ([]string, error) {
 	if !versions.MatchString(p.Version) {
 		return nil, fmt.Errorf("version: invalid (got %q, want a version such as v1.2.0)", p.Version)
 	}
-	files, binaries, err := pack(p)
+	k := &packer{Programs: p, licenses: licenses{p, map[string][]notice{}}, components: map[string]cyclonedx.Component{}}
+	files, err := k.pack()
 	if err != nil {
 		return nil, err
 	}
-	module, sbom, err := inventory(p.Version, binaries)
+	sbom, err := inventory(k.main, p.Version, k.components)
 	if err != nil {
 		return nil, err
 	}
-	changes, err := section(p.Changelog, module, p.Version)
+	changes, err := section(p.Changelog, k.main, p.Version)
 	if err != nil {
 		return nil, err
 	}
@@ -92,66 +98,111 @@ func write(dir string, files []file) (names []string, err error) {
 	return names, os.Rename(next, dir)
 }
 
-// pack returns the archives of all programs, and the paths of the programs.
-func pack(p Programs) (files []file, binaries []string, err error) {
-	rules, err := os.ReadFile(p.Rules)
+// packer packs the programs and collects the components in them.
+type packer struct {
+	Programs
+	licenses   licenses
+	main       string                         // path of the main module
+	components map[string]cyclonedx.Component // by package URL
+}
+
+// pack returns the template and the archives of all programs.
+func (k *packer) pack() ([]file, error) {
+	rules, err := os.ReadFile(k.Rules)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	template, err := os.ReadFile(p.Template)
+	template, err := os.ReadFile(k.Template)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	files = append(files, file{name: "weir.template.json", content: template})
-	functions, err := programs(p.Functions, "*/*/bootstrap")
+	functions, err := k.functions(rules)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	for _, path := range functions {
+	commands, err := k.commands()
+	return slices.Concat([]file{{name: "weir.template.json", content: template}}, functions, commands), err
+}
+
+// functions returns the archives of the functions and of the layers.
+func (k *packer) functions(rules []byte) (files []file, err error) {
+	paths, err := programs(k.Functions, "*/*/bootstrap")
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range paths {
 		function, arch := filepath.Base(filepath.Dir(path)), filepath.Base(filepath.Dir(filepath.Dir(path)))
 		if !slices.Contains(architectures, arch) {
-			return nil, nil, fmt.Errorf("%s: unknown architecture (got %q, want arm64 or x86_64)", path, arch)
+			return nil, fmt.Errorf("%s: unknown architecture (got %q, want arm64 or x86_64)", path, arch)
 		}
-		content, err := os.ReadFile(path)
+		program, texts, err := k.read(path)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		packed, err := zipped(bundle(function, content, rules)...)
+		packed, err := zipped(bundle(function, program, rules, texts)...)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		files = append(files, file{name: contract.Archive(function, arch), content: packed})
 	}
-	commands, err := programs(p.Commands, "*/weir")
+	return files, nil
+}
+
+// commands returns the archives of the command.
+func (k *packer) commands() (files []file, err error) {
+	paths, err := programs(k.Commands, "*/weir")
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	license, err := os.ReadFile(p.License)
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, path := range commands {
-		content, err := os.ReadFile(path)
+	for _, path := range paths {
+		program, texts, err := k.read(path)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		packed, err := tarred(file{name: "LICENSE", content: license}, file{"weir", content, true})
+		packed, err := tarred(append(texts, file{"weir", program, true})...)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		files = append(files, file{name: "weir_" + filepath.Base(filepath.Dir(path)) + ".tar.gz", content: packed})
 	}
-	return files, append(functions, commands...), nil
+	return files, nil
 }
 
-// bundle returns the files of a function, or of the layer.
-func bundle(function string, program, rules []byte) []file {
-	if strings.HasPrefix(function, contract.Extension) {
-		return []file{
-			{contract.LayerExtension, program, true}, {contract.LayerWrapper, []byte(contract.LayerScript()), true}, {name: contract.LayerRules, content: rules},
-		}
+// read returns a program, and the licenses of Weir and of the components in the program.
+func (k *packer) read(path string) (program []byte, texts []file, err error) {
+	license, err := os.ReadFile(k.License)
+	if err != nil {
+		return nil, nil, err
 	}
-	return []file{{"bootstrap", program, true}, {name: "rules.json", content: rules}}
+	program, err = os.ReadFile(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	main, components, err := contents(program)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", path, err)
+	}
+	k.main = main
+	for _, c := range components {
+		k.components[c.BOMRef] = c
+	}
+	others, err := k.licenses.document(components)
+	return program, []file{{name: "LICENSE", content: license}, {name: "THIRD-PARTY-LICENSES", content: others}}, err
+}
+
+// bundle returns the files of a function, or of the layer. Lambda unpacks all layers of a function into one
+// folder, so the names of the texts in the layer have a prefix.
+func bundle(function string, program, rules []byte, texts []file) []file {
+	if !strings.HasPrefix(function, contract.Extension) {
+		return append([]file{{"bootstrap", program, true}, {name: "rules.json", content: rules}}, texts...)
+	}
+	files := []file{
+		{contract.LayerExtension, program, true}, {contract.LayerWrapper, []byte(contract.LayerScript()), true}, {name: contract.LayerRules, content: rules},
+	}
+	for _, text := range texts {
+		files = append(files, file{name: "weir-" + text.name, content: text.content})
+	}
+	return files
 }
 
 // programs returns the paths in folder that match pattern, sorted.

@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -41,10 +42,20 @@ var program = sync.OnceValues(func() ([]byte, error) {
 	return content, errors.Join(err, os.RemoveAll(folder))
 })
 
+// folders returns the module cache and the toolchain of the go command.
+var folders = sync.OnceValues(func() ([]string, error) {
+	out, err := exec.Command("go", "env", "GOMODCACHE", "GOROOT").Output()
+	return strings.Fields(string(out)), err
+})
+
 // programs returns the programs of a release in a new folder.
 func programs(t *testing.T) release.Programs {
 	t.Helper()
 	content, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sources, err := folders()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,6 +71,7 @@ func programs(t *testing.T) release.Programs {
 		Version: "v1.2.0", Functions: dist, Commands: filepath.Join(dist, "weir"),
 		Rules: filepath.Join(dist, "rules.json"), Template: filepath.Join(dist, "template.json"),
 		License: filepath.Join(dist, "LICENSE"), Changelog: filepath.Join(dist, "CHANGELOG.md"),
+		Modules: sources[0], Toolchain: sources[1], Chart: "../console/web/uplot",
 	}
 }
 
@@ -123,9 +135,9 @@ func TestWrite_contents(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	layer := map[string]fs.FileMode{"extensions/weir": 0o755, "weir": 0o755, "weir-rules.json": 0o644}
+	layer := map[string]fs.FileMode{"extensions/weir": 0o755, "weir": 0o755, "weir-rules.json": 0o644, "weir-LICENSE": 0o644, "weir-THIRD-PARTY-LICENSES": 0o644}
 	for name, modes := range map[string]map[string]fs.FileMode{
-		"authorizer_arm64.zip": {"bootstrap": 0o755, "rules.json": 0o644}, "layer-arm64.zip": layer, "layer-redis-arm64.zip": layer,
+		"authorizer_arm64.zip": {"bootstrap": 0o755, "rules.json": 0o644, "LICENSE": 0o644, "THIRD-PARTY-LICENSES": 0o644}, "layer-arm64.zip": layer, "layer-redis-arm64.zip": layer,
 	} {
 		z, err := zip.NewReader(bytes.NewReader(files[name]), int64(len(files[name])))
 		if err != nil {
@@ -161,7 +173,7 @@ func TestWrite_contents(t *testing.T) {
 		}
 		modes[header.Name] = header.Mode
 	}
-	if want := map[string]int64{"LICENSE": 0o644, "weir": 0o755}; !maps.Equal(modes, want) {
+	if want := map[string]int64{"LICENSE": 0o644, "THIRD-PARTY-LICENSES": 0o644, "weir": 0o755}; !maps.Equal(modes, want) {
 		t.Errorf("weir_linux_amd64.tar.gz: got the modes %v, want %v", modes, want)
 	}
 
@@ -173,6 +185,128 @@ func TestWrite_contents(t *testing.T) {
 	if got, want := string(files["CHANGES.md"]), "# Weir v1.2.0\n\n- this [one](https://github.com/weir-limits/weir/blob/v1.2.0/infra/README.md#a), not https://a.example\n"; got != want {
 		t.Errorf("CHANGES.md: got %q, want %q", got, want)
 	}
+}
+
+// embedChart adds the first line of uPlot to the command, as its page of the console contains it.
+func embedChart(t *testing.T, p release.Programs) {
+	t.Helper()
+	library, err := os.ReadFile("../console/web/uplot/uPlot.iife.min.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(p.Commands, "linux_amd64/weir")
+	command, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, _, _ := bytes.Cut(library, []byte("\n"))
+	write(t, path, slices.Concat(command, line))
+}
+
+// modules returns the modules in the program, as go version prints them: the path, then the version.
+func modules(t *testing.T) (all [][]string) {
+	t.Helper()
+	content, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "program")
+	write(t, path, content)
+	out, err := exec.CommandContext(t.Context(), "go", "version", "-m", path).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(out)) {
+		if fields := strings.Fields(line); fields[0] == "dep" {
+			all = append(all, fields[1:3])
+		}
+	}
+	if len(all) < 5 {
+		t.Fatalf("got the modules %v, want at least 5", all)
+	}
+	return all
+}
+
+// modulesWithout returns a module cache in which each module of the program has a license, except one.
+func modulesWithout(t *testing.T, path string) string {
+	t.Helper()
+	folder := t.TempDir()
+	for _, m := range modules(t) {
+		name := "LICENSE.txt"
+		if m[0] == path {
+			name = "NOTICE"
+		}
+		write(t, filepath.Join(folder, m[0]+"@"+m[1], name), []byte("text"))
+		write(t, filepath.Join(folder, m[0]+"@"+m[1], "internal", "LICENSE"), []byte("text"))
+	}
+	return folder
+}
+
+// Each archive has the license of each component in its program, and the inventory lists the component.
+func TestWrite_licenses(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "release")
+	p := programs(t)
+	embedChart(t, p)
+	if _, err := release.Write(dir, p); err != nil {
+		t.Fatal(err)
+	}
+	files := read(t, dir)
+	all := append(modules(t), []string{"std", runtime.Version()})
+	for archive, want := range map[string][][]string{
+		"authorizer_arm64.zip": all, "layer-arm64.zip": all, "weir_linux_amd64.tar.gz": append(all, []string{"uPlot", "1.6.32"}),
+	} {
+		text := unpacked(t, files[archive], "THIRD-PARTY-LICENSES")
+		for _, component := range want {
+			if source := "\n" + component[0] + " " + component[1] + ": LICENSE"; !strings.Contains(text, source) {
+				t.Errorf("%s: got no line %q, want one", archive, source)
+			}
+			if got := strings.Count(string(files["sbom.cdx.json"]), fmt.Sprintf("\"name\": %q,\n", component[0])); got != 1 {
+				t.Errorf("inventory: got %d entries of %s, want 1", got, component[0])
+			}
+		}
+		for _, license := range []string{"Copyright 2009 The Go Authors.", "Licensed under the Apache License, Version 2.0", "AWS SDK for Go\nCopyright 2015 Amazon.com"} {
+			if got := strings.Count(text, license); got == 0 {
+				t.Errorf("%s: got no text %q, want one", archive, license)
+			}
+		}
+		if got, want := strings.Contains(text, "Copyright (c) 2022 Leon Sorokin"), len(want) > len(all); got != want {
+			t.Errorf("%s: license of uPlot: got %t, want %t", archive, got, want)
+		}
+		if own := unpacked(t, files[archive], "LICENSE"); own != "license\n" {
+			t.Errorf("%s: LICENSE: got %q, want that of Weir", archive, own)
+		}
+	}
+}
+
+// unpacked returns a text of an archive. In the layer, its name has a prefix.
+func unpacked(t *testing.T, archive []byte, name string) string {
+	t.Helper()
+	var opened io.Reader
+	if z, err := zip.NewReader(bytes.NewReader(archive), int64(len(archive))); err == nil {
+		for _, f := range z.File {
+			if strings.TrimPrefix(f.Name, "weir-") == name {
+				if opened, err = f.Open(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	} else if g, err := gzip.NewReader(bytes.NewReader(archive)); err == nil {
+		r := tar.NewReader(g)
+		for header, err := r.Next(); err == nil; header, err = r.Next() {
+			if header.Name == name {
+				opened = r
+				break
+			}
+		}
+	}
+	if opened == nil {
+		t.Fatalf("%s: got no such file in the archive, want one", name)
+	}
+	content, err := io.ReadAll(opened)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
 }
 
 // The inventory lists each module of the programs once, and the standard library, with its Go version.
@@ -221,10 +355,17 @@ func TestWrite_incomplete(t *testing.T) {
 		"no program": {func(p *release.Programs) {
 			_ = os.WriteFile(filepath.Join(p.Functions, "arm64/authorizer/bootstrap"), []byte("text"), 0o600)
 		}, "not a Go program"},
-		"no rules":    {func(p *release.Programs) { p.Rules += ".none" }, "no such file"},
-		"no template": {func(p *release.Programs) { p.Template += ".none" }, "no such file"},
-		"no license":  {func(p *release.Programs) { p.License += ".none" }, "no such file"},
-		"no section":  {func(p *release.Programs) { _ = os.WriteFile(p.Changelog, []byte("# Changelog\n"), 0o600) }, "no section for the release (want the heading v1.2.0 or Next)"},
+		"no rules":               {func(p *release.Programs) { p.Rules += ".none" }, "no such file"},
+		"no template":            {func(p *release.Programs) { p.Template += ".none" }, "no such file"},
+		"no license":             {func(p *release.Programs) { p.License += ".none" }, "no such file"},
+		"no module":              {func(p *release.Programs) { p.Modules += ".none" }, "no such file"},
+		"no license of a module": {func(p *release.Programs) { p.Modules = modulesWithout(t, "github.com/aws/aws-lambda-go") }, "github.com/aws/aws-lambda-go v"},
+		"no license of Go":       {func(p *release.Programs) { p.Toolchain = t.TempDir() }, "no license file in "},
+		"no license of uPlot": {func(p *release.Programs) {
+			embedChart(t, *p)
+			p.Chart = t.TempDir()
+		}, "uPlot 1.6.32: no license file in "},
+		"no section": {func(p *release.Programs) { _ = os.WriteFile(p.Changelog, []byte("# Changelog\n"), 0o600) }, "no section for the release (want the heading v1.2.0 or Next)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "release")

@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -17,12 +19,17 @@ func releaseCommand() *cobra.Command {
 		Use:   "release VERSION",
 		Short: "Pack the built programs for a release",
 		Long: "Pack the functions and weir, which make release has built, for a release: the functions and the layer as zip files, the template that deploys them, weir as tar files, " +
-			"the modules in them as a CycloneDX document, the section of the changelog, and the digests of all files. " +
+			"the licenses of the modules in them, these modules as a CycloneDX document, the section of the changelog, and the digests of all files. " +
 			"The same programs give the same bytes.",
 		Example: "  make release VERSION=v1.0.0",
 		Args:    command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			p.Version = args[0]
+			folders, err := exec.CommandContext(c.Context(), "go", "env", "GOMODCACHE", "GOROOT").Output()
+			if err != nil {
+				return fmt.Errorf("go env: %w", err)
+			}
+			p.Modules, p.Toolchain, _ = strings.Cut(strings.TrimSpace(string(folders)), "\n")
 			names, err := release.Write(out, p)
 			for _, name := range names {
 				fmt.Fprintln(c.OutOrStdout(), filepath.Join(out, name))
@@ -36,6 +43,7 @@ func releaseCommand() *cobra.Command {
 	c.Flags().StringVar(&p.Rules, "rules", "infra/standalone/rules.json", "path of the rules document in the functions")
 	c.Flags().StringVar(&p.Template, "template", "infra/standalone/weir.template.json", "path of the CloudFormation template")
 	c.Flags().StringVar(&p.License, "license", "LICENSE", "path of the license")
+	c.Flags().StringVar(&p.Chart, "chart", "local/console/web/uplot", "folder with uPlot and its license")
 	c.Flags().StringVar(&p.Changelog, "changelog", "CHANGELOG.md", "path of the changelog")
 	return c
 }
