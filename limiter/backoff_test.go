@@ -45,8 +45,8 @@ func TestLimiter_Take_backOff(t *testing.T) {
 	}
 }
 
-// After the store refused a cost of 50, the back-off refuses costs of 50 or more. It does not refuse
-// smaller costs for which the state had room, Peek, forced charges, or other callers.
+// After the store refused a cost of 50, the back-off refuses costs of 50 or more. It refuses none
+// of these: smaller costs for which the state had room, calls of Peek, forced charges, other callers.
 func TestLimiter_Take_backOff_cost(t *testing.T) {
 	r := newRemote()
 	draw := func(n int) int { return n - 1 } // the longest back-off

@@ -43,7 +43,7 @@ type Limit struct {
 	// decide. If several sources set the Rate, such as a document and a record, use the sum of their
 	// versions. It grows whenever one of them changes.
 	Version int64
-	// Horizon is how long a store keeps a subject after a charge on this limit. 0 means as long as
+	// Horizon is how long a store keeps a subject after a charge on this limit. 0 means the time that
 	// this limit needs. If requests charge different limits of a subject, give all limits the
 	// longest Horizon. Without this, a charge on a short limit makes the count of a long limit expire.
 	Horizon time.Duration
@@ -79,7 +79,7 @@ type Limit struct {
 	localShare   *Limit   // the part of one process in an outage; nil unless LocalProcesses divide the limit
 	isLocalShare bool     // l is the localShare of another limit
 	marks        []*Limit // count the notices that were written, one for each percentage of Notify
-	reports      *reports // limits that hold the reports of Spread.Adaptive; otherwise nil
+	reports      *reports // limits of the items that hold the reports; nil without Spread.Adaptive
 }
 
 const maxName = 32

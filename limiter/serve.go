@@ -8,7 +8,7 @@ import (
 // After that, the request calls the store itself.
 const serveRounds = 4
 
-// tracked reports whether the Spread of the item's limit makes a tracker decide the item.
+// tracked reports whether a tracker decides the item, because its limit has a Spread that needs one.
 func (r *request) tracked(it *item) bool {
 	s := &it.limit.Spread
 	return it.want > 0 && (s.hasCounter() || s.Lease > 1 && !it.Force && !r.look)

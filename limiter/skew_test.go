@@ -33,7 +33,7 @@ func TestLimiter_slowClock(t *testing.T) {
 		}
 		worst = max(worst, last-first+1)
 	}
-	// Bound of a minute: 100*(1 + (60 s + 70 s)/60 s) = 316. Bound of five minutes: about 100 a minute.
+	// Bound of a minute: 100*(1 + (60 s + 70 s)/60 s) = 316. The five minutes must admit about 100 a minute, so at least 480.
 	if worst > 316 || len(admitted) < 480 {
 		t.Errorf("got %d admitted in the worst minute and %d in five, want at most 316, and at least 480", worst, len(admitted))
 	}

@@ -126,7 +126,7 @@ func checkDeployment(t *testing.T, got, nested template) {
 	}
 }
 
-// generated returns the name of the output that the CDK adds to the nested stack for an output of the release.
+// generated returns the name of an output in the nested stack. The CDK generates this name from the name of the output in the release.
 func generated(t *testing.T, nested template, name string) string {
 	t.Helper()
 	value := func(output any) any { n, _ := output.(node); return n["Value"] }

@@ -61,8 +61,8 @@ type Kafka struct {
 }
 
 // Read returns the settings in the context of a CDK app. If a setting is "" in the context, Read uses
-// the setting in the stage's object of document, for example {"prod": {"throttle": "600"}}. given are
-// the keys of the context. An unknown key is a mistake. The error lists all mistakes.
+// the setting in the stage's object of document, for example {"prod": {"throttle": "600"}}. given
+// lists the keys of the context. An unknown key is a mistake. The error lists all mistakes.
 func Read(document []byte, given []string, context func(key string) string) (Settings, error) {
 	var stages map[string]map[string]string
 	if err := json.Unmarshal(document, &stages); err != nil {

@@ -168,7 +168,7 @@ func TestCalendar_Convert(t *testing.T) {
 	if s := algo.Convert(window, day, algo.State{Window: window.(*algo.Window).Index(now), Count: 3}, now); day.Remaining(s, now) != 7 {
 		t.Errorf("from a window of a day: got %d remaining, want 7", day.Remaining(s, now))
 	}
-	// The month ends on 31 March. The anchored month that now falls into goes on until 14 April.
+	// The month ends on 31 March. The anchored month that contains 31 March ends on 14 April.
 	if s := algo.Convert(month, anchored, charged, now); anchored.Remaining(s, instant(t, "2026-04-14T23:59:59Z")) != 6 || anchored.Remaining(s, instant(t, "2026-04-15T00:00:00Z")) != 10 {
 		t.Error("to the 15th: got another end, want the counts until 15 April")
 	}

@@ -90,7 +90,7 @@ func (w *Window) Weight(index int64, now Instant) int64 {
 	return mulDivCeil(int64(w.Length-elapsed), one, int64(w.Length))
 }
 
-// Room returns the largest Count of the window index with which cost is allowed at now. previous is the
+// Room returns the largest Count at which a charge of cost is allowed at now. The Count is that of window number index. previous is the
 // count of the window before. The result is negative if there is no such Count. cost MUST be at most
 // Requests.
 func (w *Window) Room(index int64, now Instant, previous, cost int64) int64 {

@@ -207,8 +207,8 @@ func TestStore_calls(t *testing.T) {
 	}
 }
 
-// Many environments serve one caller with a bucket. Each environment has an old state in its cache and
-// guesses from its recent successes. Requests arrive at random times, at half of the limit and at the
+// Many environments serve one caller with a bucket. Each environment has an old state in its cache, and
+// estimates the current state from its recent successes. Requests arrive at random times, at half of the limit and at the
 // limit.
 func TestStore_calls_environments(t *testing.T) {
 	client, table := local(t)

@@ -253,7 +253,7 @@ func newServer(t *testing.T) *server {
 	return s
 }
 
-// failing is the store of a server. If the field store of the server is nil, each call returns an error.
+// failing is the store of a server. If server.store is nil, each call returns an error.
 type failing struct {
 	limiter.Store
 	*server

@@ -175,7 +175,7 @@ func TestSettle_backEnds(t *testing.T) {
 	}
 }
 
-// pool returns the environments of a back end, which calls the API of Lambda at a URL. rejected gets a value
+// pool returns the environments of a back end. The back end calls the API of Lambda at the URL lambda. rejected gets a value
 // for a line about a rejected report.
 func pool(t *testing.T, folder, lambda string, rejected chan<- struct{}) *lambdaenv.Pool {
 	t.Helper()

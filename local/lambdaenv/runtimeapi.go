@@ -34,7 +34,7 @@ const (
 	handler = "bootstrap"
 )
 
-// initRequest identifies the init where an invocation has the id of its request.
+// initRequest is the id of the init, which has no request.
 const initRequest = "init"
 
 // FunctionError is an error that the function has reported. It wraps a messages.InvokeResponse_Error of

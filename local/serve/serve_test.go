@@ -227,7 +227,7 @@ func (l *local) everybody(api *httptest.Server, tier string) {
 			l.t.Fatalf("POST %d: got %s, want %d", i+1, r.Status, want)
 		}
 		if i >= 4 && r.Header.Get("RateLimit-Policy") != `"all";q=4;w=60` {
-			l.t.Errorf("limit that refused: got %s, want all", r.Header.Get("RateLimit-Policy"))
+			l.t.Errorf("name of the limit that refused: got %s, want the limit all", r.Header.Get("RateLimit-Policy"))
 		}
 	}
 }

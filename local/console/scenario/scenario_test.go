@@ -55,7 +55,7 @@ func TestBucket(t *testing.T) {
 		t.Errorf("request 21: got %+v, want a wait of 100 ms", run.Requests[20])
 	}
 	if first, last := r.Levels[0], r.Levels[len(r.Levels)-1]; first.Tokens != 20 || last.At != 6000 || last.Tokens != 20 {
-		t.Errorf("levels: got %d from %+v to %+v, want 20 tokens in the first and in the last, at 6000 ms", len(r.Levels), first, last)
+		t.Errorf("first level: got %+v, want 20 tokens; last of %d levels: got %+v, want 20 tokens at 6000 ms", first, len(r.Levels), last)
 	}
 	// Without traffic, the bucket gains one token every 100 ms, up to its capacity.
 	for i, level := range play[scenario.BucketResult](t, "bucket", "offered=0&burst=20").Levels {
