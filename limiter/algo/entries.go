@@ -108,6 +108,13 @@ type counted struct {
 	requests int64 // of the machine
 }
 
+// counted returns the number of entries after the instant i, and the number of the other entries, which have
+// expired.
+func (e Entries) counted(i Instant, requests int64) counted {
+	expired := e.Until(i)
+	return counted{int64(e.Len() - expired), expired, requests}
+}
+
 // maxDebt returns the largest number of entries that a forced charge may leave.
 func maxDebt(requests int64) int64 { return 2 * requests }
 

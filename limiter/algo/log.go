@@ -25,17 +25,17 @@ var _ Machine = (*Log)(nil)
 
 // Live returns the number of entries of s that count at now, and the number of expired entries.
 func (l *Log) Live(s State, now Instant) (live int64, expired int) {
-	expired = s.Entries.Until(l.at(s, now).Add(-l.Length))
-	return int64(s.Entries.Len() - expired), expired
+	c := l.counted(&s, now)
+	return c.live, c.expired
 }
 
-func (l *Log) counted(s State, now Instant) counted {
-	live, expired := l.Live(s, now)
-	return counted{live, expired, l.Requests}
+// counted gets a pointer, because the copy of a State costs as much as the search.
+func (l *Log) counted(s *State, now Instant) counted {
+	return s.Entries.counted(l.at(s, now).Add(-l.Length), l.Requests)
 }
 
 // at returns the instant at which the entries of s are counted for a clock that reads now.
-func (l *Log) at(s State, now Instant) Instant { return max(now, s.Newest) }
+func (l *Log) at(s *State, now Instant) Instant { return max(now, s.Newest) }
 
 // Trim drops expired entries, which a store can still have. The result depends only on the state, not on
 // the time of the call.
@@ -46,14 +46,14 @@ func (l *Log) Trim(s State) State {
 
 // append returns s with n more entries, trimmed.
 func (l *Log) append(s State, now Instant, n int64) State {
-	s.Newest = l.at(s, now)
+	s.Newest = l.at(&s, now)
 	s.Entries = s.Entries.with(s.Newest, n)
 	return l.Trim(s)
 }
 
 // Take implements Machine.
 func (l *Log) Take(s State, now Instant, cost int64) (State, bool) {
-	if !l.counted(s, now).admits(cost) {
+	if !l.counted(&s, now).admits(cost) {
 		return s, false
 	}
 	if cost == 0 {
@@ -64,14 +64,14 @@ func (l *Log) Take(s State, now Instant, cost int64) (State, bool) {
 
 // Force implements Machine.
 func (l *Log) Force(s State, now Instant, cost int64) State {
-	if cost = l.counted(s, now).forceable(cost); cost == 0 {
+	if cost = l.counted(&s, now).forceable(cost); cost == 0 {
 		return s
 	}
 	return l.append(s, now, cost)
 }
 
 // Excess implements Machine.
-func (l *Log) Excess(s State, now Instant, cost int64) int64 { return l.counted(s, now).excess(cost) }
+func (l *Log) Excess(s State, now Instant, cost int64) int64 { return l.counted(&s, now).excess(cost) }
 
 // MaxDebt returns the number of entries of the largest debt. It is also the length of the longest
 // trimmed list.
@@ -79,11 +79,11 @@ func (l *Log) MaxDebt() int64 { return maxDebt(l.Requests) }
 
 // RetryAfter implements Machine.
 func (l *Log) RetryAfter(s State, now Instant, cost int64) time.Duration {
-	return l.counted(s, now).retryAfter(l, s, now, cost, l.Length)
+	return l.counted(&s, now).retryAfter(l, s, now, cost, l.Length)
 }
 
 // Remaining implements Machine.
-func (l *Log) Remaining(s State, now Instant) int64 { return l.counted(s, now).remaining() }
+func (l *Log) Remaining(s State, now Instant) int64 { return l.counted(&s, now).remaining() }
 
 // ResetAfter implements Machine.
 func (l *Log) ResetAfter(s State, now Instant) time.Duration {
@@ -125,7 +125,7 @@ func (l *Log) Idle(s State) Instant { return s.Newest.Add(l.Length) }
 func (l *Log) Fingerprint() string { return fmt.Sprintf("%s/%s/%d", kindLog, l.Length, l.Requests) }
 
 // Used implements Machine.
-func (l *Log) Used(s State, now Instant) int64 { return l.counted(s, now).live }
+func (l *Log) Used(s State, now Instant) int64 { return l.counted(&s, now).live }
 
 func (l *Log) owing(n int64, now Instant) State {
 	if n == 0 {

@@ -32,18 +32,18 @@ var _ Machine = (*Slots)(nil)
 
 // Live returns the number of slots of s that are taken at now, and the number of expired slots.
 func (l *Slots) Live(s State, now Instant) (live int64, expired int) {
-	expired = s.Entries.Until(now.Add(-l.Length))
-	return int64(s.Entries.Len() - expired), expired
+	c := l.counted(&s, now)
+	return c.live, c.expired
 }
 
-func (l *Slots) counted(s State, now Instant) counted {
-	live, expired := l.Live(s, now)
-	return counted{live, expired, l.Requests}
+// counted gets a pointer, because the copy of a State costs as much as the search.
+func (l *Slots) counted(s *State, now Instant) counted {
+	return s.Entries.counted(now.Add(-l.Length), l.Requests)
 }
 
 // Take implements Machine. The Newest of the result is the instant of the new slots, for Refund.
 func (l *Slots) Take(s State, now Instant, cost int64) (State, bool) {
-	if !l.counted(s, now).admits(cost) {
+	if !l.counted(&s, now).admits(cost) {
 		return s, false
 	}
 	if cost == 0 {
@@ -64,14 +64,16 @@ func (l *Slots) add(s State, now Instant, n, room int64) State {
 
 // Force implements Machine.
 func (l *Slots) Force(s State, now Instant, cost int64) State {
-	if cost = l.counted(s, now).forceable(cost); cost == 0 {
+	if cost = l.counted(&s, now).forceable(cost); cost == 0 {
 		return s
 	}
 	return l.add(s, now, cost, l.MaxDebt())
 }
 
 // Excess implements Machine.
-func (l *Slots) Excess(s State, now Instant, cost int64) int64 { return l.counted(s, now).excess(cost) }
+func (l *Slots) Excess(s State, now Instant, cost int64) int64 {
+	return l.counted(&s, now).excess(cost)
+}
 
 // MaxDebt returns the largest number of slots that a forced charge may leave.
 func (l *Slots) MaxDebt() int64 { return maxDebt(l.Requests) }
@@ -79,11 +81,11 @@ func (l *Slots) MaxDebt() int64 { return maxDebt(l.Requests) }
 // RetryAfter implements Machine. It returns the time until enough slots have expired. A release usually
 // makes room earlier.
 func (l *Slots) RetryAfter(s State, now Instant, cost int64) time.Duration {
-	return l.counted(s, now).retryAfter(l, s, now, cost, l.Length)
+	return l.counted(&s, now).retryAfter(l, s, now, cost, l.Length)
 }
 
 // Remaining implements Machine.
-func (l *Slots) Remaining(s State, now Instant) int64 { return l.counted(s, now).remaining() }
+func (l *Slots) Remaining(s State, now Instant) int64 { return l.counted(&s, now).remaining() }
 
 // ResetAfter implements Machine.
 func (l *Slots) ResetAfter(s State, now Instant) time.Duration {
@@ -125,7 +127,7 @@ func (l *Slots) Idle(s State) Instant {
 func (l *Slots) Fingerprint() string { return fmt.Sprintf("%s/%s/%d", kindSlots, l.Length, l.Requests) }
 
 // Used implements Machine.
-func (l *Slots) Used(s State, now Instant) int64 { return l.counted(s, now).live }
+func (l *Slots) Used(s State, now Instant) int64 { return l.counted(&s, now).live }
 
 func (l *Slots) owing(n int64, now Instant) State {
 	return State{Entries: Entries("").insert(now, min(n, l.MaxDebt()))}
