@@ -92,9 +92,13 @@ func Built() Build {
 }
 
 // Main runs the command line of this process and then exits. The first interrupt cancels the context
-// of the command. The second interrupt ends the process at once.
+// of the command, and so does the end of its terminal. The second interrupt ends the process at once.
 func Main(root *cobra.Command) {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it
+		signals = append(signals, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	context.AfterFunc(ctx, stop)
 	code := Execute(ctx, root, os.Args[1:], os.Stdout, os.Stderr)
 	stop()

@@ -41,6 +41,6 @@ var accountRows = []Row{
 func byAccount(id, claim, hand string, needs ...Need) Row {
 	return Row{
 		ID: id, Claim: claim, Hand: hand, Needs: slices.Concat([]Need{NeedStack}, needs),
-		Check: func(ctx context.Context, s *session) Observation { return s.Account.Check(ctx, id) },
+		Check: func(ctx context.Context, s *session) Observation { return s.Account.Check(ctx, id).printable() },
 	}
 }

@@ -3,6 +3,7 @@ package verify_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -194,6 +195,56 @@ func (b breaking) BreakAuthorizer(ctx context.Context) (func(context.Context) er
 	return b(ctx)
 }
 
+// The authorizer fails late, as on AWS, where a change needs seconds. If it cannot be made to fail, nothing is tested.
+func TestRun_lateFault(t *testing.T) {
+	d := place{}.open(t)
+	faults, wait := d.Faults, d.Wait
+	breakNow := func() {}
+	d.Faults = breaking(func(context.Context) (func(context.Context) error, error) {
+		breakNow = func() { _, _ = faults.BreakAuthorizer(t.Context()) }
+		return func(context.Context) error { return nil }, nil
+	})
+	d.Wait = func(ctx context.Context, w time.Duration) error { breakNow(); return wait(ctx, w) }
+	if passed := ids(verified(t, d), verify.Pass); !slices.Contains(passed, "rest-authorizer-failure") {
+		t.Errorf("a late failure: got passed rows %q, want rest-authorizer-failure among them", passed)
+	}
+	d = place{}.open(t)
+	d.Faults = breaking(func(context.Context) (func(context.Context) error, error) { return nil, errors.New("not permitted") })
+	if failed := ids(verified(t, d), verify.Fail); len(failed) > 0 {
+		t.Errorf("no permission to change: got failed rows %q, want none", failed)
+	}
+}
+
+// A limit that is used up proves nothing about its exactness. An answer that no limit decided proves nothing about the cache.
+func TestRun_vacuous(t *testing.T) {
+	d := place{}.open(t)
+	d.MaxWait = 0
+	verified(t, d)
+	if passed := ids(verified(t, d), verify.Pass); slices.Contains(passed, "limit-exact") {
+		t.Errorf("a limit that is used up: got passed rows %q, want no limit-exact", passed)
+	}
+	var items atomic.Int64
+	d = fronted(rest, func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if strings.Contains(r.URL.Path, "items") && items.Add(1) > 1 {
+				w.WriteHeader(http.StatusBadGateway)
+				return
+			}
+			h.ServeHTTP(w, r)
+		})
+	}).open(t)
+	if passed := ids(verified(t, d), verify.Pass); slices.Contains(passed, "rest-not-cached") {
+		t.Errorf("502 to the burst: got passed rows %q, want no rest-not-cached", passed)
+	}
+}
+
+// hostileAccount is an account whose texts control the terminal.
+type hostileAccount struct{}
+
+func (hostileAccount) Check(context.Context, string) verify.Observation {
+	return verify.Observation{Outcome: verify.Fail, Observed: "a\x1b[2J", Reason: "b\x1b[2J", Raw: "c\x1b]0;title\a"}
+}
+
 // An answer cannot control the terminal, and a long answer is shortened.
 func TestRun_hostile(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -202,7 +253,7 @@ func TestRun_hostile(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	d := place{}.open(t)
-	d.URL = server.URL
+	d.URL, d.Account = server.URL, hostileAccount{}
 	for _, r := range verified(t, d) {
 		if text := fmt.Sprint(r); strings.Contains(text, "\x1b") || len(text) > 6000 {
 			t.Errorf("row %s: got %d bytes with an escape sequence %t, want a short text without one", r.Row, len(text), strings.Contains(text, "\x1b"))

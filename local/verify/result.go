@@ -48,6 +48,12 @@ func failed(expected, observed, raw string) Observation {
 
 func skipped(reason string) Observation { return Observation{Outcome: Skip, Reason: printable(reason)} }
 
+// printable returns the observation of an account without control characters.
+func (o Observation) printable() Observation {
+	o.Observed, o.Reason, o.Raw = printable(o.Observed), printable(o.Reason), printable(o.Raw)
+	return o
+}
+
 // printable replaces the characters with which an answer could control a terminal.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {

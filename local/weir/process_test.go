@@ -206,12 +206,12 @@ func TestServe_serverDies(t *testing.T) {
 	}
 }
 
-// When serve ends by SIGTERM or Ctrl-C, the processes that it started end too.
+// When serve ends by SIGTERM, by Ctrl-C or with its terminal, the processes that it started end too.
 func TestServe_ends(t *testing.T) {
 	for _, c := range []struct {
 		store  string
 		signal os.Signal
-	}{{"memory", syscall.SIGTERM}, {"redis", syscall.SIGTERM}, {"redis", os.Interrupt}, {"dynamodb", syscall.SIGTERM}} {
+	}{{"memory", syscall.SIGTERM}, {"memory", syscall.SIGHUP}, {"redis", syscall.SIGTERM}, {"redis", os.Interrupt}, {"dynamodb", syscall.SIGTERM}} {
 		t.Run(c.store+" "+c.signal.String(), func(t *testing.T) {
 			if c.store != "memory" { // skip the test if the server cannot run here
 				storetest.Server(t, c.store, servers.Variables[c.store])

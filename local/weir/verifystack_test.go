@@ -63,7 +63,7 @@ func TestVerify_stack(t *testing.T) {
 	if !strings.Contains(text, "| `limit-exact` | pass |") || strings.Contains(text, "123456789012") || strings.Contains(text, "127.0.0.1") {
 		t.Errorf("report: got %s, want the rows and nothing private", text)
 	}
-	if code, _, errs := weir(t, "verify", "--stack", "Other"); code != 1 || !strings.Contains(errs, "stack Other: ") {
+	if code, _, errs := weir(t, "verify", "--stack", "Other"); code != 1 || !strings.Contains(errs, "stack Other in us-east-1: ") {
 		t.Errorf("missing stack: got exit %d, %s, want 1 and the stack", code, errs)
 	}
 	t.Setenv("AWS_REGION", "")

@@ -363,17 +363,34 @@ func TestStack_BreakAuthorizer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.OnCall(func(action string) string {
-		if strings.Contains(action, "concurrency") {
+	failures := 0
+	concurrency := func(limit int) func(string) string {
+		return func(action string) string {
+			if failures == limit || !strings.Contains(action, "concurrency") {
+				return ""
+			}
+			failures++
 			return "AccessDeniedException"
 		}
-		return ""
-	})
+	}
+	c.OnCall(concurrency(1))
+	if err := restore(t.Context()); err != nil || aws.ToInt32(reserved()) != 7 || len(s.Left()) > 0 {
+		t.Errorf("a call that fails once: got error %v, left %v, want 7 restored", err, s.Left())
+	}
+	if restore, err = s.BreakAuthorizer(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.OnCall(concurrency(-1))
 	if err := restore(t.Context()); err == nil {
 		t.Error("restore: got no error, want one")
 	}
-	if left := s.Left(); len(left) != 1 || !strings.Contains(left[0], "aws lambda put-function-concurrency --reserved-concurrent-executions 7 --function-name "+name) {
-		t.Errorf("left: got %v, want the command", left)
+	if left := s.Left(); len(left) != 1 || !strings.Contains(left[0], "aws lambda put-function-concurrency --reserved-concurrent-executions 7 --function-name "+name+" --region us-east-1") {
+		t.Errorf("left: got %v, want the command with the region", left)
+	}
+	// The next run must not take this 0 for the value to restore.
+	c.OnCall(nil)
+	if _, err := s.BreakAuthorizer(t.Context()); err == nil || !strings.Contains(err.Error(), "aws lambda delete-function-concurrency --function-name "+name+" --region us-east-1") {
+		t.Errorf("a reserved concurrency of 0: got error %v, want the command that removes it", err)
 	}
 }
 
@@ -398,6 +415,13 @@ func TestStack_alarmTopic(t *testing.T) {
 	found, err := client.DescribeAlarms(t.Context(), &cloudwatch.DescribeAlarmsInput{AlarmNames: []string{"weir-dev-degraded"}})
 	if err != nil || found.MetricAlarms[0].StateValue != watch.StateValueOk {
 		t.Errorf("alarm: got %+v, %v; want the state OK", found, err)
+	}
+	if _, err := client.SetAlarmState(t.Context(), &cloudwatch.SetAlarmStateInput{AlarmName: aws.String("weir-dev-degraded"), StateValue: watch.StateValueAlarm, StateReason: aws.String("test")}); err != nil {
+		t.Fatal(err)
+	}
+	set := c.Called("SetAlarmState")
+	if o := s.Check(t.Context(), "alarm-arrives"); o.Outcome != verify.Skip || c.Called("SetAlarmState") != set {
+		t.Errorf("an alarm that has started: got %+v, want a skip and no change", o)
 	}
 }
 

@@ -95,6 +95,9 @@ func (s *Stack) alarmTopic(ctx context.Context) (o verify.Observation, err error
 		return o, err
 	}
 	before := found[alarm.ID]
+	if before.StateValue == types.StateValueAlarm {
+		return skipped("the alarm degraded is in the state ALARM, so it cannot start; run again later"), nil
+	}
 	set := func(value types.StateValue) func(context.Context) error {
 		return func(ctx context.Context) error {
 			_, err := s.watch.SetAlarmState(ctx, &cloudwatch.SetAlarmStateInput{AlarmName: &alarm.Physical, StateValue: value, StateReason: aws.String("weir verify")})

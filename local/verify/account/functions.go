@@ -126,6 +126,9 @@ func (s *Stack) BreakAuthorizer(ctx context.Context) (restore func(context.Conte
 	}
 	command := "aws lambda delete-function-concurrency --function-name " + r.Physical
 	if n := before.ReservedConcurrentExecutions; n != nil {
+		if *n == 0 { // an undo to 0 would keep the REST API broken
+			return nil, fmt.Errorf("function %s: its reserved concurrency is 0 already, perhaps because an earlier run was killed; run: %s --region %s", r.Physical, command, s.region)
+		}
 		command = fmt.Sprintf("aws lambda put-function-concurrency --reserved-concurrent-executions %d --function-name %s", *n, r.Physical)
 	}
 	put := func(ctx context.Context, n int32) error {

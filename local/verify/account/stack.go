@@ -91,7 +91,7 @@ func queryProtocol(o *cloudwatch.Options) {
 func (s *Stack) readStack(ctx context.Context) error {
 	described, err := s.formation.DescribeStacks(ctx, &cloudformation.DescribeStacksInput{StackName: &s.Name})
 	if err != nil {
-		return fmt.Errorf("stack %s: %w", s.Name, err)
+		return fmt.Errorf("stack %s in %s: %w", s.Name, s.region, err)
 	}
 	if len(described.Stacks) == 0 {
 		return fmt.Errorf("stack %s: not found in %s", s.Name, s.region)
@@ -167,17 +167,26 @@ func (s *Stack) Left() []string {
 	return append([]string(nil), s.left...)
 }
 
-// undoTimeout is the longest time in which a change is undone.
-const undoTimeout = 30 * time.Second
+// These bound the undoing of a change. The tries have a pause, so that a short loss of the network leaves nothing
+// changed.
+const (
+	undoTimeout = time.Minute
+	undoTries   = 6
+	undoPause   = 5 * time.Second
+)
 
 // change makes a change and returns the function that undoes it. command is the command with which a
 // person undoes the change. The function that undoes the change works after the end of ctx.
 func (s *Stack) change(ctx context.Context, what, command string, do, undo func(context.Context) error) (func(context.Context) error, error) {
+	command += " --region " + s.region
 	fmt.Fprintf(s.Log, "changing %s; if this command is killed, undo it: %s\n", what, command)
 	back := func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 		defer cancel()
 		err := undo(ctx)
+		for try := 1; err != nil && try < undoTries && s.Wait(ctx, undoPause) == nil; try++ {
+			err = undo(ctx)
+		}
 		if err != nil {
 			s.mu.Lock()
 			defer s.mu.Unlock()
