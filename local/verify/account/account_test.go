@@ -38,6 +38,12 @@ func deployed(t *testing.T, golden string) (*accounttest.Cloud, *account.Stack) 
 	}
 	c := accounttest.Start(t)
 	c.Deploy(t, stackName, template)
+	return opened(t, c, "dev")
+}
+
+// opened opens the stack of a namespace whose functions have served a request.
+func opened(t *testing.T, c *accounttest.Cloud, deployment string) (*accounttest.Cloud, *account.Stack) {
+	t.Helper()
 	s, err := account.Open(t.Context(), c.Config(), stackName)
 	if err != nil {
 		t.Fatal(err)
@@ -52,8 +58,8 @@ func deployed(t *testing.T, golden string) (*accounttest.Cloud, *account.Stack) 
 			t.Fatal(err)
 		}
 	}
-	put("Weir/dev", "Allowed")
-	put("Weir/dev", "Refused")
+	put("Weir/"+deployment, "Allowed")
+	put("Weir/"+deployment, "Refused")
 	for _, r := range s.Resources() {
 		switch {
 		case r.Type == "AWS::Kinesis::Stream":
@@ -120,6 +126,47 @@ func TestStack_Check(t *testing.T) {
 			}
 			if left := s.Left(); len(left) > 0 {
 				t.Errorf("left: got %v, want nothing", left)
+			}
+		})
+	}
+}
+
+// The template of a release has parameters and conditions. Each row that applies passes with either store.
+func TestStack_Check_release(t *testing.T) {
+	template, err := os.ReadFile("../../../infra/standalone/weir.template.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for store, want := range map[string]struct{ holds, skipped []string }{
+		"dynamodb": {[]string{"HasRestApi", "NotUsesElastiCache", "HasIssuer"},
+			[]string{"appconfig", "authorizer-methods", "elasticache-login", "events", "signing-keys-policy", "stage-settings", "vpc-policy"}},
+		"elasticache": {[]string{"HasRestApi", "UsesElastiCache", "HasIssuer", "HasIssuerUsesElastiCache"},
+			[]string{"appconfig", "authorizer-methods", "events", "stage-settings"}},
+	} {
+		t.Run(store, func(t *testing.T) {
+			c := accounttest.Start(t)
+			api, err := apigateway.NewFromConfig(c.Config()).CreateRestApi(t.Context(), &apigateway.CreateRestApiInput{Name: aws.String("existing")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.DeployWith(t, stackName, template, map[string]string{
+				"Namespace": "main", "CodeBucket": "bucket", "CodePrefix": "weir/", "Architecture": "arm64", "RestApiId": aws.ToString(api.Id), "Store": store,
+				"Issuer": "https://issuer.example", "Audience": "api", "JWKS": "https://issuer.example/keys", "AccessLogGroup": "", "AlarmEmail": "",
+			}, want.holds...)
+			_, s := opened(t, c, "main")
+			all := checkAll(t, s)
+			var skipped []string
+			for row, o := range all {
+				if o.Outcome == verify.Skip {
+					skipped = append(skipped, row)
+				}
+				if o.Outcome == verify.Fail {
+					t.Errorf("%s: got %+v, want no failure", row, o)
+				}
+			}
+			slices.Sort(skipped)
+			if !slices.Equal(skipped, want.skipped) {
+				t.Errorf("skipped rows: got %v, want %v", skipped, want.skipped)
 			}
 		})
 	}

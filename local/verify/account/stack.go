@@ -60,7 +60,7 @@ type Resource struct {
 	ID, Type, Physical, Status string
 	// Retained reports that CloudFormation keeps the resource when it deletes the stack.
 	Retained bool
-	// Properties are the properties in the template, with intrinsic functions.
+	// Properties are the properties in the template, with intrinsic functions other than Fn::If.
 	Properties map[string]any
 }
 
@@ -115,7 +115,8 @@ func (s *Stack) readStack(ctx context.Context) error {
 // readResources joins the resources of the stack with their properties in the template.
 func (s *Stack) readResources(ctx context.Context) error {
 	var template struct {
-		Resources map[string]struct {
+		Conditions map[string]any
+		Resources  map[string]struct {
 			DeletionPolicy string
 			Properties     map[string]any
 		}
@@ -123,6 +124,7 @@ func (s *Stack) readResources(ctx context.Context) error {
 	if err := json.Unmarshal(s.Template, &template); err != nil {
 		return fmt.Errorf("stack %s: got a template that is not JSON (%w), want the template of the CDK; name the nested stack that contains Weir", s.Name, err)
 	}
+	deployed := conditions{template.Conditions, s.parameters}
 	pages := cloudformation.NewListStackResourcesPaginator(s.formation, &cloudformation.ListStackResourcesInput{StackName: &s.Name})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
@@ -131,9 +133,10 @@ func (s *Stack) readResources(ctx context.Context) error {
 		}
 		for _, r := range page.StackResourceSummaries {
 			id := aws.ToString(r.LogicalResourceId)
+			properties, _ := deployed.resolve(template.Resources[id].Properties).(map[string]any)
 			s.resources = append(s.resources, Resource{
 				ID: id, Type: aws.ToString(r.ResourceType), Physical: aws.ToString(r.PhysicalResourceId), Status: string(r.ResourceStatus),
-				Retained: template.Resources[id].DeletionPolicy == "Retain", Properties: template.Resources[id].Properties,
+				Retained: template.Resources[id].DeletionPolicy == "Retain", Properties: properties,
 			})
 		}
 	}

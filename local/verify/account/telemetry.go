@@ -93,8 +93,13 @@ func (s *Stack) insightRule(ctx context.Context) (verify.Observation, error) {
 	}
 	var problems []string
 	for _, r := range rules {
-		got, ok := deployed[fmt.Sprint(r.Properties["RuleName"])]
-		if !ok {
+		var got types.InsightRule
+		for name, rule := range deployed {
+			if s.differs("", r.Properties["RuleName"], name) == "" {
+				got = rule
+			}
+		}
+		if got.Name == nil {
 			problems = append(problems, r.ID+": not in CloudWatch")
 			continue
 		}

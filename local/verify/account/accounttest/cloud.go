@@ -54,11 +54,12 @@ type Cloud struct {
 
 // stack is a deployed stack.
 type stack struct {
-	template []byte
-	status   string
-	physical map[string]string // by logical id
-	types    map[string]string // by logical id
-	order    []string
+	template   []byte
+	parameters map[string]string
+	status     string
+	physical   map[string]string // by logical id
+	types      map[string]string // by logical id
+	order      []string
 }
 
 // Start starts an account. It skips the test if Moto is not installed.
@@ -121,6 +122,20 @@ func (c *Cloud) Deploy(t *testing.T, name string, template []byte) {
 	if _, err := cloudformation.NewFromConfig(c.Config()).CreateStack(t.Context(), &cloudformation.CreateStackInput{StackName: &name, TemplateBody: aws.String(string(template))}); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// DeployWith creates a stack from a template with values of its parameters. holds are the conditions that hold with
+// these values.
+func (c *Cloud) DeployWith(t *testing.T, name string, template []byte, parameters map[string]string, holds ...string) {
+	t.Helper()
+	made, err := instantiate(template, parameters, holds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Deploy(t, name, made)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stacks[name].template, c.stacks[name].parameters = template, parameters
 }
 
 // Stacks returns the number of stacks.

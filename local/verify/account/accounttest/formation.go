@@ -360,8 +360,12 @@ func (c *Cloud) describeStacks(_ context.Context, form url.Values) (string, erro
 	for _, key := range slices.Sorted(maps.Keys(outputs)) {
 		b.WriteString("<member>" + element("OutputKey", key) + element("OutputValue", fmt.Sprint(s.resolve(outputs[key].Value))) + "</member>")
 	}
+	var given strings.Builder
+	for _, key := range slices.Sorted(maps.Keys(s.parameters)) {
+		given.WriteString("<member>" + element("ParameterKey", key) + element("ParameterValue", s.parameters[key]) + "</member>")
+	}
 	return "<Stacks><member>" + element("StackName", form.Get("StackName")) + element("StackStatus", s.status) +
-		element("CreationTime", "2026-11-22T12:00:00Z") + "<Outputs>" + b.String() + "</Outputs></member></Stacks>", nil
+		element("CreationTime", "2026-11-22T12:00:00Z") + "<Parameters>" + given.String() + "</Parameters>" + "<Outputs>" + b.String() + "</Outputs></member></Stacks>", nil
 }
 
 func (c *Cloud) listStackResources(_ context.Context, form url.Values) (string, error) {
