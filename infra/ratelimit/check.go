@@ -23,7 +23,10 @@ func (p *LimitsProps) checkDeployment() (problems []error) {
 	problem := func(format string, args ...any) {
 		problems = append(problems, fmt.Errorf("ratelimit: "+format, args...))
 	}
-	for name := range p.Variables {
+	for name, value := range p.Variables {
+		if name == contract.VariableRequireCredential && unresolved(value) {
+			continue // the property is a bool, which cannot be a parameter
+		}
 		if name == contract.VariableLocal || slices.Contains(contract.Variables(), name) {
 			problem("Variables: got %s, want no variable that the construct sets", name)
 		}
@@ -75,8 +78,15 @@ func (p *LimitsProps) known() map[string]string {
 
 // placeholder returns a valid value of a variable that is a parameter of the template.
 func placeholder(variable string) string {
-	if variable == contract.VariableJWKS {
+	switch variable {
+	case contract.VariableJWKS:
 		return "https://issuer.invalid/keys"
+	case contract.VariableCORSOrigins:
+		return "https://origin.invalid"
+	case contract.VariableBasePath:
+		return "/path"
+	case contract.VariableRequireCredential:
+		return "true"
 	}
 	return "parameter"
 }

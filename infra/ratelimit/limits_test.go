@@ -154,6 +154,7 @@ func TestNew_mistakes(t *testing.T) {
 		`Namespace: got "a--b"`:                             func(p *ratelimit.LimitsProps) { p.Namespace = "a--b" },
 		"ProvisionedConcurrency: got 0.5":                   func(p *ratelimit.LimitsProps) { p.ProvisionedConcurrency = 0.5 },
 		"Variables: got TABLE, want no variable that the":   func(p *ratelimit.LimitsProps) { p.Variables = map[string]string{"TABLE": "mine"} },
+		"Variables: got REQUIRE_CREDENTIAL, want no":        func(p *ratelimit.LimitsProps) { p.Variables = map[string]string{"REQUIRE_CREDENTIAL": "true"} },
 		"would not start:\nIPV6_BITS: got 0":                func(p *ratelimit.LimitsProps) { p.Variables = map[string]string{"IPV6_BITS": "0"} },
 		`issuer "i", audience ""`:                           func(p *ratelimit.LimitsProps) { p.Tokens = &ratelimit.Tokens{Issuer: "i", JWKS: "https://i/k"} },
 		`JWKS: got "http://i/k", want an https URL`: func(p *ratelimit.LimitsProps) {

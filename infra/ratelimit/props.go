@@ -112,7 +112,7 @@ type LimitsProps struct {
 	MaxDelay time.Duration
 	// Variables are other variables of functions/boot, such as BASE_PATH (for a custom domain),
 	// JWT_ALGORITHMS, JWT_TIER_CLAIM or IPV6_BITS. A variable that another property sets is not
-	// allowed.
+	// allowed, except REQUIRE_CREDENTIAL with a parameter of the template as its value.
 	Variables map[string]string
 
 	// Architecture is the architecture of the bundles. nil means arm64.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/infra/ratelimit"
 )
 
@@ -89,6 +90,16 @@ func copied(t *testing.T, template any) node {
 	return made
 }
 
+// variants returns every combination of the parameters that add or remove resources.
+func variants() (all []variant) {
+	for _, store := range []ratelimit.Store{ratelimit.ElastiCache, ratelimit.DynamoDB} {
+		for _, issuer := range []bool{true, false} {
+			all = append(all, variant{store, issuer, true}, variant{store, issuer, false})
+		}
+	}
+	return all
+}
+
 // With the conditions of a variant, the template has exactly the resources of the construct in that variant.
 func TestTemplate_variants(t *testing.T) {
 	content, err := Template("rules.json")
@@ -96,15 +107,15 @@ func TestTemplate_variants(t *testing.T) {
 		t.Fatal(err)
 	}
 	template := copied(t, json.RawMessage(content))
-	for _, v := range variants {
+	for _, v := range variants() {
+		made, err := synthesize(v, "rules.json")
+		if err != nil {
+			t.Fatal(err)
+		}
 		for _, api := range []bool{true, false} {
-			made, err := synthesize(v, "rules.json")
-			if err != nil {
-				t.Fatal(err)
-			}
 			always := map[string]bool{hasAPI: api, hasAlarmEmail: true, hasAccessLog: api}
 			want := evaluate(t, copied(t, made), always)
-			always[hasIssuer], always[usesRedis] = v.issuer, v.store == "elasticache"
+			always[hasIssuer], always[hasOrigin], always[usesRedis] = v.issuer, v.origin, v.store == ratelimit.ElastiCache
 			got := evaluate(t, template, always)
 			if !reflect.DeepEqual(got, want) {
 				t.Errorf("%+v, API %t: got %v, want %v", v, api, got, want)
@@ -124,18 +135,32 @@ func TestTemplate_variants(t *testing.T) {
 }
 
 // CloudFormation rejects a wrong parameter before it creates a resource. It matches patterns with the whole
-// value.
+// value. TEMPLATE.md lists each parameter.
 func TestTemplate_parameters(t *testing.T) {
 	content, err := os.ReadFile("weir.template.json")
 	if err != nil {
 		t.Fatal(err)
 	}
 	parameters := object(copied(t, json.RawMessage(content))["Parameters"])
+	page, err := os.ReadFile("../TEMPLATE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range parameters {
+		if !strings.Contains(string(page), "`"+name+"`") {
+			t.Errorf("TEMPLATE.md: got no parameter %s, want it", name)
+		}
+	}
 	for name, values := range map[string]map[string]bool{
 		"Namespace":  {"main": true, "a1-b2": true, "": false, "Main": false, "a--b": false, "1a": false, "a/b": false},
 		"CodePrefix": {"": true, "weir/v1.0.0/": true, "weir/v1.0.0": false, "/weir/": false, "a//": false},
 		"RestApiId":  {"": true, "a1b2c3d4e5": true, "https://a1b2c3d4e5.execute-api": false, "a1b2c3d4e": false},
-		"JWKS":       {"": true, "https://a.example/jwks": true, "http://a.example/jwks": false},
+		"CorsOrigin": {
+			"": true, "*": true, "https://app.example": true, "http://localhost:3000": true, "https://app.example/": false, "http://app.example": false,
+			"https://a.example,https://b.example": false, "app.example": false,
+		},
+		"BasePath": {"": true, "/v1": true, "/a.b/c": true, "v1": false, "/": false, "/v1/": false, "/..": false, "/a/../b": false},
+		"JWKS":     {"": true, "https://a.example/jwks": true, "http://a.example/jwks": false},
 	} {
 		p := object(parameters[name])
 		pattern, _ := p["AllowedPattern"].(string)
@@ -178,5 +203,48 @@ func TestMerge(t *testing.T) {
 				t.Errorf("got %v (%v), want %v", got, err, want)
 			}
 		})
+	}
+}
+
+// With the parameters of a browser API, each response of the limits lets a page of the origin read it, and
+// the functions have the values of the parameters.
+func TestTemplate_browser(t *testing.T) {
+	content, err := os.ReadFile("weir.template.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := copied(t, json.RawMessage(content))
+	for origin, responses := range map[bool]int{true: 8, false: 6} {
+		got := evaluate(t, template, map[string]bool{hasAPI: true, hasAlarmEmail: false, hasAccessLog: false, hasIssuer: false, usesRedis: false, hasOrigin: origin})
+		decides := 0
+		for id, each := range object(got["Resources"]) {
+			properties := object(object(each)["Properties"])
+			switch object(each)["Type"] {
+			case "AWS::ApiGateway::GatewayResponse":
+				responses--
+				allowed := object(properties["ResponseParameters"])["gatewayresponse.header.Access-Control-Allow-Origin"]
+				want := any(node{"Fn::Join": []any{"", []any{"'", node{"Ref": "CorsOrigin"}, "'"}}})
+				if !origin {
+					want = nil
+				}
+				if !reflect.DeepEqual(allowed, want) {
+					t.Errorf("%s: Access-Control-Allow-Origin: got %v, want %v", id, allowed, want)
+				}
+			case "AWS::Lambda::Function":
+				v := object(object(properties["Environment"])["Variables"])
+				if v[contract.VariableCORSOrigins] == nil {
+					continue
+				}
+				decides++
+				for name, want := range map[string]any{contract.VariableBasePath: node{"Ref": "BasePath"}, contract.VariableRequireCredential: node{"Ref": "RequireCredential"}} {
+					if !reflect.DeepEqual(v[name], want) {
+						t.Errorf("%s: %s: got %v, want %v", id, name, v[name], want)
+					}
+				}
+			}
+		}
+		if responses != 0 || decides != 1 {
+			t.Errorf("origin %t: got %d responses too few and %d functions that decide, want 0 and 1", origin, responses, decides)
+		}
 	}
 }

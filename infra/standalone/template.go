@@ -25,6 +25,7 @@ const (
 	hasAccessLog  = "HasAccessLog"
 	hasAlarmEmail = "HasAlarmEmail"
 	hasIssuer     = "HasIssuer"
+	hasOrigin     = "HasCorsOrigin"
 	usesRedis     = "UsesElastiCache"
 	description   = "Weir: a rate limiter for APIs on API Gateway"
 	elastiCache   = string(ratelimit.ElastiCache)
@@ -40,31 +41,22 @@ const (
 
 // variant is a combination of parameters that adds or removes resources.
 type variant struct {
-	store  ratelimit.Store
-	issuer bool
+	store          ratelimit.Store
+	issuer, origin bool
 }
-
-var variants = [4]variant{{ratelimit.ElastiCache, true}, {ratelimit.ElastiCache, false}, {ratelimit.DynamoDB, true}, {ratelimit.DynamoDB, false}}
 
 // Template returns the template, in JSON. rules is the path of the rules document in the published
 // functions. It is in force until the user publishes rules.
 func Template(rules string) ([]byte, error) {
-	var made [4]node
-	for i, v := range variants {
-		var err error
-		if made[i], err = synthesize(v, rules); err != nil {
-			return nil, err
+	merged, err := either(usesRedis, func(redis bool) (node, error) {
+		store := ratelimit.DynamoDB
+		if redis {
+			store = ratelimit.ElastiCache
 		}
-	}
-	cached, err := merge(hasIssuer, made[0], made[1])
-	if err != nil {
-		return nil, err
-	}
-	plain, err := merge(hasIssuer, made[2], made[3])
-	if err != nil {
-		return nil, err
-	}
-	merged, err := merge(usesRedis, cached, plain)
+		return either(hasIssuer, func(issuer bool) (node, error) {
+			return either(hasOrigin, func(origin bool) (node, error) { return synthesize(variant{store, issuer, origin}, rules) })
+		})
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -73,6 +65,19 @@ func Template(rules string) ([]byte, error) {
 		err = fmt.Errorf("template: got %d bytes, want at most %d, the limit of CloudFormation", len(content), maxTemplate)
 	}
 	return append(content, '\n'), err
+}
+
+// either returns the merged template of made(true) and made(false).
+func either(condition string, made func(bool) (node, error)) (node, error) {
+	yes, err := made(true)
+	if err != nil {
+		return nil, err
+	}
+	no, err := made(false)
+	if err != nil {
+		return nil, err
+	}
+	return merge(condition, yes, no)
 }
 
 // synthesize returns the template of a variant. It returns a panic of the CDK or of the construct as an
@@ -110,6 +115,7 @@ type stack struct {
 
 	namespace, bucket, prefix, architecture, api, store awscdk.CfnParameter
 	issuer, audience, jwks, email, accessLog            awscdk.CfnParameter
+	origin, basePath, requireCredential                 awscdk.CfnParameter
 }
 
 func (s *stack) fill(v variant, rules string) {
@@ -118,6 +124,12 @@ func (s *stack) fill(v variant, rules string) {
 		Namespace: *s.namespace.ValueAsString(), Store: v.store, Rules: rules, RulesFrom: contract.RulesTable, Code: s.code, Settle: true,
 		Architecture: awslambda.Architecture_Custom(s.architecture.ValueAsString(), nil),
 		AlarmAction:  awscloudwatchactions.NewSnsAction(s.newTopic()),
+		Variables: map[string]string{
+			contract.VariableBasePath: *s.basePath.ValueAsString(), contract.VariableRequireCredential: *s.requireCredential.ValueAsString(),
+		},
+	}
+	if v.origin {
+		p.CORSOrigins = []string{*s.origin.ValueAsString()}
 	}
 	if v.issuer {
 		p.Tokens = &ratelimit.Tokens{Issuer: *s.issuer.ValueAsString(), Audience: *s.audience.ValueAsString(), JWKS: *s.jwks.ValueAsString()}
@@ -182,9 +194,18 @@ func (s *stack) newParameters() {
 	s.issuer = add("Issuer", "The claim iss of accepted JWTs. Empty means that tokens are ignored.", awscdk.CfnParameterProps{Default: empty})
 	s.audience = add("Audience", "The claim aud of accepted JWTs. Required with Issuer.", awscdk.CfnParameterProps{Default: empty})
 	s.jwks = add("JWKS", "The https URL of the issuer's public keys. Required with Issuer.", awscdk.CfnParameterProps{Default: empty, AllowedPattern: jsii.String("(https://.+)?"), ConstraintDescription: jsii.String("an https URL")})
+	s.requireCredential = add("RequireCredential", "true rejects callers without a token or an API key with 401.", awscdk.CfnParameterProps{Default: jsii.String("false"), AllowedValues: jsii.Strings("true", "false")})
+	s.origin = add("CorsOrigin", "The origin whose pages may read refusals, such as https://app.example. * means every origin. Empty means none.", awscdk.CfnParameterProps{
+		Default: empty, AllowedPattern: jsii.String(`(\*|(https://[A-Za-z0-9.-]+|http://(localhost|127\.0\.0\.1|\[::1\]))(:[0-9]{1,5})?)?`),
+		ConstraintDescription: jsii.String("empty, *, or one https origin without a path"),
+	})
+	s.basePath = add("BasePath", "The path that a custom domain adds before every path, such as /v1. Empty means none.", awscdk.CfnParameterProps{
+		Default: empty, AllowedPattern: jsii.String("(/[A-Za-z0-9_~-][A-Za-z0-9_.~-]*)*"), ConstraintDescription: jsii.String("empty, or a path such as /v1 that does not end with /"),
+	})
 	s.email = add("AlarmEmail", "The address that alarms notify. Empty means that no alarm notifies.", awscdk.CfnParameterProps{Default: empty})
 	s.accessLog = add("AccessLogGroup", "The log group of the REST API's access log, if limits count failures, bytes or concurrent requests. Its lines are JSON with receipt, status and responseLength. Empty means none.", awscdk.CfnParameterProps{Default: empty})
 	s.condition(hasIssuer, s.issuer)
+	s.condition(hasOrigin, s.origin)
 	awscdk.NewCfnCondition(s.cdk, jsii.String(usesRedis), &awscdk.CfnConditionProps{Expression: awscdk.Fn_ConditionEquals(s.store.ValueAsString(), string(ratelimit.ElastiCache))})
 	awscdk.NewCfnRule(s.cdk, jsii.String("TokensAreComplete"), &awscdk.CfnRuleProps{
 		RuleCondition: awscdk.Fn_ConditionNot(awscdk.Fn_ConditionEquals(s.issuer.ValueAsString(), "")),
