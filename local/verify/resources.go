@@ -55,7 +55,7 @@ type resource struct {
 func ParseTemplate(document []byte) (*Template, error) {
 	var t struct{ Resources map[string]resource }
 	if err := json.Unmarshal(document, &t); err != nil {
-		return nil, fmt.Errorf("template: %w", err)
+		return nil, fmt.Errorf("not a CloudFormation template in JSON: %w", err)
 	}
 	r := &Template{}
 	counters := map[string]bool{} // by logical ID
@@ -68,13 +68,13 @@ func ParseTemplate(document []byte) (*Template, error) {
 			err = r.addAlarm(id, found)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("template: %s: %w", id, err)
+			return nil, fmt.Errorf("%s: %w", id, err)
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(counters)) {
 		if found := t.Resources[id]; found.Type == "AWS::DynamoDB::Table" {
 			if err := r.addTable(id, found); err != nil {
-				return nil, fmt.Errorf("template: %s: %w", id, err)
+				return nil, fmt.Errorf("%s: %w", id, err)
 			}
 		}
 	}

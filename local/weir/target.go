@@ -115,7 +115,7 @@ func (t *target) config() (boot.Config, error) {
 		case err == nil:
 			t.rules = checkout.Path("functions", "rules.json")
 		case t.recordsTable == "":
-			return boot.Config{}, fmt.Errorf("--rules: required, or --records-table: %w", err)
+			return boot.Config{}, errors.New("--records-table: required outside a checkout of Weir, or --rules: the rules of the deployment")
 		}
 	}
 	if name, _ := t.lookup("NAMESPACE"); name == "" {

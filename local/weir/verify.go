@@ -8,7 +8,9 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -127,16 +129,28 @@ func (v *verifier) check() error {
 	switch {
 	case !given && v.template == "" && v.stackName == "":
 		return command.Usage("--url: required, or --http-url, --function-url, --layer-url, --template or --stack")
-	case v.stackName == "" && (v.write || v.region != ""):
-		return command.Usage("--write and --region: require --stack")
+	case v.stackName == "" && v.write:
+		return command.Usage("--write: requires --stack")
+	case v.stackName == "" && v.region != "":
+		return command.Usage("--region: requires --stack")
 	case v.stackName != "" && v.template != "":
 		return command.Usage("--stack and --template: got both, want one of them; the stack has its template")
+	case v.Path != "" && !strings.HasPrefix(v.Path, "/"):
+		return command.Usage("--path: got %q, want a path that begins with /", v.Path)
+	case v.report != "" && !isFolder(filepath.Dir(v.report)):
+		return command.Usage("--report: no folder %s; create it", filepath.Dir(v.report))
 	case v.Clients < 1 || v.Clients > maxLoadClients:
 		return command.Usage("--clients: got %d, want 1 to %d", v.Clients, maxLoadClients)
 	case v.MaxWait < 0 || v.MaxWait > time.Hour:
 		return command.Usage("--wait: got %s, want 0s to 1h", v.MaxWait)
 	}
 	return nil
+}
+
+// isFolder reports whether path is a folder.
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 // read reads the rules and the template.
@@ -157,8 +171,10 @@ func (v *verifier) read(ctx context.Context) error {
 	if document, err = os.ReadFile(v.template); err != nil {
 		return fmt.Errorf("--template: %w", err)
 	}
-	v.Resources, err = verify.ParseTemplate(document)
-	return err
+	if v.Resources, err = verify.ParseTemplate(document); err != nil {
+		return fmt.Errorf("--template: %s: %w", v.template, err)
+	}
+	return nil
 }
 
 // document returns the rules and their place: the file of --rules, the records table of the stack, or the file of
@@ -172,7 +188,7 @@ func (v *verifier) document(ctx context.Context) (document []byte, file string, 
 	if file == "" {
 		c, err := checkout.Find()
 		if err != nil {
-			return nil, "", fmt.Errorf("--rules: required: %w", err)
+			return nil, "", command.Usage("--rules: required outside a checkout of Weir: the rules document of the deployment")
 		}
 		file = c.Path("functions", "rules.json")
 	}

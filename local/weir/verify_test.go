@@ -42,6 +42,38 @@ func TestVerify(t *testing.T) {
 	}
 }
 
+// The public form of a run keeps the command's own words.
+func TestVerify_readable(t *testing.T) {
+	l := newLocal(t, "memory", "../../functions/rules.json")
+	code, out, _ := weir(t, "verify", "--url", l.rest.URL, "--wait", "0s", "--json")
+	if code != 0 || strings.Contains(out, "[…]") || !strings.Contains(out, "only a person can test it") {
+		t.Errorf("got exit %d, output %s, want exit 0 and nothing removed", code, out)
+	}
+}
+
+// A mistake in a flag is reported before the first request.
+func TestVerify_mistakes(t *testing.T) {
+	page := filepath.Join(t.TempDir(), "page.md")
+	if err := os.WriteFile(page, []byte("# A page"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, args := range map[string][]string{
+		`--path: got "search", want a path that begins with /`:                 {"--path", "search"},
+		"--report: no folder " + filepath.Join(page, "x"):                      {"--report", filepath.Join(page, "x", "report.md")},
+		"--write: requires --stack":                                            {"--write"},
+		"--region: requires --stack":                                           {"--region", "eu-central-1"},
+		"--template: " + page + ": not a CloudFormation template in JSON: inv": {"--template", page},
+	} {
+		if code, out, errs := weir(t, append([]string{"verify", "--url", "http://127.0.0.1:1"}, args...)...); code == 0 || out != "" || !strings.Contains(errs, want) {
+			t.Errorf("%q: got exit %d, output %q, stderr %q, want %q and no row", args, code, out, errs, want)
+		}
+	}
+	t.Chdir(t.TempDir())
+	if code, _, errs := weir(t, "verify", "--url", "http://127.0.0.1:1"); code != 2 || !strings.Contains(errs, "--rules: required outside a checkout") {
+		t.Errorf("outside a checkout: got exit %d, %s, want 2 and --rules", code, errs)
+	}
+}
+
 // A row that fails shows the answer of the deployment. --json prints the same as one object, and progress to
 // the standard error.
 func TestVerify_fails(t *testing.T) {

@@ -70,7 +70,6 @@ func TestVerify_stack(t *testing.T) {
 	t.Setenv("AWS_CONFIG_FILE", os.DevNull)
 	for want, args := range map[string][]string{
 		"--region: required":              {"--stack", "Weir-dev"},
-		"require --stack":                 {"--write", "--url", l.rest.URL},
 		"--stack and --template":          {"--stack", "Weir-dev", "--template", "x"},
 		"Weir-prod looks like production": {"--stack", "Weir-prod"},
 	} {
