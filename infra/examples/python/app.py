@@ -65,8 +65,9 @@ quotes = Function(
     },
 )
 quotes.role.add_managed_policy(ManagedPolicy.from_managed_policy_arn(stack, "LayerPolicy", output("LayerPolicyArn")))
-quotes.add_function_url(auth_type=FunctionUrlAuthType.NONE)
+url = quotes.add_function_url(auth_type=FunctionUrlAuthType.NONE)
 
+CfnOutput(stack, "QuotesUrl", value=url.url)
 CfnOutput(stack, "RecordsTable", value=output("RecordsTable"))
 
 app.synth()

@@ -115,6 +115,10 @@ output "url" {
   value = aws_api_gateway_stage.prod.invoke_url
 }
 
+output "quotes_url" {
+  value = aws_apigatewayv2_api.quotes.api_endpoint
+}
+
 output "records_table" {
   value = aws_cloudformation_stack.limits.outputs["RecordsTable"]
 }

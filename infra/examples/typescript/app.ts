@@ -57,8 +57,9 @@ const quotes = new Function(stack, "Quotes", {
   },
 });
 quotes.role!.addManagedPolicy(ManagedPolicy.fromManagedPolicyArn(stack, "LayerPolicy", output("LayerPolicyArn")));
-quotes.addFunctionUrl({ authType: FunctionUrlAuthType.NONE });
+const url = quotes.addFunctionUrl({ authType: FunctionUrlAuthType.NONE });
 
+new CfnOutput(stack, "QuotesUrl", { value: url.url });
 new CfnOutput(stack, "RecordsTable", { value: output("RecordsTable") });
 
 app.synth();
