@@ -53,6 +53,7 @@ func TestPolicies(t *testing.T) {
 			for function := range recorded {
 				checkPolicies(t, golden, function, recorded)
 			}
+			checkEndpoints(t, golden, recorded)
 		})
 	}
 }
@@ -97,6 +98,34 @@ func checkPolicies(t *testing.T, golden *stack, function string, recorded map[st
 		}
 	}
 	role, endpoints := golden.policies(t, function)
+	evaluate(t, function, role, endpoints, calls, misses)
+	checkNeeded(t, function, role, calls)
+}
+
+// checkEndpoints checks each endpoint of the network alone, with a role that permits everything.
+func checkEndpoints(t *testing.T, golden *stack, recorded map[string][]call) {
+	t.Helper()
+	var inside, all []call
+	endpoints := map[string][]policy{}
+	for function, calls := range recorded {
+		all = append(all, calls...)
+		if _, each := golden.policies(t, function); len(each) > 0 {
+			inside, endpoints = append(inside, calls...), each
+		}
+	}
+	everything := policy{"Version": "2012-10-17", "Statement": []any{map[string]any{"Effect": "Allow", "Action": "*", "Resource": "*"}}}
+	for service, policies := range endpoints {
+		elsewhere := func(c call) bool { return !strings.HasPrefix(c.Action, service+":") }
+		calls := slices.DeleteFunc(slices.Clone(inside), elsewhere)
+		misses := slices.DeleteFunc(slices.Concat(nearMisses(calls), all), func(c call) bool { return elsewhere(c) || slices.ContainsFunc(calls, c.equal) })
+		evaluate(t, "endpoint "+service, []policy{everything}, map[string][]policy{service: policies}, calls, misses)
+		checkNeeded(t, "endpoint "+service, policies, calls)
+	}
+}
+
+// evaluate checks that policies allow calls and deny misses.
+func evaluate(t *testing.T, name string, role []policy, endpoints map[string][]policy, calls, misses []call) {
+	t.Helper()
 	results := simulate(t, role, endpoints, slices.Concat(calls, misses))
 	for i, c := range slices.Concat(calls, misses) {
 		want := "Allowed"
@@ -107,12 +136,17 @@ func checkPolicies(t *testing.T, golden *stack, function string, recorded map[st
 			want = "ImplicitlyDenied"
 		}
 		if results[i] != want {
-			t.Errorf("%s: %s: got %s, want %s", function, c, results[i], want)
+			t.Errorf("%s: %s: got %s, want %s", name, c, results[i], want)
 		}
 	}
-	for _, s := range statements(t, role) {
+}
+
+// checkNeeded checks that a call needs each permission of policies.
+func checkNeeded(t *testing.T, name string, policies []policy, calls []call) {
+	t.Helper()
+	for _, s := range statements(t, policies) {
 		if !slices.ContainsFunc(calls, s.covers) {
-			t.Errorf("%s: got no call that needs %+v, want one", function, s)
+			t.Errorf("%s: got no call that needs %+v, want one", name, s)
 		}
 	}
 }
