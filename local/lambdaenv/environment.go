@@ -219,6 +219,9 @@ func (e *Environment) exchange(ctx context.Context, i invocation, parts io.Write
 	if err := ctx.Err(); err != nil {
 		return outcome{err: fmt.Errorf("busy until the deadline: %w", err)}
 	}
+	if e.hasEnded() { // no extension reads another event
+		return outcome{err: e.end()}
+	}
 	answered := e.expect(i.id, parts)
 	defer e.forget(i.id)
 	extensions := e.announce(i)

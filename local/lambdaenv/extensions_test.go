@@ -255,7 +255,7 @@ func TestEnvironment_Invoke_extensionFailure(t *testing.T) {
 		if err != nil {
 			t.Fatal(err, &o)
 		}
-		for range 2 {
+		for range 20 { // more than the events that the extension can leave unread
 			_, err := e.Invoke(withID(t.Context(), id), []byte(`{}`))
 			if want := "function hang: the process has ended: " + want.kind + ": " + want.message; err == nil || err.Error() != want || !errors.Is(err, lambdaenv.ErrEnded) {
 				t.Errorf("error:\n got %v\nwant %s, which is ErrEnded", err, want)
