@@ -8,6 +8,7 @@ const most = 10; // events in one call
 
 exports.handler = async (event) => {
   const data = JSON.parse(gunzipSync(Buffer.from(event.awslogs.data, "base64")));
+  if (data.messageType === "CONTROL_MESSAGE") return; // CloudWatch Logs tests the destination
   const notices = data.logEvents.map((line) => JSON.parse(line.message)).filter((n) => n.weir === "notice");
   for (let i = 0; i < notices.length; i += most) {
     const Entries = notices.slice(i, i + most).map((n) => ({

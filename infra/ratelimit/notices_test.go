@@ -46,8 +46,8 @@ func TestLimits_notices(t *testing.T) {
 	}
 }
 
-// The function puts each notice of a batch on the bus, ten in one call, and ignores other lines. It fails if
-// the bus rejects an event.
+// The function puts each notice of a batch on the bus, ten in one call, and ignores other lines. It
+// ignores the test of CloudWatch Logs, whose line is no JSON. It fails if the bus rejects an event.
 func TestNotices_forward(t *testing.T) {
 	storetest.Program(t, "node")
 	folder := t.TempDir()
@@ -65,13 +65,16 @@ exports.PutEventsCommand = class { constructor(input) { Object.assign(this, inpu
 	for i := range 11 {
 		lines = append(lines, fmt.Sprintf(`{\"weir\":\"notice\",\"time\":\"2026-11-21T12:00:00Z\",\"id\":\"%d\",\"percent\":80}`, i))
 	}
-	data := `{"messageType":"DATA_MESSAGE","logEvents":[{"message":"` + strings.Join(lines, `"},{"message":"`) + `"}]}`
-	var packed bytes.Buffer
-	w := gzip.NewWriter(&packed)
-	if _, err := w.Write([]byte(data)); err != nil || w.Close() != nil {
-		t.Fatal(err)
+	packed := func(kind string, lines ...string) string {
+		var b bytes.Buffer
+		w := gzip.NewWriter(&b)
+		if _, err := w.Write([]byte(`{"messageType":"` + kind + `","logEvents":[{"message":"` + strings.Join(lines, `"},{"message":"`) + `"}]}`)); err != nil || w.Close() != nil {
+			t.Fatal(err)
+		}
+		return `{awslogs:{data:"` + base64.StdEncoding.EncodeToString(b.Bytes()) + `"}}`
 	}
-	run := `require("./index.js").handler({awslogs:{data:"` + base64.StdEncoding.EncodeToString(packed.Bytes()) + `"}}).catch((e) => { console.log(e.message); process.exit(1); });`
+	run := `const { handler } = require("./index.js");
+handler(` + packed("CONTROL_MESSAGE", "CWL CONTROL MESSAGE: Checking health of destination") + `).then(() => handler(` + packed("DATA_MESSAGE", lines...) + `)).catch((e) => { console.log(e.message); process.exit(1); });`
 	for name, content := range map[string]string{"index.js": string(source), "run.js": run, "node_modules/@aws-sdk/client-eventbridge/index.js": client} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o644); err != nil {
 			t.Fatal(err)

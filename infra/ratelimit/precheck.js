@@ -2,7 +2,7 @@
 // and responses of the API's owner, which CloudFormation would reject or replace.
 const { APIGatewayClient, GetGatewayResponsesCommand } = require("@aws-sdk/client-api-gateway");
 
-const client = new APIGatewayClient({ maxAttempts: 3, requestHandler: { connectionTimeout: 1000, requestTimeout: 3000 } });
+const client = new APIGatewayClient({ maxAttempts: 3, requestHandler: { connectionTimeout: 1000, requestTimeout: 3000, throwOnRequestTimeout: true } });
 
 // problem returns why the deployment cannot use the API. It returns undefined if there is no reason.
 const problem = async ({ RequestType, ResourceProperties: now, OldResourceProperties: before }) => {
@@ -16,23 +16,26 @@ const problem = async ({ RequestType, ResourceProperties: now, OldResourceProper
     ({ items } = await client.send(new GetGatewayResponsesCommand({ restApiId })));
   } catch (e) {
     if (e.name === "NotFoundException") return `RestApiId: no REST API ${restApiId} in this account and region; pass the id of a REST API (HTTP APIs have other ids)`;
-    return `RestApiId: the gateway responses of ${restApiId} cannot be read (${e.name}: ${e.message}); deploy again`;
+    throw e;
   }
   const custom = items.filter((r) => !r.defaultResponse);
   // After a failed update, CloudFormation returns to the previous API, which still has the responses of this stack.
-  const own = custom.some((r) => r.responseType === "ACCESS_DENIED" && r.responseTemplates["application/json"] === now.Responses.ACCESS_DENIED);
+  const own = custom.some((r) => r.responseType === "ACCESS_DENIED" && r.responseTemplates?.["application/json"] === now.Responses.ACCESS_DENIED);
   if (RequestType === "Update" && own) return;
   const taken = custom.map((r) => r.responseType).filter((type) => types.includes(type));
   if (taken.length === 0) return;
   return `RestApiId: the API ${restApiId} already has gateway responses of the types ${taken.sort().join(", ")}; an API has one response of each type, so remove them from the API (aws apigateway delete-gateway-response), or limit another API`;
 };
 
+// unreadable returns the reason of an error. Without an answer, CloudFormation would wait for its own timeout.
+const unreadable = (event) => (e) => `RestApiId: the gateway responses of ${event.ResourceProperties.RestApiId} cannot be read (${e.name}: ${e.message}); deploy again`;
+
 exports.handler = async (event, context) => {
   let timer;
   const late = new Promise((resolve) => {
     timer = setTimeout(resolve, context.getRemainingTimeInMillis() - 5000, "RestApiId: API Gateway did not answer in time; deploy again");
   });
-  const Reason = await Promise.race([problem(event), late]);
+  const Reason = await Promise.race([problem(event).catch(unreadable(event)), late]);
   clearTimeout(timer);
   const { StackId, RequestId, LogicalResourceId } = event;
   const PhysicalResourceId = event.RequestType === "Delete" ? event.PhysicalResourceId : `precheck-${event.ResourceProperties.RestApiId}`;

@@ -156,6 +156,8 @@ func TestPrecheck(t *testing.T) {
 		"update: a type more, free":     {update + `{RestApiId:"a1",Responses:{ACCESS_DENIED:"older"}}`, 200, own, "", 1},
 		"update: a type more, taken":    {update + `{RestApiId:"a1",Responses:{ACCESS_DENIED:"older"}}`, 200, foreign, taken("THROTTLED"), 1},
 		"update: another API, free":     {update + `{RestApiId:"z9",Responses:{ACCESS_DENIED:"ours",THROTTLED:"t"}}`, 200, clean, "", 1},
+		"update: an empty response":     {update + `{RestApiId:"z9",Responses:{ACCESS_DENIED:"ours",THROTTLED:"t"}}`, 200, `{"items":[{"responseType":"ACCESS_DENIED","defaultResponse":false}]}`, taken("ACCESS_DENIED"), 1},
+		"create: no list":               {`RequestType:"Create",` + ours, 200, "{}", "RestApiId: the gateway responses of a1 cannot be read (TypeError: Cannot read properties of undefined (reading 'filter')); deploy again", 1},
 		"update: another API, taken":    {update + `{RestApiId:"z9",Responses:{ACCESS_DENIED:"ours",THROTTLED:"t"}}`, 200, foreign, taken("ACCESS_DENIED, THROTTLED"), 1},
 		"update: back after a failure":  {update + `{RestApiId:"z9",Responses:{ACCESS_DENIED:"ours",THROTTLED:"t"}}`, 200, own, "", 1},
 		"delete":                        {`RequestType:"Delete",PhysicalResourceId:"precheck-a1",` + ours, 0, "", "", 0},
