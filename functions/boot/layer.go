@@ -18,6 +18,9 @@ import (
 // AppConfig agent, keep their names.
 func Layer(lookup func(string) (string, bool), clients Clients) func(context.Context, *slog.Logger) (*lambdahttp.Environment, error) {
 	return func(ctx context.Context, logger *slog.Logger) (*lambdahttp.Environment, error) {
+		if kind, _ := lookup(variableInit); kind == "snap-start" {
+			return nil, errSnapStart
+		}
 		e, err := open(ctx, func(name string) (string, bool) { return lookup(layerVariable(name)) }, logger, clients)
 		if err != nil {
 			return nil, errors.New(layerNames().ReplaceAllStringFunc(err.Error(), layerVariable))
@@ -25,6 +28,13 @@ func Layer(lookup func(string) (string, bool), clients Clients) func(context.Con
 		return e, nil
 	}
 }
+
+// variableInit is the variable of Lambda with the kind of the init.
+const variableInit = "AWS_LAMBDA_INITIALIZATION_TYPE"
+
+// errSnapStart means that the extension would have no credentials after the snapshot. Every decision would
+// fail, and on_error would let the requests pass.
+var errSnapStart = errors.New("SnapStart: the layer does not support it (got on, want off); set SnapStart of the function to None")
 
 func layerVariable(name string) string {
 	if strings.HasPrefix(name, "AWS_") {

@@ -25,6 +25,9 @@ func TestLayer(t *testing.T) {
 		{"no boolean", map[string]string{"WEIR_RESPONSE_STREAM": "on"}, []string{`WEIR_RESPONSE_STREAM: got "on", want true or false`}},
 		{"a client that is not linked", map[string]string{"WEIR_STORE": "redis", "WEIR_NAMESPACE": "dev", "WEIR_REDIS_URL": "redis://localhost:1"},
 			[]string{"WEIR_STORE: this program does not link the client of Redis"}},
+		{"SnapStart", map[string]string{"WEIR_STORE": "memory", "WEIR_NAMESPACE": "dev", "WEIR_RULES_VERSION": "1", "AWS_LAMBDA_INITIALIZATION_TYPE": "snap-start"},
+			[]string{"SnapStart: the layer does not support it"}},
+		{"another init", map[string]string{"WEIR_STORE": "memory", "WEIR_NAMESPACE": "dev", "WEIR_RULES_VERSION": "1", "AWS_LAMBDA_INITIALIZATION_TYPE": "provisioned-concurrency"}, nil},
 		{"of another program", map[string]string{"WEIR_STORE": "memory", "WEIR_NAMESPACE": "dev", "WEIR_RULES_VERSION": "1", "AWS_APPCONFIG_EXTENSION_HTTP_PORT": "0"},
 			[]string{"AWS_APPCONFIG_EXTENSION_HTTP_PORT: got 0"}},
 	} {

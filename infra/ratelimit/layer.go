@@ -21,8 +21,8 @@ import (
 // do not collide with those of the function.
 //
 // AddLayer panics if the layer cannot work in the function: if the runtime is not a managed one, the
-// architecture differs from that of the limits, or the function has another wrapper script. It also panics
-// where [Limits.Equip] does. The synthesis fails if a wrapper script is set later.
+// architecture differs from that of the limits, or the function has SnapStart or another wrapper script. It
+// also panics where [Limits.Equip] does. The synthesis fails if a wrapper script is set later.
 func (l *Limits) AddLayer(f awslambda.Function) {
 	if err := l.checkLayered(f); err != nil {
 		panic(fmt.Errorf("ratelimit: %s: %w", *f.Node().Path(), err))
@@ -51,6 +51,9 @@ func (l *Limits) checkLayered(f awslambda.Function) error {
 	}
 	if want := *l.architecture().Name(); architecture != want {
 		return fmt.Errorf("got the architecture %s, want %s, that of the layer; change it, or LimitsProps.Architecture", architecture, want)
+	}
+	if applied := resolvedObject(f, f.Node().DefaultChild().(awslambda.CfnFunction).SnapStart())["applyOn"]; applied != nil && applied != "None" {
+		return fmt.Errorf("got SnapStart on %v, want none, because the extension reads its credentials when it starts; remove SnapStart", applied)
 	}
 	switch wrapper := wrapperOf(f); wrapper {
 	case "":

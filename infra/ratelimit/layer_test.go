@@ -209,6 +209,10 @@ func TestLimits_AddLayer_mistakes(t *testing.T) {
 		"wrapper": {want: "Shop/Orders: AWS_LAMBDA_EXEC_WRAPPER: got /opt/otel-handler, want none", change: func(p *awslambda.FunctionProps) {
 			(*p.Environment)["AWS_LAMBDA_EXEC_WRAPPER"] = jsii.String("/opt/otel-handler")
 		}},
+		"SnapStart": {want: "Shop/Orders: got SnapStart on PublishedVersions, want none", do: func(l *ratelimit.Limits, f awslambda.Function) {
+			f.Node().DefaultChild().(awslambda.CfnFunction).SetSnapStart(&awslambda.CfnFunction_SnapStartProperty{ApplyOn: jsii.String("PublishedVersions")})
+			l.AddLayer(f)
+		}},
 		"wrapper set later": {want: "Shop/Orders: AWS_LAMBDA_EXEC_WRAPPER: got /opt/otel-handler, want none", do: func(l *ratelimit.Limits, f awslambda.Function) {
 			l.AddLayer(f)
 			f.AddEnvironment(jsii.String("AWS_LAMBDA_EXEC_WRAPPER"), jsii.String("/opt/otel-handler"), nil)
