@@ -17,6 +17,9 @@ import (
 // MaxAnswer is the largest answer that Lambda accepts, as measured. Lambda's quota page says 6 MB.
 const MaxAnswer = 6<<20 + 100
 
+// maxLoadBalancer is the size up to which a load balancer accepts every answer. Its documented maximum is 1 MB.
+const maxLoadBalancer = 1_000_000
+
 // Admitted is an admitted request, which a function in another process answers.
 type Admitted struct {
 	// Event is the event for the function. Its bytes are those of the event from Lambda, unless the client has
@@ -60,7 +63,11 @@ func (a *Admitted) amended(f *fullAnswer) [][]byte {
 	fields := spelled(a.w.Header())
 	removed := a.count(f)
 	amended := f.amended(a.list(f), fields, removed)
-	if size(amended) > MaxAnswer && len(f.text) <= MaxAnswer {
+	most := MaxAnswer
+	if a.event.host() == loadBalancer {
+		most = maxLoadBalancer
+	}
+	if size(amended) > most {
 		return f.amended(false, nil, removed)
 	}
 	return amended

@@ -118,14 +118,22 @@ func TestLayer_answered(t *testing.T) {
 	}
 }
 
-// An answer that exceeds Lambda's maximum with the fields stays without them.
+// An answer that exceeds the maximum of Lambda or of a load balancer with the fields stays without them.
 func TestLayer_largeAnswer(t *testing.T) {
-	for _, payload := range []string{
-		`{"statusCode":200,"body":"` + strings.Repeat("x", lambdahttp.MaxAnswer-50) + `"}`,
-		`"` + strings.Repeat("x", lambdahttp.MaxAnswer-50) + `"`,
+	api, alb := sampleEvent(t, "http-api-anonymous.json"), sampleEvent(t, "alb-anonymous.json")
+	for _, c := range []struct {
+		event   []byte
+		payload string
+		changed bool
+	}{
+		{api, `{"statusCode":200,"body":"` + strings.Repeat("x", lambdahttp.MaxAnswer-50) + `"}`, false},
+		{api, `"` + strings.Repeat("x", lambdahttp.MaxAnswer-50) + `"`, false},
+		{api, `{"statusCode":200,"body":"` + strings.Repeat("x", 1_000_000-50) + `"}`, true},
+		{alb, `{"statusCode":200,"body":"` + strings.Repeat("x", 1_000_000-50) + `"}`, false}, // a load balancer accepts 1 MB
+		{alb, `{"statusCode":200,"body":"` + strings.Repeat("x", 1_000_000-500) + `"}`, true},
 	} {
-		if got := answered(t, limitedBy(t, one), sampleEvent(t, "http-api-anonymous.json"), payload); got != payload {
-			t.Errorf("answer of %d bytes: got %d bytes, want no change", len(payload), len(got))
+		if got := answered(t, limitedBy(t, one), c.event, c.payload); (got != c.payload) != c.changed {
+			t.Errorf("answer of %d bytes: got %d bytes, want fields: %t", len(c.payload), len(got), c.changed)
 		}
 	}
 }

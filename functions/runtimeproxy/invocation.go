@@ -58,8 +58,13 @@ func (p *Proxy) run(i *invocation, event []byte) {
 	var current *answer
 	defer func() {
 		if v := recover(); v != nil { // lambdahttp recovers from a panic before the function has the event
-			p.logger.ErrorContext(ctx, "answer not passed on", slog.Any("panic", v), slog.String("stack", string(debug.Stack())))
+			p.logger.ErrorContext(ctx, "event not limited, or answer not passed on", slog.Any("panic", v), slog.String("stack", string(debug.Stack())))
 			current.abort()
+			p.forget(i)
+			select {
+			case i.admitted <- event: // if the function does not have the event yet, it gets it without a decision
+			default:
+			}
 		}
 	}()
 	own, err := p.layer.Invoke(ctx, event, func(a *lambdahttp.Admitted) error {
@@ -74,7 +79,7 @@ func (p *Proxy) run(i *invocation, event []byte) {
 	})
 	switch {
 	case own != nil:
-		p.post(ctx, i, own)
+		p.post(context.WithoutCancel(ctx), i, own) // a request can leave a queue because of the deadline
 		p.forget(i)
 		i.admitted <- nil
 	case err != nil:
@@ -96,6 +101,7 @@ func (p *Proxy) post(ctx context.Context, i *invocation, own *lambdahttp.Own) {
 			out.Header.Set(headerMode, streaming)
 			out.ContentLength = -1 // Lambda accepts a streamed answer only in chunks
 		}
+		repeatable(out)
 		var response *http.Response
 		if response, err = client.Do(out); err == nil {
 			_, _ = io.Copy(io.Discard, response.Body)

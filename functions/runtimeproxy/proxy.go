@@ -1,6 +1,7 @@
 package runtimeproxy
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"log/slog"
@@ -142,7 +143,19 @@ func (p *Proxy) answer(w http.ResponseWriter, r *http.Request, failed bool) {
 
 // pass passes a request on unchanged.
 func (p *Proxy) pass(w http.ResponseWriter, r *http.Request) {
-	if _, err := p.relay(w, r, func() io.Reader { return r.Body }, r.ContentLength); err != nil {
+	body, length := func() io.Reader { return r.Body }, r.ContentLength
+	switch {
+	case length > lambdahttp.MaxAnswer: // Lambda rejects it
+		length = -1
+	case length > 0:
+		payload, err := readAtMost(r.Body, length, length)
+		if err != nil {
+			p.fail(w, err)
+			return
+		}
+		body = func() io.Reader { return bytes.NewReader(payload) }
+	}
+	if _, err := p.relay(w, r, body, length); err != nil {
 		p.fail(w, err)
 	}
 }
@@ -183,12 +196,17 @@ func (p *Proxy) request(r *http.Request, body func() io.Reader, length int64) (*
 	case length > 0:
 		out.Body = io.NopCloser(body())
 		out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(body()), nil }
+		repeatable(out)
 	case length < 0:
 		out.Trailer = http.Header{headerErrorType: nil, headerErrorBody: nil}
 		out.Body = trailing{body(), r, out.Trailer}
 	}
 	return client.Do(out)
 }
+
+// repeatable lets net/http send a request again if Lambda has closed the idle connection, as after a long
+// freeze. Lambda accepts one answer to an event. The empty value is not sent.
+func repeatable(out *http.Request) { out.Header["Idempotency-Key"] = nil }
 
 // trailing is a body that copies the trailers of a request at its end.
 type trailing struct {

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"runtime"
 	"slices"
@@ -17,11 +19,13 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/functions/lambdahttp"
+	"github.com/weir-limits/weir/functions/runtimeproxy"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/rules/live"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
@@ -176,6 +180,13 @@ func TestProxy_settles(t *testing.T) {
 			l.respond(id, "response", `{"statusCode":200,"headers":{"Weir-Cost":"7"}}`, nil)
 			l.respond(id, "response", `{"statusCode":500,"headers":{"Weir-Cost":"8"}}`, nil)
 		}, "7 0 0 0"},
+		{"an answer during another", func(l *layered, id string) {
+			l.reading = func(*http.Request) {
+				l.reading = nil
+				l.respond(id, "response", `{"statusCode":500,"headers":{"Weir-Cost":"8"}}`, nil)
+			}
+			l.respond(id, "response", `{"statusCode":200,"headers":{"Weir-Cost":"7"}}`, nil)
+		}, "7 0 0 0"},
 		{"an answer that Lambda rejects", func(l *layered, id string) {
 			l.status = http.StatusRequestEntityTooLarge
 			if status := l.respond(id, "response", `{"statusCode":200,"body":"abc"}`, nil); status != http.StatusRequestEntityTooLarge {
@@ -289,6 +300,150 @@ func TestProxy_undecided(t *testing.T) {
 	}
 	if m := metrics.String(); !strings.Contains(m, `"Failed":1`) {
 		t.Errorf("panic: metrics: got %s, want Failed", m)
+	}
+}
+
+// An event passes, and the runtime does not wait for ever, if the report of a failed decision panics.
+func TestProxy_panic(t *testing.T) {
+	e := environment(t, limited, nil)
+	e.Clock = func() time.Time { panic("clock") }
+	l := newLayered(t, e, false)
+	payload := bytes.Replace(sample(t, "alb-anonymous.json"), []byte(`"headers": {`), []byte(`"headers": {"a":["b"],`), 1) // of no known form
+	if got, ran := l.send(payload, `{"statusCode":200}`); !ran || string(got.body) != `{"statusCode":200}` {
+		t.Errorf("answer: got %t %s, want that of the function", ran, got.body)
+	}
+	if log := l.log.String(); strings.Count(log, "panic=clock") != 1 {
+		t.Errorf("log: got %s, want one line about the panic", log)
+	}
+}
+
+// A runtime that handles several events at once keeps the others when it requests the next one. An event without an
+// answer is settled after its deadline.
+func TestProxy_concurrentUnanswered(t *testing.T) {
+	for _, c := range []struct {
+		deadline time.Time
+		want     string
+	}{{time.Now().Add(time.Hour), "100 500 1 1"}, {time.Unix(1, 0), "100 0 1 0"}} {
+		e := environment(t, settling, nil)
+		l := newLayered(t, e, true)
+		next := l.request()
+		l.events <- event{payload: sample(t, "http-api-anonymous.json"), header: http.Header{"Lambda-Runtime-Deadline-Ms": {strconv.FormatInt(c.deadline.UnixMilli(), 10)}}}
+		<-next
+		next = l.request()
+		l.events <- event{payload: []byte(`{}`)}
+		<-next
+		if got := used(t, e); got != c.want {
+			t.Errorf("deadline %s: used: got %s, want %s", c.deadline, got, c.want)
+		}
+	}
+}
+
+// A runtime that starts before the configuration is read gets no event without a decision.
+func TestProxy_beforeOpen(t *testing.T) {
+	l := &layered{lambdaAPI: newLambdaAPI(t), t: t, log: &lockedBuffer{}}
+	l.proxy = runtimeproxy.NewProxy(l.address(), false, slog.New(slog.NewTextHandler(l.log, nil)))
+	arrived, handler := make(chan struct{}, 10), l.proxy.Handler()
+	l.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		arrived <- struct{}{}
+		handler.ServeHTTP(w, r)
+	}))
+	t.Cleanup(l.server.Close)
+	next := l.request()
+	<-arrived
+	for range 200_000 { // time for a request that does not wait
+		runtime.Gosched()
+	}
+	if requests := len(l.requests); requests != 0 {
+		t.Errorf("requests for an event: got %d, want none before the end of the init", requests)
+	}
+	l.proxy.Open(lambdahttp.NewLayer(environment(t, limited, nil)))
+	l.events <- event{payload: sample(t, "http-api-anonymous.json")}
+	l.respond((<-next).id, "response", `{"statusCode":200}`, nil)
+	if got := <-l.answers; !bytes.Contains(got.body, []byte("RateLimit")) {
+		t.Errorf("answer: got %s, want the fields of the decision", got.body)
+	}
+}
+
+// The function never gets a part of an event.
+func TestProxy_largeEvent(t *testing.T) {
+	l := newLayered(t, environment(t, limited, nil), false)
+	for size, want := range map[int]int{6 << 20: http.StatusOK, 8<<20 + 1: http.StatusBadGateway} {
+		payload := bytes.Repeat([]byte(" "), size)
+		next := l.request()
+		l.events <- event{payload: payload}
+		if got := <-next; got.status != want || want == http.StatusOK && !bytes.Equal(got.body, payload) {
+			t.Errorf("event of %d bytes: got status %d and %d bytes, want %d", size, got.status, len(got.body), want)
+		}
+	}
+}
+
+// A request leaves the queue of a leaky bucket at the deadline of the function, and does not wait for its turn.
+func TestProxy_deadline(t *testing.T) {
+	parsed, err := rules.Parse([]byte(`{"rules":[{"endpoint":"*","limits":{"global":{"name":"queue","requests":6,"window":"1m","algorithm":"leaky_bucket","burst":5,"per":["ip"]}}}]}`), rules.Options{Version: 1, MaxDelay: 20 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := environment(t, limited, nil)
+	e.Rules, e.MaxDelay = live.Fixed(parsed), 20*time.Second
+	l := newLayered(t, e, false)
+	payload := sample(t, "http-api-anonymous.json")
+	if _, ran := l.send(payload, `{"statusCode":200}`); !ran {
+		t.Fatal("first request: got a refusal, want none")
+	}
+	next := l.request()
+	l.events <- event{payload: payload, header: http.Header{"Lambda-Runtime-Deadline-Ms": {"1"}}}
+	select {
+	case got := <-l.answers:
+		if !bytes.Contains(got.body, []byte(`"statusCode":503`)) {
+			t.Errorf("answer: got %s, want 503", got.body)
+		}
+		l.events <- event{payload: []byte(`{}`)}
+		<-next
+	case <-next:
+		t.Error("got an event for the function, want an answer of Weir")
+	}
+}
+
+// If Lambda has closed the idle connection, an answer goes to Lambda over another one.
+func TestProxy_closedConnection(t *testing.T) {
+	for name, c := range map[string]struct {
+		event  []byte
+		what   string
+		refuse bool
+	}{
+		"answer":                 {event: sample(t, "http-api-anonymous.json"), what: "response"},
+		"error":                  {event: sample(t, "http-api-anonymous.json"), what: "error"},
+		"answer to other events": {event: []byte(`{"Records":[]}`), what: "response"},
+		"refusal":                {event: sample(t, "http-api-anonymous.json"), refuse: true},
+	} {
+		l := newLayered(t, environment(t, limited, nil), false)
+		for range 2 {
+			l.send(c.event, `{"statusCode":200}`)
+		}
+		if !c.refuse {
+			l = newLayered(t, environment(t, limited, nil), false)
+		}
+		var closed atomic.Int64
+		l.reading = func(*http.Request) {
+			if closed.Add(1) == 1 {
+				panic(http.ErrAbortHandler) // closes the connection
+			}
+		}
+		next := l.request()
+		l.events <- event{payload: c.event}
+		if !c.refuse {
+			if status := l.respond((<-next).id, c.what, `{"statusCode":200,"body":"abc"}`, nil); status != http.StatusAccepted {
+				t.Errorf("%s: status: got %d, want 202", name, status)
+			}
+			next = l.request()
+		}
+		if c.refuse || closed.Load() == 2 {
+			if got := <-l.answers; !bytes.Contains(got.body, []byte("statusCode")) || bytes.Contains(got.body, []byte("429")) != c.refuse {
+				t.Errorf("%s: got %s, want the whole answer", name, got.body)
+			}
+		}
+		l.events <- event{payload: []byte(`{}`)}
+		<-next
 	}
 }
 
