@@ -70,7 +70,7 @@ func (p *Prover) Run(ctx context.Context, store string) error {
 		failed = ctx.Err()
 	}
 	// The deletion goes on after an interrupt. A second interrupt ends the process.
-	left := p.remove(context.WithoutCancel(ctx), stack, store, requests, started)
+	left := p.remove(context.WithoutCancel(ctx), stack, store, requests, started, role == "")
 	return errors.Join(failed, left)
 }
 
@@ -117,12 +117,30 @@ func (p *Prover) program(ctx context.Context, dir string, out io.Writer, argv []
 	return nil
 }
 
+// keeps returns what AWS keeps of a deleted stack. newRole reports that the stack created the role for API Gateway's
+// logs.
+func keeps(store string, newRole bool) []string {
+	all := []string{
+		"the code of the functions in the bucket of the CDK, below $0.001 a month (npx cdk gc deletes it)",
+		"the metrics of the stack, which are free and expire after 15 months",
+		"a backup of the records table, which DynamoDB makes because the table had point-in-time recovery; it is free and expires after 35 days",
+	}
+	if newRole {
+		all = append(all, "the log group /aws/apigateway/welcome, which API Gateway creates for the role; it has one line (aws logs delete-log-group --log-group-name /aws/apigateway/welcome)")
+	}
+	if store == "elasticache" {
+		all = append(all, "the service-linked role AWSServiceRoleForElastiCache, which ElastiCache creates for the first cache of an account; it is free")
+	}
+	return all
+}
+
 func (p *Prover) deleteCommand(stack string) string {
 	return fmt.Sprintf("aws cloudformation delete-stack --region %s --stack-name %s", p.Config.Region, stack)
 }
 
-// remove deletes the stack and what CloudFormation retains, and prints the cost.
-func (p *Prover) remove(ctx context.Context, stack, store string, requests int, started time.Time) error {
+// remove deletes the stack and what CloudFormation retains, and prints the cost. newRole reports that the stack
+// created the role for API Gateway's logs.
+func (p *Prover) remove(ctx context.Context, stack, store string, requests int, started time.Time, newRole bool) error {
 	deployed, err := account.Open(ctx, p.Config, stack)
 	if missing(err) {
 		fmt.Fprintf(p.Log, "the stack %s does not exist\n", stack)
@@ -138,7 +156,9 @@ func (p *Prover) remove(ctx context.Context, stack, store string, requests int, 
 	fmt.Fprintf(p.Log, "deleting the stack %s, which takes minutes, and up to an hour with ElastiCache\n", stack)
 	r.remove(ctx, stack)
 	estimate(store, requests, time.Since(started), template).print(p.Out)
-	fmt.Fprintln(p.Out, "not deleted: the code of the functions in the bucket of the CDK, below $0.001 a month (npx cdk gc deletes it); the metrics of the stack, which are free and expire after 15 months")
+	for _, kept := range keeps(store, newRole) {
+		fmt.Fprintln(p.Out, "not deleted:", kept)
+	}
 	for _, line := range r.left {
 		fmt.Fprintln(p.Out, "left:", line)
 	}

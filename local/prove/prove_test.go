@@ -162,8 +162,8 @@ func TestProver_Run(t *testing.T) {
 			if !strings.Contains(log, "aws cloudformation delete-stack --region us-east-1 --stack-name Weir-prove-") {
 				t.Errorf("log: got %s, want the command that deletes the stack", log)
 			}
-			if step.fails == "" && (!strings.Contains(out, "40 rows passed, 0 failed, 9 skipped") || !strings.Contains(out, "estimated cost") || !strings.Contains(out, ": deleted\n")) {
-				t.Errorf("output: got %s, want the totals, the cost and the deletion", out)
+			if step.fails == "" && (!strings.Contains(out, "40 rows passed, 0 failed, 9 skipped") || !strings.Contains(out, "estimated cost") || !strings.Contains(out, ": deleted\n") || !strings.Contains(out, "a backup of the records table") || !strings.Contains(out, "/aws/apigateway/welcome")) {
+				t.Errorf("output: got %s, want the totals, the cost, the deletion, and what AWS keeps", out)
 			}
 		})
 	}

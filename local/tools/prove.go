@@ -58,7 +58,7 @@ func (o *proveOptions) run(c *cobra.Command, settings []string) error {
 		}
 	}
 	ctx := c.Context()
-	aws, err := config.LoadDefaultConfig(ctx, config.WithRegion(o.region))
+	aws, err := config.LoadDefaultConfig(ctx, config.WithRegion(o.region), config.WithRetryMaxAttempts(10))
 	if err != nil {
 		return fmt.Errorf("AWS configuration: %w", err)
 	}

@@ -9,27 +9,34 @@ import (
 )
 
 // Public returns results without private values: without account ids, names of resources and hosts,
-// addresses, credentials and users.
-func Public(results []Result) []Result {
+// addresses, credentials and users. hosts are the hosts of the deployment, which can consist of public words.
+func Public(results []Result, hosts ...string) []Result {
 	var texts []string
 	for _, r := range Rows() {
 		texts = append(texts, r.ID, r.Claim, r.Hand)
 	}
-	private := redact.New(texts...)
+	redactor := redact.New(texts...)
+	private := func(text string) string {
+		for _, host := range hosts {
+			text = strings.ReplaceAll(text, host, redact.Removed)
+		}
+		return redactor.Text(text)
+	}
 	public := make([]Result, len(results))
 	for i, r := range results {
-		r.Expected, r.Observed = private.Text(r.Expected), private.Text(r.Observed)
-		r.Reason, r.Raw = private.Text(r.Reason), private.Text(r.Raw)
+		r.Expected, r.Observed = private(r.Expected), private(r.Observed)
+		r.Reason, r.Raw = private(r.Reason), private(r.Raw)
 		public[i] = r
 	}
 	return public
 }
 
-// Report returns the public form of results as Markdown. version is the version of this program.
-func Report(version string, results []Result) string {
+// Report returns the public form of results as Markdown. version is the version of this program, and hosts are those
+// of [Public].
+func Report(version string, results []Result, hosts ...string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# A deployment of Weir, tested by weir verify %s\n\n| row | outcome | expected | observed |\n|---|---|---|---|\n", version)
-	public := Public(results)
+	public := Public(results, hosts...)
 	for _, r := range public {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", r.Row, r.Outcome, line(r.Expected), line(cmp.Or(r.Observed, r.Reason)))
 	}

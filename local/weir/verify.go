@@ -258,7 +258,7 @@ func (v *verifier) progress() verify.Progress {
 // print prints the answers behind failures and the totals, or JSON.
 func (v *verifier) print(all verified) error {
 	if v.asJSON {
-		all.Rows = verify.Public(all.Rows)
+		all.Rows = verify.Public(all.Rows, v.hosts()...)
 		return command.PrintJSON(v.out, all)
 	}
 	for _, r := range all.Rows {

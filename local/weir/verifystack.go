@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 
 	"github.com/aws/aws-sdk-go-v2/config"
@@ -14,12 +15,15 @@ import (
 	"github.com/weir-limits/weir/local/verify/account"
 )
 
+// maxAttempts is the maximum number of attempts of a call. IAM and API Gateway permit few calls a second.
+const maxAttempts = 10
+
 // openStack reads the stack and takes the URLs of the APIs from its outputs.
 func (v *verifier) openStack(ctx context.Context) error {
 	if production.MatchString(v.stackName) && !v.yes {
 		return command.Usage("--stack: %s looks like production; the command exhausts limits of its caller there; to test it, add --yes", v.stackName)
 	}
-	settings, err := config.LoadDefaultConfig(ctx, config.WithRegion(v.region))
+	settings, err := config.LoadDefaultConfig(ctx, config.WithRegion(v.region), config.WithRetryMaxAttempts(maxAttempts))
 	if err != nil {
 		return fmt.Errorf("AWS configuration: %w", err)
 	}
@@ -39,6 +43,11 @@ func (v *verifier) openStack(ctx context.Context) error {
 		v.Faults = stack
 	}
 	v.URL, v.HTTPURL = cmp.Or(v.URL, stack.Outputs["RestUrl"]), cmp.Or(v.HTTPURL, stack.Outputs["HttpUrl"])
+	for _, address := range []string{v.URL, v.HTTPURL} {
+		if production.MatchString(address) && !v.yes {
+			return command.Usage("--stack: its URL %s looks like production; to test it, add --yes", address)
+		}
+	}
 	return nil
 }
 
@@ -57,12 +66,22 @@ func (v *verifier) left() error {
 	return nil
 }
 
+// hosts returns the hosts of the URLs.
+func (v *verifier) hosts() (hosts []string) {
+	for _, address := range []string{v.URL, v.HTTPURL, v.FunctionURL, v.LayerURL} {
+		if u, err := url.Parse(address); err == nil && u.Hostname() != "" {
+			hosts = append(hosts, u.Hostname())
+		}
+	}
+	return hosts
+}
+
 // writeReport writes the report without private values.
 func (v *verifier) writeReport(results []verify.Result) error {
 	if v.report == "" {
 		return nil
 	}
-	if err := os.WriteFile(v.report, []byte(verify.Report(command.Built().Version, results)), 0o600); err != nil {
+	if err := os.WriteFile(v.report, []byte(verify.Report(command.Built().Version, results, v.hosts()...)), 0o600); err != nil {
 		return fmt.Errorf("--report: %w", err)
 	}
 	return nil

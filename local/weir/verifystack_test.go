@@ -46,6 +46,14 @@ func TestVerify_stack(t *testing.T) {
 	for name, value := range c.Environment() {
 		t.Setenv(name, value)
 	}
+	throttled := 0
+	c.OnCall(func(action string) string {
+		if throttled == 3 || action != "DescribeStacks" {
+			return ""
+		}
+		throttled++
+		return "Throttling"
+	})
 	report := filepath.Join(t.TempDir(), "report.md")
 	code, out, errs := weir(t, "verify", "--stack", "Weir-dev", "--url", l.rest.URL, "--wait", "0s", "--report", report)
 	if code != 0 {
@@ -65,6 +73,14 @@ func TestVerify_stack(t *testing.T) {
 	}
 	if code, _, errs := weir(t, "verify", "--stack", "Other"); code != 1 || !strings.Contains(errs, "stack Other in us-east-1: ") {
 		t.Errorf("missing stack: got exit %d, %s, want 1 and the stack", code, errs)
+	}
+	template["Outputs"] = map[string]any{"RestUrl": map[string]any{"Value": "http://127.0.0.1:1/prod"}}
+	if document, err = json.Marshal(template); err != nil {
+		t.Fatal(err)
+	}
+	c.Deploy(t, "Shop", []byte(strings.ReplaceAll(string(document), "weir-dev", "weir-shop")))
+	if code, _, errs := weir(t, "verify", "--stack", "Shop"); code != 2 || !strings.Contains(errs, "/prod looks like production") {
+		t.Errorf("a stack with a URL of production: got exit %d, %s, want 2 and the URL", code, errs)
 	}
 	t.Setenv("AWS_REGION", "")
 	t.Setenv("AWS_CONFIG_FILE", os.DevNull)
@@ -97,6 +113,7 @@ func TestVerify_private(t *testing.T) {
 		reported(t, server.URL, secrets) // the error names the address
 	}
 	reported(t, "http://bobsmith.acmecorp.invalid", secrets)
+	reported(t, "http://api.store.invalid", nil) // its parts are words of reports
 }
 
 // reported tests a URL and searches the report and the JSON for secrets and the URL.

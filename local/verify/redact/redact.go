@@ -33,6 +33,8 @@ var (
 	word = regexp.MustCompile(`[\pL\pN\pM\p{Cf}]+`)
 	// encoded is a run with an escape sequence of a URL, of JSON or Go, or of HTML.
 	encoded = regexp.MustCompile(`[^\s"]*(%[0-9A-Fa-f]{2}|\\[uUx][0-9A-Fa-f]{2}|\\[0-7]{3}|&#?[0-9A-Za-z]+;)[^\s"]*`)
+	// authority is the host of a URL, with its user and port.
+	authority = regexp.MustCompile(`://[^\s/"'<>\[\]]+`)
 	// address is an IPv4 address or another number with points, or an IPv6 or MAC address, which has at
 	// least two groups and a colon twice.
 	address = regexp.MustCompile(`\pN+(\.\pN+){2,}|[0-9A-Fa-f]*:([0-9A-Fa-f]*[:.]){1,}[0-9A-Fa-f.]*|[0-9A-Fa-f]{2}(-[0-9A-Fa-f]{2}){2,}`)
@@ -56,6 +58,7 @@ func countDigits(text string) (n int) {
 // Text returns a text without private values.
 func (r *Redactor) Text(text string) string {
 	text = encoded.ReplaceAllString(text, Removed)
+	text = authority.ReplaceAllString(text, "://"+Removed)
 	text = address.ReplaceAllStringFunc(text, func(found string) string {
 		if strings.Trim(found, ":") == "" {
 			return found // an ARN has empty parts

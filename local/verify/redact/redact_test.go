@@ -80,8 +80,9 @@ func TestRedactor_Text_public(t *testing.T) {
 		`{"error":"rate_limit_exceeded","limit":100}`:                        `{"error":"rate_limit_exceeded","limit":100}`,
 		"arn:aws:iam::123456789012:user/bobsmith is not authorized":          "arn:aws:iam[…]user/[…] is not authorized",
 		"RestLimiter56D3A9AF.AuthorizerResultTtlInSeconds: got 300, want 0":  "[…].AuthorizerResultTtlInSeconds: got 300, want 0",
-		"https://a1b2c3d4e5.execute-api.eu-central-1.amazonaws.com/dev":      "https://[…].execute-api.[…]-[…]-1.amazonaws.[…]/[…]",
 		"the limit is used up; admitted after 1s or 1m30s":                   "the limit is used up; admitted after 1s or 1m30s",
+		"https://a1b2c3d4e5.execute-api.eu-central-1.amazonaws.com/dev":      "https://[…]/[…]",
+		"url: https://api.store.app:443/account":                             "url: https://[…]/account",
 		"GET /api/v1/search: got 403, want 429":                              "GET /api/v1/search: got 403, want 429",
 		"the credentials of 203.0.113.77 and 2001:db8::1 at [::1]:8080 fail": "the credentials of […] and […] at [[…]]:8080 fail",
 	} {
