@@ -124,8 +124,10 @@ func TestStore_itemSize_algorithms(t *testing.T) {
 				now = now.Add(17 * time.Second)
 			}
 			b.take(t, now, limiter.Charge{Subject: who, Limit: limit, Cost: int64(i % 4), Force: i%40 == 0})
-			if i%20 == 19 {
-				largest = max(largest, size(b.item(t, who)))
+			item := b.item(t, who)
+			largest = max(largest, size(item))
+			if list, ok := item["l"+limit.ID.String()].(*types.AttributeValueMemberL); ok && int64(len(list.Value)) >= 2*limit.Rate.Requests {
+				t.Errorf("%s: list after charge %d: got %d entries, want less than %d, because the store trims a list of twice the capacity", algorithm, i+1, len(list.Value), 2*limit.Rate.Requests)
 			}
 		}
 		t.Logf("%s: largest item %d bytes", algorithm, largest)
