@@ -214,6 +214,11 @@ func (s *stack) hostCalls(t *testing.T, f template.Function) (calls []call) {
 	if p["VpcConfig"] == nil {
 		return calls
 	}
+	return append(calls, networkCalls()...)
+}
+
+// networkCalls returns the calls by which Lambda connects a function to a network.
+func networkCalls() (calls []call) {
 	for action, resource := range map[string]string{
 		"CreateNetworkInterface": "network-interface/eni-1", "DeleteNetworkInterface": "network-interface/eni-1", "AssignPrivateIpAddresses": "network-interface/eni-1",
 		"UnassignPrivateIpAddresses": "network-interface/eni-1", "DescribeNetworkInterfaces": "*", "DescribeSubnets": "*",

@@ -86,6 +86,25 @@ func TestPolicies_precheck(t *testing.T) {
 	}
 }
 
+// With the policy of the output LayerPolicyArn, a function with the layer can make the calls of the extension,
+// and no similar call.
+func TestPolicies_layer(t *testing.T) {
+	requireSimulator(t)
+	for _, redis := range []bool{false, true} {
+		s := &stack{redis: redis}
+		if err := json.Unmarshal(templatetest.Read(t, "../standalone/weir.template.json"), s); err != nil {
+			t.Fatal(err)
+		}
+		role := []policy{s.arns(s.Resources["LayerPolicy"].Properties["PolicyDocument"]).(policy)}
+		calls := s.recordLayer(t)
+		if redis {
+			calls = append(calls, networkCalls()...)
+		}
+		evaluate(t, contract.Extension, role, map[string][]policy{}, calls, nearMisses(calls))
+		checkNeeded(t, contract.Extension, role, calls)
+	}
+}
+
 func checkPolicies(t *testing.T, golden *stack, function string, recorded map[string][]call) {
 	t.Helper()
 	calls := recorded[function]

@@ -23,6 +23,7 @@ import (
 	"github.com/weir-limits/weir/functions/dynamotable"
 	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/functions/records/recordstest"
+	"github.com/weir-limits/weir/functions/runtimeproxy"
 	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/local/gateway/template"
@@ -31,7 +32,15 @@ import (
 
 // TestMain runs a function instead of the tests if the test starts this program as a function.
 func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == filepath.Base(contract.LayerExtension) {
+		runtimeproxy.Start(boot.Layer(os.LookupEnv, boot.Clients{DynamoDB: dynamotable.OpenStore}))
+		return
+	}
 	switch os.Getenv("WEIR_FUNCTION") {
+	case contract.Extension: // the function of a user, which the wrapper script starts
+		_, port, _ := strings.Cut(os.Getenv(contract.VariableRuntimeAPI), ":")
+		_ = os.Setenv(contract.VariableRuntimeAPI, contract.LayerHost+":"+port)
+		lambda.Start(func() (map[string]any, error) { return map[string]any{"statusCode": http.StatusOK}, nil })
 	case contract.Authorizer:
 		boot.Start(lambdahttp.NewAuthorizer, boot.Clients{DynamoDB: dynamotable.OpenStore})
 	case contract.Handler:
@@ -77,6 +86,43 @@ func (s *stack) record(t *testing.T) map[string][]call {
 		recorded[function] = slices.Concat(r.take(), recordClients(t, f), s.hostCalls(t, f))
 	}
 	return recorded
+}
+
+// recordLayer runs a function with the layer and the variables of the output LayerVariables, and returns the
+// calls of the extension.
+func (s *stack) recordLayer(t *testing.T) []call {
+	t.Helper()
+	var layered map[string]string
+	if err := json.Unmarshal([]byte(s.arns(s.Outputs["LayerVariables"].Value).(string)), &layered); err != nil {
+		t.Fatal(err)
+	}
+	f := template.Function{Environment: map[string]string{contract.VariableRulesVersion: "1"}} // of the rules of the tests
+	for name, value := range layered {
+		f.Environment[strings.TrimPrefix(name, contract.LayerVariable(""))] = value
+	}
+	tables := newTables(t)
+	r := newRecorder(t, f, tables)
+	program, extension := storetest.Must(os.Executable()), filepath.Join(t.TempDir(), filepath.Base(contract.LayerExtension))
+	if err := os.Symlink(program, extension); err != nil {
+		t.Fatal(err)
+	}
+	variables := []string{"WEIR_FUNCTION=" + contract.Extension, contract.VariableWrapper + "=" + contract.LayerRoot + contract.LayerWrapper}
+	for _, each := range s.variables(t, f, tables, r.URL) {
+		variables = append(variables, contract.LayerVariable(each))
+	}
+	e, err := lambdaenv.Start(t.Context(), lambdaenv.Options{Bootstrap: program, Name: contract.Extension, Variables: variables, Extensions: []string{extension}, Output: t.Output()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, event := range events(t, contract.Extension, "") {
+		if _, err := e.Invoke(t.Context(), event); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+	return slices.Concat(r.take(), recordClients(t, f))
 }
 
 // newTables returns new tables by the names of the variables with which functions find them.
@@ -135,7 +181,7 @@ func events(t *testing.T, function, receipt string) (list [][]byte) {
 		return [][]byte{[]byte("{}")}
 	case contract.Authorizer:
 		prefix = "rest-authorizer-"
-	case contract.Handler:
+	case contract.Handler, contract.Extension:
 		prefix = "http-api-"
 	}
 	for _, caller := range []string{"anonymous", "apikey", "user"} {

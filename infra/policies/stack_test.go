@@ -1,7 +1,6 @@
 package policies_test
 
 import (
-	"cmp"
 	"encoding/json"
 	"regexp"
 	"slices"
@@ -16,6 +15,9 @@ import (
 type stack struct {
 	functions map[string]template.Function // by the role of the function
 	Resources map[string]resource
+	Outputs   map[string]struct{ Value any }
+
+	redis bool // the value of the condition UsesElastiCache; every other condition is false
 }
 
 type resource struct {
@@ -79,7 +81,7 @@ func tableARN(id string) string { return arn("dynamodb", "table/"+id) }
 // arnOf returns the ARN of a resource of the stack. Its name is its logical id, if it has no other name.
 func (s *stack) arnOf(id string) string {
 	r := s.Resources[id]
-	name := func(property string) string { text, _ := r.Properties[property].(string); return text }
+	name := func(property string) string { text, _ := s.arns(r.Properties[property]).(string); return text }
 	switch r.Type {
 	case "AWS::Kinesis::Stream":
 		return arn("kinesis", "stream/"+id)
@@ -93,11 +95,11 @@ func (s *stack) arnOf(id string) string {
 	return tableARN(id)
 }
 
-// pseudo are the values of the pseudo parameters of CloudFormation.
-var pseudo = map[string]string{"AWS::Partition": "aws", "AWS::Region": "us-east-1"}
+// values are the values of the pseudo parameters of CloudFormation, and of parameters that a function reads.
+var values = map[string]string{"AWS::Partition": "aws", "AWS::Region": "us-east-1", "Namespace": "main", "BasePath": "", "RequireCredential": "false"}
 
 // arns returns v with an ARN in place of each attribute of a resource, and with the values of references. The
-// value of a parameter is its name.
+// value of another parameter is its name.
 func (s *stack) arns(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -105,7 +107,16 @@ func (s *stack) arns(v any) any {
 			return s.arnOf(attribute[0].(string))
 		}
 		if name, ok := v["Ref"].(string); ok {
-			return cmp.Or(pseudo[name], name)
+			if value, ok := values[name]; ok {
+				return value
+			}
+			return name
+		}
+		if choice, ok := v["Fn::If"].([]any); ok {
+			if choice[0] == "UsesElastiCache" && s.redis {
+				return s.arns(choice[1])
+			}
+			return s.arns(choice[2])
 		}
 		if join, ok := v["Fn::Join"].([]any); ok {
 			var parts []string
