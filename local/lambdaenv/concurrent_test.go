@@ -135,3 +135,28 @@ func countWrites(t *testing.T) (address string, writes *atomic.Int64) {
 	t.Cleanup(s.Close)
 	return s.URL, writes
 }
+
+// After a missed deadline, a process with several events at once continues.
+func TestStart_concurrencyDeadline(t *testing.T) {
+	waiting := make(chan struct{}, 2)
+	out := &output{written: func(text string) {
+		if text == "waiting\n" {
+			waiting <- struct{}{}
+		}
+	}}
+	e, err := lambdaenv.Start(t.Context(), lambdaenv.Options{Bootstrap: storetest.Must(os.Executable()), Name: "hang", Output: out, Concurrency: 2, Variables: []string{"WEIR_TEST_FUNCTION=hang"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close() })
+	for range 2 {
+		ctx := expiring{t.Context(), make(chan struct{})}
+		go func() {
+			<-waiting
+			close(ctx.done)
+		}()
+		if _, err := e.Invoke(ctx, []byte(`{}`)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("got %v, want the missed deadline", err)
+		}
+	}
+}
