@@ -172,6 +172,26 @@ func TestStack_Check_release(t *testing.T) {
 	}
 }
 
+// Without metrics, the rows fail that only metrics prove.
+func TestStack_Check_silent(t *testing.T) {
+	template, err := os.ReadFile("../../../infra/golden/everything.template.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := accounttest.Start(t)
+	c.Deploy(t, stackName, template)
+	s, err := account.Open(t.Context(), c.Config(), stackName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Wait = func(context.Context, time.Duration) error { return nil }
+	s.Status = "UPDATE_ROLLBACK_COMPLETE"
+	want := []string{"deploy", "elasticache-login", "events", "metrics", "signing-keys-policy"}
+	if got := failing(checkAll(t, s)); !slices.Equal(got, want) {
+		t.Errorf("failing rows: got %v, want %v", got, want)
+	}
+}
+
 // Each row that needs a stack has a test, and no other.
 func TestRows(t *testing.T) {
 	var want []string
