@@ -2,8 +2,10 @@ package dynamostore_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -84,11 +86,16 @@ func TestSlots_releases(t *testing.T) {
 	for i := range environments {
 		environments[i] = storetest.Must(dynamostore.New(client, dynamostore.Options{Table: table, Namespace: "slots"}))
 	}
+	var unknown atomic.Int64 // charges and releases that ended with an error, so that DynamoDB may have made them or not
 	take := func(s *dynamostore.Store, after int) []algo.Result {
 		for {
 			results := make([]algo.Result, len(charges))
-			if ok, err := s.Take(ctx, algo.InstantOf(noon).Add(time.Duration(after)), who, charges, results); ok && err == nil {
+			ok, err := s.Take(ctx, algo.InstantOf(noon).Add(time.Duration(after)), who, charges, results)
+			if ok && err == nil {
 				return results
+			}
+			if err != nil && !errors.Is(err, limiter.ErrContended) {
+				unknown.Add(1)
 			}
 		}
 	}
@@ -107,7 +114,9 @@ func TestSlots_releases(t *testing.T) {
 					continue
 				}
 				// The slot is released even if the refund of the log loses all races.
-				_, _ = s.Settle(ctx, algo.InstantOf(noon), who, charges, held[e][i], 0, limiter.Once{})
+				if _, err := s.Settle(ctx, algo.InstantOf(noon), who, charges, held[e][i], 0, limiter.Once{}); err != nil && !errors.Is(err, limiter.ErrContended) {
+					unknown.Add(1)
+				}
 			}
 		})
 	}
@@ -118,8 +127,8 @@ func TestSlots_releases(t *testing.T) {
 	}
 	for _, entry := range entries {
 		if slots, ok := entry.Machine.(*algo.Slots); ok {
-			if used := slots.Used(entry.State, algo.InstantOf(noon)); used != 2*each {
-				t.Errorf("got %d slots taken, want the %d that were not released", used, 2*each)
+			if used := slots.Used(entry.State, algo.InstantOf(noon)); used < 2*each || used > 2*each+unknown.Load() {
+				t.Errorf("got %d slots taken, want the %d that were not released; %d calls ended with an error", used, 2*each, unknown.Load())
 			}
 		}
 	}

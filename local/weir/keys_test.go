@@ -318,7 +318,7 @@ func TestKeys_limits(t *testing.T) {
 		{[]string{"--anchor", "monday"}, 1, "anchor: got monday, but no limit"},
 		{[]string{"--limit", "serch=5"}, 1, "limit serch: the rules have no limit of this name (did you mean \"search\"?)"},
 		{[]string{"--limit", "people=5"}, 1, "limit people: does not count by API key or client"},
-		{[]string{"--limit", "month=5/1h"}, 1, "limit month: got the window 5/1h, want only a number"},
+		{[]string{"--limit", "month=5/1h"}, 1, "limit month: got the window 1h, want only a number"},
 		{[]string{"--suspended", "--limit", "Search=5"}, 1, "limit \"Search\": invalid name"},
 	} {
 		if code, out, errs := weir(t, set(c.args...)...); code != c.code || out != "" || !strings.Contains(errs, c.want) {
