@@ -23,7 +23,8 @@ type Alarm struct {
 	Of, In float64
 }
 
-// These are the thresholds of the alarms. infra/README.md lists them with their remedies.
+// These are the thresholds of the alarms that compare rates, times and shares. Alarms that count single
+// events have their threshold beside their description. infra/README.md lists them with their remedies.
 const (
 	degradedPercent  = 1
 	refusedPercent   = 50

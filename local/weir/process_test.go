@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -217,6 +218,10 @@ func TestServe_ends(t *testing.T) {
 				storetest.Server(t, c.store, servers.Variables[c.store])
 			}
 			checkouttest.Scratch(t)
+			// A child inherits an ignored SIGHUP, as of a test under nohup. It does not inherit a handler.
+			handled := make(chan os.Signal, 1)
+			signal.Notify(handled, syscall.SIGHUP)
+			defer signal.Stop(handled)
 			p := commandtest.Start(t, []string{"serve", "--store", c.store}, "REDIS_URL=", "DYNAMODB_ENDPOINT=")
 			r := commandtest.Send(t, http.MethodGet, p.URL+"/api/v1/search", "")
 			for tries := 1; tries < 10 && r.Header.Get("Weir-Degraded") == string(limiter.ReasonTimeout); tries++ {
