@@ -32,8 +32,10 @@ func maxZipped(function string) int {
 		return 4_400_000
 	case function == contract.Extension+"-redis":
 		return 5_200_000
+	case function == contract.Extension+"-events":
+		return 6_900_000
 	case strings.HasSuffix(function, "-events"):
-		return 6_700_000
+		return 6_750_000
 	case strings.HasSuffix(function, "-redis"):
 		return 5_000_000
 	}
