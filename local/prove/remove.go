@@ -17,6 +17,7 @@ import (
 	roles "github.com/aws/aws-sdk-go-v2/service/iam/types"
 	"github.com/aws/smithy-go"
 
+	"github.com/weir-limits/weir/local/verify"
 	"github.com/weir-limits/weir/local/verify/account"
 )
 
@@ -143,12 +144,5 @@ func (p *Prover) wait(ctx context.Context, d time.Duration) error {
 	if p.Wait != nil {
 		return p.Wait(ctx, d)
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return verify.Sleep(ctx, d)
 }

@@ -103,7 +103,12 @@ func (d *Deployment) wait(ctx context.Context, t time.Duration, reason string) e
 	if d.Wait != nil {
 		return d.Wait(ctx, t)
 	}
-	timer := time.NewTimer(t)
+	return Sleep(ctx, t)
+}
+
+// Sleep waits in real time. It returns the error of ctx if ctx ends earlier.
+func Sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

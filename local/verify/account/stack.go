@@ -20,6 +20,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/smithy-go/transport/http/protocol/awsquery"
+
+	"github.com/weir-limits/weir/local/verify"
 )
 
 // Stack is a deployed stack.
@@ -70,7 +72,7 @@ func (s *Stack) Resources() []Resource { return slices.Clone(s.resources) }
 // Open reads a stack.
 func Open(ctx context.Context, config aws.Config, name string) (*Stack, error) {
 	s := &Stack{
-		Name: name, Log: io.Discard, Wait: sleep, region: config.Region,
+		Name: name, Log: io.Discard, Wait: verify.Sleep, region: config.Region,
 		clients: clients{
 			cloudformation.NewFromConfig(config), cloudwatch.NewFromConfig(config, queryProtocol), cloudwatchlogs.NewFromConfig(config),
 			dynamodb.NewFromConfig(config), lambda.NewFromConfig(config), iam.NewFromConfig(config), apigateway.NewFromConfig(config),
@@ -201,15 +203,4 @@ func (s *Stack) change(ctx context.Context, what, command string, do, undo func(
 		return nil, errors.Join(err, back(ctx)) // the call can have had its effect although it failed
 	}
 	return back, nil
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
