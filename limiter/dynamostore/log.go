@@ -50,13 +50,12 @@ func (p stamp) state(instants []algo.Instant) algo.State {
 	return algo.State{Newest: newest, Entries: algo.NewEntries(instants...), Refunds: p.generation}
 }
 
-// logIndex returns the index of the interval that contains an instant. The length of an interval is
-// half of the greatest honest clock skew. If the newest entry is in the interval of now, in the next
-// one or in an earlier one, algo.Machine.Ahead is false for the log.
-func logIndex(at algo.Instant) int64 {
-	const interval = algo.MaxSkew / 2
-	return int64(at) / int64(interval)
-}
+// logInterval is half of the greatest honest clock skew. If the newest entry is in the interval of now,
+// in the next one or in an earlier one, algo.Machine.Ahead is false for the log.
+const logInterval = algo.MaxSkew / 2
+
+// logIndex returns the index of the interval that contains an instant.
+func logIndex(at algo.Instant) int64 { return int64(at) / int64(logInterval) }
 
 // chargeLog appends entries at now. The list has room in two cases: the whole list is short enough, or
 // the list without the expired entries at its head is short enough. Neither condition depends on the

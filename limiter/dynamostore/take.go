@@ -386,6 +386,7 @@ func (t *take) rewrite(e *expression, v *view) {
 	if slots {
 		present, _ := t.item.slotsOf(v.id)
 		keep[attribute(slotsAttribute, v.id)] = slotsValue(present, next.State)
+		keep[attribute(newestAttribute, v.id)] = number(logIndex(max(t.now, newest(next.State)))) // without slots too, for tidy
 	}
 	for _, name := range t.item.stateOf(v.id) {
 		if _, ok := keep[name]; !ok {

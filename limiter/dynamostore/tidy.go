@@ -124,7 +124,7 @@ func (e *expression) removeDead(it item, id string, now algo.Instant) (crowded b
 		dead, counts = it.deadWindows(id, held.State.Window)
 		crowded = len(dead) > 0 && counts > countsMost
 	}
-	if held.Machine.Idle(held.State).Add(idleLeast) <= now && len(dead) <= tidyMost/2 {
+	if it.idle(id, held).Add(idleLeast) <= now && len(dead) <= tidyMost/2 {
 		e.requireHeld(it, &view{id: id, held: held})
 		for _, name := range append(it.stateOf(id), attribute(fingerprintAttribute, id), attribute(versionAttribute, id)) {
 			e.remove = append(e.remove, e.name(name))
@@ -140,6 +140,17 @@ func (e *expression) removeDead(it item, id string, now algo.Instant) (crowded b
 		e.remove = append(e.remove, e.name(name))
 	}
 	return crowded
+}
+
+// idle returns the instant from which the limit id counts nothing. A limit whose slots are all released
+// is idle from the end of the interval of its newest slot. It was in use until then, and the next charge
+// would need a second write to create its map again.
+func (it item) idle(id string, held limiter.Held) algo.Instant {
+	if _, ok := held.Machine.(*algo.Slots); ok && held.State.Entries == "" {
+		r := reader{it: it}
+		return algo.Instant((r.number(attribute(newestAttribute, id)) + 1) * int64(logInterval))
+	}
+	return held.Machine.Idle(held.State)
 }
 
 // deadWindows returns the counts of the limit id whose windows are before newest-1, and the number of

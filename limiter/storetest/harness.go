@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -179,6 +180,11 @@ func (p *pair) inspect(t failer) []limiter.Entry {
 	}
 	want := p.model.Inspect(p.subject)
 	if len(got) != len(want) {
+		for _, w := range want {
+			if !slices.ContainsFunc(got, func(g limiter.Entry) bool { return g.ID == w.ID }) {
+				t.Fatalf("inspect: got no limit %s, want version %d, %s %+v", w.ID, w.Version, w.Machine.Fingerprint(), w.State)
+			}
+		}
 		t.Fatalf("inspect: got %d limits, want %d", len(got), len(want))
 	}
 	for i := range want {
