@@ -68,7 +68,7 @@ func (d *Deployment) has(n Need) bool {
 	case NeedLayerURL:
 		return d.LayerURL != ""
 	case NeedAnyURL:
-		return len(d.surfaces()) > 0
+		return len(d.urls()) > 0
 	case NeedSuspendedKey:
 		return d.SuspendedKey != ""
 	case NeedResources:
@@ -82,10 +82,10 @@ func (d *Deployment) has(n Need) bool {
 	return false
 }
 
-// surfaces returns the URLs that are known, the REST API first.
-func (d *Deployment) surfaces() (urls []string) {
-	for _, url := range []string{d.URL, d.HTTPURL, d.FunctionURL, d.LayerURL} {
-		if url != "" {
+// urls returns the URLs that are known, the REST API first.
+func (d *Deployment) urls() (urls []string) {
+	for _, u := range surfaces {
+		if url := u.url(d); url != "" {
 			urls = append(urls, url)
 		}
 	}

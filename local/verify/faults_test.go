@@ -26,6 +26,10 @@ var faults = []struct {
 	name, row string
 	place
 }{
+	{"the URL is that of the HTTP API", "rest-answers", fronted(rest, as("Apigw-Requestid"))},
+	{"the URL is that of the REST API", "http-answers", fronted(httpAPI, as("X-Amz-Apigw-Id"))},
+	{"nothing at the function URL", "function-url-answers", fronted(functionURL, aborted)},
+	{"nothing at the URL of the layer", "layer-answers", fronted(layerURL, aborted)},
 	{"policy too narrow", "store-decides", place{denied: true}},
 	{"the handler does not copy the fields", "rest-allowed-fields", fronted(rest, without("X-RateLimit-Remaining"))},
 	{"no response for UNAUTHORIZED", "rest-unauthorized", place{apis: removing("UNAUTHORIZED")}},
@@ -173,7 +177,9 @@ func TestRun_oneURL(t *testing.T) {
 func TestRun_restores(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	f := &functions{}
-	d := &verify.Deployment{URL: "http://127.0.0.1:1", Path: "/", Faults: breaking(func(ctx context.Context) (func(context.Context) error, error) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(server.Close)
+	d := &verify.Deployment{URL: server.URL, Path: "/", Faults: breaking(func(ctx context.Context) (func(context.Context) error, error) {
 		restore, err := f.BreakAuthorizer(ctx)
 		cancel()
 		return func(ctx context.Context) error {
@@ -346,6 +352,19 @@ func answering(change func(*httptest.ResponseRecorder)) func(http.Handler) http.
 			_, _ = w.Write(recorded.Body.Bytes())
 		})
 	}
+}
+
+// as replaces the field by which API Gateway identifies a request.
+func as(field string) func(http.Handler) http.Handler {
+	return answering(func(r *httptest.ResponseRecorder) {
+		maps.DeleteFunc(r.Header(), func(name string, _ []string) bool { return strings.Contains(strings.ToLower(name), "apigw") })
+		r.Header().Set(field, "JKJaXmPLvHcESHA=")
+	})
+}
+
+// aborted closes each connection without an answer.
+func aborted(http.Handler) http.Handler {
+	return http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 }
 
 // without removes a field from answers.

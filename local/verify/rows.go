@@ -1,9 +1,15 @@
 package verify
 
+import "slices"
+
 // Rows returns all rows, in the order in which [Run] tests them. Rows that exhaust a limit follow the
 // rows that need admitted requests.
 func Rows() []Row {
-	rows := []Row{storeDecides}
+	var rows []Row
+	for _, u := range surfaces {
+		rows = append(rows, u.answers())
+	}
+	rows = append(rows, storeDecides)
 	rows = append(rows, restAPI.allowedRows()...)
 	rows = append(rows, httpAPI.allowedRows()...)
 	rows = append(rows, functionURL.allowedFields(), layerURL.allowedFields())
@@ -16,5 +22,21 @@ func Rows() []Row {
 	rows = append(rows, resourceRows...)
 	rows = append(rows, accountRows...)
 	rows = append(rows, authorizerFailure)
-	return append(rows, handRows...)
+	rows = append(rows, handRows...)
+	for i, r := range rows {
+		rows[i].After = slices.Concat(answerRows(r), r.After)
+	}
+	return rows
+}
+
+// answerRows returns the IDs of the rows about the URLs to which a row sends requests.
+func answerRows(r Row) (ids []string) {
+	for _, u := range surfaces {
+		id := u.answers().ID
+		uses := slices.Contains(r.Needs, u.need) || slices.Contains(r.Needs, NeedAnyURL)
+		if uses && r.ID != id && !slices.Contains(r.Needs, NeedStack) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }

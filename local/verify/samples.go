@@ -69,7 +69,7 @@ func (s *session) first(ctx context.Context) *burst {
 		return s.burst
 	}
 	s.burst = &burst{}
-	b, url := s.burst, s.surfaces()[0]
+	b, url := s.burst, s.urls()[0]
 	b.before = s.patient(ctx, s.get(url, s.plan.Exact.Path))
 	if !b.before.allowed() {
 		b.reason = fmt.Sprintf("no allowed answer shows what remains of the limit (got %s)", b.before.summary())

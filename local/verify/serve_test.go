@@ -25,7 +25,7 @@ import (
 
 // local are the rows that apply to make run with the sample rules.
 var local = []string{
-	"store-decides", "rest-allowed-fields", "rest-unauthorized", "http-allowed-fields", "http-unauthorized", "rest-not-cached", "limit-exact",
+	"rest-answers", "http-answers", "store-decides", "rest-allowed-fields", "rest-unauthorized", "http-allowed-fields", "http-unauthorized", "rest-not-cached", "limit-exact",
 	"rest-refused-status", "rest-refused-fields", "rest-refused-content-type", "rest-refused-body", "http-refused", "retry-after",
 }
 

@@ -25,6 +25,39 @@ var (
 	layerURL    = surface{"layer", "the function with the layer", "$LAYER_URL", NeedLayerURL, func(d *Deployment) string { return d.LayerURL }}
 )
 
+// surfaces are all kinds of URLs.
+var surfaces = []surface{restAPI, httpAPI, functionURL, layerURL}
+
+// These fields are in each answer of an API of one kind.
+const (
+	fieldREST = "X-Amz-Apigw-Id"
+	fieldHTTP = "Apigw-Requestid"
+)
+
+// answers is the row about the URL itself.
+func (u surface) answers() Row {
+	return Row{
+		ID:    u.id + "-answers",
+		Claim: fmt.Sprintf("%s is correct: %s answers.", u.need, u.name),
+		Hand:  fmt.Sprintf("`curl -si %s/api/v1/search`; a REST API answers with `x-amz-apigw-id`, an HTTP API with `apigw-requestid`", u.variable),
+		Needs: []Need{u.need},
+		Cost:  Cost{Requests: probeCost},
+		Check: func(ctx context.Context, s *session) Observation {
+			a := s.probe(ctx, u.url(s.Deployment))
+			expected := "an answer of " + u.name
+			switch {
+			case a.err != nil:
+				return failed(expected, a.summary(), a.String())
+			case u.need == NeedREST && a.header.Get(fieldHTTP) != "":
+				return failed(expected, "an HTTP API; give its URL with --http-url", a.String())
+			case u.need == NeedHTTP && a.header.Get(fieldREST) != "":
+				return failed(expected, "a REST API; give its URL with --url", a.String())
+			}
+			return passed(expected, strconv.Itoa(a.status))
+		},
+	}
+}
+
 // allowedFields is the row about the fields of admitted requests.
 func (u surface) allowedFields() Row {
 	return Row{
@@ -42,7 +75,7 @@ func (u surface) allowedFields() Row {
 				return skipped(noCredential)
 			}
 			wrong := wrongFields(a.header)
-			if a.err != nil || a.status >= http.StatusInternalServerError {
+			if a.status >= http.StatusInternalServerError {
 				wrong = []string{a.summary()}
 			}
 			return verdict("the fields of the limit", described(a.header), wrong, a)

@@ -96,8 +96,23 @@ func TestVerify_fails(t *testing.T) {
 			t.Errorf("row %+v: got no description, want one", r)
 		}
 	}
-	if code, out, _ := weir(t, "verify", "--http-url", "http://127.0.0.1:1"); code != 1 || !strings.Contains(out, "no answer") {
-		t.Errorf("nothing at the URL: got exit %d, output %s, want exit 1 and no answer", code, out)
+	if code, out, _ := weir(t, "verify", "--http-url", "http://127.0.0.1:1"); code != 1 || strings.Count(out, "FAIL ") != 1 || !strings.Contains(out, "no answer") {
+		t.Errorf("nothing at the URL: got exit %d, output %s, want exit 1 and one failure, no answer", code, out)
+	}
+}
+
+// The URL of another kind of API fails one row, which names the flag for this URL.
+func TestVerify_otherKind(t *testing.T) {
+	for want, c := range map[string]struct{ flag, field string }{
+		"an HTTP API; give its URL with --http-url": {"--url", "Apigw-Requestid"},
+		"a REST API; give its URL with --url":       {"--http-url", "X-Amz-Apigw-Id"},
+	} {
+		api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set(c.field, "JKJaXmPLvHcESHA=") }))
+		code, out, _ := weir(t, "verify", c.flag, api.URL, "--wait", "0s")
+		api.Close()
+		if code != 1 || strings.Count(out, "FAIL ") != 1 || !strings.Contains(out, want) {
+			t.Errorf("%s: got exit %d, output %s, want exit 1 and one failure, %s", c.flag, code, out, want)
+		}
 	}
 }
 
