@@ -8,6 +8,49 @@ import (
 	"github.com/weir-limits/weir/limiter/internal/local"
 )
 
+// item is one charge of a request. The embedded Charge is what the store gets; limit and want are what
+// the caller passed.
+type item struct {
+	Charge
+	limit   *Limit        // limit that the caller passed; Charge.Limit can be its shard or its cell
+	want    int64         // cost that the caller passed; Charge.Cost is more for a lease, and 0 for a read
+	backOff time.Duration // how long the back-off refuses the charge, even if the state has room
+	cells   bool          // Options.Cells counts the charge, and not Limiter.store
+	sharded bool
+	done    bool // a tracker decided this charge
+
+	lease     *tracker // tracker whose lease the charge renews; nil if none
+	leaseSize int64    // size of the new lease
+	serial    int64    // serial of the new lease
+	leaseLeft int64    // quota that is left of the new lease after this request
+}
+
+// charge returns the charge that the caller passed.
+func (i *item) charge() Charge {
+	return Charge{Subject: i.Subject, Limit: i.limit, Cost: i.want, Force: i.Force}
+}
+
+// decided reports whether r was decided by the parameters of the item's limit, and not by newer rules.
+func (i *item) decided(r algo.Result) bool {
+	return r.Machine == i.Limit.machine || r.Machine.Fingerprint() == i.Limit.fingerprint
+}
+
+// with reports whether i and j belong to one batch: a store charges them in one atomic step.
+func (i *item) with(j *item) bool {
+	return i.Subject == j.Subject && i.cells == j.cells && !i.sharded && !j.sharded
+}
+
+// clamped returns the number of charges whose state the store clamped. A charge of cost 0 clamps
+// nothing.
+func clamped(charges []Charge, results []algo.Result) (n int) {
+	for i := range results {
+		if results[i].Clamped && charges[i].Cost > 0 {
+			n++
+		}
+	}
+	return n
+}
+
 // batch has the charges of a request on one subject. A store takes all of them in one atomic step.
 type batch struct {
 	from, to   int // first and last index of b in the slices of the request
@@ -68,43 +111,6 @@ func (b *batch) forces() bool {
 // store identifies the slots of one call together, but each request releases only its own.
 func (b *batch) concurrent() bool {
 	return slices.ContainsFunc(b.charges, func(c Charge) bool { return c.Limit.concurrent() && c.Cost > 0 })
-}
-
-// sizeLeases sets the cost of each charge that renews a lease to the size of the lease.
-func (b *batch) sizeLeases(now algo.Instant) {
-	for i := range b.items {
-		it := &b.items[i]
-		if it.lease == nil {
-			continue
-		}
-		size := it.want
-		if hint := b.results[i]; hint.Machine != nil { // near the limit, a smaller lease leaves quota for other processes
-			size = min(it.leaseSize, max(it.want, hint.Remaining(now)/2))
-		}
-		b.charges[i].Cost = size
-	}
-}
-
-// shrinkLeases reduces leases to the cost of the request. It reports whether a second call can succeed: a
-// lease was larger than the request, and the known state has room for the request.
-func (b *batch) shrinkLeases(now algo.Instant) bool {
-	shrunk := false
-	for i := range b.items {
-		if it := &b.items[i]; b.charges[i].Cost > it.want {
-			b.charges[i].Cost, shrunk = it.want, true
-		}
-		if b.refuses(i, now) {
-			return false
-		}
-	}
-	return shrunk
-}
-
-// giveUpLeases reduces leases to the cost of the request.
-func (b *batch) giveUpLeases() {
-	for i := range b.items {
-		b.charges[i].Cost = min(b.charges[i].Cost, b.items[i].want)
-	}
 }
 
 // lookUp fills the results and back-offs of b from the denial cache, and reports whether the cache

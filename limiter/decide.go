@@ -76,21 +76,20 @@ func marks(c Charge) bool { return c.Limit != nil && c.Limit.Mark && !c.Limit.Sh
 // repetition leaves out charges (addEffort and reportOver in decision.go combine the decisions).
 //
 //  1. Check: the charges are valid (check.go). One plain charge on a Local store needs no other phase:
-//     takePlain decides it if the store knows the subject (plain.go), and decideSimple otherwise
-//     (simple.go).
+//     takePlain decides it if the store knows the subject, and decideSimple otherwise (shortcuts.go).
 //  2. Serve: leases and counters of this process, which trackers hold, decide what they can
-//     (serve.go). The store is called only if the synchronization of a counter is due (sync.go).
+//     (serve.go). The store is called only if the synchronization of a counter is due.
 //  3. Arrange: the other charges form batches. A batch has all charges on one subject, which a store
 //     takes in one atomic step (arrange.go).
 //  4. Look up: the denial cache perhaps knows a state that refuses. After an outage, the fallback can
 //     also refuse (lookup.go).
 //  5. Charge: stores of this process take their batches first, one after another. Then the shared
-//     store takes the others in up to three waves (waves.go, take.go). Calls of one wave are
+//     store takes the others in up to three waves (calls.go). Calls of one wave are
 //     concurrent. Requests of this process on one subject share a call (package internal/group).
 //  6. Fall back: the strictest OnError of the limits whose store failed decides (outage.go).
 //  7. Settle: trackers get the leases that the request renewed. If the request is denied, the
-//     other batches are refunded, except for forced charges (settle.go). Notices of limits with Notify
-//     are written (reached.go).
+//     other batches are refunded, except for forced charges (finish.go). Notices of limits with Notify
+//     are written.
 //
 // The answer reports one limit (answer.go). If limits refuse, this is the limit with the longest wait.
 // If the request is allowed, this is the limit that admits the fewest further requests of the same cost,

@@ -4,28 +4,6 @@ import (
 	"time"
 )
 
-// Reason is why a decision was made without the answer of every store.
-type Reason string
-
-// The reasons.
-const (
-	// ReasonNone: every store answered.
-	ReasonNone Reason = ""
-	// ReasonUnavailable: the store failed or could not be reached.
-	ReasonUnavailable Reason = "store_unavailable"
-	// ReasonTimeout: the store did not answer within Options.Timeout.
-	ReasonTimeout Reason = "store_timeout"
-	// ReasonBreaker: no call was made, because the store had failed shortly before.
-	ReasonBreaker Reason = "store_breaker"
-	// ReasonThrottled: the store throttles the calls of all subjects.
-	ReasonThrottled Reason = "store_throttled"
-	// ReasonBusy: requests of this subject come faster than the store can charge them. The request is
-	// denied, with every OnError. No limit is reported.
-	ReasonBusy Reason = "subject_busy"
-	// ReasonFull: the store has no room for the subject.
-	ReasonFull Reason = "store_full"
-)
-
 // Decision is the answer to one request. It reports one limit. If limits refuse, the Decision reports
 // the limit with the longest wait. If the request is allowed, it reports the limit that admits the fewest
 // further requests of the same cost, but no global limit. Of two such limits, it reports the one with the

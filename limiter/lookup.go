@@ -1,6 +1,11 @@
 package limiter
 
-import "slices"
+import (
+	"slices"
+	"time"
+
+	"github.com/weir-limits/weir/limiter/algo"
+)
 
 // lookUp looks every batch up in the denial cache, and then in the fallback's counts of an outage. It
 // bounds new leases by the room of the known state.
@@ -41,4 +46,65 @@ func (r *request) paused(b *batch) bool {
 	return !r.look && ts.anyPressure(r.now) && slices.ContainsFunc(b.items, func(it item) bool {
 		return it.Cost > 0 && !it.Force && ts.paused(r.now, it.Subject, it.limit)
 	})
+}
+
+// pickShard makes b charge a random shard. It skips shards that the denial cache denies, and the shard
+// that has just refused. If no shard is left, pickShard returns true, and b reports the shard with the
+// shortest wait.
+func (r *request) pickShard(b *batch) (refused bool) {
+	shards := b.items[0].limit.parts
+	tried, answer := b.charges[0].Limit, b.shardRefusal()
+	first := r.limiter.intN(len(shards))
+	for i := range shards {
+		shard := (first + i) % len(shards)
+		if shards[shard] == tried {
+			continue
+		}
+		if !r.lookUpShard(b, shard) {
+			return false
+		}
+		answer = answer.shorter(r.now, b)
+	}
+	b.answer(answer)
+	return true
+}
+
+// lookUpShard makes b charge a shard, and looks the shard up in the denial cache. It reports whether the
+// cache denies.
+func (r *request) lookUpShard(b *batch, shard int) (refuses bool) {
+	it, c := &b.items[0], &b.charges[0]
+	c.Subject, c.Limit = it.Subject.shard(shard), it.limit.parts[shard]
+	it.Limit, b.results[0] = c.Limit, algo.Result{}
+	return b.lookUp(r.now, r.limiter.denials)
+}
+
+// refusal is the refusal of a shard. The zero value means no refusal.
+type refusal struct {
+	limit   *Limit
+	result  algo.Result
+	backOff time.Duration
+}
+
+// shardRefusal returns the refusal of the shard that b charges.
+func (b *batch) shardRefusal() refusal {
+	return refusal{b.charges[0].Limit, b.results[0], b.items[0].backOff}
+}
+
+// answer makes b report a refusal.
+func (b *batch) answer(by refusal) {
+	b.charges[0].Limit, b.items[0].Limit, b.results[0], b.items[0].backOff = by.limit, by.limit, by.result, by.backOff
+}
+
+// shorter returns the refusal with the shorter wait: f, or the refusal of the shard that b charges.
+func (f refusal) shorter(now algo.Instant, b *batch) refusal {
+	other := b.shardRefusal()
+	if f.result.Machine == nil || other.wait(now, b.items[0].want) < f.wait(now, b.items[0].want) {
+		return other
+	}
+	return f
+}
+
+// wait returns the shortest time until the shard can admit cost.
+func (f refusal) wait(now algo.Instant, cost int64) time.Duration {
+	return max(f.backOff, f.result.RetryAfter(now, cost))
 }

@@ -3,11 +3,29 @@ package limiter
 import (
 	"context"
 	"log/slog"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/weir-limits/weir/limiter/algo"
 )
+
+// Notice reports that a subject has used a percentage of a limit. A Limiter writes one notice for each
+// subject, period and percentage of Limit.Notify. It can write a notice twice; both have the same ID.
+type Notice struct {
+	Time           time.Time // instant of the request or settlement that caused the notice
+	Subject        Subject
+	Limit          *Limit
+	Percent        int
+	Used, Capacity int64     // at Time
+	Start, End     time.Time // the period or the window of the limit
+}
+
+// ID identifies the notice. hash identifies the subject. Notices of the same subject, limit, period and
+// percentage have the same ID.
+func (n *Notice) ID(hash string) string {
+	return hash + "-" + n.Limit.ID.String() + "-" + strconv.FormatInt(n.Start.Unix(), 10) + "-" + strconv.Itoa(n.Percent)
+}
 
 // noticeGrace is the time that the process whose charge crossed a percentage has to write the notice and
 // its mark. After that time, other processes write a notice that has no mark.

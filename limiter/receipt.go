@@ -2,11 +2,8 @@ package limiter
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
-
-	"github.com/weir-limits/weir/limiter/algo"
 )
 
 // Receipt corrects what a request was charged, when its cost is known. For example, it refunds a login
@@ -85,40 +82,6 @@ func (r *Receipt) Settle(ctx context.Context, now time.Time, actual func(Charge)
 		_ = r.limiter.settleStores(ctx, now, corrections, max(0, now.Sub(r.at)), Once{}, &done) // done counts the lost corrections
 	})
 	return done
-}
-
-// settleStores makes corrections in the stores, for all subjects at the same time. It returns the errors
-// of the subjects, but ErrVoucherUsed only if every subject has this error.
-func (l *Limiter) settleStores(ctx context.Context, now time.Time, corrections []refundable, elapsed time.Duration, once Once, done *Settlement) error {
-	if len(corrections) == 0 {
-		return nil
-	}
-	if timeout := l.timeoutAt(algo.InstantOf(now)); timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), timeout)
-		defer cancel()
-	}
-	settled := make([]settledSubject, len(corrections))
-	var others sync.WaitGroup
-	for i := 1; i < len(corrections); i++ {
-		others.Go(func() { settled[i] = l.correct(ctx, algo.InstantOf(now), corrections[i], elapsed, once) })
-	}
-	settled[0] = l.correct(ctx, algo.InstantOf(now), corrections[0], elapsed, once)
-	others.Wait()
-	var failed []error
-	used := 0
-	for _, s := range settled {
-		done.Add(s.Settlement)
-		if errors.Is(s.err, ErrVoucherUsed) {
-			used++
-		} else if s.err != nil {
-			failed = append(failed, s.err)
-		}
-	}
-	if used == len(settled) {
-		return settled[0].err
-	}
-	return errors.Join(failed...)
 }
 
 // settleServed refunds the charges that trackers of this process decided, if their actual cost is 0.

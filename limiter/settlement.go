@@ -1,5 +1,15 @@
 package limiter
 
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
 // Settlement is the result of Receipt.Settle.
 type Settlement struct {
 	// Refunds counts the charges whose final cost is less than the cost that Take charged.
@@ -27,4 +37,211 @@ func (s *Settlement) Add(other Settlement) {
 	s.Charged += other.Charged
 	s.Lost += other.Lost
 	s.Excess = append(s.Excess, other.Excess...)
+}
+
+// settleStores makes corrections in the stores, for all subjects at the same time. It returns the errors
+// of the subjects, but ErrVoucherUsed only if every subject has this error.
+func (l *Limiter) settleStores(ctx context.Context, now time.Time, corrections []refundable, elapsed time.Duration, once Once, done *Settlement) error {
+	if len(corrections) == 0 {
+		return nil
+	}
+	if timeout := l.timeoutAt(algo.InstantOf(now)); timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), timeout)
+		defer cancel()
+	}
+	settled := make([]settledSubject, len(corrections))
+	var others sync.WaitGroup
+	for i := 1; i < len(corrections); i++ {
+		others.Go(func() { settled[i] = l.correct(ctx, algo.InstantOf(now), corrections[i], elapsed, once) })
+	}
+	settled[0] = l.correct(ctx, algo.InstantOf(now), corrections[0], elapsed, once)
+	others.Wait()
+	var failed []error
+	used := 0
+	for _, s := range settled {
+		done.Add(s.Settlement)
+		if errors.Is(s.err, ErrVoucherUsed) {
+			used++
+		} else if s.err != nil {
+			failed = append(failed, s.err)
+		}
+	}
+	if used == len(settled) {
+		return settled[0].err
+	}
+	return errors.Join(failed...)
+}
+
+// refundable contains the charges on one subject that a settlement can correct.
+type refundable struct {
+	store   Store
+	subject Subject
+	items   []*item
+	charges []Charge
+	results []algo.Result
+	remote  bool
+}
+
+// refundable returns the charges of b that a settlement can correct: all except charges of leases and
+// forced charges.
+func (b *batch) refundable() refundable {
+	if !b.taken {
+		return refundable{}
+	}
+	back := refundable{store: b.store, subject: b.charges[0].Subject, remote: b.remote}
+	for i := range b.items {
+		if it := &b.items[i]; it.lease == nil && !it.Force && b.charges[i].Cost > 0 {
+			back.add(it, b.charges[i], b.results[i])
+		}
+	}
+	return back
+}
+
+func (r *refundable) add(it *item, c Charge, result algo.Result) {
+	r.items, r.charges, r.results = append(r.items, it), append(r.charges, c), append(r.results, result)
+}
+
+// corrections returns the charges that change the costs in r to the actual costs. It leaves out equal
+// costs.
+func (r *refundable) corrections(actual func(Charge) int64) refundable {
+	made := refundable{store: r.store, subject: r.subject, remote: r.remote}
+	for i, c := range r.charges {
+		more := actual(r.items[i].charge()) - c.Cost
+		if c.Cost, c.Force = max(more, -more), more > 0; more != 0 {
+			made.add(r.items[i], c, r.results[i])
+		}
+	}
+	return made
+}
+
+// refund calls the store for a refund. A refund that fails is dropped. This admits fewer requests, never
+// more.
+func (l *Limiter) refund(ctx context.Context, now algo.Instant, r refundable, elapsed time.Duration) Refunds {
+	s := l.correct(ctx, now, r, elapsed, Once{})
+	return Refunds{s.Refunds.Given, s.Refunds.Dropped + s.Lost}
+}
+
+// settledSubject is the result of the corrections on one subject.
+type settledSubject struct {
+	Settlement
+	err error
+}
+
+// releases returns the part of r that releases slots.
+func (r *refundable) releases() refundable {
+	made := refundable{store: r.store, subject: r.subject, remote: r.remote}
+	for i, c := range r.charges {
+		if _, slots := r.results[i].Machine.(*algo.Slots); slots && !c.Force {
+			made.add(r.items[i], c, r.results[i])
+		}
+	}
+	return made
+}
+
+// A throttled release is repeated after pauses that double, because a lost release keeps its slot until
+// the slot expires. The deadline of the settlement ends the pauses too.
+const (
+	firstReleasePause = 10 * time.Millisecond
+	lastReleasePause  = 160 * time.Millisecond
+)
+
+// releaseHere releases slots in the states that this process keeps. Otherwise, in an outage, this process
+// would count requests that have ended.
+func (l *Limiter) releaseHere(now algo.Instant, r *refundable) {
+	for i, c := range r.charges {
+		if _, slots := r.results[i].Machine.(*algo.Slots); !slots || c.Force {
+			continue
+		}
+		subject := r.subject.String()
+		l.denials.Release(subject, uint64(c.Limit.ID), c.Cost, r.results[i])
+		if l.fallback.Holds(now) {
+			var none [1]int64
+			l.fallback.Fallback.Settle(now, subject, keys(nil, r.charges[i:i+1]), r.results[i:i+1], 0, none[:])
+		}
+	}
+}
+
+// callSettle calls the store. It repeats a throttled call that releases slots.
+func (l *Limiter) callSettle(ctx context.Context, now algo.Instant, r *refundable, elapsed time.Duration, once Once) (settled Settled, err error) {
+	for pause := firstReleasePause; ; pause *= 2 {
+		settled, err = r.store.Settle(ctx, now, r.subject, r.charges, r.results, elapsed, once)
+		if !errors.Is(err, ErrItemThrottled) || !r.remote || pause > lastReleasePause || len(r.releases().charges) == 0 {
+			return settled, err
+		}
+		if l.clock.Sleep(ctx, pause/2+time.Duration(l.intN(int(pause)))) != nil {
+			return settled, err
+		}
+	}
+}
+
+// correct makes corrections on one subject.
+func (l *Limiter) correct(ctx context.Context, now algo.Instant, r refundable, elapsed time.Duration, once Once) (s settledSubject) {
+	if r.remote { // the corrections change the state in the store
+		l.denials.Expire(r.subject.String())
+		l.releaseHere(now, &r)
+	}
+	s = l.correctStore(ctx, now, r, elapsed, once)
+	if !errors.Is(s.err, ErrVoucherExpired) {
+		return s
+	}
+	back := r.releases()
+	if len(back.charges) == 0 {
+		return s
+	}
+	// A release needs no ID, because only one request has the slots. With an ID, the slots of a busy
+	// subject would stay taken if the store had no room for the ID.
+	released := l.correctStore(ctx, now, back, elapsed, Once{})
+	if released.err == nil && len(back.charges) < len(r.charges) {
+		released.err = s.err
+	}
+	return released
+}
+
+// correctStore makes corrections in the store of r.
+func (l *Limiter) correctStore(ctx context.Context, now algo.Instant, r refundable, elapsed time.Duration, once Once) (s settledSubject) {
+	var settled Settled
+	settled, s.err = l.callSettle(ctx, now, &r, elapsed, once)
+	switch {
+	case errors.Is(s.err, ErrVoucherUsed), errors.Is(s.err, ErrVoucherExpired):
+		return s
+	case s.err != nil:
+		l.log.problem(ctx, now, slog.LevelWarn, "settlement lost", s.err)
+		s.Lost = len(r.charges)
+		return s
+	}
+	forced, ofShare := 0, int64(0)
+	for i, c := range r.charges {
+		if !c.Force {
+			continue
+		}
+		forced++
+		if c.Limit.isLocalShare { // a charge on the share is followed by the same charge on the whole limit
+			ofShare = settled.Excess[i]
+			continue
+		}
+		if excess := max(ofShare, settled.Excess[i]); excess > 0 {
+			s.Excess = append(s.Excess, Excess{r.items[i].charge().Subject, r.items[i].limit, excess})
+		}
+		s.Charged, ofShare = s.Charged+1, 0
+	}
+	s.Refunds = Refunds{settled.Given, len(r.charges) - forced - settled.Given}
+	if s.Charged > 0 && l.notices != nil {
+		l.noticesAfter(ctx, now, &r)
+	}
+	return s
+}
+
+// noticesAfter writes the notices that are due after forced charges of a settlement. Store.Settle returns
+// no states, so noticesAfter reads the states of limits that are near a percentage.
+func (l *Limiter) noticesAfter(ctx context.Context, now algo.Instant, r *refundable) {
+	for i, c := range r.charges {
+		if !c.Force || !c.Limit.notifies() || !l.notices.near(now, &usage{c, r.results[i]}) {
+			continue
+		}
+		look, results := Charge{Subject: r.subject, Limit: c.Limit}, make([]algo.Result, 1)
+		if _, err := r.store.Take(ctx, now, r.subject, []Charge{look}, results); err == nil && results[0].Machine != nil {
+			l.notices.after(ctx, now, &usage{c, results[0]})
+		}
+	}
 }

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/internal/group"
+	"github.com/weir-limits/weir/limiter/internal/local"
 )
 
 // shared is the state that this process keeps for a store that other processes charge too.
@@ -53,4 +55,107 @@ func (s *shared) crowdedError(err error) error {
 		return asBusy(err)
 	}
 	return err
+}
+
+// downAfter is the number of calls in a row without an answer after which the store counts as down.
+const downAfter = 5
+
+// health records whether a shared store answers this process.
+type health struct {
+	answers  atomic.Int64 // calls with an answer
+	failures atomic.Int64 // calls without an answer since the last answer
+}
+
+// record records the error of a call. answers is the number of answers at the start of the call. If the
+// store answered other calls since then, a timeout means that the subject is busy, and the store works.
+func (h *health) record(answers int64, err error) error {
+	if Answered(err) {
+		h.answers.Add(1)
+		h.failures.Store(0)
+		return err
+	}
+	if TimedOut(err) && h.answers.Load() != answers {
+		return asBusy(err)
+	}
+	h.failures.Add(1)
+	return err
+}
+
+// denials is the denial cache for charges of this package.
+type denials struct{ *local.Denials }
+
+// key returns the identity of l in package local.
+func (l *Limit) key() local.Limit {
+	return local.Limit{ID: uint64(l.ID), Machine: l.machine, Share: l.isLocalShare}
+}
+
+// keys appends charges, converted to the type of package local.
+func keys(to []local.Charge, charges []Charge) []local.Charge {
+	for _, c := range charges {
+		to = append(to, local.Charge{Limit: c.Limit.key(), Cost: c.Cost, Force: c.Force})
+	}
+	return to
+}
+
+// record caches the states that the store returned for charges on subject.
+func (d denials) record(now algo.Instant, subject Subject, charges []Charge, results []algo.Result, taken bool) {
+	var room [MaxCharges]local.Charge
+	d.Record(now, subject.String(), keys(room[:0], charges), results, taken)
+}
+
+// lookup fills results and backOffs from the cache, and reports whether the cache denies.
+func (d denials) lookup(now algo.Instant, subject Subject, charges []Charge, results []algo.Result, backOffs []time.Duration) (denies bool) {
+	var room [MaxCharges]local.Charge
+	return d.Lookup(now, subject.String(), keys(room[:0], charges), results, backOffs)
+}
+
+// last returns the cached state of limit, of any age, converted to the parameters of limit at now. For a
+// limit with shards, the result is the sum of all shards.
+func (d denials) last(now algo.Instant, subject Subject, limit *Limit) (s algo.State) {
+	if limit.Spread.Shards == 0 {
+		if r := d.Last(subject.String(), uint64(limit.ID)); r.Machine != nil {
+			s = local.Convert(r.Machine, limit.machine, r.State, now)
+		}
+		return s
+	}
+	for i := range limit.parts {
+		if r := d.Last(subject.shard(i).String(), uint64(limit.ID)); r.Machine != nil {
+			s = algo.Sum(limit.machine, r.Machine, s, r.State, now)
+		}
+	}
+	return s
+}
+
+// fallback is the Store of the batches that this process decides by itself in an outage.
+type fallback struct{ *local.Fallback }
+
+// Take implements Store.
+func (f fallback) Take(_ context.Context, now algo.Instant, subject Subject, charges []Charge, results []algo.Result) (bool, error) {
+	clear(results)
+	return f.take(now, subject, charges, results, func() {})
+}
+
+// take is like Take. seen first writes states to results, and take counts at least what these states
+// count.
+func (f fallback) take(now algo.Instant, subject Subject, charges []Charge, results []algo.Result, seen func()) (bool, error) {
+	taken, ok := f.Fallback.Take(now, subject.String(), keys(nil, charges), results, seen)
+	if !ok {
+		return false, ErrFull
+	}
+	return taken, nil
+}
+
+// Settle implements Store. No voucher has charges on a fallback, so there is no ID to check.
+func (f fallback) Settle(_ context.Context, now algo.Instant, subject Subject, charges []Charge, results []algo.Result, elapsed time.Duration, _ Once) (s Settled, err error) {
+	s.Given = f.Fallback.Settle(now, subject.String(), keys(nil, charges), results, elapsed, s.Excess[:])
+	return s, nil
+}
+
+// Inspect implements Store. Operators inspect the shared store only.
+func (f fallback) Inspect(context.Context, Subject) ([]Entry, error) { return nil, nil }
+
+// Reset implements Store.
+func (f fallback) Reset(_ context.Context, subject Subject) error {
+	f.Fallback.Reset(subject.String())
+	return nil
 }

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strconv"
+
+	"github.com/weir-limits/weir/limiter/algo"
 )
 
 // Errors of a Store or a Limiter; compare with errors.Is.
@@ -109,3 +112,68 @@ var errNeighbour = errors.New("another item of the partition is hot")
 func neighbourError(err error) error {
 	return fmt.Errorf("%w: %w: %w: %s", ErrUnavailable, ErrThrottled, errNeighbour, err.Error())
 }
+
+// OnError decides a request in an outage, when the store of one of its limits fails. If the stores of
+// several limits fail, the strictest OnError decides: deny, then local, then allow. If another limit
+// refuses the request, the request is denied. Decision.Reason always reports the failure.
+type OnError int
+
+// The values of OnError, from the most lenient to the strictest.
+const (
+	// OnErrorAllow admits the request and charges nothing, so there is no limit in an outage.
+	OnErrorAllow OnError = iota - 1
+	// OnErrorLocal makes this process enforce the limit, or its part of it (Limit.LocalProcesses). The
+	// process starts from the state that it last saw. This is the zero value.
+	OnErrorLocal
+	// OnErrorDeny denies the request with Decision.Failed. HTTP answers that with 503.
+	OnErrorDeny
+)
+
+// String returns the word in the rules document: allow, local or deny.
+func (o OnError) String() string {
+	switch o {
+	case OnErrorAllow:
+		return "allow"
+	case OnErrorLocal:
+		return "local"
+	case OnErrorDeny:
+		return "deny"
+	}
+	return "OnError(" + strconv.Itoa(int(o)) + ")"
+}
+
+// validate checks o for a limit with rate. processes is Limit.LocalProcesses.
+func (o OnError) validate(rate algo.Rate, processes int) error {
+	most := min(MaxCells, maxParts(rate))
+	switch {
+	case o < OnErrorAllow || o > OnErrorDeny:
+		return &algo.FieldError{Field: "on_error", Got: o, Want: "allow, local or deny"}
+	case o != OnErrorLocal && processes != 0:
+		return &algo.FieldError{Field: "local_processes", Got: processes, Want: "none without on_error local"}
+	case o == OnErrorLocal && (processes < 1 || int64(processes) > most):
+		return &algo.FieldError{Field: "local_processes", Got: processes, Want: fmt.Sprintf("1 to %d here", most)}
+	}
+	return nil
+}
+
+// Reason is why a decision was made without the answer of every store.
+type Reason string
+
+// The reasons.
+const (
+	// ReasonNone: every store answered.
+	ReasonNone Reason = ""
+	// ReasonUnavailable: the store failed or could not be reached.
+	ReasonUnavailable Reason = "store_unavailable"
+	// ReasonTimeout: the store did not answer within Options.Timeout.
+	ReasonTimeout Reason = "store_timeout"
+	// ReasonBreaker: no call was made, because the store had failed shortly before.
+	ReasonBreaker Reason = "store_breaker"
+	// ReasonThrottled: the store throttles the calls of all subjects.
+	ReasonThrottled Reason = "store_throttled"
+	// ReasonBusy: requests of this subject come faster than the store can charge them. The request is
+	// denied, with every OnError. No limit is reported.
+	ReasonBusy Reason = "subject_busy"
+	// ReasonFull: the store has no room for the subject.
+	ReasonFull Reason = "store_full"
+)

@@ -1,0 +1,300 @@
+package limiter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/internal/group"
+)
+
+// charge charges all batches. First it charges the batches on stores of this process, one after the
+// other, until one refuses. Then it charges the batches on the shared store, all at the same time.
+func (r *request) charge(ctx context.Context) {
+	l := r.limiter
+	if len(r.batches) > 1 || l.shares() && l.fallback.Holds(r.now) {
+		r.chargedAt = time.Now() // a refund needs the monotonic clock
+	}
+	var last *batch // the last batch on the shared store
+	remote := 0
+	for i := range r.batches {
+		b := &r.batches[i]
+		switch {
+		case b.refused || b.skipped || b.err != nil:
+		case b.remote:
+			last = b
+			remote++
+		default:
+			if r.take(ctx, b); b.refused && !b.shadow() {
+				return
+			}
+		}
+	}
+	if remote == 0 {
+		return
+	}
+	ctx = r.deadline(ctx)
+	began := time.Now()
+	if remote == 1 {
+		r.take(ctx, last)
+	} else {
+		r.takeRemote(ctx)
+	}
+	r.storeTime += time.Since(began)
+}
+
+// takeRemote charges the subjects of a shared store. A subject whose charge cannot be refunded waits
+// until the other subjects have admitted the request. Without this order, a flood of refused requests
+// would drain a fast bucket that many callers share. A request on such a bucket takes two round trips,
+// rarely three, but no more calls. It takes one round trip if this process knows that the other limits
+// have room.
+func (r *request) takeRemote(ctx context.Context) {
+	for w := refundableWave; w <= sharedWave && !r.refused(); w++ {
+		for w < sharedWave && (r.look || r.hasRoom(w)) {
+			w++
+		}
+		r.takeAll(ctx, func(b *batch) bool {
+			return b.wave() <= w && !b.taken && !b.refused && !b.skipped && b.err == nil && b.calls == 0
+		})
+		r.probe(ctx)
+	}
+}
+
+// hasRoom reports whether all subjects of the waves up to w have room.
+func (r *request) hasRoom(w wave) bool {
+	return !slices.ContainsFunc(r.batches, func(b batch) bool { return b.remote && !b.taken && b.wave() <= w && !b.hasRoom(r.now) })
+}
+
+// probe repeats the calls that a breaker rejected, if another call of the request has shown that the
+// store is back. After an outage, the breaker permits only one call of a request. Without probe, on_error
+// would decide the first request after the outage.
+func (r *request) probe(ctx context.Context) {
+	if !r.refused() && slices.ContainsFunc(r.batches, func(b batch) bool { return b.calls > 0 && Answered(b.err) }) {
+		r.takeAll(ctx, func(b *batch) bool { return errors.Is(b.err, ErrBreakerOpen) })
+	}
+}
+
+// takeAll charges batches of a shared store at the same time. It charges only the batches b for which
+// the call which(b) returns true.
+func (r *request) takeAll(ctx context.Context, which func(*batch) bool) {
+	var wg sync.WaitGroup
+	for i := range r.batches {
+		if b := &r.batches[i]; b.remote && which(b) {
+			wg.Go(func() { r.take(ctx, b) })
+		}
+	}
+	wg.Wait()
+}
+
+// If other requests have used a bucket since the charge, a store does not refund the part that leaks in
+// refundMargin. Therefore, it is possible that a charge that leaks out of its bucket within that time
+// cannot be refunded.
+const refundMargin = 2 * time.Second
+
+// wave is the order in which a request charges its subjects.
+type wave int
+
+const (
+	refundableWave wave = iota // the charge can be refunded
+	callerWave                 // the charge cannot be refunded; the limit counts one caller
+	sharedWave                 // the charge cannot be refunded; the limit counts all callers
+)
+
+// wave returns the wave in which b is charged.
+func (b *batch) wave() wave {
+	w := refundableWave
+	for i := range b.items {
+		it := &b.items[i]
+		bucket, ok := it.Limit.machine.(*algo.Bucket)
+		switch {
+		case !ok || it.Force || it.lease == nil && bucket.Increment(min(it.Cost, bucket.Burst)) > refundMargin:
+		case it.limit.Global:
+			return sharedWave
+		default:
+			w = callerWave
+		}
+	}
+	return w
+}
+
+// hasRoom reports whether the limits of b had at least an eighth of their capacity left when this
+// process last saw their states.
+func (b *batch) hasRoom(now algo.Instant) bool {
+	for i := range b.items {
+		m := b.results[i].Machine
+		if m == nil || b.items[i].sharded || 8*m.Remaining(b.results[i].State, now) < max(m.Capacity(), 8*b.items[i].want) {
+			return false
+		}
+	}
+	return true
+}
+
+// take charges one batch. If the first shard of a limit refuses, take charges a second one.
+func (r *request) take(ctx context.Context, b *batch) {
+	r.takeOnce(ctx, b)
+	if !b.refused || !b.remote || !b.items[0].sharded {
+		return
+	}
+	first := b.shardRefusal()
+	if r.pickShard(b) {
+		return
+	}
+	if r.takeOnce(ctx, b); b.taken || r.look && !b.refused && b.err == nil {
+		return
+	}
+	b.refused = true // the refusal of the first shard counts, even if the call for the second one failed
+	if b.err == nil {
+		first = first.shorter(r.now, b)
+	}
+	for shard := range b.items[0].limit.parts { // the denial cache possibly has a shard with a shorter wait
+		if r.lookUpShard(b, shard) {
+			first = first.shorter(r.now, b)
+		}
+	}
+	b.answer(first)
+}
+
+// takeOnce charges one batch once. If the limit has shards, the batch charges one shard.
+func (r *request) takeOnce(ctx context.Context, b *batch) {
+	switch {
+	case !b.remote:
+		b.taken, b.err = b.store.Take(ctx, r.now, b.charges[0].Subject, b.charges, b.results)
+	case b.forces() || b.concurrent():
+		r.takeShared(ctx, b)
+	default:
+		r.takeGrouped(ctx, b)
+	}
+	b.refused = !b.taken && b.err == nil
+	if r.look && b.err == nil {
+		b.taken, b.refused = false, b.refuser(r.now) != nil
+	}
+}
+
+// takeGrouped charges the shared store. If a call for the subject is in flight, b waits and shares the
+// next call with other requests.
+func (r *request) takeGrouped(ctx context.Context, b *batch) {
+	l := r.limiter
+	w := l.groups.Enter(ctx, r.now, b.charges[0].Subject, r.look, func() []group.Charge[*Limit] { return b.groupCharges(r.look) })
+	if w != nil {
+		b.wait(l.shared, w)
+		return
+	}
+	b.err = ErrUnavailable // the outcome if the store panics
+	defer func() {
+		if l.groups.Leave(b.charges[0].Subject, b.groupStates) {
+			b.err = l.crowdedError(b.err)
+		}
+	}()
+	r.takeShared(ctx, b)
+}
+
+// groupCharges returns the charges of b in the form that a group of requests uses.
+func (b *batch) groupCharges(look bool) []group.Charge[*Limit] {
+	charges := make([]group.Charge[*Limit], len(b.charges))
+	for i, c := range b.charges {
+		charges[i] = group.Charge[*Limit]{Limit: c.Limit.groupLimit(), Target: c.Limit, Want: b.items[i].want, Cost: c.Cost}
+		if look {
+			charges[i].Want = 0
+		}
+	}
+	return charges
+}
+
+// groupStates returns the states that the call of b returned; none if it failed.
+func (b *batch) groupStates() (known []group.Known) {
+	if b.err != nil {
+		return nil
+	}
+	for i, c := range b.charges {
+		known = append(known, group.Known{Limit: c.Limit.groupLimit(), Result: b.results[i]})
+	}
+	return known
+}
+
+// wait waits for the outcome of b in a group.
+func (b *batch) wait(s *shared, w *group.Waiter[*Limit]) {
+	answer := w.Wait()
+	b.taken, b.err = answer.Taken, answer.Err
+	b.calls += answer.Calls
+	for i, cost := range answer.Costs {
+		b.charges[i].Cost = cost
+	}
+	copy(b.results, answer.Results)
+	switch {
+	case errors.Is(b.err, group.ErrDeadline):
+		b.err = s.crowdedError(fmt.Errorf("%w: %w", ErrUnavailable, b.err))
+	case errors.Is(b.err, group.ErrContended):
+		b.err = asBusy(fmt.Errorf("%w: %w", ErrContended, b.err))
+	}
+}
+
+// takeShared charges the shared store, and repeats a throttled call.
+func (r *request) takeShared(ctx context.Context, b *batch) {
+	r.takeLeased(ctx, b)
+	switch {
+	case errors.Is(b.err, ErrItemThrottled):
+		r.takeThrottled(ctx, b)
+	case busy(b.err) && !r.look:
+		r.limiter.trackers.raisePressure(r.now, b.charges, false)
+	}
+}
+
+// takeLeased charges the shared store. If the limit has no room for the lease but has room for the
+// request, takeLeased charges the request without a lease.
+func (r *request) takeLeased(ctx context.Context, b *batch) {
+	r.callStore(ctx, b)
+	if b.err == nil && !b.taken && b.shrinkLeases(r.now) {
+		r.callStore(ctx, b)
+	}
+	if b.err == nil {
+		r.limiter.denials.record(r.now, b.charges[0].Subject, b.charges, b.results, b.taken)
+	}
+}
+
+// callStore calls the shared store once for b. It makes a second call if the store refuses the charges at
+// the earlier instant (chargeAt), but can allow them at the instant of the request.
+func (r *request) callStore(ctx context.Context, b *batch) {
+	call := func(at algo.Instant) {
+		var calls int
+		b.taken, calls, b.err = r.limiter.call(ctx, at, b.charges[0].Subject, b.charges, b.results)
+		b.calls += calls
+	}
+	at, hint := r.chargeAt(b)
+	if hint == nil {
+		call(r.now)
+		return
+	}
+	seen := slices.Clone(b.results)
+	copy(b.results, hint)
+	if call(at); b.err != nil {
+		copy(b.results, seen)
+	} else if !b.taken && b.refuser(r.now) == nil {
+		call(r.now)
+	}
+}
+
+// takeThrottled repeats the throttled call of b.
+func (r *request) takeThrottled(ctx context.Context, b *batch) {
+	l := r.limiter
+	if !r.look && !b.shadow() {
+		r.leaseFirst(b)
+	}
+	c := &throttledCall{now: r.now, charges: b.charges, results: b.results, err: b.err}
+	c.repeat = func() (bool, error) {
+		r.takeLeased(ctx, b)
+		return b.taken, b.err
+	}
+	c.refuses = func() bool {
+		b.sizeLeases(r.now)
+		return b.refuser(r.now) != nil
+	}
+	b.taken, b.err = l.retryThrottled(ctx, c)
+	if b.calls += c.calls; c.refused {
+		b.giveUpLeases()
+		l.denials.record(r.now, b.charges[0].Subject, b.charges, b.results, false)
+	}
+}

@@ -1,0 +1,74 @@
+package limiter
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+// settle gives new leases to their trackers. If the request is denied, settle refunds what was charged,
+// as far as that is safe.
+func (r *request) settle(ctx context.Context) {
+	denied := r.denied()
+	r.returnLeases(denied)
+	if denied && len(r.batches) > 1 {
+		r.refundBatches(ctx)
+	}
+}
+
+// refundBatches refunds the batches that were charged before another batch refused the request.
+func (r *request) refundBatches(ctx context.Context) {
+	if !slices.ContainsFunc(r.batches, func(b batch) bool { return b.taken }) {
+		return
+	}
+	ctx = r.deadline(ctx)
+	elapsed, began, remote := time.Since(r.chargedAt), time.Now(), 0
+	done := make([]Refunds, len(r.batches))
+	var wg sync.WaitGroup
+	for i := range r.batches {
+		if back := r.batches[i].refundable(); len(back.charges) > 0 {
+			if back.remote {
+				remote++
+			}
+			wg.Go(func() { done[i] = r.limiter.refund(ctx, r.now, back, elapsed) })
+		}
+	}
+	wg.Wait()
+	for _, d := range done {
+		r.refunds.add(d)
+	}
+	if r.storeCalls += remote; remote > 0 {
+		r.storeTime += time.Since(began)
+	}
+}
+
+// writeNotices writes the notices that are due after the decision of r. A denied request can cause a
+// notice too, because its states can show a percentage that has no mark. Counts of the fallback cause no
+// notice, because it does not know the usage of all processes.
+func (r *request) writeNotices(ctx context.Context) {
+	l, denied := r.limiter, r.denied()
+	if l.notices == nil {
+		return
+	}
+	for i := range r.batches {
+		b := &r.batches[i]
+		if b.err != nil || b.remote != l.shares() {
+			continue
+		}
+		for j := range b.items {
+			it := &b.items[j]
+			if !it.limit.notifies() || b.results[j].Machine == nil || !it.decided(b.results[j]) {
+				continue
+			}
+			charge := b.charges[j]
+			if denied || !b.taken {
+				charge.Cost = 0
+			}
+			calls := l.notices.after(ctx, r.now, &usage{charge, b.results[j]})
+			if b.remote {
+				r.storeCalls += calls
+			}
+		}
+	}
+}

@@ -1,0 +1,127 @@
+package limiter
+
+import (
+	"time"
+
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// sizeLeases sets the cost of each charge that renews a lease to the size of the lease.
+func (b *batch) sizeLeases(now algo.Instant) {
+	for i := range b.items {
+		it := &b.items[i]
+		if it.lease == nil {
+			continue
+		}
+		size := it.want
+		if hint := b.results[i]; hint.Machine != nil { // near the limit, a smaller lease leaves quota for other processes
+			size = min(it.leaseSize, max(it.want, hint.Remaining(now)/2))
+		}
+		b.charges[i].Cost = size
+	}
+}
+
+// shrinkLeases reduces leases to the cost of the request. It reports whether a second call can succeed: a
+// lease was larger than the request, and the known state has room for the request.
+func (b *batch) shrinkLeases(now algo.Instant) bool {
+	shrunk := false
+	for i := range b.items {
+		if it := &b.items[i]; b.charges[i].Cost > it.want {
+			b.charges[i].Cost, shrunk = it.want, true
+		}
+		if b.refuses(i, now) {
+			return false
+		}
+	}
+	return shrunk
+}
+
+// giveUpLeases reduces leases to the cost of the request.
+func (b *batch) giveUpLeases() {
+	for i := range b.items {
+		b.charges[i].Cost = min(b.charges[i].Cost, b.items[i].want)
+	}
+}
+
+// A bucket's lease is charged at a random instant before the request. The difference is at most
+// 1/backdatePart of the bucket's depth, and at most maxBackdate.
+const (
+	backdatePart = 1024
+	maxBackdate  = 50 * time.Millisecond
+)
+
+// leaseFirst turns charges of b into leases, for limits that have much room.
+func (r *request) leaseFirst(b *batch) {
+	ts := r.limiter.trackers
+	for i := range b.items {
+		it := &b.items[i]
+		if it.lease != nil || it.Force || it.want == 0 || !it.limit.leasable() {
+			continue
+		}
+		room := it.limit.machine.Capacity()
+		if seen := b.results[i]; seen.Machine != nil {
+			room = seen.Remaining(r.now)
+		}
+		if t, size := ts.firstLease(r.now, it.Subject, it.limit, it.want, room); t != nil {
+			it.lease, it.leaseSize, b.charges[i].Cost = t, size, size
+			r.renewals = append(r.renewals, t)
+		}
+	}
+}
+
+// chargeAt returns the instant at which the charges of b are made, and the state that the store probably
+// has then. For a bucket's lease, the instant is slightly earlier than the request, unless more than
+// half of the bucket is used. The reason: DynamoDB needs a second write for an idle bucket, and a bucket
+// that many environments charge is idle half of the time. At an earlier instant the bucket is not idle,
+// so nearly every charge takes one write. Because of the earlier instant, a bucket can exceed its burst
+// by at most 1/backdatePart.
+func (r *request) chargeAt(b *batch) (at algo.Instant, hint []algo.Result) {
+	lag := maxBackdate
+	for i := range b.items {
+		bucket, ok := b.charges[i].Limit.machine.(*algo.Bucket)
+		if !ok || b.items[i].lease == nil || b.items[i].limit.Spread.Lease > 0 {
+			return r.now, nil
+		}
+		if seen := b.results[i]; seen.Machine != nil && 2*seen.Remaining(r.now) < seen.Machine.Capacity() {
+			return r.now, nil
+		}
+		hint = append(hint, algo.Result{Machine: bucket, State: algo.State{TAT: r.now}})
+		lag = min(lag, bucket.Depth/backdatePart)
+	}
+	return r.now.Add(-time.Duration(r.limiter.intN(int(lag)))), hint
+}
+
+// returnLeases gives renewed leases to their trackers, and wakes the requests that wait for them. A
+// refused request uses nothing of the leases.
+func (r *request) returnLeases(refused bool) {
+	l := r.limiter
+	if len(r.renewals) == 0 && (!refused || len(r.served) == 0) {
+		return
+	}
+	l.trackers.mu.Lock()
+	defer l.trackers.mu.Unlock()
+	for i := range r.batches {
+		b := &r.batches[i]
+		for j := range b.items {
+			it := &b.items[j]
+			if it.lease == nil {
+				continue
+			}
+			if it.lease.err = b.err; !b.taken || b.dropLeases {
+				continue
+			}
+			used := it.want
+			if refused {
+				used = 0
+			}
+			lease := &it.lease.lease
+			lease.Renew(r.now, b.results[j], b.charges[j].Cost, used)
+			lease.Grace = it.limit.leaseGrace()
+			it.serial, it.leaseLeft = lease.Serial, lease.Granted-used
+		}
+	}
+	if refused {
+		r.undoServed()
+	}
+	r.endRenewals()
+}
