@@ -158,8 +158,5 @@ func (b *Bucket) Used(s State, now Instant) int64 {
 }
 
 func (b *Bucket) owing(n int64, now Instant) State {
-	if n == 0 {
-		return State{}
-	}
 	return State{TAT: now.Add(b.Increment(min(n, b.Burst)))}
 }

@@ -128,8 +128,5 @@ func (l *Log) Fingerprint() string { return fmt.Sprintf("%s/%s/%d", kindLog, l.L
 func (l *Log) Used(s State, now Instant) int64 { return l.counted(&s, now).live }
 
 func (l *Log) owing(n int64, now Instant) State {
-	if n == 0 {
-		return State{}
-	}
 	return State{Newest: now, Entries: Entries("").with(now, min(n, l.MaxDebt()))}
 }

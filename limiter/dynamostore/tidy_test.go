@@ -136,6 +136,44 @@ func TestStore_tidy_idle(t *testing.T) {
 	}
 }
 
+// A refused request converts three limits that count nothing. The store keeps them for an hour, so a process
+// with older rules still charges the newer limits.
+func TestStore_tidy_converted(t *testing.T) {
+	limit := func(name string, version int64, a algo.Algorithm) *limiter.Limit {
+		return storetest.Must(limiter.NewLimit(limiter.Limit{Name: name, Version: version, Rate: algo.Rate{Algorithm: a, Requests: 10, Window: time.Minute}}))
+	}
+	for _, a := range []algo.Algorithm{algo.TokenBucket, algo.SlidingLog} {
+		b, who := newTable(t), caller()
+		charges := func(version int64, a algo.Algorithm, names ...string) (all []limiter.Charge) {
+			for _, name := range names {
+				all = append(all, limiter.Charge{Subject: who, Limit: limit(name, version, a), Cost: 1})
+			}
+			return all
+		}
+		b.take(t, noon, charges(1, algo.FixedWindow, "a", "b", "c")...)
+		now := noon.Add(2 * time.Minute)
+		full := limiter.Charge{Subject: who, Limit: limit("full", 1, algo.FixedWindow), Cost: 10}
+		b.take(t, now, full)
+		if b.take(t, now, append(charges(2, a, "a", "b", "c"), full)...) {
+			t.Fatalf("%s: got an allowed request, want a refusal", a)
+		}
+		b.take(t, now, charges(1, algo.FixedWindow, "d")...)
+		entries, err := b.Inspect(context.Background(), who)
+		if err != nil {
+			t.Fatal(err)
+		}
+		newer := 0
+		for _, e := range entries {
+			if e.Version == 2 {
+				newer++
+			}
+		}
+		if newer != 3 {
+			t.Errorf("%s: got %d limits of the newer rules, want 3: %+v", a, newer, entries)
+		}
+	}
+}
+
 // A settlement above the reserve tidies the item like a charge: it removes idle limits, and does not
 // shorten the life that a limit of newer rules needs.
 func TestStore_tidy_settled(t *testing.T) {
