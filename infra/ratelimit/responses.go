@@ -34,17 +34,13 @@ const (
 // responses returns the gateway responses. API Gateway has only one response for all denials,
 // ACCESS_DENIED, so all denials have the same status.
 func responses(origins []string) []response {
+	decision := map[string]string{}
+	for _, f := range contract.Fields() {
+		decision[f.Name] = "context.authorizer." + f.Key
+	}
 	retry := map[string]string{contract.FieldRetryAfter: "'1'"}
 	all := []response{
-		{"Refused", problem(awsapigateway.ResponseType_ACCESS_DENIED(), "429", refusedBody, map[string]string{
-			contract.FieldRetryAfter: "context.authorizer.retryAfter",
-			contract.FieldLimit:      "context.authorizer.rateLimitLimit",
-			contract.FieldRemaining:  "context.authorizer.rateLimitRemaining",
-			contract.FieldReset:      "context.authorizer.rateLimitReset",
-			contract.FieldPolicy:     "context.authorizer.rateLimitPolicy",
-			contract.FieldRateLimit:  "context.authorizer.rateLimit",
-			contract.FieldDegraded:   "context.authorizer.degraded",
-		})},
+		{"Refused", problem(awsapigateway.ResponseType_ACCESS_DENIED(), "429", refusedBody, decision)},
 		{"Unauthorized", problem(awsapigateway.ResponseType_UNAUTHORIZED(), "401", unauthorizedBody, map[string]string{"WWW-Authenticate": "'Bearer'"})},
 		{"AuthorizerFailure", problem(awsapigateway.ResponseType_AUTHORIZER_FAILURE(), "503", failedBody, retry)},
 		{"AuthorizerConfigurationError", problem(awsapigateway.ResponseType_AUTHORIZER_CONFIGURATION_ERROR(), "503", failedBody, retry)},
