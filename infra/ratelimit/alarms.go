@@ -59,7 +59,7 @@ func (l *Limits) newAlarms() {
 	m := l.metrics
 	for _, a := range []Alarm{
 		{"degraded", "More than 1 % of requests are decided without the store, by on_error of their rules. The store fails or is slow. Look at the store-* alarms, then at 'store failed' in the functions' logs.", m.Degraded(), degradedPercent, 3, 5},
-		{"refused", "More than half of all requests are refused. The cause is an attack, a client in a loop, or a rule that is too strict. The Contributor Insights rule weir-<stage>-refused-most shows the callers and limits.", m.Refused(), refusedPercent, 10, 15},
+		{"refused", "More than 50 % of requests are refused. The cause is an attack, a client in a loop, or a rule that is too strict. The Contributor Insights rule weir-<stage>-refused-most shows the callers and limits.", m.Refused(), refusedPercent, 10, 15},
 		{"failed", "Requests could not be decided. They got 5xx, or passed in a function with the layer. Keys or the issuer cannot be read, or the store fails and on_error is deny. The functions' logs name the reason.", m.Metric(contract.MetricFailed, "Sum"), 0, 2, 5},
 		{"rules-refused", "A rules document has mistakes. The previous document stays in force, and no environment starts with the new one. Correct it (make check) and publish it again. Each environment counts the mistakes once, so the alarm ends a minute later; rules-stale lasts until the document is corrected.", m.Metric(contract.MetricRulesRefused, "Sum"), 0, 1, 1},
 		{"rules-stale", "For 300 seconds no environment could confirm its rules. Their source cannot be read, or its document was rejected. The previous rules stay in force, or those of the bundle. The functions' logs name the reason.", m.Metric(contract.MetricRulesAge, "Minimum"), staleSeconds, 3, 5},

@@ -1,6 +1,7 @@
 package stack_test
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -134,18 +135,53 @@ func TestREADME_settings(t *testing.T) {
 }
 
 func TestREADME_alarms(t *testing.T) {
-	var names []string
-	changes := append(slices.Collect(maps.Values(golden)), forwarding)
-	for _, change := range changes {
-		_, alarms := parse(t, synthesize(t, settings(t, change))).of("AWS::CloudWatch::Alarm")
-		for _, a := range alarms {
-			names = append(names, strings.TrimPrefix(a.Properties["AlarmName"].(string), "weir-dev-"))
+	rows := map[string]string{}
+	for line := range strings.Lines(between(t, read(t, "../README.md")+"\n## ", "## What is watched", "\n## ")) {
+		for _, name := range firstCells(line) {
+			rows[name] = line
 		}
 	}
-	slices.Sort(names)
-	names = slices.Compact(names)
-	if documented := firstCells(between(t, read(t, "../README.md")+"\n## ", "## What is watched", "\n## ")); !slices.Equal(names, documented) {
-		t.Errorf("alarms in infra/README.md:\nwant %v\n got %v", names, documented)
+	names := map[string]bool{}
+	for _, change := range append(slices.Collect(maps.Values(golden)), forwarding) {
+		_, alarms := parse(t, synthesize(t, settings(t, change))).of("AWS::CloudWatch::Alarm")
+		for _, a := range alarms {
+			name := strings.TrimPrefix(a.Properties["AlarmName"].(string), "weir-dev-")
+			names[name] = true
+			checkAlarm(t, name, rows[name], a.Properties)
+		}
+	}
+	if want, documented := slices.Sorted(maps.Keys(names)), slices.Sorted(maps.Keys(rows)); !slices.Equal(want, documented) {
+		t.Errorf("alarms in infra/README.md:\nwant %v\n got %v", want, documented)
+	}
+}
+
+var quantity = regexp.MustCompile(`(\d+) (?:%|ms|seconds|invocations)`)
+
+// checkAlarm compares the threshold and the minutes of an alarm with its row in the table and with its
+// description. The texts of store-slow also name twice the threshold, which is the timeout of a call.
+func checkAlarm(t *testing.T, name, row string, properties map[string]any) {
+	above, of, in := properties["Threshold"].(float64), properties["DatapointsToAlarm"], properties["EvaluationPeriods"]
+	minutes := fmt.Sprintf("in %v of %v minutes", of, in)
+	switch {
+	case in == 1.0:
+		minutes = ""
+	case of == in:
+		minutes = fmt.Sprintf("for %v minutes", in)
+	}
+	if !strings.Contains(row, minutes) {
+		t.Errorf("%s: got row %q, want %q", name, row, minutes)
+	}
+	if above > 0 && !slices.ContainsFunc(quantity.FindAllStringSubmatch(row, -1), func(q []string) bool { return q[1] == fmt.Sprint(above) }) {
+		t.Errorf("%s: got row %q, want the threshold %v", name, row, above)
+	}
+	if name == "store-slow" {
+		above *= 2
+	}
+	description := properties["AlarmDescription"].(string)
+	for _, q := range quantity.FindAllStringSubmatch(description, -1) {
+		if q[1] != fmt.Sprint(above) {
+			t.Errorf("%s: got description %q, want %v instead of %s", name, description, above, q[1])
+		}
 	}
 }
 
