@@ -151,46 +151,9 @@ func (c Change) next(k Key, limits *caller.Limits) Key {
 // write writes the attributes in which next differs from k. written is false if no attribute differs, or
 // if another operator has revoked the key.
 func (t *Keys) write(ctx context.Context, k located, next Key) (written bool, err error) {
-	in := &dynamodb.UpdateItemInput{
-		TableName: &t.table, Key: records.NewItem(k.item), ConditionExpression: aws.String("attribute_exists(#pk)"),
-		ExpressionAttributeNames: map[string]string{"#pk": contract.KeyAttribute}, ExpressionAttributeValues: records.Item{},
-		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
-	}
-	var set, remove []string
-	change := func(name, from, to string) {
-		if from == to {
-			return
-		}
-		in.ExpressionAttributeNames["#"+name] = name
-		if to == "" {
-			remove = append(remove, "#"+name)
-			return
-		}
-		set = append(set, "#"+name+" = :"+name)
-		records.Item(in.ExpressionAttributeValues).SetText(":"+name, to)
-	}
-	change(tierAttribute, k.Tier, next.Tier)
-	change(suspendedAttribute, suspendedText(k.Key), suspendedText(next))
-	if change(limitsAttribute, textOf(k.Limits), textOf(next.Limits)); k.Limits != next.Limits {
-		condition := " AND attribute_not_exists(#limits)"
-		if k.Limits != nil {
-			condition = " AND #limits = :was"
-			in.ExpressionAttributeValues[":was"] = k.stored
-		}
-		*in.ConditionExpression += condition
-	}
-	var actions []string
-	if len(set) > 0 {
-		actions = append(actions, "SET "+strings.Join(set, ", "))
-	}
-	if len(remove) > 0 {
-		actions = append(actions, "REMOVE "+strings.Join(remove, ", "))
-	}
-	if len(actions) == 0 {
+	in := t.update(k, next)
+	if in.UpdateExpression == nil {
 		return false, nil
-	}
-	if in.UpdateExpression = aws.String(strings.Join(actions, " ")); len(in.ExpressionAttributeValues) == 0 {
-		in.ExpressionAttributeValues = nil
 	}
 	_, err = t.api.UpdateItem(ctx, in)
 	if failed, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
@@ -203,6 +166,53 @@ func (t *Keys) write(ctx context.Context, k located, next Key) (written bool, er
 		return false, fmt.Errorf("records table: %w", err)
 	}
 	return true, nil
+}
+
+// update returns the write of the attributes in which next differs from k. It has no UpdateExpression if
+// no attribute differs.
+func (t *Keys) update(k located, next Key) *dynamodb.UpdateItemInput {
+	values := records.Item{}
+	in := &dynamodb.UpdateItemInput{
+		TableName: &t.table, Key: records.NewItem(k.item), ConditionExpression: aws.String("attribute_exists(#pk)"),
+		ExpressionAttributeNames:            map[string]string{"#pk": contract.KeyAttribute},
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+	}
+	var set, remove, actions []string
+	change := func(name, from, to string) {
+		if from == to {
+			return
+		}
+		in.ExpressionAttributeNames["#"+name] = name
+		if to == "" {
+			remove = append(remove, "#"+name)
+			return
+		}
+		set = append(set, "#"+name+" = :"+name)
+		values.SetText(":"+name, to)
+	}
+	change(tierAttribute, k.Tier, next.Tier)
+	change(suspendedAttribute, suspendedText(k.Key), suspendedText(next))
+	if change(limitsAttribute, textOf(k.Limits), textOf(next.Limits)); k.Limits != next.Limits {
+		condition := " AND attribute_not_exists(#limits)"
+		if k.Limits != nil {
+			condition = " AND #limits = :was"
+			values[":was"] = k.stored
+		}
+		*in.ConditionExpression += condition
+	}
+	if len(set) > 0 {
+		actions = append(actions, "SET "+strings.Join(set, ", "))
+	}
+	if len(remove) > 0 {
+		actions = append(actions, "REMOVE "+strings.Join(remove, ", "))
+	}
+	if len(actions) > 0 {
+		in.UpdateExpression = aws.String(strings.Join(actions, " "))
+	}
+	if len(values) > 0 {
+		in.ExpressionAttributeValues = values
+	}
+	return in
 }
 
 // suspendedText returns the text of the attribute suspended; "" if the item does not have it.

@@ -102,37 +102,11 @@ func (s *Server) gateway(ctx context.Context, template *template.Template) (*gat
 				return nil, err
 			}
 		}
+		start := s.limiting
 		if role == contract.Settle {
-			if handlers[f.ID], err = s.settle(ctx, f, c, store); err != nil {
-				return nil, err
-			}
-			continue
+			start = s.settle
 		}
-		e, err := c.Environment(ctx, store, boot.Options{Logger: s.Logger.With("function", f.ID), Metrics: s.metrics, Clock: s.Clock, Rules: s.live})
-		if _, ok := errors.AsType[rules.Problems](err); ok { // invalid rules, for example a delay above MAX_DELAY
-			return nil, err
-		} else if _, ok := errors.AsType[*caller.RecordError](err); ok { // the user edited the record
-			return nil, err
-		} else if err != nil { // invalid key files
-			return nil, fmt.Errorf("%w; remove .weir to create new files", err)
-		}
-		if s.live == nil {
-			s.live = e.Rules
-			s.live.Observe(s.printReload)
-		}
-		s.operate(c, e, store, role)
-		if s.operator.Record, err = c.FindRecord(ctx); err != nil {
-			return nil, err
-		}
-		switch {
-		case s.Environments > 0: // the pool starts the function, so the Environment above only checked the configuration
-			handlers[f.ID], err = s.pool(f, role)
-		case role == authorizerRole:
-			handlers[f.ID] = lambdahttp.NewAuthorizer(e)
-		default:
-			handlers[f.ID] = lambdahttp.NewHandler(e, sample.New(e))
-		}
-		if err != nil {
+		if handlers[f.ID], err = start(ctx, f, c, store); err != nil {
 			return nil, err
 		}
 	}
@@ -140,6 +114,36 @@ func (s *Server) gateway(ctx context.Context, template *template.Template) (*gat
 		return nil, fmt.Errorf("%s: no function has the variable %s, want %s or %s", s.Template, roleVariable, authorizerRole, handlerRole)
 	}
 	return gateway.New(template, gateway.Options{Functions: handlers, Logger: s.Logger, Clock: s.Clock})
+}
+
+// limiting returns an authorizer or a handler, and adds it to the operator. With a pool, the environment of
+// this process only checks the configuration.
+func (s *Server) limiting(ctx context.Context, f template.Function, c boot.Config, store limiter.Store) (lambda.Handler, error) {
+	e, err := c.Environment(ctx, store, boot.Options{Logger: s.Logger.With("function", f.ID), Metrics: s.metrics, Clock: s.Clock, Rules: s.live})
+	if _, ok := errors.AsType[rules.Problems](err); ok { // invalid rules, for example a delay above MAX_DELAY
+		return nil, err
+	} else if _, ok := errors.AsType[*caller.RecordError](err); ok { // the user edited the record
+		return nil, err
+	} else if err != nil { // invalid key files
+		return nil, fmt.Errorf("%w; remove .weir to create new files", err)
+	}
+	if s.live == nil {
+		s.live = e.Rules
+		s.live.Observe(s.printReload)
+	}
+	role := f.Environment[roleVariable]
+	s.operate(c, e, store, role)
+	if s.operator.Record, err = c.FindRecord(ctx); err != nil {
+		return nil, err
+	}
+	switch {
+	case s.Environments > 0:
+		return s.pool(f, role)
+	case role == authorizerRole:
+		return lambdahttp.NewAuthorizer(e), nil
+	default:
+		return lambdahttp.NewHandler(e, sample.New(e)), nil
+	}
 }
 
 // settle returns the function that settles receipts.
