@@ -59,7 +59,7 @@ func TestAccuracy(t *testing.T) {
 	}
 }
 
-// row has the results of one pattern of arrivals.
+// row has the results of one pattern of requests.
 type row struct {
 	Name                            string
 	Requests                        int
@@ -68,7 +68,6 @@ type row struct {
 	Worst                           int // most requests that the sliding window admitted within any minute
 }
 
-// Percent returns n as a percentage of the requests.
 func (r row) Percent(n int) string { return fmt.Sprintf("%.2f %%", 100*float64(n)/float64(r.Requests)) }
 
 // pattern is an hour of arrivals at a limit of 100 a minute.
@@ -177,7 +176,6 @@ type sizes struct {
 	Window, Log int
 }
 
-// full returns the state size in bytes of a caller that is at its limit.
 func full(t *testing.T, algorithm algo.Algorithm, requests int64) int {
 	t.Helper()
 	m := machine(t, algo.Rate{Algorithm: algorithm, Requests: requests, Window: time.Minute})

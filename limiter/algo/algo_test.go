@@ -8,7 +8,7 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// start is the first instant of a minute, but not of an hour or a day.
+// start begins a minute, but not an hour or a day.
 var start = algo.InstantOf(time.Date(2026, 3, 4, 5, 6, 0, 0, time.UTC))
 
 func machine(tb testing.TB, r algo.Rate) algo.Machine {
@@ -176,7 +176,7 @@ func TestBucket_Delay(t *testing.T) {
 	}
 }
 
-// The usage of a sliding window equals the usage in worked examples.
+// The expected usage comes from worked examples.
 func TestWindow_examples(t *testing.T) {
 	for _, c := range []struct {
 		previous, current int64
@@ -270,7 +270,7 @@ func TestNew(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		rate algo.Rate
-		want string // fingerprint or error
+		want string // fingerprint, or the text of the error
 	}{
 		{"defaults", algo.Rate{Requests: 10, Window: time.Minute}, "sliding/1m0s/10"},
 		{"burst defaults to requests", algo.Rate{Algorithm: algo.TokenBucket, Requests: 7, Window: time.Minute}, "bucket/8.571428572s/7"},
@@ -286,10 +286,10 @@ func TestNew(t *testing.T) {
 		{"burst of a window", algo.Rate{Requests: 1, Window: time.Minute, Burst: 2}, "burst: got 2, want none: sliding_window has no burst"},
 		{"leaky", algo.Rate{Algorithm: algo.LeakyBucket, Requests: 10, Window: time.Second, Burst: 20}, "bucket/100ms/20"},
 		{"log", algo.Rate{Algorithm: algo.SlidingLog, Requests: 327, Window: 5 * time.Second}, "log/5s/327"},
-		{"large log", algo.Rate{Algorithm: algo.SlidingLog, Requests: 328, Window: time.Hour}, "requests: got 328, want at most 327 for a sliding_log, which keeps the instant of each; a sliding_window counts any number"},
+		{"large log", algo.Rate{Algorithm: algo.SlidingLog, Requests: 328, Window: time.Hour}, "requests: got 328, want at most 327 for a sliding_log, which stores every request; use sliding_window for more"},
 		{"burst of a log", algo.Rate{Algorithm: algo.SlidingLog, Requests: 1, Window: time.Minute, Burst: 2}, "burst: got 2, want none: sliding_log has no burst"},
 		{"concurrent", algo.Rate{Algorithm: algo.Concurrent, Requests: 390, Window: 5 * time.Second}, "slots/5s/390"},
-		{"too many slots", algo.Rate{Algorithm: algo.Concurrent, Requests: 391, Window: time.Hour}, "requests: got 391, want at most 390 for a concurrent limit, whose item holds every request in flight"},
+		{"too many slots", algo.Rate{Algorithm: algo.Concurrent, Requests: 391, Window: time.Hour}, "requests: got 391, want at most 390 for a concurrent limit, because one item holds every request in flight"},
 		{"unknown", algo.Rate{Algorithm: "gcra", Requests: 1, Window: time.Minute}, "algorithm: got gcra, want sliding_window, fixed_window, token_bucket, leaky_bucket or sliding_log"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

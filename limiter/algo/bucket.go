@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// Bucket is a token bucket that holds Burst requests and regains one each
-// Interval, or the queue of a leaky bucket.
+// Bucket is the machine of a token bucket and of a leaky bucket. A bucket holds Burst requests and regains one each
+// Interval.
 //
-// The algorithm is GCRA. Instead of tokens, a bucket keeps one instant, TAT, at which it will be full
-// again. TAT-now is the debt. A request of cost n at now is allowed if
+// The algorithm is GCRA. Instead of tokens, a bucket keeps one instant, TAT, at which it will be full again. TAT-now
+// is the debt. A request of cost n at now is allowed if
 //
 //	max(TAT, now) - now + n*Interval <= Depth
 //
-// and then sets TAT to max(TAT, now) + n*Interval. For example, with 100 requests a minute and a burst of
-// 20, Interval is 600 ms and Depth is 12 s. The 20th request at one instant t leaves TAT = t+12s. The
-// 21st is refused with a RetryAfter of 600 ms: at t+600ms, TAT is 11.4 s ahead, so the request fits.
+// and then sets TAT to max(TAT, now) + n*Interval. For example, with 100 requests a minute and a burst of 20,
+// Interval is 600 ms and Depth is 12 s. The 20th request at one instant t sets TAT to t+12s. The 21st is refused,
+// with a RetryAfter of 600 ms. At t+600ms, TAT is 11.4 s ahead, so a request of 600 ms fits.
 type Bucket struct {
 	Interval time.Duration // emission interval: ceil(Window/Requests)
 	Depth    time.Duration // Burst*Interval: the time from empty to full
@@ -36,8 +36,8 @@ func newBucket(r Rate) (*Bucket, error) {
 // Increment returns the duration by which a charge of cost moves TAT. cost MUST be at most twice Burst.
 func (b *Bucket) Increment(cost int64) time.Duration { return time.Duration(cost) * b.Interval }
 
-// Latest returns the newest TAT of a bucket that allows cost at now. cost MUST be at most Burst. A store
-// may add Increment to a TAT that is at most Latest.
+// Latest returns the latest TAT at which the bucket still allows cost at now. cost MUST be at most Burst. A store
+// therefore needs one condition: if TAT is at most Latest, add Increment.
 func (b *Bucket) Latest(now Instant, cost int64) Instant {
 	return now.Add(b.Depth - b.Increment(cost))
 }
@@ -66,7 +66,7 @@ func (b *Bucket) Excess(s State, now Instant, cost int64) int64 {
 	return max(0, cost-int64(max(0, b.MaxDebt(now).Sub(max(s.TAT, now)))/b.Interval))
 }
 
-// MaxDebt returns the TAT of the largest debt at now.
+// MaxDebt returns the latest TAT that a forced charge at now may set.
 func (b *Bucket) MaxDebt(now Instant) Instant { return now.Add(2 * b.Depth) }
 
 // Delay returns how long after now a request leaves a queue. s is the state after the charge of the
@@ -97,10 +97,9 @@ func (b *Bucket) ResetAfter(s State, now Instant) time.Duration {
 	return max(0, s.TAT.Sub(now))
 }
 
-// Refund implements Machine. If the bucket is unchanged since the charge, Refund returns the whole
-// charge. The state is then as if there had been no charge. If the bucket changed, Refund returns only
-// the part of the charge that cannot have leaked since. A refund of the leaked part could create quota.
-// State.Refunds reveals a change even if another refund has brought TAT back to its old value.
+// Refund implements Machine. If the bucket is unchanged since the charge, Refund returns the whole charge. Otherwise
+// time has already returned a part of the charge, and a refund of that part could create quota. Refund then returns
+// only the rest.
 func (b *Bucket) Refund(s, charged State, cost int64, late time.Duration) State {
 	back := b.Refundable(cost, late)
 	if b.Untouched(s, charged) {

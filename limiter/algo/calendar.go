@@ -46,12 +46,11 @@ const MaxPeriod = 366*day + clockChange
 // ZoneWords describe the valid values of Calendar.Zone in messages.
 const ZoneWords = `name of the IANA time zone database, such as "Europe/Berlin"`
 
-// maxZone is the length of the longest name of a time zone that a store can hold.
 const maxZone = 36
 
 const (
 	day         = 24 * time.Hour
-	clockChange = time.Hour // by which the end of daylight saving time extends a period
+	clockChange = time.Hour // a period can be this much longer when daylight saving time ends
 )
 
 // longest returns the longest length of a period.
@@ -68,7 +67,6 @@ func (p Period) longest() time.Duration {
 	}
 }
 
-// withDefaults returns c with its zone and anchor filled in.
 func (c Calendar) withDefaults() Calendar {
 	if c.Period != "" && c.Zone == "" {
 		c.Zone = "UTC"
@@ -87,11 +85,11 @@ func (c Calendar) withDefaults() Calendar {
 type calendar struct {
 	Calendar
 	location *time.Location
-	first    int64                  // of a Week: its first weekday, from Monday = 1; of a Month: its first day
+	first    int64                  // for a Week, its first weekday (Monday = 1); for a Month, its first day
 	present  atomic.Pointer[period] // cached period of a recent instant
 }
 
-// period is one period: [start, end).
+// period is one period: start inclusive, end exclusive.
 type period struct {
 	index      int64
 	start, end Instant
@@ -118,7 +116,6 @@ func ValidZone(name string) bool {
 	return location != nil
 }
 
-// compile returns the compiled calendar of c. The error is a *FieldError.
 func (c Calendar) compile() (*calendar, error) {
 	c = c.withDefaults()
 	if known, ok := calendars.Load(c); ok {
@@ -139,7 +136,6 @@ func (c Calendar) compile() (*calendar, error) {
 	return known.(*calendar), nil
 }
 
-// firstDay parses the anchor.
 func (c Calendar) firstDay() (int64, error) {
 	switch c.Period {
 	case Week:
@@ -162,7 +158,6 @@ func (c Calendar) firstDay() (int64, error) {
 	}
 }
 
-// at returns the period of now.
 func (c *calendar) at(now Instant) *period {
 	if p := c.present.Load(); p != nil && p.start <= now && now < p.end {
 		return p
@@ -170,14 +165,13 @@ func (c *calendar) at(now Instant) *period {
 	y, m, d := now.Time().In(c.location).Date()
 	i := c.index(y, m, d)
 	p := &period{i, c.begin(i), c.begin(i + 1)}
-	if now >= p.end { // the clock was set back over midnight, and shows an old date again
+	if now >= p.end { // a clock that is set back at midnight shows the old date again
 		p = &period{p.index + 1, p.end, c.begin(p.index + 2)}
 	}
 	c.present.Store(p)
 	return p
 }
 
-// start returns the first instant of a period.
 func (c *calendar) start(index int64) Instant {
 	if p := c.present.Load(); p != nil && p.index == index {
 		return p.start
@@ -206,7 +200,6 @@ func (c *calendar) index(y int, m time.Month, d int) int64 {
 	}
 }
 
-// firstDate returns the first day of a period.
 func (c *calendar) firstDate(index int64) int64 {
 	switch c.Period {
 	case Day:
@@ -231,7 +224,7 @@ func dayOf(y int, m time.Month, d int) int64 {
 func (c *calendar) begin(index int64) Instant {
 	const (
 		farthest = 30 * 3600                                   // seconds; no zone is that far from UTC
-		last     = math.MaxInt64/int64(time.Second) - farthest // latest second for begin, because a stored index may be wrong
+		last     = math.MaxInt64/int64(time.Second) - farthest // latest second that begin accepts; a stored index can be wrong and too high
 	)
 	midnight := min(c.firstDate(min(index, last))*int64(day/time.Second), last)
 	for t := midnight - farthest; ; {

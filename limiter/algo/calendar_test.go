@@ -70,7 +70,7 @@ func TestCalendar(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			w := calendar(t, c.calendar)
 			at, start, end := instant(t, c.at), instant(t, c.start), instant(t, c.end)
-			// The second time, the calendar finds the period in its memory.
+			// The second iteration reads the cached period.
 			for range 2 {
 				i := w.Index(at)
 				if got, next := w.Start(i).Time(), w.Index(end); got != start.Time() || w.Index(start) != i || w.Index(end-1) != i || w.Index(start-1) >= i || next <= i {

@@ -17,8 +17,8 @@ type Compacter interface {
 	Compact(s State) Compact
 	State(c Compact) State
 
-	// TakeCompact decides like Take in the usual cases. known is false in all other cases: the state is
-	// ahead of now, its window is not the present one, or cost is 0 or more than Capacity.
+	// TakeCompact decides like Take. It makes no decision (known is false) in rare cases: the state is ahead of now,
+	// its window is not the present one, or cost is 0 or more than Capacity.
 	TakeCompact(c Compact, now Instant, cost int64) (next Compact, allowed, known bool)
 
 	// Answer returns the answer to a cost that TakeCompact decided. c is the state that TakeCompact
@@ -31,7 +31,7 @@ var (
 	_ Compacter = (*Window)(nil)
 )
 
-// Answer has the numbers of a decision. It fits registers.
+// Answer has the numbers of a decision. It is small enough for registers.
 type Answer struct {
 	Capacity  int64
 	Remaining int64

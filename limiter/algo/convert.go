@@ -26,7 +26,7 @@ func Convert(from, to Machine, s State, now Instant) State {
 		}
 	case *Log:
 		if l, ok := to.(*Log); ok {
-			return l.Trim(old.Trim(s)) // otherwise expired entries that a store kept would count again in a longer log
+			return l.Trim(old.Trim(s)) // A store can keep expired entries. Without Trim, they would count again in a longer log.
 		}
 	case *Slots:
 		if l, ok := to.(*Slots); ok {

@@ -17,7 +17,7 @@ func TestConvert(t *testing.T) {
 		next := algo.Convert(from, to, s, now)
 		used := from.Capacity() - from.Remaining(s, now)
 		if w, ok := from.(*algo.Window); ok {
-			if _, ok := to.(*algo.Window); ok { // it is possible that the requests of an older window do not overlap this window
+			if _, ok := to.(*algo.Window); ok { // a shorter new window can begin after all requests of the old window
 				used = w.At(s, now).Count
 			}
 		}
@@ -85,9 +85,9 @@ func TestConvert_windows(t *testing.T) {
 // A debt that does not fit 64 bits in the new limit becomes the largest debt, never 0.
 func TestConvert_overflow(t *testing.T) {
 	for _, c := range []struct {
-		requests int64 // requests a second of the old limit
+		requests int64 // requests a second in the old limit
 		debt     time.Duration
-		interval time.Duration // of the new limit
+		interval time.Duration // interval in the new limit
 	}{
 		{1e9, 1 << 32, 1 << 32},                // the debt in the new limit is 2^64 ns
 		{5e8, 6_700_417 * 641, 4_294_967_295},  // (2^64-1) / 2 ns, 0.5 more than the largest int64

@@ -1,27 +1,25 @@
-// Package algo holds the rate limiting algorithms as pure state machines.
+// Package algo has the rate limiting algorithms as pure state machines.
 //
-// A machine maps (state, instant, cost) to (next state, allowed). It reads no clock, does no I/O and
-// keeps no state: the same inputs give the same outputs, bit for bit. Therefore, one specification holds
-// for a memory store, a DynamoDB condition and a Lua script. Time is in integer nanoseconds, products
-// are computed in 128 bits, and every rounding errs toward fewer admissions.
+// A machine maps (state, instant, cost) to (next state, allowed). It reads no clock, does no I/O and keeps no state.
+// The same inputs give the same outputs, bit for bit. Therefore, a memory store, a DynamoDB condition and a Lua
+// script can implement the same machine. Time is in integer nanoseconds, products are computed in 128 bits, and every
+// rounding errs toward fewer admissions.
 //
-// The guarantees below are for exact instants. For other instants, make L longer by the difference
-// between the clocks, and by the age of an instant when the store applies it.
+// The guarantees below hold if all clocks agree and a store applies each charge at its instant. Otherwise, make L
+// longer by the largest difference between two clocks, plus the longest delay of a charge.
 //
-//   - token bucket: at most Burst + L/T requests in any interval of length L,
+//   - token bucket: at most Burst + L/T requests in any interval of length L, where
 //     T = ceil(Window/Requests);
-//   - sliding window: at most Requests*(1 + L/Window) in any interval of length
-//     L, so up to twice Requests in the worst Window, like a bucket that starts
-//     full;
 //   - leaky bucket: the same as a token bucket; requests that wait for their Delay depart at intervals
-//     of Interval;
+//     of T;
+//   - sliding window: at most Requests*(1 + L/Window) requests in any interval of length L. In the worst
+//     Window this is twice Requests;
 //   - sliding log: at most Requests in any interval of length Window;
-//   - fixed window: at most Requests in each window aligned to UTC, so up to twice as many across a
-//     boundary.
+//   - fixed window: at most Requests in each window aligned to UTC. Around a boundary, an interval of one
+//     Window can have twice as many.
 //
-// RetryAfter is exact: the same request passes at now+RetryAfter and not one
-// nanosecond before, if nothing else is charged meanwhile. An instant older than
-// the state never adds quota.
+// RetryAfter is exact if nothing else is charged meanwhile: the same request is allowed at now+RetryAfter, and
+// refused one nanosecond before. A clock that is behind the state never adds quota.
 //
-// The package does not know subjects, stores or rules; package limiter does.
+// Package algo does not know subjects, stores or rules. Package limiter does.
 package algo

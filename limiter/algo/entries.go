@@ -53,7 +53,6 @@ func (e Entries) with(i Instant, n int64) Entries {
 	return e + Entries(strings.Repeat(string(NewEntries(i)), int(n)))
 }
 
-// insert returns e with n more entries at the instant i, in order.
 func (e Entries) insert(i Instant, n int64) Entries {
 	at := e.Until(i)
 	return e[:at*entrySize].with(i, n) + e.From(at)
@@ -100,12 +99,12 @@ func (e Entries) last() Instant {
 	return e.At(e.Len() - 1)
 }
 
-// counted is the number of entries that count at an instant, and of those that have expired. Log and Slots
-// differ in the instant at which they count.
+// counted has the number of entries that count at an instant, and the number that have expired. A Log counts at the
+// newest entry or later; Slots count at now.
 type counted struct {
 	live     int64
 	expired  int
-	requests int64 // of the machine
+	requests int64 // Requests of the Log or the Slots
 }
 
 // counted returns the number of entries after the instant i, and the number of the other entries, which have
@@ -118,7 +117,6 @@ func (e Entries) counted(i Instant, requests int64) counted {
 // maxDebt returns the largest number of entries that a forced charge may leave.
 func maxDebt(requests int64) int64 { return 2 * requests }
 
-// admits reports whether a charge of cost is allowed.
 func (c counted) admits(cost int64) bool { return cost <= c.requests && c.live+cost <= c.requests }
 
 // forceable returns the part of a forced charge of cost that the largest debt admits.
@@ -129,7 +127,6 @@ func (c counted) forceable(cost int64) int64 {
 // excess returns the part of a forced charge of cost that exceeds the largest debt.
 func (c counted) excess(cost int64) int64 { return max(0, cost-max(0, maxDebt(c.requests)-c.live)) }
 
-// remaining returns the cost that is allowed.
 func (c counted) remaining() int64 { return max(0, c.requests-c.live) }
 
 // retryAfter returns the time until enough entries of the state s of m have expired. An entry expires after

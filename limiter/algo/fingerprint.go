@@ -27,7 +27,7 @@ func Parse(s string) (Machine, error) {
 	return build(kind, d, n)
 }
 
-// parsePeriod returns the machine with the fingerprint s, whose parts are c and requests.
+// parsePeriod returns the machine of a calendar. s is the complete fingerprint, for the error.
 func parsePeriod(s string, c Calendar, requests string) (Machine, error) {
 	n, err := strconv.ParseInt(requests, 10, 64)
 	if err != nil {

@@ -71,16 +71,15 @@ func FuzzLog_Take(f *testing.F) {
 
 // taken is an admitted request.
 type taken struct {
-	at    algo.Instant  // by a correct clock
-	clock algo.Instant  // by the caller's clock
-	ahead time.Duration // largest error of that clock
+	at    algo.Instant  // instant on a correct clock
+	clock algo.Instant  // instant on the caller's clock
+	ahead time.Duration // largest error of the caller's clock
 	cost  int64
 	left  algo.State
 }
 
-// intervals calls f for each interval that starts and ends with an admission. sum is the cost of all
-// admissions in the interval. apart is the longest duration that the interval can have on the callers'
-// clocks.
+// intervals calls f for each interval that starts and ends with an admission. sum is the cost of all admissions in
+// the interval. apart is the longest duration of the interval that the callers' clocks could show.
 func intervals(all []taken, f func(sum int64, apart time.Duration)) {
 	for from := range all {
 		sum := int64(0)

@@ -5,17 +5,15 @@ import (
 	"time"
 )
 
-// Log keeps an entry for each request and counts the entries of the last Length: at most
-// Requests in any interval of that length.
+// Log keeps an entry for each request. It admits at most Requests in any interval of length Length.
 //
 // A request of cost n at now is allowed if
 //
 //	#{entries > at-Length} + n <= Requests, at = max(now, newest)
 //
-// where newest is the instant of the newest entry that was ever appended. An admitted request appends n
-// entries with the instant max(now, newest). As in a Window, a clock that is behind is treated as if it
-// read the instant of the newest charge. Therefore, such a clock never adds quota, and the log keeps no
-// extra entries for it.
+// where newest is the instant of the newest entry that was ever appended. An admitted request appends n entries with
+// the instant at. A clock that is behind therefore decides as if it showed the instant of the newest entry. Such a
+// clock never adds quota.
 type Log struct {
 	Length   time.Duration
 	Requests int64
@@ -29,7 +27,7 @@ func (l *Log) Live(s State, now Instant) (live int64, expired int) {
 	return c.live, c.expired
 }
 
-// counted gets a pointer, because the copy of a State costs as much as the search.
+// counted has a pointer parameter because copying a State costs as much as the search.
 func (l *Log) counted(s *State, now Instant) counted {
 	return s.Entries.counted(l.at(s, now).Add(-l.Length), l.Requests)
 }
@@ -44,7 +42,6 @@ func (l *Log) Trim(s State) State {
 	return s
 }
 
-// append returns s with n more entries, trimmed.
 func (l *Log) append(s State, now Instant, n int64) State {
 	s.Newest = l.at(&s, now)
 	s.Entries = s.Entries.with(s.Newest, n)

@@ -21,11 +21,15 @@ func (i Instant) Add(d time.Duration) Instant { return i + Instant(d) }
 // Sub returns i-j.
 func (i Instant) Sub(j Instant) time.Duration { return time.Duration(i - j) }
 
-// State is the state of one limit of one subject. A bucket uses TAT and Refunds. A window uses Window,
-// Count and Previous. A log uses Newest and Entries. Slots use Entries; their Newest is the instant of
-// the last charge, and a store need not keep it. For a log or Slots, a store may keep a number of its own
-// in Refunds. The zero value is the state of a subject that was never charged: full quota. Only Convert
-// and the machine that made a State may read it. States are comparable.
+// State is the state of one limit of one subject. Each machine uses some of the fields:
+//
+//   - a bucket: TAT and Refunds;
+//   - a window: Window, Count and Previous;
+//   - a log: Newest and Entries;
+//   - slots: Entries. Newest is the instant of the last charge; a store need not keep it.
+//
+// For a log or slots, a store may keep a number of its own in Refunds. The zero value is the state of a subject that
+// was never charged: full quota. Only Convert and the machine that made a State may read it. States are comparable.
 type State struct {
 	TAT     Instant // theoretical arrival time: when the bucket will be full again
 	Refunds int64   // number of refunds of the bucket
@@ -41,23 +45,22 @@ type State struct {
 // Never is the RetryAfter of a cost that no state of the limit can hold.
 const Never = time.Duration(math.MaxInt64)
 
-// MaxSkew is the largest difference between two correct clocks. A state that another process wrote can
-// be ahead of now by this difference. A bucket's state can also be ahead by its charges and its debt. If
-// a state is further ahead, one of the clocks is wrong: see Clamp.
+// MaxSkew is the largest difference between two correct clocks. Therefore, a state that another process wrote can be
+// ahead of now by MaxSkew, plus the charges and the debt of a bucket. If a state is further ahead, one of the clocks
+// is wrong: see Clamp.
 const MaxSkew = 5 * time.Second
 
 // Machine is the compiled form of a Rate: a *Bucket, a *Window, a *Log or *Slots. Machines are immutable
 // and safe for concurrent use. Their methods are pure. The methods of a Bucket and a Window do not
 // allocate, except Fingerprint.
 type Machine interface {
-	// Take charges cost at now. It returns the next state and true, or s and
-	// false. A cost of 0 charges nothing; it is refused if the limit is overdrawn.
-	// The caller MUST NOT pass a negative cost.
+	// Take charges cost at now. It returns the next state and true if cost is allowed, and otherwise s and false. A
+	// cost of 0 changes nothing; it is refused if the limit has a debt. The caller MUST NOT pass a negative cost.
 	Take(s State, now Instant, cost int64) (State, bool)
 
-	// Force charges cost at now, even if the limit refuses cost. The part above the limit is a debt. A
-	// debt is at most one capacity, and for a sliding window one capacity in each of its two windows. Force
-	// drops the rest of the cost.
+	// Force charges cost at now, even if the limit refuses cost. The part above the limit is a debt. Force drops the
+	// part of cost that would exceed the largest debt. The largest debt is one capacity. A sliding window may have it
+	// in each of its two windows.
 	Force(s State, now Instant, cost int64) State
 
 	// Excess returns the part of cost that Force drops, because the debt would be too large.
@@ -75,10 +78,13 @@ type Machine interface {
 	// charged.
 	ResetAfter(s State, now Instant) time.Duration
 
-	// Refund returns cost to s. charged is the state that Take returned for this charge. late is an upper
-	// bound of the time from that Take, by any clock, until the refund reaches the store. The returned
-	// state never allows more than a state without the charge. For this reason, Refund can return less
-	// than cost, or nothing.
+	// Refund returns the cost of an earlier charge to s.
+	//
+	// - charged is the state that Take returned for the charge.
+	// - late is the longest time that can pass, by any clock, between that Take and the store's refund.
+	//
+	// After a refund, the limit never allows more than if the charge had not been made. For this reason, Refund can
+	// return less than cost, or nothing.
 	Refund(s, charged State, cost int64, late time.Duration) State
 
 	// Ahead reports whether s is further ahead of now than honest clocks and debts allow.
@@ -92,8 +98,8 @@ type Machine interface {
 	// at least that long.
 	Horizon() time.Duration
 
-	// Idle returns the instant from which s counts nothing, if nothing more is charged. This is true for
-	// every clock that has reached this instant.
+	// Idle returns the instant from which s counts nothing, if nothing more is charged. From that instant, every
+	// clock finds the full quota.
 	Idle(s State) Instant
 
 	// Fingerprint returns the parameters in a readable form, such as "bucket/600ms/20", which Parse
@@ -108,8 +114,8 @@ type Machine interface {
 	// if its clock is not behind s.
 	newest(s State) int64
 
-	// full returns the state after a full charge at the instant at. The result counts at least what s
-	// counts in its newest window or in its log.
+	// full returns the state of a limit that was used up at the instant at. If s counts more because of a debt, the
+	// result counts as much as s.
 	full(s State, at Instant) State
 
 	// owing returns the state that counts n requests at now. Convert uses Used and owing for two

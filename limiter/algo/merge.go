@@ -16,7 +16,7 @@ func Merge(m Machine, a, b State) State {
 		if b.Entries.Len() > a.Entries.Len() {
 			a.Entries, b.Entries = b.Entries, a.Entries
 		}
-		// For each rank, counting from the newest entry, take the later instant.
+		// Pair the newest entries of a and b, then the second newest, and so on. Keep the later instant of each pair.
 		merged, skip := make([]Instant, a.Entries.Len()), a.Entries.Len()-b.Entries.Len()
 		for i := range merged {
 			if merged[i] = a.Entries.At(i); i >= skip {

@@ -8,9 +8,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// Merge returns a state that counts at least as much as each of two histories. A merge of a history with
-// itself adds nothing. Sum counts both histories together. The n results of Part together count the
-// whole.
+// A merged state counts at least as much as each of two histories. Merging a history with itself adds nothing. Sum
+// counts both histories together. The n results of Part together count the whole.
 func TestMerge(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	const start = algo.Instant(1_770_000_000_000_000_000)

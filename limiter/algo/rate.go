@@ -11,16 +11,14 @@ type Algorithm string
 
 // The algorithms.
 const (
-	// SlidingWindow counts the present window and a part of the previous window. This part is the
-	// fraction of the previous window that is less than one Window old. It is the default, because it
-	// needs constant memory and one write.
+	// SlidingWindow counts the present window and a part of the previous window: the part that is less than one
+	// Window old. It is the default, because it needs constant memory and one write.
 	SlidingWindow Algorithm = "sliding_window"
 	// FixedWindow counts in windows aligned to UTC, or in the periods of a Calendar. Across a boundary, it
 	// admits up to twice the limit.
 	FixedWindow Algorithm = "fixed_window"
-	// TokenBucket admits a burst at once and then a steady rate. It is GCRA (ITU-T
-	// I.371, the virtual scheduling form), which keeps one instant instead of a
-	// token count.
+	// TokenBucket admits a burst at once and then a steady rate. It is GCRA in the virtual scheduling form (ITU-T
+	// I.371), which keeps one instant instead of a token count.
 	TokenBucket Algorithm = "token_bucket"
 	// LeakyBucket is a TokenBucket that works as a queue. Burst is the depth of the queue. An allowed
 	// request leaves the queue after its Delay, so departures are evenly spaced. If requests do not wait
@@ -99,19 +97,18 @@ func New(r Rate) (Machine, error) {
 		return &Window{Length: r.Window, Requests: r.Requests, Sliding: r.Algorithm == SlidingWindow}, nil
 	case SlidingLog:
 		if r.Requests > MaxLog {
-			return nil, &FieldError{"requests", r.Requests, fmt.Sprintf("at most %d for a sliding_log, which keeps the instant of each; a sliding_window counts any number", MaxLog)}
+			return nil, &FieldError{"requests", r.Requests, fmt.Sprintf("at most %d for a sliding_log, which stores every request; use sliding_window for more", MaxLog)}
 		}
 		return &Log{r.Window, r.Requests}, nil
 	case Concurrent:
 		if r.Requests > MaxSlots {
-			return nil, &FieldError{"requests", r.Requests, fmt.Sprintf("at most %d for a concurrent limit, whose item holds every request in flight", MaxSlots)}
+			return nil, &FieldError{"requests", r.Requests, fmt.Sprintf("at most %d for a concurrent limit, because one item holds every request in flight", MaxSlots)}
 		}
 		return &Slots{r.Window, r.Requests}, nil
 	}
 	return nil, &FieldError{"algorithm", r.Algorithm, "sliding_window, fixed_window, token_bucket, leaky_bucket or sliding_log"}
 }
 
-// newPeriods returns the machine of a rate with a calendar.
 func newPeriods(r Rate) (Machine, error) {
 	switch c := r.Calendar; {
 	case c.Period == "" && c.Zone != "":
@@ -119,9 +116,9 @@ func newPeriods(r Rate) (Machine, error) {
 	case c.Period == "":
 		return nil, &FieldError{"anchor", c.Anchor, "none without a period"}
 	case r.Window != 0:
-		return nil, &FieldError{"period", c.Period, "none: a limit has a window or a period"}
+		return nil, &FieldError{"period", c.Period, "none: a limit has either a window or a period"}
 	case r.Algorithm != FixedWindow:
-		return nil, &FieldError{"period", c.Period, fmt.Sprintf("none: a %s has no periods; a fixed_window has", r.Algorithm)}
+		return nil, &FieldError{"period", c.Period, fmt.Sprintf("none: a %s has no periods; use a fixed_window", r.Algorithm)}
 	}
 	c, err := r.Calendar.compile()
 	if err != nil {
@@ -146,7 +143,7 @@ func (r Rate) validate() error {
 
 // FieldError reports which field is wrong, its value, and the allowed values.
 type FieldError struct {
-	Field string // its name in a rules document
+	Field string // its name in the rules document
 	Got   any
 	Want  string
 }

@@ -39,11 +39,11 @@ type refundGame struct {
 	now          algo.Instant
 	real, model  algo.State
 	charged      []charge // charges that may be refunded later
-	sent         []charge // charges whose refund is on its way to the store
+	sent         []charge // charges whose refund has not reached the store yet
 }
 
 type charge struct {
-	at      algo.Instant // by the charger's clock
+	at      algo.Instant // instant on the clock that made the charge
 	left    algo.State
 	cost    int64
 	elapsed time.Duration
@@ -127,8 +127,8 @@ func TestBucket_Refund_amount(t *testing.T) {
 	if back := second.TAT.Sub(after.TAT); back != 12*time.Minute-2*time.Second {
 		t.Errorf("used since: got a refund of %s, want 12m less 2s", back)
 	}
-	// Another refund moved the bucket back to its state after the first charge. The field Refunds shows
-	// that other callers used the bucket meanwhile, so nothing more is returned.
+	// Another refund returned the bucket to the TAT of the first charge. The field Refunds shows that other callers
+	// used the bucket meanwhile, so nothing more is returned.
 	if again := slow.Refund(algo.State{TAT: first.TAT, Refunds: 1}, first, 1, 20*time.Minute); again.TAT != first.TAT {
 		t.Errorf("a second refund of leaked quota: got %s, want 0", first.TAT.Sub(again.TAT))
 	}
@@ -166,7 +166,7 @@ func TestWindow_Refund(t *testing.T) {
 		{algo.State{Window: 8, Previous: 4}, algo.State{Window: 8}},
 		{algo.State{Window: 9, Count: 6, Previous: 5}, algo.State{Window: 9, Count: 6, Previous: 5}},
 		{algo.State{Window: 6, Count: 6, Previous: 5}, algo.State{Window: 6, Count: 6, Previous: 5}},
-		{algo.State{Window: 7, Count: 3}, algo.State{Window: 7, Count: 3}}, // Count is lower than the refund, so nothing is refunded
+		{algo.State{Window: 7, Count: 3}, algo.State{Window: 7, Count: 3}}, // Count is lower than the refunded cost, so nothing is refunded
 		{algo.State{}, algo.State{}},
 	} {
 		if got := w.Refund(c.s, charged, 4, time.Hour); got != c.want {

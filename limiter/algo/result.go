@@ -7,8 +7,8 @@ import "time"
 type Result struct {
 	Machine Machine
 	State   State
-	// Clamped reports that a store found a state further in the future than honest clocks allow. It clamped
-	// the state for a charge of more than 0 (see Clamp). Clamped is not part of the state.
+	// Clamped reports that the store called Clamp for the state, because the state was too far in the future. A
+	// charge of 0 does not set it. Clamped is not part of the state.
 	Clamped bool
 }
 

@@ -36,7 +36,7 @@ func (l *Slots) Live(s State, now Instant) (live int64, expired int) {
 	return c.live, c.expired
 }
 
-// counted gets a pointer, because the copy of a State costs as much as the search.
+// counted has a pointer parameter because copying a State costs as much as the search.
 func (l *Slots) counted(s *State, now Instant) counted {
 	return s.Entries.counted(now.Add(-l.Length), l.Requests)
 }
@@ -92,8 +92,8 @@ func (l *Slots) ResetAfter(s State, now Instant) time.Duration {
 	return max(0, l.Idle(s).Sub(now))
 }
 
-// Refund implements Machine. It removes slots with the instant at which the charge took them. If they are
-// already removed, it does nothing.
+// Refund implements Machine. It releases the slots that the charge took. If they are already removed, it does
+// nothing.
 func (l *Slots) Refund(s, charged State, cost int64, _ time.Duration) State {
 	s.Entries = s.Entries.without(charged.Newest, cost)
 	return s
@@ -140,8 +140,8 @@ func (l *Slots) convert(old *Slots, s State, now Instant) State {
 	return s
 }
 
-// Refundable reports whether a state of the machine held can contain a charge that the machine charged
-// made. Slots can, because they stay taken when the parameters of their limit change.
+// Refundable reports whether a state of the machine held can contain a charge of the machine charged. The machines
+// must be equal, unless both are Slots. Slots stay taken when the parameters of their limit change.
 func Refundable(held, charged Machine) bool {
 	if held == nil || charged == nil || held == charged {
 		return held == charged && held != nil

@@ -11,7 +11,7 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// The example in the comment of Slots, and clocks that disagree.
+// The test has the example in the comment of Slots, and clocks that disagree.
 func TestSlots_Take(t *testing.T) {
 	const s = time.Second
 	m := machine(t, algo.Rate{Algorithm: algo.Concurrent, Requests: 2, Window: 60 * s})

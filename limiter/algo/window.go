@@ -15,29 +15,27 @@ const (
 	oneBits = 20
 )
 
-// Window counts requests in windows aligned to UTC: window w covers
-// [w*Length, (w+1)*Length).
+// Window counts requests in windows aligned to UTC: window w covers [w*Length, (w+1)*Length).
 //
-// A fixed window allows a request of cost n if Count + n <= Requests. A sliding window adds the count of
-// the previous window, weighted by the part of that window that is still less than Length old:
+// A fixed window allows a request of cost n if Count + n <= Requests. A sliding window adds the count of the previous
+// window, weighted by the part of that window that is still less than Length old:
 //
 //	Count + ceil(Previous*weight) + n <= Requests, weight = (Length-elapsed)/Length
 //
-// For example, a limit of 100 a minute has a count of 80 in the previous minute and of 30 in this one.
-// 20 seconds after the start of this minute, the weight is 2/3, and 84 of the 100 are used. The weight
-// is a multiple of 2^-20 rounded up, so that a Lua script, which computes with doubles, gets the exact
-// result too.
+// For example, a limit of 100 a minute has a count of 80 in the previous minute and of 30 in this one. 20 seconds
+// after the start of this minute, the weight is 2/3, and 84 of the 100 are used. The weight is rounded up to a
+// multiple of 2^-20. A Lua script, which computes with doubles, thus gets the exact result too.
 //
-// A request whose clock is behind the newest charged window counts in that window, as if the clock were
-// at its start. Therefore, such a clock never adds quota.
+// If a clock is behind the newest charged window, its request counts in that window, as if the clock showed the start
+// of that window. Such a clock never adds quota.
 //
-// The windows of a Calendar are its periods. Their indexes increase.
+// The windows of a Calendar are its periods. A later period has a higher index.
 type Window struct {
-	Length   time.Duration // of every window; with a calendar, of the longest period
+	Length   time.Duration // length of every window; with a calendar, of the longest period
 	Requests int64
 	Sliding  bool
 
-	calendar *calendar // of a fixed window; nil if all windows have the same Length
+	calendar *calendar // periods of a fixed window; nil if all windows have the same Length
 }
 
 var _ Machine = (*Window)(nil)
@@ -90,9 +88,8 @@ func (w *Window) Weight(index int64, now Instant) int64 {
 	return mulDivCeil(int64(w.Length-elapsed), one, int64(w.Length))
 }
 
-// Room returns the largest Count at which a charge of cost is allowed at now. The Count is that of window number index. previous is the
-// count of the window before. The result is negative if there is no such Count. cost MUST be at most
-// Requests.
+// Room returns the largest Count of window index at which a charge of cost is allowed at now. previous is the count
+// of the window before. The result is negative if there is no such Count. cost MUST be at most Requests.
 func (w *Window) Room(index int64, now Instant, previous, cost int64) int64 {
 	if previous == 0 {
 		return w.Requests - cost
@@ -101,9 +98,9 @@ func (w *Window) Room(index int64, now Instant, previous, cost int64) int64 {
 	return w.Requests - cost - (previous*w.Weight(index, now)+one-1)/one
 }
 
-// PreviousRoom returns the largest previous count with which cost is allowed at now in a window index
-// that counts nothing yet. The result is negative if there is no such count. A fixed window does not
-// count the previous window, so the result is MaxCount if cost is at most Requests.
+// PreviousRoom is for a window index that counts nothing yet. It returns the largest count of the previous window at
+// which cost is allowed at now. The result is negative if there is no such count. A fixed window does not count the
+// previous window, so the result is MaxCount if cost is at most Requests.
 func (w *Window) PreviousRoom(index int64, now Instant, cost int64) int64 {
 	if cost > w.Requests {
 		return -1
@@ -182,7 +179,7 @@ func (w *Window) retryAfter(s State, now Instant, cost int64) time.Duration {
 // wait returns the time from now until a refused cost is first allowed. index, count and previous are
 // those of the state that At returned.
 func (w *Window) wait(index, count, previous int64, now Instant, cost int64) time.Duration {
-	if count+cost > w.Requests { // this window has no room at any time
+	if count+cost > w.Requests { // this window has no room before it ends
 		index, count, previous = index+1, 0, count
 	}
 	elapsed := time.Duration(0)
@@ -241,7 +238,7 @@ func (w *Window) MaxHonest(now Instant) int64 { return w.Index(now.Add(MaxSkew))
 // Capacity implements Machine.
 func (w *Window) Capacity() int64 { return w.Requests }
 
-// Horizon implements Machine: a count has weight until the end of the next window.
+// Horizon implements Machine. A count has weight until the end of the next window.
 func (w *Window) Horizon() time.Duration { return 2 * w.Length }
 
 // Idle implements Machine.

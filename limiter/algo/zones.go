@@ -36,7 +36,7 @@ func loadZone(name string) *time.Location {
 	return embedded
 }
 
-// embeddedZone returns the time zone of zoneData with a name; nil if there is none.
+// embeddedZone returns the zone with this name from zoneData, or nil.
 func embeddedZone(name string) *time.Location {
 	all, _ := io.ReadAll(flate.NewReader(bytes.NewReader(zoneData)))
 	for len(all) > 0 {

@@ -26,7 +26,7 @@ var (
 	until = time.Date(2033, 3, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// Without time zones on the system, each zone of Go has the same offsets from 2025 to October 2033.
+// The embedded zones have the same offsets as the zones of Go, from 2025 to October 2033.
 func TestZones(t *testing.T) {
 	zones := goZones(t)
 	if *update {
@@ -80,7 +80,6 @@ func TestValidZone(t *testing.T) {
 	}
 }
 
-// goZones returns the data of the time zones of Go by name.
 func goZones(t *testing.T) map[string][]byte {
 	t.Helper()
 	root, err := exec.CommandContext(t.Context(), "go", "env", "GOROOT").Output() // runtime.GOROOT is empty with -trimpath
@@ -161,18 +160,18 @@ func trimZone(data []byte) []byte {
 		last--
 	}
 	times, indexes, h.Times = times[:8*last], indexes[:last], uint32(last)
-	first := 0 // index of the last transition before from, which sets the offset at from
+	first := 0 // index of the last transition before from; it sets the offset at from
 	for i := range int(h.Times) {
 		if int64(binary.BigEndian.Uint64(times[8*i:])) <= from.Unix() {
 			first = i
 		}
 	}
 	words := []byte{0}
-	var kept, used []byte // the types that the kept transitions use
+	var kept, used []byte
 	for _, index := range append([]byte{0}, indexes...)[min(first+1, int(h.Times)):] {
 		if bytes.IndexByte(used, index) < 0 {
 			used = append(used, index)
-			kept = append(append(kept, types[6*int(index):6*int(index)+5]...), 0) // periods need no abbreviation
+			kept = append(append(kept, types[6*int(index):6*int(index)+5]...), 0) // Calendar periods need no abbreviations of zones.
 		}
 	}
 	empty := h

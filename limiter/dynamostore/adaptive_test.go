@@ -52,7 +52,8 @@ func TestStore_adaptive(t *testing.T) {
 		if calls > takes+takes/50 || takes > 10*2*15+30 {
 			t.Errorf("%+v: got %d calls for %d reports, want one each", rate, calls, takes)
 		}
-		// The limit admits 200 a second for 15 s. The maximum adds 5 %, the initial quota and the reserve.
+		// The limit admits 200 a second for 15 s. The largest result adds 5 % of that, the initial quota and the
+		// reserve.
 		least, most := 15*200, 15*210+2*200+2*200
 		if rate.Burst > 0 {
 			least, most = 1900, 2200

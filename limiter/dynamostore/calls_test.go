@@ -59,7 +59,7 @@ func (m *meter) initialize(ctx context.Context, in middleware.InitializeInput, n
 			m.mu.Unlock()
 		}
 	}
-	// Without a deadline, so that even a slow DynamoDB Local gets each call that the test counts.
+	// A timeout would start further calls, which the test would count.
 	return next.HandleInitialize(context.WithoutCancel(ctx), in)
 }
 
@@ -90,7 +90,6 @@ var (
 	bucket  = algo.Rate{Algorithm: algo.TokenBucket, Requests: 1000, Window: time.Minute}
 )
 
-// algorithms lists every algorithm.
 var algorithms = []algo.Algorithm{algo.TokenBucket, algo.LeakyBucket, algo.SlidingWindow, algo.FixedWindow, algo.SlidingLog, algo.Concurrent}
 
 // report logs the average number of calls for a decision. It fails the test if this number exceeds most.
@@ -192,7 +191,7 @@ func TestStore_calls(t *testing.T) {
 		}
 	})
 	report(t, "a repeated refusal", calls, 500, 0)
-	// 5 limits have the longest conditions (ladders); MaxCharges limits have the most
+	// the condition of a window is longest with 5 limits (see rungs); MaxCharges limits have the most conditions
 	for _, n := range []int{5, limiter.MaxCharges} {
 		var charges []limiter.Charge
 		for i := range n {

@@ -131,7 +131,7 @@ func TestStore_refusalRaceNew(t *testing.T) {
 	}
 }
 
-// crowded is an API that runs a function before each update.
+// crowded is an API that runs a function before every update.
 type crowded struct {
 	dynamostore.API
 	happens func()

@@ -1,11 +1,12 @@
 // Package dynamostore keeps limits in a DynamoDB table.
 //
-// A decision is one conditional UpdateItem for any number of limits on the subject. It needs one
-// round trip, no read, and one write unit if the item has at most 1 KB. Package rules bounds the
-// items of a document to one write unit, or to eight units if they hold logs (see RULES.md, "Items").
-// An application that creates limits without package rules must keep its items small. For each limit,
-// the item holds the state, a readable fingerprint of the parameters under which the state was
-// written, and the version of the rules that set these parameters:
+// A decision is one conditional UpdateItem for any number of limits on the subject. It needs one round
+// trip, no read, and one write unit if the item has at most 1 KB. Package rules bounds the items of a
+// document to one write unit, or to eight units if they hold logs (see RULES.md, "Items"). An application
+// that creates limits without package rules must keep its items small.
+//
+// For each limit, the item holds the state, the parameters under which the state was written (a readable
+// fingerprint), and the version of the rules that set these parameters:
 //
 //	pk             S  namespace/format/subject
 //	ttl            N  seconds; every write sets it, and it only frees space
@@ -21,17 +22,19 @@
 //
 // # How one write can be exact
 //
-// A bucket is busy if its TAT is ahead of now. The update of a busy bucket is "add the increment if TAT
-// is at most the latest TAT that allows it". Additions can happen in any order, so concurrent callers do
-// not collide. The update of an idle bucket is "set TAT to now plus the increment if TAT is not ahead of
-// now". An environment that made the bucket busy knows which update applies. Any other environment
-// guesses the update that recently applied to the limit.
+// An environment is one process with a denial cache, which remembers states of recent answers.
+//
+// A bucket is busy if its TAT is ahead of now, and otherwise idle. The update of a busy bucket is "add the
+// increment if TAT is at most the latest TAT that allows it". Additions can happen in any order, so
+// concurrent callers do not collide. The update of an idle bucket is "set TAT to now plus the increment if
+// TAT is not ahead of now". An environment that made the bucket busy knows which update applies. Any other
+// environment guesses: it sends the update that was recently correct for other buckets of the limit.
 //
 // Update expressions have no maximum function, so one expression cannot serve both busy and idle
-// buckets. Without the state, a guess is wrong whenever the bucket is in its less frequent state. With
-// Poisson arrivals at half of the limit, each state is as frequent as the other, so a decision needs 1.5
-// requests on average. A list of pending instants, which a later write would add up, would need no
-// guess. But such a list takes about 60 bytes for each limit, so ten buckets would not fit one write unit.
+// buckets. With Poisson arrivals at half of the limit, a bucket is busy half of the time. Half of the
+// guesses are then wrong, and a decision needs 1.5 requests on average. A list of pending instants, which
+// a later write would add up, would need no guess. But such a list takes about 60 bytes for each limit, so
+// ten buckets would not fit one write unit.
 //
 // A window keeps one count per index, so no count is ever reset. If the previous count is known, the
 // condition is "count <= room". An environment without a state of the caller sends a ladder instead:
@@ -73,23 +76,25 @@
 // the item. With k limits on the subject there are at most k+1 attempts if the denial cache has their
 // states, and k+2 attempts if it does not. Each of the following events between two attempts can add one
 // attempt: a window or the interval of a log ends, a log is trimmed, a refund arrives, a limit is
-// converted, or a bucket becomes busy after a wrong guess that it is busy. All attempts of a decision
-// use the same instant as "now".
+// converted, or an idle bucket becomes busy after a wrong guess. All attempts of a decision use the same
+// instant as "now".
 //
 // # A settlement that is applied once
 //
 // A settlement with an ID ([limiter.Once]) adds the ID to a set in the item, in the update that makes the
 // corrections:
 //
-//	o<period>  binary set  IDs of the settlements that expire in this minute, 8 bytes each
+//	o<period>  binary set  IDs of the settlements that expire in one minute, 8 bytes each
 //	o          N           number of settlements with IDs so far
 //	p          N           newest period whose IDs were removed
 //
-// The condition is: the set of the period lacks the ID, has less than [limiter.MaxOnce] IDs, and the
-// period is after p. So a message that arrives twice, late, or after a lost answer changes nothing. A
-// later update removes the IDs of expired periods, once there are 32 IDs or eight periods, and sets p to
-// the newest of these periods in the same step. It does not matter by which clock they have expired: a
-// settlement of a removed period is always refused. An item without such settlements has none of these
+// The condition has three parts: the set of the period lacks the ID, the set has less than
+// [limiter.MaxOnce] IDs, and the period is after p. So a message that arrives twice, late, or after a lost
+// answer changes nothing.
+//
+// A later update removes the IDs of expired periods, once there are 32 IDs or eight periods. The same
+// update sets p to the newest of these periods. Every settlement of a removed period is then refused, so a
+// wrong clock cannot apply a settlement twice. An item without such settlements has none of these
 // attributes.
 //
 // Reset deletes an item without IDs. It replaces any other item by its IDs, on the condition that their

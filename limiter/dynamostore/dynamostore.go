@@ -63,7 +63,7 @@ type Store struct {
 	o        Options
 	guesses  guesses
 	skew     limiter.Skew
-	untidied atomic.Int64 // instant of the last log line about tidying, in ns since 1970
+	untidied atomic.Int64 // instant of the last logged error of tidy, in ns since 1970
 }
 
 var (
@@ -271,7 +271,6 @@ func (s *Store) update(ctx context.Context, subject limiter.Subject, e *expressi
 	return out.Attributes, true, nil
 }
 
-// get reads the item.
 func (s *Store) get(ctx context.Context, subject limiter.Subject) (item, error) {
 	out, err := s.api.GetItem(ctx, &dynamodb.GetItemInput{
 		TableName:      aws.String(s.o.Table),
@@ -284,9 +283,11 @@ func (s *Store) get(ctx context.Context, subject limiter.Subject) (item, error) 
 	return out.Item, nil
 }
 
-// failure translates an error of DynamoDB to an error of a store. The throttling of one item is an answer
-// (see limiter.Answered). The throttling of the table or the account is an outage. The rejection of an
-// invalid request, for example because the item would become too large, is an answer too.
+// failure translates an error of DynamoDB to an error of a store.
+//
+// - Throttling of one item is an answer (see limiter.Answered).
+// - Throttling of the table or the account is an outage.
+// - Rejection of an invalid request is an answer. For example, the item would become too large.
 func failure(err error) error {
 	if api, ok := errors.AsType[smithy.APIError](err); ok {
 		switch api.ErrorCode() {
@@ -303,8 +304,8 @@ func failure(err error) error {
 	return fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
 }
 
-// byItem reports whether DynamoDB throttled a request only because of its key range. If DynamoDB gives
-// no reason or also another reason, the whole table can be throttled.
+// byItem reports whether DynamoDB throttled a request only because of its key range. If DynamoDB gives no reason, or
+// another reason too, the whole table can be throttled.
 func byItem(err error) bool {
 	var reasons []types.ThrottlingReason
 	if e, ok := errors.AsType[*types.ThrottlingException](err); ok {

@@ -16,7 +16,6 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// connect returns a client of DynamoDB Local.
 func connect(t testing.TB, options ...func(*dynamodb.Options)) *dynamodb.Client {
 	t.Helper()
 	return dynamodb.New(dynamodb.Options{
@@ -27,7 +26,6 @@ func connect(t testing.TB, options ...func(*dynamodb.Options)) *dynamodb.Client 
 	}, options...)
 }
 
-// local returns a client of DynamoDB Local and a new table for the test.
 func local(t testing.TB, options ...func(*dynamodb.Options)) (client *dynamodb.Client, table string) {
 	t.Helper()
 	client = connect(t, options...)

@@ -63,7 +63,6 @@ func (v *evaluator) update(in *dynamodb.UpdateItemInput) (applied bool) {
 	return true
 }
 
-// put replaces the item if the condition is true, and reports whether it is.
 func (v *evaluator) put(in *dynamodb.PutItemInput) (applied bool) {
 	if applied = v.holds(*in.ConditionExpression, in.ExpressionAttributeNames, in.ExpressionAttributeValues); applied {
 		v.item = maps.Clone(in.Item)
@@ -71,7 +70,6 @@ func (v *evaluator) put(in *dynamodb.PutItemInput) (applied bool) {
 	return applied
 }
 
-// remove removes the item if the condition is true, and reports whether it is.
 func (v *evaluator) remove(in *dynamodb.DeleteItemInput) (applied bool) {
 	if applied = v.holds(*in.ConditionExpression, in.ExpressionAttributeNames, nil); applied {
 		v.item = nil
@@ -79,7 +77,6 @@ func (v *evaluator) remove(in *dynamodb.DeleteItemInput) (applied bool) {
 	return applied
 }
 
-// holds evaluates a condition.
 func (v *evaluator) holds(condition string, names map[string]string, values map[string]types.AttributeValue) bool {
 	if condition == "" {
 		return true
@@ -118,7 +115,6 @@ func (p *parser) next() string {
 	return first
 }
 
-// accept skips the next token if it is want.
 func (p *parser) accept(want string) bool {
 	if len(p.tokens) == 0 || p.tokens[0] != want {
 		return false

@@ -30,7 +30,6 @@ const (
 	valueTable = ":0:1:2:3:4:5:6:7:8:9:a:b:c:d:e:f:g:h:i:j:k:l:m:n:o:p:q:r:s:t:u:v:w:x:y:z"
 )
 
-// placeholder returns placeholder n.
 func placeholder(table string, n int) string {
 	if 2*n < len(table) {
 		return table[2*n : 2*n+2]
@@ -38,7 +37,6 @@ func placeholder(table string, n int) string {
 	return table[:1] + strconv.FormatInt(int64(n), 36)
 }
 
-// name returns the placeholder of an attribute.
 func (e *expression) name(attribute string) string {
 	if p, ok := e.known[attribute]; ok {
 		return p
@@ -69,7 +67,6 @@ func (e *expression) value(v types.AttributeValue) string {
 	return p
 }
 
-// setTo adds the clause attribute = value.
 func (e *expression) setTo(attribute, value string) {
 	e.set = append(e.set, e.name(attribute)+" = "+value)
 }
@@ -116,7 +113,6 @@ func (e *expression) update() *string {
 	return &s
 }
 
-// condition returns the condition expression.
 func (e *expression) condition() *string {
 	s := strings.Join(e.when, " AND ")
 	return &s

@@ -16,7 +16,6 @@ const sure = 4
 
 func (g *guesses) of(id limiter.ID) *atomic.Int32 { return &g[id%limiter.ID(len(g))] }
 
-// busy reports whether the guess for a limit is a busy bucket.
 func (g *guesses) busy(id limiter.ID) bool { return g.of(id).Load() > 0 }
 
 // learn records whether the bucket of a limit was busy. If two calls of learn run at the same time, one

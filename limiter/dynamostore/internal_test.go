@@ -26,7 +26,6 @@ func (s *scripted) UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...fun
 	return s.answer(s.n)
 }
 
-// itemOf returns an item with the state of one limit.
 func itemOf(l *limiter.Limit, s algo.State) map[string]types.AttributeValue {
 	it := state(l.ID.String(), l.Machine(), s)
 	it[KeyAttribute] = &types.AttributeValueMemberS{Value: "x"}

@@ -20,7 +20,7 @@ const format = 2
 // subject.
 type item map[string]types.AttributeValue
 
-// These constants are the first letters of the names of a limit's attributes.
+// Each attribute of a limit begins with one of these letters.
 const (
 	fingerprintAttribute = 'f'
 	versionAttribute     = 'v'
@@ -34,7 +34,6 @@ const (
 	slotsAttribute       = 'm'
 )
 
-// attribute returns the name of an attribute of the limit id.
 func attribute(letter rune, id string) string { return string(letter) + id }
 
 // indexBase is the base of a window's index in the name of its count. A large base makes the name
@@ -205,7 +204,6 @@ func (r *reader) parse(name string, v types.AttributeValue) int64 {
 	return n
 }
 
-// fail keeps the first error.
 func (r *reader) fail(name, format string, args ...any) {
 	if r.err == nil {
 		r.err = fmt.Errorf("%w: attribute %s: %w", limiter.ErrFormat, name, fmt.Errorf(format, args...))

@@ -18,7 +18,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// table is a store with access to its items.
+// table is a store whose items the test can read and write.
 type table struct {
 	*dynamostore.Store
 	client *dynamodb.Client

@@ -78,7 +78,7 @@ func TestStore_ladder_refuses(t *testing.T) {
 		return ok
 	}
 	for rung := range int64(9) {
-		for _, above := range []int64{0, 1, 2, 5} { // how far the previous count is above the rung
+		for _, above := range []int64{0, 1, 2, 5} { // difference between the previous count and the bound of the rung
 			previous, cost := 100*rung+above, int64(7)
 			if previous > 800-cost {
 				continue

@@ -11,23 +11,21 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// stamp describes the list of a log since its last rewrite. Between two rewrites the list only grows
-// at its end. While the generation is the same, each entry therefore stays at its position.
+// stamp describes the list of a log since its last rewrite. Between two rewrites, entries are only appended. While
+// the generation is the same, each entry therefore stays at its position.
 type stamp struct {
 	newest     algo.Instant // newest instant of all entries up to the last rewrite
 	generation int64        // random; every rewrite and every trim sets another one
 	settled    int64        // number of entries at the head of the list that count at their own instants
 }
 
-// generation returns a random number. No other rewrite of the list has this number, except by an
-// improbable accident.
+// generation returns a random number that identifies one rewrite of a list.
 func generation() int64 { return 1 + rand.Int64N(1<<53-1) } //nolint:gosec // the number only distinguishes lists
 
 func (p stamp) value() types.AttributeValue {
 	return numbers(int64(p.newest), p.generation, p.settled)
 }
 
-// stamp returns the stamp of the log id. It returns the zero stamp if the attribute is absent.
 func (r *reader) stamp(id string) (p stamp) {
 	var newest int64
 	r.tuple(attribute(stampAttribute, id), &newest, &p.generation, &p.settled)
@@ -35,10 +33,9 @@ func (r *reader) stamp(id string) (p stamp) {
 	return p
 }
 
-// state returns the state that a list represents. An appended entry counts at its own instant. If an
-// earlier entry in the list has a later instant, the appended entry counts at that later instant. The
-// process that appended the entry perhaps did not know the earlier entries. The generation is in
-// State.Refunds, because a log does not count refunds.
+// state returns the state of a log whose list contains instants. An entry counts at its own instant or, if an earlier
+// entry in the list is newer, at the instant of the earlier entry. State.Refunds has the generation, because a log
+// does not count refunds.
 func (p stamp) state(instants []algo.Instant) algo.State {
 	newest := p.newest
 	for i, at := range instants {
@@ -50,8 +47,8 @@ func (p stamp) state(instants []algo.Instant) algo.State {
 	return algo.State{Newest: newest, Entries: algo.NewEntries(instants...), Refunds: p.generation}
 }
 
-// logInterval is half of the greatest honest clock skew. If the newest entry is in the interval of now,
-// in the next one or in an earlier one, algo.Machine.Ahead is false for the log.
+// Time is divided into intervals of logInterval, half of algo.MaxSkew. An entry in the interval of now, or in the
+// next one, is never too far ahead (algo.Machine.Ahead).
 const logInterval = algo.MaxSkew / 2
 
 // logIndex returns the index of the interval that contains an instant.
@@ -111,17 +108,16 @@ func (e *expression) requireSame(id string, s algo.State) {
 	e.require("size(" + e.name(attribute(entriesAttribute, id)) + ") = " + e.number(int64(s.Entries.Len())))
 }
 
-// fills reports whether a charge of cost would exceed the room of a log's list, including its expired
-// entries. An item must not become too large: DynamoDB rejects every write of such an item, so the store
-// could not even trim the list.
+// fills reports whether a charge of cost would make the list of a log too long. Expired entries in the list count
+// too. DynamoDB rejects every write of an item that is too large, so the store could not even trim the list.
 func fills(v *view, cost int64) bool {
 	l, ok := v.settled.Machine.(*algo.Log)
 	return ok && int64(v.settled.State.Entries.Len()) > l.MaxDebt()-cost
 }
 
-// A list is trimmed when at least trimLeast of its entries have expired. Only an append that makes the
-// length reach or pass a multiple of trimEvery trims the list. So not all of many concurrent appends trim
-// it. A full list is trimmed if it has any expired entries.
+// A list is trimmed when at least trimLeast of its entries have expired. Only an append that makes the length reach
+// or pass a multiple of trimEvery trims the list, so few concurrent appends trim it. A full list is trimmed if it has
+// any expired entries.
 const (
 	trimLeast = 32
 	trimEvery = 16
@@ -130,9 +126,8 @@ const (
 	trimMost = 100
 )
 
-// trimLog adds the removal of a log's expired entries after a charge of cost. The removal is a separate
-// update, because an append and a removal cannot share an update. It keeps entries that other requests
-// append in between.
+// trimLog adds the removal of a log's expired entries after a charge of cost. An append and a removal cannot share an
+// update, so the removal is a separate update. It keeps entries that other requests append in between.
 func (e *expression) trimLog(it item, limit *limiter.Limit, cost int64) {
 	id := limit.ID.String()
 	held, err := it.held(id, limit)
@@ -161,8 +156,8 @@ func (e *expression) trimLog(it item, limit *limiter.Limit, cost int64) {
 	e.setTo(at, e.value(stamp{p.newest, generation(), max(1, p.settled-int64(n))}.value()))
 }
 
-// giveBackLog rewrites the list without the entries of the charge. It does so only if the list has not
-// changed since the charge or, if an earlier attempt at this refund has failed, since that attempt.
+// giveBackLog rewrites the list without the entries of the charge. The condition is an unchanged list: in the first
+// attempt, unchanged since the charge; in a later attempt, since the attempt before.
 func (r *refund) giveBackLog(e *expression, l *algo.Log, i int) {
 	id, seen := r.charges[i].Limit.ID.String(), r.results[i].State
 	if r.seen != nil {

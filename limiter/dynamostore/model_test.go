@@ -24,12 +24,12 @@ var (
 	modelHistories = flag.Uint64("model.histories", 0, "number of histories of TestStore_model; 0 is 300, or 30,000 if WEIR_SOAK is set")
 )
 
-// Some processes share one item of an evaluator. A seed determines their operations and the order of
-// their calls. The model executes each operation at the moment of the call that decided it. Every answer
-// of the store must equal the answer of the model.
+// Several processes share one item in memory. A seed determines their operations and the order of their calls. The
+// model executes each operation at the moment of the call that decided it. The model and the store must give the same
+// answers.
 //
-// The test finds races that TestStore_linearizable cannot produce often. Unlike that test, it knows the
-// order of the operations, and needs no server.
+// The test finds races that TestStore_linearizable rarely produces. Unlike that test, it knows the order of the
+// operations, and needs no server.
 func TestStore_model(t *testing.T) {
 	histories := cmp.Or(*modelHistories, 300)
 	if *modelHistories == 0 && os.Getenv("WEIR_SOAK") != "" {
@@ -52,14 +52,13 @@ func TestStore_model(t *testing.T) {
 	}
 }
 
-// tally counts what happened in the histories.
+// tally counts the kinds of events in the histories.
 type tally map[string]int
 
 const modelMargin = 50 * time.Millisecond
 
 var modelStart = algo.InstantOf(time.Date(2100, 1, 2, 3, 4, 5, 0, time.UTC))
 
-// modelCaller is the subject of all charges.
 var modelCaller = limiter.User("model")
 
 // history is one item and the processes that use it.
@@ -125,7 +124,6 @@ func newHistory(seed uint64) *history {
 	return h
 }
 
-// latest returns the latest clock.
 func (h *history) latest() (at algo.Instant) {
 	for _, p := range h.processes {
 		at = max(at, p.now)
@@ -179,7 +177,7 @@ func (h *history) check(n tally) string {
 		}
 	}
 	p := h.processes[0]
-	p.yield = func(struct{}) bool { return true } // no process is left to which Inspect could yield
+	p.yield = func(struct{}) bool { return true } // All processes have ended, so none has to wait for this Inspect.
 	got, err := p.store.Inspect(context.Background(), modelCaller)
 	if err != nil {
 		return err.Error()
@@ -204,7 +202,6 @@ func (h *history) String(operations int) string {
 	return b.String()
 }
 
-// short returns the kind of the machine of l.
 func short(l *limiter.Limit) string {
 	switch l.Machine().(type) {
 	case *algo.Bucket:

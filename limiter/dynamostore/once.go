@@ -20,7 +20,6 @@ const (
 	forgottenAttribute = "p"
 )
 
-// settledIn returns the name of the attribute with the IDs of a period.
 func settledIn(period int64) string { return settledAttribute + strconv.FormatInt(period, indexBase) }
 
 // applyOnce adds the ID of a settlement to the update, on the condition that the item does not have the
@@ -50,7 +49,6 @@ func (it item) checkOnce(once limiter.Once) error {
 	return r.err
 }
 
-// settled returns the IDs of a period.
 func (it item) settled(period int64) [][]byte {
 	if ids, ok := it[settledIn(period)].(*types.AttributeValueMemberBS); ok {
 		return ids.Value

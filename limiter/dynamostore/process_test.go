@@ -31,7 +31,7 @@ type process struct {
 	operations int
 	most       int64                          // largest cost of a charge without Force
 	newer      int                            // from this operation on, the second version of the rules is in force
-	yield      func(struct{}) bool            // lets other processes make calls
+	yield      func(struct{}) bool            // suspends this process, so that other processes make calls
 	calls      []call                         // the calls of the current operation
 	cache      map[*limiter.Limit]algo.Result // the latest results
 	charged    []charged                      // charges that may be refunded
@@ -39,7 +39,6 @@ type process struct {
 	removed    bool                           // an applied update of the current operation removed something
 }
 
-// call is one call to the table.
 type call struct {
 	n       int // number of the call in its history
 	applied bool
@@ -59,7 +58,7 @@ type voucher struct {
 
 // load describes the operations of all processes of a history.
 type load struct {
-	apart   time.Duration // bound of the difference between the clocks
+	apart   time.Duration // largest difference between the clocks
 	step    time.Duration // longest time between two operations
 	changes bool          // from a random operation on, a process uses the second version of the rules
 	refunds int           // percentage of refunds
@@ -123,7 +122,6 @@ func (p *process) reset() {
 	})
 }
 
-// refund refunds the latest charge.
 func (p *process) refund() {
 	last := len(p.charged) - 1
 	c := p.charged[last]
@@ -264,7 +262,6 @@ func (p *process) decisive() (at call, applied bool) {
 	return at, false
 }
 
-// record adds an event to the history.
 func (p *process) record(at call, kind, text string, check func(*storetest.Model) string) {
 	p.h.events = append(p.h.events, event{at.n, fmt.Sprintf("process %d: %s", p.id, text), kind, check})
 }
@@ -331,7 +328,6 @@ func (p *process) called(applied bool) {
 
 var errLost = errors.New("the answer is lost")
 
-// loses reports whether the answer of the current call is lost.
 func (p *process) loses() bool { return p.h.lossy && p.r.IntN(20) == 0 }
 
 // refuses reports whether the model refuses c and writes nothing: the state needs no conversion and no
@@ -346,7 +342,6 @@ func refuses(m *storetest.Model, now algo.Instant, c limiter.Charge) bool {
 	return !write && !allowed
 }
 
-// unless returns problem if ok is false, and "" otherwise.
 func unless(ok bool, problem string) string {
 	if ok {
 		return ""
@@ -379,7 +374,6 @@ func shown(r algo.Result) string {
 	return fmt.Sprintf("%s newest %s, entries %s, clamped %t", log.Fingerprint(), sinceStart(r.State.Newest), instants, r.Clamped)
 }
 
-// shownEntries describes the state of every limit.
 func shownEntries(entries []limiter.Entry) string {
 	all := make([]string, len(entries))
 	for i, e := range entries {

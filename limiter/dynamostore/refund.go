@@ -7,14 +7,14 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// refund returns charges of one subject in one update. The first attempt assumes that nothing has changed
-// since the charge. Each later attempt knows the item that made the previous one fail.
+// refund is an update that gives back charges of one subject. The first attempt assumes that nothing has changed
+// since the charges. Each later attempt uses the item that failed the condition of the attempt before.
 type refund struct {
 	charges []limiter.Charge
 	results []algo.Result
 	late    time.Duration
-	item    item           // the item that made the last attempt fail
-	seen    []limiter.Held // the states that made the last attempt fail; nil in the first attempt
+	item    item           // the item that failed the condition of the last attempt
+	seen    []limiter.Held // the states in that item; nil in the first attempt
 	given   int            // number of charges that the attempt refunds
 }
 

@@ -39,7 +39,6 @@ func (s *settlement) needsItem() bool {
 	})
 }
 
-// attempts returns the maximum number of attempts of the settlement.
 func (s *settlement) attempts() int {
 	if len(s.forced.charges) == 0 {
 		return refundAttempts

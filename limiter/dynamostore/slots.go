@@ -14,9 +14,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// newSlot returns the number of a charge's first slot. No other slot has it, except by an improbable
-// accident. The slots of a charge have consecutive numbers. The highest six bits make the key of a slot
-// begin with a letter, so that no key is equal to a number.
+// newSlot returns a random number for a charge's first slot. The other slots of the charge get the following numbers.
+// The highest six bits make the key of a slot begin with a letter, so that no key looks like a number.
 func newSlot() int64 { return 1 + rand.Int64N(52<<42-1) } //nolint:gosec // the number only distinguishes slots
 
 // slotKey returns the key of slot i of a charge: 8 characters.
@@ -162,13 +161,10 @@ func (t *take) chargeSlots(e *expression, l *algo.Slots, v *view, c limiter.Char
 	}
 }
 
-// mostExpired returns the number of expired slots that an update may remove from one map.
 func (t *take) mostExpired() int { return maxExpired / len(t.charges) }
 
-// slot returns the path of a slot.
 func (e *expression) slot(slots, key string) string { return e.name(slots) + "." + e.name(key) }
 
-// requireSlots adds the condition that slots exist.
 func (e *expression) requireSlots(slots string, keys []string) {
 	for _, key := range keys {
 		e.require("attribute_exists(" + e.slot(slots, key) + ")")

@@ -18,7 +18,6 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// slotsOf returns a concurrent limit of n.
 func slotsOf(tb testing.TB, n int64) *limiter.Limit {
 	return storetest.Limit(tb, "slots", algo.Rate{Algorithm: algo.Concurrent, Requests: n, Window: time.Minute})
 }

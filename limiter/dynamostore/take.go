@@ -19,12 +19,12 @@ type take struct {
 	charges []limiter.Charge
 	results []algo.Result
 
-	// exact is true once the views show the item as an attempt of this decision found it. Before that,
-	// the views come from the denial cache or are empty.
+	// exact means that an attempt of this decision has read the item, and the views show that item. Before, the views
+	// come from the denial cache or are empty.
 	exact   bool
 	item    item
 	views   []view
-	passes  bool // every charge is allowed; valid if exact
+	passes  bool // the limits allow every charge; valid if exact
 	changed bool // the state of a limit must be converted, clamped or given a mark; valid if exact
 }
 
@@ -39,8 +39,8 @@ type view struct {
 	capped  bool         // the charge exceeds the max debt, or fills a log's list
 	next    algo.State   // the state after the charge
 	guessed bool         // no cached state shows the bucket as busy, so busy is a guess
-	busy    bool         // of slots, whether the item has their map
-	slot    int64        // number of the first slot that the charge takes; 0 if none
+	busy    bool         // a bucket is busy; for slots: the item has their map
+	slot    int64        // number of the first slot that the charge takes, or 0
 }
 
 func newTake(now algo.Instant, charges []limiter.Charge, results []algo.Result, g *guesses) *take {
@@ -69,10 +69,9 @@ func newTake(now algo.Instant, charges []limiter.Charge, results []algo.Result, 
 	return t
 }
 
-// attempts returns the maximum number of attempts of the decision.
 func (t *take) attempts() int { return len(t.charges) + 2 + contended }
 
-// teach updates the guesses with the item that an attempt found or wrote.
+// teach corrects the guesses by the item that an attempt found or wrote.
 func (t *take) teach(g *guesses, applied bool) {
 	for i := range t.views {
 		v := &t.views[i]
@@ -180,11 +179,9 @@ func (t *take) attempt() *expression {
 	return e
 }
 
-// expiryMargin is the time by which an item outlives its state, so that skewed clocks and delays
-// cause no early expiry.
+// expiryMargin is added to the time for which an item is needed. It covers skewed clocks and delays.
 const expiryMargin = time.Hour
 
-// expiry returns the value of TTLAttribute, in seconds.
 func expiry(now algo.Instant, horizon time.Duration) int64 {
 	return now.Add(horizon + expiryMargin + time.Second - 1).Time().Unix()
 }
@@ -386,7 +383,7 @@ func (t *take) rewrite(e *expression, v *view) {
 	if slots {
 		present, _ := t.item.slotsOf(v.id)
 		keep[attribute(slotsAttribute, v.id)] = slotsValue(present, next.State)
-		keep[attribute(newestAttribute, v.id)] = number(logIndex(max(t.now, newest(next.State)))) // without slots too, for tidy
+		keep[attribute(newestAttribute, v.id)] = number(logIndex(max(t.now, newest(next.State)))) // also if there are no slots: tidy reads this attribute
 	}
 	for _, name := range t.item.stateOf(v.id) {
 		if _, ok := keep[name]; !ok {

@@ -17,18 +17,17 @@ import (
 // deadMost is the number of dead attributes (see tidy) that an item may hold before the store removes them.
 const deadMost = 8
 
-// In an item of more than largeItem bytes, tidy removes the dead counts of each limit that has more than
-// countsMost counts. When a request then writes the item, each limit has at most three counts, for which
-// package rules leaves room in one write unit.
+// In an item of more than largeItem bytes, tidy removes the dead counts of each limit with more than countsMost
+// counts. A limit then has at most three counts during a write. Package rules leaves room for three in one write
+// unit.
 const (
 	largeItem  = 512 // bytes
 	countsMost = 2
 )
 
-// tidyMost bounds the attributes that one update removes. An update that removes this number of
-// attributes includes no further limit. It also removes at most this number of counts of one limit.
-// DynamoDB allows 4 KB and 300 operators in an expression. Each attribute takes two operators and at most
-// 14 bytes. The next write removes the rest.
+// tidyMost bounds the attributes that one update removes. An update that has reached tidyMost includes no further
+// limit, and removes at most tidyMost counts of one limit. DynamoDB allows 4 KB and 300 operators in an expression.
+// An attribute takes two operators and at most 14 bytes. The next write removes the rest.
 const tidyMost = 80
 
 // idleLeast is the time for which a limit must have full quota before it is removed. Otherwise a
@@ -80,8 +79,8 @@ func (s *Store) updateTidied(ctx context.Context, now algo.Instant, subject limi
 	}
 }
 
-// outlive extends the life of an item if a limit that is not charged now needs the item for longer. Such
-// a limit can be from newer rules, whose counts must not expire because of a charge under older rules.
+// outlive extends the life of an item if one of its other limits needs the item for longer than the charged limits
+// do. Counts of newer rules must not expire because of a charge under older rules.
 func (e *expression) outlive(it item, charges []limiter.Charge) {
 	r := reader{it: it}
 	given := r.number(TTLAttribute)
@@ -95,13 +94,13 @@ func (e *expression) outlive(it item, charges []limiter.Charge) {
 			needed = max(needed, expiry(held.Machine.Idle(held.State), 0))
 		}
 	}
-	if needed = min(needed, given+int64(2*algo.MaxPeriod/time.Second)); needed > given+int64(expiryMargin/time.Second)/2 && r.err == nil { // half of the margin covers clock skew
+	if needed = min(needed, given+int64(2*algo.MaxPeriod/time.Second)); needed > given+int64(expiryMargin/time.Second)/2 && r.err == nil { // half of the margin is for clock skew
 		e.require(e.compare(TTLAttribute, "=", e.number(given)))
 		e.setTo(TTLAttribute, e.number(needed))
 	}
 }
 
-// own reports whether charges contain the limit id, with the same parameters as in the item.
+// own reports whether a charge has the limit id, with the same parameters as in the item.
 func own(it item, id string, charges []limiter.Charge) bool {
 	f, ok := it[attribute(fingerprintAttribute, id)].(*types.AttributeValueMemberS)
 	return ok && slices.ContainsFunc(charges, func(c limiter.Charge) bool {
@@ -142,9 +141,9 @@ func (e *expression) removeDead(it item, id string, now algo.Instant) (crowded b
 	return crowded
 }
 
-// idle returns the instant from which the limit id counts nothing. A limit whose slots are all released
-// is idle from the end of the interval of its newest slot. It was in use until then, and the next charge
-// would need a second write to create its map again.
+// idle returns the instant from which the limit id counts nothing. If all its slots are released, this is the end of
+// the interval of the newest slot. An earlier removal would cost the next charge a second write, which creates the
+// map again.
 func (it item) idle(id string, held limiter.Held) algo.Instant {
 	if _, ok := held.Machine.(*algo.Slots); ok && held.State.Entries == "" {
 		r := reader{it: it}

@@ -10,16 +10,17 @@ import (
 	"github.com/weir-limits/weir/limiter/rules/document"
 )
 
-// class is what a limit counts by: a set of words of the field per. A class contains the word "endpoint"
-// only if per has no other word, or if each endpoint has its own item. For a given request, all limits of
-// one class are counted in one subject.
+// A class is a set of words of the field per, such as user and endpoint. It determines the subject in which a limit
+// counts a request, and thus the item in the store. All limits of one class count a request in the same subject. If
+// per has other words than "endpoint", the class has the word "endpoint" only if each endpoint of a caller has its
+// own item.
 type class struct {
 	key string
 	// parts has "user", "apikey", "ip" and "client" last. Therefore, a limit per client and a limit per
 	// user count a user in the same subject.
 	parts []part
-	// families are the keys of the kinds of subject that this class counts in. Usually this is only key.
-	// For "client", these are the keys of "user", "apikey" and "ip".
+	// families names the kinds of subject in which this class counts. Its only element is key, unless per has
+	// "client". Then its elements are the keys of "user", "apikey" and "ip".
 	families []string
 	byIP     bool
 	global   bool // all callers have the same subject
@@ -77,7 +78,6 @@ func newClass(per []string, method string, p pattern, split bool) class {
 	return c
 }
 
-// newPart returns the part for a word of the field per. p is the endpoint of the limit's rule.
 func newPart(word string, p pattern) part {
 	one := part{word: word}
 	for _, kind := range []string{document.PerClaim, document.PerPath, document.PerHeader} {
@@ -116,7 +116,7 @@ func (c *class) subject(q *Request) limiter.Subject {
 	return s.And(c.endpoint)
 }
 
-// who returns the subject of a request without the endpoint. If all callers share the subject, it is
+// who returns the subject of a request without the endpoint. If all callers share one subject, who returns
 // c.endpoint.
 func (c *class) who(q *Request) limiter.Subject {
 	if c.global {
@@ -161,7 +161,6 @@ func (p *part) subject(q *Request) limiter.Subject {
 	return limiter.Subject{}
 }
 
-// named returns the subject of a claim, a parameter or a header field.
 func (p *part) named(q *Request) limiter.Subject {
 	switch {
 	case strings.HasPrefix(p.word, document.PerPath):

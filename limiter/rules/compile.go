@@ -17,11 +17,10 @@ type Options struct {
 	// If Assigned is true, Version replaces the version in the document. Set it for documents that are
 	// stored under a version.
 	Assigned bool
-	// LeaseAbove is a rate in requests a second. Parse gives a limit above this rate a spread, so that
-	// its item needs fewer writes. A limit that counts all callers gets adaptive shares. Any other limit
-	// gets leases, each for the requests of 10 ms. If the document sets lease, shards, sync_ms or cells,
-	// the limit keeps its own spread. 0 disables LeaseAbove. Set LeaseAboveDynamoDB for a store in
-	// DynamoDB.
+	// LeaseAbove is a rate in requests a second. Parse sets the Spread of a limit above this rate, so that its item
+	// needs fewer writes. A limit that counts all callers together gets adaptive shares. Any other limit gets leases,
+	// each for the requests of 10 ms. If the document sets lease, shards, sync_ms or cells, the limit keeps its own
+	// Spread. 0 disables LeaseAbove. Set LeaseAboveDynamoDB for a store in DynamoDB.
 	LeaseAbove int64
 	// MaxDelay is the longest time for which a server delays a request (Decision.Delay). Parse
 	// reduces the burst of leaky buckets to the requests that leave within MaxDelay. 0 means no
@@ -66,7 +65,7 @@ type compiler struct {
 	named   namedLimits
 	labels  map[string]bool     // the labels in rules.labels
 	names   map[string][]string // from a kind of identity to the names of the limits that count by it
-	unknown map[kindName]bool   // unknown limits in overrides; each is reported once
+	unknown map[kindName]bool   // unknown limits in overrides; Parse reports each once
 }
 
 // spec is a limit of the document that is not yet compiled.
@@ -75,7 +74,7 @@ type spec struct {
 	rule  int
 	class int // index in rules.classes
 	is    hashed
-	own   []algo.Rate // rates of the overrides of the limit
+	own   []algo.Rate // rates that overrides set for the limit
 }
 
 // limitKey distinguishes limits.
@@ -135,7 +134,7 @@ func (c *compiler) compile() {
 // rule adds a rule without its limits.
 func (c *compiler) rule(r *document.Rule) {
 	at, endpoints := len(c.rules.rules), `"*" or `+onePath
-	if c.doc.Usage && at == len(c.doc.Rules)-1 { // the usage endpoint
+	if c.doc.Usage && at == len(c.doc.Rules)-1 { // this rule is the usage endpoint
 		endpoints = onePath
 	}
 	compiled := rule{
@@ -181,7 +180,6 @@ func (c *compiler) checkParameters(l *document.Limit, p pattern) {
 	}
 }
 
-// byEndpoint reports whether s counts by endpoint.
 func (s *spec) byEndpoint() bool { return slices.Contains(s.Per, document.PerEndpoint) }
 
 // These constants bound an endpoint.
@@ -193,7 +191,7 @@ const (
 // onePath describes an endpoint other than "*", for messages.
 const onePath = "a path that begins with /"
 
-// pattern checks the endpoint of a rule. want says which endpoints are allowed.
+// pattern parses the endpoint of a rule. want describes the allowed endpoints, for the error message.
 func (c *compiler) pattern(r *document.Rule, want string) (p pattern) {
 	path, text := document.Join(r.Path, "endpoint"), r.Endpoint
 	switch shown := document.Shorten(text); {
@@ -218,7 +216,7 @@ func (c *compiler) pattern(r *document.Rule, want string) (p pattern) {
 	return p
 }
 
-// horizons maps the key of a subject to the longest time for which a store keeps one of its limits. A
+// horizons maps the key of a subject to its longest horizon, the time for which a store keeps the state of a limit. A
 // limit by client counts in the subjects of users, API keys and addresses.
 func (c *compiler) horizons() map[string]time.Duration {
 	longest := map[string]time.Duration{}
@@ -245,7 +243,6 @@ func horizon(r algo.Rate) time.Duration {
 	return machine.Horizon()
 }
 
-// class returns the index of a class in rules.classes, and adds the class if it is new.
 func (c *compiler) class(one class) int {
 	place := one.place()
 	i, ok := c.classes[place]

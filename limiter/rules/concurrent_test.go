@@ -13,7 +13,6 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// slots returns a limit of requests in flight.
 func slots(name string, requests int, window string) string {
 	return fmt.Sprintf(`{"name":%q,"requests":%d,"window":%q,"per":["client"],"count":"concurrent"}`, name, requests, window)
 }
@@ -58,8 +57,8 @@ func TestParse_concurrentItems(t *testing.T) {
 	}
 }
 
-// Notes name the effect behind a REST API, a window below the longest answer, a window above the longest
-// invocation, and a number of slots whose item takes more than one write unit.
+// Parse notes four properties of a concurrent limit: its behaviour behind a REST API, a window below the longest
+// answer, a window above the longest invocation, and an item of more than one write unit.
 func TestRules_Notes_concurrent(t *testing.T) {
 	const rest, short, long, large = "the access log releases a slot", "loses its slot", "if a function dies", "write units"
 	for limits, want := range map[string][]string{
@@ -73,8 +72,8 @@ func TestRules_Notes_concurrent(t *testing.T) {
 	}
 }
 
-// If a client chooses the values by which a limit counts slots, only another limit of requests in flight
-// bounds the sum of these slots.
+// A limit can count requests in flight by a value that the client chooses. Only another limit of requests in flight
+// bounds the sum over all values.
 func TestRules_Notes_chosenSlots(t *testing.T) {
 	const each = `{"name":"each","requests":5,"window":"1m","per":["client","header:x-tenant"],"count":"concurrent"}`
 	for sum, want := range map[string]int{slots("sum", 10, "1m"): 0, `{"name":"sum","requests":10,"window":"1m","per":["client"]}`: 1} {

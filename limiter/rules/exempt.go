@@ -45,8 +45,7 @@ func (e *exemptions) of(q *Request) *Exemption {
 	return &e.list[first]
 }
 
-// network returns the index of the first exemption of a network that contains an address. It returns
-// the length of the list if there is none.
+// network returns the index of the first exemption of a network that contains an address, or the length of the list.
 func (e *exemptions) network(address netip.Prefix) int {
 	first := len(e.list)
 	for _, bits := range e.bits {
@@ -60,8 +59,7 @@ func (e *exemptions) network(address netip.Prefix) int {
 	return first
 }
 
-// identity returns the index of the first exemption of the caller's user or API key. It returns the
-// length of the list if there is none.
+// identity returns the index of the first exemption of the caller's user or API key, or the length of the list.
 func (e *exemptions) identity(c *caller.Caller) int {
 	first := len(e.list)
 	if c.User != "" {
@@ -80,8 +78,7 @@ func (e *exemptions) caller(w who) int {
 	return len(e.list)
 }
 
-// endpoint returns the index of the first exemption whose endpoint matches a path. It returns the
-// length of the list if there is none.
+// endpoint returns the index of the first exemption whose endpoint matches a path, or the length of the list.
 func (e *exemptions) endpoint(p Path) int {
 	var matched [16]int
 	if at := e.endpoints.match(matched[:0], p); len(at) > 0 {
@@ -111,7 +108,6 @@ func (r *Rules) ExemptEndpoints() (list []Exemption) {
 	return list
 }
 
-// exempt compiles the exemptions.
 func (c *compiler) exempt() {
 	e := &c.rules.exempt
 	e.callers = map[who]int{}
@@ -139,7 +135,7 @@ func (c *compiler) exempt() {
 			}
 		}
 		if twice {
-			c.doc.Report(d.Path, "exempts the same as %s", c.doc.Exempt[earlier].Path)
+			c.doc.Report(d.Path, "exempts the same requests as %s", c.doc.Exempt[earlier].Path)
 		}
 		e.list = append(e.list, one)
 	}

@@ -62,7 +62,7 @@ func TestRules_Explain(t *testing.T) {
 	for _, c := range []struct {
 		method, path string
 		caller       caller.Caller
-		want         map[string]string // by path of a rule or a limit: the reason why it is not charged, "" if it is charged
+		want         map[string]string // reason why a rule or a limit is not charged, by path; "" if it is charged
 	}{
 		{"HEAD", "/api//search/", caller.Caller{User: "alice", Tier: "paid"}, map[string]string{
 			"rules[0]": "", "rules[0].limits.paid": "",

@@ -12,8 +12,8 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// FuzzRules_Charges searches for a document and a request with charges that a store cannot take. A
-// store takes all charges on one subject in one step.
+// FuzzRules_Charges searches for a document and a request whose charges a store rejects. A store takes all charges on
+// one subject in one step.
 func FuzzRules_Charges(f *testing.F) {
 	files, err := filepath.Glob("testdata/good/*.json")
 	if err != nil || len(files) == 0 {

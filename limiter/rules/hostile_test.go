@@ -10,7 +10,6 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// numbered returns a document with one limit, which has the given number of requests.
 func numbered(requests string) string {
 	return `{"rules":[{"endpoint":"*","limits":{"*":{"requests":` + requests + `,"window":"1m"}}}]}`
 }
@@ -37,11 +36,10 @@ func TestParse_numbers(t *testing.T) {
 	}
 }
 
-// anyAnswer stands for the problem of a hostile document that Parse may accept or reject.
+// anyAnswer marks a hostile document that Parse may accept or reject.
 const anyAnswer = "?"
 
-// hostile lists documents that attack a parser. Parse rejects all of them, except that it may accept a
-// document with the problem anyAnswer.
+// hostile lists documents that attack a parser. Parse rejects each, unless problem is anyAnswer.
 var hostile = []struct{ name, document, problem string }{
 	{"10 MB of rules", `{"rules":[` + strings.Repeat(rule("/a", "", `"*":`+limit)+",", 170_000) + `]}`, "want at most 1048576"},
 	{"10 MB of a number", numbered(strings.Repeat("9", 10<<20)), "want at most 1048576"},
@@ -83,10 +81,9 @@ func workOf(document string) (work, error) {
 	return work{took, after.Mallocs - before.Mallocs}, err
 }
 
-// TestParse_worst checks that Parse accepts or rejects each hostile document as expected, and that the
-// cost is bounded. A hostile document needs at most five times the objects and thirty times the time of
-// an honest document of maximum size. The test measures both documents in the same run. The margin
-// allows for other programs on the machine.
+// TestParse_worst checks that Parse accepts or rejects each hostile document as expected, at a bounded cost. A
+// hostile document needs at most five times the objects and thirty times the time of an honest document of maximum
+// size. The test measures both in the same run, and the factors allow for other programs on the machine.
 func TestParse_worst(t *testing.T) {
 	honest := document(fill(1000, func(i int) string {
 		return rule(fmt.Sprintf("/api/v%d/things/{id}/parts", i), "", tiers(0, 20))

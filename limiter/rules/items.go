@@ -32,7 +32,7 @@ const (
 	slotBytes    = 8 + 1 + 11                  // a member of the map of slots: its key and the instant of the request
 )
 
-// size is the maximum size of a set of limits in an item.
+// size is the maximum size of several limits in an item.
 type size struct {
 	limits  int
 	bytes   int // size without the entries of logs
@@ -90,7 +90,6 @@ func numberBytes(n int64) int { return 1 + (digits(n)+1)/2 }
 
 func digits(n int64) int { return len(strconv.FormatInt(n, 10)) }
 
-// units returns the number of write units for a number of bytes.
 func units(bytes int) int { return (bytes + unitBytes - 1) / unitBytes }
 
 // place decides which items contain which limits. If all limits of every caller fit one item, this item
@@ -162,8 +161,6 @@ func (s *spec) size() size {
 	return most
 }
 
-// misfit describes the first item that is too small for the limits of a caller. It returns nil if the
-// limits of every caller fit.
 func (c *compiler) misfit() *misfit {
 	named := map[namedTier]bool{}
 	for i := range c.specs {
@@ -212,7 +209,7 @@ type misfit struct {
 	first, last *spec // first limit of the set, and the limit with which the set exceeds the item
 	movable     *spec // a limit that could leave the item if it counted by endpoint; nil if there is none
 	limits      int   // number of limits in the set
-	own         size  // size of the limits up to and including last, in the item that contains last
+	own         size  // size of all limits up to last that are in the same item as last
 }
 
 // overflow describes the misfit if the limits do not fit one item. It returns nil if all limits fit.
@@ -269,7 +266,6 @@ func (m *misfit) remedy() string {
 	return `; add "endpoint" to the per of limits of a single endpoint, such as ` + m.movable.Path
 }
 
-// String describes the limits that do not fit, and the number of limits that would fit.
 func (m *misfit) String() string {
 	where := fmt.Sprintf("a %q caller in the item (%s)", m.tier, m.family)
 	switch {

@@ -11,7 +11,6 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// list returns n limits whose names begin with prefix.
 func list(prefix string, n int, rest string) string {
 	var limits []string
 	for i := range n {
@@ -105,7 +104,6 @@ func tens(prefix string, n int, rest string) string {
 	return strings.ReplaceAll(list(prefix, n, rest), `"requests":1,`, `"requests":10,`)
 }
 
-// endpoints returns n rules, each with its own endpoint.
 func endpoints(n int) (list []string) {
 	for i := range n {
 		list = append(list, rule(fmt.Sprintf("/e%d", i), "", `"*":{"requests":3,"window":"1h"}`))

@@ -15,7 +15,7 @@ func TestParse_messages(t *testing.T) {
 		{`{"rules":[],"exempt":[{"endpoint":"health"}]}`, `line 1: exempt[0].endpoint: got "health", want a path that begins with /`},
 		{`{"rules":[],"usage":{"endpoint":"health","limit":{"requests":1,"window":"1m"}}}`, `line 1: usage.endpoint: got "health", want a path that begins with /`},
 		{of("health", `"window":"1m"`), `line 1: rules[0].endpoint: got "health", want "*" or a path that begins with /`},
-		{of("*", `"window":"1m","period":"day"`), `line 1: rules[0].limits.*.period: got day, want none: a limit has a window or a period`},
+		{of("*", `"window":"1m","period":"day"`), `line 1: rules[0].limits.*.period: got day, want none: a limit has either a window or a period`},
 		{of("*", `"period":"week","anchor":0`), `line 1: rules[0].limits.*.anchor: got 0, want a weekday from monday to sunday`},
 		{of("*", `"period":"month","anchor":0`), `line 1: rules[0].limits.*.anchor: got 0, want a day of the month from 1 to 31`},
 		{of("*", `"period":"month","anchor":"1"`), `line 1: rules[0].limits.*.anchor: got "1", want a day of the month from 1 to 31, a number without quotes`},

@@ -15,7 +15,6 @@ import (
 	"github.com/weir-limits/weir/limiter/rules/document"
 )
 
-// note adds the notes on a valid document.
 func (c *compiler) note() {
 	if c.doc.Shadow {
 		c.doc.Note("mode", "the document enforces nothing in mode shadow")
@@ -177,7 +176,8 @@ func (c *compiler) noteTiers(r *rule, tiers []string) {
 	c.doc.Note(document.Join(r.path, "limits"), "this rule has no limit for callers of tier %s%s", r.without(tiers, missing), c.defaultTier(tiers))
 }
 
-// defaultTier names the default tier if no rule does, because its limits are then easy to forget.
+// defaultTier returns a text that names the default tier, for messages. It returns "" if a rule names the tier.
+// Authors easily forget a tier that no rule names.
 func (c *compiler) defaultTier(tiers []string) string {
 	if len(tiers) == len(c.doc.Tiers) {
 		return ""

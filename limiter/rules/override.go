@@ -294,7 +294,6 @@ func capacity(r algo.Rate) int64 {
 	return r.Requests
 }
 
-// fieldOf returns the invalid field that err contains. It returns nil if err contains none.
 func fieldOf(err error) *algo.FieldError {
 	field, _ := errors.AsType[*algo.FieldError](err)
 	return field

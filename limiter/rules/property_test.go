@@ -18,7 +18,6 @@ import (
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// decide sends the charges of a request to a limiter.
 func decide(t *testing.T, r *rules.Rules, path string, caller caller.Caller) {
 	t.Helper()
 	charges := r.Charges(nil, "GET", rules.MustParsePath(path), caller)

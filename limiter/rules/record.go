@@ -28,8 +28,8 @@ type recordLimits struct {
 
 // recordKey identifies a limit of a caller.
 type recordKey struct {
-	of   *limiter.Limit // the limit without the record
-	text string         // text of the record's limits
+	of   *limiter.Limit // the limit that applies without the record
+	text string         // limits of the record, as text
 }
 
 func newRecordLimits() *recordLimits {
@@ -120,7 +120,7 @@ func (r *Rules) ownRate(base *identified, rate caller.Rate, own *caller.Limits) 
 	return made, nil
 }
 
-// ownNumbers returns the numbers that a record sets for a limit with the rate of.
+// ownNumbers returns the rate that a record sets for a limit whose rate is of.
 func ownNumbers(of algo.Rate, rate caller.Rate, own *caller.Limits) algo.Rate {
 	return algo.Rate{Requests: rate.Requests, Window: rate.Window, Calendar: algo.Calendar{Anchor: own.AnchorOf(of.Calendar.Period)}}
 }
@@ -141,7 +141,6 @@ func (r *Rules) ownHorizon(own *caller.Limits) (longest time.Duration) {
 // namedLimits has the limits of a document by their name, in file order.
 type namedLimits map[string][]*identified
 
-// find returns the entry of a limit.
 func (n namedLimits) find(l *limiter.Limit) *identified {
 	for _, base := range n[l.Name] {
 		if base.made.Limit == l {

@@ -39,7 +39,6 @@ func (q *Request) method() string {
 	return otherMethod
 }
 
-// parameter returns the value of a path parameter. at is the index of its segment in the path.
 func (q *Request) parameter(name string, at int) string {
 	if q.parameters != nil {
 		return q.parameters[name]
@@ -66,7 +65,6 @@ func (r *Rules) Headers() []string { return r.headers }
 // unless a limit counts cost.
 func (r *Rules) CostFields() []string { return r.costFields }
 
-// readCostFields sets the names that CostFields returns.
 func (c *compiler) readCostFields() {
 	fields := map[string]bool{}
 	c.rules.eachLimit(func(_ *rule, _ string, l limit) {
@@ -77,7 +75,6 @@ func (c *compiler) readCostFields() {
 	c.rules.costFields = slices.Sorted(maps.Keys(fields))
 }
 
-// readHeaders sets the names that Headers returns.
 func (c *compiler) readHeaders() {
 	for i := range c.rules.classes {
 		for _, part := range c.rules.classes[i].parts {

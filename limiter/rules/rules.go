@@ -158,10 +158,12 @@ type Selection struct {
 	Usage func() (list []Listed, complete bool)
 }
 
-// Select returns what the rules select for a request, and appends its charges to dst. An OPTIONS request
-// has no charges, and HEAD counts as GET. If the caller lacks an identity by which a limit counts, the
-// limit is skipped. A caller whose credential was rejected is charged only on limits that count by
-// address. If a limit has the field "only", it charges only the requests that this field selects.
+// Select returns what the rules select for a request, and appends its charges to dst.
+//
+// - An OPTIONS request has no charges. HEAD counts as GET.
+// - If the caller lacks an identity by which a limit counts, the request does not charge that limit.
+// - A request with a rejected credential charges only limits by address.
+// - A limit with the field "only" charges only the requests that this field selects.
 func (r *Rules) Select(dst []limiter.Charge, q Request) Selection {
 	s := Selection{Charges: dst, Tier: r.Tier(q.Caller.Tier), Exemption: r.exempt.of(&q)}
 	var buffer [16]int

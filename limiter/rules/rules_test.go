@@ -39,7 +39,6 @@ var (
 	alice     = caller.Caller{User: "alice", IP: address}
 )
 
-// show formats charges as a list of subject, name and cost.
 func show(charges []limiter.Charge) string {
 	var list []string
 	for _, c := range charges {

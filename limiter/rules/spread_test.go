@@ -13,7 +13,6 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// numbers formats charges as a list of name and fingerprint.
 func numbers(charges []limiter.Charge) string {
 	var list []string
 	for _, c := range charges {

@@ -13,12 +13,12 @@ import (
 	"github.com/weir-limits/weir/limiter/rules/document"
 )
 
-// Writes is the largest number of items that a request of an endpoint writes, for each combination of the
-// caller's identities. A request writes every item that counts one of its limits, all at the same time.
-// If the limits settle their charges, the number includes the second write of an item at the settlement.
-// Most requests write fewer items: a refused request can write none, and a lease or an adaptive share
-// saves writes. Only a request that a shard refuses can write more: it then tries a second shard of each
-// limit with shards.
+// Writes is the largest number of items that a request of an endpoint writes, for each combination of the caller's
+// identities. A request writes every item that counts one of its limits, all at the same time. If a limit settles its
+// charge after the answer, Writes includes that second write.
+//
+// Most requests write fewer items. A refused request can write none, and a lease or an adaptive share saves writes. A
+// request writes more only if a shard refuses it: it then tries a second shard of each limit with shards.
 type Writes struct {
 	Endpoint  string `json:"endpoint"`
 	Method    string `json:"method,omitempty"` // method of the rule; "" means any method
@@ -29,7 +29,6 @@ type Writes struct {
 	Rejected  int    `json:"bad_credential"`
 }
 
-// exampleAddress is the address of example callers.
 var exampleAddress = netip.MustParsePrefix("192.0.2.1/32")
 
 // Writes returns the number of writes of requests for the endpoint of each rule, in file order. Each
@@ -60,7 +59,6 @@ func (r *Rules) Writes() (list []Writes) {
 	return list
 }
 
-// most returns the larger number of w and o for each field.
 func (w Writes) most(o Writes) Writes {
 	w.User, w.APIKey, w.Both = max(w.User, o.User), max(w.APIKey, o.APIKey), max(w.Both, o.Both)
 	w.Anonymous, w.Rejected = max(w.Anonymous, o.Anonymous), max(w.Rejected, o.Rejected)
@@ -71,10 +69,9 @@ func (w Writes) most(o Writes) Writes {
 // patterns.
 const maxMeetings = 2000
 
-// meetings returns the largest sets of rules that can match one path together with p. If there are too
-// many sets, meetings returns one set with the rules of all sets. The sets contain no rule with a
-// narrower pattern than p: such a path counts for the endpoint of the narrower pattern, whose sets
-// contain the rules of p.
+// meetings returns the largest sets of rules that can match one path together with p. If there are too many sets, it
+// returns one set with the rules of all. It leaves out rules whose pattern is narrower than p: a path of the narrower
+// pattern belongs to that pattern, and is counted there.
 func (r *Rules) meetings(p pattern) [][]int {
 	var all []int
 	var index trie
@@ -185,11 +182,10 @@ func (p pattern) contains(q pattern) bool {
 	return true
 }
 
-// writer counts what requests write.
 type writer struct {
 	rules  *Rules
 	claims map[string]string
-	known  map[string]Writes // results of the method of, by matched rules and HTTP method
+	known  map[string]Writes // cached results of writer.of, by matched rules and HTTP method
 }
 
 // of returns the largest numbers of items that a request writes if it matches the rules of matched. A

@@ -138,7 +138,7 @@ func TestRules_Writes_exact(t *testing.T) {
 		if err != nil {
 			rt.Skip(err)
 		}
-		most := map[string]int{} // largest number of written items, by method and endpoint
+		most := map[string]int{} // largest number of items that a request wrote, by method and endpoint
 		for _, path := range all {
 			for _, method := range []string{"GET", "POST", "PUT"} {
 				for _, tier := range []string{"free", "paid", "unnamed"} {
@@ -177,7 +177,6 @@ func TestRules_Writes_exact(t *testing.T) {
 	})
 }
 
-// writes returns the number of items that count charges.
 func writes(charges []limiter.Charge) int {
 	items, shards := map[limiter.Subject]bool{}, 0
 	for _, c := range charges {

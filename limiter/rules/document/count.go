@@ -46,7 +46,7 @@ func (d *Document) readCount(o *object) (c limiter.Count, reserve int64) {
 	return c, reserve
 }
 
-// forbid reports the fields that a limit with a count must not have.
+// forbid reports fields that are not allowed together with a count.
 func (d *Document) forbid(o *object, of limiter.Counted, because string, fields ...string) {
 	for _, field := range fields {
 		if o.has(field) {
@@ -55,7 +55,7 @@ func (d *Document) forbid(o *object, of limiter.Counted, because string, fields 
 	}
 }
 
-// checkCost reports a cost of a rule with a limit that counts requests in flight.
+// checkCost reports a cost other than 1 in a rule that limits requests in flight.
 func (d *Document) checkCost(r *Rule) {
 	for i := range r.Limits {
 		if l := &r.Limits[i]; r.Cost != 1 && l.Count.Of == limiter.CountConcurrent {
@@ -70,7 +70,6 @@ func isClassOfStatuses(s string) bool {
 	return len(s) == 3 && '1' <= s[0] && s[0] <= '5' && s[1:] == "xx"
 }
 
-// readStatuses reads a list of statuses and classes.
 func (d *Document) readStatuses(n *node) (s limiter.Statuses) {
 	if n.kind != isList || len(n.items) == 0 || len(n.items) > maxStatuses {
 		got := n.String()
@@ -106,7 +105,6 @@ func (d *Document) readStatuses(n *node) (s limiter.Statuses) {
 // maxStatuses bounds a list of statuses.
 const maxStatuses = 100
 
-// readCostField reads the name of the response field in which an API reports its cost.
 func (d *Document) readCostField(o *object) string {
 	n := o.member("cost_field")
 	name, ok := o.text(n)

@@ -15,7 +15,7 @@ const (
 	maxRules     = 1000
 	maxTiers     = 1000
 	maxOverrides = 10_000
-	maxPer       = 6 // words of the field per; a subject of six claims still fits a key of DynamoDB
+	maxPer       = 6 // words of the field per; a subject of six claims still fits a DynamoDB key
 )
 
 // These keys of a rule's limits are not names of tiers.
@@ -82,8 +82,7 @@ func Parse(text []byte) *Document {
 // Report adds a mistake that a caller of Parse found.
 func (d *Document) Report(path, format string, args ...any) { d.report.add(path, format, args...) }
 
-// Problems returns the mistakes of the document in file order. It returns nil if the document is
-// valid.
+// Problems returns the mistakes of the document in file order, or nil if the document is valid.
 func (d *Document) Problems() Problems { return d.report.mistakes() }
 
 // Mistaken reports whether the value at a path has a reported mistake.
@@ -107,12 +106,10 @@ const modeShadow = "shadow"
 
 var modes = []string{"enforce", modeShadow}
 
-// readMode reads the mode of a document or a rule.
 func (o *object) readMode() string {
 	return o.choose(o.member("mode"), modes, map[string]string{modeMark: `; "mark" is a mode of a limit`})
 }
 
-// read reads the members of the document.
 func (d *Document) read(root *node) {
 	o := root.object(&d.report)
 	if n := o.member("$schema"); n != nil {
@@ -256,7 +253,6 @@ func (d *Document) readOnError(o *object) (policy limiter.OnError, processes int
 	return policy, int(i)
 }
 
-// readLimits reads the limits of a rule by tier.
 func (d *Document) readLimits(n *node, r *Rule) {
 	o := n.objectLike(&d.report, `{"*": {"requests": 100, "window": "1m"}}, which has limits by tier`)
 	if o.index("requests") >= 0 {

@@ -16,7 +16,6 @@ type Exemption struct {
 // exemptKinds are the members that select requests. An exemption has exactly one of them.
 var exemptKinds = []string{PerIP, PerUser, PerAPIKey, PerEndpoint}
 
-// readExemptions reads the list of exemptions.
 func (d *Document) readExemptions(n *node) {
 	switch {
 	case n.kind != isList:

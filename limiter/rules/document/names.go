@@ -21,22 +21,18 @@ func isOf(s, set string, most int) bool {
 	return s != "" && len(s) <= most && !strings.ContainsFunc(s, func(r rune) bool { return !strings.ContainsRune(set, r) })
 }
 
-// isName reports whether s can be the name of a limit.
 func isName(s string) bool { return isOf(s, lower+digits+"_-", 32) }
 
-// isTier reports whether s can be the name of a tier.
 func isTier(s string) bool {
 	return isOf(s, letters+"_.-", 64) && strings.TrimLeft(s, "_.-") == s
 }
 
-// isClaim reports whether s is PerClaim and the name of a claim.
 func isClaim(s string) bool {
 	name, ok := strings.CutPrefix(s, PerClaim)
 	length := utf8.RuneCountInString(name)
 	return ok && length >= 1 && length <= 64 && !strings.ContainsAny(name, "\t\n\f\r ")
 }
 
-// isParameter reports whether s is PerPath and the name of a parameter.
 func isParameter(s string) bool {
 	name, ok := strings.CutPrefix(s, PerPath)
 	return ok && isOf(name, letters+"_", 64)

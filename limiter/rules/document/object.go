@@ -16,7 +16,7 @@ type object struct {
 
 func (n *node) object(r *report) *object { return n.objectLike(r, "") }
 
-// objectLike is object with an example for the mistake. "" means none.
+// objectLike is like object, with an example for the error message. "" means no example.
 func (n *node) objectLike(r *report, example string) *object {
 	if n.kind != isObject {
 		if example != "" {
@@ -36,7 +36,6 @@ func (o *object) member(key string) *node {
 	return nil
 }
 
-// has reports whether the object has a key.
 func (o *object) has(key string) bool { return o.index(key) >= 0 }
 
 func (o *object) index(key string) int {
@@ -139,7 +138,7 @@ func DidYouMean(got string, words []string) string {
 
 // editDistance returns how many bytes an edit from a to b inserts, deletes or replaces.
 func editDistance(a, b string) int {
-	row := make([]int, len(b)+1) // row[j] is the distance from the first i bytes of a to the first j bytes of b
+	row := make([]int, len(b)+1) // row[j] is the edit distance from the first i bytes of a to the first j bytes of b
 	for j := range row {
 		row[j] = j
 	}

@@ -18,7 +18,6 @@ type Override struct {
 	Rate algo.Rate
 }
 
-// readOverrides reads the list of overrides.
 func (d *Document) readOverrides(n *node) {
 	switch {
 	case n.kind != isList:

@@ -85,7 +85,6 @@ func (r *report) add(path, format string, args ...any) {
 	r.found = append(r.found, r.locate(path, fmt.Sprintf(format, args...)))
 }
 
-// note adds a note.
 func (r *report) note(path, format string, args ...any) {
 	r.notes = append(r.notes, r.locate(path, fmt.Sprintf(format, args...)))
 }

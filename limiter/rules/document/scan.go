@@ -94,7 +94,6 @@ func Join(path, key string) string {
 	return path + "." + key
 }
 
-// line returns the line number of an offset.
 func line(text []byte, offset int) int { return 1 + bytes.Count(text[:offset], []byte("\n")) }
 
 // syntaxError is the first place where a text is not valid JSON.
@@ -141,7 +140,6 @@ func (s *scanner) errorf(format string, args ...any) error {
 	return &syntaxError{s.at, fmt.Sprintf(format, args...)}
 }
 
-// space skips white space.
 func (s *scanner) space() {
 	for s.at < len(s.text) && strings.IndexByte(" \t\r\n", s.text[s.at]) >= 0 {
 		s.at++
@@ -266,7 +264,6 @@ func (s *scanner) items(n *node, depth int) error {
 	}
 }
 
-// string reads a string in double quotes.
 func (s *scanner) string() (string, error) {
 	begin := s.at
 	for s.at++; s.at < len(s.text); s.at++ {

@@ -15,8 +15,8 @@ import (
 
 // Source returns a document. Implementations are safe for concurrent use.
 type Source interface {
-	// Document returns the current document. It returns an error if there is no document or the
-	// document cannot be read. ctx has a deadline.
+	// Document returns the current document. It returns an error if no document exists or it cannot be read. ctx has
+	// a deadline.
 	Document(ctx context.Context) (Document, error)
 }
 
@@ -65,7 +65,7 @@ type Rules struct {
 	start    sync.Mutex // guards the start of a reload
 	pending  atomic.Pointer[attempt]
 
-	judging            sync.Mutex // guards the fields below; a reload holds it after the source has answered
+	judging            sync.Mutex // guards the fields below; a reload locks it after the source has answered
 	accepted, rejected digest
 	rejection          error // why the last document was rejected
 }
@@ -79,7 +79,7 @@ type digest struct {
 // state is the result of a reload. It is immutable.
 type state struct {
 	rules     *rules.Rules
-	confirmed time.Time     // time of the last reload that found these rules in the source; zero if there was none
+	confirmed time.Time     // last time a reload found these rules in the source; zero if none did
 	tried     int64         // start of the last reload, in Unix nanoseconds
 	pause     time.Duration // time from tried until the next reload is due
 	err       error         // why the document of the source is not in force
@@ -104,7 +104,7 @@ type attempt struct {
 type Reload struct {
 	Rules     *rules.Rules // the rules in force after the reload
 	Confirmed time.Time    // last time the Source had these rules; zero if it never had them
-	Changed   bool         // this reload put Rules into force
+	Changed   bool         // While the Source fails or its document has mistakes, the rules in force do not change. After a failure, a request retries about every seven seconds. Versions only increase: Rules reject a document with a lower version, and a different document with the same version. A stored state keeps the highest rules version that charged it, so rules of a lower version would have no effect on it. To roll back, publish the old document under a new version.
 	Restarts  []string     // the counts that restart, from rules.Restarts
 	// Err is the reason why the document of the Source is not in force. It is of type rules.Problems,
 	// wraps ErrOlder, or is the error of the Source.
@@ -269,8 +269,8 @@ func (l *Rules) judge(d Document, was *rules.Rules) (r *rules.Rules, repeated bo
 	return r, false, nil
 }
 
-// parse parses a document that may replace was. same is true if d has the text of was. A file that is
-// rewritten without a change needs no new version.
+// parse parses a document that may replace was. same means that d has the text of was: a file that is rewritten
+// without a change needs no new version.
 func (l *Rules) parse(d Document, was *rules.Rules, same bool) (*rules.Rules, error) {
 	o := l.options.Parse
 	o.Version = d.Version

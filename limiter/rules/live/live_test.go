@@ -15,7 +15,7 @@ import (
 	"github.com/weir-limits/weir/limiter/rules/live"
 )
 
-// kept is a source whose document the test changes.
+// kept is a source. Tests change its document with put.
 type kept struct {
 	mu       sync.Mutex
 	document live.Document
@@ -48,7 +48,6 @@ func (k *kept) set(d live.Document, err error) {
 	k.document, k.err = d, err
 }
 
-// requests returns the number of requests per minute that rules allow.
 func requests(r *rules.Rules) int64 {
 	return r.Charges(nil, "GET", rules.MustParsePath("/"), caller.Caller{User: "a"})[0].Limit.Rate.Requests
 }
