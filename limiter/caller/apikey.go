@@ -26,7 +26,7 @@ type Record struct {
 	// If Suspended is true, each request with this key fails with ErrSuspended, even if it has a valid
 	// token.
 	Suspended bool `json:"suspended,omitempty"`
-	// Limits replace limits of the rules document for this caller; nil if they were never set.
+	// Limits replace numbers in the rules document for this caller. nil means that they were never set.
 	Limits *Limits `json:"limits,omitempty"`
 }
 
@@ -89,7 +89,6 @@ func ParseAPIKeys(list, secret []byte) (*APIKeys, error) {
 	return keys, nil
 }
 
-// add adds the record in a JSON text.
 func (k *APIKeys) add(text []byte) error {
 	var r Record
 	d := json.NewDecoder(bytes.NewReader(text))

@@ -107,7 +107,7 @@ func TestVerifier_Verify_header(t *testing.T) {
 	}
 }
 
-// A token signed with the public key as a shared secret is rejected, for any algorithm.
+// An attacker signs a token with the public key as a shared secret. The Verifier rejects it for every algorithm.
 func TestVerifier_Verify_confusion(t *testing.T) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -292,7 +292,7 @@ func TestRemoteRecords_concurrentReads(t *testing.T) {
 		if n := r.Reading(); n != 1000 || refused != 4000 {
 			t.Errorf("got %d concurrent reads, %d of 5000 lookups refused, want 1000 and 4000", n, refused)
 		}
-		known(time.Minute) // the cached record is due for a new read, but still valid
+		known(time.Minute) // the cached record is due for a new read, but may still be used
 		close(source.answer)
 		synctest.Wait()
 		if n := r.Reading(); n != 0 {

@@ -15,8 +15,8 @@ type Caller struct {
 	Tier   string            // name of the caller's tier; "" means the default tier of the rules
 	Claims map[string]string // claims of the verified token that are text, numbers or booleans, as text; read-only, because requests share them
 
-	// Limits are limits of the API key's record. They apply to limits that count the request by the key. nil
-	// means none. They were never set, or there is no key.
+	// Limits are the limits in the API key's record. They replace the numbers of limits that count by API key. nil
+	// means that the record sets none, or that there is no key.
 	Limits *Limits
 
 	// Rejected reports whether a credential was bad. The rules then charge only limits that count by

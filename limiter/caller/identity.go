@@ -12,7 +12,7 @@ import (
 type Credentials struct {
 	Authorization string     // value of the Authorization header
 	APIKey        string     // value of the x-api-key header
-	Address       netip.Addr // of the client; the zero Addr if the host does not know it
+	Address       netip.Addr // address of the client; the zero Addr if the host does not know it
 }
 
 // Options are the options of an Identifier. Without Tokens, the Identifier ignores tokens, and without

@@ -75,8 +75,8 @@ var (
 	errAmbiguous  = fmt.Errorf("%w: the token has no key ID, and several keys fit its algorithm", ErrInvalidCredential)
 )
 
-// Key implements KeySource. For a token without a key ID it returns the key that fits the algorithm,
-// if exactly one key does.
+// Key implements KeySource. For a token without a key ID, it returns the only key that fits the algorithm. If several
+// keys fit, the error says so.
 func (s *KeySet) Key(_ context.Context, _ time.Time, id, algorithm string) (*jose.JSONWebKey, error) {
 	var found *jose.JSONWebKey
 	for i := range s.keys {

@@ -252,7 +252,6 @@ type network func(*http.Request) (*http.Response, error)
 
 func (n network) RoundTrip(r *http.Request) (*http.Response, error) { return n(r) }
 
-// connect installs n as the transport of the default client for one test.
 func connect(t *testing.T, n network) {
 	t.Helper()
 	before := http.DefaultTransport
@@ -260,7 +259,6 @@ func connect(t *testing.T, n network) {
 	t.Cleanup(func() { http.DefaultTransport = before })
 }
 
-// answer returns a response.
 func answer(status int, header http.Header, body []byte) *http.Response {
 	return &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(bytes.NewReader(body))}
 }
@@ -531,7 +529,7 @@ func TestRemoteKeys_ambiguous(t *testing.T) {
 	key(time.Minute, "", caller.ErrInvalidCredential, 1)
 	key(time.Minute, "c", caller.ErrUnverified, 2)
 	key(2*time.Minute, "", caller.ErrInvalidCredential, 2)
-	// The key set is stale: a newer one can contain one of the two keys alone.
+	// The keys are stale, so a fetch follows. A newer set may contain only one of the two keys.
 	key(2*time.Hour, "", caller.ErrInvalidCredential, 3)
 }
 

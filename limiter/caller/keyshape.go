@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// An API key has two parts: a prefix that lets scanners find leaked keys, and random bytes with their
-// checksum in base64url.
+// An API key has a fixed prefix, by which scanners find leaked keys. The rest is random bytes and their checksum, in
+// base64url.
 const (
 	keyPrefix = "weir_"
 	keyRandom = 32

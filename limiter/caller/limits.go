@@ -19,7 +19,7 @@ import (
 // These constants bound the limits of a record.
 const (
 	maxOwnLimits = 20
-	maxLimits    = 4096    // bytes of the JSON text
+	maxLimits    = 4096    // bytes of JSON
 	maxChanged   = 1 << 40 // Unix seconds
 )
 
@@ -81,7 +81,6 @@ func ParseLimits(text string) *Limits {
 	return &Limits{set: kept, text: strconv.FormatInt(kept.Changed, 10), mistake: fmt.Errorf("limits of the record: %w", err)}
 }
 
-// validate returns an error for the first mistake.
 func (s limitsJSON) validate() error {
 	if len(s.Rates) > maxOwnLimits {
 		return fmt.Errorf("got %d limits, want at most %d", len(s.Rates), maxOwnLimits)

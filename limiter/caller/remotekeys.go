@@ -37,20 +37,20 @@ const (
 	maxRedirects = 3
 )
 
-// RemoteKeys is the key set of an issuer. It fetches the set when a request needs it and caches it.
-// It implements KeySource.
+// RemoteKeys is the key set of an issuer. It fetches the set when a request needs it and caches it. It implements
+// KeySource.
 //
-// A key that the issuer withdraws stays valid for up to an hour. If a fetch fails, the previous keys
-// stay valid until they are a day old. After that, no token can be verified, and the error wraps
-// ErrUnverified. The age of a copy counts from the time at which the issuer had the document.
+// A key that the issuer withdraws stays valid for up to an hour. If a fetch fails, the previous keys stay valid until
+// they are a day old. After that, no token can be verified, and the error wraps ErrUnverified. If the keys come from
+// a copy, their age counts from the time at which the issuer had the document.
 //
-// A token with an unknown key ID starts a fetch: at most one in half a minute, and one more in ten
-// minutes. Between fetches such a token is invalid, because anyone can invent key IDs. An issuer should
-// therefore publish a key one minute before it signs tokens with this key.
+// A token with an unknown key ID starts a fetch, at most once in half a minute, plus once in ten minutes. Between
+// fetches such a token is invalid, because anyone can invent key IDs. An issuer should therefore publish a key one
+// minute before it signs tokens with this key.
 //
-// There is one fetch at a time. It continues after the end of the request that started it. Two kinds
-// of requests wait for the fetch: requests with an unknown key ID, and the first request after the
-// keys are too old. All other requests use the previous keys.
+// Only one fetch runs at a time. It continues after the end of the request that started it. Two kinds of requests
+// wait for the fetch: requests with an unknown key ID, and the first request after the keys are too old. All other
+// requests use the previous keys.
 type RemoteKeys struct {
 	set    *fresh.Value[*KeySet]
 	load   fresh.Load[*KeySet]

@@ -79,7 +79,7 @@ type RemoteRecords struct {
 	table   KeyTable
 	policy  fresh.Policy // policy of each cached record
 	secrets *fresh.Value[[][]byte]
-	had     bool // an earlier read returned secrets; reads of secrets run one at a time
+	had     bool // an earlier read returned secrets; needs no lock, because reads of secrets run one at a time
 
 	mu             sync.Mutex
 	known, unknown *simplelru.LRU[digest, *fresh.Value[Record]]
@@ -131,7 +131,6 @@ func (r *RemoteRecords) Lookup(ctx context.Context, now time.Time, key string) (
 	return record, nil
 }
 
-// value returns the cached value of a key.
 func (r *RemoteRecords) value(id digest) *fresh.Value[Record] {
 	r.mu.Lock()
 	defer r.mu.Unlock()

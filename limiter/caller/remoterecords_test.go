@@ -37,7 +37,6 @@ func newTable(secrets ...string) *table {
 	return t
 }
 
-// add adds a record for a new key, hashed with a secret.
 func (t *table) add(secret, id string) (key string) {
 	key = caller.NewAPIKey()
 	t.records[caller.HashAPIKey([]byte(secret), key)] = caller.Record{ID: id, Tier: "paid"}
@@ -340,8 +339,7 @@ func TestRemoteRecords_secrets(t *testing.T) {
 	})
 }
 
-// apart is a table that returns records at once. A read of the secrets blocks until the test releases
-// it.
+// apart is a table that returns records at once. Its reads of the secrets block until the test releases them.
 type apart struct {
 	*table
 	come  chan struct{}

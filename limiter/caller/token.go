@@ -120,7 +120,6 @@ func (v *Verifier) repeated(now time.Time, id digest, known *verified) (Claims, 
 	return known.claims, nil
 }
 
-// read verifies a token.
 func (v *Verifier) read(ctx context.Context, now time.Time, token string) (*verified, error) {
 	parsed, err := jwt.ParseSigned(token, v.algorithms)
 	if err != nil || len(parsed.Headers) != 1 {

@@ -51,7 +51,6 @@ func newVerifiedTokens() *verifiedTokens {
 	return t
 }
 
-// get returns the token with a hash. It returns nil if there is none.
 func (t *verifiedTokens) get(id digest) *verified {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -62,7 +61,7 @@ func (t *verifiedTokens) get(id digest) *verified {
 func (t *verifiedTokens) add(id digest, v *verified) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.tokens.Remove(id) // otherwise LRU.Add would replace the value without calling the eviction function
+	t.tokens.Remove(id) // LRU.Add would replace the value without calling the eviction function
 	t.tokens.Add(id, v)
 	for t.bytes += v.bytes; t.bytes > maxVerifiedBytes; {
 		t.tokens.RemoveOldest()

@@ -25,7 +25,7 @@ func exports(t *testing.T) *limiter.Limit {
 	return storetest.Must(limiter.NewLimit(limiter.Limit{Name: "exports", Rate: algo.Rate{Requests: 10, Window: 15 * time.Minute}, Count: limiter.Count{Of: limiter.CountConcurrent}}))
 }
 
-// The header fields of a limit of requests in flight have the unit of the draft. They have no reset,
+// For a limit of requests in flight, the header fields name a unit that the draft defines. They have no reset,
 // because nobody knows when a request ends.
 func TestNewAnswer_concurrent(t *testing.T) {
 	l := exports(t)
@@ -93,7 +93,7 @@ func newExports(t *testing.T) (*settling, *callCounter) {
 	return s, store
 }
 
-// released checks that no request is in flight, after the settlements.
+// released fails the test if a request is in flight, or if the number of settlements differs.
 func (s *settling) released(store *callCounter, settlements int) {
 	s.t.Helper()
 	c := caller.Caller{Rejected: true, IP: address}
@@ -178,8 +178,6 @@ func TestGate_Wrap_slotDisconnected(t *testing.T) {
 	s.released(store, 1)
 }
 
-// A request that does not reach the API holds no slot: after a 401, after a refusal by another limit, and
-// after the client has left the queue.
 func TestGate_Wrap_slotUnserved(t *testing.T) {
 	s, store := newExports(t)
 	unreached := func(http.ResponseWriter, *http.Request) { t.Error("the API got the request") }

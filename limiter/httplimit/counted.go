@@ -53,8 +53,8 @@ type counted struct {
 	bytes   int64
 }
 
-// Call begin before each header is sent, including the header of an informational answer (1xx). It reads
-// the cost fields and removes them from the header.
+// begin reads the cost fields and removes them from the header. Call it before each header is sent, including the
+// header of an informational answer (1xx).
 func (c *counted) begin(status int) {
 	if c.status != 0 {
 		return

@@ -78,7 +78,7 @@ type Request struct {
 	Path      rules.Path
 	Malformed bool // rules.ParsePath rejected the path
 	Header    http.Header
-	Address   netip.Addr // of the client; the zero Addr if the host does not know it
+	Address   netip.Addr // address of the client; the zero Addr if the host does not know it
 }
 
 // Result is the decision of a Gate.

@@ -43,7 +43,6 @@ func search(tb testing.TB) *limiter.Limit {
 	return limit(tb, "search", algo.Rate{Algorithm: algo.TokenBucket, Requests: 100, Window: time.Minute, Burst: 20})
 }
 
-// fields returns an answer's fields, one per line.
 func fields(a httplimit.Answer) string {
 	var b strings.Builder
 	for _, f := range a.Fields() {

@@ -20,9 +20,9 @@ import (
 type Pending struct {
 	gate    *Gate
 	receipt *limiter.Receipt // nil if the Gate of another process admitted the request
-	voucher *limiter.Voucher // of Gate.Resume; may be nil
+	voucher *limiter.Voucher // charges that Gate.Resume received; may be nil
 	fields  []string         // cost fields that Weir removes from the answer although no limit of the request uses them
-	life    time.Duration    // of the voucher of receipt
+	life    time.Duration    // lifetime of a voucher for receipt
 	caller  caller.Caller
 	once    sync.Once
 
@@ -54,7 +54,6 @@ const MaxReport = 1_000_000_000
 // maxReportLength bounds the length of the value of a cost field, in bytes.
 const maxReportLength = 1024
 
-// settles reports whether a charge is settled after the answer.
 func settles(charges []limiter.Charge) bool {
 	for i := range charges {
 		if l := charges[i].Limit; l != nil && l.Count.Settles() {
@@ -74,7 +73,6 @@ func newPending(g *Gate, receipt *limiter.Receipt, charges []limiter.Charge, c c
 	return p
 }
 
-// readCharges sets the fields of p that depend on the charges of the request.
 func (p *Pending) readCharges(charges []limiter.Charge) {
 	p.life = voucherLife
 	for _, charge := range charges {
@@ -127,7 +125,7 @@ func (p *Pending) report(field, name string, cost int64) {
 	}
 }
 
-// reject counts a report that is ignored, and keeps the reason. p.mu is held.
+// reject counts a report that is ignored, and keeps the reason. The caller holds p.mu.
 func (p *Pending) reject(problem error) { p.rejected, p.problem = p.rejected+1, problem }
 
 // takeFields reads the cost fields of the answer, in any spelling and as trailers, and removes them from h.

@@ -99,7 +99,6 @@ func TestGate_Wrap_header(t *testing.T) {
 	}
 }
 
-// get sends a request to an API and returns the answer.
 func (s *settling) get(path string, api http.HandlerFunc, headers ...string) *http.Response {
 	s.t.Helper()
 	r := httptest.NewRequestWithContext(s.t.Context(), http.MethodGet, path, http.NoBody)
@@ -119,7 +118,7 @@ func (s *settling) get(path string, api http.HandlerFunc, headers ...string) *ht
 	return w.Result()
 }
 
-// used returns the usage of the limits of a path.
+// used returns the usage of each limit that applies to a path and a caller.
 func (s *settling) used(path string, c caller.Caller) map[string]int64 {
 	s.t.Helper()
 	used := map[string]int64{}
@@ -151,7 +150,7 @@ func TestGate_Wrap_settles(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		api      http.HandlerFunc
-		want     map[string]int64 // usage of the limits for which it differs from the map reserved
+		want     map[string]int64 // expected usage; a limit that is not in the map has its reserve
 		rejected int
 	}{
 		"nothing reported": {func(http.ResponseWriter, *http.Request) {}, nil, 0},
@@ -259,7 +258,7 @@ func TestGate_Wrap_hijacked(t *testing.T) {
 	}
 }
 
-// Many bad reports are logged once a second.
+// Many bad reports cause one log line a second.
 func TestGate_Wrap_rejectedReports(t *testing.T) {
 	s := newSettling(t, storetest.Must(memstore.New(memstore.Options{})))
 	rejected := 0

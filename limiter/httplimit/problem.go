@@ -84,7 +84,6 @@ func MalformedPath() Answer {
 		"A percent sign in the path is not followed by two hexadecimal digits. Write %25 for a percent sign.")}
 }
 
-// internalError returns the answer to a request whose charges are invalid.
 func internalError() Answer {
 	return Answer{Problem: problem(blank, http.StatusInternalServerError, "internal_error", "The limits of this request could not be applied.")}
 }
@@ -128,5 +127,5 @@ func (p *Problem) write(w http.ResponseWriter) {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
 	w.WriteHeader(p.Status)
-	_, _ = w.Write(body) // perhaps the client has disconnected
+	_, _ = w.Write(body) // the client may have disconnected
 }

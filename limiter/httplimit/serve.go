@@ -50,7 +50,6 @@ func (g *Gate) Serve(w http.ResponseWriter, r *http.Request, request Request, ne
 	next.ServeHTTP(w, r)
 }
 
-// wait waits for the delay. It returns false if ctx ends first.
 func wait(ctx context.Context, delay time.Duration) bool {
 	if delay <= 0 {
 		return true

@@ -46,7 +46,6 @@ type LimitUsage struct {
 // usageTimeout bounds the reads for one answer of the usage endpoint.
 const usageTimeout = time.Second
 
-// anonymous reports whether a caller has neither a verified user nor an API key.
 func anonymous(c *caller.Caller) bool { return c.User == "" && c.APIKey == "" }
 
 // ServeUsage answers a request for the path of the usage endpoint that an authorizer has allowed. It
@@ -85,7 +84,6 @@ func (h usageHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.gate.serveUsage(w, r, h.now, h.caller, h.selected)
 }
 
-// serveUsage writes the usage of a caller.
 func (g *Gate) serveUsage(w http.ResponseWriter, r *http.Request, now time.Time, c caller.Caller, selected rules.Selection) {
 	ctx, cancel := context.WithTimeout(r.Context(), usageTimeout)
 	defer cancel()

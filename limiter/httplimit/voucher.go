@@ -55,8 +55,8 @@ func part(of limiter.Counted) byte {
 	return 2
 }
 
-// settleVoucher settles the parts of a voucher. Each part has its own ID, because each can be settled
-// once. p.mu is held.
+// settleVoucher settles the parts of a voucher. Each part has its own ID, because each is settled only once. The
+// caller holds p.mu.
 func (p *Pending) settleVoucher(ctx context.Context, now time.Time, actual func(limiter.Charge) int64) (done limiter.Settlement, err error) {
 	var errs [parts]error
 	for i := range errs {

@@ -16,9 +16,9 @@ const (
 	parameters   = 4 // allocated for the parameters of a limit; enough for most limits
 )
 
-// encodeTake returns the first argument of take.lua. The charges must not be hopeless. seen is the known
-// state of each limit. If seen has other parameters, of the same or a higher version of the rules, these
-// parameters decide.
+// encodeTake returns the first argument of take.lua. The charges must not be hopeless. seen has the last known result
+// of each limit. If its parameters differ from those of the charge, and come from the same or a newer version of the
+// rules, the script decides by them.
 func encodeTake(now algo.Instant, charges []limiter.Charge, seen []algo.Result) []byte {
 	b := appendInteger(make([]byte, 0, takeHeader+len(charges)*(takeCharge+parameters)), int64(now), 8)
 	for i, c := range charges {
@@ -63,7 +63,6 @@ func encodeTake(now algo.Instant, charges []limiter.Charge, seen []algo.Result) 
 	return b
 }
 
-// encodeSettle returns the first argument of settle.lua.
 func encodeSettle(now algo.Instant, charges []limiter.Charge, results []algo.Result, late time.Duration) []byte {
 	b := make([]byte, 0, len(charges)*(settleCharge+parameters))
 	for i, c := range charges {

@@ -54,7 +54,6 @@ func (b *batched) EvalSha(ctx context.Context, sha string, keys []string, args .
 	return cmd
 }
 
-// evalSha returns the command that runs a script on keys.
 func evalSha(ctx context.Context, sha string, keys []string, args []any) *redis.Cmd {
 	all := append(make([]any, 0, 3+len(keys)+len(args)), "evalsha", sha, len(keys))
 	for _, key := range keys {
@@ -75,7 +74,7 @@ func redirected(err error) bool {
 type lane struct {
 	mu       sync.Mutex
 	inFlight int       // number of calls and batches
-	returned time.Time // when a call or batch last returned, or when a call last began with none in flight
+	returned time.Time // when a call or batch last returned, or when a call began while none was in flight
 	waiting  []*call   // in order of arrival
 	watched  bool      // a timer will run watch
 }

@@ -87,7 +87,6 @@ func (g *gate) pass(ctx context.Context, commands ...redis.Cmder) error {
 	}
 }
 
-// sent returns the sizes of the pipelines that were sent.
 func (g *gate) sent() []int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -224,7 +223,7 @@ func TestStore_batch_stalled(t *testing.T) {
 			synctest.Wait()
 		}
 		wait := func(d time.Duration) {
-			time.Sleep(d) // on the fake clock
+			time.Sleep(d) // fake clock of synctest
 			synctest.Wait()
 		}
 		check := func(decided int, pipelines ...int) {
@@ -265,7 +264,7 @@ func TestStore_batch_stalledMost(t *testing.T) {
 		for i := range 40 {
 			k.take(t.Context(), string(rune('a'+i)))
 			synctest.Wait()
-			time.Sleep(10 * time.Millisecond) // on the fake clock
+			time.Sleep(10 * time.Millisecond) // fake clock of synctest
 		}
 		want := slices.Repeat([]int{1}, 16)
 		if sent := g.sent(); !slices.Equal(sent, want) {
@@ -329,7 +328,7 @@ func TestStore_batch_notSent(t *testing.T) {
 		defer cancel()
 		k.take(short, "short")
 		k.take(t.Context(), "long")
-		time.Sleep(time.Millisecond) // on the fake clock
+		time.Sleep(time.Millisecond) // fake clock of synctest
 		synctest.Wait()
 		if err := k.err("short"); !errors.Is(err, limiter.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("at its deadline: got error %v, want ErrUnavailable and DeadlineExceeded", err)
@@ -402,7 +401,7 @@ func TestStore_batch_deadlines(t *testing.T) {
 			if err := k.err(name); !errors.Is(err, errPending) {
 				t.Errorf("%s: before the deadline: got error %v, want a pending call", name, err)
 			}
-			time.Sleep(time.Millisecond) // on the fake clock
+			time.Sleep(time.Millisecond) // fake clock of synctest
 			synctest.Wait()
 			if err := k.err(name); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%s: got error %v after %d ms, want DeadlineExceeded", name, err, i+1)
@@ -475,7 +474,7 @@ func TestStore_batch_redirected(t *testing.T) {
 				t.Errorf("%s: got error %v, want none", name, err)
 			}
 		}
-		time.Sleep(time.Second) // on the fake clock, because the client pauses after a redirection before it reads the slots again
+		time.Sleep(time.Second) // fake clock of synctest; after a redirection, the client pauses before it reads the slots again
 		if err := client.Close(); err != nil {
 			t.Error(err)
 		}

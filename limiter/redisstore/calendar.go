@@ -8,7 +8,7 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// anchors are the anchors of a calendar. Its parameters contain an index.
+// anchors lists all anchors of calendars. The parameters of a limit contain an index of this list.
 var anchors = func() []string {
 	list := append([]string{""}, algo.Weekdays()...)
 	for day := range 31 {

@@ -23,7 +23,6 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// freePorts returns TCP ports that are free at the time of the call.
 func freePorts(t *testing.T, n int) (ports []string) {
 	t.Helper()
 	for range n {
@@ -188,7 +187,6 @@ func (n *node) count(name string) int {
 	return n.seen[name]
 }
 
-// command reads one command, which is an array of strings.
 func command(r *bufio.Reader) (args []string, err error) {
 	number := func() int {
 		line, e := r.ReadString('\n')

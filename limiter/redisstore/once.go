@@ -8,18 +8,18 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// The replies of a script that does not apply a settlement because of its ID.
+// A script returns one of these replies if the ID of a settlement does not allow it.
 const (
 	replyUsed    = -1
 	replyCrowded = -2
 )
 
-// shortSize is the size of an ID in the key of its period.
+// shortSize is the size of one ID in a key that holds IDs.
 const shortSize = int64(len([8]byte{}))
 
-// keys returns the keys of a settlement of the subject with key. A settlement with an ID has a second key,
-// which holds the IDs that expire in the same period. Both keys have the same hash tag. A reset deletes only
-// the first key.
+// keys returns the keys of a settlement. key is the key of the subject. A settlement with an ID has a second key,
+// which holds the IDs that expire in the same period. Both keys have the same hash tag, so a cluster keeps them on
+// one node. A reset deletes only the first key.
 func keys(key string, once limiter.Once) []string {
 	if !once.Needed() {
 		return []string{key}

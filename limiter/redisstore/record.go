@@ -39,7 +39,7 @@ const (
 	entrySize   = 8
 )
 
-// tagged returns the tag of an element whose parameters have size bytes.
+// tagged returns the tag of an element. size is the size of its parameters in bytes.
 func tagged(kind byte, size int) byte { return kind<<4 | byte(size/unit(kind)) }
 
 // unit returns the unit of the size of an element's parameters. The parameters of a calendar contain
@@ -51,7 +51,6 @@ func unit(kind byte) int {
 	return 1
 }
 
-// parametersSize returns the size of the parameters of an element with a tag.
 func parametersSize(tag byte) int { return int(tag&15) * unit(tag>>4) }
 
 // record is one limit in a value. Its slices are parts of the value.
@@ -312,7 +311,6 @@ func decimal(b []byte) (n int64, rest []byte) {
 	return n, rest
 }
 
-// appendIntegers appends several integers of one size.
 func appendIntegers(b []byte, size int, list ...int64) []byte {
 	for _, n := range list {
 		b = appendInteger(b, n, size)

@@ -210,12 +210,12 @@ func tooMuch(c limiter.Charge, m algo.Machine) bool {
 	return c.Cost > most && (!c.Force || c.Cost > 2*most)
 }
 
-// settle decides from a value that the script did not charge. Usually the value refuses, and settle
-// returns the refusal. If other parameters decide, settle runs the script with those parameters. If a
-// limit must be converted or its state clamped, settle computes the new value. The new value replaces
-// the old value only if no other process has changed the old value.
+// settle decides from a value that the script did not charge. Usually the value refuses, and settle returns the
+// refusal. If the value has newer parameters, settle runs the script with them. If a limit must be converted or its
+// state clamped, settle computes the new value. It writes the new value only if no other process has changed the old
+// one.
 func (s *Store) settle(ctx context.Context, now algo.Instant, key string, v value, charges []limiter.Charge, results []algo.Result) (bool, error) {
-	var tried value // the value on which the script has failed: it cannot bound debts by the parameters of newer rules
+	var tried value // the value on which the script failed; the script cannot bound a debt by the parameters of newer rules
 	for range settleAttempts {
 		outcome, err := v.charge(now, charges, results)
 		if err != nil {
@@ -288,7 +288,6 @@ func settleable(charges []limiter.Charge) bool {
 	return !slices.ContainsFunc(charges, func(c limiter.Charge) bool { return c.Force && tooMuch(c, c.Limit.Machine()) })
 }
 
-// forces reports whether a charge is forced.
 func forces(charges []limiter.Charge) bool {
 	return slices.ContainsFunc(charges, func(c limiter.Charge) bool { return c.Force })
 }

@@ -277,8 +277,8 @@ func TestStore_value_olderRules(t *testing.T) {
 	}
 }
 
-// The key of a limit with a window of a day lives for more than a day, even if a process with older rules
-// charges the limit, in which the window was a minute.
+// The key of a limit with a window of a day lives for more than a day. This holds even if a process with older rules
+// charges the limit. The older rules have a window of a minute.
 func TestStore_life_mixedRules(t *testing.T) {
 	client := local(t)
 	s := open(t, redisstore.Options{Namespace: "mixed"})

@@ -1,14 +1,17 @@
 -- Replaces a value if no other process has changed it since it was read.
 --
--- KEYS[1]  the subject
--- KEYS[2]  for a settlement with an ID, as in settle.lua
--- ARGV[1]  the value read, empty if there was none
+-- KEYS[1]  key of the subject
+-- KEYS[2]  key of the settlement IDs, as in settle.lua; only for a settlement with an ID
+-- ARGV[1]  the value that was read; empty if there was none
 -- ARGV[2]  the new value
--- ARGV[3]  time to live in ms
--- ARGV[4]  the ID, ARGV[5]  size of a full KEYS[2], ARGV[6]  its time to live in ms; only with KEYS[2]
+-- ARGV[3]  time to live of KEYS[1] in ms
+-- ARGV[4]  the ID; this and the following arguments only with KEYS[2]
+-- ARGV[5]  size of a full KEYS[2]
+-- ARGV[6]  time to live of KEYS[2] in ms
 --
--- Returns 1, or the present value in an array. If KEYS[2] has the ID or is full, it returns -1 or -2 and
--- changes nothing.
+-- Returns 1 if it replaced the value. Otherwise it changes nothing and returns
+--   the present value in an array, if another process changed it
+--   -1 if KEYS[2] has the ID, -2 if KEYS[2] is full
 local ids
 if KEYS[2] then
   ids = redis.call('GET', KEYS[2]) or ''

@@ -1,26 +1,30 @@
--- Corrects charges: it refunds some, each as far as this is safe, and forces others.
+-- Corrects charges of a subject: refunds some, each as far as this is safe, and forces others.
 --
--- KEYS[1]  the subject
--- KEYS[2]  the IDs of the subject's settlements that expire in one period, 8 bytes each; only for a
+-- KEYS[1]  key of the subject
+-- KEYS[2]  key of the IDs of the subject's settlements that expire in one period, 8 bytes each; only for a
 --          settlement with an ID
--- ARGV[1]  the charges, integers big endian:
---            seven I4, which are for a refund
---              bucket: TAT and refunds after the charge; what to refund if nothing else has
---                touched the bucket since; what to refund otherwise
+-- ARGV[1]  the charges; integers are big endian. A charge has:
+--            seven I4, for a refund
+--              bucket: TAT after the charge (2 I4); refunds after the charge; what to refund if the bucket
+--                is unchanged since (2 I4); what to refund otherwise (2 I4)
 --              window: index charged, cost
---              log, slots: newest instant after the charge, cost
---            and for a forced charge
---              bucket: now; increment; latest TAT of a debt
+--              log, slots: newest instant after the charge (2 I4), cost
+--            seven I4, for a forced charge
+--              bucket: now (2 I4); increment (2 I4); latest TAT of a debt (2 I4)
 --              window: index, cost; latest index of honest clocks; largest count of a debt
---            B    1 for a forced charge, 0 for a refund
+--            B: 1 for a forced charge, 0 for a refund
 --            the limit, as in take.lua
--- ARGV[2]  time to live in ms after a forced charge
--- ARGV[3]  the ID, ARGV[4]  size of a full KEYS[2], ARGV[5]  its time to live in ms; only with KEYS[2]
+-- ARGV[2]  time to live of KEYS[1] in ms after a forced charge
+-- ARGV[3]  the ID; this and the following arguments only with KEYS[2]
+-- ARGV[4]  size of a full KEYS[2]
+-- ARGV[5]  time to live of KEYS[2] in ms
 --
--- The value is that of take.lua. Returns the number of refunds that returned something. If the
--- script cannot make a forced charge, it changes nothing and returns the value in an array: the
--- caller makes rare charges, which exceed the largest debt or find no such limit.
--- Returns -1 if KEYS[2] has the ID, and -2 if KEYS[2] is full. Then it changes nothing.
+-- take.lua describes the value of the subject.
+--
+-- Returns the number of refunds that returned something. Otherwise it changes nothing and returns
+--   the value in an array, if it cannot make a forced charge. The caller makes these rare charges: they
+--     exceed the largest debt, or the value has no such limit
+--   -1 if KEYS[2] has the ID, -2 if KEYS[2] is full
 local ids
 if KEYS[2] then
   ids = redis.call('GET', KEYS[2]) or ''
@@ -38,9 +42,9 @@ while i < #args do
   local a, b, c, d, e, f, g, force, tag = unpack('>I4I4I4I4I4I4I4BB', args, i)
   local limit = sub(args, i + 30, i + 34 + tag % 16 * (tag > 159 and 3 or 1)) -- without the tag
   i, forced = i + 30 + #limit, forced + force
-  local large = tag > 31 and tag < 64 and tag + 48 or tag -- of the same window with large counts
-  local slots = tag > 63 and tag < 80 and byte(limit, #limit) == 0 -- their parameters may have changed
-  local next, count, at, refunds, behind = 9, 0 -- at: the state; behind: what follows the limit
+  local large = tag > 31 and tag < 64 and tag + 48 or tag -- tag of the same window with large counts
+  local slots = tag > 63 and tag < 80 and byte(limit, #limit) == 0 -- only the id must match: the parameters of slots can have changed
+  local next, count, at, refunds, behind = 9, 0 -- at: position of the state; behind: position after the limit
   while next <= #new do
     local t = byte(new, next)
     local extra = t % 16
@@ -63,7 +67,7 @@ while i < #args do
   end
   if next ~= #new + 1 or count ~= byte(new, 2) then return {value} end
   behind = behind or next
-  if not at or force == 1 and tag > 63 and tag < 80 then -- the limit is gone, or it is a log
+  if not at or force == 1 and tag > 63 and tag < 80 then -- the value has no such limit, or the limit is a log
     if force == 1 then return {value} end
   elseif force == 1 and tag < 32 then
     local s, n = unpack('>I4I4', new, at)

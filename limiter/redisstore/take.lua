@@ -1,31 +1,45 @@
 -- Charges every limit of a subject, or none, in one step.
 --
--- KEYS[1]  the subject
--- ARGV[1]  now (I4 I4), then the charges, integers big endian:
---            six I4, which are
---              bucket: latest TAT that allows the cost; increment; 0, 0
---              window: index, cost; latest index of honest clocks, weight of the previous
---                window in 2^-20; largest count that allows the cost, 0
---              log: length in ns; largest count that allows the cost, cost; latest instant
---                of honest clocks
---            B    1 if these are not the parameters of the charged rules: the value must then have
---                 the limit with the same or a higher version
---            I6   version of the rules that set the limit
+-- KEYS[1]  key of the subject
+-- ARGV[1]  now (2 I4), then the charges; integers are big endian. A charge has:
+--            six I4
+--              bucket: latest TAT that allows the cost (2 I4); increment (2 I4); 0, 0
+--              window: index, cost; latest index of honest clocks; weight of the previous
+--                window in 2^-20; largest count that allows the cost; 0
+--              log, slots: length in ns (2 I4); largest count that allows the cost; cost; latest
+--                instant of honest clocks (2 I4)
+--            B: 0 if these are the parameters of the charged rules. 1 if they are newer parameters
+--               that the caller read earlier: the value must then have the limit, set by the same
+--               or a higher version of the rules
+--            I6: version of the rules that set the limit
 --            the limit: tag B, id I5, parameters
 -- ARGV[2]  time to live in ms
 --
--- The value is a format byte 2, the number of limits B, a version I6, and the limits. The tag
--- of a limit is its kind times 16 plus the length of its parameters. Kinds: 1 bucket,
--- 2 sliding and 3 fixed window, 4 log, 5 and 6 like 2 and 3 with large counts, 10 like 6 with a
--- calendar, whose tag has a third of the length. A log whose parameters end with a zero byte has slots:
--- each charge counts at its own instant, and expired entries stay while there is room. Its state follows: bucket TAT; window index I4, count and previous I2, large I4; log newest
--- instant, number of entries I4, and entries, oldest first. Then follow, if they are not the
--- default: 112 and its version I6, if that is not the one of the value; 128 and a mark of
--- 16 bytes; 144 and the refunds I4 of a bucket. The script does not change these or the parameters.
+-- Returns the new value if it charged every limit. Otherwise it charged none, and returns the value in
+-- an array. The caller then finds the reason: usually the value refuses. Rarely the value has a limit
+-- with other parameters, a state to clamp, or another format.
 --
--- Returns the new value if every limit was charged. Otherwise no limit was charged, and the script
--- returns the value in an array. The caller then finds the reason: usually the value refuses. Rarely it
--- has a limit with other parameters, a state to clamp, or another format.
+-- The value has
+--   B   2, the format
+--   B   number of limits
+--   I6  version of the rules
+--   the limits. Each limit has
+--     B   tag: kind * 16 + length of the parameters (for a calendar: a third of the length)
+--     I5  id
+--     the parameters
+--     the state
+--       bucket: TAT (2 I4)
+--       window: index I4, count and previous count: I2, or I4 if the counts are large
+--       log, slots: newest instant (2 I4), number of entries I4, entries (2 I4 each), oldest first
+--     elements that are present only if they differ from the default
+--       112, I6: version of the rules, if it differs from the version of the value
+--       128, 16 bytes: mark of a state too far ahead of a clock
+--       144, I4: number of refunds of a bucket
+--
+-- The kinds are 1 bucket, 2 sliding window, 3 fixed window, 4 log or slots, 5 and 6 windows like 2 and 3
+-- with large counts, and 10 a window like 6 with a calendar. The parameters of slots end with a zero
+-- byte, those of a log do not. Each slot counts at its own instant, and expired slots stay while there
+-- is room. The script does not change parameters, nor the elements after a state.
 --
 -- Nanoseconds since 1970 do not fit the 53 bits of a double, so an instant is two halves of 32 bits. The
 -- caller sends the instant, because not every server lets a script read the time.
@@ -35,7 +49,7 @@ local new = value or '\2\0' .. sub(args, 34, 39)
 local format, limits = byte(new, 1, 2)
 if format ~= 2 or #new < 8 then return {value} end
 local now_hi, now_lo = unpack('>I4I4', args)
-local at, i, charges = 9, 9, 0 -- at: behind the state charged last
+local at, i, charges = 9, 9, 0 -- at: position after the state charged last
 
 while i < #args do
   local a, b, c, d, e, f, other, own, tag = unpack('>I4I4I4I4I4I4BI6B', args, i)
@@ -78,11 +92,11 @@ while i < #args do
     end
     if version < own then return {value} end
   end
-  local old, state = 8 -- length of the old state, and the new one
+  local old, state = 8 -- length of the old state; the new state
   if tag < 32 then
     local s, n = 0, 0
     if not first then s, n = unpack('>I4I4', new, at) end
-    if s > a or s == a and n > b then return {value} end -- this includes a state too far ahead
+    if s > a or s == a and n > b then return {value} end -- also if the state is too far ahead of the clock
     if s < now_hi or s == now_hi and n < now_lo then s, n = now_hi, now_lo end
     s, n = s + c, n + d
     if n >= 4294967296 then s, n = s + 1, n - 4294967296 end
@@ -95,7 +109,7 @@ while i < #args do
     if m > 0 or not slots then
       if s > e or s == e and n > f then return {value} end
     end
-    local function expired(hi, lo) -- number of entries up to an instant
+    local function expired(hi, lo) -- returns the number of entries up to an instant
       local low, high = 0, m
       while low < high do
         local middle = math.floor((low + high) / 2)
@@ -114,7 +128,7 @@ while i < #args do
     local count = m - dead
     if slots then
       if m <= c then dead, count = 0, m end
-      local last = expired(s, n) -- slots that are ahead of the clock stay behind the new ones
+      local last = expired(s, n) -- slots ahead of the clock stay after the new ones
       m, tail = last, sub(new, from + 8 * last, from + 8 * m - 1)
     end
     state = d > 0 and pack('>I4I4I4', s, n, count + d) .. sub(new, from + 8 * dead, from + 8 * m - 1) .. string.rep(pack('>I4I4', s, n), d) .. tail

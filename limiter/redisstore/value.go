@@ -62,7 +62,6 @@ func (v value) records(yield func(record) bool) {
 	}
 }
 
-// held returns the state of limit in v.
 func (v value) held(limit *limiter.Limit) (limiter.Held, error) {
 	for r := range v.records {
 		if r.id() == limit.ID {
@@ -195,12 +194,11 @@ func (v value) with(id limiter.ID, h limiter.Held) (value, error) {
 		list = append(list, newRecord(id, h))
 	}
 	if len(list) > maxLimits {
-		return nil, fmt.Errorf("%w: too many limits on one subject (want at most %d)", limiter.ErrContended, maxLimits) // with ErrContended no request is admitted, for every OnError
+		return nil, fmt.Errorf("%w: too many limits on one subject (want at most %d)", limiter.ErrContended, maxLimits) // ErrContended denies the request under every OnError
 	}
 	return newValue(list), nil
 }
 
-// newValue returns the value of a list of records.
 func newValue(list []record) value {
 	version := int64(0)
 	if len(list) > 0 {
@@ -213,8 +211,8 @@ func newValue(list []record) value {
 	return v
 }
 
-// idleLeast is the time for which a limit must have full quota before its record is removed. Otherwise a
-// process with a fast clock could remove state that a process with a slow clock still counts.
+// A limit must have full quota for idleLeast before its record is removed. Otherwise a process with a fast clock
+// could remove state that a process with a slow clock still counts.
 const idleLeast = time.Hour
 
 // manyLimits is the smallest number of limits at which the store searches a value for idle limits.

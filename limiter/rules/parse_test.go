@@ -81,7 +81,7 @@ var defects = map[string]string{
 	"exempt_all":                    `line 1: exempt[0].endpoint: got "*", want a path; "mode": "shadow" stops the enforcement of all limits`,
 	"exempt_endpoint":               `line 1: exempt[0].endpoint: got "/health/", want /health`,
 	"exempt_name":                   `line 1: exempt[0].name: got "Health check", want 1 to 32 of a-z, 0-9, _ and -`,
-	"exempt_twice":                  `line 1: exempt[1]: exempts the same as exempt[0]`,
+	"exempt_twice":                  `line 1: exempt[1]: exempts the same requests as exempt[0]`,
 	"exempt_unknown_field": `line 1: exempt[0]: exempts nothing, want a member ip, user, apikey or endpoint
 line 1: exempt[0].path: unknown field; known fields: ip, user, apikey, endpoint, name, note`,
 	"per_header_alone":      `line 1: rules[0].limits.*.per: got header:x-tenant without an identity, want also client, user, apikey, ip or claim:<name>: a client chooses its header fields`,

@@ -17,12 +17,11 @@ import (
 const (
 	spread = time.Second
 	late   = 500 * time.Millisecond
-	length = 4 * time.Second // of every window
+	length = 4 * time.Second // length of every window
 )
 
 var start = algo.InstantOf(time.Date(2100, 1, 2, 3, 4, 5, 0, time.UTC))
 
-// algorithms lists the algorithms of these tests, sorted by name.
 var algorithms = []algo.Algorithm{algo.FixedWindow, algo.LeakyBucket, algo.SlidingLog, algo.SlidingWindow, algo.TokenBucket}
 
 func versions(t *testing.T, rates ...algo.Rate) (limits []*limiter.Limit) {
@@ -156,7 +155,6 @@ type message struct {
 	elapsed time.Duration
 }
 
-// admission is an admitted request.
 type admission struct {
 	message
 	results  []algo.Result

@@ -36,7 +36,7 @@ func testDifferential(t *testing.T, s Suite) {
 		type taken struct {
 			charges []limiter.Charge
 			results []algo.Result
-			once    limiter.Once // of its settlements
+			once    limiter.Once // ID of its settlements
 		}
 		var past []taken
 		var instants []algo.Instant

@@ -10,7 +10,7 @@ import (
 
 // The test of a store runs the whole suite.
 func ExampleRun() {
-	_ = func(t *testing.T) { // func TestStore(t *testing.T)
+	_ = func(t *testing.T) { // in a test file: func TestStore(t *testing.T)
 		storetest.Run(t, storetest.Suite{Open: func(*testing.T) limiter.Store {
 			return storetest.Must(memstore.New(memstore.Options{}))
 		}})

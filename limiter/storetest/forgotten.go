@@ -7,8 +7,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// If a subject is reset, the store ignores older cached states of the subject. This holds even if the
-// clock of this process is behind the instant of such a state.
+// After a reset of a subject, the store ignores older cached states of the subject. This holds even if the clock of
+// this process is behind the instant of such a state.
 func testForgotten(t *testing.T, s Suite, rate algo.Rate) {
 	p, l := newPair(t, s), Limit(t, "a", rate)
 	// A window of a minute ends between behind and ahead.

@@ -26,7 +26,6 @@ func Limit(tb testing.TB, name string, rate algo.Rate) *limiter.Limit {
 	return l
 }
 
-// countOf returns the Count that a rate needs.
 func countOf(rate algo.Rate) (c limiter.Count) {
 	if rate.Algorithm == algo.Concurrent {
 		c.Of = limiter.CountConcurrent
@@ -216,7 +215,6 @@ func costs(charges []limiter.Charge) (list []int64) {
 	return list
 }
 
-// one is a single charge.
 func one(l *limiter.Limit, cost int64) []limiter.Charge {
 	return []limiter.Charge{{Limit: l, Cost: cost}}
 }

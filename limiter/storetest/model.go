@@ -18,7 +18,7 @@ type Model struct {
 	held    map[limiter.Subject]map[limiter.ID]limiter.Held
 	settled map[settledID]struct{} // the model forgets no ID
 
-	released releases // used by explains
+	released releases // slots that settlements have released; explains uses it
 }
 
 // settledID is the ID of a settlement on a subject, as stores keep it.

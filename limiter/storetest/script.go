@@ -16,12 +16,12 @@ type script struct{ Goroutines [][]operation }
 type operation struct {
 	Kind    kind
 	Subject string
-	Now     algo.Instant // for a take or a settlement
-	Charges []chargeOf   // for a take
-	Cold    bool         // for a take: call the store without a hint
+	Now     algo.Instant // instant of a take or a settlement
+	Charges []chargeOf   // charges of a take
+	Cold    bool         // a take without a hint
 	Elapsed time.Duration
 	Actual  []int64      // for a settlement: the actual costs of the charges
-	Once    limiter.Once // for a settlement
+	Once    limiter.Once // ID of a settlement
 	Doubled bool         // for a settlement with an ID: send it twice at the same time
 }
 

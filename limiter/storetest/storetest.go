@@ -500,7 +500,6 @@ func takeSoon(t *testing.T, store limiter.Store, now algo.Instant, charges []lim
 	}
 }
 
-// together runs n functions concurrently.
 func together(t *testing.T, n int, f func(i int)) {
 	t.Helper()
 	var wg sync.WaitGroup

@@ -19,8 +19,8 @@ type event struct {
 	Op           operation
 	Goroutine    int
 	Call, Return int64
-	Allowed      bool   // for a take
-	Used         bool   // for a settlement: the store had already made it
+	Allowed      bool   // the store allowed the take
+	Used         bool   // the store had already made the settlement
 	Contended    bool   // for a settlement: the store made no corrections, but may have released slots
 	Seen         []seen // for a take, the results; for an inspection, the entries
 	Given        []seen // for a settlement, the results of the settled take

@@ -17,10 +17,9 @@ const (
 	maxLabel   = 100        // longest name of a rule in bytes; CloudWatch accepts 1024
 )
 
-// ruleCounts counts the requests of one rule.
 type ruleCounts struct {
-	rule                               string // Limit.Rule
-	name                               string // value of the dimension
+	rule                               string // value of Limit.Rule
+	name                               string // value of the metric's dimension
 	allowed, refused, shadowed, marked int64
 }
 

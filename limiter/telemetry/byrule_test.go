@@ -14,7 +14,6 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// of returns a limit of a rule.
 func of(rule string) *limiter.Limit {
 	l := *limit("a")
 	l.Rule = rule
@@ -103,13 +102,12 @@ func TestRecorder_byRule(t *testing.T) {
 		}
 	}
 	l := newLog(t)
-	// No rule is counted, because Rules was not called.
 	telemetry.New(l, "dev", hash).Record(through("GET /a").outcome(noon, 0, alice, nil))
 	l.want(line{at: noon, counts: counts{"Allowed": 1, "Refused": 0, "Latency": 1}})
 }
 
-// A line has room for one rule, so lines have the rules in turn. Counts that have waited for a minute
-// get separate lines with the time of the counts.
+// A line has room for one rule, so the rules take turns. Counts that have waited for a minute get separate lines with
+// the time of the counts.
 func TestRecorder_byRule_rotation(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "dev", hash)
@@ -152,8 +150,6 @@ func TestRecorder_byRule_rotation(t *testing.T) {
 	}
 }
 
-// The metrics name only the first ten rules, and add up the counts of all others. A change of the rules
-// loses no count.
 func TestRecorder_byRule_cap(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "dev", hash)

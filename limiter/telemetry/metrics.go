@@ -76,7 +76,6 @@ type metrics struct {
 	latency, storeLatency                                 sample
 }
 
-// addRefused counts a refused request.
 func (m *metrics) addRefused(d *limiter.Decision) {
 	m.refused++
 	if d.FromCache {
@@ -130,8 +129,8 @@ type inForce struct {
 	confirmed time.Time
 }
 
-// age returns the seconds from the last confirmation by the source until at. ok is false if the rules
-// have no source.
+// age returns the seconds from the source's last confirmation of the rules until at. ok is false if the rules have no
+// source.
 func (f *inForce) age(at time.Time) (seconds int64, ok bool) {
 	return max(0, int64(at.Sub(f.confirmed)/time.Second)), !f.confirmed.IsZero()
 }
@@ -223,7 +222,6 @@ func (l *line) addExemption(c ruleCounts) {
 	l.exemption = append(l.exemption, definition{Exempt, "Count"})
 }
 
-// write writes the line with the time at.
 func (l *line) write(out *json.Encoder, namespace string, at time.Time) {
 	var directives []any
 	for _, d := range [...]struct {

@@ -7,7 +7,6 @@ import (
 	"github.com/weir-limits/weir/limiter/outcome"
 )
 
-// noticeLine is the line of a notice.
 type noticeLine struct {
 	Weir      string    `json:"weir"` // always "notice"
 	Time      time.Time `json:"time"`

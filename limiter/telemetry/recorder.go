@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	interval = int64(time.Second) // between two writes
+	interval = int64(time.Second) // nanoseconds between two writes
 	// resolution is the resolution of CloudWatch metrics. Older counts are written separately, with
 	// their own time.
 	resolution = int64(time.Minute)
@@ -65,7 +65,6 @@ func (r *Recorder) Record(o outcome.Outcome) {
 	r.count(o.Time.UnixNano()+int64(o.Duration), func() { r.add(&o) })
 }
 
-// add counts a request. r.mu is held.
 func (r *Recorder) add(o *outcome.Outcome) {
 	m, d := &r.metrics, &o.Decision
 	switch o.Class() {
@@ -216,8 +215,8 @@ func (r *Recorder) count(at int64, add func()) {
 	}
 }
 
-// takeOld appends the waiting counts to due if the newest of them is older than at by resolution or more.
-// r.mu is held.
+// takeOld appends the waiting counts to due if the newest of them is older than at by resolution or more. The caller
+// holds r.mu.
 func (r *Recorder) takeOld(due []*batch, at int64) []*batch {
 	if r.newest != 0 && at-r.newest >= resolution {
 		return append(due, r.take(r.newest, len(r.byRule.rows)))
@@ -225,9 +224,8 @@ func (r *Recorder) takeOld(due []*batch, at int64) []*batch {
 	return due
 }
 
-// takeDue takes the waiting counts if the last write was at least interval before at, or if the clock
-// was set back. It takes the counts of one rule and one exemption, because a line has room for one of
-// each. r.mu is held.
+// takeDue takes the waiting counts if the last write was at least interval before at, or if the clock was set back.
+// It takes the counts of one rule and one exemption, because a line has room for one of each. The caller holds r.mu.
 func (r *Recorder) takeDue(due []*batch, at int64) []*batch {
 	r.newest = at
 	if since := at - r.written; since >= interval || since <= -interval {
@@ -237,8 +235,8 @@ func (r *Recorder) takeDue(due []*batch, at int64) []*batch {
 	return due
 }
 
-// take takes the waiting counts, including those of up to rows rules and exemptions, for a write with
-// the time at. r.mu is held.
+// take removes the waiting counts, including those of up to rows rules and exemptions, and returns them for a write
+// with the time at. The caller holds r.mu.
 func (r *Recorder) take(at int64, rows int) *batch {
 	b := &batch{at: time.Unix(0, at), metrics: r.metrics, rules: r.rules, clock: r.clock}
 	r.metrics = metrics{}
@@ -253,7 +251,7 @@ func (r *Recorder) take(at int64, rows int) *batch {
 	if !r.byRule.pending() && !r.exempt.pending() {
 		r.newest = 0
 	}
-	// If there are refusals, the batch takes their map, and the recorder gets a new one.
+	// The batch takes the map of refusals, and the recorder gets a new one.
 	if len(r.refusals.counts) > 0 || r.refusals.others > 0 {
 		b.refusals, r.refusals = r.refusals, refusals{counts: map[refusal]int64{}}
 	}

@@ -53,7 +53,6 @@ type line struct {
 	rule    string // value of the dimension Rule
 }
 
-// refusedLine is a line about a refused caller.
 type refusedLine struct {
 	Weir, Subject, Limit string
 	Refused              int
@@ -148,7 +147,6 @@ func (l *log) read(b []byte) line {
 	return got
 }
 
-// read adds a metric.
 func (l *line) read(tb testing.TB, name, unit string, value json.RawMessage) {
 	tb.Helper()
 	want, n := "Count", 0.0
@@ -240,7 +238,7 @@ func TestRecorder_Record(t *testing.T) {
 	l.want(line{at: noon, counts: counts{"Allowed": 0, "Refused": 0, "RulesRefused": 1}})
 	l = newLog(t)
 	telemetry.New(l, "dev", hash).Refunds(noon, limiter.Refunds{Given: 2, Dropped: 3})
-	telemetry.New(l, "dev", hash).Refunds(noon, limiter.Refunds{}) // writes nothing
+	telemetry.New(l, "dev", hash).Refunds(noon, limiter.Refunds{}) // no counts, so no line
 	l.want(line{at: noon, counts: counts{"Allowed": 0, "Refused": 0, "RefundsGiven": 2, "RefundsDropped": 3}})
 	l = newLog(t)
 	telemetry.New(l, "dev", hash).EventsDropped(noon, 7)

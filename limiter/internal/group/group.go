@@ -12,9 +12,9 @@ import (
 // maxCalls is the highest number of calls that a request waits for.
 const maxCalls = 6
 
-// Options of Groups.
+// Options are the options of Groups.
 type Options struct {
-	MaxCharges int           // the most charges of one call
+	MaxCharges int           // highest number of charges in one call
 	Span       time.Duration // requests whose instants are further apart do not share a call
 	Margin     time.Duration // a request with less time left is not sent
 }
@@ -41,7 +41,7 @@ type Known struct {
 
 // total is what a group charges on one limit.
 type total[T any] struct {
-	Charge[T]             // Cost is the sum over the members
+	Charge[T]             // its Cost is the sum over the members
 	known     algo.Result // the state that the last call returned; zero if none
 	next      algo.Result // the state after the charges of the members so far
 	least     int64       // the smallest cost of a member
@@ -139,7 +139,6 @@ func (g *group[S, T]) join(w *Waiter[T]) {
 	}
 }
 
-// add adds a member's cost.
 func (t *total[T]) add(cost int64, at algo.Instant) {
 	t.next.State, _ = t.next.Machine.Take(t.next.State, at, cost)
 	if t.Cost == 0 || cost < t.least {

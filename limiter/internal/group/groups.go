@@ -14,8 +14,8 @@ import (
 type Call[S comparable, T any] struct {
 	Subject S
 	At      algo.Instant
-	Charges []Charge[T] // Cost is the sum for all members
-	Least   []int64     // the smallest cost of a member, per charge
+	Charges []Charge[T] // the Cost of each is the sum for all members
+	Least   []int64     // smallest cost of a member, for each charge
 	// Results holds the last known states on entry, and the states after the call on return.
 	Results []algo.Result
 	// Crowded reports whether the call has more than one request, or whether other requests wait for its

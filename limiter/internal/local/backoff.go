@@ -6,24 +6,23 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// backOff bounds the store calls that are refused for one limit of a subject. Without this bound, a
-// process would make a call each time its cached state has room again, although other processes take
-// that room. The zero value bounds nothing.
+// backOff limits how often the process repeats store calls that the store refuses, for one limit of a subject.
+// Without it, the process would make a call each time its cached state has room again, although other processes take
+// that room. The zero value limits nothing.
 //
-// A process can make three refused calls at once, and then about one per ttl, the life of an entry:
+// A process can make three refused calls at once, and then about one per ttl, the life of a cache entry:
 //
 //   - Each refused call adds ttl to a debt, and time reduces the debt. If the debt exceeds twice ttl,
 //     the process pauses. The pause is random: between half and all of the time until the debt is twice
 //     ttl again. Early or frequent requests do not shorten a pause.
-//   - An admission pays for one refused call, unless the caller sent requests before Retry-After had
-//     passed. Therefore, a patient caller gets its share, and a flood gets no more than a patient
-//     caller.
-//   - A back-off applies to costs at least as large as the smallest refused cost. Costs of at least
-//     twice this cost have a separate debt. A cost for which the cached state had room is not backed
-//     off.
+//   - An admission pays for one refused call, unless the caller sent requests before its Retry-After had
+//     passed. Therefore, a patient caller gets its share, and a flood gets no more than a patient caller.
+//   - A pause applies to costs at least as large as the smallest refused cost. Costs of at least twice
+//     this cost have a separate debt. A pause does not apply to a cost for which the cached state had
+//     room.
 //
-// If the store refuses, Retry-After is the exact wait. If the back-off refuses, Retry-After is the time
-// until the back-off ends. Charges of cost 0 and forced charges are not backed off.
+// If the store refuses, Retry-After is the exact wait. During a pause, Retry-After is the time until the pause ends.
+// Charges of cost 0 and forced charges are never paused.
 type backOff struct {
 	cost  int64   // the smallest refused cost; 0 if none
 	debts [2]debt // debts[0] is for costs below 2*cost, and debts[1] for larger costs
@@ -33,7 +32,7 @@ type backOff struct {
 // time reduces it.
 type debt struct {
 	paid  algo.Instant // when time has reduced the debt to 0
-	until algo.Instant // the process makes no store call before this instant
+	until algo.Instant // instant before which the process makes no store call
 	early int          // requests that the cache denied; each store call reduces this number
 	// credit is the number of future refused calls that admissions have paid for.
 	credit int

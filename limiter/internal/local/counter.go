@@ -30,7 +30,7 @@ type Counter struct {
 	// own counts what this process admitted. A report without an answer is not sent again, so the store
 	// counts it at most once. With own, this process still enforces the limit on all its admissions.
 	own  algo.Result
-	lost bool // perhaps the store lacks charges that own has
+	lost bool // the store may lack charges that own has
 }
 
 // NewCounter returns a counter that was never synchronized.
@@ -42,7 +42,7 @@ func NewCounter(rules CounterRules) Counter {
 	return c
 }
 
-// Renew returns a counter under changed rules. It keeps the charges that the store perhaps lacks.
+// Renew returns a counter under changed rules. It keeps the charges that the store may lack.
 func (c *Counter) Renew(rules CounterRules) Counter {
 	next := NewCounter(rules)
 	next.pending, next.charged, next.epoch, next.own, next.lost = c.pending, c.charged, c.epoch, c.own, c.lost
@@ -65,7 +65,7 @@ func (c *Counter) Due(now algo.Instant) bool {
 func (c *Counter) Idle(now algo.Instant) bool {
 	switch {
 	case c.pending > 0 && now < c.charged.Add(c.rules.Horizon), c.lost && now < c.own.Machine.Idle(c.own.State):
-		return false // perhaps the store lacks charges that still count
+		return false // the store may lack charges that still count
 	case c.pending > 0 || c.lost:
 		return true
 	}
@@ -209,7 +209,6 @@ func (c *Counter) Reported(now algo.Instant, out Report, results []algo.Result, 
 // machine of a longer window counts them (CounterRules.Admitted).
 func (c *Counter) ownCount() bool { return c.rules.Admitted == c.rules.Machine }
 
-// fraction returns a random number from 0 to 1.
 func fraction(intN func(int) int) float64 { return float64(intN(1<<20)) / (1 << 20) }
 
 // sync replaces the count by the state of the store, and adds pending charges. It returns by how many
@@ -249,7 +248,7 @@ func (c *Counter) Unreported(now algo.Instant, out Report, charged, busy bool, i
 		return
 	}
 	switch spread := fraction(intN); {
-	case s.stage == unseen && busy: // the process cannot read the number of processes yet, and assumes that it is alone
+	case s.stage == unseen && busy: // the process cannot read yet how many processes there are, and assumes that it is alone
 		c.Result = algo.Result{Machine: c.rules.Admitted}
 		s.start(now, spread)
 		s.settle(now, c.Result, c.ownCount())

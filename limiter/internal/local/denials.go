@@ -90,7 +90,6 @@ func isSlots(l Limit) bool {
 	return ok
 }
 
-// of returns the entries of subject. The caller holds the lock.
 func (d *Denials) of(subject string) []entry {
 	if entries, ok := d.recent[subject]; ok {
 		return entries

@@ -115,7 +115,6 @@ func (f *Fallback) Raise(now algo.Instant, subject string, limit Limit, seen fun
 	f.write(subject, states, charges, results)
 }
 
-// recount updates the number of subjects. The caller holds the lock.
 func (f *Fallback) recount() { f.subjects.Store(int64(len(f.table))) }
 
 // Mirror repeats charges that the store has made, on the limits that f holds. It reports whether all of
@@ -141,7 +140,7 @@ func (f *Fallback) Look(now algo.Instant, subject string, charges []Charge, resu
 	return load(now, f.table[subject], charges, results)
 }
 
-// load fills results with the states of charges, and reports whether there are any.
+// load fills results with the states that match charges, and reports whether there are any.
 func load(now algo.Instant, states []heldState, charges []Charge, results []algo.Result) (found bool) {
 	for i, c := range charges {
 		results[i] = algo.Result{}

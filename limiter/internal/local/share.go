@@ -138,7 +138,7 @@ func (s *Share) update(now algo.Instant, out Report, demand, processes algo.Resu
 	case s.stage == joining:
 		s.stage = steady
 		s.measure(out.demand, out.requests, gap, 0)
-		if s.cold { // perhaps few other processes have reported so far
+		if s.cold { // few other processes may have reported so far
 			s.interval = max(s.interval, firstReports)
 		}
 	case gap > 4*max(before, ReportWindow): // this process was idle, so its demand is unknown
