@@ -171,8 +171,8 @@ func (t *Keys) Rotate(ctx context.Context, now time.Time, force bool) error {
 	return nil
 }
 
-// unused returns an error if the table has keys that are perhaps older than the last rotation. A key that
-// was created in the same second as the rotation counts as older.
+// unused returns an error if the table has keys that may be older than the last rotation. A key that was created in
+// the same second as the rotation counts as older.
 func (t *Keys) unused(ctx context.Context, rotated time.Time) error {
 	all, err := t.all(ctx)
 	if err != nil {
@@ -262,8 +262,8 @@ func (t *Keys) secrets(ctx context.Context) (secrets [][]byte, rotated time.Time
 	return secrets, rotated, err
 }
 
-// secret returns the current secret. first means that the table has no keys. Only then does secret
-// create a missing secret, because a new secret would invalidate all existing keys.
+// secret returns the current secret. first means that the table has no keys. Only then does secret create a missing
+// secret, because a new secret would make all existing keys invalid.
 func (t *Keys) secret(ctx context.Context, first bool) ([]byte, error) {
 	secrets, _, err := t.secrets(ctx)
 	switch {

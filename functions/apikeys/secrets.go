@@ -21,7 +21,6 @@ const (
 // secretBytes is the length of a secret.
 const secretBytes = 32
 
-// newSecret returns a random secret.
 func newSecret() []byte {
 	secret := make([]byte, secretBytes)
 	_, _ = rand.Read(secret) // rand.Read never fails

@@ -22,11 +22,11 @@ import (
 // only the clients that its deployment uses, because clients cause most of a bundle's size and of a
 // cold start's duration.
 type Clients struct {
-	// DynamoDB opens the store of STORE=dynamodb: dynamotable.OpenStore.
+	// DynamoDB opens the store for STORE=dynamodb, for example dynamotable.OpenStore.
 	DynamoDB OpenDynamoDB
-	// Redis opens the store of STORE=redis, for example rediscache.Open.
+	// Redis opens the store for STORE=redis, for example rediscache.OpenStore.
 	Redis OpenRedis
-	// Events opens the destination of EVENTS, for example sinks.Open.
+	// Events opens the destination of events, for example sinks.Open.
 	Events OpenSink
 	// AWS loads the region and the credentials. If it is nil, they come from the variables that Lambda
 	// sets.
@@ -53,7 +53,6 @@ var (
 	errNoEvents   = errors.New("EVENTS: this program does not link the clients of Kafka and Kinesis (want EVENTS unset); deploy the bundle with the suffix -events")
 )
 
-// dynamoDBStore opens the DynamoDB store.
 func (c Config) dynamoDBStore(ctx context.Context) (limiter.Store, error) {
 	if c.Clients.DynamoDB == nil {
 		return nil, errNoDynamoDB
@@ -69,7 +68,6 @@ func (c Config) dynamoDBStore(ctx context.Context) (limiter.Store, error) {
 	return resilient.New(store, resilient.Options{})
 }
 
-// redisStore opens the Redis store.
 func (c Config) redisStore(ctx context.Context) (limiter.Store, func() error, error) {
 	if c.Clients.Redis == nil {
 		return nil, nil, errNoRedis

@@ -47,8 +47,8 @@ type Config struct {
 	RulesFrom string `env:"RULES_FROM"`
 	// AppConfigPort is the port of the AppConfig agent.
 	AppConfigPort int `env:"AWS_APPCONFIG_EXTENSION_HTTP_PORT, default=2772"`
-	// RulesVersion is the version of a rules document whose JSON has no field "version". It must grow
-	// with every change.
+	// RulesVersion is the version of a rules document that has no field "version". It must grow with every change of
+	// the document.
 	RulesVersion int64 `env:"RULES_VERSION"`
 	// MaxDelay bounds how long a request waits in the handler for its turn in a leaky bucket. 0 means
 	// that a request does not wait. MaxDelay also bounds the depth of every leaky bucket.
@@ -178,7 +178,6 @@ func (c *Config) validate() error {
 	return errors.Join(problems...)
 }
 
-// checkRedis checks the variables of a Redis server.
 func (c *Config) checkRedis(check func(ok bool, format string, args ...any)) {
 	check(c.RedisURL != "", "REDIS_URL: required with STORE=redis: a URL such as rediss://host:6379")
 	check((c.RedisIAMUser == "") == (c.RedisIAMCache == ""), "REDIS_IAM_USER and REDIS_IAM_CACHE: got one, want both or none")

@@ -321,7 +321,7 @@ func TestDeadline(t *testing.T) {
 		for _, c := range []struct {
 			fault  fault
 			reason limiter.Reason
-			waits  bool // true means that calls wait until the deadline, false that they fail at once
+			waits  bool // whether calls wait until the deadline; otherwise they fail at once
 			first  time.Duration
 		}{
 			{silent, limiter.ReasonTimeout, true, 900 * time.Millisecond},

@@ -144,7 +144,6 @@ func (c Config) FindRecord(ctx context.Context) (find func(ctx context.Context, 
 	return nil, nil
 }
 
-// apiKeys reads the files of API keys.
 func (c Config) apiKeys() (*caller.APIKeys, error) {
 	list, err := os.ReadFile(c.APIKeysFile)
 	if err != nil {

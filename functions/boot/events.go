@@ -32,7 +32,6 @@ type EventsConfig struct {
 
 const maxSample = 1_000_000
 
-// checkEvents checks the variables of events.
 func (c *EventsConfig) checkEvents(check func(ok bool, format string, args ...any)) {
 	switch c.Events {
 	case "":

@@ -32,8 +32,8 @@ func Layer(lookup func(string) (string, bool), clients Clients) func(context.Con
 // variableInit is the variable of Lambda with the kind of the init.
 const variableInit = "AWS_LAMBDA_INITIALIZATION_TYPE"
 
-// errSnapStart means that the extension would have no credentials after the snapshot. Every decision would
-// fail, and on_error would let the requests pass.
+// errSnapStart is the error of a function with SnapStart. After the snapshot the extension would have no credentials,
+// every decision would fail, and on_error could allow all requests.
 var errSnapStart = errors.New("SnapStart: the layer does not support it (got on, want off); set SnapStart of the function to None")
 
 func layerVariable(name string) string {
@@ -52,6 +52,6 @@ func layerNames() *regexp.Regexp {
 			names = append(names, name)
 		}
 	}
-	slices.SortFunc(names, func(a, b string) int { return len(b) - len(a) }) // the longest name matches first
+	slices.SortFunc(names, func(a, b string) int { return len(b) - len(a) }) // the first alternative that matches wins, so longer names come first
 	return regexp.MustCompile(`\b(` + strings.Join(names, "|") + `)\b`)
 }

@@ -56,8 +56,6 @@ func (d *deployment) options() boot.Options {
 	return boot.Options{Logger: slog.New(slog.NewTextHandler(&d.logged, nil)), Metrics: &d.metrics, Clock: func() time.Time { return d.now }}
 }
 
-// newDeployment returns a deployment. Its environment has the variables of the records table and the
-// given variables.
 func newDeployment(t *testing.T, variables ...string) *deployment {
 	t.Helper()
 	local, err := url.Parse(storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT"))
@@ -281,7 +279,7 @@ func TestStartSigningKeys(t *testing.T) {
 			return "no answer: " + output.String()
 		}
 	}
-	d.faults.Store(1) // one request fails, and the function retries it
+	d.faults.Store(1) // one request fails, and the function repeats it
 	if got := copyKeys(); got != "/2018-06-01/runtime/invocation/1/response null" {
 		t.Errorf("copy of a valid key set: got %s, want a response", got)
 	}

@@ -25,7 +25,6 @@ import (
 
 var serverless = []string{"STORE=redis", "REDIS_URL=rediss://cache.example:6379", "REDIS_CLUSTER=true", "REDIS_IAM_USER=weir-dev", "REDIS_IAM_CACHE=weir-dev-cache"}
 
-// credentials sets the credentials of a function's role.
 func credentials(t *testing.T) {
 	t.Helper()
 	for name, value := range map[string]string{
@@ -87,7 +86,6 @@ func (s *cache) answer(args []string) string {
 	return "+PONG\r\n"
 }
 
-// readCommand reads an array of strings.
 func readCommand(r *bufio.Reader) ([]string, error) {
 	number := func() (int, error) {
 		line, err := r.ReadString('\n')
@@ -140,7 +138,7 @@ func TestConfig_RedisClient_serverless(t *testing.T) {
 			time.Sleep(4 * time.Second)
 			ping(1)
 			time.Sleep(5 * time.Second)
-			ping(2) // the old connection was idle for too long
+			ping(2) // the old connection was idle for too long, so the client opens a second one
 			for i, at := range []time.Time{begun, begun.Add(9 * time.Second)} {
 				if user := server.auth[i][len(server.auth[i])-2]; user != "weir-dev" {
 					t.Errorf("connection %d: got user %q, want weir-dev", i+1, user)

@@ -89,7 +89,6 @@ func inRules(err error) error {
 	return nil
 }
 
-// parsing returns the options of the parser of rules.
 func (c Config) parsing() rules.Options {
 	o := rules.Options{MaxDelay: c.MaxDelay}
 	if c.Store == "dynamodb" {

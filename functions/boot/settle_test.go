@@ -23,7 +23,7 @@ import (
 func TestConfig_SettleEnvironment(t *testing.T) {
 	var calls recordstest.Calls
 	client, table := recordstest.Table(t, &calls)
-	// Opens the connection before the function, which has a short timeout.
+	// This call opens the connection. The function under test has a short timeout.
 	storetest.Must(records.GetConsistent(t.Context(), new(recordstest.Calls).Client(client), table, contract.ReceiptKeysKey))
 	keys := storetest.Must(receipts.Load(t.Context(), new(recordstest.Calls).Client(client), table))
 	c := storetest.Must(boot.Load(lookup("NAMESPACE=dev", "TABLE=counters", "RECORDS_TABLE="+table)))

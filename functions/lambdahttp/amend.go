@@ -176,7 +176,7 @@ type fullAnswer struct {
 	text           []byte
 	status         int
 	headers, lists *member  // the members headers and multiValueHeaders; nil if there are none
-	fields         []member // of headers and lists
+	fields         []member // header fields in headers and lists
 	body           *member
 	base64         bool
 }

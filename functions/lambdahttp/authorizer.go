@@ -68,7 +68,7 @@ func (a authorizer) decide(ctx context.Context, event *authorizerEvent) ([]byte,
 		return a.policy(event, "Deny", result, ""), nil
 	case outcome.Unauthorized:
 		return nil, errUnauthorized
-	default: // not Deny, which API Gateway would answer with 429
+	default: // an error, because API Gateway would answer Deny with 429
 		return nil, cmp.Or(result.Err, errStoreFailed)
 	}
 }
@@ -76,7 +76,7 @@ func (a authorizer) decide(ctx context.Context, event *authorizerEvent) ([]byte,
 // policy returns the policy of a result. receipt is empty if there is none.
 func (a authorizer) policy(event *authorizerEvent, effect string, r httplimit.Result, receipt string) []byte {
 	tier := r.Tier
-	if tier == "" { // no rule matched
+	if tier == "" { // no rule matches the request
 		tier = a.Rules.Current().Tier(r.Caller.Tier)
 	}
 	return policy(event.methodARN, effect, r, tier, receipt)

@@ -129,7 +129,6 @@ type eventReader struct {
 	err error
 }
 
-// context reads the member requestContext.
 func (r *eventReader) context(e *authorizerEvent) {
 	for name := range r.members {
 		switch string(name) {
@@ -229,7 +228,6 @@ func (r *eventReader) text(s *string) {
 	}
 }
 
-// value reads a string and returns it.
 func (r *eventReader) value() (s string) {
 	r.text(&s)
 	return s

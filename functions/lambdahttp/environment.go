@@ -87,7 +87,6 @@ func (e *Environment) Serve(api http.Handler) http.Handler {
 	}))
 }
 
-// gate returns the gate of the environment.
 func (e *Environment) gate() *httplimit.Gate { return httplimit.New(e.gateOptions(e.settled)) }
 
 func (e *Environment) gateOptions(settled func(outcome.Settlement)) httplimit.Options {
@@ -103,7 +102,6 @@ func (e *Environment) gateOptions(settled func(outcome.Settlement)) httplimit.Op
 	}
 }
 
-// observe records a decided request in the metrics and the decision log.
 func (e *Environment) observe(o outcome.Outcome) {
 	e.Recorder.Record(o)
 	e.Events.Record(o)
@@ -127,9 +125,9 @@ func (e *Environment) settled(s outcome.Settlement) {
 	}
 }
 
-// settledLine records a settlement by a line of an access log. It never counts a receipt as replayed: the
-// Go handler has possibly settled the request already, or CloudWatch Logs has delivered the line twice. If
-// the event fails, it counts no lost settlement, because Lambda repeats the event.
+// settledLine records a settlement by a line of an access log. It never counts a receipt as replayed: the Go handler
+// may have settled the request before, and CloudWatch Logs may deliver a line twice. If the event fails, it counts no
+// lost settlement, because Lambda repeats the event.
 func (e *Environment) settledLine(s outcome.Settlement) {
 	if errors.Is(s.Err, limiter.ErrVoucherUsed) {
 		s.Voucher = false

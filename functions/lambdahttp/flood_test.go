@@ -138,7 +138,6 @@ func forgedToken(i int) map[string]string {
 
 func unknownKey(int) map[string]string { return map[string]string{"X-Api-Key": caller.NewAPIKey()} }
 
-// send sends request i from an address and returns the status of its answer.
 func (f *flood) send(t *testing.T, a *target, address string, i int) int {
 	t.Helper()
 	if f.of == logins {

@@ -49,7 +49,6 @@ func listEvent(t testing.TB) []byte {
 	})
 }
 
-// limitedBy returns an environment with a rules document.
 func limitedBy(t testing.TB, document string) *lambdahttp.Environment {
 	t.Helper()
 	e := memory(t)

@@ -10,7 +10,7 @@ import (
 
 // member is a member of a JSON object. name, value and pair are parts of the text of the object.
 type member struct {
-	name       string // decoded
+	name       string // decoded name
 	pair       []byte // the name and the value, as in the text
 	value      []byte
 	start, end int // offsets of value in the text

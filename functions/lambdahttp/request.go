@@ -220,7 +220,7 @@ func credentials(h http.Header, address netip.Addr) caller.Credentials {
 type origin struct {
 	decided bool              // an authorizer has charged and allowed the request
 	over    string            // httplimit.Answer.Over of the authorizer's decision
-	receipt string            // of the authorizer's charges, encrypted; empty if there is none
+	receipt string            // encrypted receipt of the authorizer's charges; "" if there is none
 	fields  map[string]string // header fields of the authorizer's decision; can be empty
 	// malformed reports that the path could not be parsed. The URL of the request then has a substitute
 	// path.

@@ -73,7 +73,6 @@ const StreamType = "application/vnd.awslambda.http-integration-response"
 // StreamDelimiter ends the metadata of a streamed answer. JSON contains no zero byte.
 const StreamDelimiter = "\x00\x00\x00\x00\x00\x00\x00\x00"
 
-// stream returns the answer in the form of a streamed answer.
 func (r *response) stream() ([]byte, error) {
 	r.WriteHeader(http.StatusOK)
 	cookies := r.sent["Set-Cookie"]

@@ -33,7 +33,6 @@ type settle struct {
 	reports, lines *httplimit.Gate
 }
 
-// settleEvent is an event of either kind.
 type settleEvent struct {
 	Receipt string          `json:"receipt"`
 	Cost    json.RawMessage `json:"cost"`

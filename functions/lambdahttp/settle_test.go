@@ -14,7 +14,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// report invokes the function settle with an event in which %s is a receipt.
+// report invokes the function settle. In the text of event, %s stands for the receipt.
 func (d *decided) report(event, receipt, want string) {
 	d.t.Helper()
 	got, err := d.settle.Invoke(ctx, []byte(strings.Replace(event, "%s", receipt, 1)))
@@ -40,7 +40,6 @@ func (d *decided) lines(lines ...string) error {
 	return err
 }
 
-// logged returns an event of CloudWatch Logs.
 func logged(t *testing.T, text []byte) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -182,8 +181,7 @@ func TestSettle_parts(t *testing.T) {
 	}
 }
 
-// Lines of a limit that counts only cost change nothing. The values of a line can be numbers, or be
-// missing.
+// A line changes nothing if its limits count only cost. The values of a line can be numbers, or be missing.
 func TestSettle_linesValues(t *testing.T) {
 	d := newDecided(t, `{"rules":[{"endpoint":"*","limits":{"*":{"name":"tokens","requests":1000,"window":"1m","per":["ip"],"count":"cost","reserve":100}}}]}`)
 	receipt := d.receipt()
@@ -227,7 +225,7 @@ func TestSettle_failures(t *testing.T) {
 		}
 	}
 	d.want("repetitions", "calls 2, input 200, output 400, failures 0, bytes 2")
-	if got := d.counted(contract.MetricSettlementsLost); got != 1 { // the report; Lambda repeats the lines
+	if got := d.counted(contract.MetricSettlementsLost); got != 1 { // only the report is lost: Lambda repeats the lines
 		t.Errorf("lost settlements: got %d, want 1", got)
 	}
 }

@@ -82,7 +82,7 @@ func uncompressed(data []byte) (log accessLog, err error) {
 	case err != nil:
 		return log, fmt.Errorf("access log: %w", err)
 	case len(text) > maxLines:
-		return log, fmt.Errorf("access log: got more than %d bytes, want less", maxLines)
+		return log, fmt.Errorf("access log: got more than %d bytes, want at most that", maxLines)
 	}
 	if err := json.Unmarshal(text, &log); err != nil {
 		return log, fmt.Errorf("access log: %w", err)

@@ -105,7 +105,6 @@ func Rotate(ctx context.Context, api Table, table string, now time.Time, force b
 	return nil
 }
 
-// item returns the item of the keys.
 func (k Keys) item() records.Item {
 	it := records.NewItem(contract.ReceiptKeysKey)
 	it.SetBinary(currentAttribute, k.current)

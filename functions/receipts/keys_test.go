@@ -16,8 +16,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// Concurrent authorizers create one key, and all use it. They call only the listed actions and use only
-// the listed item. A function that opens receipts only reads.
+// Concurrent authorizers create one key, and all of them use it. They call only the listed actions, on only the
+// listed item. A function that opens receipts never writes.
 func TestLoad(t *testing.T) {
 	var calls, reads recordstest.Calls
 	client, table := recordstest.Table(t, &calls)

@@ -24,8 +24,8 @@ type Ring struct {
 	keys  *fresh.Value[Keys]
 }
 
-// Scope is where a receipt can be settled: in the same counters. Deployments can share a records table, and a
-// global table has the same keys in several regions.
+// Scope is the set of counters in which a receipt can be settled. A scope has a namespace, because deployments can
+// share a records table. It has a region, because a global table has the same keys in several regions.
 type Scope struct {
 	Namespace string
 	Region    string // "" for keys in a file

@@ -59,7 +59,7 @@ func (k Keys) open(scope Scope, text string) ([]byte, error) {
 		return nil, ErrForged
 	}
 	sealed, err := encoding.DecodeString(text)
-	if err != nil || len(sealed) != encoding.DecodedLen(len(text)) || len(sealed) < headerBytes+nonceBytes+tagBytes || sealed[0] != version { // the decoder ignores line breaks
+	if err != nil || len(sealed) != encoding.DecodedLen(len(text)) || len(sealed) < headerBytes+nonceBytes+tagBytes || sealed[0] != version { // the decoder ignores line breaks, so the lengths are compared too
 		return nil, ErrForged
 	}
 	header := sealed[:headerBytes]

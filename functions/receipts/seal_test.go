@@ -58,13 +58,13 @@ func TestRing_forged(t *testing.T) {
 func TestRing_Open_oversized(t *testing.T) {
 	ring := receipts.Fixed("dev", receipts.NewKeys())
 	text := strings.Repeat("A", contract.MaxReceipt+1)
-	storetest.Must(ring.Seal(ctx, noon, nil)) // reads the keys
+	storetest.Must(ring.Seal(ctx, noon, nil)) // this call reads the keys
 	if n := testing.AllocsPerRun(100, func() { _, _ = ring.Open(ctx, noon, text) }); n != 0 {
 		t.Errorf("got %v allocations, want 0", n)
 	}
 }
 
-// Two receipts with the same content have nothing in common but the version and the key id.
+// Two receipts of the same content differ in all bytes except the version and the key id.
 func TestRing_Seal_random(t *testing.T) {
 	ring := receipts.Fixed("dev", receipts.NewKeys())
 	a := storetest.Must(base64.RawURLEncoding.DecodeString(storetest.Must(ring.Seal(ctx, noon, []byte("charges")))))

@@ -43,9 +43,9 @@ type Table struct {
 	retryable func(error) bool
 }
 
-// NewTable returns the table with this name. It repeats a failed read once, independently of the client's
-// retries. A read is safe to repeat, unlike a charge. The second attempt is for the first read after
-// Lambda thaws an environment: its connection has possibly died during the freeze.
+// NewTable returns the table with this name. It repeats a failed read once, independently of the client's retries. A
+// read is safe to repeat, unlike a charge. The second attempt is for the first read after Lambda thaws an
+// environment: its connection may have died during the freeze.
 func NewTable(api Reader, name string) *Table {
 	return &Table{api, name, retry.NewStandard().IsErrorRetryable}
 }

@@ -65,7 +65,7 @@ func NewClient(ctx context.Context, c boot.Config) (redis.UniversalClient, error
 			return nil, errRedisURL
 		}
 		o.MaxRetries, o.PoolSize, o.PipelinePoolSize = -1, redisPoolSize, -1
-		o.DialerRetries, o.DialTimeout = 1, resilient.DefaultFirstTimeout // DialerRetries is the number of attempts
+		o.DialerRetries, o.DialTimeout = 1, resilient.DefaultFirstTimeout // DialerRetries is the number of attempts, so 1 means no retry
 		o.ContextTimeoutEnabled = true
 		o.ConnMaxIdleTime, o.ConnMaxLifetime = resilient.ConnectionLife, redisMaxLife
 		o.DisableIdentity, o.MaintNotificationsConfig = true, quiet

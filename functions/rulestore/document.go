@@ -68,7 +68,6 @@ type Version struct {
 	Bytes     int       `json:"bytes"` // size of the document
 }
 
-// attributes returns v as attributes of an item.
 func (v Version) attributes() records.Item {
 	it := records.Item{
 		versionAttribute: &types.AttributeValueMemberN{Value: strconv.FormatInt(v.Version, 10)},
@@ -123,7 +122,7 @@ func compress(document []byte) ([]byte, error) {
 	}
 	var b bytes.Buffer
 	w, _ := gzip.NewWriterLevel(&b, gzip.BestCompression) // NewWriterLevel fails only for an invalid level
-	_, _ = w.Write(document)                              // writes to a Buffer never fail
+	_, _ = w.Write(document)                              // a Buffer never returns an error
 	_ = w.Close()
 	if b.Len() > maxItem {
 		return nil, fmt.Errorf("document: got %d bytes after compression, want at most %d (the size of a DynamoDB item); shorten its notes or overrides", b.Len(), maxItem)

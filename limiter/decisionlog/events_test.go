@@ -349,8 +349,8 @@ func TestPublisher_brokerHangs(t *testing.T) {
 			waited += took
 			time.Sleep(100 * time.Millisecond)
 		}
-		// Each batch is cancelled after 5 s. The pauses after the batches are 1, 2, 4, 8 and 16 s. A
-		// request notices the end of a batch or of a pause up to a second late.
+		// The Publisher cancels each batch after 5 s. The pauses after the batches are 1, 2, 4, 8 and 16 s. A request
+		// notices the end of a batch or of a pause up to a second late.
 		want := []time.Duration{0, 6 * time.Second, 13 * time.Second, 22 * time.Second, 35 * time.Second, 56 * time.Second}
 		synctest.Wait()
 		if len(instants) != len(want) {

@@ -123,7 +123,7 @@ func (p *Publisher) Settled(s outcome.Settlement) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, e := range s.Excess {
-		if s.Voucher { // the caller is unknown
+		if s.Voucher { // the caller of a voucher is unknown
 			subject = p.o.Hash(e.Subject)
 		}
 		k := key{second: s.Time.Unix(), outcome: outcome.Allowed, subject: subject, rule: e.Limit.Rule, limit: e.Limit.Name, settled: true}
@@ -277,7 +277,6 @@ func (p *Publisher) start(now time.Time) {
 	}()
 }
 
-// lines encodes events as JSON.
 func (p *Publisher) lines(taken []*pending, first int64) [][]byte {
 	batch := make([][]byte, 0, len(taken))
 	for i, each := range taken {
@@ -299,7 +298,6 @@ func (p *Publisher) losses(now time.Time) (dropped int64, cause error) {
 	return dropped, p.cause
 }
 
-// report reports losses to Options.Dropped and the log.
 func (p *Publisher) report(now time.Time, dropped int64, cause error) {
 	if dropped == 0 {
 		return

@@ -79,7 +79,6 @@ func (t *tally) addSample(k key, o *outcome.Outcome, weight int64) {
 	p.add(o, weight)
 }
 
-// add adds a request to the event of its key.
 func (t *tally) add(k key, o *outcome.Outcome) {
 	if p := t.event(k, o.Time); p != nil {
 		p.add(o, 1)
@@ -125,7 +124,7 @@ func (p *pending) add(o *outcome.Outcome, weight int64) {
 	}
 }
 
-// event returns p as an Event of an environment.
+// event returns p as an Event. environment is the random text that identifies the process.
 func (p *pending) event(namespace, environment string, sequence int64) Event {
 	p.Namespace, p.Environment, p.Sequence = namespace, environment, sequence
 	p.LatencyMS = float64((p.latency / time.Duration(p.seen)).Microseconds()) / 1000

@@ -123,7 +123,6 @@ func (v *Value[V]) begin(ctx context.Context, now time.Time, load Load[V], need 
 	return v.reading, nil
 }
 
-// read reads the source and stores the new state.
 func (v *Value[V]) read(ctx context.Context, now time.Time, load Load[V]) {
 	ctx, cancel := context.WithTimeout(ctx, v.policy.Timeout)
 	defer cancel()

@@ -12,10 +12,10 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// DefaultSubjects is how many subjects a Store holds unless Options say otherwise.
+// DefaultSubjects is the default of Options.Subjects.
 const DefaultSubjects = 1_000_000
 
-// Options of a Store. The zero value is ready for use.
+// Options are the options of a Store. The zero value is ready for use.
 type Options struct {
 	// Subjects bounds the number of subjects with one limit each; 0 means DefaultSubjects. A subject
 	// counts once for each of its limits. A sliding_log or a concurrent limit counts once more for every four
@@ -146,7 +146,7 @@ func (s *Store) Settle(_ context.Context, now algo.Instant, subject limiter.Subj
 	return settled, nil
 }
 
-// missing returns the total weight of the limits that forced charges would add to sh.
+// missing returns the total weight of the new limits that forced charges would add to sh.
 func missing(sh *shard, k key, charges []limiter.Charge) (grows int) {
 	for i := range charges {
 		if c := &charges[i]; c.Force && c.Cost > 0 && sh.find(k, c.Limit.ID) == nil {

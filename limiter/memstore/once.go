@@ -40,7 +40,6 @@ func (s *settled) check(now algo.Instant, subject limiter.Subject, once limiter.
 	return nil
 }
 
-// add keeps the ID of a settlement.
 func (s *settled) add(subject limiter.Subject, once limiter.Once) {
 	if s.ids == nil {
 		s.ids = map[settledPeriod][]shortID{}

@@ -96,7 +96,6 @@ func (sh *shard) knows(k key) bool {
 	return false
 }
 
-// add returns a new slot for a limit of k.
 func (sh *shard) add(k key, limit *limiter.Limit) *slot {
 	if !sh.knows(k) {
 		sh.subjects++
@@ -154,7 +153,6 @@ func (sh *shard) force(k key, at *slot, c *limiter.Charge, now algo.Instant) (ex
 	return held.Machine.Excess(held.State, now, c.Cost)
 }
 
-// use sets the limit of a slot.
 func (sh *shard) use(at *slot, limit *limiter.Limit) {
 	n, ok := sh.numbers[limit]
 	if !ok {
@@ -185,7 +183,6 @@ func (sh *shard) drop(at *slot) {
 	}
 }
 
-// grow doubles the table.
 func (sh *shard) grow() {
 	old := sh.chains
 	sh.chains = make([]uint32, 2*len(old))
@@ -216,7 +213,6 @@ func (sh *shard) remove(chain *uint32, subject limiter.SubjectID) {
 	sh.subjects--
 }
 
-// held returns what a slot holds.
 func (sh *shard) held(at *slot) limiter.Held {
 	limit := sh.limit(at)
 	return limiter.Held{Result: algo.Result{Machine: limit.Machine(), State: sh.state(at)}, Version: limit.Version, Mark: sh.marks[at]}
@@ -229,7 +225,6 @@ func (sh *shard) state(at *slot) algo.State {
 	return algo.State{Newest: algo.Instant(at.state.Instant), Entries: sh.logs[at]}
 }
 
-// put replaces the state in a slot.
 func (sh *shard) put(at *slot, s algo.State) {
 	if m, ok := sh.limit(at).Machine().(algo.Compacter); ok {
 		at.state = m.Compact(s)
@@ -248,14 +243,14 @@ func (sh *shard) settle(at *slot, c *limiter.Charge, now algo.Instant) limiter.H
 	}
 	held, own := sh.held(at), sh.limit(at)
 	if own != c.Limit && own.Fingerprint() == c.Limit.Fingerprint() {
-		held.Machine = c.Limit.Machine() // saves Settle the formatting of the fingerprint
+		held.Machine = c.Limit.Machine() // so that Settle need not format the fingerprint
 	}
 	held, changed := held.Settle(c.Limit, now)
 	if changed && c.Cost > 0 {
 		if held.Machine == c.Limit.Machine() && held.Version == c.Limit.Version {
 			own = c.Limit
 		}
-		sh.drop(at) // remove the entries, because the new state is possibly not the state of a log
+		sh.drop(at) // remove the entries, because the new state may not be that of a log
 		sh.use(at, own)
 		sh.put(at, held.State)
 		if held.Mark != (algo.Mark{}) {

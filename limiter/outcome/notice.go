@@ -10,8 +10,8 @@ import (
 type Notice struct {
 	ID       string    `json:"id"`       // equal for all copies of the notice
 	Percent  int       `json:"percent"`  // percentage of Capacity that the subject has used
-	Used     int64     `json:"used"`     // when the notice was written
-	Capacity int64     `json:"capacity"` // of the subject's own limit
+	Used     int64     `json:"used"`     // used quota when the notice was written
+	Capacity int64     `json:"capacity"` // capacity of the subject's own limit
 	Start    time.Time `json:"start"`    // start of the period
 	End      time.Time `json:"end"`      // end of the period
 }

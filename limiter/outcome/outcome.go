@@ -13,9 +13,9 @@ import (
 // Outcome is everything known about one decided request.
 type Outcome struct {
 	Time     time.Time        // when the request arrived
-	Duration time.Duration    // of the decision, including the identification of the caller
+	Duration time.Duration    // duration of the decision, including the identification of the caller
 	Caller   caller.Caller    // contains only verified identities
-	Charges  []limiter.Charge // of the request; they MUST NOT change afterwards
+	Charges  []limiter.Charge // charges of the request; they MUST NOT change afterwards
 	Decision limiter.Decision // the zero Decision if there was no decision
 	// Exemption is the name of the exemption that applies to the request. The request has no charges
 	// then. It is "" if the request is not exempt.

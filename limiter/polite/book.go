@@ -56,7 +56,7 @@ func credential(authorization string) string {
 	return authorization
 }
 
-// hash returns the key of texts below another key.
+// hash returns the key of texts within the scope of the key above.
 func (b *book) hash(above uint64, texts ...string) uint64 {
 	var h maphash.Hash
 	h.SetSeed(b.seed)

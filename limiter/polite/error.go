@@ -10,7 +10,7 @@ import (
 // *url.Error; use errors.As.
 type WaitError struct {
 	Host     string        // host of the request
-	Wait     time.Duration // from now until a request may be sent
+	Wait     time.Duration // time from now until a request may be sent
 	Refusals int           // number of consecutive refusals if the breaker is open; otherwise 0
 }
 

@@ -142,7 +142,7 @@ const (
 
 // turn returns when the next request may be sent, and the reason for the wait. q.mu is held.
 func (q *quota) turn(now time.Time) (time.Time, reason) {
-	// Subtract the requests in flight, because the last response possibly did not count them.
+	// Subtract the requests in flight, because the last response may not have counted them.
 	switch left := q.left - q.inFlight; {
 	case left > q.capacity/4, left > 0 && !now.Before(q.reset):
 		return time.Time{}, spread
@@ -179,7 +179,7 @@ func (q *quota) learn(t ticket, a advice, counted bool, now time.Time) {
 	if counted {
 		q.inFlight--
 	}
-	fresh := t.sent.After(q.refused) // sent after the last refusal arrived
+	fresh := t.sent.After(q.refused) // the request was sent after the last refusal arrived
 	if fresh || t.trial && counted {
 		if a.refused {
 			q.breaker.RecordFailure()

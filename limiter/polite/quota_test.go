@@ -36,7 +36,7 @@ func TestQuota_take(t *testing.T) {
 	}
 }
 
-// The API has possibly counted a request that got no response, so the quota loses one request.
+// The API may have counted a request that got no response, so the quota loses one request.
 func TestQuota_forget(t *testing.T) {
 	q := answered(3)
 	sent, _, err := q.pass(noon.Add(time.Minute), noon.Add(time.Hour))

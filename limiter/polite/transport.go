@@ -100,7 +100,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	c := &call{Transport: t, request: r, route: t.book.route(r)}
 	last, err := t.executor.WithContext(r.Context()).Get(c.send)
 	if err != nil {
-		if c.response != nil { // the context ended during the wait before a repetition
+		if c.response != nil { // the context ended while a request waited for its repetition
 			_ = c.response.Body.Close()
 		}
 		return nil, err

@@ -96,8 +96,8 @@ type call struct {
 	results []algo.Result
 }
 
-// errOthersAnswered marks the timeout of a call during which the store answered other calls. The breaker
-// ignores such a timeout: many calls for one item possibly waited for each other.
+// errOthersAnswered marks the timeout of a call during which the store answered other calls. The breaker ignores such
+// a timeout: many calls for one item may have waited for each other.
 var errOthersAnswered = errors.New("other calls were answered meanwhile")
 
 // make calls the store and records whether it answered.

@@ -55,7 +55,7 @@ func (s *failing) answer(ctx context.Context) error {
 
 func (s *failing) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	err := s.answer(ctx)
-	if writes := charges[0].Cost > 0; err != nil && (writes || !errors.Is(err, limiter.ErrItemThrottled)) { // the capacity for reads is separate
+	if writes := charges[0].Cost > 0; err != nil && (writes || !errors.Is(err, limiter.ErrItemThrottled)) { // throttled writes do not throttle reads
 		return false, err
 	}
 	return s.Store.Take(ctx, now, subject, charges, results)
@@ -77,7 +77,6 @@ func charge(tb testing.TB, n int64) []limiter.Charge {
 	return []limiter.Charge{{Subject: user, Limit: l, Cost: 1}}
 }
 
-// direct calls a store once.
 func direct(ctx context.Context, store limiter.Store, charges []limiter.Charge) error {
 	_, err := store.Take(ctx, algo.InstantOf(noon), user, charges, make([]algo.Result, 1))
 	return err

@@ -17,7 +17,7 @@ const ConnectionLife = 5 * time.Second
 // does not get this time, because the client opens a connection in the background.
 const rare = time.Second
 
-// deadlines decides how long a decision may wait for a store whose connections are perhaps gone.
+// deadlines decides how long a decision may wait for a store whose connections may be gone.
 type deadlines struct {
 	reconnect, first time.Duration
 
@@ -26,8 +26,8 @@ type deadlines struct {
 	failing atomic.Bool  // the last call had no answer
 }
 
-// timeout implements limiter.Connector. A call after a failed call perhaps has to connect, because a
-// client closes the connection of a failed call.
+// timeout implements limiter.Connector. A client closes the connection of a failed call, so the next call may have to
+// connect.
 func (d *deadlines) timeout(now algo.Instant) time.Duration {
 	last := d.last.Load()
 	if last == 0 {

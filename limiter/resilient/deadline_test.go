@@ -97,7 +97,7 @@ func TestLimiter_Take_deadline(t *testing.T) {
 		}
 		begun, probe := time.Now(), &hanging{Store: store.Store, answers: true}
 		guarded := storetest.Must(resilient.New(probe, resilient.Options{}))
-		if err := direct(t.Context(), guarded, charges[:1]); err != nil { // opens a connection before the first decision
+		if err := direct(t.Context(), guarded, charges[:1]); err != nil { // this call opens a connection before the first decision
 			t.Fatal(err)
 		}
 		probe.answers = false

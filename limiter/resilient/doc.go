@@ -21,7 +21,7 @@
 // # Deadlines
 //
 // [limiter.Options].Timeout bounds a decision. All calls of a decision share this deadline. Opening a
-// connection takes longer, so a decision gets more time if it perhaps has to open a connection:
+// connection takes longer, so a decision gets more time if it may have to open a connection:
 //
 //	usual      limiter.Options.Timeout
 //	reconnect  250 ms   after five seconds without a call; a second or more after a failed call;

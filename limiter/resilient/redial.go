@@ -13,8 +13,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// redialing repeats a Take once if its connection is not new and is dead. The second call possibly has to
-// open a connection, so its deadline is later: the duration timeout after the start of the first call.
+// redialing repeats a Take once if its connection is not new and is dead. The second call may have to open a
+// connection, so it has more time: its deadline is the duration timeout after the start of the first call.
 type redialing struct {
 	limiter.Store
 	timeout time.Duration
@@ -32,7 +32,7 @@ func (r redialing) Take(ctx context.Context, now algo.Instant, subject limiter.S
 	return taken, err
 }
 
-// extend returns ctx with a deadline that is end or later.
+// extend returns ctx with a deadline of at least end.
 func extend(ctx context.Context, end time.Time) (context.Context, context.CancelFunc) {
 	if deadline, ok := ctx.Deadline(); !ok || !deadline.Before(end) {
 		return ctx, func() {}

@@ -18,16 +18,15 @@ const (
 	DefaultFirstTimeout     = 900 * time.Millisecond
 )
 
-// Options of New. The zero value is ready for use.
+// Options are the options of New. The zero value is ready for use.
 type Options struct {
 	// Failures is the number of failures in a row that open the breaker; 0 means DefaultFailures.
 	Failures int
 	// Pause is the time from the opening of the breaker until a call probes the store; 0 means
 	// DefaultPause.
 	Pause time.Duration
-	// ReconnectTimeout bounds a decision that perhaps has to open a connection. It applies if it is
-	// longer than limiter.Options.Timeout. It MUST be below limiter.MinWindow. 0 means
-	// DefaultReconnectTimeout.
+	// ReconnectTimeout bounds a decision that may have to open a connection. It applies if it is longer than
+	// limiter.Options.Timeout. It MUST be below limiter.MinWindow. 0 means DefaultReconnectTimeout.
 	ReconnectTimeout time.Duration
 	// FirstTimeout replaces ReconnectTimeout for the first decision, and for decisions that begin before
 	// the first decision returns. It MUST be at least ReconnectTimeout. 0 means DefaultFirstTimeout.
