@@ -194,7 +194,7 @@ func TestRemoteKeys(t *testing.T) {
 	}
 	later(time.Minute)
 	down = true
-	check(newIssuer(t, "new"), caller.ErrUnverified, 5) // ErrUnverified, because after a failed fetch the key is possibly new
+	check(newIssuer(t, "new"), caller.ErrUnverified, 5) // ErrUnverified, because the key may be newer than the last good fetch
 	check(newIssuer(t, "new"), caller.ErrUnverified, 5)
 	check(first, nil, 5)
 	later(30*time.Second - 1)

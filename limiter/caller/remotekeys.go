@@ -148,7 +148,7 @@ func (r *RemoteKeys) Key(ctx context.Context, now time.Time, id, algorithm strin
 		return nil, fmt.Errorf("%w: %w", ErrUnverified, err)
 	}
 	key, err := set.Key(ctx, now, id, algorithm)
-	// The issuer has possibly added the key since the last successful fetch.
+	// The issuer may have added the key since the last successful fetch.
 	if failed := r.set.Err(); failed != nil && errors.Is(err, errUnknownKey) {
 		return nil, fmt.Errorf("%w: %w", ErrUnverified, failed)
 	}

@@ -180,7 +180,7 @@ func (p *process) settle() {
 		p.record(at, "settlement", text, func(m *storetest.Model) string {
 			problem := settle(m)
 			if applied {
-				m.Keep(modelCaller, s.once) // the store has possibly refunded only expired entries of a log
+				m.Keep(modelCaller, s.once) // the store may have refunded only expired entries of a log
 			}
 			return unless(problem == nil, fmt.Sprintf("got no error, want %v", problem))
 		})

@@ -13,7 +13,7 @@ import (
 // Further calls wait until a call or batch returns, and then share a batch.
 const mostInFlight = 2
 
-// If no call returns for the time stalledAfter, connections are possibly lost. Waiting calls are then
+// If no call returns for the time stalledAfter, connections may be lost. Waiting calls are then
 // sent on other connections, until mostStalled calls and batches are in flight.
 const (
 	stalledAfter = 10 * time.Millisecond

@@ -58,7 +58,7 @@ func groupRound(t *testing.T, l *limiter.Limiter, store limiter.Store, limit *li
 		}
 		return results[0].Machine.Used(results[0].State, start)
 	}
-	used() // leaves out the first call, which possibly opens a connection
+	used() // leaves out the first call, which may open a connection
 	before := writes()
 	var admitted, busy atomic.Int64
 	var wg sync.WaitGroup

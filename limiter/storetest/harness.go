@@ -152,7 +152,7 @@ func (p *pair) settleOnce(t failer, now algo.Instant, charges []limiter.Charge, 
 		t.Fatalf("settlement of %+v at start%+v: got %+v and %v, want %+v and %v", charges, now.Sub(start), got, err, want, wantErr)
 	}
 	p.released.add(charges, results)
-	if got.Given > 0 && once.Needed() { // perhaps the store refunded only expired entries of a log, and kept the ID
+	if got.Given > 0 && once.Needed() { // the store may have refunded only expired entries of a log, and kept the ID
 		p.model.Keep(p.subject, once)
 	}
 	return nil

@@ -43,7 +43,7 @@ const (
 // operations in which the model returns the same answers, bit for bit. In this order, each operation
 // takes place between its call and its return. The callers are several processes, each with its own clock
 // and cache. For a store in memory they are goroutines of this process. An operation that failed with
-// limiter.ErrContended counts as not made, except that a settlement has possibly released its slots.
+// limiter.ErrContended counts as not made, except that a settlement may have released its slots.
 //
 // The calling test MUST be a top-level test, because the processes execute this test binary and run
 // only that test.

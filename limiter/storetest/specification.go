@@ -58,7 +58,7 @@ func (m *Model) explains(limits [][]*limiter.Limit, e event) bool {
 		if used := errors.Is(err, limiter.ErrVoucherUsed); used || !e.Used {
 			return used == e.Used
 		}
-		// The store has possibly refunded expired entries of a log, which the model no longer has.
+		// The store may have refunded expired entries of a log, which the model no longer has.
 		return m.check(who, e.Op.Once) == nil
 	case resets:
 		m.Reset(who)

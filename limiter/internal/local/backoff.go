@@ -101,8 +101,8 @@ func (b *backOff) admitted(now algo.Instant, cost int64, ttl time.Duration) {
 	}
 	d := b.of(cost)
 	switch {
-	// A caller with more than one early request ignores RetryAfter. A single early request is possibly
-	// from a client that did not know RetryAfter.
+	// A caller with more than one early request ignores RetryAfter. A single early request can
+	// come from a client that did not know RetryAfter.
 	case d.early > 1:
 	case d.paid > now:
 		d.paid = d.paid.Add(-ttl)
