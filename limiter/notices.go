@@ -148,7 +148,7 @@ func (n *notices) due(now algo.Instant, u *usage) (due []int) {
 	return due
 }
 
-// at returns the notices that this process knows for a period; nil if the period has ended. n.mu is held.
+// at returns the notices that this process knows for a period; nil if the period has ended. The caller holds n.mu.
 func (n *notices) at(key noticeKey, period int64) *noticed {
 	at := n.known[key]
 	switch {

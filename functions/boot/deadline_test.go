@@ -53,7 +53,7 @@ type line struct {
 
 	mu    sync.Mutex
 	fault fault
-	since int // number of connections at the start of the fault; lostPeers and resetOld affect only these
+	since int // number of connections at the start of the fault; the faults lostPeers and resetOld affect only these connections
 	dials int
 	far   time.Duration // time to open a connection
 }

@@ -44,8 +44,8 @@ func (c Config) rules() (*live.Rules, error) {
 	if c.RulesFrom == "" {
 		return live.Fixed(bundled), nil
 	}
-	// The document of the bundle is in force until the first successful read of the source. It gets the
-	// lowest version, so existing states keep the parameters of the source's rules.
+	// The document of the bundle is in force until the first successful read of the source. It gets the lowest
+	// version. States that were stored under rules of the source therefore keep the parameters of those rules.
 	o := c.parsing()
 	o.Assigned = true
 	initial, err := rules.Parse(document.Content, o)
@@ -148,7 +148,7 @@ type rulesFile struct {
 
 // Document implements live.Source.
 func (f rulesFile) Document(context.Context) (live.Document, error) {
-	info, err := os.Stat(f.path) // stat first: a change after Stat gives the next reload a later time
+	info, err := os.Stat(f.path) // Stat comes first. If the file changes between Stat and the read, the next reload sees a later time.
 	if err != nil {
 		return live.Document{}, err
 	}
@@ -159,9 +159,9 @@ func (f rulesFile) Document(context.Context) (live.Document, error) {
 // maxListed bounds the mistakes or limits that one log line lists.
 const maxListed = 10
 
-// reportReloads returns an observer that logs and counts every reload. It logs the mistakes of a document
-// once. Until the source has confirmed the rules, the observer reports the age unknownAge. So an alarm
-// starts even if every environment has a short life.
+// reportReloads returns an observer that logs and counts every reload. It logs the mistakes of a document once. Until
+// the source has confirmed the rules, the observer reports the age unknownAge, which is high enough for an alarm.
+// Otherwise environments with a short life would never cause an alarm.
 func reportReloads(recorder *telemetry.Recorder, logger *slog.Logger) func(time.Time, live.Reload) {
 	started := time.Now()
 	return func(now time.Time, n live.Reload) {

@@ -138,7 +138,7 @@ func parseWithoutBody(payload []byte) (*proxyEvent, error) {
 	if err != nil {
 		return nil, ErrForeign
 	}
-	if !last(members, "methodArn").null() || !last(members, "routeArn").null() { // the event of an authorizer
+	if !last(members, "methodArn").null() || !last(members, "routeArn").null() { // events of authorizers have one of these members
 		return nil, ErrForeign
 	}
 	var head bytes.Buffer

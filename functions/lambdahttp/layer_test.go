@@ -156,7 +156,8 @@ func TestLayer_foreign(t *testing.T) {
 	}
 }
 
-// A client cannot avoid the limits with a request that the Go handler rejects.
+// If the Go handler rejects a request, the layer rejects it too. A client cannot avoid the limits with such a
+// request.
 func TestLayer_rejected(t *testing.T) {
 	for _, event := range [][]byte{
 		changed(t, sampleEvent(t, "alb-anonymous.json"), `"httpMethod": "GET"`, `"httpMethod": "G T"`),

@@ -119,7 +119,7 @@ func policy(methodARN, effect string, r httplimit.Result, tier, receipt string) 
 		b = appendString(b, value)
 		b = append(b, ',')
 	})
-	b[len(b)-1] = '}' // replaces the last comma
+	b[len(b)-1] = '}' // the closing brace replaces the last comma
 	return append(b, '}')
 }
 

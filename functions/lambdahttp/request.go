@@ -21,7 +21,7 @@ import (
 // or a function URL sends payload 2.0. One type decodes all of them, and its fields identify the
 // host.
 type proxyEvent struct {
-	Version string `json:"version"` // "2.0" means payload 2.0, any other value payload 1.0; empty for a REST API
+	Version string `json:"version"` // "2.0" for payload 2.0; "" for a REST API; any other value for payload 1.0
 
 	HTTPMethod   string              `json:"httpMethod"`
 	Path         string              `json:"path"`

@@ -51,7 +51,7 @@ type Table interface {
 // one key, and all return it.
 func Load(ctx context.Context, api Table, table string) (Keys, error) {
 	it, err := records.NewTable(api, table).Get(ctx, contract.ReceiptKeysKey)
-	if err == nil && it == nil { // the item is missing, or too new for this read to return it
+	if err == nil && it == nil { // an eventually consistent read can miss a new item
 		it, _, err = records.Create(ctx, api, table, NewKeys().item())
 	}
 	if err != nil {

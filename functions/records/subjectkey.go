@@ -24,7 +24,7 @@ func SubjectKey(ctx context.Context, api interface {
 	if err != nil {
 		return nil, false, err
 	}
-	if it == nil { // the item is missing, or too new for this read to return it. Create returns an existing item unchanged
+	if it == nil { // An eventually consistent read can miss a new item. Create returns an existing item unchanged.
 		it = NewItem(contract.SubjectKeyKey)
 		key = make([]byte, subjectKeyBytes)
 		_, _ = rand.Read(key) // rand.Read never fails

@@ -30,7 +30,7 @@ var ErrRecord = errors.New("malformed record")
 // read and the next read.
 const (
 	recordFresh    = time.Minute
-	absenceFresh   = 10 * time.Second // shorter than recordFresh, because a replica of the table may lack a new key
+	absenceFresh   = 10 * time.Second // shorter than recordFresh, because a replica of the table may not have a new key yet
 	recordStale    = time.Hour        // applies while the table fails
 	recordCooldown = 10 * time.Second // applies while there is an earlier answer
 	recordRetry    = time.Second

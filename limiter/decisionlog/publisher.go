@@ -255,14 +255,14 @@ func (p *Publisher) landed(now time.Time) bool {
 }
 
 // due reports whether a batch must be sent. It compares the absolute time since the last batch, so that
-// a clock that was set back does not stop the batches. p.mu is held.
+// a clock that was set back does not stop the batches. The caller holds p.mu.
 func (p *Publisher) due(now time.Time) bool {
 	since := now.Sub(p.begun).Abs()
 	n := len(p.tally.events)
 	return n > 0 && since >= p.pause && (since >= interval || n >= full)
 }
 
-// start sends the waiting events on another goroutine. p.mu is held.
+// start sends the waiting events on another goroutine. The caller holds p.mu.
 func (p *Publisher) start(now time.Time) {
 	ctx, cancel := context.WithCancel(context.Background())
 	f := &flight{cancel: cancel, done: make(chan struct{}), begun: now, waits: maxWaits}
@@ -289,7 +289,7 @@ func (p *Publisher) lines(taken []*pending, first int64) [][]byte {
 	return batch
 }
 
-// losses returns the losses since the last report if a report is due. p.mu is held.
+// losses returns the losses since the last report if a report is due. The caller holds p.mu.
 func (p *Publisher) losses(now time.Time) (dropped int64, cause error) {
 	if p.dropped == 0 || now.Sub(p.reported).Abs() < interval {
 		return 0, nil

@@ -28,7 +28,7 @@ type tally struct {
 type pending struct {
 	Event
 	latency time.Duration // sum of the durations of the added requests
-	seen    int64         // number of added requests; a sampled request adds more than 1 to Count, but 1 to seen
+	seen    int64         // number of added requests; Count is higher, because a sampled request counts for several
 }
 
 // key contains the values that all requests of one event share.

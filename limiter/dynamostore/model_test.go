@@ -97,8 +97,8 @@ func newHistory(seed uint64) *history {
 	h.repeats = before == algo.Concurrent && after == algo.Concurrent && r.IntN(2) == 0
 	window := time.Second
 	if h.lossy && (before == algo.Concurrent || after == algo.Concurrent) {
-		// Without an answer, the model does not know which expired slots the store kept. If the clocks
-		// differ by less than the window, the store keeps none.
+		// If an answer is lost, the model does not know which expired slots the store kept. It keeps none if the
+		// clocks differ by less than the window, so this window is long.
 		h.pause, window = 1, 20*time.Second
 	}
 	for i, rate := range []algo.Rate{

@@ -69,8 +69,8 @@ func newProcess(h *history, id int, l load) *process {
 	p := &process{load: l, h: h, id: id, r: r, now: modelStart,
 		operations: 20 + r.IntN(40), most: h.rules[0].Rate.Requests, cache: map[*limiter.Limit]algo.Result{}}
 	if h.pause > 1 && id == 0 {
-		// Other processes make calls during each operation; a smaller cost can be allowed after a refusal
-		// of this process.
+		// The first process needs few operations, because other processes make calls during each of them. Its
+		// requests may have the full cost, which is refused more often.
 		p.operations = 8
 	} else {
 		p.now = p.now.Add(time.Duration(r.Int64N(int64(l.apart))))
@@ -147,7 +147,7 @@ func (p *process) refund() {
 func (p *process) settle() {
 	var s voucher
 	if last := len(p.charged) - 1; last >= 0 && (len(p.h.settled) == 0 || p.r.IntN(2) == 0) {
-		// Most IDs have already expired, so the store often has IDs to forget.
+		// Most IDs expire at once, so the store often removes expired IDs.
 		s = voucher{p.charged[last], limiter.Once{ID: limiter.NewVoucherID(), Expires: p.now.Add(time.Duration(1-p.r.IntN(12)) * time.Minute)}}
 		p.charged = p.charged[:last]
 		p.h.settled = append(p.h.settled, s)
@@ -180,7 +180,7 @@ func (p *process) settle() {
 		p.record(at, "settlement", text, func(m *storetest.Model) string {
 			problem := settle(m)
 			if applied {
-				m.Keep(modelCaller, s.once) // the store may have refunded only expired entries of a log
+				m.Keep(modelCaller, s.once) // A store that refunds only expired entries of a log keeps the ID. The model has no such entries.
 			}
 			return unless(problem == nil, fmt.Sprintf("got no error, want %v", problem))
 		})

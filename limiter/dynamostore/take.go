@@ -186,9 +186,9 @@ func expiry(now algo.Instant, horizon time.Duration) int64 {
 	return now.Add(horizon + expiryMargin + time.Second - 1).Time().Unix()
 }
 
-// requireAnswer adds the condition that the refusal still holds: the limit still refuses, or it needs no
-// conversion. Without this condition, other requests could see a conversion without the rest of the
-// answer.
+// requireAnswer adds a condition to an update that stores conversions with a refusal. The condition for the limit
+// that refuses is an unchanged state. For other limits it is unchanged parameters. Without it, other requests could
+// see a conversion without the refusal that caused it.
 func (t *take) requireAnswer(e *expression, v *view, c limiter.Charge) {
 	switch {
 	case v.refuses:
@@ -198,8 +198,8 @@ func (t *take) requireAnswer(e *expression, v *view, c limiter.Charge) {
 	}
 }
 
-// requireParameters adds the condition that the item has the parameters of v.settled. It returns the
-// placeholder of their fingerprint, and reports whether they are those of limit.
+// requireParameters adds the condition that the item has the parameters of v.settled. value is the placeholder of
+// their fingerprint. same reports whether limit has these parameters.
 func (e *expression) requireParameters(v *view, limit *limiter.Limit) (value string, same bool) {
 	fingerprint, same := limit.Fingerprint(), v.settled.Machine == limit.Machine()
 	if !same {
@@ -208,7 +208,7 @@ func (e *expression) requireParameters(v *view, limit *limiter.Limit) (value str
 	f := attribute(fingerprintAttribute, v.id)
 	if value = e.text(fingerprint); same {
 		e.require(e.absentOr(f, "=", value))
-	} else { // if the parameters in the item are from older rules, the limit needs a conversion, so the condition must fail
+	} else { // parameters of older rules need a conversion first, so the condition requires the version too
 		e.require(e.compare(f, "=", value))
 		e.require(e.compare(attribute(versionAttribute, v.id), ">=", e.number(limit.Version)))
 	}

@@ -84,8 +84,8 @@ func fill(t *testing.T, limits []string, kind string) []string {
 	}
 }
 
-// rules.Parse bounds the size of items so that each write costs one unit, for any counts. The
-// test fills an item with as many limits of one kind as fit, and then with smaller limits.
+// rules.Parse bounds the size of items so that each write costs one unit, even with the largest counts. The test
+// fills an item with as many limits of one kind as fit, and then with smaller limits.
 func TestStore_units(t *testing.T) {
 	kinds := []string{
 		`"requests":1000000000,"window":"1s"`,

@@ -25,13 +25,13 @@ const (
 // Answer is a decision as an HTTP answer: the values of header fields and the problem of a refusal. A
 // response omits a field with the value "". Create an Answer with NewAnswer.
 type Answer struct {
-	RetryAfter string // whole seconds
+	RetryAfter string // in whole seconds
 	Limit      string // capacity in requests
 	Remaining  string
 	Reset      string // when the quota is full again, in Unix seconds; "" for requests in flight
-	Policy     string // "" if the parameters of newer rules decided
+	Policy     string // value of RateLimit-Policy; "" if newer rules than those of this process decided
 	RateLimit  string
-	Degraded   string // why the store did not decide: a limiter.Reason
+	Degraded   string // the reason why the store did not decide (limiter.Reason); "" if it did
 
 	// Over is the name of a limit in mode mark that the request exceeds. The client does not get it:
 	// Serve passes it to the handler as OverField.

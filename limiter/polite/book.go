@@ -95,15 +95,15 @@ func (b *book) assign(r route, name string) {
 	put(b.routes, r.beside, key, maxRoutes)
 }
 
-// part gives a route that answered 503 a separate quota, so that other routes do not wait for it.
+// part gives a route that answered 503 its own quota. Other routes then do not wait for it.
 func (b *book) part(r route) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	put(b.routes, r.own, b.hash(r.own), maxRoutes)
 }
 
-// rejoin undoes part, so that the route shares a quota again. Call it after a response other than 503 to
-// a request of the quota q.
+// rejoin undoes part, so that the route shares a quota again. Call it after a response other than 503 to a request
+// that used the quota q.
 func (b *book) rejoin(r route, q *quota) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

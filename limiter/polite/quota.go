@@ -54,10 +54,9 @@ func newQuota(maxWait time.Duration, refusals int) *quota {
 	}
 }
 
-// enter waits until a request may be sent, at most until giveUp. If a request waits only because the
-// remaining requests are spread over time, enter permits it at giveUp. For any other request, enter
-// returns an error at giveUp, or earlier if the wait is useless. After enter succeeds, call learn or
-// forget.
+// enter waits until a request may be sent, at most until giveUp. At giveUp, it permits a request that waited only
+// because the remaining requests are spread over time. For any other request, it returns an error at giveUp, or
+// earlier if the wait is useless. After enter succeeds, call learn or forget.
 func (q *quota) enter(ctx context.Context, giveUp time.Time) (ticket, error) {
 	if err := ctx.Err(); err != nil {
 		return ticket{}, err
@@ -140,7 +139,7 @@ const (
 	spent                  // the quota is exhausted
 )
 
-// turn returns when the next request may be sent, and the reason for the wait. q.mu is held.
+// turn returns when the next request may be sent, and the reason for the wait. The caller holds q.mu.
 func (q *quota) turn(now time.Time) (time.Time, reason) {
 	// Subtract the requests in flight, because the last response may not have counted them.
 	switch left := q.left - q.inFlight; {
@@ -157,7 +156,7 @@ func (q *quota) turn(now time.Time) (time.Time, reason) {
 	return q.retryAt, awaiting
 }
 
-// vain reports whether a wait until at is useless. q.mu is held.
+// vain reports whether a wait until at is useless. The caller holds q.mu.
 func (q *quota) vain(at time.Time, why reason, giveUp time.Time) bool {
 	return why == spent && at.After(giveUp) || why != spread && !q.breaker.IsClosed()
 }
@@ -208,7 +207,7 @@ func (q *quota) learn(t ticket, a advice, counted bool, now time.Time) {
 }
 
 // take updates the numbers of the quota. Responses can arrive out of order. Of the responses to requests
-// that were in flight together, the lowest remaining number applies. q.mu is held.
+// that were in flight together, the lowest remaining number applies. The caller holds q.mu.
 func (q *quota) take(t ticket, a advice, now time.Time) {
 	if !t.sent.After(q.learnt) && a.left >= q.left {
 		return

@@ -100,8 +100,8 @@ func TestTransport_notRepeated(t *testing.T) {
 	}
 }
 
-// A repeated request has the whole body. The Transport reads and closes the bodies of refusals, so
-// that it can reuse the connection.
+// A repeated request has the whole body. The Transport reads and closes the bodies of refusals, so that connections
+// can be reused.
 func TestTransport_replay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("429 | Retry-After: 1", "503 | Retry-After: 1", "200")

@@ -219,8 +219,8 @@ func latest(batch []*call) (last time.Time, ok bool) {
 	return last, true
 }
 
-// wait returns the command of c with its reply. If the context ends first, the result is unknown,
-// because it is possible that c was sent.
+// wait returns the command of c with its reply. If the context ends first, the result is unknown, because c may have
+// been sent.
 func (l *lane) wait(c *call) *redis.Cmd {
 	select {
 	case <-c.done:

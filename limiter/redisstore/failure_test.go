@@ -116,8 +116,8 @@ func (r reply) Error() string { return string(r) }
 
 func (reply) RedisError() {}
 
-// A real server returns an answer, not a failure, for a key of another type and for a charge when it
-// is out of memory.
+// A real server answers two commands with errors that are not failures: a command for a key of another type, and a
+// charge while it is out of memory.
 func TestFailure_server(t *testing.T) {
 	server := local(t)
 	s, who := open(t, redisstore.Options{Namespace: "failing"}), caller()

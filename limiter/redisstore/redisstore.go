@@ -120,8 +120,8 @@ func New(client Client, o Options) (*Store, error) {
 	return &Store{client: &batched{Client: client}, o: o}, nil
 }
 
-// obeysDeadlines reports whether a call of client ends with its context. Failover clients have the types
-// in this switch. Other implementations are assumed to obey deadlines.
+// obeysDeadlines reports whether a call of client ends with its context. Failover clients are also *redis.Client or
+// *redis.ClusterClient. Other implementations are assumed to obey deadlines.
 func obeysDeadlines(client Client) bool {
 	switch c := client.(type) {
 	case *redis.Client:

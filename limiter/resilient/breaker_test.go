@@ -200,7 +200,7 @@ func TestStore_late(t *testing.T) {
 	})
 }
 
-// New returns a Local store unchanged. Inspect and Reset call the store even while the breaker is open.
+// New does not wrap a Local store. Inspect and Reset call the store even while the breaker is open.
 func TestNew(t *testing.T) {
 	local := storetest.Must(memstore.New(memstore.Options{}))
 	if store := storetest.Must(resilient.New(local, resilient.Options{})); store != limiter.Store(local) {

@@ -60,11 +60,11 @@ type compiler struct {
 	doc     *document.Document
 	rules   *Rules
 	specs   []spec         // all limits, in file order
-	classes map[string]int // from the place of a class to its index in rules.classes
+	classes map[string]int // index in rules.classes, by the place of the class
 	known   map[limitKey]*identified
 	named   namedLimits
 	labels  map[string]bool     // the labels in rules.labels
-	names   map[string][]string // from a kind of identity to the names of the limits that count by it
+	names   map[string][]string // names of the limits that count by a kind of identity
 	unknown map[kindName]bool   // unknown limits in overrides; Parse reports each once
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// A limit that counts costs or bytes charges its reserve at admission, and not the cost of the rule.
-// Such a limit is never spread.
+// A limit that counts costs or bytes charges its reserve at admission, and not the cost of the rule. It never has a
+// Spread.
 func TestParse_count(t *testing.T) {
 	r := storetest.Must(rules.Parse(storetest.Must(os.ReadFile("testdata/good/count.json")), rules.Options{LeaseAbove: 1}))
 	for _, c := range []struct {

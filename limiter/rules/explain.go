@@ -152,10 +152,9 @@ type Values struct {
 	Parameters map[string]string // parameters of the path, by name
 }
 
-// Of returns the limits that count in subject, in file order, for every path and tier. v must contain
-// the values in subject, because the identities in v select the overrides. A limit that several rules
-// share appears once. If each endpoint of the caller has its own item, the list includes the limits in
-// the items of the endpoints, and Charge.Subject identifies the item.
+// Of returns the limits that count in subject, for every path and tier, in file order. v must contain the values in
+// subject, because they select the overrides. A limit that several rules share appears once. If each endpoint of the
+// caller has its own item, the list includes these limits, and Charge.Subject identifies the item.
 func (r *Rules) Of(v Values, subject limiter.Subject) []Listed {
 	q := Request{Caller: v.Caller, Method: v.Method, Header: v.Header, parameters: v.Parameters}
 	if q.parameters == nil {

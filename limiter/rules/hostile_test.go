@@ -14,7 +14,7 @@ func numbered(requests string) string {
 	return `{"rules":[{"endpoint":"*","limits":{"*":{"requests":` + requests + `,"window":"1m"}}}]}`
 }
 
-// A value that is not a whole number or is out of range is rejected in every spelling.
+// Parse rejects a number that is not whole or is out of range, in every spelling of JSON.
 func TestParse_numbers(t *testing.T) {
 	const noNumber, notJSON = "want a whole number from 1 to 1000000000", "line 1, column 5"
 	digits := strings.Repeat("9", 100_000)

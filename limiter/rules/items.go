@@ -215,7 +215,7 @@ type misfit struct {
 // overflow describes the misfit if the limits do not fit one item. It returns nil if all limits fit.
 func overflow(limits []*spec, it item, tier string) *misfit {
 	m := misfit{item: it, tier: tier}
-	var parts [2]size // [0] is the size of limits without shards, [1] of limits with shards
+	var parts [2]size // index 0 is the size of limits without shards, index 1 of those with shards
 	seen := make(map[hashed]bool, len(limits))
 	for _, s := range limits {
 		if seen[s.is] { // an earlier rule has the same limit

@@ -15,8 +15,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// A limit with notify writes notices at its percentages of the caller's own number. Such a limit is never
-// spread, and weir check shows the percentages.
+// A limit with notify writes notices at percentages of the number that applies to the caller. It never has a Spread,
+// and weir check shows the percentages.
 func TestParse_notify(t *testing.T) {
 	r := storetest.Must(rules.Parse(storetest.Must(os.ReadFile("testdata/good/notify.json")), rules.Options{LeaseAbove: 1}))
 	var notices []limiter.Notice

@@ -15,7 +15,7 @@ import (
 
 // overrides are the limits of individual callers. They replace the limits of the caller's tier.
 type overrides struct {
-	rates  map[who]map[string]algo.Rate // identity of a caller and name of a limit, to the rate that the document sets
+	rates  map[who]map[string]algo.Rate // rates that the document sets, by the identity of a caller and the name of a limit
 	limits map[own]*limiter.Limit
 	bits   []int // prefix lengths of the networks, longest first
 }

@@ -203,7 +203,7 @@ func nameOf(segment string) string {
 	return name[:min(32, len(name))]
 }
 
-// example returns a path that matches p and as few other patterns as possible.
+// example returns a path that matches p, and as few other patterns as possible.
 func (p pattern) example() Path {
 	path := "/" + strings.Join(p.segments, "/")
 	if p.below {

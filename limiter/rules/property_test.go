@@ -79,7 +79,7 @@ func TestParse_items_exact(t *testing.T) {
 
 // crowded reports whether the limits of some caller do not fit an item.
 func crowded(rt *rapid.T, list []drawn, split bool) bool {
-	all := map[item][2]map[limiter.ID]bool{} // limits of callers of all tiers: [0] without shards, [1] with shards
+	all := map[item][2]map[limiter.ID]bool{} // limits of callers of all tiers; index 0 has those without shards, index 1 those with shards
 	for _, caller := range callers {
 		for _, caller.Tier = range []string{"free", "paid", "other"} {
 			own := map[item][2]map[limiter.ID]bool{}

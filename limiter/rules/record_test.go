@@ -152,7 +152,7 @@ func TestRules_record_cached(t *testing.T) {
 	r := parse(t, recordDocument)
 	acme := caller.Caller{APIKey: "acme", Tier: "free", Limits: limitsOf(t, 1000, "search=5000 anchor=31")}
 	first := r.Charges(nil, "GET", rules.MustParsePath("/a"), acme)
-	acme.Limits = caller.ParseLimits(acme.Limits.Text()) // as after the next read of the record
+	acme.Limits = caller.ParseLimits(acme.Limits.Text()) // a read of the record returns an equal, but different, Limits
 	path, dst := rules.MustParsePath("/a"), make([]limiter.Charge, 0, 16)
 	if allocs := testing.AllocsPerRun(100, func() { dst = r.Charges(dst[:0], "GET", path, acme) }); allocs > 0 {
 		t.Errorf("got %g allocations for a request, want 0", allocs)
@@ -202,7 +202,7 @@ func TestRules_record_differential(t *testing.T) {
 			if rng.IntN(3) > 0 {
 				list = fmt.Sprintf("a=%d", 1+rng.IntN(40))
 			}
-			if i > 0 { // the first record was never set
+			if i > 0 { // the first version has no record
 				records[i] = limitsOf(t, 1000+int64(i), list)
 			}
 		}

@@ -47,9 +47,9 @@ func TestParse_shadow(t *testing.T) {
 	}
 }
 
-// A limit that is too large for one DynamoDB item needs a spread. If the document does not set one, a
-// limit of all callers gets adaptive shares, and any other limit gets leases. A note states by how
-// much callers can exceed the limit.
+// A limit that needs more writes than one DynamoDB item accepts gets a Spread. If the document does not set one, a
+// limit of all callers gets adaptive shares, and any other limit gets leases. A note states by how much callers can
+// exceed the limit.
 func TestParse_large(t *testing.T) {
 	document := func(key string) []byte {
 		return []byte(strings.ReplaceAll(`{"rules":[

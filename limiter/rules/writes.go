@@ -94,10 +94,9 @@ type meeting struct {
 	most int // remaining calls of walk
 }
 
-// walk follows the remaining segments of a pattern down the trie. nodes are all nodes that one request
-// path reaches at this depth, so they are followed together. matched contains the rules of the nodes
-// above that match every deeper path (patterns that end in *). Each end of the walk adds one set to
-// m.sets.
+// walk follows the remaining segments of a pattern down the trie. nodes are all nodes that the path reaches at this
+// depth, because several patterns can match it. matched has the rules of patterns that end in * at the nodes above.
+// At each end, walk adds one set to m.sets.
 func (m *meeting) walk(nodes []*trie, matched []int, segments []string, below bool) {
 	if m.most--; m.most <= 0 {
 		return
@@ -129,8 +128,8 @@ func (m *meeting) walk(nodes []*trie, matched []int, segments []string, below bo
 			literals[literal] = true
 		}
 	}
-	// If a segment is a literal of a rule, the path matches more rules than with any other text in this
-	// segment. So the walk tries another text only if there are no literals.
+	// A segment that is a literal of a rule matches more rules than any other text. So the walk tries another text
+	// only if there are no literals.
 	for _, literal := range slices.Sorted(maps.Keys(literals)) {
 		m.next(nodes, literal, matched, rest, below)
 	}

@@ -9,9 +9,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// testCritical charges at the instants at which an answer changes, and a nanosecond before and after
-// each. The windows make sums of instants carry from the lower to the upper half of 64 bits. Two logs of
-// the same subject contain the same instants.
+// testCritical charges at the instants at which an answer changes, and one nanosecond before and after. Some sums of
+// instants carry from the lower to the upper half of 64 bits. Two logs of the same subject contain the same instants.
 func testCritical(t *testing.T, s Suite, rate algo.Rate) {
 	const half = 1 << 32
 	rate.Requests, rate.Burst = 8, 0

@@ -100,8 +100,11 @@ func (p *pair) take(t failer, now algo.Instant, charges []limiter.Charge, hint [
 	return allowed, results
 }
 
-// trimmed returns r without the parts that a store may keep in another way than the model: log entries
-// that have expired by every clock, Refunds of a log or of slots, and Newest of slots.
+// trimmed returns r without the parts in which a store may differ from the model:
+//
+//   - entries of a log that have expired by every clock
+//   - Refunds of a log or of slots
+//   - Newest of slots
 func trimmed(r algo.Result) algo.Result {
 	if log, ok := r.Machine.(*algo.Log); ok {
 		r.State = log.Trim(r.State)
@@ -136,7 +139,7 @@ func (p *pair) settleOnce(t failer, now algo.Instant, charges []limiter.Charge, 
 	if errors.Is(err, limiter.ErrVoucherExpired) && once.Period() <= limiter.Forgettable(p.latest) {
 		return err // the store may have forgotten the ID
 	}
-	logs := 0 // number of logs of which the store, but not the model, can still refund expired entries
+	logs := 0 // number of logs; a store can still have expired entries of them and refund those, the model cannot
 	for _, r := range results {
 		if _, ok := r.Machine.(*algo.Log); ok {
 			logs++
@@ -152,7 +155,7 @@ func (p *pair) settleOnce(t failer, now algo.Instant, charges []limiter.Charge, 
 		t.Fatalf("settlement of %+v at start%+v: got %+v and %v, want %+v and %v", charges, now.Sub(start), got, err, want, wantErr)
 	}
 	p.released.add(charges, results)
-	if got.Given > 0 && once.Needed() { // the store may have refunded only expired entries of a log, and kept the ID
+	if got.Given > 0 && once.Needed() { // A store that refunds only expired entries of a log keeps the ID. The model has no such entries.
 		p.model.Keep(p.subject, once)
 	}
 	return nil

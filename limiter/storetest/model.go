@@ -57,8 +57,8 @@ func (m *Model) Take(now algo.Instant, subject limiter.Subject, charges []limite
 	return true, results
 }
 
-// TakeSeen makes a Take that a store answered with seen. It removes those expired slots that the store
-// removed. A store may keep expired slots that it did not know when it made room.
+// TakeSeen makes a Take that a store answered with the states seen. A store may keep expired slots that it did not
+// know when it made room. The model then removes only those expired slots that are not in seen.
 func (m *Model) TakeSeen(now algo.Instant, subject limiter.Subject, charges []limiter.Charge, seen []algo.State) (bool, []algo.Result) {
 	before := make([]limiter.Held, len(charges))
 	for i, c := range charges {
@@ -132,8 +132,8 @@ func (m *Model) check(subject limiter.Subject, once limiter.Once) error {
 	return nil
 }
 
-// Keep keeps the ID of a settlement, as Settle does. Use it if a store has refunded only expired entries
-// of a log: the model no longer has these entries.
+// Keep records the ID of a settlement as used. Call it if a store refunded only expired entries of a log: the model
+// does not have these entries, so its own Settle keeps no ID.
 func (m *Model) Keep(subject limiter.Subject, once limiter.Once) {
 	if m.settled == nil {
 		m.settled = map[settledID]struct{}{}

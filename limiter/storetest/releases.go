@@ -23,8 +23,8 @@ func numbered(c limiter.Charge, of algo.Result) (slotsOf, bool) {
 	return slotsOf{c.Limit.ID, of.State.Refunds}, slots && !c.Force && of.State.Refunds != 0
 }
 
-// left returns charges without the slots that the store has released before. A store that numbers slots
-// releases each once.
+// left returns charges without the slots that the store has released before. A store with numbered slots releases
+// each slot once.
 func (r releases) left(charges []limiter.Charge, results []algo.Result) []limiter.Charge {
 	left := slices.Clone(charges)
 	for i, c := range charges {

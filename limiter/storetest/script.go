@@ -55,9 +55,8 @@ func family(t *testing.T) (limits [][]*limiter.Limit) {
 	return limits
 }
 
-// newScript draws a script. It uses one subject for each limit of the family, and another subject
-// with several limits. The clock of the process is wrong by up to 500 ms. During the script, the
-// process changes to the second version of the rules.
+// newScript draws a script. Its subjects are one for each limit of the family, and one with several limits. The clock
+// of the process is wrong by up to 500 ms. During the script, the process changes to the second version of the rules.
 func newScript(r *rand.Rand, name string) script {
 	skew := time.Duration(r.Int64N(int64(time.Second))) - 500*time.Millisecond
 	s := script{make([][]operation, goroutines)}

@@ -58,7 +58,8 @@ func (m *Model) explains(limits [][]*limiter.Limit, e event) bool {
 		if used := errors.Is(err, limiter.ErrVoucherUsed); used || !e.Used {
 			return used == e.Used
 		}
-		// The store may have refunded expired entries of a log, which the model no longer has.
+		// The store refused the ID. It is correct if the model refuses it too, or if the earlier settlement refunded
+		// only expired entries of a log, which the model does not have.
 		return m.check(who, e.Op.Once) == nil
 	case resets:
 		m.Reset(who)

@@ -39,8 +39,8 @@ func testSpread(t *testing.T, s Suite) {
 				charges := []limiter.Charge{{Subject: subject(), Limit: limit, Cost: 1}}
 				var admitted, failed atomic.Int64
 				together(t, 2, func(i int) {
-					// The limiters have no denial cache, so that each request calls the store, even
-					// after a refusal by a lease or shard of the other process.
+					// Without denial caches, each request calls the store, even after the other process's lease or
+					// shard refused a request.
 					l := Must(limiter.New(stores[i], limiter.Options{CacheTTL: -1, Logger: slog.New(slog.DiscardHandler)}))
 					now := start.Time()
 					for refused := 0; refused < 2*perInterval; {

@@ -32,8 +32,8 @@ func (d decided) outcome(now time.Time, took time.Duration, from caller.Caller, 
 	return o
 }
 
-// through returns a decision that limits of these rules allow. refusedBy returns a decision that the
-// last rule refuses.
+// through returns a decision that is allowed by limits of these rules. refusedBy returns a decision that the last of
+// the rules refuses.
 func through(rules ...string) (d decided) {
 	d.Allowed = true
 	for _, rule := range rules {

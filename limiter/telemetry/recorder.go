@@ -197,8 +197,8 @@ func (b *batch) write(out *json.Encoder, namespace string, hash SubjectHash) {
 	b.refusals.write(out, hash)
 }
 
-// count calls add, whose counts have the time at, and then writes the counts that are due. It does not
-// hold the lock while it writes, so that no other request waits for the log.
+// count calls add to count an event of the time at. It then writes the counts that are due. It holds no lock while it
+// writes, so that no other request waits for the log.
 func (r *Recorder) count(at int64, add func()) {
 	r.mu.Lock()
 	due := r.takeOld(nil, at)

@@ -51,7 +51,7 @@ type total[T any] struct {
 // members, in order of arrival. The rest wait for the result of the call.
 func (g *group[S, T]) compose() {
 	g.gather(len(g.queue))
-	if n := len(g.members); g.raced && n > 1 { // a smaller sum is refused less often
+	if n := len(g.members); g.raced && n > 1 { // if the sum is smaller, the store refuses it less often
 		for _, w := range g.members {
 			w.again(0)
 		}
@@ -250,8 +250,8 @@ func (g *group[S, T]) answerTaken(calls int) {
 		}
 	}
 	for i, w := range g.members {
-		// This call did not charge w. The next call charges w if the state that this call returned has
-		// room.
+		// The request waited for this call, which did not charge it. The next call charges it if the returned state
+		// has room.
 		if w.sees && !w.look {
 			w.answer.Results = nil
 			w.again(ofFirst(i, calls))

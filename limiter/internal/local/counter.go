@@ -27,8 +27,8 @@ type Counter struct {
 	charged     algo.Instant // instant of the newest pending charge
 	epoch       int64        // number of reports sent so far
 	synced      algo.Instant // instant of the last synchronization
-	// own counts what this process admitted. A report without an answer is not sent again, so the store
-	// counts it at most once. With own, this process still enforces the limit on all its admissions.
+	// own counts what this process admitted. The store counts a report without an answer at most once, because the
+	// process does not send it again. With own, the process enforces the limit at least on its own admissions.
 	own  algo.Result
 	lost bool // the store may lack charges that own has
 }
@@ -144,8 +144,7 @@ func (c *Counter) Undo(t Taken) bool {
 	return true
 }
 
-// Repeat announces that a refused request of this cost will be decided again, so that its demand counts
-// only once.
+// Repeat announces that a refused request of this cost will be decided again. Its demand then counts only once.
 func (c *Counter) Repeat(cost int64) {
 	if c.share != nil {
 		c.share.forget(cost)
@@ -158,14 +157,14 @@ func undone(m algo.Machine, s, before, after algo.State, cost int64) algo.State 
 	case *algo.Window, *algo.Log:
 		return m.Refund(s, after, cost, 0)
 	case *algo.Bucket:
-		if s == after { // if s has changed since, it keeps the charge until the next synchronization
+		if s == after { // a state that changed in between keeps the charge until the next synchronization
 			return before
 		}
 	}
 	return s
 }
 
-// Report starts a synchronization. Reported or Unreported MUST follow. Without a Share, the report is
+// Report starts a synchronization. The caller MUST then call Reported or Unreported. Without a Share, the report is
 // charged at the instant of the newest pending charge, so that it counts in the window of that charge.
 func (c *Counter) Report(now algo.Instant) (out Report) {
 	s := c.share

@@ -7,14 +7,13 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// Denials is the denial cache: the states that this process last saw in the store. The cache denies a
-// flood without store calls, and gives the store a hint of the current state. It never admits a request.
-// It is safe for concurrent use.
+// Denials is the denial cache: the states that this process last saw in the store. The cache denies a flood without
+// store calls. It also gives the store the last known state, from which the store builds its first write. It never
+// admits a request. It is safe for concurrent use.
 //
-// The cache has two generations, each with at most half of the subjects. A subject with many limits or a
-// long log counts as several subjects. A subject in use moves to the recent generation. When the recent
-// generation is full, the cache evicts the older generation. The recent generation then becomes the
-// older generation.
+// The cache has two generations, each with at most half of the subjects. A subject with many limits or a long log
+// counts as several subjects. A subject in use moves to the recent generation. When the recent generation is full,
+// the cache evicts the older generation. The recent generation then becomes the older generation.
 type Denials struct {
 	ttl  time.Duration   // how long an entry may deny
 	half int             // highest weight of the recent generation, in subjects

@@ -169,9 +169,8 @@ func apply(now algo.Instant, charges []Charge, results []algo.Result) bool {
 	return true
 }
 
-// Drop removes the states that the store now counts too. stored has the states of the store. The caller
-// MUST make sure that no other request is in progress: the store then has all charges of this process.
-// After Drop, the store alone enforces the limit on the past and future admissions of this process.
+// Drop removes the states that the store now counts too. stored has the states of the store. No other request may be
+// in progress: the store then has all charges of this process. After Drop, the store alone enforces the limit.
 func (f *Fallback) Drop(subject string, charges []Charge, stored []algo.Result) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -20,10 +20,9 @@ const (
 // they read varies by some percent, so their shares can sum up to more than this part.
 const targetUse = 0.97
 
-// Processes that start together find no reports, so they do not know their number. Each process reads the
-// reports again at a random time within firstReports. A few processes, chosen at random, then send their
-// first report. The other processes find these reports when they read again, and so learn the number of
-// processes before they report.
+// Processes that start together find no reports, so they do not know how many they are. Each process reads the
+// reports again at a random time within firstReports. A few processes, chosen at random, then send their first
+// report. The other processes read these reports before they report, and so learn the number of processes.
 const firstReports = 1500 * time.Millisecond
 
 // Span returns how long a machine counts an admission.
@@ -116,7 +115,7 @@ func (s *Share) update(now algo.Instant, out Report, demand, processes algo.Resu
 	m := demand.Machine
 	s.own = m.Force(s.own, now, out.Demand)
 	mine := float64(m.Used(s.own, now))
-	defer func() { // total gets the current rate of this process in place of its earlier reports
+	defer func() { // replace the earlier rate of this process in total by its current rate
 		s.total = max(0, used(demand)-mine/over) + s.rate
 	}()
 	if s.stage == unseen && s.processes == 0 {
@@ -167,9 +166,9 @@ func (s *Share) measure(demand, requests int64, during time.Duration, before flo
 	}
 }
 
-// mayReport decides, after reading the reports again, whether the first report is due now. Processes that
-// started together report in waves. A first report is equally likely at each moment of the interval after
-// the first wave, so the reports come at a steady rate.
+// mayReport decides, after the reports were read again, whether the first report is due now. Processes that started
+// together send their first reports in waves. After the first wave, the times of first reports are spread evenly over
+// the interval.
 func (s *Share) mayReport(now algo.Instant, random func() float64) {
 	left := s.interval - s.from.Sub(s.born.Add(minReport))
 	if random()*left.Seconds() < s.wave.Seconds() {
@@ -181,9 +180,8 @@ func (s *Share) mayReport(now algo.Instant, random func() float64) {
 	s.due = s.from.Add(times(s.wave, random()))
 }
 
-// covered returns the length of the period whose reports the store sums up at now. If no process had
-// reported when s was created, the period starts at the first report of a process that started together
-// with this one.
+// covered returns the time whose reports the store sums up at now. Usually this is ReportWindow. If there were no
+// reports when s was created, it is the time since the first report of a process that started together with this one.
 func (s *Share) covered(now algo.Instant, r algo.Result) time.Duration {
 	m, ok := r.Machine.(*algo.Window)
 	if !s.cold || !ok {
@@ -284,7 +282,7 @@ func (s *Share) forget(cost int64) {
 // its last report.
 func (s *Share) report(now algo.Instant, demand int64) (int64, time.Duration) {
 	switch age := now.Sub(s.since); {
-	case s.stage == joining && age > 0: // the first interval is shorter, so extrapolate its demand to a whole interval
+	case s.stage == joining && age > 0: // the first interval is shorter, so its demand is scaled up to a whole interval
 		return int64(math.Round(min(algo.MaxRequests, float64(demand)*float64(s.interval)/float64(age)))), s.interval
 	case s.stage >= joining:
 		return demand, min(max(age, 0), maxReport)

@@ -121,7 +121,7 @@ func DidYouMean(got string, words []string) string {
 	compared := 0
 	for _, word := range words {
 		if max(len(word)-len(got), len(got)-len(word)) >= distance {
-			continue // not close, because the edit distance is at least the difference in length
+			continue // the edit distance is at least the difference in length
 		}
 		if compared++; compared > maxCompared {
 			break
