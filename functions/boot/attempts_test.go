@@ -171,8 +171,8 @@ func TestOpenStore_deadConnection(t *testing.T) {
 			t.Run(store+" "+c.name, func(t *testing.T) {
 				f, retried := &flaky{hangUp: c.hangUp}, false
 				s := f.open(t, store)
-				// net/http can close a connection at any time, and a call on a new connection has only
-				// one attempt. So the test repeats the case until the server closes a used connection.
+				// net/http can close a connection at any time, and a call on a new connection has only one attempt.
+				// The loop repeats the case until the server closes a used connection.
 				for i := 0; i < 3 || c.dead && !retried && i < 1000; i++ {
 					err := take(t.Context(), s)
 					if store == "redis" && err != nil && strings.Contains(err.Error(), "ERR busy") {

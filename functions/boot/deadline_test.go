@@ -47,7 +47,7 @@ const (
 	resetOld    fault = "old connections are reset"
 )
 
-// line simulates a server and the network to the server, with the clock of the test.
+// line simulates a server and the network to it. It uses the clock of the test.
 type line struct {
 	speak func(net.Conn, *bufio.Reader) (answer string, err error) // reads one request and returns the answer
 

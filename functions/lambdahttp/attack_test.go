@@ -392,8 +392,8 @@ func TestAttack_spellPath(t *testing.T) {
 	})
 }
 
-// A client cannot exceed the limit of the search with other spellings of the base path. Only a custom
-// domain has a base path. TestAuthorizer_path covers more domains.
+// A client cannot exceed the limit of the search with other spellings of the base path of a custom domain.
+// TestAuthorizer_path covers other domains.
 func TestAttack_spellBasePath(t *testing.T) {
 	a := newTarget(t)
 	a.BasePath = "/v1"

@@ -149,9 +149,9 @@ func TestSettle_lines(t *testing.T) {
 	}
 }
 
-// The cost, the status and the length settle separately, in any order: a report of one value does not use
-// up the receipt for the other values. A report that settles at least one value counts as settled, even
-// if it repeats another value.
+// The cost, the status and the length settle separately, in any order. A report of one value does not use up the
+// receipt for the others. A report that settles at least one value counts as settled, even if it repeats another
+// value.
 func TestSettle_parts(t *testing.T) {
 	report := func(event, answer string) func(*decided, string) {
 		return func(d *decided, receipt string) { d.report(event, receipt, answer) }
@@ -230,8 +230,8 @@ func TestSettle_failures(t *testing.T) {
 	}
 }
 
-// A back end that never settles keeps its slot until the window of the limit has passed. A status frees a slot
-// earlier.
+// If a back end never settles, a request keeps its slot until the window of the limit has passed. A status frees the
+// slot earlier.
 func TestSettle_slots(t *testing.T) {
 	d := newDecided(t, `{"rules":[{"endpoint":"*","limits":{"*":{"name":"exports","requests":1,"window":"1m","per":["ip"],"count":"concurrent"}}}]}`)
 	admitted := func(when string, want bool) {

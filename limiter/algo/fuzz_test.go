@@ -90,9 +90,9 @@ func intervals(all []taken, f func(sum int64, apart time.Duration)) {
 	}
 }
 
-// fuzzTake searches for a limit and a script of requests that break the bound or get a wrong
-// RetryAfter. Each request has three bytes. The first two are the time since the last request: parts
-// of the window, plus nanoseconds. The third byte has the cost, and how far the clock is ahead.
+// fuzzTake searches for a limit and a script of requests that break the bound or get a wrong RetryAfter. Each request
+// has three bytes. Two bytes are the time since the last request: parts of the window, plus nanoseconds. The third
+// byte has the cost, and how far the clock is ahead.
 func fuzzTake(f *testing.F, algorithm algo.Algorithm, check func(*testing.T, algo.Machine, []taken)) {
 	f.Add(uint16(100), int64(time.Minute), uint16(20), []byte("\x00\x00\x03\x27\x00\x03\x01\x00\x03\x10\x07\x31"))
 	f.Add(uint16(7), int64(23), uint16(3), []byte("\x01\x00\x00\x00\x00\x00\x01\x01\x01\x40\x01\x71\x01\x00\x00\x00\x00\x00"))

@@ -68,8 +68,8 @@ func ParseKeySet(document []byte) (*KeySet, error) {
 	return s, nil
 }
 
-// These errors are the reasons why a token has no key. A newer key set can contain an unknown key, but
-// cannot resolve an ambiguity.
+// These errors are the reasons why no key fits a token. A newer key set can have an unknown key, but cannot resolve
+// an ambiguity.
 var (
 	errUnknownKey = fmt.Errorf("%w: token signed with an unknown key", ErrInvalidCredential)
 	errAmbiguous  = fmt.Errorf("%w: the token has no key ID, and several keys fit its algorithm", ErrInvalidCredential)

@@ -21,9 +21,8 @@ const (
 	// needs a new connection lasts for two or three requests.
 	DefaultBudget = 20 * time.Millisecond
 	maxWaits      = 5 // one batch delays at most this number of requests
-	// The Publisher cancels a batch that is under way for longer than patience, if more than minRequests
-	// requests arrived in that time. The time alone is not enough: it also passes while Lambda freezes
-	// the process.
+	// The Publisher cancels a batch that takes longer than patience, if more than minRequests requests arrived in
+	// that time. The time alone proves nothing, because it also passes while Lambda freezes the process.
 	patience    = 5 * time.Second
 	minRequests = 3
 	// After a failure the Publisher pauses for one second. The pause doubles with each further failure,

@@ -6,12 +6,11 @@ import (
 	"github.com/weir-limits/weir/limiter"
 )
 
-// guesses predicts whether a bucket is busy if this environment has no current state of it. Like the
-// branch predictor of a processor, it guesses for each limit the state that was recently correct. The
-// zero value guesses idle.
+// guesses predicts whether a bucket is busy if this environment has no current state of it. For each limit it
+// predicts what was recently correct, like the branch predictor of a processor. The zero value predicts idle.
 type guesses [256]atomic.Int32
 
-// sure is the largest absolute value of a counter. At most sure+1 contrary results reverse a guess.
+// sure is the largest absolute value of a counter. After at most sure+1 contrary results, the prediction changes.
 const sure = 4
 
 func (g *guesses) of(id limiter.ID) *atomic.Int32 { return &g[id%limiter.ID(len(g))] }

@@ -170,7 +170,7 @@ func TestSlots_releases(t *testing.T) {
 	}
 }
 
-// evaluated is an API over an evaluator.
+// evaluated is an API that calls an evaluator, so the test needs no server.
 type evaluated struct {
 	dynamostore.API
 	table evaluator

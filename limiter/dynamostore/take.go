@@ -266,7 +266,7 @@ func (t *take) chargeWindow(e *expression, w *algo.Window, v *view, c limiter.Ch
 	newest, current := attribute(newestAttribute, v.id), count(v.id, index)
 	if index > w.Index(t.now) { // after a reset, the cached index can be newer than the index in the item
 		e.require(e.compare(newest, "=", e.number(index)))
-		if w.Ahead(s, t.now) { // the state is in the item; its mark decides whether it is clamped
+		if w.Ahead(s, t.now) { // the mark in the item decides whether the state is clamped
 			e.requireMark(t.item, v.id)
 		}
 	} else {

@@ -21,7 +21,7 @@ const deadMost = 8
 // counts. A limit then has at most three counts during a write. Package rules leaves room for three in one write
 // unit.
 const (
-	largeItem  = 512 // bytes
+	largeItem  = 512 // in bytes
 	countsMost = 2
 )
 
@@ -34,10 +34,10 @@ const tidyMost = 80
 // process with a fast clock could remove state that a process with a slow clock still counts.
 const idleLeast = time.Hour
 
-// tidy removes dead attributes once there are many. Dead attributes are the counts of windows before the
-// previous window, and the attributes of idle limits, such as limits of removed rules. Each write
-// removes only two counts by name, so a caller with long pauses leaves counts behind. The charge is
-// already made, so tidy only logs an error. A later write tidies again.
+// tidy removes dead attributes once there are many. Dead attributes are the counts of windows before the previous
+// window, and the attributes of idle limits, such as limits of removed rules. A charge removes at most two counts by
+// name, so a caller with long pauses leaves counts behind. The charge is already made, so tidy only logs an error. A
+// later write tidies again.
 func (s *Store) tidy(ctx context.Context, now algo.Instant, subject limiter.Subject, it item, charges []limiter.Charge) {
 	e := newExpression()
 	for _, c := range charges {
@@ -94,7 +94,7 @@ func (e *expression) outlive(it item, charges []limiter.Charge) {
 			needed = max(needed, expiry(held.Machine.Idle(held.State), 0))
 		}
 	}
-	if needed = min(needed, given+int64(2*algo.MaxPeriod/time.Second)); needed > given+int64(expiryMargin/time.Second)/2 && r.err == nil { // half of the margin is for clock skew
+	if needed = min(needed, given+int64(2*algo.MaxPeriod/time.Second)); needed > given+int64(expiryMargin/time.Second)/2 && r.err == nil { // half of the margin covers a small difference, the other half is for clock skew
 		e.require(e.compare(TTLAttribute, "=", e.number(given)))
 		e.setTo(TTLAttribute, e.number(needed))
 	}

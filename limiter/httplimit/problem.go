@@ -88,9 +88,8 @@ func internalError() Answer {
 	return Answer{Problem: problem(blank, http.StatusInternalServerError, "internal_error", "The limits of this request could not be applied.")}
 }
 
-// unverified returns the answer to a request whose credential could not be verified. The answers of
-// unverified and unauthorized contain no numbers of limits, because the charged limits count the address
-// and not the claimed caller.
+// unverified returns the answer to a request whose credential could not be verified. Like the answer of unauthorized,
+// it contains no numbers of limits: the charged limits count the address and not the claimed caller.
 func unverified(degraded limiter.Reason) Answer {
 	return Answer{
 		RetryAfter: retrySoon, Degraded: string(degraded),

@@ -16,8 +16,8 @@ const (
 	unlimited = math.MaxInt64
 )
 
-// quota is the known state of one quota. Requests are sent one after another. The channel door is a
-// lock: the request that holds it waits for its turn, and all others wait for the door.
+// quota is the known state of one quota. Requests of a quota are sent one after another. The request that holds the
+// channel door, which works as a lock, waits for its turn. All others wait for the door.
 type quota struct {
 	maxWait  time.Duration
 	refusals int

@@ -7,8 +7,7 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// These constants are the sizes, in bytes, of the parts of the scripts' arguments, without the parameters
-// of limits.
+// sizes, in bytes, of the parts of the scripts' arguments, without the parameters of limits
 const (
 	takeHeader   = 8
 	takeCharge   = 6*4 + 1 + versionSize + limitSize

@@ -9,8 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// mostInFlight bounds the script calls and batches of this process that are in flight on one server.
-// Further calls wait until a call or batch returns, and then share a batch.
+// mostInFlight bounds the script calls and batches of this process that are in flight on one server. Further calls
+// wait until one of these returns, and then share a batch.
 const mostInFlight = 2
 
 // If no call returns for the time stalledAfter, connections may be lost. Waiting calls are then

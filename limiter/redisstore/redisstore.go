@@ -156,7 +156,7 @@ func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 	return s.settle(ctx, now, key, v, charges, results)
 }
 
-// charge runs the script once. If the script charges nothing, charge returns the current value.
+// charge runs the script once. If the script makes no charge, charge returns the current value.
 func (s *Store) charge(ctx context.Context, now algo.Instant, key string, charges []limiter.Charge, results []algo.Result) (value, bool, error) {
 	client := redis.Scripter(s.client)
 	if sent, due := s.skew.Begin(); due {
@@ -173,8 +173,8 @@ func (s *Store) charge(ctx context.Context, now algo.Instant, key string, charge
 	return v, true, nil
 }
 
-// tidy removes the idle records of a value that has many records. The charge is already made, so tidy
-// only logs an error. A later decision tidies again.
+// tidy removes idle records from a value that has many records. The charge is already made, so tidy only logs an
+// error. A later decision tidies again.
 func (s *Store) tidy(ctx context.Context, now algo.Instant, key string, v value, charges []limiter.Charge) {
 	tidied := v.tidied(now)
 	if tidied == nil {
@@ -362,7 +362,7 @@ func (v value) ttl(now algo.Instant, charges []limiter.Charge) int64 {
 	for r := range v.records {
 		needed = max(needed, r.idle().Sub(now))
 	}
-	if needed = min(needed, 2*algo.MaxPeriod); needed > given+expiryMargin/2 { // half of the margin covers clock skew
+	if needed = min(needed, 2*algo.MaxPeriod); needed > given+expiryMargin/2 { // half of the margin covers a small difference, the other half is for clock skew
 		return (needed + expiryMargin).Milliseconds()
 	}
 	return (given + expiryMargin).Milliseconds()

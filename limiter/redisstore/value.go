@@ -23,7 +23,7 @@ const (
 // value is the value of a subject in Redis. It is empty if the subject has none.
 type value []byte
 
-// version returns the version of the rules for all limits without a separate version.
+// version returns the version of the rules that applies to limits without a version element of their own.
 func (v value) version() int64 { return integer(v[2:headerSize]) }
 
 // check reports whether v can be read.

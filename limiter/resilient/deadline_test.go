@@ -158,7 +158,7 @@ func TestLimiter_Take_slowConnection(t *testing.T) {
 					sent := time.Now()
 					store.hangs = i == 0 || sent.Sub(begun) <= c.outage
 					if c.pause < time.Second && !store.hangs {
-						store.takes = 0 // a connection opens in the background
+						store.takes = 0 // from here on, connections open at once
 					}
 					d, err := l.Take(t.Context(), sent, []limiter.Charge{charge})
 					if err != nil {

@@ -74,10 +74,9 @@ func (c *class) countsKey(who *caller.Caller) bool {
 
 // applyRecord creates the limit of a caller whose record has limits. of is l or its override.
 //
-// All limits of the record's subject get a higher version, even those whose numbers the record does not
-// set: it may have set them before. The version is the sum of the versions of the document and of the
-// record. The sum grows whenever one of them grows. So a store never converts a state back and forth
-// while some processes have the old record and others the new one.
+// All limits of the record's subject get a higher version, even those whose numbers the record does not set: it may
+// have set them before. The version is the sum of the versions of the document and of the record, which grows if
+// either grows. Processes with the old and the new record then never convert a stored state back and forth.
 func (r *Rules) applyRecord(own *caller.Limits, l, of *limiter.Limit) applied {
 	made, mistake := *of, own.Mistake()
 	base := r.named.find(l)

@@ -73,8 +73,8 @@ func bound(algorithm algo.Algorithm, apart time.Duration) float64 {
 	}
 }
 
-// Two versions of the rules charge one subject, with clocks of different errors. At one instant they
-// admit at most the larger capacity. Afterwards they admit at most the faster rate.
+// Two versions of the rules charge one subject, by clocks with different errors. At one instant they admit at most
+// the larger capacity. Afterwards they admit at most the faster rate.
 func TestModel_versions(t *testing.T) {
 	for _, from := range algorithms {
 		for _, to := range algorithms {

@@ -161,8 +161,8 @@ func (p *pair) settleOnce(t failer, now algo.Instant, charges []limiter.Charge, 
 	return nil
 }
 
-// corrections returns charges that correct charges to their actual costs. The returned results belong to
-// these corrections.
+// corrections returns the charges that change the given charges to their actual costs, and the results that belong to
+// them.
 func corrections(charges []limiter.Charge, results []algo.Result, actual []int64) (corrected []limiter.Charge, of []algo.Result) {
 	for i, c := range charges {
 		if more := actual[i%len(actual)] - c.Cost; more != 0 {

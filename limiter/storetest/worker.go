@@ -197,7 +197,7 @@ func charges(limits [][]*limiter.Limit, who limiter.Subject, of []chargeOf) (lis
 	return list
 }
 
-// correctionsOf does the same as corrections, for the charges of an operation.
+// correctionsOf is corrections for the charges of an operation.
 func correctionsOf(charges []chargeOf, actual []int64) (list []chargeOf) {
 	for i, c := range charges {
 		if more := actual[i%len(actual)] - c.Cost; more != 0 {
@@ -215,7 +215,7 @@ func seenOf(results []algo.Result) (list []seen) {
 	return list
 }
 
-// givenOf returns results with all that a settlement needs of them.
+// givenOf returns the parts of results that a settlement needs.
 func givenOf(results []algo.Result) (list []seen) {
 	for _, r := range results {
 		list = append(list, seen{Fingerprint: r.Machine.Fingerprint(), State: r.State})

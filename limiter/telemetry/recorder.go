@@ -137,8 +137,8 @@ func (r *Recorder) Rules(now time.Time, version int64, confirmed time.Time, labe
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	// If now is a little earlier, this call is older than the call that set the values. If now is much
-	// earlier, the clock was set back.
+	// If now is a little earlier, the calls came out of order and this one is older. If now is much earlier, the
+	// clock was set back.
 	if since := now.Sub(r.rules.at); since >= 0 || since <= -time.Duration(resolution) {
 		r.rules = inForce{now, version, confirmed}
 		r.byRule.name(labels)

@@ -63,13 +63,11 @@ func (f *Fallback) Holds(now algo.Instant) bool {
 	return false
 }
 
-// Take charges all charges or none, and reports which. First it calls seen, which fills results with the
-// states that this process last saw in the store. Take counts at least these. room is false if there is
-// no room for the subject.
+// Take charges all charges or none, and reports which. First it calls seen, which fills results with the states that
+// this process last saw in the store. Take counts at least these. room is false if there is no room for the subject.
 //
-// Take misses no charge that the store admits at the same time, because Take calls seen under the lock.
-// The states of seen include every charge that the store answered before. A later charge waits for the
-// lock in Mirror.
+// Take calls seen under the lock, so it misses no concurrent charge of the store. Either the store answered the
+// charge before, and seen includes it, or the charge waits for the lock in Mirror.
 func (f *Fallback) Take(now algo.Instant, subject string, charges []Charge, results []algo.Result, seen func()) (taken, room bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -197,8 +195,8 @@ func sameUsage(a, b algo.State) bool {
 	return a == b
 }
 
-// Settle corrects charges of Take or Mirror, whose results are passed. It makes charges that have Force
-// at now, and refunds the other charges. It writes to excess the part of each charge that exceeds the max
+// Settle corrects earlier charges. results are the results that Take or Mirror returned for them. A charge with Force
+// is made at now; any other charge is refunded. Settle writes to excess the part of each charge that exceeds the max
 // debt. given is the number of charges that it refunded, at least in part.
 func (f *Fallback) Settle(now algo.Instant, subject string, charges []Charge, results []algo.Result, elapsed time.Duration, excess []int64) (given int) {
 	f.mu.Lock()
