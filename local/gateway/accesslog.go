@@ -17,15 +17,16 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// CloudWatch Logs sends several lines in one event. maxBatch bounds the lines of an event here, and
-// maxWaiting the lines that wait for a subscriber. If more lines wait, new lines are dropped.
+// CloudWatch Logs sends several lines in one event. maxBatch is the largest number of lines in an
+// event. maxWaiting is the largest number of lines that wait for one function; more lines are
+// dropped.
 const (
 	maxBatch   = 100
 	maxWaiting = 2_000
 )
 
-// logAccess writes the line of a request to the access log. Call it before the answer is sent: when a
-// client has the answer, the line is written. length is the length of the answer's body.
+// logAccess writes the access-log line of a request. Call it before the answer is sent, so that the
+// line exists when the client has the answer. length is the number of bytes of the answer's body.
 func (h *restHandler) logAccess(c *restCall, v variables, status, length int) {
 	if len(h.subscribers) == 0 {
 		return
@@ -43,8 +44,8 @@ func (h *restHandler) logAccess(c *restCall, v variables, status, length int) {
 	}
 }
 
-// subscriber sends the lines of a log group to a function. It sends one event at a time, with all lines that
-// wait, up to maxBatch.
+// subscriber sends the lines of a log group to one function. It sends one event at a time. An event
+// has all waiting lines, up to maxBatch.
 type subscriber struct {
 	*runtime
 
@@ -53,11 +54,10 @@ type subscriber struct {
 
 	mu      sync.Mutex
 	lines   []events.CloudwatchLogsLogEvent
-	dropped int           // lines since the last event that were dropped
-	sending chan struct{} // closed when no line waits; nil while nothing is sent
+	dropped int           // lines that were dropped since the last event
+	sending chan struct{} // closed when the queue is empty; nil while no event is being sent
 }
 
-// newSubscribers returns the subscribers of an API's access log.
 func newSubscribers(shared *runtime, log *template.AccessLog) (all []*subscriber) {
 	if log == nil {
 		return nil
@@ -68,7 +68,6 @@ func newSubscribers(shared *runtime, log *template.AccessLog) (all []*subscriber
 	return all
 }
 
-// add queues a line, and starts to send if nothing is sent now.
 func (s *subscriber) add(line events.CloudwatchLogsLogEvent) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,7 +82,6 @@ func (s *subscriber) add(line events.CloudwatchLogsLogEvent) {
 	}
 }
 
-// send sends events until no line waits.
 func (s *subscriber) send(done chan struct{}) {
 	defer close(done)
 	for {
@@ -101,7 +99,8 @@ func (s *subscriber) send(done chan struct{}) {
 	}
 }
 
-// take removes the next lines from the queue. If there are none, it marks the end of sending.
+// take removes up to maxBatch lines from the queue and returns them. If the queue is empty, take
+// ends the sending.
 func (s *subscriber) take() (batch []events.CloudwatchLogsLogEvent, dropped int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,7 +113,7 @@ func (s *subscriber) take() (batch []events.CloudwatchLogsLogEvent, dropped int)
 	return batch, dropped
 }
 
-// wait waits until no line waits for the function.
+// wait blocks until the queue is empty and the function has received every event.
 func (s *subscriber) wait(ctx context.Context) error {
 	s.mu.Lock()
 	sending := s.sending
@@ -130,7 +129,7 @@ func (s *subscriber) wait(ctx context.Context) error {
 	}
 }
 
-// event returns the event of CloudWatch Logs for some lines (Lambda developer guide, "Using Lambda with
+// event builds the CloudWatch Logs event for the lines (Lambda developer guide, "Using Lambda with
 // CloudWatch Logs").
 func (s *subscriber) event(lines []events.CloudwatchLogsLogEvent) events.CloudwatchLogsEvent {
 	content, _ := json.Marshal(events.CloudwatchLogsData{ // Marshal never fails for texts and numbers
@@ -139,7 +138,7 @@ func (s *subscriber) event(lines []events.CloudwatchLogsLogEvent) events.Cloudwa
 	})
 	var packed bytes.Buffer
 	w := gzip.NewWriter(&packed)
-	_, _ = w.Write(content) // to memory
+	_, _ = w.Write(content) // a write to memory never fails
 	_ = w.Close()
 	return events.CloudwatchLogsEvent{AWSLogs: events.CloudwatchLogsRawData{Data: base64.StdEncoding.EncodeToString(packed.Bytes())}}
 }

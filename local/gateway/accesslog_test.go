@@ -19,14 +19,14 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template/templatetest"
 )
 
-// logged has the REST API of template/testdata/good/accesslog.json and the lines that its function Settle
-// gets.
+// logged is the REST API of template/testdata/good/accesslog.json, with the log lines that its
+// function Settle received.
 type logged struct {
 	*gateway.Gateway
 
 	mu      sync.Mutex
 	events  []events.CloudwatchLogsData
-	blocked chan struct{} // the function waits until this channel is closed; nil means that it does not wait
+	blocked chan struct{} // if not nil, the function Settle waits until this channel is closed
 	fails   bool
 }
 
@@ -56,7 +56,6 @@ func newLogged(t *testing.T, authorizer, handler *stub) *logged {
 	return l
 }
 
-// lines returns the lines that the function has got, after all are delivered.
 func (l *logged) lines(t *testing.T) (lines []string) {
 	t.Helper()
 	if err := l.Delivered(t.Context()); err != nil {
@@ -72,7 +71,8 @@ func (l *logged) lines(t *testing.T) (lines []string) {
 	return lines
 }
 
-// The function of a subscription gets the lines that the filter selects, in an event of CloudWatch Logs.
+// The function that subscribes to the access log receives the lines that the subscription's filter
+// selects.
 func TestAccessLog(t *testing.T) {
 	const context = `{"receipt":"abc_-9","retryAfter":"1"}`
 	l := newLogged(t, says(allows(context)), says(`{"statusCode":401,"body":"wrönġ"}`))
@@ -91,12 +91,13 @@ func TestAccessLog(t *testing.T) {
 	}
 }
 
-// A request that fails has a line with the status of its answer. A line without a receipt is not sent.
+// A failed request has an access-log line with the status of its answer. A line without a receipt
+// is not sent to the function.
 func TestAccessLog_failures(t *testing.T) {
 	for _, c := range []struct {
 		name                string
 		authorizer, handler *stub
-		want                string // status, length and type of the response in the line; empty if there is no line
+		want                string // wanted status, length and type in the log line; empty means that no line is sent
 	}{
 		{"denied", says(denies(`{"receipt":"r"}`)), says(""), `"429","14","ACCESS_DENIED"`},
 		{"crash of the back end", says(allows(`{"receipt":"r"}`)), fails("crash"), `"502","36","DEFAULT_5XX"`},
@@ -116,8 +117,8 @@ func TestAccessLog_failures(t *testing.T) {
 	}
 }
 
-// Lines that arrive while the function runs are sent together in the next event. Each line arrives
-// exactly once, even if the function fails.
+// Log lines that arrive while the function runs are sent together in the next event. Each line is
+// sent exactly once, even if the function fails.
 func TestAccessLog_batches(t *testing.T) { synctest.Test(t, testBatches) }
 
 func testBatches(t *testing.T) {
@@ -131,7 +132,7 @@ func testBatches(t *testing.T) {
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := l.Delivered(canceled); !errors.Is(err, context.Canceled) {
-		t.Errorf("Delivered while the function runs: got %v, want %v", err, context.Canceled)
+		t.Errorf("Delivered with a canceled context: got %v, want %v", err, context.Canceled)
 	}
 	close(l.blocked)
 	if got := len(l.lines(t)); got != 150 || len(l.events) > 4 {
@@ -139,7 +140,8 @@ func testBatches(t *testing.T) {
 	}
 }
 
-// The memory of the gateway is bounded, even if lines arrive faster than the function processes them.
+// At most 2,000 lines wait for the function, even if lines arrive faster than the function handles
+// them.
 func TestAccessLog_bounded(t *testing.T) { synctest.Test(t, testBounded) }
 
 func testBounded(t *testing.T) {
@@ -149,13 +151,13 @@ func testBounded(t *testing.T) {
 		do(l.APIs()[0], request(t, "GET", "/a", http.NoBody))
 	}
 	close(l.blocked)
-	// 2,000 lines can wait, and up to 100 more are in the event that the function handles.
+	// 2,000 lines can wait, and one event with up to 100 lines can be in the function.
 	if got := len(l.lines(t)); got < 2_000 || got > 2_100 {
 		t.Errorf("got %d lines, want 2,000 to 2,100", got)
 	}
 }
 
-// The format of the stack's access log is one JSON object.
+// In the golden template, the access log has one JSON object per line.
 func TestAccessLog_golden(t *testing.T) {
 	parsed := templatetest.Parse(t, "../../infra/golden/settlement.template.json")
 	if len(parsed.REST) != 1 || parsed.REST[0].AccessLog == nil || len(parsed.REST[0].AccessLog.Subscriptions) != 1 {

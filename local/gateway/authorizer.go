@@ -13,7 +13,6 @@ import (
 // guide, "Quotas").
 const maxMethodARN = 1600
 
-// identified reports whether a request has a value for each identity source of the authorizer.
 func identified(a *template.Authorizer, v variables) bool {
 	for _, source := range a.IdentitySources {
 		if value, ok := v.value(source); !ok || value == "" {
@@ -23,16 +22,15 @@ func identified(a *template.Authorizer, v variables) bool {
 	return true
 }
 
-// authorization is the answer of an authorizer.
 type authorization struct {
 	principal string
 	policy    policy
 	context   map[string]string
 }
 
-// parseAuthorization reads an authorizer's answer. Any deviation from the developer guide ("Output from
-// an API Gateway Lambda authorizer") is an error. An answer without principalId is an error too,
-// although AWS is known to accept such an answer.
+// parseAuthorization reads an authorizer's answer. It rejects every answer that deviates from the
+// developer guide ("Output from an API Gateway Lambda authorizer"). It also rejects an answer
+// without principalId, although AWS is known to accept one.
 func parseAuthorization(payload []byte) (authorization, error) {
 	var output struct {
 		PrincipalID    *string         `json:"principalId"`
@@ -58,8 +56,8 @@ func parseAuthorization(payload []byte) (authorization, error) {
 	return a, err
 }
 
-// parseContext converts the values of an authorizer's context to text, as API Gateway passes
-// them on. An object, a list or null makes the whole answer invalid.
+// parseContext converts each value of an authorizer's context to text, as API Gateway does. A value
+// that is an object, a list or null is an error.
 func parseContext(data []byte) (map[string]string, error) {
 	var values map[string]any
 	if data != nil {

@@ -12,15 +12,16 @@ import (
 	"github.com/aws/aws-lambda-go/lambda/messages"
 )
 
-// The bodies of the default gateway responses of an authorizer.
+// The default bodies of a 403 if the authorizer's policy denies the request: without a matching
+// statement, and with an explicit Deny.
 const (
 	invalid  = `{"message":null}`
 	implicit = `{"Message":"User is not authorized to access this resource"}`
 	explicit = `{"Message":"User is not authorized to access this resource with an explicit deny"}`
 )
 
-// guarded sends GET /guarded with an authorizer and checks the response. The API must invoke the
-// function only if the status is 200.
+// guarded sends GET /guarded to an API whose authorizer is guard, and checks the response. The
+// function behind the API must run only if the status is 200.
 func guarded(t *testing.T, guard lambda.Handler, status int, body string) {
 	t.Helper()
 	function := says(`{"statusCode":200}`)
@@ -38,12 +39,11 @@ func guarded(t *testing.T, guard lambda.Handler, status int, body string) {
 	}
 }
 
-// statements returns an authorizer whose policy has the given statements.
 func statements(list string) *stub {
 	return says(`{"principalId":"u","policyDocument":{"Version":"2012-10-17","Statement":` + list + `}}`)
 }
 
-// resource returns an authorizer that allows the resources of a pattern.
+// resource returns an authorizer that allows the resources that match pattern.
 func resource(pattern string) *stub { return says(authorization("u", "Allow", pattern, "{}")) }
 
 func TestREST_Policy(t *testing.T) {
@@ -108,7 +108,7 @@ func TestREST_Authorizer(t *testing.T) {
 		{"context a null", says(allows(`{"a":null}`)), 500, invalid},
 		{"context no object", says(allows(`"a"`)), 500, invalid},
 		{"panic", &stub{answer: func(context.Context, []byte) ([]byte, error) { panic("no") }}, 500, invalid},
-		{"unauthorized as Lambda has it", &stub{answer: func(context.Context, []byte) ([]byte, error) {
+		{"Unauthorized in Lambda's error format", &stub{answer: func(context.Context, []byte) ([]byte, error) {
 			return nil, messages.InvokeResponse_Error{Message: "Unauthorized", Type: "errorString"}
 		}}, 401, `{"message":"Unauthorized"}`},
 		{"unauthorized by lambda.NewHandler", lambda.NewHandler(func(context.Context, events.APIGatewayCustomAuthorizerRequestTypeRequest) (any, error) {

@@ -21,13 +21,12 @@ func WithBodyTimeout(h http.Handler, timeout time.Duration) http.Handler {
 	})
 }
 
-// timedBody is a body whose connection has a read deadline until the end of the body.
+// timedBody is a request body. Its connection has a read deadline until the body ends.
 type timedBody struct {
 	io.ReadCloser
 	connection *http.ResponseController
 }
 
-// Read implements io.Reader.
 func (b *timedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err == io.EOF {

@@ -14,8 +14,8 @@ import (
 	"github.com/weir-limits/weir/local/gateway"
 )
 
-// A client that never completes its body gets status 408 from both APIs. The deadline does not apply
-// after the body is complete.
+// If a client never completes the request body, both APIs answer 408. The deadline no longer
+// applies when the body is complete.
 func TestWithBodyTimeout(t *testing.T) {
 	both(t, func(t *testing.T, kind gateway.Kind, api *gateway.API, function *stub) {
 		server := httptest.NewServer(gateway.WithBodyTimeout(api, 20*time.Millisecond))
@@ -24,7 +24,7 @@ func TestWithBodyTimeout(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer connection.Close() //nolint:errcheck // the test only reads from here on
+		defer connection.Close() //nolint:errcheck // an error of Close is irrelevant: the test only reads now
 		if _, err := fmt.Fprint(connection, "POST /open/x HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nx"); err != nil {
 			t.Fatal(err)
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// A bucket admits exactly its burst of concurrent requests.
+// Of many concurrent requests, the token bucket admits exactly its burst of 500.
 func TestThrottle_concurrent(t *testing.T) {
 	bucket, err := algo.New(algo.Rate{Algorithm: algo.TokenBucket, Requests: 1, Window: time.Hour, Burst: 500})
 	if err != nil {

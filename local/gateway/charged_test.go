@@ -25,8 +25,8 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template/templatetest"
 )
 
-// endpoints are the patterns of an API's ServeMux, and the limit of the rule for each. Each path matches
-// at most one rule.
+// endpoints lists the patterns of the back end's ServeMux, each with the limit that charges its
+// requests. Each path matches at most one rule.
 var endpoints = []struct{ pattern, limit string }{
 	{"GET /api/v1/search", "search"},
 	{"POST /api/v1/data", "data"},
@@ -46,8 +46,9 @@ const endpointRules = `{"rules":[
 	{"endpoint":"/t/{a}/{b}","limits":{"*":{"name":"two","requests":60,"window":"1m"}}},
 	{"endpoint":"/","limits":{"*":{"name":"root","requests":60,"window":"1m"}}}]}`
 
-// everything is a template whose APIs send every path to the functions. The REST API calls the
-// authorizer and then the handler, and answers 429 to a denial. The HTTP API calls only the handler.
+// everything is a template with two APIs that send every path to Weir's functions. The REST API
+// calls the authorizer and then the handler, and answers a denial with 429. The HTTP API calls only
+// the handler.
 const everything = `{"Resources":{
 	"Authorizer":{"Type":"AWS::Lambda::Function","Properties":{"Role":"arn:aws:iam::123456789012:role/f","Code":{"ZipFile":"x"},"Runtime":"provided.al2023","Handler":"bootstrap"}},
 	"Handler":{"Type":"AWS::Lambda::Function","Properties":{"Role":"arn:aws:iam::123456789012:role/f","Code":{"ZipFile":"x"},"Runtime":"provided.al2023","Handler":"bootstrap"}},
@@ -70,14 +71,14 @@ const everything = `{"Resources":{
 	"WebHandler":{"Type":"AWS::ApiGatewayV2::Integration","Properties":{"ApiId":{"Ref":"Web"},"IntegrationType":"AWS_PROXY","PayloadFormatVersion":"2.0","IntegrationUri":{"Fn::GetAtt":["Handler","Arn"]}}},
 	"WebRoute":{"Type":"AWS::ApiGatewayV2::Route","Properties":{"ApiId":{"Ref":"Web"},"RouteKey":"$default","AuthorizationType":"NONE","Target":{"Fn::Join":["",["integrations/",{"Ref":"WebHandler"}]]}}}}}`
 
-// charging has two APIs with Weir's functions. It records the limits that the functions charge for a
-// request, and the limits of the patterns that serve the request.
+// charging is the two APIs with Weir's functions. For each request it records which limits were
+// charged (charged) and which patterns served the request (ran).
 type charging struct {
 	limiter.Store
 
 	rest, web        *gateway.API
 	charged, ran     []string
-	answeredWithPath string // the path that the router received
+	answeredWithPath string // the path that the back end received
 }
 
 func (c *charging) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
@@ -87,7 +88,7 @@ func (c *charging) Take(ctx context.Context, now algo.Instant, s limiter.Subject
 	return c.Store.Take(ctx, now, s, charges, results)
 }
 
-// newCharging returns the APIs of a template whose limits keep their counts in store. A custom domain adds
+// newCharging returns the two APIs. Their limits keep their counts in store. A custom domain adds
 // the prefix /v1 to every path.
 func newCharging(t testing.TB, parsed *template.Template, authorizer, handler string, store limiter.Store) *charging {
 	t.Helper()
@@ -115,7 +116,7 @@ func newCharging(t testing.TB, parsed *template.Template, authorizer, handler st
 	return c
 }
 
-// rawRequest parses a request line as a lenient server does: it leaves the target unchanged. It
+// rawRequest parses a request line and keeps its target unchanged, as a lenient server does. It
 // returns nil for a line without a method and a target.
 func rawRequest(t testing.TB, line, host, address string) *http.Request {
 	t.Helper()
@@ -134,8 +135,8 @@ func rawRequest(t testing.TB, line, host, address string) *http.Request {
 	return r
 }
 
-// Both APIs reject a malformed path without serving or charging the request. With a lenient decoder, the
-// rules and the router could select different routes.
+// Both APIs reject a malformed path: no pattern serves the request and no limit is charged. If the
+// path were decoded leniently, the rules and the router could choose different routes.
 func TestAttack_malformedPath(t *testing.T) {
 	for _, path := range []string{"/api/v1/items/%zz%2F..%2F..%2Fq", "/api/v1/items/%", "/api/v1/items/%2", "/api/v1/items/x%zz"} {
 		golden := templatetest.Parse(t, "../../infra/golden/dynamodb.template.json")
@@ -163,9 +164,9 @@ func TestAttack_malformedPath(t *testing.T) {
 	}
 }
 
-// FuzzAttack_path searches for a request line that reaches a pattern without a charge on the limit of
-// that pattern, or with a charge on a different limit. Each request has its own caller, and the store
-// admits every request. Therefore, no refusal hides a missing charge on another limit.
+// FuzzAttack_path searches for a request line that a pattern serves although the pattern's limit is
+// not charged, or although another limit is charged. The store admits every request, so that a
+// refusal cannot hide a wrong charge.
 func FuzzAttack_path(f *testing.F) {
 	for _, path := range []string{
 		"/api/v1/search", "/api/v1/%73earch/", "//api//v1/./search?q=/", "/api%2Fv1%2Fsearch", "/api/v1/search;x", "/api/v1/x/..%2Fsearch", "/v1/api/v1/search", "/%761/api/v1/q", "/v1/v1/t/a/b",
@@ -188,19 +189,19 @@ func FuzzAttack_path(f *testing.F) {
 		for _, api := range []*gateway.API{c.rest, c.web} {
 			caller = caller.Next()
 			r := rawRequest(t, line, host, netip.AddrPortFrom(caller, 1).String())
-			if r == nil || r.Method == http.MethodOptions { // OPTIONS is never limited
+			if r == nil || r.Method == http.MethodOptions { // the rules never limit OPTIONS
 				return
 			}
 			c.ran, c.charged = nil, nil
 			answered := do(api, r)
 			if !slices.Equal(c.ran, c.charged) {
-				t.Errorf("%s API: %q: got charges on the limits %v, want %v, the limits of the patterns that served path %q (response %d %s)", api.Kind, line, c.charged, c.ran, c.answeredWithPath, answered.status, answered.body)
+				t.Errorf("%s API: %q: got charges on the limits %v, want %v because their patterns served path %q (response %d %s)", api.Kind, line, c.charged, c.ran, c.answeredWithPath, answered.status, answered.body)
 			}
 		}
 	})
 }
 
-// admitting is a store that admits every request and keeps no state.
+// admitting is a store that admits every request and stores nothing.
 type admitting struct{ limiter.Store }
 
 func (admitting) Take(_ context.Context, _ algo.Instant, _ limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {

@@ -9,8 +9,8 @@ import (
 	"github.com/weir-limits/weir/local/lambdaenv"
 )
 
-// Both kinds of API return 500 if Lambda throttles the function. A throttled authorizer counts as a
-// failed authorizer.
+// If Lambda throttles the function, both kinds of API answer 500. If Lambda throttles the
+// authorizer, the answer is the same as after an error of the authorizer.
 func TestConcurrency(t *testing.T) {
 	busy := &stub{answer: func(context.Context, []byte) ([]byte, error) {
 		return nil, fmt.Errorf("function f: %w", lambdaenv.ErrThrottled)

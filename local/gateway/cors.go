@@ -10,16 +10,16 @@ import (
 
 const allowOrigin = "Access-Control-Allow-Origin"
 
-// ownedByCORS reports whether the CORS configuration alone sets a header. The gateway ignores such a
-// header of a function.
+// ownedByCORS reports whether only the CORS configuration can set a header. The gateway drops such
+// a header from a function's answer.
 func ownedByCORS(c *template.CORS, name string) bool {
 	const prefix = "Access-Control-"
 	return c != nil && len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix)
 }
 
-// answerCORS adds the CORS headers to the answer if the request has an allowed Origin. An OPTIONS
-// request must also have an Access-Control-Request-Method. Assumed from the Fetch standard: which
-// headers the answer to each kind of request has.
+// answerCORS adds the CORS headers to the answer if the configuration allows the Origin of the
+// request. For an OPTIONS request, the field Access-Control-Request-Method is required too. Which
+// headers each kind of answer has is assumed from the Fetch standard.
 func answerCORS(c *template.CORS, header http.Header, r *http.Request) {
 	origin := r.Header.Get("Origin")
 	if c == nil || origin == "" || !allowsOrigin(c, origin) {

@@ -9,8 +9,8 @@ import (
 	"github.com/weir-limits/weir/local/gateway"
 )
 
-// ask sends a request with an Origin header. If requested is a method, the request is a preflight for
-// that method.
+// ask sends a request with an Origin header. If requested is not empty, the request is a preflight
+// for the method requested.
 func ask(t *testing.T, api *gateway.API, method, path, origin, requested string, header ...string) answer {
 	t.Helper()
 	r := request(t, method, path, http.NoBody)
@@ -26,7 +26,7 @@ func ask(t *testing.T, api *gateway.API, method, path, origin, requested string,
 	return do(api, r)
 }
 
-// controls returns the CORS headers of an answer, sorted.
+// controls returns the Access-Control headers of an answer as sorted text.
 func controls(a answer) string {
 	var all []string
 	for name, values := range a.header {
@@ -38,8 +38,9 @@ func controls(a answer) string {
 	return strings.Join(all, "; ")
 }
 
-// The MOCK integrations of CDK return their CORS headers. If a mock allows several origins, it returns
-// the origin of the request. If this origin is not allowed, the mock returns the first allowed origin.
+// A MOCK integration that CDK wrote answers with its own CORS headers. If it allows several
+// origins, it echoes the Origin of the request. If it does not allow this Origin, it sends the
+// first allowed origin.
 func TestREST_Mock(t *testing.T) {
 	api := newAPI(t, "template/testdata/good/preflight.json", gateway.REST, functions{"Function": says(`{}`)}, frozen)
 	tests := []struct{ path, origin, want string }{
@@ -69,7 +70,6 @@ func TestREST_Mock(t *testing.T) {
 	}
 }
 
-// The CORS configuration of an HTTP API overrides the headers of its function.
 func TestHTTP_CORS(t *testing.T) {
 	const (
 		preflight = "Allow-Credentials: true; Allow-Headers: Authorization,x-api-key; Allow-Methods: GET,POST; Allow-Origin: https://one.example; Max-Age: 3600"
@@ -107,7 +107,6 @@ func TestHTTP_CORS(t *testing.T) {
 	}
 }
 
-// An HTTP API without a CORS configuration returns the CORS headers of the function.
 func TestHTTP_CORS_None(t *testing.T) {
 	api := newAPI(t, "template/testdata/good/throttle.json", gateway.HTTP, functions{"Function": says(`{"statusCode":200,"headers":{"Access-Control-Allow-Origin":"*"}}`)}, frozen)
 	if got := ask(t, api, "OPTIONS", "/", "https://one.example", "GET"); got.status != 200 || controls(got) != "Allow-Origin: *" {

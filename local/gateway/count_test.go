@@ -13,10 +13,10 @@ import (
 	"github.com/weir-limits/weir/limiter/caller"
 )
 
-// An API of a language model reports its tokens. The limit counts exactly these tokens, and refuses a
-// caller that has used all its tokens.
+// The back end is a language model that reports the tokens of each answer. The limits count exactly
+// these tokens and refuse a caller who has used all of them.
 func TestCount_tokens(t *testing.T) {
-	var fromClient string // the cost field of the last request that the API got
+	var fromClient string // Weir-Cost of the last request that the back end received
 	model := func(w http.ResponseWriter, r *http.Request) {
 		fromClient = r.Header.Get("Weir-Cost")
 		w.Header().Set("Weir-Cost", r.Header.Get("Tokens"))
@@ -31,7 +31,7 @@ func TestCount_tokens(t *testing.T) {
 			t.Helper()
 			want := map[string]int64{"calls": calls, "input": input, "output": output, "month": month}
 			if got := r.used(t, "/v1/chat", caller.Caller{APIKey: "alice"}); !maps.Equal(got, want) {
-				t.Errorf("%s: got a usage of %v, want %v", when, got, want)
+				t.Errorf("%s: usage: got %v, want %v", when, got, want)
 			}
 		}
 		first := ask(200, "input=812, output=95, month=907")
@@ -43,18 +43,18 @@ func TestCount_tokens(t *testing.T) {
 		used("above one reserve and below the others", 2, 9812, 95, 9907)
 		ask(200, "input=85000, output=5000, month=90000")
 		if a := ask(429, "input=1, output=1, month=2"); !strings.Contains(a.body, `"input"`) {
-			t.Errorf("without room for the reserve: got %s, want a refusal by the limit input", a.body)
+			t.Errorf("request whose reserve exceeds the limit input: got %s, want a refusal by the limit input", a.body)
 		}
 		used("after a refusal", 3, 94812, 5095, 99907)
 
 		if calls, settles := r.calls.Load(), r.settles.Load(); calls != 4 || settles != 3 {
-			t.Errorf("three admitted questions and a refused one: got %d charges and %d settlements, want 4 and 3", calls, settles)
+			t.Errorf("three admitted questions and a refused one: got %d charges and %d settlements, want 4 charges and 3 settlements", calls, settles)
 		}
 
 		r.now = r.now.Add(2 * time.Minute)
 		ask(200, "")
 		if settles := r.settles.Load(); settles != 3 {
-			t.Errorf("without a report: got %d settlements, want none", settles-3)
+			t.Errorf("answer without a report of tokens: got %d settlements, want none", settles-3)
 		}
 		used("without a report", 1, 8000, 4000, 111907)
 		r.want(t, "POST /v1/chat", times(59, 200), "X-Api-Key: key-alice", "Tokens: 0")
@@ -76,7 +76,7 @@ func TestCount_tokens(t *testing.T) {
 	})
 }
 
-// Only failed logins count.
+// A limit that counts failures counts only the failed logins.
 func TestCount_failures(t *testing.T) {
 	login := func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Password") != "right" {
@@ -88,7 +88,7 @@ func TestCount_failures(t *testing.T) {
 		r.want(t, "POST /login", times(4, 401), "Password: wrong")
 		r.want(t, "POST /login", times(2, 200), "Password: right")
 		if calls, settles := r.calls.Load(), r.settles.Load(); calls != 13 || settles != 9 {
-			t.Errorf("9 successes and 4 failures: got %d charges and %d settlements, want 13 and 9", calls, settles)
+			t.Errorf("9 successes and 4 failures: got %d charges and %d settlements, want 13 charges and 9 settlements", calls, settles)
 		}
 		if got := r.used(t, "/login", caller.Caller{IP: netip.MustParsePrefix("127.0.0.1/32")})["failures"]; got != 4 {
 			t.Errorf("failures: got %d, want 4", got)
@@ -98,7 +98,7 @@ func TestCount_failures(t *testing.T) {
 	})
 }
 
-// A limit counts the bytes of the answers.
+// A limit that counts bytes counts the bytes of the answers.
 func TestCount_bytes(t *testing.T) {
 	export := func(w http.ResponseWriter, r *http.Request) {
 		n, _ := strconv.Atoi(r.Header.Get("Length"))
@@ -108,7 +108,7 @@ func TestCount_bytes(t *testing.T) {
 		used := func(want int64) {
 			t.Helper()
 			if got := r.used(t, "/exports", caller.Caller{APIKey: "alice"})["bytes"]; got != want {
-				t.Errorf("bytes: got %d, want %d", got, want)
+				t.Errorf("usage of the limit: got %d bytes, want %d", got, want)
 			}
 		}
 		get := func(length string, statuses ...int) {

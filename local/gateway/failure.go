@@ -6,22 +6,20 @@ import (
 	"net/http"
 )
 
-// failure is an answer that a REST API creates without a function.
 type failure struct {
-	kind    string // gateway response type, empty if the answer cannot be customized
+	kind    string // gateway response type; empty if a template cannot customize this answer
 	status  int
-	code    string // x-amzn-ErrorType
+	code    string // value of the header x-amzn-ErrorType
 	message string
-	format  string // format of the default body; %s is the message
+	format  string // format of the default body: %s is the message as JSON
 }
 
-// The failures of a REST API. Types and statuses are from the developer guide, "Gateway
-// response types for API Gateway". Codes and bodies are observed, unless a comment says
-// that they are assumed.
+// The failures of a REST API. Types and statuses are from the developer guide, "Gateway response
+// types for API Gateway". Codes and bodies are observed unless a comment calls them assumed.
 var (
 	missingToken = failure{kind: "MISSING_AUTHENTICATION_TOKEN", status: http.StatusForbidden,
 		code: "MissingAuthenticationTokenException", message: "Missing Authentication Token"}
-	// The code of throttled is assumed, not observed.
+	// Assumed: the code of throttled.
 	throttled = failure{kind: "THROTTLED", status: http.StatusTooManyRequests,
 		code: "TooManyRequestsException", message: "Too Many Requests"}
 	unauthorized = failure{kind: "UNAUTHORIZED", status: http.StatusUnauthorized,
@@ -32,10 +30,10 @@ var (
 	explicitlyDenied = failure{kind: "ACCESS_DENIED", status: http.StatusForbidden,
 		code: "AccessDeniedException", message: "User is not authorized to access this resource with an explicit deny",
 		format: `{"Message":%s}`}
-	// If an authorizer fails, the answer has no message: its body is {"message":null}.
+	// If an authorizer fails, the answer has no message. Its body is {"message":null}.
 	authorizerFailed = failure{kind: "AUTHORIZER_CONFIGURATION_ERROR", status: http.StatusInternalServerError,
 		code: "AuthorizerConfigurationException"}
-	// The type DEFAULT_5XX is assumed. AWS documents no type for a function's failure.
+	// Assumed: the type DEFAULT_5XX. AWS documents no type for a function's failure.
 	functionFailed = failure{kind: "DEFAULT_5XX", status: http.StatusBadGateway,
 		code: "InternalServerErrorException", message: "Internal server error", format: `{"message": %s}`}
 	// The Lambda developer guide ("Handling Lambda errors with an API Gateway API") documents
@@ -44,21 +42,21 @@ var (
 		code: "InternalServerErrorException", message: "Internal server error", format: `{"message": %s}`}
 	integrationTimedOut = failure{kind: "INTEGRATION_TIMEOUT", status: http.StatusGatewayTimeout,
 		code: "InternalServerErrorException", message: "Endpoint request timed out", format: `{"message": %s}`}
-	// The codes of mockWithoutStatus and badBase64 are assumed, not observed.
+	// Assumed: the codes of mockWithoutStatus and badBase64.
 	mockWithoutStatus = failure{kind: "API_CONFIGURATION_ERROR", status: http.StatusInternalServerError,
 		code: "InternalServerErrorException", message: "Internal server error", format: `{"message": %s}`}
 	badBase64 = failure{kind: "API_CONFIGURATION_ERROR", status: http.StatusInternalServerError,
 		code: "InternalServerErrorException", message: "Internal server error", format: `{"message": %s}`}
-	// A template cannot customize these two failures. The codes of both and the body of methodARNTooLong are
-	// assumed, not observed.
+	// A template cannot customize these two failures. Assumed: both codes, and the body of
+	// methodARNTooLong.
 	eventTooLarge = failure{status: http.StatusRequestEntityTooLarge,
 		code: "RequestTooLargeException", message: "Request Too Long"}
 	methodARNTooLong = failure{status: http.StatusRequestURITooLong,
 		code: "BadRequestException", message: "Request URI too long"}
 )
 
-// fallback returns the default gateway response type for f, which applies if the template has no response
-// for f.kind.
+// fallback returns DEFAULT_4XX or DEFAULT_5XX. A gateway response of this type applies if the
+// template has none of type f.kind.
 func (f failure) fallback() string {
 	switch {
 	case f.kind == "":
@@ -69,16 +67,14 @@ func (f failure) fallback() string {
 	return "DEFAULT_4XX"
 }
 
-// messageString returns the message as a JSON string, or null.
 func (f failure) messageString() string {
 	if f.message == "" {
 		return "null"
 	}
-	quoted, _ := json.Marshal(f.message) // a string always marshals
+	quoted, _ := json.Marshal(f.message) // Marshal never fails for a string
 	return string(quoted)
 }
 
-// body returns the default body.
 func (f failure) body() string {
 	if f.format == "" {
 		return fmt.Sprintf(`{"message":%s}`, f.messageString())

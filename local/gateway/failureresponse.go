@@ -9,9 +9,9 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// pickTemplate returns the body template for the first media type of the client's Accept
-// header. If that type has no template, it returns the template for application/json, or else the
-// first template in alphabetical order. AWS does not document the choice.
+// pickTemplate returns the body template for the first media type in the client's Accept header.
+// Without such a template it returns the one for application/json, or else the first one in
+// alphabetical order. AWS does not document the choice.
 func pickTemplate(all map[string]template.MappingTemplate, accept string) (contentType string, t template.MappingTemplate) {
 	contentType = mediaType(accept)
 	if _, ok := all[contentType]; !ok {
@@ -23,16 +23,15 @@ func pickTemplate(all map[string]template.MappingTemplate, accept string) (conte
 	return contentType, all[contentType]
 }
 
-// mediaType returns the first media type of a header, without its parameters.
 func mediaType(header string) string {
 	first, _, _ := strings.Cut(header, ",")
 	first, _, _ = strings.Cut(first, ";")
 	return strings.ToLower(strings.TrimSpace(first))
 }
 
-// answer writes the answer to a failure. It uses the gateway response of the failure's type. If
-// the template has none, it uses the response of DEFAULT_4XX or DEFAULT_5XX, and then the default
-// of API Gateway.
+// answer writes the answer to a failure. It uses the template's gateway response for the type of
+// the failure, or else the one for DEFAULT_4XX or DEFAULT_5XX. Without both, it uses API Gateway's
+// default.
 func (h *restHandler) answer(w http.ResponseWriter, f failure, c *restCall) {
 	v, header := c.variables(), w.Header()
 	header["x-amzn-ErrorType"] = []string{f.code}

@@ -17,14 +17,14 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// Measured: the smallest event that Lambda rejects, and the largest output that it accepts.
+// The smallest event that Lambda rejects and the largest output that it accepts, both measured.
 // Lambda's quota page says 6 MB for both.
 const (
 	maxEvent  = 6 << 20
 	maxOutput = 6<<20 + 100
 )
 
-// The errors of an invocation, except errors that the function returns.
+// The failures of an invocation other than an error that the function returns.
 var (
 	errEventTooLarge       = errors.New("event too large")
 	errOutputTooLarge      = errors.New("output too large")
@@ -32,23 +32,23 @@ var (
 	errIntegrationTimedOut = errors.New("integration timed out")
 )
 
-// function is a function of the template with the handler that runs it.
+// function is a function of the template together with its handler.
 type function struct {
 	template.Function
 
 	handler lambda.Handler
-	// slot makes invocations run one at a time: each invocation holds its only element. It is nil for a
-	// handler that can run concurrently.
+	// slot lets one invocation run at a time: an invocation sends to the channel when it begins and
+	// receives when it ends. It is nil if the handler may run concurrently.
 	slot chan struct{}
 }
 
-// pooling is the type of handlers that reuse the memory of their answers. See newFunction.
+// pooling is the type of the handlers that lambda.NewHandler returns. They reuse the memory of
+// their answers; see newFunction.
 var pooling = reflect.TypeOf(lambda.NewHandler(func() {}))
 
-// newFunction prepares a function. If lambda.NewHandler created the handler, the gateway runs one
-// invocation of it at a time. Such a handler returns memory that its next invocation overwrites, because
-// a Lambda environment runs one invocation at a time. With two concurrent invocations, the gateway could
-// send one caller's body to another caller. Other handlers run concurrently.
+// newFunction prepares a function. A handler of lambda.NewHandler gets one invocation at a time,
+// because each invocation overwrites the memory of the previous answer. With two concurrent
+// invocations, one client could get the other client's body. All other handlers run concurrently.
 func newFunction(f template.Function, handler lambda.Handler) *function {
 	runner := &function{Function: f, handler: handler}
 	if reflect.TypeOf(handler) == pooling {
@@ -62,9 +62,9 @@ type outcome struct {
 	err     error
 }
 
-// invoke runs the function on an event. It waits at most for limit, and at most for the function's
-// timeout. If limit ends first, the function continues until its timeout, as in Lambda, and invoke drops
-// the function's answer. The function also continues if the client disconnects.
+// invoke runs the function on an event. If limit ends before the function does, invoke returns an
+// error, and the function continues until its own timeout, as on Lambda. The function also
+// continues if the client disconnects.
 func (f *function) invoke(ctx context.Context, event []byte, limit time.Duration) ([]byte, error) {
 	if len(event) >= maxEvent {
 		return nil, errEventTooLarge
@@ -92,8 +92,8 @@ func (f *function) invoke(ctx context.Context, event []byte, limit time.Duration
 	}
 }
 
-// run calls the handler. If the handler can run only one invocation at a time, run first
-// waits for its turn. A panic fails the invocation.
+// run calls the handler, after the previous invocation if the handler runs one at a time. A panic
+// of the handler becomes an error.
 func (f *function) run(ctx context.Context, event []byte) (o outcome) {
 	if f.slot != nil {
 		select {
@@ -101,7 +101,7 @@ func (f *function) run(ctx context.Context, event []byte) (o outcome) {
 			defer func() { <-f.slot }()
 		case <-ctx.Done():
 		}
-		if err := ctx.Err(); err != nil { // the invocation timed out while it waited
+		if err := ctx.Err(); err != nil { // the timeout ended while the invocation waited for the previous one
 			return outcome{err: err}
 		}
 	}
@@ -120,7 +120,6 @@ func (f *function) run(ctx context.Context, event []byte) (o outcome) {
 	return outcome{payload: bytes.Clone(payload)}
 }
 
-// errorMessage returns the errorMessage that Lambda reports for an error of a function.
 func errorMessage(err error) string {
 	if own, ok := errors.AsType[messages.InvokeResponse_Error](err); ok {
 		return own.Message

@@ -16,8 +16,8 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template/templatetest"
 )
 
-// FuzzTemplate searches for templates that crash the parser. If the parser accepts a template, its
-// APIs must serve requests.
+// FuzzTemplate searches for a template that crashes the parser, or that the parser accepts although
+// its APIs cannot serve requests.
 func FuzzTemplate(f *testing.F) {
 	for _, pattern := range []string{"template/testdata/good/*.json", "template/testdata/bad/*.json"} {
 		for _, path := range templatetest.Glob(f, pattern) {
@@ -55,8 +55,8 @@ func FuzzTemplate(f *testing.F) {
 	})
 }
 
-// FuzzRequest searches for requests that crash the gateway. It also searches for requests that the
-// gateway changes before a function receives them.
+// FuzzRequest searches for a request that crashes the gateway, or that the gateway changes before a
+// function receives it.
 func FuzzRequest(f *testing.F) {
 	f.Add("GET", "/open/a%2Fb//c/", "q=1&q=%20", "X-Forwarded-For", "203.0.113.9", []byte("body"))
 	f.Add("POST", "//open/%3F", "a;b", "Cookie", "a=1; ;b", []byte{0xff})
@@ -110,7 +110,7 @@ func checkREST(t *testing.T, function *stub, sent string, body []byte) {
 	}
 }
 
-// readRequest returns the request that a server reads, or nil if the server rejects it.
+// readRequest parses a request as a server does. It returns nil if a server would reject it.
 func readRequest(head string, body []byte) *http.Request {
 	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(head)))
 	if err != nil {

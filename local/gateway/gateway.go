@@ -16,23 +16,21 @@ import (
 	"github.com/weir-limits/weir/local/lambdaenv"
 )
 
-// Options are the options of a Gateway.
 type Options struct {
-	// Functions are the handlers of the template's functions, by logical id. Every function that an API
-	// invokes needs one. A handler runs invocations concurrently. The exception is a handler that
-	// lambda.NewHandler created: it runs one invocation at a time, because each invocation overwrites
-	// the answer of the previous one.
+	// Functions has the handlers of the template's functions, by logical id. Every function that an
+	// API invokes needs a handler. Handlers run concurrently, except those of lambda.NewHandler:
+	// they run one invocation at a time, because each invocation overwrites the previous answer.
 	Functions map[string]lambda.Handler
-	// Logger gets one line for each failure of a function, except for throttled invocations.
-	// nil means slog.Default().
+	// Logger gets one line for each failed invocation, except for invocations that Lambda
+	// throttles. nil means slog.Default().
 	Logger *slog.Logger
-	// Clock returns the time of a request, and measures the latency of an authorizer. nil
-	// means time.Now. Timeouts use the real clock.
+	// Clock returns the time of a request. It also measures the latency of an authorizer. nil means
+	// time.Now. Timeouts always use the real clock.
 	Clock func() time.Time
 }
 
-// Gateway is the APIs of a template with the functions behind them. It is safe for
-// concurrent use. Make one with New.
+// Gateway serves the APIs of a template and invokes their functions. It is safe for concurrent use.
+// Create one with New.
 type Gateway struct {
 	apis        []*API
 	shared      *runtime
@@ -102,7 +100,6 @@ func New(t *template.Template, o Options) (*Gateway, error) {
 	return g, nil
 }
 
-// checkFunctions returns an error that joins one line for each function without a handler.
 func (g *Gateway) checkFunctions(shared *runtime) error {
 	var missing []string
 	for _, api := range g.apis {
@@ -127,12 +124,13 @@ func (g *Gateway) checkFunctions(shared *runtime) error {
 	return errors.Join(errs...)
 }
 
-// APIs returns the APIs of the template: REST before HTTP, in the order of their ids.
+// APIs returns the APIs of the template: the REST APIs, then the HTTP APIs, each sorted by logical
+// id.
 func (g *Gateway) APIs() []*API { return slices.Clone(g.apis) }
 
-// Delivered waits until the subscribers of the access logs have got all lines of the requests that were
-// answered before the call. CloudWatch Logs sends lines some seconds later; this gateway sends them at
-// once, while or after the client gets the answer.
+// Delivered waits until the subscribers of the access logs have received the lines of all requests
+// that were answered before the call. CloudWatch Logs delivers a line some seconds later; this
+// gateway sends it at once.
 func (g *Gateway) Delivered(ctx context.Context) error {
 	for _, s := range g.subscribers {
 		if err := s.wait(ctx); err != nil {
@@ -142,14 +140,13 @@ func (g *Gateway) Delivered(ctx context.Context) error {
 	return nil
 }
 
-// runtime is the part of a gateway that all its APIs share.
+// runtime is the state that all APIs of a gateway share.
 type runtime struct {
-	functions map[string]*function // by logical id
+	functions map[string]*function // key: logical id
 	clock     func() time.Time
 	logger    *slog.Logger
 }
 
-// invoke runs a function on an event.
 func (t *runtime) invoke(ctx context.Context, id string, event any, limit time.Duration) ([]byte, error) {
 	payload, err := json.Marshal(event)
 	if err != nil {
@@ -158,8 +155,8 @@ func (t *runtime) invoke(ctx context.Context, id string, event any, limit time.D
 	return t.functions[id].invoke(ctx, payload, limit)
 }
 
-// log logs the reason why a function has no answer. It does not log throttled invocations, which the pool
-// of the function logs at a limited rate.
+// log logs why a function gave no answer. It does not log throttled invocations, because the
+// function's pool logs them at a limited rate.
 func (t *runtime) log(ctx context.Context, message, function, request string, err error) {
 	if errors.Is(err, lambdaenv.ErrThrottled) {
 		return

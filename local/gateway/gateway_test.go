@@ -75,7 +75,7 @@ func TestGateway_APIs_Default(t *testing.T) {
 	}
 }
 
-// If an integration names a version or an alias, API Gateway runs the function only with a permission for
+// If an integration names a version or an alias of a function, API Gateway needs a permission for
 // that version or alias.
 func TestGateway_Alias(t *testing.T) {
 	for _, kind := range []gateway.Kind{gateway.REST, gateway.HTTP} {
@@ -87,8 +87,8 @@ func TestGateway_Alias(t *testing.T) {
 	}
 }
 
-// Each caller gets the response to its own request. A handler of lambda.NewHandler overwrites the
-// memory that its previous invocation returned.
+// Concurrent callers each get the response to their own request, although a handler of
+// lambda.NewHandler overwrites the memory of its previous answer.
 func TestAPI_Concurrent(t *testing.T) {
 	echo := lambda.NewHandler(func(_ context.Context, e events.APIGatewayProxyRequest) (events.APIGatewayProxyResponse, error) {
 		return events.APIGatewayProxyResponse{StatusCode: 200, Body: strings.Repeat(e.PathParameters["id"], 1000)}, nil
@@ -109,8 +109,8 @@ func TestAPI_Concurrent(t *testing.T) {
 	wg.Wait()
 }
 
-// A handler runs concurrently if lambda.NewHandler did not create it. The test proves this with two
-// invocations that wait for each other.
+// A handler that lambda.NewHandler did not create runs concurrently. The test runs two invocations
+// that wait for each other.
 func TestAPI_Concurrent_OwnHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var both sync.WaitGroup
@@ -133,7 +133,7 @@ func TestAPI_Concurrent_OwnHandler(t *testing.T) {
 	})
 }
 
-// While a handler does not return, the next invocation waits, times out, and never runs.
+// While a handler of lambda.NewHandler blocks, the next invocation waits, times out and never runs.
 func TestAPI_Concurrent_Stuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gone := make(chan struct{})
@@ -156,7 +156,7 @@ func TestAPI_Concurrent_Stuck(t *testing.T) {
 	})
 }
 
-// The log entry of a failure contains the id of the request, but not the content of the request.
+// The log line of a failure contains the id of the request but no part of its content.
 func TestAPI_Log(t *testing.T) {
 	var log bytes.Buffer
 	g, err := gateway.New(templatetest.Parse(t, "template/testdata/good/responses.json"), gateway.Options{

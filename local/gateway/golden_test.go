@@ -11,8 +11,8 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template/templatetest"
 )
 
-// golden runs a test on each golden template. The variable WEIR_FUNCTION in the template selects the
-// handler of a function.
+// golden runs a test on each golden template. The value of WEIR_FUNCTION in the template is the key
+// of a function's handler in all.
 func golden(t *testing.T, all functions, test func(t *testing.T, rest, web *gateway.API)) {
 	t.Helper()
 	for _, path := range templatetest.Glob(t, "../../infra/golden/*.template.json") {
@@ -38,8 +38,7 @@ func golden(t *testing.T, all functions, test func(t *testing.T, rest, web *gate
 	}
 }
 
-// Every route of the REST API has the authorizer, except the preflight routes. Both APIs have the same
-// routes.
+// Every REST route except the preflights has the authorizer. Both APIs have the same routes.
 func TestGolden_Routes(t *testing.T) {
 	golden(t, functions{"authorizer": says(""), "handler": says("")}, func(t *testing.T, rest, web *gateway.API) {
 		guarded := map[string]bool{}
@@ -61,7 +60,6 @@ func TestGolden_Routes(t *testing.T) {
 	})
 }
 
-// The API answers a denial of the authorizer with a 429, the headers of the limit and a JSON body.
 func TestGolden_Refused(t *testing.T) {
 	golden(t, functions{"authorizer": says(denies(refusing)), "handler": says("")}, func(t *testing.T, rest, _ *gateway.API) {
 		got := do(rest, request(t, "GET", "/api/v1/search", http.NoBody))
@@ -79,7 +77,7 @@ func TestGolden_Refused(t *testing.T) {
 	})
 }
 
-// In each template, either both APIs answer preflights without a function, or neither API does.
+// In each golden template, either both APIs answer preflights without a function, or neither does.
 func TestGolden_Preflight(t *testing.T) {
 	function, answered := says(""), false
 	golden(t, functions{"authorizer": function, "handler": function}, func(t *testing.T, rest, web *gateway.API) {

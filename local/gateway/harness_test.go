@@ -21,7 +21,7 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template/templatetest"
 )
 
-// start is the time at which these tests send their requests.
+// start is the time of the gateway's clock in these tests.
 var start = time.Date(2026, 3, 4, 5, 6, 7, 89_000_000, time.UTC)
 
 // stub is a Lambda function that records its events and calls a Go function of the test.
@@ -39,7 +39,8 @@ func (s *stub) Invoke(ctx context.Context, event []byte) ([]byte, error) {
 	return s.answer(ctx, event)
 }
 
-// event returns the only event that the stub received.
+// event returns the event that the stub received. It fails the test if the stub received none or
+// several.
 func (s *stub) event(t *testing.T) []byte {
 	t.Helper()
 	s.mu.Lock()
@@ -56,17 +57,17 @@ func (s *stub) calls() int {
 	return len(s.events)
 }
 
-// says returns a function that always returns the same response.
+// says returns a function that always answers answer.
 func says(answer string) *stub {
 	return &stub{answer: func(context.Context, []byte) ([]byte, error) { return []byte(answer), nil }}
 }
 
-// fails returns a function that always returns the same error.
+// fails returns a function that always fails with the error message.
 func fails(message string) *stub {
 	return &stub{answer: func(context.Context, []byte) ([]byte, error) { return nil, errors.New(message) }}
 }
 
-// allows returns the response of an authorizer that allows every resource.
+// allows returns the answer of an authorizer that allows every resource.
 func allows(context string) string {
 	return authorization("user", "Allow", "arn:aws:execute-api:us-east-1:123456789012:*", context)
 }
@@ -82,13 +83,11 @@ func authorization(principal, effect, resource, context string) string {
 
 type functions map[string]lambda.Handler
 
-// newAPI returns the API of the given kind in a template.
 func newAPI(t testing.TB, path string, kind gateway.Kind, f functions, clock func() time.Time) *gateway.API {
 	t.Helper()
 	return apiOf(t, templatetest.Parse(t, path), kind, f, clock)
 }
 
-// apiOf returns the API of the given kind in a parsed template.
 func apiOf(t testing.TB, parsed *template.Template, kind gateway.Kind, f functions, clock func() time.Time) *gateway.API {
 	t.Helper()
 	g, err := gateway.New(parsed, gateway.Options{Functions: f, Clock: clock, Logger: slog.New(slog.DiscardHandler)})
@@ -106,7 +105,7 @@ func apiOf(t testing.TB, parsed *template.Template, kind gateway.Kind, f functio
 
 func frozen() time.Time { return start }
 
-// plain serves template/testdata/good/plain.json. Functions without a stub return 200.
+// plain serves template/testdata/good/plain.json. A function that is missing in f answers 200.
 func plain(t testing.TB, f functions) *httptest.Server {
 	t.Helper()
 	for _, id := range []string{"Function", "Guard", "Slow"} {
@@ -124,14 +123,13 @@ func serve(t testing.TB, api *gateway.API) *httptest.Server {
 	return server
 }
 
-// answer is the response that a client received.
 type answer struct {
 	status int
 	header http.Header
 	body   string
 }
 
-// send sends a request with only the given headers. A header is "Name: value".
+// send sends a request that has only the given headers, each in the form "Name: value".
 func send(t testing.TB, server *httptest.Server, method, path, body string, headers ...string) answer {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, server.URL+path, strings.NewReader(body))
@@ -155,7 +153,7 @@ func send(t testing.TB, server *httptest.Server, method, path, body string, head
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer response.Body.Close() //nolint:errcheck // the body is read completely below
+	defer response.Body.Close() //nolint:errcheck // the loop below reads the whole body
 	content, err := io.ReadAll(response.Body)
 	if err != nil {
 		t.Fatal(err)
@@ -163,7 +161,6 @@ func send(t testing.TB, server *httptest.Server, method, path, body string, head
 	return answer{response.StatusCode, response.Header, string(content)}
 }
 
-// decode reads JSON into a T.
 func decode[T any](t testing.TB, data []byte) T {
 	t.Helper()
 	var v T
@@ -173,7 +170,7 @@ func decode[T any](t testing.TB, data []byte) T {
 	return v
 }
 
-// sameJSON compares two documents and ignores the order of their keys.
+// sameJSON checks that two JSON documents are equal; the order of keys is irrelevant.
 func sameJSON(t *testing.T, got, want string) {
 	t.Helper()
 	if !reflect.DeepEqual(decode[any](t, []byte(got)), decode[any](t, []byte(want))) {

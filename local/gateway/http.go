@@ -8,7 +8,6 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// httpHandler serves an HTTP API.
 type httpHandler struct {
 	*runtime
 
@@ -41,8 +40,8 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	route, parameters := matchRoute(h.api, r.Method, path)
 	switch {
-	// If a route matches an OPTIONS request, the route has precedence over the CORS configuration, even
-	// if the route is $default (developer guide, "Configure CORS for HTTP APIs"). Assumed: an OPTIONS
+	// A route that matches an OPTIONS request has precedence over the CORS configuration, even if
+	// the route is $default (developer guide, "Configure CORS for HTTP APIs"). Assumed: an OPTIONS
 	// request that is not a preflight gets the same answer without CORS headers.
 	case route == nil && r.Method == http.MethodOptions && h.api.CORS != nil:
 		answerCORS(h.api.CORS, w.Header(), r)
@@ -77,8 +76,8 @@ func (h *httpHandler) receive(r *http.Request) (*request, error) {
 	return receive(r, h.clock())
 }
 
-// refuseHTTP answers a request that is rejected before it is routed. Observed: the body of
-// the 413 for events that are too large. Assumed: all other bodies.
+// refuseHTTP answers a request that is rejected before a route is selected. Observed: the body of
+// the 413 for an event that is too large. Assumed: all other bodies.
 func refuseHTTP(w http.ResponseWriter, err error) {
 	switch {
 	case errors.Is(err, errHeaderTooLarge):
@@ -92,8 +91,8 @@ func refuseHTTP(w http.ResponseWriter, err error) {
 	}
 }
 
-// failHTTP answers a request if the function has no valid answer. Assumed: a timeout of the
-// function is a 500. The Lambda developer guide documents 500 for a throttled invocation.
+// failHTTP answers a request whose function gave no valid answer. Assumed: 500 after a timeout of
+// the function. The Lambda developer guide documents 500 for a throttled invocation.
 func failHTTP(w http.ResponseWriter, err error) {
 	switch {
 	case errors.Is(err, errIntegrationTimedOut):
@@ -105,7 +104,6 @@ func failHTTP(w http.ResponseWriter, err error) {
 	}
 }
 
-// reply answers with a message.
 func reply(w http.ResponseWriter, status int, message string) {
 	writeBody(w, status, defaultContentType, fmt.Appendf(nil, `{"message":%q}`, message))
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/weir-limits/weir/local/gateway"
 )
 
-// httpAPI serves template/testdata/good/http.json.
 func httpAPI(t testing.TB, function *stub) *httptest.Server {
 	t.Helper()
 	return serve(t, newAPI(t, "template/testdata/good/http.json", gateway.HTTP, functions{"Function": function, "Slow": function}, frozen))
@@ -55,8 +54,8 @@ func TestHTTP_Event(t *testing.T) {
 	sameJSON(t, ids.ReplaceAllString(string(function.event(t)), `"$1":"ID"`), want)
 }
 
-// The paths of the event do not contain the name of the default stage. The event has no fields for
-// parts that the request lacks, such as a query.
+// The paths in the event do not contain the name of the default stage. The event omits the fields
+// of absent parts of the request, such as the query.
 func TestHTTP_Event_Empty(t *testing.T) {
 	function := says(`{}`)
 	api := newAPI(t, "template/testdata/good/sample.json", gateway.HTTP, functions{
@@ -104,7 +103,7 @@ func TestHTTP_Routes(t *testing.T) {
 		{"GET", "/pets/cat/1", "GET /pets/{proxy+}", map[string]string{"proxy": "cat/1"}},
 		{"GET", "/pets/dog/1/", "GET /pets/{proxy+}", map[string]string{"proxy": "dog/1/"}},
 		{"POST", "/test/5", "ANY /{proxy+}", map[string]string{"proxy": "test/5"}},
-		{"GET", "/pets/owner", "GET /{who}/owner", map[string]string{"who": "pets"}}, // a full match takes precedence over a greedy match
+		{"GET", "/pets/owner", "GET /{who}/owner", map[string]string{"who": "pets"}}, // a route that matches the whole path has precedence over a greedy route
 		{"GET", "/pets", "ANY /{proxy+}", map[string]string{"proxy": "pets"}},
 		{"GET", "/%70ets/dog/1", "GET /pets/dog/1", nil},
 		{"GET", "/pets/dog/a%3Fb", "GET /pets/dog/{id}", map[string]string{"id": "a"}},

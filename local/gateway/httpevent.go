@@ -9,7 +9,7 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// httpEvent is the event of a function of an HTTP API: payload version 2.0.
+// httpEvent is the event that a function of an HTTP API gets: payload version 2.0.
 type httpEvent struct {
 	Version         string            `json:"version"`
 	RouteKey        string            `json:"routeKey"`
@@ -46,8 +46,9 @@ type httpDescription struct {
 	UserAgent string `json:"userAgent"`
 }
 
-// decodedPath returns the path by which an HTTP API selects a route. Observed: the path is decoded,
-// including %2F, and ends before an encoded question mark. Assumed: a malformed % is an error.
+// decodedPath returns the path that selects a route of an HTTP API. Observed: the path is decoded,
+// including %2F, and ends at an encoded question mark. Assumed: a malformed percent-encoding is an
+// error.
 func decodedPath(r *http.Request) (string, error) {
 	path, err := url.PathUnescape(sentPath(r))
 	if err != nil {
@@ -60,7 +61,6 @@ func decodedPath(r *http.Request) (string, error) {
 	return path, nil
 }
 
-// newHTTPEvent returns the event of a request.
 func newHTTPEvent(a *template.HTTP, in *request, route *template.Route, path string, parameters map[string]string) httpEvent {
 	if a.Stage != template.DefaultKey {
 		path = "/" + a.Stage + path
@@ -92,8 +92,8 @@ func newHTTPEvent(a *template.HTTP, in *request, route *template.Route, path str
 	return e
 }
 
-// isText reports whether an HTTP API passes a body on as text. Observed: only these four
-// media types are text. Every other body is base64, including forms and bodies without a
+// isText reports whether an HTTP API passes a body of this type to the function as text. Observed:
+// only four media types are text. Every other body is base64, including forms and bodies without a
 // media type.
 func isText(contentType string) bool {
 	media := mediaType(contentType)
@@ -104,7 +104,7 @@ func isText(contentType string) bool {
 	return strings.HasPrefix(media, "text/")
 }
 
-// cookies splits the Cookie headers into pairs.
+// cookies splits the Cookie headers into name=value pairs.
 func cookies(h http.Header) []string {
 	var all []string
 	for _, line := range h.Values("Cookie") {
@@ -117,7 +117,7 @@ func cookies(h http.Header) []string {
 	return all
 }
 
-// joined joins the values of each name with commas, as in events of version 2.0.
+// joined joins the values of each name with commas, as payload version 2.0 does.
 func joined(all map[string][]string) map[string]string {
 	values := make(map[string]string, len(all))
 	for name, each := range all {

@@ -9,7 +9,6 @@ import (
 	"strings"
 )
 
-// httpResponse is the answer of a function to an HTTP API: payload version 2.0.
 type httpResponse struct {
 	StatusCode      int                   `json:"statusCode"`
 	Headers         map[string]headerText `json:"headers"`
@@ -17,15 +16,15 @@ type httpResponse struct {
 	Body            string                `json:"body"`
 	IsBase64Encoded bool                  `json:"isBase64Encoded"`
 
-	content []byte // the body, decoded
+	content []byte // decoded body
 }
 
-// parseHTTPResponse reads a function's answer. An answer without a statusCode is the body of a 200: a
-// JSON string without its quotes, or any other answer unchanged. The developer guide documents this for
-// JSON. Observed: text that is not JSON is passed on unchanged too.
+// parseHTTPResponse reads a function's answer. An answer without statusCode is the body of a 200: a
+// JSON string without its quotes, and any other answer unchanged. The developer guide documents
+// this for JSON. Observed: text that is not JSON is passed on unchanged too.
 func parseHTTPResponse(payload []byte) (httpResponse, error) {
 	var keys map[string]json.RawMessage
-	_ = json.Unmarshal(payload, &keys) // only an object has a statusCode
+	_ = json.Unmarshal(payload, &keys) // only an object can have a statusCode, so other answers leave keys empty
 	if keys["statusCode"] == nil {
 		return inferredResponse(payload), nil
 	}
@@ -59,19 +58,19 @@ func inferredResponse(payload []byte) httpResponse {
 	return r
 }
 
-// Observed by clients of HTTP APIs: the gateway renames the WWW-Authenticate header of a function
-// (modelix/modelix.core#1658). A REST API renames more headers. Whether an HTTP API does this too is
-// unknown, so this package sends them unchanged.
+// Observed: an HTTP API renames the WWW-Authenticate header of a function
+// (modelix/modelix.core#1658). A REST API renames more headers. It is unknown whether an HTTP API
+// renames them too, so this package does not.
 const (
 	challengeHeader  = "WWW-Authenticate"
 	renamedChallenge = "x-amzn-remapped-www-authenticate"
 )
 
-// framing lists headers of the connection. A function cannot set them.
+// framing lists the headers that belong to the connection. A function cannot set them.
 var framing = []string{"Connection", "Content-Length", "Keep-Alive", "Trailer", "Transfer-Encoding", "Upgrade"}
 
-// write sends the answer. It leaves out the headers for which foreign returns true. Recorded: unlike a REST
-// API, an HTTP API sends the names of headers in their canonical case.
+// write sends the answer without the headers for which foreign returns true. Recorded: an HTTP API
+// sends header names in canonical case, unlike a REST API.
 func (r httpResponse) write(w http.ResponseWriter, foreign func(name string) bool) {
 	contentType := "text/plain; charset=utf-8"
 	for name, value := range r.Headers {

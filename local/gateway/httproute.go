@@ -8,11 +8,11 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// matchRoute returns the most specific route for a request and its path parameters, or nil. The
-// developer guide ("Routing API requests") documents the order: a full match, then a match with {name+},
-// then $default. Two rules are assumed from the guide's example. Of two routes of the same kind, the
-// route whose path has the earlier literal segment wins. Of two routes with the same path, the route
-// that names the method wins.
+// matchRoute returns the most specific route for a request with its path parameters, or nil. The
+// developer guide ("Routing API requests") documents the order: a full match, then a match with
+// {name+}, then $default. Assumed from the guide's example: of two routes of the same kind, the one
+// with the earlier literal segment wins. Of two routes with the same path, the one that names the
+// method wins.
 func matchRoute(a *template.HTTP, method, path string) (*template.Route, map[string]string) {
 	parts := template.SplitPath(path)
 	var best *template.Route
@@ -48,7 +48,6 @@ func matchParts(r *template.Route, method string, parts []string) (map[string]st
 	return parameters, len(parts) == len(r.Path)
 }
 
-// compareRoutes is negative if a is more specific than b.
 func compareRoutes(a, b *template.Route) int {
 	rank := func(r *template.Route) []int {
 		ranks := make([]int, len(r.Path)+1)
@@ -69,7 +68,7 @@ func compareRoutes(a, b *template.Route) int {
 	return -1
 }
 
-// httpRoutes returns the routes for printing.
+// httpRoutes returns the routes in the form of API.Routes.
 func httpRoutes(a *template.HTTP) []Route {
 	var all []Route
 	for _, r := range a.Routes {

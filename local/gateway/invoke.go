@@ -15,10 +15,11 @@ import (
 	"github.com/weir-limits/weir/local/lambdaenv"
 )
 
-// Invoke is the API of AWS Lambda that invokes the functions of the template, for functions that invoke
-// others (Lambda API reference, "Invoke"). The variable AWS_ENDPOINT_URL_LAMBDA of an AWS SDK is the URL at
-// which a server serves it. It checks no credentials, so serve it on the loopback interface only. An
-// invocation of type Event is answered after the function has run, so that a test can rely on its effect.
+// Invoke returns a handler for the Invoke operation of the AWS Lambda API ("Invoke" in its
+// reference), for functions that invoke other functions. Set AWS_ENDPOINT_URL_LAMBDA of an AWS SDK
+// to the URL of its server. Invoke checks no credentials, so serve it on the loopback interface
+// only. An invocation of type Event is answered after the function has run, so that a test can rely
+// on its effect.
 func (g *Gateway) Invoke() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /2015-03-31/functions/{name}/invocations", g.serveInvoke)
@@ -60,7 +61,7 @@ func (g *Gateway) serveInvoke(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// function returns the function with a name or an ARN. It returns nil if there is none.
+// function returns the function with this name or ARN, or nil.
 func (g *Gateway) function(name string) *function {
 	for _, f := range g.shared.functions {
 		if name == f.ARN || strings.HasSuffix(f.ARN, ":function:"+name) {
@@ -70,7 +71,6 @@ func (g *Gateway) function(name string) *function {
 	return nil
 }
 
-// reportedError returns the error of a function as Lambda reports it.
 func reportedError(err error) messages.InvokeResponse_Error {
 	if own, ok := errors.AsType[messages.InvokeResponse_Error](err); ok {
 		return own

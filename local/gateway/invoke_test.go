@@ -13,7 +13,6 @@ import (
 	"github.com/weir-limits/weir/local/lambdaenv"
 )
 
-// The API of Lambda invokes a function by name or ARN, and reports failures as Lambda does.
 func TestGateway_Invoke(t *testing.T) {
 	settle := &stub{answer: func(_ context.Context, event []byte) ([]byte, error) {
 		switch string(event) {
@@ -37,7 +36,7 @@ func TestGateway_Invoke(t *testing.T) {
 	for _, c := range []struct {
 		name, kind, event string
 		status            int
-		failed, body      string // the fields X-Amz-Function-Error or X-Amzn-ErrorType, and the body
+		failed, body      string // failed is the value of X-Amz-Function-Error or X-Amzn-ErrorType
 	}{
 		{"Settle", "", `{"a":1}`, 200, "", `{"a":1}`},
 		{arn, "RequestResponse", `{"a":1}`, 200, "", `{"a":1}`},

@@ -14,7 +14,7 @@ import (
 
 const tenMB = 10 << 20
 
-// endless is an endless body, which counts the bytes that the gateway reads.
+// endless is a request body without an end. It counts the bytes that the gateway reads.
 type endless struct{ read int }
 
 func (e *endless) Read(b []byte) (int, error) {
@@ -36,13 +36,13 @@ func do(api http.Handler, r *http.Request) answer {
 	w := httptest.NewRecorder()
 	api.ServeHTTP(w, r)
 	header := http.Header{}
-	for name, values := range w.Header() { // Set would change the spelling of the names
+	for name, values := range w.Header() { // Header.Set would change the spelling of the names
 		header[http.CanonicalHeaderKey(name)] = values
 	}
 	return answer{w.Code, header, w.Body.String()}
 }
 
-// both runs a test against an API of each kind. A stub is the only function of each API.
+// both runs a test against a REST API and an HTTP API. Each has one function, a stub.
 func both(t *testing.T, test func(t *testing.T, kind gateway.Kind, api *gateway.API, function *stub)) {
 	t.Helper()
 	for kind, path := range map[gateway.Kind]string{gateway.REST: "plain", gateway.HTTP: "http"} {
@@ -61,8 +61,8 @@ func TestLimit_Body(t *testing.T) {
 		gateway.HTTP: `{"message":"Request Entity Too Large"}`,
 	}
 	both(t, func(t *testing.T, kind gateway.Kind, api *gateway.API, function *stub) {
-		// The map has a Content-Length (-1: none), and the number of bytes of the body that the gateway
-		// may read.
+		// Key: Content-Length, -1 for none. Value: the number of body bytes that the gateway may
+		// read.
 		for length, most := range map[int64]int{-1: tenMB + 1<<20, tenMB + 1: 0} {
 			body := &endless{}
 			r := request(t, "POST", "/open/x", body)
@@ -78,7 +78,7 @@ func TestLimit_Body(t *testing.T) {
 	})
 }
 
-// A body within the limit of API Gateway can make an event that exceeds the limit of Lambda.
+// A body within API Gateway's limit can still result in an event that exceeds Lambda's limit.
 func TestLimit_Event(t *testing.T) {
 	want := map[gateway.Kind]string{gateway.REST: `{"message":"Request Too Long"}`, gateway.HTTP: `{"message":"Request Entity Too Large"}`}
 	both(t, func(t *testing.T, kind gateway.Kind, api *gateway.API, function *stub) {

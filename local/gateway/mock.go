@@ -7,8 +7,8 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// answerMock returns the answer of a mock. If no request template matches the content type of the
-// request, the mock returns no status. Assumed: the request then fails.
+// answerMock returns the answer of a MOCK integration. If no request template matches the content
+// type of the request, the mock has no status. Assumed: the request then fails.
 func answerMock(m *template.Mock, header http.Header) (proxyResponse, *failure) {
 	if media := mediaType(header.Get("Content-Type")); media != "" && media != defaultContentType {
 		return proxyResponse{}, &mockWithoutStatus

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// notices returns the notices in the log, as their percentages and usages, and the ends of their periods.
+// notices returns the notices in the log: the percentage and the usage of each, and the end of its
+// period.
 func (r *ruled) notices(t *testing.T) (shares [][2]int64, ends []time.Time) {
 	t.Helper()
 	for line := range bytes.Lines(r.metrics.Bytes()) {
@@ -29,14 +30,14 @@ func (r *ruled) notices(t *testing.T) (shares [][2]int64, ends []time.Time) {
 	return shares, ends
 }
 
-// A monthly quota writes one notice at 80 and one at 100 percent in each month, behind each API. A limit
-// without notify causes no extra store call.
+// A monthly quota logs one notice at 80 percent and one at 100 percent in each month. A limit
+// without notify makes no additional store call.
 func TestNotify(t *testing.T) {
 	const document = `{"rules":[
 		{"endpoint":"/data","limits":{"*":{"name":"month","requests":10,"period":"month","time_zone":"Europe/Berlin","anchor":31,"per":["client"],"notify":[80,100]}}},
 		{"endpoint":"/plain","limits":{"*":{"name":"plain","requests":10,"period":"month","per":["client"]}}}]}`
 	onEach(t, document, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "data") }, func(t *testing.T, r *ruled) {
-		end := time.Date(2100, 2, 27, 23, 0, 0, 0, time.UTC) // 28 February in Berlin, where the quota begins on the 31st or the last day
+		end := time.Date(2100, 2, 27, 23, 0, 0, 0, time.UTC) // 28 February 00:00 in Berlin: the quota begins on the 31st or on the last day of a month
 		wantShares, wantEnds := [][2]int64{{80, 8}, {100, 10}}, []time.Time{end, end}
 		before := r.calls.Load()
 		r.want(t, "GET /plain", times(10, 200), "X-Api-Key: key-bob")
@@ -45,7 +46,7 @@ func TestNotify(t *testing.T) {
 		}
 		before = r.calls.Load()
 		r.want(t, "GET /data", append(times(10, 200), 429, 429), "X-Api-Key: key-alice")
-		if calls := r.calls.Load() - before; r.kind == "REST" && calls != 14 { // 10 charges, and a read and a mark for each notice
+		if calls := r.calls.Load() - before; r.kind == "REST" && calls != 14 { // 10 charges; each of two notices takes one read and one write
 			t.Errorf("10 requests with two notices: got %d store calls, want 14", calls)
 		}
 		if shares, ends := r.notices(t); !slices.Equal(shares, wantShares) || !slices.Equal(ends, wantEnds) {
@@ -54,12 +55,12 @@ func TestNotify(t *testing.T) {
 		r.now = end
 		r.want(t, "GET /data", times(9, 200), "X-Api-Key: key-alice")
 		if shares, _ := r.notices(t); !slices.Equal(shares, append(wantShares, [2]int64{80, 8})) {
-			t.Errorf("second month: got notices %v, want a third one of 80", shares)
+			t.Errorf("second month: got notices %v, want one more notice, at 80 percent", shares)
 		}
 	})
 }
 
-// A settlement that crosses a percentage writes the notice behind an HTTP API.
+// The settlement of a request behind an HTTP API logs a notice if the usage crosses a percentage.
 func TestNotify_settled(t *testing.T) {
 	const document = `{"rules":[{"endpoint":"/chat","method":"POST","limits":{"*":{"name":"month","requests":1000,"period":"month","per":["client"],"count":"cost","reserve":100,"notify":[80,100]}}}]}`
 	onEach(t, document, func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Weir-Cost", r.Header.Get("Tokens")) }, func(t *testing.T, r *ruled) {

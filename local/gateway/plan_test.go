@@ -11,7 +11,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// keyTable is a table with one record, which an operator changes while the functions run.
+// keyTable is a caller.KeyRecords with one record, which the test changes while the functions run.
 type keyTable struct {
 	record  caller.Record
 	changes int64
@@ -23,14 +23,13 @@ func (k *keyTable) Record(_ context.Context, hash string) (caller.Record, bool, 
 	return k.record, hash == k.record.Hash, nil
 }
 
-// set changes the limits of the record.
 func (k *keyTable) set(rates map[string]caller.Rate, anchor string) {
 	k.changes++
 	k.record.Limits = storetest.Must(caller.NewLimits(rates, anchor, opened.Unix()+k.changes))
 }
 
-// sold gives r a records table with one API key, for a caller of the paid plan. It returns the table and
-// the header field with the key.
+// sold gives r a table with one API key, whose caller has the paid plan. It returns the table and
+// the request header with the key.
 func sold(r *ruled) (table *keyTable, key string) {
 	key = caller.NewAPIKey()
 	table = &keyTable{record: caller.Record{ID: "acme", Tier: "paid", Hash: caller.HashAPIKey([]byte("secret"), key)}}
@@ -38,7 +37,7 @@ func sold(r *ruled) (table *keyTable, key string) {
 	return table, "X-Api-Key: " + key
 }
 
-// month returns the rate of the limit "month" in a record.
+// month returns the limits of a record that set only the rate of the limit "month".
 func month(requests int64) map[string]caller.Rate {
 	return map[string]caller.Rate{"month": {Requests: requests}}
 }
@@ -65,9 +64,8 @@ func TestPlan_month(t *testing.T) {
 	})
 }
 
-// A change of a record takes effect within a minute, without a restart. Its limits replace those of the
-// tier, whether they are higher or lower. The used part of the quota stays used. A suspended key gets
-// 401.
+// A changed record takes effect within a minute, without a restart. The record's limits replace the
+// limits of the tier. The usage of the quota does not change. A suspended key gets 401.
 func TestPlan_record(t *testing.T) {
 	onEach(t, example(t, "plan.json"), ok, func(t *testing.T, r *ruled) {
 		table, key := sold(r)
@@ -101,24 +99,24 @@ func TestPlan_record(t *testing.T) {
 	})
 }
 
-// If the limits in a record have a mistake, the limits of the document apply to its caller, and a metric
-// counts the requests.
+// If a record's limits are invalid, the limits of the rules document apply to its caller. The
+// metric RecordsIgnored counts these requests.
 func TestPlan_mistake(t *testing.T) {
 	onEach(t, example(t, "plan.json"), ok, func(t *testing.T, r *ruled) {
 		table, key := sold(r)
 		table.record.Limits = caller.ParseLimits(`{"rates":{"month":"many"},"changed":1}`)
 		if a := r.want(t, "GET /v1/data", times(2, 200), key); a.header.Get("X-RateLimit-Limit") != "100000" {
-			t.Errorf("got the limit %q, want that of the document", a.header.Get("X-RateLimit-Limit"))
+			t.Errorf("got the limit %q, want the limit of the document, 100000", a.header.Get("X-RateLimit-Limit"))
 		}
 		r.now = r.now.Add(time.Hour)
-		r.want(t, "GET /v1/data", times(1, 200), key) // this request writes the metrics
+		r.want(t, "GET /v1/data", times(1, 200), key) // metrics are written at the next request of a later minute
 		if got := counted(r.metrics.String(), "RecordsIgnored"); got != 3 {
 			t.Errorf("metric RecordsIgnored: got %d, want 3", got)
 		}
 	})
 }
 
-// counted returns the sum of the values of a metric in the log.
+// counted returns the sum of all values of a metric in the log.
 func counted(log, name string) (sum int) {
 	for _, match := range regexp.MustCompile(`"`+name+`":(\d+)`).FindAllStringSubmatch(log, -1) {
 		n, _ := strconv.Atoi(match[1])

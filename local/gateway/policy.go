@@ -10,20 +10,19 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// maxPolicyResource is the longest resource ARN in an authorizer's policy (developer guide, "Output from
-// an API Gateway Lambda authorizer"). AWS does not document what happens to a longer ARN. In this
-// package, a longer ARN makes the policy invalid.
+// maxPolicyResource is the maximum length of a resource ARN in an authorizer's policy (developer
+// guide, "Output from an API Gateway Lambda authorizer"). AWS does not document what a longer ARN
+// does. Here it makes the policy invalid.
 const maxPolicyResource = 512
 
-// invokeAction is the action of calling a method.
+// invokeAction is the IAM action that a policy must allow for a call of a method.
 const invokeAction = "execute-api:Invoke"
 
-// decision is the outcome of a policy for one method.
 type decision int
 
 const (
-	implicitDeny decision = iota // no statement matches
-	explicitDeny                 // a Deny matches; an Allow may match too
+	implicitDeny decision = iota // no statement matches the method
+	explicitDeny                 // a Deny statement matches; an Allow statement may match too
 	allow
 )
 
@@ -34,9 +33,9 @@ type policy struct {
 	Statement several[statement] `json:"Statement"`
 }
 
-// statement has the IAM elements that this package evaluates. Any other element, such as Condition or
-// NotAction, makes the policy invalid. Such an element can narrow a statement. If this package ignored
-// it, it could admit callers that the policy denies.
+// statement has the IAM elements that this package evaluates. Another element, such as Condition or
+// NotAction, makes the policy invalid. It could narrow a statement, so to ignore it could admit
+// callers whom the policy denies.
 type statement struct {
 	ID       string          `json:"Sid"`
 	Effect   string          `json:"Effect"`
@@ -44,7 +43,7 @@ type statement struct {
 	Resource several[string] `json:"Resource"`
 }
 
-// several is an element of a policy. Its JSON is one value or a list of values.
+// several decodes a JSON value that is one T or a list of T.
 type several[T any] []T
 
 func (s *several[T]) UnmarshalJSON(data []byte) error {
@@ -60,14 +59,12 @@ func (s *several[T]) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// strictUnmarshal decodes JSON and rejects unknown fields.
 func strictUnmarshal(data []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	return d.Decode(v)
 }
 
-// parsePolicy reads and checks a policy document.
 func parsePolicy(data []byte) (policy, error) {
 	var p policy
 	if err := strictUnmarshal(data, &p); err != nil {
@@ -97,8 +94,8 @@ func parsePolicy(data []byte) (policy, error) {
 	return p, nil
 }
 
-// evaluate returns the decision for a method by IAM's rules: an explicit Deny wins, and the
-// default is to deny.
+// evaluate returns the decision for a method. As in IAM, an explicit Deny wins, and without a
+// matching statement the decision is to deny.
 func (p policy) evaluate(methodARN string) decision {
 	d := implicitDeny
 	for _, s := range p.Statement {

@@ -15,8 +15,8 @@ type properties map[string]any
 
 func ref(id string) properties { return properties{"Ref": id} }
 
-// template returns the CloudFormation template of the API of a recording. The API has the id Api, the
-// function has the id Function, and the function of the authorizer has the id Guard.
+// template returns a CloudFormation template with the API of the recording. Its logical ids are
+// Api, Function (the function) and Guard (the function of the authorizer).
 func (r recording) template(t *testing.T) []byte {
 	t.Helper()
 	resources := properties{}
@@ -39,7 +39,7 @@ func (r recording) template(t *testing.T) []byte {
 	return content
 }
 
-// invocation is the URI by which API Gateway invokes a function.
+// invocation returns the URI with which API Gateway invokes a function.
 func invocation(function string) properties {
 	return properties{"Fn::Sub": "arn:${AWS::Partition}:apigateway:${AWS::Region}:lambda:path/2015-03-31/functions/${" + function + ".Arn}/invocations"}
 }
@@ -81,8 +81,8 @@ func (r recording) addREST(add func(id, kind string, p properties)) {
 	}
 }
 
-// addResources adds the missing resources of a path, and returns a reference to the last one. ids has the
-// existing resources.
+// addResources adds the resources of a path that do not exist yet, and returns a reference to the
+// last one. ids has the ids of the existing resources, by path.
 func addResources(add func(id, kind string, p properties), ids map[string]properties, path string) properties {
 	if known, ok := ids[path]; ok {
 		return known

@@ -23,38 +23,38 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template/templatetest"
 )
 
-// recording is a test that another project ran against API Gateway: an API, and what AWS did with requests.
-// testdata/recordings/README.md describes the files.
+// recording describes an API that another project tested on AWS, and what AWS did with its
+// requests. testdata/recordings/README.md describes the files.
 type recording struct {
 	Test       string
 	API        gateway.Kind
 	Stage      string
 	Binary     []string       // binary media types
-	Methods    []string       // methods that invoke the function, such as "ANY /{proxy+}"
-	Mocks      []string       // methods with the mock integration of a preflight
+	Methods    []string       // methods whose integration is the function, such as "ANY /{proxy+}"
+	Mocks      []string       // methods whose integration is a mock for preflights
 	Responses  map[string]any // properties of gateway responses, by type
-	Authorizer bool           // whether the methods have the authorizer
-	Identity   string         // the identity source of the authorizer
+	Authorizer bool           // true if the methods have the authorizer
+	Identity   string         // identity source of the authorizer
 	Exchanges  []exchange
 }
 
-// exchange is a request and the facts that AWS's answer, and the events of the functions, showed.
+// exchange is one request with the facts that AWS's answer and the functions' events showed.
 type exchange struct {
 	Name    string
-	Request string   // the method and the path with the query, as sent
-	Headers []string // lines of the header
+	Request string   // method, path and query as sent
+	Headers []string // header lines
 	Body    string
-	Guard   outcome // of the authorizer
-	outcome         // of the function
-	// Facts are the recorded values, by a path such as event/headers/Accept. The path event/headers/* has the
-	// sorted names. A value {"pattern": …} is a regular expression, and {"absent": true} is no value.
+	Guard   outcome // outcome of the authorizer
+	outcome         // outcome of the function
+	// Facts has the recorded values by path. For example, event/headers/Accept is the header Accept
+	// in the function's event, and event/headers/* is the sorted list of header names. A value
+	// {"pattern": …} is a regular expression; {"absent": true} means no value.
 	Facts map[string]any
-	// Differs has, by path, the difference in testdata/recordings/README.md that explains another value
-	// of the gateway.
+	// Differs has the facts for which the gateway returns another value than AWS. Key: the path of
+	// the fact. Value: the difference in testdata/recordings/README.md that explains it.
 	Differs map[string]string
 }
 
-// outcome is what a function returns.
 type outcome struct {
 	Answer json.RawMessage
 	Error  string
@@ -67,8 +67,8 @@ func (o outcome) stub() *stub {
 	return says(string(o.Answer))
 }
 
-// The gateway does what API Gateway did, except for the listed differences. A difference that is not
-// listed, or that is listed and does not exist, fails the test.
+// The gateway does what AWS did in each recording, except for the listed differences. The test
+// fails for a difference that is not listed and for a listed difference that does not occur.
 func TestRecordings(t *testing.T) {
 	agree, differ := 0, 0
 	listed := map[string]bool{}
@@ -87,7 +87,7 @@ func TestRecordings(t *testing.T) {
 						case difference == "":
 							agree++
 						case same:
-							t.Errorf("%s: got the recorded value %#v, want the difference %q; remove it", fact, want, difference)
+							t.Errorf("%s: got the recorded value %#v, want another value because of the listed difference %q; remove it from the list", fact, want, difference)
 						default:
 							differ++
 							listed[difference] = true
@@ -101,7 +101,7 @@ func TestRecordings(t *testing.T) {
 	checkDifferences(t, slices.Sorted(maps.Keys(listed)))
 }
 
-// checkDifferences checks that the list in the README has exactly these differences.
+// checkDifferences checks that the README lists exactly these differences.
 func checkDifferences(t *testing.T, want []string) {
 	t.Helper()
 	readme := string(templatetest.Read(t, "testdata/recordings/README.md"))
@@ -116,7 +116,8 @@ func checkDifferences(t *testing.T, want []string) {
 	}
 }
 
-// replay sends the request of x and returns the events of the functions and the answer.
+// replay sends the request of x. It returns the functions' events and the answer in the form of
+// Facts.
 func (r recording) replay(t *testing.T, x exchange) map[string]any {
 	t.Helper()
 	parsed, err := template.Parse(r.template(t))
@@ -134,7 +135,8 @@ func (r recording) replay(t *testing.T, x exchange) map[string]any {
 	return observed
 }
 
-// exchanged sends a request byte for byte, and returns the answer with the names of its header as sent.
+// exchanged sends the request of x byte for byte. It returns the answer with the header names
+// exactly as the gateway sent them.
 func exchanged(t *testing.T, server *httptest.Server, x exchange) map[string]any {
 	t.Helper()
 	c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
@@ -163,8 +165,8 @@ func exchanged(t *testing.T, server *httptest.Server, x exchange) map[string]any
 	return parseAnswer(t, strings.TrimPrefix(string(content), "HTTP/1.1 100 Continue\r\n\r\n"))
 }
 
-// parseAnswer returns the status, the headers, the headers by lower-case name, and the body as text, as base64
-// and decoded from JSON.
+// parseAnswer returns the status, the headers, and the headers by lower-case name. It also returns
+// the body in three forms: text, base64 and decoded JSON.
 func parseAnswer(t *testing.T, content string) map[string]any {
 	t.Helper()
 	head, body, _ := strings.Cut(content, "\r\n\r\n")
@@ -192,7 +194,6 @@ func parseAnswer(t *testing.T, content string) map[string]any {
 	return answer
 }
 
-// matches reports whether the observed value at a path equals the recorded value.
 func matches(observed any, path string, want any) bool {
 	got, found := lookUp(observed, strings.Split(path, "/"))
 	if special, ok := want.(map[string]any); ok && len(special) == 1 {
@@ -207,7 +208,8 @@ func matches(observed any, path string, want any) bool {
 	return found && reflect.DeepEqual(got, want)
 }
 
-// lookUp returns the value at a path. The last part * stands for the sorted names of the members.
+// lookUp returns the value at a path. If the last part of the path is *, it returns the sorted keys
+// of the object.
 func lookUp(v any, path []string) (value any, found bool) {
 	for i, part := range path {
 		members, ok := v.(map[string]any)

@@ -19,11 +19,11 @@ import (
 // The limits of API Gateway on a request (developer guide, "Quotas").
 const (
 	maxBody   = 10 << 20
-	maxHeader = 10240 // bytes of the header; an HTTP API also counts the request line
+	maxHeader = 10240 // bytes of all header lines; an HTTP API also counts the request line
 	maxURL    = 10240 // characters of the URL of a regional REST API
 )
 
-// The errors of a request that is rejected before it is routed.
+// The reasons to reject a request before a route is selected.
 var (
 	errHeaderTooLarge = errors.New("header too large")
 	errURLTooLong     = errors.New("URL too long")
@@ -32,21 +32,21 @@ var (
 	errBodyTooSlow    = errors.New("body too slow")
 )
 
-// request is a request that was read within the limits.
+// request is a request whose header and body are within the limits.
 type request struct {
 	*http.Request
 
 	at       time.Time
-	id       string // of a REST API
-	extended string // the extended id of a REST API, and the id of an HTTP API
+	id       string // request id of a REST API
+	extended string // extended request id of a REST API, or request id of an HTTP API
 	trace    string
 	sourceIP string
-	header   http.Header // as events contain it
+	header   http.Header // header with the names that events have
 	body     []byte
 }
 
-// receive checks the limits of a request and reads its body. http.Server.MaxHeaderBytes has
-// already bounded the request line and the header.
+// receive checks the size of a request and reads its body. http.Server.MaxHeaderBytes has bounded
+// the request line and the header before.
 func receive(r *http.Request, now time.Time) (*request, error) {
 	if r.ContentLength > maxBody {
 		return nil, errBodyTooLarge
@@ -69,9 +69,9 @@ func receive(r *http.Request, now time.Time) (*request, error) {
 	return in, nil
 }
 
-// sentPath returns the path as the client sent it. A url.URL cannot hold a path with a malformed %. The
-// server of net/http rejects such a path, but another server in front of the handler can accept the
-// path.
+// sentPath returns the path as the client sent it. A url.URL cannot hold a path with a malformed
+// percent-encoding. The server of net/http rejects such a path, but this handler can also run
+// behind another server.
 func sentPath(r *http.Request) string {
 	if path, _, _ := strings.Cut(r.RequestURI, "?"); strings.HasPrefix(path, "/") {
 		return path
@@ -79,7 +79,7 @@ func sentPath(r *http.Request) string {
 	return r.URL.EscapedPath()
 }
 
-// headerSize returns the bytes that count towards the limit on headers.
+// headerSize returns the number of bytes that count towards the header limit.
 func headerSize(r *http.Request) int {
 	size := len(r.Host)
 	for _, values := range r.Header {
@@ -99,9 +99,9 @@ func sourceIP(remote string) string {
 	return ""
 }
 
-// trace returns the request's X-Amzn-Trace-Id. If the client's value has a root, trace returns the
-// client's value. If not, trace creates a new value. This is assumed from AWS's load balancers, which
-// also keep the client's value.
+// trace returns the X-Amzn-Trace-Id of the request. It keeps the client's value if that has a root,
+// and creates a new value otherwise. Assumed: API Gateway keeps the value as AWS's load balancers
+// do.
 func trace(h http.Header, now time.Time) string {
 	if given := h.Get("X-Amzn-Trace-Id"); strings.Contains(given, "Root=") {
 		return given
@@ -109,8 +109,8 @@ func trace(h http.Header, now time.Time) string {
 	return fmt.Sprintf("Root=1-%08x-%x", now.Unix(), random(12))
 }
 
-// answerTrace returns the X-Amzn-Trace-Id of the answer of a REST API. Recorded: the answer adds a parent and
-// a lineage to the trace of the event.
+// answerTrace returns the X-Amzn-Trace-Id of a REST API's answer. Recorded: the answer adds a
+// parent and a lineage to the trace id of the event.
 func answerTrace(trace string) string {
 	if !strings.Contains(trace, "Parent=") {
 		trace += fmt.Sprintf(";Parent=%x;Sampled=0", random(8))
@@ -118,30 +118,30 @@ func answerTrace(trace string) string {
 	return trace + fmt.Sprintf(";Lineage=1:%x:0", random(4))
 }
 
-// uuid returns a request id of a REST API.
+// uuid returns a new request id of a REST API.
 func uuid() string {
 	id := random(16)
 	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
 }
 
-// extendedID returns the id of a request that all APIs have.
+// extendedID returns a new id in the format that both kinds of API use.
 func extendedID() string { return base64.URLEncoding.EncodeToString(random(11)) }
 
 func random(n int) []byte {
 	b := make([]byte, n)
-	_, _ = rand.Read(b) // never fails
+	_, _ = rand.Read(b) // crypto/rand.Read never fails
 	return b
 }
 
-// droppedFromRequest lists the headers that functions do not get (developer guide, "Amazon API Gateway
-// important notes", the column for Lambda). Assumed: HTTP APIs drop the same headers.
+// droppedFromRequest lists the headers that functions do not receive (developer guide, "Amazon API
+// Gateway important notes", the column for Lambda). Assumed: HTTP APIs drop the same headers.
 var droppedFromRequest = []string{
 	"Connection", "Content-Md5", "Expect", "Max-Forwards", "Proxy-Authenticate", "Server", "Te", "Trailer",
 	"Transfer-Encoding", "Upgrade", "Www-Authenticate",
 }
 
-// eventHeader returns the header of the event. Its names have the canonical case of
-// net/http. API Gateway would keep the case that the client sent.
+// eventHeader returns the header for the event. Its names have net/http's canonical case; API
+// Gateway keeps the client's case.
 func (in *request) eventHeader() http.Header {
 	h := in.Header.Clone()
 	for _, name := range droppedFromRequest {
@@ -168,22 +168,20 @@ func (in *request) eventHeader() http.Header {
 	return h
 }
 
-// protocol is the protocol in every event.
 const protocol = "HTTP/1.1"
 
-// epoch returns the instant in milliseconds since 1970.
+// epoch returns the time in milliseconds since 1970.
 func epoch(at time.Time) string { return strconv.FormatInt(at.UnixMilli(), 10) }
 
-// clf returns the instant in the Common Log Format.
+// clf returns the time in the Common Log Format.
 func clf(at time.Time) string { return at.UTC().Format("02/Jan/2006:15:04:05 -0700") }
 
-// domainPrefix returns the first label of a host name.
 func domainPrefix(host string) string {
 	prefix, _, _ := strings.Cut(host, ".")
 	return prefix
 }
 
-// lastValues returns the last value of each name, as in version 1.0 of the events. For an empty map it
+// lastValues returns the last value of each name, as payload version 1.0 does. For an empty map it
 // returns nil, which is null in JSON.
 func lastValues(all map[string][]string) map[string]string {
 	if len(all) == 0 {

@@ -24,8 +24,8 @@ func TestRequest_BodyTruncated(t *testing.T) {
 	})
 }
 
-// The gateway reads the source address from the connection and not from a header. It writes the
-// address in the format of the events of AWS.
+// The gateway takes the source address from the connection, never from a header. It writes the
+// address in the format of AWS.
 func TestRequest_SourceIP(t *testing.T) {
 	tests := []struct{ remote, want string }{
 		{"192.0.2.7:1234", "192.0.2.7"},
@@ -56,7 +56,7 @@ func TestRequest_SourceIP(t *testing.T) {
 	}
 }
 
-// seen returns the source address and the headers of the only event of a function.
+// seen returns the source address and the headers in the event that the function received.
 func seen(t *testing.T, kind gateway.Kind, function *stub) (source string, header map[string]string) {
 	t.Helper()
 	if kind == gateway.REST {
@@ -71,7 +71,6 @@ func seen(t *testing.T, kind gateway.Kind, function *stub) (source string, heade
 	return event.RequestContext.HTTP.SourceIP, header
 }
 
-// The gateway removes an AWS signature from the request before the function receives it.
 func TestRequest_SignatureDropped(t *testing.T) {
 	both(t, func(t *testing.T, _ gateway.Kind, api *gateway.API, function *stub) {
 		r := request(t, "GET", "/", http.NoBody)
@@ -83,7 +82,7 @@ func TestRequest_SignatureDropped(t *testing.T) {
 	})
 }
 
-// The request OPTIONS * has no path. The REST API rejects it, and the HTTP API accepts it.
+// The request "OPTIONS *" has no path. The REST API rejects it; the HTTP API accepts it.
 func TestRequest_NoPath(t *testing.T) {
 	want := map[gateway.Kind]int{gateway.REST: http.StatusForbidden, gateway.HTTP: http.StatusOK}
 	both(t, func(t *testing.T, kind gateway.Kind, api *gateway.API, _ *stub) {

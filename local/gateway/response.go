@@ -14,8 +14,8 @@ import (
 	"strings"
 )
 
-// headerText is the value of a response header: text, or a boolean as text. A number is rejected,
-// because it is not known how AWS treats a number.
+// headerText is a response header's value in JSON: a string, or a boolean that becomes text. A
+// number is an error, because AWS's treatment of numbers is unknown.
 type headerText string
 
 func (h *headerText) UnmarshalJSON(data []byte) error {
@@ -30,7 +30,7 @@ func (h *headerText) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*string)(h))
 }
 
-// statusCode is a number, or a number as text.
+// statusCode is a status in JSON: a number, or a string with a number.
 type statusCode int
 
 func (s *statusCode) UnmarshalJSON(data []byte) error {
@@ -42,7 +42,6 @@ func (s *statusCode) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// proxyResponse is the answer of a function to a REST API.
 type proxyResponse struct {
 	StatusCode        statusCode              `json:"statusCode"`
 	Headers           map[string]headerText   `json:"headers"`
@@ -51,14 +50,14 @@ type proxyResponse struct {
 	IsBase64Encoded   bool                    `json:"isBase64Encoded"`
 }
 
-// parseProxyResponse reads a function's answer as API Gateway does: every key is optional,
-// and an unknown key is an error.
+// parseProxyResponse reads a function's answer to a REST API. As on AWS, every key is optional and
+// an unknown key is an error.
 func parseProxyResponse(payload []byte) (proxyResponse, error) {
 	r := proxyResponse{StatusCode: http.StatusOK}
 	if !bytes.HasPrefix(bytes.TrimSpace(payload), []byte("{")) {
 		return r, errors.New("malformed response: want an object")
 	}
-	// encoding/json ignores the case of keys, but API Gateway does not.
+	// encoding/json ignores the case of keys; API Gateway does not.
 	var keys map[string]json.RawMessage
 	if err := json.Unmarshal(payload, &keys); err != nil {
 		return r, fmt.Errorf("malformed response: %w", err)
@@ -76,16 +75,16 @@ func parseProxyResponse(payload []byte) (proxyResponse, error) {
 	return r, nil
 }
 
-// remapped lists the headers that a function cannot set. API Gateway sends their values under another
-// name (developer guide, "Amazon API Gateway important notes", the column for Lambda). Observed: API
-// Gateway also renames Content-Length, which the table in the guide does not list.
+// remapped lists the headers that a function cannot set. API Gateway sends the function's value
+// under the name x-amzn-Remapped-… (developer guide, "Amazon API Gateway important notes", the
+// column for Lambda). Observed: this includes Content-Length, which the guide does not list.
 var remapped = []string{
 	"Authorization", "Connection", "Content-Length", "Content-MD5", "Date", "Max-Forwards", "Server", "User-Agent",
 	"WWW-Authenticate",
 }
 
-// droppedFromResponse lists the headers of a function that API Gateway does not send. They are from the
-// table in the developer guide that remapped names.
+// droppedFromResponse lists the headers of a function that API Gateway does not send. The source is
+// the table that the comment on remapped names.
 var droppedFromResponse = []string{
 	"Expect", "Host", "Proxy-Authenticate", "TE", "Trailer", "Transfer-Encoding", "Upgrade", "Via",
 }
@@ -94,12 +93,12 @@ func contains(names []string, name string) bool {
 	return slices.ContainsFunc(names, func(each string) bool { return strings.EqualFold(each, name) })
 }
 
-// header returns the headers of the answer. If a header is in both maps, its name has the spelling of
-// multiValueHeaders, and the values of multiValueHeaders come first. If both maps have the same value for
-// a header, the value is sent once.
+// header merges the two header maps of the answer. For a header in both maps, it uses the spelling
+// of multiValueHeaders and puts the values of multiValueHeaders first. It sends a value that both
+// maps have once.
 func (r proxyResponse) header() http.Header {
 	h := http.Header{}
-	spelled := map[string]string{} // by canonical name
+	spelled := map[string]string{} // key: canonical name; value: spelling in the answer
 	add := func(name string, value headerText) {
 		if contains(droppedFromResponse, name) {
 			return
@@ -109,7 +108,7 @@ func (r proxyResponse) header() http.Header {
 		}
 		canonical := textproto.CanonicalMIMEHeaderKey(name)
 		if canonical == "Content-Type" {
-			name = canonical // with another spelling, net/http would add a second Content-Type
+			name = canonical // net/http recognizes only the canonical name; it would add a second Content-Type
 		}
 		if first, ok := spelled[canonical]; ok {
 			name = first
@@ -131,8 +130,8 @@ func (r proxyResponse) header() http.Header {
 	return h
 }
 
-// bytes returns the body. It decodes base64 only if the first media type of the client's
-// Accept is one of the API's binary media types.
+// bytes returns the decoded body. Base64 is decoded only if the first media type in the client's
+// Accept header is one of the API's binary media types.
 func (r proxyResponse) bytes(binary []string, accept string) ([]byte, error) {
 	if !r.IsBase64Encoded || !isBinary(binary, accept) {
 		return []byte(r.Body), nil
@@ -140,7 +139,6 @@ func (r proxyResponse) bytes(binary []string, accept string) ([]byte, error) {
 	return base64.StdEncoding.DecodeString(r.Body)
 }
 
-// write sends the answer.
 func (r proxyResponse) write(w http.ResponseWriter, body []byte) {
 	contentType := defaultContentType
 	for name, values := range r.header() {
@@ -155,7 +153,7 @@ func (r proxyResponse) write(w http.ResponseWriter, body []byte) {
 
 const defaultContentType = "application/json"
 
-// writeBody sends an answer. An error means that the client has disconnected.
+// writeBody sends an answer. It ignores write errors: they mean that the client has disconnected.
 func writeBody(w http.ResponseWriter, status int, contentType string, body []byte) {
 	w.Header().Set("Content-Type", contentType)
 	w.WriteHeader(status)

@@ -129,7 +129,7 @@ func TestREST_Response_Binary(t *testing.T) {
 	checkFailure(t, got, http.StatusInternalServerError, `{"message": "Internal server error"}`, "InternalServerErrorException")
 }
 
-// refusing is the context that Weir's authorizer returns for a caller over the limit.
+// refusing is the authorizer context that Weir returns for a caller over the limit.
 const refusing = `{
 	"retryAfter": "1", "rateLimitLimit": 20, "rateLimitRemaining": 0, "rateLimitReset": "1772600779",
 	"rateLimitPolicy": "\"search\";q=100;w=60", "rateLimit": "\"search\";r=0;t=1",
@@ -167,8 +167,8 @@ func TestInfra_AccessDenied(t *testing.T) {
 	})
 }
 
-// The gateway omits a header if its variable has no value. After a denial by an authorizer other than
-// Weir's, the body does not contain Weir's values.
+// If another authorizer than Weir's denies a request, its context lacks Weir's variables. The
+// gateway then omits the headers that use these variables, and the body has no values of Weir.
 func TestInfra_AccessDenied_OtherAuthorizer(t *testing.T) {
 	got := infra(t, says(denies(`{"other":"x"}`)))
 	if values, ok := got.header["Retry-After"]; ok || got.header.Get("Cache-Control") != "no-store" {
@@ -199,7 +199,7 @@ func TestInfra_AuthorizerFails(t *testing.T) {
 	checkHeaders(t, got.header, map[string]string{"Retry-After": "1", "Content-Type": "application/problem+json"})
 }
 
-// responses sends a request to template/testdata/good/responses.json.
+// responses sends a request to the API of template/testdata/good/responses.json.
 func responses(t *testing.T, guard, function *stub, path string, headers ...string) answer {
 	t.Helper()
 	api := newAPI(t, "template/testdata/good/responses.json", gateway.REST, functions{"Guard": guard, "Function": function}, frozen)
@@ -223,7 +223,7 @@ func TestREST_GatewayResponse_Default4XX(t *testing.T) {
 	}
 }
 
-// The first media type of Accept selects the template.
+// The first media type of Accept selects the body template.
 func TestREST_GatewayResponse_Accept(t *testing.T) {
 	got := responses(t, fails("Unauthorized"), says(`{}`), "/", "Accept: Application/XML;q=0.9, application/json")
 	if got.status != http.StatusUnauthorized || got.body != "<m>Unauthorized</m>" {
@@ -231,7 +231,7 @@ func TestREST_GatewayResponse_Accept(t *testing.T) {
 	}
 }
 
-// A gateway response for a specific type takes precedence over the default gateway response.
+// A gateway response for one type has precedence over the gateway response for all 4xx or 5xx.
 func TestREST_GatewayResponse_OwnType(t *testing.T) {
 	got := responses(t, says(`{}`), says(`{}`), "/a//b")
 	if got.status != http.StatusNotFound || got.body != "<p>GET /test/a//b</p>" || got.header.Get("Content-Type") != "text/html" {
@@ -239,7 +239,7 @@ func TestREST_GatewayResponse_OwnType(t *testing.T) {
 	}
 }
 
-// A default gateway response may set only the status. The gateway then uses the default body template.
+// If DEFAULT_5XX sets only the status, the gateway uses the default body.
 func TestREST_GatewayResponse_Default5XX(t *testing.T) {
 	tests := []struct {
 		name            string
@@ -259,8 +259,8 @@ func TestREST_GatewayResponse_Default5XX(t *testing.T) {
 	}
 }
 
-// The gateway keeps the spelling of the function's header names. It sends X-RateLimit-Limit instead
-// of X-Ratelimit-Limit.
+// The gateway keeps the function's spelling of a header name: X-RateLimit-Limit does not become
+// X-Ratelimit-Limit.
 func TestREST_Response_Spelling(t *testing.T) {
 	api := newAPI(t, "template/testdata/good/responses.json", gateway.REST, functions{
 		"Guard": says(allows("{}")), "Function": says(`{"headers":{"X-RateLimit-Limit":"1"},"multiValueHeaders":{"x-ratelimit-LIMIT":["2"]}}`),

@@ -10,13 +10,12 @@ import (
 	"github.com/weir-limits/weir/local/lambdaenv"
 )
 
-// restHandler serves a REST API.
 type restHandler struct {
 	*runtime
 
 	api         *template.REST
 	throttles   map[*template.Method]*throttle
-	subscribers []*subscriber // of the access log
+	subscribers []*subscriber // subscribers of the access log
 }
 
 func newRESTHandler(shared *runtime, api *template.REST) *restHandler {
@@ -60,9 +59,9 @@ func (h *restHandler) receive(r *http.Request) (*request, error) {
 	return receive(r, h.clock())
 }
 
-// refuseREST answers a request that is rejected before gateway responses apply. API Gateway was observed
-// to send these texts, 413 for a large body, and 431 for a large header. Three answers are assumed and
-// were not observed: the answer to a long URL, 400 for a broken body, and 408 for a slow body.
+// refuseREST answers a request that is rejected before gateway responses apply. Observed: the
+// texts, 413 for a large body and 431 for a large header. Assumed: the answer to a long URL, 400
+// for a broken body and 408 for a slow body.
 func refuseREST(w http.ResponseWriter, err error) {
 	status, text := http.StatusBadRequest, "Bad Request"
 	switch {
@@ -78,14 +77,14 @@ func refuseREST(w http.ResponseWriter, err error) {
 	writeBody(w, status, "text/plain", []byte(text))
 }
 
-// serve takes a request through the API: route, throttle, authorizer, integration.
+// serve handles a request in four steps: route, throttle, authorizer, integration.
 func (h *restHandler) serve(c *restCall) (proxyResponse, []byte, *failure) {
 	c.resource = matchResource(h.api.Root, c.Method, template.SplitPath(strings.Trim(c.path, "/")), c.parameters)
 	if c.resource == nil {
 		return proxyResponse{}, nil, &missingToken
 	}
 	method := c.resource.Method(c.Method)
-	// Assumed, not observed: API Gateway throttles a request before it calls the authorizer.
+	// Assumed: API Gateway throttles a request before it calls the authorizer.
 	if !h.throttles[method].allows(c.at) {
 		return proxyResponse{}, nil, &throttled
 	}
@@ -103,8 +102,9 @@ func (h *restHandler) serve(c *restCall) (proxyResponse, []byte, *failure) {
 	return h.integrate(c, method, authorizer)
 }
 
-// authorize invokes the authorizer. It returns requestContext.authorizer for the event of the
-// integration. It also sets c.authorizer, even if the policy denies the request.
+// authorize invokes the authorizer and returns the value of requestContext.authorizer for the
+// integration's event. It sets c.authorizer even if the policy denies the request, because gateway
+// responses use it.
 func (h *restHandler) authorize(c *restCall, a *template.Authorizer) (map[string]any, *failure) {
 	if len(c.methodARN()) > maxMethodARN {
 		return nil, &methodARNTooLong
@@ -113,7 +113,7 @@ func (h *restHandler) authorize(c *restCall, a *template.Authorizer) (map[string
 		return nil, &unauthorized
 	}
 	started := h.clock()
-	// Measured on AWS: the time limit of integrations does not apply to authorizers.
+	// Measured: the timeout of integrations does not limit the authorizer.
 	payload, err := h.invoke(c.Context(), a.Function, c.authorizerEvent(), math.MaxInt64)
 	latency := h.clock().Sub(started)
 	c.latencies["authorizer.latency"] = latency
@@ -146,7 +146,6 @@ func (h *restHandler) authorize(c *restCall, a *template.Authorizer) (map[string
 	return authorizer, nil
 }
 
-// integrate invokes the function of the method.
 func (h *restHandler) integrate(c *restCall, m *template.Method, authorizer map[string]any) (proxyResponse, []byte, *failure) {
 	started := h.clock()
 	payload, err := h.invoke(c.Context(), m.Function, c.proxyEvent(authorizer), m.Timeout)

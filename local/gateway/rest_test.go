@@ -19,13 +19,13 @@ import (
 
 const plainARN = "arn:aws:execute-api:us-east-1:123456789012:Api/test/"
 
-// requestHeaders are the headers that restEvent expects.
+// requestHeaders are the headers that the test request sends; restEvent contains them.
 var requestHeaders = []string{
 	"Host: api.example.com", "User-Agent: agent/1", "Cookie: a=1; b=2", "X-Many: one", "X-Many: two",
 	"X-Forwarded-For: 203.0.113.9", "X-Amzn-Trace-Id: Root=1-00000000-000000000000000000000000", "Te: trailers",
 }
 
-// restEvent is the part that the events of the authorizer and of the integration share, for the request
+// restEvent has the fields that both events (authorizer and integration) contain for the request
 // GET /guarded/a%20b?q=1&q=a+b.
 const restEvent = `
 	"resource": "/guarded/{proxy+}", "path": "/guarded/a%20b/", "httpMethod": "GET",
@@ -77,7 +77,7 @@ func TestREST_Events(t *testing.T) {
 		`"authorizer": {"principalId": "user", "integrationLatency": 0, "n": "1.50", "b": "true", "s": "<text>"},`))
 }
 
-// The event types of the AWS library decode the events without loss.
+// The event types of github.com/aws/aws-lambda-go can decode the events without losing a field.
 func TestREST_Events_RoundTrip(t *testing.T) {
 	guard, function := says(allows(`{}`)), says(`{"statusCode":200}`)
 	send(t, plain(t, functions{"Guard": guard, "Function": function}), "PUT", "/guarded/x?q=1", "body",
@@ -102,8 +102,8 @@ func TestREST_Events_RoundTrip(t *testing.T) {
 	}
 }
 
-// If a request has no values for a map, the map is {} in the event of an authorizer and null in the event
-// of an integration.
+// If the request has no query or no path parameters, their map is {} in the authorizer's event and
+// null in the integration's event.
 func TestREST_Events_Empty(t *testing.T) {
 	guard, function := says(allows(`{}`)), says(`{"statusCode":200}`)
 	server := serve(t, newAPI(t, "template/testdata/good/sample.json", gateway.REST, functions{
@@ -139,7 +139,7 @@ func TestREST_Events_Latency(t *testing.T) {
 func TestREST_Routes(t *testing.T) {
 	tests := []struct {
 		method, path string
-		resource     string // "" if the gateway returns 403
+		resource     string // resource of the matched method; empty if the gateway answers 403
 		parameters   map[string]string
 	}{
 		{"GET", "/", "/", nil},
@@ -159,11 +159,11 @@ func TestREST_Routes(t *testing.T) {
 		{"GET", "/items/7/parts", "", nil},
 		{"GET", "/items/7/nothing", "", nil},
 		{"POST", "/items/special", "/items/special", nil},
-		{"GET", "/items/special", "", nil}, // a literal path part takes precedence over {id}
+		{"GET", "/items/special", "", nil}, // a literal segment has precedence over {id}
 		{"PUT", "/items/special/parts/8", "", nil},
 		{"DELETE", "/open/a", "/open/{proxy+}", map[string]string{"proxy": "a"}},
 		{"GET", "/open/a//b/%C3%A9/", "/open/{proxy+}", map[string]string{"proxy": "a//b/%C3%A9"}},
-		{"TRACE", "/open/a", "", nil}, // ANY matches only the seven methods of API Gateway
+		{"TRACE", "/open/a", "", nil}, // ANY matches only the seven methods that API Gateway supports
 		{"GET", "/open", "", nil},
 		{"GET", "/nowhere", "", nil},
 	}
@@ -190,7 +190,7 @@ func TestREST_UnknownRoute(t *testing.T) {
 	checkFailure(t, got, http.StatusForbidden, `{"message":"Missing Authentication Token"}`, "MissingAuthenticationTokenException")
 }
 
-// checkFailure checks the default answer to a failure, for templates without a gateway response.
+// checkFailure checks the answer to a failure that has no gateway response in the template.
 func checkFailure(t *testing.T, got answer, status int, body, code string) {
 	t.Helper()
 	if got.status != status || got.body != body {
@@ -205,7 +205,7 @@ func checkFailure(t *testing.T, got answer, status int, body, code string) {
 func TestREST_Body(t *testing.T) {
 	tests := []struct {
 		name, body, contentType string
-		want                    string // "" if the body is null
+		want                    string // body in the event; empty means null
 		base64                  bool
 	}{
 		{"none", "", "text/plain", "", false},

@@ -10,8 +10,8 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// restRequest is the common part of both events of a REST API: payload version 1.0. Empty
-// maps are null for an integration and {} for an authorizer.
+// restRequest has the fields that both events of a REST API contain: payload version 1.0. An empty
+// map is null for an integration and {} for an authorizer.
 type restRequest struct {
 	Resource          string              `json:"resource"`
 	Path              string              `json:"path"`
@@ -59,7 +59,8 @@ type restContext struct {
 	Stage             string         `json:"stage"`
 }
 
-// The fields of restIdentity that only IAM or Cognito sets are always null.
+// API Gateway sets some fields of the identity only for IAM or Cognito. These fields are always
+// null here.
 type restIdentity struct {
 	AccessKey                     *string `json:"accessKey"`
 	AccountID                     *string `json:"accountId"`
@@ -75,39 +76,38 @@ type restIdentity struct {
 	UserARN                       *string `json:"userArn"`
 }
 
-// restCall is a request to a REST API with the results of the steps so far.
+// restCall is one request to a REST API. Each step of the handling adds its result to it.
 type restCall struct {
 	*request
 
 	api        *template.REST
-	sent       string // the path as the client sent it
-	path       string // the field sent with exactly one leading slash
+	sent       string // path as the client sent it
+	path       string // path sent with exactly one leading slash
 	query      url.Values
-	resource   *template.Resource // nil until routed
+	resource   *template.Resource // nil until the request is routed
 	parameters map[string]string
-	authorizer map[string]string        // context from the authorizer; nil before the authorizer has run
-	latencies  map[string]time.Duration // of completed steps, by variable of the access log
+	authorizer map[string]string        // context that the authorizer returned; nil before it has run
+	latencies  map[string]time.Duration // durations of the completed steps; key: variable of the access log
 }
 
-// newRESTCall parses the URL of a request. API Gateway reduces several leading slashes to
-// one and keeps a trailing slash. It decodes the query, but not the path.
+// newRESTCall parses the URL of a request. Like API Gateway, it reduces several leading slashes to
+// one, keeps a trailing slash, and decodes the query but not the path.
 func newRESTCall(api *template.REST, in *request) *restCall {
 	sent := sentPath(in.Request)
 	path := "/" + strings.TrimLeft(sent, "/")
-	if !strings.HasPrefix(sent, "/") { // OPTIONS *
+	if !strings.HasPrefix(sent, "/") { // such as "*" in "OPTIONS *"
 		sent = path
 	}
 	return &restCall{request: in, api: api, sent: sent, path: path, query: in.URL.Query(), parameters: map[string]string{}, latencies: map[string]time.Duration{}}
 }
 
-// methodARN returns the ARN that the policy of an authorizer must allow. Assumed: its path is
-// not decoded.
+// methodARN returns the ARN that the authorizer's policy must allow. Assumed: the path in the ARN
+// is not decoded.
 func (c *restCall) methodARN() string { return c.api.ARN(c.Method, c.path) }
 
-// event returns the part that the events of the authorizer and of the integration share.
 func (c *restCall) event() restRequest {
 	header := c.header.Clone()
-	header.Del("Content-Length") // observed: events have no Content-Length, unlike in the developer guide
+	header.Del("Content-Length") // observed: unlike in the developer guide, events have no Content-Length
 	var userAgent *string
 	if value, ok := last(header.Values("User-Agent")); ok {
 		userAgent = &value
@@ -129,10 +129,9 @@ func (c *restCall) event() restRequest {
 	}
 }
 
-// contextPath returns the path with the stage, which local URLs do not have.
+// contextPath returns the path with the stage in front. URLs of this gateway have no stage.
 func (c *restCall) contextPath() string { return "/" + c.api.Stage + c.sent }
 
-// authorizerEvent returns the event for the authorizer.
 func (c *restCall) authorizerEvent() authorizerEvent {
 	e := authorizerEvent{Type: "REQUEST", MethodARN: c.methodARN(), restRequest: c.event()}
 	e.Query, e.MultiValueQuery = notNil(e.Query), notNil(e.MultiValueQuery)
@@ -140,7 +139,6 @@ func (c *restCall) authorizerEvent() authorizerEvent {
 	return e
 }
 
-// proxyEvent returns the event for the integration.
 func (c *restCall) proxyEvent(authorizer map[string]any) proxyEvent {
 	e := proxyEvent{restRequest: c.event()}
 	e.Context.Authorizer = authorizer
@@ -155,9 +153,9 @@ func (c *restCall) proxyEvent(authorizer map[string]any) proxyEvent {
 	return e
 }
 
-// isBinary reports whether the API treats a body as binary. header is the value of Content-Type or of
-// Accept. An entry of binary is a media type, or has wildcards: image/* or */*. Recorded: the entry */test
-// and the header "image" without a subtype match nothing.
+// isBinary reports whether the API treats a body as binary. header is the request's Content-Type or
+// Accept. An entry of binary is a media type, image/* or */*. Recorded: an entry such as */test, or
+// a header without a subtype such as "image", matches nothing.
 func isBinary(binary []string, header string) bool {
 	media := mediaType(header)
 	kind, _, typed := strings.Cut(media, "/")
@@ -180,7 +178,7 @@ func notNil[M ~map[string]V, V any](m M) M {
 	return m
 }
 
-// variables returns the values of variables in gateway responses and identity sources.
+// variables returns the values that gateway responses, identity sources and access logs can use.
 func (c *restCall) variables() variables {
 	v := variables{
 		context: map[string]string{

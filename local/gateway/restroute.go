@@ -8,12 +8,12 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// matchResource finds the resource with the method for the parts of a path, and adds its parameters, which
-// stay percent-encoded. A literal resource takes precedence over its sibling {name} for all paths below
-// the literal, even if the literal lacks the method (developer guide, "Set up a method request in API
-// Gateway"). {name+} gets the requests for which no other resource has the path and the method; that is
-// recorded. Two rules are assumptions: a literal is compared with the decoded part, and a part with a
-// malformed % is compared without decoding.
+// matchResource finds the resource that has the path and the method, and collects the path
+// parameters, still percent-encoded. A literal resource has precedence over its sibling {name} for
+// all paths below it, even if it lacks the method (developer guide, "Set up a method request in API
+// Gateway"). Recorded: {name+} gets the requests that no other resource matches. Assumed: a literal
+// is compared with the decoded part of the path, or with the raw part if its percent-encoding is
+// malformed.
 func matchResource(n *template.Resource, method string, parts []string, parameters map[string]string) *template.Resource {
 	if len(parts) == 0 {
 		if n.Method(method) == nil {
@@ -44,7 +44,7 @@ func matchResource(n *template.Resource, method string, parts []string, paramete
 	return n.GreedyChild
 }
 
-// restRoutes returns the methods of the API for printing.
+// restRoutes returns the methods in the form of API.Routes.
 func restRoutes(a *template.REST) []Route {
 	var all []Route
 	for _, n := range a.Resources {

@@ -33,11 +33,11 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// opened is the time at which the tests of rules documents begin: the last hour of a month.
+// opened is the time at which the tests of rules documents begin: the last hour of January.
 var opened = time.Date(2100, 1, 31, 23, 0, 0, 0, time.UTC)
 
-// ruled is an API that enforces a rules document. The API key of a request identifies the caller. The key
-// is "key-" followed by the id of the caller's record.
+// ruled is an API whose functions enforce a rules document. The API key of a request is "key-"
+// followed by the id of the caller's record.
 type ruled struct {
 	limiter.Store
 
@@ -49,7 +49,7 @@ type ruled struct {
 	settles atomic.Int64 // number of calls of Settle
 	rules   *rules.Rules
 	metrics bytes.Buffer
-	settled chan struct{} // gets a value after each settlement, unless it is nil
+	settled chan struct{} // if not nil, receives a value after each settlement
 }
 
 func (r *ruled) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
@@ -65,8 +65,8 @@ func (r *ruled) Settle(ctx context.Context, now algo.Instant, s limiter.Subject,
 	return r.Store.Settle(ctx, now, s, charges, results, elapsed, once)
 }
 
-// onEach runs a test with a rules document on each store and behind each API. No two runs share counts.
-// handler serves the requests that the rules admit.
+// onEach runs a test with a rules document for each kind of store and of API. Each run has its own
+// counters. handler is the back end.
 func onEach(t *testing.T, document string, handler http.HandlerFunc, test func(t *testing.T, r *ruled)) {
 	for _, store := range []string{"memory", "dynamodb", "redis"} {
 		t.Run(store, func(t *testing.T) {
@@ -77,7 +77,7 @@ func onEach(t *testing.T, document string, handler http.HandlerFunc, test func(t
 	}
 }
 
-// example returns an example document of package rules.
+// example returns the text of an example document in limiter/rules.
 func example(t *testing.T, name string) string {
 	t.Helper()
 	document, err := os.ReadFile("../../limiter/rules/examples/" + name)
@@ -113,12 +113,12 @@ func newRuled(t *testing.T, store limiter.Store, kind gateway.Kind, document str
 	return r
 }
 
-// Lookup implements caller.KeyRecords.
 func (r *ruled) Lookup(ctx context.Context, now time.Time, key string) (caller.Record, error) {
 	return r.records.Lookup(ctx, now, key)
 }
 
-// keys accepts every API key that begins with "key-". The key of the id "suspended" is suspended.
+// keys is a caller.KeyRecords that accepts every API key with the prefix "key-". The record
+// "suspended" is suspended.
 type keys struct{}
 
 func (keys) Lookup(_ context.Context, _ time.Time, key string) (caller.Record, error) {
@@ -128,7 +128,8 @@ func (keys) Lookup(_ context.Context, _ time.Time, key string) (caller.Record, e
 	return caller.Record{ID: key[4:], Suspended: key == "key-suspended"}, nil
 }
 
-// openStore opens a store with a new namespace.
+// openStore opens a store of this kind with a new namespace. It skips the test if the server is
+// missing.
 func openStore(t *testing.T, kind string) limiter.Store {
 	t.Helper()
 	c := boot.Config{Store: kind, Namespace: "gateway-" + rand.Text(), Table: "weir-gateway", Local: true, Clients: linked.Clients()}
@@ -151,8 +152,8 @@ func openStore(t *testing.T, kind string) limiter.Store {
 	return store
 }
 
-// warmUp makes a charge and a refund without a deadline. The first calls of a new server can take longer than
-// a decision may wait.
+// warmUp makes a charge and a refund without a deadline, because the first calls to a new server
+// can exceed a decision's deadline.
 func (r *ruled) warmUp(t *testing.T) {
 	t.Helper()
 	charges, results := []limiter.Charge{{Subject: limiter.User("warm-up"), Limit: storetest.Limit(t, "warm-up", algo.Rate{Requests: 1, Window: time.Minute}), Cost: 1}}, make([]algo.Result, 1)
@@ -164,10 +165,10 @@ func (r *ruled) warmUp(t *testing.T) {
 	}
 }
 
-// times returns a list of n equal statuses.
 func times(n, status int) []int { return slices.Repeat([]int{status}, n) }
 
-// want sends equal requests, such as "GET /a", and expects these statuses. It returns the last answer.
+// want sends equal requests, such as "GET /a", one for each status in statuses, and checks the
+// statuses. It returns the last answer.
 func (r *ruled) want(t *testing.T, request string, statuses []int, headers ...string) (last answer) {
 	t.Helper()
 	method, path, _ := strings.Cut(request, " ")
@@ -179,7 +180,7 @@ func (r *ruled) want(t *testing.T, request string, statuses []int, headers ...st
 	return last
 }
 
-// used returns the usage of the limits of a request.
+// used returns the caller's usage of each limit that applies to the path.
 func (r *ruled) used(t *testing.T, path string, c caller.Caller) map[string]int64 {
 	t.Helper()
 	used := map[string]int64{}

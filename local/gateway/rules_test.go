@@ -16,8 +16,8 @@ import (
 
 func ok(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }
 
-// A request to an exempt endpoint or from an exempt caller makes no store call, and a metric counts the
-// request. A bad credential at an exempt endpoint is charged to its address.
+// A request to an exempt endpoint or from an exempt caller makes no store call, and a metric counts
+// it. A bad credential at an exempt endpoint is charged to the client's address.
 func TestRules_exempt(t *testing.T) {
 	onEach(t, example(t, "health.json"), ok, func(t *testing.T, r *ruled) {
 		r.want(t, "GET /health", []int{200, 200, 200, 200, 200})
@@ -31,7 +31,7 @@ func TestRules_exempt(t *testing.T) {
 		r.want(t, "GET /health/%2e%2e/a", times(1, 429), "X-Api-Key: key-alice")
 		r.want(t, "GET /health", append(times(5, 401), 429), "X-Api-Key: guess")
 		r.now = r.now.Add(time.Hour)
-		r.want(t, "GET /a", []int{200}, "X-Api-Key: key-alice") // this request writes the metrics of the requests above
+		r.want(t, "GET /a", []int{200}, "X-Api-Key: key-alice") // metrics are written at the next request of a later minute
 		exempt := 0
 		for _, match := range regexp.MustCompile(`"Exempt":(\d+),"Exemption":"health"`).FindAllStringSubmatch(r.metrics.String(), -1) {
 			n, _ := strconv.Atoi(match[1])
@@ -43,7 +43,8 @@ func TestRules_exempt(t *testing.T) {
 	})
 }
 
-// A request with a suspended key gets 401 at every path, even an exempt one, and charges its address.
+// A request with a suspended key gets 401 at every path, even an exempt one. It is charged to the
+// client's address.
 func TestRules_suspended(t *testing.T) {
 	onEach(t, example(t, "health.json"), ok, func(t *testing.T, r *ruled) {
 		a := r.want(t, "GET /a", times(3, 401), "X-Api-Key: key-suspended")
@@ -55,8 +56,8 @@ func TestRules_suspended(t *testing.T) {
 	})
 }
 
-// Both APIs count by the same values of a header field, even if the field occurs several times or in
-// another case. They also count by a parameter of the path.
+// A rule's "per" can name a header field or a path parameter. Both APIs count requests with the
+// same value together, even if a field occurs twice or in another case.
 func TestRules_per(t *testing.T) {
 	onEach(t, `{"rules":[
 		{"endpoint":"/docs/{id}","limits":{"*":{"name":"document","requests":2,"window":"1m","per":["path:id"]}}},
@@ -64,8 +65,8 @@ func TestRules_per(t *testing.T) {
 		{"endpoint":"/method","limits":{"*":{"name":"method","requests":2,"window":"1m","per":["ip","method"]}}}]}`, ok, func(t *testing.T, r *ruled) {
 		for _, c := range []struct {
 			name            string
-			first, second   []string // method and path, and header fields of two requests that the limit counts together
-			third, distinct []string // the limit counts third together with the first two, and distinct separately
+			first, second   []string // method, path and header fields of two requests that are counted together
+			third, distinct []string // third is counted together with first and second; distinct is counted separately
 		}{
 			{"header", []string{"GET /tenant", "X-Tenant: a"}, []string{"GET /tenant", "x-tEnAnT: a"}, []string{"GET /tenant", "X-Tenant: a"}, []string{"GET /tenant", "X-Tenant: b"}},
 			{"repeated header", []string{"GET /tenant", "X-Tenant: p", "X-Tenant: q"}, []string{"GET /tenant", "X-Tenant: p,q"}, []string{"GET /tenant", "X-Tenant: p", "X-Tenant: q"}, []string{"GET /tenant", "X-Tenant: p"}},
@@ -83,8 +84,8 @@ func TestRules_per(t *testing.T) {
 	})
 }
 
-// A limit in mode mark admits requests over it. The handler gets the name of the limit, and a client
-// cannot set this field.
+// A limit in mode mark admits requests over the limit. The back end gets the limit's name in
+// Weir-Over. A client can neither set nor see this field.
 func TestRules_mark(t *testing.T) {
 	var over []string
 	record := func(_ http.ResponseWriter, r *http.Request) {
@@ -114,12 +115,12 @@ func TestRules_mark(t *testing.T) {
 	})
 }
 
-// The usage endpoint returns the caller's own limits. It charges only a limit of its own, and an
-// anonymous caller gets 401.
+// The usage endpoint returns the usage of the caller's own limits. It charges only the limit of the
+// endpoint itself. An anonymous caller gets 401.
 func TestRules_usage(t *testing.T) {
 	handler := func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/_usage" {
-			t.Error("the handler was called for the usage endpoint, want an answer of Weir")
+			t.Error("the handler was called for the usage endpoint, want Weir to answer")
 		}
 	}
 	onEach(t, `{"rules":[

@@ -30,14 +30,14 @@ import (
 	"github.com/weir-limits/weir/local/servers"
 )
 
-// settled is a REST API with the authorizer, a back end without Weir, and the function Settle.
+// settled is a REST API with Weir's authorizer, a back end without Weir, and the function Settle.
 type settled struct {
 	*ruled
 	*gateway.Gateway
 }
 
-// newSettled returns the API. backEnd returns the function behind the API. lambda is the URL of the API of
-// Lambda.
+// newSettled returns the API. backEnd makes the function behind the API; lambda is the URL of the
+// local Lambda API.
 func newSettled(t *testing.T, store limiter.Store, document string, backEnd func(lambda string) lambda.Handler) *settled {
 	t.Helper()
 	parsed, err := rules.Parse([]byte(document), rules.Options{Version: 1})
@@ -49,7 +49,7 @@ func newSettled(t *testing.T, store limiter.Store, document string, backEnd func
 	logger := slog.New(slog.DiscardHandler)
 	recorder := telemetry.New(&s.metrics, "dev", nil)
 	recorder.Rules(s.now, 1, time.Time{}, parsed.Labels(), parsed.Exemptions())
-	// As on AWS, the two functions share the store and the keys of receipts, and nothing else.
+	// The two functions share only the store and the keys of receipts, as on AWS.
 	ring := receipts.Fixed("dev", receipts.NewKeys())
 	environment := func() *lambdahttp.Environment {
 		return &lambdahttp.Environment{
@@ -71,7 +71,8 @@ func newSettled(t *testing.T, store limiter.Store, document string, backEnd func
 	return s
 }
 
-// The access log settles limits that count failures, for a back end without code for Weir.
+// A limit counts failures although its back end contains no code of Weir: the function Settle reads
+// the statuses from the access log.
 func TestSettle_failures(t *testing.T) {
 	for _, store := range []string{"memory", "dynamodb", "redis"} {
 		t.Run(store, func(t *testing.T) {
@@ -87,7 +88,7 @@ func TestSettle_failures(t *testing.T) {
 					if err := s.Delivered(t.Context()); err != nil {
 						t.Fatal(err)
 					}
-					s.now = s.now.Add(2 * time.Second) // the denial cache of the environment refuses for up to a second
+					s.now = s.now.Add(2 * time.Second) // the authorizer's denial cache refuses for up to a second
 				}
 			}
 			login("right", times(7, 200)...)
@@ -99,7 +100,7 @@ func TestSettle_failures(t *testing.T) {
 	}
 }
 
-// loginFunction answers 200 to the right password.
+// loginFunction answers 200 if the password is right.
 var loginFunction = &stub{answer: func(_ context.Context, event []byte) ([]byte, error) {
 	if strings.Contains(string(event), `"body":"right"`) {
 		return []byte(`{"statusCode":200}`), nil
@@ -107,11 +108,11 @@ var loginFunction = &stub{answer: func(_ context.Context, event []byte) ([]byte,
 	return []byte(`{"statusCode":401}`), nil
 }}
 
-// backEnds are the functions in functions/SETTLE.md, by language: the file for the code, and code that
-// stands for the reader's language model.
+// backEnds has the sample functions in functions/SETTLE.md, by language. model is code that
+// replaces the call of the language model.
 var backEnds = map[string]struct {
 	language, file, model, text string
-	start                       func(t *testing.T, folder string) string // the command that runs the function
+	start                       func(t *testing.T, folder string) string // start starts the runtime with the function in folder
 }{
 	"Node.js": {"js", "index.mjs", "model.mjs", "export const complete = async (body) => ({ text: 'hi', ...JSON.parse(body) });\n", startNode},
 	"Python":  {"python", "app.py", "model.py", "import json\n\n\ndef complete(body):\n    return \"hi\", json.loads(body)\n", startPython},
@@ -138,8 +139,8 @@ func startPython(t *testing.T, _ string) string {
 	return filepath.Join(storetest.Server(t, "tools", "WEIR_TOOLS"), "python") + " -m awslambdaric app.handler"
 }
 
-// The back ends in functions/SETTLE.md run in environments of Lambda, and report their tokens to the function
-// Settle. The limits of an API of a language model then count exactly.
+// The sample functions in functions/SETTLE.md run in real Lambda runtimes and report their tokens
+// to the function Settle. The limits then count these tokens exactly.
 func TestSettle_backEnds(t *testing.T) {
 	page, err := os.ReadFile("../../functions/SETTLE.md")
 	if err != nil {
@@ -175,8 +176,8 @@ func TestSettle_backEnds(t *testing.T) {
 	}
 }
 
-// pool returns the environments of a back end. The back end calls the API of Lambda at the URL lambda. rejected gets a value
-// for a line about a rejected report.
+// pool returns execution environments for the sample function. The function calls the Lambda API at
+// the URL lambda. rejected gets a value when the function logs that its report was rejected.
 func pool(t *testing.T, folder, lambda string, rejected chan<- struct{}) *lambdaenv.Pool {
 	t.Helper()
 	p, err := lambdaenv.NewPool(lambdaenv.PoolOptions{
@@ -202,8 +203,8 @@ func pool(t *testing.T, folder, lambda string, rejected chan<- struct{}) *lambda
 	return p
 }
 
-// checkTokens sends as many requests as the limit calls admits, and compares the usage with the sum of
-// their tokens.
+// checkTokens sends requests until the limit calls refuses one, and checks that the usage equals
+// the sum of their tokens.
 func checkTokens(t *testing.T, s *settled) {
 	t.Helper()
 	want := map[string]int64{"calls": 0, "input": 0, "output": 0, "month": 0}

@@ -7,16 +7,15 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// throttle is the token bucket of one method or route. API Gateway applies the limits to each method
-// (developer guide, "Throttle requests to your REST APIs"), on a best-effort basis. This bucket is
-// exact. A nil throttle allows every request.
+// throttle is the token bucket of one method or route (developer guide, "Throttle requests to your
+// REST APIs"). AWS applies it on a best-effort basis; here it is exact. A nil throttle allows every
+// request.
 type throttle struct {
 	bucket algo.Machine
 	mu     sync.Mutex
 	state  algo.State
 }
 
-// newThrottle returns a throttle with a full bucket. It returns nil if bucket is nil.
 func newThrottle(bucket algo.Machine) *throttle {
 	if bucket == nil {
 		return nil
@@ -24,7 +23,7 @@ func newThrottle(bucket algo.Machine) *throttle {
 	return &throttle{bucket: bucket}
 }
 
-// allows takes one request.
+// allows takes one token. It returns false if the bucket is empty.
 func (t *throttle) allows(at time.Time) bool {
 	if t == nil {
 		return true

@@ -9,14 +9,14 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template/templatetest"
 )
 
-// throttled serves template/testdata/good/throttle.json. Its clock returns *now.
+// throttled serves template/testdata/good/throttle.json. *now is the time of its clock.
 func throttled(t *testing.T, kind gateway.Kind, function *stub, now *time.Time) *gateway.API {
 	t.Helper()
 	return newAPI(t, "template/testdata/good/throttle.json", kind, functions{"Function": function}, func() time.Time { return *now })
 }
 
-// passed sends n requests at one instant. It returns the number of admitted requests and the last
-// answer.
+// passed sends n requests at the same time of the clock. It returns how many the API admitted, and
+// the last answer.
 func passed(t *testing.T, api *gateway.API, method, path string, n int) (passed int, last answer) {
 	t.Helper()
 	for range n {
@@ -29,7 +29,7 @@ func passed(t *testing.T, api *gateway.API, method, path string, n int) (passed 
 	return passed, last
 }
 
-// Each method has its own burst, which refills at its rate.
+// Each method has its own bucket, which refills at its own rate.
 func TestREST_Throttle(t *testing.T) {
 	now := start
 	function := says(`{"statusCode":200}`)
@@ -41,7 +41,7 @@ func TestREST_Throttle(t *testing.T) {
 	}{
 		{0, "POST", "/", 3},
 		{0, "GET", "/slow/a", 1},
-		{0, "GET", "/slow/b", 0}, // same method as in the previous line
+		{0, "GET", "/slow/b", 0}, // this path belongs to the same method as the previous line
 		{499 * time.Millisecond, "POST", "/", 0},
 		{time.Millisecond, "POST", "/", 1},
 		{1499 * time.Millisecond, "GET", "/slow/a", 0},
@@ -60,11 +60,10 @@ func TestREST_Throttle(t *testing.T) {
 	}
 }
 
-// The gateway answers a throttled request with the gateway response for throttling. It does not invoke
-// the authorizer.
+// A throttled request gets the gateway response THROTTLED and does not reach the authorizer.
 func TestREST_Throttle_Response(t *testing.T) {
 	now := start
-	function := says(allows(`{}`)) // a valid response of the authorizer, but a malformed response of the function
+	function := says(allows(`{}`)) // a valid answer of an authorizer, but a malformed answer of a back end
 	_, got := passed(t, throttled(t, gateway.REST, function, &now), "GET", "/", 4)
 	if got.status != http.StatusTooManyRequests || got.body != `{"status":429,"type":"THROTTLED"}` {
 		t.Errorf("throttled request: got %d %s, want 429 and the gateway response", got.status, got.body)
@@ -81,7 +80,7 @@ func TestHTTP_Throttle(t *testing.T) {
 	now := start
 	function := says(`{"statusCode":200}`)
 	api := throttled(t, gateway.HTTP, function, &now)
-	for _, path := range []string{"/", "/else"} { // the template has a route for /, but /else matches only $default
+	for _, path := range []string{"/", "/else"} { // the template has a route for /, while /else matches only $default
 		got, last := passed(t, api, "GET", path, 5)
 		if got != 3 || last.status != http.StatusTooManyRequests || last.body != `{"message":"Too Many Requests"}` {
 			t.Errorf("%s: got %d of 5 requests admitted, last response %d %s, want 3 and 429 Too Many Requests", path, got, last.status, last.body)
@@ -93,7 +92,6 @@ func TestHTTP_Throttle(t *testing.T) {
 	}
 }
 
-// Two gateways of the same template do not share their buckets.
 func TestThrottle_TwoGateways(t *testing.T) {
 	parsed, function := templatetest.Parse(t, "template/testdata/good/throttle.json"), says(`{"statusCode":200}`)
 	for _, kind := range []gateway.Kind{gateway.REST, gateway.HTTP} {

@@ -10,8 +10,7 @@ import (
 	"github.com/weir-limits/weir/local/gateway"
 )
 
-// hanging returns a function that ignores its deadline, and release, which ends its invocations. The
-// tests of timeouts run in bubbles of testing/synctest.
+// hanging returns a function that ignores its deadline. release ends its invocations.
 func hanging() (function *stub, release func()) {
 	gone := make(chan struct{})
 	function = &stub{answer: func(context.Context, []byte) ([]byte, error) {
@@ -53,7 +52,6 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// An HTTP API returns 500 if the function reaches its own timeout.
 func TestTimeout_HTTPFunction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		function, release := hanging()
@@ -67,7 +65,7 @@ func TestTimeout_HTTPFunction(t *testing.T) {
 	})
 }
 
-// An invocation continues until its own deadline, even if the client disconnects or the gateway stops
+// A function runs until its own timeout, even if the client disconnects or the gateway stops
 // waiting.
 func TestTimeout_FunctionContinues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -7,9 +7,9 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// variables has the values of the variables for one request, as far as its completed steps have set them.
+// variables has the values of the variables for one request. Each completed step adds its values.
 type variables struct {
-	context    map[string]string // the key is the name after "$context."
+	context    map[string]string // key: the name after "$context."
 	authorizer map[string]string
 	stage      map[string]string
 	path       map[string]string
@@ -17,8 +17,8 @@ type variables struct {
 	header     http.Header
 }
 
-// value returns the value of a variable. ok is false if the request has no value for it. If the
-// request has several values, value returns the last one, as in an event.
+// value returns the value of a variable. ok is false if the request has no value for it. Of several
+// values it returns the last one, as events do.
 func (v variables) value(e template.Variable) (value string, ok bool) {
 	switch e.Source {
 	case "context.":

@@ -7,28 +7,28 @@ import (
 	"strings"
 )
 
-// AccessLog is the access log of the stage of a REST API.
+// AccessLog is the access log of a REST API's stage.
 type AccessLog struct {
-	// Group is the name of the log group.
-	Group string
-	// Format is the format of a line.
+	// Group is the name of the CloudWatch log group.
+	Group  string
 	Format AccessFormat
-	// Subscriptions are the subscription filters of the log group.
+	// Subscriptions are the subscription filters of the log group, each with the function that gets
+	// the lines.
 	Subscriptions []Subscription
 }
 
-// Subscription is an AWS::Logs::SubscriptionFilter that sends lines to a function.
+// Subscription is an AWS::Logs::SubscriptionFilter whose destination is a function.
 type Subscription struct {
-	ID       string // logical id
-	Function string // logical id
+	ID       string // logical id of the filter
+	Function string // logical id of the function
 	Filter   LineFilter
 }
 
-// AccessFormat is the format of a line of an access log: text with variables.
+// AccessFormat is the format of one access-log line: text with variables.
 type AccessFormat []templatePart
 
-// accessNames lists the variables of $context that only an access log has. The other variables of an
-// access log are those of gateway responses.
+// accessNames lists the $context variables that only access logs have. Access logs also have all
+// variables of gateway responses.
 var accessNames = []string{
 	"authorizer.error", "authorizer.latency", "authorizer.status", "integrationLatency", "responseLatency",
 	"responseLength", "status",
@@ -66,8 +66,8 @@ func parseAccessVariable(text string) (Variable, error) {
 	return Variable{}, fmt.Errorf("%q: unknown variable of an access log", text)
 }
 
-// Render returns a line. A variable without a value is "-". Assumed: API Gateway does not escape values,
-// as in a gateway response.
+// Render returns one line. A variable without a value becomes "-". Assumed: as in gateway
+// responses, values are not escaped.
 func (f AccessFormat) Render(lookUp func(Variable) (string, bool)) string {
 	var b strings.Builder
 	for _, part := range f {
@@ -84,14 +84,13 @@ func (f AccessFormat) Render(lookUp func(Variable) (string, bool)) string {
 	return b.String()
 }
 
-// LineFilter selects lines of a log group. The zero value selects every line.
 type LineFilter struct {
 	field, value string
 	not          bool
 }
 
-// jsonFilter is the only form of a filter pattern that this package supports: one field of a JSON line,
-// compared with text that has no wildcard.
+// jsonFilter matches the only supported filter pattern. It compares one field of a JSON line with a
+// text without wildcards, for example { $.status = "500" }.
 var jsonFilter = regexp.MustCompile(`^\{ *\$\.([A-Za-z0-9_]+) *(=|!=) *"([^"*\\]*)" *\}$`)
 
 func parseLineFilter(pattern string) (LineFilter, error) {
@@ -105,8 +104,8 @@ func parseLineFilter(pattern string) (LineFilter, error) {
 	return LineFilter{field: match[1], value: match[3], not: match[2] == "!="}, nil
 }
 
-// Selects reports whether the filter selects a line. A line that is not a JSON object, or that has no text
-// in the field, is not selected.
+// Selects reports whether the filter selects a line. It never selects a line that is not a JSON
+// object or that lacks a text in the compared field.
 func (f LineFilter) Selects(line string) bool {
 	if f.field == "" {
 		return true
@@ -119,10 +118,9 @@ func (f LineFilter) Selects(line string) bool {
 	return (value == f.value) != f.not
 }
 
-// logsPrincipal is the service that sends log lines to functions.
 const logsPrincipal = "logs.amazonaws.com"
 
-// readAccessLog reads the access log of a stage. It returns nil if the stage has none.
+// readAccessLog returns the access log of a stage, or nil if the stage has none.
 func (d *parser) readAccessLog(q *properties) *AccessLog {
 	settings := q.object("AccessLogSetting")
 	if settings == nil {
@@ -142,7 +140,6 @@ func (d *parser) readAccessLog(q *properties) *AccessLog {
 	return &AccessLog{Group: group, Format: format}
 }
 
-// readSubscriptions reads the subscription filters of the access logs.
 func (d *parser) readSubscriptions() {
 	d.each("AWS::Logs::SubscriptionFilter", func(id string, q *properties) {
 		group, destination := q.required("LogGroupName"), q.required("DestinationArn")

@@ -7,12 +7,12 @@ import (
 
 // Authorizer is a REQUEST authorizer of a REST API.
 type Authorizer struct {
-	Function        string     // logical id
-	IdentitySources []Variable // a request without one of them gets a 401
+	Function        string     // logical id of the function
+	IdentitySources []Variable // a request without a value for one of them gets a 401
 }
 
-// parseIdentitySources reads an authorizer's IdentitySource: variables separated by
-// commas. An authorizer without a cache needs no identity source. CDK then writes "".
+// parseIdentitySources reads an authorizer's IdentitySource: variables separated by commas. CDK
+// writes "" for an authorizer without a cache, which needs no identity source.
 func parseIdentitySources(text string) ([]Variable, error) {
 	if text == "" {
 		return nil, nil
@@ -23,8 +23,8 @@ func parseIdentitySources(text string) ([]Variable, error) {
 		if err != nil {
 			return nil, err
 		}
-		// API Gateway does not accept a path parameter here. The variables context.authorizer.* and
-		// context.error.* have no value before the authorizer runs.
+		// Path parameters are not valid identity sources. context.authorizer.* and context.error.*
+		// have no value before the authorizer runs.
 		switch {
 		case source.Source == "method.request.path.", source.Source == "context.authorizer.",
 			strings.HasPrefix(source.Name, "error."):

@@ -12,18 +12,16 @@ import (
 // HTTP APIs").
 type CORS struct {
 	Origins                   []string
-	Methods, Headers, Exposed string // names separated by commas
-	MaxAge                    string // seconds
+	Methods, Headers, Exposed string // each a list separated by commas
+	MaxAge                    string // in seconds
 	Credentials               bool
 }
 
-// corsOrigin matches a valid origin of a CORS configuration.
 var corsOrigin = regexp.MustCompile(`^(\*|https?://(\*|[^/*\s]+))$`)
 
-// maxCORSAge is a day (API reference, "Cors").
+// maxCORSAge is one day in seconds (API reference, "Cors").
 const maxCORSAge = 86400
 
-// readCORS returns the CorsConfiguration of an API, or nil if the API has none.
 func readCORS(api *properties) *CORS {
 	q := api.object("CorsConfiguration")
 	if q == nil {

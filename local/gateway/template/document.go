@@ -12,16 +12,16 @@ import (
 const (
 	// maxTemplate is CloudFormation's limit on the size of a template.
 	maxTemplate = 1 << 20
-	// maxDepth is the maximum depth of nested values in a template. CloudFormation needs far less.
+	// maxDepth is the maximum nesting depth of a template's values. Real templates need far less.
 	maxDepth = 64
 )
 
-// location is the place of a value in a document. Its text is created only for a problem, because the
-// paths of all values of a hostile document would fill the memory.
+// location is the position of a value in a document. It becomes text only for an error message,
+// because the texts of all positions of a hostile document would fill the memory.
 type location struct {
 	parent *location
-	key    string // key, if the parent is an object
-	index  int    // index in a list, if key is empty
+	key    string // key of the value, if its parent is an object
+	index  int    // index of the value, if its parent is a list
 	depth  int
 }
 
@@ -39,7 +39,7 @@ func (l *location) String() string {
 	return join(l.parent.String(), l.key)
 }
 
-// join returns the path of a key of the object at path.
+// join returns the path of key in the object at path.
 func join(path, key string) string {
 	if path == "" {
 		return key
@@ -47,9 +47,8 @@ func join(path, key string) string {
 	return path + "." + key
 }
 
-// decodeDocument reads one JSON object into maps, lists, strings, json.Numbers,
-// booleans and nil. It reports a duplicate key, because encoding/json would silently drop one
-// of the two values.
+// decodeDocument decodes one JSON object to maps, lists, strings, json.Numbers, booleans and nil.
+// It reports a duplicate key; encoding/json would silently drop the first value.
 func decodeDocument(data []byte, p *problems) (map[string]any, error) {
 	if len(data) > maxTemplate {
 		return nil, fmt.Errorf("template: got %d bytes, want at most %d", len(data), maxTemplate)

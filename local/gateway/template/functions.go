@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// readFunctions reads the Lambda functions with their versions and aliases. It ignores their
-// code: the caller of gateway.New supplies the handlers.
+// readFunctions reads the Lambda functions with their versions and aliases. It ignores their code,
+// because the caller of gateway.New supplies the handlers.
 func (d *parser) readFunctions() {
 	d.byARN = map[string]Function{}
 	d.each("AWS::Lambda::Function", func(id string, q *properties) {
@@ -41,7 +41,7 @@ func (d *parser) readFunctions() {
 	})
 }
 
-// qualify registers the ARN of a version or alias of a function. All versions and aliases run
+// qualify registers the ARN of a version or an alias. All versions and aliases of a function run
 // the same code here.
 func (d *parser) qualify(arn string, q *properties) {
 	name := q.required("FunctionName")
@@ -61,7 +61,6 @@ func (d *parser) qualify(arn string, q *properties) {
 	d.byARN[arn] = f
 }
 
-// function returns the function that an ARN names.
 func (d *parser) function(q *properties, name, arn string) (Function, bool) {
 	f, ok := d.byARN[arn]
 	if !ok && arn != "" {
@@ -70,8 +69,8 @@ func (d *parser) function(q *properties, name, arn string) (Function, bool) {
 	return f, ok
 }
 
-// invokedFunction returns the function that an integration or an authorizer invokes.
-// The property is an ARN of API Gateway that contains the ARN of the function.
+// invokedFunction returns the function that an integration or an authorizer invokes. The property
+// name is a URI of API Gateway that contains the ARN of the function.
 func (d *parser) invokedFunction(q *properties, name string) (Function, bool) {
 	uri := q.required(name)
 	prefix := fmt.Sprintf("arn:%s:apigateway:%s:lambda:path/2015-03-31/functions/", partition, region)

@@ -10,20 +10,20 @@ import (
 // GatewayResponse customizes one type of answer that API Gateway creates without a function,
 // such as the 429 of a throttle or the 403 after an authorizer's denial.
 type GatewayResponse struct {
-	Status    int // 0 means the default status of the type
+	Status    int // 0: the default status of the type
 	Headers   []MappedHeader
-	Templates map[string]MappingTemplate // by content type
+	Templates map[string]MappingTemplate // key: content type
 }
 
-// MappedHeader is a header of a gateway response. Its value is a literal or a variable.
+// MappedHeader is a header of a gateway response. Its value is a literal or one variable.
 type MappedHeader struct {
 	Name     string
 	literal  string
 	variable Variable
 }
 
-// gatewayResponseTypes lists the types of the developer guide, "Gateway response types for
-// API Gateway", except REQUEST_TOO_LARGE. That type cannot be customized ("Amazon API
+// gatewayResponseTypes lists the types in the developer guide, "Gateway response types for API
+// Gateway". REQUEST_TOO_LARGE is left out, because a template cannot customize it ("Amazon API
 // Gateway important notes").
 var gatewayResponseTypes = []string{
 	"ACCESS_DENIED", "API_CONFIGURATION_ERROR", "AUTHORIZER_CONFIGURATION_ERROR", "AUTHORIZER_FAILURE",
@@ -35,7 +35,7 @@ var gatewayResponseTypes = []string{
 
 const defaultContentType = "application/json"
 
-// defaultTemplate is the body of a gateway response without a template.
+// defaultTemplate is the body of a gateway response that has no template.
 var defaultTemplate = MappingTemplate{
 	{text: `{"message":`}, {variable: Variable{"context.", "error.messageString"}}, {text: "}"},
 }
@@ -93,8 +93,8 @@ func parseMappedHeader(key, value string) (h MappedHeader, problem string) {
 	return h, ""
 }
 
-// Value returns the value of the header. lookUp returns the value of a variable. If the variable has no
-// value, Value returns false and the answer has no such header.
+// Value returns the value of the header. lookUp returns the value of a variable. Value returns
+// false if the variable has no value; the answer then omits the header.
 func (h MappedHeader) Value(lookUp func(Variable) (string, bool)) (string, bool) {
 	if h.variable.Source == "" {
 		return h.literal, true

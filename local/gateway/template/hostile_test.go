@@ -9,7 +9,7 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// filled joins pieces with commas. The number of pieces gives a template almost its maximum size.
+// filled joins as many pieces with commas as fit into a template of the maximum size.
 func filled(piece func(i int) string) string {
 	var b strings.Builder
 	for i := 0; b.Len() < 900_000; i++ {
@@ -21,8 +21,8 @@ func filled(piece func(i int) string) string {
 	return b.String()
 }
 
-// The parser rejects a hostile template, or parses it in bounded time: less than 30 times the time of a
-// valid template of the same size. The factor is large, because other programs can slow the test down.
+// The parser handles a hostile template in less than 30 times the time of a valid template of the
+// same size. The factor is large, because other programs can slow the test down.
 func TestParse_hostile(t *testing.T) {
 	table := func(i int) string {
 		return fmt.Sprintf(`"T%d":{"Type":"AWS::DynamoDB::Table","Properties":{"TableName":"t%d"}}`, i, i)

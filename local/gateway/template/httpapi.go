@@ -8,11 +8,10 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// maxHTTPTimeout is the longest time that an HTTP API waits for an integration.
 const maxHTTPTimeout = 30 * time.Second
 
-// DefaultKey is the name of the default stage, which URLs do not contain. The default route has the same
-// key. The default route gets the requests that match no other route.
+// DefaultKey is the name of the default stage and the key of the default route. URLs do not contain
+// the default stage. The default route gets the requests that match no other route.
 const DefaultKey = "$default"
 
 // HTTP is an HTTP API: an AWS::ApiGatewayV2::Api and the resources that belong to it.
@@ -20,10 +19,10 @@ type HTTP struct {
 	ID, Name  string
 	Stage     string
 	Variables map[string]string // stage variables
-	throttle  algo.Machine      // throttle of the stage; every route has a separate bucket with these numbers
-	CORS      *CORS             // nil for none
+	throttle  algo.Machine      // throttle of the stage; each route has its own bucket of this size and rate
+	CORS      *CORS             // nil if the API has no CorsConfiguration
 	Routes    []*Route
-	Default   *Route // the $default route, nil for none
+	Default   *Route // route $default, or nil
 }
 
 // Route is a route of an HTTP API with its integration.
@@ -31,20 +30,18 @@ type Route struct {
 	Key      string // such as "GET /pets/{id}"
 	Method   string
 	Path     []Segment
-	Function string // logical id
+	Function string // logical id of the function
 	Timeout  time.Duration
-	Throttle algo.Machine // nil for none
+	Throttle algo.Machine // nil if unlimited
 }
 
-// httpIntegration is the target of a route.
 type httpIntegration struct {
 	api      *HTTP
 	function Function
-	known    bool // whether the template has the function
+	known    bool // true if the integration names a function of this template
 	timeout  time.Duration
 }
 
-// readHTTPAPIs reads the HTTP APIs and the resources that refer to them.
 func (d *parser) readHTTPAPIs() {
 	apis := map[string]*HTTP{}
 	d.each("AWS::ApiGatewayV2::Api", func(id string, q *properties) {
@@ -112,7 +109,7 @@ func (d *parser) readHTTPIntegration(api *HTTP, q *properties) httpIntegration {
 	i := httpIntegration{api: api}
 	i.timeout = time.Duration(q.number("TimeoutInMillis", limit, 50, limit)) * time.Millisecond
 	q.inert("Description", "IntegrationMethod", "PassthroughBehavior")
-	// An HTTP API also accepts the ARN of the function itself.
+	// The IntegrationUri of an HTTP API can also be the ARN of the function itself.
 	if uri := q.text("IntegrationUri"); strings.HasPrefix(uri, functionARN("")) {
 		i.function, i.known = d.function(q, "IntegrationUri", uri)
 	} else {
@@ -172,13 +169,12 @@ func parseRouteKey(key string) (*Route, bool) {
 	return route, true
 }
 
-// same reports whether two routes match the same requests.
 func (r *Route) same(other *Route) bool {
 	alike := func(a, b Segment) bool { return a.Kind == b.Kind && (a.Kind != Literal || a.Text == b.Text) }
 	return r.Method == other.Method && slices.EqualFunc(r.Path, other.Path, alike)
 }
 
-// arn returns the ARN of a route in permissions. CDK writes the parameters as {name}, and AWS
+// arn returns the ARN of a route for permissions. CDK writes parameters as {name} in it, and AWS
 // accepts that.
 func (a *HTTP) arn(r *Route) string {
 	path := "/" + DefaultKey

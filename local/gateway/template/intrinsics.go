@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// arguments returns v as a list of exactly n unresolved elements.
+// arguments returns v as a list of exactly n elements, which are not resolved yet.
 func arguments(function string, v any, n int) ([]any, error) {
 	list, ok := v.([]any)
 	if !ok || len(list) != n {
@@ -16,8 +16,8 @@ func arguments(function string, v any, n int) ([]any, error) {
 	return list, nil
 }
 
-// produce adds the length of text, the result of an intrinsic function, to a total and returns text. It
-// returns an error if the results of all intrinsic functions together exceed maxResolved bytes.
+// produce returns text, which is the result of an intrinsic function, and adds its length to a
+// total. It returns an error if the total exceeds maxResolved bytes.
 func (r *resolver) produce(text string) (string, error) {
 	if r.made += len(text); r.made > maxResolved {
 		return "", errors.New("intrinsic functions: total result is too large")
@@ -73,7 +73,7 @@ func (r *resolver) getAtt(v any) (string, error) {
 	return "", fmt.Errorf("Fn::GetAtt %s of %s is not supported", attribute, res.kind)
 }
 
-// rootResource returns the id of an API's root, which no resource of the template declares.
+// rootResource returns an id for an API's root, which is no resource in a template.
 func rootResource(api string) string { return api + ".root" }
 
 func functionARN(name string) string { return arn("lambda", "function:"+name) }
@@ -109,8 +109,8 @@ func (r *resolver) join(v any) (string, error) {
 	return r.produce(strings.Join(parts, delimiter))
 }
 
-// list resolves v to a list. It does not resolve the elements, so Fn::Select resolves only the
-// selected element.
+// list resolves v to a list but does not resolve its elements. Fn::Select therefore resolves only
+// the element that it selects.
 func (r *resolver) list(function string, v any) ([]any, error) {
 	if list, ok := v.([]any); ok {
 		return list, nil
@@ -169,8 +169,8 @@ func (r *resolver) split(v any) ([]any, error) {
 	return list, nil
 }
 
-// sub replaces ${Name}, ${Resource.Attribute} and ${!Literal} in a text. The list form of
-// Fn::Sub has a map with additional names.
+// sub replaces ${Name} and ${Resource.Attribute} with values, and ${!Literal} with ${Literal}. The
+// list form of Fn::Sub has a map with more names.
 func (r *resolver) sub(v any) (string, error) {
 	own := map[string]any{}
 	if list, ok := v.([]any); ok && len(list) == 2 {

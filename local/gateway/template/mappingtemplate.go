@@ -6,23 +6,22 @@ import (
 	"strings"
 )
 
-// MappingTemplate is the body of a gateway response: text with variables, without
-// statements. Values are not escaped, so a quote in a value ends a JSON string (developer
-// guide, "Gateway responses in API Gateway").
+// MappingTemplate is the body of a gateway response: text with variables, without Velocity
+// statements. Values are not escaped, so a quote in a value ends a JSON string (developer guide,
+// "Gateway responses in API Gateway").
 type MappingTemplate []templatePart
 
-// templatePart is a variable, or text if the variable has no source.
+// templatePart is a variable if variable.Source is set, and text otherwise.
 type templatePart struct {
 	text     string
 	variable Variable
 }
 
 var (
-	templateVariable = regexp.MustCompile(`\$((?:context|stageVariables|method\.request)(?:\.[A-Za-z0-9_-]+)+)`)
-	// templateReference matches the start of a Velocity reference.
+	templateVariable  = regexp.MustCompile(`\$((?:context|stageVariables|method\.request)(?:\.[A-Za-z0-9_-]+)+)`)
 	templateReference = regexp.MustCompile(`\$[A-Za-z!{]`)
-	// templateDirective matches a statement of Velocity. A single # is text, because URLs can
-	// contain it.
+	// templateDirective matches a Velocity statement such as #set. A # without such a keyword is
+	// text, because URLs can contain it.
 	templateDirective = regexp.MustCompile(`#(?:(?:set|if|elseif|foreach|macro|parse|include|define|evaluate)\s*\(|(?:else|end|stop|break)\b)`)
 )
 
@@ -49,8 +48,8 @@ func parseMappingTemplate(text string) (MappingTemplate, error) {
 	return template, nil
 }
 
-// Render returns the text with the values of its variables, which lookUp returns. Assumed: a variable
-// without a value becomes empty text.
+// Render returns the text with the values of its variables. lookUp returns the value of a variable.
+// Assumed: a variable without a value becomes empty text.
 func (t MappingTemplate) Render(lookUp func(Variable) (string, bool)) string {
 	var b strings.Builder
 	for _, part := range t {

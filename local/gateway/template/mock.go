@@ -8,25 +8,26 @@ import (
 	"strings"
 )
 
-// Mock is a MOCK integration that answers preflights in the form that CDK writes: a 204
-// with headers and no body.
+// Mock is a MOCK integration in the form that CDK writes for preflights: it answers 204 with
+// headers and without a body.
 type Mock struct {
-	Headers map[string]string // by canonical name
-	// Origins are the values of Origin that Access-Control-Allow-Origin echoes. If the Origin of a
-	// request is not in Origins, Access-Control-Allow-Origin has the value in Headers: the first origin
-	// of the template.
+	Headers map[string]string // key: canonical name
+	// Origins are the allowed origins if there are several. A mock echoes the Origin of a request
+	// in Access-Control-Allow-Origin if Origins contains it. Otherwise the header has the value in
+	// Headers, the first allowed origin.
 	Origins []string
 }
 
 var (
-	// mockRequest matches the request template of a MOCK integration. The status in this template selects
-	// an integration response. A MOCK has only one here, so the status has no effect.
+	// mockRequest matches the request template of a MOCK integration. Its statusCode selects an
+	// integration response. A mock has only one here, so the number has no effect.
 	mockRequest = regexp.MustCompile(`^\s*\{\s*"?statusCode"?\s*:\s*[2-5]\d\d\s*\}\s*$`)
-	// mockOrigin matches one comparison of the origin in the condition of the response template.
+	// mockOrigin matches one comparison in the condition of CDK's response template, such as
+	// $origin == "https://one.example".
 	mockOrigin = regexp.MustCompile(`^\$origin == "([^"$#\\]+)"$`)
 )
 
-// The text of the response template for several origins, before and after the comparisons.
+// The text of CDK's response template before and after its comparisons of the origin.
 const (
 	mockTemplateStart = "#set($origin = $input.params().header.get(\"Origin\"))\n" +
 		"#if($origin == \"\")\n" +
@@ -38,7 +39,6 @@ const (
 		"#end"
 )
 
-// readMock reads the properties of a MOCK integration.
 func readMock(q *properties) *Mock {
 	m := &Mock{Headers: map[string]string{}}
 	q.inert("PassthroughBehavior")
@@ -79,7 +79,8 @@ func (m *Mock) readResponse(q *properties) {
 	}
 }
 
-// parseOrigins returns the origins in a response template.
+// parseOrigins returns the allowed origins in CDK's response template. It returns false for any
+// other text.
 func parseOrigins(template string) ([]string, bool) {
 	rest, begins := strings.CutPrefix(template, mockTemplateStart)
 	rest, ends := strings.CutSuffix(rest, mockTemplateEnd)

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// FuzzParseMappingTemplate searches for a mapping template that crashes the parser. It also searches
-// for a template whose output is longer than the sum of its text and its values.
+// FuzzParseMappingTemplate searches for a mapping template that crashes the parser, or whose output
+// is longer than its text and values together.
 func FuzzParseMappingTemplate(f *testing.F) {
 	for _, text := range []string{
 		`{"message":"$context.authorizer.message","limit":$context.authorizer.limit}`, `$context.error.messageString`, `$stageVariables.x$method.request.header.Origin`, `#set($x = 1)`, `$input.body`, `${context.x}`, `$!context.x`, `$context`, `$$context.requestId`, `https://x/#quota`, `#if(`, "$context.",
@@ -32,7 +32,8 @@ func FuzzParseMappingTemplate(f *testing.F) {
 	})
 }
 
-// FuzzParseOrigins searches for a response template of a MOCK that parseOrigins wrongly accepts.
+// FuzzParseOrigins searches for a response template that parseOrigins accepts although CDK would
+// not write it.
 func FuzzParseOrigins(f *testing.F) {
 	one := `$origin == "https://one.example"`
 	for _, comparison := range []string{one, one + " || " + one, "", one + " && " + one, one + ` || $x`, `$origin == "a$b"`, `$origin == "a#b"`, `$origin == "\"`} {

@@ -5,27 +5,25 @@ import (
 	"strings"
 )
 
-// verbs are the HTTP methods that a method or a route can have.
 var verbs = []string{"ANY", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"}
 
-// Segment is one part of the path of a resource or a route.
+// Segment is one part of the path of a resource or a route, between two slashes.
 type Segment struct {
 	Kind SegmentKind
-	Text string // the literal, or the name of the parameter
+	Text string // the literal, or the parameter's name
 }
 
-// SegmentKind determines which parts of a path a segment matches. The more specific of two kinds has the
-// smaller value.
+// SegmentKind defines which parts of a path a segment matches. A smaller value is more specific.
 type SegmentKind int
 
 // The kinds of segments.
 const (
-	Literal SegmentKind = iota // one part of a path, equal to Text
-	Param                      // {name}: one part of a path
-	Greedy                     // {name+}: the rest of a path
+	Literal SegmentKind = iota // matches one part, equal to Text
+	Param                      // {name}: matches one part
+	Greedy                     // {name+}: matches the rest of the path
 )
 
-// The characters that the developer guide allows ("Amazon API Gateway important
+// The characters that a path part may contain (developer guide, "Amazon API Gateway important
 // notes").
 var (
 	literalPart   = regexp.MustCompile(`^[A-Za-z0-9._:,-]+$`)
@@ -42,7 +40,7 @@ func parseSegment(part string) (Segment, bool) {
 	return Segment{Literal, part}, literalPart.MatchString(part)
 }
 
-// SplitPath returns the parts of a path. It returns none for "/".
+// SplitPath returns the parts of a path between the slashes. It returns none for "/".
 func SplitPath(path string) []string {
 	path = strings.TrimPrefix(path, "/")
 	if path == "" {
@@ -51,8 +49,8 @@ func SplitPath(path string) []string {
 	return strings.Split(path, "/")
 }
 
-// permissionPath returns a path in the form that CDK writes in the ARN of a permission:
-// every parameter is a wildcard.
+// permissionPath returns a path with * for every parameter, as CDK writes it in the ARN of a
+// permission.
 func permissionPath(path string) string {
 	parts := SplitPath(path)
 	for i, part := range parts {

@@ -2,12 +2,11 @@ package template
 
 import "strings"
 
-// MatchPattern reports whether text matches a pattern. In a pattern, * matches any text,
-// including slashes, and ? matches one character. MatchPattern takes at most
-// len(pattern)*len(text) steps.
+// MatchPattern reports whether text matches pattern. In pattern, * matches any text, including
+// slashes, and ? matches one character. It takes at most len(pattern)*len(text) steps.
 func MatchPattern(pattern, text string) bool {
 	p, t := 0, 0
-	star, mark := -1, 0 // index of the last * in pattern (-1: none), and index in text where its match ends
+	star, mark := -1, 0 // star: index of the last * in pattern, or -1; mark: index in text at which the match of this * ends
 	for t < len(text) {
 		switch {
 		case p < len(pattern) && pattern[p] == '*':

@@ -4,13 +4,13 @@ import "slices"
 
 // permission is an AWS::Lambda::Permission that allows a service to invoke a function.
 type permission struct {
-	service  string // the principal
-	function string // ARN of the function
-	source   string // pattern of the ARNs that may invoke the function; empty for any
+	service  string // the service that may invoke
+	function string // ARN of the function that it may invoke
+	source   string // pattern for the ARN of the invoking method, route or log group; empty means any
 }
 
-// readPermissions reads the permissions of API Gateway and CloudWatch Logs. It ignores those of other
-// services.
+// readPermissions reads the permissions of API Gateway and CloudWatch Logs. It ignores the
+// permissions of other services.
 func (d *parser) readPermissions() {
 	d.each("AWS::Lambda::Permission", func(_ string, q *properties) {
 		action, principal := q.required("Action"), q.required("Principal")
@@ -19,7 +19,7 @@ func (d *parser) readPermissions() {
 		if principal != apiPrincipal && principal != logsPrincipal || action != "lambda:InvokeFunction" && action != "lambda:*" {
 			return
 		}
-		// FunctionName can be a name instead of an ARN.
+		// FunctionName can be a name or an ARN.
 		if _, ok := d.byARN[function]; !ok {
 			function = functionARN(function)
 		}
@@ -27,16 +27,16 @@ func (d *parser) readPermissions() {
 	})
 }
 
-// apiPrincipal is the service that invokes the functions of an API.
+// apiPrincipal is the service principal of API Gateway.
 const apiPrincipal = "apigateway.amazonaws.com"
 
-// checkPermission reports a method, route or authorizer without a permission to invoke f.
-// Without the permission, API Gateway answers 500 and logs no reason.
+// checkPermission adds a problem if API Gateway lacks the permission to invoke f for source, a
+// method, a route or an authorizer. On AWS, such a request gets a 500 and no log line.
 func (d *parser) checkPermission(path string, f Function, source string) {
 	d.checkPermissionOf(apiPrincipal, path, f, source)
 }
 
-// checkPermissionOf reports a service without a permission to invoke f for source.
+// checkPermissionOf adds a problem if service lacks the permission to invoke f for source.
 func (d *parser) checkPermissionOf(service, path string, f Function, source string) {
 	allows := func(p permission) bool {
 		return p.service == service && p.function == f.ARN && (p.source == "" || MatchPattern(p.source, source))

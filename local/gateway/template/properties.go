@@ -8,9 +8,9 @@ import (
 	"strconv"
 )
 
-// properties reads the properties of one resource, or of an object inside it, and collects problems. The
-// caller must read every property or pass its name to [properties.inert]. [properties.done] reports
-// every property that was neither read nor passed, so that no property is ignored by accident.
+// properties reads the properties of a resource, or of an object inside a resource, and collects
+// problems. Read every property, or pass its name to [properties.inert]. [properties.done] then
+// reports the remaining ones, so that none is ignored by accident.
 type properties struct {
 	path   string
 	values map[string]any
@@ -23,16 +23,15 @@ func newProperties(path string, values map[string]any, r *resolver, p *problems)
 	return &properties{path: path, values: values, read: map[string]bool{}, r: r, p: p}
 }
 
-// at returns the path of a property.
 func (q *properties) at(name string) string { return join(q.path, name) }
 
-// refuse reports a property with an unsupported value.
+// refuse adds a problem: the property name has a value that is not supported.
 func (q *properties) refuse(name string, got any, want string) {
 	q.p.add(q.at(name), "got %s, want %s", describe(got), want)
 }
 
-// value returns a property with its intrinsic functions resolved. ok is false if the property
-// is absent or cannot be resolved.
+// value returns a property with its intrinsic functions resolved. ok is false if the property is
+// absent or if an intrinsic function fails.
 func (q *properties) value(name string) (v any, ok bool) {
 	q.read[name] = true
 	raw, ok := q.values[name]
@@ -47,10 +46,11 @@ func (q *properties) value(name string) (v any, ok bool) {
 	return v, true
 }
 
-// has reports whether a property is present. It does not mark the property as read.
+// has reports whether a property is present. done still reports it if nothing else reads it.
 func (q *properties) has(name string) bool { return q.values[name] != nil }
 
-// text returns a property that is text or a number, or "" if the property is absent.
+// text returns a property that is a string or a number, as text. It returns "" if the property is
+// absent.
 func (q *properties) text(name string) string {
 	v, ok := q.value(name)
 	if !ok {
@@ -66,7 +66,7 @@ func (q *properties) text(name string) string {
 	return ""
 }
 
-// required returns a property that is text, and reports a missing one.
+// required returns a property that is a string. It adds a problem if the property is absent.
 func (q *properties) required(name string) string {
 	if !q.has(name) {
 		q.p.add(q.at(name), "required")
@@ -74,8 +74,8 @@ func (q *properties) required(name string) string {
 	return q.text(name)
 }
 
-// number returns a property that is a whole number in [low, high]. If the property is absent, it
-// returns fallback. CloudFormation also accepts numbers in quotes.
+// number returns a property that is a whole number from low to high, or fallback if it is absent.
+// Like CloudFormation, it accepts a number in quotes.
 func (q *properties) number(name string, fallback, low, high int) int {
 	v, ok := q.value(name)
 	if !ok {
@@ -89,7 +89,6 @@ func (q *properties) number(name string, fallback, low, high int) int {
 	return n
 }
 
-// texts returns a property that is a list of texts.
 func (q *properties) texts(name string) []string {
 	v, ok := q.value(name)
 	if !ok {
@@ -112,7 +111,7 @@ func (q *properties) texts(name string) []string {
 	return texts
 }
 
-// textMap returns a property that is a map of texts, or nil if the property is absent.
+// textMap returns a property that is an object of strings, or nil if it is absent.
 func (q *properties) textMap(name string) map[string]string {
 	inner := q.object(name)
 	if inner == nil {
@@ -165,15 +164,15 @@ func (q *properties) objects(name string) []*properties {
 	return all
 }
 
-// inert marks properties as read. It is for properties that do not change how requests are
-// served, such as logging.
+// inert marks properties as read. Use it for properties that have no effect on requests, such as
+// logging.
 func (q *properties) inert(names ...string) {
 	for _, name := range names {
 		q.read[name] = true
 	}
 }
 
-// only reports a property if it is present and has none of the allowed values.
+// only adds a problem if the property is present and has none of the allowed values.
 func (q *properties) only(name, want string, allowed ...any) {
 	v, ok := q.value(name)
 	if ok && !slices.ContainsFunc(allowed, func(a any) bool { return reflect.DeepEqual(a, v) }) {
@@ -181,7 +180,7 @@ func (q *properties) only(name, want string, allowed ...any) {
 	}
 }
 
-// done reports the properties that were not read.
+// done adds a problem for each property that was not read.
 func (q *properties) done() {
 	for name := range q.values {
 		if !q.read[name] {

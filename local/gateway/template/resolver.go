@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// The values of the pseudo parameters. The account number is the example of AWS's
-// documentation, because nothing is deployed.
+// The values of the pseudo parameters, such as AWS::Region. Nothing is deployed, so the account
+// number is the example in AWS's documentation.
 const (
 	region    = "us-east-1"
 	Account   = "123456789012"
@@ -25,8 +25,8 @@ var pseudoParameters = map[string]string{
 	"AWS::StackName": "local",
 }
 
-// nameProperty has the property that names a resource, by the type of the resource. A Ref to such a
-// resource returns this name, and a Ref to any other resource its logical id.
+// nameProperty has, by resource type, the property that names a resource. A Ref to a resource of
+// such a type returns the name; any other Ref returns the logical id.
 var nameProperty = map[string]string{
 	"AWS::ApiGateway::Stage":            "StageName",
 	"AWS::ApiGatewayV2::Stage":          "StageName",
@@ -40,20 +40,20 @@ var nameProperty = map[string]string{
 	"AWS::Logs::LogGroup":               "LogGroupName",
 }
 
-// maxResolved bounds the text that all intrinsic functions of a template produce together. A
-// small template could otherwise expand to a huge one.
+// maxResolved is the maximum number of bytes that all intrinsic functions of a template produce.
+// Without it, a small template could expand to gigabytes.
 const maxResolved = 4 << 20
 
 // resolver replaces intrinsic functions with their values.
 type resolver struct {
 	resources  map[string]declaration
 	parameters map[string]string
-	names      map[string]string // names of the resources, by logical id
-	made       int               // bytes of text produced so far
+	names      map[string]string // key: logical id
+	made       int               // total bytes of text that intrinsic functions have produced
 }
 
-// nameResources finds the name of every resource. A name may refer to parameters, but not to
-// resources, so that names cannot form a cycle.
+// nameResources determines the name of every resource. A name may refer to parameters but not to
+// resources. Names therefore cannot form a cycle.
 func (r *resolver) nameResources(p *problems) {
 	names := make(map[string]string, len(r.resources))
 	for id, res := range r.resources {
@@ -74,12 +74,12 @@ func (r *resolver) nameResources(p *problems) {
 	r.qualifyFunctions()
 }
 
-// onlyVersion is the number of every version of a function, because all versions run the same
-// code here.
+// onlyVersion is the number of every version, because all versions of a function run the same code
+// here.
 const onlyVersion = "1"
 
-// qualifyFunctions replaces the names of versions and aliases with ARNs, because a Ref to a
-// version or an alias returns its ARN.
+// qualifyFunctions sets the names of versions and aliases to their ARNs, because a Ref to a version
+// or an alias returns its ARN.
 func (r *resolver) qualifyFunctions() {
 	qualified := map[string]string{}
 	for id, res := range r.resources {
@@ -101,7 +101,6 @@ func (r *resolver) qualifyFunctions() {
 	maps.Copy(r.names, qualified)
 }
 
-// resolve returns v with all intrinsic functions replaced.
 func (r *resolver) resolve(v any) (any, error) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -156,7 +155,7 @@ func (r *resolver) call(function string, argument any) (any, error) {
 	return nil, fmt.Errorf("%s is not supported", function)
 }
 
-// text resolves v to a string or a number, as text.
+// text resolves v to a string or a number and returns it as text.
 func (r *resolver) text(v any) (string, error) {
 	value, err := r.resolve(v)
 	if err != nil {
@@ -171,7 +170,7 @@ func (r *resolver) text(v any) (string, error) {
 	return "", fmt.Errorf("got %s, want text", describe(value))
 }
 
-// describe names the kind of a decoded value, for an error.
+// describe returns the kind of a JSON value, such as "a list", for an error.
 func describe(v any) string {
 	switch v := v.(type) {
 	case nil:

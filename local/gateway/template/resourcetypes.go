@@ -5,15 +5,14 @@ import (
 	"strings"
 )
 
-// declaration is one unresolved resource of the template.
 type declaration struct {
 	id, kind   string
-	path       string // Resources.<id>
+	path       string // Resources. and the logical id
 	properties map[string]any
 }
 
-// inertTypes are the types of resources that no request reaches: they store, monitor or
-// schedule. Their properties are not read.
+// inertTypes are the resource types that no request reaches, such as alarms. Their properties are
+// not read.
 var inertTypes = []string{
 	"AWS::ApiGateway::Account",
 	"AWS::ApplicationAutoScaling::ScalableTarget",
@@ -50,8 +49,8 @@ var inertTypes = []string{
 	"AWS::WAFv2::LoggingConfiguration",
 }
 
-// unenforcedTypes are the types of resources that can block a request or a function on AWS,
-// but not here: permissions, networks and web ACLs. Their properties are not read.
+// unenforcedTypes are the resource types that can block requests or functions on AWS but not here:
+// permissions, networks and web ACLs. Their properties are not read.
 var unenforcedTypes = []string{
 	"AWS::EC2::FlowLog",
 	"AWS::EC2::NetworkAcl",
@@ -71,10 +70,10 @@ var unenforcedTypes = []string{
 	"AWS::IAM::Role",
 	"AWS::WAFv2::WebACL",
 	"AWS::WAFv2::WebACLAssociation",
-	"Custom::VpcRestrictDefaultSG", // defined by CDK
+	"Custom::VpcRestrictDefaultSG", // created by CDK
 }
 
-// activeTypes are the types of resources whose properties are read.
+// activeTypes are the resource types whose properties are read.
 var activeTypes = []string{
 	"AWS::ApiGateway::Authorizer",
 	"AWS::ApiGateway::Deployment",
@@ -94,7 +93,6 @@ var activeTypes = []string{
 	"AWS::Logs::SubscriptionFilter",
 }
 
-// isActive reports whether a type is one of activeTypes.
 func isActive(kind string) bool { return slices.Contains(activeTypes, kind) }
 
 func isKnown(kind string) bool {
@@ -124,8 +122,8 @@ func readResources(document map[string]any, p *problems) map[string]declaration 
 	return all
 }
 
-// madeUp returns an invented value for an attribute of a resource that is not active. The
-// value has the right form, and is the same in each call.
+// madeUp returns an invented attribute of a resource that is not active. The value has the right
+// form and is the same in each call.
 func madeUp(kind, name, attribute string) string {
 	service := strings.ToLower(strings.Split(kind, "::")[1])
 	switch {

@@ -11,8 +11,7 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// maxRESTTimeout is the default quota for the time that API Gateway waits for an
-// integration.
+// maxRESTTimeout is the default quota for the timeout of an integration.
 const maxRESTTimeout = 29 * time.Second
 
 // REST is a REST API: an AWS::ApiGateway::RestApi and the resources that belong to it.
@@ -21,31 +20,31 @@ type REST struct {
 	Deployment  string
 	Stage       string
 	Variables   map[string]string         // stage variables
-	settings    map[string]methodSettings // settings of the stage, by method
+	settings    map[string]methodSettings // settings of the stage; the key has the form of settingsKey
 	BinaryTypes []string                  // media types
 	Root        *Resource
-	AccessLog   *AccessLog                 // nil for none
-	Responses   map[string]GatewayResponse // by type
-	authorizers map[string]*Authorizer     // by logical id
-	Resources   map[string]*Resource       // by logical id
+	AccessLog   *AccessLog                 // nil if the stage has no access log
+	Responses   map[string]GatewayResponse // key: response type
+	authorizers map[string]*Authorizer     // key: logical id
+	Resources   map[string]*Resource       // key: logical id
 }
 
 // Method is a method of a resource. Its integration is a function or a mock.
 type Method struct {
-	Function   string // logical id
+	Function   string // logical id of the function; empty for a mock
 	Mock       *Mock
 	Timeout    time.Duration
-	Authorizer *Authorizer  // nil for none
-	Throttle   algo.Machine // nil for none
+	Authorizer *Authorizer  // nil if the method is open to everyone
+	Throttle   algo.Machine // nil if unlimited
 }
 
-// ARN returns the ARN of a method in policies and permissions.
+// ARN returns the ARN of a method, as policies and permissions use it.
 func (a *REST) ARN(verb, path string) string {
 	return arn("execute-api", a.ID+"/"+a.Stage+"/"+verb+path)
 }
 
-// readRESTAPIs reads the REST APIs and the resources that refer to them. Each kind is read
-// after the kinds that it refers to.
+// readRESTAPIs reads the REST APIs and the resources that refer to them. It reads each resource
+// type after the types to which it refers.
 func (d *parser) readRESTAPIs() {
 	apis := map[string]*REST{}
 	d.each("AWS::ApiGateway::RestApi", func(id string, q *properties) {
@@ -93,8 +92,8 @@ func (d *parser) readRESTAPI(id string, q *properties) *REST {
 	return api
 }
 
-// readDeployments checks the deployments. A deployment always has the whole API, because a template
-// contains no older version of it.
+// readDeployments checks the deployments. Each deployment serves the whole API of the template,
+// because a template contains no older version of it.
 func (d *parser) readDeployments(owner func(*properties) *REST) {
 	d.each("AWS::ApiGateway::Deployment", func(_ string, q *properties) {
 		owner(q)
@@ -121,7 +120,7 @@ func (d *parser) readStage(api *REST, q *properties) {
 	api.Stage, api.Deployment, api.Variables, api.settings, api.AccessLog = name, deployment, variables, settings, log
 }
 
-// readResources builds the tree of each API. The resources may be in any order; each names
+// readResources builds the tree of resources of each API. Resources may be in any order; each names
 // its parent.
 func (d *parser) readResources(apis map[string]*REST, owner func(*properties) *REST) {
 	type declared struct {
@@ -130,7 +129,7 @@ func (d *parser) readResources(apis map[string]*REST, owner func(*properties) *R
 		s        Segment
 		q        *properties
 	}
-	children := map[string][]declared{} // by the parent's id
+	children := map[string][]declared{} // key: id of the parent
 	d.each("AWS::ApiGateway::Resource", func(id string, q *properties) {
 		api := owner(q)
 		parent, part := q.required("ParentId"), q.required("PathPart")
@@ -224,7 +223,7 @@ func (d *parser) readIntegration(m *Method, q *properties) (Function, bool) {
 	default:
 		integration.refuse("Type", kind, "AWS_PROXY or MOCK")
 	}
-	// With another IntegrationHttpMethod, API Gateway answers every request with a 500.
+	// API Gateway answers every request with a 500 if IntegrationHttpMethod is not POST.
 	if verb := integration.text("IntegrationHttpMethod"); verb != "POST" {
 		integration.refuse("IntegrationHttpMethod", verb, "POST, which is how a function is invoked")
 	}

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// Resource is a resource of a REST API: a node in the tree of its paths.
+// Resource is a resource of a REST API: one node in the tree of paths.
 type Resource struct {
 	ID, Path        string
-	Parameter       string // name of the parameter, if the path part is {name} or {name+}
+	Parameter       string // name of the path parameter, if the part is {name} or {name+}
 	LiteralChildren map[string]*Resource
 	ParamChild      *Resource
 	GreedyChild     *Resource
@@ -19,8 +19,8 @@ func newResource(id, path string) *Resource {
 	return &Resource{ID: id, Path: path, LiteralChildren: map[string]*Resource{}, Methods: map[string]*Method{}}
 }
 
-// add adds a child and returns it. It returns nil if n already has such a child, or if n is
-// a greedy parameter.
+// add adds a child and returns it. It returns nil if n already has the same child, or if n is
+// {name+}, which cannot have children.
 func (n *Resource) add(id string, s Segment, part string) *Resource {
 	child := newResource(id, strings.TrimSuffix(n.Path, "/")+"/"+part)
 	switch {
@@ -38,8 +38,8 @@ func (n *Resource) add(id string, s Segment, part string) *Resource {
 	return child
 }
 
-// Method returns the method of the resource for a verb, or nil. ANY matches the seven verbs
-// that API Gateway supports.
+// Method returns the resource's method for a verb, or nil. ANY matches the seven verbs of API
+// Gateway.
 func (n *Resource) Method(verb string) *Method {
 	if m := n.Methods[verb]; m != nil {
 		return m

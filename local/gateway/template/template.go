@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Template is a CloudFormation template that has been read and checked. Gateways share it,
-// so no code may change the values that its fields point to.
+// Template is a CloudFormation template that has been read and checked. Several gateways can share
+// it: nothing may change it after Parse.
 type Template struct {
-	// REST and HTTP are the APIs, each in the order of their logical ids.
+	// REST and HTTP are the APIs, each sorted by logical id.
 	REST []*REST
 	HTTP []*HTTP
 
@@ -21,18 +21,18 @@ type Template struct {
 type Function struct {
 	// ID is the function's logical id in the template.
 	ID string
-	// Environment is Environment.Variables with intrinsic functions resolved: a Ref to
-	// a table is its name.
+	// Environment is Environment.Variables with intrinsic functions resolved. For example, a Ref to
+	// a table is the table's name.
 	Environment map[string]string
-	// Timeout is the longest that one invocation may take; 3 seconds by default.
+	// Timeout limits one invocation. The default is 3 seconds.
 	Timeout time.Duration
-	// Memory is MemorySize in megabytes, 128 by default. It is not enforced here.
+	// Memory is MemorySize in megabytes, 128 by default. The gateway does not enforce it.
 	Memory int
-	// ARN is the unqualified ARN, also for a version or an alias.
+	// ARN is the ARN without a version or an alias.
 	ARN string
 }
 
-// Functions returns copies of the functions of the template, in the order of their ids.
+// Functions returns copies of the template's functions, sorted by logical id.
 func (t *Template) Functions() []Function {
 	all := slices.Clone(t.functions)
 	for i := range all {
@@ -41,8 +41,8 @@ func (t *Template) Functions() []Function {
 	return all
 }
 
-// APIs returns the number of APIs. A gateway needs one address for each API. A program that knows the
-// number can listen on the addresses before it starts the functions.
+// APIs returns the number of APIs. A gateway needs one address for each API, and a program can open
+// them before it starts the functions.
 func (t *Template) APIs() int { return len(t.REST) + len(t.HTTP) }
 
 // Parse reads a CloudFormation template in JSON, as CDK synthesizes it. It rejects features
@@ -73,7 +73,6 @@ func Parse(data []byte) (*Template, error) {
 	return &d.template, nil
 }
 
-// parser is the state of one Parse.
 type parser struct {
 	*resolver
 	p           *problems
@@ -82,8 +81,8 @@ type parser struct {
 	permissions []permission
 }
 
-// each calls f with the properties of every resource of a type, in the order of their
-// ids. It reports the properties that f leaves unread.
+// each calls f with the properties of every resource of a type, sorted by logical id. It then
+// reports the properties that f did not read.
 func (d *parser) each(kind string, f func(id string, q *properties)) {
 	for _, id := range slices.Sorted(maps.Keys(d.resources)) {
 		if res := d.resources[id]; res.kind == kind {
@@ -95,9 +94,8 @@ func (d *parser) each(kind string, f func(id string, q *properties)) {
 }
 
 func checkSections(document map[string]any, p *problems) {
-	// Conditions and Mappings can be ignored here. Only the Condition of a resource and Fn::FindInMap
-	// use these sections, and Parse rejects both of these uses. Rules only check the parameters of a
-	// deployment.
+	// Conditions and Mappings can be ignored: only a resource's Condition and Fn::FindInMap use
+	// them, and Parse rejects both. Rules only check the parameters of a deployment.
 	known := []string{
 		"AWSTemplateFormatVersion", "Conditions", "Description", "Mappings",
 		"Metadata", "Outputs", "Parameters", "Resources", "Rules",
@@ -109,7 +107,6 @@ func checkSections(document map[string]any, p *problems) {
 	}
 }
 
-// readParameters returns the default values of the parameters.
 func readParameters(document map[string]any, p *problems) map[string]string {
 	values := map[string]string{}
 	section, _ := document["Parameters"].(map[string]any)
@@ -119,7 +116,7 @@ func readParameters(document map[string]any, p *problems) map[string]string {
 			p.add(q.path, "Default: required; this gateway takes no parameter values")
 			continue
 		}
-		// The default of such a parameter is the name of an SSM parameter, not a value.
+		// The default of an AWS::SSM parameter is the name of the SSM parameter, not its value.
 		if strings.HasPrefix(q.text("Type"), "AWS::SSM::") {
 			continue
 		}
@@ -128,7 +125,7 @@ func readParameters(document map[string]any, p *problems) map[string]string {
 	return values
 }
 
-// asObject returns v if it is an object, and otherwise an empty object.
+// asObject returns v, or an empty object if v is no object.
 func asObject(v any) map[string]any {
 	object, _ := v.(map[string]any)
 	return object

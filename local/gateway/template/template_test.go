@@ -13,8 +13,7 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template/templatetest"
 )
 
-// TestParse_Bad parses files that have one defect each. The Metadata of a file contains the expected
-// lines of the error.
+// Each file in testdata/bad has one defect. Its Metadata contains the lines of the expected error.
 func TestParse_Bad(t *testing.T) {
 	for _, path := range templatetest.Glob(t, "testdata/bad/*.json") {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".json"), func(t *testing.T) {
@@ -65,7 +64,7 @@ func TestParse_Document(t *testing.T) {
 	}
 }
 
-// The parser rejects a small template that expands to gigabytes.
+// The parser rejects a small template whose intrinsic functions expand to gigabytes.
 func TestParse_MuchText(t *testing.T) {
 	const long = 1000
 	x := strings.Repeat("x", long)
@@ -112,7 +111,6 @@ func TestTemplate_Functions_Defaults(t *testing.T) {
 	}
 }
 
-// The parser returns the settings of each function in the template.
 func TestTemplate_Functions_Sample(t *testing.T) {
 	want := map[string]time.Duration{"AuthorizerFunction": 5 * time.Second, "HandlerFunction": 10 * time.Second}
 	got := map[string]time.Duration{}

@@ -12,14 +12,14 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// The limits of an account (developer guide, "Quotas"). If a setting has a rate but no burst, the burst
-// of the account applies. If it has a burst but no rate, the rate of the account applies.
+// The default throttle of an AWS account (developer guide, "Quotas"). accountBurst applies to a
+// setting that has only a rate, and accountRate to one that has only a burst.
 const (
-	accountRate  = 10_000 // requests a second
+	accountRate  = 10_000 // requests per second
 	accountBurst = 5_000
 )
 
-// readThrottle reads the rate and the burst of a stage's settings. It returns nil if both are absent.
+// readThrottle returns the token bucket for the rate and the burst in q, or nil if both are absent.
 func readThrottle(q *properties) algo.Machine {
 	const rateName, burstName = "ThrottlingRateLimit", "ThrottlingBurstLimit"
 	if !q.has(rateName) && !q.has(burstName) {
@@ -27,7 +27,8 @@ func readThrottle(q *properties) algo.Machine {
 	}
 	rate := readRate(q, rateName)
 	burst := q.number(burstName, accountBurst, 1, algo.MaxRequests)
-	// The rate can be a fraction, but Requests is an integer, so the window is 1000 seconds long.
+	// RateLimit can be a fraction such as 0.5, but algo.Rate has whole requests. A window of 1000
+	// seconds expresses it.
 	bucket, err := algo.New(algo.Rate{
 		Algorithm: algo.TokenBucket, Requests: int64(math.Round(rate * 1000)), Window: 1000 * time.Second, Burst: int64(burst),
 	})
@@ -51,16 +52,16 @@ func readRate(q *properties, name string) float64 {
 	return rate
 }
 
-// methodSettings are the settings of a stage for one method or for all methods.
+// methodSettings are a stage's settings for one method or for all methods.
 type methodSettings struct {
 	q      *properties
 	bucket algo.Machine
 }
 
-// allMethods is the key of the settings for methods that have no settings themselves.
+// allMethods is the key of the settings for all methods that have no settings of their own.
 const allMethods = "* *"
 
-// readMethodSettings returns the settings of a stage, by path and method.
+// readMethodSettings returns the settings of a stage. The key has the form of settingsKey.
 func readMethodSettings(q *properties) map[string]methodSettings {
 	all := map[string]methodSettings{}
 	for _, settings := range q.objects("MethodSettings") {
@@ -79,8 +80,8 @@ func readMethodSettings(q *properties) map[string]methodSettings {
 	return all
 }
 
-// settingsKey returns the key of a method. In the settings, the path of the method is written as a part
-// of a JSON pointer, such as /~1api~1items. The root path is / or /~1.
+// settingsKey returns the key of a method's settings. The settings contain the path as a JSON
+// pointer, such as /~1api~1items. The root path is / or /~1.
 func settingsKey(verb, pointer string) string {
 	path := strings.ReplaceAll(strings.TrimPrefix(pointer, "/"), "~1", "/")
 	if path == "" {
@@ -89,9 +90,9 @@ func settingsKey(verb, pointer string) string {
 	return verb + " " + path
 }
 
-// setThrottles sets the bucket of every method. It uses the settings of the method, or else the
-// settings of the stage. Assumed: if the settings of the method have no numbers, the settings of the
-// stage apply.
+// setThrottles sets the token bucket of every method, from the settings of the method or else of
+// the stage. Assumed: the settings of the stage also apply if those of the method have no rate and
+// no burst.
 func (a *REST) setThrottles() {
 	used := []string{allMethods}
 	for _, resource := range a.Resources {

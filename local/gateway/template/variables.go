@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// contextNames lists the variables of $context for which package gateway has values. The
-// variables context.authorizer.* are not in the list.
+// contextNames lists the $context variables for which package gateway has values, except
+// context.authorizer.*.
 var contextNames = []string{
 	"accountId", "apiId", "deploymentId", "domainName", "domainPrefix",
 	"error.message", "error.messageString", "error.responseType", "extendedRequestId",
@@ -15,22 +15,22 @@ var contextNames = []string{
 	"requestId", "requestTime", "requestTimeEpoch", "resourceId", "resourcePath", "stage",
 }
 
-// Variable is a variable of a gateway response or an identity source, such as
+// Variable is a variable in a gateway response, an identity source or an access log, such as
 // context.authorizer.retryAfter.
 type Variable struct {
-	Source string // up to the last dot, such as "context.authorizer."
+	Source string // the name up to its last dot, such as "context.authorizer."
 	Name   string
 }
 
-// variableSources are the known sources. parseVariable uses the first one that matches. Therefore,
-// "context.authorizer." comes before its prefix "context.".
+// variableSources are the known sources. parseVariable uses the first match, so
+// "context.authorizer." must stand before its prefix "context.".
 var variableSources = []string{
 	"context.authorizer.", "context.", "stageVariables.",
 	"method.request.header.", "method.request.path.", "method.request.querystring.",
 }
 
-// parseVariable reads a variable. A variable that never has a value is an error. Without this error, a
-// typo would become empty text in an answer.
+// parseVariable reads the name of a variable. It rejects a variable that never has a value, because
+// a typo would otherwise become empty text in an answer.
 func parseVariable(text string) (Variable, error) {
 	for _, source := range variableSources {
 		name, ok := strings.CutPrefix(text, source)

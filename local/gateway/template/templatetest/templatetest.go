@@ -1,4 +1,4 @@
-// Package templatetest reads the files of tests of templates.
+// Package templatetest reads template files for tests.
 package templatetest
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// Glob returns the files that match a pattern. The test fails if there are none.
+// Glob returns the files that match a pattern. It fails the test if no file matches.
 func Glob(t testing.TB, pattern string) []string {
 	t.Helper()
 	paths, err := filepath.Glob(pattern)
@@ -29,7 +29,7 @@ func Read(t testing.TB, path string) []byte {
 	return data
 }
 
-// Parse returns the valid template in a file.
+// Parse returns the parsed template in a file. It fails the test if the template is invalid.
 func Parse(t testing.TB, path string) *template.Template {
 	t.Helper()
 	parsed, err := template.Parse(Read(t, path))
