@@ -14,18 +14,18 @@ import (
 // Path is the prefix of all paths of a Console.
 const Path = "/_weir/"
 
-// policy is the Content-Security-Policy of the page. The page can load only from its origin, without
-// inline scripts and styles. Other sites cannot show the page in a frame.
+// policy is the Content-Security-Policy of the page. The page loads files only from its own origin,
+// has no inline scripts or styles, and cannot be shown in a frame of another site.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 //go:embed web
 var web embed.FS
 
-// files are the files that the page loads.
+// files are the scripts and style sheets of the page.
 var files = func() fs.FS {
 	sub, err := fs.Sub(web, "web")
 	if err != nil {
-		panic(err) // impossible: the folder is embedded
+		panic(err) // never happens: the folder is embedded
 	}
 	return sub
 }()
@@ -38,16 +38,17 @@ type Options struct {
 	APIs []API
 	// Rules returns the rules in force.
 	Rules func() *rules.Rules
-	// Source and Store are texts for the page. Source describes the origin of the rules.
+	// Source is a text that names the origin of the rules, and Store one that names the store. The
+	// page shows both.
 	Source, Store string
-	// Token returns a token for a user and a tier. The APIs must accept it.
+	// Token returns a token for a user and a tier that the APIs accept.
 	Token func(user, tier string) (string, error)
 }
 
 // API is an API to which the page can send requests.
 type API struct {
 	Kind string // REST or HTTP
-	URL  string // URL of the listener, without a path
+	URL  string // base URL without a path
 	// Endpoints returns the endpoints that the rules in force apply to.
 	Endpoints func() []Endpoint
 }
@@ -61,7 +62,7 @@ type Console struct {
 	Options
 
 	mux  *http.ServeMux
-	runs chan struct{} // one element for each run
+	runs chan struct{} // has one element for each active run
 }
 
 // New returns a Console.
@@ -85,14 +86,14 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mux.ServeHTTP(w, r)
 }
 
-// page serves the page with the choices of its forms.
+// page serves the HTML page. Its forms offer the APIs, endpoints and tiers.
 func (c *Console) page(w http.ResponseWriter, _ *http.Request) {
 	demos := map[string][]scenario.Parameter{}
 	for _, s := range scenario.All() {
 		demos[s.Name()] = s.Parameters()
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_ = page.Execute(w, map[string]any{ // the browser may have disconnected
+	_ = page.Execute(w, map[string]any{ // an error means that the browser has disconnected
 		"Console": c, "Demos": demos, "Rules": c.Rules(), "MaxCount": MaxCount, "MaxRate": MaxRate, "MaxUser": maxUser,
 	})
 }
@@ -125,5 +126,5 @@ func demo(w http.ResponseWriter, r *http.Request) {
 
 func reply(w http.ResponseWriter, value any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(value) // the browser may have disconnected
+	_ = json.NewEncoder(w).Encode(value) // an error means that the browser has disconnected
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/weir-limits/weir/local/console"
 )
 
-// open returns a console with one API. The handler serves the requests to that API.
+// open starts a console with one API, which api serves.
 func open(t *testing.T, api http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	target := httptest.NewServer(api)
@@ -110,7 +110,8 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// The console serves a demonstration by its name and parameters, and rejects wrong ones.
+// The console plays a demonstration by name with the given parameters. It rejects an unknown name
+// or parameter.
 func TestDemo(t *testing.T) {
 	s := open(t, http.NotFound)
 	var result struct {
@@ -138,7 +139,7 @@ func TestDemo(t *testing.T) {
 
 const order = `{"api":"REST","method":"GET","path":"/a","tier":%q,"user":%q,"count":%d,"rate":50}`
 
-// The console sends equal requests for an order. Its response has one line for each request.
+// An order makes the console send equal requests. The response has one JSON line for each request.
 func TestRequests(t *testing.T) {
 	var mu sync.Mutex
 	seen := map[string]int{}
@@ -176,7 +177,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// The console rejects an order that the page cannot make, and sends no request.
+// The console rejects an order that the page's form cannot create, and sends no request.
 func TestRequests_refused(t *testing.T) {
 	s := open(t, func(http.ResponseWriter, *http.Request) { t.Error("requests: got one, want none") })
 	long := strings.Repeat("x", 100)
@@ -201,14 +202,14 @@ func TestRequests_refused(t *testing.T) {
 	}
 }
 
-// The console limits the number of concurrent runs. A run ends when its page disconnects.
+// The number of concurrent runs is limited. A run ends when its page disconnects.
 func TestRequests_runs(t *testing.T) {
 	asked := make(chan struct{}, 100)
 	var released atomic.Bool
 	s := open(t, func(_ http.ResponseWriter, r *http.Request) {
 		asked <- struct{}{}
 		if !released.Load() {
-			<-r.Context().Done() // waits until the console disconnects
+			<-r.Context().Done() // blocks until the console disconnects
 		}
 	})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -224,7 +225,7 @@ func TestRequests_runs(t *testing.T) {
 			if response, err := http.DefaultClient.Do(r); err == nil {
 				_ = response.Body.Close()
 				t.Error("cancelled run: got an answer, want none")
-				asked <- struct{}{} // lets the test continue
+				asked <- struct{}{} // signals the test that the request has arrived
 			}
 		})
 	}
@@ -237,14 +238,15 @@ func TestRequests_runs(t *testing.T) {
 	released.Store(true)
 	cancel()
 	gone.Wait()
-	for { // the console can need time to detect the disconnect
+	for { // the console detects the disconnect only after some time
 		if r, _ := post(t, s, fmt.Sprintf(order, "", "", 1)); r.StatusCode == http.StatusOK {
 			return
 		}
 	}
 }
 
-// The copy of uPlot equals the pinned npm package. npm verified the checksum of the package.
+// The copy of uPlot in the repository equals the pinned npm package, whose checksum npm has
+// verified.
 func TestConsole_vendored(t *testing.T) {
 	var lock struct {
 		Packages map[string]struct{ Version, Resolved, Integrity string }
@@ -272,8 +274,8 @@ func TestConsole_vendored(t *testing.T) {
 	}
 }
 
-// The screenshot in the README is small enough for a repository. This command renews the screenshot:
-// go test -run TestConsole_sizes ./local/serve -args -screenshot
+// The README's screenshot is small enough for a repository. Renew it with: go test -run
+// TestConsole_sizes ./local/serve -args -screenshot
 func TestScreenshot(t *testing.T) {
 	file, err := os.Open("console.png")
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Maximum values for the runs that the page starts.
+// The bounds of a run and of its requests.
 const (
 	MaxCount = 500 // requests of one run
 	MaxRate  = 50  // requests a second of one run
@@ -20,16 +20,16 @@ const (
 )
 
 const (
-	maxOrder   = 4 << 10 // bytes of an order
+	maxOrder   = 4 << 10 // bytes of an order's JSON
 	maxUser    = 64
-	maxAnswer  = 2 << 10     // bytes of an answer's body that the page shows
-	maxHeaders = 64 << 10    // bytes of an answer's header
-	maxWaiting = 16          // requests of one run without an answer, at the same time
-	patience   = time.Minute // timeout of a request; the timeout of API Gateway is shorter
-	shown      = 40          // number of characters that an error quotes of a wrong value
+	maxAnswer  = 2 << 10     // bytes of a response body that the page shows
+	maxHeaders = 64 << 10    // bytes of a response header
+	maxWaiting = 16          // requests of one run that may wait for an answer at once
+	patience   = time.Minute // timeout of one request, longer than API Gateway's
+	shown      = 40          // characters of an invalid value that an error quotes
 )
 
-// order is the body of a request that starts a run.
+// order is the JSON body that starts a run of equal requests.
 type order struct {
 	API    string `json:"api"`
 	Method string `json:"method"`
@@ -37,28 +37,28 @@ type order struct {
 	Tier   string `json:"tier"` // empty for an anonymous caller
 	User   string `json:"user"`
 	Count  int    `json:"count"`
-	Rate   int    `json:"rate"` // requests a second
+	Rate   int    `json:"rate"` // requests per second
 }
 
-// answer is the outcome of one request of an order. The console sends one line of JSON for each.
+// answer is the outcome of one request. The page gets one JSON line for each.
 type answer struct {
 	Number     int                 `json:"number"`
-	Status     int                 `json:"status"` // 0 if there was no answer
+	Status     int                 `json:"status"` // HTTP status, or 0 without an answer
 	StatusText string              `json:"statusText"`
 	Latency    float64             `json:"latencyMs"`
 	Header     map[string][]string `json:"header,omitempty"`
 	Body       string              `json:"body"`
 }
 
-// client connects to the listeners directly. It ignores proxies of the environment.
+// client ignores the proxy settings of the environment, so requests go directly to the APIs.
 var client = &http.Client{
 	Transport:     &http.Transport{MaxIdleConnsPerHost: maxWaiting, MaxResponseHeaderBytes: maxHeaders},
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	Timeout:       patience,
 }
 
-// send sends the requests of an order and writes a line for each answer. It ends when all
-// requests have an answer or when the page disconnects.
+// send runs an order and writes one line for each answer. It ends when every request has an answer
+// or the page disconnects.
 func (c *Console) send(w http.ResponseWriter, r *http.Request) {
 	o, err := readOrder(http.MaxBytesReader(w, r.Body, maxOrder))
 	var request *http.Request
@@ -96,7 +96,7 @@ func readOrder(body io.Reader) (o order, err error) {
 	return o, nil
 }
 
-// request returns the request that an order describes. A run sends copies of this request.
+// request builds the request of an order. A run sends copies of it.
 func (c *Console) request(o order) (*http.Request, error) {
 	tiers := c.Rules().Tiers()
 	api := slices.IndexFunc(c.APIs, func(a API) bool { return a.Kind == o.API })
@@ -114,7 +114,7 @@ func (c *Console) request(o order) (*http.Request, error) {
 	case o.Rate < 1 || o.Rate > MaxRate:
 		return nil, fmt.Errorf("rate: got %d, want 1 to %d a second", o.Rate, MaxRate)
 	}
-	request, err := http.NewRequest(o.Method, c.APIs[api].URL+o.Path, http.NoBody) //nolint:noctx // each copy gets a context
+	request, err := http.NewRequest(o.Method, c.APIs[api].URL+o.Path, http.NoBody) //nolint:noctx // no context here: each copy gets its own
 	if err != nil {
 		return nil, err
 	}
@@ -128,12 +128,11 @@ func (c *Console) request(o order) (*http.Request, error) {
 	return request, nil
 }
 
-// quote quotes the start of a wrong value.
+// quote quotes the first characters of an invalid value.
 func quote(text string) string { return fmt.Sprintf("%.*q", shown, text) }
 
-// run sends copies of a request with pauses between them. The channel returns the answers in the order of
-// their arrival. run sends no request after ctx ends. A caller that stops reading the channel must cancel
-// ctx.
+// run sends count copies of request, with a pause before each next one, and none after ctx ends.
+// The channel returns answers as they arrive. Cancel ctx if you stop reading the channel.
 func run(ctx context.Context, request *http.Request, count int, pause time.Duration) <-chan answer {
 	answers := make(chan answer)
 	go func() {
@@ -168,7 +167,6 @@ func run(ctx context.Context, request *http.Request, count int, pause time.Durat
 	return answers
 }
 
-// try sends one request.
 func try(r *http.Request, n int) answer {
 	begun := time.Now()
 	response, err := client.Do(r)

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// rootPage is the answer to a browser if API Gateway has no method for the root path.
+// rootPage is the page for a browser that requests the root path of an API without a method there.
 const rootPage = `<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
@@ -17,9 +17,9 @@ const rootPage = `<!doctype html>
 </html>
 `
 
-// WithPointer returns an API whose answers at the root path have a Link header with the address of
-// the console. If the API has no method for the root path, a browser gets a page with the link. Other
-// clients get the API's body.
+// WithPointer returns api with a link to the console at the root path: every answer there gets a
+// Link header. If the API has no method for the root path, a browser gets a page with the link, and
+// other clients get the API's own body.
 func WithPointer(api http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/" {
@@ -32,14 +32,14 @@ func WithPointer(api http.Handler) http.Handler {
 	})
 }
 
-// rootAnswer replaces the body of API Gateway's answer to a path without a method.
+// rootAnswer replaces the body of the 403 that API Gateway sends for a path without a method.
 type rootAnswer struct {
 	http.ResponseWriter
 	replaced bool
 }
 
 func (a *rootAnswer) WriteHeader(status int) {
-	for name, values := range a.Header() { // AWS does not spell the names in their canonical form
+	for name, values := range a.Header() { // a loop, because the gateway does not write this name in canonical case
 		if strings.EqualFold(name, "x-amzn-ErrorType") && strings.HasPrefix(values[0], "MissingAuthenticationToken") {
 			a.replaced = true
 		}
@@ -51,7 +51,7 @@ func (a *rootAnswer) WriteHeader(status int) {
 	a.Header().Set("Content-Type", "text/html; charset=utf-8")
 	a.Header().Del("Content-Length")
 	a.ResponseWriter.WriteHeader(status)
-	_, _ = io.WriteString(a.ResponseWriter, rootPage) // the browser may have disconnected
+	_, _ = io.WriteString(a.ResponseWriter, rootPage) // an error means that the browser has disconnected
 }
 
 func (a *rootAnswer) Write(body []byte) (int, error) {

@@ -10,9 +10,8 @@ import (
 	"github.com/weir-limits/weir/local/console"
 )
 
-// A response for the root path has a Link header with the address of the console. If API Gateway has no
-// method for the path, a browser gets a page with that link. WithPointer does not change any other
-// response.
+// A response at the root path has a Link header with the console's address. A browser gets a page
+// with the link if the API has no method there. Other responses do not change.
 func TestWithPointer(t *testing.T) {
 	const missing = `{"message":"Missing Authentication Token"}`
 	api := func(errorType, body string) http.Handler {

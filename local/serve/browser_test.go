@@ -33,10 +33,9 @@ type tab struct {
 
 	mu         sync.Mutex
 	complaints []string
-	expected   string // errors of the browser that contain this text do not fail the test
+	expected   string // an error of the browser that contains this text does not fail the test
 }
 
-// closeBrowser ends the browser, if a test has started it.
 var closeBrowser = func() {}
 
 // TestMain closes the browser after the tests, which share it.
@@ -45,7 +44,7 @@ func TestMain(m *testing.M) {
 	closeBrowser()
 }
 
-// browser starts the browser at the first call. All calls return its context.
+// browser starts the browser once and returns its context.
 var browser = sync.OnceValues(func() (context.Context, error) {
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(os.Getenv("WEIR_BROWSER")))
 	if os.Geteuid() == 0 {
@@ -54,13 +53,13 @@ var browser = sync.OnceValues(func() (context.Context, error) {
 	allocated, cancel := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, _ := chromedp.NewContext(allocated)
 	closeBrowser = func() {
-		_ = chromedp.Cancel(ctx) // waits until the browser has ended
+		_ = chromedp.Cancel(ctx) // Cancel waits until the browser has ended
 		cancel()
 	}
 	return ctx, chromedp.Do(ctx)
 })
 
-// openTab opens an empty page of the given size. The page shares no storage with other tests.
+// openTab opens an empty page of this size. It shares no storage with pages of other tests.
 func openTab(t *testing.T, width, height int64) *tab {
 	t.Helper()
 	storetest.Server(t, "browser", "WEIR_BROWSER")
@@ -85,7 +84,6 @@ func openTab(t *testing.T, width, height int64) *tab {
 	return b
 }
 
-// note records an error that the browser reports.
 func (b *tab) note(event any) {
 	var complaint string
 	switch e := event.(type) {
@@ -133,7 +131,6 @@ func evaluate[T any](b *tab, expression string) T {
 	return value
 }
 
-// await waits until a JavaScript expression is true.
 func (b *tab) await(expression string) {
 	b.t.Helper()
 	evaluate[bool](b, `new Promise((done) => { const look = async () => await (`+expression+`) ? done(true) : setTimeout(look, 10); look(); })`)
@@ -148,7 +145,7 @@ func (b *tab) media(feature, value string) {
 	}))
 }
 
-// openConsole opens the page and waits until every demonstration has run.
+// openConsole opens the console and waits until every demonstration has run.
 func openConsole(t *testing.T, api *httptest.Server, width, height int64) *tab {
 	t.Helper()
 	b := openTab(t, width, height)
@@ -157,7 +154,6 @@ func openConsole(t *testing.T, api *httptest.Server, width, height int64) *tab {
 	return b
 }
 
-// screenshots is the folder for pictures of the page.
 func screenshots(t *testing.T) string {
 	t.Helper()
 	c, err := checkout.Find()
@@ -171,10 +167,9 @@ func screenshots(t *testing.T) string {
 	return dir
 }
 
-// screenshot makes TestConsole_sizes write the picture for the README.
+// screenshot makes TestConsole_sizes write the picture for the README (-args -screenshot).
 var screenshot = flag.Bool("screenshot", false, "write local/console/console.png")
 
-// view writes a picture of the visible part of the page.
 func (b *tab) view(file string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
@@ -188,12 +183,11 @@ func (b *tab) view(file string) {
 	}
 }
 
-// picture writes a picture of the whole page.
 func (b *tab) picture(dir, name string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
-	// The header of the page stays at the scroll position, so scroll to the top.
+	// The page's header stays on the screen while the page scrolls, so scroll to the top.
 	b.do(chromedp.Evaluate[chromedp.Void](`scrollTo({ top: 0, behavior: "instant" })`))
 	image, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 	"github.com/weir-limits/weir/local/servers"
 )
 
-// The daily limit, and a larger number of concurrent requests.
+// The daily limit, and the number of concurrent requests, which is larger.
 const (
 	burstLimit    = 57
 	burstRequests = 640
@@ -35,7 +35,7 @@ var bursts = flag.Int("bursts", 2, "number of bursts for each number of connecti
 
 var throttleNumbers = regexp.MustCompile(`("Throttling(?:Rate|Burst)Limit": )\d+`)
 
-// burstGateways starts n REST APIs as weir serve does. They share one store and one limit.
+// burstGateways starts n REST APIs like weir serve. They share one store and one limit.
 func burstGateways(t *testing.T, c checkout.Checkout, store, namespace string, n int) (urls []string) {
 	t.Helper()
 	document := filepath.Join(t.TempDir(), "rules.json")
@@ -47,7 +47,7 @@ func burstGateways(t *testing.T, c checkout.Checkout, store, namespace string, n
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := filepath.Join(t.TempDir(), "template.json") // without the throttle of the stage, so that only limits refuse
+	template := filepath.Join(t.TempDir(), "template.json") // remove the throttle of the stage, so that only limits refuse
 	if err := os.WriteFile(template, throttleNumbers.ReplaceAll(golden, []byte("${1}10000")), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -78,8 +78,8 @@ func burstGateways(t *testing.T, c checkout.Checkout, store, namespace string, n
 	return urls
 }
 
-// burst sends the requests of one caller to urls, over the given number of new connections. It
-// returns the number of admitted requests, and the number of each kind of answer.
+// burst sends requests of one caller to urls over this many new connections. It returns how many
+// were admitted, and the number of answers of each kind.
 func burst(t *testing.T, urls []string, token string, connections int) (passed int64, answers map[string]int) {
 	t.Helper()
 	var admitted, next atomic.Int64
@@ -122,10 +122,10 @@ func burst(t *testing.T, urls []string, token string, connections int) (passed i
 	return admitted.Load(), answers
 }
 
-// One caller sends a burst of 640 requests. Exactly 57 are admitted, which is the daily limit. The test
-// uses few and many connections, and one and two gateways. On a busy machine, a request can be charged
-// and still be refused because its deadline passed. If this happens, the test only checks that at most 57
-// requests were admitted, and sends another burst.
+// A caller sends 640 requests at once to a limit of 57 a day, over few or many connections, to one
+// or two gateways. Exactly 57 requests are admitted. On a busy machine, a request can be charged
+// and then refused because its deadline passed. The test then only checks that at most 57 were
+// admitted, and repeats the burst.
 func TestServe_burst(t *testing.T) {
 	for _, store := range stores[1:] {
 		for n := 1; n <= 2; n++ {
@@ -157,7 +157,7 @@ func TestServe_burst(t *testing.T) {
 	}
 }
 
-// On a busy machine too, a burst never gets more than the limit.
+// If the machine is too busy to decide every request in time, a burst still gets at most the limit.
 func TestServe_burst_busyMachine(t *testing.T) {
 	for _, store := range stores[1:] {
 		t.Run(store, func(t *testing.T) {

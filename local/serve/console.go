@@ -10,7 +10,6 @@ import (
 	"github.com/weir-limits/weir/local/gateway"
 )
 
-// console returns the web page of this run.
 func (s *Server) console(apis []*gateway.API, urls []string) *console.Console {
 	o := console.Options{
 		Rules: s.live.Current, Source: s.Rules, Store: s.Store,
@@ -26,10 +25,12 @@ func (s *Server) console(apis []*gateway.API, urls []string) *console.Console {
 	return console.New(o)
 }
 
-// consoleToken is the lifetime of a console token. It is longer than any run of the console.
+// consoleToken is the lifetime of a token that the console creates. It is longer than any run of
+// requests.
 const consoleToken = time.Hour
 
-// targets returns an endpoint for each route with a rule, in the order of the rules.
+// targets returns an endpoint that the console can call for each route with a rule, in the order of
+// the rules.
 func targets(rules []endpoint, routes []gateway.Route) (list []console.Endpoint) {
 	for _, rule := range rules {
 		for _, route := range routes {
@@ -54,7 +55,7 @@ func targets(rules []endpoint, routes []gateway.Route) (list []console.Endpoint)
 	return list
 }
 
-// concrete returns path with each parameter, including the greedy one, replaced with 1.
+// concrete replaces each path parameter, also a greedy one, with 1.
 func concrete(path string) string {
 	parts := segments(strings.TrimPrefix(path, "$default"))
 	for i, part := range parts {

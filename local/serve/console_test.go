@@ -25,7 +25,8 @@ import (
 	"github.com/weir-limits/weir/local/gateway"
 )
 
-// played returns the result of a scenario with the defaults of All and the given parameters.
+// played returns the result of a scenario that starts from the defaults and then sets the
+// parameters in query.
 func played[R any](t *testing.T, name, query string) R {
 	t.Helper()
 	values, err := url.ParseQuery(query)
@@ -44,7 +45,7 @@ func played[R any](t *testing.T, name, query string) R {
 	return result.(R)
 }
 
-// shown is the part of the page that shows one demonstration.
+// shown is what the page shows of one demonstration.
 type shown struct {
 	Figures []string       // numbers above the chart
 	Table   [][]string     // cells of the table body
@@ -84,7 +85,7 @@ func (b *tab) shows(name string) shown {
 	})()`)
 }
 
-// last returns the last value of each series.
+// last returns the last y of each series.
 func (s shown) last() (values []float64) {
 	for _, points := range s.Plotted {
 		values = append(values, points[len(points)-1][1])
@@ -92,7 +93,7 @@ func (s shown) last() (values []float64) {
 	return values
 }
 
-// at returns the value at x of a series that is drawn as steps: the value of the last point up to x.
+// at returns y at x of a series that is drawn as steps: the y of the last point at or before x.
 func (s shown) at(series int, x float64) (y float64) {
 	for _, point := range s.Plotted[series] {
 		if point[0] <= x {
@@ -109,8 +110,8 @@ func texts(numbers ...int) (list []string) {
 	return list
 }
 
-// Each demonstration shows the numbers that the algorithms compute, with default and with other
-// parameters. The test checks the figures, the sentence, the table and the chart.
+// Each demonstration shows the numbers that the algorithms compute, with default and with changed
+// parameters, in figures, sentence, table and chart.
 func TestConsole_demos(t *testing.T) {
 	l := newLocal(t, "memory", "testdata/design.json")
 	b := openConsole(t, l.rest, 1280, 900)
@@ -189,8 +190,8 @@ func TestConsole_demos(t *testing.T) {
 				if got.Figures[i] != want[1] || !slices.Equal(column, want) || got.last()[i] != float64(run.Admitted) {
 					t.Errorf("%q %s: got %s, %v, %v, want %v", query, run.Algorithm, got.Figures[i], column, got.last()[i], want)
 				}
-				// Every algorithm admits the full capacity at once. In the leaky bucket, the requests
-				// then leave one after another.
+				// Every algorithm admits the full capacity at once. A leaky bucket then releases
+				// one request after another, so only one leaves at once.
 				if y := got.at(i, 0); (run.Algorithm == algo.LeakyBucket) != (y == 1) || run.Algorithm != algo.LeakyBucket && y != float64(run.AtOnce) {
 					t.Errorf("%q %s: got first value %v, want 1 for the leaky bucket and %d otherwise", query, run.Algorithm, y, run.AtOnce)
 				}
@@ -199,7 +200,7 @@ func TestConsole_demos(t *testing.T) {
 	})
 }
 
-// The page shows the tokens that a limit reserves and settles, and the debt of a caller.
+// The page shows reserved and settled tokens, and the caller's debt.
 func TestConsole_tokens(t *testing.T) {
 	b := openConsole(t, newLocal(t, "memory", "testdata/design.json").rest, 1280, 900)
 	for _, query := range []string{"", "limit=2000&reserve=50&short=10&long=6000&answerMs=500&offered=4"} {
@@ -221,8 +222,8 @@ func TestConsole_tokens(t *testing.T) {
 	}
 }
 
-// The page shows the answer of the usage endpoint to a caller, with bars. It also shows exemptions, the
-// mode mark and what a limit counts.
+// The page shows a caller's answer from the usage endpoint, with bars. It also shows exemptions,
+// the mode mark, and what each limit counts.
 func TestConsole_usage(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "rules.json")
 	if err := os.WriteFile(file, []byte(`{"rules":[{"endpoint":"/api/v1/search","method":"GET","limits":{
@@ -269,13 +270,13 @@ func TestConsole_usage(t *testing.T) {
 	b.await(`document.getElementById("usage-error").textContent.startsWith("caller: no verified identity")`)
 }
 
-// counts are the counters of the live section.
+// counts returns the counters in the live section of the page.
 func (b *tab) counts() []string {
 	b.t.Helper()
 	return evaluate[[]string](b, `["sent", "allowed", "refused", "other"].map((id) => document.getElementById(id).textContent)`)
 }
 
-// burst sends requests from the page and waits for their answers.
+// burst starts a run of requests on the page and waits for their answers.
 func (b *tab) burst(api, endpoint, tier, user string, count int, rate ...int) {
 	b.t.Helper()
 	choose := func(field, value string) {
@@ -294,8 +295,8 @@ func (b *tab) burst(api, endpoint, tier, user string, count int, rate ...int) {
 	b.await(`document.getElementById("live-status").textContent.startsWith("Done: ` + strconv.Itoa(count) + ` sent") || document.getElementById("live-error").textContent`)
 }
 
-// The live section sends the chosen number of requests to an API, with a tier. It shows the number of
-// allowed and refused requests, and the last answer.
+// The live section sends the chosen number of requests to an API as a caller of a tier. It shows
+// how many were allowed and refused, and the last answer.
 func TestConsole_live(t *testing.T) {
 	l := newLocal(t, "memory", "testdata/design.json")
 	b := openConsole(t, l.rest, 1280, 900)
@@ -305,11 +306,11 @@ func TestConsole_live(t *testing.T) {
 		line, policy, wait        string
 	}{
 		{"REST", "GET /api/v1/search", "free", "alice", 26, 20, "429 Too Many Requests", `"search";q=100;w=60`, "1"},
-		{"HTTP", "GET /api/v1/search", "free", "alice", 2, 0, "429 Too Many Requests", `"search";q=100;w=60`, "1"}, // both APIs share the caller's count
+		{"HTTP", "GET /api/v1/search", "free", "alice", 2, 0, "429 Too Many Requests", `"search";q=100;w=60`, "1"}, // the HTTP API shares its counters with the REST API
 		{"HTTP", "POST /api/v1/data", "free", "alice", 12, 10, "429 Too Many Requests", `"data";q=10;w=60`, ""},
 		{"REST", "GET /api/v1/search", "paid", "bob", 101, 100, "429 Too Many Requests", `"search";q=1000;w=60`, "1"},
 		{"REST", "GET /api/v1/search", "enterprise", "eve", 3, 3, "200 OK", `"search";q=10000;w=60`, ""},
-		{"HTTP", "GET /api/v1/search", "", "alice", 21, 20, "429 Too Many Requests", `"search";q=100;w=60`, "1"}, // anonymous
+		{"HTTP", "GET /api/v1/search", "", "alice", 21, 20, "429 Too Many Requests", `"search";q=100;w=60`, "1"}, // an anonymous caller
 	} {
 		t.Run(c.api+" "+c.endpoint+" "+c.tier, func(t *testing.T) {
 			b.do(chromedp.Click(`#clear`))
@@ -318,7 +319,8 @@ func TestConsole_live(t *testing.T) {
 				t.Errorf("counts: got %v, want %v", b.counts(), want)
 			}
 			b.await(`document.getElementById("live-chart").plotted.slice(0, 2).map((points) => points.reduce((sum, p) => sum + p[1], 0)).join() === "` + fmt.Sprintf("%d,%d", c.count, c.allowed) + `"`)
-			// The third series is a horizontal line at the rate of the limit, in requests a second.
+			// The third series of the chart is the rate of the limit, a horizontal line in requests
+			// per second.
 			var requests, window float64
 			if _, err := fmt.Sscanf(strings.TrimLeft(c.policy, `"abcdefghijklmnopqrstuvwxyz`), ";q=%f;w=%f", &requests, &window); err != nil {
 				t.Fatal(err)
@@ -345,7 +347,7 @@ func TestConsole_live(t *testing.T) {
 	}
 }
 
-// The page explains why a caller is refused. After a reset, this caller is admitted again. Other
+// The page shows why a caller is refused. After a reset, the caller is admitted again, and other
 // callers keep their usage.
 func TestConsole_caller(t *testing.T) {
 	l := newLocal(t, "memory", "testdata/design.json")
@@ -381,8 +383,8 @@ func TestConsole_caller(t *testing.T) {
 	}
 }
 
-// The page resets the usage of a user. If a limit of the address still refuses this user, the page
-// reports it.
+// The page resets the usage of a user. If a limit of the user's address still refuses, the page
+// shows that.
 func TestConsole_callerOfAddress(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "rules.json")
 	if err := os.WriteFile(file, []byte(`{"rules":[{"endpoint":"/api/v1/search","limits":{
@@ -409,8 +411,8 @@ func TestConsole_noRules(t *testing.T) {
 	}
 }
 
-// After an edit of the rules file, the new rules apply to the requests of the page. The page shows the
-// version in force.
+// After an edit of the rules file, the page's requests get the new rules. The page shows the new
+// version.
 func TestConsole_rules(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "rules.json")
 	write := func(version, requests int) {
@@ -433,7 +435,7 @@ func TestConsole_rules(t *testing.T) {
 		t.Errorf("version %s: got %v, want %v", version(), b.counts(), want)
 	}
 	write(2, 10)
-	l.Wait(5 * time.Minute)                                     // the window ends, and the next request checks the file
+	l.Wait(5 * time.Minute)                                     // after the window, the next request checks the file again
 	b.burst("REST", "GET /api/v1/search", "free", "another", 1) // this request starts the reload
 	b.await(`fetch("state").then((r) => r.json()).then((state) => state.version === 2)`)
 	b.do(chromedp.Click(`#clear`))
@@ -442,7 +444,7 @@ func TestConsole_rules(t *testing.T) {
 	if want := texts(12, 10, 2, 0); !slices.Equal(b.counts(), want) {
 		t.Errorf("version 2: got %v, want %v", b.counts(), want)
 	}
-	b.do(chromedp.Reload()) // makes the page offer the endpoint of the new rule
+	b.do(chromedp.Reload()) // after a reload, the page offers the endpoint of the new rule
 	b.do(chromedp.Click(`#clear`))
 	b.burst("REST", "POST /api/v1/data", "free", "alice", 2)
 	if want := texts(2, 1, 1, 0); !slices.Equal(b.counts(), want) {
@@ -450,8 +452,7 @@ func TestConsole_rules(t *testing.T) {
 	}
 }
 
-// The page reads lines correctly however the network splits them into packets, even inside a multi-byte
-// character.
+// The page reads JSON lines correctly, even if a network packet ends inside a multi-byte character.
 func TestConsole_lines(t *testing.T) {
 	b := openConsole(t, newLocal(t, "memory", "testdata/design.json").rest, 1280, 900)
 	for _, size := range []int{1, 2, 7, 100} {
@@ -481,16 +482,16 @@ func TestConsole_stop(t *testing.T) {
 	if err != nil || sent < 2 || sent >= console.MaxCount {
 		t.Errorf("sent requests: got %d (error %v), want at least 2, and not all", sent, err)
 	}
-	// The page shows every sent request, except perhaps the last one, which has no answer when the run
-	// stops.
+	// The page shows every request that was sent, except one that had no answer when the run
+	// stopped.
 	r := l.send(l.rest, http.MethodGet, "/api/v1/search", "")
 	if remaining, err := strconv.Atoi(r.Header.Get("X-RateLimit-Remaining")); err != nil || 19-remaining < sent || 19-remaining > sent+1 {
 		t.Errorf("requests that the page shows: got %d, want %d, the number of charged requests, or one less", sent, 19-remaining)
 	}
 }
 
-// The page works without a mouse. The first tab stop is a link that skips the navigation. The keyboard
-// can start a run, and the focus stays on the control.
+// The page works without a mouse. The first tab stop is a link that skips the navigation. A key can
+// start a run, and the focus then stays on its button.
 func TestConsole_keyboard(t *testing.T) {
 	l := newLocal(t, "memory", "testdata/design.json")
 	b := openConsole(t, l.rest, 1280, 900)
@@ -524,7 +525,7 @@ func TestConsole_keyboard(t *testing.T) {
 	if want := texts(23, 20, 3, 0); !slices.Equal(b.counts(), want) || focused() != "rate" {
 		t.Errorf("counts: got %v with the focus on %s, want %v with the focus on rate", b.counts(), focused(), want)
 	}
-	// The Start button becomes Stop during a run, and then Start again.
+	// The Start button is a Stop button during a run.
 	b.do(chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(" "))
 	b.await(`document.getElementById("live-status").textContent.startsWith("Done: ") && document.getElementById("sent").textContent === "46"`)
 	if label := evaluate[string](b, `document.activeElement.textContent`); label != "Start" {
@@ -536,8 +537,8 @@ func TestConsole_keyboard(t *testing.T) {
 	}
 }
 
-// The page fits the window and is accessible: on a desktop and on a phone, in both colour schemes. The
-// test writes pictures to .weir/screenshots.
+// On a desktop and on a phone, in both colour schemes, the page fits the window and is accessible.
+// The test writes pictures to .weir/screenshots.
 func TestConsole_sizes(t *testing.T) {
 	c, err := checkout.Find()
 	if err != nil {
@@ -555,7 +556,8 @@ func TestConsole_sizes(t *testing.T) {
 		b.record(l, c.Path("local", "console", "console.png"))
 	}
 	b.burst("REST", "GET /api/v1/search", "free", "alice", 26)
-	// The answer of the first click moves the second button, so the second click waits for it.
+	// The answer to the first click moves the second button, so wait for the answer before the
+	// second click.
 	b.do(chromedp.Click(`#explain`))
 	b.await(`document.getElementById("limits").rows.length > 1`)
 	b.do(chromedp.Click(`#who [type=submit]`))
@@ -591,12 +593,12 @@ func TestConsole_sizes(t *testing.T) {
 	}
 }
 
-// record writes the picture for the README. It shows eight seconds of requests, of which the limit
-// refuses most after the burst.
+// record writes the README's picture: eight seconds of requests, most of which the limit refuses
+// after the burst.
 func (b *tab) record(l *local, file string) {
 	b.t.Helper()
 	b.media("prefers-color-scheme", "light")
-	// The picture must not show the path of the rules on this machine.
+	// Hide the path of the rules file on this machine.
 	evaluate[bool](b, `(document.querySelector(".facts .path").textContent = "functions/rules.json") !== ""`)
 	for range 8 {
 		b.do(chromedp.Evaluate[chromedp.Void](`document.getElementById("live-status").textContent = ""`))
@@ -630,7 +632,7 @@ func TestConsole_motion(t *testing.T) {
 	l := newLocal(t, "memory", "testdata/design.json")
 	b := openConsole(t, l.rest, 1280, 900)
 	moves := `[getComputedStyle(document.documentElement).scrollBehavior, getComputedStyle(document.getElementById("one")).transitionDuration].join()`
-	// "reduce" is last, because the code below needs it.
+	// "reduce" must be last, because the code below runs with it.
 	for _, c := range []struct{ value, want string }{{"no-preference", "smooth,0.12s, 0.12s"}, {"reduce", "auto,0s"}} {
 		b.media("prefers-reduced-motion", c.value)
 		if got := evaluate[string](b, moves); got != c.want {
@@ -650,7 +652,7 @@ func TestConsole_motion(t *testing.T) {
 	}
 }
 
-// targets returns an endpoint for each route with a rule, and each endpoint has a route.
+// targets returns one endpoint for each route that has a rule, and no other.
 func TestTargets(t *testing.T) {
 	routes := []gateway.Route{{Method: "GET", Path: "/a/{id}"}, {Method: "ANY", Path: "/g/{rest+}"}, {Method: "OPTIONS", Path: "/a/{id}"}, {Method: "POST", Path: "/"}}
 	for _, c := range []struct {

@@ -15,11 +15,11 @@ import (
 	"github.com/weir-limits/weir/local/lambdaenv"
 )
 
-// Environments is a flag with the maximum number of environments of a function. With 0, functions
-// run in this process.
+// Environments is a flag: the maximum number of environments of a function. 0 runs the functions in
+// this process.
 type Environments int
 
-const maxEnvironments = 1000 // the default concurrency of an AWS account
+const maxEnvironments = 1000 // AWS's default for the concurrency of an account
 
 // String implements pflag.Value.
 func (e *Environments) String() string { return strconv.Itoa(int(*e)) }
@@ -37,8 +37,8 @@ func (e *Environments) Set(text string) error {
 	return nil
 }
 
-// pool returns the environments of a function. Each environment runs the bootstrap, with the same
-// variables as a function in this process.
+// pool returns the environments of a function. Each environment runs the bootstrap with the
+// variables that a function in this process would have.
 func (s *Server) pool(f template.Function, role string) (lambda.Handler, error) {
 	bootstrap, err := s.bootstrap(f, role)
 	if err != nil {
@@ -59,7 +59,7 @@ func (s *Server) pool(f template.Function, role string) (lambda.Handler, error) 
 	return p, nil
 }
 
-// bootstrap returns the file that `make functions` builds for this machine.
+// bootstrap returns the path of the program that make functions builds for this machine.
 func (s *Server) bootstrap(f template.Function, role string) (string, error) {
 	if runtime.GOOS != "linux" {
 		return "", errors.New("--environments: bootstraps run only on Linux; use 0 to run functions in this process")
@@ -77,12 +77,11 @@ func (s *Server) bootstrapPath(f template.Function, role string) string {
 	return s.checkout.Path("dist", checkout.HostArch(), bundle, "bootstrap")
 }
 
-// maxMetrics is the maximum size of the metrics file, in bytes, at the start of a run. A larger
-// file is removed.
+// maxMetrics is the size in bytes above which a new run removes the metrics file.
 const maxMetrics = 64 << 20
 
-// openMetrics opens the file that replaces CloudWatch. Other runs of this checkout can write to the file
-// at the same time.
+// openMetrics opens the metrics file, which replaces CloudWatch. Other runs of this checkout can
+// write to it at the same time.
 func (s *Server) openMetrics() error {
 	path := s.checkout.MetricsFile()
 	if err := os.MkdirAll(s.checkout.Path(".weir"), 0o700); err != nil {
@@ -102,12 +101,12 @@ func (s *Server) openMetrics() error {
 	return nil
 }
 
-// line handles a line from an environment. Lines of JSON are metrics and go to the metrics file.
-// Other lines go to the log.
+// line handles one line from an environment: a JSON line is a metric and goes to the metrics file,
+// any other line goes to the log.
 func (s *Server) line(environment string, line []byte) {
 	out := s.Log
 	if len(line) > 0 && line[0] == '{' {
 		out = s.metrics
 	}
-	_, _ = out.Write(fmt.Appendf(nil, "%s  %s\n", environment, line)) // one Write, so that no other line can come between
+	_, _ = out.Write(fmt.Appendf(nil, "%s  %s\n", environment, line)) // a single Write keeps lines of different environments apart
 }

@@ -23,8 +23,8 @@ import (
 	"github.com/weir-limits/weir/local/servers"
 )
 
-// Ten environments of each function share one store. 64 concurrent clients of one caller get exactly
-// the limit. The test covers a limit that the authorizer charges and one that the handler charges.
+// Ten environments of each function share one store. 64 concurrent clients of one caller get
+// exactly the limit, whether the authorizer or the handler charges it.
 func TestEnvironments(t *testing.T) {
 	rules, err := filepath.Abs("testdata/exact.json")
 	if err != nil {
@@ -74,9 +74,9 @@ func (s *Server) serving(t *testing.T) (apis []*httptest.Server) {
 	return apis
 }
 
-// admittedOf returns how many of 256 requests are admitted. 64 clients of one caller send them. If
-// the server is too busy to decide every request in time, admittedOf repeats the round with another
-// caller and fewer clients.
+// admittedOf returns how many of 256 requests by 64 clients of one caller are admitted. If the
+// machine is too busy to decide each in time, it repeats the round with a new caller and fewer
+// clients.
 func admittedOf(t *testing.T, c checkout.Checkout, url, user, tier string) int64 {
 	t.Helper()
 	for round, clients := 0, 64; ; round, clients = round+1, max(2, clients/2) {
@@ -92,9 +92,9 @@ func admittedOf(t *testing.T, c checkout.Checkout, url, user, tier string) int64
 	}
 }
 
-// crowd sends requests from the given number of clients until 256 are decided. It returns the
-// number of admitted requests, and the number of requests that were not decided in time. If no
-// environment is free, a client waits for the answer of another client and retries.
+// crowd sends requests by this many clients until 256 are decided. It returns how many were
+// admitted, and how many were not decided in time. If no environment is free, a client waits for
+// another client's answer and retries.
 func crowd(t *testing.T, url, token string, clients int) (admitted, late int64) {
 	t.Helper()
 	var n, undecided atomic.Int64
@@ -105,13 +105,13 @@ func crowd(t *testing.T, url, token string, clients int) (admitted, late int64) 
 			for decided := 0; decided < 256/clients; {
 				r := commandtest.Send(t, http.MethodGet, url, token)
 				switch degraded := r.Header.Get("Weir-Degraded"); {
-				case degraded != "" && degraded != "none": // in a 429 of the REST API, "none" means that the store decided
+				case degraded != "" && degraded != "none": // a 429 of the REST API always has this field; "none" means that the store decided
 					undecided.Add(1)
 				case r.StatusCode == http.StatusOK:
 					n.Add(1)
 				case r.StatusCode == http.StatusTooManyRequests:
 				case r.StatusCode == http.StatusInternalServerError && r.Header.Get("x-amzn-ErrorType") != "":
-					n.Add(1) // the authorizer admitted the request, but no environment of the handler was free
+					n.Add(1) // the authorizer admitted the request, but every environment of the handler was busy
 				case r.StatusCode == http.StatusServiceUnavailable, r.StatusCode == http.StatusInternalServerError:
 					<-answered
 					continue
@@ -130,8 +130,8 @@ func crowd(t *testing.T, url, token string, clients int) (admitted, late int64) 
 	return n.Load(), undecided.Load()
 }
 
-// Environments use the keys of the checkout. Each environment counts separately, and writes a log and
-// metrics.
+// Environments use the checkout's keys. With a memory store, each environment counts separately.
+// Each writes a log and metrics.
 func TestEnvironments_memory(t *testing.T) {
 	checkouttest.Built(t)
 	var out bytes.Buffer
@@ -142,7 +142,8 @@ func TestEnvironments_memory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The first number is from the authorizer's environment, and the others are from the handler's.
+	// The first number is from the authorizer's environment, and the other two are from the
+	// handler's.
 	for i, remaining := range []string{"19", "19", "18"} {
 		if r := commandtest.Send(t, http.MethodGet, apis[min(i, 1)].URL+"/api/v1/search", token); r.StatusCode != http.StatusOK || r.Header.Get("X-RateLimit-Remaining") != remaining {
 			t.Errorf("request %d: got %s %v, want 200 and %s remaining", i+1, r.Status, r.Header, remaining)
@@ -164,7 +165,7 @@ func TestEnvironments_memory(t *testing.T) {
 	}
 }
 
-// Metrics go to the metrics file. Other lines go to the log, each in one write.
+// JSON lines go to the metrics file. Other lines go to the log, each in one write.
 func TestServer_line(t *testing.T) {
 	var log, metrics bytes.Buffer
 	s := &Server{Options: Options{Log: &log}, metrics: &metrics}
@@ -176,8 +177,8 @@ func TestServer_line(t *testing.T) {
 	}
 }
 
-// Two runs of a checkout write to one file, and no line is lost. If the file is too large, a new run
-// removes it.
+// Two runs of a checkout write to one metrics file without losing lines. A new run removes a file
+// that is too large.
 func TestServer_openMetrics(t *testing.T) {
 	c := checkouttest.Scratch(t)
 	write := func(text string) {

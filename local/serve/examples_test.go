@@ -14,8 +14,8 @@ import (
 	"github.com/weir-limits/weir/local/command/commandtest"
 )
 
-// times sends a request n times. It checks that the limit admits the first requests, whose number is
-// admitted, and refuses the others. An admitted request must get the given status.
+// times sends a request n times. The limit must admit the first requests, as many as admitted, and
+// refuse the others. An admitted request gets status.
 func (l *local) times(n, admitted, status int, limit string, request func() commandtest.Reply) {
 	l.t.Helper()
 	for i := range n {
@@ -31,7 +31,7 @@ func (l *local) times(n, admitted, status int, limit string, request func() comm
 	}
 }
 
-// eachStore runs a test with an example document, on every store and both APIs.
+// eachStore runs a test with an example document, for each store and each API.
 func eachStore(t *testing.T, example string, test func(l *local, api *httptest.Server)) {
 	for _, store := range stores {
 		t.Run(store, func(t *testing.T) {
@@ -53,8 +53,8 @@ func (l *local) search(api *httptest.Server, token string) func() commandtest.Re
 	return func() commandtest.Reply { return l.send(api, http.MethodGet, "/api/v1/search", token) }
 }
 
-// Users, API keys, addresses and an endpoint have separate counts. A request is admitted only if all
-// its limits allow it.
+// Users, API keys, addresses and an endpoint have separate counts. A request passes only if each of
+// its limits allows it.
 func TestExample_identities(t *testing.T) {
 	eachStore(t, "identities.json", func(l *local, api *httptest.Server) {
 		l.times(12, 10, http.StatusOK, "user", l.search(api, l.token("alice", "")))
@@ -71,7 +71,7 @@ func TestExample_identities(t *testing.T) {
 	})
 }
 
-// Layered limits apply to an address, to a user, and to a user at one endpoint.
+// Three limits apply to one request: of its address, of its user, and of the user at this endpoint.
 func TestExample_layered(t *testing.T) {
 	eachStore(t, "layered.json", func(l *local, api *httptest.Server) {
 		l.times(22, 20, http.StatusOK, "user-endpoint", l.search(api, l.token("alice", "")))
@@ -82,7 +82,7 @@ func TestExample_layered(t *testing.T) {
 	})
 }
 
-// The limit allows five failed logins an hour for a name. A successful login is refunded.
+// The limit allows five failed logins an hour for a user name. A successful login is refunded.
 func TestExample_login(t *testing.T) {
 	eachStore(t, "login.json", func(l *local, api *httptest.Server) {
 		login := func(user, password string) func() commandtest.Reply {
@@ -94,7 +94,7 @@ func TestExample_login(t *testing.T) {
 		l.times(4, 4, http.StatusUnauthorized, "login", login("demo", "guess"))
 		l.times(2, 2, http.StatusOK, "login", login("demo", "demo"))
 		l.times(1, 1, http.StatusUnauthorized, "login", login("Demo", "guess"))
-		l.times(2, 0, http.StatusOK, "login", login("demo", "demo")) // a correct password is refused too
+		l.times(2, 0, http.StatusOK, "login", login("demo", "demo")) // the limit refuses a login even if its password is right
 		l.times(1, 1, http.StatusUnauthorized, "login", login("other", "guess"))
 		l.Wait(30 * time.Minute)
 		l.times(1, 0, http.StatusOK, "login", login("demo", "demo"))
@@ -112,7 +112,7 @@ func TestExample_login(t *testing.T) {
 	})
 }
 
-// The example has a limit with shards, which refuses, and a shadow limit, which refuses nothing.
+// A limit with shards refuses requests, and a limit in mode shadow refuses none.
 func TestExample_busy(t *testing.T) {
 	eachStore(t, "busy.json", func(l *local, api *httptest.Server) {
 		l.times(50, 50, http.StatusOK, "", l.search(api, ""))

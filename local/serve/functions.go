@@ -29,22 +29,23 @@ import (
 	"github.com/weir-limits/weir/local/servers"
 )
 
-// localTimeouts has the store timeout of each store. The timeouts are longer than on AWS, because a
-// local server shares the machine with other programs. A missing entry means limiter.DefaultTimeout.
+// localTimeouts has the store timeout of each local store. It is longer than on AWS, because the
+// server shares the machine with other programs. A store that is missing here has
+// limiter.DefaultTimeout.
 var localTimeouts = map[string]string{"redis": "200ms"}
 
-// prepare creates the keys of this checkout and starts the store's server.
+// prepare creates the checkout's keys and starts the server of the store.
 func (s *Server) prepare(ctx context.Context) error {
 	var err error
 	if s.apiKeys, err = s.checkout.Seed(); err != nil {
 		return err
 	}
-	s.Store = cmp.Or(s.Store, Memory) // for functions, an empty STORE means DynamoDB on AWS
+	s.Store = cmp.Or(s.Store, Memory) // an empty STORE would mean DynamoDB on AWS
 	s.variables = map[string]string{
 		"STORE": s.Store, "TABLE": checkout.Table, "RULES_FILE": s.Rules, "WEIR_LOCAL": "true",
 		"JWKS": s.checkout.PublicKeysFile(), "JWT_ISSUER": checkout.Issuer, "JWT_AUDIENCE": checkout.Audience, "JWT_ALGORITHMS": string(checkout.Algorithm),
 		"SAMPLE_LOGIN": cmp.Or(os.Getenv("SAMPLE_LOGIN"), "demo:demo"), "MAX_DELAY": os.Getenv("MAX_DELAY"), "API_KEYS_FILE": s.checkout.APIKeysFile(), "API_KEY_SECRET_FILE": s.checkout.APIKeySecretFile(), "SUBJECT_KEY_FILE": s.checkout.SubjectKeyFile(),
-		"RECORDS_TABLE": "", // no table: a local run reads its keys from files
+		"RECORDS_TABLE": "", // empty: a local run reads API keys from a file
 		"STORE_TIMEOUT": cmp.Or(os.Getenv("STORE_TIMEOUT"), localTimeouts[s.Store], limiter.DefaultTimeout.String()),
 	}
 	if s.Namespace != "" {
@@ -78,9 +79,9 @@ func (s *Server) startServer(ctx context.Context) (*servers.Server, error) {
 	return servers.StartDynamoDB(ctx, s.checkout.Root, s.Out)
 }
 
-// gateway builds the functions that the APIs call, and the gateway. The functions share one store, as on
-// AWS. For a memory store this is true only of functions in this process: every environment in a
-// separate process has a memory store of its own.
+// gateway builds the gateway and the functions that its APIs invoke. Functions in this process
+// share one store, also a memory store. Environments are separate processes, so each has its own
+// memory store.
 func (s *Server) gateway(ctx context.Context, template *template.Template) (*gateway.Gateway, error) {
 	if err := s.openMetrics(); err != nil {
 		return nil, err
@@ -89,7 +90,7 @@ func (s *Server) gateway(ctx context.Context, template *template.Template) (*gat
 	handlers := map[string]lambda.Handler{}
 	for _, f := range template.Functions() {
 		role := f.Environment[roleVariable]
-		// No API calls this function, for example because a schedule starts it.
+		// No API invokes this function; a schedule starts it, for example.
 		if role != authorizerRole && role != handlerRole && role != contract.Settle {
 			continue
 		}
@@ -158,8 +159,8 @@ func (s *Server) settle(ctx context.Context, f template.Function, c boot.Config,
 	return lambdahttp.NewSettle(e), nil
 }
 
-// operate adds the limiter of a function to the operator. The limiter of the REST API's authorizer
-// becomes the first one, with which the operator answers.
+// operate adds a function's limiter to the operator, which answers explain, usage and reset. It
+// answers with the limiter of the REST API's authorizer, so this one must be the first.
 func (s *Server) operate(c boot.Config, e *lambdahttp.Environment, store limiter.Store, role string) {
 	if s.operator == nil {
 		s.operator = &operator.Operator{
@@ -174,15 +175,15 @@ func (s *Server) operate(c boot.Config, e *lambdahttp.Environment, store limiter
 	s.operator.Limiters = slices.Insert(s.operator.Limiters, at, e.Limiter)
 }
 
-// A variable of a function identifies its role. CDK adds a hash to the logical ID, so the logical ID
-// cannot identify the role.
+// roleVariable identifies the role of a function. A logical id cannot, because the CDK adds a hash
+// to it.
 const (
 	roleVariable   = "WEIR_FUNCTION"
 	authorizerRole = "authorizer"
 	handlerRole    = "handler"
 )
 
-// lookup returns the variables of a function in the form of os.LookupEnv.
+// lookup returns a function like os.LookupEnv for the variables of a Lambda function.
 func (s *Server) lookup(environment map[string]string) func(string) (string, bool) {
 	all := s.variablesOf(environment)
 	return func(name string) (string, bool) {
@@ -191,8 +192,8 @@ func (s *Server) lookup(environment map[string]string) func(string) (string, boo
 	}
 }
 
-// variablesOf returns the variables of a function. Variables of the template that name AWS resources are
-// left out. Variables of this run override the variables of the template.
+// variablesOf returns the variables of a function: those of the template without the names of AWS
+// resources, overridden by those of this run.
 func (s *Server) variablesOf(environment map[string]string) map[string]string {
 	all := maps.Clone(environment)
 	maps.DeleteFunc(all, func(name, _ string) bool {
@@ -202,7 +203,7 @@ func (s *Server) variablesOf(environment map[string]string) map[string]string {
 	return all
 }
 
-// openStore opens the store. With DynamoDB, it first creates a missing table on DynamoDB Local.
+// openStore opens the store. If the table of DynamoDB Local is missing, it creates the table.
 func (s *Server) openStore(ctx context.Context, c boot.Config) (limiter.Store, error) {
 	if c.Store == "dynamodb" && c.DynamoDBEndpoint == "" {
 		return nil, errors.New("DYNAMODB_ENDPOINT: required: a local run must not charge a table on AWS")

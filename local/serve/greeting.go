@@ -12,7 +12,6 @@ import (
 	"github.com/weir-limits/weir/local/servers"
 )
 
-// greet prints all addresses and examples of requests.
 func (s *Server) greet(apis []*gateway.API) {
 	where := s.Store
 	if address := s.variables[servers.Variables[s.Store]]; address != "" {
@@ -48,7 +47,7 @@ func (s *Server) greet(apis []*gateway.API) {
 		"  curl -i -H \"x-api-key: %s\" %s/api/v1/search\n\n", urls[0], self(), urls[0], urls[max(0, len(apis)-1)], s.apiKeys["paid"], urls[0])
 }
 
-// urls returns the addresses of the first n APIs.
+// urls returns the addresses of the first n APIs, which have consecutive ports.
 func (s *Server) urls(n int) (list []string) {
 	for i := range n {
 		list = append(list, fmt.Sprintf("http://127.0.0.1:%d", int(s.Port)+i))
@@ -56,7 +55,6 @@ func (s *Server) urls(n int) (list []string) {
 	return list
 }
 
-// count returns the number of rules as text.
 func count(n int) string {
 	if n == 1 {
 		return "1 rule"
@@ -73,7 +71,7 @@ func PrintAPIKeys(out io.Writer, keys map[string]string) {
 	}
 }
 
-// self returns the command that starts this program in a shell.
+// self returns the shell command that starts this program.
 func self() string {
 	path, err := os.Executable()
 	if err != nil {

@@ -26,14 +26,13 @@ import (
 	"github.com/weir-limits/weir/local/gateway"
 )
 
-// down is a store that always fails.
 type down struct{ limiter.Store }
 
 func (down) Take(context.Context, algo.Instant, limiter.Subject, []limiter.Charge, []algo.Result) (bool, error) {
 	return false, limiter.ErrUnavailable
 }
 
-// newOutage returns a local whose store always fails, behind a breaker.
+// newOutage returns APIs whose store always fails, behind a breaker.
 func newOutage(t *testing.T, document string) *local {
 	t.Helper()
 	rules := filepath.Join(t.TempDir(), "rules.json")
@@ -81,7 +80,7 @@ func newOutage(t *testing.T, document string) *local {
 	return l
 }
 
-// During an outage, each value of on_error causes the documented answer on both APIs.
+// While the store fails, each value of on_error leads to its documented answer on both APIs.
 func TestServe_onError(t *testing.T) {
 	l := newOutage(t, `{"version":1,"rules":[
 		{"endpoint":"/api/v1/search","on_error":"allow","limits":{"*":{"requests":10,"window":"1m"}}},
@@ -102,7 +101,8 @@ func TestServe_onError(t *testing.T) {
 					t.Fatalf("%s: %s, request %d: got %s, want %d: %s", name, c.path, i+1, r.Status, status, r.Text)
 				}
 				reason := r.Header.Get("Weir-Degraded")
-				// For the 503 of the authorizer, the REST API sends a static response without Weir-Degraded.
+				// The REST API answers a 503 of the authorizer with a static response, which lacks
+				// Weir-Degraded.
 				if static := status == 503 && api == l.rest; !static && reason != "store_unavailable" && reason != "store_breaker" || static && reason != "" {
 					t.Errorf("%s: %s, request %d: got Weir-Degraded %q, want store_unavailable or store_breaker (none in a static response)", name, c.path, i+1, reason)
 				}

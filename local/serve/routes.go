@@ -10,12 +10,11 @@ import (
 	"github.com/weir-limits/weir/local/gateway"
 )
 
-// endpoint is the part of a rule that selects requests.
+// endpoint is the method and the path of a rule.
 type endpoint struct {
 	Endpoint, Method string
 }
 
-// endpointsOf returns the endpoints of rules, by index of the rule.
 func endpointsOf(r *rules.Rules) (list []endpoint) {
 	for i := range r.Len() {
 		pattern, method := r.Endpoint(i)
@@ -24,13 +23,14 @@ func endpointsOf(r *rules.Rules) (list []endpoint) {
 	return list
 }
 
-// placed is an endpoint and its place in the document.
+// placed is an endpoint with its place in the rules document, such as rules[1].
 type placed struct {
 	place string
 	endpoint
 }
 
-// placedIn returns all endpoints in a rules document: those of the rules, the exemptions and the usage.
+// placedIn returns all endpoints in a rules document: of the rules, of the exemptions, and of the
+// usage.
 func placedIn(r *rules.Rules) (list []placed) {
 	for i, rule := range endpointsOf(r) {
 		list = append(list, placed{fmt.Sprintf("rules[%d]", i), rule})
@@ -44,8 +44,8 @@ func placedIn(r *rules.Rules) (list []placed) {
 	return list
 }
 
-// unmatched returns a line for each endpoint that matches no route of the APIs. Probably the endpoint or
-// its method is misspelled, or the APIs lack a route.
+// unmatched returns one line for each endpoint that no route of the APIs can match: its path or
+// method is probably misspelled, or a route is missing.
 func unmatched(endpoints []placed, apis []*gateway.API) (lines []string) {
 	for _, e := range endpoints {
 		if !slices.ContainsFunc(apis, func(a *gateway.API) bool { return slices.ContainsFunc(a.Routes, e.meets) }) {
@@ -55,8 +55,8 @@ func unmatched(endpoints []placed, apis []*gateway.API) (lines []string) {
 	return lines
 }
 
-// routed reports whether an API has a route for a request. OPTIONS and HEAD requests always count as
-// routed, OPTIONS because API Gateway answers preflights.
+// routed reports whether an API has a route for a request. It is always true for OPTIONS, because
+// API Gateway answers preflights, and for HEAD.
 func routed(apis []*gateway.API, method, path string) bool {
 	if method == http.MethodOptions || method == http.MethodHead {
 		return true
@@ -64,13 +64,13 @@ func routed(apis []*gateway.API, method, path string) bool {
 	return slices.ContainsFunc(apis, func(a *gateway.API) bool { return slices.ContainsFunc(a.Routes, endpoint{path, method}.meets) })
 }
 
-// meets reports whether a request can match both the rule and the route.
+// meets reports whether some request matches both the endpoint of the rule and the route.
 func (e endpoint) meets(r gateway.Route) bool {
 	method := r.Method
 	switch method {
-	case http.MethodOptions: // OPTIONS is never limited
+	case http.MethodOptions: // rules never apply to OPTIONS
 		return false
-	case http.MethodHead: // HEAD counts as GET
+	case http.MethodHead: // a rule for GET also applies to HEAD
 		method = http.MethodGet
 	}
 	if e.Method != "" && method != "ANY" && e.Method != method {
@@ -86,7 +86,7 @@ func (e endpoint) meets(r gateway.Route) bool {
 			return false
 		}
 	}
-	greedy := strings.HasSuffix(r.Path, "+}") // matches one or more segments
+	greedy := strings.HasSuffix(r.Path, "+}") // a greedy parameter matches one or more segments
 	return (len(mine) >= len(theirs) || below) && (len(theirs) >= len(mine) || greedy)
 }
 

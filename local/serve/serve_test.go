@@ -25,17 +25,17 @@ import (
 	"github.com/weir-limits/weir/local/servers"
 )
 
-// local runs the REST API and the HTTP API as weir serve does, with a clock that the test sets.
+// local is the REST API and the HTTP API of weir serve, with a clock that the test sets.
 type local struct {
 	commandtest.Clock
 	t          *testing.T
 	checkout   checkout.Checkout
 	rest, http *httptest.Server
-	apiKeys    map[string]string // API keys by tier
+	apiKeys    map[string]string // key: tier
 	namespace  string
 }
 
-// start is a whole second, so that waits in whole seconds are exact.
+// start is a whole second, so that a wait of whole seconds ends exactly when a limit resets.
 var start = time.Date(2100, 3, 4, 12, 0, 30, 0, time.UTC)
 
 func newLocal(t *testing.T, store, rules string) *local {
@@ -56,7 +56,6 @@ func newLocal(t *testing.T, store, rules string) *local {
 	return l
 }
 
-// token returns a token that is valid at the current time of l.
 func (l *local) token(user, tier string) string {
 	l.t.Helper()
 	token, err := l.checkout.Token(user, tier, time.Until(start)+time.Hour, nil)
@@ -71,7 +70,6 @@ func (l *local) send(api *httptest.Server, method, path, token string) commandte
 	return commandtest.Send(l.t, method, api.URL+path, token)
 }
 
-// sendWith sends a request with a body and a header.
 func (l *local) sendWith(api *httptest.Server, method, path, body string, header http.Header) commandtest.Reply {
 	l.t.Helper()
 	request, err := http.NewRequestWithContext(l.t.Context(), method, api.URL+path, strings.NewReader(body))
@@ -82,7 +80,6 @@ func (l *local) sendWith(api *httptest.Server, method, path, body string, header
 	return commandtest.Do(l.t, request)
 }
 
-// apiKey returns a key that the gateway accepts.
 func (l *local) apiKey() string {
 	l.t.Helper()
 	for _, key := range l.apiKeys {
@@ -94,7 +91,7 @@ func (l *local) apiKey() string {
 
 var stores = []string{"memory", "dynamodb", "redis"}
 
-// With the rules document of the design, every store and both APIs return the documented answers.
+// With the rules document of the design, both APIs give the documented answers on every store.
 func TestServe_document(t *testing.T) {
 	for _, store := range stores {
 		for _, kind := range []string{"REST", "HTTP"} {
@@ -106,9 +103,9 @@ func TestServe_document(t *testing.T) {
 				}
 				l.searches(api, l.token("frank", "free"), 20)
 				l.searches(api, l.token("paula", "paid"), 100)
-				l.searches(api, l.token("ulla", "gold"), 20) // an unknown tier counts as free
+				l.searches(api, l.token("ulla", "gold"), 20) // a caller of an unknown tier has the limits of tier free
 				l.searches(api, l.token("nina", ""), 20)
-				l.searches(api, "", 20) // an anonymous caller counts as free
+				l.searches(api, "", 20) // an anonymous caller has the limits of tier free
 				l.enterprise(api)
 				l.data(api)
 			})
@@ -116,8 +113,8 @@ func TestServe_document(t *testing.T) {
 	}
 }
 
-// searches expects that n searches are admitted at once, and that the next gets the documented
-// refusal. After Retry-After, one search is admitted.
+// searches sends n+1 searches at once: n must be admitted, and the last gets the documented
+// refusal. One search is admitted after Retry-After.
 func (l *local) searches(api *httptest.Server, token string, n int) {
 	l.t.Helper()
 	now, quota := l.Now().Unix(), n*5
@@ -165,7 +162,7 @@ func (l *local) expect(r commandtest.Reply, fields map[string]string) {
 	}
 }
 
-// enterprise expects that tier enterprise has a sliding window of 10,000 requests.
+// enterprise checks the sliding window of tier enterprise: 10,000 requests.
 func (l *local) enterprise(api *httptest.Server) {
 	l.t.Helper()
 	r := l.send(api, http.MethodGet, "/api/v1/search", l.token("erna", "enterprise"))
@@ -173,7 +170,7 @@ func (l *local) enterprise(api *httptest.Server) {
 	l.expect(r, map[string]string{"X-RateLimit-Limit": "10000", "X-RateLimit-Remaining": "9999", "RateLimit-Policy": `"search";q=10000;w=60`, "X-RateLimit-Reset": strconv.FormatInt(reset.Unix(), 10)})
 }
 
-// data expects that a POST charges the caller's limit of 10 and the global limit.
+// data checks that a POST charges the caller's limit of 10 requests and the global limit.
 func (l *local) data(api *httptest.Server) {
 	l.t.Helper()
 	token := l.token("dora", "free")
@@ -185,14 +182,15 @@ func (l *local) data(api *httptest.Server) {
 	if r := l.send(api, http.MethodPost, "/api/v1/data", token); r.StatusCode != http.StatusTooManyRequests {
 		l.t.Errorf("POST 11: got %s, want 429", r.Status)
 	}
-	// Tier paid has no limit at this endpoint, and the response does not report the global limit.
+	// Tier paid has no limit of its own at this endpoint, and a response does not report the global
+	// limit.
 	if r := l.send(api, http.MethodPost, "/api/v1/data", l.token("paula", "paid")); r.StatusCode != http.StatusCreated || r.Header.Get("X-RateLimit-Limit") != "" {
 		l.t.Errorf("tier paid: got %s %v, want 201 without X-RateLimit-Limit", r.Status, r.Header)
 	}
 }
 
-// A global limit counts all callers. If it refuses, the response has its name, and the charge on the
-// caller's limit is refunded.
+// A global limit counts all callers together. If it refuses, the response names it, and the charge
+// on the caller's own limit is refunded.
 func TestServe_global(t *testing.T) {
 	document := filepath.Join(t.TempDir(), "rules.json")
 	if err := os.WriteFile(document, []byte(`{"rules":[{"endpoint":"/api/v1/data","method":"POST","limits":{
@@ -211,14 +209,13 @@ func TestServe_global(t *testing.T) {
 					t.Errorf("two minutes later: got %v, want 9 remaining", r.Header)
 				}
 				l.Wait(2 * time.Minute)
-				l.everybody(api, "paid") // tier paid has only the global limit
+				l.everybody(api, "paid") // the global limit is the only one of tier paid here
 			})
 		}
 	}
 }
 
-// everybody sends six requests of two callers, and expects that the global limit admits exactly four of
-// them.
+// everybody sends six requests by two callers. The global limit must admit exactly four of them.
 func (l *local) everybody(api *httptest.Server, tier string) {
 	l.t.Helper()
 	for i := range 6 {
@@ -232,8 +229,8 @@ func (l *local) everybody(api *httptest.Server, tier string) {
 	}
 }
 
-// A bad credential gets 401 on both APIs. It charges limits of the address, but no limit of the user
-// that it names.
+// A bad credential gets 401 on both APIs. It is charged to the limits of the address, and not to
+// the user that it names.
 func TestServe_credentials(t *testing.T) {
 	document := filepath.Join(t.TempDir(), "rules.json")
 	if err := os.WriteFile(document, []byte(`{"rules":[{"endpoint":"*","limits":{
@@ -271,7 +268,7 @@ func TestServe_credentials(t *testing.T) {
 	}
 }
 
-// An empty store name means the memory store, not DynamoDB on AWS.
+// An empty store name selects the memory store, not DynamoDB on AWS.
 func TestServe_noStore(t *testing.T) {
 	l := newLocal(t, "", "testdata/design.json")
 	if r := l.send(l.rest, http.MethodGet, "/api/v1/search", ""); r.StatusCode != http.StatusOK || r.Header.Get("Weir-Degraded") != "" {
@@ -283,7 +280,7 @@ func TestServe_noStore(t *testing.T) {
 	}
 }
 
-// The template of a run has the function that settles receipts. No variable of a function refers to AWS.
+// A run uses a template with the function Settle. No variable of its functions refers to AWS.
 func TestServe_template(t *testing.T) {
 	for _, store := range []string{"", "memory", "dynamodb", "redis"} {
 		c := checkouttest.Scratch(t)
@@ -308,7 +305,7 @@ func TestServe_template(t *testing.T) {
 	}
 }
 
-// A template is rejected if no function has the variable WEIR_FUNCTION.
+// serve rejects a template in which no function has the variable WEIR_FUNCTION.
 func TestServe_templateWithoutRole(t *testing.T) {
 	s := &Server{Options: Options{Template: "../gateway/template/testdata/good/sample.json", Out: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: time.Now}}
 	t.Cleanup(s.Close)
@@ -323,8 +320,8 @@ func TestServe_templateWithoutRole(t *testing.T) {
 	}
 }
 
-// The greeting has the version of the rules, the endpoints that match no route, the variable that the
-// run ignores, and a request with an API key.
+// The greeting has the version of the rules, the endpoints that match no route, the variable that
+// has no effect, and a request with an API key.
 func TestServe_greet(t *testing.T) {
 	document := filepath.Join(t.TempDir(), "rules.json")
 	if err := os.WriteFile(document, []byte(`{"version":7,"rules":[{"endpoint":"/api/v1/serch","method":"GET","limits":{"*":{"requests":1,"window":"1m"}}}],
@@ -367,7 +364,7 @@ func TestServe_greet(t *testing.T) {
 	}
 }
 
-// A run creates a missing key file. The error for a damaged key file contains the path of the file.
+// A run creates a missing key file. For a damaged key file, the error has the path.
 func TestServe_keys(t *testing.T) {
 	c := checkouttest.Scratch(t)
 	open := func() (*Server, error) {

@@ -53,17 +53,17 @@ const Memory = "memory"
 // DefaultPort is the port at which the commands expect the first API, unless WEIR_URL has another URL.
 const DefaultPort = 8080
 
-// Server is one run. Create it with [New], and call either Run or Open, once.
+// Server is one run of the APIs. Create it with [New], and call either Run or Open, once.
 type Server struct {
 	Options
 
-	metrics  io.Writer // the file that replaces CloudWatch
+	metrics  io.Writer // file that replaces CloudWatch
 	checkout checkout.Checkout
-	// variables override the variables in the template.
+	// variables override variables of the template.
 	variables map[string]string
-	apiKeys   map[string]string // API keys by tier
-	live      *live.Rules       // rules of the functions in this process
-	opened    limiter.Store     // store of the functions
+	apiKeys   map[string]string // key: tier
+	live      *live.Rules       // rules that the functions in this process use
+	opened    limiter.Store     // store that the functions in this process use
 	operator  *operator.Operator
 	closers   []func()
 }
@@ -94,8 +94,8 @@ func (s *Server) Run(ctx context.Context) error {
 	return s.serve(ctx, s.handlers(apis, s.urls(len(apis))), listeners)
 }
 
-// Open starts everything except the ports, and returns the handlers of the APIs. urls are the
-// addresses at which clients reach the APIs. The caller must call Close.
+// Open starts everything except the listeners, and returns a handler for each API. urls are the
+// addresses at which clients will reach the APIs. Call Close afterwards.
 func (s *Server) Open(ctx context.Context, urls []string) ([]http.Handler, error) {
 	template, err := s.read()
 	if err != nil {
@@ -108,7 +108,8 @@ func (s *Server) Open(ctx context.Context, urls []string) ([]http.Handler, error
 	return s.handlers(apis, urls), nil
 }
 
-// handlers returns the handlers of the APIs. The first one also serves the site.
+// handlers returns a handler for each API. The first one also serves the console and the operator's
+// endpoints.
 func (s *Server) handlers(apis []*gateway.API, urls []string) []http.Handler {
 	s.operator.Routed = func(method, path string) bool { return routed(apis, method, path) }
 	var list []http.Handler
@@ -127,8 +128,8 @@ func (s *Server) Close() {
 	s.closers = nil
 }
 
-// read reads the rules and the template. It runs before anything starts, so that mistakes are reported
-// at once.
+// read reads the rules and the template. It runs first, so that mistakes are reported before
+// anything starts.
 func (s *Server) read() (parsed *template.Template, err error) {
 	if s.checkout, err = checkout.Find(); err != nil {
 		return nil, err
@@ -151,11 +152,10 @@ func (s *Server) read() (parsed *template.Template, err error) {
 	return parsed, nil
 }
 
-// goldenTemplate is a template whose access log settles receipts. It serves each store, because variables of
-// the run select the store.
+// goldenTemplate is a template with an access log that settles receipts. It works with every store,
+// because variables of the run select the store.
 const goldenTemplate = "settlement.template.json"
 
-// absolute returns path as an absolute path, or fallback if path is empty.
 func absolute(path, fallback string) string {
 	if path == "" {
 		return fallback
@@ -166,7 +166,6 @@ func absolute(path, fallback string) string {
 	return path
 }
 
-// open starts the dependencies of the functions, and creates the gateway.
 func (s *Server) open(ctx context.Context, template *template.Template) ([]*gateway.API, error) {
 	if err := s.prepare(ctx); err != nil {
 		return nil, err
@@ -178,7 +177,6 @@ func (s *Server) open(ctx context.Context, template *template.Template) ([]*gate
 	return g.APIs(), nil
 }
 
-// listen opens n ports.
 func (s *Server) listen(ctx context.Context, n int) (listeners []net.Listener, err error) {
 	for i := range n {
 		port := int(s.Port) + i
@@ -192,15 +190,15 @@ func (s *Server) listen(ctx context.Context, n int) (listeners []net.Listener, e
 	return listeners, nil
 }
 
-// The timeouts of connections. They are short, because clients of a local gateway are fast.
+// The timeouts of client connections. They are short, because clients are on the same machine.
 const (
 	headerTimeout = 10 * time.Second
-	bodyTimeout   = 30 * time.Second // the same as API Gateway's timeout for a function
+	bodyTimeout   = 30 * time.Second // like API Gateway's timeout for a function
 	idleTimeout   = 2 * time.Minute
 	closeTimeout  = 5 * time.Second
 )
 
-// serve answers requests until ctx ends. It then waits for the requests in progress.
+// serve answers requests until ctx ends, and then waits for requests in progress.
 func (s *Server) serve(ctx context.Context, handlers []http.Handler, listeners []net.Listener) error {
 	failed := make(chan error, len(handlers))
 	var running []*http.Server

@@ -11,12 +11,12 @@ import (
 	"github.com/weir-limits/weir/local/operator"
 )
 
-// sitePath is the prefix of the site's paths. The first API does not get these requests, so rules and
-// functions do not apply to them.
+// sitePath is the prefix of the console and the operator's endpoints. Requests below it do not
+// reach the first API, so no rule and no function applies to them.
 const sitePath = console.Path
 
-// site returns the handler for paths below sitePath. [guarded] restricts it to this machine. No
-// deployed function contains this handler.
+// site returns the handler of all paths below sitePath. [guarded] protects it from other sites. No
+// deployed function contains it.
 func (s *Server) site(apis []*gateway.API, urls []string) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(console.Path, s.console(apis, urls))
@@ -24,7 +24,6 @@ func (s *Server) site(apis []*gateway.API, urls []string) http.Handler {
 	return guarded(mux)
 }
 
-// operating returns the handler of the endpoints of package operator.
 func (s *Server) operating() http.Handler {
 	if s.Environments > 0 && s.Store == Memory {
 		return operator.Refusal("usage: not available, because each environment counts in separate memory; start the gateway with STORE=redis or STORE=dynamodb, or without ENVIRONMENTS")
@@ -32,8 +31,8 @@ func (s *Server) operating() http.Handler {
 	return s.operator.Handler()
 }
 
-// before returns a handler that passes requests below sitePath to site, and all others to api. It
-// does not change paths. (http.ServeMux would clean them.)
+// before returns a handler that sends requests below sitePath to site and all others to api. Unlike
+// http.ServeMux, it does not clean paths.
 func before(site, api http.Handler) http.Handler {
 	api = console.WithPointer(api)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -45,10 +44,10 @@ func before(site, api http.Handler) http.Handler {
 	})
 }
 
-// guarded rejects requests that a web page of another origin makes a browser send to this machine. Such a
-// page can use a host name that resolves to this machine (DNS rebinding), or send a cross-origin request.
-// A request that changes something must have a JSON body, and a form cannot send JSON. Before a
-// cross-origin request with JSON, the browser sends a preflight, which fails.
+// guarded rejects requests that a page of another site makes the browser send. Such a page can use
+// a host name that resolves to this machine (DNS rebinding), so the Host must be local. It can also
+// send a form, so a request that changes something must have a JSON body. Before a cross-origin
+// request with JSON, a browser sends a preflight, which fails.
 func guarded(h http.Handler) http.Handler {
 	h = http.NewCrossOriginProtection().Handler(h)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

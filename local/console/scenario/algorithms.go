@@ -7,17 +7,17 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// Algorithms plays the same arrivals against every algorithm. Buckets and windows have the same capacity.
-// A window is as long as an empty bucket takes to fill. With the parameters of All, the token bucket
-// admits 20 at once and then 10 a second. Requests leave the queue of the leaky bucket at intervals of
-// 100 ms.
+// Algorithms plays the same arrivals against every algorithm. A window lasts as long as an empty
+// bucket takes to fill, so every limit has the same capacity and rate. With the parameters of All,
+// the token bucket admits 20 requests at once and then 10 a second. The leaky bucket admits 20 at
+// once too, but releases one every 100 ms.
 type Algorithms struct {
-	Capacity int64 // capacity of each bucket and each window
-	Rate     int64 // requests a second
+	Capacity int64 // requests that a bucket or a window holds
+	Rate     int64 // requests per second
 	Arrivals
 }
 
-// AlgorithmsResult is a Result with the length of a window.
+// AlgorithmsResult is a Result with the window's length.
 type AlgorithmsResult struct {
 	Result
 	Window Milliseconds `json:"windowMs"`

@@ -6,16 +6,15 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// Boundary plays an attack on a fixed window of one second. A burst of Limit requests arrives
-// shortly before the end of a window. A second burst arrives at the start of the next window.
-// With the parameters of All, a fixed window of 20 admits 40 within 150 ms. A sliding window
-// admits 20.
+// Boundary plays an attack on a fixed window of one second: a burst of Limit requests just before
+// the end of a window, and a second burst just after it. With the parameters of All, a fixed window
+// of 20 admits 40 requests within 150 ms. A sliding window admits 20.
 type Boundary struct {
-	Limit   int64 // limit in requests a second; each burst has the same number of requests
-	Percent int64 // time of the first burst, in percent of the first window
+	Limit   int64 // requests per second, and requests of each burst
+	Percent int64 // start of the first burst, in percent of the first window
 }
 
-// BoundaryResult is a Result for three algorithms, with the time between the bursts.
+// BoundaryResult is a Result for three algorithms. It has the time between the two bursts.
 type BoundaryResult struct {
 	Result
 	Span Milliseconds `json:"spanMs"`

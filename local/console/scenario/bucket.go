@@ -8,11 +8,11 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// Bucket plays arrivals against a token bucket. In the list All, its bucket admits 20 requests at once
-// and then 10 a second.
+// Bucket plays arrivals against a token bucket. With the parameters of All, the bucket admits 20
+// requests at once and then 10 a second.
 type Bucket struct {
 	Capacity int64 // tokens
-	Rate     int64 // refill, tokens a second
+	Rate     int64 // tokens per second
 	Arrivals
 }
 
@@ -22,15 +22,15 @@ type BucketResult struct {
 	Levels []Level `json:"levels"`
 }
 
-// Level is the number of tokens at an instant, before the arrivals at that instant.
+// Level is the number of tokens in the bucket at a time, before the arrivals at that time.
 type Level struct {
 	At     Milliseconds `json:"atMs"`
 	Tokens int64        `json:"tokens"`
 }
 
 const (
-	levelStep   = 50 * time.Millisecond // time between two levels
-	longestRest = 10 * time.Second      // maximum time that is shown after the last arrival
+	levelStep   = 50 * time.Millisecond // time between two Levels
+	longestRest = 10 * time.Second      // time after the last arrival for which Levels are shown, at most
 )
 
 // Name implements Scenario.
@@ -58,8 +58,8 @@ func (b *Bucket) Play() (any, error) {
 	return BucketResult{Result{[]Run{run}}, levels}, err
 }
 
-// levels plays the arrivals again and reads the level of the bucket between them. After the last
-// arrival, levels continues for the time in which an empty bucket fills, but at most for longestRest.
+// levels plays the arrivals again and records the bucket's level between them. It continues after
+// the last arrival until an empty bucket would be full, but at most for longestRest.
 func (b *Bucket) levels() (levels []Level, err error) {
 	d, err := newDesk(limiter.Limit{Name: "demo", Rate: b.rate()})
 	if err != nil {

@@ -12,12 +12,12 @@ import (
 // Scenario is a demonstration with parameters. Its zero value is not valid. All returns valid
 // scenarios.
 type Scenario interface {
-	// Name returns the name of the scenario in a URL.
+	// Name returns the scenario's name in a URL.
 	Name() string
-	// Parameters returns the parameters of the scenario. Set changes their values.
+	// Parameters returns the scenario's parameters. Set changes their values.
 	Parameters() []Parameter
-	// Play plays the scenario and returns a result for JSON. An error describes an invalid
-	// parameter.
+	// Play runs the scenario and returns a result that marshals to JSON. An error describes an
+	// invalid parameter.
 	Play() (any, error)
 }
 
@@ -32,16 +32,16 @@ func All() []Scenario {
 	}
 }
 
-// Parameter is a number that changes a scenario.
+// Parameter is one number that the user can change.
 type Parameter struct {
-	Name        string // name in a URL
-	Label       string // text in the form, with the unit
+	Name        string // name in the URL's query
+	Label       string // label in the form, with the unit
 	Value       *int64
 	Least, Most int64
 }
 
-// Set sets the parameters in a query. The other parameters keep their values. The error is one
-// line about the first invalid parameter.
+// Set sets the parameters that query contains and keeps the others. The error is one line about the
+// first invalid parameter.
 func Set(s Scenario, query url.Values) error {
 	parameters := s.Parameters()
 	for _, name := range slices.Sorted(maps.Keys(query)) {

@@ -9,43 +9,43 @@ import (
 	"github.com/weir-limits/weir/limiter/memstore"
 )
 
-// Milliseconds is a duration, or the time from the start of a scenario to an event.
+// Milliseconds is a duration, or the time of an event since the start of a scenario.
 type Milliseconds float64
 
 func milliseconds(d time.Duration) Milliseconds { return Milliseconds(float64(d) / 1e6) }
 
-// Result is the outcome of the same arrivals under one or more limits.
+// Result has the outcome of the same arrivals for one or more limits.
 type Result struct {
 	Runs []Run `json:"runs"`
 }
 
-// Run is the outcome of arrivals under one limit.
+// Run is the outcome of all arrivals for one limit.
 type Run struct {
 	Algorithm algo.Algorithm `json:"algorithm"`
 	Admitted  int            `json:"admitted"`
 	Refused   int            `json:"refused"`
-	// AtOnce is the number of requests admitted at the first instant. Most is the largest number of
-	// requests that left within one second, for any start of this second. PerSecond has the number of
-	// requests that left in each second of the run.
+	// AtOnce is the number of requests that were admitted at the first arrival time. Most is the
+	// largest number that left within any one second. PerSecond has the number that left in each
+	// second of the run.
 	AtOnce    int       `json:"atOnce"`
 	Most      int       `json:"mostInASecond"`
 	PerSecond []int     `json:"perSecond"`
 	Requests  []Request `json:"requests"`
 }
 
-// Request is one arrival with its decision.
+// Request is one arrival and its decision.
 type Request struct {
 	At        Milliseconds `json:"atMs"`
 	Allowed   bool         `json:"allowed"`
 	Remaining int64        `json:"remaining"`
-	// RetryAfter is the time after which a refused request can be retried. Leaves is the time at
-	// which an admitted request leaves.
+	// RetryAfter is how long a refused request should wait. Leaves is when an admitted request
+	// leaves.
 	RetryAfter Milliseconds `json:"retryAfterMs,omitempty"`
 	Leaves     Milliseconds `json:"leavesMs"`
 }
 
-// Arrivals are Burst requests at the first instant, and then Offered requests a second for the
-// given number of Seconds, at equal intervals.
+// Arrivals are Burst requests at time 0, then Offered requests per second at equal intervals, for
+// Seconds seconds.
 type Arrivals struct{ Burst, Offered, Seconds int64 }
 
 func (a *Arrivals) parameters() []Parameter {
@@ -56,7 +56,7 @@ func (a *Arrivals) parameters() []Parameter {
 	}
 }
 
-// instants returns the arrival times, relative to the start of the scenario.
+// instants returns the times of the arrivals since the start.
 func (a *Arrivals) instants() (list []time.Duration) {
 	for range a.Burst {
 		list = append(list, 0)
@@ -67,16 +67,15 @@ func (a *Arrivals) instants() (list []time.Duration) {
 	return list
 }
 
-// caller is the subject of every charge.
 var caller = limiter.User("demo")
 
-// first returns the instant at which a scenario starts. It is also the start of a window.
+// first returns the time at which a scenario starts, which is also the start of a window.
 func first(window time.Duration) time.Time {
 	day := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	return day.Add(window - time.Duration(day.UnixNano())%window)
 }
 
-// desk decides the requests of one caller against one limit, in memory.
+// desk decides the requests of one caller for one limit with a memory store.
 type desk struct {
 	limiter *limiter.Limiter
 	charges []limiter.Charge
@@ -99,7 +98,7 @@ func newDesk(l limiter.Limit) (*desk, error) {
 	return &desk{made, []limiter.Charge{{Subject: caller, Limit: limit, Cost: 1}}, first(limit.Rate.Window)}, nil
 }
 
-// play decides the arrivals in the order of their times.
+// play decides arrivals, which must be sorted.
 func play(rate algo.Rate, arrivals []time.Duration) (Run, error) {
 	d, err := newDesk(limiter.Limit{Name: "demo", Rate: rate})
 	if err != nil {
@@ -129,7 +128,7 @@ func play(rate algo.Rate, arrivals []time.Duration) (Run, error) {
 	return run, nil
 }
 
-// most returns the largest number of instants within one second. The instants are sorted.
+// most returns the largest number of instants within any one second. The instants must be sorted.
 func most(instants []time.Duration) (n int) {
 	from := 0
 	for to, at := range instants {
@@ -141,7 +140,7 @@ func most(instants []time.Duration) (n int) {
 	return n
 }
 
-// perSecond returns the number of instants in each second.
+// perSecond returns how many instants each second has.
 func perSecond(instants []time.Duration) []int {
 	seconds := []int{}
 	for _, at := range instants {

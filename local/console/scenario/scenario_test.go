@@ -11,7 +11,7 @@ import (
 	"github.com/weir-limits/weir/local/console/scenario"
 )
 
-// play runs a scenario of All with the given parameters.
+// play runs a scenario with the parameters in query; the others have the defaults of All.
 func play[R any](t *testing.T, name, query string) R {
 	t.Helper()
 	s := find(t, name)
@@ -47,7 +47,8 @@ func TestBucket(t *testing.T) {
 	if run.AtOnce != 20 || run.Admitted != 60 || run.Refused != 30 {
 		t.Errorf("requests: got %d at once, %d admitted and %d refused, want 20, 60 and 30", run.AtOnce, run.Admitted, run.Refused)
 	}
-	// The first second admits 29: the burst of 20 and the 9 tokens that the bucket gains in that second.
+	// The first second admits 29: the burst of 20, and 9 tokens that are refilled during that
+	// second.
 	if want := []int{29, 10, 10, 10, 1}; !slices.Equal(run.PerSecond, want) {
 		t.Errorf("requests per second: got %v, want %v", run.PerSecond, want)
 	}
@@ -57,7 +58,7 @@ func TestBucket(t *testing.T) {
 	if first, last := r.Levels[0], r.Levels[len(r.Levels)-1]; first.Tokens != 20 || last.At != 6000 || last.Tokens != 20 {
 		t.Errorf("first level: got %+v, want 20 tokens; last of %d levels: got %+v, want 20 tokens at 6000 ms", first, len(r.Levels), last)
 	}
-	// Without traffic, the bucket gains one token every 100 ms, up to its capacity.
+	// Without requests, the bucket gains one token every 100 ms, up to its capacity of 20.
 	for i, level := range play[scenario.BucketResult](t, "bucket", "offered=0&burst=20").Levels {
 		if want := min(20, int64(i/2)); i > 0 && level.Tokens != want {
 			t.Errorf("%v ms: got %d tokens, want %d", level.At, level.Tokens, want)
@@ -65,12 +66,12 @@ func TestBucket(t *testing.T) {
 	}
 }
 
-// A fixed window of 20 admits 40 requests within 150 ms at a window boundary.
+// Around the boundary of two fixed windows of 20, 40 requests are admitted within 150 ms.
 func TestBoundary(t *testing.T) {
 	for _, c := range []struct {
 		query string
 		span  scenario.Milliseconds
-		want  []int // fixed, sliding, log
+		want  []int // admitted by the fixed window, the sliding window and the log
 	}{
 		{"", 150, []int{40, 20, 20}},
 		{"limit=100&percent=99", 10, []int{200, 100, 100}},
@@ -90,8 +91,8 @@ func TestBoundary(t *testing.T) {
 	}
 }
 
-// With an interval of 0, all nodes together admit exactly the limit. With an interval as long as the
-// window, each node admits the full limit.
+// With a sync interval of 0, three nodes together admit exactly the limit. With an interval as long
+// as the window, each node admits the full limit.
 func TestSync(t *testing.T) {
 	for _, c := range []struct {
 		query           string
@@ -103,7 +104,7 @@ func TestSync(t *testing.T) {
 		{"intervalMs=1000", 180, 120, []int{60, 60, 60}, 3, 3},
 		{"intervalMs=400", 132, 72, []int{60, 36, 36}, 9, 9},
 		{"intervalMs=400&offered=30", 78, 18, []int{30, 24, 24}, 9, 9},
-		{"intervalMs=400&offered=20", 60, 0, []int{20, 20, 20}, 9, 9}, // 60 requests for three nodes together, exactly the limit
+		{"intervalMs=400&offered=20", 60, 0, []int{20, 20, 20}, 9, 9}, // the nodes together get 60 requests, exactly the limit
 		{"intervalMs=1000&nodes=10&offered=300&limit=200", 2000, 1800, nil, 10, 10},
 		{"intervalMs=1000&nodes=1", 60, 0, []int{60}, 1, 1},
 	} {
@@ -120,8 +121,8 @@ func TestSync(t *testing.T) {
 	}
 }
 
-// All algorithms get the same arrivals. The token bucket admits 20 requests at once and then 10 a
-// second. In the leaky bucket, one request leaves every 100 ms.
+// Every algorithm gets the same arrivals. The token bucket admits 20 at once and then 10 a second.
+// The leaky bucket releases one every 100 ms.
 func TestAlgorithms(t *testing.T) {
 	r := play[scenario.AlgorithmsResult](t, "algorithms", "")
 	runs := map[algo.Algorithm]scenario.Run{}
@@ -142,14 +143,14 @@ func TestAlgorithms(t *testing.T) {
 			t.Errorf("departure %d: got %v ms, want %v", i, at, want)
 		}
 	}
-	// In a fixed window, the first requests use the whole quota. The log admits at most 20 requests in
-	// any two seconds.
+	// In a fixed window, the first requests use up the limit. The sliding log admits at most 20
+	// requests in any two seconds.
 	if got, want := runs[algo.FixedWindow].PerSecond, []int{20, 0, 15, 5, 15, 5, 1}; !slices.Equal(got, want) {
 		t.Errorf("fixed window: got %v, want %v", got, want)
 	}
 	left := departures(runs[algo.SlidingLog])
 	for i := range left[20:] {
-		if left[i+20]-left[i] < 2000-1e-6 { // tolerance for rounding of floats
+		if left[i+20]-left[i] < 2000-1e-6 { // 1e-6 allows for rounding of floats
 			t.Errorf("log: departures %d and %d: got a distance of %v ms, want at least 2000", i, i+20, left[i+20]-left[i])
 		}
 	}
@@ -164,8 +165,8 @@ func departures(r scenario.Run) (list []scenario.Milliseconds) {
 	return list
 }
 
-// A limit that counts tokens charges a reserve for each question, and corrects it to the real tokens
-// after the answer.
+// A limit that counts tokens charges a reserve for each question. After the answer it corrects the
+// charge to the real number of tokens.
 func TestTokens(t *testing.T) {
 	for _, c := range []struct {
 		query                                     string
@@ -185,7 +186,8 @@ func TestTokens(t *testing.T) {
 			t.Errorf("%q: got steps from %+v to %+v, want an idle limit at both ends", c.query, first, last)
 		}
 	}
-	// Two seconds pass before the first answer. Until then each question counts as its reserve, 100 tokens.
+	// The first answer takes two seconds. Until then, each question counts as its reserve of 100
+	// tokens.
 	steps := play[scenario.TokensResult](t, "tokens", "").Steps
 	for at, want := range map[int]scenario.TokensStep{
 		19: {At: 1900, Used: 400, Reserved: 400}, 20: {At: 2000, Used: 360, Reserved: 300}, 40: {At: 4000, Used: 1140, Reserved: 300, Debt: 140},
@@ -196,8 +198,8 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// Every parameter has bounds. An invalid parameter returns an error of one line. With all parameters at
-// their bounds, the result of a scenario is still small enough for the page.
+// Every parameter has bounds, and a value outside them is an error of one line. With all parameters
+// at their bounds, the result is still small enough for the page.
 func TestSet(t *testing.T) {
 	for _, c := range []struct{ name, query, want string }{
 		{"boundary", "limit=0", `limit: got "0", want 1 to 200`},

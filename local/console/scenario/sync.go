@@ -11,42 +11,43 @@ import (
 )
 
 // Sync plays nodes that share a limit and synchronize their counts at an interval
-// (limiter.Spread.Sync). It shows how many requests they admit over the limit in one window
-// of a second.
+// (limiter.Spread.Sync). It shows how many requests they admit over the limit in one window of a
+// second.
 //
-// Each node gets Offered requests a second, at equal intervals, and the nodes take turns. A node calls
-// the store at its first request, and then at its first request after each Interval. The call reports
-// the node's admitted requests and returns the total of all reports. Until its next call, the node
-// admits up to the remaining quota. So a node does not see the requests that other nodes have admitted
-// since their last report.
+// Each node gets Offered requests a second, at equal intervals, and the nodes take turns. A node
+// calls the store at its first request, and then at its first request after each Interval. The call
+// reports the node's admitted requests and returns the total of all reports. Until its next call,
+// the node admits up to the remaining quota. Meanwhile, the node does not know what the other nodes
+// admit.
 //
-// With an Interval of 0, every request calls the store, and no admitted request is over the
-// limit. With an Interval as long as the window, the nodes admit up to Nodes times Limit.
+// With an Interval of 0, every request calls the store, and no admitted request is over the limit.
+// With an Interval as long as the window, the nodes admit up to Nodes times Limit.
 //
-// With the parameters of All, 3 nodes get 90 requests a second each and synchronize every
-// 400 ms. Each node admits 36 requests before its second call. At its second call, the first node
-// reads a total of 36, which is only its own report, and admits 24 more. All nodes together admit
-// 132, with a limit of 60. (If every node reported before any node read, they would admit 108.)
+// With the parameters of All, 3 nodes get 90 requests a second each and synchronize every 400 ms.
+// Each node admits 36 requests before its second call. At its second call, the first node reads a
+// total of 36, which is only its own report, and admits 24 more. All nodes together admit 132, with
+// a limit of 60. (If every node reported before any node read, they would admit 108.)
 type Sync struct {
-	Limit    int64 // requests a second, of all nodes together
+	Limit    int64 // requests per second that all nodes together may admit
 	Nodes    int64
 	Interval int64 // sync interval in milliseconds
-	Offered  int64 // requests a second to each node
+	Offered  int64 // requests per second that arrive at each node
 }
 
-// SyncResult is the outcome of one window.
+// SyncResult is the outcome of one window with the chosen sync interval, and a comparison with
+// other intervals.
 type SyncResult struct {
 	Limit int64 `json:"limit"`
 	SyncCount
 	PerNode []int `json:"perNode"`
-	// Steps has the admitted requests of each node, every 20 ms of the window.
+	// Steps has the number of requests that each node has admitted, every 20 ms of the window.
 	Steps []SyncStep `json:"steps"`
-	// Sweep has the counts of the same window for sync intervals from 0 to 1000 ms.
+	// Sweep has the totals of the same window for sync intervals from 0 to 1000 ms.
 	Sweep []SyncCount `json:"sweep"`
 }
 
-// SyncCount has the counts for one sync interval: admitted requests, requests over the limit, and
-// store calls.
+// SyncCount has the totals for one sync interval: admitted requests, admitted requests over the
+// limit, and store calls.
 type SyncCount struct {
 	Interval   int64 `json:"intervalMs"`
 	Admitted   int   `json:"admitted"`
@@ -54,7 +55,7 @@ type SyncCount struct {
 	StoreCalls int   `json:"storeCalls"`
 }
 
-// SyncStep has the number of requests that each node has admitted up to an instant.
+// SyncStep has the number of requests that each node has admitted up to a time.
 type SyncStep struct {
 	At      Milliseconds `json:"atMs"`
 	PerNode []int        `json:"perNode"`
@@ -97,8 +98,8 @@ func (s *Sync) Play() (any, error) {
 	return result, nil
 }
 
-// shared hides from the Limiter that the store is a memory store. Limits synchronize only over stores that
-// several processes share.
+// shared hides the type of the memory store from the Limiter, which synchronizes limits only over a
+// store that processes can share.
 type shared struct{ limiter.Store }
 
 // window plays one window of a limit with a sync interval in milliseconds.
@@ -121,7 +122,7 @@ func (s *Sync) window(interval int64) (SyncResult, error) {
 	}
 	charges := []limiter.Charge{{Subject: caller, Limit: limit, Cost: 1}}
 	result, start := SyncResult{Limit: s.Limit, SyncCount: SyncCount{Interval: interval}, PerNode: make([]int, s.Nodes)}, first(syncWindow)
-	for i := range s.Offered * s.Nodes { // the nodes take turns
+	for i := range s.Offered * s.Nodes { // the nodes get requests in turn
 		at := time.Duration(i) * syncWindow / time.Duration(s.Offered*s.Nodes)
 		result.stepTo(at)
 		decision, err := nodes[i%s.Nodes].Take(context.Background(), start.Add(at), charges)
@@ -139,7 +140,7 @@ func (s *Sync) window(interval int64) (SyncResult, error) {
 	return result, nil
 }
 
-// stepTo records the steps up to an instant.
+// stepTo appends the steps up to a time.
 func (r *SyncResult) stepTo(at time.Duration) {
 	for next := time.Duration(len(r.Steps)) * syncStep; next <= at; next += syncStep {
 		r.Steps = append(r.Steps, SyncStep{milliseconds(next), append([]int(nil), r.PerNode...)})

@@ -13,16 +13,16 @@ import (
 // (limiter.CountCost). The number of tokens is known only after the answer.
 //
 // An admitted question reserves tokens. Its answer takes AnswerTime, and then the limit settles: it
-// refunds the unused tokens, or charges the tokens above the reserve. Each fifth answer is long. Tokens
-// above the limit become a debt of at most the limit. While the caller is in debt, the limit refuses
-// questions.
+// refunds the unused tokens, or charges the tokens above the reserve. Every fifth answer is long.
+// Tokens above the limit become a debt, which is at most as large as the limit. While the caller is
+// in debt, the limit refuses questions.
 type Tokens struct {
-	Limit      int64 // tokens in each tokensWindow
+	Limit      int64 // tokens per tokensWindow
 	Reserve    int64
-	Short      int64 // tokens of the other answers
-	Long       int64 // tokens of each fifth answer
-	AnswerTime int64 // milliseconds
-	Offered    int64 // questions a second
+	Short      int64 // tokens of a short answer
+	Long       int64 // tokens of every fifth answer
+	AnswerTime int64 // in milliseconds
+	Offered    int64 // questions per second
 }
 
 // TokensResult is the outcome of the questions.
@@ -30,31 +30,32 @@ type TokensResult struct {
 	Limit    int64 `json:"limit"`
 	Admitted int   `json:"admitted"`
 	Refused  int   `json:"refused"`
-	// Reserved are the reserves of all admitted questions. Refunded and Charged are the corrections of the
-	// reserves after the answers. Excess is the part of Charged that exceeded the largest debt.
+	// Reserved is the sum of the reserves of all admitted questions. Refunded and Charged are the
+	// sums of the corrections after the answers. Excess is the part of Charged that exceeded the
+	// largest possible debt.
 	Reserved int64 `json:"reserved"`
 	Refunded int64 `json:"refunded"`
 	Charged  int64 `json:"charged"`
 	Excess   int64 `json:"excess"`
 	MostDebt int64 `json:"mostDebt"`
-	// RefusedAt has the instants of the refused questions.
+	// RefusedAt has the times of the refused questions.
 	RefusedAt []Milliseconds `json:"refusedAtMs"`
 	Steps     []TokensStep   `json:"steps"`
 }
 
-// TokensStep is the state of the limit at an instant.
+// TokensStep is the state of the limit at a time.
 type TokensStep struct {
 	At       Milliseconds `json:"atMs"`
-	Used     int64        `json:"used"`     // tokens that the limit counts, with the reserves
-	Reserved int64        `json:"reserved"` // reserves of the questions without an answer
+	Used     int64        `json:"used"`     // usage of the limit, including reserves
+	Reserved int64        `json:"reserved"` // reserves of questions that have no answer yet
 	Debt     int64        `json:"debt"`     // tokens beyond the limit
 }
 
 const (
 	tokensWindow = 10 * time.Second
-	tokensSpan   = 20 * time.Second // time in which questions arrive
+	tokensSpan   = 20 * time.Second // duration of the arrivals
 	tokensStep   = 100 * time.Millisecond
-	longEach     = 5 // one of this many answers is long
+	longEach     = 5 // every longEach-th answer is long
 )
 
 // Name implements Scenario.
@@ -72,7 +73,7 @@ func (s *Tokens) Parameters() []Parameter {
 	}
 }
 
-// answer is an admitted question that has no answer yet.
+// answer is the coming answer to an admitted question.
 type answer struct {
 	at      time.Duration
 	tokens  int64
@@ -102,16 +103,14 @@ func (s *Tokens) Play() (any, error) {
 	return p.result, p.stepTo(tokensSpan + tokensWindow + time.Duration(s.AnswerTime)*time.Millisecond)
 }
 
-// tokensPlay is a run of Tokens.
 type tokensPlay struct {
 	*Tokens
 	*desk
 
 	result  TokensResult
-	waiting []answer // questions without an answer, in the order of the ends of their answers
+	waiting []answer // admitted questions without an answer, sorted by the time of their answer
 }
 
-// ask decides a question.
 func (p *tokensPlay) ask(at time.Duration) error {
 	decision, receipt, err := p.limiter.TakeRefundable(context.Background(), p.start.Add(at), p.charges)
 	if err != nil {
@@ -132,7 +131,7 @@ func (p *tokensPlay) ask(at time.Duration) error {
 	return nil
 }
 
-// stepTo settles the answers up to an instant and records the steps before them.
+// stepTo settles the answers that arrive up to end, and records the steps before them.
 func (p *tokensPlay) stepTo(end time.Duration) error {
 	for {
 		step := time.Duration(len(p.result.Steps)) * tokensStep
@@ -151,7 +150,7 @@ func (p *tokensPlay) stepTo(end time.Duration) error {
 	}
 }
 
-// settle settles the next answer.
+// settle settles the next answer in waiting.
 func (p *tokensPlay) settle() error {
 	a := p.waiting[0]
 	p.waiting = p.waiting[1:]
@@ -166,7 +165,6 @@ func (p *tokensPlay) settle() error {
 	return err
 }
 
-// usage returns the usage of the limit at an instant.
 func (p *tokensPlay) usage(at time.Duration) (limiter.Usage, error) {
 	usages, err := p.limiter.Inspect(context.Background(), p.start.Add(at), p.charges)
 	if err != nil {
@@ -175,7 +173,6 @@ func (p *tokensPlay) usage(at time.Duration) (limiter.Usage, error) {
 	return usages[0], nil
 }
 
-// record records the state of the limit.
 func (p *tokensPlay) record(at time.Duration) error {
 	u, err := p.usage(at)
 	if err != nil {

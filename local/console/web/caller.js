@@ -1,4 +1,4 @@
-// Shows and resets the usage of the chosen caller, with the API of package operator.
+// Shows and resets the usage of the chosen caller through the endpoints of package operator.
 
 import { fill } from "./table.js";
 

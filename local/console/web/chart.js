@@ -1,4 +1,4 @@
-// Charts that uPlot draws with the colours of the style sheet.
+// Draws charts with uPlot in the colours of the style sheet.
 
 const { uPlot } = globalThis;
 const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -35,7 +35,7 @@ export class Chart {
   set(lists, end, begin = 0) {
     this.data = uPlot.join(lists.map((points) => [points.map((p) => p[0]), points.map((p) => p[1])]));
     Object.assign(this, { begin, end });
-    this.element.plotted = lists; // for tests
+    this.element.plotted = lists; // tests read the points here
     this.plot.setData(this.data);
   }
 

@@ -1,4 +1,4 @@
-// The demonstrations. The server plays them, and this file shows the results.
+// Runs the demonstrations: the server plays them, and this file shows the results.
 
 import { Chart, cumulative } from "./chart.js";
 import { figures, fill } from "./table.js";
@@ -28,7 +28,7 @@ const demos = {
     },
     show({ runs: [run], levels }, { chart, list, table }) {
       const of = (allowed) => run.requests.filter((r) => r.allowed === allowed).map((r) => [seconds(r.atMs), r.remaining]);
-      const last = (points) => [...new Map(points)]; // keeps the last point of each instant
+      const last = (points) => [...new Map(points)]; // keeps only the last of several points with the same x
       chart.set([levels.map((l) => [seconds(l.atMs), l.tokens]), last(of(true)), last(of(false))], seconds(levels.at(-1).atMs));
       figures(list, [["Admitted at once", run.atOnce], ["Admitted", run.admitted, "allowed"], ["Refused", run.refused, "refused"], ["Most in a second", run.mostInASecond]]);
       fill(table, ["Second", "Admitted"], run.perSecond.map((n, i) => [i + 1, n]));
@@ -120,20 +120,20 @@ function start(name) {
   const find = (selector) => section.querySelector(`.view ${selector}`);
   const view = { chart: new Chart(find(".chart"), find(".legend"), demos[name].chart), list: find(".figures"), table: find(".numbers") };
   const error = form.querySelector(".error");
-  let asked; // the last query
+  let asked; // query of the latest run
   const play = async () => {
     if (!form.reportValidity()) return;
     const query = new URLSearchParams(new FormData(form)).toString();
-    if (query === asked) return; // Enter causes both a change event and a submit event
+    if (query === asked) return; // Enter causes a change event and a submit event for the same query
     asked = query;
     try {
       const response = await fetch(`demo/${name}?${query}`);
       if (!response.ok) throw new Error(await response.text());
       const result = await response.json();
-      if (query !== asked) return; // a newer query has started
+      if (query !== asked) return; // a newer query has replaced this one
       error.textContent = "";
       find(".status").textContent = demos[name].show(result, view);
-      section.dataset.played = query; // for tests
+      section.dataset.played = query; // tests read the shown query here
     } catch (problem) {
       if (query !== asked) return;
       error.textContent = problem.message.trim();

@@ -1,4 +1,4 @@
-// Reads a body of JSON lines.
+// Reads a response body that consists of JSON lines.
 
 /** Yields the parsed lines of a response as they arrive. */
 export async function* lines(response) {

@@ -1,4 +1,5 @@
-// Requests to the running gateway. The server sends them and returns a line for each.
+// Starts runs of requests to the gateway. The server sends them and returns one line for each
+// answer.
 
 import { startCaller } from "./caller.js";
 import { Chart } from "./chart.js";
@@ -6,14 +7,14 @@ import { lines } from "./lines.js";
 
 const $ = (id) => document.getElementById(id);
 const still = matchMedia("(prefers-reduced-motion: reduce)");
-const longest = 120; // maximum number of seconds in the chart
-// The page shows these header fields before all others.
+const longest = 120; // seconds that the chart shows at most
+// header fields that the page shows before all others
 const important = ["Retry-After", "Ratelimit", "Ratelimit-Policy", "X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset", "Weir-Degraded"];
 const spelled = (name) => name.replace(/ratelimit/i, "RateLimit");
 
 const counts = { sent: 0, allowed: 0, refused: 0, other: 0 };
-let seconds = []; // the number of requests in each second since the first request: {allowed, refused, other}
-let limit; // the limit with the lowest rate: {name, requests, window}, with the window in seconds
+let seconds = []; // for each second since the first request: {allowed, refused, other}
+let limit; // the limit with the lowest rate: {name, requests, window}; window is in seconds
 let begun, running, chart, drawing, drawn = 0;
 
 /** Returns the counter for a status: allowed, refused or other. */
@@ -22,7 +23,7 @@ const field = (answer, name) => answer.header?.[name]?.join(", ") ?? "";
 
 function draw() {
   if (drawing) return;
-  const pause = still.matches ? Math.max(0, drawn + 1000 - performance.now()) : 0; // with reduced motion, at most one drawing a second
+  const pause = still.matches ? Math.max(0, drawn + 1000 - performance.now()) : 0; // with prefers-reduced-motion, redraw at most once a second
   drawing = setTimeout(() => requestAnimationFrame(() => {
     drawing = undefined;
     drawn = performance.now();
@@ -122,7 +123,7 @@ function order(form, n) {
 
 async function run(form, n) {
   if (running || !form.reportValidity()) return;
-  const wanted = order(form, n); // does not throw: a valid form has an endpoint
+  const wanted = order(form, n); // order throws only for a form without an endpoint, and a valid form has one
   const result = { count: wanted.count, sent: 0, allowed: 0, refused: 0, other: 0 };
   running = new AbortController();
   $("live-error").textContent = "";
@@ -182,10 +183,10 @@ function clear() {
 /** Shows the version of the rules in force, which can change while the page is open. */
 async function refreshVersion() {
   if (document.hidden) return;
-  const response = await fetch("state").catch(() => undefined); // the server may have stopped
+  const response = await fetch("state").catch(() => undefined); // fetch fails if the server has stopped
   if (!response?.ok) return;
   const { version } = await response.json();
-  if ($("version").textContent !== String(version)) $("version").textContent = version; // screen readers announce every assignment
+  if ($("version").textContent !== String(version)) $("version").textContent = version; // assign only a new text: a screen reader announces every assignment
 }
 
 export function startLive() {

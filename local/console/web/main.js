@@ -5,4 +5,4 @@ import { startUsage } from "./usage.js";
 startLive();
 startUsage();
 await startDemos();
-document.documentElement.dataset.ready = ""; // for tests
+document.documentElement.dataset.ready = ""; // tests wait for this attribute

@@ -1,4 +1,4 @@
-// Shows numbers in tables and in lists of figures.
+// Shows numbers in tables and in lists.
 
 function cell(name, content, scope) {
   const element = document.createElement(name);
@@ -20,7 +20,7 @@ export function fill(table, heads, rows) {
   head.append(row(heads.map((text) => cell("th", text, "col"))));
   body.append(...rows.map(([first, ...rest]) => row([cell("th", first, "row"), ...rest.map((text, i) => {
     const value = cell("td", text);
-    value.dataset.head = heads[i + 1]; // a phone shows the head of the column beside the value
+    value.dataset.head = heads[i + 1]; // on a phone, the style sheet shows the column's head beside the value
     return value;
   })])));
   table.replaceChildren(head, body);

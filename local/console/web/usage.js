@@ -1,4 +1,4 @@
-// Shows the answer of the usage endpoint to a caller.
+// Shows a caller's answer from the usage endpoint.
 
 import { ask } from "./caller.js";
 import { fill } from "./table.js";
