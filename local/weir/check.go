@@ -23,8 +23,8 @@ func checkCommand() *cobra.Command {
 		Use:   "check FILE",
 		Short: "Find all mistakes in a rules document",
 		Long: "Find all mistakes in a rules document. The command prints one line for each mistake, with its place in the document. If there are mistakes, the exit status is 1.\n\n" +
-			"For a document without mistakes, the command prints notes. It also prints the maximum number of store items that a request of each endpoint writes, by the identities of the caller. " +
-			"With --against, it prints the limits whose counts restart if FILE replaces that document. If FILE is -, it reads the standard input.",
+			"For a document without mistakes, the command prints notes. It also prints the maximum number of store items that a request of each endpoint writes, for each kind of caller. " +
+			"With --against OLD, it prints the limits whose counts would restart if FILE replaced OLD. If FILE is -, it reads the standard input.",
 		Example: "  weir check functions/rules.json\n" +
 			"  weir check --json - < my-rules.json\n" +
 			"  git show HEAD:functions/rules.json > /tmp/before.json\n" +
@@ -34,12 +34,11 @@ func checkCommand() *cobra.Command {
 			return check(c.Context(), c.InOrStdin(), c.OutOrStdout(), args[0], against, asJSON)
 		},
 	}
-	c.Flags().StringVar(&against, "against", "", "the document in force, to find the counts that restart")
+	c.Flags().StringVar(&against, "against", "", "the document in force; print the limits whose counts would restart")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return c
 }
 
-// checked is the result of a check. --json prints it.
 type checked struct {
 	File     string          `json:"file"`
 	OK       bool            `json:"ok"`
@@ -47,7 +46,7 @@ type checked struct {
 	Tiers    []string        `json:"tiers,omitempty"`
 	Problems rules.Problems  `json:"problems,omitempty"`
 	Notes    []rules.Problem `json:"notes,omitempty"`
-	Writes   []rules.Writes  `json:"writes,omitempty"`   // number of items that one request writes
+	Writes   []rules.Writes  `json:"writes,omitempty"`   // items that one request writes, for each endpoint and kind of caller
 	Restarts []string        `json:"restarts,omitempty"` // only with --against: limits whose counts restart
 }
 
@@ -80,8 +79,8 @@ func check(ctx context.Context, in io.Reader, out io.Writer, file, against strin
 	return nil
 }
 
-// restarts returns the limits whose counts restart when r replaces the document in a file. Without
-// a file it returns none.
+// restarts returns the limits whose counts would restart if r replaced the document in file. It
+// returns none if file is empty.
 func restarts(ctx context.Context, in io.Reader, file string, r *rules.Rules) ([]string, error) {
 	if file == "" {
 		return nil, nil
@@ -132,7 +131,6 @@ func (c checked) print(out io.Writer, asJSON bool) error {
 	return c.printWrites(out)
 }
 
-// printWrites prints the number of items that requests write.
 func (c checked) printWrites(out io.Writer) error {
 	if len(c.Writes) == 0 {
 		return nil
@@ -145,11 +143,10 @@ func (c checked) printWrites(out io.Writer) error {
 	return t.Flush()
 }
 
-// everyCount replaces the list of limits whose counts restart if this version of weir cannot parse the
-// document in force.
+// everyCount replaces the list of limits whose counts restart, if this version of weir cannot parse
+// the document in force.
 const everyCount = "every count may restart: the document in force is not valid for this version of weir"
 
-// restartText returns a line with the limits whose counts restart.
 func restartText(limits []string) string {
 	const most = 10
 	if slices.Contains(limits, everyCount) {
@@ -162,7 +159,6 @@ func restartText(limits []string) string {
 	return plural(len(limits), "count") + " restart: " + text
 }
 
-// count returns the number of rules as text.
 func count(n int) string {
 	if n == 1 {
 		return "1 rule"

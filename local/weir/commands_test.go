@@ -15,7 +15,7 @@ import (
 	"github.com/weir-limits/weir/local/checkout/checkouttest"
 )
 
-// commands returns the runnable commands, by path without the program's name.
+// commands returns the runnable commands by path without the word weir, such as "keys create".
 func commands(c *cobra.Command) map[string]*cobra.Command {
 	found := map[string]*cobra.Command{}
 	for _, sub := range c.Commands() {
@@ -30,15 +30,15 @@ func commands(c *cobra.Command) map[string]*cobra.Command {
 	return found
 }
 
-// The README has every command, with the output of its --json. Every command has examples, and each
-// example is a valid command line.
+// The table in README.md lists every command, with the output of its --json. Every command has
+// examples, which are valid command lines.
 func TestCommands(t *testing.T) {
 	text, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	table, _, _ := strings.Cut(string(text), "\n\nA new version")
-	rows := map[string]string{} // the third column of the table, by command
+	rows := map[string]string{} // key: command; value: third column of its row
 	for line := range strings.SplitSeq(table, "\n") {
 		if cells := strings.Split(line, " | "); strings.HasPrefix(line, "| `") {
 			rows[strings.Trim(cells[0], "|` ")] = strings.Trim(cells[len(cells)-1], "| ")

@@ -17,8 +17,8 @@ import (
 	"github.com/weir-limits/weir/local/command/commandtest"
 )
 
-// The prelude replaces make with a dry run. Other CI jobs run the targets, and some targets need an AWS
-// account.
+// make only prints its commands in this test. Other CI jobs run its targets, and some targets need
+// an AWS account.
 const shellPrelude = `set -euo pipefail
 make() { command make --no-print-directory -n -C "$CHECKOUT" "$@" >/dev/null; }
 `
@@ -53,7 +53,7 @@ func TestDocs_commands(t *testing.T) {
 	}
 }
 
-// realCheckout is the path, without symbolic links, of the checkout that contains the tests.
+// realCheckout returns the path of the checkout that contains the tests, without symbolic links.
 func realCheckout(t *testing.T) string {
 	t.Helper()
 	c, err := checkout.Find()
@@ -63,7 +63,7 @@ func realCheckout(t *testing.T) string {
 	return c.Root
 }
 
-// installSelf puts this program at the path that the documents use.
+// installSelf puts the program under test at .bin/weir in c, where the documents expect it.
 func installSelf(t *testing.T, c checkout.Checkout) {
 	t.Helper()
 	self, err := filepath.Abs(os.Args[0])
@@ -73,12 +73,12 @@ func installSelf(t *testing.T, c checkout.Checkout) {
 	if err := os.MkdirAll(c.Path(".bin"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(c.Path(".bin", "weir"), []byte(commandtest.Script(self)), 0o700); err != nil { //nolint:gosec // a script is run
+	if err := os.WriteFile(c.Path(".bin", "weir"), []byte(commandtest.Script(self)), 0o700); err != nil { //nolint:gosec // the file is a script, so it must be executable
 		t.Fatal(err)
 	}
 }
 
-// documents are the project's documents, by paths from its root.
+// documents returns the paths of the project's documents, relative to root.
 func documents(t *testing.T, root string) (files []string) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
@@ -120,7 +120,7 @@ func checkUsage(t *testing.T, line string) {
 	}
 }
 
-// atPort returns script with the port of the gateway replaced.
+// atPort replaces the port of the gateway in script.
 func atPort(script string, port int) string {
 	for i := range 2 {
 		script = strings.ReplaceAll(script, fmt.Sprintf("127.0.0.1:%d", 8080+i), fmt.Sprintf("127.0.0.1:%d", port+i))
@@ -172,7 +172,7 @@ func TestDocs_links(t *testing.T) {
 	}
 }
 
-// anchors are the link names of the headings in a document.
+// anchors returns the link names of the headings in a document.
 func anchors(t *testing.T, path string) (names []string) {
 	t.Helper()
 	text, err := os.ReadFile(path)

@@ -77,7 +77,6 @@ func parseHeaders(list []string) (map[string]string, error) {
 	return headers, nil
 }
 
-// explain prints the explanation of q.
 func (t *target) explain(c *cobra.Command, q operator.Question) error {
 	to, closeIt, err := t.open(c.Context(), c)
 	defer func() { _ = closeIt() }()
@@ -129,7 +128,7 @@ func printExplanation(out io.Writer, e operator.Explanation) error {
 	return printNotes(out, s, append(e.Cost.Notes, e.Notes...))
 }
 
-// verdict describes the answer to the request.
+// verdict describes the answer that the request would get now, such as "429 by search".
 func verdict(s command.Style, e operator.Explanation) string {
 	d := e.Decision
 	var text string
@@ -164,7 +163,6 @@ func verdict(s command.Style, e operator.Explanation) string {
 	return text
 }
 
-// costOf describes the store calls of a request with the decision d.
 func costOf(c operator.Cost, d operator.Decision) string {
 	switch {
 	case c.Unit == "":
@@ -175,7 +173,6 @@ func costOf(c operator.Cost, d operator.Decision) string {
 	return plural(c.Calls, c.Unit) + " to the store, concurrently"
 }
 
-// printLimits prints a line for each limit. describe returns the text for its usage.
 func printLimits(out io.Writer, limits []operator.Limit, at time.Time, describe func(operator.Limit, time.Time) string) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, l := range limits {
@@ -184,7 +181,7 @@ func printLimits(out io.Writer, limits []operator.Limit, at time.Time, describe 
 	return t.Flush()
 }
 
-// numbers describes the parameters of a limit that are not defaults.
+// numbers returns the parameters of a limit that have no default value, as text.
 func numbers(l operator.Limit) []string {
 	words := []string{fmt.Sprintf("%s %d in %s", l.Algorithm, l.Requests, windowOf(l))}
 	if concurrent(l) {
@@ -214,7 +211,6 @@ func numbers(l operator.Limit) []string {
 // concurrent reports whether l counts requests in flight.
 func concurrent(l operator.Limit) bool { return l.Count == string(limiter.CountConcurrent) }
 
-// windowOf describes the window of a limit.
 func windowOf(l operator.Limit) string {
 	switch {
 	case l.Period == "":
@@ -225,7 +221,6 @@ func windowOf(l operator.Limit) string {
 	return fmt.Sprintf("a %s from %s (%s)", l.Period, l.Anchor, l.TimeZone)
 }
 
-// usageOf describes the usage of a limit.
 func usageOf(l operator.Limit, at time.Time) string {
 	s, inFlight := l.State, concurrent(l)
 	if s == nil {

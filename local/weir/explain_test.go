@@ -8,7 +8,6 @@ import (
 	"github.com/weir-limits/weir/local/operator"
 )
 
-// A 401 names the reason why the credential is rejected.
 func TestVerdict_rejected(t *testing.T) {
 	e := operator.Explanation{Decision: operator.Decision{Status: http.StatusUnauthorized}, Caller: operator.Caller{Rejected: "invalid credential: suspended"}}
 	if got, want := verdict(command.Style{}, e), "401: the credential is rejected (invalid credential: suspended)"; got != want {

@@ -20,7 +20,7 @@ import (
 	"github.com/weir-limits/weir/local/servers"
 )
 
-// local is the REST API as weir serve runs it. The test sets the clock.
+// local is a REST API like that of weir serve, with a clock that the test sets.
 type local struct {
 	commandtest.Clock
 	t         *testing.T
@@ -55,7 +55,6 @@ func (l *local) token(user string) string {
 	return token
 }
 
-// search sends a request with a token and returns its status.
 func (l *local) search(token string) int {
 	l.t.Helper()
 	return commandtest.Send(l.t, http.MethodGet, l.rest.URL+"/api/v1/search", token).StatusCode

@@ -50,7 +50,6 @@ type hashOptions struct {
 	json             bool
 }
 
-// madeHash is the output of --json.
 type madeHash struct {
 	Subject   string `json:"subject"`
 	Namespace string `json:"namespace"`
@@ -81,8 +80,8 @@ func (o *hashOptions) hash(c *cobra.Command, text string) (madeHash, error) {
 	return madeHash{subject.String(), o.namespace, telemetry.NewSubjectHash(o.namespace, key)(subject)}, nil
 }
 
-// key returns the key for hashes of subjects: the key in the table of a deployment, or without a table
-// the key of this checkout.
+// key returns the secret for hashes: from the records table of a deployment or, without --table,
+// from this checkout.
 func (o *hashOptions) key(cmd *cobra.Command) ([]byte, error) {
 	if o.table == "" {
 		c, err := checkout.Find()

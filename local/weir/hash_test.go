@@ -12,8 +12,8 @@ import (
 	"github.com/weir-limits/weir/local/checkout/checkouttest"
 )
 
-// The command hash uses the key of the checkout, and creates it if it is missing. It hashes the network
-// of an IPv6 address, as limits do.
+// weir hash uses the key of the checkout, and creates it if it is missing. For an IPv6 address it
+// hashes the address's network, as limits do.
 func TestHash(t *testing.T) {
 	c := checkouttest.Scratch(t)
 	t.Setenv("RECORDS_TABLE", "")
@@ -45,7 +45,7 @@ func TestHash(t *testing.T) {
 	}
 }
 
-// The first use of the command hash creates the key of a deployment in its records table.
+// The first weir hash for a deployment creates the key in its records table.
 func TestHash_table(t *testing.T) {
 	recordsTable(t)
 	code, first, errs := weir(t, "hash", "user:alice", "--namespace", "dev")

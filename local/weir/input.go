@@ -11,8 +11,8 @@ import (
 	"github.com/weir-limits/weir/local/command"
 )
 
-// await returns the result of read, or the error of ctx if ctx ends first. Use await for a read that
-// possibly never returns, such as a read from a terminal.
+// await returns the result of read, or the error of ctx if ctx ends first. It is for reads that may
+// never return, such as from a terminal.
 func await[T any](ctx context.Context, read func() (T, error)) (value T, err error) {
 	done := make(chan struct{})
 	var got T
@@ -40,10 +40,11 @@ func readDocument(ctx context.Context, in io.Reader, file string) ([]byte, error
 // isPerson reports whether a stream is a terminal. Tests replace it.
 var isPerson = command.IsTerminal
 
-// errCancelled is the error of a command if the user does not confirm.
+// errCancelled is the error of a command whose question the user answered with no.
 var errCancelled = errors.New("cancelled; nothing was changed")
 
-// confirm asks a question. Only y and yes confirm.
+// confirm asks the user a question. It returns nil for y and yes, and errCancelled for everything
+// else.
 func confirm(ctx context.Context, in io.Reader, out io.Writer, question string) error {
 	fmt.Fprintf(out, "%s [y/N] ", question)
 	answer, err := await(ctx, func() (answer string, _ error) {

@@ -29,17 +29,17 @@ type limitFlags struct {
 }
 
 const limitsHelp = "\n\n--limit NAME=REQUESTS/WINDOW or NAME=REQUESTS replaces the numbers of a limit of the rules for this caller; NAME= removes them. " +
-	"A limit with a period has only a number, and --anchor sets the first day of its period. " +
-	"The limits take precedence over the tier and over the overrides of the rules. They must fit the rules in the table, or the document of --rules."
+	"A limit with a period takes only a number, and --anchor sets the first day of its period. " +
+	"The limits take precedence over the tier and over the overrides of the rules. The command checks them against the rules in the table or, with --rules, against a document."
 
 func (l *limitFlags) flags(c *cobra.Command) {
-	c.Flags().StringArrayVar(&l.limits, "limit", nil, "a limit of the caller's own, such as search=5000/1m or month=2000000; may be repeated")
+	c.Flags().StringArrayVar(&l.limits, "limit", nil, "a limit for this caller only, such as search=5000/1m or month=2000000; may be repeated")
 	c.Flags().StringVar(&l.anchor, "anchor", "", "first day of the caller's periods: 1 to 31, or monday to sunday; \"\" for that of the rules")
-	c.Flags().BoolVar(&l.none, "no-limits", false, "remove all limits of the caller's own and the anchor")
+	c.Flags().BoolVar(&l.none, "no-limits", false, "remove the anchor and all limits that are for this caller only")
 	c.Flags().StringVar(&l.rules, "rules", "", "the rules document that the limits must fit (default: the published rules, else functions/rules.json)")
 }
 
-// change returns the change that the flags describe. It returns nil if there is none.
+// change returns the change that the flags request, or nil if no flag is set.
 func (l *limitFlags) change(c *cobra.Command) (*apikeys.LimitsChange, error) {
 	if len(l.limits) == 0 && !l.none && !c.Flags().Changed("anchor") {
 		return nil, nil
@@ -67,8 +67,8 @@ func (l *limitFlags) change(c *cobra.Command) (*apikeys.LimitsChange, error) {
 	return change, nil
 }
 
-// checked makes the change fail if the new limits do not fit the rules of a deployment. table is its
-// records table.
+// checked adds a check to the change: it fails if the new limits do not fit the rules of the
+// deployment. table is the records table.
 func (l *limitFlags) checked(ctx context.Context, progress io.Writer, table string, change *apikeys.LimitsChange) error {
 	if change == nil {
 		return nil
@@ -90,8 +90,8 @@ func (l *limitFlags) checked(ctx context.Context, progress io.Writer, table stri
 	return nil
 }
 
-// warnTier prints a warning if the rules in force do not name the tier of a key. The key is valid all the
-// same, because later rules can name the tier.
+// warnTier prints a warning if no rule names the tier of a key. The key is still valid, because
+// later rules can name the tier.
 func (l *limitFlags) warnTier(ctx context.Context, progress io.Writer, table, tier string) {
 	if tier == "" {
 		return
@@ -107,8 +107,8 @@ func (l *limitFlags) warnTier(ctx context.Context, progress io.Writer, table, ti
 	}
 }
 
-// rulesInForce returns the rules in a file or, without a file, the published rules or those of the
-// checkout. It returns nil if there are none. from names the document.
+// rulesInForce returns the rules in a file. Without a file, it returns the published rules, or else
+// the rules of the checkout, or nil. from names the document for messages.
 func rulesInForce(ctx context.Context, table, file string) (r *rules.Rules, from string, err error) {
 	var document []byte
 	if from = file; file == "" {
@@ -127,7 +127,7 @@ func rulesInForce(ctx context.Context, table, file string) (r *rules.Rules, from
 		if file == "" {
 			c, err := checkout.Find()
 			if err != nil {
-				return nil, "", nil //nolint:nilerr // outside a checkout, there is no other document
+				return nil, "", nil //nolint:nilerr // without a checkout there is no other document
 			}
 			file, from = c.Path("functions", "rules.json"), "functions/rules.json (the table has no rules)"
 		}
@@ -141,7 +141,7 @@ func rulesInForce(ctx context.Context, table, file string) (r *rules.Rules, from
 	return r, from, nil
 }
 
-// warnLimits prints a warning for each id whose limits do not fit the rules.
+// warnLimits prints a warning for each id whose limits do not fit the rules in force.
 func warnLimits(ctx context.Context, progress io.Writer, table string, list []apikeys.Key) {
 	limited := map[string]*caller.Limits{}
 	for _, k := range list {

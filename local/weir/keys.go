@@ -179,7 +179,7 @@ func rotateReceiptsCommand(o *keysOptions) *cobra.Command {
 		Use:   "rotate-receipts",
 		Short: "Replace the key that encrypts the receipts of a REST API",
 		Long: "Replace the key that encrypts the receipts of a REST API. The previous key opens receipts until the next rotation.\n\n" +
-			"A rotation fails for 45 minutes after the last one, because receipts of the previous key may still be valid. With --force, their limits keep their reserve.",
+			"A rotation fails for 45 minutes after the last one, because receipts of the previous key may still be valid. --force rotates all the same: requests with such a receipt stay charged with their reserve.",
 		Example: "  weir keys rotate-receipts",
 		Args:    command.Exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -196,7 +196,7 @@ type keysOptions struct {
 	json  bool
 }
 
-// open returns the keys in the table. It prints progress and warnings to progress.
+// open returns the keys in the table. Progress and warnings go to progress.
 func (o *keysOptions) open(ctx context.Context, progress io.Writer) (*apikeys.Keys, error) {
 	client, err := openRecords(ctx, o.table)
 	if err != nil {
@@ -208,7 +208,7 @@ func (o *keysOptions) open(ctx context.Context, progress io.Writer) (*apikeys.Ke
 	return keys, nil
 }
 
-// explain adds a remedy to an error.
+// explain adds a remedy to an error of the table.
 func (o *keysOptions) explain(err error) error { return explainRecords(o.table, err) }
 
 func (o *keysOptions) create(ctx context.Context, out, progress io.Writer, k apikeys.Key, add bool, limits *apikeys.LimitsChange) error {
@@ -238,7 +238,6 @@ func (o *keysOptions) create(ctx context.Context, out, progress io.Writer, k api
 	return err
 }
 
-// tierOf returns the tier as text.
 func tierOf(k apikeys.Key) string {
 	if k.Tier == "" {
 		return "(default)"
@@ -246,7 +245,8 @@ func tierOf(k apikeys.Key) string {
 	return k.Tier
 }
 
-// limitsOf returns the limits of a key's caller, as the end of a list.
+// limitsOf returns the limits of the key's caller, to append to a list. It is empty if the caller
+// has none.
 func limitsOf(k apikeys.Key) string {
 	if text := k.Limits.String(); text != "" {
 		return ", limits " + text
@@ -254,7 +254,6 @@ func limitsOf(k apikeys.Key) string {
 	return ""
 }
 
-// stateOf returns the state of a key as text.
 func stateOf(k apikeys.Key) string {
 	if k.Suspended {
 		return "suspended"

@@ -26,8 +26,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// recordsTable creates a records table and sets RECORDS_TABLE to its name. lookup finds a key in the
-// same way as a function that has just started.
+// recordsTable creates a records table and sets RECORDS_TABLE to its name. lookup reads the record
+// of a key without a cache.
 func recordsTable(t *testing.T) (lookup func(key string) (caller.Record, error)) {
 	t.Helper()
 	client, err := boot.Config{DynamoDBEndpoint: storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT"), Local: true}.DynamoDBClient(t.Context())
@@ -49,7 +49,7 @@ func recordsTable(t *testing.T) (lookup func(key string) (caller.Record, error))
 	}
 }
 
-// ok runs a command line that must succeed and returns its output.
+// ok runs a command line, which must exit with 0 and print no errors. It returns the output.
 func ok(t *testing.T, args ...string) string {
 	t.Helper()
 	code, out, errs := weir(t, args...)
@@ -59,8 +59,8 @@ func ok(t *testing.T, args ...string) string {
 	return out
 }
 
-// create prints the key, and list does not print it. A key is valid until it is revoked. --id sets the
-// id of a key.
+// Create prints a new key; list never prints a key. A key is valid until it is revoked. --id sets
+// the id of a key.
 func TestKeys(t *testing.T) {
 	lookup := recordsTable(t)
 	if out := ok(t, "keys", "list"); !strings.HasPrefix(out, "no API keys in weir-test-") {
@@ -171,8 +171,8 @@ func TestKeys_mistakes(t *testing.T) {
 	}
 }
 
-// If an item of the table cannot be read, list reports it, other keys still work, and revoke can remove
-// it.
+// For an unreadable item in the table, list prints a warning. Other keys still work, and revoke can
+// remove the item.
 func TestKeys_broken(t *testing.T) {
 	recordsTable(t)
 	client, err := boot.Config{DynamoDBEndpoint: storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT"), Local: true}.DynamoDBClient(t.Context())
@@ -198,7 +198,7 @@ func TestKeys_broken(t *testing.T) {
 	}
 }
 
-// A second rotation needs --force while a key may still use the previous secret.
+// A rotation needs --force while a key still depends on the previous secret.
 func TestKeys_rotate(t *testing.T) {
 	lookup := recordsTable(t)
 	if code, _, errs := weir(t, "keys", "rotate"); code != 1 || !strings.Contains(errs, "no secret to rotate") {
@@ -222,7 +222,7 @@ func TestKeys_rotate(t *testing.T) {
 	}
 }
 
-// A rotation of the receipts' key needs --force soon after another.
+// A second rotation of the receipts' key soon after the first needs --force.
 func TestKeys_rotateReceipts(t *testing.T) {
 	recordsTable(t)
 	if code, _, errs := weir(t, "keys", "rotate-receipts"); code != 1 || !strings.Contains(errs, "no key of receipts to rotate") {
@@ -243,7 +243,7 @@ func TestKeys_rotateReceipts(t *testing.T) {
 	}
 }
 
-// If the table throttles a command, the command retries and prints its progress.
+// If DynamoDB throttles the table, a command retries and prints its progress.
 func TestKeysOptions_open(t *testing.T) {
 	t.Setenv("AWS_REGION", "eu-central-1")
 	t.Setenv("DYNAMODB_ENDPOINT", "")
@@ -267,7 +267,7 @@ func TestKeysOptions_open(t *testing.T) {
 	}
 }
 
-// For a tier that no rule names, create and set print a warning. They still create or change the key.
+// If no rule names the tier, create and set still write it, and print a warning.
 func TestKeys_tier(t *testing.T) {
 	recordsTable(t)
 	document := filepath.Join(t.TempDir(), "rules.json")
@@ -285,8 +285,8 @@ func TestKeys_tier(t *testing.T) {
 	}
 }
 
-// create and set write limits that fit the rules, and list shows them. A mistake is a single error, after
-// which nothing is written.
+// Create and set write limits that fit the rules, and list shows them. After a mistake, they print
+// one error and write nothing.
 func TestKeys_limits(t *testing.T) {
 	lookup := recordsTable(t)
 	document := filepath.Join(t.TempDir(), "rules.json")

@@ -11,11 +11,10 @@ import (
 	"time"
 )
 
-// renewal is the interval between updates of the table on a terminal. It is also the interval between
-// reads of a growing file.
+// renewal is the interval at which a terminal's table is updated and a growing file is read again.
 const renewal = time.Second
 
-// maxLine is the maximum length of a line. An event has a few hundred bytes.
+// maxLine is the maximum length of a line in bytes. An event has a few hundred bytes.
 const maxLine = 1 << 20
 
 // sendLine sends a line to the channel, unless ctx ends.
@@ -28,7 +27,7 @@ func sendLine(ctx context.Context, lines chan<- []byte, line []byte) bool {
 	}
 }
 
-// reader is a source that reads lines until the end.
+// reader is a source that sends the lines of a Reader until its end.
 type reader struct{ io.Reader }
 
 func (r reader) read(ctx context.Context, _ bool, lines chan<- []byte) error {
@@ -45,7 +44,7 @@ func (r reader) read(ctx context.Context, _ bool, lines chan<- []byte) error {
 	return s.Err()
 }
 
-// logFile is a source of lines in a file that may grow.
+// logFile is a source that sends the lines of a file and follows the file while it grows.
 type logFile struct{ path string }
 
 func (l logFile) read(ctx context.Context, follow bool, lines chan<- []byte) error {
@@ -54,7 +53,7 @@ func (l logFile) read(ctx context.Context, follow bool, lines chan<- []byte) err
 		return err
 	}
 	defer func() { _ = f.Close() }()
-	var rest []byte // the incomplete last line
+	var rest []byte // a last line that does not end in a newline yet
 	for {
 		text, err := io.ReadAll(io.LimitReader(f, maxLine))
 		if err != nil {
@@ -88,8 +87,8 @@ func (l logFile) read(ctx context.Context, follow bool, lines chan<- []byte) err
 	}
 }
 
-// seekIfTruncated seeks to the start of a file if the file is now shorter than the part that was read,
-// and reports whether it did this. The log becomes shorter when make run truncates it.
+// seekIfTruncated seeks to the start of a file that is shorter than the part already read, and
+// reports whether it did so. make run truncates its log when it starts.
 func seekIfTruncated(f *os.File) (bool, error) {
 	at, err := f.Seek(0, io.SeekCurrent)
 	if err != nil {

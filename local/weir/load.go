@@ -22,7 +22,8 @@ import (
 	"github.com/weir-limits/weir/local/loopback"
 )
 
-// These are the maxima of a load. They are enough to test one machine, and prevent an accidental attack.
+// The maxima of a load. They are enough to test one machine, and too small for an attack by
+// mistake.
 const (
 	maxLoadRequests = 1_000_000
 	maxLoadDuration = 10 * time.Minute
@@ -31,7 +32,8 @@ const (
 	maxLoadUsers    = 10_000
 )
 
-// tokenVariable holds a token. Other users of the machine could read a token in an argument.
+// tokenVariable is the variable with the token. A flag would show the token to other users of the
+// machine.
 const tokenVariable = "WEIR_TOKEN"
 
 func loadCommand() *cobra.Command {
@@ -64,13 +66,12 @@ func loadCommand() *cobra.Command {
 	f.StringVar(&l.body, "body", "", "the body")
 	f.IntVar(&l.users, "users", 0, fmt.Sprintf("spread the requests over this many users, at most %d", maxLoadUsers))
 	f.StringVar(&l.tier, "tier", "", "the tier of the users; without --users, one user sends the requests")
-	f.BoolVar(&l.polite, "polite", false, "wait and retry as the answers require")
+	f.BoolVar(&l.polite, "polite", false, "wait and retry as Retry-After and the rate-limit fields require")
 	f.StringVar(&l.allowed, "host-allowed", "", "permit load on this host, which must be yours")
 	f.BoolVar(&l.asJSON, "json", false, "print one JSON object")
 	return c
 }
 
-// loader is one run of load.
 type loader struct {
 	rate                        float64
 	poisson, polite, asJSON     bool
@@ -81,9 +82,9 @@ type loader struct {
 	out, log                    io.Writer
 
 	template  *http.Request
-	tokens    []string // one for each user
+	tokens    []string // one token for each user
 	transport http.RoundTripper
-	wire      *wire // counts all answers, including those that the polite transport retries
+	wire      *wire // counts all answers, including those that the polite transport answers with a retry
 }
 
 func (l *loader) run(ctx context.Context, address string) error {
@@ -148,7 +149,6 @@ func (l *loader) check(address string) error {
 	return nil
 }
 
-// prepare creates the values that all requests share.
 func (l *loader) prepare(ctx context.Context, address string) (err error) {
 	if l.template, err = http.NewRequestWithContext(ctx, l.method, address, strings.NewReader(l.body)); err != nil {
 		return command.AsUsage(err)
@@ -178,7 +178,6 @@ func (l *loader) prepare(ctx context.Context, address string) (err error) {
 	return nil
 }
 
-// mint creates a token for each user.
 func (l *loader) mint() error {
 	if l.users == 0 && l.tier == "" {
 		if token := os.Getenv(tokenVariable); token != "" {
@@ -200,10 +199,9 @@ func (l *loader) mint() error {
 	return nil
 }
 
-// maxAnswer is the number of bytes that send reads of an answer, at most.
+// maxAnswer is the maximum number of bytes that send reads of a response body.
 const maxAnswer = 1 << 20
 
-// send sends the nth request.
 func (l *loader) send(ctx context.Context, n int) (int, error) {
 	r := l.template.Clone(ctx)
 	r.Body, _ = l.template.GetBody() // GetBody never fails for a body from a string
@@ -221,14 +219,13 @@ func (l *loader) send(ctx context.Context, n int) (int, error) {
 	return answer.StatusCode, nil
 }
 
-// wire is the transport below a polite transport. It counts all answers.
+// wire is the transport below the polite one. It counts every answer by status.
 type wire struct {
 	base    http.RoundTripper
 	mu      sync.Mutex
 	answers map[int]int64 // number of answers by HTTP status
 }
 
-// RoundTrip implements http.RoundTripper.
 func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := w.base.RoundTrip(r)
 	if err == nil {
@@ -239,7 +236,7 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// show prints progress on a terminal until the returned function is called.
+// show prints progress on a terminal. Call the returned function to stop it.
 func (l *loader) show(m *load.Meter) (finished func()) {
 	terminal, ok := l.log.(*os.File)
 	if !ok || !isatty.IsTerminal(terminal.Fd()) {

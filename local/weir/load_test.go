@@ -17,7 +17,8 @@ import (
 	"github.com/weir-limits/weir/local/load"
 )
 
-// refusingServer starts a server that refuses all but the first three requests of a user.
+// refusingServer admits the first three requests of each user and refuses all later ones. seen
+// counts the requests by user.
 func refusingServer(t *testing.T) (url string, seen map[string]int, mu *sync.Mutex) {
 	t.Helper()
 	seen, mu = map[string]int{}, &sync.Mutex{}
@@ -63,8 +64,8 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// --header Host sets the host of the request. The output has a note if the percentiles include
-// requests without an answer.
+// --header Host sets the host of the request. If the percentiles include requests without an
+// answer, the output has a note.
 func TestLoad_hostAndUnanswered(t *testing.T) {
 	var hosts sync.Map
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { hosts.Store(r.Host, true) }))
@@ -80,8 +81,8 @@ func TestLoad_hostAndUnanswered(t *testing.T) {
 	}
 }
 
-// With --polite, the result has no refusals, and the output lists the refusals after which a request was
-// retried.
+// With --polite, the result has no refusals. The output lists the refusals that were followed by a
+// retry.
 func TestLoad_polite(t *testing.T) {
 	refused := false
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -99,7 +100,7 @@ func TestLoad_polite(t *testing.T) {
 	}
 }
 
-// An interrupt ends a load at once, and weir load prints the measurements so far.
+// An interrupt ends weir load at once. It prints the measurements so far.
 func TestLoad_interrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	n := 0
@@ -115,7 +116,7 @@ func TestLoad_interrupted(t *testing.T) {
 	}
 }
 
-// weir load rejects another host without a flag, and a load above its maximum.
+// weir load rejects another host without --host-allowed, and a value above its maximum.
 func TestLoad_bounds(t *testing.T) {
 	const url = "http://127.0.0.1:1/"
 	for want, args := range map[string][]string{
@@ -167,7 +168,6 @@ func TestLoad_redirect(t *testing.T) {
 	}
 }
 
-// A progress line shows the current counts.
 func TestProgress(t *testing.T) {
 	var m measured
 	m.Took, m.Requests, m.Allowed, m.Refused, m.Other, m.Failed, m.UnderWay = 2600*time.Millisecond, 10, 4, 3, 1, 1, 1

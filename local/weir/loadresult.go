@@ -17,7 +17,7 @@ import (
 type measured struct {
 	URL string `json:"url"`
 	load.Result
-	// Wire has the number of answers by status. It includes answers that --polite retried.
+	// Wire counts the answers by status, including answers that --polite retried.
 	Wire map[int]int64 `json:"wire,omitempty"`
 }
 
@@ -48,7 +48,6 @@ func (m measured) print(out io.Writer, asJSON bool) error {
 	return err
 }
 
-// perSecond returns the number per second.
 func (m measured) perSecond(n int64) float64 {
 	if m.Seconds == 0 {
 		return 0
@@ -56,7 +55,6 @@ func (m measured) perSecond(n int64) float64 {
 	return float64(n) / m.Seconds
 }
 
-// statuses lists counts by status.
 func statuses(counts map[int]int64) string {
 	if len(counts) == 0 {
 		return "none"
@@ -68,7 +66,7 @@ func statuses(counts map[int]int64) string {
 	return strings.Join(texts, ", ")
 }
 
-// widest is the width of the longest bar in the histogram.
+// widest is the length of the histogram's longest bar in characters.
 const widest = 50
 
 func (m measured) latencies(out io.Writer) {
@@ -96,7 +94,6 @@ func (m measured) latencies(out io.Writer) {
 	}
 }
 
-// progress returns the line that a terminal shows during the load.
 func progress(r load.Result) string {
 	return fmt.Sprintf("%s: %d requests, allowed %d, refused %d, other %d, under way %d", r.Took.Round(time.Second), r.Requests, r.Allowed, r.Refused, r.Other+r.Failed, r.UnderWay)
 }

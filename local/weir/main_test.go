@@ -16,7 +16,7 @@ import (
 	"github.com/weir-limits/weir/local/command/commandtest"
 )
 
-// TestMain lets the tests start this program as a separate process.
+// TestMain runs the program itself if a test started this binary as weir.
 func TestMain(m *testing.M) {
 	if !commandtest.Main(main) {
 		m.Run()
@@ -100,8 +100,8 @@ func TestCheck_against(t *testing.T) {
 	}
 }
 
-// An interrupt ends a command that waits for input, and also a command that computes. Both exit with
-// status 130 and print no error.
+// An interrupt ends a command that waits for input, and a command that computes. The exit status is
+// 130, and no error is printed.
 func TestInterrupt(t *testing.T) {
 	checkouttest.Scratch(t)
 	isPerson = func(any) bool { return true }
@@ -148,7 +148,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// seed creates keys that only the owner can read. A second seed keeps them.
+// weir seed creates keys that only their owner can read. A second run keeps them.
 func TestSeed(t *testing.T) {
 	c := checkouttest.Scratch(t)
 	t.Setenv("DYNAMODB_ENDPOINT", "")
@@ -223,7 +223,7 @@ func TestServe_mistakes(t *testing.T) {
 	}
 }
 
-// If the first or the second port is in use, the error names that port.
+// If one of the gateway's two ports is in use, the error names it.
 func TestServe_portTaken(t *testing.T) {
 	checkouttest.Scratch(t)
 	for range 10 {
@@ -236,7 +236,7 @@ func TestServe_portTaken(t *testing.T) {
 		code, _, errs = weir(t, "serve", "--port", strconv.Itoa(port))
 		_ = second.Close()
 		if strings.Contains(errs, fmt.Sprintf("port %d: not available", port)) {
-			continue // another process has taken the first port too
+			continue // the first port is in use too; try another pair of ports
 		}
 		if code != 1 || errs != taken {
 			t.Errorf("second port in use: got exit %d, stderr %q, want exit 1 and %q", code, errs, taken)
@@ -246,7 +246,7 @@ func TestServe_portTaken(t *testing.T) {
 	t.Fatal("free ports: got none, want one beside a port in use")
 }
 
-// serveInVain runs serve on free ports, and fails the test unless serve fails.
+// serveInVain runs weir serve on free ports and fails the test if it starts.
 func serveInVain(t *testing.T, args ...string) (code int, errs string) {
 	t.Helper()
 	for range 10 {

@@ -25,7 +25,7 @@ import (
 	"github.com/weir-limits/weir/local/serve"
 )
 
-// answers runs a command that prints JSON and decodes the output strictly.
+// answers runs a command with --json and decodes its output strictly.
 func answers[A any](t *testing.T, args ...string) (a A) {
 	t.Helper()
 	code, out, errs := weir(t, append(args, "--json")...)
@@ -40,7 +40,7 @@ func answers[A any](t *testing.T, args ...string) (a A) {
 	return a
 }
 
-// leftOf returns what remains of the limit at a path in the document.
+// leftOf returns the remaining quota of the limit at a path in the rules document.
 func leftOf(t *testing.T, limits []operator.Limit, path string) int64 {
 	t.Helper()
 	for _, l := range limits {
@@ -52,8 +52,8 @@ func leftOf(t *testing.T, limits []operator.Limit, path string) int64 {
 	return 0
 }
 
-// explain, usage and reset work with a running gateway. After a reset, the gateway admits a caller
-// that it refused before.
+// explain, usage and reset query a running gateway. After a reset, the gateway admits a caller that
+// it refused before.
 func TestOperator_gateway(t *testing.T) {
 	for _, store := range append([]string{serve.Memory}, remoteStores...) {
 		t.Run(store, func(t *testing.T) {
@@ -124,7 +124,8 @@ func TestOperator_gateway(t *testing.T) {
 	}
 }
 
-// With flags or variables for a deployment, the commands read the store of the deployment directly.
+// With --store, or with the variables of a deployment's functions, the commands read the store
+// directly.
 func TestOperator_store(t *testing.T) {
 	for _, store := range remoteStores {
 		t.Run(store, func(t *testing.T) {
@@ -138,7 +139,7 @@ func TestOperator_store(t *testing.T) {
 			with := func(args ...string) []string { return append(args, to...) }
 			search := func() int { return l.search(l.token("bob")) }
 			for search() != http.StatusTooManyRequests {
-				l.Set(time.Now()) // commands use the real clock
+				l.Set(time.Now()) // commands that read the store use the real clock
 			}
 			e := answers[operator.Explanation](t, with("explain", "GET", "/api/v1/search", "--user", "bob")...)
 			if e.Cost.Calls != 1 || leftOf(t, e.Limits, "rules[0].limits.free") > 10 || !strings.Contains(strings.Join(e.Notes, " "), "--ip") {
@@ -152,7 +153,7 @@ func TestOperator_store(t *testing.T) {
 			if leftOf(t, i.Limits, "rules[0].limits.free") != 20 {
 				t.Errorf("usage after the reset: got %+v, want 20 remaining", i)
 			}
-			l.Wait(time.Second + time.Millisecond) // until the entry in the gateway's denial cache has expired
+			l.Wait(time.Second + time.Millisecond) // wait until the gateway's denial cache has dropped its entry
 			if status := search(); status != http.StatusOK {
 				t.Errorf("after the reset: got status %d, want 200", status)
 			}
@@ -164,7 +165,6 @@ func TestOperator_store(t *testing.T) {
 	}
 }
 
-// With --records-table, the commands use the rules in the records table.
 func TestOperator_recordsTable(t *testing.T) {
 	recordsTable(t)
 	for _, requests := range []string{"7", "9"} {
@@ -187,13 +187,13 @@ func TestOperator_recordsTable(t *testing.T) {
 		t.Errorf("explanation of a key: got %+v, want the limit of its record", e.Limits)
 	}
 	code, out, errs := weir(t, "explain", "GET", "/x", "--store", "dynamodb", "--table", checkout.Table, "--namespace", checkouttest.Namespace(), "--records-table", "weir-test-none")
-	// One error line, because the command must not use other rules instead.
+	// Exactly one error line: the command must not fall back to other rules.
 	if code != 1 || out != "" || strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, "weir: --records-table: ") {
 		t.Errorf("missing table: got exit %d, output %q, stderr %q, want exit 1 and one line about --records-table", code, out, errs)
 	}
 }
 
-// Outside a checkout, the commands use the rules in the records table, and no others.
+// Outside a checkout, the commands use only the rules in the records table.
 func TestOperator_released(t *testing.T) {
 	recordsTable(t)
 	if _, err := checkout.MakeTable(t.Context(), os.Getenv("DYNAMODB_ENDPOINT"), checkout.Table); err != nil {
@@ -213,7 +213,7 @@ func TestOperator_released(t *testing.T) {
 	}
 }
 
-// If a command cannot get an answer, it prints one line with the reason and the remedy.
+// If a command cannot get an answer, it prints one line with the reason and a remedy.
 func TestOperator_mistakes(t *testing.T) {
 	checkouttest.Scratch(t)
 	for _, name := range []string{"TABLE", "NAMESPACE", "REDIS_URL", "DYNAMODB_ENDPOINT"} {
@@ -250,7 +250,7 @@ func TestOperator_mistakes(t *testing.T) {
 	}
 }
 
-// If each environment counts in its own memory, a query returns an error with the remedy.
+// If each environment counts in its own memory, usage, reset and explain fail with a remedy.
 func TestOperator_environments(t *testing.T) {
 	checkouttest.Built(t)
 	s := serve.New(serve.Options{Environments: 2, Out: io.Discard, Log: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: time.Now})
@@ -269,7 +269,7 @@ func TestOperator_environments(t *testing.T) {
 	}
 }
 
-// An empty answer means no.
+// A question without an answer means no.
 func TestReset_confirm(t *testing.T) {
 	for answer, want := range map[string]bool{"y\n": true, "YES\n": true, "yes": true, "\n": false, "": false, "n\n": false, "yesterday\n": false} {
 		var out bytes.Buffer
@@ -279,9 +279,9 @@ func TestReset_confirm(t *testing.T) {
 	}
 }
 
-// A reset in the store of a deployment asks for confirmation, and the question names the store. After
-// the answer no, the command does not open the store. With --yes, without a terminal, or for the gateway
-// on this machine, there is no question.
+// A reset in a deployment's store first asks a question that names the store. If the answer is no,
+// the command does not open the store. With --yes, without a terminal, or for the local gateway, it
+// does not ask.
 func TestReset_question(t *testing.T) {
 	checkouttest.Scratch(t)
 	person := true
@@ -320,7 +320,8 @@ func TestReset_question(t *testing.T) {
 	}
 }
 
-// Only a flag selects the source of the rules. A variable of this process has no effect.
+// RULES_FROM has no effect on a command. Only the flag --records-table selects the source of the
+// rules.
 func TestTarget_lookup(t *testing.T) {
 	t.Setenv("RULES_FROM", "table")
 	if value, ok := (&target{store: "redis"}).lookup("RULES_FROM"); ok || value != "" {
@@ -332,7 +333,7 @@ func TestTarget_lookup(t *testing.T) {
 	}
 }
 
-// The gateway of weir serve answers the queries of explain, usage and reset.
+// The gateway that weir serve starts answers explain, usage and reset.
 func TestOperator_process(t *testing.T) {
 	checkouttest.Scratch(t)
 	p := commandtest.Start(t, []string{"serve"})
@@ -354,7 +355,6 @@ func TestOperator_process(t *testing.T) {
 	}
 }
 
-// explain prints the exemption of a request.
 func TestExplain_exempt(t *testing.T) {
 	var out bytes.Buffer
 	e := operator.Explanation{Method: "GET", Path: "/health", Exempt: &operator.Exemption{Path: "exempt[0]", Name: "health", Kind: "endpoint", Value: "/health"}, Decision: operator.Decision{Allowed: true}}
@@ -363,7 +363,8 @@ func TestExplain_exempt(t *testing.T) {
 	}
 }
 
-// For each limit, usage prints a bar with the used part, what the limit counts, its mode and a debt.
+// weir usage prints for each limit: a bar with the used part, what the limit counts, its mode, and
+// a debt if there is one.
 func TestUsage_bar(t *testing.T) {
 	var out bytes.Buffer
 	u := operator.Usage{Subject: "user:alice", Limits: []operator.Limit{
@@ -380,8 +381,8 @@ func TestUsage_bar(t *testing.T) {
 	}
 }
 
-// For a limit of requests in flight, explain shows their number. It states that a refused request would
-// pass when one of them ends.
+// For a limit of concurrent requests, explain prints how many are in flight. For a refused request
+// it states that it passes when one of them ends.
 func TestExplain_concurrent(t *testing.T) {
 	full := operator.Limit{Name: "exports", Path: "rules[0].limits.*", Algorithm: "concurrent", Requests: 10, WindowSeconds: 900, Cost: 1, Count: "concurrent", Mode: "enforce", OnError: "local",
 		State: &operator.State{Charged: true, Capacity: 10, RetryAfterSeconds: 840, FullAt: time.Unix(900, 0)}}

@@ -33,8 +33,8 @@ import (
 	"github.com/weir-limits/weir/local/servers"
 )
 
-// Two gateways share one store. With every algorithm, up to 64 concurrent clients of one caller get
-// exactly the limit. If one limit refuses a request, no other limit is charged.
+// Two gateways share a store. For every algorithm, 64 concurrent clients of one caller get exactly
+// the limit. A request that one limit refuses charges no other limit.
 func TestServe_twoProcesses(t *testing.T) {
 	for _, store := range remoteStores {
 		t.Run(store, func(t *testing.T) {
@@ -49,9 +49,9 @@ func TestServe_twoProcesses(t *testing.T) {
 			gateways := []*commandtest.Process{commandtest.Start(t, args), commandtest.Start(t, args)}
 			var user string
 			for _, tier := range []string{"bucket", "sliding", "fixed", "three"} {
-				// On a busy machine a decision can be late, or can lose too many races against the other
-				// gateway. If this happens in a round, the round only checks that the gateways admit at
-				// most the limit. The next round has another caller and fewer clients.
+				// On a slow machine a gateway can fail to decide a request in time, or can lose too
+				// many races for the item. Such a round checks only that the limit is not exceeded.
+				// The next round has a new caller and half the clients.
 				for round, clients := 0, 64; ; round, clients = round+1, max(2, clients/2) {
 					user = fmt.Sprintf("hammer-%s-%d", tier, round)
 					token, err := c.Token(user, tier, time.Hour, nil)
@@ -82,7 +82,7 @@ func TestServe_twoProcesses(t *testing.T) {
 	}
 }
 
-// remaining returns the remaining quota of a caller's three limits, which it reads from the store.
+// remaining reads from the store what remains of the caller's three limits.
 func remaining(t *testing.T, store, namespace, rulesFile, user string) string {
 	t.Helper()
 	c := boot.Config{Store: store, Namespace: namespace, Table: checkout.Table, DynamoDBEndpoint: os.Getenv("DYNAMODB_ENDPOINT"), RedisURL: os.Getenv("REDIS_URL"), Local: true, Clients: linked.Clients()}
@@ -114,10 +114,9 @@ func remaining(t *testing.T, store, namespace, rulesFile, user string) string {
 	return strings.Join(left, ", ")
 }
 
-// hammer sends 256 requests from the given number of clients. It returns the number of admitted
-// requests, the smallest remaining quota that an admitted request reported, and the number of undecided
-// requests. A request is undecided after a timeout, while the breaker is open, or after too many lost
-// races.
+// hammer sends 256 requests by this many concurrent clients. least is the smallest remaining quota
+// in an admitted answer. late counts requests that were not decided: after a timeout, an open
+// breaker, or too many lost races.
 func hammer(t *testing.T, gateways []*commandtest.Process, token string, clients int) (admitted, least, late int64) {
 	t.Helper()
 	var n, low, undecided atomic.Int64
@@ -128,8 +127,8 @@ func hammer(t *testing.T, gateways []*commandtest.Process, token string, clients
 			for range 256 / clients {
 				r := commandtest.Send(t, http.MethodGet, gateways[i%2].URL+"/api/v1/search", token)
 				switch degraded := r.Header.Get("Weir-Degraded"); degraded {
-				case "", "none": // a 429 of the REST API always has the field; "none" means that the store answered
-				// Not decided in time; late answers can also open the breaker.
+				case "", "none": // every 429 of the REST API has this field; "none" means that the store decided
+				// Not decided: after a timeout, or because late answers opened the breaker.
 				case string(limiter.ReasonTimeout), string(limiter.ReasonBreaker), string(limiter.ReasonBusy):
 					if undecided.Add(1); degraded == string(limiter.ReasonBusy) && r.StatusCode != http.StatusTooManyRequests {
 						t.Errorf("undecided: got status %s, want 429", r.Status)
@@ -158,7 +157,8 @@ func hammer(t *testing.T, gateways []*commandtest.Process, token string, clients
 	return n.Load(), low.Load(), undecided.Load()
 }
 
-// If the store does not answer, serve prints exactly one error line. The Redis client prints nothing.
+// If the store does not answer, weir serve prints exactly one error line. The Redis client must
+// print nothing.
 func TestServe_oneErrorLine(t *testing.T) {
 	checkouttest.Scratch(t)
 	for range 10 {
@@ -178,9 +178,9 @@ func TestServe_oneErrorLine(t *testing.T) {
 	t.Fatal("free ports: got none in ten attempts, want two")
 }
 
-// If the server that serve has started for its store ends, serve reports this once.
+// If the Redis server that weir serve started ends, weir serve reports it once.
 func TestServe_serverDies(t *testing.T) {
-	storetest.Server(t, "redis", servers.Variables["redis"]) // skips the test if the server cannot run here
+	storetest.Server(t, "redis", servers.Variables["redis"]) // skip the test if the server cannot run here
 	checkouttest.Scratch(t)
 	p := commandtest.Start(t, []string{"serve", "--store", "redis"}, "REDIS_URL=")
 	for _, child := range childrenOf(t, p.Process.Pid) {
@@ -207,7 +207,8 @@ func TestServe_serverDies(t *testing.T) {
 	}
 }
 
-// When serve ends by SIGTERM, by Ctrl-C or with its terminal, the processes that it started end too.
+// If weir serve ends by SIGTERM, by Ctrl-C or with its terminal, the processes that it started end
+// too.
 func TestServe_ends(t *testing.T) {
 	for _, c := range []struct {
 		store  string
@@ -218,14 +219,15 @@ func TestServe_ends(t *testing.T) {
 				storetest.Server(t, c.store, servers.Variables[c.store])
 			}
 			checkouttest.Scratch(t)
-			// A child inherits an ignored SIGHUP, as of a test under nohup. It does not inherit a handler.
+			// A child inherits an ignored SIGHUP, for example if the test runs under nohup. It does
+			// not inherit a handled one.
 			handled := make(chan os.Signal, 1)
 			signal.Notify(handled, syscall.SIGHUP)
 			defer signal.Stop(handled)
 			p := commandtest.Start(t, []string{"serve", "--store", c.store}, "REDIS_URL=", "DYNAMODB_ENDPOINT=")
 			r := commandtest.Send(t, http.MethodGet, p.URL+"/api/v1/search", "")
 			for tries := 1; tries < 10 && r.Header.Get("Weir-Degraded") == string(limiter.ReasonTimeout); tries++ {
-				// The request is repeated, because on a busy machine a server is slow just after its
+				// A request is repeated until it succeeds, because a server is slow just after its
 				// start.
 				r = commandtest.Send(t, http.MethodGet, p.URL+"/api/v1/search", "")
 			}
@@ -251,8 +253,8 @@ func TestServe_ends(t *testing.T) {
 	}
 }
 
-// After the first interrupt, serve waits for requests in progress. The second interrupt ends the
-// process at once.
+// After the first interrupt, weir serve waits for requests in progress. The second interrupt ends
+// it at once.
 func TestServe_interruptedTwice(t *testing.T) {
 	checkouttest.Scratch(t)
 	p := commandtest.Start(t, []string{"serve"})
@@ -264,8 +266,8 @@ func TestServe_interruptedTwice(t *testing.T) {
 	if _, err := fmt.Fprint(c, "POST /api/v1/data HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	// The server sends 100 Continue when a handler begins to read the body. From then on, the request is
-	// in progress.
+	// The server sends 100 Continue when a handler begins to read the body. The request is in
+	// progress from then on.
 	if line, err := bufio.NewReader(c).ReadString('\n'); err != nil || line != "HTTP/1.1 100 Continue\r\n" {
 		t.Fatalf("answer to the header of the request: got %q, error %v, want 100 Continue", line, err)
 	}
@@ -280,10 +282,8 @@ func TestServe_interruptedTwice(t *testing.T) {
 	}
 }
 
-// remoteStores are the stores that need a server.
 var remoteStores = []string{"dynamodb", "redis"}
 
-// childrenOf returns the child processes of a process.
 func childrenOf(t *testing.T, pid int) (children []int) {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "ps", "-o", "pid=", "--ppid", strconv.Itoa(pid)).Output()
@@ -300,7 +300,7 @@ func childrenOf(t *testing.T, pid int) (children []int) {
 	return children
 }
 
-// Environments end with the gateway, even if the gateway is killed.
+// Execution environments end with the gateway, even after SIGKILL.
 func TestEnvironments_end(t *testing.T) {
 	checkouttest.Built(t)
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
@@ -309,7 +309,7 @@ func TestEnvironments_end(t *testing.T) {
 			t.Fatalf("answer: got %s %s, want 200", r.Status, r.Text)
 		}
 		children := childrenOf(t, p.Process.Pid)
-		if len(children) != 2 { // an authorizer and a handler
+		if len(children) != 2 { // one process for the authorizer and one for the handler
 			t.Errorf("got %d child processes, want 2", len(children))
 		}
 		if err := p.Process.Signal(signal); err != nil {
@@ -321,7 +321,7 @@ func TestEnvironments_end(t *testing.T) {
 		for _, child := range children {
 			deadline := time.Now().Add(30 * time.Second)
 			for running(child) {
-				// Only a killed gateway does not wait for its children.
+				// A killed gateway cannot wait for its children, so poll for some time.
 				if signal == syscall.SIGTERM || time.Now().After(deadline) {
 					t.Errorf("%s: process %d: got a running process, want an ended one", signal, child)
 					break
@@ -332,14 +332,13 @@ func TestEnvironments_end(t *testing.T) {
 	}
 }
 
-// running reports whether a process exists and has not ended. It returns false for a zombie, a process
-// that has ended but that its new parent has not yet waited for.
+// running reports whether a process is alive. A zombie has ended and is not alive.
 func running(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ESRCH) && !bytes.Contains(stat, []byte(") Z "))
 }
 
-// Without bootstrap files, serve fails, and the error has the remedy.
+// Without bootstrap files, weir serve prints one error with the command that builds them.
 func TestEnvironments_notBuilt(t *testing.T) {
 	c := checkouttest.Scratch(t)
 	if runtime.GOOS != "linux" {

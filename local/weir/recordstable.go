@@ -16,7 +16,6 @@ import (
 	"github.com/weir-limits/weir/local/loopback"
 )
 
-// openRecords returns a client for the records table of a deployment.
 func openRecords(ctx context.Context, table string) (*dynamodb.Client, error) {
 	if table == "" {
 		return nil, command.Usage("--table: required: the records table of the deployment (or set RECORDS_TABLE)")
@@ -29,10 +28,10 @@ func openRecords(ctx context.Context, table string) (*dynamodb.Client, error) {
 	if err := hasCredentials(ctx, client); err != nil {
 		return nil, err
 	}
-	return dynamodb.New(client.Options(), func(c *dynamodb.Options) { c.Retryer = retry.NewStandard() }), nil // a command has time for retries; functions do not
+	return dynamodb.New(client.Options(), func(c *dynamodb.Options) { c.Retryer = retry.NewStandard() }), nil // more retries than in functions, because a command has time
 }
 
-// hasCredentials returns an error if a client of DynamoDB lacks a region or credentials.
+// hasCredentials returns an error if the AWS configuration has no region or no credentials.
 func hasCredentials(ctx context.Context, client *dynamodb.Client) error {
 	if client.Options().Region == "" {
 		return errors.New("AWS_REGION: required: the region of the deployment (or set AWS_PROFILE to a profile that has one)")
@@ -43,7 +42,6 @@ func hasCredentials(ctx context.Context, client *dynamodb.Client) error {
 	return nil
 }
 
-// explainRecords adds a remedy to an error of the records table.
 func explainRecords(table string, err error) error {
 	if _, missing := errors.AsType[*types.ResourceNotFoundException](err); missing {
 		return fmt.Errorf("--table: no table %q in this account and region; want the records table of the deployment, with AWS_PROFILE and AWS_REGION of its stack", table)

@@ -25,7 +25,6 @@ func rulesCommand() *cobra.Command {
 	return c
 }
 
-// publishFlags adds the flags of the commands that publish.
 func (o *rulesOptions) publishFlags(c *cobra.Command) {
 	c.Flags().BoolVar(&o.restartCounts, "restart-counts", false, "publish even if counts of limits restart")
 	c.Flags().DurationVar(&o.maxDelay, "max-delay", 0, "the setting maxDelay of the deployment, the maximum wait in a leaky bucket")

@@ -19,7 +19,7 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// A document is published, read, changed and rolled back. Each step gets a higher version.
+// Publish, get, diff and rollback: each publication gets a higher version than the previous one.
 func TestRules(t *testing.T) {
 	recordsTable(t)
 	file := filepath.Join(t.TempDir(), "rules.json")
@@ -94,7 +94,6 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// If this version of weir cannot parse the document in force, every count may restart.
 func TestProposal_restarts(t *testing.T) {
 	r, err := rules.Parse([]byte(`{"rules":[]}`), rules.Options{})
 	if err != nil {
@@ -110,7 +109,7 @@ func TestProposal_restarts(t *testing.T) {
 	}
 }
 
-// publish and rollback reject a document that restarts counts, unless --restart-counts is given.
+// Publish and rollback reject a document that restarts counts, unless --restart-counts is given.
 func TestRules_restartCounts(t *testing.T) {
 	recordsTable(t)
 	seven, twelve := endpoints(t, 7), endpoints(t, 12)
@@ -138,7 +137,7 @@ func TestRules_restartCounts(t *testing.T) {
 	if out := ok(t, "rules", "publish", twelve, "--restart-counts"); !strings.Contains(out, "\n"+want) {
 		t.Errorf("publish: got %s, want a line with %q", out, want)
 	}
-	ok(t, "rules", "publish", endpoints(t, 13)) // a document with thirteen endpoints counts in the same items as the one with twelve, so no count restarts
+	ok(t, "rules", "publish", endpoints(t, 13)) // with 13 endpoints, limits count in the same items as with 12, so no count restarts
 	refused("rules", "rollback", "--to", fmt.Sprint(history()[2].Version))
 	var put published
 	if err := json.Unmarshal([]byte(ok(t, "rules", "publish", seven, "--restart-counts", "--json")), &put); err != nil || len(put.Restarts) != 7 {
@@ -146,7 +145,8 @@ func TestRules_restartCounts(t *testing.T) {
 	}
 }
 
-// The first published document with a count causes a note: a REST API needs the function settle.
+// The first published document with a limit that has "count" causes a note: a REST API then needs
+// the function Settle.
 func TestRules_settles(t *testing.T) {
 	recordsTable(t)
 	const rule = `{"rules":[{"endpoint":"/a","limits":{"*":{"requests":%d,"window":"1m"%s}}}]}`
@@ -164,8 +164,8 @@ func TestRules_settles(t *testing.T) {
 	}
 }
 
-// publish and rollback fail if the version in force is not the expected version. The test covers publish
-// with --after, and a rollback during which another version is published.
+// Publish and rollback fail if another version than the expected one is in force. The cases are
+// publish with --after, and a publication during a rollback.
 func TestRules_after(t *testing.T) {
 	recordsTable(t)
 	put := func(requests int, args ...string) (file string) {
@@ -203,7 +203,7 @@ func TestRules_after(t *testing.T) {
 	var between sync.Once
 	newest := history()[0].Version
 	proxy := httputil.NewSingleHostReverseProxy(server)
-	proxy.ModifyResponse = func(*http.Response) (err error) { // publishes between the read and the write of the rollback
+	proxy.ModifyResponse = func(*http.Response) (err error) { // the proxy publishes a version between the read and the write of the rollback
 		between.Do(func() {
 			_, err = rulestore.New(client, os.Getenv("RECORDS_TABLE")).Publish(t.Context(), time.Now(), []byte(`{"rules":[]}`), "", newest, 0)
 		})
@@ -229,8 +229,8 @@ func read(t *testing.T, file string) string {
 	return string(content)
 }
 
-// The command publish rejects a document with mistakes, without a call to AWS. It checks the document for
-// every store, because it does not know the store of the functions.
+// weir rules publish rejects an invalid document without a call to AWS. It checks the document for
+// every kind of store, because it does not know the store of the functions.
 func TestRules_put_mistakes(t *testing.T) {
 	t.Setenv("RECORDS_TABLE", "")
 	bad := "../../limiter/rules/testdata/bad/five.json"
@@ -242,7 +242,7 @@ func TestRules_put_mistakes(t *testing.T) {
 	if code, out, _ := weir(t, "rules", "publish", bad, "--json", "--table", "none"); code != 1 || json.Unmarshal([]byte(out), &result) != nil || result.OK || len(result.Problems) != 5 {
 		t.Errorf("--json: got exit %d, result %+v, want exit 1 and 5 problems", code, result)
 	}
-	// A document with a leaky bucket in which a request can wait longer than --max-delay.
+	// This leaky bucket lets a request wait longer than --max-delay.
 	deep := filepath.Join(t.TempDir(), "rules.json")
 	if err := os.WriteFile(deep, []byte(`{"rules":[{"endpoint":"*","cost":50,"limits":{"*":{"name":"q","requests":10,"window":"1s","algorithm":"leaky_bucket","burst":100}}}]}`), 0o600); err != nil {
 		t.Fatal(err)

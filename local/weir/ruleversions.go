@@ -35,7 +35,7 @@ func (o *rulesOptions) open(ctx context.Context) (*rulestore.Versions, error) {
 	return rulestore.New(client, o.table), nil
 }
 
-// explain adds a remedy to an error.
+// explain adds a remedy to an error of the table.
 func (o *rulesOptions) explain(err error) error {
 	if errors.Is(err, rulestore.ErrConflict) {
 		return fmt.Errorf("%w; see weir rules history and try again", err)
@@ -43,13 +43,12 @@ func (o *rulesOptions) explain(err error) error {
 	return explainRecords(o.table, err)
 }
 
-// proposal is a document to publish, with its name.
 type proposal struct {
 	name     string
 	document []byte
 }
 
-// check validates the document for functions with any store.
+// check parses the document and checks it for every kind of store.
 func (p proposal) check(maxDelay time.Duration) (r *rules.Rules, err error) {
 	for _, leaseAbove := range []int64{rules.LeaseAboveDynamoDB, 0} {
 		if r, err = rules.Parse(p.document, rules.Options{LeaseAbove: leaseAbove, MaxDelay: maxDelay}); err != nil {
@@ -59,11 +58,11 @@ func (p proposal) check(maxDelay time.Duration) (r *rules.Rules, err error) {
 	return r, nil
 }
 
-// restarts returns the limits whose counts restart if the document of p replaces document. r contains
-// the compiled rules of p. If this version of weir cannot parse the document, restarts returns only
+// restarts returns the limits whose counts would restart if the proposal replaced document. r is
+// the parsed proposal. If this version of weir cannot parse document, restarts returns only
 // everyCount.
 func (p proposal) restarts(document []byte, r *rules.Rules, maxDelay time.Duration) []string {
-	if len(document) == 0 { // nothing was published yet
+	if len(document) == 0 { // nothing was published before
 		return nil
 	}
 	before, err := proposal{document: document}.check(maxDelay)
@@ -73,26 +72,27 @@ func (p proposal) restarts(document []byte, r *rules.Rules, maxDelay time.Durati
 	return rules.Restarts(before, r)
 }
 
-// settles reports whether a limit of the document counts what is known only after the answer.
+// settles reports whether a limit of the document has "count": it counts something that only the
+// answer shows.
 func (p proposal) settles(maxDelay time.Duration) bool {
 	r, err := p.check(maxDelay)
 	return err == nil && len(r.Counts()) > 0
 }
 
-// settlesText is printed for the first document that needs the function settle.
+// settlesText is printed with the first document that needs the function Settle.
 const settlesText = "note: a limit has a count, which a REST API settles with the function settle; a deployment without this function keeps each reserve: " +
 	"deploy with the setting settle=true (LimitsProps.Settle)\n"
 
 // published is the result of a publish. --json prints it.
 type published struct {
 	rulestore.Version
-	Replaces int64    `json:"replaces,omitempty"` // the version that was in force
+	Replaces int64    `json:"replaces,omitempty"` // the version that was in force before
 	Restarts []string `json:"restarts,omitempty"` // limits whose counts restart
-	Settles  bool     `json:"settles,omitempty"`  // a limit has a count, and no limit of the replaced version has one
-	Diff     string   `json:"diff"`               // unified; empty if the document was already in force
+	Settles  bool     `json:"settles,omitempty"`  // true if a limit has "count" and no limit of the replaced version has one
+	Diff     string   `json:"diff"`               // unified diff; empty if the document was in force before
 }
 
-// publish publishes a proposal. If after is not 0 and another version is in force, publish fails.
+// publish publishes a proposal. If after is not 0, publish fails unless version after is in force.
 func (o *rulesOptions) publish(ctx context.Context, out io.Writer, p proposal, note string, after int64) error {
 	r, err := p.check(o.maxDelay)
 	if problems, mistaken := errors.AsType[rules.Problems](err); mistaken {
@@ -144,13 +144,12 @@ func (o *rulesOptions) printPublished(out io.Writer, r published) error {
 	return err
 }
 
-// difference returns the difference between a proposal and a version, by lines. It is empty if both
-// are equal.
+// difference returns a unified diff from a version to the proposal, or "" if they are equal.
 func difference(v rulestore.Version, document []byte, p proposal) string {
 	return udiff.Unified(nameOf(v), p.name, lines(document), lines(p.document))
 }
 
-// nameOf returns the name of a version. The zero Version is "no rules".
+// nameOf returns "version N" or, for the zero Version, "no rules".
 func nameOf(v rulestore.Version) string {
 	if v.Version == 0 {
 		return "no rules"
@@ -158,7 +157,7 @@ func nameOf(v rulestore.Version) string {
 	return fmt.Sprintf("version %d", v.Version)
 }
 
-// lines formats a document with one value per line.
+// lines formats a JSON document with one value per line, for a diff.
 func lines(document []byte) string {
 	var b bytes.Buffer
 	if json.Compact(&b, document) != nil {
@@ -166,7 +165,7 @@ func lines(document []byte) string {
 	}
 	compact := bytes.Clone(b.Bytes())
 	b.Reset()
-	_ = json.Indent(&b, compact, "", "  ") // compact is valid JSON
+	_ = json.Indent(&b, compact, "", "  ") // compact is valid JSON, so Indent cannot fail
 	return b.String() + "\n"
 }
 
@@ -189,8 +188,7 @@ func (o *rulesOptions) get(ctx context.Context, out io.Writer, version int64) er
 	return err
 }
 
-// diff prints the difference between the versions from and to. If p is not nil, diff compares from with
-// p.
+// diff prints the difference between two versions or, if p is not nil, between from and p.
 func (o *rulesOptions) diff(ctx context.Context, out io.Writer, from, to int64, p *proposal) error {
 	kept, err := o.open(ctx)
 	if err != nil {
@@ -212,7 +210,7 @@ func (o *rulesOptions) diff(ctx context.Context, out io.Writer, from, to int64, 
 		return command.PrintJSON(out, struct {
 			From string `json:"from"`
 			To   string `json:"to"`
-			Diff string `json:"diff"` // unified; empty if both are equal
+			Diff string `json:"diff"` // unified diff; empty if both are equal
 		}{nameOf(v), p.name, difference})
 	}
 	_, err = io.WriteString(out, difference)

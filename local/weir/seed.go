@@ -43,10 +43,10 @@ func seedCommand() *cobra.Command {
 
 // seeded is the output of --json.
 type seeded struct {
-	Table    string            `json:"table,omitempty"` // empty without an endpoint
+	Table    string            `json:"table,omitempty"` // empty without --endpoint
 	Endpoint string            `json:"endpoint,omitempty"`
-	Made     bool              `json:"tableMade"` // this run created the table
-	APIKeys  map[string]string `json:"apiKeys"`   // tier to API key
+	Made     bool              `json:"tableMade"` // true if this run created the table
+	APIKeys  map[string]string `json:"apiKeys"`   // key: tier
 }
 
 func seed(ctx context.Context, endpoint string, renew bool) (s seeded, err error) {

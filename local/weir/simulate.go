@@ -17,7 +17,6 @@ import (
 	"github.com/weir-limits/weir/local/simulate"
 )
 
-// simulation holds the command line of one simulation.
 type simulation struct {
 	simulate.Parameters
 	simulate.Limits
@@ -50,7 +49,7 @@ func simulateCommand() *cobra.Command {
 	return c
 }
 
-// bind adds the flags to c. Their defaults are the values in s.
+// bind adds the flags to c. The values in s are their defaults.
 func (s *simulation) bind(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar((*string)(&s.Store), "store", string(s.Store), "dynamodb or elasticache")
@@ -90,8 +89,8 @@ func (s *simulation) bind(c *cobra.Command) {
 	f.BoolVar(&s.asJSON, "json", s.asJSON, "print one JSON object")
 }
 
-// settle returns s with the defaults of its store and of --quick. Flags on the command line have
-// precedence.
+// settle returns s with the defaults of its store and of --quick. A flag on the command line
+// overrides a default.
 func (s simulation) settle(c *cobra.Command) (simulation, error) {
 	settled := simulation{Parameters: simulate.Default(s.Store), Limits: simulate.DefaultLimits(), environments: s.environments}
 	if s.quick {
@@ -104,8 +103,7 @@ func (s simulation) settle(c *cobra.Command) (simulation, error) {
 	settled.bind(again)
 	var err error
 	c.Flags().Visit(func(f *pflag.Flag) {
-		// skip: settled already has its value, and Set of this flag does not accept the text of its
-		// String.
+		// The value is in settled already, and Set of this flag cannot parse the text of String.
 		if f.Name == "environments" {
 			return
 		}
@@ -147,7 +145,6 @@ type simulated struct {
 	Results    []simulate.Result   `json:"results"`
 }
 
-// plan returns the plan of the simulation, or a usage error.
 func (s simulation) plan() ([]simulate.Scenario, error) {
 	only, err := regexp.Compile(s.only)
 	if err != nil {
@@ -169,7 +166,7 @@ func (s simulation) plan() ([]simulate.Scenario, error) {
 	return plan, nil
 }
 
-// report prints the progress of a plan every two seconds, until the returned function stops it.
+// report prints progress every two seconds until the returned function is called.
 func report(to io.Writer, progress *atomic.Int64, plan []simulate.Scenario, begun time.Time) (stop func()) {
 	total := 0.0
 	for _, s := range plan {
@@ -192,8 +189,8 @@ func report(to io.Writer, progress *atomic.Int64, plan []simulate.Scenario, begu
 	return func() { close(done); <-stopped }
 }
 
-// estimate describes the progress of a plan. part is the simulated share of its requests, after is the
-// time since the start, and total is the number of its requests.
+// estimate describes the progress: part is the share of the requests that is done, after is the
+// time since the start, total is the number of requests.
 func estimate(part float64, after time.Duration, total float64) string {
 	left := "unknown time"
 	if part > 0 {

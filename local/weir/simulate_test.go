@@ -9,7 +9,6 @@ import (
 	"github.com/weir-limits/weir/local/simulate"
 )
 
-// small is a simulation that ends quickly.
 var small = []string{"simulate", "--rate", "2000", "--callers", "100", "--all", "1000", "--all-lease", "10", "--only", "^each caller: (sliding|fixed)_window$"}
 
 func TestSimulate(t *testing.T) {

@@ -11,13 +11,14 @@ import (
 	"testing"
 )
 
-// Every call of npm ci in this repository has --ignore-scripts, so that packages cannot run scripts.
+// Every npm ci in this repository has --ignore-scripts, because packages could run scripts
+// otherwise.
 func TestSupply_npm(t *testing.T) {
 	call := regexp.MustCompile(`npm ci\b[^\n]*|"npm", "ci"[^\n]*`)
 	calls := 0
 	eachFile(t, func(path, text string) {
 		for _, found := range call.FindAllString(text, -1) {
-			// A test or the text of an error message, and no call.
+			// This is a test or an error text, not a call of npm.
 			if strings.Contains(path, "_test.go") || strings.Contains(found, "npm ci:") {
 				continue
 			}
@@ -32,7 +33,7 @@ func TestSupply_npm(t *testing.T) {
 	}
 }
 
-// A release waits for the tests of its commit.
+// The release workflow waits for the tests of the commit.
 func TestSupply_release(t *testing.T) {
 	workflow, err := os.ReadFile(filepath.Join(realCheckout(t), ".github", "workflows", "release.yml"))
 	if err != nil {
@@ -45,7 +46,7 @@ func TestSupply_release(t *testing.T) {
 	}
 }
 
-// CI searches every module for known vulnerabilities.
+// CI checks every Go module for known vulnerabilities.
 func TestSupply_vulnerabilities(t *testing.T) {
 	root := realCheckout(t)
 	workflow, err := os.ReadFile(filepath.Join(root, ".github", "workflows", "ci.yml"))
@@ -72,7 +73,7 @@ func TestSupply_vulnerabilities(t *testing.T) {
 	}
 }
 
-// eachFile calls see for each file of this repository that can contain commands.
+// eachFile calls see with each file of the repository that can contain commands.
 func eachFile(t *testing.T, see func(path, text string)) {
 	t.Helper()
 	root := realCheckout(t)
@@ -98,8 +99,8 @@ func eachFile(t *testing.T, see func(path, text string)) {
 	}
 }
 
-// weir links neither the clients of Kafka and Kinesis nor the dependencies of weir-tools, so that the
-// first make run is fast.
+// weir does not link the clients of Kafka and Kinesis or the dependencies of weir-tools, so that
+// the first make run builds fast.
 func TestSupply_links(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
 	if err != nil {
@@ -114,8 +115,8 @@ func TestSupply_links(t *testing.T) {
 	}
 }
 
-// Each workflow names its actions by commit, because a tag can move. A workflow of this repository has
-// the commit of its caller.
+// Each workflow pins its actions to a commit, because a tag can move. A reusable workflow of this
+// repository needs no commit.
 func TestSupply_actions(t *testing.T) {
 	pinned := regexp.MustCompile(`^([\w-]+/[\w-]+@[0-9a-f]{40} # v\d|\./\.github/workflows/ci\.yml\n)`)
 	actions := 0

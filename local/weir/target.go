@@ -25,14 +25,15 @@ import (
 	"github.com/weir-limits/weir/local/serve"
 )
 
-// operating answers questions about limits. It is an operator, or a client of a gateway.
+// operating answers explain, usage and reset. It is an operator.Operator or the client of a running
+// gateway.
 type operating interface {
 	Explain(context.Context, operator.Question) (operator.Explanation, error)
 	Usage(ctx context.Context, subject string) (operator.Usage, error)
 	Reset(ctx context.Context, subject string) (operator.Forgotten, error)
 }
 
-// target has the flags of explain, usage and reset that select the place to query: the gateway of make
+// target has the flags of explain, usage and reset that select what to query: the gateway of make
 // run, or the store of a deployment.
 type target struct {
 	url                               string
@@ -60,7 +61,7 @@ func (t *target) flags(c *cobra.Command) {
 
 const defaultGateway = "http://127.0.0.1:8080"
 
-// open returns the target, and a function that closes it.
+// open returns what the flags select, and a function that closes it.
 func (t *target) open(ctx context.Context, c *cobra.Command) (operating, func() error, error) {
 	none := func() error { return nil }
 	if t.store == "" {
@@ -88,7 +89,7 @@ func (t *target) open(ctx context.Context, c *cobra.Command) (operating, func() 
 	return t.openStore(ctx)
 }
 
-// openStore opens the store of a deployment with the configuration of its functions.
+// openStore opens the store of a deployment as its functions do.
 func (t *target) openStore(ctx context.Context) (operating, func() error, error) {
 	none := func() error { return nil }
 	config, err := t.config()
@@ -124,17 +125,16 @@ func (t *target) config() (boot.Config, error) {
 	return linked.Load(t.lookup)
 }
 
-// builtIn is the version of the built-in document, which a command outside a checkout must not use. It is
-// lower than all published versions, which are Unix seconds.
+// builtIn is the version of a document that is not published. Published versions are Unix seconds
+// and therefore higher. Commands outside a checkout must not use an unpublished document.
 const builtIn = 1
 
-// operator returns an operator over a store.
 func (t *target) operator(ctx context.Context, config boot.Config, store limiter.Store) (*operator.Operator, error) {
 	e, err := config.Environment(ctx, store, boot.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, err
 	}
-	// Load the published rules before the first question, which would otherwise use the document of the
+	// Load the published rules first. Otherwise, the first question would use the document of the
 	// checkout.
 	if t.recordsTable != "" {
 		if err := e.Rules.Refresh(ctx, time.Now()); err != nil {
@@ -155,8 +155,8 @@ func (t *target) operator(ctx context.Context, config boot.Config, store limiter
 	return o, err
 }
 
-// where describes the store of a deployment, for a question to the user. The description omits the
-// password of a Redis URL.
+// where describes the deployment's store in a question to the user, without the password of a Redis
+// URL.
 func (t *target) where() string {
 	value := func(name string) string { v, _ := t.lookup(name); return cmp.Or(v, "not given") }
 	if t.store == "dynamodb" {
@@ -169,7 +169,6 @@ func (t *target) where() string {
 	return fmt.Sprintf("Redis at %s, namespace %s", address, value("NAMESPACE"))
 }
 
-// reachable returns an error if the region or the credentials for DynamoDB are missing.
 func reachable(ctx context.Context, config boot.Config) error {
 	client, err := config.DynamoDBClient(ctx)
 	if err != nil {
@@ -178,19 +177,18 @@ func reachable(ctx context.Context, config boot.Config) error {
 	return hasCredentials(ctx, client)
 }
 
-// lookup returns the variables of the deployment's functions. A flag overrides a variable of this
-// process.
+// lookup returns a variable of the deployment's functions: from a flag, or else from this process.
 func (t *target) lookup(name string) (string, bool) {
 	flags := map[string]string{
 		"STORE": t.store, "TABLE": t.table, "NAMESPACE": t.namespace, "REDIS_URL": t.redisURL, "RULES_FILE": t.rules, "RECORDS_TABLE": t.recordsTable,
-		"STORE_TIMEOUT": limiter.DefaultTimeout.String(), // longer than in the functions, which run near the store
+		"STORE_TIMEOUT": limiter.DefaultTimeout.String(), // more time than in the functions, which run near the store
 	}
 	if value := flags[name]; value != "" {
 		return value, true
 	}
 	value, ok := os.LookupEnv(name)
 	switch {
-	case name == "RULES_FROM": // a variable of this process has no effect: only the flag --records-table sets the value
+	case name == "RULES_FROM": // only the flag --records-table sets RULES_FROM, never a variable of this process
 		if t.recordsTable != "" {
 			return contract.RulesTable, true
 		}
@@ -200,8 +198,8 @@ func (t *target) lookup(name string) (string, bool) {
 		return strconv.FormatBool(loopback.URL(os.Getenv("DYNAMODB_ENDPOINT"))), true
 	case name == "RULES_VERSION" && t.rules == "":
 		return strconv.Itoa(builtIn), true
-	// Like make run, use the modification time of the file as the version of a document without a
-	// version.
+	// A document without a version gets the modification time of its file as version, as in make
+	// run.
 	case name == "RULES_VERSION":
 		if info, err := os.Stat(t.rules); err == nil {
 			return strconv.FormatInt(max(0, info.ModTime().Unix()), 10), true
@@ -210,7 +208,7 @@ func (t *target) lookup(name string) (string, bool) {
 	return value, ok
 }
 
-// usageOrFailure turns a mistake in a question into a usage error.
+// usageOrFailure returns a usage error if the user's question was wrong, and err otherwise.
 func usageOrFailure(err error) error {
 	if _, mistaken := errors.AsType[*operator.MistakeError](err); mistaken {
 		return command.AsUsage(err)

@@ -9,8 +9,8 @@ import (
 	"github.com/weir-limits/weir/local/command"
 )
 
-// seconds formats a time in seconds as a duration, rounded to milliseconds. From two days on, the text
-// has days, and the time is rounded to seconds.
+// seconds formats a number of seconds as a duration with milliseconds. From two days on, it adds
+// days and rounds to seconds.
 func seconds(s float64) string {
 	const day = 24 * time.Hour
 	d := time.Duration(s * float64(time.Second))

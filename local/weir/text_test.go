@@ -2,7 +2,6 @@ package main
 
 import "testing"
 
-// From two days on, a duration is printed with days.
 func TestSeconds(t *testing.T) {
 	const hour, day = 3600, 86400
 	for s, want := range map[float64]string{

@@ -58,14 +58,14 @@ type madeToken struct {
 	Token string `json:"token"`
 }
 
-// reservedClaims are the claims that --claim rejects, each with the flag or command that sets it. They
-// are the tier and the registered claims of RFC 7519, 4.1, which the gateway checks.
+// reservedClaims are the claims that --claim rejects, with the flag or command that sets each. They
+// are the tier and the registered claims (RFC 7519, section 4.1), which the gateway checks.
 var reservedClaims = map[string]string{
 	"sub": "--user", "tier": "--tier", "exp": "--valid",
 	"iss": "weir", "aud": "weir", "iat": "weir", "nbf": "nothing", "jti": "nothing",
 }
 
-// tokenClaims reads the flags of weir token.
+// tokenClaims returns the claims that the flags of weir token set.
 func tokenClaims(user string, extra []string) (map[string]string, error) {
 	if user == "" {
 		return nil, command.Usage(`--user: got "", want a user; the gateway rejects a token without a user`)
@@ -79,7 +79,6 @@ func tokenClaims(user string, extra []string) (map[string]string, error) {
 	return claims, err
 }
 
-// parseClaims reads claims of the form name=value.
 func parseClaims(list []string) (map[string]string, error) {
 	claims := map[string]string{}
 	for _, claim := range list {
@@ -92,7 +91,7 @@ func parseClaims(list []string) (map[string]string, error) {
 	return claims, nil
 }
 
-// completeTiers completes the flag tier with the tiers of a rules document.
+// completeTiers completes --tier with the tiers of a rules document.
 func completeTiers(c *cobra.Command, document *string) {
 	command.CompleteBy(c, "tier", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return checkout.Tiers(*document), cobra.ShellCompDirectiveNoFileComp

@@ -57,7 +57,7 @@ type topOptions struct {
 	out io.Writer
 }
 
-// source sends lines until the end of its input. A source that follows a growing file sends lines until
+// source sends lines until its input ends. A source that follows a growing file sends lines until
 // ctx ends.
 type source interface {
 	read(ctx context.Context, follow bool, lines chan<- []byte) error
@@ -104,10 +104,10 @@ func (o *topOptions) run(ctx context.Context, file string) error {
 				return err
 			}
 			return o.finish(ctx, follow, t)
-		case <-ctx.Done(): // do not wait for the source: its read from a terminal possibly never ends
+		case <-ctx.Done(): // do not wait for the source: a read from a terminal may never return
 			return o.finish(ctx, follow, t)
 		case <-renew:
-			fmt.Fprint(o.out, "\x1b[H\x1b[2J") // move the cursor home and clear the screen
+			fmt.Fprint(o.out, "\x1b[H\x1b[2J") // this sequence moves the cursor home and clears the screen
 			if err := o.print(o.out, t.Table(o.n)); err != nil {
 				return err
 			}
@@ -115,8 +115,8 @@ func (o *topOptions) run(ctx context.Context, file string) error {
 	}
 }
 
-// finish prints the result. If ctx ended before all lines were read, the result is incomplete and finish
-// returns an error. With follow, the lines never end, so the end of ctx is not an error.
+// finish prints the result. It returns an error if ctx ended before all lines were read, because
+// the result is then incomplete. With follow there is no last line, so the end of ctx is no error.
 func (o *topOptions) finish(ctx context.Context, follow bool, t *top.Top) error {
 	if err := o.print(o.out, t.Table(o.n)); err != nil {
 		return err
@@ -127,7 +127,7 @@ func (o *topOptions) finish(ctx context.Context, follow bool, t *top.Top) error 
 	return nil
 }
 
-// source returns the source that the command line names.
+// source returns the source for the file on the command line.
 func (o *topOptions) source(file string) (source, error) {
 	switch file {
 	case "-":
@@ -170,7 +170,7 @@ func (o *topOptions) print(out io.Writer, t top.Table) error {
 	return table.Flush()
 }
 
-// printable removes control characters from text, because a terminal would obey them.
+// printable removes control characters, which a terminal would execute.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f && r < 0xa0 {

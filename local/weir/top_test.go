@@ -55,10 +55,10 @@ func TestTop(t *testing.T) {
 	}
 }
 
-// weir top finds the refusals of make run in .weir/metrics.log.
+// weir top reads the refusals of make run from .weir/metrics.log.
 func TestTop_local(t *testing.T) {
 	l := newLocal(t, serve.Memory, "../serve/testdata/design.json")
-	for range 25 { // the limit admits 20 of these
+	for range 25 { // the limit admits 20 of the 25 requests
 		l.search("")
 	}
 	l.Wait(2 * time.Second)
@@ -68,7 +68,7 @@ func TestTop_local(t *testing.T) {
 	}
 }
 
-// weir top follows a growing file. It counts a line only when the line is complete.
+// weir top follows a growing file and counts a line when it is complete.
 func TestLogFile_follow(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
 	if err := os.WriteFile(file, []byte("one\ntw"), 0o600); err != nil {
@@ -91,7 +91,7 @@ func TestLogFile_follow(t *testing.T) {
 	if got := string(<-lines); got != "two" {
 		t.Errorf("second line: got %q, want two", got)
 	}
-	if err := os.WriteFile(file, []byte("new\n"), 0o600); err != nil { // make run truncates its log in the same way
+	if err := os.WriteFile(file, []byte("new\n"), 0o600); err != nil { // make run truncates its log like this
 		t.Fatal(err)
 	}
 	if got := string(<-lines); got != "new" {
@@ -103,7 +103,7 @@ func TestLogFile_follow(t *testing.T) {
 	}
 }
 
-// Control characters in a line do not reach the terminal.
+// Control characters in a line never reach the terminal.
 func TestTopOptions_print(t *testing.T) {
 	var out bytes.Buffer
 	o := topOptions{n: 1}

@@ -13,7 +13,6 @@ import (
 	"github.com/weir-limits/weir/local/operator"
 )
 
-// subjectHelp describes the argument SUBJECT.
 const subjectHelp = "\n\nSUBJECT has the form that explain prints: user:alice, apikey:acme (the id of the key's record), ip:203.0.113.7, claim:org=acme, path:id=7, method:GET, header:x-tenant=a, endpoint:GET:/api/v1/search, global, " +
 	"or custom:kind=value for a subject that an API charges itself. Join several identities with | in this order: claim, header, method and path by name, then apikey, ip, user. " +
 	"Add |endpoint:METHOD:PATTERN if the store has a separate item for the endpoint."
@@ -50,7 +49,7 @@ func usageCommand() *cobra.Command {
 	return c
 }
 
-// completeSubject completes the kind of a subject.
+// completeSubject completes the first word of a subject, such as "user:".
 func completeSubject(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -73,7 +72,7 @@ func printUsage(out io.Writer, i operator.Usage) error {
 	return printNotes(out, s, i.Notes)
 }
 
-// barOf returns a bar that shows the used part of a limit's capacity, and then describes the usage.
+// barOf returns a bar with the used part of a limit's capacity, and the usage as text.
 func barOf(l operator.Limit, at time.Time) string {
 	const width = 20
 	s := l.State
@@ -84,7 +83,7 @@ func barOf(l operator.Limit, at time.Time) string {
 	return "[" + strings.Repeat("#", used) + strings.Repeat(".", width-used) + "] " + usageOf(l, at)
 }
 
-// printOthers prints the state of limits in the store that no rule describes.
+// printOthers prints the state of limits that no rule describes.
 func printOthers(out io.Writer, s command.Style, others []operator.Other, at time.Time) error {
 	if len(others) == 0 {
 		return nil
