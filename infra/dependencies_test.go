@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A customer's CDK app links everything that these packages import. From this module they import only
-// the contract, and neither the limiter nor a client of AWS.
+// A user's CDK app links everything that these packages import. Of this module they may import only
+// functions/contract, neither the limiter nor an AWS client.
 func TestDependencies(t *testing.T) {
 	const module = "github.com/weir-limits/weir/"
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "./...").Output()

@@ -26,7 +26,8 @@ func main() {
 	}
 }
 
-// synthesize writes the templates. It converts a panic of the CDK or of a construct to an error.
+// synthesize writes the templates. The CDK and the constructs report mistakes with a panic;
+// synthesize returns it as an error.
 func synthesize(ctx context.Context) (err error) {
 	defer func() {
 		if problem := recover(); problem != nil {
@@ -50,14 +51,14 @@ func synthesize(ctx context.Context) (err error) {
 	if settings.Warning != "" {
 		fmt.Fprintln(os.Stderr, "warning:", settings.Warning)
 	}
-	settings.In("..") // the CDK runs an app in the folder of its cdk.json
+	settings.In("..") // the CDK runs this program in infra, the folder of cdk.json; paths are relative to its parent
 	settings.RulesVersion = lastChange(ctx, settings.Rules)
 	stack.New(app, settings)
 	app.Synth(nil)
 	return nil
 }
 
-// given returns the keys of an app's context, without the keys of the CDK.
+// given returns the keys of the app's context that the CDK did not set itself.
 func given(app awscdk.App) (keys []string) {
 	context, _ := app.Node().GetAllContext(nil).(map[string]any)
 	for _, key := range slices.Sorted(maps.Keys(context)) {
@@ -68,9 +69,8 @@ func given(app awscdk.App) (keys []string) {
 	return keys
 }
 
-// lastChange returns the time of a file's last change in Unix seconds. This is the time of the last
-// commit or, if the file was edited after that commit, the modification time. It is 0 if neither is
-// known.
+// lastChange returns when a file last changed, in Unix seconds: at its last commit, or at its
+// modification time if it was edited since. It returns 0 if neither is known.
 func lastChange(ctx context.Context, path string) int64 {
 	git := func(args ...string) (string, error) {
 		out, err := exec.CommandContext(ctx, "git", append([]string{"-C", filepath.Dir(path)}, args...)...).Output()

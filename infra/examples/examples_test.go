@@ -24,7 +24,6 @@ import (
 // released is the template that the examples deploy.
 const released = "../standalone/weir.template.json"
 
-// template is a CloudFormation template.
 type template struct {
 	Parameters, Conditions, Rules, Outputs map[string]any
 
@@ -43,7 +42,6 @@ func read(t *testing.T, path string) (made template) {
 	return made
 }
 
-// run runs a program and fails the test with its output if the program fails.
 func run(t *testing.T, c *exec.Cmd) {
 	t.Helper()
 	if out, err := c.CombinedOutput(); err != nil {
@@ -51,7 +49,8 @@ func run(t *testing.T, c *exec.Cmd) {
 	}
 }
 
-// checkSynthesized synthesizes an app, and checks that it deploys the released template as it is.
+// checkSynthesized synthesizes an app and checks that its nested stack is the released template
+// without changes.
 func checkSynthesized(t *testing.T, app *exec.Cmd) {
 	t.Helper()
 	path, err := filepath.Abs(released)
@@ -65,7 +64,8 @@ func checkSynthesized(t *testing.T, app *exec.Cmd) {
 	if err != nil || len(templates) != 2 {
 		t.Fatalf("got the templates %q (%v), want that of the API and that of the limits", templates, err)
 	}
-	// CloudFormation finds some of these mistakes only when it deploys, such as a condition that refers to a resource.
+	// CloudFormation finds some mistakes only during the deployment, such as a condition that
+	// refers to a resource. cfn-lint finds them here.
 	run(t, exec.CommandContext(t.Context(), filepath.Join(storetest.Server(t, "tools", "WEIR_TOOLS"), "cfn-lint"), append([]string{"--non-zero-exit-code", "error"}, templates...)...))
 	got, limits, want := read(t, templates[0]), read(t, templates[1]), read(t, released)
 	if !reflect.DeepEqual(normal(limits.Resources), normal(want.Resources)) || !reflect.DeepEqual(limits.Conditions, want.Conditions) || !reflect.DeepEqual(limits.Rules, want.Rules) {
@@ -74,7 +74,8 @@ func checkSynthesized(t *testing.T, app *exec.Cmd) {
 	checkDeployment(t, got, limits)
 }
 
-// normal removes the order of dependencies: the CDK writes one dependency as text, and several as a list.
+// normal sorts DependsOn and makes it a list: the CDK writes one dependency as text and several as
+// a list.
 func normal(resources map[string]node) map[string]node {
 	made := map[string]node{}
 	for id, r := range resources {
@@ -87,8 +88,8 @@ func normal(resources map[string]node) map[string]node {
 
 type node = map[string]any
 
-// checkDeployment checks the template of an API: a nested stack with the limits, a method that they limit and
-// that answers 200, a function with the layer, and a deployment after the stack and the method.
+// checkDeployment checks an example's API: a nested stack with the limits, a limited method that
+// answers 200, a function with the layer, and a deployment that follows the limits and the method.
 func checkDeployment(t *testing.T, got, nested template) {
 	t.Helper()
 	of := func(resourceType string) (id string, properties node) {
@@ -126,7 +127,7 @@ func checkDeployment(t *testing.T, got, nested template) {
 	}
 }
 
-// generated returns the name of an output in the nested stack. The CDK generates this name from the name of the output in the release.
+// generated returns the CDK's name for an output of the nested stack.
 func generated(t *testing.T, nested template, name string) string {
 	t.Helper()
 	value := func(output any) any { n, _ := output.(node); return n["Value"] }
@@ -139,8 +140,8 @@ func generated(t *testing.T, nested template, name string) string {
 	return ""
 }
 
-// checkAnswers checks that a method with a mock integration answers. Without both responses, API Gateway
-// answers 500.
+// checkAnswers checks that a mock method has an integration response and a method response. Without
+// either, API Gateway answers 500.
 func checkAnswers(t *testing.T, method node) {
 	t.Helper()
 	integration, _ := method["Integration"].(node)
@@ -151,8 +152,8 @@ func checkAnswers(t *testing.T, method node) {
 	}
 }
 
-// checkLayered checks a function with the layer. output returns an output of the limits in the template of
-// the function.
+// checkLayered checks a function with the layer. output returns the value of an output of the
+// nested stack, as the function refers to it.
 func checkLayered(t *testing.T, function node, policies []any, output func(name string) any) {
 	t.Helper()
 	if !reflect.DeepEqual(function["Layers"], []any{output("LayerArn")}) || !slices.ContainsFunc(policies, func(p any) bool { return reflect.DeepEqual(p, output("LayerPolicyArn")) }) {
@@ -174,7 +175,7 @@ func checkLayered(t *testing.T, function node, policies []any, output func(name 
 	}
 }
 
-// layerVariables returns the output LayerVariables with DynamoDB and without tokens.
+// layerVariables returns the output LayerVariables of a stack with DynamoDB and without tokens.
 func layerVariables(t *testing.T) (variables map[string]string) {
 	t.Helper()
 	output, _ := read(t, released).Outputs["LayerVariables"].(node)
@@ -193,7 +194,7 @@ func layerVariables(t *testing.T) (variables map[string]string) {
 	return variables
 }
 
-// checkNames checks that the released template has the parameters and the output that an example uses.
+// checkNames checks that the released template has the parameters and outputs that an example uses.
 func checkNames(t *testing.T, parameters []string) {
 	t.Helper()
 	made := read(t, released)
@@ -233,7 +234,7 @@ func TestExamples_python(t *testing.T) {
 func TestExamples_sam(t *testing.T) {
 	tools := storetest.Server(t, "tools", "WEIR_TOOLS")
 	run(t, exec.CommandContext(t.Context(), filepath.Join(tools, "cfn-lint"), "sam/template.yaml"))
-	// cfn-lint reads the short forms of YAML, such as !Ref.
+	// cfn-lint can parse YAML tags such as !Ref; encoding/json cannot.
 	out, err := exec.CommandContext(t.Context(), filepath.Join(tools, "python"), "-c", `import json, cfnlint.decode; print(json.dumps(cfnlint.decode.decode("sam/template.yaml")[0]))`).Output()
 	if err != nil {
 		t.Fatal(err)
@@ -298,7 +299,7 @@ func TestExamples_terraform(t *testing.T) {
 	}
 }
 
-// checkReferences checks that each reference in a body is to something that the file declares.
+// checkReferences checks that the Terraform file declares everything to which a body refers.
 func checkReferences(t *testing.T, body *hclsyntax.Body, declared map[string]bool) {
 	t.Helper()
 	for name, attribute := range body.Attributes {
@@ -313,7 +314,8 @@ func checkReferences(t *testing.T, body *hclsyntax.Body, declared map[string]boo
 	}
 }
 
-// references returns what an expression refers to, such as var.bucket and aws_s3_object.release.
+// references returns the names to which an expression refers, such as var.bucket and
+// aws_s3_object.release.
 func references(e hcl.Expression) (all []string) {
 	for _, v := range e.Variables() {
 		length := 2

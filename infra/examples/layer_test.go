@@ -27,28 +27,28 @@ import (
 	"github.com/weir-limits/weir/local/servers"
 )
 
-// daily limits each address to 20 requests a day.
+// daily allows each address 20 requests a day.
 const daily = `{"version":1,"rules":[{"endpoint":"*","limits":{"*":{"name":"daily","requests":20,"window":"24h","per":["ip"]}}}]}`
 
-// many admits all requests of a test, except those to /few.
+// many allows every request of a test, except requests to /few.
 const many = `{"version":1,"rules":[
 	{"endpoint":"/few","limits":{"*":{"name":"few","requests":20,"window":"24h","per":["ip"]}}},
 	{"endpoint":"*","limits":{"*":{"name":"many","requests":1000000,"window":"24h","per":["ip"]}}}]}`
 
-// bootstrap is what the bootstrap of a managed runtime does. Its arguments are the runtime.
+// bootstrap starts a runtime like the bootstrap of a managed runtime. Its arguments are the command
+// of the runtime.
 const bootstrap = `#!/bin/sh
 cd "$LAMBDA_TASK_ROOT"
 exec $AWS_LAMBDA_EXEC_WRAPPER "$@" "$_HANDLER"
 `
 
-// function is a function of a managed runtime.
 type function struct {
-	runtime []string // the runtime interface client
+	runtime []string // command of the runtime interface client
 	folder  string
 	handler string
 }
 
-// layer is the layer in a folder of this machine, with the runtimes of the tests.
+// layer is the unpacked layer in a folder, with the runtimes that the tests use.
 type layer struct {
 	folder, dynamo, bootstrap string
 	node, python              []string
@@ -83,7 +83,6 @@ func (l layer) extension() string { return filepath.Join(l.folder, contract.Laye
 
 func (l layer) wrapper() string { return filepath.Join(l.folder, contract.LayerWrapper) }
 
-// variables returns the variables of a function with the layer.
 func (l layer) variables(t *testing.T, f function, rules, store string) []string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), contract.LayerRules)
@@ -95,18 +94,18 @@ func (l layer) variables(t *testing.T, f function, rules, store string) []string
 	}
 	for name, value := range map[string]string{
 		"NAMESPACE": checkouttest.Namespace(), "STORE": store, "TABLE": checkout.Table, "DYNAMODB_ENDPOINT": l.dynamo, contract.VariableLocal: "true", "RULES_FILE": file,
-		"STORE_TIMEOUT": "900ms", // the machine may be busy
+		"STORE_TIMEOUT": "900ms", // a long timeout, because other programs can slow the machine down
 	} {
 		variables = append(variables, contract.LayerVariable(name)+"="+value)
 	}
 	return variables
 }
 
-// pool has the environments of a function with the layer.
+// pool has the environments of one function with the layer.
 type pool struct {
 	*lambdaenv.Pool
 
-	extension string // path of the extension of this pool alone
+	extension string // path of this pool's copy of the extension
 }
 
 func (l layer) pool(t *testing.T, f function, rules, store string) *pool {
@@ -126,7 +125,7 @@ func (l layer) pool(t *testing.T, f function, rules, store string) *pool {
 	return p
 }
 
-// The layer works with the real runtime interface clients of Node.js and Python.
+// The layer works with the official runtime interface clients of Node.js and Python.
 func TestExamples_layer(t *testing.T) {
 	l := newLayer(t)
 	if _, err := os.Stat("express/node_modules"); err != nil {
@@ -150,7 +149,8 @@ func TestExamples_layer(t *testing.T) {
 	})
 }
 
-// The Python tools, with which TestExamples_layer runs, have the packages of the Flask API in the same versions.
+// TestExamples_layer runs the Flask API with the project's Python tools. Both pin the same
+// versions.
 func TestExamples_requirements(t *testing.T) {
 	tools := string(storetest.Must(os.ReadFile("../tools/requirements.txt")))
 	for line := range strings.Lines(string(storetest.Must(os.ReadFile("flask/requirements.txt")))) {
@@ -168,7 +168,7 @@ type answer struct {
 	Body              string
 }
 
-// header returns the header fields of the format that the answer uses.
+// header returns the header fields, which each event format has in another member.
 func (a answer) header() http.Header {
 	h := http.Header{}
 	for name, value := range a.Headers {
@@ -180,13 +180,13 @@ func (a answer) header() http.Header {
 	return h
 }
 
-// kinds maps the kinds of HTTP events to their sample.
+// kinds maps each kind of HTTP event to its sample event.
 var kinds = map[string]string{
 	"rest api": "rest-proxy-anonymous.json", "http api": "http-api-anonymous.json", "function url": "function-url-anonymous.json",
 	"load balancer": "alb-anonymous.json", "load balancer with multiple values": "alb-anonymous.json",
 }
 
-// request returns an event for a request with a body in JSON.
+// request returns an event of a kind, with a JSON body.
 func request(t *testing.T, kind, method, path, ip, body string) []byte {
 	t.Helper()
 	var e map[string]any
@@ -198,7 +198,7 @@ func request(t *testing.T, kind, method, path, ip, body string) []byte {
 	headers := e["headers"].(map[string]any)
 	headers["content-type"], headers["content-length"], headers["x-forwarded-for"] = "application/json", strconv.Itoa(len(body)), ip
 	switch of := context["http"].(type) {
-	case map[string]any: // payload 2.0
+	case map[string]any: // payload version 2.0
 		e["rawPath"], e["rawQueryString"], e["routeKey"] = path, "", "$default"
 		of["method"], of["path"], of["sourceIp"] = method, path, ip
 		context["stage"] = "$default"
@@ -206,7 +206,7 @@ func request(t *testing.T, kind, method, path, ip, body string) []byte {
 	default:
 		e["path"], e["httpMethod"] = path, method
 		delete(e, "queryStringParameters")
-		if identity, ok := context["identity"].(map[string]any); ok { // payload 1.0
+		if identity, ok := context["identity"].(map[string]any); ok { // payload version 1.0
 			identity["sourceIp"] = ip
 			e["resource"], context["resourcePath"], context["path"], context["httpMethod"] = path, path, "/dev"+path, method
 			delete(context, "authorizer")
@@ -226,7 +226,6 @@ func request(t *testing.T, kind, method, path, ip, body string) []byte {
 	return storetest.Must(json.Marshal(e))
 }
 
-// send sends a request and returns the answer.
 func send(ctx context.Context, t *testing.T, p *pool, event []byte) (a answer, err error) {
 	t.Helper()
 	got, err := p.Invoke(ctx, event)
@@ -239,8 +238,9 @@ func send(ctx context.Context, t *testing.T, p *pool, event []byte) (a answer, e
 	return a, nil
 }
 
-// checkDaily sends orders to an API in memory. For each kind of event, 20 requests of an address pass with the
-// fields, and the next one gets 429. The function then has not run: its next order has the next number.
+// checkDaily sends orders to an API. For each kind of event, 20 requests of an address pass with
+// the header fields of the limit, and request 21 gets 429. The function does not run for a 429: it
+// numbers its orders, and no number is missing.
 func checkDaily(t *testing.T, p *pool) {
 	t.Helper()
 	orders := 0
@@ -286,7 +286,8 @@ func checkDaily(t *testing.T, p *pool) {
 	}
 }
 
-// checkForeign sends events that are no HTTP requests to a function that answers with its event.
+// checkForeign sends events that are not HTTP requests. The function returns its event, which the
+// layer must not change.
 func checkForeign(t *testing.T, p *pool) {
 	t.Helper()
 	for range 3 {

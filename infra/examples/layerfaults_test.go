@@ -20,7 +20,8 @@ import (
 	"github.com/weir-limits/weir/local/lambdaenv"
 )
 
-// gate is a server whose requests wait. arrived gets an element for each request.
+// gate is a server whose requests block until the test ends them. arrived receives a value for each
+// request.
 type gate struct {
 	*httptest.Server
 
@@ -34,14 +35,14 @@ func newGate(t *testing.T) gate {
 		g.arrived <- struct{}{}
 		select {
 		case <-g.open:
-		case <-r.Context().Done(): // the function has ended
+		case <-r.Context().Done(): // the function was killed, so its connection closed
 		}
 	}))
 	t.Cleanup(g.Close)
 	return g
 }
 
-// expiring is a context whose deadline the test controls.
+// expiring is a context whose deadline passes when the test says so.
 type expiring struct {
 	context.Context
 	done chan struct{}
@@ -58,13 +59,13 @@ func (e expiring) Err() error {
 	}
 }
 
-// ask sends a request to a function of the tests.
 func ask(ctx context.Context, t *testing.T, p *pool, path, body string) (answer, error) {
 	t.Helper()
 	return send(ctx, t, p, request(t, "http api", http.MethodPost, path, "203.0.113.1", body))
 }
 
-// checkAnswered checks that a function has answered with the fields of the decision.
+// checkAnswered checks that the function answered and that the answer has the header fields of the
+// decision.
 func checkAnswered(t *testing.T, a answer, err error, remaining int) {
 	t.Helper()
 	if err != nil || a.StatusCode != http.StatusOK || a.Body != "answered" || a.header().Get("X-RateLimit-Remaining") != strconv.Itoa(remaining) {
@@ -72,8 +73,8 @@ func checkAnswered(t *testing.T, a answer, err error, remaining int) {
 	}
 }
 
-// checkFaults checks that a failure of a function has the same result as without the layer, that each request
-// counts once, and that the function answers the next request.
+// checkFaults checks each way in which a function can fail: the result is the same as without the
+// layer, the request counts once, and the next request succeeds.
 func checkFaults(t *testing.T, p *pool) {
 	t.Helper()
 	a, err := ask(t.Context(), t, p, "/", "")
@@ -112,8 +113,8 @@ func checkFaults(t *testing.T, p *pool) {
 	checkAnswered(t, a, err, 14)
 }
 
-// checkKilled kills an extension in the middle of an invocation, while the function waits and no deadline
-// passes. This invocation fails. The current invocation of another environment and the next one do not.
+// checkKilled kills an extension during an invocation. This invocation fails; the invocation in
+// another environment and the next one succeed.
 func checkKilled(t *testing.T, p *pool) {
 	t.Helper()
 	g, ended := newGate(t), make(chan error)
@@ -147,7 +148,7 @@ func checkKilled(t *testing.T, p *pool) {
 	}
 }
 
-// extensions returns the ids of the processes of the extension.
+// extensions returns the process ids of this pool's extensions.
 func (p *pool) extensions(t *testing.T) (pids []int) {
 	t.Helper()
 	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -162,13 +163,13 @@ func (p *pool) extensions(t *testing.T) (pids []int) {
 	return pids
 }
 
-// sink is a writer that sends each part to a channel.
+// sink is a writer that sends each write to the channel.
 type sink chan []byte
 
 func (s sink) Write(b []byte) (int, error) { s <- bytes.Clone(b); return len(b), nil }
 
-// checkStream checks that the parts of a streamed answer arrive before its end, with the fields in its
-// metadata, and that an error at its end arrives.
+// checkStream checks that the parts of a streamed answer arrive one by one. The metadata has the
+// header fields of the decision, and an error after the last part arrives too.
 func (l layer) checkStream(t *testing.T) {
 	f := function{l.node, "testdata", "stream.handler"}
 	e, err := lambdaenv.Start(t.Context(), lambdaenv.Options{
@@ -209,7 +210,7 @@ func (l layer) checkStream(t *testing.T) {
 	}
 }
 
-// usage is the memory in KiB and the number of file descriptors of a process.
+// usage is a process's memory in KiB and its number of open files.
 type usage struct{ memory, files int }
 
 func used(t *testing.T, pid int) (u usage) {
@@ -227,8 +228,9 @@ func used(t *testing.T, pid int) (u usage) {
 	return u
 }
 
-// checkMany sends 10,000 events: requests that pass, requests that are refused, and others. The memory of the
-// extension then has grown by less than 256 bytes an event, and its number of files by none.
+// checkMany sends 10,000 events: admitted requests, refused requests and other events. Afterwards,
+// the extension's memory has grown by less than 256 bytes per event, and its number of open files
+// has not grown.
 func checkMany(t *testing.T, p *pool) {
 	t.Helper()
 	const events, warm = 10_000, 2_000

@@ -26,11 +26,11 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// msk is the part of ARNs that names the cluster of the golden template kafka.
+// msk is the part after "cluster/" in the ARN of the Kafka cluster in the golden template.
 const msk = "decisions/0a1b2c3d-0000-1111-2222-333344445555-6"
 
-// recordClients returns the calls that the clients of a function make to services other than DynamoDB. The
-// clients have the variables of the function and the code of the function; only their destination differs.
+// recordClients returns the AWS calls of a function, except those to DynamoDB. It runs the
+// function's clients with the function's variables against local servers.
 func recordClients(t *testing.T, f template.Function) (calls []call) {
 	t.Helper()
 	v := f.Environment
@@ -46,7 +46,7 @@ func recordClients(t *testing.T, f template.Function) (calls []call) {
 	return calls
 }
 
-// withAWS returns the configuration of clients with this transport.
+// withAWS returns a configuration whose AWS clients use this transport.
 func withAWS(c boot.Config, transport http.RoundTripper) boot.Config {
 	c.Clients.AWS = func(context.Context) (aws.Config, error) {
 		config := aws.Config{Region: "us-east-1", Credentials: credentials.NewStaticCredentialsProvider("AKIAEXAMPLE", "secret", "session")}
@@ -58,7 +58,8 @@ func withAWS(c boot.Config, transport http.RoundTripper) boot.Config {
 	return c
 }
 
-// recordLogin returns the calls that a login to the cache stands for. The token is a presigned call.
+// recordLogin returns the AWS call that the login to the cache requires. The login token is a
+// presigned request for this call.
 func recordLogin(t *testing.T, v map[string]string) []call {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -93,7 +94,7 @@ func recordLogin(t *testing.T, v map[string]string) []call {
 		}
 		sent <- string(received)
 	}()
-	_ = client.Ping(t.Context()).Err() // the server closes the connection after the login
+	_ = client.Ping(t.Context()).Err() // Ping fails, because the server closes the connection after the login
 	token, err := url.Parse("https://" + regexp.MustCompile(`[a-z0-9-]+/\?\S+`).FindString(<-sent))
 	if err != nil || token.Query().Get("Action") != "connect" || token.Query().Get("ResourceType") != "ServerlessCache" {
 		t.Fatalf("login: got %v, error %v; want a token for a serverless cache", token, err)
@@ -104,7 +105,7 @@ func recordLogin(t *testing.T, v map[string]string) []call {
 	}
 }
 
-// transport records the calls of an AWS client of a JSON protocol.
+// transport records the calls of an AWS client whose protocol is JSON.
 type transport func(operation string, body []byte)
 
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -117,7 +118,7 @@ func (f transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/x-amz-json-1.1"}}, Body: io.NopCloser(strings.NewReader(`{"FailedRecordCount":0,"Records":[]}`)), Request: r}, nil
 }
 
-// recordKinesis returns the calls that send an event to the stream.
+// recordKinesis returns the calls with which a function sends an event to the stream.
 func recordKinesis(t *testing.T, v map[string]string) (calls []call) {
 	t.Helper()
 	var c boot.Config
@@ -132,8 +133,9 @@ func recordKinesis(t *testing.T, v map[string]string) (calls []call) {
 	return calls
 }
 
-// recordKafka returns the calls that send an event to the topic. The user guide of Amazon MSK lists the action
-// of each request ("Semantics of IAM authorization policy actions").
+// recordKafka returns the calls with which a function sends an event to the topic. The user guide
+// of Amazon MSK lists the IAM action of each Kafka request ("Semantics of IAM authorization policy
+// actions").
 func recordKafka(t *testing.T, v map[string]string) (calls []call) {
 	t.Helper()
 	t.Setenv("AWS_REGION", "eu-central-1")
@@ -184,7 +186,6 @@ func recordKafka(t *testing.T, v map[string]string) (calls []call) {
 	return calls
 }
 
-// send sends an event to the destination of c.
 func send(t *testing.T, c boot.Config) {
 	t.Helper()
 	sink, err := sinks.Open(t.Context(), c)
@@ -199,8 +200,8 @@ func send(t *testing.T, c boot.Config) {
 	}
 }
 
-// hostCalls returns the calls that Lambda makes with the role of a function: for its log, its traces and its
-// network interfaces. The calls are documented, not recorded.
+// hostCalls returns the calls that Lambda itself makes with a function's role: for logs, traces and
+// network interfaces. They are taken from AWS's documentation, not recorded.
 func (s *stack) hostCalls(t *testing.T, f template.Function) (calls []call) {
 	t.Helper()
 	p := s.Resources[f.ID].Properties
@@ -217,7 +218,7 @@ func (s *stack) hostCalls(t *testing.T, f template.Function) (calls []call) {
 	return append(calls, networkCalls()...)
 }
 
-// networkCalls returns the calls by which Lambda connects a function to a network.
+// networkCalls returns the calls with which Lambda connects a function to a VPC.
 func networkCalls() (calls []call) {
 	for action, resource := range map[string]string{
 		"CreateNetworkInterface": "network-interface/eni-1", "DeleteNetworkInterface": "network-interface/eni-1", "AssignPrivateIpAddresses": "network-interface/eni-1",

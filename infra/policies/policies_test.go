@@ -18,12 +18,12 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template/templatetest"
 )
 
-// call is a call of an AWS service, as policies see it.
+// call is one call of an AWS service, in the terms of IAM policies.
 type call struct {
 	Action   string   `json:"action"`
-	Resource string   `json:"resource"`           // the ARN, or * for an action without resources
-	Keys     []string `json:"keys,omitempty"`     // the leading keys of a call of DynamoDB
-	Function string   `json:"function,omitempty"` // the ARN of the function whose code makes the call; "" for Lambda itself
+	Resource string   `json:"resource"`           // ARN, or * for an action without a resource
+	Keys     []string `json:"keys,omitempty"`     // the partition keys in a call of DynamoDB (condition key dynamodb:LeadingKeys)
+	Function string   `json:"function,omitempty"` // ARN of the function whose code makes the call; "" if Lambda makes it
 }
 
 func (c call) String() string {
@@ -34,7 +34,6 @@ func (c call) equal(o call) bool {
 	return c.Action == o.Action && c.Resource == o.Resource && slices.Equal(c.Keys, o.Keys) && c.Function == o.Function
 }
 
-// requireSimulator skips the test if the simulator is missing.
 func requireSimulator(t *testing.T) {
 	t.Helper()
 	storetest.Program(t, "node")
@@ -43,7 +42,7 @@ func requireSimulator(t *testing.T) {
 	}
 }
 
-// Each function can make the calls that it makes, and no similar call.
+// The policies allow every call that a function makes, and deny similar calls.
 func TestPolicies(t *testing.T) {
 	requireSimulator(t)
 	for _, name := range []string{"dynamodb", "elasticache", "everything", "kafka", "settlement"} {
@@ -58,7 +57,7 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-// The function that checks an imported API can read the gateway responses of this API, and nothing else.
+// The precheck function can read the gateway responses of its API, and nothing else.
 func TestPolicies_precheck(t *testing.T) {
 	requireSimulator(t)
 	s := &stack{}
@@ -86,7 +85,7 @@ func TestPolicies_precheck(t *testing.T) {
 	}
 }
 
-// With the policy of the output LayerPolicyArn, a function with the layer can make the calls of the extension,
+// With the policy of the output LayerPolicyArn, a function can make every call of the extension,
 // and no similar call.
 func TestPolicies_layer(t *testing.T) {
 	requireSimulator(t)
@@ -121,7 +120,8 @@ func checkPolicies(t *testing.T, golden *stack, function string, recorded map[st
 	checkNeeded(t, function, role, calls)
 }
 
-// checkEndpoints checks each endpoint of the network alone, with a role that permits everything.
+// checkEndpoints checks the policy of each VPC endpoint alone, together with a role that allows
+// everything.
 func checkEndpoints(t *testing.T, golden *stack, recorded map[string][]call) {
 	t.Helper()
 	var inside, all []call
@@ -142,7 +142,7 @@ func checkEndpoints(t *testing.T, golden *stack, recorded map[string][]call) {
 	}
 }
 
-// evaluate checks that policies allow calls and deny misses.
+// evaluate checks that the policies allow all calls and deny all misses.
 func evaluate(t *testing.T, name string, role []policy, endpoints map[string][]policy, calls, misses []call) {
 	t.Helper()
 	results := simulate(t, role, endpoints, slices.Concat(calls, misses))
@@ -160,7 +160,7 @@ func evaluate(t *testing.T, name string, role []policy, endpoints map[string][]p
 	}
 }
 
-// checkNeeded checks that a call needs each permission of policies.
+// checkNeeded checks that the policies have no superfluous permission: each one covers a call in calls.
 func checkNeeded(t *testing.T, name string, policies []policy, calls []call) {
 	t.Helper()
 	for _, s := range statements(t, policies) {
@@ -170,13 +170,13 @@ func checkNeeded(t *testing.T, name string, policies []policy, calls []call) {
 	}
 }
 
-// readsRecords reports whether c is a read that the functions that decide may make: they read every item of
-// the records table.
+// readsRecords reports whether c reads an item of the records table in a function that makes
+// decisions. Such a function may read every item.
 func readsRecords(function string, c call) bool {
 	return (function == contract.Authorizer || function == contract.Handler) && c.Action == "dynamodb:GetItem"
 }
 
-// otherActions are actions that no function needs, by the kind of the resource.
+// otherActions has, by kind of resource, actions that no function needs.
 var otherActions = map[string][]string{
 	"dynamodb:table":              {"dynamodb:BatchGetItem", "dynamodb:BatchWriteItem", "dynamodb:DeleteItem", "dynamodb:DeleteTable", "dynamodb:Query", "dynamodb:Scan", "dynamodb:UpdateTable"},
 	"kinesis:stream":              {"kinesis:PutRecord", "kinesis:GetRecords", "kinesis:DescribeStream", "kinesis:DeleteStream"},
@@ -188,7 +188,7 @@ var otherActions = map[string][]string{
 	"ec2:network-interface":       {"ec2:AttachNetworkInterface", "ec2:ModifyNetworkInterfaceAttribute"},
 }
 
-// resourceKind returns the service and the kind of a resource, such as kinesis:stream.
+// resourceKind returns the service and the type in an ARN, such as kinesis:stream.
 func resourceKind(resource string) string {
 	parts := strings.SplitN(resource, ":", 6)
 	if len(parts) < 6 {
@@ -197,10 +197,11 @@ func resourceKind(resource string) string {
 	return parts[2] + ":" + parts[5][:strings.IndexAny(parts[5], ":/")]
 }
 
-// nearMisses returns calls that differ in one respect from allowed calls.
+// nearMisses returns calls that differ from an allowed call in one respect: action, resource or
+// key.
 func nearMisses(calls []call) (misses []call) {
 	for _, c := range calls {
-		if strings.HasPrefix(c.Action, "ec2:") { // the code of the function may not do what Lambda does
+		if strings.HasPrefix(c.Action, "ec2:") { // only Lambda may manage network interfaces, not the function's code
 			misses = append(misses, call{Action: c.Action, Resource: c.Resource, Function: arn("lambda", "function:f")})
 		} else if c.Resource != "*" {
 			misses = append(misses, call{Action: c.Action, Resource: neighbour(c.Resource), Keys: c.Keys})
@@ -217,7 +218,7 @@ func nearMisses(calls []call) (misses []call) {
 	return misses
 }
 
-// neighbour returns the ARN of another resource of the same kind.
+// neighbour returns an ARN of the same kind with another name.
 func neighbour(resource string) string {
 	if before, stream, ok := strings.Cut(resource, ":log-stream:"); ok {
 		return before + "2:log-stream:" + stream

@@ -30,14 +30,14 @@ import (
 	"github.com/weir-limits/weir/local/lambdaenv"
 )
 
-// TestMain runs a function instead of the tests if the test starts this program as a function.
+// TestMain runs this binary as a Lambda function if a test started it as one.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == filepath.Base(contract.LayerExtension) {
 		runtimeproxy.Start(boot.Layer(os.LookupEnv, boot.Clients{DynamoDB: dynamotable.OpenStore}))
 		return
 	}
 	switch os.Getenv("WEIR_FUNCTION") {
-	case contract.Extension: // the function of a user, which the wrapper script starts
+	case contract.Extension: // stands for the user's function, which the wrapper script starts
 		_, port, _ := strings.Cut(os.Getenv(contract.VariableRuntimeAPI), ":")
 		_ = os.Setenv(contract.VariableRuntimeAPI, contract.LayerHost+":"+port)
 		lambda.Start(func() (map[string]any, error) { return map[string]any{"statusCode": http.StatusOK}, nil })
@@ -54,8 +54,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// record runs the functions of the stack as processes, and returns their calls of AWS services. The functions
-// have the variables of the stack.
+// record runs every function of the stack as a process with the stack's variables, and returns
+// their AWS calls.
 func (s *stack) record(t *testing.T) map[string][]call {
 	t.Helper()
 	recorded, receipt := map[string][]call{}, ""
@@ -65,7 +65,7 @@ func (s *stack) record(t *testing.T) map[string][]call {
 		if !ok {
 			continue
 		}
-		if function != contract.Settle { // the function Settle needs the keys of the authorizer
+		if function != contract.Settle { // the function Settle needs the keys that the authorizer has written into its tables
 			tables = newTables(t)
 		}
 		r := newRecorder(t, f, tables)
@@ -88,15 +88,15 @@ func (s *stack) record(t *testing.T) map[string][]call {
 	return recorded
 }
 
-// recordLayer runs a function with the layer and the variables of the output LayerVariables, and returns the
-// calls of the extension.
+// recordLayer runs a function with the layer and the variables of the output LayerVariables. It
+// returns the calls of the extension.
 func (s *stack) recordLayer(t *testing.T) []call {
 	t.Helper()
 	var layered map[string]string
 	if err := json.Unmarshal([]byte(s.arns(s.Outputs["LayerVariables"].Value).(string)), &layered); err != nil {
 		t.Fatal(err)
 	}
-	f := template.Function{Environment: map[string]string{contract.VariableRulesVersion: "1"}} // of the rules of the tests
+	f := template.Function{Environment: map[string]string{contract.VariableRulesVersion: "1"}} // the variables that refer to the tests' rules
 	for name, value := range layered {
 		f.Environment[strings.TrimPrefix(name, contract.LayerVariable(""))] = value
 	}
@@ -125,7 +125,8 @@ func (s *stack) recordLayer(t *testing.T) []call {
 	return slices.Concat(r.take(), recordClients(t, f))
 }
 
-// newTables returns new tables by the names of the variables with which functions find them.
+// newTables creates tables on DynamoDB Local. Key: the variable with which functions find the
+// table.
 func newTables(t *testing.T) map[string]string {
 	t.Helper()
 	_, counters := recordstest.Table(t, nil)
@@ -133,8 +134,8 @@ func newTables(t *testing.T) map[string]string {
 	return map[string]string{contract.VariableTable: counters, contract.VariableRecordsTable: records}
 }
 
-// variables returns the variables of a function, with destinations on this machine. Memory replaces Redis.
-// There are no events, and a caller needs no credential.
+// variables returns a function's variables with destinations on this machine: memory replaces
+// Redis, there are no decision events, and no credential is required.
 func (s *stack) variables(t *testing.T, f template.Function, tables map[string]string, endpoint string) (list []string) {
 	t.Helper()
 	v := maps.Clone(f.Environment)
@@ -170,7 +171,7 @@ func (s *stack) variables(t *testing.T, f template.Function, tables map[string]s
 	return list
 }
 
-// events returns the events for a function: of anonymous callers, and of callers with credentials.
+// events returns events for a function, from anonymous callers and from callers with credentials.
 func events(t *testing.T, function, receipt string) (list [][]byte) {
 	t.Helper()
 	prefix := ""
@@ -191,7 +192,7 @@ func events(t *testing.T, function, receipt string) (list [][]byte) {
 	return list
 }
 
-// receiptOf returns the receipt in the answer of an authorizer. Without one it returns previous.
+// receiptOf returns the receipt in an authorizer's answer, or previous if it has none.
 func receiptOf(answer []byte, previous string) string {
 	var a struct{ Context map[string]any }
 	if json.Unmarshal(answer, &a) == nil {
@@ -202,11 +203,11 @@ func receiptOf(answer []byte, previous string) string {
 	return previous
 }
 
-// recorder forwards calls to DynamoDB Local and records them.
+// recorder is a proxy of DynamoDB Local that records the calls.
 type recorder struct {
 	*httptest.Server
 
-	tables map[string]string // the tables of the stack, by their names on DynamoDB Local
+	tables map[string]string // key: table name on DynamoDB Local; value: table of the stack
 	mu     sync.Mutex
 	calls  []call
 }
@@ -222,7 +223,7 @@ func newRecorder(t *testing.T, f template.Function, tables map[string]string) *r
 	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, in *http.Request) {
 		body, err := io.ReadAll(in.Body)
 		if err != nil {
-			return // the function has cancelled the call
+			return // the function cancelled the call, so there is no answer
 		}
 		if err := r.add(in.Header.Get("X-Amz-Target"), body); err != nil {
 			t.Error(err)
@@ -260,7 +261,7 @@ func (r *recorder) add(target string, body []byte) error {
 	return nil
 }
 
-// take returns the different calls so far.
+// take returns the distinct calls so far.
 func (r *recorder) take() []call {
 	r.mu.Lock()
 	defer r.mu.Unlock()

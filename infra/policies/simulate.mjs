@@ -1,5 +1,5 @@
-// Evaluates the cases of standard input with the policies of a function, and writes one result for each.
-// The simulator has the licence AGPL-3.0. Only tests use it, and no release contains it.
+// Evaluates test cases from standard input against IAM policies, and writes one result for each.
+// The simulator's licence is AGPL-3.0; only tests use it, and no release contains it.
 import { readFileSync } from 'node:fs'
 import { runSimulation } from '@cloud-copilot/iam-simulate'
 

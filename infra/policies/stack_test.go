@@ -11,13 +11,13 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template/templatetest"
 )
 
-// stack is a golden template.
+// stack is a golden template, with the conditions evaluated.
 type stack struct {
-	functions map[string]template.Function // by the role of the function
+	functions map[string]template.Function // key: value of WEIR_FUNCTION
 	Resources map[string]resource
 	Outputs   map[string]struct{ Value any }
 
-	redis bool // the value of the condition UsesElastiCache; every other condition is false
+	redis bool // value of the condition UsesElastiCache; all other conditions are false
 }
 
 type resource struct {
@@ -25,7 +25,6 @@ type resource struct {
 	Properties map[string]any
 }
 
-// policy is a policy document.
 type policy = map[string]any
 
 func parse(t *testing.T, path string) *stack {
@@ -42,8 +41,8 @@ func parse(t *testing.T, path string) *stack {
 	return s
 }
 
-// policies returns the policies of the role of a function. If the function is in a network of the stack, it
-// also returns the policies of the network's endpoints, by service.
+// policies returns the policies of a function's role. For a function in a VPC of the stack, it also
+// returns the policies of the VPC endpoints, by service.
 func (s *stack) policies(t *testing.T, function string) (role []policy, endpoints map[string][]policy) {
 	t.Helper()
 	endpoints = map[string][]policy{}
@@ -67,18 +66,18 @@ func (s *stack) policies(t *testing.T, function string) (role []policy, endpoint
 	return role, endpoints
 }
 
-// endpointService matches the name of the service of an endpoint, such as dynamodb or kinesis.
+// endpointService matches the service in an endpoint's service name, such as dynamodb.
 var endpointService = regexp.MustCompile(`\.([a-z]+)[a-z-]*"\]\]}$`)
 
-// arn returns an ARN of the account and region of the tests.
+// arn returns an ARN in the account and region of the tests.
 func arn(service, resource string) string {
 	return "arn:aws:" + service + ":us-east-1:123456789012:" + resource
 }
 
-// tableARN returns the ARN of a table of the stack.
 func tableARN(id string) string { return arn("dynamodb", "table/"+id) }
 
-// arnOf returns the ARN of a resource of the stack. Its name is its logical id, if it has no other name.
+// arnOf returns the ARN of a resource of the stack. A resource without a name has its logical id as
+// name.
 func (s *stack) arnOf(id string) string {
 	r := s.Resources[id]
 	name := func(property string) string { text, _ := s.arns(r.Properties[property]).(string); return text }
@@ -95,11 +94,11 @@ func (s *stack) arnOf(id string) string {
 	return tableARN(id)
 }
 
-// values are the values of the pseudo parameters of CloudFormation, and of parameters that a function reads.
+// values has the values of pseudo parameters, and of the parameters that functions read.
 var values = map[string]string{"AWS::Partition": "aws", "AWS::Region": "us-east-1", "Namespace": "main", "BasePath": "", "RequireCredential": "false"}
 
-// arns returns v with an ARN in place of each attribute of a resource, and with the values of references. The
-// value of another parameter is its name.
+// arns resolves references in v: an attribute becomes the resource's ARN, and a parameter its
+// value, or its name if values lacks it.
 func (s *stack) arns(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -140,16 +139,16 @@ func (s *stack) arns(v any) any {
 	return v
 }
 
-// statement permits one action on one resource. Key is the leading key that a condition permits, or "" without
-// a condition.
+// statement allows one action on one resource. Key is the partition key that its condition
+// requires, or "".
 type statement struct{ Action, Resource, Key string }
 
-// covers reports whether s can be the reason why c is allowed.
+// covers reports whether s allows c.
 func (s statement) covers(c call) bool {
 	return c.Action == s.Action && template.MatchPattern(s.Resource, c.Resource) && (s.Key == "" || slices.Contains(c.Keys, s.Key))
 }
 
-// statements returns the permissions of policies.
+// statements splits policies into statements of one action and one resource each.
 func statements(t *testing.T, policies []policy) (all []statement) {
 	t.Helper()
 	for _, p := range policies {
@@ -171,7 +170,7 @@ func statements(t *testing.T, policies []policy) (all []statement) {
 	return all
 }
 
-// leadingKeys returns the leading keys that a condition permits. A condition on anything else is no key of a call.
+// leadingKeys returns the partition keys that a condition allows. Other conditions do not count.
 func leadingKeys(t *testing.T, condition any) (keys []string) {
 	t.Helper()
 	if condition == nil {
@@ -188,7 +187,7 @@ func leadingKeys(t *testing.T, condition any) (keys []string) {
 	return keys
 }
 
-// list returns v as a list. A policy may contain a single element in place of a list of one.
+// list returns v as a list. In a policy, a list of one element can be the element alone.
 func list(v any) []any {
 	if all, ok := v.([]any); ok {
 		return all
@@ -196,7 +195,6 @@ func list(v any) []any {
 	return []any{v}
 }
 
-// text returns a value in JSON.
 func text(t *testing.T, v any) string {
 	t.Helper()
 	content, err := json.Marshal(v)

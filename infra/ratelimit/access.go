@@ -14,13 +14,14 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// access is what a function needs in order to enforce the limits, except its network.
+// access is what a function needs to enforce the limits: permissions and variables, but not the
+// network.
 type access struct {
-	variables  map[string]*string // variables of functions/boot
+	variables  map[string]*string // variables that functions/boot reads
 	statements []*awsiam.PolicyStatementProps
 }
 
-// allow adds the permission to perform actions on resources.
+// allow adds a statement that allows actions on resources.
 func (a *access) allow(actions []string, resources ...*string) {
 	a.permit(&awsiam.PolicyStatementProps{Actions: jsii.Strings(actions...), Resources: &resources})
 }
@@ -29,20 +30,19 @@ func (a *access) permit(statement *awsiam.PolicyStatementProps) {
 	a.statements = append(a.statements, statement)
 }
 
-// set adds variables whose values are known.
+// set adds variables whose values are known at synthesis.
 func (a *access) set(variables map[string]string) {
 	for name, value := range variables {
 		a.variables[name] = jsii.String(value)
 	}
 }
 
-// add adds all of b.
 func (a *access) add(b access) {
 	maps.Copy(a.variables, b.variables)
 	a.statements = append(a.statements, b.statements...)
 }
 
-// storeAccess returns the access to the store of the counters.
+// storeAccess returns the access to the counters.
 func (l *Limits) storeAccess() access {
 	a := l.state.access()
 	if l.network != nil {
@@ -51,7 +51,7 @@ func (l *Limits) storeAccess() access {
 	return a
 }
 
-// access returns the access of a function that decides.
+// access returns the access of a function that makes decisions.
 func (l *Limits) access() access {
 	a := l.storeAccess()
 	a.allow(contract.RecordActions(), l.records.TableArn())
@@ -69,7 +69,7 @@ func (l *Limits) access() access {
 	return a
 }
 
-// permitAll gives a function the permissions of a, and connects it to the network.
+// permitAll gives f the permissions of a and connects f to the network.
 func (l *Limits) permitAll(f awslambda.Function, a access) {
 	for _, statement := range a.statements {
 		permit(f, statement)
@@ -79,35 +79,34 @@ func (l *Limits) permitAll(f awslambda.Function, a access) {
 	}
 }
 
-// setVariables sets variables in the order of their names, so that templates are reproducible.
+// setVariables sets variables in alphabetical order, so that templates are reproducible.
 func setVariables(f awslambda.Function, variables map[string]*string) {
 	for _, name := range slices.Sorted(maps.Keys(variables)) {
 		f.AddEnvironment(jsii.String(name), variables[name], nil)
 	}
 }
 
-// allow permits a function to perform actions on resources.
 func allow(f awslambda.Function, actions []string, resources ...*string) {
 	permit(f, &awsiam.PolicyStatementProps{Actions: jsii.Strings(actions...), Resources: &resources})
 }
 
-// record returns a statement that permits actions on one item of the records table. key is the key of
-// the item.
+// record returns a statement that allows actions on the item of the records table that has this
+// key.
 func (l *Limits) record(actions []string, key string) *awsiam.PolicyStatementProps {
 	return &awsiam.PolicyStatementProps{
 		Actions:   jsii.Strings(actions...),
 		Resources: &[]*string{l.records.TableArn()},
 		Conditions: &map[string]any{
 			"ForAllValues:StringEquals": map[string]any{"dynamodb:LeadingKeys": []string{key}},
-			"Null":                      map[string]string{"dynamodb:LeadingKeys": "false"}, // required, because ForAllValues is also true for a call without keys
+			"Null":                      map[string]string{"dynamodb:LeadingKeys": "false"}, // ForAllValues is also true for a call without keys; this condition denies such a call
 		},
 	}
 }
 
-// permit adds a statement to the policy of a function's role.
+// permit adds a statement to the function's role.
 func permit(f awslambda.Function, statement *awsiam.PolicyStatementProps) {
 	f.AddToRolePolicy(awsiam.NewPolicyStatement(statement))
-	// An imported role that this app cannot change would discard statements silently.
+	// An imported role that the app cannot change would silently drop the statement.
 	if !slices.ContainsFunc(*f.Role().Node().FindAll(""), isPolicy) {
 		panic(fmt.Errorf("ratelimit: %s: this app cannot change the function's role, which lacks %s and other permissions of the limits; use a role of this app", *f.Node().Path(), *(*statement.Actions)[0]))
 	}

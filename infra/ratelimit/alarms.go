@@ -11,35 +11,35 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// Alarm is an alarm on a metric with a period of one minute. All fields are required.
+// Alarm is an alarm on a metric with periods of one minute. All fields are required.
 type Alarm struct {
-	// Name is the part of the alarm's name after weir-<namespace>-.
+	// Name follows weir-<namespace>- in the alarm's name.
 	Name string
-	// Description explains the alarm and the first step of a remedy.
+	// Description says what the alarm means and what to look at first.
 	Description string
-	// The alarm starts if Metric exceeds Above in at least Of minutes of the last In minutes.
+	// The alarm is raised if Metric is above Above in at least Of of the last In minutes.
 	Metric awscloudwatch.IMetric
 	Above  float64
 	Of, In float64
 }
 
-// These are the thresholds of the alarms that compare rates, times and shares. Alarms that count single
-// events have their threshold beside their description. infra/README.md lists them with their remedies.
+// Thresholds of the alarms on rates, times and shares. Alarms on single events have theirs beside
+// the description. infra/README.md lists all alarms with their remedies.
 const (
 	degradedPercent  = 1
 	refusedPercent   = 50
-	staleSeconds     = 300 // five times the interval at which environments read the source
-	concurrency      = 800 // environments at the same time; a new AWS account may have 1,000
+	staleSeconds     = 300 // five times the interval at which environments reload the rules
+	concurrency      = 800 // concurrent environments; a new AWS account may have 1,000
 	slowMilliseconds = 250
 	skewMilliseconds = 250
-	// tableSlow and cacheSlow are in milliseconds. Each is half of the timeout for its store: DynamoDB
-	// and the cache.
+	// Milliseconds: half of the timeout of a call to DynamoDB, and half of the timeout of a call to
+	// the cache.
 	tableSlow = 50
 	cacheSlow = 25
 )
 
-// NewAlarm creates an alarm in scope with the action [LimitsProps].AlarmAction. A minute without a value
-// counts as good, because it had no request.
+// NewAlarm creates an alarm in scope that runs [LimitsProps].AlarmAction. A minute without data is
+// good, because it had no request.
 func (l *Limits) NewAlarm(scope constructs.Construct, a Alarm) {
 	alarm := awscloudwatch.NewAlarm(scope, jsii.String("Alarm-"+a.Name), &awscloudwatch.AlarmProps{
 		AlarmName:        jsii.String("weir-" + l.props.Namespace + "-" + a.Name),
@@ -70,14 +70,14 @@ func (l *Limits) newAlarms() {
 	l.state.alarms(l)
 }
 
-// storeSlow returns the alarm on the time that requests wait for the store. The functions measure this
-// time. The metrics of the stores do not include the network, and the metrics of a cache perhaps do not
-// include scripts.
+// storeSlow returns an alarm on the time that requests wait for the store, which the functions
+// measure. AWS's own metrics do not include the network, and those of a cache may not include
+// scripts.
 func (m Metrics) storeSlow(description string, above float64) Alarm {
 	return Alarm{"store-slow", description, m.Metric(contract.MetricStoreLatency, "p99"), above, 5, 5}
 }
 
-// newFunctionAlarms adds the alarms on a function that contains the limiter.
+// newFunctionAlarms adds the alarms on a function that makes decisions.
 func (l *Limits) newFunctionAlarms(id string, f awslambda.Function, reserved *float64) {
 	name, most := strings.ToLower(id), float64(concurrency)
 	if reserved != nil {
@@ -92,7 +92,7 @@ func (l *Limits) newFunctionAlarms(id string, f awslambda.Function, reserved *fl
 	}
 }
 
-// LambdaMetric returns a metric of a function.
+// LambdaMetric returns one of AWS's metrics of a function.
 func LambdaMetric(f awslambda.IFunction, name, statistic string) awscloudwatch.IMetric {
 	return Metric("AWS/Lambda", name, statistic, map[string]*string{"FunctionName": f.FunctionName()})
 }

@@ -15,15 +15,15 @@ import (
 // attachment is an API that has the gateway responses of the limits.
 type attachment struct {
 	api        awsapigateway.IRestApi
-	id         string                      // id of the API in the template of its stack
-	authorizer awsapigateway.CfnAuthorizer // nil after Respond, and for an API from OpenAPI
-	fromSpec   bool                        // an OpenAPI definition contains the API's methods
-	limits     bool                        // Attach has limited the methods
-	methods    []awsapigateway.Method      // the methods that the call of Attach names; nil means all
+	id         string                      // logical id of the API in its stack
+	authorizer awsapigateway.CfnAuthorizer // nil after Respond, and for an API from an OpenAPI document
+	fromSpec   bool                        // true if the API's methods are in an OpenAPI document
+	limits     bool                        // true after Attach, which limits methods; false after Respond
+	methods    []awsapigateway.Method      // methods given to Attach; nil means all
 	precheck   awscdk.CustomResource       // nil unless the API is imported
 }
 
-// awaitPrecheck makes c depend on the precheck.
+// awaitPrecheck makes c depend on the precheck, if the API has one.
 func (a *attachment) awaitPrecheck(c constructs.Construct) {
 	if a.precheck != nil {
 		c.Node().AddDependency(a.precheck)
@@ -56,7 +56,7 @@ func (l *Limits) Attach(api awsapigateway.IRestApi, methods ...awsapigateway.Met
 	scope := api.(constructs.Construct)
 	var limited []string
 	if a.fromSpec {
-		l.permitAPI(scope, api, "*") // the definition contains the responses and the authorizer, so its id is unknown here
+		l.permitAPI(scope, api, "*") // the OpenAPI document contains the authorizer, so the authorizer's id is unknown here
 	} else {
 		l.respond(a)
 		a.authorizer = l.newRequestAuthorizer(scope, api)
@@ -64,7 +64,7 @@ func (l *Limits) Attach(api awsapigateway.IRestApi, methods ...awsapigateway.Met
 		l.permitAPI(scope, api, *a.authorizer.Ref())
 		limited = a.limit()
 	}
-	// API Gateway serves a snapshot of an API, so each change of the API needs a new deployment.
+	// API Gateway serves a snapshot of the API, so each change must create a new deployment.
 	d := api.LatestDeployment()
 	if d == nil {
 		awscdk.Annotations_Of(api).AddWarningV2(jsii.String("weir:deployment"), jsii.String("the CDK does not deploy this API; deploy it yourself after each change of the limits' authorizer and gateway responses"))
@@ -76,8 +76,7 @@ func (l *Limits) Attach(api awsapigateway.IRestApi, methods ...awsapigateway.Met
 	d.AddToLogicalId(map[string]any{"limiter": l.authorizerURI(scope), "ttl": 0, "methods": limited})
 }
 
-// limit gives the authorizer to methods that have no authorizer. It returns the paths of these
-// methods.
+// limit adds the authorizer to the chosen methods that have none, and returns their paths.
 func (a *attachment) limit() (limited []string) {
 	for _, each := range *awscdk.Stack_Of(a.api).Node().FindAll("") {
 		m, ok := each.(awsapigateway.CfnMethod)
@@ -117,7 +116,7 @@ func (l *Limits) Respond(api awsapigateway.IRestApi) {
 	l.respond(a)
 }
 
-// newAttachment returns the attachment of an API, which can have only one.
+// newAttachment registers an API. It panics if the API is already attached.
 func (l *Limits) newAttachment(api awsapigateway.IRestApi) *attachment {
 	if slices.ContainsFunc(l.attached, func(a *attachment) bool { return *a.api.Node().Path() == *api.Node().Path() }) {
 		panic(fmt.Errorf("ratelimit: the limits are already attached to %s; call Attach once with all its methods", *api.Node().Path()))
@@ -132,7 +131,7 @@ func (l *Limits) newAttachment(api awsapigateway.IRestApi) *attachment {
 	return a
 }
 
-// respond adds the gateway responses of the limits to the API of a.
+// respond adds the gateway responses to the API.
 func (l *Limits) respond(a *attachment) {
 	for _, r := range responses(l.props.CORSOrigins) {
 		made := awsapigateway.NewGatewayResponse(a.api.(constructs.Construct), jsii.String("Limits"+r.id), &awsapigateway.GatewayResponseProps{
@@ -142,9 +141,9 @@ func (l *Limits) respond(a *attachment) {
 	}
 }
 
-// newRequestAuthorizer creates the REQUEST authorizer of an API. It caches nothing, so it needs no
-// identity source. With an identity source, API Gateway would answer 401 to a request without it, and the
-// limits would not count the request.
+// newRequestAuthorizer creates a REQUEST authorizer without a cache, so that each request counts,
+// and without an identity source. With one, API Gateway would answer 401 to a request that lacks
+// it, and the limits would not count that request.
 func (l *Limits) newRequestAuthorizer(scope constructs.Construct, api awsapigateway.IRestApi) awsapigateway.CfnAuthorizer {
 	return awsapigateway.NewCfnAuthorizer(scope, jsii.String("Limiter"), &awsapigateway.CfnAuthorizerProps{
 		Name: jsii.String(schemeName), Type: jsii.String("REQUEST"), RestApiId: api.RestApiId(),
@@ -153,15 +152,15 @@ func (l *Limits) newRequestAuthorizer(scope constructs.Construct, api awsapigate
 	})
 }
 
-// authorizerURI returns the URI by which API Gateway invokes the authorizer.
+// authorizerURI returns the URI with which API Gateway invokes the authorizer.
 func (l *Limits) authorizerURI(scope constructs.Construct) *string {
 	stack := awscdk.Stack_Of(scope)
 	return jsii.Sprintf("arn:%s:apigateway:%s:lambda:path/2015-03-31/functions/%s/invocations",
 		*stack.Partition(), *stack.Region(), *l.invoked.FunctionArn())
 }
 
-// permitAPI permits an authorizer of an API to invoke the function. The permission is in the API's stack.
-// In the function's stack, it would make the two stacks depend on each other.
+// permitAPI permits the authorizers of an API to invoke the function. The permission is a resource
+// in the API's stack: in the function's stack, it would make the two stacks depend on each other.
 func (l *Limits) permitAPI(scope constructs.Construct, api awsapigateway.IRestApi, authorizer string) {
 	awslambda.NewCfnPermission(scope, jsii.String("LimiterPermission"), &awslambda.CfnPermissionProps{
 		Action: jsii.String("lambda:InvokeFunction"), FunctionName: l.invoked.FunctionArn(), Principal: jsii.String("apigateway.amazonaws.com"),
@@ -177,7 +176,7 @@ const (
 	none    = "NONE"
 )
 
-// isMeant reports whether the caller of Attach wants to limit a method.
+// isMeant reports whether Attach was called for this method.
 func (a *attachment) isMeant(m awsapigateway.CfnMethod) bool {
 	if len(a.methods) == 0 {
 		return *m.HttpMethod() != options
@@ -187,7 +186,7 @@ func (a *attachment) isMeant(m awsapigateway.CfnMethod) bool {
 	})
 }
 
-// authorization returns a method's kind of authorization.
+// authorization returns the method's AuthorizationType, such as CUSTOM.
 func authorization(m awsapigateway.CfnMethod) string {
 	if kind := m.AuthorizationType(); kind != nil {
 		return *kind

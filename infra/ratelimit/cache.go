@@ -11,20 +11,19 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// These are the ports of the cache for commands and for reads.
+// Ports of the cache: for all commands, and for reads from replicas.
 const (
 	cachePort  = 6379
 	cacheReads = cachePort + 1
 )
 
-// These are the default maximum sizes of the cache. They bound its cost. A caller takes about 100
-// bytes, and a decision takes 2 to 3 ECPUs.
+// Default bounds of the cache's size, which bound its cost. A caller takes about 100 bytes; a
+// decision takes 2 to 3 ECPUs.
 const (
 	cacheGigabytes = 5
 	cacheECPUs     = 100_000
 )
 
-// cache keeps the counters in ElastiCache Serverless for Valkey.
 type cache struct {
 	limits *Limits
 	cache  awselasticache.CfnServerlessCache
@@ -43,17 +42,17 @@ func (l *Limits) newCache() state {
 	return c
 }
 
-// newServers creates the cache and its only user. The user may call only the commands of the store.
-// The functions log in as this user with their role.
+// newServers creates the cache and its only user. Functions log in as this user with their IAM
+// role. The user may call only the commands that the store uses.
 func (c *cache) newServers(group awsec2.SecurityGroup) {
 	name := jsii.String("weir-" + c.limits.props.Namespace)
 	c.user = awselasticache.NewCfnUser(c.limits, jsii.String("User"), &awselasticache.CfnUserProps{
-		Engine: jsii.String("valkey"), UserId: name, UserName: name, // a login by IAM needs a UserId equal to the UserName
+		Engine: jsii.String("valkey"), UserId: name, UserName: name, // IAM login requires UserId to equal UserName
 		AccessString:       jsii.String(contract.CacheAccess),
-		AuthenticationMode: map[string]string{"Type": "iam"}, // the CDK's own type would write "type" in lower case
+		AuthenticationMode: map[string]string{"Type": "iam"}, // a map, because the CDK's type would write "type" instead of "Type"
 	})
-	// A user group of the engine redis needs a user with the name default, for clients that do not
-	// log in. A user group of the engine valkey does not need one, because every user authenticates:
+	// In a user group of engine redis, a user named default must exist for clients that do not log
+	// in. A group of engine valkey has no such user, so every client must log in:
 	// https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/Clusters.RBAC.html
 	users := awselasticache.NewCfnUserGroup(c.limits, jsii.String("Users"), &awselasticache.CfnUserGroupProps{
 		Engine: jsii.String("valkey"), UserGroupId: name, UserIds: &[]*string{c.user.Ref()},
@@ -69,7 +68,7 @@ func (c *cache) newServers(group awsec2.SecurityGroup) {
 			EcpuPerSecond: &awselasticache.CfnServerlessCache_ECPUPerSecondProperty{Maximum: jsii.Number(cmp.Or(c.limits.props.CacheECPUs, cacheECPUs))},
 		},
 	})
-	// Deletes the cache without a snapshot, because a counter is useless after its window.
+	// Delete the cache without a snapshot: counters are useless after their window.
 	c.cache.ApplyRemovalPolicy(awscdk.RemovalPolicy_DESTROY, nil)
 }
 

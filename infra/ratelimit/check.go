@@ -17,15 +17,14 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// checkDeployment reports the mistakes in the variables and the rules that would prevent the functions
-// from starting.
+// checkDeployment returns the mistakes in variables and rules with which functions would not start.
 func (p *LimitsProps) checkDeployment() (problems []error) {
 	problem := func(format string, args ...any) {
 		problems = append(problems, fmt.Errorf("ratelimit: "+format, args...))
 	}
 	for name, value := range p.Variables {
 		if name == contract.VariableRequireCredential && unresolved(value) {
-			continue // the property is a bool, which cannot be a parameter
+			continue // RequireCredential is a bool, so a template's parameter can only be in Variables
 		}
 		if name == contract.VariableLocal || slices.Contains(contract.Variables(), name) {
 			problem("Variables: got %s, want no variable that the construct sets", name)
@@ -56,8 +55,8 @@ func (p *LimitsProps) checkDeployment() (problems []error) {
 	return problems
 }
 
-// known returns the variables of a function before the deployment. A value that is known only after the
-// deployment is replaced by a placeholder.
+// known returns the variables of a function as far as they are known at synthesis. A placeholder
+// replaces each other value.
 func (p *LimitsProps) known() map[string]string {
 	all := p.variables()
 	maps.Copy(all, p.Variables)
@@ -76,7 +75,7 @@ func (p *LimitsProps) known() map[string]string {
 	return all
 }
 
-// placeholder returns a valid value of a variable that is a parameter of the template.
+// placeholder returns a valid value for a variable whose value is a parameter of the template.
 func placeholder(variable string) string {
 	switch variable {
 	case contract.VariableJWKS:
@@ -91,12 +90,12 @@ func placeholder(variable string) string {
 	return "parameter"
 }
 
-// checked caches the results of check by input, because the stages and regions of an app often have the
-// same input.
+// checked caches the results of check by input. Stages and regions of an app often have the same
+// input.
 var checked sync.Map
 
-// check runs the functions' check as a separate program, because a CDK app does not link the limiter.
-// The program is from the same version of the module as this package.
+// check runs the functions' own check of variables and rules as a separate program, from the same
+// version of this module. A CDK app therefore does not link the limiter.
 func check(d contract.Deployment) (result contract.Checked, err error) {
 	input, err := json.Marshal(d)
 	if err != nil {
@@ -105,9 +104,9 @@ func check(d contract.Deployment) (result contract.Checked, err error) {
 	if before, ok := checked.Load(string(input)); ok {
 		return before.(contract.Checked), nil
 	}
-	c := exec.CommandContext(context.Background(), "go", "run", contract.CheckProgram) // the constructor of a construct has no context
+	c := exec.CommandContext(context.Background(), "go", "run", contract.CheckProgram) // a construct has no context
 	c.Stdin = bytes.NewReader(input)
-	c.Env = append(os.Environ(), "GOOS="+runtime.GOOS, "GOARCH="+runtime.GOARCH) // build for this machine, not for the platform of the functions
+	c.Env = append(os.Environ(), "GOOS="+runtime.GOOS, "GOARCH="+runtime.GOARCH) // the check must run on this machine, whatever the platform of the functions
 	output, err := c.Output()
 	if err == nil {
 		err = json.Unmarshal(output, &result)

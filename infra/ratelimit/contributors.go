@@ -8,16 +8,16 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// newRefusedMost creates the Contributor Insights rule that ranks pairs of caller and limit by their
-// refused requests. The rule counts lines of limiter/telemetry.
+// newRefusedMost creates a Contributor Insights rule that ranks pairs of caller and limit by
+// refused requests. It counts log lines of limiter/telemetry.
 func (l *Limits) newRefusedMost() {
 	l.refusedMost = awscloudwatch.NewCfnInsightRule(l, jsii.String("RefusedMost"), &awscloudwatch.CfnInsightRuleProps{
 		RuleName: jsii.String("weir-" + l.props.Namespace + "-refused-most"), RuleState: jsii.String("ENABLED"), RuleBody: l.contributors(),
 	})
 }
 
-// contributors returns the definition of the Contributor Insights rule for the logs of all functions
-// with the limiter.
+// contributors returns the rule's definition for the log groups of all functions that make
+// decisions.
 func (l *Limits) contributors() *string {
 	return awscdk.Stack_Of(l).ToJsonString(map[string]any{
 		"Schema":        map[string]any{"Name": "CloudWatchLogRule", "Version": 1},
@@ -35,7 +35,7 @@ func (l *Limits) contributors() *string {
 	}, nil)
 }
 
-// watch adds a log group, by name, to the Contributor Insights rule.
+// watch adds a log group to the Contributor Insights rule.
 func (l *Limits) watch(logs *string) {
 	l.logs = append(l.logs, logs)
 	if l.refusedMost != nil {

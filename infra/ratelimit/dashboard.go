@@ -12,32 +12,33 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// These are prices of a million units in us-east-1, in dollars, without free tiers, as known in
-// November 2026. The units are invocations, and GB-seconds on arm64.
+// Prices per million invocations and per million GB-seconds (arm64) in us-east-1, in dollars,
+// without free tiers, as of November 2026.
 const (
 	invocations = 0.2
 	gbSeconds   = 13.3334
 )
 
-// Dashboard describes the APIs and the functions behind them, for a dashboard that also shows the limits.
+// Dashboard names the APIs and functions that a dashboard shows together with the limits.
 type Dashboard struct {
-	// Errors are shares of failed answers in percent.
+	// Errors are metrics of failed answers in percent.
 	Errors []awscloudwatch.IMetric
 	// Functions are functions that [Limits.NewFunction] created.
 	Functions []awslambda.IFunction
-	// Costs are parts of the cost in addition to those of the limits.
+	// Costs are costs to add to those of the limits.
 	Costs []Cost
 }
 
-// Cost is a part of the cost of an API.
+// Cost is one part of an API's cost.
 type Cost struct {
-	Name    string // a name in the expression of the cost, such as rest
+	Name    string // name in metric math, such as rest
 	Units   awscloudwatch.IMetric
-	Million float64 // price of a million units in dollars
+	Million float64 // dollars per million units
 }
 
-// NewDashboard makes a dashboard. Its first row shows availability, refused callers and cost. It returns the
-// name, which contains the region, because the names of dashboards are unique in an account, across regions.
+// NewDashboard creates a dashboard that begins with availability, refused callers and cost. It
+// returns the dashboard's name. The name contains the region, because names are unique in an
+// account across regions.
 func (l *Limits) NewDashboard(scope awscdk.Stack, p Dashboard) (name *string) {
 	m, functions := l.metrics, append([]awslambda.IFunction{l.authorizer}, p.Functions...)
 	name = jsii.Sprintf("weir-%s-%s", l.props.Namespace, *scope.Region())
@@ -79,7 +80,7 @@ func (m Metrics) sums(names ...string) []awscloudwatch.IMetric {
 	return all
 }
 
-// each returns the same metric for each of the functions.
+// each returns the metric name for each function.
 func each(functions []awslambda.IFunction, name, statistic string) []awscloudwatch.IMetric {
 	all := make([]awscloudwatch.IMetric, len(functions))
 	for i, f := range functions {
@@ -88,9 +89,9 @@ func each(functions []awslambda.IFunction, name, statistic string) []awscloudwat
 	return all
 }
 
-// cost returns the cost in dollars an hour: the cost of a minute's requests, times sixty.
+// cost returns the cost in dollars per hour: the cost of one minute, times sixty.
 func (l *Limits) cost(parts []Cost, functions []awslambda.IFunction) awscloudwatch.IMetric {
-	const memory = Memory / 1024.0 / 1000 // GB-seconds in a millisecond
+	const memory = Memory / 1024.0 / 1000 // GB-seconds per millisecond
 	units, price := l.state.units()
 	using := map[string]awscloudwatch.IMetric{}
 	var terms []string
@@ -121,9 +122,8 @@ func (l *Limits) cost(parts []Cost, functions []awslambda.IFunction) awscloudwat
 	})
 }
 
-// contributors is a widget that shows the pairs of caller and limit with the most refused requests.
-// Callers appear as hashes. The CDK has no widget for Contributor Insights. contributors implements
-// awscloudwatch.IWidget.
+// contributors is a widget with the pairs of caller and limit that have the most refused requests;
+// callers are hashes. The CDK has no such widget. It implements awscloudwatch.IWidget.
 type contributors struct {
 	region, rule *string
 	x, y         *float64
@@ -145,7 +145,7 @@ func (c *contributors) WarningsV2() *map[string]*string { return nil }
 func (c *contributors) Position(x, y *float64) { c.x, c.y = x, y }
 
 // ToJson implements awscloudwatch.IWidget.
-func (c *contributors) ToJson() *[]any { //nolint:staticcheck // the interface has this name
+func (c *contributors) ToJson() *[]any { //nolint:staticcheck // IWidget requires this spelling
 	return &[]any{map[string]any{
 		"type": "metric", "width": c.Width(), "height": c.Height(), "x": c.x, "y": c.y,
 		"properties": map[string]any{

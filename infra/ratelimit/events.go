@@ -14,28 +14,27 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// Events is the destination of decision events: either Stream or Kafka.
+// Events is the destination of decision events. Set either Stream or Kafka.
 type Events struct {
-	// Stream is a Kinesis data stream. Functions in a network need a route to it. A network that the
-	// construct creates has an endpoint for the stream.
+	// Stream is a Kinesis data stream. Functions in a VPC need a route to it; a VPC that the
+	// construct creates has an endpoint for it.
 	Stream awskinesis.IStream
 	// Kafka is a topic of a cluster.
 	Kafka *Kafka
-	// Sample is the number of allowed requests that one event stands for. 0 means 100, which
-	// is 1 %.
+	// Sample is how many allowed requests one event stands for. 0 means 100: an event for 1 % of
+	// the allowed requests.
 	Sample int
 }
 
 // Kafka is a topic of an Amazon MSK cluster with IAM access. The brokers are in [LimitsProps].Vpc.
 // All fields are required.
 type Kafka struct {
-	Brokers       string                // the bootstrap brokers for IAM: host:port, separated by commas
-	Topic         string                // an existing topic
-	Cluster       string                // the cluster's ARN
+	Brokers       string                // bootstrap brokers for IAM, as host:port, separated by commas
+	Topic         string                // name of an existing topic
+	Cluster       string                // ARN of the cluster
 	SecurityGroup awsec2.ISecurityGroup // security group of the brokers
 }
 
-// checkEvents reports the mistakes in the events of p.
 func (p *LimitsProps) checkEvents(want func(ok bool, format string, args ...any)) {
 	e := p.Events
 	if e == nil {
@@ -52,10 +51,11 @@ func (p *LimitsProps) checkEvents(want func(ok bool, format string, args ...any)
 	want(isToken(k.Cluster) || strings.HasPrefix(k.Cluster, "arn:") && strings.Count(k.Cluster, ":cluster/") == 1, "Events.Kafka.Cluster: got %q, want an ARN such as arn:aws:kafka:eu-west-1:123456789012:cluster/name/id", k.Cluster)
 }
 
-// isToken reports whether a text is a token of the CDK, whose value is known only after the deployment.
+// isToken reports whether text contains a CDK token: a value that is known only after the
+// deployment.
 func isToken(text string) bool { return *awscdk.Token_IsUnresolved(text) }
 
-// variables returns the functions' variables for the destination of events.
+// variables returns the functions' variables for events.
 func (e *Events) variables() map[string]string {
 	if e == nil {
 		return nil
@@ -73,8 +73,8 @@ func (e *Events) variables() map[string]string {
 	return v
 }
 
-// known returns the functions' variables before the deployment. A value that is known only after the
-// deployment is replaced by a placeholder.
+// known returns the variables for events at synthesis. A placeholder replaces a value that is known
+// only after the deployment.
 func (e *Events) known() map[string]string {
 	v := e.variables()
 	for name, value := range v {
@@ -88,9 +88,9 @@ func (e *Events) known() map[string]string {
 	return v
 }
 
-// ports returns the ports at which the brokers listen.
+// ports returns the ports of the brokers.
 func (k *Kafka) ports() (ports []float64) {
-	const iam = 9098 // the port for IAM; used if the list of brokers is unknown until the deployment
+	const iam = 9098 // port of brokers with IAM; used if the list of brokers is a token
 	if isToken(k.Brokers) {
 		return []float64{iam}
 	}
@@ -102,7 +102,7 @@ func (k *Kafka) ports() (ports []float64) {
 	return ports
 }
 
-// prepareEvents opens the network to the destination of events, and adds an alarm.
+// prepareEvents opens the VPC to the destination of events and adds an alarm.
 func (l *Limits) prepareEvents() {
 	e := l.props.Events
 	if e == nil {
@@ -120,7 +120,7 @@ func (l *Limits) prepareEvents() {
 	l.NewAlarm(l, Alarm{"events-dropped", "Decision events do not reach their broker. No request fails because of it. The broker is down, slow or throttling, or rejects the functions: see 'events dropped' in their logs.", l.metrics.Metric(contract.MetricEventsDropped, "Sum"), 0, 3, 5})
 }
 
-// newStreamEndpoint connects the network with this stream only.
+// newStreamEndpoint adds a VPC endpoint that reaches only this stream.
 func (l *Limits) newStreamEndpoint(stream awskinesis.IStream) {
 	group := awsec2.NewSecurityGroup(l, jsii.String("StreamEndpoint"), &awsec2.SecurityGroupProps{
 		Vpc: l.network.vpc, Description: jsii.String("The way to the stream of events"), AllowAllOutbound: jsii.Bool(false),
@@ -151,13 +151,12 @@ func (e *Events) access() access {
 	}
 	a.allow(contract.KinesisActions(), e.Stream.StreamArn())
 	if key := e.Stream.EncryptionKey(); key != nil {
-		a.allow([]string{"kms:GenerateDataKey"}, key.KeyArn()) // Kinesis encrypts with the permissions of the writer
+		a.allow([]string{"kms:GenerateDataKey"}, key.KeyArn()) // Kinesis encrypts with the writer's permissions
 	}
 	return a
 }
 
-// topicARN returns the ARN of the topic. It is arn:…:topic/name/id/topic for the cluster
-// arn:…:cluster/name/id.
+// topicARN returns arn:…:topic/NAME/ID/TOPIC for a cluster arn:…:cluster/NAME/ID.
 func (k *Kafka) topicARN() *string {
 	parts := awscdk.Fn_Split(jsii.String(":cluster/"), jsii.String(k.Cluster), jsii.Number(2))
 	return awscdk.Fn_Join(jsii.String(""), &[]*string{

@@ -13,7 +13,7 @@ import (
 	"github.com/weir-limits/weir/infra/ratelimit"
 )
 
-// A stack limits all methods of its REST API.
+// Attach limits all methods of a REST API.
 func Example() {
 	newStack := func(scope constructs.Construct) awscdk.Stack {
 		stack := awscdk.NewStack(scope, jsii.String("Shop"), nil)
@@ -25,7 +25,7 @@ func Example() {
 			Bundles:   "dist/arm64",
 			Rules:     "rules.json",
 		})
-		limits.Attach(api) // after the API has its methods
+		limits.Attach(api) // call it after the API has all its methods
 
 		return stack
 	}
@@ -41,7 +41,7 @@ func Example() {
 	// Output: Shop/Api/Default/orders/GET/Resource CUSTOM
 }
 
-// The methods of an API from OpenAPI are in its document, so Definition adds the authorizer to the
+// An OpenAPI document contains the methods of the API, so Definition adds the authorizer to the
 // document.
 func ExampleLimits_Definition() {
 	document := []byte(`{"openapi": "3.0.1", "info": {"title": "Shop", "version": "1"}, "paths": {"/orders": {"get": {}}}}`)
@@ -53,7 +53,7 @@ func ExampleLimits_Definition() {
 			Rules:     "rules.json",
 		})
 		api := awsapigateway.NewSpecRestApi(stack, jsii.String("Api"), &awsapigateway.SpecRestApiProps{
-			ApiDefinition: limits.Definition(document), // OpenAPI 3, in JSON
+			ApiDefinition: limits.Definition(document), // OpenAPI 3 in JSON
 		})
 		limits.Attach(api)
 
@@ -65,8 +65,8 @@ func ExampleLimits_Definition() {
 	// Output:
 }
 
-// The function behind an HTTP API enforces the limits. Equip gives the function the access that the
-// limiter needs.
+// The function behind an HTTP API makes the decisions itself. Equip gives it what the limiter
+// needs.
 func ExampleLimits_Equip() {
 	app := awscdk.NewApp(nil)
 	stack := awscdk.NewStack(app, jsii.String("Shop"), nil)
@@ -77,14 +77,15 @@ func ExampleLimits_Equip() {
 	})
 	function := awslambda.NewFunction(stack, jsii.String("Orders"), &awslambda.FunctionProps{
 		Runtime: awslambda.Runtime_PROVIDED_AL2023(), Architecture: awslambda.Architecture_ARM_64(), Handler: jsii.String("bootstrap"),
-		Code: awslambda.Code_FromAsset(jsii.String("dist/arm64/orders"), nil), // contains rules.json
+		Code: awslambda.Code_FromAsset(jsii.String("dist/arm64/orders"), nil), // this folder contains rules.json
 	})
 	limits.Equip(function)
 	app.Synth(nil)
 	// Output:
 }
 
-// A limit with count is settled after the answer: from the access log, or by the back end.
+// A limit with "count" is settled after the answer: from the access log, or by a call of the back
+// end.
 func ExampleLimits_SettleFromLog() {
 	app := awscdk.NewApp(nil)
 	stack := awscdk.NewStack(app, jsii.String("Shop"), nil)
@@ -114,8 +115,8 @@ func ExampleLimits_SettleFromLog() {
 	// Output:
 }
 
-// A function in Node.js behind an HTTP API, a function URL or a load balancer has the layer. Its code does
-// not change.
+// AddLayer limits a function in Node.js behind an HTTP API, a function URL or a load balancer. Its
+// code does not change.
 func ExampleLimits_AddLayer() {
 	app := awscdk.NewApp(nil)
 	stack := awscdk.NewStack(app, jsii.String("Shop"), nil)

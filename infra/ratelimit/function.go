@@ -15,8 +15,8 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// Memory is the memory of the functions in MB. The CPU grows with the memory. Less memory makes a cold
-// start much longer, and more memory does not make a warm decision faster.
+// Memory is the functions' memory in MB. Lambda gives CPU in proportion. Less makes cold starts
+// much longer; more does not make warm decisions faster.
 const Memory = 512
 
 const (
@@ -31,18 +31,18 @@ const (
 // FunctionProps are the properties of [Limits.NewFunction]. Bundle, Role and Timeout are
 // required.
 type FunctionProps struct {
-	// Bundle is the folder of the function's bootstrap.
+	// Bundle is the folder with the function's bootstrap.
 	Bundle string
 	// Role is authorizer, handler, settle or signingkeys. The local gateway uses it to find the functions.
 	Role string
-	// Timeout bounds the duration of an invocation.
+	// Timeout limits one invocation.
 	Timeout time.Duration
-	// ReservedConcurrency has the meaning of [LimitsProps].ReservedConcurrency.
+	// ReservedConcurrency is like [LimitsProps].ReservedConcurrency.
 	ReservedConcurrency *float64
 }
 
-// NewFunction creates a function from a bootstrap with the rules in its bundle. The function has its
-// own log group and role. NewFunction equips it like [Limits.Equip].
+// NewFunction creates a function whose bundle gets the rules, with its own log group and role, and
+// equips it like [Limits.Equip].
 func (l *Limits) NewFunction(id string, p FunctionProps) awslambda.Function {
 	f, done := l.newFunction(id, p, l.props.Rules)
 	defer done()
@@ -50,8 +50,8 @@ func (l *Limits) NewFunction(id string, p FunctionProps) awslambda.Function {
 	return f
 }
 
-// newFunction creates a function. If document is not empty, the function's bundle contains it as
-// rules.json. done removes the temporary bundle.
+// newFunction creates a function. If document is not empty, it becomes rules.json in the bundle.
+// done removes the temporary bundle.
 func (l *Limits) newFunction(id string, p FunctionProps, document string) (f awslambda.Function, done func()) {
 	code, done := l.code(p.Bundle, document)
 	logs := awslogs.NewLogGroup(l, jsii.String(id+"Logs"), &awslogs.LogGroupProps{
@@ -64,7 +64,8 @@ func (l *Limits) newFunction(id string, p FunctionProps, document string) (f aws
 		Architecture: l.architecture(), MemorySize: jsii.Number(Memory),
 		Timeout: awscdk.Duration_Seconds(jsii.Number(p.Timeout.Seconds())),
 		Role:    role, LogGroup: logs, LoggingFormat: awslambda.LoggingFormat_JSON,
-		// By default, Lambda logs two lines for each request. They would be most of the cost of logs.
+		// Lambda's default logs two more lines per request, which would be most of the cost of
+		// logs.
 		SystemLogLevelV2: awslambda.SystemLogLevel_WARN,
 		Tracing:          l.tracing(), ReservedConcurrentExecutions: p.ReservedConcurrency,
 		Environment: &map[string]*string{contract.VariableFunction: jsii.String(p.Role)},
@@ -96,7 +97,8 @@ func (l *Limits) Equip(f awslambda.Function) {
 	l.equipped = append(l.equipped, f)
 }
 
-// newAuthorizer makes the authorizer. If it seals receipts, it may create their keys.
+// newAuthorizer creates the authorizer. It may create the keys of receipts if a limit of the rules
+// needs receipts.
 func (l *Limits) newAuthorizer() awslambda.Function {
 	f := l.NewFunction("Authorizer", FunctionProps{
 		Bundle: l.Bundle(contract.Authorizer), Role: contract.Authorizer,
@@ -108,12 +110,12 @@ func (l *Limits) newAuthorizer() awslambda.Function {
 	return f
 }
 
-// Bundle returns the folder in LimitsProps.Bundles for a role, such as handler-redis for handler. The
-// function in this folder links exactly the clients that this deployment uses.
+// Bundle returns the folder in LimitsProps.Bundles for a role. The folder's name also names the
+// clients that the function links: for example handler-redis for handler with ElastiCache.
 func (l *Limits) Bundle(role string) string { return l.props.bundle(role) }
 
-// newAlias returns the target of API Gateway. It is the function or, with provisioned concurrency, an
-// alias of the newest version, because only a version can have provisioned concurrency.
+// newAlias returns what API Gateway invokes: the function or, with provisioned concurrency, an
+// alias of its newest version. Only a version can have provisioned concurrency.
 func (l *Limits) newAlias() awslambda.IFunction {
 	if l.props.ProvisionedConcurrency == 0 {
 		return l.authorizer
@@ -124,7 +126,7 @@ func (l *Limits) newAlias() awslambda.IFunction {
 	})
 }
 
-// code returns the code of a function from a bundle and the rules. Call done after the function exists.
+// code returns a function's code: the bundle and the rules. Call done after the function exists.
 func (l *Limits) code(bundle, document string) (code awslambda.Code, done func()) {
 	if l.props.Code != nil {
 		return l.props.Code(filepath.Base(bundle)), func() {}
@@ -133,8 +135,8 @@ func (l *Limits) code(bundle, document string) (code awslambda.Code, done func()
 	return awslambda.Code_FromAsset(jsii.String(folder), nil), done
 }
 
-// stage copies a bundle and the rules into one folder, because an asset is a folder. Call remove
-// after the asset exists.
+// stage copies a bundle and the rules into a temporary folder, because a CDK asset is one folder.
+// Call remove after the asset exists.
 func stage(bundle, document string) (folder string, remove func()) {
 	folder, err := os.MkdirTemp("", "weir-bundle-")
 	if err == nil {

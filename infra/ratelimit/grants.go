@@ -22,7 +22,7 @@ func (l *Limits) GrantPublishRules(to awsiam.IGrantable) awsiam.Grant {
 		Grantee: to, Actions: jsii.Strings(contract.RulesActions()...), ResourceArns: &[]*string{l.records.TableArn()},
 		Conditions: &map[string]*map[string]any{
 			"ForAllValues:StringLike": {"dynamodb:LeadingKeys": contract.RulesKeys()},
-			"Null":                    {"dynamodb:LeadingKeys": "false"}, // required, because ForAllValues is also true for a call without keys
+			"Null":                    {"dynamodb:LeadingKeys": "false"}, // ForAllValues is also true for a call without keys; this condition denies such a call
 		},
 	})
 }

@@ -37,10 +37,10 @@ func (l *Limits) AddLayer(f awslambda.Function) {
 	l.layered = append(l.layered, f)
 }
 
-// layerWrapper is the path of the wrapper script in a function.
+// layerWrapper is the path of the layer's wrapper script in a function.
 const layerWrapper = contract.LayerRoot + contract.LayerWrapper
 
-// checkLayered returns an error if the layer cannot work in a function.
+// checkLayered returns an error if the layer cannot work in f.
 func (l *Limits) checkLayered(f awslambda.Function) error {
 	runtime, architecture := *f.Runtime().Name(), *f.Architecture().Name()
 	switch {
@@ -69,7 +69,7 @@ func wrapperError(wrapper string) error {
 	return fmt.Errorf("%s: got %s, want none, because a function has one wrapper script; remove it, or let it end with exec %s \"$@\" and add Layer and LayerVariables yourself", contract.VariableWrapper, wrapper, layerWrapper)
 }
 
-// wrapperOf returns the wrapper script of a function, or "".
+// wrapperOf returns the function's wrapper script (AWS_LAMBDA_EXEC_WRAPPER), or "".
 func wrapperOf(f awslambda.Function) string {
 	function := f.Node().DefaultChild().(awslambda.CfnFunction)
 	variables, _ := resolvedObject(f, function.Environment())["variables"].(map[string]any)
@@ -79,7 +79,7 @@ func wrapperOf(f awslambda.Function) string {
 	return fmt.Sprint(variables[contract.VariableWrapper])
 }
 
-// resolvedObject returns a property of a function as an object of the template.
+// resolvedObject returns a property of f as it is in the template.
 func resolvedObject(f awslambda.Function, property any) map[string]any {
 	if property == nil {
 		return nil
@@ -88,18 +88,18 @@ func resolvedObject(f awslambda.Function, property any) map[string]any {
 	return made
 }
 
-// watchLayered adds the log group of a function to the Contributor Insights rule, if this app created the
-// log group.
+// watchLayered adds the function's log group to the Contributor Insights rule, if this app created
+// the group.
 func (l *Limits) watchLayered(f awslambda.Function) {
 	function := f.Node().DefaultChild().(awslambda.CfnFunction)
-	// Only then, because LogGroup would otherwise create a custom resource.
+	// Otherwise LogGroup would create a custom resource.
 	if resolvedObject(f, function.LoggingConfig())["logGroup"] != nil {
 		l.watch(f.LogGroup().LogGroupName())
 	}
 }
 
-// Layer returns the layer. It contains the extension, the wrapper script, and the rules. [Limits.AddLayer]
-// adds it to a function of this app.
+// Layer returns the layer with the extension, the wrapper script and the rules. [Limits.AddLayer]
+// adds it to a function.
 func (l *Limits) Layer() awslambda.ILayerVersion {
 	if l.layer != nil {
 		return l.layer
@@ -110,16 +110,17 @@ func (l *Limits) Layer() awslambda.ILayerVersion {
 		Code: code, Description: jsii.String("Weir: limits requests before the function runs"),
 		CompatibleArchitectures: &[]awslambda.Architecture{l.architecture()},
 	})
-	// An update of the layer creates a new version. The previous version stays: functions of other stacks
-	// still have its ARN, and Lambda rejects changes of a function with a deleted version.
+	// An update creates a new version of the layer. Keep the previous version: functions of other
+	// stacks use its ARN, and Lambda rejects an update of a function whose layer version was
+	// deleted.
 	resource := l.layer.Node().DefaultChild().(awscdk.CfnResource)
 	resource.ApplyRemovalPolicy(awscdk.RemovalPolicy_DESTROY, nil)
 	resource.CfnOptions().SetUpdateReplacePolicy(awscdk.CfnDeletionPolicy_RETAIN)
 	return l.layer
 }
 
-// LayerVariables returns the variables of a function with the layer, for functions outside this app. They
-// exclude the wrapper script.
+// LayerVariables returns the variables that a function outside this app needs for the layer, except
+// AWS_LAMBDA_EXEC_WRAPPER.
 func (l *Limits) LayerVariables() map[string]*string {
 	variables := map[string]*string{}
 	for name, value := range l.access().variables {
@@ -129,7 +130,7 @@ func (l *Limits) LayerVariables() map[string]*string {
 	return variables
 }
 
-// NewLayerPolicy creates the policy of a function with the layer, for functions outside this app.
+// NewLayerPolicy creates the policy that a function outside this app needs for the layer.
 func (l *Limits) NewLayerPolicy() awsiam.ManagedPolicy {
 	var statements []awsiam.PolicyStatement
 	for _, s := range l.access().statements {
@@ -144,7 +145,7 @@ func (l *Limits) NewLayerPolicy() awsiam.ManagedPolicy {
 	return policy
 }
 
-// layerCode returns the content of the layer. Call done after the layer exists.
+// layerCode returns the layer's content. Call done after the layer exists.
 func (l *Limits) layerCode() (code awslambda.Code, done func()) {
 	name := l.props.bundleName(contract.Extension)
 	if l.props.Code != nil {
@@ -160,7 +161,7 @@ func (l *Limits) layerCode() (code awslambda.Code, done func()) {
 	return awslambda.Code_FromAsset(jsii.String(folder), nil), func() { _ = os.RemoveAll(folder) }
 }
 
-// stageLayer writes the files of the layer into a new folder.
+// stageLayer writes the layer's files into a new folder.
 func stageLayer(program, rules string) (folder string, err error) {
 	if folder, err = os.MkdirTemp("", "weir-layer-"); err != nil {
 		return "", err
@@ -179,7 +180,7 @@ func stageLayer(program, rules string) (folder string, err error) {
 	return folder, err
 }
 
-// layeredMistakes returns the functions whose wrapper script was set after AddLayer.
+// layeredMistakes returns an error for each function whose wrapper script was set after AddLayer.
 func (l *Limits) layeredMistakes() (problems []string) {
 	for _, f := range l.layered {
 		if wrapper := wrapperOf(f); wrapper != layerWrapper {

@@ -22,7 +22,8 @@ import (
 	"github.com/weir-limits/weir/infra/ratelimit"
 )
 
-// newLayered returns a stack with limits and a function in Node.js that has a variable TABLE of its own.
+// newLayered returns a stack with limits and a function in Node.js. The function has its own
+// variable TABLE.
 func newLayered(t *testing.T, change func(*ratelimit.LimitsProps), changeFunction func(*awslambda.FunctionProps)) (awscdk.App, *ratelimit.Limits, awslambda.Function) {
 	t.Helper()
 	app, stack, _ := newAPI(t)
@@ -46,7 +47,6 @@ func newLayered(t *testing.T, change func(*ratelimit.LimitsProps), changeFunctio
 	return app, ratelimit.NewLimits(stack, jsii.String("Limits"), p), awslambda.NewFunction(stack, jsii.String("Orders"), f)
 }
 
-// variablesOf returns the variables of the function Orders.
 func variablesOf(t *testing.T, stack awscdk.Stack) map[string]any {
 	t.Helper()
 	for id, r := range *assertions.Template_FromStack(stack, nil).FindResources(jsii.String("AWS::Lambda::Function"), nil) {
@@ -58,8 +58,8 @@ func variablesOf(t *testing.T, stack awscdk.Stack) map[string]any {
 	return nil
 }
 
-// AddLayer gives a function the wrapper, the variables of the limits under the names of the layer, and
-// the permissions of Equip. The variables of the function stay.
+// AddLayer gives a function the wrapper script, the permissions of Equip, and the limits' variables
+// under the layer's names. The function keeps its own variables.
 func TestLimits_AddLayer(t *testing.T) {
 	app, l, f := newLayered(t, func(p *ratelimit.LimitsProps) { p.Variables = map[string]string{"BASE_PATH": "/v1"} }, nil)
 	l.AddLayer(f)
@@ -85,8 +85,8 @@ func TestLimits_AddLayer(t *testing.T) {
 	assertions.Template_FromStack(stack, nil).ResourceCountIs(jsii.String("Custom::LogRetention"), jsii.Number(0))
 }
 
-// The policy for functions outside the app has the statements of a function with the layer, and the variables
-// are the same.
+// The policy and the variables for functions outside the app equal those that AddLayer gives a
+// function.
 func TestLimits_NewLayerPolicy(t *testing.T) {
 	for _, store := range []ratelimit.Store{ratelimit.DynamoDB, ratelimit.ElastiCache} {
 		app, l, f := newLayered(t, func(p *ratelimit.LimitsProps) { p.Store, p.RulesFrom = store, "table" }, nil)
@@ -109,7 +109,7 @@ func TestLimits_NewLayerPolicy(t *testing.T) {
 	}
 }
 
-// policyOf returns, in JSON, the statements of the policy of the role whose id begins with prefix.
+// policyOf returns, as JSON, the policy statements of the role whose id begins with prefix.
 func policyOf(t *testing.T, stack awscdk.Stack, prefix string) string {
 	t.Helper()
 	for id, r := range *assertions.Template_FromStack(stack, nil).FindResources(jsii.String("AWS::IAM::Policy"), nil) {
@@ -124,8 +124,8 @@ func policyOf(t *testing.T, stack awscdk.Stack, prefix string) string {
 	return ""
 }
 
-// The layer has the extension and the wrapper, both executable, and the rules. Two functions share one layer.
-// An update keeps the previous version, and the deletion of the stack deletes the layer.
+// The layer contains the extension, the wrapper script (both executable) and the rules. Functions
+// share one layer. An update keeps the previous version; only the deletion of the stack deletes it.
 func TestLimits_Layer(t *testing.T) {
 	app, l, f := newLayered(t, nil, nil)
 	l.AddLayer(f)
@@ -156,8 +156,8 @@ func TestLimits_Layer(t *testing.T) {
 	}
 }
 
-// With ElastiCache, the function is in the network of the cache and links the client of Redis. The log group
-// that the app gives to the function is in the Contributor Insights rule.
+// With ElastiCache, the function joins the cache's VPC and its layer links the Redis client. A log
+// group that the app created is in the Contributor Insights rule.
 func TestLimits_AddLayer_elasticache(t *testing.T) {
 	app, l, f := newLayered(t, func(p *ratelimit.LimitsProps) { p.Store = ratelimit.ElastiCache }, nil)
 	stack := awscdk.Stack_Of(f)
@@ -184,14 +184,14 @@ func TestLimits_AddLayer_elasticache(t *testing.T) {
 	made.ResourceCountIs(jsii.String("Custom::LogRetention"), jsii.Number(0))
 }
 
-// imageCode returns the code of a function that is a container image.
+// imageCode returns a container image as code.
 func imageCode(t *testing.T) awslambda.Code {
 	t.Helper()
 	_, stack, _ := newAPI(t)
 	return awslambda.Code_FromEcrImage(awsecr.Repository_FromRepositoryName(stack, jsii.String("Images"), jsii.String("orders")), nil)
 }
 
-// For each mistake, AddLayer panics with one line that has a remedy.
+// Each mistake makes AddLayer panic with one line that names a remedy.
 func TestLimits_AddLayer_mistakes(t *testing.T) {
 	for name, c := range map[string]struct {
 		want   string

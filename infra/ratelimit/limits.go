@@ -17,38 +17,36 @@ type Limits struct {
 
 	props      LimitsProps
 	state      state
-	network    *network // nil if the functions are not in a network
+	network    *network // nil if the functions are in no VPC
 	records    awsdynamodb.ITable
 	authorizer awslambda.Function
-	invoked    awslambda.IFunction // the authorizer, or its alias with provisioned concurrency
+	invoked    awslambda.IFunction // the authorizer or, with provisioned concurrency, its alias
 	metrics    Metrics
-	agent      awslambda.ILayerVersion // layer of the AppConfig agent; nil until a function needs it
+	agent      awslambda.ILayerVersion // layer with the AppConfig agent; nil until it is needed
 
 	settle         awslambda.Function // nil if every limit of the rules counts requests
 	settlesFromLog bool
-	notices        awslambda.Function // nil without LimitsProps.NoticeBus
+	notices        awslambda.Function // nil if LimitsProps.NoticeBus is nil
 
 	attached    []*attachment
 	equipped    []awslambda.Function   // functions that contain the limiter
-	layer       awslambda.LayerVersion // nil until a function needs it
+	layer       awslambda.LayerVersion // nil until AddLayer or Layer is called
 	layered     []awslambda.Function   // functions with the layer
-	logs        []*string              // names of the log groups of functions with the limiter that the app created
+	logs        []*string              // names of the log groups, created by this app, of functions that make decisions
 	refusedMost awscloudwatch.CfnInsightRule
 }
 
-// state is the store of the counters.
+// state is the store of the counters: a table or a cache.
 type state interface {
-	// access returns the access to the store.
 	access() access
-	// alarms adds the alarms on the store.
 	alarms(l *Limits)
-	// units returns the metric of the units that AWS charges for the store, and the price of a
-	// million units in us-east-1 in dollars, as known in November 2026.
+	// units returns the metric of the store's billed units, and the price of a million units: in
+	// us-east-1, in dollars, as of November 2026.
 	units() (awscloudwatch.IMetric, float64)
 }
 
-// NewLimits creates the limits in scope. If props has mistakes, it panics, like other constructs. The
-// error has one line for each mistake.
+// NewLimits creates the limits in scope. It panics if props has mistakes; the error has one line
+// for each.
 func NewLimits(scope constructs.Construct, id *string, props *LimitsProps) *Limits {
 	if err := props.check(); err != nil {
 		panic(err)
@@ -89,12 +87,12 @@ func (l *Limits) Authorizer() awslambda.IFunction { return l.authorizer }
 // Metrics returns the metrics that the functions of these limits write.
 func (l *Limits) Metrics() Metrics { return l.metrics }
 
-// RefusedMost returns the name of the Contributor Insights rule that ranks pairs of caller and limit
-// by their refused requests. Callers appear as hashes.
+// RefusedMost returns the name of the Contributor Insights rule that ranks pairs of caller and
+// limit by refused requests. Callers are hashes.
 func (l *Limits) RefusedMost() *string { return l.refusedMost.RuleName() }
 
-// newRecords creates the records table, which operators write and functions read. The table stays
-// after the stack is deleted, because lost keys of callers cannot be restored.
+// newRecords creates the records table, which operators write and functions read. It outlives the
+// stack, because lost API keys cannot be restored.
 func (l *Limits) newRecords() awsdynamodb.ITable {
 	if l.props.Records != nil {
 		return l.props.Records

@@ -29,10 +29,10 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// The tests run in the folder of a project that has rules and built functions.
+// The tests run in testdata/shop, a project with rules and built functions.
 func TestMain(m *testing.M) {
 	if _, err := exec.LookPath("node"); err != nil {
-		_ = flag.Set("test.skip", "^Example") // skip the examples, because an example cannot skip itself
+		_ = flag.Set("test.skip", "^Example") // an example cannot skip itself
 	}
 	if err := enterShop(); err != nil {
 		panic(err)
@@ -61,7 +61,6 @@ func enterShop() error {
 
 const document = `{"version": 1, "rules": [{"endpoint": "/orders", "limits": {"*": {"requests": 10, "window": "1m"}}}]}`
 
-// props returns valid properties.
 func props(t *testing.T) *ratelimit.LimitsProps {
 	t.Helper()
 	folder := t.TempDir()
@@ -83,18 +82,19 @@ func props(t *testing.T) *ratelimit.LimitsProps {
 	return &ratelimit.LimitsProps{Namespace: "test", Bundles: folder, Rules: filepath.Join(folder, "rules.json")}
 }
 
-// program returns the header of a Linux program for a machine. checkBundle reads only this header.
+// program returns the header of a Linux executable for a machine, which is all that checkBundle
+// reads.
 func program(machine elf.Machine) []byte {
 	header := elf.Header64{
 		Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
 		Type:  uint16(elf.ET_EXEC), Machine: uint16(machine), Version: uint32(elf.EV_CURRENT), Ehsize: 64,
 	}
 	var content bytes.Buffer
-	_ = binary.Write(&content, binary.LittleEndian, header) // to memory
+	_ = binary.Write(&content, binary.LittleEndian, header) // a write to memory never fails
 	return content.Bytes()
 }
 
-// newAPI returns a stack with an API of two methods.
+// newAPI returns a stack with a REST API that has two methods.
 func newAPI(t *testing.T) (awscdk.App, awscdk.Stack, awsapigateway.RestApi) {
 	t.Helper()
 	storetest.Program(t, "node")
@@ -107,7 +107,6 @@ func newAPI(t *testing.T) (awscdk.App, awscdk.Stack, awsapigateway.RestApi) {
 	return app, stack, api
 }
 
-// panicked returns the text that f panics with.
 func panicked(f func()) (text string) {
 	defer func() {
 		if wrong := recover(); wrong != nil {
@@ -203,7 +202,7 @@ func TestNew_mistakes(t *testing.T) {
 	}
 }
 
-// The synthesis reports every conflict in one line with a remedy.
+// Synthesis reports each conflict in one line that names a remedy.
 func TestLimits_Attach_conflicts(t *testing.T) {
 	for name, c := range map[string]struct {
 		want string
@@ -270,14 +269,14 @@ func TestLimits_Attach_conflicts(t *testing.T) {
 			if !strings.Contains(got, c.want) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
-			if lines := strings.Count(got, "[Shop/"); lines != 1 && name != "one namespace twice" { // both deployments report the conflict
+			if lines := strings.Count(got, "[Shop/"); lines != 1 && name != "one namespace twice" { // each of the two deployments reports the conflict
 				t.Errorf("got %d problems, want 1: %s", lines, got)
 			}
 		})
 	}
 }
 
-// Only the chosen methods are limited.
+// If Attach is called with methods, it limits only these.
 func TestLimits_Attach_methods(t *testing.T) {
 	app, stack, api := newAPI(t)
 	limited := api.Root().AddResource(jsii.String("search"), nil).AddMethod(jsii.String("GET"), nil, nil)
@@ -291,7 +290,7 @@ func TestLimits_Attach_methods(t *testing.T) {
 	}
 }
 
-// Two APIs can share the limits of one construct.
+// One construct can limit two APIs.
 func TestLimits_Attach_two(t *testing.T) {
 	app, stack, api := newAPI(t)
 	second := awsapigateway.NewRestApi(stack, jsii.String("Second"), &awsapigateway.RestApiProps{CloudWatchRole: jsii.Bool(false)})
@@ -302,7 +301,7 @@ func TestLimits_Attach_two(t *testing.T) {
 	app.Synth(nil)
 }
 
-// Equip connects an existing function to the cache in a given VPC.
+// Equip connects an existing function to the cache in the given VPC.
 func TestLimits_Equip(t *testing.T) {
 	app, stack, _ := newAPI(t)
 	p := props(t)
@@ -319,7 +318,7 @@ func TestLimits_Equip(t *testing.T) {
 	}
 }
 
-// Equip panics if it cannot give a function access.
+// Equip panics if it cannot give a function what the limiter needs.
 func TestLimits_Equip_mistakes(t *testing.T) {
 	_, stack, _ := newAPI(t)
 	p := props(t)
@@ -341,7 +340,7 @@ func TestLimits_Equip_mistakes(t *testing.T) {
 	}
 }
 
-// NewLimits rejects a network (Vpc) that lacks the subnets and zones for a cache.
+// NewLimits rejects a Vpc without the subnets and zones that a cache needs.
 func TestNew_vpc(t *testing.T) {
 	_, stack, _ := newAPI(t)
 	n := 0
@@ -362,7 +361,7 @@ func TestNew_vpc(t *testing.T) {
 	}
 }
 
-// In a given network (Vpc), Zones selects the subnets in these zones.
+// With a Vpc, Zones selects its subnets in these zones.
 func TestNew_zones(t *testing.T) {
 	_, stack, _ := newAPI(t)
 	three := []string{"eu-central-1a", "eu-central-1b", "eu-central-1c"}
@@ -387,8 +386,7 @@ func TestNew_zones(t *testing.T) {
 	}
 }
 
-// The limits and the APIs can be in different stacks. APIs of different stacks can have the same
-// name.
+// Limits and APIs can be in different stacks, and APIs in different stacks can have the same name.
 func TestLimits_Attach_stacks(t *testing.T) {
 	app, stack, _ := newAPI(t)
 	l := ratelimit.NewLimits(stack, jsii.String("Limits"), props(t))
@@ -409,7 +407,7 @@ const openAPI = `{"openapi": "3.0.1", "info": {"title": "Shop", "version": "1"},
 	"/orders": {"get": {"responses": {}}, "options": {"responses": {}}},
 	"/orders/{id}": {"parameters": [], "x-amazon-apigateway-any-method": {"responses": {}}}}}`
 
-// newSpecAPI returns an API from a definition, in a new stack.
+// newSpecAPI returns a new stack with an API whose OpenAPI document definition creates.
 func newSpecAPI(t *testing.T, definition func(*ratelimit.Limits) awsapigateway.ApiDefinition) (awscdk.App, *ratelimit.Limits, awsapigateway.SpecRestApi) {
 	t.Helper()
 	app, stack, _ := newAPI(t)
@@ -418,8 +416,8 @@ func newSpecAPI(t *testing.T, definition func(*ratelimit.Limits) awsapigateway.A
 	return app, l, awsapigateway.NewSpecRestApi(own, jsii.String("Api"), &awsapigateway.SpecRestApiProps{ApiDefinition: definition(l), CloudWatchRole: jsii.Bool(false)})
 }
 
-// Every operation of an OpenAPI definition except OPTIONS has the authorizer. The authorizer caches
-// nothing, and API Gateway may invoke it.
+// In an OpenAPI document, every operation except OPTIONS gets the authorizer. The authorizer has no
+// cache, and API Gateway may invoke it.
 func TestLimits_Definition(t *testing.T) {
 	app, l, api := newSpecAPI(t, func(l *ratelimit.Limits) awsapigateway.ApiDefinition { return l.Definition([]byte(openAPI)) })
 	l.Attach(api)
@@ -453,7 +451,7 @@ func TestLimits_Definition(t *testing.T) {
 	if authorizer["type"] != "request" || authorizer["authorizerResultTtlInSeconds"] != 0.0 || !strings.Contains(text(t, authorizer["authorizerUri"]), "ExportsOutputFnGetAttLimitsAuthorizer") {
 		t.Errorf("authorizer in the definition: got %s, want a REQUEST authorizer without a cache", text(t, scheme))
 	}
-	if responses != 0 || permissions != 1 { // an update of the definition would remove the resources
+	if responses != 0 || permissions != 1 { // responses must be in the document, because an update of the document would remove such resources
 		t.Errorf("got %d resources of gateway responses and %d permissions, want 0 and 1", responses, permissions)
 	}
 	defined := body["x-amazon-apigateway-gateway-responses"].(map[string]any)
@@ -465,7 +463,8 @@ func TestLimits_Definition(t *testing.T) {
 	}
 }
 
-// An update of a definition removes the gateway responses that Respond adds, unless its mode is merge.
+// An update of an OpenAPI document removes the gateway responses of Respond, unless the API's mode
+// is merge.
 func TestLimits_Respond_definition(t *testing.T) {
 	for mode, want := range map[awsapigateway.RestApiMode]int{awsapigateway.RestApiMode_OVERWRITE: 1, awsapigateway.RestApiMode_MERGE: 0, "": 1} {
 		app, stack, _ := newAPI(t)
@@ -499,7 +498,7 @@ func TestLimits_Definition_mistakes(t *testing.T) {
 	}
 }
 
-// A definition that does not come from Limits.Definition is a conflict.
+// A document that Limits.Definition did not create is a conflict.
 func TestLimits_Attach_definition(t *testing.T) {
 	inline := func(change func(map[string]any)) func(*ratelimit.Limits) awsapigateway.ApiDefinition {
 		return func(*ratelimit.Limits) awsapigateway.ApiDefinition {
@@ -539,7 +538,7 @@ func TestLimits_Attach_definition(t *testing.T) {
 	}
 }
 
-// For an imported API, only the methods that this app adds are limited.
+// For an imported API, Attach limits only the methods that this app adds.
 func TestLimits_Attach_imported(t *testing.T) {
 	app, stack, _ := newAPI(t)
 	l := ratelimit.NewLimits(stack, jsii.String("Limits"), props(t))
@@ -568,7 +567,7 @@ func TestLimits_Attach_imported(t *testing.T) {
 	}
 }
 
-// The limits are a construct: they can contain other constructs, and others can depend on them.
+// Limits is a construct: it can contain other constructs, and others can depend on it.
 func TestLimits_construct(t *testing.T) {
 	app, stack, api := newAPI(t)
 	l := ratelimit.NewLimits(stack, jsii.String("Limits"), props(t))
@@ -581,8 +580,8 @@ func TestLimits_construct(t *testing.T) {
 	app.Synth(nil)
 }
 
-// Each grant permits only its actions, on the records table. GrantPublishRules permits them only on the
-// items of the rules.
+// A grant allows only its own actions on the records table. GrantPublishRules allows them only on
+// the items of rules.
 func TestLimits_grants(t *testing.T) {
 	app, stack, api := newAPI(t)
 	l := ratelimit.NewLimits(stack, jsii.String("Limits"), props(t))
@@ -613,8 +612,8 @@ func TestLimits_grants(t *testing.T) {
 	}
 }
 
-// The function that settles receipts, its subscription and its permissions exist only if a limit of the
-// rules needs them.
+// The function Settle, its log subscription and its permissions exist only if a limit of the rules
+// needs them.
 func TestLimits_settle(t *testing.T) {
 	for rules, want := range map[string]struct {
 		settle, log bool
@@ -648,7 +647,7 @@ func TestLimits_settle(t *testing.T) {
 	}
 }
 
-// If the rules need the function Settle, its missing bundle is a mistake.
+// If the rules need the function Settle, a missing bundle of it is a mistake.
 func TestNew_settleBundle(t *testing.T) {
 	_, stack, _ := newAPI(t)
 	p := props(t)
@@ -658,7 +657,6 @@ func TestNew_settleBundle(t *testing.T) {
 	}
 }
 
-// text returns a value in JSON.
 func text(t *testing.T, v any) string {
 	t.Helper()
 	content, err := json.Marshal(v)

@@ -10,14 +10,14 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// Metrics are the metrics that the functions write. limiter/telemetry documents them.
-// [Limits.Metrics] returns them.
+// Metrics creates CloudWatch metrics that the functions write; limiter/telemetry documents them.
+// [Limits.Metrics] returns a Metrics.
 type Metrics struct{ namespace string }
 
 func newMetrics(namespace string) Metrics { return Metrics{contract.MetricNamespace(namespace)} }
 
-// Metric returns the metric with a name, such as functions/contract.MetricAllowed. statistic is a
-// statistic of CloudWatch, such as Sum or p99.
+// Metric returns the metric with this name, such as contract.MetricAllowed. statistic is one of
+// CloudWatch's, such as Sum or p99.
 func (m Metrics) Metric(name, statistic string) awscloudwatch.IMetric {
 	return Metric(m.namespace, name, statistic, nil)
 }
@@ -34,23 +34,23 @@ func Metric(namespace, name, statistic string, dimensions map[string]*string) aw
 	return awscloudwatch.NewMetric(p)
 }
 
-// Percent returns a metric with a period of one minute. expression is CloudWatch metric math over the
-// names in using.
+// Percent returns a metric in percent with a period of one minute. expression is metric math over
+// the names in using.
 func Percent(label, expression string, using map[string]awscloudwatch.IMetric) awscloudwatch.IMetric {
 	return awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
 		Label: jsii.String(label), Expression: jsii.String(expression), UsingMetrics: &using, Period: awscdk.Duration_Minutes(jsii.Number(1)),
 	})
 }
 
-// Refused returns the share of refused requests, in percent.
+// Refused returns the refused requests in percent of all requests.
 func (m Metrics) Refused() awscloudwatch.IMetric {
 	return Percent("Refused, %", "100 * refused / (allowed + refused)", map[string]awscloudwatch.IMetric{
 		"allowed": m.Metric(contract.MetricAllowed, "Sum"), "refused": m.Metric(contract.MetricRefused, "Sum"),
 	})
 }
 
-// Degraded returns the share of requests for which at least one answer of the store was missing. The
-// share is in percent.
+// Degraded returns, in percent of all requests, the requests that were decided without some answer
+// of the store.
 func (m Metrics) Degraded() awscloudwatch.IMetric {
 	return Percent("Degraded, %", "100 * degraded / (allowed + refused + FILL(unauthorized, 0) + FILL(failed, 0))", map[string]awscloudwatch.IMetric{
 		"allowed": m.Metric(contract.MetricAllowed, "Sum"), "refused": m.Metric(contract.MetricRefused, "Sum"), "unauthorized": m.Metric(contract.MetricUnauthorized, "Sum"),
@@ -58,8 +58,8 @@ func (m Metrics) Degraded() awscloudwatch.IMetric {
 	})
 }
 
-// ByRule returns, for each rule, a metric as a percentage of the rule's allowed and refused requests. The
-// graph has one line for each rule with values.
+// ByRule returns the metric name, for each rule, in percent of the rule's decided requests. A graph
+// shows one line for each rule with data.
 func (m Metrics) ByRule(label, name string) awscloudwatch.IMetric {
 	search := fmt.Sprintf(`SEARCH('{"%s","%s"} MetricName="%s"', 'Sum')`, m.namespace, contract.RuleDimension, name)
 	return Percent(label, "100 * "+search+" / (allowed + refused)", map[string]awscloudwatch.IMetric{

@@ -16,7 +16,7 @@ import (
 
 const https = 443
 
-// network is the VPC of functions that call a service without a public address: a cache, or the
+// network is the VPC of functions that call a service without a public address: a cache or the
 // brokers of a cluster.
 type network struct {
 	vpc     awsec2.IVpc
@@ -25,13 +25,13 @@ type network struct {
 	clients awsec2.SecurityGroup // security group of the functions
 }
 
-// inNetwork reports whether the functions are in a network.
+// inNetwork reports whether the functions are in a VPC.
 func (p *LimitsProps) inNetwork() bool {
 	return p.Store == ElastiCache || p.Events != nil && p.Events.Kafka != nil
 }
 
-// Network returns the ids of the subnets, and the security group, of a function that decides. It returns nil
-// if the functions are in no network.
+// Network returns the subnets' ids and the security group of functions that make decisions. Both
+// are nil if the functions are in no VPC.
 func (l *Limits) Network() (subnets *[]*string, group *string) {
 	if l.network == nil {
 		return nil, nil
@@ -41,7 +41,6 @@ func (l *Limits) Network() (subnets *[]*string, group *string) {
 
 var validZone = regexp.MustCompile(`^[a-z]{2}(-[a-z]+)+-[0-9]+[a-z]$`)
 
-// checkZones reports the mistakes in the zones of p.
 func (p *LimitsProps) checkZones(want func(ok bool, format string, args ...any)) {
 	if p.Zones == nil {
 		return
@@ -63,15 +62,15 @@ func (l *Limits) newNetwork() *network {
 	n.clients = awsec2.NewSecurityGroup(l, jsii.String("Clients"), &awsec2.SecurityGroupProps{
 		Vpc: n.vpc, Description: jsii.String("Functions that decide"), AllowAllOutbound: jsii.Bool(false),
 	})
-	// The rule allows all addresses, because a template cannot contain the addresses of DynamoDB. The
-	// routes of the VPC bound the reachable addresses. With the gateway endpoint as the only route, these
-	// are the addresses of DynamoDB.
+	// The egress rule allows all addresses, because a template cannot contain DynamoDB's addresses.
+	// The VPC's routes limit them: if the gateway endpoint is the only route, only DynamoDB is
+	// reachable.
 	n.clients.AddEgressRule(awsec2.Peer_AnyIpv4(), awsec2.Port_Tcp(jsii.Number(https)), jsii.String("DynamoDB, for records of API keys"), nil)
 	return n
 }
 
-// newVpc creates a network with one route: to the records table, through DynamoDB's gateway endpoint,
-// which is free. The network has two zones, or the zones of LimitsProps.Zones.
+// newVpc creates a VPC whose only route leads to DynamoDB, through the free gateway endpoint. It
+// has two zones, or the zones of LimitsProps.Zones.
 func (l *Limits) newVpc() awsec2.IVpc {
 	p := &awsec2.VpcProps{
 		NatGateways:         jsii.Number(0),
@@ -99,8 +98,8 @@ func (l *Limits) newVpc() awsec2.IVpc {
 	return vpc
 }
 
-// subnets returns one subnet in each zone. The subnets are not reachable from outside. A serverless
-// cache needs two or three zones. If zones is not nil, the subnets are in these zones.
+// subnets returns one isolated or private subnet per zone, in zones if that is not nil. A
+// serverless cache needs two or three.
 func subnets(vpc awsec2.IVpc, zones []string) *awsec2.SelectedSubnets {
 	kind := awsec2.SubnetType_PRIVATE_WITH_EGRESS
 	if len(*vpc.IsolatedSubnets()) > 0 {
@@ -119,30 +118,30 @@ func subnets(vpc awsec2.IVpc, zones []string) *awsec2.SelectedSubnets {
 	return selected
 }
 
-// networkActions are the actions that Lambda calls, with the function's permissions, to connect a
-// function to a VPC. A statement cannot restrict them to a resource:
+// networkActions are the actions with which Lambda connects a function to a VPC, with the
+// function's role. IAM cannot restrict them to a resource:
 // https://docs.aws.amazon.com/lambda/latest/dg/configuration-vpc.html
 var networkActions = []string{
 	"ec2:AssignPrivateIpAddresses", "ec2:CreateNetworkInterface", "ec2:DeleteNetworkInterface",
 	"ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets", "ec2:UnassignPrivateIpAddresses",
 }
 
-// networkAccess returns the permissions with which Lambda connects a function to a VPC. Lambda uses the
-// function's role. The statements deny these permissions to the function's code.
+// networkAccess allows Lambda to connect a function to a VPC with the function's role, and denies
+// the same actions to the function's code.
 func networkAccess() (a access) {
 	a.allow(networkActions, jsii.String("*"))
 	a.permit(&awsiam.PolicyStatementProps{
 		Effect:    awsiam.Effect_DENY,
 		Actions:   jsii.Strings(networkActions...),
 		Resources: jsii.Strings("*"),
-		// Only calls of the function's code have this condition key. Calls of Lambda lack it:
+		// Only calls by the function's code have this condition key:
 		// https://docs.aws.amazon.com/lambda/latest/dg/lambda-intro-execution-role.html
 		Conditions: &map[string]any{"Null": map[string]string{"lambda:SourceFunctionArn": "false"}},
 	})
 	return a
 }
 
-// join connects a function to the network.
+// join connects f to the VPC.
 func (n *network) join(f awslambda.Function) {
 	excuseNetwork(f.Role())
 	function := f.Node().DefaultChild().(awslambda.CfnFunction)
@@ -156,8 +155,8 @@ func (n *network) join(f awslambda.Function) {
 	default:
 		f.Connections().AddSecurityGroup(n.clients)
 	}
-	// CloudFormation must delete the function before its permissions, so that Lambda can still release
-	// the network interfaces.
+	// CloudFormation must delete the function before its policy: Lambda needs the permissions to
+	// delete the network interfaces.
 	if policy := f.Role().Node().TryFindChild(jsii.String("DefaultPolicy")); policy != nil {
 		function.Node().AddDependency(policy)
 	}

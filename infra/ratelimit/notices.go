@@ -15,9 +15,9 @@ import (
 //go:embed notices.js
 var forwardNotices string
 
-// newNotices creates the function that forwards notices to [LimitsProps].NoticeBus. It gets the notices
-// from the logs of the other functions. So a decision neither waits for the bus nor needs a permission
-// for it.
+// newNotices creates the function that forwards notices from the logs to [LimitsProps].NoticeBus.
+// Functions that make decisions only log a notice, so they neither wait for the bus nor need a
+// permission for it.
 func (l *Limits) newNotices() {
 	bus := l.props.NoticeBus
 	if bus == nil {
@@ -36,7 +36,7 @@ func (l *Limits) newNotices() {
 	l.NewAlarm(l, Alarm{"notices-failed", "Notices do not reach their event bus. Lambda repeats them twice; after that they are only in the logs. Look at the log of the function Notices.", LambdaMetric(l.notices, "Errors", "Sum"), 0, 1, 5})
 }
 
-// forward subscribes the function Notices to the notices in a log group.
+// forward subscribes the function Notices to a log group.
 func (l *Limits) forward(id string, logs awslogs.LogGroup) {
 	if l.notices == nil {
 		return
@@ -49,5 +49,5 @@ func (l *Limits) forward(id string, logs awslogs.LogGroup) {
 		LogGroupName: logs.LogGroupName(), DestinationArn: l.notices.FunctionArn(),
 		FilterPattern: awslogs.FilterPattern_StringValue(jsii.String("$."+contract.LineKind), jsii.String("="), jsii.String(contract.LineNotice)).LogPatternString(),
 	})
-	filter.AddDependency(permission) // CloudWatch Logs invokes the function when the filter is created
+	filter.AddDependency(permission) // CloudWatch Logs invokes the function when the filter is created, so the permission must exist before
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// The function that forwards notices exists only with a bus. It can only put events on that bus, and only
-// the logs of the functions that decide can invoke it. The function Settle writes no notices.
+// The function Notices exists only with a NoticeBus. It may only put events on this bus, and only
+// the logs of functions that make decisions invoke it. The function Settle writes no notices.
 func TestLimits_notices(t *testing.T) {
 	for _, forward := range []bool{false, true} {
 		app, stack, _ := newAPI(t)
@@ -46,12 +46,12 @@ func TestLimits_notices(t *testing.T) {
 	}
 }
 
-// The function puts each notice of a batch on the bus, ten in one call, and ignores other lines. It
-// ignores the test of CloudWatch Logs, whose line is no JSON. It fails if the bus rejects an event.
+// Notices puts each notice of a batch on the bus, ten per call. It ignores other lines, and the
+// test message of CloudWatch Logs, which is not JSON. It fails if the bus rejects an event.
 func TestNotices_forward(t *testing.T) {
 	storetest.Program(t, "node")
 	folder := t.TempDir()
-	source, err := os.ReadFile("../../notices.js") // the tests run in testdata/shop
+	source, err := os.ReadFile("../../notices.js") // relative to testdata/shop, where the tests run
 	if err != nil {
 		t.Fatal(err)
 	}

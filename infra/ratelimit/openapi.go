@@ -11,13 +11,13 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigateway"
 )
 
-// schemeName is the name of the authorizer, and of its security scheme in a definition.
+// schemeName is the name of the authorizer, and of its security scheme in an OpenAPI document.
 const schemeName = "limiter"
 
-// operations are the members of an OpenAPI path that the limits protect. They do not include OPTIONS.
+// operations are the keys of an OpenAPI path that are limited methods. OPTIONS is never limited.
 var operations = []string{"get", "put", "post", "delete", "head", "patch", "trace", "x-amazon-apigateway-any-method"}
 
-// gatewayResponses is the member of a document that has the API's gateway responses.
+// gatewayResponses is the key of the gateway responses in an OpenAPI document.
 const gatewayResponses = "x-amazon-apigateway-gateway-responses"
 
 // Definition returns an OpenAPI 3 document, in JSON, as the definition of a limited SpecRestApi. It
@@ -64,9 +64,9 @@ func (l *Limits) Definition(document []byte) awsapigateway.ApiDefinition {
 	return awsapigateway.ApiDefinition_FromInline(d)
 }
 
-// definitions returns gateway responses as members of an OpenAPI document, by type. They are not resources of
-// the template: an update of the document removes responses that are not in it, and CloudFormation does not
-// create them again.
+// definitions returns gateway responses as an object of an OpenAPI document, by type. They are not
+// resources of the template, because each update of the document would delete them, and
+// CloudFormation would not create them again.
 func definitions(all []response) map[string]any {
 	made := map[string]any{}
 	for _, r := range all {
@@ -88,7 +88,7 @@ func definitions(all []response) map[string]any {
 	return made
 }
 
-// operationsOf returns the operations of a document that the limits protect, by a name such as "GET
+// operationsOf returns the operations of a document that are limited, by names such as "GET
 // /orders".
 func operationsOf(document map[string]any) map[string]map[string]any {
 	all := map[string]map[string]any{}
@@ -104,10 +104,10 @@ func operationsOf(document map[string]any) map[string]map[string]any {
 	return all
 }
 
-// referenceProblem is the message about a path that [references] returns.
+// referenceProblem is the error for a path that references returns.
 const referenceProblem = "%s has a $ref, whose operations would not be limited; put them in the path itself"
 
-// references returns the paths of a document that have a $ref, in order. [operationsOf] does not find the
+// references returns the paths of a document that have a $ref, sorted. operationsOf cannot see
 // operations behind a $ref.
 func references(document map[string]any) (paths []string) {
 	all, _ := document["paths"].(map[string]any)
@@ -120,8 +120,8 @@ func references(document map[string]any) (paths []string) {
 	return paths
 }
 
-// security returns the names of an operation's security schemes, in order. If the operation has none, the
-// schemes of the document apply to it.
+// security returns the names of an operation's security schemes, sorted. An operation without its
+// own has those of the document.
 func security(document, operation map[string]any) (names []string) {
 	requirements, ok := operation["security"].([]any)
 	if !ok {
@@ -134,7 +134,7 @@ func security(document, operation map[string]any) (names []string) {
 	return names
 }
 
-// member returns the object with this name in an object. If it is missing, member adds an empty one.
+// member returns object[name], and adds an empty object if it is missing.
 func member(object map[string]any, name string) map[string]any {
 	m, ok := object[name].(map[string]any)
 	if !ok {

@@ -15,12 +15,13 @@ import (
 //go:embed precheck.js
 var precheckSource string
 
-// precheckSeconds is the timeout of the function. It is longer than three calls of API Gateway.
+// precheckSeconds is the function's timeout, enough for three calls of API Gateway.
 const precheckSeconds = 20
 
-// newPrecheck creates a resource that fails the deployment, before it changes an imported API, if the API
-// does not exist or has gateway responses of the same types. The error of CloudFormation would not name
-// the remedy. For an API of this app, the validation of the app finds the responses.
+// newPrecheck creates a custom resource for an imported API. It fails the deployment before it
+// changes the API, if the API does not exist or already has gateway responses of the limits' types.
+// CloudFormation's own error would name no remedy. For an API of this app, the synthesis finds such
+// responses.
 func (l *Limits) newPrecheck(api awsapigateway.IRestApi, all []response) awscdk.CustomResource {
 	scope := constructs.NewConstruct(api.(constructs.Construct), jsii.String("LimitsPrecheck"))
 	logs := awslogs.NewLogGroup(scope, jsii.String("Logs"), &awslogs.LogGroupProps{Retention: l.retention(), RemovalPolicy: awscdk.RemovalPolicy_DESTROY})

@@ -1,10 +1,10 @@
-// Checks a REST API before CloudFormation adds gateway responses to it. It reports an API that does not exist,
-// and responses of the API's owner, which CloudFormation would reject or replace.
+// Checks a REST API before CloudFormation adds gateway responses to it. It reports a missing API,
+// and responses of the API's owner: CloudFormation would reject or replace those.
 const { APIGatewayClient, GetGatewayResponsesCommand } = require("@aws-sdk/client-api-gateway");
 
 const client = new APIGatewayClient({ maxAttempts: 3, requestHandler: { connectionTimeout: 1000, requestTimeout: 3000, throwOnRequestTimeout: true } });
 
-// problem returns why the deployment cannot use the API. It returns undefined if there is no reason.
+// problem returns why the limits cannot be added to the API, or undefined.
 const problem = async ({ RequestType, ResourceProperties: now, OldResourceProperties: before }) => {
   if (RequestType === "Delete") return;
   const restApiId = now.RestApiId;
@@ -19,7 +19,8 @@ const problem = async ({ RequestType, ResourceProperties: now, OldResourceProper
     throw e;
   }
   const custom = items.filter((r) => !r.defaultResponse);
-  // After a failed update, CloudFormation returns to the previous API, which still has the responses of this stack.
+  // A rollback sets the properties back to the previous API, which still has this stack's own
+  // responses.
   const own = custom.some((r) => r.responseType === "ACCESS_DENIED" && r.responseTemplates?.["application/json"] === now.Responses.ACCESS_DENIED);
   if (RequestType === "Update" && own) return;
   const taken = custom.map((r) => r.responseType).filter((type) => types.includes(type));
@@ -27,7 +28,8 @@ const problem = async ({ RequestType, ResourceProperties: now, OldResourceProper
   return `RestApiId: the API ${restApiId} already has gateway responses of the types ${taken.sort().join(", ")}; an API has one response of each type, so remove them from the API (aws apigateway delete-gateway-response), or limit another API`;
 };
 
-// unreadable returns the reason of an error. Without an answer, CloudFormation would wait for its own timeout.
+// unreadable returns the error as a reason. CloudFormation needs an answer; without one it waits
+// for its own timeout.
 const unreadable = (event) => (e) => `RestApiId: the gateway responses of ${event.ResourceProperties.RestApiId} cannot be read (${e.name}: ${e.message}); deploy again`;
 
 exports.handler = async (event, context) => {
@@ -41,5 +43,5 @@ exports.handler = async (event, context) => {
   const PhysicalResourceId = event.RequestType === "Delete" ? event.PhysicalResourceId : `precheck-${event.ResourceProperties.RestApiId}`;
   const body = JSON.stringify({ Status: Reason ? "FAILED" : "SUCCESS", Reason: Reason?.slice(0, 1000), PhysicalResourceId, StackId, RequestId, LogicalResourceId });
   const answer = await fetch(event.ResponseURL, { method: "PUT", headers: { "content-type": "" }, body, signal: AbortSignal.timeout(4000) });
-  if (!answer.ok) throw new Error(`CloudFormation rejected the answer: status ${answer.status}`); // Lambda repeats the invocation
+  if (!answer.ok) throw new Error(`CloudFormation rejected the answer: status ${answer.status}`); // after an error, Lambda repeats the invocation
 };

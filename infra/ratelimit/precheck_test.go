@@ -20,8 +20,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// Only an imported API has a precheck. It may read the gateway responses of this API, and nothing else of API
-// Gateway. The responses and the authorizer wait for it.
+// Only an imported API has a precheck, which may only read this API's gateway responses. The
+// responses and the authorizer depend on it.
 func TestLimits_precheck(t *testing.T) {
 	_, stack, own := newAPI(t)
 	l := ratelimit.NewLimits(stack, jsii.String("Limits"), props(t))
@@ -45,7 +45,7 @@ func TestLimits_precheck(t *testing.T) {
 	}
 }
 
-// apiGateway is a fake API Gateway. It returns one answer for GET /restapis/ID/gatewayresponses.
+// apiGateway is a fake of API Gateway that gives one answer to GET /restapis/ID/gatewayresponses.
 type apiGateway struct {
 	status int
 	body   string
@@ -54,7 +54,7 @@ type apiGateway struct {
 
 func (g *apiGateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.calls.Add(1)
-	if g.status == 0 { // no answer
+	if g.status == 0 { // status 0: close the connection without an answer
 		<-r.Context().Done()
 		return
 	}
@@ -62,7 +62,7 @@ func (g *apiGateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, g.body)
 }
 
-// precheckClient is the client of the SDK as the precheck uses it, without signatures and retries.
+// precheckClient replaces the AWS SDK's client in the precheck: no signatures, no retries.
 const precheckClient = `exports.APIGatewayClient = class {
 	async send({ restApiId }) {
 		const r = await fetch(process.env.API + "/restapis/" + restApiId + "/gatewayresponses");
@@ -73,7 +73,7 @@ const precheckClient = `exports.APIGatewayClient = class {
 };
 exports.GetGatewayResponsesCommand = class { constructor(input) { Object.assign(this, input); } };`
 
-// answer is the answer to CloudFormation.
+// answer is what the precheck sends to CloudFormation.
 type answer struct {
 	Status, Reason     string
 	PhysicalResourceID string `json:"PhysicalResourceId"`
@@ -82,7 +82,7 @@ type answer struct {
 	LogicalResourceID  string `json:"LogicalResourceId"`
 }
 
-// precheck runs the code of the precheck with Node.js and returns its answer to CloudFormation.
+// precheck runs the precheck for an event and returns its answer to CloudFormation.
 func precheck(t *testing.T, g *apiGateway, event, remaining string) (got answer) {
 	t.Helper()
 	api := httptest.NewServer(g)
@@ -103,7 +103,7 @@ func precheck(t *testing.T, g *apiGateway, event, remaining string) (got answer)
 	return got
 }
 
-// runPrecheck runs the handler of the precheck with Node.js.
+// runPrecheck runs the precheck's handler with Node.js.
 func runPrecheck(t *testing.T, api, event, remaining string) (output string, err error) {
 	t.Helper()
 	storetest.Program(t, "node")
@@ -113,7 +113,7 @@ func runPrecheck(t *testing.T, api, event, remaining string) (output string, err
 		t.Fatal(err)
 	}
 	for path, content := range map[string]string{
-		filepath.Join(folder, "index.js"): string(storetest.Must(os.ReadFile("../../precheck.js"))), // the tests run in testdata/shop
+		filepath.Join(folder, "index.js"): string(storetest.Must(os.ReadFile("../../precheck.js"))), // relative to testdata/shop, where the tests run
 		filepath.Join(module, "index.js"): precheckClient,
 		filepath.Join(folder, "run.js"):   `require("./index.js").handler({` + event + `}, {getRemainingTimeInMillis: () => ` + remaining + `}).then(() => process.exit(0));`,
 	} {
@@ -185,7 +185,7 @@ func TestPrecheck(t *testing.T) {
 	}
 }
 
-// If CloudFormation does not accept the answer, the invocation fails, so that Lambda repeats it.
+// If CloudFormation rejects the answer, the invocation fails, and Lambda repeats it.
 func TestPrecheck_rejected(t *testing.T) {
 	response := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))
 	defer response.Close()

@@ -23,10 +23,10 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// Store is the kind of store of the counters.
+// Store is a kind of store for the counters.
 type Store string
 
-// These are the stores.
+// The kinds of stores.
 const (
 	DynamoDB    Store = "dynamodb"    // a table with on-demand capacity
 	ElastiCache Store = "elasticache" // ElastiCache Serverless for Valkey, in a VPC
@@ -35,9 +35,9 @@ const (
 // LimitsProps are the properties of [NewLimits]. Namespace, Bundles (or Code) and Rules are required.
 // A Namespace and the fields of Tokens can be parameters of a template.
 type LimitsProps struct {
-	// Namespace separates deployments, such as stages, in keys, metrics and names. It consists of 1
-	// to 32 lower-case letters, digits and single hyphens. It starts with a letter and does not end
-	// with a hyphen. Two deployments in one account and region need different namespaces.
+	// Namespace separates deployments, such as stages, in keys, metrics and names. It has 1 to 32
+	// lower-case letters, digits and single hyphens, starts with a letter, and does not end with a
+	// hyphen. Two deployments in one account and region need different namespaces.
 	Namespace string
 	// Bundles is the folder of the built functions. It contains authorizer/bootstrap,
 	// authorizer-redis/bootstrap with ElastiCache, or authorizer-events/bootstrap with Events. If
@@ -61,8 +61,8 @@ type LimitsProps struct {
 	// table, where `weir rules` publishes them. "appconfig:APPLICATION/ENVIRONMENT/PROFILE" contains
 	// ids. Until the source has a document, the document of Rules is in force. "" means no source.
 	RulesFrom string
-	// AppConfigLayer is the ARN of a layer version of the AppConfig agent. It is required for rules
-	// from AppConfig. It differs by region and architecture.
+	// AppConfigLayer is the ARN of a version of the AppConfig agent's layer, required for rules
+	// from AppConfig. AWS publishes one for each region and architecture.
 	AppConfigLayer string
 
 	// Settle creates the function that settles receipts even if every limit of Rules counts requests. Set
@@ -71,48 +71,46 @@ type LimitsProps struct {
 
 	// Store is the kind of store of the counters. "" means DynamoDB.
 	Store Store
-	// Vpc is the network of the functions and, with ElastiCache, of the cache. With Events.Kafka it
-	// is the network of the brokers. The functions use its isolated subnets or, if there are none,
-	// its private subnets, in two or three zones. The subnets need a route to DynamoDB, such as its
-	// gateway endpoint. If Vpc is nil, the construct creates a network without a route to the
-	// internet.
+	// Vpc is the network of the functions, of the cache (ElastiCache) and of the brokers
+	// (Events.Kafka). The functions use its isolated subnets, or else its private subnets, in two
+	// or three zones. The subnets need a route to DynamoDB, such as its gateway endpoint. nil: the
+	// construct creates a VPC without a route to the internet.
 	Vpc awsec2.IVpc
-	// Zones are the names of two or three availability zones, such as eu-central-1a. A new network has
-	// these zones. In a given Vpc, Zones selects the subnets. Lambda and ElastiCache Serverless each
-	// reject some zones of some regions. nil means the first two zones of the region, or the zones of the
+	// Zones are two or three availability zones, such as eu-central-1a. A new VPC gets these zones;
+	// in a given Vpc they select the subnets. Lambda and ElastiCache Serverless each lack some
+	// zones of some regions. nil means the first two zones of the region, or the zones of the
 	// subnets of Vpc.
 	Zones []string
-	// CacheGigabytes and CacheECPUs bound the cost of the cache. They are its maximum storage and its
-	// maximum units a second. 0 means 5 GB and 100,000 units.
+	// CacheGigabytes and CacheECPUs are the cache's maximum storage and its maximum ECPUs per
+	// second, which bound its cost. 0 means 5 GB and 100,000 ECPUs per second.
 	CacheGigabytes, CacheECPUs float64
-	// WarmWrites is the number of write units a second that the table of counters accepts
-	// immediately. The minimum is 4,000, which every new table accepts. AWS charges once for a higher
-	// number, and cannot lower it later. infra/README.md has the formula. With 0, DynamoDB chooses the
-	// number.
+	// WarmWrites is the number of write units per second that the counter table accepts at once, at
+	// least 4,000. Every new table accepts 4,000. AWS charges a higher number once and cannot lower
+	// it. infra/README.md has the formula. With 0, DynamoDB chooses.
 	WarmWrites float64
-	// Records is the records table of an earlier deployment. If it is nil, the construct creates a
-	// table, which stays after the stack is deleted.
+	// Records is the records table of an earlier deployment. nil: the construct creates one, which
+	// outlives the stack.
 	Records awsdynamodb.ITable
 
 	// Events is the destination of decision events. nil means no events.
 	Events *Events
 
-	// NoticeBus gets the notices of limits with notify, as events of EventBridge with the source weir. nil
-	// means that the notices stay in the logs.
+	// NoticeBus is an event bus that gets the notices of limits with notify; their source is weir.
+	// nil: notices are only in the logs.
 	NoticeBus awsevents.IEventBus
 
-	// Tokens describes the accepted JWTs. nil means that tokens are ignored.
+	// Tokens describes the JWTs that the functions accept. nil: tokens are ignored.
 	Tokens *Tokens
 	// RequireCredential rejects anonymous callers with 401.
 	RequireCredential bool
-	// CORSOrigins are the origins whose pages may call, such as https://app.example, or only "*".
-	// Requests with cookies are not permitted. nil means no origin.
+	// CORSOrigins are the origins whose pages may call the API, such as https://app.example, or
+	// only "*". Cookies are not allowed. nil means none.
 	CORSOrigins []string
-	// MaxDelay bounds how long a request waits in a leaky bucket. 0 means that it does not wait.
+	// MaxDelay is the longest wait of a request in a leaky bucket. 0: requests do not wait.
 	MaxDelay time.Duration
-	// Variables are other variables of functions/boot, such as BASE_PATH (for a custom domain),
-	// JWT_ALGORITHMS, JWT_TIER_CLAIM or IPV6_BITS. A variable that another property sets is not
-	// allowed, except REQUIRE_CREDENTIAL with a parameter of the template as its value.
+	// Variables are more variables of functions/boot, such as BASE_PATH (for a custom domain),
+	// JWT_ALGORITHMS, JWT_TIER_CLAIM or IPV6_BITS. Variables that another property sets are
+	// rejected. The only exception is REQUIRE_CREDENTIAL with a parameter of the template as value.
 	Variables map[string]string
 
 	// Architecture is the architecture of the bundles. nil means arm64.
@@ -121,10 +119,10 @@ type LimitsProps struct {
 	Tracing bool
 	// LogRetention is the retention of the functions' logs. "" means one month.
 	LogRetention awslogs.RetentionDays
-	// ReservedConcurrency is the maximum number of concurrent requests of the authorizer. No other
-	// function can use this part of the account's concurrency. API Gateway answers 503 to a request
-	// above this number. infra/README.md has the formula. The number must be at most the smallest
-	// local_processes of the rules. nil reserves nothing.
+	// ReservedConcurrency is the maximum number of concurrent requests in the authorizer. It takes
+	// this part of the account's concurrency from all other functions. API Gateway answers 503 to
+	// requests above it. It must be at most the smallest local_processes in the rules;
+	// infra/README.md has the formula. nil reserves nothing.
 	ReservedConcurrency *float64
 	// ProvisionedConcurrency is the number of environments of the authorizer that stay warm.
 	ProvisionedConcurrency float64
@@ -141,11 +139,11 @@ type Tokens struct {
 
 var validNamespace = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
 
-// maxNamespace bounds a namespace, because the name of a cache contains it and has at most 40
-// characters.
+// maxNamespace is the maximum length of a namespace. A cache's name contains the namespace, and may
+// have 40 characters.
 const maxNamespace = 32
 
-// check returns the mistakes in p, one on each line.
+// check returns the mistakes in p, one per line.
 func (p *LimitsProps) check() error {
 	var problems []error
 	want := func(ok bool, format string, args ...any) {
@@ -173,12 +171,12 @@ func (p *LimitsProps) check() error {
 	return errors.Join(problems...)
 }
 
-// unresolved reports whether s contains a value that is known only in the deployment, such as a parameter
-// of the template. CloudFormation then checks the value.
+// unresolved reports whether s contains a value that is known only in the deployment, such as a
+// parameter. CloudFormation checks it then.
 func unresolved(s string) bool { return *awscdk.Token_IsUnresolved(s) }
 
-// variables returns the variables of every function with the limiter, except those whose values are
-// unknown until the deployment.
+// variables returns the variables of every function that makes decisions, as far as they are known
+// at synthesis.
 func (p *LimitsProps) variables() map[string]string {
 	v := map[string]string{
 		contract.VariableNamespace: p.Namespace, contract.VariableRulesFile: taskRoot + rulesFile, contract.VariableCORSOrigins: strings.Join(p.CORSOrigins, ","),
@@ -197,14 +195,14 @@ func (p *LimitsProps) variables() map[string]string {
 	}
 	if t := p.Tokens; t != nil {
 		v[contract.VariableJWKS], v[contract.VariableJWTIssuer], v[contract.VariableJWTAudience] = t.JWKS, t.Issuer, t.Audience
-		if p.inNetwork() { // the functions cannot connect to the issuer, so they read its keys in the records table
+		if p.inNetwork() { // functions in the VPC cannot reach the issuer, so they read its keys from the records table
 			v[contract.VariableJWKS] = contract.JWKSRecords
 		}
 	}
 	return v
 }
 
-// checkBundles reports the functions that are not built.
+// checkBundles returns an error for each function that is not built.
 func (p *LimitsProps) checkBundles() (problems []error) {
 	if p.Code != nil {
 		return nil
@@ -224,15 +222,15 @@ func (p *LimitsProps) checkBundles() (problems []error) {
 	return problems
 }
 
-// bundleName returns the name of the bundle of a function that decides.
+// bundleName returns the folder's name in Bundles for a function that makes decisions.
 func (p *LimitsProps) bundleName(role string) string {
 	return contract.Bundle(role, p.Store == ElastiCache, p.Events != nil)
 }
 
-// bundle returns the folder of the bundle of a function that decides.
+// bundle returns the folder's path in Bundles for a function that makes decisions.
 func (p *LimitsProps) bundle(role string) string { return filepath.Join(p.Bundles, p.bundleName(role)) }
 
-// checkBundle reports a function that is not built for its architecture.
+// checkBundle returns an error if a function is missing or built for another architecture.
 func (p *LimitsProps) checkBundle(name string) error {
 	path := filepath.Join(p.Bundles, name, bootstrap)
 	arch, machine := "arm64", elf.EM_AARCH64

@@ -9,14 +9,14 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// response is a gateway response of the limits. id is its construct id.
+// response is a gateway response of the limits. id is the id of its construct.
 type response struct {
 	id      string
 	options *awsapigateway.GatewayResponseOptions
 }
 
-// These are the bodies of responses. API Gateway escapes nothing in a template, so a body may contain
-// only values without quotes. functions/lambdahttp writes such values for contract.BodyKeys.
+// Bodies of gateway responses. API Gateway does not escape values in them, so they may contain only
+// variables without quotes: those of contract.BodyKeys, which functions/lambdahttp writes.
 const (
 	refusedBody = `{"type":"$context.authorizer.problemType","title":"Too Many Requests","status":429,` +
 		`"error":"$context.authorizer.problemError","message":"$context.authorizer.message","limit":$context.authorizer.limit,` +
@@ -31,8 +31,8 @@ const (
 		`"error":"quota_exceeded","message":"The quota of this API key's usage plan is used up."}`
 )
 
-// responses returns the gateway responses. API Gateway has only one response for all denials,
-// ACCESS_DENIED, so all denials have the same status.
+// responses returns the gateway responses. API Gateway has a single type for denials,
+// ACCESS_DENIED, so every denial has the same status.
 func responses(origins []string) []response {
 	decision := map[string]string{}
 	for _, f := range contract.Fields() {
@@ -70,9 +70,9 @@ func problem(kind awsapigateway.ResponseType, status, body string, fields map[st
 	}
 }
 
-// share permits pages of other origins to read a response. A gateway response cannot choose between
-// several origins, so for several origins it allows *. The responses contain no secret, and browsers send
-// no cookies with these requests.
+// share lets pages of other origins read a response. A gateway response cannot choose one of
+// several origins, so for several it allows *. This is safe: the responses contain no secret, and
+// browsers send these requests without cookies.
 func share(o *awsapigateway.GatewayResponseOptions, origins []string) {
 	origin := "*"
 	if len(origins) == 1 {

@@ -11,9 +11,8 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// agentInterval is the interval, in seconds, at which the AppConfig agent polls for a new
-// configuration. The functions read from the agent every 15 seconds, so a change takes at most a
-// minute.
+// agentInterval is how often the AppConfig agent polls, in seconds. Functions read from the agent
+// every 15 seconds, so a change takes effect within a minute.
 const agentInterval = 45
 
 var (
@@ -21,8 +20,8 @@ var (
 	validLayer       = regexp.MustCompile(`^arn:aws[a-z-]*:lambda:[a-z0-9-]+:[0-9]{12}:layer:[A-Za-z0-9_-]+:[0-9]+$`)
 )
 
-// appConfig returns the configuration in RulesFrom. ok is false if there is none or it is invalid;
-// checkDeployment reports the mistakes.
+// appConfig returns the AppConfig ids in RulesFrom. ok is false if RulesFrom has another form;
+// checkDeployment reports mistakes.
 func (p *LimitsProps) appConfig() (c contract.Configuration, ok bool) {
 	name, ok := strings.CutPrefix(p.RulesFrom, contract.RulesAppConfig)
 	if !ok {
@@ -32,21 +31,21 @@ func (p *LimitsProps) appConfig() (c contract.Configuration, ok bool) {
 	return c, err == nil
 }
 
-// checkRulesFrom reports the mistakes in the source of rules.
+// checkRulesFrom checks RulesFrom and AppConfigLayer.
 func (p *LimitsProps) checkRulesFrom(want func(ok bool, format string, args ...any)) {
 	c, ok := p.appConfig()
 	if !ok {
 		want(p.AppConfigLayer == "", "AppConfigLayer: got %q, want none without RulesFrom %sAPPLICATION/ENVIRONMENT/PROFILE", p.AppConfigLayer, contract.RulesAppConfig)
 		return
 	}
-	for _, id := range []string{c.Application, c.Environment, c.Profile} { // a policy needs ids, not names
+	for _, id := range []string{c.Application, c.Environment, c.Profile} { // a policy needs ids; it cannot contain names
 		want(validAppConfigID.MatchString(id), "RulesFrom: got %q, want the ids of application, environment and profile, such as abc1234; the functions' permissions contain them", id)
 	}
 	want(validLayer.MatchString(p.AppConfigLayer), "AppConfigLayer: got %q, want the ARN of a version of the AppConfig agent's layer, for this region and architecture; the user guide of AppConfig lists them", p.AppConfigLayer)
 	want(!p.inNetwork() || p.Vpc != nil, "RulesFrom: got %q, want table, or a Vpc with an endpoint for AppConfig; the network that the construct creates cannot connect to AppConfig", p.RulesFrom)
 }
 
-// addAgent adds the AppConfig agent to a function if the rules are in AppConfig.
+// addAgent adds the AppConfig agent's layer to f, if the rules are in AppConfig.
 func (l *Limits) addAgent(f awslambda.Function) {
 	c, ok := l.props.appConfig()
 	if !ok {

@@ -16,14 +16,14 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// absent is what API Gateway writes to an access log for a variable without a value.
+// absent is the value that API Gateway logs for a variable without a value.
 const absent = "-"
 
 // settleTimeout is the timeout of the function Settle. One event can have thousands of log lines.
 const settleTimeout = 30 * time.Second
 
-// settling returns the result of the check, which has Settles and SettlesFromLog. checkDeployment has
-// found no mistakes.
+// settling returns whether the rules need the function Settle, and whether it reads the access log.
+// checkDeployment has found no mistakes before.
 func (p *LimitsProps) settling() contract.Checked {
 	if p.Settle {
 		return contract.Checked{Settles: true, SettlesFromLog: true}
@@ -32,18 +32,18 @@ func (p *LimitsProps) settling() contract.Checked {
 	if err != nil {
 		return contract.Checked{}
 	}
-	// cached, because checkDeployment has made the same check.
+	// This result is cached: checkDeployment made the same call.
 	result, _ := check(contract.Deployment{Variables: p.known(), Rules: document})
 	return result
 }
 
-// settleBundle returns the name of the bundle of the function that settles receipts. It sends no events.
+// settleBundle returns the bundle's name for the function Settle, which sends no decision events.
 func (p *LimitsProps) settleBundle() string {
 	return contract.Bundle(contract.Settle, p.Store == ElastiCache, false)
 }
 
-// newSettle creates the function that settles receipts, if a limit of the rules counts what is known only
-// after the answer, or if [LimitsProps].Settle is set. In the records table, the function can read only the keys of receipts.
+// newSettle creates the function Settle if a limit of the rules has "count", or if
+// [LimitsProps].Settle is set. Of the records table, it can read only the keys of receipts.
 func (l *Limits) newSettle() {
 	needs := l.props.settling()
 	if !needs.Settles {
@@ -71,8 +71,8 @@ func (l *Limits) newSettle() {
 	l.settle = f
 }
 
-// SettleFunction returns the function that settles receipts, for back ends behind a REST API. It returns
-// nil if every limit of the rules counts requests.
+// SettleFunction returns the function that settles receipts, for back ends of a REST API. It is nil
+// if every limit of the rules counts requests.
 func (l *Limits) SettleFunction() awslambda.IFunction {
 	if l.settle == nil {
 		return nil
@@ -80,8 +80,8 @@ func (l *Limits) SettleFunction() awslambda.IFunction {
 	return l.settle
 }
 
-// GrantSettle permits a back end to invoke the function that settles receipts. It panics if every limit
-// of the rules counts requests, because then there is no such function.
+// GrantSettle permits a back end to invoke the function that settles receipts. It panics if
+// SettleFunction returns nil.
 func (l *Limits) GrantSettle(to awsiam.IGrantable) awsiam.Grant {
 	if l.settle == nil {
 		panic(errors.New("ratelimit: GrantSettle: every limit of the rules counts requests, so nothing settles; remove the call, or add a limit with count"))
@@ -91,9 +91,9 @@ func (l *Limits) GrantSettle(to awsiam.IGrantable) awsiam.Grant {
 	})
 }
 
-// AccessLogFields returns the fields that the JSON access log of a REST API's stage must have, for
-// [Limits.SettleFromLog]. The values are variables of API Gateway. It returns nil if no limit of the rules
-// is settled from the log.
+// AccessLogFields returns the fields that the JSON access log of a REST API's stage needs for
+// [Limits.SettleFromLog]. Key: field; value: variable of API Gateway. It is nil if no limit is
+// settled from the log.
 func (l *Limits) AccessLogFields() map[string]string {
 	if !l.settlesFromLog {
 		return nil
@@ -105,15 +105,15 @@ func (l *Limits) AccessLogFields() map[string]string {
 	}
 }
 
-// SettleFromLog settles limits that count failures, bytes or concurrent requests from the access log of a
-// REST API's stage. No back end needs code for these limits. The lines of the log are JSON with
-// [Limits.AccessLogFields]. It does nothing if no limit of the rules is settled from the log.
+// SettleFromLog settles limits that count failures, bytes or concurrent requests from a REST API's
+// access log, so that back ends need no code for them. The log must be JSON with
+// [Limits.AccessLogFields]. If no limit is settled from the log, it does nothing.
 func (l *Limits) SettleFromLog(logs awslogs.ILogGroup) {
 	if !l.settlesFromLog {
 		return
 	}
 	scope, ok := logs.(constructs.Construct)
-	if !ok { // an imported log group
+	if !ok { // an imported log group has no such resource in this app
 		scope = constructs.NewConstruct(l, jsii.String("Settle"+*logs.Node().Id()))
 	}
 	stack := awscdk.Stack_Of(scope)
@@ -125,5 +125,5 @@ func (l *Limits) SettleFromLog(logs awslogs.ILogGroup) {
 		LogGroupName: logs.LogGroupName(), DestinationArn: l.settle.FunctionArn(),
 		FilterPattern: awslogs.FilterPattern_StringValue(jsii.String("$."+contract.LogReceipt), jsii.String("!="), jsii.String(absent)).LogPatternString(),
 	})
-	filter.AddDependency(permission) // CloudWatch Logs invokes the function when the filter is created
+	filter.AddDependency(permission) // CloudWatch Logs invokes the function when the filter is created, so the permission must exist before
 }

@@ -13,12 +13,13 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// signingKeysEvery is the interval between two fetches of the issuer's keys. The functions know a new key
-// after at most this time. For up to this time after the first deployment, they cannot verify tokens.
+// signingKeysEvery is the interval between fetches of the issuer's keys. A new key is known within
+// this time. After the first deployment, tokens cannot be verified for up to this time.
 const signingKeysEvery = 5 * time.Minute
 
-// newSigningKeys creates the function that copies the issuer's keys into the records table. It runs
-// outside the network of the cache. In the table, it can write only the record with these keys.
+// newSigningKeys creates the function that copies the issuer's keys into the records table, where
+// functions in the VPC read them. It runs outside the VPC, and can write only the item with these
+// keys.
 func (l *Limits) newSigningKeys() {
 	f, done := l.newFunction("SigningKeys", FunctionProps{
 		Bundle: filepath.Join(l.props.Bundles, contract.SigningKeys), Role: contract.SigningKeys, Timeout: authorizerTimeout,
@@ -27,8 +28,8 @@ func (l *Limits) newSigningKeys() {
 	setVariables(f, map[string]*string{contract.VariableJWKS: jsii.String(l.props.Tokens.JWKS), contract.VariableRecordsTable: l.records.TableName()})
 	permit(f, l.record(contract.SigningKeyActions(), contract.SigningKeysKey))
 	l.NewAlarm(l, Alarm{"signing-keys", "Three fetches of the issuer's keys in a row failed. Look at the log of the function SigningKeys. The keys of the last fetch stay valid, and tokens signed with newer ones get 401.", LambdaMetric(f, "Errors", "Sum"), 0, 3, 20})
-	// A failed fetch is not retried; the next scheduled fetch follows soon. By default Lambda would
-	// retry twice, and the alarm would count each retry.
+	// A failed fetch is not retried, because the next one is scheduled soon. Lambda would retry
+	// twice, and the alarm would count each retry.
 	f.ConfigureAsyncInvoke(&awslambda.EventInvokeConfigOptions{RetryAttempts: jsii.Number(0)})
 	awsevents.NewRule(l, jsii.String("SigningKeysSchedule"), &awsevents.RuleProps{
 		Description: jsii.String("Fetches the keys that the issuer signs with"),

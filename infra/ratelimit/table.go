@@ -8,15 +8,14 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// NewTableWrites is the number of write units a second that a new on-demand table accepts:
+// NewTableWrites is the number of write units per second that a new on-demand table accepts:
 // https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/warm-throughput.html
 const NewTableWrites = 4000
 
-// table keeps the counters in DynamoDB.
 type table struct{ awsdynamodb.Table }
 
-// newTable creates the table of counters. A counter is useless after its window. So the table has no
-// backup and is deleted with the stack.
+// newTable creates the table of counters. It has no backup and is deleted with the stack, because
+// counters are useless after their window.
 func (l *Limits) newTable() state {
 	p := &awsdynamodb.TableProps{
 		PartitionKey:        partitionKey(),

@@ -18,11 +18,10 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// validator implements constructs.IValidation for limits.
+// validator checks the app when the CDK synthesizes it. It implements constructs.IValidation.
 type validator struct{ limits *Limits }
 
-// Validate returns the conflicts between the limits and the rest of the app. The CDK calls it at
-// synthesis.
+// Validate returns the conflicts between the limits and the rest of the app. The CDK calls it.
 func (v *validator) Validate() *[]*string {
 	w := validation{limits: v.limits, responses: map[string]bool{}, methods: map[*attachment]int{}}
 	for _, each := range *v.limits.Node().Root().Node().FindAll("") {
@@ -52,11 +51,11 @@ func (v *validator) Validate() *[]*string {
 	return &w.problems
 }
 
-// validation is one pass over an app.
+// validation is one walk through all constructs of an app.
 type validation struct {
 	limits    *Limits
-	responses map[string]bool     // found responses, by the API's path and the response's type
-	methods   map[*attachment]int // number of methods that the limits protect
+	responses map[string]bool     // gateway responses found so far; key: path of the API and type of the response
+	methods   map[*attachment]int // number of limited methods of each API
 	problems  []*string
 }
 
@@ -64,8 +63,7 @@ func (v *validation) problem(format string, args ...any) {
 	v.problems = append(v.problems, jsii.Sprintf(format, args...))
 }
 
-// attachment returns the attachment of the API to which a resource belongs. It returns nil if there
-// is none. api is the id of the API.
+// attachment returns the attachment of the API with this id to which c belongs, or nil.
 func (v *validation) attachment(c constructs.IConstruct, api any) *attachment {
 	for _, a := range v.limits.attached {
 		if *awscdk.Stack_Of(c).Node().Path() == *awscdk.Stack_Of(a.api).Node().Path() && resolved(c, api) == a.id {
@@ -75,7 +73,7 @@ func (v *validation) attachment(c constructs.IConstruct, api any) *attachment {
 	return nil
 }
 
-// resolved returns a value as it appears in the template of a construct's stack.
+// resolved returns value as it will be in the template of c.
 func resolved(c constructs.IConstruct, value any) string {
 	content, err := json.Marshal(awscdk.Stack_Of(c).Resolve(value))
 	if err != nil {
@@ -84,8 +82,7 @@ func resolved(c constructs.IConstruct, value any) string {
 	return string(content)
 }
 
-// authorizer rejects an authorizer of API Gateway that invokes a function with the limiter and caches
-// its results.
+// authorizer reports an authorizer that invokes a function with the limiter and caches results.
 func (v *validation) authorizer(c awsapigateway.CfnAuthorizer) {
 	if ttl := c.AuthorizerResultTtlInSeconds(); c.AuthorizerUri() == nil || ttl != nil && *ttl == 0 {
 		return
@@ -95,16 +92,16 @@ func (v *validation) authorizer(c awsapigateway.CfnAuthorizer) {
 	}
 }
 
-// invokes reports whether a URI belongs to a function with the limiter.
+// invokes reports whether a URI names a function that contains the limiter.
 func (v *validation) invokes(uri string) bool {
 	return slices.ContainsFunc(v.limits.functions(), func(f awscdk.CfnElement) bool {
-		// If the function is in another stack of the app, the URI imports it by a name that contains its
-		// id.
+		// For a function in another stack of the app, the URI contains an import whose name has the
+		// function's logical id.
 		return strings.Contains(uri, *awscdk.Stack_Of(f).GetLogicalId(f))
 	})
 }
 
-// functions returns the functions that contain the limiter, and the authorizer's alias if there is one.
+// functions returns the functions that contain the limiter, and the authorizer's alias.
 func (l *Limits) functions() (all []awscdk.CfnElement) {
 	for _, f := range l.equipped {
 		all = append(all, f.Node().DefaultChild().(awslambda.CfnFunction))
@@ -115,7 +112,7 @@ func (l *Limits) functions() (all []awscdk.CfnElement) {
 	return all
 }
 
-// namespace rejects a second deployment with the same namespace in an account and region.
+// namespace reports another deployment with the same namespace in the same account and region.
 func (v *validation) namespace(c awscloudwatch.CfnInsightRule) {
 	own := v.limits.refusedMost
 	if *c.RuleName() == *own.RuleName() && *c.Node().Path() != *own.Node().Path() && *c.Stack().Environment() == *own.Stack().Environment() {
@@ -123,7 +120,7 @@ func (v *validation) namespace(c awscloudwatch.CfnInsightRule) {
 	}
 }
 
-// method rejects a method without the limits if the caller of Attach wants to limit it.
+// method reports a method that Attach should limit but that lacks the authorizer.
 func (v *validation) method(c awsapigateway.CfnMethod) {
 	a := v.attachment(c, c.RestApiId())
 	if a == nil || a.authorizer == nil || !a.isMeant(c) {
@@ -141,16 +138,16 @@ func (v *validation) method(c awsapigateway.CfnMethod) {
 	}
 }
 
-// definition rejects an OpenAPI definition that has an operation without limits or defines gateway
-// responses.
+// definition reports an OpenAPI document in which an operation is not limited, or which has its own
+// gateway responses.
 func (v *validation) definition(c awsapigateway.CfnRestApi) {
 	a := v.attachment(c, c.Ref())
 	if a == nil || !a.fromSpec {
 		return
 	}
-	document := map[string]any{} // stays empty for a definition in S3, which this app cannot read
+	document := map[string]any{} // empty for a document in S3, which this app cannot read
 	if c.Body() != nil {
-		_ = json.Unmarshal([]byte(resolved(c, c.Body())), &document) // resolved returns valid JSON
+		_ = json.Unmarshal([]byte(resolved(c, c.Body())), &document) // resolved always returns valid JSON
 	}
 	all := operationsOf(document)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -178,7 +175,7 @@ func (v *validation) definition(c awsapigateway.CfnRestApi) {
 	}
 	own := definitions(responses(v.limits.props.CORSOrigins))
 	for _, kind := range slices.Sorted(maps.Keys(own)) {
-		want, _ := json.Marshal(own[kind]) // the order of keys is fixed, and the value has no channel or function
+		want, _ := json.Marshal(own[kind]) // Marshal cannot fail here, and it sorts keys
 		if got, _ := json.Marshal(found[kind]); a.limits && !bytes.Equal(got, want) {
 			v.problem("%s: the gateway response %s of the definition is not that of the limits; create the definition with Limits.Definition", *a.api.Node().Path(), kind)
 		}
@@ -191,7 +188,7 @@ func (v *validation) response(c awsapigateway.CfnGatewayResponse) {
 	}
 }
 
-// addResponse rejects two gateway responses of the same type.
+// addResponse reports a second gateway response of the same type.
 func (v *validation) addResponse(a *attachment, kind string) {
 	key := *a.api.Node().Path() + " " + kind
 	if v.responses[key] {
@@ -200,8 +197,8 @@ func (v *validation) addResponse(a *attachment, kind string) {
 	v.responses[key] = true
 }
 
-// basePath rejects a custom domain that adds a path before the API, unless the functions remove this
-// path. Otherwise, no rule would match.
+// basePath reports a custom domain that adds a path in front of the API, unless BASE_PATH makes the
+// functions remove it. With the added path, no rule would match.
 func (v *validation) basePath(c awsapigateway.CfnBasePathMapping) {
 	if v.attachment(c, c.RestApiId()) == nil || c.BasePath() == nil || *c.BasePath() == "" {
 		return

@@ -12,12 +12,12 @@ import (
 	"github.com/weir-limits/weir/infra/ratelimit"
 )
 
-// responseTypeField is the field of the access log that contains the type of a gateway response, such
-// as AUTHORIZER_FAILURE.
+// responseTypeField is the access-log field with the type of a gateway response, such as
+// AUTHORIZER_FAILURE.
 const responseTypeField = "responseType"
 
-// restAccess returns the format of the REST API's access log, with the fields that the limits need. No
-// line identifies a caller: a receipt is encrypted. Only the functions' logs identify callers, by a hash.
+// restAccess returns the format of the REST API's access log. It has the fields that the limits
+// need, and nothing that identifies a caller: a receipt is encrypted.
 func restAccess(limits *ratelimit.Limits) awsapigateway.AccessLogFormat {
 	fields := map[string]string{
 		"requestId": "$context.requestId", "time": "$context.requestTimeEpoch",
@@ -30,7 +30,7 @@ func restAccess(limits *ratelimit.Limits) awsapigateway.AccessLogFormat {
 	return format(fields)
 }
 
-// httpAccess returns the format of the access log of the HTTP API, which has no authorizer.
+// httpAccess returns the format of the HTTP API's access log.
 func httpAccess(logs awslogs.ILogGroup) awsapigatewayv2.IAccessLogSettings {
 	return &accessLog{awsapigatewayv2.NewLogGroupLogDestination(logs), format(map[string]string{
 		"requestId": "$context.requestId", "time": "$context.requestTimeEpoch",
@@ -39,7 +39,6 @@ func httpAccess(logs awslogs.ILogGroup) awsapigatewayv2.IAccessLogSettings {
 	})}
 }
 
-// accessLog implements awsapigatewayv2.IAccessLogSettings.
 type accessLog struct {
 	destination awsapigatewayv2.IAccessLogDestination
 	format      awsapigateway.AccessLogFormat

@@ -12,7 +12,7 @@ import (
 	"github.com/weir-limits/weir/infra/ratelimit"
 )
 
-// routes are the routes of the sample. Both APIs have them.
+// routes are the routes of both sample APIs.
 var routes = []struct{ method, path string }{
 	{"GET", "/api/v1/search"},
 	{"POST", "/api/v1/data"},
@@ -20,7 +20,7 @@ var routes = []struct{ method, path string }{
 	{"GET", "/api/v1/items/{id}"},
 }
 
-// These are the methods and header fields that pages of other origins may send.
+// The methods and header fields that a page of another origin may use.
 var (
 	corsMethods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"}
 	corsHeaders = []string{"Authorization", "Content-Type", "x-api-key"}
@@ -31,7 +31,7 @@ type (
 	httpAPI = awsapigatewayv2.HttpApi
 )
 
-// newRESTAPI creates the REST API. The authorizer limits its methods.
+// newRESTAPI creates the REST API, whose methods the authorizer limits.
 func (s *stage) newRESTAPI() restAPI {
 	logs := s.newAccessLog("RestAccess", "")
 	s.limits.SettleFromLog(logs)
@@ -66,7 +66,7 @@ func (s *stage) newRESTAPI() restAPI {
 	return api
 }
 
-// preflight returns the answer to OPTIONS. API Gateway sends it without a function.
+// preflight returns the CORS settings, with which API Gateway answers OPTIONS without a function.
 func (s *stage) preflight() *awsapigateway.CorsOptions {
 	if len(s.settings.CORSOrigins) == 0 {
 		return nil
@@ -79,7 +79,7 @@ func (s *stage) preflight() *awsapigateway.CorsOptions {
 	}
 }
 
-// newHTTPAPI creates the HTTP API. Its handler enforces the limits.
+// newHTTPAPI creates the HTTP API, whose handler makes the decisions.
 func (s *stage) newHTTPAPI() httpAPI {
 	api := awsapigatewayv2.NewHttpApi(s.stack, jsii.String("Http"), &awsapigatewayv2.HttpApiProps{
 		ApiName:            jsii.String("weir-" + s.settings.Stage),
@@ -119,13 +119,13 @@ func (s *stage) httpPreflight() *awsapigatewayv2.CorsPreflightOptions {
 	}
 }
 
-// vendedLogs is the prefix of log groups that AWS services may write to under one policy of the
-// account. For a log group without this prefix, an HTTP API adds a statement to that policy. The
-// policy has at most 5,120 characters, so a deployment would fail after about ten APIs. A REST API does
-// not add a statement, because it writes with a role.
+// vendedLogs is a prefix of log groups to which AWS services can write under one policy of the
+// account. For another name, an HTTP API adds a statement to an account policy, which may have
+// 5,120 characters. So after about ten APIs, a deployment would fail. A REST API writes with a role
+// instead.
 const vendedLogs = "/aws/vendedlogs/"
 
-// newAccessLog creates a log group. If name is empty, CloudFormation chooses the name.
+// newAccessLog creates a log group. CloudFormation chooses the name if name is empty.
 func (s *stage) newAccessLog(id, name string) awslogs.LogGroup {
 	p := &awslogs.LogGroupProps{Retention: awslogs.RetentionDays_ONE_MONTH, RemovalPolicy: awscdk.RemovalPolicy_DESTROY}
 	if name != "" {

@@ -7,14 +7,13 @@ import (
 	"github.com/weir-limits/weir/infra/ratelimit"
 )
 
-// These are prices of a million requests of a REST and of an HTTP API in us-east-1, in dollars, without free
-// tiers, as known in November 2026.
+// Prices per million requests of a REST API and of an HTTP API in us-east-1, in dollars, without
+// free tiers, as of November 2026.
 const (
 	restRequests = 3.5
 	httpRequests = 1
 )
 
-// newDashboard makes the dashboard of the limits and the APIs.
 func (s *stage) newDashboard() {
 	s.dashboard = s.limits.NewDashboard(s.stack, ratelimit.Dashboard{
 		Errors:    []awscloudwatch.IMetric{s.restErrors(), s.httpErrors()},

@@ -24,7 +24,7 @@ func read(t *testing.T, path string) string {
 	return string(content)
 }
 
-// between returns the part of text after the first begin and before end.
+// between returns the text after the first begin and before the next end.
 func between(t *testing.T, text, begin, end string) string {
 	t.Helper()
 	_, rest, ok := strings.Cut(text, begin)
@@ -35,7 +35,7 @@ func between(t *testing.T, text, begin, end string) string {
 	return part
 }
 
-// Each line of Go in the documents is a line of a program that compiles.
+// Each line of Go in the documents is also in a program that compiles.
 func TestDocuments_lines(t *testing.T) {
 	programs := read(t, "../ratelimit/example_test.go") + read(t, "../../functions/handler/main.go") + read(t, "../../limiter/polite/example_test.go")
 	blocks := 0
@@ -53,7 +53,7 @@ func TestDocuments_lines(t *testing.T) {
 	}
 }
 
-// The pages and the example in TypeScript name the version of the CDK's command that the repository pins.
+// The documents and the TypeScript example use the version of the CDK CLI that the repository pins.
 func TestATTACH_versions(t *testing.T) {
 	pinned := between(t, read(t, "../package.json"), `"aws-cdk": "`, `"`)
 	for _, page := range []string{"ATTACH.md", "TEMPLATE.md"} {
@@ -74,12 +74,12 @@ func TestATTACH_versions(t *testing.T) {
 
 var versioned = regexp.MustCompile(`aws-cdk@([0-9.]+)`)
 
-// A setting from make overrides infra/stages.json, so make passes the setting rules only if RULES is
-// set.
+// A setting from make overrides infra/stages.json. make therefore passes the setting rules only if
+// RULES is set.
 func TestMake_rules(t *testing.T) {
 	for want, arguments := range map[bool][]string{false: nil, true: {"RULES=mine.json"}} {
 		c := exec.CommandContext(t.Context(), "make", append([]string{"-n", "-C", "../..", "synth"}, arguments...)...)
-		c.Env = append(os.Environ(), "MAKEFLAGS=") // removes the flags of a make that runs the tests
+		c.Env = append(os.Environ(), "MAKEFLAGS=") // without MAKEFLAGS, which has the flags of a make that runs the tests
 		out, err := c.CombinedOutput()
 		if err != nil || !strings.Contains(string(out), "cdk synth") || strings.Contains(string(out), "-c rules=mine.json") != want || strings.Count(string(out), "-c rules=") > 1 {
 			t.Errorf("make %v: got error %v, output %s, want cdk synth with the setting rules only if RULES is set", arguments, err, out)
@@ -105,7 +105,7 @@ func TestATTACH_build(t *testing.T) {
 
 var cell = regexp.MustCompile("`([a-zA-Z0-9-]+)`")
 
-// firstCells returns the code spans in the first column of a table.
+// firstCells returns the code spans in a table's first column.
 func firstCells(table string) (names []string) {
 	for line := range strings.Lines(table) {
 		if first, _, ok := strings.Cut(strings.TrimPrefix(line, "|"), "|"); ok && strings.HasPrefix(line, "|") {
@@ -127,7 +127,7 @@ func TestREADME_settings(t *testing.T) {
 		t.Fatal(err)
 	}
 	slices.Sort(looked)
-	looked = slices.DeleteFunc(slices.Compact(looked), func(key string) bool { return key == "bundles" }) // only tests set the key bundles
+	looked = slices.DeleteFunc(slices.Compact(looked), func(key string) bool { return key == "bundles" }) // the key bundles is only for tests
 	documented := slices.DeleteFunc(firstCells(between(t, read(t, "../README.md"), "## Settings", "\n## ")), func(key string) bool { return key == "ARCH" })
 	if !slices.Equal(looked, documented) {
 		t.Errorf("settings in infra/README.md:\nwant %v\n got %v", looked, documented)
@@ -185,7 +185,7 @@ func checkAlarm(t *testing.T, name, row string, properties map[string]any) {
 	}
 }
 
-// The programs in other languages in ATTACH.md copy the fields of the decision.
+// The programs in ATTACH.md in other languages copy the header fields of the decision.
 func TestATTACH_backEnds(t *testing.T) {
 	const event = `{"requestContext": {"authorizer": {"rateLimit": "\"search\";r=1;t=2", "rateLimitRemaining": "1", "degraded": "", "weir": "allowed"}}}`
 	const want = `{"RateLimit": "\"search\";r=1;t=2", "X-RateLimit-Remaining": "1"}`

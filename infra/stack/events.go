@@ -12,8 +12,7 @@ import (
 	"github.com/weir-limits/weir/infra/ratelimit"
 )
 
-// newEvents sets the destinations of notices and of decision events. It creates the stream if the destination is
-// Kinesis.
+// newEvents sets where notices and decision events go. For Kinesis it creates the stream.
 func (s *stage) newEvents(p *ratelimit.LimitsProps) {
 	if name := s.settings.NoticeBus; name != "" {
 		p.NoticeBus = awsevents.EventBus_FromEventBusName(s.stack, jsii.String("NoticeBus"), jsii.String(name))
@@ -28,7 +27,7 @@ func (s *stage) newEvents(p *ratelimit.LimitsProps) {
 		awscdk.NewCfnOutput(s.stack, jsii.String("Stream"), &awscdk.CfnOutputProps{Value: stream.StreamName()})
 	case "kafka":
 		k := s.settings.Kafka
-		zones := []string{"a", "b", "c"}[:len(k.Subnets)] // any distinct names, because the names in the account are unknown here
+		zones := []string{"a", "b", "c"}[:len(k.Subnets)] // the names of the zones are unknown here, so any distinct names will do
 		p.Vpc = awsec2.Vpc_FromVpcAttributes(s.stack, jsii.String("Vpc"), &awsec2.VpcAttributes{
 			VpcId: jsii.String(k.Vpc), AvailabilityZones: jsii.Strings(zones...), IsolatedSubnetIds: jsii.Strings(slices.Clone(k.Subnets)...),
 		})

@@ -20,8 +20,8 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// These tests compare important properties with values written by hand. The golden templates do not
-// protect these values, because -update accepts any change.
+// The tests in this file compare important properties with values written by hand. Golden templates
+// do not protect them, because -update accepts every change.
 
 func TestStack_network(t *testing.T) {
 	made := parse(t, synthesize(t, settings(t, everything)))
@@ -59,7 +59,7 @@ func TestStack_network(t *testing.T) {
 	}
 }
 
-// Functions can connect only to the ports of the brokers and to DynamoDB.
+// Functions can connect only to DynamoDB and to the ports of the brokers.
 func TestStack_network_kafka(t *testing.T) {
 	made := parse(t, synthesize(t, settings(t, toKafka)))
 	clients, _ := made.one(t, "AWS::EC2::SecurityGroup", "LimitsClients")
@@ -88,7 +88,7 @@ func TestStack_network_kafka(t *testing.T) {
 	}
 }
 
-// statement returns, in JSON, the statement of a policy whose effect is Allow or Deny, as given.
+// statement returns, as JSON, the statements of a policy that have this Effect.
 func statement(t *testing.T, policy resource, effect string) (found string) {
 	t.Helper()
 	for _, each := range policy.Properties["PolicyDocument"].(map[string]any)["Statement"].([]any) {
@@ -99,7 +99,7 @@ func statement(t *testing.T, policy resource, effect string) (found string) {
 	return found
 }
 
-// The network is in the chosen zones. If none are chosen, it is in the first two zones of the region.
+// The VPC has the chosen zones, or else the first two of the region.
 func TestStack_network_zones(t *testing.T) {
 	for want, chosen := range map[string][]string{
 		`["eu-central-1b","eu-central-1c"]`:                                           {"eu-central-1b", "eu-central-1c"},
@@ -116,7 +116,7 @@ func TestStack_network_zones(t *testing.T) {
 	}
 }
 
-// Log groups with the vended prefix share one policy of the account.
+// The names of log groups have the vended prefix, so that APIs share one policy of the account.
 func TestStack_logs_vended(t *testing.T) {
 	made := parse(t, synthesizeOnce(t))
 	_, group := made.one(t, "AWS::Logs::LogGroup", "HttpAccess")
@@ -125,7 +125,7 @@ func TestStack_logs_vended(t *testing.T) {
 	}
 }
 
-// By default the table has no warm throughput. The setting warmWrites sets it.
+// Without the setting warmWrites, the table has no warm throughput.
 func TestStack_warmWrites(t *testing.T) {
 	for name, want := range map[string]string{"kafka": `{"WriteUnitsPerSecond":12000}`, "dynamodb": "null"} {
 		_, counters := parse(t, synthesize(t, settings(t, golden[name]))).one(t, "AWS::DynamoDB::Table", "LimitsCounters")
@@ -135,9 +135,9 @@ func TestStack_warmWrites(t *testing.T) {
 	}
 }
 
-// With the default throttle, a flood of the most expensive requests on all APIs writes no more than a
-// new table accepts. A higher throttle causes a warning, which proposes a lower throttle. The proposed
-// throttle causes no warning. The documents contain the default.
+// With the default throttle, even a flood of the most expensive requests to all APIs writes no more
+// than a new table accepts. A higher throttle causes a warning that proposes a lower one; the
+// proposed one causes no warning. The documents name the default.
 func TestStack_throughput(t *testing.T) {
 	_, stage := parse(t, synthesizeOnce(t)).one(t, "AWS::ApiGateway::Stage", "")
 	throttle := stage.Properties["MethodSettings"].([]any)[0].(map[string]any)["ThrottlingRateLimit"].(float64)
@@ -170,8 +170,8 @@ func TestStack_throughput(t *testing.T) {
 	}
 }
 
-// dearest returns the number of writes of the most expensive request under the rules of this repository:
-// one for each subject.
+// dearest returns the number of writes of the most expensive request under the repository's rules:
+// one per subject.
 func dearest(t *testing.T) float64 {
 	t.Helper()
 	r, err := rules.Parse([]byte(read(t, "../../functions/rules.json")), rules.Options{Version: 1})
@@ -189,7 +189,7 @@ func dearest(t *testing.T) float64 {
 					subjects[c.Subject.String()] = true
 				}
 				if pattern == "/api/v1/login" {
-					subjects["the name"] = true // the handler also charges a subject of the login name
+					subjects["the name"] = true // the handler also charges the login's user name
 				}
 				most = max(most, len(subjects))
 			}
@@ -213,7 +213,7 @@ func TestStack_signingKeys(t *testing.T) {
 	}
 }
 
-// The records table stays when the stack is deleted, and the table of counters does not.
+// When the stack is deleted, the records table stays and the counter table is deleted.
 func TestStack_removalPolicies(t *testing.T) {
 	var whole struct {
 		Resources map[string]struct{ Type, DeletionPolicy, UpdateReplacePolicy string }
@@ -240,7 +240,7 @@ func TestStack_removalPolicies(t *testing.T) {
 	}
 }
 
-// Each alarm notifies the topic and counts a minute without data as good. infra/README.md states its
+// Each alarm notifies the topic and treats a minute without data as good. infra/README.md has its
 // threshold.
 func TestStack_alarms(t *testing.T) {
 	document := between(t, read(t, "../README.md")+"\n## ", "## What is watched", "\n## ")
@@ -273,8 +273,8 @@ func TestStack_alarms(t *testing.T) {
 	}
 }
 
-// The functions measure the latency of every store. The alarms on a cache use metrics that a
-// serverless cache has:
+// The functions measure the latency of every kind of store. Alarms on a cache use metrics that
+// exist for a serverless cache:
 // https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/serverless-metrics-events-redis.html
 func TestStack_alarms_store(t *testing.T) {
 	document := between(t, read(t, "../README.md")+"\n## ", "## What is watched", "\n## ")
@@ -312,7 +312,7 @@ func TestStack_alarms_store(t *testing.T) {
 	}
 }
 
-// Each metric in percent computes the value that its label names.
+// Each percentage is computed as its label says.
 func TestStack_shares(t *testing.T) {
 	made := parse(t, synthesizeOnce(t))
 	values := map[string]float64{"allowed": 60, "refused": 40, "failed": 15, "unauthorized": 10, "degraded": 5, "restErrors": 3, "restRequests": 10, "httpErrors": 1, "httpRequests": 50}
@@ -339,7 +339,7 @@ func TestStack_shares(t *testing.T) {
 	}
 }
 
-// share computes "100 * a / b" or "100 * a / (b + c)".
+// share evaluates the metric math "100 * a / b" or "100 * a / (b + c)" with the given values.
 func share(t *testing.T, expression string, values map[string]float64) float64 {
 	t.Helper()
 	numerator, denominator, ok := strings.Cut(expression, " / ")
@@ -349,14 +349,14 @@ func share(t *testing.T, expression string, values map[string]float64) float64 {
 	}
 	sum := 0.0
 	for term := range strings.SplitSeq(strings.Trim(denominator, "()"), " + ") {
-		// Removes FILL(…, 0), which stands for a missing metric.
+		// Remove FILL(…, 0), which replaces a missing metric with 0.
 		term, _, _ = strings.Cut(strings.TrimPrefix(term, "FILL("), ", 0")
 		sum += values[term]
 	}
 	return 100 * values[name] / sum
 }
 
-// The metric filters and the Contributor Insights rule match the lines of the logs.
+// Metric filters and the Contributor Insights rule match the log lines that functions write.
 func TestStack_logs(t *testing.T) {
 	made := parse(t, synthesizeOnce(t))
 	_, filter := made.one(t, "AWS::Logs::MetricFilter", "")
@@ -389,7 +389,7 @@ func TestStack_waf(t *testing.T) {
 	}
 }
 
-// The dashboard uses the prices of infra/COSTS.md.
+// The dashboard has the prices of infra/COSTS.md.
 func TestStack_prices(t *testing.T) {
 	content := string(synthesizeOnce(t))
 	document := read(t, "../COSTS.md")
@@ -400,8 +400,8 @@ func TestStack_prices(t *testing.T) {
 	}
 }
 
-// Functions with rules from AppConfig have its agent, and permission for only their configuration.
-// Functions with rules from the records table need no further access.
+// Functions get the AppConfig agent and permission for one configuration if the rules are in
+// AppConfig. Rules in the records table need nothing more.
 func TestStack_rulesFrom(t *testing.T) {
 	const layer = "arn:aws:lambda:eu-central-1:123456789012:layer:AWS-AppConfig-Extension-Arm64:57"
 	made := parse(t, synthesize(t, settings(t, func(s *stack.Settings) {

@@ -13,8 +13,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden templates")
 
-// golden are the settings of the templates in infra/golden. `make run` loads these templates,
-// and their diff shows the effect of a change.
+// golden are the settings of the templates in infra/golden. `make run` loads these templates, and
+// their diffs show the effect of a change.
 var golden = map[string]func(*stack.Settings){
 	"dynamodb":    func(*stack.Settings) {},
 	"elasticache": elasticache,
@@ -36,7 +36,7 @@ func TestGolden(t *testing.T) {
 	})
 }
 
-// checkGolden compares a template with the golden one, or writes it.
+// checkGolden compares a template with the file in infra/golden, or writes the file with -update.
 func checkGolden(t *testing.T, path string, got []byte) {
 	t.Helper()
 	if old, err := os.ReadFile(path); *update && err == nil {

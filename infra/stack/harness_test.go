@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// settings returns the default settings with test bundles, after some changes.
+// settings returns the default settings with bundles for tests, after changes.
 func settings(t *testing.T, changes ...func(*stack.Settings)) stack.Settings {
 	t.Helper()
 	s, err := stack.Read([]byte("{}"), nil, func(string) string { return "" })
@@ -54,21 +54,22 @@ func settings(t *testing.T, changes ...func(*stack.Settings)) stack.Settings {
 
 var bundles = []string{"authorizer", "authorizer-redis", "authorizer-events", "handler", "handler-redis", "handler-events", "settle", "settle-redis", "signingkeys"}
 
-// program returns the header of a Linux program for a machine. checkBundle reads only this header.
+// program returns the header of a Linux executable for a machine, which is all that checkBundle
+// reads.
 func program(machine elf.Machine) []byte {
 	header := elf.Header64{
 		Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
 		Type:  uint16(elf.ET_EXEC), Machine: uint16(machine), Version: uint32(elf.EV_CURRENT), Ehsize: 64,
 	}
 	var content bytes.Buffer
-	_ = binary.Write(&content, binary.LittleEndian, header) // to memory
+	_ = binary.Write(&content, binary.LittleEndian, header) // a write to memory never fails
 	return content.Bytes()
 }
 
-// settlement has rules with limits that are settled after the answer.
+// settlement sets rules with limits that are settled after the answer.
 func settlement(s *stack.Settings) { s.Rules = "testdata/settle.json" }
 
-// elasticache and everything change the settings to those of their golden templates.
+// elasticache and everything set the settings of the golden templates with these names.
 func elasticache(s *stack.Settings) { s.Store = ratelimit.ElastiCache }
 
 func everything(s *stack.Settings) {
@@ -84,7 +85,7 @@ func everything(s *stack.Settings) {
 	s.RulesFrom = "table"
 }
 
-// toKafka sends events to an existing cluster, with the state in DynamoDB.
+// toKafka sends decision events to an existing cluster; the counters stay in DynamoDB.
 func toKafka(s *stack.Settings) {
 	s.Throttle, s.WarmWrites = 2000, 12000
 	s.Events = "kafka"
@@ -95,7 +96,6 @@ func toKafka(s *stack.Settings) {
 	}
 }
 
-// cdkApp returns an app with the context of cdk.json.
 func cdkApp(t *testing.T) awscdk.App {
 	t.Helper()
 	storetest.Program(t, "node")
@@ -114,7 +114,7 @@ func cdkApp(t *testing.T) awscdk.App {
 
 var assetHash = regexp.MustCompile(`[0-9a-f]{64}`)
 
-// synthesize returns the template of a stage, with a constant in place of asset hashes.
+// synthesize returns a stage's template in which a constant replaces the hashes of assets.
 func synthesize(t *testing.T, s stack.Settings) []byte {
 	t.Helper()
 	a := cdkApp(t)
@@ -130,7 +130,7 @@ func synthesize(t *testing.T, s stack.Settings) []byte {
 	return append(formatted.Bytes(), '\n')
 }
 
-// synthesizeOnce returns the template of the default settings, which all tests share.
+// synthesizeOnce returns the template of the default settings. All tests share it.
 func synthesizeOnce(t *testing.T) []byte {
 	t.Helper()
 	once.Do(func() { plain = synthesize(t, settings(t)) })
@@ -142,7 +142,6 @@ var (
 	plain []byte
 )
 
-// template is a synthesized template.
 type template struct {
 	Resources map[string]resource
 }
@@ -162,7 +161,7 @@ func parse(t *testing.T, content []byte) template {
 	return made
 }
 
-// of returns the resources of a type, in the order of their ids.
+// of returns the resources of a type, sorted by logical id.
 func (m template) of(kind string) (ids []string, all []resource) {
 	for _, id := range slices.Sorted(maps.Keys(m.Resources)) {
 		if m.Resources[id].Type == kind {
@@ -190,7 +189,6 @@ func (m template) one(t *testing.T, kind, prefix string) (id string, r resource)
 	return id, r
 }
 
-// text returns a value in JSON.
 func text(t *testing.T, v any) string {
 	t.Helper()
 	content, err := json.Marshal(v)
@@ -200,5 +198,5 @@ func text(t *testing.T, v any) string {
 	return string(content)
 }
 
-// forwarding changes the settings to those of a stack that forwards notices.
+// forwarding sets a bus to which notices are forwarded.
 func forwarding(s *stack.Settings) { s.NoticeBus = "default" }

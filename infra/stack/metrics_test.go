@@ -13,17 +13,17 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// unused are metrics that the stack does not show. infra/README.md describes alarms on them.
+// unused are metrics that no alarm or dashboard shows. infra/README.md describes alarms on them.
 var unused = []string{contract.RuleDimension + " " + contract.MetricRuleAllowed, contract.RuleDimension + " " + contract.MetricRuleMarked, contract.ExemptionDimension + " " + contract.MetricExempt}
 
-// ofCount are the metrics that functions write only if a limit has count or notify, or if a record has a
-// mistake.
+// ofCount are metrics that functions write only for a limit with count or notify, or for a record
+// with a mistake.
 var ofCount = []string{
 	contract.MetricRecordsIgnored, contract.MetricNotices, contract.MetricSettlementsLost, contract.MetricReportsRejected, contract.MetricDebtExcess,
 	contract.MetricReceiptsSettled, contract.MetricReceiptsOmitted, contract.MetricReceiptsForged, contract.MetricReceiptsReplayed, contract.MetricReceiptsExpired,
 }
 
-// written returns the metrics that the functions write, each with its dimension before it.
+// written returns all metrics that functions write, each as dimension and name.
 func written() []string {
 	names := contract.Metrics()
 	for _, name := range contract.RuleMetrics() {
@@ -39,8 +39,7 @@ var (
 	searched = regexp.MustCompile(`\{\\"Weir/dev\\",\\"(\w+)\\"\} MetricName=\\"(\w+)\\"`)
 )
 
-// The alarms and the dashboard show exactly the metrics that the functions write, except the unused
-// metrics.
+// Alarms and dashboard use exactly the metrics that functions write, except unused.
 func TestStack_metrics(t *testing.T) {
 	made := parse(t, synthesizeOnce(t))
 	used := map[string]bool{}
@@ -70,7 +69,7 @@ func TestStack_metrics(t *testing.T) {
 	for _, match := range searched.FindAllStringSubmatch(body.String(), -1) {
 		used[match[1]+" "+match[2]] = true
 	}
-	_, filters := made.of("AWS::Logs::MetricFilter") // these filters also write metrics
+	_, filters := made.of("AWS::Logs::MetricFilter") // a metric filter also writes a metric
 	for _, f := range filters {
 		delete(used, f.Properties["MetricTransformations"].([]any)[0].(map[string]any)["MetricName"].(string))
 	}
@@ -88,8 +87,7 @@ func TestStack_metrics(t *testing.T) {
 	}
 }
 
-// metricsOf returns the metrics of an alarm. An alarm has one metric, or an expression over several
-// metrics.
+// metricsOf returns the metrics of an alarm: a single one, or those of its metric math.
 func metricsOf(alarm map[string]any) (all []map[string]any) {
 	if alarm["MetricName"] != nil {
 		return []map[string]any{alarm}
@@ -103,14 +101,14 @@ func metricsOf(alarm map[string]any) (all []map[string]any) {
 	return all
 }
 
-// infra/COSTS.md computes monthly costs from the number of metrics and CloudWatch's prices. README.md
-// has the same sums.
+// infra/COSTS.md computes monthly costs from the number of metrics and AWS's prices; README.md has
+// the same totals.
 func TestCOSTS(t *testing.T) {
 	const (
 		alarmMetric, metric, dashboard, insight = 0.1, 0.3, 3, 0.5
-		storage                                 = 6.13                            // dollars a month for the storage of the smallest cache
-		rest, http, cache                       = 5.05, 2.30, 5.05 - 0.63 + 0.007 // dollars for the first million requests
-		// Saving in dollars for each further million, because requests share log lines.
+		storage                                 = 6.13                            // dollars per month for the storage of the smallest cache
+		rest, http, cache                       = 5.05, 2.30, 5.05 - 0.63 + 0.007 // dollars for the first million requests of each
+		// Dollars saved per further million, because several requests share a log line.
 		many = 0.30
 	)
 	fixed := func(change func(*stack.Settings)) float64 {
@@ -126,8 +124,9 @@ func TestCOSTS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// totals includes AuthorizerFailed, which no function writes. It leaves out the metrics of limits
-	// with count, because the rules of this repository have no such limits.
+	// totals is the number of metrics that are no rule's. It has one more, AuthorizerFailed, which
+	// a metric filter writes. It lacks those of limits with count, because the repository's rules
+	// have none.
 	totals := 1 + len(slices.DeleteFunc(written(), func(name string) bool { return strings.Contains(name, " ") || slices.Contains(ofCount, name) }))
 	count := totals + 2*len(shipped.Labels())
 	metrics := metric * float64(count)
@@ -150,5 +149,5 @@ func TestCOSTS(t *testing.T) {
 	}
 }
 
-// dollars matches a sum in bold.
+// dollars matches a bold amount such as **$6.13**.
 var dollars = regexp.MustCompile(`\*\*\$([0-9.]+)[^*]*\*\*`)

@@ -22,9 +22,8 @@ func (s *stage) newAlarms() {
 	}
 }
 
-// authorizerFailed counts the answers that API Gateway sends because the authorizer failed. It does
-// not use Lambda's metric of errors, because that metric counts bad credentials: anyone could start
-// the alarm.
+// authorizerFailed counts the answers that API Gateway sends because the authorizer failed.
+// Lambda's metric Errors would also count bad credentials, with which anyone could raise the alarm.
 func (s *stage) authorizerFailed() awscloudwatch.IMetric {
 	const name = "AuthorizerFailed"
 	logs := s.stack.Node().FindChild(jsii.String("RestAccess")).(awslogs.LogGroup)
@@ -36,7 +35,7 @@ func (s *stage) authorizerFailed() awscloudwatch.IMetric {
 	return filter.Metric(&awscloudwatch.MetricOptions{Statistic: jsii.String("Sum"), Period: minute()})
 }
 
-// restName and httpName return the CloudWatch dimensions of the APIs.
+// restName and httpName return the CloudWatch dimensions of the two APIs.
 func (s *stage) restName() map[string]*string {
 	return map[string]*string{"ApiName": s.rest.RestApiName(), "Stage": s.rest.DeploymentStage().StageName()}
 }
@@ -50,7 +49,7 @@ func (s *stage) httpErrors() awscloudwatch.IMetric {
 	return failing("http", "5xx", s.httpName())
 }
 
-// failing returns the share of 5xx answers of an API, in percent.
+// failing returns the 5xx answers in percent of an API's answers.
 func failing(api, name string, dimensions map[string]*string) awscloudwatch.IMetric {
 	return ratelimit.Percent(strings.ToUpper(api)+" errors, %", fmt.Sprintf("100 * %[1]sErrors / %[1]sRequests", api), map[string]awscloudwatch.IMetric{
 		api + "Errors": gateway(name, dimensions), api + "Requests": requests(dimensions),

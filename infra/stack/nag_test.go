@@ -13,7 +13,7 @@ import (
 	"github.com/weir-limits/weir/infra/stack"
 )
 
-// cdk-nag reports no finding, except findings that are suppressed by name with a reason.
+// cdk-nag reports nothing but the findings that Excuse suppresses with a reason.
 func TestNag(t *testing.T) {
 	changes := maps.Clone(golden)
 	changes["forwarding"] = forwarding

@@ -9,8 +9,8 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// Each function has permission only for its calls, on its resources. The packages that call AWS have
-// tests that compare these lists with the calls of the SDK.
+// Each function may make only its own calls, on its own resources. Tests of the packages that call
+// AWS compare these lists with the SDK's calls.
 func TestStack_privilege(t *testing.T) {
 	logs := []string{"logs:CreateLogStream", "logs:PutLogEvents"}
 	xray := []string{"xray:PutTelemetryRecords", "xray:PutTraceSegments"}
@@ -61,14 +61,14 @@ func TestStack_privilege(t *testing.T) {
 	}
 }
 
-// These are the ARNs of a cluster outside the stack, as the policies contain them.
+// ARNs of an existing Kafka cluster, as policies contain them.
 const (
 	kafkaCluster = `"arn:aws:kafka:eu-central-1:123456789012:cluster/decisions/0a1b2c3d-0000-1111-2222-333344445555-6"`
 	kafkaTopic   = `"arn:aws:kafka:eu-central-1:123456789012:topic/decisions/0a1b2c3d-0000-1111-2222-333344445555-6/decisions"`
 )
 
-// Each function can write only its own records, and cannot write API keys. The function Settle can read
-// only the keys of receipts.
+// A function can write only its own items of the records table, and no API keys. The function
+// Settle can read only the keys of receipts.
 func TestStack_privilege_records(t *testing.T) {
 	made := parse(t, synthesize(t, settings(t, everything)))
 	for function, keys := range map[string][]string{
@@ -90,7 +90,8 @@ func TestStack_privilege_records(t *testing.T) {
 	}
 }
 
-// onlyRecord returns the start of a statement that permits an action on one record.
+// onlyRecord returns the beginning of a statement that allows an action on one item of the records
+// table.
 func onlyRecord(action, key string) string {
 	return `{"Action":"` + action + `","Condition":{"ForAllValues:StringEquals":{"dynamodb:LeadingKeys":["` + key + `"]},"Null":{"dynamodb:LeadingKeys":"false"}},"Effect":"Allow"`
 }
@@ -99,9 +100,8 @@ func sameActions(a, b []string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
 
-// allowed returns the actions of a policy by resource. The name of a resource of the stack is its
-// logical id without the hash that the CDK adds. The name of any other resource is its ARN as the policy
-// has it.
+// allowed returns a policy's actions by resource. A resource of the stack is named by its logical
+// id without the CDK's hash, any other by its ARN.
 func allowed(t *testing.T, made template, policy resource) map[string][]string {
 	t.Helper()
 	all := map[string][]string{}
@@ -128,7 +128,7 @@ func allowed(t *testing.T, made template, policy resource) map[string][]string {
 	return all
 }
 
-// list returns v as a list. A policy may contain a single element in place of a list of one.
+// list returns v as a list. In a policy, a list of one element can be the element alone.
 func list(v any) []any {
 	if all, ok := v.([]any); ok {
 		return all

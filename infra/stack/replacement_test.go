@@ -12,16 +12,17 @@ import (
 	"testing"
 )
 
-// A replacement creates the new resource before it deletes the old one. If both have the same fixed name,
-// the deployment fails with "already exists", and only after the review of the diff. checkReplacements
+// CloudFormation replaces a resource by creating the new one first and deleting the old one later.
+// If both have the same fixed name, the deployment fails with "already exists". checkReplacements
 // finds this when a golden template is renewed.
 //
 // https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/using-cfn-updating-stacks-update-behaviors.html
 
-// createOnly has the properties of a resource type that no update can change.
+// createOnly has the properties of a resource type that CloudFormation changes only by a
+// replacement.
 type createOnly struct {
 	CreateOnly []string
-	Identity   []string // the properties that identify a resource
+	Identity   []string // properties that identify a resource
 }
 
 // createOnlyProperties reads testdata/create-only.json, which `make golden` writes.
@@ -37,8 +38,8 @@ func createOnlyProperties(t *testing.T) (types map[string]createOnly) {
 	return types
 }
 
-// name returns the properties that name a resource of a type uniquely in an account; none if AWS generates
-// the name.
+// name returns the properties that make up the unique name of a resource. It returns none if AWS
+// generates the name.
 func (c createOnly) name(resourceType string) []string {
 	generated := slices.ContainsFunc(c.Identity, func(p string) bool { return !slices.Contains(c.CreateOnly, p) })
 	if !generated {
@@ -53,8 +54,8 @@ func (c createOnly) name(resourceType string) []string {
 	return nil
 }
 
-// named returns the values of the properties that name r. ok is false if the template does not set all of
-// these properties.
+// named returns the values of these properties for r. ok is false if the template lacks one of
+// them.
 func named(r resource, types map[string]createOnly) (name string, ok bool) {
 	properties := types[r.Type].name(r.Type)
 	values := []any{r.Type}
@@ -69,8 +70,8 @@ func named(r resource, types map[string]createOnly) (name string, ok bool) {
 	return string(text), err == nil && len(properties) > 0
 }
 
-// checkReplacements compares two templates. It returns a problem for each resource of before that after
-// replaces, or moves to another logical id, under the same name.
+// checkReplacements compares two templates. It returns a problem for each resource in before that
+// after replaces, or moves to another logical id, with the same name.
 func checkReplacements(types map[string]createOnly, before, after map[string]resource) (problems []string) {
 	moved := map[string]string{}
 	for id, r := range after {
@@ -100,7 +101,7 @@ func checkReplacements(types map[string]createOnly, before, after map[string]res
 	return problems
 }
 
-// Each resource type of the golden templates has its create-only properties in the test data.
+// The test data has the create-only properties of each resource type in the golden templates.
 func TestReplacements_types(t *testing.T) {
 	types := createOnlyProperties(t)
 	for name := range golden {
@@ -127,7 +128,7 @@ func TestReplacements(t *testing.T) {
 		return func(all templates, id string) { all[id].Properties[property] = value }
 	}
 	for name, c := range map[string]struct {
-		of     string // type of the changed resource, which is the first of this type
+		of     string // type of the resource to change; the first one of this type is changed
 		change func(all templates, id string)
 		want   string
 	}{

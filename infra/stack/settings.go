@@ -16,53 +16,53 @@ import (
 	"github.com/weir-limits/weir/infra/ratelimit"
 )
 
-// Settings are the settings of a deployment. They come from the context of the CDK (-c key=value) and
-// from infra/stages.json. infra/README.md documents each setting. [Read] reads them.
+// Settings are the settings of a deployment, from -c key=value of the CDK and from
+// infra/stages.json. [Read] reads them. infra/README.md documents each.
 type Settings struct {
-	Stage          string          // separates stages in one account; default dev
+	Stage          string          // name of the stage, which separates stages in one account; default dev
 	Store          ratelimit.Store // see ratelimit.LimitsProps
 	RulesFrom      string          // see ratelimit.LimitsProps
 	AppConfigLayer string          // see ratelimit.LimitsProps
 	Settle         bool            // see ratelimit.LimitsProps
-	Rules          string          // path of the rules document, relative to the repository's root
+	Rules          string          // path of the rules document, relative to the repository
 	RulesVersion   int64           // see ratelimit.LimitsProps
 	Arch           string          // arm64 or x86_64
-	Bundles        string          // folder of the built functions; default dist/<arch>
-	AlarmEmail     string          // receives alarms; "" means no subscription
-	Issuer         string          // issuer of the accepted tokens; required with Audience and JWKS
-	Audience       string          // audience of the accepted tokens
-	JWKS           string          // URL of the issuer's keys
+	Bundles        string          // folder of the built functions; default dist/ARCH
+	AlarmEmail     string          // address that gets alarms; "" for none
+	Issuer         string          // issuer of accepted tokens; requires Audience and JWKS
+	Audience       string          // audience of accepted tokens
+	JWKS           string          // URL of the issuer's public keys
 	CORSOrigins    []string        // origins whose pages may call the APIs
 
 	Zones      []string // see ratelimit.LimitsProps
 	WarmWrites float64  // see ratelimit.LimitsProps
 
-	Throttle     float64  // requests a second that the stage of each API accepts; default 600
-	WAF          float64  // requests in five minutes above which WAF blocks an address; 0 means no WAF
+	Throttle     float64  // requests per second that each API's stage accepts; default 600
+	WAF          float64  // requests in five minutes above which WAF blocks an address; 0: no WAF
 	Reserved     *float64 // see ratelimit.LimitsProps.ReservedConcurrency
 	Provisioned  float64  // see ratelimit.LimitsProps.ProvisionedConcurrency
-	RecordsTable string   // name of the records table of an earlier deployment
+	RecordsTable string   // name of an earlier deployment's records table
 	Tracing      bool     // samples requests with X-Ray
-	RequireLogin bool     // answers anonymous callers with 401
+	RequireLogin bool     // anonymous callers get 401
 	MaxDelay     time.Duration
-	KeepLogRole  bool    // true if the stack must not create the account's role for API Gateway's logs, because it exists
-	Events       string  // destination of decision events: kinesis, kafka, or "" for none
-	Sample       float64 // allowed requests that one event represents; default 100
-	NoticeBus    string  // name of the event bus that gets notices, such as "default"; "" for none
+	KeepLogRole  bool    // do not create the account's role for API Gateway's logs, because it exists
+	Events       string  // destination of decision events: kinesis, kafka, or ""
+	Sample       float64 // allowed requests per event; default 100
+	NoticeBus    string  // event bus for notices, such as "default"; "" for none
 	Kafka        Kafka
-	Warning      string // describes a setting that is probably a mistake; "" means none
+	Warning      string // a setting that is probably a mistake; "" for none
 }
 
-// Kafka is a topic of an Amazon MSK cluster, and its network.
+// Kafka is a topic of an Amazon MSK cluster and the cluster's VPC.
 type Kafka struct {
 	Brokers, Topic, Cluster, SecurityGroup string // see ratelimit.Kafka
 	Vpc                                    string
-	Subnets                                []string // subnets of the VPC, in two or three different zones
+	Subnets                                []string // subnets in two or three zones
 }
 
-// Read returns the settings in the context of a CDK app. If a setting is "" in the context, Read uses
-// the setting in the stage's object of document, for example {"prod": {"throttle": "600"}}. given
-// lists the keys of the context. An unknown key is a mistake. The error lists all mistakes.
+// Read returns the settings of a CDK app. context returns a key of the CDK's context, and given
+// lists the keys there. For a key that is "" there, Read uses the stage's object in document, for
+// example {"prod": {"throttle": "600"}}. The error lists all mistakes, including unknown keys.
 func Read(document []byte, given []string, context func(key string) string) (Settings, error) {
 	var stages map[string]map[string]string
 	if err := json.Unmarshal(document, &stages); err != nil {
@@ -77,7 +77,7 @@ func Read(document []byte, given []string, context func(key string) string) (Set
 	}
 	for _, key := range slices.Sorted(maps.Keys(r.stage)) {
 		switch {
-		case key == "arch" || key == "bundles": // not here, because make builds the functions before the app reads the file
+		case key == "arch" || key == "bundles": // make builds the functions before the app reads the file, so the file cannot set them
 			r.problems = append(r.problems, fmt.Errorf("stages: %s.%s: not a setting of a stage; run make deploy ARCH=%s", s.Stage, key, s.Arch))
 		case !r.known[key] || key == "stage":
 			r.problems = append(r.problems, fmt.Errorf("stages: %s.%s: not a setting of a stage; want one of %s", s.Stage, key, strings.Join(slices.Sorted(maps.Keys(r.known)), ", ")))
@@ -126,7 +126,7 @@ func (r *reader) settings() Settings {
 	return s
 }
 
-// checkEvents reports the mistakes in the settings of events.
+// checkEvents checks the settings of decision events.
 func (r *reader) checkEvents(s *Settings) {
 	k := &s.Kafka
 	settings := map[string]string{
@@ -158,19 +158,18 @@ func (r *reader) checkEvents(s *Settings) {
 
 const minWAF = 10
 
-// With the default throttle of each API, all APIs together write no more than a new table of counters
-// accepts. infra/README.md has the formula.
+// With these defaults, all APIs together write no more than a new counter table accepts.
+// infra/README.md has the formula.
 const (
 	apis = 2 // the REST and the HTTP API
-	// Writes of the most expensive request under the rules of this repository: one for its caller, one
-	// for all callers.
+	// The most expensive request under the repository's rules charges its caller and all callers.
 	requestWrites   = 2
 	defaultThrottle = 600
 )
 
 var validStage = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
 
-// In makes the relative paths of s relative to folder.
+// In makes relative paths in s relative to folder.
 func (s *Settings) In(folder string) {
 	for _, path := range []*string{&s.Rules, &s.Bundles} {
 		if !filepath.IsAbs(*path) {
@@ -182,7 +181,7 @@ func (s *Settings) In(folder string) {
 type reader struct {
 	context  func(string) string
 	stage    map[string]string
-	known    map[string]bool // keys that lookup has read
+	known    map[string]bool // keys that lookup was asked for
 	problems []error
 }
 

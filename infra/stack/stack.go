@@ -20,7 +20,6 @@ import (
 // handlerTimeout bounds a request of the sample API, including its wait in a leaky bucket.
 const handlerTimeout = 10 * time.Second
 
-// stage is a stack under construction.
 type stage struct {
 	stack    awscdk.Stack
 	settings Settings
@@ -31,11 +30,11 @@ type stage struct {
 	rest    restAPI
 	http    httpAPI
 
-	dashboard *string // its name
+	dashboard *string // name of the dashboard
 }
 
-// New adds the stack of a stage to an app. If the settings have mistakes, it panics. The error has
-// one line for each mistake.
+// New adds the stack of a stage to an app. It panics if the settings have mistakes; the error has
+// one line for each.
 func New(scope constructs.Construct, settings Settings) awscdk.Stack {
 	s := &stage{stack: awscdk.NewStack(scope, jsii.String("Weir-"+settings.Stage), &awscdk.StackProps{
 		Description: jsii.String("Weir: a rate limiter for APIs on API Gateway, in front of an example API"),
@@ -56,7 +55,6 @@ func New(scope constructs.Construct, settings Settings) awscdk.Stack {
 	return s.stack
 }
 
-// props returns the properties of the limits.
 func (s *stage) props() *ratelimit.LimitsProps {
 	p := &ratelimit.LimitsProps{
 		Namespace: s.settings.Stage, Store: s.settings.Store,
@@ -80,8 +78,8 @@ func (s *stage) props() *ratelimit.LimitsProps {
 	return p
 }
 
-// checkThroughput adds a warning if the throttles admit more writes than a new table of counters accepts.
-// This is no error, because a table accepts a load that it has accepted before.
+// checkThroughput warns if the throttles admit more writes than a new counter table accepts. It is
+// no error, because DynamoDB grows with the load.
 func (s *stage) checkThroughput() {
 	writes, table := s.settings.Throttle*apis*requestWrites, max(ratelimit.NewTableWrites, s.settings.WarmWrites)
 	if s.settings.Store == ratelimit.ElastiCache || writes <= table {
@@ -92,10 +90,10 @@ func (s *stage) checkThroughput() {
 		s.settings.Throttle, apis, writes, table, float64(int(table/apis/requestWrites))))
 }
 
-// newTopic creates the topic that alarms notify.
+// newTopic creates the topic for alarms.
 func (s *stage) newTopic() awssns.Topic {
 	topic := awssns.NewTopic(s.stack, jsii.String("Alarms"), &awssns.TopicProps{EnforceSSL: jsii.Bool(true)})
-	// This policy replaces the default policy of a topic, which would permit the account's alarms to
+	// This policy replaces the topic's default policy, which would let all alarms of the account
 	// publish.
 	topic.AddToResourcePolicy(awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
 		Principals: &[]awsiam.IPrincipal{awsiam.NewServicePrincipal(jsii.String("cloudwatch.amazonaws.com"), nil)},
@@ -109,9 +107,9 @@ func (s *stage) newTopic() awssns.Topic {
 	return topic
 }
 
-// newOutputs adds the outputs: the addresses, and the command that creates API keys.
+// newOutputs adds the outputs: the URLs, and the command that creates API keys.
 func (s *stage) newOutputs() {
-	s.rest.Node().TryRemoveChild(jsii.String("Endpoint")) // the CDK's own output has the same address as RestUrl
+	s.rest.Node().TryRemoveChild(jsii.String("Endpoint")) // the CDK's own output has the same URL as RestUrl
 	for _, o := range []struct {
 		id    string
 		value *string

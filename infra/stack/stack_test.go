@@ -11,8 +11,7 @@ import (
 	"github.com/weir-limits/weir/infra/stack"
 )
 
-// Every method except OPTIONS has the authorizer. Nothing is cached, neither results of the
-// authorizer nor answers.
+// Every method except OPTIONS has the authorizer. Neither its results nor answers are cached.
 func TestStack_authorizer(t *testing.T) {
 	for name, change := range golden {
 		t.Run(name, func(t *testing.T) {
@@ -45,7 +44,7 @@ func TestStack_authorizer(t *testing.T) {
 	}
 }
 
-// The 429 contains the values of the authorizer's context.
+// The 429 has the values of the authorizer's context.
 func TestStack_refusal(t *testing.T) {
 	made := parse(t, synthesize(t, settings(t, everything)))
 	_, responses := made.of("AWS::ApiGateway::GatewayResponse")
@@ -112,8 +111,8 @@ func TestStack_functions(t *testing.T) {
 	}
 }
 
-// With the setting settle, the stack has the function Settle and its log subscription even if the rules
-// do not need them yet.
+// With the setting settle, the stack has the function Settle and its log subscription, even if no
+// rule needs them yet.
 func TestStack_settle(t *testing.T) {
 	read, err := stack.Read([]byte("{}"), []string{"settle"}, func(key string) string { return map[string]string{"settle": "true"}[key] })
 	if err != nil {
@@ -127,8 +126,8 @@ func TestStack_settle(t *testing.T) {
 	}
 }
 
-// API Gateway serves deployments. A change of the authorizer or of a gateway response creates a new
-// deployment. Other changes do not.
+// API Gateway serves a snapshot: a change of the authorizer or of a gateway response creates a new
+// deployment. Other changes create none.
 func TestStack_deployment(t *testing.T) {
 	deployment := func(changes ...func(*stack.Settings)) string {
 		id, _ := parse(t, synthesize(t, settings(t, changes...))).one(t, "AWS::ApiGateway::Deployment", "")
@@ -152,7 +151,7 @@ func TestStack_deployment(t *testing.T) {
 	}
 }
 
-// Only CloudWatch has permission to publish to the topic of alarms, and only with TLS.
+// Only CloudWatch may publish to the alarm topic, and only with TLS.
 func TestStack_topic(t *testing.T) {
 	_, policy := parse(t, synthesize(t, settings(t))).one(t, "AWS::SNS::TopicPolicy", "")
 	effects := map[string]string{}
@@ -165,7 +164,7 @@ func TestStack_topic(t *testing.T) {
 	}
 }
 
-// Two stages can be in one account, because their resources have different names.
+// Two stages can be in one account: the names of their resources differ.
 func TestStack_stages(t *testing.T) {
 	a := cdkApp(t)
 	names := map[string]string{}
@@ -177,7 +176,7 @@ func TestStack_stages(t *testing.T) {
 		for id, r := range parse(t, []byte(text(t, made.Template()))).Resources {
 			for _, property := range []string{"TableName", "FunctionName", "LogGroupName", "RoleName", "TopicName", "AlarmName", "DashboardName", "RuleName", "ServerlessCacheName", "UserId", "UserGroupId", "Name"} {
 				name, ok := r.Properties[property].(string)
-				if !ok || r.Type == "AWS::ApiGateway::Authorizer" || r.Type == "AWS::Lambda::Alias" { // these names are unique only within an API or a function
+				if !ok || r.Type == "AWS::ApiGateway::Authorizer" || r.Type == "AWS::Lambda::Alias" { // such a name need be unique only within its API or function
 					continue
 				}
 				if twin, taken := names[r.Type+" "+name]; taken {
@@ -232,7 +231,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// A stage without settings is allowed, with a warning. A run without a stage has no warning.
+// A stage that stages.json does not list gets a warning, no error. Without a stage, there is no
+// warning.
 func TestRead_unlistedStage(t *testing.T) {
 	for stage, want := range map[string]string{
 		"prd":  "stages: no settings of stage prd, so the stack has the defaults; want one of dev, prod, or your own stage",

@@ -6,7 +6,7 @@ import (
 )
 
 // newWAF blocks addresses that send far too many requests, before API Gateway calls the authorizer.
-// WAF does not replace the limits: its counts are late and imprecise, and it protects only REST APIs.
+// It does not replace limits: WAF counts late and imprecisely, and protects only REST APIs.
 func (s *stage) newWAF() {
 	visible := func(name string) *awswafv2.CfnWebACL_VisibilityConfigProperty {
 		return &awswafv2.CfnWebACL_VisibilityConfigProperty{

@@ -8,11 +8,10 @@ import (
 	"strings"
 )
 
-// node is an object of a template.
 type node = map[string]any
 
-// merge returns a template that is yes if the condition named by condition is true, and no otherwise. A
-// resource or an output that only one template has gets the condition. A property that differs becomes an
+// merge returns one template from two: its result is yes if the condition holds, and no otherwise.
+// A resource or output of only one template gets the condition. A property that differs becomes an
 // Fn::If.
 func merge(condition string, yes, no node) (node, error) {
 	m := merger{condition: condition, conditions: node{}}
@@ -24,13 +23,13 @@ func merge(condition string, yes, no node) (node, error) {
 			merged[section] = m.sections(y, n, m.resource)
 		case "Outputs":
 			merged[section] = m.sections(y, n, m.output)
-		default: // parameters, conditions and rules apply to the whole template
+		default: // parameters, conditions and rules have no condition of their own
 			both := node{}
 			for _, name := range keys(y, n) {
 				both[name] = first(y[name], n[name])
 			}
 			merged[section] = both
-			if len(both) == 0 { // the description and the version are no objects
+			if len(both) == 0 { // the description and the version are texts
 				merged[section] = first(yes[section], no[section])
 			}
 		}
@@ -40,14 +39,13 @@ func merge(condition string, yes, no node) (node, error) {
 	return merged, m.err
 }
 
-// merger merges the resources and the outputs of two templates.
 type merger struct {
 	condition  string
-	conditions node // conditions that the merged template needs in addition
+	conditions node // conditions to add to the merged template
 	err        error
 }
 
-// sections merges objects by name.
+// sections merges the objects of a section by name.
 func (m *merger) sections(yes, no node, both func(name string, yes, no node) node) node {
 	merged := node{}
 	for _, name := range keys(yes, no) {
@@ -65,14 +63,14 @@ func (m *merger) sections(yes, no node, both func(name string, yes, no node) nod
 	return merged
 }
 
-// not returns the name of the opposite condition.
+// not returns the name of the opposite condition, and adds that condition.
 func (m *merger) not() string {
 	name := "Not" + m.condition
 	m.conditions[name] = node{"Fn::Not": []any{node{"Condition": m.condition}}}
 	return name
 }
 
-// only adds a condition to a resource or an output.
+// only gives a resource or an output a condition.
 func (m *merger) only(n node, condition string) node {
 	made := maps.Clone(n)
 	made["Condition"] = condition
@@ -84,8 +82,8 @@ func (m *merger) only(n node, condition string) node {
 	return made
 }
 
-// resource merges a resource that both templates have. CloudFormation ignores a dependency on a resource
-// whose condition is false.
+// resource merges a resource that both templates have. Dependencies of both can be joined, because
+// CloudFormation ignores a dependency on a resource whose condition is false.
 func (m *merger) resource(name string, yes, no node) node {
 	merged := node{}
 	for _, attribute := range keys(yes, no) {
@@ -106,7 +104,6 @@ func (m *merger) resource(name string, yes, no node) node {
 
 func (m *merger) output(_ string, yes, no node) node { return m.value(yes, no).(node) }
 
-// value merges two values.
 func (m *merger) value(yes, no any) any {
 	y, isObject := yes.(node)
 	n, both := no.(node)
@@ -123,7 +120,7 @@ func (m *merger) value(yes, no any) any {
 	return merged
 }
 
-// orNone returns v, or the pseudo parameter that removes a property.
+// orNone returns v, or a Ref to AWS::NoValue if v is nil.
 func orNone(v any) any {
 	if v == nil {
 		return node{"Ref": "AWS::NoValue"}
@@ -131,7 +128,7 @@ func orNone(v any) any {
 	return v
 }
 
-// intrinsic reports whether n is a function of CloudFormation.
+// intrinsic reports whether n is an intrinsic function.
 func intrinsic(n node) bool {
 	for k := range n {
 		return len(n) == 1 && (k == "Ref" || k == "Condition" || strings.HasPrefix(k, "Fn::"))
@@ -148,7 +145,7 @@ func first(a, b any) any {
 	return b
 }
 
-// keys returns the keys of both objects, sorted.
+// keys returns the keys of a and b, sorted.
 func keys(a, b node) []string {
 	all := map[string]bool{}
 	for _, n := range []node{a, b} {
@@ -159,7 +156,7 @@ func keys(a, b node) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// union returns the dependencies of both lists, sorted.
+// union returns the dependencies in a or b, sorted.
 func union(a, b any) []string {
 	all := node{}
 	for _, v := range []any{a, b} {

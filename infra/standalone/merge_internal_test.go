@@ -12,8 +12,8 @@ import (
 	"github.com/weir-limits/weir/infra/ratelimit"
 )
 
-// evaluate returns the template that CloudFormation would see with these conditions: without the resources
-// and the outputs whose condition is false, and with the chosen value of each Fn::If.
+// evaluate returns the template under these conditions: without resources and outputs whose
+// condition is false, and with the selected value of each Fn::If.
 func evaluate(t *testing.T, template node, conditions map[string]bool) node {
 	t.Helper()
 	var holds func(c any) bool
@@ -68,7 +68,7 @@ func evaluate(t *testing.T, template node, conditions map[string]bool) node {
 			}
 			n = choose(n).(node)
 			delete(n, "Condition")
-			delete(n, "DependsOn") // a dependency on a resource that is left out has no effect
+			delete(n, "DependsOn") // without DependsOn on resources that are left out
 			kept[name] = n
 		}
 		result[section] = kept
@@ -76,7 +76,7 @@ func evaluate(t *testing.T, template node, conditions map[string]bool) node {
 	return result
 }
 
-// copied returns the template with the types of encoding/json.
+// copied returns template after a round trip through JSON, with the types of encoding/json.
 func copied(t *testing.T, template any) node {
 	t.Helper()
 	var made node
@@ -90,7 +90,7 @@ func copied(t *testing.T, template any) node {
 	return made
 }
 
-// variants returns every combination of the parameters that add or remove resources.
+// variants returns all combinations of the parameters that add or remove resources.
 func variants() (all []variant) {
 	for _, store := range []ratelimit.Store{ratelimit.ElastiCache, ratelimit.DynamoDB} {
 		for _, issuer := range []bool{true, false} {
@@ -100,7 +100,8 @@ func variants() (all []variant) {
 	return all
 }
 
-// With the conditions of a variant, the template has exactly the resources of the construct in that variant.
+// With the conditions of a variant, the merged template has exactly the resources that the
+// construct creates for it.
 func TestTemplate_variants(t *testing.T) {
 	content, err := Template("rules.json")
 	if err != nil {
@@ -134,8 +135,8 @@ func TestTemplate_variants(t *testing.T) {
 	}
 }
 
-// CloudFormation rejects a wrong parameter before it creates a resource. It matches patterns with the whole
-// value. TEMPLATE.md lists each parameter.
+// CloudFormation rejects an invalid parameter before it creates a resource. Its patterns match the
+// whole value. TEMPLATE.md lists each parameter.
 func TestTemplate_parameters(t *testing.T) {
 	content, err := os.ReadFile("weir.template.json")
 	if err != nil {
@@ -206,8 +207,8 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// With the parameters of a browser API, each response of the limits lets a page of the origin read it, and
-// the functions have the values of the parameters.
+// With the parameters for a browser, a page of the origin can read each gateway response, and
+// functions get the parameters' values.
 func TestTemplate_browser(t *testing.T) {
 	content, err := os.ReadFile("weir.template.json")
 	if err != nil {

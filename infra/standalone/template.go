@@ -19,7 +19,7 @@ import (
 	"github.com/weir-limits/weir/infra/ratelimit"
 )
 
-// These are the conditions of the template.
+// The conditions of the template.
 const (
 	hasAPI        = "HasRestApi"
 	hasAccessLog  = "HasAccessLog"
@@ -29,24 +29,24 @@ const (
 	usesRedis     = "UsesElastiCache"
 	description   = "Weir: a rate limiter for APIs on API Gateway"
 	elastiCache   = string(ratelimit.ElastiCache)
-	maxTemplate   = 1_000_000 // bytes; the limit of CloudFormation for a template in S3
+	maxTemplate   = 1_000_000 // bytes; CloudFormation's limit for a template in S3
 )
 
-// These are the ids of the resources to which users of CfnInclude refer.
+// Logical ids that users of CfnInclude refer to.
 const (
 	authorizerID  = "Authorizer"
 	layerID       = "Layer"
 	layerPolicyID = "LayerPolicy"
 )
 
-// variant is a combination of parameters that adds or removes resources.
+// variant is one combination of the parameters that add or remove resources.
 type variant struct {
 	store          ratelimit.Store
 	issuer, origin bool
 }
 
-// Template returns the template, in JSON. rules is the path of the rules document in the published
-// functions. It is in force until the user publishes rules.
+// Template returns the template in JSON. rules is the path of the rules document inside the
+// published functions. It is in force until the user publishes other rules.
 func Template(rules string) ([]byte, error) {
 	merged, err := either(usesRedis, func(redis bool) (node, error) {
 		store := ratelimit.DynamoDB
@@ -67,7 +67,7 @@ func Template(rules string) ([]byte, error) {
 	return append(content, '\n'), err
 }
 
-// either returns the merged template of made(true) and made(false).
+// either merges made(true) and made(false) under a condition.
 func either(condition string, made func(bool) (node, error)) (node, error) {
 	yes, err := made(true)
 	if err != nil {
@@ -80,8 +80,8 @@ func either(condition string, made func(bool) (node, error)) (node, error) {
 	return merge(condition, yes, no)
 }
 
-// synthesize returns the template of a variant. It returns a panic of the CDK or of the construct as an
-// error.
+// synthesize returns the template of a variant. The CDK and the construct report mistakes with a
+// panic; synthesize returns it as an error.
 func synthesize(v variant, rules string) (template node, err error) {
 	defer func() {
 		if problem := recover(); problem != nil {
@@ -101,7 +101,7 @@ func synthesize(v variant, rules string) (template node, err error) {
 	return removeMetadata(made), nil
 }
 
-// removeMetadata removes the paths that the CDK adds to resources, which differ between the variants.
+// removeMetadata removes the CDK's paths from resources, because they differ between variants.
 func removeMetadata(template node) node {
 	for _, r := range object(template["Resources"]) {
 		delete(r.(node), "Metadata")
@@ -109,7 +109,6 @@ func removeMetadata(template node) node {
 	return template
 }
 
-// stack is the stack of a variant.
 type stack struct {
 	cdk awscdk.Stack
 
@@ -149,7 +148,7 @@ func (s *stack) fill(v variant, rules string) {
 	s.onlyIf(l.Node().FindChild(jsii.String("SettleAccessLog")), s.condition(hasAccessLog, s.accessLog))
 }
 
-// newLayer adds the layer, and what a function of another stack needs with it.
+// newLayer adds the layer, and the outputs that functions of other stacks need to use it.
 func (s *stack) newLayer(l *ratelimit.Limits) {
 	layer, policy, variables := l.Layer(), l.NewLayerPolicy(), l.LayerVariables()
 	for id, c := range map[string]constructs.IConstruct{layerID: layer, layerPolicyID: policy} {
@@ -158,7 +157,8 @@ func (s *stack) newLayer(l *ratelimit.Limits) {
 	s.output("LayerArn", layer.LayerVersionArn())
 	s.output("LayerPolicyArn", policy.ManagedPolicyArn())
 	s.output("LayerVariables", s.cdk.ToJsonString(variables, nil))
-	// A template cannot read the JSON of LayerVariables, so the values that no parameter has are outputs too.
+	// A template cannot parse the JSON in LayerVariables. So values that are no parameters are
+	// outputs of their own.
 	for id, name := range map[string]string{"CountersTable": contract.VariableTable, "CacheURL": contract.VariableRedisURL} {
 		if value := variables[contract.LayerVariable(name)]; value != nil {
 			s.output(id, value)
@@ -170,7 +170,7 @@ func (s *stack) newLayer(l *ratelimit.Limits) {
 	}
 }
 
-// newParameters adds the parameters. CloudFormation checks them before it creates resources.
+// newParameters adds the parameters, which CloudFormation checks before it creates resources.
 func (s *stack) newParameters() {
 	add := func(id, text string, p awscdk.CfnParameterProps) awscdk.CfnParameter {
 		p.Type, p.Description = jsii.String("String"), jsii.String(text)
@@ -216,15 +216,14 @@ func (s *stack) newParameters() {
 	})
 }
 
-// condition adds a condition that is true if a parameter is not empty. It returns the existing one if
-// there is one.
+// condition creates a condition that holds if parameter p is not empty.
 func (s *stack) condition(name string, p awscdk.CfnParameter) awscdk.CfnCondition {
 	return awscdk.NewCfnCondition(s.cdk, jsii.String(name), &awscdk.CfnConditionProps{
 		Expression: awscdk.Fn_ConditionNot(awscdk.Fn_ConditionEquals(p.ValueAsString(), "")),
 	})
 }
 
-// code returns the code of a function in the bucket.
+// code returns a function's code in the bucket.
 func (s *stack) code(bundle string) awslambda.Code {
 	id := jsii.String("Code")
 	bucket, ok := s.cdk.Node().TryFindChild(id).(awss3.IBucket)
@@ -234,7 +233,7 @@ func (s *stack) code(bundle string) awslambda.Code {
 	return awslambda.Code_FromBucketV2(bucket, jsii.String(*s.prefix.ValueAsString()+contract.Archive(bundle, *s.architecture.ValueAsString())), nil)
 }
 
-// newTopic creates the topic that alarms notify, and its subscription.
+// newTopic creates the alarm topic and its subscription.
 func (s *stack) newTopic() awssns.ITopic {
 	topic := awssns.NewTopic(s.cdk, jsii.String("Alarms"), nil)
 	subscription := awssns.NewCfnSubscription(s.cdk, jsii.String("AlarmEmailSubscription"), &awssns.CfnSubscriptionProps{

@@ -1,4 +1,4 @@
-// An API that keeps orders in memory. It contains nothing of Weir.
+// An API that keeps orders in memory. It does not use Weir.
 const express = require("express");
 const serverless = require("serverless-http");
 

@@ -6,14 +6,15 @@ from aws_cdk.aws_iam import ManagedPolicy
 from aws_cdk.aws_lambda import Architecture, Code, Function, FunctionUrlAuthType, LayerVersion, Runtime
 from aws_cdk.cloudformation_include import CfnInclude
 
-RELEASE = "v1.0.0"  # the folder in the bucket; upload the files of the release to it first
+RELEASE = "v1.0.0" # folder in the bucket; upload the release's files to it first
 
 app = App()
 stack = Stack(app, "Orders")
 api = RestApi(stack, "Api", deploy_options=StageOptions(stage_name="prod"))
 
-# The limits are a nested stack, because the conditions of the template read its parameters. In the stack
-# of the API, a condition would refer to the API itself, and CloudFormation rejects that.
+# The limits need a stack of their own: conditions of the released template depend on the parameter
+# RestApiId. In the stack of the API, a condition would refer to a resource, which CloudFormation
+# rejects.
 nested = NestedStack(
     stack,
     "Limits",
@@ -31,7 +32,7 @@ def output(name):
     return Token.as_string(limits.get_output(name).value)
 
 
-# Each limited method has the authorizer.
+# Give every method that should be limited this authorizer.
 integration = MockIntegration(
     request_templates={"application/json": '{"statusCode": 200}'},
     integration_responses=[IntegrationResponse(status_code="200")],
@@ -40,12 +41,13 @@ method = api.root.add_method("GET", integration, method_responses=[MethodRespons
 method.node.default_child.authorization_type = AuthorizationType.CUSTOM.value
 method.node.default_child.authorizer_id = output("AuthorizerId")
 
-# API Gateway serves a snapshot of the API. So the deployment follows the limits, and another release makes
-# a new deployment.
+# API Gateway serves a snapshot, so the deployment must come after the limits. A new release of Weir
+# changes its id, and so creates a new snapshot.
 api.latest_deployment.node.add_dependency(nested)
 api.latest_deployment.add_to_logical_id({"release": RELEASE})
 
-# No authorizer can answer 429 for a function URL. The layer limits the function before its code runs.
+# A function URL has no authorizer that can answer 429. So the layer decides before the function's
+# code runs.
 quotes = Function(
     stack,
     "Quotes",

@@ -1,4 +1,5 @@
-// A function that fails as its event says. An event that is no HTTP request is its answer.
+// A function that fails in the way that its event requests. It returns an event that is not an HTTP
+// request.
 export async function handler(event) {
   const path = event.rawPath;
   if (!path) {

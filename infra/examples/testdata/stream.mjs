@@ -1,4 +1,4 @@
-// A function that streams its answer. It waits between the parts, or fails.
+// A function that streams its answer. Depending on the event, it waits between the parts, or fails.
 export const handler = awslambda.streamifyResponse(async (event, stream) => {
   stream = awslambda.HttpResponseStream.from(stream, { statusCode: 201, headers: { "Content-Type": "text/plain" } });
   stream.write("first ");

@@ -4,14 +4,15 @@ import { ManagedPolicy } from "aws-cdk-lib/aws-iam";
 import { Architecture, Code, Function, FunctionUrlAuthType, LayerVersion, Runtime } from "aws-cdk-lib/aws-lambda";
 import { CfnInclude } from "aws-cdk-lib/cloudformation-include";
 
-const release = "v1.0.0"; // the folder in the bucket; upload the files of the release to it first
+const release = "v1.0.0"; // folder in the bucket; upload the release's files to it first
 
 const app = new App();
 const stack = new Stack(app, "Orders");
 const api = new RestApi(stack, "Api", { deployOptions: { stageName: "prod" } });
 
-// The limits are a nested stack, because the conditions of the template read its parameters. In the stack
-// of the API, a condition would refer to the API itself, and CloudFormation rejects that.
+// The limits need a stack of their own: conditions of the released template depend on the parameter
+// RestApiId. In the stack of the API, a condition would refer to a resource, which CloudFormation
+// rejects.
 const nested = new NestedStack(stack, "Limits", {
   parameters: {
     Namespace: "orders",
@@ -23,7 +24,7 @@ const nested = new NestedStack(stack, "Limits", {
 const limits = new CfnInclude(nested, "Template", { templateFile: process.env.WEIR_TEMPLATE ?? "weir.template.json" });
 const output = (name: string) => Token.asString(limits.getOutput(name).value);
 
-// Each limited method has the authorizer.
+// Give every method that should be limited this authorizer.
 const integration = new MockIntegration({
   requestTemplates: { "application/json": '{"statusCode": 200}' },
   integrationResponses: [{ statusCode: "200" }],
@@ -34,12 +35,13 @@ api.root.addMethod("GET", integration, {
   authorizer: { authorizerId: output("AuthorizerId"), authorizationType: AuthorizationType.CUSTOM },
 });
 
-// API Gateway serves a snapshot of the API. So the deployment follows the limits, and another release makes
-// a new deployment.
+// API Gateway serves a snapshot, so the deployment must come after the limits. A new release of
+// Weir changes its id, and so creates a new snapshot.
 api.latestDeployment!.node.addDependency(nested);
 api.latestDeployment!.addToLogicalId({ release });
 
-// No authorizer can answer 429 for a function URL. The layer limits the function before its code runs.
+// A function URL has no authorizer that can answer 429. So the layer decides before the function's
+// code runs.
 const quotes = new Function(stack, "Quotes", {
   runtime: Runtime.NODEJS_22_X,
   architecture: Architecture.ARM_64,
