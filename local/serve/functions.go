@@ -117,15 +117,15 @@ func (s *Server) gateway(ctx context.Context, template *template.Template) (*gat
 	return gateway.New(template, gateway.Options{Functions: handlers, Logger: s.Logger, Clock: s.Clock})
 }
 
-// limiting returns an authorizer or a handler, and adds it to the operator. With a pool, the environment of
-// this process only checks the configuration.
+// limiting returns the authorizer or the handler, and adds its limiter to the operator. With a pool, other
+// processes run the function; the Environment here only validates the variables.
 func (s *Server) limiting(ctx context.Context, f template.Function, c boot.Config, store limiter.Store) (lambda.Handler, error) {
 	e, err := c.Environment(ctx, store, boot.Options{Logger: s.Logger.With("function", f.ID), Metrics: s.metrics, Clock: s.Clock, Rules: s.live})
-	if _, ok := errors.AsType[rules.Problems](err); ok { // invalid rules, for example a delay above MAX_DELAY
+	if _, ok := errors.AsType[rules.Problems](err); ok { // the rules are invalid, for example a delay above MAX_DELAY
 		return nil, err
-	} else if _, ok := errors.AsType[*caller.RecordError](err); ok { // the user edited the record
+	} else if _, ok := errors.AsType[*caller.RecordError](err); ok { // the record was edited by hand and is invalid
 		return nil, err
-	} else if err != nil { // invalid key files
+	} else if err != nil { // the key files are invalid
 		return nil, fmt.Errorf("%w; remove .weir to create new files", err)
 	}
 	if s.live == nil {
