@@ -39,7 +39,7 @@ func (r *request) fill() {
 	for i := range r.batches {
 		b := &r.batches[i]
 		b.items, b.charges, b.results = r.grouped[b.from:b.to], r.charges[b.from:b.to:b.to], r.results[b.from:b.to:b.to]
-		b.store, b.remote = l.store, l.shares()
+		b.store, b.remote = l.store, l.sharesStore()
 		if r.unsynced != nil && b.has(r.unsynced) {
 			b.err = r.syncErr
 		}

@@ -12,11 +12,11 @@ import (
 	"github.com/weir-limits/weir/limiter/internal/group"
 )
 
-// charge charges all batches. First it charges the batches on stores of this process, one after the
+// callStores charges all batches. First it charges the batches on stores of this process, one after the
 // other, until one refuses. Then it charges the batches on the shared store, all at the same time.
-func (r *request) charge(ctx context.Context) {
+func (r *request) callStores(ctx context.Context) {
 	l := r.limiter
-	if len(r.batches) > 1 || l.shares() && l.fallback.Holds(r.now) {
+	if len(r.batches) > 1 || l.sharesStore() && l.fallback.Holds(r.now) {
 		r.chargedAt = time.Now() // a refund needs the monotonic clock
 	}
 	var last *batch // the last batch on the shared store
@@ -29,7 +29,7 @@ func (r *request) charge(ctx context.Context) {
 			last = b
 			remote++
 		default:
-			if r.take(ctx, b); b.refused && !b.shadow() {
+			if r.callBatch(ctx, b); b.refused && !b.shadow() {
 				return
 			}
 		}
@@ -40,24 +40,24 @@ func (r *request) charge(ctx context.Context) {
 	ctx = r.deadline(ctx)
 	began := time.Now()
 	if remote == 1 {
-		r.take(ctx, last)
+		r.callBatch(ctx, last)
 	} else {
-		r.takeRemote(ctx)
+		r.callInWaves(ctx)
 	}
 	r.storeTime += time.Since(began)
 }
 
-// takeRemote charges the subjects of a shared store. A subject whose charge cannot be refunded waits
+// callInWaves charges the subjects of a shared store. A subject whose charge cannot be refunded waits
 // until the other subjects have admitted the request. Without this order, a flood of refused requests
 // would drain a fast bucket that many callers share. A request on such a bucket takes two round trips,
 // rarely three, but no more calls. It takes one round trip if this process knows that the other limits
 // have room.
-func (r *request) takeRemote(ctx context.Context) {
+func (r *request) callInWaves(ctx context.Context) {
 	for w := refundableWave; w <= sharedWave && !r.refused(); w++ {
 		for w < sharedWave && (r.look || r.hasRoom(w)) {
 			w++
 		}
-		r.takeAll(ctx, func(b *batch) bool {
+		r.callConcurrently(ctx, func(b *batch) bool {
 			return b.wave() <= w && !b.taken && !b.refused && !b.skipped && b.err == nil && b.calls == 0
 		})
 		r.probe(ctx)
@@ -74,17 +74,17 @@ func (r *request) hasRoom(w wave) bool {
 // would decide the first request after the outage.
 func (r *request) probe(ctx context.Context) {
 	if !r.refused() && slices.ContainsFunc(r.batches, func(b batch) bool { return b.calls > 0 && Answered(b.err) }) {
-		r.takeAll(ctx, func(b *batch) bool { return errors.Is(b.err, ErrBreakerOpen) })
+		r.callConcurrently(ctx, func(b *batch) bool { return errors.Is(b.err, ErrBreakerOpen) })
 	}
 }
 
-// takeAll charges batches of a shared store at the same time. It charges only the batches b for which
+// callConcurrently charges batches of a shared store at the same time. It charges only the batches b for which
 // the call which(b) returns true.
-func (r *request) takeAll(ctx context.Context, which func(*batch) bool) {
+func (r *request) callConcurrently(ctx context.Context, which func(*batch) bool) {
 	var wg sync.WaitGroup
 	for i := range r.batches {
 		if b := &r.batches[i]; b.remote && which(b) {
-			wg.Go(func() { r.take(ctx, b) })
+			wg.Go(func() { r.callBatch(ctx, b) })
 		}
 	}
 	wg.Wait()
@@ -133,9 +133,9 @@ func (b *batch) hasRoom(now algo.Instant) bool {
 	return true
 }
 
-// take charges one batch. If the first shard of a limit refuses, take charges a second one.
-func (r *request) take(ctx context.Context, b *batch) {
-	r.takeOnce(ctx, b)
+// callBatch charges one batch. If the first shard of a limit refuses, callBatch charges a second one.
+func (r *request) callBatch(ctx context.Context, b *batch) {
+	r.callBatchOnce(ctx, b)
 	if !b.refused || !b.remote || !b.items[0].sharded {
 		return
 	}
@@ -143,7 +143,7 @@ func (r *request) take(ctx context.Context, b *batch) {
 	if r.pickShard(b) {
 		return
 	}
-	if r.takeOnce(ctx, b); b.taken || r.look && !b.refused && b.err == nil {
+	if r.callBatchOnce(ctx, b); b.taken || r.look && !b.refused && b.err == nil {
 		return
 	}
 	b.refused = true // the refusal of the first shard counts, even if the call for the second one failed
@@ -158,15 +158,15 @@ func (r *request) take(ctx context.Context, b *batch) {
 	b.answer(first)
 }
 
-// takeOnce charges one batch once. If the limit has shards, the batch charges one shard.
-func (r *request) takeOnce(ctx context.Context, b *batch) {
+// callBatchOnce charges one batch once. If the limit has shards, the batch charges one shard.
+func (r *request) callBatchOnce(ctx context.Context, b *batch) {
 	switch {
 	case !b.remote:
 		b.taken, b.err = b.store.Take(ctx, r.now, b.charges[0].Subject, b.charges, b.results)
 	case b.forces() || b.concurrent():
-		r.takeShared(ctx, b)
+		r.callShared(ctx, b)
 	default:
-		r.takeGrouped(ctx, b)
+		r.callGrouped(ctx, b)
 	}
 	b.refused = !b.taken && b.err == nil
 	if r.look && b.err == nil {
@@ -174,9 +174,9 @@ func (r *request) takeOnce(ctx context.Context, b *batch) {
 	}
 }
 
-// takeGrouped charges the shared store. If a call for the subject is in flight, b waits and shares the
+// callGrouped charges the shared store. If a call for the subject is in flight, b waits and shares the
 // next call with other requests.
-func (r *request) takeGrouped(ctx context.Context, b *batch) {
+func (r *request) callGrouped(ctx context.Context, b *batch) {
 	l := r.limiter
 	w := l.groups.Enter(ctx, r.now, b.charges[0].Subject, r.look, func() []group.Charge[*Limit] { return b.groupCharges(r.look) })
 	if w != nil {
@@ -189,7 +189,7 @@ func (r *request) takeGrouped(ctx context.Context, b *batch) {
 			b.err = l.crowdedError(b.err)
 		}
 	}()
-	r.takeShared(ctx, b)
+	r.callShared(ctx, b)
 }
 
 // groupCharges returns the charges of b in the form that a group of requests uses.
@@ -232,32 +232,32 @@ func (b *batch) wait(s *shared, w *group.Waiter[*Limit]) {
 	}
 }
 
-// takeShared charges the shared store, and repeats a throttled call.
-func (r *request) takeShared(ctx context.Context, b *batch) {
-	r.takeLeased(ctx, b)
+// callShared charges the shared store, and repeats a throttled call.
+func (r *request) callShared(ctx context.Context, b *batch) {
+	r.callLeased(ctx, b)
 	switch {
 	case errors.Is(b.err, ErrItemThrottled):
-		r.takeThrottled(ctx, b)
+		r.callThrottled(ctx, b)
 	case busy(b.err) && !r.look:
 		r.limiter.trackers.raisePressure(r.now, b.charges, false)
 	}
 }
 
-// takeLeased charges the shared store. If the limit has no room for the lease but has room for the
-// request, takeLeased charges the request without a lease.
-func (r *request) takeLeased(ctx context.Context, b *batch) {
-	r.callStore(ctx, b)
+// callLeased charges the shared store. If the limit has no room for the lease but has room for the
+// request, callLeased charges the request without a lease.
+func (r *request) callLeased(ctx context.Context, b *batch) {
+	r.callBackdated(ctx, b)
 	if b.err == nil && !b.taken && b.shrinkLeases(r.now) {
-		r.callStore(ctx, b)
+		r.callBackdated(ctx, b)
 	}
 	if b.err == nil {
 		r.limiter.denials.record(r.now, b.charges[0].Subject, b.charges, b.results, b.taken)
 	}
 }
 
-// callStore calls the shared store once for b. It makes a second call if the store refuses the charges at
+// callBackdated calls the shared store once for b. It makes a second call if the store refuses the charges at
 // the earlier instant (chargeAt), but can allow them at the instant of the request.
-func (r *request) callStore(ctx context.Context, b *batch) {
+func (r *request) callBackdated(ctx context.Context, b *batch) {
 	call := func(at algo.Instant) {
 		var calls int
 		b.taken, calls, b.err = r.limiter.call(ctx, at, b.charges[0].Subject, b.charges, b.results)
@@ -277,15 +277,15 @@ func (r *request) callStore(ctx context.Context, b *batch) {
 	}
 }
 
-// takeThrottled repeats the throttled call of b.
-func (r *request) takeThrottled(ctx context.Context, b *batch) {
+// callThrottled repeats the throttled call of b.
+func (r *request) callThrottled(ctx context.Context, b *batch) {
 	l := r.limiter
 	if !r.look && !b.shadow() {
 		r.leaseFirst(b)
 	}
 	c := &throttledCall{now: r.now, charges: b.charges, results: b.results, err: b.err}
 	c.repeat = func() (bool, error) {
-		r.takeLeased(ctx, b)
+		r.callLeased(ctx, b)
 		return b.taken, b.err
 	}
 	c.refuses = func() bool {

@@ -1,6 +1,10 @@
 package limiter
 
 import (
+	"fmt"
+	"math"
+	"time"
+
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
@@ -21,4 +25,40 @@ func (c Charge) Apply(m algo.Machine, s algo.State, now algo.Instant) (algo.Stat
 		return m.Force(s, now, c.Cost), true
 	}
 	return m.Take(s, now, c.Cost)
+}
+
+// lastSecond is the Unix second before which the instant of a request MUST lie.
+const lastSecond = (math.MaxInt64 - int64(4*algo.MaxPeriod)) / int64(time.Second)
+
+// decidable reports whether now is in the range of instants that the algorithms support.
+func decidable(now time.Time) bool { return now.Unix() > 0 && now.Unix() < lastSecond }
+
+// check returns an error for the first charge that is invalid. cells reports whether the Limiter has a
+// store for cells.
+func check(now time.Time, charges []Charge, cells bool) error {
+	if !decidable(now) {
+		return fmt.Errorf("%w: instant: out of range (got %s, want 1970 to 2261)", ErrInvalidCharge, now)
+	}
+	for i, c := range charges {
+		switch {
+		case c.Limit == nil || c.Limit.machine == nil:
+			return fmt.Errorf("%w: charge %d: limit: missing, or not made by NewLimit; make it with NewLimit", ErrInvalidCharge, i+1)
+		case c.Subject == Subject{}:
+			return fmt.Errorf("%w: limit %q: subject: required", ErrInvalidCharge, c.Limit.Name)
+		case c.Cost < 0:
+			return fmt.Errorf("%w: limit %q: cost: negative (got %d, want 0 or more)", ErrInvalidCharge, c.Limit.Name, c.Cost)
+		case c.Force && c.Limit.Spread.Shards > 0:
+			return fmt.Errorf("%w: limit %q: forced charge on a limit with shards; remove the shards or Force", ErrInvalidCharge, c.Limit.Name)
+		case c.Limit.concurrent() && (c.Cost > 1 || c.Force):
+			return fmt.Errorf("%w: limit %q: cost of a concurrent limit (got %d, forced %t, want 0 or 1, not forced); a request takes one slot", ErrInvalidCharge, c.Limit.Name, c.Cost, c.Force)
+		case c.Limit.Spread.Cells > 0 && !cells:
+			return fmt.Errorf("%w: limit %q: the limit has cells, but the Limiter has no store for them; set Options.Cells", ErrInvalidCharge, c.Limit.Name)
+		}
+		for _, other := range charges[:i] {
+			if other.Limit.ID == c.Limit.ID && other.Subject == c.Subject && other.Limit.Shadow == c.Limit.Shadow {
+				return fmt.Errorf("%w: limit %q: charged twice on one subject; add the costs to one charge", ErrInvalidCharge, c.Limit.Name)
+			}
+		}
+	}
+	return nil
 }

@@ -15,7 +15,7 @@ import (
 // disconnects still counts. An error wraps ErrInvalidCharge and reports a mistake in charges. Failures
 // of the store are in the Decision.
 func (l *Limiter) Take(ctx context.Context, now time.Time, charges []Charge) (d Decision, err error) {
-	if l.local != nil && len(charges) == 1 && l.takePlain(&d, now, &charges[0]) {
+	if l.local != nil && len(charges) == 1 && l.decideCompact(&d, now, &charges[0]) {
 		return d, nil
 	}
 	return l.decidePooled(ctx, now, charges, false)
@@ -33,23 +33,24 @@ func (l *Limiter) decidePooled(ctx context.Context, now time.Time, charges []Cha
 	r := requests.Get().(*request)
 	defer requests.Put(r)
 	r.look = look
-	return l.decide(ctx, r, now, charges)
+	return l.decideWithMarks(ctx, r, now, charges)
 }
 
-// decide makes a decision. If limits with Mark deny the request, it decides again without them.
-func (l *Limiter) decide(ctx context.Context, r *request, now time.Time, charges []Charge) (Decision, error) {
-	d, err := l.decideOnce(ctx, r, now, charges)
-	if err != nil || d.Allowed || !slices.ContainsFunc(charges, marks) {
+// decideWithMarks decides. If limits with Mark deny the request, it decides again without their charges
+// (addEffort and reportOver in decision.go combine the decisions).
+func (l *Limiter) decideWithMarks(ctx context.Context, r *request, now time.Time, charges []Charge) (Decision, error) {
+	d, err := l.decide(ctx, r, now, charges)
+	if err != nil || d.Allowed || !slices.ContainsFunc(charges, hasMark) {
 		return d, err
 	}
 	over, rest := Decision{}, slices.Clone(charges)
-	for !d.Allowed && slices.ContainsFunc(rest, marks) {
+	for !d.Allowed && slices.ContainsFunc(rest, hasMark) {
 		before := d
 		switch {
 		case d.Reason == ReasonBusy:
 			// The decision does not say which subject is busy. The busy one can be the subject of a limit
 			// with Mark, so the next decision leaves out all these limits.
-			rest = slices.DeleteFunc(rest, marks)
+			rest = slices.DeleteFunc(rest, hasMark)
 		case d.Limit != nil && d.Limit.Mark:
 			rest = slices.DeleteFunc(rest, func(c Charge) bool { return c.Limit == before.Limit })
 			if over.Limit == nil {
@@ -58,7 +59,7 @@ func (l *Limiter) decide(ctx context.Context, r *request, now time.Time, charges
 		default:
 			return d, nil
 		}
-		if d, err = l.decideOnce(ctx, r, now, rest); err != nil {
+		if d, err = l.decide(ctx, r, now, rest); err != nil {
 			return d, err
 		}
 		d.addEffort(&before)
@@ -69,41 +70,40 @@ func (l *Limiter) decide(ctx context.Context, r *request, now time.Time, charges
 	return d, nil
 }
 
-// marks reports whether the limit of a charge has Mark.
-func marks(c Charge) bool { return c.Limit != nil && c.Limit.Mark && !c.Limit.Shadow }
+// hasMark reports whether the limit of a charge has Mark.
+func hasMark(c Charge) bool { return c.Limit != nil && c.Limit.Mark && !c.Limit.Shadow }
 
-// decideOnce makes a decision in seven phases. For limits with Mark, decide can repeat all of them: each
-// repetition leaves out charges (addEffort and reportOver in decision.go combine the decisions).
+// decide makes a decision in seven phases. For limits with Mark, decideWithMarks can repeat all of them.
 //
-//  1. Check: the charges are valid (check.go). One plain charge on a Local store needs no other phase:
-//     takePlain decides it if the store knows the subject, and decideSimple otherwise (shortcuts.go).
+//  1. Check: the charges are valid (charge.go). One charge on a Local store usually needs no other phase:
+//     decideCompact decides it if the store knows the subject, and decideSingle otherwise (shortcuts.go).
 //  2. Serve: leases and counters of this process, which trackers hold, decide what they can
 //     (serve.go). The store is called only if the synchronization of a counter is due.
 //  3. Arrange: the other charges form batches. A batch has all charges on one subject, which a store
 //     takes in one atomic step (arrange.go).
 //  4. Look up: the denial cache perhaps knows a state that refuses. After an outage, the fallback can
 //     also refuse (lookup.go).
-//  5. Charge: stores of this process take their batches first, one after another. Then the shared
-//     store takes the others in up to three waves (calls.go). Calls of one wave are
-//     concurrent. Requests of this process on one subject share a call (package internal/group).
+//  5. Call the stores: stores of this process take their batches first, one after another. Then the
+//     shared store takes the others in up to three waves (calls.go). Calls of one wave are concurrent.
+//     Requests of this process on one subject share a call (package internal/group).
 //  6. Fall back: the strictest OnError of the limits whose store failed decides (outage.go).
-//  7. Settle: trackers get the leases that the request renewed. If the request is denied, the
-//     other batches are refunded, except for forced charges (finish.go). Notices of limits with Notify
-//     are written.
+//  7. Finish: trackers get the leases that the request renewed. If the request is denied, the
+//     other batches are refunded, except for forced charges. Notices of limits with Notify are written
+//     (finish.go).
 //
 // The answer reports one limit (answer.go). If limits refuse, this is the limit with the longest wait.
 // If the request is allowed, this is the limit that admits the fewest further requests of the same cost,
 // without global limits. A request that is denied in phase 2 or 4 makes no store call, unless phase 2
 // synchronized a counter.
-func (l *Limiter) decideOnce(ctx context.Context, r *request, now time.Time, charges []Charge) (Decision, error) {
-	if err := l.check(now, charges); err != nil {
+func (l *Limiter) decide(ctx context.Context, r *request, now time.Time, charges []Charge) (Decision, error) {
+	if err := check(now, charges, l.cells != nil); err != nil {
 		return Decision{}, err
 	}
-	if l.simple(r, charges) {
-		return l.decideSimple(ctx, r, now, charges), nil
+	if l.isSingle(r, charges) {
+		return l.decideSingle(ctx, r, now, charges), nil
 	}
 	r.begin(l, now, charges)
-	defer r.end()
+	defer r.cleanUp()
 
 	r.serve(ctx)
 	if !r.denied() {
@@ -115,12 +115,9 @@ func (l *Limiter) decideOnce(ctx context.Context, r *request, now time.Time, cha
 	}
 	fromCache := r.denied()
 	if !fromCache {
-		r.charge(ctx)
+		r.callStores(ctx)
 		r.fallBack()
 	}
-	r.settle(ctx)
-	if r.notify && !r.look && !fromCache {
-		r.writeNotices(ctx)
-	}
+	r.finish(ctx, fromCache)
 	return r.answer(ctx, fromCache), nil
 }

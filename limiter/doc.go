@@ -38,7 +38,7 @@
 //
 // # How it works
 //
-// Method decideOnce, in decide.go, shows the seven phases of a decision. Package internal/local has what
+// Method decide, in decide.go, shows the seven phases of a decision. Package internal/local has what
 // a process keeps beside the store, and package internal/group has group commit.
 //
 // # Limits of the package

@@ -103,6 +103,9 @@ func busy(err error) bool {
 	return err != nil && (errors.Is(err, errBusy) || errors.Is(err, ErrContended) || errors.Is(err, ErrItemThrottled))
 }
 
+// errPaused means that no call was made, because the item of the subject is busy.
+var errPaused = fmt.Errorf("%w: %w: paused after throttled calls", ErrUnavailable, ErrItemThrottled)
+
 // errNeighbour marks the failure of a call whose item is throttled because of another item in its
 // partition. The store has answered.
 var errNeighbour = errors.New("another item of the partition is hot")

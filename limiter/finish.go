@@ -7,13 +7,16 @@ import (
 	"time"
 )
 
-// settle gives new leases to their trackers. If the request is denied, settle refunds what was charged,
-// as far as that is safe.
-func (r *request) settle(ctx context.Context) {
+// finish gives new leases to their trackers. If the request is denied, finish refunds what was charged,
+// as far as that is safe. Unless the denial is fromCache, finish also writes the notices that are due.
+func (r *request) finish(ctx context.Context, fromCache bool) {
 	denied := r.denied()
 	r.returnLeases(denied)
 	if denied && len(r.batches) > 1 {
 		r.refundBatches(ctx)
+	}
+	if r.notify && !r.look && !fromCache {
+		r.writeNotices(ctx)
 	}
 }
 
@@ -53,7 +56,7 @@ func (r *request) writeNotices(ctx context.Context) {
 	}
 	for i := range r.batches {
 		b := &r.batches[i]
-		if b.err != nil || b.remote != l.shares() {
+		if b.err != nil || b.remote != l.sharesStore() {
 			continue
 		}
 		for j := range b.items {
@@ -65,7 +68,7 @@ func (r *request) writeNotices(ctx context.Context) {
 			if denied || !b.taken {
 				charge.Cost = 0
 			}
-			calls := l.notices.after(ctx, r.now, &usage{charge, b.results[j]})
+			calls := l.notices.after(ctx, r.now, &observed{charge, b.results[j]})
 			if b.remote {
 				r.storeCalls += calls
 			}

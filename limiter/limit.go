@@ -76,7 +76,7 @@ type Limit struct {
 	LocalProcesses int
 
 	machine      algo.Machine
-	plain        algo.Compacter // the machine, if TakePlain may decide; otherwise nil
+	compacter    algo.Compacter // the machine, if TakeCompact may decide; otherwise nil
 	fingerprint  string
 	parts        []*Limit // all shards of Spread.Shards, or one cell of Spread.Cells, because all cells are equal
 	localShare   *Limit   // the part of one process in an outage; nil unless LocalProcesses divide the limit
@@ -152,8 +152,8 @@ func NewLimit(l Limit) (*Limit, error) {
 			return nil, err
 		}
 	}
-	if l.plain = nil; l.Spread == (Spread{}) && !l.Shadow && !l.Mark && !l.notifies() {
-		l.plain, _ = machine.(algo.Compacter)
+	if l.compacter = nil; l.Spread == (Spread{}) && !l.Shadow && !l.Mark && !l.notifies() {
+		l.compacter, _ = machine.(algo.Compacter)
 	}
 	if l.Spread.Adaptive {
 		l.reports, err = newReports(&l)
@@ -253,9 +253,9 @@ func newReports(l *Limit) (*reports, error) {
 	return r, err
 }
 
-// Compacter returns the algorithm of a limit for which a Local store implements TakePlain; nil for other
+// Compacter returns the algorithm of a limit for which a Local store implements TakeCompact; nil for other
 // limits.
-func (l *Limit) Compacter() algo.Compacter { return l.plain }
+func (l *Limit) Compacter() algo.Compacter { return l.compacter }
 
 // WindowAt returns the length of the window at an instant. Only the length of a calendar's period depends
 // on the instant.

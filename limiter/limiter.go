@@ -54,8 +54,8 @@ func New(store Store, o Options) (*Limiter, error) {
 	return l, nil
 }
 
-// shares reports whether other processes charge the same store.
-func (l *Limiter) shares() bool { return l.shared != nil }
+// sharesStore reports whether other processes charge the same store.
+func (l *Limiter) sharesStore() bool { return l.shared != nil }
 
 // Now returns the time for a decision. It is the clock of this process, corrected to the clock of the
 // store if the skew is known to within 10 ms. Read it once per request. When the estimate changes, Now

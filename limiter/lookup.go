@@ -11,7 +11,7 @@ import (
 // bounds new leases by the room of the known state.
 func (r *request) lookUp() {
 	l := r.limiter
-	if !l.shares() {
+	if !l.sharesStore() {
 		return
 	}
 	for i := range r.batches {

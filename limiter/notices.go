@@ -63,26 +63,26 @@ type noticed struct {
 	since [MaxPercentages]algo.Instant
 }
 
-// usage is a charge and the state of its limit.
-type usage struct {
+// observed is a charge and the state of its limit.
+type observed struct {
 	Charge
 	algo.Result
 }
 
 // window returns the machine of u; nil if newer rules replaced the window by another algorithm.
-func (u *usage) window() *algo.Window {
+func (u *observed) window() *algo.Window {
 	w, _ := u.Machine.(*algo.Window)
 	return w
 }
 
 // period returns the period that counts u.
-func (u *usage) period(now algo.Instant) int64 {
+func (u *observed) period(now algo.Instant) int64 {
 	w := u.window()
 	return w.At(u.State, now).Window
 }
 
 // markedAt returns an instant of the period that counts u. A clock that is behind marks that period.
-func (u *usage) markedAt(now algo.Instant) algo.Instant {
+func (u *observed) markedAt(now algo.Instant) algo.Instant {
 	return max(now, u.window().Start(u.period(now)))
 }
 
@@ -97,7 +97,7 @@ const nearPart = 10
 
 // near reports whether a forced charge of u.Cost can have raised the usage to a percentage that has no
 // mark. u has the state before that charge.
-func (n *notices) near(now algo.Instant, u *usage) bool {
+func (n *notices) near(now algo.Instant, u *observed) bool {
 	w := u.window()
 	if w == nil {
 		return false
@@ -117,7 +117,7 @@ func (n *notices) near(now algo.Instant, u *usage) bool {
 
 // due returns the percentages whose notices this process has to write now. These are the percentages that
 // the charge of u crossed, and percentages that were reached earlier but have no mark after the grace time.
-func (n *notices) due(now algo.Instant, u *usage) (due []int) {
+func (n *notices) due(now algo.Instant, u *observed) (due []int) {
 	w, l := u.window(), u.Limit
 	if w == nil {
 		return nil
@@ -171,7 +171,7 @@ func (n *notices) at(key noticeKey, period int64) *noticed {
 }
 
 // after writes the notices that are due after a charge, and returns the number of store calls.
-func (n *notices) after(ctx context.Context, now algo.Instant, u *usage) (calls int) {
+func (n *notices) after(ctx context.Context, now algo.Instant, u *observed) (calls int) {
 	due := n.due(now, u)
 	if len(due) == 0 {
 		return 0
@@ -199,7 +199,7 @@ func (n *notices) after(ctx context.Context, now algo.Instant, u *usage) (calls 
 }
 
 // unmarked returns those of the due percentages that have no mark.
-func (n *notices) unmarked(ctx context.Context, now algo.Instant, u *usage, due []int) (unmarked []int, err error) {
+func (n *notices) unmarked(ctx context.Context, now algo.Instant, u *observed, due []int) (unmarked []int, err error) {
 	results, err := n.take(ctx, now, u, due, 0)
 	if err != nil {
 		return nil, err
@@ -217,7 +217,7 @@ func (n *notices) unmarked(ctx context.Context, now algo.Instant, u *usage, due 
 }
 
 // take charges cost to the marks of percentages. With cost 0 it reads them.
-func (n *notices) take(ctx context.Context, now algo.Instant, u *usage, percentages []int, cost int64) ([]algo.Result, error) {
+func (n *notices) take(ctx context.Context, now algo.Instant, u *observed, percentages []int, cost int64) ([]algo.Result, error) {
 	marks, results := make([]Charge, len(percentages)), make([]algo.Result, len(percentages))
 	for i, percent := range percentages {
 		marks[i] = Charge{Subject: marksOf(u.Subject), Limit: u.Limit.marks[percent], Cost: cost, Force: cost > 0}
@@ -227,7 +227,7 @@ func (n *notices) take(ctx context.Context, now algo.Instant, u *usage, percenta
 }
 
 // writeAll writes the notices of percentages, and returns the percentages whose notices it wrote.
-func (n *notices) writeAll(ctx context.Context, now algo.Instant, u *usage, percentages []int) (written []int) {
+func (n *notices) writeAll(ctx context.Context, now algo.Instant, u *observed, percentages []int) (written []int) {
 	w, period := u.window(), u.period(now)
 	for _, percent := range percentages {
 		err := n.write(ctx, Notice{
@@ -247,7 +247,7 @@ func (n *notices) writeAll(ctx context.Context, now algo.Instant, u *usage, perc
 func marksOf(s Subject) Subject { return s.And(Subject{other, "notice"}) }
 
 // setMarked remembers that percentages have their marks.
-func (n *notices) setMarked(u *usage, now algo.Instant, percentages []int) {
+func (n *notices) setMarked(u *observed, now algo.Instant, percentages []int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if at := n.known[noticeKey{u.Subject, u.Limit.ID}]; at != nil && at.period == u.period(now) {

@@ -347,7 +347,7 @@ func TestOnError_local_tooLarge(t *testing.T) {
 // inProcess is a store that the Limiter treats as part of this process.
 type inProcess struct{ limiter.Store }
 
-func (inProcess) TakePlain(algo.Instant, limiter.Subject, *limiter.Limit, int64) (state algo.Compact, allowed, known bool) {
+func (inProcess) TakeCompact(algo.Instant, limiter.Subject, *limiter.Limit, int64) (state algo.Compact, allowed, known bool) {
 	return state, false, false
 }
 

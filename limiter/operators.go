@@ -36,7 +36,7 @@ type Usage struct {
 //
 // The error is the error of the store, or wraps ErrInvalidCharge.
 func (l *Limiter) Inspect(ctx context.Context, now time.Time, charges []Charge) ([]Usage, error) {
-	if err := l.check(now, charges); err != nil {
+	if err := check(now, charges, l.cells != nil); err != nil {
 		return nil, err
 	}
 	held, usages := map[location][]Entry{}, make([]Usage, len(charges))
@@ -95,9 +95,9 @@ func (l *Limiter) locate(c Charge) (r storeRole, subjects []Subject, limits []*L
 	switch {
 	case c.Limit.Spread.Cells > 0:
 		return inCells, c.Limit.Subjects(c.Subject), c.Limit.parts
-	case c.Limit.Spread.Shards > 0 && l.shares():
+	case c.Limit.Spread.Shards > 0 && l.sharesStore():
 		return inStore, c.Limit.Subjects(c.Subject), c.Limit.parts
-	case c.Limit.reports != nil && l.shares():
+	case c.Limit.reports != nil && l.sharesStore():
 		return inStore, []Subject{c.Limit.countedSubject(c.Subject)}, []*Limit{c.Limit.reports.admitted}
 	}
 	return inStore, []Subject{c.Limit.countedSubject(c.Subject)}, []*Limit{c.Limit}
@@ -143,7 +143,7 @@ func (l *Limiter) Reset(ctx context.Context, charges []Charge) error {
 			reset(location{role, subject})
 			l.forget(subject)
 		}
-		if l.shares() {
+		if l.sharesStore() {
 			reset(location{inFallback, c.Limit.countedSubject(c.Subject)})
 		}
 	}
@@ -153,7 +153,7 @@ func (l *Limiter) Reset(ctx context.Context, charges []Charge) error {
 // forget deletes the states, leases and counters of subject in this process. It keeps a tracker whose
 // call is in flight.
 func (l *Limiter) forget(subject Subject) {
-	if l.shares() {
+	if l.sharesStore() {
 		l.denials.Forget(subject.String())
 		l.trackers.forget(subject)
 	}

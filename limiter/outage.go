@@ -15,7 +15,7 @@ func (r *request) fallBack() {
 		r.degrade()
 	}
 	if !r.denied() {
-		r.mirror()
+		r.mirrorStores()
 	}
 }
 
@@ -51,7 +51,7 @@ func (r *request) takeLocally() {
 		}
 		// A store of this process is full. The fallback does not decide, because it would admit more than a
 		// cell of the limit.
-		if !r.limiter.shares() || failed.items[0].cells && failed.items[0].limit.OnError == OnErrorLocal {
+		if !r.limiter.sharesStore() || failed.items[0].cells && failed.items[0].limit.OnError == OnErrorLocal {
 			r.failed, r.fallbackFull = true, true
 			return
 		}
@@ -203,8 +203,8 @@ func (b *batch) mirror(store fallback) batch {
 	return mirror
 }
 
-// mirrorOf returns the results of b for the charges of its mirror.
-func (b *batch) mirrorOf(mirror *batch) []algo.Result {
+// mirrorResults returns the results of b for the charges of its mirror.
+func (b *batch) mirrorResults(mirror *batch) []algo.Result {
 	results := make([]algo.Result, 0, len(mirror.items))
 	for i := range b.items {
 		if b.items[i].limit.OnError == OnErrorLocal {
@@ -226,10 +226,10 @@ func (b *batch) capLeases(mirror *batch, now algo.Instant) {
 	}
 }
 
-// If the fallback holds counts of a limit, mirror also charges it with what stores and counters admitted.
-func (r *request) mirror() {
+// If the fallback holds counts of a limit, mirrorStores also charges it with what stores and counters admitted.
+func (r *request) mirrorStores() {
 	l := r.limiter
-	if !l.shares() || r.look || !l.fallback.Holds(r.now) {
+	if !l.sharesStore() || r.look || !l.fallback.Holds(r.now) {
 		return
 	}
 	for i := range r.batches { // the loop does not reach batches that it appends
@@ -241,26 +241,26 @@ func (r *request) mirror() {
 		if len(mirror.items) == 0 {
 			continue
 		}
-		if !r.mirrorBatch(&mirror) {
+		if !r.takeMirror(&mirror) {
 			r.batches[i].dropLeases = true // new leases would admit more requests than the fallback has room for
 			return
 		}
 		if !b.items[0].sharded && l.active.Load() == 1 {
-			l.fallback.Drop(mirror.subject(), mirror.keys(), b.mirrorOf(&mirror))
+			l.fallback.Drop(mirror.subject(), mirror.keys(), b.mirrorResults(&mirror))
 		}
 	}
 	for i := range r.served {
 		if it := r.served[i].item; it.limit.Spread.Sync > 0 && !it.limit.Shadow && it.limit.OnError == OnErrorLocal {
 			mirror := batch{store: l.fallback}
-			if mirror.add(it, it.limit, it.want); !r.mirrorBatch(&mirror) {
+			if mirror.add(it, it.limit, it.want); !r.takeMirror(&mirror) {
 				return
 			}
 		}
 	}
 }
 
-// mirrorBatch charges a mirror to the fallback, and reports whether the fallback admits it.
-func (r *request) mirrorBatch(mirror *batch) bool {
+// takeMirror charges a mirror to the fallback, and reports whether the fallback admits it.
+func (r *request) takeMirror(mirror *batch) bool {
 	mirror.taken = r.limiter.fallback.Mirror(r.now, mirror.subject(), mirror.keys(), mirror.results)
 	mirror.refused = !mirror.taken
 	r.batches = append(r.batches, *mirror)

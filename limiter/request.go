@@ -64,7 +64,7 @@ func (r *request) begin(l *Limiter, now time.Time, charges []Charge) {
 		switch {
 		case c.Limit.Spread.Cells > 0:
 			it.cells, it.Limit = true, c.Limit.parts[0]
-		case c.Limit.Spread.Shards > 0 && l.shares():
+		case c.Limit.Spread.Shards > 0 && l.sharesStore():
 			it.sharded = true
 		}
 		r.spread = r.spread || c.Limit.Spread != Spread{}
@@ -73,8 +73,8 @@ func (r *request) begin(l *Limiter, now time.Time, charges []Charge) {
 	}
 }
 
-// end releases what r holds. It also runs if a store panics.
-func (r *request) end() {
+// cleanUp releases what r holds. It also runs if a store panics.
+func (r *request) cleanUp() {
 	r.limiter.active.Add(-1)
 	if r.cancel != nil {
 		r.cancel()

@@ -34,7 +34,7 @@ func (r *request) tracker(it *item) *tracker {
 // it. If a tracker refuses, nothing is charged.
 func (r *request) serve(ctx context.Context) {
 	l := r.limiter
-	if !l.shares() || !r.spread && !l.trackers.anyPressure(r.now) {
+	if !l.sharesStore() || !r.spread && !l.trackers.anyPressure(r.now) {
 		return
 	}
 	for waits := 0; waits < serveRounds; {

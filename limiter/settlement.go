@@ -236,12 +236,12 @@ func (l *Limiter) correctStore(ctx context.Context, now algo.Instant, r refundab
 // no states, so noticesAfter reads the states of limits that are near a percentage.
 func (l *Limiter) noticesAfter(ctx context.Context, now algo.Instant, r *refundable) {
 	for i, c := range r.charges {
-		if !c.Force || !c.Limit.notifies() || !l.notices.near(now, &usage{c, r.results[i]}) {
+		if !c.Force || !c.Limit.notifies() || !l.notices.near(now, &observed{c, r.results[i]}) {
 			continue
 		}
 		look, results := Charge{Subject: r.subject, Limit: c.Limit}, make([]algo.Result, 1)
 		if _, err := r.store.Take(ctx, now, r.subject, []Charge{look}, results); err == nil && results[0].Machine != nil {
-			l.notices.after(ctx, now, &usage{c, results[0]})
+			l.notices.after(ctx, now, &observed{c, results[0]})
 		}
 	}
 }

@@ -7,20 +7,20 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// takePlain decides a request with one charge on a Local store, if the store holds a plain state for
+// decideCompact decides a request with one charge on a Local store, if the store holds a compact state for
 // that charge. Most requests on a Local store are of this kind, and the phases of decide would take most
-// of their time. takePlain fills d and returns true, or changes nothing and returns false.
-func (l *Limiter) takePlain(d *Decision, at time.Time, c *Charge) bool {
+// of their time. decideCompact fills d and returns true, or changes nothing and returns false.
+func (l *Limiter) decideCompact(d *Decision, at time.Time, c *Charge) bool {
 	limit := c.Limit
-	if limit == nil || limit.plain == nil || c.Force || c.Subject == (Subject{}) || !decidable(at) {
+	if limit == nil || limit.compacter == nil || c.Force || c.Subject == (Subject{}) || !decidable(at) {
 		return false
 	}
 	now := algo.InstantOf(at)
-	state, allowed, known := l.local.TakePlain(now, c.Subject, limit, c.Cost)
+	state, allowed, known := l.local.TakeCompact(now, c.Subject, limit, c.Cost)
 	if !known {
 		return false
 	}
-	a := limit.plain.Answer(state, now, c.Cost, allowed)
+	a := limit.compacter.Answer(state, now, c.Cost, allowed)
 	d.Allowed, d.At = allowed, at
 	switch {
 	case !allowed:
@@ -36,14 +36,14 @@ func (l *Limiter) takePlain(d *Decision, at time.Time, c *Charge) bool {
 	return true
 }
 
-// simple reports whether decideSimple decides a request.
-func (l *Limiter) simple(r *request, charges []Charge) bool {
-	return !l.shares() && len(charges) == 1 && charges[0].Limit.Spread == Spread{} && !charges[0].Limit.Shadow && !charges[0].Limit.notifies() && !r.look && !r.receipt
+// isSingle reports whether decideSingle decides a request.
+func (l *Limiter) isSingle(r *request, charges []Charge) bool {
+	return !l.sharesStore() && len(charges) == 1 && charges[0].Limit.Spread == Spread{} && !charges[0].Limit.Shadow && !charges[0].Limit.notifies() && !r.look && !r.receipt
 }
 
-// decideSimple decides a request with one charge on a Local store. For such a request the phases
+// decideSingle decides a request with one charge on a Local store. For such a request the phases
 // of decide would take most of the time.
-func (l *Limiter) decideSimple(ctx context.Context, r *request, at time.Time, charges []Charge) Decision {
+func (l *Limiter) decideSingle(ctx context.Context, r *request, at time.Time, charges []Charge) Decision {
 	now, it := algo.InstantOf(at), item{Charge: charges[0], limit: charges[0].Limit, want: charges[0].Cost}
 	// The slices are those of the pooled request. New slices would escape to the heap for each request,
 	// because they are arguments of an interface method.

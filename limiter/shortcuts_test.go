@@ -16,8 +16,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// TakePlain is a shortcut. Each of its decisions equals the decision of the general path.
-func TestLimiter_Take_plain(t *testing.T) {
+// TakeCompact is a shortcut. Each of its decisions equals the decision of the general path.
+func TestLimiter_Take_compact(t *testing.T) {
 	stores := []*memstore.Store{storetest.Must(memstore.New(memstore.Options{})), storetest.Must(memstore.New(memstore.Options{}))}
 	silent := limiter.Options{Logger: slog.New(slog.DiscardHandler)}
 	plain := storetest.Must(limiter.New(stores[0], silent))
@@ -32,7 +32,7 @@ func TestLimiter_Take_plain(t *testing.T) {
 		limits = append(limits, limit(t, l))
 	}
 	r, now := rand.New(rand.NewPCG(1, 2)), noon
-	plainly := 0
+	known := 0
 	for i := range 20_000 {
 		now = now.Add(time.Duration(r.Int64N(int64(3 * time.Second))))
 		charge := limiter.Charge{Subject: limiter.User(fmt.Sprint(r.IntN(3))), Limit: limits[r.IntN(len(limits))], Cost: r.Int64N(4), Force: r.IntN(20) == 0}
@@ -51,15 +51,15 @@ func TestLimiter_Take_plain(t *testing.T) {
 		if charge.Limit.Compacter() == nil {
 			continue
 		}
-		if _, _, known := stores[0].TakePlain(algo.InstantOf(at), charge.Subject, charge.Limit, 0); known {
+		if _, _, known := stores[0].TakeCompact(algo.InstantOf(at), charge.Subject, charge.Limit, 0); known {
 			t.Fatalf("request %d: got cost 0 decided, want it left to Take", i)
 		}
 		if got.Allowed {
-			plainly++
+			known++
 		}
 	}
-	if plainly < 1000 {
-		t.Errorf("got %d plain charges, want at least 1000", plainly)
+	if known < 1000 {
+		t.Errorf("got %d compact charges, want at least 1000", known)
 	}
 }
 
@@ -75,7 +75,7 @@ func mustTake(t *testing.T, l *limiter.Limiter, now time.Time, charge limiter.Ch
 // Concurrent requests are admitted exactly up to the limit, while other requests of the subject take the
 // general path. Of these other requests, those on a window are refunded. Requests on a bucket are not,
 // because a bucket in use refunds only a part of a charge.
-func TestLimiter_Take_plainConcurrent(t *testing.T) {
+func TestLimiter_Take_compactConcurrent(t *testing.T) {
 	const capacity, workers, attempts = 1000, 8, 400
 	for _, a := range []algo.Algorithm{algo.TokenBucket, algo.SlidingWindow} {
 		l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))

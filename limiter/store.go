@@ -79,10 +79,10 @@ type Entry struct {
 
 // Local is implemented by stores whose state is in this process. A Limiter does not cache their states.
 type Local interface {
-	// TakePlain charges cost to a limit of subject as Take does, if limit.Compacter decides the state
-	// that the store holds. The limit has a Compacter. TakePlain then returns the next state, or the
-	// state that refused. Otherwise, TakePlain changes nothing, known is false, and Take decides.
-	TakePlain(now algo.Instant, subject Subject, limit *Limit, cost int64) (state algo.Compact, allowed, known bool)
+	// TakeCompact charges cost to a limit of subject as Take does, if limit.Compacter decides the state
+	// that the store holds. The limit has a Compacter. TakeCompact then returns the next state, or the
+	// state that refused. Otherwise, TakeCompact changes nothing, known is false, and Take decides.
+	TakeCompact(now algo.Instant, subject Subject, limit *Limit, cost int64) (state algo.Compact, allowed, known bool)
 }
 
 // Connector is implemented by stores that open connections, such as those of package resilient.

@@ -1,7 +1,6 @@
 package limiter
 
 import (
-	"math/bits"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,7 +15,7 @@ type tracker struct {
 	limit    *Limit
 	lease    local.Lease
 	counter  local.Counter
-	pressure pressure
+	pressure local.Pressure
 	// renewing is not nil while a request calls the store for a new lease or a synchronization. It
 	// is closed when that request has the result.
 	renewing chan struct{}
@@ -108,7 +107,7 @@ func (ts *trackers) sweep(now algo.Instant) bool {
 
 // idle reports whether t may be removed.
 func (t *tracker) idle(now algo.Instant) bool {
-	if t.renewing != nil || t.lease.Left(now) > 0 || t.pressure.current(now) > 1 {
+	if t.renewing != nil || t.lease.Left(now) > 0 || t.pressure.Current(now) > 1 {
 		return false
 	}
 	return t.counter.Idle(now)
@@ -142,15 +141,14 @@ func (ts *trackers) anyPressure(now algo.Instant) bool {
 
 // extendPressure makes anyPressure true until the pressure of t ends.
 func (ts *trackers) extendPressure(t *tracker) {
-	end := int64(t.pressure.at.Add(time.Duration(bits.Len64(uint64(t.pressure.level))) * pressureLife))
-	ts.pressureUntil.Store(max(end, ts.pressureUntil.Load()))
+	ts.pressureUntil.Store(max(int64(t.pressure.End()), ts.pressureUntil.Load()))
 }
 
 // pressed returns the tracker of a limit if it is under pressure at now, and nil otherwise. The caller
 // holds the lock.
 func (ts *trackers) pressed(now algo.Instant, subject Subject, limit *Limit) *tracker {
 	t := ts.table[trackerKey{subject, limit.ID}]
-	if t == nil || t.limit != limit || t.pressure.current(now) <= 1 {
+	if t == nil || t.limit != limit || t.pressure.Current(now) <= 1 {
 		return nil
 	}
 	return t
@@ -166,9 +164,9 @@ func (ts *trackers) raisePressure(now algo.Instant, charges []Charge, pause bool
 		if t == nil {
 			continue
 		}
-		t.pressure.raise(now)
+		t.pressure.Raise(now)
 		if pause {
-			t.pressure.pause(now, t.limit.leasesHelp(), ts.intN)
+			t.pressure.Pause(now, t.limit.leasesHelp(), ts.intN)
 		}
 		ts.extendPressure(t)
 	}
@@ -179,7 +177,7 @@ func (ts *trackers) paused(now algo.Instant, subject Subject, limit *Limit) bool
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	t := ts.pressed(now, subject, limit)
-	return t != nil && t.pressure.pausedUntil > now && t.pressure.pausedUntil.Sub(now) <= maxPause
+	return t != nil && t.pressure.Paused(now)
 }
 
 // hot reports whether this process has recently seen that subject makes its own item busy.
@@ -187,23 +185,31 @@ func (ts *trackers) hot(now algo.Instant, subject Subject, limit *Limit) bool {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	t := ts.pressed(now, subject, limit)
-	return t != nil && now.Sub(t.pressure.hot).Abs() < pressureLife
+	return t != nil && t.pressure.Hot(now)
 }
 
 // nextLease returns the size of the next lease of t, for a request of cost want. The pressure does not
 // fall while leases save calls: without leases, all environments of a hot subject would throttle its
 // item again at the same time. The caller holds the lock.
 func (ts *trackers) nextLease(now algo.Instant, t *tracker, want int64) int64 {
-	if t.pressure.level > 1 && t.lease.Used > want && now.Sub(t.lease.Taken).Abs() < 2*local.LeaseLife {
-		t.pressure.level, t.pressure.at = t.pressure.current(now), now
+	if t.pressure.Raised() && t.lease.Used > want && now.Sub(t.lease.Taken).Abs() < 2*local.LeaseLife {
+		t.pressure.Set(now, t.pressure.Current(now))
 		ts.extendPressure(t)
 	}
 	if lease := t.limit.Spread.Lease; lease > 0 {
 		return t.lease.Next(now, want, lease)
 	}
-	most := t.pressure.current(now) * want
+	most := t.pressure.Current(now) * want
 	return min(most, max(2*want, t.lease.Next(now, want, most)))
 }
+
+// The first lease after a throttled call holds at most firstLeaseRequests requests, and at most
+// 1/firstLeasePart of the remaining quota. It is small, because possibly another subject makes the
+// partition hot.
+const (
+	firstLeaseRequests = 4
+	firstLeasePart     = 256
+)
 
 // firstLease returns the tracker and the size of a lease for a charge of cost want on a throttled item.
 // The write that succeeds then also serves the next requests. firstLease returns nil if the limit has
@@ -211,12 +217,12 @@ func (ts *trackers) nextLease(now algo.Instant, t *tracker, want int64) int64 {
 func (ts *trackers) firstLease(now algo.Instant, subject Subject, limit *Limit, want, room int64) (t *tracker, size int64) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	size = min(firstLease*want, room/firstLeasePart)
+	size = min(firstLeaseRequests*want, room/firstLeasePart)
 	t = ts.get(now, subject, limit)
 	if size <= want || t == nil || t.renewing != nil {
 		return nil, 0
 	}
-	t.pressure.level, t.pressure.at = max(t.pressure.current(now), size/want), now
+	t.pressure.Set(now, max(t.pressure.Current(now), size/want))
 	ts.extendPressure(t)
 	t.renewing = make(chan struct{})
 	return t, size
@@ -240,4 +246,37 @@ func (l *Limit) reportCharges(subject Subject, out local.Report) []Charge {
 		return []Charge{charge(l, out.Count)}
 	}
 	return []Charge{charge(l.reports.admitted, out.Count), charge(l.reports.demand, out.Demand), charge(l.reports.processes, out.Interval.Milliseconds())}
+}
+
+// leasable reports whether a process under pressure may take requests of l in advance. These limits are
+// not leasable: a log records the instant of each request, a slot belongs to one request, a leaky bucket
+// spaces requests, and a lease of a shallow bucket leaks before it is used. A limit with a Spread is not
+// leasable either, because the Spread alone decides how it uses the store.
+func (l *Limit) leasable() bool {
+	if _, ok := l.machine.(*algo.Bucket); ok && l.leaseGrace() < minGrace {
+		return false
+	}
+	return l.Spread == Spread{} && l.Rate.Algorithm != algo.SlidingLog && !l.concurrent()
+}
+
+// leasesHelp reports whether leases of l can be large enough to save most writes.
+func (l *Limit) leasesHelp() bool {
+	return l.leasable() && l.machine.Capacity() >= firstLeaseRequests*firstLeasePart
+}
+
+// A bucket's lease under pressure begins to leak after a grace, which is 1/gracePart of the bucket's
+// depth. Therefore, the bucket exceeds its burst by at most this part, 1 %, at any time. If this grace is
+// below minGrace, a lease would save no call.
+const (
+	gracePart = 100
+	minGrace  = 100 * time.Millisecond
+)
+
+// leaseGrace returns how long a lease of l keeps all of its quota; 0 for Spread.Lease.
+func (l *Limit) leaseGrace() time.Duration {
+	bucket, ok := l.machine.(*algo.Bucket)
+	if !ok || l.Spread.Lease > 0 || l.Rate.Algorithm == algo.LeakyBucket {
+		return 0
+	}
+	return min(local.LeaseLife, bucket.Depth/gracePart)
 }

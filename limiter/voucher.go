@@ -114,7 +114,7 @@ func (l *Limiter) SettleVoucher(ctx context.Context, now time.Time, v *Voucher, 
 	corrections := make([]refundable, 0, len(v.subjects))
 	for i := range v.subjects {
 		c := v.subjects[i].corrections(cost)
-		if c.store, c.remote = l.store, l.shares(); len(c.charges) > 0 {
+		if c.store, c.remote = l.store, l.sharesStore(); len(c.charges) > 0 {
 			corrections = append(corrections, c)
 		}
 	}

@@ -65,8 +65,8 @@ func (s *Store) lock(subject limiter.Subject) (*shard, key) {
 	return sh, k
 }
 
-// TakePlain implements limiter.Local.
-func (s *Store) TakePlain(now algo.Instant, subject limiter.Subject, limit *limiter.Limit, cost int64) (state algo.Compact, allowed, known bool) {
+// TakeCompact implements limiter.Local.
+func (s *Store) TakeCompact(now algo.Instant, subject limiter.Subject, limit *limiter.Limit, cost int64) (state algo.Compact, allowed, known bool) {
 	sh, k := s.lock(subject)
 	if at := sh.find(k, limit.ID); at != nil && same(sh.limit(at), limit) {
 		state, allowed, known = limit.Compacter().TakeCompact(at.state, now, cost)
