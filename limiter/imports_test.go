@@ -52,6 +52,7 @@ func TestImports_forbidden(t *testing.T) {
 		{"limiter/internal/local", module + "limiter", false},
 		{"limiter/internal/group", module + "limiter/algo", true},
 		{"limiter/internal/group", module + "limiter/internal/local", false},
+		{"limiter/internal/wire", module + "limiter", false},
 		{"limiter/algo", module + "limiter", false},
 		{"limiter/algo", "golang.org/x/sync", false},
 		{"limiter/redisstore", module + "limiter", true},
