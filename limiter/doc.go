@@ -39,7 +39,8 @@
 // # How it works
 //
 // Method decide, in decide.go, shows the seven phases of a decision. Package internal/local has what
-// a process keeps beside the store, and package internal/group has group commit.
+// a process keeps beside the store, and package internal/group has group commit. ARCHITECTURE.md lists
+// the files by topic.
 //
 // # Limits of the package
 //

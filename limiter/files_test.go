@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -49,6 +50,34 @@ func TestFiles(t *testing.T) {
 		if circle := circleOf(uses); circle != nil {
 			t.Errorf("%s: got files that use each other in a circle, want none: %s", name, strings.Join(circle, ", "))
 		}
+	}
+}
+
+// TestFiles_table proves that the table of files in ARCHITECTURE.md names each file of this package, and
+// no other file.
+func TestFiles_table(t *testing.T) {
+	text, err := os.ReadFile("../ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), "## The files of `limiter`")
+	table, _, _ = strings.Cut(table, "\n## ")
+	var got, want []string
+	for _, word := range regexp.MustCompile("`[a-z]+\\.go`").FindAllString(table, -1) {
+		got = append(got, strings.Trim(word, "`"))
+	}
+	slices.Sort(got)
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if file != "doc.go" && !strings.HasSuffix(file, "_test.go") {
+			want = append(want, file)
+		}
+	}
+	if got = slices.Compact(got); !slices.Equal(got, want) {
+		t.Errorf("table: got the files %v, want %v", got, want)
 	}
 }
 

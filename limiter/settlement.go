@@ -39,40 +39,6 @@ func (s *Settlement) Add(other Settlement) {
 	s.Excess = append(s.Excess, other.Excess...)
 }
 
-// settleStores makes corrections in the stores, for all subjects at the same time. It returns the errors
-// of the subjects, but ErrVoucherUsed only if every subject has this error.
-func (l *Limiter) settleStores(ctx context.Context, now time.Time, corrections []refundable, elapsed time.Duration, once Once, done *Settlement) error {
-	if len(corrections) == 0 {
-		return nil
-	}
-	if timeout := l.timeoutAt(algo.InstantOf(now)); timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), timeout)
-		defer cancel()
-	}
-	settled := make([]settledSubject, len(corrections))
-	var others sync.WaitGroup
-	for i := 1; i < len(corrections); i++ {
-		others.Go(func() { settled[i] = l.correct(ctx, algo.InstantOf(now), corrections[i], elapsed, once) })
-	}
-	settled[0] = l.correct(ctx, algo.InstantOf(now), corrections[0], elapsed, once)
-	others.Wait()
-	var failed []error
-	used := 0
-	for _, s := range settled {
-		done.Add(s.Settlement)
-		if errors.Is(s.err, ErrVoucherUsed) {
-			used++
-		} else if s.err != nil {
-			failed = append(failed, s.err)
-		}
-	}
-	if used == len(settled) {
-		return settled[0].err
-	}
-	return errors.Join(failed...)
-}
-
 // refundable contains the charges on one subject that a settlement can correct.
 type refundable struct {
 	store   Store
@@ -113,6 +79,40 @@ func (r *refundable) corrections(actual func(Charge) int64) refundable {
 		}
 	}
 	return made
+}
+
+// settleStores makes corrections in the stores, for all subjects at the same time. It returns the errors
+// of the subjects, but ErrVoucherUsed only if every subject has this error.
+func (l *Limiter) settleStores(ctx context.Context, now time.Time, corrections []refundable, elapsed time.Duration, once Once, done *Settlement) error {
+	if len(corrections) == 0 {
+		return nil
+	}
+	if timeout := l.timeoutAt(algo.InstantOf(now)); timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), timeout)
+		defer cancel()
+	}
+	settled := make([]settledSubject, len(corrections))
+	var others sync.WaitGroup
+	for i := 1; i < len(corrections); i++ {
+		others.Go(func() { settled[i] = l.correct(ctx, algo.InstantOf(now), corrections[i], elapsed, once) })
+	}
+	settled[0] = l.correct(ctx, algo.InstantOf(now), corrections[0], elapsed, once)
+	others.Wait()
+	var failed []error
+	used := 0
+	for _, s := range settled {
+		done.Add(s.Settlement)
+		if errors.Is(s.err, ErrVoucherUsed) {
+			used++
+		} else if s.err != nil {
+			failed = append(failed, s.err)
+		}
+	}
+	if used == len(settled) {
+		return settled[0].err
+	}
+	return errors.Join(failed...)
 }
 
 // refund calls the store for a refund. A refund that fails is dropped. This admits fewer requests, never
