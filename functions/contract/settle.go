@@ -36,7 +36,7 @@ const (
 	ReasonUsed    = "used"    // the receipt has settled these limits already
 	ReasonExpired = "expired" // the receipt is too old
 	ReasonForged  = "forged"  // the receipt is not valid, or its key is no longer in use
-	ReasonInvalid = "invalid" // the event is not valid
+	ReasonInvalid = "invalid" // the event has a mistake
 	ReasonNothing = "nothing" // the receipt has no limit for which the event has a value
 )
 

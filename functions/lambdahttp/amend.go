@@ -277,7 +277,8 @@ func ordered(a, b *member) []*member {
 	return []*member{a, b}
 }
 
-// edited returns the value of a member with header fields, with added fields and without removed ones.
+// edited returns the value of the member m, an object of header fields. It appends the fields in added, and leaves
+// out those in removed.
 func edited(m *member, added []byte, removed map[string]bool) []byte {
 	b := append(make([]byte, 0, len(m.value)+len(added)+2), '{')
 	b = append(b, added...)

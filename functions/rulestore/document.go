@@ -23,7 +23,7 @@ import (
 const (
 	currentKey    = "rules"
 	historyKey    = "rules#history"
-	versionPrefix = "rules#" // is followed by the number of the version
+	versionPrefix = "rules#" // followed by the number of the version
 )
 
 // These are the attributes of the items.

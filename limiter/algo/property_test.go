@@ -234,7 +234,7 @@ func TestTake_bound(t *testing.T) {
 				var bound float64
 				switch rate.Algorithm {
 				// A log is exact: at most Requests in any half-open second.
-				case algo.SlidingLog, algo.Concurrent: // without releases
+				case algo.SlidingLog, algo.Concurrent: // holds for slots that are never released
 					bound = float64(rate.Requests) * math.Floor(1+length)
 				case algo.FixedWindow:
 					bound = float64(rate.Requests) * float64(int64(a.at)/1e9-int64(admitted[from].at)/1e9+1)

@@ -20,7 +20,7 @@ const maxAPIKey = 256
 // key. The hash is useless without the secret.
 type Record struct {
 	ID    string `json:"id"`   // limits count by the ID, which stays the same when the caller gets a new key
-	Hash  string `json:"hash"` // HashAPIKey of the key
+	Hash  string `json:"hash"` // result of HashAPIKey for the key
 	Tier  string `json:"tier,omitempty"`
 	Owner string `json:"owner,omitempty"`
 	// If Suspended is true, each request with this key fails with ErrSuspended, even if it has a valid

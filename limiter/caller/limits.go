@@ -20,7 +20,7 @@ import (
 const (
 	maxOwnLimits = 20
 	maxLimits    = 4096    // bytes of JSON
-	maxChanged   = 1 << 40 // Unix seconds
+	maxChanged   = 1 << 40 // in Unix seconds
 )
 
 // Limits are limits that the record of an API key sets for its caller. They replace numbers of limits in

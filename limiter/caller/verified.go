@@ -23,7 +23,7 @@ type verified struct {
 	// key is a weak pointer, so that a cached token does not keep a replaced key set in memory. Weak
 	// pointers to different objects are never equal, even after one of the objects is freed.
 	key    weak.Pointer[jose.JSONWebKey]
-	times  jwt.Claims // only exp, nbf and iat
+	times  jwt.Claims // only the claims exp, nbf and iat
 	claims Claims
 	bytes  int
 }

@@ -68,7 +68,7 @@ type Publisher struct {
 	sequence int64
 	flight   *flight
 	begun    time.Time     // time at which the last batch began, or at which its failure was noticed
-	pause    time.Duration // after a failure: time from begun to the next batch
+	pause    time.Duration // time from begun to the next batch, after a failure
 	reported time.Time     // time of the last report of lost events
 	dropped  int64         // number of events lost since that report
 	cause    error

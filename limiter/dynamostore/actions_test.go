@@ -56,7 +56,7 @@ func TestActions(t *testing.T) {
 		rate := algo.Rate{Algorithm: algorithm, Requests: 2, Window: time.Minute}
 		charges := []limiter.Charge{{Subject: who, Limit: storetest.Limit(t, "l", rate), Cost: 1}}
 		results := make([]algo.Result, 1)
-		for range 4 { // the last requests are refused
+		for range 4 { // the limit refuses the last of these requests
 			if _, err := store.Take(ctx, now, who, charges, results); err != nil {
 				t.Fatal(err)
 			}

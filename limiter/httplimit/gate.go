@@ -92,7 +92,7 @@ type Result struct {
 	// has a Count. A host that cannot settle ignores it; the request then keeps its reserve.
 	Pending *Pending
 
-	usage func() ([]rules.Listed, bool) // rules.Selection.Usage
+	usage func() ([]rules.Listed, bool) // see rules.Selection.Usage
 }
 
 // Decide decides a request. The steps are the same for every host, in this order.

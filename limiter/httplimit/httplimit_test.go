@@ -112,9 +112,9 @@ func TestNewAnswer_period(t *testing.T) {
 		at, want string
 	}{
 		{day, "2026-03-28T12:00:00Z", "86400"}, {day, "2026-03-29T12:00:00Z", "82800"}, {day, "2026-10-25T12:00:00Z", "90000"},
-		{month, "2026-02-28T12:00:00Z", "2674800"}, // to 31 March: 31 days less an hour
-		{month, "2026-02-27T12:00:00Z", "2419200"}, // from 31 January: 28 days
-		{month, "2026-10-30T12:00:00Z", "2682000"}, // from 30 September: 31 days and an hour
+		{month, "2026-02-28T12:00:00Z", "2674800"}, // the period ends on 31 March, after 31 days less an hour
+		{month, "2026-02-27T12:00:00Z", "2419200"}, // the period began on 31 January and has 28 days
+		{month, "2026-10-30T12:00:00Z", "2682000"}, // the period began on 30 September and has 31 days and an hour
 	} {
 		l := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "quota", Rate: algo.Rate{Requests: 10, Calendar: c.calendar}}))
 		at, want := c.at, c.want
@@ -143,7 +143,7 @@ func TestNewAnswer_share(t *testing.T) {
 	for i, want := range []string{
 		"X-RateLimit-Limit: 2\nX-RateLimit-Remaining: 1\nX-RateLimit-Reset: 1772625660\nRateLimit: \"search\";r=1;t=60\nWeir-Degraded: store_unavailable\n",
 		"X-RateLimit-Limit: 2\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1772625660\nRateLimit: \"search\";r=0;t=60\nWeir-Degraded: store_unavailable\n",
-		"X-RateLimit-Limit: 2\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1772625660\nWeir-Degraded: store_unavailable\n", // with jitter
+		"X-RateLimit-Limit: 2\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1772625660\nWeir-Degraded: store_unavailable\n", // the wait includes jitter
 	} {
 		d, err := limits.Take(t.Context(), noon, []limiter.Charge{{Subject: limiter.User("42"), Limit: l, Cost: 1}})
 		if err != nil {
@@ -214,7 +214,7 @@ type server struct {
 	http.Handler
 	caller  caller.Caller
 	err     error
-	ignored error // rules.Selection.Ignored
+	ignored error // see rules.Selection.Ignored
 	now     time.Time
 	store   limiter.Store
 	served  int

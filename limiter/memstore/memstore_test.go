@@ -157,7 +157,7 @@ func TestStore_fullOfSeveral(t *testing.T) {
 	s := storetest.Must(memstore.New(memstore.Options{Subjects: subjects}))
 	short := storetest.Limit(t, "short", algo.Rate{Requests: 10, Window: time.Second})
 	long := storetest.Limit(t, "long", algo.Rate{Requests: 10, Window: time.Hour})
-	for i := range 4 * subjects { // until every shard is full
+	for i := range 4 * subjects { // enough charges to fill every shard
 		for _, l := range []*limiter.Limit{short, long}[:1+i%2] {
 			if err := take(t, s, noon, strconv.Itoa(i), l, 1); err != nil && !errors.Is(err, limiter.ErrFull) {
 				t.Fatal(err)

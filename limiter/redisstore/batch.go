@@ -75,7 +75,7 @@ type lane struct {
 	mu       sync.Mutex
 	inFlight int       // number of calls and batches
 	returned time.Time // when a call or batch last returned, or when a call began while none was in flight
-	waiting  []*call   // in order of arrival
+	waiting  []*call   // waiting calls, in order of arrival
 	watched  bool      // a timer will run watch
 }
 

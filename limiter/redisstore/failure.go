@@ -16,7 +16,7 @@ import (
 var outages = []string{
 	"ASK ", "BUSY ", "CLUSTERDOWN ", "LOADING ", "MASTERDOWN ", "MISCONF ", "MOVED ", "NOAUTH ", "NOPERM ", "NOREPLICAS ", "READONLY ", "TRYAGAIN ",
 	"UNKILLABLE ", "WRONGPASS ", "ERR max number of clients ",
-	"ERR The user executing the script can't run this command", // like NOPERM, for a command inside a script
+	"ERR The user executing the script can't run this command", // the same as NOPERM, for a command inside a script
 }
 
 // failure translates an error of the client to an error of a store. A reply that concerns one key is an

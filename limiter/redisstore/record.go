@@ -16,7 +16,7 @@ const (
 	kindBucket = 1 + iota
 	kindSliding
 	kindFixed
-	kindLog          // also of slots
+	kindLog          // a log or slots
 	kindSlidingLarge // a sliding window whose counts need more than 16 bits
 	kindFixedLarge
 	kindVersion // version of the rules that set the limit, if it differs from the version of the value

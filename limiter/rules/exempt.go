@@ -22,7 +22,7 @@ type Exemption struct {
 
 // exemptions finds the exemption of a request. The zero value exempts nothing.
 type exemptions struct {
-	list      []Exemption // in file order
+	list      []Exemption // exemptions in file order
 	callers   map[who]int // index in list of the exemption of a user, an API key or a network
 	bits      []int       // prefix lengths of the exempt networks
 	endpoints trie

@@ -20,7 +20,7 @@ type Request struct {
 	Header http.Header
 	Caller caller.Caller
 
-	parameters map[string]string // values of the path parameters by name; nil means that Path has the values
+	parameters map[string]string // values of the path parameters by name; if nil, they are read from Path
 }
 
 // otherMethod stands for all methods that no rule can name. Without it, each invented method would have a

@@ -37,7 +37,7 @@ func (r *Rules) PerEndpoint() bool { return r.split }
 
 // rule has the limits that apply to requests of an endpoint.
 type rule struct {
-	path    string // place in the document
+	path    string // place of the rule in the document, such as "rules[2]"
 	pattern pattern
 	method  string // "" means any method
 	shadow  bool

@@ -35,7 +35,7 @@ func testCritical(t *testing.T, s Suite, rate algo.Rate) {
 				charges[0].Force, charges[0].Cost = true, r.Int64N(18)
 			}
 			switch r.IntN(6) {
-			case 0, 1: // the same instant again
+			case 0, 1: // the clock does not advance
 			case 2:
 				now = now.Add(half / 4 * time.Duration(r.IntN(4)))
 			default:

@@ -36,7 +36,7 @@ type Recorder struct {
 	rules    inForce
 	clock    estimate
 	byRule   byRule
-	exempt   byRule // by exemption; only the allowed requests of a row are counted
+	exempt   byRule // counts by exemption; only the allowed requests of a row are used
 }
 
 // New returns a Recorder that writes lines to out. It calls Write once for each line, one call at a

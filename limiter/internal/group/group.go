@@ -23,7 +23,7 @@ type Options struct {
 type group[S comparable, T any] struct {
 	options Options
 	subject S
-	queue   []*Waiter[T] // in order of arrival
+	queue   []*Waiter[T] // waiting requests, in order of arrival
 	known   []Known      // states that the last call returned; none if it failed
 	raced   bool         // the store refused the call although the known state had room, so other processes write too
 

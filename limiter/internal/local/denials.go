@@ -21,7 +21,7 @@ type Denials struct {
 
 	mu            sync.Mutex
 	recent, older map[string][]entry
-	weight        int // weight of the recent generation, in subjects
+	weight        int // sum of the weights of the subjects in the recent generation
 }
 
 // entry is the state of one limit, and the instant at which this process saw it. Limits of a new

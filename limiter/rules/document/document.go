@@ -48,7 +48,7 @@ type Document struct {
 // Rule is a rule of a document.
 type Rule struct {
 	Path           string // place in the document, such as "rules[2]"
-	Endpoint       string // not validated; "" if it is missing
+	Endpoint       string // not validated yet; "" if it is missing
 	Method         string // "" means any method
 	Cost           int64
 	Shadow         bool // also true if the whole document is in shadow mode

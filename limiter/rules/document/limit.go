@@ -21,9 +21,9 @@ const (
 	PerEndpoint = "endpoint"
 	PerGlobal   = "global"
 	PerMethod   = "method"
-	PerClaim    = "claim:"  // is followed by the name of a claim
-	PerPath     = "path:"   // is followed by the name of a parameter of the endpoint
-	PerHeader   = "header:" // is followed by the name of a header field, in lower case
+	PerClaim    = "claim:"  // followed by the name of a claim
+	PerPath     = "path:"   // followed by the name of a parameter of the endpoint
+	PerHeader   = "header:" // followed by the name of a header field, in lower case
 )
 
 // Limit is one limit of a rule.
