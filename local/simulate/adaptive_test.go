@@ -10,11 +10,12 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// long makes the tests of adaptive shares simulate a minute. Such a run takes some minutes.
+// long makes the tests of adaptive shares simulate a minute of traffic, which takes several
+// minutes.
 var long = os.Getenv("WEIR_SOAK") != ""
 
-// adaptive returns a scenario with the limit for all callers of functions/rules.json. An invocation only
-// takes the time of its store calls, so few environments are enough for all requests.
+// adaptive returns a scenario with the limit for all callers in functions/rules.json. Invocations
+// take only the time of their store calls, so that few environments can serve all requests.
 func adaptive(t *testing.T, environments int, rate float64, during time.Duration) Scenario {
 	p := Default(DynamoDB)
 	p.Environments, p.Rate, p.Invocation, p.Warmup, p.Measured = environments, rate, 0, 0, during
@@ -23,7 +24,6 @@ func adaptive(t *testing.T, environments int, rate float64, during time.Duration
 	})}
 }
 
-// run simulates s on all processors.
 func run(t *testing.T, s Scenario) Result {
 	t.Helper()
 	r, err := Run(t.Context(), s, 2, nil)
@@ -33,15 +33,14 @@ func run(t *testing.T, s Scenario) Result {
 	return r
 }
 
-// A limit for all callers allows 100,000 requests a second with adaptive shares. Its item gets at most
-// 500 writes in any second. If callers send half of the limit, at most 1 % of their requests are
-// refused. If callers send twice the limit, the environments admit at most 5 % more than the limit in a
-// second, after some seconds to settle.
+// A limit of 100,000 requests per second for all callers, with adaptive shares: its item gets at
+// most 500 writes in any second. If callers send half of the limit, at most 1 % are refused. If
+// they send twice the limit, at most 5 % too many are admitted per second, after some seconds.
 func TestRunAdaptive(t *testing.T) {
 	for _, c := range []struct {
 		environments   int
 		rate           float64
-		short, settled time.Duration // without WEIR_SOAK: duration (0: skip), time before admissions are checked
+		short, settled time.Duration // without WEIR_SOAK: simulated time (0: skip), and the time before admissions are checked
 	}{
 		{600, 50_000, 3 * time.Second, 0},
 		{600, 200_000, 0, 0},
@@ -68,7 +67,7 @@ func TestRunAdaptive(t *testing.T) {
 	}
 }
 
-// After demand rises fivefold, the environments together admit at most the excess that Spread.Adaptive
+// After demand rises fivefold, the environments admit at most the excess that Spread.Adaptive
 // documents.
 func TestRunAdaptive_surge(t *testing.T) {
 	if !long {

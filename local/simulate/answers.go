@@ -8,7 +8,7 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// answer draws the time from the admission of a request to the end of its answer, and its actual cost.
+// answer draws how long a request lasts after its admission, and its actual cost.
 func (s *simulation) answer(r *rand.Rand) (lasts time.Duration, actual int64) {
 	lasts = s.durations.draw(r)
 	switch s.Limit.Count.Of {
@@ -23,8 +23,8 @@ func (s *simulation) answer(r *rand.Rand) (lasts time.Duration, actual int64) {
 	return lasts, actual
 }
 
-// startsAt returns the start of the simulation. The middle of the measured time is the end of a period, so
-// that both sides of it are simulated.
+// startsAt returns the start of the simulation. A period ends in the middle of the measured time,
+// so that its end is simulated.
 func (s *Scenario) startsAt() algo.Instant {
 	w, ok := s.Limit.Machine().(*algo.Window)
 	if !ok || w.Calendar() == (algo.Calendar{}) {

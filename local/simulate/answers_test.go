@@ -10,7 +10,7 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// counted returns a scenario of a limit with a count. All requests have the same cost.
+// counted returns a scenario of a limit with a Count, in which every request has the same cost.
 func counted(t *testing.T, store Store, of limiter.Counted, requests, reserve, cost int64) Scenario {
 	t.Helper()
 	p := small(store)
@@ -21,13 +21,13 @@ func counted(t *testing.T, store Store, of limiter.Counted, requests, reserve, c
 	}
 }
 
-// Each admitted request costs one write for its charge, and one for its settlement if that changes the
-// charge. No request exceeds a limit that is far away.
+// An admitted request costs one write for its charge, and one for its settlement if that changes
+// the charge. No request is over a limit that is never reached.
 func TestRun_settlements(t *testing.T) {
 	for _, store := range []Store{DynamoDB, ElastiCache} {
 		for name, c := range map[string]struct {
 			s    Scenario
-			want float64 // writes of settlements for each admitted request
+			want float64 // writes of settlements per admitted request
 		}{
 			"the reserve": {counted(t, store, limiter.CountCost, 1e6, 4, 4), 0},
 			"less":        {counted(t, store, limiter.CountCost, 1e6, 4, 3), 1},
@@ -40,8 +40,8 @@ func TestRun_settlements(t *testing.T) {
 			if r.Allowed != r.Requests || math.Abs(settled-c.want) > 0.04 || c.want == math.Trunc(c.want) && settled != c.want {
 				t.Errorf("%s, %s: got %d of %d admitted and %g settlements each, want all and %g", store, name, r.Allowed, r.Requests, settled, c.want)
 			}
-			// Guesses are writes that wrongly assume that the item has no slots yet: at first, each environment
-			// assumes this.
+			// At first, each environment wrongly assumes that the item has no slots. guesses counts
+			// the writes that fail because of this.
 			guesses := int64(0)
 			if c.s.Limit.Count.Of == limiter.CountConcurrent && store == DynamoDB {
 				guesses = int64(r.Environments)
@@ -56,8 +56,8 @@ func TestRun_settlements(t *testing.T) {
 	}
 }
 
-// The number of requests in flight never exceeds the limit. A request is wrongly refused only while the
-// release of a slot is on its way.
+// Requests in flight never exceed the limit. A request is wrongly refused only while another
+// request's release is on its way to the store.
 func TestRun_concurrent(t *testing.T) {
 	for _, store := range []Store{DynamoDB, ElastiCache} {
 		r := simulated(t, counted(t, store, limiter.CountConcurrent, 2, 1, 1))
@@ -67,16 +67,16 @@ func TestRun_concurrent(t *testing.T) {
 	}
 }
 
-// A judge counts a request as over the limit if it begins while as many requests as the limit allows are
-// in flight. It looks at the requests in the order in which they begin.
+// A request is over the limit if it begins while as many requests as the limit are in flight. The
+// judge looks at requests in the order in which they begin.
 func TestJudge_concurrent(t *testing.T) {
 	j := newJudge(&algo.Slots{Length: time.Minute, Requests: 1}, 0, 0, 1)
 	for _, r := range []request{
-		{at: 10, took: 5, lasts: 10, admitted: true},  // 15 to 25
-		{at: 11, took: 1, lasts: 2, admitted: true},   // 12 to 14
-		{at: 20, took: 4, lasts: 10, admitted: true},  // 24 to 34: over the limit
-		{at: 30, took: 4, lasts: 10, admitted: true},  // 34 to 44
-		{at: 100, took: 1, lasts: 10, admitted: true}, // the oracle also admits the first, the third and the fourth
+		{at: 10, took: 5, lasts: 10, admitted: true},  // in flight from 15 to 25
+		{at: 11, took: 1, lasts: 2, admitted: true},   // in flight from 12 to 14
+		{at: 20, took: 4, lasts: 10, admitted: true},  // in flight from 24 to 34: over the limit
+		{at: 30, took: 4, lasts: 10, admitted: true},  // in flight from 34 to 44
+		{at: 100, took: 1, lasts: 10, admitted: true}, // the oracle also admits the first, third and fourth request
 	} {
 		j.add(&r)
 	}
@@ -85,7 +85,7 @@ func TestJudge_concurrent(t *testing.T) {
 	}
 }
 
-// A quota of a period is measured around the end of a period, so each caller can use two quotas.
+// The measured time includes the end of a period, so each caller can use the quotas of two periods.
 func TestPlan_period(t *testing.T) {
 	l := smallLimits()
 	l.Calendar, l.Each = algo.Calendar{Period: algo.Month, Zone: "Europe/Berlin", Anchor: "31"}, 5

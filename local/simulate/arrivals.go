@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// zipf draws ranks from 1 to n. The frequency of rank k is proportional to k to the power of minus the
-// exponent. The method is rejection-inversion (Hörmann and Derflinger, "Rejection-inversion to generate
-// variates from monotone discrete distributions", 1996). It needs no table. It allows any exponent of at
-// least 0, but rand.Zipf only an exponent above 1.
+// zipf draws ranks from 1 to n: rank k has a frequency proportional to k^-exponent. Unlike
+// rand.Zipf, it allows exponents from 0 to 1. The method is rejection-inversion without a table
+// (Hörmann and Derflinger, "Rejection-inversion to generate variates from monotone discrete
+// distributions", 1996).
 type zipf struct {
 	n, exponent float64
-	first, last float64 // area under the curve up to the first rank and up to the last rank
-	near        float64 // a drawn number is accepted at once if its rank is at most near above the number
+	first, last float64 // area up to the first and up to the last rank
+	near        float64 // a number is accepted at once if its rank is at most near above it
 }
 
 func newZipf(n int, exponent float64) zipf {
@@ -53,7 +53,7 @@ func (z zipf) draw(r *rand.Rand) int {
 	}
 }
 
-// lognormal draws log-normal times, given by two quantiles.
+// lognormal is a log-normal distribution of times.
 type lognormal struct{ mu, sigma float64 }
 
 // quantile99 is the 99th percentile of the standard normal distribution.
@@ -64,7 +64,6 @@ func newLognormal(median, p99 time.Duration) lognormal {
 	return lognormal{mu, (math.Log(float64(p99)) - mu) / quantile99}
 }
 
-// mean returns the mean of the times.
 func (l lognormal) mean() time.Duration { return time.Duration(math.Exp(l.mu + l.sigma*l.sigma/2)) }
 
 func (l lognormal) draw(r *rand.Rand) time.Duration {

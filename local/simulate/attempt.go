@@ -5,22 +5,22 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// attempt is one conditional write of a charge. limiter/dynamostore sends a condition expression. This
-// model tests the state of the item instead.
+// attempt is one conditional write of a charge. limiter/dynamostore sends a condition expression;
+// this model tests the item's state instead.
 type attempt struct {
 	limiter.Charge
 	machine algo.Machine
 	now     algo.Instant
-	seen    algo.State // the known state of the item
-	exact   bool       // an attempt of this decision has read seen
-	busy    bool       // the write assumes a busy bucket, or an existing item of slots
-	padded  bool       // value of item.padded when seen was read
-	replace bool       // write the whole next state, if the item still has the state in seen
+	seen    algo.State // state of the item that the environment assumes
+	exact   bool       // true if an attempt of this decision has read the state in seen
+	busy    bool       // true if the write expects a busy bucket, or an existing item of slots
+	padded  bool       // item.padded when the environment read the state in seen
+	replace bool       // true if the write replaces the whole state, provided that the item still has the state in seen
 	next    algo.State
-	trim    int // number of entries to remove from a log, if its list has the generation of seen
+	trim    int // number of entries to remove from a log, provided that its list still has the generation in seen
 }
 
-// test returns the state of the item after the write, and whether the condition of the write holds.
+// test returns the item's state after the write, and whether the write's condition holds.
 func (a *attempt) test(it *item) (algo.State, bool) {
 	held := it.state
 	if a.replace {
@@ -83,17 +83,19 @@ func (a *attempt) window(w *algo.Window, held algo.State) (algo.State, bool) {
 	return algo.State{Window: index, Count: c.current + a.Cost, Previous: c.previous}, ok
 }
 
-// counts are the counts of a window and of the previous window, if the item has them.
+// counts are the counts of the current and the previous window, as far as the item has them.
 type counts struct {
 	current, previous       int64
 	hasCurrent, hasPrevious bool
 }
 
-// ladder is the number of steps in which slidingRoom divides the limit if it does not know the count of the
-// previous window. Each step is an upper bound of that count.
+// ladder is the number of steps that slidingRoom tries if it does not know the count of the
+// previous window. Each step is a fraction of the limit, which it assumes as upper bound of that
+// count.
 const ladder = 8
 
-// slidingRoom reports whether the condition of the write holds: the window has room for the charge.
+// slidingRoom reports whether the condition of a sliding window holds: the window has room for the
+// charge.
 func (a *attempt) slidingRoom(w *algo.Window, index int64, c counts) bool {
 	if room := w.Room(index, a.now, a.seen.Previous, a.Cost); a.seen.Window == index && room >= 0 {
 		return c.previous <= a.seen.Previous && c.current <= room
@@ -118,8 +120,8 @@ func (a *attempt) slidingRoom(w *algo.Window, index int64, c counts) bool {
 	return false
 }
 
-// log returns the state of a sliding log after the charge, and whether the condition of the write holds. In
-// the state of a log, Refunds is the generation of the list.
+// log returns the state of a sliding log after the charge, and whether the write's condition holds.
+// In the state, Refunds is the generation of the list.
 func (a *attempt) log(l *algo.Log, held algo.State, exists bool) (algo.State, bool) {
 	_, expired := l.Live(a.seen, a.now)
 	room := l.Requests - a.Cost
@@ -147,9 +149,9 @@ func (a *attempt) log(l *algo.Log, held algo.State, exists bool) (algo.State, bo
 	return next, true
 }
 
-// slots returns the slots after the charge, and whether the condition of the write holds: the item has
-// room, and exists if the write assumes it. Only a write whose decision has read the item removes expired
-// slots.
+// slots returns the slots after the charge, and whether the write's condition holds: a slot is
+// free, and the item exists if the write expects it. Only a write whose decision has read the item
+// removes expired slots.
 func (a *attempt) slots(l *algo.Slots, held algo.State, exists bool) (algo.State, bool) {
 	if a.busy != exists || !a.exact && int64(held.Entries.Len())+a.Cost > l.Requests {
 		return held, false
@@ -157,10 +159,11 @@ func (a *attempt) slots(l *algo.Slots, held algo.State, exists bool) (algo.State
 	return l.Take(held, a.now, a.Cost)
 }
 
-// logIndex returns the same index as logIndex of limiter/dynamostore.
+// logIndex is equal to logIndex in limiter/dynamostore.
 func logIndex(at algo.Instant) int64 { return int64(at) / int64(algo.MaxSkew/2) }
 
-// learn records the state of the item and reports whether it allows the charge.
+// learn stores the item's state in the attempt, and reports whether the limit allows the charge in
+// that state.
 func (a *attempt) learn(found reply) (passes bool) {
 	a.seen, a.exact, a.busy, a.padded = found.state, true, found.state.TAT > a.now, found.padded
 	a.next, passes = a.Apply(a.machine, found.state, a.now)
@@ -174,8 +177,8 @@ func (a *attempt) learn(found reply) (passes bool) {
 	return passes
 }
 
-// full reports whether no update expression can add the charge, because the state would exceed the max
-// debt, or the list of a log its maximum length.
+// full reports whether no write can add the charge: the state would exceed the max debt, or a log's
+// list its maximum length.
 func (a *attempt) full() bool {
 	switch m := a.machine.(type) {
 	case *algo.Bucket:

@@ -14,9 +14,9 @@ import (
 	"github.com/weir-limits/weir/limiter/redisstore"
 )
 
-// cluster is a model of ElastiCache Serverless. A script costs ECPUs, the billing units of ElastiCache.
-// A slot contains many keys. Each slot, and the cache as a whole, has a maximum number of ECPUs a
-// second. It rejects the scripts above this maximum.
+// cluster models ElastiCache Serverless. A script costs ECPUs, ElastiCache's billing unit. Each
+// slot (a group of keys) and the whole cache accept a maximum number of ECPUs per second, and
+// reject further scripts.
 type cluster struct {
 	*meter
 	store *memstore.Store
@@ -29,7 +29,7 @@ type cluster struct {
 const slots = 16384
 
 func newCluster(m *meter, slot, whole float64) (*cluster, error) {
-	store, err := memstore.New(memstore.Options{Subjects: math.MaxInt32}) // a number that no simulation reaches
+	store, err := memstore.New(memstore.Options{Subjects: math.MaxInt32}) // the maximum number of subjects, which no simulation reaches
 	if err != nil {
 		return nil, err
 	}
@@ -40,10 +40,10 @@ func newCluster(m *meter, slot, whole float64) (*cluster, error) {
 	return c, nil
 }
 
-// cache is the store of one environment over a cluster. Like limiter/redisstore, it makes one
+// cache is the store of one environment over the cluster. Like limiter/redisstore, it makes one
 // atomic call for each decision.
 type cache struct {
-	limiter.Store // only Take and Settle are called
+	limiter.Store // embedded for the methods that are never called; only Take and Settle are
 	env           *environment
 	cluster       *cluster
 }
@@ -82,12 +82,12 @@ func (c *cache) Settle(ctx context.Context, now algo.Instant, subject limiter.Su
 	return *settled, *problem
 }
 
-// errTurnedAway is the error that limiter/redisstore returns if the cache answers with an error.
+// errTurnedAway is limiter/redisstore's error for an error answer of the cache.
 var errTurnedAway = fmt.Errorf("%w: the cache has no ECPUs left in this second", limiter.ErrUnavailable)
 
-// serve reports whether the cluster runs a script of subject that arrives at an instant.
+// serve reports whether the cluster accepts a script for subject that arrives at this time.
 func (c *cluster) serve(subject limiter.Subject, at algo.Instant, billed bool) bool {
-	slot := &c.slots[crc32.ChecksumIEEE([]byte(subject.String()))%slots] // any hash function is good enough
+	slot := &c.slots[crc32.ChecksumIEEE([]byte(subject.String()))%slots] // any hash function does, because only the distribution matters
 	if billed {
 		c.calls++
 	}

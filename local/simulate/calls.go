@@ -2,16 +2,17 @@ package simulate
 
 import "github.com/weir-limits/weir/limiter/algo"
 
-// call is a call on its way to the store.
+// call is a call that an environment has sent and the store has not yet served.
 type call struct {
-	at     algo.Instant // time of its arrival at the store
+	at     algo.Instant // arrival at the store
 	caller *environment
-	serial uint32 // number of the call among the calls of its environment
-	waits  bool   // the environment waits for the answer
+	serial uint32 // number of the call among all calls of its environment
+	waits  bool   // true if the environment waits for the answer
 	serve  func(at algo.Instant)
 }
 
-// before orders calls. The order does not depend on the order of their creation.
+// before orders calls by arrival, and then by environment and serial, so that the order does not
+// depend on the scheduling of goroutines.
 func (c *call) before(d *call) bool {
 	switch {
 	case c.at != d.at:
@@ -22,8 +23,8 @@ func (c *call) before(d *call) bool {
 	return c.serial < d.serial
 }
 
-// calls is a queue of calls. It is a heap with four branches, because there are thousands of calls, and
-// each fills a cache line.
+// calls is a priority queue: a heap with four children per node, which needs fewer cache misses
+// than two. There are thousands of calls, and each fills a cache line.
 type calls []call
 
 const branches = 4
@@ -43,7 +44,7 @@ func (q *calls) push(c call) {
 	*q = h
 }
 
-// pop removes and returns the first call. The queue must not be empty.
+// pop removes and returns the first call. It panics if the queue is empty.
 func (q *calls) pop() call {
 	h := *q
 	first, n := h[0], len(h)-1

@@ -13,27 +13,28 @@ import (
 	"github.com/weir-limits/weir/limiter/dynamostore"
 )
 
-// dynamo is the store of one environment over a table. It makes the attempts that limiter/dynamostore
-// makes for one charge. It does not write their expressions, which would take ten times as long. A test
-// compares the calls and answers of both stores.
+// dynamo is the store of one environment over a table. For each charge it makes the attempts of
+// limiter/dynamostore, without condition expressions, which would take ten times as long. A test
+// compares the calls and answers of both.
 type dynamo struct {
-	limiter.Store // only Take and Settle are called
+	limiter.Store // embedded for the methods that are never called; only Take and Settle are
 	link          link
 	table         *table
-	guess         atomic.Int32 // if above 0, an unknown bucket is assumed to be busy, and unknown slots to exist
-	settling      bool         // the calls settle a request
+	guess         atomic.Int32 // above 0: assume that an unknown bucket is busy, and that unknown slots exist
+	settling      bool         // true while calls settle a request
 }
 
-// link carries the calls of an environment to the store.
+// link connects an environment to the store.
 type link interface {
-	// trip makes one call, and runs serve when the call arrives. It returns an error if the answer is
-	// too late.
+	// trip sends one call. serve runs when the call arrives. trip returns an error if the answer
+	// comes after the deadline.
 	trip(ctx context.Context, serve func(at algo.Instant)) error
-	// measured reports whether the results include the request that the environment decides now.
+	// measured reports whether the current request counts in the results: it is after the warm-up.
 	measured() bool
 }
 
-// The bounds of the attempts of a decision, of guess, and of a trim, as in dynamostore.
+// The maximum attempts of a decision, the bounds of guess, and the size from which a log is
+// trimmed, as in dynamostore.
 const (
 	attempts = 1 + 2 + 8
 	sure     = 4
@@ -83,8 +84,8 @@ func (d *dynamo) Take(ctx context.Context, now algo.Instant, subject limiter.Sub
 	return false, limiter.ErrContended
 }
 
-// predict sets a.busy: whether the write expects a busy bucket. If the state that the environment has seen is
-// busy, predict sets true. Otherwise predict guesses from the answers to earlier writes, and reports that.
+// predict sets a.busy: whether the write expects a busy bucket. If it knows the state, it uses
+// that. If not, it guesses from the results of earlier writes, and returns true.
 func (d *dynamo) predict(a *attempt) (guessed bool) {
 	if a.exact {
 		return false
@@ -121,7 +122,7 @@ func (d *dynamo) teach(a *attempt, found reply) {
 	}
 }
 
-// trim removes the expired entries of a log once there are many.
+// trim removes a log's expired entries when there are many.
 func (d *dynamo) trim(ctx context.Context, subject limiter.Subject, a *attempt, s algo.State) {
 	l, ok := a.machine.(*algo.Log)
 	if !ok {
@@ -131,14 +132,15 @@ func (d *dynamo) trim(ctx context.Context, subject limiter.Subject, a *attempt, 
 	length := int64(s.Entries.Len())
 	due := expired >= trimLeast && length/trimEvery != (length-a.Cost)/trimEvery || length >= l.MaxDebt()
 	if n := min(expired, int(length)-1, trimMost); due && n > 0 {
-		_, _ = d.write(ctx, subject, &attempt{seen: s, trim: n}) // after an error, a later charge trims the log
+		_, _ = d.write(ctx, subject, &attempt{seen: s, trim: n}) // ignore an error: a later charge trims the log
 	}
 }
 
-// report sends a report of adaptive shares. Only a report has several charges. The charges of a report
-// are never refused, so one attempt is enough.
+// report sends a report of adaptive shares, which alone has several charges. Its charges are never
+// refused, so one attempt is enough.
 func (d *dynamo) report(ctx context.Context, now algo.Instant, charges []limiter.Charge, results []algo.Result) (bool, error) {
-	// The call gets a copy of charges, because it may arrive after the timeout, when the caller has changed them.
+	// The call needs its own copy, because it can arrive after the timeout, when the caller has
+	// changed charges.
 	sent, found, billed := slices.Clone(charges), make([]algo.Result, len(charges)), d.link.measured()
 	answer, err := d.call(ctx, func(at algo.Instant) reply { return d.table.report(ctx, at, now, sent, found, billed) })
 	if err != nil {
@@ -150,7 +152,7 @@ func (d *dynamo) report(ctx context.Context, now algo.Instant, charges []limiter
 
 func (d *dynamo) write(ctx context.Context, subject limiter.Subject, a *attempt) (reply, error) {
 	billed, settling := d.link.measured(), d.settling
-	sent := *a // a copy, because the call may arrive after the timeout, when a has changed
+	sent := *a // a copy, because the call can arrive after the timeout, when a has changed
 	return d.call(ctx, func(at algo.Instant) reply {
 		before := d.table.writes
 		found := d.table.write(subject, at, &sent, billed)
@@ -198,7 +200,8 @@ func (d *dynamo) Settle(ctx context.Context, now algo.Instant, subject limiter.S
 	return settled, nil
 }
 
-// force charges the cost of a settlement. It does not compute the excess, because no result contains it.
+// force charges the cost of a settlement past the limit. It does not compute the excess, because no
+// result needs it.
 func (d *dynamo) force(ctx context.Context, now algo.Instant, subject limiter.Subject, c limiter.Charge) error {
 	d.settling = true
 	defer func() { d.settling = false }()
@@ -206,7 +209,7 @@ func (d *dynamo) force(ctx context.Context, now algo.Instant, subject limiter.Su
 	return err
 }
 
-// refund makes a refund. The first write assumes that a bucket is unchanged since its charge.
+// refund makes a refund. Its first write assumes that the bucket has not changed since the charge.
 func (d *dynamo) refund(ctx context.Context, subject limiter.Subject, cost int64, taken algo.Result, late time.Duration) (given bool, err error) {
 	bucket, _ := taken.Machine.(*algo.Bucket)
 	billed := d.link.measured()

@@ -13,14 +13,14 @@ import (
 	"github.com/weir-limits/weir/limiter/memstore"
 )
 
-// environment is one execution environment: a Limiter with its own caches, which decides one request
-// at a time. It is a coroutine with its own virtual time. It runs ahead of the other environments
-// until it needs the answer of the store or reaches the end of the tick.
+// environment is one execution environment: a Limiter with its caches, which decides one request at
+// a time. It has its own virtual time and runs as a coroutine, ahead of other environments, until
+// it needs an answer of the store or reaches the end of the tick.
 type environment struct {
 	sim     *simulation
 	index   uint32
 	limiter *limiter.Limiter
-	traffic *rand.Rand // source of the arrivals, the same for all scenarios with one seed
+	traffic *rand.Rand // source of the arrivals; equal for all scenarios with the same seed
 	random  *rand.Rand // source of all other random numbers
 	next    func() (struct{}, bool)
 	stop    func()
@@ -29,26 +29,25 @@ type environment struct {
 	err     error
 
 	now      algo.Instant
-	arrival  algo.Instant // time of the next request
+	arrival  algo.Instant // arrival of the next request
 	free     algo.Instant // end of the last invocation
 	begun    algo.Instant // start of the current request
 	deadline algo.Instant // deadline of the current decision
 	serial   uint32
-	settling time.Duration // time that measured requests waited for their settlement
+	settling time.Duration // total time that measured requests waited for their settlement
 
-	// The calls that the environment sent, and the requests that it decided, since the simulation last
-	// collected them.
+	// Calls sent and requests decided since the simulation last collected both.
 	sent []call
 	log  []request
 }
 
-// untimed is a store without a deadline in real time. The environment enforces the virtual deadline.
+// untimed hides the store's deadlines in real time, because the environment applies the virtual
+// ones.
 type untimed struct{ limiter.Store }
 
 // ConnectTimeout implements limiter.Connector.
 func (untimed) ConnectTimeout(algo.Instant) time.Duration { return 24 * time.Hour }
 
-// newEnvironment starts an environment.
 func newEnvironment(s *simulation, index uint32) (*environment, error) {
 	e := &environment{
 		sim: s, index: index,
@@ -71,7 +70,7 @@ func newEnvironment(s *simulation, index uint32) (*environment, error) {
 	return e, nil
 }
 
-// patience is how long a request waits for its environment. A longer wait shows that there are too
+// patience is how long a request waits for a free environment. If it waits longer, there are too
 // few environments.
 const patience = time.Second
 
@@ -84,7 +83,7 @@ func (e *environment) run(yield func(struct{}) bool) {
 	}
 }
 
-// await waits for the next request, and reports whether the simulation goes on.
+// await waits for the next request. It returns false at the end of the simulation.
 func (e *environment) await() bool {
 	s := e.sim
 	for !e.stopped {
@@ -97,7 +96,7 @@ func (e *environment) await() bool {
 			return true
 		default:
 			e.suspend()
-			if e.arrival >= s.since { // draw the arrival again, because the rate of this tick can differ
+			if e.arrival >= s.since { // draw the arrival again, because this tick can have another rate
 				e.arrival = s.since.Add(e.pause())
 			}
 		}
@@ -105,17 +104,15 @@ func (e *environment) await() bool {
 	return false
 }
 
-// pause returns the time to the next request: arrivals are a Poisson process.
+// pause draws the time to the next request of a Poisson process.
 func (e *environment) pause() time.Duration {
 	return time.Duration(e.traffic.ExpFloat64() * e.sim.gap)
 }
 
-// suspend waits until the simulation resumes the environment.
 func (e *environment) suspend() {
 	e.stopped = e.stopped || !e.yield(struct{}{})
 }
 
-// decide decides the request that begins now.
 func (e *environment) decide() {
 	s := e.sim
 	r := request{at: e.now, environment: e.index}
@@ -149,8 +146,8 @@ func (e *environment) decide() {
 	e.arrival = e.arrival.Add(e.pause())
 }
 
-// settle settles a request at the end of its answer. The environment waits for the store, as before the
-// return of a function.
+// settle settles a request at the end of its answer. The environment waits for the store, as a
+// function does before it returns.
 func (e *environment) settle(receipt *limiter.Receipt, r *request) {
 	e.now = e.now.Add(r.lasts)
 	begun := e.now
@@ -161,9 +158,9 @@ func (e *environment) settle(receipt *limiter.Receipt, r *request) {
 	}
 }
 
-// trip makes one call to the store. The store runs serve after half of the round trip, and the answer
-// arrives after the other half. If the answer comes after the deadline, trip returns an error, but the
-// store still serves the call.
+// trip makes one call to the store: it arrives after half of the round trip, and its answer after
+// the other half. If the answer is after the deadline, trip returns an error although the store
+// serves the call.
 func (e *environment) trip(_ context.Context, serve func(at algo.Instant)) error {
 	there := max(e.sim.latency.draw(e.random)/2, e.sim.shortest)
 	c := call{at: e.now.Add(there), caller: e, serial: e.serial, serve: serve}
@@ -186,7 +183,8 @@ func (e *environment) trip(_ context.Context, serve func(at algo.Instant)) error
 // Now implements limiter.Clock.
 func (e *environment) Now() time.Time { return e.now.Time() }
 
-// Sleep implements limiter.Clock. Sleep fails at once if the pause would leave no time for another call.
+// Sleep implements limiter.Clock. It fails at once if the sleep would leave no time for another
+// call before the deadline.
 func (e *environment) Sleep(_ context.Context, d time.Duration) error {
 	end := e.now.Add(d)
 	if end.Add(e.sim.P99) >= e.deadline {

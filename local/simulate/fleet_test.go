@@ -16,9 +16,9 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// fleet contains environments with real Limiters and one simulated table, in the fake time of synctest.
-// Unlike a simulation, a fleet has several limits and several kinds of callers. A request can have
-// several subjects. If no environment is idle, an environment decides several requests at once.
+// fleet has environments with real Limiters and one simulated table, in the fake time of synctest.
+// Unlike a simulation, it has several limits, kinds of callers and subjects per request. If all
+// environments are busy, one decides several requests at once.
 type fleet struct {
 	t          *testing.T
 	table      *table
@@ -29,7 +29,7 @@ type fleet struct {
 	begin, end time.Time
 	wg         sync.WaitGroup
 
-	mu sync.Mutex // protects the fields above, because two calls may run at the same instant
+	mu sync.Mutex // protects the fields above, because two calls can run at the same time
 }
 
 // member is one environment.
@@ -37,28 +37,27 @@ type member struct {
 	fleet   *fleet
 	limiter *limiter.Limiter
 	random  *rand.Rand
-	busy    int // number of requests that it currently decides
+	busy    int // requests that it is deciding now
 }
 
-// stream describes the requests of one kind.
+// stream describes one kind of requests.
 type stream struct {
 	name string
-	rate float64 // requests a second of all callers; has no effect on patient callers
-	// charges returns the charges of a request by the given caller.
+	rate float64 // requests per second of all callers; unused for patient callers
+	// charges returns the charges of a request by this caller.
 	charges func(caller int) []limiter.Charge
-	start   time.Duration // earliest time of a request
-	stop    time.Duration // latest time of a request; 0 means the end of the run
-	callers int           // number of callers, each with the same probability; 0 means 1
-	// patient callers send the next request immediately after an allowed request. After a refusal they
-	// wait for the duration in the refusal.
+	start   time.Duration // time of the first request
+	stop    time.Duration // time of the last request; 0: the end of the run
+	callers int           // number of equally likely callers; 0 means 1
+	// A patient caller sends its next request right after an allowed one. After a refusal it first
+	// waits as long as the refusal says.
 	patient bool
 
 	log                         []request
 	admitted, refused, degraded int
-	calls                       int // number of store calls
+	calls                       int
 }
 
-// runFleet runs the streams for a duration.
 func runFleet(t *testing.T, environments int, length time.Duration, prepare func(*table), streams ...*stream) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -85,7 +84,7 @@ func runFleet(t *testing.T, environments int, length time.Duration, prepare func
 			} else {
 				f.wg.Go(func() { f.send(s) })
 			}
-			time.Sleep(time.Nanosecond) // so that no two requests start at the same instant
+			time.Sleep(time.Nanosecond) // one nanosecond, so that no two requests start at the same time
 		}
 		f.wg.Wait()
 	})
@@ -134,7 +133,6 @@ func (m *member) trip(ctx context.Context, serve func(at algo.Instant)) error {
 	return nil
 }
 
-// send sends the requests of s as a Poisson process.
 func (f *fleet) send(s *stream) {
 	random := rand.New(rand.NewPCG(4, math.Float64bits(s.rate)))
 	time.Sleep(s.start)
@@ -148,7 +146,7 @@ func (f *fleet) send(s *stream) {
 	}
 }
 
-// wait sends the requests of a patient caller.
+// wait sends the requests of a patient caller one after another.
 func (f *fleet) wait(s *stream, caller int) {
 	for time.Now().Before(f.end) {
 		if d := f.decide(s, caller); !d.Allowed {
@@ -157,8 +155,7 @@ func (f *fleet) wait(s *stream, caller int) {
 	}
 }
 
-// decide sends a request to an idle environment. If all environments are busy, it sends the request to a
-// random one.
+// decide sends a request to an idle environment, or to a random one if all are busy.
 func (f *fleet) decide(s *stream, caller int) limiter.Decision {
 	now := time.Now()
 	f.mu.Lock()

@@ -8,55 +8,55 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// verdict compares decisions with those of an oracle. The oracle runs the algorithm on all requests, in
-// the order of their times. The comparison counts the admitted requests of each window, because it does
-// not matter which of two concurrent requests is admitted.
+// verdict compares decisions with an oracle: the algorithm, run on all requests in order of time.
+// It compares the number of admitted requests per window, because it does not matter which of two
+// concurrent requests is admitted.
 type verdict struct {
-	due            int64 // requests that the oracle admits
-	wronglyRefused int64 // sum over all windows of all callers: how many more requests the oracle admits than the limiter
-	// over counts the requests that were admitted over the limit. For this number, the judge also runs
-	// the algorithm on only the admitted requests. over is the number of requests that this run refuses.
-	// overMost is the largest such number in one window of a caller.
+	due            int64 // number of requests that the oracle admits
+	wronglyRefused int64 // how many more requests the oracle admits than the limiter, summed over the windows in which it does
+	// over counts requests admitted over the limit. To find them, the judge also runs the algorithm
+	// on the admitted requests alone; over is how many of those it refuses. overMost is the largest
+	// such number in one window of one caller.
 	over, overMost int64
 }
 
-// judge compares decisions with the algorithm, for each caller. Its memory depends on the number of
-// callers and of requests in flight, not on the number of requests.
+// judge compares decisions with the algorithm for each caller. Its memory grows with the number of
+// callers and of requests in flight, not with the number of requests.
 type judge struct {
 	machine algo.Machine
-	cost    int64 // cost of a request at admission
+	cost    int64 // charge of a request at admission
 	settles bool
 	window  int64
-	from    algo.Instant // the judge replays earlier requests, but does not count them
+	from    algo.Instant // start of the measurement; earlier requests are replayed but not counted
 	callers map[uint32]*replay
-	last    *replay // replay of the caller of the last request
+	last    *replay // replay of the latest request's caller
 	caller  uint32
 	verdict verdict
 }
 
-// replay contains the states and counts of one caller.
+// replay has the states and counts of one caller.
 type replay struct {
 	all, admitted        algo.State
-	index, missing, over int64 // of the current window
+	index, missing, over int64 // numbers of the current window
 
-	// The settlements of requests that have not ended, in the order of their ends: of requests that the
-	// oracle admits, and of admitted requests.
+	// Settlements that are still to come, sorted by time: of requests that the oracle admits, and
+	// of requests that the limiter admitted.
 	dueEnds, admittedEnds []settlement
-	// The admitted requests in flight that are not yet judged, in the order of their beginnings.
+	// Admitted requests that judgeBegins has not judged yet, sorted by their beginning.
 	begins []settlement
 }
 
-// settlement corrects the charge of a request when its answer ends.
+// settlement is the correction of a request's charge when its answer ends.
 type settlement struct {
 	begin, end algo.Instant
-	taken      algo.State // the state after the charge
+	taken      algo.State // state after the charge
 	actual     int64
 }
 
-// judgeWindow is the length of the windows in which the judge compares a limit of requests in flight.
+// judgeWindow is the length of the windows in which a limit of concurrent requests is compared.
 const judgeWindow = time.Second
 
-// newJudge returns the judge of a limit. A reserve of 0 means that the limit does not settle its charges.
+// newJudge returns the judge of a limit. A reserve of 0 means that charges are not settled.
 func newJudge(m algo.Machine, window time.Duration, from algo.Instant, reserve int64) *judge {
 	j := &judge{machine: m, cost: reserve, settles: reserve > 0, window: int64(window), from: from, callers: map[uint32]*replay{}}
 	if j.slots() != nil {
@@ -65,13 +65,13 @@ func newJudge(m algo.Machine, window time.Duration, from algo.Instant, reserve i
 	return j
 }
 
-// slots returns the machine of a limit of requests in flight. It returns nil for other limits.
+// slots returns the machine of a limit of concurrent requests, or nil for another limit.
 func (j *judge) slots() *algo.Slots {
 	l, _ := j.machine.(*algo.Slots)
 	return l
 }
 
-// add judges one request. The caller must add the requests in the order of their times.
+// add judges one request. Requests must be added in order of time.
 func (j *judge) add(r *request) {
 	if r.away {
 		return
@@ -105,7 +105,7 @@ func (j *judge) add(r *request) {
 	}
 }
 
-// index returns the window or the period of an instant.
+// index returns the number of the window or period at a time.
 func (j *judge) index(at algo.Instant) int64 {
 	if w, ok := j.machine.(*algo.Window); ok && w.Calendar() != (algo.Calendar{}) {
 		return w.Index(at)
@@ -113,8 +113,8 @@ func (j *judge) index(at algo.Instant) int64 {
 	return int64(at) / j.window
 }
 
-// replay runs the algorithm on a request twice. due reports whether the oracle admits it. passes reports
-// whether the algorithm admits it if only the requests that were really admitted count.
+// replay runs the algorithm on a request twice. due is the decision if the oracle's admissions
+// count. passes is the decision if the limiter's admissions count.
 func (j *judge) replay(c *replay, r *request) (due, passes bool) {
 	if !j.settles {
 		if c.all, due = j.machine.Take(c.all, r.at, 1); r.admitted {
@@ -152,13 +152,12 @@ func (j *judge) replay(c *replay, r *request) (due, passes bool) {
 	return due, passes
 }
 
-// insert inserts one into a sorted list.
 func insert(list []settlement, one settlement, by func(a, b settlement) int) []settlement {
 	i, _ := slices.BinarySearchFunc(list, one, by)
 	return slices.Insert(list, i, one)
 }
 
-// settle applies the settlements until an instant, and removes them from the list.
+// settle applies the settlements up to a time, and removes them from the list.
 func (j *judge) settle(state algo.State, ends *[]settlement, until algo.Instant) algo.State {
 	n := 0
 	for ; n < len(*ends) && (*ends)[n].end <= until; n++ {
@@ -173,8 +172,8 @@ func (j *judge) settle(state algo.State, ends *[]settlement, until algo.Instant)
 	return state
 }
 
-// judgeBegins judges the admitted requests that began until an instant. Every later request begins after
-// it. A request is over the limit if it begins while as many requests as the limit allows are in flight.
+// judgeBegins judges the admitted requests that began up to a time; all later ones begin after it.
+// A request is over the limit if it begins while as many requests as the limit are in flight.
 func (c *replay) judgeBegins(l *algo.Slots, until algo.Instant) {
 	n := 0
 	for ; n < len(c.begins) && c.begins[n].begin <= until; n++ {
@@ -188,7 +187,7 @@ func (c *replay) judgeBegins(l *algo.Slots, until algo.Instant) {
 	c.begins = slices.Delete(c.begins, 0, n)
 }
 
-// end adds the current window of a caller to the verdict.
+// end adds the numbers of a caller's current window to the verdict.
 func (j *judge) end(c *replay) {
 	v := &j.verdict
 	v.wronglyRefused += max(0, c.missing)

@@ -6,32 +6,32 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// meter counts calls and units of the requests after the warm-up. It also measures the heat and the
-// throttling in the seconds after the warm-up.
+// meter counts calls and billed units after the warm-up, and for each second the units of the
+// busiest item and the throttled calls.
 type meter struct {
 	from, end algo.Instant
 	calls     int64
 	writes    int64   // billed units
 	reads     float64 // billed units
-	hottest   float64 // the largest number of units of one item in a second
+	hottest   float64 // largest number of units of one item in one second
 	throttled int64
-	settled   int64 // billed units of settlements, which writes includes
+	settled   int64 // part of writes that settles requests
 }
 
-// heat is the number of units of one item in a second.
+// heat counts the units of one item in the current second.
 type heat struct {
 	second int64
 	units  float64
 }
 
-// refuse counts a call that was throttled.
+// refuse counts a throttled call.
 func (m *meter) refuse(at algo.Instant) {
 	if at >= m.from && at < m.end {
 		m.throttled++
 	}
 }
 
-// warm adds units to the heat of an item, and updates m.hottest.
+// warm adds units to an item's heat, and updates m.hottest.
 func (m *meter) warm(h *heat, at algo.Instant, units float64) {
 	if second := int64(at) / int64(time.Second); h.second != second {
 		*h = heat{second: second}

@@ -12,20 +12,20 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// Limits are the limits of a plan: one for each caller and one for all callers together,
-// strict and spread.
+// Limits are the limits of a plan, one for each caller and one for all callers together. The
+// scenarios use each limit strictly and with each kind of Spread.
 type Limits struct {
 	Window    time.Duration `json:"windowNs"`
-	Each      int64         `json:"each"` // requests of one caller in a window
-	All       int64         `json:"all"`  // requests of all callers in a window
+	Each      int64         `json:"each"` // requests per window of one caller
+	All       int64         `json:"all"`  // requests per window of all callers
 	EachLease int64         `json:"eachLease"`
 	AllLease  int64         `json:"allLease"`
-	Shards    int           `json:"shards"` // shards of the limit for all callers; the limit for each caller has at most 4
+	Shards    int           `json:"shards"` // shards of the limit for all callers; a caller's own limit has at most 4
 	Sync      time.Duration `json:"syncNs"`
-	// Calendar replaces Window with a period, unless it is zero.
+	// Calendar replaces Window, unless it is zero.
 	Calendar algo.Calendar `json:"calendar"`
-	// Count is what the limits count. With another Count than requests, Reserve is what a request charges at
-	// admission, and Answers describes what is known afterward.
+	// Count is what the limits count. If it is not requests, a request charges Reserve at
+	// admission, and Answers describes what its answer shows.
 	Count   limiter.Counted `json:"count"`
 	Reserve int64           `json:"reserve"`
 	Answers Answers         `json:"answers"`
@@ -74,7 +74,7 @@ func Plan(p Parameters, l Limits, only *regexp.Regexp) ([]Scenario, error) {
 	return plan, nil
 }
 
-// shape is a limit of a plan. how is the part of its name that follows the algorithm.
+// shape is a limit of a plan. how follows the algorithm in its name.
 type shape struct {
 	how   string
 	limit limiter.Limit
@@ -101,7 +101,7 @@ func (l Limits) shapes(p Parameters) (list []shape) {
 		each(algo.Concurrent, "", limiter.Limit{})
 		all(algo.Concurrent, "", limiter.Spread{})
 		return list
-	case limiter.CountCost, limiter.CountFailures, limiter.CountBytes: // such a limit has no spread
+	case limiter.CountCost, limiter.CountFailures, limiter.CountBytes: // a limit with such a Count cannot be spread
 		for _, a := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow, algo.TokenBucket} {
 			each(a, "", limiter.Limit{})
 		}
@@ -116,14 +116,14 @@ func (l Limits) shapes(p Parameters) (list []shape) {
 		each(a, "", limiter.Limit{})
 	}
 	each(algo.SlidingWindow, fmt.Sprintf(", on_error local, %d", share), limiter.Limit{OnError: limiter.OnErrorLocal, LocalProcesses: share})
-	if l.Each > 1 { // one request cannot be leased in advance or divided
+	if l.Each > 1 { // a limit of one request cannot be leased or divided
 		lease := min(l.EachLease, l.Each)
 		each(algo.SlidingWindow, fmt.Sprintf(", lease %d", lease), limiter.Limit{Spread: limiter.Spread{Lease: lease}})
 		each(algo.SlidingWindow, fmt.Sprintf(", shards %d", shards), limiter.Limit{Spread: limiter.Spread{Shards: shards}})
 	}
 	each(algo.SlidingWindow, sync, limiter.Limit{Spread: limiter.Spread{Sync: l.Sync}})
-	all(algo.SlidingWindow, "", limiter.Spread{}) // no sliding_log: a log with so many entries does not fit into an item
-	if p.Store == DynamoDB {                      // the rules select adaptive shares for no other store
+	all(algo.SlidingWindow, "", limiter.Spread{}) // not sliding_log: a log of so many entries does not fit into an item
+	if p.Store == DynamoDB {                      // the rules allow adaptive shares only on DynamoDB
 		all(algo.SlidingWindow, ", adaptive", limiter.Spread{Adaptive: true})
 	}
 	all(algo.SlidingWindow, fmt.Sprintf(", shards %d", l.Shards), limiter.Spread{Shards: l.Shards})

@@ -14,12 +14,12 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// fleets are the numbers of environments of the scenarios.
+// fleets are the numbers of environments to simulate.
 var fleets = []int{20, 600}
 
-// The requests of one caller exceed the write rate of an item. Every algorithm admits at most 1 % above
-// the limit. Quiet callers use the same partition, which throttles them too. The quiet callers lose at
-// most 1 % of their requests.
+// One caller sends more than an item's write rate. Every algorithm admits at most 1 % over the
+// limit. Quiet callers in the same partition are throttled too, but lose at most 1 % of their
+// requests.
 func TestPressure_hotItem(t *testing.T) {
 	type scenario struct {
 		limit  limiter.Limit
@@ -32,7 +32,7 @@ func TestPressure_hotItem(t *testing.T) {
 		"20000 a minute":         {limiter.Limit{Rate: algo.Rate{Requests: 20_000, Window: time.Minute}}, 5000, 10 * time.Second},
 		"20000 a minute, bucket": {limiter.Limit{Rate: algo.Rate{Requests: 20_000, Window: time.Minute, Algorithm: algo.TokenBucket}}, 5000, 10 * time.Second},
 	}
-	for _, rate := range []float64{2000, 5000, 10_000, 20_000} { // these rates also throttle the reads of 600 environments
+	for _, rate := range []float64{2000, 5000, 10_000, 20_000} { // at these rates, the reads of 600 environments are throttled too
 		for name, small := range map[string]algo.Rate{
 			"600 a minute, fixed":  {Requests: 600, Window: time.Minute, Algorithm: algo.FixedWindow},
 			"600 a minute":         {Requests: 600, Window: time.Minute, Algorithm: algo.SlidingWindow},
@@ -59,8 +59,8 @@ func TestPressure_hotItem(t *testing.T) {
 	}
 }
 
-// Six callers flood at the same time. Each caller floods its own item. An environment sees several
-// throttled subjects at once. In its partition, each caller alone causes the throttling.
+// Six callers flood at once, each with its own item and partition. An environment then has several
+// throttled subjects.
 func TestPressure_hotItems(t *testing.T) {
 	for _, requests := range []int64{60, 600, 20_000} {
 		for _, n := range []int{20, 200, 600} {
@@ -79,8 +79,8 @@ func TestPressure_hotItems(t *testing.T) {
 	}
 }
 
-// A caller below half of its limit sends more requests than its item accepts writes. The caller gets
-// leases, and loses at most 1 % of its requests.
+// A caller stays below half of its limit, but above the write rate of its item. It gets leases and
+// loses at most 1 % of its requests.
 func TestPressure_hotHonest(t *testing.T) {
 	for _, algorithm := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow, algo.TokenBucket} {
 		for _, n := range fleets {
@@ -95,7 +95,6 @@ func TestPressure_hotHonest(t *testing.T) {
 	}
 }
 
-// one returns a stream with one caller.
 func one(name string, rate float64, l *limiter.Limit) *stream {
 	return &stream{name: name, rate: rate, charges: func(int) []limiter.Charge {
 		return []limiter.Charge{{Subject: limiter.User(name), Limit: l, Cost: 1}}
@@ -110,7 +109,8 @@ func quiet(t *testing.T) *stream {
 	}}
 }
 
-// local returns a limit that each environment enforces with a local count in an outage.
+// local returns l with on_error local: in an outage, each environment enforces it with a local
+// count.
 func local(t *testing.T, l limiter.Limit) *limiter.Limit {
 	l.OnError = limiter.OnErrorLocal
 	return limit(t, l)
@@ -119,7 +119,7 @@ func local(t *testing.T, l limiter.Limit) *limiter.Limit {
 // crowd puts all items into one partition.
 func crowd(t *table) { t.neighbours = func(limiter.Subject) bool { return true } }
 
-// withinLimit checks the number of admitted requests of a caller with one limit.
+// withinLimit checks that the caller of a stream with one limit got at most that limit.
 func withinLimit(t *testing.T, s *stream) {
 	t.Helper()
 	l := s.charges(0)[0].Limit
@@ -131,8 +131,8 @@ func withinLimit(t *testing.T, s *stream) {
 	}
 }
 
-// servesHonest checks callers that stay below half of their limits. due is the number of correct
-// refusals. All other refusals count as wrong.
+// servesHonest checks callers below half of their limits. due is the number of refusals that are
+// correct; all others are wrong.
 func servesHonest(t *testing.T, s *stream, due int) {
 	t.Helper()
 	lost := 100 * float64(s.refused-due) / float64(len(s.log))
@@ -142,8 +142,8 @@ func servesHonest(t *testing.T, s *stream, due int) {
 	}
 }
 
-// One caller of a shared limit sends requests that cost 50. The requests of the other callers cost 1. A
-// refused request of cost 50 does not cause a refusal of these cheap requests.
+// In a limit that several callers share, one caller's requests cost 50 and the others' cost 1.
+// After a refusal of a request of cost 50, requests of cost 1 must still be admitted.
 func TestPressure_costs(t *testing.T) {
 	for _, algorithm := range []algo.Algorithm{algo.TokenBucket, algo.SlidingWindow} {
 		for _, n := range fleets {
@@ -164,10 +164,10 @@ func TestPressure_costs(t *testing.T) {
 	}
 }
 
-// A patient caller waits for the duration in each refusal. A single environment would admit slightly
-// more of its requests, because each refused request costs the caller a round trip. At one request each
-// 100 ms, the difference is 8 %. A caller that does not wait gets no more requests. It costs each
-// environment about one refused call a second.
+// A patient caller waits as long as each refusal says. One environment would admit up to 8 % more
+// of its requests (at one request per 100 ms), because each refusal costs a round trip. A caller
+// that does not wait gets no more requests, and costs each environment about one refused call per
+// second.
 func TestPressure_patience(t *testing.T) {
 	for _, rate := range []algo.Rate{
 		{Requests: 10, Window: time.Second, Burst: 1, Algorithm: algo.TokenBucket},
@@ -197,8 +197,8 @@ func TestPressure_patience(t *testing.T) {
 	}
 }
 
-// While DynamoDB throttles the whole table, no caller below its limit is refused, not even a caller that
-// was over its limit before.
+// While DynamoDB throttles the whole table, no caller below its limit is refused, even one that was
+// over it before.
 func TestPressure_table(t *testing.T) {
 	for _, n := range fleets {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -206,7 +206,7 @@ func TestPressure_table(t *testing.T) {
 			always, returns, greedy := quiet(t), quiet(t), quiet(t)
 			greedy.rate, greedy.callers, greedy.stop, greedy.name = 2000, returns.callers, 4*time.Second, "greedy"
 			always.charges = named(always, "always")
-			returns.start, returns.name = 90*time.Second, "returns" // the callers of greedy return later
+			returns.start, returns.name = 90*time.Second, "returns" // the same callers as in greedy, which come back later
 			runFleet(t, n, 2*time.Minute, func(t *table) {
 				from := t.from.Add(95 * time.Second)
 				t.throttled = func(at algo.Instant) bool { return at > from && at < from.Add(20*time.Second) }
@@ -220,7 +220,7 @@ func TestPressure_table(t *testing.T) {
 	}
 }
 
-// named returns the charges of s for callers with different names.
+// named returns charges like those of s, for callers with this name.
 func named(s *stream, name string) func(int) []limiter.Charge {
 	charges := s.charges
 	return func(caller int) []limiter.Charge {
@@ -230,7 +230,7 @@ func named(s *stream, name string) func(int) []limiter.Charge {
 	}
 }
 
-// A request that the caller's limit refuses uses no quota of the limit that all callers share. This
+// A request that the caller's own limit refuses takes nothing from the limit of all callers. This
 // holds even for a fast bucket, which cannot refund a charge.
 func TestPressure_drain(t *testing.T) {
 	for _, algorithm := range []algo.Algorithm{algo.TokenBucket, algo.SlidingWindow} {
@@ -257,8 +257,8 @@ func TestPressure_drain(t *testing.T) {
 	}
 }
 
-// oracle returns the number of requests of the first stream that the algorithm correctly refuses. It
-// runs the algorithm on the requests of all streams in the order of their instants.
+// oracle returns how many requests of the first stream the algorithm refuses, if it gets the
+// requests of all streams in order of time.
 func oracle(m algo.Machine, streams ...*stream) (refused int) {
 	type charge struct {
 		request

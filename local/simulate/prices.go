@@ -2,16 +2,16 @@ package simulate
 
 import "time"
 
-// Prices in dollars in us-east-1, from infra/COSTS.md. The costs of API Gateway and logs are the same
-// for all limits, so they have no price here.
+// Prices in dollars in us-east-1, from infra/COSTS.md. API Gateway and logs cost the same for all
+// limits and are left out.
 const (
-	pricePerWrite   = 0.625 / 1e6 // for each write unit of DynamoDB on demand
+	pricePerWrite   = 0.625 / 1e6 // DynamoDB on demand
 	pricePerRead    = 0.125 / 1e6
 	pricePerECPU    = 0.0023 / 1e6 // ElastiCache Serverless
 	ecpuPerScript   = 3
 	pricePerRequest = 0.20 / 1e6 // Lambda, arm64
 	pricePerGBs     = 13.33 / 1e6
-	gigabytes       = 0.5 // memory of the authorizer in GB
+	gigabytes       = 0.5 // authorizer's memory in GB
 	billing         = time.Millisecond
 )
 

@@ -19,7 +19,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// carried is DynamoDB behind the simulated network. It makes each call when the call arrives in the
+// carried is DynamoDB Local behind the simulated network: a call is made when it arrives in the
 // simulation.
 type carried struct {
 	client *dynamodb.Client
@@ -42,7 +42,7 @@ func (c carried) PutItem(_ context.Context, in *dynamodb.PutItemInput, _ ...func
 	return carry(c.env, func() (*dynamodb.PutItemOutput, error) { return c.client.PutItem(context.Background(), in) })
 }
 
-// carry runs a call to a real server as a call of the simulation.
+// carry makes a call to a real server as a call of the simulation.
 func carry[T any](e *environment, call func() (T, error)) (out T, err error) {
 	s, billed := e.sim, e.measured()
 	if late := e.trip(context.Background(), func(algo.Instant) {
@@ -57,8 +57,8 @@ func carry[T any](e *environment, call func() (T, error)) (out T, err error) {
 	return out, err
 }
 
-// The simulated DynamoDB returns the same results as limiter/dynamostore with DynamoDB Local, if the
-// calls arrive in the same order. The test compares the result of each request, and the number of calls.
+// If calls arrive in the same order, the simulated DynamoDB and limiter/dynamostore on DynamoDB
+// Local give each request the same result with the same number of calls.
 func TestRun_likeDynamoDB(t *testing.T) {
 	client := dynamodb.New(dynamodb.Options{
 		BaseEndpoint: aws.String(storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT")), Region: "us-east-1", Retryer: aws.NopRetryer{},
@@ -69,7 +69,7 @@ func TestRun_likeDynamoDB(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_, _ = client.DeleteTable(context.WithoutCancel(t.Context()), &dynamodb.DeleteTableInput{TableName: aws.String(name)}) // the server keeps its tables in memory
+		_, _ = client.DeleteTable(context.WithoutCancel(t.Context()), &dynamodb.DeleteTableInput{TableName: aws.String(name)}) // an error does not matter: the server keeps its tables in memory
 	})
 	for _, s := range compared(t, DynamoDB) {
 		namespace := rand.Text()
@@ -79,7 +79,8 @@ func TestRun_likeDynamoDB(t *testing.T) {
 	}
 }
 
-// The simulated ElastiCache returns the same results as limiter/redisstore with Redis.
+// If calls arrive in the same order, the simulated ElastiCache and limiter/redisstore on Redis give
+// the same results.
 func TestRun_likeRedis(t *testing.T) {
 	options, err := redis.ParseURL(storetest.Server(t, "redis", "REDIS_URL"))
 	if err != nil {
@@ -103,7 +104,8 @@ type carriedStore struct {
 }
 
 func (c carriedStore) Take(_ context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
-	// The call gets copies, because it may arrive after the timeout, when Take has returned.
+	// The call needs its own copies, because it can arrive after the timeout, when Take has
+	// returned.
 	sent, found := slices.Clone(charges), slices.Clone(results)
 	allowed, err := carry(c.env, func() (bool, error) {
 		return c.Store.Take(context.Background(), now, subject, sent, found)
@@ -121,13 +123,13 @@ func (c carriedStore) Settle(_ context.Context, now algo.Instant, subject limite
 	})
 }
 
-// compared returns scenarios with a few callers over their limits and very different round-trip times.
-// In these scenarios, the calls of the environments often arrive out of order.
+// compared returns scenarios in which calls often arrive out of order: few callers over their
+// limits, and very different round trips.
 func compared(t *testing.T, store Store) []Scenario {
 	t.Helper()
 	p := small(store)
-	// With seed 1, one of 241 synchronizations of a bucket begins 3 ms earlier in the simulation of
-	// DynamoDB. The cause is not known.
+	// Not seed 1: with it, one of 241 synchronizations of a bucket begins 3 ms earlier in the
+	// simulation, for an unknown reason.
 	p.Seed, p.Rate, p.Callers = 2, 300, 10
 	p.Median, p.P99 = 8*time.Millisecond, 60*time.Millisecond
 	l := smallLimits()
@@ -147,7 +149,7 @@ func compared(t *testing.T, store Store) []Scenario {
 	return slices.DeleteFunc(plan, func(s Scenario) bool { return s.Limit.Spread.Cells > 0 }) // such a limit makes no store calls
 }
 
-// sameAs compares the simulation of s with a simulation that uses the stores of open.
+// sameAs compares the simulation of s with one that uses the stores that open returns.
 func sameAs(t *testing.T, s Scenario, open func(*environment) limiter.Store) {
 	t.Helper()
 	run := func(connect func(*simulation) error) (sim *simulation, log []request) {

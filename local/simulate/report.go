@@ -33,7 +33,7 @@ func Report(p Parameters, l Limits, results []Result) string {
 	return b.String()
 }
 
-// time describes the time of the limits.
+// time describes the window or period, such as "a minute".
 func (l Limits) time() string {
 	switch {
 	case l.Count == limiter.CountConcurrent:
@@ -44,7 +44,7 @@ func (l Limits) time() string {
 	return "in " + l.Window.String()
 }
 
-// more describes the period of the limits, and what they count if they do not count requests.
+// more describes the period, and what the limits count if not requests.
 func (l Limits) more() (text string) {
 	if l.Calendar.Period != "" {
 		text = fmt.Sprintf(" In the middle of the time, a %s of %s ends.", l.Calendar.Period, cmp.Or(l.Calendar.Zone, "UTC"))
@@ -63,7 +63,7 @@ func (l Limits) more() (text string) {
 	return text
 }
 
-// settles reports whether the requests of a result were settled after their answers.
+// settles reports whether r's requests were settled after their answers.
 func settles(r Result) bool { return r.Settled > 0 }
 
 // thousands returns n with commas between groups of three digits.
@@ -75,7 +75,8 @@ func thousands(n int64) string {
 	return text
 }
 
-// columns are the heads of a table of results, and how to print them.
+// columns returns the headings of the table of results, and a function for the cells of each
+// column.
 func columns(store Store) (heads []string, cells func(r *Result) []string) {
 	unit := "writes"
 	if store == ElastiCache {
@@ -135,8 +136,8 @@ func decimals(f float64, digits int) string { return strconv.FormatFloat(f, 'f',
 
 func milliseconds(d time.Duration) string { return decimals(d.Seconds()*1000, 2) }
 
-// grid returns a Markdown table. The first line is the head. The first column is aligned
-// left, the others right.
+// grid returns a Markdown table from its head and rows. The first column is aligned left, the
+// others right.
 func grid(cells [][]string) string {
 	widths := make([]int, len(cells[0]))
 	for _, line := range cells {

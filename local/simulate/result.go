@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Result counts the requests of a Scenario after its warm-up. Each request counts in one of
-// Allowed, Refused, Degraded and Away.
+// Result counts the requests after the warm-up. Each is in exactly one of Allowed, Refused,
+// Degraded and Away.
 type Result struct {
 	Name         string `json:"name"`
 	Environments int    `json:"environments"`
@@ -14,58 +14,55 @@ type Result struct {
 	Requests     int64  `json:"requests"`
 	Allowed      int64  `json:"allowed"`
 	Refused      int64  `json:"refused"`
-	// Degraded counts requests that the store did not decide, because it throttled or was too
-	// late. The limiter refused them as busy, or on_error decided.
+	// Degraded counts requests that the store did not decide because it throttled or answered late.
+	// The limiter refused them as busy, or on_error decided.
 	Degraded int64 `json:"degraded"`
-	// Away counts requests that found no free environment within a second.
+	// Away counts requests that waited a second without finding a free environment.
 	Away int64 `json:"away"`
-	// Admitted is the number of admitted requests in each second. It includes requests that on_error
+	// Admitted is the number of admitted requests in each second, including those that on_error
 	// admitted.
 	Admitted []int64 `json:"admitted"`
 
-	// Oracle is the number of requests that an oracle admits. The oracle sees all requests in order of
-	// time.
+	// Oracle is the number of requests that the algorithm admits if it gets all requests in order
+	// of time.
 	Oracle int64 `json:"oracle"`
-	// WronglyRefused is a sum over all windows of all callers. A window adds the number of requests that
-	// the oracle admits minus the number that the limiter admits. A window with a negative difference
-	// adds 0.
+	// WronglyRefused is how many more requests the oracle admits than the limiter, summed over the
+	// windows of all callers in which it does.
 	WronglyRefused int64 `json:"wronglyRefused"`
-	// Over counts the requests that were admitted over the limit. For this number, the algorithm runs
-	// again on only the admitted requests, in order of time. Over is the number of requests that this
-	// run refuses. OverMost is the largest such number in one window of one caller.
+	// Over is the number of requests admitted over the limit: of the admitted requests alone, in
+	// order of time, the algorithm refuses this many. OverMost is the largest such number in one
+	// window of one caller.
 	Over     int64 `json:"over"`
 	OverMost int64 `json:"overMost"`
 
-	Cached int64 `json:"cached"` // refused from the denial cache, without a call
+	Cached int64 `json:"cached"` // refused by the denial cache, without a store call
 	Calls  int64 `json:"calls"`
-	// Units are write units of DynamoDB or scripts of ElastiCache. Reads are read units of
-	// DynamoDB.
+	// Units are DynamoDB's write units or ElastiCache's scripts. Reads are DynamoDB's read units.
 	Units int64 `json:"units"`
 	Reads int64 `json:"reads"`
 	// Settled is the part of Units that settles requests after their answers.
 	Settled int64 `json:"settled,omitempty"`
-	// Hottest is the largest number of units of one item in a second.
+	// Hottest is the largest number of units of one item in one second.
 	Hottest   float64 `json:"hottest"`
 	Throttled float64 `json:"throttledPerSecond"`
 
-	P50 time.Duration `json:"p50Ns"` // P50 and P99 are quantiles of the duration of a decision
+	P50 time.Duration `json:"p50Ns"` // quantiles of the duration of a decision
 	P99 time.Duration `json:"p99Ns"`
-	// Concurrency is the Lambda quota that the traffic needs: one unit for each environment, and at
-	// least one unit for each ten requests a second.
+	// Concurrency is the Lambda quota that the traffic needs: one per environment, but at least one
+	// per ten requests a second.
 	Concurrency int `json:"concurrency"`
-	// Dollars is the cost of the authorizer and the store for a million requests.
+	// Dollars is the cost of the authorizer and the store per million requests.
 	Dollars float64 `json:"dollarsPerMillion"`
 }
 
-// requestsEach is the number of synchronous requests a second that Lambda admits for each
-// unit of concurrency.
+// requestsEach is how many synchronous requests per second Lambda accepts per unit of concurrency.
 const requestsEach = 10
 
 // tally counts decisions.
 type tally struct {
 	Result
-	billed int64    // time that Lambda bills, in multiples of billing
-	took   []uint32 // number of decisions for each microsecond of duration
+	billed int64    // duration that Lambda bills, in units of billing
+	took   []uint32 // index: duration of a decision in microseconds; value: number of decisions
 }
 
 func newTally(s *Scenario) *tally {
@@ -79,7 +76,7 @@ func newTally(s *Scenario) *tally {
 	}
 }
 
-// count passes a request to the judge, and adds it to the tally unless it belongs to the warm-up.
+// count gives a request to the judge, and adds it to the tally if the warm-up is over.
 func (s *simulation) count(r *request) {
 	s.judge.add(r)
 	if r.at < s.from {
@@ -110,7 +107,6 @@ func (s *simulation) count(r *request) {
 	t.took[took/time.Microsecond]++
 }
 
-// result returns the Result of a simulation that has ended.
 func (s *simulation) result() Result {
 	t, m, v := s.tally, s.meter, s.judge.close()
 	r := t.Result
@@ -128,7 +124,6 @@ func (s *simulation) result() Result {
 	return r
 }
 
-// quantile returns the q-th quantile of the durations.
 func (t *tally) quantile(q float64) time.Duration {
 	rank := int64(q * float64(t.Requests-t.Away-1))
 	for i, n := range t.took {

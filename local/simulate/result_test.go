@@ -10,9 +10,9 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// The expected costs in dollars are calculated by hand for a million requests. The Lambda invocations
-// cost 0.20, and 5 ms of half a GB for each request cost 0.033325. One DynamoDB write for each request
-// costs 0.625. Three ECPUs of ElastiCache for each request cost 0.0069.
+// The expected dollars per million requests are computed by hand. Lambda: 0.20 for invocations, and
+// 0.033325 for 5 ms of 0.5 GB each. DynamoDB: 0.625 for one write each. ElastiCache: 0.0069 for
+// three ECPUs each.
 func TestRun_dollars(t *testing.T) {
 	strict := limiter.Limit{Global: true, Rate: algo.Rate{Requests: 1e6, Window: time.Second, Algorithm: algo.FixedWindow}}
 	cells := strict
@@ -23,7 +23,7 @@ func TestRun_dollars(t *testing.T) {
 		invocation time.Duration
 		want       float64
 	}{
-		{DynamoDB, strict, time.Millisecond, 0.20 + 0.033325 + 0.625}, // 3.5 ms for the call plus 1 ms are 4.5 ms; Lambda bills 5 ms
+		{DynamoDB, strict, time.Millisecond, 0.20 + 0.033325 + 0.625}, // 3.5 ms for the call and 1 ms for the rest are 4.5 ms, billed as 5 ms
 		{ElastiCache, strict, time.Millisecond, 0.20 + 0.033325 + 0.0069},
 		{DynamoDB, cells, 3 * time.Millisecond, 0.20 + 0.019995},
 	} {
@@ -39,9 +39,9 @@ func TestRun_dollars(t *testing.T) {
 	}
 }
 
-// A write costs one unit for each started KB of the item. A read costs one unit for each started 4 KB.
+// A write costs one unit per started KB of the item, and a read one unit per started 4 KB.
 func TestTable_units(t *testing.T) {
-	for entries, want := range map[int]int64{0: 1, 68: 1, 69: 2, 154: 2, 155: 3} { // 200 bytes, plus 12 bytes for each entry
+	for entries, want := range map[int]int64{0: 1, 68: 1, 69: 2, 154: 2, 155: 3} { // 200 bytes, and 12 bytes per entry
 		var state algo.State
 		for i := range entries {
 			state.Entries += algo.NewEntries(algo.Instant(i))
@@ -59,7 +59,7 @@ func TestTable_units(t *testing.T) {
 	}
 }
 
-// If each decision makes one round trip, the percentiles equal the percentiles of the round trip.
+// If each decision makes one round trip, its percentiles are those of the round trip.
 func TestRun_percentiles(t *testing.T) {
 	p := small(DynamoDB)
 	p.Measured = 5 * time.Second
@@ -69,7 +69,7 @@ func TestRun_percentiles(t *testing.T) {
 	}
 }
 
-// Lambda accepts ten requests a second for each unit of concurrency, even if the requests are short.
+// Lambda accepts ten requests per second and unit of concurrency, even if they are short.
 func TestRun_concurrency(t *testing.T) {
 	for environments, want := range map[int]int{100: 400, 1000: 1000} {
 		p := small(DynamoDB)
@@ -80,8 +80,8 @@ func TestRun_concurrency(t *testing.T) {
 	}
 }
 
-// If Environments is 0, the fleet has three times the mean number of busy environments. That mean
-// assumes one call for each decision.
+// With Environments 0, the fleet has three times the mean number of busy environments, if each
+// decision makes one call.
 func TestParameters_fleet(t *testing.T) {
 	for rate, want := range map[float64]int{100_000: 1500, 1_000_000: 15_000, 1: 1} {
 		p := Default(DynamoDB)
@@ -92,7 +92,6 @@ func TestParameters_fleet(t *testing.T) {
 	}
 }
 
-// The expected report line is calculated by hand.
 func TestReport(t *testing.T) {
 	r := Result{
 		Name: "a limit", Environments: 8, Limit: 20, Requests: 2000, Allowed: 1000, Refused: 850, Degraded: 100, Away: 50, Admitted: []int64{600, 450},

@@ -10,7 +10,7 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// Store names the kind of store that is simulated.
+// Store is the kind of store to simulate.
 type Store string
 
 // The stores.
@@ -19,70 +19,69 @@ const (
 	ElastiCache Store = "elasticache"
 )
 
-// Scenario is one limit under traffic. A limit with Global counts all callers together. Any other limit
-// counts each caller separately.
+// Scenario is one limit under traffic. A limit with Global counts all callers together, any other
+// each caller separately.
 type Scenario struct {
 	Name  string
 	Limit *limiter.Limit
 	Parameters
-	// Answers describes the answers of admitted requests. It is used only if Limit has a Count.
+	// Answers describes the answers of admitted requests. It is unused if Limit has no Count.
 	Answers Answers
-	// Reserve is the cost that a request charges at admission if Limit has a Count.
+	// Reserve is what a request charges at admission if Limit has a Count.
 	Reserve int64
-	// rate returns the rate at a time since the start. It replaces Rate, unless it is nil.
+	// rate returns the requests per second at a time since the start. nil: Rate applies.
 	rate func(since time.Duration) float64
 }
 
-// Parameters describe the traffic, the functions and the store. Default sets all of them.
+// Parameters describe the traffic, the functions and the store. Default returns a complete set.
 type Parameters struct {
 	// Seed determines all random numbers. The same seed gives the same result.
 	Seed  uint64 `json:"seed"`
 	Store Store  `json:"store"`
 
-	// Rate is the mean number of requests a second. Requests arrive as a Poisson process.
+	// Rate is the mean number of requests per second, which arrive as a Poisson process.
 	Rate float64 `json:"rate"`
-	// Callers send requests by Zipf's law: the frequency of the k-th caller is proportional to k to the
-	// power of minus Exponent.
+	// The k-th of Callers sends requests with a frequency proportional to k^-Exponent (Zipf's law).
 	Callers  int     `json:"callers"`
 	Exponent float64 `json:"exponent"`
-	// Warmup comes before Measured and does not count. Both are whole numbers of the limit's
-	// windows.
+	// Warmup is simulated before Measured and does not count. Both are multiples of the limit's
+	// window.
 	Warmup   time.Duration `json:"warmupNs"`
 	Measured time.Duration `json:"measuredNs"`
 
-	// Environments is the number of environments, which all exist from the start. 0 means three times
-	// the mean number of busy environments. That mean assumes that each decision takes one call.
+	// Environments is the number of environments, which exist from the start. 0 means three times
+	// the mean number of busy ones, if each decision makes one call.
 	Environments int `json:"environments"`
-	// Invocation is the time of one invocation without the wait for the store.
+	// Invocation is the duration of an invocation without the wait for the store.
 	Invocation time.Duration `json:"invocationNs"`
-	// Timeout is the longest wait of a decision for the store.
+	// Timeout is the longest time that a decision waits for the store.
 	Timeout time.Duration `json:"timeoutNs"`
-	// Median and P99 are quantiles of a round trip to the store, which is log-normal.
+	// Median and P99 are quantiles of the log-normal round trip to the store.
 	Median time.Duration `json:"medianNs"`
 	P99    time.Duration `json:"p99Ns"`
 
-	// ItemWrites is the number of write units that an item of DynamoDB accepts in a second.
+	// ItemWrites is the number of write units per second that a DynamoDB item accepts.
 	ItemWrites float64 `json:"itemWrites"`
-	// SlotECPUs is the number of ECPUs a second that a slot of ElastiCache accepts. It also bounds each
-	// key, because a key is in one slot. CacheECPUs is the number for the whole cache.
+	// SlotECPUs is the number of ECPUs per second that a slot of ElastiCache accepts, and so each
+	// key in it. CacheECPUs is the number for the whole cache.
 	SlotECPUs  float64 `json:"slotECPUs"`
 	CacheECPUs float64 `json:"cacheECPUs"`
 }
 
-// Answers describes what becomes known of a request after its admission. The duration and the cost are
-// log-normal, or fixed if the quantiles are equal.
+// Answers describes what a request's answer shows. Durations and costs are log-normal, or constant
+// if median and P99 are equal.
 type Answers struct {
-	Duration    time.Duration `json:"durationNs"` // median of the time from the admission to the end of the answer
+	Duration    time.Duration `json:"durationNs"` // median time from the admission to the end of the answer
 	DurationP99 time.Duration `json:"durationP99Ns"`
-	Cost        int64         `json:"cost"` // median of the cost that the API reports, or of the bytes of the body
+	Cost        int64         `json:"cost"` // median of the reported cost, or of the body's bytes
 	CostP99     int64         `json:"costP99"`
 	Failures    float64       `json:"failures"` // share of the requests that fail
 }
 
-// counts reports whether the limit settles its charges after the answers.
+// counts reports whether the limit settles charges after the answers.
 func (s *Scenario) counts() bool { return s.Limit.Count.Settles() }
 
-// reserve returns what a request charges until its settlement. It returns 0 if it is not settled.
+// reserve returns the charge of a request before its settlement, or 0 if the limit does not settle.
 func (s *Scenario) reserve() int64 {
 	if !s.counts() {
 		return 0
@@ -90,9 +89,9 @@ func (s *Scenario) reserve() int64 {
 	return s.Reserve
 }
 
-// Default returns the parameters of 100,000 requests a second by a million callers. The round trips are
-// as short as between an environment and a store in the same region. SlotECPUs is the figure that AWS
-// documents; it was not measured. CacheECPUs is five times the default of the construct.
+// Default returns parameters for 100,000 requests per second by a million callers. Environment and
+// store are in the same region. SlotECPUs is AWS's documented figure, which was not measured;
+// CacheECPUs is five times the construct's default.
 func Default(store Store) Parameters {
 	p := Parameters{
 		Seed: 1, Store: store,
@@ -108,7 +107,6 @@ func Default(store Store) Parameters {
 	return p
 }
 
-// fleet returns the number of environments.
 func (p *Parameters) fleet() int {
 	if p.Environments > 0 {
 		return p.Environments
@@ -116,8 +114,8 @@ func (p *Parameters) fleet() int {
 	return int(math.Ceil(3 * p.Rate * (p.Invocation + p.Median).Seconds()))
 }
 
-// fleet returns the number of environments. A request with a Count occupies its environment until its
-// settlement.
+// fleet returns the number of environments. With a Count, a request occupies its environment until
+// its settlement.
 func (s *Scenario) fleet() int {
 	if s.Environments > 0 || !s.counts() {
 		return s.Parameters.fleet()
@@ -126,20 +124,19 @@ func (s *Scenario) fleet() int {
 	return int(math.Ceil(3 * s.Rate * (s.Invocation + 2*s.Median + mean).Seconds()))
 }
 
-// maxRequests bounds the time of a scenario: a billion requests take at least ten minutes.
+// maxRequests bounds the duration of a run: a billion requests take at least ten minutes.
 const maxRequests = 1_000_000_000
 
-// maxEnvironments bounds the memory, which is about 20 KB for each environment.
+// maxEnvironments bounds the memory, about 20 KB per environment.
 const maxEnvironments = 100_000
 
-// validate returns an error for the first invalid field.
 func (s *Scenario) validate() error {
 	wrong := func(what string, got any, want string) error {
 		return fmt.Errorf("%s: got %v, want %s", what, got, want)
 	}
 	window := s.Limit.Rate.Span()
 	if s.Limit.Rate.Calendar.Period != "" || s.Limit.Rate.Algorithm == algo.Concurrent {
-		window = 1 // the simulation of a period begins before its end, and slots have no windows
+		window = 1 // a period may end within the simulation, and slots have no window
 	}
 	switch {
 	case s.Store != DynamoDB && s.Store != ElastiCache:

@@ -16,7 +16,7 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// small returns parameters with little traffic. DynamoDB throttles no item at this traffic.
+// small returns parameters with so little traffic that DynamoDB throttles no item.
 func small(store Store) Parameters {
 	p := Default(store)
 	p.Rate, p.Callers, p.Environments, p.ItemWrites = 4000, 500, 100, 1e6
@@ -24,7 +24,7 @@ func small(store Store) Parameters {
 	return p
 }
 
-// smallLimits returns limits that refuse many requests of the traffic of small.
+// smallLimits returns limits that refuse many of these requests.
 func smallLimits() Limits {
 	l := DefaultLimits()
 	l.All, l.AllLease, l.Shards = 1500, 50, 4
@@ -62,8 +62,8 @@ func planned(t *testing.T, p Parameters) []Scenario {
 	return plan
 }
 
-// The same scenario returns the same result on any number of processors. A different seed returns a
-// different result. The result counts every request.
+// A scenario has the same result on any number of processors, and another result with another seed.
+// The result counts every request.
 func TestRun_deterministic(t *testing.T) {
 	for _, store := range []Store{DynamoDB, ElastiCache} {
 		p := small(store)
@@ -82,7 +82,7 @@ func TestRun_deterministic(t *testing.T) {
 	}
 }
 
-// recorder is a store that only records the order of its calls.
+// recorder is a store that records the order of its calls.
 type recorder struct {
 	limiter.Store
 	env    *environment
@@ -97,9 +97,9 @@ func (r recorder) Take(ctx context.Context, _ algo.Instant, _ limiter.Subject, c
 	return true, nil
 }
 
-// The store serves calls in the order of their arrival, although the environments run ahead of each
-// other. Requests are recorded in the order of their times. The log of requests never holds more than
-// about two ticks.
+// The store serves calls in the order of their arrival, although environments run ahead of each
+// other. Requests are recorded in order of time. The log never has more than about two ticks of
+// requests.
 func TestRun_order(t *testing.T) {
 	p := small(DynamoDB)
 	p.Rate, p.Median, p.P99, p.Invocation = 20_000, 5*time.Millisecond, 200*time.Millisecond, 0
@@ -132,8 +132,8 @@ func TestRun_order(t *testing.T) {
 	}
 }
 
-// While the store answers, strict limits, leases and shards admit no request over the limit. Strict
-// limits wrongly refuse a request only if calls arrive out of order.
+// If the store answers, strict limits, leases and shards admit nothing over the limit. A strict
+// limit refuses a request wrongly only if calls arrive out of order.
 func TestRun_exact(t *testing.T) {
 	for _, store := range []Store{DynamoDB, ElastiCache} {
 		for _, s := range planned(t, small(store)) {
@@ -151,8 +151,8 @@ func TestRun_exact(t *testing.T) {
 	}
 }
 
-// Environments that synchronize their counts each admit at most the limit within an interval. A single
-// environment admits no request over the limit.
+// Environments that synchronize counts each admit at most the limit per interval. A single one
+// admits nothing over the limit.
 func TestRun_sync(t *testing.T) {
 	for n := 1; n <= 8; n *= 2 {
 		p := small(ElastiCache)
@@ -172,8 +172,8 @@ func TestRun_sync(t *testing.T) {
 	}
 }
 
-// An item accepts its number of write units a second from the first second on. It throttles all other
-// writes. Each charged request is one write.
+// From the first second on, an item accepts its number of write units per second and throttles
+// further writes. Each charge is one write.
 func TestRun_hotItem(t *testing.T) {
 	for _, rate := range []float64{800, 3000} {
 		p := small(DynamoDB)
@@ -182,32 +182,32 @@ func TestRun_hotItem(t *testing.T) {
 			Global: true, Rate: algo.Rate{Requests: 1e6, Window: time.Second, Algorithm: algo.FixedWindow}, Spread: limiter.Spread{Lease: 1},
 		})})
 		hot := rate > p.ItemWrites
-		// Before the item has its first units, a few requests are throttled.
+		// A few requests are throttled before the item gets its first units.
 		if hot != (r.Throttled > 10) || hot != (r.Degraded > 10) {
 			t.Errorf("%g a second: got %g throttled a second and %d degraded, want above 10: %t", rate, r.Throttled, r.Degraded, hot)
 		}
 		if want := min(rate, p.ItemWrites); r.Hottest > 1.15*want || !hot && r.Hottest < 0.85*want {
 			t.Errorf("%g a second: got %g writes in the hottest second, want about %g", rate, r.Hottest, want)
 		}
-		// The item can charge more units than there are requests: a retry after a throttled attempt can
-		// lose a race, and the item can charge a call after its timeout.
+		// The item can charge more than the admitted requests: a call can arrive after its timeout,
+		// and a retry after a throttled attempt can lose a race.
 		charged := r.Requests - r.Degraded
 		if r.Calls < charged || r.Units < charged || r.Units > charged+charged/100 {
 			t.Errorf("%g a second: got %d calls and %d units, want at least %d, and at most 1 %% more units", rate, r.Calls, r.Units, charged)
 		}
-		if most := p.ItemWrites*(p.Measured+p.Timeout).Seconds() + 10; float64(r.Units) > most { // the last requests end after the timeout
+		if most := p.ItemWrites*(p.Measured+p.Timeout).Seconds() + 10; float64(r.Units) > most { // the last requests can end after the measured time, by up to the timeout
 			t.Errorf("%g a second: got %d units in %s from the first second on, want at most %g", rate, r.Units, p.Measured, most)
 		}
 	}
 }
 
-// A slot and the whole cache accept a fixed number of ECPUs a second. They reject all other calls. After
-// a rejected call, on_error admits the request without waiting for the timeout.
+// A slot and the cache accept their numbers of ECPUs per second and reject further calls. on_error
+// admits the request of a rejected call at once.
 func TestRun_ecpus(t *testing.T) {
 	for name, test := range map[string]struct {
-		slot, cache float64 // ECPUs a second
+		slot, cache float64 // ECPUs per second
 		limit       limiter.Limit
-		most        float64 // scripts a second
+		most        float64 // scripts per second
 	}{
 		"a slot has enough ECPUs":               {slot: 30_000, cache: 1e6, limit: limiter.Limit{Global: true}, most: 4000},
 		"a slot has too few ECPUs":              {slot: 6000, cache: 1e6, limit: limiter.Limit{Global: true}, most: 2000},
@@ -230,8 +230,8 @@ func TestRun_ecpus(t *testing.T) {
 	}
 }
 
-// A decision takes one round trip, but at most the timeout. After the timeout, on_error admits the
-// request.
+// A decision takes one round trip, or the timeout if that is shorter. After the timeout, on_error
+// admits the request.
 func TestRun_timeout(t *testing.T) {
 	for _, median := range []time.Duration{4 * time.Millisecond, 150 * time.Millisecond, 300 * time.Millisecond} {
 		p := small(DynamoDB)
@@ -247,7 +247,7 @@ func TestRun_timeout(t *testing.T) {
 	}
 }
 
-// Lambda rejects a request if all environments are busy.
+// A request is rejected if all environments are busy for a second.
 func TestRun_turnedAway(t *testing.T) {
 	p := small(DynamoDB)
 	p.Environments = 5
@@ -257,7 +257,7 @@ func TestRun_turnedAway(t *testing.T) {
 	}
 }
 
-// The denial cache refuses the requests of a flooding caller without a store call.
+// The denial cache refuses a flooding caller's requests without store calls.
 func TestRun_cached(t *testing.T) {
 	p := small(DynamoDB)
 	p.Callers, p.Environments, p.Invocation = 1, 4, 10*time.Microsecond
@@ -338,8 +338,8 @@ func TestLognormal(t *testing.T) {
 	}
 }
 
-// The queue returns calls in the order of their times. It returns calls of the same instant in the
-// order of their environments.
+// The queue returns calls in order of time, and calls of the same time in the order of their
+// environments.
 func TestCalls(t *testing.T) {
 	var q calls
 	random := rand.New(rand.NewPCG(1, 2))
@@ -356,8 +356,8 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-// The judge compares a small log with the algorithm. The limit is 2 in a window of 10. The judge counts
-// the windows from 100 on.
+// The judge compares a short list of decisions with the algorithm. The limit is 2 requests per
+// window of 10; windows count from 100 on.
 func TestJudge(t *testing.T) {
 	m, err := algo.New(algo.Rate{Algorithm: algo.FixedWindow, Requests: 2, Window: 10})
 	if err != nil {
@@ -368,8 +368,8 @@ func TestJudge(t *testing.T) {
 	}
 	v := judged(newJudge(m, 10, 100, 0), []request{
 		at(2, 90, true), at(2, 91, true), at(2, 92, true), at(2, 93, true), // warm-up
-		at(1, 101, false), at(1, 102, true), at(1, 103, true), // in one window, a wrong refusal compensates a wrong admission
-		at(1, 111, false), at(1, 112, true), // one request wrongly refused
+		at(1, 101, false), at(1, 102, true), at(1, 103, true), // in one window, one wrong refusal and one wrong admission
+		at(1, 111, false), at(1, 112, true), // one wrong refusal
 		at(1, 121, true), at(1, 122, true), at(1, 123, true), at(1, 124, true), // two requests too many
 		at(1, 131, true), at(1, 132, true), at(1, 133, true), // one request too many
 		at(2, 101, true), at(2, 102, true), at(2, 103, true), // one request too many
@@ -380,7 +380,6 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// judged returns the verdict on a log.
 func judged(j *judge, log []request) verdict {
 	slices.SortStableFunc(log, func(a, b request) int { return cmp.Compare(a.at, b.at) })
 	for i := range log {

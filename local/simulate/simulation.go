@@ -14,18 +14,19 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// request is one request of the log, with its decision.
+// request is the record of one decided request.
 type request struct {
 	at          algo.Instant
 	caller      uint32
 	environment uint32
 	took        uint32 // duration of the decision in nanoseconds
 	admitted    bool
-	degraded    bool // the store did not decide
-	cached      bool // the environment refused it without a call
-	away        bool // no environment was free for it
+	degraded    bool // true if the store did not decide
+	cached      bool // true if the environment refused it without a call
+	away        bool // true if it found no free environment
 
-	// For limits with a Count: the time from the admission to the end of the answer, and the actual cost.
+	// Only for limits with a Count: the time from the admission to the end of the answer, and the
+	// actual cost.
 	lasts  time.Duration
 	actual int64
 }
@@ -41,7 +42,7 @@ type simulation struct {
 	*Scenario
 	workers   int
 	start     algo.Instant
-	from, end algo.Instant // end of the warm-up, and end of the simulation
+	from, end algo.Instant // from: end of the warm-up; end: end of the simulation
 	callers   zipf
 	latency   lognormal
 	durations lognormal // durations of requests, if the limit has a Count
@@ -51,18 +52,18 @@ type simulation struct {
 	meter     *meter
 	tally     *tally
 	judge     *judge
-	record    func(*request) // called for each request in the order of their times
+	record    func(*request) // if not nil, called for each request in order of time
 
 	all          []*environment
 	parked       []*environment // environments that have reached the end of the tick
 	since, until algo.Instant   // start and end of the tick
-	gap          float64        // mean nanoseconds between the requests of an environment
+	gap          float64        // mean nanoseconds between two requests of one environment
 	calls        calls
 	log          []request // requests that the judge has not seen yet
 }
 
-// epoch is the start of all simulations, except those of periods. It is midnight, which is a boundary of
-// every window that divides a day.
+// epoch is the start of every simulation without a period: midnight, which is a boundary of every
+// window that divides a day.
 var epoch = algo.InstantOf(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
 
 // Run simulates s with up to the given number of processors. The same scenario gives the same result on
@@ -104,7 +105,7 @@ func newSimulation(s *Scenario) (*simulation, error) {
 	return sim, nil
 }
 
-// openStore creates the store. open connects an environment to it.
+// openStore creates the store. open then connects an environment to it.
 func (s *simulation) openStore() error {
 	if s.Store == DynamoDB {
 		table, err := newTable(s.meter, s.ItemWrites)
@@ -119,12 +120,12 @@ func (s *simulation) openStore() error {
 	return err
 }
 
-// minTick is the minimum length of a tick. An environment without calls runs ahead until the end of the
-// tick.
+// minTick is the minimum length of a tick. Between two calls, an environment runs ahead to the end
+// of the tick.
 const minTick = 100 * time.Millisecond
 
-// run simulates one tick after another. A decision ends before the end of the next tick, because a
-// tick is at least as long as the timeout.
+// run simulates tick by tick. A decision ends in the next tick at the latest, because a tick is at
+// least as long as the timeout.
 func (s *simulation) run(ctx context.Context, progress *atomic.Int64) error {
 	defer func() {
 		for _, e := range s.all {
@@ -157,7 +158,6 @@ func (s *simulation) run(ctx context.Context, progress *atomic.Int64) error {
 	return err
 }
 
-// startAll starts all environments.
 func (s *simulation) startAll() error {
 	s.since = s.start
 	s.setGap()
@@ -172,7 +172,7 @@ func (s *simulation) startAll() error {
 	return nil
 }
 
-// setGap sets gap for the rate of the current tick.
+// setGap sets gap to the rate of the current tick.
 func (s *simulation) setGap() {
 	rate := s.Rate
 	if s.rate != nil {
@@ -187,8 +187,8 @@ func (s *simulation) takeParked() []*environment {
 	return parked
 }
 
-// serve serves all calls that arrive before an instant, including calls that other calls cause. It
-// returns the error of ctx.
+// serve serves all calls that arrive before a time, including those that answers cause. It returns
+// the error of ctx.
 func (s *simulation) serve(ctx context.Context, before algo.Instant) error {
 	var resumed []*environment
 	for len(s.calls) > 0 && s.calls[0].at < before && ctx.Err() == nil {
@@ -221,10 +221,10 @@ func (s *simulation) advance(list []*environment) {
 	}
 }
 
-// crew is the number of environments that one processor takes at a time.
+// crew is the number of environments that one worker resumes at a time.
 const crew = 16
 
-// resume resumes environments. It uses several workers if there are enough environments.
+// resume resumes environments, with several workers if there are many.
 func (s *simulation) resume(list []*environment) {
 	if s.workers == 1 || len(list) < 2*crew {
 		for _, e := range list {
@@ -250,7 +250,7 @@ func (s *simulation) resume(list []*environment) {
 	wg.Wait()
 }
 
-// collect judges the requests before an instant. It returns the number of new requests of the log.
+// collect judges the requests before a time, and returns how many requests are new in the log.
 func (s *simulation) collect(before algo.Instant) (n int, err error) {
 	for _, e := range s.all {
 		n += len(e.log)

@@ -10,28 +10,27 @@ import (
 	"github.com/weir-limits/weir/limiter/memstore"
 )
 
-// table is a model of a DynamoDB table. Each item has a partition of its own, as if the adaptive
-// capacity of DynamoDB had isolated the item. The exception are subjects for which neighbours returns
-// true. The table as a whole has no limit unless throttled is set.
+// table models a DynamoDB table. Each item has its own partition, as after DynamoDB's adaptive
+// capacity has isolated it, except subjects for which neighbours returns true. The table as a whole
+// is unlimited unless throttled is set.
 type table struct {
 	*meter
-	rate  float64 // write units a second of a partition, and so of an item
+	rate  float64 // write units per second of a partition
 	items map[limiter.Subject]*item
-	// neighbours reports whether a subject shares the one crowded partition. If neighbours is nil, no
-	// subject does.
+	// neighbours reports whether a subject is in the one partition that several items share. nil:
+	// no subject is.
 	neighbours func(limiter.Subject) bool
 	crowded    *partition
-	// throttled reports whether the table as a whole throttles writes; nil: never.
+	// throttled reports whether the whole table throttles writes at a time. nil: never.
 	throttled func(at algo.Instant) bool
-	shares    *memstore.Store // the reports of adaptive shares
-	entry     int             // size in bytes of an element of a list
+	shares    *memstore.Store // has the reports of adaptive shares
+	entry     int             // bytes of a list's element
 }
 
-// partition is the capacity that the items of a key range share.
+// partition is the capacity of a range of keys.
 type partition struct{ writes, reads allowance }
 
-// readsPerWrite is the ratio of the read units to the write units that a partition accepts in
-// a second.
+// readsPerWrite is how many read units per second a partition accepts for each write unit.
 const readsPerWrite = 3
 
 // item is one subject of the table.
@@ -40,11 +39,11 @@ type item struct {
 	*partition
 	state  algo.State
 	exists bool
-	// padded reports that the item explicitly stores 0 as the count of the previous window. A write that
-	// replaces the whole window stores this 0; other writes omit it. A replacement succeeds only if
-	// padded is unchanged, too.
+	// padded is true if the item stores a previous window's count of 0 explicitly. A write that
+	// replaces a whole window stores this 0; other writes omit it. A replacement succeeds only if
+	// padded has not changed.
 	padded bool
-	// For replicaLag after the instant written, stale reads return the state before.
+	// Stale reads return before until replicaLag after written.
 	before  algo.State
 	written algo.Instant
 }
@@ -54,7 +53,7 @@ func newTable(m *meter, rate float64) (*table, error) {
 	return &table{meter: m, rate: rate, items: map[limiter.Subject]*item{}, shares: shares, entry: entryBytes}, err
 }
 
-// find returns the item of subject. It creates a missing one.
+// find returns the item of a subject, and creates it if it is missing.
 func (t *table) find(subject limiter.Subject, at algo.Instant) *item {
 	it := t.items[subject]
 	if it == nil {
@@ -64,7 +63,6 @@ func (t *table) find(subject limiter.Subject, at algo.Instant) *item {
 	return it
 }
 
-// place returns the partition of a new item.
 func (t *table) place(subject limiter.Subject, at algo.Instant) *partition {
 	shared := t.neighbours != nil && t.neighbours(subject)
 	if shared && t.crowded != nil {
@@ -77,16 +75,15 @@ func (t *table) place(subject limiter.Subject, at algo.Instant) *partition {
 	return p
 }
 
-// reply is the answer of the table to a call.
 type reply struct {
-	state     algo.State // state after the write, or the state that failed the condition of the write
+	state     algo.State // state after the write, or the state for which the condition failed
 	exists    bool
 	padded    bool
 	applied   bool
-	throttled error // nil, ErrThrottled or ErrItemThrottled; for a report, also an error of table.shares
+	throttled error // nil, ErrThrottled or ErrItemThrottled; for a report also an error of table.shares
 }
 
-// write makes one attempt. billed means that the results include the request.
+// write makes one attempt. billed is true if the request counts in the results.
 func (t *table) write(subject limiter.Subject, at algo.Instant, a *attempt, billed bool) reply {
 	it := t.find(subject, at)
 	if billed {
@@ -115,8 +112,8 @@ func (t *table) write(subject limiter.Subject, at algo.Instant, a *attempt, bill
 	return reply{state: it.state, exists: it.exists, padded: it.padded, applied: ok}
 }
 
-// report makes one call for the charges of a report of adaptive shares. The call is one write, or one
-// read if no charge has a cost.
+// report makes one call for all charges of a report of adaptive shares: one write, or one read if
+// every cost is 0.
 func (t *table) report(ctx context.Context, at, now algo.Instant, charges []limiter.Charge, results []algo.Result, billed bool) reply {
 	subject := charges[0].Subject
 	it := t.find(subject, at)
@@ -138,7 +135,7 @@ func (t *table) report(ctx context.Context, at, now algo.Instant, charges []limi
 	return reply{applied: taken, throttled: err}
 }
 
-// charge takes write units from the partition of an item. Billed units also count in the results.
+// charge takes write units from an item's partition. If billed is true, they count in the results.
 func (t *table) charge(it *item, at algo.Instant, units float64, billed bool) {
 	it.writes.spare -= units
 	if billed {
@@ -147,8 +144,8 @@ func (t *table) charge(it *item, at algo.Instant, units float64, billed bool) {
 	t.warm(&it.heat, at, units)
 }
 
-// admitRead takes read units. It takes half of the units if a stale result is acceptable. If the read is
-// throttled, admitRead returns false.
+// admitRead takes read units, half as many if a stale answer is acceptable. It returns false if the
+// read is throttled.
 func (t *table) admitRead(it *item, at algo.Instant, units float64, stale, billed bool) bool {
 	if stale {
 		units /= 2
@@ -162,11 +159,10 @@ func (t *table) admitRead(it *item, at algo.Instant, units float64, stale, bille
 	return true
 }
 
-// replicaLag is the time after a write during which an eventually consistent read returns the earlier
-// state.
+// replicaLag is how long after a write an eventually consistent read returns the earlier state.
 const replicaLag = 10 * time.Millisecond
 
-// read reads an item. The read costs one unit for each started 4 KB, or half a unit if a stale result is
+// read reads an item. It costs one unit per started 4 KB, or half a unit if a stale answer is
 // acceptable.
 func (t *table) read(subject limiter.Subject, at algo.Instant, stale, billed bool) reply {
 	it := t.find(subject, at)
@@ -182,8 +178,8 @@ func (t *table) read(subject limiter.Subject, at algo.Instant, stale, billed boo
 	return reply{state: it.state, exists: it.exists, padded: it.padded}
 }
 
-// correct corrects a charge as limiter/dynamostore does, with one conditional write. A correction that
-// changes nothing costs a write too, because its condition fails.
+// correct corrects a charge with one conditional write, like limiter/dynamostore. A correction
+// without effect costs a write too, because its condition fails.
 func (t *table) correct(subject limiter.Subject, at algo.Instant, m algo.Machine, billed bool, correction func(algo.State) algo.State) reply {
 	it := t.find(subject, at)
 	if billed {
@@ -202,13 +198,13 @@ func (t *table) correct(subject limiter.Subject, at algo.Instant, m algo.Machine
 		return reply{exists: it.exists}
 	}
 	if _, ok := m.(*algo.Log); ok {
-		next.Refunds++ // a rewritten list gets a new generation
+		next.Refunds++ // a list that was rewritten has a new generation
 	}
 	it.state = next
 	return reply{state: next, exists: true, applied: true}
 }
 
-// The sizes in bytes of an item without its lists, of an entry of a log, and of a slot.
+// Sizes in bytes: an item without its lists, an entry of a log, a slot.
 const (
 	itemBytes  = 200
 	entryBytes = 12
@@ -220,5 +216,5 @@ func (t *table) kilobytes(s algo.State) int {
 	return (itemBytes + t.entry*s.Entries.Len() + 1023) / 1024
 }
 
-// units returns the write units of an item: one per KB.
+// units returns the write units of an item, one per started KB.
 func (t *table) units(s algo.State) float64 { return float64(t.kilobytes(s)) }
