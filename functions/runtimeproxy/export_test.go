@@ -1,4 +1,13 @@
 package runtimeproxy
 
+import "net/http"
+
 // ReadPrelude is readPrelude for tests.
 var ReadPrelude = readPrelude
+
+// SetTransport replaces the transport of the client of Lambda's APIs until restore.
+func SetTransport(t http.RoundTripper) (restore func()) {
+	before := client.Transport
+	client.Transport = t
+	return func() { client.Transport = before }
+}

@@ -106,7 +106,7 @@ type event struct {
 
 // event requests an event from Lambda.
 func (p *Proxy) event(r *http.Request) (event, error) {
-	response, err := p.request(r, nil, 0)
+	response, _, err := p.request(r, nil, 0)
 	if err != nil {
 		return event{}, err
 	}
@@ -167,13 +167,19 @@ func (p *Proxy) fail(w http.ResponseWriter, err error) {
 }
 
 // relay sends a request with another body to Lambda, and its response to the runtime. It returns the status.
-// If it returns an error, the runtime has no response yet.
+// If it returns an error, the runtime has no response yet. After relay nothing reads the body of the runtime.
 func (p *Proxy) relay(w http.ResponseWriter, r *http.Request, body func() io.Reader, length int64) (status int, err error) {
-	response, err := p.request(r, body, length)
+	response, sent, err := p.request(r, body, length)
+	if sent != nil {
+		defer func() { <-sent }()
+	}
 	if err != nil {
 		return 0, err
 	}
 	defer func() { _ = response.Body.Close() }()
+	if sent != nil && response.StatusCode == http.StatusAccepted {
+		<-sent // net/http stops sending the body at the end of the response
+	}
 	copyHeader(w.Header(), response.Header)
 	w.WriteHeader(response.StatusCode)
 	_, _ = io.Copy(w, response.Body) // an error means that the runtime has ended
@@ -181,12 +187,12 @@ func (p *Proxy) relay(w http.ResponseWriter, r *http.Request, body func() io.Rea
 }
 
 // request sends a request of the runtime to Lambda, with another body. A negative length is unknown: the
-// body and the trailers of the runtime are then sent while they are read. With a known length, body must return
-// the same bytes again.
-func (p *Proxy) request(r *http.Request, body func() io.Reader, length int64) (*http.Response, error) {
+// body and the trailers of the runtime are then sent while they are read, and sent is closed when they are
+// no longer read. With a known length, body must return the same bytes again.
+func (p *Proxy) request(r *http.Request, body func() io.Reader, length int64) (response *http.Response, sent <-chan struct{}, err error) {
 	out, err := http.NewRequestWithContext(r.Context(), r.Method, "http://"+p.api+r.URL.RequestURI(), http.NoBody)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	copyHeader(out.Header, r.Header)
 	if _, ok := r.Header["User-Agent"]; !ok {
@@ -199,38 +205,56 @@ func (p *Proxy) request(r *http.Request, body func() io.Reader, length int64) (*
 		repeatable(out)
 	case length < 0:
 		out.Trailer = http.Header{headerErrorType: nil, headerErrorBody: nil}
-		out.Body = trailing{body(), r, out.Trailer}
+		ended := make(chan struct{})
+		out.Body, sent = &upload{body: body(), from: r, to: out.Trailer, ended: ended}, ended
 	}
-	return client.Do(out)
+	response, err = client.Do(out)
+	return response, sent, err
 }
 
 // repeatable lets net/http send a request again if Lambda has closed the idle connection, as after a long
 // freeze. Lambda accepts one answer to an event. The empty value is not sent.
 func repeatable(out *http.Request) { out.Header["Idempotency-Key"] = nil }
 
-// trailing is a body that copies the trailers of a request at its end.
-type trailing struct {
-	io.Reader
-
-	from *http.Request
-	to   http.Header
+// upload is a body of unknown length with the trailers of a request. net/http can read it after it has
+// returned the response or an error, but not after Close.
+type upload struct {
+	body  io.Reader
+	from  *http.Request
+	to    http.Header
+	mu    sync.Mutex
+	done  bool
+	ended chan struct{} // closed by Close
 }
 
 // Read implements io.Reader.
-func (t trailing) Read(b []byte) (int, error) {
-	n, err := t.Reader.Read(b)
+func (u *upload) Read(b []byte) (int, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.done {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	n, err := u.body.Read(b)
 	if err == io.EOF {
-		for name := range t.to {
-			if values := t.from.Trailer[name]; values != nil {
-				t.to[name] = values
+		for name := range u.to {
+			if values := u.from.Trailer[name]; values != nil {
+				u.to[name] = values
 			}
 		}
 	}
 	return n, err
 }
 
-// Close implements io.Closer. The server of the runtime closes the body.
-func (t trailing) Close() error { return nil }
+// Close implements io.Closer. It waits for a running Read. The server of the runtime closes the body.
+func (u *upload) Close() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !u.done {
+		u.done = true
+		close(u.ended)
+	}
+	return nil
+}
 
 // connection lists the header fields of one connection. A proxy does not pass them on.
 var connection = map[string]bool{

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"sync"
 
 	"github.com/weir-limits/weir/functions/lambdahttp"
 )
@@ -21,18 +20,18 @@ const maxPrelude = 64 << 10
 
 // stream sends a streamed answer to Lambda without waiting for its end.
 func (a *answer) stream(admitted *lambdahttp.Admitted) error {
-	c := &counter{body: a.r.Body, admitted: admitted}
-	body := io.Reader(c)
+	counted := counter{a.r.Body, admitted}
+	body := io.Reader(counted)
 	if a.r.Header.Get("Content-Type") == lambdahttp.StreamType {
 		metadata, rest, ok := readPrelude(a.r.Body)
-		if body = io.MultiReader(bytes.NewReader(rest), c); ok {
+		if body = io.MultiReader(bytes.NewReader(rest), counted); ok {
 			parts := net.Buffers(append(admitted.Prelude(metadata), delimiter))
 			body = io.MultiReader(&parts, body)
 		}
-		c.count(rest)
+		admitted.Streamed(rest)
 	}
 	err := a.relay(func() io.Reader { return body }, -1)
-	if c.stop(); err == nil && a.r.Trailer.Get(headerErrorType) != "" {
+	if err == nil && a.r.Trailer.Get(headerErrorType) != "" {
 		return errFunction
 	}
 	return err
@@ -62,32 +61,15 @@ func readPrelude(r io.Reader) (metadata, rest []byte, ok bool) {
 	return nil, read, false
 }
 
-// counter counts the bytes of a streamed body until stop. Lambda can respond before the end of the body, and
-// net/http then reads the body at the same time as the request is settled.
+// counter counts the bytes of a streamed body.
 type counter struct {
 	body     io.Reader
 	admitted *lambdahttp.Admitted
-	mu       sync.Mutex
-	stopped  bool
 }
 
 // Read implements io.Reader.
-func (c *counter) Read(b []byte) (int, error) {
+func (c counter) Read(b []byte) (int, error) {
 	n, err := c.body.Read(b)
-	c.count(b[:n])
+	c.admitted.Streamed(b[:n])
 	return n, err
-}
-
-func (c *counter) count(b []byte) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.stopped {
-		c.admitted.Streamed(b)
-	}
-}
-
-func (c *counter) stop() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.stopped = true
 }

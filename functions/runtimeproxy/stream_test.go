@@ -7,7 +7,9 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
 
@@ -118,6 +120,87 @@ func TestProxy_stream(t *testing.T) {
 		if got := used(t, e); got != c.used {
 			t.Errorf("%s: used: got %s, want %s", c.name, got, c.used)
 		}
+	}
+}
+
+// early responds to a streamed answer when it has read "abc", and reads the rest afterwards. http.RoundTripper
+// allows this. A status of 0 is an error.
+type early struct {
+	status    int
+	responded chan struct{}
+	read      atomic.Bool     // the body of the response; then net/http stops sending an accepted answer
+	rest      strings.Builder // after "abc"
+}
+
+// RoundTrip implements http.RoundTripper.
+func (e *early) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !strings.HasSuffix(r.URL.Path, "/response") {
+		return http.DefaultTransport.RoundTrip(r)
+	}
+	var begun []byte
+	for b := make([]byte, 1); !bytes.HasSuffix(begun, []byte("abc")); begun = append(begun, b...) {
+		if _, err := r.Body.Read(b); err != nil {
+			return nil, err
+		}
+	}
+	go func() {
+		for range 200_000 { // time for a proxy that does not wait
+			runtime.Gosched()
+		}
+		if e.status != http.StatusAccepted || !e.read.Load() {
+			_, _ = io.Copy(&e.rest, r.Body)
+		}
+		_ = r.Body.Close()
+	}()
+	defer close(e.responded)
+	if e.status == 0 {
+		return nil, errors.New("closed")
+	}
+	return &http.Response{StatusCode: e.status, Header: http.Header{}, Body: io.NopCloser(e)}, nil
+}
+
+// Read reads the body of the response, which is empty.
+func (e *early) Read([]byte) (int, error) {
+	e.read.Store(true)
+	return 0, io.EOF
+}
+
+// If Lambda responds to a streamed answer before its end, the rest of the answer still counts, and the
+// settlement starts when nothing reads the answer any more.
+func TestProxy_streamRespondedEarly(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		status  int
+		trailer http.Header
+		want    int
+		used    string
+	}{
+		{"accepted", http.StatusAccepted, nil, http.StatusAccepted, "9 6 0 0"},
+		{"an error at the end", http.StatusAccepted, http.Header{"Lambda-Runtime-Function-Error-Type": {"Own.Error"}}, http.StatusAccepted, "9 6 1 0"},
+		{"rejected", http.StatusRequestEntityTooLarge, nil, http.StatusRequestEntityTooLarge, "9 6 1 0"},
+		{"failed", 0, nil, http.StatusBadGateway, "9 6 1 0"},
+	} {
+		lambda := &early{status: c.status, responded: make(chan struct{})}
+		restore := runtimeproxy.SetTransport(lambda)
+		e := environment(t, settling, nil)
+		l := newLayered(t, e, false)
+		next := l.request()
+		l.events <- event{payload: sample(t, "http-api-anonymous.json")}
+		chunks, status := l.stream((<-next).id, streamType, c.trailer)
+		chunks <- streamHead + streamZeros + "abc"
+		<-lambda.responded
+		chunks <- "def"
+		close(chunks)
+		if got := <-status; got != c.want {
+			t.Errorf("%s: status: got %d, want %d", c.name, got, c.want)
+		}
+		next = l.request()
+		l.events <- event{payload: []byte(`{}`)}
+		<-next
+		if got := used(t, e); got != c.used || lambda.rest.String() != "def" {
+			t.Errorf("%s: used: got %s and the rest %q, want %s and def", c.name, got, lambda.rest.String(), c.used)
+		}
+		restore()
 	}
 }
 
