@@ -51,7 +51,8 @@ type Config struct {
 	// the document.
 	RulesVersion int64 `env:"RULES_VERSION"`
 	// MaxDelay bounds how long a request waits in the handler for its turn in a leaky bucket. 0 means
-	// that a request does not wait. MaxDelay also bounds the depth of every leaky bucket.
+	// that a request does not wait. MaxDelay also bounds the depth of every leaky bucket. If the turn
+	// comes later than httplimit.AnswerTime before the timeout of the function, the answer is 503 at once.
 	MaxDelay time.Duration `env:"MAX_DELAY"`
 	// BasePath is the path that a custom domain of the API adds before every path.
 	BasePath string `env:"BASE_PATH"`

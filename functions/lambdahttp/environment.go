@@ -44,8 +44,8 @@ type Environment struct {
 	// from API Gateway's default domain, a load balancer or net/http have no base path and stay
 	// unchanged.
 	BasePath string
-	// MaxDelay bounds how long a request waits for its turn in a leaky bucket. A request that an
-	// authorizer has decided does not wait.
+	// MaxDelay bounds how long a request waits for its turn in a leaky bucket, as in httplimit.Options.
+	// A request that an authorizer has decided does not wait.
 	MaxDelay time.Duration
 	// CORSOrigins are the origins whose pages may read answers, such as "https://app.example.com".
 	// The only element "*" means every origin. Empty means no origin.

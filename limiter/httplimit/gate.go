@@ -33,7 +33,8 @@ type Options struct {
 	Settled func(outcome.Settlement)
 	// MaxDelay is the longest time for which Serve delays a request in the queue of a leaky bucket.
 	// Parse the rules with the same value, because it bounds the depth of queues. 0 means that Serve
-	// delays no request, and leaky buckets only count.
+	// delays no request, and leaky buckets only count. A request with a deadline needs AnswerTime after
+	// its turn.
 	MaxDelay time.Duration
 	// Clock is read once for each request. nil means Limiter.Now.
 	Clock func() time.Time

@@ -72,9 +72,9 @@ func failure() *Problem {
 	return problem(reducedCapacity, http.StatusServiceUnavailable, "store_unavailable", "The limits of this request cannot be checked now. Retry after 1 second.")
 }
 
-// queueLeft returns the problem of a request whose context ended in the queue of a leaky bucket.
+// queueLeft returns the problem of a request that ends before its turn in the queue of a leaky bucket.
 func queueLeft() *Problem {
-	return problem(blank, http.StatusServiceUnavailable, "queue_left", "The request ended before its turn came.")
+	return problem(blank, http.StatusServiceUnavailable, "queue_left", "The request would end before its turn in the queue.")
 }
 
 // MalformedPath returns the answer to a request whose path rules.ParsePath rejects. The status is

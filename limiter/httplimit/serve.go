@@ -50,9 +50,18 @@ func (g *Gate) Serve(w http.ResponseWriter, r *http.Request, request Request, ne
 	next.ServeHTTP(w, r)
 }
 
+// AnswerTime is the part of a request's time that Serve reserves for the answer. A request whose turn in the
+// queue of a leaky bucket comes later than AnswerTime before its deadline is refused at once. Lambda ends a
+// function at its deadline, and the client would get no answer.
+const AnswerTime = 500 * time.Millisecond
+
+// wait waits for the delay. It returns false if ctx ends first, or at once if too little time would be left.
 func wait(ctx context.Context, delay time.Duration) bool {
 	if delay <= 0 {
 		return true
+	}
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < delay+AnswerTime {
+		return false
 	}
 	turn := time.NewTimer(delay)
 	defer turn.Stop()
