@@ -3,7 +3,6 @@ package boot
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -46,12 +45,23 @@ type OpenSink func(ctx context.Context, c Config) (decisionlog.Sink, error)
 // LoadAWS returns a region and credentials.
 type LoadAWS func(ctx context.Context) (aws.Config, error)
 
-// These are the errors of a program whose variables configure a client that the program does not link.
+// These are the errors of a program whose variables configure a client that it does not link.
 var (
-	errNoRedis    = errors.New("STORE: this program does not link the client of Redis (got redis, want dynamodb or memory); deploy the bundle with the suffix -redis")
-	errNoDynamoDB = errors.New("STORE: this program does not link the store of DynamoDB (got dynamodb, want redis or memory); deploy the bundle without the suffix -redis")
-	errNoEvents   = errors.New("EVENTS: this program does not link the clients of Kafka and Kinesis (want EVENTS unset); deploy the bundle with the suffix -events")
+	errNoRedis    = unlinkedError{"STORE: this program does not link the client of Redis (got redis, want dynamodb or memory)", "-redis"}
+	errNoDynamoDB = unlinkedError{"STORE: this program does not link the store of DynamoDB (got dynamodb, want redis or memory)", ""}
+	errNoEvents   = unlinkedError{"EVENTS: this program does not link the clients of Kafka and Kinesis (want EVENTS unset)", "-events"}
 )
+
+// unlinkedError means that a program does not link a client. The bundle with the suffix links it.
+type unlinkedError struct{ problem, suffix string }
+
+// Error implements error.
+func (e unlinkedError) Error() string {
+	if e.suffix == "" {
+		return e.problem + "; deploy the bundle without a suffix"
+	}
+	return e.problem + "; deploy the bundle with the suffix " + e.suffix
+}
 
 func (c Config) dynamoDBStore(ctx context.Context) (limiter.Store, error) {
 	if c.Clients.DynamoDB == nil {

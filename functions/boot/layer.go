@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"reflect"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -23,7 +24,11 @@ func Layer(lookup func(string) (string, bool), clients Clients) func(context.Con
 		}
 		e, err := open(ctx, func(name string) (string, bool) { return lookup(layerVariable(name)) }, logger, clients)
 		if err != nil {
-			return nil, errors.New(layerNames().ReplaceAllStringFunc(err.Error(), layerVariable))
+			text := err.Error()
+			if missing, ok := errors.AsType[unlinkedError](err); ok {
+				text = missing.problem + "; use the layer of " + contract.Archive(contract.Extension+missing.suffix, architecture())
+			}
+			return nil, errors.New(layerNames().ReplaceAllStringFunc(text, layerVariable))
 		}
 		return e, nil
 	}
@@ -35,6 +40,9 @@ const variableInit = "AWS_LAMBDA_INITIALIZATION_TYPE"
 // errSnapStart is the error of a function with SnapStart. After the snapshot the extension would have no credentials,
 // every decision would fail, and on_error could allow all requests.
 var errSnapStart = errors.New("SnapStart: the layer does not support it (got on, want off); set SnapStart of the function to None")
+
+// architecture returns the name that Lambda uses for the architecture of this program.
+func architecture() string { return strings.Replace(runtime.GOARCH, "amd64", "x86_64", 1) }
 
 func layerVariable(name string) string {
 	if strings.HasPrefix(name, "AWS_") {

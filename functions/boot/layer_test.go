@@ -2,6 +2,7 @@ package boot_test
 
 import (
 	"log/slog"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -10,7 +11,7 @@ import (
 
 // A function with the layer has variables with a prefix, and each error names the variable that is set there.
 func TestLayer(t *testing.T) {
-	logger := slog.New(slog.DiscardHandler)
+	logger, architecture := slog.New(slog.DiscardHandler), map[string]string{"amd64": "x86_64", "arm64": "arm64"}[runtime.GOARCH]
 	for _, c := range []struct {
 		name      string
 		variables map[string]string
@@ -23,8 +24,12 @@ func TestLayer(t *testing.T) {
 		{"invalid", map[string]string{"WEIR_NAMESPACE": "dev", "WEIR_RULES_FROM": "table", "WEIR_IPV6_BITS": "0"},
 			[]string{"WEIR_TABLE: required", "WEIR_RECORDS_TABLE: required with WEIR_RULES_FROM=table", "WEIR_IPV6_BITS: got 0"}},
 		{"no boolean", map[string]string{"WEIR_RESPONSE_STREAM": "on"}, []string{`WEIR_RESPONSE_STREAM: got "on", want true or false`}},
-		{"a client that is not linked", map[string]string{"WEIR_STORE": "redis", "WEIR_NAMESPACE": "dev", "WEIR_REDIS_URL": "redis://localhost:1"},
-			[]string{"WEIR_STORE: this program does not link the client of Redis"}},
+		{"Redis in the layer without it", map[string]string{"WEIR_STORE": "redis", "WEIR_NAMESPACE": "dev", "WEIR_REDIS_URL": "redis://localhost:1"},
+			[]string{"WEIR_STORE: this program does not link the client of Redis (got redis, want dynamodb or memory); use the layer of layer-redis-" + architecture + ".zip"}},
+		{"DynamoDB in the layer without it", map[string]string{"WEIR_NAMESPACE": "dev", "WEIR_TABLE": "counters"},
+			[]string{"WEIR_STORE: this program does not link the store of DynamoDB (got dynamodb, want redis or memory); use the layer of layer-" + architecture + ".zip"}},
+		{"events in the layer without them", map[string]string{"WEIR_STORE": "memory", "WEIR_NAMESPACE": "dev", "WEIR_EVENTS": "kinesis", "WEIR_KINESIS_STREAM": "weir"},
+			[]string{"WEIR_EVENTS: this program does not link the clients of Kafka and Kinesis (want WEIR_EVENTS unset); use the layer of layer-events-" + architecture + ".zip"}},
 		{"SnapStart", map[string]string{"WEIR_STORE": "memory", "WEIR_NAMESPACE": "dev", "WEIR_RULES_VERSION": "1", "AWS_LAMBDA_INITIALIZATION_TYPE": "snap-start"},
 			[]string{"SnapStart: the layer does not support it"}},
 		{"another init", map[string]string{"WEIR_STORE": "memory", "WEIR_NAMESPACE": "dev", "WEIR_RULES_VERSION": "1", "AWS_LAMBDA_INITIALIZATION_TYPE": "provisioned-concurrency"}, nil},
