@@ -27,12 +27,22 @@ const VariableRuntimeAPI = "AWS_LAMBDA_RUNTIME_API"
 // environments on one machine do not collide.
 const LayerHost = "127.0.0.2"
 
-// LayerScript returns the wrapper script. It starts the runtime with the extension as its Runtime API.
+// LayerScript returns the wrapper script. It starts the runtime with the extension as its Runtime API. If the
+// function has an HTTP proxy, it adds [LayerHost] to the addresses without a proxy: the client of the runtime
+// for .NET uses the proxy. A list that is "*" contains every address.
 func LayerScript() string {
 	return "#!/bin/sh\n" +
 		"# Starts the runtime with the extension of Weir as its Runtime API.\n" +
 		VariableRuntimeAPI + "=" + LayerHost + ":${" + VariableRuntimeAPI + "##*:}\n" +
 		"export " + VariableRuntimeAPI + "\n" +
+		`if [ -n "$http_proxy$HTTP_PROXY$all_proxy$ALL_PROXY" ]; then
+	no_proxy=${no_proxy:-$NO_PROXY}
+	NO_PROXY=${NO_PROXY:-$no_proxy}
+	[ "$no_proxy" = "*" ] || no_proxy=${no_proxy:+$no_proxy,}` + LayerHost + `
+	[ "$NO_PROXY" = "*" ] || NO_PROXY=${NO_PROXY:+$NO_PROXY,}` + LayerHost + `
+	export no_proxy NO_PROXY
+fi
+` +
 		"exec \"$@\"\n"
 }
 

@@ -26,6 +26,34 @@ func TestLayerScript(t *testing.T) {
 	}
 }
 
+// If the function has a proxy, the runtime reaches the extension without it. Otherwise the script sets no variable.
+func TestLayerScript_proxy(t *testing.T) {
+	const proxy = "http_proxy=http://proxy:3128"
+	for _, c := range []struct {
+		variables []string
+		want      string // no_proxy and NO_PROXY
+	}{
+		{nil, "unset unset"},
+		{[]string{"NO_PROXY=a"}, "unset a"},
+		{[]string{proxy}, "127.0.0.2 127.0.0.2"},
+		{[]string{"HTTP_PROXY=http://proxy:3128"}, "127.0.0.2 127.0.0.2"},
+		{[]string{"all_proxy=http://proxy:3128"}, "127.0.0.2 127.0.0.2"},
+		{[]string{"ALL_PROXY=http://proxy:3128"}, "127.0.0.2 127.0.0.2"},
+		{[]string{proxy, "NO_PROXY=a, b"}, "a, b,127.0.0.2 a, b,127.0.0.2"},
+		{[]string{proxy, "no_proxy=a"}, "a,127.0.0.2 a,127.0.0.2"},
+		{[]string{proxy, "no_proxy=a", "NO_PROXY=b"}, "a,127.0.0.2 b,127.0.0.2"},
+		{[]string{proxy, "no_proxy=*", "NO_PROXY=b"}, "* b,127.0.0.2"},
+		{[]string{proxy, "NO_PROXY=*"}, "* *"},
+	} {
+		wrapper := exec.CommandContext(t.Context(), "/bin/sh", "-c", contract.LayerScript(), "weir", "sh", "-c", `echo "${no_proxy-unset}" "${NO_PROXY-unset}"`)
+		wrapper.Env = append([]string{"PATH=" + os.Getenv("PATH"), "AWS_LAMBDA_RUNTIME_API=127.0.0.1:9001"}, c.variables...)
+		out, err := wrapper.CombinedOutput()
+		if got := strings.TrimSpace(string(out)); err != nil || got != c.want {
+			t.Errorf("%q: got %q (%v), want %q", c.variables, got, err, c.want)
+		}
+	}
+}
+
 // Every variable of functions/boot has a name of its own in a function with the layer.
 func TestLayerVariable(t *testing.T) {
 	names := map[string]string{}
