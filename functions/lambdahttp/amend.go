@@ -17,8 +17,14 @@ import (
 // MaxAnswer is the largest answer that Lambda accepts, as measured. Lambda's quota page says 6 MB.
 const MaxAnswer = 6<<20 + 100
 
-// maxLoadBalancer is the size up to which a load balancer accepts every answer. Its documented maximum is 1 MB.
-const maxLoadBalancer = 1_000_000
+// These are sizes up to which a host accepts every answer. AWS documents 1 MB and 32 KB of header for a load
+// balancer, and 10,240 bytes of header for API Gateway. The host adds fields of its own to the header.
+const (
+	maxLoadBalancer       = 1_000_000
+	maxLoadBalancerHeader = 32<<10 - hostFields
+	maxHeader             = 10_240 - hostFields
+	hostFields            = 512
+)
 
 // Admitted is an admitted request, which a function in another process answers.
 type Admitted struct {
@@ -59,18 +65,20 @@ func (a *Admitted) Streamed(b []byte) {
 	}
 }
 
+// amended returns an answer with the fields, or without them if the host could reject the answer with them.
 func (a *Admitted) amended(f *fullAnswer) [][]byte {
 	fields := spelled(a.w.Header())
 	removed := a.count(f)
-	amended := f.amended(a.list(f), fields, removed)
-	most := MaxAnswer
+	most, mostHeader := MaxAnswer, maxHeader
 	if a.event.host() == loadBalancer {
-		most = maxLoadBalancer
+		most, mostHeader = maxLoadBalancer, maxLoadBalancerHeader
 	}
-	if size(amended) > most {
-		return f.amended(false, nil, removed)
+	if f.header(fields) <= mostHeader {
+		if amended := f.amended(a.list(f), fields, removed); size(amended) <= most {
+			return amended
+		}
 	}
-	return amended
+	return f.amended(false, nil, removed)
 }
 
 // other returns the answer for a payload without a status. For payload 2.0, such a payload is the body of a
@@ -177,6 +185,7 @@ type fullAnswer struct {
 	status         int
 	headers, lists *member  // the members headers and multiValueHeaders; nil if there are none
 	fields         []member // header fields in headers and lists
+	cookies        *member
 	body           *member
 	base64         bool
 }
@@ -192,7 +201,7 @@ func parseAnswer(text []byte, status int) (*fullAnswer, error) {
 	}
 	f := &fullAnswer{
 		text: text, status: status, body: last(members, "body"),
-		headers: last(members, "headers"), lists: last(members, "multiValueHeaders"),
+		headers: last(members, "headers"), lists: last(members, "multiValueHeaders"), cookies: last(members, "cookies"),
 	}
 	if given := last(members, "statusCode"); given != nil {
 		f.status, _ = strconv.Atoi(strings.Trim(string(given.value), `"`))
@@ -213,6 +222,31 @@ func parseAnswer(text []byte, status int) (*fullAnswer, error) {
 	encoded := last(members, "isBase64Encoded")
 	f.base64 = encoded != nil && string(encoded.value) == "true"
 	return f, nil
+}
+
+// header returns an upper bound of the size of the header with added fields.
+func (f *fullAnswer) header(added http.Header) (n int) {
+	for i := range f.fields {
+		n += lines(f.fields[i].name, f.fields[i].value)
+	}
+	if f.cookies != nil {
+		n += lines("Set-Cookie", f.cookies.value)
+	}
+	for name, values := range added {
+		for _, value := range values {
+			n += len(name) + len(": \r\n") + len(value)
+		}
+	}
+	return n
+}
+
+// lines returns an upper bound of the size of the header lines of a field. raw is a JSON text, or a list.
+func lines(name string, raw []byte) int {
+	count := 1
+	if raw[0] == '[' {
+		count += bytes.Count(raw, []byte(","))
+	}
+	return count*(len(name)+len(": \r\n")) + len(raw)
 }
 
 // content returns the body as the client gets it.

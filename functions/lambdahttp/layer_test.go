@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -133,6 +134,53 @@ func TestLayer_largeAnswer(t *testing.T) {
 	} {
 		if got := answered(t, limitedBy(t, one), c.event, c.payload); (got != c.payload) != c.changed {
 			t.Errorf("answer of %d bytes: got %d bytes, want fields: %t", len(c.payload), len(got), c.changed)
+		}
+	}
+}
+
+// An answer whose header could exceed the maximum of its host with the fields stays without them.
+func TestLayer_largeHeader(t *testing.T) {
+	rest, list := undecidedREST(t), listEvent(t)
+	api, url, alb := sampleEvent(t, "http-api-anonymous.json"), sampleEvent(t, "function-url-anonymous.json"), sampleEvent(t, "alb-anonymous.json")
+	const added = 138 // bytes of the fields
+	for _, c := range []struct {
+		form   string // of an answer
+		own    int    // bytes of the header without the value
+		most   int
+		events [][]byte
+	}{
+		{`{"statusCode":200,"headers":{"a":"%s"}}`, len(`a: ""`) + 2, 10_240, [][]byte{api, url, rest}},
+		{`{"statusCode":200,"headers":{"a":"%s"}}`, len(`a: ""`) + 2, 32 << 10, [][]byte{alb}},
+		{`{"statusCode":200,"multiValueHeaders":{"abc":["d","%s"]}}`, 2*(len("abc: ")+2) + len(`["d",""]`), 10_240, [][]byte{rest}},
+		{`{"statusCode":200,"multiValueHeaders":{"abc":["d","%s"]}}`, 2*(len("abc: ")+2) + len(`["d",""]`), 32 << 10, [][]byte{list}},
+		{`{"statusCode":200,"cookies":["%s"]}`, len(`Set-Cookie: [""]`) + 2, 10_240, [][]byte{api, url}},
+	} {
+		largest := c.most - 512 - added - c.own
+		for length, changed := range map[int]bool{largest: true, largest + 1: false} {
+			payload := fmt.Sprintf(c.form, strings.Repeat("x", length))
+			for i, event := range c.events {
+				if got := answered(t, limitedBy(t, one), event, payload); (got != payload) != changed {
+					t.Errorf("%s: event %d, value of %d bytes: got %d bytes for %d, want fields: %t", c.form, i, length, len(got), len(payload), changed)
+				}
+			}
+		}
+	}
+}
+
+// An answer that is too large for the fields loses its cost fields, and settles the request.
+func TestLayer_largeAnswerCost(t *testing.T) {
+	const document = `{"rules":[{"endpoint":"*","limits":{"global":{"name":"cost","requests":1000,"window":"1h","reserve":100,"count":"cost","per":["ip"]}}}]}`
+	body, header := strings.Repeat("x", 1_000_000-80), strings.Repeat("x", 32<<10)
+	for name, c := range map[string][2]string{
+		"body":   {`{"statusCode":200,"headers":{"a":"b","Weir-Cost":"7"},"body":"` + body + `"}`, `{"statusCode":200,"headers":{"a":"b"},"body":"` + body + `"}`},
+		"header": {`{"statusCode":200,"headers":{"WEIR-cost":"7","a":"` + header + `"}}`, `{"statusCode":200,"headers":{"a":"` + header + `"}}`},
+	} {
+		e := limitedBy(t, document)
+		if got := answered(t, e, sampleEvent(t, "alb-anonymous.json"), c[0]); got != c[1] {
+			t.Errorf("%s: got %.80s of %d bytes, want %.80s of %d bytes", name, got, len(got), c[1], len(c[1]))
+		}
+		if got := usedBy(t, e); got != "7" {
+			t.Errorf("%s: used: got %s, want 7", name, got)
 		}
 	}
 }

@@ -23,5 +23,5 @@
 // # What it does not do
 //
 // It does not limit before API Gateway's authorizers and quotas. A streamed answer gets the fields only if it
-// begins with metadata. An answer that would exceed Lambda's maximum with the fields stays without them.
+// begins with metadata. An answer that could exceed a maximum of its host with the fields stays without them.
 package runtimeproxy
