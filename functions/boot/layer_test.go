@@ -2,11 +2,15 @@ package boot_test
 
 import (
 	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/contract"
 )
 
 // A function with the layer has variables with a prefix, and each error names the variable that is set there.
@@ -47,6 +51,48 @@ func TestLayer(t *testing.T) {
 			if err == nil || !strings.Contains("\n"+err.Error(), "\n"+want) {
 				t.Errorf("%s: got error %v, want a line with %q", c.name, err, want)
 			}
+		}
+	}
+}
+
+// The variables in LAYER.md start the layer from the files of a release, without a store and without AWS.
+func TestLayer_document(t *testing.T) {
+	document, err := os.ReadFile("../LAYER.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, err := os.ReadFile("../rules.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := t.TempDir()
+	if err := os.WriteFile(filepath.Join(root, contract.LayerRules), rules, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	variables := map[string]string{}
+	for _, m := range regexp.MustCompile(`(?m)^ {10}([A-Z_]+): (.+)$`).FindAllStringSubmatch(string(document), -1) {
+		variables[m[1]] = strings.Trim(m[2], `"`)
+	}
+	if got, want := variables[contract.VariableWrapper], contract.LayerRoot+contract.LayerWrapper; got != want {
+		t.Errorf("%s: got %q, want %q", contract.VariableWrapper, got, want)
+	}
+	lookup := func(name string) (string, bool) {
+		value, ok := variables[name]
+		if file, inLayer := strings.CutPrefix(value, contract.LayerRoot); inLayer {
+			value = filepath.Join(root, file)
+		}
+		return value, ok
+	}
+	e, err := boot.Layer(lookup, boot.Clients{})(t.Context(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatalf("variables %v: got error %v, want none", variables, err)
+	}
+	if got := e.Rules.Current().Version(); got != 1 {
+		t.Errorf("rules: got version %d, want 1", got)
+	}
+	for _, architecture := range []string{"arm64", "x86_64"} {
+		if zip := contract.Archive(contract.Extension, architecture); !strings.Contains(string(document), "`"+zip+"`") && !strings.Contains(string(document), "unzip "+zip) {
+			t.Errorf("LAYER.md: got no %s, want the file of a release", zip)
 		}
 	}
 }

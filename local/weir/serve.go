@@ -17,7 +17,8 @@ func serveCommand() *cobra.Command {
 		Short: "Run the APIs with their limits on this machine",
 		Long: "Run the REST API and the HTTP API of the template on this machine, with the same functions as on Lambda. The functions run in this process " +
 			"or, with --environments, in separate processes that are frozen between requests, as on Lambda. " +
-			"The page /_weir/ at the first port is a console that sends requests and shows the answers.\n\n" +
+			"The page /_weir/ at the first port is a console that sends requests and shows the answers. " +
+			"This command runs no function in another language: functions/LAYER.md shows how to try the Lambda layer with the SAM CLI.\n\n" +
 			"The throttle of the template's stages also applies here. Above 600 requests a second to one API, the gateway answers 429 \"throttled\".\n\n" +
 			"--store dynamodb and --store redis start a local DynamoDB or Redis server, unless DYNAMODB_ENDPOINT or REDIS_URL names one.\n\n" +
 			"Two variables of this command also apply to the functions. SAMPLE_LOGIN is the user:password of the sample API's login (default demo:demo). MAX_DELAY is the maximum wait of a request in a leaky bucket.",
