@@ -42,6 +42,14 @@ func newInvocation(h http.Header) *invocation {
 	}
 }
 
+// noAnswer ends an invocation without an answer, unless it has one. The caller holds Proxy.mu.
+func (i *invocation) noAnswer() {
+	if !i.taken {
+		i.taken = true
+		close(i.answers)
+	}
+}
+
 // errNoAnswer means that the function did not answer an event.
 var errNoAnswer = errors.New("the function did not answer")
 

@@ -280,6 +280,9 @@ func deadlineOf(h http.Header) (time.Time, bool) {
 func (p *Proxy) admit(e event) []byte {
 	i := newInvocation(e.header)
 	p.mu.Lock()
+	if before := p.running[i.id]; before != nil {
+		before.noAnswer()
+	}
 	p.running[i.id] = i
 	p.mu.Unlock()
 	go p.run(i, e.payload)
@@ -307,10 +310,11 @@ func (p *Proxy) forget(i *invocation) {
 	}
 }
 
-// unanswered reports whether an invocation can get no answer any more when the runtime requests an event. A
-// runtime that handles one event at a time has then failed to answer it.
+// unanswered reports whether an invocation gets no answer any more when the runtime requests an event. A
+// runtime that handles one event at a time has then failed to answer it. For a runtime that handles several, an
+// answer that is being sent must not delay other events: Lambda does not freeze such an environment.
 func (p *Proxy) unanswered(i *invocation) bool {
-	return !p.concurrent || time.Now().After(i.deadline)
+	return !p.concurrent || !i.taken && time.Now().After(i.deadline)
 }
 
 // finish ends the invocations that get no answer any more. It waits until they are settled, as are those with
@@ -320,10 +324,8 @@ func (p *Proxy) finish(ended func(*invocation) bool) {
 	p.mu.Lock()
 	for _, i := range p.running {
 		if ended(i) {
-			if wait = append(wait, i); !i.taken {
-				i.taken = true
-				close(i.answers)
-			}
+			i.noAnswer()
+			wait = append(wait, i)
 		}
 	}
 	p.mu.Unlock()

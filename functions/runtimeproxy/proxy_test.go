@@ -338,6 +338,50 @@ func TestProxy_concurrentUnanswered(t *testing.T) {
 	}
 }
 
+// On Managed Instances, a streamed answer that continues after the deadline does not delay the next event.
+func TestProxy_concurrentStream(t *testing.T) {
+	e := environment(t, settling, nil)
+	l := newLayered(t, e, true)
+	next := l.request()
+	l.events <- event{payload: sample(t, "http-api-anonymous.json"), header: http.Header{"Lambda-Runtime-Deadline-Ms": {"1"}}}
+	begun := make(chan struct{})
+	l.reading = func(r *http.Request) {
+		_, _ = r.Body.Read(make([]byte, 1))
+		close(begun)
+	}
+	chunks, status := l.stream((<-next).id, "text/plain", nil)
+	chunks <- "abc"
+	<-begun
+	next = l.request()
+	l.events <- event{payload: []byte(`{}`)}
+	<-next
+	close(chunks)
+	if got := <-status; got != http.StatusAccepted {
+		t.Errorf("status: got %d, want 202", got)
+	}
+	l.proxy.Close()
+	if got := used(t, e); got != "100 3 0 0" {
+		t.Errorf("used: got %s, want 100 3 0 0", got)
+	}
+}
+
+// If Lambda sends the id of a running invocation again, or no id, the earlier invocation is settled as a failure.
+func TestProxy_sameID(t *testing.T) {
+	for _, id := range []string{"same", ""} {
+		e := environment(t, strings.Replace(settling, `"slots","requests":1`, `"slots","requests":2`, 1), nil)
+		l := newLayered(t, e, true)
+		for range 2 {
+			next := l.request()
+			l.events <- event{payload: sample(t, "http-api-anonymous.json"), header: http.Header{"Lambda-Runtime-Aws-Request-Id": {id}}}
+			<-next
+		}
+		l.proxy.Close()
+		if got := used(t, e); got != "200 0 2 0" {
+			t.Errorf("id %q: used: got %s, want 200 0 2 0", id, got)
+		}
+	}
+}
+
 // A runtime that starts before the configuration is read gets no event without a decision.
 func TestProxy_beforeOpen(t *testing.T) {
 	l := &layered{lambdaAPI: newLambdaAPI(t), t: t, log: &lockedBuffer{}}
