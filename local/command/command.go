@@ -70,14 +70,18 @@ type Build struct {
 	Go      string `json:"go"`      // version of Go that built the program
 }
 
-// Built returns the version data that the go command put into this program.
+// version is the version of a release. The linker sets it, because the go command knows only the version of a tag:
+// -ldflags "-X github.com/weir-limits/weir/local/command.version=v1.0.0".
+var version string
+
+// Built returns the version data of this program: those of the linker and of the go command.
 func Built() Build {
-	b := Build{Version: "unknown", Commit: "unknown", Go: runtime.Version()}
+	b := Build{Version: cmp.Or(version, "unknown"), Commit: "unknown", Go: runtime.Version()}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return b
 	}
-	b.Version = cmp.Or(info.Main.Version, b.Version)
+	b.Version = cmp.Or(version, info.Main.Version, "unknown")
 	var dirty string
 	for _, s := range info.Settings {
 		switch {

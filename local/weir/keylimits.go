@@ -97,7 +97,10 @@ func (l *limitFlags) warnTier(ctx context.Context, progress io.Writer, table, ti
 		return
 	}
 	r, from, err := rulesInForce(ctx, table, l.rules)
-	if err == nil && r != nil {
+	switch {
+	case err == nil && r == nil:
+		err = errors.New("the table has no rules, so the tier is not checked; name the rules document of the deployment with --rules")
+	case err == nil:
 		if err = r.CheckTier(tier); err != nil {
 			err = fmt.Errorf("%s: %w", from, err)
 		}

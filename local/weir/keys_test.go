@@ -283,6 +283,10 @@ func TestKeys_tier(t *testing.T) {
 	for _, tier := range []string{"paid", "free", ""} {
 		ok(t, "keys", "set", "acme", "--tier", tier, "--rules", document)
 	}
+	t.Chdir(t.TempDir()) // outside a checkout, nothing names the tiers
+	if code, _, errs := weir(t, "keys", "set", "acme", "--tier", "pade"); code != 0 || !strings.Contains(errs, "weir: warning: the table has no rules, so the tier is not checked") {
+		t.Errorf("without rules: got exit %d, stderr %q, want exit 0 and a warning", code, errs)
+	}
 }
 
 // Create and set write limits that fit the rules, and list shows them. After a mistake, they print
