@@ -74,6 +74,12 @@ func (p *Prover) Run(ctx context.Context, store string) error {
 	return errors.Join(failed, left)
 }
 
+// Check makes the first call of Run, which changes nothing. It fails if the credentials are not valid in the region.
+func (p *Prover) Check(ctx context.Context) error {
+	_, err := p.logRole(ctx)
+	return err
+}
+
 // logRole returns the role of the account for API Gateway's logs, or "".
 func (p *Prover) logRole(ctx context.Context) (string, error) {
 	out, err := apigateway.NewFromConfig(p.Config).GetAccount(ctx, &apigateway.GetAccountInput{})

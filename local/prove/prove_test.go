@@ -203,6 +203,9 @@ func TestProver_Run_left(t *testing.T) {
 		t.Errorf("unreadable stack: got error %v, %d stacks, %s, want it deleted and the command for the rest", err, cloud.Stacks(), out)
 	}
 	cloud.Deny("GET /account")
+	if err := (&prove.Prover{Config: cloud.Config()}).Check(t.Context()); err == nil || !strings.Contains(err.Error(), "API Gateway") {
+		t.Errorf("check without permissions: got error %v, want that of API Gateway", err)
+	}
 	if _, log, err := run(t.Context(), t, cloud, "deploy:ok"); err == nil || strings.Contains(log, "deploying") {
 		t.Errorf("no permissions: got error %v, log %s, want an error before the deployment", err, log)
 	}

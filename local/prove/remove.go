@@ -43,7 +43,13 @@ func (r *remover) remove(ctx context.Context, stack string) {
 		r.left = append(r.left, fmt.Sprintf("the stack %s (%v); run: %s", stack, err, r.deleteCommand(stack)))
 	}
 	for _, each := range r.resources {
-		if !each.Retained || each.Physical == "" {
+		if !each.Retained {
+			continue
+		}
+		if each.Physical == "" {
+			if each.Status == "CREATE_IN_PROGRESS" { // an interrupt came before CloudFormation knew its name
+				r.left = append(r.left, fmt.Sprintf("perhaps %s %s, whose name is unknown; find it: aws dynamodb list-tables --region %s; aws iam list-roles", each.Type, each.ID, r.Config.Region))
+			}
 			continue
 		}
 		remove, command := r.retained(each)
@@ -61,6 +67,10 @@ func (r *remover) removeStack(ctx context.Context, stack string) error {
 	client := cloudformation.NewFromConfig(r.Config)
 	if _, err := client.DeleteStack(ctx, &cloudformation.DeleteStackInput{StackName: &stack}); err != nil {
 		return err
+	}
+	// After an interrupt, CloudFormation can have created more before it began to delete.
+	if now, err := account.Open(ctx, r.Config, stack); err == nil {
+		r.resources = now.Resources()
 	}
 	return cloudformation.NewStackDeleteCompleteWaiter(client, func(o *cloudformation.StackDeleteCompleteWaiterOptions) {
 		o.MinDelay, o.MaxDelay = 5*time.Second, 30*time.Second

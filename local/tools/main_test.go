@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"os"
 	"strings"
 	"testing"
 
@@ -32,6 +33,23 @@ func TestUsage(t *testing.T) {
 		if code, _, errs := tool(t, args...); code != 2 || strings.Count(errs, "\n") != 2 || !strings.Contains(errs, "--help") {
 			t.Errorf("%v: got exit %d, stderr %q, want exit 2 and two lines with --help", args, code, errs)
 		}
+	}
+}
+
+// prove --check fails before anything is built if there is no region or no credential.
+func TestProve_check(t *testing.T) {
+	for _, name := range []string{"AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} {
+		t.Setenv(name, "")
+	}
+	for _, name := range []string{"AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"} {
+		t.Setenv(name, os.DevNull)
+	}
+	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+	if code, _, errs := tool(t, "prove", "--check"); code != 2 || !strings.Contains(errs, "--region: required") {
+		t.Errorf("no region: got exit %d, stderr %q, want exit 2 and --region", code, errs)
+	}
+	if code, _, errs := tool(t, "prove", "--check", "--region", "eu-central-1"); code != 1 || !strings.Contains(errs, "no AWS credentials") {
+		t.Errorf("no credentials: got exit %d, stderr %q, want exit 1", code, errs)
 	}
 }
 

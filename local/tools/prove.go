@@ -37,12 +37,16 @@ func proveCommand() *cobra.Command {
 	c.Flags().StringVar(&o.report, "report", "prove", "first part of the names of the reports, such as prove-dynamodb.md")
 	c.Flags().StringVar(&o.cdk, "cdk", "npx --no-install cdk", "the CDK, with its arguments")
 	c.Flags().StringVar(&o.weir, "weir", "", "the program weir; default .bin/weir")
+	c.Flags().BoolVar(&o.check, "check", false, "only check the settings, the region and the credentials, and change nothing")
 	command.Complete(c, "store", "dynamodb", "elasticache", "both")
 	return c
 }
 
 // proveOptions are the options of one run of weir-tools prove.
-type proveOptions struct{ store, region, rules, report, cdk, weir string }
+type proveOptions struct {
+	store, region, rules, report, cdk, weir string
+	check                                   bool
+}
 
 func (o *proveOptions) run(c *cobra.Command, settings []string) error {
 	stores := prove.Stores()
@@ -67,6 +71,9 @@ func (o *proveOptions) run(c *cobra.Command, settings []string) error {
 	}
 	if _, err := aws.Credentials.Retrieve(ctx); err != nil {
 		return fmt.Errorf("no AWS credentials; set AWS_PROFILE, or log in: %w", err)
+	}
+	if o.check {
+		return (&prove.Prover{Config: aws}).Check(ctx)
 	}
 	place, err := checkout.Find()
 	if err != nil {
