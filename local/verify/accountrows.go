@@ -29,7 +29,7 @@ var accountRows = []Row{
 	byAccount("metrics", "Functions with JSON logs produce metrics in the embedded format.", "`aws cloudwatch list-metrics --namespace Weir/dev`; the dashboard", NeedAnyURL),
 	byAccount("insight-rule", "The Contributor Insights rule is enabled and as in the template.", "`aws cloudwatch describe-insight-rules`"),
 	byAccount("dashboard", "The dashboard shows refusals by rule (a SEARCH expression).", "the dashboard, after some refusals", NeedAnyURL),
-	byAccount("log-errors", "The functions log no errors.", "the logs of the functions, with the filter `{ $.level = \"ERROR\" }`"),
+	byAccount("log-errors", "The functions log no errors during the run.", "the logs of the functions, with the filter `{ $.level = \"ERROR\" }`"),
 	byAccount("subject-key-policy", "The condition `dynamodb:LeadingKeys` permits functions to create the key of subject hashes.", "the first request after `make deploy`; no line `subject hash key not read` in the log of the authorizer", NeedAnyURL),
 	byAccount("signing-keys-policy", "The condition `dynamodb:LeadingKeys` permits the function SigningKeys to write its item.", "its log, five minutes after a deployment with `store=elasticache` and an issuer"),
 	byAccount("elasticache-login", "The IAM login to ElastiCache works, and so does its ACL. A user group of the engine Valkey needs no user `default`, unlike Redis OSS.", "`make deploy CONTEXT=\"stage=cache store=elasticache\"`, then `curl -i` and the alarm `degraded`", NeedAnyURL),

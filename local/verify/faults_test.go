@@ -229,19 +229,42 @@ func TestRun_vacuous(t *testing.T) {
 	if passed := ids(verified(t, d), verify.Pass); slices.Contains(passed, "limit-exact") {
 		t.Errorf("a limit that is used up: got passed rows %q, want no limit-exact", passed)
 	}
-	var items atomic.Int64
+	for row, status := range map[string]int{"rest-not-cached": http.StatusBadGateway, "limit-exact": http.StatusTooManyRequests} {
+		if passed := ids(verified(t, afterFirst(status).open(t)), verify.Pass); slices.Contains(passed, row) {
+			t.Errorf("%d to the burst: got passed rows %q, want no %s", status, passed, row)
+		}
+	}
+	var waited atomic.Bool
 	d = fronted(rest, func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if strings.Contains(r.URL.Path, "items") && items.Add(1) > 1 {
-				w.WriteHeader(http.StatusBadGateway)
+			if waited.Load() {
+				http.NotFound(w, r)
 				return
 			}
 			h.ServeHTTP(w, r)
 		})
 	}).open(t)
-	if passed := ids(verified(t, d), verify.Pass); slices.Contains(passed, "rest-not-cached") {
-		t.Errorf("502 to the burst: got passed rows %q, want no rest-not-cached", passed)
+	wait := d.Wait
+	d.Wait = func(ctx context.Context, w time.Duration) error { waited.Store(true); return wait(ctx, w) }
+	if passed := ids(verified(t, d), verify.Pass); slices.Contains(passed, "retry-after") {
+		t.Errorf("404 after the wait: got passed rows %q, want no retry-after", passed)
 	}
+}
+
+// afterFirst returns a place that answers the first request to the exhausted limit, and later ones with a status and
+// the problem of a busy subject.
+func afterFirst(status int) place {
+	var items atomic.Int64
+	return fronted(rest, func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if strings.Contains(r.URL.Path, "items") && items.Add(1) > 1 {
+				w.WriteHeader(status)
+				_, _ = w.Write([]byte(`{"error":"subject_busy"}`))
+				return
+			}
+			h.ServeHTTP(w, r)
+		})
+	})
 }
 
 // hostileAccount is an account whose texts control the terminal.

@@ -50,6 +50,9 @@ var limitExact = Row{
 		if b.low(s.plan.Exact) {
 			return skipped(fmt.Sprintf("only %d of the limit remained; run again later, or raise --wait", b.remaining))
 		}
+		if n := b.busy(); n > b.remaining/2 {
+			return skipped(fmt.Sprintf("%d of %d requests got 429 %s; choose fewer --clients", n, len(b.answers), subjectBusy))
+		}
 		allowed, degraded := 0, ""
 		for _, a := range b.answers {
 			degraded = cmp.Or(a.degraded(), degraded)
@@ -100,6 +103,9 @@ var retryAfter = Row{
 		expected := fmt.Sprintf("admitted after %s", t)
 		if a.err != nil || a.refused() || a.status >= http.StatusInternalServerError {
 			return failed(expected, a.summary(), a.String())
+		}
+		if a.status >= http.StatusBadRequest && !a.allowed() {
+			return skipped("the answer after the wait shows no decision of a limit (got " + a.summary() + ")")
 		}
 		return passed(expected, strconv.Itoa(a.status))
 	},

@@ -25,7 +25,7 @@ func Public(results []Result, hosts ...string) []Result {
 	public := make([]Result, len(results))
 	for i, r := range results {
 		r.Expected, r.Observed = private(r.Expected), private(r.Observed)
-		r.Reason, r.Raw = private(r.Reason), private(r.Raw)
+		r.Warning, r.Reason, r.Raw = private(r.Warning), private(r.Reason), private(r.Raw)
 		public[i] = r
 	}
 	return public
@@ -38,7 +38,7 @@ func Report(version string, results []Result, hosts ...string) string {
 	fmt.Fprintf(&b, "# A deployment of Weir, tested by weir verify %s\n\n| row | outcome | expected | observed |\n|---|---|---|---|\n", version)
 	public := Public(results, hosts...)
 	for _, r := range public {
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", r.Row, r.Outcome, line(r.Expected), line(cmp.Or(r.Observed, r.Reason)))
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", r.Row, r.Outcome, line(r.Expected), line(cmp.Or(r.Noted(), r.Reason)))
 	}
 	for _, r := range public {
 		if r.Outcome == Fail {

@@ -21,10 +21,20 @@ type Observation struct {
 	// Expected and Observed are short descriptions. A skipped row has none.
 	Expected string `json:"expected,omitempty"`
 	Observed string `json:"observed,omitempty"`
+	// Warning is what a person should know of a row that passed, such as errors before the run.
+	Warning string `json:"warning,omitempty"`
 	// Reason is why the row was skipped.
 	Reason string `json:"reason,omitempty"`
 	// Raw is the answer that shows the failure, shortened.
 	Raw string `json:"raw,omitempty"`
+}
+
+// Noted returns what was observed, with the warning.
+func (o Observation) Noted() string {
+	if o.Warning == "" {
+		return o.Observed
+	}
+	return o.Observed + "; warning: " + o.Warning
 }
 
 // Result is the observation of a row.
@@ -50,7 +60,7 @@ func skipped(reason string) Observation { return Observation{Outcome: Skip, Reas
 
 // printable returns the observation of an account without control characters.
 func (o Observation) printable() Observation {
-	o.Observed, o.Reason, o.Raw = printable(o.Observed), printable(o.Reason), printable(o.Raw)
+	o.Observed, o.Warning, o.Reason, o.Raw = printable(o.Observed), printable(o.Warning), printable(o.Reason), printable(o.Raw)
 	return o
 }
 

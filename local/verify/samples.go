@@ -95,24 +95,30 @@ func (s *session) first(ctx context.Context) *burst {
 	return b
 }
 
+// busy returns the number of answers of a busy subject, which show no decision of the limit.
+func (b *burst) busy() (n int) {
+	for _, a := range b.answers {
+		if a.problem() == subjectBusy {
+			n++
+		}
+	}
+	return n
+}
+
 // bounds returns how many requests of a burst an exact limit admits, at least and at most. During the
 // burst the limit can regain requests. If it was not full before, a part of a request can be left.
 func (b *burst) bounds(t *Target) (from, to int) {
 	var end time.Time
-	busy := 0
 	for _, a := range b.answers {
 		if a.ended.After(end) {
 			end = a.ended
-		}
-		if a.problem() == subjectBusy {
-			busy++
 		}
 	}
 	regained := int(end.Sub(b.before.sent) / t.Refill)
 	if b.remaining < t.Capacity-1 {
 		regained++
 	}
-	return b.remaining - busy, b.remaining + regained
+	return b.remaining - b.busy(), b.remaining + regained
 }
 
 // subjectBusy is the error of a refusal that no limit caused: the store could not write the item of the

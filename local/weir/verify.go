@@ -242,9 +242,9 @@ func (v *verifier) progress() verify.Progress {
 		outcome, detail := style.Weak("skip"), r.Reason
 		switch r.Outcome {
 		case verify.Pass:
-			outcome, detail = style.Good("pass"), r.Expected+"; observed: "+r.Observed
+			outcome, detail = style.Good("pass"), r.Expected+"; observed: "+r.Noted()
 		case verify.Fail:
-			outcome, detail = style.Bad("FAIL"), r.Expected+"; observed: "+r.Observed
+			outcome, detail = style.Bad("FAIL"), r.Expected+"; observed: "+r.Noted()
 		case verify.Skip:
 		}
 		fmt.Fprintf(out, "%s  %-*s  %s\n", outcome, width, r.Row, detail)

@@ -113,10 +113,10 @@ type question struct {
 	allowed          bool
 }
 
-// rolePermissions asks IAM about the calls that the template permits, and about similar calls.
+// rolePermissions simulates the calls that the template permits, and similar calls.
 func (s *Stack) rolePermissions(ctx context.Context) (verify.Observation, error) {
 	var problems []string
-	asked := 0
+	simulated := 0
 	for _, p := range s.inlines() {
 		document, err := s.document(ctx, p)
 		if err != nil {
@@ -131,16 +131,16 @@ func (s *Stack) rolePermissions(ctx context.Context) (verify.Observation, error)
 			if err != nil {
 				return verify.Observation{}, err
 			}
-			asked++
+			simulated++
 			if allowed := answer == types.PolicyEvaluationDecisionTypeAllowed; allowed != q.allowed {
 				problems = append(problems, fmt.Sprintf("%s: %s with the key %q: got %s, want allowed %t", p.ID, q.action, q.key, answer, q.allowed))
 			}
 		}
 	}
-	if asked == 0 {
+	if simulated == 0 {
 		return skipped("the stack has no policy of DynamoDB"), nil
 	}
-	return verdict("the calls of the functions allowed, similar calls denied", fmt.Sprintf("%d answers", asked), problems), nil
+	return verdict("the calls of the functions allowed, similar calls denied", fmt.Sprintf("%d answers", simulated), problems), nil
 }
 
 func (s *Stack) simulate(ctx context.Context, role string, q question) (types.PolicyEvaluationDecisionType, error) {

@@ -34,7 +34,7 @@ func (s *Stack) value(v any) string {
 	return s.parameters[id]
 }
 
-// authorizerCache tests that API Gateway asks the authorizer about each request. With a cache, it would
+// authorizerCache tests that API Gateway invokes the authorizer for each request. With a cache, it would
 // repeat an allowed decision without a charge.
 func (s *Stack) authorizerCache(ctx context.Context) (verify.Observation, error) {
 	var problems []string
@@ -60,16 +60,22 @@ func (s *Stack) authorizerCache(ctx context.Context) (verify.Observation, error)
 }
 
 // authorizerMethods tests the authorizer of each method in the template.
-func (s *Stack) authorizerMethods(ctx context.Context) (verify.Observation, error) {
+func (s *Stack) authorizerMethods(ctx context.Context) (o verify.Observation, err error) {
 	var problems []string
 	methods := s.of(methodType)
 	for _, r := range methods {
 		api, path := s.value(r.Properties["RestApiId"]), s.value(r.Properties["ResourceId"])
 		verb := fmt.Sprint(r.Properties["HttpMethod"])
-		if path == "" {
-			continue // the root of the API, whose id only CloudFormation knows
+		if path == "" { // the template has no id of the root
+			if path, err = s.root(ctx, api); err != nil {
+				return o, fmt.Errorf("%s: %w", r.ID, err)
+			}
 		}
 		out, err := s.apis.GetMethod(ctx, &apigateway.GetMethodInput{RestApiId: &api, ResourceId: &path, HttpMethod: &verb})
+		if _, missing := errors.AsType[*types.NotFoundException](err); missing {
+			problems = append(problems, r.ID+": the API has no such method")
+			continue
+		}
 		if err != nil {
 			return verify.Observation{}, fmt.Errorf("%s: %w", r.ID, err)
 		}
@@ -79,6 +85,23 @@ func (s *Stack) authorizerMethods(ctx context.Context) (verify.Observation, erro
 		return skipped("the stack has no methods"), nil
 	}
 	return verdict("the authorizer of the template on each method", fmt.Sprintf("%d methods", len(methods)), problems), nil
+}
+
+// root returns the id of the root resource of an API.
+func (s *Stack) root(ctx context.Context, api string) (string, error) {
+	pages := apigateway.NewGetResourcesPaginator(s.apis, &apigateway.GetResourcesInput{RestApiId: &api, Limit: aws.Int32(500)})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return "", err
+		}
+		for _, each := range page.Items {
+			if aws.ToString(each.Path) == "/" {
+				return aws.ToString(each.Id), nil
+			}
+		}
+	}
+	return "", fmt.Errorf("API %s: no root resource", api)
 }
 
 // stageSettings tests the throttle of the stages, and that they neither cache nor log bodies.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/weir-limits/weir/local/verify"
 )
@@ -37,18 +38,24 @@ var rows = map[string]func(*Stack, context.Context) (verify.Observation, error){
 	"appconfig":           (*Stack).appConfigRules,
 }
 
-// Check implements [verify.Account].
+// Check implements [verify.Account]. After a row that could not reach AWS, it skips the other rows.
 func (s *Stack) Check(ctx context.Context, row string) verify.Observation {
 	check, ok := rows[row]
 	if !ok {
 		return skipped("no test of an account")
 	}
+	if s.lost != "" {
+		return skipped("AWS did not answer the row " + s.lost)
+	}
 	o, err := check(s, ctx)
-	switch denied, ok := errors.AsType[smithy.APIError](err); {
+	failure, answered := errors.AsType[smithy.APIError](err)
+	switch _, unsent := errors.AsType[*smithyhttp.RequestSendError](err); {
 	case err == nil:
 		return o
-	case ok && strings.Contains(denied.ErrorCode(), "AccessDenied"):
+	case answered && strings.Contains(failure.ErrorCode(), "AccessDenied"):
 		return skipped("your credentials do not permit the call: " + err.Error())
+	case unsent, answered && strings.HasPrefix(failure.ErrorCode(), "ExpiredToken"):
+		s.lost = row
 	}
 	return verify.Observation{Outcome: verify.Fail, Expected: "an answer of AWS", Observed: "an error", Raw: err.Error()}
 }

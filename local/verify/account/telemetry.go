@@ -12,46 +12,106 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch/types"
-	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
 
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/local/verify"
 )
 
-// recent is the age of the oldest log line and the oldest metric that a test reads.
+// recent is how long before the run a test reads logs and metrics.
 const recent = time.Hour
 
 // metricReads is the number of reads of a metric, 15 s apart. CloudWatch shows a new metric after minutes.
 const metricReads = 20
 
-// sum returns the sum of a metric in recent time, and whether it has data.
-func (s *Stack) sum(ctx context.Context, namespace, metric string, dimensions ...types.Dimension) (total float64, exists bool, err error) {
-	now := time.Now()
+// data returns the data of a metric from one time to another: a sum for each minute, in order.
+func (s *Stack) data(ctx context.Context, from, to time.Time, namespace, metric string, dimensions ...types.Dimension) ([]types.Datapoint, error) {
 	out, err := s.watch.GetMetricStatistics(ctx, &cloudwatch.GetMetricStatisticsInput{
 		Namespace: &namespace, MetricName: &metric, Dimensions: dimensions, Statistics: []types.Statistic{types.StatisticSum},
-		StartTime: aws.Time(now.Add(-recent)), EndTime: aws.Time(now.Add(time.Minute)), Period: aws.Int32(60),
+		StartTime: &from, EndTime: &to, Period: aws.Int32(60),
 	})
 	if err != nil {
-		return 0, false, fmt.Errorf("metric %s: %w", metric, err)
+		return nil, fmt.Errorf("metric %s: %w", metric, err)
 	}
-	for _, p := range out.Datapoints {
-		total += aws.ToFloat64(p.Sum)
-	}
-	return total, len(out.Datapoints) > 0, nil
+	slices.SortFunc(out.Datapoints, func(a, b types.Datapoint) int { return aws.ToTime(a.Timestamp).Compare(aws.ToTime(b.Timestamp)) })
+	return out.Datapoints, nil
 }
 
-// await reads a metric until it has data.
-func (s *Stack) await(ctx context.Context, namespace, metric string, dimensions ...types.Dimension) (total float64, exists bool, err error) {
-	for range metricReads {
-		total, exists, err = s.sum(ctx, namespace, metric, dimensions...)
-		if err != nil || exists {
-			return total, exists, err
-		}
-		if err := s.Wait(ctx, 15*time.Second); err != nil {
-			return 0, false, err
+// sum returns the sum of data.
+func sum(points []types.Datapoint) (total float64) {
+	for _, p := range points {
+		total += aws.ToFloat64(p.Sum)
+	}
+	return total
+}
+
+// last returns the time of the last data that are not 0.
+func last(points []types.Datapoint) (t time.Time) {
+	for _, p := range points {
+		if aws.ToFloat64(p.Sum) != 0 {
+			t = aws.ToTime(p.Timestamp)
 		}
 	}
-	return 0, false, nil
+	return t
+}
+
+// count is the sum of a metric. CloudWatch has one value for each minute.
+type count struct {
+	now    float64 // since the minute in which the run began
+	before float64 // in the hour before that minute
+	last   time.Time
+}
+
+// warning describes the count before the run, or is "".
+func (c count) warning(what string) string {
+	if c.before == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.0f %s before this run, the last at %s UTC", c.before, what, clock(c.last))
+}
+
+// clock returns a time of the day as text. A report keeps it, but no date.
+func clock(t time.Time) string { return t.UTC().Format("15:04") }
+
+// count reads a metric once.
+func (s *Stack) count(ctx context.Context, namespace, metric string, dimensions ...types.Dimension) (c count, err error) {
+	began := s.began.Truncate(time.Minute)
+	points, err := s.data(ctx, began, time.Now().Add(time.Minute), namespace, metric, dimensions...)
+	if err != nil {
+		return c, err
+	}
+	earlier, err := s.data(ctx, began.Add(-recent), began, namespace, metric, dimensions...)
+	return count{sum(points), sum(earlier), last(earlier)}, err
+}
+
+// await reads a metric until it counts since the run began.
+func (s *Stack) await(ctx context.Context, namespace, metric string, dimensions ...types.Dimension) (c count, err error) {
+	for range metricReads {
+		if c, err = s.count(ctx, namespace, metric, dimensions...); err != nil || c.now > 0 {
+			return c, err
+		}
+		if err := s.Wait(ctx, 15*time.Second); err != nil {
+			return c, err
+		}
+	}
+	return c, nil
+}
+
+// recent returns the data of a metric since an hour before the run.
+func (s *Stack) recent(ctx context.Context, namespace, metric string, dimensions ...types.Dimension) ([]types.Datapoint, error) {
+	return s.data(ctx, s.began.Add(-recent), time.Now().Add(time.Minute), namespace, metric, dimensions...)
+}
+
+// awaitRecent reads a metric until it counts in recent time.
+func (s *Stack) awaitRecent(ctx context.Context, namespace, metric string, dimensions ...types.Dimension) (points []types.Datapoint, err error) {
+	for range metricReads {
+		if points, err = s.recent(ctx, namespace, metric, dimensions...); err != nil || sum(points) > 0 {
+			return points, err
+		}
+		if err := s.Wait(ctx, 15*time.Second); err != nil {
+			return nil, err
+		}
+	}
+	return points, nil
 }
 
 // namespace returns the CloudWatch namespace of the deployment.
@@ -61,15 +121,15 @@ func (s *Stack) namespace() string {
 
 // metricsArrive tests that CloudWatch reads the metrics in the functions' logs.
 func (s *Stack) metricsArrive(ctx context.Context) (verify.Observation, error) {
-	total, exists, err := s.await(ctx, s.namespace(), contract.MetricAllowed)
+	points, err := s.awaitRecent(ctx, s.namespace(), contract.MetricAllowed)
 	if err != nil {
 		return verify.Observation{}, err
 	}
 	var problems []string
-	if !exists {
+	if sum(points) == 0 {
 		problems = append(problems, "no data of the metric "+contract.MetricAllowed+"; send a request within the last hour, and check the function's log")
 	}
-	return verdict("the metric "+contract.MetricAllowed, fmt.Sprintf("%s = %.0f", contract.MetricAllowed, total), problems), nil
+	return verdict("the metric "+contract.MetricAllowed, fmt.Sprintf("%s = %.0f", contract.MetricAllowed, sum(points)), problems), nil
 }
 
 // insightRule tests the Contributor Insights rule.
@@ -128,11 +188,11 @@ func (s *Stack) dashboardSearch(ctx context.Context) (verify.Observation, error)
 	if len(expressions) == 0 {
 		return verdict("a SEARCH for "+contract.MetricRuleRefused, "", []string{"the dashboard has no SEARCH for this metric"}), nil
 	}
-	refused, _, err := s.sum(ctx, s.namespace(), contract.MetricRefused)
+	refused, err := s.count(ctx, s.namespace(), contract.MetricRefused)
 	if err != nil {
 		return verify.Observation{}, err
 	}
-	if refused == 0 {
+	if refused.now+refused.before == 0 {
 		return skipped("the metric " + contract.MetricRefused + " has no data yet; exceed a limit and wait a few minutes"), nil
 	}
 	now := time.Now()
@@ -167,108 +227,69 @@ func expressionsIn(v any) (all []string) {
 	return all
 }
 
-// logsOf returns the log groups of functions.
-func (s *Stack) logsOf(functions []Resource) (groups []string) {
-	for _, f := range functions {
-		logging, _ := f.Properties["LoggingConfig"].(map[string]any)
-		if group := s.value(logging["LogGroup"]); group != "" {
-			groups = append(groups, group)
-		}
-	}
-	return groups
-}
-
-// maxLines is the number of log lines that an observation shows.
-const maxLines = 5
-
-// lines returns recent lines of log groups that match a filter pattern.
-func (s *Stack) lines(ctx context.Context, groups []string, pattern string) (found []string, err error) {
-	for _, group := range groups {
-		pages := cloudwatchlogs.NewFilterLogEventsPaginator(s.logs, &cloudwatchlogs.FilterLogEventsInput{
-			LogGroupName: &group, FilterPattern: &pattern, StartTime: aws.Int64(time.Now().Add(-recent).UnixMilli()), Limit: aws.Int32(maxLines),
-		})
-		for pages.HasMorePages() && len(found) < maxLines {
-			page, err := pages.NextPage(ctx)
-			if err != nil {
-				return nil, fmt.Errorf("log group: %w", err)
-			}
-			for _, e := range page.Events {
-				found = append(found, strings.TrimSpace(aws.ToString(e.Message)))
-			}
-		}
-	}
-	return found, nil
-}
-
-// clean tests that no recent line of the functions' logs matches a pattern.
-func (s *Stack) clean(ctx context.Context, functions []Resource, pattern, expected string) (verify.Observation, error) {
-	groups := s.logsOf(functions)
-	if len(groups) == 0 {
-		return skipped("the stack has no log group of a function"), nil
-	}
-	found, err := s.lines(ctx, groups, pattern)
-	if err != nil {
-		return verify.Observation{}, err
-	}
-	return verdict(expected, fmt.Sprintf("none in %d logs", len(groups)), found), nil
-}
-
-func (s *Stack) logErrors(ctx context.Context) (verify.Observation, error) {
-	return s.clean(ctx, s.weirFunctions(), `{ $.level = "ERROR" }`, "no line of level ERROR in the last hour")
-}
-
-func (s *Stack) logSubjectKey(ctx context.Context) (verify.Observation, error) {
-	return s.clean(ctx, s.weirFunctions(), `"subject hash key not read"`, "no line: subject hash key not read")
-}
-
-// signingKeysWritten tests that the function SigningKeys has run and may write its item.
+// signingKeysWritten tests that the last run of the function SigningKeys wrote its item.
 func (s *Stack) signingKeysWritten(ctx context.Context) (verify.Observation, error) {
-	var f Resource
-	for _, r := range s.of(functionType) {
-		if variables(r)[contract.VariableFunction] == contract.SigningKeys {
-			f = r
-		}
-	}
-	if f.ID == "" {
+	f, ok := s.function(contract.SigningKeys)
+	if !ok {
 		return skipped("the stack has no function SigningKeys; deploy it with store=elasticache and an issuer"), nil
 	}
 	name := types.Dimension{Name: aws.String("FunctionName"), Value: &f.Physical}
-	runs, exists, err := s.await(ctx, "AWS/Lambda", "Invocations", name)
+	runs, err := s.awaitRecent(ctx, "AWS/Lambda", "Invocations", name)
 	if err != nil {
 		return verify.Observation{}, err
 	}
-	failed, _, err := s.sum(ctx, "AWS/Lambda", "Errors", name)
+	failed, err := s.recent(ctx, "AWS/Lambda", "Errors", name)
 	if err != nil {
 		return verify.Observation{}, err
 	}
 	var problems []string
-	if !exists || failed > 0 {
-		problems = append(problems, fmt.Sprintf("%s: %.0f of %.0f invocations failed", f.ID, failed, runs))
+	if sum(runs) == 0 || sum(failed) > 0 && !last(failed).Before(last(runs)) {
+		problems = append(problems, fmt.Sprintf("%s: %.0f of %.0f invocations failed, among them the last", f.ID, sum(failed), sum(runs)))
 	}
-	return verdict("invocations without an error", fmt.Sprintf("%.0f invocations", runs), problems), nil
+	o := verdict("a last invocation without an error", fmt.Sprintf("%.0f invocations", sum(runs)), problems)
+	if o.Outcome == verify.Pass && sum(failed) > 0 {
+		o.Warning = fmt.Sprintf("%.0f invocations failed, the last at %s UTC", sum(failed), clock(last(failed)))
+	}
+	return o, nil
 }
 
-// cacheLogin tests that functions log in to the cache: decisions come from the store.
+// maxDegraded is the share of degraded decisions at which a login fails. The first calls of new environments can be
+// late, and so can single calls later.
+const maxDegraded = 0.1
+
+// cacheLogin tests that functions log in to the cache: it decides the requests of this run.
 func (s *Stack) cacheLogin(ctx context.Context) (verify.Observation, error) {
 	if s.setting(contract.VariableStore) != contract.StoreRedis {
 		return skipped("the store is DynamoDB; deploy the stack with store=elasticache"), nil
 	}
-	allowed, exists, err := s.await(ctx, s.namespace(), contract.MetricAllowed)
+	allowed, err := s.await(ctx, s.namespace(), contract.MetricAllowed)
 	if err != nil {
 		return verify.Observation{}, err
 	}
-	degraded, _, err := s.sum(ctx, s.namespace(), contract.MetricDegraded)
+	refused, err := s.count(ctx, s.namespace(), contract.MetricRefused)
 	if err != nil {
 		return verify.Observation{}, err
 	}
-	problems, err := s.lines(ctx, s.logsOf(s.weirFunctions()), `"store failed"`)
+	degraded, err := s.count(ctx, s.namespace(), contract.MetricDegraded)
 	if err != nil {
 		return verify.Observation{}, err
 	}
-	if !exists || degraded > 0 {
-		problems = append(problems, fmt.Sprintf("%.0f of %.0f decisions without the store", degraded, allowed))
+	decisions := allowed.now + refused.now
+	if decisions+degraded.now == 0 && allowed.before > 0 {
+		return skipped("no decision since this run began"), nil
 	}
-	return verdict("decisions by the cache", fmt.Sprintf("%.0f decisions, none degraded", allowed), problems), nil
+	var problems []string
+	if decisions == 0 || degraded.now > maxDegraded*decisions {
+		lines, err := s.lines(ctx, s.weirFunctions(), `"store failed"`, s.began, time.Now())
+		if err != nil {
+			return verify.Observation{}, err
+		}
+		problems = append(problems, lines.texts...)
+		problems = append(problems, fmt.Sprintf("%.0f of %.0f decisions without the store", degraded.now, decisions))
+	}
+	o := verdict("decisions by the cache", fmt.Sprintf("%.0f decisions, %.0f of them degraded", decisions, degraded.now), problems)
+	o.Warning = degraded.warning("degraded decisions")
+	return o, nil
 }
 
 // eventsStream tests that decision events arrive in the stream of Kinesis.
@@ -277,19 +298,24 @@ func (s *Stack) eventsStream(ctx context.Context) (verify.Observation, error) {
 	if stream == "" {
 		return skipped("the functions send no events to Kinesis; deploy the stack with events=kinesis"), nil
 	}
-	records, exists, err := s.await(ctx, "AWS/Kinesis", "IncomingRecords", types.Dimension{Name: aws.String("StreamName"), Value: &stream})
+	records, err := s.await(ctx, "AWS/Kinesis", "IncomingRecords", types.Dimension{Name: aws.String("StreamName"), Value: &stream})
 	if err != nil {
 		return verify.Observation{}, err
 	}
-	dropped, _, err := s.sum(ctx, s.namespace(), contract.MetricEventsDropped)
+	dropped, err := s.count(ctx, s.namespace(), contract.MetricEventsDropped)
 	if err != nil {
 		return verify.Observation{}, err
+	}
+	if records.now+dropped.now == 0 && records.before > 0 {
+		return skipped("no event since this run began"), nil
 	}
 	var problems []string
-	if !exists || records == 0 || dropped > 0 {
-		problems = append(problems, fmt.Sprintf("%.0f events in the stream, %.0f dropped", records, dropped))
+	if records.now == 0 || dropped.now > 0 {
+		problems = append(problems, fmt.Sprintf("%.0f events in the stream, %.0f dropped", records.now, dropped.now))
 	}
-	return verdict("events in the stream, none dropped", fmt.Sprintf("%.0f events", records), problems), nil
+	o := verdict("events in the stream, none dropped", fmt.Sprintf("%.0f events", records.now), problems)
+	o.Warning = dropped.warning("dropped events")
+	return o, nil
 }
 
 // appConfigRules tests that functions read the rules from AppConfig.
@@ -297,17 +323,22 @@ func (s *Stack) appConfigRules(ctx context.Context) (verify.Observation, error) 
 	if from := s.setting(contract.VariableRulesFrom); !strings.HasPrefix(from, contract.RulesAppConfig) {
 		return skipped("the rules are not in AppConfig; deploy the stack with rulesFrom and appConfigLayer"), nil
 	}
-	version, exists, err := s.await(ctx, s.namespace(), contract.MetricRulesVersion)
+	versions, err := s.awaitRecent(ctx, s.namespace(), contract.MetricRulesVersion)
 	if err != nil {
 		return verify.Observation{}, err
 	}
-	refused, _, err := s.sum(ctx, s.namespace(), contract.MetricRulesRefused)
+	refused, err := s.count(ctx, s.namespace(), contract.MetricRulesRefused)
 	if err != nil {
 		return verify.Observation{}, err
 	}
 	var problems []string
-	if !exists || version == 0 || refused > 0 {
-		problems = append(problems, fmt.Sprintf("the metric %s is %.0f, %s is %.0f", contract.MetricRulesVersion, version, contract.MetricRulesRefused, refused))
+	if sum(versions) == 0 {
+		problems = append(problems, "no data of the metric "+contract.MetricRulesVersion)
 	}
-	return verdict("a version of the rules, no rejected document", "as expected", problems), nil
+	if refused.now > 0 {
+		problems = append(problems, fmt.Sprintf("%.0f rejected documents", refused.now))
+	}
+	o := verdict("a version of the rules, no rejected document", "as expected", problems)
+	o.Warning = refused.warning("rejected documents")
+	return o, nil
 }

@@ -40,7 +40,7 @@ var (
 	address = regexp.MustCompile(`\pN+(\.\pN+){2,}|[0-9A-Fa-f]*:([0-9A-Fa-f]*[:.]){1,}[0-9A-Fa-f.]*|[0-9A-Fa-f]{2}(-[0-9A-Fa-f]{2}){2,}`)
 	// digits is a run of digits with separators, such as an account id 1234-5678-9012.
 	digits = regexp.MustCompile(`\pN+([^\pL\pN\n]{1,3}\pN+)+`)
-	number = regexp.MustCompile(`^[0-9]{1,6}$|^([0-9]{1,3}(ms|s|m|h))+$`) // or a duration, such as 1m30s
+	number = regexp.MustCompile(`^[0-9]{1,6}$|^([0-9]{1,3}(ms|s|m|h)){1,3}$`) // or a duration, such as 1m30s
 )
 
 // maxDigits is the number of digits that a number with separators keeps. It permits 0.0023 and 429/1000.

@@ -19,7 +19,7 @@ var private = []string{
 	"a1b2c3d4e5.execute-api.eu-central-1.amazonaws.com", "a1b2c3d4e5", "weir_live_9f8e7d6c5b4a", "203.0.113.77", "2001:db8::8a2e:370:7334", "::ffff:192.0.2.9",
 	"02:42:ac:11:00:02", "02-42-ac-11-00-02", "bob.smith@corp.example", "bobsmith", "ip-10-1-2-3.ec2.internal", "/home/bobsmith/work", `C:\Users\bobsmith`, "/Users/bobsmith/weir",
 	"c6af9ac6-7b61-11e6-9a41-93e8deadbeef", "1-5759e988-bd862e3fe1be46a994272793", "JwT0kEnIdQx=", "Überzweck", "秘密株式会社", "AROAEXAMPLEID:session-of-bobsmith",
-	"weir-acmecorp-limitscounters-1PQX7", "9f8e7d6c5b4a39281706", "٠١٢٣٤٥٦٧٨٩", "acme\u200bcorp",
+	"weir-acmecorp-limitscounters-1PQX7", "9f8e7d6c5b4a39281706", "٠١٢٣٤٥٦٧٨٩", "acme\u200bcorp", "123h456h789h012h",
 }
 
 // encodings are the forms in which a value can be in an answer.

@@ -285,8 +285,12 @@ func (c *Cloud) createMethods(ctx context.Context, resources map[string]resource
 		if id, ok := p["AuthorizerId"].(string); ok {
 			in.AuthorizerId = &id
 		}
-		if strings.HasPrefix(*in.ResourceId, "arn:") {
-			continue // the root of the API
+		if strings.HasPrefix(*in.ResourceId, "arn:") { // an attribute of the API: its root
+			root, err := gateway.GetResources(ctx, &apigateway.GetResourcesInput{RestApiId: in.RestApiId})
+			if err != nil {
+				return err
+			}
+			in.ResourceId = root.Items[slices.IndexFunc(root.Items, func(r apis.Resource) bool { return aws.ToString(r.Path) == "/" })].Id
 		}
 		if _, err := gateway.PutMethod(ctx, in); err != nil {
 			return err

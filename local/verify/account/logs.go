@@ -1,0 +1,103 @@
+package account
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
+
+	"github.com/weir-limits/weir/local/verify"
+)
+
+// These bound a search in logs. CloudWatch also returns pages without a match.
+const (
+	maxLines = 5
+	maxPages = 50
+)
+
+// matches are the log lines that match a filter pattern, of each log the oldest first.
+type matches struct {
+	texts []string
+	first time.Time // of the first line
+	cut   bool      // maxPages were read, and there are more
+}
+
+// lines searches the logs of functions for at most maxLines lines.
+func (s *Stack) lines(ctx context.Context, functions []Resource, pattern string, from, to time.Time) (m matches, err error) {
+	read := 0
+	for _, group := range s.logsOf(functions) {
+		pages := cloudwatchlogs.NewFilterLogEventsPaginator(s.logs, &cloudwatchlogs.FilterLogEventsInput{
+			LogGroupName: &group, FilterPattern: &pattern, StartTime: aws.Int64(from.UnixMilli()), EndTime: aws.Int64(to.UnixMilli()), Limit: aws.Int32(maxLines),
+		})
+		for ; pages.HasMorePages() && len(m.texts) < maxLines; read++ {
+			if m.cut = read == maxPages; m.cut {
+				return m, nil
+			}
+			page, err := pages.NextPage(ctx)
+			if err != nil {
+				return m, fmt.Errorf("log group: %w", err)
+			}
+			for _, e := range page.Events {
+				if at := time.UnixMilli(aws.ToInt64(e.Timestamp)); m.first.IsZero() || at.Before(m.first) {
+					m.first = at
+				}
+				m.texts = append(m.texts, strings.TrimSpace(aws.ToString(e.Message)))
+			}
+		}
+	}
+	return m, nil
+}
+
+// logsOf returns the log groups of functions.
+func (s *Stack) logsOf(functions []Resource) (groups []string) {
+	for _, f := range functions {
+		logging, _ := f.Properties["LoggingConfig"].(map[string]any)
+		if group := s.value(logging["LogGroup"]); group != "" {
+			groups = append(groups, group)
+		}
+	}
+	return groups
+}
+
+// clean tests that no line since a time matches a pattern.
+func (s *Stack) clean(ctx context.Context, since time.Time, pattern, expected string) (verify.Observation, error) {
+	groups := s.logsOf(s.weirFunctions())
+	if len(groups) == 0 {
+		return skipped("the stack has no log group of a function"), nil
+	}
+	found, err := s.lines(ctx, s.weirFunctions(), pattern, since, time.Now())
+	if err != nil {
+		return verify.Observation{}, err
+	}
+	if found.cut && len(found.texts) == 0 {
+		return skipped(fmt.Sprintf("the logs are longer than the %d pages that were read, which have no match; search the rest by hand", maxPages)), nil
+	}
+	return verdict(expected, fmt.Sprintf("none in %d logs", len(groups)), found.texts), nil
+}
+
+// logErrors tests the time since the run began. Older errors are a warning, because their cause may be gone.
+func (s *Stack) logErrors(ctx context.Context) (verify.Observation, error) {
+	const pattern = `{ $.level = "ERROR" }`
+	o, err := s.clean(ctx, s.began, pattern, "no line of level ERROR since this run began")
+	if err != nil || o.Outcome != verify.Pass {
+		return o, err
+	}
+	before, err := s.lines(ctx, s.weirFunctions(), pattern, s.began.Add(-recent), s.began.Add(-time.Millisecond))
+	switch {
+	case err != nil:
+		return o, err
+	case len(before.texts) > 0:
+		o.Warning = fmt.Sprintf("errors in the hour before this run, the first at %s UTC", clock(before.first))
+	case before.cut:
+		o.Warning = fmt.Sprintf("of the hour before this run, only %d pages were read", maxPages)
+	}
+	return o, nil
+}
+
+// logSubjectKey also tests the hour before the run, because an environment logs the line once and then uses a random key until it ends.
+func (s *Stack) logSubjectKey(ctx context.Context) (verify.Observation, error) {
+	return s.clean(ctx, s.began.Add(-recent), `"subject hash key not read"`, "no line: subject hash key not read")
+}

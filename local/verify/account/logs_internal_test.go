@@ -1,0 +1,82 @@
+package account
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/apigateway"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
+
+	"github.com/weir-limits/weir/local/verify"
+)
+
+// client returns the configuration of clients of a server.
+func client(url string) aws.Config {
+	return aws.Config{Region: "us-east-1", BaseEndpoint: &url, RetryMaxAttempts: 1, Credentials: credentials.NewStaticCredentialsProvider("AKIAEXAMPLE", "secret", "")}
+}
+
+// A search reads a bounded number of pages. Without a match in them, it proves nothing about the rest.
+func TestStack_logErrors(t *testing.T) {
+	began := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	const line = `{"events": [{"message": "{\"level\":\"ERROR\"}", "timestamp": 1795347000000}]}`
+	const more = `{"events": [], "nextToken": "next"}`
+	for _, c := range []struct {
+		name, now, before string // the pages since the run began, and those of the hour before
+		outcome           verify.Outcome
+		text              string // of the reason or the warning
+		pages             int
+	}{
+		{"no line", `{}`, `{}`, verify.Pass, "", 2},
+		{"a line", line, `{}`, verify.Fail, "", 1},
+		{"an earlier line", `{}`, line, verify.Pass, "the first at 11:30 UTC", 2},
+		{"an endless log", more, `{}`, verify.Skip, "longer than the 50 pages", maxPages},
+		{"an endless earlier log", `{}`, more, verify.Pass, "only 50 pages", maxPages + 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			pages := 0
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				var in struct{ StartTime int64 }
+				if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+					t.Error(err)
+				}
+				page := c.now
+				if in.StartTime < began.UnixMilli() {
+					page = c.before
+				}
+				if pages++; pages > 2*maxPages {
+					page = `{}` // without a bound, the search ends here
+				}
+				w.Header().Set("Content-Type", "application/x-amz-json-1.1")
+				fmt.Fprint(w, page)
+			}))
+			t.Cleanup(server.Close)
+			s := &Stack{began: began, clients: clients{logs: cloudwatchlogs.NewFromConfig(client(server.URL))}, resources: []Resource{{Type: functionType, Properties: map[string]any{
+				"Environment": map[string]any{"Variables": map[string]any{"NAMESPACE": "dev"}}, "LoggingConfig": map[string]any{"LogGroup": "group"},
+			}}}}
+			o := s.Check(t.Context(), "log-errors")
+			if o.Outcome != c.outcome || !strings.Contains(o.Reason+o.Warning, c.text) || c.text == "" && o.Warning != "" || pages != c.pages {
+				t.Errorf("got %+v after %d pages, want %s with %q after %d pages", o, pages, c.outcome, c.text, c.pages)
+			}
+		})
+	}
+}
+
+// If AWS does not answer, one row fails and the others are skipped.
+func TestStack_Check_unreachable(t *testing.T) {
+	s := &Stack{clients: clients{apis: apigateway.NewFromConfig(client("http://127.0.0.1:1"))}, resources: []Resource{
+		{Type: authorizerType, Physical: "a", Properties: map[string]any{"RestApiId": "b"}}, {Type: stageType, Physical: "dev", Properties: map[string]any{"RestApiId": "b"}},
+	}}
+	if o := s.Check(t.Context(), "authorizer-cache"); o.Outcome != verify.Fail || !strings.Contains(o.Raw, "connection refused") {
+		t.Errorf("first row: got %+v, want a failure with its cause", o)
+	}
+	if o := s.Check(t.Context(), "stage-settings"); o.Outcome != verify.Skip || !strings.Contains(o.Reason, "authorizer-cache") {
+		t.Errorf("next row: got %+v, want a skip that names the first", o)
+	}
+}
