@@ -33,12 +33,7 @@ func testDifferential(t *testing.T, s Suite) {
 			day := limits[len(rates)-1][0].Machine().(*algo.Window)
 			now = day.Start(day.Index(start) + 1).Add(-time.Minute)
 		}
-		type taken struct {
-			charges []limiter.Charge
-			results []algo.Result
-			once    limiter.Once // ID of its settlements
-		}
-		var past []taken
+		h := history{pair: p, limits: limits}
 		var instants []algo.Instant
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			now = now.Add(step(t))
@@ -49,43 +44,12 @@ func testDifferential(t *testing.T, s Suite) {
 			if rapid.IntRange(0, 9).Draw(t, "change") == 0 {
 				version = rapid.IntRange(0, 2).Draw(t, "version")
 			}
-			if len(past) > 0 && rapid.IntRange(0, 4).Draw(t, "refund") == 0 {
-				i := rapid.IntRange(0, len(past)-1).Draw(t, "which")
-				late := time.Duration(rapid.Int64Range(0, int64(20*time.Second)).Draw(t, "elapsed"))
-				charges, results := corrections(past[i].charges, past[i].results, rapid.SliceOfN(rapid.Int64Range(0, 30), 1, 3).Draw(t, "actual"))
-				if rapid.Bool().Draw(t, "whole") {
-					charges, results = corrections(past[i].charges, past[i].results, []int64{0})
-				}
-				if len(charges) > 0 {
-					_ = p.settleOnce(t, now, charges, results, late, past[i].once) // repeat a settlement, which the store refuses
-				}
-				if rapid.IntRange(0, 3).Draw(t, "again") > 0 {
-					past = append(past[:i], past[i+1:]...)
-				}
+			if len(h.past) > 0 && rapid.IntRange(0, 4).Draw(t, "refund") == 0 {
+				h.settle(t, now)
 				continue
 			}
-			var charges []limiter.Charge
-			var hint []algo.Result
-			for i := range limits {
-				if rapid.IntRange(0, len(limits)).Draw(t, "charged") < 3 {
-					c := limiter.Charge{Limit: limits[i][version], Cost: rapid.Int64Range(0, 4).Draw(t, "cost")}
-					if rapid.IntRange(0, 15).Draw(t, "spend") == 0 {
-						c.Force, c.Cost = true, rapid.Int64Range(0, 25).Draw(t, "spent")
-					}
-					charges = append(charges, c)
-					hint = append(hint, hintOf(t, limits[i][version], past, func(k taken) ([]limiter.Charge, []algo.Result) { return k.charges, k.results }))
-				}
-			}
-			if len(charges) == 0 {
+			if !h.take(t, now, version) {
 				continue
-			}
-			spends := slices.ContainsFunc(charges, func(c limiter.Charge) bool { return c.Force })
-			if allowed, results := p.take(t, now, charges, hint); allowed && !spends {
-				k := taken{charges: charges, results: results}
-				if rapid.Bool().Draw(t, "once") {
-					k.once = limiter.Once{ID: limiter.NewVoucherID(), Expires: now.Add(time.Minute)}
-				}
-				past = append(past, k)
 			}
 			switch rapid.IntRange(0, 60).Draw(t, "admin") {
 			case 0:
@@ -96,6 +60,80 @@ func testDifferential(t *testing.T, s Suite) {
 		}
 		p.inspect(t)
 	})
+}
+
+// history is what one random script has charged.
+type history struct {
+	pair   *pair
+	limits [][]*limiter.Limit // by limit and version
+	past   []admission
+}
+
+// admission has the charges of an allowed request, which a script can settle.
+type admission struct {
+	charges []limiter.Charge
+	results []algo.Result
+	once    limiter.Once // ID of its settlements
+}
+
+// take charges some limits. It returns false if it drew none.
+func (h *history) take(t *rapid.T, now algo.Instant, version int) bool {
+	var charges []limiter.Charge
+	var hint []algo.Result
+	for _, versions := range h.limits {
+		if rapid.IntRange(0, len(h.limits)).Draw(t, "charged") < 3 {
+			c := limiter.Charge{Limit: versions[version], Cost: rapid.Int64Range(0, 4).Draw(t, "cost")}
+			if rapid.IntRange(0, 15).Draw(t, "spend") == 0 {
+				c.Force, c.Cost = true, rapid.Int64Range(0, 25).Draw(t, "spent")
+			}
+			charges = append(charges, c)
+			hint = append(hint, h.hint(t, c.Limit))
+		}
+	}
+	if len(charges) == 0 {
+		return false
+	}
+	spends := slices.ContainsFunc(charges, func(c limiter.Charge) bool { return c.Force })
+	if allowed, results := h.pair.take(t, now, charges, hint); allowed && !spends {
+		k := admission{charges: charges, results: results}
+		if rapid.Bool().Draw(t, "once") {
+			k.once = limiter.Once{ID: limiter.NewVoucherID(), Expires: now.Add(time.Minute)}
+		}
+		h.past = append(h.past, k)
+	}
+	return true
+}
+
+// settle settles an earlier request. If the request stays in the history, a later step can repeat the
+// settlement, which the store refuses.
+func (h *history) settle(t *rapid.T, now algo.Instant) {
+	i := rapid.IntRange(0, len(h.past)-1).Draw(t, "which")
+	late := time.Duration(rapid.Int64Range(0, int64(20*time.Second)).Draw(t, "elapsed"))
+	k := h.past[i]
+	charges, results := corrections(k.charges, k.results, rapid.SliceOfN(rapid.Int64Range(0, 30), 1, 3).Draw(t, "actual"))
+	if rapid.Bool().Draw(t, "whole") {
+		charges, results = corrections(k.charges, k.results, []int64{0})
+	}
+	if len(charges) > 0 {
+		_ = h.pair.settleOnce(t, now, charges, results, late, k.once)
+	}
+	if rapid.IntRange(0, 3).Draw(t, "again") > 0 {
+		h.past = slices.Delete(h.past, i, i+1)
+	}
+}
+
+// hint draws a possible entry of a denial cache for limit: no entry, or any earlier state.
+func (h *history) hint(t *rapid.T, limit *limiter.Limit) algo.Result {
+	if len(h.past) == 0 || rapid.Bool().Draw(t, "cold") {
+		return algo.Result{}
+	}
+	k := h.past[rapid.IntRange(0, len(h.past)-1).Draw(t, "remembered")]
+	for i, c := range k.charges {
+		if c.Limit == limit {
+			return k.results[i]
+		}
+	}
+	return algo.Result{}
 }
 
 // longer returns a changed rate of the same algorithm: 23 requests in a longer calendar period, or in 13 s.
@@ -111,18 +149,4 @@ func longer(r algo.Rate) algo.Rate {
 func step(t *rapid.T) time.Duration {
 	longest := rapid.SampledFrom([]time.Duration{0, time.Microsecond, time.Second, 20 * time.Second, 80 * time.Second}).Draw(t, "longest")
 	return time.Duration(rapid.Int64Range(-int64(longest)/3, int64(longest)).Draw(t, "step"))
-}
-
-// hintOf draws a possible entry of a denial cache for limit: no entry, or any earlier state.
-func hintOf[T any](t *rapid.T, limit *limiter.Limit, past []T, of func(T) ([]limiter.Charge, []algo.Result)) algo.Result {
-	if len(past) == 0 || rapid.Bool().Draw(t, "cold") {
-		return algo.Result{}
-	}
-	charges, results := of(past[rapid.IntRange(0, len(past)-1).Draw(t, "remembered")])
-	for i, c := range charges {
-		if c.Limit == limit {
-			return results[i]
-		}
-	}
-	return algo.Result{}
 }

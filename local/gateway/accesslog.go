@@ -113,22 +113,6 @@ func (s *subscriber) take() (batch []events.CloudwatchLogsLogEvent, dropped int)
 	return batch, dropped
 }
 
-// wait blocks until the queue is empty and the function has received every event.
-func (s *subscriber) wait(ctx context.Context) error {
-	s.mu.Lock()
-	sending := s.sending
-	s.mu.Unlock()
-	if sending == nil {
-		return nil
-	}
-	select {
-	case <-sending:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // event builds the CloudWatch Logs event for the lines (Lambda developer guide, "Using Lambda with
 // CloudWatch Logs").
 func (s *subscriber) event(lines []events.CloudwatchLogsLogEvent) events.CloudwatchLogsEvent {

@@ -128,18 +128,6 @@ func (g *Gateway) checkFunctions(shared *runtime) error {
 // id.
 func (g *Gateway) APIs() []*API { return slices.Clone(g.apis) }
 
-// Delivered waits until the subscribers of the access logs have received the lines of all requests
-// that were answered before the call. CloudWatch Logs delivers a line some seconds later; this
-// gateway sends it at once.
-func (g *Gateway) Delivered(ctx context.Context) error {
-	for _, s := range g.subscribers {
-		if err := s.wait(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // runtime is the state that all APIs of a gateway share.
 type runtime struct {
 	functions map[string]*function // key: logical id

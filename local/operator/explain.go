@@ -127,15 +127,9 @@ type Cost struct {
 // Explain answers q.
 func (o *Operator) Explain(ctx context.Context, q Question) (Explanation, error) {
 	now := o.Clock()
-	if q.Method == "" || strings.ToUpper(q.Method) != q.Method {
-		return Explanation{}, mistake("method: got %q, want one such as GET", q.Method)
-	}
-	if !strings.HasPrefix(q.Path, "/") || strings.ContainsAny(q.Path, "?#") {
-		return Explanation{}, mistake("path: got %q, want a path that begins with /, without a query", q.Path)
-	}
-	path, err := rules.ParsePath(q.Path, "")
+	path, err := q.path()
 	if err != nil {
-		return Explanation{}, mistake("%v", err)
+		return Explanation{}, err
 	}
 	caller, rejected, notes, err := o.caller(ctx, now, q)
 	if err != nil {
@@ -170,18 +164,39 @@ func (o *Operator) Explain(ctx context.Context, q Question) (Explanation, error)
 		e.Decision, e.Cost = Decision{Status: http.StatusForbidden, Unrouted: true}, Cost{}
 		e.Notes = append(e.Notes, "no API has a route for "+q.Method+" "+e.Path+": the REST API answers 403 and the HTTP API 404, before any limit")
 	}
-	if d.Reason != "" {
-		e.Notes = append(e.Notes, "the store failed ("+string(d.Reason)+"): on_error decides, not the usage that is shown; the usage was read from the store directly")
-	}
-	if unknown := caller.Tier; unknown != "" && unknown != explained.Tier {
-		e.Notes = append(e.Notes, fmt.Sprintf("the rules have no tier %q: tier %s decides", unknown, explained.Tier))
-	}
-	if !caller.IP.IsValid() {
-		e.Notes = append(e.Notes, "no address is given (--ip): limits that count by ip show the usage of callers whose address is unknown")
-	}
+	e.Notes = append(e.Notes, decisionNotes(d, caller, explained.Tier)...)
 	e.Notes = append(e.Notes, recordNotes(r, caller.Limits, listed)...)
 	e.Notes = append(e.Notes, o.notes(listed)...)
 	return e, nil
+}
+
+// decisionNotes returns the notes about the decision for a caller who has the limits of tier.
+func decisionNotes(d limiter.Decision, c caller.Caller, tier string) (notes []string) {
+	if d.Reason != "" {
+		notes = append(notes, "the store failed ("+string(d.Reason)+"): on_error decides, not the usage that is shown; the usage was read from the store directly")
+	}
+	if c.Tier != "" && c.Tier != tier {
+		notes = append(notes, fmt.Sprintf("the rules have no tier %q: tier %s decides", c.Tier, tier))
+	}
+	if !c.IP.IsValid() {
+		notes = append(notes, "no address is given (--ip): limits that count by ip show the usage of callers whose address is unknown")
+	}
+	return notes
+}
+
+// path checks the method and returns the path.
+func (q Question) path() (rules.Path, error) {
+	if q.Method == "" || strings.ToUpper(q.Method) != q.Method {
+		return rules.Path{}, mistake("method: got %q, want one such as GET", q.Method)
+	}
+	if !strings.HasPrefix(q.Path, "/") || strings.ContainsAny(q.Path, "?#") {
+		return rules.Path{}, mistake("path: got %q, want a path that begins with /, without a query", q.Path)
+	}
+	path, err := rules.ParsePath(q.Path, "")
+	if err != nil {
+		return rules.Path{}, mistake("%v", err)
+	}
+	return path, nil
 }
 
 func newCaller(c caller.Caller, tier string, rejected error) Caller {
