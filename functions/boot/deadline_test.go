@@ -265,8 +265,8 @@ func newSystem(t *testing.T, store string) *system {
 	if err != nil {
 		t.Fatal(err)
 	}
-	http := client.Options().HTTPClient.(*awshttp.BuildableClient).WithTransportOptions(func(t *http.Transport) { t.DialContext = w.dial })
-	w.config.Share(dynamodb.New(client.Options(), func(o *dynamodb.Options) { o.HTTPClient = http }))
+	http := client.Options().HTTPClient.(resilient.HTTPClient).Doer.(*awshttp.BuildableClient).WithTransportOptions(func(t *http.Transport) { t.DialContext = w.dial })
+	w.config.Share(dynamodb.New(client.Options(), func(o *dynamodb.Options) { o.HTTPClient = resilient.HTTPClient{Doer: http} }))
 	if !redisLike {
 		if w.store, _, err = w.config.OpenStore(t.Context()); err != nil {
 			t.Fatal(err)
@@ -555,7 +555,7 @@ func TestDeadline_dial(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := dynamo.Options().HTTPClient.(*awshttp.BuildableClient).GetDialer().Timeout; got != want {
+	if got := dynamo.Options().HTTPClient.(resilient.HTTPClient).Doer.(*awshttp.BuildableClient).GetDialer().Timeout; got != want {
 		t.Errorf("dynamodb: dial timeout: got %s, want 900ms", got)
 	}
 	for _, cluster := range []string{"false", "true"} {

@@ -48,8 +48,9 @@ func (c Config) DynamoDBClient(ctx context.Context) (*dynamodb.Client, error) {
 		o.Retryer = aws.NopRetryer{}
 		o.Logger = logging.Nop{} // the caller logs each error once
 		if client, ok := o.HTTPClient.(*awshttp.BuildableClient); ok {
-			o.HTTPClient = client.WithTransportOptions(func(t *http.Transport) { t.IdleConnTimeout = resilient.ConnectionLife }).
-				WithDialerOptions(func(d *net.Dialer) { d.Timeout = resilient.DefaultFirstTimeout }) // the longest wait of a decision
+			o.HTTPClient = resilient.HTTPClient{Doer: client.
+				WithTransportOptions(func(t *http.Transport) { t.IdleConnTimeout = resilient.ConnectionLife }).
+				WithDialerOptions(func(d *net.Dialer) { d.Timeout = resilient.DefaultFirstTimeout })} // the longest wait of a decision
 		}
 	}), nil
 }

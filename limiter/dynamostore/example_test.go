@@ -10,16 +10,19 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/dynamostore"
+	"github.com/weir-limits/weir/limiter/resilient"
 )
 
-// A Limiter uses a DynamoDB table. The client is created once and does not retry.
+// A Limiter uses a DynamoDB table. The client is created once, does not retry, and loses no answer.
 func ExampleNew() {
 	c, err := config.LoadDefaultConfig(context.Background())
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	client := dynamodb.NewFromConfig(c, func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} })
+	client := dynamodb.NewFromConfig(c, func(o *dynamodb.Options) {
+		o.Retryer, o.HTTPClient = aws.NopRetryer{}, resilient.HTTPClient{Doer: o.HTTPClient}
+	})
 	store, err := dynamostore.New(client, dynamostore.Options{Table: "weir", Namespace: "prod"})
 	if err != nil {
 		fmt.Println(err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/redis/go-redis/v9"
@@ -16,6 +17,7 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/redisstore"
+	"github.com/weir-limits/weir/limiter/resilient"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
@@ -61,7 +63,7 @@ func carry[T any](e *environment, call func() (T, error)) (out T, err error) {
 // Local give each request the same result with the same number of calls.
 func TestRun_likeDynamoDB(t *testing.T) {
 	client := dynamodb.New(dynamodb.Options{
-		BaseEndpoint: aws.String(storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT")), Region: "us-east-1", Retryer: aws.NopRetryer{},
+		BaseEndpoint: aws.String(storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT")), Region: "us-east-1", Retryer: aws.NopRetryer{}, HTTPClient: resilient.HTTPClient{Doer: awshttp.NewBuildableClient()},
 		Credentials: credentials.NewStaticCredentialsProvider("local", "local", ""),
 	})
 	name := "weir-simulate-" + rand.Text()
