@@ -60,7 +60,7 @@ help: ## List the targets
 	@echo "  BENCH=\"-only memory -quick\"  options of make bench: -only, -rounds, -quick, -json"
 	@echo "  CONTEXT=\"stage=prod store=elasticache\"  for make synth, diff, deploy, destroy and prove; see infra/README.md"
 	@echo "  SAM_TEMPLATE=path  a synthesized template for make sam and make test-sam"
-	@echo "  WEIR_REQUIRE=browser,clients,docker,dynamodb,kafka,redis,tools|all  makes tests fail instead of being skipped"
+	@echo "  WEIR_REQUIRE=browser,clients,docker,dynamodb,kafka,moto,redis,tools|all  makes tests fail instead of being skipped"
 	@echo "  FUZZTIME=30s  for each target of make fuzz (10000000x: number of inputs); SOAK=60s  for each store of make soak"
 
 run: .bin/weir ## Run the REST API, the HTTP API and the console on this machine
@@ -85,7 +85,7 @@ PLAIN_TESTS := ^(TestAttack_(flood|hugeEvents|memory)|TestServe_burst|TestStore_
 
 test: lint cfn-lint build ## Check formatting, vet, lint, and run all tests against real servers
 	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory local/gateway/testdata/node/node_modules; fi
-	.bin/weir-tools with --install clients,dynamodb,redis,tools -- make --no-print-directory test-go
+	.bin/weir-tools with --install clients,dynamodb,moto,redis,tools -- make --no-print-directory test-go
 	go -C local/bench test ./...
 	$(MAKE) test-kafka
 	$(MAKE) test-console

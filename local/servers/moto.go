@@ -3,6 +3,7 @@ package servers
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -10,8 +11,12 @@ import (
 	"strconv"
 )
 
-// StartMoto starts Moto, an emulator of AWS, from tools, which is the folder that FetchTools returns.
-func StartMoto(ctx context.Context, tools string) (*Server, error) {
+// StartMoto fetches the tools of the checkout at root once, and starts Moto, an emulator of AWS.
+func StartMoto(ctx context.Context, root string, progress io.Writer) (*Server, error) {
+	tools, err := FetchTools(ctx, root, progress)
+	if err != nil {
+		return nil, err
+	}
 	port, err := freePort(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("start moto: %w", err)

@@ -102,15 +102,18 @@ func TestWith_interrupt(t *testing.T) {
 	}
 }
 
-// Without Python, the SAM tools are skipped, or are an error if WEIR_REQUIRE lists them.
+// Without Python, the SAM tools and Moto are skipped, or are an error if WEIR_REQUIRE lists them.
 func TestWith_tools(t *testing.T) {
 	checkouttest.Scratch(t)
 	t.Setenv("WEIR_TOOLS", "")
+	t.Setenv("MOTO_ENDPOINT", "")
 	t.Setenv("PATH", "/nowhere")
-	for require, want := range map[string]int{"": 0, "tools": 1} {
-		t.Setenv("WEIR_REQUIRE", require)
-		if code, _, errs := tool(t, "with", "--install", "tools", "--", "/bin/sh", "-c", `test -z "$WEIR_TOOLS"`); code != want || !strings.Contains(errs, "tools") || !strings.Contains(errs, "python3 (3.10 or newer, with venv) not found on the PATH") {
-			t.Errorf("WEIR_REQUIRE=%s: got exit %d, stderr %q, want exit %d and the missing Python", require, code, errs, want)
+	for _, name := range []string{"tools", "moto"} {
+		for require, want := range map[string]int{"": 0, name: 1} {
+			t.Setenv("WEIR_REQUIRE", require)
+			if code, _, errs := tool(t, "with", "--install", name, "--", "/bin/sh", "-c", `test -z "$WEIR_TOOLS$MOTO_ENDPOINT"`); code != want || !strings.Contains(errs, name) || !strings.Contains(errs, "python3 (3.10 or newer, with venv) not found on the PATH") {
+				t.Errorf("%s, WEIR_REQUIRE=%s: got exit %d, stderr %q, want exit %d and the missing Python", name, require, code, errs, want)
+			}
 		}
 	}
 }

@@ -1,4 +1,5 @@
-// Package accounttest deploys a template into Moto, an emulator of AWS, for tests of package account.
+// Package accounttest deploys a template into Moto, an emulator of AWS, for tests of package account. The
+// clouds of a test run share one Moto, and each [Cloud] is a separate account.
 //
 // Moto answers the calls of DynamoDB, Lambda, IAM, API Gateway, CloudWatch, CloudWatch Logs and SNS. A
 // [Cloud] answers these calls itself, because Moto does not support them:
@@ -19,6 +20,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -32,7 +34,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
 
 	"github.com/weir-limits/weir/limiter/storetest"
-	"github.com/weir-limits/weir/local/servers"
 )
 
 // Region is the region of a Cloud.
@@ -43,6 +44,7 @@ type Cloud struct {
 	// URL is the endpoint of every service.
 	URL   string
 	moto  string // the endpoint of Moto
+	id    string // the number of the account in Moto
 	proxy *httputil.ReverseProxy
 
 	mu      sync.Mutex
@@ -62,19 +64,22 @@ type stack struct {
 	order      []string
 }
 
-// Start starts an account. It skips the test if Moto is not installed.
+// accountHeader selects the account of a call of Moto.
+const accountHeader = "X-Moto-Account-Id"
+
+// Start returns an empty account. It skips the test if Moto does not run.
 func Start(t *testing.T) *Cloud {
 	t.Helper()
-	server, err := servers.StartMoto(t.Context(), storetest.Server(t, "tools", "WEIR_TOOLS"))
+	moto := storetest.Server(t, "moto", "MOTO_ENDPOINT")
+	target, err := url.Parse(moto)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(server.Stop)
-	target, err := url.Parse(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &Cloud{moto: server.URL, proxy: httputil.NewSingleHostReverseProxy(target), stacks: map[string]*stack{}}
+	c := &Cloud{moto: moto, id: fmt.Sprintf("%012d", rand.Uint64N(1e12)), stacks: map[string]*stack{}}
+	c.proxy = &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(target)
+		r.Out.Header.Set(accountHeader, c.id)
+	}}
 	front := httptest.NewServer(c)
 	t.Cleanup(front.Close)
 	c.URL = front.URL

@@ -20,6 +20,7 @@ import (
 	watch "github.com/aws/aws-sdk-go-v2/service/cloudwatch/types"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	tables "github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
 	"github.com/aws/smithy-go/transport/http/protocol/awsquery"
 )
 
@@ -93,6 +94,7 @@ func (c *Cloud) createNative(ctx context.Context, name string, resources map[str
 func (c *Cloud) behind() aws.Config {
 	config := c.Config()
 	config.BaseEndpoint, config.RetryMaxAttempts = &c.moto, 1
+	config.APIOptions = append(config.APIOptions, smithyhttp.SetHeaderValue(accountHeader, c.id))
 	return config
 }
 
