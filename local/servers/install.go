@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 )
 
 // Install installs the packages that a server or the tools need, if it runs as root on Debian. On other
@@ -32,6 +33,11 @@ func Install(ctx context.Context, name string, progress io.Writer) error {
 	default:
 		return nil
 	}
+	unlock, err := lockFile(ctx, filepath.Join(os.TempDir(), "weir-install.lock")) // apt-get does not wait for another apt-get
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	fmt.Fprintf(progress, "installing %s ...\n", packages[0])
 	for _, args := range [][]string{{"update", "-qq"}, append([]string{"install", "-y", "-qq", "--no-install-recommends"}, packages...)} {
 		command := exec.CommandContext(ctx, "apt-get", args...)

@@ -64,6 +64,10 @@ func TestWith(t *testing.T) {
 	if code, _, errs := tool(t, "with", "redis", "--", "/bin/sh", "-c", "exit 0"); code != 0 || strings.Count(errs, "SKIPPED: redis: redis-server not found on the PATH") != 2 {
 		t.Errorf("no server: got exit %d, stderr %q, want exit 0 and two notes about the skipped server", code, errs)
 	}
+	t.Setenv("KAFKA_BROKERS", "")
+	if code, _, errs := tool(t, "with", "redis,kafka", "--", "/bin/sh", "-c", "exit 0"); code != 0 || !strings.HasPrefix(errs, "SKIPPED: redis: ") || !strings.Contains(errs, "\nSKIPPED: kafka: ") {
+		t.Errorf("no servers: got exit %d, stderr %q, want exit 0 and a note about each, in their order", code, errs)
+	}
 	t.Setenv("WEIR_REQUIRE", " redis ,")
 	t.Setenv("REDIS_URL", "redis://set-already")
 	if code, out, errs := tool(t, "with", "redis", "--", "/bin/sh", "-c", "echo $WEIR_REQUIRE"); code != 0 || out != "redis\n" {

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -88,33 +89,54 @@ func parseRequire(list string) (names []string, err error) {
 }
 
 func (w *with) run(ctx context.Context, names, argv []string) error {
-	// The command gets WEIR_REQUIRE with the parsed names, so "all" is replaced by the names.
-	environment := append(os.Environ(), "WEIR_REQUIRE="+strings.Join(w.require, ","))
 	for _, name := range names {
-		variable := variableOf(name)
-		if variable == "" {
+		if variableOf(name) == "" {
 			return command.Usage("servers: got %q, want some of %s", name, withNames)
 		}
-		if os.Getenv(variable) != "" {
-			continue
+	}
+	all := w.provideAll(ctx, names)
+	for i, p := range all {
+		if p.server != nil {
+			p.server.Watch(ctx, func(err error) { fmt.Fprintf(w.stderr, "weir: %s ended before the command: %v\n", names[i], err) })
+			defer p.server.Stop()
 		}
-		value, server, err := w.provide(ctx, name)
-		if err != nil {
-			if slices.Contains(w.require, name) {
-				return fmt.Errorf("%s is required: %w", name, err)
-			}
-			w.skipped = append(w.skipped, fmt.Sprintf("SKIPPED: %s: %v", name, err))
-			continue
-		}
-		environment = append(environment, variable+"="+value)
-		if server != nil {
-			server.Watch(ctx, func(err error) { fmt.Fprintf(w.stderr, "weir: %s ended before the command: %v\n", name, err) })
-			defer server.Stop()
+	}
+	// The command gets WEIR_REQUIRE with the parsed names, so "all" is replaced by the names.
+	environment := append(os.Environ(), "WEIR_REQUIRE="+strings.Join(w.require, ","))
+	for i, name := range names {
+		switch p := all[i]; {
+		case p.err != nil && slices.Contains(w.require, name):
+			return fmt.Errorf("%s is required: %w", name, p.err)
+		case p.err != nil:
+			w.skipped = append(w.skipped, fmt.Sprintf("SKIPPED: %s: %v", name, p.err))
+		case p.value != "":
+			environment = append(environment, variableOf(name)+"="+p.value)
 		}
 	}
 	w.warn()
 	defer w.warn()
 	return w.execute(ctx, argv, environment)
+}
+
+// provision is the result of provide.
+type provision struct {
+	value  string
+	server *servers.Server
+	err    error
+}
+
+// provideAll provides the servers and tools whose variables are not set. It provides them concurrently,
+// because most of them wait for downloads and for the start of a process.
+func (w *with) provideAll(ctx context.Context, names []string) []provision {
+	all := make([]provision, len(names))
+	var group sync.WaitGroup
+	for i, name := range names {
+		if os.Getenv(variableOf(name)) == "" {
+			group.Go(func() { all[i].value, all[i].server, all[i].err = w.provide(ctx, name) })
+		}
+	}
+	group.Wait()
+	return all
 }
 
 // provide returns the value of the variable for a server or tool. server is nil unless provide
