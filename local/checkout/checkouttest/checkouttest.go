@@ -3,6 +3,7 @@ package checkouttest
 
 import (
 	"crypto/rand"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -48,18 +49,23 @@ func Built(t *testing.T) checkout.Checkout {
 	if runtime.GOOS != "linux" {
 		t.Skip("SKIPPED: environments need Linux")
 	}
-	dist := Find(t).Path(".bin", "test", "dist")
-	for _, bundle := range []string{"authorizer", "handler", "settle", "authorizer-redis", "handler-redis", "settle-redis"} {
-		path := filepath.Join(dist, checkout.HostArch(), bundle, "bootstrap")
-		build := exec.CommandContext(t.Context(), "go", "build", "-tags", "lambda.norpc,nethttpomithttp2", "-o", path, "github.com/weir-limits/weir/functions/"+bundle)
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			t.Fatalf("build of the functions: got error %v, output %s, want no error", err, out)
-		}
+	bundles := []string{"authorizer", "handler", "settle", "authorizer-redis", "handler-redis", "settle-redis"}
+	built := Find(t).Path(".bin", "test", "functions") + string(filepath.Separator)
+	args := []string{"build", "-trimpath", "-ldflags=-s -w", "-tags", "lambda.norpc,nethttpomithttp2", "-o", built}
+	for _, bundle := range bundles {
+		args = append(args, "github.com/weir-limits/weir/functions/"+bundle)
+	}
+	build := exec.CommandContext(t.Context(), "go", args...)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build of the functions: got error %v, output %s, want no error", err, out)
 	}
 	c := Scratch(t)
-	if err := os.Symlink(dist, c.Path("dist")); err != nil {
-		t.Fatal(err)
+	for _, bundle := range bundles {
+		bootstrap := c.Path("dist", checkout.HostArch(), bundle, "bootstrap")
+		if err := errors.Join(os.MkdirAll(filepath.Dir(bootstrap), 0o750), os.Symlink(built+bundle, bootstrap)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return c
 }
