@@ -50,7 +50,7 @@ SAM_TEMPLATE ?=
 TEMPLATES := $(wildcard infra/golden/*.json) infra/standalone/weir.template.json
 SYNTHESIZED := infra/cdk.out/Weir-dev.template.json
 
-.PHONY: help run check check-fast test test-go test-kafka sam test-sam test-console test-examples synth diff deploy destroy prove bootstrap release golden vendor fuzz soak lint cfn-lint build functions size bench bench-docs simulate-docs clean .bin/weir .bin/weir-tools FORCE
+.PHONY: help run check check-fast test fetch test-go test-raced test-beside test-kafka sam test-sam templates test-containers test-console test-examples synth diff deploy destroy prove bootstrap release golden vendor fuzz soak lint cfn-lint build functions size bench bench-docs simulate-docs clean .bin/weir .bin/weir-tools FORCE
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -73,6 +73,9 @@ check: .bin/weir ## Find all mistakes in the rules document (RULES=path)
 # The linters include vet. With -trimpath, test binaries do not contain paths, so a second checkout
 # does not compile them again.
 GO_TEST := go test -trimpath -vet=off -timeout=10m
+# Before a program with the race detector exits, it sleeps for one second by default. Hundreds of programs
+# exit, because tests start processes. The detector reports a race when it happens, so 50 ms are enough.
+RACE_TEST := GORACE=atexit_sleep_ms=50 $(GO_TEST) -race
 
 # The race detector runs for packages with goroutines. PLAIN matches the other packages. The tests of
 # PLAIN compute a lot in one goroutine, and the detector would make them five times as slow.
@@ -83,24 +86,41 @@ UNRACED = $(shell go list ./... | grep -E '$(PLAIN)')
 # requests must meet deadlines. In the other tests, one goroutine computes a lot, such as a simulation.
 PLAIN_TESTS := ^(TestAttack_(flood|hugeEvents|memory)|TestServe_burst|TestStore_model|TestAdaptive(_longWindow|_surge)?|TestOutage_bound|TestFiles|TestParse_hostile|TestSimulate.*|TestDocs_commands)$$
 
-test: lint cfn-lint build ## Check formatting, vet, lint, and run all tests against real servers
-	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory local/gateway/testdata/node/node_modules; fi
-	.bin/weir-tools with --install clients,dynamodb,moto,redis,tools -- make --no-print-directory test-go
+# Node.js is optional: without npm, the tests that need its packages are skipped.
+NODE := $(shell command -v npm)
+MODULES := $(if $(NODE),local/gateway/testdata/node/node_modules local/console/node_modules infra/node_modules infra/examples/express/node_modules infra/examples/typescript/node_modules infra/policies/node_modules)
+
+# The downloads run beside the linters. The tests with containers, a browser or Kafka run alone.
+test: .bin/weir-tools ## Check formatting, vet, lint, and run all tests against real servers
+	@$(MAKE) --no-print-directory -j4 lint fetch build $(MODULES)
+	.bin/weir-tools with --install clients,dynamodb,moto,redis,tools -- $(MAKE) --no-print-directory test-go
 	go -C local/bench test ./...
-	$(MAKE) test-kafka
-	$(MAKE) test-console
-	$(MAKE) test-examples
-	@if [[ ",$${WEIR_REQUIRE:-}," =~ ,(all|node), ]] || command -v npm >/dev/null; then $(MAKE) test-sam; \
+	@$(MAKE) --no-print-directory test-kafka
+	@$(MAKE) --no-print-directory test-console
+	@if [[ ",$${WEIR_REQUIRE:-}," =~ ,(all|node), ]] || command -v npm >/dev/null; then $(MAKE) --no-print-directory test-containers; \
 	else echo "SKIPPED: make test-sam needs Node.js, for the CDK"; fi
 
-# Tests that need containers, a browser or Kafka have separate targets. The tests of faults run alone,
-# because they check deadlines. The last line counts calls, mostly in one goroutine, and prints them.
-test-go: # the part of make test that needs DynamoDB Local and Redis
-	$(GO_TEST) -race -shuffle=on -skip '^Test(SAM|Console|Kafka)|^TestStore_calls|$(PLAIN_TESTS)' $(RACED)
-	$(GO_TEST) -shuffle=on -skip '^Test(Examples_|Policies)' $(UNRACED)
+fetch: .bin/weir-tools # the tools that take longest to fetch
+	@.bin/weir-tools with --install clients,tools -- true
+
+# The tests of faults run alone, because they check deadlines. TestStore_calls prints how many calls a
+# decision needs.
+test-go: # the part of make test that needs DynamoDB Local, Moto and Redis
+	@$(MAKE) --no-print-directory -j2 test-raced test-beside
 	$(GO_TEST) -p 1 -run '$(PLAIN_TESTS)' ./functions/lambdahttp ./limiter ./limiter/dynamostore ./local/gateway/template ./local/serve ./local/weir
-	$(GO_TEST) -race -shuffle=on ./local/faults
+	$(RACE_TEST) -shuffle=on ./local/faults
 	$(GO_TEST) -v -run TestStore_calls ./limiter/redisstore ./limiter/dynamostore
+	$(GO_TEST) -count=1 -run '^Test(Examples_layer|Policies)' ./infra/examples ./infra/policies
+
+test-raced:
+	$(GO_TEST) -shuffle=on ./local/size
+	$(RACE_TEST) -shuffle=on -skip '^Test(SAM|Console|Kafka)|^TestStore_calls|$(PLAIN_TESTS)' $(RACED)
+
+# These tests and checks have no deadlines. They have a low priority, so they use the time in which the
+# tests of test-raced wait.
+test-beside:
+	nice $(GO_TEST) -p 1 -shuffle=on -skip '^Test(Examples_layer|Policies)' $(filter-out %/local/size,$(UNRACED))
+	@nice $(MAKE) --no-print-directory cfn-lint $(if $(NODE),templates)
 
 # Go caches the result of a test until a file changes that the test itself reads. If the test starts a
 # program, such as go list, Go does not see the files that this program reads. So -count=1 repeats the
@@ -117,10 +137,14 @@ sam: build ## Run the synthesized APIs with the SAM CLI, in containers (PORT=300
 	@$(if $(SAM_TEMPLATE),,$(MAKE) synth ARCH=$(HOST_ARCH))
 	@exec .bin/weir-tools with --install docker,dynamodb,tools -- .bin/weir-tools sam --template "$(or $(SAM_TEMPLATE),$(SYNTHESIZED))" --port "$(if $(filter file,$(origin PORT)),3000,$(PORT))"
 
-test-sam: build ## Test the synthesized APIs and each sample event with the SAM CLI
-	@$(if $(SAM_TEMPLATE),,$(MAKE) synth ARCH=$(HOST_ARCH))
-	@$(MAKE) synth ARCH=$(HOST_ARCH) RULES=infra/stack/testdata/settle.json CONTEXT=stage=settle
-	@$(MAKE) --no-print-directory infra/examples/express/node_modules
+test-sam: .bin/weir-tools templates infra/examples/express/node_modules ## Test the synthesized APIs and each sample event with the SAM CLI
+	@$(MAKE) --no-print-directory test-containers
+
+templates: # the templates of make test-sam
+	@$(if $(SAM_TEMPLATE),$(MAKE) functions ARCH=$(HOST_ARCH),$(MAKE) synth ARCH=$(HOST_ARCH))
+	@$(MAKE) synth ARCH=$(HOST_ARCH) FUNCTIONS= RULES=infra/stack/testdata/settle.json CONTEXT=stage=settle
+
+test-containers:
 	WEIR_SETTLE_TEMPLATE="$(abspath infra/cdk.out/Weir-settle.template.json)" WEIR_TEMPLATE="$(abspath $(or $(SAM_TEMPLATE),$(SYNTHESIZED)))" .bin/weir-tools with --install clients,docker,dynamodb,tools -- \
 		$(GO_TEST) -count=1 -v -run '^TestSAM' ./local/tools
 
@@ -193,10 +217,11 @@ soak: .bin/weir-tools ## Run load and faults on each store, and the long form of
 	WEIR_REQUIRE=dynamodb,redis .bin/weir-tools with --install dynamodb,redis -- go test -count=1 -v -timeout=30m -run '^TestSoak$$' ./local/faults -args -soak "$(SOAK)" | grep -v 'level=ERROR msg="store failed"'
 	WEIR_SOAK=1 go test -count=1 -timeout=30m ./limiter/rules
 
+# With -trimpath, the linters and the tests use the same compiled packages.
 lint: $(LINT) ## Check formatting, vet and lint
 	go mod tidy -diff
-	$(LINT) run ./...
-	cd local/bench && go mod tidy -diff && $(CURDIR)/$(LINT) run ./...
+	GOFLAGS=-trimpath $(LINT) run ./...
+	cd local/bench && go mod tidy -diff && GOFLAGS=-trimpath $(CURDIR)/$(LINT) run ./...
 
 cfn-lint: .bin/weir-tools ## Check the CloudFormation templates
 	.bin/weir-tools with --install tools -- sh -c '[ -z "$$WEIR_TOOLS" ] || { "$$WEIR_TOOLS/cfn-lint" "$$@" && "$$WEIR_TOOLS/python" infra/tools/create_only.py "$$@" | diff - infra/stack/testdata/create-only.json; }' - $(TEMPLATES)
@@ -205,10 +230,10 @@ build: .bin/weir .bin/weir-tools functions ## Build weir and weir-tools into .bi
 
 .bin/weir:
 	@[ -e $@ ] || echo "building weir; with an empty build cache this takes about a minute ..."
-	@go build -o $@ ./local/weir
+	@go build -trimpath -o $@ ./local/weir
 
 .bin/weir-tools:
-	@go build -o $@ ./local/tools
+	@go build -trimpath -o $@ ./local/tools
 
 functions: $(FUNCTIONS:%=dist/$(ARCH)/%/bootstrap) ## Build the functions for Lambda into dist/ARCH
 
