@@ -8,8 +8,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// answer returns the decision. fromCache reports that no store was charged, because this process
-// already knew a refusal.
+// answer returns the decision. fromCache means that no store was charged, because this process already knew a
+// refusal.
 func (r *request) answer(ctx context.Context, fromCache bool) Decision {
 	l := r.limiter
 	r.logFailures(ctx)
@@ -63,7 +63,7 @@ func (r *request) combine() Decision {
 	return d
 }
 
-// add adds the results of b to d. The limits of b are enforced, so none of them is a shadow limit.
+// add adds the results of b, whose limits are enforced, to d. Shadow limits do not get here.
 func (d *Decision) add(b *batch, now algo.Instant) {
 	if b.err != nil && !busy(b.err) && d.Reason == ReasonNone {
 		d.Reason = reasonOf(b.err)
@@ -78,11 +78,11 @@ func (d *Decision) add(b *batch, now algo.Instant) {
 	}
 }
 
-// report makes d report the limit of the item if that limit is stricter than the limit in d. d.Allowed is
-// already set. r is the state after the charge, or the state that refused the charge.
+// report makes d report the limit of the item if that limit is stricter than the one that d reports. d.Allowed is
+// already set. r is the state after the charge, or the state that refused it.
 func (d *Decision) report(it *item, r algo.Result, now algo.Instant) {
 	remaining, capacity := r.Machine.Remaining(r.State, now)+it.leaseLeft, r.Machine.Capacity()
-	if it.sharded { // an estimate, as if every other shard held as much as this one
+	if it.sharded { // estimate: every other shard is assumed to hold as much as this one
 		remaining, capacity = remaining*int64(it.limit.Spread.Shards), it.limit.machine.Capacity()
 	}
 	share := it.limit.Spread.Adaptive && !it.decided(r) // the share of this process decided, and not the whole limit
@@ -123,9 +123,9 @@ const (
 	maxSlotWait = 3 * time.Second
 )
 
-// fewer reports whether one limit admits fewer further requests than another limit. The first limit has
-// remaining quota for requests of cost. The second limit has the remaining quota than for requests of
-// cost at. If both admit the same number, fewer compares the remaining quotas.
+// fewer reports whether one limit admits fewer further requests than another limit. The first has remaining quota,
+// and a request costs cost. The second has than quota, and a request costs at. If both admit the same number, fewer
+// compares the quotas.
 func fewer(remaining, cost, than, at int64) bool {
 	one, other := remaining/max(1, cost), than/max(1, at)
 	return one < other || one == other && remaining < than

@@ -9,9 +9,9 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// Other environments take all quota. An environment makes three refused calls, and then about one call
-// per CacheTTL. If the store refuses, RetryAfter is the wait of the state. If the back-off refuses,
-// RetryAfter is the time until the back-off ends.
+// Other environments take all quota. An environment makes three refused calls, and then about one call per CacheTTL.
+// If the store refuses, RetryAfter is the exact wait. If the back-off refuses, RetryAfter is the time until the
+// back-off ends.
 func TestLimiter_Take_backOff(t *testing.T) {
 	r := newRemote()
 	draw := func(n int) int { return n - 1 } // the longest back-off

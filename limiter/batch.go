@@ -14,8 +14,8 @@ type item struct {
 	Charge
 	limit   *Limit        // limit that the caller passed; Charge.Limit can be its shard or its cell
 	want    int64         // cost that the caller passed; Charge.Cost is more for a lease, and 0 for a read
-	backOff time.Duration // how long the back-off refuses the charge, even if the state has room
-	cells   bool          // Options.Cells counts the charge, and not Limiter.store
+	backOff time.Duration // time for which the back-off refuses the charge, even if the state has room
+	cells   bool          // the store Options.Cells counts the charge, and not Limiter.store
 	sharded bool
 	done    bool // a tracker decided this charge
 
@@ -62,8 +62,8 @@ type batch struct {
 	calls      int  // calls of a shared store
 	taken      bool
 	refused    bool
-	dropLeases bool // settle does not use the new leases
-	skipped    bool // a shadow limit in its back-off: it is not charged
+	dropLeases bool // do not use the new leases
+	skipped    bool // b is not charged, because its limit is a shadow limit in its back-off
 	err        error
 }
 
@@ -107,8 +107,8 @@ func (b *batch) forces() bool {
 	return slices.ContainsFunc(b.charges, func(c Charge) bool { return c.Force })
 }
 
-// concurrent reports whether b takes slots. Such a batch does not share a call with other requests: a
-// store identifies the slots of one call together, but each request releases only its own.
+// concurrent reports whether b takes slots. Such a batch does not share a call with other requests. A store
+// identifies the slots of one call together, but each request must release only its own.
 func (b *batch) concurrent() bool {
 	return slices.ContainsFunc(b.charges, func(c Charge) bool { return c.Limit.concurrent() && c.Cost > 0 })
 }

@@ -17,7 +17,7 @@ import (
 func (r *request) callStores(ctx context.Context) {
 	l := r.limiter
 	if len(r.batches) > 1 || l.sharesStore() && l.fallback.Holds(r.now) {
-		r.chargedAt = time.Now() // a refund needs the monotonic clock
+		r.chargedAt = time.Now() // a refund needs the monotonic clock reading
 	}
 	var last *batch // the last batch on the shared store
 	remote := 0
@@ -47,11 +47,12 @@ func (r *request) callStores(ctx context.Context) {
 	r.storeTime += time.Since(began)
 }
 
-// callInWaves charges the subjects of a shared store. A subject whose charge cannot be refunded waits
-// until the other subjects have admitted the request. Without this order, a flood of refused requests
-// would drain a fast bucket that many callers share. A request on such a bucket takes two round trips,
-// rarely three, but no more calls. It takes one round trip if this process knows that the other limits
-// have room.
+// callInWaves charges the subjects of a shared store. A subject whose charge cannot be refunded waits until the other
+// subjects have admitted the request. Otherwise a flood of refused requests would drain a fast bucket that many
+// callers share.
+//
+// A request on such a bucket takes two round trips, rarely three, but no more calls. It takes one round trip if this
+// process knows that the other limits have room.
 func (r *request) callInWaves(ctx context.Context) {
 	for w := refundableWave; w <= sharedWave && !r.refused(); w++ {
 		for w < sharedWave && (r.look || r.hasRoom(w)) {
@@ -69,17 +70,17 @@ func (r *request) hasRoom(w wave) bool {
 	return !slices.ContainsFunc(r.batches, func(b batch) bool { return b.remote && !b.taken && b.wave() <= w && !b.hasRoom(r.now) })
 }
 
-// probe repeats the calls that a breaker rejected, if another call of the request has shown that the
-// store is back. After an outage, the breaker permits only one call of a request. Without probe, on_error
-// would decide the first request after the outage.
+// probe repeats the calls that a breaker rejected, if another call of the request has shown that the store works
+// again. After an outage, the breaker permits only one call of a request. Without probe, on_error would decide the
+// request.
 func (r *request) probe(ctx context.Context) {
 	if !r.refused() && slices.ContainsFunc(r.batches, func(b batch) bool { return b.calls > 0 && Answered(b.err) }) {
 		r.callConcurrently(ctx, func(b *batch) bool { return errors.Is(b.err, ErrBreakerOpen) })
 	}
 }
 
-// callConcurrently charges batches of a shared store at the same time. It charges only the batches b for which
-// the call which(b) returns true.
+// callConcurrently charges, at the same time, the batches of a shared store for which the function which returns
+// true.
 func (r *request) callConcurrently(ctx context.Context, which func(*batch) bool) {
 	var wg sync.WaitGroup
 	for i := range r.batches {
@@ -90,9 +91,8 @@ func (r *request) callConcurrently(ctx context.Context, which func(*batch) bool)
 	wg.Wait()
 }
 
-// If other requests have used a bucket since the charge, a store does not refund the part that leaks in
-// refundMargin. Therefore, it is possible that a charge that leaks out of its bucket within that time
-// cannot be refunded.
+// If other requests have used a bucket since the charge, a store does not refund what leaks in refundMargin. If the
+// whole charge leaks in that time, it cannot be refunded.
 const refundMargin = 2 * time.Second
 
 // wave is the order in which a request charges its subjects.
@@ -150,7 +150,7 @@ func (r *request) callBatch(ctx context.Context, b *batch) {
 	if b.err == nil {
 		first = first.shorter(r.now, b)
 	}
-	for shard := range b.items[0].limit.parts { // the denial cache possibly has a shard with a shorter wait
+	for shard := range b.items[0].limit.parts { // the denial cache may have a shard with a shorter wait
 		if r.lookUpShard(b, shard) {
 			first = first.shorter(r.now, b)
 		}
@@ -183,7 +183,7 @@ func (r *request) callGrouped(ctx context.Context, b *batch) {
 		b.wait(l.shared, w)
 		return
 	}
-	b.err = ErrUnavailable // the outcome if the store panics
+	b.err = ErrUnavailable // this error stays if the store panics
 	defer func() {
 		if l.groups.Leave(b.charges[0].Subject, b.groupStates) {
 			b.err = l.crowdedError(b.err)
@@ -255,8 +255,8 @@ func (r *request) callLeased(ctx context.Context, b *batch) {
 	}
 }
 
-// callBackdated calls the shared store once for b. It makes a second call if the store refuses the charges at
-// the earlier instant (chargeAt), but can allow them at the instant of the request.
+// callBackdated calls the shared store once for b, at an instant slightly before the request (chargeAt). If the store
+// refuses there, but can allow the charges at the instant of the request, callBackdated makes a second call.
 func (r *request) callBackdated(ctx context.Context, b *batch) {
 	call := func(at algo.Instant) {
 		var calls int

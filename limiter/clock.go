@@ -36,8 +36,8 @@ func (systemClock) Sleep(ctx context.Context, d time.Duration) error {
 // set. It is safe for concurrent use.
 type processClock struct{ read atomic.Pointer[clockReading] }
 
-// clockReading is a reading of both clocks. It also has the Unix time as the numbers sec and nsec: the
-// sum of numbers and an age is faster than the sum of a time.Time and an age.
+// clockReading is a reading of both clocks. It has the Unix time as two numbers, sec and nsec, because adding an age
+// to numbers is faster than to a time.Time.
 type clockReading struct {
 	at        time.Time
 	sec, nsec int64
@@ -117,9 +117,9 @@ func (s *Skew) Observe(sent, earliest, latest time.Time) {
 	s.observe(sent, time.Now(), earliest, latest)
 }
 
-// observe is Observe for an answer that arrived at received. It intersects the earlier estimate, widened
-// by the drift, with the bounds of the new answer. If they contradict each other, a clock was set, and
-// only the new answer counts.
+// observe is Observe for an answer that arrived at received. It widens the earlier estimate by the drift, and
+// intersects it with the bounds of the new answer. If they do not overlap, a clock was set, and only the new answer
+// counts.
 func (s *Skew) observe(sent, received, earliest, latest time.Time) {
 	low, high := sent.Sub(latest), received.Sub(earliest)
 	s.mu.Lock()

@@ -12,7 +12,7 @@ func TestProcessClock_period(t *testing.T) {
 		var c processClock
 		c.now()
 		first := c.read.Load()
-		time.Sleep(10*time.Millisecond - 1) // of the fake clock
+		time.Sleep(10*time.Millisecond - 1) // fake clock of synctest
 		if c.now(); c.read.Load() != first {
 			t.Error("got a second reading of the wall clock before 10 ms, want one")
 		}

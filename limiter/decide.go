@@ -6,14 +6,13 @@ import (
 	"time"
 )
 
-// Take decides one request at now. It makes all charges or none. The charges on one subject are one
-// atomic step of the store. Several subjects are charged at the same time: if one of them refuses, the
-// charges on the others are refunded, except where a refund is not safe (Decision.Refunds). Read the
-// clock once per request and pass that instant.
+// Take decides one request at now. It makes all charges or none. The charges on one subject are one atomic step of
+// the store. Several subjects are charged at the same time. If one of them refuses, the charges on the others are
+// refunded, as far as a refund is safe (Decision.Refunds). Read the clock once per request and pass that instant.
 //
-// Take keeps the values of ctx and ignores its cancellation, because the request of a client that
-// disconnects still counts. An error wraps ErrInvalidCharge and reports a mistake in charges. Failures
-// of the store are in the Decision.
+// Take keeps the values of ctx and ignores its cancellation, because the request of a client that disconnects still
+// counts. An error wraps ErrInvalidCharge and reports a mistake in charges. Failures of the store are in the
+// Decision.
 func (l *Limiter) Take(ctx context.Context, now time.Time, charges []Charge) (d Decision, err error) {
 	if l.local != nil && len(charges) == 1 && l.decideCompact(&d, now, &charges[0]) {
 		return d, nil
@@ -48,8 +47,8 @@ func (l *Limiter) decideWithMarks(ctx context.Context, r *request, now time.Time
 		before := d
 		switch {
 		case d.Reason == ReasonBusy:
-			// The decision does not say which subject is busy. The busy one can be the subject of a limit
-			// with Mark, so the next decision leaves out all these limits.
+			// The decision does not show which subject is busy. It can be the subject of a limit with Mark, so the
+			// next decision leaves out all these limits.
 			rest = slices.DeleteFunc(rest, hasMark)
 		case d.Limit != nil && d.Limit.Mark:
 			rest = slices.DeleteFunc(rest, func(c Charge) bool { return c.Limit == before.Limit })
@@ -81,7 +80,7 @@ func hasMark(c Charge) bool { return c.Limit != nil && c.Limit.Mark && !c.Limit.
 //     (serve.go). The store is called only if the synchronization of a counter is due.
 //  3. Arrange: the other charges form batches. A batch has all charges on one subject, which a store
 //     takes in one atomic step (arrange.go).
-//  4. Look up: the denial cache perhaps knows a state that refuses. After an outage, the fallback can
+//  4. Look up: the denial cache may know a state that refuses. After an outage, the fallback can
 //     also refuse (lookup.go).
 //  5. Call the stores: stores of this process take their batches first, one after another. Then the
 //     shared store takes the others in up to three waves (calls.go). Calls of one wave are concurrent.

@@ -4,10 +4,11 @@ import (
 	"time"
 )
 
-// Decision is the answer to one request. It reports one limit. If limits refuse, the Decision reports
-// the limit with the longest wait. If the request is allowed, it reports the limit that admits the fewest
-// further requests of the same cost, but no global limit. Of two such limits, it reports the one with the
-// least remaining.
+// Decision is the answer to one request. It reports one limit:
+//
+//   - If limits refuse, it is the limit with the longest wait.
+//   - If the request is allowed, it is the limit that admits the fewest further requests of the same cost.
+//     Of two such limits, it is the one with the least remaining. Global limits are not reported.
 type Decision struct {
 	Allowed bool
 	// Failed reports that the request was denied because a store failed and a limit has
@@ -32,27 +33,27 @@ type Decision struct {
 	Capacity, Remaining int64
 	// Cost is the cost of the request on the reported limit, even if the limit did not charge it.
 	Cost int64
-	// RetryAfter is the time until the same request would be allowed. It is exact if nothing else is
-	// charged meanwhile. It is 0 if the request was allowed. It is also 0 if the request costs more
-	// than the capacity, because then it is never allowed. For ReasonBusy it is a random time of 1 to
-	// 3 seconds. For a concurrent limit it is in the same range, because a slot can be released any time.
+	// RetryAfter is the time until the same request would be allowed. It is exact if nothing else is charged
+	// meanwhile. It is 0 if the request was allowed, or if the request can never be allowed because it costs more
+	// than the capacity. For ReasonBusy and for a concurrent limit it is 1 to 3 seconds, because nobody knows the
+	// exact time.
 	RetryAfter time.Duration
 	// ResetAfter is the time until the reported limit has its full quota, if no further requests arrive.
 	ResetAfter time.Duration
 	// Delay is how long an allowed request has to wait in the queue of a leaky bucket. If there are several
 	// leaky buckets, it is the longest wait. A server that does not wait uses the bucket as a meter.
 	Delay time.Duration
-	// Shadowed is a limit with Shadow that would have refused the request; nil if none would. If another
-	// limit refused the request, Shadowed can be nil because the shadow limit was not evaluated.
+	// Shadowed is a limit with Shadow that would have refused the request; nil if none would. It can also be nil
+	// because another limit refused the request first.
 	Shadowed *Limit
-	// Over is a limit with Mark that the allowed request exceeds; nil if there is none. Over did not
-	// charge the request. Of several limits, it is the one with the longest wait. Limit is Over only if
-	// no other limit can be reported.
+	// Over is a limit with Mark that the allowed request exceeds; nil if there is none. Over did not charge the
+	// request. Of several limits, it is the one with the longest wait. The field Limit has the same limit only if no
+	// other limit can be reported.
 	Over *Limit
-	// Overshoot is the number of requests by which a limit with Spread.Sync exceeded its capacity when this
-	// request synchronized it. For Spread.Adaptive, it is the number of requests admitted above the limit
-	// in the window, or in four seconds if the window is shorter. This number varies by some percent of the
-	// limit, because processes report at different times.
+	// Overshoot is the number of requests by which a limit with Spread.Sync exceeded its capacity when this request
+	// synchronized it. For Spread.Adaptive, it is the number of requests admitted above the limit in the window, or
+	// in four seconds if the window is shorter. It varies by some percent of the limit, because processes report at
+	// different times.
 	Overshoot int64
 	// FromCache reports that this process denied the request without a store call.
 	FromCache bool
@@ -93,9 +94,8 @@ func (d *Decision) addEffort(before *Decision) {
 	d.Overshoot = max(d.Overshoot, before.Overshoot)
 }
 
-// reportOver sets Over to the limit that denied the request in an earlier decision. d reports the numbers
-// of Over only if it reports no other limit. Over has no quota left, although d perhaps admits the next
-// request too.
+// reportOver sets Over to the limit that denied the request in an earlier decision. d reports the numbers of Over
+// only if it reports no other limit. They show no remaining quota, although the next request may still be allowed.
 func (d *Decision) reportOver(before *Decision) {
 	d.Over = before.Limit
 	if d.Over.Global || d.Limit != nil {

@@ -16,7 +16,7 @@ import (
 type far struct{ limiter.Store }
 
 func (f far) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
-	time.Sleep(3 * time.Millisecond) // on the fake clock of synctest
+	time.Sleep(3 * time.Millisecond) // fake clock of synctest
 	return f.Store.Take(ctx, now, s, charges, results)
 }
 
@@ -51,8 +51,8 @@ func TestDecision_store(t *testing.T) {
 				t.Errorf("%s: got %s and %+v, want %s and %+v", step.name, d.StoreTime, d.Refunds, step.took, step.refunds)
 			}
 		}
-		// Other callers have used the bucket since the charge. The refund then leaves out the part that
-		// has possibly leaked.
+		// Other callers have used the bucket since the charge. The refund then leaves out the part that may have
+		// leaked.
 		d, receipt, err := l.TakeRefundable(ctx, noon, []limiter.Charge{bucket, mine})
 		if err != nil || !d.Allowed {
 			t.Fatal(d, err)
@@ -136,7 +136,7 @@ func TestDecision_Clamped_counter(t *testing.T) {
 	c := limiter.Charge{Subject: user, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 5, Window: time.Minute}, Spread: limiter.Spread{Sync: time.Second}}), Cost: 1}
 	takeAt(t, l, noon, c)
 	takeAt(t, storetest.Must(limiter.New(store, limiter.Options{})), noon.Add(time.Hour), limiter.Charge{Subject: user, Limit: perMinute(t, "a", 5), Cost: 1})
-	takeAt(t, l, noon.Add(2*time.Second), c) // sends the count of noon, and finds a state in the future
+	takeAt(t, l, noon.Add(2*time.Second), c) // the counter sends the charge of noon, and finds a state in the future
 	takeAt(t, l, noon.Add(3*time.Minute), c)
 	if d := takeAt(t, l, noon.Add(4*time.Minute), c); d.Clamped != 1 || d.StoreCalls != 1 {
 		t.Errorf("got %d clamped, want 1: %+v", d.Clamped, d)

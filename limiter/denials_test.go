@@ -12,7 +12,7 @@ import (
 
 // The bound of the denial cache counts a subject with many limits as several subjects.
 func TestOptions_CacheSize(t *testing.T) {
-	// The map has the number of limits of a subject, and the highest number of the 8 subjects in the cache.
+	// most subjects of a size that fit a cache of 8, by the number of limits of each subject
 	for each, most := range map[int]int{1: 8, 4: 8, 100: 2} {
 		l := storetest.Must(limiter.New(newRemote(), limiter.Options{CacheSize: 8}))
 		limits := make([]*limiter.Limit, each)

@@ -31,9 +31,9 @@ var (
 	// ErrRejected means that the store works but rejects one subject, for example because its item has
 	// grown too large. The error also wraps ErrUnavailable.
 	ErrRejected = errors.New("rejected by the store")
-	// ErrContended means that other requests changed the item before each attempt of a charge, until no
-	// attempts or no time were left. If the error also wraps context.DeadlineExceeded, it is possible
-	// that the last attempt was charged. Without context.DeadlineExceeded, nothing was charged.
+	// ErrContended means that other requests changed the item before each attempt of a charge, until no attempts or
+	// no time were left. Nothing was charged, unless the error also wraps context.DeadlineExceeded: then the last
+	// attempt may have been charged.
 	ErrContended = errors.New("store contended")
 	// ErrFull means that the store has no room for another subject.
 	ErrFull = errors.New("store full")
@@ -64,8 +64,8 @@ func TimedOut(err error) bool {
 
 var answers = []error{ErrContended, ErrFull, ErrFormat, ErrItemThrottled, ErrRejected, ErrVoucherUsed, ErrVoucherExpired, errNeighbour}
 
-// mayHaveCharged reports whether it is possible that a store that returned err has charged, because its
-// last attempt had no answer.
+// mayHaveCharged reports whether a store that returned err may have made the charges, because its last attempt had no
+// answer.
 func mayHaveCharged(err error) bool {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return true
@@ -90,11 +90,11 @@ func reasonOf(err error) Reason {
 	return ReasonUnavailable
 }
 
-// errBusy marks a failure that the requests of one subject cause. The request is denied, with every
-// OnError. If OnErrorAllow could admit it, a caller could pass its limit by making its own item busy.
+// errBusy marks a failure that the requests of one subject cause. The request is denied, with every OnError.
+// Otherwise a caller could pass its limit by overloading its own item.
 var errBusy = errors.New("subject busy")
 
-// asBusy marks err, the failure of a call, as caused by the requests of its subject.
+// asBusy marks the failure err as caused by the requests of its subject.
 func asBusy(err error) error { return fmt.Errorf("%w: %w", errBusy, err) }
 
 // busy reports whether the requests of one subject cause err: the item is throttled, every attempt lost
@@ -110,7 +110,7 @@ var errPaused = fmt.Errorf("%w: %w: paused after throttled calls", ErrUnavailabl
 // partition. The store has answered.
 var errNeighbour = errors.New("another item of the partition is hot")
 
-// neighbourError marks err, the failure of a throttled call, as caused by another item. Then OnError
+// neighbourError marks err, the failure of a throttled call, as caused by another item of the partition. OnError then
 // decides.
 func neighbourError(err error) error {
 	return fmt.Errorf("%w: %w: %w: %s", ErrUnavailable, ErrThrottled, errNeighbour, err.Error())

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// finish gives new leases to their trackers. If the request is denied, finish refunds what was charged,
-// as far as that is safe. Unless the denial is fromCache, finish also writes the notices that are due.
+// finish gives new leases to their trackers. If the request is denied, it refunds what was charged, as far as that is
+// safe. It writes the notices that are due, unless the request was denied from the cache.
 func (r *request) finish(ctx context.Context, fromCache bool) {
 	denied := r.denied()
 	r.returnLeases(denied)

@@ -38,7 +38,7 @@ type world struct {
 type plan struct {
 	Seed       uint64
 	Goroutines int
-	Requests   int // of each caller
+	Requests   int // requests of each caller
 	Limits     int
 	Capacity   int64
 	Dearest    int64 // highest cost
@@ -172,7 +172,7 @@ func (o *outcomes) note(w *world, charges []limiter.Charge, d limiter.Decision, 
 		w.problem("a request took %s, want at most the deadline of %s", took, p.Timeout)
 	}
 	most := 2 * latency
-	// In such a plan, the result of a call can lack a limit that a waiting request charges.
+	// With these plans, a call can return states without a limit that a waiting request charges.
 	if p.Others > 0 || !p.Alike {
 		most = 6 * latency
 	}
@@ -210,8 +210,7 @@ func (o *outcomes) note(w *world, charges []limiter.Charge, d limiter.Decision, 
 		o.refused[d.Limit.ID] = append(o.refused[d.Limit.ID], d.Cost)
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		// A request of cost 0 can read a state between two charges of one call. w.states does not contain
-		// this state.
+		// A request of cost 0 can read a state between two charges of one call, which w.states does not contain.
 		if used := p.Capacity - d.Remaining; !look && used > 0 && !slices.Contains(w.states[d.Limit.ID], used) {
 			w.problems = append(w.problems, fmt.Sprintf("a refusal reports a usage of %d of %s, which is none of its states %v", used, d.Limit.Name, w.states[d.Limit.ID]))
 		}

@@ -121,7 +121,7 @@ func TestGroup_costs(t *testing.T) {
 			}
 			return takeAt(t, l, begun, charges...)
 		})
-		// The limit of 10 admits 1 + 2 + 3 + 2 + 1 = 9; the costs 20 and 5 do not fit.
+		// the limit of 10 admits 1 + 2 + 3 + 2 + 1 = 9; the costs 20 and 5 do not fit
 		for i, want := range []bool{true, true, false, true, false, true, true} {
 			if decisions[i].Allowed != want {
 				t.Errorf("cost %d: got %+v, want allowed %t", costs[i], decisions[i], want)
@@ -378,7 +378,7 @@ func TestGroup_failure(t *testing.T) {
 				}
 			}
 			calls := store.costs
-			if errors.Is(err, limiter.ErrItemThrottled) { // ignore reads and repeated calls
+			if errors.Is(err, limiter.ErrItemThrottled) { // do not count reads and repeated calls
 				calls = slices.DeleteFunc(slices.Clone(calls), func(costs []int64) bool { return costs[0] == 0 })
 				calls = slices.CompactFunc(calls, slices.Equal)
 			}

@@ -32,10 +32,10 @@ func (s groupedStore) Charge(ctx context.Context, c *group.Call[Subject, *Limit]
 	if err != nil && c.Crowded() {
 		err = s.crowdedError(err)
 	}
-	if busy(err) && !errors.Is(err, ErrItemThrottled) { // retryThrottled has raised the pressure
+	if busy(err) && !errors.Is(err, ErrItemThrottled) { // for a throttled item, retryThrottled has raised the pressure already
 		s.trackers.raisePressure(c.At, charges, false)
 	}
-	// If the store refused the sum, the cache records a refusal of the smallest cost.
+	// If the store refused the sum of several requests, the cache records a refusal of the smallest cost.
 	if err == nil {
 		for i, least := range c.Least {
 			charges[i].Cost = least

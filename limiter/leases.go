@@ -14,7 +14,7 @@ func (b *batch) sizeLeases(now algo.Instant) {
 			continue
 		}
 		size := it.want
-		if hint := b.results[i]; hint.Machine != nil { // near the limit, a smaller lease leaves quota for other processes
+		if hint := b.results[i]; hint.Machine != nil { // near the limit, leave quota for other processes
 			size = min(it.leaseSize, max(it.want, hint.Remaining(now)/2))
 		}
 		b.charges[i].Cost = size
@@ -50,7 +50,7 @@ const (
 	maxBackdate  = 50 * time.Millisecond
 )
 
-// leaseFirst turns charges of b into leases, for limits that have much room.
+// leaseFirst makes charges of b take leases, for limits that have much room.
 func (r *request) leaseFirst(b *batch) {
 	ts := r.limiter.trackers
 	for i := range b.items {
@@ -69,12 +69,12 @@ func (r *request) leaseFirst(b *batch) {
 	}
 }
 
-// chargeAt returns the instant at which the charges of b are made, and the state that the store probably
-// has then. For a bucket's lease, the instant is slightly earlier than the request, unless more than
-// half of the bucket is used. The reason: DynamoDB needs a second write for an idle bucket, and a bucket
-// that many environments charge is idle half of the time. At an earlier instant the bucket is not idle,
-// so nearly every charge takes one write. Because of the earlier instant, a bucket can exceed its burst
-// by at most 1/backdatePart.
+// chargeAt returns the instant at which the charges of b are made, and the state that the store probably has then.
+//
+// A bucket's lease is charged at an instant slightly before the request, unless more than half of the bucket is used.
+// A bucket that many environments charge is idle half of the time, and DynamoDB needs a second write for an idle
+// bucket. At the earlier instant the bucket is not idle, so nearly every charge takes one write. For this reason, a
+// bucket can exceed its burst by at most 1/backdatePart.
 func (r *request) chargeAt(b *batch) (at algo.Instant, hint []algo.Result) {
 	lag := maxBackdate
 	for i := range b.items {

@@ -41,14 +41,13 @@ type Limit struct {
 	// Global reports that the limit counts all callers together. A decision reports it only if it
 	// refuses.
 	Global bool
-	// Version is the version of the rules that set the Rate, 0 to MaxVersion. New rules MUST have a
-	// higher version: if a store holds state of a higher version, the parameters of that state
-	// decide. If several sources set the Rate, such as a document and a record, use the sum of their
-	// versions. It grows whenever one of them changes.
+	// Version is the version of the rules that set the Rate, 0 to MaxVersion. New rules MUST have a higher version:
+	// if a store holds state of a higher version, the parameters of that state decide. If the Rate comes from several
+	// sources, such as a document and a record, use the sum of their versions, which grows if one of them grows.
 	Version int64
-	// Horizon is how long a store keeps a subject after a charge on this limit. 0 means the time that
-	// this limit needs. If requests charge different limits of a subject, give all limits the
-	// longest Horizon. Without this, a charge on a short limit makes the count of a long limit expire.
+	// Horizon is how long a store keeps a subject after a charge on this limit. 0 means the time that this limit
+	// needs. If requests charge different limits of a subject, give all limits the longest Horizon. Otherwise a
+	// charge on a short limit makes the count of a long limit expire.
 	Horizon time.Duration
 	// Shadow tries the limit out. The limit counts on a separate subject and refuses nothing.
 	// Decision.Shadowed reports that it would have refused a request.
@@ -81,8 +80,8 @@ type Limit struct {
 	parts        []*Limit // all shards of Spread.Shards, or one cell of Spread.Cells, because all cells are equal
 	localShare   *Limit   // the part of one process in an outage; nil unless LocalProcesses divide the limit
 	isLocalShare bool     // l is the localShare of another limit
-	marks        []*Limit // count the notices that were written, one for each percentage of Notify
-	reports      *reports // limits of the items that hold the reports; nil without Spread.Adaptive
+	marks        []*Limit // limits that count the written notices, one for each percentage of Notify
+	reports      *reports // the limits of Spread.Adaptive that count reports; nil without it
 }
 
 const maxName = 32
@@ -206,8 +205,8 @@ func (l Limit) newLocalShare() (*Limit, error) {
 // notifies reports whether a Limiter writes notices of l.
 func (l *Limit) notifies() bool { return l.Notify[0] != 0 && !l.Shadow }
 
-// newMarks returns the limits that count the written notices. If the windows of the limit change, the
-// marks have other IDs.
+// newMarks returns the limits that count the written notices. Their IDs depend on the windows of l, so changed
+// windows begin new counts.
 func (l Limit) newMarks() (marks []*Limit, err error) {
 	rate := algo.Rate{Algorithm: algo.FixedWindow, Requests: 1, Window: l.Rate.Window, Calendar: l.Rate.Calendar}
 	machine, err := algo.New(rate)
@@ -224,12 +223,12 @@ func (l Limit) newMarks() (marks []*Limit, err error) {
 	return marks, nil
 }
 
-// reports are the limits that hold the reports of an adaptive limit. They count on the same subject as
-// the limit, and refuse nothing.
+// reports are the limits under which an adaptive limit counts the reports of processes. They count on the same
+// subject as the adaptive limit, and refuse nothing.
 type reports struct {
-	admitted  *Limit // counts admissions; the adaptive limit itself unless its window is too short
+	admitted  *Limit // counts admissions: the adaptive limit itself, or a longer window if its window is too short
 	demand    *Limit // counts the demand of the processes
-	processes *Limit // each process reports its elapsed milliseconds, so a count of 1,000 a second means one process
+	processes *Limit // counts the elapsed milliseconds of each process: 1,000 a second mean one process
 }
 
 // newReports returns the reports of an adaptive limit.
@@ -359,7 +358,7 @@ func (id ID) String() string {
 // ParseID parses an id that String formatted.
 func ParseID(s string) (ID, error) {
 	var b [8]byte
-	if len(s) == idText.EncodedLen(5) { // otherwise Decode would write past the end
+	if len(s) == idText.EncodedLen(5) { // a longer text would make Decode write past the end
 		if n, err := idText.Decode(b[3:], []byte(s)); err == nil && n == 5 { // Decode skips line breaks, so check n
 			return ID(binary.BigEndian.Uint64(b[:])), nil
 		}

@@ -80,8 +80,7 @@ func TestLimiter_Take_extremes(t *testing.T) {
 	}
 }
 
-// After an environment has refunded a charge, its denial cache refuses no request that the limit would
-// admit.
+// After a refund, the denial cache of the process refuses no request that the limit would admit.
 func TestReceipt_Refund(t *testing.T) {
 	for _, l := range []*limiter.Limiter{storetest.Must(limiter.New(newRemote(), limiter.Options{})), storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))} {
 		c := []limiter.Charge{{Subject: user, Limit: perMinute(t, "a", 1), Cost: 1}}

@@ -57,11 +57,12 @@ func New(store Store, o Options) (*Limiter, error) {
 // sharesStore reports whether other processes charge the same store.
 func (l *Limiter) sharesStore() bool { return l.shared != nil }
 
-// Now returns the time for a decision. It is the clock of this process, corrected to the clock of the
-// store if the skew is known to within 10 ms. Read it once per request. When the estimate changes, Now
-// can jump backward or forward, like a clock that is set. A jump backward never causes too many
-// admissions. For a Local store, Now follows a change of this process's clock within 10 ms, and the
-// result has no monotonic reading.
+// Now returns the time for a decision. It is the clock of this process, corrected to the clock of the store if the
+// skew is known to within 10 ms. Read it once per request.
+//
+// When the estimate of the skew changes, Now can jump backward or forward, like a clock that is set. A jump backward
+// never causes too many admissions. For a Local store, Now follows a change of this process's clock within 10 ms, and
+// the result has no monotonic reading.
 func (l *Limiter) Now() time.Time {
 	if l.local != nil {
 		return l.now()

@@ -309,14 +309,13 @@ func TestLimiter_Take_failure(t *testing.T) {
 				t.Errorf("logged %q, want one line with the reason and without the subject", log.String())
 			}
 			both := []limiter.Charge{{Subject: user, Limit: mine, Cost: 1}, {Subject: other, Limit: theirs, Cost: 1}}
-			// Both subjects fail: if the store answered for one, a timeout of the other could mean
-			// subject_busy.
+			// Both subjects fail. If the store answered for one, a timeout of the other would mean subject_busy.
 			r.fail[other] = c.err
 			if d := take(t, l, both...); !d.Allowed || d.Reason != c.want || d.Limit != theirs {
 				t.Errorf("both subjects failed: got %+v, want an admission with reason %s and limit %s", d, c.want, theirs.Name)
 			}
 			r.fail[other] = nil
-			take(t, storetest.Must(limiter.New(r, limiter.Options{})), both[1]) // by another process
+			take(t, storetest.Must(limiter.New(r, limiter.Options{})), both[1]) // a charge by another process
 			if d := take(t, l, both...); d.Allowed || d.Limit != theirs {
 				t.Errorf("one failed and one refused: got %+v, want a refusal", d)
 			}
@@ -443,7 +442,7 @@ func TestDecision_StoreCalls(t *testing.T) {
 		return limiter.Charge{Subject: s, Limit: l, Cost: 1}
 	}
 	third := limiter.User("44")
-	takeAt(t, storetest.Must(limiter.New(r, limiter.Options{})), noon, of(other, one)) // by another environment
+	takeAt(t, storetest.Must(limiter.New(r, limiter.Options{})), noon, of(other, one)) // a charge by another environment
 	for _, step := range []struct {
 		what    string
 		want    int

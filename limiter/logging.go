@@ -13,8 +13,7 @@ import (
 // lineInterval limits how often a line is logged. The zero value permits a line at once.
 type lineInterval struct{ last atomic.Int64 }
 
-// allow reports whether a line may be logged at now. It permits a line if the last line is at least the
-// duration every old.
+// allow reports whether a line may be logged at now. The last line must be at least as old as every.
 func (t *lineInterval) allow(now algo.Instant, every time.Duration) bool {
 	last := t.last.Load()
 	age := now.Sub(algo.Instant(last))

@@ -28,7 +28,7 @@ func (r *request) lookUp() {
 		} else {
 			b.refused = b.lookUp(r.now, l.denials)
 		}
-		// The back-off of a shadow limit refuses, although the limit possibly has room.
+		// The back-off of a shadow limit refuses, but the limit may have room. So its refusal is unknown.
 		if b.refused && b.shadow() && !b.exhausted(r.now) {
 			b.refused, b.skipped = false, true
 		}
@@ -90,12 +90,12 @@ func (b *batch) shardRefusal() refusal {
 	return refusal{b.charges[0].Limit, b.results[0], b.items[0].backOff}
 }
 
-// answer makes b report a refusal.
+// answer makes b report the refusal of a shard.
 func (b *batch) answer(by refusal) {
 	b.charges[0].Limit, b.items[0].Limit, b.results[0], b.items[0].backOff = by.limit, by.limit, by.result, by.backOff
 }
 
-// shorter returns the refusal with the shorter wait: f, or the refusal of the shard that b charges.
+// shorter returns the refusal with the shorter wait: f, or that of the shard that b charges.
 func (f refusal) shorter(now algo.Instant, b *batch) refusal {
 	other := b.shardRefusal()
 	if f.result.Machine == nil || other.wait(now, b.items[0].want) < f.wait(now, b.items[0].want) {

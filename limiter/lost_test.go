@@ -53,8 +53,8 @@ func used(t *testing.T, store limiter.Store, now time.Time, c limiter.Charge) in
 	return 0
 }
 
-// A report without an answer is not sent again if the store has perhaps charged it. The store never
-// counts more than the requests.
+// A report without an answer is not sent again if the store may have charged it. The store never counts more than the
+// requests.
 func TestSpread_sync_lost(t *testing.T) {
 	for seed := range uint64(50) {
 		store := newLossy(seed)

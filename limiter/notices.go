@@ -17,7 +17,7 @@ type Notice struct {
 	Subject        Subject
 	Limit          *Limit
 	Percent        int
-	Used, Capacity int64     // at Time
+	Used, Capacity int64     // usage and capacity at Time
 	Start, End     time.Time // the period or the window of the limit
 }
 
@@ -47,7 +47,7 @@ type notices struct {
 
 	mu    sync.Mutex
 	known map[noticeKey]*noticed
-	most  int // bounds known
+	most  int // largest number of entries in known
 }
 
 type noticeKey struct {
@@ -59,7 +59,7 @@ type noticeKey struct {
 type noticed struct {
 	period int64
 	marked [MaxPercentages]bool
-	// since is the instant at which this process first saw, or last wrote, a notice without a mark.
+	// since is the instant at which this process first saw that a notice has no mark, or last wrote the notice.
 	since [MaxPercentages]algo.Instant
 }
 
@@ -69,19 +69,20 @@ type observed struct {
 	algo.Result
 }
 
-// window returns the machine of u; nil if newer rules replaced the window by another algorithm.
+// window returns the window that counts u; nil if newer rules replaced it by another algorithm.
 func (u *observed) window() *algo.Window {
 	w, _ := u.Machine.(*algo.Window)
 	return w
 }
 
-// period returns the period that counts u.
+// period returns the number of the period in which u counts.
 func (u *observed) period(now algo.Instant) int64 {
 	w := u.window()
 	return w.At(u.State, now).Window
 }
 
-// markedAt returns an instant of the period that counts u. A clock that is behind marks that period.
+// markedAt returns the instant at which a mark of u is charged. If the clock is behind the period of u, it is the
+// start of that period.
 func (u *observed) markedAt(now algo.Instant) algo.Instant {
 	return max(now, u.window().Start(u.period(now)))
 }
@@ -91,8 +92,8 @@ func reaches(used int64, percent int, m algo.Machine) bool {
 	return percent > 0 && used*100 >= int64(percent)*m.Capacity()
 }
 
-// nearPart is the part of a limit by which other requests can have raised its usage between a charge and its
-// settlement. If they raised it by more, a later request writes the notice.
+// Between a charge and its settlement, other requests can raise the usage of the limit. near allows for a rise by
+// 1/nearPart of the limit. If they raised it by more, a later request writes the notice.
 const nearPart = 10
 
 // near reports whether a forced charge of u.Cost can have raised the usage to a percentage that has no
@@ -246,7 +247,7 @@ func (n *notices) writeAll(ctx context.Context, now algo.Instant, u *observed, p
 // marksOf returns the subject that has the marks of the notices of s.
 func marksOf(s Subject) Subject { return s.And(Subject{other, "notice"}) }
 
-// setMarked remembers that percentages have their marks.
+// setMarked records that percentages have their marks.
 func (n *notices) setMarked(u *observed, now algo.Instant, percentages []int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -101,7 +101,7 @@ func TestNotice_allocations(t *testing.T) {
 	measure := func(o limiter.Options) float64 {
 		l := storetest.Must(limiter.New(newRemote(), o))
 		least := math.Inf(1)
-		for range 50 { // with the race detector, a sync.Pool sometimes drops what it got
+		for range 50 { // the race detector makes a sync.Pool drop some of its values
 			least = min(least, testing.AllocsPerRun(1, func() { _, _ = l.Take(ctx, noon, charges) }))
 		}
 		return least
@@ -188,7 +188,7 @@ func TestNotice_peek(t *testing.T) {
 func TestNotice_denied(t *testing.T) {
 	var got written
 	store, quota := newRemote(), limiter.Charge{Subject: user, Limit: perHour(t, nil), Cost: 8}
-	takeAt(t, storetest.Must(limiter.New(store, limiter.Options{})), noon, quota) // its notice is missing
+	takeAt(t, storetest.Must(limiter.New(store, limiter.Options{})), noon, quota) // this process writes no notice
 	l := storetest.Must(limiter.New(store, limiter.Options{Notify: got.write}))
 	for after, want := range []int{0, 0, 1} {
 		if d := takeAt(t, l, noon.Add(time.Duration(after)*9*time.Second), quota); d.Allowed || len(got) != want {
@@ -197,8 +197,8 @@ func TestNotice_denied(t *testing.T) {
 	}
 }
 
-// Other requests charge the limit between a Take and its settlement. The settlement crosses a percentage
-// only together with these charges, and writes the notice.
+// Other requests charge the limit between a Take and its settlement. Only with these charges does the settlement
+// cross a percentage. It writes the notice.
 func TestNotice_settledWithOthers(t *testing.T) {
 	var got written
 	l := storetest.Must(limiter.New(newRemote(), limiter.Options{Notify: got.write}))

@@ -52,7 +52,7 @@ func TestOnError_strictest(t *testing.T) {
 	const allow, local, deny = limiter.OnErrorAllow, limiter.OnErrorLocal, limiter.OnErrorDeny
 	for _, c := range []struct {
 		policies []limiter.OnError
-		want     []string // of three requests; the share of a process is 2
+		want     []string // outcomes of three requests; the share of a process is 2
 	}{
 		{[]limiter.OnError{allow}, []string{"degraded", "degraded", "degraded"}},
 		{[]limiter.OnError{local}, []string{"degraded", "degraded", "refused degraded"}},
@@ -97,7 +97,7 @@ func TestOnError_strictest(t *testing.T) {
 func TestOnError_otherSubject(t *testing.T) {
 	for _, c := range []struct {
 		o      limiter.OnError
-		want   []string // of four requests; the other limit has room for 3, the share for 2
+		want   []string // outcomes of four requests; the other limit has room for 3, the share for 2
 		remain int64    // quota of the other limit after these requests
 	}{
 		{limiter.OnErrorAllow, []string{"degraded", "degraded", "degraded", "refused degraded"}, 0},
@@ -188,8 +188,8 @@ func TestOnError_spread(t *testing.T) {
 					}
 					for i, want := range want {
 						if known && o == limiter.OnErrorLocal && i == 1 {
-							// A tenth of the charges before the outage counts on the share of 2, so the
-							// second request exceeds the share.
+							// One tenth of the charges before the outage counts on the share of 2. The second request
+							// therefore exceeds the share.
 							want = "refused degraded"
 						}
 						if got := outcome(takeAt(t, l, now, c)); got != want {
@@ -205,9 +205,8 @@ func TestOnError_spread(t *testing.T) {
 					if d := takeAt(t, l, now, c); outcome(d) != "allowed" {
 						t.Errorf("after the outage: got %+v, want an admission by the store", d)
 					}
-					// No count is lost: requests that this process admitted in the outage count in this
-					// process, although the store does not get them later. The same is true for requests
-					// that a counter admitted.
+					// The process also counts what it admitted in the outage, because the store never gets these
+					// charges. The same is true for requests that a counter admitted.
 					if o == limiter.OnErrorLocal {
 						before += 2
 						if known {
@@ -430,7 +429,7 @@ type hanging struct {
 	*remote
 	mu      sync.Mutex
 	waited  []time.Duration
-	answers bool          // true: the store answers like remote
+	answers bool          // the store answers, as remote does
 	first   time.Duration // how long the first decision may wait; ConnectTimeout returns it once
 }
 

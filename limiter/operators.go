@@ -121,12 +121,12 @@ func (s *Usage) add(limit *Limit, entries []Entry, now algo.Instant, first bool)
 	s.Superseded = s.Superseded || m.Fingerprint() != limit.fingerprint
 }
 
-// Reset deletes all state of the subjects of charges, in the store and in this process. That includes
-// counts of an outage. Only ctx bounds the calls.
+// Reset deletes all state of the subjects of charges, in the store and in this process, including counts of an
+// outage. Only ctx bounds the calls.
 //
-// Other processes can still deny from their caches for Options.CacheTTL, and serve leases for a second.
-// They also keep counts that are only in their memory (Spread.Sync, Spread.Cells, OnErrorLocal). If this
-// process is sending a count to the store at that moment, the count stays.
+// Other processes can still deny from their caches for Options.CacheTTL, and serve leases for a second. They also
+// keep counts that are only in their memory (Spread.Sync, Spread.Cells, OnErrorLocal). If this process is sending a
+// count to the store at that moment, the count stays.
 func (l *Limiter) Reset(ctx context.Context, charges []Charge) error {
 	var problems []error
 	done := map[location]bool{}
@@ -150,8 +150,8 @@ func (l *Limiter) Reset(ctx context.Context, charges []Charge) error {
 	return errors.Join(problems...)
 }
 
-// forget deletes the states, leases and counters of subject in this process. It keeps a tracker whose
-// call is in flight.
+// forget deletes the states, leases and counters of subject in this process. It keeps trackers whose call is in
+// flight.
 func (l *Limiter) forget(subject Subject) {
 	if l.sharesStore() {
 		l.denials.Forget(subject.String())

@@ -11,17 +11,15 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// Options of a Limiter. The zero value is ready for use.
+// Options are the options of a Limiter. The zero value is ready for use.
 type Options struct {
 	// Timeout bounds the time that a decision waits for a shared store; 0 means DefaultTimeout. It
 	// MUST be below MinWindow. A store that is a Connector may extend it. A Local store has no
 	// timeout.
 	Timeout time.Duration
-	// CacheTTL is how long an entry of the denial cache can deny without a store call. 0 means one
-	// second, and a negative value disables the cache. After this time at the latest, this process
-	// notices a refund, a reset or a changed limit of another process. In a flood, other processes can
-	// take the quota before an entry expires. This process then makes about one refused store call per
-	// CacheTTL.
+	// CacheTTL is how long an entry of the denial cache can deny without a store call. 0 means one second, and a
+	// negative value disables the cache. After CacheTTL at the latest, this process notices a refund, a reset or a
+	// changed limit of another process. In a flood, this process makes about one refused store call per CacheTTL.
 	CacheTTL time.Duration
 	// CacheSize is the number of subjects in the denial cache. It also bounds the number of leases
 	// and counters of this process. 0 means 10,000.

@@ -84,8 +84,8 @@ func (r *request) takeFallback(b *batch) {
 	}
 }
 
-// fillLast fills the results of b with the states that this process last saw, converted to shares where
-// b charges a share of a limit.
+// fillLast fills the results of b with the states that this process last saw. Where b charges a share of a limit, it
+// converts the state to the share.
 func (r *request) fillLast(b *batch) {
 	for i := range b.items {
 		it := &b.items[i]
@@ -144,9 +144,9 @@ func (b *batch) add(it *item, limit *Limit, cost int64) {
 	b.charges, b.results = append(b.charges, charge), append(b.results, algo.Result{})
 }
 
-// countInFallback charges the fallback with the count of the item's counter, because the store possibly
-// never gets that count. While the fallback holds this count, charges of the counter also count there. An
-// adaptive limit needs no such count: its share bounds what this process admits.
+// countInFallback charges the fallback with the count of the item's counter, because the store may never get that
+// count. While the fallback holds this count, charges of the counter also count there. An adaptive limit needs no
+// such count: its share bounds what this process admits.
 func (r *request) countInFallback(it *item) {
 	if it.limit.Shadow || it.limit.OnError != OnErrorLocal || it.limit.reports != nil {
 		return
@@ -161,9 +161,9 @@ func (r *request) countInFallback(it *item) {
 	})
 }
 
-// After an outage, lookUpOutage denies the request without a store call if the counts of the fallback
-// refuse it. It bounds new leases by the room that these counts leave. While the store fails, it does not
-// deny, because only a store call can find the end of the outage.
+// lookUpOutage applies the counts that remain from an outage. If they refuse the request, it is denied without a
+// store call. New leases are bounded by the room that these counts leave. While the store fails, lookUpOutage denies
+// nothing, because only a store call can find the end of the outage.
 func (r *request) lookUpOutage() {
 	l := r.limiter
 	if !l.fallback.Holds(r.now) {
@@ -189,7 +189,8 @@ func (r *request) lookUpOutage() {
 	}
 }
 
-// hasMirror reports whether charges of b on the store may also be charged to the fallback.
+// hasMirror reports whether a charge of b on the store is also charged to the fallback while the fallback holds
+// counts of its limit.
 func (b *batch) hasMirror() bool { return b.remote && !b.shadow() }
 
 // mirror returns the charges of b with OnErrorLocal, for the fallback.
@@ -203,7 +204,7 @@ func (b *batch) mirror(store fallback) batch {
 	return mirror
 }
 
-// mirrorResults returns the results of b for the charges of its mirror.
+// mirrorResults returns those results of b that belong to the charges of mirror.
 func (b *batch) mirrorResults(mirror *batch) []algo.Result {
 	results := make([]algo.Result, 0, len(mirror.items))
 	for i := range b.items {
@@ -226,7 +227,8 @@ func (b *batch) capLeases(mirror *batch, now algo.Instant) {
 	}
 }
 
-// If the fallback holds counts of a limit, mirrorStores also charges it with what stores and counters admitted.
+// mirrorStores charges the fallback with what stores and counters admitted, for limits of which the fallback holds
+// counts.
 func (r *request) mirrorStores() {
 	l := r.limiter
 	if !l.sharesStore() || r.look || !l.fallback.Holds(r.now) {

@@ -406,9 +406,8 @@ func TestOutage_reset(t *testing.T) {
 	}
 }
 
-// When the store counts at least as much, the fallback drops its counts. While another request is in
-// progress, the fallback keeps its counts, because the store perhaps does not yet count the charge of
-// that request.
+// When the store counts at least as much as the fallback, the fallback drops its counts. While another request is in
+// progress, the fallback keeps them, because the store may not count the charge of that request yet.
 func TestOutage_dropAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newPaced()
@@ -426,7 +425,7 @@ func TestOutage_dropAlone(t *testing.T) {
 		go func() {
 			defer close(done)
 			time.Sleep(store.takes / 2)
-			takeAt(t, l, noon, theirs) // in flight until the next request ends
+			takeAt(t, l, noon, theirs) // this call is in flight until the next request ends
 		}()
 		if d := takeAt(t, l, noon, c); !d.Allowed || !l.FallbackHolds(noon) {
 			t.Errorf("another request in progress: got %+v, holds %t; want the count held", d, l.FallbackHolds(noon))

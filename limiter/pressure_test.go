@@ -23,7 +23,7 @@ type partition struct {
 	throttleReads bool                    // the partition throttles reads too
 	parses        bool                    // each read returns a new Machine, as for an item that other rules wrote
 	reads         int
-	costs         []int64 // of all writes that were not throttled
+	costs         []int64 // costs of all writes that were not throttled
 	takes         time.Duration
 }
 
@@ -225,7 +225,7 @@ func TestLimiter_Take_lease_half(t *testing.T) {
 	}
 }
 
-// Logs, leaky buckets, shallow buckets and limits with a Spread get no lease under pressure.
+// Logs, leaky buckets, buckets that drain too fast and limits with a Spread get no lease under pressure.
 func TestLimiter_Take_pressure_notLeased(t *testing.T) {
 	for name, l := range map[string]limiter.Limit{
 		"log":            {Rate: algo.Rate{Algorithm: algo.SlidingLog, Requests: 100, Window: time.Hour}},

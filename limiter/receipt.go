@@ -57,15 +57,18 @@ func (r *Receipt) Refund(ctx context.Context, now time.Time) Refunds {
 	return Refunds{s.Refunds.Given, s.Refunds.Dropped + s.Lost}
 }
 
-// Settle corrects each charge to its actual cost, which actual returns. If the cost is lower, Settle
-// refunds the difference as Refund does. If the cost is higher, Settle charges the difference, even
-// beyond the limit; algo.Machine.Force bounds the debt. It makes one store call for each subject with a
-// changed cost. A cost below 0 counts as 0. A limit with a Spread only refunds whole charges.
+// Settle corrects each charge to its actual cost, which actual returns. It makes one store call for each subject with
+// a changed cost.
+//
+//   - If the cost is lower, Settle refunds the difference as Refund does.
+//   - If the cost is higher, Settle charges the difference, even beyond the limit; algo.Machine.Force
+//     bounds the debt.
+//   - A cost below 0 counts as 0.
+//   - A limit with a Spread only refunds whole charges.
 //
 // A settlement that takes longer than Options.Timeout is lost, unless the store needs time to connect (see
-// Connector). now MUST be read from the same clock as
-// the instant of the Take. A Receipt settles once: a second call of Settle or Refund does nothing and
-// returns zero.
+// Connector). now MUST be read from the same clock as the instant of the Take. A Receipt settles once: a second call
+// of Settle or Refund does nothing and returns zero.
 func (r *Receipt) Settle(ctx context.Context, now time.Time, actual func(Charge) int64) (done Settlement) {
 	if r == nil {
 		return done

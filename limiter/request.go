@@ -26,10 +26,10 @@ type request struct {
 	served  []served // what trackers of this process decided
 	grouped []item   // the items that stores decide; those of one batch are adjacent
 	charges []Charge
-	results []algo.Result // one per charge
+	results []algo.Result // the result of each charge
 	batches []batch
 
-	ctx    context.Context // with the deadline; nil until a call needs it
+	ctx    context.Context // context with the deadline; nil until a call needs it
 	cancel context.CancelFunc
 
 	renewals  []*tracker // trackers that the store call of this request will renew
@@ -150,7 +150,7 @@ type served struct {
 	allowed bool
 	result  algo.Result // the state after the charge, or the state that refused it
 	taken   local.Taken // the charge on the counter, if the tracker has one
-	serial  int64       // of the lease, if the tracker has one
+	serial  int64       // serial of the lease, if the tracker has one
 	undone  bool        // undo was called
 }
 

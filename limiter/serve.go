@@ -147,7 +147,7 @@ func (r *request) synchronize(ctx context.Context, it *item) bool {
 
 	charges := t.limit.reportCharges(it.Subject, out)
 	results := make([]algo.Result, len(charges))
-	calls, err := 1, ErrUnavailable // the outcome if the store panics
+	calls, err := 1, ErrUnavailable // these values stay if the store panics
 	defer func() {
 		l.trackers.mu.Lock()
 		defer l.trackers.mu.Unlock()

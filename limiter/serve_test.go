@@ -10,8 +10,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// While a request renews a lease or a counter, a request under changed rules waits for the result. Then the
-// new rules replace the old ones, and the counts remain.
+// A request renews a lease or a counter. Meanwhile, a request under changed rules waits for the result. Then the new
+// rules replace the old ones, and the counts remain.
 func TestSpread_rulesChange(t *testing.T) {
 	for _, spread := range []limiter.Spread{{Sync: time.Minute}, {Lease: 5}} {
 		synctest.Test(t, func(t *testing.T) {

@@ -139,15 +139,15 @@ func (r *refundable) releases() refundable {
 	return made
 }
 
-// A throttled release is repeated after pauses that double, because a lost release keeps its slot until
-// the slot expires. The deadline of the settlement ends the pauses too.
+// A lost release keeps its slot taken until the slot expires. So a throttled release is repeated after pauses that
+// double, until the deadline of the settlement.
 const (
 	firstReleasePause = 10 * time.Millisecond
 	lastReleasePause  = 160 * time.Millisecond
 )
 
-// releaseHere releases slots in the states that this process keeps. Otherwise, in an outage, this process
-// would count requests that have ended.
+// releaseHere releases slots in the states that this process keeps. Without it, this process would count ended
+// requests in an outage.
 func (l *Limiter) releaseHere(now algo.Instant, r *refundable) {
 	for i, c := range r.charges {
 		if _, slots := r.results[i].Machine.(*algo.Slots); !slots || c.Force {
@@ -175,7 +175,7 @@ func (l *Limiter) callSettle(ctx context.Context, now algo.Instant, r *refundabl
 	}
 }
 
-// correct makes corrections on one subject.
+// correct makes all corrections on one subject.
 func (l *Limiter) correct(ctx context.Context, now algo.Instant, r refundable, elapsed time.Duration, once Once) (s settledSubject) {
 	if r.remote { // the corrections change the state in the store
 		l.denials.Expire(r.subject.String())
@@ -216,7 +216,7 @@ func (l *Limiter) correctStore(ctx context.Context, now algo.Instant, r refundab
 			continue
 		}
 		forced++
-		if c.Limit.isLocalShare { // a charge on the share is followed by the same charge on the whole limit
+		if c.Limit.isLocalShare { // the next charge is the same charge on the whole limit
 			ofShare = settled.Excess[i]
 			continue
 		}

@@ -29,7 +29,7 @@ type shared struct {
 // call calls Take of the shared store. calls is the number of calls that were made: 0 after the
 // deadline, or while a breaker is open.
 func (s *shared) call(ctx context.Context, at algo.Instant, subject Subject, charges []Charge, results []algo.Result) (taken bool, calls int, err error) {
-	if err := ctx.Err(); err != nil { // earlier calls or waits used up the time of the decision
+	if err := ctx.Err(); err != nil { // earlier calls or waits used up the time
 		return false, 0, s.crowdedError(fmt.Errorf("%w: %w", ErrUnavailable, err))
 	}
 	answers := s.health.answers.Load()
@@ -60,14 +60,14 @@ func (s *shared) crowdedError(err error) error {
 // downAfter is the number of calls in a row without an answer after which the store counts as down.
 const downAfter = 5
 
-// health records whether a shared store answers this process.
+// health records how often a shared store answers this process.
 type health struct {
 	answers  atomic.Int64 // calls with an answer
 	failures atomic.Int64 // calls without an answer since the last answer
 }
 
-// record records the error of a call. answers is the number of answers at the start of the call. If the
-// store answered other calls since then, a timeout means that the subject is busy, and the store works.
+// record records the error of a call. answers is the number of answers at the start of the call. If the store has
+// answered other calls since, a timeout means that the subject is busy.
 func (h *health) record(answers int64, err error) error {
 	if Answered(err) {
 		h.answers.Add(1)
@@ -126,7 +126,7 @@ func (d denials) last(now algo.Instant, subject Subject, limit *Limit) (s algo.S
 	return s
 }
 
-// fallback is the Store of the batches that this process decides by itself in an outage.
+// fallback is the Store in which this process counts during an outage.
 type fallback struct{ *local.Fallback }
 
 // Take implements Store.
@@ -135,7 +135,7 @@ func (f fallback) Take(_ context.Context, now algo.Instant, subject Subject, cha
 	return f.take(now, subject, charges, results, func() {})
 }
 
-// take is like Take. seen first writes states to results, and take counts at least what these states
+// take is like Take. It first calls seen, which writes states to results. take counts at least what these states
 // count.
 func (f fallback) take(now algo.Instant, subject Subject, charges []Charge, results []algo.Result, seen func()) (bool, error) {
 	taken, ok := f.Fallback.Take(now, subject.String(), keys(nil, charges), results, seen)

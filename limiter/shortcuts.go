@@ -45,8 +45,8 @@ func (l *Limiter) isSingle(r *request, charges []Charge) bool {
 // of decide would take most of the time.
 func (l *Limiter) decideSingle(ctx context.Context, r *request, at time.Time, charges []Charge) Decision {
 	now, it := algo.InstantOf(at), item{Charge: charges[0], limit: charges[0].Limit, want: charges[0].Cost}
-	// The slices are those of the pooled request. New slices would escape to the heap for each request,
-	// because they are arguments of an interface method.
+	// The slices belong to the pooled request. New slices would be allocated for each request, because they are
+	// arguments of an interface method.
 	r.charges, r.results = append(r.charges[:0], charges[0]), append(r.results[:0], algo.Result{})
 	allowed, err := l.store.Take(ctx, now, it.Subject, r.charges, r.results)
 	d := Decision{Allowed: allowed, At: at}

@@ -72,9 +72,9 @@ func mustTake(t *testing.T, l *limiter.Limiter, now time.Time, charge limiter.Ch
 	return d
 }
 
-// Concurrent requests are admitted exactly up to the limit, while other requests of the subject take the
-// general path. Of these other requests, those on a window are refunded. Requests on a bucket are not,
-// because a bucket in use refunds only a part of a charge.
+// Concurrent requests are admitted exactly up to the limit, while other requests of the subject take the general
+// path. The other requests on a window are refunded. Those on a bucket are not, because a bucket in use refunds only
+// a part of a charge.
 func TestLimiter_Take_compactConcurrent(t *testing.T) {
 	const capacity, workers, attempts = 1000, 8, 400
 	for _, a := range []algo.Algorithm{algo.TokenBucket, algo.SlidingWindow} {

@@ -39,8 +39,8 @@ func TestLimiter_slowClock(t *testing.T) {
 	}
 }
 
-// For one request, the clock of an environment is an hour ahead. The other environments are then blocked for
-// two horizons and the rest of a window, not for an hour.
+// For one request, the clock of an environment is an hour ahead. The other environments are then blocked for two
+// horizons and the rest of a window, and not for the hour.
 func TestLimiter_fastClock(t *testing.T) {
 	store, caller := newRemote(), limiter.User("u")
 	fast, right := storetest.Must(limiter.New(store, limiter.Options{CacheTTL: -1})), storetest.Must(limiter.New(store, limiter.Options{CacheTTL: -1}))

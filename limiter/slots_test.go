@@ -73,7 +73,7 @@ func TestCountConcurrent_mistakes(t *testing.T) {
 	}
 }
 
-// The denial cache refuses for 100 ms, and not after the process itself released a slot. RetryAfter is 1 to
+// The denial cache refuses for at most 100 ms, and never after the process itself released a slot. RetryAfter is 1 to
 // 3 seconds.
 func TestCountConcurrent(t *testing.T) {
 	store := newRemote()
@@ -81,7 +81,7 @@ func TestCountConcurrent(t *testing.T) {
 	_, first := hold(t, l, noon, exports)
 	hold(t, l, noon.Add(10*time.Second), exports)
 	for _, c := range []struct {
-		at    time.Duration // after noon
+		at    time.Duration // time after noon
 		cache bool
 		wait  time.Duration
 	}{
@@ -190,7 +190,7 @@ func TestCountConcurrent_outageBegins(t *testing.T) {
 // throttling is a store that throttles the first settlements of each subject.
 type throttling struct {
 	*remote
-	first int // settlements that it throttles
+	first int // number of settlements that it throttles
 	calls int
 }
 
@@ -219,7 +219,7 @@ func TestCountConcurrent_throttledRelease(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			store := &throttling{remote: newRemote(), first: c.first}
-			half := func(n int) int { return n / 2 } // the mean of a random number
+			half := func(n int) int { return n / 2 } // every random number is the mean
 			l := storetest.Must(limiter.New(store, limiter.Options{Timeout: c.timeout, IntN: half, Logger: slog.New(slog.DiscardHandler)}))
 			_, receipt := hold(t, l, noon, limiter.Charge{Subject: user, Limit: c.limit, Cost: 1})
 			began := time.Now()

@@ -7,20 +7,20 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// Spread reduces the calls on the one item or key that counts a busy limit. At most one field is set.
-// The zero value charges the store for every request. A Local store ignores all fields except Cells.
+// Spread reduces the calls on the one item or key that counts a busy limit. At most one field is set. The zero value
+// charges the store for every request. A Local store ignores all fields except Cells.
 //
-// If a limit changes from or to Shards or Cells, it starts at full quota, because its earlier counts are
-// in another place. The same is true for Adaptive with a window below four seconds. A limit that no
-// longer has Sync loses the charges since the last synchronization.
+// A limit that changes from or to Shards or Cells starts at full quota, because its earlier counts are elsewhere. The
+// same is true for Adaptive with a window below four seconds. A limit that no longer has Sync loses the charges since
+// the last synchronization.
 type Spread struct {
-	// Lease is the maximum number of requests that a process takes from the store at once, in order to
-	// decide them without further calls. The process starts with one request, and takes more if it uses
-	// up its leases. With 1, the process never takes requests in advance.
+	// Lease is the largest number of requests that a process takes from the store at once. The process then decides
+	// these requests without further calls. It starts with one request, and takes more if it uses up its leases. With
+	// 1, it never takes requests in advance.
 	//
-	// A lease never admits too many requests. It can admit too few: a lease lasts for a second, and
-	// perhaps its process does not use all of it. A bucket's lease leaks at the rate of the limit, so
-	// leases save more calls for windows. Near the limit, requests are charged one by one.
+	// A lease never admits too many requests. It can admit too few: a lease lasts for a second, and its process may
+	// not use all of it. A bucket's lease leaks at the rate of the limit, so leases save more calls for windows. Near
+	// the limit, requests are charged one by one.
 	Lease int64
 	// Shards is the number of parts that count separately, each with its share of the limit. A request
 	// charges a random shard. If that shard refuses, the request charges a second shard. A refusal reports

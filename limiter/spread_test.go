@@ -569,7 +569,7 @@ func TestSpread_eviction(t *testing.T) {
 	}
 }
 
-// If a counter synchronizes a charge a day later, the store counts the charge at its own instant.
+// A counter sends a charge to the store a day later. The store counts the charge at its own instant.
 func TestSpread_sync_idle(t *testing.T) {
 	for _, algorithm := range []algo.Algorithm{algo.TokenBucket, algo.SlidingWindow, algo.FixedWindow, algo.SlidingLog} {
 		store := newRemote()
@@ -608,7 +608,7 @@ func TestSpread_sync_refund(t *testing.T) {
 	for _, receipt := range receipts {
 		receipt.Refund(ctx, later)
 	}
-	takeAt(t, e, later, charges...) // the counter decides
+	takeAt(t, e, later, charges...) // the counter decides without the store
 	close(store.out)
 	wg.Wait()
 	admitted := 8

@@ -98,7 +98,7 @@ type Connector interface {
 type Held struct {
 	algo.Result
 	Version int64     // the version of the rules that set the parameters of Machine
-	Mark    algo.Mark // for algo.Clamp; usually the zero value
+	Mark    algo.Mark // see algo.Clamp; usually the zero value
 }
 
 // Settle returns the state that a store uses for its decision on a charge of limit at now. If write is
@@ -125,7 +125,7 @@ func (h Held) Settle(limit *Limit, now algo.Instant) (settled Held, write bool) 
 		return h, changed
 	}
 	next := Held{Result: algo.Result{Machine: own, State: algo.Convert(h.Machine, own, h.State, now), Clamped: h.Clamped}, Version: limit.Version}
-	if own.Ahead(next.State, now) { // mark the state now; otherwise the next request would mark it
+	if own.Ahead(next.State, now) { // without a mark now, the next request would have to write it
 		next.clamp(now)
 	}
 	return next, true
@@ -165,12 +165,11 @@ func NewVoucherID() (id VoucherID) {
 // String returns the ID in 32 hexadecimal digits.
 func (id VoucherID) String() string { return hex.EncodeToString(id[:]) }
 
-// Once makes a store apply a settlement at most once. With the zero value, a store does not check this,
-// which costs nothing.
+// Once makes a store apply a settlement at most once. The zero value means no check, at no cost.
 //
-// A store keeps the IDs of the settlements that it applied, at least until they expire. It groups them
-// by OncePeriod: it keeps at most MaxOnce IDs of a subject for one period, and forgets whole periods.
-// It never applies a settlement of a period that it has forgotten.
+// A store keeps the IDs of the settlements that it applied, at least until they expire. It groups them by OncePeriod:
+// it keeps at most MaxOnce IDs of a subject for one period, and forgets whole periods. It never applies a settlement
+// of a period that it has forgotten.
 type Once struct {
 	ID      VoucherID
 	Expires algo.Instant
@@ -189,8 +188,8 @@ func (o Once) Needed() bool { return o != Once{} }
 // Period returns the number of the period in which the ID expires.
 func (o Once) Period() int64 { return int64(o.Expires) / int64(OncePeriod) }
 
-// Short returns the part of the ID that stores keep. Two IDs of a subject and period have the same part
-// with a probability below 1 in 10^17. Then the second settlement changes nothing.
+// Short returns the part of the ID that stores keep. Two IDs of a subject and period have the same part with a
+// probability below 1 in 10^17. The second of the two settlements would change nothing.
 func (o Once) Short() [8]byte { return [8]byte(o.ID[:8]) }
 
 // Forgettable returns the newest period whose IDs a store may forget at now. All its IDs have expired for

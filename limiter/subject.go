@@ -208,7 +208,7 @@ func (s Subject) ID() (id SubjectID) {
 // hashed reports whether the name of s is too long for an ID.
 func (s Subject) hashed() bool { return len(s.name) > len(SubjectID{})-idHead }
 
-// Hash returns a hash of s for tables in memory. The ID of s has the same hash.
+// Hash returns a hash of s for tables in memory. It equals the Hash of the ID of s.
 func (s Subject) Hash(seed maphash.Seed) uint64 {
 	if s.hashed() {
 		id := s.ID()

@@ -9,15 +9,19 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// DynamoDB throttles partitions. A throttled item can be the hot item of its partition, or a quiet
-// neighbour of a hot item. A hot subject is busy: its requests are denied. If OnError decided them, a
-// subject could pass its limit by overloading its own item. For a quiet subject, OnError decides.
+// DynamoDB throttles partitions. A throttled item can be the hot item of its partition, or a quiet neighbour of a hot
+// item.
 //
-// Reads show which case it is, because they have a separate capacity. An item that changes between two
-// reads is hot. An item that stays the same is quiet. An item that cannot be read twice counts as hot.
-// If such an item counted as quiet, every environment could admit one request. All environments together
-// could then admit several times a small limit. Three measures make failed reads rare. Reads cost half a
-// unit (MayBeStale), there are few of them, and every call follows a random pause.
+//   - A hot subject is busy: its requests are denied. Otherwise a caller could pass its limit by overloading
+//     its own item.
+//   - For a quiet subject, OnError decides.
+//
+// Reads show which case it is, because they have a separate capacity. An item that changes between two reads is hot.
+// An item that stays the same is quiet. An item that cannot be read twice counts as hot. If it counted as quiet,
+// every environment could admit one request, and all of them together several times a small limit.
+//
+// Three measures make failed reads rare: a read costs half a unit (MayBeStale), there are few reads, and every call
+// follows a random pause.
 
 // plan is the list of calls that follow a throttled one, until a call is not throttled.
 type plan []step
@@ -27,7 +31,7 @@ type step int
 const (
 	read step = iota
 	write
-	reread // a read if the last read failed, otherwise a write
+	reread // read again if the last read failed, otherwise write
 )
 
 var (
@@ -40,8 +44,8 @@ var (
 	hotUnleasedPlan = plan{read, write}
 )
 
-// The pauses of a plan begin within planTime, and at least planReserve before the deadline. The call
-// after the last pause perhaps gets no answer in time.
+// The pauses of a plan begin within planTime, and at least planReserve before the deadline. The call after the last
+// pause may get no answer in time.
 const (
 	planTime    = 100 * time.Millisecond
 	planReserve = 8 * time.Millisecond
@@ -54,7 +58,7 @@ type throttledCall struct {
 	charges []Charge
 	results []algo.Result
 	err     error
-	calls   int // calls made so far; the caller may count the first call elsewhere
+	calls   int // number of calls so far; the caller may count the first one elsewhere
 	// repeat makes the call again.
 	repeat func() (taken bool, err error)
 	// refuses reports whether results refuse the call.
@@ -76,7 +80,7 @@ type throttledCall struct {
 func (s *shared) retryThrottled(ctx context.Context, c *throttledCall) (taken bool, err error) {
 	first := c.charges[0]
 	if !slices.ContainsFunc(c.charges, func(c Charge) bool { return c.Cost > 0 }) {
-		return false, neighbourError(c.err) // the request charges nothing
+		return false, neighbourError(c.err) // no call of the plan charged the request
 	}
 	if first.Limit.Shadow {
 		s.trackers.raisePressure(c.now, c.charges, true)
@@ -120,7 +124,7 @@ func (s *shared) followPlan(ctx context.Context, c *throttledCall) (taken, ended
 			continue
 		}
 		switch taken, err = c.repeat(); {
-		case TimedOut(err): // not an outage, because the store answered the other calls; it is possible that the call charged
+		case TimedOut(err): // The store answered the other calls, so this is no outage. The call may have charged.
 			return false, false, nil
 		case !errors.Is(err, ErrItemThrottled):
 			return taken, true, err

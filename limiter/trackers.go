@@ -49,7 +49,7 @@ func (ts *trackers) get(now algo.Instant, subject Subject, limit *Limit) *tracke
 	switch {
 	case t != nil && t.limit == limit:
 		return t
-	case t != nil && t.renewing != nil: // a request renews it under the old rules
+	case t != nil && t.renewing != nil: // a request renews the tracker under the old rules
 		return t
 	case t != nil: // the rules changed; the counter keeps the charges that it has not reported
 		*t = tracker{limit: limit, lease: local.Lease{Serial: t.lease.Serial}, counter: t.counter.Renew(limit.counterRules())}
@@ -84,9 +84,9 @@ func (l *Limit) countsAlone() bool {
 	return l.Shadow || l.OnError == OnErrorAllow || l.OnError == OnErrorLocal && l.LocalProcesses == 1
 }
 
-// givesUp reports whether a request should not wait for the store. The result is true if the last call
-// had no answer, and either the request waited for that call or another call is in flight. Without this
-// rule, each request would wait until its deadline in an outage.
+// givesUp reports whether a request should not wait for the store. This is true if the last call had no answer, and
+// either the request waited for that call or another call is in flight. Otherwise each request would wait until its
+// deadline in an outage.
 func (t *tracker) givesUp(waited bool) bool {
 	return !Answered(t.err) && (t.renewing != nil || waited)
 }
@@ -134,7 +134,7 @@ func (ts *trackers) count(subject Subject, id ID) algo.Result {
 	return algo.Result{}
 }
 
-// anyPressure reports whether it is possible that a tracker is under pressure. It takes no lock.
+// anyPressure reports whether a tracker may be under pressure. It takes no lock.
 func (ts *trackers) anyPressure(now algo.Instant) bool {
 	return now <= algo.Instant(ts.pressureUntil.Load())
 }
@@ -180,7 +180,7 @@ func (ts *trackers) paused(now algo.Instant, subject Subject, limit *Limit) bool
 	return t != nil && t.pressure.Paused(now)
 }
 
-// hot reports whether this process has recently seen that subject makes its own item busy.
+// hot reports whether this process has recently seen that the requests of subject overload its item.
 func (ts *trackers) hot(now algo.Instant, subject Subject, limit *Limit) bool {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -188,9 +188,10 @@ func (ts *trackers) hot(now algo.Instant, subject Subject, limit *Limit) bool {
 	return t != nil && t.pressure.Hot(now)
 }
 
-// nextLease returns the size of the next lease of t, for a request of cost want. The pressure does not
-// fall while leases save calls: without leases, all environments of a hot subject would throttle its
-// item again at the same time. The caller holds the lock.
+// nextLease returns the size of the next lease of t, for a request of cost want. The caller holds the lock.
+//
+// The pressure does not fall while leases save calls. Without leases, all environments of a hot subject would
+// throttle its item again at the same time.
 func (ts *trackers) nextLease(now algo.Instant, t *tracker, want int64) int64 {
 	if t.pressure.Raised() && t.lease.Used > want && now.Sub(t.lease.Taken).Abs() < 2*local.LeaseLife {
 		t.pressure.Set(now, t.pressure.Current(now))
@@ -203,9 +204,8 @@ func (ts *trackers) nextLease(now algo.Instant, t *tracker, want int64) int64 {
 	return min(most, max(2*want, t.lease.Next(now, want, most)))
 }
 
-// The first lease after a throttled call holds at most firstLeaseRequests requests, and at most
-// 1/firstLeasePart of the remaining quota. It is small, because possibly another subject makes the
-// partition hot.
+// The first lease after a throttled call holds at most firstLeaseRequests requests, and at most 1/firstLeasePart of
+// the remaining quota. It is small, because another subject may make the partition hot.
 const (
 	firstLeaseRequests = 4
 	firstLeasePart     = 256
@@ -248,10 +248,13 @@ func (l *Limit) reportCharges(subject Subject, out local.Report) []Charge {
 	return []Charge{charge(l.reports.admitted, out.Count), charge(l.reports.demand, out.Demand), charge(l.reports.processes, out.Interval.Milliseconds())}
 }
 
-// leasable reports whether a process under pressure may take requests of l in advance. These limits are
-// not leasable: a log records the instant of each request, a slot belongs to one request, a leaky bucket
-// spaces requests, and a lease of a shallow bucket leaks before it is used. A limit with a Spread is not
-// leasable either, because the Spread alone decides how it uses the store.
+// leasable reports whether a process under pressure may take requests of l in advance. Some limits are not leasable:
+//
+//   - A log records the instant of each request.
+//   - A slot belongs to one request.
+//   - A leaky bucket spaces requests.
+//   - A lease of a bucket that drains fast leaks before it is used.
+//   - A limit with a Spread saves store calls in its own way.
 func (l *Limit) leasable() bool {
 	if _, ok := l.machine.(*algo.Bucket); ok && l.leaseGrace() < minGrace {
 		return false
@@ -264,9 +267,9 @@ func (l *Limit) leasesHelp() bool {
 	return l.leasable() && l.machine.Capacity() >= firstLeaseRequests*firstLeasePart
 }
 
-// A bucket's lease under pressure begins to leak after a grace, which is 1/gracePart of the bucket's
-// depth. Therefore, the bucket exceeds its burst by at most this part, 1 %, at any time. If this grace is
-// below minGrace, a lease would save no call.
+// A bucket's lease under pressure keeps its quota for a grace, 1/gracePart of the bucket's depth, and then leaks.
+// Therefore, the bucket exceeds its burst by at most 1/gracePart, 1 %, at any time. If the grace would be below
+// minGrace, a lease would save no call.
 const (
 	gracePart = 100
 	minGrace  = 100 * time.Millisecond

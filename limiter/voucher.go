@@ -102,7 +102,7 @@ func (v *Voucher) Charges() (charges []Charge) {
 // the charged ones happens at most once: each subject checks the ID of v in the call that corrects it.
 //
 // Errors:
-//   - ErrVoucherUsed: v was settled before, perhaps by a call whose answer was lost.
+//   - ErrVoucherUsed: v was settled before; the answer of that call may have been lost.
 //   - ErrVoucherExpired: v has expired, or a store can no longer check whether v was settled.
 //   - Other errors are those of the store, which made the corrections once or not at all. They are also
 //     counted in Settlement.Lost. Repeat the call; it does not correct a subject twice.
@@ -207,8 +207,7 @@ func appendCharge(b []byte, at algo.Instant, c Charge, charged algo.Result) []by
 	return appendCharged(b, at, charged)
 }
 
-// appendCharged appends the part of a state that algo.Machine.Refund reads, and the number that a store
-// keeps for a log.
+// appendCharged appends what algo.Machine.Refund reads of a state, and the number that a store keeps for a log.
 func appendCharged(b []byte, at algo.Instant, charged algo.Result) []byte {
 	s := charged.State
 	switch charged.Machine.(type) {
@@ -272,8 +271,8 @@ func (v *Voucher) UnmarshalBinary(data []byte) error {
 // voucherReader reads the parts of a Voucher.
 type voucherReader struct{ wire.Reader }
 
-// farthest bounds instants, and the distance of a state from its charge. The sum of two such values and a
-// horizon fits an Instant.
+// farthest bounds instants, and the distance of a state from its charge. Two such values and a horizon add up to at
+// most the largest Instant.
 const farthest = math.MaxInt64 / 4
 
 func (r *voucherReader) instant() algo.Instant {

@@ -201,15 +201,14 @@ func (f *failingSettlements) Settle(ctx context.Context, now algo.Instant, s lim
 	return f.remote.Settle(ctx, now, s, charges, results, elapsed, once)
 }
 
-// Two clocks measure the time since the charge. Therefore, the refund of a bucket that was used since the
-// charge also leaves out the part that leaks in algo.MaxSkew. A clock of the settlement that is behind
-// changes nothing.
+// Two clocks measure the time since the charge. Therefore, the refund of a used bucket also leaves out what leaks in
+// algo.MaxSkew. A clock of the settlement that is behind changes nothing.
 func TestLimiter_SettleVoucher_elapsed(t *testing.T) {
 	bucket := limit(t, limiter.Limit{Name: "bucket", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 60, Window: time.Minute}})
 	charge := limiter.Charge{Subject: user, Limit: bucket, Cost: 20}
 	for _, c := range []struct {
 		elapsed time.Duration
-		want    int64 // of 40 requests at noon
+		want    int64 // count after 40 requests at noon
 	}{
 		{-3 * time.Second, 31}, {0, 31}, {2 * time.Second, 33}, {9 * time.Second, 40}, {10 * time.Second, 40},
 	} {
@@ -265,7 +264,7 @@ func TestReceipt_Voucher_local(t *testing.T) {
 			store := newRemote()
 			l := environments(1, store)[0]
 			charge := limiter.Charge{Subject: user, Limit: limit(t, c.limit), Cost: 1}
-			for range 5 { // if leases or counters serve any request, they serve the fifth
+			for range 5 { // leases and counters serve the fifth request, if they serve any
 				takeAt(t, l, noon, charge)
 			}
 			if c.outage {
