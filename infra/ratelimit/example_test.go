@@ -25,7 +25,7 @@ func Example() {
 			Bundles:   "dist/arm64",
 			Rules:     "rules.json",
 		})
-		limits.Attach(api) // call it after the API has all its methods
+		limits.Attach(api) // after the API has its methods
 
 		return stack
 	}
@@ -53,7 +53,7 @@ func ExampleLimits_Definition() {
 			Rules:     "rules.json",
 		})
 		api := awsapigateway.NewSpecRestApi(stack, jsii.String("Api"), &awsapigateway.SpecRestApiProps{
-			ApiDefinition: limits.Definition(document), // OpenAPI 3 in JSON
+			ApiDefinition: limits.Definition(document), // OpenAPI 3, in JSON
 		})
 		limits.Attach(api)
 
