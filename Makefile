@@ -178,7 +178,9 @@ deploy: .bin/weir functions infra/node_modules ## Deploy the stack with your AWS
 destroy: functions infra/node_modules ## Delete the stack, except the table with the API keys
 	@$(CDK) destroy $(SETTINGS)
 
-prove: build infra/node_modules ## Deploy a throw-away stack, verify it and delete it (STORE=dynamodb|elasticache|both); under a dollar
+prove: .bin/weir-tools ## Deploy a throw-away stack, verify it and delete it (STORE=dynamodb|elasticache|both); under a dollar
+	@.bin/weir-tools prove --check --store "$(if $(filter file,$(origin STORE)),dynamodb,$(STORE))" $(if $(filter file,$(origin RULES)),,--rules "$(RULES)") -- $(SETTINGS)
+	@$(MAKE) --no-print-directory build infra/node_modules
 	@exec .bin/weir-tools prove --store "$(if $(filter file,$(origin STORE)),dynamodb,$(STORE))" $(if $(filter file,$(origin RULES)),,--rules "$(RULES)") -- $(SETTINGS)
 
 bootstrap: infra/node_modules ## Prepare an AWS account and region for the CDK, once
@@ -244,7 +246,7 @@ dist/$(ARCH)/%/bootstrap: FORCE
 
 dist/weir/%/weir: FORCE
 	@GOOS=$(word 1,$(subst _, ,$*)) GOARCH=$(word 2,$(subst _, ,$*)) CGO_ENABLED=0 GOFLAGS=-mod=readonly GOWORK=off GOEXPERIMENT= GOAMD64=v1 GOARM64=v8.0 \
-		go build -trimpath -ldflags "-s -w -buildid=" -o $@ ./local/weir
+		go build -trimpath -ldflags "-s -w -buildid= -X github.com/weir-limits/weir/local/command.version=$(VERSION)" -o $@ ./local/weir
 
 release: .bin/weir-tools $(PLATFORMS:%=dist/weir/%/weir) ## Build and pack all files of a release into dist/release (VERSION=v1.0.0)
 	@$(MAKE) --no-print-directory functions ARCH=arm64 && $(MAKE) --no-print-directory functions ARCH=x86_64
