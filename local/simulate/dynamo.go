@@ -84,8 +84,8 @@ func (d *dynamo) Take(ctx context.Context, now algo.Instant, subject limiter.Sub
 	return false, limiter.ErrContended
 }
 
-// predict sets a.busy: whether the write expects a busy bucket. If it knows the state, it uses
-// that. If not, it guesses from the results of earlier writes, and returns true.
+// predict sets a.busy: whether the write expects a busy bucket or existing slots. It is true if the state in
+// seen is. Otherwise predict guesses from the results of earlier writes, and returns true.
 func (d *dynamo) predict(a *attempt) (guessed bool) {
 	if a.exact {
 		return false
