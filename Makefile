@@ -90,10 +90,11 @@ PLAIN_TESTS := ^(TestAttack_(flood|hugeEvents|memory)|TestServe_burst|TestStore_
 NODE := $(shell command -v npm)
 MODULES := $(if $(NODE),local/gateway/testdata/node/node_modules local/console/node_modules infra/node_modules infra/examples/express/node_modules infra/examples/typescript/node_modules infra/policies/node_modules)
 
-# The downloads run beside the linters. The tests with containers, a browser or Kafka run alone.
+# The downloads run beside the linters. The tests with containers, a browser or Kafka run alone. The second
+# line calls make by name: make -n would run a line with $(MAKE), and so start the servers.
 test: .bin/weir-tools ## Check formatting, vet, lint, and run all tests against real servers
 	@$(MAKE) --no-print-directory -j4 lint fetch build $(MODULES)
-	.bin/weir-tools with --install clients,dynamodb,moto,redis,tools -- $(MAKE) --no-print-directory test-go
+	.bin/weir-tools with --install clients,dynamodb,moto,redis,tools -- make --no-print-directory test-go
 	go -C local/bench test ./...
 	@$(MAKE) --no-print-directory test-kafka
 	@$(MAKE) --no-print-directory test-console
