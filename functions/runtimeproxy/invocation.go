@@ -24,7 +24,8 @@ type invocation struct {
 	deadline time.Time
 	admitted chan []byte   // gets the event that the function must answer, or nil when Weir has answered
 	answers  chan *answer  // gets the answer of the function; closed if there will be none
-	settled  chan struct{} // closed at the end
+	settled  chan struct{} // closed at the end, after earlier
+	earlier  chan struct{} // settled of an unsettled invocation with the same id, which running no longer has; may be nil
 	taken    bool          // answers has an element or is closed; guarded by Proxy.mu
 }
 
@@ -60,6 +61,9 @@ var errFunction = errors.New("the function failed")
 func (p *Proxy) run(i *invocation, event []byte) {
 	defer close(i.settled)
 	defer p.forget(i)
+	if i.earlier != nil {
+		defer func() { <-i.earlier }()
+	}
 	ctx := lambdacontext.NewContext(context.Background(), &lambdacontext.LambdaContext{AwsRequestID: i.id, InvokedFunctionArn: i.arn})
 	ctx, cancel := context.WithDeadline(ctx, i.deadline)
 	defer cancel()

@@ -282,6 +282,7 @@ func (p *Proxy) admit(e event) []byte {
 	p.mu.Lock()
 	if before := p.running[i.id]; before != nil {
 		before.noAnswer()
+		i.earlier = before.settled
 	}
 	p.running[i.id] = i
 	p.mu.Unlock()
