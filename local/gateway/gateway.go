@@ -16,6 +16,7 @@ import (
 	"github.com/weir-limits/weir/local/lambdaenv"
 )
 
+// Options configures a Gateway. Only Functions has no default.
 type Options struct {
 	// Functions has the handlers of the template's functions, by logical id. Every function that an
 	// API invokes needs a handler. Handlers run concurrently, except those of lambda.NewHandler:

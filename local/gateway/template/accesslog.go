@@ -84,6 +84,7 @@ func (f AccessFormat) Render(lookUp func(Variable) (string, bool)) string {
 	return b.String()
 }
 
+// LineFilter is a subscription filter of one field, as CloudWatch Logs matches it to a line of JSON.
 type LineFilter struct {
 	field, value string
 	not          bool
