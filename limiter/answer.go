@@ -63,7 +63,7 @@ func (r *request) combine() Decision {
 	return d
 }
 
-// add adds the results of b, whose limits are enforced, to d. Shadow limits do not get here.
+// add adds the results of the batch b to d. The limits of b are enforced, so they are not shadow limits.
 func (d *Decision) add(b *batch, now algo.Instant) {
 	if b.err != nil && !busy(b.err) && d.Reason == ReasonNone {
 		d.Reason = reasonOf(b.err)
@@ -123,9 +123,9 @@ const (
 	maxSlotWait = 3 * time.Second
 )
 
-// fewer reports whether one limit admits fewer further requests than another limit. The first has remaining quota,
-// and a request costs cost. The second has than quota, and a request costs at. If both admit the same number, fewer
-// compares the quotas.
+// fewer reports whether one limit admits fewer further requests than another limit. remaining and cost are the
+// remaining quota of the one limit and the cost of a request. than and at are those of the other limit. If both
+// admit the same number, fewer compares the quotas.
 func fewer(remaining, cost, than, at int64) bool {
 	one, other := remaining/max(1, cost), than/max(1, at)
 	return one < other || one == other && remaining < than

@@ -35,7 +35,7 @@ func (i *item) decided(r algo.Result) bool {
 	return r.Machine == i.Limit.machine || r.Machine.Fingerprint() == i.Limit.fingerprint
 }
 
-// with reports whether i and j belong to one batch: a store charges them in one atomic step.
+// with reports whether the items i and j belong to one batch, which a store charges in one atomic step.
 func (i *item) with(j *item) bool {
 	return i.Subject == j.Subject && i.cells == j.cells && !i.sharded && !j.sharded
 }

@@ -79,8 +79,8 @@ func (r *request) probe(ctx context.Context) {
 	}
 }
 
-// callConcurrently charges, at the same time, the batches of a shared store for which the function which returns
-// true.
+// callConcurrently charges the batches of a shared store at the same time. It includes those for which the
+// function which returns true.
 func (r *request) callConcurrently(ctx context.Context, which func(*batch) bool) {
 	var wg sync.WaitGroup
 	for i := range r.batches {
@@ -215,7 +215,7 @@ func (b *batch) groupStates() (known []group.Known) {
 	return known
 }
 
-// wait waits for the outcome of b in a group.
+// wait waits until a group has decided b.
 func (b *batch) wait(s *shared, w *group.Waiter[*Limit]) {
 	answer := w.Wait()
 	b.taken, b.err = answer.Taken, answer.Err

@@ -98,7 +98,7 @@ const (
 // drift bounds how fast two clocks drift apart: one second in 10,000.
 const drift = 10_000
 
-// Begin returns the time at which a call begins, for Observe. due reports whether this call should
+// Begin returns the time at which a call begins; pass it to Observe. due reports whether this call should
 // request the server's time.
 func (s *Skew) Begin() (sent time.Time, due bool) {
 	now := time.Now()

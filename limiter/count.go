@@ -55,10 +55,10 @@ func (c *Count) validate(s Spread) error {
 // Statuses is a set of HTTP statuses, 100 to 599.
 type Statuses [8]uint64
 
-// Add adds a status.
+// Add adds the status to the set.
 func (s *Statuses) Add(status int) { s[(status-firstStatus)/64] |= 1 << ((status - firstStatus) % 64) }
 
-// Has reports whether the set has a status. The zero value has 400 and above.
+// Has reports whether the set contains the status. The zero value contains every status of at least 400.
 func (s *Statuses) Has(status int) bool {
 	if *s == (Statuses{}) {
 		return status >= 400

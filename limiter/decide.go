@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// Take decides one request at now. It makes all charges or none. The charges on one subject are one atomic step of
-// the store. Several subjects are charged at the same time. If one of them refuses, the charges on the others are
-// refunded, as far as a refund is safe (Decision.Refunds). Read the clock once per request and pass that instant.
+// Take decides one request at the time now. It makes all charges or none. The charges on one subject are one
+// atomic step of the store. Several subjects are charged at the same time. If one of them refuses, the charges
+// on the others are refunded, as far as a refund is safe (Decision.Refunds). Read the clock once per request
+// and pass that instant.
 //
-// Take keeps the values of ctx and ignores its cancellation, because the request of a client that disconnects still
-// counts. An error wraps ErrInvalidCharge and reports a mistake in charges. Failures of the store are in the
-// Decision.
+// Take keeps the values of ctx and ignores its cancellation, because the request of a client that disconnects
+// still counts. An error wraps ErrInvalidCharge and reports a mistake in a charge. Failures of the store are in
+// the Decision.
 func (l *Limiter) Take(ctx context.Context, now time.Time, charges []Charge) (d Decision, err error) {
 	if l.local != nil && len(charges) == 1 && l.decideCompact(&d, now, &charges[0]) {
 		return d, nil
@@ -90,10 +91,10 @@ func hasMark(c Charge) bool { return c.Limit != nil && c.Limit.Mark && !c.Limit.
 //     other batches are refunded, except for forced charges. Notices of limits with Notify are written
 //     (finish.go).
 //
-// The answer reports one limit (answer.go). If limits refuse, this is the limit with the longest wait.
-// If the request is allowed, this is the limit that admits the fewest further requests of the same cost,
-// without global limits. A request that is denied in phase 2 or 4 makes no store call, unless phase 2
-// synchronized a counter.
+// The answer reports one limit (answer.go). If limits refuse, it reports the limit with the longest wait, which
+// can be a global limit. If the request is allowed, it reports the limit that admits the fewest further
+// requests of the same cost, but never a global limit. A request that is denied in phase 2 or 4 makes no store
+// call, unless phase 2 synchronized a counter.
 func (l *Limiter) decide(ctx context.Context, r *request, now time.Time, charges []Charge) (Decision, error) {
 	if err := check(now, charges, l.cells != nil); err != nil {
 		return Decision{}, err

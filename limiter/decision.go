@@ -70,8 +70,9 @@ type Decision struct {
 	// Clamped is the number of limits whose state was further in the future than honest clocks allow, and
 	// was clamped (algo.Clamp). Before the clamp, these limits admitted too few requests.
 	Clamped int
-	// Reason is ReasonNone unless a store failed. A decision with another Reason is degraded: if no
-	// other limit refused, Limit.OnError decided. For ReasonBusy, OnError does not apply.
+	// Reason is ReasonNone if no store failed. A decision with any other Reason is degraded: Limit.OnError
+	// decided, unless a limit with a known state refused. With ReasonBusy, the request is denied for every
+	// OnError.
 	Reason Reason
 }
 

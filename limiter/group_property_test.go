@@ -163,7 +163,7 @@ type outcomes struct {
 	refused  map[limiter.ID][]int64 // costs that the limit refused
 }
 
-// note checks the decision on charges and records it.
+// note checks the decision on the charges and records it.
 func (o *outcomes) note(w *world, charges []limiter.Charge, d limiter.Decision, look bool, took time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -172,7 +172,8 @@ func (o *outcomes) note(w *world, charges []limiter.Charge, d limiter.Decision, 
 		w.problem("a request took %s, want at most the deadline of %s", took, p.Timeout)
 	}
 	most := 2 * latency
-	// With these plans, a call can return states without a limit that a waiting request charges.
+	// A request can need further calls if another process charges the same limits, or if a call does not return
+	// the state of a limit that the request charges.
 	if p.Others > 0 || !p.Alike {
 		most = 6 * latency
 	}

@@ -45,8 +45,8 @@ func (s groupedStore) Charge(ctx context.Context, c *group.Call[Subject, *Limit]
 	return taken, calls, err
 }
 
-// take calls the store, and repeats a throttled call. If a read shows that the state refuses the sum of
-// the charges, take returns this refusal.
+// take makes the call of a group, and repeats it if it is throttled. If a read shows that the state refuses the
+// sum of the charges, take returns this refusal.
 func (s groupedStore) take(ctx context.Context, c *group.Call[Subject, *Limit], charges []Charge) (taken bool, calls int, err error) {
 	defer func() {
 		if v := recover(); v != nil { // a panic in a goroutine would end the process

@@ -92,7 +92,7 @@ var siblings = map[string][]string{
 	"limiter/httplimit": {"limiter/caller", "limiter/outcome", "limiter/rules", "limiter/telemetry"},
 }
 
-// forbidden returns why from must not import to; "" if it may.
+// forbidden returns the reason why the package from must not import the package to; "" if it may.
 func forbidden(from, to string) string {
 	to, ours := strings.CutPrefix(to, module)
 	top, _, _ := strings.Cut(to, "/")

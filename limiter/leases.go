@@ -69,7 +69,8 @@ func (r *request) leaseFirst(b *batch) {
 	}
 }
 
-// chargeAt returns the instant at which the charges of b are made, and the state that the store probably has then.
+// chargeAt returns the instant at which the charges of b are made, and the states that the store probably has
+// at this instant.
 //
 // A bucket's lease is charged at an instant slightly before the request, unless more than half of the bucket is used.
 // A bucket that many environments charge is idle half of the time, and DynamoDB needs a second write for an idle

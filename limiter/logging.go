@@ -13,7 +13,8 @@ import (
 // lineInterval limits how often a line is logged. The zero value permits a line at once.
 type lineInterval struct{ last atomic.Int64 }
 
-// allow reports whether a line may be logged at now. The last line must be at least as old as every.
+// allow reports whether a line may be logged at the instant now. The last line must be at least as old as the
+// interval every.
 func (t *lineInterval) allow(now algo.Instant, every time.Duration) bool {
 	last := t.last.Load()
 	age := now.Sub(algo.Instant(last))
@@ -37,8 +38,8 @@ type failureLine struct {
 	suppressed int64 // number of lines of this kind that were suppressed since at
 }
 
-// allow reports whether a line of kind may be logged at now. suppressed is the number of lines of kind
-// that were suppressed since the last one.
+// allow reports whether a line of this kind may be logged at the instant now. suppressed is the number of lines
+// of this kind that were suppressed since the last one.
 func (f *failureLog) allow(now algo.Instant, kind failureKind) (suppressed int64, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -86,8 +87,8 @@ func (l *logs) shadowRefused(ctx context.Context, now algo.Instant, shadow *Limi
 	}
 }
 
-// supersededBy logs, at most once a minute, that newer rules in the store decided a charge on limit. m is
-// the machine of the newer rules.
+// supersededBy logs, at most once a minute, that newer rules in the store decided a charge on a limit. m is the
+// machine of the newer rules.
 func (l *logs) supersededBy(ctx context.Context, now algo.Instant, limit *Limit, m algo.Machine) {
 	if !l.superseded.allow(now, time.Minute) {
 		return

@@ -104,7 +104,7 @@ func (f refusal) shorter(now algo.Instant, b *batch) refusal {
 	return f
 }
 
-// wait returns the shortest time until the shard can admit cost.
+// wait returns the shortest time until the shard can admit the cost.
 func (f refusal) wait(now algo.Instant, cost int64) time.Duration {
 	return max(f.backOff, f.result.RetryAfter(now, cost))
 }

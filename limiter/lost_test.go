@@ -124,7 +124,7 @@ func takeUntilKnown(t *testing.T, e *limiter.Limiter, c limiter.Charge) {
 	t.Fatal("got no answer of the store, want one")
 }
 
-// bound returns the largest number of requests that a rate admits from one instant to another.
+// bound returns the largest number of requests that a rate admits between two instants.
 func bound(rate algo.Rate, from, at time.Time) float64 {
 	if rate.Algorithm == algo.FixedWindow {
 		return float64(rate.Requests * (at.UnixNano()/int64(rate.Window) - from.UnixNano()/int64(rate.Window) + 1))

@@ -87,7 +87,7 @@ func (u *observed) markedAt(now algo.Instant) algo.Instant {
 	return max(now, u.window().Start(u.period(now)))
 }
 
-// reaches reports whether used is at least a percentage of the capacity of m.
+// reaches reports whether the usage is at least a percentage of the capacity of m.
 func reaches(used int64, percent int, m algo.Machine) bool {
 	return percent > 0 && used*100 >= int64(percent)*m.Capacity()
 }
@@ -149,7 +149,8 @@ func (n *notices) due(now algo.Instant, u *observed) (due []int) {
 	return due
 }
 
-// at returns the notices that this process knows for a period; nil if the period has ended. The caller holds n.mu.
+// at returns what this process knows about the notices of a period; nil if the period has ended. The caller
+// holds n.mu.
 func (n *notices) at(key noticeKey, period int64) *noticed {
 	at := n.known[key]
 	switch {
@@ -217,7 +218,7 @@ func (n *notices) unmarked(ctx context.Context, now algo.Instant, u *observed, d
 	return unmarked, nil
 }
 
-// take charges cost to the marks of percentages. With cost 0 it reads them.
+// take charges the cost to the marks of the percentages. With cost 0 it reads them.
 func (n *notices) take(ctx context.Context, now algo.Instant, u *observed, percentages []int, cost int64) ([]algo.Result, error) {
 	marks, results := make([]Charge, len(percentages)), make([]algo.Result, len(percentages))
 	for i, percent := range percentages {

@@ -183,8 +183,8 @@ func TestNotice_peek(t *testing.T) {
 	}
 }
 
-// A denied request charges nothing, so it crosses no percentage. After the grace time, it writes a
-// missing notice of another request.
+// A denied request charges nothing, so it crosses no percentage. But another request may have crossed one, and
+// its notice may be missing. A denied request writes this notice after noticeGrace.
 func TestNotice_denied(t *testing.T) {
 	var got written
 	store, quota := newRemote(), limiter.Charge{Subject: user, Limit: perHour(t, nil), Cost: 8}

@@ -29,8 +29,8 @@ type Usage struct {
 	Superseded bool
 }
 
-// Inspect returns the usage of the limits of charges at now, in their order. It reads each subject
-// once and writes nothing. It reports the state of the store, and of Options.Cells for limits with
+// Inspect returns the usage of the limits of the charges at the time now, in the order of the charges. It reads
+// each subject once and writes nothing. It reports the state of the store, and of Options.Cells for limits with
 // Spread.Cells. Leased quota counts as charged. Charges that processes have counted since their last
 // synchronization are missing.
 //
@@ -103,7 +103,7 @@ func (l *Limiter) locate(c Charge) (r storeRole, subjects []Subject, limits []*L
 	return inStore, []Subject{c.Limit.countedSubject(c.Subject)}, []*Limit{c.Limit}
 }
 
-// add adds the usage of limit that a store holds. limit is the limit of s, or a part of that limit.
+// add adds the usage that a store holds for a limit: the limit of s, or a part of it.
 func (s *Usage) add(limit *Limit, entries []Entry, now algo.Instant, first bool) {
 	var held Held
 	if i := slices.IndexFunc(entries, func(e Entry) bool { return e.ID == limit.ID }); i >= 0 {
@@ -121,8 +121,8 @@ func (s *Usage) add(limit *Limit, entries []Entry, now algo.Instant, first bool)
 	s.Superseded = s.Superseded || m.Fingerprint() != limit.fingerprint
 }
 
-// Reset deletes all state of the subjects of charges, in the store and in this process, including counts of an
-// outage. Only ctx bounds the calls.
+// Reset deletes all state of the subjects of the charges, in the store and in this process, including counts of
+// an outage. Only ctx bounds the calls.
 //
 // Other processes can still deny from their caches for Options.CacheTTL, and serve leases for a second. They also
 // keep counts that are only in their memory (Spread.Sync, Spread.Cells, OnErrorLocal). If this process is sending a

@@ -137,7 +137,7 @@ func (b *batch) localCharges(r *request) batch {
 	return mirror
 }
 
-// add adds a charge of an item on limit.
+// add adds a charge of an item on a limit.
 func (b *batch) add(it *item, limit *Limit, cost int64) {
 	charge := Charge{Subject: it.Subject, Limit: limit, Cost: cost, Force: it.Force}
 	b.items = append(b.items, item{Charge: charge, limit: it.limit, want: it.want, leaseLeft: max(0, cost-it.want)})

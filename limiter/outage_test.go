@@ -37,7 +37,7 @@ func newFlaky(seed uint64) *flaky {
 	return &flaky{Store: storetest.Must(memstore.New(memstore.Options{})), random: rand.New(rand.NewPCG(seed, 1))}
 }
 
-// fate executes a call now, later or never, at random, and returns its error.
+// fate executes the function call at once, later or never, at random. It returns the simulated error, or nil.
 func (f *flaky) fate(call func()) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

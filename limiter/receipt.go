@@ -57,8 +57,8 @@ func (r *Receipt) Refund(ctx context.Context, now time.Time) Refunds {
 	return Refunds{s.Refunds.Given, s.Refunds.Dropped + s.Lost}
 }
 
-// Settle corrects each charge to its actual cost, which actual returns. It makes one store call for each subject with
-// a changed cost.
+// Settle corrects each charge to its actual cost, which the function actual returns. It makes one store call
+// for each subject with a changed cost.
 //
 //   - If the cost is lower, Settle refunds the difference as Refund does.
 //   - If the cost is higher, Settle charges the difference, even beyond the limit; algo.Machine.Force

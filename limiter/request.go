@@ -48,7 +48,7 @@ type request struct {
 	fallbackFull bool  // the fallback has no room for the subject
 }
 
-// begin prepares r for a decision on charges.
+// begin prepares r for a decision on the charges.
 func (r *request) begin(l *Limiter, now time.Time, charges []Charge) {
 	*r = request{limiter: l, at: now, now: algo.InstantOf(now), look: r.look, receipt: r.receipt, items: r.items[:0], served: r.served[:0],
 		grouped: r.grouped[:0], charges: r.charges[:0], results: r.results[:0], batches: r.batches[:0], renewals: r.renewals[:0]}
@@ -99,8 +99,8 @@ func (r *request) deadline(ctx context.Context) context.Context {
 	return r.ctx
 }
 
-// timeoutAt returns how long a decision or a settlement at now may wait for a shared store. 0 means without
-// a bound.
+// timeoutAt returns how long a decision or a settlement at the instant now may wait for a shared store. 0 means
+// without a bound.
 func (l *Limiter) timeoutAt(now algo.Instant) time.Duration {
 	if l.timeout == 0 || l.connector == nil {
 		return l.timeout

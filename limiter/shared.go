@@ -26,8 +26,8 @@ type shared struct {
 	failing  atomic.Bool // the store did not answer the last call
 }
 
-// call calls Take of the shared store. calls is the number of calls that were made: 0 after the
-// deadline, or while a breaker is open.
+// call calls Take of the shared store. It returns the number of calls that it made: 0 after the deadline, or
+// while a breaker is open.
 func (s *shared) call(ctx context.Context, at algo.Instant, subject Subject, charges []Charge, results []algo.Result) (taken bool, calls int, err error) {
 	if err := ctx.Err(); err != nil { // earlier calls or waits used up the time
 		return false, 0, s.crowdedError(fmt.Errorf("%w: %w", ErrUnavailable, err))
@@ -89,7 +89,7 @@ func (l *Limit) key() local.Limit {
 	return local.Limit{ID: uint64(l.ID), Machine: l.machine, Share: l.isLocalShare}
 }
 
-// keys appends charges, converted to the type of package local.
+// keys converts charges to the type of package local and appends them to the slice to.
 func keys(to []local.Charge, charges []Charge) []local.Charge {
 	for _, c := range charges {
 		to = append(to, local.Charge{Limit: c.Limit.key(), Cost: c.Cost, Force: c.Force})
@@ -97,7 +97,7 @@ func keys(to []local.Charge, charges []Charge) []local.Charge {
 	return to
 }
 
-// record caches the states that the store returned for charges on subject.
+// record caches the states that the store returned for the charges on a subject.
 func (d denials) record(now algo.Instant, subject Subject, charges []Charge, results []algo.Result, taken bool) {
 	var room [MaxCharges]local.Charge
 	d.Record(now, subject.String(), keys(room[:0], charges), results, taken)
@@ -109,8 +109,8 @@ func (d denials) lookup(now algo.Instant, subject Subject, charges []Charge, res
 	return d.Lookup(now, subject.String(), keys(room[:0], charges), results, backOffs)
 }
 
-// last returns the cached state of limit, of any age, converted to the parameters of limit at now. For a
-// limit with shards, the result is the sum of all shards.
+// last returns the cached state of a limit, of any age. It converts the state to the parameters of the limit at
+// the instant now. For a limit with shards, the result is the sum of all shards.
 func (d denials) last(now algo.Instant, subject Subject, limit *Limit) (s algo.State) {
 	if limit.Spread.Shards == 0 {
 		if r := d.Last(subject.String(), uint64(limit.ID)); r.Machine != nil {
@@ -135,8 +135,8 @@ func (f fallback) Take(_ context.Context, now algo.Instant, subject Subject, cha
 	return f.take(now, subject, charges, results, func() {})
 }
 
-// take is like Take. It first calls seen, which writes states to results. take counts at least what these states
-// count.
+// take is like Take. It first calls the function seen, which writes states to results. take counts at least as
+// much as these states.
 func (f fallback) take(now algo.Instant, subject Subject, charges []Charge, results []algo.Result, seen func()) (bool, error) {
 	taken, ok := f.Fallback.Take(now, subject.String(), keys(nil, charges), results, seen)
 	if !ok {

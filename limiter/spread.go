@@ -125,8 +125,9 @@ func maxParts(r algo.Rate) int64 {
 	return r.Requests
 }
 
-// divideRate returns part i of a rate that is divided into n parts. The parts are equal. If all is true,
-// the first parts get one more request where necessary, so that the sum of all parts is the rate.
+// divideRate divides a rate into n parts and returns part i. The parts are equal, and their sum can be less
+// than the rate. If all is true, the first parts get one more request where necessary, so that the sum is the
+// rate.
 func divideRate(r algo.Rate, i, n int64, all bool) algo.Rate {
 	one := func(whole int64) int64 {
 		if all && i < whole%n {

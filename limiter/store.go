@@ -101,9 +101,9 @@ type Held struct {
 	Mark    algo.Mark // see algo.Clamp; usually the zero value
 }
 
-// Settle returns the state that a store uses for its decision on a charge of limit at now. If write is
-// true, the store MUST write that state, even if it refuses the charge. A charge of cost 0 never writes.
-// All stores use Settle, so that they agree on changed limits and wrong clocks:
+// Settle returns the state by which a store decides a charge on the limit at the instant now. If write is true,
+// the store MUST write that state, even if it refuses the charge. A charge of cost 0 never writes. All stores
+// use Settle, so that they agree on changed limits and wrong clocks:
 //
 //   - A limit that was never charged has its full quota.
 //   - A state with the parameters of limit is not converted.
@@ -131,7 +131,8 @@ func (h Held) Settle(limit *Limit, now algo.Instant) (settled Held, write bool) 
 	return next, true
 }
 
-// clamp clamps or marks a state that is too far ahead of now, and reports whether it changed.
+// clamp clamps or marks a state that is too far ahead of now. changed reports whether the state or its mark
+// changed.
 func (h *Held) clamp(now algo.Instant) (changed bool) {
 	s, k := algo.Clamp(h.Machine, h.State, h.Mark, now)
 	changed = s != h.State || k != h.Mark
@@ -192,8 +193,8 @@ func (o Once) Period() int64 { return int64(o.Expires) / int64(OncePeriod) }
 // probability below 1 in 10^17. The second of the two settlements would change nothing.
 func (o Once) Short() [8]byte { return [8]byte(o.ID[:8]) }
 
-// Forgettable returns the newest period whose IDs a store may forget at now. All its IDs have expired for
-// every correct clock.
+// Forgettable returns the newest period whose IDs a store may forget at the instant now. All its IDs have
+// expired for every correct clock.
 func Forgettable(now algo.Instant) int64 {
 	return int64(now.Add(-algo.MaxSkew))/int64(OncePeriod) - 1
 }

@@ -144,7 +144,7 @@ func (c *throttledCall) choosePlan() {
 	}
 }
 
-// pause waits for a random time. The remaining calls of the plan spread over the time left.
+// pause waits for a random time. The remaining calls of the plan spread over the duration left.
 func (s *shared) pause(ctx context.Context, left time.Duration, calls int) bool {
 	mean := max(left/time.Duration(calls)-callTime, time.Millisecond)
 	return s.clock.Sleep(ctx, mean/2+time.Duration(s.intN(int(mean)))) == nil

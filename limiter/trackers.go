@@ -69,8 +69,8 @@ func (t *tracker) endRenewal() {
 	t.renewing = nil
 }
 
-// serves reports whether t can decide a request of cost want without the store. The rules of limit can
-// be newer than the rules of t.
+// serves reports whether t can decide a request without the store. want is the cost of the request. The rules
+// of the limit can be newer than those of t.
 func (t *tracker) serves(now algo.Instant, limit *Limit, want int64) bool {
 	if limit.Spread.hasCounter() {
 		return t.counter.Known() && (t.err == nil || busy(t.err) || limit.countsAlone())
@@ -154,8 +154,8 @@ func (ts *trackers) pressed(now algo.Instant, subject Subject, limit *Limit) *tr
 	return t
 }
 
-// raisePressure raises the pressure on the limits of charges. If pause is true, the process also makes
-// no call for these limits for a random time.
+// raisePressure raises the pressure on the limits of the charges. If pause is true, the process also makes no
+// call for these limits for a random time.
 func (ts *trackers) raisePressure(now algo.Instant, charges []Charge, pause bool) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -172,7 +172,7 @@ func (ts *trackers) raisePressure(now algo.Instant, charges []Charge, pause bool
 	}
 }
 
-// paused reports whether the process makes no call for a limit of subject, because the item is busy.
+// paused reports whether the process makes no call for a limit of the subject, because the item is busy.
 func (ts *trackers) paused(now algo.Instant, subject Subject, limit *Limit) bool {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -188,7 +188,8 @@ func (ts *trackers) hot(now algo.Instant, subject Subject, limit *Limit) bool {
 	return t != nil && t.pressure.Hot(now)
 }
 
-// nextLease returns the size of the next lease of t, for a request of cost want. The caller holds the lock.
+// nextLease returns the size of the next lease of t, for a request whose cost is want. The caller holds the
+// lock.
 //
 // The pressure does not fall while leases save calls. Without leases, all environments of a hot subject would
 // throttle its item again at the same time.
@@ -211,9 +212,9 @@ const (
 	firstLeasePart     = 256
 )
 
-// firstLease returns the tracker and the size of a lease for a charge of cost want on a throttled item.
-// The write that succeeds then also serves the next requests. firstLease returns nil if the limit has
-// too little room for a lease, or if another request renews the tracker.
+// firstLease returns the tracker and the size of a lease for a charge on a throttled item. want is the cost of
+// the request. The write that succeeds then also serves the next requests. firstLease returns nil if the limit
+// has too little room for a lease, or if another request renews the tracker.
 func (ts *trackers) firstLease(now algo.Instant, subject Subject, limit *Limit, want, room int64) (t *tracker, size int64) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -267,9 +268,10 @@ func (l *Limit) leasesHelp() bool {
 	return l.leasable() && l.machine.Capacity() >= firstLeaseRequests*firstLeasePart
 }
 
-// A bucket's lease under pressure keeps its quota for a grace, 1/gracePart of the bucket's depth, and then leaks.
-// Therefore, the bucket exceeds its burst by at most 1/gracePart, 1 %, at any time. If the grace would be below
-// minGrace, a lease would save no call.
+// Under pressure, a lease of a bucket keeps all its quota for a grace time, and then leaks. The grace time is
+// the bucket's depth divided by gracePart, and at most local.LeaseLife. Therefore, the bucket exceeds its burst
+// by at most 1/gracePart, which is 1 %. A lease with a grace time below minGrace would save no call, so such a
+// bucket is not leased.
 const (
 	gracePart = 100
 	minGrace  = 100 * time.Millisecond

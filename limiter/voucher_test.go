@@ -32,7 +32,7 @@ func carried(t *testing.T, v *limiter.Voucher) *limiter.Voucher {
 	return &next
 }
 
-// voucher takes charges at noon and returns their voucher, which expires a minute later.
+// voucher makes the charges at noon and returns their voucher, which expires a minute later.
 func voucher(t *testing.T, l *limiter.Limiter, charges []limiter.Charge) *limiter.Voucher {
 	t.Helper()
 	d, receipt, err := l.TakeRefundable(ctx, noon, charges)

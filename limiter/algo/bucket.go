@@ -33,11 +33,11 @@ func newBucket(r Rate) (*Bucket, error) {
 	return &Bucket{time.Duration(interval), time.Duration(r.Burst * interval), r.Burst}, nil
 }
 
-// Increment returns the duration by which a charge of cost moves TAT. cost MUST be at most twice Burst.
+// Increment returns the duration by which a charge of this cost moves TAT. cost MUST be at most twice Burst.
 func (b *Bucket) Increment(cost int64) time.Duration { return time.Duration(cost) * b.Interval }
 
-// Latest returns the latest TAT at which the bucket still allows cost at now. cost MUST be at most Burst. A store
-// therefore needs one condition: if TAT is at most Latest, add Increment.
+// Latest returns the latest TAT with which the bucket still allows the cost at the instant now. cost MUST be at
+// most Burst. A store therefore needs one condition: if TAT is at most Latest, add Increment.
 func (b *Bucket) Latest(now Instant, cost int64) Instant {
 	return now.Add(b.Depth - b.Increment(cost))
 }
@@ -112,14 +112,14 @@ func (b *Bucket) Refund(s, charged State, cost int64, late time.Duration) State 
 	return s
 }
 
-// Untouched reports whether s still equals charged, the state right after a charge. Then no later charge
-// or refund has changed the bucket.
+// Untouched reports whether the state s equals the state charged, which is that right after a charge. Then no
+// later charge or refund has changed the bucket.
 func (b *Bucket) Untouched(s, charged State) bool {
 	return s.TAT == charged.TAT && s.Refunds == charged.Refunds
 }
 
-// Refundable returns how much of cost may be refunded to a bucket that was used since the charge. It is
-// Increment minus late, and at least 0.
+// Refundable returns how much of the cost may be refunded to a bucket that was used since the charge. It is
+// Increment(cost) minus late, and at least 0.
 func (b *Bucket) Refundable(cost int64, late time.Duration) time.Duration {
 	return max(0, b.Increment(min(cost, b.Burst))-late)
 }

@@ -37,8 +37,9 @@ func Clamp(m Machine, s State, k Mark, now Instant) (State, Mark) {
 // stillness is the time without charges after which a state is clamped.
 func stillness(m Machine) time.Duration { return m.Horizon() + MaxSkew }
 
-// clampedWait returns the time from now until cost is allowed, for a state s that is too far ahead of now. It expects
-// that the store clamps s if nobody charges it. wait is the time without a clamp; a negative wait has overflowed.
+// clampedWait returns the time from now until the cost is allowed, for a state s that is too far ahead of now.
+// It expects that the store clamps s if nobody charges it. wait is the time without a clamp; a negative wait
+// has overflowed.
 func clampedWait(m Machine, s State, now Instant, cost int64, wait time.Duration) time.Duration {
 	still := stillness(m)
 	due := now.Add(still)

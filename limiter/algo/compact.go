@@ -88,8 +88,8 @@ func (w *Window) State(c Compact) State {
 	return State{Window: c.Instant, Count: int64(c.Counts >> 32), Previous: int64(uint32(c.Counts))}
 }
 
-// in reports whether now falls into the window with this index. Its multiplication is faster than the
-// division in Index.
+// in reports whether the instant now falls into the window with this index. Its multiplication is faster than
+// the division in Index.
 func (w *Window) in(index int64, now Instant) bool {
 	if w.calendar != nil {
 		return w.Index(now) == index

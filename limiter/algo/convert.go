@@ -2,7 +2,7 @@ package algo
 
 import "time"
 
-// Convert converts the state s at now. The machine of s is from, and the machine of the result is to.
+// Convert converts the state s at the instant now. The machine of s is from; the machine of the result is to.
 // Used quota stays used, so a changed limit creates no quota.
 //
 //   - Bucket to bucket keeps the debt in requests, up to the new depth.

@@ -48,7 +48,7 @@ func (e Entries) Until(i Instant) int {
 // From returns the entries from the i-th on.
 func (e Entries) From(i int) Entries { return e[i*entrySize:] }
 
-// with returns e with n more entries at the instant i.
+// with adds n entries at the instant i to e and returns the result.
 func (e Entries) with(i Instant, n int64) Entries {
 	return e + Entries(strings.Repeat(string(NewEntries(i)), int(n)))
 }
@@ -58,7 +58,7 @@ func (e Entries) insert(i Instant, n int64) Entries {
 	return e[:at*entrySize].with(i, n) + e.From(at)
 }
 
-// without returns e without n of its entries at the instant i. If there are fewer, it returns e.
+// without removes n entries at the instant i from e and returns the result. If there are fewer, it returns e.
 func (e Entries) without(i Instant, n int64) Entries {
 	from, to := e.Until(i-1), e.Until(i)
 	if int64(to-from) < n {
@@ -119,12 +119,12 @@ func maxDebt(requests int64) int64 { return 2 * requests }
 
 func (c counted) admits(cost int64) bool { return cost <= c.requests && c.live+cost <= c.requests }
 
-// forceable returns the part of a forced charge of cost that the largest debt admits.
+// forceable returns the part of a forced charge of this cost that the largest debt admits.
 func (c counted) forceable(cost int64) int64 {
 	return max(0, min(cost, maxDebt(c.requests)-c.live))
 }
 
-// excess returns the part of a forced charge of cost that exceeds the largest debt.
+// excess returns the part of a forced charge of this cost that exceeds the largest debt.
 func (c counted) excess(cost int64) int64 { return max(0, cost-max(0, maxDebt(c.requests)-c.live)) }
 
 func (c counted) remaining() int64 { return max(0, c.requests-c.live) }

@@ -78,8 +78,9 @@ type taken struct {
 	left  algo.State
 }
 
-// intervals calls f for each interval that starts and ends with an admission. sum is the cost of all admissions in
-// the interval. apart is the longest duration of the interval that the callers' clocks could show.
+// intervals calls f for each interval that starts and ends with an admission. The argument sum is the cost of
+// all admissions in the interval, and apart is the longest duration of the interval that the callers' clocks
+// could show.
 func intervals(all []taken, f func(sum int64, apart time.Duration)) {
 	for from := range all {
 		sum := int64(0)

@@ -30,8 +30,8 @@ func Merge(m Machine, a, b State) State {
 	return a
 }
 
-// Sum returns a state of the machine m that counts, at now, at least what a and s count together. a is a
-// state of m, and s is a state of from. The machine from is one of the parts of m.
+// Sum returns a state of the machine m that counts, at the instant now, at least what a and s count together. a
+// is a state of m, and s is a state of the machine from, which is one of the parts of m.
 func Sum(m, from Machine, a, s State, now Instant) State {
 	w, ok := m.(*Window)
 	if part, same := from.(*Window); ok && same && part.sameWindows(w) {
@@ -43,8 +43,8 @@ func Sum(m, from Machine, a, s State, now Instant) State {
 	return m.Force(a, now, from.Used(s, now))
 }
 
-// Part converts s, a state of the machine from, into a state of the machine to. The machine to is one of
-// n equal parts of from. The result counts an nth of what s counts, rounded up.
+// Part converts s, a state of the machine from, into a state of the machine to, which is one of n equal parts
+// of the machine from. The result counts an nth of what s counts, rounded up.
 func Part(from, to Machine, n int64, s State, now Instant) State {
 	switch whole := from.(type) {
 	case *Window:

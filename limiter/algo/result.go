@@ -12,8 +12,8 @@ type Result struct {
 	Clamped bool
 }
 
-// RetryAfter returns the time from now until cost is first allowed. It is 0 if cost is allowed at now,
-// and Never if cost is never allowed. The Machine MUST be known.
+// RetryAfter returns the time from now until the cost is first allowed. It is 0 if the cost is allowed at now,
+// and Never if the cost is never allowed. The Machine MUST be known.
 func (r Result) RetryAfter(now Instant, cost int64) time.Duration {
 	return r.Machine.RetryAfter(r.State, now, cost)
 }

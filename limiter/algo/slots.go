@@ -52,8 +52,8 @@ func (l *Slots) Take(s State, now Instant, cost int64) (State, bool) {
 	return l.add(s, now, cost, l.Requests), true
 }
 
-// add returns s with n more slots. It removes the expired slots if s would otherwise hold more than room
-// slots.
+// add adds n slots to s and returns the result. If the result would hold more slots than the number room, add
+// removes the expired slots.
 func (l *Slots) add(s State, now Instant, n, room int64) State {
 	if _, expired := l.Live(s, now); int64(s.Entries.Len())+n > room {
 		s.Entries = s.Entries.From(expired)
@@ -140,8 +140,9 @@ func (l *Slots) convert(old *Slots, s State, now Instant) State {
 	return s
 }
 
-// Refundable reports whether a state of the machine held can contain a charge of the machine charged. The machines
-// must be equal, unless both are Slots. Slots stay taken when the parameters of their limit change.
+// Refundable reports whether a state with the machine held can contain a charge that was made with the machine
+// charged. The machines must be equal, unless both are Slots. Slots stay taken when the parameters of their
+// limit change.
 func Refundable(held, charged Machine) bool {
 	if held == nil || charged == nil || held == charged {
 		return held == charged && held != nil

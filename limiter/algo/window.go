@@ -56,7 +56,7 @@ func (w *Window) Start(index int64) Instant {
 	return Instant(index * int64(w.Length))
 }
 
-// LengthAt returns the length of the window that now falls into.
+// LengthAt returns the length of the window that contains now.
 func (w *Window) LengthAt(now Instant) time.Duration {
 	if w.calendar != nil {
 		p := w.calendar.at(now)
@@ -73,7 +73,7 @@ func (w *Window) Calendar() Calendar {
 	return w.calendar.Calendar
 }
 
-// sameWindows reports whether the windows of w and other begin at the same instants.
+// sameWindows reports whether the windows of both machines begin at the same instants.
 func (w *Window) sameWindows(other *Window) bool {
 	return w.Length == other.Length && w.calendar == other.calendar
 }
@@ -88,8 +88,9 @@ func (w *Window) Weight(index int64, now Instant) int64 {
 	return mulDivCeil(int64(w.Length-elapsed), one, int64(w.Length))
 }
 
-// Room returns the largest Count of window index at which a charge of cost is allowed at now. previous is the count
-// of the window before. The result is negative if there is no such Count. cost MUST be at most Requests.
+// Room returns the largest Count of the window index with which a charge of this cost is allowed at now.
+// previous is the count of the window before. The result is negative if there is no such Count. cost MUST be at
+// most Requests.
 func (w *Window) Room(index int64, now Instant, previous, cost int64) int64 {
 	if previous == 0 {
 		return w.Requests - cost
@@ -98,9 +99,9 @@ func (w *Window) Room(index int64, now Instant, previous, cost int64) int64 {
 	return w.Requests - cost - (previous*w.Weight(index, now)+one-1)/one
 }
 
-// PreviousRoom is for a window index that counts nothing yet. It returns the largest count of the previous window at
-// which cost is allowed at now. The result is negative if there is no such count. A fixed window does not count the
-// previous window, so the result is MaxCount if cost is at most Requests.
+// PreviousRoom is for a window index that counts nothing yet. It returns the largest count of the previous
+// window with which the cost is allowed at now. The result is negative if there is no such count. A fixed
+// window does not count the previous window, so the result is MaxCount if cost is at most Requests.
 func (w *Window) PreviousRoom(index int64, now Instant, cost int64) int64 {
 	if cost > w.Requests {
 		return -1
@@ -176,8 +177,8 @@ func (w *Window) retryAfter(s State, now Instant, cost int64) time.Duration {
 	return w.wait(at.Window, at.Count, at.Previous, now, cost)
 }
 
-// wait returns the time from now until a refused cost is first allowed. index, count and previous are
-// those of the state that At returned.
+// wait returns the time from now until a refused cost is first allowed. index, count and previous are fields of
+// the state that At returned.
 func (w *Window) wait(index, count, previous int64, now Instant, cost int64) time.Duration {
 	if count+cost > w.Requests { // this window has no room before it ends
 		index, count, previous = index+1, 0, count
@@ -211,8 +212,8 @@ func (w *Window) ResetAfter(s State, now Instant) time.Duration {
 	return 0
 }
 
-// Refund implements Machine. The refund is exact, because charged contains the window that counted the
-// charge. This window can be newer than the window of the clock.
+// Refund implements Machine. The refund is exact, because the state charged contains the window that counted
+// the charge. This window can be newer than the window of the clock.
 func (w *Window) Refund(s, charged State, cost int64, _ time.Duration) State {
 	switch {
 	case s.Window == charged.Window && s.Count >= cost:

@@ -29,7 +29,7 @@ func (c *currentKeys) Key(ctx context.Context, now time.Time, id, algorithm stri
 	return set.Key(ctx, now, id, algorithm)
 }
 
-// kept fails the test unless v caches want tokens.
+// kept fails the test unless the number of tokens that v caches is want.
 func kept(t *testing.T, v *caller.Verifier, want int) {
 	t.Helper()
 	if got, bytes := v.Verified(); got != want || (bytes > 0) != (want > 0) {

@@ -92,7 +92,8 @@ var (
 
 var algorithms = []algo.Algorithm{algo.TokenBucket, algo.LeakyBucket, algo.SlidingWindow, algo.FixedWindow, algo.SlidingLog, algo.Concurrent}
 
-// report logs the average number of calls for a decision. It fails the test if this number exceeds most.
+// report logs the average number of calls for a decision. It fails the test if this number exceeds the bound
+// most.
 func report(t *testing.T, what string, calls int64, decisions int, most float64) {
 	t.Helper()
 	per := float64(calls) / float64(decisions)

@@ -45,8 +45,8 @@ func count(id string, window int64) string {
 	return string(countAttribute) + id + strconv.FormatInt(window, indexBase)
 }
 
-// held reads the state of the limit id. own is the charged limit, or nil. If the fingerprint in the item
-// is that of own, held uses the machine of own.
+// held reads the state of the limit id. own is the charged limit, or nil. If the item has the fingerprint of
+// this limit, held uses the limit's machine.
 func (it item) held(id string, own *limiter.Limit) (limiter.Held, error) {
 	var h limiter.Held
 	f, ok := it[attribute(fingerprintAttribute, id)].(*types.AttributeValueMemberS)
@@ -228,7 +228,7 @@ func (r *reader) instants(name string) []algo.Instant {
 	return instants
 }
 
-// tuple reads a list of numbers into all. If the list is absent, the values of all stay unchanged.
+// tuple reads a list of numbers into the variables all. If the list is absent, the variables stay unchanged.
 func (r *reader) tuple(name string, all ...*int64) {
 	v, ok := r.it[name]
 	if !ok {

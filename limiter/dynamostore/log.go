@@ -108,8 +108,9 @@ func (e *expression) requireSame(id string, s algo.State) {
 	e.require("size(" + e.name(attribute(entriesAttribute, id)) + ") = " + e.number(int64(s.Entries.Len())))
 }
 
-// fills reports whether a charge of cost would make the list of a log too long. Expired entries in the list count
-// too. DynamoDB rejects every write of an item that is too large, so the store could not even trim the list.
+// fills reports whether a charge of this cost would make the list of a log too long. Expired entries in the
+// list count too. DynamoDB rejects every write of an item that is too large, so the store could not even trim
+// the list.
 func fills(v *view, cost int64) bool {
 	l, ok := v.settled.Machine.(*algo.Log)
 	return ok && int64(v.settled.State.Entries.Len()) > l.MaxDebt()-cost
@@ -126,8 +127,9 @@ const (
 	trimMost = 100
 )
 
-// trimLog adds the removal of a log's expired entries after a charge of cost. An append and a removal cannot share an
-// update, so the removal is a separate update. It keeps entries that other requests append in between.
+// trimLog adds the removal of a log's expired entries. cost is the cost of the preceding charge. An append and
+// a removal cannot share an update, so the removal is a separate update. It keeps entries that other requests
+// append in between.
 func (e *expression) trimLog(it item, limit *limiter.Limit, cost int64) {
 	id := limit.ID.String()
 	held, err := it.held(id, limit)

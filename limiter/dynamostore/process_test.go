@@ -83,7 +83,7 @@ func newProcess(h *history, id int, l load) *process {
 	return p
 }
 
-// run makes the operations. It calls yield before each call to the table.
+// run executes the operations. It calls the function yield before each call to the table.
 func (p *process) run(yield func(struct{}) bool) {
 	p.yield = yield
 	for i := range p.operations {
@@ -349,7 +349,7 @@ func unless(ok bool, problem string) string {
 	return problem
 }
 
-// sinceStart returns the time from the start of the histories to at, for a readable message.
+// sinceStart returns the time from the start of the histories to an instant, for a readable message.
 func sinceStart(at algo.Instant) time.Duration { return at.Sub(modelStart) }
 
 // shown describes a result. It leaves out the entries of a log that have expired by every clock. A store

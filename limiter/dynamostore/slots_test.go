@@ -22,9 +22,9 @@ func slotsOf(tb testing.TB, n int64) *limiter.Limit {
 	return storetest.Limit(tb, "slots", algo.Rate{Algorithm: algo.Concurrent, Requests: n, Window: time.Minute})
 }
 
-// A charge and a release take one call each. The test covers a new subject, a known subject, an
-// environment that never saw the subject, and slots of other requests. A store learns that the maps of a
-// limit usually exist.
+// A charge and a release take one call each. The test covers new and known subjects, a repeated release, and
+// slots of other requests. A new environment guesses that a subject has no map of slots yet. One wrong guess
+// costs a second call. The environment then guesses that the map exists.
 func TestSlots_calls(t *testing.T) {
 	client, table := local(t)
 	m := &meter{}

@@ -198,8 +198,8 @@ func (t *take) requireAnswer(e *expression, v *view, c limiter.Charge) {
 	}
 }
 
-// requireParameters adds the condition that the item has the parameters of v.settled. value is the placeholder of
-// their fingerprint. same reports whether limit has these parameters.
+// requireParameters adds the condition that the item has the parameters of v.settled. value is the placeholder
+// of their fingerprint. same reports whether the limit has these parameters.
 func (e *expression) requireParameters(v *view, limit *limiter.Limit) (value string, same bool) {
 	fingerprint, same := limit.Fingerprint(), v.settled.Machine == limit.Machine()
 	if !same {
@@ -215,7 +215,7 @@ func (e *expression) requireParameters(v *view, limit *limiter.Limit) (value str
 	return value, same
 }
 
-// charge adds the charge of a limit to the update. The condition fails if the item has other parameters
+// charge adds the charge c to the update. The condition of the update fails if the item has other parameters
 // than v.settled.
 func (t *take) charge(e *expression, v *view, c limiter.Charge) {
 	value, same := e.requireParameters(v, c.Limit)
@@ -300,7 +300,7 @@ func (e *expression) requireMark(it item, id string) {
 	}
 }
 
-// slidingRoom returns the condition that a sliding window has room for cost.
+// slidingRoom returns the condition that a sliding window has room for the cost.
 func (t *take) slidingRoom(e *expression, w *algo.Window, v *view, index, cost int64) string {
 	s := v.settled.State
 	current, previous := count(v.id, index), count(v.id, index-1)
@@ -342,7 +342,7 @@ func rungs(limits int) int64 {
 	return int64(min(8, (operators/limits-18)/4))
 }
 
-// capped reports whether a forced charge of cost would exceed the max debt, which then caps the charge.
+// capped reports whether a forced charge of this cost would exceed the max debt, which then caps the charge.
 func capped(v *view, now algo.Instant, cost int64) bool {
 	s := v.settled.State
 	switch m := v.settled.Machine.(type) {

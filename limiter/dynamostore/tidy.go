@@ -17,9 +17,9 @@ import (
 // deadMost is the number of dead attributes (see tidy) that an item may hold before the store removes them.
 const deadMost = 8
 
-// In an item of more than largeItem bytes, tidy removes the dead counts of each limit with more than countsMost
-// counts. A limit then has at most three counts during a write. Package rules leaves room for three in one write
-// unit.
+// tidy removes dead counts at once if the item has more than largeItem bytes, and a limit has dead counts and
+// more than countsMost counts. So a limit of a large item has at most three counts during a write. Package
+// rules reserves space for three counts in one write unit.
 const (
 	largeItem  = 512 // in bytes
 	countsMost = 2
@@ -100,7 +100,7 @@ func (e *expression) outlive(it item, charges []limiter.Charge) {
 	}
 }
 
-// own reports whether a charge has the limit id, with the same parameters as in the item.
+// own reports whether one of the charges has the limit id, with the same parameters as in the item.
 func own(it item, id string, charges []limiter.Charge) bool {
 	f, ok := it[attribute(fingerprintAttribute, id)].(*types.AttributeValueMemberS)
 	return ok && slices.ContainsFunc(charges, func(c limiter.Charge) bool {
@@ -141,9 +141,9 @@ func (e *expression) removeDead(it item, id string, now algo.Instant) (crowded b
 	return crowded
 }
 
-// idle returns the instant from which the limit id counts nothing. If all its slots are released, this is the end of
-// the interval of the newest slot. An earlier removal would cost the next charge a second write, which creates the
-// map again.
+// idle returns the instant from which the state of the limit id has no effect. If all slots of the limit are
+// released, this is the end of the newest slot's interval. If tidy removed the map of the slots earlier, the
+// next charge would need a second write, which creates the map again.
 func (it item) idle(id string, held limiter.Held) algo.Instant {
 	if _, ok := held.Machine.(*algo.Slots); ok && held.State.Entries == "" {
 		r := reader{it: it}

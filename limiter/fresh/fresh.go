@@ -53,10 +53,10 @@ func New[V any](p *Policy) *Value[V] {
 	return v
 }
 
-// Get returns the value at now. If the value is not fresh, Get reads it with load and waits. If another
-// request already reads it and the previous value is usable, Get returns the previous value without
-// waiting. If there is no usable value, the error is the error of the last read or of ctx, or wraps
-// ErrAbsent or ErrExpired.
+// Get returns the value at the time now. If the value is not fresh, Get reads it with load and waits. If
+// another request already reads it and the previous value is usable, Get returns the previous value without
+// waiting. If there is no usable value, the error is the error of the last read or of ctx, or wraps ErrAbsent
+// or ErrExpired.
 func (v *Value[V]) Get(ctx context.Context, now time.Time, load Load[V]) (V, error) {
 	if !v.Due(now) {
 		return v.Peek(now)
@@ -75,10 +75,10 @@ func (v *Value[V]) Get(ctx context.Context, now time.Time, load Load[V]) (V, err
 	return s.answer(v.policy, now)
 }
 
-// Renew is for a request that cannot use the present value even if it is fresh, for example because a key
-// is missing in it. If a read is in progress, Renew waits for it. If not, the function permit decides
-// whether Renew begins a read. age is the age of the last read. If the last read failed, the Policy
-// decides instead of permit. After that, Renew returns the value at now. Calls of permit do not overlap.
+// Renew is for a request that cannot use the present value even if it is fresh, for example because a key is
+// missing in it. If a read is in progress, Renew waits for it. If not, the function permit decides whether
+// Renew begins a read. age is the age of the last read. If the last read failed, the Policy decides instead of
+// permit. After that, Renew returns the value at the time now. Calls of permit do not overlap.
 func (v *Value[V]) Renew(ctx context.Context, now time.Time, load Load[V], permit func(age time.Duration) bool) (V, error) {
 	done, err := v.begin(ctx, now, load, func(s *state[V], reading bool) bool {
 		return reading || s.failed != nil && s.rested(v.policy, now) || s.failed == nil && permit(s.age(now))
@@ -102,8 +102,8 @@ func (v *Value[V]) Due(now time.Time) bool { return v.state.Load().due(v.policy,
 // Err returns the error of the last read. It is nil if the source answered, even if it had no value.
 func (v *Value[V]) Err() error { return v.state.Load().failed }
 
-// begin returns a channel that is closed when the read in progress ends. If need returns false, begin
-// returns nil. Otherwise, begin starts a read if none is in progress. The error is the error of
+// begin returns a channel that is closed when the read in progress ends. If the function need returns false,
+// the channel is nil. Otherwise, begin starts a read if none is in progress. The error is the error of
 // Policy.Admit.
 func (v *Value[V]) begin(ctx context.Context, now time.Time, load Load[V], need func(s *state[V], reading bool) bool) (<-chan struct{}, error) {
 	v.mu.Lock()

@@ -125,7 +125,7 @@ func TestGate_Wrap_slots(t *testing.T) {
 			s, store := newExports(t)
 			s.get("/exports", func(w http.ResponseWriter, r *http.Request) {
 				if refused := s.get("/exports", func(http.ResponseWriter, *http.Request) { t.Error("the API got a second request") }); refused.StatusCode != http.StatusTooManyRequests || !strings.Contains(refused.Header.Get("RateLimit"), "exports") {
-					t.Errorf("while one request is in flight: got %s, RateLimit %s; want a 429 of exports", refused.Status, refused.Header.Get("RateLimit"))
+					t.Errorf("while one request is in flight: got %s, RateLimit %s; want a 429 that names the limit exports", refused.Status, refused.Header.Get("RateLimit"))
 				}
 				if len(s.settled) != 0 {
 					t.Errorf("while the handler runs: got settlements %+v, want none", s.settled)

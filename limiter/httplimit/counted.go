@@ -7,8 +7,8 @@ import (
 	"net/http"
 )
 
-// serveCounted passes r to next, and settles p when the body has ended. It also settles after a panic, which
-// counts as status 500.
+// serveCounted passes r to the handler next, and settles p when the body has ended. It also settles after a
+// panic, which counts as status 500.
 func (p *Pending) serveCounted(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	c := &counted{ResponseWriter: w, pending: p, head: r.Method == http.MethodHead}
 	status := http.StatusInternalServerError

@@ -98,7 +98,7 @@ func Report(ctx context.Context, limit string, cost int64) {
 	}
 }
 
-// report records a cost for each limit with this cost field and this name. An empty field or name matches
+// report records the cost for each limit with this cost field and this name. An empty field or name matches
 // every limit.
 func (p *Pending) report(field, name string, cost int64) {
 	p.mu.Lock()
@@ -139,7 +139,7 @@ func (p *Pending) takeFields(h http.Header) {
 	}
 }
 
-// takeField removes a field and its trailers from h, and calls read with their values.
+// takeField removes a field and its trailers from h. It calls the function read with each of their values.
 func takeField(h http.Header, field string, read func(value string)) {
 	for key, values := range h {
 		if strings.EqualFold(strings.TrimPrefix(key, http.TrailerPrefix), field) {

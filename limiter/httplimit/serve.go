@@ -10,12 +10,12 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// Wrap returns a middleware for net/http that enforces the limits before next. It serves an HTTP API,
-// a function URL, a load balancer or a server.
+// Wrap returns a handler for net/http that enforces the limits before it calls the handler next. It serves an
+// HTTP API, a function URL, a load balancer or a server.
 //
-// next gets requests with the path that was charged: decoded, without a slash at the end, and with an
-// empty RawPath. A ServeMux then cannot select a handler for which other rules apply. Register "/files"
-// as well as "/files/".
+// The handler next gets requests with the path that was charged: decoded, without a slash at the end, and with
+// an empty RawPath. A ServeMux then cannot select a handler for which other rules apply. Register "/files" as
+// well as "/files/".
 func (g *Gate) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.Serve(w, r, NewRequest(r), next) })
 }
@@ -26,7 +26,7 @@ func NewRequest(r *http.Request) Request {
 	return Request{Method: r.Method, Path: rules.URLPath(r.URL), Header: r.Header, Address: caller.ParseAddress(r.RemoteAddr)}
 }
 
-// Serve decides request, which describes r. It answers r or passes r to next.
+// Serve decides the request that r and request describe. It answers r itself or passes r to the handler next.
 func (g *Gate) Serve(w http.ResponseWriter, r *http.Request, request Request, next http.Handler) {
 	result := g.Decide(r.Context(), request)
 	switch {
@@ -88,8 +88,8 @@ func routed(r *http.Request, path rules.Path) *http.Request {
 // the limit.
 const OverField = "Weir-Over"
 
-// SetOver returns r with OverField. If limit is "", it returns r without the field, so that a client
-// cannot set it.
+// SetOver returns r with the limit's name in OverField. If the name is "", it returns r without the field, so
+// that a client cannot set it.
 func SetOver(r *http.Request, limit string) *http.Request {
 	if _, sent := r.Header[OverField]; !sent && limit == "" {
 		return r

@@ -31,7 +31,7 @@ func (g *Gate) Resume(voucher *limiter.Voucher, fields []string) *Pending {
 	return p
 }
 
-// Serve passes r to next and settles p when the answer has ended, as [Gate.Serve] does.
+// Serve passes r to the handler next and settles p when the answer has ended, as [Gate.Serve] does.
 func (p *Pending) Serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	p.serveCounted(w, r, next)
 }
@@ -42,8 +42,8 @@ func (p *Pending) Report(limit string, cost int64) { p.report("", limit, cost) }
 // parts is the number of parts of a voucher.
 const parts = 3
 
-// part returns the part of a voucher that a count belongs to. Different processes can settle the parts:
-// the API knows the cost, a back end or the access log knows the status, and the log knows the length.
+// part returns the part of a voucher to which a kind of count belongs. Different processes can settle the
+// parts: the API knows the cost, a back end or the access log knows the status, and the log knows the length.
 func part(of limiter.Counted) byte {
 	switch of {
 	case limiter.CountCost:

@@ -146,7 +146,7 @@ func (s *Store) Settle(_ context.Context, now algo.Instant, subject limiter.Subj
 	return settled, nil
 }
 
-// missing returns the total weight of the new limits that forced charges would add to sh.
+// missing returns the total weight of the limits that forced charges would add to the shard.
 func missing(sh *shard, k key, charges []limiter.Charge) (grows int) {
 	for i := range charges {
 		if c := &charges[i]; c.Force && c.Cost > 0 && sh.find(k, c.Limit.ID) == nil {

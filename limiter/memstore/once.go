@@ -21,8 +21,8 @@ type settledPeriod struct {
 
 type shortID = [8]byte
 
-// check returns an error if the settlement was applied before, or if the shard no longer knows whether it was. most
-// bounds the number of IDs of the shard.
+// check returns an error if the settlement was applied before, or if the shard no longer knows whether it was.
+// most is the largest number of IDs that the shard keeps.
 func (s *settled) check(now algo.Instant, subject limiter.Subject, once limiter.Once, most int) error {
 	s.sweep(now)
 	if once.Period() <= s.forgotten {

@@ -119,7 +119,8 @@ func (sh *shard) add(k key, limit *limiter.Limit) *slot {
 	return at
 }
 
-// charge stores the state of a charged limit. at is nil for a limit that was never charged.
+// charge stores the state of a charged limit. at is the slot of the limit; it is nil if the limit was never
+// charged.
 func (sh *shard) charge(k key, at *slot, limit *limiter.Limit, s algo.State, now algo.Instant) {
 	if at == nil {
 		at = sh.add(k, limit)
@@ -234,8 +235,9 @@ func (sh *shard) put(at *slot, s algo.State) {
 	sh.logs[at] = s.Entries
 }
 
-// settle returns the state of a charge's limit at now. It stores a conversion or a clamp, unless the
-// cost is 0. at is nil for a limit that was never charged.
+// settle returns the state that decides the charge c at the instant now (limiter.Held.Settle). If Held.Settle
+// changed the state and the cost is not 0, settle stores the state. at is the slot of the limit; it is nil if
+// the limit was never charged.
 func (sh *shard) settle(at *slot, c *limiter.Charge, now algo.Instant) limiter.Held {
 	if at == nil {
 		held, _ := limiter.Held{}.Settle(c.Limit, now)
@@ -261,7 +263,7 @@ func (sh *shard) settle(at *slot, c *limiter.Charge, now algo.Instant) limiter.H
 	return held
 }
 
-// sooner lowers due to the instant at which the limit in a slot reaches full quota. A new state can reach
+// sooner lowers sh.due to the instant at which the limit in a slot reaches full quota. A new state can reach
 // full quota earlier than the previous one.
 func (sh *shard) sooner(at *slot) {
 	const past = algo.Instant(0)
@@ -275,8 +277,8 @@ const sweepPause = time.Second
 // slotEntries is how many entries of logs take the memory of a slot.
 const slotEntries = 8
 
-// weight returns the weight of a slot of limit, measured in slots: one for the slot itself, plus the
-// memory of all log entries that the slot may hold.
+// weight returns the weight of a limit's slot, measured in slots: one for the slot itself, plus the memory of
+// all log entries that the slot may hold.
 func weight(limit *limiter.Limit) int {
 	entries := int64(0)
 	switch m := limit.Machine().(type) {
@@ -328,7 +330,8 @@ func (sh *shard) sweep(chain *uint32, now algo.Instant, k key) {
 	}
 }
 
-// fullAt returns when all limits of subject are at full quota, now at the earliest.
+// fullAt returns the instant from which all limits of the subject have full quota; at the earliest, it is the
+// instant now.
 func (sh *shard) fullAt(first uint32, subject limiter.SubjectID, now algo.Instant) algo.Instant {
 	full := now
 	for i := first; i != 0; i = sh.slot(i).next {

@@ -39,7 +39,7 @@ type advice struct {
 	capacity int64         // capacity of the quota; math.MaxInt64 means unknown
 }
 
-// adviceOf reads a response that arrived at now.
+// adviceOf reads a response that arrived at the time now.
 func adviceOf(r *http.Response, now time.Time) advice {
 	a := advice{wait: -1, capacity: math.MaxInt64}
 	// Dates in a response are relative to the clock of the server.
@@ -153,7 +153,7 @@ func name(item httpsfv.Item) string {
 	return strconv.Itoa(len(policy)) + policy + string(partition)
 }
 
-// count returns a parameter that is an integer of at least 0.
+// count returns the value of a parameter. It returns false if the value is not an integer of at least 0.
 func count(item httpsfv.Item, parameter string) (int64, bool) {
 	value, _ := item.Params.Get(parameter)
 	n, ok := value.(int64)

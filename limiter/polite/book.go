@@ -112,7 +112,7 @@ func (b *book) rejoin(r route, q *quota) {
 	}
 }
 
-// put sets a value in a map. If the map is full, put first deletes any other entry.
+// put sets the value of a key in a map. If the map is full, put first deletes any one entry.
 func put[V any](m map[uint64]V, key uint64, value V, capacity int) {
 	if _, ok := m[key]; !ok && len(m) >= capacity {
 		for other := range m {

@@ -156,7 +156,8 @@ func (q *quota) turn(now time.Time) (time.Time, reason) {
 	return q.retryAt, awaiting
 }
 
-// vain reports whether a wait until at is useless. The caller holds q.mu.
+// vain reports whether it is useless to wait until the time at. why is the reason for the wait, and giveUp is
+// its latest end. The caller holds q.mu.
 func (q *quota) vain(at time.Time, why reason, giveUp time.Time) bool {
 	return why == spent && at.After(giveUp) || why != spread && !q.breaker.IsClosed()
 }
@@ -206,8 +207,8 @@ func (q *quota) learn(t ticket, a advice, counted bool, now time.Time) {
 	q.heard = true
 }
 
-// take updates the numbers of the quota. Responses can arrive out of order. Of the responses to requests
-// that were in flight together, the lowest remaining number applies. The caller holds q.mu.
+// take updates the quota with the numbers of a response. Responses can arrive out of order. Of the responses to
+// requests that were in flight together, the lowest remaining number applies. The caller holds q.mu.
 func (q *quota) take(t ticket, a advice, now time.Time) {
 	if !t.sent.After(q.learnt) && a.left >= q.left {
 		return

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// answered returns a quota with left remaining requests for the minute after noon.
+// answered returns a quota for the minute after noon, with the given number of remaining requests.
 func answered(left int64) *quota {
 	q := newQuota(time.Hour, 5)
 	t, _, _ := q.pass(noon, noon.Add(time.Hour))

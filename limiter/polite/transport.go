@@ -182,7 +182,7 @@ func (c *call) enter() (*quota, ticket, error) {
 	}
 }
 
-// next returns the request to send. A repetition gets a new body.
+// next returns the request for the next attempt. A repetition gets a new body.
 func (c *call) next() (*http.Request, error) {
 	c.sent++
 	if c.sent == 1 || c.request.GetBody == nil {

@@ -15,9 +15,9 @@ const (
 	parameters   = 4 // allocated for the parameters of a limit; enough for most limits
 )
 
-// encodeTake returns the first argument of take.lua. The charges must not be hopeless. seen has the last known result
-// of each limit. If its parameters differ from those of the charge, and come from the same or a newer version of the
-// rules, the script decides by them.
+// encodeTake returns the first argument of take.lua. The charges must not be hopeless. seen contains the last
+// known result of each limit. If the parameters of a result differ from those of the charge, and belong to the
+// same or a newer version of the rules, the script decides by the parameters of the result.
 func encodeTake(now algo.Instant, charges []limiter.Charge, seen []algo.Result) []byte {
 	b := appendInteger(make([]byte, 0, takeHeader+len(charges)*(takeCharge+parameters)), int64(now), 8)
 	for i, c := range charges {

@@ -154,8 +154,8 @@ func (l *lane) next() []*call {
 	return batch
 }
 
-// take removes a batch from the waiting calls and returns it, or nil if no call waits. It skips each
-// call whose context has ended, even if wait has not noticed the end. The caller holds the lock.
+// take removes a batch from the waiting calls and returns it, or nil if no call waits. It skips each call whose
+// context has ended, even if the method wait has not noticed the end. The caller holds the lock.
 func (l *lane) take() (batch []*call) {
 	n := 0
 	for _, c := range l.waiting {
@@ -219,8 +219,8 @@ func latest(batch []*call) (last time.Time, ok bool) {
 	return last, true
 }
 
-// wait returns the command of c with its reply. If the context ends first, the result is unknown, because c may have
-// been sent.
+// wait waits for the reply to c and returns its command. If the context ends first, the result is unknown,
+// because c may have been sent.
 func (l *lane) wait(c *call) *redis.Cmd {
 	select {
 	case <-c.done:

@@ -131,7 +131,7 @@ func (r record) append(b []byte, version int64) []byte {
 	return b
 }
 
-// held returns the state of limit from r, the record with the ID of limit.
+// held returns the state of a limit from r, the record with the limit's ID.
 func (r record) held(limit *limiter.Limit) (limiter.Held, error) {
 	var own [limitSize + 15*3]byte
 	if string(appendLimit(own[:0], limit.ID, limit.Machine())) == string(r.limit) {

@@ -375,10 +375,9 @@ func horizon(charges []limiter.Charge) (longest time.Duration) {
 	return longest
 }
 
-// lifetime returns the time to live in ms that a call gives its key: the longest horizon of the charged
-// limits. seen has the parameters of the stored states, which newer rules can have set with a longer
-// horizon. If the key also holds limits that are not charged, take.lua never shortens the life of the
-// key.
+// lifetime returns the time to live in ms that a call gives its key: the longest horizon of the charged limits.
+// seen contains the stored states; newer rules can have given them a longer horizon. If the key also holds
+// limits that are not charged, take.lua never shortens the life of the key.
 func lifetime(charges []limiter.Charge, seen []algo.Result) int64 {
 	longest := horizon(charges)
 	for _, r := range seen {

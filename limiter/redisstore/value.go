@@ -147,8 +147,8 @@ func (v value) charge(now algo.Instant, charges []limiter.Charge, results []algo
 	return o, nil
 }
 
-// settle returns v after the corrections in charges: forced charges and refunds. It computes as if this
-// process were the only client of the store. If nothing changes, it returns v.
+// settle returns v after corrections: charges with Force are charged, and the others are refunded. It computes
+// as if this process were the only client of the store. If nothing changes, it returns v.
 func (v value) settle(now algo.Instant, charges []limiter.Charge, results []algo.Result, late time.Duration) (next value, settled limiter.Settled, err error) {
 	next = v
 	for i, c := range charges {

@@ -41,8 +41,8 @@ func (d *deadlines) timeout(now algo.Instant) time.Duration {
 	return 0
 }
 
-// observe records the error of a call at now. It ignores calls before the first decision: they only open
-// connections in advance.
+// observe records the result of a call at the instant now. It ignores calls before the first decision: they
+// only open connections in advance.
 func (d *deadlines) observe(now algo.Instant, err error) {
 	if !d.begun.Load() {
 		return

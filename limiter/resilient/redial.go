@@ -32,7 +32,7 @@ func (r redialing) Take(ctx context.Context, now algo.Instant, subject limiter.S
 	return taken, err
 }
 
-// extend returns ctx with a deadline of at least end.
+// extend returns ctx with a deadline that is not before the time end.
 func extend(ctx context.Context, end time.Time) (context.Context, context.CancelFunc) {
 	if deadline, ok := ctx.Deadline(); !ok || !deadline.Before(end) {
 		return ctx, func() {}

@@ -116,8 +116,8 @@ func (c *class) subject(q *Request) limiter.Subject {
 	return s.And(c.endpoint)
 }
 
-// who returns the subject of a request without the endpoint. If all callers share one subject, who returns
-// c.endpoint.
+// who returns the subject of a request, but leaves the endpoint out. If all callers share one subject, who
+// returns c.endpoint.
 func (c *class) who(q *Request) limiter.Subject {
 	if c.global {
 		return c.endpoint

@@ -191,7 +191,7 @@ const (
 // onePath describes an endpoint other than "*", for messages.
 const onePath = "a path that begins with /"
 
-// pattern parses the endpoint of a rule. want describes the allowed endpoints, for the error message.
+// pattern parses the endpoint of a rule. The text want describes the allowed endpoints in an error message.
 func (c *compiler) pattern(r *document.Rule, want string) (p pattern) {
 	path, text := document.Join(r.Path, "endpoint"), r.Endpoint
 	switch shown := document.Shorten(text); {

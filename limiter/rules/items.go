@@ -212,7 +212,7 @@ type misfit struct {
 	own         size  // size of all limits up to last that are in the same item as last
 }
 
-// overflow describes the misfit if the limits do not fit one item. It returns nil if all limits fit.
+// overflow describes the misfit if the limits do not fit into one item. It returns nil if they fit.
 func overflow(limits []*spec, it item, tier string) *misfit {
 	m := misfit{item: it, tier: tier}
 	var parts [2]size // index 0 is the size of limits without shards, index 1 of those with shards

@@ -78,7 +78,7 @@ func (s *spec) cost(r *rule) (cost int64, path string) {
 	return s.Reserve, document.Join(s.Path, "reserve")
 }
 
-// shares returns whether a limit can share the count of known, an earlier limit with the same ID. If it
+// shares returns whether a limit can share the count of an earlier limit with the same ID (known). If it
 // cannot, shares reports the mistake.
 func (c *compiler) shares(s *spec, made limit, known *identified) bool {
 	was := known.made

@@ -123,8 +123,8 @@ func (c *compiler) noteChosen(s *spec) {
 	}
 }
 
-// bounds reports whether the limit other counts all requests of a caller that s counts, for all values
-// that the caller can choose. s counts by such values.
+// bounds reports whether the limit other bounds the limit s, which counts by values that a caller can choose.
+// This is so if other counts all requests of a caller that s counts, for all such values.
 func (c *compiler) bounds(other *limit, s *spec) bool {
 	sum, of := &c.rules.classes[other.class], &c.rules.classes[s.class]
 	if (other.Count.Of == limiter.CountConcurrent) != (s.Count.Of == limiter.CountConcurrent) {
@@ -185,8 +185,8 @@ func (c *compiler) defaultTier(tiers []string) string {
 	return "; " + c.doc.DefaultTier + " is the default_tier, and no rule names it"
 }
 
-// without returns a text that lists the tiers for which the rule has no limit. missing is the number of
-// these tiers.
+// without returns a text that lists those of the tiers for which the rule has no limit. missing is their
+// number.
 func (r *rule) without(tiers []string, missing int) string {
 	const most = 10
 	var words []string

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// notes returns the notes of a document whose message contains the text in of.
+// notes returns those notes of a document whose message contains the text of.
 func notes(t *testing.T, document, of string) (list []string) {
 	t.Helper()
 	for _, n := range parse(t, document).Notes() {

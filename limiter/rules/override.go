@@ -32,9 +32,9 @@ type who struct {
 	network     netip.Prefix
 }
 
-// of returns the limit that applies to caller in place of l. If l counts by several identities, an
-// override for the user, key or address takes precedence over an override for a claim. If several
-// networks contain the address, the longest prefix applies.
+// of returns the limit that applies to a caller in place of the limit l. If l counts by several identities, an
+// override for the user, key or address takes precedence over an override for a claim. If several networks
+// contain the address, the longest prefix applies.
 func (o *overrides) of(c *class, caller *caller.Caller, l *limiter.Limit) *limiter.Limit {
 	if len(o.rates) == 0 {
 		return l

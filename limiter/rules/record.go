@@ -44,7 +44,7 @@ type applied struct {
 	mistake    error // the reason why the record does not set the numbers; nil if there is none
 }
 
-// apply returns the limit that applies to a caller in place of l. The limits of an API key's record
+// apply returns the limit that applies to a caller in place of the limit l. The limits of an API key's record
 // take precedence over overrides.
 func (r *Rules) apply(c *class, who *caller.Caller, l *limiter.Limit) applied {
 	of := r.overrides.of(c, who, l)
@@ -72,7 +72,7 @@ func (c *class) countsKey(who *caller.Caller) bool {
 	return false
 }
 
-// applyRecord creates the limit of a caller whose record has limits. of is l or its override.
+// applyRecord creates the limit of a caller whose record has limits. The limit of is l or an override of l.
 //
 // All limits of the record's subject get a higher version, even those whose numbers the record does not set: it may
 // have set them before. The version is the sum of the versions of the document and of the record, which grows if
@@ -119,7 +119,7 @@ func (r *Rules) ownRate(base *identified, rate caller.Rate, own *caller.Limits) 
 	return made, nil
 }
 
-// ownNumbers returns the rate that a record sets for a limit whose rate is of.
+// ownNumbers returns the rate that a record sets for a limit. of is the rate of the limit without the record.
 func ownNumbers(of algo.Rate, rate caller.Rate, own *caller.Limits) algo.Rate {
 	return algo.Rate{Requests: rate.Requests, Window: rate.Window, Calendar: algo.Calendar{Anchor: own.AnchorOf(of.Calendar.Period)}}
 }

@@ -5,11 +5,10 @@ import (
 	"slices"
 )
 
-// Restarts returns the counts that restart when after replaces before, in file order, such as
-// "rules[2].limits.free (search)". A count restarts if both documents have the limit, but count it in
-// different items. A count also restarts if a limit keeps its place and name, but its field "per"
-// changes. After a restart the caller has the whole limit again. before may be nil if there were no
-// rules.
+// Restarts returns the counts that restart when the rules after replace the rules before, in file order, such
+// as "rules[2].limits.free (search)". A count restarts if both documents have the limit, but count it in
+// different items. A count also restarts if a limit keeps its place and name, but its field "per" changes.
+// After a restart the caller has the whole limit again. before may be nil if there were no rules.
 //
 // Restarts compares documents that the same version of Weir compiled. A new version of Weir can count
 // the same document in other items, which also restarts counts. The CHANGELOG lists such versions.

@@ -40,7 +40,7 @@ func (t *trie) child(segment string) *trie {
 	return t.literal[segment]
 }
 
-// match appends the rules that match a path to dst, in file order.
+// match appends to dst the rules whose endpoint matches a path, in file order.
 func (t *trie) match(dst []int, path Path) []int {
 	from := len(dst)
 	dst = t.walk(dst, strings.TrimPrefix(path.normal, "/"))

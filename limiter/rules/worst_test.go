@@ -8,8 +8,8 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// fill joins count pieces with commas. It returns fewer pieces if they exceed the maximum size of a
-// document.
+// fill joins pieces with commas. count is their number. It uses fewer pieces if they would exceed the maximum
+// size of a document.
 func fill(count int, piece func(i int) string) string {
 	var b strings.Builder
 	for i := range count {

@@ -187,8 +187,8 @@ type writer struct {
 	known  map[string]Writes // cached results of writer.of, by matched rules and HTTP method
 }
 
-// of returns the largest numbers of items that a request writes if it matches the rules of matched. A
-// method of "" means any method.
+// of returns the largest numbers of items that a request writes if it matches these rules. A method of "" means
+// any method.
 func (w *writer) of(matched []int, method string) Writes {
 	key := fmt.Sprint(method, matched)
 	if one, ok := w.known[key]; ok {

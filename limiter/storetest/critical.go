@@ -55,7 +55,7 @@ func testCritical(t *testing.T, s Suite, rate algo.Rate) {
 	}
 }
 
-// critical returns instants around now at which the answer to a charge of cost on the state r changes.
+// critical returns instants around now at which the answer to a charge of this cost on the state r changes.
 func critical(r algo.Result, now algo.Instant, cost int64) []algo.Instant {
 	const honest = 5 * time.Second // the largest clock skew of an honest clock
 	list := []algo.Instant{now}

@@ -122,7 +122,7 @@ func (h *history) settle(t *rapid.T, now algo.Instant) {
 	}
 }
 
-// hint draws a possible entry of a denial cache for limit: no entry, or any earlier state.
+// hint draws a possible entry of a denial cache for the limit: no entry, or any earlier state.
 func (h *history) hint(t *rapid.T, limit *limiter.Limit) algo.Result {
 	if len(h.past) == 0 || rapid.Bool().Draw(t, "cold") {
 		return algo.Result{}

@@ -20,8 +20,8 @@ const (
 	groupRounds   = 5 // maximum number of rounds
 )
 
-// GroupCommit tests that concurrent requests of one process on one subject share store calls. There must
-// be at most one write for ten decisions. writes returns the server's number of writes. The store must
+// GroupCommit tests that concurrent requests of one process on one subject share store calls. There must be at
+// most one write for ten decisions. The function writes returns the server's number of writes. The store must
 // admit exactly the limit and count exactly the admitted requests.
 func GroupCommit(t *testing.T, store limiter.Store, writes func() int64) {
 	for name, rate := range map[string]algo.Rate{

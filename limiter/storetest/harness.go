@@ -116,7 +116,7 @@ func trimmed(r algo.Result) algo.Result {
 	return r
 }
 
-// refund refunds charges in the store and in the model.
+// refund refunds the charges in the store and in the model.
 func (p *pair) refund(t failer, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) {
 	t.Helper()
 	p.settle(t, start, charges, results, elapsed)

@@ -57,8 +57,9 @@ func (m *Model) Take(now algo.Instant, subject limiter.Subject, charges []limite
 	return true, results
 }
 
-// TakeSeen makes a Take that a store answered with the states seen. A store may keep expired slots that it did not
-// know when it made room. The model then removes only those expired slots that are not in seen.
+// TakeSeen makes the charges of a Take that a store answered with the states seen. A store may keep expired
+// slots that it did not know when it made room. The model then removes only those expired slots that are not in
+// seen.
 func (m *Model) TakeSeen(now algo.Instant, subject limiter.Subject, charges []limiter.Charge, seen []algo.State) (bool, []algo.Result) {
 	before := make([]limiter.Held, len(charges))
 	for i, c := range charges {
@@ -93,7 +94,7 @@ func within(a, b algo.Entries) bool {
 	return a == ""
 }
 
-// kept returns h without Clamped, which a store does not keep.
+// kept returns h without the field Clamped, which a store does not keep.
 func kept(h limiter.Held) limiter.Held {
 	h.Clamped = false
 	return h

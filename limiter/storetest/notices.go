@@ -56,7 +56,7 @@ func newQuota(t *testing.T, s Suite, rate algo.Rate) *quota {
 	return q
 }
 
-// request makes a request of a cost in process i.
+// request makes a request of the given cost in process i.
 func (q *quota) request(t *testing.T, i int, cost int64) (limiter.Decision, *limiter.Receipt) {
 	t.Helper()
 	c := q.charge

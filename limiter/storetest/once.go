@@ -10,7 +10,7 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// newOnce returns a new ID that expires a minute after at.
+// newOnce returns a new ID that expires a minute after the given instant.
 func newOnce(at algo.Instant) limiter.Once {
 	return limiter.Once{ID: limiter.NewVoucherID(), Expires: at.Add(time.Minute)}
 }

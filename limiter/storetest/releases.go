@@ -23,8 +23,8 @@ func numbered(c limiter.Charge, of algo.Result) (slotsOf, bool) {
 	return slotsOf{c.Limit.ID, of.State.Refunds}, slots && !c.Force && of.State.Refunds != 0
 }
 
-// left returns charges without the slots that the store has released before. A store with numbered slots releases
-// each slot once.
+// left returns the charges without the slots that the store has released before. A store with numbered slots
+// releases each slot once.
 func (r releases) left(charges []limiter.Charge, results []algo.Result) []limiter.Charge {
 	left := slices.Clone(charges)
 	for i, c := range charges {
@@ -35,7 +35,7 @@ func (r releases) left(charges []limiter.Charge, results []algo.Result) []limite
 	return left
 }
 
-// add records that the store has released the slots of charges.
+// add records that the store has released the slots of the charges.
 func (r releases) add(charges []limiter.Charge, results []algo.Result) {
 	for i, c := range charges {
 		if of, ok := numbered(c, results[i]); ok {

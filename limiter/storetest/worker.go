@@ -197,7 +197,7 @@ func charges(limits [][]*limiter.Limit, who limiter.Subject, of []chargeOf) (lis
 	return list
 }
 
-// correctionsOf is corrections for the charges of an operation.
+// correctionsOf is the function corrections for the charges of an operation.
 func correctionsOf(charges []chargeOf, actual []int64) (list []chargeOf) {
 	for i, c := range charges {
 		if more := actual[i%len(actual)] - c.Cost; more != 0 {

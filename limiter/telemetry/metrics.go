@@ -129,8 +129,8 @@ type inForce struct {
 	confirmed time.Time
 }
 
-// age returns the seconds from the source's last confirmation of the rules until at. ok is false if the rules have no
-// source.
+// age returns the seconds from the source's last confirmation of the rules until the time at. ok is false if
+// the rules have no source.
 func (f *inForce) age(at time.Time) (seconds int64, ok bool) {
 	return max(0, int64(at.Sub(f.confirmed)/time.Second)), !f.confirmed.IsZero()
 }

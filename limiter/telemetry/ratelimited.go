@@ -60,7 +60,7 @@ func (l rateLimited) Handle(ctx context.Context, r slog.Record) error {
 	return l.Handler.Handle(ctx, r)
 }
 
-// take reports whether a record of a message is passed on. suppressed is the number of suppressed
+// take reports whether a log record with this message is passed on. suppressed is the number of suppressed
 // records before it.
 func (m *messages) take(message string, at time.Time) (suppressed int64, pass bool) {
 	m.mu.Lock()

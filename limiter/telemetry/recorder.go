@@ -39,10 +39,9 @@ type Recorder struct {
 	exempt   byRule // counts by exemption; only the allowed requests of a row are used
 }
 
-// New returns a Recorder that writes lines to out. It calls Write once for each line, one call at a
-// time, and ignores errors of out. namespace is the namespace of the deployment, which is also part
-// of the keys in its store. hash hashes the subjects in lines. If it is nil, New creates a hash with
-// a random key.
+// New returns a Recorder that writes lines to out. It calls Write once for each line, one call at a time, and
+// ignores its errors. namespace is the namespace of the deployment, which is also part of the keys in its
+// store. hash hashes the subjects in lines. If it is nil, New creates a hash with a random key.
 func New(out io.Writer, namespace string, hash SubjectHash) *Recorder {
 	if hash == nil {
 		hash = NewSubjectHash(namespace, nil)
@@ -94,7 +93,7 @@ func (r *Recorder) add(o *outcome.Outcome) {
 	m.addStore(d)
 }
 
-// Refunds counts, at now, the result of [limiter.Receipt.Refund].
+// Refunds counts the result of [limiter.Receipt.Refund].
 func (r *Recorder) Refunds(now time.Time, done limiter.Refunds) {
 	if r == nil || r.out == nil || done == (limiter.Refunds{}) {
 		return
@@ -110,7 +109,7 @@ func (r *Recorder) Settled(s outcome.Settlement) {
 	r.count(s.Time.UnixNano(), func() { r.metrics.addSettlement(&s) })
 }
 
-// Receipt counts, at now, what happened to a receipt.
+// Receipt counts what happened to a receipt.
 func (r *Recorder) Receipt(now time.Time, result outcome.ReceiptResult) {
 	if r == nil || r.out == nil {
 		return
@@ -118,7 +117,7 @@ func (r *Recorder) Receipt(now time.Time, result outcome.ReceiptResult) {
 	r.count(now.UnixNano(), func() { r.metrics.receipts[result]++ })
 }
 
-// RulesRefused counts, at now, a rejected rules document.
+// RulesRefused counts a rejected rules document.
 func (r *Recorder) RulesRefused(now time.Time) {
 	if r == nil || r.out == nil {
 		return
@@ -126,11 +125,11 @@ func (r *Recorder) RulesRefused(now time.Time) {
 	r.count(now.UnixNano(), func() { r.metrics.rulesRefused++ })
 }
 
-// Rules sets, at now, the version of the rules in force and the time at which their source last
-// confirmed them. The zero time means rules without a source. Later lines contain the version and the
-// age of the rules. labels are the rules, as in Limit.Rule, and exemptions are the names of exemptions.
-// The first ten of each are counted separately, and the others together. Without labels no rule is
-// counted. Of concurrent calls, the call with the latest now applies.
+// Rules sets the version of the rules that are in force at the time now. confirmed is the time at which their
+// source last confirmed them. The zero time means rules without a source. Later lines contain the version and
+// the age of the rules. labels are the rules, as in Limit.Rule, and exemptions are the names of exemptions. The
+// first ten of each are counted separately, and the others together. Without labels no rule is counted. Of
+// concurrent calls, the call with the latest time applies.
 func (r *Recorder) Rules(now time.Time, version int64, confirmed time.Time, labels, exemptions []string) {
 	if r == nil || r.out == nil {
 		return
@@ -157,7 +156,7 @@ func (r *Recorder) WatchClock(estimate func() (ahead, uncertainty time.Duration,
 	r.clock = estimate
 }
 
-// EventsDropped counts, at now, decision events that did not reach the broker.
+// EventsDropped adds n to the count of decision events that did not reach the broker.
 func (r *Recorder) EventsDropped(now time.Time, n int64) {
 	if r == nil || r.out == nil {
 		return
@@ -165,7 +164,7 @@ func (r *Recorder) EventsDropped(now time.Time, n int64) {
 	r.count(now.UnixNano(), func() { r.metrics.eventsDropped += n })
 }
 
-// batch contains counts that are written together with the time at.
+// batch contains counts that are written together. at is the time of their lines.
 type batch struct {
 	at       time.Time
 	metrics  metrics
@@ -197,8 +196,9 @@ func (b *batch) write(out *json.Encoder, namespace string, hash SubjectHash) {
 	b.refusals.write(out, hash)
 }
 
-// count calls add to count an event of the time at. It then writes the counts that are due. It holds no lock while it
-// writes, so that no other request waits for the log.
+// count calls the function add, which counts one event, and then writes the counts that are due. at is the time
+// of the event. count releases r.mu before it writes, so a request without due counts does not wait for the
+// log.
 func (r *Recorder) count(at int64, add func()) {
 	r.mu.Lock()
 	due := r.takeOld(nil, at)
@@ -215,8 +215,8 @@ func (r *Recorder) count(at int64, add func()) {
 	}
 }
 
-// takeOld appends the waiting counts to due if the newest of them is older than at by resolution or more. The caller
-// holds r.mu.
+// takeOld appends the waiting counts to the list due if the newest of them is at least the duration resolution
+// before the time at. The caller holds r.mu.
 func (r *Recorder) takeOld(due []*batch, at int64) []*batch {
 	if r.newest != 0 && at-r.newest >= resolution {
 		return append(due, r.take(r.newest, len(r.byRule.rows)))
@@ -224,8 +224,9 @@ func (r *Recorder) takeOld(due []*batch, at int64) []*batch {
 	return due
 }
 
-// takeDue takes the waiting counts if the last write was at least interval before at, or if the clock was set back.
-// It takes the counts of one rule and one exemption, because a line has room for one of each. The caller holds r.mu.
+// takeDue appends the waiting counts to the list due if the last write was at least the duration interval
+// before the time at, or if the clock was set back. It takes the counts of one rule and one exemption, because
+// a line has room for one of each. The caller holds r.mu.
 func (r *Recorder) takeDue(due []*batch, at int64) []*batch {
 	r.newest = at
 	if since := at - r.written; since >= interval || since <= -interval {
@@ -235,8 +236,8 @@ func (r *Recorder) takeDue(due []*batch, at int64) []*batch {
 	return due
 }
 
-// take removes the waiting counts, including those of up to rows rules and exemptions, and returns them for a write
-// with the time at. The caller holds r.mu.
+// take removes waiting counts and returns them for a write with the time at. rows is the largest number of
+// rules, and also of exemptions, whose counts it takes. The caller holds r.mu.
 func (r *Recorder) take(at int64, rows int) *batch {
 	b := &batch{at: time.Unix(0, at), metrics: r.metrics, rules: r.rules, clock: r.clock}
 	r.metrics = metrics{}

@@ -83,8 +83,8 @@ func (g *group[S, T]) gather(most int) {
 	}
 }
 
-// compatible reports whether one call can charge w and first: their instants are close, and their
-// rules have one version.
+// compatible reports whether one call can charge both requests: their instants are close, and their rules have
+// one version.
 func (g *group[S, T]) compatible(w, first *Waiter[T]) bool {
 	return w == first || w.now.Sub(first.now).Abs() < g.options.Span && !slices.ContainsFunc(w.charges, func(c Charge[T]) bool {
 		return c.Limit.Version != first.charges[0].Limit.Version
@@ -261,16 +261,16 @@ func (g *group[S, T]) answerTaken(calls int) {
 	}
 }
 
-// without returns the state before the last charge of s, which had the given cost. Unlike Refund, it does
-// not count a refund in the state.
+// without returns the state s without its last charge, which had the given cost. Unlike Refund, it leaves no
+// trace of a refund in the state.
 func without(m algo.Machine, s algo.State, cost int64) algo.State {
 	before := m.Refund(s, s, cost, 0)
 	before.Refunds = s.Refunds
 	return before
 }
 
-// ofFirst returns calls for the first member and 0 for the other members, so that the store calls of the
-// group are reported once.
+// ofFirst returns the number calls for the first member and 0 for the other members, so that the store calls of
+// the group are reported once.
 func ofFirst(i, calls int) int {
 	if i == 0 {
 		return calls

@@ -45,9 +45,9 @@ func New[S comparable, T any](store Store[S, T], o Options) *Groups[S, T] {
 	return &Groups[S, T]{store: store, options: o, waiting: map[S][]*Waiter[T]{}}
 }
 
-// Enter returns nil if no call for subject is in flight. Then the request calls the store, and MUST call
-// Leave. Otherwise Enter returns a Waiter with the charges of the request. ctx has the deadline of the
-// request. If look is true, the request charges nothing.
+// Enter returns nil if no call for the subject is in flight. Then the request calls the store, and MUST call
+// Leave. Otherwise Enter returns a Waiter with the charges of the request. ctx has the deadline of the request.
+// If look is true, the request charges nothing.
 func (g *Groups[S, T]) Enter(ctx context.Context, now algo.Instant, subject S, look bool, charges func() []Charge[T]) *Waiter[T] {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -62,8 +62,8 @@ func (g *Groups[S, T]) Enter(ctx context.Context, now algo.Instant, subject S, l
 	return w
 }
 
-// Leave ends the call of a request for which Enter returned nil. It reports whether other requests wait;
-// these form a group. known returns the states that the call returned.
+// Leave ends the call of a request for which Enter returned nil. It reports whether other requests wait; these
+// form a group. The function known returns the states that the call returned.
 func (g *Groups[S, T]) Leave(subject S, known func() []Known) (crowded bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -92,8 +92,8 @@ func (g *Groups[S, T]) serve(q *group[S, T]) {
 	}
 }
 
-// more adds to q the requests that arrived since the last call. If no request waits, more ends the group
-// and returns false.
+// more adds the requests that arrived since the last call to q. If no request waits, it ends the group and
+// returns false.
 func (g *Groups[S, T]) more(q *group[S, T]) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

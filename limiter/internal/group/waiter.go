@@ -25,7 +25,7 @@ type Limit struct {
 	Machine algo.Machine
 }
 
-// same reports whether l and other are one limit under the same rules.
+// same reports whether both are one limit under the same rules.
 func (l Limit) same(other Limit) bool {
 	return l.ID == other.ID && l.Version == other.Version &&
 		(l.Machine == other.Machine || l.Machine.Fingerprint() == other.Machine.Fingerprint())
@@ -89,7 +89,7 @@ func (w *Waiter[T]) Wait() Answer {
 	return w.answer
 }
 
-// end sets the outcome. calls are the store calls that this request reports.
+// end sets the outcome. calls is the number of store calls that this request reports.
 func (w *Waiter[T]) end(taken bool, calls int, err error) {
 	w.answer.Taken, w.answer.Err = taken, err
 	w.answer.Calls += calls
@@ -98,7 +98,7 @@ func (w *Waiter[T]) end(taken bool, calls int, err error) {
 	}
 }
 
-// again puts a member back into the queue after calls that did not answer it.
+// again puts a member back into the queue. calls is the number of store calls that did not answer it.
 func (w *Waiter[T]) again(calls int) {
 	w.answer.Calls += calls
 	w.state.CompareAndSwap(sent, waiting)

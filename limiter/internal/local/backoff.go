@@ -53,8 +53,8 @@ func (b *backOff) of(cost int64) *debt {
 	return &b.debts[1]
 }
 
-// left returns the remaining time of the back-off for a cost. result is the cached state, and seen is the
-// instant of that state.
+// left returns the remaining time of the back-off for a cost. result is the cached state; the store returned it
+// at the instant seen.
 func (b *backOff) left(now algo.Instant, result algo.Result, seen algo.Instant, cost int64, ttl time.Duration) time.Duration {
 	if b.cost == 0 || cost < b.cost {
 		return 0
@@ -69,7 +69,7 @@ func (b *backOff) left(now algo.Instant, result algo.Result, seen algo.Instant, 
 	return left
 }
 
-// refused records that the store refused cost at now.
+// refused records that the store refused the cost at the instant now.
 func (b *backOff) refused(now algo.Instant, cost int64, ttl time.Duration, intN func(int) int) {
 	switch {
 	case b.cost == 0, cost > b.cost && b.debts[0].paid <= now && b.debts[1].paid <= now:
@@ -94,7 +94,7 @@ func (b *backOff) refused(now algo.Instant, cost int64, ttl time.Duration, intN 
 	}
 }
 
-// admitted records that the store admitted cost.
+// admitted records that the store admitted the cost at the instant now.
 func (b *backOff) admitted(now algo.Instant, cost int64, ttl time.Duration) {
 	if b.cost == 0 || cost < b.cost {
 		return

@@ -90,7 +90,7 @@ func (c *Counter) states() states {
 	return s
 }
 
-// Look returns what Take would return: whether cost is allowed, and the state that decides.
+// Look returns what Take would return: whether the cost is allowed, and the state that decides.
 func (c *Counter) Look(now algo.Instant, cost int64, force bool) (allowed bool, decided algo.Result) {
 	decided = c.Result
 	if s := c.share; s != nil && (!s.strict || decided.RetryAfter(now, cost) == 0) {
@@ -99,7 +99,7 @@ func (c *Counter) Look(now algo.Instant, cost int64, force bool) (allowed bool, 
 	return force || decided.RetryAfter(now, cost) == 0, decided
 }
 
-// Take charges cost if the limit and the share allow it. It returns the state that decided. The counter
+// Take charges the cost if the limit and the share allow it. It returns the state that decided. The counter
 // MUST be Known.
 func (c *Counter) Take(now algo.Instant, cost int64, force bool) (allowed bool, decided algo.Result, t Taken) {
 	t = Taken{epoch: c.epoch, cost: cost, before: c.states()}
@@ -151,7 +151,8 @@ func (c *Counter) Repeat(cost int64) {
 	}
 }
 
-// undone returns s without a charge of cost that changed the state from before to after.
+// undone removes a charge from the state s and returns the result. before and after are the states around the
+// charge.
 func undone(m algo.Machine, s, before, after algo.State, cost int64) algo.State {
 	switch m.(type) {
 	case *algo.Window, *algo.Log:
@@ -185,7 +186,7 @@ func (c *Counter) Report(now algo.Instant) (out Report) {
 	return out
 }
 
-// send empties pending and returns its charges, which the next report contains.
+// send empties c.pending and returns the total of its charges, which the next report contains.
 func (c *Counter) send() (sent int64) {
 	sent, c.pending = c.pending, 0
 	c.epoch++
@@ -224,7 +225,8 @@ func (c *Counter) sync(now algo.Instant, r algo.Result) (overshoot int64) {
 	return overshoot
 }
 
-// atLeast returns s, raised so that it counts at least what own counts at now.
+// atLeast raises the state s so that it counts at least as much as the state own at the instant now. It returns
+// the result.
 func atLeast(m algo.Machine, s, own algo.State, now algo.Instant) algo.State {
 	if _, ok := m.(*algo.Bucket); ok {
 		s.TAT = max(s.TAT, own.TAT)

@@ -39,9 +39,8 @@ func NewDenials(subjects int, ttl time.Duration, intN func(n int) int) *Denials 
 	return &Denials{ttl: ttl, half: max(1, subjects/2), intN: intN, recent: map[string][]entry{}}
 }
 
-// Lookup fills results with the cached states of the charges on subject, and backOffs with the remaining
-// back-offs. It reports whether they deny at now. If they do, Lookup clears results that are too old to
-// deny.
+// Lookup writes the cached states of the charges to results, and the remaining back-offs to backOffs. It
+// reports whether they deny at the instant now. If they do, Lookup clears results that are too old to deny.
 func (d *Denials) Lookup(now algo.Instant, subject string, charges []Charge, results []algo.Result, backOffs []time.Duration) (denies bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -96,7 +95,7 @@ func (d *Denials) of(subject string) []entry {
 	return d.older[subject]
 }
 
-// find returns the entry of limit; nil if there is none.
+// find returns the entry of a limit; nil if there is none.
 func find(entries []entry, limit Limit) *entry {
 	for i := range entries {
 		if entries[i].limit == limit {
@@ -140,8 +139,8 @@ func (d *Denials) Expire(subject string) {
 	}
 }
 
-// Release releases slots in the cached state of a limit. charged is the result of the charge that took
-// them.
+// Release releases a number of slots in the cached state of a limit. charged is the result of the charge that
+// took them.
 func (d *Denials) Release(subject string, id uint64, slots int64, charged algo.Result) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -153,7 +152,8 @@ func (d *Denials) Release(subject string, id uint64, slots int64, charged algo.R
 	}
 }
 
-// Record caches results, which this process saw at now. taken reports whether the store took the charges.
+// Record caches the results that this process saw at the instant now. taken reports whether the store took the
+// charges.
 func (d *Denials) Record(now algo.Instant, subject string, charges []Charge, results []algo.Result, taken bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

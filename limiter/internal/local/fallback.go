@@ -63,11 +63,12 @@ func (f *Fallback) Holds(now algo.Instant) bool {
 	return false
 }
 
-// Take charges all charges or none, and reports which. First it calls seen, which fills results with the states that
-// this process last saw in the store. Take counts at least these. room is false if there is no room for the subject.
+// Take makes all charges or none, and reports which. First it calls the function seen, which fills results with
+// the states that this process last saw in the store. Take counts at least as much as these states. room is
+// false if there is no room for the subject.
 //
-// Take calls seen under the lock, so it misses no concurrent charge of the store. Either the store answered the
-// charge before, and seen includes it, or the charge waits for the lock in Mirror.
+// Take calls seen under the lock, so it misses no concurrent charge of the store. Either the store answered
+// such a charge earlier, and the states of seen include it, or the charge waits for the lock in Mirror.
 func (f *Fallback) Take(now algo.Instant, subject string, charges []Charge, results []algo.Result, seen func()) (taken, room bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -95,8 +96,8 @@ func (f *Fallback) Take(now algo.Instant, subject string, charges []Charge, resu
 	return true, true
 }
 
-// Raise makes the count of limit at least the state that seen returns, if there is room. Like Take, it
-// calls seen under the lock.
+// Raise raises the state of a limit to at least the state that the function seen returns, if there is room.
+// Like Take, it calls seen under the lock.
 func (f *Fallback) Raise(now algo.Instant, subject string, limit Limit, seen func() (algo.State, bool)) {
 	charges, results := []Charge{{Limit: limit, Cost: 1, Force: true}}, []algo.Result{{Machine: limit.Machine}}
 	f.mu.Lock()
@@ -115,8 +116,8 @@ func (f *Fallback) Raise(now algo.Instant, subject string, limit Limit, seen fun
 
 func (f *Fallback) recount() { f.subjects.Store(int64(len(f.table))) }
 
-// Mirror repeats charges that the store has made, on the limits that f holds. It reports whether all of
-// these limits admit the charges. A limit that f does not hold has no Machine in results.
+// Mirror repeats, on the limits that f holds, the charges that the store has made. It reports whether all of
+// these limits admit the charges. In results, a limit that f does not hold has no Machine.
 func (f *Fallback) Mirror(now algo.Instant, subject string, charges []Charge, results []algo.Result) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -138,7 +139,7 @@ func (f *Fallback) Look(now algo.Instant, subject string, charges []Charge, resu
 	return load(now, f.table[subject], charges, results)
 }
 
-// load fills results with the states that match charges, and reports whether there are any.
+// load fills results with the states of the charged limits, and reports whether there are any.
 func load(now algo.Instant, states []heldState, charges []Charge, results []algo.Result) (found bool) {
 	for i, c := range charges {
 		results[i] = algo.Result{}
@@ -149,7 +150,7 @@ func load(now algo.Instant, states []heldState, charges []Charge, results []algo
 	return found
 }
 
-// apply charges all results that have a Machine, or none. It reports whether it charged them.
+// apply makes the charges on all results that have a Machine, or makes none. It reports whether it made them.
 func apply(now algo.Instant, charges []Charge, results []algo.Result) bool {
 	next := make([]algo.State, len(charges))
 	for i, c := range charges {
@@ -167,8 +168,9 @@ func apply(now algo.Instant, charges []Charge, results []algo.Result) bool {
 	return true
 }
 
-// Drop removes the states that the store now counts too. stored has the states of the store. No other request may be
-// in progress: the store then has all charges of this process. After Drop, the store alone enforces the limit.
+// Drop removes the states whose usage the store now counts too. stored contains the states of the store. No
+// other request may be in progress: the store then has all charges of this process. After Drop, the store alone
+// enforces the limit.
 func (f *Fallback) Drop(subject string, charges []Charge, stored []algo.Result) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -195,9 +197,9 @@ func sameUsage(a, b algo.State) bool {
 	return a == b
 }
 
-// Settle corrects earlier charges. results are the results that Take or Mirror returned for them. A charge with Force
-// is made at now; any other charge is refunded. Settle writes to excess the part of each charge that exceeds the max
-// debt. given is the number of charges that it refunded, at least in part.
+// Settle corrects earlier charges. results are those that Take or Mirror returned for them. A charge with Force
+// is made at the instant now; any other charge is refunded. Settle writes to excess the part of each charge
+// that exceeds the max debt. given is the number of charges that it refunded, at least in part.
 func (f *Fallback) Settle(now algo.Instant, subject string, charges []Charge, results []algo.Result, elapsed time.Duration, excess []int64) (given int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -223,7 +225,7 @@ func (f *Fallback) Settle(now algo.Instant, subject string, charges []Charge, re
 	return given
 }
 
-// Reset removes subject.
+// Reset removes the subject.
 func (f *Fallback) Reset(subject string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -251,7 +253,7 @@ func (f *Fallback) write(subject string, states []heldState, charges []Charge, r
 	f.put(subject, states)
 }
 
-// put replaces the states of subject. The caller holds the lock and has subtracted the weight of the old
+// put replaces the states of the subject. The caller holds the lock and has subtracted the weight of the old
 // states.
 func (f *Fallback) put(subject string, states []heldState) {
 	if len(states) == 0 {
@@ -291,7 +293,7 @@ func heldWeight(states []heldState) int {
 	return w
 }
 
-// heldOf returns the state of limit under any version of its rules; nil if there is none.
+// heldOf returns the state of a limit under any version of its rules; nil if there is none.
 func heldOf(states []heldState, limit Limit) *heldState {
 	for i := range states {
 		if s := &states[i]; s.limit.ID == limit.ID && s.limit.Share == limit.Share {
@@ -301,7 +303,7 @@ func heldOf(states []heldState, limit Limit) *heldState {
 	return nil
 }
 
-// as returns the state converted to the parameters of limit at now. ok is false if there is no state.
+// as converts the state to the parameters of a limit at the instant now. ok is false if there is no state.
 func (s *heldState) as(limit Limit, now algo.Instant) (state algo.State, ok bool) {
 	if s == nil {
 		return algo.State{}, false

@@ -62,7 +62,7 @@ func TestFallback_Settle(t *testing.T) {
 		t.Error("a bucket with a debt of 50 s: got nothing held after 49 s, want the debt")
 	}
 	if f.Holds(now.Add(50 * time.Second)) {
-		t.Error("got a debt of 50 s held after 50 s, want nothing")
+		t.Error("a bucket with a debt of 50 s: got the debt held after 50 s, want nothing held")
 	}
 	f.Take(now, "log", charge(entries, 200, false), results, func() { results[0] = algo.Result{} })
 	f.Settle(now, "log", charge(entries, 150, false), results, 0, nil)

@@ -18,7 +18,7 @@ type Lease struct {
 	Grace         time.Duration // time before a bucket's lease begins to leak
 }
 
-// Left returns the quota that is left of the lease at now, in requests.
+// Left returns the quota that remains in the lease at the instant now, in requests.
 func (l *Lease) Left(now algo.Instant) int64 {
 	age := now.Sub(l.Taken)
 	if l.Granted == l.Used || age > LeaseLife || -age > LeaseLife {
@@ -37,11 +37,11 @@ func (l *Lease) Left(now algo.Instant) int64 {
 	return max(0, left)
 }
 
-// Next returns the size of the next lease at now, for a request of cost. If the last lease was used up in
-// LeaseLife, the next lease is twice as large. For a window, the next lease is also at most the number of
-// requests in LeaseLife at the present rate: unused quota of a larger lease would be lost. If the last
-// lease was not used up, the next lease is as large as the used part. A lease counts as used up only if
-// at least half of it was used, because the rest of a bucket's lease can have leaked.
+// Next returns the size of the next lease, for a request of this cost. The bound most applies if it is above
+// the cost. If the last lease was used up in LeaseLife, the next lease is twice as large. For a window, the
+// next lease is also at most the number of requests in LeaseLife at the present rate: unused quota of a larger
+// lease would be lost. If the last lease was not used up, the next lease is as large as the used part. A lease
+// counts as used up only if at least half of it was used, because the rest of a bucket's lease can have leaked.
 func (l *Lease) Next(now algo.Instant, cost, most int64) int64 {
 	size := l.Used
 	if age := now.Sub(l.Taken); l.Left(now) < cost && 2*l.Used >= l.Granted && age <= LeaseLife {
@@ -53,8 +53,8 @@ func (l *Lease) Next(now algo.Instant, cost, most int64) int64 {
 	return min(max(size, cost), max(most, cost))
 }
 
-// Renew replaces the lease by a lease of granted requests. The request that took the new lease uses cost
-// of these.
+// Renew replaces the lease by one for the granted number of requests. The request that took the new lease uses
+// the part cost of it.
 func (l *Lease) Renew(now algo.Instant, r algo.Result, granted, cost int64) {
 	*l = Lease{Result: r, Granted: granted, Used: cost, Taken: now, Serial: l.Serial + 1}
 }

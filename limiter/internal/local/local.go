@@ -17,7 +17,8 @@ type Charge struct {
 	Force bool // charge past the limit
 }
 
-// take charges cost to a state of m if that is allowed or forced.
+// take adds the cost to the state s if the machine m allows the cost or force is true. It reports whether it
+// did.
 func take(m algo.Machine, s algo.State, now algo.Instant, cost int64, force bool) (algo.State, bool) {
 	if force {
 		return m.Force(s, now, cost), true
@@ -25,7 +26,7 @@ func take(m algo.Machine, s algo.State, now algo.Instant, cost int64, force bool
 	return m.Take(s, now, cost)
 }
 
-// Convert converts the state s at now. The machine of s is from, and the machine of the result is to.
+// Convert converts the state s at the instant now. The machine of s is from; the machine of the result is to.
 func Convert(from, to algo.Machine, s algo.State, now algo.Instant) algo.State {
 	if equal(from, to) {
 		return s

@@ -98,8 +98,8 @@ const (
 
 func times(d time.Duration, f float64) time.Duration { return time.Duration(float64(d) * f) }
 
-// start sets when s reads the reports a second time. The first time there were none, so the number of
-// processes is unknown.
+// start sets the instant at which s reads the reports a second time. At the first time there were none, so the
+// number of processes is unknown.
 func (s *Share) start(now algo.Instant, spread float64) {
 	s.stage, s.born, s.cold, s.since, s.interval = waiting, now, true, now, minReport
 	s.from, s.wave = now.Add(minReport), firstReports
@@ -157,8 +157,8 @@ func (s *Share) update(now algo.Instant, out Report, demand, processes algo.Resu
 	s.due = now.Add(times(s.interval, 0.75+random()/2))
 }
 
-// measure computes the rate from the demand in the time during. before is the weight of earlier
-// measurements.
+// measure computes the rate from the demand. during is the time in which the demand arose, and before is the
+// weight of earlier measurements.
 func (s *Share) measure(demand, requests int64, during time.Duration, before float64) {
 	s.recentDemand, s.recentRequests, s.recentTime = s.recentDemand*before+float64(demand), s.recentRequests*before+float64(requests), s.recentTime*before+during.Seconds()
 	if s.rate = 0; s.recentTime > 0 {
@@ -180,8 +180,9 @@ func (s *Share) mayReport(now algo.Instant, random func() float64) {
 	s.due = s.from.Add(times(s.wave, random()))
 }
 
-// covered returns the time whose reports the store sums up at now. Usually this is ReportWindow. If there were no
-// reports when s was created, it is the time since the first report of a process that started together with this one.
+// covered returns the length of time whose reports the store sums up at the instant now. Usually this is
+// ReportWindow. If there were no reports when s was created, it is the time since the first report of a process
+// that started together with this one.
 func (s *Share) covered(now algo.Instant, r algo.Result) time.Duration {
 	m, ok := r.Machine.(*algo.Window)
 	if !s.cold || !ok {
@@ -195,8 +196,8 @@ func (s *Share) covered(now algo.Instant, r algo.Result) time.Duration {
 	return max(firstReports/15, before+now.Sub(max(first, start)))
 }
 
-// settle computes the share of this process from count, which counts the admissions of all processes.
-// own reports whether count is the state of the limit itself, and not of a longer window
+// settle computes the share of this process. count is the state that counts the admissions of all processes.
+// own reports whether this is the state of the limit itself, and not of a longer window
 // (CounterRules.Admitted).
 func (s *Share) settle(now algo.Instant, count algo.Result, own bool) {
 	m, span := count.Machine, Span(count.Machine)
@@ -254,7 +255,7 @@ func (s *Share) grant(now algo.Instant, all float64) {
 	s.Machine = next
 }
 
-// take charges cost if the share allows it, and reports whether it does.
+// take charges the cost if the share allows it, and reports whether it does.
 func (s *Share) take(now algo.Instant, cost int64, force bool) (allowed bool) {
 	s.demand += cost
 	s.requests++
@@ -272,14 +273,14 @@ func (s *Share) take(now algo.Instant, cost int64, force bool) (allowed bool) {
 	return allowed
 }
 
-// forget removes a request of cost from the demand.
+// forget removes a request of this cost from the demand.
 func (s *Share) forget(cost int64) {
 	s.demand -= cost
 	s.requests--
 }
 
-// report returns the demand and the interval to report at now. demand is the demand of this process since
-// its last report.
+// report returns the demand and the interval for a report at the instant now. The argument demand is the demand
+// of this process since its last report.
 func (s *Share) report(now algo.Instant, demand int64) (int64, time.Duration) {
 	switch age := now.Sub(s.since); {
 	case s.stage == joining && age > 0: // the first interval is shorter, so its demand is scaled up to a whole interval

@@ -48,7 +48,7 @@ func (r *Reader) Take(n int) []byte {
 	return taken
 }
 
-// Byte returns the next byte, which is at most most.
+// Byte returns the next byte. A byte above most is an error.
 func (r *Reader) Byte(most int) int {
 	n := int(r.Take(1)[0])
 	if n > most {
@@ -58,7 +58,7 @@ func (r *Reader) Byte(most int) int {
 	return n
 }
 
-// Text returns a text that AppendText appended. Its length is at most most bytes.
+// Text returns a text that AppendText appended. A length of more than most bytes is an error.
 func (r *Reader) Text(most int) string { return string(r.Take(r.Byte(most))) }
 
 // Number returns an unsigned varint between two bounds that are not negative.
@@ -74,7 +74,7 @@ func (r *Reader) Number(least, most int64) int64 {
 	return int64(n)
 }
 
-// Signed returns a varint from -most to most.
+// Signed returns a varint. A value outside of -most to most is an error.
 func (r *Reader) Signed(most int64) int64 {
 	n, size := binary.Varint(r.rest)
 	if r.err == nil && (size <= 0 || n < -most || n > most) {

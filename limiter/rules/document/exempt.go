@@ -62,7 +62,8 @@ func (d *Document) readExemption(n *node) (e Exemption, ok bool) {
 	return e, d.Mistakes() == before && !d.report.more
 }
 
-// readExempt reads the value that selects the requests of an exemption.
+// readExempt reads the value that selects the requests of an exemption. of is the network of an exemption of
+// addresses.
 func (d *Document) readExempt(o *object, n *node, kind string) (value string, of netip.Prefix) {
 	value, ok := o.text(n)
 	switch {

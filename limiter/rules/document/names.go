@@ -16,7 +16,7 @@ const (
 	letters = lower + "ABCDEFGHIJKLMNOPQRSTUVWXYZ" + digits
 )
 
-// isOf reports whether the length of s is from 1 to most, and all its characters are in set.
+// isOf reports whether s has from 1 to most bytes, and all of them are in the string set.
 func isOf(s, set string, most int) bool {
 	return s != "" && len(s) <= most && !strings.ContainsFunc(s, func(r rune) bool { return !strings.ContainsRune(set, r) })
 }
@@ -117,7 +117,7 @@ func numberLength(text []byte) int {
 	return end
 }
 
-// afterDigits returns the index of the first byte from at on that is not a digit.
+// afterDigits returns the index of the first byte that is not a digit. It begins at the index at.
 func afterDigits(text []byte, at int) int {
 	for at < len(text) && '0' <= text[at] && text[at] <= '9' {
 		at++

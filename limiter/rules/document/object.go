@@ -84,8 +84,8 @@ func (o *object) name(n *node) string {
 	return name
 }
 
-// choice returns the string of a key, and reports a mistake if the string is not one of allowed. It
-// returns "" if the value is missing or not a string.
+// choice returns the string of a key, and reports a mistake if it is not one of the allowed strings. It returns
+// "" if the value is missing or not a string.
 func (o *object) choice(key string, allowed []string) string {
 	return o.choose(o.member(key), allowed, nil)
 }
@@ -156,7 +156,7 @@ func editDistance(a, b string) int {
 	return row[len(b)]
 }
 
-// whole returns an integer from 1 to most. ok is false if n has no such integer.
+// whole returns the integer of a node, which must be from 1 to most. ok is false if n has no such integer.
 func (o *object) whole(n *node, most int64) (i int64, ok bool) {
 	if n == nil {
 		return 0, false

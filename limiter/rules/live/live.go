@@ -171,7 +171,7 @@ func (a *attempt) wait() {
 	}
 }
 
-// Refresh starts a reload at now, even if none is due, and waits for it until ctx ends. It returns
+// Refresh starts a reload at the time now, even if none is due, and waits for it until ctx ends. It returns
 // Reload.Err.
 func (l *Rules) Refresh(ctx context.Context, now time.Time) error {
 	if l.source == nil {
@@ -269,8 +269,8 @@ func (l *Rules) judge(d Document, was *rules.Rules) (r *rules.Rules, repeated bo
 	return r, false, nil
 }
 
-// parse parses a document that may replace was. same means that d has the text of was: a file that is rewritten
-// without a change needs no new version.
+// parse parses a document that may replace the rules was. same means that the text is unchanged: a file that is
+// rewritten without a change needs no new version.
 func (l *Rules) parse(d Document, was *rules.Rules, same bool) (*rules.Rules, error) {
 	o := l.options.Parse
 	o.Version = d.Version
