@@ -148,8 +148,8 @@ func (c Change) next(k Key, limits *caller.Limits) Key {
 	return k
 }
 
-// write writes the attributes in which next differs from k. written is false if no attribute differs, or
-// if another operator has revoked the key.
+// write writes the attributes in which the key next differs from k. written is false if no attribute
+// differs, or if another operator has revoked the key.
 func (t *Keys) write(ctx context.Context, k located, next Key) (written bool, err error) {
 	in := t.update(k, next)
 	if in.UpdateExpression == nil {
@@ -168,8 +168,8 @@ func (t *Keys) write(ctx context.Context, k located, next Key) (written bool, er
 	return true, nil
 }
 
-// update returns the write of the attributes in which next differs from k. It has no UpdateExpression if
-// no attribute differs.
+// update returns the write of the attributes in which the key next differs from k. It has no
+// UpdateExpression if no attribute differs.
 func (t *Keys) update(k located, next Key) *dynamodb.UpdateItemInput {
 	values := records.Item{}
 	in := &dynamodb.UpdateItemInput{

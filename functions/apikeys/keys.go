@@ -205,8 +205,8 @@ func (t *Keys) warn(err error) {
 	}
 }
 
-// valid returns the valid keys of all that match. The error joins the errors of matching malformed
-// keys. Other malformed keys only cause warnings.
+// valid returns the valid keys for which match returns true. The error joins the errors of those that are
+// malformed. Other malformed keys only cause warnings.
 func (t *Keys) valid(all []located, match func(located) bool) ([]Key, error) {
 	keys, problems := make([]Key, 0, len(all)), []error(nil)
 	for _, k := range all {
@@ -262,8 +262,8 @@ func (t *Keys) secrets(ctx context.Context) (secrets [][]byte, rotated time.Time
 	return secrets, rotated, err
 }
 
-// secret returns the current secret. first means that the table has no keys. Only then does secret create a missing
-// secret, because a new secret would make all existing keys invalid.
+// secret returns the current secret. first is true if the table has no keys. Only then does secret create a
+// missing secret, because a new secret would make all existing keys invalid.
 func (t *Keys) secret(ctx context.Context, first bool) ([]byte, error) {
 	secrets, _, err := t.secrets(ctx)
 	switch {

@@ -121,7 +121,7 @@ func (f *flaky) serveRedis(t *testing.T) (address string) {
 	return listener.Addr().String()
 }
 
-// open returns the store that package boot opens on f.
+// open returns a store that package boot has opened. f answers the store's requests.
 func (f *flaky) open(t *testing.T, store string) limiter.Store {
 	t.Helper()
 	variables := []string{"STORE=" + store}

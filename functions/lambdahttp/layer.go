@@ -169,8 +169,8 @@ func parseWithoutBody(payload []byte) (*proxyEvent, error) {
 	return event, nil
 }
 
-// withHeader returns the event with h, the header that the Gate has changed: it removes fields that only Weir
-// may set, and adds httplimit.OverField.
+// withHeader returns the event with the header h, which the Gate has changed. It removes the fields that h
+// lacks, because only Weir may set them. If h has httplimit.OverField, withHeader adds that field.
 func (e *proxyEvent) withHeader(payload []byte, h http.Header) []byte {
 	removed := map[string]bool{strings.ToLower(httplimit.OverField): true}
 	for _, names := range []iter.Seq[string]{maps.Keys(e.Headers), maps.Keys(e.MultiHeaders)} {

@@ -53,7 +53,7 @@ func DecisionContext(a httplimit.Answer, subject limiter.Subject, tier string) m
 	return context
 }
 
-// writeContext calls add for each key of the context.
+// writeContext calls the function add for each key of the context.
 func writeContext(a httplimit.Answer, subject, tier, receipt string, add func(key, value string)) {
 	decision := decisionAllowed
 	if a.Problem != nil {

@@ -247,7 +247,7 @@ func TestAuthorizer_receipt(t *testing.T) {
 		d := newDecided(t, c.document)
 		receipt, _ := d.authorize()[contract.KeyReceipt].(string)
 		if (receipt != "") != c.want || len(receipt) > contract.MaxReceipt {
-			t.Errorf("%s: got a receipt of %d bytes, want one: %t", name, len(receipt), c.want)
+			t.Errorf("%s: got a receipt of %d bytes, want a receipt: %t", name, len(receipt), c.want)
 		}
 		if refused := d.authorize(); refused["weir"] != "refused" || refused[contract.KeyReceipt] != nil {
 			t.Errorf("%s: got %v, want a refusal without a receipt", name, refused)

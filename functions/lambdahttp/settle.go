@@ -132,7 +132,7 @@ func parseCosts(text json.RawMessage) (costs []cost, err error) {
 // errNothing means that an event has no value for a limit of the receipt.
 var errNothing = errors.New("receipt: no limit to settle")
 
-// settle settles the limits of a receipt whose cost is known.
+// settle settles those limits of a receipt whose cost is known.
 func (s settle) settle(ctx context.Context, gate *httplimit.Gate, receipt string, known known) error {
 	voucher, err := s.open(ctx, s.Clock(), receipt)
 	switch {

@@ -75,9 +75,9 @@ func Read(ctx context.Context, api records.Reader, table string) (Keys, error) {
 // ErrInUse means that a rotation would remove a key that can still open receipts.
 var ErrInUse = errors.New("the rotation would invalidate receipts that are not settled yet")
 
-// Rotate replaces the current key at now. The error wraps ErrInUse if a receipt can exist that only the
-// previous key opens. If force is true, Rotate invalidates such receipts, and their limits keep their
-// reserve. Of two concurrent rotations, one fails.
+// Rotate replaces the current key at the time now. The error wraps ErrInUse if a receipt can exist that
+// only the previous key opens. If force is true, Rotate invalidates such receipts, and their limits keep
+// their reserve. Of two concurrent rotations, one fails.
 func Rotate(ctx context.Context, api Table, table string, now time.Time, force bool) error {
 	it, err := records.GetConsistent(ctx, api, table, contract.ReceiptKeysKey)
 	switch {

@@ -33,7 +33,7 @@ const (
 // encoding is strict, so that trailing bits cannot differ.
 var encoding = base64.RawURLEncoding.Strict()
 
-// seal encrypts a receipt with the key for new receipts at now.
+// seal encrypts a receipt with the key for new receipts at the time now.
 func (k Keys) seal(now time.Time, scope Scope, receipt []byte) (string, error) {
 	if encoding.EncodedLen(headerBytes+nonceBytes+len(receipt)+tagBytes) > contract.MaxReceipt {
 		return "", ErrTooLong

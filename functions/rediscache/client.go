@@ -88,8 +88,8 @@ func NewClient(ctx context.Context, c boot.Config) (redis.UniversalClient, error
 // login returns the user and the password for a new connection.
 type login func(context.Context) (user, password string, err error)
 
-// announced returns a login that reports each new connection to package resilient. If by is nil,
-// announced uses user and password, which are from the URL.
+// announced returns a login that reports each new connection to package resilient. It uses the login by. If
+// by is nil, it uses the user and the password of the URL.
 func announced(by login, user, password string) login {
 	return func(ctx context.Context) (string, string, error) {
 		resilient.Opened(ctx)

@@ -96,10 +96,10 @@ func (s *Versions) History(ctx context.Context) ([]Version, error) {
 	return all, nil
 }
 
-// Publish puts a document into force at now as a new version. after is the version in force according to
-// the caller, or 0 for none. If another version is in force, the error wraps ErrConflict. least is the
-// document's own version, or 0 for none. Publish does not parse the document; the caller must do this
-// first.
+// Publish puts a document into force as a new version. now is the time of the version. after is the version
+// in force according to the caller, or 0 for none. If another version is in force, the error wraps
+// ErrConflict. least is the document's own version, or 0 for none. Publish does not parse the document; the
+// caller must do this first.
 //
 // The new version is the largest of after+1, least and now in Unix seconds. So a new version is never
 // below the current time. Functions rely on this: a function whose bundled document has a version above
@@ -127,8 +127,8 @@ func (s *Versions) Publish(ctx context.Context, now time.Time, document []byte, 
 	return v, s.write(ctx, v, compressed, slices.Insert(history, 0, v), after)
 }
 
-// write makes v the version in force if after is still the version in force. Otherwise it returns
-// ErrConflict. An after of 0 means that no version is in force. history begins with v.
+// write makes v the version in force if the version after is still in force. If after is 0, no version may
+// be in force. Otherwise write returns ErrConflict. history begins with v.
 func (s *Versions) write(ctx context.Context, v Version, compressed []byte, history []Version, after int64) error {
 	absent := types.Put{ConditionExpression: aws.String("attribute_not_exists(#pk)"), ExpressionAttributeNames: map[string]string{"#pk": contract.KeyAttribute}}
 	unchanged := absent
@@ -162,7 +162,7 @@ func (s *Versions) write(ctx context.Context, v Version, compressed []byte, hist
 	return nil
 }
 
-// put sets the item of p to an item with this key and these attributes.
+// put returns the write p, with an item of the given key and attributes.
 func (s *Versions) put(p types.Put, key string, attributes records.Item) types.TransactWriteItem {
 	it := records.NewItem(key)
 	maps.Copy(it, attributes)

@@ -206,8 +206,8 @@ func (l *layered) respond(id, what, body string, header map[string]string) int {
 	return response.StatusCode
 }
 
-// send sends an event to the function and returns the answer that Lambda gets. answer is the function's. The
-// function has seen the event if ran is true.
+// send sends an event to the function and returns the answer that Lambda gets. The function returns answer.
+// ran is true if the function has received the event.
 func (l *layered) send(payload []byte, answer string) (got posted, ran bool) {
 	l.t.Helper()
 	next := l.request()

@@ -138,7 +138,7 @@ type answer struct {
 	done    bool          // relayed is closed
 }
 
-// send sends the answer to Lambda, with the fields of the decision, and the response of Lambda to the
+// send sends the answer, with the fields of the decision, to Lambda. It sends the response of Lambda to the
 // runtime. It returns an error if the function has failed.
 func (a *answer) send(admitted *lambdahttp.Admitted) error {
 	switch {

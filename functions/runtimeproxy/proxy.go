@@ -118,8 +118,8 @@ func (p *Proxy) event(r *http.Request) (event, error) {
 	return event{response.StatusCode, response.Header, payload}, err
 }
 
-// readAtMost reads a body up to most bytes, and one byte more if the body is longer. A negative length is
-// unknown.
+// readAtMost reads a body. If the body is longer than most bytes, it reads one byte more than that. A
+// negative length is unknown.
 func readAtMost(body io.Reader, length, most int64) ([]byte, error) {
 	if length < 0 || length > most {
 		return io.ReadAll(io.LimitReader(body, most+1))
@@ -166,8 +166,9 @@ func (p *Proxy) fail(w http.ResponseWriter, err error) {
 	http.Error(w, `{"errorType":"Weir.RuntimeAPI","errorMessage":"the Runtime API of Lambda failed"}`, http.StatusBadGateway)
 }
 
-// relay sends a request with another body to Lambda, and its response to the runtime. It returns the status.
-// If it returns an error, the runtime has no response yet. After relay nothing reads the body of the runtime.
+// relay sends a request with another body to Lambda, and Lambda's response to the runtime. It returns the
+// status of the response. If it returns an error, the runtime has no response yet. When relay returns,
+// nothing reads the body of the runtime's request any more.
 func (p *Proxy) relay(w http.ResponseWriter, r *http.Request, body func() io.Reader, length int64) (status int, err error) {
 	response, sent, err := p.request(r, body, length)
 	if sent != nil {

@@ -80,7 +80,7 @@ func (m Metrics) sums(names ...string) []awscloudwatch.IMetric {
 	return all
 }
 
-// each returns the metric name for each function.
+// each returns one metric of each function. name is the name of the metric.
 func each(functions []awslambda.IFunction, name, statistic string) []awscloudwatch.IMetric {
 	all := make([]awscloudwatch.IMetric, len(functions))
 	for i, f := range functions {

@@ -24,7 +24,7 @@ func read(t *testing.T, path string) string {
 	return string(content)
 }
 
-// between returns the text after the first begin and before the next end.
+// between returns the text after the first occurrence of begin, up to the next occurrence of end.
 func between(t *testing.T, text, begin, end string) string {
 	t.Helper()
 	_, rest, ok := strings.Cut(text, begin)

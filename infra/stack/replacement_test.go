@@ -70,8 +70,8 @@ func named(r resource, types map[string]createOnly) (name string, ok bool) {
 	return string(text), err == nil && len(properties) > 0
 }
 
-// checkReplacements compares two templates. It returns a problem for each resource in before that
-// after replaces, or moves to another logical id, with the same name.
+// checkReplacements compares the resources of two templates. It returns a problem for each named resource
+// that the second template replaces, or moves to another logical id under the same name.
 func checkReplacements(types map[string]createOnly, before, after map[string]resource) (problems []string) {
 	moved := map[string]string{}
 	for id, r := range after {

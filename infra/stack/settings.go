@@ -60,9 +60,10 @@ type Kafka struct {
 	Subnets                                []string // subnets in two or three zones
 }
 
-// Read returns the settings of a CDK app. context returns a key of the CDK's context, and given
-// lists the keys there. For a key that is "" there, Read uses the stage's object in document, for
-// example {"prod": {"throttle": "600"}}. The error lists all mistakes, including unknown keys.
+// Read returns the settings of a CDK app. The function context returns the value of a key of the CDK's
+// context. given lists the keys of that context. For a key without a value there, Read uses the stage's
+// object in document, for example {"prod": {"throttle": "600"}}. The error lists all mistakes, including
+// unknown keys.
 func Read(document []byte, given []string, context func(key string) string) (Settings, error) {
 	var stages map[string]map[string]string
 	if err := json.Unmarshal(document, &stages); err != nil {

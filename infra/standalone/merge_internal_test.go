@@ -128,7 +128,7 @@ func TestTemplate_variants(t *testing.T) {
 				"LayerSubnetIds": v.store == ratelimit.ElastiCache, "LayerSecurityGroupId": v.store == ratelimit.ElastiCache,
 			} {
 				if (outputs[name] != nil) != want {
-					t.Errorf("%+v: output %s: got %v, want it: %t", v, name, outputs[name], want)
+					t.Errorf("%+v: output %s: got %v, want the output: %t", v, name, outputs[name], want)
 				}
 			}
 		}

@@ -87,8 +87,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return err
 }
 
-// measure runs the groups that only selects. If the server of a group is missing, measure skips the
-// group and reports this.
+// measure runs the groups whose names are in the list only. If the server of a group is missing, measure
+// skips the group and reports this.
 func (b *bench) measure(ctx context.Context, only, names []string) (report, error) {
 	for _, name := range only {
 		if !slices.Contains(names, name) {

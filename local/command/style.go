@@ -11,8 +11,8 @@ import (
 // Style marks text on a terminal. The zero value does not change text.
 type Style struct{ on bool }
 
-// StyleOf returns the style for output to out. It has colours only if out is a terminal and NO_COLOR
-// (no-color.org) is not set.
+// StyleOf returns the style for output to the writer out. It has colours only if out is a terminal and
+// NO_COLOR (no-color.org) is not set.
 func StyleOf(out io.Writer) Style {
 	return Style{IsTerminal(out) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
 }

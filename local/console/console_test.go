@@ -23,7 +23,7 @@ import (
 	"github.com/weir-limits/weir/local/console"
 )
 
-// open starts a console with one API, which api serves.
+// open starts a console with one API, which the handler api serves.
 func open(t *testing.T, api http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	target := httptest.NewServer(api)

@@ -131,7 +131,7 @@ func (c *Console) request(o order) (*http.Request, error) {
 // quote quotes the first characters of an invalid value.
 func quote(text string) string { return fmt.Sprintf("%.*q", shown, text) }
 
-// run sends count copies of request, with a pause before each next one, and none after ctx ends.
+// run sends count copies of the request, with a pause between two copies. When ctx ends, it sends no more.
 // The channel returns answers as they arrive. Cancel ctx if you stop reading the channel.
 func run(ctx context.Context, request *http.Request, count int, pause time.Duration) <-chan answer {
 	answers := make(chan answer)

@@ -62,9 +62,9 @@ type outcome struct {
 	err     error
 }
 
-// invoke runs the function on an event. If limit ends before the function does, invoke returns an
-// error, and the function continues until its own timeout, as on Lambda. The function also
-// continues if the client disconnects.
+// invoke runs the function on an event. If the time limit ends before the function does, invoke returns an
+// error, and the function continues until its own timeout, as on Lambda. The function also continues if the
+// client disconnects.
 func (f *function) invoke(ctx context.Context, event []byte, limit time.Duration) ([]byte, error) {
 	if len(event) >= maxEvent {
 		return nil, errEventTooLarge

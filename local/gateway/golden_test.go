@@ -11,8 +11,8 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template/templatetest"
 )
 
-// golden runs a test on each golden template. The value of WEIR_FUNCTION in the template is the key
-// of a function's handler in all.
+// golden runs a test on each golden template. The value of WEIR_FUNCTION in the template is the key of a
+// function's handler in the map all.
 func golden(t *testing.T, all functions, test func(t *testing.T, rest, web *gateway.API)) {
 	t.Helper()
 	for _, path := range templatetest.Glob(t, "../../infra/golden/*.template.json") {

@@ -17,8 +17,8 @@ type variables struct {
 	header     http.Header
 }
 
-// value returns the value of a variable. ok is false if the request has no value for it. Of several
-// values it returns the last one, as events do.
+// value returns the value of a variable. ok is false if the request has no value for it. Of several values
+// it returns the last one. Events also contain the last one.
 func (v variables) value(e template.Variable) (value string, ok bool) {
 	switch e.Source {
 	case "context.":

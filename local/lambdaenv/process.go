@@ -26,7 +26,7 @@ func newProcess(path string, arguments, variables []string, output io.Writer) *p
 	return p
 }
 
-// start starts the process. It calls ended with the exit status when the process has ended.
+// start starts the process. When the process has ended, it calls the function ended with the exit status.
 func (p *process) start(ended func(error)) error {
 	endWithParent(p.command)
 	started := make(chan error)

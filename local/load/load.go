@@ -89,8 +89,8 @@ func (o Options) arrive(ctx context.Context, arrivals chan<- arrival, m *Meter) 
 	}
 }
 
-// miss records request n, and the later requests that were due before end, as not sent. due is the start
-// time of request n.
+// miss records request n, and the later requests that were due before the time end, as not sent. due is the
+// start time of request n.
 func (o Options) miss(n int, due, end time.Duration, m *Meter) {
 	for ; o.Rate > 0 && n < o.Requests && due < end; n++ {
 		m.miss(end - due)

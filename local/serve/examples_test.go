@@ -14,8 +14,8 @@ import (
 	"github.com/weir-limits/weir/local/command/commandtest"
 )
 
-// times sends a request n times. The limit must admit the first requests, as many as admitted, and
-// refuse the others. An admitted request gets status.
+// times sends a request n times. The limit must admit the first requests and refuse the others. admitted is
+// the number of admitted requests, and status is the status of their answers.
 func (l *local) times(n, admitted, status int, limit string, request func() commandtest.Reply) {
 	l.t.Helper()
 	for i := range n {

@@ -55,8 +55,8 @@ var changes = []struct {
 // changed returns document i of changes, with its version.
 func changed(i int) []byte { return fmt.Appendf(nil, `{"version":%d,%s}`, i+1, changes[i].document) }
 
-// follow passes each document of changes to put, which brings it into force. Then follow checks the
-// answers.
+// follow passes each document of changes to the function put, which brings it into force. Then follow
+// checks the answers.
 func follow(t *testing.T, put func(document []byte), search func() commandtest.Reply) {
 	t.Helper()
 	for i, c := range changes {

@@ -39,8 +39,8 @@ const (
 	pollInterval = 20 * time.Millisecond
 )
 
-// start starts command and waits until the server answers at address. If command.Stderr is
-// set, the output of the server also goes there.
+// start starts the command and waits until the server answers at address. If command.Stderr is set, the
+// output of the server also goes there.
 func start(ctx context.Context, name, address string, command *exec.Cmd, answers func(context.Context) error) (*Server, error) {
 	s := &Server{Name: name, URL: address, command: command, output: &tail{}, stopped: make(chan struct{}), done: make(chan struct{})}
 	var output io.Writer = s.output

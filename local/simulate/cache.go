@@ -85,7 +85,7 @@ func (c *cache) Settle(ctx context.Context, now algo.Instant, subject limiter.Su
 // errTurnedAway is limiter/redisstore's error for an error answer of the cache.
 var errTurnedAway = fmt.Errorf("%w: the cache has no ECPUs left in this second", limiter.ErrUnavailable)
 
-// serve reports whether the cluster accepts a script for subject that arrives at this time.
+// serve reports whether the cluster accepts a script for a subject. at is the time when the script arrives.
 func (c *cluster) serve(subject limiter.Subject, at algo.Instant, billed bool) bool {
 	slot := &c.slots[crc32.ChecksumIEEE([]byte(subject.String()))%slots] // any hash function does, because only the distribution matters
 	if billed {

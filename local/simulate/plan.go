@@ -37,9 +37,9 @@ func DefaultLimits() Limits {
 		Reserve: 4, Answers: Answers{Duration: 100 * time.Millisecond, DurationP99: 400 * time.Millisecond, Cost: 2, CostP99: 6, Failures: 0.2}}
 }
 
-// Plan returns the scenarios whose names match only; nil matches all. The scenarios cover the algorithms
-// and the kinds of spread. There is none for leaky_bucket, because it admits the same requests as
-// token_bucket. An error names the invalid parameter or limit.
+// Plan returns the scenarios whose names match the expression only, or all scenarios if only is nil. The
+// scenarios cover the algorithms and the kinds of spread. There is none for leaky_bucket, because it admits
+// the same requests as token_bucket. An error names the invalid parameter or limit.
 func Plan(p Parameters, l Limits, only *regexp.Regexp) ([]Scenario, error) {
 	var plan []Scenario
 	shapes := l.shapes(p)

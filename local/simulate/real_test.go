@@ -151,7 +151,7 @@ func compared(t *testing.T, store Store) []Scenario {
 	return slices.DeleteFunc(plan, func(s Scenario) bool { return s.Limit.Spread.Cells > 0 }) // such a limit makes no store calls
 }
 
-// sameAs compares the simulation of s with one that uses the stores that open returns.
+// sameAs compares the simulation of s with one that uses the stores that the function open returns.
 func sameAs(t *testing.T, s Scenario, open func(*environment) limiter.Store) {
 	t.Helper()
 	run := func(connect func(*simulation) error) (sim *simulation, log []request) {

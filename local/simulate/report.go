@@ -44,7 +44,7 @@ func (l Limits) time() string {
 	return "in " + l.Window.String()
 }
 
-// more describes the period, and what the limits count if not requests.
+// more describes the period, and what the limits count if they do not count requests.
 func (l Limits) more() (text string) {
 	if l.Calendar.Period != "" {
 		text = fmt.Sprintf(" In the middle of the time, a %s of %s ends.", l.Calendar.Period, cmp.Or(l.Calendar.Zone, "UTC"))

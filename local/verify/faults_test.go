@@ -353,7 +353,7 @@ func removing(kinds ...string) func(resources) {
 	}
 }
 
-// unmapped removes the fields with values of the authorizer.
+// unmapped removes the response parameters whose values come from the authorizer's context.
 func unmapped(properties map[string]any) {
 	fields := properties["ResponseParameters"].(map[string]any)
 	for name, value := range fields {
@@ -454,7 +454,7 @@ func cached(h lambda.Handler) lambda.Handler {
 	})
 }
 
-// between returns the text between two others, without regard to case.
+// between returns the part of a text between two other texts, in lower case.
 func between(text []byte, from, to string) []byte {
 	_, after, _ := bytes.Cut(bytes.ToLower(text), []byte(strings.ToLower(from)))
 	value, _, _ := bytes.Cut(after, []byte(to))

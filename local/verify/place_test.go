@@ -259,7 +259,7 @@ func (f *functions) BreakAuthorizer(context.Context) (func(context.Context) erro
 	return func(context.Context) error { f.broken.Store(false); return nil }, nil
 }
 
-// over returns the authorizer that fails while it is broken.
+// over returns h as an authorizer that fails while f is broken.
 func (f *functions) over(h lambda.Handler) lambda.Handler {
 	return function(func(ctx context.Context, event []byte) ([]byte, error) {
 		if f.broken.Load() {

@@ -79,8 +79,8 @@ func check(ctx context.Context, in io.Reader, out io.Writer, file, against strin
 	return nil
 }
 
-// restarts returns the limits whose counts would restart if r replaced the document in file. It
-// returns none if file is empty.
+// restarts returns the limits whose counts would restart if the rules r replaced the document in the file.
+// It returns none if file is empty.
 func restarts(ctx context.Context, in io.Reader, file string, r *rules.Rules) ([]string, error) {
 	if file == "" {
 		return nil, nil

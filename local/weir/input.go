@@ -11,8 +11,8 @@ import (
 	"github.com/weir-limits/weir/local/command"
 )
 
-// await returns the result of read, or the error of ctx if ctx ends first. It is for reads that may
-// never return, such as from a terminal.
+// await returns the result of the function read, or the error of ctx if ctx ends first. It is for reads
+// that may never return, such as from a terminal.
 func await[T any](ctx context.Context, read func() (T, error)) (value T, err error) {
 	done := make(chan struct{})
 	var got T
@@ -29,7 +29,7 @@ func await[T any](ctx context.Context, read func() (T, error)) (value T, err err
 	}
 }
 
-// readDocument reads a file. If the name is "-", it reads in.
+// readDocument reads a file. If the name is "-", it reads the standard input, which is the reader in.
 func readDocument(ctx context.Context, in io.Reader, file string) ([]byte, error) {
 	if file == "-" {
 		return await(ctx, func() ([]byte, error) { return io.ReadAll(in) })

@@ -110,8 +110,8 @@ func (l *limitFlags) warnTier(ctx context.Context, progress io.Writer, table, ti
 	}
 }
 
-// rulesInForce returns the rules in a file. Without a file, it returns the published rules, or else
-// the rules of the checkout, or nil. from names the document for messages.
+// rulesInForce returns the rules in a file. Without a file, it returns the published rules, or else the
+// rules of the checkout, or nil. from is the name of the document in messages.
 func rulesInForce(ctx context.Context, table, file string) (r *rules.Rules, from string, err error) {
 	var document []byte
 	if from = file; file == "" {

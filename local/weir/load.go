@@ -199,7 +199,7 @@ func (l *loader) mint() error {
 	return nil
 }
 
-// maxAnswer is the maximum number of bytes that send reads of a response body.
+// maxAnswer is the maximum number of bytes of a response body that a loader reads.
 const maxAnswer = 1 << 20
 
 func (l *loader) send(ctx context.Context, n int) (int, error) {

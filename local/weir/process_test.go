@@ -114,9 +114,9 @@ func remaining(t *testing.T, store, namespace, rulesFile, user string) string {
 	return strings.Join(left, ", ")
 }
 
-// hammer sends 256 requests by this many concurrent clients. least is the smallest remaining quota
-// in an admitted answer. late counts requests that were not decided: after a timeout, an open
-// breaker, or too many lost races.
+// hammer sends 256 requests from some concurrent clients. least is the smallest remaining quota in an
+// admitted answer. late counts requests that were not decided: after a timeout, an open breaker, or too
+// many lost races.
 func hammer(t *testing.T, gateways []*commandtest.Process, token string, clients int) (admitted, least, late int64) {
 	t.Helper()
 	var n, low, undecided atomic.Int64
@@ -128,7 +128,7 @@ func hammer(t *testing.T, gateways []*commandtest.Process, token string, clients
 				r := commandtest.Send(t, http.MethodGet, gateways[i%2].URL+"/api/v1/search", token)
 				switch degraded := r.Header.Get("Weir-Degraded"); degraded {
 				case "", "none": // every 429 of the REST API has this field; "none" means that the store decided
-				// Not decided: after a timeout, or because late answers opened the breaker.
+				// Not decided: the call timed out, late answers had opened the breaker, or the subject was busy.
 				case string(limiter.ReasonTimeout), string(limiter.ReasonBreaker), string(limiter.ReasonBusy):
 					if undecided.Add(1); degraded == string(limiter.ReasonBusy) && r.StatusCode != http.StatusTooManyRequests {
 						t.Errorf("undecided: got status %s, want 429", r.Status)

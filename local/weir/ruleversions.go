@@ -92,7 +92,8 @@ type published struct {
 	Diff     string   `json:"diff"`               // unified diff; empty if the document was in force before
 }
 
-// publish publishes a proposal. If after is not 0, publish fails unless version after is in force.
+// publish publishes a proposal. If after is not 0, it is a version number: publish fails unless that
+// version is in force.
 func (o *rulesOptions) publish(ctx context.Context, out io.Writer, p proposal, note string, after int64) error {
 	r, err := p.check(o.maxDelay)
 	if problems, mistaken := errors.AsType[rules.Problems](err); mistaken {
@@ -188,7 +189,8 @@ func (o *rulesOptions) get(ctx context.Context, out io.Writer, version int64) er
 	return err
 }
 
-// diff prints the difference between two versions or, if p is not nil, between from and p.
+// diff prints the difference between the versions from and to. If p is not nil, diff compares the version
+// from with p.
 func (o *rulesOptions) diff(ctx context.Context, out io.Writer, from, to int64, p *proposal) error {
 	kept, err := o.open(ctx)
 	if err != nil {

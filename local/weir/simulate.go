@@ -189,8 +189,8 @@ func report(to io.Writer, progress *atomic.Int64, plan []simulate.Scenario, begu
 	return func() { close(done); <-stopped }
 }
 
-// estimate describes the progress: part is the share of the requests that is done, after is the
-// time since the start, total is the number of requests.
+// estimate describes the progress. part is the share of the requests that is done, after is the time since
+// the start, and total is the number of requests.
 func estimate(part float64, after time.Duration, total float64) string {
 	left := "unknown time"
 	if part > 0 {

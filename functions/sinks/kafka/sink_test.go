@@ -51,7 +51,7 @@ func sink(t *testing.T, o kafka.Options) *kafka.Sink {
 	return s
 }
 
-// batch returns n different events, numbered from first.
+// batch returns n different events. The number of the first event is first.
 func batch(first, n int) [][]byte {
 	lines := make([][]byte, n)
 	for i := range lines {
@@ -60,7 +60,7 @@ func batch(first, n int) [][]byte {
 	return lines
 }
 
-// checkTopic checks that a topic contains exactly want different events, each once.
+// checkTopic checks that a topic contains the wanted number of different events, each once.
 func checkTopic(t *testing.T, brokers []string, topic string, want int) {
 	t.Helper()
 	c, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))

@@ -32,8 +32,8 @@ func (c *Clock) Set(now time.Time) {
 // Wait adds d to the time.
 func (c *Clock) Wait(d time.Duration) { c.Set(c.Now().Add(d)) }
 
-// Serve starts two servers, and closes them after the test. It calls open with their URLs to get their
-// handlers.
+// Serve starts two servers, and closes them after the test. It passes their URLs to the function open,
+// which returns their handlers.
 func Serve(t *testing.T, open func(urls []string) ([]http.Handler, error)) (rest, web *httptest.Server) {
 	t.Helper()
 	rest, web = httptest.NewUnstartedServer(nil), httptest.NewUnstartedServer(nil)

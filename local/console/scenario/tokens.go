@@ -131,7 +131,7 @@ func (p *tokensPlay) ask(at time.Duration) error {
 	return nil
 }
 
-// stepTo settles the answers that arrive up to end, and records the steps before them.
+// stepTo settles the answers that arrive up to the time end, and records the steps before them.
 func (p *tokensPlay) stepTo(end time.Duration) error {
 	for {
 		step := time.Duration(len(p.result.Steps)) * tokensStep
@@ -150,7 +150,7 @@ func (p *tokensPlay) stepTo(end time.Duration) error {
 	}
 }
 
-// settle settles the next answer in waiting.
+// settle settles the answer that arrives next.
 func (p *tokensPlay) settle() error {
 	a := p.waiting[0]
 	p.waiting = p.waiting[1:]

@@ -62,7 +62,7 @@ func (s *Stack) logsOf(functions []Resource) (groups []string) {
 	return groups
 }
 
-// clean tests that no line since a time matches a pattern.
+// clean tests that the logs have no line that is newer than a time and matches a pattern.
 func (s *Stack) clean(ctx context.Context, since time.Time, pattern, expected string) (verify.Observation, error) {
 	groups := s.logsOf(s.weirFunctions())
 	if len(groups) == 0 {

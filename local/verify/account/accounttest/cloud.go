@@ -96,8 +96,9 @@ func (c *Cloud) Environment() map[string]string {
 	return map[string]string{"AWS_ENDPOINT_URL": c.URL, "AWS_REGION": Region, "AWS_ACCESS_KEY_ID": "AKIAEXAMPLE", "AWS_SECRET_ACCESS_KEY": "secret"}
 }
 
-// OnCall calls fail before each call. fail returns the error code of the call, such as "AccessDenied", or "".
-// The action of a call that is not of a query service is its method and path.
+// OnCall registers the function fail, which runs before each call. fail returns the error code of the call,
+// such as "AccessDenied", or "" for no error. If a call has no action, because its service is not a query
+// service, action is its method and path.
 func (c *Cloud) OnCall(fail func(action string) string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
