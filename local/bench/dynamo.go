@@ -179,7 +179,6 @@ func dynamoGoals(requests, guess, over, failed table) (goals []goal) {
 		atMost("decisions that failed, of all algorithms", sumOf(failed, slices.Concat(windows, buckets, []string{"sliding_log"})), 0, 0))
 }
 
-// sumOf adds up columns of a table.
 func sumOf(t table, columns []string) (sum figure) {
 	for _, r := range t.Rows {
 		for _, c := range columns {

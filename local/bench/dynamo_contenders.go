@@ -23,7 +23,7 @@ type dynamoContender struct {
 	name      string
 	algorithm algo.Algorithm
 	aligned   bool // its windows are those of algorithm, so a replay by algorithm can count wrong admissions
-	// environment returns a new limiter, without any state.
+	// environment returns the function of a new limiter, which has no state.
 	environment func(dynamoPlace, []*limiter.Limit) decideDynamo
 }
 
@@ -52,7 +52,7 @@ func dynamoContenders() []dynamoContender {
 		dynamoContender{"expire or increment", algo.FixedWindow, false, incrementEnvironment})
 }
 
-// weirEnvironment makes the public call: from the caller's ID to the decision.
+// weirEnvironment decides with the public call of Weir, from the caller's ID to the decision.
 func weirEnvironment(p dynamoPlace, limits []*limiter.Limit) decideDynamo {
 	l := must(limiter.New(must(dynamostore.New(p.meter, dynamostore.Options{Table: p.table, Namespace: "w"})), limiter.Options{Logger: silent}))
 	return func(ctx context.Context, now time.Time) (bool, error) {

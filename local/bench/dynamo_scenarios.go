@@ -81,8 +81,8 @@ func dynamoScenarios(quick bool) []scenario {
 // interval is the time between two requests at the rate of the usual limit.
 var interval = usual.window / time.Duration(usual.requests)
 
-// evenly sends requests at half the limit. If remembered is true, one environment decides all of them.
-// Otherwise, a new environment decides each one.
+// evenly sends requests at half the limit. If remembered is true, one environment decides all requests.
+// Otherwise, a new environment decides each request.
 func evenly(windows int, remembered bool) func(*trial) error {
 	return func(t *trial) error {
 		decide := t.environment()
@@ -187,7 +187,8 @@ func allAtOnce(t *trial) error {
 	})
 }
 
-// spread sends requests at a share of the limit, each to a random environment.
+// spread sends requests at a rate that is a share of the limit's. Each request goes to a random
+// environment.
 func spread(environments int, load float64, windows int) func(*trial) error {
 	return func(t *trial) error {
 		all := make([]decideDynamo, environments)

@@ -133,13 +133,12 @@ func functionCostOf(invoke func() error, duration time.Duration) (functionCost, 
 	return functionCost{each(float64(elapsed)), each(float64(after.Mallocs - before.Mallocs)), each(float64(after.TotalAlloc - before.TotalAlloc))}, err
 }
 
-// functionContender is a row: what one invocation does.
+// functionContender is a row of the table, with the invocation that the row measures.
 type functionContender struct {
 	name   string
 	invoke func() error
 }
 
-// functionContenders returns the rows of the table.
 func functionContenders(ctx context.Context) ([]functionContender, error) {
 	issuer, err := newIssuer()
 	if err != nil {
@@ -228,7 +227,6 @@ func eventOf(field, value string) []byte {
 	return must(json.Marshal(event))
 }
 
-// issuer signs tokens.
 type issuer struct {
 	ec  *ecdsa.PrivateKey
 	rsa *rsa.PrivateKey

@@ -19,8 +19,8 @@ import (
 	"github.com/weir-limits/weir/local/lambdaenv"
 )
 
-// These functions, which `make bench` builds beside this program, are the minimum for a function and for a
-// function that calls DynamoDB.
+// The names of two functions that `make bench` builds beside this program. They are the minimum for a
+// function, and for a function that calls DynamoDB.
 const (
 	trivialRow = "a function that does nothing"
 	oneReadRow = "a function that reads one item"
@@ -64,8 +64,8 @@ func startTable(ctx context.Context, b *bench) (t table, ok bool, err error) {
 	}, true, err
 }
 
-// startGoals are the goals of the bundles. The goal of the first answer is half of an earlier
-// measurement: 4.1, when each function linked all clients.
+// startGoals are the goals of the bundles. The goal of the first answer is half of an earlier ratio. That
+// ratio was 4.1, when each function linked all clients.
 func startGoals(t table) []goal {
 	return []goal{
 		atMost("authorizer, first answer, of a function that does nothing", t.value("authorizer", "of nothing"), 2.05, 2).because(fmt.Sprintf(
@@ -93,7 +93,7 @@ func zippedSize(path string) (figure, error) {
 	return figure(file.Len()) / 1e6, err
 }
 
-// firstAnswer returns the median time of some starts, in milliseconds.
+// firstAnswer returns the median time from the start of a process to its first answer, in milliseconds.
 func firstAnswer(ctx context.Context, path, endpoint string) (figure, error) {
 	store := "dynamodb"
 	if strings.HasSuffix(filepath.Dir(path), "-redis") {

@@ -28,7 +28,7 @@ type memoryContender struct {
 // endless is a limit that is too large for any measurement to reach.
 const endless = 1_000_000_000
 
-// reference is the fastest peer. The goals compare the times of Weir with its times.
+// reference is the fastest peer. The goals compare the times of Weir with the times of reference.
 const reference = "go-limiter"
 
 // manyKeys is the number of callers in the measurement of memory.
@@ -223,7 +223,7 @@ func (m memoryMeasure) bytes() (figure, error) {
 	return figure(after-before)/figure(len(m.ids)) - figure(len(m.ids[0])), nil
 }
 
-// over returns the number of admitted requests above the limit, from all cores together.
+// over returns by how many requests the limiter exceeds the limit while goroutines on all cores use it.
 func (m memoryMeasure) over() (figure, error) {
 	const limit, attempts = 1000, 4000
 	worker, finish, err := m.contender.open(limit, time.Hour)

@@ -37,7 +37,7 @@ type decideRedis func(ctx context.Context, caller string) (allowed bool, err err
 type redisKind int
 
 const (
-	baseline redisKind = iota // no limiter, but the maximum throughput of server and client
+	baseline redisKind = iota // no limiter; shows the maximum throughput of server and client
 	peerRow
 	publicRow // a public call of Weir, to which the goals apply
 	storeRow  // a call of a Weir store, below the public call
@@ -148,7 +148,6 @@ func (m *redisMeasure) close(ctx context.Context) {
 	_ = m.client.Close()
 }
 
-// caller returns a new caller.
 func (m *redisMeasure) caller() string { return fmt.Sprintf("%s-%016x", m.run, rand.Uint64()) }
 
 var (
@@ -408,7 +407,7 @@ func (m *redisMeasure) remove(ctx context.Context) error {
 	}
 }
 
-// over returns the number of admitted requests above the limit, from 64 goroutines together.
+// over returns by how many requests a contender exceeds the limit while 64 goroutines use it.
 func (m *redisMeasure) over(ctx context.Context, decide decideRedis) figure {
 	const attempts = 10
 	caller := m.caller()

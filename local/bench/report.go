@@ -87,7 +87,7 @@ func (r report) json(w io.Writer) error {
 //go:embed profiles
 var profiles embed.FS
 
-// profile returns the profile text of a group; "" if the group has none.
+// profile returns the profile text of a group, or "" if the group has none.
 func profile(group string) string {
 	text, _ := profiles.ReadFile("profiles/" + group + ".md")
 	return string(text)

@@ -29,7 +29,6 @@ func interleave(ctx context.Context, b *bench, names []string, measure func(cont
 	return rows, nil
 }
 
-// medians returns the median of each column.
 func medians(lines [][]figure) (all []figure) {
 	for c := range lines[0] {
 		var values []figure

@@ -80,22 +80,18 @@ func (g goal) because(why string) goal {
 	return g
 }
 
-// atMost returns a goal that requires f <= most.
 func atMost(what string, f figure, most float64, digits int) goal {
 	return goal{What: what, Want: "at most " + figure(most).text(digits), Measured: f.text(digits), Met: float64(f) <= most}
 }
 
-// below returns a goal that requires f < limit.
 func below(what string, f figure, limit float64, digits int) goal {
 	return goal{What: what, Want: "below " + figure(limit).text(digits), Measured: f.text(digits), Met: float64(f) < limit}
 }
 
-// atLeast returns a goal that requires f >= least.
 func atLeast(what string, f figure, least float64, digits int) goal {
 	return goal{What: what, Want: "at least " + figure(least).text(digits), Measured: f.text(digits), Met: float64(f) >= least}
 }
 
-// value returns the figure of a row and a column.
 func (t table) value(name, column string) figure {
 	if r, c := t.row(name), t.column(column); r != nil && c >= 0 {
 		return r.Values[c]
@@ -117,7 +113,7 @@ func (t table) ratio(name, reference, column string) figure {
 	return median(ratios)
 }
 
-// row returns the row with a name; nil if there is none.
+// row returns the row with a name, or nil if there is none.
 func (t table) row(name string) *row {
 	for i := range t.Rows {
 		if t.Rows[i].Name == name {
@@ -127,7 +123,7 @@ func (t table) row(name string) *row {
 	return nil
 }
 
-// column returns the index of a column; -1 if there is none.
+// column returns the index of a column, or -1 if there is none.
 func (t table) column(name string) int {
 	return slices.IndexFunc(t.Columns, func(c column) bool { return c.Name == name })
 }
@@ -189,7 +185,7 @@ func grid(cells [][]string, numbers bool) string {
 	return b.String()
 }
 
-// goalGrid returns goals as a Markdown table. A missed goal is marked as MISSED. If an argument explains
+// goalGrid returns goals as a Markdown table. The mark of a missed goal is MISSED. If an argument explains
 // the miss, the mark is "missed" with the number of the argument. The arguments follow the table.
 func goalGrid(goals []goal) string {
 	cells := [][]string{{"goal", "want", "measured", ""}}

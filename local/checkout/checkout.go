@@ -140,8 +140,8 @@ func (c Checkout) Seed() (keys map[string]string, err error) {
 	return c.SampleKeys(false)
 }
 
-// Exists reports whether a file exists. If it cannot check this, it returns true, and the caller gets the
-// error when it reads the file.
+// Exists reports whether a file exists. If Exists cannot check this, it returns true. The caller then gets
+// the error when it reads the file.
 func Exists(path string) bool {
 	_, err := os.Stat(path)
 	return !errors.Is(err, fs.ErrNotExist)

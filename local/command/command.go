@@ -74,7 +74,7 @@ type Build struct {
 // -ldflags "-X github.com/weir-limits/weir/local/command.version=v1.0.0".
 var version string
 
-// Built returns the version data of this program: those of the linker and of the go command.
+// Built returns the version data that the linker and the go command have put into this program.
 func Built() Build {
 	b := Build{Version: cmp.Or(version, "unknown"), Commit: "unknown", Go: runtime.Version()}
 	info, ok := debug.ReadBuildInfo()
@@ -95,8 +95,8 @@ func Built() Build {
 	return b
 }
 
-// Main runs the command line of this process and then exits. The first interrupt cancels the context
-// of the command, and so does the end of its terminal. The second interrupt ends the process at once.
+// Main runs the command line of this process and then exits. The first interrupt, or the end of the
+// terminal, cancels the context of the command. The second interrupt ends the process at once.
 func Main(root *cobra.Command) {
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it

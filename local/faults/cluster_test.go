@@ -81,7 +81,7 @@ func (s *server) option(name string) string { return s.options[slices.Index(s.op
 // slot returns the slot that holds the counts of a caller.
 func (w *world) slot(t *testing.T, caller string) int64 {
 	t.Helper()
-	// One key has all counts of the caller. It contains the subject, and the whole key is its hash tag
+	// One key has all counts of the caller. The key contains the subject, and its hash tag is the whole key
 	// (package redisstore).
 	for _, n := range w.cluster.nodes {
 		for _, key := range n.do(t, "keys", "*").([]any) {
@@ -127,7 +127,7 @@ func (c *cluster) depart(t *testing.T, slot int64) (arrive func()) {
 	}
 }
 
-// carry moves the keys of a slot to the node that the slot moves to.
+// carry moves the keys of a slot that depart has started to move.
 func (c *cluster) carry(t *testing.T, slot int64) {
 	t.Helper()
 	from := c.owner(t, slot)

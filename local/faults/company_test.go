@@ -18,8 +18,8 @@ import (
 	functions "github.com/weir-limits/weir/local/lambdaenv"
 )
 
-// companyFaults are faults whose result depends on the callers and on the times of their requests. Their
-// fields begin or company send these requests.
+// companyFaults are faults whose result depends on the callers and on the times of their requests. The
+// functions in their fields begin or company send these requests.
 var companyFaults = []fault{
 	{name: "requests are lost for longer than 5 s", begin: poisoned("up", "timeout", nil), end: healed, sees: limiter.ReasonTimeout, count: countsNone, lull: 5500 * time.Millisecond},
 	{name: "requests with two subjects are lost", company: askPairs, count: countsThen, note: "`store_timeout`, then `store_breaker`; after the fault, the first request succeeds"},
@@ -31,16 +31,16 @@ var companyFaults = []fault{
 
 const pair = "pair" // endpoint with two limits: one for each address, and one for all callers
 
-// degraded checks a request on a limit with on_error allow: the environment must admit it without the
-// store, within the given time plus allowance.
+// degraded checks the answer to a request on a limit with on_error allow. The environment must admit the
+// request without the store, within the given time plus allowance.
 func (p *problems) degraded(a answer, within time.Duration) {
 	if a.status != http.StatusNoContent || a.degraded != limiter.ReasonTimeout && a.degraded != limiter.ReasonBreaker || a.took > within+allowance {
 		p.add("answer: got %+v, want it degraded within %s", a, within+allowance)
 	}
 }
 
-// askPairs sends requests with two subjects while the network drops them. After the fault, the first
-// request that reaches the store must charge both subjects.
+// askPairs sends requests with two subjects while the network drops the store calls. After the fault, the
+// first request that reaches the store must charge both subjects.
 func askPairs(t *testing.T, found *problems, w *world) {
 	t.Helper()
 	w.ask(client, pair)
@@ -119,8 +119,8 @@ func startAlone(t *testing.T, found *problems, w *world) {
 	}
 }
 
-// frozen returns the field company of a fault. Its environment is a process that is frozen between
-// requests, as in Lambda. While the process is frozen, it loses its connections.
+// frozen returns the field company of a fault. The environment of the fault is a process that the test
+// freezes between requests, as Lambda does. The frozen process loses its connections.
 func frozen(pause time.Duration) func(*testing.T, *problems, *world) {
 	return func(t *testing.T, found *problems, w *world) {
 		t.Helper()

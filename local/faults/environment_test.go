@@ -143,7 +143,7 @@ func (e *environment) ask(caller, policy string) answer {
 	return answer{w.Code, w.Header().Get(httplimit.RetryAfterField), limiter.Reason(w.Header().Get(httplimit.DegradedField)), time.Since(begun)}
 }
 
-// charge returns the charge of a request of a caller to the endpoint of a policy.
+// charge returns the charge of a request to the endpoint of a policy. from is the address of the caller.
 func (e *environment) charge(from, policy string) limiter.Charge {
 	return e.app.Rules.Current().Charges(nil, http.MethodGet, rules.MustParsePath("/"+policy), caller.Caller{IP: address(from)})[0]
 }

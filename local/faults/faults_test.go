@@ -129,7 +129,7 @@ func restored(_ *testing.T, w *world) {
 	w.dynamo.garbled.Store(nil)
 }
 
-// kill starts a decision in another process. It kills this process after the store has counted the
+// kill starts a decision in another process. It kills the other process after the store has counted the
 // request, and before the answer of the store arrives.
 func kill(t *testing.T, w *world) {
 	t.Helper()

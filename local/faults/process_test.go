@@ -16,9 +16,9 @@ import (
 	"github.com/weir-limits/weir/limiter"
 )
 
-// If processVariable is set, the test program runs as an environment. The environment prints a line when
-// it is ready. After it has read a line, it sends one request. If Lambda's variables are set, the test
-// program runs as a function instead.
+// If processVariable is set, the test program runs as an environment. The environment prints a line when it
+// is ready. When the environment has read a line, it sends one request. If Lambda's variables are set, the
+// test program runs as a function instead.
 const processVariable = "WEIR_FAULTS_PROCESS"
 
 func TestMain(m *testing.M) {

@@ -55,7 +55,6 @@ func (s *server) run(t *testing.T) {
 	s.do(t, "ping")
 }
 
-// kill kills the server.
 func (s *server) kill(t *testing.T) {
 	t.Helper()
 	s.signal(t, syscall.SIGKILL)
@@ -69,13 +68,11 @@ func (s *server) signal(t *testing.T, signal syscall.Signal) {
 	}
 }
 
-// hostPort returns the host and the port of the server.
 func (s *server) hostPort() (host, port string) {
 	host, port, _ = strings.Cut(s.address, ":")
 	return host, port
 }
 
-// do sends a command and returns the answer.
 func (s *server) do(t *testing.T, args ...any) any {
 	t.Helper()
 	answer, err := s.client.Do(context.Background(), args...).Result()
@@ -85,7 +82,6 @@ func (s *server) do(t *testing.T, args ...any) any {
 	return answer
 }
 
-// freePort returns a free port.
 func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

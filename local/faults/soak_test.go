@@ -78,7 +78,7 @@ type record struct {
 	took    []time.Duration // durations of decisions by the store
 	without []time.Duration // durations of decisions without the store
 	reasons map[limiter.Reason]int
-	late    []time.Duration // time by which each sleep was too long
+	late    []time.Duration // how much too long each sleep was
 }
 
 // load sends requests until the end of the test. It starts and ends faults.
@@ -158,7 +158,7 @@ func (r *record) ask(e *environment, caller, policy string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err != nil || d.Failed != (policy == "soak/deny" && d.Reason != limiter.ReasonNone && answer.Problem != nil && answer.Problem.Status == http.StatusServiceUnavailable) {
-		r.errors++ // only on_error deny may answer with a 503 in an outage, and no other policy
+		r.errors++ // in an outage, only the policy on_error deny may answer 503
 		return
 	}
 	window := cell{caller, policy, now.Truncate(soakWindow).Add(soakWindow).UnixNano()}
@@ -207,14 +207,14 @@ func (r *record) check(t *testing.T) {
 		case cell.policy == "soak/local" && c.degradedAdmitted > soakEnvironments*soakShare:
 			t.Errorf("%v: requests that the shares admitted: got %d, want at most %d", cell, c.degradedAdmitted, soakEnvironments*soakShare)
 		}
-		// The store can count more requests than it admits: a request that got no answer, a slow request
-		// in the next window, and a retried request twice.
+		// The store can count more requests than callers see admitted. It counts a request that got no answer. It
+		// counts a slow request in the next window. It counts a retried request twice.
 		lost := c.degraded
 		if last := r.cells[cell.last()]; last != nil {
 			lost += last.degraded
 		}
-		// The store counts whole leases, of which environments can have unused quota at the end of the
-		// window.
+		// The store counts a whole lease. At the end of the window, environments can have unused quota of their
+		// leases.
 		if cell.policy == "soak/lease" {
 			lost += soakEnvironments * soakLease
 		}

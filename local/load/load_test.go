@@ -117,8 +117,8 @@ func TestRun_unanswered(t *testing.T) {
 // of three digits.
 func near(got, want float64) bool { return math.Abs(got-want) <= 20 }
 
-// After the duration, a started request has five more seconds. Its answer in that time counts, even if
-// the latency is above the range of the histogram.
+// After the duration, a started request has five more seconds. An answer in that time counts, even if its
+// latency is above the range of the histogram.
 func TestRun_grace(t *testing.T) {
 	for _, c := range []struct {
 		takes   time.Duration

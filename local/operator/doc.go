@@ -3,8 +3,8 @@
 // [Operator.Reset] deletes it. The local gateway serves them over HTTP ([Operator.Handler]), and
 // [Client] is the HTTP client. For a deployment, the commands use an Operator over its store.
 //
-// Explain and Usage change and charge nothing. They show the state in the store, where a lease counts as
-// charged. They cannot show the counts in an environment's own memory: cells, counts that are not
+// Explain and Usage change and charge nothing. They show the state in the store, in which a whole lease
+// counts as charged. They cannot show the counts in an environment's own memory: cells, counts that are not
 // synchronized yet, and the local share during an outage. The notes of an answer list the counts that it
 // omits.
 //

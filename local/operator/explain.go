@@ -210,8 +210,8 @@ func newCaller(c caller.Caller, tier string, rejected error) Caller {
 	return made
 }
 
-// caller returns the caller of q. rejected is the reason why the credential of q is rejected, or nil. The
-// tier of q takes precedence over the tier of the key's record, as the tier of a token does.
+// caller returns the caller of q. rejected is the reason why the credential of q is rejected, or nil. As
+// the tier of a token does, the tier of q takes precedence over the tier in the key's record.
 func (o *Operator) caller(ctx context.Context, now time.Time, q Question) (who caller.Caller, rejected error, notes []string, err error) {
 	address := o.Address
 	if q.IP != "" {
@@ -282,8 +282,8 @@ func newRule(m rules.Match) Rule {
 	return r
 }
 
-// newDecision converts d. rejected is the reason why the credential is rejected, or nil. If no limit refuses,
-// rejected decides the answer.
+// newDecision returns the limiter's decision d as the answer to a question. rejected is the reason why the
+// credential is rejected, or nil. If no limit refuses, rejected decides the answer.
 func newDecision(d limiter.Decision, listed []rules.Listed, rejected error) Decision {
 	made := Decision{
 		Allowed: d.Allowed, DelaySeconds: d.Delay.Seconds(), Degraded: string(d.Reason), FromCache: d.FromCache && !d.Allowed,
@@ -312,7 +312,6 @@ func newDecision(d limiter.Decision, listed []rules.Listed, rejected error) Deci
 	return made
 }
 
-// units are the kinds of a store call.
 var units = map[string]string{"dynamodb": "write", "redis": "script"}
 
 // cost returns the cost of a decision that admits the request.

@@ -50,7 +50,7 @@ var (
 	local  = netip.MustParseAddr("127.0.0.1")
 )
 
-// desk has an operator and the environment that decides.
+// desk has an operator and the environment that decides requests.
 type desk struct {
 	*operator.Operator
 	t     testing.TB
@@ -119,8 +119,8 @@ func (d *desk) send(q operator.Question) limiter.Decision {
 	return decision
 }
 
-// noTime is the panic value after a decision for which a busy server answered too late. The test then has
-// no result.
+// noTime is the value with which a test panics if a busy server answered a decision too late. The test then
+// has no result.
 type noTime struct{ reason limiter.Reason }
 
 func (d *desk) explain(q operator.Question) operator.Explanation {
@@ -182,7 +182,7 @@ func hadTime(test func()) (ok bool) {
 }
 
 // An explanation equals the decision on the next request: both have the same limit and exactly the same
-// wait. Explanations charge nothing, however often they are repeated.
+// wait. Repeated explanations charge nothing.
 func TestExplain_equalsDecision(t *testing.T) {
 	questions := []operator.Question{
 		{Method: "GET", Path: "/search"},

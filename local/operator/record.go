@@ -8,8 +8,9 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// readRecord reads the record of the caller's API key into c, and returns it. unknown is an error if no key
-// has the id. If the records cannot be read, readRecord returns the zero Record and a note that says so.
+// readRecord reads the record of the caller's API key into c, and returns the record. unknown is an error
+// if no key has the id. If the records cannot be read, readRecord returns the zero Record and a note that
+// says so.
 func (o *Operator) readRecord(ctx context.Context, c *caller.Caller) (r caller.Record, notes []string, unknown error) {
 	if c.APIKey == "" {
 		return r, nil, nil

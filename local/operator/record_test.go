@@ -11,7 +11,8 @@ import (
 	"github.com/weir-limits/weir/local/operator"
 )
 
-// An explanation and a usage by the id of an API key use the tier and the limits of its record.
+// If a question has the id of an API key, Explain and Usage use the tier and the limits of the key's
+// record.
 func TestOperator_record(t *testing.T) {
 	d := newDesk(t, "memory")
 	d.rules = parse(t, `{"rules":[{"endpoint":"/a","limits":{"free":{"name":"search","requests":5,"window":"1m"},"paid":[

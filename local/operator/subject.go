@@ -32,7 +32,7 @@ func ParseSubject(text string, ipv6Bits int) (limiter.Subject, error) {
 }
 
 // parse reads a subject in the form that explain prints. %XX is the escape of a byte. Only bytes with a
-// meaning in a subject need an escape. The returned values are those in the subject.
+// meaning in a subject need an escape. parse also returns the values in the subject.
 func (o *Operator) parse(text string) (limiter.Subject, rules.Values, error) {
 	if len(text) > maxSubject {
 		return limiter.Subject{}, rules.Values{}, mistake("subject: got %d bytes, want at most %d", len(text), maxSubject)
@@ -86,8 +86,8 @@ func (o *Operator) parts(text string) (subject limiter.Subject, v rules.Values, 
 	return subject, v, nil
 }
 
-// part reads one part of a subject into v, and returns the part as a subject. order is a text by which
-// the parts of a subject are sorted.
+// part reads one part of a subject into v, and returns the part as a subject. order is the sort key of the
+// part within its subject.
 func (o *Operator) part(part string, v *rules.Values) (order string, one limiter.Subject, err error) {
 	const afterWords = "~" // "~" sorts after letters, so user, apikey and ip follow all other parts
 	kind, value, _ := strings.Cut(part, ":")

@@ -94,7 +94,7 @@ func (o *Operator) others(ctx context.Context, now time.Time, s limiter.Subject,
 		for _, subject := range l.Charge.Limit.Subjects(own) {
 			known[place{subject, l.Charge.Limit.ID}] = true
 		}
-		if o.Kind == memory { // a store in memory ignores shards, and counts the limit in the subject of the charge
+		if o.Kind == memory { // a store in memory has no shards: it counts the limit under the subject of the charge
 			known[place{own, l.Charge.Limit.ID}] = true
 		}
 		if !slices.Contains(items, own) { // the limit is in the item of one endpoint
@@ -139,7 +139,7 @@ func (o *Operator) Reset(ctx context.Context, subject string) (Forgotten, error)
 		return Forgotten{}, err
 	}
 	now := o.Clock()
-	_, _, _ = o.readRecord(ctx, &values.Caller) // without its record, the key has the limits of its tier
+	_, _, _ = o.readRecord(ctx, &values.Caller) // if the record cannot be read, the limits of the key's tier apply
 	r := o.Rules(ctx, now)
 	listed := r.Of(values, s)
 	before, err := o.usage(ctx, now, s, listed, r.Version())

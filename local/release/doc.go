@@ -10,7 +10,8 @@
 //   - SHA256SUMS: the digests of the other files, for sha256sum --check
 //
 // Each archive contains LICENSE and THIRD-PARTY-LICENSES, the licenses of the components in its program. In
-// the layer, the prefix of these names is weir-. A component without a license fails the release.
+// the layer, the prefix of these names is weir-. If a component has no license, the release fails.
 //
-// The same programs give the same bytes: no file contains a time, a path or the order of a folder.
+// The same programs give the same bytes: no file contains a time or a path, or depends on the order of
+// files in a folder.
 package release

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/mod/module"
 )
 
-// These patterns match the names of the files that a copy of a component must contain. A component without
-// a file of the first kind fails the release.
+// These patterns match the names of the files that a copy of a component must contain. If a component has
+// no file of the first kind, the release fails.
 var (
 	licenseFile = regexp.MustCompile(`(?i)^(un)?(licen[cs]e|copying)\b`)
 	noticeFile  = regexp.MustCompile(`(?i)^(notice|patents|copyright)(\.(md|txt))?$`)
@@ -30,7 +30,7 @@ type licenses struct {
 	read     map[string][]notice // by package URL
 }
 
-// document returns a text with the notices of the components. Notices with the same text share it.
+// document returns a text with the notices of the components. Equal notices appear once.
 func (l *licenses) document(components []cyclonedx.Component) ([]byte, error) {
 	sources, texts := map[string][]string{}, []string{}
 	for _, c := range components {

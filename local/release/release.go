@@ -42,7 +42,6 @@ var architectures = []string{"arm64", "x86_64"}
 // modules.
 var versions = regexp.MustCompile(`^v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?$`)
 
-// file is a file of the release.
 type file struct {
 	name    string
 	content []byte
@@ -74,8 +73,8 @@ func Write(dir string, p Programs) ([]string, error) {
 	return write(dir, files)
 }
 
-// write writes the files into a new folder beside dir and then replaces dir, so that dir never contains
-// a part of a release.
+// write writes the files into a new folder beside dir, which then replaces dir. So dir never contains an
+// incomplete release.
 func write(dir string, files []file) (names []string, err error) {
 	dir = filepath.Clean(dir)
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
@@ -217,7 +216,6 @@ func programs(folder, pattern string) ([]string, error) {
 	return found, err
 }
 
-// mode returns the permissions of f.
 func (f file) mode() fs.FileMode {
 	if f.program {
 		return 0o755
@@ -225,7 +223,6 @@ func (f file) mode() fs.FileMode {
 	return 0o644
 }
 
-// zipped returns a zip file.
 func zipped(files ...file) ([]byte, error) {
 	var out bytes.Buffer
 	z := zip.NewWriter(&out)
@@ -243,7 +240,6 @@ func zipped(files ...file) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// tarred returns a compressed tar file.
 func tarred(files ...file) ([]byte, error) {
 	var out bytes.Buffer
 	compressed := gzip.NewWriter(&out)

@@ -2,8 +2,8 @@ package servers
 
 import "fmt"
 
-// browsers are the programs that tests of the web page can drive. Chrome comes first, because
-// on Ubuntu the sandbox works for Chrome, but only for some builds of Chromium.
+// browsers are the programs that tests of the web page can drive. Chrome comes first, because on Ubuntu the
+// sandbox works for Chrome, but not for all builds of Chromium.
 var browsers = []string{"google-chrome", "google-chrome-stable", "chromium", "chromium-browser"}
 
 // Browser returns the program of a Chromium or Chrome on the PATH.

@@ -60,7 +60,6 @@ func StartDocker(ctx context.Context, progress io.Writer) (*Server, error) {
 	return s, nil
 }
 
-// startEngine starts dockerd.
 func startEngine(ctx context.Context, path string) (*Server, error) {
 	dir, err := os.MkdirTemp("", "weir-docker-")
 	if err != nil {
@@ -92,7 +91,6 @@ func (e engine) has(ctx context.Context, image string) bool {
 	return e.call(ctx, nil, "image", "inspect", image) == nil
 }
 
-// call runs the docker command.
 func (e engine) call(ctx context.Context, stdin io.Reader, arguments ...string) error {
 	command := exec.CommandContext(ctx, "docker", append([]string{"--host", string(e)}, arguments...)...)
 	command.Stdin = stdin

@@ -35,7 +35,7 @@ type Server struct {
 const (
 	startTimeout = time.Minute
 	stopTimeout  = 20 * time.Second // Docker needs time to end its containers
-	outputDelay  = time.Second      // longest wait for the output of child processes that outlive the server
+	outputDelay  = time.Second      // longest wait for output of child processes after the end of the server
 	pollInterval = 20 * time.Millisecond
 )
 

@@ -22,7 +22,7 @@ func StartRedis(ctx context.Context) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start redis: %w", err)
 	}
-	// noeviction: an evicted key would reset a limit.
+	// The policy noeviction keeps all keys. An evicted key would reset a limit.
 	command := exec.Command(path, "--bind", "127.0.0.1", "--port", strconv.Itoa(port), //nolint:noctx // it outlives the start
 		"--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction")
 	command.Dir = os.TempDir()

@@ -121,7 +121,7 @@ func (s *SAM) archive(ctx context.Context, r Runtime) ([]byte, error) {
 	return content.Bytes(), errors.Join(a.err, a.w.Close())
 }
 
-// archive is a tar file with files of this machine. The first error ends its growth.
+// archive is a tar file with files of this machine. After the first error, nothing is added.
 type archive struct {
 	w   *tar.Writer
 	err error
@@ -186,7 +186,8 @@ func (r Runtime) bootstrap() []byte {
 	return script.Bytes()
 }
 
-// files returns the paths of the files at root, without tests, caches, and packages in a Python library.
+// files returns the paths of the files below root. It omits tests, caches, and the packages of a Python
+// library.
 func (a *archive) files(root string) (paths []string) {
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {

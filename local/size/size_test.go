@@ -209,8 +209,8 @@ func start(t *testing.T, path string, n int) (time.Duration, error) {
 	return times[n/2], nil
 }
 
-// layered returns the options of a function whose extension is the bootstrap of o. The function is this
-// program, see TestMain.
+// layered returns the options of a function whose extension is the bootstrap of o. The function itself is
+// this program (see TestMain).
 func layered(t *testing.T, o lambdaenv.Options) lambdaenv.Options {
 	t.Helper()
 	program, err := os.Executable()

@@ -88,7 +88,6 @@ func TestWith(t *testing.T) {
 	}
 }
 
-// writerFunc is an io.Writer.
 type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }

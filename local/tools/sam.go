@@ -45,8 +45,8 @@ type sam struct {
 	out, log            io.Writer
 }
 
-// samAPIs are the kinds of API in the order of their ports. A process serves one kind and removes the
-// resources of the kind other.
+// samAPIs are the kinds of API in the order of their ports. A process serves one kind. It removes the
+// resources of the other kind from the template.
 var samAPIs = []struct{ name, kind, other string }{
 	{"REST API", restAPIType, httpAPIType},
 	{"HTTP API", httpAPIType, restAPIType},
@@ -106,8 +106,8 @@ func (s *sam) serve(ctx context.Context, template *samTemplate, cli *servers.SAM
 	}
 }
 
-// samLocal returns variables and files for the functions, with the credentials of this checkout. weir
-// serve uses the same credentials.
+// samLocal returns variables and files that give the functions the credentials of this checkout. weir serve
+// uses the same credentials.
 func samLocal(c checkout.Checkout) (variables, files map[string]string, err error) {
 	if _, err := c.Seed(); err != nil {
 		return nil, nil, err

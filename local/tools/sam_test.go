@@ -42,7 +42,7 @@ func synthesized(t *testing.T) string {
 	return synthesizedAs(t, "WEIR_TEMPLATE")
 }
 
-// synthesizedAs returns the path of the template in a variable.
+// synthesizedAs returns the path of a template. An environment variable has the path.
 func synthesizedAs(t *testing.T, variable string) string {
 	t.Helper()
 	storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT")
@@ -177,8 +177,8 @@ var outcomes = map[string]string{
 }
 
 // The SAM CLI writes no access log, so it cannot settle a request by itself. `sam local invoke` runs the
-// function Settle with a sample event. It settles the receipt of the authorizer once. The receipt of the
-// sample is of another namespace.
+// function Settle with a sample event. Settle settles the receipt of the authorizer once. It rejects the
+// receipt of the sample event, which is from another namespace.
 func TestSAM_settle(t *testing.T) {
 	template, cli, document := prepared(t, synthesizedAs(t, "WEIR_SETTLE_TEMPLATE"))
 	invoke := func(function string, event []byte) []byte {

@@ -32,8 +32,8 @@ type layered struct {
 const dailyRequests = 20
 
 // The SAM CLI runs the examples in Express and Flask, with the layer, in containers with the real runtime
-// interface clients. Of each API, 20 requests a day pass with the fields of the decision. The next one gets the
-// 429 of Weir, and the function does not run.
+// interface clients. Each API admits 20 requests a day and adds the fields of the decision. The next
+// request gets the 429 of Weir, and the function does not run.
 func TestSAM_layer(t *testing.T) {
 	dynamo, docker := storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT"), storetest.Server(t, "docker", "DOCKER_HOST")
 	tools, clients := storetest.Server(t, "tools", "WEIR_TOOLS"), storetest.Server(t, "clients", "WEIR_CLIENTS")
@@ -63,7 +63,7 @@ func TestSAM_layer(t *testing.T) {
 	}
 }
 
-// checkDaily sends one request more than the limit of a day. The API numbers the orders, so the test sees that
+// checkDaily sends one request more than the daily limit. The API numbers the orders, so the test sees that
 // the function runs once for each admitted request.
 func checkDaily(t *testing.T, url string) {
 	t.Helper()

@@ -69,9 +69,9 @@ func object(o map[string]any, field string) map[string]any {
 	return value
 }
 
-// place copies the code of each function into dir, and adds files, by name, to the copy. It also adds
-// variables to the template, which override the template's own. (The option --env-vars of the SAM CLI
-// can only change variables that the template declares.)
+// place copies the code of each function into dir, and adds the given files to the copy. It also adds the
+// given variables to the template. They override the variables of the template. (The option --env-vars of
+// the SAM CLI can only change variables that the template declares.)
 func (t *samTemplate) place(dir string, files, variables map[string]string) error {
 	for _, id := range t.functions() {
 		function := t.resources()[id].(map[string]any)

@@ -52,8 +52,8 @@ func withCommand() *cobra.Command {
 // toolVariables has the environment variable of each tool that is not a store, by the tool's name.
 var toolVariables = map[string]string{"browser": "WEIR_BROWSER", "clients": "WEIR_CLIENTS", "docker": "DOCKER_HOST", "kafka": "KAFKA_BROKERS", "moto": "MOTO_ENDPOINT", "tools": "WEIR_TOOLS"}
 
-// variableOf returns the environment variable for the address of a server or tool; "" for an unknown
-// name.
+// variableOf returns the environment variable for the address of a server or tool. For an unknown name it
+// returns "".
 func variableOf(name string) string { return cmp.Or(servers.Variables[name], toolVariables[name]) }
 
 const withNames = "browser,clients,docker,dynamodb,kafka,moto,redis,tools"
@@ -157,7 +157,7 @@ func (w *with) provide(ctx context.Context, name string) (value string, server *
 		value, err = servers.Browser()
 		return value, nil, err
 	case "docker":
-		if value = servers.RunningDocker(ctx); value != "" { // with systemd, installing Docker also starts it
+		if value = servers.RunningDocker(ctx); value != "" { // with systemd, the installation of Docker also starts it
 			return value, nil, nil
 		}
 		server, err = servers.StartDocker(ctx, w.stderr)

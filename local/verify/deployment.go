@@ -48,7 +48,6 @@ type Deployment struct {
 // DefaultClients is the default of Deployment.Clients.
 const DefaultClients = 50
 
-// now returns the time of the Clock.
 func (d *Deployment) now() time.Time {
 	if d.Clock == nil {
 		return time.Now()

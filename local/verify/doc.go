@@ -10,8 +10,8 @@
 //
 // # Guarantee
 //
-// A row passes only if an answer of the deployment proves its claim. A row whose needs are missing, or
-// whose precondition did not occur, is skipped with the reason. Run sends at most [Plan.Requests]
+// A row passes only if an answer of the deployment proves its claim. A row is skipped, with the reason, if
+// it lacks something that it needs or if its precondition did not occur. Run sends at most [Plan.Requests]
 // requests: GET requests and preflights. It never exhausts a limit that all callers share.
 //
 // The table in infra/LIMITATIONS.md is the result of [Page].

@@ -21,7 +21,7 @@ import (
 	"github.com/weir-limits/weir/local/verify"
 )
 
-// faults are one fault for each row. The row, and no other, must fail.
+// faults has one fault for each row. With the fault, the row and no other row must fail.
 var faults = []struct {
 	name, row string
 	place
@@ -67,7 +67,7 @@ var faults = []struct {
 	{"500 if the authorizer fails", "rest-authorizer-failure", place{apis: removing("AUTHORIZER_FAILURE", "AUTHORIZER_CONFIGURATION_ERROR")}},
 }
 
-// Each fault fails its row and no other.
+// Each fault makes its row fail, and no other.
 func TestRun_faults(t *testing.T) {
 	for _, f := range faults {
 		t.Run(f.name, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestRun_withoutFault(t *testing.T) {
 	}
 }
 
-// Without a busy subject, a malformed path shows the refusal without values.
+// If no subject is busy, a malformed path causes the refusal without values.
 func TestRun_malformedPath(t *testing.T) {
 	for want, p := range map[verify.Outcome]place{verify.Pass: {}, verify.Fail: fronted(rest, emptied)} {
 		for _, r := range verified(t, p.open(t)) {
@@ -112,7 +112,7 @@ func TestRun_malformedPath(t *testing.T) {
 	}
 }
 
-// A deployment without an issuer ignores tokens, and fails no row.
+// A deployment without an issuer ignores tokens. No row fails.
 func TestRun_issuerless(t *testing.T) {
 	results := verified(t, place{issuerless: true}.open(t))
 	if failed := ids(results, verify.Fail); len(failed) > 0 || !slices.Contains(ids(results, verify.Pass), "rest-unauthorized") {
@@ -201,7 +201,8 @@ func (b breaking) BreakAuthorizer(ctx context.Context) (func(context.Context) er
 	return b(ctx)
 }
 
-// The authorizer fails late, as on AWS, where a change needs seconds. If it cannot be made to fail, nothing is tested.
+// The authorizer starts to fail late, as on AWS, where a change takes effect after seconds. If the test is
+// not permitted to break the authorizer, the row does not fail.
 func TestRun_lateFault(t *testing.T) {
 	d := place{}.open(t)
 	faults, wait := d.Faults, d.Wait
@@ -267,7 +268,7 @@ func afterFirst(status int) place {
 	})
 }
 
-// hostileAccount is an account whose texts control the terminal.
+// hostileAccount is an account whose texts have control characters of terminals.
 type hostileAccount struct{}
 
 func (hostileAccount) Check(context.Context, string) verify.Observation {
@@ -290,8 +291,8 @@ func TestRun_hostile(t *testing.T) {
 	}
 }
 
-// A deployment that requires a credential fails no row. Without a credential, the rows about limits are skipped,
-// and with one they pass.
+// If the deployment requires a credential, no row fails. Without a credential, the rows about limits are
+// skipped. With a credential, they pass.
 func TestRun_credential(t *testing.T) {
 	d := place{closed: true}.open(t)
 	results := verified(t, d)
@@ -408,7 +409,7 @@ var unavailable = answering(func(r *httptest.ResponseRecorder) {
 	}
 })
 
-// emptied adds an empty field to refusals without a limit.
+// emptied adds an empty field to refusals that name no limit.
 var emptied = answering(func(r *httptest.ResponseRecorder) {
 	if body := r.Body.String(); strings.Contains(body, "subject_busy") || strings.Contains(body, "malformed_path") {
 		r.Header()["X-RateLimit-Limit"] = []string{""}
@@ -481,7 +482,7 @@ func lenient(h lambda.Handler) lambda.Handler {
 	}))
 }
 
-// busy answers the first refused request as one of a busy subject.
+// busy answers the first refused request as if its subject were busy.
 func busy(h lambda.Handler) lambda.Handler {
 	var refused atomic.Bool
 	return function(func(ctx context.Context, event []byte) ([]byte, error) {

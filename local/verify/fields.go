@@ -92,7 +92,7 @@ func limitOf(h http.Header) (name string, requests int) {
 	return "", 0
 }
 
-// verdict passes if nothing is wrong with an answer.
+// verdict returns a passed observation if nothing is wrong with an answer.
 func verdict(expected, observed string, wrong []string, a answer) Observation {
 	if len(wrong) > 0 {
 		return failed(expected, strings.Join(wrong, "; "), a.String())

@@ -269,7 +269,6 @@ func (f *functions) over(h lambda.Handler) lambda.Handler {
 	})
 }
 
-// function is a Lambda function.
 type function func(context.Context, []byte) ([]byte, error)
 
 func (f function) Invoke(ctx context.Context, event []byte) ([]byte, error) { return f(ctx, event) }

@@ -78,7 +78,7 @@ func (d *Deployment) Plan(rows []Row) *Plan {
 	return p
 }
 
-// byExactness orders targets. First are those that regain nothing during a burst.
+// byExactness orders targets. The targets that regain nothing during a burst come first.
 func byExactness(a, b Target) int {
 	rank := func(t Target) int {
 		switch {

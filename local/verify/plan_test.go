@@ -10,8 +10,8 @@ import (
 	"github.com/weir-limits/weir/local/verify"
 )
 
-// A run exhausts the most suitable limits. It exhausts no limit that all callers share, that is large, or that
-// recovers late.
+// A run exhausts the most suitable limits. It does not exhaust a limit that all callers share, a large
+// limit, or a limit that recovers late.
 func TestDeployment_Plan(t *testing.T) {
 	user := http.Header{"Authorization": {"Bearer token"}}
 	for _, c := range []struct {

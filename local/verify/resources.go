@@ -102,7 +102,7 @@ func (r resource) addTable(counters map[string]bool) error {
 		return nil
 	}
 	var table struct{ Ref string }
-	if json.Unmarshal(variables[contract.VariableTable], &table) == nil && table.Ref != "" { // otherwise a name, or an import
+	if json.Unmarshal(variables[contract.VariableTable], &table) == nil && table.Ref != "" { // a value without Ref is a name, or an import
 		counters[table.Ref] = true
 	}
 	return nil
@@ -135,7 +135,7 @@ func (t *Template) addAlarm(id string, r resource) error {
 	}
 	var actions []json.RawMessage
 	if err := json.Unmarshal(alarm.AlarmActions, &actions); err != nil && alarm.AlarmActions != nil {
-		actions = []json.RawMessage{alarm.AlarmActions} // a function, such as Fn::If
+		actions = []json.RawMessage{alarm.AlarmActions} // an intrinsic function, such as Fn::If
 	}
 	if alarm.ActionsEnabled != nil && !*alarm.ActionsEnabled {
 		actions = nil

@@ -7,8 +7,8 @@ import (
 	"github.com/weir-limits/weir/local/verify"
 )
 
-// The tables of counters are those of Weir's functions. Actions can be a function of CloudFormation, and can be
-// switched off.
+// The tables of counters are those of Weir's functions. The actions of an alarm can be a function of
+// CloudFormation, and an alarm can switch them off.
 func TestParseTemplate(t *testing.T) {
 	template, err := verify.ParseTemplate([]byte(`{"Resources":{
 		"Counters":{"Type":"AWS::DynamoDB::Table","Properties":{"TimeToLiveSpecification":{"AttributeName":"ttl","Enabled":true}}},

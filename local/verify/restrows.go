@@ -109,8 +109,8 @@ var restRefusedRows = []Row{
 	},
 }
 
-// missingValue tests a refusal without values of a limit: one of a busy subject or, if there was none, that of a
-// malformed path.
+// missingValue tests a refusal that has no values of a limit. It uses the refusal of a busy subject. If
+// there was none, it sends a request with a malformed path.
 func missingValue(ctx context.Context, s *session) Observation {
 	for _, a := range s.first(ctx).answers {
 		if a.problem() == subjectBusy {
@@ -157,7 +157,7 @@ func refusal(check func(*session, answer) Observation) func(context.Context, *se
 	}
 }
 
-// A fault can take effect late: the row repeats its request.
+// A fault can take effect late, so the row repeats its request.
 const (
 	faultTries = 4
 	faultPause = 5 * time.Second

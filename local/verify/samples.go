@@ -9,8 +9,8 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// These bound a probe. After a cold start, the first call of a store can be late, and the environment then
-// leaves the store alone for a moment.
+// These bound a probe. After a cold start, the first store call can be late. The environment then does not
+// call the store for a moment.
 const (
 	probeCost   = patientCost + 1
 	patientCost = 2
@@ -44,7 +44,7 @@ func (s *session) patient(ctx context.Context, r request) answer {
 	return s.send(ctx, r)
 }
 
-// burst is the answers to requests that were sent at once, with the answer before them.
+// burst has the answers to requests that were sent at once, and the answer to the request before them.
 type burst struct {
 	before    answer
 	remaining int
@@ -105,8 +105,9 @@ func (b *burst) busy() (n int) {
 	return n
 }
 
-// bounds returns how many requests of a burst an exact limit admits, at least and at most. During the
-// burst the limit can regain requests. If it was not full before, a part of a request can be left.
+// bounds returns the smallest and the largest number of requests of a burst that an exact limit admits.
+// During the burst the limit can regain requests. A limit that was partly used before can also have a
+// fraction of a request left.
 func (b *burst) bounds(t *Target) (from, to int) {
 	var end time.Time
 	for _, a := range b.answers {
@@ -146,8 +147,8 @@ func refusalIn(answers []answer) (found answer, ok bool) {
 // batch is the number of requests that exhaust sends at once.
 const batch = 10
 
-// exhaust sends requests until a limit refuses, and returns the refusal. Without a refusal it returns the last
-// answer. It ends at an answer that shows no decision of a limit.
+// exhaust sends requests until a limit refuses, and returns the refusal. Without a refusal it returns the
+// last answer. It stops at an answer that shows no decision of a limit.
 func (s *session) exhaust(ctx context.Context, url string, t *Target) (a answer, ok bool) {
 	a = s.send(ctx, s.get(url, t.Path))
 	if refused, ok := refusalIn([]answer{a}); ok {

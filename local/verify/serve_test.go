@@ -49,8 +49,8 @@ func TestRun_serve(t *testing.T) {
 	}
 }
 
-// twice runs all rows twice, as the same caller. The second run waits until the limits recover. It returns a
-// description of other results than passed rows, or "".
+// twice runs all rows twice, as the same caller. The second run waits until the limits recover. It returns
+// a description of the rows that did not pass, or "".
 func twice(t *testing.T, d *verify.Deployment) string {
 	t.Helper()
 	for run := range 2 {

@@ -19,7 +19,7 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// These bound a request and what is kept of its answer.
+// These bound a request, and the part of its answer that is kept.
 const (
 	answerTimeout = 30 * time.Second // as long as API Gateway waits for a function
 	maxBody       = 64 << 10
@@ -57,9 +57,9 @@ type answer struct {
 	status int
 	header http.Header
 	body   []byte
-	sent   time.Time // when the request started
-	ended  time.Time // when the answer had arrived
-	err    error     // there was no answer
+	sent   time.Time // time when the request started
+	ended  time.Time // time when the answer had arrived
+	err    error     // set if there was no answer
 }
 
 // allowed reports whether a limit admitted the request.
@@ -126,7 +126,7 @@ func (a answer) seconds(name string) (time.Duration, error) {
 
 var errBudget = errors.New("the run has sent its maximum number of requests")
 
-// request is a request of a run. The zero Header means the caller's credential.
+// request is a request of a run. header has all fields of the request, including the credential.
 type request struct {
 	method, url, path string
 	header            http.Header
@@ -138,7 +138,6 @@ func (s *session) get(url, path string) request {
 	return request{method: http.MethodGet, url: url, path: path, header: s.Credential}
 }
 
-// send sends one request.
 func (s *session) send(ctx context.Context, r request) answer { return s.sendAll(ctx, r, 1)[0] }
 
 // sendAll sends a request n times, with at most Clients requests at the same time.

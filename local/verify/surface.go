@@ -25,7 +25,6 @@ var (
 	layerURL    = surface{"layer", "the function with the layer", "$LAYER_URL", NeedLayerURL, func(d *Deployment) string { return d.LayerURL }}
 )
 
-// surfaces are all kinds of URLs.
 var surfaces = []surface{restAPI, httpAPI, functionURL, layerURL}
 
 // These fields are in each answer of an API of one kind.
@@ -167,7 +166,6 @@ func wrongChallenge(a answer) (wrong []string) {
 // preflights is the number of preflights that a test sends between two requests.
 const preflights = 3
 
-// preflight tests preflights.
 func (u surface) preflight(ctx context.Context, s *session) Observation {
 	url := u.url(s.Deployment)
 	remaining := func() (int, answer) {

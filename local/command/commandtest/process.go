@@ -121,8 +121,8 @@ func try(t *testing.T, args, environment []string) (p *Process, ready bool) {
 // returned it.
 const InUse = "address already in use"
 
-// FreePorts returns a port p such that p and p+1 were free. If the use of these ports fails with
-// [InUse], call FreePorts again.
+// FreePorts returns a port p. When it returns, p and p+1 are free. If another process takes one of them
+// first, the use fails with [InUse]. Then call FreePorts again.
 func FreePorts(t *testing.T) int {
 	t.Helper()
 	port, next := PortBesideTaken(t)

@@ -64,7 +64,7 @@ func opened(t *testing.T, c *accounttest.Cloud, deployment string) (*accounttest
 	return c, s
 }
 
-// put puts a value of a metric. dimension is the name and the value of its dimension, or empty.
+// put adds a value to a metric. dimension is the name and the value of its dimension, or empty.
 func put(t *testing.T, c *accounttest.Cloud, at time.Time, namespace, name string, value float64, dimension ...string) {
 	t.Helper()
 	datum := watch.MetricDatum{MetricName: &name, Value: &value, Timestamp: &at}
@@ -89,7 +89,7 @@ func physical(t *testing.T, s *account.Stack, prefix string) string {
 	return ""
 }
 
-// checkAll returns the IDs of the rows that fail, with what they observed.
+// checkAll returns the observations of the rows that fail, by ID.
 func checkAll(t *testing.T, s *account.Stack) map[string]verify.Observation {
 	t.Helper()
 	all := map[string]verify.Observation{}
@@ -178,7 +178,7 @@ func TestStack_Check_release(t *testing.T) {
 	}
 }
 
-// Without metrics, the rows fail that only metrics prove.
+// Without metrics, each row that needs metrics as proof fails.
 func TestStack_Check_silent(t *testing.T) {
 	template, err := os.ReadFile("../../../infra/golden/everything.template.json")
 	if err != nil {
@@ -198,7 +198,7 @@ func TestStack_Check_silent(t *testing.T) {
 	}
 }
 
-// Each row that needs a stack has a test, and no other.
+// Each row that needs a stack has a function that tests it. No other row has one.
 func TestRows(t *testing.T) {
 	var want []string
 	for _, r := range verify.Rows() {
@@ -212,7 +212,7 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// Resources of the template lack the faults that only the account shows.
+// The check of a template does not find faults that only the account shows.
 func TestStack_resources(t *testing.T) {
 	c, s := deployed(t, "dynamodb")
 	tables, err := s.Tables(t.Context())
@@ -255,7 +255,6 @@ func reserved(t *testing.T, c *accounttest.Cloud, name string) *int32 {
 	return out.ReservedConcurrentExecutions
 }
 
-// reserve sets the reserved concurrency of a function.
 func reserve(t *testing.T, c *accounttest.Cloud, name string, n int32) {
 	t.Helper()
 	if _, err := lambda.NewFromConfig(c.Config()).PutFunctionConcurrency(t.Context(), &lambda.PutFunctionConcurrencyInput{FunctionName: &name, ReservedConcurrentExecutions: &n}); err != nil {
@@ -263,7 +262,8 @@ func reserve(t *testing.T, c *accounttest.Cloud, name string, n int32) {
 	}
 }
 
-// A change is undone after an interrupt. What cannot be undone has a command.
+// A change is undone after an interrupt. If the change cannot be undone, Left returns the command that
+// undoes it.
 func TestStack_BreakAuthorizer(t *testing.T) {
 	c, s := deployed(t, "dynamodb")
 	var log strings.Builder
@@ -326,14 +326,14 @@ func failToRestore(t *testing.T, c *accounttest.Cloud, s *account.Stack, name st
 	if left := s.Left(); len(left) != 1 || !strings.Contains(left[0], "aws lambda put-function-concurrency --reserved-concurrent-executions 7 --function-name "+name+" --region us-east-1") {
 		t.Errorf("left: got %v, want the command with the region", left)
 	}
-	// The next run must not take this 0 for the value to restore.
+	// The reserved concurrency is still 0. The next run must not use this 0 as the value to restore.
 	c.OnCall(nil)
 	if _, err := s.BreakAuthorizer(t.Context()); err == nil || !strings.Contains(err.Error(), "aws lambda delete-function-concurrency --function-name "+name+" --region us-east-1") {
 		t.Errorf("a reserved concurrency of 0: got error %v, want the command that removes it", err)
 	}
 }
 
-// The alarm has its former state after the row, also after an interrupt.
+// After the row, even after an interrupted one, the alarm has its former state.
 func TestStack_alarmTopic(t *testing.T) {
 	c, s := deployed(t, "dynamodb")
 	client := cloudwatch.NewFromConfig(c.Config(), accounttest.Query)

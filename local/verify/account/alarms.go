@@ -84,7 +84,8 @@ func (s *Stack) alarmStates(ctx context.Context) (verify.Observation, error) {
 // historyReads is the number of reads of an alarm's history, 5 s apart.
 const historyReads = 12
 
-// alarmTopic starts the alarm degraded and reads its history, which has a line for each action.
+// alarmTopic starts the alarm "degraded" and reads the history of the alarm, which has a line for each
+// action.
 func (s *Stack) alarmTopic(ctx context.Context) (o verify.Observation, err error) {
 	alarm, ok := s.named(alarmType, "-degraded")
 	if !ok {
@@ -110,7 +111,7 @@ func (s *Stack) alarmTopic(ctx context.Context) (o verify.Observation, err error
 	if err != nil {
 		return o, err
 	}
-	defer func() { _ = undo(ctx) }() // Left has the error
+	defer func() { _ = undo(ctx) }() // Left reports the error
 	return s.awaitAction(ctx, alarm)
 }
 

@@ -2,7 +2,8 @@ package account
 
 import "fmt"
 
-// conditions are the conditions of a template, which decide with the parameters of the stack what is deployed.
+// conditions are the conditions of a template. With the parameters of the stack, they decide what is
+// deployed.
 type conditions struct {
 	named      map[string]any
 	parameters map[string]string

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Fn::If selects a value by the parameters. What only CloudFormation can evaluate stays.
+// Fn::If selects a value by the parameters. resolve does not change a value that only CloudFormation can
+// evaluate.
 func TestConditions_resolve(t *testing.T) {
 	const template = `{
 		"Yes": {"Fn::Equals": [{"Ref": "Store"}, "cache"]}, "No": {"Fn::Not": [{"Condition": "Yes"}]},

@@ -24,8 +24,8 @@ import (
 	"github.com/weir-limits/weir/local/verify/account/accounttest"
 )
 
-// fault is a change of a deployed stack and the rows that fail because of it. seed makes the change and returns the
-// function that undoes it, or nil.
+// fault is a change of a deployed stack and the rows that fail because of it. seed makes the change. It
+// returns the function that undoes the change, or nil.
 type fault struct {
 	name string
 	seed func(*site) (undo func())
@@ -75,13 +75,14 @@ var cacheFaults = []fault{
 	}, []string{"signing-keys-policy"}, "2 of 20 invocations failed, among them the last"},
 }
 
-// Each fault fails exactly its rows.
+// Each fault makes exactly its rows fail.
 func TestStack_faults(t *testing.T) {
 	c, s := deployed(t, "dynamodb")
 	seedAll(t, c, s, stackFaults)
 }
 
-// Faults of the hour before the run are warnings. Each fault during the run fails exactly its row.
+// A fault in the hour before the run causes a warning. Each fault during the run makes exactly its row
+// fail.
 func TestStack_faults_cache(t *testing.T) {
 	c, s := deployedAs(t, "everything", `"RULES_FROM": "table"`, `"RULES_FROM": "appconfig:weir/dev/rules"`)
 	before, here := time.Now().Add(-30*time.Minute), &site{t, c, s}
@@ -106,7 +107,7 @@ func TestStack_faults_cache(t *testing.T) {
 	seedAll(t, c, s, cacheFaults)
 }
 
-// seedAll tests that each fault fails exactly its rows.
+// seedAll tests that each fault makes exactly its rows fail.
 func seedAll(t *testing.T, c *accounttest.Cloud, s *account.Stack, faults []fault) {
 	t.Helper()
 	for _, f := range faults {
@@ -230,7 +231,7 @@ func (s *site) addPolicy() (undo func()) {
 	}
 }
 
-// changeAlarm changes the alarm clock-skew.
+// changeAlarm changes the alarm named clock-skew.
 func (s *site) changeAlarm(spoil func(*cloudwatch.PutMetricAlarmInput)) (undo func()) {
 	found, err := s.watch().DescribeAlarms(s.Context(), &cloudwatch.DescribeAlarmsInput{AlarmNames: []string{"weir-dev-clock-skew"}})
 	s.check(err)
@@ -285,7 +286,8 @@ func (s *site) emptyDashboard() (undo func()) {
 	})
 }
 
-// count adds to a metric. The function that it returns adds the negative value, because Moto deletes no metric.
+// count adds a value to a metric. The function undo adds the negative value, because Moto deletes no
+// metric.
 func (s *site) count(namespace, name string, value float64, dimension ...string) (undo func()) {
 	at := time.Now()
 	return change(value, -value, func(value float64) { put(s.T, s.cloud, at, namespace, name, value, dimension...) })

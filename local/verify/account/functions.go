@@ -15,7 +15,7 @@ import (
 
 const functionType = "AWS::Lambda::Function"
 
-// weirFunctions returns the functions of Weir. Other functions of the same stack are not of interest.
+// weirFunctions returns the functions of Weir. The stack can have other functions.
 func (s *Stack) weirFunctions() (all []Resource) {
 	for _, r := range s.of(functionType) {
 		if variables(r)[contract.VariableFunction] != nil || variables(r)[contract.VariableNamespace] != nil {

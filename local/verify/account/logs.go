@@ -18,11 +18,11 @@ const (
 	maxPages = 50
 )
 
-// matches are the log lines that match a filter pattern, of each log the oldest first.
+// matches are the log lines that match a filter pattern. The oldest lines of each log are first.
 type matches struct {
 	texts []string
 	first time.Time // of the first line
-	cut   bool      // maxPages were read, and there are more
+	cut   bool      // there are more pages than maxPages
 }
 
 // lines searches the logs of functions for at most maxLines lines.
@@ -78,7 +78,8 @@ func (s *Stack) clean(ctx context.Context, since time.Time, pattern, expected st
 	return verdict(expected, fmt.Sprintf("none in %d logs", len(groups)), found.texts), nil
 }
 
-// logErrors tests the time since the run began. Older errors are a warning, because their cause may be gone.
+// logErrors tests that the logs have no error since the run began. Older errors cause a warning, because
+// their cause may be gone.
 func (s *Stack) logErrors(ctx context.Context) (verify.Observation, error) {
 	const pattern = `{ $.level = "ERROR" }`
 	o, err := s.clean(ctx, s.began, pattern, "no line of level ERROR since this run began")

@@ -17,12 +17,13 @@ import (
 	"github.com/weir-limits/weir/local/verify"
 )
 
-// client returns the configuration of clients of a server.
+// client returns the configuration of clients that call a server.
 func client(url string) aws.Config {
 	return aws.Config{Region: "us-east-1", BaseEndpoint: &url, RetryMaxAttempts: 1, Credentials: credentials.NewStaticCredentialsProvider("AKIAEXAMPLE", "secret", "")}
 }
 
-// A search reads a bounded number of pages. Without a match in them, it proves nothing about the rest.
+// A search reads a bounded number of pages. If these pages have no match and there are more, the search
+// proves nothing.
 func TestStack_logErrors(t *testing.T) {
 	began := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	const line = `{"events": [{"message": "{\"level\":\"ERROR\"}", "timestamp": 1795347000000}]}`

@@ -82,7 +82,7 @@ func (s *Stack) document(ctx context.Context, p inline) (document any, err error
 	return document, json.Unmarshal([]byte(text), &document)
 }
 
-// otherPolicies describes the policies of a role that the template does not have.
+// otherPolicies describes the policies that a role has in the account, but not in the template.
 func (s *Stack) otherPolicies(ctx context.Context, p inline, known []inline) (problems []string, err error) {
 	names, err := s.roles.ListRolePolicies(ctx, &iam.ListRolePoliciesInput{RoleName: &p.role})
 	if err != nil {
@@ -103,10 +103,10 @@ func (s *Stack) otherPolicies(ctx context.Context, p inline, known []inline) (pr
 	return problems, nil
 }
 
-// leadingKeys is the condition of permissions on single items.
+// leadingKeys is the condition key that restricts a permission to certain items.
 const leadingKeys = "dynamodb:LeadingKeys"
 
-// question is a call that a role may make or not.
+// question is a call, and whether a role may make it.
 type question struct {
 	action, resource string
 	key              string // the leading key, or ""

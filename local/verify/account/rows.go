@@ -38,7 +38,7 @@ var rows = map[string]func(*Stack, context.Context) (verify.Observation, error){
 	"appconfig":           (*Stack).appConfigRules,
 }
 
-// Check implements [verify.Account]. After a row that could not reach AWS, it skips the other rows.
+// Check implements [verify.Account]. If a row could not reach AWS, Check skips all later rows.
 func (s *Stack) Check(ctx context.Context, row string) verify.Observation {
 	check, ok := rows[row]
 	if !ok {
@@ -64,7 +64,7 @@ func skipped(reason string) verify.Observation {
 	return verify.Observation{Outcome: verify.Skip, Reason: reason}
 }
 
-// verdict passes if there are no problems.
+// verdict returns a passed observation if there are no problems.
 func verdict(expected, observed string, problems []string) verify.Observation {
 	if len(problems) == 0 {
 		return verify.Observation{Outcome: verify.Pass, Expected: expected, Observed: observed}
@@ -96,8 +96,8 @@ func plain(v any) (plain any) {
 	return plain
 }
 
-// compare compares the properties in got with those of a resource in the template. AWS has a default for a
-// property that the template does not have.
+// compare compares the properties in got with those of a resource in the template. It skips properties that
+// the template does not have, because AWS sets them to a default.
 func (s *Stack) compare(r Resource, got map[string]any) (problems []string) {
 	for _, key := range sorted(got) {
 		if absent(r.Properties[key]) {

@@ -13,8 +13,8 @@ import (
 	"github.com/weir-limits/weir/local/verify/account/accounttest"
 )
 
-// A stack whose functions read published rules has these rules. Before the first publication, and in a stack with
-// bundled rules, there are none.
+// Rules returns the published rules if the functions read them. It returns none before the first
+// publication, and for a stack with bundled rules.
 func TestStack_Rules(t *testing.T) {
 	template, err := os.ReadFile("../../../infra/golden/dynamodb.template.json")
 	if err != nil {

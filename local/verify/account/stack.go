@@ -157,7 +157,6 @@ func (s *Stack) of(kind string) (all []Resource) {
 	return all
 }
 
-// find returns the resource with a logical id.
 func (s *Stack) find(id string) (Resource, bool) {
 	for _, r := range s.resources {
 		if r.ID == id {
@@ -174,8 +173,8 @@ func (s *Stack) Left() []string {
 	return append([]string(nil), s.left...)
 }
 
-// These bound the undoing of a change. The tries have a pause, so that a short loss of the network leaves nothing
-// changed.
+// These bound the undoing of a change. The pause between two tries lets a short loss of the network end, so
+// that the change is still undone.
 const (
 	undoTimeout = time.Minute
 	undoTries   = 6
@@ -202,7 +201,7 @@ func (s *Stack) change(ctx context.Context, what, command string, do, undo func(
 		return err
 	}
 	if err := do(ctx); err != nil {
-		return nil, errors.Join(err, back(ctx)) // the call can have had its effect although it failed
+		return nil, errors.Join(err, back(ctx)) // a failed call may still have had an effect
 	}
 	return back, nil
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/weir-limits/weir/local/verify"
 )
 
-// A stack and its resources are complete only if CloudFormation reached the template.
+// A stack is complete only if its status, and the status of each resource, reports a success.
 func TestStack_complete(t *testing.T) {
 	resource := []string{"CREATE_COMPLETE", "UPDATE_COMPLETE", "IMPORT_COMPLETE"}
 	stack := append(slices.Clone(resource), "UPDATE_COMPLETE_CLEANUP_IN_PROGRESS")

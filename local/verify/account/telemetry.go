@@ -36,7 +36,6 @@ func (s *Stack) data(ctx context.Context, from, to time.Time, namespace, metric 
 	return out.Datapoints, nil
 }
 
-// sum returns the sum of data.
 func sum(points []types.Datapoint) (total float64) {
 	for _, p := range points {
 		total += aws.ToFloat64(p.Sum)
@@ -69,7 +68,7 @@ func (c count) warning(what string) string {
 	return fmt.Sprintf("%.0f %s before this run, the last at %s UTC", c.before, what, clock(c.last))
 }
 
-// clock returns a time of the day as text. A report keeps it, but no date.
+// clock returns a time of the day as text. A public report keeps this text, but would remove a date.
 func clock(t time.Time) string { return t.UTC().Format("15:04") }
 
 // count reads a metric once.
@@ -83,7 +82,7 @@ func (s *Stack) count(ctx context.Context, namespace, metric string, dimensions 
 	return count{sum(points), sum(earlier), last(earlier)}, err
 }
 
-// await reads a metric until it counts since the run began.
+// await reads a metric until it has a value since the run began.
 func (s *Stack) await(ctx context.Context, namespace, metric string, dimensions ...types.Dimension) (c count, err error) {
 	for range metricReads {
 		if c, err = s.count(ctx, namespace, metric, dimensions...); err != nil || c.now > 0 {
@@ -101,7 +100,7 @@ func (s *Stack) recent(ctx context.Context, namespace, metric string, dimensions
 	return s.data(ctx, s.began.Add(-recent), time.Now().Add(time.Minute), namespace, metric, dimensions...)
 }
 
-// awaitRecent reads a metric until it counts in recent time.
+// awaitRecent reads a metric until it has a value since an hour before the run.
 func (s *Stack) awaitRecent(ctx context.Context, namespace, metric string, dimensions ...types.Dimension) (points []types.Datapoint, err error) {
 	for range metricReads {
 		if points, err = s.recent(ctx, namespace, metric, dimensions...); err != nil || sum(points) > 0 {
@@ -253,11 +252,11 @@ func (s *Stack) signingKeysWritten(ctx context.Context) (verify.Observation, err
 	return o, nil
 }
 
-// maxDegraded is the share of degraded decisions at which a login fails. The first calls of new environments can be
-// late, and so can single calls later.
+// maxDegraded is the share of degraded decisions that shows a failed login. A smaller share can have other
+// causes: the first calls of new environments, and single later calls, can be late.
 const maxDegraded = 0.1
 
-// cacheLogin tests that functions log in to the cache: it decides the requests of this run.
+// cacheLogin tests that functions log in to the cache: the cache must decide the requests of this run.
 func (s *Stack) cacheLogin(ctx context.Context) (verify.Observation, error) {
 	if s.setting(contract.VariableStore) != contract.StoreRedis {
 		return skipped("the store is DynamoDB; deploy the stack with store=elasticache"), nil

@@ -13,7 +13,7 @@ import (
 	"github.com/weir-limits/weir/local/verify/redact"
 )
 
-// private are values of each kind that a report must not have.
+// private has a value of each kind that must not be in a report.
 var private = []string{
 	"123456789012", "1234-5678-9012", "1234 5678 9012", "AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
 	"a1b2c3d4e5.execute-api.eu-central-1.amazonaws.com", "a1b2c3d4e5", "weir_live_9f8e7d6c5b4a", "203.0.113.77", "2001:db8::8a2e:370:7334", "::ffff:192.0.2.9",

@@ -54,7 +54,6 @@ type Cloud struct {
 	actions []string
 }
 
-// stack is a deployed stack.
 type stack struct {
 	template   []byte
 	parameters map[string]string
@@ -216,10 +215,8 @@ func escape(text string) string {
 	return b.String()
 }
 
-// element returns an XML element.
 func element(name, text string) string { return "<" + name + ">" + escape(text) + "</" + name + ">" }
 
-// resource is a resource in a template.
 type resource struct {
 	Type           string
 	DeletionPolicy string         `json:",omitempty"`

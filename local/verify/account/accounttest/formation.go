@@ -310,7 +310,6 @@ func textMap(v any) map[string]string {
 	return made
 }
 
-// deployed returns a stack.
 func (c *Cloud) deployed(form url.Values) (*stack, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
