@@ -8,13 +8,13 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// answer returns the decision. fromCache means that no store was charged, because this process already knew a
-// refusal.
-func (r *request) answer(ctx context.Context, fromCache bool) Decision {
+// answer returns the decision. early means that phase 2 or 4 denied the request, before the stores were
+// called.
+func (r *request) answer(ctx context.Context, early bool) Decision {
 	l := r.limiter
 	r.logFailures(ctx)
 	d := r.combine()
-	d.FromCache = fromCache && d.StoreCalls == 0
+	d.FromCache = early && d.StoreCalls == 0
 	if d.Reason == ReasonBusy {
 		d.RetryAfter = l.busyWait()
 	}

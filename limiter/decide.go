@@ -75,8 +75,9 @@ func hasMark(c Charge) bool { return c.Limit != nil && c.Limit.Mark && !c.Limit.
 
 // decide makes a decision in seven phases. For limits with Mark, decideWithMarks can repeat all of them.
 //
-//  1. Check: the charges are valid (charge.go). One charge on a Local store usually needs no other phase:
-//     decideCompact decides it if the store knows the subject, and decideSingle otherwise (shortcuts.go).
+//  1. Check: the charges are valid (charge.go). One charge on a store of this process ([Local]) usually
+//     needs no other phase: decideSingle decides it. Take calls decideCompact before, which decides it if
+//     the store holds a compact state of the subject (shortcuts.go).
 //  2. Serve: leases and counters of this process, which trackers hold, decide what they can
 //     (serve.go). The store is called only if the synchronization of a counter is due.
 //  3. Arrange: the other charges form batches. A batch has all charges on one subject, which a store
@@ -86,7 +87,8 @@ func hasMark(c Charge) bool { return c.Limit != nil && c.Limit.Mark && !c.Limit.
 //  5. Call the stores: stores of this process take their batches first, one after another. Then the
 //     shared store takes the others in up to three waves (calls.go). Calls of one wave are concurrent.
 //     Requests of this process on one subject share a call (package internal/group).
-//  6. Fall back: the strictest OnError of the limits whose store failed decides (outage.go).
+//  6. Fall back: the strictest OnError of the limits whose store failed decides. Limits with OnErrorLocal
+//     are counted in this process then (outage.go).
 //  7. Finish: trackers get the leases that the request renewed. If the request is denied, the
 //     other batches are refunded, except for forced charges. Notices of limits with Notify are written
 //     (finish.go).
@@ -113,11 +115,11 @@ func (l *Limiter) decide(ctx context.Context, r *request, now time.Time, charges
 		}
 		r.lookUp()
 	}
-	fromCache := r.denied()
-	if !fromCache {
+	early := r.denied()
+	if !early {
 		r.callStores(ctx)
 		r.fallBack()
 	}
-	r.finish(ctx, fromCache)
-	return r.answer(ctx, fromCache), nil
+	r.finish(ctx, early)
+	return r.answer(ctx, early), nil
 }

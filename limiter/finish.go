@@ -8,14 +8,14 @@ import (
 )
 
 // finish gives new leases to their trackers. If the request is denied, it refunds what was charged, as far as that is
-// safe. It writes the notices that are due, unless the request was denied from the cache.
-func (r *request) finish(ctx context.Context, fromCache bool) {
+// safe. It writes the notices that are due, unless the request was denied before the stores were called.
+func (r *request) finish(ctx context.Context, early bool) {
 	denied := r.denied()
 	r.returnLeases(denied)
 	if denied && len(r.batches) > 1 {
 		r.refundBatches(ctx)
 	}
-	if r.notify && !r.look && !fromCache {
+	if r.notify && !r.look && !early {
 		r.writeNotices(ctx)
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 // Receipt corrects what a request was charged, when its cost is known. For example, it refunds a login
 // that succeeded, or charges the tokens of an answer. It is safe for concurrent use. A nil Receipt
-// corrects nothing.
+// corrects nothing. For a correction in another process, see [Voucher].
 type Receipt struct {
 	limiter     *Limiter
 	at          time.Time

@@ -1,4 +1,5 @@
-// Package receipts encrypts the receipts of requests behind a REST API's authorizer.
+// Package receipts encrypts the receipts of requests behind a REST API's authorizer. Such a receipt is a
+// sealed limiter.Voucher. A limiter.Receipt never leaves its process.
 //
 // The authorizer charges a request, and another function knows its cost. A receipt carries what a
 // settlement needs from one to the other, through the authorizer's context, the access log or a back end.

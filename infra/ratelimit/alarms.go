@@ -29,7 +29,7 @@ const (
 	degradedPercent  = 1
 	refusedPercent   = 50
 	staleSeconds     = 300 // five times the interval at which environments reload the rules
-	concurrency      = 800 // concurrent environments; a new AWS account may have 1,000
+	concurrency      = 800 // concurrent environments; an account usually has 1,000, and a new one can have 10
 	slowMilliseconds = 250
 	skewMilliseconds = 250
 	// Milliseconds: half of the timeout of a call to DynamoDB, and half of the timeout of a call to
@@ -85,7 +85,7 @@ func (l *Limits) newFunctionAlarms(id string, f awslambda.Function, reserved *fl
 	}
 	for _, a := range []Alarm{
 		{name + "-throttled", "Lambda throttles the function, and callers get 5xx. Raise the account's concurrency or the reserved concurrency, or lower the throttle.", LambdaMetric(f, "Throttles", "Sum"), 0, 1, 5},
-		{name + "-concurrency", "The function is close to the concurrency of a new account, or to its reserved concurrency. Above that, callers get 5xx. Request a higher quota from AWS, or lower the throttle.", LambdaMetric(f, "ConcurrentExecutions", "Maximum"), most, 3, 5},
+		{name + "-concurrency", "The function is close to the concurrency that an account usually has, or to its reserved concurrency. Above that, callers get 5xx. Request a higher quota from AWS, or lower the throttle.", LambdaMetric(f, "ConcurrentExecutions", "Maximum"), most, 3, 5},
 		{name + "-slow", "One in a hundred invocations is slow. Look at store-slow, then at cold starts on the dashboard.", LambdaMetric(f, "Duration", "p99"), slowMilliseconds + float64(l.props.MaxDelay.Milliseconds()), 5, 5},
 	} {
 		l.NewAlarm(l, a)
