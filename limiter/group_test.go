@@ -20,7 +20,7 @@ import (
 type paced struct {
 	*remote
 	takes  time.Duration
-	answer func(call int, ctx context.Context) error // if it returns an error, that replaces the store's answer
+	answer func(call int, ctx context.Context) error // if it returns an error, this error replaces the store's answer
 
 	mu       sync.Mutex
 	inFlight int

@@ -35,11 +35,11 @@ type failureKind struct {
 
 type failureLine struct {
 	at         algo.Instant
-	suppressed int64 // number of lines of this kind that were suppressed since at
+	suppressed int64 // number of lines of this kind that were suppressed since the last logged line
 }
 
 // allow reports whether a line of this kind may be logged at the instant now. suppressed is the number of lines
-// of this kind that were suppressed since the last one.
+// of this kind that were suppressed since the last logged line.
 func (f *failureLog) allow(now algo.Instant, kind failureKind) (suppressed int64, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -75,8 +75,8 @@ func TestLimiter_Take_markCalls(t *testing.T) {
 	}
 }
 
-// The decision on a marked request reports a limit that admitted it, except a global limit. If it reported the limit
-// that marked the request, clients would read that nothing remains.
+// The decision on a marked request reports a limit that admitted it, except a global limit. If the decision
+// reported the limit that marked the request, clients would read that nothing remains.
 func TestLimiter_Take_markReported(t *testing.T) {
 	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))
 	full := limit(t, limiter.Limit{Name: "full", Rate: algo.Rate{Requests: 1, Window: time.Minute, Algorithm: algo.FixedWindow}, Mark: true})

@@ -59,7 +59,8 @@ type noticeKey struct {
 type noticed struct {
 	period int64
 	marked [MaxPercentages]bool
-	// since is the instant at which this process first saw that a notice has no mark, or last wrote the notice.
+	// since is the instant at which this process last wrote the notice. Before that, it is the instant at which
+	// this process first saw that the notice has no mark.
 	since [MaxPercentages]algo.Instant
 }
 
@@ -92,8 +93,8 @@ func reaches(used int64, percent int, m algo.Machine) bool {
 	return percent > 0 && used*100 >= int64(percent)*m.Capacity()
 }
 
-// Between a charge and its settlement, other requests can raise the usage of the limit. near allows for a rise by
-// 1/nearPart of the limit. If they raised it by more, a later request writes the notice.
+// Between a charge and its settlement, other requests can raise the usage of the limit. near allows for a rise
+// by 1/nearPart of the limit. If other requests raised the usage by more, a later request writes the notice.
 const nearPart = 10
 
 // near reports whether a forced charge of u.Cost can have raised the usage to a percentage that has no

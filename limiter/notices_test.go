@@ -112,8 +112,8 @@ func TestNotice_allocations(t *testing.T) {
 	}
 }
 
-// During an outage, no notice is written, because the fallback does not know the usage of all processes.
-// The first decisions after the outage write it.
+// During an outage, no notice is written, because the fallback does not know the usage of all processes. The
+// first decisions after the outage write the notice.
 func TestNotice_outage(t *testing.T) {
 	var got written
 	store := newRemote()
@@ -197,8 +197,8 @@ func TestNotice_denied(t *testing.T) {
 	}
 }
 
-// Other requests charge the limit between a Take and its settlement. Only with these charges does the settlement
-// cross a percentage. It writes the notice.
+// Other requests charge the limit between a Take and its settlement. Only with these charges does the
+// settlement cross a percentage. The settlement then writes the notice.
 func TestNotice_settledWithOthers(t *testing.T) {
 	var got written
 	l := storetest.Must(limiter.New(newRemote(), limiter.Options{Notify: got.write}))

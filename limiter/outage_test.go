@@ -406,8 +406,9 @@ func TestOutage_reset(t *testing.T) {
 	}
 }
 
-// When the store counts at least as much as the fallback, the fallback drops its counts. While another request is in
-// progress, the fallback keeps them, because the store may not count the charge of that request yet.
+// When the store counts at least as much as the fallback, the fallback drops its counts. While another request
+// is in progress, the fallback keeps its counts, because the store may not count the charge of that request
+// yet.
 func TestOutage_dropAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newPaced()

@@ -14,9 +14,8 @@ import (
 // MUST be safe for concurrent use. It MUST NOT decide by its own clock: the instant of a request is an
 // argument. Expiry of stored data only frees space.
 type Store interface {
-	// Take makes all charges on subject, or none, in one atomic step, and reports which. The Limiter
-	// has checked the charges: there are at most MaxCharges, all on this subject, each on another
-	// limit.
+	// Take makes all charges on the subject, or none, in one atomic step, and reports which. The Limiter has
+	// checked the charges: there are at most MaxCharges, all on this subject, each on another limit.
 	//
 	// results has one element per charge. On entry it holds a hint: the state of that limit that the
 	// caller last saw, or the zero value. A hint can be stale and MUST NOT change the answer. On
@@ -55,13 +54,13 @@ type Store interface {
 	// allows, because the request has ended. A repeated Settle does not release these slots again.
 	Settle(ctx context.Context, now algo.Instant, subject Subject, charges []Charge, results []algo.Result, elapsed time.Duration, once Once) (Settled, error)
 
-	// Inspect returns every limit that the store holds of subject, in the order of their IDs. For an
+	// Inspect returns every limit that the store holds for the subject, in the order of their IDs. For an
 	// unknown subject, it returns none. It writes nothing.
 	Inspect(ctx context.Context, subject Subject) ([]Entry, error)
 
-	// Reset deletes subject, which then has its full quota. The store keeps the IDs of its settlements, so
-	// none of them is applied again. A later refund of a charge from before the reset can refund a charge
-	// from after the reset.
+	// Reset deletes the state of the subject, which then has its full quota. The store keeps the IDs of its
+	// settlements, so none of them is applied again. A later refund of a charge from before the reset can
+	// refund a charge from after the reset.
 	Reset(ctx context.Context, subject Subject) error
 }
 
@@ -79,17 +78,17 @@ type Entry struct {
 
 // Local is implemented by stores whose state is in this process. A Limiter does not cache their states.
 type Local interface {
-	// TakeCompact charges cost to a limit of subject as Take does, if limit.Compacter decides the state
-	// that the store holds. The limit has a Compacter. TakeCompact then returns the next state, or the
+	// TakeCompact charges the cost to a limit of the subject as Take does, if limit.Compacter can decide the
+	// state that the store holds. The limit has a Compacter. TakeCompact then returns the next state, or the
 	// state that refused. Otherwise, TakeCompact changes nothing, known is false, and Take decides.
 	TakeCompact(now algo.Instant, subject Subject, limit *Limit, cost int64) (state algo.Compact, allowed, known bool)
 }
 
 // Connector is implemented by stores that open connections, such as those of package resilient.
 type Connector interface {
-	// ConnectTimeout returns how long a decision or a settlement at now may wait for the store. It returns 0 if no
-	// connection has to be opened. If it is longer than Options.Timeout, it replaces the timeout. It
-	// MUST be below MinWindow, and safe for concurrent use.
+	// ConnectTimeout returns how long a decision or a settlement at the instant now may wait for the store. It
+	// returns 0 if no connection has to be opened. If it is longer than Options.Timeout, it replaces the
+	// timeout. It MUST be below MinWindow, and safe for concurrent use.
 	ConnectTimeout(now algo.Instant) time.Duration
 }
 

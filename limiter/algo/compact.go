@@ -21,8 +21,7 @@ type Compacter interface {
 	// its window is not the present one, or cost is 0 or more than Capacity.
 	TakeCompact(c Compact, now Instant, cost int64) (next Compact, allowed, known bool)
 
-	// Answer returns the answer to a cost that TakeCompact decided. c is the state that TakeCompact
-	// returned.
+	// Answer returns the answer to a charge that TakeCompact decided. c is the state that TakeCompact returned.
 	Answer(c Compact, now Instant, cost int64, allowed bool) Answer
 }
 

@@ -54,20 +54,21 @@ const MaxSkew = 5 * time.Second
 // and safe for concurrent use. Their methods are pure. The methods of a Bucket and a Window do not
 // allocate, except Fingerprint.
 type Machine interface {
-	// Take charges cost at now. It returns the next state and true if cost is allowed, and otherwise s and false. A
-	// cost of 0 changes nothing; it is refused if the limit has a debt. The caller MUST NOT pass a negative cost.
+	// Take charges the cost at the instant now. It returns the next state and true if the cost is allowed, and
+	// otherwise s and false. A cost of 0 changes nothing; it is refused if the limit has a debt. The caller
+	// MUST NOT pass a negative cost.
 	Take(s State, now Instant, cost int64) (State, bool)
 
-	// Force charges cost at now, even if the limit refuses cost. The part above the limit is a debt. Force drops the
-	// part of cost that would exceed the largest debt. The largest debt is one capacity. A sliding window may have it
-	// in each of its two windows.
+	// Force charges the cost at the instant now, even if the limit refuses it. The part above the limit is a
+	// debt. Force drops the part of the cost that would exceed the largest debt. The largest debt is one
+	// capacity. A sliding window may have it in each of its two windows.
 	Force(s State, now Instant, cost int64) State
 
-	// Excess returns the part of cost that Force drops, because the debt would be too large.
+	// Excess returns the part of the cost that Force drops, because the debt would be too large.
 	Excess(s State, now Instant, cost int64) int64
 
-	// RetryAfter returns the time from now until cost is first allowed. It is 0 if cost is allowed at
-	// now, and Never if cost is never allowed.
+	// RetryAfter returns the time from now until the cost is first allowed. It is 0 if the cost is allowed at
+	// now, and Never if the cost is never allowed.
 	RetryAfter(s State, now Instant, cost int64) time.Duration
 
 	// Remaining returns how many requests of cost 1 are still possible at now, 0
@@ -78,13 +79,13 @@ type Machine interface {
 	// charged.
 	ResetAfter(s State, now Instant) time.Duration
 
-	// Refund returns the cost of an earlier charge to s.
+	// Refund gives the cost of an earlier charge back to the limit. It returns the next state.
 	//
 	// - charged is the state that Take returned for the charge.
 	// - late is the longest time that can pass, by any clock, between that Take and the store's refund.
 	//
-	// After a refund, the limit never allows more than if the charge had not been made. For this reason, Refund can
-	// return less than cost, or nothing.
+	// After a refund, the limit never allows more than if the charge had not been made. For this reason, Refund
+	// can give back less than the cost, or nothing.
 	Refund(s, charged State, cost int64, late time.Duration) State
 
 	// Ahead reports whether s is further ahead of now than honest clocks and debts allow.
@@ -118,7 +119,7 @@ type Machine interface {
 	// result counts as much as s.
 	full(s State, at Instant) State
 
-	// owing returns the state that counts n requests at now. Convert uses Used and owing for two
+	// owing returns the state that counts n requests at the instant now. Convert uses Used and owing for two
 	// machines without a common state.
 	owing(n int64, now Instant) State
 }

@@ -36,8 +36,8 @@ type Limits struct {
 type limitsJSON struct {
 	Rates  map[string]Rate `json:"rates,omitempty"`
 	Anchor anchor          `json:"anchor,omitempty"`
-	// Changed stays when the limits are removed. Changed is a part of Limit.Version. If Changed fell to
-	// 0, the version would fall, and a store would continue to use the removed limits.
+	// Changed stays set when the limits are removed. Changed is a part of Limit.Version. If Changed fell to 0,
+	// the version would fall, and a store would continue to use the removed limits.
 	Changed int64 `json:"changed"`
 }
 

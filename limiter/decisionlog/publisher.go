@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	interval = time.Second // time between the starts of two batches if fewer than full events wait
+	interval = time.Second // time between the starts of two batches while the number of waiting events is below full
 	full     = maxPending / 2
 	// DefaultBudget is the longest time that a request in Lambda waits for a batch. A broker in the same
 	// network answers in a few milliseconds, most of which pass during the store call. A batch that

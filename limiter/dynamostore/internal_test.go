@@ -14,7 +14,7 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// scripted is an API whose n-th update returns what answer returns.
+// scripted is an API whose n-th update returns the result of the function answer.
 type scripted struct {
 	API
 	n      int

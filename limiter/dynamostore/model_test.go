@@ -69,7 +69,7 @@ type history struct {
 	table     evaluator
 	calls     int // number of calls to the table so far
 	processes []*process
-	pause     int  // the first process makes a call only in about one of pause turns, so that others win races against it
+	pause     int  // the first process makes a call only in about one turn of this number, so that other processes win races against it
 	lossy     bool // some answers are lost
 	vouchers  bool // processes settle charges with IDs
 	settled   []voucher

@@ -19,8 +19,8 @@ type take struct {
 	charges []limiter.Charge
 	results []algo.Result
 
-	// exact means that an attempt of this decision has read the item, and the views show that item. Before, the views
-	// come from the denial cache or are empty.
+	// exact means that an attempt of this decision has read the item, and the views show that item. Before
+	// that, the views come from the denial cache or are empty.
 	exact   bool
 	item    item
 	views   []view

@@ -202,8 +202,8 @@ func TestStore_tidy_settled(t *testing.T) {
 	}
 }
 
-// The number of idle limits and expired counts is unbounded, but each removal fits one expression.
-// After a few decisions all of them are removed, and each decision is one call again.
+// The number of idle limits and expired counts is unbounded, but each removal fits into one expression. After a
+// few decisions all of them are removed, and each decision is one call again.
 func TestStore_tidy_many(t *testing.T) {
 	ctx := context.Background()
 	for name, fill := range map[string]func(t *testing.T, b table, who limiter.Subject){
@@ -257,8 +257,8 @@ func TestStore_tidy_many(t *testing.T) {
 	}
 }
 
-// The store reads an item with an expired count. Another process then sets the newest window back, so the
-// count is valid again. The store does not remove it.
+// The store reads an item with an expired count. Another process then sets the newest window back, so the count
+// is valid again. The store does not remove this count.
 func TestStore_tidy_setBack(t *testing.T) {
 	ctx := context.Background()
 	client, name := local(t)

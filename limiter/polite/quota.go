@@ -34,7 +34,7 @@ type quota struct {
 	retryAt  time.Time // when a probe may be sent although the quota is exhausted
 	inFlight int64
 	sent     time.Time // time of the last request; before the first response, time of the first request
-	learnt   time.Time // time at which a response last set left
+	learnt   time.Time // time at which a response last set the field left
 	refused  time.Time // arrival of the last refusal that the breaker counted; the refusals of requests in flight together count as one
 }
 

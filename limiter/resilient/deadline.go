@@ -21,8 +21,8 @@ const rare = time.Second
 type deadlines struct {
 	reconnect, first time.Duration
 
-	begun   atomic.Bool  // a decision has called timeout at least once
-	last    atomic.Int64 // instant of the last call that began after begun was set; 0 if none
+	begun   atomic.Bool  // a decision has called the method timeout at least once
+	last    atomic.Int64 // instant of the last call that began after the field begun was set; 0 if none
 	failing atomic.Bool  // the last call had no answer
 }
 

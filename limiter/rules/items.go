@@ -209,7 +209,7 @@ type misfit struct {
 	first, last *spec // first limit of the set, and the limit with which the set exceeds the item
 	movable     *spec // a limit that could leave the item if it counted by endpoint; nil if there is none
 	limits      int   // number of limits in the set
-	own         size  // size of all limits up to last that are in the same item as last
+	own         size  // size of all limits up to the limit last that are in the same item
 }
 
 // overflow describes the misfit if the limits do not fit into one item. It returns nil if they fit.

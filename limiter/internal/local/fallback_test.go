@@ -18,14 +18,14 @@ func window(tb testing.TB) Limit {
 	return Limit{Machine: m}
 }
 
-// While Take and Raise call seen, Holds must wait for their lock. Without the wait, Holds could report
-// that nothing is held.
+// While Take and Raise call the function seen, Holds must wait for their lock. Without the wait, Holds could
+// report that nothing is held.
 func TestFallback_Holds_waits(t *testing.T) {
 	f, limit := NewFallback(10), window(t)
 	held := false
 	f.Take(0, "user", []Charge{{Limit: limit, Cost: 1}}, make([]algo.Result, 1), func() { held = f.subjects.Load() > 0 })
 	if !held {
-		t.Error("Holds during Take: got a result at once, want it to wait for the lock")
+		t.Error("Holds during Take: got a result at once, want Holds to wait for the lock")
 	}
 	f.Reset("user")
 	f.Raise(0, "user", limit, func() (algo.State, bool) {
@@ -33,7 +33,7 @@ func TestFallback_Holds_waits(t *testing.T) {
 		return algo.State{}, false
 	})
 	if !held {
-		t.Error("Holds during Raise: got a result at once, want it to wait for the lock")
+		t.Error("Holds during Raise: got a result at once, want Holds to wait for the lock")
 	}
 	if f.subjects.Load() != 0 {
 		t.Errorf("got %d subjects held, want none", f.subjects.Load())

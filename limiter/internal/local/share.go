@@ -20,9 +20,10 @@ const (
 // they read varies by some percent, so their shares can sum up to more than this part.
 const targetUse = 0.97
 
-// Processes that start together find no reports, so they do not know how many they are. Each process reads the
-// reports again at a random time within firstReports. A few processes, chosen at random, then send their first
-// report. The other processes read these reports before they report, and so learn the number of processes.
+// Processes that start together find no reports, so the number of processes is unknown to them. Each process
+// reads the reports again at a random time within firstReports. A few processes, chosen at random, then send
+// their first report. The other processes read these reports before they report, and so learn the number of
+// processes.
 const firstReports = 1500 * time.Millisecond
 
 // Span returns how long a machine counts an admission.
@@ -71,7 +72,7 @@ type Share struct {
 	processes                  float64
 	strict                     bool         // the counter also refuses a request that exceeds the whole limit
 	until                      algo.Instant // instant from which next replaces the rate of all processes; 0 means never
-	next                       float64      // rate from until on, in requests a second
+	next                       float64      // rate from the instant until on, in requests a second
 }
 
 // Report is what a counter sends to the store. The store charges it at At.
@@ -115,7 +116,7 @@ func (s *Share) update(now algo.Instant, out Report, demand, processes algo.Resu
 	m := demand.Machine
 	s.own = m.Force(s.own, now, out.Demand)
 	mine := float64(m.Used(s.own, now))
-	defer func() { // replace the earlier rate of this process in total by its current rate
+	defer func() { // in s.total, replace the earlier rate of this process by its current rate
 		s.total = max(0, used(demand)-mine/over) + s.rate
 	}()
 	if s.stage == unseen && s.processes == 0 {
