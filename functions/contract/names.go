@@ -2,8 +2,8 @@ package contract
 
 import "strings"
 
-// IsName reports whether s has only letters, digits, _, . and -, and a length between the bounds least and
-// most. It replaces a regular expression, which would make the start of a function slower.
+// IsName reports whether s has only letters, digits, _, . and -, and a length from the minimum least to the
+// maximum most. It replaces a regular expression, which would make the start of a function slower.
 func IsName(s string, least, most int) bool {
 	return len(s) >= least && len(s) <= most && !strings.ContainsFunc(s, func(r rune) bool { return !isNameRune(r) })
 }

@@ -193,8 +193,8 @@ type fullAnswer struct {
 // errNoAnswer means that a text is not an answer with a status and headers.
 var errNoAnswer = errors.New("answer: want an object with a status from 200 to 599, and headers that are objects")
 
-// parseAnswer parses an answer. An answer without a status gets the given status, or is an error if that is
-// 0.
+// parseAnswer parses an answer. An answer without a status gets the given status. If the given status is 0,
+// such an answer is an error.
 func parseAnswer(text []byte, status int) (*fullAnswer, error) {
 	members, err := membersOf(text)
 	if err != nil {

@@ -170,7 +170,8 @@ func parseWithoutBody(payload []byte) (*proxyEvent, error) {
 }
 
 // withHeader returns the event with the header h, which the Gate has changed. It removes the fields that h
-// lacks, because only Weir may set them. If h has httplimit.OverField, withHeader adds that field.
+// lacks, because only Weir may set them. It sets httplimit.OverField to the value in h, or removes the
+// field if h has none.
 func (e *proxyEvent) withHeader(payload []byte, h http.Header) []byte {
 	removed := map[string]bool{strings.ToLower(httplimit.OverField): true}
 	for _, names := range []iter.Seq[string]{maps.Keys(e.Headers), maps.Keys(e.MultiHeaders)} {

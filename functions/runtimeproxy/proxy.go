@@ -118,8 +118,8 @@ func (p *Proxy) event(r *http.Request) (event, error) {
 	return event{response.StatusCode, response.Header, payload}, err
 }
 
-// readAtMost reads a body. If the body is longer than most bytes, it reads one byte more than that. A
-// negative length is unknown.
+// readAtMost reads a body. It reads at most one byte more than the maximum most. That byte shows that the
+// body is too long. A negative length is unknown.
 func readAtMost(body io.Reader, length, most int64) ([]byte, error) {
 	if length < 0 || length > most {
 		return io.ReadAll(io.LimitReader(body, most+1))

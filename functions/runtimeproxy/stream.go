@@ -37,8 +37,8 @@ func (a *answer) stream(admitted *lambdahttp.Admitted) error {
 	return err
 }
 
-// readPrelude reads up to the end of the metadata. rest has the bytes after the metadata that were already
-// read. If there is no delimiter, ok is false, and rest has all bytes.
+// readPrelude reads up to the end of the metadata. rest has the bytes that were also read, after the
+// metadata. If there is no delimiter, ok is false, and rest has all bytes.
 func readPrelude(r io.Reader) (metadata, rest []byte, ok bool) {
 	read := make([]byte, 0, 4096)
 	for len(read) < maxPrelude {

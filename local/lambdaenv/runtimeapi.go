@@ -210,8 +210,8 @@ func acknowledge(w http.ResponseWriter, status int) {
 	respond(w, status, map[string]string{"status": http.StatusText(status)})
 }
 
-// claim returns a pending request. The request is then no longer pending. claim returns false if it was
-// not.
+// claim returns a pending request. The request is then no longer pending. claim returns false if the
+// request was not pending.
 func (e *Environment) claim(id string) (request, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 const Path = "/_weir/api/"
 
 // These are the paths of the questions. A question is a POST with a JSON body, so that no URL contains a
-// token. A web page of another origin must send a preflight before such a request, so it cannot send one.
+// token. The browser sends a preflight before such a request of a web page of another origin.
 const (
 	pathExplain = Path + "explain"
 	pathUsage   = Path + "usage"

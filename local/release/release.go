@@ -73,8 +73,8 @@ func Write(dir string, p Programs) ([]string, error) {
 	return write(dir, files)
 }
 
-// write writes the files into a new folder beside dir, which then replaces dir. So dir never contains an
-// incomplete release.
+// write writes the files into a new folder beside dir. This folder then replaces dir, so that dir never
+// contains an incomplete release.
 func write(dir string, files []file) (names []string, err error) {
 	dir = filepath.Clean(dir)
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {

@@ -136,8 +136,8 @@ func (d *dynamo) trim(ctx context.Context, subject limiter.Subject, a *attempt, 
 	}
 }
 
-// report sends a report of adaptive shares. No other call has several charges. Its charges are never
-// refused, so one attempt is enough.
+// report sends a report of adaptive shares. No other call has several charges. The charges of a report are
+// never refused, so one attempt is enough.
 func (d *dynamo) report(ctx context.Context, now algo.Instant, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	// The call needs its own copy, because it can arrive after the timeout, when the caller has
 	// changed charges.

@@ -38,7 +38,7 @@ func DefaultLimits() Limits {
 }
 
 // Plan returns the scenarios whose names match the expression only, or all scenarios if only is nil. The
-// scenarios cover the algorithms and the kinds of spread. There is none for leaky_bucket, because it admits
+// scenarios cover the algorithms and the kinds of spread. No scenario has a leaky_bucket, because it admits
 // the same requests as token_bucket. An error names the invalid parameter or limit.
 func Plan(p Parameters, l Limits, only *regexp.Regexp) ([]Scenario, error) {
 	var plan []Scenario

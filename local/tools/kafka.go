@@ -19,8 +19,8 @@ import (
 	"github.com/weir-limits/weir/local/command"
 )
 
-// maxSilence is the maximum time without a record. If a read has not reached the end of the topic after
-// this time, it fails. A broker can take 5 s to answer a request without records.
+// maxSilence is the maximum time without a record. A read fails if it gets no record for this time before
+// it reaches the end of the topic. A broker can take 5 s to answer a request without records.
 const maxSilence = 15 * time.Second
 
 // reachTimeout is the maximum time until the first answer of a broker.

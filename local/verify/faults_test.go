@@ -455,7 +455,8 @@ func cached(h lambda.Handler) lambda.Handler {
 	})
 }
 
-// between returns the part of a text between two other texts, in lower case.
+// between returns the part of a text between two other texts. It ignores case, and returns the part in
+// lower case.
 func between(text []byte, from, to string) []byte {
 	_, after, _ := bytes.Cut(bytes.ToLower(text), []byte(strings.ToLower(from)))
 	value, _, _ := bytes.Cut(after, []byte(to))

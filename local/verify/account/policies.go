@@ -106,7 +106,7 @@ func (s *Stack) otherPolicies(ctx context.Context, p inline, known []inline) (pr
 // leadingKeys is the condition key that restricts a permission to certain items.
 const leadingKeys = "dynamodb:LeadingKeys"
 
-// question is a call, and whether a role may make it.
+// question is a call with the expected answer: whether a role may make the call.
 type question struct {
 	action, resource string
 	key              string // the leading key, or ""

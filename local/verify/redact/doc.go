@@ -1,8 +1,7 @@
 // Package redact removes private values from texts that a user publishes.
 //
-// A [Redactor] keeps only words that it knows and short numbers. It replaces every other word by […]. So
-// the form or the encoding of a private value, such as an account id, a host name or a user name, has no
-// effect: the value does not remain.
+// A [Redactor] keeps only words that it knows and short numbers. It replaces every other word by […]. So an
+// account id, a host name or a user name does not remain only because its form or its encoding is unusual.
 //
 //	r := redact.New("The authorizer caches nothing.")
 //	r.Text("arn:aws:iam::123456789012:user/alice caches nothing") // "arn:aws:iam[…]user/[…] caches nothing"
