@@ -45,8 +45,8 @@ func open(ctx context.Context, lookup func(string) (string, bool), logger *slog.
 	return c.start(ctx, store, o)
 }
 
-// start returns an environment with store and opens its connections. All calls of start together wait
-// at most as long as the first decision of an environment.
+// start returns an environment with store and opens its connections. All its calls together may take as
+// long as the first decision of an environment.
 func (c Config) start(ctx context.Context, store limiter.Store, o Options) (*lambdahttp.Environment, error) {
 	ctx, cancel := context.WithTimeout(ctx, resilient.DefaultFirstTimeout)
 	defer cancel()

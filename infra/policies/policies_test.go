@@ -160,7 +160,8 @@ func evaluate(t *testing.T, name string, role []policy, endpoints map[string][]p
 	}
 }
 
-// checkNeeded checks that the policies have no superfluous permission: each one covers a call in calls.
+// checkNeeded checks that the policies have no superfluous permission: each permission covers one of the
+// calls.
 func checkNeeded(t *testing.T, name string, policies []policy, calls []call) {
 	t.Helper()
 	for _, s := range statements(t, policies) {

@@ -130,7 +130,7 @@ func (m *Meter) note(class string, took time.Duration) {
 	_ = h.RecordValue(min(max(took, 0), longest).Microseconds()) // fails only outside the bounds
 }
 
-// Result returns the measurements until now.
+// Result returns the measurements until the time now.
 func (m *Meter) Result(now time.Time) Result {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -34,10 +34,9 @@ type Top struct {
 	skipped  int64
 }
 
-// New returns a Top that counts the lines of a period. The period ends with the newest line, and its
-// length is last. The start of the period is exact to a tenth of last. If last is 0, all lines count.
-// clock is the reader's clock. Top skips lines that are more than five minutes ahead of clock, unless
-// last is 0.
+// New returns a Top that counts the lines of a period. The period ends with the newest line, and its length
+// is last. The start of the period is exact to a tenth of its length. If last is 0, all lines count. clock
+// is the reader's clock. Top skips lines that are more than five minutes ahead of clock, unless last is 0.
 func New(last time.Duration, clock func() time.Time) *Top {
 	return &Top{last: last, clock: clock, counters: map[int64]*counter{}}
 }

@@ -61,7 +61,7 @@ const (
 // resources are the resources of a template, by logical ID.
 type resources map[string]map[string]any
 
-// each calls change with the properties of each resource of a type.
+// each passes the properties of every resource of a type to the function change.
 func (r resources) each(kind string, change func(id string, properties map[string]any)) {
 	for id, resource := range r {
 		if resource["Type"] == kind {
