@@ -72,7 +72,8 @@
 // limits has three counts. For any other item, it runs when there are more than eight dead counts.
 //
 // When the condition fails, DynamoDB returns the item. If the item refuses, the answer is a refusal with
-// the exact wait. If the item does not refuse, the guess was wrong, and the next attempt is built from
+// the exact wait. If the item leaves nothing to charge, because forced charges meet the max debt, the
+// request is allowed without a write. Otherwise, the guess was wrong, and the next attempt is built from
 // the item. With k limits on the subject there are at most k+1 attempts if the denial cache has their
 // states, and k+2 attempts if it does not. Each of the following events between two attempts can add one
 // attempt: a window or the interval of a log ends, a log is trimmed, a refund arrives, a limit is

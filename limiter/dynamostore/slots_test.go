@@ -208,3 +208,38 @@ func TestSlots_markBehindCache(t *testing.T) {
 		t.Errorf("got %+v and error %v, want one limit with mark %+v", entries, err, want)
 	}
 }
+
+// repeated is an API that sends each update twice, as a client that retries after a lost answer. The store gets the
+// answer to the second copy.
+type repeated struct {
+	evaluated
+	updates int
+}
+
+func (r *repeated) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+	r.updates++
+	r.table.update(in)
+	return r.evaluated.UpdateItem(ctx, in, o...)
+}
+
+// A forced charge at the max debt takes no slot, so the store cannot recognize an update that was sent twice by its
+// slots. The item with the mark of the first copy is the answer, and needs no further update.
+func TestSlots_forcedTwice(t *testing.T) {
+	api := &repeated{}
+	s := storetest.Must(dynamostore.New(api, dynamostore.Options{Table: "t", Namespace: "n"}))
+	l, who, ctx := slotsOf(t, 5), limiter.User("a"), context.Background()
+	slow := algo.InstantOf(noon)
+	force := func(now algo.Instant, updates int) {
+		t.Helper()
+		api.updates = 0
+		results := make([]algo.Result, 1)
+		ok, err := s.Take(ctx, now, who, []limiter.Charge{{Subject: who, Limit: l, Cost: 10, Force: true}}, results)
+		if !ok || err != nil || api.updates != updates || results[0].State.Entries.Len() != 10 {
+			t.Errorf("got %t, error %v and %d slots after %d updates, want true and 10 slots after %d", ok, err, results[0].State.Entries.Len(), api.updates, updates)
+		}
+	}
+	fast := slow.Add(algo.MaxSkew + time.Second)
+	force(fast, 1)
+	force(slow, 2) // the first update fails, and the second marks the slots as too far ahead
+	force(slow, 1)
+}

@@ -131,13 +131,14 @@ func (t *take) noteClamped() {
 	}
 }
 
-// decided reports whether the item determines the answer: a limit refuses, or every cost is 0.
+// decided reports whether the item determines the answer: a limit refuses, or no charge changes a state. The max debt
+// can leave nothing of a forced charge.
 func (t *take) decided() bool {
 	if !t.exact || t.changed {
 		return false
 	}
-	for _, c := range t.charges {
-		if t.passes && c.Cost > 0 {
+	for i := range t.views {
+		if v := &t.views[i]; t.passes && v.next != v.settled.State {
 			return false
 		}
 	}
