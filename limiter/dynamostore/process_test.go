@@ -29,14 +29,15 @@ type process struct {
 	store      *dynamostore.Store
 	now        algo.Instant
 	operations int
-	most       int64                          // largest cost of a charge without Force
-	newer      int                            // from this operation on, the second version of the rules is in force
-	yield      func(struct{}) bool            // suspends this process, so that other processes make calls
-	calls      []call                         // the calls of the current operation
-	cache      map[*limiter.Limit]algo.Result // the latest results
-	charged    []charged                      // charges that may be refunded
-	repeated   bool                           // an applied update of the current operation reached the table twice
-	removed    bool                           // an applied update of the current operation removed something
+	most       int64                           // largest cost of a charge without Force
+	newer      int                             // from this operation on, the second version of the rules is in force
+	yield      func(struct{}) bool             // suspends this process, so that other processes make calls
+	calls      []call                          // the calls of the current operation
+	cache      map[*limiter.Limit]algo.Result  // the latest results
+	charged    []charged                       // charges that may be refunded
+	repeated   bool                            // an applied update of the current operation reached the table twice
+	removed    bool                            // an applied update of the current operation removed something
+	after      map[string]types.AttributeValue // the item after the first applied call of the current operation
 }
 
 type call struct {
@@ -88,7 +89,7 @@ func (p *process) run(yield func(struct{}) bool) {
 	p.yield = yield
 	for i := range p.operations {
 		p.now = p.now.Add(time.Duration(p.r.Int64N(int64(p.step))))
-		p.calls, p.repeated, p.removed = nil, false, false
+		p.calls, p.repeated, p.removed, p.after = nil, false, false, nil
 		limit := p.h.rules[0]
 		if i >= p.newer {
 			limit = p.h.rules[1]
@@ -159,8 +160,9 @@ func (p *process) settle() {
 	_, err := p.store.Settle(context.Background(), now, modelCaller, charges, results, modelMargin, s.once)
 	at, applied := p.decisive()
 	text := fmt.Sprintf("settlement %s of %d (force %t) at %s: %v", s.once.ID.String()[:6], charges[0].Cost, charges[0].Force, sinceStart(now), err)
+	seen := []algo.State{p.written()}
 	settle := func(m *storetest.Model) error {
-		_, err := m.Settle(now, modelCaller, charges, results, modelMargin, s.once)
+		_, err := m.SettleSeen(now, modelCaller, charges, results, modelMargin, s.once, seen)
 		return err
 	}
 	switch {
@@ -324,6 +326,19 @@ func (p *process) PutItem(_ context.Context, in *dynamodb.PutItemInput, _ ...fun
 func (p *process) called(applied bool) {
 	p.h.calls++
 	p.calls = append(p.calls, call{p.h.calls, applied})
+	if applied && p.after == nil {
+		p.after = p.h.table.item
+	}
+}
+
+// written returns the state that the first applied call of the current operation left.
+func (p *process) written() algo.State {
+	s := storetest.Must(dynamostore.New(&evaluated{table: evaluator{item: p.after}}, dynamostore.Options{Table: "t", Namespace: "n"}))
+	entries := storetest.Must(s.Inspect(context.Background(), modelCaller))
+	if len(entries) == 0 {
+		return algo.State{}
+	}
+	return entries[0].State
 }
 
 var errLost = errors.New("the answer is lost")

@@ -67,20 +67,43 @@ func (m *Model) TakeSeen(now algo.Instant, subject limiter.Subject, charges []li
 	}
 	allowed, results := m.Take(now, subject, charges)
 	for i, c := range charges {
-		l, ok := results[i].Machine.(*algo.Slots)
-		if !ok || !allowed || c.Cost == 0 {
-			continue
-		}
-		expired := func(e algo.Entries) int { return e.Until(now.Add(-l.Length)) }
-		mine, got, had := results[i].State.Entries, seen[i].Entries, before[i].State.Entries
-		if got.From(expired(got)) == mine.From(expired(mine)) && within(got[:8*expired(got)], had[:8*expired(had)]) {
-			results[i].State.Entries = got
-			held := m.limits(subject)[c.Limit.ID]
-			held.State.Entries = got
-			m.limits(subject)[c.Limit.ID] = held
+		if allowed && c.Cost > 0 {
+			results[i].State.Entries = m.keepExpired(now, subject, c.Limit.ID, before[i].State.Entries, seen[i].Entries)
 		}
 	}
 	return allowed, results
+}
+
+// SettleSeen makes a Settle after which a store held the states seen. It keeps expired slots as TakeSeen does.
+func (m *Model) SettleSeen(now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once, seen []algo.State) (limiter.Settled, error) {
+	before := make([]limiter.Held, len(charges))
+	for i, c := range charges {
+		before[i], _ = m.limits(subject)[c.Limit.ID].Settle(c.Limit, now)
+	}
+	settled, err := m.Settle(now, subject, charges, results, elapsed, once)
+	for i, c := range charges {
+		if err == nil && c.Force && c.Cost > 0 {
+			m.keepExpired(now, subject, c.Limit.ID, before[i].State.Entries, seen[i].Entries)
+		}
+	}
+	return settled, err
+}
+
+// keepExpired replaces the slots of a limit by the slots seen, if these differ only in expired slots that the limit
+// had before. It returns the entries of the limit.
+func (m *Model) keepExpired(now algo.Instant, subject limiter.Subject, id limiter.ID, had, seen algo.Entries) algo.Entries {
+	held := m.limits(subject)[id]
+	l, ok := held.Machine.(*algo.Slots)
+	if !ok {
+		return held.State.Entries
+	}
+	expired := func(e algo.Entries) int { return e.Until(now.Add(-l.Length)) }
+	mine := held.State.Entries
+	if seen.From(expired(seen)) == mine.From(expired(mine)) && within(seen[:8*expired(seen)], had[:8*expired(had)]) {
+		held.State.Entries = seen
+		m.limits(subject)[id] = held
+	}
+	return held.State.Entries
 }
 
 // within reports whether all entries of a are entries of b.
