@@ -9,7 +9,7 @@ import (
 // InFlight returns the number of subjects with a store call in flight.
 func (l *Limiter) InFlight() int { return l.groups.InFlight() }
 
-// FallbackHolds reports whether this process holds counts of an outage at now.
+// FallbackHolds reports whether this process holds counts of an outage at the time now.
 func (l *Limiter) FallbackHolds(now time.Time) bool { return l.fallback.Holds(algo.InstantOf(now)) }
 
 // NoticesKnown returns the number of subjects whose notices this process remembers.

@@ -41,7 +41,7 @@ type Store interface {
 	//     time since the Take on the monotonic clock; Settle adds a margin for clock skew and for the
 	//     time of its message. Settle follows algo.Machine.Refund, and drops quota that it cannot refund
 	//     safely.
-	//   - With Force, Settle charges the cost at now, as Take does. It ignores results.
+	//   - With Force, Settle charges the cost at the instant now, as Take does. It ignores results.
 	//
 	// If once is needed and its ID was settled before on this subject, Settle changes nothing and returns
 	// ErrVoucherUsed. If the store can no longer check that, it changes nothing and returns

@@ -144,8 +144,8 @@ func (ts *trackers) extendPressure(t *tracker) {
 	ts.pressureUntil.Store(max(int64(t.pressure.End()), ts.pressureUntil.Load()))
 }
 
-// pressed returns the tracker of a limit if it is under pressure at now, and nil otherwise. The caller
-// holds the lock.
+// pressed returns the tracker of a limit if it is under pressure at the instant now, and nil otherwise. The
+// caller holds the lock.
 func (ts *trackers) pressed(now algo.Instant, subject Subject, limit *Limit) *tracker {
 	t := ts.table[trackerKey{subject, limit.ID}]
 	if t == nil || t.limit != limit || t.pressure.Current(now) <= 1 {

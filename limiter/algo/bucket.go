@@ -9,7 +9,7 @@ import (
 // Interval.
 //
 // The algorithm is GCRA. Instead of tokens, a bucket keeps one instant, TAT, at which it will be full again. TAT-now
-// is the debt. A request of cost n at now is allowed if
+// is the debt. A request of cost n at the instant now is allowed if
 //
 //	max(TAT, now) - now + n*Interval <= Depth
 //
@@ -66,7 +66,7 @@ func (b *Bucket) Excess(s State, now Instant, cost int64) int64 {
 	return max(0, cost-int64(max(0, b.MaxDebt(now).Sub(max(s.TAT, now)))/b.Interval))
 }
 
-// MaxDebt returns the latest TAT that a forced charge at now may set.
+// MaxDebt returns the latest TAT that a forced charge at the instant now may set.
 func (b *Bucket) MaxDebt(now Instant) Instant { return now.Add(2 * b.Depth) }
 
 // Delay returns how long after now a request leaves a queue. s is the state after the charge of the

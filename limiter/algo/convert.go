@@ -10,7 +10,7 @@ import "time"
 //     every new window that it overlaps.
 //   - Log to log keeps the entries.
 //   - Slots to slots keeps the slots that have not expired.
-//   - Between different kinds, the requests that still count at now are charged at now.
+//   - Between different kinds, the requests that still count at the instant now are charged at this instant.
 //
 // A second conversion would lose precision, always toward fewer admissions. Therefore, a store converts
 // once, and stores the version of the rules that caused the conversion.

@@ -100,7 +100,7 @@ func (e Entries) last() Instant {
 }
 
 // counted has the number of entries that count at an instant, and the number that have expired. A Log counts at the
-// newest entry or later; Slots count at now.
+// newest entry or later; Slots count at the instant now.
 type counted struct {
 	live     int64
 	expired  int

@@ -7,7 +7,7 @@ import (
 
 // Log keeps an entry for each request. It admits at most Requests in any interval of length Length.
 //
-// A request of cost n at now is allowed if
+// A request of cost n at the instant now is allowed if
 //
 //	#{entries > at-Length} + n <= Requests, at = max(now, newest)
 //
@@ -21,7 +21,7 @@ type Log struct {
 
 var _ Machine = (*Log)(nil)
 
-// Live returns the number of entries of s that count at now, and the number of expired entries.
+// Live returns the number of entries of s that count at the instant now, and the number of expired entries.
 func (l *Log) Live(s State, now Instant) (live int64, expired int) {
 	c := l.counted(&s, now)
 	return c.live, c.expired

@@ -68,11 +68,10 @@ type Machine interface {
 	Excess(s State, now Instant, cost int64) int64
 
 	// RetryAfter returns the time from now until the cost is first allowed. It is 0 if the cost is allowed at
-	// now, and Never if the cost is never allowed.
+	// the instant now, and Never if the cost is never allowed.
 	RetryAfter(s State, now Instant, cost int64) time.Duration
 
-	// Remaining returns how many requests of cost 1 are still possible at now, 0
-	// to Capacity.
+	// Remaining returns how many requests of cost 1 are still possible at the instant now, 0 to Capacity.
 	Remaining(s State, now Instant) int64
 
 	// ResetAfter returns the time from now to full quota if nothing more is
@@ -107,8 +106,8 @@ type Machine interface {
 	// reads. Machines with equal fingerprints are equal.
 	Fingerprint() string
 
-	// Used returns how many requests s still counts at now, rounded up. It is more than Capacity if s has a
-	// debt.
+	// Used returns how many requests s still counts at the instant now, rounded up. It is more than Capacity if
+	// s has a debt.
 	Used(s State, now Instant) int64
 
 	// newest returns the TAT, the window, or the newest entry of s. A charge increases this number only

@@ -46,7 +46,7 @@ func checkRetry(t *testing.T, m algo.Machine, s algo.State, now algo.Instant, co
 	}
 }
 
-// draw returns a machine and a state. The state is possible at now, or was written by other clocks.
+// draw returns a machine and a state. The state is possible at the instant now, or was written by other clocks.
 func draw(t *rapid.T) (m algo.Machine, s algo.State, now algo.Instant) {
 	now = start.Add(time.Duration(rapid.Int64Range(0, int64(24*time.Hour)).Draw(t, "now")))
 	requests := rapid.OneOf(rapid.Int64Range(1, 50), rapid.Int64Range(1, 5_000_000)).Draw(t, "requests")

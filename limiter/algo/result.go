@@ -12,11 +12,12 @@ type Result struct {
 	Clamped bool
 }
 
-// RetryAfter returns the time from now until the cost is first allowed. It is 0 if the cost is allowed at now,
-// and Never if the cost is never allowed. The Machine MUST be known.
+// RetryAfter returns the time from now until the cost is first allowed. It is 0 if the cost is allowed at the
+// instant now, and Never if the cost is never allowed. The Machine MUST be known.
 func (r Result) RetryAfter(now Instant, cost int64) time.Duration {
 	return r.Machine.RetryAfter(r.State, now, cost)
 }
 
-// Remaining returns how many requests of cost 1 are still possible at now. r.Machine MUST NOT be nil.
+// Remaining returns how many requests of cost 1 are still possible at the instant now. r.Machine MUST NOT be
+// nil.
 func (r Result) Remaining(now Instant) int64 { return r.Machine.Remaining(r.State, now) }

@@ -9,7 +9,7 @@ import (
 // begins, and a refund releases them when it ends. If the holder of a slot dies, the slot expires after
 // Length.
 //
-// A request of n slots at now is allowed if
+// A request of n slots at the instant now is allowed if
 //
 //	#{slots > now-Length} + n <= Requests
 //
@@ -30,7 +30,7 @@ type Slots struct {
 
 var _ Machine = (*Slots)(nil)
 
-// Live returns the number of slots of s that are taken at now, and the number of expired slots.
+// Live returns the number of slots of s that are taken at the instant now, and the number of expired slots.
 func (l *Slots) Live(s State, now Instant) (live int64, expired int) {
 	c := l.counted(&s, now)
 	return c.live, c.expired

@@ -78,8 +78,8 @@ func (w *Window) sameWindows(other *Window) bool {
 	return w.Length == other.Length && w.calendar == other.calendar
 }
 
-// Weight returns the weight of window index-1 at now, in units of 2^-20. Before window index starts, the
-// weight is 2^20, the whole count. In a fixed window, the weight is 0.
+// Weight returns the weight of window index-1 at the instant now, in units of 2^-20. Before window index
+// starts, the weight is 2^20, the whole count. In a fixed window, the weight is 0.
 func (w *Window) Weight(index int64, now Instant) int64 {
 	if !w.Sliding {
 		return 0
@@ -88,9 +88,9 @@ func (w *Window) Weight(index int64, now Instant) int64 {
 	return mulDivCeil(int64(w.Length-elapsed), one, int64(w.Length))
 }
 
-// Room returns the largest Count of the window index with which a charge of this cost is allowed at now.
-// previous is the count of the window before. The result is negative if there is no such Count. cost MUST be at
-// most Requests.
+// Room returns the largest Count of the window index with which a charge of this cost is allowed at the instant
+// now. previous is the count of the window before. The result is negative if there is no such Count. cost MUST
+// be at most Requests.
 func (w *Window) Room(index int64, now Instant, previous, cost int64) int64 {
 	if previous == 0 {
 		return w.Requests - cost
@@ -100,8 +100,8 @@ func (w *Window) Room(index int64, now Instant, previous, cost int64) int64 {
 }
 
 // PreviousRoom is for a window index that counts nothing yet. It returns the largest count of the previous
-// window with which the cost is allowed at now. The result is negative if there is no such count. A fixed
-// window does not count the previous window, so the result is MaxCount if cost is at most Requests.
+// window with which the cost is allowed at the instant now. The result is negative if there is no such count. A
+// fixed window does not count the previous window, so the result is MaxCount if cost is at most Requests.
 func (w *Window) PreviousRoom(index int64, now Instant, cost int64) int64 {
 	if cost > w.Requests {
 		return -1

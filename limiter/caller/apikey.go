@@ -39,9 +39,8 @@ func HashAPIKey(secret []byte, key string) string {
 
 // KeyRecords finds the record of an API key. It is safe for concurrent use.
 type KeyRecords interface {
-	// Lookup returns the record of an API key at now. The error wraps ErrInvalidCredential if there
-	// is no record, or ErrUnverified if the records could not be read. The error contains no part of
-	// the key.
+	// Lookup returns the record of an API key at the time now. The error wraps ErrInvalidCredential if there is
+	// no record, or ErrUnverified if the records could not be read. The error contains no part of the key.
 	Lookup(ctx context.Context, now time.Time, key string) (Record, error)
 }
 

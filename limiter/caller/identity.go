@@ -55,8 +55,8 @@ func (i *Identifier) Warm(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// Caller returns the sender of a request that arrived at now. If the caller has both a user and an
-// API key, the tier of the token takes precedence over the tier of the key.
+// Caller returns the sender of a request that arrived at the time now. If the caller has both a user and an API
+// key, the tier of the token takes precedence over the tier of the key.
 //
 // The error wraps ErrInvalidCredential, ErrMissingCredential or ErrUnverified. With an error, Caller
 // has only an address and Rejected is true. Charge this caller, then answer 503 for ErrUnverified and

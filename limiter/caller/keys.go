@@ -16,10 +16,10 @@ import (
 
 // KeySource returns the public keys that verify tokens. It is safe for concurrent use.
 type KeySource interface {
-	// Key returns the key for tokens with this key ID and algorithm at now. The error wraps ErrInvalidCredential if
-	// there is no such key, or ErrUnverified if the keys could not be read. A returned key MUST NOT change later.
-	// While a key stays the same, Key SHOULD return the same pointer, because a Verifier verifies a repeated token
-	// again if the pointer differs.
+	// Key returns the key for tokens with this key ID and algorithm at the time now. The error wraps
+	// ErrInvalidCredential if there is no such key, or ErrUnverified if the keys could not be read. A returned
+	// key MUST NOT change later. While a key stays the same, Key SHOULD return the same pointer, because a
+	// Verifier verifies a repeated token again if the pointer differs.
 	Key(ctx context.Context, now time.Time, id, algorithm string) (*jose.JSONWebKey, error)
 }
 

@@ -157,7 +157,7 @@ func (r *RemoteKeys) Key(ctx context.Context, now time.Time, id, algorithm strin
 
 var errOldCopy = fmt.Errorf("key set: the copy is more than %s old; look at the log of the function that copies the issuer's keys", keysPolicy.Stale)
 
-// keySet returns the keys at now. If the cached keys do not contain the wanted key, keySet tries to
+// keySet returns the keys at the time now. If the cached keys do not contain the wanted key, keySet tries to
 // fetch a newer key set.
 func (r *RemoteKeys) keySet(ctx context.Context, now time.Time, id, algorithm string) (*KeySet, error) {
 	set, err := r.set.Peek(now)

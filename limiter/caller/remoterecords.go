@@ -145,7 +145,7 @@ func (r *RemoteRecords) value(id digest) *fresh.Value[Record] {
 	return value
 }
 
-// admit counts a read that begins at now. It returns an error if the table fails for all keys, or if
+// admit counts a read that begins at the time now. It returns an error if the table fails for all keys, or if
 // too many reads are running.
 func (r *RemoteRecords) admit(now time.Time) error {
 	r.mu.Lock()
@@ -160,7 +160,7 @@ func (r *RemoteRecords) admit(now time.Time) error {
 	return nil
 }
 
-// finish records the result of a read that began at now.
+// finish records the result of a read that began at the time now.
 func (r *RemoteRecords) finish(now time.Time, id digest, value *fresh.Value[Record], err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -192,14 +192,14 @@ func (r *RemoteRecords) read(ctx context.Context, now time.Time, key string) (Re
 	return Record{}, fresh.ErrAbsent
 }
 
-// Warm reads the secrets if they are not cached at now. The first key then does not wait for a new
+// Warm reads the secrets if they are not cached at the time now. The first key then does not wait for a new
 // connection. Warm returns the error of the table.
 func (r *RemoteRecords) Warm(ctx context.Context, now time.Time) error {
 	_, err := r.hashedWith(ctx, now)
 	return err
 }
 
-// hashedWith returns the secrets at now. It returns none before the first key exists.
+// hashedWith returns the secrets at the time now. It returns none before the first key exists.
 func (r *RemoteRecords) hashedWith(ctx context.Context, now time.Time) ([][]byte, error) {
 	secrets, err := r.secrets.Get(ctx, now, r.readSecrets)
 	if errors.Is(err, fresh.ErrAbsent) {

@@ -82,7 +82,7 @@ func NewVerifier(o TokenOptions) (*Verifier, error) {
 	return v, nil
 }
 
-// Verify returns the claims of a token that is valid at now. The error wraps ErrInvalidCredential or
+// Verify returns the claims of a token that is valid at the time now. The error wraps ErrInvalidCredential or
 // ErrUnverified, and contains no part of the token.
 //
 // A Verifier caches the claims of up to 2,000 valid tokens by the hash of the token, in about 4 MiB at

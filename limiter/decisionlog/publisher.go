@@ -195,7 +195,7 @@ func (p *Publisher) Wait(ctx context.Context) {
 	}
 }
 
-// Close sends the waiting events at now, until ctx ends. Do not call Record after Close.
+// Close sends the waiting events at the time now, until ctx ends. Do not call Record after Close.
 func (p *Publisher) Close(ctx context.Context, now time.Time) {
 	if p == nil {
 		return

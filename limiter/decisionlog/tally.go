@@ -85,7 +85,7 @@ func (t *tally) add(k key, o *outcome.Outcome) {
 	}
 }
 
-// event returns the event of a key, which it creates at now. It returns nil if there is no room.
+// event returns the event of a key, which it creates at the time now. It returns nil if there is no room.
 func (t *tally) event(k key, now time.Time) *pending {
 	p := t.known[k]
 	if p == nil && len(t.events) >= maxPending {

@@ -54,7 +54,7 @@ const logInterval = algo.MaxSkew / 2
 // logIndex returns the index of the interval that contains an instant.
 func logIndex(at algo.Instant) int64 { return int64(at) / int64(logInterval) }
 
-// chargeLog appends entries at now. The list has room in two cases: the whole list is short enough, or
+// chargeLog appends entries at the instant now. The list has room in two cases: the whole list is short enough, or
 // the list without the expired entries at its head is short enough. Neither condition depends on the
 // newest entry, so concurrent appends do not collide.
 func (t *take) chargeLog(e *expression, l *algo.Log, v *view, c limiter.Charge) {

@@ -93,10 +93,10 @@ func (v *Value[V]) Renew(ctx context.Context, now time.Time, load Load[V], permi
 	return v.Peek(now)
 }
 
-// Peek returns the value at now as Get does, but never reads the source.
+// Peek returns the value at the time now as Get does, but never reads the source.
 func (v *Value[V]) Peek(now time.Time) (V, error) { return v.state.Load().answer(v.policy, now) }
 
-// Due reports whether Get at now would read the source or wait for a read.
+// Due reports whether Get at the time now would read the source or wait for a read.
 func (v *Value[V]) Due(now time.Time) bool { return v.state.Load().due(v.policy, now) }
 
 // Err returns the error of the last read. It is nil if the source answered, even if it had no value.

@@ -17,12 +17,12 @@ type state[V any] struct {
 // requests can be out of order.
 func (s *state[V]) age(now time.Time) time.Duration { return now.Sub(s.tried).Abs() }
 
-// usable reports whether the value may be used at now.
+// usable reports whether the value may be used at the time now.
 func (s *state[V]) usable(p *Policy, now time.Time) bool {
 	return s.known && (p.Stale == 0 || now.Sub(s.asOf) < p.Stale)
 }
 
-// due reports whether Get reads the source at now.
+// due reports whether Get reads the source at the time now.
 func (s *state[V]) due(p *Policy, now time.Time) bool {
 	switch {
 	case s.tried.IsZero():
@@ -37,7 +37,7 @@ func (s *state[V]) due(p *Policy, now time.Time) bool {
 	return s.rested(p, now)
 }
 
-// rested reports whether the source may be read again at now, after a read that failed or returned an
+// rested reports whether the source may be read again at the time now, after a read that failed or returned an
 // expired value.
 func (s *state[V]) rested(p *Policy, now time.Time) bool {
 	if s.failed != nil && !s.usable(p, now) {
@@ -46,7 +46,7 @@ func (s *state[V]) rested(p *Policy, now time.Time) bool {
 	return s.age(now) >= p.Cooldown
 }
 
-// answer returns the value at now, or the reason why there is no usable value.
+// answer returns the value at the time now, or the reason why there is no usable value.
 func (s *state[V]) answer(p *Policy, now time.Time) (value V, err error) {
 	switch {
 	case s.usable(p, now):

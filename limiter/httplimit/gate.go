@@ -17,12 +17,12 @@ import (
 
 // Options are the options of a Gate. Limiter, Select and Identify are required.
 type Options struct {
-	// Identify returns the sender of a request that arrived at now. If it returns an error, the
+	// Identify returns the sender of a request that arrived at the time now. If it returns an error, the
 	// Caller is still charged, and the answer is 401, or 503 if the error wraps
 	// caller.ErrUnverified. For a request with a malformed path, Request contains only the address,
 	// and the error is ignored.
 	Identify func(ctx context.Context, now time.Time, r Request) (caller.Caller, error)
-	// Select returns the charges of a request that arrived at now, with the reasons. It can be
+	// Select returns the charges of a request that arrived at the time now, with the reasons. It can be
 	// Rules.Select of package rules/live.
 	Select func(ctx context.Context, now time.Time, r rules.Request) rules.Selection
 	// Limiter decides the charges.

@@ -61,7 +61,7 @@ func (c *Counter) Due(now algo.Instant) bool {
 	return c.Machine == nil || age >= c.rules.Interval || -age >= c.rules.Interval
 }
 
-// Idle reports whether the counter may be removed at now.
+// Idle reports whether the counter may be removed at the instant now.
 func (c *Counter) Idle(now algo.Instant) bool {
 	switch {
 	case c.pending > 0 && now < c.charged.Add(c.rules.Horizon), c.lost && now < c.own.Machine.Idle(c.own.State):

@@ -70,7 +70,7 @@ func (d *Denials) Lookup(now algo.Instant, subject string, charges []Charge, res
 	return denies
 }
 
-// stale reports whether e is too old to deny at now.
+// stale reports whether e is too old to deny at the instant now.
 func (d *Denials) stale(now algo.Instant, e *entry, backOff time.Duration) bool {
 	age, most := now.Sub(e.seen), d.ttl
 	if isSlots(e.limit) {

@@ -44,7 +44,7 @@ func NewFallback(subjects int) *Fallback {
 	return &Fallback{most: subjects, table: map[string][]heldState{}}
 }
 
-// Holds reports whether f holds a charge that has not expired at now. If not, it drops all states.
+// Holds reports whether f holds a charge that has not expired at the instant now. If not, it drops all states.
 func (f *Fallback) Holds(now algo.Instant) bool {
 	switch {
 	case f.subjects.Load() == 0:

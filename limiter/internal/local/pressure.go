@@ -34,7 +34,7 @@ const (
 	maxPause      = 3 * time.Second
 )
 
-// Current returns the level at now; 0 or 1 is no pressure.
+// Current returns the level at the instant now; 0 or 1 is no pressure.
 func (p *Pressure) Current(now algo.Instant) int64 {
 	return p.level >> min(62, max(0, now.Sub(p.at))/pressureLife)
 }
@@ -54,7 +54,7 @@ func (p *Pressure) Pause(now algo.Instant, leasesHelp bool, intN func(int) int) 
 	p.pausedUntil = now.Add(most/2 + time.Duration(intN(int(most/2)+1)))
 }
 
-// Paused reports whether a pause lasts at now.
+// Paused reports whether a pause lasts at the instant now.
 func (p *Pressure) Paused(now algo.Instant) bool {
 	return p.pausedUntil > now && p.pausedUntil.Sub(now) <= maxPause
 }
@@ -67,7 +67,7 @@ func (p *Pressure) Hot(now algo.Instant) bool {
 // Raised reports whether there was pressure before.
 func (p *Pressure) Raised() bool { return p.level > 1 }
 
-// Set sets the level at now. It changes neither the pause nor the result of Hot.
+// Set sets the level at the instant now. It changes neither the pause nor the result of Hot.
 func (p *Pressure) Set(now algo.Instant, level int64) { p.level, p.at = level, now }
 
 // End returns the instant at which the level is 0, unless it changes before.

@@ -139,7 +139,7 @@ func (l *Rules) Observe(f func(start time.Time, r Reload)) { l.observer.Store(&f
 // Current returns the rules in force, without a reload.
 func (l *Rules) Current() *rules.Rules { return l.current.Load().rules }
 
-// At returns the rules for a request that arrives at now. Call it only once for each request, because
+// At returns the rules for a request that arrives at the time now. Call it only once for each request, because
 // a second call may return another version.
 func (l *Rules) At(ctx context.Context, now time.Time) *rules.Rules {
 	s := l.current.Load()
