@@ -53,7 +53,8 @@ func KafkaOptions(ctx context.Context, c boot.Config) (kafka.Options, error) {
 }
 
 // KinesisClient returns a client for the stream of c. The client retries, because no request waits for
-// it. A retry saves a batch if the connection died while the process was frozen.
+// it. A retry saves a batch if the connection died while the process was frozen. A retry after a lost
+// answer would send the batch twice.
 func KinesisClient(ctx context.Context, c boot.Config) (*awskinesis.Client, error) {
 	config, err := c.AWSConfig(ctx, "KINESIS_ENDPOINT", c.KinesisEndpoint)
 	if err != nil {
@@ -66,7 +67,7 @@ func KinesisClient(ctx context.Context, c boot.Config) (*awskinesis.Client, erro
 		o.Retryer = retry.NewStandard(func(r *retry.StandardOptions) { r.MaxAttempts, r.MaxBackoff = 3, time.Second })
 		o.Logger = logging.Nop{} // the caller logs the error once
 		if client, ok := o.HTTPClient.(*awshttp.BuildableClient); ok {
-			o.HTTPClient = client.WithTransportOptions(func(t *http.Transport) { t.IdleConnTimeout = resilient.ConnectionLife })
+			o.HTTPClient = resilient.HTTPClient{Doer: client.WithTransportOptions(func(t *http.Transport) { t.IdleConnTimeout = resilient.ConnectionLife })}
 		}
 	}), nil
 }

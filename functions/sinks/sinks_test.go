@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -24,6 +25,7 @@ import (
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/decisionlog"
 	"github.com/weir-limits/weir/limiter/outcome"
+	"github.com/weir-limits/weir/limiter/resilient"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
@@ -182,5 +184,20 @@ func TestOpen_kinesis(t *testing.T) {
 func TestOpen_none(t *testing.T) {
 	if sink, err := sinks.Open(t.Context(), load(t, "NAMESPACE=dev", "STORE=memory")); sink != nil || err != nil {
 		t.Errorf("got sink %v, %v; want nil", sink, err)
+	}
+}
+
+// The client of the stream loses no answer, because a retry would send the batch twice.
+func TestKinesisClient(t *testing.T) {
+	client, err := sinks.KinesisClient(t.Context(), load(t, "NAMESPACE=dev", "STORE=memory", "EVENTS=kinesis", "KINESIS_STREAM=weir", "KINESIS_ENDPOINT=http://127.0.0.1:1", "WEIR_LOCAL=true"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	used, ok := client.Options().HTTPClient.(resilient.HTTPClient)
+	if !ok {
+		t.Fatalf("HTTP client: got %T, want a resilient.HTTPClient", client.Options().HTTPClient)
+	}
+	if got := used.Doer.(*awshttp.BuildableClient).GetTransport().IdleConnTimeout; got != resilient.ConnectionLife {
+		t.Errorf("idle connections are closed after %s, want %s", got, resilient.ConnectionLife)
 	}
 }

@@ -18,7 +18,7 @@ type Doer interface {
 
 // Do implements Doer.
 func (c HTTPClient) Do(r *http.Request) (*http.Response, error) {
-	if r.Body != nil {
+	if r.Body != nil && r.Body != http.NoBody {
 		r.Body = struct{ io.ReadCloser }{r.Body}
 	}
 	return c.Doer.Do(r)

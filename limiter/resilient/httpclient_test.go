@@ -62,3 +62,22 @@ func TestHTTPClient(t *testing.T) {
 		time.Sleep(2 * time.Second) // the server ends
 	})
 }
+
+// doer keeps the body of the last request.
+type doer struct{ body io.ReadCloser }
+
+func (d *doer) Do(r *http.Request) (*http.Response, error) {
+	d.body = r.Body
+	return nil, http.ErrNotSupported
+}
+
+// A request without a body keeps that form. Otherwise net/http would send it in chunks, which AWS rejects.
+func TestHTTPClient_noBody(t *testing.T) {
+	for _, body := range []io.ReadCloser{nil, http.NoBody} {
+		sent := &doer{}
+		_, _ = resilient.HTTPClient{Doer: sent}.Do(&http.Request{Body: body})
+		if sent.body != body {
+			t.Errorf("got body %#v, want %#v", sent.body, body)
+		}
+	}
+}
