@@ -457,3 +457,45 @@ func TestNew_missing(t *testing.T) {
 		}()
 	}
 }
+
+// A request that is denied because the store fails gets 503, not 429. The answer must not be cached.
+func TestGate_denied(t *testing.T) {
+	s := newServer(t)
+	s.store = nil
+	deny, err := limiter.NewLimit(limiter.Limit{Name: "strict", Rate: algo.Rate{Requests: 5, Window: time.Minute}, OnError: limiter.OnErrorDeny})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var observed []limiter.Decision
+	h := httplimit.New(httplimit.Options{
+		Limiter: storetest.Must(limiter.New(failing{server: s}, limiter.Options{Logger: slog.New(slog.DiscardHandler)})),
+		Select: func(_ context.Context, _ time.Time, r rules.Request) rules.Selection {
+			return rules.Selection{Charges: []limiter.Charge{{Subject: r.Caller.Subject(), Limit: deny, Cost: 1}}}
+		},
+		// The denial by on_error takes precedence over a bad credential.
+		Identify: func(context.Context, time.Time, httplimit.Request) (caller.Caller, error) {
+			return caller.Caller{User: "a"}, caller.ErrInvalidCredential
+		},
+		Observe: func(o outcome.Outcome) {
+			if o.Err != nil {
+				t.Errorf("observed error: got %v, want none", o.Err)
+			}
+			observed = append(observed, o.Decision)
+		},
+	}).Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the handler was called, want no call") }))
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody))
+	const want = `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Service Unavailable","status":503,"error":"store_unavailable",` +
+		`"message":"The limits of this request cannot be checked now. Retry after 1 second."}`
+	if got := w.Body.String(); w.Code != http.StatusServiceUnavailable || got != want {
+		t.Errorf("status %d\n got %s\nwant %s", w.Code, got, want)
+	}
+	for name, want := range map[string]string{"Retry-After": "1", "Weir-Degraded": "store_unavailable", "Cache-Control": "no-store", "Content-Type": "application/problem+json", "X-RateLimit-Limit": ""} {
+		if got := w.Header().Get(name); got != want {
+			t.Errorf("%s: got %q, want %q", name, got, want)
+		}
+	}
+	if len(observed) != 1 || !observed[0].Failed {
+		t.Errorf("observed: got %+v, want one failed request", observed)
+	}
+}
