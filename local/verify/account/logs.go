@@ -68,7 +68,7 @@ func (s *Stack) clean(ctx context.Context, since time.Time, pattern, expected st
 	if len(groups) == 0 {
 		return skipped("the stack has no log group of a function"), nil
 	}
-	found, err := s.lines(ctx, s.weirFunctions(), pattern, since, time.Now())
+	found, err := s.lines(ctx, s.weirFunctions(), pattern, since, latest())
 	if err != nil {
 		return verify.Observation{}, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/apigateway"
+	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
 
 	"github.com/weir-limits/weir/local/verify"
@@ -66,6 +67,39 @@ func TestStack_logErrors(t *testing.T) {
 				t.Errorf("got %+v after %d pages, want %s with %q after %d pages", o, pages, c.outcome, c.text, c.pages)
 			}
 		})
+	}
+}
+
+// A run begins by the clock of AWS, which dates the logs. The clock of this machine can be behind or ahead.
+func TestStack_logErrors_clock(t *testing.T) {
+	for _, ahead := range []time.Duration{-10 * time.Minute, 10 * time.Minute} {
+		began := time.Now().Add(ahead).Truncate(time.Second) // by the clock of AWS
+		searched := false
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Date", began.UTC().Format(http.TimeFormat))
+			if r.Header.Get("X-Amz-Target") == "" {
+				fmt.Fprintf(w, "<%[1]sResponse><%[1]sResult><Stacks><member><StackName>s</StackName></member></Stacks><TemplateBody>{}</TemplateBody></%[1]sResult></%[1]sResponse>", r.FormValue("Action"))
+				return
+			}
+			var in struct{ StartTime, EndTime int64 }
+			if err := json.NewDecoder(r.Body).Decode(&in); err != nil || !searched && (in.StartTime != began.UnixMilli() || in.EndTime <= in.StartTime) {
+				t.Errorf("clock of AWS %s ahead: got a search from %d to %d, %v, want one from %d on", ahead, in.StartTime, in.EndTime, err, began.UnixMilli())
+			}
+			searched = true
+			w.Header().Set("Content-Type", "application/x-amz-json-1.1")
+			fmt.Fprint(w, `{}`)
+		}))
+		s := &Stack{Name: "s", began: time.Now(), clients: clients{formation: cloudformation.NewFromConfig(client(server.URL)), logs: cloudwatchlogs.NewFromConfig(client(server.URL))}}
+		if err := s.readStack(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s.resources = []Resource{{Type: functionType, Properties: map[string]any{
+			"Environment": map[string]any{"Variables": map[string]any{"NAMESPACE": "dev"}}, "LoggingConfig": map[string]any{"LogGroup": "group"},
+		}}}
+		if o, err := s.logErrors(t.Context()); err != nil || o.Outcome != verify.Pass || !searched {
+			t.Errorf("got %+v, %v, want a search without lines", o, err)
+		}
+		server.Close()
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
 	"github.com/aws/aws-sdk-go-v2/service/apigateway"
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
@@ -40,7 +41,7 @@ type Stack struct {
 	resources  []Resource // in the order of CloudFormation
 	parameters map[string]string
 	region     string
-	began      time.Time // the time of Open
+	began      time.Time // the time of Open, by the clock of AWS
 	lost       string    // the row that could not reach AWS, or whose credentials had expired
 	clients
 
@@ -99,6 +100,9 @@ func (s *Stack) readStack(ctx context.Context) error {
 	}
 	if len(described.Stacks) == 0 {
 		return fmt.Errorf("stack %s: not found in %s", s.Name, s.region)
+	}
+	if now, ok := awsmiddleware.GetServerTime(described.ResultMetadata); ok {
+		s.began = now // the clock of AWS dates logs and metrics
 	}
 	stack := described.Stacks[0]
 	s.Status, s.Outputs, s.parameters = string(stack.StackStatus), map[string]string{}, map[string]string{}

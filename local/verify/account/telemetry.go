@@ -36,6 +36,9 @@ func (s *Stack) data(ctx context.Context, from, to time.Time, namespace, metric 
 	return out.Datapoints, nil
 }
 
+// latest is the end of a search. The clock of AWS can be ahead of that of this machine.
+func latest() time.Time { return time.Now().Add(recent) }
+
 func sum(points []types.Datapoint) (total float64) {
 	for _, p := range points {
 		total += aws.ToFloat64(p.Sum)
@@ -74,7 +77,7 @@ func clock(t time.Time) string { return t.UTC().Format("15:04") }
 // count reads a metric once.
 func (s *Stack) count(ctx context.Context, namespace, metric string, dimensions ...types.Dimension) (c count, err error) {
 	began := s.began.Truncate(time.Minute)
-	points, err := s.data(ctx, began, time.Now().Add(time.Minute), namespace, metric, dimensions...)
+	points, err := s.data(ctx, began, latest(), namespace, metric, dimensions...)
 	if err != nil {
 		return c, err
 	}
@@ -97,7 +100,7 @@ func (s *Stack) await(ctx context.Context, namespace, metric string, dimensions 
 
 // recent returns the data of a metric since an hour before the run.
 func (s *Stack) recent(ctx context.Context, namespace, metric string, dimensions ...types.Dimension) ([]types.Datapoint, error) {
-	return s.data(ctx, s.began.Add(-recent), time.Now().Add(time.Minute), namespace, metric, dimensions...)
+	return s.data(ctx, s.began.Add(-recent), latest(), namespace, metric, dimensions...)
 }
 
 // awaitRecent reads a metric until it has a value since an hour before the run.
@@ -279,7 +282,7 @@ func (s *Stack) cacheLogin(ctx context.Context) (verify.Observation, error) {
 	}
 	var problems []string
 	if decisions == 0 || degraded.now > maxDegraded*decisions {
-		lines, err := s.lines(ctx, s.weirFunctions(), `"store failed"`, s.began, time.Now())
+		lines, err := s.lines(ctx, s.weirFunctions(), `"store failed"`, s.began, latest())
 		if err != nil {
 			return verify.Observation{}, err
 		}
