@@ -48,10 +48,10 @@ func (r *request) combine() Decision {
 	}
 	for i := range r.served {
 		switch s := &r.served[i]; {
-		case !s.item.limit.Shadow && s.allowed == d.Allowed:
+		case !s.item.original.Shadow && s.allowed == d.Allowed:
 			d.report(s.item, s.result, r.now)
-		case s.item.limit.Shadow && !s.allowed && d.Shadowed == nil:
-			d.Shadowed = s.item.limit
+		case s.item.original.Shadow && !s.allowed && d.Shadowed == nil:
+			d.Shadowed = s.item.original
 		}
 	}
 	if d.RetryAfter == algo.Never {
@@ -83,32 +83,32 @@ func (d *Decision) add(b *batch, now algo.Instant) {
 func (d *Decision) report(it *item, r algo.Result, now algo.Instant) {
 	remaining, capacity := r.Machine.Remaining(r.State, now)+it.leaseLeft, r.Machine.Capacity()
 	if it.sharded { // estimate: every other shard is assumed to hold as much as this one
-		remaining, capacity = remaining*int64(it.limit.Spread.Shards), it.limit.machine.Capacity()
+		remaining, capacity = remaining*int64(it.original.Spread.Shards), it.original.machine.Capacity()
 	}
-	share := it.limit.Spread.Adaptive && !it.decided(r) // the share of this process decided, and not the whole limit
+	share := it.original.Spread.Adaptive && !it.decided(r) // the share of this process decided, and not the whole limit
 	if share {
-		capacity = it.limit.machine.Capacity()
+		capacity = it.original.machine.Capacity()
 	}
 	var wait time.Duration
 	if d.Allowed {
-		if queue, ok := r.Machine.(*algo.Bucket); ok && it.limit.Rate.Algorithm == algo.LeakyBucket && it.want > 0 {
+		if queue, ok := r.Machine.(*algo.Bucket); ok && it.original.Rate.Algorithm == algo.LeakyBucket && it.want > 0 {
 			d.Delay = max(d.Delay, queue.Delay(r.State, now, it.want))
 		}
-		if it.limit.Global || d.Limit != nil && !fewer(min(remaining, capacity), it.want, d.Remaining, d.Cost) {
+		if it.original.Global || d.Limit != nil && !fewer(min(remaining, capacity), it.want, d.Remaining, d.Cost) {
 			return
 		}
 	} else {
 		if !it.Force {
 			wait = max(it.backOff, r.Machine.RetryAfter(r.State, now, it.want))
 		}
-		if it.limit.concurrent() && wait > 0 && wait != algo.Never {
+		if it.original.concurrent() && wait > 0 && wait != algo.Never {
 			wait = min(max(wait, minSlotWait), maxSlotWait)
 		}
 		if wait == 0 || d.Limit != nil && wait <= d.RetryAfter {
 			return
 		}
 	}
-	d.Limit, d.Cost = it.limit, it.want
+	d.Limit, d.Cost = it.original, it.want
 	d.Superseded = !share && !it.decided(r) || it.Limit.isLocalShare
 	d.Capacity = capacity
 	d.Remaining = min(remaining, capacity)
@@ -147,7 +147,7 @@ func (r *request) logFailures(ctx context.Context) {
 		}
 		for j := range b.items {
 			if it := &b.items[j]; b.results[j].Machine != nil && !it.decided(b.results[j]) {
-				log.supersededBy(ctx, r.now, it.limit, b.results[j].Machine)
+				log.supersededBy(ctx, r.now, it.original, b.results[j].Machine)
 			}
 		}
 	}

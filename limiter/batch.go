@@ -8,16 +8,16 @@ import (
 	"github.com/weir-limits/weir/limiter/internal/local"
 )
 
-// item is one charge of a request. The embedded Charge is what the store gets; limit and want are what
+// item is one charge of a request. The embedded Charge is what the store gets; original and want are what
 // the caller passed.
 type item struct {
 	Charge
-	limit   *Limit        // limit that the caller passed; Charge.Limit can be its shard or its cell
-	want    int64         // cost that the caller passed; Charge.Cost is more for a lease, and 0 for a read
-	backOff time.Duration // time for which the back-off refuses the charge, even if the state has room
-	cells   bool          // the store Options.Cells counts the charge, and not Limiter.store
-	sharded bool
-	done    bool // a tracker decided this charge
+	original *Limit        // limit that the caller passed; Charge.Limit can be its shard or its cell
+	want     int64         // cost that the caller passed; Charge.Cost is more for a lease, and 0 for a read
+	backOff  time.Duration // time for which the back-off refuses the charge, even if the state has room
+	cells    bool          // the store Options.Cells counts the charge, and not Limiter.store
+	sharded  bool
+	done     bool // a tracker decided this charge
 
 	lease     *tracker // tracker whose lease the charge renews; nil if none
 	leaseSize int64    // size of the new lease
@@ -27,7 +27,7 @@ type item struct {
 
 // charge returns the charge that the caller passed.
 func (i *item) charge() Charge {
-	return Charge{Subject: i.Subject, Limit: i.limit, Cost: i.want, Force: i.Force}
+	return Charge{Subject: i.Subject, Limit: i.original, Cost: i.want, Force: i.Force}
 }
 
 // decided reports whether r was decided by the parameters of the item's limit, and not by newer rules.
@@ -69,18 +69,18 @@ type batch struct {
 
 // shadow reports whether the limits of b are shadow limits, which refuse nothing. Shadow limits count on
 // separate subjects. Therefore, all limits of a batch are shadow limits, or none is.
-func (b *batch) shadow() bool { return b.items[0].limit.Shadow }
+func (b *batch) shadow() bool { return b.items[0].original.Shadow }
 
 // has reports whether b has an item for the limit and subject of i.
 func (b *batch) has(i *item) bool {
-	return slices.ContainsFunc(b.items, func(it item) bool { return it.limit == i.limit && it.Subject == i.Subject })
+	return slices.ContainsFunc(b.items, func(it item) bool { return it.original == i.original && it.Subject == i.Subject })
 }
 
 // refuser returns the first limit of b that refuses; nil if none does.
 func (b *batch) refuser(now algo.Instant) *Limit {
 	for i := range b.items {
 		if b.refuses(i, now) {
-			return b.items[i].limit
+			return b.items[i].original
 		}
 	}
 	return nil

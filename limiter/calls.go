@@ -112,7 +112,7 @@ func (b *batch) wave() wave {
 		bucket, ok := it.Limit.machine.(*algo.Bucket)
 		switch {
 		case !ok || it.Force || it.lease == nil && bucket.Increment(min(it.Cost, bucket.Burst)) > refundMargin:
-		case it.limit.Global:
+		case it.original.Global:
 			return sharedWave
 		default:
 			w = callerWave
@@ -150,7 +150,7 @@ func (r *request) callBatch(ctx context.Context, b *batch) {
 	if b.err == nil {
 		first = first.shorter(r.now, b)
 	}
-	for shard := range b.items[0].limit.parts { // the denial cache may have a shard with a shorter wait
+	for shard := range b.items[0].original.parts { // the denial cache may have a shard with a shorter wait
 		if r.lookUpShard(b, shard) {
 			first = first.shorter(r.now, b)
 		}

@@ -61,7 +61,7 @@ func (r *request) writeNotices(ctx context.Context) {
 		}
 		for j := range b.items {
 			it := &b.items[j]
-			if !it.limit.notifies() || b.results[j].Machine == nil || !it.decided(b.results[j]) {
+			if !it.original.notifies() || b.results[j].Machine == nil || !it.decided(b.results[j]) {
 				continue
 			}
 			charge := b.charges[j]

@@ -55,14 +55,14 @@ func (r *request) leaseFirst(b *batch) {
 	ts := r.limiter.trackers
 	for i := range b.items {
 		it := &b.items[i]
-		if it.lease != nil || it.Force || it.want == 0 || !it.limit.leasable() {
+		if it.lease != nil || it.Force || it.want == 0 || !it.original.leasable() {
 			continue
 		}
-		room := it.limit.machine.Capacity()
+		room := it.original.machine.Capacity()
 		if seen := b.results[i]; seen.Machine != nil {
 			room = seen.Remaining(r.now)
 		}
-		if t, size := ts.firstLease(r.now, it.Subject, it.limit, it.want, room); t != nil {
+		if t, size := ts.firstLease(r.now, it.Subject, it.original, it.want, room); t != nil {
 			it.lease, it.leaseSize, b.charges[i].Cost = t, size, size
 			r.renewals = append(r.renewals, t)
 		}
@@ -80,7 +80,7 @@ func (r *request) chargeAt(b *batch) (at algo.Instant, hint []algo.Result) {
 	lag := maxBackdate
 	for i := range b.items {
 		bucket, ok := b.charges[i].Limit.machine.(*algo.Bucket)
-		if !ok || b.items[i].lease == nil || b.items[i].limit.Spread.Lease > 0 {
+		if !ok || b.items[i].lease == nil || b.items[i].original.Spread.Lease > 0 {
 			return r.now, nil
 		}
 		if seen := b.results[i]; seen.Machine != nil && 2*seen.Remaining(r.now) < seen.Machine.Capacity() {
@@ -117,7 +117,7 @@ func (r *request) returnLeases(refused bool) {
 			}
 			lease := &it.lease.lease
 			lease.Renew(r.now, b.results[j], b.charges[j].Cost, used)
-			lease.Grace = it.limit.leaseGrace()
+			lease.Grace = it.original.leaseGrace()
 			it.serial, it.leaseLeft = lease.Serial, lease.Granted-used
 		}
 	}

@@ -44,7 +44,7 @@ func (r *request) lookUp() {
 func (r *request) paused(b *batch) bool {
 	ts := r.limiter.trackers
 	return !r.look && ts.anyPressure(r.now) && slices.ContainsFunc(b.items, func(it item) bool {
-		return it.Cost > 0 && !it.Force && ts.paused(r.now, it.Subject, it.limit)
+		return it.Cost > 0 && !it.Force && ts.paused(r.now, it.Subject, it.original)
 	})
 }
 
@@ -52,7 +52,7 @@ func (r *request) paused(b *batch) bool {
 // that has just refused. If no shard is left, pickShard returns true, and b reports the shard with the
 // shortest wait.
 func (r *request) pickShard(b *batch) (refused bool) {
-	shards := b.items[0].limit.parts
+	shards := b.items[0].original.parts
 	tried, answer := b.charges[0].Limit, b.shardRefusal()
 	first := r.limiter.intN(len(shards))
 	for i := range shards {
@@ -73,7 +73,7 @@ func (r *request) pickShard(b *batch) (refused bool) {
 // cache denies.
 func (r *request) lookUpShard(b *batch, shard int) (refuses bool) {
 	it, c := &b.items[0], &b.charges[0]
-	c.Subject, c.Limit = it.Subject.shard(shard), it.limit.parts[shard]
+	c.Subject, c.Limit = it.Subject.shard(shard), it.original.parts[shard]
 	it.Limit, b.results[0] = c.Limit, algo.Result{}
 	return b.lookUp(r.now, r.limiter.denials)
 }

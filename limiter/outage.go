@@ -25,7 +25,7 @@ func (r *request) degrade() {
 	for i := range r.batches {
 		if b := &r.batches[i]; b.failed() {
 			for j := range b.items {
-				strictest = max(strictest, b.items[j].limit.OnError)
+				strictest = max(strictest, b.items[j].original.OnError)
 			}
 		}
 	}
@@ -51,7 +51,7 @@ func (r *request) takeLocally() {
 		}
 		// A store of this process is full. The fallback does not decide, because it would admit more than a
 		// cell of the limit.
-		if !r.limiter.sharesStore() || failed.items[0].cells && failed.items[0].limit.OnError == OnErrorLocal {
+		if !r.limiter.sharesStore() || failed.items[0].cells && failed.items[0].original.OnError == OnErrorLocal {
 			r.failed, r.fallbackFull = true, true
 			return
 		}
@@ -91,7 +91,7 @@ func (r *request) fillLast(b *batch) {
 		it := &b.items[i]
 		s := r.lastState(it)
 		if it.Limit.isLocalShare {
-			s = algo.Part(it.limit.machine, it.Limit.machine, int64(it.limit.LocalProcesses), s, r.now)
+			s = algo.Part(it.original.machine, it.Limit.machine, int64(it.original.LocalProcesses), s, r.now)
 		}
 		b.results[i] = algo.Result{Machine: it.Limit.machine, State: s}
 	}
@@ -102,10 +102,10 @@ func (r *request) fillLast(b *batch) {
 // this process.
 func (r *request) lastState(it *item) algo.State {
 	l := r.limiter
-	s := l.denials.last(r.now, it.Subject, it.limit)
-	if it.limit.Spread.Sync > 0 {
-		if c := l.trackers.count(it.Subject, it.limit.ID); c.Machine != nil {
-			s = algo.Merge(it.limit.machine, s, local.Convert(c.Machine, it.limit.machine, c.State, r.now))
+	s := l.denials.last(r.now, it.Subject, it.original)
+	if it.original.Spread.Sync > 0 {
+		if c := l.trackers.count(it.Subject, it.original.ID); c.Machine != nil {
+			s = algo.Merge(it.original.machine, s, local.Convert(c.Machine, it.original.machine, c.State, r.now))
 		}
 	}
 	return s
@@ -122,17 +122,17 @@ func (b *batch) localCharges(r *request) batch {
 	mirror := batch{store: r.limiter.fallback}
 	for i := range b.items {
 		it := &b.items[i]
-		if it.limit.OnError != OnErrorLocal {
+		if it.original.OnError != OnErrorLocal {
 			continue
 		}
 		cost := it.want
 		if r.look {
 			cost = 0
 		}
-		if share := it.limit.localShare; share != nil {
+		if share := it.original.localShare; share != nil {
 			mirror.add(it, share, cost)
 		}
-		mirror.add(it, it.limit, cost)
+		mirror.add(it, it.original, cost)
 	}
 	return mirror
 }
@@ -140,7 +140,7 @@ func (b *batch) localCharges(r *request) batch {
 // add adds a charge of an item on a limit.
 func (b *batch) add(it *item, limit *Limit, cost int64) {
 	charge := Charge{Subject: it.Subject, Limit: limit, Cost: cost, Force: it.Force}
-	b.items = append(b.items, item{Charge: charge, limit: it.limit, want: it.want, leaseLeft: max(0, cost-it.want)})
+	b.items = append(b.items, item{Charge: charge, original: it.original, want: it.want, leaseLeft: max(0, cost-it.want)})
 	b.charges, b.results = append(b.charges, charge), append(b.results, algo.Result{})
 }
 
@@ -148,16 +148,16 @@ func (b *batch) add(it *item, limit *Limit, cost int64) {
 // count. While the fallback holds this count, charges of the counter also count there. An adaptive limit needs no
 // such count: its share bounds what this process admits.
 func (r *request) countInFallback(it *item) {
-	if it.limit.Shadow || it.limit.OnError != OnErrorLocal || it.limit.reports != nil {
+	if it.original.Shadow || it.original.OnError != OnErrorLocal || it.original.reports != nil {
 		return
 	}
 	l := r.limiter
-	l.fallback.Raise(r.now, it.Subject.String(), it.limit.key(), func() (s algo.State, ok bool) {
-		c := l.trackers.count(it.Subject, it.limit.ID)
+	l.fallback.Raise(r.now, it.Subject.String(), it.original.key(), func() (s algo.State, ok bool) {
+		c := l.trackers.count(it.Subject, it.original.ID)
 		if c.Machine == nil {
 			return s, false
 		}
-		return local.Convert(c.Machine, it.limit.machine, c.State, r.now), true
+		return local.Convert(c.Machine, it.original.machine, c.State, r.now), true
 	})
 }
 
@@ -197,8 +197,8 @@ func (b *batch) hasMirror() bool { return b.remote && !b.shadow() }
 func (b *batch) mirror(store fallback) batch {
 	mirror := batch{store: store}
 	for i := range b.items {
-		if it := &b.items[i]; it.limit.OnError == OnErrorLocal {
-			mirror.add(it, it.limit, b.charges[i].Cost)
+		if it := &b.items[i]; it.original.OnError == OnErrorLocal {
+			mirror.add(it, it.original, b.charges[i].Cost)
 		}
 	}
 	return mirror
@@ -208,7 +208,7 @@ func (b *batch) mirror(store fallback) batch {
 func (b *batch) mirrorResults(mirror *batch) []algo.Result {
 	results := make([]algo.Result, 0, len(mirror.items))
 	for i := range b.items {
-		if b.items[i].limit.OnError == OnErrorLocal {
+		if b.items[i].original.OnError == OnErrorLocal {
 			results = append(results, b.results[i])
 		}
 	}
@@ -219,7 +219,7 @@ func (b *batch) mirrorResults(mirror *batch) []algo.Result {
 func (b *batch) capLeases(mirror *batch, now algo.Instant) {
 	for i := range b.items {
 		it := &b.items[i]
-		j := slices.IndexFunc(mirror.items, func(other item) bool { return other.limit == it.limit })
+		j := slices.IndexFunc(mirror.items, func(other item) bool { return other.original == it.original })
 		if it.lease == nil || j < 0 || mirror.results[j].Machine == nil {
 			continue
 		}
@@ -252,9 +252,9 @@ func (r *request) mirrorStores() {
 		}
 	}
 	for i := range r.served {
-		if it := r.served[i].item; it.limit.Spread.Sync > 0 && !it.limit.Shadow && it.limit.OnError == OnErrorLocal {
+		if it := r.served[i].item; it.original.Spread.Sync > 0 && !it.original.Shadow && it.original.OnError == OnErrorLocal {
 			mirror := batch{store: l.fallback}
-			if mirror.add(it, it.limit, it.want); !r.takeMirror(&mirror) {
+			if mirror.add(it, it.original, it.want); !r.takeMirror(&mirror) {
 				return
 			}
 		}

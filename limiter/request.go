@@ -54,7 +54,7 @@ func (r *request) begin(l *Limiter, now time.Time, charges []Charge) {
 		grouped: r.grouped[:0], charges: r.charges[:0], results: r.results[:0], batches: r.batches[:0], renewals: r.renewals[:0]}
 	l.active.Add(1)
 	for _, c := range charges {
-		it := item{Charge: c, limit: c.Limit, want: c.Cost}
+		it := item{Charge: c, original: c.Limit, want: c.Cost}
 		if c.Limit.Shadow {
 			it.Subject = c.Limit.countedSubject(c.Subject)
 		}
@@ -119,7 +119,7 @@ func (r *request) refused() bool {
 		}
 	}
 	for i := range r.served {
-		if s := &r.served[i]; !s.allowed && !s.item.limit.Shadow {
+		if s := &r.served[i]; !s.allowed && !s.item.original.Shadow {
 			return true
 		}
 	}
@@ -169,7 +169,7 @@ func (s *served) undo() Refunds {
 	switch {
 	case nothing:
 		return Refunds{}
-	case s.item.limit.Spread.hasCounter():
+	case s.item.original.Spread.hasCounter():
 		if !s.tracker.counter.Undo(s.taken) {
 			return Refunds{Dropped: 1}
 		}

@@ -13,7 +13,7 @@ const serveRounds = 4
 
 // tracked reports whether a tracker decides the item, because its limit has a Spread that needs one.
 func (r *request) tracked(it *item) bool {
-	s := &it.limit.Spread
+	s := &it.original.Spread
 	return it.want > 0 && (s.hasCounter() || s.Lease > 1 && !it.Force && !r.look)
 }
 
@@ -21,10 +21,10 @@ func (r *request) tracked(it *item) bool {
 func (r *request) tracker(it *item) *tracker {
 	ts := r.limiter.trackers
 	if r.tracked(it) {
-		return ts.get(r.now, it.Subject, it.limit)
+		return ts.get(r.now, it.Subject, it.original)
 	}
-	if it.want > 0 && !it.Force && !r.look && it.limit.leasable() && ts.anyPressure(r.now) {
-		return ts.pressed(r.now, it.Subject, it.limit)
+	if it.want > 0 && !it.Force && !r.look && it.original.leasable() && ts.anyPressure(r.now) {
+		return ts.pressed(r.now, it.Subject, it.original)
 	}
 	return nil
 }
@@ -71,7 +71,7 @@ func (r *request) tryTrackers() (wait <-chan struct{}, due *item) {
 			continue
 		}
 		s := served{item: it, tracker: t}
-		synchronized, serves := it.limit.Spread.hasCounter(), t.serves(r.now, it.limit, it.want)
+		synchronized, serves := it.original.Spread.hasCounter(), t.serves(r.now, it.original, it.want)
 		switch {
 		case r.look && !t.counter.Known():
 			continue // the store decides
@@ -86,7 +86,7 @@ func (r *request) tryTrackers() (wait <-chan struct{}, due *item) {
 			t.renewing = make(chan struct{})
 		case synchronized && serves:
 			s.allowed, s.result, s.taken = t.counter.Take(r.now, it.want, it.Force)
-			refused = refused || !s.allowed && !it.limit.Shadow
+			refused = refused || !s.allowed && !it.original.Shadow
 		case serves:
 			s.use(r.now)
 		case t.renewing != nil && !r.tracked(it):
@@ -101,7 +101,7 @@ func (r *request) tryTrackers() (wait <-chan struct{}, due *item) {
 			r.dropServed()
 			return wait, due
 		}
-		if synchronized && t.err != nil && !it.limit.Shadow {
+		if synchronized && t.err != nil && !it.original.Shadow {
 			r.counterErr = t.err
 		}
 		it.done = true
@@ -141,7 +141,7 @@ func (r *request) dropServed() {
 func (r *request) synchronize(ctx context.Context, it *item) bool {
 	l := r.limiter
 	l.trackers.mu.Lock()
-	t := l.trackers.get(r.now, it.Subject, it.limit)
+	t := l.trackers.get(r.now, it.Subject, it.original)
 	out := t.counter.Report(r.now)
 	l.trackers.mu.Unlock()
 
@@ -169,11 +169,11 @@ func (r *request) synchronize(ctx context.Context, it *item) bool {
 		r.countInFallback(it)
 	}
 	switch {
-	case err == nil, busy(err) && (it.limit.reports != nil || t.counter.Known()):
-	case !t.counter.Known() || !it.limit.countsAlone():
+	case err == nil, busy(err) && (it.original.reports != nil || t.counter.Known()):
+	case !t.counter.Known() || !it.original.countsAlone():
 		r.unsynced, r.syncErr = it, err
 		return false
-	case it.limit.Shadow:
+	case it.original.Shadow:
 		l.log.failure(ctx, r.now, err)
 	}
 	return true

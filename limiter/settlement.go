@@ -221,7 +221,7 @@ func (l *Limiter) correctStore(ctx context.Context, now algo.Instant, r refundab
 			continue
 		}
 		if excess := max(ofShare, settled.Excess[i]); excess > 0 {
-			s.Excess = append(s.Excess, Excess{r.items[i].charge().Subject, r.items[i].limit, excess})
+			s.Excess = append(s.Excess, Excess{r.items[i].charge().Subject, r.items[i].original, excess})
 		}
 		s.Charged, ofShare = s.Charged+1, 0
 	}

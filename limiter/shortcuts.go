@@ -44,7 +44,7 @@ func (l *Limiter) isSingle(r *request, charges []Charge) bool {
 // decideSingle decides a request with one charge on a Local store. For such a request the phases
 // of decide would take most of the time.
 func (l *Limiter) decideSingle(ctx context.Context, r *request, at time.Time, charges []Charge) Decision {
-	now, it := algo.InstantOf(at), item{Charge: charges[0], limit: charges[0].Limit, want: charges[0].Cost}
+	now, it := algo.InstantOf(at), item{Charge: charges[0], original: charges[0].Limit, want: charges[0].Cost}
 	// The slices belong to the pooled request. New slices would be allocated for each request, because they are
 	// arguments of an interface method.
 	r.charges, r.results = append(r.charges[:0], charges[0]), append(r.results[:0], algo.Result{})
@@ -54,10 +54,10 @@ func (l *Limiter) decideSingle(ctx context.Context, r *request, at time.Time, ch
 		switch d.Reason = reasonOf(err); {
 		case d.Reason == ReasonBusy:
 			d.RetryAfter = l.busyWait()
-		case it.limit.OnError == OnErrorAllow:
+		case it.original.OnError == OnErrorAllow:
 			d.Allowed = true
 		default: // a Local store has no fallback
-			d.Failed, d.LocalFull = true, it.limit.OnError == OnErrorLocal
+			d.Failed, d.LocalFull = true, it.original.OnError == OnErrorLocal
 		}
 		l.log.failure(ctx, now, err)
 		return d
@@ -67,7 +67,7 @@ func (l *Limiter) decideSingle(ctx context.Context, r *request, at time.Time, ch
 		d.RetryAfter = 0
 	}
 	if d.Superseded {
-		l.log.supersededBy(ctx, now, it.limit, r.results[0].Machine)
+		l.log.supersededBy(ctx, now, it.original, r.results[0].Machine)
 	}
 	return d
 }

@@ -78,7 +78,7 @@ func (r *Receipt) portable() (subjects []refundable) {
 	}
 	for i := range r.served {
 		s := &r.served[i]
-		if _, window := s.result.Machine.(*algo.Window); !window || !s.allowed || s.item.limit.Spread.hasCounter() || s.item.Cost == 0 {
+		if _, window := s.result.Machine.(*algo.Window); !window || !s.allowed || s.item.original.Spread.hasCounter() || s.item.Cost == 0 {
 			continue
 		}
 		add(s.item.Charge, s.result)
@@ -86,7 +86,7 @@ func (r *Receipt) portable() (subjects []refundable) {
 	return subjects
 }
 
-func newVoucherItem(c Charge) *item { return &item{Charge: c, limit: c.Limit, want: c.Cost} }
+func newVoucherItem(c Charge) *item { return &item{Charge: c, original: c.Limit, want: c.Cost} }
 
 // Charges returns the charges that a settlement can correct. The limits of a decoded Voucher are new.
 // They have the ID, Name, Version, Horizon, Count and machine of the charged limits, but no Rate.
