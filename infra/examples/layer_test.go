@@ -91,7 +91,7 @@ func (l layer) variables(t *testing.T, f function, rules, store string) []string
 	}
 	variables := []string{
 		"_HANDLER=" + f.handler, "LAMBDA_TASK_ROOT=" + storetest.Must(filepath.Abs(f.folder)), contract.VariableWrapper + "=" + l.wrapper(), "PYTHONDONTWRITEBYTECODE=1",
-		"http_proxy=http://127.0.0.1:1", // no client of a runtime uses it for the extension
+		"http_proxy=http://127.0.0.1:1", "no_proxy=127.0.0.1", // the wrapper adds the extension to no_proxy
 	}
 	for name, value := range map[string]string{
 		"NAMESPACE": checkouttest.Namespace(), "STORE": store, "TABLE": checkout.Table, "DYNAMODB_ENDPOINT": l.dynamo, contract.VariableLocal: "true", "RULES_FILE": file,

@@ -42,6 +42,16 @@ func newGate(t *testing.T) gate {
 	return g
 }
 
+// await waits for a request. ended receives the error of an invocation that ends without one.
+func (g gate) await(t *testing.T, ended <-chan error) {
+	t.Helper()
+	select {
+	case <-g.arrived:
+	case err := <-ended:
+		t.Fatalf("function: got its end with error %v, want a request to the gate", err)
+	}
+}
+
 // expiring is a context whose deadline passes when the test says so.
 type expiring struct {
 	context.Context
@@ -94,7 +104,7 @@ func checkFaults(t *testing.T, p *pool) {
 		a, err = ask(t.Context(), t, p, "/wait", g.URL)
 		late <- err
 	}()
-	<-g.arrived
+	g.await(t, late)
 	close(g.open)
 	err = <-late
 	checkAnswered(t, a, err, 16)
@@ -104,7 +114,7 @@ func checkFaults(t *testing.T, p *pool) {
 		_, err := ask(ctx, t, p, "/wait", stuck.URL)
 		late <- err
 	}()
-	<-stuck.arrived
+	stuck.await(t, late)
 	close(ctx.done)
 	if err := <-late; !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("function that times out: got %v, want context.DeadlineExceeded", err)
@@ -126,7 +136,7 @@ func checkKilled(t *testing.T, p *pool) {
 			}
 			ended <- err
 		}()
-		<-g.arrived
+		g.await(t, ended)
 	}
 	pids := p.extensions(t)
 	if len(pids) != 2 {
