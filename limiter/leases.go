@@ -73,9 +73,9 @@ func (r *request) leaseFirst(b *batch) {
 // at this instant.
 //
 // A bucket's lease is charged at an instant slightly before the request, unless more than half of the bucket is used.
-// A bucket that many environments charge is idle half of the time, and DynamoDB needs a second write for an idle
-// bucket. At the earlier instant the bucket is not idle, so nearly every charge takes one write. For this reason, a
-// bucket can exceed its burst by at most 1/backdatePart.
+// A bucket is idle if its TAT is not ahead of the instant of the charge. A bucket that many environments charge is
+// idle half of the time, and DynamoDB then needs a second write. At the earlier instant the bucket is not idle, so
+// nearly every charge takes one write. The earlier instant lets a bucket exceed its burst by at most 1/backdatePart.
 func (r *request) chargeAt(b *batch) (at algo.Instant, hint []algo.Result) {
 	lag := maxBackdate
 	for i := range b.items {

@@ -8,8 +8,8 @@ import (
 	"github.com/weir-limits/weir/limiter/internal/local"
 )
 
-// fallBack applies OnError to batches whose store failed. While the fallback holds counts of an outage,
-// fallBack also charges it with what the stores admitted.
+// fallBack applies OnError to batches whose store failed. If r.limiter.fallback still holds counts of an
+// outage, fallBack also charges r.limiter.fallback with what the stores and counters admitted.
 func (r *request) fallBack() {
 	if !r.denied() {
 		r.degrade()

@@ -45,8 +45,8 @@ func (l *Limiter) TakeRefundable(ctx context.Context, now time.Time, charges []C
 	return d, receipt, nil
 }
 
-// Refund settles every charge at the cost 0. A refund never admits a request that would be denied if
-// this request had never been made.
+// Refund settles every charge at the cost 0. A refund does not create quota: after it, no limit admits
+// more than if the request of r had never been made.
 //
 //   - Windows and logs refund the whole charge.
 //   - A bucket that other requests have used since the charge refunds the part that has not leaked.

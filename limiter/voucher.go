@@ -207,7 +207,8 @@ func appendCharge(b []byte, at algo.Instant, c Charge, charged algo.Result) []by
 	return appendCharged(b, at, charged)
 }
 
-// appendCharged appends what algo.Machine.Refund reads of a state, and the number that a store keeps for a log.
+// appendCharged appends the fields of a charged state that algo.Machine.Refund reads. For a log or slots it
+// also appends Refunds, where a store can keep a number of its own.
 func appendCharged(b []byte, at algo.Instant, charged algo.Result) []byte {
 	s := charged.State
 	switch charged.Machine.(type) {

@@ -49,8 +49,8 @@ func (m Metrics) Refused() awscloudwatch.IMetric {
 	})
 }
 
-// Degraded returns, in percent of all requests, the requests that were decided without some answer
-// of the store.
+// Degraded returns the degraded requests in percent of all requests. A request is degraded if the store
+// gave no answer for at least one of its limits. A busy subject does not count.
 func (m Metrics) Degraded() awscloudwatch.IMetric {
 	return Percent("Degraded, %", "100 * degraded / (allowed + refused + FILL(unauthorized, 0) + FILL(failed, 0))", map[string]awscloudwatch.IMetric{
 		"allowed": m.Metric(contract.MetricAllowed, "Sum"), "refused": m.Metric(contract.MetricRefused, "Sum"), "unauthorized": m.Metric(contract.MetricUnauthorized, "Sum"),
@@ -58,8 +58,8 @@ func (m Metrics) Degraded() awscloudwatch.IMetric {
 	})
 }
 
-// ByRule returns the metric name, for each rule, in percent of the rule's decided requests. A graph
-// shows one line for each rule with data.
+// ByRule returns the metric with the given name for each rule, in percent of the rule's decided requests.
+// A graph shows one line for each rule with data.
 func (m Metrics) ByRule(label, name string) awscloudwatch.IMetric {
 	search := fmt.Sprintf(`SEARCH('{"%s","%s"} MetricName="%s"', 'Sum')`, m.namespace, contract.RuleDimension, name)
 	return Percent(label, "100 * "+search+" / (allowed + refused)", map[string]awscloudwatch.IMetric{

@@ -232,7 +232,7 @@ func (c *calendar) begin(index int64) Instant {
 		_, offset := at.Zone()
 		_, end := at.ZoneBounds()
 		next := end.Unix()
-		// ZoneBounds can return an end before now. On the last day of a leap year, it returns the start
+		// ZoneBounds can return an end before t. On the last day of a leap year, it returns the start
 		// of that day.
 		if next <= t {
 			next = t + 60

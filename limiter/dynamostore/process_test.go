@@ -166,7 +166,8 @@ func (p *process) settle() {
 		return err
 	}
 	switch {
-	// If applied is true, the second copy of a repeated message found the ID of the first copy.
+	// An earlier settlement used the ID. If applied is true, the table got the same update twice, and the
+	// default case applies.
 	case errors.Is(err, limiter.ErrVoucherUsed) && !applied:
 		p.record(at, "used", text, func(m *storetest.Model) string {
 			return unless(errors.Is(settle(m), limiter.ErrVoucherUsed), "got ErrVoucherUsed, want none")

@@ -106,8 +106,8 @@ func (c *class) place() string {
 	return string(place)
 }
 
-// subject returns the subject in which the limits of this class count a request. It returns the zero
-// Subject if the caller lacks an identity of the class.
+// subject returns the subject that the limits of this class charge for a request. It returns the zero
+// Subject if the caller lacks an identity that the class needs.
 func (c *class) subject(q *Request) limiter.Subject {
 	s := c.who(q)
 	if c.global || s == (limiter.Subject{}) || c.endpoint == (limiter.Subject{}) {

@@ -283,7 +283,8 @@ func testForce(t *testing.T, s Suite, rate algo.Rate) {
 	if allowed, _ := p.take(t, start, charges, nil); allowed {
 		t.Fatal("above a limit of 1: got an allowed request, want a refusal")
 	}
-	// A forced charge of cost 0 only reads. It does not convert the state of the limit, for any debt.
+	// A forced charge of cost 0 only reads. However large the debt is, the store does not convert the
+	// state of the limit.
 	p, lowered := newPair(t, s), changed(t, l, 2, algo.Rate{Algorithm: rate.Algorithm, Requests: 3, Window: time.Minute})
 	p.take(t, start, []limiter.Charge{{Limit: l, Cost: 20, Force: true}}, nil)
 	p.take(t, start, []limiter.Charge{{Limit: lowered, Force: true}, {Limit: tight, Cost: 1}}, nil)

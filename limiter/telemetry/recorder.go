@@ -176,7 +176,7 @@ type batch struct {
 }
 
 // write writes a line of metrics with the first rule and the first exemption, a line for each further
-// rule or exemption, and the lines of refused callers.
+// pair of a rule and an exemption, and the lines of refused callers.
 func (b *batch) write(out *json.Encoder, namespace string, hash SubjectHash) {
 	l := newLine()
 	l.addTotals(&b.metrics, b.rules, b.clock, b.at)

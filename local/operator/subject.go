@@ -168,7 +168,7 @@ func endpointOf(text string) (limiter.Subject, bool) {
 	return limiter.Endpoint(method, pattern), ok && isEndpoint(method, pattern)
 }
 
-// isEndpoint reports whether a rule can have a method and an endpoint.
+// isEndpoint reports whether method and pattern are valid in a rule.
 func isEndpoint(method, pattern string) bool {
 	return strings.Trim(method, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == "" && (pattern == "*" || strings.HasPrefix(pattern, "/"))
 }

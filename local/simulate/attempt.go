@@ -17,7 +17,8 @@ type attempt struct {
 	padded  bool       // item.padded when the environment read the state in seen
 	replace bool       // true if the write replaces the whole state, provided that the item still has the state in seen
 	next    algo.State
-	trim    int // number of entries to remove from a log, provided that its list still has the generation in seen
+	same    bool // true if the charge does not change the state in seen; valid if exact
+	trim    int  // number of entries to remove from a log, provided that its list still has the generation in seen
 }
 
 // test returns the item's state after the write, and whether the write's condition holds.
@@ -167,7 +168,7 @@ func logIndex(at algo.Instant) int64 { return int64(at) / int64(algo.MaxSkew/2) 
 func (a *attempt) learn(found reply) (passes bool) {
 	a.seen, a.exact, a.busy, a.padded = found.state, true, found.state.TAT > a.now, found.padded
 	a.next, passes = a.Apply(a.machine, found.state, a.now)
-	a.replace = passes && a.full()
+	a.replace, a.same = passes && a.full(), a.next == a.seen
 	switch a.machine.(type) {
 	case *algo.Log:
 		a.next.Refunds++

@@ -60,7 +60,7 @@ func (d *dynamo) Take(ctx context.Context, now algo.Instant, subject limiter.Sub
 	}
 	guessed := d.predict(a)
 	for i := range attempts {
-		if a.exact && (!passes || a.Cost == 0) {
+		if a.exact && (!passes || a.same) {
 			results[0] = algo.Result{Machine: a.machine, State: a.seen}
 			return passes, nil
 		}

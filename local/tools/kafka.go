@@ -30,7 +30,8 @@ const reachTimeout = 10 * time.Second
 type topic struct {
 	client *kgo.Client
 	name   string
-	// starts and ends are the offsets between which topic reads, by partition.
+	// starts has the first offset to read in each partition. ends has the offset at which reading stops,
+	// which is not read. With follow, ends has no effect.
 	starts, ends kadm.ListedOffsets
 }
 

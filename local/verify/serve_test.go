@@ -23,7 +23,8 @@ import (
 	"github.com/weir-limits/weir/local/verify"
 )
 
-// local are the rows that apply to make run with the sample rules.
+// local lists the rows that pass for the local gateway with the sample rules. The command "make run"
+// starts this gateway.
 var local = []string{
 	"rest-answers", "http-answers", "store-decides", "rest-allowed-fields", "rest-unauthorized", "http-allowed-fields", "http-unauthorized", "rest-not-cached", "limit-exact",
 	"rest-refused-status", "rest-refused-fields", "rest-refused-content-type", "rest-refused-body", "http-refused", "retry-after",

@@ -80,8 +80,8 @@ func (p proposal) settles(maxDelay time.Duration) bool {
 }
 
 // settlesText is printed with the first document that needs the function Settle.
-const settlesText = "note: a limit has a count, which a REST API settles with the function settle; a deployment without this function keeps each reserve: " +
-	"deploy with the setting settle=true (LimitsProps.Settle)\n"
+const settlesText = "note: a limit has the field \"count\". Behind a REST API, the function settle corrects its charges after the answer. " +
+	"Without this function, each request keeps the charge from before the answer: deploy with the setting settle=true (LimitsProps.Settle)\n"
 
 // published is the result of a publish. --json prints it.
 type published struct {

@@ -25,7 +25,8 @@ func newProperties(path string, values map[string]any, r *resolver, p *problems)
 
 func (q *properties) at(name string) string { return join(q.path, name) }
 
-// refuse adds a problem: the property name has a value that is not supported.
+// refuse adds a problem: a property has a value that is not supported. name is the property, got is its
+// value, and want describes the supported values.
 func (q *properties) refuse(name string, got any, want string) {
 	q.p.add(q.at(name), "got %s, want %s", describe(got), want)
 }

@@ -177,8 +177,8 @@ func (s *Stack) Left() []string {
 	return append([]string(nil), s.left...)
 }
 
-// These bound the undoing of a change. The pause between two tries lets a short loss of the network end, so
-// that the change is still undone.
+// These constants bound the attempts to undo a change. The pause between two attempts gives a short network
+// failure time to end.
 const (
 	undoTimeout = time.Minute
 	undoTries   = 6
