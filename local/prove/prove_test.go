@@ -128,7 +128,6 @@ func remains(t *testing.T, c *accounttest.Cloud) (all []string) {
 
 // Nothing remains after any end of any step.
 func TestProver_Run(t *testing.T) {
-	c := accounttest.Start(t)
 	for _, step := range []struct {
 		mode, fails string
 		interrupt   string // action at which the run is interrupted
@@ -141,9 +140,10 @@ func TestProver_Run(t *testing.T) {
 		{mode: "verify:hang", interrupt: "GET /hangs/verify", fails: "verification of Weir-prove-"},
 		{mode: "deploy:ok", interrupt: "CreateStack", fails: "Weir-prove-"},
 		{mode: "deploy:ok", interrupt: "DeleteStack"},
-		{mode: "deploy:ok", interrupt: "POST /restapis"},
+		{mode: "deploy:ok", interrupt: "POST /"}, // the deletion of the tables
 	} {
 		t.Run(step.mode+" "+step.interrupt, func(t *testing.T) {
+			c := accounttest.Start(t)
 			ctx, interrupt := context.WithCancel(t.Context())
 			defer interrupt()
 			c.OnCall(func(action string) string {
@@ -153,6 +153,9 @@ func TestProver_Run(t *testing.T) {
 				return ""
 			})
 			out, log, err := run(ctx, t, c, step.mode)
+			if step.interrupt != "" && ctx.Err() == nil {
+				t.Errorf("got no call %s, want one", step.interrupt)
+			}
 			if (err == nil) != (step.fails == "") || err != nil && !strings.Contains(err.Error(), step.fails) {
 				t.Errorf("got error %v, want %q; %s%s", err, step.fails, out, log)
 			}

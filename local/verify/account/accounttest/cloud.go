@@ -47,6 +47,8 @@ type Cloud struct {
 	id    string // the number of the account in Moto
 	proxy *httputil.ReverseProxy
 
+	turn sync.Mutex // held while the Cloud itself answers a call, so a call sees every stack whose creation began before it
+
 	mu      sync.Mutex
 	fail    func(action string) string
 	stuck   bool
@@ -175,6 +177,15 @@ func (c *Cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if action == "" {
 		action = r.Method + " " + r.URL.Path
 	}
+	answer := map[string]func(context.Context, url.Values) (string, error){
+		"CreateStack": c.createStack, "DeleteStack": c.deleteStack, "DescribeStacks": c.describeStacks,
+		"ListStackResources": c.listStackResources, "GetTemplate": c.getTemplate,
+		"SimulatePrincipalPolicy": c.simulate, "DescribeAlarmHistory": c.alarmHistory, "GetMetricData": c.metricData,
+	}[action]
+	if answer != nil {
+		c.turn.Lock()
+		defer c.turn.Unlock()
+	}
 	c.mu.Lock()
 	c.actions = append(c.actions, action)
 	fail := c.fail
@@ -185,16 +196,12 @@ func (c *Cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	answer := map[string]func(context.Context, url.Values) (string, error){
-		"CreateStack": c.createStack, "DeleteStack": c.deleteStack, "DescribeStacks": c.describeStacks,
-		"ListStackResources": c.listStackResources, "GetTemplate": c.getTemplate,
-		"SimulatePrincipalPolicy": c.simulate, "DescribeAlarmHistory": c.alarmHistory, "GetMetricData": c.metricData,
-	}[action]
 	if answer == nil {
 		c.proxy.ServeHTTP(w, r)
 		return
 	}
-	result, err := answer(r.Context(), form)
+	// AWS completes a call although its client has left.
+	result, err := answer(context.WithoutCancel(r.Context()), form)
 	if err != nil {
 		refuse(w, "ValidationError", err.Error())
 		return
