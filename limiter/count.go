@@ -7,8 +7,9 @@ import (
 )
 
 // Count is what a limit counts. The zero value counts requests. A limit with another Count charges a
-// reserve at admission, and Receipt.Settle corrects it when the answer is known. A Limiter does not
-// interpret the Count; package httplimit does.
+// reserve at admission, and Receipt.Settle corrects it when the answer is known. A process takes no quota
+// of such a limit in advance, not even under pressure. Otherwise a Limiter does not interpret the Count;
+// package httplimit does.
 type Count struct {
 	Of Counted
 	// Failures are the statuses that count as failures, for CountFailures. The zero value means 400

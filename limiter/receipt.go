@@ -2,8 +2,11 @@ package limiter
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/weir-limits/weir/limiter/algo"
 )
 
 // Receipt corrects what a request was charged, when its cost is known. For example, it refunds a login
@@ -50,7 +53,8 @@ func (l *Limiter) TakeRefundable(ctx context.Context, now time.Time, charges []C
 //
 //   - Windows and logs refund the whole charge.
 //   - A bucket that other requests have used since the charge refunds the part that has not leaked.
-//   - A lease gets the refunded quota back, for further requests.
+//   - A lease gets the refunded quota back, for further requests. If the lease has ended, a window in the store
+//     gets it back. The quota of a bucket's lease has then leaked.
 //   - A counter refunds charges that it has not sent to the store.
 func (r *Receipt) Refund(ctx context.Context, now time.Time) Refunds {
 	s := r.Settle(ctx, now, func(Charge) int64 { return 0 })
@@ -62,9 +66,10 @@ func (r *Receipt) Refund(ctx context.Context, now time.Time) Refunds {
 //
 //   - If the cost is lower, Settle refunds the difference as Refund does.
 //   - If the cost is higher, Settle charges the difference, even beyond the limit; algo.Machine.Force
-//     bounds the debt.
+//     bounds the debt. Set Limit.Count for such limits: requests can still use what processes have leased of a limit
+//     without a Count.
 //   - A cost below 0 counts as 0.
-//   - A limit with a Spread only refunds whole charges.
+//   - A limit with Spread.Sync or Spread.Adaptive only refunds whole charges.
 //
 // A settlement that takes longer than Options.Timeout is lost, unless the store needs time to connect (see
 // Connector). now MUST be read from the same clock as the instant of the Take. A Receipt settles once: a second call
@@ -75,35 +80,59 @@ func (r *Receipt) Settle(ctx context.Context, now time.Time, actual func(Charge)
 	}
 	r.once.Do(func() {
 		cost := func(c Charge) int64 { return max(0, actual(c)) }
-		done.Refunds = r.settleServed(cost)
 		corrections := make([]refundable, 0, len(r.refundables))
 		for i := range r.refundables {
 			if c := r.refundables[i].corrections(cost); len(c.charges) > 0 {
 				corrections = append(corrections, c)
 			}
 		}
+		corrections = r.settleServed(now, cost, corrections, &done)
 		_ = r.limiter.settleStores(ctx, now, corrections, max(0, now.Sub(r.at)), Once{}, &done) // done counts the lost corrections
 	})
 	return done
 }
 
-// settleServed refunds the charges that trackers of this process decided, if their actual cost is 0.
-func (r *Receipt) settleServed(actual func(Charge) int64) (done Refunds) {
+// settleServed corrects the charges that trackers of this process decided. A lease gets a refund back. If it cannot
+// use the refund, or if the actual cost is higher, settleServed adds a correction of the store, which counts the whole
+// lease.
+func (r *Receipt) settleServed(now time.Time, actual func(Charge) int64, corrections []refundable, done *Settlement) []refundable {
 	if len(r.served) == 0 {
-		return done
+		return corrections
 	}
-	trackers := r.limiter.trackers
-	trackers.mu.Lock()
-	defer trackers.mu.Unlock()
+	l := r.limiter
+	l.trackers.mu.Lock()
+	defer l.trackers.mu.Unlock()
 	for i := range r.served {
 		s := &r.served[i]
-		switch actual(s.item.charge()) {
-		case s.item.want:
-		case 0:
-			done.add(s.undo())
+		if !s.allowed || s.item.Cost == 0 {
+			continue
+		}
+		more := actual(s.item.charge()) - s.item.want
+		_, window := s.result.Machine.(*algo.Window)
+		switch counter := s.item.original.Spread.hasCounter(); {
+		case more == 0:
+		case more < 0 && s.giveBack(algo.InstantOf(now), -more):
+			done.Refunds.Given++
+		case counter || more < 0 && !window:
+			done.Refunds.Dropped++
 		default:
-			done.Dropped++
+			c := s.item.Charge
+			c.Cost, c.Force = max(more, -more), more > 0
+			corrections = addCorrection(corrections, l, s, c)
 		}
 	}
-	return done
+	return corrections
+}
+
+// addCorrection adds a correction of a leased charge to the corrections on its subject. A store takes at most
+// MaxCharges in one call.
+func addCorrection(corrections []refundable, l *Limiter, s *served, c Charge) []refundable {
+	i := slices.IndexFunc(corrections, func(r refundable) bool {
+		return r.remote && r.subject == c.Subject && len(r.charges) < MaxCharges
+	})
+	if i < 0 {
+		i, corrections = len(corrections), append(corrections, refundable{store: l.store, subject: c.Subject, remote: true})
+	}
+	corrections[i].add(s.item, c, s.result)
+	return corrections
 }

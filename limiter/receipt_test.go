@@ -229,3 +229,40 @@ func TestReceipt_Settle_mark(t *testing.T) {
 		}
 	}
 }
+
+// A lease gets a refund back while the process can use it. Later, a window in the store gets it back, and the refund of
+// a bucket is reported as dropped. A higher cost is charged to the store.
+func TestReceipt_Settle_leased(t *testing.T) {
+	for name, c := range map[string]struct {
+		algorithm   algo.Algorithm
+		after       time.Duration
+		actual      int64
+		want        limiter.Settlement
+		calls, used int64
+	}{
+		"soon":         {algo.FixedWindow, 0, 1, limiter.Settlement{Refunds: limiter.Refunds{Given: 1}}, 0, 15},
+		"late":         {algo.FixedWindow, 2 * time.Second, 1, limiter.Settlement{Refunds: limiter.Refunds{Given: 1}}, 1, 14},
+		"late bucket":  {algo.TokenBucket, 2 * time.Second, 0, limiter.Settlement{Refunds: limiter.Refunds{Dropped: 1}}, 0, 15},
+		"unchanged":    {algo.FixedWindow, 2 * time.Second, 2, limiter.Settlement{}, 0, 15},
+		"more":         {algo.FixedWindow, 0, 7, limiter.Settlement{Charged: 1}, 1, 20},
+		"more, bucket": {algo.TokenBucket, 2 * time.Second, 7, limiter.Settlement{Charged: 1}, 1, 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := newRemote()
+			l := storetest.Must(limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
+			charge := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: c.algorithm, Requests: 10_000, Window: 24 * time.Hour}, Spread: limiter.Spread{Lease: 8}})}
+			for range 7 { // leases of 1, 2 and 4
+				take(t, l, charge)
+			}
+			charge.Cost = 2 // this request takes a lease of 8
+			_, receipt, err := l.TakeRefundable(ctx, noon, []limiter.Charge{charge})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := receipt.Settle(ctx, noon.Add(c.after), func(limiter.Charge) int64 { return c.actual })
+			if used := usedOf(t, store, charge); !reflect.DeepEqual(got, c.want) || store.refunds.Load() != c.calls || used != c.used {
+				t.Errorf("got %+v, %d calls and a count of %d, want %+v, %d and %d", got, store.refunds.Load(), used, c.want, c.calls, c.used)
+			}
+		})
+	}
+}

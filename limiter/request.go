@@ -130,7 +130,7 @@ func (r *request) refused() bool {
 // caller holds the lock of the trackers.
 func (r *request) undoServed() {
 	for i := range r.served {
-		r.served[i].undo()
+		r.served[i].undo(r.now)
 	}
 }
 
@@ -161,22 +161,28 @@ func (s *served) use(now algo.Instant) {
 	s.allowed, s.result, s.serial, s.item.leaseLeft = true, l.Result, l.Serial, l.Left(now)
 }
 
-// undo returns the charge to its lease, if the tracker still has this lease. It returns the charge to the
-// counter, if the counter has not sent the charge yet.
-func (s *served) undo() Refunds {
-	nothing := !s.allowed || s.item.Cost == 0 || s.undone
-	s.undone = true
-	switch {
-	case nothing:
-		return Refunds{}
-	case s.item.original.Spread.hasCounter():
-		if !s.tracker.counter.Undo(s.taken) {
-			return Refunds{Dropped: 1}
-		}
-	case s.tracker.lease.Serial == s.serial:
-		s.tracker.lease.Used -= s.item.want
-	default:
-		return Refunds{Dropped: 1}
+// undo undoes the charge, because the request is denied or decides again.
+func (s *served) undo(now algo.Instant) {
+	if s.allowed && s.item.Cost > 0 && !s.undone {
+		s.giveBack(now, s.item.want)
 	}
-	return Refunds{Given: 1}
+	s.undone = true
+}
+
+// giveBack returns a part of the cost to the lease, if the tracker still has this lease and can use the part. It
+// returns the whole charge to the counter, if the counter has not sent the charge yet.
+func (s *served) giveBack(now algo.Instant, cost int64) bool {
+	if s.item.original.Spread.hasCounter() {
+		return cost == s.item.want && s.tracker.counter.Undo(s.taken)
+	}
+	l := &s.tracker.lease
+	if l.Serial != s.serial {
+		return false
+	}
+	left := l.Left(now)
+	if l.Used -= cost; l.Left(now) > left {
+		return true
+	}
+	l.Used += cost
+	return false
 }

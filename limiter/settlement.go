@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -139,12 +140,18 @@ func (r *refundable) releases() refundable {
 	return made
 }
 
-// A lost release keeps its slot taken until the slot expires. So a throttled release is repeated after pauses that
-// double, until the deadline of the settlement.
+// A forced charge that is lost admits too many requests. For a limit with a Count, a lost refund refuses an honest
+// caller, and a lost release keeps a slot taken. So a throttled settlement of such charges is repeated after pauses
+// that double, until its deadline.
 const (
-	firstReleasePause = 10 * time.Millisecond
-	lastReleasePause  = 160 * time.Millisecond
+	firstSettlePause = 10 * time.Millisecond
+	lastSettlePause  = 160 * time.Millisecond
 )
+
+// repeats reports whether a settlement of r is repeated if it is throttled.
+func (r *refundable) repeats() bool {
+	return r.remote && slices.ContainsFunc(r.charges, func(c Charge) bool { return c.Force || c.Limit.Count.Settles() })
+}
 
 // releaseHere releases slots in the states that this process keeps. Without it, this process would count ended
 // requests in an outage.
@@ -162,11 +169,11 @@ func (l *Limiter) releaseHere(now algo.Instant, r *refundable) {
 	}
 }
 
-// callSettle calls the store. It repeats a throttled call that releases slots.
+// callSettle calls the store. It repeats a throttled call if the settlement needs it.
 func (l *Limiter) callSettle(ctx context.Context, now algo.Instant, r *refundable, elapsed time.Duration, once Once) (settled Settled, err error) {
-	for pause := firstReleasePause; ; pause *= 2 {
+	for pause := firstSettlePause; ; pause *= 2 {
 		settled, err = r.store.Settle(ctx, now, r.subject, r.charges, r.results, elapsed, once)
-		if !errors.Is(err, ErrItemThrottled) || !r.remote || pause > lastReleasePause || len(r.releases().charges) == 0 {
+		if !errors.Is(err, ErrItemThrottled) || pause > lastSettlePause || !r.repeats() {
 			return settled, err
 		}
 		if l.clock.Sleep(ctx, pause/2+time.Duration(l.intN(int(pause)))) != nil {

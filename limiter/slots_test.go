@@ -201,21 +201,27 @@ func (s *throttling) Settle(ctx context.Context, now algo.Instant, who limiter.S
 	return s.remote.Settle(ctx, now, who, charges, results, elapsed, once)
 }
 
-// A throttled release is repeated until its deadline, at most five times. Other settlements are not repeated.
-func TestCountConcurrent_throttledRelease(t *testing.T) {
+// A throttled settlement is repeated until its deadline, at most five times, if the limit has a Count or the charge is
+// forced. A refund of a limit without a Count is not repeated.
+func TestReceipt_Settle_throttled(t *testing.T) {
 	failures := limit(t, limiter.Limit{Name: "logins", Rate: perMinute(t, "logins", 2).Rate, Count: limiter.Count{Of: limiter.CountFailures}})
+	plain := perMinute(t, "plain", 2)
 	for _, c := range []struct {
 		limit                *limiter.Limit
+		actual               int64
 		timeout              time.Duration
 		first, calls, pauses int
 		lost                 int
 	}{
-		{concurrent(t, 2), 0, 0, 1, 0, 0},
-		{concurrent(t, 2), 0, 3, 4, 70, 0},
-		{concurrent(t, 2), 0, 5, 6, 310, 0},
-		{concurrent(t, 2), 0, 6, 6, 310, 1},
-		{concurrent(t, 2), 100 * time.Millisecond, 6, 4, 100, 1},
-		{failures, 0, 1, 1, 0, 1},
+		{concurrent(t, 2), 0, 0, 0, 1, 0, 0},
+		{concurrent(t, 2), 0, 0, 3, 4, 70, 0},
+		{concurrent(t, 2), 0, 0, 5, 6, 310, 0},
+		{concurrent(t, 2), 0, 0, 6, 6, 310, 1},
+		{concurrent(t, 2), 0, 100 * time.Millisecond, 6, 4, 100, 1},
+		{failures, 0, 0, 3, 4, 70, 0},
+		{plain, 2, 0, 3, 4, 70, 0},
+		{plain, 2, 0, 6, 6, 310, 1},
+		{plain, 0, 0, 1, 1, 0, 1},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			store := &throttling{remote: newRemote(), first: c.first}
@@ -223,7 +229,7 @@ func TestCountConcurrent_throttledRelease(t *testing.T) {
 			l := storetest.Must(limiter.New(store, limiter.Options{Timeout: c.timeout, IntN: half, Logger: slog.New(slog.DiscardHandler)}))
 			_, receipt := hold(t, l, noon, limiter.Charge{Subject: user, Limit: c.limit, Cost: 1})
 			began := time.Now()
-			done := receipt.Settle(ctx, noon, func(limiter.Charge) int64 { return 0 })
+			done := receipt.Settle(ctx, noon, func(limiter.Charge) int64 { return c.actual })
 			want := time.Duration(c.pauses) * time.Millisecond
 			if took := time.Since(began); store.calls != c.calls || done.Lost != c.lost || took != want {
 				t.Errorf("%s, %d throttled calls: got %d calls, %d lost after %s, want %d, %d after %s", c.limit.Name, c.first, store.calls, done.Lost, took, c.calls, c.lost, want)

@@ -144,10 +144,10 @@ func (c *throttledCall) choosePlan() {
 	}
 }
 
-// pause waits for a random time. The remaining calls of the plan spread over the duration left.
+// pause waits for a random time, at most the duration left. The remaining calls of the plan spread over that duration.
 func (s *shared) pause(ctx context.Context, left time.Duration, calls int) bool {
 	mean := max(left/time.Duration(calls)-callTime, time.Millisecond)
-	return s.clock.Sleep(ctx, mean/2+time.Duration(s.intN(int(mean)))) == nil
+	return s.clock.Sleep(ctx, min(left, mean/2+time.Duration(s.intN(int(mean))))) == nil
 }
 
 // read reads the item.

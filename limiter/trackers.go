@@ -99,7 +99,7 @@ func (ts *trackers) sweep(now algo.Instant) bool {
 	ts.swept = now
 	for key, t := range ts.table {
 		if t.idle(now) {
-			delete(ts.table, key)
+			ts.remove(key, t)
 		}
 	}
 	return len(ts.table) < ts.most
@@ -119,9 +119,15 @@ func (ts *trackers) forget(subject Subject) {
 	defer ts.mu.Unlock()
 	for key, t := range ts.table {
 		if key.subject == subject && t.renewing == nil {
-			delete(ts.table, key)
+			ts.remove(key, t)
 		}
 	}
+}
+
+// remove removes a tracker. Its lease ends, so a receipt can no longer return quota to it.
+func (ts *trackers) remove(key trackerKey, t *tracker) {
+	t.lease.Serial++
+	delete(ts.table, key)
 }
 
 // count returns the state of the counter of a limit. The result has no Machine if there is no counter.
@@ -251,8 +257,8 @@ func (l *Limit) reportCharges(subject Subject, out local.Report) []Charge {
 
 // leasable reports whether a process under pressure may take requests of l in advance. Some limits are not leasable:
 //
+//   - A settlement corrects a charge in the store, so a limit with a Count charges each request there.
 //   - A log records the instant of each request.
-//   - A slot belongs to one request.
 //   - A leaky bucket spaces requests.
 //   - A lease of a bucket that drains fast leaks before it is used.
 //   - A limit with a Spread saves store calls in its own way.
@@ -260,7 +266,7 @@ func (l *Limit) leasable() bool {
 	if _, ok := l.machine.(*algo.Bucket); ok && l.leaseGrace() < minGrace {
 		return false
 	}
-	return l.Spread == Spread{} && l.Rate.Algorithm != algo.SlidingLog && !l.concurrent()
+	return l.Spread == Spread{} && l.Rate.Algorithm != algo.SlidingLog && !l.Count.Settles()
 }
 
 // leasesHelp reports whether leases of l can be large enough to save most writes.
