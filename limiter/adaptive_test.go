@@ -229,3 +229,18 @@ func TestAdaptive_inspect(t *testing.T) {
 		t.Errorf("got %+v, %v, want half of 2000 to remain", list, err)
 	}
 }
+
+// An environment that was idle for longer than the window still reports the requests that it admitted before.
+func TestAdaptive_idle(t *testing.T) {
+	store := newRemote()
+	tr := adaptive(t, 1, store, limiter.Limit{Rate: algo.Rate{Algorithm: algo.SlidingWindow, Requests: 10_000, Window: 24 * time.Hour}})
+	_, admitted := tr.run(1000, 3*time.Second)
+	if reported := used(t, store, tr.now, tr.charge); reported >= int64(admitted) {
+		t.Fatalf("got %d of %d admissions in the store, want some that are not reported yet", reported, admitted)
+	}
+	tr.now = noon.Add(26 * time.Hour) // 10 of the 24 hours of the previous window still count
+	takeAt(t, tr.all[0], tr.now, tr.charge)
+	if counted, least := used(t, store, tr.now, tr.charge), int64(admitted)*10/24; counted < least {
+		t.Errorf("after 26 hours: got a count of %d in the store, want at least %d", counted, least)
+	}
+}

@@ -135,13 +135,48 @@ func TestLimiter_Take_backOff_clockBack(t *testing.T) {
 	r := newRemote()
 	both := environments(2, r)
 	charge := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 10, Burst: 1, Window: time.Second}})}
-	for ms := range 2 {
+	for step := range 4 {
 		for _, l := range both {
-			takeAt(t, l, noon.Add(time.Duration(ms)*100*time.Millisecond), charge)
+			takeAt(t, l, noon.Add(time.Duration(step)*100*time.Millisecond), charge)
 		}
+	}
+	if d := takeAt(t, both[1], noon.Add(400*time.Millisecond), charge); d.Allowed || !d.FromCache {
+		t.Fatalf("got %+v, want a back-off", d)
 	}
 	r.takes.Store(0)
 	if takeAt(t, both[1], noon.Add(-time.Hour), charge); r.takes.Load() != 1 {
 		t.Error("got a back-off an hour before the refusal, want none")
+	}
+}
+
+// The store admits many requests of a caller who waits for each Retry-After. After that, other environments take all
+// quota. The admissions let the environment make some further refused calls, but not one for each admission.
+func TestLimiter_Take_backOff_credit(t *testing.T) {
+	r := newRemote()
+	both := environments(2, r)
+	charge := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 10, Burst: 1, Window: time.Second}})}
+	now, refused := noon, 0
+	ask := func(taken bool) {
+		if taken {
+			takeAt(t, both[0], now, charge)
+		}
+		d := takeAt(t, both[1], now, charge)
+		if d.Allowed == taken {
+			t.Fatalf("after %s: got %+v, want allowed %t", now.Sub(noon), d, !taken)
+		}
+		if !d.Allowed && d.StoreCalls > 0 {
+			refused++
+		}
+		now = now.Add(100 * time.Millisecond)
+	}
+	ask(true)
+	for range 100 {
+		ask(false)
+	}
+	for refused = 0; now.Before(noon.Add(15 * time.Second)); {
+		ask(true)
+	}
+	if refused > 20 {
+		t.Errorf("%d refused calls in 5 s after 100 admissions, want at most 20: three at once, eight for admissions, and one or two a second", refused)
 	}
 }

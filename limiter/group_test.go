@@ -517,3 +517,108 @@ func TestGroup_leases(t *testing.T) {
 		}
 	})
 }
+
+// A request whose deadline is so close that the answer would come too late is not charged.
+func TestGroup_leaving_late(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newPaced()
+		store.takes = 48 * time.Millisecond
+		l, begun := over(store, 50*time.Millisecond), time.Now()
+		c := limiter.Charge{Subject: user, Cost: 1, Limit: perMinute(t, "a", 10)}
+		decisions := oneByOne(3, func(int) limiter.Decision { return takeAt(t, l, begun, c) }) // when the first call returns, 2 ms are left
+		synctest.Wait()
+		if d := decisions; !d[0].Allowed || d[1].Reason != limiter.ReasonBusy || d[2].Reason != limiter.ReasonBusy {
+			t.Errorf("got %+v, want the first request allowed and the others busy", d)
+		}
+		if n := used(t, store, begun, c); n != 1 || len(store.costs) != 1 {
+			t.Errorf("got a count of %d and calls of %v, want 1 and one call", n, store.costs)
+		}
+	})
+}
+
+// A clamp is reported once, although several requests get the clamped state.
+func TestGroup_clamped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, begun := newPaced(), time.Now()
+		c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.SlidingLog, Requests: 5, Window: time.Minute}})}
+		for _, at := range []time.Duration{time.Hour, 0} { // a clock that is an hour ahead, and a clock that shows it
+			takeAt(t, over(store, 0), begun.Add(at), c)
+		}
+		l, clamped := over(store, 0), 0
+		at := begun.Add(c.Limit.Machine().Horizon() + algo.MaxSkew)
+		for i, d := range oneByOne(4, func(int) limiter.Decision { return takeAt(t, l, at, c) }) {
+			if clamped += d.Clamped; d.Allowed {
+				t.Errorf("request %d: got %+v, want a refusal by the clamped state", i+1, d)
+			}
+		}
+		if clamped != 1 {
+			t.Errorf("got %d clamps in the decisions, want 1", clamped)
+		}
+	})
+}
+
+// If the store refuses the sum of several costs, the back-off applies to all of these costs, and so to the smallest.
+func TestGroup_backOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newPaced()
+		l := storetest.Must(limiter.New(store, limiter.Options{IntN: func(n int) int { return n - 1 }})) // the longest back-off
+		bucket := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 1000, Burst: 60, Window: time.Second}})
+		charge := func(cost int64) limiter.Charge { return limiter.Charge{Subject: user, Limit: bucket, Cost: cost} }
+		at := noon
+		store.answer = func(call int, ctx context.Context) error {
+			if call%2 == 0 { // another process takes the quota before the call of the group
+				_, err := store.remote.Take(ctx, algo.InstantOf(at), user, []limiter.Charge{charge(60)}, make([]algo.Result, 1))
+				return err
+			}
+			return nil
+		}
+		for range 3 {
+			for i, d := range oneByOne(3, func(i int) limiter.Decision {
+				if i == 0 {
+					return mustPeek(t, l, at, charge(1))
+				}
+				return takeAt(t, l, at, charge([]int64{0, 50, 5}[i]))
+			}) {
+				if d.Allowed != (i == 0) {
+					t.Fatalf("request %d: got %+v, want only Peek to have room", i+1, d)
+				}
+			}
+			at = at.Add(100 * time.Millisecond)
+		}
+		if d := takeAt(t, l, at, charge(5)); d.Allowed || !d.FromCache || len(store.costs) != 6 {
+			t.Errorf("got %+v after calls of %v, want a back-off after six calls", d, store.costs)
+		}
+	})
+}
+
+// A request of a group is refunded after its charge has leaked. The bucket has been refunded and charged since, and
+// happens to have the TAT that it had after the charge of the request. The refund returns nothing.
+func TestGroup_refund_leaked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newPaced()
+		l, begun := over(store, 0), time.Now()
+		c := limiter.Charge{Subject: user, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 100, Window: 100 * time.Second}})}
+		hold := func(cost int64) *limiter.Receipt {
+			charge := c
+			charge.Cost = cost
+			_, receipt, err := l.TakeRefundable(ctx, begun, []limiter.Charge{charge})
+			if err != nil {
+				t.Error(err)
+			}
+			return receipt
+		}
+		first := hold(20)
+		receipts := make([]*limiter.Receipt, 3)
+		oneByOne(len(receipts), func(i int) limiter.Decision { receipts[i] = hold(1); return limiter.Decision{} })
+		first.Refund(ctx, begun)
+		later := begun.Add(5 * time.Second) // the three other charges have leaked
+		c.Cost = 17
+		takeAt(t, l, later, c)
+		if got := receipts[1].Refund(ctx, later); got.Given != 0 {
+			t.Errorf("got %+v, want nothing refunded", got)
+		}
+		if d := mustPeek(t, l, later, c); d.Remaining != 100-17 {
+			t.Errorf("got %d remaining, want 83", d.Remaining)
+		}
+	})
+}

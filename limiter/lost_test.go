@@ -131,3 +131,27 @@ func bound(rate algo.Rate, from, at time.Time) float64 {
 	}
 	return float64(rate.Requests)*(1+float64(at.Sub(from))/float64(rate.Window)) + 1e-9
 }
+
+// A process sends a report, and the store neither counts nor answers it. The process keeps its own count of these
+// requests, even if it needs room for the counters of other subjects.
+func TestSpread_sync_lost_kept(t *testing.T) {
+	store := newRemote()
+	e := storetest.Must(limiter.New(store, limiter.Options{CacheSize: 1, Logger: slog.New(slog.DiscardHandler)}))
+	c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", OnError: limiter.OnErrorAllow, Rate: algo.Rate{Requests: 10, Window: time.Hour}, Spread: limiter.Spread{Sync: 100 * time.Millisecond}})}
+	for range 10 {
+		if d := take(t, e, c); !d.Allowed {
+			t.Fatalf("got %+v, want it allowed", d)
+		}
+	}
+	store.fail = map[limiter.Subject]error{user: errors.Join(limiter.ErrUnavailable, context.DeadlineExceeded)}
+	if d := takeAt(t, e, noon.Add(time.Second), c); d.Allowed || used(t, store, noon, c) != 0 {
+		t.Fatalf("got %+v and %d requests in the store, want a refusal and a lost report", d, used(t, store, noon, c))
+	}
+	store.fail = nil
+	theirs := c
+	theirs.Subject = other
+	takeAt(t, e, noon.Add(10*time.Second), theirs)
+	if d := takeAt(t, e, noon.Add(20*time.Second), c); d.Allowed {
+		t.Errorf("after a request of another subject: got %+v, want a refusal, because the process has admitted 10", d)
+	}
+}

@@ -7,7 +7,9 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
@@ -230,6 +232,44 @@ func TestNotice_slowClock(t *testing.T) {
 	if len(got) != 2 || got[0].Start != noon.Add(-time.Hour) || got[1].Start != noon || got[1].Used != 8 {
 		t.Errorf("got %+v, want one notice for each period", got)
 	}
+}
+
+// lateStore delays the answer to forced charges of user.
+type lateStore struct{ *remote }
+
+func (s lateStore) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+	taken, err := s.remote.Take(ctx, now, subject, charges, results)
+	if subject == user && charges[0].Force {
+		time.Sleep(100 * time.Millisecond)
+	}
+	return taken, err
+}
+
+// The answer to a charge of an ended period arrives after a notice of the next period. It writes no notice, and the
+// process still knows the marks of the next period.
+func TestNotice_endedPeriod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got written
+		store := lateStore{newRemote()}
+		l, quota := storetest.Must(limiter.New(store, limiter.Options{Notify: got.write})), perHour(t, nil)
+		charge := func(after time.Duration, cost int64, force bool) {
+			takeAt(t, l, noon.Add(after), limiter.Charge{Subject: user, Limit: quota, Cost: cost, Force: force})
+		}
+		var late sync.WaitGroup
+		late.Go(func() { charge(-time.Second, 8, true) })
+		synctest.Wait()
+		charge(time.Second, 9, false)
+		late.Wait()
+		if len(got) != 1 || !got[0].Start.Equal(noon) {
+			t.Fatalf("got notices %+v, want one of the hour from noon", got)
+		}
+		store.takes.Store(0)
+		charge(2*time.Second, 0, false)
+		charge(time.Minute, 0, false)
+		if calls := store.takes.Load(); calls != 2 || len(got) != 1 {
+			t.Errorf("two later requests: got %d calls and notices %+v, want 2 calls and no other notice", calls, got)
+		}
+	})
 }
 
 // The memory for notices is bounded. If a process forgets a subject, the subject causes no second notice.

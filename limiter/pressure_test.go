@@ -311,3 +311,88 @@ func TestLimiter_Take_throttled_parsed(t *testing.T) {
 		}
 	})
 }
+
+// If a throttled item cannot be read twice, nothing shows that it is quiet. Its subject then counts as hot, and
+// OnError does not apply.
+func TestLimiter_Take_throttled_oneRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := pressedLimit(t, algo.SlidingWindow, 300, limiter.OnErrorAllow)
+		e, p := pressed(t, false, l)
+		p.throttle[user] = -1
+		p.between = func() { p.throttleReads = p.reads > 0 }
+		if d := take(t, e, limiter.Charge{Subject: user, Limit: l, Cost: 1}); d.Allowed || d.Reason != limiter.ReasonBusy || p.reads < 2 {
+			t.Errorf("got %+v after %d reads, want a busy subject after one read that succeeded", d, p.reads)
+		}
+	})
+}
+
+// leased raises the pressure on user until a lease holds at least the given number of requests. It then uses up that
+// lease. It sends all requests at noon, and returns the size of the lease.
+func leased(t *testing.T, e *limiter.Limiter, p *partition, l *limiter.Limit, size int64) (last int64) {
+	t.Helper()
+	send := func(n int64) {
+		for range n {
+			if d := take(t, e, limiter.Charge{Subject: user, Limit: l, Cost: 1}); !d.Allowed {
+				t.Fatalf("got %+v, want it allowed", d)
+			}
+		}
+	}
+	p.throttle[user] = 7 // the reads between these writes show the charges of another process
+	for send(1); last < size; last = p.costs[len(p.costs)-1] {
+		p.throttle[user] = 1 // each throttled write doubles the next lease
+		send(1)
+	}
+	p.throttle[user] = 0
+	send(last - 1)
+	return last
+}
+
+// A process holds a lease of a bucket until the bucket is full again. The lease then lets the processes exceed the
+// burst by at most one percent.
+func TestLimiter_Take_pressure_burst(t *testing.T) {
+	const burst = 10_000
+	synctest.Test(t, func(t *testing.T) {
+		l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: burst, Window: 10 * time.Second}})
+		e, p := pressed(t, true, l)
+		size := leased(t, e, p, l, 400)
+		at := noon.Add(3500 * time.Millisecond) // the bucket is full
+		c := limiter.Charge{Subject: user, Limit: l, Cost: 1}
+		if takeAt(t, e, at, c); p.costs[len(p.costs)-1] != size {
+			t.Fatalf("got charges of %d, want a lease of %d", p.costs, size)
+		}
+		at = at.Add(time.Duration(size) * time.Millisecond) // the bucket is full again, although the lease still has quota
+		admitted := 0
+		if takeAt(t, over(p.remote, 0), at, limiter.Charge{Subject: user, Limit: l, Cost: burst}).Allowed {
+			admitted = burst
+		}
+		for takeAt(t, e, at, c).Allowed {
+			admitted++
+		}
+		if admitted < burst || admitted > burst*101/100 {
+			t.Errorf("%d admitted at once, want at least the burst of %d and at most 1 %% more", admitted, burst)
+		}
+	})
+}
+
+// A process that leases a bucket makes one store call for each lease, also when the bucket has room for a few
+// requests only.
+func TestLimiter_Take_pressure_lastLeases(t *testing.T) {
+	const burst, left = 20_480, 30
+	synctest.Test(t, func(t *testing.T) {
+		l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: burst, Window: 40 * time.Second}})
+		_, p := pressed(t, true, l)
+		e := storetest.Must(limiter.New(p, limiter.Options{IntN: func(n int) int { return n - 1 }, Logger: slog.New(slog.DiscardHandler)}))
+		leased(t, e, p, l, 16)
+		c := limiter.Charge{Subject: user, Limit: l, Cost: 1}
+		c.Cost = mustPeek(t, e, noon, c).Remaining - left
+		take(t, over(p.remote, 0), c)
+		c.Cost = 0
+		take(t, e, c) // reads the state
+		c.Cost = 1
+		for i := range left {
+			if d := take(t, e, c); !d.Allowed || d.StoreCalls > 1 {
+				t.Errorf("request %d of the last %d: got %+v, want it allowed after at most one call", i+1, left, d)
+			}
+		}
+	})
+}

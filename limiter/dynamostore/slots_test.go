@@ -73,6 +73,31 @@ func TestSlots_calls(t *testing.T) {
 	})
 }
 
+// An environment remembers slots that are ahead of its clock, but a reset has removed them. A charge still takes one
+// call.
+func TestSlots_staleHint(t *testing.T) {
+	b, who, ctx := newTable(t), caller(), context.Background()
+	m := &meter{}
+	s := storetest.Must(dynamostore.New(dynamodb.New(b.client.Options(), m.install), dynamostore.Options{Table: b.name, Namespace: "test"}))
+	charges := []limiter.Charge{{Subject: who, Limit: slotsOf(t, 5), Cost: 1}}
+	take := func(now time.Time, results []algo.Result) {
+		t.Helper()
+		if ok, err := s.Take(ctx, algo.InstantOf(now), who, charges, results); err != nil || !ok {
+			t.Fatalf("got %t and error %v, want an admission", ok, err)
+		}
+	}
+	remembered := make([]algo.Result, 1)
+	take(noon.Add(algo.MaxSkew), remembered)
+	if err := s.Reset(ctx, who); err != nil {
+		t.Fatal(err)
+	}
+	take(noon, make([]algo.Result, 1))
+	before := m.calls.Load()
+	if take(noon, remembered); m.calls.Load() != before+1 || remembered[0].Remaining(algo.InstantOf(noon)) != 3 {
+		t.Errorf("got %d calls and %d free slots, want 1 and 3", m.calls.Load()-before, remembered[0].Remaining(algo.InstantOf(noon)))
+	}
+}
+
 // A caller uses four concurrent limits in turn. The store keeps the released limits of an item for an hour,
 // so a charge and a release take two calls. It removes them after that hour.
 func TestSlots_idle(t *testing.T) {

@@ -53,7 +53,7 @@ func (b *backOff) of(cost int64) *debt {
 	return &b.debts[1]
 }
 
-// left returns the remaining time of the back-off for a cost. result is the cached state; the store returned it
+// left returns the remaining time of the back-off for a cost; 0 for the cost 0. result is the cached state; the store returned it
 // at the instant seen.
 func (b *backOff) left(now algo.Instant, result algo.Result, seen algo.Instant, cost int64, ttl time.Duration) time.Duration {
 	if b.cost == 0 || cost < b.cost {

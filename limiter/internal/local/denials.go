@@ -52,7 +52,7 @@ func (d *Denials) Lookup(now algo.Instant, subject string, charges []Charge, res
 			continue
 		}
 		results[i] = e.result
-		if c.Cost > 0 && !c.Force {
+		if !c.Force {
 			backOffs[i] = e.left(now, e.result, e.seen, c.Cost, d.ttl)
 		}
 		if !d.stale(now, e, backOffs[i]) && (backOffs[i] > 0 || !c.Force && e.result.RetryAfter(now, c.Cost) > 0) {
