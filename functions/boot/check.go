@@ -2,6 +2,7 @@ package boot
 
 import (
 	"slices"
+	"time"
 
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/limiter"
@@ -19,7 +20,7 @@ func Check(d contract.Deployment) (result contract.Checked) {
 		result.Environment = err.Error()
 	}
 	o := c.parsing()
-	o.Version = c.RulesVersion
+	o.Version, o.Now = c.RulesVersion, time.Now()
 	r, err := rules.Parse(d.Rules, o)
 	if err != nil {
 		result.Rules = err.Error()

@@ -19,6 +19,7 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/rules"
 )
 
 // API is the part of DynamoDB that Versions needs. A *dynamodb.Client implements it.
@@ -112,6 +113,9 @@ func (s *Versions) Publish(ctx context.Context, now time.Time, document []byte, 
 	compressed, err := compress(document)
 	if err != nil {
 		return Version{}, err
+	}
+	if most := now.Add(rules.MaxVersionLead).Unix(); least > most {
+		return Version{}, fmt.Errorf("version: got %d, want at most %d, a day after the current time in Unix seconds; all later versions must be higher", least, most)
 	}
 	v := Version{Version: max(after+1, least, now.Unix()), Published: now.UTC().Truncate(time.Second), Note: note, Bytes: len(document)}
 	if v.Version > limiter.MaxVersion {

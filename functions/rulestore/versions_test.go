@@ -98,6 +98,9 @@ func TestVersions(t *testing.T) {
 	if _, _, err := r.Get(ctx, all[rulestore.Kept-1].Version); err != nil {
 		t.Errorf("oldest kept version: got error %v, want none", err)
 	}
+	if _, err := r.Publish(ctx, noon, []byte("{}"), "", last, noon.Add(24*time.Hour).Unix()+1); err == nil || !strings.Contains(err.Error(), "want at most") {
+		t.Errorf("version more than a day ahead: got error %v, want one", err)
+	}
 	operator.Want(t, contract.RulesActions())
 	function.Want(t, contract.RecordActions())
 }

@@ -26,7 +26,13 @@ type Options struct {
 	// reduces the burst of leaky buckets to the requests that leave within MaxDelay. 0 means no
 	// bound.
 	MaxDelay time.Duration
+	// Now is the time of a check before the document comes into force. If it is set, a version more than
+	// MaxVersionLead after it, in Unix seconds, is a mistake: every later version would have to be higher.
+	Now time.Time
 }
+
+// MaxVersionLead is how far the version of a new document may be ahead of the clock.
+const MaxVersionLead = 24 * time.Hour
 
 // LeaseAboveDynamoDB is the LeaseAbove for DynamoDB: half of the writes that DynamoDB accepts for one
 // item in a second.
@@ -44,6 +50,9 @@ type Problems = document.Problems
 // Parse reads a document. An error is of type Problems and contains all mistakes.
 func Parse(text []byte, o Options) (*Rules, error) {
 	d := document.Parse(text)
+	if most := o.Now.Add(MaxVersionLead).Unix(); !o.Now.IsZero() && d.Version > most {
+		d.Report("version", "got %d, want at most %d, a day after the current time in Unix seconds; all later versions must be higher", d.Version, most)
+	}
 	c := newCompiler(d, o)
 	c.compile()
 	if problems := d.Problems(); len(problems) > 0 {

@@ -36,32 +36,52 @@ func TestParse_numbers(t *testing.T) {
 	}
 }
 
+// attack is a document and what Parse reports about it.
+type attack struct{ name, document, problem string }
+
 // anyAnswer marks a hostile document that Parse may accept or reject.
 const anyAnswer = "?"
 
 // hostile lists documents that attack a parser. Parse rejects each, unless problem is anyAnswer.
-var hostile = []struct{ name, document, problem string }{
-	{"10 MB of rules", `{"rules":[` + strings.Repeat(rule("/a", "", `"*":`+limit)+",", 170_000) + `]}`, "want at most 1048576"},
-	{"10 MB of a number", numbered(strings.Repeat("9", 10<<20)), "want at most 1048576"},
-	{"10,000 rules", document(fill(10_000, func(i int) string { return fmt.Sprintf(`{"endpoint":"/a%d","limits":{"*":%s}}`, i, limit) })), "rules: got 10000 rules, want at most 1000"},
-	{"10,001 overrides", `{"rules":[` + rule("*", "", `"*":`+limit) + `],"overrides":[` + fill(10_001, func(i int) string {
-		return fmt.Sprintf(`{"user":"u%d","limits":{"all":%s}}`, i, limit)
-	}) + `]}`, "overrides: got 10001 overrides, want at most 10000"},
-	{"deep lists", strings.Repeat("[", 500_000) + strings.Repeat("]", 500_000), "nested more than 12 deep"},
-	{"deep objects", strings.Repeat(`{"rules":`, 100_000), "nested more than 12 deep"},
-	{"deep in a note", numbered(`1,"note":` + strings.Repeat("[", 300_000)), "nested more than 12 deep"},
-	{"one key, many times", `{` + fill(100_000, func(int) string { return `"rules":[]` }) + `}`, "got the same name twice in one object"},
-	{"one limit, many times", document(rule("*", "", fill(50_000, func(int) string { return `"*":` + limit }))), "got the same name twice in one object"},
-	{"one override, many times", `{"rules":[` + rule("*", "", `"*":`+limit) + `],"overrides":[` + fill(10_000, func(int) string { return `{"user":"u","limits":{"all":` + limit + `}}` }) + `]}`, "got two overrides of all for user"},
-	{"unknown fields", `{"rules":[],` + fill(80_000, func(i int) string { return fmt.Sprintf(`"f%d":1`, i) }) + `}`, "more than 100 problems"},
-	{"many parameters", document(rule(strings.Repeat("/{p}", 33), "", `"*":`+limit)), "got 33 segments, want at most 32"},
-	{"a long path", document(rule("/"+strings.Repeat("a", 1024), "", `"*":`+limit)), "got 1025 bytes, want at most 1024"},
-	{"long names", document(rule("*", "", `"`+strings.Repeat("t", 1_000_000)+`":`+limit)), "invalid tier"},
-	{"mistakes in all rules", document(fill(1000, func(i int) string {
-		return fmt.Sprintf(`{"endpoint":"%d","method":"x","cost":-1,"mode":1,"limits":{"?":{"requests":-1,"window":"%d","per":["x"],"burst":1e99}}}`, i, i)
-	})), "more than 100 problems"},
-	{"invalid UTF-8", strings.Replace(numbered("1"), "*", "/\xff\xfe", 1), anyAnswer},
-	{"NUL", strings.Replace(numbered("1"), "}", "}\x00", 1), "line 1, column "},
+func hostile() []attack {
+	return []attack{
+		{"10 MB of rules", `{"rules":[` + strings.Repeat(rule("/a", "", `"*":`+limit)+",", 170_000) + `]}`, "want at most 1048576"},
+		{"10 MB of a number", numbered(strings.Repeat("9", 10<<20)), "want at most 1048576"},
+		{"10,000 rules", document(fill(10_000, func(i int) string { return fmt.Sprintf(`{"endpoint":"/a%d","limits":{"*":%s}}`, i, limit) })), "rules: got 10000 rules, want at most 1000"},
+		{"10,001 overrides", `{"rules":[` + rule("*", "", `"*":`+limit) + `],"overrides":[` + fill(10_001, func(i int) string {
+			return fmt.Sprintf(`{"user":"u%d","limits":{"all":%s}}`, i, limit)
+		}) + `]}`, "overrides: got 10001 overrides, want at most 10000"},
+		{"deep lists", strings.Repeat("[", 500_000) + strings.Repeat("]", 500_000), "nested more than 12 deep"},
+		{"deep objects", strings.Repeat(`{"rules":`, 100_000), "nested more than 12 deep"},
+		{"deep in a note", numbered(`1,"note":` + strings.Repeat("[", 300_000)), "nested more than 12 deep"},
+		{"one key, many times", `{` + fill(100_000, func(int) string { return `"rules":[]` }) + `}`, "got the same name twice in one object"},
+		{"one limit, many times", document(rule("*", "", fill(50_000, func(int) string { return `"*":` + limit }))), "got the same name twice in one object"},
+		{"one override, many times", `{"rules":[` + rule("*", "", `"*":`+limit) + `],"overrides":[` + fill(10_000, func(int) string { return `{"user":"u","limits":{"all":` + limit + `}}` }) + `]}`, "got two overrides of all for user"},
+		{"unknown fields", `{"rules":[],` + fill(80_000, func(i int) string { return fmt.Sprintf(`"f%d":1`, i) }) + `}`, "more than 100 problems"},
+		{"many parameters", document(rule(strings.Repeat("/{p}", 33), "", `"*":`+limit)), "got 33 segments, want at most 32"},
+		{"a long path", document(rule("/"+strings.Repeat("a", 1024), "", `"*":`+limit)), "got 1025 bytes, want at most 1024"},
+		{"long names", document(rule("*", "", `"`+strings.Repeat("t", 1_000_000)+`":`+limit)), "invalid tier"},
+		{"mistakes in all rules", document(fill(1000, func(i int) string {
+			return fmt.Sprintf(`{"endpoint":"%d","method":"x","cost":-1,"mode":1,"limits":{"?":{"requests":-1,"window":"%d","per":["x"],"burst":1e99}}}`, i, i)
+		})), "more than 100 problems"},
+		{"invalid UTF-8", strings.Replace(numbered("1"), "*", "/\xff\xfe", 1), anyAnswer},
+		{"NUL", strings.Replace(numbered("1"), "}", "}\x00", 1), "line 1, column "},
+	}
+}
+
+// A version more than a day ahead of the clock is a mistake when a document is checked: no later document could have a
+// higher version. Functions accept it, because they may hold a document that was published before.
+func TestParse_versionAhead(t *testing.T) {
+	now := time.Unix(1_790_000_000, 0)
+	for version, ok := range map[int64]bool{1: true, now.Unix() + 86400: true, now.Unix() + 86401: false, 1<<47 - 1: false} {
+		text := fmt.Appendf(nil, `{"version":%d,"rules":[]}`, version)
+		if _, err := rules.Parse(text, rules.Options{Now: now}); (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "version: got") {
+			t.Errorf("version %d: got error %v, want none: %t", version, err, ok)
+		}
+		if _, err := rules.Parse(text, rules.Options{}); err != nil {
+			t.Errorf("version %d in a function: got error %v, want none", version, err)
+		}
+	}
 }
 
 // work measures the cost of parsing a document.
@@ -86,13 +106,13 @@ func workOf(document string) (work, error) {
 // size. The test measures both in the same run, and the factors allow for other programs on the machine.
 func TestParse_worst(t *testing.T) {
 	honest := document(fill(1000, func(i int) string {
-		return rule(fmt.Sprintf("/api/v%d/things/{id}/parts", i), "", tiers(0, 20))
+		return rule(fmt.Sprintf("/api/v%d/things/{id}/parts", i), "", tiers(0, 5))
 	}))
 	baseline, err := workOf(honest)
-	if err != nil || len(honest) < 600_000 {
-		t.Fatalf("honest document: got %d bytes, %v; want at least 600,000 and no error", len(honest), err)
+	if err != nil || len(honest) < 200_000 {
+		t.Fatalf("honest document: got %d bytes, %v; want at least 200,000 and no error", len(honest), err)
 	}
-	for _, c := range append(worst, hostile...) {
+	for _, c := range append(worst(), hostile()...) {
 		t.Run(c.name, func(t *testing.T) {
 			w, err := workOf(c.document)
 			switch {

@@ -17,6 +17,10 @@ var update = flag.Bool("update", false, "rewrite testdata/placement.golden")
 
 // If WEIR_SOAK is set, the property tests check many more documents.
 func TestMain(m *testing.M) {
+	if os.Getenv(parseEnv) != "" {
+		parseInput()
+		return
+	}
 	flag.Parse()
 	if os.Getenv("WEIR_SOAK") != "" {
 		if err := flag.Set("rapid.checks", "10000"); err != nil {

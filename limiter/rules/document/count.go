@@ -23,17 +23,17 @@ func (d *Document) readCount(o *object) (c limiter.Count, reserve int64) {
 	switch c.Of {
 	case limiter.CountCost, limiter.CountBytes:
 		if reserved == nil {
-			d.report.add(Join(o.node.path, "reserve"), `required with "count": %q: what a request charges until its answer is known`, string(c.Of))
+			d.report.add(Join(o.node.path(), "reserve"), `required with "count": %q: what a request charges until its answer is known`, string(c.Of))
 		}
 		reserve, _ = o.whole(reserved, algo.MaxRequests)
 	default:
 		if reserved != nil {
-			d.report.add(reserved.path, `requires "count": "cost" or "bytes"`)
+			d.report.at(reserved, `requires "count": "cost" or "bytes"`)
 		}
 	}
 	switch {
 	case statuses != nil && c.Of != limiter.CountFailures:
-		d.report.add(statuses.path, `requires "count": "failures"`)
+		d.report.at(statuses, `requires "count": "failures"`)
 	case statuses != nil:
 		c.Failures = d.readStatuses(statuses)
 	}
@@ -50,7 +50,7 @@ func (d *Document) readCount(o *object) (c limiter.Count, reserve int64) {
 func (d *Document) forbid(o *object, of limiter.Counted, because string, fields ...string) {
 	for _, field := range fields {
 		if o.has(field) {
-			d.report.add(Join(o.node.path, field), `not allowed with "count": %q: %s`, string(of), because)
+			d.report.add(Join(o.node.path(), field), `not allowed with "count": %q: %s`, string(of), because)
 		}
 	}
 }
@@ -79,7 +79,7 @@ func (d *Document) readStatuses(n *node) (s limiter.Statuses) {
 				got = "an empty list"
 			}
 		}
-		d.report.add(n.path, `got %s, want a list of 1 to %d statuses, such as [401, "5xx"]`, got, maxStatuses)
+		d.report.at(n, `got %s, want a list of 1 to %d statuses, such as [401, "5xx"]`, got, maxStatuses)
 		return s
 	}
 	for _, item := range n.items {
@@ -94,9 +94,9 @@ func (d *Document) readStatuses(n *node) (s limiter.Statuses) {
 		case isNumber && err == nil && status >= 100 && status <= 599:
 			s.Add(status)
 		case isText && isOf(text, digits, 3):
-			d.report.add(item.path, `got %s, want a status from 100 to 599 without quotes, or a class such as "4xx"`, item)
+			d.report.at(item, `got %s, want a status from 100 to 599 without quotes, or a class such as "4xx"`, item)
 		default:
-			d.report.add(item.path, `got %s, want a status from 100 to 599, or a class such as "4xx"`, item)
+			d.report.at(item, `got %s, want a status from 100 to 599, or a class such as "4xx"`, item)
 		}
 	}
 	return s
@@ -109,7 +109,7 @@ func (d *Document) readCostField(o *object) string {
 	n := o.member("cost_field")
 	name, ok := o.text(n)
 	if ok && !isCostField(name) {
-		d.report.add(n.path, "got %s, want %s, or X- and up to 62 letters, digits and -, but no field that others use, such as X-RateLimit-Limit or X-Request-Id", n, limiter.CostField)
+		d.report.at(n, "got %s, want %s, or X- and up to 62 letters, digits and -, but no field that others use, such as X-RateLimit-Limit or X-Request-Id", n, limiter.CostField)
 	}
 	return name
 }

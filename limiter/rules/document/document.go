@@ -14,6 +14,7 @@ import (
 const (
 	maxRules     = 1000
 	maxTiers     = 1000
+	maxLimits    = 5000 // limits of all rules together; they bound the memory of the compiled rules
 	maxOverrides = 10_000
 	maxPer       = 6 // words of the field per; a subject of six claims still fits a DynamoDB key
 )
@@ -73,7 +74,7 @@ func Parse(text []byte) *Document {
 	}
 	d.report.root = root
 	for _, n := range s.duplicates {
-		d.report.duplicate(n)
+		d.report.at(n, "got the same name twice in one object")
 	}
 	d.read(root)
 	return d
@@ -142,15 +143,20 @@ func (d *Document) read(root *node) {
 func (d *Document) readRules(n *node) {
 	switch {
 	case n.kind != isList:
-		d.report.add(n.path, "got %s, want a list", n)
+		d.report.at(n, "got %s, want a list", n)
 		return
 	case len(n.items) > maxRules:
-		d.report.add(n.path, "got %d rules, want at most %d", len(n.items), maxRules)
+		d.report.at(n, "got %d rules, want at most %d", len(n.items), maxRules)
 		return
 	}
-	tiers := map[string]bool{}
+	tiers, limits := map[string]bool{}, 0
 	for _, item := range n.items {
 		r := d.readRule(item)
+		if limits += len(r.Limits); limits > maxLimits {
+			d.report.at(item, "got more than %d limits in the rules up to this one, want at most %d in a document", maxLimits, maxLimits)
+			d.Rules = nil
+			return
+		}
 		for _, tier := range r.Tiers {
 			if tier != OtherTiers && tier != Global {
 				tiers[tier] = true
@@ -160,7 +166,7 @@ func (d *Document) readRules(n *node) {
 	}
 	d.Tiers = slices.Sorted(maps.Keys(tiers))
 	if len(tiers) > maxTiers {
-		d.report.add(n.path, "got %d tiers, want at most %d", len(tiers), maxTiers)
+		d.report.at(n, "got %d tiers, want at most %d", len(tiers), maxTiers)
 		d.Rules = nil
 	}
 }
@@ -175,9 +181,9 @@ func (d *Document) readDefaultTier(o *object, n *node) {
 	switch {
 	case name == standardTier || slices.Contains(d.Tiers, name):
 	case len(d.Tiers) == 0:
-		d.report.add(n.path, "got %s, but no rule names a tier", n)
+		d.report.at(n, "got %s, but no rule names a tier", n)
 	default:
-		d.report.add(n.path, "got %s, want a tier that a rule names: %s%s", n, AnyOf(d.Tiers[:min(20, len(d.Tiers))]), DidYouMean(name, d.Tiers))
+		d.report.at(n, "got %s, want a tier that a rule names: %s%s", n, AnyOf(d.Tiers[:min(20, len(d.Tiers))]), DidYouMean(name, d.Tiers))
 	}
 }
 
@@ -185,7 +191,7 @@ var methods = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.Met
 
 func (d *Document) readRule(n *node) Rule {
 	o := n.object(&d.report)
-	r := Rule{Path: n.path, Cost: 1}
+	r := Rule{Path: n.path(), Cost: 1}
 	r.Endpoint, _ = o.text(o.required("endpoint"))
 	if method := o.member("method"); method != nil {
 		r.Method = d.readMethod(o, method)
@@ -215,11 +221,11 @@ func (d *Document) readMethod(o *object, n *node) string {
 	switch {
 	case !ok || slices.Contains(methods, method):
 	case method == http.MethodOptions:
-		d.report.add(n.path, "got OPTIONS, which is never limited; leave the method out to limit all other methods")
+		d.report.at(n, "got OPTIONS, which is never limited; leave the method out to limit all other methods")
 	case method == http.MethodHead:
-		d.report.add(n.path, "got HEAD, want GET, which includes HEAD")
+		d.report.at(n, "got HEAD, want GET, which includes HEAD")
 	default:
-		d.report.add(n.path, "got %s, want %s, or no method for all of them%s", n, AnyOf(methods), DidYouMean(method, methods))
+		d.report.at(n, "got %s, want %s, or no method for all of them%s", n, AnyOf(methods), DidYouMean(method, methods))
 	}
 	return method
 }
@@ -243,7 +249,7 @@ func (d *Document) readOnError(o *object) (policy limiter.OnError, processes int
 	i, ok := o.whole(n, limiter.MaxCells)
 	switch {
 	case policy != limiter.OnErrorLocal && n != nil:
-		d.report.add(n.path, `requires "on_error": "local"`)
+		d.report.at(n, `requires "on_error": "local"`)
 		return policy, 0
 	case policy != limiter.OnErrorLocal:
 		return policy, 0
@@ -256,23 +262,27 @@ func (d *Document) readOnError(o *object) (policy limiter.OnError, processes int
 func (d *Document) readLimits(n *node, r *Rule) {
 	o := n.objectLike(&d.report, `{"*": {"requests": 100, "window": "1m"}}, which has limits by tier`)
 	if o.index("requests") >= 0 {
-		d.report.add(n.path, `got a limit, want limits by tier, such as {"*": {"requests": 100, "window": "1m"}}`)
+		d.report.at(n, `got a limit, want limits by tier, such as {"*": {"requests": 100, "window": "1m"}}`)
 		return
 	}
 	if n.kind == isObject && len(n.members) == 0 {
-		d.report.add(n.path, `got an empty object, want a tier, "*" or "global"`)
+		d.report.at(n, `got an empty object, want a tier, "*" or "global"`)
 	}
 	for _, m := range n.members {
 		if m.key != OtherTiers && m.key != Global && !isTier(m.key) {
-			d.report.add(m.node.path, `invalid tier, want letters, digits, "_", "." and "-", or "*" or "global"`)
+			d.report.at(m, `invalid tier, want letters, digits, "_", "." and "-", or "*" or "global"`)
 		} else {
 			r.Tiers = append(r.Tiers, m.key)
 		}
-		nodes, inList := []*node{m.node}, m.node.kind == isList
+		nodes, inList := []*node{m}, m.kind == isList
 		if inList {
-			nodes = m.node.items
-			if len(nodes) == 0 {
-				d.report.add(m.node.path, "got an empty list, want a limit; leave out a tier that has no limit")
+			nodes = m.items
+			switch {
+			case len(nodes) == 0:
+				d.report.at(m, "got an empty list, want a limit; leave out a tier that has no limit")
+			case len(nodes) > maxLimits:
+				d.report.at(m, "got %d limits, want at most %d in a document", len(nodes), maxLimits)
+				return
 			}
 		}
 		for _, one := range nodes {

@@ -19,10 +19,10 @@ var exemptKinds = []string{PerIP, PerUser, PerAPIKey, PerEndpoint}
 func (d *Document) readExemptions(n *node) {
 	switch {
 	case n.kind != isList:
-		d.report.add(n.path, "got %s, want a list", n)
+		d.report.at(n, "got %s, want a list", n)
 		return
 	case len(n.items) > maxExemptions:
-		d.report.add(n.path, "got %d exemptions, want at most %d", len(n.items), maxExemptions)
+		d.report.at(n, "got %d exemptions, want at most %d", len(n.items), maxExemptions)
 		return
 	}
 	for _, item := range n.items {
@@ -36,20 +36,20 @@ func (d *Document) readExemptions(n *node) {
 func (d *Document) readExemption(n *node) (e Exemption, ok bool) {
 	before := d.Mistakes()
 	o := n.objectLike(&d.report, `{"endpoint": "/health"}`)
-	e.Path = n.path
+	e.Path = n.path()
 	for _, kind := range exemptKinds {
 		value := o.member(kind)
 		if value == nil {
 			continue
 		}
 		if e.Kind != "" {
-			d.report.add(value.path, "got %s and %s, want one of them", e.Kind, kind)
+			d.report.at(value, "got %s and %s, want one of them", e.Kind, kind)
 		}
 		e.Kind = kind
 		e.Value, e.Network = d.readExempt(o, value, kind)
 	}
 	if e.Kind == "" && n.kind == isObject {
-		d.report.add(n.path, "exempts nothing, want a member %s", AnyOf(exemptKinds))
+		d.report.at(n, "exempts nothing, want a member %s", AnyOf(exemptKinds))
 	}
 	e.Name = e.Kind
 	if name := o.member("name"); name != nil {
@@ -69,12 +69,12 @@ func (d *Document) readExempt(o *object, n *node, kind string) (value string, of
 	switch {
 	case !ok:
 	case value == "":
-		d.report.add(n.path, "is empty")
+		d.report.at(n, "is empty")
 	case kind == PerEndpoint && value == "*":
-		d.report.add(n.path, `got "*", want a path; "mode": "shadow" stops the enforcement of all limits`)
+		d.report.at(n, `got "*", want a path; "mode": "shadow" stops the enforcement of all limits`)
 	case kind == PerIP:
 		if of, ok = network(value); !ok {
-			d.report.add(n.path, "got %s, %s", n, wantNetwork)
+			d.report.at(n, "got %s, %s", n, wantNetwork)
 		}
 	}
 	return value, of

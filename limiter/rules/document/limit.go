@@ -57,7 +57,7 @@ var limitModes = []string{"enforce", modeMark}
 func (d *Document) readLimit(n *node, tier string, inList bool) (l Limit, ok bool) {
 	before := d.Mistakes()
 	o := n.object(&d.report)
-	l = Limit{Path: n.path, Tier: tier}
+	l = Limit{Path: n.path(), Tier: tier}
 	l.Rate = d.readRate(o)
 	l.Spread = readSpread(o)
 	l.Count, l.Reserve = d.readCount(o)
@@ -65,9 +65,9 @@ func (d *Document) readLimit(n *node, tier string, inList bool) (l Limit, ok boo
 	switch {
 	case n.kind != isObject || o.has("window_seconds") || o.has("window") || o.has("period"):
 	case concurrent:
-		d.report.add(Join(n.path, "window"), `required with "count": "concurrent": the longest time that a request holds its slot, such as "5m"`)
+		d.report.add(Join(n.path(), "window"), `required with "count": "concurrent": the longest time that a request holds its slot, such as "5m"`)
 	default:
-		d.report.add(Join(n.path, "window_seconds"), `required, or "window": "1m", or "period": "month"`)
+		d.report.add(Join(n.path(), "window_seconds"), `required, or "window": "1m", or "period": "month"`)
 	}
 	switch {
 	case concurrent:
@@ -118,19 +118,19 @@ func (d *Document) readWindow(o *object) time.Duration {
 	seconds, text := o.member("window_seconds"), o.member("window")
 	switch {
 	case seconds != nil && text != nil:
-		d.report.add(text.path, "got window and window_seconds, want one of them")
+		d.report.at(text, "got window and window_seconds, want one of them")
 	case seconds != nil:
 		i, _ := o.whole(seconds, int64(algo.MaxWindow/time.Second))
 		return time.Duration(i) * time.Second
 	case text != nil:
 		s, ok := text.value.(string)
 		if !ok {
-			d.report.add(text.path, `got %s, want a string such as "60s"; window_seconds is a number`, text)
+			d.report.at(text, `got %s, want a string such as "60s"; window_seconds is a number`, text)
 			return 0
 		}
 		window, err := duration(s)
 		if err != nil || window < limiter.MinWindow || window > algo.MaxWindow || window%time.Second != 0 {
-			d.report.add(text.path, `got %s, want whole seconds from "1s" to "100d", such as "90s", "15m", "1h" or "30d"`, text)
+			d.report.at(text, `got %s, want whole seconds from "1s" to "100d", such as "90s", "15m", "1h" or "30d"`, text)
 		}
 		return window
 	}
@@ -146,7 +146,7 @@ func (d *Document) readCalendar(o *object) (c algo.Calendar) {
 	zone, anchor := o.member("time_zone"), o.member("anchor")
 	if text, ok := o.text(zone); ok {
 		if c.Zone = text; !algo.ValidZone(text) {
-			d.report.add(zone.path, "got %s, want a %s", zone, algo.ZoneWords)
+			d.report.at(zone, "got %s, want a %s", zone, algo.ZoneWords)
 		}
 	}
 	if anchor == nil {
@@ -160,7 +160,7 @@ func (d *Document) readCalendar(o *object) (c algo.Calendar) {
 		}
 	}
 	if c.Anchor == "" {
-		d.report.add(anchor.path, "got %s, want %s", anchor, anchorOf(c.Period, anchor))
+		d.report.at(anchor, "got %s, want %s", anchor, anchorOf(c.Period, anchor))
 	}
 	return c
 }
@@ -203,9 +203,9 @@ func (d *Document) readName(o *object, inList, byEndpoint bool) string {
 		return o.name(n)
 	case o.node.kind != isObject:
 	case inList:
-		d.report.add(Join(o.node.path, "name"), "required: every limit in a list has a name")
+		d.report.add(Join(o.node.path(), "name"), "required: every limit in a list has a name")
 	case !byEndpoint:
-		d.report.add(Join(o.node.path, "name"), "required: all rules that use the name of a limit share its count, unless the limit counts by endpoint")
+		d.report.add(Join(o.node.path(), "name"), "required: all rules that use the name of a limit share its count, unless the limit counts by endpoint")
 	}
 	return ""
 }
@@ -224,13 +224,13 @@ func (d *Document) readPer(o *object, tier string) []string {
 	case n == nil:
 		return []string{PerClient, PerEndpoint}
 	case n.kind != isList:
-		d.report.add(n.path, "got %s, want a list of words: %s", n, wantedWords[len("want "):])
+		d.report.at(n, "got %s, want a list of words: %s", n, wantedWords[len("want "):])
 		return nil
 	case len(n.items) == 0:
-		d.report.add(n.path, "got an empty list, want a word; the default is client and endpoint")
+		d.report.at(n, "got an empty list, want a word; the default is client and endpoint")
 		return nil
 	case len(n.items) > maxPer:
-		d.report.add(n.path, "got %d words, want at most %d", len(n.items), maxPer)
+		d.report.at(n, "got %d words, want at most %d", len(n.items), maxPer)
 		return nil
 	}
 	before := d.Mistakes()
@@ -243,19 +243,19 @@ func (d *Document) readPer(o *object, tier string) []string {
 		switch {
 		case !ok:
 		case slices.Contains(per, word):
-			d.report.add(item.path, "got %s twice", item)
+			d.report.at(item, "got %s twice", item)
 		case strings.HasPrefix(word, PerPath) && !isParameter(word) && isParameter(withoutBraces(word)):
-			d.report.add(item.path, "got %s, want %s without braces", item, withoutBraces(word))
+			d.report.at(item, "got %s, want %s without braces", item, withoutBraces(word))
 		case isReserved(word):
-			d.report.add(item.path, "got %s, want another field: %s", item, reservedFields)
+			d.report.at(item, "got %s, want another field: %s", item, reservedFields)
 		case !slices.Contains(perWords, word) && !isClaim(word) && !isParameter(word) && !isHeader(word):
-			d.report.add(item.path, "got %s, %s%s", item, wantedWords, DidYouMean(word, perWords))
+			d.report.at(item, "got %s, %s%s", item, wantedWords, DidYouMean(word, perWords))
 		default:
 			per = append(per, word)
 		}
 	}
 	slices.Sort(per)
-	d.checkPer(n.path, per)
+	d.checkPer(n.path(), per)
 	if d.Mistakes() > before || d.report.more {
 		return nil
 	}
@@ -287,7 +287,7 @@ func (d *Document) checkPer(path string, per []string) {
 func (d *Document) readOnly(o *object, per []string) string {
 	only := o.choice("only", []string{OnlyUnverified, OnlyBadCredentials})
 	if only != "" && !slices.Equal(per, []string{PerIP}) && !slices.Equal(per, []string{PerEndpoint, PerIP}) {
-		d.report.add(Join(o.node.path, "only"), `needs "per": ["ip"] or ["ip", "endpoint"]: without a verified identity a request has only its address`)
+		d.report.add(Join(o.node.path(), "only"), `needs "per": ["ip"] or ["ip", "endpoint"]: without a verified identity a request has only its address`)
 	}
 	return only
 }

@@ -22,16 +22,16 @@ func (n *node) objectLike(r *report, example string) *object {
 		if example != "" {
 			example = ", such as " + example
 		}
-		r.add(n.path, "got %s, want an object%s", n, example)
+		r.at(n, "got %s, want an object%s", n, example)
 	}
-	return &object{node: n, report: r}
+	return &object{node: n, report: r, known: make([]string, 0, 16)}
 }
 
 // member returns the value of a key. It returns nil if the object does not have the key.
 func (o *object) member(key string) *node {
 	o.known = append(o.known, key)
 	if i := o.index(key); i >= 0 {
-		return o.node.members[i].node
+		return o.node.members[i]
 	}
 	return nil
 }
@@ -39,14 +39,14 @@ func (o *object) member(key string) *node {
 func (o *object) has(key string) bool { return o.index(key) >= 0 }
 
 func (o *object) index(key string) int {
-	return slices.IndexFunc(o.node.members, func(m member) bool { return m.key == key })
+	return slices.IndexFunc(o.node.members, func(m *node) bool { return m.key == key })
 }
 
 // required returns the value of a key like member. If the key is missing, it reports a mistake.
 func (o *object) required(key string) *node {
 	n := o.member(key)
 	if n == nil && o.node.kind == isObject {
-		o.report.add(Join(o.node.path, key), "required")
+		o.report.add(Join(o.node.path(), key), "required")
 	}
 	return n
 }
@@ -58,7 +58,7 @@ func (o *object) done() {
 			return
 		}
 		if !slices.Contains(o.known, m.key) {
-			o.report.add(m.node.path, "unknown field%s; known fields: %s", DidYouMean(m.key, o.known), strings.Join(o.known, ", "))
+			o.report.at(m, "unknown field%s; known fields: %s", DidYouMean(m.key, o.known), strings.Join(o.known, ", "))
 		}
 	}
 }
@@ -70,7 +70,7 @@ func (o *object) text(n *node) (s string, ok bool) {
 	}
 	s, ok = n.value.(string)
 	if !ok {
-		o.report.add(n.path, "got %s, want a string", n)
+		o.report.at(n, "got %s, want a string", n)
 	}
 	return s, ok
 }
@@ -79,7 +79,7 @@ func (o *object) text(n *node) (s string, ok bool) {
 func (o *object) name(n *node) string {
 	name, ok := o.text(n)
 	if ok && !isName(name) {
-		o.report.add(n.path, "got %s, want 1 to 32 of a-z, 0-9, _ and -", n)
+		o.report.at(n, "got %s, want 1 to 32 of a-z, 0-9, _ and -", n)
 	}
 	return name
 }
@@ -95,7 +95,7 @@ func (o *object) choice(key string, allowed []string) string {
 func (o *object) choose(n *node, allowed []string, hints map[string]string) string {
 	s, ok := o.text(n)
 	if ok && !slices.Contains(allowed, s) {
-		o.report.add(n.path, "got %s, want %s%s%s", n, AnyOf(allowed), DidYouMean(s, allowed), hints[s])
+		o.report.at(n, "got %s, want %s%s%s", n, AnyOf(allowed), DidYouMean(s, allowed), hints[s])
 	}
 	return s
 }
@@ -170,7 +170,7 @@ func (o *object) whole(n *node, most int64) (i int64, ok bool) {
 	if text, isText := n.value.(string); isText && isOf(text, digits, 18) {
 		quoted = ", without quotes"
 	}
-	o.report.add(n.path, "got %s, want a whole number from 1 to %d%s", n, most, quoted)
+	o.report.at(n, "got %s, want a whole number from 1 to %d%s", n, most, quoted)
 	return 0, false
 }
 

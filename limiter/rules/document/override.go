@@ -21,10 +21,10 @@ type Override struct {
 func (d *Document) readOverrides(n *node) {
 	switch {
 	case n.kind != isList:
-		d.report.add(n.path, "got %s, want a list", n)
+		d.report.at(n, "got %s, want a list", n)
 		return
 	case len(n.items) > maxOverrides:
-		d.report.add(n.path, "got %d overrides, want at most %d", len(n.items), maxOverrides)
+		d.report.at(n, "got %d overrides, want at most %d", len(n.items), maxOverrides)
 		return
 	}
 	for _, item := range n.items {
@@ -46,8 +46,8 @@ func (d *Document) readOverride(n *node) {
 	limits.object(&d.report)
 	for _, m := range limits.members {
 		before := d.Mistakes()
-		l := m.node.object(&d.report)
-		caller.Path, caller.Name, caller.Rate = m.node.path, m.key, d.readRate(l)
+		l := m.object(&d.report)
+		caller.Path, caller.Name, caller.Rate = m.path(), m.key, d.readRate(l)
 		if note := l.member("note"); note != nil {
 			l.text(note)
 		}
@@ -67,21 +67,21 @@ func (d *Document) readCaller(o *object) (c Override, ok bool) {
 		value, isText := o.text(o.member(m.key))
 		switch {
 		case c.Kind != "":
-			d.report.add(m.node.path, "got %s and %s, want one of them", c.Kind, Shorten(m.key))
+			d.report.at(m, "got %s and %s, want one of them", c.Kind, Shorten(m.key))
 			return c, false
 		case isText && value == "":
-			d.report.add(m.node.path, "is empty")
+			d.report.at(m, "is empty")
 		}
 		c.Kind, c.Value, ok = m.key, value, isText && value != ""
 		if m.key == PerIP && ok {
 			if c.Network, ok = network(value); !ok {
-				d.report.add(m.node.path, "got %s, %s", m.node, wantNetwork)
+				d.report.at(m, "got %s, %s", m, wantNetwork)
 			}
 		}
 	}
 	if c.Kind == "" && o.node.kind == isObject {
 		o.known = append(o.known, PerUser, PerAPIKey, PerIP)
-		d.report.add(o.node.path, "no caller, want a member user, apikey, ip or claim:<name>")
+		d.report.at(o.node, "no caller, want a member user, apikey, ip or claim:<name>")
 	}
 	return c, ok
 }

@@ -65,7 +65,6 @@ const maxProblems = 100
 type report struct {
 	text  []byte
 	root  *node
-	nodes map[string]*node // path to node; created at the first use
 	found []located
 	notes []located
 	more  bool // there are more mistakes than maxProblems
@@ -78,23 +77,31 @@ type located struct {
 }
 
 func (r *report) add(path, format string, args ...any) {
-	if len(r.found) == maxProblems {
-		r.more = true
-		return
+	if r.hasRoom() {
+		r.found = append(r.found, r.locate(path, fmt.Sprintf(format, args...)))
 	}
-	r.found = append(r.found, r.locate(path, fmt.Sprintf(format, args...)))
+}
+
+// at is like add for the path of n.
+func (r *report) at(n *node, format string, args ...any) {
+	if r.hasRoom() {
+		r.found = append(r.found, r.place(n, n.path(), fmt.Sprintf(format, args...)))
+	}
+}
+
+// hasRoom reports whether the report has room for another mistake.
+func (r *report) hasRoom() bool {
+	r.more = r.more || len(r.found) == maxProblems
+	return !r.more
+}
+
+// place returns a problem with the place of n.
+func (r *report) place(n *node, path, message string) located {
+	return located{Problem{Path: path, Line: line(r.text, int(n.offset)), Message: message}, int(n.offset)}
 }
 
 func (r *report) note(path, format string, args ...any) {
 	r.notes = append(r.notes, r.locate(path, fmt.Sprintf(format, args...)))
-}
-
-// duplicate reports a member that has the same name as an earlier member of its object.
-func (r *report) duplicate(n *node) {
-	r.add(n.path, "got the same name twice in one object")
-	if last := len(r.found) - 1; !r.more {
-		r.found[last].Line, r.found[last].offset = line(r.text, n.offset), n.offset
-	}
 }
 
 // syntax reports the place where the text is not valid JSON.
@@ -116,22 +123,20 @@ func (r *report) mistakes() Problems {
 // locate finds the node at a path. A missing node gets the line of its closest parent, and sorts
 // after everything that the parent contains.
 func (r *report) locate(path, message string) located {
-	if r.nodes == nil && r.root != nil {
-		r.nodes = map[string]*node{}
-		r.root.index(r.nodes)
+	if r.root == nil {
+		return located{Problem{Path: path, Message: message}, 0}
 	}
-	for at := path; ; at = at[:max(0, strings.LastIndexAny(at, ".["))] {
-		if n := r.nodes[at]; n != nil {
-			l := located{Problem{Path: path, Line: line(r.text, n.offset), Message: message}, n.offset}
-			if at != path {
-				l.offset = n.end
-			}
-			return l
+	n, rest := r.root, path
+	for rest != "" {
+		child, after := n.child(rest)
+		if child == nil {
+			missing := r.place(n, path, message)
+			missing.offset = int(n.end)
+			return missing
 		}
-		if at == "" {
-			return located{Problem{Path: path, Message: message}, 0}
-		}
+		n, rest = child, after
 	}
+	return r.place(n, path, message)
 }
 
 // problems returns list in file order.

@@ -15,32 +15,40 @@ const MaxBytes = 1 << 20
 // maxDepth is the largest nesting depth of a document.
 const maxDepth = 12
 
-// node is a JSON value with its path and its place in the text. encoding/json is not enough: it stops
-// at the first mistake, accepts duplicate names, and does not return the place of a value.
+// maxValues is the largest number of values in a document. An honest document of MaxBytes has fewer. It bounds
+// the memory that a hostile document needs.
+const maxValues = 200_000
+
+// node is a JSON value with its place in the text. encoding/json is not enough: it stops at the first
+// mistake, accepts duplicate names, and does not return the place of a value.
 type node struct {
-	path    string
-	end     int      // offset of the first byte after the value
-	offset  int      // offset of the member's name or, in a list, of the value
-	value   any      // string, json.Number, bool or nil; nil for an object or a list
-	kind    string   // the word for the type of the value in messages
-	members []member // members of an object, in file order
-	items   []*node  // elements of a list
+	parent  *node
+	key     string // name of the value in an object
+	index   int32  // index of the value in a list
+	end     int32  // offset of the first byte after the value
+	offset  int32  // offset of the member's name or, in a list, of the value
+	value   any    // string, json.Number, bool or nil; nil for an object or a list
+	kind    kind
+	members []*node // members of an object, in file order
+	items   []*node // elements of a list
 }
 
-type member struct {
-	key  string
-	node *node
-}
+// kind is the type of a JSON value.
+type kind byte
 
-// These are the kinds of a node.
 const (
-	isObject  = "an object"
-	isList    = "a list"
-	isString  = "a string"
-	isNumber  = "a number"
-	isBoolean = "a boolean"
-	isNull    = "null"
+	isObject kind = iota
+	isList
+	isString
+	isNumber
+	isBoolean
+	isNull
 )
+
+// String returns the word for the kind in messages.
+func (k kind) String() string {
+	return [...]string{"an object", "a list", "a string", "a number", "a boolean", "null"}[k]
+}
 
 // String returns a value in the form that messages show: a shortened string or number, or the kind of an
 // object or a list.
@@ -52,23 +60,48 @@ func (n *node) String() string {
 		return Shorten(n.value.(json.Number).String())
 	case isBoolean:
 		return strconv.FormatBool(n.value.(bool))
+	case isObject, isList, isNull:
 	}
-	return n.kind
+	return n.kind.String()
 }
 
-// index adds n and all nodes below it to nodes, by path. If a path occurs twice, the first node is
-// kept.
-func (n *node) index(nodes map[string]*node) {
-	if nodes[n.path] != nil {
-		return
+// path returns the path of n, such as rules[0].limits.free. Only messages need it: the paths of all nodes of
+// a hostile document would take much more memory than its text.
+func (n *node) path() string {
+	switch {
+	case n.parent == nil:
+		return ""
+	case n.parent.kind == isList:
+		return n.parent.path() + "[" + strconv.Itoa(int(n.index)) + "]"
 	}
-	nodes[n.path] = n
-	for _, m := range n.members {
-		m.node.index(nodes)
+	return Join(n.parent.path(), n.key)
+}
+
+// child returns the child of n whose path begins the string rest, and the part of rest behind it. It returns nil
+// if there is none. rest is a path without the path of n.
+func (n *node) child(rest string) (*node, string) {
+	if n.kind == isList {
+		number, after, _ := strings.Cut(strings.TrimPrefix(rest, "["), "]")
+		if i, err := strconv.Atoi(number); err == nil && 0 <= i && i < len(n.items) {
+			return n.items[i], after
+		}
+		return nil, rest
 	}
-	for _, item := range n.items {
-		item.index(nodes)
+	dot := ""
+	if n.parent != nil {
+		dot = "."
 	}
+	for _, c := range n.members {
+		if after, ok := strings.CutPrefix(rest, dot+c.key); ok && (after == "" || after[0] == '.' || after[0] == '[') && isPlainKey(c.key) {
+			return c, after
+		}
+		if strings.HasPrefix(rest, `["`) && !isPlainKey(c.key) {
+			if after, ok := strings.CutPrefix(rest, Join("", c.key)); ok {
+				return c, after
+			}
+		}
+	}
+	return nil, rest
 }
 
 // maxShown bounds the part of a text that a message or a path shows.
@@ -114,6 +147,7 @@ func (e *syntaxError) problem(text []byte) Problem {
 type scanner struct {
 	text       []byte
 	at         int
+	values     int
 	duplicates []*node // members with the name of an earlier member
 }
 
@@ -126,7 +160,7 @@ func (s *scanner) document() (*node, error) {
 	if bytes.HasPrefix(s.text, []byte(byteOrderMark)) {
 		return nil, s.errorf("the document begins with a byte order mark; save it as UTF-8 without the mark")
 	}
-	root, err := s.value("", 0)
+	root, err := s.value(nil, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -163,12 +197,15 @@ func (s *scanner) skip(c byte) bool {
 	return true
 }
 
-func (s *scanner) value(path string, depth int) (n *node, err error) {
+func (s *scanner) value(parent *node, depth int) (n *node, err error) {
 	s.space()
 	if depth > maxDepth {
 		return nil, s.errorf("nested more than %d deep", maxDepth)
 	}
-	n = &node{path: path, offset: s.at}
+	if s.values++; s.values > maxValues {
+		return nil, s.errorf("more than %d values", maxValues)
+	}
+	n = &node{parent: parent, offset: int32(s.at)}
 	switch c := s.peek(); {
 	case c == '{':
 		n.kind, err = isObject, s.members(n, depth)
@@ -193,7 +230,7 @@ func (s *scanner) value(path string, depth int) (n *node, err error) {
 	default:
 		err = s.unexpected("a value")
 	}
-	n.end = s.at
+	n.end = int32(s.at)
 	return n, err
 }
 
@@ -224,16 +261,16 @@ func (s *scanner) members(n *node, depth int) error {
 		if !s.skip(':') {
 			return s.unexpected(`":" after the name`)
 		}
-		child, err := s.value(Join(n.path, key), depth+1)
+		child, err := s.value(n, depth+1)
 		if err != nil {
 			return err
 		}
-		child.offset = offset
+		child.key, child.offset = key, int32(offset)
 		if seen[key] {
 			s.duplicates = append(s.duplicates, child)
 		} else {
 			seen[key] = true
-			n.members = append(n.members, member{key, child})
+			n.members = append(n.members, child)
 		}
 		switch {
 		case s.skip('}'):
@@ -250,10 +287,11 @@ func (s *scanner) items(n *node, depth int) error {
 		return nil
 	}
 	for {
-		child, err := s.value(n.path+"["+strconv.Itoa(len(n.items))+"]", depth+1)
+		child, err := s.value(n, depth+1)
 		if err != nil {
 			return err
 		}
+		child.index = int32(len(n.items))
 		n.items = append(n.items, child)
 		switch {
 		case s.skip(']'):

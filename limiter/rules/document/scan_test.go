@@ -15,7 +15,7 @@ func (n *node) plain() any {
 	case isObject:
 		object := map[string]any{}
 		for _, m := range n.members {
-			object[m.key] = m.node.plain()
+			object[m.key] = m.plain()
 		}
 		return object
 	case isList:

@@ -6,7 +6,7 @@ import "net/http"
 // last rule.
 func (d *Document) readUsage(n *node) {
 	o := n.objectLike(&d.report, `{"endpoint": "/usage", "limit": {"requests": 60, "window": "1m"}}`)
-	r := Rule{Path: n.path, Method: http.MethodGet, Cost: 1, LocalProcesses: 1, Tiers: []string{OtherTiers}}
+	r := Rule{Path: n.path(), Method: http.MethodGet, Cost: 1, LocalProcesses: 1, Tiers: []string{OtherTiers}}
 	r.Endpoint, _ = o.text(o.required("endpoint"))
 	limit := o.required("limit")
 	o.done()

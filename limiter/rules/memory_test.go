@@ -1,0 +1,113 @@
+package rules_test
+
+import (
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/weir-limits/weir/limiter/rules"
+)
+
+// most is the largest memory of a process that parses any document. GOGC=25 keeps the share of garbage small, so the
+// figure does not depend on the load of the machine.
+const most = 64 << 20
+
+// parseEnv makes the test binary call parseInput instead of the tests.
+const parseEnv = "WEIR_TEST_PARSE"
+
+// parseInput parses the document of the standard input and prints the peak memory of this process in bytes.
+func parseInput() {
+	text, err := io.ReadAll(os.Stdin)
+	if err != nil {
+		panic(err)
+	}
+	_, _ = rules.Parse(text, rules.Options{Version: 1})
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	fmt.Println(m.Sys) // it never falls, so it is the peak
+}
+
+// peak returns the peak memory of a process that parses the document, in bytes.
+func peak(t *testing.T, document string) int64 {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), os.Args[0])
+	c.Env, c.Stdin, c.Stderr = append(os.Environ(), parseEnv+"=1", "GOGC=25"), strings.NewReader(document), os.Stderr
+	out, err := c.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(string(out)), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// hostileText returns a random document of at most maximum size that repeats a small value in nested lists and objects,
+// below long names.
+func hostileText(r *rand.Rand) (name, text string) {
+	names := []string{"a", strings.Repeat("n", 64), strings.Repeat(`\u0001`, 64), strings.Repeat(`\"`, 64), strings.Repeat("ü", 32), strings.Repeat("x", 5000)}
+	values := []string{"0", `""`, "{}", "[]", "null", "1e9", `"\u0001"`, `{"a":0}`, `{"requests":1,"window":"1s"}`, "[0,0,0]"}
+	outer := []string{"", "rules", "overrides", "exempt", "version"}[r.IntN(5)]
+	key, value, depth, keyed := names[r.IntN(len(names))], values[r.IntN(len(values))], r.IntN(10), r.IntN(2) == 0
+	open, end := "", ""
+	if outer != "" {
+		open, end = `{"`+outer+`":`, "}"
+	}
+	for range depth {
+		open, end = open+`{"`+key+`":`, "}"+end
+	}
+	var b strings.Builder
+	for i := 0; b.Len() < 1<<20-len(open)-len(end)-len(value)-len(key)-32; i++ {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		if keyed {
+			fmt.Fprintf(&b, `"%x%s":`, i, key[:min(len(key), 6)])
+		}
+		b.WriteString(value)
+	}
+	list := "[" + b.String() + "]"
+	if keyed {
+		list = "{" + b.String() + "}"
+	}
+	return fmt.Sprintf("%s: %d times %s, %d deep below %.12s, names: %t", outer, strings.Count(list, ",")+1, value, depth, key, keyed), open + list + end
+}
+
+// TestParse_memory searches for the documents whose parsing allocates most, and then parses them in processes of their
+// own. A function that reloads such a document must survive, so the peak is below 64 MB.
+func TestParse_memory(t *testing.T) {
+	type found struct {
+		name, text string
+		allocated  uint64
+	}
+	var worstFound []found
+	measure := func(name, text string) {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, _ = rules.Parse([]byte(text), rules.Options{Version: 1})
+		runtime.ReadMemStats(&after)
+		worstFound = append(worstFound, found{name, text, after.TotalAlloc - before.TotalAlloc})
+	}
+	for _, c := range append(worst(), hostile()...) {
+		measure(c.name, c.document)
+	}
+	for seed := range uint64(30) {
+		measure(hostileText(rand.New(rand.NewPCG(seed, 0))))
+	}
+	slices.SortFunc(worstFound, func(a, b found) int { return int(b.allocated>>10) - int(a.allocated>>10) })
+	for _, f := range worstFound[:8] {
+		got := peak(t, f.text)
+		t.Logf("%s: %d MB allocated, peak %d MB", f.name, f.allocated>>20, got>>20)
+		if got > most {
+			t.Errorf("%s: got a peak of %d MB, want at most %d", f.name, got>>20, most>>20)
+		}
+	}
+}
