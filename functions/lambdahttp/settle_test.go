@@ -200,6 +200,23 @@ func TestSettle_linesValues(t *testing.T) {
 	d.want("numbers and missing values", "calls 3, input 300, output 600, failures 2, bytes 2005")
 }
 
+// API Gateway does not escape what a client sends. A line in which a member stands twice settles nothing, so no
+// User-Agent can turn a failure into a success.
+func TestSettle_repeatedMembers(t *testing.T) {
+	d := newDecided(t, eachCount)
+	for _, agent := range []string{`x","status":"200`, `x","\u0073tatus":"200`, `x","responseLength":"0`} {
+		d.now = d.now.Add(2 * time.Minute)
+		receipt := d.receipt()
+		if err := d.lines(`{"receipt":"` + receipt + `","status":"500","responseLength":"300","userAgent":"` + agent + `"}`); err != nil {
+			t.Errorf("%s: got %v, want no error", agent, err)
+		}
+		d.want(agent, "calls 1, input 100, output 200, failures 1, bytes 1000")
+	}
+	if got := d.counted(contract.MetricReportsRejected); got != 3 {
+		t.Errorf("rejected lines: got %d, want 3", got)
+	}
+}
+
 // If the store or the records table fails, the function returns an error, and a repetition settles
 // exactly once.
 func TestSettle_failures(t *testing.T) {

@@ -51,8 +51,11 @@ func (s settle) settleLines(ctx context.Context, data []byte) error {
 		first  atomic.Pointer[error]
 	)
 	for _, event := range log.LogEvents {
-		line, ok := parseLine(event.Message)
-		if !ok {
+		line, err := parseLine(event.Message)
+		if err != nil {
+			_, _ = s.invalid(ctx, err)
+		}
+		if line.receipt == "" {
 			continue
 		}
 		slots <- struct{}{}
@@ -90,24 +93,34 @@ func uncompressed(data []byte) (log accessLog, err error) {
 	return log, nil
 }
 
-// parseLine parses a line in JSON. Its values are strings or numbers. ok is false if the line has no
-// receipt.
-func parseLine(message string) (line accessLine, ok bool) {
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(message), &members); err != nil {
-		return line, false
+// parseLine parses a line in JSON. Its values are strings or numbers. The receipt of the line is "" if the line has
+// none. API Gateway does not escape quotes in a line, so a client can add members by its User-Agent. Therefore, a
+// line with a repeated member is an error, and settles nothing.
+func parseLine(message string) (line accessLine, err error) {
+	members, err := membersOf([]byte(message))
+	if err != nil {
+		return line, nil // not a line of the documented format
 	}
-	value := func(name string) string { return strings.Trim(string(members[name]), `"`) }
+	values := make(map[string]string, len(members))
+	for _, m := range members {
+		if _, repeated := values[m.name]; repeated {
+			return line, fmt.Errorf("access log: got the member %.40q twice in one line, want it once", m.name)
+		}
+		values[m.name] = strings.Trim(string(m.value), `"`)
+	}
 	number := func(name string) (int64, bool) {
-		n, err := strconv.ParseInt(value(name), 10, 64)
+		n, err := strconv.ParseInt(values[name], 10, 64)
 		return n, err == nil && n >= 0
 	}
-	line.receipt, line.known.bytes = value(contract.LogReceipt), unknownLength
+	line.known.bytes = unknownLength
+	if line.receipt = values[contract.LogReceipt]; line.receipt == "-" {
+		line.receipt = ""
+	}
 	if status, ok := number(contract.LogStatus); ok {
 		line.known.status = int(status)
 	}
 	if length, ok := number(contract.LogLength); ok {
 		line.known.bytes = length
 	}
-	return line, line.receipt != "" && line.receipt != "-"
+	return line, nil
 }
