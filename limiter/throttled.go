@@ -111,7 +111,7 @@ func (s *shared) followPlan(ctx context.Context, c *throttledCall) (taken, ended
 	end := s.clock.Now().Add(budget)
 	for i, step := range c.plan {
 		left := end.Sub(s.clock.Now())
-		if left <= 0 || !s.pause(ctx, left, len(c.plan)-i) {
+		if left <= 0 || !s.pause(ctx, left, len(c.plan)-i, c.counts()) {
 			return false, false, nil
 		}
 		// Near the end, a read is worth more than another write: two reads decide whether the subject is
@@ -144,10 +144,21 @@ func (c *throttledCall) choosePlan() {
 	}
 }
 
-// pause waits for a random time, at most the duration left. The remaining calls of the plan spread over that duration.
-func (s *shared) pause(ctx context.Context, left time.Duration, calls int) bool {
+// counts reports whether a limit of the call has a Count. No lease admits its honest callers, so the last write of the
+// plan matters more than the capacity that it takes from other environments.
+func (c *throttledCall) counts() bool {
+	return slices.ContainsFunc(c.charges, func(c Charge) bool { return c.Limit.Count.Settles() })
+}
+
+// pause waits for a random time. The remaining calls of the plan spread over the duration left. If all of them have to
+// be made, the pause is at most that duration.
+func (s *shared) pause(ctx context.Context, left time.Duration, calls int, all bool) bool {
 	mean := max(left/time.Duration(calls)-callTime, time.Millisecond)
-	return s.clock.Sleep(ctx, min(left, mean/2+time.Duration(s.intN(int(mean))))) == nil
+	random := mean/2 + time.Duration(s.intN(int(mean)))
+	if all {
+		random = min(random, left)
+	}
+	return s.clock.Sleep(ctx, random) == nil
 }
 
 // read reads the item.
