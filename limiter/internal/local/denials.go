@@ -144,11 +144,18 @@ func (d *Denials) Expire(subject string) {
 func (d *Denials) Release(subject string, id uint64, slots int64, charged algo.Result) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	entries := d.of(subject)
+	entries, recent := d.recent[subject]
+	if !recent {
+		entries = d.older[subject]
+	}
+	before := weight(entries)
 	for i := range entries {
 		if r := &entries[i].result; entries[i].limit.ID == id && algo.Refundable(r.Machine, charged.Machine) {
 			r.State = r.Machine.Refund(r.State, charged.State, slots, 0)
 		}
+	}
+	if recent {
+		d.weight += weight(entries) - before
 	}
 }
 
