@@ -243,6 +243,7 @@ func (r *request) mirrorStores() {
 		if len(mirror.items) == 0 {
 			continue
 		}
+		copy(mirror.results, b.mirrorResults(&mirror))
 		if !r.takeMirror(&mirror) {
 			r.batches[i].dropLeases = true // new leases would admit more requests than the fallback has room for
 			return

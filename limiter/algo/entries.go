@@ -53,9 +53,13 @@ func (e Entries) with(i Instant, n int64) Entries {
 	return e + Entries(strings.Repeat(string(NewEntries(i)), int(n)))
 }
 
+// insert adds the n instants from i on to e and returns the result. None of them may be in e.
 func (e Entries) insert(i Instant, n int64) Entries {
-	at := e.Until(i)
-	return e[:at*entrySize].with(i, n) + e.From(at)
+	at, added := e.Until(i), make([]Instant, n)
+	for j := range added {
+		added[j] = i + Instant(j)
+	}
+	return e[:at*entrySize] + NewEntries(added...) + e.From(at)
 }
 
 // without removes n entries at the instant i from e and returns the result. If there are fewer, it returns e.
@@ -139,7 +143,11 @@ func (c counted) retryAfter(m Machine, s State, now Instant, cost int64, length 
 	case tooMany <= 0:
 		return 0
 	}
-	wait := s.Entries.At(c.expired + int(tooMany) - 1).Add(length).Sub(now)
+	last := s.Entries.At(c.expired + int(tooMany) - 1) // the entry whose expiry makes room
+	if _, ok := m.(*Slots); ok {
+		last = slotTime(last)
+	}
+	wait := last.Add(length).Sub(now)
 	if m.Ahead(s, now) {
 		wait = clampedWait(m, s, now, cost, wait)
 	}

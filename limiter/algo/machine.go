@@ -26,7 +26,8 @@ func (i Instant) Sub(j Instant) time.Duration { return time.Duration(i - j) }
 //   - a bucket: TAT and Refunds;
 //   - a window: Window, Count and Previous;
 //   - a log: Newest and Entries;
-//   - slots: Entries. Newest is the instant of the last charge; a store need not keep it.
+//   - slots: Newest, the entry of the slot taken last, and Entries. A store that numbers slots in another way
+//     need not keep Newest.
 //
 // For a log or slots, a store may keep a number of its own in Refunds. The zero value is the state of a subject that
 // was never charged: full quota. Only Convert and the machine that made a State may read it. States are comparable.
@@ -38,7 +39,7 @@ type State struct {
 	Count    int64 // cost charged in Window
 	Previous int64 // cost charged in Window-1
 
-	Newest  Instant // instant of the newest entry that was ever appended
+	Newest  Instant // newest entry that was ever appended; for slots, the last one
 	Entries Entries // one instant for each request of cost 1
 }
 

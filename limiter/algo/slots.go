@@ -13,13 +13,18 @@ import (
 //
 //	#{slots > now-Length} + n <= Requests
 //
-// where a slot is the instant at which it was taken. For example, a limit of 2 with a Length of a minute
-// has slots of 12:00:00 and 12:00:40. A request at 12:00:50 is refused. The request of 12:00:40 ends at
-// 12:00:55, and its slot is released. The next request at 12:00:55 is allowed.
+// where a slot is the instant at which it was taken, rounded up to a millisecond. For example, a limit of 2
+// with a Length of a minute has slots of 12:00:00 and 12:00:40. A request at 12:00:50 is refused. The request
+// of 12:00:40 ends at 12:00:55, and its slot is released. The next request at 12:00:55 is allowed.
 //
 // A holder keeps its slot for at least Length by its own clock. Another clock can be ahead by a skew, and
 // then the slot expires that much earlier. Therefore, at most Requests requests run at a time if each
 // runs for at most Length minus the skew.
+//
+// The entry of a slot is its millisecond plus a number of nanoseconds, which distinguishes the slots of a
+// millisecond. Each slot gets the number after that of the slot taken before it, also if that slot is already
+// released. Therefore, a release that arrives twice does not release the slot of another request. The numbers
+// begin again after a million slots, and when a store deletes the state.
 //
 // A charge removes expired slots only if it needs their room. Thus a store can add a slot without reading
 // the state.
@@ -38,10 +43,60 @@ func (l *Slots) Live(s State, now Instant) (live int64, expired int) {
 
 // counted has a pointer parameter because copying a State costs as much as the search.
 func (l *Slots) counted(s *State, now Instant) counted {
-	return s.Entries.counted(now.Add(-l.Length), l.Requests)
+	return s.Entries.counted(LastSlot(now.Add(-l.Length)), l.Requests)
 }
 
-// Take implements Machine. The Newest of the result is the instant of the new slots, for Refund.
+// SlotNumbers is the number of different entries that the slots of one millisecond can have.
+const SlotNumbers = int64(time.Millisecond)
+
+// LastSlot returns the largest entry that a slot taken at the instant i or earlier can have, if i is a full
+// millisecond. Otherwise it returns that of the last full millisecond before i.
+func LastSlot(i Instant) Instant {
+	if i < 0 {
+		return -1
+	}
+	return slotTime(i) + Instant(SlotNumbers) - 1
+}
+
+// SlotStart returns the instant from which a slot taken at the instant i counts: the next full millisecond, or i.
+func SlotStart(i Instant) Instant { return LastSlot(i-1) + 1 }
+
+// slotTime returns the instant from which the slot of an entry counts.
+func slotTime(entry Instant) Instant { return entry - Instant(slotNumber(entry)) }
+
+func slotNumber(entry Instant) int64 { return int64(entry) % SlotNumbers }
+
+// SlotTimes returns the entries of slots without their numbers: the instants from which the slots count.
+func SlotTimes(slots Entries) Entries {
+	times := make([]Instant, slots.Len())
+	for i := range times {
+		times[i] = slotTime(slots.At(i))
+	}
+	return NewEntries(times...)
+}
+
+// newSlots returns the first of n consecutive entries for new slots. The first slot of a state takes its number
+// from the instant now. Therefore, states of several stores rarely contain the same entry.
+func newSlots(s *State, now Instant, n int64) Instant {
+	start, number := SlotStart(now), slotNumber(now)
+	if s.Newest > 0 {
+		number = slotNumber(s.Newest) + 1
+	}
+	for {
+		if number+n > SlotNumbers {
+			number = 0
+		}
+		first := start.Add(time.Duration(number))
+		before, until := s.Entries.Until(first-1), s.Entries.Until(first+Instant(n)-1)
+		if until <= before {
+			return first
+		}
+		number = slotNumber(s.Entries.At(until-1)) + 1 // after a million slots, a number can still be in use
+	}
+}
+
+// Take implements Machine. The Newest of the result is the entry of the last new slot. The other new slots have
+// the entries before it.
 func (l *Slots) Take(s State, now Instant, cost int64) (State, bool) {
 	if !l.counted(&s, now).admits(cost) {
 		return s, false
@@ -58,7 +113,8 @@ func (l *Slots) add(s State, now Instant, n, room int64) State {
 	if _, expired := l.Live(s, now); int64(s.Entries.Len())+n > room {
 		s.Entries = s.Entries.From(expired)
 	}
-	s.Newest, s.Entries = now, s.Entries.insert(now, n)
+	first := newSlots(&s, now, n)
+	s.Newest, s.Entries = first+Instant(n)-1, s.Entries.insert(first, n)
 	return s
 }
 
@@ -92,20 +148,30 @@ func (l *Slots) ResetAfter(s State, now Instant) time.Duration {
 	return max(0, l.Idle(s).Sub(now))
 }
 
-// Refund implements Machine. It releases the slots that the charge took. If they are already removed, it does
-// nothing.
+// Refund implements Machine. It releases the last slots that the charge took, as many as the cost. It ignores
+// slots that are already removed.
 func (l *Slots) Refund(s, charged State, cost int64, _ time.Duration) State {
-	s.Entries = s.Entries.without(charged.Newest, cost)
+	from, to := s.Entries.Until(charged.Newest-Instant(cost)), s.Entries.Until(charged.Newest)
+	s.Entries = s.Entries[:from*entrySize] + s.Entries.From(to)
 	return s
 }
 
-// Ahead implements Machine.
-func (l *Slots) Ahead(s State, now Instant) bool { return s.Entries.last() > now.Add(MaxSkew) }
+// Repeat gives the slots that a charge took last in s the entries of stored, the state after the same charge on
+// another state. Therefore, Merge counts each slot once, and a refund of the other charge releases it.
+func (l *Slots) Repeat(s, stored State, cost int64) State {
+	same := Entries("").insert(stored.Newest-Instant(cost)+1, cost)
+	return State{Newest: stored.Newest, Entries: l.Refund(s, s, cost, 0).Entries.union(same)}
+}
 
-func (l *Slots) newest(s State) int64 { return int64(s.Entries.last()) }
+// Ahead implements Machine.
+func (l *Slots) Ahead(s State, now Instant) bool {
+	return slotTime(s.Entries.last()) > now.Add(MaxSkew)
+}
+
+func (l *Slots) newest(s State) int64 { return int64(slotTime(s.Entries.last())) }
 
 func (l *Slots) full(s State, at Instant) State {
-	live, _ := l.Live(s, s.Entries.last())
+	live, _ := l.Live(s, slotTime(s.Entries.last()))
 	return l.owing(max(l.Requests, live), at)
 }
 
@@ -120,7 +186,7 @@ func (l *Slots) Idle(s State) Instant {
 	if s.Entries == "" {
 		return 0
 	}
-	return s.Entries.last().Add(l.Length)
+	return slotTime(s.Entries.last()).Add(l.Length)
 }
 
 // Fingerprint implements Machine.
@@ -130,7 +196,10 @@ func (l *Slots) Fingerprint() string { return fmt.Sprintf("%s/%s/%d", kindSlots,
 func (l *Slots) Used(s State, now Instant) int64 { return l.counted(&s, now).live }
 
 func (l *Slots) owing(n int64, now Instant) State {
-	return State{Entries: Entries("").insert(now, min(n, l.MaxDebt()))}
+	if n = min(n, l.MaxDebt()); n == 0 {
+		return State{}
+	}
+	return l.add(State{}, now, n, n)
 }
 
 // convert removes the slots that have expired under the old parameters, and keeps the others.

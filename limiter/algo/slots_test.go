@@ -1,6 +1,7 @@
 package algo_test
 
 import (
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -126,21 +127,50 @@ func TestMerge_slots(t *testing.T) {
 	m := machine(t, algo.Rate{Algorithm: algo.Concurrent, Requests: 100, Window: time.Hour})
 	random := rand.New(rand.NewPCG(5, 6))
 	for range 300 {
-		var a, b algo.State
-		count := map[algo.Instant]int{}
+		a, _ := m.Take(algo.State{}, start, 3)
+		b := a
 		for range random.IntN(12) {
 			at := start + algo.Instant(random.IntN(6))
 			a, _ = m.Take(a, at, random.Int64N(3))
-			b, _ = m.Take(b, at, random.Int64N(3))
+			b, _ = m.Take(algo.State{Newest: b.Newest + 50, Entries: b.Entries}, at, random.Int64N(3))
 		}
-		for at := start; at < start+6; at++ {
-			count[at] = max(a.Entries.Until(at)-a.Entries.Until(at-1), b.Entries.Until(at)-b.Entries.Until(at-1))
-		}
-		merged := algo.Merge(m, a, b).Entries
-		for at, n := range count {
-			if got := merged.Until(at) - merged.Until(at-1); got != n {
-				t.Fatalf("got %d slots of instant %d, want %d", got, at-start, n)
+		all := map[algo.Instant]bool{}
+		for _, e := range []algo.Entries{a.Entries, b.Entries} {
+			for i := range e.Len() {
+				all[e.At(i)] = true
 			}
+		}
+		want := algo.NewEntries(slices.Sorted(maps.Keys(all))...)
+		if got := algo.Merge(m, a, b).Entries; got != want {
+			t.Fatalf("got %d slots, want the %d slots of both states", got.Len(), want.Len())
+		}
+	}
+}
+
+// The numbers of a millisecond are used in turn. A charge gets consecutive numbers, none of which is in use.
+func TestSlots_numbers(t *testing.T) {
+	const last = algo.Instant(algo.SlotNumbers - 1)
+	m := &algo.Slots{Length: time.Minute, Requests: 10}
+	for _, c := range []struct {
+		name   string
+		newest algo.Instant
+		now    algo.Instant
+		taken  []algo.Instant
+		cost   int64
+		want   algo.Instant // last new slot
+	}{
+		{"a new state", 0, start - 7, nil, 2, start + last - 5},
+		{"the next number", start + 4, start, nil, 3, start + 7},
+		{"the next number in a later millisecond", start + 4, start.Add(time.Millisecond), nil, 1, start.Add(time.Millisecond) + 5},
+		{"the last number", start + last - 1, start, nil, 1, start + last},
+		{"no number is left", start + last, start, nil, 1, start},
+		{"too few numbers are left", start + last - 1, start, nil, 2, start + 1},
+		{"numbers in use", start + 4, start, []algo.Instant{start + 6, start + 8}, 3, start + 11},
+		{"numbers in use at the end", start + last - 4, start, []algo.Instant{start, start + 3, start + last - 1}, 3, start + 6},
+	} {
+		s, ok := m.Take(algo.State{Newest: c.newest, Entries: algo.NewEntries(c.taken...)}, c.now, c.cost)
+		if !ok || s.Newest != c.want || s.Entries.Len() != len(c.taken)+int(c.cost) || m.Refund(s, s, c.cost, 0).Entries != algo.NewEntries(c.taken...) {
+			t.Errorf("%s: got %t, last slot start%+d of %d, want start%+d", c.name, ok, s.Newest-start, s.Entries.Len(), c.want-start)
 		}
 	}
 }

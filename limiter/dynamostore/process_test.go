@@ -371,10 +371,11 @@ func sinceStart(at algo.Instant) time.Duration { return at.Sub(modelStart) }
 // shown describes a result. It leaves out the entries of a log that have expired by every clock. A store
 // can keep such entries for a while.
 func shown(r algo.Result) string {
-	if _, ok := r.Machine.(*algo.Slots); ok { // a store need not keep Newest, and keeps a number in Refunds
-		slots := make([]string, r.State.Entries.Len())
+	if _, ok := r.Machine.(*algo.Slots); ok { // the store numbers slots in its own way
+		times := algo.SlotTimes(r.State.Entries)
+		slots := make([]string, times.Len())
 		for i := range slots {
-			slots[i] = sinceStart(r.State.Entries.At(i)).String()
+			slots[i] = sinceStart(times.At(i)).String()
 		}
 		return fmt.Sprintf("%s slots %s, clamped %t", r.Machine.Fingerprint(), slots, r.Clamped)
 	}

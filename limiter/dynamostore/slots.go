@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
@@ -14,15 +15,40 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// newSlot returns a random number for a charge's first slot. The other slots of the charge get the following numbers.
-// The highest six bits make the key of a slot begin with a letter, so that no key looks like a number.
-func newSlot() int64 { return 1 + rand.Int64N(52<<42-1) } //nolint:gosec // the number only distinguishes slots
+// mostSlots is the largest number of slots that a map can hold.
+const mostSlots = 2 * algo.MaxSlots
 
-// slotKey returns the key of slot i of a charge: 8 characters.
-func slotKey(first int64, i int) string {
+// newSlot returns a random number for a charge's last slot. The other slots of the charge get the numbers before it.
+// The highest six bits make the key of a slot begin with a letter, so that no key looks like a number.
+func newSlot() int64 { return mostSlots + rand.Int64N(52<<42-mostSlots) } //nolint:gosec // the number only distinguishes slots
+
+// slotKey returns the key of slot i of a charge, counting from the last one: 8 characters.
+func slotKey(last int64, i int) string {
 	var b [8]byte
-	binary.BigEndian.PutUint64(b[:], uint64(first+int64(i)))
+	binary.BigEndian.PutUint64(b[:], uint64(last-int64(i)))
 	return base64.RawURLEncoding.EncodeToString(b[2:])
+}
+
+// slotsTaken is the number of slots that this process has taken, from a random number on.
+var slotsTaken atomic.Int64
+
+func init() { slotsTaken.Store(rand.Int64N(algo.SlotNumbers)) } //nolint:gosec // the number only distinguishes slots
+
+// newEntry returns the entry of the last of n slots that are taken at the instant now. Another process can use the same
+// entry. The keys distinguish the slots in the item; the entries distinguish them in the states that a process keeps.
+func newEntry(now algo.Instant, n int64) algo.Instant {
+	return algo.SlotStart(now) + algo.Instant(max(n-1, slotsTaken.Add(n)%algo.SlotNumbers))
+}
+
+// takeSlots returns the state of v after the charge c, whose slots get new entries.
+func (v *view) takeSlots(c limiter.Charge, now algo.Instant) (next algo.State, ok bool) {
+	v.entry = cmp.Or(v.entry, newEntry(now, c.Cost))
+	s := v.settled.State
+	s.Newest = v.entry - algo.Instant(c.Cost) // the new slots follow this entry
+	if next, ok = c.Apply(v.settled.Machine, s, now); next == s {
+		return v.settled.State, ok
+	}
+	return next, ok
 }
 
 // slotsOf returns the slots of the limit id by key, and whether the item has their map.
@@ -50,10 +76,9 @@ func (r *reader) slots(id string) algo.State {
 }
 
 // slotsValue returns the map of the slots in s. A slot in old keeps its key, so that its holder can
-// release it. New slots get consecutive numbers from s.Refunds on, first the slots with the instant
-// s.Newest.
+// release it. New slots get consecutive numbers down from s.Refunds, first the slot s.Newest and those before it.
 func slotsValue(old map[string]types.AttributeValue, s algo.State) types.AttributeValue {
-	missing := map[string]int{} // number of slots without a key, by instant
+	missing := map[string]int{} // number of slots without a key, by entry
 	for i := range s.Entries.Len() {
 		missing[instantText(s.Entries.At(i))]++
 	}
@@ -65,17 +90,18 @@ func slotsValue(old map[string]types.AttributeValue, s algo.State) types.Attribu
 		}
 	}
 	added := 0
-	add := func(at string) {
-		for range missing[at] {
-			m.Value[slotKey(s.Refunds, added)] = &types.AttributeValueMemberN{Value: at}
-			added++
+	add := func(from, to int) {
+		for i := to - 1; i >= from; i-- {
+			if at := instantText(s.Entries.At(i)); missing[at] > 0 {
+				missing[at]--
+				m.Value[slotKey(s.Refunds, added)] = &types.AttributeValueMemberN{Value: at}
+				added++
+			}
 		}
-		delete(missing, at)
 	}
-	add(instantText(s.Newest))
-	for _, at := range slices.Sorted(maps.Keys(missing)) {
-		add(at)
-	}
+	last := s.Entries.Until(s.Newest)
+	add(0, last)
+	add(last, s.Entries.Len())
 	return m
 }
 
@@ -144,6 +170,9 @@ func (t *take) chargeSlots(e *expression, l *algo.Slots, v *view, c limiter.Char
 	default:
 		e.require(e.sizeAtMost(slots, room))
 	}
+	if c.Cost > 0 {
+		v.entry = cmp.Or(v.entry, newEntry(t.now, c.Cost))
+	}
 	t.requireNewest(e, v, c.Cost)
 	if c.Cost == 0 {
 		return
@@ -153,11 +182,15 @@ func (t *take) chargeSlots(e *expression, l *algo.Slots, v *view, c limiter.Char
 	}
 	v.slot = cmp.Or(v.slot, newSlot())
 	if !exists {
-		e.setTo(slots, e.value(slotsValue(nil, algo.State{Newest: t.now, Refunds: v.slot, Entries: algo.NewEntries(slices.Repeat([]algo.Instant{t.now}, int(c.Cost))...)})))
+		added := &types.AttributeValueMemberM{Value: map[string]types.AttributeValue{}}
+		for i := range int(c.Cost) {
+			added.Value[slotKey(v.slot, i)] = number(int64(v.entry) - int64(i))
+		}
+		e.setTo(slots, e.value(added))
 		return
 	}
 	for i := range int(c.Cost) {
-		e.set = append(e.set, e.slot(slots, slotKey(v.slot, i))+" = "+e.number(int64(t.now)))
+		e.set = append(e.set, e.slot(slots, slotKey(v.slot, i))+" = "+e.number(int64(v.entry)-int64(i)))
 	}
 }
 
@@ -199,7 +232,7 @@ func (t *take) requireNewest(e *expression, v *view, cost int64) {
 		e.requireHeld(t.item, v)
 	}
 	if cost > 0 {
-		e.setTo(name, e.number(max(now, seen)))
+		e.setTo(name, e.number(max(logIndex(v.entry), seen)))
 	}
 }
 

@@ -40,7 +40,8 @@ type view struct {
 	next    algo.State   // the state after the charge
 	guessed bool         // no cached state shows the bucket as busy, so busy is a guess
 	busy    bool         // a bucket is busy; for slots: the item has their map
-	slot    int64        // number of the first slot that the charge takes, or 0
+	slot    int64        // number of the last slot that the charge takes, or 0
+	entry   algo.Instant // entry of that slot
 }
 
 func newTake(now algo.Instant, charges []limiter.Charge, results []algo.Result, g *guesses) *take {
@@ -115,7 +116,11 @@ func (t *take) learn(it item) error {
 		v.changed = v.changed && c.Cost > 0
 		t.changed = t.changed || v.changed
 		var ok bool
-		v.next, ok = c.Apply(v.settled.Machine, v.settled.State, t.now)
+		if _, slots := v.settled.Machine.(*algo.Slots); slots && c.Cost > 0 {
+			v.next, ok = v.takeSlots(c, t.now)
+		} else {
+			v.next, ok = c.Apply(v.settled.Machine, v.settled.State, t.now)
+		}
 		v.capped = c.Cost > 0 && (c.Force && capped(v, t.now, c.Cost) || fills(v, c.Cost) || t.tooManyExpired(v, c))
 		v.refuses = !ok
 		t.passes = t.passes && ok
@@ -152,7 +157,7 @@ func (t *take) report() {
 		t.results[i] = v.settled.Result
 		t.results[i].Clamped = v.clamped || v.settled.Clamped
 		if _, ok := v.settled.Machine.(*algo.Slots); ok {
-			t.results[i].State.Newest, t.results[i].State.Refunds = t.now, v.slot
+			t.results[i].State.Newest, t.results[i].State.Refunds = v.entry, v.slot
 		}
 	}
 }
@@ -373,7 +378,7 @@ func (t *take) rewrite(e *expression, v *view) {
 		next.State.Refunds = generation()
 	case *algo.Slots:
 		if slots = true; t.passes {
-			v.slot = cmp.Or(v.slot, newSlot())
+			v.slot, v.entry = cmp.Or(v.slot, newSlot()), next.State.Newest
 			next.State.Refunds = v.slot
 		} else { // a later attempt that takes slots gets other numbers
 			next.State.Refunds = newSlot()

@@ -52,9 +52,9 @@ func encodeTake(now algo.Instant, charges []limiter.Charge, seen []algo.Result) 
 			if c.Force {
 				room = m.MaxDebt() - c.Cost
 			}
-			b = appendInteger(b, int64(m.Length), 8)
+			b = appendInteger(b, int64(now.Sub(algo.LastSlot(now.Add(-m.Length)))), 8)
 			b = appendIntegers(b, 4, room, c.Cost)
-			b = appendInteger(b, int64(now.Add(algo.MaxSkew)), 8)
+			b = appendInteger(b, int64(algo.LastSlot(now.Add(algo.MaxSkew))), 8)
 		}
 		b = appendInteger(append(b, superseded), c.Limit.Version, versionSize)
 		b = appendLimit(b, c.Limit.ID, m)

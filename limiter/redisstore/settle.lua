@@ -8,7 +8,8 @@
 --              bucket: TAT after the charge (2 I4); refunds after the charge; what to refund if the bucket
 --                is unchanged since (2 I4); what to refund otherwise (2 I4)
 --              window: index charged, cost
---              log, slots: newest instant after the charge (2 I4), cost
+--              log: newest instant after the charge (2 I4), cost
+--              slots: entry of the last slot that the charge took (2 I4), cost
 --            seven I4, for a forced charge
 --              bucket: now (2 I4); increment (2 I4); latest TAT of a debt (2 I4)
 --              window: index, cost; latest index of honest clocks; largest count of a debt
@@ -99,6 +100,20 @@ while i < #args do
         refunds = behind + 1
       end
       new = sub(new, 1, at - 1) .. pack('>I4I4', s, n) .. sub(new, at + 8, refunds - 1) .. pack('>I4', m + 1) .. sub(new, refunds + 4)
+    end
+  elseif slots then -- the charge took the entries up to the last one
+    local m = unpack('>I4', new, at + 8)
+    local first, last = at + 12, at + 12 + 8 * m
+    local function before(position) -- returns the time from an entry to the last entry of the charge
+      local hi, lo = unpack('>I4I4', new, position)
+      return (a - hi) * 4294967296 + b - lo
+    end
+    while first < last and before(first) >= c do first = first + 8 end
+    local rest = first
+    while rest < last and before(rest) >= 0 do rest = rest + 8 end
+    if rest > first then
+      new = sub(new, 1, at + 7) .. pack('>I4', m - (rest - first) / 8) .. sub(new, at + 12, first - 1) .. sub(new, rest)
+      given = given + 1
     end
   elseif tag > 63 and tag < 80 then
     local m, charged = unpack('>I4', new, at + 8), pack('>I4I4', a, b)

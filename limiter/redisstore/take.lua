@@ -6,8 +6,8 @@
 --              bucket: latest TAT that allows the cost (2 I4); increment (2 I4); 0, 0
 --              window: index, cost; latest index of honest clocks; weight of the previous
 --                window in 2^-20; largest count that allows the cost; 0
---              log, slots: length in ns (2 I4); largest count that allows the cost; cost; latest
---                instant of honest clocks (2 I4)
+--              log, slots: time from the newest expired entry to now, in ns (2 I4); largest count that
+--                allows the cost; cost; latest entry of honest clocks (2 I4)
 --            B: 0 if these are the parameters of the charged rules. 1 if they are newer parameters
 --               that the caller read earlier: the value must then have the limit, set by the same
 --               or a higher version of the rules
@@ -30,7 +30,8 @@
 --     the state
 --       bucket: TAT (2 I4)
 --       window: index I4, count and previous count: I2, or I4 if the counts are large
---       log, slots: newest instant (2 I4), number of entries I4, entries (2 I4 each), oldest first
+--       log: newest instant (2 I4), number of entries I4, entries (2 I4 each), oldest first
+--       slots: entry of the slot taken last (2 I4), then like a log
 --     elements that are present only if they differ from the default
 --       112, I6: version of the rules, if it differs from the version of the value
 --       128, 16 bytes: mark of a state too far ahead of a clock
@@ -38,8 +39,12 @@
 --
 -- The kinds are 1 bucket, 2 sliding window, 3 fixed window, 4 log or slots, 5 and 6 windows like 2 and 3
 -- with large counts, and 10 a window like 6 with a calendar. The parameters of slots end with a zero
--- byte, those of a log do not. Each slot counts at its own instant, and expired slots stay while there
--- is room. The script does not change parameters, nor the elements after a state.
+-- byte, those of a log do not. Expired slots stay while there is room. The script does not change
+-- parameters, nor the elements after a state.
+--
+-- The entry of a slot is now, rounded up to a millisecond, plus the slot's number in ns. The number follows
+-- that of the slot taken last. algo.Slots has the reason. Rarely, a number is still in use; the caller then
+-- makes the charge.
 --
 -- Nanoseconds since 1970 do not fit the 53 bits of a double, so an instant is two halves of 32 bits. The
 -- caller sends the instant, because not every server lets a script read the time.
@@ -104,7 +109,7 @@ while i < #args do
   elseif tag > 63 and tag < 80 then
     local s, n, m = 0, 0, 0
     if not first then s, n, m = unpack('>I4I4I4', new, at) end
-    local from, slots, tail = at + 12, byte(limit, #limit) == 0, ''
+    local from, slots, tail, last_hi, last_lo = at + 12, byte(limit, #limit) == 0, '', s, n
     if slots and m > 0 then s, n = unpack('>I4I4', new, from + 8 * m - 8) end
     if m > 0 or not slots then
       if s > e or s == e and n > f then return {value} end
@@ -125,13 +130,29 @@ while i < #args do
     local dead = expired(a, b)
     if m - dead > c then return {value} end
     old = 12 + 8 * m
-    local count = m - dead
-    if slots then
+    local count, entries = m - dead
+    if slots and d > 0 then
       if m <= c then dead, count = 0, m end
-      local last = expired(s, n) -- slots ahead of the clock stay after the new ones
-      m, tail = last, sub(new, from + 8 * last, from + 8 * m - 1)
+      -- 2^32 ns are 967296 ns more than full milliseconds
+      local after = (s * 967296 + n) % 1000000 -- time of now after a full millisecond
+      local number = last_hi + last_lo > 0 and (last_hi * 967296 + last_lo) % 1000000 + 1 or after
+      if number + d > 1000000 then number = 0 end
+      if after > 0 then n = n + 1000000 - after end
+      local function entry(i) -- returns the new entry i, counting from 1
+        local lo = n + number + i - 1
+        if lo < 4294967296 then return s, lo end
+        return s + 1, lo - 4294967296
+      end
+      local last = expired(entry(d)) -- slots ahead of the clock stay after the new ones
+      if last > expired(entry(0)) then return {value} end
+      m, tail, entries = last, sub(new, from + 8 * last, from + 8 * m - 1), {}
+      for j = 1, d do entries[j] = pack('>I4I4', entry(j)) end
+      entries = table.concat(entries)
+      s, n = entry(d)
+    elseif d > 0 then
+      entries = string.rep(pack('>I4I4', s, n), d)
     end
-    state = d > 0 and pack('>I4I4I4', s, n, count + d) .. sub(new, from + 8 * dead, from + 8 * m - 1) .. string.rep(pack('>I4I4', s, n), d) .. tail
+    state = d > 0 and pack('>I4I4I4', s, n, count + d) .. sub(new, from + 8 * dead, from + 8 * m - 1) .. entries .. tail
   else
     local layout, s, n, m = '>I4I2I2', 0, 0, 0
     if tag > 79 then layout, old = '>I4I4I4', 12 end

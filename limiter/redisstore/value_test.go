@@ -297,3 +297,30 @@ func TestStore_value_large(t *testing.T) {
 		}
 	}
 }
+
+// After a million slots, the next number can still be in use. The slot then gets the number after it, with a second
+// command.
+func TestStore_value_slotInUse(t *testing.T) {
+	client := local(t)
+	var calls atomic.Int64
+	s, who := open(t, redisstore.Options{Namespace: "inuse"}, counter{&calls}), caller()
+	charges := []limiter.Charge{{Subject: who, Limit: storetest.Limit(t, "a", algo.Rate{Algorithm: algo.Concurrent, Requests: 5, Window: time.Minute}), Cost: 1}}
+	take(t, s, noon, charges...)
+	key := "{inuse/2/" + who.String() + "}"
+	first := string(algo.NewEntries(noon))
+	value := strings.Replace(client.Get(ctx, key).Val(), first, string(algo.NewEntries(noon+algo.Instant(algo.SlotNumbers)-1)), 1)
+	if err := client.Set(ctx, key, value, time.Minute).Err(); err != nil {
+		t.Fatal(err)
+	}
+	calls.Store(0)
+	_, results := take(t, s, noon, charges...)
+	if want := algo.NewEntries(noon, noon+1); results[0].State.Entries != want || calls.Load() != 2 {
+		t.Errorf("got %q after %d commands, want %q after 2", results[0].State.Entries, calls.Load(), want)
+	}
+	if settled, err := s.Settle(ctx, noon, who, charges, results, 0, limiter.Once{}); err != nil || settled.Given != 1 {
+		t.Errorf("release: got %+v and error %v, want one", settled, err)
+	}
+	if entries, err := s.Inspect(ctx, who); err != nil || len(entries) != 1 || string(entries[0].State.Entries) != first {
+		t.Errorf("after the release: got %+v and error %v, want the first slot", entries, err)
+	}
+}

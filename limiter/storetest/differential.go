@@ -34,13 +34,8 @@ func testDifferential(t *testing.T, s Suite) {
 			now = day.Start(day.Index(start) + 1).Add(-time.Minute)
 		}
 		h := history{pair: p, limits: limits}
-		var instants []algo.Instant
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			now = now.Add(step(t))
-			for slices.Contains(instants, now) { // with equal instants, the model could release the slot of another charge
-				now++
-			}
-			instants = append(instants, now)
 			if rapid.IntRange(0, 9).Draw(t, "change") == 0 {
 				version = rapid.IntRange(0, 2).Draw(t, "version")
 			}

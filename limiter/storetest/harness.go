@@ -3,7 +3,6 @@ package storetest
 import (
 	"crypto/rand"
 	"errors"
-	"math"
 	"slices"
 	"testing"
 	"time"
@@ -17,7 +16,7 @@ import (
 var start = algo.InstantOf(time.Date(2100, 1, 2, 3, 4, 5, 678_901_234, time.UTC))
 
 // Limit returns a limit for a test. Its name determines its ID.
-func Limit(tb testing.TB, name string, rate algo.Rate) *limiter.Limit {
+func Limit(tb failer, name string, rate algo.Rate) *limiter.Limit {
 	tb.Helper()
 	l, err := limiter.NewLimit(limiter.Limit{Name: name, Rate: rate, Count: countOf(rate), Version: 1})
 	if err != nil {
@@ -48,11 +47,10 @@ func subject() limiter.Subject { return limiter.User("storetest-" + rand.Text())
 
 // pair is a store and its model, with one subject.
 type pair struct {
-	store    limiter.Store
-	model    *Model
-	subject  limiter.Subject
-	latest   algo.Instant // latest instant of all operations: a store may forget IDs that have expired by then
-	released releases
+	store   limiter.Store
+	model   *Model
+	subject limiter.Subject
+	latest  algo.Instant // latest instant of all operations: a store may forget IDs that have expired by then
 }
 
 func newPair(t *testing.T, s Suite) *pair {
@@ -61,7 +59,7 @@ func newPair(t *testing.T, s Suite) *pair {
 }
 
 func newPairOf(store limiter.Store, s Suite) *pair {
-	return &pair{store: store, model: &Model{Margin: s.Margin}, subject: subject(), released: releases{}}
+	return &pair{store: store, model: &Model{Margin: s.Margin}, subject: subject()}
 }
 
 // failer has the methods that testing.TB and rapid.T share.
@@ -84,9 +82,6 @@ func (p *pair) take(t failer, now algo.Instant, charges []limiter.Charge, hint [
 		t.Fatalf("take at %s: got error %v, want none", now.Time(), err)
 	}
 	wantAllowed, want := p.model.Take(now, p.subject, charges)
-	for i, c := range charges {
-		p.released[slotsOf{c.Limit.ID, results[i].State.Refunds}] = 0
-	}
 	if allowed != wantAllowed {
 		t.Fatalf("take of %v at start%+v: got allowed %t and state %+v, want %t and %+v", costs(charges), now.Sub(start), allowed, results, wantAllowed, want)
 	}
@@ -97,21 +92,31 @@ func (p *pair) take(t failer, now algo.Instant, charges []limiter.Charge, hint [
 				allowed, got.Machine.Fingerprint(), got.State, got.Clamped, model.Machine.Fingerprint(), model.State, model.Clamped)
 		}
 	}
+	if allowed && !p.model.number(p.subject, charges, statesOf(results)) {
+		t.Fatalf("take of %v at start%+v: got %+v, want slots with new numbers", costs(charges), now.Sub(start), results)
+	}
 	return allowed, results
+}
+
+func statesOf(results []algo.Result) (list []algo.State) {
+	for _, r := range results {
+		list = append(list, r.State)
+	}
+	return list
 }
 
 // trimmed returns r without the parts in which a store may differ from the model:
 //
 //   - entries of a log that have expired by every clock
 //   - Refunds of a log or of slots
-//   - Newest of slots
+//   - numbers of slots
 func trimmed(r algo.Result) algo.Result {
 	if log, ok := r.Machine.(*algo.Log); ok {
 		r.State = log.Trim(r.State)
 		r.State.Refunds = 0
 	}
 	if _, ok := r.Machine.(*algo.Slots); ok {
-		r.State.Newest, r.State.Refunds = 0, 0
+		r.State.Newest, r.State.Refunds, r.State.Entries = 0, 0, algo.SlotTimes(r.State.Entries)
 	}
 	return r
 }
@@ -145,7 +150,7 @@ func (p *pair) settleOnce(t failer, now algo.Instant, charges []limiter.Charge, 
 			logs++
 		}
 	}
-	want, wantErr := p.model.Settle(now, p.subject, p.released.left(charges, results), results, elapsed, once)
+	want, wantErr := p.model.Settle(now, p.subject, charges, results, elapsed, once)
 	for _, is := range []error{limiter.ErrVoucherUsed, limiter.ErrVoucherExpired} {
 		if errors.Is(err, is) && errors.Is(wantErr, is) {
 			return err
@@ -154,7 +159,6 @@ func (p *pair) settleOnce(t failer, now algo.Instant, charges []limiter.Charge, 
 	if err != nil || wantErr != nil || got.Given < want.Given || got.Given > want.Given+logs || got.Excess != want.Excess {
 		t.Fatalf("settlement of %+v at start%+v: got %+v and %v, want %+v and %v", charges, now.Sub(start), got, err, want, wantErr)
 	}
-	p.released.add(charges, results)
 	if got.Given > 0 && once.Needed() { // A store that refunds only expired entries of a log keeps the ID. The model has no such entries.
 		p.model.Keep(p.subject, once)
 	}
@@ -206,9 +210,6 @@ func (p *pair) reset(t failer) {
 		t.Fatalf("reset: got error %v, want none", err)
 	}
 	p.model.Reset(p.subject)
-	for of := range p.released {
-		p.released[of] = math.MaxInt64
-	}
 }
 
 func costs(charges []limiter.Charge) (list []int64) {

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -17,8 +18,15 @@ type Model struct {
 
 	held    map[limiter.Subject]map[limiter.ID]limiter.Held
 	settled map[settledID]struct{} // the model forgets no ID
+	slots   map[slot]struct{}      // all slots that were ever taken
+}
 
-	released releases // slots that settlements have released; explains uses it
+// slot identifies a slot. A store may use an entry twice if it keeps a number of its own in Refunds.
+type slot struct {
+	subject limiter.Subject
+	limit   limiter.ID
+	entry   algo.Instant
+	refunds int64
 }
 
 // settledID is the ID of a settlement on a subject, as stores keep it.
@@ -38,7 +46,7 @@ func (m *Model) Take(now algo.Instant, subject limiter.Subject, charges []limite
 		_, known := limits[c.Limit.ID]
 		held, _ := limits[c.Limit.ID].Settle(c.Limit, now)
 		if known && c.Cost > 0 {
-			limits[c.Limit.ID] = kept(held)
+			m.keep(subject, c.Limit.ID, held)
 		}
 		state, ok := c.Apply(held.Machine, held.State, now)
 		results[i], next[i] = held.Result, held
@@ -51,7 +59,7 @@ func (m *Model) Take(now algo.Instant, subject limiter.Subject, charges []limite
 	for i, c := range charges {
 		results[i] = next[i].Result
 		if c.Cost > 0 {
-			limits[c.Limit.ID] = kept(next[i])
+			m.keep(subject, c.Limit.ID, next[i])
 		}
 	}
 	return true, results
@@ -59,7 +67,7 @@ func (m *Model) Take(now algo.Instant, subject limiter.Subject, charges []limite
 
 // TakeSeen makes the charges of a Take that a store answered with the states seen. A store may keep expired
 // slots that it did not know when it made room. The model then removes only those expired slots that are not in
-// seen.
+// seen. If the store gave a new slot the number of an earlier one, TakeSeen returns false.
 func (m *Model) TakeSeen(now algo.Instant, subject limiter.Subject, charges []limiter.Charge, seen []algo.State) (bool, []algo.Result) {
 	before := make([]limiter.Held, len(charges))
 	for i, c := range charges {
@@ -71,7 +79,34 @@ func (m *Model) TakeSeen(now algo.Instant, subject limiter.Subject, charges []li
 			results[i].State.Entries = m.keepExpired(now, subject, c.Limit.ID, before[i].State.Entries, seen[i].Entries)
 		}
 	}
-	return allowed, results
+	return allowed && m.number(subject, charges, seen), results
+}
+
+// number gives the slots of the charges the numbers that a store gave them in the states seen. It returns false if
+// the store gave a new slot the number of an earlier slot: the holder of the earlier slot could then release both.
+func (m *Model) number(subject limiter.Subject, charges []limiter.Charge, seen []algo.State) bool {
+	if m.slots == nil {
+		m.slots = map[slot]struct{}{}
+	}
+	for i, c := range charges {
+		held := m.limits(subject)[c.Limit.ID]
+		if _, ok := held.Machine.(*algo.Slots); !ok || c.Cost == 0 || algo.SlotTimes(held.State.Entries) != algo.SlotTimes(seen[i].Entries) {
+			continue
+		}
+		held.State.Entries = seen[i].Entries
+		m.limits(subject)[c.Limit.ID] = held
+		if c.Force { // the max debt can leave less of the charge, and nobody releases its slots
+			continue
+		}
+		for j := range c.Cost {
+			taken := slot{subject, c.Limit.ID, seen[i].Newest - algo.Instant(j), seen[i].Refunds}
+			if _, used := m.slots[taken]; used {
+				return false
+			}
+			m.slots[taken] = struct{}{}
+		}
+	}
+	return true
 }
 
 // SettleSeen makes a Settle after which a store held the states seen. It keeps expired slots as TakeSeen does.
@@ -89,17 +124,17 @@ func (m *Model) SettleSeen(now algo.Instant, subject limiter.Subject, charges []
 	return settled, err
 }
 
-// keepExpired replaces the slots of a limit by the slots seen, if these differ only in expired slots that the limit
-// had before. It returns the entries of the limit.
+// keepExpired replaces the slots of a limit by the slots seen, if these differ only in their numbers and in expired
+// slots that the limit had before. It returns the entries of the limit.
 func (m *Model) keepExpired(now algo.Instant, subject limiter.Subject, id limiter.ID, had, seen algo.Entries) algo.Entries {
 	held := m.limits(subject)[id]
 	l, ok := held.Machine.(*algo.Slots)
 	if !ok {
 		return held.State.Entries
 	}
-	expired := func(e algo.Entries) int { return e.Until(now.Add(-l.Length)) }
-	mine := held.State.Entries
-	if seen.From(expired(seen)) == mine.From(expired(mine)) && within(seen[:8*expired(seen)], had[:8*expired(had)]) {
+	expired := func(e algo.Entries) int { return e.Until(algo.LastSlot(now.Add(-l.Length))) }
+	live := func(e algo.Entries) algo.Entries { return algo.SlotTimes(e.From(expired(e))) }
+	if live(seen) == live(held.State.Entries) && within(algo.SlotTimes(seen[:8*expired(seen)]), algo.SlotTimes(had[:8*expired(had)])) {
 		held.State.Entries = seen
 		m.limits(subject)[id] = held
 	}
@@ -117,10 +152,14 @@ func within(a, b algo.Entries) bool {
 	return a == ""
 }
 
-// kept returns h without the field Clamped, which a store does not keep.
-func kept(h limiter.Held) limiter.Held {
+// keep stores h without the field Clamped, which a store does not keep. After a conversion to another kind of state, the
+// numbers of slots begin again.
+func (m *Model) keep(subject limiter.Subject, id limiter.ID, h limiter.Held) {
 	h.Clamped = false
-	return h
+	m.limits(subject)[id] = h
+	if _, ok := h.Machine.(*algo.Slots); !ok {
+		maps.DeleteFunc(m.slots, func(s slot, _ struct{}) bool { return s.subject == subject && s.limit == id })
+	}
 }
 
 // Settle implements limiter.Store.Settle.
@@ -178,7 +217,8 @@ func (m *Model) correct(now algo.Instant, subject limiter.Subject, charges []lim
 			held, _ = held.Settle(c.Limit, now)
 			settled.Excess[i] = held.Machine.Excess(held.State, now, c.Cost)
 			held.State, _ = c.Apply(held.Machine, held.State, now)
-			limits[c.Limit.ID], changed = kept(held), true
+			m.keep(subject, c.Limit.ID, held)
+			changed = true
 			continue
 		}
 		if ok && algo.Refundable(held.Machine, results[i].Machine) {
@@ -213,7 +253,10 @@ func (m *Model) Inspect(subject limiter.Subject) []limiter.Entry {
 }
 
 // Reset implements limiter.Store.Reset. It keeps the IDs of settlements.
-func (m *Model) Reset(subject limiter.Subject) { delete(m.held, subject) }
+func (m *Model) Reset(subject limiter.Subject) {
+	delete(m.held, subject)
+	maps.DeleteFunc(m.slots, func(s slot, _ struct{}) bool { return s.subject == subject })
+}
 
 func (m *Model) limits(subject limiter.Subject) map[limiter.ID]limiter.Held {
 	if m.held == nil {

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 )
@@ -13,7 +15,7 @@ import (
 // testSlots takes and releases slots. Some holders release in time, some late, some twice, and some
 // never.
 func testSlots(t *testing.T, s Suite) {
-	p, l := newPair(t, s), Limit(t, "a", algo.Rate{Algorithm: algo.Concurrent, Requests: 3, Window: time.Minute})
+	p, l, start := newPair(t, s), Limit(t, "a", algo.Rate{Algorithm: algo.Concurrent, Requests: 3, Window: time.Minute}), algo.SlotStart(start)
 	other := Limit(t, "b", rates[1])
 	type holder struct {
 		charges []limiter.Charge
@@ -43,7 +45,7 @@ func testSlots(t *testing.T, s Suite) {
 	take(5*s1, false)
 	release(6*s1, third)
 	take(6*s1, true)
-	take(60*s1, false)
+	take(61*s1-1, false)
 	take(61*s1, true) // the slot of the dead holder has expired
 	release(61*s1, dead)
 	take(61*s1, false)
@@ -53,6 +55,43 @@ func testSlots(t *testing.T, s Suite) {
 	take(63*s1, true)
 	take(63*s1, true)
 	take(64*s1, false)
+}
+
+// testSlotsReleasedTwice takes slots at a few instants, again and again, and releases each several times. A second
+// release releases no slot of another request. So a request is admitted exactly if fewer than the limit are in flight.
+func testSlotsReleasedTwice(t *testing.T, s Suite) {
+	store := s.Open(t)
+	// The numbers of slots that begin just before a full millisecond soon begin again.
+	instants := []algo.Instant{start, start, start + 1, algo.SlotStart(start) - 2, start.Add(time.Millisecond), start.Add(-time.Second)}
+	rapid.Check(t, func(t *rapid.T) {
+		p := newPairOf(store, s)
+		l := Limit(t, "a", algo.Rate{Algorithm: algo.Concurrent, Requests: rapid.Int64Range(1, 4).Draw(t, "requests"), Window: time.Minute})
+		type holder struct {
+			results []algo.Result
+			ended   bool
+		}
+		var holders []*holder
+		running := int64(0)
+		for range rapid.IntRange(1, 30).Draw(t, "steps") {
+			now := rapid.SampledFrom(instants).Draw(t, "now")
+			if i := rapid.IntRange(-len(holders)-1, len(holders)-1).Draw(t, "release"); i >= 0 {
+				h := holders[i]
+				p.settle(t, now, one(l, 1), h.results, 0)
+				if !h.ended {
+					h.ended, running = true, running-1
+				}
+				continue
+			}
+			allowed, results := p.take(t, now, one(l, 1), nil)
+			if allowed != (running < l.Rate.Requests) {
+				t.Fatalf("with %d of %d in flight: got allowed %t", running, l.Rate.Requests, allowed)
+			}
+			if allowed {
+				holders = append(holders, &holder{results: results})
+				running++
+			}
+		}
+	})
 }
 
 // testSlotsChanged changes the parameters while slots are taken. The slots stay taken, and their holders can
@@ -96,8 +135,8 @@ func testSlotsExpired(t *testing.T, s Suite) {
 		for taken := int64(0); taken < n; taken += 30 {
 			p.take(t, start.Add(time.Duration(taken)), one(l, min(30, n-taken)), nil)
 		}
-		p.take(t, start.Add(time.Minute-1), one(l, 1), nil)
-		now := start.Add(time.Minute).Add(time.Duration(n))
+		now := algo.SlotStart(start).Add(time.Minute)
+		p.take(t, now-1, one(l, 1), nil)
 		p.take(t, now, one(l, 0), nil)
 		if allowed, results := p.take(t, now, one(l, 1), nil); !allowed || results[0].Remaining(now) != n-1 {
 			t.Errorf("%d expired slots: got allowed %t with %d remaining, want %d", n, allowed, results[0].Remaining(now), n-1)
@@ -180,7 +219,7 @@ func testSlotsInFlight(t *testing.T, s Suite) {
 // shares reports whether two stores share their state.
 func shares(t *testing.T, a, b limiter.Store) bool {
 	t.Helper()
-	p := &pair{store: a, model: &Model{}, subject: subject(), released: releases{}}
+	p := &pair{store: a, model: &Model{}, subject: subject()}
 	p.take(t, start, one(Limit(t, "a", rates[1]), 1), nil)
 	entries, err := b.Inspect(ctx, p.subject)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 // specification describes the model as a state machine. Its inputs are the events of one subject.
 func specification(limits [][]*limiter.Limit, margin time.Duration) porcupine.Model {
 	return porcupine.Model{
-		Init: func() any { return &Model{Margin: margin, released: releases{}} },
+		Init: func() any { return &Model{Margin: margin} },
 		Step: func(state, input, _ any) (bool, any) {
 			next := state.(*Model).clone()
 			return next.explains(limits, input.(event)), next
@@ -30,11 +30,7 @@ func (m *Model) explains(limits [][]*limiter.Limit, e event) bool {
 	charges := charges(limits, who, e.Op.Charges)
 	switch e.Op.Kind {
 	case takes:
-		states := make([]algo.State, len(e.Seen))
-		for i := range states {
-			states[i] = e.Seen[i].State
-		}
-		allowed, results := m.TakeSeen(e.Op.Now, who, charges, states)
+		allowed, results := m.TakeSeen(e.Op.Now, who, charges, e.Taken)
 		return allowed == e.Allowed && slices.Equal(seenOf(results), e.Seen)
 	case settles:
 		results := make([]algo.Result, len(charges))
@@ -45,16 +41,11 @@ func (m *Model) explains(limits [][]*limiter.Limit, e event) bool {
 			}
 			results[i] = algo.Result{Machine: machine, State: given.State}
 		}
-		left := m.released.left(charges, results)
 		if e.Contended {
-			m.release(who, left, results)
-			m.released.add(charges, results)
+			m.release(who, charges, results)
 			return true
 		}
-		_, err := m.Settle(e.Op.Now, who, left, results, e.Op.Elapsed, e.Op.Once)
-		if err == nil {
-			m.released.add(charges, results)
-		}
+		_, err := m.Settle(e.Op.Now, who, charges, results, e.Op.Elapsed, e.Op.Once)
 		if used := errors.Is(err, limiter.ErrVoucherUsed); used || !e.Used {
 			return used == e.Used
 		}
@@ -70,7 +61,7 @@ func (m *Model) explains(limits [][]*limiter.Limit, e event) bool {
 }
 
 func (m *Model) clone() *Model {
-	c := &Model{Margin: m.Margin, held: map[limiter.Subject]map[limiter.ID]limiter.Held{}, settled: maps.Clone(m.settled), released: maps.Clone(m.released)}
+	c := &Model{Margin: m.Margin, held: map[limiter.Subject]map[limiter.ID]limiter.Held{}, settled: maps.Clone(m.settled), slots: maps.Clone(m.slots)}
 	for subject, held := range m.held {
 		c.held[subject] = maps.Clone(held)
 	}
@@ -84,5 +75,5 @@ func (m *Model) equal(o *Model) bool {
 			return false
 		}
 	}
-	return maps.Equal(m.settled, o.settled) && maps.Equal(m.released, o.released)
+	return maps.Equal(m.settled, o.settled) && maps.Equal(m.slots, o.slots)
 }

@@ -84,6 +84,7 @@ func Run(t *testing.T, s Suite) {
 	t.Run("ConcurrentSeveral", func(t *testing.T) { testConcurrentSeveral(t, s) })
 	t.Run("Cancelled", func(t *testing.T) { testCancelled(t, s) })
 	t.Run("Slots", func(t *testing.T) { testSlots(t, s) })
+	t.Run("SlotsReleasedTwice", func(t *testing.T) { testSlotsReleasedTwice(t, s) })
 	t.Run("SlotsChanged", func(t *testing.T) { testSlotsChanged(t, s) })
 	t.Run("SlotsExpired", func(t *testing.T) { testSlotsExpired(t, s) })
 	t.Run("SlotsInFlight", func(t *testing.T) { testSlotsInFlight(t, s) })

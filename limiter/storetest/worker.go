@@ -19,12 +19,13 @@ type event struct {
 	Op           operation
 	Goroutine    int
 	Call, Return int64
-	Allowed      bool   // the store allowed the take
-	Used         bool   // the store had already made the settlement
-	Contended    bool   // for a settlement: the store made no corrections, but may have released slots
-	Seen         []seen // for a take, the results; for an inspection, the entries
-	Given        []seen // for a settlement, the results of the settled take
-	Failure      string // description of an answer that a store must not return
+	Allowed      bool         // the store allowed the take
+	Used         bool         // the store had already made the settlement
+	Contended    bool         // for a settlement: the store made no corrections, but may have released slots
+	Seen         []seen       // for a take, the results; for an inspection, the entries
+	Taken        []algo.State // for a take, the states with the numbers of slots
+	Given        []seen       // for a settlement, the results of the settled take
+	Failure      string       // description of an answer that a store must not return
 
 	process int
 }
@@ -186,7 +187,7 @@ func (w *worker) take(e *event, who limiter.Subject, charges []limiter.Charge, r
 	for i, c := range charges {
 		w.remembered[memo{who, c.Limit}] = results[i]
 	}
-	e.Seen = seenOf(results)
+	e.Seen, e.Taken = seenOf(results), statesOf(results)
 	return true
 }
 

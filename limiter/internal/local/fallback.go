@@ -117,16 +117,22 @@ func (f *Fallback) Raise(now algo.Instant, subject string, limit Limit, seen fun
 func (f *Fallback) recount() { f.subjects.Store(int64(len(f.table))) }
 
 // Mirror repeats, on the limits that f holds, the charges that the store has made. It reports whether all of
-// these limits admit the charges. In results, a limit that f does not hold has no Machine.
+// these limits admit the charges. results contains the states of the store, if there are any. Mirror replaces them by
+// its own states; a limit that f does not hold has no Machine.
 func (f *Fallback) Mirror(now algo.Instant, subject string, charges []Charge, results []algo.Result) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	states := f.table[subject]
+	states, stored := f.table[subject], slices.Clone(results)
 	if !load(now, states, charges, results) {
 		return true
 	}
 	if !apply(now, charges, results) {
 		return false
+	}
+	for i, c := range charges {
+		if l, ok := results[i].Machine.(*algo.Slots); ok && c.Cost > 0 && stored[i].State.Newest > 0 {
+			results[i].State = l.Repeat(results[i].State, stored[i].State, c.Cost)
+		}
 	}
 	f.write(subject, states, charges, results)
 	return true

@@ -75,6 +75,25 @@ func TestFallback_Settle(t *testing.T) {
 	}
 }
 
+// After an outage, the fallback gives a slot the number that the store gave it. So it finds that the store counts all
+// slots, and a release of the slot in the store also releases it here.
+func TestFallback_Mirror_slots(t *testing.T) {
+	const now = algo.Instant(time.Hour)
+	slots := Limit{Machine: &algo.Slots{Length: time.Minute, Requests: 3}}
+	f, charges := NewFallback(10), []Charge{{Limit: slots, Cost: 1}}
+	local := make([]algo.Result, 1)
+	f.Take(now, "a", charges, local, func() {})
+	stored, _ := slots.Machine.Take(algo.State{Newest: 500}, now, 1)
+	mirrored := []algo.Result{{Machine: slots.Machine, State: stored}}
+	if !f.Mirror(now, "a", charges, mirrored) || mirrored[0].State.Entries.Len() != 2 {
+		t.Fatalf("got %+v, want two slots", mirrored)
+	}
+	f.Settle(now, "a", charges, local, 0, nil)
+	if f.Drop("a", charges, []algo.Result{{Machine: slots.Machine, State: stored}}); f.table["a"] != nil {
+		t.Errorf("got %+v, want nothing held: the store counts the slot too", f.table["a"])
+	}
+}
+
 // 50,000 subjects of one limit use the memory that DefaultFallbackSize states.
 func TestFallback_memory(t *testing.T) {
 	const subjects = 50_000
