@@ -23,6 +23,7 @@ type item struct {
 	leaseSize int64    // size of the new lease
 	serial    int64    // serial of the new lease
 	leaseLeft int64    // quota that is left of the new lease after this request
+	leased    bool     // the charge on the fallback repeats that of a new lease
 }
 
 // charge returns the charge that the caller passed.

@@ -9,12 +9,16 @@ import (
 )
 
 // fallBack applies OnError to batches whose store failed. If r.limiter.fallback still holds counts of an
-// outage, fallBack also charges r.limiter.fallback with what the stores and counters admitted.
+// outage, fallBack also charges r.limiter.fallback with what the stores and counters admitted, and with new leases.
 func (r *request) fallBack() {
 	if !r.denied() {
 		r.degrade()
 	}
-	if !r.denied() {
+	switch l := r.limiter; {
+	case !l.sharesStore() || r.look || !l.fallback.Holds(r.now):
+	case r.denied():
+		r.mirrorLeases(0)
+	default:
 		r.mirrorStores()
 	}
 }
@@ -199,6 +203,7 @@ func (b *batch) mirror(store fallback) batch {
 	for i := range b.items {
 		if it := &b.items[i]; it.original.OnError == OnErrorLocal {
 			mirror.add(it, it.original, b.charges[i].Cost)
+			mirror.items[len(mirror.items)-1].leased = it.lease != nil
 		}
 	}
 	return mirror
@@ -231,9 +236,6 @@ func (b *batch) capLeases(mirror *batch, now algo.Instant) {
 // counts.
 func (r *request) mirrorStores() {
 	l := r.limiter
-	if !l.sharesStore() || r.look || !l.fallback.Holds(r.now) {
-		return
-	}
 	for i := range r.batches { // the loop does not reach batches that it appends
 		b := &r.batches[i]
 		if !b.hasMirror() || !b.taken {
@@ -246,6 +248,7 @@ func (r *request) mirrorStores() {
 		copy(mirror.results, b.mirrorResults(&mirror))
 		if !r.takeMirror(&mirror) {
 			r.batches[i].dropLeases = true // new leases would admit more requests than the fallback has room for
+			r.mirrorLeases(i + 1)
 			return
 		}
 		if !b.items[0].sharded && l.active.Load() == 1 {
@@ -258,6 +261,27 @@ func (r *request) mirrorStores() {
 			if mirror.add(it, it.original, it.want); !r.takeMirror(&mirror) {
 				return
 			}
+		}
+	}
+}
+
+// mirrorLeases charges the fallback with the new leases of a denied request, because later requests use them. It begins
+// with the batch whose index is from, and drops leases for which the fallback has no room.
+func (r *request) mirrorLeases(from int) {
+	fallback := r.limiter.fallback
+	for i := from; i < len(r.batches); i++ {
+		b := &r.batches[i]
+		if !b.hasMirror() || !b.taken {
+			continue
+		}
+		leases := batch{store: fallback}
+		for j := range b.items {
+			if it := &b.items[j]; it.lease != nil && it.original.OnError == OnErrorLocal {
+				leases.add(it, it.original, b.charges[j].Cost)
+			}
+		}
+		if len(leases.items) > 0 && !fallback.Mirror(r.now, leases.subject(), leases.keys(), leases.results) {
+			b.dropLeases = true
 		}
 	}
 }

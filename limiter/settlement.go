@@ -50,7 +50,7 @@ type refundable struct {
 	remote  bool
 }
 
-// refundable returns the charges of b that a settlement can correct: all except charges of leases and
+// refundable returns the charges of b that a settlement can correct: all except charges of leases, their mirrors and
 // forced charges.
 func (b *batch) refundable() refundable {
 	if !b.taken {
@@ -58,7 +58,7 @@ func (b *batch) refundable() refundable {
 	}
 	back := refundable{store: b.store, subject: b.charges[0].Subject, remote: b.remote}
 	for i := range b.items {
-		if it := &b.items[i]; it.lease == nil && !it.Force && b.charges[i].Cost > 0 {
+		if it := &b.items[i]; it.lease == nil && !it.leased && !it.Force && b.charges[i].Cost > 0 {
 			back.add(it, b.charges[i], b.results[i])
 		}
 	}
