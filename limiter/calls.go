@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/weir-limits/weir/limiter/algo"
@@ -82,13 +81,16 @@ func (r *request) probe(ctx context.Context) {
 // callConcurrently charges the batches of a shared store at the same time. It includes those for which the
 // function which returns true.
 func (r *request) callConcurrently(ctx context.Context, which func(*batch) bool) {
-	var wg sync.WaitGroup
+	var p parallel
 	for i := range r.batches {
 		if b := &r.batches[i]; b.remote && which(b) {
-			wg.Go(func() { r.callBatch(ctx, b) })
+			p.calls.Go(func() {
+				defer p.keep()
+				r.callBatch(ctx, b)
+			})
 		}
 	}
-	wg.Wait()
+	p.wait()
 }
 
 // If other requests have used a bucket since the charge, a store does not refund what leaks in refundMargin. If the
@@ -218,6 +220,9 @@ func (b *batch) groupStates() (known []group.Known) {
 // wait waits until a group has decided b.
 func (b *batch) wait(s *shared, w *group.Waiter[*Limit]) {
 	answer := w.Wait()
+	if p, ok := errors.AsType[*storePanic](answer.Err); ok {
+		panic(p)
+	}
 	b.taken, b.err = answer.Taken, answer.Err
 	b.calls += answer.Calls
 	for i, cost := range answer.Costs {

@@ -106,17 +106,17 @@ func (g *ledger) decided(d *limiter.Decision, before, reserve, most int64) {
 }
 
 // settle settles the receipt of a request.
-func (g *ledger) settle(receipt *limiter.Receipt, reserve, real int64) {
+func (g *ledger) settle(receipt *limiter.Receipt, reserve, actual int64) {
 	g.mu.Lock()
-	g.real += real
-	g.least -= max(0, reserve-real)
-	g.released += max(0, reserve-real)
+	g.real += actual
+	g.least -= max(0, reserve-actual)
+	g.released += max(0, reserve-actual)
 	g.mu.Unlock()
-	s := receipt.Settle(ctx, time.Now(), func(limiter.Charge) int64 { return real })
+	s := receipt.Settle(ctx, time.Now(), func(limiter.Charge) int64 { return actual })
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.lost += s.Lost; s.Lost+s.Refunds.Dropped == 0 {
-		g.least += max(0, real-reserve)
+		g.least += max(0, actual-reserve)
 		for _, e := range s.Excess {
 			g.least -= e.Cost
 		}
@@ -124,13 +124,13 @@ func (g *ledger) settle(receipt *limiter.Receipt, reserve, real int64) {
 }
 
 // play sends requests at random intervals of the given mean, and settles each after its answer. cost returns the
-// reserve and the real cost of a request.
-func (g *ledger) play(t *testing.T, limiters []*limiter.Limiter, l *limiter.Limit, requests int, interval time.Duration, random *rand.Rand, cost func() (reserve, real int64)) {
+// reserve and the actual cost of a request.
+func (g *ledger) play(t *testing.T, limiters []*limiter.Limiter, l *limiter.Limit, requests int, interval time.Duration, random *rand.Rand, cost func() (reserve, actual int64)) {
 	t.Helper()
 	most := l.Machine().Capacity()
 	var all sync.WaitGroup
 	for range requests {
-		reserve, real := cost()
+		reserve, actual := cost()
 		e, answer := limiters[random.IntN(len(limiters))], time.Duration(random.Int64N(int64(60*time.Millisecond)))
 		all.Go(func() {
 			before := g.known()
@@ -142,7 +142,7 @@ func (g *ledger) play(t *testing.T, limiters []*limiter.Limiter, l *limiter.Limi
 				return
 			}
 			time.Sleep(answer)
-			g.settle(receipt, reserve, real)
+			g.settle(receipt, reserve, actual)
 		})
 		time.Sleep(interval/2 + time.Duration(random.Int64N(int64(interval))))
 	}
@@ -234,7 +234,7 @@ func countBound(t *testing.T, seed uint64, count limiter.Counted, algorithm algo
 	if count == limiter.CountConcurrent {
 		one.Rate.Requests = 1 + random.Int64N(20)
 	}
-	cost := func() (reserve, real int64) {
+	cost := func() (reserve, actual int64) {
 		switch count {
 		case limiter.CountConcurrent:
 			return 1, 0

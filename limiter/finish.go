@@ -3,7 +3,6 @@ package limiter
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 )
 
@@ -28,16 +27,19 @@ func (r *request) refundBatches(ctx context.Context) {
 	ctx = r.deadline(ctx)
 	elapsed, began, remote := time.Since(r.chargedAt), time.Now(), 0
 	done := make([]Refunds, len(r.batches))
-	var wg sync.WaitGroup
+	var p parallel
 	for i := range r.batches {
 		if back := r.batches[i].refundable(); len(back.charges) > 0 {
 			if back.remote {
 				remote++
 			}
-			wg.Go(func() { done[i] = r.limiter.refund(ctx, r.now, back, elapsed) })
+			p.calls.Go(func() {
+				defer p.keep()
+				done[i] = r.limiter.refund(ctx, r.now, back, elapsed)
+			})
 		}
 	}
-	wg.Wait()
+	p.wait()
 	for _, d := range done {
 		r.refunds.add(d)
 	}

@@ -3,7 +3,6 @@ package limiter
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/weir-limits/weir/limiter/internal/group"
@@ -49,8 +48,8 @@ func (s groupedStore) Charge(ctx context.Context, c *group.Call[Subject, *Limit]
 // sum of the charges, take returns this refusal.
 func (s groupedStore) take(ctx context.Context, c *group.Call[Subject, *Limit], charges []Charge) (taken bool, calls int, err error) {
 	defer func() {
-		if v := recover(); v != nil { // a panic in a goroutine would end the process
-			taken, calls, err = false, 1, fmt.Errorf("%w: panic: %v", ErrUnavailable, v)
+		if v := recover(); v != nil { // each request of the group panics in its own goroutine
+			taken, calls, err = false, 1, panicOf(v)
 		}
 	}()
 	subject := charges[0].Subject

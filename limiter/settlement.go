@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/weir-limits/weir/limiter/algo"
@@ -94,12 +93,16 @@ func (l *Limiter) settleStores(ctx context.Context, now time.Time, corrections [
 		defer cancel()
 	}
 	settled := make([]settledSubject, len(corrections))
-	var others sync.WaitGroup
-	for i := 1; i < len(corrections); i++ {
-		others.Go(func() { settled[i] = l.correct(ctx, algo.InstantOf(now), corrections[i], elapsed, once) })
+	var p parallel
+	correct := func(i int) {
+		defer p.keep()
+		settled[i] = l.correct(ctx, algo.InstantOf(now), corrections[i], elapsed, once)
 	}
-	settled[0] = l.correct(ctx, algo.InstantOf(now), corrections[0], elapsed, once)
-	others.Wait()
+	for i := 1; i < len(corrections); i++ {
+		p.calls.Go(func() { correct(i) })
+	}
+	correct(0)
+	p.wait()
 	var failed []error
 	used := 0
 	for _, s := range settled {

@@ -12,7 +12,8 @@ import (
 
 // Store keeps the state of limits. Package storetest defines its behaviour as tests. An implementation
 // MUST be safe for concurrent use. It MUST NOT decide by its own clock: the instant of a request is an
-// argument. Expiry of stored data only frees space.
+// argument. Expiry of stored data only frees space. A panic continues in the goroutine of the request or settlement,
+// also if the Limiter made the call in another goroutine.
 type Store interface {
 	// Take makes all charges on the subject, or none, in one atomic step, and reports which. The Limiter has
 	// checked the charges: there are at most MaxCharges, all on this subject, each on another limit.

@@ -219,20 +219,25 @@ func (p *Pending) refuse(ctx context.Context, status int) {
 	})
 }
 
+// correct makes the settlement. problem is the reason why the last rejected report was rejected.
+func (p *Pending) correct(ctx context.Context, actual func(limiter.Charge) int64) (s outcome.Settlement, problem error) {
+	p.mu.Lock()
+	defer p.mu.Unlock() // also if the store panics
+	s = outcome.Settlement{Time: p.gate.o.Clock(), Caller: p.caller, Rejected: p.rejected, Voucher: p.voucher != nil}
+	if p.voucher == nil {
+		s.Settlement = p.receipt.Settle(ctx, s.Time, actual)
+	} else {
+		s.Settlement, s.Err = p.settleVoucher(ctx, s.Time, actual)
+	}
+	return s, p.problem
+}
+
 func (p *Pending) settle(ctx context.Context, actual func(limiter.Charge) int64) (err error) {
 	if p == nil {
 		return nil
 	}
 	p.once.Do(func() {
-		p.mu.Lock()
-		s := outcome.Settlement{Time: p.gate.o.Clock(), Caller: p.caller, Rejected: p.rejected, Voucher: p.voucher != nil}
-		if p.voucher == nil {
-			s.Settlement = p.receipt.Settle(ctx, s.Time, actual)
-		} else {
-			s.Settlement, s.Err = p.settleVoucher(ctx, s.Time, actual)
-		}
-		problem := p.problem
-		p.mu.Unlock()
+		s, problem := p.correct(ctx, actual)
 		if problem != nil {
 			p.gate.log(ctx, slog.LevelWarn, "cost report rejected", problem)
 		}

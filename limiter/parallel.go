@@ -1,0 +1,54 @@
+package limiter
+
+import (
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+)
+
+// parallel is a group of calls that run at the same time. If a call panics, wait panics in the goroutine of the
+// request, after all calls have returned. A panic in another goroutine would end the process, because the recover of
+// a server reaches only the goroutine of the request.
+type parallel struct {
+	calls    sync.WaitGroup
+	panicked atomic.Pointer[storePanic]
+}
+
+// keep keeps the panic of a call. Each call MUST defer it.
+func (p *parallel) keep() {
+	if v := recover(); v != nil {
+		p.panicked.CompareAndSwap(nil, panicOf(v))
+	}
+}
+
+// wait waits for all calls, and then repeats the first panic.
+func (p *parallel) wait() {
+	p.calls.Wait()
+	if v := p.panicked.Load(); v != nil {
+		panic(v)
+	}
+}
+
+// storePanic is a panic in another goroutine, with its stack.
+type storePanic struct {
+	value any
+	stack []byte
+}
+
+// panicOf returns the panic that recover returned.
+func panicOf(v any) *storePanic {
+	if p, ok := v.(*storePanic); ok {
+		return p
+	}
+	return &storePanic{v, debug.Stack()}
+}
+
+// Error returns the value and the stack.
+func (p *storePanic) Error() string { return fmt.Sprintf("%v\n\n%s", p.value, p.stack) }
+
+// Unwrap returns the value if it is an error.
+func (p *storePanic) Unwrap() error {
+	err, _ := p.value.(error)
+	return err
+}
