@@ -30,7 +30,7 @@ var clusterFaults = []fault{
 		w.arrive = w.cluster.depart(t, slot)
 		w.cluster.carry(t, slot)
 	}, end: func(_ *testing.T, w *world) { w.arrive() }, count: countsAll},
-	{name: "slots move under load", begin: reshardUnderLoad, count: countsAll},
+	{name: "slots move under load", company: reshardUnderLoad, count: countsAll},
 	{name: "the node of a slot restarts", begin: func(t *testing.T, w *world) {
 		t.Helper()
 		w.server = w.cluster.nodes[w.cluster.owner(t, w.slot(t, client))]
@@ -59,7 +59,8 @@ func overCluster(t *testing.T, w *world) {
 		}
 	}
 	c.await(t)
-	w.cluster, w.deadline = c, deadlineRedis
+	w.cluster = c
+	w.setDeadline(deadlineRedis)
 	w.at = func(address string) string { return "REDIS_URL=redis://" + address }
 	w.build(t, c.nodes[0].address, c.nodes[0].address, "STORE=redis", "REDIS_CLUSTER=true")
 }
@@ -155,18 +156,20 @@ func (c *cluster) move(t *testing.T, slot int64) {
 }
 
 // reshardUnderLoad moves the slot of a caller from node to node while four environments send requests
-// of the caller. The store must decide each request, and admit exactly the limit.
-func reshardUnderLoad(t *testing.T, w *world) {
+// of the caller. The store must decide each request, and admit exactly the limit. If a busy machine makes a
+// decision miss the longest deadline, the environment decides, so the count is unknown.
+func reshardUnderLoad(t *testing.T, found *problems, w *world) {
 	t.Helper()
 	const busy, policy = "192.0.2.3", "plenty"
-	if a := w.ask(busy, policy); a.status != 204 {
-		t.Fatal(a)
+	if a := w.ask(busy, policy); a.status != 204 || a.degraded != "" {
+		found.add("%s: got %+v, want a decision by the store", policy, a)
+		return
 	}
 	slot := w.slot(t, busy)
 	var admitted, degraded atomic.Int64
 	var wg sync.WaitGroup
 	for range 4 {
-		e := newEnvironment(t, document, w.variables...)
+		e := newEnvironment(t, document, append([]string{"STORE_TIMEOUT=999ms"}, w.variables...)...) // if a variable has two values, the first applies
 		wg.Go(func() {
 			for a := e.ask(busy, policy); a.status == 204 && admitted.Load() < 2*plenty; a = e.ask(busy, policy) {
 				if admitted.Add(1); a.degraded != "" {
@@ -184,7 +187,9 @@ func reshardUnderLoad(t *testing.T, w *world) {
 		w.cluster.move(t, slot)
 	}
 	wg.Wait()
-	if got := admitted.Load() + 1; got != plenty || degraded.Load() > 0 {
-		t.Errorf("admitted requests during %d moves of the slot: got %d, want %d; %d decisions were made without the store, want 0", moves, got, plenty, degraded.Load())
+	if n := degraded.Load(); n > 0 {
+		found.add("decisions without the store during %d moves of the slot: got %d, want 0", moves, n)
+	} else if got := admitted.Load() + 1; got != plenty {
+		t.Errorf("admitted requests during %d moves of the slot: got %d, want %d", moves, got, plenty)
 	}
 }

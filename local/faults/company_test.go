@@ -32,10 +32,10 @@ var companyFaults = []fault{
 const pair = "pair" // endpoint with two limits: one for each address, and one for all callers
 
 // degraded checks the answer to a request on a limit with on_error allow. The environment must admit the
-// request without the store, within the given time plus allowance.
+// request without the store, within the given time.
 func (p *problems) degraded(a answer, within time.Duration) {
-	if a.status != http.StatusNoContent || a.degraded != limiter.ReasonTimeout && a.degraded != limiter.ReasonBreaker || a.took > within+allowance {
-		p.add("answer: got %+v, want it degraded within %s", a, within+allowance)
+	if a.status != http.StatusNoContent || a.degraded != limiter.ReasonTimeout && a.degraded != limiter.ReasonBreaker || a.took > within {
+		p.add("answer: got %+v, want it degraded within %s", a, within)
 	}
 }
 
@@ -46,7 +46,7 @@ func askPairs(t *testing.T, found *problems, w *world) {
 	w.ask(client, pair)
 	w.network.poison(t, "up", "timeout", nil)
 	for range during {
-		found.degraded(w.ask(client, pair), w.deadline)
+		found.degraded(w.ask(client, pair), w.deadline+w.allowance())
 	}
 	healed(t, w)
 	resumed := eventually(t, "both subjects are counted again", func() bool {
@@ -57,8 +57,8 @@ func askPairs(t *testing.T, found *problems, w *world) {
 		}
 		return d.Reason == limiter.ReasonNone
 	})
-	if resumed > back {
-		found.add("first use of the store: got after %s, want at most %s", resumed, back)
+	if resumed > w.back() {
+		found.add("first use of the store: got after %s, want at most %s", resumed, w.back())
 	}
 }
 
@@ -78,9 +78,9 @@ func askTogether(t *testing.T, found *problems, w *world) {
 				mu.Lock()
 				defer mu.Unlock()
 				if a.degraded != limiter.ReasonBusy || round >= resilient.DefaultFailures {
-					found.degraded(a, w.deadline)
+					found.degraded(a, w.deadline+w.allowance())
 				}
-				if busy := a.degraded == limiter.ReasonBusy; busy != (a.status == http.StatusTooManyRequests) || !busy && round < resilient.DefaultFailures-1 || a.took > w.deadline+allowance {
+				if busy := a.degraded == limiter.ReasonBusy; busy != (a.status == http.StatusTooManyRequests) || !busy && round < resilient.DefaultFailures-1 || a.took > w.deadline+w.allowance() {
 					found.add("round %d: %+v", round+1, a)
 				}
 			})
@@ -88,8 +88,8 @@ func askTogether(t *testing.T, found *problems, w *world) {
 		all.Wait()
 	}
 	healed(t, w)
-	if resumed := eventually(t, "the store is used again", func() bool { return w.ask(onlooker, "plenty").degraded == "" }); resumed > back {
-		found.add("first use of the store: got after %s, want at most %s", resumed, back)
+	if resumed := eventually(t, "the store is used again", func() bool { return w.ask(onlooker, "plenty").degraded == "" }); resumed > w.back() {
+		found.add("first use of the store: got after %s, want at most %s", resumed, w.back())
 	}
 }
 
@@ -103,16 +103,16 @@ func startAlone(t *testing.T, found *problems, w *world) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(begun); reached == nil || took > limiter.DefaultTimeout+allowance {
+	if took := time.Since(begun); reached == nil || took > limiter.DefaultTimeout+w.allowance() {
 		found.add("it started in %s, and reached the store: %t", took, reached == nil)
 	}
-	found.degraded(e.ask(client, "plenty"), limiter.DefaultTimeout)
+	found.degraded(e.ask(client, "plenty"), limiter.DefaultTimeout+w.allowance())
 	for range during {
-		found.degraded(e.ask(client, "plenty"), w.deadline)
+		found.degraded(e.ask(client, "plenty"), w.deadline+w.allowance())
 	}
 	healed(t, w)
-	if resumed := eventually(t, "the store is used", func() bool { return e.ask(onlooker, "plenty").degraded == "" }); resumed > back {
-		found.add("first use of the store: got after %s, want at most %s", resumed, back)
+	if resumed := eventually(t, "the store is used", func() bool { return e.ask(onlooker, "plenty").degraded == "" }); resumed > w.back() {
+		found.add("first use of the store: got after %s, want at most %s", resumed, w.back())
 	}
 	if err := e.close(); err != nil {
 		t.Error(err)
@@ -146,7 +146,7 @@ func frozen(pause time.Duration) func(*testing.T, *problems, *world) {
 			if err == nil {
 				err = json.Unmarshal(body, &a)
 			}
-			if took := time.Since(begun); err != nil || a.Status != http.StatusNoContent || a.Degraded != limiter.ReasonNone || took > w.deadline+allowance {
+			if took := time.Since(begun); err != nil || a.Status != http.StatusNoContent || a.Degraded != limiter.ReasonNone || took > w.deadline+w.allowance() {
 				found.add("%s: %+v in %s: %v", what, a, took, err)
 			}
 		}

@@ -51,14 +51,16 @@ const (
 	before = 3 // number of requests to each endpoint before a fault
 	during = 6 // number of requests to each endpoint during a fault
 
-	// The deadlines are three times the defaults, because on a busy machine a server without a fault
-	// can miss the defaults.
+	// The deadlines of the first run are three times the defaults, because on a busy machine a server
+	// without a fault can miss the defaults.
 	deadlineRedis    = 150 * time.Millisecond
 	deadlineDynamoDB = 300 * time.Millisecond
-	// allowance is the maximum time between the store's deadline and the answer. It is 20 ms plus the
-	// scheduling delay of a busy machine.
+	// deadlineLongest is less than the delay of the fault with late answers.
+	deadlineLongest = 600 * time.Millisecond
+	// allowance is the maximum time between the store's deadline and the answer in the first run. It is
+	// 20 ms plus the scheduling delay of a busy machine.
 	allowance = 20*time.Millisecond + 400*time.Millisecond
-	// back is the maximum time until the environment uses a recovered store.
+	// back is the maximum time until the environment uses a recovered store, in the first run.
 	back = time.Second
 )
 
@@ -70,6 +72,7 @@ type world struct {
 	at       func(address string) string // returns the variable that sets the address of the store
 	direct   *environment                // uses the same store, without the network
 	deadline time.Duration
+	run      int // number of earlier runs of the fault; each run allows twice the time of the run before it
 	network  *network
 	dynamo   *dynamo
 	server   *server // the Redis server, or the cluster node that the fault kills
@@ -83,15 +86,24 @@ type problems []string
 
 func (p *problems) add(format string, args ...any) { *p = append(*p, fmt.Sprintf(format, args...)) }
 
-// tries is the maximum number of runs of a fault. A run with problems is repeated, because on a very
-// busy machine a server can miss the deadline without a fault.
+// tries is the maximum number of runs of a fault. A run with problems is repeated with longer deadlines,
+// because on a very busy machine a server can miss the deadline without a fault.
 const tries = 3
+
+// setDeadline sets the deadline of the store, which is usually d.
+func (w *world) setDeadline(d time.Duration) { w.deadline = min(d<<w.run, deadlineLongest) }
+
+// allowance is the maximum time between the store's deadline and the answer.
+func (w *world) allowance() time.Duration { return allowance << w.run }
+
+// back is the maximum time until the environment uses a recovered store.
+func (w *world) back() time.Duration { return back << w.run }
 
 // test runs the fault f, at most tries times. It fails if every run differs from the line of f in the table.
 func (f *fault) test(t *testing.T, store string, open func(*testing.T, *world)) {
 	var found problems
 	for i := range tries {
-		w := &world{store: store}
+		w := &world{store: store, run: i}
 		open(t, w)
 		found = f.run(t, w)
 		w.end(t)
@@ -143,8 +155,8 @@ func (f *fault) run(t *testing.T, w *world) (found problems) {
 	if f.end != nil {
 		f.end(t, w)
 	}
-	if resumed := eventually(t, "the store is used again", func() bool { return w.ask(onlooker, policies[0]).degraded == "" }); resumed > back {
-		found.add("first use of the store: got after %s, want at most %s", resumed, back)
+	if resumed := eventually(t, "the store is used again", func() bool { return w.ask(onlooker, policies[0]).degraded == "" }); resumed > w.back() {
+		found.add("first use of the store: got after %s, want at most %s", resumed, w.back())
 	}
 	for _, policy := range policies {
 		f.settled(t, &found, w, policy, failed[policy], admitted, alone)
@@ -199,7 +211,7 @@ func (f *fault) meanwhile(t *testing.T, found *problems, w *world) (by map[strin
 		}
 	}
 	t.Logf("failed calls %d, calls that the breaker prevented %d, slowest answer %s, connections %d", failed, spared, worst, w.dialed()-dialed)
-	if limit := w.deadline + allowance; worst > limit {
+	if limit := w.deadline + w.allowance(); worst > limit {
 		found.add("slowest answer: got %s, want at most %s", worst, limit)
 	}
 	f.checkAttempts(found, failed, spared, time.Since(begun))

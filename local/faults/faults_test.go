@@ -148,7 +148,7 @@ func overRedis(t *testing.T, w *world) {
 	t.Helper()
 	w.server = newServer(t)
 	w.network = connect(t, w.server.address)
-	w.deadline = deadlineRedis
+	w.setDeadline(deadlineRedis)
 	w.at = func(address string) string { return "REDIS_URL=redis://" + address }
 	w.build(t, w.network.address(), w.server.address, "STORE=redis")
 }
@@ -158,7 +158,7 @@ func overDynamoDB(t *testing.T, w *world) {
 	t.Helper()
 	w.dynamo = newDynamo(t)
 	w.network = connect(t, w.dynamo.address)
-	w.deadline = deadlineDynamoDB
+	w.setDeadline(deadlineDynamoDB)
 	w.at = func(address string) string { return "DYNAMODB_ENDPOINT=http://" + address }
 	w.build(t, w.network.address(), w.dynamo.server, "STORE=dynamodb", "TABLE="+w.dynamo.table)
 }
