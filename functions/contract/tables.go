@@ -21,4 +21,4 @@ func RulesKeys() []string { return []string{"rules", "rules#*"} }
 
 // CacheAccess is the ACL of the cache's user. It permits exactly the commands that a function calls,
 // on all keys.
-const CacheAccess = "on ~* resetchannels -@all +cluster|slots +eval +evalsha +get +hello +pttl +set +time"
+const CacheAccess = "on ~* resetchannels -@all +asking +cluster|slots +eval +evalsha +get +hello +pttl +set +time"

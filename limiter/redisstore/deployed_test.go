@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"strings"
 	"testing"
 
@@ -48,39 +49,52 @@ func deployed(t testing.TB) users {
 		o.DisableIdentity, o.MaintNotificationsConfig = true, &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 		return redis.NewClient(&o)
 	}
-	return newUsers(t, server, connect)
+	return newUsers(t, connect, server)
 }
 
-// newUsers creates the users on a server. At the end of the test, it checks that the access lists
-// denied no command.
-func newUsers(t testing.TB, server *redis.Client, connect func(name string) redis.UniversalClient) users {
+// newUsers creates the users on servers. At the end of the test, it checks that the access lists
+// denied no command. A server that no longer runs denies none.
+func newUsers(t testing.TB, connect func(name string) redis.UniversalClient, servers ...*redis.Client) users {
 	t.Helper()
 	add := func(role string, commands []string) redis.UniversalClient {
 		name := role + "-" + rand.Text()
-		if err := server.Do(ctx, anyOf("acl setuser "+name+" >secret "+redisstore.AccessString(commands...))...).Err(); err != nil {
-			t.Fatal(err)
+		for _, server := range servers {
+			if err := server.Do(ctx, anyOf("acl setuser "+name+" >secret "+redisstore.AccessString(commands...))...).Err(); err != nil {
+				t.Fatal(err)
+			}
 		}
 		client := connect(name)
 		t.Cleanup(func() {
 			if err := client.Close(); err != nil {
 				t.Error(err)
 			}
-			denied, err := server.ACLLog(context.WithoutCancel(ctx), 1000).Result()
-			if err != nil {
-				t.Error(err)
-			}
-			for _, d := range denied {
-				if d.Username == name {
-					t.Errorf("access list of the %s: denied %s (%s, %s)", role, d.Object, d.Reason, d.Context)
-				}
-			}
-			if err := server.ACLDelUser(ctx, name).Err(); err != nil {
-				t.Error(err)
+			for _, server := range servers {
+				removeUser(t, server, role, name)
 			}
 		})
 		return client
 	}
 	return users{add("function", redisstore.Commands()), add("operator", redisstore.AdministrationCommands())}
+}
+
+// removeUser removes a user from a server. It checks that the server denied the user no command.
+func removeUser(t testing.TB, server *redis.Client, role, name string) {
+	t.Helper()
+	denied, err := server.ACLLog(context.WithoutCancel(ctx), 1000).Result()
+	if errors.Is(err, redis.ErrClosed) { // the test has killed the server
+		return
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	for _, d := range denied {
+		if d.Username == name {
+			t.Errorf("access list of the %s: denied %s (%s, %s)", role, d.Object, d.Reason, d.Context)
+		}
+	}
+	if err := server.ACLDelUser(ctx, name).Err(); err != nil {
+		t.Error(err)
+	}
 }
 
 func anyOf(words string) (all []any) {

@@ -70,6 +70,7 @@ type Client interface {
 // Store is a limiter.Store in Redis. It is safe for concurrent use.
 type Store struct {
 	client   Client
+	cluster  *redis.ClusterClient // nil if the client is of another kind
 	o        Options
 	skew     limiter.Skew
 	untidied atomic.Int64 // instant of the last log line about tidying, in ns since 1970
@@ -82,13 +83,15 @@ var (
 
 // Commands returns the commands that an access list must allow for Take and Settle, on all keys
 // (redis.io/docs, "ACL"). The list includes the commands that the client itself calls, also in a
-// cluster.
+// cluster whose slots move.
 func Commands() []string {
-	return []string{"cluster|slots", "eval", "evalsha", "get", "hello", "pttl", "set", "time"}
+	return []string{"asking", "cluster|slots", "eval", "evalsha", "get", "hello", "pttl", "set", "time"}
 }
 
 // AdministrationCommands returns the commands that an access list must allow for Inspect and Reset.
-func AdministrationCommands() []string { return []string{"cluster|slots", "del", "get", "hello"} }
+func AdministrationCommands() []string {
+	return []string{"asking", "cluster|slots", "del", "get", "hello"}
+}
 
 // AccessString returns the rules of an access list, for ACL SETUSER and for ElastiCache. With these
 // rules a user may call the given commands on all keys, and no other commands.
@@ -117,7 +120,8 @@ func New(client Client, o Options) (*Store, error) {
 	if c, ok := client.(interface{ AddHook(hook redis.Hook) }); ok {
 		c.AddHook(NoRetry{})
 	}
-	return &Store{client: &batched{Client: client}, o: o}, nil
+	cluster, _ := client.(*redis.ClusterClient)
+	return &Store{client: &batched{Client: client}, cluster: cluster, o: o}, nil
 }
 
 // obeysDeadlines reports whether a call of client ends with its context. Failover clients are also *redis.Client or
@@ -162,7 +166,7 @@ func (s *Store) charge(ctx context.Context, now algo.Instant, key string, charge
 	if sent, due := s.skew.Begin(); due {
 		client = timed{s.client, key, sent, &s.skew}
 	}
-	v, charged, err := run(ctx, client, takeScript, []string{key}, limiter.Once{}, encodeTake(now, charges, results), lifetime(charges, results))
+	v, charged, err := s.run(ctx, client, takeScript, []string{key}, limiter.Once{}, encodeTake(now, charges, results), lifetime(charges, results))
 	if err != nil || !charged {
 		return v, false, err
 	}
@@ -180,7 +184,7 @@ func (s *Store) tidy(ctx context.Context, now algo.Instant, key string, v value,
 	if tidied == nil {
 		return
 	}
-	_, _, err := run(ctx, s.client, replaceScript, []string{key}, limiter.Once{}, []byte(v), []byte(tidied), tidied.ttl(now, charges))
+	_, _, err := s.run(ctx, s.client, replaceScript, []string{key}, limiter.Once{}, []byte(v), []byte(tidied), tidied.ttl(now, charges))
 	if err == nil {
 		return
 	}
@@ -229,7 +233,7 @@ func (s *Store) settle(ctx context.Context, now algo.Instant, key string, v valu
 			tried = v
 			v, done, err = s.charge(ctx, now, key, charges, results)
 		} else {
-			v, done, err = run(ctx, s.client, replaceScript, []string{key}, limiter.Once{}, []byte(v), []byte(outcome.next), outcome.next.ttl(now, charges))
+			v, done, err = s.run(ctx, s.client, replaceScript, []string{key}, limiter.Once{}, []byte(v), []byte(outcome.next), outcome.next.ttl(now, charges))
 		}
 		if err != nil {
 			return false, err
@@ -251,7 +255,7 @@ func (s *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Su
 		args := appendOnce([]any{encodeSettle(now, charges, results, late), lifetime(charges, nil)}, now, once)
 		reply, err := settleScript.Run(ctx, s.client, keys, args...).Result()
 		if err != nil {
-			return settled, failure(err)
+			return settled, s.failed(err)
 		}
 		if err := refused(reply, once); err != nil {
 			return settled, err
@@ -272,7 +276,7 @@ func (s *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Su
 		}
 		var done bool
 		args := appendOnce([]any{[]byte(v), []byte(next), next.ttl(now, charges)}, now, once)
-		if v, done, err = run(ctx, s.client, replaceScript, keys, once, args...); err != nil {
+		if v, done, err = s.run(ctx, s.client, replaceScript, keys, once, args...); err != nil {
 			return limiter.Settled{}, err
 		}
 		if done {
@@ -304,7 +308,7 @@ func (s *Store) Inspect(ctx context.Context, subject limiter.Subject) ([]limiter
 // Reset implements limiter.Store.
 func (s *Store) Reset(ctx context.Context, subject limiter.Subject) error {
 	if err := s.client.Del(ctx, s.key(subject)).Err(); err != nil {
-		return failure(err)
+		return s.failed(err)
 	}
 	return nil
 }
@@ -312,16 +316,16 @@ func (s *Store) Reset(ctx context.Context, subject limiter.Subject) error {
 func (s *Store) get(ctx context.Context, key string) (value, error) {
 	b, err := s.client.Get(ctx, key).Bytes()
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return nil, failure(err)
+		return nil, s.failed(err)
 	}
 	return b, value(b).check()
 }
 
 // run runs a script. It returns the value in the reply, and whether the script made its change.
-func run(ctx context.Context, client redis.Scripter, script *redis.Script, keys []string, once limiter.Once, args ...any) (v value, done bool, err error) {
+func (s *Store) run(ctx context.Context, client redis.Scripter, script *redis.Script, keys []string, once limiter.Once, args ...any) (v value, done bool, err error) {
 	reply, err := script.Run(ctx, client, keys, args...).Result()
 	if err != nil {
-		return nil, false, failure(err)
+		return nil, false, s.failed(err)
 	}
 	if err := refused(reply, once); err != nil {
 		return nil, false, err
