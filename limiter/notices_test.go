@@ -137,12 +137,13 @@ func TestNotice_outage(t *testing.T) {
 // percentage.
 func TestNotice_refused(t *testing.T) {
 	var got written
-	l := storetest.Must(limiter.New(newRemote(), limiter.Options{Notify: got.write}))
+	store := newRemote()
+	l := storetest.Must(limiter.New(store, limiter.Options{Notify: got.write}))
 	quota, tight := perHour(t, nil), perHour(t, func(l *limiter.Limit) { l.Name, l.Notify, l.Rate.Requests = "tight", limiter.Percentages{}, 1 })
 	both := []limiter.Charge{{Subject: user, Limit: quota, Cost: 8}, {Subject: other, Limit: tight, Cost: 1}}
-	take(t, l, both[1])
-	if d := take(t, l, both...); d.Allowed || len(got) > 0 {
-		t.Errorf("got %+v and notices %v, want a denial and none", d, got)
+	take(t, over(store, 0), both[1]) // the process that decides both does not know this charge
+	if d := take(t, l, both...); d.Allowed || d.Refunds.Given != 1 || len(got) > 0 {
+		t.Errorf("got %+v and notices %v, want a denial with a refund, and none", d, got)
 	}
 }
 
@@ -166,6 +167,60 @@ func TestNotice_markFails(t *testing.T) {
 	takeAt(t, l, noon.Add(30*time.Second), quota)
 	if !slices.Equal(got.percentages(), []int{80}) {
 		t.Errorf("got notices at %v, want 80 once", got.percentages())
+	}
+}
+
+// If Notify returns an error, no mark is set, and a later request writes the notice.
+func TestNotice_writeFails(t *testing.T) {
+	var got written
+	fails := true
+	write := func(ctx context.Context, n limiter.Notice) error {
+		if fails {
+			return errors.New("no connection")
+		}
+		return got.write(ctx, n)
+	}
+	l := storetest.Must(limiter.New(newRemote(), limiter.Options{Notify: write, Logger: slog.New(slog.DiscardHandler)}))
+	quota := limiter.Charge{Subject: user, Limit: perHour(t, nil), Cost: 9}
+	take(t, l, quota)
+	fails, quota.Cost = false, 0
+	for _, after := range []time.Duration{10 * time.Second, time.Minute} {
+		takeAt(t, l, noon.Add(after), quota)
+	}
+	if !slices.Equal(got.percentages(), []int{80}) {
+		t.Errorf("got notices at %v, want 80 once", got.percentages())
+	}
+}
+
+// A process whose clock is set back does not wait until its clock reaches the earlier time again, before it writes a
+// notice that is missing.
+func TestNotice_clockBack(t *testing.T) {
+	var got written
+	store, quota := newRemote(), limiter.Charge{Subject: user, Limit: perHour(t, nil), Cost: 8}
+	takeAt(t, storetest.Must(limiter.New(store, limiter.Options{})), noon, quota) // its notice is missing
+	l := storetest.Must(limiter.New(store, limiter.Options{Notify: got.write}))
+	quota.Cost = 0
+	takeAt(t, l, noon.Add(30*time.Minute), quota)
+	takeAt(t, l, noon.Add(10*time.Minute), quota)
+	if !slices.Equal(got.percentages(), []int{80}) {
+		t.Errorf("got notices at %v, want 80", got.percentages())
+	}
+}
+
+// Newer rules, with other numbers and without notices, decide the charges. A process with the older rules writes no
+// notice.
+func TestNotice_superseded(t *testing.T) {
+	var got written
+	store, newer := newRemote(), perHour(t, func(l *limiter.Limit) { l.Version, l.Rate.Requests, l.Notify = 2, 100, limiter.Percentages{} })
+	takeAt(t, storetest.Must(limiter.New(store, limiter.Options{})), noon, limiter.Charge{Subject: user, Limit: newer, Cost: 85})
+	l := storetest.Must(limiter.New(store, limiter.Options{Notify: got.write, Logger: slog.New(slog.DiscardHandler)}))
+	for i := range 3 {
+		if d := takeAt(t, l, noon.Add(time.Duration(i)*time.Minute), limiter.Charge{Subject: user, Limit: perHour(t, nil), Cost: 1}); !d.Allowed || !d.Superseded {
+			t.Fatalf("got %+v, want it allowed by newer rules", d)
+		}
+	}
+	if len(got) > 0 {
+		t.Errorf("got notices at %v, want none", got.percentages())
 	}
 }
 

@@ -117,3 +117,20 @@ func TestFallback_memory(t *testing.T) {
 		t.Errorf("got %.1f MB for %d subjects, want 5 to 25: correct DefaultFallbackSize's comment", mb, subjects)
 	}
 }
+
+// A charge has leaked almost completely when a request with a slightly later instant uses the bucket. Its refund
+// returns nothing, because that request no longer profits from it.
+func TestFallback_Settle_margin(t *testing.T) {
+	bucket, err := algo.New(algo.Rate{Algorithm: algo.TokenBucket, Requests: 60, Window: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const now = algo.Instant(time.Hour)
+	f, charged, results := NewFallback(10), make([]algo.Result, 1), make([]algo.Result, 1)
+	one := []Charge{{Limit: Limit{Machine: bucket}, Cost: 1}}
+	f.Take(now, "user", one, charged, func() {})
+	f.Take(now.Add(1001*time.Millisecond), "user", one, results, func() {})
+	if given := f.Settle(now.Add(990*time.Millisecond), "user", one, charged, 990*time.Millisecond, make([]int64, 1)); given != 0 {
+		t.Errorf("got %d refunds, want none", given)
+	}
+}
