@@ -576,6 +576,7 @@ func TestGroup_backOff(t *testing.T) {
 				}
 			}
 			at = at.Add(100 * time.Millisecond)
+			synctest.Wait() // lets the group end
 		}
 		if d := takeAt(t, l, at, charge(5)); d.Allowed || !d.FromCache || len(store.costs) != 6 {
 			t.Errorf("got %+v after calls of %v, want a back-off after six calls", d, store.costs)
@@ -611,6 +612,79 @@ func TestGroup_refund_leaked(t *testing.T) {
 		}
 		if d := mustPeek(t, l, later, c); d.Remaining != 100-17 {
 			t.Errorf("got %d remaining, want 83", d.Remaining)
+		}
+	})
+}
+
+// Requests of two windows share a call. The call counts in the later window.
+func TestGroup_instant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newPaced()
+		l := over(store, 0)
+		c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 10, Window: time.Hour}})}
+		oneByOne(3, func(i int) limiter.Decision {
+			return takeAt(t, l, noon.Add(time.Duration(2*i-3)*100*time.Millisecond), c) // the last one is after noon
+		})
+		if n := used(t, store, noon.Add(time.Second), c); n != 2 || len(store.costs) != 2 {
+			t.Errorf("got a count of %d after calls of %v, want 2 after two calls", n, store.costs)
+		}
+	})
+}
+
+// A request waits with a lease that no longer fits. The state still has room for the request itself, so it is charged
+// without the lease.
+func TestGroup_leases_givenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newPaced()
+		l := over(store, 0)
+		c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 100, Window: time.Hour}, Spread: limiter.Spread{Lease: 64}})}
+		for range 7 { // leases of 1, 2 and 4
+			take(t, l, c)
+		}
+		theirs := c
+		theirs.Cost = 90
+		if _, err := store.remote.Take(ctx, algo.InstantOf(noon), user, []limiter.Charge{theirs}, make([]algo.Result, 1)); err != nil {
+			t.Fatal(err)
+		}
+		store.costs = nil
+		decisions := oneByOne(2, func(i int) limiter.Decision {
+			if i == 0 {
+				return mustPeek(t, l, noon, c)
+			}
+			return take(t, l, c)
+		})
+		if want := [][]int64{{0}, {1}}; !decisions[1].Allowed || !slices.EqualFunc(store.costs, want, slices.Equal) {
+			t.Errorf("got %+v after calls of %v, want it allowed after calls of %v", decisions[1], store.costs, want)
+		}
+	})
+}
+
+// The call of a group has a single request and times out, while another request waits. The subject then counts as
+// busy.
+func TestGroup_timeouts_arrival(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newPaced()
+		store.answer = func(call int, _ context.Context) error {
+			if call > 1 {
+				return errHangs
+			}
+			return nil
+		}
+		l := over(store, 0)
+		c := limiter.Charge{Subject: user, Cost: 1, Limit: perMinute(t, "a", 10)}
+		decisions := make([]limiter.Decision, 3)
+		var wg sync.WaitGroup
+		for i, arrives := range []time.Duration{0, 5, 15} { // the second call is in flight from 10 to 20 ms
+			wg.Go(func() {
+				time.Sleep(arrives * time.Millisecond)
+				decisions[i] = takeAt(t, l, noon, c)
+			})
+		}
+		wg.Wait()
+		for i, want := range []limiter.Reason{limiter.ReasonNone, limiter.ReasonBusy, limiter.ReasonTimeout} {
+			if d := decisions[i]; d.Reason != want {
+				t.Errorf("request %d: got %+v, want reason %q", i+1, d, want)
+			}
 		}
 	})
 }

@@ -23,6 +23,7 @@ type partition struct {
 	throttleReads bool                    // the partition throttles reads too
 	parses        bool                    // each read returns a new Machine, as for an item that other rules wrote
 	reads         int
+	exact         int     // reads that do not allow a stale state
 	costs         []int64 // costs of all writes that were not throttled
 	takes         time.Duration
 }
@@ -35,6 +36,9 @@ func (p *partition) Take(ctx context.Context, now algo.Instant, s limiter.Subjec
 	defer p.mu.Unlock()
 	if charges[0].Cost == 0 {
 		p.reads++
+		if !limiter.MayBeStale(ctx) {
+			p.exact++
+		}
 		if p.throttleReads {
 			return false, errThrottledItem
 		}
@@ -89,8 +93,8 @@ func throttledRefuses(t *testing.T) {
 	e, p := pressed(t, true, l)
 	p.throttle[user] = -1
 	c := limiter.Charge{Subject: user, Limit: l, Cost: 1}
-	if d := take(t, e, c); d.Allowed || d.Limit != l || d.RetryAfter == 0 || d.Reason != limiter.ReasonNone || p.reads != 1 {
-		t.Errorf("got %+v after %d reads, want a refusal by the limit after one read", d, p.reads)
+	if d := take(t, e, c); d.Allowed || d.Limit != l || d.RetryAfter == 0 || d.Reason != limiter.ReasonNone || p.reads != 1 || p.exact > 0 {
+		t.Errorf("got %+v after %d reads, %d of them exact, want a refusal by the limit after one read that may be stale", d, p.reads, p.exact)
 	}
 }
 
@@ -222,6 +226,26 @@ func TestLimiter_Take_lease_half(t *testing.T) {
 	}
 	if fmt.Sprint(r.costs) != "[1 2 3 2 1 1]" {
 		t.Errorf("got leases of %d, want at most half of the remaining quota", r.costs)
+	}
+}
+
+// If other processes have used up the limit, the refusal of a lease shows that the request alone has no room either. The
+// process makes one call.
+func TestLimiter_Take_lease_refused(t *testing.T) {
+	r := newRemote()
+	e := over(r, 0)
+	c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 100, Window: time.Hour}, Spread: limiter.Spread{Lease: 10}})}
+	for range 7 { // leases of 1, 2 and 4
+		take(t, e, c)
+	}
+	theirs := c
+	theirs.Cost = 93
+	if d := take(t, over(r, 0), theirs); !d.Allowed {
+		t.Fatalf("got %+v, want it allowed", d)
+	}
+	r.takes.Store(0)
+	if d := take(t, e, c); d.Allowed || r.takes.Load() != 1 {
+		t.Errorf("got %+v after %d calls, want a refusal after one", d, r.takes.Load())
 	}
 }
 
@@ -392,6 +416,138 @@ func TestLimiter_Take_pressure_lastLeases(t *testing.T) {
 		for i := range left {
 			if d := take(t, e, c); !d.Allowed || d.StoreCalls > 1 {
 				t.Errorf("request %d of the last %d: got %+v, want it allowed after at most one call", i+1, left, d)
+			}
+		}
+	})
+}
+
+// The charge of a lease is slightly earlier than its request. This lets the processes exceed the burst by at most
+// 0.1 %.
+func TestLimiter_Take_pressure_backdated(t *testing.T) {
+	const burst = 10_000
+	synctest.Test(t, func(t *testing.T) {
+		l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: burst, Window: 10 * time.Second}})
+		_, p := pressed(t, true, l)
+		e := storetest.Must(limiter.New(p, limiter.Options{IntN: func(n int) int { return n - 1 }, Logger: slog.New(slog.DiscardHandler)})) // the longest difference
+		size := leased(t, e, p, l, 400)
+		at := noon.Add(3500 * time.Millisecond) // the bucket is full
+		c := limiter.Charge{Subject: user, Limit: l, Cost: 1}
+		calls := len(p.costs)
+		for range size {
+			takeAt(t, e, at, c)
+		}
+		if got := p.costs[calls:]; len(got) != 1 || got[0] != size {
+			t.Fatalf("got charges of %d, want one lease of %d", got, size)
+		}
+		if left := mustPeek(t, over(p.remote, 0), at, c).Remaining; size+left > burst+burst/1000 {
+			t.Errorf("%d used and %d left at once, want at most %d", size, left, burst+burst/1000)
+		}
+	})
+}
+
+// Near its limit, a subject gets no lease after a throttled write.
+func TestLimiter_Take_pressure_noRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := pressedLimit(t, algo.FixedWindow, 10_000, limiter.OnErrorDeny)
+		e, p := pressed(t, false, l)
+		c := limiter.Charge{Subject: user, Limit: l, Cost: 9_900}
+		take(t, e, c)
+		c.Cost, p.throttle[user], p.costs = 1, 1, nil
+		if d := take(t, e, c); !d.Allowed || fmt.Sprint(p.costs) != "[1]" {
+			t.Errorf("got %+v and charges of %d, want it allowed and one charge of 1", d, p.costs)
+		}
+	})
+}
+
+// However often writes are throttled, the process takes leases.
+func TestLimiter_Take_pressure_long(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := pressedLimit(t, algo.FixedWindow, 10_000_000, limiter.OnErrorDeny)
+		e, p := pressed(t, true, l)
+		c := limiter.Charge{Subject: user, Limit: l, Cost: 1}
+		leased(t, e, p, l, 64)
+		for second := range 80 {
+			p.costs, p.throttle[user] = nil, 1
+			for range 50 {
+				if d := takeAt(t, e, noon.Add(time.Duration(second)*1100*time.Millisecond), c); !d.Allowed {
+					t.Fatalf("got %+v, want it allowed", d)
+				}
+			}
+			if len(p.costs) > 7 {
+				t.Fatalf("after %d throttled writes: got charges of %d for 50 requests, want leases", second, p.costs)
+			}
+		}
+	})
+}
+
+// If the clock is set back, the process does not stay in a pause, and a subject does not stay hot.
+func TestLimiter_Take_pressure_clockBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := pressedLimit(t, algo.SlidingLog, 300, limiter.OnErrorAllow)
+		e, p := pressed(t, true, l)
+		c := limiter.Charge{Subject: user, Limit: l, Cost: 1}
+		p.throttle[user] = -1
+		for range 2 {
+			if d := take(t, e, c); d.Reason != limiter.ReasonBusy {
+				t.Fatalf("got %+v, want a busy subject", d)
+			}
+		}
+		p.between = nil
+		if d := takeAt(t, e, noon.Add(-time.Hour), c); !d.Allowed || d.Reason != limiter.ReasonThrottled {
+			t.Errorf("an hour earlier, and throttled: got %+v, want on_error to decide", d)
+		}
+		p.throttle[user] = 0
+		if d := takeAt(t, e, noon.Add(-2*time.Hour), c); !d.Allowed || d.Reason != limiter.ReasonNone {
+			t.Errorf("two hours earlier: got %+v, want it allowed", d)
+		}
+	})
+}
+
+// All writes of a hot subject are throttled, and other processes have used up its limit. A read shows that, so the
+// limit refuses the request.
+func TestLimiter_Take_throttled_hotRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := pressedLimit(t, algo.FixedWindow, 10_000, limiter.OnErrorDeny)
+		e, p := pressed(t, true, l)
+		leased(t, e, p, l, 16)
+		at := noon.Add(1100 * time.Millisecond) // the lease has ended, and the subject is still hot
+		c := limiter.Charge{Subject: user, Limit: l, Cost: 1}
+		theirs := c
+		theirs.Cost = mustPeek(t, over(p.remote, 0), at, c).Remaining
+		takeAt(t, over(p.remote, 0), at, theirs)
+		p.throttle[user], p.between = -1, nil
+		if d := takeAt(t, e, at, c); d.Allowed || d.Limit != l || d.Reason != limiter.ReasonNone {
+			t.Errorf("got %+v, want a refusal by the limit", d)
+		}
+	})
+}
+
+// A throttled write is repeated, and the repeated call has no answer. The store answered the first call, so this is no
+// outage.
+func TestLimiter_Take_throttled_noAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := pressedLimit(t, algo.FixedWindow, 300, limiter.OnErrorAllow)
+		e, p := pressed(t, false, l)
+		p.throttle[user] = 1
+		p.between = func() { p.fail = map[limiter.Subject]error{user: errHangs} }
+		if d := take(t, e, limiter.Charge{Subject: user, Limit: l, Cost: 1}); d.Allowed || d.Reason != limiter.ReasonBusy {
+			t.Errorf("got %+v, want a busy subject", d)
+		}
+	})
+}
+
+// A shadow limit refuses nothing, so a throttled write of it is not repeated.
+func TestLimiter_Take_throttled_shadow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 300, Window: time.Hour}, Shadow: true})
+		e, p := pressed(t, false, l)
+		for _, s := range l.Subjects(user) {
+			p.throttle[s] = 5
+		}
+		d := take(t, e, limiter.Charge{Subject: user, Limit: l, Cost: 1})
+		for _, s := range l.Subjects(user) {
+			if !d.Allowed || p.reads != 0 || p.throttle[s] != 4 {
+				t.Errorf("got %+v after %d reads and %d writes, want it allowed after one write", d, p.reads, 5-p.throttle[s])
 			}
 		}
 	})
