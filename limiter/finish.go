@@ -48,6 +48,14 @@ func (r *request) refundBatches(ctx context.Context) {
 	}
 }
 
+// noticeDeadline returns ctx with the deadline of the decision, which also bounds its notices.
+func (r *request) noticeDeadline(ctx context.Context) context.Context {
+	if ctx = r.deadline(ctx); r.cancel == nil {
+		r.ctx, r.cancel = r.limiter.notices.bounded(ctx)
+	}
+	return r.ctx
+}
+
 // writeNotices writes the notices that are due after the decision of r. A denied request can cause a
 // notice too, because its states can show a percentage that has no mark. Counts of the fallback cause no
 // notice, because it does not know the usage of all processes.
@@ -70,7 +78,12 @@ func (r *request) writeNotices(ctx context.Context) {
 			if denied || !b.taken {
 				charge.Cost = 0
 			}
-			calls := l.notices.after(ctx, r.now, &observed{charge, b.results[j]})
+			u := observed{charge, b.results[j]}
+			due := l.notices.due(r.now, &u)
+			if len(due) == 0 {
+				continue
+			}
+			calls := l.notices.after(r.noticeDeadline(ctx), r.now, &u, due)
 			if b.remote {
 				r.storeCalls += calls
 			}

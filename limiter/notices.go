@@ -173,17 +173,13 @@ func (n *notices) at(key noticeKey, period int64) *noticed {
 	return at
 }
 
-// after writes the notices that are due after a charge, and returns the number of store calls.
-func (n *notices) after(ctx context.Context, now algo.Instant, u *observed) (calls int) {
-	due := n.due(now, u)
-	if len(due) == 0 {
-		return 0
-	}
-	if n.timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), n.timeout)
-		defer cancel()
-	}
+// bounded returns ctx with the timeout of notices. It is for a Local store, whose decisions have no deadline.
+func (n *notices) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), n.timeout)
+}
+
+// after writes the notices of the due percentages after a charge, and returns the number of store calls.
+func (n *notices) after(ctx context.Context, now algo.Instant, u *observed, due []int) (calls int) {
 	unmarked, err := n.unmarked(ctx, now, u, due)
 	if err != nil {
 		n.log.problem(ctx, now, slog.LevelWarn, "marks of notices not read", err)

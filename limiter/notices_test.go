@@ -371,3 +371,43 @@ func TestNewLimit_notify(t *testing.T) {
 	}
 	perHour(t, func(l *limiter.Limit) { l.LocalProcesses = 5 })
 }
+
+// All notices of a decision or settlement have one deadline, which is that of the decision or settlement itself.
+func TestNotice_deadline(t *testing.T) {
+	var charges []limiter.Charge
+	for i := range 5 {
+		charges = append(charges, limiter.Charge{Subject: user, Cost: 4, Limit: perHour(t, func(l *limiter.Limit) { l.Name = "quota" + strconv.Itoa(i) })})
+	}
+	hang := func(ctx context.Context, _ limiter.Notice) error {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	for name, newStore := range map[string]func() limiter.Store{
+		"shared": func() limiter.Store { return newRemote() },
+		"local":  func() limiter.Store { return storetest.Must(memstore.New(memstore.Options{})) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := storetest.Must(limiter.New(newStore(), limiter.Options{Timeout: 100 * time.Millisecond, Notify: hang, Logger: slog.New(slog.DiscardHandler)}))
+				_, receipt, err := l.TakeRefundable(ctx, time.Now(), charges)
+				if err != nil {
+					t.Fatal(err)
+				}
+				began := time.Now()
+				receipt.Settle(ctx, began, func(limiter.Charge) int64 { return 8 }) // 80 % of each limit
+				if took := time.Since(began); took != 100*time.Millisecond {
+					t.Errorf("settlement: took %s, want 100 ms", took)
+				}
+				began = time.Now()
+				next := slices.Clone(charges)
+				for i := range next {
+					next[i].Cost = 2
+				}
+				takeAt(t, l, began, next...)
+				if took := time.Since(began); took != 100*time.Millisecond {
+					t.Errorf("decision: took %s, want 100 ms", took)
+				}
+			})
+		})
+	}
+}
