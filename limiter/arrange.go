@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -40,8 +41,8 @@ func (r *request) fill() {
 		b := &r.batches[i]
 		b.items, b.charges, b.results = r.grouped[b.from:b.to], r.charges[b.from:b.to:b.to], r.results[b.from:b.to:b.to]
 		b.store, b.remote = l.store, l.sharesStore()
-		if r.unsynced != nil && b.has(r.unsynced) {
-			b.err = r.syncErr
+		for j := range b.items {
+			b.err = cmp.Or(b.err, b.items[j].unsynced)
 		}
 		if b.items[0].cells {
 			b.store, b.remote = l.cells, false

@@ -17,7 +17,8 @@ type item struct {
 	backOff  time.Duration // time for which the back-off refuses the charge, even if the state has room
 	cells    bool          // the store Options.Cells counts the charge, and not Limiter.store
 	sharded  bool
-	done     bool // a tracker decided this charge
+	done     bool  // a tracker decided this charge
+	unsynced error // why the counter of the charge cannot decide it; nil if it can
 
 	lease     *tracker // tracker whose lease the charge renews; nil if none
 	leaseSize int64    // size of the new lease
@@ -71,11 +72,6 @@ type batch struct {
 // shadow reports whether the limits of b are shadow limits, which refuse nothing. Shadow limits count on
 // separate subjects. Therefore, all limits of a batch are shadow limits, or none is.
 func (b *batch) shadow() bool { return b.items[0].original.Shadow }
-
-// has reports whether b has an item for the limit and subject of i.
-func (b *batch) has(i *item) bool {
-	return slices.ContainsFunc(b.items, func(it item) bool { return it.original == i.original && it.Subject == i.Subject })
-}
 
 // refuser returns the first limit of b that refuses; nil if none does.
 func (b *batch) refuser(now algo.Instant) *Limit {

@@ -34,8 +34,6 @@ type request struct {
 
 	renewals  []*tracker // trackers that the store call of this request will renew
 	waitedFor *tracker   // the tracker whose renewal the request waited for
-	unsynced  *item      // an item whose counter could not synchronize
-	syncErr   error      // the error of that synchronization
 
 	chargedAt    time.Time // when the stores were charged; zero if no refund can follow
 	overshoot    int64

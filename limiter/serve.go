@@ -37,8 +37,8 @@ func (r *request) serve(ctx context.Context) {
 	if !l.sharesStore() || !r.spread && !l.trackers.anyPressure(r.now) {
 		return
 	}
-	for waits := 0; waits < serveRounds; {
-		wait, due := r.tryTrackers()
+	for waits := 0; ; {
+		wait, due := r.tryTrackers(waits < serveRounds)
 		switch {
 		case wait != nil:
 			waits++
@@ -48,9 +48,7 @@ func (r *request) serve(ctx context.Context) {
 				return
 			}
 		case due != nil:
-			if !r.synchronize(ctx, due) {
-				return
-			}
+			r.synchronize(ctx, due)
 		default:
 			return
 		}
@@ -58,8 +56,9 @@ func (r *request) serve(ctx context.Context) {
 }
 
 // tryTrackers lets trackers decide all their items, or none. If it decides none, it returns a channel
-// to wait for, or an item whose counter this request has to synchronize.
-func (r *request) tryTrackers() (wait <-chan struct{}, due *item) {
+// to wait for, or an item whose counter this request has to synchronize. If mayWait is false, it leaves
+// the items that would have to wait to the store.
+func (r *request) tryTrackers(mayWait bool) (wait <-chan struct{}, due *item) {
 	ts := r.limiter.trackers
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -67,7 +66,7 @@ func (r *request) tryTrackers() (wait <-chan struct{}, due *item) {
 	for i := range r.items {
 		it := &r.items[i]
 		t := r.tracker(it)
-		if t == nil {
+		if t == nil || it.unsynced != nil {
 			continue
 		}
 		s := served{item: it, tracker: t}
@@ -78,9 +77,8 @@ func (r *request) tryTrackers() (wait <-chan struct{}, due *item) {
 		case r.look:
 			s.allowed, s.result = t.counter.Look(r.now, it.want, it.Force)
 		case !serves && r.tracked(it) && t.givesUp(r.waitedFor == t):
-			r.dropServed()
-			r.unsynced, r.syncErr = it, t.err
-			return nil, nil
+			it.unsynced = t.err
+			continue
 		case synchronized && t.renewing == nil && (!serves || t.counter.Due(r.now)):
 			due = it
 			t.renewing = make(chan struct{})
@@ -89,8 +87,8 @@ func (r *request) tryTrackers() (wait <-chan struct{}, due *item) {
 			refused = refused || !s.allowed && !it.original.Shadow
 		case serves:
 			s.use(r.now)
-		case t.renewing != nil && !r.tracked(it):
-			continue // the request charges the store and does not wait for the lease
+		case t.renewing != nil && (!mayWait || !r.tracked(it)):
+			continue // the request charges the store and does not wait
 		case t.renewing != nil:
 			wait, r.waitedFor = t.renewing, t
 		default:
@@ -136,9 +134,9 @@ func (r *request) dropServed() {
 }
 
 // synchronize synchronizes the counter of an item with the store. The store makes the charges that the
-// counter has not yet reported, even beyond the limit. synchronize returns false if the store failed and
-// the counter must not decide without the store.
-func (r *request) synchronize(ctx context.Context, it *item) bool {
+// counter has not yet reported, even beyond the limit. If the store failed and the counter must not decide without
+// the store, the store decides the item.
+func (r *request) synchronize(ctx context.Context, it *item) {
 	l := r.limiter
 	l.trackers.mu.Lock()
 	t := l.trackers.get(r.now, it.Subject, it.original)
@@ -171,10 +169,8 @@ func (r *request) synchronize(ctx context.Context, it *item) bool {
 	switch {
 	case err == nil, busy(err) && (it.original.reports != nil || t.counter.Known()):
 	case !t.counter.Known() || !it.original.countsAlone():
-		r.unsynced, r.syncErr = it, err
-		return false
+		it.unsynced = err
 	case it.original.Shadow:
 		l.log.failure(ctx, r.now, err)
 	}
-	return true
 }
