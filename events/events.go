@@ -15,5 +15,5 @@ var Files embed.FS
 const (
 	Issuer   = "https://issuer.example"
 	Audience = "weir"
-	APIKey   = "weir-sample-enterprise-key"
+	APIKey   = "weir_sample_enterprise_key"
 )

@@ -90,6 +90,11 @@ type Config struct {
 
 	// RequireCredential rejects anonymous callers.
 	RequireCredential bool `env:"REQUIRE_CREDENTIAL"`
+	// APIKeyHeader is the header field of API keys. "none" means that API keys identify no caller.
+	APIKeyHeader string `env:"API_KEY_HEADER, default=x-api-key"`
+	// ForeignAPIKeys decides a request with an API key that is not Weir's, such as a key of a usage plan. "ignore"
+	// identifies the caller without the key. "refuse" answers 401.
+	ForeignAPIKeys string `env:"FOREIGN_API_KEYS, default=ignore"`
 	// IPv6Bits is the prefix length of the network that counts as one IPv6 caller.
 	IPv6Bits int `env:"IPV6_BITS, default=64"`
 
@@ -117,6 +122,7 @@ var (
 	validCache    = pattern(`^[a-z][a-z0-9-]{0,39}$`)
 	validOrigin   = pattern(`^(https://[A-Za-z0-9.-]+|http://(localhost|127\.0\.0\.1|\[::1\]))(:[0-9]{1,5})?$`)
 	validBasePath = pattern(`^(/[A-Za-z0-9_.~-]+)+$`)
+	validHeader   = pattern(`^[A-Za-z0-9!#$%&'*+.^_|~-]{1,64}$`)
 )
 
 func pattern(expression string) func() *regexp.Regexp {
@@ -163,6 +169,10 @@ func (c *Config) validate() error {
 		check(validOrigin().MatchString(origin) || origin == "*" && len(c.CORSOrigins) == 1,
 			"CORS_ORIGINS: got %q, want only *, or origins without a path (https://app.example.com, http://localhost:3000)", origin)
 	}
+	check(validHeader().MatchString(c.APIKeyHeader) && !strings.EqualFold(c.APIKeyHeader, "authorization") && !strings.EqualFold(c.APIKeyHeader, "cookie"),
+		"API_KEY_HEADER: got %q, want the name of a header field other than Authorization and Cookie, or %s", c.APIKeyHeader, contract.NoAPIKeys)
+	check(c.ForeignAPIKeys == contract.ForeignKeysIgnored || c.ForeignAPIKeys == contract.ForeignKeysRefused,
+		"FOREIGN_API_KEYS: got %q, want %s or %s", c.ForeignAPIKeys, contract.ForeignKeysIgnored, contract.ForeignKeysRefused)
 	check(c.IPv6Bits >= 1 && c.IPv6Bits <= 128, "IPV6_BITS: got %d, want 1 to 128", c.IPv6Bits)
 	check(c.JWKS == "" || c.JWTIssuer != "", "JWT_ISSUER: required with JWKS; otherwise tokens of any issuer with the same key are valid")
 	check(c.JWKS == "" || c.JWTAudience != "", "JWT_AUDIENCE: required with JWKS; otherwise tokens for other APIs are valid")

@@ -81,7 +81,7 @@ func (c Config) Environment(ctx context.Context, store limiter.Store, o Options)
 	}
 	return &lambdahttp.Environment{
 		Limiter: l, Rules: o.Rules, Identifier: identifier, Clock: o.Clock, Logger: o.Logger, Recorder: recorder, Events: events, Receipts: ring,
-		BasePath: c.BasePath, MaxDelay: c.MaxDelay, CORSOrigins: c.CORSOrigins, ResponseStream: c.ResponseStream, SampleLogin: c.SampleLogin,
+		BasePath: c.BasePath, APIKeyHeader: c.APIKeyHeader, MaxDelay: c.MaxDelay, CORSOrigins: c.CORSOrigins, ResponseStream: c.ResponseStream, SampleLogin: c.SampleLogin,
 	}, nil
 }
 
@@ -161,7 +161,7 @@ func (c Config) apiKeys() (*caller.APIKeys, error) {
 }
 
 func (c Config) identifier() (*caller.Identifier, error) {
-	o := caller.Options{RequireCredential: c.RequireCredential, IPv6Bits: c.IPv6Bits}
+	o := caller.Options{RequireCredential: c.RequireCredential, IPv6Bits: c.IPv6Bits, RefuseForeignKeys: c.ForeignAPIKeys == contract.ForeignKeysRefused}
 	table, err := c.records(context.Background())
 	if err != nil {
 		return nil, err
@@ -185,6 +185,9 @@ func (c Config) identifier() (*caller.Identifier, error) {
 		if o.APIKeys, err = c.apiKeys(); err != nil {
 			return nil, err
 		}
+	}
+	if c.APIKeyHeader == contract.NoAPIKeys {
+		o.APIKeys = nil
 	}
 	return caller.New(o), nil
 }

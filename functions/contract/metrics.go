@@ -35,6 +35,7 @@ const (
 	MetricReceiptsExpired  = "ReceiptsExpired"
 
 	MetricRecordsIgnored = "RecordsIgnored"
+	MetricForeignKeys    = "ForeignKeys"
 	MetricNotices        = "Notices"
 
 	MetricClamped       = "Clamped"
@@ -69,7 +70,7 @@ func Metrics() []string {
 		MetricSettlementsLost, MetricReportsRejected, MetricDebtExcess,
 		MetricReceiptsSettled, MetricReceiptsOmitted, MetricReceiptsForged, MetricReceiptsReplayed, MetricReceiptsExpired,
 		MetricRulesRefused, MetricRulesVersion, MetricRulesAge, MetricEventsDropped, MetricClockSkew,
-		MetricRecordsIgnored, MetricNotices,
+		MetricRecordsIgnored, MetricForeignKeys, MetricNotices,
 	}
 }
 

@@ -32,6 +32,11 @@ const (
 const (
 	// VariableBasePath is the path that a custom domain adds before every path of the API.
 	VariableBasePath = "BASE_PATH"
+	// VariableAPIKeyHeader is the header field of API keys: a name, or [NoAPIKeys].
+	VariableAPIKeyHeader = "API_KEY_HEADER"
+	// VariableForeignAPIKeys decides requests with an API key that is not Weir's: [ForeignKeysIgnored] or
+	// [ForeignKeysRefused].
+	VariableForeignAPIKeys = "FOREIGN_API_KEYS"
 	// VariableLocal permits settings that are only for local runs, such as key files.
 	VariableLocal = "WEIR_LOCAL"
 )
@@ -86,6 +91,15 @@ const (
 // JWKSRecords is the value of [VariableJWKS] that selects the copy of the issuer's keys in the
 // records table.
 const JWKSRecords = "records:"
+
+// NoAPIKeys is the value of [VariableAPIKeyHeader] with which API keys identify no caller.
+const NoAPIKeys = "none"
+
+// These are the values of [VariableForeignAPIKeys].
+const (
+	ForeignKeysIgnored = "ignore"
+	ForeignKeysRefused = "refuse"
+)
 
 // These are the values of [VariableEvents].
 const (

@@ -189,6 +189,41 @@ func TestAuthorizer_credentials(t *testing.T) {
 	}
 }
 
+// An API key that is not Weir's identifies nobody. The policy returns it, so that API Gateway finds the usage plan of
+// the key. A key that API Gateway would not accept is left out.
+func TestAuthorizer_foreignKey(t *testing.T) {
+	event := sampleEvent(t, "rest-authorizer-apikey.json")
+	for key, want := range map[string]string{
+		"partner-key-of-20-letters": "partner-key-of-20-letters", strings.Repeat("k", 129): "", "weir_sample_enterprise_key": "",
+	} {
+		e := memory(t)
+		p, err := authorize(t, e, changed(t, event, "weir_sample_enterprise_key", key))
+		if err != nil || effect(p) != "Allow" || p.UsageIdentifierKey != want {
+			t.Errorf("%.40s: got %+v, %v; want Allow with the usage key %q", key, p, err, want)
+		}
+		if foreign := !strings.HasPrefix(key, "weir_"); foreign == strings.HasPrefix(p.PrincipalID, "apikey:") {
+			t.Errorf("%.40s: got the principal %s", key, p.PrincipalID)
+		}
+	}
+	if _, err := authorize(t, memory(t), changed(t, event, "weir_sample_enterprise_key", "weir_x")); err == nil || err.Error() != "Unauthorized" {
+		t.Errorf("a key of Weir's, cut short: got %v, want Unauthorized", err)
+	}
+}
+
+// API_KEY_HEADER can name another header field for Weir's keys.
+func TestAuthorizer_apiKeyHeader(t *testing.T) {
+	e := memory(t)
+	e.APIKeyHeader = "x-weir-key"
+	event := sampleEvent(t, "rest-authorizer-apikey.json")
+	if p, err := authorize(t, e, event); err != nil || strings.HasPrefix(p.PrincipalID, "apikey:") {
+		t.Errorf("key in x-api-key: got %+v, %v; want a caller without a key", p, err)
+	}
+	moved := bytes.ReplaceAll(bytes.ReplaceAll(event, []byte(`"x-api-key"`), []byte(`"X-Weir-Key"`)), []byte(`"X-API-Key"`), []byte(`"X-Weir-Key"`))
+	if p, err := authorize(t, e, moved); err != nil || !strings.HasPrefix(p.PrincipalID, "apikey:") {
+		t.Errorf("key in x-weir-key: got %+v, %v; want the caller of the key", p, err)
+	}
+}
+
 const ownDomain = `"domainName": "a1b2c3d4e5.execute-api.eu-central-1.amazonaws.com"`
 
 // All spellings of a path are charged as one endpoint. A long path does not make the policy invalid.

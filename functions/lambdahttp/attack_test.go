@@ -535,8 +535,8 @@ func TestAttack_chargeAnotherUser(t *testing.T) {
 			"expired":                          {"Authorization": a.token(t, map[string]any{"sub": "victim", "exp": noon.Add(-time.Hour).Unix()})},
 			"for another API":                  {"Authorization": a.token(t, map[string]any{"sub": "victim", "aud": "other"})},
 			"a valid token and an unknown key": {"Authorization": good, "X-Api-Key": caller.NewAPIKey()},
-			"an id in place of the key":        {"X-Api-Key": "victim"},
-			"a hash in place of the key":       {"X-Api-Key": caller.HashAPIKey([]byte(secret), "victim")},
+			"an id in place of the key":        {"X-Api-Key": "weir_victim"},
+			"a hash in place of the key":       {"X-Api-Key": "weir_" + caller.HashAPIKey([]byte(secret), "victim")},
 		} {
 			for range 10 {
 				if got := send(request{header: header}); got.status != http.StatusUnauthorized {

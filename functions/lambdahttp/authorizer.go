@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/aws/aws-lambda-go/lambda"
 
@@ -19,6 +20,9 @@ import (
 // errUnauthorized has the exact text that makes API Gateway answer 401. Any other error means that the
 // authorizer failed, and API Gateway answers with the static 503 of its AUTHORIZER_* responses.
 var errUnauthorized = errors.New("Unauthorized")
+
+// maxUsageKey is the length of the longest API key of API Gateway.
+const maxUsageKey = 128
 
 // errStoreFailed is the error if the store fails and a rule has on_error "deny".
 var errStoreFailed = errors.New("the store failed, and a rule has on_error deny")
@@ -38,7 +42,7 @@ func (a authorizer) Invoke(ctx context.Context, payload []byte) ([]byte, error) 
 	defer a.Events.Wait(ctx)
 	// If a reload happens before the decision, the new rules can use other header fields. For this
 	// request, such fields count as missing.
-	event, err := parseAuthorizerEvent(payload, a.Rules.Current().Headers())
+	event, err := parseAuthorizerEvent(payload, a.headers())
 	if err == nil && event.kind != "REQUEST" {
 		err = fmt.Errorf("got type %q, want REQUEST; an event of a TOKEN authorizer lacks the request", event.kind)
 	}
@@ -46,6 +50,15 @@ func (a authorizer) Invoke(ctx context.Context, payload []byte) ([]byte, error) 
 		return nil, a.undecided(fmt.Errorf("authorizer event: %w", err))
 	}
 	return a.decide(ctx, &event)
+}
+
+// headers returns the header fields, besides the credentialFields, that the decision needs.
+func (a authorizer) headers() []string {
+	fields, key := a.Rules.Current().Headers(), a.apiKeyHeader()
+	if i, found := slices.BinarySearch(fields, key); !found && key != defaultAPIKeyHeader {
+		return slices.Insert(slices.Clone(fields), i, key)
+	}
+	return fields
 }
 
 // decide returns the policy for an event.
@@ -79,5 +92,9 @@ func (a authorizer) policy(event *authorizerEvent, effect string, r httplimit.Re
 	if tier == "" { // no rule matches the request
 		tier = a.Rules.Current().Tier(r.Caller.Tier)
 	}
-	return policy(event.methodARN, effect, r, tier, receipt)
+	foreignKey := ""
+	if keys := event.header[a.apiKeyHeader()]; r.Caller.ForeignKey && len(keys) == 1 && len(keys[0]) <= maxUsageKey {
+		foreignKey = keys[0]
+	}
+	return policy(event.methodARN, effect, r, tier, receipt, foreignKey)
 }

@@ -22,8 +22,11 @@ type authorizerEvent struct {
 	sourceIP  string
 }
 
-// credentialFields are the header fields that contain credentials.
-var credentialFields = [...]string{"Authorization", "X-Api-Key"}
+// defaultAPIKeyHeader is the header field of API keys if Environment.APIKeyHeader is empty.
+const defaultAPIKeyHeader = "X-Api-Key"
+
+// credentialFields are the header fields that usually contain credentials.
+var credentialFields = [...]string{"Authorization", defaultAPIKeyHeader}
 
 // parseAuthorizerEvent parses an event in one pass. It skips members that the authorizer does not
 // need, but they must be valid JSON. Names of members are case-sensitive. If a member repeats, its

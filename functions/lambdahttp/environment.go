@@ -44,6 +44,8 @@ type Environment struct {
 	// from API Gateway's default domain, a load balancer or net/http have no base path and stay
 	// unchanged.
 	BasePath string
+	// APIKeyHeader is the name of the header field of API keys. "" means x-api-key.
+	APIKeyHeader string
 	// MaxDelay bounds how long a request waits for its turn in a leaky bucket, as in httplimit.Options.
 	// A request that an authorizer has decided does not wait.
 	MaxDelay time.Duration
@@ -142,7 +144,15 @@ func (e *Environment) settledLine(s outcome.Settlement) {
 // the store call.
 func (e *Environment) identify(ctx context.Context, now time.Time, r httplimit.Request) (caller.Caller, error) {
 	e.Events.Begin(now)
-	return e.Identifier.Caller(ctx, now, credentials(r.Header, r.Address))
+	return e.Identifier.Caller(ctx, now, credentials(r.Header, e.apiKeyHeader(), r.Address))
+}
+
+// apiKeyHeader returns the canonical name of the header field of API keys.
+func (e *Environment) apiKeyHeader() string {
+	if e.APIKeyHeader == "" {
+		return defaultAPIKeyHeader
+	}
+	return http.CanonicalHeaderKey(e.APIKeyHeader)
 }
 
 // undecided records a request that was not decided because of err. It returns err.

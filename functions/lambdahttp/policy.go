@@ -102,8 +102,9 @@ func decisionFields(context map[string]any) (fields map[string]string, ok bool) 
 
 // policy returns a policy for all paths of the stage. This is safe, because API Gateway does not
 // cache the policy and uses it for this request only. A policy that contained a long path would be
-// invalid.
-func policy(methodARN, effect string, r httplimit.Result, tier, receipt string) []byte {
+// invalid. foreignKey is an API key that is not Weir's; "" if there is none. An API with the API key source AUTHORIZER
+// finds its usage plan by this key.
+func policy(methodARN, effect string, r httplimit.Result, tier, receipt, foreignKey string) []byte {
 	subject := r.Caller.Subject().String()
 	b := make([]byte, 0, 1024+len(receipt))
 	b = append(b, `{"principalId":`...)
@@ -120,6 +121,9 @@ func policy(methodARN, effect string, r httplimit.Result, tier, receipt string) 
 		b = append(b, ',')
 	})
 	b[len(b)-1] = '}' // the closing brace replaces the last comma
+	if foreignKey != "" {
+		b = appendString(append(b, `,"usageIdentifierKey":`...), foreignKey)
+	}
 	return append(b, '}')
 }
 

@@ -208,10 +208,10 @@ func headerOf(single map[string]string, multi map[string][]string) http.Header {
 // credentials returns the credentials of a request. If a header field is repeated, credentials joins its
 // values, and the joined value is an invalid credential. If Weir accepted one of the values, a back end
 // could read another value, and so identify another caller.
-func credentials(h http.Header, address netip.Addr) caller.Credentials {
+func credentials(h http.Header, apiKeyHeader string, address netip.Addr) caller.Credentials {
 	return caller.Credentials{
 		Authorization: strings.Join(h["Authorization"], ", "),
-		APIKey:        strings.Join(h["X-Api-Key"], ", "),
+		APIKey:        strings.Join(h[apiKeyHeader], ", "),
 		Address:       address,
 	}
 }

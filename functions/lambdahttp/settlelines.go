@@ -99,7 +99,7 @@ func uncompressed(data []byte) (log accessLog, err error) {
 func parseLine(message string) (line accessLine, err error) {
 	members, err := membersOf([]byte(message))
 	if err != nil {
-		return line, nil // not a line of the documented format
+		return line, nil //nolint:nilerr // the line does not have the documented format, so it settles nothing
 	}
 	values := make(map[string]string, len(members))
 	for _, m := range members {

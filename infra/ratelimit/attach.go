@@ -40,7 +40,7 @@ func (a *attachment) awaitPrecheck(c constructs.Construct) {
 // API again after a change.
 //
 // The synthesis of the app fails, with one line for each conflict, if
-//   - a method has another authorizer, or needs an API key of API Gateway;
+//   - a method has another authorizer, or needs an API key of API Gateway that FOREIGN_API_KEYS=refuse rejects;
 //   - a method that should be limited was added later, or is missing in the definition;
 //   - the API defines a gateway response that the limits also define;
 //   - a custom domain adds a path before the API, and BASE_PATH in [LimitsProps].Variables is not that

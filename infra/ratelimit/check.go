@@ -86,6 +86,8 @@ func placeholder(variable string) string {
 		return "/path"
 	case contract.VariableRequireCredential:
 		return "true"
+	case contract.VariableForeignAPIKeys:
+		return contract.ForeignKeysIgnored
 	}
 	return "parameter"
 }

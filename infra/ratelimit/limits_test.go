@@ -247,10 +247,6 @@ func TestLimits_Attach_conflicts(t *testing.T) {
 				HttpMethod: jsii.String("PUT"), RestApiId: api.RestApiId(), ResourceId: api.Root().ResourceId(), AuthorizationType: jsii.String("NONE"),
 			})
 		}},
-		"key of API Gateway's": {"needs an API key of API Gateway in the field", func(_ awscdk.Stack, api awsapigateway.RestApi, l *ratelimit.Limits) {
-			api.Root().AddResource(jsii.String("keyed"), nil).AddMethod(jsii.String("GET"), nil, &awsapigateway.MethodOptions{ApiKeyRequired: jsii.Bool(true)})
-			l.Attach(api)
-		}},
 		"gateway response beside Respond": {"Shop/Api has two gateway responses of type UNAUTHORIZED", func(_ awscdk.Stack, api awsapigateway.RestApi, l *ratelimit.Limits) {
 			l.Respond(api)
 			api.AddGatewayResponse(jsii.String("Mine"), &awsapigateway.GatewayResponseOptions{Type: awsapigateway.ResponseType_UNAUTHORIZED()})

@@ -133,8 +133,8 @@ func (v *validation) method(c awsapigateway.CfnMethod) {
 		v.problem("%s is not limited; attach the limits after the API has all its methods", name)
 	case c.AuthorizerId() == nil || *c.AuthorizerId() != *a.authorizer.Ref():
 		v.problem("%s already has an authorizer (%s), and a method can have only one; replace it, call the limiter inside it, or limit in the handler", name, authorization(c))
-	case c.ApiKeyRequired() == true:
-		v.problem("%s needs an API key of API Gateway in the field x-api-key, where the limiter expects its own API key; remove one of the two requirements", name)
+	case c.ApiKeyRequired() == true && v.limits.props.Variables[contract.VariableForeignAPIKeys] == contract.ForeignKeysRefused:
+		v.problem("%s needs an API key of API Gateway, which %s=%s rejects; remove one of the two requirements", name, contract.VariableForeignAPIKeys, contract.ForeignKeysRefused)
 	}
 }
 

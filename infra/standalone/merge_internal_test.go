@@ -237,7 +237,7 @@ func TestTemplate_browser(t *testing.T) {
 					continue
 				}
 				decides++
-				for name, want := range map[string]any{contract.VariableBasePath: node{"Ref": "BasePath"}, contract.VariableRequireCredential: node{"Ref": "RequireCredential"}} {
+				for name, want := range map[string]any{contract.VariableBasePath: node{"Ref": "BasePath"}, contract.VariableRequireCredential: node{"Ref": "RequireCredential"}, contract.VariableAPIKeyHeader: node{"Ref": "ApiKeyHeader"}, contract.VariableForeignAPIKeys: node{"Ref": "ForeignApiKeys"}} {
 					if !reflect.DeepEqual(v[name], want) {
 						t.Errorf("%s: %s: got %v, want %v", id, name, v[name], want)
 					}

@@ -115,6 +115,7 @@ type stack struct {
 	namespace, bucket, prefix, architecture, api, store awscdk.CfnParameter
 	issuer, audience, jwks, email, accessLog            awscdk.CfnParameter
 	origin, basePath, requireCredential                 awscdk.CfnParameter
+	apiKeyHeader, foreignAPIKeys                        awscdk.CfnParameter
 }
 
 func (s *stack) fill(v variant, rules string) {
@@ -125,6 +126,7 @@ func (s *stack) fill(v variant, rules string) {
 		AlarmAction:  awscloudwatchactions.NewSnsAction(s.newTopic()),
 		Variables: map[string]string{
 			contract.VariableBasePath: *s.basePath.ValueAsString(), contract.VariableRequireCredential: *s.requireCredential.ValueAsString(),
+			contract.VariableAPIKeyHeader: *s.apiKeyHeader.ValueAsString(), contract.VariableForeignAPIKeys: *s.foreignAPIKeys.ValueAsString(),
 		},
 	}
 	if v.origin {
@@ -195,6 +197,10 @@ func (s *stack) newParameters() {
 	s.audience = add("Audience", "The claim aud of accepted JWTs. Required with Issuer.", awscdk.CfnParameterProps{Default: empty})
 	s.jwks = add("JWKS", "The https URL of the issuer's public keys. Required with Issuer.", awscdk.CfnParameterProps{Default: empty, AllowedPattern: jsii.String("(https://.+)?"), ConstraintDescription: jsii.String("an https URL")})
 	s.requireCredential = add("RequireCredential", "true rejects callers without a token or an API key with 401.", awscdk.CfnParameterProps{Default: jsii.String("false"), AllowedValues: jsii.Strings("true", "false")})
+	s.apiKeyHeader = add("ApiKeyHeader", "The header field of API keys. none means that API keys identify no caller.", awscdk.CfnParameterProps{Default: jsii.String("x-api-key"), AllowedPattern: jsii.String("[A-Za-z0-9-]{1,64}")})
+	s.foreignAPIKeys = add("ForeignApiKeys", "Requests with an API key that is not Weir's, such as a key of a usage plan: ignore identifies the caller without the key, refuse answers 401.", awscdk.CfnParameterProps{
+		Default: jsii.String(contract.ForeignKeysIgnored), AllowedValues: jsii.Strings(contract.ForeignKeysIgnored, contract.ForeignKeysRefused),
+	})
 	s.origin = add("CorsOrigin", "The origin whose pages may read refusals, such as https://app.example. * means every origin. Empty means none.", awscdk.CfnParameterProps{
 		Default: empty, AllowedPattern: jsii.String(`(\*|(https://[A-Za-z0-9.-]+|http://(localhost|127\.0\.0\.1|\[::1\]))(:[0-9]{1,5})?)?`),
 		ConstraintDescription: jsii.String("empty, *, or one https origin without a path"),

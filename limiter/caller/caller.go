@@ -19,6 +19,10 @@ type Caller struct {
 	// means that the record sets none, or that there is no key.
 	Limits *Limits
 
+	// ForeignKey reports that the request has an API key that is not Weir's, such as a key of a usage plan of API
+	// Gateway. The key identifies nobody here.
+	ForeignKey bool
+
 	// Rejected reports whether a credential was bad. The rules then charge only limits that count by
 	// address. No other field comes from a bad credential.
 	Rejected bool

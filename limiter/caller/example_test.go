@@ -21,7 +21,7 @@ func ExampleIdentifier_Caller() {
 	i := caller.New(caller.Options{APIKeys: keys})
 	c, err := i.Caller(context.Background(), time.Now(), caller.Credentials{APIKey: "the key of a customer", Address: caller.ParseAddress("203.0.113.7:4711")})
 	fmt.Println(c.Subject(), c.Tier, c.IP, err)
-	_, err = i.Caller(context.Background(), time.Now(), caller.Credentials{APIKey: "a guess"})
+	_, err = i.Caller(context.Background(), time.Now(), caller.Credentials{APIKey: "weir_a-guess"})
 	fmt.Println(errors.Is(err, caller.ErrInvalidCredential))
 	// Output:
 	// apikey:k1 paid 203.0.113.7/32 <nil>

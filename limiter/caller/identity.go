@@ -2,6 +2,7 @@ package caller
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"strings"
 	"time"
@@ -11,7 +12,7 @@ import (
 // Credentials are the unverified credentials and the address of a request.
 type Credentials struct {
 	Authorization string     // value of the Authorization header
-	APIKey        string     // value of the x-api-key header
+	APIKey        string     // value of the header of API keys, usually x-api-key
 	Address       netip.Addr // address of the client; the zero Addr if the host does not know it
 }
 
@@ -20,6 +21,9 @@ type Credentials struct {
 type Options struct {
 	Tokens  *Verifier
 	APIKeys KeyRecords
+	// RefuseForeignKeys rejects an API key that is not Weir's. Otherwise such a key is ignored: the API or API
+	// Gateway may use it.
+	RefuseForeignKeys bool
 	// RequireCredential rejects anonymous callers.
 	RequireCredential bool
 	// IPv6Bits is the prefix length of the network that counts as one IPv6 caller. 0 means 64.
@@ -55,7 +59,8 @@ func (i *Identifier) Warm(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// Caller returns the sender of a request that arrived at the time now. If the caller has both a user and an API
+// Caller returns the sender of a request that arrived at the time now. An unknown API key without the prefix of
+// NewAPIKey is not Weir's, and is ignored unless Options.RefuseForeignKeys is true. If the caller has both a user and an API
 // key, the tier of the token takes precedence over the tier of the key.
 //
 // The error wraps ErrInvalidCredential, ErrMissingCredential or ErrUnverified. With an error, Caller
@@ -67,13 +72,16 @@ func (i *Identifier) Caller(ctx context.Context, now time.Time, c Credentials) (
 	known := false
 	if i.o.APIKeys != nil && c.APIKey != "" {
 		record, err := i.o.APIKeys.Lookup(ctx, now, c.APIKey)
-		if err != nil {
+		switch {
+		case errors.Is(err, ErrInvalidCredential) && isForeign(c.APIKey) && !i.o.RefuseForeignKeys:
+			rejected.ForeignKey, caller.ForeignKey = true, true
+		case err != nil:
 			return rejected, err
-		}
-		if record.Suspended {
+		case record.Suspended:
 			return rejected, ErrSuspended
+		default:
+			caller.APIKey, caller.Tier, caller.Limits, known = record.ID, record.Tier, record.Limits, true
 		}
-		caller.APIKey, caller.Tier, caller.Limits, known = record.ID, record.Tier, record.Limits, true
 	}
 	if token, ok := bearer(c.Authorization); ok && i.o.Tokens != nil {
 		claims, err := i.o.Tokens.Verify(ctx, now, token)

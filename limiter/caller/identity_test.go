@@ -121,6 +121,7 @@ func TestIdentifier_Caller(t *testing.T) {
 	i := newIssuer(t, "a")
 	all := caller.New(caller.Options{Tokens: verifier(t, keySet(t, i.set(t))), APIKeys: apiKeys(t)})
 	strict := caller.New(caller.Options{Tokens: verifier(t, keySet(t, i.set(t))), APIKeys: apiKeys(t), RequireCredential: true})
+	refusing := caller.New(caller.Options{APIKeys: apiKeys(t), RefuseForeignKeys: true})
 	none := caller.New(caller.Options{})
 	good, noTier := "Bearer "+i.token(t, claims(nil)), "bearer "+i.token(t, claims(map[string]any{"tier": nil}))
 	expired := "Bearer " + i.token(t, claims(map[string]any{"exp": noon.Add(-time.Hour).Unix()}))
@@ -139,11 +140,18 @@ func TestIdentifier_Caller(t *testing.T) {
 		{"both, the token has no tier", all, caller.Credentials{Authorization: noTier, APIKey: "key-one"}, "alice k1 enterprise acme", nil},
 		{"bad token", all, caller.Credentials{Authorization: expired}, "   ", caller.ErrInvalidCredential},
 		{"bad token, good API key", all, caller.Credentials{Authorization: expired, APIKey: "key-one"}, "   ", caller.ErrInvalidCredential},
-		{"good token, bad API key", all, caller.Credentials{Authorization: good, APIKey: "key-three"}, "   ", caller.ErrInvalidCredential},
+		{"good token, bad API key", all, caller.Credentials{Authorization: good, APIKey: "weir_three"}, "   ", caller.ErrInvalidCredential},
+		{"two API keys, one of Weir's", all, caller.Credentials{APIKey: "key-three, weir_three"}, "   ", caller.ErrInvalidCredential},
+		{"foreign API key", all, caller.Credentials{APIKey: "key-three"}, "foreign    ", nil},
+		{"good token, foreign API key", all, caller.Credentials{Authorization: good, APIKey: "key-three"}, "foreign alice  paid acme", nil},
+		{"bad token, foreign API key", all, caller.Credentials{Authorization: expired, APIKey: "key-three"}, "foreign    ", caller.ErrInvalidCredential},
+		{"foreign API key, refused", refusing, caller.Credentials{APIKey: "key-three"}, "   ", caller.ErrInvalidCredential},
+		{"foreign API key, credential required", strict, caller.Credentials{APIKey: "key-three"}, "foreign    ", caller.ErrMissingCredential},
+		{"foreign API key and a token, credential required", strict, caller.Credentials{Authorization: good, APIKey: "key-three"}, "foreign alice  paid acme", nil},
 		{"suspended API key", all, caller.Credentials{APIKey: "key-suspended"}, "   ", caller.ErrSuspended},
 		{"good token, suspended API key", all, caller.Credentials{Authorization: good, APIKey: "key-suspended"}, "   ", caller.ErrSuspended},
 		{"longest API key", all, caller.Credentials{APIKey: longKey}, " long  ", nil},
-		{"API key that is too long", all, caller.Credentials{APIKey: longKey + "x"}, "   ", caller.ErrInvalidCredential},
+		{"API key that is too long", all, caller.Credentials{APIKey: "weir_" + longKey}, "   ", caller.ErrInvalidCredential},
 		{"a tab after bearer", all, caller.Credentials{Authorization: "Bearer\t" + good[7:]}, "   ", caller.ErrInvalidCredential},
 		{"a vertical tab", all, caller.Credentials{Authorization: "Bearer\v" + good[7:]}, "   ", caller.ErrInvalidCredential},
 		{"a line break", all, caller.Credentials{Authorization: "bearer\r\n " + good[7:]}, "   ", caller.ErrInvalidCredential},
@@ -166,7 +174,11 @@ func TestIdentifier_Caller(t *testing.T) {
 			if !errors.Is(err, c.err) || (err == nil) != (c.err == nil) {
 				t.Errorf("got error %v, want %v", err, c.err)
 			}
-			if text := fmt.Sprintf("%s %s %s %s", got.User, got.APIKey, got.Tier, got.Claims["org"]); text != c.want {
+			text := fmt.Sprintf("%s %s %s %s", got.User, got.APIKey, got.Tier, got.Claims["org"])
+			if got.ForeignKey {
+				text = "foreign " + text
+			}
+			if text != c.want {
 				t.Errorf("got %q, want %q", text, c.want)
 			}
 			if got.Rejected != (err != nil) || got.IP != prefix {

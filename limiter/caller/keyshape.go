@@ -25,6 +25,10 @@ func NewAPIKey() string {
 	return keyPrefix + base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b)))
 }
 
+// isForeign reports whether a key is not Weir's. The value of a repeated header field contains several keys, so it
+// is not foreign if it contains one of Weir's.
+func isForeign(key string) bool { return !strings.Contains(key, keyPrefix) }
+
 // wellFormed reports whether key has the format of NewAPIKey.
 func wellFormed(key string) bool {
 	text, ok := strings.CutPrefix(key, keyPrefix)

@@ -56,7 +56,7 @@ func ExampleGate() {
 	server := httptest.NewServer(gate.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })))
 	defer server.Close()
 
-	for _, key := range []string{"", "", "the key of a customer", "a guess"} {
+	for _, key := range []string{"", "", "the key of a customer", "weir_a-guess"} {
 		request, err := http.NewRequest(http.MethodGet, server.URL+"/hello", http.NoBody) //nolint:noctx // as a reader would write it
 		if err != nil {
 			fmt.Println(err)

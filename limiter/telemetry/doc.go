@@ -53,6 +53,7 @@
 //	                              and the store; missing while unknown and for a store in memory
 //	RecordsIgnored  Count         requests for which limits in the record of the API key were ignored,
 //	                              because of a mistake or because the rules do not fit
+//	ForeignKeys     Count         requests with an API key that is not Weir's (caller.Caller.ForeignKey)
 //	EventsDropped   Count         lost decision events (package decisionlog)
 //	Notices         Count         notices of limits with Notify
 //

@@ -38,6 +38,7 @@ const (
 	ReceiptsExpired  = "ReceiptsExpired"
 
 	RecordsIgnored = "RecordsIgnored"
+	ForeignKeys    = "ForeignKeys"
 	Notices        = "Notices"
 
 	Clamped       = "Clamped"
@@ -73,6 +74,7 @@ type metrics struct {
 	settlementsLost, reportsRejected, debtExcess          int64
 	receipts                                              [outcome.ReceiptResults]int64
 	rulesRefused, eventsDropped, recordsIgnored, notices  int64
+	foreignKeys                                           int64
 	latency, storeLatency                                 sample
 }
 
@@ -178,7 +180,7 @@ func (l *line) addTotals(m *metrics, rules inForce, clock estimate, at time.Time
 		{SettlementsLost, m.settlementsLost}, {ReportsRejected, m.reportsRejected}, {DebtExcess, m.debtExcess},
 		{ReceiptsSettled, m.receipts[outcome.ReceiptSettled]}, {ReceiptsOmitted, m.receipts[outcome.ReceiptOmitted]}, {ReceiptsForged, m.receipts[outcome.ReceiptForged]},
 		{ReceiptsReplayed, m.receipts[outcome.ReceiptReplayed]}, {ReceiptsExpired, m.receipts[outcome.ReceiptExpired]},
-		{Clamped, m.clamped}, {RulesRefused, m.rulesRefused}, {EventsDropped, m.eventsDropped}, {RecordsIgnored, m.recordsIgnored}, {Notices, m.notices},
+		{Clamped, m.clamped}, {RulesRefused, m.rulesRefused}, {EventsDropped, m.eventsDropped}, {RecordsIgnored, m.recordsIgnored}, {Notices, m.notices}, {ForeignKeys, m.foreignKeys},
 	} {
 		if i < 2 || c.value > 0 {
 			l.add(c.name, "Count", c.value)

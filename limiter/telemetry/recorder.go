@@ -83,6 +83,9 @@ func (r *Recorder) add(o *outcome.Outcome) {
 	if o.RecordIgnored {
 		m.recordsIgnored++
 	}
+	if o.Caller.ForeignKey {
+		m.foreignKeys++
+	}
 	if o.Exemption != "" && o.Err == nil {
 		r.exempt.addExempt(o.Exemption)
 	}

@@ -109,7 +109,7 @@ func (c Checkout) SampleKeys(renew bool) (keys map[string]string, err error) {
 	keys = map[string]string{}
 	var records []caller.Record
 	for _, tier := range SampleTiers {
-		key := "weir-" + tier + "-" + rand.Text()
+		key := "weir_" + tier + "-" + rand.Text()
 		keys[tier] = key
 		records = append(records, caller.Record{ID: "sample-" + tier, Hash: caller.HashAPIKey(secret, key), Tier: tier, Owner: "this checkout"})
 	}

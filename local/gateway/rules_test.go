@@ -29,7 +29,7 @@ func TestRules_exempt(t *testing.T) {
 		r.want(t, "GET /a", append(times(20, 200), 429), "X-Api-Key: key-alice")
 		r.want(t, "GET /health/../a", times(1, 429), "X-Api-Key: key-alice")
 		r.want(t, "GET /health/%2e%2e/a", times(1, 429), "X-Api-Key: key-alice")
-		r.want(t, "GET /health", append(times(5, 401), 429), "X-Api-Key: guess")
+		r.want(t, "GET /health", append(times(5, 401), 429), "X-Api-Key: weir_guess")
 		r.now = r.now.Add(time.Hour)
 		r.want(t, "GET /a", []int{200}, "X-Api-Key: key-alice") // metrics are written at the next request of a later minute
 		exempt := 0
@@ -153,6 +153,6 @@ func TestRules_usage(t *testing.T) {
 			t.Errorf("HEAD: got %q and the header %v, want the header of JSON without a body", a.body, a.header)
 		}
 		r.want(t, "GET /_usage", []int{401})
-		r.want(t, "GET /_usage", []int{401}, "X-Api-Key: guess")
+		r.want(t, "GET /_usage", []int{401}, "X-Api-Key: weir_guess")
 	})
 }

@@ -95,7 +95,7 @@ func (u surface) allowedRows() []Row {
 		{
 			ID:    u.id + "-unauthorized",
 			Claim: fmt.Sprintf("A request to %s with an unknown API key gets 401 with a challenge, and so does one with an invalid token if there is an issuer.", u.name),
-			Hand:  fmt.Sprintf("`curl -i -H 'x-api-key: unknown' %s/api/v1/search`", u.variable),
+			Hand:  fmt.Sprintf("`curl -i -H 'x-api-key: weir_unknown' %s/api/v1/search`", u.variable),
 			Needs: []Need{u.need},
 			Cost:  Cost{Requests: 2},
 			Check: u.unauthorized,
@@ -133,7 +133,7 @@ func (u surface) allowedRows() []Row {
 func (u surface) unauthorized(ctx context.Context, s *session) Observation {
 	const expected = "401 with a challenge and a problem"
 	var tested []string
-	for _, c := range []struct{ name, field, value string }{{"an API key", "X-Api-Key", "weir-verify"}, {"a token", "Authorization", "Bearer weir-verify"}} {
+	for _, c := range []struct{ name, field, value string }{{"an API key", "X-Api-Key", "weir_verify"}, {"a token", "Authorization", "Bearer weir-verify"}} {
 		a := s.send(ctx, request{method: http.MethodGet, url: u.url(s.Deployment), path: s.plan.Path, header: http.Header{c.field: {c.value}}})
 		switch {
 		case a.refused():

@@ -121,7 +121,7 @@ func TestJSON(t *testing.T) {
 	checkouttest.Scratch(t)
 	t.Setenv("DYNAMODB_ENDPOINT", "")
 	first := answers[seeded](t, "seed")
-	if s := first; s.Table != "" || s.Made || len(s.APIKeys) != 3 || !strings.HasPrefix(s.APIKeys["paid"], "weir-") {
+	if s := first; s.Table != "" || s.Made || len(s.APIKeys) != 3 || !strings.HasPrefix(s.APIKeys["paid"], "weir_") {
 		t.Errorf("seed: got %+v, want new keys of three tiers and no table", s)
 	}
 	if again := answers[seeded](t, "seed"); !maps.Equal(again.APIKeys, first.APIKeys) {

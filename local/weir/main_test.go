@@ -153,13 +153,13 @@ func TestSeed(t *testing.T) {
 	c := checkouttest.Scratch(t)
 	t.Setenv("DYNAMODB_ENDPOINT", "")
 	code, out, errs := weir(t, "seed")
-	if code != 0 || strings.Count(out, "x-api-key: weir-") != 3 {
+	if code != 0 || strings.Count(out, "x-api-key: weir_") != 3 {
 		t.Fatalf("seed: got exit %d, output %q, stderr %q, want exit 0 and three keys", code, out, errs)
 	}
 	if code, again, _ := weir(t, "seed"); code != 0 || again != out {
 		t.Errorf("second seed: got exit %d, output %q, want exit 0 and the same keys", code, again)
 	}
-	if code, renewed, _ := weir(t, "seed", "--renew"); code != 0 || strings.Count(renewed, "x-api-key: weir-") != 3 || renewed == out || !strings.Contains(renewed, "until you restart it") {
+	if code, renewed, _ := weir(t, "seed", "--renew"); code != 0 || strings.Count(renewed, "x-api-key: weir_") != 3 || renewed == out || !strings.Contains(renewed, "until you restart it") {
 		t.Errorf("seed --renew: got exit %d, output %q, want exit 0, three new keys and a note about the restart", code, renewed)
 	}
 	if _, _, errs := weir(t, "token"); errs != "" {

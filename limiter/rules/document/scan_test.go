@@ -24,6 +24,7 @@ func (n *node) plain() any {
 			list = append(list, item.plain())
 		}
 		return list
+	case isString, isNumber, isBoolean, isNull:
 	}
 	return n.value
 }
