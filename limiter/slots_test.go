@@ -237,3 +237,28 @@ func TestReceipt_Settle_throttled(t *testing.T) {
 		})
 	}
 }
+
+// Concurrent requests on one subject take their slots in separate calls, so that each releases only its own slot.
+func TestCountConcurrent_together(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newPaced()
+		l, c := over(store, 0), limiter.Charge{Subject: user, Cost: 1, Limit: concurrent(t, 10)}
+		receipts := make([]*limiter.Receipt, 4)
+		for i, d := range oneByOne(len(receipts), func(i int) (d limiter.Decision) { d, receipts[i] = hold(t, l, noon, c); return d }) {
+			if !d.Allowed {
+				t.Errorf("request %d: got %+v, want it allowed", i+1, d)
+			}
+		}
+		for _, costs := range store.costs {
+			if costs[0] != 1 {
+				t.Errorf("got calls of %v, want one slot in each", store.costs)
+			}
+		}
+		for i, r := range receipts {
+			release(t, r, noon)
+			if d := mustPeek(t, l, noon, c); d.Remaining != 7+int64(i) {
+				t.Errorf("after %d releases: got %d free slots, want %d", i+1, d.Remaining, 7+i)
+			}
+		}
+	})
+}
