@@ -50,7 +50,7 @@ const maxZone = 36
 
 const (
 	day         = 24 * time.Hour
-	clockChange = time.Hour // a period can be this much longer when daylight saving time ends
+	clockChange = 2 * time.Hour // a period can be this much longer when daylight saving time ends: Antarctica/Troll
 )
 
 // longest returns the longest length of a period.

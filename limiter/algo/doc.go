@@ -14,7 +14,8 @@
 //     of T;
 //   - sliding window: at most Requests*(1 + L/Window) requests in any interval of length L. In the worst
 //     Window this is twice Requests;
-//   - sliding log: at most Requests in any interval of length Window;
+//   - sliding log: at most Requests in any interval of length Window, and Requests*ceil(L/Window) in any
+//     interval of length L;
 //   - fixed window: at most Requests in each window aligned to UTC. Around a boundary, an interval of one
 //     Window can have twice as many.
 //

@@ -2,6 +2,7 @@ package algo_test
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -247,4 +248,52 @@ func TestTake_bound(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A log charges at most its limit in any window. The instants of the requests can be earlier than those of the charges
+// by the difference of the clocks. Counted by these instants, a window has at most twice the limit, and the first steps
+// reach nearly that.
+func TestLog_instants(t *testing.T) {
+	const window, skew, n = time.Minute, 2 * time.Second, 10
+	m := &algo.Log{Length: window, Requests: n}
+	most := func(instants []algo.Instant) (most int) {
+		slices.Sort(instants)
+		for i, first := range instants {
+			most = max(most, algo.NewEntries(instants...).Until(first.Add(window)-1)-i)
+		}
+		return most
+	}
+	worst := 0
+	rapid.Check(t, func(t *rapid.T) {
+		var s algo.State
+		var requests, charges []algo.Instant
+		take := func(clock algo.Instant) {
+			next, ok := m.Take(s, clock, 1)
+			if s = next; ok {
+				requests, charges = append(requests, clock), append(charges, s.Newest)
+			}
+		}
+		for range n {
+			take(start)
+		}
+		take(start.Add(window)) // a fast clock; the others are behind it
+		for range n {
+			take(start.Add(window - skew))
+		}
+		now := start.Add(window)
+		for range rapid.IntRange(0, 60).Draw(t, "steps") {
+			now = now.Add(time.Duration(rapid.Int64Range(0, int64(8*time.Second)).Draw(t, "step")))
+			take(now.Add(-time.Duration(rapid.Int64Range(0, int64(skew)).Draw(t, "behind"))))
+		}
+		if got := most(charges); got > n {
+			t.Fatalf("got %d charges in a window, want at most %d", got, n)
+		}
+		got := most(requests)
+		if worst = max(worst, got); got > 2*n {
+			t.Fatalf("got %d requests in a window, want at most %d", got, 2*n)
+		}
+	})
+	if worst != 2*n-1 {
+		t.Errorf("got at most %d requests in a window, want %d", worst, 2*n-1)
+	}
 }
