@@ -1,6 +1,7 @@
 package limiter_test
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -127,6 +128,41 @@ func TestLimiter_Take_floodOfMany(t *testing.T) {
 				t.Errorf("%d calls refused in 10 s, want at most %d", refused, most)
 			}
 		})
+	}
+}
+
+// A process remembers Options.CacheSize refused callers. If more callers flood it in turn, each of their requests calls
+// the store.
+func TestLimiter_Take_floodOfCallers(t *testing.T) {
+	for _, c := range []struct{ callers, calls int64 }{{10_000, 0}, {15_000, 15_000}} {
+		r := newRemote()
+		l := storetest.Must(limiter.New(r, limiter.Options{}))
+		once := perMinute(t, "a", 1)
+		for round := range 3 { // the first admits, and the second fills the denial cache
+			r.takes.Store(0)
+			for i := range c.callers {
+				takeAt(t, l, noon, limiter.Charge{Subject: limiter.User(strconv.FormatInt(i, 10)), Limit: once, Cost: 1})
+			}
+			if calls := r.takes.Load(); round == 2 && calls != c.calls {
+				t.Errorf("%d refused callers: got %d calls, want %d", c.callers, calls, c.calls)
+			}
+		}
+	}
+}
+
+// A process asks the store ten times a second about a refused caller of a limit of requests in flight, because any
+// process can release a slot at any time.
+func TestLimiter_Take_floodConcurrent(t *testing.T) {
+	r := newRemote()
+	l := storetest.Must(limiter.New(r, limiter.Options{}))
+	charge := limiter.Charge{Subject: user, Limit: concurrent(t, 1), Cost: 1}
+	for ms := range 10_001 {
+		if d := takeAt(t, l, noon.Add(time.Duration(ms)*time.Millisecond), charge); d.Allowed != (ms == 0) {
+			t.Fatalf("after %d ms: got %+v", ms, d)
+		}
+	}
+	if calls := r.takes.Load(); calls != 100 {
+		t.Errorf("10 s of refused requests: got %d calls, want 100", calls)
 	}
 }
 

@@ -236,6 +236,28 @@ func TestRemoteRecords_many(t *testing.T) {
 	}
 }
 
+// More keys in turn than the cache has room for cost a read for each request. Fewer keys cost one read a minute each.
+func TestRemoteRecords_manyFlood(t *testing.T) {
+	for _, c := range []struct{ keys, reads int }{{10_000, 10_000}, {10_001, 30_003}} {
+		source := newTable("s")
+		r := caller.NewRemoteRecords(source)
+		keys := make([]string, c.keys)
+		for i := range keys {
+			keys[i] = source.add("s", fmt.Sprint(i))
+		}
+		for range 3 {
+			for _, key := range keys {
+				if _, err := r.Lookup(ctx, noon, key); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if source.reads != c.reads {
+			t.Errorf("%d keys, three times each: got %d reads, want %d", c.keys, source.reads, c.reads)
+		}
+	}
+}
+
 // Requests for one key share a read. The read continues if the client disconnects. Requests wait a
 // bounded time for a table that does not answer.
 func TestRemoteRecords_sharedRead(t *testing.T) {
