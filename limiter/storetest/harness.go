@@ -33,7 +33,7 @@ func countOf(rate algo.Rate) (c limiter.Count) {
 }
 
 // changed returns l with another rate, as in a later version of the rules.
-func changed(tb testing.TB, l *limiter.Limit, version int64, rate algo.Rate) *limiter.Limit {
+func changed(tb failer, l *limiter.Limit, version int64, rate algo.Rate) *limiter.Limit {
 	tb.Helper()
 	next, err := limiter.NewLimit(limiter.Limit{Name: l.Name, ID: l.ID, Rate: rate, Count: countOf(rate), Version: version})
 	if err != nil {

@@ -93,6 +93,7 @@ func Run(t *testing.T, s Suite) {
 	t.Run("OnceCrowded", func(t *testing.T) { testOnceCrowded(t, s) })
 	t.Run("Spread", func(t *testing.T) { testSpread(t, s) })
 	t.Run("Notices", func(t *testing.T) { testNotices(t, s) })
+	t.Run("ClockChange", func(t *testing.T) { testClockChange(t, s) })
 	t.Run("Differential", func(t *testing.T) { testDifferential(t, s) })
 }
 
