@@ -81,7 +81,7 @@ func (r *request) probe(ctx context.Context) {
 // callConcurrently charges the batches of a shared store at the same time. It includes those for which the
 // function which returns true.
 func (r *request) callConcurrently(ctx context.Context, which func(*batch) bool) {
-	var p parallel
+	p := &r.parallel
 	for i := range r.batches {
 		if b := &r.batches[i]; b.remote && which(b) {
 			p.calls.Go(func() {

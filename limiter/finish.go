@@ -27,7 +27,7 @@ func (r *request) refundBatches(ctx context.Context) {
 	ctx = r.deadline(ctx)
 	elapsed, began, remote := time.Since(r.chargedAt), time.Now(), 0
 	done := make([]Refunds, len(r.batches))
-	var p parallel
+	p := &r.parallel
 	for i := range r.batches {
 		if back := r.batches[i].refundable(); len(back.charges) > 0 {
 			if back.remote {

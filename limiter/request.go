@@ -29,6 +29,8 @@ type request struct {
 	results []algo.Result // the result of each charge
 	batches []batch
 
+	parallel parallel // the calls of several batches
+
 	ctx    context.Context // context with the deadline; nil until a call needs it
 	cancel context.CancelFunc
 
