@@ -2,19 +2,46 @@ package accounttest_test
 
 import (
 	"context"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
+	"sync/atomic"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
+	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/local/verify/account/accounttest"
 )
 
+// losing starts a proxy of Moto that loses the answer to the first CreateStack.
+func losing(t *testing.T) {
+	t.Helper()
+	moto, err := url.Parse(storetest.Server(t, "moto", "MOTO_ENDPOINT"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lost atomic.Bool
+	proxy := httputil.NewSingleHostReverseProxy(moto)
+	proxy.ModifyResponse = func(r *http.Response) error {
+		if r.Request.ContentLength > 10_000 && !lost.Swap(true) { // only CreateStack is so large
+			panic(http.ErrAbortHandler)
+		}
+		return nil
+	}
+	front := httptest.NewServer(proxy)
+	t.Cleanup(front.Close)
+	t.Setenv("MOTO_ENDPOINT", front.URL)
+}
+
 // CreateStack creates the stack although its client has left, and calls that arrive later see the stack. A
-// repeated CreateStack changes nothing.
+// repeated CreateStack changes nothing, also if Moto's answer is lost.
 func TestCloud_createStack(t *testing.T) {
+	losing(t)
 	c := accounttest.Start(t)
 	template, err := os.ReadFile("../../../../infra/golden/dynamodb.template.json")
 	if err != nil {

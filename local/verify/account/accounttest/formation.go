@@ -16,6 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/apigateway"
 	apis "github.com/aws/aws-sdk-go-v2/service/apigateway/types"
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
+	"github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch/schemas"
 	watch "github.com/aws/aws-sdk-go-v2/service/cloudwatch/types"
@@ -79,7 +80,8 @@ func (c *Cloud) createNative(ctx context.Context, name string, resources map[str
 		return err
 	}
 	formation := cloudformation.NewFromConfig(c.behind())
-	if _, err := formation.CreateStack(ctx, &cloudformation.CreateStackInput{StackName: &name, TemplateBody: aws.String(string(body))}); err != nil {
+	_, err = formation.CreateStack(ctx, &cloudformation.CreateStackInput{StackName: &name, TemplateBody: aws.String(string(body))})
+	if _, repeated := errors.AsType[*types.AlreadyExistsException](err); err != nil && !repeated { // the client repeats a call whose answer is lost
 		return err
 	}
 	pages := cloudformation.NewListStackResourcesPaginator(formation, &cloudformation.ListStackResourcesInput{StackName: &name})
@@ -98,7 +100,7 @@ func (c *Cloud) createNative(ctx context.Context, name string, resources map[str
 // behind returns the configuration of clients of Moto.
 func (c *Cloud) behind() aws.Config {
 	config := c.Config()
-	config.BaseEndpoint, config.RetryMaxAttempts = &c.moto, 1
+	config.BaseEndpoint = &c.moto
 	config.APIOptions = append(config.APIOptions, smithyhttp.SetHeaderValue(accountHeader, c.id))
 	return config
 }
