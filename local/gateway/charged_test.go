@@ -50,8 +50,8 @@ const endpointRules = `{"rules":[
 // calls the authorizer and then the handler, and answers a denial with 429. The HTTP API calls only
 // the handler.
 const everything = `{"Resources":{
-	"Authorizer":{"Type":"AWS::Lambda::Function","Properties":{"Role":"arn:aws:iam::123456789012:role/f","Code":{"ZipFile":"x"},"Runtime":"provided.al2023","Handler":"bootstrap"}},
-	"Handler":{"Type":"AWS::Lambda::Function","Properties":{"Role":"arn:aws:iam::123456789012:role/f","Code":{"ZipFile":"x"},"Runtime":"provided.al2023","Handler":"bootstrap"}},
+	"Authorizer":{"Type":"AWS::Lambda::Function","Properties":{"Role":"arn:aws:iam::123456789012:role/f","Code":{"ZipFile":"x"},"Runtime":"provided.al2023","Handler":"bootstrap","Timeout":60}},
+	"Handler":{"Type":"AWS::Lambda::Function","Properties":{"Role":"arn:aws:iam::123456789012:role/f","Code":{"ZipFile":"x"},"Runtime":"provided.al2023","Handler":"bootstrap","Timeout":60}},
 	"P1":{"Type":"AWS::Lambda::Permission","Properties":{"Action":"lambda:InvokeFunction","FunctionName":{"Fn::GetAtt":["Authorizer","Arn"]},"Principal":"apigateway.amazonaws.com"}},
 	"P2":{"Type":"AWS::Lambda::Permission","Properties":{"Action":"lambda:InvokeFunction","FunctionName":{"Fn::GetAtt":["Handler","Arn"]},"Principal":"apigateway.amazonaws.com"}},
 	"Rest":{"Type":"AWS::ApiGateway::RestApi","Properties":{"Name":"rest"}},

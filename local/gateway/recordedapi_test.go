@@ -24,7 +24,7 @@ func (r recording) template(t *testing.T) []byte {
 		resources[id] = properties{"Type": kind, "Properties": p}
 	}
 	for _, id := range []string{"Function", "Guard"} {
-		add(id, "AWS::Lambda::Function", properties{"Role": "arn:aws:iam::123456789012:role/f", "Code": properties{"ZipFile": "x"}, "Runtime": "provided.al2023", "Handler": "bootstrap"})
+		add(id, "AWS::Lambda::Function", properties{"Role": "arn:aws:iam::123456789012:role/f", "Code": properties{"ZipFile": "x"}, "Runtime": "provided.al2023", "Handler": "bootstrap", "Timeout": 60})
 		add(id+"Permission", "AWS::Lambda::Permission", properties{"Action": "lambda:InvokeFunction", "FunctionName": properties{"Fn::GetAtt": []string{id, "Arn"}}, "Principal": "apigateway.amazonaws.com"})
 	}
 	if r.API == gateway.HTTP {
