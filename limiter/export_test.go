@@ -12,7 +12,7 @@ func (l *Limiter) InFlight() int { return l.groups.InFlight() }
 // FallbackHolds reports whether this process holds counts of an outage at the time now.
 func (l *Limiter) FallbackHolds(now time.Time) bool { return l.fallback.Holds(algo.InstantOf(now)) }
 
-// NoticesKnown returns the number of subjects whose notices this process remembers.
+// NoticesKnown returns the number of notices that this process remembers.
 func (l *Limiter) NoticesKnown() int { return len(l.notices.known) }
 
 // MarksOf returns the subject that has the marks of the notices of s.

@@ -50,24 +50,31 @@ type notices struct {
 	most  int // largest number of entries in known
 }
 
+// noticeKey identifies the notices of one percentage. mark is the ID of the mark, which also identifies the limit and
+// its windows: numbers of periods are comparable only for the same windows.
 type noticeKey struct {
 	subject Subject
-	limit   ID
+	mark    ID
 }
 
-// noticed is what this process knows about the notices of a subject in one period.
+// noticed is what this process knows about one notice of a subject in one period.
 type noticed struct {
 	period int64
-	marked [MaxPercentages]bool
+	marked bool
 	// since is the instant at which this process last wrote the notice. Before that, it is the instant at which
 	// this process first saw that the notice has no mark.
-	since [MaxPercentages]algo.Instant
+	since algo.Instant
 }
 
 // observed is a charge and the state of its limit.
 type observed struct {
 	Charge
 	algo.Result
+}
+
+// key returns the key of a percentage of u.
+func (u *observed) key(percent int) noticeKey {
+	return noticeKey{u.Subject, u.Limit.marks[percent].ID}
 }
 
 // window returns the window that counts u; nil if newer rules replaced it by another algorithm.
@@ -107,10 +114,11 @@ func (n *notices) near(now algo.Instant, u *observed) bool {
 	used := w.Used(u.State, now) + u.Cost + w.Capacity()/nearPart
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	at := n.known[noticeKey{u.Subject, u.Limit.ID}]
-	known := at != nil && at.period == u.period(now)
 	for i, percent := range u.Limit.Notify {
-		if reaches(used, percent, w) && (!known || !at.marked[i]) {
+		if !reaches(used, percent, w) {
+			continue
+		}
+		if at := n.known[u.key(i)]; at == nil || !at.marked || at.period != u.period(now) {
 			return true
 		}
 	}
@@ -128,29 +136,28 @@ func (n *notices) due(now algo.Instant, u *observed) (due []int) {
 	if !reaches(used, l.Notify[0], w) {
 		return nil
 	}
-	key := noticeKey{u.Subject, l.ID}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	at := n.at(key, u.period(now))
-	if at == nil {
-		return nil
-	}
 	for i, percent := range l.Notify {
-		if at.marked[i] || !reaches(used, percent, w) {
+		if !reaches(used, percent, w) {
+			continue
+		}
+		at := n.at(u.key(i), u.period(now))
+		if at == nil || at.marked {
 			continue
 		}
 		switch crossed := !reaches(used-u.Cost, percent, w); {
-		case crossed, at.since[i] != 0 && now.Sub(at.since[i]).Abs() >= noticeGrace:
-			at.since[i] = now
+		case crossed, at.since != 0 && now.Sub(at.since).Abs() >= noticeGrace:
+			at.since = now
 			due = append(due, i)
-		case at.since[i] == 0:
-			at.since[i] = now
+		case at.since == 0:
+			at.since = now
 		}
 	}
 	return due
 }
 
-// at returns what this process knows about the notices of a period; nil if the period has ended. The caller
+// at returns what this process knows about the notice of a period; nil if the period has ended. The caller
 // holds n.mu.
 func (n *notices) at(key noticeKey, period int64) *noticed {
 	at := n.known[key]
@@ -249,9 +256,9 @@ func marksOf(s Subject) Subject { return s.And(Subject{other, "notice"}) }
 func (n *notices) setMarked(u *observed, now algo.Instant, percentages []int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if at := n.known[noticeKey{u.Subject, u.Limit.ID}]; at != nil && at.period == u.period(now) {
-		for _, percent := range percentages {
-			at.marked[percent] = true
+	for _, percent := range percentages {
+		if at := n.known[u.key(percent)]; at != nil && at.period == u.period(now) {
+			at.marked = true
 		}
 	}
 }

@@ -338,7 +338,7 @@ func TestNotice_memory(t *testing.T) {
 		}
 	}
 	if n := l.NoticesKnown(); n != 10 || len(got) != 100 {
-		t.Errorf("got %d remembered subjects and %d notices, want 10 and 100", n, len(got))
+		t.Errorf("got %d remembered notices and %d written ones, want 10 and 100", n, len(got))
 	}
 }
 
@@ -409,5 +409,33 @@ func TestNotice_deadline(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// New rules replace a window by a period with a lower number, and change the percentages. The new period has notices
+// of its own.
+func TestNotice_windowChanges(t *testing.T) {
+	var got written
+	l := storetest.Must(limiter.New(newRemote(), limiter.Options{Notify: got.write}))
+	daily := perHour(t, func(l *limiter.Limit) {
+		l.Version, l.Notify = 1, limiter.Percentages{50, 80}
+		l.Rate = algo.Rate{Calendar: algo.Calendar{Period: algo.Day}, Requests: 20}
+	})
+	take(t, l, limiter.Charge{Subject: user, Limit: perHour(t, nil), Cost: 8})
+	take(t, l, limiter.Charge{Subject: user, Limit: daily, Cost: 8}) // the store converts the 8 of the hour
+	if !slices.Equal(got.percentages(), []int{80, 50, 80}) {
+		t.Errorf("got notices at %v, want 80 of the hour, and 50 and 80 of the day", got.percentages())
+	}
+}
+
+// New rules change the percentages of a limit. The notices of one percentage are not those of another.
+func TestNotice_percentagesChange(t *testing.T) {
+	var got written
+	l := storetest.Must(limiter.New(newRemote(), limiter.Options{Notify: got.write}))
+	take(t, l, limiter.Charge{Subject: user, Limit: perHour(t, nil), Cost: 8})
+	more := perHour(t, func(l *limiter.Limit) { l.Notify = limiter.Percentages{90, 100} })
+	take(t, l, limiter.Charge{Subject: user, Limit: more, Cost: 1})
+	if !slices.Equal(got.percentages(), []int{80, 90}) {
+		t.Errorf("got notices at %v, want 80 and 90", got.percentages())
 	}
 }

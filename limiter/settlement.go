@@ -257,7 +257,7 @@ func (l *Limiter) noticesAfter(ctx context.Context, now algo.Instant, r *refunda
 			bounded = true
 		}
 		look, results := Charge{Subject: r.subject, Limit: c.Limit}, make([]algo.Result, 1)
-		if _, err := r.store.Take(ctx, now, r.subject, []Charge{look}, results); err == nil && results[0].Machine != nil {
+		if _, err := r.store.Take(ctx, now, r.subject, []Charge{look}, results); err == nil && results[0].Machine != nil && r.items[i].decided(results[0]) {
 			u := observed{c, results[0]}
 			if due := l.notices.due(now, &u); len(due) > 0 {
 				l.notices.after(ctx, now, &u, due)
