@@ -107,10 +107,8 @@ func (r *request) fillLast(b *batch) {
 func (r *request) lastState(it *item) algo.State {
 	l := r.limiter
 	s := l.denials.last(r.now, it.Subject, it.original)
-	if it.original.Spread.Sync > 0 {
-		if c := l.trackers.count(it.Subject, it.original.ID); c.Machine != nil {
-			s = algo.Merge(it.original.machine, s, local.Convert(c.Machine, it.original.machine, c.State, r.now))
-		}
+	if c := l.trackers.count(it.Subject, it.original.ID); c.Machine != nil { // the limit can have had a counter under older rules
+		s = algo.Merge(it.original.machine, s, local.Convert(c.Machine, it.original.machine, c.State, r.now))
 	}
 	return s
 }
@@ -256,7 +254,7 @@ func (r *request) mirrorStores() {
 		}
 	}
 	for i := range r.served {
-		if it := r.served[i].item; it.original.Spread.Sync > 0 && !it.original.Shadow && it.original.OnError == OnErrorLocal {
+		if it := r.served[i].item; it.original.Spread.hasCounter() && !it.original.Shadow && it.original.OnError == OnErrorLocal {
 			mirror := batch{store: l.fallback}
 			if mirror.add(it, it.original, it.want); !r.takeMirror(&mirror) {
 				return

@@ -11,8 +11,8 @@ import (
 // charges the store for every request. A Local store ignores all fields except Cells.
 //
 // A limit that changes from or to Shards or Cells starts at full quota, because its earlier counts are elsewhere. The
-// same is true for Adaptive with a window below four seconds. A limit that no longer has Sync loses the charges since
-// the last synchronization.
+// same is true for Adaptive with a window below four seconds. A limit that no longer has Sync or Adaptive loses the
+// charges since the last synchronization or report of each process.
 type Spread struct {
 	// Lease is the largest number of requests that a process takes from the store at once. The process then decides
 	// these requests without further calls. It starts with one request, and takes more if it uses up its leases. With

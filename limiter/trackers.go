@@ -51,8 +51,8 @@ func (ts *trackers) get(now algo.Instant, subject Subject, limit *Limit) *tracke
 		return t
 	case t != nil && t.renewing != nil: // a request renews the tracker under the old rules
 		return t
-	case t != nil: // the rules changed; the counter keeps the charges that it has not reported
-		*t = tracker{limit: limit, lease: local.Lease{Serial: t.lease.Serial}, counter: t.counter.Renew(limit.counterRules())}
+	case t != nil: // the rules changed; the counter keeps its count
+		*t = tracker{limit: limit, lease: local.Lease{Serial: t.lease.Serial}, counter: t.counter.Renew(now, limit.counterRules())}
 		return t
 	case len(ts.table) >= ts.most && !ts.sweep(now):
 		return nil
@@ -130,12 +130,12 @@ func (ts *trackers) remove(key trackerKey, t *tracker) {
 	delete(ts.table, key)
 }
 
-// count returns the state of the counter of a limit. The result has no Machine if there is no counter.
+// count returns what the counter of a limit counts. The result has no Machine if there is no counter.
 func (ts *trackers) count(subject Subject, id ID) algo.Result {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	if t := ts.table[trackerKey{subject, id}]; t != nil {
-		return t.counter.Result
+		return t.counter.Counted()
 	}
 	return algo.Result{}
 }

@@ -42,11 +42,46 @@ func NewCounter(rules CounterRules) Counter {
 	return c
 }
 
-// Renew returns a counter under changed rules. It keeps the charges that the store may lack.
-func (c *Counter) Renew(rules CounterRules) Counter {
+// Renew returns a counter under changed rules at the instant now. It keeps the charges that the store may lack. It
+// also keeps the count, so that it can decide in an outage, unless a Share is new: a Share first has to read the
+// reports of other processes. Without a Share, its next synchronization is due.
+func (c *Counter) Renew(now algo.Instant, rules CounterRules) Counter {
 	next := NewCounter(rules)
 	next.pending, next.charged, next.epoch, next.own, next.lost = c.pending, c.charged, c.epoch, c.own, c.lost
+	if c.Machine == nil || rules.Admitted != nil && c.share == nil {
+		return next
+	}
+	m := rules.Machine
+	if rules.Admitted != nil {
+		m = rules.Admitted
+	}
+	next.Result = algo.Result{Machine: m, State: Convert(c.Machine, m, c.State, now)}
+	next.convertOwn(m, now)
+	if next.share != nil {
+		next.share = c.share
+		next.share.settle(now, next.Result, next.ownCount())
+	}
 	return next
+}
+
+// convertOwn converts the admissions of this process to the machine m.
+func (c *Counter) convertOwn(m algo.Machine, now algo.Instant) {
+	if c.own.Machine != nil {
+		c.own.State = Convert(c.own.Machine, m, c.own.State, now)
+	}
+	c.own.Machine = m
+}
+
+// Counted returns what the counter counts of its limit. The result has no Machine if the counter counts nothing, or if
+// it counts a longer window.
+func (c *Counter) Counted() algo.Result {
+	switch {
+	case c.share != nil && !c.ownCount():
+		return algo.Result{}
+	case c.Machine == nil:
+		return c.own
+	}
+	return c.Result
 }
 
 // Known reports whether the counter can decide, because it was synchronized.
@@ -217,10 +252,7 @@ func (c *Counter) sync(now algo.Instant, r algo.Result) (overshoot int64) {
 	c.Result, c.synced = r, now
 	overshoot = max(0, r.Machine.Used(r.State, now)-r.Machine.Capacity())
 	c.State = r.Machine.Force(r.State, now, c.pending)
-	if c.own.Machine != nil && c.own.Machine != r.Machine {
-		c.own.State = algo.Convert(c.own.Machine, r.Machine, c.own.State, now)
-	}
-	c.own.Machine = r.Machine
+	c.convertOwn(r.Machine, now)
 	c.State = atLeast(r.Machine, c.State, c.own.State, now)
 	return overshoot
 }
@@ -251,6 +283,7 @@ func (c *Counter) Unreported(now algo.Instant, out Report, charged, busy bool, i
 	switch spread := fraction(intN); {
 	case s.stage == unseen && busy: // the process cannot read yet how many processes there are, and assumes that it is alone
 		c.Result = algo.Result{Machine: c.rules.Admitted}
+		c.convertOwn(c.rules.Admitted, now)
 		s.start(now, spread)
 		s.settle(now, c.Result, c.ownCount())
 	case busy:

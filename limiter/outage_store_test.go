@@ -1,0 +1,66 @@
+package limiter_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+// outage is a shared store that fails on demand. It can lose the answer of a settlement, and can delay a settlement.
+type outage struct {
+	limiter.Store
+	takes, settles error         // what Take and Settle return; nil means that the store works
+	lost           bool          // the store makes a settlement although it returns settles
+	settling       time.Duration // time before a settlement reaches the store
+}
+
+func newOutage() *outage { return &outage{Store: storetest.Must(memstore.New(memstore.Options{}))} }
+
+// fails makes all calls fail, or none.
+func (o *outage) fails(fails bool) {
+	if o.takes, o.settles = nil, nil; fails {
+		o.takes, o.settles = errRefused, errRefused
+	}
+}
+
+func (o *outage) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+	if o.takes != nil {
+		return false, o.takes
+	}
+	return o.Store.Take(ctx, now, subject, charges, results)
+}
+
+func (o *outage) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
+	if o.settling > 0 {
+		time.Sleep(o.settling)
+	}
+	if o.settles != nil && !o.lost {
+		return limiter.Settled{}, o.settles
+	}
+	settled, err := o.Store.Settle(ctx, now, subject, charges, results, elapsed, once)
+	if o.settles != nil {
+		return limiter.Settled{}, o.settles
+	}
+	return settled, err
+}
+
+func quiet(store limiter.Store) *limiter.Limiter {
+	return storetest.Must(limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
+}
+
+// admissions returns how many of n requests are admitted at the time now.
+func admissions(t *testing.T, l *limiter.Limiter, n int, now time.Time, charges ...limiter.Charge) (count int) {
+	t.Helper()
+	for range n {
+		if takeAt(t, l, now, charges...).Allowed {
+			count++
+		}
+	}
+	return count
+}
