@@ -24,7 +24,6 @@ type item struct {
 	leaseSize int64    // size of the new lease
 	serial    int64    // serial of the new lease
 	leaseLeft int64    // quota that is left of the new lease after this request
-	leased    bool     // the charge on the fallback repeats that of a new lease
 }
 
 // charge returns the charge that the caller passed.
@@ -64,9 +63,14 @@ type batch struct {
 	calls      int  // calls of a shared store
 	taken      bool
 	refused    bool
+	repeats    bool // b repeats charges of another batch, or of a counter, on the fallback
 	dropLeases bool // do not use the new leases
 	skipped    bool // b is not charged, because its limit is a shadow limit in its back-off
 	err        error
+
+	// mirrored are the states of the fallback after it repeated the charges of b. If it did not repeat a charge, the
+	// state has no Machine.
+	mirrored []algo.Result
 }
 
 // shadow reports whether the limits of b are shadow limits, which refuse nothing. Shadow limits count on

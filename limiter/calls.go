@@ -17,6 +17,7 @@ func (r *request) callStores(ctx context.Context) {
 	l := r.limiter
 	if len(r.batches) > 1 || l.sharesStore() && l.fallback.Holds(r.now) {
 		r.chargedAt = time.Now() // a refund needs the monotonic clock reading
+		r.settled = l.settled.Load()
 	}
 	var last *batch // the last batch on the shared store
 	remote := 0

@@ -11,6 +11,7 @@ import (
 func (r *request) finish(ctx context.Context, early bool) {
 	denied := r.denied()
 	r.returnLeases(denied)
+	r.limiter.refundMirrors(r.now, r.served, 0)
 	if denied && len(r.batches) > 1 {
 		r.refundBatches(ctx)
 	}

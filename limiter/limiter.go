@@ -17,7 +17,8 @@ type Limiter struct {
 	connector Connector // the store, if it is a Connector
 	intN      func(n int) int
 	log       logs
-	active    atomic.Int64 // requests that are being decided
+	active    atomic.Int64 // requests that are being decided, and settlements on the shared store
+	settled   atomic.Int64 // settlements on the shared store that have ended
 	processClock
 	notices *notices // nil without Options.Notify
 	*shared          // nil for a Local store
@@ -44,11 +45,12 @@ func New(store Store, o Options) (*Limiter, error) {
 		}
 		return l, nil
 	}
+	seen := denials{local.NewDenials(o.CacheSize, o.CacheTTL, o.IntN)}
 	l.shared = &shared{
 		store: store, clock: o.Clock, intN: o.IntN,
-		denials:  denials{local.NewDenials(o.CacheSize, o.CacheTTL, o.IntN)},
+		denials:  seen,
 		trackers: &trackers{most: o.CacheSize, intN: o.IntN, table: map[trackerKey]*tracker{}},
-		fallback: fallback{local.NewFallback(o.FallbackSize)},
+		fallback: fallback{local.NewFallback(o.FallbackSize), seen},
 	}
 	l.groups = newGroups(l.shared, o.Timeout)
 	return l, nil

@@ -106,7 +106,10 @@ func (r *request) fillLast(b *batch) {
 // this process.
 func (r *request) lastState(it *item) algo.State {
 	l := r.limiter
-	s := l.denials.last(r.now, it.Subject, it.original)
+	var s algo.State
+	if last := l.denials.last(r.now, it.Subject, it.original); last.Machine != nil {
+		s = local.Convert(last.Machine, it.original.machine, last.State, r.now)
+	}
 	if c := l.trackers.count(it.Subject, it.original.ID); c.Machine != nil { // the limit can have had a counter under older rules
 		s = algo.Merge(it.original.machine, s, local.Convert(c.Machine, it.original.machine, c.State, r.now))
 	}
@@ -197,11 +200,10 @@ func (b *batch) hasMirror() bool { return b.remote && !b.shadow() }
 
 // mirror returns the charges of b with OnErrorLocal, for the fallback.
 func (b *batch) mirror(store fallback) batch {
-	mirror := batch{store: store}
+	mirror := batch{store: store, repeats: true}
 	for i := range b.items {
 		if it := &b.items[i]; it.original.OnError == OnErrorLocal {
 			mirror.add(it, it.original, b.charges[i].Cost)
-			mirror.items[len(mirror.items)-1].leased = it.lease != nil
 		}
 	}
 	return mirror
@@ -216,6 +218,17 @@ func (b *batch) mirrorResults(mirror *batch) []algo.Result {
 		}
 	}
 	return results
+}
+
+// keepMirror keeps the states of the fallback after the charges of mirror, which repeat those of b.
+func (b *batch) keepMirror(mirror *batch) {
+	b.mirrored = make([]algo.Result, len(b.items))
+	for i, j := 0, 0; i < len(b.items); i++ {
+		if b.items[i].original.OnError == OnErrorLocal {
+			b.mirrored[i] = mirror.results[j]
+			j++
+		}
+	}
 }
 
 // capLeases bounds new leases of b by the room of its mirror.
@@ -249,16 +262,19 @@ func (r *request) mirrorStores() {
 			r.mirrorLeases(i + 1)
 			return
 		}
-		if !b.items[0].sharded && l.active.Load() == 1 {
+		r.batches[i].keepMirror(&mirror)
+		// If a settlement was in progress since the call, the states of b can have a charge that is refunded now.
+		if !b.items[0].sharded && l.active.Load() == 1 && l.settled.Load() == r.settled {
 			l.fallback.Drop(mirror.subject(), mirror.keys(), b.mirrorResults(&mirror))
 		}
 	}
 	for i := range r.served {
 		if it := r.served[i].item; it.original.Spread.hasCounter() && !it.original.Shadow && it.original.OnError == OnErrorLocal {
-			mirror := batch{store: l.fallback}
+			mirror := batch{store: l.fallback, repeats: true}
 			if mirror.add(it, it.original, it.want); !r.takeMirror(&mirror) {
 				return
 			}
+			r.served[i].mirrored = mirror.results[0]
 		}
 	}
 }

@@ -12,12 +12,16 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// outage is a shared store that fails on demand. It can lose the answer of a settlement, and can delay a settlement.
+// outage is a shared store that fails on demand. It can lose the answer of a settlement, and can delay calls and answers.
 type outage struct {
 	limiter.Store
 	takes, settles error         // what Take and Settle return; nil means that the store works
 	lost           bool          // the store makes a settlement although it returns settles
 	settling       time.Duration // time before a settlement reaches the store
+	answering      time.Duration // time before a settlement is answered
+	taking         time.Duration // time before a charge is answered
+	delays         bool          // a settlement that fails is made by the function late
+	late           func()
 }
 
 func newOutage() *outage { return &outage{Store: storetest.Must(memstore.New(memstore.Options{}))} }
@@ -33,17 +37,27 @@ func (o *outage) Take(ctx context.Context, now algo.Instant, subject limiter.Sub
 	if o.takes != nil {
 		return false, o.takes
 	}
-	return o.Store.Take(ctx, now, subject, charges, results)
+	taken, err := o.Store.Take(ctx, now, subject, charges, results)
+	if o.taking > 0 {
+		time.Sleep(o.taking)
+	}
+	return taken, err
 }
 
 func (o *outage) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
 	if o.settling > 0 {
 		time.Sleep(o.settling)
 	}
+	if o.settles != nil && o.delays {
+		o.late = func() { _, _ = o.Store.Settle(ctx, now, subject, charges, results, elapsed, once) }
+	}
 	if o.settles != nil && !o.lost {
 		return limiter.Settled{}, o.settles
 	}
 	settled, err := o.Store.Settle(ctx, now, subject, charges, results, elapsed, once)
+	if o.answering > 0 {
+		time.Sleep(o.answering)
+	}
 	if o.settles != nil {
 		return limiter.Settled{}, o.settles
 	}

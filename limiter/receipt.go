@@ -87,6 +87,7 @@ func (r *Receipt) Settle(ctx context.Context, now time.Time, actual func(Charge)
 			}
 		}
 		corrections = r.settleServed(now, cost, corrections, &done)
+		r.limiter.refundMirrors(algo.InstantOf(now), r.served, max(0, now.Sub(r.at)))
 		_ = r.limiter.settleStores(ctx, now, corrections, max(0, now.Sub(r.at)), Once{}, &done) // done counts the lost corrections
 	})
 	return done
@@ -133,6 +134,6 @@ func addCorrection(corrections []refundable, l *Limiter, s *served, c Charge) []
 	if i < 0 {
 		i, corrections = len(corrections), append(corrections, refundable{store: l.store, subject: c.Subject, remote: true})
 	}
-	corrections[i].add(s.item, c, s.result)
+	corrections[i].add(s.item, c, s.result, algo.Result{})
 	return corrections
 }

@@ -38,6 +38,7 @@ type request struct {
 	waitedFor *tracker   // the tracker whose renewal the request waited for
 
 	chargedAt    time.Time // when the stores were charged; zero if no refund can follow
+	settled      int64     // Limiter.settled when the stores were called
 	overshoot    int64
 	storeTime    time.Duration // time that the request waited for a shared store
 	storeCalls   int           // calls of a shared store that belong to no batch
@@ -152,6 +153,10 @@ type served struct {
 	taken   local.Taken // the charge on the counter, if the tracker has one
 	serial  int64       // serial of the lease, if the tracker has one
 	undone  bool        // undo was called
+	// mirrored is the state of the fallback after it repeated the charge. It has no Machine if the fallback did not,
+	// or if it refunded the charge.
+	mirrored algo.Result
+	returned bool // the counter returned the charge
 }
 
 // use charges the item to the lease of its tracker.
@@ -173,7 +178,8 @@ func (s *served) undo(now algo.Instant) {
 // returns the whole charge to the counter, if the counter has not sent the charge yet.
 func (s *served) giveBack(now algo.Instant, cost int64) bool {
 	if s.item.original.Spread.hasCounter() {
-		return cost == s.item.want && s.tracker.counter.Undo(s.taken)
+		s.returned = cost == s.item.want && s.tracker.counter.Undo(s.taken)
+		return s.returned
 	}
 	l := &s.tracker.lease
 	if l.Serial != s.serial {

@@ -17,8 +17,8 @@ type Settlement struct {
 	Refunds Refunds
 	// Charged counts the charges whose final cost is more than the cost that Take charged.
 	Charged int
-	// Lost is the number of corrections that a store did not make because it failed. These charges
-	// keep the cost that Take charged.
+	// Lost is the number of corrections that a store did not make because it failed. In the store, these charges
+	// keep the cost that Take charged. If the limit has OnErrorLocal, this process counts a higher cost by itself.
 	Lost int
 	// Excess are the costs that exceeded the max debt and were not counted.
 	Excess []Excess
@@ -41,31 +41,37 @@ func (s *Settlement) Add(other Settlement) {
 
 // refundable contains the charges on one subject that a settlement can correct.
 type refundable struct {
-	store   Store
-	subject Subject
-	items   []*item
-	charges []Charge
-	results []algo.Result
-	remote  bool
+	store    Store
+	subject  Subject
+	items    []*item
+	charges  []Charge
+	results  []algo.Result
+	mirrored []algo.Result // see batch
+	remote   bool
 }
 
-// refundable returns the charges of b that a settlement can correct: all except charges of leases, their mirrors and
-// forced charges.
+// refundable returns the charges of b that a settlement can correct: all except charges of leases and
+// forced charges. The settlement of a batch also corrects its mirror.
 func (b *batch) refundable() refundable {
-	if !b.taken {
+	if !b.taken || b.repeats {
 		return refundable{}
 	}
 	back := refundable{store: b.store, subject: b.charges[0].Subject, remote: b.remote}
 	for i := range b.items {
-		if it := &b.items[i]; it.lease == nil && !it.leased && !it.Force && b.charges[i].Cost > 0 {
-			back.add(it, b.charges[i], b.results[i])
+		if it := &b.items[i]; it.lease == nil && !it.Force && b.charges[i].Cost > 0 {
+			var mirrored algo.Result
+			if b.mirrored != nil {
+				mirrored = b.mirrored[i]
+			}
+			back.add(it, b.charges[i], b.results[i], mirrored)
 		}
 	}
 	return back
 }
 
-func (r *refundable) add(it *item, c Charge, result algo.Result) {
-	r.items, r.charges, r.results = append(r.items, it), append(r.charges, c), append(r.results, result)
+func (r *refundable) add(it *item, c Charge, result, mirrored algo.Result) {
+	r.items, r.charges = append(r.items, it), append(r.charges, c)
+	r.results, r.mirrored = append(r.results, result), append(r.mirrored, mirrored)
 }
 
 // corrections returns the charges that change the costs in r to the actual costs. It leaves out equal
@@ -75,7 +81,7 @@ func (r *refundable) corrections(actual func(Charge) int64) refundable {
 	for i, c := range r.charges {
 		more := actual(r.items[i].charge()) - c.Cost
 		if c.Cost, c.Force = max(more, -more), more > 0; more != 0 {
-			made.add(r.items[i], c, r.results[i])
+			made.add(r.items[i], c, r.results[i], r.mirrored[i])
 		}
 	}
 	return made
@@ -137,7 +143,7 @@ func (r *refundable) releases() refundable {
 	made := refundable{store: r.store, subject: r.subject, remote: r.remote}
 	for i, c := range r.charges {
 		if _, slots := r.results[i].Machine.(*algo.Slots); slots && !c.Force {
-			made.add(r.items[i], c, r.results[i])
+			made.add(r.items[i], c, r.results[i], r.mirrored[i])
 		}
 	}
 	return made
@@ -160,14 +166,57 @@ func (r *refundable) repeats() bool {
 // requests in an outage.
 func (l *Limiter) releaseHere(now algo.Instant, r *refundable) {
 	for i, c := range r.charges {
-		if _, slots := r.results[i].Machine.(*algo.Slots); !slots || c.Force {
+		charged := r.results[i]
+		if _, slots := charged.Machine.(*algo.Slots); !slots || c.Force {
 			continue
 		}
-		subject := r.subject.String()
-		l.denials.Release(subject, uint64(c.Limit.ID), c.Cost, r.results[i])
-		if l.fallback.Holds(now) {
-			var none [1]int64
-			l.fallback.Fallback.Settle(now, subject, keys(nil, r.charges[i:i+1]), r.results[i:i+1], 0, none[:])
+		l.denials.Release(r.subject.String(), uint64(c.Limit.ID), c.Cost, charged)
+		if !l.fallback.Holds(now) {
+			continue
+		}
+		l.correctFallback(now, c, charged, 0, nil)
+		if share := r.items[i].original.localShare; share != nil { // the share started with a part of the slots
+			c.Limit = share
+			l.correctFallback(now, c, charged, 0, nil)
+		}
+	}
+}
+
+// correctFallback makes a correction in the counts of an outage. charged is the result of the charge. See
+// local.Fallback.Settle for seen.
+func (l *Limiter) correctFallback(now algo.Instant, c Charge, charged algo.Result, elapsed time.Duration, seen func(int) algo.Result) {
+	var none [1]int64
+	l.fallback.Fallback.Settle(now, c.Subject.String(), keys(nil, []Charge{c}), []algo.Result{charged}, elapsed, none[:], seen)
+}
+
+// refundMirrors refunds the charges of counters in the counts of an outage, if the counters returned them.
+func (l *Limiter) refundMirrors(now algo.Instant, all []served, elapsed time.Duration) {
+	for i := range all {
+		if s := &all[i]; s.returned && s.mirrored.Machine != nil {
+			l.correctFallback(now, s.item.charge(), s.mirrored, elapsed, nil)
+			s.mirrored = algo.Result{}
+		}
+	}
+}
+
+// correctHere makes corrections in the states that this process keeps, after the call of the store returned err. If the
+// store failed, it may never count a forced charge, so this process counts the charge by itself. It does not refund in
+// its own counts then, because the store can still count the charge.
+func (l *Limiter) correctHere(now algo.Instant, r *refundable, elapsed time.Duration, err error) {
+	for i, c := range r.charges {
+		it := r.items[i]
+		whole := Charge{Subject: it.Subject, Limit: it.original, Cost: c.Cost, Force: c.Force}
+		_, slots := r.results[i].Machine.(*algo.Slots)
+		switch {
+		case c.Force:
+			var seen func(int) algo.Result
+			if err != nil && it.original.OnError == OnErrorLocal && !it.original.Shadow {
+				seen = func(int) algo.Result { return l.denials.last(now, it.Subject, it.original) }
+			}
+			l.correctFallback(now, whole, algo.Result{}, 0, seen)
+			l.denials.Charge(now, r.subject.String(), uint64(c.Limit.ID), c.Cost)
+		case err == nil && !slots && r.mirrored[i].Machine != nil:
+			l.correctFallback(now, whole, r.mirrored[i], elapsed, nil)
 		}
 	}
 }
@@ -188,11 +237,19 @@ func (l *Limiter) callSettle(ctx context.Context, now algo.Instant, r *refundabl
 // correct makes all corrections on one subject.
 func (l *Limiter) correct(ctx context.Context, now algo.Instant, r refundable, elapsed time.Duration, once Once) (s settledSubject) {
 	if r.remote { // the corrections change the state in the store
+		l.active.Add(1)
+		defer func() {
+			l.settled.Add(1)
+			l.active.Add(-1)
+		}()
 		l.denials.Expire(r.subject.String())
 		l.releaseHere(now, &r)
 	}
 	s = l.correctStore(ctx, now, r, elapsed, once)
 	if !errors.Is(s.err, ErrVoucherExpired) {
+		if r.remote && !errors.Is(s.err, ErrVoucherUsed) {
+			l.correctHere(now, &r, elapsed, s.err)
+		}
 		return s
 	}
 	back := r.releases()
@@ -220,12 +277,14 @@ func (l *Limiter) correctStore(ctx context.Context, now algo.Instant, r refundab
 		s.Lost = len(r.charges)
 		return s
 	}
-	forced, ofShare := 0, int64(0)
+	refunds, ofShare := 0, int64(0)
 	for i, c := range r.charges {
 		if !c.Force {
+			if !c.Limit.isLocalShare {
+				refunds++
+			}
 			continue
 		}
-		forced++
 		if c.Limit.isLocalShare { // the next charge is the same charge on the whole limit
 			ofShare = settled.Excess[i]
 			continue
@@ -235,7 +294,7 @@ func (l *Limiter) correctStore(ctx context.Context, now algo.Instant, r refundab
 		}
 		s.Charged, ofShare = s.Charged+1, 0
 	}
-	s.Refunds = Refunds{settled.Given, len(r.charges) - forced - settled.Given}
+	s.Refunds = Refunds{settled.Given, refunds - settled.Given}
 	if s.Charged > 0 && l.notices != nil {
 		l.noticesAfter(ctx, now, &r)
 	}

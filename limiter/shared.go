@@ -109,25 +109,25 @@ func (d denials) lookup(now algo.Instant, subject Subject, charges []Charge, res
 	return d.Lookup(now, subject.String(), keys(room[:0], charges), results, backOffs)
 }
 
-// last returns the cached state of a limit, of any age. It converts the state to the parameters of the limit at
-// the instant now. For a limit with shards, the result is the sum of all shards.
-func (d denials) last(now algo.Instant, subject Subject, limit *Limit) (s algo.State) {
+// last returns the cached state of a limit, of any age and under any version of its rules. The result has no Machine if
+// there is no such state. For a limit with shards, the result is the sum of all shards at the instant now.
+func (d denials) last(now algo.Instant, subject Subject, limit *Limit) (sum algo.Result) {
 	if limit.Spread.Shards == 0 {
-		if r := d.Last(subject.String(), uint64(limit.ID)); r.Machine != nil {
-			s = local.Convert(r.Machine, limit.machine, r.State, now)
-		}
-		return s
+		return d.Last(subject.String(), uint64(limit.ID))
 	}
 	for i := range limit.parts {
 		if r := d.Last(subject.shard(i).String(), uint64(limit.ID)); r.Machine != nil {
-			s = algo.Sum(limit.machine, r.Machine, s, r.State, now)
+			sum = algo.Result{Machine: limit.machine, State: algo.Sum(limit.machine, r.Machine, sum.State, r.State, now)}
 		}
 	}
-	return s
+	return sum
 }
 
 // fallback is the Store in which this process counts during an outage.
-type fallback struct{ *local.Fallback }
+type fallback struct {
+	*local.Fallback
+	denials denials
+}
 
 // Take implements Store.
 func (f fallback) Take(_ context.Context, now algo.Instant, subject Subject, charges []Charge, results []algo.Result) (bool, error) {
@@ -147,7 +147,8 @@ func (f fallback) take(now algo.Instant, subject Subject, charges []Charge, resu
 
 // Settle implements Store. No voucher has charges on a fallback, so there is no ID to check.
 func (f fallback) Settle(_ context.Context, now algo.Instant, subject Subject, charges []Charge, results []algo.Result, elapsed time.Duration, _ Once) (s Settled, err error) {
-	s.Given = f.Fallback.Settle(now, subject.String(), keys(nil, charges), results, elapsed, s.Excess[:])
+	seen := func(i int) algo.Result { return f.denials.last(now, subject, charges[i].Limit) }
+	s.Given = f.Fallback.Settle(now, subject.String(), keys(nil, charges), results, elapsed, s.Excess[:], seen)
 	return s, nil
 }
 

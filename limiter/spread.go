@@ -26,7 +26,8 @@ type Spread struct {
 	// charges a random shard. If that shard refuses, the request charges a second shard. A refusal reports
 	// the shortest wait of the known shards.
 	//
-	// Shards never admit too many requests. They can refuse while other shards have room. A cost is
+	// Shards never admit too many requests. If new rules have fewer requests, they apply to each shard: a shard with room
+	// admits although another has used more than its new part. Shards can refuse while others have room. A cost is
 	// at most the capacity of one shard. Remaining is an estimate from the charged shard.
 	Shards int
 	// Sync is the interval at which a process synchronizes its own count with the store. Between two

@@ -66,7 +66,7 @@ func (r *Receipt) portable() (subjects []refundable) {
 			i, subjects = len(subjects), append(subjects, refundable{subject: c.Subject})
 		}
 		if s := &subjects[i]; len(s.charges) < MaxCharges {
-			s.add(newVoucherItem(c), c, result)
+			s.add(newVoucherItem(c), c, result, algo.Result{})
 		}
 	}
 	for i := range r.refundables {
@@ -293,7 +293,7 @@ func (r *voucherReader) subject(at algo.Instant) (s refundable) {
 	for n := r.Byte(MaxCharges); n > 0 && r.Err() == nil; n-- {
 		c, result := r.charge(at)
 		if c.Subject = s.subject; r.Err() == nil {
-			s.add(newVoucherItem(c), c, result)
+			s.add(newVoucherItem(c), c, result, algo.Result{})
 		}
 	}
 	return s

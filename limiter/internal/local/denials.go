@@ -139,6 +139,24 @@ func (d *Denials) Expire(subject string) {
 	}
 }
 
+// Charge adds a forced charge of the cost, which the store may have made, to the cached state of a limit. The state then
+// is too old to deny requests, because the state of the store can differ.
+func (d *Denials) Charge(now algo.Instant, subject string, id uint64, cost int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	entries := d.of(subject)
+	before := weight(entries)
+	for i := range entries {
+		if r := entries[i].result; entries[i].limit.ID == id {
+			r.State = r.Machine.Force(r.State, now, cost)
+			entries[i] = entry{limit: entries[i].limit, result: r}
+		}
+	}
+	if _, recent := d.recent[subject]; recent {
+		d.weight += weight(entries) - before
+	}
+}
+
 // Release releases a number of slots in the cached state of a limit. charged is the result of the charge that
 // took them.
 func (d *Denials) Release(subject string, id uint64, slots int64, charged algo.Result) {

@@ -205,27 +205,38 @@ func sameUsage(a, b algo.State) bool {
 
 // Settle corrects earlier charges. results are those that Take or Mirror returned for them. A charge with Force
 // is made at the instant now; any other charge is refunded. Settle writes to excess the part of each charge
-// that exceeds the max debt. given is the number of charges that it refunded, at least in part.
-func (f *Fallback) Settle(now algo.Instant, subject string, charges []Charge, results []algo.Result, elapsed time.Duration, excess []int64) (given int) {
+// that exceeds the max debt. given is the number of limits, without shares, that it refunded, at least in part.
+//
+// If f does not hold the limit of a charge with Force, the charge starts from the state that the function seen returns.
+// If seen is nil, such a charge is dropped. Like Take, Settle calls seen under the lock.
+func (f *Fallback) Settle(now algo.Instant, subject string, charges []Charge, results []algo.Result, elapsed time.Duration, excess []int64, seen func(i int) algo.Result) (given int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	states := f.table[subject]
 	f.weight -= heldWeight(states) // the corrections change the lengths of logs, and so the weight
-	defer func() { f.weight += heldWeight(states) }()
+	defer func() { f.put(subject, states) }()
 	for i, c := range charges {
 		s := heldOf(states, c.Limit)
-		if s == nil || s.limit != c.Limit || results[i].Machine != c.Machine {
-			continue
-		}
-		if c.Force {
-			excess[i] = c.Machine.Excess(s.state, now, c.Cost)
-			s.state = c.Machine.Force(s.state, now, c.Cost)
-			f.until.Store(max(f.until.Load(), int64(c.Machine.Idle(s.state))))
-			continue
-		}
-		if after := c.Machine.Refund(s.state, results[i].State, c.Cost, elapsed+fallbackMargin); after != s.state {
+		switch {
+		case c.Force && s == nil && seen != nil && !c.Share && (states != nil || f.room(now)):
+			start := heldState{limit: c.Limit}
+			if last := seen(i); last.Machine != nil {
+				start.limit.Machine, start.state = last.Machine, last.State // a conversion would drop a debt
+			}
+			states = append(states, start)
+			s = &states[len(states)-1]
+			fallthrough
+		case c.Force && s != nil:
+			m := s.limit.Machine
+			excess[i] = m.Excess(s.state, now, c.Cost)
+			s.state = m.Force(s.state, now, c.Cost)
+			f.until.Store(max(f.until.Load(), int64(m.Idle(s.state))))
+		case !c.Force && s != nil && algo.Refundable(s.limit.Machine, results[i].Machine):
+			after := s.limit.Machine.Refund(s.state, results[i].State, c.Cost, elapsed+fallbackMargin)
+			if after != s.state && !c.Share {
+				given++
+			}
 			s.state = after
-			given++
 		}
 	}
 	return given

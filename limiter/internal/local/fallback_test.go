@@ -57,7 +57,7 @@ func TestFallback_Settle(t *testing.T) {
 		return []Charge{{Limit: Limit{Machine: m}, Cost: cost, Force: force}}
 	}
 	f.Take(now, "bucket", charge(bucket, 10, false), results, func() {})
-	f.Settle(now, "bucket", charge(bucket, 40, true), results, 0, make([]int64, 1))
+	f.Settle(now, "bucket", charge(bucket, 40, true), results, 0, make([]int64, 1), nil)
 	if !f.Holds(now.Add(49 * time.Second)) {
 		t.Error("a bucket with a debt of 50 s: got nothing held after 49 s, want the debt")
 	}
@@ -65,11 +65,11 @@ func TestFallback_Settle(t *testing.T) {
 		t.Error("a bucket with a debt of 50 s: got the debt held after 50 s, want nothing held")
 	}
 	f.Take(now, "log", charge(entries, 200, false), results, func() { results[0] = algo.Result{} })
-	f.Settle(now, "log", charge(entries, 150, false), results, 0, nil)
+	f.Settle(now, "log", charge(entries, 150, false), results, 0, nil, nil)
 	if want := heldWeight(f.table["log"]); f.weight != want {
 		t.Errorf("after a refund: got a weight of %d, want %d", f.weight, want)
 	}
-	f.Settle(now, "log", charge(entries, 250, true), results, 0, make([]int64, 1))
+	f.Settle(now, "log", charge(entries, 250, true), results, 0, make([]int64, 1), nil)
 	if want := heldWeight(f.table["log"]); f.weight != want {
 		t.Errorf("after a charge: got a weight of %d, want %d", f.weight, want)
 	}
@@ -88,7 +88,7 @@ func TestFallback_Mirror_slots(t *testing.T) {
 	if !f.Mirror(now, "a", charges, mirrored) || mirrored[0].State.Entries.Len() != 2 {
 		t.Fatalf("got %+v, want two slots", mirrored)
 	}
-	f.Settle(now, "a", charges, local, 0, nil)
+	f.Settle(now, "a", charges, local, 0, nil, nil)
 	if f.Drop("a", charges, []algo.Result{{Machine: slots.Machine, State: stored}}); f.table["a"] != nil {
 		t.Errorf("got %+v, want nothing held: the store counts the slot too", f.table["a"])
 	}
@@ -130,7 +130,7 @@ func TestFallback_Settle_margin(t *testing.T) {
 	one := []Charge{{Limit: Limit{Machine: bucket}, Cost: 1}}
 	f.Take(now, "user", one, charged, func() {})
 	f.Take(now.Add(1001*time.Millisecond), "user", one, results, func() {})
-	if given := f.Settle(now.Add(990*time.Millisecond), "user", one, charged, 990*time.Millisecond, make([]int64, 1)); given != 0 {
+	if given := f.Settle(now.Add(990*time.Millisecond), "user", one, charged, 990*time.Millisecond, make([]int64, 1), nil); given != 0 {
 		t.Errorf("got %d refunds, want none", given)
 	}
 }
