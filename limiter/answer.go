@@ -32,7 +32,7 @@ func (r *request) combine() Decision {
 	if r.counterErr != nil && !busy(r.counterErr) { // if only the subject is busy, its counter still decides
 		d.Reason = reasonOf(r.counterErr)
 	}
-	subjectBusy := false
+	subjectBusy, over := false, Decision{}
 	for i := range r.batches {
 		b := &r.batches[i]
 		d.StoreCalls += b.calls
@@ -43,11 +43,21 @@ func (r *request) combine() Decision {
 			}
 			continue
 		}
+		if b.skipped { // limits with Mark refuse
+			for j := range b.items {
+				if b.results[j].Machine != nil {
+					over.report(&b.items[j], b.results[j], r.now)
+				}
+			}
+			continue
+		}
 		subjectBusy = subjectBusy || busy(b.err)
 		d.add(b, r.now)
 	}
 	for i := range r.served {
 		switch s := &r.served[i]; {
+		case !s.item.original.Shadow && s.item.original.Mark && !s.allowed:
+			over.report(s.item, s.result, r.now)
 		case !s.item.original.Shadow && s.allowed == d.Allowed:
 			d.report(s.item, s.result, r.now)
 		case s.item.original.Shadow && !s.allowed && d.Shadowed == nil:
@@ -56,6 +66,9 @@ func (r *request) combine() Decision {
 	}
 	if d.RetryAfter == algo.Never {
 		d.RetryAfter = 0
+	}
+	if d.Allowed && over.Limit != nil {
+		d.reportOver(&over)
 	}
 	if subjectBusy && d.Limit == nil {
 		d.Reason = ReasonBusy
@@ -72,7 +85,7 @@ func (d *Decision) add(b *batch, now algo.Instant) {
 		return
 	}
 	for i := range b.items {
-		if b.results[i].Machine != nil {
+		if b.results[i].Machine != nil && (d.Allowed || b.items[i].original.enforced()) {
 			d.report(&b.items[i], b.results[i], now)
 		}
 	}

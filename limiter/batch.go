@@ -65,7 +65,7 @@ type batch struct {
 	refused    bool
 	repeats    bool // b repeats charges of another batch, or of a counter, on the fallback
 	dropLeases bool // do not use the new leases
-	skipped    bool // b is not charged, because its limit is a shadow limit in its back-off
+	skipped    bool // b is not charged: its limit is a shadow limit in its back-off, or its limits with Mark refuse
 	err        error
 
 	// mirrored are the states of the fallback after it repeated the charges of b. If it did not repeat a charge, the
@@ -76,6 +76,14 @@ type batch struct {
 // shadow reports whether the limits of b are shadow limits, which refuse nothing. Shadow limits count on
 // separate subjects. Therefore, all limits of a batch are shadow limits, or none is.
 func (b *batch) shadow() bool { return b.items[0].original.Shadow }
+
+// denies reports whether b denies the request, unless its limits are shadow limits.
+func (b *batch) denies() bool { return (b.refused || busy(b.err)) && !b.skipped }
+
+// marks reports whether b has a limit with Mark.
+func (b *batch) marks() bool {
+	return slices.ContainsFunc(b.charges, func(c Charge) bool { return c.Limit.Mark })
+}
 
 // refuser returns the first limit of b that refuses; nil if none does.
 func (b *batch) refuser(now algo.Instant) *Limit {

@@ -15,7 +15,7 @@ import (
 // other, until one refuses. Then it charges the batches on the shared store, all at the same time.
 func (r *request) callStores(ctx context.Context) {
 	l := r.limiter
-	if len(r.batches) > 1 || l.sharesStore() && l.fallback.Holds(r.now) {
+	if r.chargedAt.IsZero() && (len(r.batches) > 1 || l.sharesStore() && l.fallback.Holds(r.now)) {
 		r.chargedAt = time.Now() // a refund needs the monotonic clock reading
 		r.settled = l.settled.Load()
 	}
@@ -24,7 +24,7 @@ func (r *request) callStores(ctx context.Context) {
 	for i := range r.batches {
 		b := &r.batches[i]
 		switch {
-		case b.refused || b.skipped || b.err != nil:
+		case b.refused || b.skipped || b.err != nil || b.taken || b.calls > 0:
 		case b.remote:
 			last = b
 			remote++
@@ -67,7 +67,7 @@ func (r *request) callInWaves(ctx context.Context) {
 
 // hasRoom reports whether all subjects of the waves up to w have room.
 func (r *request) hasRoom(w wave) bool {
-	return !slices.ContainsFunc(r.batches, func(b batch) bool { return b.remote && !b.taken && b.wave() <= w && !b.hasRoom(r.now) })
+	return !slices.ContainsFunc(r.batches, func(b batch) bool { return b.remote && !b.taken && !b.skipped && b.wave() <= w && !b.hasRoom(r.now) })
 }
 
 // probe repeats the calls that a breaker rejected, if another call of the request has shown that the store works

@@ -2,7 +2,6 @@ package limiter
 
 import (
 	"context"
-	"slices"
 	"time"
 )
 
@@ -33,47 +32,11 @@ func (l *Limiter) decidePooled(ctx context.Context, now time.Time, charges []Cha
 	r := requests.Get().(*request)
 	defer requests.Put(r)
 	r.look = look
-	return l.decideWithMarks(ctx, r, now, charges)
+	return l.decide(ctx, r, now, charges)
 }
 
-// decideWithMarks decides. If limits with Mark deny the request, it decides again without their charges
-// (addEffort and reportOver in decision.go combine the decisions).
-func (l *Limiter) decideWithMarks(ctx context.Context, r *request, now time.Time, charges []Charge) (Decision, error) {
-	d, err := l.decide(ctx, r, now, charges)
-	if err != nil || d.Allowed || !slices.ContainsFunc(charges, hasMark) {
-		return d, err
-	}
-	over, rest := Decision{}, slices.Clone(charges)
-	for !d.Allowed && slices.ContainsFunc(rest, hasMark) {
-		before := d
-		switch {
-		case d.Reason == ReasonBusy:
-			// The decision does not show which subject is busy. It can be the subject of a limit with Mark, so the
-			// next decision leaves out all these limits.
-			rest = slices.DeleteFunc(rest, hasMark)
-		case d.Limit != nil && d.Limit.Mark:
-			rest = slices.DeleteFunc(rest, func(c Charge) bool { return c.Limit == before.Limit })
-			if over.Limit == nil {
-				over = d
-			}
-		default:
-			return d, nil
-		}
-		if d, err = l.decide(ctx, r, now, rest); err != nil {
-			return d, err
-		}
-		d.addEffort(&before)
-	}
-	if d.Allowed && over.Limit != nil {
-		d.reportOver(&over)
-	}
-	return d, nil
-}
-
-// hasMark reports whether the limit of a charge has Mark.
-func hasMark(c Charge) bool { return c.Limit != nil && c.Limit.Mark && !c.Limit.Shadow }
-
-// decide makes a decision in seven phases. For limits with Mark, decideWithMarks can repeat all of them.
+// decide makes a decision in seven phases. If only limits with Mark refuse a subject in phase 4 or 5, the phase decides
+// the subject again without them.
 //
 //  1. Check: the charges are valid (charge.go). One charge on a store of this process ([Local]) usually
 //     needs no other phase: decideSingle decides it. Take calls decideCompact before, which decides it if
@@ -118,6 +81,9 @@ func (l *Limiter) decide(ctx context.Context, r *request, now time.Time, charges
 	early := r.denied()
 	if !early {
 		r.callStores(ctx)
+		for r.refused() && r.leaveOutMarks() {
+			r.callStores(ctx)
+		}
 		r.fallBack()
 	}
 	r.finish(ctx, early)

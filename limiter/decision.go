@@ -85,23 +85,13 @@ func (r *Refunds) add(other Refunds) {
 	r.Dropped += other.Dropped
 }
 
-// addEffort adds to d the store calls, times, refunds and clamps of an earlier decision on the same
-// request.
-func (d *Decision) addEffort(before *Decision) {
-	d.StoreCalls += before.StoreCalls
-	d.StoreTime += before.StoreTime
-	d.Refunds.add(before.Refunds)
-	d.Clamped += before.Clamped
-	d.Overshoot = max(d.Overshoot, before.Overshoot)
-}
-
-// reportOver sets Over to the limit that denied the request in an earlier decision. d reports the numbers of Over
-// only if it reports no other limit. They show no remaining quota, although the next request may still be allowed.
-func (d *Decision) reportOver(before *Decision) {
-	d.Over = before.Limit
+// reportOver sets Over to the limit that over reports. d reports the numbers of Over only if it reports no other limit.
+// They show no remaining quota, although the next request may still be allowed.
+func (d *Decision) reportOver(over *Decision) {
+	d.Over = over.Limit
 	if d.Over.Global || d.Limit != nil {
 		return
 	}
-	d.Limit, d.Superseded, d.Cost = before.Limit, before.Superseded, before.Cost
-	d.Capacity, d.Remaining, d.ResetAfter = before.Capacity, before.Remaining, before.ResetAfter
+	d.Limit, d.Superseded, d.Cost = over.Limit, over.Superseded, over.Cost
+	d.Capacity, d.Remaining, d.ResetAfter = over.Capacity, over.Remaining, over.ResetAfter
 }

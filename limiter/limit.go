@@ -176,6 +176,9 @@ func (l *Limit) setConcurrent() error {
 // concurrent reports whether l counts requests in flight.
 func (l *Limit) concurrent() bool { return l.Rate.Algorithm == algo.Concurrent }
 
+// enforced reports whether l can deny a request.
+func (l *Limit) enforced() bool { return !l.Shadow && !l.Mark }
+
 // divide returns the parts of l that count separately: all shards, or one cell, because all cells are
 // equal.
 func (l Limit) divide() (parts []*Limit, err error) {

@@ -23,10 +23,11 @@ func (r *request) lookUp() {
 			b.err = errPaused
 			continue
 		}
-		if b.items[0].sharded {
-			b.refused = r.pickShard(b)
-		} else {
-			b.refused = b.lookUp(r.now, l.denials)
+		r.lookUpBatch(b)
+		for b.refused && !b.shadow() && r.leaveOutMarksOf(i) {
+			if b = &r.batches[i]; !b.skipped {
+				r.lookUpBatch(b)
+			}
 		}
 		// The back-off of a shadow limit refuses, but the limit may have room. So its refusal is unknown.
 		if b.refused && b.shadow() && !b.exhausted(r.now) {
@@ -36,6 +37,15 @@ func (r *request) lookUp() {
 	}
 	if !r.refused() {
 		r.lookUpOutage()
+	}
+}
+
+// lookUpBatch looks b up in the denial cache.
+func (r *request) lookUpBatch(b *batch) {
+	if b.items[0].sharded {
+		b.refused = r.pickShard(b)
+	} else {
+		b.refused = b.lookUp(r.now, r.limiter.denials)
 	}
 }
 

@@ -1,6 +1,7 @@
 package limiter_test
 
 import (
+	"context"
 	"log/slog"
 	"testing"
 	"time"
@@ -138,5 +139,57 @@ func TestLimiter_Take_markFailure(t *testing.T) {
 	charges[0].Cost = 2
 	if d, err := l.Take(t.Context(), noon, charges); err != nil || !d.Allowed || d.Over != soft {
 		t.Errorf("cost above the limit: got %+v, error %v, want a marked request", d, err)
+	}
+}
+
+// A limit with Mark counts several subjects of a request. If it marks one subject, it charges the others.
+func TestLimiter_Take_markSubjects(t *testing.T) {
+	for name, store := range map[string]limiter.Store{"local": storetest.Must(memstore.New(memstore.Options{})), "shared": newRemote()} {
+		l := quiet(store)
+		soft := limit(t, limiter.Limit{Name: "soft", Rate: algo.Rate{Requests: 5, Window: time.Minute, Algorithm: algo.FixedWindow}, Mark: true})
+		mine, theirs := limiter.Charge{Subject: user, Limit: soft, Cost: 1}, limiter.Charge{Subject: other, Limit: soft, Cost: 1}
+		admissions(t, l, 5, noon, mine)
+		for range 3 {
+			if d := take(t, l, mine, theirs); !d.Allowed || d.Over != soft {
+				t.Errorf("%s: got %+v, want a marked request", name, d)
+			}
+		}
+		if usage, err := l.Inspect(ctx, noon, []limiter.Charge{mine, theirs}); err != nil || usage[0].Remaining != 0 || usage[1].Remaining != 2 {
+			t.Errorf("%s: got %+v, error %v, want 0 and 2 remaining", name, usage, err)
+		}
+	}
+}
+
+// touched is a store in which other requests charge the subject user before each refund.
+type touched struct {
+	*remote
+	charge limiter.Charge
+}
+
+func (s *touched) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
+	if _, err := s.Store.Take(ctx, now, s.charge.Subject, []limiter.Charge{s.charge}, make([]algo.Result, 1)); err != nil {
+		return limiter.Settled{}, err
+	}
+	return s.remote.Settle(ctx, now, subject, charges, results, elapsed, once)
+}
+
+// A limit with Mark has less room than this process knows. A fast bucket of another subject is charged once for each
+// request, because its charge cannot be refunded.
+func TestLimiter_Take_markFastBucket(t *testing.T) {
+	fast := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "fast", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 100, Window: time.Second}})}
+	soft := limiter.Charge{Subject: other, Cost: 1, Limit: limit(t, limiter.Limit{Name: "soft", Rate: algo.Rate{Requests: 10, Window: time.Minute, Algorithm: algo.FixedWindow}, Mark: true})}
+	store := &touched{newRemote(), fast}
+	l := quiet(store)
+	take(t, l, fast, soft)
+	used := soft
+	used.Cost = 9
+	take(t, quiet(store), used) // another process
+	for range 2 {
+		if d := take(t, l, fast, soft); !d.Allowed || d.Over != soft.Limit || d.Refunds != (limiter.Refunds{}) {
+			t.Errorf("got %+v, want a marked request and no refund", d)
+		}
+	}
+	if usage, err := l.Inspect(ctx, noon, []limiter.Charge{fast}); err != nil || usage[0].Remaining != 97 {
+		t.Errorf("got %+v, error %v, want 97 remaining after 3 requests", usage, err)
 	}
 }

@@ -24,7 +24,7 @@ type Receipt struct {
 // request is denied.
 func (l *Limiter) TakeRefundable(ctx context.Context, now time.Time, charges []Charge) (Decision, *Receipt, error) {
 	r := &request{receipt: true} // it is not pooled, because the receipt keeps its slices
-	d, err := l.decideWithMarks(ctx, r, now, charges)
+	d, err := l.decide(ctx, r, now, charges)
 	if err != nil || !d.Allowed {
 		return d, nil, err
 	}

@@ -115,16 +115,60 @@ func (r *request) denied() bool { return r.failed || r.refused() }
 // refused reports whether a limit without Shadow refuses the request, or one of its subjects is busy.
 func (r *request) refused() bool {
 	for i := range r.batches {
-		if b := &r.batches[i]; (b.refused || busy(b.err)) && !b.shadow() {
+		if b := &r.batches[i]; b.denies() && !b.shadow() {
 			return true
 		}
 	}
 	for i := range r.served {
-		if s := &r.served[i]; !s.allowed && !s.item.original.Shadow {
+		if s := &r.served[i]; !s.allowed && s.item.original.enforced() {
 			return true
 		}
 	}
 	return false
+}
+
+// leaveOutMarks leaves out the limits with Mark that deny the request, so that the other limits can be decided again. It
+// returns false if other limits deny the request.
+func (r *request) leaveOutMarks() bool {
+	for i := range r.batches { // the loop does not reach batches that it appends
+		if b := &r.batches[i]; b.denies() && !b.shadow() && !r.leaveOutMarksOf(i) {
+			return false
+		}
+	}
+	return true
+}
+
+// leaveOutMarksOf leaves out the limits with Mark that deny batch i. It returns false if other limits deny the batch. If
+// the batch has other limits, the left out ones get a batch of their own.
+func (r *request) leaveOutMarksOf(i int) bool {
+	b := r.batches[i]
+	if !b.marks() {
+		return false
+	}
+	rest, out := b, b
+	rest.items, rest.charges, rest.results = nil, nil, nil
+	out.items, out.charges, out.results = nil, nil, nil
+	for j := range b.items {
+		to := &rest
+		if busy(b.err) || b.refuses(j, r.now) {
+			if to = &out; !b.items[j].original.Mark {
+				return false
+			}
+		}
+		to.items, to.charges, to.results = append(to.items, b.items[j]), append(to.charges, b.charges[j]), append(to.results, b.results[j])
+	}
+	if len(out.items) == 0 { // it is unknown which limit refused
+		return false
+	}
+	out.refused, out.skipped = false, true
+	if len(rest.items) == 0 {
+		r.batches[i] = out
+		return true
+	}
+	rest.refused, rest.calls = false, 0 // the calls so far count in out
+	r.batches[i] = rest
+	r.batches = append(r.batches, out)
+	return true
 }
 
 // undoServed undoes the charges that trackers made for r. The answers of the trackers stay valid. The

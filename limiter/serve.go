@@ -84,7 +84,7 @@ func (r *request) tryTrackers(mayWait bool) (wait <-chan struct{}, due *item) {
 			t.renewing = make(chan struct{})
 		case synchronized && serves:
 			s.allowed, s.result, s.taken = t.counter.Take(r.now, it.want, it.Force)
-			refused = refused || !s.allowed && !it.original.Shadow
+			refused = refused || !s.allowed && it.original.enforced()
 		case serves:
 			s.use(r.now)
 		case t.renewing != nil && (!mayWait || !r.tracked(it)):
