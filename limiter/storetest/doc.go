@@ -1,7 +1,8 @@
 // Package storetest defines the behaviour of a limiter.Store as tests.
 //
-// [Run] runs the whole suite on a store, as the example shows. [Linearizable] and [GroupCommit] test
-// concurrency.
+// [Run] runs the whole suite on a store, as the example shows. It includes random histories of pairs of
+// mechanisms, such as leases and outages (mechanisms.go has the table of all mechanisms). [Linearizable]
+// and [GroupCommit] test concurrency.
 //
 // A model applies package algo to one charge after another, for any order of their instants. The suite
 // compares every answer with the model, bit for bit. It never sleeps or waits for expiry, because the

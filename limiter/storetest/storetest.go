@@ -94,6 +94,7 @@ func Run(t *testing.T, s Suite) {
 	t.Run("Spread", func(t *testing.T) { testSpread(t, s) })
 	t.Run("Notices", func(t *testing.T) { testNotices(t, s) })
 	t.Run("ClockChange", func(t *testing.T) { testClockChange(t, s) })
+	t.Run("Pairs", func(t *testing.T) { testPairs(t, s) })
 	t.Run("Differential", func(t *testing.T) { testDifferential(t, s) })
 }
 

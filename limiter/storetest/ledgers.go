@@ -1,0 +1,217 @@
+package storetest
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// ledgers are models that know the real costs of all requests of a world.
+type ledgers struct {
+	all  Model // what all environments admitted
+	most Model // the most that a correct environment may count
+
+	split      bool // an environment decided alone, so only each environment by itself keeps the limit
+	mixed      bool // two versions of the rules were in force at a time
+	skewed     bool // the clocks differ
+	refunded   bool // a settlement lowered a cost
+	unreleased bool // a release was lost
+	resets     int64
+	unknown    int64 // costs of settlements that the models cannot refund
+	resetAt    time.Time
+	refusedAt  map[limiter.Subject]time.Time // last refusal
+}
+
+// enforced reports whether the limit can refuse.
+func enforced(l *limiter.Limit) bool { return !l.Mark && !l.Shadow }
+
+// admit counts a charge of an admitted request. It fails if the charge exceeds the limit.
+func (w *world) admit(e *environment, now time.Time, c limiter.Charge, d limiter.Decision, synced bool) (n counted) {
+	n.Charge = c
+	if !enforced(c.Limit) {
+		return n
+	}
+	degraded := d.Reason != limiter.ReasonNone
+	if degraded && c.Limit.OnError == limiter.OnErrorAllow && (c.Limit.Spread.Sync == 0 || !synced) {
+		_, _ = admit(&w.most, now, c) // the store may have charged it
+		return n
+	}
+	w.split = w.split || degraded
+	var over int64
+	if over, n.own = admit(&e.alone, now, c); over > w.slack(c.Limit) && !w.mixed && !w.divided(c.Limit) {
+		w.fail("limit %s: environment %d alone admitted %d more than the limit (slack %d): %+v", c.Limit.Name, w.indexOf(e), over, w.slack(c.Limit), d)
+	}
+	if over, n.all = admit(&w.all, now, c); over > w.slack(c.Limit) && !w.split && !w.approximate(c.Limit) {
+		w.fail("limit %s: all environments admitted %d more than the limit (slack %d): %+v", c.Limit.Name, over, w.slack(c.Limit), d)
+	}
+	_, n.most = admit(&w.most, now, c)
+	return n
+}
+
+// admit charges a model, and returns by how much the charge exceeds the limit.
+func admit(m *Model, now time.Time, c limiter.Charge) (over int64, r algo.Result) {
+	at := algo.InstantOf(now)
+	allowed, results := m.Take(at, c.Subject, []limiter.Charge{c})
+	if allowed {
+		return 0, results[0]
+	}
+	c.Force = true
+	_, results = m.Take(at, c.Subject, []limiter.Charge{c})
+	return max(1, results[0].Machine.Used(results[0].State, at)-results[0].Machine.Capacity()), results[0]
+}
+
+// convert converts the models to the rules of charges that the store got. The instant of a conversion matters.
+func (w *world) convert(now algo.Instant, charges []limiter.Charge) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	models := []*Model{&w.all, &w.most}
+	for _, e := range w.envs {
+		models = append(models, &e.alone)
+	}
+	for _, c := range charges {
+		if c.Cost == 0 || !slices.ContainsFunc(w.versions, func(limits []*limiter.Limit) bool { return slices.Contains(limits, c.Limit) }) {
+			continue
+		}
+		for _, m := range models {
+			if held, write := m.limits(c.Subject)[c.Limit.ID].Settle(c.Limit, now); write {
+				m.keep(c.Subject, c.Limit.ID, held)
+			}
+		}
+	}
+}
+
+func (w *world) indexOf(e *environment) int {
+	for i := range w.envs {
+		if w.envs[i] == e {
+			return i
+		}
+	}
+	return -1
+}
+
+// approximate reports whether several environments may together admit more than the limit.
+func (w *world) approximate(l *limiter.Limit) bool {
+	return w.Environments > 1 && (l.Spread.Sync > 0 || l.Spread.Adaptive) || w.divided(l)
+}
+
+// divided reports whether a part of the limit may count more than its share, because the rules or the operator changed
+// the shares. The other parts do not know.
+func (w *world) divided(l *limiter.Limit) bool {
+	return (l.Spread.Shards > 0 || l.Spread.Cells > 0) && (w.has(changes) || w.resets > 0 && l.Spread.Cells > 0)
+}
+
+// slack returns by how much an environment may exceed the limit, because messages need time, clocks differ, or a
+// mechanism is documented as inexact.
+func (w *world) slack(l *limiter.Limit) (most int64) {
+	for _, version := range w.versions {
+		for _, other := range version {
+			if other.ID == l.ID {
+				most = max(most, w.slackOf(other))
+			}
+		}
+	}
+	return most
+}
+
+func (w *world) slackOf(l *limiter.Limit) (n int64) {
+	capacity := float64(l.Machine().Capacity())
+	age := 10 * time.Millisecond
+	if w.has(pressure) || w.has("stalls") || w.has("messages") || w.has("late") {
+		age = 1100 * time.Millisecond
+	}
+	if w.skewed {
+		age += time.Second
+	}
+	switch m := l.Machine().(type) {
+	case *algo.Bucket:
+		n = int64(math.Ceil(float64(age) / float64(m.Interval)))
+		if w.faults() > 0 {
+			n += int64(capacity/50) + 1 // its leases leak after a grace time
+		}
+	case *algo.Window:
+		if l.Rate.Algorithm == algo.SlidingWindow {
+			n = int64(math.Ceil(capacity * float64(age) / float64(l.WindowAt(start.Time()))))
+		}
+	case *algo.Log:
+		if w.skewed {
+			n = 1
+		}
+	case *algo.Slots:
+		n = int64(w.faults()) // a slot of the store and one of an outage's count can have the same entry
+	}
+	if l.Spread.Adaptive {
+		rate := capacity / l.WindowAt(start.Time()).Seconds() // see Spread.Adaptive
+		if b, ok := l.Machine().(*algo.Bucket); ok {
+			rate = 1 / b.Interval.Seconds()
+		}
+		n += int64(capacity/4+2.2*rate+2*math.Sqrt(rate)) + 3
+	}
+	if w.unknown > 0 {
+		return math.MaxInt64
+	}
+	n += w.resets * l.Spread.Lease * int64(w.Environments)
+	if w.leases(l) && w.resets > 0 {
+		n += int64(capacity)
+	}
+	return n
+}
+
+// lower changes a charge to a lower real cost, at the beginning of its settlement.
+func (w *world) lower(a *admitted, c *counted, now time.Time, actual int64) {
+	if actual >= c.Cost {
+		return
+	}
+	unknown := a.correct(&w.all, c, c.all, now, actual)
+	for _, e := range w.envs {
+		if e == a.env || !a.began.After(w.resetAt) { // a refund of a charge before a reset can refund one after it
+			unknown = max(unknown, a.correct(&e.alone, c, c.own, now, actual))
+		}
+	}
+	w.unknown += unknown
+}
+
+// raise changes a charge to a higher real cost, at the end of its settlement. made reports whether the store must have
+// made the correction.
+func (w *world) raise(a *admitted, c *counted, now time.Time, actual int64, made, voucher bool) {
+	if actual > c.Cost {
+		a.correct(&w.most, c, c.most, now, actual)
+		if made {
+			a.correct(&w.all, c, c.all, now, actual)
+		}
+		if made && !voucher && a.began.After(w.resetAt) {
+			a.correct(&a.env.alone, c, c.own, now, actual)
+		}
+		return
+	}
+	_, slots := c.Limit.Machine().(*algo.Slots)
+	_, bucket := c.Limit.Machine().(*algo.Bucket)
+	if w.refunded = true; !made && slots && !voucher {
+		made, w.unreleased = true, true // the environment released it, but not the store
+	}
+	if !made || !a.plain || bucket {
+		return // the store, or the count of an outage, may still have the charge
+	}
+	if _ = a.correct(&w.most, c, c.most, now, actual); w.Environments > 1 && (!slots || voucher) {
+		w.refusedAt[c.Subject] = time.Now() // the other environment can have a cached denial
+	}
+}
+
+// correct corrects a charge in a model. It returns the cost that the model cannot refund.
+func (a *admitted) correct(m *Model, c *counted, charged algo.Result, now time.Time, actual int64) (unknown int64) {
+	if charged.Machine == nil || actual == c.Cost {
+		return 0
+	}
+	charge := c.Charge
+	charge.Cost, charge.Force = actual-c.Cost, true
+	if actual < c.Cost {
+		charge.Cost, charge.Force = c.Cost-actual, false
+	}
+	if held := m.limits(c.Subject)[c.Limit.ID]; !charge.Force && held.Machine != nil && !algo.Refundable(held.Machine, charged.Machine) {
+		return charge.Cost // the rules changed meanwhile
+	}
+	_, _ = m.Settle(algo.InstantOf(now), c.Subject, []limiter.Charge{charge}, []algo.Result{charged}, 0, limiter.Once{}) // without an ID there is no error
+	return 0
+}

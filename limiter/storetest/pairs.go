@@ -1,0 +1,86 @@
+package storetest
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// testPairs plays histories of random pairs of mechanisms. TestPairs plays all pairs.
+func testPairs(t *testing.T, s Suite) {
+	store := s.Open(t)
+	for seed := range uint64(40) {
+		r := rand.New(rand.NewPCG(seed, 4))
+		playPair(t, store, r.IntN(len(mechanisms)), r.IntN(len(mechanisms)), seed)
+	}
+}
+
+func nameOfPair(i, j int) string {
+	if i == j {
+		return mechanisms[i].name
+	}
+	return mechanisms[i].name + " " + mechanisms[j].name
+}
+
+// playPair plays one history of two mechanisms, or of one. If the history fails, playPair prints the shortest history
+// that fails in the same way, and returns false.
+func playPair(t *testing.T, store limiter.Store, i, j int, seed uint64) bool {
+	t.Helper()
+	rows := []*mechanism{&mechanisms[i], &mechanisms[j]}
+	if i == j {
+		rows = rows[:1]
+	}
+	h, err := newScenario(seed<<16|uint64(i<<8|j), rows, i == j || seed%2 == 0 && joins(rows))
+	if err != nil {
+		t.Fatalf("%s: %v", nameOfPair(i, j), err)
+	}
+	found := h.play(t, store)
+	if found == (problem{}) {
+		return true
+	}
+	least := h.minimized(func(less *scenario) bool { return less.play(t, store).kind == found.kind })
+	t.Errorf("%s, seed %d: %s\nshortest: %s\n%s", nameOfPair(i, j), seed, found.text, least.play(t, store).text, least)
+	return false
+}
+
+// modelStore is a store in memory.
+type modelStore struct {
+	mu    sync.Mutex
+	model Model
+}
+
+// Take implements limiter.Store.
+func (s *modelStore) Take(_ context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	allowed, got := s.model.Take(now, subject, charges)
+	copy(results, got)
+	return allowed, nil
+}
+
+// Settle implements limiter.Store.
+func (s *modelStore) Settle(_ context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.model.Settle(now, subject, charges, results, elapsed, once)
+}
+
+// Inspect implements limiter.Store.
+func (s *modelStore) Inspect(_ context.Context, subject limiter.Subject) ([]limiter.Entry, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.model.Inspect(subject), nil
+}
+
+// Reset implements limiter.Store.
+func (s *modelStore) Reset(_ context.Context, subject limiter.Subject) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.model.Reset(subject)
+	return nil
+}
