@@ -173,7 +173,7 @@ func record() []byte {
 	for _, err := range []error{nil, caller.ErrInvalidCredential, caller.ErrUnverified} {
 		r.Record(outcome.Outcome{Time: now, Charges: charges, Decision: d, Err: err})
 	}
-	r.Record(outcome.Outcome{Time: now, Decision: limiter.Decision{Allowed: true}, Exemption: "health", RecordIgnored: true, Caller: caller.Caller{ForeignKey: true}})
+	r.Record(outcome.Outcome{Time: now, Decision: limiter.Decision{Allowed: true}, Exemption: "health", RecordIgnored: true, Unmatched: true, Caller: caller.Caller{ForeignKey: true}})
 	d.Allowed = false
 	r.Record(outcome.Outcome{Time: now, Decision: d})
 	d.Reason = limiter.ReasonBusy

@@ -37,6 +37,7 @@ const (
 	MetricRecordsIgnored = "RecordsIgnored"
 	MetricForeignKeys    = "ForeignKeys"
 	MetricNotices        = "Notices"
+	MetricUnmatched      = "Unmatched"
 
 	MetricClamped       = "Clamped"
 	MetricRulesRefused  = "RulesRefused"
@@ -70,7 +71,7 @@ func Metrics() []string {
 		MetricSettlementsLost, MetricReportsRejected, MetricDebtExcess,
 		MetricReceiptsSettled, MetricReceiptsOmitted, MetricReceiptsForged, MetricReceiptsReplayed, MetricReceiptsExpired,
 		MetricRulesRefused, MetricRulesVersion, MetricRulesAge, MetricEventsDropped, MetricClockSkew,
-		MetricRecordsIgnored, MetricForeignKeys, MetricNotices,
+		MetricRecordsIgnored, MetricForeignKeys, MetricNotices, MetricUnmatched,
 	}
 }
 

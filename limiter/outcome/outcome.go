@@ -22,6 +22,8 @@ type Outcome struct {
 	Exemption string
 	// RecordIgnored reports that limits in the record of the API key were ignored because of a mistake.
 	RecordIgnored bool
+	// Unmatched reports that no rule applies to the request, although it is neither exempt nor malformed.
+	Unmatched bool
 	// Err is the reason why Decision was not enforced: a bad or missing credential, an unverified
 	// credential, an unsupported event, or invalid charges. It is nil if the request was allowed or
 	// refused, even if the store failed.

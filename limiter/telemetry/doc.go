@@ -56,6 +56,8 @@
 //	ForeignKeys     Count         requests with an API key that is not Weir's (caller.Caller.ForeignKey)
 //	EventsDropped   Count         lost decision events (package decisionlog)
 //	Notices         Count         notices of limits with Notify
+//	Unmatched       Count         of all four: requests that no rule matched, except OPTIONS, exempt
+//	                              requests and malformed paths
 //
 // A line always has Allowed and Refused, so that ratios have a denominator. Other counts are missing
 // if they are zero, so alarms must treat missing data as good. A line has at most 50 values of a

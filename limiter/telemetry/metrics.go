@@ -40,6 +40,7 @@ const (
 	RecordsIgnored = "RecordsIgnored"
 	ForeignKeys    = "ForeignKeys"
 	Notices        = "Notices"
+	Unmatched      = "Unmatched"
 
 	Clamped       = "Clamped"
 	RulesRefused  = "RulesRefused"
@@ -74,7 +75,7 @@ type metrics struct {
 	settlementsLost, reportsRejected, debtExcess          int64
 	receipts                                              [outcome.ReceiptResults]int64
 	rulesRefused, eventsDropped, recordsIgnored, notices  int64
-	foreignKeys                                           int64
+	foreignKeys, unmatched                                int64
 	latency, storeLatency                                 sample
 }
 
@@ -180,7 +181,7 @@ func (l *line) addTotals(m *metrics, rules inForce, clock estimate, at time.Time
 		{SettlementsLost, m.settlementsLost}, {ReportsRejected, m.reportsRejected}, {DebtExcess, m.debtExcess},
 		{ReceiptsSettled, m.receipts[outcome.ReceiptSettled]}, {ReceiptsOmitted, m.receipts[outcome.ReceiptOmitted]}, {ReceiptsForged, m.receipts[outcome.ReceiptForged]},
 		{ReceiptsReplayed, m.receipts[outcome.ReceiptReplayed]}, {ReceiptsExpired, m.receipts[outcome.ReceiptExpired]},
-		{Clamped, m.clamped}, {RulesRefused, m.rulesRefused}, {EventsDropped, m.eventsDropped}, {RecordsIgnored, m.recordsIgnored}, {Notices, m.notices}, {ForeignKeys, m.foreignKeys},
+		{Clamped, m.clamped}, {RulesRefused, m.rulesRefused}, {EventsDropped, m.eventsDropped}, {RecordsIgnored, m.recordsIgnored}, {Notices, m.notices}, {ForeignKeys, m.foreignKeys}, {Unmatched, m.unmatched},
 	} {
 		if i < 2 || c.value > 0 {
 			l.add(c.name, "Count", c.value)

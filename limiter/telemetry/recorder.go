@@ -80,6 +80,9 @@ func (r *Recorder) add(o *outcome.Outcome) {
 			m.localFull++
 		}
 	}
+	if o.Unmatched {
+		m.unmatched++
+	}
 	if o.RecordIgnored {
 		m.recordsIgnored++
 	}
