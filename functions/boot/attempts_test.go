@@ -316,7 +316,7 @@ func TestConfig_Environment_deadline(t *testing.T) {
 			}
 			for i, want := range []time.Duration{c.first, c.then, c.then} {
 				begun := time.Now()
-				d, err := e.Limiter.Take(t.Context(), begun, e.Rules.Current().Charges(nil, http.MethodGet, rules.MustParsePath("/a"), caller.Caller{User: "a"}))
+				d, err := e.Limiter.Take(t.Context(), begun, e.Rules.Current().Charges(nil, http.MethodGet, rules.EncodedPath("/a"), caller.Caller{User: "a"}))
 				if took := time.Since(begun); err != nil || took != want || d.Allowed != (i < 2) || d.Failed {
 					t.Errorf("%v: decision %d took %s, want %s; got %+v, %v", c.variables, i+1, took, want, d, err)
 				}

@@ -163,7 +163,7 @@ func (c *Config) validate() error {
 	}
 	check(c.RulesFrom != contract.RulesTable || c.RecordsTable != "", "RECORDS_TABLE: required with RULES_FROM=%s: name of the table that holds the rules", contract.RulesTable)
 	check(c.AppConfigPort > 0 && c.AppConfigPort < 1<<16, "AWS_APPCONFIG_EXTENSION_HTTP_PORT: got %d, want 1 to 65535", c.AppConfigPort)
-	check(c.BasePath == "" || validBasePath().MatchString(c.BasePath) && rules.DecodedPath(c.BasePath, "").String() == c.BasePath, "BASE_PATH: got %q, want a path such as /v1", c.BasePath)
+	check(c.BasePath == "" || validBasePath().MatchString(c.BasePath) && rules.Plain(c.BasePath), "BASE_PATH: got %q, want a path such as /v1", c.BasePath)
 	check(c.Timeout >= 0 && c.Timeout < limiter.MinWindow, "STORE_TIMEOUT: got %s, want at least 0s and less than %s (0s means %s with redis, %s with dynamodb)", c.Timeout, limiter.MinWindow, redisTimeout, dynamoDBTimeout)
 	for _, origin := range c.CORSOrigins {
 		check(validOrigin().MatchString(origin) || origin == "*" && len(c.CORSOrigins) == 1,

@@ -292,7 +292,7 @@ func (w *system) end(t *testing.T) {
 func (w *system) decide(t *testing.T, path string) (limiter.Decision, time.Duration) {
 	t.Helper()
 	begun := time.Now()
-	d, err := w.app.Limiter.Take(t.Context(), begun, w.app.Rules.Current().Charges(nil, http.MethodGet, rules.MustParsePath(path), caller.Caller{User: "a"}))
+	d, err := w.app.Limiter.Take(t.Context(), begun, w.app.Rules.Current().Charges(nil, http.MethodGet, rules.EncodedPath(path), caller.Caller{User: "a"}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -303,7 +303,7 @@ func (w *system) decide(t *testing.T, path string) (limiter.Decision, time.Durat
 func (w *system) look(t *testing.T, path string) (limiter.Decision, time.Duration) {
 	t.Helper()
 	begun := time.Now()
-	d, err := w.app.Limiter.Peek(t.Context(), begun, w.app.Rules.Current().Charges(nil, http.MethodGet, rules.MustParsePath(path), caller.Caller{User: "a"}))
+	d, err := w.app.Limiter.Peek(t.Context(), begun, w.app.Rules.Current().Charges(nil, http.MethodGet, rules.EncodedPath(path), caller.Caller{User: "a"}))
 	if err != nil {
 		t.Fatal(err)
 	}

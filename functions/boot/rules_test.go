@@ -29,7 +29,7 @@ func (d *deployment) allows(t *testing.T) (version, requests int64) {
 		d.Rules.Settle()
 	}
 	r := d.Rules.At(t.Context(), d.now)
-	return r.Version(), r.Charges(nil, http.MethodGet, rules.MustParsePath("/api/a"), caller.Caller{User: "alice"})[0].Limit.Rate.Requests
+	return r.Version(), r.Charges(nil, http.MethodGet, rules.EncodedPath("/api/a"), caller.Caller{User: "alice"})[0].Limit.Rate.Requests
 }
 
 // putRules publishes a document that allows the given number of requests a minute.

@@ -69,9 +69,8 @@ func (a authorizer) decide(ctx context.Context, event *authorizerEvent) ([]byte,
 		return a.policy(event, "Allow", httplimit.Result{Answer: httplimit.NewAnswer(allowed)}, ""), nil
 	}
 	defer a.Rules.Settle()
-	path, err := rules.ParsePath(event.path, a.basePath(event.domain))
 	result := a.gate.Decide(ctx, httplimit.Request{
-		Method: event.method, Path: path, Malformed: err != nil, Header: event.header,
+		Method: event.method, Path: rules.EncodedPath(event.path).Below(a.basePath(event.domain)), Header: event.header,
 		Address: caller.ParseAddress(event.sourceIP),
 	})
 	switch result.Class() {

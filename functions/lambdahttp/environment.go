@@ -15,6 +15,7 @@ import (
 	"github.com/weir-limits/weir/limiter/decisionlog"
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/outcome"
+	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/rules/live"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
@@ -39,8 +40,8 @@ type Environment struct {
 	// Receipts seals and opens the receipts of requests that an authorizer decides. If it is nil, limits
 	// with a count keep their reserve for such requests.
 	Receipts *receipts.Ring
-	// BasePath is the path that a custom domain adds before every path, such as "/v1", in the normal
-	// form of rules. It is empty if there is none. Rules match the path without the base path. Paths
+	// BasePath is the path that a custom domain adds before every path, such as "/v1". It is plain; see
+	// rules.Plain. It is empty if there is none. Rules match the path without the base path. Paths
 	// from API Gateway's default domain, a load balancer or net/http have no base path and stay
 	// unchanged.
 	BasePath string
@@ -61,8 +62,8 @@ type Environment struct {
 	SampleLogin string
 }
 
-// Serve returns an http.Handler that runs api on every host. api receives the same normalized path as
-// the rules. Serve enforces the limits unless an authorizer has already decided the request. With
+// Serve returns an http.Handler that runs api on every host. api receives the path as the host delivers
+// it, without the stage and the base path. Serve enforces the limits unless an authorizer has already decided the request. With
 // CORSOrigins, every answer has the CORS headers, including refusals, and preflights have no limit. If
 // the answers of api vary by other request headers, api must add these to Vary.
 func (e *Environment) Serve(api http.Handler) http.Handler {
@@ -72,21 +73,28 @@ func (e *Environment) Serve(api http.Handler) http.Handler {
 		switch {
 		case !from.decided:
 			defer e.Rules.Settle()
-			request := httplimit.NewRequest(r)
-			request.Malformed = from.malformed
-			gate.Serve(w, r, request, api)
+			gate.Serve(w, r, requestOf(r, from), api)
 		case from.malformed:
 			httplimit.MalformedPath().Refuse(w)
 		default:
 			for name, value := range from.fields {
 				w.Header().Set(name, value)
 			}
-			if request := httplimit.NewRequest(r); request.Path.String() == e.Rules.Current().UsageEndpoint() && gate.ServeUsage(w, r, request) {
+			if request := requestOf(r, from); e.Rules.Current().IsUsage(request.Path) && gate.ServeUsage(w, r, request) {
 				return
 			}
 			e.serveDecided(gate, w, httplimit.SetOver(r, from.over), from.receipt, api)
 		}
 	}))
+}
+
+// requestOf returns the parts of r that a Gate needs. Only the event has the path as the host delivers it.
+func requestOf(r *http.Request, from origin) httplimit.Request {
+	request := httplimit.NewRequest(r)
+	if from.path != (rules.Path{}) {
+		request.Path = from.path
+	}
+	return request
 }
 
 func (e *Environment) gate() *httplimit.Gate { return httplimit.New(e.gateOptions(e.settled)) }

@@ -80,7 +80,7 @@ func ExampleDecisionContext() {
 	}
 	authorize := func(ctx context.Context, event events.APIGatewayCustomAuthorizerRequestTypeRequest, now time.Time) (effect string, policyContext map[string]any, err error) {
 		caller := caller.Caller{User: "alice", Tier: "paid"} // a caller that your code has verified
-		decision, err := limits.Take(ctx, now, r.Charges(nil, event.HTTPMethod, rules.MustParsePath(event.Path), caller))
+		decision, err := limits.Take(ctx, now, r.Charges(nil, event.HTTPMethod, rules.EncodedPath(event.Path), caller))
 		if err != nil {
 			return "", nil, err
 		}

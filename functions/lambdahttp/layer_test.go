@@ -414,7 +414,7 @@ func BenchmarkLayer(b *testing.B) {
 // usedBy returns what the client of the sample events has used of each limit.
 func usedBy(t *testing.T, e *lambdahttp.Environment) string {
 	t.Helper()
-	charges := e.Rules.Current().Charges(nil, http.MethodGet, rules.MustParsePath("/"), caller.Caller{IP: netip.MustParsePrefix("203.0.113.7/32")})
+	charges := e.Rules.Current().Charges(nil, http.MethodGet, rules.EncodedPath("/"), caller.Caller{IP: netip.MustParsePrefix("203.0.113.7/32")})
 	usage, err := e.Limiter.Inspect(ctx, noon, charges)
 	if err != nil {
 		t.Fatal(err)

@@ -114,7 +114,7 @@ func (d *decided) event(authorizer map[string]any) []byte {
 func (d *decided) want(when, want string) {
 	d.t.Helper()
 	var got []string
-	for _, c := range d.e.Rules.Current().Charges(nil, "GET", rules.MustParsePath("/api/v1/search"), caller.Caller{IP: netip.MustParsePrefix("203.0.113.7/32")}) {
+	for _, c := range d.e.Rules.Current().Charges(nil, "GET", rules.EncodedPath("/api/v1/search"), caller.Caller{IP: netip.MustParsePrefix("203.0.113.7/32")}) {
 		look := limiter.Charge{Subject: c.Subject, Limit: c.Limit}
 		results := make([]algo.Result, 1)
 		if _, err := d.store.Take(ctx, algo.InstantOf(d.now), look.Subject, []limiter.Charge{look}, results); err != nil {

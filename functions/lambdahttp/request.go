@@ -1,6 +1,7 @@
 package lambdahttp
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -90,16 +91,19 @@ func (e *proxyEvent) request(ctx context.Context, basePath string) (*http.Reques
 		return nil, err
 	}
 	address := e.address(header)
-	read, malformed := e.path(path, basePath)
+	prefix := e.prefix(basePath)
+	u, malformed := e.url(path, prefix, query)
 	fields, decided := decisionFields(e.authorizerContext())
 	over, _ := e.authorizerContext()[keyOver].(string)
 	receipt, _ := e.authorizerContext()[contract.KeyReceipt].(string)
-	ctx = withOrigin(ctx, origin{decided: decided, fields: fields, over: over, receipt: receipt, malformed: malformed != nil})
+	ctx = withOrigin(ctx, origin{decided: decided, fields: fields, over: over, receipt: receipt, path: e.path(path).Below(prefix), malformed: malformed != nil})
 	r, err := http.NewRequestWithContext(ctx, method, "/", strings.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
-	r.URL = read.URL(query)
+	if r.URL = u; malformed != nil {
+		r.URL = &url.URL{Path: "/"}
+	}
 	r.Header, r.Host, r.RequestURI = header, header.Get("Host"), r.URL.RequestURI()
 	r.RemoteAddr = netip.AddrPortFrom(address, 0).String()
 	return r, nil
@@ -142,18 +146,44 @@ func (e *proxyEvent) address(header http.Header) netip.Addr {
 	}
 }
 
-// path parses the path that the host passes on. An HTTP API decodes the path, in both payload
-// versions; other hosts do not. On its default domain an HTTP API adds the stage before the path.
-func (e *proxyEvent) path(passed, basePath string) (rules.Path, error) {
+// decoded reports whether the host has decoded the path. An HTTP API does, in both payload versions; other
+// hosts do not.
+func (e *proxyEvent) decoded() bool {
+	return e.Version != "" && !strings.Contains(strings.ToLower(e.RequestContext.DomainName), functionURLDomain)
+}
+
+// prefix returns what the host adds before the path. On its default domain an HTTP API adds the stage.
+func (e *proxyEvent) prefix(basePath string) string {
 	c := &e.RequestContext
-	decoded := e.Version != "" && !strings.Contains(c.DomainName, functionURLDomain)
-	if e.host() == httpAPI && c.Stage != "" && c.Stage != "$default" && strings.HasPrefix(c.DomainName, c.APIID+".execute-api.") {
-		basePath = "/" + c.Stage
+	if e.host() == httpAPI && c.Stage != "" && c.Stage != "$default" && strings.HasPrefix(strings.ToLower(c.DomainName), strings.ToLower(c.APIID)+".execute-api.") {
+		return "/" + c.Stage
 	}
-	if decoded {
-		return rules.DecodedPath(passed, basePath), nil
+	return basePath
+}
+
+// path returns the path that the host passes on, for rules.
+func (e *proxyEvent) path(passed string) rules.Path {
+	if e.decoded() {
+		return rules.DecodedPath(passed)
 	}
-	return rules.ParsePath(passed, basePath)
+	return rules.EncodedPath(passed)
+}
+
+// url returns the URL for the router: the path as the host passes it on, without the prefix. The error means that
+// a percent-encoding is malformed.
+func (e *proxyEvent) url(passed, prefix, query string) (*url.URL, error) {
+	if rest, ok := strings.CutPrefix(passed, prefix); ok && (rest == "" || rest[0] == '/') {
+		passed = cmp.Or(rest, "/")
+	}
+	u := &url.URL{Path: passed, RawQuery: query}
+	if e.decoded() {
+		return u, nil
+	}
+	var err error
+	if u.Path, err = url.PathUnescape(passed); err == nil && u.EscapedPath() != passed {
+		u.RawPath = passed
+	}
+	return u, err
 }
 
 // query returns the query of a payload 1.0. API Gateway decodes the query; a load balancer does not.
@@ -222,8 +252,8 @@ type origin struct {
 	over    string            // httplimit.Answer.Over of the authorizer's decision
 	receipt string            // encrypted receipt of the authorizer's charges; "" if there is none
 	fields  map[string]string // header fields of the authorizer's decision; can be empty
-	// malformed reports that the path could not be parsed. The URL of the request then has a substitute
-	// path.
+	path    rules.Path        // path as the host delivers it; the zero Path if the request is not from an event
+	// malformed reports a malformed percent-encoding. The URL of the request then has a substitute path.
 	malformed bool
 }
 

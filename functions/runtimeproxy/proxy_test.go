@@ -76,7 +76,7 @@ const settling = `{"rules":[{"endpoint":"*","limits":{"global":[
 // used returns what the client of the sample events has used of each limit.
 func used(t *testing.T, e *lambdahttp.Environment) string {
 	t.Helper()
-	charges := e.Rules.Current().Charges(nil, http.MethodGet, rules.MustParsePath("/"), caller.Caller{IP: netip.MustParsePrefix("203.0.113.7/32")})
+	charges := e.Rules.Current().Charges(nil, http.MethodGet, rules.EncodedPath("/"), caller.Caller{IP: netip.MustParsePrefix("203.0.113.7/32")})
 	usage, err := e.Limiter.Inspect(t.Context(), noon, charges)
 	if err != nil {
 		t.Fatal(err)

@@ -185,7 +185,7 @@ func dearest(t *testing.T) float64 {
 				pattern, method := r.Endpoint(i)
 				caller.IP, caller.Tier = netip.MustParsePrefix("192.0.2.1/32"), tier
 				subjects := map[string]bool{}
-				for _, c := range r.Charges(nil, method, rules.MustParsePath("/"+strings.Trim(strings.ReplaceAll(pattern, "{id}", "7"), "/*")), caller) {
+				for _, c := range r.Charges(nil, method, rules.EncodedPath("/"+strings.Trim(strings.ReplaceAll(pattern, "{id}", "7"), "/*")), caller) {
 					subjects[c.Subject.String()] = true
 				}
 				if pattern == "/api/v1/login" {

@@ -104,7 +104,7 @@ func TestStore_units(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		charges := r.Charges(nil, "GET", rules.MustParsePath("/"), who)
+		charges := r.Charges(nil, "GET", rules.EncodedPath("/"), who)
 		subject := charges[0].Limit.Subjects(charges[0].Subject)[0]
 		store, c, item := consumed(t)
 		largest := 0
@@ -149,7 +149,7 @@ func TestStore_units_log(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		charge := r.Charges(nil, "GET", rules.MustParsePath("/"), who)[0]
+		charge := r.Charges(nil, "GET", rules.EncodedPath("/"), who)[0]
 		length := charge.Limit.Rate.Window
 		charge.Subject = charge.Limit.Subjects(charge.Subject)[0]
 		store, c, item := consumed(t)
@@ -193,10 +193,10 @@ func TestStore_units_endpoints(t *testing.T) {
 	store, c, _ := consumed(t)
 	l := storetest.Must(limiter.New(store, limiter.Options{}))
 	for i := range 300 {
-		decide(t, l, noon, r.Charges(nil, "GET", rules.MustParsePath(fmt.Sprintf("/e%d", i)), who)...)
+		decide(t, l, noon, r.Charges(nil, "GET", rules.EncodedPath(fmt.Sprintf("/e%d", i)), who)...)
 	}
 	for range 2 { // the limit of /e0 admits 3 requests, so it admits these two after the first
-		decide(t, l, noon, r.Charges(nil, "GET", rules.MustParsePath("/e0"), who)...)
+		decide(t, l, noon, r.Charges(nil, "GET", rules.EncodedPath("/e0"), who)...)
 	}
 	if c.writes != 302 || c.units != 302 {
 		t.Errorf("302 decisions: got %d writes and %v units, want 302 of each", c.writes, c.units)

@@ -106,7 +106,7 @@ func ExampleGate_Decide() {
 		Observe: func(o outcome.Outcome) { fmt.Print(o.Caller.User, " ", o.Class(), ": ") },
 	})
 	for range 2 {
-		result := gate.Decide(context.Background(), httplimit.Request{Method: http.MethodGet, Path: rules.MustParsePath("/hello")})
+		result := gate.Decide(context.Background(), httplimit.Request{Method: http.MethodGet, Path: rules.EncodedPath("/hello")})
 		status := http.StatusOK
 		if result.Answer.Problem != nil {
 			status = result.Answer.Problem.Status

@@ -19,8 +19,7 @@ import (
 type Options struct {
 	// Identify returns the sender of a request that arrived at the time now. If it returns an error, the
 	// Caller is still charged, and the answer is 401, or 503 if the error wraps
-	// caller.ErrUnverified. For a request with a malformed path, Request contains only the address,
-	// and the error is ignored.
+	// caller.ErrUnverified. For a request with a malformed path, the error is ignored.
 	Identify func(ctx context.Context, now time.Time, r Request) (caller.Caller, error)
 	// Select returns the charges of a request that arrived at the time now, with the reasons. It can be
 	// Rules.Select of package rules/live.
@@ -75,11 +74,10 @@ func New(o Options) *Gate {
 
 // Request contains the parts of a request that a Gate needs.
 type Request struct {
-	Method    string
-	Path      rules.Path
-	Malformed bool // rules.ParsePath rejected the path
-	Header    http.Header
-	Address   netip.Addr // address of the client; the zero Addr if the host does not know it
+	Method  string
+	Path    rules.Path
+	Header  http.Header
+	Address netip.Addr // address of the client; the zero Addr if the host does not know it
 }
 
 // Result is the decision of a Gate.
@@ -88,7 +86,7 @@ type Result struct {
 	// Answer has the header fields of the response. Its Problem is nil if the request passes.
 	// Otherwise the Problem is the response.
 	Answer Answer
-	Tier   string // tier that selected the charges; "" for a malformed path
+	Tier   string // tier that selected the charges
 	// Pending settles the request after its answer. It is nil unless the request passes and a limit
 	// has a Count. A host that cannot settle ignores it; the request then keeps its reserve.
 	Pending *Pending
@@ -101,22 +99,13 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 	result, begun := Result{Outcome: outcome.Outcome{Time: g.o.Clock()}}, time.Now()
 	o := &result.Outcome
 
-	// No rule matches a malformed path, so it is refused without a charge.
-	if r.Malformed {
-		o.Caller, _ = g.o.Identify(ctx, o.Time, Request{Address: r.Address})
-		o.Decision.At = o.Time
-		g.o.Observe(*o)
-		result.Answer = MalformedPath()
-		return result
-	}
-
 	// Identify the caller. If its credential is bad, only limits by address charge the caller.
 	var unidentified error
 	o.Caller, unidentified = g.o.Identify(ctx, o.Time, r)
 
 	// Match the rules and charge their limits.
 	selected := g.o.Select(ctx, o.Time, rules.Request{Method: r.Method, Path: r.Path, Header: r.Header, Caller: o.Caller})
-	o.Charges, result.Tier = selected.Charges, selected.Tier
+	o.Charges, o.Unmatched, result.Tier = selected.Charges, selected.Unmatched, selected.Tier
 	if e := selected.Exemption; e != nil {
 		o.Exemption = e.Name
 	}
@@ -135,7 +124,11 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 	// A refusal takes precedence over a bad credential, because the limit bounds how many credentials a
 	// client can try.
 	invalid := o.Err != nil
-	if o.Decision.Allowed && !invalid {
+	malformed := selected.Malformed && o.Decision.Allowed && !invalid
+	switch {
+	case malformed:
+		o.Decision.Allowed, o.Decision.Limit = false, nil // no limit refuses the request
+	case o.Decision.Allowed && !invalid:
 		o.Err = unidentified
 		if result.usage = selected.Usage; result.usage != nil && o.Err == nil && anonymous(&o.Caller) {
 			o.Err = caller.ErrMissingCredential
@@ -145,7 +138,9 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 	// Record the outcome, then answer.
 	o.Duration = time.Since(begun)
 	g.o.Observe(*o)
-	result.Answer = g.answer(ctx, o, invalid)
+	if result.Answer = g.answer(ctx, o, invalid); malformed {
+		result.Answer = MalformedPath()
+	}
 	if result.Pending != nil && result.Answer.Problem != nil {
 		result.Pending.refuse(ctx, result.Answer.Problem.Status)
 		result.Pending = nil

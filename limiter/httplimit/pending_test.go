@@ -122,7 +122,7 @@ func (s *settling) get(path string, api http.HandlerFunc, headers ...string) *ht
 func (s *settling) used(path string, c caller.Caller) map[string]int64 {
 	s.t.Helper()
 	used := map[string]int64{}
-	for _, charge := range s.rules.Select(nil, rules.Request{Method: "GET", Path: rules.MustParsePath(path), Caller: c}).Charges {
+	for _, charge := range s.rules.Select(nil, rules.Request{Method: "GET", Path: rules.EncodedPath(path), Caller: c}).Charges {
 		look, results := []limiter.Charge{{Subject: charge.Subject, Limit: charge.Limit}}, make([]algo.Result, 1)
 		if _, err := s.store.Take(s.t.Context(), algo.InstantOf(s.now), charge.Subject, look, results); err != nil {
 			s.t.Fatal(err)

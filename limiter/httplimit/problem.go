@@ -77,11 +77,11 @@ func queueLeft() *Problem {
 	return problem(blank, http.StatusServiceUnavailable, "queue_left", "The request would end before its turn in the queue.")
 }
 
-// MalformedPath returns the answer to a request whose path rules.ParsePath rejects. The status is
+// MalformedPath returns the answer to a request whose path is malformed; see rules.Selection. The status is
 // 400. The authorizer of a REST API can only deny, so it puts the problem into the body of its 429.
 func MalformedPath() Answer {
 	return Answer{Problem: problem(blank, http.StatusBadRequest, "malformed_path",
-		"A percent sign in the path is not followed by two hexadecimal digits. Write %25 for a percent sign.")}
+		"The path has a . or .. segment, or a percent sign that is not followed by two hexadecimal digits. Write %25 for a percent sign.")}
 }
 
 func internalError() Answer {

@@ -13,9 +13,8 @@ import (
 // Wrap returns a handler for net/http that enforces the limits before it calls the handler next. It serves an
 // HTTP API, a function URL, a load balancer or a server.
 //
-// The handler next gets requests with the path that was charged: decoded, without a slash at the end, and with
-// an empty RawPath. A ServeMux then cannot select a handler for which other rules apply. Register "/files" as
-// well as "/files/".
+// The handler next gets a request as it came, with its own path. However the handler reads the path, the request
+// is charged on the limits that rules select for this reading; see rules.Path.
 func (g *Gate) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.Serve(w, r, NewRequest(r), next) })
 }
@@ -43,7 +42,7 @@ func (g *Gate) Serve(w http.ResponseWriter, r *http.Request, request Request, ne
 	if result.usage != nil {
 		next = usageHandler{g, result.Time, result.Caller, rules.Selection{Tier: result.Tier, Usage: result.usage}}
 	}
-	if r = SetOver(routed(r, request.Path), result.Answer.Over); result.Pending != nil {
+	if r = SetOver(r, result.Answer.Over); result.Pending != nil {
 		result.Pending.serveCounted(w, r, next)
 		return
 	}
@@ -71,17 +70,6 @@ func wait(ctx context.Context, delay time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
-}
-
-// routed returns r with the charged path, in place of every other spelling of the path.
-func routed(r *http.Request, path rules.Path) *http.Request {
-	if r.URL.RawPath == "" && r.URL.Path == path.String() {
-		return r
-	}
-	u, copied := *r.URL, *r
-	u.Path, u.RawPath = path.String(), ""
-	copied.URL = &u
-	return &copied
 }
 
 // OverField is the header field of a request that is over a limit in mode mark. Its value is the name of

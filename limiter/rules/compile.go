@@ -105,7 +105,7 @@ type identified struct {
 }
 
 func newCompiler(d *document.Document, o Options) *compiler {
-	r := &Rules{tiers: map[string]bool{}, version: o.Version, defaultTier: d.DefaultTier, options: o, named: namedLimits{}, records: newRecordLimits()}
+	r := &Rules{spelling: newSpelling(d.Spelling), tiers: map[string]bool{}, version: o.Version, defaultTier: d.DefaultTier, options: o, named: namedLimits{}, records: newRecordLimits()}
 	if d.Version != 0 && !o.Assigned {
 		r.version = d.Version
 	}
@@ -220,6 +220,13 @@ func (c *compiler) pattern(r *document.Rule, want string) (p pattern) {
 			c.doc.Report(path, "got %q, %s", shown, problem)
 		} else if n := len(p.segments); n > maxSegments {
 			c.doc.Report(path, "got %d segments, want at most %d", n, maxSegments)
+		} else if separated := c.rules.spelling.separate(text); separated != text {
+			c.doc.Report(path, "got %q, which no path matches with ignore_parameters or backslash_is_slash; want %s", shown, document.Shorten(separated))
+		}
+		if c.doc.Spelling.IgnoreCase {
+			for i, segment := range p.segments {
+				p.segments[i] = strings.ToLower(segment)
+			}
 		}
 	}
 	return p

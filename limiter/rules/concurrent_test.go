@@ -26,7 +26,7 @@ func TestParse_concurrent(t *testing.T) {
 		"alice": {Algorithm: algo.Concurrent, Requests: 20, Window: 15 * time.Minute},
 		"bob":   {Algorithm: algo.Concurrent, Requests: 5, Window: time.Hour},
 	} {
-		charges := r.Charges(nil, "POST", rules.MustParsePath("/v1/exports"), caller.Caller{User: user, Tier: "free"})
+		charges := r.Charges(nil, "POST", rules.EncodedPath("/v1/exports"), caller.Caller{User: user, Tier: "free"})
 		got := charges[0]
 		if got.Cost != 1 || got.Limit.Rate != want || got.Limit.Count != (limiter.Count{Of: limiter.CountConcurrent}) || got.Limit.Spread != (limiter.Spread{}) {
 			t.Errorf("%s: got a charge of %d on %+v, want 1 on %+v", user, got.Cost, got.Limit, want)

@@ -30,7 +30,7 @@ func TestParse_count(t *testing.T) {
 		{"POST", "/v1/embed", map[string]limiter.Charge{"embed": {Cost: 500, Limit: &limiter.Limit{Count: limiter.Count{Of: limiter.CountCost, Field: "Weir-Cost"}}}}},
 		{"GET", "/files/a", map[string]limiter.Charge{"bytes": {Cost: 1_000_000, Limit: &limiter.Limit{Count: limiter.Count{Of: limiter.CountBytes}}}, "files": {Cost: 1, Limit: &limiter.Limit{}}}},
 	} {
-		charges := r.Charges(nil, c.method, rules.MustParsePath(c.path), caller.Caller{User: "alice"})
+		charges := r.Charges(nil, c.method, rules.EncodedPath(c.path), caller.Caller{User: "alice"})
 		for _, got := range charges {
 			want := c.want[got.Limit.Name]
 			if want.Limit == nil || got.Cost != want.Cost || got.Limit.Count != want.Limit.Count || got.Limit.Count.Settles() && got.Limit.Spread != (limiter.Spread{}) {
@@ -41,7 +41,7 @@ func TestParse_count(t *testing.T) {
 			t.Errorf("%s: got %d charges, want %d", c.path, len(charges), len(c.want))
 		}
 	}
-	login := r.Charges(nil, "POST", rules.MustParsePath("/login"), caller.Caller{IP: alice.IP})
+	login := r.Charges(nil, "POST", rules.EncodedPath("/login"), caller.Caller{IP: alice.IP})
 	if failures := &login[0].Limit.Count.Failures; login[0].Cost != 1 || !failures.Has(401) || !failures.Has(503) || failures.Has(404) {
 		t.Errorf("login: got a charge of %d with %v, want 1 with 401 and 5xx", login[0].Cost, failures)
 	}
@@ -67,7 +67,7 @@ func TestRules_Charges_reported(t *testing.T) {
 		{"name":"calls","requests":60,"window":"1m","per":["user"]},
 		{"name":"tokens","requests":1000,"window":"1m","per":["user"],"count":"cost","reserve":400}]}}]}`), rules.Options{}))
 	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))
-	charges := r.Charges(nil, "POST", rules.MustParsePath("/chat"), caller.Caller{User: "alice"})
+	charges := r.Charges(nil, "POST", rules.EncodedPath("/chat"), caller.Caller{User: "alice"})
 	now := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 	for i, want := range []struct {
 		allowed   bool

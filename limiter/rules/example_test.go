@@ -14,7 +14,7 @@ func ExampleParse() {
 		fmt.Println(err)
 		return
 	}
-	for _, c := range r.Charges(nil, "GET", rules.MustParsePath("/items/5/"), caller.Caller{User: "alice", Tier: "paid"}) {
+	for _, c := range r.Charges(nil, "GET", rules.EncodedPath("/items/5/"), caller.Caller{User: "alice", Tier: "paid"}) {
 		fmt.Println(c.Subject, c.Limit.Name, c.Limit.Rate.Requests, c.Cost)
 	}
 	_, err = rules.Parse([]byte(`{"rules":[{"endpoint":"/items/","limits":{"free":{"requests":0}}}]}`), rules.Options{})

@@ -28,16 +28,17 @@ type exemptions struct {
 	endpoints trie
 }
 
-// of returns the first exemption that applies to a request. It returns nil if none applies. For a request
+// of returns the first exemption that applies to a request. It returns nil if none applies. paths are the
+// readings of the request's path. An exemption of an endpoint applies only if all readings are exempt. For a request
 // with a bad credential, only an exemption of its address applies. Otherwise, a client could guess
 // credentials at an exempt endpoint without a limit.
-func (e *exemptions) of(q *Request) *Exemption {
+func (e *exemptions) of(q *Request, paths []reading) *Exemption {
 	if len(e.list) == 0 || q.Method == http.MethodOptions {
 		return nil
 	}
 	first := min(len(e.list), e.network(q.Caller.IP))
 	if !q.Caller.Rejected {
-		first = min(first, e.identity(&q.Caller), e.endpoint(q.Path))
+		first = min(first, e.identity(&q.Caller), e.endpoint(paths))
 	}
 	if first == len(e.list) {
 		return nil
@@ -78,13 +79,19 @@ func (e *exemptions) caller(w who) int {
 	return len(e.list)
 }
 
-// endpoint returns the index of the first exemption whose endpoint matches a path, or the length of the list.
-func (e *exemptions) endpoint(p Path) int {
-	var matched [16]int
-	if at := e.endpoints.match(matched[:0], p); len(at) > 0 {
-		return at[0]
+// endpoint returns the index of the first exemption whose endpoint matches a path. It returns the length of the
+// list if no exemption matches one of the paths.
+func (e *exemptions) endpoint(paths []reading) int {
+	first := len(e.list)
+	for _, path := range paths {
+		var matched [16]int
+		at := e.endpoints.match(matched[:0], path)
+		if len(at) == 0 {
+			return len(e.list)
+		}
+		first = min(first, at[0])
 	}
-	return len(e.list)
+	return first
 }
 
 // Exemptions returns the names of the exemptions, each once and in file order.

@@ -14,10 +14,13 @@ import (
 
 // Explanation explains to operators why a request has its charges.
 type Explanation struct {
-	Path Path
+	// Readings are the readings of the path. A plain path has one. A malformed path has none.
+	Readings []string
+	// Malformed is Selection.Malformed. Matches are then the rules for every path.
+	Malformed bool
 	// Tier is the tier of the caller, or the default tier.
 	Tier string
-	// Matches are the rules whose endpoint matches the path, in file order.
+	// Matches are the rules whose endpoint matches a reading of the path, in file order.
 	Matches []Match
 	// Charges are the charges that [Rules.Charges] returns.
 	Charges []limiter.Charge
@@ -57,33 +60,41 @@ type Listed struct {
 // Explain returns the rules whose endpoint matches a request. For each limit it returns the charge or
 // the reason why the limit does not apply. It explains the result of Select.
 func (r *Rules) Explain(q Request) Explanation {
+	paths, ok := r.spelling.readings(nil, q.Path)
+	if !ok {
+		paths, q.Caller = nil, caller.Caller{IP: q.Caller.IP, Rejected: true}
+	}
 	q.Caller.Tier = r.Tier(q.Caller.Tier)
-	e := Explanation{Path: q.Path, Tier: q.Caller.Tier, Exemption: r.exempt.of(&q)}
-	if q.Method == http.MethodHead {
-		q.Method = http.MethodGet
+	e := Explanation{Malformed: !ok, Tier: q.Caller.Tier, Exemption: r.exempt.of(&q, paths)}
+	for _, path := range paths {
+		e.Readings = append(e.Readings, path.path)
+	}
+	matched := r.index.match(nil, paths...)
+	if !ok {
+		matched, paths = r.index.below, []reading{{}}
 	}
 	c := charger{rules: r}
-	for _, i := range r.index.match(nil, e.Path) {
+	for _, i := range matched {
 		rule := &r.rules[i]
 		if e.Exemption != nil {
 			reason := e.Exemption.Path + " exempts the request"
 			e.Matches = append(e.Matches, Match{Path: rule.path, Endpoint: rule.pattern.text, Method: rule.method, Reason: reason})
 			continue
 		}
-		e.Matches = append(e.Matches, c.explain(&q, rule))
+		e.Matches = append(e.Matches, c.explain(&q, rule, paths))
 	}
 	e.Charges = c.charges
 	return e
 }
 
-// explain adds the charges of a rule whose endpoint matches.
-func (c *charger) explain(q *Request, r *rule) Match {
+// explain adds the charges of a rule whose endpoint matches one of the readings of the path.
+func (c *charger) explain(q *Request, r *rule, paths []reading) Match {
 	m := Match{Path: r.path, Endpoint: r.pattern.text, Method: r.method}
 	switch {
 	case q.Method == http.MethodOptions:
 		m.Reason = "OPTIONS is never limited"
 		return m
-	case r.method != "" && r.method != q.Method:
+	case !r.accepts(q.Method):
 		m.Reason = "applies to " + r.method
 		return m
 	}
@@ -94,10 +105,20 @@ func (c *charger) explain(q *Request, r *rule) Match {
 	if _, global := r.limits[document.Global]; len(r.limits[key]) == 0 && (!global || len(r.limits) > 1) {
 		m.Reason = fmt.Sprintf("has no limit for tier %s or for *", q.Caller.Tier)
 	}
-	for _, key := range []string{key, document.Global} {
-		for _, l := range r.limits[key] {
-			m.Limits = append(m.Limits, c.list(q, r, key, l))
+	first := true
+	for i := range paths {
+		if !c.reads(q, r, paths, i) {
+			continue
 		}
+		for _, key := range []string{key, document.Global} {
+			for _, l := range r.limits[key] {
+				before := len(c.charges)
+				if listed := c.list(q, r, key, l); first || len(c.charges) > before { // another reading can have another subject
+					m.Limits = append(m.Limits, listed)
+				}
+			}
+		}
+		first = false
 	}
 	return m
 }

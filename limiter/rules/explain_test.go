@@ -48,8 +48,8 @@ func explain(t *testing.T, method, path string, caller caller.Caller) rules.Expl
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := r.Explain(rules.Request{Method: method, Path: rules.MustParsePath(path), Caller: caller})
-	if !slices.Equal(e.Charges, r.Charges(nil, method, rules.MustParsePath(path), caller)) || !explains(e) {
+	e := r.Explain(rules.Request{Method: method, Path: rules.EncodedPath(path), Caller: caller})
+	if !slices.Equal(e.Charges, r.Charges(nil, method, rules.EncodedPath(path), caller)) || !explains(e) {
 		t.Errorf("%s %s: got %+v, want every charge in the list of a rule", method, path, e)
 	}
 	return e
@@ -111,7 +111,7 @@ func TestRules_Explain_only(t *testing.T) {
 		{caller.Caller{APIKey: "k1", IP: address}, [2]string{unverified, bad}},
 		{caller.Caller{IP: address, Rejected: true}, [2]string{}},
 	} {
-		limits := r.Explain(rules.Request{Method: "GET", Path: rules.MustParsePath("/b"), Caller: c.caller}).Matches[0].Limits
+		limits := r.Explain(rules.Request{Method: "GET", Path: rules.EncodedPath("/b"), Caller: c.caller}).Matches[0].Limits
 		if got := [2]string{limits[0].Reason, limits[1].Reason}; got != c.want {
 			t.Errorf("%+v: got %q, want %q", c.caller, got, c.want)
 		}

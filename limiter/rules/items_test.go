@@ -136,7 +136,7 @@ func TestRules_PerEndpoint(t *testing.T) {
 		7: {"user:alice|endpoint::/e0", "user:alice"}, // the item of the endpoint /e0, and one item for all endpoints
 	} {
 		var got []string
-		for _, c := range parse(t, document(append(endpoints(n), shared)...)).Charges(nil, "GET", rules.MustParsePath("/e0"), alice) {
+		for _, c := range parse(t, document(append(endpoints(n), shared)...)).Charges(nil, "GET", rules.EncodedPath("/e0"), alice) {
 			got = append(got, c.Subject.String())
 		}
 		if !slices.Equal(got, want) {

@@ -228,8 +228,8 @@ func (c *compiler) unlimited(r *rule, tier string) (kinds []string) {
 		{"with a token", caller.Caller{User: "x"}}, {"with an API key alone", caller.Caller{APIKey: "x"}}, {"without a credential", caller.Caller{}},
 	} {
 		kind.caller.Tier, kind.caller.IP = tier, exampleAddress
-		q := Request{Method: cmp.Or(r.method, http.MethodGet), Path: r.pattern.example(), Caller: kind.caller}
-		charges, _ := c.rules.charge(nil, c.rules.index.match(nil, q.Path), &q)
+		q, example := Request{Method: cmp.Or(r.method, http.MethodGet), Caller: kind.caller}, reading{path: r.pattern.example()}
+		charges, _ := c.rules.charge(nil, c.rules.index.match(nil, example), []reading{example}, &q)
 		if !slices.ContainsFunc(charges, func(c limiter.Charge) bool { return !c.Limit.Shadow }) {
 			kinds = append(kinds, kind.words)
 		}

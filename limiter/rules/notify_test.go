@@ -26,7 +26,7 @@ func TestParse_notify(t *testing.T) {
 	for user, want := range map[string]int64{"bob": 8, "alice": 16} { // an override gives alice 20
 		notices = nil
 		for range want {
-			charges := r.Charges(nil, "GET", rules.MustParsePath("/a"), caller.Caller{User: user, Tier: "paid"})
+			charges := r.Charges(nil, "GET", rules.EncodedPath("/a"), caller.Caller{User: user, Tier: "paid"})
 			for _, c := range charges {
 				if c.Limit.Spread != (limiter.Spread{}) || c.Limit.Notify == (limiter.Percentages{}) {
 					t.Fatalf("limit %s: got %+v and notices at %s, want no spread and notices", c.Limit.Name, c.Limit.Spread, c.Limit.Notify)

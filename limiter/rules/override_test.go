@@ -52,7 +52,7 @@ func TestParse_overrides_inherit(t *testing.T) {
 		{"sliding", `"requests":5,"period":"month","anchor":2`, "month-2/5/UTC"},
 	} {
 		r := parse(t, `{"rules":[{"endpoint":"/a","limits":{"*":{`+limits[c.limit]+`}}}],"overrides":[{"user":"alice","limits":{"a":{`+c.override+`}}}]}`)
-		if got := r.Charges(nil, "GET", rules.MustParsePath("/a"), alice)[0].Limit.Fingerprint(); got != c.want {
+		if got := r.Charges(nil, "GET", rules.EncodedPath("/a"), alice)[0].Limit.Fingerprint(); got != c.want {
 			t.Errorf("%s with %s: got %s, want %s", c.limit, c.override, got, c.want)
 		}
 	}
@@ -66,7 +66,7 @@ func TestParse_overrides_inherit_each(t *testing.T) {
 		"overrides":[{"user":"alice","limits":{"a":{"requests":600}}},{"user":"bob","limits":{"a":{"requests":600}}}]}`)
 	for tier, want := range map[string]string{"free": "bucket/100ms/20", "paid": "sliding/1h0m0s/600"} {
 		for _, user := range []string{"alice", "bob"} {
-			if got := r.Charges(nil, "GET", rules.MustParsePath("/a"), caller.Caller{User: user, Tier: tier})[0].Limit.Fingerprint(); got != want {
+			if got := r.Charges(nil, "GET", rules.EncodedPath("/a"), caller.Caller{User: user, Tier: tier})[0].Limit.Fingerprint(); got != want {
 				t.Errorf("%s of %s: got %s, want %s", user, tier, got, want)
 			}
 		}
@@ -88,17 +88,17 @@ func TestParse_overrides_networks(t *testing.T) {
 		"10.9.9.9/32": "1 8", "10.1.9.9/32": "2 7", "10.1.2.3/32": "3 7", "11.0.0.1/32": "9 8",
 		"2001:db8:9::/64": "4 8", "2001:db8:1::/64": "5 8", "2001:db8:2::/64": "4 8", "2001:db9::/64": "9 8", "::/64": "9 8",
 	} {
-		charges := r.Charges(nil, "GET", rules.MustParsePath("/"), caller.Caller{IP: netip.MustParsePrefix(address)})
+		charges := r.Charges(nil, "GET", rules.EncodedPath("/"), caller.Caller{IP: netip.MustParsePrefix(address)})
 		if got := fmt.Sprint(charges[0].Limit.Rate.Requests, charges[1].Limit.Rate.Requests); got != want {
 			t.Errorf("%s: got %s, want %s", address, got, want)
 		}
 	}
-	a := r.Charges(nil, "GET", rules.MustParsePath("/"), caller.Caller{IP: netip.MustParsePrefix("10.9.9.9/32")})[0].Subject
-	b := r.Charges(nil, "GET", rules.MustParsePath("/"), caller.Caller{IP: netip.MustParsePrefix("10.9.9.8/32")})[0].Subject
+	a := r.Charges(nil, "GET", rules.EncodedPath("/"), caller.Caller{IP: netip.MustParsePrefix("10.9.9.9/32")})[0].Subject
+	b := r.Charges(nil, "GET", rules.EncodedPath("/"), caller.Caller{IP: netip.MustParsePrefix("10.9.9.8/32")})[0].Subject
 	if a == b {
 		t.Errorf("subjects of two addresses: got %s for both, want different subjects", a)
 	}
-	if charges := r.Charges(nil, "GET", rules.MustParsePath("/"), caller.Caller{}); len(charges) > 0 && charges[0].Limit.Rate.Requests != 9 {
+	if charges := r.Charges(nil, "GET", rules.EncodedPath("/"), caller.Caller{}); len(charges) > 0 && charges[0].Limit.Rate.Requests != 9 {
 		t.Errorf("without an address: got %d requests, want 9", charges[0].Limit.Rate.Requests)
 	}
 }

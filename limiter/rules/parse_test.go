@@ -170,7 +170,7 @@ line 1: overrides[1].limits.c: no limit of this name counts by user, want "a"`,
 	"two_spreads":                `line 1: rules[0].limits.free.cells: got 2, want none beside shards`,
 	"two_windows":                `line 1: rules[0].limits.free.window: got window and window_seconds, want one of them`,
 	"unknown_default_tier":       `line 1: default_tier: got "gold", want a tier that a rule names: free`,
-	"unknown_field":              `line 1: rulez: unknown field (did you mean "rules"?); known fields: $schema, rules, default_tier, mode, version, cost_field, overrides, exempt, usage`,
+	"unknown_field":              `line 1: rulez: unknown field (did you mean "rules"?); known fields: $schema, rules, default_tier, mode, version, cost_field, ignore_case, ignore_suffix, ignore_parameters, backslash_is_slash, overrides, exempt, usage`,
 	"version_text":               `line 1: version: got "1", want a whole number from 1 to 140737488355327, without quotes`,
 	"version_zero":               `line 1: version: got 0, want a whole number from 1 to 140737488355327`,
 	"window_long":                `line 1: rules[0].limits.free.window_seconds: got 8640001, want a whole number from 1 to 8640000`,
@@ -310,7 +310,7 @@ func FuzzParse(f *testing.F) {
 			alice := alice
 			alice.Tier = tier
 			seen := map[string]bool{}
-			for _, c := range r.Charges(nil, "GET", rules.MustParsePath("/a/b"), alice) {
+			for _, c := range r.Charges(nil, "GET", rules.EncodedPath("/a/b"), alice) {
 				key := c.Subject.String() + " " + c.Limit.ID.String()
 				if seen[key] || c.Cost > c.Limit.Machine().Capacity() {
 					t.Fatalf("charge %s: got cost %d with capacity %d, want one charge within the capacity", key, c.Cost, c.Limit.Machine().Capacity())

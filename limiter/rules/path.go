@@ -1,110 +1,294 @@
 package rules
 
 import (
-	"errors"
+	"cmp"
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/weir-limits/weir/limiter/rules/document"
 )
 
-// ErrMalformedPath is the error of a path that contains a % without two hexadecimal digits after it.
-// Programs interpret such a path differently. Do not route it: answer 400.
-var ErrMalformedPath = errors.New("path: malformed percent-encoding (want % and two hexadecimal digits)")
-
-// Path is the normal form of a request's path. Percent-encodings are decoded once, empty and "."
-// segments are dropped, and ".." is resolved. A slash at the end, the stage and the base path are
-// removed. Rules and the router use the same Path, so they select the same endpoint for a request.
-// Create it with ParsePath, DecodedPath or URLPath. The zero Path is "/". It is immutable and
-// comparable with ==.
-type Path struct{ normal string }
-
-// ParsePath parses a percent-encoded path as the client sent it. A REST API, a function URL, a load
-// balancer and a request line have such paths. prefix is the normal form of the stage or base path,
-// such as "/v1"; ParsePath removes it from the beginning of the path. The error is ErrMalformedPath.
-func ParsePath(encoded, prefix string) (Path, error) {
-	if isNormal(encoded) {
-		return Path{encoded}.without(prefix), nil
-	}
-	decoded, err := url.PathUnescape(encoded)
-	if err != nil {
-		return Path{}, ErrMalformedPath
-	}
-	return DecodedPath(decoded, prefix), nil
+// Path is the path of a request, as its host delivers it. Its readings are the paths that the routers of back
+// ends can understand it as: a back end may decode a segment, decode the path before it splits it, or drop empty
+// segments. Rules match each reading.
+//
+// Create it with EncodedPath, DecodedPath or URLPath. The zero Path is "/". It is immutable and comparable
+// with ==.
+type Path struct {
+	text    string
+	prefix  string
+	decoded bool
 }
 
-// MustParsePath calls ParsePath without a prefix. It panics if the path is malformed.
-func MustParsePath(encoded string) Path {
-	p, err := ParsePath(encoded, "")
-	if err != nil {
-		panic(err)
-	}
-	return p
-}
+// EncodedPath returns a percent-encoded path as the client sent it. A REST API, a function URL, a load
+// balancer and a request line have such paths.
+func EncodedPath(path string) Path { return Path{text: path} }
 
-// DecodedPath parses a path that the host has already decoded, as an HTTP API does: a % is a literal.
-// ParsePath describes prefix.
-func DecodedPath(decoded, prefix string) Path { return Path{normalize(decoded)}.without(prefix) }
+// DecodedPath returns a path that the host has already decoded, as an HTTP API does. A % without two
+// hexadecimal digits after it is a literal.
+func DecodedPath(path string) Path { return Path{text: path, decoded: true} }
 
-// URLPath parses the path of a URL of package net/url.
+// URLPath returns the path of a URL of package net/url. EscapedPath alone would change a RawPath with a character that
+// must be encoded, and routers that read RawPath would see another path than the rules.
 func URLPath(u *url.URL) Path {
-	p, err := ParsePath(u.EscapedPath(), "")
-	if err != nil { // impossible: EscapedPath returns a well-formed path
-		return DecodedPath(u.Path, "")
-	}
-	return p
-}
-
-// String returns the path in its normal form, decoded.
-func (p Path) String() string {
-	if p.normal == "" {
-		return "/"
-	}
-	return p.normal
-}
-
-// URL returns the URL for a router. URLPath of that URL returns p.
-func (p Path) URL(rawQuery string) *url.URL { return &url.URL{Path: p.String(), RawQuery: rawQuery} }
-
-// without returns p without a prefix. It removes whole segments: /v10 does not have the prefix /v1.
-func (p Path) without(prefix string) Path {
-	rest, ok := strings.CutPrefix(p.normal, prefix)
-	if prefix == "" || !ok || rest != "" && rest[0] != '/' {
-		return p
-	}
-	return Path{rest}
-}
-
-// normalize returns the normal form of a decoded path.
-func normalize(path string) string {
-	segments := make([]string, 0, strings.Count(path, "/")+1)
-	for segment := range strings.SplitSeq(path, "/") {
-		switch segment {
-		case "", ".":
-		case "..":
-			segments = segments[:max(0, len(segments)-1)]
-		default:
-			segments = append(segments, segment)
+	if u.RawPath != "" {
+		if path, err := url.PathUnescape(u.RawPath); err == nil && path == u.Path {
+			return EncodedPath(u.RawPath)
 		}
 	}
-	return "/" + strings.Join(segments, "/")
+	return EncodedPath(u.EscapedPath())
 }
 
-// isNormal reports whether an encoded path is already in normal form. This is the common case. It
-// needs no allocation.
-func isNormal(path string) bool {
-	if path == "/" {
-		return true
+// String returns the path as the host delivers it.
+func (p Path) String() string { return cmp.Or(p.text, "/") }
+
+// Below returns p without a prefix, the stage or base path that the host has added, such as "/v1". The prefix
+// is plain; see Plain. Only readings of whole segments lose it: /v10 does not have the prefix /v1.
+func (p Path) Below(prefix string) Path {
+	p.prefix = prefix
+	return p
+}
+
+// Plain reports whether all routers read a path in the same way, except for the settings of a document: it
+// begins with a slash, and it has no %, no empty or dot segment, and no slash at the end.
+func Plain(path string) bool { return plainly.isPlain(path) }
+
+var plainly = newSpelling(document.Spelling{})
+
+// spelling contains how back ends can read a path.
+type spelling struct {
+	document.Spelling
+
+	// special contains the bytes of which a plain path has none.
+	special [256]bool
+}
+
+func newSpelling(d document.Spelling) *spelling {
+	s := &spelling{Spelling: d}
+	special := "%?#\x7f\xa0\xef" // 0xa0 and 0xef begin or end white space that is not ASCII
+	if d.IgnoreSuffix {
+		special += "."
 	}
-	start := true
-	for i := range len(path) {
+	if d.IgnoreParameters {
+		special += ";"
+	}
+	if d.BackslashIsSlash {
+		special += `\`
+	}
+	for c := range s.special {
+		letter := c >= 'A' && c <= 'Z' || c >= 0x80 // a letter that can have a lower case
+		s.special[c] = c <= ' ' || strings.IndexByte(special, byte(c)) >= 0 || d.IgnoreCase && letter
+	}
+	return s
+}
+
+// isPlain reports whether a path is its only reading. This is the common case. It needs no allocation.
+func (s *spelling) isPlain(path string) bool {
+	if path == "" || path[0] != '/' {
+		return false
+	}
+	start := true // path[i] begins a segment
+	for i := 1; i < len(path); i++ {
 		switch c := path[i]; {
-		case c == '%', c == '/' && start && i > 0, c == '.' && start:
+		case s.special[c], start && (c == '/' || c == '.'):
 			return false
 		default:
 			start = c == '/'
 		}
 	}
-	return path != "" && path[0] == '/' && !start
+	return !start || len(path) == 1
+}
+
+// reading is a path as a router can understand it.
+type reading struct {
+	path string
+	raw  bool // the router compares the segments without decoding them
+}
+
+// readings appends the readings of a path to dst, each once. A plain path has one. Other paths have at most
+// nine: the segments are not decoded, decoded after the path is split, or decoded before; and empty segments
+// are kept, kept except at the end, or dropped. IgnoreSuffix doubles this number. White space, ? and #, which only a
+// path that the host has decoded should have, can add this number twice: a back end may parse the path as a URL
+// once more, which ends at ? or # unless the back end encodes them. ok is false if the path is malformed: it has a
+// dot segment in some reading, or a % without two hexadecimal digits after it.
+//
+// In a reading, %2F is a slash within a segment that is decoded after the split.
+func (s *spelling) readings(dst []reading, p Path) (readings []reading, ok bool) {
+	if s.isPlain(p.text) {
+		return append(dst, reading{path: without(p.text, p.prefix)}), true
+	}
+	text := "/" + strings.TrimPrefix(p.text, "/")
+	if dst, ok = s.read(dst, text, p); !ok || !strings.ContainsFunc(text, notInURL) {
+		return dst, ok
+	}
+	trimmed := trim(text)
+	if dst, ok = s.read(dst, trimmed, p); !ok {
+		return dst, false
+	}
+	if end := strings.IndexAny(trimmed, "?#"); end >= 0 {
+		return s.read(dst, trim(trimmed[:end]), p)
+	}
+	return dst, true
+}
+
+// read appends the readings of text, which is the path p or what it becomes when it is parsed as a URL.
+func (s *spelling) read(dst []reading, text string, p Path) (readings []reading, ok bool) {
+	whole, wellFormed := decode(text, false)
+	if whole = s.separate(whole); hasDots(whole) || !wellFormed && !p.decoded { // every dot segment of another reading is also one of whole
+		return dst, false
+	}
+	raw := s.separate(text)
+	segments, _ := decode(raw, true)
+	for i, decoded := range [...]string{raw, segments, whole} {
+		for _, path := range [...]string{decoded, strings.TrimSuffix(decoded, "/"), joined(decoded)} {
+			path = without(path, p.prefix)
+			if s.IgnoreCase {
+				path = strings.ToLower(path)
+			}
+			dst = appendNew(dst, reading{path, i == 0})
+			if s.IgnoreSuffix {
+				dst = appendNew(dst, reading{withoutSuffix(path), i == 0})
+			}
+		}
+	}
+	return dst, true
+}
+
+func appendNew(list []reading, r reading) []reading {
+	if slices.ContainsFunc(list, func(known reading) bool { return known.path == r.path }) {
+		return list
+	}
+	return append(list, r)
+}
+
+// segment returns a segment of the path, decoded. It returns "" if the path has fewer segments.
+func (r *reading) segment(i int) (segment string) {
+	for path := r.path; i >= 0; i-- {
+		if path == "" {
+			return ""
+		}
+		segment, path = next(path)
+	}
+	if r.raw {
+		segment, _ = decode(segment, true)
+	}
+	return segment
+}
+
+// without returns a path without a prefix of whole segments.
+func without(path, prefix string) string {
+	if rest, ok := strings.CutPrefix(path, prefix); ok && (rest == "" || rest[0] == '/') {
+		path = rest
+	}
+	if path == "" {
+		return "/"
+	}
+	return path
+}
+
+// withoutSuffix returns a path without the format suffix of its last segment, such as .json.
+func withoutSuffix(path string) string {
+	dot := strings.LastIndexByte(path, '.')
+	if before := path[:max(0, dot)]; dot > strings.LastIndexByte(path, '/')+1 && !hasDots(before) {
+		return before
+	}
+	return path
+}
+
+// decode decodes percent-encodings once. With keepSlash, an encoded slash becomes %2F. It keeps a % without two
+// hexadecimal digits after it, and wellFormed is then false.
+func decode(path string, keepSlash bool) (decoded string, wellFormed bool) {
+	if !strings.Contains(path, "%") {
+		return path, true
+	}
+	b := make([]byte, 0, len(path))
+	wellFormed = true
+	for i := 0; i < len(path); i++ {
+		if path[i] != '%' {
+			b = append(b, path[i])
+			continue
+		}
+		switch c, ok := encodedByte(path[i+1:]); {
+		case !ok:
+			b, wellFormed = append(b, '%'), false
+			continue
+		case c == '/' && keepSlash:
+			b = append(b, "%2F"...)
+		default:
+			b = append(b, c)
+		}
+		i += 2
+	}
+	return string(b), wellFormed
+}
+
+// encodedByte returns the byte that two hexadecimal digits at the beginning of s encode.
+func encodedByte(s string) (c byte, ok bool) {
+	if len(s) < 2 {
+		return 0, false
+	}
+	high, low := strings.IndexByte(hexadecimal, s[0]|0x20), strings.IndexByte(hexadecimal, s[1]|0x20)
+	return byte(high<<4 | low), high >= 0 && low >= 0 && s[0] >= '0' && s[1] >= '0'
+}
+
+const hexadecimal = "0123456789abcdef"
+
+// separate applies BackslashIsSlash and IgnoreParameters to a path.
+func (s *spelling) separate(path string) string {
+	if s.BackslashIsSlash {
+		path = strings.ReplaceAll(path, `\`, "/")
+	}
+	if !s.IgnoreParameters || !strings.Contains(path, ";") {
+		return path
+	}
+	segments := strings.Split(path, "/")
+	for i, segment := range segments {
+		segments[i], _, _ = strings.Cut(segment, ";")
+	}
+	return strings.Join(segments, "/")
+}
+
+// notInURL reports whether parsers of URLs give a character of a path another meaning.
+func notInURL(c rune) bool { return isSpace(c) || c == '?' || c == '#' }
+
+// isSpace reports whether parsers of URLs drop a character at the end of a URL.
+func isSpace(c rune) bool { return c <= ' ' || c == 0x7f || c == '\u00a0' || c == '\ufeff' }
+
+// trim returns a path as parsers of URLs return it: without tabs, new lines, and white space at the end. For them, a
+// backslash is a slash.
+func trim(path string) string {
+	return strings.TrimRightFunc(strings.NewReplacer("\t", "", "\n", "", "\r", "", `\`, "/").Replace(path), isSpace)
+}
+
+// hasDots reports whether a path has a segment . or ..
+func hasDots(path string) bool {
+	for segment := range strings.SplitSeq(path, "/") {
+		if segment == "." || segment == ".." {
+			return true
+		}
+	}
+	return false
+}
+
+// joined returns a path without empty segments.
+func joined(path string) string {
+	var b strings.Builder
+	for segment := range strings.SplitSeq(path, "/") {
+		if segment != "" {
+			b.WriteByte('/')
+			b.WriteString(segment)
+		}
+	}
+	return b.String()
+}
+
+// next returns the first segment of a path, and the path after it. The path begins with a slash.
+func next(path string) (segment, rest string) {
+	if end := strings.IndexByte(path[1:], '/'); end >= 0 {
+		return path[1 : 1+end], path[1+end:]
+	}
+	return path[1:], ""
 }
 
 // pattern is an endpoint of a rule.
@@ -115,14 +299,22 @@ type pattern struct {
 	below    bool     // true if the pattern also matches every path below it (/*)
 }
 
-// segment returns a segment of the path. It returns "" if the path has fewer segments.
-func (p Path) segment(i int) string {
-	rest := strings.TrimPrefix(p.normal, "/")
-	for range i {
-		_, rest, _ = strings.Cut(rest, "/")
+// matches reports whether a reading of a path matches p.
+func (p *pattern) matches(r reading) bool {
+	path := r.path
+	if path == "/" {
+		path = ""
 	}
-	segment, _, _ := strings.Cut(rest, "/")
-	return segment
+	for _, want := range p.segments {
+		if path == "" || path == "/" {
+			return false
+		}
+		var segment string
+		if segment, path = next(path); segment != want && want != parameter {
+			return false
+		}
+	}
+	return path == "" || p.below
 }
 
 const parameter = "{}"
@@ -149,18 +341,20 @@ func parsePattern(text string) (p pattern, problem string) {
 	}
 	rest, below := strings.CutSuffix(text, "/*")
 	p.below = below
-	if rest == "" && below {
+	decoded, ok := decode(rest, false)
+	if !ok { // an endpoint is not percent-encoded, so a % is a literal
+		decoded = rest
+	}
+	if hasDots(decoded) {
+		return p, "want a path without the segments . and .., because Weir refuses such requests"
+	}
+	switch normal := joined(decoded); {
+	case normal == "" && below:
 		return p, `want "*" for every path`
-	}
-	path, err := ParsePath(rest, "")
-	if err != nil { // an endpoint is not percent-encoded, so a % is a literal
-		path = DecodedPath(rest, "")
-	}
-	if normal := path.String(); normal != rest {
-		if below {
-			normal += "/*"
-		}
-		return p, "want " + strings.TrimPrefix(normal, "//")
+	case below && normal != rest:
+		return p, "want " + normal + "/*"
+	case cmp.Or(normal, "/") != rest:
+		return p, "want " + cmp.Or(normal, "/")
 	}
 	for segment := range strings.SplitSeq(strings.TrimPrefix(rest, "/"), "/") {
 		name := ""
@@ -204,10 +398,10 @@ func nameOf(segment string) string {
 }
 
 // example returns a path that matches p, and as few other patterns as possible.
-func (p pattern) example() Path {
+func (p pattern) example() string {
 	path := "/" + strings.Join(p.segments, "/")
 	if p.below {
 		path = strings.TrimSuffix(path, "/") + "/" + parameter
 	}
-	return Path{path}
+	return path
 }

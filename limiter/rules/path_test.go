@@ -1,64 +1,113 @@
 package rules_test
 
 import (
-	"errors"
+	"fmt"
 	"net/http"
+	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-func TestParsePath(t *testing.T) {
-	for encoded, want := range map[string]string{
-		"/": "/", "": "/", "//": "/", "/a": "/a", "a": "/a", "/a/": "/a", "/a//b": "/a/b", "//a": "/a", "/a/b/": "/a/b",
-		"/%61": "/a", "/a%2fb": "/a/b", "/%2561": "/%61", "/a%00b": "/a\x00b", "/%ff": "/\xff", "/100%25": "/100%",
-		"/./a": "/a", "/a/.": "/a", "/a/./b": "/a/b", "/a/../b": "/b", "/../..": "/", "/a/..": "/", "/%2e%2e/a": "/a", "/a/%2e%2E/b": "/b", "/.a": "/.a", "/a.b": "/a.b", "/...": "/...",
-		"/A": "/A", "/a b": "/a b", "/a?b": "/a?b", "/a+b": "/a+b", "/a;b=c": "/a;b=c", `/a\b`: `/a\b`, "/a%5cb": `/a\b`, "*": "/*",
+// read returns the readings of a path under a document with more fields. It returns nil for a malformed path.
+func read(tb testing.TB, fields string, p rules.Path) []string {
+	tb.Helper()
+	r, err := rules.Parse([]byte(`{`+fields+`"rules":[]}`), rules.Options{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	e, malformed := r.Explain(rules.Request{Method: "GET", Path: p}), r.Select(nil, rules.Request{Method: "GET", Path: p}).Malformed
+	if e.Malformed != malformed || malformed != (e.Readings == nil) {
+		tb.Errorf("%s: got readings %q and malformed %t, want one of both", p, e.Readings, malformed)
+	}
+	return e.Readings
+}
+
+const everySetting = `"ignore_case":true,"ignore_suffix":true,"ignore_parameters":true,"backslash_is_slash":true,`
+
+// The readings of a path are what routers can understand it as. A malformed path has none.
+func TestPath_readings(t *testing.T) {
+	for _, c := range []struct {
+		fields, path string
+		want         []string
+	}{
+		{"", "/", []string{"/"}}, {"", "", []string{"/"}}, {"", "/a", []string{"/a"}}, {"", "a", []string{"/a"}}, {"", "*", []string{"/*"}}, {"", "/a.b/.c/...", []string{"/a.b/.c/..."}},
+		{"", "/A;b=c\\d+e:f@g", []string{"/A;b=c\\d+e:f@g"}},
+		{"", "//", []string{"//", "/"}}, {"", "/a/", []string{"/a/", "/a"}}, {"", "//a", []string{"//a", "/a"}}, {"", "/a//b/", []string{"/a//b/", "/a//b", "/a/b"}},
+		{"", "/%61", []string{"/%61", "/a"}}, {"", "/%2561", []string{"/%2561", "/%61"}}, {"", "/%ff%00", []string{"/%ff%00", "/\xff\x00"}}, {"", "/100%25", []string{"/100%25", "/100%"}},
+		{"", "/a%2fb", []string{"/a%2fb", "/a%2Fb", "/a/b"}}, {"", "/a%2Fb", []string{"/a%2Fb", "/a/b"}},
+		{"", "/%61%2F/", []string{"/%61%2F/", "/%61%2F", "/a%2F/", "/a%2F", "/a//", "/a/", "/a"}},
+		{"", "/a b", []string{"/a b"}}, {"", "/a ", []string{"/a ", "/a"}}, {"", "/a%20", []string{"/a%20", "/a "}}, {"", "/a#b", []string{"/a#b", "/a"}}, {"", "/a?b", []string{"/a?b", "/a"}}, {"", "/a ?b ", []string{"/a ?b ", "/a ?b", "/a"}}, {"", "/a\tb\\c\u00a0", []string{"/a\tb\\c\u00a0", "/ab/c"}},
+
+		{"", "/%", nil}, {"", "/%6", nil}, {"", "/%zz", nil}, {"", "/%u0061", nil}, {"", "/%%61", nil}, {"", "/%2%35", nil}, {"", "/%\x10\x11", nil},
+		{"", "/.", nil}, {"", "/..", nil}, {"", "/a/./b", nil}, {"", "/a/../b", nil}, {"", "/../", nil}, {"", "/%2e", nil}, {"", "/a/.%2E/b", nil}, {"", "/a%2F..", nil}, {"", "/a%2f%2e%2fb", nil}, {"", "/.. ", nil}, {"", "/a/..?x", nil},
+		{"", "/%252e%252e", []string{"/%252e%252e", "/%2e%2e"}}, {"", "/..;/a", []string{"/..;/a"}}, {"", "/a\\..\\b", []string{"/a\\..\\b"}},
+
+		{`"ignore_case":true,`, "/Ab/ÄÖ", []string{"/ab/äö"}}, {`"ignore_case":true,`, "/ab", []string{"/ab"}}, {`"ignore_case":true,`, "/%41", []string{"/%41", "/a"}}, {`"ignore_case":true,`, "/%C3%84", []string{"/%c3%84", "/ä"}},
+		{`"ignore_case":false,`, "/Ab", []string{"/Ab"}},
+		{`"ignore_suffix":true,`, "/a.json", []string{"/a.json", "/a"}}, {`"ignore_suffix":true,`, "/a.tar.gz/", []string{"/a.tar.gz/", "/a.tar.gz", "/a.tar"}}, {`"ignore_suffix":true,`, "/a.b/c", []string{"/a.b/c"}},
+		{`"ignore_suffix":true,`, "/.a", []string{"/.a"}}, {`"ignore_suffix":true,`, "/a/...b", []string{"/a/...b"}}, {`"ignore_suffix":true,`, "/a%2ejson", []string{"/a%2ejson", "/a.json", "/a"}},
+		{`"ignore_parameters":true,`, "/a;v=1/b;;c", []string{"/a/b"}}, {`"ignore_parameters":true,`, "/a/..;x/b", nil}, {`"ignore_parameters":true,`, "/a/;x/b", []string{"/a//b", "/a/b"}}, {`"ignore_parameters":true,`, "/a%3Bb", []string{"/a%3Bb", "/a;b", "/a"}},
+		{`"backslash_is_slash":true,`, "/a\\b", []string{"/a/b"}}, {`"backslash_is_slash":true,`, "/a\\..\\b", nil}, {`"backslash_is_slash":true,`, "/a%5Cb", []string{"/a%5Cb", "/a\\b", "/a/b"}}, {`"backslash_is_slash":true,`, "/a%5c..", nil},
+		{everySetting, "/Ab.X;y\\c.D", []string{"/ab.x/c.d", "/ab.x/c"}},
 	} {
-		if got, err := rules.ParsePath(encoded, ""); err != nil || got.String() != want {
-			t.Errorf("%q: got %q, %v; want %q", encoded, got, err, want)
+		if got := read(t, c.fields, rules.EncodedPath(c.path)); !slices.Equal(got, c.want) {
+			t.Errorf("%q with %s: got %q, want %q", c.path, c.fields, got, c.want)
 		}
 	}
 }
 
-// A path is malformed if it contains a % without two hexadecimal digits after it. Programs interpret
-// such a path differently.
-func TestParsePath_malformed(t *testing.T) {
-	for _, encoded := range []string{"/%", "/%6", "/%zz", "/a%zz/../b", "/%u0061", "/%%61", "/a/%2", "/v1/%", "/%2%35"} {
-		if got, err := rules.ParsePath(encoded, "/v1"); !errors.Is(err, rules.ErrMalformedPath) || got != (rules.Path{}) {
-			t.Errorf("%q: got %q, %v; want ErrMalformedPath", encoded, got, err)
-		}
-	}
-}
-
-// DecodedPath does not decode a path a second time.
+// A host may have decoded the path. Its back end may decode it again, also with a % that encodes nothing.
 func TestDecodedPath(t *testing.T) {
-	for decoded, want := range map[string]string{
-		"/a": "/a", "/%61": "/%61", "/100%": "/100%", "/%zz/../b": "/b", "/%2f": "/%2f", "//a/./b/": "/a/b", "": "/",
+	for path, want := range map[string][]string{
+		"/a": {"/a"}, "/%61": {"/%61", "/a"}, "/100%": {"/100%"}, "/%zz%61": {"/%zz%61", "/%zza"}, "/%%61": {"/%%61", "/%a"}, "/%2f": {"/%2f", "/%2F", "//", "/"}, "/%2e": nil, "/a%2F..": nil, "/%..": {"/%.."}, "/..": nil,
 	} {
-		if got := rules.DecodedPath(decoded, ""); got.String() != want {
-			t.Errorf("%q: got %q, want %q", decoded, got, want)
+		if got := read(t, "", rules.DecodedPath(path)); !slices.Equal(got, want) {
+			t.Errorf("%q: got %q, want %q", path, got, want)
 		}
 	}
 }
 
-func TestParsePath_prefix(t *testing.T) {
-	for encoded, want := range map[string]string{
-		"/v1/a": "/a", "/v1": "/", "/v1/": "/", "//v1//a": "/a", "/%761/a": "/a", "/v1/v1/a": "/v1/a", "/v1/../v1/a": "/a",
-		"/v10/a": "/v10/a", "/v1a": "/v1a", "/a": "/a", "/V1/a": "/V1/a", "/a/v1/b": "/a/v1/b", "/": "/",
+// A stage or base path is removed from each reading that begins with its segments.
+func TestPath_Below(t *testing.T) {
+	for path, want := range map[string][]string{
+		"/v1/a": {"/a"}, "/v1": {"/"}, "/v1/": {"/"}, "/v1/v1/a": {"/v1/a"}, "/v10/a": {"/v10/a"}, "/v1a": {"/v1a"}, "/a": {"/a"}, "/V1/a": {"/V1/a"}, "/a/v1/b": {"/a/v1/b"}, "/": {"/"},
+		"//v1/a": {"//v1/a", "/a"}, "/%761/a": {"/%761/a", "/a"}, "/v1//a": {"//a", "/a"}, "/v1%2Fa": {"/v1%2Fa", "/a"},
 	} {
-		parsed, err := rules.ParsePath(encoded, "/v1")
-		if err != nil || parsed.String() != want {
-			t.Errorf("%q: got %q, %v; want %q", encoded, parsed, err, want)
+		if got := read(t, "", rules.EncodedPath(path).Below("/v1")); !slices.Equal(got, want) {
+			t.Errorf("%q: got %q, want %q", path, got, want)
 		}
-		decoded, err := url.PathUnescape(encoded)
-		if err != nil {
-			t.Fatal(err)
+	}
+	if got := read(t, `"ignore_case":true,`, rules.EncodedPath("/V1/A").Below("/V1")); !slices.Equal(got, []string{"/a"}) {
+		t.Errorf("with ignore_case: got %q, want /a", got)
+	}
+}
+
+// A URL keeps the path of the request line, also with a character that must be encoded. A path that a middleware has
+// changed replaces the RawPath of the request line.
+func TestURLPath(t *testing.T) {
+	for sent, want := range map[string]string{"/a%2Fb": "/a%2Fb", "/a%2f{b}": "/a%2f{b}", "/a{b}": "/a{b}", "/a b": "/a%20b", "/100%25": "/100%25"} {
+		u := &url.URL{Path: sent}
+		if parsed, err := url.ParseRequestURI(sent); err == nil && sent != "/a b" {
+			u = parsed
 		}
-		if got := rules.DecodedPath(decoded, "/v1"); got != parsed && got.String() != want {
-			t.Errorf("%q, decoded: got %q, want %q", encoded, got, want)
+		if got := rules.URLPath(u).String(); got != want {
+			t.Errorf("%s: got %s, want %s", sent, got, want)
+		}
+	}
+	if got := rules.URLPath(&url.URL{Path: "/c", RawPath: "/a%2Fb"}).String(); got != "/c" {
+		t.Errorf("changed path: got %s, want /c", got)
+	}
+}
+
+func TestPlain(t *testing.T) {
+	for path, want := range map[string]bool{"/": true, "/a/b": true, "": false, "a": false, "/a/": false, "//a": false, "/a/../b": false, "/%61": false, "/a b": false} {
+		if got := rules.Plain(path); got != want {
+			t.Errorf("%q: got %t, want %t", path, got, want)
 		}
 	}
 }
@@ -66,43 +115,192 @@ func TestParsePath_prefix(t *testing.T) {
 // The zero Path is the root. Rules match it like "/".
 func TestPath_zero(t *testing.T) {
 	r := parse(t, `{"rules":[{"endpoint":"/","limits":{"*":{"requests":1,"window":"1m"}}}]}`)
-	for _, root := range []rules.Path{{}, rules.MustParsePath("/"), rules.DecodedPath("/v1", "/v1")} {
-		if got := r.Charges(nil, http.MethodGet, root, alice); root.String() != "/" || len(got) != 1 {
+	for _, root := range []rules.Path{{}, rules.EncodedPath("/"), rules.EncodedPath("//"), rules.DecodedPath("/v1").Below("/v1"), rules.URLPath(&url.URL{})} {
+		if got := r.Charges(nil, http.MethodGet, root, alice); len(got) != 1 {
 			t.Errorf("%q: got charges %v, want one charge on the path /", root, got)
 		}
 	}
 }
 
-// FuzzPath searches for a path with two meanings. The router must get the same path as the rules, and an
-// http.ServeMux must not change a path in normal form.
-func FuzzPath(f *testing.F) {
-	for _, seed := range []string{"/", "//a/%73/../b/", "/.", "/%2f%2e%2e", "/%2541", "/%25%34%31", "/a%", "/%zz%2F..%2F..%2Fq", "/a%00\xff", "/v1/%2e", "/a;b+c\\d"} {
-		f.Add(seed, "/v1")
+// A request charges the limits of each reading, once for each limit and subject, at the highest cost, in file order.
+func TestRules_Select_readings(t *testing.T) {
+	r := parse(t, `{"rules":[
+		{"endpoint":"/a/{x}","limits":{"*":[{"name":"endpoint","requests":9,"window":"1m"},{"name":"value","requests":9,"window":"1m","per":["path:x"]}]}},
+		{"endpoint":"/a/b/c","cost":2,"limits":{"*":{"name":"shared","requests":9,"window":"1m","per":["client"]}}},
+		{"endpoint":"/{x}/{y}/c","limits":{"*":{"name":"empty","requests":9,"window":"1m"}}},
+		{"endpoint":"*","method":"GET","limits":{"*":{"name":"shared","requests":9,"window":"1m","per":["client"]}}}],
+		"usage":{"endpoint":"/usage","limit":{"name":"usage","requests":9,"window":"1m"}}}`)
+	for path, want := range map[string]string{
+		"/a/b":       "endpoint user:alice 1, value path:x=b 1, shared user:alice 1",
+		"/a/b/":      "endpoint user:alice 1, value path:x=b 1, shared user:alice 1",
+		"/a/b%2Fc":   "endpoint user:alice 1, value path:x=b%2Fc 1, shared user:alice 2, empty user:alice 1",
+		"/a/%62":     "endpoint user:alice 1, value path:x=b 1, shared user:alice 1",
+		"/a//c":      "endpoint user:alice 1, value path:x=c 1, empty user:alice 1, shared user:alice 1",
+		"/%61/b/c":   "shared user:alice 2, empty user:alice 1",
+		"/a/":        "shared user:alice 1",
+		"/%75sage":   "shared user:alice 1, usage user:alice 1",
+		"/usage/":    "shared user:alice 1, usage user:alice 1",
+		"/usage":     "usage user:alice 1",
+		"/a/../a/b":  "",
+		"/a/b%2F%2E": "",
+	} {
+		q := rules.Request{Method: "GET", Path: rules.EncodedPath(path), Caller: caller.Caller{User: "alice"}}
+		s := r.Select(nil, q)
+		var got []string
+		for _, c := range s.Charges {
+			subject, _ := url.PathUnescape(strings.ReplaceAll(c.Subject.String(), "~", "%"))
+			got = append(got, fmt.Sprintf("%s %s %d", c.Limit.Name, subject, c.Cost))
+		}
+		if text := strings.Join(got, ", "); text != want || (s.Usage != nil) != (path == "/usage") {
+			t.Errorf("%s: got %s and usage %t, want %s", path, text, s.Usage != nil, want)
+		}
+		if e := r.Explain(q); path != "/usage" && (!slices.Equal(e.Charges, s.Charges) || !explains(e) || len(slices.CompactFunc(slices.Clone(e.Matches), func(a, b rules.Match) bool { return a.Path == b.Path })) < len(e.Matches)) {
+			t.Errorf("%s: explained: got %+v, want %+v", path, e, s)
+		}
+		if usage := r.IsUsage(q.Path); usage != (path == "/usage") {
+			t.Errorf("%s: IsUsage: got %t", path, usage)
+		}
 	}
-	f.Fuzz(func(t *testing.T, sent, prefix string) {
-		if prefix = rules.DecodedPath(prefix, "").String(); prefix == "/" {
+}
+
+// An exemption of an endpoint applies only if all readings are exempt.
+func TestRules_Select_exemptReadings(t *testing.T) {
+	r := parse(t, `{"rules":[{"endpoint":"*","limits":{"*":{"name":"all","requests":9,"window":"1m"}}}],"exempt":[{"endpoint":"/status/*"},{"endpoint":"/status"},{"endpoint":"/health"},{"endpoint":"/check/{x}"}]}`)
+	for path, want := range map[string]string{
+		"/check/a": "exempt[3]", "/check/": "", "/check//": "", "/check/a/": "",
+		"/health": "exempt[2]", "/%68ealth": "", "/h%65alth": "", "/health/": "", "//health": "", "/status": "exempt[0]", "/status/": "exempt[0]", "/status//a%2Fb/": "exempt[0]", "/%73tatus/a": "", "/status%2Fa": "", "/status/../x": "",
+	} {
+		got := ""
+		if s := r.Select(nil, rules.Request{Method: "GET", Path: rules.EncodedPath(path)}); s.Exemption != nil {
+			got = s.Exemption.Path
+		}
+		if got != want {
+			t.Errorf("%s: got exemption %q, want %q", path, got, want)
+		}
+	}
+}
+
+// A malformed path charges, like a bad credential, the limits by address of the rules for every path.
+func TestRules_Select_malformed(t *testing.T) {
+	r := parse(t, `{"rules":[
+		{"endpoint":"/a","limits":{"*":{"name":"a","requests":9,"window":"1m","per":["ip"]}}},
+		{"endpoint":"*","limits":{"paid":{"name":"paid","requests":9,"window":"1m","per":["ip"]},"*":[{"name":"all","requests":9,"window":"1m","per":["client"]},{"name":"bad","requests":9,"window":"1m","per":["ip"],"only":"bad_credentials"}],
+			"global":[{"name":"address","requests":9,"window":"1m","per":["ip"]},{"name":"everybody","requests":9,"window":"1m","per":["global"]}]}},
+		{"endpoint":"*","method":"POST","limits":{"*":{"name":"post","requests":9,"window":"1m","per":["ip"]}}}],
+		"exempt":[{"ip":"192.0.2.0/24"},{"user":"ops"}]}`)
+	c := caller.Caller{User: "ops", Tier: "paid", IP: netip.MustParsePrefix("203.0.113.7/32")}
+	for _, path := range []string{"/a/..", "/%", "/a%2F.."} {
+		for method, want := range map[string]string{"GET": "bad address", "HEAD": "bad address", "POST": "bad address post", "OPTIONS": ""} {
+			s := r.Select(nil, rules.Request{Method: method, Path: rules.EncodedPath(path), Caller: c})
+			var got []string
+			for _, c := range s.Charges {
+				got = append(got, c.Limit.Name)
+			}
+			if strings.Join(got, " ") != want || !s.Malformed || s.Unmatched || s.Exemption != nil {
+				t.Errorf("%s %s: got %v and %+v, want %s", method, path, got, s, want)
+			}
+		}
+	}
+	c.IP = netip.MustParsePrefix("192.0.2.7/32")
+	if s := r.Select(nil, rules.Request{Method: "GET", Path: rules.EncodedPath("/.."), Caller: c}); !s.Malformed || len(s.Charges) > 0 || s.Exemption == nil {
+		t.Errorf("exempt address: got %+v, want no charges of a malformed path", s)
+	}
+}
+
+// Unmatched reports that no rule applies, but not for exempt requests and OPTIONS.
+func TestRules_Select_unmatched(t *testing.T) {
+	r := parse(t, `{"rules":[{"endpoint":"/a","method":"GET","limits":{"free":{"requests":1,"window":"1m"}}},{"endpoint":"/b/*","limits":{"*":{"requests":1,"window":"1m"}}},{"endpoint":"/c/{x}","limits":{"*":{"requests":1,"window":"1m"}}}],"exempt":[{"endpoint":"/health"}]}`)
+	for request, want := range map[string]bool{
+		"GET /a": false, "HEAD /a": false, "POST /a": true, "GET /%61": false, "DELETE /b/c": false, "GET /v1/a": true, "GET /": true, "OPTIONS /": false, "GET /health": false, "GET /health/": true, "GET /..": false, "GET /c/1": false, "GET /c/": true,
+	} {
+		method, path, _ := strings.Cut(request, " ")
+		if s := r.Select(nil, rules.Request{Method: method, Path: rules.EncodedPath(path)}); s.Unmatched != want {
+			t.Errorf("%s: got unmatched %t, want %t", request, s.Unmatched, want)
+		}
+	}
+}
+
+// With ignore_case, the spelling of an endpoint in the document has no effect either. Endpoints that no path can match
+// are mistakes.
+func TestParse_spelling(t *testing.T) {
+	r := parse(t, `{"ignore_case":true,"rules":[{"endpoint":"/API/{Id}/Ä","limits":{"*":{"requests":1,"window":"1m"}}}],"exempt":[{"endpoint":"/Health"}],"usage":{"endpoint":"/Usage","limit":{"requests":9,"window":"1m"}}}`)
+	for _, path := range []string{"/API/1/Ä", "/api/1/ä", "/aPi/X/%C3%84"} {
+		if got := r.Charges(nil, "GET", rules.EncodedPath(path), alice); len(got) != 1 {
+			t.Errorf("%s: got %d charges, want 1", path, len(got))
+		}
+	}
+	if s := r.Select(nil, rules.Request{Method: "GET", Path: rules.EncodedPath("/hEALTH"), Caller: alice}); s.Exemption == nil {
+		t.Error("/hEALTH: got no exemption, want one")
+	}
+	if s := r.Select(nil, rules.Request{Method: "GET", Path: rules.EncodedPath("/uSAGE"), Caller: alice}); s.Usage == nil {
+		t.Error("/uSAGE: got no usage request, want one")
+	}
+	for fields, want := range map[string]string{
+		`"ignore_case":1,`:                         "ignore_case: got 1, want true or false",
+		`"ignore_parameters":true,`:                `rules[0].endpoint: got "/a;b\\c", which no path matches with ignore_parameters or backslash_is_slash; want /a`,
+		`"backslash_is_slash":true,`:               `rules[0].endpoint: got "/a;b\\c", which no path matches with ignore_parameters or backslash_is_slash; want /a;b/c`,
+		`"ignore_suffix":"yes",`:                   `ignore_suffix: got "yes", want true or false`,
+		`"ignore_suffix":true,"ignore_case":true,`: "",
+	} {
+		_, err := rules.Parse([]byte(`{`+fields+`"rules":[{"endpoint":"/a;b\\c","limits":{"*":{"requests":1,"window":"1m"}}}]}`), rules.Options{})
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: got error %v, want %q", fields, err, want)
+		}
+	}
+}
+
+// A plain path is its only reading, and Select allocates nothing for it.
+func TestRules_Select_plainAllocations(t *testing.T) {
+	for _, fields := range []string{"", everySetting} {
+		r := parse(t, `{`+fields+`"rules":[{"endpoint":"/a/{x}","limits":{"*":{"name":"x","requests":9,"window":"1m"}}},{"endpoint":"*","limits":{"*":{"name":"all","requests":9,"window":"1m","per":["client"]}}}],"exempt":[{"endpoint":"/health"}]}`)
+		charges := r.Charges(nil, "GET", rules.EncodedPath("/a/b"), alice)
+		if n := testing.AllocsPerRun(100, func() {
+			r.Select(charges[:0], rules.Request{Method: "GET", Path: rules.EncodedPath("/v1/a/b").Below("/v1"), Caller: alice})
+		}); n != 0 || len(charges) != 2 {
+			t.Errorf("%s: got %v allocations and %d charges, want 0 and 2", fields, n, len(charges))
+		}
+	}
+}
+
+// FuzzPath checks the readings of any path: their number is bounded, none has a dot segment, and a plain path is its only
+// reading. The paths that an http.ServeMux and a server of files can derive from it are among the readings.
+func FuzzPath(f *testing.F) {
+	for _, seed := range []string{"/", "//a/%73/b/", "/.", "/%2f%2e%2e", "/%2541", "/%25%34%31", "/a%", "/%zz%2F..%2F..%2Fq", "/a%00\xff", "/v1/%2e", "/a;b+c\\d", "/a #?", "/%2F%61//A.b.c;%3B%5C/ "} {
+		f.Add(seed, "/v1", true, false)
+		f.Add(seed, "", false, true)
+	}
+	f.Fuzz(func(t *testing.T, sent, prefix string, decoded, settings bool) {
+		if !rules.Plain(prefix) || prefix == "/" {
 			prefix = ""
 		}
-		paths := []rules.Path{rules.DecodedPath(sent, prefix)}
-		parsed, err := rules.ParsePath(sent, prefix)
-		if _, malformed := url.PathUnescape(sent); (err != nil) != (malformed != nil) {
-			t.Errorf("%q: got error %v, want an error only if net/url returns one: %v", sent, err, malformed)
+		p, most, fields := rules.EncodedPath(sent), 27, ""
+		if decoded {
+			p = rules.DecodedPath(sent)
 		}
-		if err == nil {
-			paths = append(paths, parsed)
+		if settings {
+			most, fields = 54, everySetting
 		}
-		for _, p := range paths {
-			normal := p.String()
-			if !strings.HasPrefix(normal, "/") || strings.Contains(normal+"/", "//") && normal != "/" || strings.Contains(normal+"/", "/./") || strings.Contains(normal+"/", "/../") {
-				t.Errorf("%q: got %q, want a normal path", sent, normal)
+		readings := read(t, fields, p.Below(prefix))
+		if len(readings) > most {
+			t.Errorf("%q: got %d readings, want at most %d", sent, len(readings), most)
+		}
+		for i, path := range readings {
+			if !strings.HasPrefix(path, "/") || strings.Contains(path+"/", "/../") || strings.Contains(path+"/", "/./") || slices.Contains(readings[:i], path) {
+				t.Errorf("%q: got reading %q of %q, want paths without dot segments, each once", sent, path, readings)
 			}
-			u := p.URL("")
-			if again := rules.URLPath(u); again.String() != normal {
-				t.Errorf("%q: got %q, but %q from its URL; want the same path", sent, normal, again)
-			}
-			if again, err := url.ParseRequestURI(u.RequestURI()); err != nil || rules.URLPath(again).String() != normal {
-				t.Errorf("%q: got %q, but %v, %v from its request line; want the same path", sent, normal, again, err)
-			}
+		}
+		if rules.Plain(sent) && prefix == "" && !settings && !slices.Equal(readings, []string{sent}) {
+			t.Errorf("%q: got readings %q, want only the path", sent, readings)
+		}
+		if _, err := url.PathUnescape(sent); !decoded && err != nil && readings != nil {
+			t.Errorf("%q: got readings %q, want a malformed path", sent, readings)
+		}
+		u, err := url.ParseRequestURI(sent)
+		if err != nil || u.Path == "" || u.RawQuery != "" || u.ForceQuery || u.Host != "" || u.Scheme != "" || settings || prefix != "" || readings == nil {
+			return
+		}
+		if !slices.Contains(readings, u.Path) || !slices.Contains(readings, sent) {
+			t.Errorf("%q: got readings %q, want %q among them", sent, readings, u.Path)
 		}
 	})
 }

@@ -35,7 +35,7 @@ func TestRules_Select_per(t *testing.T) {
 		{"bad credential", "GET", "/docs/7", nil, caller.Caller{Rejected: true}, "method:GET|ip:203.0.113.7 method"},
 	} {
 		c.caller.IP = address
-		q := rules.Request{Method: c.method, Path: rules.MustParsePath(c.path), Header: c.header, Caller: c.caller}
+		q := rules.Request{Method: c.method, Path: rules.EncodedPath(c.path), Header: c.header, Caller: c.caller}
 		var got []string
 		s := r.Select(nil, q)
 		for _, charge := range s.Charges {
@@ -60,7 +60,7 @@ func TestRules_Select_perLong(t *testing.T) {
 	seen := map[string]bool{}
 	for _, end := range []string{"a", "b"} {
 		long := strings.Repeat("x", 100_000) + end
-		q := rules.Request{Method: "GET", Path: rules.MustParsePath("/docs/" + long), Header: http.Header{"X-Tenant": {long}}, Caller: caller.Caller{User: "u", Claims: map[string]string{"org": "o"}}}
+		q := rules.Request{Method: "GET", Path: rules.EncodedPath("/docs/" + long), Header: http.Header{"X-Tenant": {long}}, Caller: caller.Caller{User: "u", Claims: map[string]string{"org": "o"}}}
 		for _, charge := range r.Select(nil, q).Charges {
 			if s := charge.Subject.String(); len(s) > 144 {
 				t.Errorf("%s: got a subject of %d bytes, want at most 144", charge.Limit.Name, len(s))
@@ -82,13 +82,13 @@ func TestRules_Select_perSwapped(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, charge := range r.Select(nil, rules.Request{Method: "GET", Path: rules.MustParsePath("/a/b")}).Charges {
+	for _, charge := range r.Select(nil, rules.Request{Method: "GET", Path: rules.EncodedPath("/a/b")}).Charges {
 		got = append(got, charge.Subject.String())
 	}
 	if want := []string{"path:team=a", "path:team=b"}; !slices.Equal(got, want) {
 		t.Errorf("got charges on %v, want %v", got, want)
 	}
-	if same := r.Select(nil, rules.Request{Method: "GET", Path: rules.MustParsePath("/a/a")}).Charges; len(same) != 1 {
+	if same := r.Select(nil, rules.Request{Method: "GET", Path: rules.EncodedPath("/a/a")}).Charges; len(same) != 1 {
 		t.Errorf("/a/a: got %d charges, want 1", len(same))
 	}
 }
@@ -100,7 +100,7 @@ func TestRules_Select_usageRejected(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q := rules.Request{Method: "GET", Path: rules.MustParsePath("/_usage"), Caller: caller.Caller{User: "u", IP: netip.MustParsePrefix("192.0.2.1/32")}}
+	q := rules.Request{Method: "GET", Path: rules.EncodedPath("/_usage"), Caller: caller.Caller{User: "u", IP: netip.MustParsePrefix("192.0.2.1/32")}}
 	if s := r.Select(nil, q); s.Usage == nil || len(s.Charges) != 1 || s.Charges[0].Limit.Name != "_usage" {
 		t.Errorf("a user: got %+v, want the usage, and a charge on its limit", s)
 	}
@@ -127,7 +127,7 @@ func TestParse_perNotes(t *testing.T) {
 func TestRules_Of_per(t *testing.T) {
 	r := load(t, "testdata/good/per.json")
 	v := rules.Values{Caller: caller.Caller{User: "u"}, Parameters: map[string]string{"id": "7"}}
-	q := rules.Request{Method: "GET", Path: rules.MustParsePath("/docs/7"), Caller: v.Caller}
+	q := rules.Request{Method: "GET", Path: rules.EncodedPath("/docs/7"), Caller: v.Caller}
 	for _, charge := range r.Select(nil, q).Charges[:2] {
 		if got := r.Of(v, charge.Subject); len(got) != 1 || got[0].Charge.Limit != charge.Limit {
 			t.Errorf("%s: got %+v, want the limit %s", charge.Subject, got, charge.Limit.Name)
@@ -142,7 +142,7 @@ func TestRules_Select_perOrder(t *testing.T) {
 		{"endpoint":"/{x}/{y}","method":"GET","limits":{"*":{"name":"pair","requests":10,"window":"1m","per":["path:x","path:y"]}}},
 		{"endpoint":"/{y}/{x}","method":"POST","limits":{"*":{"name":"pair","requests":10,"window":"1m","per":["path:x","path:y"]}}}]}`)
 	for method, want := range map[string]string{"GET": "path:x=1|path:y=2", "POST": "path:x=2|path:y=1"} {
-		charges := r.Select(nil, rules.Request{Method: method, Path: rules.MustParsePath("/1/2")}).Charges
+		charges := r.Select(nil, rules.Request{Method: method, Path: rules.EncodedPath("/1/2")}).Charges
 		if len(charges) != 1 || charges[0].Subject.String() != want {
 			t.Errorf("%s: got charges %v, want one on %s", method, charges, want)
 		}

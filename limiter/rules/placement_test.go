@@ -78,7 +78,7 @@ func placement(r *rules.Rules) string {
 		if method == "" {
 			method = http.MethodGet
 		}
-		path := rules.MustParsePath(strings.NewReplacer("{", "", "}", "", "*", "x").Replace("/" + strings.TrimPrefix(endpoint, "/")))
+		path := rules.EncodedPath(strings.NewReplacer("{", "", "}", "", "*", "x").Replace("/" + strings.TrimPrefix(endpoint, "/")))
 		for _, tier := range append(r.Tiers(), "other") {
 			c := caller.Caller{User: "u", APIKey: "k", IP: address, Tier: tier, Claims: map[string]string{"org": "o"}}
 			for _, charge := range r.Charges(nil, method, path, c) {

@@ -3,6 +3,7 @@ package rules_test
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +21,7 @@ var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func decide(t *testing.T, r *rules.Rules, path string, caller caller.Caller) {
 	t.Helper()
-	charges := r.Charges(nil, "GET", rules.MustParsePath(path), caller)
+	charges := r.Charges(nil, "GET", rules.EncodedPath(path), caller)
 	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{Cells: storetest.Must(memstore.New(memstore.Options{}))}))
 	if _, err := l.Take(t.Context(), start, charges); err != nil || len(charges) == 0 {
 		t.Errorf("%s: got %d charges, %v; want at least one and no error", path, len(charges), err)
@@ -77,6 +78,47 @@ func TestParse_items_exact(t *testing.T) {
 	}
 }
 
+// The readings of a path can match more rules than a plain path. A store still accepts their charges: each limit of a
+// subject is charged once, and a subject has at most MaxCharges limits.
+func TestRules_Select_readingsFit(t *testing.T) {
+	most := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		var texts []string
+		for range rapid.IntRange(2, 6).Draw(rt, "rules") {
+			texts = append(texts, drawRule(rt, len(texts)).text)
+		}
+		r, err := rules.Parse([]byte(document(texts...)), rules.Options{})
+		if err != nil {
+			return
+		}
+		var path strings.Builder
+		for range rapid.IntRange(1, 5).Draw(rt, "segments") {
+			path.WriteString(rapid.SampledFrom([]string{"/", "/", "//", "%2F", "%2f"}).Draw(rt, "separator"))
+			path.WriteString(rapid.SampledFrom([]string{"a", "b", "z", "%61", ""}).Draw(rt, "segment"))
+		}
+		for _, caller := range callers {
+			caller.Tier = rapid.SampledFrom([]string{"free", "paid"}).Draw(rt, "tier")
+			q := rules.Request{Method: "GET", Path: rules.EncodedPath("/" + path.String()), Caller: caller}
+			charges := r.Select(nil, q).Charges
+			counts := map[limiter.Subject]int{}
+			for _, c := range charges {
+				counts[c.Subject]++
+				most = max(most, counts[c.Subject])
+			}
+			l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{Cells: storetest.Must(memstore.New(memstore.Options{}))}))
+			if _, err := l.Take(t.Context(), start, charges); err != nil {
+				rt.Fatalf("%s: got error %v, want none", q.Path, err)
+			}
+			if e := r.Explain(q); !slices.Equal(e.Charges, charges) || !explains(e) {
+				rt.Fatalf("%s: explained: got %+v, want the charges %+v", q.Path, e, charges)
+			}
+		}
+	})
+	if most < fitting {
+		t.Errorf("got at most %d limits of a subject, want at least %d", most, fitting)
+	}
+}
+
 // crowded reports whether the limits of some caller do not fit an item.
 func crowded(rt *rapid.T, list []drawn, split bool) bool {
 	all := map[item][2]map[limiter.ID]bool{} // limits of callers of all tiers; index 0 has those without shards, index 1 those with shards
@@ -84,7 +126,7 @@ func crowded(rt *rapid.T, list []drawn, split bool) bool {
 		for _, caller.Tier = range []string{"free", "paid", "other"} {
 			own := map[item][2]map[limiter.ID]bool{}
 			for _, d := range list {
-				for _, c := range alone(rt, d.text).Charges(nil, cmp.Or(d.method, "GET"), rules.MustParsePath(d.path), caller) {
+				for _, c := range alone(rt, d.text).Charges(nil, cmp.Or(d.method, "GET"), rules.EncodedPath(d.path), caller) {
 					name, _, _ := strings.Cut(c.Subject.String(), "|endpoint:")
 					it := item{subject: limiter.Custom("", name), shadow: c.Limit.Shadow, cells: c.Limit.Spread.Cells > 0}
 					if !strings.HasPrefix(c.Limit.Name, "shared") && (split || it.cells) {

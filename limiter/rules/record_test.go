@@ -47,7 +47,7 @@ const recordDocument = `{"version":100,"rules":[{"endpoint":"/a","cost":2,"limit
 // fingerprints returns the name, fingerprint and version of each limit of a request with a key of acme.
 func fingerprints(r *rules.Rules, c caller.Caller) string {
 	var words []string
-	for _, charge := range r.Charges(nil, "GET", rules.MustParsePath("/a"), c) {
+	for _, charge := range r.Charges(nil, "GET", rules.EncodedPath("/a"), c) {
 		words = append(words, fmt.Sprintf("%s %s v%d", charge.Limit.Name, charge.Limit.Fingerprint(), charge.Limit.Version))
 	}
 	return strings.Join(words, ", ")
@@ -103,7 +103,7 @@ func TestRules_CheckLimits(t *testing.T) {
 		if got := fmt.Sprint(err); (err == nil) != (c.want == "") || !strings.HasPrefix(got, c.want) && c.want != "" {
 			t.Errorf("%s: got %v, want %q", c.limits, err, c.want)
 		}
-		q := rules.Request{Method: "GET", Path: rules.MustParsePath("/a"), Caller: caller.Caller{APIKey: "x", Tier: "free", Limits: limits}}
+		q := rules.Request{Method: "GET", Path: rules.EncodedPath("/a"), Caller: caller.Caller{APIKey: "x", Tier: "free", Limits: limits}}
 		s := r.Select(nil, q)
 		if (s.Ignored != nil) != c.ignored {
 			t.Errorf("%s: got the reason %v, want one: %t", c.limits, s.Ignored, c.ignored)
@@ -132,7 +132,7 @@ func TestRules_record_mistake(t *testing.T) {
 		{`{"changed":1000,"rates":{"search":"5"}} {}`, 1100},
 		{strings.Repeat(" ", 5000), 100},
 	} {
-		q := rules.Request{Method: "GET", Path: rules.MustParsePath("/a"), Caller: caller.Caller{APIKey: "x", Tier: "free", Limits: caller.ParseLimits(c.text)}}
+		q := rules.Request{Method: "GET", Path: rules.EncodedPath("/a"), Caller: caller.Caller{APIKey: "x", Tier: "free", Limits: caller.ParseLimits(c.text)}}
 		s := r.Select(nil, q)
 		if got := s.Charges[0].Limit; s.Ignored == nil || got.Fingerprint() != "sliding/1m0s/10" || got.Version != c.version && c.version != 100 {
 			t.Errorf("%.60s: got %s of version %d with the reason %v, want the limit of the document with version %d and a reason", c.text, got.Fingerprint(), got.Version, s.Ignored, c.version)
@@ -140,7 +140,7 @@ func TestRules_record_mistake(t *testing.T) {
 	}
 	// The sum of both versions is above MaxVersion, so a store could not keep it.
 	high := parse(t, fmt.Sprintf(`{"version":%d,"rules":[{"endpoint":"/a","limits":{"*":{"requests":9,"window":"1m"}}}]}`, int64(limiter.MaxVersion)))
-	s := high.Select(nil, rules.Request{Method: "GET", Path: rules.MustParsePath("/a"), Caller: caller.Caller{APIKey: "x", Limits: limitsOf(t, 1000, "a=5")}})
+	s := high.Select(nil, rules.Request{Method: "GET", Path: rules.EncodedPath("/a"), Caller: caller.Caller{APIKey: "x", Limits: limitsOf(t, 1000, "a=5")}})
 	if s.Ignored == nil || s.Charges[0].Limit.Version != limiter.MaxVersion {
 		t.Errorf("version above the maximum: got version %d and the reason %v, want the limit of the document", s.Charges[0].Limit.Version, s.Ignored)
 	}
@@ -151,9 +151,9 @@ func TestRules_record_mistake(t *testing.T) {
 func TestRules_record_cached(t *testing.T) {
 	r := parse(t, recordDocument)
 	acme := caller.Caller{APIKey: "acme", Tier: "free", Limits: limitsOf(t, 1000, "search=5000 anchor=31")}
-	first := r.Charges(nil, "GET", rules.MustParsePath("/a"), acme)
+	first := r.Charges(nil, "GET", rules.EncodedPath("/a"), acme)
 	acme.Limits = caller.ParseLimits(acme.Limits.Text()) // a read of the record returns an equal, but different, Limits
-	path, dst := rules.MustParsePath("/a"), make([]limiter.Charge, 0, 16)
+	path, dst := rules.EncodedPath("/a"), make([]limiter.Charge, 0, 16)
 	if allocs := testing.AllocsPerRun(100, func() { dst = r.Charges(dst[:0], "GET", path, acme) }); allocs > 0 {
 		t.Errorf("got %g allocations for a request, want 0", allocs)
 	}
@@ -177,7 +177,7 @@ func TestRules_record_horizon(t *testing.T) {
 	r := parse(t, recordDocument)
 	const days = 24 * time.Hour
 	acme := caller.Caller{APIKey: "acme", Tier: "paid", Limits: limitsOf(t, 1000, "search=5000/90d")}
-	for _, c := range r.Charges(nil, "GET", rules.MustParsePath("/a"), acme) {
+	for _, c := range r.Charges(nil, "GET", rules.EncodedPath("/a"), acme) {
 		if c.Subject == limiter.APIKey("acme") && c.Limit.Horizon < 90*days {
 			t.Errorf("limit %s: got a horizon of %s, want at least 90 days", c.Limit.Name, c.Limit.Horizon)
 		}
@@ -220,7 +220,7 @@ func TestRules_record_differential(t *testing.T) {
 				read[i] = min(read[i]+1, len(documents)-1)
 			}
 			now = now.Add(time.Duration(rng.IntN(int(10 * time.Second))))
-			charges := documents[read[i]].Charges(nil, "GET", rules.MustParsePath("/a"), caller.Caller{APIKey: "acme", Limits: records[seen[i]]})
+			charges := documents[read[i]].Charges(nil, "GET", rules.EncodedPath("/a"), caller.Caller{APIKey: "acme", Limits: records[seen[i]]})
 			most = max(most, charges[0].Limit.Rate.Requests)
 			d, err := limiters[i].Take(t.Context(), now, charges)
 			if err != nil {
@@ -233,7 +233,7 @@ func TestRules_record_differential(t *testing.T) {
 		if admitted > most {
 			t.Fatalf("seed %d: got %d admitted in one window, want at most %d", seed, admitted, most)
 		}
-		last := documents[len(documents)-1].Charges(nil, "GET", rules.MustParsePath("/a"), caller.Caller{APIKey: "acme", Limits: records[len(records)-1]})
+		last := documents[len(documents)-1].Charges(nil, "GET", rules.EncodedPath("/a"), caller.Caller{APIKey: "acme", Limits: records[len(records)-1]})
 		if d, err := limiters[0].Take(t.Context(), now, last); err != nil || d.Superseded {
 			t.Fatalf("seed %d: got superseded rules, error %v; want the newest document and record to decide in the end", seed, err)
 		}
@@ -248,7 +248,7 @@ func TestRules_record_converts(t *testing.T) {
 	now := time.Date(2026, 3, 4, 5, 0, 0, 0, time.UTC)
 	remaining := func(limits *caller.Limits) int64 {
 		t.Helper()
-		charges := r.Charges(nil, "GET", rules.MustParsePath("/a"), caller.Caller{APIKey: "acme", Limits: limits})
+		charges := r.Charges(nil, "GET", rules.EncodedPath("/a"), caller.Caller{APIKey: "acme", Limits: limits})
 		results := make([]algo.Result, 1)
 		if _, err := store.Take(t.Context(), algo.InstantOf(now), charges[0].Subject, charges, results); err != nil {
 			t.Fatal(err)

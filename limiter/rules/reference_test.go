@@ -64,7 +64,7 @@ func TestReference(t *testing.T) {
 // The bucket example in RULES.md shows the numbers that a client receives.
 func TestReference_bucket(t *testing.T) {
 	r := parse(t, document(rule("/search", "", `"free":{"requests":100,"window_seconds":60,"algorithm":"token_bucket","burst":20}`)))
-	charge := r.Charges(nil, "GET", rules.MustParsePath("/search"), alice)
+	charge := r.Charges(nil, "GET", rules.EncodedPath("/search"), alice)
 	charge[0].Cost = 20
 	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))
 	for _, passes := range []bool{true, false} {

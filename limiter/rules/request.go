@@ -20,7 +20,8 @@ type Request struct {
 	Header http.Header
 	Caller caller.Caller
 
-	parameters map[string]string // values of the path parameters by name; if nil, they are read from Path
+	path       reading           // the reading of Path that is charged
+	parameters map[string]string // values of the path parameters by name; if nil, they are read from path
 }
 
 // otherMethod stands for all methods that no rule can name. Without it, each invented method would have a
@@ -43,7 +44,7 @@ func (q *Request) parameter(name string, at int) string {
 	if q.parameters != nil {
 		return q.parameters[name]
 	}
-	return q.Path.segment(at)
+	return q.path.segment(at)
 }
 
 // field returns the value of a header field. If the field is repeated, field joins its values with a

@@ -56,7 +56,7 @@ func TestRules_Of_endpoints(t *testing.T) {
 	if got := r.Of(rules.Values{Caller: alice}, alice.Subject()); len(got) != 9 || got[0].Charge.Subject.String() != "user:alice|endpoint::/e0" || got[8].Charge.Subject != alice.Subject() {
 		t.Errorf("caller: got %+v, want the limits of nine items", got)
 	}
-	if got := r.Of(rules.Values{Caller: alice}, r.Charges(nil, "GET", rules.MustParsePath("/e3"), alice)[0].Subject); len(got) != 1 || got[0].Path != "rules[3].limits.*" {
+	if got := r.Of(rules.Values{Caller: alice}, r.Charges(nil, "GET", rules.EncodedPath("/e3"), alice)[0].Subject); len(got) != 1 || got[0].Path != "rules[3].limits.*" {
 		t.Errorf("one endpoint: got %+v, want only rules[3].limits.*", got)
 	}
 }

@@ -29,6 +29,7 @@ type Rules struct {
 	headers     []string
 	costFields  []string
 	split       bool // each endpoint of a caller has its own item
+	spelling    *spelling
 }
 
 // PerEndpoint reports whether each endpoint of a caller has its own item, because all limits of a
@@ -46,6 +47,11 @@ type rule struct {
 
 	onError        limiter.OnError
 	localProcesses int
+}
+
+// accepts reports whether the rule applies to requests of a method.
+func (r *rule) accepts(method string) bool {
+	return r.method == "" || r.method == method || r.method == http.MethodGet && method == http.MethodHead
 }
 
 // label returns the rule's label in metrics: its method, if it has one, and its endpoint.
@@ -156,25 +162,50 @@ type Selection struct {
 	Ignored error
 	// Usage returns the result of Own, if the request is for the usage endpoint. Otherwise it is nil.
 	Usage func() (list []Listed, complete bool)
+	// Malformed reports that the path has a dot segment in one of its readings, or a % without two hexadecimal
+	// digits after it. Such a request must be refused.
+	Malformed bool
+	// Unmatched reports that no rule applies to the request. It is false for an exempt request, for OPTIONS, and
+	// for a malformed path.
+	Unmatched bool
 }
 
 // Select returns what the rules select for a request, and appends its charges to dst.
 //
+// - The request charges the limits of the rules that match any reading of its path.
+// - A request with a malformed path charges, like a rejected credential, the limits by address of the rules for
+// every path.
 // - An OPTIONS request has no charges. HEAD counts as GET.
 // - If the caller lacks an identity by which a limit counts, the request does not charge that limit.
 // - A request with a rejected credential charges only limits by address.
 // - A limit with the field "only" charges only the requests that this field selects.
 func (r *Rules) Select(dst []limiter.Charge, q Request) Selection {
-	s := Selection{Charges: dst, Tier: r.Tier(q.Caller.Tier), Exemption: r.exempt.of(&q)}
+	var one [1]reading
+	paths, ok := r.spelling.readings(one[:0], q.Path)
+	if !ok {
+		return r.selectMalformed(dst, q)
+	}
+	s := Selection{Charges: dst, Tier: r.Tier(q.Caller.Tier), Exemption: r.exempt.of(&q, paths)}
 	var buffer [16]int
-	matched := r.index.match(buffer[:0], q.Path)
-	if r.asksUsage(&q, matched) {
+	matched := r.index.match(buffer[:0], paths...)
+	if r.asksUsage(&q, matched) && r.isUsage(paths) {
 		own := q // the closure gets a copy, so that q itself is not allocated on the heap for every request
 		s.Usage = func() ([]Listed, bool) { return r.Own(own) }
 		matched = matched[len(matched)-1:] // the last rule is the usage endpoint; the request charges only its limit
 	}
 	if s.Exemption == nil {
-		s.Charges, s.Ignored = r.charge(dst, matched, &q)
+		s.Charges, s.Ignored = r.charge(dst, matched, paths, &q)
+		s.Unmatched = len(s.Charges) == len(dst) && q.Method != http.MethodOptions && !slices.ContainsFunc(matched, func(i int) bool { return r.rules[i].accepts(q.Method) })
+	}
+	return s
+}
+
+// selectMalformed returns what the rules select for a request with a malformed path.
+func (r *Rules) selectMalformed(dst []limiter.Charge, q Request) Selection {
+	q.Caller = caller.Caller{IP: q.Caller.IP, Rejected: true}
+	s := Selection{Charges: dst, Tier: r.Tier(""), Exemption: r.exempt.of(&q, nil), Malformed: true}
+	if s.Exemption == nil {
+		s.Charges, s.Ignored = r.charge(dst, r.index.below, []reading{{}}, &q)
 	}
 	return s
 }
@@ -185,28 +216,30 @@ func (r *Rules) Charges(dst []limiter.Charge, method string, path Path, caller c
 }
 
 // charge appends the charges of a request to dst. matched are the indexes of the rules whose endpoint
-// matches the path. charge also sets q.Caller.Tier. ignored is Selection.Ignored.
-func (r *Rules) charge(dst []limiter.Charge, matched []int, q *Request) (charges []limiter.Charge, ignored error) {
-	method := q.Method
-	switch method {
-	case http.MethodOptions:
+// matches one of the readings of the path, and paths are the readings. charge also sets q.Caller.Tier. ignored
+// is Selection.Ignored.
+func (r *Rules) charge(dst []limiter.Charge, matched []int, paths []reading, q *Request) (charges []limiter.Charge, ignored error) {
+	if q.Method == http.MethodOptions {
 		return dst, nil
-	case http.MethodHead:
-		method = http.MethodGet
 	}
 	q.Caller.Tier = r.Tier(q.Caller.Tier)
 	c := charger{rules: r, charges: dst, from: len(dst)}
 	for _, i := range matched {
 		rule := &r.rules[i]
-		if rule.method != "" && rule.method != method {
+		if !rule.accepts(q.Method) {
 			continue
 		}
-		if limits, ok := rule.limits[q.Caller.Tier]; ok {
-			c.add(q, limits)
-		} else {
-			c.add(q, rule.limits[document.OtherTiers])
+		for i := range paths {
+			if !c.reads(q, rule, paths, i) {
+				continue
+			}
+			if limits, ok := rule.limits[q.Caller.Tier]; ok {
+				c.add(q, limits)
+			} else {
+				c.add(q, rule.limits[document.OtherTiers])
+			}
+			c.add(q, rule.limits[document.Global])
 		}
-		c.add(q, rule.limits[document.Global])
 	}
 	return c.charges, c.ignored
 }
@@ -219,6 +252,16 @@ type charger struct {
 	from     int
 	ignored  error              // see Selection
 	subjects [8]limiter.Subject // subject by index of the class; set at the first use
+}
+
+// reads reports whether a reading of the path matches a rule, and sets q.path to it. A single reading matches.
+func (c *charger) reads(q *Request, r *rule, paths []reading, i int) bool {
+	q.path = paths[i]
+	if len(paths) == 1 {
+		return true
+	}
+	c.subjects = [8]limiter.Subject{} // a subject can contain a part of the path
+	return r.pattern.matches(q.path)
 }
 
 func (c *charger) add(q *Request, limits []limit) {

@@ -25,7 +25,7 @@ func numbers(charges []limiter.Charge) string {
 func TestParse_spread(t *testing.T) {
 	r := load(t, "testdata/good/spread.json")
 	want := map[string]limiter.Spread{"lease": {Lease: 50}, "shards": {Shards: 8}, "sync": {Sync: 100 * time.Millisecond}, "cells": {Cells: 10}, "queue": {}, "log": {}}
-	for _, c := range r.Charges(nil, "GET", rules.MustParsePath("/a"), alice) {
+	for _, c := range r.Charges(nil, "GET", rules.EncodedPath("/a"), alice) {
 		if c.Limit.Spread != want[c.Limit.Name] || !c.Limit.Shadow {
 			t.Errorf("%s: got %+v, shadow %t; want %+v, shadow", c.Limit.Name, c.Limit.Spread, c.Limit.Shadow, want[c.Limit.Name])
 		}
@@ -41,7 +41,7 @@ func TestParse_shadow(t *testing.T) {
 	r := parse(t, `{"rules":[
 		{"endpoint":"/a","limits":{"*":{"requests":10,"window":"1m"}}},
 		{"endpoint":"/a","mode":"shadow","limits":{"*":{"requests":5,"window":"1m"}}}]}`)
-	charges := r.Charges(nil, "GET", rules.MustParsePath("/a"), alice)
+	charges := r.Charges(nil, "GET", rules.EncodedPath("/a"), alice)
 	if len(charges) != 2 || charges[0].Limit.Shadow || !charges[1].Limit.Shadow || charges[0].Limit.ID != charges[1].Limit.ID {
 		t.Fatalf("got charges %+v, want an enforced and a shadow limit with one ID", charges)
 	}
@@ -83,7 +83,7 @@ func TestParse_large(t *testing.T) {
 		}
 		var got []limiter.Spread
 		for _, path := range []string{"/a", "/b", "/c", "/d", "/e", "/f", "/g", "/h"} {
-			got = append(got, r.Charges(nil, "GET", rules.MustParsePath(path), alice)[0].Limit.Spread)
+			got = append(got, r.Charges(nil, "GET", rules.EncodedPath(path), alice)[0].Limit.Spread)
 		}
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s above %d: got %+v, want %+v", c.key, c.above, got, c.want)
@@ -102,7 +102,7 @@ func TestParse_maxDelay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := r.Charges(nil, "GET", rules.MustParsePath("/"), alice)[0].Limit.Fingerprint(); got != want {
+		if got := r.Charges(nil, "GET", rules.EncodedPath("/"), alice)[0].Limit.Fingerprint(); got != want {
 			t.Errorf("MaxDelay %s: got %s, want %s", delay, got, want)
 		}
 	}
@@ -137,13 +137,13 @@ func TestParse_overrides(t *testing.T) {
 		{"/b", caller.Caller{User: "bob", Claims: map[string]string{"org": "acme"}}, "team bucket/51.428571429s/3"},
 		{"/b", caller.Caller{User: "bob", Claims: map[string]string{"org": "umbrella"}}, "team sliding/1h0m0s/10"},
 	} {
-		if got := numbers(r.Charges(nil, "GET", rules.MustParsePath(c.path), c.caller)); got != c.want {
+		if got := numbers(r.Charges(nil, "GET", rules.EncodedPath(c.path), c.caller)); got != c.want {
 			t.Errorf("%s %+v:\n got %s\nwant %s", c.path, c.caller, got, c.want)
 		}
 	}
 	// An override keeps the ID of its limit. The horizon of both limits is the longest horizon of all
 	// callers.
-	own, others := r.Charges(nil, "GET", rules.MustParsePath("/a"), alice)[0].Limit, r.Charges(nil, "GET", rules.MustParsePath("/a"), caller.Caller{User: "bob"})[0].Limit
+	own, others := r.Charges(nil, "GET", rules.EncodedPath("/a"), alice)[0].Limit, r.Charges(nil, "GET", rules.EncodedPath("/a"), caller.Caller{User: "bob"})[0].Limit
 	if own.ID != others.ID || own.Horizon < 60*24*time.Hour || others.Horizon != own.Horizon {
 		t.Errorf("got IDs %s and %s, horizons %s and %s; want one ID, and one horizon of at least 60 days", own.ID, others.ID, own.Horizon, others.Horizon)
 	}
@@ -182,17 +182,17 @@ func TestParse_overrides_all(t *testing.T) {
 	for _, tier := range []string{"free", "paid", "gold"} {
 		for _, path := range []string{"/a", "/b"} {
 			for _, user := range []string{"alice", "bob"} {
-				if got, want := numbers(r.Charges(nil, "GET", rules.MustParsePath(path), caller.Caller{User: user, Tier: tier})), "s sliding/1m0s/5, s sliding/1m0s/5"; got != want {
+				if got, want := numbers(r.Charges(nil, "GET", rules.EncodedPath(path), caller.Caller{User: user, Tier: tier})), "s sliding/1m0s/5, s sliding/1m0s/5"; got != want {
 					t.Errorf("%s %s of %s: got %s, want %s", tier, path, user, got, want)
 				}
 			}
 		}
 	}
-	a, b := r.Charges(nil, "GET", rules.MustParsePath("/a"), caller.Caller{User: "alice", Tier: "free"})[0], r.Charges(nil, "GET", rules.MustParsePath("/b"), caller.Caller{User: "alice", Tier: "free"})[0]
+	a, b := r.Charges(nil, "GET", rules.EncodedPath("/a"), caller.Caller{User: "alice", Tier: "free"})[0], r.Charges(nil, "GET", rules.EncodedPath("/b"), caller.Caller{User: "alice", Tier: "free"})[0]
 	if a.Limit != b.Limit {
 		t.Error("override of a shared count: got two limits, want one")
 	}
-	if shadow := r.Charges(nil, "GET", rules.MustParsePath("/a"), alice)[1].Limit; !shadow.Shadow {
+	if shadow := r.Charges(nil, "GET", rules.EncodedPath("/a"), alice)[1].Limit; !shadow.Shadow {
 		t.Error("override of a shadow limit: got an enforced limit, want a shadow limit")
 	}
 }
@@ -217,7 +217,7 @@ func TestParse_overrides_combined(t *testing.T) {
 		{caller.Caller{IP: address, Claims: acme}, "s sliding/1m0s/3"},
 		{caller.Caller{Claims: acme}, "s sliding/1m0s/50"},
 	} {
-		charges := r.Charges(nil, "GET", rules.MustParsePath("/"), c.caller)
+		charges := r.Charges(nil, "GET", rules.EncodedPath("/"), c.caller)
 		if got := numbers(charges); got != c.want {
 			t.Errorf("%+v: got %s, want %s", c.caller, got, c.want)
 		}
@@ -233,7 +233,7 @@ func TestParse_overrides_horizon(t *testing.T) {
 	for _, windows := range [][]any{{"1d", "30d", "1h"}, {"30d", "1h", "1d"}, {"1h", "1d", "30d"}} {
 		r := parse(t, fmt.Sprintf(`{"rules":[{"endpoint":"/a","limits":{"*":{"requests":10,"window":"1s"}}}],"overrides":[
 			{"user":"u","limits":{"a":{"requests":1,"window":%q}}},{"user":"v","limits":{"a":{"requests":1,"window":%q}}},{"user":"w","limits":{"a":{"requests":1,"window":%q}}}]}`, windows...))
-		if got, want := r.Charges(nil, "GET", rules.MustParsePath("/a"), alice)[0].Limit.Horizon, 60*24*time.Hour; got != want {
+		if got, want := r.Charges(nil, "GET", rules.EncodedPath("/a"), alice)[0].Limit.Horizon, 60*24*time.Hour; got != want {
 			t.Errorf("windows %v: horizon: got %s, want %s", windows, got, want)
 		}
 	}
@@ -250,7 +250,7 @@ func TestParse_overrides_leases(t *testing.T) {
 	}
 	for user, want := range map[string][]int64{"alice": {200, 0, 20}, "bob": {0, 0, 0}, "carol": {0, 100, 50}} {
 		var got []int64
-		for _, c := range r.Charges(nil, "GET", rules.MustParsePath("/"), caller.Caller{User: user}) {
+		for _, c := range r.Charges(nil, "GET", rules.EncodedPath("/"), caller.Caller{User: user}) {
 			got = append(got, c.Limit.Spread.Lease)
 		}
 		if !slices.Equal(got, want) {

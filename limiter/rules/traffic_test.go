@@ -84,7 +84,7 @@ func TestRules_traffic(t *testing.T) {
 				plan = own[i]
 			}
 			want := used.take(map[string]int{"plan " + c.Tier + c.APIKey: plan, "document " + id: 15, "tenant " + tenant + c.APIKey: 8})
-			charges := r.Select(nil, rules.Request{Method: "GET", Path: rules.MustParsePath("/docs/" + id), Header: header, Caller: *c}).Charges
+			charges := r.Select(nil, rules.Request{Method: "GET", Path: rules.EncodedPath("/docs/" + id), Header: header, Caller: *c}).Charges
 			d, err := l.Take(t.Context(), now, charges)
 			if err != nil || d.Allowed != want {
 				t.Fatalf("seed %d, step %d: %s of tier %s (plan %d) for document %s of tenant %q: got allowed %t and error %v, want %t", seed, step, c.APIKey, c.Tier, plan, id, tenant, d.Allowed, err, want)

@@ -2,7 +2,6 @@ package rules
 
 import (
 	"slices"
-	"strings"
 )
 
 // trie finds the rules whose endpoint matches a path.
@@ -40,20 +39,33 @@ func (t *trie) child(segment string) *trie {
 	return t.literal[segment]
 }
 
-// match appends to dst the rules whose endpoint matches a path, in file order.
-func (t *trie) match(dst []int, path Path) []int {
+// match appends to dst the rules whose endpoint matches one of the paths, each once and in file order.
+func (t *trie) match(dst []int, paths ...reading) []int {
 	from := len(dst)
-	dst = t.walk(dst, strings.TrimPrefix(path.normal, "/"))
+	for _, r := range paths {
+		if r.path == "/" {
+			r.path = ""
+		}
+		dst = t.walk(dst, r.path)
+	}
 	slices.Sort(dst[from:])
+	if len(paths) > 1 {
+		dst = dst[:from+len(slices.Compact(dst[from:]))]
+	}
 	return dst
 }
 
+// walk appends the rules that match the rest of a path. A parameter does not match the empty segment after a
+// slash at the end.
 func (t *trie) walk(dst []int, rest string) []int {
 	dst = append(dst, t.below...)
-	if rest == "" {
+	switch rest {
+	case "":
 		return append(dst, t.here...)
+	case "/":
+		return dst
 	}
-	segment, rest, _ := strings.Cut(rest, "/")
+	segment, rest := next(rest)
 	if next := t.literal[segment]; next != nil {
 		dst = next.walk(dst, rest)
 	}

@@ -30,6 +30,21 @@ func (r *Rules) asksUsage(q *Request, matched []int) bool {
 	return r.usage && get && !q.Caller.Rejected && slices.Contains(matched, len(r.rules)-1)
 }
 
+// isUsage reports whether all readings of a path are the usage endpoint.
+func (r *Rules) isUsage(paths []reading) bool {
+	p := &r.rules[len(r.rules)-1].pattern
+	return !slices.ContainsFunc(paths, func(r reading) bool { return !p.matches(r) })
+}
+
+// IsUsage reports whether all readings of a path are the usage endpoint.
+func (r *Rules) IsUsage(p Path) bool {
+	if !r.usage {
+		return false
+	}
+	paths, ok := r.spelling.readings(nil, p)
+	return ok && r.isUsage(paths)
+}
+
 // Own returns the limits of the caller's tier that count its requests, with their subjects, in file
 // order. It leaves out the limits that all callers share, limits in shadow mode, and limits that count by
 // the path, the method or a header field. complete is false if there are too many limits.

@@ -238,7 +238,7 @@ func (w *writer) tiers(matched []int) []string {
 // count returns how many items one request writes.
 func (w *writer) count(matched []int, method string, caller caller.Caller) int {
 	items, settled, shards := map[limiter.Subject]int{}, map[limiter.Subject]int{}, 0
-	charges, _ := w.rules.charge(nil, matched, &Request{Method: method, Caller: caller})
+	charges, _ := w.rules.charge(nil, matched, []reading{{}}, &Request{Method: method, Caller: caller})
 	for _, c := range charges {
 		switch s := c.Limit.Spread; {
 		case s.Shards > 0:

@@ -144,8 +144,8 @@ func TestRules_Writes_exact(t *testing.T) {
 				for _, tier := range []string{"free", "paid", "unnamed"} {
 					c := callers[0]
 					c.Tier = tier
-					items := writes(r.Charges(nil, method, rules.MustParsePath(path), c))
-					for _, m := range r.Explain(rules.Request{Method: method, Path: rules.MustParsePath(path), Caller: c}).Matches {
+					items := writes(r.Charges(nil, method, rules.EncodedPath(path), c))
+					for _, m := range r.Explain(rules.Request{Method: method, Path: rules.EncodedPath(path), Caller: c}).Matches {
 						if m.Method == "" || m.Method == method {
 							key := m.Method + m.Endpoint
 							most[key] = max(most[key], items)
@@ -162,8 +162,8 @@ func TestRules_Writes_exact(t *testing.T) {
 		}
 		for _, path := range all {
 			c := callers[0]
-			items, reported := writes(r.Charges(nil, "GET", rules.MustParsePath(path), c)), 0
-			for _, m := range r.Explain(rules.Request{Method: "GET", Path: rules.MustParsePath(path), Caller: c}).Matches {
+			items, reported := writes(r.Charges(nil, "GET", rules.EncodedPath(path), c)), 0
+			for _, m := range r.Explain(rules.Request{Method: "GET", Path: rules.EncodedPath(path), Caller: c}).Matches {
 				for _, w := range r.Writes() {
 					if w.Endpoint == m.Endpoint && w.Method == m.Method && cmp.Or(m.Method, "GET") == "GET" {
 						reported = max(reported, w.Both)

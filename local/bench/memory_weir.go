@@ -96,7 +96,7 @@ func openWholePath(requests int, window time.Duration) (worker func() taker, fin
 		header := http.Header{}
 		return func(id string) (bool, error) {
 			clear(header)
-			charges = r.Charges(charges[:0], http.MethodGet, rules.MustParsePath("/api/v1/items/42"), caller.Caller{User: id, Tier: "free"})
+			charges = r.Charges(charges[:0], http.MethodGet, rules.EncodedPath("/api/v1/items/42"), caller.Caller{User: id, Tier: "free"})
 			d, err := l.Take(ctx, l.Now(), charges)
 			if err == nil {
 				httplimit.NewAnswer(d).SetHeader(header)

@@ -50,7 +50,7 @@ func askPairs(t *testing.T, found *problems, w *world) {
 	}
 	healed(t, w)
 	resumed := eventually(t, "both subjects are counted again", func() bool {
-		charges := w.app.Rules.Current().Charges(nil, http.MethodGet, rules.MustParsePath("/"+pair), caller.Caller{IP: address(client)})
+		charges := w.app.Rules.Current().Charges(nil, http.MethodGet, rules.EncodedPath("/"+pair), caller.Caller{IP: address(client)})
 		d, err := w.app.Limiter.Take(t.Context(), time.Now(), charges)
 		if err != nil || (d.Reason == limiter.ReasonNone) != (d.StoreCalls > 0) || d.Reason == limiter.ReasonNone && d.StoreCalls != len(charges) {
 			found.add("%+v, %v", d, err)

@@ -145,7 +145,7 @@ func (e *environment) ask(caller, policy string) answer {
 
 // charge returns the charge of a request to the endpoint of a policy. from is the address of the caller.
 func (e *environment) charge(from, policy string) limiter.Charge {
-	return e.app.Rules.Current().Charges(nil, http.MethodGet, rules.MustParsePath("/"+policy), caller.Caller{IP: address(from)})[0]
+	return e.app.Rules.Current().Charges(nil, http.MethodGet, rules.EncodedPath("/"+policy), caller.Caller{IP: address(from)})[0]
 }
 
 func address(caller string) netip.Prefix { return netip.PrefixFrom(netip.MustParseAddr(caller), 32) }

@@ -184,7 +184,7 @@ func (r *ruled) want(t *testing.T, request string, statuses []int, headers ...st
 func (r *ruled) used(t *testing.T, path string, c caller.Caller) map[string]int64 {
 	t.Helper()
 	used := map[string]int64{}
-	for _, charge := range r.rules.Select(nil, rules.Request{Method: "POST", Path: rules.MustParsePath(path), Caller: c}).Charges {
+	for _, charge := range r.rules.Select(nil, rules.Request{Method: "POST", Path: rules.EncodedPath(path), Caller: c}).Charges {
 		look, results := []limiter.Charge{{Subject: charge.Subject, Limit: charge.Limit}}, make([]algo.Result, 1)
 		if _, err := r.Store.Take(t.Context(), algo.InstantOf(r.now), charge.Subject, look, results); err != nil {
 			t.Fatal(err)

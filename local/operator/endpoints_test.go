@@ -66,14 +66,14 @@ func TestEndpoints(t *testing.T) {
 			inspect("user:alice", 300, 3)
 		})
 	}
-	if got := many.Charges(nil, "GET", rules.MustParsePath("/e7"), caller.Caller{User: "alice"})[0].Subject.String(); got != "user:alice|endpoint::/e7" {
+	if got := many.Charges(nil, "GET", rules.EncodedPath("/e7"), caller.Caller{User: "alice"})[0].Subject.String(); got != "user:alice|endpoint::/e7" {
 		t.Errorf("subject of /e7: got %s, want the item of the endpoint", got)
 	}
 }
 
 // admitted returns how many of n requests of a user the store admits. The calls have no timeout.
 func (d *desk) admitted(q operator.Question, n int) (admitted int) {
-	charges := d.rules.Charges(nil, q.Method, rules.MustParsePath(q.Path), caller.Caller{User: q.User})
+	charges := d.rules.Charges(nil, q.Method, rules.EncodedPath(q.Path), caller.Caller{User: q.User})
 	for range n {
 		allowed, err := d.Store.Take(d.t.Context(), algo.InstantOf(noon), charges[0].Subject, charges, make([]algo.Result, len(charges)))
 		if err != nil {

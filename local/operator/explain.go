@@ -33,10 +33,12 @@ type Question struct {
 
 // Explanation is the answer that a request would get, with the reasons.
 type Explanation struct {
-	Method string    `json:"method"`
-	Path   string    `json:"path"` // path in the normal form, which the rules match
-	Caller Caller    `json:"caller"`
-	At     time.Time `json:"at"`
+	Method string `json:"method"`
+	Path   string `json:"path"`
+	// Readings are the readings of the path, which the rules match. It is empty for a plain path, whose only reading is Path.
+	Readings []string  `json:"readings,omitempty"`
+	Caller   Caller    `json:"caller"`
+	At       time.Time `json:"at"`
 	// Version is the version of the rules.
 	Version int64 `json:"rulesVersion"`
 	// Rules are the rules whose endpoint matches, in file order. Others is the number of all other
@@ -88,7 +90,7 @@ type Rule struct {
 type Decision struct {
 	Allowed bool `json:"allowed"`
 	// Status is the HTTP status of a refusal. A limit refuses with 429, or with 503 if the store failed
-	// and on_error is deny. If no limit refuses, Status is 401 for an invalid token, and 503 for a token
+	// and on_error is deny. If no limit refuses, a malformed path gets 400. Otherwise, if no limit refuses, Status is 401 for an invalid token, and 503 for a token
 	// that cannot be verified.
 	Status int `json:"status,omitempty"`
 	// Limit is the path of the limit that the answer reports; "" for none.
@@ -127,8 +129,7 @@ type Cost struct {
 // Explain answers q.
 func (o *Operator) Explain(ctx context.Context, q Question) (Explanation, error) {
 	now := o.Clock()
-	path, err := q.path()
-	if err != nil {
+	if err := q.check(); err != nil {
 		return Explanation{}, err
 	}
 	caller, rejected, notes, err := o.caller(ctx, now, q)
@@ -140,10 +141,13 @@ func (o *Operator) Explain(ctx context.Context, q Question) (Explanation, error)
 	for name, value := range q.Headers {
 		header.Set(name, value)
 	}
-	explained := r.Explain(rules.Request{Method: q.Method, Path: path, Header: header, Caller: caller})
+	explained := r.Explain(rules.Request{Method: q.Method, Path: rules.EncodedPath(q.Path), Header: header, Caller: caller})
 	e := Explanation{
-		Method: q.Method, Path: path.String(), Caller: newCaller(caller, explained.Tier, rejected), At: now.UTC(), Version: r.Version(),
+		Method: q.Method, Path: q.Path, Caller: newCaller(caller, explained.Tier, rejected), At: now.UTC(), Version: r.Version(),
 		Rules: []Rule{}, Others: r.Len() - len(explained.Matches), Cost: o.cost(explained.Charges), Notes: append([]string{}, notes...),
+	}
+	if paths := explained.Readings; len(paths) > 1 || len(paths) == 1 && paths[0] != q.Path {
+		e.Readings = paths
 	}
 	for _, m := range explained.Matches {
 		e.Rules = append(e.Rules, newRule(m))
@@ -159,7 +163,9 @@ func (o *Operator) Explain(ctx context.Context, q Question) (Explanation, error)
 	if err != nil {
 		return Explanation{}, err
 	}
-	e.Decision = newDecision(d, listed, rejected)
+	if e.Decision = newDecision(d, listed, rejected); explained.Malformed && d.Allowed {
+		e.Decision.Allowed, e.Decision.Status = false, http.StatusBadRequest
+	}
 	if o.Routed != nil && !o.Routed(q.Method, e.Path) {
 		e.Decision, e.Cost = Decision{Status: http.StatusForbidden, Unrouted: true}, Cost{}
 		e.Notes = append(e.Notes, "no API has a route for "+q.Method+" "+e.Path+": the REST API answers 403 and the HTTP API 404, before any limit")
@@ -184,19 +190,15 @@ func decisionNotes(d limiter.Decision, c caller.Caller, tier string) (notes []st
 	return notes
 }
 
-// path checks the method and returns the path.
-func (q Question) path() (rules.Path, error) {
+// check checks the method and the path.
+func (q Question) check() error {
 	if q.Method == "" || strings.ToUpper(q.Method) != q.Method {
-		return rules.Path{}, mistake("method: got %q, want one such as GET", q.Method)
+		return mistake("method: got %q, want one such as GET", q.Method)
 	}
 	if !strings.HasPrefix(q.Path, "/") || strings.ContainsAny(q.Path, "?#") {
-		return rules.Path{}, mistake("path: got %q, want a path that begins with /, without a query", q.Path)
+		return mistake("path: got %q, want a path that begins with /, without a query", q.Path)
 	}
-	path, err := rules.ParsePath(q.Path, "")
-	if err != nil {
-		return rules.Path{}, mistake("%v", err)
-	}
-	return path, nil
+	return nil
 }
 
 func newCaller(c caller.Caller, tier string, rejected error) Caller {

@@ -5,8 +5,10 @@ import (
 	"crypto/rand"
 	"errors"
 	"log/slog"
+	"net/http"
 	"net/netip"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -109,7 +111,7 @@ func open(t testing.TB, kind string) limiter.Store {
 func (d *desk) send(q operator.Question) limiter.Decision {
 	d.t.Helper()
 	caller := caller.Caller{User: q.User, Tier: q.Tier, APIKey: q.APIKeyID, Claims: q.Claims, IP: netip.PrefixFrom(local, 32)}
-	decision, err := d.Limiters[0].Take(d.t.Context(), d.now, d.rules.Charges(nil, q.Method, rules.MustParsePath(q.Path), caller))
+	decision, err := d.Limiters[0].Take(d.t.Context(), d.now, d.rules.Charges(nil, q.Method, rules.EncodedPath(q.Path), caller))
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -232,7 +234,7 @@ func TestExplain_equalsDecision(t *testing.T) {
 func TestExplain(t *testing.T) {
 	eachStore(t, func(d *desk) {
 		d.send(operator.Question{Method: "GET", Path: "/search", User: "alice"})
-		e := d.explain(operator.Question{Method: "GET", Path: "/search/", User: "alice", Claims: map[string]string{"org": "acme"}})
+		e := d.explain(operator.Question{Method: "GET", Path: "/search", User: "alice", Claims: map[string]string{"org": "acme"}})
 		if e.Path != "/search" || e.Caller.Subject != "user:alice" || e.Caller.Tier != "free" || e.Caller.IP != "127.0.0.1/32" || e.Version != 7 || e.Others != 4 {
 			t.Errorf("explanation: got %+v, want the path, the caller and the rules of the request", e)
 		}
@@ -360,7 +362,7 @@ func TestReset(t *testing.T) {
 			d.send(bob)
 		}
 		d.send(alice)
-		charges := d.rules.Charges(nil, bob.Method, rules.MustParsePath(bob.Path), caller.Caller{User: "bob"})[:1]
+		charges := d.rules.Charges(nil, bob.Method, rules.EncodedPath(bob.Path), caller.Caller{User: "bob"})[:1]
 		elsewhere := func() bool {
 			decision, err := other.Take(t.Context(), d.now, charges)
 			if err != nil {
@@ -440,7 +442,7 @@ func TestReset_limiters(t *testing.T) {
 		d.Limiters = append(d.Limiters, storetest.Must(limiter.New(d.Store, limiter.Options{Cells: storetest.Must(memstore.New(memstore.Options{}))})))
 	}
 	q := operator.Question{Method: "POST", Path: "/search", User: "bob"}
-	charges := d.rules.Charges(nil, q.Method, rules.MustParsePath(q.Path), caller.Caller{User: "bob"})[:1]
+	charges := d.rules.Charges(nil, q.Method, rules.EncodedPath(q.Path), caller.Caller{User: "bob"})[:1]
 	take := func(l *limiter.Limiter) limiter.Decision {
 		decision, err := l.Take(t.Context(), d.now, charges)
 		if err != nil {
@@ -543,12 +545,28 @@ func (failing) Inspect(context.Context, limiter.Subject) ([]limiter.Entry, error
 	return nil, limiter.ErrUnavailable
 }
 
-// For a path that the handler and the authorizer reject, Explain returns a MistakeError.
+// A malformed path gets 400. Its explanation has the limits by address that it charges.
 func TestExplain_malformedPath(t *testing.T) {
 	d := newDesk(t, "memory")
-	e, err := d.Explain(t.Context(), operator.Question{Method: "GET", Path: "/search%zz"})
-	if _, mistaken := errors.AsType[*operator.MistakeError](err); !mistaken || !strings.Contains(err.Error(), "percent-encoding") {
-		t.Errorf("got %+v, error %v, want a mistake", e, err)
+	d.rules = parse(t, `{"rules":[{"endpoint":"*","limits":{"*":[{"name":"all","requests":1,"window":"1m","per":["client"]},{"name":"address","requests":2,"window":"1m","per":["ip"]}]}}]}`)
+	for _, path := range []string{"/search%zz", "/x/../search", "/x%2F..%2Fsearch"} {
+		e := d.explain(operator.Question{Method: "GET", Path: path, User: "alice"})
+		if e.Decision.Status != http.StatusBadRequest || e.Decision.Allowed || len(e.Limits) != 1 || e.Limits[0].Name != "address" || len(e.Readings) > 0 {
+			t.Errorf("%s: got %+v, want 400 and the limit address", path, e)
+		}
+	}
+}
+
+// An explanation shows the readings of a path that is not plain.
+func TestExplain_readings(t *testing.T) {
+	d := newDesk(t, "memory")
+	d.rules = parse(t, `{"rules":[{"endpoint":"/items/{id}","limits":{"*":{"name":"items","requests":5,"window":"1m"}}},{"endpoint":"/items/1/x","limits":{"*":{"name":"x","requests":5,"window":"1m"}}}]}`)
+	e := d.explain(operator.Question{Method: "GET", Path: "/items/1%2fx"})
+	if want := []string{"/items/1%2fx", "/items/1%2Fx", "/items/1/x"}; !slices.Equal(e.Readings, want) || len(e.Limits) != 2 || e.Path != "/items/1%2fx" {
+		t.Errorf("got %+v, want the readings %q and two limits", e, want)
+	}
+	if e := d.explain(operator.Question{Method: "GET", Path: "/items/1"}); e.Readings != nil {
+		t.Errorf("plain path: got readings %q, want none", e.Readings)
 	}
 }
 

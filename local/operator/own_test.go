@@ -19,7 +19,7 @@ func TestOwn(t *testing.T) {
 	d.rules = parse(t, `{"rules":[{"endpoint":"/chat","method":"POST","limits":{
 		"paid":{"name":"none","requests":1,"window":"1m"},
 		"*":[{"name":"input","requests":100,"window":"1m","count":"cost","reserve":20},{"name":"full","requests":5,"window":"1m","mode":"mark"},{"name":"day","requests":9,"period":"day"}]}}]}`)
-	charges := d.rules.Charges(nil, "POST", rules.MustParsePath("/chat"), caller.Caller{User: "alice"})
+	charges := d.rules.Charges(nil, "POST", rules.EncodedPath("/chat"), caller.Caller{User: "alice"})
 	_, receipt, err := d.Limiters[0].TakeRefundable(t.Context(), d.now, charges)
 	if err != nil {
 		t.Fatal(err)

@@ -164,11 +164,10 @@ func concrete(pattern string) string {
 
 // target returns the limit that refuses first at a path. ok reports whether a run may exhaust it.
 func (d *Deployment) target(path string) (t Target, ok bool) {
-	parsed, err := rules.ParsePath(path, "")
-	if err != nil {
+	selected := d.Rules.Select(nil, rules.Request{Method: http.MethodGet, Path: rules.EncodedPath(path), Header: http.Header{}, Caller: d.caller()})
+	if selected.Malformed {
 		return t, false
 	}
-	selected := d.Rules.Select(nil, rules.Request{Method: http.MethodGet, Path: parsed, Header: http.Header{}, Caller: d.caller()})
 	var first *limiter.Charge
 	for i, c := range selected.Charges {
 		if !c.Limit.Shadow && !c.Limit.Mark && c.Cost > 0 && (first == nil || capacityOf(c) < capacityOf(*first)) {

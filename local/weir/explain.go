@@ -96,6 +96,9 @@ func (t *target) explain(c *cobra.Command, q operator.Question) error {
 func printExplanation(out io.Writer, e operator.Explanation) error {
 	s := command.StyleOf(out)
 	fmt.Fprintf(out, "%s %s by %s, tier %s, under rules of version %d\n", s.Bold(e.Method), s.Bold(e.Path), s.Bold(e.Caller.Subject), e.Caller.Tier, e.Version)
+	if len(e.Readings) > 0 {
+		fmt.Fprintf(out, "%s %q\n", s.Bold("readings of the path:"), e.Readings)
+	}
 	if e.Caller.Rejected != "" {
 		fmt.Fprintf(out, "%s %s\n", s.Bad("the credential is rejected:"), e.Caller.Rejected)
 	}
@@ -140,6 +143,8 @@ func verdict(s command.Style, e operator.Explanation) string {
 		}
 	case d.Unrouted:
 		text = s.Bad("not routed") + ": no API has a route for it, and no limit decides"
+	case d.Status == http.StatusBadRequest:
+		text = s.Bad("400") + ": the path has a . or .. segment, or a % without two hexadecimal digits (a REST API answers 429)"
 	case d.Status == http.StatusUnauthorized:
 		text = s.Bad("401") + ": the credential is rejected (" + e.Caller.Rejected + ")"
 	case d.Status == http.StatusServiceUnavailable && d.Degraded == "":

@@ -99,7 +99,7 @@ func remaining(t *testing.T, store, namespace, rulesFile, user string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	charges := r.Charges(nil, http.MethodGet, rules.MustParsePath("/api/v1/search"), caller.Caller{User: user, Tier: "three"})
+	charges := r.Charges(nil, http.MethodGet, rules.EncodedPath("/api/v1/search"), caller.Caller{User: user, Tier: "three"})
 	for i := range charges {
 		charges[i].Cost = 0
 	}

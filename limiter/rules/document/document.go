@@ -39,11 +39,20 @@ type Document struct {
 	Overrides   []Override
 	Exempt      []Exemption
 	Usage       bool // the last rule is the usage endpoint
+	Spelling    Spelling
 	// Complete reports whether all limits of all rules were read without a mistake.
 	Complete bool
 
 	costField string // cost_field of the document, for rules without a cost_field
 	report    report
+}
+
+// Spelling contains how the back end of an API reads paths, beyond what Weir assumes of every back end.
+type Spelling struct {
+	IgnoreCase       bool // /Search is /search
+	IgnoreSuffix     bool // /search.json is /search
+	IgnoreParameters bool // /search;v=1 is /search
+	BackslashIsSlash bool // /a\b is /a/b
 }
 
 // Rule is a rule of a document.
@@ -121,6 +130,7 @@ func (d *Document) read(root *node) {
 	d.Shadow = o.readMode() == modeShadow
 	d.Version, _ = o.whole(o.member("version"), limiter.MaxVersion)
 	d.costField = d.readCostField(o)
+	d.Spelling = Spelling{o.truth("ignore_case"), o.truth("ignore_suffix"), o.truth("ignore_parameters"), o.truth("backslash_is_slash")}
 	overrides, exempt, usage := o.member("overrides"), o.member("exempt"), o.member("usage")
 	o.done()
 	before := d.Mistakes()

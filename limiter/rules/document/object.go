@@ -75,6 +75,19 @@ func (o *object) text(n *node) (s string, ok bool) {
 	return s, ok
 }
 
+// truth returns the boolean of a key. It returns false if the value is missing or not a boolean.
+func (o *object) truth(key string) bool {
+	n := o.member(key)
+	if n == nil {
+		return false
+	}
+	b, ok := n.value.(bool)
+	if !ok {
+		o.report.add(n.path(), "got %s, want true or false", n)
+	}
+	return b
+}
+
 // name returns the name of a limit or an exemption. It returns "" if n is not a string.
 func (o *object) name(n *node) string {
 	name, ok := o.text(n)

@@ -49,7 +49,7 @@ func (k *kept) set(d live.Document, err error) {
 }
 
 func requests(r *rules.Rules) int64 {
-	return r.Charges(nil, "GET", rules.MustParsePath("/"), caller.Caller{User: "a"})[0].Limit.Rate.Requests
+	return r.Charges(nil, "GET", rules.EncodedPath("/"), caller.Caller{User: "a"})[0].Limit.Rate.Requests
 }
 
 // reloads collects the results of reloads.
@@ -401,7 +401,7 @@ func Example() {
 		return
 	}
 	show := func(now time.Time) {
-		charges := r.Select(context.Background(), now, rules.Request{Method: "GET", Path: rules.MustParsePath("/search"), Caller: caller.Caller{User: "alice"}}).Charges
+		charges := r.Select(context.Background(), now, rules.Request{Method: "GET", Path: rules.EncodedPath("/search"), Caller: caller.Caller{User: "alice"}}).Charges
 		fmt.Println(charges[0].Limit.Version, charges[0].Limit.Rate.Requests)
 	}
 	show(now)

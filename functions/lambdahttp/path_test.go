@@ -1,0 +1,151 @@
+package lambdahttp_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/functions/lambdahttp"
+)
+
+const itemRules = `{"rules":[
+	{"endpoint":"/items/{id}","limits":{"*":{"name":"items","requests":5,"window":"1m"}}},
+	{"endpoint":"*","limits":{"global":{"name":"all","requests":60,"window":"1m","per":["ip"]}}}],
+	"exempt":[{"endpoint":"/health"}]}`
+
+// layered returns how many of 200 equal events reach a function behind the layer.
+func layered(t *testing.T, document string, event []byte) (ran int) {
+	t.Helper()
+	layer := lambdahttp.NewLayer(limitedBy(t, document))
+	for range 200 {
+		if _, err := layer.Invoke(ctx, event, func(a *lambdahttp.Admitted) error {
+			ran++
+			if string(a.Event) != string(event) {
+				t.Errorf("event at the function: got %s, want it unchanged", a.Event)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return ran
+}
+
+// The function behind the layer has a router of its own. The request is charged on the limits of each reading
+// of its path, and it is exempt only if all readings are.
+func TestLayer_path(t *testing.T) {
+	for path, want := range map[string]int{
+		"/items/1": 5, "/items/1%2Fx": 5, "//items/1": 5, "/items/1/": 5, "/%69tems/1": 5, "/health": 200, "/%68ealth": 60, "/health/": 60, "/items/..%2Fhealth": 0, "/items/%2e%2e/health": 0,
+	} {
+		for _, file := range []string{"function-url-anonymous.json", "alb-anonymous.json", "rest-proxy-anonymous.json"} {
+			event := edited(t, file, func(e map[string]any) {
+				delete(e["requestContext"].(map[string]any), "authorizer")
+				for _, name := range []string{"path", "rawPath"} {
+					if e[name] != nil {
+						e[name] = path
+					}
+				}
+			})
+			if got := layered(t, itemRules, event); got != want {
+				t.Errorf("%s: %s: got %d of 200 requests admitted, want %d", file, path, got, want)
+			}
+		}
+	}
+}
+
+// An HTTP API decodes the path. A function can decode it again, or parse it as a URL.
+func TestLayer_decodedPath(t *testing.T) {
+	for path, want := range map[string]int{
+		"/items/1": 5, "/items/1/x": 60, "/items/1/": 5, "//items/1": 5, "/items/%31": 5, "/%69tems/1": 5, "/%zz/x": 60, "/%zz%2Fx": 60, "/items/%zz": 5, "/health": 200, "/%68ealth": 60,
+		"/items/1 ": 5, "/health ": 60, "/\titems/1": 5, "/items\\1 ": 5, "/items/1#/x": 5, "/ite#ms/1\n": 60, "/items/1?\n": 5, "/health?x": 60,
+		"/items/../health": 0, "/items/..%2Fhealth": 0, "/items/%2e%2e/health": 0, "/x/.. ": 0,
+	} {
+		event := edited(t, "http-api-anonymous.json", func(e map[string]any) { e["rawPath"] = "/dev" + path })
+		if got := layered(t, itemRules, event); got != want {
+			t.Errorf("%q: got %d of 200 requests admitted, want %d", path, got, want)
+		}
+	}
+}
+
+// The domain name of an event is compared without regard to case, like all domain names.
+func TestLayer_domainName(t *testing.T) {
+	for _, domain := range []string{"f6g7h8i9j0.execute-api.eu-central-1.amazonaws.com", "f6g7h8i9j0.EXECUTE-API.eu-central-1.amazonaws.com", "F6G7H8I9J0.execute-api.eu-central-1.amazonaws.com"} {
+		event := edited(t, "http-api-anonymous.json", func(e map[string]any) {
+			e["rawPath"] = "/dev/items/1"
+			e["requestContext"].(map[string]any)["domainName"] = domain
+		})
+		if got := layered(t, itemRules, event); got != 5 {
+			t.Errorf("%s: got %d of 200 requests admitted, want 5", domain, got)
+		}
+	}
+	for _, domain := range []string{"a1b2.lambda-url.eu-central-1.on.aws", "a1b2.LAMBDA-URL.eu-central-1.on.aws"} {
+		event := edited(t, "function-url-anonymous.json", func(e map[string]any) {
+			e["rawPath"] = "/items/%zz"
+			e["requestContext"].(map[string]any)["domainName"] = domain
+		})
+		if got := layered(t, itemRules, event); got != 0 {
+			t.Errorf("%s: got %d of 200 requests with a malformed path admitted, want 0", domain, got)
+		}
+	}
+}
+
+// The handler passes a path on as the host delivers it, without the stage and the base path.
+func TestHandler_path(t *testing.T) {
+	var seen [2]string
+	api := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen = [2]string{r.URL.Path, r.URL.RawPath} })
+	for _, c := range []struct{ file, sent, path, raw string }{
+		{"function-url-anonymous.json", "/items//a%2Fb/", "/items//a/b/", "/items//a%2Fb/"},
+		{"function-url-anonymous.json", "/items/a%20b", "/items/a b", ""},
+		{"alb-anonymous.json", "//items/%61", "//items/a", "//items/%61"},
+		{"rest-proxy-anonymous.json", "/items/%2561", "/items/%61", ""},
+		{"http-api-anonymous.json", "/dev/items//a/b/", "/items//a/b/", ""},
+		{"http-api-anonymous.json", "/dev/items/%61", "/items/%61", ""},
+		{"http-api-anonymous.json", "/dev", "/", ""},
+		{"http-api-anonymous.json", "/dev//x", "//x", ""},
+	} {
+		event := edited(t, c.file, func(e map[string]any) {
+			for _, name := range []string{"path", "rawPath"} {
+				if e[name] != nil {
+					e[name] = c.sent
+				}
+			}
+		})
+		if handle(t, memory(t), api, event); seen != [2]string{c.path, c.raw} {
+			t.Errorf("%s: %s: got %q, want %q and %q", c.file, c.sent, seen, c.path, c.raw)
+		}
+	}
+}
+
+// A request with a malformed path or a dot segment is charged on the limits by address of the rules for every
+// path, like a request with a bad credential.
+func TestHandler_malformedPath(t *testing.T) {
+	const document = `{"rules":[
+		{"endpoint":"/items/{id}","limits":{"*":{"name":"items","requests":5,"window":"1m","per":["ip"]}}},
+		{"endpoint":"*","limits":{"*":[{"name":"bad","requests":3,"window":"1m","per":["ip"],"only":"bad_credentials"},{"name":"users","requests":1,"window":"1m","per":["user"]}],
+			"global":{"name":"all","requests":60,"window":"1m","per":["ip"]}}}]}`
+	for _, path := range []string{"/items/%zz", "/items/../x", "/items/%2e%2e"} {
+		e := limitedBy(t, document)
+		api := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Errorf("%s: got a call of the API, want none", path) })
+		statuses := map[int]int{}
+		event := edited(t, "function-url-anonymous.json", func(e map[string]any) { e["rawPath"] = path })
+		for range 10 {
+			statuses[handle(t, e, api, event).StatusCode]++
+		}
+		if statuses[http.StatusBadRequest] != 3 || statuses[http.StatusTooManyRequests] != 7 {
+			t.Errorf("%s: got statuses %v, want 3 of 400 and then 429", path, statuses)
+		}
+		rest := limitedBy(t, document)
+		denied := map[string]int{}
+		for range 10 {
+			p, err := authorize(t, rest, edited(t, "rest-authorizer-anonymous.json", func(e map[string]any) { e["path"] = path }))
+			if err != nil || effect(p) != "Deny" {
+				t.Fatalf("%s: got %+v, %v, want a denial", path, p, err)
+			}
+			denied[fmt.Sprint(p.Context[contract.KeyError])]++
+		}
+		if denied["malformed_path"] != 3 || denied["rate_limit_exceeded"] != 7 {
+			t.Errorf("%s: got denials %v, want 3 of malformed_path and then rate_limit_exceeded", path, denied)
+		}
+	}
+}
