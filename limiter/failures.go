@@ -41,8 +41,12 @@ var (
 	ErrFormat = errors.New("unreadable state")
 	// ErrVoucherUsed means that a settlement with the same ID was made before. Nothing was changed.
 	ErrVoucherUsed = errors.New("voucher used")
-	// ErrVoucherExpired means that a Voucher has expired, or that the store can no longer check whether it
-	// was settled before. Nothing was changed.
+	// ErrVoucherBegun means that another attempt with the same ID began some seconds ago and may still be
+	// running. Nothing was changed. Repeat the settlement later, in case the other attempt fails. The error also
+	// wraps ErrContended.
+	ErrVoucherBegun = fmt.Errorf("voucher begun: %w", ErrContended)
+	// ErrVoucherExpired means that a Voucher has expired, or that the store has no room for its ID. Nothing was
+	// changed.
 	ErrVoucherExpired = errors.New("voucher expired")
 )
 

@@ -138,11 +138,12 @@ type settledSubject struct {
 	err error
 }
 
-// releases returns the part of r that releases slots.
-func (r *refundable) releases() refundable {
+// repeatable returns the part of r that a store can make without an ID, because a repetition creates no quota: the
+// releases, because only one request has the slots, and the forced charges.
+func (r *refundable) repeatable() refundable {
 	made := refundable{store: r.store, subject: r.subject, remote: r.remote}
 	for i, c := range r.charges {
-		if _, slots := r.results[i].Machine.(*algo.Slots); slots && !c.Force {
+		if _, slots := r.results[i].Machine.(*algo.Slots); slots || c.Force {
 			made.add(r.items[i], c, r.results[i], r.mirrored[i])
 		}
 	}
@@ -252,17 +253,16 @@ func (l *Limiter) correct(ctx context.Context, now algo.Instant, r refundable, e
 		}
 		return s
 	}
-	back := r.releases()
-	if len(back.charges) == 0 {
+	safe := r.repeatable()
+	if len(safe.charges) == 0 {
 		return s
 	}
-	// A release needs no ID, because only one request has the slots. With an ID, the slots of a busy
-	// subject would stay taken if the store had no room for the ID.
-	released := l.correctStore(ctx, now, back, elapsed, Once{})
-	if released.err == nil && len(back.charges) < len(r.charges) {
-		released.err = s.err
+	// The store has no room for the ID.
+	made := l.correctStore(ctx, now, safe, elapsed, Once{})
+	if made.err == nil && len(safe.charges) < len(r.charges) {
+		made.err = s.err
 	}
-	return released
+	return made
 }
 
 // correctStore makes corrections in the store of r.

@@ -44,11 +44,18 @@ type Store interface {
 	//     safely.
 	//   - With Force, Settle charges the cost at the instant now, as Take does. It ignores results.
 	//
-	// If once is needed and its ID was settled before on this subject, Settle changes nothing and returns
-	// ErrVoucherUsed. If the store can no longer check that, it changes nothing and returns
-	// ErrVoucherExpired. Otherwise, it keeps the ID in the same step as the corrections. It keeps no ID
-	// if there are no forced charges and no refund is safe. If once is needed, the results of logs have
-	// no Entries.
+	// If once is needed, Settle is made at most once on this subject, however many processes repeat it:
+	//
+	//   - After a Settle that returned no error, and at the instant Once.Expires, Settle changes nothing. It returns
+	//     ErrVoucherUsed or ErrVoucherExpired. If no correction changed a state, a store need not keep the ID.
+	//   - A store that cannot keep the ID changes nothing and returns ErrVoucherExpired.
+	//   - A store that keeps the ID in the same step as the corrections needs nothing else. Any other store returns
+	//     ErrVoucherBegun while an earlier Settle of the ID may run. If that one had another error, or its process
+	//     ended, a later Settle makes the forced charges, even if the earlier one has made them. It makes the
+	//     refunds only if the earlier one has certainly not made them.
+	//
+	// So a lost or repeated message can refuse a request that has room, but never admits one that has none. The
+	// results of logs have no Entries if once is needed.
 	//
 	// If Settle returns another error, it has made the corrections at most once. With ErrContended, it has
 	// made none, but it may have released the slots of the charges. This admits no more than the limit
@@ -168,43 +175,20 @@ func (id VoucherID) String() string { return hex.EncodeToString(id[:]) }
 
 // Once makes a store apply a settlement at most once. The zero value means no check, at no cost.
 //
-// A store keeps the IDs of the settlements that it applied, at least until they expire. It groups them by OncePeriod:
-// it keeps at most MaxOnce IDs of a subject for one period, and forgets whole periods. It never applies a settlement
-// of a period that it has forgotten.
+// A store keeps the IDs of the settlements that it applied, at least until they expire by every correct clock.
 type Once struct {
 	ID      VoucherID
 	Expires algo.Instant
 }
 
-const (
-	// OncePeriod is the length of the periods by which stores group settled IDs.
-	OncePeriod = time.Minute
-	// MaxOnce is the number of settled IDs that a store keeps of a subject for one period.
-	MaxOnce = 128
-)
-
 // Needed reports whether the settlement has an ID.
 func (o Once) Needed() bool { return o != Once{} }
 
-// Period returns the number of the period in which the ID expires.
-func (o Once) Period() int64 { return int64(o.Expires) / int64(OncePeriod) }
-
-// Short returns the part of the ID that stores keep. Two IDs of a subject and period have the same part with a
-// probability below 1 in 10^17. The second of the two settlements would change nothing.
-func (o Once) Short() [8]byte { return [8]byte(o.ID[:8]) }
-
-// Forgettable returns the newest period whose IDs a store may forget at the instant now. All its IDs have
-// expired for every correct clock.
-func Forgettable(now algo.Instant) int64 {
-	return int64(now.Add(-algo.MaxSkew))/int64(OncePeriod) - 1
-}
-
-// Forgotten returns the error of a settlement whose period a store has forgotten.
-func (o Once) Forgotten() error {
-	return fmt.Errorf("%w: the store has forgotten the settlements of its period", ErrVoucherExpired)
-}
-
-// Crowded returns the error of a settlement whose period has no room for another ID.
-func (o Once) Crowded() error {
-	return fmt.Errorf("%w: too many settlements of one subject (at most %d with an expiry in the same %s)", ErrVoucherExpired, MaxOnce, OncePeriod)
+// Expired returns an error that wraps ErrVoucherExpired if o is needed and has expired at the instant now. A store may
+// forget the ID algo.MaxSkew later, because two correct clocks differ by at most that much.
+func (o Once) Expired(now algo.Instant) error {
+	if !o.Needed() || now < o.Expires {
+		return nil
+	}
+	return fmt.Errorf("%w: %s ago", ErrVoucherExpired, now.Sub(o.Expires))
 }

@@ -25,8 +25,8 @@ type Voucher struct {
 }
 
 const (
-	// MaxVoucherLife bounds the time from the charges of a Voucher to its expiry. It is shorter than the
-	// time for which DynamoDB keeps an idle item, so the item's settled IDs expire first.
+	// MaxVoucherLife bounds the time from the charges of a Voucher to its expiry, and so the time for which a
+	// store keeps the ID of a settlement.
 	MaxVoucherLife = 30 * time.Minute
 	// maxVoucherSubjects bounds the subjects of a Voucher.
 	maxVoucherSubjects = 16
@@ -99,17 +99,19 @@ func (v *Voucher) Charges() (charges []Charge) {
 
 // SettleVoucher corrects the charges of v as Receipt.Settle does, in any process. It takes the elapsed
 // time from the wall clocks of both processes, plus algo.MaxSkew. A settlement whose costs differ from
-// the charged ones happens at most once: each subject checks the ID of v in the call that corrects it.
+// the charged ones happens at most once: each subject checks the ID of v.
 //
 // Errors:
 //   - ErrVoucherUsed: v was settled before; the answer of that call may have been lost.
-//   - ErrVoucherExpired: v has expired, or a store can no longer check whether v was settled.
-//   - Other errors are those of the store, which made the corrections once or not at all. They are also
-//     counted in Settlement.Lost. Repeat the call; it does not correct a subject twice.
+//   - ErrVoucherExpired: v has expired, or a store has no room for its ID.
+//   - ErrVoucherBegun: another attempt may be running. Repeat the call after some seconds.
+//   - Other errors are those of the store, which made the corrections once or not at all. Repeat the call: it
+//     refunds nothing twice, but can charge a cost twice (Store.Settle).
 //
-// A subject with an error is not corrected by this call, except that ErrVoucherExpired of a store does not
-// prevent the release of slots. If v has several subjects, the Settlement has
-// the corrections of the others, and ErrVoucherUsed means that all subjects were settled before.
+// The last two are also counted in Settlement.Lost. A subject with an error is not corrected by this call, except
+// that a store without room for the ID still releases slots and charges costs above the reserve. If v has several
+// subjects, the Settlement has the corrections of the others, and ErrVoucherUsed means that all subjects were settled
+// before.
 func (l *Limiter) SettleVoucher(ctx context.Context, now time.Time, v *Voucher, actual func(Charge) int64) (done Settlement, err error) {
 	if !now.Before(v.Expires) {
 		return done, fmt.Errorf("%w: at %s, %s ago", ErrVoucherExpired, v.Expires.UTC().Format(time.RFC3339), now.Sub(v.Expires))

@@ -337,33 +337,47 @@ func TestLimiter_SettleVoucher_negative(t *testing.T) {
 	}
 }
 
-// If the store has no room for the ID of a settlement, the settlement still releases slots. Other charges
-// keep their reserve.
-func TestLimiter_SettleVoucher_crowdedSlots(t *testing.T) {
-	store, exports := newRemote(), limiter.Charge{Subject: user, Limit: concurrent(t, 2), Cost: 1}
-	l := storetest.Must(limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
-	failures := limiter.Charge{Subject: user, Limit: limit(t, limiter.Limit{Name: "failures", Rate: perMinute(t, "a", 1000).Rate, Count: limiter.Count{Of: limiter.CountFailures}}), Cost: 1}
-	const crowded = limiter.MaxOnce
-	for i := range crowded + 10 {
-		charges := []limiter.Charge{exports, failures}
-		if i == crowded+9 {
-			charges = charges[:1]
-		}
-		d, receipt := hold(t, l, noon, charges...)
-		if !d.Allowed {
-			t.Fatalf("request %d: got %+v, want an admission, because all slots were released", i, d)
-		}
-		v := storetest.Must(receipt.Voucher(limiter.NewVoucherID(), noon.Add(time.Minute)))
-		s, err := l.SettleVoucher(ctx, noon, v, func(limiter.Charge) int64 { return 0 })
-		wantErr, given := i >= crowded && len(charges) > 1, len(charges)
-		if wantErr {
-			given = 1
-		}
-		if errors.Is(err, limiter.ErrVoucherExpired) != wantErr || s.Refunds.Given != given || s.Lost > 0 {
-			t.Fatalf("settlement %d: got %+v and error %v, want %d refunds, and %v %t", i, s, err, given, limiter.ErrVoucherExpired, wantErr)
-		}
+// full is a store that has no room for the IDs of settlements.
+type full struct{ limiter.Store }
+
+func (f full) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
+	if once.Needed() {
+		return limiter.Settled{}, limiter.ErrVoucherExpired
 	}
-	if n := used(t, store, noon, failures); n != 9 {
-		t.Errorf("failures: got %d, want the 9 that were not settled", n)
+	return f.Store.Settle(ctx, now, s, charges, results, elapsed, once)
+}
+
+// If the store has no room for the ID of a settlement, the settlement still releases slots and charges costs above the
+// reserve. Costs below the reserve keep it.
+func TestLimiter_SettleVoucher_full(t *testing.T) {
+	counting := func(name string, of limiter.Counted) *limiter.Limit {
+		return limit(t, limiter.Limit{Name: name, Rate: perMinute(t, "a", 1000).Rate, Count: limiter.Count{Of: of}})
+	}
+	exports := limiter.Charge{Subject: user, Limit: concurrent(t, 2), Cost: 1}
+	failures := limiter.Charge{Subject: user, Limit: counting("failures", limiter.CountFailures), Cost: 1}
+	tokens := limiter.Charge{Subject: user, Limit: counting("tokens", limiter.CountCost), Cost: 10}
+	for _, c := range []struct {
+		charges []limiter.Charge
+		want    limiter.Settlement
+		err     error
+	}{
+		{[]limiter.Charge{exports}, limiter.Settlement{Refunds: limiter.Refunds{Given: 1}}, nil},
+		{[]limiter.Charge{failures}, limiter.Settlement{}, limiter.ErrVoucherExpired},
+		{[]limiter.Charge{tokens}, limiter.Settlement{Charged: 1}, nil},
+		{[]limiter.Charge{exports, failures, tokens}, limiter.Settlement{Refunds: limiter.Refunds{Given: 1}, Charged: 1}, limiter.ErrVoucherExpired},
+	} {
+		store := newRemote()
+		l := storetest.Must(limiter.New(full{store}, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
+		v := voucher(t, l, c.charges)
+		got, err := l.SettleVoucher(ctx, noon, v, costOf(map[string]int64{exports.Limit.Name: 0, "failures": 0, "tokens": 250}))
+		if !errors.Is(err, c.err) || (err == nil) != (c.err == nil) || !reflect.DeepEqual(got, c.want) {
+			t.Errorf("settlement of %d charges: got %+v and %v, want %+v and %v", len(c.charges), got, err, c.want, c.err)
+		}
+		for _, charge := range c.charges {
+			want := map[string]int64{exports.Limit.Name: 0, "failures": 1, "tokens": 250}[charge.Limit.Name]
+			if n := used(t, store, noon, charge); n != want {
+				t.Errorf("%s: got a count of %d, want %d", charge.Limit.Name, n, want)
+			}
+		}
 	}
 }

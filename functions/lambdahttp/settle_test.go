@@ -288,8 +288,8 @@ func TestSettle_badLines(t *testing.T) {
 
 // Many lines of one subject settle at the same time, each once.
 func TestSettle_concurrent(t *testing.T) {
-	d := newDecided(t, strings.Replace(eachCount, "10000", "100000", 1))
-	const requests = 40 // limiter.MaxOnce divided by the settlements of a request
+	d := newDecided(t, strings.ReplaceAll(eachCount, `"requests":1`, `"requests":1000`))
+	const requests = 200
 	lines := make([]string, 0, 2*requests)
 	for range requests {
 		receipt := d.receipt()
@@ -299,7 +299,7 @@ func TestSettle_concurrent(t *testing.T) {
 	if err := d.lines(lines...); err != nil {
 		t.Error(err)
 	}
-	d.want("forty requests", "calls 40, input 40, output 40, failures 0, bytes 80")
+	d.want("all requests", "calls 200, input 200, output 200, failures 0, bytes 400")
 }
 
 // No event panics, and none without a receipt of this deployment settles anything.

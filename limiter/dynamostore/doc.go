@@ -82,24 +82,30 @@
 //
 // # A settlement that is applied once
 //
-// A settlement with an ID ([limiter.Once]) adds the ID to a set in the item, in the update that makes the
-// corrections:
+// A settlement with an ID ([limiter.Once]) writes an item of its own, so the subject's item does not grow
+// with the number of settlements:
 //
-//	o<period>  binary set  IDs of the settlements that expire in one minute, 8 bytes each
-//	o          N           number of settlements with IDs so far
-//	p          N           newest period whose IDs were removed
+//	pk   S  namespace/format/subject, a space, ID in hexadecimal digits
+//	ttl  N  seconds; an hour after the ID expires
+//	s    N  mark of the attempt that has begun, negated if the settlement is done
 //
-// The condition has three parts: the set of the period lacks the ID, the set has less than
-// [limiter.MaxOnce] IDs, and the period is after p. So a message that arrives twice, late, or after a lost
-// answer changes nothing.
+// A mark is the instant at which its attempt ends: the deadline of the context, at most ten seconds after
+// the instant of the settlement. Its last millisecond is random, so no two attempts have the same mark.
+// The steps of an attempt are conditional updates:
 //
-// A later update removes the IDs of expired periods, once there are 32 IDs or eight periods. The same
-// update sets p to the newest of these periods. Every settlement of a removed period is then refused, so a
-// wrong clock cannot apply a settlement twice. An item without such settlements has none of these
-// attributes.
+//  1. Set s to the mark if s is absent. Without forced charges, set s to the negated mark.
+//  2. Make the corrections in the subject's item.
+//  3. Negate s if it is the mark. If step 2 certainly changed nothing, restore s as it was before step 1.
 //
-// Reset deletes an item without IDs. It replaces any other item by its IDs, on the condition that their
-// number has not changed.
+// An attempt that finds a negative s returns [limiter.ErrVoucherUsed]. If it finds a mark that is less
+// than [algo.MaxSkew] in the past, the other attempt may be running by the clock of another process, and
+// it returns [limiter.ErrVoucherBegun]. Otherwise it replaces that mark by its own, if the mark is still
+// the same, and makes only the forced charges and the releases of slots. The other attempt may have made
+// its refunds, so a second refund could create quota.
+//
+// A process that ends between the steps, or an answer that is lost, can therefore cost a refund, or charge
+// twice. It never refunds twice: only the first attempt refunds, and its mark is removed only if it
+// refunded nothing. This does not depend on clocks.
 //
 // # What it needs
 //

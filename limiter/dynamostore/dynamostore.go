@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -26,7 +27,6 @@ type API interface {
 	UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error)
 	GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
 	DeleteItem(context.Context, *dynamodb.DeleteItemInput, ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error)
-	PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
 }
 
 // Options are the options of a Store.
@@ -54,16 +54,13 @@ const contended = 8
 // refundAttempts is the maximum number of attempts of a refund that loses races.
 const refundAttempts = 4
 
-// resetAttempts is the maximum number of attempts of a reset that loses races against settlements.
-const resetAttempts = 8
-
 // Store is a limiter.Store in a DynamoDB table. It is safe for concurrent use.
 type Store struct {
-	api      API
-	o        Options
-	guesses  guesses
-	skew     limiter.Skew
-	untidied atomic.Int64 // instant of the last logged error of tidy, in ns since 1970
+	api     API
+	o       Options
+	guesses guesses
+	skew    limiter.Skew
+	warned  atomic.Int64 // instant of the last logged error, in ns since 1970
 }
 
 var (
@@ -142,43 +139,59 @@ func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 
 // Settle implements limiter.Store.
 func (s *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
-	t := newSettlement(now, charges, results, elapsed+s.o.Margin, once, &s.guesses)
+	late := elapsed + s.o.Margin
+	if !once.Needed() {
+		settled, _, err := s.settle(ctx, subject, newSettlement(now, charges, results, late, &s.guesses))
+		return settled, err
+	}
+	a, err := s.begin(ctx, now, subject, once, slices.ContainsFunc(charges, func(c limiter.Charge) bool { return c.Force }))
+	if err != nil {
+		return limiter.Settled{}, err
+	}
+	settled, applied, err := s.settle(ctx, subject, newSettlement(now, a.remaining(charges, results), results, late, &s.guesses))
+	a.end(ctx, now, err, applied)
+	return settled, err
+}
+
+// settle makes the corrections of a settlement. If it returns an error, applied reports whether the corrections may
+// have been made.
+func (s *Store) settle(ctx context.Context, subject limiter.Subject, t *settlement) (settled limiter.Settled, applied bool, err error) {
 	if t.needsItem() {
 		it, err := s.get(ctx, subject)
 		if err == nil {
 			err = t.learn(it)
 		}
 		if err != nil {
-			return limiter.Settled{}, err
+			return settled, false, err
 		}
 	}
 	attempts := t.attempts()
 	for range attempts {
 		e := t.attempt()
 		if e.update() == nil {
-			return limiter.Settled{}, nil
+			return settled, false, nil
 		}
 		it, applied, err := s.update(ctx, subject, e)
 		switch {
 		case err != nil:
-			return limiter.Settled{}, err
+			return settled, !unapplied(err), err
 		case applied:
-			if len(t.forced.charges) > 0 || once.Needed() {
-				s.tidy(ctx, now, subject, it, t.forced.charges)
+			if len(t.forced.charges) > 0 {
+				s.tidy(ctx, t.forced.now, subject, it, t.forced.charges)
 			}
-			return t.settled(), nil
+			return t.settled(), true, nil
 		}
 		if err := t.learn(it); err != nil {
-			return limiter.Settled{}, err
+			return settled, false, err
 		}
 	}
 	// Only the other corrections lose races, so an update of the releases alone succeeds.
 	if e := t.refund.releases(); e.update() != nil {
 		if _, _, err := s.update(ctx, subject, e); err != nil {
-			return limiter.Settled{}, err
+			return settled, false, err
 		}
 	}
-	return limiter.Settled{}, fmt.Errorf("%w: settlement lost all races in %d attempts", limiter.ErrContended, attempts)
+	return settled, false, fmt.Errorf("%w: settlement lost all races in %d attempts", limiter.ErrContended, attempts)
 }
 
 // Inspect implements limiter.Store.
@@ -190,59 +203,22 @@ func (s *Store) Inspect(ctx context.Context, subject limiter.Subject) ([]limiter
 	return it.entries()
 }
 
-// Reset implements limiter.Store. It deletes the item if it has no settled IDs. Otherwise, it replaces the
-// item by one that has only these IDs.
+// Reset implements limiter.Store. The IDs of the subject's settlements are in other items.
 func (s *Store) Reset(ctx context.Context, subject limiter.Subject) error {
-	for range resetAttempts {
-		settled, err := s.deleteUnsettled(ctx, subject)
-		if err != nil || settled == nil {
-			return err
-		}
-		if replaced, err := s.replaceByIDs(ctx, settled); err != nil || replaced {
-			return err
-		}
+	if _, err := s.api.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: aws.String(s.o.Table), Key: keyOf(s.subjectKey(subject))}); err != nil {
+		return failure(err)
 	}
-	return fmt.Errorf("%w: reset lost all races against settlements in %d attempts", limiter.ErrContended, resetAttempts)
-}
-
-// deleteUnsettled deletes an item that has no settled IDs. It returns an item that has some.
-func (s *Store) deleteUnsettled(ctx context.Context, subject limiter.Subject) (settled item, err error) {
-	e := newExpression()
-	e.require(e.absent(settledAttribute))
-	_, err = s.api.DeleteItem(ctx, &dynamodb.DeleteItemInput{
-		TableName: aws.String(s.o.Table), Key: s.key(subject),
-		ConditionExpression: e.condition(), ExpressionAttributeNames: e.names,
-		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
-	})
-	if failed, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
-		return failed.Item, nil
-	}
-	if err != nil {
-		return nil, failure(err)
-	}
-	return nil, nil
-}
-
-// replaceByIDs replaces an item by its settled IDs. It reports false if the item has other IDs by now.
-func (s *Store) replaceByIDs(ctx context.Context, it item) (replaced bool, err error) {
-	e := newExpression()
-	e.require(e.compare(settledAttribute, "=", e.value(it[settledAttribute])))
-	_, err = s.api.PutItem(ctx, &dynamodb.PutItemInput{
-		TableName: aws.String(s.o.Table), Item: it.afterReset(),
-		ConditionExpression: e.condition(), ExpressionAttributeNames: e.names, ExpressionAttributeValues: e.values,
-	})
-	if _, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
-		return false, nil
-	}
-	if err != nil {
-		return false, failure(err)
-	}
-	return true, nil
+	return nil
 }
 
 // update makes one attempt. It returns the item after the update, or the item that failed the
 // condition.
 func (s *Store) update(ctx context.Context, subject limiter.Subject, e *expression) (it item, applied bool, err error) {
+	return s.updateKey(ctx, s.subjectKey(subject), e)
+}
+
+// updateKey is the method update for the item with a key.
+func (s *Store) updateKey(ctx context.Context, key string, e *expression) (it item, applied bool, err error) {
 	sent, _ := s.skew.Begin()
 	values := e.values
 	if len(values) == 0 { // DynamoDB rejects an empty map
@@ -250,7 +226,7 @@ func (s *Store) update(ctx context.Context, subject limiter.Subject, e *expressi
 	}
 	out, err := s.api.UpdateItem(ctx, &dynamodb.UpdateItemInput{
 		TableName:                           aws.String(s.o.Table),
-		Key:                                 s.key(subject),
+		Key:                                 keyOf(key),
 		UpdateExpression:                    e.update(),
 		ConditionExpression:                 e.condition(),
 		ExpressionAttributeNames:            e.names,
@@ -274,7 +250,7 @@ func (s *Store) update(ctx context.Context, subject limiter.Subject, e *expressi
 func (s *Store) get(ctx context.Context, subject limiter.Subject) (item, error) {
 	out, err := s.api.GetItem(ctx, &dynamodb.GetItemInput{
 		TableName:      aws.String(s.o.Table),
-		Key:            s.key(subject),
+		Key:            keyOf(s.subjectKey(subject)),
 		ConsistentRead: aws.Bool(!limiter.MayBeStale(ctx)),
 	})
 	if err != nil {
@@ -323,6 +299,10 @@ func byItem(err error) bool {
 	return len(reasons) > 0
 }
 
-func (s *Store) key(subject limiter.Subject) map[string]types.AttributeValue {
-	return map[string]types.AttributeValue{KeyAttribute: &types.AttributeValueMemberS{Value: subject.Key(s.o.Namespace, format)}}
+func (s *Store) subjectKey(subject limiter.Subject) string {
+	return subject.Key(s.o.Namespace, format)
+}
+
+func keyOf(key string) map[string]types.AttributeValue {
+	return map[string]types.AttributeValue{KeyAttribute: &types.AttributeValueMemberS{Value: key}}
 }

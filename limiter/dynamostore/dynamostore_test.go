@@ -56,6 +56,7 @@ func TestStore(t *testing.T) {
 			return storetest.Must(dynamostore.New(client, dynamostore.Options{Table: table, Namespace: "test", Margin: 50 * time.Millisecond}))
 		},
 		Margin: 50 * time.Millisecond,
+		Slow:   true,
 	})
 	for _, action := range o.take() {
 		if !slices.Contains(dynamostore.Actions(), action) && !slices.Contains(dynamostore.AdministrationActions(), action) {

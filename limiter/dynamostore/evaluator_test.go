@@ -1,7 +1,6 @@
 package dynamostore_test
 
 import (
-	"bytes"
 	"fmt"
 	"maps"
 	"regexp"
@@ -9,8 +8,11 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/weir-limits/weir/limiter/dynamostore"
 )
 
 // evaluator is a table of one item. It evaluates the expressions of updates. It supports the part of
@@ -63,18 +65,32 @@ func (v *evaluator) update(in *dynamodb.UpdateItemInput) (applied bool) {
 	return true
 }
 
-func (v *evaluator) put(in *dynamodb.PutItemInput) (applied bool) {
-	if applied = v.holds(*in.ConditionExpression, in.ExpressionAttributeNames, in.ExpressionAttributeValues); applied {
-		v.item = maps.Clone(in.Item)
+func (v *evaluator) remove(in *dynamodb.DeleteItemInput) (applied bool) {
+	if applied = v.holds(aws.ToString(in.ConditionExpression), in.ExpressionAttributeNames, nil); applied {
+		v.item = nil
 	}
 	return applied
 }
 
-func (v *evaluator) remove(in *dynamodb.DeleteItemInput) (applied bool) {
-	if applied = v.holds(*in.ConditionExpression, in.ExpressionAttributeNames, nil); applied {
-		v.item = nil
+// subjectItems are the item of one subject and the items of its settlements.
+type subjectItems struct {
+	evaluator
+	settlements map[string]*evaluator // by key
+}
+
+// of returns the item with a key, and whether it is the item of the subject.
+func (s *subjectItems) of(key map[string]types.AttributeValue) (v *evaluator, ofSubject bool) {
+	name := key[dynamostore.KeyAttribute].(*types.AttributeValueMemberS).Value
+	if !strings.Contains(name, " ") {
+		return &s.evaluator, true
 	}
-	return applied
+	if s.settlements == nil {
+		s.settlements = map[string]*evaluator{}
+	}
+	if s.settlements[name] == nil {
+		s.settlements[name] = &evaluator{}
+	}
+	return s.settlements[name], false
 }
 
 func (v *evaluator) holds(condition string, names map[string]string, values map[string]types.AttributeValue) bool {
@@ -161,23 +177,12 @@ func (p *parser) comparison() (holds bool) {
 		p.expect(")")
 		return holds
 	}
-	if p.accept("NOT") {
-		return !p.comparison()
-	}
 	if function := p.tokens[0]; function == "attribute_not_exists" || function == "attribute_exists" {
 		p.next()
 		p.expect("(")
 		exists := p.value(p.path()) != nil
 		p.expect(")")
 		return exists == (function == "attribute_exists")
-	}
-	if p.accept("contains") {
-		p.expect("(")
-		set := p.value(p.path())
-		p.expect(",")
-		element := p.operand().(*types.AttributeValueMemberB)
-		p.expect(")")
-		return set != nil && slices.ContainsFunc(setOf(set), func(known []byte) bool { return bytes.Equal(known, element.Value) })
 	}
 	left, operator, right := p.operand(), p.next(), p.operand()
 	if left == nil || right == nil {
@@ -216,32 +221,8 @@ func (p *parser) clauses() (set map[path]types.AttributeValue, removed []path) {
 		}
 		removed = append(removed, at)
 	}
-	for more := p.accept("ADD"); more; more = p.accept(",") {
-		at := p.path()
-		if _, twice := set[at]; twice || slices.Contains(removed, at) {
-			panic(fmt.Sprintf("%+v is changed twice", at))
-		}
-		set[at] = added(p.value(at), p.operand())
-	}
 	p.end()
 	return set, removed
-}
-
-// added returns the sum of two numbers or the union of two sets. old is nil if the attribute is absent.
-func added(old, more types.AttributeValue) types.AttributeValue {
-	if old == nil {
-		return more
-	}
-	if _, ok := more.(*types.AttributeValueMemberN); ok {
-		return numeral(numberOf(old) + numberOf(more))
-	}
-	union := slices.Clone(setOf(old))
-	for _, element := range setOf(more) {
-		if !slices.ContainsFunc(union, func(known []byte) bool { return bytes.Equal(known, element) }) {
-			union = append(union, element)
-		}
-	}
-	return &types.AttributeValueMemberBS{Value: union}
 }
 
 // sum evaluates the right side of a SET clause. An absent operand is an error in DynamoDB.
@@ -286,8 +267,6 @@ func (p *parser) operand() types.AttributeValue {
 		switch value := value.(type) {
 		case nil:
 			return nil
-		case *types.AttributeValueMemberBS:
-			return numeral(int64(len(value.Value)))
 		case *types.AttributeValueMemberM:
 			return numeral(int64(len(value.Value)))
 		}
@@ -373,8 +352,6 @@ func mapOf(v types.AttributeValue) map[string]types.AttributeValue {
 func listOf(v types.AttributeValue) []types.AttributeValue {
 	return v.(*types.AttributeValueMemberL).Value
 }
-
-func setOf(v types.AttributeValue) [][]byte { return v.(*types.AttributeValueMemberBS).Value }
 
 func numberOf(v types.AttributeValue) int64 {
 	return parsed(v.(*types.AttributeValueMemberN).Value)

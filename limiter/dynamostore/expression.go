@@ -14,7 +14,6 @@ type expression struct {
 	values map[string]types.AttributeValue
 	known  map[string]string // attribute or number -> placeholder
 	set    []string
-	add    []string
 	remove []string
 	when   []string
 }
@@ -102,9 +101,6 @@ func (e *expression) update() *string {
 	}
 	if len(e.remove) > 0 {
 		parts = append(parts, "REMOVE "+strings.Join(e.remove, ", "))
-	}
-	if len(e.add) > 0 {
-		parts = append(parts, "ADD "+strings.Join(e.add, ", "))
 	}
 	if len(parts) == 0 {
 		return nil

@@ -43,7 +43,7 @@ func TestStore_model(t *testing.T) {
 		}
 	}
 	t.Logf("%d histories: %v", histories, n)
-	for _, kind := range []string{"allowed", "refused", "clamped", "trim", "refund", "reset", "contended", "lost", "settlement", "used", "forgotten", "reset with IDs",
+	for _, kind := range []string{"allowed", "refused", "clamped", "trim", "refund", "reset", "contended", "lost", "settlement", "used", "begun", "expired",
 		"log to log", "log to bucket", "window to log", "window to bucket", "slots to slots", "slots to log", "slots to bucket", "log to slots",
 		"slots expired", "slots repeated", "slots full"} {
 		if n[kind] == 0 && *modelHistories == 0 {
@@ -66,14 +66,16 @@ type history struct {
 	seed      uint64
 	r         *rand.Rand
 	rules     [2]*limiter.Limit // the same limit in the first and the second version of the rules
-	table     evaluator
+	table     subjectItems
 	calls     int // number of calls to the table so far
 	processes []*process
 	pause     int  // the first process makes a call only in about one turn of this number, so that other processes win races against it
 	lossy     bool // some answers are lost
 	vouchers  bool // processes settle charges with IDs
 	settled   []voucher
-	repeats   bool // some updates reach the table twice, as if a client repeated a call
+	attempts  map[limiter.Once]int  // number of settlements begun with an ID
+	refunded  map[limiter.Once]bool // IDs whose refund was made
+	repeats   bool                  // some updates reach the table twice, as if a client repeated a call
 	events    []event
 }
 
@@ -90,7 +92,7 @@ type event struct {
 // newHistory draws the limit, the clocks and the number of processes.
 func newHistory(seed uint64) *history {
 	r := rand.New(rand.NewPCG(seed, 3))
-	h := &history{seed: seed, r: r, pause: []int{1, 3, 4, 5}[r.IntN(4)], lossy: r.IntN(4) == 0}
+	h := &history{seed: seed, attempts: map[limiter.Once]int{}, refunded: map[limiter.Once]bool{}, r: r, pause: []int{1, 3, 4, 5}[r.IntN(4)], lossy: r.IntN(4) == 0}
 	requests := []int64{6, 12, 60}[r.IntN(3)]
 	before := []algo.Algorithm{algo.SlidingLog, algo.SlidingLog, algo.SlidingWindow, algo.Concurrent, algo.Concurrent}[r.IntN(5)]
 	after := []algo.Algorithm{algo.SlidingLog, algo.TokenBucket, algo.Concurrent}[r.IntN(3)]
@@ -122,13 +124,6 @@ func newHistory(seed uint64) *history {
 	}
 	h.vouchers = r.IntN(2) == 0
 	return h
-}
-
-func (h *history) latest() (at algo.Instant) {
-	for _, p := range h.processes {
-		at = max(at, p.now)
-	}
-	return at
 }
 
 // problem plays the history. It returns a difference between the store and the model, or "".

@@ -1,107 +1,142 @@
 package dynamostore
 
 import (
-	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
 	"slices"
-	"strconv"
-	"strings"
-
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"time"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// These are the attributes of the settlements that have IDs. settledAttribute counts them: an item that
-// has IDs has this attribute. settledAttribute followed by a period is the set of the IDs that expire in
-// this period. forgottenAttribute is the newest period whose IDs were removed.
-const (
-	settledAttribute   = "o"
-	forgottenAttribute = "p"
-)
+// attemptAttribute is the attribute of a settlement's ID. Its value is the mark of the attempt that wrote it last;
+// the mark is negative if the settlement is done.
+const attemptAttribute = "s"
 
-func settledIn(period int64) string { return settledAttribute + strconv.FormatInt(period, indexBase) }
+// longestAttempt bounds the time after which an attempt counts as ended. If its context has a later deadline, or none,
+// and the attempt is still running then, a forced charge can be made twice.
+const longestAttempt = 10 * time.Second
 
-// applyOnce adds the ID of a settlement to the update, on the condition that the item does not have the
-// ID, has room for it, and has not forgotten its period.
-func (e *expression) applyOnce(once limiter.Once) {
-	id := once.Short()
-	ids := e.name(settledIn(once.Period()))
-	e.require("(attribute_not_exists(" + ids + ") OR NOT contains(" + ids + ", " + e.value(&types.AttributeValueMemberB{Value: id[:]}) + ") AND size(" + ids + ") < " + e.number(limiter.MaxOnce) + ")")
-	e.require(e.absentOr(forgottenAttribute, "<", e.number(once.Period())))
-	e.add = append(e.add, ids+" "+e.value(&types.AttributeValueMemberBS{Value: [][]byte{id[:]}}), e.name(settledAttribute)+" "+e.number(1))
+// attempt is one try to make a settlement that has an ID. It writes its mark into the item of the ID.
+type attempt struct {
+	store *Store
+	key   string // key of the item of the ID
+	// mark is the instant at which the attempt ends, in ns. The last ms is random, so that no two attempts have the
+	// same mark. The mark is negative if the attempt marks the settlement as done before it corrects anything.
+	mark   int64
+	before int64 // mark of the attempt that this one takes over; 0 if it is the first
 }
 
-// checkOnce returns an error if the item shows that a settlement must not be applied.
-func (it item) checkOnce(once limiter.Once) error {
-	r := reader{it: it}
-	if _, ok := it[forgottenAttribute]; ok && r.number(forgottenAttribute) >= once.Period() {
-		return cmp.Or(r.err, once.Forgotten())
+// onceKey returns the key of the item that holds the ID of a settlement. No subject has this key, because the name of
+// a subject has no space.
+func (s *Store) onceKey(subject limiter.Subject, once limiter.Once) string {
+	return subject.Key(s.o.Namespace, format) + " " + once.ID.String()
+}
+
+// begin marks a settlement as begun, or as done if it has no forced charge. It returns an error if the settlement is
+// done, or if another attempt may still be running.
+func (s *Store) begin(ctx context.Context, now algo.Instant, subject limiter.Subject, once limiter.Once, forces bool) (*attempt, error) {
+	if err := once.Expired(now); err != nil {
+		return nil, err
 	}
-	ids := it.settled(once.Period())
-	id := once.Short()
+	ends := now.Add(longestAttempt)
+	if deadline, ok := ctx.Deadline(); ok && algo.InstantOf(deadline) >= now {
+		ends = min(ends, algo.InstantOf(deadline))
+	}
+	a := &attempt{store: s, key: s.onceKey(subject, once), mark: int64(ends) + rand.Int64N(int64(time.Millisecond))} //nolint:gosec // the number only distinguishes attempts
+	if !forces {
+		a.mark = -a.mark
+	}
+	for range beginAttempts {
+		e := newExpression()
+		e.setTo(TTLAttribute, e.number(expiry(once.Expires, 0)))
+		it, applied, err := a.write(ctx, e, a.before, a.mark)
+		if err != nil || applied {
+			return a, err
+		}
+		r := reader{it: it}
+		seen := r.number(attemptAttribute)
+		switch {
+		case r.err != nil:
+			return nil, r.err
+		case seen == a.mark: // the client sent the update twice
+			return a, nil
+		case seen < 0:
+			return nil, limiter.ErrVoucherUsed
+		case int64(now.Add(-algo.MaxSkew)) <= seen:
+			return nil, fmt.Errorf("%w: it may run until %s", limiter.ErrVoucherBegun, algo.Instant(seen).Time().UTC().Format(time.RFC3339Nano))
+		}
+		a.before = seen
+	}
+	return nil, fmt.Errorf("%w: settlement begun by others in %d attempts", limiter.ErrContended, beginAttempts)
+}
+
+// beginAttempts bounds the attempts of begin: the second one takes an ID over.
+const beginAttempts = 3
+
+// write replaces the mark from by the mark to; 0 means no mark.
+func (a *attempt) write(ctx context.Context, e *expression, from, to int64) (item, bool, error) {
+	if from == 0 {
+		e.require(e.absent(attemptAttribute))
+	} else {
+		e.require(e.compare(attemptAttribute, "=", e.number(from)))
+	}
+	if to == 0 {
+		e.remove = append(e.remove, e.name(attemptAttribute))
+	} else {
+		e.setTo(attemptAttribute, e.number(to))
+	}
+	return a.store.updateKey(ctx, a.key, e)
+}
+
+// end writes the mark that the ID has after this attempt. settled is the error of the corrections.
+//
+//   - If the corrections were made, the settlement is done.
+//   - If they were certainly not made, the ID is as before, so that a repetition of the settlement can make them.
+//   - If they may have been made, the ID stays begun. A repetition makes only the forced charges again.
+//
+// If the update fails, a repetition charges too much, never too little. So end only logs the error.
+func (a *attempt) end(ctx context.Context, now algo.Instant, settled error, applied bool) {
+	next := -a.mark
 	switch {
-	case slices.ContainsFunc(ids, func(known []byte) bool { return string(known) == string(id[:]) }):
-		return limiter.ErrVoucherUsed
-	case len(ids) >= limiter.MaxOnce:
-		return once.Crowded()
-	}
-	return r.err
-}
-
-func (it item) settled(period int64) [][]byte {
-	if ids, ok := it[settledIn(period)].(*types.AttributeValueMemberBS); ok {
-		return ids.Value
-	}
-	return nil
-}
-
-// The removal of the IDs of expired periods is a separate write, so it waits until there are many of
-// them. forgetAtOnce bounds the periods that one write removes.
-const (
-	forgetIDs     = 32
-	forgetPeriods = 8
-	forgetAtOnce  = 40
-)
-
-// forget adds the removal of the IDs of expired periods. It sets forgottenAttribute to the newest of
-// these periods, not to a period of the clock. Therefore, a wrong clock blocks no later settlements.
-func (e *expression) forget(it item, now algo.Instant) {
-	if _, ok := it[settledAttribute]; !ok {
+	case settled != nil && applied, settled == nil && a.mark < 0:
 		return
+	case settled != nil:
+		next = a.before
 	}
-	var expired []int64
-	ids := 0
-	for name := range it {
-		if text, ok := strings.CutPrefix(name, settledAttribute); ok && text != "" {
-			if period, err := strconv.ParseInt(text, indexBase, 64); err == nil && period <= limiter.Forgettable(now) {
-				expired, ids = append(expired, period), ids+len(it.settled(period))
-			}
+	if _, _, err := a.write(ctx, newExpression(), a.mark, next); err != nil {
+		a.store.warn(ctx, now, "end of a settlement not recorded; a repetition can charge it again", err)
+	}
+}
+
+// remaining returns the charges that an attempt makes. An attempt that takes an ID over repeats only corrections that
+// cannot create quota: forced charges, and releases of slots, which have no effect the second time.
+func (a *attempt) remaining(charges []limiter.Charge, results []algo.Result) []limiter.Charge {
+	if a.before == 0 {
+		return charges
+	}
+	charges = slices.Clone(charges)
+	for i := range charges {
+		if _, slots := results[i].Machine.(*algo.Slots); !slots && !charges[i].Force {
+			charges[i].Cost = 0
 		}
 	}
-	if ids < forgetIDs && len(expired) < forgetPeriods {
-		return
-	}
-	slices.Sort(expired)
-	expired = expired[:min(len(expired), forgetAtOnce)]
-	newest := e.number(expired[len(expired)-1])
-	// Without this condition, the update could recreate a deleted item.
-	e.require("attribute_exists(" + e.name(settledAttribute) + ")")
-	e.require(e.absentOr(forgottenAttribute, "<=", newest))
-	e.setTo(forgottenAttribute, newest)
-	for _, period := range expired {
-		e.remove = append(e.remove, e.name(settledIn(period)))
-	}
+	return charges
 }
 
-// afterReset returns the item that a reset puts in place of it. The new item has only the settled IDs, so
-// that none of them is applied again.
-func (it item) afterReset() item {
-	kept := item{}
-	for name, value := range it {
-		if name == KeyAttribute || name == TTLAttribute || name == forgottenAttribute || strings.HasPrefix(name, settledAttribute) {
-			kept[name] = value
-		}
+// unapplied reports whether err proves that DynamoDB did not apply an update.
+func unapplied(err error) bool {
+	return errors.Is(err, limiter.ErrThrottled) || errors.Is(err, limiter.ErrItemThrottled) || errors.Is(err, limiter.ErrRejected)
+}
+
+// warn logs an error that no decision returns, at most one a minute.
+func (s *Store) warn(ctx context.Context, now algo.Instant, message string, err error) {
+	last := s.warned.Load()
+	if age := now.Sub(algo.Instant(last)).Abs(); age >= time.Minute && s.warned.CompareAndSwap(last, int64(now)) {
+		s.o.Logger.LogAttrs(ctx, slog.LevelWarn, message, slog.Any("err", err))
 	}
-	return kept
 }

@@ -110,14 +110,10 @@ func (p *process) run(yield func(struct{}) bool) {
 func (p *process) reset() {
 	err := p.store.Reset(context.Background(), modelCaller)
 	at, applied := p.decisive()
-	if !applied { // the answer is lost, or settlements won all races
+	if !applied {
 		return
 	}
-	kind := "reset"
-	if len(p.calls) > 1 {
-		kind = "reset with IDs"
-	}
-	p.record(at, kind, fmt.Sprintf("reset: %v", err), func(m *storetest.Model) string {
+	p.record(at, "reset", fmt.Sprintf("reset: %v", err), func(m *storetest.Model) string {
 		m.Reset(modelCaller)
 		return ""
 	})
@@ -148,8 +144,7 @@ func (p *process) refund() {
 func (p *process) settle() {
 	var s voucher
 	if last := len(p.charged) - 1; last >= 0 && (len(p.h.settled) == 0 || p.r.IntN(2) == 0) {
-		// Most IDs expire at once, so the store often removes expired IDs.
-		s = voucher{p.charged[last], limiter.Once{ID: limiter.NewVoucherID(), Expires: p.now.Add(time.Duration(1-p.r.IntN(12)) * time.Minute)}}
+		s = voucher{p.charged[last], limiter.Once{ID: limiter.NewVoucherID(), Expires: p.now.Add(time.Duration(p.r.IntN(5)) * time.Minute)}}
 		p.charged = p.charged[:last]
 		p.h.settled = append(p.h.settled, s)
 	} else {
@@ -157,37 +152,50 @@ func (p *process) settle() {
 	}
 	charges, results, now := slices.Clone(s.charges), slices.Clone(s.results), p.now
 	charges[0].Force, results[0].State.Entries = p.r.IntN(3) == 0, ""
-	_, err := p.store.Settle(context.Background(), now, modelCaller, charges, results, modelMargin, s.once)
+	p.h.attempts[s.once]++
+	// The attempt ends at once, so that another process soon takes over a settlement whose answer was lost.
+	ctx, cancel := context.WithDeadline(context.Background(), now.Time())
+	defer cancel()
+	_, err := p.store.Settle(ctx, now, modelCaller, charges, results, modelMargin, s.once)
 	at, applied := p.decisive()
 	text := fmt.Sprintf("settlement %s of %d (force %t) at %s: %v", s.once.ID.String()[:6], charges[0].Cost, charges[0].Force, sinceStart(now), err)
 	seen := []algo.State{p.written()}
-	settle := func(m *storetest.Model) error {
-		_, err := m.SettleSeen(now, modelCaller, charges, results, modelMargin, s.once, seen)
-		return err
+	refused := func(kind string) {
+		p.record(call{n: p.h.calls}, kind, text, func(*storetest.Model) string { return unless(!applied, "a refused settlement was applied") })
 	}
 	switch {
-	// An earlier settlement used the ID. If applied is true, the table got the same update twice, and the
-	// default case applies.
-	case errors.Is(err, limiter.ErrVoucherUsed) && !applied:
-		p.record(at, "used", text, func(m *storetest.Model) string {
-			return unless(errors.Is(settle(m), limiter.ErrVoucherUsed), "got ErrVoucherUsed, want none")
-		})
+	case errors.Is(err, limiter.ErrVoucherUsed):
+		refused("used")
+	case errors.Is(err, limiter.ErrVoucherBegun):
+		refused("begun")
 	case errors.Is(err, limiter.ErrVoucherExpired):
-		p.record(at, "forgotten", text, func(*storetest.Model) string {
-			return unless(!applied, "a refused settlement was applied") + unless(s.once.Period() <= limiter.Forgettable(p.h.latest()), "the store forgot an ID too early")
-		})
+		refused("expired")
 	case errors.Is(err, limiter.ErrContended):
-		p.record(at, "settlement contended", text, func(*storetest.Model) string { return unless(!applied, "a contended settlement was applied") })
+		refused("settlement contended")
 	case errors.Is(err, errLost) && !applied:
 	default:
-		p.record(at, "settlement", text, func(m *storetest.Model) string {
-			problem := settle(m)
-			if applied {
-				m.Keep(modelCaller, s.once) // A store that refunds only expired entries of a log keeps the ID. The model has no such entries.
-			}
-			return unless(problem == nil, fmt.Sprintf("got no error, want %v", problem))
-		})
+		p.record(at, "settlement", text, func(m *storetest.Model) string { return p.settled(m, now, s.once, charges, results, seen, applied) })
 	}
+}
+
+// settled makes a settlement on the model. If an attempt was taken over, the store can repeat a forced charge or a
+// release of slots, but no refund.
+func (p *process) settled(m *storetest.Model, now algo.Instant, once limiter.Once, charges []limiter.Charge, results []algo.Result, seen []algo.State, applied bool) string {
+	if !applied { // no refund was safe, or another attempt may have made it
+		if p.h.attempts[once] > 1 {
+			return ""
+		}
+		got, _ := m.SettleSeen(now, modelCaller, charges, results, modelMargin, limiter.Once{}, seen)
+		return unless(got.Given == 0 && !charges[0].Force, "the store made no correction")
+	}
+	if _, slots := results[0].Machine.(*algo.Slots); !charges[0].Force && !slots {
+		if p.h.refunded[once] {
+			return "refunded twice"
+		}
+		p.h.refunded[once] = true
+	}
+	_, _ = m.SettleSeen(now, modelCaller, charges, results, modelMargin, limiter.Once{}, seen)
+	return ""
 }
 
 // take charges a random cost, with or without a cached result.
@@ -272,14 +280,23 @@ func (p *process) record(at call, kind, text string, check func(*storetest.Model
 // UpdateItem implements dynamostore.API.
 func (p *process) UpdateItem(_ context.Context, in *dynamodb.UpdateItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
 	p.yield(struct{}{})
-	applied := p.h.table.update(in)
+	table, ofSubject := p.h.table.of(in.Key)
+	applied := table.update(in)
+	if !ofSubject {
+		p.h.calls++
+		return p.answer(table, applied)
+	}
 	p.called(applied)
 	p.removed = p.removed || applied && strings.Contains(*in.UpdateExpression, "REMOVE")
 	if p.h.repeats && p.r.IntN(4) == 0 {
 		p.repeated = applied
-		applied = p.h.table.update(in)
+		applied = table.update(in)
 	}
-	switch item := p.h.table.item; {
+	return p.answer(table, applied)
+}
+
+func (p *process) answer(table *evaluator, applied bool) (*dynamodb.UpdateItemOutput, error) {
+	switch item := table.item; {
 	case p.loses():
 		return nil, errLost
 	case !applied:
@@ -310,20 +327,6 @@ func (p *process) DeleteItem(_ context.Context, in *dynamodb.DeleteItemInput, _ 
 	return &dynamodb.DeleteItemOutput{}, nil
 }
 
-// PutItem implements dynamostore.API.
-func (p *process) PutItem(_ context.Context, in *dynamodb.PutItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
-	p.yield(struct{}{})
-	applied := p.h.table.put(in)
-	p.called(applied)
-	switch {
-	case p.loses():
-		return nil, errLost
-	case !applied:
-		return nil, &types.ConditionalCheckFailedException{}
-	}
-	return &dynamodb.PutItemOutput{}, nil
-}
-
 func (p *process) called(applied bool) {
 	p.h.calls++
 	p.calls = append(p.calls, call{p.h.calls, applied})
@@ -334,7 +337,7 @@ func (p *process) called(applied bool) {
 
 // written returns the state that the first applied call of the current operation left.
 func (p *process) written() algo.State {
-	s := storetest.Must(dynamostore.New(&evaluated{table: evaluator{item: p.after}}, dynamostore.Options{Table: "t", Namespace: "n"}))
+	s := storetest.Must(dynamostore.New(&evaluated{table: subjectItems{evaluator: evaluator{item: p.after}}}, dynamostore.Options{Table: "t", Namespace: "n"}))
 	entries := storetest.Must(s.Inspect(context.Background(), modelCaller))
 	if len(entries) == 0 {
 		return algo.State{}

@@ -11,13 +11,12 @@ import (
 // settlement corrects charges of one subject in one update: it makes refunds and forced charges.
 type settlement struct {
 	charges []limiter.Charge
-	once    limiter.Once
 	refund  *refund
 	forced  *take
 }
 
-func newSettlement(now algo.Instant, charges []limiter.Charge, results []algo.Result, late time.Duration, once limiter.Once, g *guesses) *settlement {
-	s := &settlement{charges: charges, once: once, refund: &refund{late: late}}
+func newSettlement(now algo.Instant, charges []limiter.Charge, results []algo.Result, late time.Duration, g *guesses) *settlement {
+	s := &settlement{charges: charges, refund: &refund{late: late}}
 	var forced []limiter.Charge
 	for i, c := range charges {
 		if c.Force {
@@ -53,20 +52,11 @@ func (s *settlement) attempt() *expression {
 		e = s.forced.attempt()
 	}
 	s.refund.attempt(e)
-	if s.once.Needed() && len(e.set)+len(e.remove) > 0 {
-		e.applyOnce(s.once)
-	}
 	return e
 }
 
-// learn updates the settlement from the current item. It returns an error if the item shows that the
-// settlement must not be applied.
+// learn updates the settlement from the current item.
 func (s *settlement) learn(it item) error {
-	if s.once.Needed() {
-		if err := it.checkOnce(s.once); err != nil {
-			return err
-		}
-	}
 	if err := s.refund.learn(it); err != nil {
 		return err
 	}

@@ -198,14 +198,15 @@ func TestSlots_releases(t *testing.T) {
 // evaluated is an API that calls an evaluator, so the test needs no server.
 type evaluated struct {
 	dynamostore.API
-	table evaluator
+	table subjectItems
 }
 
 func (e *evaluated) UpdateItem(_ context.Context, in *dynamodb.UpdateItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
-	if !e.table.update(in) {
-		return nil, &types.ConditionalCheckFailedException{Item: e.table.item}
+	at, _ := e.table.of(in.Key)
+	if !at.update(in) {
+		return nil, &types.ConditionalCheckFailedException{Item: at.item}
 	}
-	return &dynamodb.UpdateItemOutput{Attributes: e.table.item}, nil
+	return &dynamodb.UpdateItemOutput{Attributes: at.item}, nil
 }
 
 func (e *evaluated) GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {

@@ -12,13 +12,13 @@ const (
 	TTLAttribute = "ttl" // time to live, seconds since the Unix epoch
 )
 
-// Actions returns the IAM actions on the table for Take and Refund: all that a Limiter needs to decide
+// Actions returns the IAM actions on the table for Take and Settle: all that a Limiter needs to decide
 // requests.
 func Actions() []string { return []string{"dynamodb:GetItem", "dynamodb:UpdateItem"} }
 
 // AdministrationActions returns the IAM actions for Inspect and Reset, which are for operators.
 func AdministrationActions() []string {
-	return []string{"dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem"}
+	return []string{"dynamodb:DeleteItem", "dynamodb:GetItem"}
 }
 
 // TableInput returns the definition of a table for a Store: on demand, with a string key. Enable time

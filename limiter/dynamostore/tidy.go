@@ -2,7 +2,6 @@ package dynamostore
 
 import (
 	"context"
-	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -44,7 +43,6 @@ func (s *Store) tidy(ctx context.Context, now algo.Instant, subject limiter.Subj
 		e.trimLog(it, c.Limit, c.Cost)
 	}
 	e.outlive(it, charges)
-	e.forget(it, now)
 	if len(e.set) > 0 {
 		s.updateTidied(ctx, now, subject, e)
 		return
@@ -69,13 +67,8 @@ func (s *Store) tidy(ctx context.Context, now algo.Instant, subject limiter.Subj
 // updateTidied sends the update that tidy needs. Its condition can fail because another request
 // changed the item.
 func (s *Store) updateTidied(ctx context.Context, now algo.Instant, subject limiter.Subject, e *expression) {
-	_, _, err := s.update(ctx, subject, e)
-	if err == nil {
-		return
-	}
-	last := s.untidied.Load()
-	if age := now.Sub(algo.Instant(last)).Abs(); age >= time.Minute && s.untidied.CompareAndSwap(last, int64(now)) {
-		s.o.Logger.LogAttrs(ctx, slog.LevelWarn, "item not tidied; a later decision retries", slog.Any("err", err))
+	if _, _, err := s.update(ctx, subject, e); err != nil {
+		s.warn(ctx, now, "item not tidied; a later decision retries", err)
 	}
 }
 

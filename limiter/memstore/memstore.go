@@ -24,6 +24,9 @@ type Options struct {
 	// The bound is divided evenly among the shards of the store, at least one subject each. A
 	// subject belongs to a shard by its hash. A full shard removes subjects at full quota; if there
 	// are none, Take of a new subject, or of a new limit, fails with limiter.ErrFull.
+	//
+	// The bound is also that of the IDs of settlements (limiter.Once) that the store keeps, at least leastIDs.
+	// If the store is full of IDs, Settle returns limiter.ErrVoucherExpired.
 	Subjects int
 }
 
@@ -31,6 +34,7 @@ type Options struct {
 type Store struct {
 	seed   maphash.Seed
 	shards [shards]shard
+	ids    [shards]settled
 }
 
 var (
@@ -39,6 +43,9 @@ var (
 )
 
 const shards = 64
+
+// leastIDs is the number of IDs of settlements for which every Store has room.
+const leastIDs = 64 * shards
 
 // refundMargin is added to the age of a refunded charge. It covers a goroutine that waited for the
 // processor after it had read the clock.
@@ -53,6 +60,7 @@ func New(o Options) (*Store, error) {
 	s := &Store{seed: maphash.MakeSeed()}
 	for i := range s.shards {
 		s.shards[i].init(s.seed, max(1, o.Subjects/shards))
+		s.ids[i].most = max(o.Subjects, leastIDs) / shards
 	}
 	return s, nil
 }
@@ -113,20 +121,26 @@ func (s *Store) Settle(_ context.Context, now algo.Instant, subject limiter.Subj
 	sh, k := s.lock(subject)
 	defer sh.mu.Unlock()
 	if once.Needed() {
-		if err := sh.settled.check(now, subject, once, sh.capacity+limiter.MaxOnce); err != nil {
+		ids := s.settled(once)
+		ids.mu.Lock()
+		defer ids.mu.Unlock()
+		if err := ids.check(now, subject, once); err != nil {
 			return settled, err
 		}
+		defer func() {
+			if err == nil {
+				ids.add(subject, once)
+			}
+		}()
 	}
 	if grows := missing(sh, k, charges); grows > 0 && !sh.room(now, k, grows) {
 		return settled, limiter.ErrFull
 	}
-	changed := false
 	for i := range charges {
 		c := &charges[i]
 		at := sh.find(k, c.Limit.ID)
 		if c.Force {
 			settled.Excess[i] = sh.force(k, at, c, now)
-			changed = changed || c.Cost > 0
 			continue
 		}
 		if at == nil || !algo.Refundable(sh.limit(at).Machine(), results[i].Machine) {
@@ -139,9 +153,6 @@ func (s *Store) Settle(_ context.Context, now algo.Instant, subject limiter.Subj
 			sh.put(at, after)
 			sh.sooner(at)
 		}
-	}
-	if once.Needed() && (changed || settled.Given > 0) {
-		sh.settled.add(subject, once)
 	}
 	return settled, nil
 }

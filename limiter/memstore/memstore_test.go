@@ -306,28 +306,46 @@ func TestNew_options(t *testing.T) {
 	}
 }
 
-// The settled IDs of a shard are bounded. IDs that have expired make room.
+// The IDs of settlements are bounded. IDs that have expired make room.
 func TestStore_settledIDs(t *testing.T) {
+	const room = 64 * 64 // leastIDs
 	s := storetest.Must(memstore.New(memstore.Options{Subjects: 1}))
-	who, now := limiter.User("settled"), algo.InstantOf(time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC))
-	charges := []limiter.Charge{{Subject: who, Limit: storetest.Limit(t, "a", algo.Rate{Requests: 1000, Window: time.Hour}), Cost: 1, Force: true}}
-	settle := func(now algo.Instant, life time.Duration) error {
-		_, err := s.Settle(t.Context(), now, who, charges, make([]algo.Result, 1), 0, limiter.Once{ID: limiter.NewVoucherID(), Expires: now.Add(life)})
-		return err
-	}
-	for i := range limiter.MaxOnce + 1 {
-		if err := settle(now, time.Duration(i%2)*time.Minute); err != nil {
-			t.Fatalf("settlement %d: got %v, want none", i+1, err)
+	who, now := limiter.User("settled"), noon
+	charges := []limiter.Charge{{Subject: who, Limit: storetest.Limit(t, "a", algo.Rate{Requests: 1_000_000, Window: 24 * time.Hour}), Cost: 1, Force: true}}
+	for round := range 3 {
+		made := 0
+		for i := range 10 * room {
+			once := limiter.Once{ID: limiter.NewVoucherID(), Expires: now.Add(time.Minute)}
+			switch _, err := s.Settle(ctx, now, who, charges, make([]algo.Result, 1), 0, once); {
+			case err == nil:
+				made++
+			case !errors.Is(err, limiter.ErrVoucherExpired):
+				t.Fatalf("round %d, settlement %d: got %v, want none or %v", round, i, err, limiter.ErrVoucherExpired)
+			}
 		}
+		if made != room {
+			t.Errorf("round %d: got %d settlements, want %d", round, made, room)
+		}
+		now = now.Add(2 * time.Minute)
 	}
-	if err := settle(now, 0); !errors.Is(err, limiter.ErrVoucherExpired) {
-		t.Errorf("settlement of a full shard: got %v, want %v", err, limiter.ErrVoucherExpired)
-	}
-	for i := range 3 { // each round, the shard forgets all IDs
-		now = now.Add(3 * time.Minute)
-		for j := range limiter.MaxOnce + 1 {
-			if err := settle(now, time.Duration(j%2)*time.Minute); err != nil {
-				t.Fatalf("round %d, settlement %d: got %v, want none", i+1, j+1, err)
+}
+
+// The store keeps an ID until it has expired by every correct clock. After a clock that was further ahead, it has
+// forgotten the ID, and refuses it.
+func TestStore_settledIDs_clockAhead(t *testing.T) {
+	const life = 15 * time.Minute
+	charges := []limiter.Charge{{Limit: storetest.Limit(t, "a", algo.Rate{Requests: 1000, Window: time.Hour}), Cost: 1, Force: true}}
+	for ahead, want := range map[time.Duration]error{life + algo.MaxSkew - 1: limiter.ErrVoucherUsed, life + algo.MaxSkew: limiter.ErrVoucherExpired} {
+		s := storetest.Must(memstore.New(memstore.Options{}))
+		once, other := limiter.Once{ID: limiter.NewVoucherID(), Expires: noon.Add(life)}, limiter.Once{Expires: noon.Add(time.Hour)}
+		other.ID[1] = once.ID[1] // the store keeps the two IDs together
+		for i, step := range []struct {
+			after time.Duration
+			once  limiter.Once
+			want  error
+		}{{0, once, nil}, {ahead, other, nil}, {life - 1, once, want}} {
+			if _, err := s.Settle(ctx, noon.Add(step.after), limiter.User("a"), charges, make([]algo.Result, 1), 0, step.once); !errors.Is(err, step.want) {
+				t.Errorf("clock ahead by %s, settlement %d: got %v, want %v", ahead, i+1, err, step.want)
 			}
 		}
 	}

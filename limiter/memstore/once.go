@@ -1,68 +1,71 @@
 package memstore
 
 import (
+	"fmt"
+	"sync"
+	"time"
+
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// settled are the IDs of the settlements that a shard applied. They outlive the slots of their subjects.
+// settled are the IDs of settlements that were made: a part of the IDs of a store, which are random. The IDs of a
+// busy subject are in all parts.
 type settled struct {
-	ids       map[settledPeriod][]shortID
-	count     int
-	forgotten int64 // newest period whose IDs were forgotten
-	swept     int64 // newest expired period at the last sweep
+	mu        sync.Mutex
+	ids       map[settledID]algo.Instant // expiry of each ID
+	most      int                        // largest number of IDs
+	forgotten algo.Instant               // latest expiry of a forgotten ID
+	swept     algo.Instant               // instant of the last sweep
 }
 
-// settledPeriod are the settlements of a subject with an expiry in one period.
-type settledPeriod struct {
+// settledID is the ID of a settlement on a subject.
+type settledID struct {
 	subject limiter.SubjectID
-	period  int64
+	id      limiter.VoucherID
 }
 
-type shortID = [8]byte
+// sweepIDs is the least time between two sweeps of the IDs.
+const sweepIDs = time.Minute
 
-// check returns an error if the settlement was applied before, or if the shard no longer knows whether it was.
-// most is the largest number of IDs that the shard keeps.
-func (s *settled) check(now algo.Instant, subject limiter.Subject, once limiter.Once, most int) error {
-	s.sweep(now)
-	if once.Period() <= s.forgotten {
-		return once.Forgotten()
+// settled returns the part that has an ID.
+func (s *Store) settled(once limiter.Once) *settled { return &s.ids[int(once.ID[1])%shards] }
+
+// check returns an error if the settlement was made before, or if s cannot keep its ID or no longer knows it. The
+// caller holds the lock.
+func (s *settled) check(now algo.Instant, subject limiter.Subject, once limiter.Once) error {
+	if err := once.Expired(now); err != nil {
+		return err
 	}
-	ids := s.ids[settledPeriod{subject.ID(), once.Period()}]
-	for _, id := range ids {
-		if id == once.Short() {
-			return limiter.ErrVoucherUsed
-		}
+	if now.Sub(s.swept).Abs() >= sweepIDs {
+		s.sweep(now)
 	}
-	if len(ids) == limiter.MaxOnce || s.count >= most {
-		return once.Crowded()
+	if _, ok := s.ids[settledID{subject.ID(), once.ID}]; ok {
+		return limiter.ErrVoucherUsed
+	}
+	if once.Expires <= s.forgotten {
+		return fmt.Errorf("%w: a clock was ahead, so the store has forgotten IDs with this expiry", limiter.ErrVoucherExpired)
+	}
+	if len(s.ids) >= s.most {
+		return fmt.Errorf("%w: the store is full (got %d IDs of settlements)", limiter.ErrVoucherExpired, len(s.ids))
 	}
 	return nil
 }
 
 func (s *settled) add(subject limiter.Subject, once limiter.Once) {
 	if s.ids == nil {
-		s.ids = map[settledPeriod][]shortID{}
+		s.ids = map[settledID]algo.Instant{}
 	}
-	key := settledPeriod{subject.ID(), once.Period()}
-	s.ids[key] = append(s.ids[key], once.Short())
-	s.count++
+	s.ids[settledID{subject.ID(), once.ID}] = once.Expires
 }
 
-// sweep forgets IDs that have expired for every clock, once a period. It sets forgotten to the newest
-// period of these IDs, not to a period of the clock. Therefore, a wrong clock blocks no later
-// settlements.
+// sweep forgets the IDs that have expired for every correct clock.
 func (s *settled) sweep(now algo.Instant) {
-	newest := limiter.Forgettable(now)
-	if newest == s.swept {
-		return
-	}
-	s.swept = newest
-	for key, ids := range s.ids {
-		if key.period <= newest {
-			s.forgotten = max(s.forgotten, key.period)
-			s.count -= len(ids)
-			delete(s.ids, key)
+	s.swept = now
+	for id, expires := range s.ids {
+		if now.Sub(expires) >= algo.MaxSkew {
+			s.forgotten = max(s.forgotten, expires)
+			delete(s.ids, id)
 		}
 	}
 }

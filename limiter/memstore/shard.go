@@ -35,7 +35,6 @@ type shard struct {
 	// due is the instant at which the next subject reaches full quota; an earlier sweep would find
 	// nothing. swept is the instant of the last sweep.
 	due, swept algo.Instant
-	settled    settled
 }
 
 // block is the number of slots that are allocated together: 4 KB.

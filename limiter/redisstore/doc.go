@@ -22,9 +22,9 @@
 // for proportionally longer.
 //
 // A settlement with an ID ([limiter.Once]) has a second key in the same slot: the key of the subject and
-// the minute in which the ID expires. It holds up to [limiter.MaxOnce] IDs of 8 bytes. The script checks
-// the ID, makes the corrections and adds the ID in one atomic step. The key expires more than a minute
-// after its IDs, by any correct clock. Reset does not delete it.
+// the ID. The script checks that this key does not exist, makes the corrections and sets the key, in one
+// atomic step. The key expires more than a minute after the ID, by any correct clock. Reset does not
+// delete it.
 //
 // # What it needs
 //

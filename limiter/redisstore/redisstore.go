@@ -249,6 +249,9 @@ func (s *Store) settle(ctx context.Context, now algo.Instant, key string, v valu
 // itself in two cases: a debt reaches its maximum, or a forced charge finds no record, a log, or other
 // parameters.
 func (s *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (settled limiter.Settled, err error) {
+	if err := once.Expired(now); err != nil {
+		return settled, err
+	}
 	keys, late := keys(s.key(subject), once), elapsed+s.o.Margin
 	var v value
 	if settleable(charges) {

@@ -513,3 +513,26 @@ func TestScripts(t *testing.T) {
 		}
 	}
 }
+
+// The key of a settlement's ID outlives the ID by the clock of every process. A reset does not delete it.
+func TestStore_Settle_once(t *testing.T) {
+	client := local(t)
+	s := open(t, redisstore.Options{Namespace: "once"})
+	who, l := caller(), storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Minute})
+	const life = 15 * time.Minute
+	for _, cost := range []int64{1, 1 << 30} { // the script settle and the script replace
+		once := limiter.Once{ID: limiter.NewVoucherID(), Expires: noon.Add(life)}
+		more := []limiter.Charge{{Subject: who, Limit: l, Cost: cost, Force: true}}
+		if _, err := s.Settle(ctx, noon, who, more, make([]algo.Result, 1), 0, once); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Reset(ctx, who); err != nil {
+			t.Fatal(err)
+		}
+		key := "{once/2/" + who.String() + "}" + once.ID.String()
+		if ttl, want := client.PTTL(ctx, key).Val(), life+algo.MaxSkew+time.Minute; ttl > want || ttl < want-time.Minute {
+			t.Errorf("cost %d: got a time to live of %s, want about %s", cost, ttl, want)
+		}
+		t.Logf("the key of an ID takes %d bytes", client.MemoryUsage(ctx, key).Val())
+	}
+}

@@ -1,8 +1,7 @@
 -- Corrects charges of a subject: refunds some, each as far as this is safe, and forces others.
 --
 -- KEYS[1]  key of the subject
--- KEYS[2]  key of the IDs of the subject's settlements that expire in one period, 8 bytes each; only for a
---          settlement with an ID
+-- KEYS[2]  key that exists if the settlement was made; only for a settlement with an ID
 -- ARGV[1]  the charges; integers are big endian. A charge has:
 --            seven I4, for a refund
 --              bucket: TAT after the charge (2 I4); refunds after the charge; what to refund if the bucket
@@ -16,24 +15,15 @@
 --            B: 1 for a forced charge, 0 for a refund
 --            the limit, as in take.lua
 -- ARGV[2]  time to live of KEYS[1] in ms after a forced charge
--- ARGV[3]  the ID; this and the following arguments only with KEYS[2]
--- ARGV[4]  size of a full KEYS[2]
--- ARGV[5]  time to live of KEYS[2] in ms
+-- ARGV[3]  time to live of KEYS[2] in ms; only with KEYS[2]
 --
 -- take.lua describes the value of the subject.
 --
 -- Returns the number of refunds that returned something. Otherwise it changes nothing and returns
 --   the value in an array, if it cannot make a forced charge. The caller makes these rare charges: they
 --     exceed the largest debt, or the value has no such limit
---   -1 if KEYS[2] has the ID, -2 if KEYS[2] is full
-local ids
-if KEYS[2] then
-  ids = redis.call('GET', KEYS[2]) or ''
-  for i = 1, #ids, 8 do
-    if string.sub(ids, i, i + 7) == ARGV[3] then return -1 end
-  end
-  if #ids >= tonumber(ARGV[4]) then return -2 end
-end
+--   -1 if KEYS[2] exists
+if KEYS[2] and redis.call('GET', KEYS[2]) then return -1 end
 local value, args = redis.call('GET', KEYS[1]), ARGV[1]
 local unpack, pack, sub, byte = struct.unpack, struct.pack, string.sub, string.byte
 if not value or byte(value) ~= 2 or #value < 8 then return {value} end
@@ -138,7 +128,7 @@ while i < #args do
 end
 
 if given == 0 and forced == 0 then return 0 end
-if ids then redis.call('SET', KEYS[2], ids .. ARGV[3], 'PX', ARGV[5]) end
+if KEYS[2] then redis.call('SET', KEYS[2], 1, 'PX', ARGV[3]) end
 if forced == 0 or redis.call('PTTL', KEYS[1]) > tonumber(ARGV[2]) then
   redis.call('SET', KEYS[1], new, 'KEEPTTL')
 else

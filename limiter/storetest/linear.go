@@ -43,7 +43,8 @@ const (
 // operations in which the model returns the same answers, bit for bit. In this order, each operation
 // takes place between its call and its return. The callers are several processes, each with its own clock
 // and cache. For a store in memory they are goroutines of this process. An operation that failed with
-// limiter.ErrContended counts as not made, except that a settlement may have released its slots.
+// limiter.ErrContended counts as not made, except that a settlement may have released its slots. A settlement that
+// was refused because of another message with its ID changes nothing; the other message may still be on its way.
 //
 // The calling test MUST be a top-level test, because the processes execute this test binary and run
 // only that test.
@@ -117,6 +118,7 @@ func play(t *testing.T, callers []caller, scripts []script) (h []event) {
 // check fails the test if, for a subject, no sequential order of the operations explains the answers.
 func (l Linear) check(t *testing.T, h []event) {
 	t.Helper()
+	checkIDs(t, h)
 	spec := specification(family(t), l.Margin)
 	bySubject := map[string][]event{}
 	for _, e := range h {
@@ -133,6 +135,20 @@ func (l Linear) check(t *testing.T, h []event) {
 		result, info := porcupine.CheckOperationsVerbose(spec, ops, 0)
 		if result != porcupine.Ok {
 			t.Errorf("subject %s: got answers that no order of the operations explains, want one order. %s", subject, explain(info, events))
+		}
+	}
+}
+
+// checkIDs fails the test if every message of a settlement was refused because of another one.
+func checkIDs(t *testing.T, h []event) {
+	t.Helper()
+	made := map[limiter.Once]bool{}
+	for _, e := range h {
+		made[e.Op.Once] = made[e.Op.Once] || !e.Used
+	}
+	for once, ok := range made {
+		if !ok {
+			t.Errorf("settlement %s: got every message refused, want one made", once.ID)
 		}
 	}
 }

@@ -17,8 +17,8 @@ type Model struct {
 	Margin time.Duration
 
 	held    map[limiter.Subject]map[limiter.ID]limiter.Held
-	settled map[settledID]struct{} // the model forgets no ID
-	slots   map[slot]struct{}      // all slots that were ever taken
+	settled map[settledID]bool // IDs of settlements: whether a correction changed a state; the model forgets none
+	slots   map[slot]struct{}  // all slots that were ever taken
 }
 
 // slot identifies a slot. A store may use an entry twice if it keeps a number of its own in Refunds.
@@ -29,11 +29,10 @@ type slot struct {
 	refunds int64
 }
 
-// settledID is the ID of a settlement on a subject, as stores keep it.
+// settledID is the ID of a settlement on a subject.
 type settledID struct {
 	subject limiter.Subject
-	period  int64
-	id      [8]byte
+	id      limiter.VoucherID
 }
 
 // Take implements limiter.Store.Take.
@@ -168,44 +167,35 @@ func (m *Model) Settle(now algo.Instant, subject limiter.Subject, charges []limi
 		settled, _ := m.correct(now, subject, charges, results, elapsed)
 		return settled, nil
 	}
-	if err := m.check(subject, once); err != nil {
+	if m.settled[settledID{subject, once.ID}] {
+		return limiter.Settled{}, limiter.ErrVoucherUsed
+	}
+	if err := once.Expired(now); err != nil {
 		return limiter.Settled{}, err
 	}
 	settled, changed := m.correct(now, subject, charges, results, elapsed)
-	if changed {
-		m.Keep(subject, once)
-	}
+	m.record(subject, once, changed)
 	return settled, nil
 }
 
-// check returns the error of a settlement that was made before, or that has no room for its ID.
-func (m *Model) check(subject limiter.Subject, once limiter.Once) error {
-	if _, used := m.settled[settledID{subject, once.Period(), once.Short()}]; used {
-		return limiter.ErrVoucherUsed
-	}
-	n := 0
-	for k := range m.settled {
-		if k.subject == subject && k.period == once.Period() {
-			n++
-		}
-	}
-	if n >= limiter.MaxOnce {
-		return once.Crowded()
-	}
-	return nil
-}
-
 // Keep records the ID of a settlement as used. Call it if a store refunded only expired entries of a log: the model
-// does not have these entries, so its own Settle keeps no ID.
-func (m *Model) Keep(subject limiter.Subject, once limiter.Once) {
+// does not have these entries, so its own Settle changed nothing.
+func (m *Model) Keep(subject limiter.Subject, once limiter.Once) { m.record(subject, once, true) }
+
+func (m *Model) record(subject limiter.Subject, once limiter.Once, changed bool) {
 	if m.settled == nil {
-		m.settled = map[settledID]struct{}{}
+		m.settled = map[settledID]bool{}
 	}
-	m.settled[settledID{subject, once.Period(), once.Short()}] = struct{}{}
+	m.settled[settledID{subject, once.ID}] = changed
 }
 
-// correct makes the corrections of a settlement. changed reports whether a store keeps the ID of the
-// settlement.
+// Settled reports whether a settlement with this ID was made. A store need not know it if it changed no state.
+func (m *Model) Settled(subject limiter.Subject, once limiter.Once) bool {
+	_, made := m.settled[settledID{subject, once.ID}]
+	return made
+}
+
+// correct makes the corrections of a settlement. changed reports whether they changed a state.
 func (m *Model) correct(now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (settled limiter.Settled, changed bool) {
 	limits := m.limits(subject)
 	for i, c := range charges {

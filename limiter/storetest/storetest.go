@@ -20,6 +20,8 @@ type Suite struct {
 	Open func(t *testing.T) limiter.Store
 	// Margin is the time that the store adds to the elapsed time of a refund.
 	Margin time.Duration
+	// Slow reports whether a call takes about a millisecond. Some tests then make fewer calls.
+	Slow bool
 }
 
 var ctx = context.Background()
@@ -90,7 +92,9 @@ func Run(t *testing.T, s Suite) {
 	t.Run("SlotsInFlight", func(t *testing.T) { testSlotsInFlight(t, s) })
 	t.Run("OnceUnsafe", func(t *testing.T) { testOnceUnsafe(t, s) })
 	t.Run("OnceForgotten", func(t *testing.T) { testOnceForgotten(t, s) })
-	t.Run("OnceCrowded", func(t *testing.T) { testOnceCrowded(t, s) })
+	t.Run("OnceMinute", func(t *testing.T) { testOnceMinute(t, s) })
+	t.Run("OnceExpired", func(t *testing.T) { testOnceExpired(t, s) })
+	t.Run("Vouchers", func(t *testing.T) { testVouchers(t, s) })
 	t.Run("Spread", func(t *testing.T) { testSpread(t, s) })
 	t.Run("Notices", func(t *testing.T) { testNotices(t, s) })
 	t.Run("ClockChange", func(t *testing.T) { testClockChange(t, s) })

@@ -20,7 +20,7 @@ type event struct {
 	Goroutine    int
 	Call, Return int64
 	Allowed      bool         // the store allowed the take
-	Used         bool         // the store had already made the settlement
+	Used         bool         // another message of the settlement was there before
 	Contended    bool         // for a settlement: the store made no corrections, but may have released slots
 	Seen         []seen       // for a take, the results; for an inspection, the entries
 	Taken        []algo.State // for a take, the states with the numbers of slots
@@ -143,10 +143,10 @@ func (w *worker) settle(e event, who limiter.Subject, of taken) (events []event)
 		e := &sent[i]
 		e.call(func() error {
 			_, err := w.store.Settle(ctx, e.Op.Now, who, charges, results, e.Op.Elapsed, e.Op.Once)
-			e.Used, e.Contended = errors.Is(err, limiter.ErrVoucherUsed), errors.Is(err, limiter.ErrContended)
-			if e.Used {
+			if e.Used = errors.Is(err, limiter.ErrVoucherUsed) || errors.Is(err, limiter.ErrVoucherBegun); e.Used {
 				return nil
 			}
+			e.Contended = errors.Is(err, limiter.ErrContended)
 			return err
 		})
 	})

@@ -57,7 +57,7 @@ func (m *meter) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o 
 	return out, nil
 }
 
-// PutItem implements dynamostore.API. The contender that writes whole items also calls it.
+// PutItem puts an item. The contender that writes whole items calls it.
 func (m *meter) PutItem(ctx context.Context, in *dynamodb.PutItemInput, o ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
 	in.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
 	out, err := m.client.PutItem(ctx, in, o...)

@@ -40,10 +40,6 @@ func (c carried) DeleteItem(_ context.Context, in *dynamodb.DeleteItemInput, _ .
 	return carry(c.env, func() (*dynamodb.DeleteItemOutput, error) { return c.client.DeleteItem(context.Background(), in) })
 }
 
-func (c carried) PutItem(_ context.Context, in *dynamodb.PutItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
-	return carry(c.env, func() (*dynamodb.PutItemOutput, error) { return c.client.PutItem(context.Background(), in) })
-}
-
 // carry makes a call to a real server as a call of the simulation.
 func carry[T any](e *environment, call func() (T, error)) (out T, err error) {
 	s, billed := e.sim, e.measured()
