@@ -24,6 +24,7 @@ func (c *compiler) note() {
 		c.noteShallow(s.Path, c.clamp(s.Rate))
 		c.noteWindow(s)
 		c.noteCount(s)
+		c.noteSettlements(s)
 		c.noteNotify(s)
 		c.noteChosen(s)
 		if size := sizeOf(s.Rate); size.lists() && units(size.total()) > 1 {
@@ -81,6 +82,16 @@ func (c *compiler) noteCount(s *spec) {
 		c.doc.Note(s.Path, "behind a REST API, the access log settles this count, seconds after the answer, unless the back end is the Go handler")
 	case limiter.CountConcurrent:
 		c.noteSlots(s)
+	}
+}
+
+// noteSettlements notes a limit that can settle more often than DynamoDB writes the item of a subject.
+func (c *compiler) noteSettlements(s *spec) {
+	if c.o.LeaseAbove == 0 || !s.Count.Settles() || s.Rate.Span() <= 0 {
+		return
+	}
+	if rate := perSecond(s.Rate) / max(1, s.Reserve); rate > c.o.LeaseAbove {
+		c.doc.Note(s.Path, "settles up to %d requests a second on one subject. On DynamoDB an item takes 1,000 writes a second, and each request takes two, so settlements above %d a second are throttled; count smaller subjects, or use Redis", rate, c.o.LeaseAbove)
 	}
 }
 

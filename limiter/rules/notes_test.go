@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 // notes returns those notes of a document whose message contains the text of.
@@ -75,6 +76,34 @@ func TestRules_Notes_windows(t *testing.T) {
 	} {
 		if got := strings.Join(notes(t, document(rule("/a", "", `"*":{"requests":9,`+numbers+`}`)), "calendar"), "\n"); got != want {
 			t.Errorf("%s:\n got %s\nwant %s", numbers, got, want)
+		}
+	}
+}
+
+// On DynamoDB, a note names a limit that can settle more often than one item can be written.
+func TestRules_Notes_settlements(t *testing.T) {
+	for _, c := range []struct {
+		limit string
+		above int64
+		want  string
+	}{
+		{`"count":"failures","requests":501,"window":"1s"`, 500, "501"},
+		{`"count":"failures","requests":501,"window":"1s"`, 0, ""},
+		{`"count":"failures","requests":500,"window":"1s"`, 500, ""},
+		{`"count":"cost","reserve":100,"requests":6000000,"window":"1m"`, 500, "1000"},
+		{`"count":"cost","reserve":200,"requests":6000000,"window":"1m"`, 500, ""},
+		{`"count":"concurrent","requests":390,"window":"1s"`, 500, ""},
+		{`"requests":6000000,"window":"1s"`, 500, ""},
+	} {
+		for _, key := range []string{"*", "global"} {
+			r := storetest.Must(rules.Parse([]byte(document(rule("/a", "", `"`+key+`":{"name":"l",`+c.limit+`}`))), rules.Options{LeaseAbove: c.above}))
+			want := ""
+			if c.want != "" {
+				want = "rules[0].limits." + key + ": settles up to " + c.want + " requests a second"
+			}
+			if got := fmt.Sprint(r.Notes()); !strings.Contains(got, want) || want == "" && strings.Contains(got, "settles up to") {
+				t.Errorf("%s above %d: got notes %s, want %q", c.limit, c.above, got, want)
+			}
 		}
 	}
 }
