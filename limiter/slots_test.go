@@ -159,6 +159,20 @@ func TestCountConcurrent_outage(t *testing.T) {
 	}
 }
 
+// After an outage, the slots that the store takes and those of the outage are different slots, also in one
+// millisecond. So this process alone never admits more requests than the limit.
+func TestCountConcurrent_outageEnds(t *testing.T) {
+	store := newRemote()
+	l, exports, now := surviving(store), limiter.Charge{Subject: user, Limit: concurrent(t, 8), Cost: 1}, noon.Add(123)
+	hold(t, surviving(store), now, exports)
+	store.fail = map[limiter.Subject]error{user: limiter.ErrUnavailable}
+	admitted := admissions(t, l, 2, now, exports)
+	store.fail = nil
+	if admitted += admissions(t, l, 9, now, exports); admitted != 8 {
+		t.Errorf("got %d requests of this process admitted, want 8", admitted)
+	}
+}
+
 // A request that ends after the beginning of an outage frees its slot in this process, although the store
 // does not get the release.
 func TestCountConcurrent_outageBegins(t *testing.T) {

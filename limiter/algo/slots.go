@@ -23,8 +23,9 @@ import (
 //
 // The entry of a slot is its millisecond plus a number of nanoseconds, which distinguishes the slots of a
 // millisecond. Each slot gets the number after that of the slot taken before it, also if that slot is already
-// released. Therefore, a release that arrives twice does not release the slot of another request. The numbers
-// begin again after a million slots, and when a store deletes the state.
+// released. Therefore, a release that arrives twice does not release the slot of another request. The numbers of a
+// store are below SlotNumbers. They begin again after SlotNumbers slots, and when the store deletes the state. The
+// fallback of a process has the numbers from SlotNumbers on. So none of its slots is taken for one of a store.
 //
 // A charge removes expired slots only if it needs their room. Thus a store can add a slot without reading
 // the state.
@@ -46,8 +47,9 @@ func (l *Slots) counted(s *State, now Instant) counted {
 	return s.Entries.counted(LastSlot(now.Add(-l.Length)), l.Requests)
 }
 
-// SlotNumbers is the number of different entries that the slots of one millisecond can have.
-const SlotNumbers = int64(time.Millisecond)
+// SlotNumbers is the number of different entries that the slots of a store can have in one millisecond, and
+// also the number of those that the slots of a fallback can have.
+const SlotNumbers = int64(time.Millisecond) / 2
 
 // LastSlot returns the largest entry that a slot taken at the instant i or earlier can have, if i is a full
 // millisecond. Otherwise it returns that of the last full millisecond before i.
@@ -55,7 +57,7 @@ func LastSlot(i Instant) Instant {
 	if i < 0 {
 		return -1
 	}
-	return slotTime(i) + Instant(SlotNumbers) - 1
+	return slotTime(i).Add(time.Millisecond) - 1
 }
 
 // SlotStart returns the instant from which a slot taken at the instant i counts: the next full millisecond, or i.
@@ -64,7 +66,7 @@ func SlotStart(i Instant) Instant { return LastSlot(i-1) + 1 }
 // slotTime returns the instant from which the slot of an entry counts.
 func slotTime(entry Instant) Instant { return entry - Instant(slotNumber(entry)) }
 
-func slotNumber(entry Instant) int64 { return int64(entry) % SlotNumbers }
+func slotNumber(entry Instant) int64 { return int64(entry) % int64(time.Millisecond) }
 
 // SlotTimes returns the entries of slots without their numbers: the instants from which the slots count.
 func SlotTimes(slots Entries) Entries {
@@ -75,23 +77,25 @@ func SlotTimes(slots Entries) Entries {
 	return NewEntries(times...)
 }
 
-// newSlots returns the first of n consecutive entries for new slots. The first slot of a state takes its number
-// from the instant now. Therefore, states of several stores rarely contain the same entry.
+// newSlots returns the first of n consecutive entries for new slots. They have numbers of a store or of a fallback, as
+// s.Newest has. The first slot of a state takes its number from the instant now. Therefore, states of several stores
+// rarely contain the same entry.
 func newSlots(s *State, now Instant, n int64) Instant {
-	start, number := SlotStart(now), slotNumber(now)
+	start, number := SlotStart(now), slotNumber(now)%SlotNumbers
+	lowest := slotNumber(s.Newest) / SlotNumbers * SlotNumbers
 	if s.Newest > 0 {
 		number = slotNumber(s.Newest) + 1
 	}
 	for {
-		if number+n > SlotNumbers {
-			number = 0
+		if number+n > lowest+SlotNumbers {
+			number = lowest
 		}
 		first := start.Add(time.Duration(number))
 		before, until := s.Entries.Until(first-1), s.Entries.Until(first+Instant(n)-1)
 		if until <= before {
 			return first
 		}
-		number = slotNumber(s.Entries.At(until-1)) + 1 // after a million slots, a number can still be in use
+		number = slotNumber(s.Entries.At(until-1)) + 1 // after SlotNumbers slots, a number can still be in use
 	}
 }
 

@@ -167,6 +167,9 @@ func TestSlots_numbers(t *testing.T) {
 		{"too few numbers are left", start + last - 1, start, nil, 2, start + 1},
 		{"numbers in use", start + 4, start, []algo.Instant{start + 6, start + 8}, 3, start + 11},
 		{"numbers in use at the end", start + last - 4, start, []algo.Instant{start, start + 3, start + last - 1}, 3, start + 6},
+		{"a new state, late in the millisecond", 0, start + last + 3, nil, 1, start.Add(time.Millisecond) + 2},
+		{"numbers of a fallback", start + last + 1, start, nil, 2, start + last + 3},
+		{"no number of a fallback is left", start + 2*last + 1, start, nil, 1, start + last + 1},
 	} {
 		s, ok := m.Take(algo.State{Newest: c.newest, Entries: algo.NewEntries(c.taken...)}, c.now, c.cost)
 		if !ok || s.Newest != c.want || s.Entries.Len() != len(c.taken)+int(c.cost) || m.Refund(s, s, c.cost, 0).Entries != algo.NewEntries(c.taken...) {

@@ -42,8 +42,8 @@
 -- byte, those of a log do not. Expired slots stay while there is room. The script does not change
 -- parameters, nor the elements after a state.
 --
--- The entry of a slot is now, rounded up to a millisecond, plus the slot's number in ns. The number follows
--- that of the slot taken last. algo.Slots has the reason. Rarely, a number is still in use; the caller then
+-- The entry of a slot is now, rounded up to a millisecond, plus the slot's number in ns, 0 to 499999. The number
+-- follows that of the slot taken last. algo.Slots has the reason. Rarely, a number is still in use; the caller then
 -- makes the charge.
 --
 -- Nanoseconds since 1970 do not fit the 53 bits of a double, so an instant is two halves of 32 bits. The
@@ -135,8 +135,8 @@ while i < #args do
       if m <= c then dead, count = 0, m end
       -- 2^32 ns are 967296 ns more than full milliseconds
       local after = (s * 967296 + n) % 1000000 -- time of now after a full millisecond
-      local number = last_hi + last_lo > 0 and (last_hi * 967296 + last_lo) % 1000000 + 1 or after
-      if number + d > 1000000 then number = 0 end
+      local number = last_hi + last_lo > 0 and (last_hi * 967296 + last_lo) % 1000000 + 1 or after % 500000
+      if number + d > 500000 then number = 0 end
       if after > 0 then n = n + 1000000 - after end
       local function entry(i) -- returns the new entry i, counting from 1
         local lo = n + number + i - 1

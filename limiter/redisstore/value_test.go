@@ -298,8 +298,8 @@ func TestStore_value_large(t *testing.T) {
 	}
 }
 
-// After a million slots, the next number can still be in use. The slot then gets the number after it, with a second
-// command.
+// After algo.SlotNumbers slots, the next number can still be in use. The slot then gets the number after it, with a
+// second command.
 func TestStore_value_slotInUse(t *testing.T) {
 	client := local(t)
 	var calls atomic.Int64

@@ -26,6 +26,7 @@ type Fallback struct {
 	table  map[string][]heldState
 	weight int
 	swept  algo.Instant
+	newest algo.Instant // entry of the slot that f took last; slots of stores have other numbers
 }
 
 // heldState is the state of a limit, or of the share of a limit.
@@ -41,7 +42,7 @@ const fallbackMargin = 50 * time.Millisecond
 // NewFallback returns a Fallback for the given number of subjects. A subject with many limits or a long
 // log counts as several subjects.
 func NewFallback(subjects int) *Fallback {
-	return &Fallback{most: subjects, table: map[string][]heldState{}}
+	return &Fallback{most: subjects, table: map[string][]heldState{}, newest: algo.Instant(algo.SlotNumbers)}
 }
 
 // Holds reports whether f holds a charge that has not expired at the instant now. If not, it drops all states.
@@ -84,7 +85,7 @@ func (f *Fallback) Take(now algo.Instant, subject string, charges []Charge, resu
 		results[i] = algo.Result{Machine: c.Machine, State: s}
 		writes = writes || c.Cost > 0
 	}
-	if !apply(now, charges, results) {
+	if !f.apply(now, charges, results) {
 		return false, true
 	}
 	if writes {
@@ -126,7 +127,7 @@ func (f *Fallback) Mirror(now algo.Instant, subject string, charges []Charge, re
 	if !load(now, states, charges, results) {
 		return true
 	}
-	if !apply(now, charges, results) {
+	if !f.apply(now, charges, results) {
 		return false
 	}
 	for i, c := range charges {
@@ -156,16 +157,25 @@ func load(now algo.Instant, states []heldState, charges []Charge, results []algo
 	return found
 }
 
-// apply makes the charges on all results that have a Machine, or makes none. It reports whether it made them.
-func apply(now algo.Instant, charges []Charge, results []algo.Result) bool {
+// apply makes the charges on all results that have a Machine, or makes none. It reports whether it made them. The
+// caller holds the lock.
+func (f *Fallback) apply(now algo.Instant, charges []Charge, results []algo.Result) bool {
 	next := make([]algo.State, len(charges))
 	for i, c := range charges {
 		if results[i].Machine == nil {
 			continue
 		}
+		s := results[i].State
+		_, slots := results[i].Machine.(*algo.Slots)
+		if slots {
+			s.Newest = f.newest // new slots follow this entry
+		}
 		var ok bool
-		if next[i], ok = take(results[i].Machine, results[i].State, now, c.Cost, c.Force); !ok {
+		if next[i], ok = take(results[i].Machine, s, now, c.Cost, c.Force); !ok {
 			return false
+		}
+		if slots {
+			f.newest = next[i].Newest
 		}
 	}
 	for i := range charges {

@@ -94,6 +94,38 @@ func TestFallback_Mirror_slots(t *testing.T) {
 	}
 }
 
+// A slot that the fallback takes has another number than every slot of the store, also in the same millisecond and after
+// it repeated a charge of the store. So both count, until both are released. No number is used again.
+func TestFallback_slotNumbers(t *testing.T) {
+	const now = algo.Instant(time.Hour + 123)
+	slots := Limit{Machine: &algo.Slots{Length: time.Minute, Requests: 10}}
+	f, charges := NewFallback(10), []Charge{{Limit: slots, Cost: 1}}
+	take := func(subject string) algo.State {
+		t.Helper()
+		results := make([]algo.Result, 1)
+		if taken, _ := f.Take(now, subject, charges, results, func() {}); !taken {
+			t.Fatal("a charge in an outage: got a refusal, want an admission")
+		}
+		return results[0].State
+	}
+	stored, _ := slots.Machine.Take(algo.State{}, now, 1) // the answer of this charge is lost
+	charged := take("a")
+	for i := range 3 {
+		take("a")
+		stored, _ = slots.Machine.Take(stored, now, 1)
+		mirrored := []algo.Result{{Machine: slots.Machine, State: stored}}
+		if !f.Mirror(now, "a", charges, mirrored) || mirrored[0].Remaining(now) != int64(7-2*i) {
+			t.Fatalf("charge %d of the store: got %d slots free, want %d", i, mirrored[0].Remaining(now), 7-2*i)
+		}
+	}
+	for i := range 3 { // only the first release frees a slot
+		f.Settle(now, "a", charges, []algo.Result{{Machine: slots.Machine, State: charged}}, 0, nil, nil)
+		if got := slots.Machine.Remaining(take("a"), now); got != int64(3-i) {
+			t.Errorf("a charge after release %d: got %d slots free, want %d", i, got, 3-i)
+		}
+	}
+}
+
 // 50,000 subjects of one limit use the memory that DefaultFallbackSize states.
 func TestFallback_memory(t *testing.T) {
 	const subjects = 50_000
