@@ -39,6 +39,9 @@ func maxZipped(function string) int {
 	case strings.HasSuffix(function, "-redis"):
 		return 5_000_000
 	}
+	if function == contract.Handler { // also reads the paths and settles the receipts of a REST API
+		return 4_300_000
+	}
 	return 4_200_000
 }
 
