@@ -18,13 +18,16 @@ func (w *world) checkRefusal(e *environment, now time.Time, d limiter.Decision, 
 		if !enforced(c.Limit) {
 			continue
 		}
-		if quiet && d.Limit == c.Limit && d.Reason != limiter.ReasonBusy && !d.Failed && w.expects(c.Limit, d.Reason) && time.Since(w.lastRefusal(c.Subject)) > 3*time.Second {
+		stale := d.FromCache && time.Since(e.behind[c.Subject]) <= slotsTTL
+		if quiet && !stale && d.Limit == c.Limit && d.Reason != limiter.ReasonBusy && !d.Failed && w.expects(c.Limit) && time.Since(w.lastRefusal(c.Subject)) > 3*time.Second {
 			r := look(&w.most, now, c)
 			if most := max(1, int64(c.Limit.LocalProcesses)); usedAt(r, now)+c.Cost <= c.Limit.Machine().Capacity()/most && r.RetryAfter(algo.InstantOf(now), c.Cost) == 0 && len(charges) == 1 {
 				w.fail("limit %s: refused a request of cost %d in environment %d although it counts at most %d: %+v", c.Limit.Name, c.Cost, w.indexOf(e), usedAt(r, now), d)
 			}
 		}
-		if _, bucket := c.Limit.Machine().(*algo.Bucket); !faultless || d.Refunds.Dropped > 0 || bucket && d.Refunds.Given > 0 { // it may be charged although it was refused
+		_, bucket := c.Limit.Machine().(*algo.Bucket)
+		_, slots := c.Limit.Machine().(*algo.Slots)                                         // see orphan
+		if !faultless && !slots || d.Refunds.Dropped > 0 || bucket && d.Refunds.Given > 0 { // it may be charged although it was refused
 			c.Force = true
 			w.most.Take(algo.InstantOf(now), c.Subject, []limiter.Charge{c})
 		}
@@ -47,14 +50,17 @@ func look(m *Model, now time.Time, c limiter.Charge) algo.Result {
 	return results[0]
 }
 
+// slotsTTL is how long a cached state of a limit of requests in flight can refuse.
+const slotsTTL = 100 * time.Millisecond
+
 // expects reports whether the limit promises to admit callers below it.
-func (w *world) expects(l *limiter.Limit, reason limiter.Reason) bool {
+func (w *world) expects(l *limiter.Limit) bool {
 	switch {
 	case w.skewed, w.has(changes), l.Spread != limiter.Spread{}:
 		return false
 	case w.leases(l):
 		return false // another environment can have a lease
-	case l.Count.Of == limiter.CountConcurrent && w.faults() > 0 && (w.Environments > 1 || w.unreleased && reason == limiter.ReasonNone):
+	case l.Count.Of == limiter.CountConcurrent && w.faults() > 0 && w.Environments > 1:
 		return false
 	case w.faults() > 0 && (w.resets > 0 || w.refunded && l.Count.Of != limiter.CountConcurrent):
 		return false // an outage begins with the count that the environment last saw

@@ -14,15 +14,43 @@ type ledgers struct {
 	all  Model // what all environments admitted
 	most Model // the most that a correct environment may count
 
-	split      bool // an environment decided alone, so only each environment by itself keeps the limit
-	mixed      bool // two versions of the rules were in force at a time
-	skewed     bool // the clocks differ
-	refunded   bool // a settlement lowered a cost
-	unreleased bool // a release was lost
-	resets     int64
-	unknown    int64 // costs of settlements that the models cannot refund
-	resetAt    time.Time
-	refusedAt  map[limiter.Subject]time.Time // last refusal
+	orphans []orphan // slots in the store that no request holds, until an environment sees them
+
+	split     bool // an environment decided alone, so only each environment by itself keeps the limit
+	mixed     bool // two versions of the rules were in force at a time
+	skewed    bool // the clocks differ
+	refunded  bool // a settlement lowered a cost
+	resets    int64
+	unknown   int64 // costs of settlements that the models cannot refund
+	resetAt   time.Time
+	refusedAt map[limiter.Subject]time.Time // last refusal
+}
+
+// orphan is a slot that stays in the store until its window ends, because a release or the answer to a charge was lost.
+type orphan struct {
+	limiter.Charge
+	at algo.Instant
+}
+
+// executed records that the store executed a call. Without an answer, nobody releases the slots of the call. With an
+// answer, the environment counts all slots of the store.
+func (w *world) executed(now algo.Instant, charges []limiter.Charge, taken, answered bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range charges {
+		if _, slots := c.Limit.Machine().(*algo.Slots); slots && taken && !answered && c.Cost > 0 {
+			w.orphans = append(w.orphans, orphan{c, now})
+		}
+	}
+	if !answered {
+		return
+	}
+	for _, o := range w.orphans {
+		held, _ := w.most.limits(o.Subject)[o.Limit.ID].Settle(o.Limit, now)
+		held.State = held.Machine.Force(held.State, o.at, o.Cost)
+		w.most.keep(o.Subject, o.Limit.ID, held)
+	}
+	w.orphans = nil
 }
 
 // enforced reports whether the limit can refuse.
@@ -139,8 +167,6 @@ func (w *world) slackOf(l *limiter.Limit) (n int64) {
 		if w.skewed {
 			n = 1
 		}
-	case *algo.Slots:
-		n = int64(w.faults()) // a slot of the store and one of an outage's count can have the same entry
 	}
 	if l.Spread.Adaptive {
 		rate := capacity / l.WindowAt(start.Time()).Seconds() // see Spread.Adaptive
@@ -189,13 +215,22 @@ func (w *world) raise(a *admitted, c *counted, now time.Time, actual int64, made
 	_, slots := c.Limit.Machine().(*algo.Slots)
 	_, bucket := c.Limit.Machine().(*algo.Bucket)
 	if w.refunded = true; !made && slots && !voucher {
-		made, w.unreleased = true, true // the environment released it, but not the store
+		made = true // the environment released it, but not the store
+		w.orphans = append(w.orphans, orphan{c.Charge, algo.InstantOf(a.at)})
 	}
-	if !made || !a.plain || bucket {
+	if !made || !a.plain && !slots || bucket {
 		return // the store, or the count of an outage, may still have the charge
 	}
-	if _ = a.correct(&w.most, c, c.most, now, actual); w.Environments > 1 && (!slots || voucher) {
-		w.refusedAt[c.Subject] = time.Now() // the other environment can have a cached denial
+	_ = a.correct(&w.most, c, c.most, now, actual)
+	switch { // the other environment can have a cached denial
+	case w.Environments > 1 && (!slots || voucher):
+		w.refusedAt[c.Subject] = time.Now()
+	case slots:
+		for _, e := range w.envs {
+			if e != a.env {
+				e.behind[c.Subject] = time.Now()
+			}
+		}
 	}
 }
 

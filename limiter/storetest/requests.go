@@ -273,7 +273,7 @@ func (w *world) reset(e *environment) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.resets, w.resetAt = w.resets+1, time.Now()
+	w.resets, w.resetAt, w.orphans = w.resets+1, time.Now(), nil
 	for _, c := range charges {
 		w.all.Reset(c.Subject)
 		w.most.Reset(c.Subject)

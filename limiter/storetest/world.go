@@ -48,9 +48,10 @@ type environment struct {
 	link    *link
 	skew    time.Duration
 	version int
-	alone   Model                    // what this environment admitted
-	synced  map[limiter.Subject]bool // the environment knows the counters of the subject under the current numbers
-	notices map[notice]int           // written notices
+	alone   Model                         // what this environment admitted
+	synced  map[limiter.Subject]bool      // the environment knows the counters of the subject under the current numbers
+	notices map[notice]int                // written notices
+	behind  map[limiter.Subject]time.Time // when another environment last released a slot, which the cache does not know
 }
 
 // notice identifies a notice.
@@ -94,7 +95,7 @@ func (w *world) begin() {
 	w.rates = slices.Clone(w.Rates)
 	w.publish(false)
 	for range w.Environments {
-		e := &environment{link: &link{Store: w.store, world: w}, notices: map[notice]int{}, synced: map[limiter.Subject]bool{}}
+		e := &environment{link: &link{Store: w.store, world: w}, notices: map[notice]int{}, synced: map[limiter.Subject]bool{}, behind: map[limiter.Subject]time.Time{}}
 		e.Limiter = Must(limiter.New(e.link, limiter.Options{IntN: w.intN, Logger: slog.New(slog.DiscardHandler), Cells: &modelStore{}, Notify: func(_ context.Context, n limiter.Notice) error {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -288,15 +289,16 @@ func (l *link) next(write, repeatable bool) (f fate, delay time.Duration) {
 	return f, delay
 }
 
-// send sends a message that the function call executes. repeatable reports whether it may arrive twice.
-func (l *link) send(ctx context.Context, s limiter.Subject, write, repeatable bool, call func(ctx context.Context) error) error {
+// send sends a message that the function call executes. answered reports whether the sender gets the answer. repeatable
+// reports whether the message may arrive twice.
+func (l *link) send(ctx context.Context, s limiter.Subject, write, repeatable bool, call func(ctx context.Context, answered bool) error) error {
 	// Messages of one request leave at the same time. These pauses order them, so that a seed determines their fates.
 	order := fnv.New32()
 	_, _ = order.Write([]byte(strings.TrimPrefix(s.String(), l.world.caller.String())))
 	time.Sleep(time.Duration(order.Sum32()%1000) * time.Nanosecond)
 	f, delay := l.next(write, repeatable)
-	execute := func() (err error) {
-		l.world.execute(func() { err = call(context.WithoutCancel(ctx)) }) // the server does not know the deadline
+	execute := func(answered bool) (err error) {
+		l.world.execute(func() { err = call(context.WithoutCancel(ctx), answered) }) // the server does not know the deadline
 		return err
 	}
 	var err error
@@ -307,18 +309,18 @@ func (l *link) send(ctx context.Context, s limiter.Subject, write, repeatable bo
 		go func() {
 			time.Sleep(delay)
 			l.world.touch()
-			_ = execute() // nobody waits for the answer
+			_ = execute(false) // nobody waits for the answer
 			l.world.touch()
 		}()
 		return fmt.Errorf("%w: %w", limiter.ErrUnavailable, errOf[f])
 	case doubled:
-		_ = execute()
+		_ = execute(false)
 	case stalled:
 		if !sleep(ctx, delay) {
 			go func() {
 				time.Sleep(time.Microsecond) // after all that happens at this instant
 				l.world.touch()
-				_ = execute()
+				_ = execute(false)
 				l.world.touch()
 			}()
 			return fmt.Errorf("%w: %w", limiter.ErrUnavailable, ctx.Err())
@@ -326,7 +328,7 @@ func (l *link) send(ctx context.Context, s limiter.Subject, write, repeatable bo
 	default:
 		time.Sleep(delay)
 	}
-	if err = execute(); f == lost {
+	if err = execute(f != lost); f == lost {
 		err = fmt.Errorf("%w: %w", limiter.ErrUnavailable, errOf[f])
 	}
 	if err != nil && f == delivered && !errors.Is(err, limiter.ErrVoucherUsed) {
@@ -373,9 +375,10 @@ func (w *world) touch() {
 func (l *link) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	sent, got, taken := slices.Clone(charges), slices.Clone(results), false
 	write := slices.ContainsFunc(charges, func(c limiter.Charge) bool { return c.Cost > 0 })
-	err := l.send(ctx, s, write, false, func(ctx context.Context) (err error) {
+	err := l.send(ctx, s, write, false, func(ctx context.Context, answered bool) (err error) {
 		if taken, err = l.Store.Take(ctx, now, s, sent, got); err == nil {
 			l.world.convert(now, sent)
+			l.world.executed(now, sent, taken, answered)
 		}
 		return err
 	})
@@ -393,7 +396,7 @@ func (l *link) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, 
 		elapsed += 2 * time.Second // as a store with a margin for clocks that differ
 	}
 	var settled limiter.Settled
-	err := l.send(ctx, s, true, once.Needed(), func(ctx context.Context) (err error) {
+	err := l.send(ctx, s, true, once.Needed(), func(ctx context.Context, _ bool) (err error) {
 		done, err := l.Store.Settle(ctx, now, s, sent, of, elapsed, once)
 		if err == nil {
 			settled = done
