@@ -239,3 +239,27 @@ func TestOutage_settledLateAfterReload(t *testing.T) {
 		t.Errorf("got %d admitted, want 5: the burst of 40 less 29 and 6", n)
 	}
 }
+
+// After an outage, the store counts as much as this process, because it counts a charge of another process. A refund of
+// that charge lets this process exceed the limit by at most its cost.
+func TestOutage_refundElsewhere(t *testing.T) {
+	for _, rate := range []algo.Rate{{Algorithm: algo.FixedWindow}, {Algorithm: algo.SlidingWindow}} {
+		store := newOutage()
+		l, other := quiet(store), quiet(store)
+		charge := func(cost int64) limiter.Charge {
+			return limiter.Charge{Subject: user, Cost: cost, Limit: counted(t, 20, rate)}
+		}
+		store.fails(true)
+		before := admissions(t, l, 8, noon, charge(1))
+		store.fails(false)
+		receipt := takeRefundable(t, other, noon, charge(10))
+		before += admissions(t, l, 1, noon, charge(1))
+		if l.FallbackHolds(noon) {
+			t.Fatalf("%s: the store counts as much: got counts of the outage, want none", rate.Algorithm)
+		}
+		receipt.Settle(ctx, noon, actually(0))
+		if n := before + admissions(t, l, 30, noon, charge(1)); n != 28 {
+			t.Errorf("%s: got %d admitted, want 28: the 8 of the outage and the 20 of the store", rate.Algorithm, n)
+		}
+	}
+}

@@ -12,7 +12,10 @@ import "time"
 //   - Slots to slots keeps the slots that have not expired.
 //   - Between different kinds, the requests that still count at the instant now are charged at this instant.
 //
-// A second conversion would lose precision, always toward fewer admissions. Therefore, a store converts
+// A bucket forgets usage above its burst. If the old rules return, the forgotten usage stays forgotten, but its refunds
+// still reduce the count.
+//
+// Otherwise, a second conversion would lose precision, always toward fewer admissions. Therefore, a store converts
 // once, and stores the version of the rules that caused the conversion.
 func Convert(from, to Machine, s State, now Instant) State {
 	switch old := from.(type) {

@@ -46,6 +46,18 @@ func TestConvert_raised(t *testing.T) {
 	}
 }
 
+// A bucket forgets usage above its burst. After a change back, the window counts only the rest, and a refund still
+// reduces it by the whole charge.
+func TestConvert_forgets(t *testing.T) {
+	window := machine(t, algo.Rate{Algorithm: algo.FixedWindow, Requests: 12, Window: time.Minute})
+	bucket := machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: 8, Window: time.Minute})
+	charged, _ := window.Take(algo.State{}, start, 12)
+	s := algo.Convert(bucket, window, algo.Convert(window, bucket, charged, start), start)
+	if used, left := window.Used(s, start), window.Used(window.Refund(s, charged, 6, 0), start); used != 8 || left != 2 {
+		t.Errorf("12 used: got %d after the change back and %d after a refund of 6, want 8 and 2", used, left)
+	}
+}
+
 // A change of the window length converts the counts. If an old window overlaps a new window, the whole
 // count of the old window counts in the new window. An old window that only touches a new window does
 // not count there.
