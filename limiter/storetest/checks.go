@@ -179,7 +179,7 @@ func (w *world) checkSettlement(a *admitted, now time.Time, done limiter.Settlem
 func current(c counted, before algo.Result, now time.Time, elapsed time.Duration) bool {
 	switch m := c.Limit.Machine().(type) {
 	case *algo.Window:
-		return c.own.Machine != nil && before.State.Window == c.own.State.Window && m.Index(algo.InstantOf(now)) == before.State.Window
+		return c.own[0].Machine != nil && before.State.Window == c.own[0].State.Window && m.Index(algo.InstantOf(now)) == before.State.Window
 	case *algo.Log:
 		return elapsed < m.Length/2
 	case *algo.Slots:

@@ -23,6 +23,7 @@ type ledgers struct {
 	resets    int64
 	unknown   int64 // costs of settlements that the models cannot refund
 	resetAt   time.Time
+	cutAt     map[limitOf]time.Time         // last conversion after which the store counts less
 	refusedAt map[limiter.Subject]time.Time // last refusal
 }
 
@@ -53,6 +54,28 @@ func (w *world) executed(now algo.Instant, charges []limiter.Charge, taken, answ
 	w.orphans = nil
 }
 
+// own are models of the admissions of one environment. The first is converted when the store converts its state. The
+// environment may not know that state: another environment or a late message can have converted it. The second is
+// converted when the environment admits a request. A correct environment keeps the limit by at least one of them.
+type own [2]Model
+
+// admit charges the models, and returns by how much the charge exceeds the limit in each of them.
+func (o *own) admit(now time.Time, c limiter.Charge) (over int64, results [2]algo.Result) {
+	over = math.MaxInt64
+	for i := range o {
+		var exceeds int64
+		exceeds, results[i] = admit(&o[i], now, c)
+		over = min(over, exceeds)
+	}
+	return over, results
+}
+
+// limitOf identifies a limit of a subject.
+type limitOf struct {
+	subject limiter.Subject
+	limit   limiter.ID
+}
+
 // enforced reports whether the limit can refuse.
 func enforced(l *limiter.Limit) bool { return !l.Mark && !l.Shadow }
 
@@ -69,7 +92,7 @@ func (w *world) admit(e *environment, now time.Time, c limiter.Charge, d limiter
 	}
 	w.split = w.split || degraded
 	var over int64
-	if over, n.own = admit(&e.alone, now, c); over > w.slack(c.Limit) && !w.mixed && !w.divided(c.Limit) {
+	if over, n.own = e.alone.admit(now, c); over-e.refunds[limitOf{c.Subject, c.Limit.ID}] > w.slack(c.Limit) && !w.mixed && !w.divided(c.Limit) {
 		w.fail("limit %s: environment %d alone admitted %d more than the limit (slack %d): %+v", c.Limit.Name, w.indexOf(e), over, w.slack(c.Limit), d)
 	}
 	if over, n.all = admit(&w.all, now, c); over > w.slack(c.Limit) && !w.split && !w.approximate(c.Limit) {
@@ -91,20 +114,42 @@ func admit(m *Model, now time.Time, c limiter.Charge) (over int64, r algo.Result
 	return max(1, results[0].Machine.Used(results[0].State, at)-results[0].Machine.Capacity()), results[0]
 }
 
-// convert converts the models to the rules of charges that the store got. The instant of a conversion matters.
-func (w *world) convert(now algo.Instant, charges []limiter.Charge) {
+// convert converts the models to the rules of charges that the store got. The instant of a conversion matters. taken
+// reports whether the store took the charges: then later charges under older rules are decided by these rules.
+func (w *world) convert(now algo.Instant, charges []limiter.Charge, taken bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	models := []*Model{&w.all, &w.most}
 	for _, e := range w.envs {
-		models = append(models, &e.alone)
+		models = append(models, &e.alone[0])
 	}
 	for _, c := range charges {
 		if c.Cost == 0 || !slices.ContainsFunc(w.versions, func(limits []*limiter.Limit) bool { return slices.Contains(limits, c.Limit) }) {
 			continue
 		}
 		for _, m := range models {
-			if held, write := m.limits(c.Subject)[c.Limit.ID].Settle(c.Limit, now); write {
+			before := m.limits(c.Subject)[c.Limit.ID]
+			held, write := before.Settle(c.Limit, now)
+			if write || taken && before.Machine == nil {
+				m.keep(c.Subject, c.Limit.ID, held)
+			}
+			if write && m == &w.all && held.Machine.Used(held.State, now) < before.Machine.Used(before.State, now) {
+				w.cutAt[limitOf{c.Subject, c.Limit.ID}] = time.Now()
+			}
+		}
+	}
+}
+
+// renew converts the models to the rules of counters of e, which the first request under these rules converts.
+func (w *world) renew(e *environment, now time.Time, charges []limiter.Charge) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range charges {
+		if c.Limit.Spread.Sync == 0 && !c.Limit.Spread.Adaptive {
+			continue
+		}
+		for _, m := range []*Model{&w.all, &e.alone[0]} {
+			if held, write := m.limits(c.Subject)[c.Limit.ID].Settle(c.Limit, algo.InstantOf(now)); write {
 				m.keep(c.Subject, c.Limit.ID, held)
 			}
 		}
@@ -191,9 +236,15 @@ func (w *world) lower(a *admitted, c *counted, now time.Time, actual int64) {
 		return
 	}
 	unknown := a.correct(&w.all, c, c.all, now, actual)
+	_, slots := c.Limit.Machine().(*algo.Slots)
 	for _, e := range w.envs {
+		if of := (limitOf{c.Subject, c.Limit.ID}); e != a.env && !slots && (e.link.faults > 0 || !a.began.After(w.cutAt[of])) {
+			e.refunds[of] += c.Cost - actual
+		}
 		if e == a.env || !a.began.After(w.resetAt) { // a refund of a charge before a reset can refund one after it
-			unknown = max(unknown, a.correct(&e.alone, c, c.own, now, actual))
+			for i := range e.alone {
+				unknown = max(unknown, a.correct(&e.alone[i], c, c.own[i], now, actual))
+			}
 		}
 	}
 	w.unknown += unknown
@@ -208,7 +259,9 @@ func (w *world) raise(a *admitted, c *counted, now time.Time, actual int64, made
 			a.correct(&w.all, c, c.all, now, actual)
 		}
 		if made && !voucher && a.began.After(w.resetAt) {
-			a.correct(&a.env.alone, c, c.own, now, actual)
+			for i := range a.env.alone {
+				a.correct(&a.env.alone[i], c, c.own[i], now, actual)
+			}
 		}
 		return
 	}

@@ -23,7 +23,8 @@ type admitted struct {
 // counted is a charge of a request, and what the models returned for it.
 type counted struct {
 	limiter.Charge
-	own, all, most algo.Result // without a Machine: not counted there
+	own       [2]algo.Result // what the models of the environment returned
+	all, most algo.Result    // without a Machine: not counted there
 }
 
 // watch is the state of the world at the beginning of a request or a settlement.
@@ -117,6 +118,7 @@ func (w *world) take(e *environment, cost int64, several, alike bool) bool {
 		return false
 	}
 	now, began, charges := w.now(e), time.Now(), w.charges(e, cost, several, alike)
+	w.renew(e, now, charges)
 	x := w.watch(now, charges)
 	d, receipt, err := w.decide(e, now, charges)
 	after := w.states(now, charges)
@@ -278,7 +280,9 @@ func (w *world) reset(e *environment) {
 		w.all.Reset(c.Subject)
 		w.most.Reset(c.Subject)
 		for _, other := range w.envs {
-			other.alone.Reset(c.Subject)
+			for i := range other.alone {
+				other.alone[i].Reset(c.Subject)
+			}
 		}
 	}
 }

@@ -48,7 +48,8 @@ type environment struct {
 	link    *link
 	skew    time.Duration
 	version int
-	alone   Model                         // what this environment admitted
+	alone   own                           // what this environment admitted
+	refunds map[limitOf]int64             // refunds of other environments' charges, on which this environment may have relied
 	synced  map[limiter.Subject]bool      // the environment knows the counters of the subject under the current numbers
 	notices map[notice]int                // written notices
 	behind  map[limiter.Subject]time.Time // when another environment last released a slot, which the cache does not know
@@ -91,11 +92,14 @@ func (h *scenario) play(t *testing.T, store limiter.Store) (p problem) {
 }
 
 func (w *world) begin() {
-	w.begun, w.refusedAt = time.Now(), map[limiter.Subject]time.Time{}
+	w.begun, w.refusedAt, w.cutAt = time.Now(), map[limiter.Subject]time.Time{}, map[limitOf]time.Time{}
 	w.rates = slices.Clone(w.Rates)
 	w.publish(false)
 	for range w.Environments {
-		e := &environment{link: &link{Store: w.store, world: w}, notices: map[notice]int{}, synced: map[limiter.Subject]bool{}, behind: map[limiter.Subject]time.Time{}}
+		e := &environment{
+			link: &link{Store: w.store, world: w}, notices: map[notice]int{}, synced: map[limiter.Subject]bool{},
+			behind: map[limiter.Subject]time.Time{}, refunds: map[limitOf]int64{},
+		}
 		e.Limiter = Must(limiter.New(e.link, limiter.Options{IntN: w.intN, Logger: slog.New(slog.DiscardHandler), Cells: &modelStore{}, Notify: func(_ context.Context, n limiter.Notice) error {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -377,7 +381,7 @@ func (l *link) Take(ctx context.Context, now algo.Instant, s limiter.Subject, ch
 	write := slices.ContainsFunc(charges, func(c limiter.Charge) bool { return c.Cost > 0 })
 	err := l.send(ctx, s, write, false, func(ctx context.Context, answered bool) (err error) {
 		if taken, err = l.Store.Take(ctx, now, s, sent, got); err == nil {
-			l.world.convert(now, sent)
+			l.world.convert(now, sent, taken)
 			l.world.executed(now, sent, taken, answered)
 		}
 		return err
@@ -400,7 +404,7 @@ func (l *link) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, 
 		done, err := l.Store.Settle(ctx, now, s, sent, of, elapsed, once)
 		if err == nil {
 			settled = done
-			l.world.convert(now, slices.DeleteFunc(slices.Clone(sent), func(c limiter.Charge) bool { return !c.Force }))
+			l.world.convert(now, slices.DeleteFunc(slices.Clone(sent), func(c limiter.Charge) bool { return !c.Force }), true)
 		}
 		return err
 	})
