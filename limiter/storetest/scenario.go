@@ -97,7 +97,14 @@ func newScenario(seed uint64, rows []*mechanism, shared bool) (*scenario, error)
 	if h.has(elsewhere) {
 		h.Environments = environments
 	}
-	if err := h.drawLimits(r, rows, shared); err != nil {
+	var err error
+	for range 5 { // seldom, no draw has the algorithm that a mechanism needs
+		h.Limits, h.Rates = nil, nil
+		if err = h.drawLimits(r, rows, shared); err == nil {
+			break
+		}
+	}
+	if err != nil {
 		return nil, err
 	}
 	for range lengthOf {
