@@ -223,7 +223,10 @@ func (o *Operator) caller(ctx context.Context, now time.Time, q Question) (who c
 	}
 	if q.Token != "" || q.APIKey != "" {
 		who, rejected, err = o.identify(ctx, now, q, address)
-		return who, rejected, nil, err
+		if who.ForeignKey {
+			notes = []string{"the API key does not begin with weir_, so it is not Weir's and identifies nobody"}
+		}
+		return who, rejected, notes, err
 	}
 	who = caller.Caller{User: q.User, APIKey: q.APIKeyID, Claims: q.Claims, IP: o.prefix(address)}
 	record, notes, rejected := o.readRecord(ctx, &who)

@@ -81,6 +81,10 @@ func TestOperator_apiKey(t *testing.T) {
 		t.Errorf("known key: got %+v and %+v, want the record of acme", e.Caller, e.Limits)
 	}
 	q.APIKey = "another"
+	if e := d.explain(q); !e.Decision.Allowed || e.Caller.APIKeyID != "" || !strings.Contains(strings.Join(e.Notes, " "), "is not Weir's") || strings.Contains(strings.Join(e.Notes, " "), "another") {
+		t.Errorf("key of somebody else: got %+v, %+v and notes %q; want a caller without a key, and a note", e.Decision, e.Caller, e.Notes)
+	}
+	q.APIKey = "weir_another"
 	if e := d.explain(q); e.Decision.Status != 401 || e.Caller.Rejected == "" || strings.Contains(e.Caller.Rejected, "another") {
 		t.Errorf("unknown key: got %+v, rejected %q; want 401 and a reason without the key", e.Decision, e.Caller.Rejected)
 	}
