@@ -241,13 +241,33 @@ func (w *world) lower(a *admitted, c *counted, now time.Time, actual int64) {
 		if of := (limitOf{c.Subject, c.Limit.ID}); e != a.env && !slots && (e.link.faults > 0 || !a.began.After(w.cutAt[of])) {
 			e.refunds[of] += c.Cost - actual
 		}
-		if e == a.env || !a.began.After(w.resetAt) { // a refund of a charge before a reset can refund one after it
-			for i := range e.alone {
-				unknown = max(unknown, a.correct(&e.alone[i], c, c.own[i], now, actual))
-			}
-		}
+	}
+	for i := range a.env.alone {
+		unknown = max(unknown, w.lowerOwn(a, c, i, now, actual))
 	}
 	w.unknown += unknown
+}
+
+// lowerOwn lowers a charge in the model i of each environment. A refund of a charge before a reset can refund charges after
+// it, also of another environment. A later refund of such a charge then refunds yet others.
+func (w *world) lowerOwn(a *admitted, c *counted, i int, now time.Time, actual int64) (unknown int64) {
+	used := func() int64 { return usedAt(look(&a.env.alone[i], now, c.Charge), now) }
+	before := used()
+	unknown = a.correct(&a.env.alone[i], c, c.own[i], now, actual)
+	left := c.Cost - actual - (before - used())
+	if a.began.After(w.resetAt) && (w.resets == 0 || left <= 0) {
+		return unknown
+	}
+	for _, e := range w.envs {
+		most := c.Cost - actual
+		if e == a.env {
+			most = left
+		}
+		for range most { // one by one, because a window refunds no part of a cost
+			unknown = max(unknown, a.correct(&e.alone[i], c, c.own[i], now, c.Cost-1))
+		}
+	}
+	return unknown
 }
 
 // raise changes a charge to a higher real cost, at the end of its settlement. made reports whether the store must have
