@@ -1,6 +1,7 @@
 package limiter_test
 
 import (
+	"context"
 	"reflect"
 	"sync"
 	"testing"
@@ -260,6 +261,83 @@ func TestOutage_refundElsewhere(t *testing.T) {
 		receipt.Settle(ctx, noon, actually(0))
 		if n := before + admissions(t, l, 30, noon, charge(1)); n != 28 {
 			t.Errorf("%s: got %d admitted, want 28: the 8 of the outage and the 20 of the store", rate.Algorithm, n)
+		}
+	}
+}
+
+// A request is decided while a settlement charges a higher cost. Whether the store answers the request before or after it
+// makes the settlement, an outage then admits exactly what the store has left.
+func TestOutage_settledAround(t *testing.T) {
+	for _, rate := range []algo.Rate{{}, {Algorithm: algo.FixedWindow}, {Algorithm: algo.SlidingLog}, {Algorithm: algo.TokenBucket}} {
+		for name, around := range map[string]func(h *hooked, take func()){
+			"answered before": func(h *hooked, take func()) { h.before = take },
+			"answered after":  func(h *hooked, take func()) { h.after = take },
+			"answered before and after": func(h *hooked, take func()) {
+				h.before, h.after = take, take
+			},
+		} {
+			store := &hooked{outage: newOutage()}
+			l, c := quiet(store), limiter.Charge{Subject: user, Cost: 1, Limit: counted(t, 100, rate)}
+			receipt, taken := takeRefundable(t, l, noon, c), 1
+			around(store, func() {
+				takeAt(t, l, noon, c)
+				taken++
+			})
+			receipt.Settle(ctx, noon, actually(60))
+			store.fails(true)
+			if n, want := admissions(t, l, 100, noon, c), 100-60-taken+1; n != want {
+				t.Errorf("%s, %s: got %d admitted in the outage, want %d", rate.Algorithm, name, n, want)
+			}
+		}
+	}
+}
+
+// hooked is a store that calls functions directly before and after it makes a settlement.
+type hooked struct {
+	*outage
+	before, after func()
+}
+
+func (h *hooked) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
+	if h.before != nil {
+		h.before()
+	}
+	settled, err := h.outage.Settle(ctx, now, s, charges, results, elapsed, once)
+	if h.after != nil {
+		h.after()
+	}
+	return settled, err
+}
+
+// Attempts to settle a voucher fail, without and with a lost answer. However often the process repeats the settlement, it
+// counts the cost once.
+func TestOutage_voucherRepeated(t *testing.T) {
+	for name, settles := range map[string]struct {
+		fails error
+		lost  bool
+	}{"rejected": {errRefused, false}, "answer lost": {errHangs, true}, "still running": {limiter.ErrVoucherBegun, false}} {
+		for _, outage := range []bool{false, true} {
+			store := newOutage()
+			l, c := quiet(store), limiter.Charge{Subject: user, Cost: 1, Limit: counted(t, 100, algo.Rate{})}
+			v := voucher(t, l, []limiter.Charge{c})
+			store.settles, store.lost = settles.fails, settles.lost
+			for range 5 {
+				if _, err := l.SettleVoucher(ctx, noon, v, actually(20)); err == nil {
+					t.Fatalf("%s: got no error, want one", name)
+				}
+			}
+			store.settles, store.lost = nil, false
+			if _, err := l.SettleVoucher(ctx, noon, v, actually(20)); err != nil && !settles.lost {
+				t.Fatal(err)
+			}
+			taken := 0
+			if outage {
+				taken = admissions(t, l, 1, noon, c)
+				store.fails(true)
+			}
+			if n := taken + admissions(t, l, 100, noon, c); n != 80 {
+				t.Errorf("%s, outage %t: got %d admitted, want 80", name, outage, n)
+			}
 		}
 	}
 }

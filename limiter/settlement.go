@@ -202,13 +202,16 @@ func (l *Limiter) refundMirrors(now algo.Instant, all []served, elapsed time.Dur
 
 // correctHere makes corrections in the states that this process keeps, after the call of the store returned err. If the
 // store failed, it may never count a forced charge, so this process counts the charge by itself. It does not refund in
-// its own counts then, because the store can still count the charge.
-func (l *Limiter) correctHere(now algo.Instant, r *refundable, elapsed time.Duration, err error) {
+// its own counts then, because the store can still count the charge. After an error of a settlement with an ID, it
+// counts nothing: the settlement is repeated, or was made before.
+func (l *Limiter) correctHere(now algo.Instant, r *refundable, elapsed time.Duration, once Once, err error) {
 	for i, c := range r.charges {
 		it := r.items[i]
 		whole := Charge{Subject: it.Subject, Limit: it.original, Cost: c.Cost, Force: c.Force}
 		_, slots := r.results[i].Machine.(*algo.Slots)
 		switch {
+		case c.Force && err != nil && once.Needed():
+			l.denials.Charge(now, r.subject.String(), uint64(c.Limit.ID), 0)
 		case c.Force:
 			var seen func(int) algo.Result
 			if err != nil && it.original.OnError == OnErrorLocal && !it.original.Shadow {
@@ -244,12 +247,17 @@ func (l *Limiter) correct(ctx context.Context, now algo.Instant, r refundable, e
 			l.active.Add(-1)
 		}()
 		l.denials.Expire(r.subject.String())
+		for _, c := range r.charges {
+			if c.Force {
+				l.denials.BeginCharge(now, r.subject.String(), uint64(c.Limit.ID))
+			}
+		}
 		l.releaseHere(now, &r)
 	}
 	s = l.correctStore(ctx, now, r, elapsed, once)
 	if !errors.Is(s.err, ErrVoucherExpired) {
-		if r.remote && !errors.Is(s.err, ErrVoucherUsed) {
-			l.correctHere(now, &r, elapsed, s.err)
+		if r.remote {
+			l.correctHere(now, &r, elapsed, once, s.err)
 		}
 		return s
 	}
@@ -259,6 +267,9 @@ func (l *Limiter) correct(ctx context.Context, now algo.Instant, r refundable, e
 	}
 	// The store has no room for the ID.
 	made := l.correctStore(ctx, now, safe, elapsed, Once{})
+	if r.remote {
+		l.correctHere(now, &safe, elapsed, once, made.err)
+	}
 	if made.err == nil && len(safe.charges) < len(r.charges) {
 		made.err = s.err
 	}

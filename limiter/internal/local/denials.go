@@ -30,8 +30,24 @@ type entry struct {
 	limit  Limit
 	result algo.Result
 	seen   algo.Instant
+	open   *openCharge // nil unless a settlement charges the limit
 	backOff
 }
+
+// openCharge is what the store counts at least while settlements charge a limit: the state from before them, with the
+// charges that this process made since and those of settlements that have ended. A state that Record gets meanwhile can
+// have the charge of a settlement or not.
+//
+// A charge that the store answers before a settlement, and that Record gets after it has ended, hides the settlement
+// until the next charge.
+type openCharge struct {
+	least       algo.State
+	since       algo.Instant // of least
+	settlements int          // that have not ended
+}
+
+// maxOpen bounds the age of openCharge.least, which lacks the refunds since then.
+const maxOpen = time.Second
 
 // NewDenials returns a cache for the given number of subjects. An entry denies for at most ttl, and not
 // at all if ttl is 0 or less. intN returns a random number below n.
@@ -135,25 +151,61 @@ func (d *Denials) Expire(subject string) {
 	defer d.mu.Unlock()
 	entries := d.of(subject)
 	for i := range entries {
-		entries[i] = entry{limit: entries[i].limit, result: entries[i].result}
+		entries[i].expire()
 	}
 }
 
-// Charge adds a forced charge of the cost, which the store may have made, to the cached state of a limit. The state then
-// is too old to deny requests, because the state of the store can differ.
+// expire makes e too old to deny requests.
+func (e *entry) expire() { *e = entry{limit: e.limit, result: e.result, open: e.open} }
+
+// BeginCharge begins a settlement that makes a forced charge on a limit in the store. Charge ends it.
+func (d *Denials) BeginCharge(now algo.Instant, subject string, id uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	entries := d.of(subject)
+	for i := range entries {
+		e := &entries[i]
+		if e.limit.ID != id || isSlots(e.limit) {
+			continue
+		}
+		if e.open == nil {
+			e.open = &openCharge{least: e.result.State, since: now}
+		}
+		e.open.settlements++
+	}
+}
+
+// Charge adds a forced charge of the cost, which the store may have made, to the cached state of a limit, unless a state
+// from after BeginCharge has it already. The state then is too old to deny requests, because the state of the store can
+// differ.
 func (d *Denials) Charge(now algo.Instant, subject string, id uint64, cost int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	entries := d.of(subject)
 	before := weight(entries)
 	for i := range entries {
-		if r := entries[i].result; entries[i].limit.ID == id {
-			r.State = r.Machine.Force(r.State, now, cost)
-			entries[i] = entry{limit: entries[i].limit, result: r}
+		if e := &entries[i]; e.limit.ID == id {
+			e.charge(now, cost)
+			e.expire()
 		}
 	}
 	if _, recent := d.recent[subject]; recent {
 		d.weight += weight(entries) - before
+	}
+}
+
+// charge adds a forced charge to e, and ends a settlement.
+func (e *entry) charge(now algo.Instant, cost int64) {
+	m, state := e.result.Machine, &e.result.State
+	o := e.open
+	if o == nil {
+		*state = m.Force(*state, now, cost)
+		return
+	}
+	o.least = m.Force(o.least, now, cost)
+	*state = algo.Merge(m, *state, o.least)
+	if o.settlements--; o.settlements == 0 {
+		e.open = nil
 	}
 }
 
@@ -207,8 +259,15 @@ func (d *Denials) next(now algo.Instant, before *entry, c Charge, r algo.Result,
 	e.result.Clamped = false // a clamp is reported once
 	expected := false        // whether the cached state also refuses the charge
 	if before != nil {
-		e.backOff = before.backOff
+		e.backOff, e.open = before.backOff, before.open
 		expected = before.result.RetryAfter(now, c.Cost) > 0
+	}
+	switch o := e.open; {
+	case o == nil:
+	case now.Sub(o.since) > maxOpen:
+		o.least, o.since = r.State, now
+	case taken:
+		o.least = c.Machine.Force(o.least, now, c.Cost)
 	}
 	switch {
 	case c.Force || c.Cost == 0 || d.ttl <= 0 || isSlots(c.Limit):

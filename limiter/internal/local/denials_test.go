@@ -42,3 +42,25 @@ func TestDenials_Release(t *testing.T) {
 		}
 	}
 }
+
+// A caller always has a settlement in flight, and the store refunds as much as it charges. The cached state follows the
+// store.
+func TestDenials_Charge(t *testing.T) {
+	now := algo.InstantOf(time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC))
+	c := Charge{Limit: Limit{ID: 1, Machine: &algo.Window{Length: 24 * time.Hour, Requests: 1_000_000}}, Cost: 10}
+	d := NewDenials(1000, time.Second, func(int) int { return 0 })
+	used, _ := c.Machine.Take(algo.State{}, now, 1000)
+	record := func() { d.Record(now, "a", []Charge{c}, []algo.Result{{Machine: c.Machine, State: used}}, true) }
+	record()
+	d.BeginCharge(now, "a", c.ID)
+	for range 10_000 {
+		d.BeginCharge(now, "a", c.ID)
+		record()
+		d.Charge(now, "a", c.ID, 10)
+		now = now.Add(10 * time.Millisecond)
+	}
+	// In a second, there are 100 charges and 100 settlements of 10 each.
+	if got := d.Last("a", c.ID).State.Count; got < 1000 || got > 1000+101*20 {
+		t.Errorf("got a usage of %d, want 1000, and at most what a second adds", got)
+	}
+}
