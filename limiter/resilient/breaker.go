@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,17 +21,27 @@ type breaker struct {
 	deadlines
 	circuit *gobreaker.CircuitBreaker[int]
 	calls   sync.Pool
-	answers atomic.Int64 // number of calls that the store answered
+	answers atomic.Int64                  // number of calls that the store answered
+	probed  atomic.Pointer[chan struct{}] // closed when the last probe of the store has ended; nil before the first one
 }
 
 func newBreaker(store limiter.Store, o Options) *breaker {
-	b := &breaker{Store: store, circuit: gobreaker.NewCircuitBreaker[int](gobreaker.Settings{
+	b := &breaker{Store: store}
+	b.circuit = gobreaker.NewCircuitBreaker[int](gobreaker.Settings{
 		Timeout:      o.Pause,
 		MaxRequests:  1, // one probe at a time
 		ReadyToTrip:  func(c gobreaker.Counts) bool { return int64(c.ConsecutiveFailures) >= int64(o.Failures) },
 		IsSuccessful: limiter.Answered,
 		IsExcluded:   func(err error) bool { return errors.Is(err, errOthersAnswered) },
-	})}
+		OnStateChange: func(_ string, from, to gobreaker.State) { // the circuit calls it under its lock
+			if from == gobreaker.StateHalfOpen {
+				close(*b.probed.Load())
+			}
+			if to == gobreaker.StateHalfOpen {
+				b.probed.Store(new(make(chan struct{})))
+			}
+		},
+	})
 	b.reconnect, b.first = o.ReconnectTimeout, o.FirstTimeout
 	b.calls.New = func() any {
 		c := &call{of: b}
@@ -46,14 +57,31 @@ func (b *breaker) Take(ctx context.Context, now algo.Instant, subject limiter.Su
 	return taken == 1, err
 }
 
-// Settle implements limiter.Store. It never probes the store. If there is nothing to refund, it makes no
-// call. Therefore, its success does not show that the store works.
+// Settle implements limiter.Store. It does not probe the store itself, because it makes no call if there is nothing to
+// refund, so its success does not show that the store works. After a pause of the breaker, it first looks at the
+// subject.
 func (b *breaker) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (settled limiter.Settled, err error) {
-	if b.circuit.State() != gobreaker.StateClosed {
-		return settled, errOpen
+	if b.circuit.State() == gobreaker.StateHalfOpen {
+		b.look(ctx, now, subject, charges)
 	}
 	_, err = b.execute(call{settled: &settled, ctx: ctx, now: now, elapsed: elapsed, once: once, subject: subject, charges: charges, results: results})
 	return settled, err
+}
+
+// look probes the store by a look at the limits of the charges. If another call is the probe, look waits until it ends.
+func (b *breaker) look(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge) {
+	probed := *b.probed.Load()
+	looks := slices.Clone(charges)
+	for i := range looks {
+		looks[i].Cost, looks[i].Force = 0, false
+	}
+	if _, err := b.Take(ctx, now, subject, looks, make([]algo.Result, len(looks))); !errors.Is(err, limiter.ErrBreakerOpen) {
+		return
+	}
+	select {
+	case <-probed:
+	case <-ctx.Done():
+	}
 }
 
 // ClockSkew implements limiter.SkewEstimator.

@@ -268,6 +268,101 @@ func TestStore_pressed(t *testing.T) {
 	})
 }
 
+// A process that only settles recovers from an open breaker as fast as one that takes. After the pause, one settlement
+// looks at its subject, and the settlements that begin meanwhile wait for the answer. So none of them is lost.
+func TestStore_settle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFailing()
+		store := storetest.Must(resilient.New(s, resilient.Options{}))
+		charged := charge(t, 1000)
+		charged[0].Force = true
+		settle := func(id byte) error {
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			once := limiter.Once{ID: limiter.VoucherID{id}, Expires: algo.InstantOf(noon.Add(time.Hour))}
+			_, err := store.Settle(ctx, algo.InstantOf(noon), user, charged, make([]algo.Result, 1), 0, once)
+			return err
+		}
+		s.hang.Store(true)
+		for range 5 {
+			if err := settle(1); !limiter.TimedOut(err) {
+				t.Fatalf("got error %v, want a timeout", err)
+			}
+		}
+		for range 3 { // each round is one pause of the breaker
+			if err := settle(1); !errors.Is(err, limiter.ErrBreakerOpen) {
+				t.Fatalf("in the pause: got error %v, want %v", err, limiter.ErrBreakerOpen)
+			}
+			time.Sleep(resilient.DefaultPause + 1)
+			before := s.calls.Load()
+			if err := settle(1); !errors.Is(err, limiter.ErrUnavailable) || s.calls.Load() != before+1 {
+				t.Fatalf("after the pause: got error %v and %d calls, want %v after one look", err, s.calls.Load()-before, limiter.ErrUnavailable)
+			}
+		}
+		s.hang.Store(false)
+		s.takes = time.Millisecond
+		time.Sleep(resilient.DefaultPause + 1)
+		before := s.calls.Load()
+		var wg sync.WaitGroup
+		for id := range byte(16) {
+			wg.Go(func() {
+				if err := settle(id + 1); err != nil {
+					t.Errorf("settlement %d after the pause: got error %v, want none", id, err)
+				}
+			})
+		}
+		wg.Wait()
+		results := make([]algo.Result, 1)
+		look := charge(t, 1000)
+		look[0].Cost = 0
+		if _, err := s.Store.Take(t.Context(), algo.InstantOf(noon), user, look, results); err != nil {
+			t.Fatal(err)
+		}
+		if calls := s.calls.Load() - before; calls != 17 || results[0].Machine.Used(results[0].State, algo.InstantOf(noon)) != 16 {
+			t.Errorf("got %d calls and the state %v, want one look and 16 settlements", calls, results[0])
+		}
+	})
+}
+
+// A settlement that begins while a Take probes the store waits for the answer, at most until its deadline.
+func TestStore_settle_probe(t *testing.T) {
+	for name, test := range map[string]struct {
+		takes time.Duration
+		want  error
+		took  time.Duration
+	}{
+		"answer":    {10 * time.Millisecond, nil, 20 * time.Millisecond},
+		"no answer": {time.Second, limiter.ErrUnavailable, 100 * time.Millisecond},
+		"error":     {-1, limiter.ErrBreakerOpen, 50 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newFailing()
+				store, charges := storetest.Must(resilient.New(s, resilient.Options{Failures: 1})), charge(t, 1000)
+				s.failWith(limiter.ErrUnavailable)
+				_ = direct(t.Context(), store, charges)
+				time.Sleep(resilient.DefaultPause + 1)
+				if s.takes = test.takes; test.takes > 0 {
+					s.failWith(nil)
+				} else {
+					s.takes = 50 * time.Millisecond
+				}
+				var probe sync.WaitGroup
+				probe.Go(func() { _ = direct(t.Context(), store, charges) })
+				synctest.Wait()
+				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+				defer cancel()
+				began := time.Now()
+				_, err := store.Settle(ctx, algo.InstantOf(noon), user, charges, make([]algo.Result, 1), 0, limiter.Once{})
+				if took := time.Since(began); !errors.Is(err, test.want) || took != test.took {
+					t.Errorf("got error %v after %s, want %v after %s", err, took, test.want, test.took)
+				}
+				probe.Wait()
+			})
+		})
+	}
+}
+
 // After a panic of the store, the breaker does not count the call as still in flight.
 func TestStore_panic(t *testing.T) {
 	s := newFailing()
@@ -457,7 +552,8 @@ func TestLimiter_outage_waiting(t *testing.T) {
 	}
 }
 
-// A refund never probes. It fails until a Take has succeeded.
+// After a pause, a refund looks at its subject before it calls the store. If the look fails, the breaker stays open,
+// although the refund itself might succeed without a call.
 func TestStore_refund(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFailing()
@@ -472,16 +568,17 @@ func TestStore_refund(t *testing.T) {
 		}
 		s.failWith(limiter.ErrUnavailable)
 		_ = direct(t.Context(), store, charges)
+		time.Sleep(resilient.DefaultPause + 1)
+		if err := refund(); !errors.Is(err, limiter.ErrBreakerOpen) || s.calls.Load() != 3 {
+			t.Errorf("a look that fails: got %d calls and error %v, want 3 and %v", s.calls.Load(), err, limiter.ErrBreakerOpen)
+		}
 		s.failWith(nil)
 		time.Sleep(resilient.DefaultPause + 1)
-		if err := refund(); !errors.Is(err, limiter.ErrBreakerOpen) || s.calls.Load() != 2 {
-			t.Errorf("before the probe: got %d calls and error %v, want 2 and %v", s.calls.Load(), err, limiter.ErrBreakerOpen)
+		if err := refund(); err != nil || s.calls.Load() != 5 {
+			t.Errorf("a look that succeeds: got %d calls and error %v, want 5 and no error", s.calls.Load(), err)
 		}
-		if err := direct(t.Context(), store, charges); err != nil {
-			t.Errorf("the probe: got error %v, want none", err)
-		}
-		if err := refund(); err != nil || s.calls.Load() != 4 {
-			t.Errorf("after the probe: got %d calls and error %v, want 4 and no error", s.calls.Load(), err)
+		if err := refund(); err != nil || s.calls.Load() != 6 {
+			t.Errorf("after the look: got %d calls and error %v, want 6 and no error", s.calls.Load(), err)
 		}
 	})
 }

@@ -7,9 +7,13 @@
 // # Circuit breaker
 //
 // After [Options.Failures] failures in a row, every call fails at once with [limiter.ErrBreakerOpen] for
-// [Options.Pause]. Then one Take probes the store. Other calls still fail at once until the probe
+// [Options.Pause]. Then one Take probes the store. Other Takes still fail at once until the probe
 // returns. If the probe succeeds, the breaker closes. If the probe fails, another pause begins.
 // Therefore, an outage costs a process one deadline per pause.
+//
+// After a pause, a Settle probes the store by a Take of cost 0 on its subject. If a probe is in flight, the Settle
+// waits for its end, at most until its own deadline. So a process that only settles recovers too, and no
+// settlement is lost because another call is the probe. A settlement in a pause fails and has changed nothing.
 //
 // A failure is a call without an answer; see [limiter.Answered]. An error about one subject is an
 // answer: contention, a full store, a throttled item, unreadable state, a rejected item. Therefore, one
