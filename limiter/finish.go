@@ -49,14 +49,6 @@ func (r *request) refundBatches(ctx context.Context) {
 	}
 }
 
-// noticeDeadline returns ctx with the deadline of the decision, which also bounds its notices.
-func (r *request) noticeDeadline(ctx context.Context) context.Context {
-	if ctx = r.deadline(ctx); r.cancel == nil {
-		r.ctx, r.cancel = r.limiter.notices.bounded(ctx)
-	}
-	return r.ctx
-}
-
 // writeNotices writes the notices that are due after the decision of r. A denied request can cause a
 // notice too, because its states can show a percentage that has no mark. Counts of the fallback cause no
 // notice, because it does not know the usage of all processes.
@@ -65,6 +57,7 @@ func (r *request) writeNotices(ctx context.Context) {
 	if l.notices == nil {
 		return
 	}
+	bounded := false
 	for i := range r.batches {
 		b := &r.batches[i]
 		if b.err != nil || b.remote != l.sharesStore() {
@@ -84,7 +77,13 @@ func (r *request) writeNotices(ctx context.Context) {
 			if len(due) == 0 {
 				continue
 			}
-			calls := l.notices.after(r.noticeDeadline(ctx), r.now, &u, due)
+			if !bounded {
+				var cancel context.CancelFunc
+				ctx, cancel = l.notices.bounded(ctx)
+				defer cancel()
+				bounded = true
+			}
+			calls := l.notices.after(ctx, r.now, &u, due)
 			if b.remote {
 				r.storeCalls += calls
 			}

@@ -180,7 +180,8 @@ func (n *notices) at(key noticeKey, period int64) *noticed {
 	return at
 }
 
-// bounded returns ctx with the timeout of notices. It is for a Local store, whose decisions have no deadline.
+// bounded returns ctx with the deadline of all notices of a decision, or of a settlement of one subject. It is not the
+// deadline of the decision, because a slow call of the store would leave no time for them.
 func (n *notices) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), n.timeout)
 }

@@ -3,6 +3,7 @@ package limiter_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math"
 	"slices"
@@ -372,7 +373,7 @@ func TestNewLimit_notify(t *testing.T) {
 	perHour(t, func(l *limiter.Limit) { l.LocalProcesses = 5 })
 }
 
-// All notices of a decision or settlement have one deadline, which is that of the decision or settlement itself.
+// All notices of a decision or settlement have one deadline, which is Options.Timeout after the first one is due.
 func TestNotice_deadline(t *testing.T) {
 	var charges []limiter.Charge
 	for i := range 5 {
@@ -411,6 +412,60 @@ func TestNotice_deadline(t *testing.T) {
 		})
 	}
 }
+
+// slowStore takes some time for each Take.
+type slowStore struct {
+	*remote
+	takes time.Duration
+}
+
+func (s slowStore) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+	if err := pause(ctx, s.takes); err != nil {
+		return false, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
+	}
+	return s.remote.Take(ctx, now, subject, charges, results)
+}
+
+// pause waits until the time has passed or ctx ends.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// A slow call of the store takes no time from the notices: they have Options.Timeout for themselves, and add at most
+// that to a decision or settlement.
+func TestNotice_slow(t *testing.T) {
+	for _, writer := range []time.Duration{35 * time.Millisecond, 65 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			var got written
+			write := func(ctx context.Context, n limiter.Notice) error {
+				if err := pause(ctx, writer); err != nil {
+					return err
+				}
+				return got.write(ctx, n)
+			}
+			l := storetest.Must(limiter.New(slowStore{newRemote(), 30 * time.Millisecond}, limiter.Options{Timeout: 100 * time.Millisecond, Notify: write, Logger: slog.New(slog.DiscardHandler)}))
+			quota := limiter.Charge{Subject: user, Limit: perHour(t, nil), Cost: 8}
+			began := time.Now()
+			takeAt(t, l, began, quota)
+			if took, want := time.Since(began), 30*time.Millisecond+min(30*time.Millisecond+writer+30*time.Millisecond, 100*time.Millisecond); len(got) != 1 || took != want {
+				t.Errorf("writer of %s: got notices at %v after %s, want one after %s", writer, got.percentages(), took, want)
+			}
+			quota.Cost = 0
+			takeAt(t, l, began.Add(noticeRepeats), quota)
+			if marked := writer < 40*time.Millisecond; marked != (len(got) == 1) {
+				t.Errorf("writer of %s: got %d notices, want a second one only if the mark of the first is missing", writer, len(got))
+			}
+		})
+	}
+}
+
+// noticeRepeats is the time after which a process repeats a notice without a mark.
+const noticeRepeats = 10 * time.Second
 
 // New rules replace a window by a period with a lower number, and change the percentages. The new period has notices
 // of its own.

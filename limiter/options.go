@@ -39,9 +39,10 @@ type Options struct {
 	// Clock times the pauses between calls for a throttled item. nil means the clock of package time.
 	Clock Clock
 	// Notify writes a Notice, for limits with Limit.Notify. A decision or a settlement calls it before it
-	// returns, and ctx has its deadline; for a Local store, the deadline is Timeout from the first notice.
-	// Notify MUST be safe for concurrent use. If it returns an error, a later request writes the notice
-	// again. nil writes no notices.
+	// returns. All notices of a decision, with the store calls for their marks, end at most Timeout after the
+	// first one is due, and ctx has this deadline. So a decision with notices takes at most its own deadline
+	// plus Timeout. Notify MUST be safe for concurrent use. If it returns an error, a later request writes the
+	// notice again. nil writes no notices.
 	Notify func(ctx context.Context, n Notice) error
 	// Logger logs failures of the store, at most one line a second for each reason. Each line has the
 	// number of lines suppressed before it. nil means slog.Default().

@@ -315,7 +315,7 @@ func (l *Limiter) correctStore(ctx context.Context, now algo.Instant, r refundab
 // noticesAfter writes the notices that are due after forced charges of a settlement. Store.Settle returns
 // no states, so noticesAfter reads the states of limits that are near a percentage.
 func (l *Limiter) noticesAfter(ctx context.Context, now algo.Instant, r *refundable) {
-	bounded := l.timeout > 0
+	bounded := false
 	for i, c := range r.charges {
 		if !c.Force || !c.Limit.notifies() || !l.notices.near(now, &observed{c, r.results[i]}) {
 			continue
