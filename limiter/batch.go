@@ -19,6 +19,7 @@ type item struct {
 	sharded  bool
 	done     bool  // a tracker decided this charge
 	unsynced error // why the counter of the charge cannot decide it; nil if it can
+	gaveUp   bool  // unsynced is the error of a call of another request (tracker.givesUp)
 
 	lease     *tracker // tracker whose lease the charge renews; nil if none
 	leaseSize int64    // size of the new lease

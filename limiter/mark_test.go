@@ -2,8 +2,10 @@ package limiter_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
@@ -191,5 +193,41 @@ func TestLimiter_Take_markFastBucket(t *testing.T) {
 	}
 	if usage, err := l.Inspect(ctx, noon, []limiter.Charge{fast}); err != nil || usage[0].Remaining != 97 {
 		t.Errorf("got %+v, error %v, want 97 remaining after 3 requests", usage, err)
+	}
+}
+
+// hangsFor is a store that does not answer calls of one subject.
+type hangsFor struct {
+	*remote
+	subject limiter.Subject
+}
+
+func (s hangsFor) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+	if subject == s.subject {
+		<-ctx.Done()
+		return false, fmt.Errorf("%w: %w", limiter.ErrUnavailable, ctx.Err())
+	}
+	return s.remote.Take(ctx, now, subject, charges, results)
+}
+
+// The store does not answer for the subject of a limit with Mark. The request waits for one timeout, and the limits of
+// its other subject decide it.
+func TestLimiter_Take_markHangs(t *testing.T) {
+	rate := algo.Rate{Requests: 5, Window: time.Minute, Algorithm: algo.FixedWindow}
+	hard := limiter.Charge{Subject: other, Cost: 1, Limit: limit(t, limiter.Limit{Name: "hard", Rate: rate})}
+	for _, onError := range []limiter.OnError{limiter.OnErrorAllow, limiter.OnErrorDeny, limiter.OnErrorLocal} {
+		synctest.Test(t, func(t *testing.T) {
+			l := storetest.Must(limiter.New(hangsFor{newRemote(), user}, limiter.Options{Timeout: 100 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}))
+			soft := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "soft", Rate: rate, Mark: true, OnError: onError})}
+			for i := range 2 {
+				began := time.Now()
+				if d := takeAt(t, l, began, soft, hard); !d.Allowed || d.Over != nil || time.Since(began) != 100*time.Millisecond {
+					t.Errorf("OnError %v, request %d: got %+v after %s, want it allowed after 100 ms", onError, i+1, d, time.Since(began))
+				}
+			}
+			if usage, err := l.Inspect(ctx, time.Now(), []limiter.Charge{hard}); err != nil || usage[0].Remaining != 3 {
+				t.Errorf("OnError %v: got %+v, error %v, want 3 remaining of hard", onError, usage, err)
+			}
+		})
 	}
 }

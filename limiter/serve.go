@@ -77,7 +77,7 @@ func (r *request) tryTrackers(mayWait bool) (wait <-chan struct{}, due *item) {
 		case r.look:
 			s.allowed, s.result = t.counter.Look(r.now, it.want, it.Force)
 		case !serves && r.tracked(it) && t.givesUp(r.waitedFor == t):
-			it.unsynced = t.err
+			it.unsynced, it.gaveUp = t.err, true
 			continue
 		case synchronized && t.renewing == nil && (!serves || t.counter.Due(r.now)):
 			due = it
@@ -128,7 +128,10 @@ func (r *request) dropServed() {
 		}
 	}
 	for i := range r.items {
-		r.items[i].done, r.items[i].lease, r.items[i].leaseLeft = false, nil, 0
+		it := &r.items[i]
+		if it.done, it.lease, it.leaseLeft = false, nil, 0; it.gaveUp {
+			it.unsynced, it.gaveUp = nil, false
+		}
 	}
 	r.served, r.counterErr = r.served[:0], nil
 }

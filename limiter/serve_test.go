@@ -1,7 +1,9 @@
 package limiter_test
 
 import (
+	"context"
 	"log/slog"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -85,4 +87,49 @@ func TestSpread_sync_leaseBusy(t *testing.T) {
 			t.Errorf("got %d admitted, want 10", admitted)
 		}
 	})
+}
+
+// The calls of two counters fail. A request then gives up on the first counter and waits for the second one. Meanwhile,
+// the first counter is synchronized. So it decides its charge, and its old error does not.
+func TestSpread_sync_staleError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &gated{remote: newRemote(), gates: map[limiter.Subject]chan error{}}
+		e := storetest.Must(limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
+		l := limit(t, limiter.Limit{Name: "a", OnError: limiter.OnErrorDeny, Rate: algo.Rate{Requests: 10, Window: time.Hour}, Spread: limiter.Spread{Sync: time.Minute}})
+		first, second := limiter.Charge{Subject: user, Limit: l, Cost: 1}, limiter.Charge{Subject: other, Limit: l, Cost: 1}
+		var calls sync.WaitGroup
+		inFlight := func(charges ...limiter.Charge) (d *limiter.Decision) {
+			d = new(limiter.Decision)
+			calls.Go(func() { *d = takeAt(t, e, noon, charges...) })
+			synctest.Wait()
+			return d
+		}
+		store.gates[user], store.gates[other] = make(chan error), make(chan error)
+		inFlight(first)
+		store.gates[user] <- limiter.ErrUnavailable
+		calls.Wait()
+		inFlight(first)
+		inFlight(second)
+		d := inFlight(first, second)
+		store.gates[user] <- nil
+		synctest.Wait()
+		store.gates[other] <- nil
+		calls.Wait()
+		if !d.Allowed || d.Reason != limiter.ReasonNone {
+			t.Errorf("got %+v, want a decision by the counters", *d)
+		}
+	})
+}
+
+// gated is a store whose calls wait for their error, one gate for each subject.
+type gated struct {
+	*remote
+	gates map[limiter.Subject]chan error
+}
+
+func (s *gated) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+	if err := <-s.gates[subject]; err != nil {
+		return false, err
+	}
+	return s.remote.Take(ctx, now, subject, charges, results)
 }
