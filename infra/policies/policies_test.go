@@ -110,7 +110,7 @@ func checkPolicies(t *testing.T, golden *stack, function string, recorded map[st
 	misses := nearMisses(calls)
 	for other := range recorded {
 		for _, c := range recorded[other] {
-			if !slices.ContainsFunc(calls, c.equal) && !readsRecords(function, c) {
+			if !slices.ContainsFunc(calls, c.equal) && !readsRecords(function, c) && !counts(calls, c) {
 				misses = append(misses, c)
 			}
 		}
@@ -118,6 +118,12 @@ func checkPolicies(t *testing.T, golden *stack, function string, recorded map[st
 	role, endpoints := golden.policies(t, function)
 	evaluate(t, function, role, endpoints, calls, misses)
 	checkNeeded(t, function, role, calls)
+}
+
+// counts reports whether c is a call on the counters, and calls have the same call for another item. The items of
+// settled IDs have keys of their own, and no policy restricts the keys of counters.
+func counts(calls []call, c call) bool {
+	return strings.Contains(c.Resource, "Counters") && slices.ContainsFunc(calls, func(o call) bool { return o.Action == c.Action && o.Resource == c.Resource && o.Function == c.Function })
 }
 
 // checkEndpoints checks the policy of each VPC endpoint alone, together with a role that allows
