@@ -172,13 +172,37 @@ func (l *Limiter) releaseHere(now algo.Instant, r *refundable) {
 			continue
 		}
 		l.denials.Release(r.subject.String(), uint64(c.Limit.ID), c.Cost, charged)
-		if !l.fallback.Holds(now) {
-			continue
-		}
-		l.correctFallback(now, c, charged, 0, nil)
-		if share := r.items[i].original.localShare; share != nil { // the share started with a part of the slots
-			c.Limit = share
-			l.correctFallback(now, c, charged, 0, nil)
+		l.releaseFallback(now, r, i)
+	}
+}
+
+// releaseFallback releases the slots of the charge with index i in the counts of an outage.
+func (l *Limiter) releaseFallback(now algo.Instant, r *refundable, i int) {
+	if !l.fallback.Holds(now) {
+		return
+	}
+	c := r.charges[i]
+	l.correctFallback(now, c, r.results[i], 0, nil)
+	if share := r.items[i].original.localShare; share != nil { // the share started with a part of the slots
+		c.Limit = share
+		l.correctFallback(now, c, r.results[i], 0, nil)
+	}
+}
+
+// forgetMirrors takes the charges of a Voucher out of the counts of an outage, because this process does not learn how
+// another process settles them.
+func (l *Limiter) forgetMirrors(now algo.Instant, all []refundable) {
+	for i := range all {
+		r := &all[i]
+		for j, c := range r.charges {
+			if !r.remote || !c.Limit.Count.Settles() {
+				continue
+			}
+			if _, slots := r.results[j].Machine.(*algo.Slots); slots {
+				l.releaseFallback(now, r, j)
+			} else if r.mirrored[j].Machine != nil {
+				l.correctFallback(now, r.items[j].charge(), r.mirrored[j], 0, nil)
+			}
 		}
 	}
 }

@@ -39,6 +39,9 @@ const (
 // settlement corrects the window in the store. The Voucher lacks the charges on leased buckets, on
 // counters (Spread.Sync) and on counts of this process (Spread.Cells, an outage): these keep the cost
 // that Take charged.
+//
+// After an outage, this process stops counting the charges of the Voucher by itself, if their limits have a Count: only
+// the store counts them. If no process settles the Voucher, the store keeps the cost that Take charged.
 func (r *Receipt) Voucher(id VoucherID, expires time.Time) (*Voucher, error) {
 	if r == nil {
 		return nil, errors.New("voucher: no receipt, because the request was denied")
@@ -54,6 +57,7 @@ func (r *Receipt) Voucher(id VoucherID, expires time.Time) (*Voucher, error) {
 	case len(v.subjects) > maxVoucherSubjects:
 		return nil, fmt.Errorf("voucher: too many subjects (got %d, want at most %d)", len(v.subjects), maxVoucherSubjects)
 	}
+	r.limiter.forgetMirrors(algo.InstantOf(r.at), r.refundables)
 	return v, nil
 }
 
