@@ -15,7 +15,7 @@ import (
 // other, until one refuses. Then it charges the batches on the shared store, all at the same time.
 func (r *request) callStores(ctx context.Context) {
 	l := r.limiter
-	if r.chargedAt.IsZero() && (len(r.batches) > 1 || l.sharesStore() && l.fallback.Holds(r.now)) {
+	if r.chargedAt.IsZero() && (len(r.batches) > 1 || l.sharesStore() && l.fallback.Holds(r.now) && r.hasMirror()) {
 		r.chargedAt = time.Now() // a refund needs the monotonic clock reading
 		r.settled = l.settled.Load()
 	}

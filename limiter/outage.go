@@ -176,7 +176,7 @@ func (r *request) lookUpOutage() {
 	}
 	for i := range r.batches {
 		b := &r.batches[i]
-		if !b.hasMirror() || b.err != nil {
+		if !b.hasMirror(l.fallback) || b.err != nil {
 			continue
 		}
 		mirror := b.mirror(l.fallback)
@@ -194,9 +194,15 @@ func (r *request) lookUpOutage() {
 	}
 }
 
-// hasMirror reports whether a charge of b on the store is also charged to the fallback while the fallback holds
-// counts of its limit.
-func (b *batch) hasMirror() bool { return b.remote && !b.shadow() }
+// hasMirror reports whether the fallback may repeat charges of b, because it holds counts of the subject.
+func (b *batch) hasMirror(f fallback) bool {
+	return b.remote && !b.shadow() && f.holds(b.items[0].Subject)
+}
+
+// hasMirror reports whether the fallback may repeat charges of r.
+func (r *request) hasMirror() bool {
+	return len(r.served) > 0 || slices.ContainsFunc(r.batches, func(b batch) bool { return b.hasMirror(r.limiter.fallback) })
+}
 
 // mirror returns the charges of b with OnErrorLocal, for the fallback.
 func (b *batch) mirror(store fallback) batch {
@@ -249,7 +255,7 @@ func (r *request) mirrorStores() {
 	l := r.limiter
 	for i := range r.batches { // the loop does not reach batches that it appends
 		b := &r.batches[i]
-		if !b.hasMirror() || !b.taken {
+		if !b.hasMirror(l.fallback) || !b.taken {
 			continue
 		}
 		mirror := b.mirror(l.fallback)
@@ -269,7 +275,7 @@ func (r *request) mirrorStores() {
 		}
 	}
 	for i := range r.served {
-		if it := r.served[i].item; it.original.Spread.hasCounter() && !it.original.Shadow && it.original.OnError == OnErrorLocal {
+		if it := r.served[i].item; it.original.Spread.hasCounter() && !it.original.Shadow && it.original.OnError == OnErrorLocal && l.fallback.holds(it.Subject) {
 			mirror := batch{store: l.fallback, repeats: true}
 			if mirror.add(it, it.original, it.want); !r.takeMirror(&mirror) {
 				return
@@ -285,7 +291,7 @@ func (r *request) mirrorLeases(from int) {
 	fallback := r.limiter.fallback
 	for i := from; i < len(r.batches); i++ {
 		b := &r.batches[i]
-		if !b.hasMirror() || !b.taken {
+		if !b.hasMirror(fallback) || !b.taken {
 			continue
 		}
 		leases := batch{store: fallback}

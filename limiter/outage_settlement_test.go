@@ -341,3 +341,26 @@ func TestOutage_voucherRepeated(t *testing.T) {
 		}
 	}
 }
+
+// The counts of one subject do not make the requests of other subjects more expensive.
+func TestOutage_otherSubject(t *testing.T) {
+	store := newOutage()
+	l := quiet(store)
+	other := []limiter.Charge{{Subject: limiter.User("another-user-with-a-long-name-of-50-characters"), Cost: 1, Limit: onError(t, "a", 1_000_000, limiter.OnErrorLocal, 1)}}
+	allocs := func() float64 {
+		return testing.AllocsPerRun(100, func() {
+			if d, err := l.Take(ctx, noon, other); err != nil || !d.Allowed {
+				t.Fatalf("got %+v, error %v, want an admission", d, err)
+			}
+		})
+	}
+	before := allocs()
+	receipt := takeRefundable(t, l, noon, limiter.Charge{Subject: user, Cost: 1, Limit: counted(t, 100, algo.Rate{})})
+	store.settles = errRefused
+	if receipt.Settle(ctx, noon, actually(90)); !l.FallbackHolds(noon) {
+		t.Fatal("after a lost settlement: got no counts, want counts")
+	}
+	if after := allocs(); after > before {
+		t.Errorf("got %v allocations per request while another subject has counts, want %v", after, before)
+	}
+}

@@ -129,6 +129,12 @@ type fallback struct {
 	denials denials
 }
 
+// holds reports whether f holds a state of the subject. It allocates nothing.
+func (f fallback) holds(s Subject) bool {
+	var key [2 * MaxSubject]byte
+	return f.HoldsSubject(append(append(key[:0], prefixes[s.kind]...), s.name...))
+}
+
 // Take implements Store.
 func (f fallback) Take(_ context.Context, now algo.Instant, subject Subject, charges []Charge, results []algo.Result) (bool, error) {
 	clear(results)

@@ -22,7 +22,7 @@ type Fallback struct {
 	subjects atomic.Int64 // number of subjects; if it is 0, Holds takes no lock
 	until    atomic.Int64 // instant at which all charges so far have expired
 
-	mu     sync.Mutex
+	mu     sync.RWMutex
 	table  map[string][]heldState
 	weight int
 	swept  algo.Instant
@@ -62,6 +62,13 @@ func (f *Fallback) Holds(now algo.Instant) bool {
 	f.weight = 0
 	f.recount()
 	return false
+}
+
+// HoldsSubject reports whether f holds a state of the subject.
+func (f *Fallback) HoldsSubject(subject []byte) bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.table[string(subject)] != nil
 }
 
 // Take makes all charges or none, and reports which. First it calls the function seen, which fills results with
