@@ -29,7 +29,7 @@ type Options struct {
 	Cells Store
 	// FallbackSize is the number of subjects that this process counts by itself in an outage, for
 	// limits with OnErrorLocal. A subject with a long log counts as several. Further subjects are
-	// denied (Decision.LocalFull). 0 means DefaultFallbackSize. A Local store needs no fallback: it
+	// denied (Decision.LocalFull). Lost settlements add subjects to at most half of it. 0 means DefaultFallbackSize. A Local store needs no fallback: it
 	// denies subjects for which it has no room.
 	FallbackSize int
 	// IntN returns a random number from 0 to n-1, which chooses shards, waits and report times. It

@@ -96,7 +96,7 @@ func (f *Fallback) Take(now algo.Instant, subject string, charges []Charge, resu
 		return false, true
 	}
 	if writes {
-		if states == nil && !f.room(now) {
+		if states == nil && !f.room(now, f.most) {
 			return false, false
 		}
 		f.write(subject, states, charges, results)
@@ -114,7 +114,7 @@ func (f *Fallback) Raise(now algo.Instant, subject string, limit Limit, seen fun
 	defer f.recount()
 	s, ok := seen()
 	states := f.table[subject]
-	if !ok || states == nil && !f.room(now) {
+	if !ok || states == nil && !f.room(now, f.most) {
 		return
 	}
 	counted, _ := heldOf(states, limit).as(limit, now)
@@ -225,17 +225,19 @@ func sameUsage(a, b algo.State) bool {
 // that exceeds the max debt. given is the number of limits, without shares, that it refunded, at least in part.
 //
 // If f does not hold the limit of a charge with Force, the charge starts from the state that the function seen returns.
-// If seen is nil, such a charge is dropped. Like Take, Settle calls seen under the lock.
+// If seen is nil, such a charge is dropped. Like Take, Settle calls seen under the lock. Charges of new subjects are also
+// dropped when f is half full, because the requests of an outage need the other half.
 func (f *Fallback) Settle(now algo.Instant, subject string, charges []Charge, results []algo.Result, elapsed time.Duration, excess []int64, seen func(i int) algo.Result) (given int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.subjects.Add(1) // put counts the subjects again
 	states := f.table[subject]
 	f.weight -= heldWeight(states) // the corrections change the lengths of logs, and so the weight
 	defer func() { f.put(subject, states) }()
 	for i, c := range charges {
 		s := heldOf(states, c.Limit)
 		switch {
-		case c.Force && s == nil && seen != nil && !c.Share && (states != nil || f.room(now)):
+		case c.Force && s == nil && seen != nil && !c.Share && (states != nil || f.room(now, (f.most+1)/2)):
 			start := heldState{limit: c.Limit}
 			if last := seen(i); last.Machine != nil {
 				start.limit.Machine, start.state = last.Machine, last.State // a conversion would drop a debt
@@ -299,10 +301,10 @@ func (f *Fallback) put(subject string, states []heldState) {
 	f.recount()
 }
 
-// room reports whether there is room for another subject. If not, it removes the subjects whose charges
-// have all expired, at most once a second. The caller holds the lock.
-func (f *Fallback) room(now algo.Instant) bool {
-	if f.weight < f.most {
+// room reports whether fewer than most subjects are held. If not, it removes the subjects whose charges have all
+// expired, at most once a second. The caller holds the lock.
+func (f *Fallback) room(now algo.Instant, most int) bool {
+	if f.weight < most {
 		return true
 	}
 	if age := now.Sub(f.swept); age >= 0 && age < time.Second {
@@ -315,7 +317,7 @@ func (f *Fallback) room(now algo.Instant) bool {
 			delete(f.table, subject)
 		}
 	}
-	return f.weight < f.most
+	return f.weight < most
 }
 
 // heldWeight returns the number of subjects that a subject with these states counts as; 0 without states.

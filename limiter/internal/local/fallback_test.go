@@ -18,7 +18,7 @@ func window(tb testing.TB) Limit {
 	return Limit{Machine: m}
 }
 
-// While Take and Raise call the function seen, Holds must wait for their lock. Without the wait, Holds could
+// While Take, Raise and Settle call the function seen, Holds must wait for their lock. Without the wait, Holds could
 // report that nothing is held.
 func TestFallback_Holds_waits(t *testing.T) {
 	f, limit := NewFallback(10), window(t)
@@ -35,7 +35,15 @@ func TestFallback_Holds_waits(t *testing.T) {
 	if !held {
 		t.Error("Holds during Raise: got a result at once, want Holds to wait for the lock")
 	}
-	if f.subjects.Load() != 0 {
+	held = false
+	f.Settle(0, "user", []Charge{{Limit: limit, Cost: 1, Force: true}}, make([]algo.Result, 1), 0, make([]int64, 1), func(int) algo.Result {
+		held = f.subjects.Load() > 0
+		return algo.Result{}
+	})
+	if !held {
+		t.Error("Holds during Settle: got a result at once, want Holds to wait for the lock")
+	}
+	if f.Reset("user"); f.subjects.Load() != 0 {
 		t.Errorf("got %d subjects held, want none", f.subjects.Load())
 	}
 }
@@ -123,6 +131,23 @@ func TestFallback_slotNumbers(t *testing.T) {
 		if got := slots.Machine.Remaining(take("a"), now); got != int64(3-i) {
 			t.Errorf("a charge after release %d: got %d slots free, want %d", i, got, 3-i)
 		}
+	}
+}
+
+// Lost settlements of new subjects fill half of the fallback. The other half is left for the requests of an outage.
+func TestFallback_Settle_room(t *testing.T) {
+	f, limit := NewFallback(10), window(t)
+	for i := range 20 {
+		f.Settle(0, fmt.Sprint("settled", i), []Charge{{Limit: limit, Cost: 1, Force: true}}, make([]algo.Result, 1), 0, make([]int64, 1), func(int) algo.Result { return algo.Result{} })
+	}
+	taken := 0
+	for i := range 20 {
+		if _, room := f.Take(0, fmt.Sprint("taken", i), []Charge{{Limit: limit, Cost: 1}}, make([]algo.Result, 1), func() {}); room {
+			taken++
+		}
+	}
+	if taken != 5 {
+		t.Errorf("got room for %d subjects, want 5", taken)
 	}
 }
 
