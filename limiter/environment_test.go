@@ -20,8 +20,8 @@ import (
 
 // With every pattern of failures, one environment never admits more than the limit: a store that never fails could
 // admit the same requests. Each seed draws an algorithm, a Spread, a Count, an OnError and LocalProcesses. In its
-// history, requests charge several subjects and settle later, at any cost. New rules arrive, with the same and with
-// other numbers, and a second environment charges the same subjects.
+// history, requests charge several subjects and settle later, at any cost, some of them in another process. New rules
+// arrive, with the same and with other numbers, and a second environment charges the same subjects.
 func TestOutage_environment(t *testing.T) {
 	rounds := uint64(400)
 	if testing.Short() {
@@ -49,6 +49,7 @@ type environment struct {
 	random      *rand.Rand
 	store       *fateful
 	own, others *limiter.Limiter
+	settler     *limiter.Limiter // settles vouchers in another process
 	now         time.Time
 	drawn       limiter.Limit
 	mine        *limiter.Limit // drawn, under the present rules
@@ -111,6 +112,7 @@ func newEnvironment(t *testing.T, seed uint64) *environment {
 		options.CacheTTL = -1
 	}
 	e.own, e.others = storetest.Must(limiter.New(e.store, options)), storetest.Must(limiter.New(e.store, options))
+	e.settler = storetest.Must(limiter.New(e.store, options))
 	return e
 }
 
@@ -296,6 +298,10 @@ func (e *environment) settle() {
 		}
 		return actual
 	}
+	if e.random.IntN(3) == 0 {
+		e.settleElsewhere(r, cost)
+		return
+	}
 	done := r.receipt.Settle(ctx, e.now, cost)
 	for j, c := range r.charges {
 		m := e.model(c)
@@ -312,6 +318,22 @@ func (e *environment) settle() {
 			}
 			m.state = m.machine.Force(m.state, algo.InstantOf(e.now), more)
 			e.forgive(m)
+		}
+	}
+}
+
+// settleElsewhere settles a request by a voucher in another process, in up to three attempts. From then on, only the store
+// knows its costs, so the models forget them.
+func (e *environment) settleElsewhere(r openRequest, cost func(limiter.Charge) int64) {
+	v := storetest.Must(r.receipt.Voucher(limiter.NewVoucherID(), e.now.Add(time.Minute)))
+	for range 3 {
+		if _, err := e.settler.SettleVoucher(ctx, e.now, v, cost); err == nil {
+			break
+		}
+	}
+	for j, c := range r.charges {
+		if m := e.model(c); r.window == e.windows {
+			m.state = m.machine.Refund(m.state, r.states[j], c.Cost, 0)
 		}
 	}
 }
