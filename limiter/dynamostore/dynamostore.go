@@ -171,6 +171,9 @@ func (s *Store) settle(ctx context.Context, subject limiter.Subject, t *settleme
 		if e.update() == nil {
 			return settled, false, nil
 		}
+		if err := ctx.Err(); err != nil { // nothing is sent, so the ID can be withdrawn
+			return settled, false, failure(err)
+		}
 		it, applied, err := s.update(ctx, subject, e)
 		switch {
 		case err != nil:

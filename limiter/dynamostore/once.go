@@ -21,6 +21,10 @@ const attemptAttribute = "s"
 // and the attempt is still running then, a forced charge can be made twice.
 const longestAttempt = 10 * time.Second
 
+// endTimeout bounds the update that ends an attempt. The attempt's own deadline may have passed. The sum of that
+// deadline and endTimeout is before the instant at which another attempt takes the ID over (algo.MaxSkew later).
+const endTimeout = 250 * time.Millisecond
+
 // attempt is one try to make a settlement that has an ID. It writes its mark into the item of the ID.
 type attempt struct {
 	store *Store
@@ -108,6 +112,8 @@ func (a *attempt) end(ctx context.Context, now algo.Instant, settled error, appl
 	case settled != nil:
 		next = a.before
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
 	if _, _, err := a.write(ctx, newExpression(), a.mark, next); err != nil {
 		a.store.warn(ctx, now, "end of a settlement not recorded; a repetition can charge it again", err)
 	}

@@ -278,3 +278,60 @@ func TestStore_unknownAttributes(t *testing.T) {
 		t.Errorf("inspect: got %+v and %v, want three limits", entries, err)
 	}
 }
+
+// ending is an API whose context ends with one update; that update is still answered.
+type ending struct {
+	*faulty
+	cancel context.CancelFunc
+	after  int // updates until the context ends
+}
+
+func (e *ending) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	out, err := e.faulty.UpdateItem(ctx, in, o...)
+	if e.after--; e.after < 0 {
+		e.cancel()
+	}
+	return out, err
+}
+
+// A deadline that ends between two updates loses no correction: the repeated message makes each exactly once.
+func TestStore_Settle_deadlineEnds(t *testing.T) {
+	for _, c := range []struct {
+		kinds string
+		after int // number of the last update before the context ends
+		fault fault
+		first error
+		want  [3]int64
+	}{
+		{"-d-", 0, none, context.Canceled, [3]int64{0, 1, 0}},
+		{"-d-", 1, throttled, limiter.ErrItemThrottled, [3]int64{0, 1, 0}},
+		{"-ds", 0, none, context.Canceled, [3]int64{0, 1, 1}},
+		{"uds", 0, none, context.Canceled, [3]int64{1, 1, 1}},
+		{"uds", 1, none, nil, [3]int64{1, 1, 1}},
+		{"uds", 1, throttled, limiter.ErrItemThrottled, [3]int64{1, 1, 1}},
+	} {
+		s := newSettling(t, c.kinds)
+		s.api.set(1, c.fault)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		api := &ending{s.api, cancel, c.after}
+		s.store = storetest.Must(dynamostore.New(api, dynamostore.Options{Table: "t", Namespace: "n", Logger: slog.New(slog.DiscardHandler)}))
+		_, err := s.store.Settle(ctx, algo.InstantOf(noon), limiter.User("a"), s.charges, s.results, 0, s.once)
+		if !errors.Is(err, c.first) || (err == nil) != (c.first == nil) {
+			t.Errorf("%s, context ends after update %d: got %v, want %v", c.kinds, c.after, err, c.first)
+		}
+		s.api.set(-1, none)
+		if err := s.settle(time.Second); c.first != nil && err != nil {
+			t.Errorf("%s, context ends after update %d, repetition: got %v", c.kinds, c.after, err)
+		}
+		if err := s.settle(attemptOver); !errors.Is(err, limiter.ErrVoucherUsed) {
+			t.Errorf("%s, context ends after update %d, last repetition: got %v, want %v", c.kinds, c.after, err, limiter.ErrVoucherUsed)
+		}
+		if got := s.made(); got != c.want {
+			t.Errorf("%s, context ends after update %d: corrections %d, want %d", c.kinds, c.after, got, c.want)
+		}
+	}
+}
