@@ -20,9 +20,9 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// API is the part of DynamoDB that a Store calls. A *dynamodb.Client implements it. Disable the
-// client's retries. The Store makes the attempts that the protocol allows, and for a limiter a late
-// answer is worse than an error.
+// API is the part of DynamoDB that a Store calls. A *dynamodb.Client implements it. The Store disables
+// the client's retries of updates, because a second copy of a correction could refund twice. Disable the retries of
+// reads too: for a limiter, a late answer is worse than an error. An API must not send an update twice itself.
 type API interface {
 	UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error)
 	GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
@@ -214,6 +214,9 @@ func (s *Store) Reset(ctx context.Context, subject limiter.Subject) error {
 	return nil
 }
 
+// sentOnce disables the client's retries of an update. A second copy of a correction could refund twice.
+var sentOnce = []func(*dynamodb.Options){func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} }}
+
 // update makes one attempt. It returns the item after the update, or the item that failed the
 // condition.
 func (s *Store) update(ctx context.Context, subject limiter.Subject, e *expression) (it item, applied bool, err error) {
@@ -236,7 +239,7 @@ func (s *Store) updateKey(ctx context.Context, key string, e *expression) (it it
 		ExpressionAttributeValues:           values,
 		ReturnValues:                        types.ReturnValueAllNew,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
-	})
+	}, sentOnce...)
 	s.observe(sent, out, err)
 	if failed, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
 		return failed.Item, false, nil

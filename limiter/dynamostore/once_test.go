@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net/http"
 	"testing"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
@@ -333,5 +336,24 @@ func TestStore_Settle_deadlineEnds(t *testing.T) {
 		if got := s.made(); got != c.want {
 			t.Errorf("%s, context ends after update %d: corrections %d, want %d", c.kinds, c.after, got, c.want)
 		}
+	}
+}
+
+// unanswered is an HTTP client that loses each request.
+type unanswered struct{ requests int }
+
+func (u *unanswered) Do(*http.Request) (*http.Response, error) {
+	u.requests++
+	return nil, io.ErrUnexpectedEOF
+}
+
+// A client that keeps its default retries sends each correction once: a second copy could refund twice.
+func TestStore_Settle_clientRetries(t *testing.T) {
+	s, wire := newSettling(t, "-d-"), &unanswered{}
+	client := dynamodb.New(dynamodb.Options{Region: "eu-west-1", HTTPClient: wire, Credentials: credentials.NewStaticCredentialsProvider("local", "local", "")})
+	store := storetest.Must(dynamostore.New(client, dynamostore.Options{Table: "t", Namespace: "n"}))
+	_, err := store.Settle(t.Context(), algo.InstantOf(noon), limiter.User("a"), s.charges, s.results, 0, limiter.Once{})
+	if !errors.Is(err, limiter.ErrUnavailable) || wire.requests != 1 {
+		t.Errorf("got %d requests and %v, want 1 and %v", wire.requests, err, limiter.ErrUnavailable)
 	}
 }
