@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/redis/go-redis/v9"
 
@@ -22,13 +24,19 @@ var outages = []string{
 
 // failed translates an error of a call to an error of a store. If the server did not serve the call, another server of
 // a cluster may have taken its place, so the client reads again which servers have which slots. Otherwise it would
-// call a dead server for a minute after the failover. It reads at most once in 200 ms.
+// call a dead server for a minute after the failover. It reads at most once in 200 ms. After the end of an old
+// connection the server may still be there: only the next call, which opens a new connection, shows whether it is.
 func (s *Store) failed(err error) error {
 	err = failure(err)
-	if s.cluster != nil && !limiter.Answered(err) {
+	if s.cluster != nil && !limiter.Answered(err) && !ended(err) {
 		s.cluster.ReloadState(context.Background()) // does not wait
 	}
 	return err
+}
+
+// ended reports whether the connection of a call has ended.
+func ended(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 // failure translates an error of the client to an error of a store. A reply that concerns one key is an
