@@ -189,7 +189,7 @@ func TestConfig_Environment_apiKeys(t *testing.T) {
 			d.want(t, "key of another tier", other, "apikey:beta", "30", 201)
 			before := d.requests.Load()
 			d.want(t, "mistyped", key[:len(key)-1], "Unauthorized", "", 401)
-			d.want(t, "malformed key", "x", "Unauthorized", "", 401)
+			d.want(t, "malformed key", "weir_x", "Unauthorized", "", 401)
 			if got := d.requests.Load() - before; got != 0 {
 				t.Errorf("malformed keys cost %d requests, want 0", got)
 			}
@@ -232,7 +232,7 @@ func TestConfig_Environment_tableFails(t *testing.T) {
 	d.now = d.now.Add(59 * time.Minute)
 	d.want(t, "remembered", key, "apikey:acme", "20", 201)
 	d.want(t, "key that is not cached", other, "credential could not be verified", "", 503)
-	d.want(t, "malformed", "x", "Unauthorized", "", 401)
+	d.want(t, "malformed", "weir_x", "Unauthorized", "", 401)
 	d.now = d.now.Add(time.Minute)
 	d.want(t, "key that was cached for too long", key, "credential could not be verified", "", 503)
 	d.shut.Store(false)
