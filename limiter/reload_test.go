@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
@@ -89,6 +90,45 @@ func TestAdaptive_reload(t *testing.T) {
 		}
 		if d := takeAt(t, l, now, after); d.Remaining != 100_000-counted-1 {
 			t.Errorf("%+v: got %d remaining, want %d", spread, d.Remaining, 100_000-counted-1)
+		}
+	}
+}
+
+// The store converts a count with the first charge under new rules that reaches it. A refusal by the denial cache does
+// not, and a charge of cost 0 only reads. One store without a cache converts earlier, and then refuses more: a window
+// counts for an hour what the log of a minute would soon forget. The later conversion counts what the log counts then.
+func TestReload_convertedLater(t *testing.T) {
+	minute, hour := algo.Rate{Algorithm: algo.SlidingLog, Requests: 10, Window: time.Minute}, algo.Rate{Algorithm: algo.FixedWindow, Requests: 10, Window: time.Hour}
+	charge := func(name string, version, cost int64, rate algo.Rate) limiter.Charge {
+		return limiter.Charge{Subject: user, Cost: cost, Limit: limit(t, limiter.Limit{Name: name, Version: version, Rate: rate})}
+	}
+	before, after, tight := charge("a", 1, 5, minute), charge("a", 2, 1, hour), charge("b", 2, 10, hour)
+	look := after
+	look.Cost = 0
+	for name, cached := range map[string]limiter.Charge{"cost 0": look, "another limit": tight} {
+		store, one := newRemote(), storetest.Must(memstore.New(memstore.Options{}))
+		l := quiet(store)
+		take := func(at time.Duration, want, wantOne bool, charges ...limiter.Charge) limiter.Decision {
+			t.Helper()
+			d := takeAt(t, l, noon.Add(at), charges...)
+			ok, err := one.Take(ctx, algo.InstantOf(noon.Add(at)), user, charges, make([]algo.Result, len(charges)))
+			if d.Allowed != want || ok != wantOne || err != nil {
+				t.Errorf("%s, after %s: got allowed %t, and %t by one store, error %v; want %t and %t", name, at, d.Allowed, ok, err, want, wantOne)
+			}
+			return d
+		}
+		take(0, true, true, before)
+		take(30*time.Second, true, true, before)
+		take(50*time.Second, true, true, cached)
+		refused := []limiter.Charge{after}
+		if cached.Cost > 0 {
+			refused = append(refused, tight)
+		}
+		if d := take(50*time.Second, false, false, refused...); !d.FromCache {
+			t.Errorf("%s: got a refusal by the store, want one by the denial cache", name)
+		}
+		if d := take(61*time.Second, true, false, after); d.Remaining != 4 {
+			t.Errorf("%s: got %d remaining after the conversion, want 4: the log counts 5", name, d.Remaining)
 		}
 	}
 }
