@@ -9,8 +9,6 @@ import (
 	"testing"
 
 	"github.com/weir-limits/weir/functions/contract"
-	"github.com/weir-limits/weir/infra/stack"
-	"github.com/weir-limits/weir/limiter/rules"
 )
 
 // unused are metrics that no alarm or dashboard shows. infra/README.md describes alarms on them.
@@ -100,54 +98,3 @@ func metricsOf(alarm map[string]any) (all []map[string]any) {
 	}
 	return all
 }
-
-// infra/COSTS.md computes monthly costs from the number of metrics and AWS's prices; README.md has
-// the same totals.
-func TestCOSTS(t *testing.T) {
-	const (
-		alarmMetric, metric, dashboard, insight = 0.1, 0.3, 3, 0.5
-		storage                                 = 6.13                            // dollars per month for the storage of the smallest cache
-		rest, http, cache                       = 5.05, 2.30, 5.05 - 0.63 + 0.007 // dollars for the first million requests of each
-		// Dollars saved per further million, because several requests share a log line.
-		many = 0.30
-	)
-	fixed := func(change func(*stack.Settings)) float64 {
-		_, alarms := parse(t, synthesize(t, settings(t, change))).of("AWS::CloudWatch::Alarm")
-		paid := 0
-		for _, a := range alarms {
-			paid += len(metricsOf(a.Properties))
-		}
-		return alarmMetric*float64(paid) + dashboard + insight
-	}
-	table, elastic := fixed(golden["dynamodb"]), fixed(golden["elasticache"])+storage
-	shipped, err := rules.Parse([]byte(read(t, "../../functions/rules.json")), rules.Options{Version: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	// totals is the number of metrics that are no rule's. It has one more, AuthorizerFailed, which
-	// a metric filter writes. It lacks those of limits with count, because the repository's rules
-	// have none.
-	totals := 1 + len(slices.DeleteFunc(written(), func(name string) bool { return strings.Contains(name, " ") || slices.Contains(ofCount, name) }))
-	count := totals + 2*len(shipped.Labels())
-	metrics := metric * float64(count)
-	page := strings.Join(strings.Fields(read(t, "../COSTS.md")), " ")
-	for _, want := range []string{
-		fmt.Sprintf("up to %d metrics at $0.30", totals),
-		fmt.Sprintf("up to %d metrics, which cost $%.2f", count, metrics),
-		fmt.Sprintf("| 0 requests | %.2f | %.2f | %.2f |", table, table, elastic),
-		fmt.Sprintf("| 1 M | %.2f + %.2f + %.2f = %.0f | %.0f | %.0f |", table, metrics, rest, table+metrics+rest, table+metrics+http, elastic+metrics+cache),
-		fmt.Sprintf("| 100 M | %.2f + 100 × %.2f = %.0f | %.0f | %.0f |", table+metrics, rest-many, table+metrics+100*(rest-many), table+metrics+100*(http-many), elastic+metrics+100*(cache-many)),
-	} {
-		if !strings.Contains(page, want) {
-			t.Errorf("infra/COSTS.md: got no text %q, want it", want)
-		}
-	}
-	for _, figure := range dollars.FindAllStringSubmatch(read(t, "../../README.md"), -1) {
-		if !regexp.MustCompile(`(^|[^0-9.])` + regexp.QuoteMeta(figure[1]) + `($|[^0-9.])`).MatchString(page) {
-			t.Errorf("README.md: got $%s, want a sum of infra/COSTS.md", figure[1])
-		}
-	}
-}
-
-// dollars matches a bold amount such as **$6.13**.
-var dollars = regexp.MustCompile(`\*\*\$([0-9.]+)[^*]*\*\*`)
