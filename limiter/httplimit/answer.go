@@ -40,11 +40,15 @@ type Answer struct {
 	Problem *Problem // nil if the request is allowed
 }
 
-// jitterFrom is the longest wait without jitter.
-const jitterFrom = 10 * time.Second
+// jitterFrom is the longest wait without jitter, and maxJitter the longest jitter: without it, a caller of a
+// monthly quota would miss up to 22 hours of its next month.
+const (
+	jitterFrom = 10 * time.Second
+	maxJitter  = time.Minute
+)
 
 // NewAnswer returns the answer for the decision d. It extends a wait of more than ten seconds by up to 3
-// %. Callers that were refused at the same time then do not all return at the same time.
+// %, and at most a minute. Callers that were refused at the same time then do not all return at the same time.
 func NewAnswer(d limiter.Decision) Answer {
 	a := Answer{Degraded: string(d.Reason)}
 	if d.Over != nil {
@@ -95,7 +99,7 @@ func jitter(wait time.Duration) time.Duration {
 	if wait <= jitterFrom {
 		return wait
 	}
-	return wait + rand.N(wait*3/100)
+	return wait + rand.N(min(wait*3/100, maxJitter))
 }
 
 // slotWait returns the wait after a refusal by a limit of requests in flight: 1 to 3 seconds. The number

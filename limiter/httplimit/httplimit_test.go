@@ -188,22 +188,27 @@ func TestNewAnswer_busy(t *testing.T) {
 	}
 }
 
-// A long wait is extended by at most 3 %, and never shortened.
+// A long wait is extended by at most 3 % and a minute, and never shortened. The end of a period is exact.
 func TestNewAnswer_jitter(t *testing.T) {
-	l := limit(t, "slow", algo.Rate{Requests: 1, Window: time.Hour})
-	seen := map[string]bool{}
-	for range 500 {
-		a := httplimit.NewAnswer(limiter.Decision{At: noon, Limit: l, Capacity: 1, RetryAfter: 1000 * time.Second})
-		seen[a.RetryAfter] = true
-		if n, err := strconv.Atoi(a.RetryAfter); err != nil || n < 1000 || n > 1030 {
-			t.Fatalf("Retry-After: got %s for a wait of 1000 s, want 1000 to 1030", a.RetryAfter)
+	l := limit(t, "slow", algo.Rate{Requests: 1, Calendar: algo.Calendar{Period: algo.Month}})
+	for wait, longest := range map[time.Duration]int{1000 * time.Second: 1030, 2000 * time.Second: 2060, 31 * 24 * time.Hour: 31*24*3600 + 60} {
+		seen := map[string]bool{}
+		for range 500 {
+			a := httplimit.NewAnswer(limiter.Decision{At: noon.Truncate(time.Second), Limit: l, Capacity: 1, RetryAfter: wait, ResetAfter: wait})
+			seen[a.RetryAfter] = true
+			if n, err := strconv.Atoi(a.RetryAfter); err != nil || n < int(wait.Seconds()) || n > longest {
+				t.Fatalf("Retry-After: got %s for a wait of %s, want %.0f to %d", a.RetryAfter, wait, wait.Seconds(), longest)
+			}
+			if want := `"slow";r=0;t=` + a.RetryAfter; a.RateLimit != want {
+				t.Fatalf("RateLimit: got %s, want %s", a.RateLimit, want)
+			}
+			if want := strconv.FormatInt(noon.Truncate(time.Second).Add(wait).Unix(), 10); a.Reset != want {
+				t.Fatalf("X-RateLimit-Reset: got %s, want %s", a.Reset, want)
+			}
 		}
-		if want := `"slow";r=0;t=` + a.RetryAfter; a.RateLimit != want {
-			t.Fatalf("RateLimit: got %s, want %s", a.RateLimit, want)
+		if len(seen) < 10 {
+			t.Errorf("500 waits of %s: got %d different values, want at least 10", wait, len(seen))
 		}
-	}
-	if len(seen) < 10 {
-		t.Errorf("500 waits: got %d different values, want at least 10", len(seen))
 	}
 }
 

@@ -96,7 +96,7 @@ type Decision struct {
 	// Limit is the path of the limit that the answer reports; "" for none.
 	Limit string `json:"limit,omitempty"`
 	// RetryAfterSeconds is the exact wait. RetryAfter is the value of the header. If the wait is over
-	// ten seconds, RetryAfter may be up to 3 % longer than the wait.
+	// ten seconds, RetryAfter may be up to 3 % longer than the wait, and at most a minute.
 	RetryAfterSeconds float64 `json:"retryAfterSeconds,omitempty"`
 	RetryAfter        int64   `json:"retryAfter,omitempty"`
 	// DelaySeconds is the time that an allowed request waits in a leaky bucket.
