@@ -270,7 +270,7 @@ func (r *request) mirrorStores() {
 		}
 		r.batches[i].keepMirror(&mirror)
 		// If a settlement was in progress since the call, the states of b can have a charge that is refunded now.
-		if !b.items[0].sharded && l.active.Load() == 1 && l.settled.Load() == r.settled {
+		if l.active.Load() == 1 && l.settled.Load() == r.settled {
 			l.fallback.Drop(mirror.subject(), mirror.keys(), b.mirrorResults(&mirror))
 		}
 	}

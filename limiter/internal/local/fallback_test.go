@@ -151,6 +151,24 @@ func TestFallback_Settle_room(t *testing.T) {
 	}
 }
 
+// A log of 512 bytes counts as a further subject: the bound is that of the memory. Without a log, each subject counts
+// once.
+func TestFallback_room_logs(t *testing.T) {
+	const now, subjects = algo.Instant(time.Hour), 30
+	entries := Limit{Machine: &algo.Log{Length: time.Hour, Requests: 300}}
+	for cost, want := range map[int64]int{1: 30, 63: 30, 64: 15, 127: 15, 128: 10, 300: 6} {
+		f, held := NewFallback(subjects), 0
+		for i := range 2 * subjects {
+			if _, room := f.Take(now, fmt.Sprint(i), []Charge{{Limit: entries, Cost: cost}}, make([]algo.Result, 1), func() {}); room {
+				held++
+			}
+		}
+		if held != want {
+			t.Errorf("logs of %d entries: got room for %d subjects, want %d", cost, held, want)
+		}
+	}
+}
+
 // 50,000 subjects of one limit use the memory that DefaultFallbackSize states.
 func TestFallback_memory(t *testing.T) {
 	const subjects = 50_000
