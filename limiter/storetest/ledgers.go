@@ -54,9 +54,10 @@ func (w *world) executed(now algo.Instant, charges []limiter.Charge, taken, answ
 	w.orphans = nil
 }
 
-// own are models of the admissions of one environment. The first is converted when the store converts its state. The
-// environment may not know that state: another environment or a late message can have converted it. The second is
-// converted when the environment admits a request. A correct environment keeps the limit by at least one of them.
+// own are models of the admissions of one environment. The first is converted when the store converts its state, and
+// counts in the window in which the store counts. The environment may not know that state: another environment or a late
+// message can have converted it. The second is converted when the environment admits a request. A correct environment
+// keeps the limit by at least one of them.
 type own [2]Model
 
 // admit charges the models, and returns by how much the charge exceeds the limit in each of them.
@@ -135,6 +136,23 @@ func (w *world) convert(now algo.Instant, charges []limiter.Charge, taken bool) 
 			}
 			if write && m == &w.all && held.Machine.Used(held.State, now) < before.Machine.Used(before.State, now) {
 				w.cutAt[limitOf{c.Subject, c.Limit.ID}] = time.Now()
+			}
+		}
+	}
+}
+
+// follow moves the first model of the environment of l to the windows in which the store counted charges of it. They are
+// later than those of its clock if the clock of another environment is ahead.
+func (w *world) follow(l *link, charges []limiter.Charge, results []algo.Result) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, e := range w.envs {
+		for i, c := range charges {
+			m := &e.alone[0]
+			held := m.limits(c.Subject)[c.Limit.ID]
+			if window, ok := held.Machine.(*algo.Window); ok && e.link == l && algo.Refundable(window, results[i].Machine) {
+				held.State = window.At(held.State, window.Start(results[i].State.Window))
+				m.keep(c.Subject, c.Limit.ID, held)
 			}
 		}
 	}

@@ -382,6 +382,9 @@ func (l *link) Take(ctx context.Context, now algo.Instant, s limiter.Subject, ch
 	err := l.send(ctx, s, write, false, func(ctx context.Context, answered bool) (err error) {
 		if taken, err = l.Store.Take(ctx, now, s, sent, got); err == nil {
 			l.world.convert(now, sent, taken)
+			if taken {
+				l.world.follow(l, sent, got)
+			}
 			l.world.executed(now, sent, taken, answered)
 		}
 		return err
