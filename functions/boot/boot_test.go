@@ -46,9 +46,9 @@ func TestLoad(t *testing.T) {
 	if err != nil || c.Store != "dynamodb" || c.IPv6Bits != 64 || c.DynamoDBEndpoint != "" || len(c.JWTAlgorithms) != 1 || c.JWTAlgorithms[0] != "RS256" {
 		t.Errorf("defaults: got %+v, %v; want dynamodb, /64 networks and RS256", c, err)
 	}
-	c, err = boot.Load(lookup("NAMESPACE=dev", "STORE=memory", "STORE_TIMEOUT=999ms", "BASE_PATH=/a/v1.x", "CORS_ORIGINS=https://a.example:8443, http://localhost:3000,http://[::1]"))
-	if err != nil || len(c.CORSOrigins) != 3 || c.CORSOrigins[1] != "http://localhost:3000" || c.Timeout != 999*time.Millisecond || c.BasePath != "/a/v1.x" {
-		t.Errorf("largest allowed values: got %+v, %v; want a timeout of 999ms, base path /a/v1.x and 3 CORS origins", c, err)
+	c, err = boot.Load(lookup("NAMESPACE=dev", "STORE=memory", "STORE_TIMEOUT=999ms", "BASE_PATH=/a/v1.x, /$-_.+!*'()", "CORS_ORIGINS=https://a.example:8443, http://localhost:3000,http://[::1]"))
+	if err != nil || len(c.CORSOrigins) != 3 || c.CORSOrigins[1] != "http://localhost:3000" || c.Timeout != 999*time.Millisecond || !slices.Equal(c.BasePaths, []string{"/a/v1.x", "/$-_.+!*'()"}) {
+		t.Errorf("largest allowed values: got %+v, %v; want a timeout of 999ms, 2 base paths and 3 CORS origins", c, err)
 	}
 	for _, bad := range []struct {
 		variables []string
@@ -69,10 +69,13 @@ func TestLoad(t *testing.T) {
 		{[]string{"NAMESPACE=a", "STORE=redis", "REDIS_URL=redis://u:hunter2@h", "REDIS_IAM_USER=u", "REDIS_IAM_CACHE=Cache"}, `REDIS_IAM_CACHE: got "Cache", want the name of a cache: lower-case letters, digits and hyphens` + "\n" +
 			"REDIS_CLUSTER: got false, want true with REDIS_IAM_USER; a serverless cache is a cluster\nREDIS_URL: no TLS (want rediss:// with REDIS_IAM_USER); a login by IAM needs TLS\n" +
 			"REDIS_URL: user or password (want neither with REDIS_IAM_USER)"},
-		{[]string{"NAMESPACE=a", "STORE=memory", "BASE_PATH=v1/"}, `BASE_PATH: got "v1/", want a path such as /v1`},
-		{[]string{"NAMESPACE=a", "STORE=memory", "BASE_PATH=/.."}, `BASE_PATH: got "/..", want a path such as /v1`},
-		{[]string{"NAMESPACE=a", "STORE=memory", "BASE_PATH=/a/../b"}, `BASE_PATH: got "/a/../b", want a path such as /v1`},
-		{[]string{"NAMESPACE=a", "STORE=memory", "BASE_PATH=/./a"}, `BASE_PATH: got "/./a", want a path such as /v1`},
+		{[]string{"NAMESPACE=a", "STORE=memory", "BASE_PATH=v1/"}, badBasePath("v1/")},
+		{[]string{"NAMESPACE=a", "STORE=memory", "BASE_PATH=/.."}, badBasePath("/..")},
+		{[]string{"NAMESPACE=a", "STORE=memory", "BASE_PATH=/a/../b"}, badBasePath("/a/../b")},
+		{[]string{"NAMESPACE=a", "STORE=memory", "BASE_PATH=/./a"}, badBasePath("/./a")},
+		{[]string{"NAMESPACE=a", "STORE=memory", "BASE_PATH=/v1,"}, badBasePath("")},
+		{[]string{"NAMESPACE=a", "STORE=memory", "BASE_PATH=/v1,/v 2"}, badBasePath("/v 2")},
+		{[]string{"NAMESPACE=a", "STORE=memory", "BASE_PATH=/v1" + strings.Repeat(",/v1", 50)}, "BASE_PATH: got 51 paths, want at most 50"},
 		{[]string{"NAMESPACE=a", "STORE=memory", "STORE_TIMEOUT=1s"}, "STORE_TIMEOUT: got 1s, want at least 0s and less than 1s (0s means 50ms with redis, 100ms with dynamodb)"},
 		{[]string{"NAMESPACE=a", "STORE=memory", "STORE_TIMEOUT=-5s"}, "STORE_TIMEOUT: got -5s, want at least 0s and less than 1s (0s means 50ms with redis, 100ms with dynamodb)"},
 		{[]string{"NAMESPACE=a", "STORE=memory", "RULES_VERSION=-1"}, "RULES_VERSION: got -1, want 1 to 140737488355327, such as Unix seconds"},
@@ -101,6 +104,10 @@ func TestLoad(t *testing.T) {
 
 func badOrigin(origin string) string {
 	return fmt.Sprintf("CORS_ORIGINS: got %q, want only *, or origins without a path (https://app.example.com, http://localhost:3000)", origin)
+}
+
+func badBasePath(path string) string {
+	return fmt.Sprintf("BASE_PATH: got %q, want a path such as /v1, or several separated by commas", path)
 }
 
 func load(t *testing.T, variables ...string) boot.Config {
@@ -187,7 +194,7 @@ func TestConfig_Environment(t *testing.T) {
 	if _, err := e.Identifier.Caller(t.Context(), time.Now(), caller.Credentials{Authorization: "Bearer x"}); !errors.Is(err, caller.ErrInvalidCredential) {
 		t.Errorf("bad token: got %v, want ErrInvalidCredential", err)
 	}
-	if _, err := e.Identifier.Caller(t.Context(), time.Now(), caller.Credentials{}); !errors.Is(err, caller.ErrMissingCredential) || e.BasePath != "/v1" {
+	if _, err := e.Identifier.Caller(t.Context(), time.Now(), caller.Credentials{}); !errors.Is(err, caller.ErrMissingCredential) || !slices.Equal(e.BasePaths, []string{"/v1"}) {
 		t.Errorf("no credential: got %v, want ErrMissingCredential and the base path /v1", err)
 	}
 	for want, variables := range map[string][]string{

@@ -54,8 +54,8 @@ type Config struct {
 	// that a request does not wait. MaxDelay also bounds the depth of every leaky bucket. If the turn
 	// comes later than httplimit.AnswerTime before the timeout of the function, the answer is 503 at once.
 	MaxDelay time.Duration `env:"MAX_DELAY"`
-	// BasePath is the path that a custom domain of the API adds before every path.
-	BasePath string `env:"BASE_PATH"`
+	// BasePaths are the paths that custom domains of the API add before every path.
+	BasePaths []string `env:"BASE_PATH"`
 	// CORSOrigins are the origins whose pages may read answers. The only element * means every
 	// origin. Empty means no origin.
 	CORSOrigins []string `env:"CORS_ORIGINS"`
@@ -121,7 +121,7 @@ type Config struct {
 var (
 	validCache    = pattern(`^[a-z][a-z0-9-]{0,39}$`)
 	validOrigin   = pattern(`^(https://[A-Za-z0-9.-]+|http://(localhost|127\.0\.0\.1|\[::1\]))(:[0-9]{1,5})?$`)
-	validBasePath = pattern(`^(/[A-Za-z0-9_.~-]+)+$`)
+	validBasePath = pattern(`^(/[A-Za-z0-9$_.~+!*'()-]+)+$`) // the characters of API Gateway's base paths
 	validHeader   = pattern(`^[A-Za-z0-9!#$%&'*+.^_|~-]{1,64}$`)
 )
 
@@ -163,7 +163,10 @@ func (c *Config) validate() error {
 	}
 	check(c.RulesFrom != contract.RulesTable || c.RecordsTable != "", "RECORDS_TABLE: required with RULES_FROM=%s: name of the table that holds the rules", contract.RulesTable)
 	check(c.AppConfigPort > 0 && c.AppConfigPort < 1<<16, "AWS_APPCONFIG_EXTENSION_HTTP_PORT: got %d, want 1 to 65535", c.AppConfigPort)
-	check(c.BasePath == "" || validBasePath().MatchString(c.BasePath) && rules.Plain(c.BasePath), "BASE_PATH: got %q, want a path such as /v1", c.BasePath)
+	check(len(c.BasePaths) <= maxBasePaths, "BASE_PATH: got %d paths, want at most %d", len(c.BasePaths), maxBasePaths)
+	for _, path := range c.BasePaths {
+		check(validBasePath().MatchString(path) && rules.Plain(path), "BASE_PATH: got %q, want a path such as /v1, or several separated by commas", path)
+	}
 	check(c.Timeout >= 0 && c.Timeout < limiter.MinWindow, "STORE_TIMEOUT: got %s, want at least 0s and less than %s (0s means %s with redis, %s with dynamodb)", c.Timeout, limiter.MinWindow, redisTimeout, dynamoDBTimeout)
 	for _, origin := range c.CORSOrigins {
 		check(validOrigin().MatchString(origin) || origin == "*" && len(c.CORSOrigins) == 1,
@@ -215,5 +218,8 @@ func (c *Config) appConfig() (*contract.Configuration, error) {
 
 // maxMaxDelay is the largest MaxDelay. After this time API Gateway stops waiting for a function.
 const maxMaxDelay = 29 * time.Second
+
+// maxBasePaths bounds the work for a path with many readings.
+const maxBasePaths = 50
 
 func isURL(s string) bool { return strings.Contains(s, "://") }

@@ -30,7 +30,7 @@ const (
 
 // The infrastructure refers to these variables but does not set them.
 const (
-	// VariableBasePath is the path that a custom domain adds before every path of the API.
+	// VariableBasePath lists the paths that custom domains add before every path of the API, separated by commas.
 	VariableBasePath = "BASE_PATH"
 	// VariableAPIKeyHeader is the header field of API keys: a name, or [NoAPIKeys].
 	VariableAPIKeyHeader = "API_KEY_HEADER"

@@ -229,7 +229,7 @@ const ownDomain = `"domainName": "a1b2c3d4e5.execute-api.eu-central-1.amazonaws.
 // All spellings of a path are charged as one endpoint. A long path does not make the policy invalid.
 func TestAuthorizer_path(t *testing.T) {
 	e := memory(t)
-	e.BasePath = "/v1"
+	e.BasePaths = []string{"/v1"}
 	event := changed(t, sampleEvent(t, "rest-authorizer-user.json"), ownDomain, `"domainName": "api.example.com"`)
 	for i, path := range []string{"/v1/api/v1/search/", "/%76%31//api/v1/%73earch", "/api/v1/search"} {
 		p, err := authorize(t, e, changed(t, event, `"path": "/api/v1/search"`, `"path": "`+path+`"`))
@@ -253,7 +253,7 @@ func TestAuthorizer_path(t *testing.T) {
 			t.Errorf("%s: got %+v, %v; want the path without the base path", domain, p.Context, err)
 		}
 		e := memory(t)
-		e.BasePath = "/api"
+		e.BasePaths = []string{"/api"}
 		if p, err := authorize(t, e, other); err != nil || p.Context["rateLimitLimit"] != "3" {
 			t.Errorf("%s: got %+v, %v; want the whole path, because no whole segment equals the base path", domain, p.Context, err)
 		}

@@ -404,7 +404,7 @@ func TestAttack_spellPath(t *testing.T) {
 // TestAuthorizer_path covers other domains.
 func TestAttack_spellBasePath(t *testing.T) {
 	a := newTarget(t)
-	a.BasePath = "/v1"
+	a.BasePaths = []string{"/v1"}
 	searched := 0
 	for range 3 {
 		for _, domain := range []string{"api.example.com", "API.example.com", "a1b2c3d4e5.execute-api.eu-central-1.amazonaws.com"} {

@@ -70,7 +70,7 @@ func (a authorizer) decide(ctx context.Context, event *authorizerEvent) ([]byte,
 	}
 	defer a.Rules.Settle()
 	result := a.gate.Decide(ctx, httplimit.Request{
-		Method: event.method, Path: rules.EncodedPath(event.path).Below(a.basePath(event.domain)), Header: event.header,
+		Method: event.method, Path: rules.EncodedPath(event.path).Below(a.basePaths(event.domain)), Header: event.header,
 		Address: caller.ParseAddress(event.sourceIP),
 	})
 	switch result.Class() {

@@ -15,7 +15,6 @@ import (
 	"github.com/weir-limits/weir/limiter/decisionlog"
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/outcome"
-	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/rules/live"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
@@ -40,11 +39,10 @@ type Environment struct {
 	// Receipts seals and opens the receipts of requests that an authorizer decides. If it is nil, limits
 	// with a count keep their reserve for such requests.
 	Receipts *receipts.Ring
-	// BasePath is the path that a custom domain adds before every path, such as "/v1". It is plain; see
-	// rules.Plain. It is empty if there is none. Rules match the path without the base path. Paths
-	// from API Gateway's default domain, a load balancer or net/http have no base path and stay
-	// unchanged.
-	BasePath string
+	// BasePaths are the paths that custom domains add before every path, such as "/v1". They are plain; see
+	// rules.Plain. Rules match the path without the longest base path that it begins with. Paths from API
+	// Gateway's default domain, a load balancer or net/http have no base path and stay unchanged.
+	BasePaths []string
 	// APIKeyHeader is the name of the header field of API keys. "" means x-api-key.
 	APIKeyHeader string
 	// MaxDelay bounds how long a request waits for its turn in a leaky bucket, as in httplimit.Options.
@@ -91,8 +89,8 @@ func (e *Environment) Serve(api http.Handler) http.Handler {
 // requestOf returns the parts of r that a Gate needs. Only the event has the path as the host delivers it.
 func requestOf(r *http.Request, from origin) httplimit.Request {
 	request := httplimit.NewRequest(r)
-	if from.path != (rules.Path{}) {
-		request.Path = from.path
+	if from.path != nil {
+		request.Path = *from.path
 	}
 	return request
 }
@@ -184,11 +182,11 @@ func (e *Environment) cors(h http.Handler) http.Handler {
 	}).Handler(h)
 }
 
-// basePath returns the base path in requests to a domain. API Gateway keeps the base path in the path
+// basePaths returns the base paths in requests to a domain. API Gateway keeps the base path in the path
 // only for custom domains.
-func (e *Environment) basePath(domain string) string {
+func (e *Environment) basePaths(domain string) []string {
 	if !isCustom(domain) {
-		return ""
+		return nil
 	}
-	return e.BasePath
+	return e.BasePaths
 }

@@ -27,7 +27,7 @@ func (h handler) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
 	if err := json.Unmarshal(payload, &event); err != nil {
 		return nil, h.undecided(fmt.Errorf("event: %w", err))
 	}
-	r, err := event.request(ctx, h.basePath(event.RequestContext.DomainName))
+	r, err := event.request(ctx, h.basePaths(event.RequestContext.DomainName))
 	if err != nil {
 		return nil, h.undecided(err)
 	}

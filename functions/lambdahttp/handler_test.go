@@ -105,13 +105,13 @@ func TestHandler_basePath(t *testing.T) {
 		{"alb-anonymous.json", "/api/v1/search", "/api/v1/search", "/api/v1/search"},
 	} {
 		e := memory(t)
-		e.BasePath = "/api"
+		e.BasePaths = []string{"/api"}
 		if handle(t, e, api, changed(t, sampleEvent(t, c.file), c.old, c.replacement)); seen != c.want {
 			t.Errorf("%s with %s: got path %s, want %s", c.file, c.replacement, seen, c.want)
 		}
 	}
 	e := memory(t)
-	e.BasePath = "/api"
+	e.BasePaths = []string{"/api"}
 	e.Serve(api).ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "http://api.example.com/api/v1/search", http.NoBody))
 	if seen != "/api/v1/search" {
 		t.Errorf("net/http: got path %s, want it unchanged", seen)

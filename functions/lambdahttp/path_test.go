@@ -1,12 +1,15 @@
 package lambdahttp_test
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/lambdahttp"
+	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
 const itemRules = `{"rules":[
@@ -86,6 +89,37 @@ func TestLayer_domainName(t *testing.T) {
 		})
 		if got := layered(t, itemRules, event); got != 0 {
 			t.Errorf("%s: got %d of 200 requests with a malformed path admitted, want 0", domain, got)
+		}
+	}
+}
+
+// Several custom domains can add base paths. The longest one is removed, for the rules and for the router. The
+// metric Unmatched counts a request with a base path that BASE_PATH lacks.
+func TestBasePaths(t *testing.T) {
+	for path, want := range map[string]struct {
+		routed    string
+		unmatched bool
+	}{
+		"/v1/items/1": {"/items/1", false}, "/v1/eu/items/1": {"/items/1", false}, "/orders/v2/items/1": {"/items/1", false}, "/items/1": {"/items/1", false},
+		"/v2/items/1": {"/v2/items/1", true}, "/v1/europe/items/1": {"/europe/items/1", true}, "/v10/items/1": {"/v10/items/1", true},
+	} {
+		var metrics bytes.Buffer
+		e := limitedBy(t, `{"rules":[{"endpoint":"/items/{id}","limits":{"*":{"name":"items","requests":5,"window":"1m"}}}]}`)
+		e.BasePaths, e.Recorder = []string{"/v1/eu", "/orders/v2", "/v1"}, telemetry.New(&metrics, "test", nil)
+		if p, err := authorize(t, e, edited(t, "rest-authorizer-anonymous.json", func(e map[string]any) {
+			e["path"], e["requestContext"].(map[string]any)["domainName"] = path, "api.example.com"
+		})); err != nil || (p.Context["rateLimitLimit"] == "5") == want.unmatched {
+			t.Errorf("%s: authorizer: got %+v, %v; want a charge: %t", path, p.Context, err, !want.unmatched)
+		}
+		if got := strings.Contains(metrics.String(), `"Unmatched":1`); got != want.unmatched {
+			t.Errorf("%s: got the metric Unmatched: %t, want %t: %s", path, got, want.unmatched, metrics.String())
+		}
+		routed := ""
+		handle(t, e, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { routed = r.URL.Path }), edited(t, "rest-proxy-anonymous.json", func(e map[string]any) {
+			e["path"], e["requestContext"].(map[string]any)["domainName"] = path, "api.example.com"
+		}))
+		if routed != want.routed {
+			t.Errorf("%s: got the path %s at the router, want %s", path, routed, want.routed)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package lambdahttp
 
 import (
-	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -72,9 +71,9 @@ func (e *proxyEvent) host() host {
 	return restAPI
 }
 
-// request converts the event to an http.Request with its origin in the context. basePath is the base
-// path of custom domains.
-func (e *proxyEvent) request(ctx context.Context, basePath string) (*http.Request, error) {
+// request converts the event to an http.Request with its origin in the context. basePaths are
+// those of its domain.
+func (e *proxyEvent) request(ctx context.Context, basePaths []string) (*http.Request, error) {
 	method, path, query := e.HTTPMethod, e.Path, e.query()
 	header := headerOf(e.Headers, e.MultiHeaders)
 	if e.host() == httpAPI {
@@ -91,12 +90,13 @@ func (e *proxyEvent) request(ctx context.Context, basePath string) (*http.Reques
 		return nil, err
 	}
 	address := e.address(header)
-	prefix := e.prefix(basePath)
-	u, malformed := e.url(path, prefix, query)
+	prefixes := e.prefixes(basePaths)
+	u, malformed := e.url(path, prefixes, query)
+	below := e.path(path).Below(prefixes)
 	fields, decided := decisionFields(e.authorizerContext())
 	over, _ := e.authorizerContext()[keyOver].(string)
 	receipt, _ := e.authorizerContext()[contract.KeyReceipt].(string)
-	ctx = withOrigin(ctx, origin{decided: decided, fields: fields, over: over, receipt: receipt, path: e.path(path).Below(prefix), malformed: malformed != nil})
+	ctx = withOrigin(ctx, origin{decided: decided, fields: fields, over: over, receipt: receipt, path: &below, malformed: malformed != nil})
 	r, err := http.NewRequestWithContext(ctx, method, "/", strings.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -152,13 +152,13 @@ func (e *proxyEvent) decoded() bool {
 	return e.Version != "" && !strings.Contains(strings.ToLower(e.RequestContext.DomainName), functionURLDomain)
 }
 
-// prefix returns what the host adds before the path. On its default domain an HTTP API adds the stage.
-func (e *proxyEvent) prefix(basePath string) string {
+// prefixes returns what the host can add before the path. On its default domain an HTTP API adds the stage.
+func (e *proxyEvent) prefixes(basePaths []string) []string {
 	c := &e.RequestContext
 	if e.host() == httpAPI && c.Stage != "" && c.Stage != "$default" && strings.HasPrefix(strings.ToLower(c.DomainName), strings.ToLower(c.APIID)+".execute-api.") {
-		return "/" + c.Stage
+		return []string{"/" + c.Stage}
 	}
-	return basePath
+	return basePaths
 }
 
 // path returns the path that the host passes on, for rules.
@@ -169,12 +169,10 @@ func (e *proxyEvent) path(passed string) rules.Path {
 	return rules.EncodedPath(passed)
 }
 
-// url returns the URL for the router: the path as the host passes it on, without the prefix. The error means that
+// url returns the URL for the router: the path as the host passes it on, without its prefix. The error means that
 // a percent-encoding is malformed.
-func (e *proxyEvent) url(passed, prefix, query string) (*url.URL, error) {
-	if rest, ok := strings.CutPrefix(passed, prefix); ok && (rest == "" || rest[0] == '/') {
-		passed = cmp.Or(rest, "/")
-	}
+func (e *proxyEvent) url(passed string, prefixes []string, query string) (*url.URL, error) {
+	passed = rules.TrimPrefix(passed, prefixes)
 	u := &url.URL{Path: passed, RawQuery: query}
 	if e.decoded() {
 		return u, nil
@@ -252,7 +250,7 @@ type origin struct {
 	over    string            // httplimit.Answer.Over of the authorizer's decision
 	receipt string            // encrypted receipt of the authorizer's charges; "" if there is none
 	fields  map[string]string // header fields of the authorizer's decision; can be empty
-	path    rules.Path        // path as the host delivers it; the zero Path if the request is not from an event
+	path    *rules.Path       // path as the host delivers it; nil if the request is not from an event
 	// malformed reports a malformed percent-encoding. The URL of the request then has a substitute path.
 	malformed bool
 }

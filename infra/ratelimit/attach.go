@@ -43,8 +43,8 @@ func (a *attachment) awaitPrecheck(c constructs.Construct) {
 //   - a method has another authorizer, or needs an API key of API Gateway that FOREIGN_API_KEYS=refuse rejects;
 //   - a method that should be limited was added later, or is missing in the definition;
 //   - the API defines a gateway response that the limits also define;
-//   - a custom domain adds a path before the API, and BASE_PATH in [LimitsProps].Variables is not that
-//     path;
+//   - a mapping of a custom domain adds a path before the API, and BASE_PATH in [LimitsProps].Variables does
+//     not list that path;
 //   - an authorizer with these limits caches its results.
 //
 // Attach cannot see what another app adds to the API. For an imported API, the stack therefore has a

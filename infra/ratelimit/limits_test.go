@@ -18,6 +18,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/assertions"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigateway"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awscertificatemanager"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
@@ -251,11 +252,23 @@ func TestLimits_Attach_conflicts(t *testing.T) {
 			l.Respond(api)
 			api.AddGatewayResponse(jsii.String("Mine"), &awsapigateway.GatewayResponseOptions{Type: awsapigateway.ResponseType_UNAUTHORIZED()})
 		}},
-		"base path": {"adds /v1 before every path", func(stack awscdk.Stack, api awsapigateway.RestApi, l *ratelimit.Limits) {
+		"base path": {"Shop/Mapping adds /v1 before every path", func(stack awscdk.Stack, api awsapigateway.RestApi, l *ratelimit.Limits) {
 			l.Attach(api)
-			awsapigateway.NewCfnBasePathMapping(stack, jsii.String("Mapping"), &awsapigateway.CfnBasePathMappingProps{
-				DomainName: jsii.String("api.example"), BasePath: jsii.String("v1"), RestApiId: api.RestApiId(),
+			newMapping(stack, api, "v1")
+		}},
+		"base path by AddApiMapping": {"adds /orders/v1 before every path", func(stack awscdk.Stack, api awsapigateway.RestApi, l *ratelimit.Limits) {
+			l.Attach(api)
+			newDomain(stack).AddApiMapping(api.DeploymentStage(), &awsapigateway.ApiMappingOptions{BasePath: jsii.String("orders/v1")})
+		}},
+		"base path of a private domain": {"Shop/Mapping adds /v1 before every path", func(stack awscdk.Stack, api awsapigateway.RestApi, l *ratelimit.Limits) {
+			l.Attach(api)
+			awsapigateway.NewCfnBasePathMappingV2(stack, jsii.String("Mapping"), &awsapigateway.CfnBasePathMappingV2Props{
+				DomainNameArn: jsii.String("arn:aws:apigateway:eu-central-1::/domainnames/api.example+1"), BasePath: jsii.String("v1"), RestApiId: api.RestApiId(), Stage: jsii.String("prod"),
 			})
+		}},
+		"base path in another stack": {"Domains/Mapping adds /v1 before every path", func(stack awscdk.Stack, api awsapigateway.RestApi, l *ratelimit.Limits) {
+			l.Attach(api)
+			newMapping(awscdk.NewStack(stack.Node().Root().(awscdk.App), jsii.String("Domains"), nil), api, "v1")
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -270,6 +283,33 @@ func TestLimits_Attach_conflicts(t *testing.T) {
 			}
 		})
 	}
+}
+
+func newMapping(scope awscdk.Stack, api awsapigateway.RestApi, path string) {
+	awsapigateway.NewCfnBasePathMapping(scope, jsii.String("Mapping"), &awsapigateway.CfnBasePathMappingProps{
+		DomainName: jsii.String("api.example"), BasePath: jsii.String(path), RestApiId: api.RestApiId(),
+	})
+}
+
+func newDomain(scope awscdk.Stack) awsapigateway.DomainName {
+	certificate := awscertificatemanager.Certificate_FromCertificateArn(scope, jsii.String("Certificate"), jsii.String("arn:aws:acm:eu-central-1:123456789012:certificate/1"))
+	return awsapigateway.NewDomainName(scope, jsii.String("Domain"), &awsapigateway.DomainNameProps{DomainName: jsii.String("api.example"), Certificate: certificate})
+}
+
+// Several custom domains can add paths, if BASE_PATH lists them.
+func TestLimits_Attach_basePaths(t *testing.T) {
+	app, stack, api := newAPI(t)
+	p := props(t)
+	p.Variables = map[string]string{"BASE_PATH": "/v1, /orders/v2"}
+	ratelimit.NewLimits(stack, jsii.String("Limits"), p).Attach(api)
+	newMapping(stack, api, "v1")
+	domain := newDomain(stack)
+	domain.AddApiMapping(api.DeploymentStage(), &awsapigateway.ApiMappingOptions{BasePath: jsii.String("orders/v2")})
+	domain.AddApiMapping(api.DeploymentStage(), nil)
+	other := awsapigateway.NewRestApi(stack, jsii.String("Other"), &awsapigateway.RestApiProps{CloudWatchRole: jsii.Bool(false)})
+	other.Root().AddMethod(jsii.String("GET"), nil, nil)
+	domain.AddApiMapping(other.DeploymentStage(), &awsapigateway.ApiMappingOptions{BasePath: jsii.String("other")})
+	app.Synth(nil)
 }
 
 // If Attach is called with methods, it limits only these.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigateway"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/constructs-go/constructs/v10"
@@ -35,7 +36,11 @@ func (v *validator) Validate() *[]*string {
 		case awsapigateway.CfnGatewayResponse:
 			w.response(c)
 		case awsapigateway.CfnBasePathMapping:
-			w.basePath(c)
+			w.basePath(c, c.RestApiId(), c.BasePath())
+		case awsapigateway.CfnBasePathMappingV2:
+			w.basePath(c, c.RestApiId(), c.BasePath())
+		case awsapigatewayv2.CfnApiMapping:
+			w.basePath(c, c.ApiId(), c.ApiMappingKey())
 		case awscloudwatch.CfnInsightRule:
 			w.namespace(c)
 		}
@@ -197,13 +202,16 @@ func (v *validation) addResponse(a *attachment, kind string) {
 	v.responses[key] = true
 }
 
-// basePath reports a custom domain that adds a path in front of the API, unless BASE_PATH makes the
-// functions remove it. With the added path, no rule would match.
-func (v *validation) basePath(c awsapigateway.CfnBasePathMapping) {
-	if v.attachment(c, c.RestApiId()) == nil || c.BasePath() == nil || *c.BasePath() == "" {
+// basePath reports a mapping of a custom domain that adds a path in front of the API, unless BASE_PATH makes
+// the functions remove it. With the added path, no rule would match. The mapping can be in another stack than
+// the API.
+func (v *validation) basePath(mapping constructs.IConstruct, api, path *string) {
+	attached := api != nil && slices.ContainsFunc(v.limits.attached, func(a *attachment) bool { return *a.api.RestApiId() == *api })
+	if !attached || path == nil || *path == "" || *path == "(none)" {
 		return
 	}
-	if got, want := v.limits.props.Variables[contract.VariableBasePath], "/"+*c.BasePath(); got != want {
-		v.problem("%s adds %s before every path, so no rule would match; set LimitsProps.Variables[%q] to this path (got %q)", *c.Node().Path(), want, contract.VariableBasePath, got)
+	got, want := v.limits.props.Variables[contract.VariableBasePath], "/"+*path
+	if !slices.ContainsFunc(strings.Split(got, ","), func(known string) bool { return strings.TrimSpace(known) == want }) {
+		v.problem("%s adds %s before every path, so no rule would match; add it to the list LimitsProps.Variables[%q] (got %q)", *mapping.Node().Path(), want, contract.VariableBasePath, got)
 	}
 }

@@ -160,7 +160,7 @@ func TestTemplate_parameters(t *testing.T) {
 			"": true, "*": true, "https://app.example": true, "http://localhost:3000": true, "https://app.example/": false, "http://app.example": false,
 			"https://a.example,https://b.example": false, "app.example": false,
 		},
-		"BasePath": {"": true, "/v1": true, "/a.b/c": true, "v1": false, "/": false, "/v1/": false, "/..": false, "/a/../b": false},
+		"BasePath": {"": true, "/v1": true, "/a.b/c": true, "v1": false, "/": false, "/v1/": false, "/..": false, "/a/../b": false, "/v1,/a/b+c": true, "/v1,": false, "/v1, /v2": false, "/v1,v2": false},
 		"JWKS":     {"": true, "https://a.example/jwks": true, "http://a.example/jwks": false},
 	} {
 		p := object(parameters[name])

@@ -205,8 +205,9 @@ func (s *stack) newParameters() {
 		Default: empty, AllowedPattern: jsii.String(`(\*|(https://[A-Za-z0-9.-]+|http://(localhost|127\.0\.0\.1|\[::1\]))(:[0-9]{1,5})?)?`),
 		ConstraintDescription: jsii.String("empty, *, or one https origin without a path"),
 	})
-	s.basePath = add("BasePath", "The path that a custom domain adds before every path, such as /v1. Empty means none.", awscdk.CfnParameterProps{
-		Default: empty, AllowedPattern: jsii.String("(/[A-Za-z0-9_~-][A-Za-z0-9_.~-]*)*"), ConstraintDescription: jsii.String("empty, or a path such as /v1 that does not end with /"),
+	const basePath = "(/[A-Za-z0-9$_~+!*'()-][A-Za-z0-9$_.~+!*'()-]*)+"
+	s.basePath = add("BasePath", "The paths that custom domains add before every path, such as /v1,/orders/v2. Empty means none.", awscdk.CfnParameterProps{
+		Default: empty, AllowedPattern: jsii.String("(" + basePath + "(," + basePath + ")*)?"), ConstraintDescription: jsii.String("empty, or paths such as /v1 that do not end with /, separated by commas without spaces"),
 	})
 	s.email = add("AlarmEmail", "The address that alarms notify. Empty means that no alarm notifies.", awscdk.CfnParameterProps{Default: empty})
 	s.accessLog = add("AccessLogGroup", "The log group of the REST API's access log, if limits count failures, bytes or concurrent requests. Its lines are JSON with receipt, status and responseLength. Empty means none.", awscdk.CfnParameterProps{Default: empty})

@@ -13,12 +13,11 @@ import (
 // ends can understand it as: a back end may decode a segment, decode the path before it splits it, or drop empty
 // segments. Rules match each reading.
 //
-// Create it with EncodedPath, DecodedPath or URLPath. The zero Path is "/". It is immutable and comparable
-// with ==.
+// Create it with EncodedPath, DecodedPath or URLPath. The zero Path is "/". It is immutable.
 type Path struct {
-	text    string
-	prefix  string
-	decoded bool
+	text     string
+	prefixes []string
+	decoded  bool
 }
 
 // EncodedPath returns a percent-encoded path as the client sent it. A REST API, a function URL, a load
@@ -43,10 +42,10 @@ func URLPath(u *url.URL) Path {
 // String returns the path as the host delivers it.
 func (p Path) String() string { return cmp.Or(p.text, "/") }
 
-// Below returns p without a prefix, the stage or base path that the host has added, such as "/v1". The prefix
-// is plain; see Plain. Only readings of whole segments lose it: /v10 does not have the prefix /v1.
-func (p Path) Below(prefix string) Path {
-	p.prefix = prefix
+// Below returns p without the stage or base path that the host has added, such as "/v1". Each reading loses the
+// longest of the prefixes; see TrimPrefix. The prefixes are plain; see Plain.
+func (p Path) Below(prefixes []string) Path {
+	p.prefixes = prefixes
 	return p
 }
 
@@ -116,7 +115,7 @@ type reading struct {
 // In a reading, %2F is a slash within a segment that is decoded after the split.
 func (s *spelling) readings(dst []reading, p Path) (readings []reading, ok bool) {
 	if s.isPlain(p.text) {
-		return append(dst, reading{path: without(p.text, p.prefix)}), true
+		return append(dst, reading{path: TrimPrefix(p.text, p.prefixes)}), true
 	}
 	text := "/" + strings.TrimPrefix(p.text, "/")
 	if dst, ok = s.read(dst, text, p); !ok || !strings.ContainsFunc(text, notInURL) {
@@ -142,7 +141,7 @@ func (s *spelling) read(dst []reading, text string, p Path) (readings []reading,
 	segments, _ := decode(raw, true)
 	for i, decoded := range [...]string{raw, segments, whole} {
 		for _, path := range [...]string{decoded, strings.TrimSuffix(decoded, "/"), joined(decoded)} {
-			path = without(path, p.prefix)
+			path = TrimPrefix(path, p.prefixes)
 			if s.IgnoreCase {
 				path = strings.ToLower(path)
 			}
@@ -176,15 +175,16 @@ func (r *reading) segment(i int) (segment string) {
 	return segment
 }
 
-// without returns a path without a prefix of whole segments.
-func without(path, prefix string) string {
-	if rest, ok := strings.CutPrefix(path, prefix); ok && (rest == "" || rest[0] == '/') {
-		path = rest
+// TrimPrefix returns a path without the longest of the prefixes, as API Gateway chooses the mapping of a custom
+// domain. A path has only prefixes of whole segments: /v10 does not have the prefix /v1.
+func TrimPrefix(path string, prefixes []string) string {
+	longest := 0
+	for _, prefix := range prefixes {
+		if rest, ok := strings.CutPrefix(path, prefix); ok && (rest == "" || rest[0] == '/') {
+			longest = max(longest, len(prefix))
+		}
 	}
-	if path == "" {
-		return "/"
-	}
-	return path
+	return cmp.Or(path[longest:], "/")
 }
 
 // withoutSuffix returns a path without the format suffix of its last segment, such as .json.

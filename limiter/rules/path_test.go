@@ -78,12 +78,25 @@ func TestPath_Below(t *testing.T) {
 		"/v1/a": {"/a"}, "/v1": {"/"}, "/v1/": {"/"}, "/v1/v1/a": {"/v1/a"}, "/v10/a": {"/v10/a"}, "/v1a": {"/v1a"}, "/a": {"/a"}, "/V1/a": {"/V1/a"}, "/a/v1/b": {"/a/v1/b"}, "/": {"/"},
 		"//v1/a": {"//v1/a", "/a"}, "/%761/a": {"/%761/a", "/a"}, "/v1//a": {"//a", "/a"}, "/v1%2Fa": {"/v1%2Fa", "/a"},
 	} {
-		if got := read(t, "", rules.EncodedPath(path).Below("/v1")); !slices.Equal(got, want) {
+		if got := read(t, "", rules.EncodedPath(path).Below([]string{"/v1"})); !slices.Equal(got, want) {
 			t.Errorf("%q: got %q, want %q", path, got, want)
 		}
 	}
-	if got := read(t, `"ignore_case":true,`, rules.EncodedPath("/V1/A").Below("/V1")); !slices.Equal(got, []string{"/a"}) {
+	if got := read(t, `"ignore_case":true,`, rules.EncodedPath("/V1/A").Below([]string{"/V1"})); !slices.Equal(got, []string{"/a"}) {
 		t.Errorf("with ignore_case: got %q, want /a", got)
+	}
+}
+
+// Of several prefixes, each reading loses the longest one that it has.
+func TestPath_Below_longest(t *testing.T) {
+	prefixes := []string{"/v1/e", "/v1/eu", "/orders/v2", "/v1"}
+	for path, want := range map[string][]string{
+		"/v1/a": {"/a"}, "/v1/eu/a": {"/a"}, "/v1/eu": {"/"}, "/v1/europe/a": {"/europe/a"}, "/v1/e/u": {"/u"}, "/orders/v2/a": {"/a"}, "/orders/a": {"/orders/a"}, "/orders/v22/a": {"/orders/v22/a"},
+		"/v1/orders/v2/a": {"/orders/v2/a"}, "/eu/a": {"/eu/a"}, "/v1//eu/a": {"//eu/a", "/a"}, "/v1/e%75/a": {"/e%75/a", "/a"}, "/a": {"/a"},
+	} {
+		if got := read(t, "", rules.EncodedPath(path).Below(prefixes)); !slices.Equal(got, want) {
+			t.Errorf("%q: got %q, want %q", path, got, want)
+		}
 	}
 }
 
@@ -115,7 +128,7 @@ func TestPlain(t *testing.T) {
 // The zero Path is the root. Rules match it like "/".
 func TestPath_zero(t *testing.T) {
 	r := parse(t, `{"rules":[{"endpoint":"/","limits":{"*":{"requests":1,"window":"1m"}}}]}`)
-	for _, root := range []rules.Path{{}, rules.EncodedPath("/"), rules.EncodedPath("//"), rules.DecodedPath("/v1").Below("/v1"), rules.URLPath(&url.URL{})} {
+	for _, root := range []rules.Path{{}, rules.EncodedPath("/"), rules.EncodedPath("//"), rules.DecodedPath("/v1").Below([]string{"/v1"}), rules.URLPath(&url.URL{})} {
 		if got := r.Charges(nil, http.MethodGet, root, alice); len(got) != 1 {
 			t.Errorf("%q: got charges %v, want one charge on the path /", root, got)
 		}
@@ -254,8 +267,9 @@ func TestRules_Select_plainAllocations(t *testing.T) {
 	for _, fields := range []string{"", everySetting} {
 		r := parse(t, `{`+fields+`"rules":[{"endpoint":"/a/{x}","limits":{"*":{"name":"x","requests":9,"window":"1m"}}},{"endpoint":"*","limits":{"*":{"name":"all","requests":9,"window":"1m","per":["client"]}}}],"exempt":[{"endpoint":"/health"}]}`)
 		charges := r.Charges(nil, "GET", rules.EncodedPath("/a/b"), alice)
+		basePaths := []string{"/v1"}
 		if n := testing.AllocsPerRun(100, func() {
-			r.Select(charges[:0], rules.Request{Method: "GET", Path: rules.EncodedPath("/v1/a/b").Below("/v1"), Caller: alice})
+			r.Select(charges[:0], rules.Request{Method: "GET", Path: rules.EncodedPath("/v1/a/b").Below(basePaths), Caller: alice})
 		}); n != 0 || len(charges) != 2 {
 			t.Errorf("%s: got %v allocations and %d charges, want 0 and 2", fields, n, len(charges))
 		}
@@ -280,7 +294,7 @@ func FuzzPath(f *testing.F) {
 		if settings {
 			most, fields = 54, everySetting
 		}
-		readings := read(t, fields, p.Below(prefix))
+		readings := read(t, fields, p.Below([]string{prefix}))
 		if len(readings) > most {
 			t.Errorf("%q: got %d readings, want at most %d", sent, len(readings), most)
 		}
