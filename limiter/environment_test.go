@@ -21,13 +21,14 @@ import (
 // With every pattern of failures, one environment never admits more than the limit: a store that never fails could
 // admit the same requests. Each seed draws an algorithm, a Spread, a Count, an OnError and LocalProcesses. In its
 // history, requests charge several subjects and settle later, at any cost, some of them in another process. New rules
-// arrive, with the same and with other numbers, and a second environment charges the same subjects.
+// arrive, with the same and with other numbers, and a second environment charges the same subjects. A caller whose costs
+// are below the limit is never refused by it.
 func TestOutage_environment(t *testing.T) {
 	rounds := uint64(400)
 	if testing.Short() {
 		rounds = 100
 	}
-	admitted := 0
+	admitted, honest := 0, 0
 	for seed := range rounds {
 		e := newEnvironment(t, seed)
 		t.Run(fmt.Sprintf("seed %d, %s", seed, e), func(t *testing.T) {
@@ -36,10 +37,10 @@ func TestOutage_environment(t *testing.T) {
 				e.step()
 			}
 		})
-		admitted += e.admitted
+		admitted, honest = admitted+e.admitted, honest+e.honest
 	}
-	if admitted < int(rounds)*20 {
-		t.Errorf("got %d admissions in %d histories, want more", admitted, rounds)
+	if admitted < int(rounds)*20 || honest < int(rounds)*3 {
+		t.Errorf("got %d admissions and %d requests of an honest caller in %d histories, want more", admitted, honest, rounds)
 	}
 }
 
@@ -58,6 +59,9 @@ type environment struct {
 	open        []openRequest
 	windows     int // how often the window of mine changed
 	admitted    int
+	least       int64 // the smallest part of mine so far
+	spent       int64 // costs of the honest caller
+	honest      int   // its requests
 }
 
 type model struct {
@@ -98,6 +102,9 @@ func newEnvironment(t *testing.T, seed uint64) *environment {
 	}
 	e.drawn = l
 	e.mine = limit(t, l)
+	if e.least = min(e.mine.MaxCost(), e.mine.MaxLocalCost()); l.Spread.Lease > 0 || l.Spread.Adaptive { // a lost lease or report takes room
+		e.least = 0
+	}
 	e.all = limit(t, limiter.Limit{Name: "all", Rate: algo.Rate{Requests: 60, Window: time.Minute}, Global: true})
 	e.soft = limit(t, limiter.Limit{Name: "soft", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 60, Window: time.Minute, Burst: 5}, Mark: true})
 	e.store = &fateful{Store: storetest.Must(memstore.New(memstore.Options{})), seed: seed}
@@ -215,6 +222,8 @@ func (e *environment) step() {
 		e.settle()
 	case n < 20:
 		takeAt(e.t, e.others, e.now, e.charges()...)
+	case n < 24:
+		e.takeHonest()
 	default:
 		e.take()
 	}
@@ -264,6 +273,27 @@ func (e *environment) take() {
 	}
 	if e.random.IntN(2) == 0 || e.drawn.Count.Of == limiter.CountConcurrent {
 		e.open = append(e.open, r)
+	}
+}
+
+// takeHonest makes a request of a caller whose costs never exceed the limit, nor a part of it, and settles it. Refunds are
+// not needed to stay below the limit, because a store can lose them. Therefore the limit refuses no such request.
+func (e *environment) takeHonest() {
+	c, actual := limiter.Charge{Subject: limiter.User("honest"), Limit: e.mine, Cost: 1}, e.random.Int64N(3)
+	if e.drawn.Spread != (limiter.Spread{}) || e.drawn.Count.Of == limiter.CountConcurrent {
+		actual = min(actual, 1)
+	}
+	if e.spent+max(c.Cost, actual) > e.least {
+		return
+	}
+	e.spent += max(c.Cost, actual)
+	e.honest++
+	d, receipt, err := []*limiter.Limiter{e.own, e.others}[e.random.IntN(2)].TakeRefundable(ctx, e.now, []limiter.Charge{c})
+	if err != nil || !d.Allowed && !d.Failed {
+		e.t.Fatalf("request of an honest caller: got %+v and %v, want it admitted", d, err)
+	}
+	if receipt != nil {
+		receipt.Settle(ctx, e.now.Add(time.Duration(e.random.Int64N(int64(time.Second)))), actually(actual))
 	}
 }
 
@@ -362,6 +392,9 @@ func (e *environment) reload() {
 	e.mine = limit(e.t, l)
 	if e.mine.Rate.Window != before.Window {
 		e.windows++
+	}
+	if e.least = min(e.least, e.mine.MaxCost(), e.mine.MaxLocalCost()); e.windows > 0 && e.mine.Rate.Algorithm == algo.SlidingWindow {
+		e.least = 0 // a conversion can count an old window twice
 	}
 	for key, m := range e.models {
 		if key.name != "mine" {

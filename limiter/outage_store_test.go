@@ -78,3 +78,31 @@ func admissions(t *testing.T, l *limiter.Limiter, n int, now time.Time, charges 
 	}
 	return count
 }
+
+// loses makes the store lose everything, as FLUSHALL does.
+func (o *outage) loses() { o.Store = storetest.Must(memstore.New(memstore.Options{})) }
+
+// The store loses its counts after an outage. An environment keeps what it counts by itself, so it alone admits at most
+// the limit. Once the store has counted as much, the environment counts nothing by itself, and the loss is complete.
+func TestOutage_loses(t *testing.T) {
+	hour := algo.Rate{Algorithm: algo.FixedWindow, Requests: 100, Window: time.Hour}
+	for name, stored := range map[string]int{"more in the environment": 30, "as much in the store": 100} {
+		store := newOutage()
+		l, elsewhere, c := quiet(store), quiet(store), limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: hour})}
+		store.fails(true)
+		during := admissions(t, l, 50, noon, c)
+		store.fails(false)
+		others := admissions(t, elsewhere, stored-1, noon, c)
+		after := admissions(t, l, 1, noon, c)
+		store.loses()
+		now := noon.Add(2 * time.Second) // the denial cache has expired
+		after += admissions(t, l, 200, now, c)
+		want := 100
+		if stored == 100 {
+			want = 151
+		}
+		if during != 50 || others != stored-1 || during+after != want {
+			t.Errorf("%s: got %d admitted in the outage, %d elsewhere and %d in all, want 50, %d and %d", name, during, others, during+after, stored-1, want)
+		}
+	}
+}

@@ -75,3 +75,21 @@ func TestOutage_voucherUnsettled(t *testing.T) {
 		t.Errorf("got %d admitted in the next outage, want 0", n)
 	}
 }
+
+// The store loses its counts and the IDs of settlements. A message that arrives after the loss, or again after it, changes
+// the new counts by its difference.
+func TestSettleVoucher_loses(t *testing.T) {
+	for actual, want := range map[int64]int64{4: 14, 10: 20, 25: 35} {
+		store := newOutage()
+		l, c := quiet(store), limiter.Charge{Subject: user, Cost: 10, Limit: counted(t, 100, algo.Rate{Algorithm: algo.FixedWindow})}
+		v := takeVoucher(t, l, noon, c)
+		for range 2 {
+			store.loses()
+			admissions(t, l, 2, noon, c)
+			_, err := l.SettleVoucher(ctx, noon, v, actually(actual))
+			if n := used(t, store, noon, c); n != want || err != nil {
+				t.Errorf("cost of %d: got %d counted and error %v, want %d", actual, n, err, want)
+			}
+		}
+	}
+}
