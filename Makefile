@@ -40,6 +40,8 @@ SOAK ?= 60s
 
 # The settings of a deployment, such as CONTEXT="stage=prod store=elasticache". infra/stages.json can have them too; see infra/README.md.
 CONTEXT ?=
+# When `make deploy` asks for confirmation: any-change, broadening, or never for a pipeline, which has no terminal.
+APPROVAL ?= any-change
 CDK = cd infra && npx --no-install cdk
 SETTINGS = $(foreach word,$(CONTEXT),$(if $(findstring =,$(word)),,$(error CONTEXT: got "$(word)", want key=value without spaces)))$(if $(filter arch=% rules=% bundles=%,$(CONTEXT)),$(error CONTEXT: got arch, rules or bundles; use ARCH= and RULES=)) -c arch=$(ARCH) $(if $(filter file,$(origin RULES)),,-c rules=$(RULES)) $(addprefix -c ,$(CONTEXT))
 
@@ -59,6 +61,7 @@ help: ## List the targets
 	@echo "  ARCH=arm64|x86_64  for make functions and make build"
 	@echo "  BENCH=\"-only memory -quick\"  options of make bench: -only, -rounds, -quick, -json"
 	@echo "  CONTEXT=\"stage=prod store=elasticache\"  for make synth, diff, deploy, destroy and prove; see infra/README.md"
+	@echo "  APPROVAL=any-change|broadening|never  when make deploy asks for confirmation"
 	@echo "  SAM_TEMPLATE=path  a synthesized template for make sam and make test-sam"
 	@echo "  WEIR_REQUIRE=browser,clients,docker,dynamodb,kafka,moto,redis,tools|all  makes tests fail instead of being skipped"
 	@echo "  FUZZTIME=30s  for each target of make fuzz (10000000x: number of inputs); SOAK=60s  for each store of make soak"
@@ -174,7 +177,7 @@ diff: functions infra/node_modules ## Show what a deploy would change
 	@$(CDK) diff $(SETTINGS)
 
 deploy: .bin/weir functions infra/node_modules ## Deploy the stack with your AWS credentials
-	@$(CDK) deploy --require-approval any-change $(SETTINGS)
+	@$(CDK) deploy --require-approval $(APPROVAL) $(SETTINGS)
 
 destroy: functions infra/node_modules ## Delete the stack, except the table with the API keys
 	@$(CDK) destroy $(SETTINGS)

@@ -58,15 +58,10 @@ func synthesize(ctx context.Context) (err error) {
 	return nil
 }
 
-// given returns the keys of the app's context that the CDK did not set itself.
-func given(app awscdk.App) (keys []string) {
+// given returns the keys of the app's context.
+func given(app awscdk.App) []string {
 	context, _ := app.Node().GetAllContext(nil).(map[string]any)
-	for _, key := range slices.Sorted(maps.Keys(context)) {
-		if !strings.HasPrefix(key, "@") && !strings.HasPrefix(key, "aws:") && !strings.HasPrefix(key, "aws-cdk:") && key != "cli-telemetry" {
-			keys = append(keys, key)
-		}
-	}
-	return keys
+	return slices.Sorted(maps.Keys(context))
 }
 
 // lastChange returns when a file last changed, in Unix seconds: at its last commit, or at its

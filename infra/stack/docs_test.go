@@ -90,6 +90,17 @@ func TestMake_rules(t *testing.T) {
 	}
 }
 
+// A deployment asks for confirmation, unless APPROVAL says otherwise for a pipeline, which has no terminal.
+func TestMake_approval(t *testing.T) {
+	for want, arguments := range map[string][]string{"any-change": nil, "never": {"APPROVAL=never"}} {
+		c := exec.CommandContext(t.Context(), "make", append([]string{"-n", "-C", "../..", "deploy"}, arguments...)...)
+		c.Env = append(os.Environ(), "MAKEFLAGS=") // as in TestMake_rules
+		if out, err := c.CombinedOutput(); err != nil || !strings.Contains(string(out), "cdk deploy --require-approval "+want+" ") {
+			t.Errorf("make deploy %v: got error %v, output %s, want --require-approval %s", arguments, err, out, want)
+		}
+	}
+}
+
 // The build command in ATTACH.md builds the authorizer.
 func TestATTACH_build(t *testing.T) {
 	line := "GOOS=linux GOARCH=arm64" + between(t, read(t, "../ATTACH.md"), "GOOS=linux GOARCH=arm64", "\n")

@@ -63,7 +63,7 @@ type Kafka struct {
 // Read returns the settings of a CDK app. The function context returns the value of a key of the CDK's
 // context. given lists the keys of that context. For a key without a value there, Read uses the stage's
 // object in document, for example {"prod": {"throttle": "600"}}. The error lists all mistakes, including
-// unknown keys.
+// unknown keys that the CDK did not set itself.
 func Read(document []byte, given []string, context func(key string) string) (Settings, error) {
 	var stages map[string]map[string]string
 	if err := json.Unmarshal(document, &stages); err != nil {
@@ -72,7 +72,7 @@ func Read(document []byte, given []string, context func(key string) string) (Set
 	r := reader{context: context, stage: stages[cmp.Or(context("stage"), "dev")], known: map[string]bool{"stage": true}}
 	s := r.settings()
 	for _, key := range given {
-		if !r.known[key] {
+		if !r.known[key] && !ofCDK(key) {
 			r.refuse(key, context(key), "a setting: "+strings.Join(slices.Sorted(maps.Keys(r.known)), ", "))
 		}
 	}
@@ -88,6 +88,12 @@ func Read(document []byte, given []string, context func(key string) string) (Set
 		s.Warning = fmt.Sprintf("stages: no settings of stage %s, so the stack has the defaults; want one of %s, or your own stage", s.Stage, strings.Join(slices.Sorted(maps.Keys(stages)), ", "))
 	}
 	return s, errors.Join(r.problems...)
+}
+
+// ofCDK reports whether the CDK sets a key of the context itself: flags such as @aws-cdk/core:…, results of
+// look-ups such as availability-zones:account=…, and the settings of its command.
+func ofCDK(key string) bool {
+	return strings.ContainsAny(key, "@:") || key == "acknowledged-issue-numbers" || key == "cli-telemetry"
 }
 
 func (r *reader) settings() Settings {

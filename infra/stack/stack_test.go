@@ -231,6 +231,17 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// The CDK's command writes context of its own into cdk.context.json, which is no setting.
+func TestRead_contextOfCDK(t *testing.T) {
+	given := []string{
+		"@aws-cdk/core:checkSecretUsage", "aws:cdk:bundling-stacks", "aws-cdk:enableDiffNoFail", "cli-telemetry", "acknowledged-issue-numbers",
+		"availability-zones:account=123456789012:region=eu-central-1", "vpc-provider:account=123456789012:filter.vpc-id=vpc-1:region=eu-central-1:returnAsymmetricSubnets=true",
+	}
+	if _, err := stack.Read([]byte(`{}`), given, func(string) string { return "" }); err != nil {
+		t.Errorf("got %v, want no error", err)
+	}
+}
+
 // A stage that stages.json does not list gets a warning, no error. Without a stage, there is no
 // warning.
 func TestRead_unlistedStage(t *testing.T) {
