@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"maps"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -33,26 +33,44 @@ type Admitted struct {
 	Event []byte
 
 	w       http.ResponseWriter
-	counted bool // w reads the status, the cost fields and the length of the answer
+	counted bool            // w reads the status, the cost fields and the length of the answer
+	begun   bool            // w has the status
+	removed map[string]bool // names of the cost fields of the answer, in lower case
 	event   *proxyEvent
 }
 
 // Answered converts payload, the answer of the function, into the answer for the host, in parts. It adds
 // those fields of the decision that the function has not set, and removes the cost fields. All other
-// bytes of payload stay. A payload that is no answer to a host stays unchanged.
+// bytes of payload stay. A payload that is no answer to a host stays unchanged. If Lambda did not get the answer,
+// Answered can be called again; the first call counts.
 func (a *Admitted) Answered(payload []byte) [][]byte {
-	full, err := parseAnswer(payload, 0)
-	if err != nil {
+	full, err := parseAnswer(payload, a.implied)
+	if err != nil || full.status == 0 {
 		return a.other(payload)
 	}
 	return a.amended(full)
 }
 
+// implied returns the status of an answer without one: 200 of a REST API that knows all members. It returns 0 for payload
+// 2.0, because such an answer is only a body, and -1 if the host rejects the answer.
+func (a *Admitted) implied(members []member) int {
+	unknown := func(m member) bool {
+		return !slices.Contains([]string{"headers", "multiValueHeaders", "body", "isBase64Encoded"}, m.name)
+	}
+	switch {
+	case a.event.host() == httpAPI:
+		return 0
+	case a.event.host() == restAPI && a.event.Version == "" && !slices.ContainsFunc(members, unknown):
+		return http.StatusOK
+	}
+	return -1
+}
+
 // Prelude is Answered for the metadata of a streamed answer. [Admitted.Streamed] gets the body.
 func (a *Admitted) Prelude(metadata []byte) [][]byte {
-	full, err := parseAnswer(metadata, http.StatusOK)
+	full, err := parseAnswer(metadata, func([]member) int { return http.StatusOK })
 	if err != nil {
-		a.w.WriteHeader(http.StatusBadGateway)
+		a.begin(http.StatusBadGateway)
 		return [][]byte{metadata}
 	}
 	return a.amended(full)
@@ -68,17 +86,17 @@ func (a *Admitted) Streamed(b []byte) {
 // amended returns an answer with the fields, or without them if the host could reject the answer with them.
 func (a *Admitted) amended(f *fullAnswer) [][]byte {
 	fields := spelled(a.w.Header())
-	removed := a.count(f)
+	a.count(f)
 	most, mostHeader := MaxAnswer, maxHeader
 	if a.event.host() == loadBalancer {
 		most, mostHeader = maxLoadBalancer, maxLoadBalancerHeader
 	}
-	if f.header(fields) <= mostHeader {
-		if amended := f.amended(a.list(f), fields, removed); size(amended) <= most {
+	if !f.rejected && f.header(fields) <= mostHeader {
+		if amended := f.amended(a.list(f), fields, a.removed); size(amended) <= most {
 			return amended
 		}
 	}
-	return f.amended(false, nil, removed)
+	return f.amended(false, nil, a.removed)
 }
 
 // other returns the answer for a payload without a status. For payload 2.0, such a payload is the body of a
@@ -86,12 +104,11 @@ func (a *Admitted) amended(f *fullAnswer) [][]byte {
 func (a *Admitted) other(payload []byte) [][]byte {
 	unchanged, fields := [][]byte{payload}, spelled(a.w.Header())
 	body := bytes.TrimSpace(payload)
-	if a.event.host() != httpAPI || hasStatus(body) {
-		a.w.WriteHeader(http.StatusBadGateway)
+	if a.event.host() != httpAPI {
+		a.begin(http.StatusBadGateway)
 		return unchanged
 	}
-	a.w.WriteHeader(http.StatusOK)
-	if a.counted {
+	if a.begin(http.StatusOK) {
 		a.Streamed(unquoted(body))
 	}
 	if len(fields) == 0 || !json.Valid(body) || string(body) == "null" {
@@ -101,13 +118,6 @@ func (a *Admitted) other(payload []byte) [][]byte {
 		return [][]byte{full}
 	}
 	return unchanged
-}
-
-// hasStatus reports whether an answer has a status. If it has one and parseAnswer rejects the answer, the
-// host rejects it too.
-func hasStatus(payload []byte) bool {
-	members, _ := membersOf(payload)
-	return last(members, "statusCode") != nil
 }
 
 // unquoted returns the value of a JSON string. It returns other text unchanged.
@@ -143,27 +153,38 @@ func (a *Admitted) list(f *fullAnswer) bool {
 	return f.headers.null() && !f.lists.null()
 }
 
-// count passes the status, the header and the length of the answer to the writer of the request. It returns
-// the names of the cost fields, which the writer removes from the header.
-func (a *Admitted) count(f *fullAnswer) (removed map[string]bool) {
-	if !a.counted {
-		return nil
-	}
+// count passes the status, the header and the length of the answer to the writer of the request. The writer removes
+// the cost fields from the header.
+func (a *Admitted) count(f *fullAnswer) {
 	h := a.w.Header()
-	for _, m := range f.fields {
-		h[http.CanonicalHeaderKey(m.name)] = append([]string(nil), values(m.value)...)
+	if a.counted && !a.begun {
+		maps.Copy(h, f.sent())
 	}
-	a.w.WriteHeader(f.status)
+	status := f.status
+	if f.rejected {
+		status = http.StatusBadGateway
+	}
+	if !a.begin(status) {
+		return
+	}
+	a.removed = map[string]bool{}
 	for _, m := range f.fields {
 		if _, kept := h[http.CanonicalHeaderKey(m.name)]; !kept {
-			if removed == nil {
-				removed = map[string]bool{}
-			}
-			removed[strings.ToLower(m.name)] = true
+			a.removed[strings.ToLower(m.name)] = true
 		}
 	}
 	a.Streamed(f.content())
-	return removed
+}
+
+// begin passes a status to the writer of the request, unless the writer has one. It reports whether the writer counts
+// the answer.
+func (a *Admitted) begin(status int) bool {
+	if a.begun {
+		return false
+	}
+	a.begun = true
+	a.w.WriteHeader(status)
+	return a.counted
 }
 
 // values returns the values of a header field: text, or a list of texts.
@@ -179,50 +200,85 @@ func values(raw []byte) []string {
 	return []string{string(raw)} // a number
 }
 
-// fullAnswer is an answer with a status. Its parts refer to text.
+// fullAnswer is an object that answers an event. Its parts refer to text.
 type fullAnswer struct {
 	text           []byte
-	status         int
+	status         int      // 0 if there is none
+	rejected       bool     // the host rejects the answer
 	headers, lists *member  // the members headers and multiValueHeaders; nil if there are none
 	fields         []member // header fields in headers and lists
+	single         int      // number of the fields in headers
 	cookies        *member
 	body           *member
 	base64         bool
 }
 
-// errNoAnswer means that a text is not an answer with a status and headers.
-var errNoAnswer = errors.New("answer: want an object with a status from 200 to 599, and headers that are objects")
-
-// parseAnswer parses an answer. An answer without a status gets the given status. If the given status is 0,
-// such an answer is an error.
-func parseAnswer(text []byte, status int) (*fullAnswer, error) {
+// parseAnswer parses an answer that is an object. The function implied returns the status of an answer without one.
+func parseAnswer(text []byte, implied func([]member) int) (*fullAnswer, error) {
 	members, err := membersOf(text)
 	if err != nil {
 		return nil, err
 	}
 	f := &fullAnswer{
-		text: text, status: status, body: last(members, "body"),
-		headers: last(members, "headers"), lists: last(members, "multiValueHeaders"), cookies: last(members, "cookies"),
+		text: text, body: last(members, "body"), headers: last(members, "headers"), lists: last(members, "multiValueHeaders"), cookies: last(members, "cookies"),
 	}
 	if given := last(members, "statusCode"); given != nil {
-		f.status, _ = strconv.Atoi(strings.Trim(string(given.value), `"`))
+		f.status = statusOf(given.value)
+	} else {
+		f.status = implied(members)
 	}
-	if f.status < http.StatusOK || f.status > 599 {
-		return nil, errNoAnswer
-	}
-	for _, m := range []*member{f.headers, f.lists} {
-		if m.null() {
-			continue
-		}
-		fields, err := membersOf(m.value)
-		if err != nil {
-			return nil, errNoAnswer
-		}
-		f.fields = append(f.fields, fields...)
-	}
+	f.rejected = f.status < 0
+	f.addFields(&f.headers)
+	f.single = len(f.fields)
+	f.addFields(&f.lists)
 	encoded := last(members, "isBase64Encoded")
 	f.base64 = encoded != nil && string(encoded.value) == "true"
 	return f, nil
+}
+
+// statusOf returns the status in an answer, a number or a text of digits. 200.0 and 2e2 are the number 200 in JSON too. It
+// returns -1 for other values.
+func statusOf(value []byte) int {
+	n, err := strconv.ParseFloat(string(value), 64)
+	if value[0] == '"' {
+		var digits int
+		digits, err = strconv.Atoi(string(unquoted(value)))
+		n = float64(digits)
+	}
+	if err != nil || n != math.Trunc(n) || n < http.StatusOK || n > 599 {
+		return -1
+	}
+	return int(n)
+}
+
+// addFields adds the header fields in a member. If the member is no object, the host rejects the answer.
+func (f *fullAnswer) addFields(m **member) {
+	if (*m).null() {
+		return
+	}
+	fields, err := membersOf((*m).value)
+	if err != nil {
+		f.rejected, *m = true, nil
+	}
+	f.fields = append(f.fields, fields...)
+}
+
+// sent returns the values of each header field, whatever its spelling. API Gateway sends a value once that is in headers
+// and in multiValueHeaders.
+func (f *fullAnswer) sent() http.Header {
+	single, all := http.Header{}, http.Header{}
+	for i, m := range f.fields {
+		name := http.CanonicalHeaderKey(m.name)
+		for _, value := range values(m.value) {
+			if i < f.single {
+				single[name] = append(single[name], value)
+			} else if slices.Contains(single[name], value) {
+				continue
+			}
+			all[name] = append(all[name], value)
+		}
+	}
+	return all
 }
 
 // header returns an upper bound of the size of the header with added fields.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"maps"
 	"net/http"
 	"runtime/debug"
@@ -32,6 +33,9 @@ type Function func(*Admitted) error
 
 // ErrForeign means that an event is no HTTP request, so that no limit applies.
 var ErrForeign = errors.New("event: no HTTP request")
+
+// errMalformed means that an event is an object that the decoder rejects.
+var errMalformed = errors.New("event: malformed JSON, or more than 10,000 levels deep")
 
 // errFailed is the panic value that reports a failure of the function to the Gate.
 var errFailed = errors.New("the function failed")
@@ -73,7 +77,9 @@ type Own struct {
 func (l *Layer) Invoke(ctx context.Context, payload []byte, function Function) (*Own, error) {
 	defer l.e.Events.Wait(ctx)
 	event, err := parseWithoutBody(payload)
-	if errors.Is(err, ErrForeign) {
+	if mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err); ok { // a decision by the other members is better than none
+		l.e.Logger.LogAttrs(ctx, slog.LevelWarn, "member of an event ignored, because its type is unexpected", slog.String("member", mismatch.Field))
+	} else if errors.Is(err, ErrForeign) {
 		return nil, err
 	} else if err != nil {
 		return nil, l.e.undecided(err)
@@ -132,11 +138,14 @@ func forward(w http.ResponseWriter, r *http.Request) {
 }
 
 // parseWithoutBody parses an event except its body, which no limit needs. It returns ErrForeign for an event
-// that is no HTTP request, such as the event of an authorizer.
+// that is no HTTP request, such as the event of an authorizer. If the error is a json.UnmarshalTypeError, the event
+// lacks values of unexpected types.
 func parseWithoutBody(payload []byte) (*proxyEvent, error) {
 	members, err := membersOf(payload)
-	if err != nil {
+	if errors.Is(err, errNoObject) {
 		return nil, ErrForeign
+	} else if err != nil {
+		return nil, errMalformed // err can contain names from a client
 	}
 	if !last(members, "methodArn").null() || !last(members, "routeArn").null() { // events of authorizers have one of these members
 		return nil, ErrForeign
@@ -164,7 +173,7 @@ func parseWithoutBody(payload []byte) (*proxyEvent, error) {
 		return nil, ErrForeign
 	}
 	if err != nil {
-		return nil, fmt.Errorf("event: %w", err)
+		return event, fmt.Errorf("event: %w", err)
 	}
 	return event, nil
 }

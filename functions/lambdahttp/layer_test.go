@@ -189,7 +189,7 @@ func TestLayer_largeAnswerCost(t *testing.T) {
 func TestLayer_foreign(t *testing.T) {
 	l := lambdahttp.NewLayer(limitedBy(t, `{"rules":[{"endpoint":"*","limits":{"global":{"name":"none","requests":1,"window":"1h"}}}]}`))
 	for _, event := range []string{
-		``, `null`, `[]`, `{}`, `{`, `"text"`, `{"Records":[{"eventSource":"aws:sqs","body":"{}"}]}`, `{"httpMethod":"GET"}`,
+		``, `null`, `[]`, `{}`, `"text"`, `{"Records":[{"eventSource":"aws:sqs","body":"{}"}]}`, `{"httpMethod":"GET"}`,
 		`{"requestContext":{"connectionId":"a","eventType":"MESSAGE","routeKey":"$default"},"body":"x"}`,
 		`{"version":"2.0","path":"/","method":"GET","headers":{"a":["b"]},"requestContext":{"serviceArn":"arn"}}`,
 		`{"version":"2.0","type":"REQUEST","routeArn":"arn:aws:execute-api","rawPath":"/","requestContext":{"http":{"method":"GET"}}}`,
@@ -227,8 +227,8 @@ func TestLayer_undecided(t *testing.T) {
 		event []byte
 		edit  func(*lambdahttp.Environment)
 	}{
-		"an event with members of other types": {changed(t, sampleEvent(t, "alb-anonymous.json"), `"headers": {`, `"headers": {"a":["b"],`), func(*lambdahttp.Environment) {}},
-		"a panic":                              {sampleEvent(t, "alb-anonymous.json"), func(e *lambdahttp.Environment) { e.Identifier = nil }},
+		"an event that is cut": {[]byte(`{"httpMethod":"GET","path":"/"`), func(*lambdahttp.Environment) {}},
+		"a panic":              {sampleEvent(t, "alb-anonymous.json"), func(e *lambdahttp.Environment) { e.Identifier = nil }},
 	} {
 		var metrics bytes.Buffer
 		e := limitedBy(t, one)
@@ -342,6 +342,50 @@ func TestLayer_settles(t *testing.T) {
 	}
 }
 
+// The layer counts the status that the host sends, and no answer keeps a cost field.
+func TestLayer_status(t *testing.T) {
+	const document = `{"rules":[{"endpoint":"*","limits":{"global":[
+		{"name":"cost","requests":1000,"window":"1h","reserve":100,"count":"cost","per":["ip"]},
+		{"name":"failures","requests":10,"window":"1h","count":"failures","per":["ip"]}]}}]}`
+	rest, alb := undecidedREST(t), sampleEvent(t, "alb-anonymous.json")
+	all := [][]byte{rest, changed(t, rest, `"resource": "/api/v1/search"`, `"version": "1.0"`), sampleEvent(t, "http-api-anonymous.json"), alb}
+	for _, c := range []struct {
+		answer string
+		events [][]byte
+		want   string // what the request has used
+		fields bool
+	}{
+		{`{"statusCode":200,"headers":{"Weir-Cost":"7"}}`, all, "7 0", true},
+		{`{"statusCode":200.0,"headers":{"Weir-Cost":"7"}}`, all, "7 0", true},
+		{`{"statusCode":2e2,"headers":{"Weir-Cost":"7"}}`, all, "7 0", true},
+		{`{"statusCode":20000e-2,"headers":{"Weir-Cost":"7"}}`, all, "7 0", true},
+		{`{"statusCode":"200","headers":{"Weir-Cost":"7"}}`, all, "7 0", true},
+		{`{"statusCode":"\u0032\u0030\u0030","headers":{"Weir-Cost":"7"}}`, all, "7 0", true},
+		{`{"statusCode":503.0,"headers":{"Weir-Cost":"7"}}`, all, "7 1", true},
+		{`{"statusCode":200.5,"headers":{"Weir-Cost":"7"}}`, all, "7 1", false},
+		{`{"statusCode":"200.0","headers":{"Weir-Cost":"7"}}`, all, "7 1", false},
+		{`{"statusCode":1e400,"headers":{"Weir-Cost":"7"}}`, all, "7 1", false},
+		{`{"statusCode":99,"headers":{"Weir-Cost":"7"}}`, all, "7 1", false},
+		{`{"statusCode":600,"headers":{"weir-cost":"7"}}`, all, "7 1", false},
+		{`{"statusCode":null,"headers":{"Weir-Cost":"7"}}`, all, "7 1", false},
+		{`{"statusCode":[200],"headers":{"Weir-Cost":"7"}}`, all, "7 1", false},
+		{`{"statusCode":200,"headers":["a"],"multiValueHeaders":{"Weir-Cost":["7"]}}`, all, "7 1", false},
+		{`{"headers":{"Weir-Cost":"7"},"body":"x"}`, all[:1], "7 0", true},    // a REST API needs no status
+		{`{"headers":{"Weir-Cost":"7"},"cookies":[]}`, all[:1], "7 1", false}, // it knows no cookies
+		{`{"headers":{"Weir-Cost":"7"},"body":"x"}`, [][]byte{all[1], alb}, "7 1", false},
+	} {
+		for i, event := range c.events {
+			e := limitedBy(t, document)
+			if got := answered(t, e, event, c.answer); strings.Contains(strings.ToLower(got), "weir-cost") || strings.Contains(got, "X-RateLimit") != c.fields || !json.Valid([]byte(got)) {
+				t.Errorf("%s: event %d: got %s, want no cost field, and the fields of the decision: %t", c.answer, i, got, c.fields)
+			}
+			if got := usedBy(t, e); got != c.want {
+				t.Errorf("%s: event %d: used: got %s, want %s", c.answer, i, got, c.want)
+			}
+		}
+	}
+}
+
 // The function's answer stays valid JSON with the same content, whatever it is.
 func FuzzLayer_answered(f *testing.F) {
 	for _, payload := range []string{
@@ -366,6 +410,14 @@ func FuzzLayer_answered(f *testing.F) {
 			var was, is map[string]any
 			if json.Unmarshal(payload, &was) != nil || json.Unmarshal(got, &is) != nil || was["statusCode"] == nil {
 				continue
+			}
+			for _, member := range []string{"headers", "multiValueHeaders"} {
+				fields, _ := is[member].(map[string]any)
+				for name := range fields {
+					if strings.EqualFold(name, "Weir-Cost") {
+						t.Fatalf("answer %q: got %q, want no cost field", payload, got)
+					}
+				}
 			}
 			for _, answer := range []map[string]any{was, is} {
 				strip(answer)

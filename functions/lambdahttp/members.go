@@ -51,7 +51,7 @@ func membersOf(text []byte) ([]member, error) {
 		return nil, err
 	}
 	if len(bytes.TrimSpace(text[d.InputOffset():])) > 0 {
-		return nil, errNoObject
+		return nil, errors.New("data after the JSON object")
 	}
 	return members, nil
 }

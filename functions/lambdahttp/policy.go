@@ -87,13 +87,13 @@ func writeContext(a httplimit.Answer, subject, tier, receipt string, add func(ke
 // decisionFields returns the header fields in a context. ok reports whether Weir has allowed the
 // request. An allowed request can have no fields, because a limit of all callers together does not
 // appear in an answer.
-func decisionFields(context map[string]any) (fields map[string]string, ok bool) {
+func decisionFields(context map[string]string) (fields map[string]string, ok bool) {
 	if context[keyWeir] != decisionAllowed {
 		return nil, false
 	}
 	fields = map[string]string{}
 	for name, key := range fieldKeys {
-		if value, ok := context[key].(string); ok {
+		if value := context[key]; value != "" {
 			fields[name] = value
 		}
 	}

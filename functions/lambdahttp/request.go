@@ -41,7 +41,7 @@ type proxyEvent struct {
 		DomainName string          `json:"domainName"`
 		Stage      string          `json:"stage"`
 		ELB        json.RawMessage `json:"elb"`
-		Authorizer map[string]any  `json:"authorizer"`
+		Authorizer json.RawMessage `json:"authorizer"` // contains whatever an authorizer returned
 		Identity   struct {
 			SourceIP string `json:"sourceIp"`
 		} `json:"identity"`
@@ -93,10 +93,9 @@ func (e *proxyEvent) request(ctx context.Context, basePaths []string) (*http.Req
 	prefixes := e.prefixes(basePaths)
 	u, malformed := e.url(path, prefixes, query)
 	below := e.path(path).Below(prefixes)
-	fields, decided := decisionFields(e.authorizerContext())
-	over, _ := e.authorizerContext()[keyOver].(string)
-	receipt, _ := e.authorizerContext()[contract.KeyReceipt].(string)
-	ctx = withOrigin(ctx, origin{decided: decided, fields: fields, over: over, receipt: receipt, path: &below, malformed: malformed != nil})
+	texts := e.authorizerContext()
+	fields, decided := decisionFields(texts)
+	ctx = withOrigin(ctx, origin{decided: decided, fields: fields, over: texts[keyOver], receipt: texts[contract.KeyReceipt], path: &below, malformed: malformed != nil})
 	r, err := http.NewRequestWithContext(ctx, method, "/", strings.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -125,13 +124,13 @@ func isCustom(domain string) bool {
 	return strings.Contains(domain, ".") && !strings.Contains(domain, ":") && noAddress != nil && !slices.ContainsFunc(awsDomains, ofAWS)
 }
 
-// authorizerContext returns the context of a REST API's authorizer, which only API Gateway can write.
+// authorizerContext returns the texts in the context of a REST API's authorizer, which only API Gateway can write.
 // It returns nil for other hosts: Weir has no authorizer there, so the context cannot be trusted.
-func (e *proxyEvent) authorizerContext() map[string]any {
-	if e.host() != restAPI || e.Version != "" {
-		return nil
+func (e *proxyEvent) authorizerContext() (texts map[string]string) {
+	if e.host() == restAPI && e.Version == "" && e.RequestContext.Authorizer != nil {
+		_ = json.Unmarshal(e.RequestContext.Authorizer, &texts) // values of other types are not Weir's, and become ""
 	}
-	return e.RequestContext.Authorizer
+	return texts
 }
 
 // address returns the client's address from the source that the host guarantees.
