@@ -11,3 +11,10 @@ func SetTransport(t http.RoundTripper) (restore func()) {
 	client.Transport = t
 	return func() { client.Transport = before }
 }
+
+// Running returns the number of invocations that p keeps.
+func (p *Proxy) Running() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.running)
+}

@@ -26,7 +26,11 @@ type invocation struct {
 	answers  chan *answer  // gets the answer of the function; closed if there will be none
 	settled  chan struct{} // closed at the end, after earlier
 	earlier  chan struct{} // settled of an unsettled invocation with the same id, which running no longer has; may be nil
-	taken    bool          // answers has an element or is closed; guarded by Proxy.mu
+
+	// Proxy.mu guards these.
+	taken     bool // answers has an element or is closed
+	ended     bool // answers gets no further element
+	undecided bool // the function has the event without a decision
 }
 
 // maxDuration bounds an invocation without a deadline. It is Lambda's largest timeout.
@@ -45,6 +49,7 @@ func newInvocation(h http.Header) *invocation {
 
 // noAnswer ends an invocation without an answer, unless it has one. The caller holds Proxy.mu.
 func (i *invocation) noAnswer() {
+	i.ended = true
 	if !i.taken {
 		i.taken = true
 		close(i.answers)
@@ -54,40 +59,41 @@ func (i *invocation) noAnswer() {
 // errNoAnswer means that the function did not answer an event.
 var errNoAnswer = errors.New("the function did not answer")
 
+// errNotSent means that Lambda did not get an answer, or that the function sent a part of it.
+var errNotSent = errors.New("answer not sent")
+
 // errFunction means that the function reported an error, or that Lambda rejected its answer.
 var errFunction = errors.New("the function failed")
 
 // run decides an event, waits for the answer, and settles the request.
 func (p *Proxy) run(i *invocation, event []byte) {
 	defer close(i.settled)
-	defer p.forget(i)
+	defer func() {
+		if !i.undecided {
+			p.forget(i)
+		}
+	}()
 	if i.earlier != nil {
 		defer func() { <-i.earlier }()
 	}
 	ctx := lambdacontext.NewContext(context.Background(), &lambdacontext.LambdaContext{AwsRequestID: i.id, InvokedFunctionArn: i.arn})
 	ctx, cancel := context.WithDeadline(ctx, i.deadline)
 	defer cancel()
+	given := false // the function has the event
 	var current *answer
 	defer func() {
 		if v := recover(); v != nil { // lambdahttp recovers from a panic before the function has the event
 			p.logger.ErrorContext(ctx, "event not limited, or answer not passed on", slog.Any("panic", v), slog.String("stack", string(debug.Stack())))
 			current.abort()
-			p.forget(i)
-			select {
-			case i.admitted <- event: // if the function does not have the event yet, it gets it without a decision
-			default:
+			if !given {
+				p.passOn(i, event)
 			}
 		}
 	}()
 	own, err := p.layer.Invoke(ctx, event, func(a *lambdahttp.Admitted) error {
+		given = true
 		i.admitted <- a.Event
-		var ok bool
-		if current, ok = <-i.answers; !ok {
-			return errNoAnswer
-		}
-		err := current.send(a)
-		current.end()
-		return err
+		return p.await(i, a, &current)
 	})
 	switch {
 	case own != nil:
@@ -98,8 +104,24 @@ func (p *Proxy) run(i *invocation, event []byte) {
 		if !errors.Is(err, lambdahttp.ErrForeign) {
 			p.logger.ErrorContext(ctx, "event without a decision passed to the function", slog.Any("err", err))
 		}
-		p.forget(i)
-		i.admitted <- event
+		p.passOn(i, event)
+	}
+}
+
+// await sends the answer of the function to Lambda. If Lambda does not get it, the runtime can repeat it.
+func (p *Proxy) await(i *invocation, admitted *lambdahttp.Admitted, current **answer) error {
+	for {
+		a, ok := <-i.answers
+		if !ok {
+			return errNoAnswer
+		}
+		*current = a
+		err := a.send(admitted)
+		again := errors.Is(err, errNotSent) && p.untake(i)
+		a.end()
+		if !again {
+			return err
+		}
 	}
 }
 
@@ -150,8 +172,9 @@ func (a *answer) send(admitted *lambdahttp.Admitted) error {
 	}
 	payload, err := readAtMost(a.r.Body, a.r.ContentLength, lambdahttp.MaxAnswer)
 	switch {
-	case err != nil:
-		return err // the runtime has ended
+	case err != nil: // the connection has ended
+		a.w.WriteHeader(http.StatusBadRequest)
+		return errNotSent
 	case len(payload) > lambdahttp.MaxAnswer: // Lambda rejects it
 		return a.relay(func() io.Reader { return io.MultiReader(bytes.NewReader(payload), a.r.Body) }, -1)
 	}
@@ -168,7 +191,7 @@ func (a *answer) relay(body func() io.Reader, length int64) error {
 	switch {
 	case err != nil:
 		a.proxy.fail(a.w, err)
-		return err
+		return errNotSent
 	case status != http.StatusAccepted:
 		return errFunction
 	}

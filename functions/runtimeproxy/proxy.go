@@ -41,7 +41,7 @@ type Proxy struct {
 	layer      *lambdahttp.Layer
 
 	mu      sync.Mutex
-	running map[string]*invocation // admitted events that are not settled, by request id
+	running map[string]*invocation // events of the function, by request id, until they are settled; undecided ones until their answer
 }
 
 // NewProxy returns a Proxy. Before [Proxy.Open] no event gets through.
@@ -63,7 +63,7 @@ func (p *Proxy) Handler() http.Handler {
 	mux.HandleFunc("GET /2018-06-01/runtime/invocation/next", p.next)
 	mux.HandleFunc("POST /2018-06-01/runtime/invocation/{id}/response", func(w http.ResponseWriter, r *http.Request) { p.answer(w, r, false) })
 	mux.HandleFunc("POST /2018-06-01/runtime/invocation/{id}/error", func(w http.ResponseWriter, r *http.Request) { p.answer(w, r, true) })
-	mux.HandleFunc("/", p.pass)
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { p.pass(w, r) })
 	return mux
 }
 
@@ -132,17 +132,25 @@ func readAtMost(body io.Reader, length, most int64) ([]byte, error) {
 // answer passes the answer or the error of the function on. If the event was admitted, its invocation does so.
 func (p *Proxy) answer(w http.ResponseWriter, r *http.Request, failed bool) {
 	i := p.take(r.PathValue("id"))
-	if i == nil {
+	switch {
+	case i != nil && !i.undecided:
+		a := &answer{proxy: p, w: w, r: r, failed: failed, relayed: make(chan struct{})}
+		i.answers <- a
+		<-a.relayed
+	case i != nil:
+		if p.pass(w, r) == http.StatusAccepted {
+			p.forget(i)
+		}
+	case failed: // an error has no header fields
 		p.pass(w, r)
-		return
+	default: // Lambda answers a second answer like this
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = io.WriteString(w, `{"errorType":"InvalidStateTransition","errorMessage":"the event has an answer, or is unknown"}`)
 	}
-	a := &answer{proxy: p, w: w, r: r, failed: failed, relayed: make(chan struct{})}
-	i.answers <- a
-	<-a.relayed
 }
 
-// pass passes a request on unchanged.
-func (p *Proxy) pass(w http.ResponseWriter, r *http.Request) {
+// pass passes a request on unchanged. It returns the status of Lambda's response, or 0 if there is none.
+func (p *Proxy) pass(w http.ResponseWriter, r *http.Request) (status int) {
 	body, length := func() io.Reader { return r.Body }, r.ContentLength
 	switch {
 	case length > lambdahttp.MaxAnswer: // Lambda rejects it
@@ -151,13 +159,15 @@ func (p *Proxy) pass(w http.ResponseWriter, r *http.Request) {
 		payload, err := readAtMost(r.Body, length, length)
 		if err != nil {
 			p.fail(w, err)
-			return
+			return 0
 		}
 		body = func() io.Reader { return bytes.NewReader(payload) }
 	}
-	if _, err := p.relay(w, r, body, length); err != nil {
+	status, err := p.relay(w, r, body, length)
+	if err != nil {
 		p.fail(w, err)
 	}
+	return status
 }
 
 // fail reports to the runtime that Lambda's Runtime API failed.
@@ -299,8 +309,24 @@ func (p *Proxy) take(id string) *invocation {
 	if i == nil || i.taken {
 		return nil
 	}
-	i.taken = true
+	i.taken = !i.undecided
 	return i
+}
+
+// untake lets the runtime repeat an answer that Lambda did not get. It returns false if the invocation gets none any more.
+func (p *Proxy) untake(i *invocation) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i.taken = i.ended
+	return !i.ended
+}
+
+// passOn gives the function an event without a decision, whose answer passes unchanged.
+func (p *Proxy) passOn(i *invocation, event []byte) {
+	p.mu.Lock()
+	i.undecided = true
+	p.mu.Unlock()
+	i.admitted <- event
 }
 
 // forget removes an invocation.
@@ -328,6 +354,9 @@ func (p *Proxy) finish(ended func(*invocation) bool) {
 		if ended(i) {
 			i.noAnswer()
 			wait = append(wait, i)
+			if i.undecided {
+				delete(p.running, i.id)
+			}
 		}
 	}
 	p.mu.Unlock()

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -547,4 +549,120 @@ func TestProxy_concurrent(t *testing.T) {
 	if got := used(t, e); got != "300 0" {
 		t.Errorf("used: got %s, want 300 0", got)
 	}
+}
+
+// Lambda gets one answer to an event, and no answer without the changes of the layer. A runtime can repeat an answer that
+// Lambda did not get.
+func TestProxy_oneAnswer(t *testing.T) {
+	const answer = `{"statusCode":200,"headers":{"Weir-Cost":"7"},"body":"abc"}`
+	admitted, foreign := sample(t, "http-api-anonymous.json"), []byte(`{"Records":[]}`)
+	for _, c := range []struct {
+		name    string
+		event   []byte
+		end     func(l *layered, id string) (status []int)
+		want    []int // statuses of the requests of the runtime
+		answers int   // that Lambda gets
+		used    string
+	}{
+		{"twice", admitted, func(l *layered, id string) []int {
+			return []int{l.respond(id, "response", answer, nil), l.respond(id, "response", answer, nil), l.respond(id, "response", answer, nil)}
+		}, []int{202, 403, 403}, 1, "7 3 0 0"},
+		{"another during the first", admitted, func(l *layered, id string) (status []int) {
+			l.reading = func(*http.Request) {
+				l.reading = nil
+				status = append(status, l.respond(id, "response", answer, nil))
+			}
+			return append([]int{l.respond(id, "response", answer, nil)}, status...)
+		}, []int{202, 403}, 1, "7 3 0 0"},
+		{"of an unknown event", admitted, func(l *layered, id string) []int {
+			return []int{l.respond("other", "response", answer, nil), l.respond(id, "response", answer, nil)}
+		}, []int{403, 202}, 1, "7 3 0 0"},
+		{"an error after one that Lambda rejects", admitted, func(l *layered, id string) []int {
+			l.status = http.StatusRequestEntityTooLarge
+			first := l.respond(id, "response", answer, nil)
+			l.status = http.StatusAccepted
+			return []int{first, l.respond(id, "response", answer, nil), l.respond(id, "error", `{"errorMessage":"too large"}`, nil)}
+		}, []int{413, 403, 202}, 2, "7 3 1 0"},
+		{"again after Lambda got none", admitted, func(l *layered, id string) []int {
+			first := l.unreachable(func() int { return l.respond(id, "response", answer, nil) })
+			return []int{first, l.respond(id, "response", answer, nil), l.respond(id, "response", answer, nil)}
+		}, []int{502, 202, 403}, 1, "7 3 0 0"},
+		{"again after a part", admitted, func(l *layered, id string) []int {
+			l.half(id, answer)
+			return []int{l.respond(id, "response", answer, nil)}
+		}, []int{202}, 1, "7 3 0 0"},
+		{"none after Lambda got none", admitted, func(l *layered, id string) []int {
+			return []int{l.unreachable(func() int { return l.respond(id, "response", answer, nil) })}
+		}, []int{502}, 0, "7 3 1 0"},
+		{"of an event without a decision", foreign, func(l *layered, id string) []int {
+			l.status = http.StatusInternalServerError
+			first := l.respond(id, "response", answer, nil)
+			l.status = http.StatusAccepted
+			return []int{first, l.respond(id, "response", answer, nil)}
+		}, []int{500, 202}, 2, "0 0 0 0"},
+		{"none of an event without a decision", foreign, func(*layered, string) []int { return nil }, nil, 0, "0 0 0 0"},
+	} {
+		for _, concurrent := range []bool{false, true} {
+			if concurrent && c.answers == 0 {
+				continue // the runtime can repeat the answer until the deadline
+			}
+			e := environment(t, settling, nil)
+			l := newLayered(t, e, concurrent)
+			next := l.request()
+			l.events <- event{payload: c.event}
+			id := (<-next).id
+			if got := c.end(l, id); !slices.Equal(got, c.want) {
+				t.Errorf("%s: statuses: got %d, want %d", c.name, got, c.want)
+			}
+			next = l.request()
+			l.events <- event{payload: []byte(`{}`)}
+			<-next
+			if l.respond(id, "response", answer, nil) != http.StatusForbidden {
+				t.Errorf("%s: after the next event: got an answer for Lambda, want none", c.name)
+			}
+			l.proxy.Close()
+			if got := used(t, e); got != c.used {
+				t.Errorf("%s: used: got %s, want %s", c.name, got, c.used)
+			}
+			if n := l.proxy.Running(); n > 1 {
+				t.Errorf("%s: got %d invocations that the proxy keeps, want at most that of the next event", c.name, n)
+			}
+			if len(l.answers) != c.answers {
+				t.Errorf("%s: got %d answers for Lambda, want %d", c.name, len(l.answers), c.answers)
+			}
+			for range len(l.answers) {
+				if got := <-l.answers; bytes.Contains(got.body, []byte("Weir-Cost")) && !bytes.Equal(c.event, foreign) {
+					t.Errorf("%s: Lambda got %s, want no cost field", c.name, got.body)
+				}
+			}
+		}
+	}
+}
+
+// unreachable calls a function while Lambda closes each connection with an answer.
+func (l *layered) unreachable(f func() int) int {
+	var down atomic.Bool
+	down.Store(true)
+	l.reading = func(*http.Request) {
+		if down.Load() {
+			panic(http.ErrAbortHandler)
+		}
+	}
+	defer down.Store(false)
+	return f()
+}
+
+// half posts a part of an answer, and closes the connection.
+func (l *layered) half(id, answer string) {
+	l.t.Helper()
+	conn, err := (&net.Dialer{}).DialContext(l.t.Context(), "tcp", strings.TrimPrefix(l.server.URL, "http://"))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	_, _ = fmt.Fprintf(conn, "POST /2018-06-01/runtime/invocation/%s/response HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", id, len(answer), answer[:10])
+	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+		l.t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, conn)
+	_ = conn.Close()
 }
