@@ -81,7 +81,7 @@ func (c Config) Environment(ctx context.Context, store limiter.Store, o Options)
 	}
 	return &lambdahttp.Environment{
 		Limiter: l, Rules: o.Rules, Identifier: identifier, Clock: o.Clock, Logger: o.Logger, Recorder: recorder, Events: events, Receipts: ring,
-		BasePaths: c.BasePaths, APIKeyHeader: c.APIKeyHeader, MaxDelay: c.MaxDelay, CORSOrigins: c.CORSOrigins, ResponseStream: c.ResponseStream, SampleLogin: c.SampleLogin,
+		BasePaths: c.BasePaths, APIKeyHeader: c.APIKeyHeader, MaxDelay: c.MaxDelay, CORSOrigins: c.CORSOrigins, ResponseStream: c.ResponseStream, AllowBypass: c.AllowBypass, SampleLogin: c.SampleLogin,
 	}, nil
 }
 

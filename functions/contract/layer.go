@@ -27,14 +27,21 @@ const VariableRuntimeAPI = "AWS_LAMBDA_RUNTIME_API"
 // environments on one machine do not collide.
 const LayerHost = "127.0.0.2"
 
+// LayerAddress is the file, in the folder of temporary files, by which the extension and [LayerScript] exchange
+// addresses. Its first line is the address of the extension. The script appends the address that it replaces:
+// that of Lambda, or of another proxy of the Runtime API whose script ran before.
+const LayerAddress = "weir-runtime-api"
+
 // LayerScript returns the wrapper script. It starts the runtime with the extension as its Runtime API. If the
 // function has an HTTP proxy, it adds [LayerHost] to the addresses without a proxy: the client of the runtime
 // for .NET uses the proxy. A list that is "*" contains every address.
 func LayerScript() string {
 	return "#!/bin/sh\n" +
 		"# Starts the runtime with the extension of Weir as its Runtime API.\n" +
-		VariableRuntimeAPI + "=" + LayerHost + ":${" + VariableRuntimeAPI + "##*:}\n" +
-		"export " + VariableRuntimeAPI + "\n" +
+		"weir_file=${TMPDIR:-/tmp}/" + LayerAddress + "\n" +
+		"read -r weir_address <\"$weir_file\" || exit 1\n" +
+		"echo \"$" + VariableRuntimeAPI + "\" >>\"$weir_file\"\n" +
+		"export " + VariableRuntimeAPI + "=\"$weir_address\"\n" +
 		`if [ -n "$http_proxy$HTTP_PROXY$all_proxy$ALL_PROXY" ]; then
 	no_proxy=${no_proxy:-$NO_PROXY}
 	NO_PROXY=${NO_PROXY:-$no_proxy}

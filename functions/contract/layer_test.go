@@ -14,15 +14,33 @@ import (
 
 // The wrapper starts the runtime, with its arguments, at the address of the extension.
 func TestLayerScript(t *testing.T) {
-	script := filepath.Join(t.TempDir(), contract.LayerWrapper)
+	folder := t.TempDir()
+	script, addresses := filepath.Join(folder, contract.LayerWrapper), filepath.Join(folder, contract.LayerAddress)
 	if err := os.WriteFile(script, []byte(contract.LayerScript()), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	c := exec.CommandContext(t.Context(), script, "sh", "-c", `echo "$AWS_LAMBDA_RUNTIME_API" "$1"`, "runtime", "an argument")
-	c.Env = append(os.Environ(), "AWS_LAMBDA_RUNTIME_API=127.0.0.1:9001")
-	out, err := c.CombinedOutput()
-	if got, want := strings.TrimSpace(string(out)), "127.0.0.2:9001 an argument"; err != nil || got != want {
-		t.Errorf("got %q (%v), want %q", got, err, want)
+	run := func() (string, error) {
+		c := exec.CommandContext(t.Context(), script, "sh", "-c", `echo "$AWS_LAMBDA_RUNTIME_API" "$1"`, "runtime", "an argument")
+		c.Env = append(os.Environ(), "AWS_LAMBDA_RUNTIME_API=127.0.0.1:9000", "TMPDIR="+folder)
+		out, err := c.CombinedOutput()
+		return strings.TrimSpace(string(out)), err
+	}
+	if got, err := run(); err == nil || !strings.Contains(got, addresses) {
+		t.Errorf("without the extension: got %q (%v), want an error with the file", got, err)
+	}
+	writeFile(t, addresses, "127.0.0.2:9001\n")
+	if got, err := run(); err != nil || got != "127.0.0.2:9001 an argument" {
+		t.Errorf("got %q (%v), want the address of the extension and the argument", got, err)
+	}
+	if content, err := os.ReadFile(addresses); err != nil || string(content) != "127.0.0.2:9001\n127.0.0.1:9000\n" {
+		t.Errorf("addresses: got %q (%v), want those of the extension and of the other proxy", content, err)
+	}
+}
+
+func writeFile(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -46,7 +64,9 @@ func TestLayerScript_proxy(t *testing.T) {
 		{[]string{proxy, "NO_PROXY=*"}, "* *"},
 	} {
 		wrapper := exec.CommandContext(t.Context(), "/bin/sh", "-c", contract.LayerScript(), "weir", "sh", "-c", `echo "${no_proxy-unset}" "${NO_PROXY-unset}"`)
-		wrapper.Env = append([]string{"PATH=" + os.Getenv("PATH"), "AWS_LAMBDA_RUNTIME_API=127.0.0.1:9001"}, c.variables...)
+		folder := t.TempDir()
+		writeFile(t, filepath.Join(folder, contract.LayerAddress), "127.0.0.2:9001\n")
+		wrapper.Env = append([]string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + folder, "AWS_LAMBDA_RUNTIME_API=127.0.0.1:9001"}, c.variables...)
 		out, err := wrapper.CombinedOutput()
 		if got := strings.TrimSpace(string(out)); err != nil || got != c.want {
 			t.Errorf("%q: got %q (%v), want %q", c.variables, got, err, c.want)

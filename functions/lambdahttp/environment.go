@@ -55,6 +55,8 @@ type Environment struct {
 	// answers, and Lambda would send the JSON text of an answer that is not streamed, with status 200, to the
 	// client.
 	ResponseStream bool
+	// AllowBypass lets a function with the layer start although its events do not pass the layer.
+	AllowBypass bool
 	// SampleLogin is the user:password of the login of the sample API. If it is empty, no login
 	// succeeds.
 	SampleLogin string

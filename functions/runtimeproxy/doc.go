@@ -16,6 +16,10 @@
 // starts after the answer was sent, so the client does not wait for it. It ends before Lambda gets the next
 // request for an event, because Lambda then freezes the environment.
 //
+// The init of the function ends only after the runtime has requested an event through the proxy, because the
+// extension requests its own first event after that. So no other proxy of the Runtime API can bypass it. If the
+// wrapper script of such a proxy ran before, the events come from that proxy.
+//
 // If an event has no decision, it goes to the function, and the log and the metric Failed report it. If the
 // store fails, on_error of the limits decides, as in every other function. If the configuration is invalid,
 // the init of the function fails.

@@ -15,6 +15,9 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
+	"sync"
+	"time"
 
 	"github.com/aws/aws-lambda-go/lambdacontext"
 
@@ -32,6 +35,7 @@ func Start(open Open) {
 	concurrency, _ := strconv.Atoi(os.Getenv("AWS_LAMBDA_MAX_CONCURRENCY"))
 	x := Extension{
 		Name: filepath.Base(os.Args[0]), API: os.Getenv(contract.VariableRuntimeAPI), Wrapper: os.Getenv(contract.VariableWrapper),
+		File: filepath.Join(os.TempDir(), contract.LayerAddress), Late: time.After(patience),
 		Concurrent: concurrency > 1, Open: open, Logger: slog.New(telemetry.NewRateLimitedHandler(lambdacontext.NewLogHandler())),
 	}
 	if !x.Concurrent { // most steps of an invocation wait for the one before; a switch between processors only delays them
@@ -51,6 +55,10 @@ type Extension struct {
 	API string
 	// Wrapper is the wrapper script of the function. Without one, the runtime does not use the proxy.
 	Wrapper string
+	// File is the path of contract.LayerAddress.
+	File string
+	// Late is ready when a runtime that has not requested an event through the proxy must be reported.
+	Late <-chan time.Time
 	// Concurrent is true if the runtime handles several events at once, as on Lambda Managed Instances.
 	Concurrent bool
 	Open       Open
@@ -58,6 +66,13 @@ type Extension struct {
 
 	id string
 }
+
+// patience is the time from the start until Extension.Late. The first init on demand ends after 10 s, and the log
+// must have the report before.
+const patience = 8 * time.Second
+
+// errBypassed means that no event can reach the proxy. The init of a slow function reports it, too.
+var errBypassed = fmt.Errorf("the runtime has requested no event through the layer for %s: its init is slow, or another proxy of the Runtime API takes its place; let %s be the last wrapper script (LAYER.md)", patience, contract.LayerRoot+contract.LayerWrapper)
 
 // errConfiguration is the type of the error that Lambda reports for an invalid configuration.
 const errConfiguration = "Extension.ConfigInvalid"
@@ -75,18 +90,17 @@ func (x *Extension) Run(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = listener.Close() }()
+	if err := os.WriteFile(x.File, []byte(listener.Addr().String()+"\n"), 0o600); err != nil {
+		return err
+	}
 	if err := x.register(ctx); err != nil {
 		return err
 	}
-	switch wrapper := contract.LayerRoot + contract.LayerWrapper; x.Wrapper {
-	case wrapper:
-	case "":
-		x.Logger.Warn("the layer limits no request: "+contract.VariableWrapper+" is not set", slog.String("want", wrapper))
+	if x.Wrapper == "" {
+		x.Logger.Warn("the layer limits no request: "+contract.VariableWrapper+" is not set", slog.String("want", contract.LayerRoot+contract.LayerWrapper))
 		return x.wait(ctx)
-	default:
-		x.Logger.Info("the layer limits requests only if the wrapper script of the function runs "+wrapper, slog.String("wrapper", x.Wrapper))
 	}
-	proxy := NewProxy(x.API, x.Concurrent, x.Logger)
+	proxy := NewProxy(sync.OnceValue(x.upstream), x.Concurrent, x.Logger)
 	server := &http.Server{Handler: proxy.Handler()} //nolint:gosec // only the runtime connects, and timeouts would end connections after a freeze
 	go func() { _ = server.Serve(listener) }()       // serves until Close
 	defer func() { _ = server.Close() }()
@@ -94,9 +108,38 @@ func (x *Extension) Run(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, x.initError(ctx, err))
 	}
-	proxy.Open(lambdahttp.NewLayer(e))
+	layer := lambdahttp.NewLayer(e)
+	proxy.Open(layer)
 	defer proxy.Close()
+	if e.AllowBypass {
+		go x.awaitRuntime(proxy.requested, layer.Undecided)
+	} else {
+		x.awaitRuntime(proxy.requested, func(error) {})
+	}
 	return x.wait(ctx)
+}
+
+// upstream returns the address of the Runtime API that the wrapper script replaced. It is valid when the runtime
+// has started.
+func (x *Extension) upstream() string {
+	content, _ := os.ReadFile(x.File) // without the script's line, the address is that of Lambda
+	if lines := strings.Fields(string(content)); len(lines) > 1 {
+		return lines[1]
+	}
+	return x.API
+}
+
+// awaitRuntime returns when the runtime has requested an event through the proxy. Lambda ends the init, and sends
+// the first event, only after each extension has requested one. So if Run waits for this, no event passes the proxy.
+func (x *Extension) awaitRuntime(requested <-chan struct{}, report func(error)) {
+	select {
+	case <-requested:
+		return
+	case <-x.Late:
+		x.Logger.Error("the layer limits no request", slog.Any("err", errBypassed))
+		report(errBypassed)
+	}
+	<-requested
 }
 
 // register registers the extension for the end of the environment. The proxy sees the events, and an

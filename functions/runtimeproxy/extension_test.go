@@ -7,8 +7,13 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/lambdahttp"
@@ -19,11 +24,13 @@ import (
 type extensionsAPI struct {
 	*lambdaAPI
 
-	shutdown chan struct{} // closed when the environment ends
+	shutdown chan struct{}  // closed when the environment ends
+	file     string         // of the addresses
+	late     chan time.Time // Extension.Late
 }
 
 func newExtensionsAPI(t *testing.T) *extensionsAPI {
-	x := &extensionsAPI{newLambdaAPI(t), make(chan struct{})}
+	x := &extensionsAPI{newLambdaAPI(t), make(chan struct{}), filepath.Join(t.TempDir(), contract.LayerAddress), make(chan time.Time)}
 	others := x.Config.Handler
 	x.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/2020-01-01/extension/event/next" {
@@ -51,7 +58,7 @@ func (x *extensionsAPI) proxy(t *testing.T) string {
 func (x *extensionsAPI) run(t *testing.T, wrapper string, open runtimeproxy.Open) (log *lockedBuffer, done <-chan error) {
 	t.Helper()
 	log = &lockedBuffer{}
-	e := runtimeproxy.Extension{Name: "weir", API: x.address(), Wrapper: wrapper, Open: open, Logger: slog.New(slog.NewTextHandler(log, nil))}
+	e := runtimeproxy.Extension{Name: "weir", API: x.address(), Wrapper: wrapper, File: x.file, Late: x.late, Open: open, Logger: slog.New(slog.NewTextHandler(log, nil))}
 	result := make(chan error, 1)
 	go func() { result <- e.Run(context.WithoutCancel(t.Context())) }()
 	return log, result
@@ -119,7 +126,7 @@ func TestExtension_noWrapper(t *testing.T) {
 	}
 }
 
-// With another wrapper script, which can run that of the layer, the extension limits and reports this once.
+// With another wrapper script, which runs that of the layer, the extension limits.
 func TestExtension_otherWrapper(t *testing.T) {
 	x := newExtensionsAPI(t)
 	e := environment(t, limited, nil)
@@ -131,8 +138,91 @@ func TestExtension_otherWrapper(t *testing.T) {
 	}
 	<-x.others
 	close(x.shutdown)
-	if err := <-done; err != nil || strings.Count(log.String(), "wrapper=/opt/other") != 1 {
-		t.Errorf("end: got %v, log %s, want one line about the wrapper", err, log.String())
+	if err := <-done; err != nil || log.String() != "" {
+		t.Errorf("end: got %v, log %s, want neither", err, log.String())
+	}
+}
+
+// script runs the wrapper script after another proxy has replaced the address of the Runtime API. It returns the
+// address that the runtime gets.
+func (x *extensionsAPI) script(t *testing.T, before string) string {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), "/bin/sh", "-c", contract.LayerScript(), "weir", "sh", "-c", "echo $"+contract.VariableRuntimeAPI)
+	c.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + filepath.Dir(x.file), contract.VariableRuntimeAPI + "=" + before}
+	out, err := c.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// The events come from the address that the wrapper script replaced, and the extension itself calls Lambda.
+func TestExtension_otherProxy(t *testing.T) {
+	x, other := newExtensionsAPI(t), newLambdaAPI(t)
+	e := environment(t, limited, nil)
+	log, done := x.run(t, "/opt/weir", func(context.Context, *slog.Logger) (*lambdahttp.Environment, error) { return e, nil })
+	<-x.others
+	address := x.script(t, other.address())
+	if again := x.script(t, address); address != x.proxy(t) || again != address {
+		t.Errorf("runtime: got the address %s, then %s, want that of the extension, %s", address, again, x.proxy(t))
+	}
+	l := &layered{lambdaAPI: other, t: t, log: log, server: &httptest.Server{URL: "http://" + address}}
+	for i := range 4 {
+		if got, ran := l.send(sample(t, "http-api-anonymous.json"), `{"statusCode":200}`); ran != (i < 2) || !strings.Contains(string(got.body), "RateLimit") {
+			t.Errorf("request %d: got %t %s, want a decision", i+1, ran, got.body)
+		}
+	}
+	<-x.others
+	close(x.shutdown)
+	if err := <-done; err != nil || len(x.requests) != 0 {
+		t.Errorf("end: got %v and %d requests past the other proxy, want none", err, len(x.requests))
+	}
+}
+
+// If the runtime requests no event through the extension, the init does not end, and the log has the reason. A
+// slow runtime starts later.
+func TestExtension_bypassed(t *testing.T) {
+	x := newExtensionsAPI(t)
+	e := environment(t, limited, nil)
+	log, done := x.run(t, "/opt/weir", func(context.Context, *slog.Logger) (*lambdahttp.Environment, error) { return e, nil })
+	<-x.others
+	x.late <- noon
+	for range 200_000 { // time for a request that does not wait
+		runtime.Gosched()
+	}
+	if n := len(x.others); n != 0 {
+		t.Errorf("init: got %d requests of the extension for an event, want none before that of the runtime", n)
+	}
+	l := &layered{lambdaAPI: x.lambdaAPI, t: t, log: log, server: &httptest.Server{URL: "http://" + x.proxy(t)}}
+	if got, ran := l.send(sample(t, "http-api-anonymous.json"), `{"statusCode":200}`); !ran || !strings.Contains(string(got.body), "RateLimit") {
+		t.Errorf("request: got %t %s, want a decision", ran, got.body)
+	}
+	<-x.others
+	close(x.shutdown)
+	if err := <-done; err != nil || strings.Count(log.String(), "another proxy of the Runtime API takes its place; let /opt/weir be the last wrapper script") != 1 {
+		t.Errorf("end: got %v, log %s, want one line about the other proxy", err, log.String())
+	}
+}
+
+// With AllowBypass the init ends, and a metric counts the environment.
+func TestExtension_allowBypass(t *testing.T) {
+	x := newExtensionsAPI(t)
+	var metrics lockedBuffer
+	e := environment(t, limited, &metrics)
+	e.AllowBypass = true
+	log, done := x.run(t, "/opt/weir", func(context.Context, *slog.Logger) (*lambdahttp.Environment, error) { return e, nil })
+	<-x.others
+	<-x.others // the request for an event
+	x.late <- noon
+	for !strings.Contains(metrics.String(), `"Failed":1`) {
+		runtime.Gosched()
+	}
+	if log := log.String(); !strings.Contains(log, "another proxy") {
+		t.Errorf("log: got %s, want the other proxy", log)
+	}
+	close(x.shutdown)
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }
 

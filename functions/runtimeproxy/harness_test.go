@@ -152,7 +152,7 @@ type layered struct {
 
 func newLayered(t testing.TB, e *lambdahttp.Environment, concurrent bool) *layered {
 	l := &layered{lambdaAPI: newLambdaAPI(t), t: t, log: &lockedBuffer{}}
-	l.proxy = runtimeproxy.NewProxy(l.address(), concurrent, slog.New(slog.NewTextHandler(l.log, nil)))
+	l.proxy = runtimeproxy.NewProxy(l.address, concurrent, slog.New(slog.NewTextHandler(l.log, nil)))
 	l.proxy.Open(lambdahttp.NewLayer(e))
 	l.server = httptest.NewServer(l.proxy.Handler())
 	t.Cleanup(l.server.Close)

@@ -127,7 +127,7 @@ func (p *Proxy) await(i *invocation, admitted *lambdahttp.Admitted, current **an
 
 // post sends an answer of Weir to Lambda.
 func (p *Proxy) post(ctx context.Context, i *invocation, own *lambdahttp.Own) {
-	url := "http://" + p.api + "/2018-06-01/runtime/invocation/" + i.id + "/response"
+	url := "http://" + p.api() + "/2018-06-01/runtime/invocation/" + i.id + "/response"
 	out, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(own.Payload))
 	if err == nil {
 		out.Header.Set("Content-Type", own.ContentType)

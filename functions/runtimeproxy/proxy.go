@@ -34,20 +34,23 @@ var client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, Di
 
 // Proxy is a Runtime API before that of Lambda. It is safe for concurrent use.
 type Proxy struct {
-	api        string // host and port of Lambda's Runtime API
-	concurrent bool   // the runtime handles several events at once
+	api        func() string // host and port of Lambda's Runtime API, or of another proxy before it
+	concurrent bool          // the runtime handles several events at once
 	logger     *slog.Logger
 	ready      chan struct{} // closed when layer is set
 	layer      *lambdahttp.Layer
+	requested  chan struct{} // closed when the runtime has requested an event
+	first      sync.Once     // closes requested
 
 	mu      sync.Mutex
 	running map[string]*invocation // events of the function, by request id, until they are settled; undecided ones until their answer
 }
 
-// NewProxy returns a Proxy. Before [Proxy.Open] no event gets through.
-func NewProxy(api string, concurrent bool, logger *slog.Logger) *Proxy {
+// NewProxy returns a Proxy before the Runtime API at the address that api returns. Before [Proxy.Open] no event
+// gets through.
+func NewProxy(api func() string, concurrent bool, logger *slog.Logger) *Proxy {
 	return &Proxy{
-		api: api, concurrent: concurrent, logger: logger, ready: make(chan struct{}), running: map[string]*invocation{},
+		api: api, concurrent: concurrent, logger: logger, ready: make(chan struct{}), requested: make(chan struct{}), running: map[string]*invocation{},
 	}
 }
 
@@ -69,6 +72,7 @@ func (p *Proxy) Handler() http.Handler {
 
 // next returns the next event that the function must answer.
 func (p *Proxy) next(w http.ResponseWriter, r *http.Request) {
+	p.first.Do(func() { close(p.requested) })
 	select {
 	case <-p.ready:
 	case <-r.Context().Done():
@@ -201,7 +205,7 @@ func (p *Proxy) relay(w http.ResponseWriter, r *http.Request, body func() io.Rea
 // body and the trailers of the runtime are then sent while they are read, and sent is closed when they are
 // no longer read. With a known length, body must return the same bytes again.
 func (p *Proxy) request(r *http.Request, body func() io.Reader, length int64) (response *http.Response, sent <-chan struct{}, err error) {
-	out, err := http.NewRequestWithContext(r.Context(), r.Method, "http://"+p.api+r.URL.RequestURI(), http.NoBody)
+	out, err := http.NewRequestWithContext(r.Context(), r.Method, "http://"+p.api()+r.URL.RequestURI(), http.NoBody)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -387,7 +387,7 @@ func TestProxy_sameID(t *testing.T) {
 // A runtime that starts before the configuration is read gets no event without a decision.
 func TestProxy_beforeOpen(t *testing.T) {
 	l := &layered{lambdaAPI: newLambdaAPI(t), t: t, log: &lockedBuffer{}}
-	l.proxy = runtimeproxy.NewProxy(l.address(), false, slog.New(slog.NewTextHandler(l.log, nil)))
+	l.proxy = runtimeproxy.NewProxy(l.address, false, slog.New(slog.NewTextHandler(l.log, nil)))
 	arrived, handler := make(chan struct{}, 10), l.proxy.Handler()
 	l.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		arrived <- struct{}{}

@@ -9,6 +9,7 @@ import (
 	"iter"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -53,6 +54,7 @@ type Environment struct {
 	name       string
 	runtime    *process
 	extensions []*extension
+	temporary  string // folder of the temporary files of a function with extensions
 	api        *http.Server
 
 	concurrent bool            // the process handles several events at once
@@ -115,6 +117,12 @@ func newEnvironment(ctx context.Context, o Options) (*Environment, error) {
 	}, o.Variables...)
 	if e.concurrent {
 		variables = append(variables, "AWS_LAMBDA_MAX_CONCURRENCY="+strconv.Itoa(o.Concurrency))
+	}
+	if len(o.Extensions) > 0 { // they can exchange files with the process, and Lambda gives each environment its own /tmp
+		if e.temporary, err = os.MkdirTemp("", "lambdaenv-"); err != nil {
+			return nil, errors.Join(err, listener.Close())
+		}
+		variables = append(variables, "TMPDIR="+e.temporary)
 	}
 	own := append([]string{
 		"LAMBDA_TASK_ROOT=" + filepath.Dir(bootstrap), "_HANDLER=" + handler, "AWS_LAMBDA_LOG_GROUP_NAME=/aws/lambda/" + o.Name, "AWS_LAMBDA_LOG_STREAM_NAME=local",
@@ -363,5 +371,5 @@ func (e *Environment) Close() error {
 		e.runtime.terminate(runtimeGrace)
 		e.shutDown(reason, deadline)
 	}
-	return e.api.Close()
+	return errors.Join(e.api.Close(), os.RemoveAll(e.temporary))
 }

@@ -56,6 +56,7 @@ var echo = start(func(_ context.Context, event []byte) ([]byte, error) { return 
 // functions maps a name to a function of the tests.
 var functions = map[string]func(){
 	"echo": echo,
+	"ok":   start(func(context.Context, []byte) ([]byte, error) { return []byte(`{"statusCode":200}`), nil }),
 	"context": start(func(ctx context.Context, _ []byte) ([]byte, error) {
 		lc, _ := lambdacontext.FromContext(ctx)
 		deadline, _ := ctx.Deadline()

@@ -38,6 +38,7 @@ var extensions = map[string]func(){
 		wait()
 	},
 	"intruder": intrude,
+	"guard":    guard,
 }
 
 // callExtension calls the Extensions API with headers, which are names and values in turn.
