@@ -22,6 +22,10 @@ type Deployment struct {
 	Credential http.Header
 	// Tier is the tier of the caller. Empty means the default tier.
 	Tier string
+	// APIKey and Token are a valid API key and a valid token, for the rows about them.
+	APIKey, Token string
+	// DomainURL is the URL of a custom domain of one of the APIs.
+	DomainURL string
 	// SuspendedKey is an API key that is suspended.
 	SuspendedKey string
 	// Origin is an origin whose pages may read answers, for preflights. Empty means an origin that only
@@ -68,6 +72,12 @@ func (d *Deployment) has(n Need) bool {
 		return d.LayerURL != ""
 	case NeedAnyURL:
 		return len(d.urls()) > 0
+	case NeedDomainURL:
+		return d.DomainURL != ""
+	case NeedAPIKey:
+		return d.APIKey != ""
+	case NeedToken:
+		return d.Token != ""
 	case NeedSuspendedKey:
 		return d.SuspendedKey != ""
 	case NeedResources:

@@ -17,6 +17,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/lambda"
 
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/local/checkout/checkouttest"
 	"github.com/weir-limits/weir/local/verify"
 )
@@ -35,12 +36,18 @@ var faults = []struct {
 	{"no response for UNAUTHORIZED", "rest-unauthorized", place{apis: removing("UNAUTHORIZED")}},
 	{"a suspended key is unknown to the authorizer", "rest-suspended-key", fronted(rest, anonymous)},
 	{"a preflight counts", "rest-preflight", fronted(rest, charged)},
+	{"an API key is unknown to the authorizer", "rest-api-key", fronted(rest, replacing("X-Api-Key", func(value string) bool { return value == validKey }, caller.NewAPIKey()))},
+	{"tokens are ignored", "rest-token", fronted(rest, replacing("Authorization", isToken, ""))},
 	{"no field with the limit", "http-allowed-fields", fronted(httpAPI, without("RateLimit-Policy"))},
 	{"401 without a challenge", "http-unauthorized", fronted(httpAPI, without("X-Amzn-Remapped-Www-Authenticate"))},
 	{"a suspended key is unknown to the handler", "http-suspended-key", fronted(httpAPI, anonymous)},
 	{"a preflight of the HTTP API counts", "http-preflight", fronted(httpAPI, charged)},
+	{"an unknown API key is ignored by the handler", "http-api-key", fronted(httpAPI, replacing("X-Api-Key", isNewKey, ""))},
+	{"a token is invalid for the handler", "http-token", fronted(httpAPI, replacing("Authorization", isToken, "Bearer e30.e30.e30"))},
 	{"the function URL drops a field", "function-url-allowed-fields", fronted(functionURL, without("X-RateLimit-Reset"))},
 	{"the layer drops a field", "layer-allowed-fields", fronted(layerURL, without("RateLimit"))},
+	{"the base path of the domain is unknown", "custom-domain", fronted(domain, without("RateLimit-Policy"))},
+	{"costs are not settled", "settlement", unsettledPlace},
 	{"caching on", "rest-not-cached", place{authorizer: cached}},
 	{"one request too many is admitted", "limit-exact", place{authorizer: lenient}},
 	{"403 instead of 429", "rest-refused-status", denied(func(p map[string]any) { delete(p, "StatusCode") })},
@@ -114,17 +121,120 @@ func TestRun_malformedPath(t *testing.T) {
 
 // A deployment without an issuer ignores tokens. No row fails.
 func TestRun_issuerless(t *testing.T) {
-	results := verified(t, place{issuerless: true}.open(t))
+	d := place{issuerless: true}.open(t)
+	d.Token = ""
+	results := verified(t, d)
 	if failed := ids(results, verify.Fail); len(failed) > 0 || !slices.Contains(ids(results, verify.Pass), "rest-unauthorized") {
 		t.Errorf("failed rows: got %q, want none, and rest-unauthorized passed\n%s", failed, failures(results))
 	}
+}
+
+// Each way in which a credential can be wrong fails its row: a valid one is refused, or any other is accepted.
+func TestRun_credentials(t *testing.T) {
+	unknown := func(field string, is func(string) bool, value string) place {
+		return fronted(rest, replacing(field, is, value))
+	}
+	for row, places := range map[string][]place{
+		"rest-api-key": {unknown("X-Api-Key", isNewKey, ""), unknown("X-Api-Key", func(v string) bool { return v == validKey }, "weir_unknown")},
+		"rest-token":   {unknown("Authorization", isToken, ""), unknown("Authorization", isToken, "Bearer e30.e30.e30")},
+	} {
+		for i, p := range places {
+			if failed := ids(verified(t, p.open(t)), verify.Fail); !slices.Equal(failed, []string{row}) {
+				t.Errorf("%s, fault %d: got failed rows %q, want this one", row, i, failed)
+			}
+		}
+	}
+	d := place{}.open(t)
+	d.APIKey, d.Token = "", ""
+	for _, r := range verified(t, d) {
+		if (strings.HasSuffix(r.Row, "-api-key") || strings.HasSuffix(r.Row, "-token")) && r.Outcome != verify.Skip && r.Row != "rest-suspended-key" {
+			t.Errorf("%s without a credential: got %+v, want a skip", r.Row, r)
+		}
+	}
+}
+
+// A domain whose API has other counters fails its row, and so does one without the fields. What proves nothing is skipped.
+func TestRun_domain(t *testing.T) {
+	other := place{}.open(t)
+	for name, c := range map[string]struct {
+		change func(*verify.Deployment)
+		want   verify.Outcome
+	}{
+		"the same counters":  {func(*verify.Deployment) {}, verify.Pass},
+		"other counters":     {func(d *verify.Deployment) { d.DomainURL = other.URL }, verify.Fail},
+		"no answer":          {func(d *verify.Deployment) { d.DomainURL = "http://127.0.0.1:1" }, verify.Fail},
+		"no domain":          {func(d *verify.Deployment) { d.DomainURL = "" }, verify.Skip},
+		"cached decisions":   {func(d *verify.Deployment) { *d = *place{authorizer: cached}.open(t) }, verify.Skip},
+		"a fast limit":       {func(d *verify.Deployment) { d.Clock = hurried(d.Clock) }, verify.Skip},
+		"a used-up limit":    {func(d *verify.Deployment) { d.MaxWait = 0; verified(t, d) }, verify.Skip},
+		"no rules to select": {func(d *verify.Deployment) { d.Rules = nil }, verify.Skip},
+	} {
+		d := place{}.open(t)
+		c.change(d)
+		if got := outcome(t, d, "custom-domain"); got.Outcome != c.want {
+			t.Errorf("%s: got %+v, want %s", name, got, c.want)
+		}
+	}
+}
+
+// A limit that refunds nothing fails its row. What proves nothing is skipped.
+func TestRun_settlement(t *testing.T) {
+	missing := fronted(rest, func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == settledPath {
+				http.NotFound(w, r)
+				return
+			}
+			h.ServeHTTP(w, r)
+		})
+	})
+	for name, c := range map[string]struct {
+		place  place
+		change func(*verify.Deployment)
+		want   verify.Outcome
+		reason string
+	}{
+		"settled by the handler":   {place{}, func(*verify.Deployment) {}, verify.Pass, ""},
+		"settled by nothing":       {unsettledPlace, func(*verify.Deployment) {}, verify.Fail, ""},
+		"not awaited":              {unsettledPlace, func(d *verify.Deployment) { d.MaxWait = 0 }, verify.Skip, "was not awaited"},
+		"a fast limit":             {unsettledPlace, func(d *verify.Deployment) { d.Clock = hurried(d.Clock) }, verify.Skip, "regains a request in 2m0s"},
+		"the window ends":          {unsettledPlace, longWaits, verify.Skip, "a window of the limit ended"},
+		"cached decisions":         {place{authorizer: cached}, func(*verify.Deployment) {}, verify.Skip, "do not change X-RateLimit-Remaining"},
+		"requests that fail":       {missing, func(*verify.Deployment) {}, verify.Skip, "no success"},
+		"rules without such limit": {place{}, func(d *verify.Deployment) { d.Path = "/api/v1/search" }, verify.Skip, "the rules have no GET endpoint"},
+	} {
+		d := c.place.open(t)
+		c.change(d)
+		if got := outcome(t, d, "settlement"); got.Outcome != c.want || !strings.Contains(got.Reason, c.reason) {
+			t.Errorf("%s: got %+v, want %s with the reason %q", name, got, c.want, c.reason)
+		}
+	}
+}
+
+// longWaits makes each wait an hour long.
+func longWaits(d *verify.Deployment) {
+	wait := d.Wait
+	d.Wait = func(ctx context.Context, _ time.Duration) error { return wait(ctx, time.Hour) }
+}
+
+// hurried returns a clock on which an hour passes between two readings.
+func hurried(clock func() time.Time) func() time.Time {
+	var readings atomic.Int64
+	return func() time.Time { return clock().Add(time.Duration(readings.Add(1)) * time.Hour) }
+}
+
+// outcome runs all rows and returns the result of one.
+func outcome(t *testing.T, d *verify.Deployment, row string) verify.Result {
+	t.Helper()
+	results := verified(t, d)
+	return results[slices.IndexFunc(results, func(r verify.Result) bool { return r.Row == row })]
 }
 
 // If the store did not decide some requests of a burst, the row about the exact limit reports it.
 func TestRun_degradedBurst(t *testing.T) {
 	p := fronted(rest, func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if strings.Contains(r.URL.Path, "items") {
+			if strings.Contains(r.URL.Path, "items/weir-verify") {
 				w.Header().Set("Weir-Degraded", "store_timeout")
 			}
 			h.ServeHTTP(w, r)
@@ -258,7 +368,7 @@ func afterFirst(status int) place {
 	var items atomic.Int64
 	return fronted(rest, func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if strings.Contains(r.URL.Path, "items") && items.Add(1) > 1 {
+			if strings.Contains(r.URL.Path, "items/weir-verify") && items.Add(1) > 1 {
 				w.WriteHeader(status)
 				_, _ = w.Write([]byte(`{"error":"subject_busy"}`))
 				return
@@ -426,6 +536,38 @@ func anonymous(h http.Handler) http.Handler {
 	})
 }
 
+// replacing replaces the values of a field for which is returns true. An empty value removes the field.
+func replacing(field string, is func(string) bool, value string) func(http.Handler) http.Handler {
+	return func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if is(r.Header.Get(field)) {
+				if r.Header.Set(field, value); value == "" {
+					r.Header.Del(field)
+				}
+			}
+			h.ServeHTTP(w, r)
+		})
+	}
+}
+
+// isToken reports whether a field has a token with a signature, and isNewKey whether it has a new API key.
+func isToken(value string) bool { return strings.Count(value, ".") == 2 }
+func isNewKey(value string) bool {
+	return value != validKey && len(value) == len(validKey)
+}
+
+// unsettledPlace settles no costs: neither the handler nor the subscription of the log does.
+var unsettledPlace = place{handler: unsettled, apis: func(r resources) {
+	r.each("AWS::Logs::SubscriptionFilter", func(id string, _ map[string]any) { delete(r, id) })
+}}
+
+// unsettled removes the receipt from events, so the handler settles nothing.
+func unsettled(h lambda.Handler) lambda.Handler {
+	return function(func(ctx context.Context, event []byte) ([]byte, error) {
+		return h.Invoke(ctx, bytes.Replace(event, []byte(`"receipt":`), []byte(`"unknown":`), 1))
+	})
+}
+
 // charged sends a GET request for each preflight.
 func charged(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -471,12 +613,12 @@ func lenient(h lambda.Handler) lambda.Handler {
 	return busy(function(func(ctx context.Context, event []byte) ([]byte, error) {
 		mu.Lock()
 		defer mu.Unlock()
-		if admitted != nil && !once && bytes.Contains(event, []byte("items")) {
+		if admitted != nil && !once && bytes.Contains(event, []byte("items/weir-verify")) {
 			once = true
 			return admitted, nil
 		}
 		policy, err := h.Invoke(ctx, event)
-		if bytes.Contains(event, []byte("items")) {
+		if bytes.Contains(event, []byte("items/weir-verify")) {
 			admitted = policy
 		}
 		return policy, err

@@ -25,6 +25,7 @@ import (
 	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/checkout/checkouttest"
 	"github.com/weir-limits/weir/local/command/commandtest"
@@ -38,6 +39,7 @@ type place struct {
 	apis       func(resources) // changes the template of the APIs
 	resources  func(resources) // changes the template whose resources the rows read
 	authorizer func(lambda.Handler) lambda.Handler
+	handler    func(lambda.Handler) lambda.Handler
 	// fronts receive the requests to a URL before the API does, by the name of the URL.
 	fronts map[string]func(http.Handler) http.Handler
 	// denied reports that the policy of the functions denies the calls of the store.
@@ -56,6 +58,7 @@ const (
 	httpAPI     = "http"
 	functionURL = "function-url"
 	layerURL    = "layer"
+	domain      = "domain"
 )
 
 // resources are the resources of a template, by logical ID.
@@ -98,8 +101,33 @@ func changed(t *testing.T, c checkout.Checkout, name string, change func(resourc
 // start is the time of the first request. It is a whole second, so that waits in whole seconds are exact.
 var start = time.Date(2100, 3, 4, 12, 0, 30, 0, time.UTC)
 
-// suspendedKey is the API key of a suspended record.
+// suspendedKey is the API key of a suspended record, and validKey that of another record.
 const suspendedKey = "weir-suspended"
+
+var validKey = caller.NewAPIKey()
+
+// settledPath is the path of an endpoint whose limit counts failures.
+const settledPath = "/api/v1/items/settled"
+
+// placeRules returns the sample rules and one rule whose requests are settled, and which no other rule matches. It
+// writes their document.
+func placeRules(t *testing.T, c checkout.Checkout) *rules.Rules {
+	t.Helper()
+	document, err := os.ReadFile(c.Path("functions", "rules.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	document = bytes.Replace(document, []byte("/api/v1/items/{id}"), []byte("/api/v1/items/weir-verify"), 1)
+	settled := `"rules": [{"endpoint": "` + settledPath + `", "method": "GET", "limits": {"*": {"name": "settled", "requests": 30, "window": "1h", "count": "failures"}}},`
+	document = bytes.Replace(document, []byte(`"rules": [`), []byte(settled), 1)
+	parsed, err := checkout.ParseRules(document)
+	if err := errors.Join(err, os.WriteFile(rulesFile(c), document, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return parsed
+}
+
+func rulesFile(c checkout.Checkout) string { return c.Path(".weir", "rules.json") }
 
 // open starts the place and returns it as a deployment.
 func (p place) open(t *testing.T) *verify.Deployment {
@@ -123,9 +151,13 @@ func (p place) open(t *testing.T) *verify.Deployment {
 		t.Cleanup(server.Close)
 		return server.URL
 	}
+	token, err := c.Token("vera", "", time.Until(start)+time.Hour, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return &verify.Deployment{
 		URL: url(rest, apis[0]), HTTPURL: url(httpAPI, apis[1]), FunctionURL: url(functionURL, apis[1]), LayerURL: url(layerURL, apis[1]),
-		Rules: sampleRules(t, c), SuspendedKey: suspendedKey, Origin: "https://app.example", Resources: read, Faults: f, MaxWait: time.Minute, Clock: clock.Now,
+		DomainURL: url(domain, apis[0]), Rules: placeRules(t, c), SuspendedKey: suspendedKey, APIKey: validKey, Token: token, Origin: "https://app.example", Resources: read, Faults: f, MaxWait: time.Minute, Clock: clock.Now,
 		Wait: func(_ context.Context, d time.Duration) error {
 			if !p.stopped {
 				clock.Wait(d)
@@ -162,8 +194,15 @@ func (p place) gateway(t *testing.T, c checkout.Checkout, f *functions, clock fu
 		if err != nil {
 			t.Fatal(err)
 		}
-		handlers[function.ID] = lambdahttp.NewHandler(e, sample.New(e))
-		if function.Environment["WEIR_FUNCTION"] == "authorizer" {
+		h := lambdahttp.NewHandler(e, sample.New(e))
+		if p.handler != nil {
+			h = p.handler(h)
+		}
+		handlers[function.ID] = h
+		switch function.Environment["WEIR_FUNCTION"] {
+		case "settle":
+			handlers[function.ID] = lambdahttp.NewSettle(e)
+		case "authorizer":
 			h := lambdahttp.NewAuthorizer(e)
 			if p.authorizer != nil {
 				h = p.authorizer(h)
@@ -184,11 +223,14 @@ func (p place) variables(t *testing.T, c checkout.Checkout) map[string]string {
 	if _, err := c.Seed(); err != nil {
 		t.Fatal(err)
 	}
+	placeRules(t, c)
 	secret, err := os.ReadFile(c.APIKeySecretFile())
 	if err != nil {
 		t.Fatal(err)
 	}
-	records, err := json.Marshal([]caller.Record{{ID: "suspended", Hash: caller.HashAPIKey(secret, suspendedKey), Suspended: true}})
+	records, err := json.Marshal([]caller.Record{
+		{ID: "suspended", Hash: caller.HashAPIKey(secret, suspendedKey), Suspended: true}, {ID: "valid", Hash: caller.HashAPIKey(secret, validKey)},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +238,7 @@ func (p place) variables(t *testing.T, c checkout.Checkout) map[string]string {
 		t.Fatal(err)
 	}
 	all := map[string]string{
-		"STORE": "memory", "NAMESPACE": "test", "RULES_FILE": c.Path("functions", "rules.json"), "WEIR_LOCAL": "true", "CORS_ORIGINS": "https://app.example",
+		"STORE": "memory", "NAMESPACE": "test", "RULES_FILE": rulesFile(c), "WEIR_LOCAL": "true", "CORS_ORIGINS": "https://app.example",
 		"JWKS": c.PublicKeysFile(), "JWT_ISSUER": checkout.Issuer, "JWT_AUDIENCE": checkout.Audience, "JWT_ALGORITHMS": string(checkout.Algorithm),
 		"API_KEYS_FILE": c.APIKeysFile(), "API_KEY_SECRET_FILE": c.APIKeySecretFile(), "SUBJECT_KEY_FILE": c.SubjectKeyFile(),
 	}

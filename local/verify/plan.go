@@ -33,6 +33,8 @@ type Target struct {
 	Recovery time.Duration
 	// ends reports that the whole limit is available again at the end of a fixed window.
 	ends bool
+	// bucket reports that the limit regains requests steadily. settles reports that it refunds or releases a success.
+	bucket, settles bool
 }
 
 // Plan is what a run tests and sends.
@@ -40,6 +42,8 @@ type Plan struct {
 	// Exact is the endpoint whose limit is counted exactly. Quick is the one that recovers first. nil
 	// means that no limit is suitable.
 	Exact, Quick *Target
+	// Settled is the endpoint whose requests are settled, or nil.
+	Settled *Target
 	// Path is the path of requests that exhaust no limit. It is empty if there is none in the rules.
 	Path string
 	// Requests is the maximum number of requests.
@@ -54,7 +58,11 @@ func (d *Deployment) Plan(rows []Row) *Plan {
 	p := &Plan{Path: d.Path, deployment: d, rows: rows}
 	var targets []Target
 	for _, path := range d.paths() {
-		switch t, ok := d.target(path); {
+		t, ok := d.target(path)
+		if t.settles && (p.Settled == nil || t.Refill > p.Settled.Refill) {
+			p.Settled = &t
+		}
+		switch {
 		case ok:
 			targets = append(targets, t)
 		case t.Limit != "" && p.Path == "":
@@ -126,6 +134,8 @@ func (p *Plan) missing(r Row) string {
 	switch {
 	case (r.Cost.Burst || r.Cost.Exhaust) && p.Exact == nil:
 		return fmt.Sprintf("the rules have no GET endpoint whose smallest limit counts one caller, admits at most %d requests and recovers within %s; choose another --path or --tier", maxCapacity, maxRecovery)
+	case r.Cost.Settles && p.Settled == nil:
+		return "the rules have no GET endpoint whose smallest limit counts failures or requests in flight of one caller; choose another --path or --tier"
 	case r.Cost.Requests > 0 && p.Path == "":
 		return "the rules limit no GET requests; choose a --path"
 	}
@@ -180,9 +190,11 @@ func (d *Deployment) target(path string) (t Target, ok bool) {
 	rate, capacity := first.Limit.Rate.WithDefaults(), capacityOf(*first)
 	t = Target{Path: path, Limit: first.Limit.Name, Capacity: int(capacity), Recovery: rate.Span(), ends: rate.Algorithm == algo.FixedWindow}
 	t.Refill = time.Duration(int64(rate.Span()) / rate.Requests * first.Cost)
-	if hasBurst(rate) {
+	if t.bucket = hasBurst(rate); t.bucket {
 		t.Recovery = t.Refill
 	}
+	of := first.Limit.Count.Of
+	t.settles = !first.Limit.Global && (of == limiter.CountFailures || of == limiter.CountConcurrent) && capacity > settleRequests+1
 	return t, !first.Limit.Global && first.Limit.Count == (limiter.Count{}) && capacity > 0 && capacity <= maxCapacity && (t.Recovery <= maxRecovery || d.Path != "")
 }
 

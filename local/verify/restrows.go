@@ -186,6 +186,20 @@ var authorizerFailure = Row{
 		if a.status != http.StatusServiceUnavailable || a.header.Get(contract.FieldRetryAfter) == "" {
 			return failed("503 with Retry-After", a.summary(), a.String())
 		}
+		s.broke = true
 		return passed("503 with Retry-After", "503")
 	},
 }
+
+// authorizerMetric follows authorizerFailure, whose requests the metric counts.
+var authorizerMetric = func() Row {
+	r := byAccount("authorizer-metric", "A metric filter of the access log counts the requests whose authorizer failed.", "the alarm `authorizer-failed`, after the requests of `rest-authorizer-failure`", NeedREST, NeedFaults)
+	check := r.Check
+	r.Check = func(ctx context.Context, s *session) Observation {
+		if !s.broke {
+			return skipped("the authorizer was not made to fail")
+		}
+		return check(ctx, s)
+	}
+	return r
+}()

@@ -34,6 +34,9 @@ const (
 	NeedFunctionURL  Need = "`--function-url`"
 	NeedLayerURL     Need = "`--layer-url`"
 	NeedAnyURL       Need = "a URL"
+	NeedDomainURL    Need = "`--domain-url`"
+	NeedAPIKey       Need = "`$WEIR_API_KEY`"
+	NeedToken        Need = "`$WEIR_TOKEN`"
 	NeedSuspendedKey Need = "`$WEIR_SUSPENDED_API_KEY`"
 	NeedResources    Need = "`--template` or `--stack`"
 	NeedStack        Need = "`--stack`"
@@ -45,6 +48,7 @@ const (
 type Cost struct {
 	Requests int  // independent of the rules
 	Exhaust  bool // the test also sends as many requests as a limit admits, and some more
+	Settles  bool // the test needs a limit whose requests are settled
 	Burst    bool // the test uses the answers to a burst that exhausts a limit; all rows share one burst
 }
 

@@ -10,10 +10,12 @@ func Rows() []Row {
 		rows = append(rows, u.answers())
 	}
 	rows = append(rows, storeDecides)
-	rows = append(rows, restAPI.allowedRows()...)
-	rows = append(rows, httpAPI.allowedRows()...)
+	for _, u := range []surface{restAPI, httpAPI} {
+		rows = append(rows, u.allowedRows()...)
+		rows = append(rows, u.acceptedRows()...)
+	}
 	rows = append(rows, functionURL.allowedFields(), layerURL.allowedFields())
-	rows = append(rows, notCached, limitExact)
+	rows = append(rows, customDomain, settlement, notCached, limitExact)
 	rows = append(rows, restRefusedRows...)
 	for _, u := range []surface{httpAPI, functionURL, layerURL} {
 		rows = append(rows, u.refusedRow())
@@ -21,7 +23,7 @@ func Rows() []Row {
 	rows = append(rows, retryAfter)
 	rows = append(rows, resourceRows...)
 	rows = append(rows, accountRows...)
-	rows = append(rows, authorizerFailure)
+	rows = append(rows, authorizerFailure, authorizerMetric)
 	rows = append(rows, handRows...)
 	for i, r := range rows {
 		rows[i].After = slices.Concat(answerRows(r), r.After)

@@ -44,6 +44,26 @@ func (s *session) patient(ctx context.Context, r request) answer {
 	return s.send(ctx, r)
 }
 
+// countingCost is the number of requests of notCounting.
+const countingCost = 3
+
+// notCounting returns the reason why equal answers prove nothing, or "": the first URL must count each request. An API
+// that caches the results of its authorizer repeats an answer.
+func (s *session) notCounting(ctx context.Context) string {
+	if s.counting == nil {
+		values := map[string]bool{}
+		for _, a := range s.sendAll(ctx, s.get(s.urls()[0], s.plan.Path), countingCost) {
+			values[a.header.Get(contract.FieldRemaining)] = true
+		}
+		several := len(values) > 1
+		s.counting = &several
+	}
+	if !*s.counting {
+		return "requests to " + s.plan.Path + " do not change X-RateLimit-Remaining"
+	}
+	return ""
+}
+
 // burst has the answers to requests that were sent at once, and the answer to the request before them.
 type burst struct {
 	before    answer

@@ -31,11 +31,13 @@ const (
 // session sends the requests of a run. Rows share its samples, so that each limit is exhausted once.
 type session struct {
 	*Deployment
-	plan   *Plan
-	client *http.Client
-	sent   int
-	probes map[string]answer // by URL
-	burst  *burst            // of the first URL
+	plan     *Plan
+	client   *http.Client
+	sent     int
+	probes   map[string]answer // by URL
+	burst    *burst            // of the first URL
+	counting *bool             // whether the first URL counts each request; nil if that is unknown
+	broke    bool              // the authorizer was made to fail, and requests were answered meanwhile
 }
 
 func newSession(p *Plan) *session {

@@ -34,7 +34,7 @@ func verifyCommand() *cobra.Command {
 		Long: "Test a deployment: whether its limits are exact, whether refusals have the right status, fields and body, and more. " +
 			"Each row of the output is one fact. A row that fails shows the answer of the deployment. A row that does not apply is skipped with the reason. The table in infra/LIMITATIONS.md lists the rows, and infra/VERIFY.md describes the command.\n\n" +
 			"The command sends GET requests and preflights: about 250 with the sample rules. It prints the maximum number first. It exhausts limits of its caller, and no limit that all callers share. " +
-			"The caller is anonymous unless $" + tokenVariable + " or $" + apiKeyVariable + " has a credential. $" + suspendedKeyVariable + " has an API key that is suspended.\n\n" +
+			"The caller is anonymous unless $" + tokenVariable + " or $" + apiKeyVariable + " has a credential, which has rows of its own. $" + suspendedKeyVariable + " has an API key that is suspended.\n\n" +
 			"With URLs only, the command needs no AWS credentials. With --stack, it also reads the stack, its resources, its metrics and its logs with the AWS configuration (AWS_PROFILE, AWS_REGION). It changes nothing without --write. " +
 			"--json and --report remove account ids, names of resources, hosts, addresses, users and credentials. " +
 			"The exit status is 0 if no row failed and at least one passed, and 1 otherwise.",
@@ -52,6 +52,7 @@ func verifyCommand() *cobra.Command {
 	f.StringVar(&v.HTTPURL, "http-url", "", "the URL of the HTTP API (output HttpUrl)")
 	f.StringVar(&v.FunctionURL, "function-url", "", "the URL of a function that calls the limiter")
 	f.StringVar(&v.LayerURL, "layer-url", "", "the URL of a function with the layer")
+	f.StringVar(&v.DomainURL, "domain-url", "", "the URL of a custom domain of one of the APIs, with the path of its mapping")
 	f.StringVar(&v.template, "template", "", "a synthesized template, for the rows about resources")
 	f.StringVar(&v.stackName, "stack", "", "a deployed stack, for the rows about its account; its outputs have the URLs")
 	f.StringVar(&v.region, "region", "", "with --stack, the region of the stack; default $AWS_REGION")
@@ -89,7 +90,7 @@ func (v *verifier) run(ctx context.Context) error {
 	if err := v.read(ctx); err != nil {
 		return err
 	}
-	v.Credential = credential()
+	v.Credential, v.Token, v.APIKey = credential(), os.Getenv(tokenVariable), os.Getenv(apiKeyVariable)
 	v.SuspendedKey = os.Getenv(suspendedKeyVariable)
 	v.Waiting = func(d time.Duration, reason string) { fmt.Fprintf(v.log, "waiting %s: %s\n", d, reason) }
 	plan := v.Plan(verify.Rows())
@@ -112,12 +113,12 @@ func (v *verifier) run(ctx context.Context) error {
 func (v *verifier) check() error {
 	given := false
 	for _, f := range []struct{ flag, url string }{
-		{"url", v.URL}, {"http-url", v.HTTPURL}, {"function-url", v.FunctionURL}, {"layer-url", v.LayerURL},
+		{"url", v.URL}, {"http-url", v.HTTPURL}, {"function-url", v.FunctionURL}, {"layer-url", v.LayerURL}, {"domain-url", v.DomainURL},
 	} {
 		if f.url == "" {
 			continue
 		}
-		given = true
+		given = given || f.flag != "domain-url" // a domain is compared with another URL
 		u, err := url.Parse(f.url)
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" {
 			return command.Usage("--%s: got %q, want a URL such as https://abc123.execute-api.eu-central-1.amazonaws.com/dev", f.flag, f.url)

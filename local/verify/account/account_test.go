@@ -50,14 +50,20 @@ func opened(t *testing.T, c *accounttest.Cloud, deployment string) (*accounttest
 		t.Fatal(err)
 	}
 	s.Wait = func(context.Context, time.Duration) error { return nil }
-	for _, name := range []string{"Allowed", "Refused", "RulesVersion"} {
+	for _, name := range []string{"Allowed", "Refused", "RulesVersion", "AuthorizerFailed"} {
 		put(t, c, time.Now(), "Weir/"+deployment, name, 20)
 	}
 	for _, r := range s.Resources() {
 		switch {
 		case r.Type == "AWS::Kinesis::Stream":
 			put(t, c, time.Now(), "AWS/Kinesis", "IncomingRecords", 20, "StreamName", r.Physical)
-		case r.Type == "AWS::Lambda::Function" && strings.HasPrefix(r.ID, "LimitsSigningKeys"):
+		case r.Type == "AWS::Logs::SubscriptionFilter":
+			// Moto would run the function of a subscription.
+			here := &site{t, c, s}
+			subscribe := here.unsubscribe()
+			here.logTo("RestAccess", time.Now(), `{"receipt":"AX8m"}`)
+			subscribe()
+		case r.Type == "AWS::Lambda::Function" && (strings.HasPrefix(r.ID, "LimitsSigningKeys") || strings.HasPrefix(r.ID, "LimitsSettle")):
 			put(t, c, time.Now(), "AWS/Lambda", "Invocations", 20, "FunctionName", r.Physical)
 		}
 	}
@@ -111,8 +117,8 @@ func failing(all map[string]verify.Observation) (failed []string) {
 
 func TestStack_Check(t *testing.T) {
 	for golden, skipped := range map[string][]string{
-		"everything": {"appconfig"},
-		"dynamodb":   {"appconfig", "elasticache-login", "events", "signing-keys-policy", "vpc-policy"},
+		"everything": {"appconfig", "domain-mappings"},
+		"dynamodb":   {"appconfig", "domain-mappings", "elasticache-login", "events", "settlement-subscription", "signing-keys-policy", "vpc-policy", "web-acl"},
 	} {
 		t.Run(golden, func(t *testing.T) {
 			_, s := deployed(t, golden)
@@ -145,9 +151,9 @@ func TestStack_Check_release(t *testing.T) {
 	}
 	for store, want := range map[string]struct{ holds, skipped []string }{
 		"dynamodb": {[]string{"HasRestApi", "NotUsesElastiCache", "HasIssuer"},
-			[]string{"appconfig", "authorizer-methods", "elasticache-login", "events", "signing-keys-policy", "stage-settings", "vpc-policy"}},
+			[]string{"appconfig", "authorizer-methods", "authorizer-metric", "domain-mappings", "elasticache-login", "events", "http-stage-settings", "metric-filters", "settlement-subscription", "signing-keys-policy", "stage-settings", "vpc-policy", "web-acl"}},
 		"elasticache": {[]string{"HasRestApi", "UsesElastiCache", "HasIssuer", "HasIssuerUsesElastiCache"},
-			[]string{"appconfig", "authorizer-methods", "events", "stage-settings"}},
+			[]string{"appconfig", "authorizer-methods", "authorizer-metric", "domain-mappings", "events", "http-stage-settings", "metric-filters", "settlement-subscription", "stage-settings", "web-acl"}},
 	} {
 		t.Run(store, func(t *testing.T) {
 			c := accounttest.Start(t)
@@ -192,7 +198,7 @@ func TestStack_Check_silent(t *testing.T) {
 	}
 	s.Wait = func(context.Context, time.Duration) error { return nil }
 	s.Status = "UPDATE_ROLLBACK_COMPLETE"
-	want := []string{"deploy", "elasticache-login", "events", "metrics", "signing-keys-policy"}
+	want := []string{"authorizer-metric", "deploy", "elasticache-login", "events", "metrics", "signing-keys-policy"}
 	if got := failing(checkAll(t, s)); !slices.Equal(got, want) {
 		t.Errorf("failing rows: got %v, want %v", got, want)
 	}

@@ -11,6 +11,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/apigateway"
 	apis "github.com/aws/aws-sdk-go-v2/service/apigateway/types"
+	"github.com/aws/aws-sdk-go-v2/service/apigatewayv2"
+	webs "github.com/aws/aws-sdk-go-v2/service/apigatewayv2/types"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
 	logs "github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs/types"
@@ -19,6 +21,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	functions "github.com/aws/aws-sdk-go-v2/service/lambda/types"
+	"github.com/aws/aws-sdk-go-v2/service/wafv2"
+	firewalls "github.com/aws/aws-sdk-go-v2/service/wafv2/types"
 
 	"github.com/weir-limits/weir/local/verify/account"
 	"github.com/weir-limits/weir/local/verify/account/accounttest"
@@ -55,6 +59,29 @@ var stackFaults = []fault{
 	{"no recovery", func(s *site) func() { return change(false, true, s.setRecovery) }, []string{"records-table"}, "no point-in-time recovery"},
 	{"rule disabled", (*site).disableRule, []string{"insight-rule"}, "got DISABLED, want ENABLED"},
 	{"dashboard without the search", (*site).emptyDashboard, []string{"dashboard"}, "no SEARCH"},
+	{"throttle of the HTTP stage changed", func(s *site) func() {
+		return s.changeHTTPStage(func(in *apigatewayv2.CreateStageInput) { in.DefaultRouteSettings.ThrottlingRateLimit = aws.Float64(5) })
+	}, []string{"http-stage-settings"}, "got 5, want 600"},
+	{"a route with a throttle", func(s *site) func() {
+		return s.changeHTTPStage(func(in *apigatewayv2.CreateStageInput) {
+			in.RouteSettings = map[string]webs.RouteSettings{"GET /api/v1/search": {ThrottlingRateLimit: aws.Float64(5)}}
+		})
+	}, []string{"http-stage-settings"}, "GET /api/v1/search"},
+	{"no access log of the HTTP stage", func(s *site) func() {
+		return s.changeHTTPStage(func(in *apigatewayv2.CreateStageInput) { in.AccessLogSettings = nil })
+	}, []string{"http-stage-settings"}, "AccessLogSettings"},
+	{"metric filter with another pattern", func(s *site) func() {
+		return s.changeMetricFilter(func(in *cloudwatchlogs.PutMetricFilterInput) { in.FilterPattern = aws.String("ERROR") })
+	}, []string{"metric-filters"}, "got ERROR"},
+	{"metric filter of another metric", func(s *site) func() {
+		return s.changeMetricFilter(func(in *cloudwatchlogs.PutMetricFilterInput) {
+			in.MetricTransformations[0].MetricName = aws.String("Other")
+		})
+	}, []string{"metric-filters"}, "got Other"},
+	{"no metric filter", func(s *site) func() {
+		return s.changeMetricFilter(func(in *cloudwatchlogs.PutMetricFilterInput) { in.FilterName = nil })
+	}, []string{"metric-filters"}, "none of 0 filters"},
+	{"a domain with an unknown base path", (*site).mapDomain, []string{"domain-mappings"}, `BASE_PATH is "", want /v1 among its paths`},
 	{"error in the log", func(s *site) func() {
 		s.log(time.Now(), `{"level":"WARN","msg":"subject hash key not read; this environment uses a random key"}`)
 		return nil
@@ -70,6 +97,18 @@ var cacheFaults = []fault{
 	{"login denied", func(s *site) func() { return s.count("Weir/dev", "Degraded", 40) }, []string{"elasticache-login"}, "40 of 40 decisions without the store"},
 	{"an event dropped", func(s *site) func() { return s.count("Weir/dev", "EventsDropped", 1) }, []string{"events"}, "20 events in the stream, 1 dropped"},
 	{"rules rejected", func(s *site) func() { return s.count("Weir/dev", "RulesRefused", 1) }, []string{"appconfig"}, "1 rejected documents"},
+	{"no web ACL", (*site).disassociate, []string{"web-acl"}, "no web ACL protects it"},
+	{"web ACL that blocks later", (*site).raiseACL, []string{"web-acl"}, "got 9e+06, want 2000"},
+	{"subscription deleted", (*site).unsubscribe, []string{"settlement-subscription"}, "none of 0 filters"},
+	{"subscription of other lines", func(s *site) func() { return change("ERROR", `{ $.receipt != "-" }`, s.subscribe) }, []string{"settlement-subscription"}, "got ERROR"},
+	{"logs may not invoke the function", (*site).forbidLogs, []string{"settlement-subscription"}, "does not permit CloudWatch Logs"},
+	{"lines not settled", func(s *site) func() {
+		return s.count("AWS/Lambda", "Invocations", -20, "FunctionName", s.physical("LimitsSettle"))
+	}, []string{"settlement-subscription"}, "0 invocations"},
+	{"settling fails", func(s *site) func() {
+		return s.count("AWS/Lambda", "Errors", 1, "FunctionName", s.physical("LimitsSettle"))
+	}, []string{"settlement-subscription"}, "20 invocations, 1 of them failed"},
+	{"settlements lost", func(s *site) func() { return s.count("Weir/dev", "SettlementsLost", 3) }, []string{"settlement-subscription"}, "3 settlements lost"},
 	{"signing keys not written", func(s *site) func() {
 		return s.count("AWS/Lambda", "Errors", 1, "FunctionName", s.physical("LimitsSigningKeys"))
 	}, []string{"signing-keys-policy"}, "2 of 20 invocations failed, among them the last"},
@@ -296,9 +335,124 @@ func (s *site) count(namespace, name string, value float64, dimension ...string)
 // log adds a line to the log of the authorizer.
 func (s *site) log(at time.Time, line string) {
 	s.Helper()
-	client, group, stream := cloudwatchlogs.NewFromConfig(s.cloud.Config()), s.physical("LimitsAuthorizerLogs"), "stream"
+	s.logTo("LimitsAuthorizerLogs", at, line)
+}
+
+// logTo adds a line to a log.
+func (s *site) logTo(prefix string, at time.Time, line string) {
+	s.Helper()
+	client, group, stream := cloudwatchlogs.NewFromConfig(s.cloud.Config()), s.physical(prefix), "stream"
 	_, err := client.CreateLogStream(s.Context(), &cloudwatchlogs.CreateLogStreamInput{LogGroupName: &group, LogStreamName: &stream})
 	s.check(err)
 	_, err = client.PutLogEvents(s.Context(), &cloudwatchlogs.PutLogEventsInput{LogGroupName: &group, LogStreamName: &stream, LogEvents: []logs.InputLogEvent{{Message: &line, Timestamp: aws.Int64(at.UnixMilli())}}})
 	s.check(err)
+}
+
+// changeHTTPStage replaces the stage of the HTTP API.
+func (s *site) changeHTTPStage(spoil func(*apigatewayv2.CreateStageInput)) (undo func()) {
+	client, api, name := apigatewayv2.NewFromConfig(s.cloud.Config()), aws.String(s.physical("Http36EFD62B")), aws.String("$default")
+	former, err := client.GetStage(s.Context(), &apigatewayv2.GetStageInput{ApiId: api, StageName: name})
+	s.check(err)
+	return change(spoil, func(*apigatewayv2.CreateStageInput) {}, func(change func(*apigatewayv2.CreateStageInput)) {
+		settings := *former.DefaultRouteSettings
+		in := &apigatewayv2.CreateStageInput{ApiId: api, StageName: name, AccessLogSettings: former.AccessLogSettings, DefaultRouteSettings: &settings}
+		change(in)
+		_, err := client.DeleteStage(s.Context(), &apigatewayv2.DeleteStageInput{ApiId: api, StageName: name})
+		s.check(err)
+		_, err = client.CreateStage(s.Context(), in)
+		s.check(err)
+	})
+}
+
+// changeMetricFilter replaces the metric filter of failed authorizers. It deletes the filter if spoil removes its name.
+func (s *site) changeMetricFilter(spoil func(*cloudwatchlogs.PutMetricFilterInput)) (undo func()) {
+	client, group := cloudwatchlogs.NewFromConfig(s.cloud.Config()), aws.String(s.physical("RestAccess"))
+	found, err := client.DescribeMetricFilters(s.Context(), &cloudwatchlogs.DescribeMetricFiltersInput{LogGroupName: group})
+	s.check(err)
+	f := found.MetricFilters[0]
+	return change(spoil, func(*cloudwatchlogs.PutMetricFilterInput) {}, func(change func(*cloudwatchlogs.PutMetricFilterInput)) {
+		_, err := client.DeleteMetricFilter(s.Context(), &cloudwatchlogs.DeleteMetricFilterInput{LogGroupName: group, FilterName: f.FilterName})
+		s.check(err)
+		in := &cloudwatchlogs.PutMetricFilterInput{LogGroupName: group, FilterName: f.FilterName, FilterPattern: f.FilterPattern, MetricTransformations: slices.Clone(f.MetricTransformations)}
+		if change(in); in.FilterName != nil {
+			_, err = client.PutMetricFilter(s.Context(), in)
+			s.check(err)
+		}
+	})
+}
+
+// mapDomain maps a domain to the HTTP API.
+func (s *site) mapDomain() (undo func()) {
+	client, domain := apigatewayv2.NewFromConfig(s.cloud.Config()), aws.String("api.example.com")
+	_, err := client.CreateDomainName(s.Context(), &apigatewayv2.CreateDomainNameInput{DomainName: domain})
+	s.check(err)
+	made, err := client.CreateApiMapping(s.Context(), &apigatewayv2.CreateApiMappingInput{ApiId: aws.String(s.physical("Http36EFD62B")), DomainName: domain, Stage: aws.String("$default"), ApiMappingKey: aws.String("v1")})
+	s.check(err)
+	return func() {
+		_, err := client.DeleteApiMapping(s.Context(), &apigatewayv2.DeleteApiMappingInput{ApiMappingId: made.ApiMappingId, DomainName: domain})
+		s.check(err)
+	}
+}
+
+// stageARN returns the ARN of the stage of the REST API.
+func (s *site) stageARN() *string {
+	return aws.String("arn:aws:apigateway:us-east-1::/restapis/" + *s.api() + "/stages/" + s.physical("RestDeploymentStage"))
+}
+
+func (s *site) disassociate() (undo func()) {
+	client, resource := wafv2.NewFromConfig(s.cloud.Config()), s.stageARN()
+	found, err := client.GetWebACLForResource(s.Context(), &wafv2.GetWebACLForResourceInput{ResourceArn: resource})
+	s.check(err)
+	_, err = client.DisassociateWebACL(s.Context(), &wafv2.DisassociateWebACLInput{ResourceArn: resource})
+	s.check(err)
+	return func() {
+		_, err := client.AssociateWebACL(s.Context(), &wafv2.AssociateWebACLInput{ResourceArn: resource, WebACLArn: found.WebACL.ARN})
+		s.check(err)
+	}
+}
+
+// raiseACL raises the limit of the web ACL.
+func (s *site) raiseACL() (undo func()) {
+	client := wafv2.NewFromConfig(s.cloud.Config())
+	return change(int64(9_000_000), 2000, func(limit int64) {
+		found, err := client.GetWebACLForResource(s.Context(), &wafv2.GetWebACLForResourceInput{ResourceArn: s.stageARN()})
+		s.check(err)
+		acl := found.WebACL
+		name, id, _ := strings.Cut(s.physical("WebAcl"), "|")
+		id, _, _ = strings.Cut(id, "|")
+		held, err := client.GetWebACL(s.Context(), &wafv2.GetWebACLInput{Name: &name, Id: &id, Scope: firewalls.ScopeRegional})
+		s.check(err)
+		acl.Rules[0].Statement.RateBasedStatement.Limit = &limit
+		_, err = client.UpdateWebACL(s.Context(), &wafv2.UpdateWebACLInput{Name: &name, Id: &id, Scope: firewalls.ScopeRegional, LockToken: held.LockToken, DefaultAction: acl.DefaultAction, Rules: acl.Rules, VisibilityConfig: acl.VisibilityConfig})
+		s.check(err)
+	})
+}
+
+// subscribe replaces the pattern of the access log's subscription.
+func (s *site) subscribe(pattern string) {
+	client, group := cloudwatchlogs.NewFromConfig(s.cloud.Config()), aws.String(s.physical("RestAccess"))
+	f, err := lambda.NewFromConfig(s.cloud.Config()).GetFunctionConfiguration(s.Context(), &lambda.GetFunctionConfigurationInput{FunctionName: aws.String(s.physical("LimitsSettle"))})
+	s.check(err)
+	_, err = client.PutSubscriptionFilter(s.Context(), &cloudwatchlogs.PutSubscriptionFilterInput{LogGroupName: group, FilterName: s.subscription(), FilterPattern: &pattern, DestinationArn: f.FunctionArn})
+	s.check(err)
+}
+
+func (s *site) subscription() *string { return aws.String("RestAccessSettleLinesDA447AD2") }
+
+func (s *site) unsubscribe() (undo func()) {
+	client, group := cloudwatchlogs.NewFromConfig(s.cloud.Config()), aws.String(s.physical("RestAccess"))
+	_, err := client.DeleteSubscriptionFilter(s.Context(), &cloudwatchlogs.DeleteSubscriptionFilterInput{LogGroupName: group, FilterName: s.subscription()})
+	s.check(err)
+	return func() { s.subscribe(`{ $.receipt != "-" }`) }
+}
+
+// forbidLogs removes the permission of CloudWatch Logs to invoke the function Settle.
+func (s *site) forbidLogs() (undo func()) {
+	client, name, id := lambda.NewFromConfig(s.cloud.Config()), aws.String(s.physical("LimitsSettle")), aws.String("RestAccessSettlePermissionD21CFCA0")
+	_, err := client.RemovePermission(s.Context(), &lambda.RemovePermissionInput{FunctionName: name, StatementId: id})
+	s.check(err)
+	return func() {
+		_, err := client.AddPermission(s.Context(), &lambda.AddPermissionInput{FunctionName: name, StatementId: id, Action: aws.String("lambda:InvokeFunction"), Principal: aws.String("logs.amazonaws.com")})
+		s.check(err)
+	}
 }

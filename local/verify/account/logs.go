@@ -26,9 +26,14 @@ type matches struct {
 }
 
 // lines searches the logs of functions for at most maxLines lines.
-func (s *Stack) lines(ctx context.Context, functions []Resource, pattern string, from, to time.Time) (m matches, err error) {
+func (s *Stack) lines(ctx context.Context, functions []Resource, pattern string, from, to time.Time) (matches, error) {
+	return s.search(ctx, s.logsOf(functions), pattern, from, to)
+}
+
+// search searches log groups for at most maxLines lines.
+func (s *Stack) search(ctx context.Context, groups []string, pattern string, from, to time.Time) (m matches, err error) {
 	read := 0
-	for _, group := range s.logsOf(functions) {
+	for _, group := range groups {
 		pages := cloudwatchlogs.NewFilterLogEventsPaginator(s.logs, &cloudwatchlogs.FilterLogEventsInput{
 			LogGroupName: &group, FilterPattern: &pattern, StartTime: aws.Int64(from.UnixMilli()), EndTime: aws.Int64(to.UnixMilli()), Limit: aws.Int32(maxLines),
 		})

@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/arn"
 	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
 	"github.com/aws/aws-sdk-go-v2/service/apigateway"
+	"github.com/aws/aws-sdk-go-v2/service/apigatewayv2"
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch/schemas"
@@ -20,6 +22,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
+	"github.com/aws/aws-sdk-go-v2/service/wafv2"
 	"github.com/aws/smithy-go/transport/http/protocol/awsquery"
 
 	"github.com/weir-limits/weir/local/verify"
@@ -41,6 +44,7 @@ type Stack struct {
 	resources  []Resource // in the order of CloudFormation
 	parameters map[string]string
 	region     string
+	partition  string    // such as aws
 	began      time.Time // the time of Open, by the clock of AWS
 	lost       string    // the row that could not reach AWS, or whose credentials had expired
 	clients
@@ -58,6 +62,8 @@ type clients struct {
 	functions *lambda.Client
 	roles     *iam.Client
 	apis      *apigateway.Client
+	webs      *apigatewayv2.Client
+	firewalls *wafv2.Client
 }
 
 // Resource is a resource of a stack.
@@ -79,6 +85,7 @@ func Open(ctx context.Context, config aws.Config, name string) (*Stack, error) {
 		clients: clients{
 			cloudformation.NewFromConfig(config), cloudwatch.NewFromConfig(config, queryProtocol), cloudwatchlogs.NewFromConfig(config),
 			dynamodb.NewFromConfig(config), lambda.NewFromConfig(config), iam.NewFromConfig(config), apigateway.NewFromConfig(config),
+			apigatewayv2.NewFromConfig(config), wafv2.NewFromConfig(config),
 		},
 	}
 	if err := s.readStack(ctx); err != nil {
@@ -105,6 +112,10 @@ func (s *Stack) readStack(ctx context.Context) error {
 		s.began = now // the clock of AWS dates logs and metrics
 	}
 	stack := described.Stacks[0]
+	s.partition = "aws"
+	if id, err := arn.Parse(aws.ToString(stack.StackId)); err == nil {
+		s.partition = id.Partition
+	}
 	s.Status, s.Outputs, s.parameters = string(stack.StackStatus), map[string]string{}, map[string]string{}
 	for _, o := range stack.Outputs {
 		s.Outputs[aws.ToString(o.OutputKey)] = aws.ToString(o.OutputValue)

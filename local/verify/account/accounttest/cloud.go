@@ -1,11 +1,12 @@
 // Package accounttest deploys a template into Moto, an emulator of AWS, for tests of package account. The
 // clouds of a test run share one Moto, and each [Cloud] is a separate account.
 //
-// Moto answers the calls of DynamoDB, Lambda, IAM, API Gateway, CloudWatch, CloudWatch Logs and SNS. A
+// Moto answers the calls of DynamoDB, Lambda, IAM, API Gateway, WAF, CloudWatch, CloudWatch Logs and SNS. A
 // [Cloud] answers these calls itself, because Moto does not support them:
 //
 //   - CloudFormation. Moto creates the types that it knows, and the Cloud creates alarms, the Contributor
-//     Insights rule, the stage, the authorizer and the gateway responses with calls to Moto.
+//     Insights rule, the stages, the authorizer, the gateway responses, the web ACL, and the filters of logs with
+//     calls to Moto.
 //   - iam:SimulatePrincipalPolicy. The Cloud evaluates the policies that Moto has.
 //   - cloudwatch:DescribeAlarmHistory. The history has one action if the alarm is in the state ALARM.
 //   - cloudwatch:GetMetricData of a SEARCH expression. It finds one metric.
@@ -61,6 +62,7 @@ type stack struct {
 	parameters map[string]string
 	status     string
 	physical   map[string]string // by logical id
+	arns       map[string]string // by logical id, of the types whose ARN other resources need
 	types      map[string]string // by logical id
 	order      []string
 }

@@ -42,7 +42,7 @@ func (c *Cloud) createStack(ctx context.Context, form url.Values) (string, error
 	if err != nil {
 		return "", err
 	}
-	s := &stack{template: body, status: "CREATE_COMPLETE", physical: map[string]string{}, types: map[string]string{}}
+	s := &stack{template: body, status: "CREATE_COMPLETE", physical: map[string]string{}, arns: map[string]string{}, types: map[string]string{}}
 	if err := c.createNative(ctx, name, resources, s); err != nil {
 		return "", err
 	}
@@ -56,6 +56,16 @@ func (c *Cloud) createStack(ctx context.Context, form url.Values) (string, error
 	}
 	if err := c.createMethods(ctx, resources, s); err != nil {
 		return "", err
+	}
+	for _, kind := range later {
+		for _, id := range slices.Sorted(maps.Keys(resources)) {
+			if resources[id].Type != kind {
+				continue
+			}
+			if err := c.createLater(ctx, id, resources[id], s); err != nil {
+				return "", fmt.Errorf("%s: %w", id, err)
+			}
+		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(resources)) {
 		s.types[id] = resources[id].Type
@@ -146,7 +156,8 @@ func (s *stack) resolve(v any) any {
 			return s.physical[id]
 		}
 		if list, ok := v["Fn::GetAtt"].([]any); ok {
-			return "arn:aws:any:us-east-1:123456789012:function:" + s.physical[list[0].(string)]
+			id := list[0].(string)
+			return cmp.Or(s.arns[id], "arn:aws:any:us-east-1:123456789012:function:"+s.physical[id])
 		}
 		if list, ok := v["Fn::Join"].([]any); ok {
 			var parts []string
