@@ -30,5 +30,9 @@ func Check(d contract.Deployment) (result contract.Checked) {
 	counts := r.Counts()
 	result.Settles = len(counts) > 0
 	result.SettlesFromLog = slices.ContainsFunc(counts, func(c limiter.Counted) bool { return c != limiter.CountCost })
+	for i := range r.Len() {
+		endpoint, method := r.Endpoint(i)
+		result.MatchesAll = result.MatchesAll || endpoint == "*" && method == ""
+	}
 	return result
 }

@@ -31,4 +31,6 @@ type Checked struct {
 	// SettlesFromLog is true if such a limit counts what the access log of a REST API contains. This is
 	// everything except the cost that an API reports.
 	SettlesFromLog bool `json:"settlesFromLog,omitempty"`
+	// MatchesAll is true if a rule matches every request, so that [MetricUnmatched] is always 0.
+	MatchesAll bool `json:"matchesAll,omitempty"`
 }

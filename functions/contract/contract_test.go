@@ -268,6 +268,11 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%s: got %+v, want %+v", counted, got, want)
 		}
 	}
+	for endpoint, want := range map[string]bool{`"*"`: true, `"*", "method": "GET"`: false} {
+		if got := check(t, variables, strings.Replace(document, `"/a"`, endpoint, 1)); got.MatchesAll != want || got.Rules != "" {
+			t.Errorf("%s: got %+v, want a rule that matches all: %t", endpoint, got, want)
+		}
+	}
 	variables[contract.VariableRulesVersion] = "9"
 	if got := check(t, variables, strings.Replace(document, `"version": 7, `, "", 1)); got.Version != 9 {
 		t.Errorf("checked: got %+v, want the version of the variable", got)

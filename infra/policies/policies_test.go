@@ -57,7 +57,7 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-// The precheck function can read the gateway responses of its API, and nothing else.
+// The precheck function can read its API and the gateway responses of the API, and nothing else.
 func TestPolicies_precheck(t *testing.T) {
 	requireSimulator(t)
 	s := &stack{}
@@ -75,11 +75,12 @@ func TestPolicies_precheck(t *testing.T) {
 		{Action: "apigateway:GET", Resource: api + "/gatewayresponses"},
 		{Action: "apigateway:GET", Resource: api},
 		{Action: "apigateway:GET", Resource: api + "2/gatewayresponses"},
+		{Action: "apigateway:GET", Resource: api + "/stages"},
 		{Action: "apigateway:PUT", Resource: api + "/gatewayresponses"},
 		{Action: "apigateway:DELETE", Resource: api + "/gatewayresponses/ACCESS_DENIED"},
 	}
 	for i, got := range simulate(t, role, map[string][]policy{}, calls) {
-		if want := map[bool]string{true: "Allowed", false: "ImplicitlyDenied"}[i == 0]; got != want {
+		if want := map[bool]string{true: "Allowed", false: "ImplicitlyDenied"}[i < 2]; got != want {
 			t.Errorf("%s: got %s, want %s", calls[i], got, want)
 		}
 	}

@@ -1,10 +1,13 @@
 package ratelimit
 
 import (
+	"fmt"
 	"strings"
 
+	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 
@@ -28,6 +31,9 @@ type Alarm struct {
 const (
 	degradedPercent  = 1
 	refusedPercent   = 50
+	unmatchedPercent = 50
+	errorsPercent    = 50  // invocations of a function; the layer's functions have errors of their own
+	answersPercent   = 1   // answers of an API
 	staleSeconds     = 300 // five times the interval at which environments reload the rules
 	concurrency      = 800 // concurrent environments; an account usually has 1,000, and a new one can have 10
 	slowMilliseconds = 250
@@ -39,8 +45,12 @@ const (
 )
 
 // NewAlarm creates an alarm in scope that runs [LimitsProps].AlarmAction. A minute without data is
-// good, because it had no request.
+// good, because it had no request. A second alarm with the same name gets a number, because names are unique in an
+// account.
 func (l *Limits) NewAlarm(scope constructs.Construct, a Alarm) {
+	if l.alarms[a.Name]++; l.alarms[a.Name] > 1 {
+		a.Name = fmt.Sprintf("%s-%d", a.Name, l.alarms[a.Name])
+	}
 	alarm := awscloudwatch.NewAlarm(scope, jsii.String("Alarm-"+a.Name), &awscloudwatch.AlarmProps{
 		AlarmName:        jsii.String("weir-" + l.props.Namespace + "-" + a.Name),
 		AlarmDescription: jsii.String(a.Description),
@@ -67,6 +77,10 @@ func (l *Limits) newAlarms() {
 	} {
 		l.NewAlarm(l, a)
 	}
+	// If a rule matches every request, the metric is always 0.
+	if !l.props.checked().MatchesAll || l.props.RulesFrom != "" {
+		l.NewAlarm(l, Alarm{"unmatched", "No rule matches more than 50 % of requests, so they are not limited. Was a base path, a domain or a prefix of routes added? List paths that need no limit in exempt. See 'No rule matches requests' in infra/OPERATIONS.md.", m.Unmatched(), unmatchedPercent, 10, 15})
+	}
 	l.state.alarms(l)
 }
 
@@ -78,11 +92,12 @@ func (m Metrics) storeSlow(description string, above float64) Alarm {
 }
 
 // newFunctionAlarms adds the alarms on a function that makes decisions.
-func (l *Limits) newFunctionAlarms(id string, f awslambda.Function, reserved *float64) {
+func (l *Limits) newFunctionAlarms(id string, f awslambda.Function, p FunctionProps) {
 	name, most := strings.ToLower(id), float64(concurrency)
-	if reserved != nil {
-		most = *reserved * concurrency / 1000
+	if p.ReservedConcurrency != nil {
+		most = *p.ReservedConcurrency * concurrency / 1000
 	}
+	l.newErrorsAlarm(l, id, f, p.Role == contract.Authorizer)
 	for _, a := range []Alarm{
 		{name + "-throttled", "Lambda throttles the function, and callers get 5xx. Raise the account's concurrency or the reserved concurrency, or lower the throttle.", LambdaMetric(f, "Throttles", "Sum"), 0, 1, 5},
 		{name + "-concurrency", "The function is close to the concurrency that an account usually has, or to its reserved concurrency. Above that, callers get 5xx. Request a higher quota from AWS, or lower the throttle.", LambdaMetric(f, "ConcurrentExecutions", "Maximum"), most, 3, 5},
@@ -92,14 +107,53 @@ func (l *Limits) newFunctionAlarms(id string, f awslambda.Function, reserved *fl
 	}
 }
 
+// newErrorsAlarm adds the alarm on a function that cannot start, crashes or times out. Lambda counts a failed start as
+// an error of the invocation. rejects means that the function answers a bad credential with an error, as the authorizer
+// of a REST API must. Without those errors, clients cannot raise the alarm.
+func (l *Limits) newErrorsAlarm(scope constructs.Construct, id string, f awslambda.IFunction, rejects bool) {
+	expression, using := "100 * errors / invocations", map[string]awscloudwatch.IMetric{
+		"errors": LambdaMetric(f, "Errors", "Sum"), "invocations": LambdaMetric(f, "Invocations", "Sum"),
+	}
+	if rejects {
+		expression = "100 * (errors - FILL(unauthorized, 0)) / invocations"
+		using["unauthorized"] = l.metrics.Metric(contract.MetricUnauthorized, "Sum")
+	}
+	l.NewAlarm(scope, Alarm{strings.ToLower(id) + "-errors", "More than 50 % of the function's invocations fail, and callers get 5xx: it cannot start, crashes or times out. Look at the function's log. Bad credentials do not count.", Percent("Failed invocations, %", expression, using), errorsPercent, 3, 5})
+}
+
+// newAPIAlarm adds the alarm on the answers of a REST API.
+func (l *Limits) newAPIAlarm(a *attachment) {
+	l.NewAlarm(a.api.(constructs.Construct), Alarm{strings.ToLower(*a.api.Node().Id()) + "-errors", "More than 1 % of the REST API's answers are 5xx. Look at authorizer-errors and authorizer-throttled, then at the logs of the authorizer and the back end.", RESTErrors(a.name()), answersPercent, 3, 5})
+}
+
+// WatchAccessLog adds the alarm authorizer-failed in scope: API Gateway got no answer from the authorizer, for any
+// reason and even once. logs is the access log of a REST API's stage, in JSON with [Limits.AccessLogFields].
+func (l *Limits) WatchAccessLog(scope constructs.Construct, logs awslogs.ILogGroup) {
+	const name = "AuthorizerFailed"
+	filter := awslogs.NewMetricFilter(scope, jsii.String(name), &awslogs.MetricFilterProps{
+		LogGroup:        logs,
+		FilterPattern:   awslogs.FilterPattern_StringValue(jsii.String("$."+responseTypeField), jsii.String("="), jsii.String("AUTHORIZER_*")),
+		MetricNamespace: jsii.String(l.metrics.namespace), MetricName: jsii.String(name), MetricValue: jsii.String("1"),
+	})
+	l.NewAlarm(scope, Alarm{"authorizer-failed", "API Gateway got no answer from the authorizer and answered 503. The cause is a crash, a timeout or throttling. Look at authorizer-throttled, then at the authorizer's log. Bad credentials get 401 and do not count.",
+		filter.Metric(&awscloudwatch.MetricOptions{Statistic: jsii.String("Sum"), Period: awscdk.Duration_Minutes(jsii.Number(1))}), 0, 2, 5})
+}
+
 // LambdaMetric returns one of AWS's metrics of a function.
 func LambdaMetric(f awslambda.IFunction, name, statistic string) awscloudwatch.IMetric {
 	return Metric("AWS/Lambda", name, statistic, map[string]*string{"FunctionName": f.FunctionName()})
 }
 
 func (t table) alarms(l *Limits) {
+	// Alarms on metrics of AWS/DynamoDB keep their state while data are missing, whatever TreatMissingData is.
+	// DynamoDB writes this metric only while it throttles, so without FILL the alarm would never end:
+	// https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html
+	throttled := awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
+		Label: jsii.String("Throttled writes"), Expression: jsii.String("FILL(throttled, 0)"), Period: awscdk.Duration_Minutes(jsii.Number(1)),
+		UsingMetrics: &map[string]awscloudwatch.IMetric{"throttled": Metric("AWS/DynamoDB", "WriteThrottleEvents", "Sum", map[string]*string{"TableName": t.TableName()})},
+	})
 	for _, a := range []Alarm{
-		{"store-throttled", "DynamoDB throttles writes. Either one item gets more than 1,000 a second (give its limit a lease or shards), or the table gets more than its warm throughput (set warmWrites, or lower throttle).", Metric("AWS/DynamoDB", "WriteThrottleEvents", "Sum", map[string]*string{"TableName": t.TableName()}), 0, 2, 5},
+		{"store-throttled", "DynamoDB throttles writes. Either one item gets more than 1,000 a second (give its limit a lease or shards), or the table gets more than its warm throughput (set warmWrites, or lower throttle).", throttled, 0, 2, 5},
 		l.metrics.storeSlow("DynamoDB is slow. Above 100 ms a request is decided without it, by on_error. See the AWS Health Dashboard, and cold starts on the dashboard.", tableSlow),
 	} {
 		l.NewAlarm(l, a)

@@ -128,7 +128,17 @@ func (l *Limits) newAttachment(api awsapigateway.IRestApi) *attachment {
 		a.precheck = l.newPrecheck(api, responses(l.props.CORSOrigins))
 	}
 	l.attached = append(l.attached, a)
+	l.newAPIAlarm(a)
 	return a
+}
+
+// name returns the name of the API, which is the dimension of its metrics. The name of an imported API is known only in
+// the deployment.
+func (a *attachment) name() *string {
+	if a.precheck != nil {
+		return a.precheck.GetAttString(jsii.String("Name"))
+	}
+	return a.api.RestApiName()
 }
 
 // respond adds the gateway responses to the API.

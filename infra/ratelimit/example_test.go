@@ -103,6 +103,7 @@ func ExampleLimits_SettleFromLog() {
 	}
 	logs := awslogs.NewLogGroup(stack, jsii.String("Access"), nil)
 	limits.SettleFromLog(logs)
+	limits.WatchAccessLog(stack, logs) // the alarm authorizer-failed
 	api := awsapigateway.NewRestApi(stack, jsii.String("Api"), &awsapigateway.RestApiProps{DeployOptions: &awsapigateway.StageOptions{
 		AccessLogDestination: awsapigateway.NewLogGroupLogDestination(logs),
 		AccessLogFormat:      awsapigateway.AccessLogFormat_Custom(stack.ToJsonString(lines, nil)),

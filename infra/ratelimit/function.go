@@ -46,7 +46,7 @@ type FunctionProps struct {
 func (l *Limits) NewFunction(id string, p FunctionProps) awslambda.Function {
 	f, done := l.newFunction(id, p, l.props.Rules)
 	defer done()
-	l.Equip(f)
+	l.equip(f)
 	return f
 }
 
@@ -76,7 +76,7 @@ func (l *Limits) newFunction(id string, p FunctionProps, document string) (f aws
 	}
 	if document != "" {
 		l.watch(logs.LogGroupName())
-		l.newFunctionAlarms(id, f, p.ReservedConcurrency)
+		l.newFunctionAlarms(id, f, p)
 		l.forward(id, logs) // only functions with rules write notices
 	}
 	return f, done
@@ -88,8 +88,13 @@ func (l *Limits) newFunction(id string, p FunctionProps, document string) (f aws
 //
 // Equip panics if this app cannot change the role of the function. It also panics if the function is
 // in another network than the limits. In that case set [LimitsProps].Vpc to the network of the
-// function.
+// function. Equip adds an alarm on the errors of the function.
 func (l *Limits) Equip(f awslambda.Function) {
+	l.equip(f)
+	l.newErrorsAlarm(f, *f.Node().Id(), f, true) // the function may be an authorizer
+}
+
+func (l *Limits) equip(f awslambda.Function) {
 	a := l.access()
 	l.permitAll(f, a)
 	setVariables(f, a.variables)

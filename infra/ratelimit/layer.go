@@ -17,7 +17,7 @@ import (
 
 // AddLayer limits a function of a managed runtime, such as Node.js or Python. It adds the layer, which
 // decides before the code of the function runs. The code of the function does not change. The function
-// gets the access of [Limits.Equip]. The variables have the names of contract.LayerVariable, so that they
+// gets the access of [Limits.Equip], and an alarm on its errors. The variables have the names of contract.LayerVariable, so that they
 // do not collide with those of the function.
 //
 // AddLayer panics if the layer cannot work in the function: if the runtime is not a managed one, the
@@ -35,6 +35,7 @@ func (l *Limits) AddLayer(f awslambda.Function) {
 	l.addAgent(f)
 	l.watchLayered(f)
 	l.layered = append(l.layered, f)
+	l.newErrorsAlarm(f, *f.Node().Id(), f, false)
 }
 
 // layerWrapper is the path of the layer's wrapper script in a function.

@@ -29,6 +29,7 @@ type Limits struct {
 	notices        awslambda.Function // nil if LimitsProps.NoticeBus is nil
 
 	attached    []*attachment
+	alarms      map[string]int         // number of alarms by name
 	equipped    []awslambda.Function   // functions that contain the limiter
 	layer       awslambda.LayerVersion // nil until AddLayer or Layer is called
 	layered     []awslambda.Function   // functions with the layer
@@ -51,7 +52,7 @@ func NewLimits(scope constructs.Construct, id *string, props *LimitsProps) *Limi
 	if err := props.check(); err != nil {
 		panic(err)
 	}
-	l := &Limits{props: *props}
+	l := &Limits{props: *props, alarms: map[string]int{}}
 	constructs.NewConstruct_Override(l, scope, id)
 	l.metrics = newMetrics(props.Namespace)
 	l.records = l.newRecords()

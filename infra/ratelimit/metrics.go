@@ -58,6 +58,23 @@ func (m Metrics) Degraded() awscloudwatch.IMetric {
 	})
 }
 
+// Unmatched returns the requests that no rule matches, in percent of all requests.
+func (m Metrics) Unmatched() awscloudwatch.IMetric {
+	return Percent("Unmatched, %", "100 * unmatched / (allowed + refused)", map[string]awscloudwatch.IMetric{
+		"allowed": m.Metric(contract.MetricAllowed, "Sum"), "refused": m.Metric(contract.MetricRefused, "Sum"), "unmatched": m.Metric(contract.MetricUnmatched, "Sum"),
+	})
+}
+
+// RESTErrors returns the 5xx answers of a REST API, which the name identifies, in percent of its answers.
+func RESTErrors(name *string) awscloudwatch.IMetric {
+	answers := func(metric string) awscloudwatch.IMetric {
+		return Metric("AWS/ApiGateway", metric, "Sum", map[string]*string{"ApiName": name})
+	}
+	return Percent("REST errors, %", "100 * restErrors / restRequests", map[string]awscloudwatch.IMetric{
+		"restErrors": answers("5XXError"), "restRequests": answers("Count"),
+	})
+}
+
 // ByRule returns the metric with the given name for each rule, in percent of the rule's decided requests.
 // A graph shows one line for each rule with data.
 func (m Metrics) ByRule(label, name string) awscloudwatch.IMetric {

@@ -15,13 +15,14 @@ import (
 //go:embed precheck.js
 var precheckSource string
 
-// precheckSeconds is the function's timeout, enough for three calls of API Gateway.
-const precheckSeconds = 20
+// precheckSeconds is the function's timeout: the minute in which it repeats a denied call, and some calls of API
+// Gateway.
+const precheckSeconds = 90
 
 // newPrecheck creates a custom resource for an imported API. It fails the deployment before it
 // changes the API, if the API does not exist or already has gateway responses of the limits' types.
 // CloudFormation's own error would name no remedy. For an API of this app, the synthesis finds such
-// responses.
+// responses. The attribute Name of the resource is the name of the API.
 func (l *Limits) newPrecheck(api awsapigateway.IRestApi, all []response) awscdk.CustomResource {
 	scope := constructs.NewConstruct(api.(constructs.Construct), jsii.String("LimitsPrecheck"))
 	logs := awslogs.NewLogGroup(scope, jsii.String("Logs"), &awslogs.LogGroupProps{Retention: l.retention(), RemovalPolicy: awscdk.RemovalPolicy_DESTROY})
@@ -33,7 +34,8 @@ func (l *Limits) newPrecheck(api awsapigateway.IRestApi, all []response) awscdk.
 	})
 	allow(f, []string{"logs:CreateLogStream", "logs:PutLogEvents"}, logs.LogGroupArn())
 	stack := awscdk.Stack_Of(scope)
-	allow(f, []string{"apigateway:GET"}, jsii.Sprintf("arn:%s:apigateway:%s::/restapis/%s/gatewayresponses", *stack.Partition(), *stack.Region(), *api.RestApiId()))
+	arn := jsii.Sprintf("arn:%s:apigateway:%s::/restapis/%s", *stack.Partition(), *stack.Region(), *api.RestApiId())
+	allow(f, []string{"apigateway:GET"}, arn, jsii.String(*arn+"/gatewayresponses"))
 	bodies := map[string]any{}
 	for _, r := range all {
 		body := ""
@@ -44,6 +46,6 @@ func (l *Limits) newPrecheck(api awsapigateway.IRestApi, all []response) awscdk.
 	}
 	return awscdk.NewCustomResource(scope, jsii.String("Resource"), &awscdk.CustomResourceProps{
 		ServiceToken: f.FunctionArn(), ResourceType: jsii.String("Custom::WeirPrecheck"), ServiceTimeout: awscdk.Duration_Minutes(jsii.Number(5)),
-		Properties: &map[string]any{"RestApiId": api.RestApiId(), "Responses": bodies},
+		Properties: &map[string]any{"RestApiId": api.RestApiId(), "Responses": bodies, "Returns": "Name"}, // Returns changes with the attributes, so that CloudFormation invokes the function for new ones
 	})
 }

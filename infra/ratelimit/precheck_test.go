@@ -20,7 +20,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// Only an imported API has a precheck, which may only read this API's gateway responses. The
+// Only an imported API has a precheck, which may only read this API and its gateway responses. The
 // responses and the authorizer depend on it.
 func TestLimits_precheck(t *testing.T) {
 	_, stack, own := newAPI(t)
@@ -34,7 +34,7 @@ func TestLimits_precheck(t *testing.T) {
 	l.NewAuthorizer(awsapigateway.RestApi_FromRestApiId(stack, jsii.String("Imported"), jsii.String("a1b2c3d4e5")))
 	made := text(t, assertions.Template_FromStack(stack, nil).ToJSON())
 	for part, want := range map[string]int{
-		`"Action":"apigateway:GET","Effect":"Allow","Resource":{"Fn::Join":["",["arn:",{"Ref":"AWS::Partition"},":apigateway:",{"Ref":"AWS::Region"},"::/restapis/a1b2c3d4e5/gatewayresponses"]]}`: 1,
+		`"Action":"apigateway:GET","Effect":"Allow","Resource":[{"Fn::Join":["",["arn:",{"Ref":"AWS::Partition"},":apigateway:",{"Ref":"AWS::Region"},"::/restapis/a1b2c3d4e5"]]},`: 1,
 		`"apigateway:`:                         1,
 		`"DependsOn":["ImportedLimitsPrecheck`: 8, // six responses, the authorizer, and the function, which needs its role
 		`"Type":"Custom::WeirPrecheck"`:        1,
@@ -45,33 +45,45 @@ func TestLimits_precheck(t *testing.T) {
 	}
 }
 
-// apiGateway is a fake of API Gateway that gives one answer to GET /restapis/ID/gatewayresponses.
+// apiGateway is a fake of API Gateway that gives one answer to GET /restapis/ID/gatewayresponses. GET /restapis/ID gets
+// the same answer if it is an error.
 type apiGateway struct {
 	status int
 	body   string
+	denied int32 // number of calls that are denied first
 	calls  atomic.Int32
 }
 
 func (g *apiGateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	g.calls.Add(1)
+	if g.calls.Add(1) <= g.denied {
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = io.WriteString(w, `{"name":"AccessDeniedException","message":"not yet"}`)
+		return
+	}
 	if g.status == 0 { // status 0: close the connection without an answer
 		<-r.Context().Done()
 		return
 	}
 	w.WriteHeader(g.status)
+	if g.status == http.StatusOK && !strings.HasSuffix(r.URL.Path, "/gatewayresponses") {
+		_, _ = io.WriteString(w, `{"name":"shop"}`)
+		return
+	}
 	_, _ = io.WriteString(w, g.body)
 }
 
-// precheckClient replaces the AWS SDK's client in the precheck: no signatures, no retries.
-const precheckClient = `exports.APIGatewayClient = class {
-	async send({ restApiId }) {
-		const r = await fetch(process.env.API + "/restapis/" + restApiId + "/gatewayresponses");
+// precheckClient replaces the AWS SDK's client in the precheck: no signatures, no retries. It also removes pauses.
+const precheckClient = `require("node:timers/promises").setTimeout = async () => {};
+exports.APIGatewayClient = class {
+	async send({ path }) {
+		const r = await fetch(process.env.API + path);
 		const answer = await r.json();
 		if (!r.ok) throw Object.assign(new Error(answer.message), { name: answer.name });
 		return answer;
 	}
 };
-exports.GetGatewayResponsesCommand = class { constructor(input) { Object.assign(this, input); } };`
+exports.GetRestApiCommand = class { constructor({ restApiId }) { this.path = "/restapis/" + restApiId; } };
+exports.GetGatewayResponsesCommand = class { constructor({ restApiId }) { this.path = "/restapis/" + restApiId + "/gatewayresponses"; } };`
 
 // answer is what the precheck sends to CloudFormation.
 type answer struct {
@@ -80,6 +92,7 @@ type answer struct {
 	StackID            string `json:"StackId"`
 	RequestID          string `json:"RequestId"`
 	LogicalResourceID  string `json:"LogicalResourceId"`
+	Data               struct{ Name string }
 }
 
 // precheck runs the precheck for an event and returns its answer to CloudFormation.
@@ -145,24 +158,24 @@ func TestPrecheck(t *testing.T) {
 		reason string
 		calls  int32
 	}{
-		"create":                        {`RequestType:"Create",` + ours, 200, clean, "", 1},
+		"create":                        {`RequestType:"Create",` + ours, 200, clean, "", 2},
 		"create: no API":                {`RequestType:"Create",ResourceProperties:{RestApiId:"b2",Responses:{ACCESS_DENIED:"ours"}}`, 404, `{"name":"NotFoundException","message":"Invalid API identifier specified"}`, "RestApiId: no REST API b2 in this account and region; pass the id of a REST API (HTTP APIs have other ids)", 1},
-		"create: responses":             {`RequestType:"Create",` + ours, 200, foreign, taken("ACCESS_DENIED, THROTTLED"), 1},
-		"create: another deployment":    {`RequestType:"Create",` + ours, 200, own, taken("ACCESS_DENIED"), 1},
-		"create: denied":                {`RequestType:"Create",` + ours, 403, `{"name":"AccessDeniedException","message":"no"}`, "RestApiId: the gateway responses of a1 cannot be read (AccessDeniedException: no); deploy again", 1},
-		"create: internal error":        {`RequestType:"Create",` + ours, 500, `{"name":"InternalFailure","message":"broken"}`, "RestApiId: the gateway responses of a1 cannot be read (InternalFailure: broken); deploy again", 1},
+		"create: responses":             {`RequestType:"Create",` + ours, 200, foreign, taken("ACCESS_DENIED, THROTTLED"), 2},
+		"create: another deployment":    {`RequestType:"Create",` + ours, 200, own, taken("ACCESS_DENIED"), 2},
+		"create: denied":                {`RequestType:"Create",` + ours, 403, `{"name":"AccessDeniedException","message":"no"}`, "RestApiId: the API a1 cannot be read (AccessDeniedException: no); deploy again", 20},
+		"create: internal error":        {`RequestType:"Create",` + ours, 500, `{"name":"InternalFailure","message":"broken"}`, "RestApiId: the API a1 cannot be read (InternalFailure: broken); deploy again", 1},
 		"create: no answer":             {`RequestType:"Create",` + ours, 0, "", "RestApiId: API Gateway did not answer in time; deploy again", 1},
-		"update: same API":              {update + `{RestApiId:"a1",Responses:{ACCESS_DENIED:"older",THROTTLED:"t"}}`, 500, "{}", "", 0},
-		"update: a type more, free":     {update + `{RestApiId:"a1",Responses:{ACCESS_DENIED:"older"}}`, 200, own, "", 1},
-		"update: a type more, taken":    {update + `{RestApiId:"a1",Responses:{ACCESS_DENIED:"older"}}`, 200, foreign, taken("THROTTLED"), 1},
-		"update: another API, free":     {update + `{RestApiId:"z9",Responses:{ACCESS_DENIED:"ours",THROTTLED:"t"}}`, 200, clean, "", 1},
-		"update: an empty response":     {update + `{RestApiId:"z9",Responses:{ACCESS_DENIED:"ours",THROTTLED:"t"}}`, 200, `{"items":[{"responseType":"ACCESS_DENIED","defaultResponse":false}]}`, taken("ACCESS_DENIED"), 1},
-		"create: no list":               {`RequestType:"Create",` + ours, 200, "{}", "RestApiId: the gateway responses of a1 cannot be read (TypeError: Cannot read properties of undefined (reading 'filter')); deploy again", 1},
-		"update: another API, taken":    {update + `{RestApiId:"z9",Responses:{ACCESS_DENIED:"ours",THROTTLED:"t"}}`, 200, foreign, taken("ACCESS_DENIED, THROTTLED"), 1},
-		"update: back after a failure":  {update + `{RestApiId:"z9",Responses:{ACCESS_DENIED:"ours",THROTTLED:"t"}}`, 200, own, "", 1},
+		"update: same API":              {update + `{RestApiId:"a1",Responses:{ACCESS_DENIED:"older",THROTTLED:"t"}}`, 200, "{}", "", 1},
+		"update: a type more, free":     {update + `{RestApiId:"a1",Responses:{ACCESS_DENIED:"older"}}`, 200, own, "", 2},
+		"update: a type more, taken":    {update + `{RestApiId:"a1",Responses:{ACCESS_DENIED:"older"}}`, 200, foreign, taken("THROTTLED"), 2},
+		"update: another API, free":     {update + `{RestApiId:"z9",Responses:{ACCESS_DENIED:"ours",THROTTLED:"t"}}`, 200, clean, "", 2},
+		"update: an empty response":     {update + `{RestApiId:"z9",Responses:{ACCESS_DENIED:"ours",THROTTLED:"t"}}`, 200, `{"items":[{"responseType":"ACCESS_DENIED","defaultResponse":false}]}`, taken("ACCESS_DENIED"), 2},
+		"create: no list":               {`RequestType:"Create",` + ours, 200, "{}", "RestApiId: the API a1 cannot be read (TypeError: Cannot read properties of undefined (reading 'filter')); deploy again", 2},
+		"update: another API, taken":    {update + `{RestApiId:"z9",Responses:{ACCESS_DENIED:"ours",THROTTLED:"t"}}`, 200, foreign, taken("ACCESS_DENIED, THROTTLED"), 2},
+		"update: back after a failure":  {update + `{RestApiId:"z9",Responses:{ACCESS_DENIED:"ours",THROTTLED:"t"}}`, 200, own, "", 2},
 		"delete":                        {`RequestType:"Delete",PhysicalResourceId:"precheck-a1",` + ours, 0, "", "", 0},
 		"delete: after a failed create": {`RequestType:"Delete",PhysicalResourceId:"precheck-a1",ResourceProperties:{RestApiId:"b2",Responses:{ACCESS_DENIED:"ours"}}`, 403, `{}`, "", 0},
-		"update: one response less":     {`RequestType:"Update",PhysicalResourceId:"precheck-a1",ResourceProperties:{RestApiId:"a1",Responses:{ACCESS_DENIED:"ours"}},OldResourceProperties:{RestApiId:"a1",Responses:{ACCESS_DENIED:"ours",DEFAULT_4XX:""}}`, 500, "{}", "", 0},
+		"update: one response less":     {`RequestType:"Update",PhysicalResourceId:"precheck-a1",ResourceProperties:{RestApiId:"a1",Responses:{ACCESS_DENIED:"ours"}},OldResourceProperties:{RestApiId:"a1",Responses:{ACCESS_DENIED:"ours",DEFAULT_4XX:""}}`, 200, "{}", "", 1},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -171,9 +184,11 @@ func TestPrecheck(t *testing.T) {
 			if tt.status == 0 {
 				remaining = "5050"
 			}
-			want := answer{"SUCCESS", tt.reason, "precheck-a1", "stack", "request", "id"}
+			want := answer{Status: "SUCCESS", Reason: tt.reason, PhysicalResourceID: "precheck-a1", StackID: "stack", RequestID: "request", LogicalResourceID: "id"}
 			if tt.reason != "" {
 				want.Status = "FAILED"
+			} else if tt.calls > 0 {
+				want.Data.Name = "shop"
 			}
 			if strings.Contains(name, "no API") {
 				want.PhysicalResourceID = "precheck-b2"
@@ -182,6 +197,20 @@ func TestPrecheck(t *testing.T) {
 				t.Errorf("got %+v after %d calls, want %+v after %d", got, g.calls.Load(), want, tt.calls)
 			}
 		})
+	}
+}
+
+// IAM can deny calls for some seconds after the role was created. Denied calls are repeated, but not for ever.
+func TestPrecheck_consistency(t *testing.T) {
+	const event = `RequestType:"Create",ResourceProperties:{RestApiId:"a1",Responses:{ACCESS_DENIED:"ours"}}`
+	for denied, want := range map[int32]struct {
+		status string
+		calls  int32
+	}{19: {"SUCCESS", 21}, 20: {"FAILED", 20}} {
+		g := &apiGateway{status: 200, body: `{"items":[]}`, denied: denied}
+		if got := precheck(t, g, event, "20000"); got.Status != want.status || g.calls.Load() != want.calls {
+			t.Errorf("%d denied calls: got %+v after %d calls, want %s after %d", denied, got, g.calls.Load(), want.status, want.calls)
+		}
 	}
 }
 

@@ -16,6 +16,9 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
+// responseTypeField is the field of the access log with the type of a gateway response, such as AUTHORIZER_FAILURE.
+const responseTypeField = "responseType"
+
 // absent is the value that API Gateway logs for a variable without a value.
 const absent = "-"
 
@@ -28,6 +31,11 @@ func (p *LimitsProps) settling() contract.Checked {
 	if p.Settle {
 		return contract.Checked{Settles: true, SettlesFromLog: true}
 	}
+	return p.checked()
+}
+
+// checked returns what the check of the rules found.
+func (p *LimitsProps) checked() contract.Checked {
 	document, err := os.ReadFile(p.Rules)
 	if err != nil {
 		return contract.Checked{}
@@ -92,17 +100,14 @@ func (l *Limits) GrantSettle(to awsiam.IGrantable) awsiam.Grant {
 }
 
 // AccessLogFields returns the fields that the JSON access log of a REST API's stage needs for
-// [Limits.SettleFromLog]. Key: field; value: variable of API Gateway. It is nil if no limit is
-// settled from the log.
+// [Limits.WatchAccessLog] and [Limits.SettleFromLog]. Key: field; value: variable of API Gateway.
 func (l *Limits) AccessLogFields() map[string]string {
-	if !l.settlesFromLog {
-		return nil
+	fields := map[string]string{responseTypeField: "$context.error.responseType"}
+	if l.settlesFromLog {
+		fields[contract.LogReceipt] = "$context.authorizer." + contract.KeyReceipt
+		fields[contract.LogStatus], fields[contract.LogLength] = "$context.status", "$context.responseLength"
 	}
-	return map[string]string{
-		contract.LogReceipt: "$context.authorizer." + contract.KeyReceipt,
-		contract.LogStatus:  "$context.status",
-		contract.LogLength:  "$context.responseLength",
-	}
+	return fields
 }
 
 // SettleFromLog settles limits that count failures, bytes or concurrent requests from a REST API's

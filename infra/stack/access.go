@@ -12,10 +12,6 @@ import (
 	"github.com/weir-limits/weir/infra/ratelimit"
 )
 
-// responseTypeField is the access-log field with the type of a gateway response, such as
-// AUTHORIZER_FAILURE.
-const responseTypeField = "responseType"
-
 // restAccess returns the format of the REST API's access log. It has the fields that the limits
 // need, and nothing that identifies a caller: a receipt is encrypted.
 func restAccess(limits *ratelimit.Limits) awsapigateway.AccessLogFormat {
@@ -24,7 +20,6 @@ func restAccess(limits *ratelimit.Limits) awsapigateway.AccessLogFormat {
 		"method": "$context.httpMethod", "path": "$context.resourcePath", "status": "$context.status",
 		"latency": "$context.responseLatency", "integrationLatency": "$context.integrationLatency",
 		"authorizerLatency": "$context.authorizer.latency", "authorizerStatus": "$context.authorizer.status", "authorizerError": "$context.authorizer.error",
-		responseTypeField: "$context.error.responseType",
 	}
 	maps.Copy(fields, limits.AccessLogFields())
 	return format(fields)

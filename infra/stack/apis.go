@@ -35,6 +35,7 @@ type (
 func (s *stage) newRESTAPI() restAPI {
 	logs := s.newAccessLog("RestAccess", "")
 	s.limits.SettleFromLog(logs)
+	s.limits.WatchAccessLog(s.stack, logs)
 	api := awsapigateway.NewRestApi(s.stack, jsii.String("Rest"), &awsapigateway.RestApiProps{
 		RestApiName:    jsii.String("weir-" + s.settings.Stage),
 		EndpointTypes:  &[]awsapigateway.EndpointType{awsapigateway.EndpointType_REGIONAL},

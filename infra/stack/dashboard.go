@@ -16,7 +16,7 @@ const (
 
 func (s *stage) newDashboard() {
 	s.dashboard = s.limits.NewDashboard(s.stack, ratelimit.Dashboard{
-		Errors:    []awscloudwatch.IMetric{s.restErrors(), s.httpErrors()},
+		Errors:    []awscloudwatch.IMetric{ratelimit.RESTErrors(s.rest.RestApiName()), s.httpErrors()},
 		Functions: []awslambda.IFunction{s.handler},
 		Costs:     []ratelimit.Cost{{Name: "rest", Units: requests(s.restName()), Million: restRequests}, {Name: "http", Units: requests(s.httpName()), Million: httpRequests}},
 	})

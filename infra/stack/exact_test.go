@@ -247,7 +247,8 @@ func TestStack_alarms(t *testing.T) {
 	for name, want := range map[string]string{
 		"degraded": "1 in 3 of 5", "refused": "50 in 10 of 15", "failed": "0 in 2 of 5", "rules-refused": "0 in 1 of 1", "rules-stale": "300 in 3 of 5",
 		"authorizer-failed": "0 in 2 of 5", "authorizer-throttled": "0 in 1 of 5", "authorizer-concurrency": "800 in 3 of 5", "authorizer-slow": "250 in 5 of 5",
-		"store-throttled": "0 in 2 of 5", "store-slow": "50 in 5 of 5", "rest-5xx": "1 in 3 of 5", "http-5xx": "1 in 3 of 5",
+		"store-throttled": "0 in 2 of 5", "store-slow": "50 in 5 of 5", "rest-errors": "1 in 3 of 5", "http-errors": "1 in 3 of 5",
+		"authorizer-errors": "50 in 3 of 5", "handler-errors": "50 in 3 of 5",
 	} {
 		_, alarms := parse(t, synthesizeOnce(t)).of("AWS::CloudWatch::Alarm")
 		i := slices.IndexFunc(alarms, func(r resource) bool { return r.Properties["AlarmName"] == "weir-dev-"+name })
@@ -315,8 +316,8 @@ func TestStack_alarms_store(t *testing.T) {
 // Each percentage is computed as its label says.
 func TestStack_shares(t *testing.T) {
 	made := parse(t, synthesizeOnce(t))
-	values := map[string]float64{"allowed": 60, "refused": 40, "failed": 15, "unauthorized": 10, "degraded": 5, "restErrors": 3, "restRequests": 10, "httpErrors": 1, "httpRequests": 50}
-	for prefix, want := range map[string]float64{"LimitsAlarmdegraded": 4, "LimitsAlarmrefused": 40, "Alarmrest5xx": 30, "Alarmhttp5xx": 2} {
+	values := map[string]float64{"allowed": 60, "refused": 40, "failed": 15, "unauthorized": 10, "degraded": 5, "errors": 20, "invocations": 80, "restErrors": 3, "restRequests": 10, "httpErrors": 1, "httpRequests": 50}
+	for prefix, want := range map[string]float64{"LimitsAlarmdegraded": 4, "LimitsAlarmrefused": 40, "RestAlarmresterrors": 30, "Alarmhttperrors": 2, "LimitsAlarmauthorizererrors": 12.5, "LimitsAlarmhandlererrors": 25} {
 		_, alarm := made.one(t, "AWS::CloudWatch::Alarm", prefix)
 		var expression string
 		named := map[string]string{}
@@ -332,28 +333,31 @@ func TestStack_shares(t *testing.T) {
 			t.Errorf("%s: %s: got %v, want %v", prefix, expression, got, want)
 		}
 		for id, metric := range named {
-			if want := map[string]string{"allowed": "Allowed", "refused": "Refused", "degraded": "Degraded", "failed": "Failed", "unauthorized": "Unauthorized", "restErrors": "5XXError", "restRequests": "Count", "httpErrors": "5xx", "httpRequests": "Count"}[id]; metric != want {
+			if want := map[string]string{"allowed": "Allowed", "refused": "Refused", "degraded": "Degraded", "failed": "Failed", "unauthorized": "Unauthorized", "restErrors": "5XXError", "restRequests": "Count", "httpErrors": "5xx", "httpRequests": "Count", "errors": "Errors", "invocations": "Invocations"}[id]; metric != want {
 				t.Errorf("%s: %s: got the metric %s, want %s", prefix, id, metric, want)
 			}
 		}
 	}
 }
 
-// share evaluates the metric math "100 * a / b" or "100 * a / (b + c)" with the given values.
+// share evaluates the metric math "100 * a / b" with the given values. a and b are names, or sums in parentheses.
 func share(t *testing.T, expression string, values map[string]float64) float64 {
 	t.Helper()
 	numerator, denominator, ok := strings.Cut(expression, " / ")
-	name, hundred := strings.CutPrefix(numerator, "100 * ")
+	numerator, hundred := strings.CutPrefix(numerator, "100 * ")
 	if !ok || !hundred {
 		t.Fatalf("got %q, want a share in percent", expression)
 	}
-	sum := 0.0
-	for term := range strings.SplitSeq(strings.Trim(denominator, "()"), " + ") {
-		// Remove FILL(…, 0), which replaces a missing metric with 0.
-		term, _, _ = strings.Cut(strings.TrimPrefix(term, "FILL("), ", 0")
-		sum += values[term]
+	sum := func(terms string) (total float64) {
+		for term := range strings.SplitSeq(strings.ReplaceAll(strings.Trim(terms, "()"), " - ", " + -"), " + ") {
+			term, negative := strings.CutPrefix(term, "-")
+			// Remove FILL(…, 0), which replaces a missing metric with 0.
+			term, _, _ = strings.Cut(strings.TrimPrefix(term, "FILL("), ", 0")
+			total += map[bool]float64{true: -1, false: 1}[negative] * values[term]
+		}
+		return total
 	}
-	return 100 * values[name] / sum
+	return 100 * sum(numerator) / sum(denominator)
 }
 
 // Metric filters and the Contributor Insights rule match the log lines that functions write.

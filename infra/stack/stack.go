@@ -48,7 +48,7 @@ func New(scope constructs.Construct, settings Settings) awscdk.Stack {
 	if settings.WAF > 0 {
 		s.newWAF()
 	}
-	s.newAlarms()
+	s.newHTTPAlarm()
 	s.newDashboard()
 	s.newOutputs()
 	s.checkThroughput()

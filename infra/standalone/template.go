@@ -147,7 +147,11 @@ func (s *stack) fill(v variant, rules string) {
 	s.output("DashboardName", l.NewDashboard(s.cdk, ratelimit.Dashboard{}))
 	logs := awslogs.LogGroup_FromLogGroupName(s.cdk, jsii.String("AccessLog"), s.accessLog.ValueAsString())
 	l.SettleFromLog(logs)
-	s.onlyIf(l.Node().FindChild(jsii.String("SettleAccessLog")), s.condition(hasAccessLog, s.accessLog))
+	alarms := constructs.NewConstruct(s.cdk, jsii.String("AccessLogAlarms"))
+	l.WatchAccessLog(alarms, logs)
+	given := s.condition(hasAccessLog, s.accessLog)
+	s.onlyIf(l.Node().FindChild(jsii.String("SettleAccessLog")), given)
+	s.onlyIf(alarms, given)
 }
 
 // newLayer adds the layer, and the outputs that functions of other stacks need to use it.
@@ -210,7 +214,7 @@ func (s *stack) newParameters() {
 		Default: empty, AllowedPattern: jsii.String("(" + basePath + "(," + basePath + ")*)?"), ConstraintDescription: jsii.String("empty, or paths such as /v1 that do not end with /, separated by commas without spaces"),
 	})
 	s.email = add("AlarmEmail", "The address that alarms notify. Empty means that no alarm notifies.", awscdk.CfnParameterProps{Default: empty})
-	s.accessLog = add("AccessLogGroup", "The log group of the REST API's access log, if limits count failures, bytes or concurrent requests. Its lines are JSON with receipt, status and responseLength. Empty means none.", awscdk.CfnParameterProps{Default: empty})
+	s.accessLog = add("AccessLogGroup", "The log group of the REST API's access log, for the alarm authorizer-failed, and for limits that count failures, bytes or concurrent requests. Its lines are JSON with responseType, receipt, status and responseLength. Empty means none.", awscdk.CfnParameterProps{Default: empty})
 	s.condition(hasIssuer, s.issuer)
 	s.condition(hasOrigin, s.origin)
 	awscdk.NewCfnCondition(s.cdk, jsii.String(usesRedis), &awscdk.CfnConditionProps{Expression: awscdk.Fn_ConditionEquals(s.store.ValueAsString(), string(ratelimit.ElastiCache))})

@@ -233,8 +233,8 @@ func TestStack_resources(t *testing.T) {
 		t.Errorf("tables without a time to live: got %+v, %v; want no attribute", tables, err)
 	}
 	alarms, err := s.Alarms(t.Context())
-	if err != nil || len(alarms) != 17 || slices.ContainsFunc(alarms, func(a verify.Alarm) bool { return a.Actions != 1 }) {
-		t.Errorf("alarms: got %+v, %v; want 17 with one action each", alarms, err)
+	if err != nil || len(alarms) != 19 || slices.ContainsFunc(alarms, func(a verify.Alarm) bool { return a.Actions != 1 }) {
+		t.Errorf("alarms: got %+v, %v; want 19 with one action each", alarms, err)
 	}
 	client := cloudwatch.NewFromConfig(c.Config(), accounttest.Query)
 	if _, err := client.DisableAlarmActions(t.Context(), &cloudwatch.DisableAlarmActionsInput{AlarmNames: []string{"weir-dev-degraded"}}); err != nil {

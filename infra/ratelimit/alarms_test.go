@@ -1,0 +1,135 @@
+package ratelimit_test
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/assertions"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigateway"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
+	"github.com/aws/jsii-runtime-go"
+
+	"github.com/weir-limits/weir/infra/ratelimit"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+// alarmsOf returns the properties of a template's alarms, as JSON, by the alarm's name without its prefix.
+func alarmsOf(t *testing.T, template []byte) map[string]string {
+	t.Helper()
+	var made struct {
+		Resources map[string]struct {
+			Type       string
+			Properties map[string]any
+		}
+	}
+	if err := json.Unmarshal(template, &made); err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]string{}
+	for _, r := range made.Resources {
+		if r.Type != "AWS::CloudWatch::Alarm" {
+			continue
+		}
+		name, ok := r.Properties["AlarmName"].(string)
+		if join, joined := r.Properties["AlarmName"].(map[string]any); joined { // weir-, the parameter Namespace and the rest
+			name, ok = "weir-test"+join["Fn::Join"].([]any)[1].([]any)[2].(string), true
+		}
+		if !ok {
+			t.Fatalf("alarm: got the name %v, want text", r.Properties["AlarmName"])
+		}
+		found[strings.TrimPrefix(name, "weir-test-")] = text(t, r.Properties)
+	}
+	return found
+}
+
+func wantParts(t *testing.T, alarms map[string]string, want map[string][]string) {
+	t.Helper()
+	for name, parts := range want {
+		if alarms[name] == "" {
+			t.Errorf("alarm %s: got none, want one", name)
+			continue
+		}
+		for _, part := range parts {
+			if !strings.Contains(alarms[name], part) {
+				t.Errorf("alarm %s: got %s, want %s in it", name, alarms[name], part)
+			}
+		}
+	}
+}
+
+// A function that cannot start raises alarms on the function, on its API and in the access log. The rejections of
+// an authorizer are no errors.
+func TestLimits_alarms(t *testing.T) {
+	app, l, f := newLayered(t, nil, nil)
+	stack := awscdk.Stack_Of(f)
+	l.AddLayer(f)
+	l.Attach(stack.Node().FindChild(jsii.String("Api")).(awsapigateway.RestApi))
+	l.NewAuthorizer(awsapigateway.RestApi_FromRestApiId(stack, jsii.String("Imported"), jsii.String("a1b2c3d4e5")))
+	l.WatchAccessLog(stack, awslogs.NewLogGroup(stack, jsii.String("Access"), nil))
+	made := []byte(text(t, assertions.Template_FromStack(stack, nil).ToJSON()))
+	app.Synth(nil)
+	wantParts(t, alarmsOf(t, made), map[string][]string{
+		"authorizer-errors": {`"100 * (errors - FILL(unauthorized, 0)) / invocations"`, `"Errors"`, `"Invocations"`, `"Unauthorized"`, `"LimitsAuthorizer`},
+		"orders-errors":     {`"100 * errors / invocations"`, `{"Name":"FunctionName","Value":{"Ref":"Orders`},
+		"api-errors":        {`"100 * restErrors / restRequests"`, `"Dimensions":[{"Name":"ApiName","Value":"Api"}],"MetricName":"5XXError"`, `"MetricName":"Count"`},
+		"imported-errors":   {`{"Name":"ApiName","Value":{"Fn::GetAtt":["ImportedLimitsPrecheck`, `"Name"]}`},
+		"authorizer-failed": {`"MetricName":"AuthorizerFailed"`, `"Namespace":"Weir/test"`},
+		"unmatched":         {`"100 * unmatched / (allowed + refused)"`, `"Threshold":50`},
+		"store-throttled":   {`"FILL(throttled, 0)"`, `"WriteThrottleEvents"`, `"TreatMissingData":"notBreaching"`},
+	})
+}
+
+// No request is unmatched if a rule matches all. A source of rules can replace such a document.
+func TestLimits_alarms_unmatched(t *testing.T) {
+	for _, tt := range []struct {
+		endpoint, method, from string
+		want                   bool
+	}{{"*", "", "", false}, {"*", "GET", "", true}, {"/orders", "", "", true}, {"*", "", "table", true}} {
+		_, stack, _ := newAPI(t)
+		p := props(t)
+		p.RulesFrom = tt.from
+		rules := strings.Replace(document, "/orders", tt.endpoint, 1)
+		if tt.method != "" {
+			rules = strings.Replace(rules, `"limits"`, `"method": "`+tt.method+`", "limits"`, 1)
+		}
+		if err := os.WriteFile(p.Rules, []byte(rules), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		ratelimit.NewLimits(stack, jsii.String("Limits"), p)
+		alarms := alarmsOf(t, []byte(text(t, assertions.Template_FromStack(stack, nil).ToJSON())))
+		if got := alarms["unmatched"] != ""; got != tt.want {
+			t.Errorf("%+v: got an alarm unmatched: %t, want %t", tt, got, tt.want)
+		}
+	}
+}
+
+// The template of a release has the alarms. Those on its API exist only with an API.
+func TestTemplate_alarms(t *testing.T) {
+	template := storetest.Must(os.ReadFile("../../../standalone/weir.template.json")) // relative to testdata/shop, where the tests run
+	wantParts(t, alarmsOf(t, template), map[string][]string{
+		"authorizer-errors": {`"100 * (errors - FILL(unauthorized, 0)) / invocations"`},
+		"api-errors":        {`"100 * restErrors / restRequests"`, `{"Fn::GetAtt":["ApiLimitsPrecheck`},
+		"authorizer-failed": {`"AuthorizerFailed"`},
+		"unmatched":         {`"100 * unmatched / (allowed + refused)"`},
+	})
+	var made struct {
+		Resources map[string]struct{ Type, Condition string }
+	}
+	if err := json.Unmarshal(template, &made); err != nil {
+		t.Fatal(err)
+	}
+	for prefix, want := range map[string]string{"ApiAlarmapierrors": "HasRestApi", "AccessLogAlarmsAlarm": "HasAccessLog", "AccessLogAlarmsAuthorizerFailed": "HasAccessLog"} {
+		found := ""
+		for id, r := range made.Resources {
+			if strings.HasPrefix(id, prefix) {
+				found = r.Condition
+			}
+		}
+		if found != want {
+			t.Errorf("%s: got the condition %q, want %s", prefix, found, want)
+		}
+	}
+}
