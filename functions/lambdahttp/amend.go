@@ -2,7 +2,6 @@ package lambdahttp
 
 import (
 	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"maps"
 	"math"
@@ -10,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf16"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -109,7 +109,7 @@ func (a *Admitted) other(payload []byte) [][]byte {
 		return unchanged
 	}
 	if a.begin(http.StatusOK) {
-		a.Streamed(unquoted(body))
+		a.skip(textLength(body))
 	}
 	if len(fields) == 0 || !json.Valid(body) || string(body) == "null" {
 		return unchanged
@@ -173,7 +173,17 @@ func (a *Admitted) count(f *fullAnswer) {
 			a.removed[strings.ToLower(m.name)] = true
 		}
 	}
-	a.Streamed(f.content())
+	a.skip(f.length())
+}
+
+// zeros are bytes that only count.
+var zeros [32 << 10]byte
+
+// skip counts n bytes of a body.
+func (a *Admitted) skip(n int) {
+	for ; n > 0; n -= len(zeros) {
+		a.Streamed(zeros[:min(n, len(zeros))])
+	}
 }
 
 // begin passes a status to the writer of the request, unless the writer has one. It reports whether the writer counts
@@ -306,18 +316,54 @@ func lines(name string, raw []byte) int {
 	return count*(len(name)+len(": \r\n")) + len(raw)
 }
 
-// content returns the body as the client gets it.
-func (f *fullAnswer) content() []byte {
+// length returns the length of the body as the client gets it.
+func (f *fullAnswer) length() int {
 	if f.body.null() {
-		return nil
+		return 0
 	}
-	text := unquoted(f.body.value)
-	if f.base64 {
-		if n, err := base64.StdEncoding.Decode(text, text); err == nil {
-			return text[:n]
+	n, raw := textLength(f.body.value), f.body.value
+	if !f.base64 {
+		return n
+	}
+	for _, newline := range []string{`\n`, `\r`} {
+		n -= bytes.Count(raw, []byte(newline))
+	}
+	padding := bytes.Count(raw, []byte("=")) + bytes.Count(raw, []byte(`\u003d`)) // some encoders escape it
+	return max(0, n/4*3-padding)
+}
+
+// textLength returns the length of the value of a JSON string, or of other text, in bytes. It copies nothing, because a
+// body can have 6 MB.
+func textLength(raw []byte) int {
+	if len(raw) < 2 || raw[0] != '"' {
+		return len(raw)
+	}
+	text := raw[1 : len(raw)-1]
+	n := len(text)
+	for {
+		i := bytes.IndexByte(text, '\\')
+		if i < 0 || i+2 > len(text) {
+			return n
 		}
+		escape := 2
+		length := 1
+		if text[i+1] == 'u' && i+6 <= len(text) {
+			escape = 6
+			length = unitLength(text[i+2 : i+6])
+		}
+		n, text = n-escape+length, text[i+escape:]
 	}
-	return text
+}
+
+// unitLength returns the length in UTF-8 of a UTF-16 code unit in hexadecimal digits. Each half of a surrogate pair counts 2.
+func unitLength(digits []byte) int {
+	switch unit, _ := strconv.ParseUint(string(digits), 16, 16); {
+	case unit < 0x80:
+		return 1
+	case unit < 0x800, utf16.IsSurrogate(rune(unit)):
+		return 2
+	}
+	return 3
 }
 
 // amended returns the text with added fields and without the fields whose names in lower case are in removed.

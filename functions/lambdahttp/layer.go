@@ -135,6 +135,7 @@ func forward(w http.ResponseWriter, r *http.Request) {
 	if len(r.Header) != x.fields || r.Header.Get(httplimit.OverField) != "" {
 		a.Event = x.event.withHeader(x.payload, r.Header)
 	}
+	x.payload = nil // the function can free the event
 	if err := x.function(a); err != nil {
 		panic(errFailed)
 	}

@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,6 +30,10 @@ import (
 // Open creates the environment of a function with the layer. package boot has one.
 type Open func(context.Context, *slog.Logger) (*lambdahttp.Environment, error)
 
+// memoryLimit is a soft limit: above it, the extension collects garbage more often. The memory is a part of the function's,
+// which can have 128 MB. Without the limit, large events need 6 MB more. The largest caches need less.
+const memoryLimit = 24 << 20
+
 // Start runs the extension until Lambda ends the environment. It logs to standard output, which Lambda adds
 // to the log of the function, and each message at most once a second.
 func Start(open Open) {
@@ -40,6 +45,7 @@ func Start(open Open) {
 	}
 	if !x.Concurrent { // most steps of an invocation wait for the one before; a switch between processors only delays them
 		runtime.GOMAXPROCS(1)
+		debug.SetMemoryLimit(memoryLimit)
 	}
 	if err := x.Run(context.Background()); err != nil {
 		x.Logger.Error("the layer cannot limit requests", slog.Any("err", err))

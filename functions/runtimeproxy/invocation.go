@@ -79,20 +79,19 @@ func (p *Proxy) run(i *invocation, event []byte) {
 	ctx := lambdacontext.NewContext(context.Background(), &lambdacontext.LambdaContext{AwsRequestID: i.id, InvokedFunctionArn: i.arn})
 	ctx, cancel := context.WithDeadline(ctx, i.deadline)
 	defer cancel()
-	given := false // the function has the event
 	var current *answer
 	defer func() {
 		if v := recover(); v != nil { // lambdahttp recovers from a panic before the function has the event
 			p.logger.ErrorContext(ctx, "event not limited, or answer not passed on", slog.Any("panic", v), slog.String("stack", string(debug.Stack())))
 			current.abort()
-			if !given {
+			if event != nil {
 				p.passOn(i, event)
 			}
 		}
 	}()
 	own, err := p.layer.Invoke(ctx, event, func(a *lambdahttp.Admitted) error {
-		given = true
 		i.admitted <- a.Event
+		event, a.Event = nil, nil // an event and its answer can have 6 MB each
 		return p.await(i, a, &current)
 	})
 	switch {

@@ -3,13 +3,22 @@ package main
 
 import (
 	"context"
+	"os"
+	"strconv"
+	"strings"
 
 	"github.com/aws/aws-lambda-go/lambda"
 )
 
-type nothing struct{}
+type nothing struct{ answer []byte }
 
 // Invoke implements lambda.Handler.
-func (nothing) Invoke(context.Context, []byte) ([]byte, error) { return []byte("{}"), nil } //nolint:unparam // lambda.Handler has an error
+func (n nothing) Invoke(context.Context, []byte) ([]byte, error) { return n.answer, nil } //nolint:unparam // lambda.Handler has an error
 
-func main() { lambda.Start(nothing{}) }
+func main() {
+	answer := "{}"
+	if n, err := strconv.Atoi(os.Getenv("BODY")); err == nil {
+		answer = `{"statusCode":200,"body":"` + strings.Repeat("x", n) + `"}`
+	}
+	lambda.Start(nothing{[]byte(answer)})
+}
