@@ -141,19 +141,28 @@ func (w *world) convert(now algo.Instant, charges []limiter.Charge, taken bool) 
 	}
 }
 
-// follow moves the first model of the environment of l to the windows in which the store counted charges of it. They are
-// later than those of its clock if the clock of another environment is ahead.
-func (w *world) follow(l *link, charges []limiter.Charge, results []algo.Result) {
+// follow applies what the clock of another environment, if it is ahead, does to the charges of an environment. In the first
+// model of the environment of l, charges count in the windows in which the store counted them. In those of all environments,
+// slots expire by the clock of l.
+func (w *world) follow(l *link, now algo.Instant, charges []limiter.Charge, results []algo.Result) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, e := range w.envs {
 		for i, c := range charges {
-			m := &e.alone[0]
-			held := m.limits(c.Subject)[c.Limit.ID]
-			if window, ok := held.Machine.(*algo.Window); ok && e.link == l && algo.Refundable(window, results[i].Machine) {
-				held.State = window.At(held.State, window.Start(results[i].State.Window))
-				m.keep(c.Subject, c.Limit.ID, held)
+			held := e.alone[0].limits(c.Subject)[c.Limit.ID]
+			if !algo.Refundable(held.Machine, results[i].Machine) {
+				continue
 			}
+			switch m := held.Machine.(type) {
+			case *algo.Window:
+				if e.link == l {
+					held.State = m.At(held.State, m.Start(results[i].State.Window))
+				}
+			case *algo.Slots:
+				_, expired := m.Live(held.State, now)
+				held.State.Entries = held.State.Entries.From(expired)
+			}
+			e.alone[0].keep(c.Subject, c.Limit.ID, held)
 		}
 	}
 }

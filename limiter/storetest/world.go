@@ -383,7 +383,7 @@ func (l *link) Take(ctx context.Context, now algo.Instant, s limiter.Subject, ch
 		if taken, err = l.Store.Take(ctx, now, s, sent, got); err == nil {
 			l.world.convert(now, sent, taken)
 			if taken {
-				l.world.follow(l, sent, got)
+				l.world.follow(l, now, sent, got)
 			}
 			l.world.executed(now, sent, taken, answered)
 		}
@@ -403,7 +403,8 @@ func (l *link) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, 
 		elapsed += 2 * time.Second // as a store with a margin for clocks that differ
 	}
 	var settled limiter.Settled
-	err := l.send(ctx, s, true, once.Needed(), func(ctx context.Context, _ bool) (err error) {
+	only := !slices.ContainsFunc(of, func(r algo.Result) bool { _, slots := r.Machine.(*algo.Slots); return !slots }) // a slot is released once
+	err := l.send(ctx, s, true, once.Needed() || only, func(ctx context.Context, _ bool) (err error) {
 		done, err := l.Store.Settle(ctx, now, s, sent, of, elapsed, once)
 		if err == nil {
 			settled = done
