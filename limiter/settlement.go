@@ -139,11 +139,11 @@ type settledSubject struct {
 }
 
 // repeatable returns the part of r that a store can make without an ID, because a repetition creates no quota: the
-// releases, because only one request has the slots, and the forced charges.
-func (r *refundable) repeatable() refundable {
+// releases, because only one request has the slots, and, if forced is true, the forced charges.
+func (r *refundable) repeatable(forced bool) refundable {
 	made := refundable{store: r.store, subject: r.subject, remote: r.remote}
 	for i, c := range r.charges {
-		if _, slots := r.results[i].Machine.(*algo.Slots); slots || c.Force {
+		if _, slots := r.results[i].Machine.(*algo.Slots); slots && !c.Force || forced && c.Force {
 			made.add(r.items[i], c, r.results[i], r.mirrored[i])
 		}
 	}
@@ -278,22 +278,39 @@ func (l *Limiter) correct(ctx context.Context, now algo.Instant, r refundable, e
 		}
 		l.releaseHere(now, &r)
 	}
+	return l.correctOnce(ctx, now, r, elapsed, once)
+}
+
+// correctOnce makes the corrections on one subject, and those of this process. Releases need no ID, so they are also made
+// if the ID is used, begun, or cannot be kept.
+func (l *Limiter) correctOnce(ctx context.Context, now algo.Instant, r refundable, elapsed time.Duration, once Once) (s settledSubject) {
+	releases := once.Needed() && len(r.repeatable(false).charges) == len(r.charges)
+	if releases {
+		once = Once{}
+	}
 	s = l.correctStore(ctx, now, r, elapsed, once)
-	if !errors.Is(s.err, ErrVoucherExpired) {
-		if r.remote {
-			l.correctHere(now, &r, elapsed, once, s.err)
-		}
+	expired := errors.Is(s.err, ErrVoucherExpired)
+	if r.remote && !expired {
+		l.correctHere(now, &r, elapsed, once, s.err)
+	}
+	if releases && s.err == nil && s.Refunds.Given == 0 {
+		return settledSubject{err: ErrVoucherUsed}
+	}
+	if !expired && !errors.Is(s.err, ErrVoucherUsed) && !errors.Is(s.err, ErrVoucherBegun) {
 		return s
 	}
-	safe := r.repeatable()
+	safe := r.repeatable(expired)
 	if len(safe.charges) == 0 {
 		return s
 	}
-	// The store has no room for the ID.
 	made := l.correctStore(ctx, now, safe, elapsed, Once{})
-	if r.remote {
+	switch {
+	case r.remote && expired:
 		l.correctHere(now, &safe, elapsed, once, made.err)
+	case !expired:
+		made.Refunds.Dropped = 0 // an earlier message has released these slots
 	}
+	made.Lost += max(0, s.Lost-len(safe.charges))
 	if made.err == nil && len(safe.charges) < len(r.charges) {
 		made.err = s.err
 	}

@@ -103,19 +103,21 @@ func (v *Voucher) Charges() (charges []Charge) {
 
 // SettleVoucher corrects the charges of v as Receipt.Settle does, in any process. It takes the elapsed
 // time from the wall clocks of both processes, plus algo.MaxSkew. A settlement whose costs differ from
-// the charged ones happens at most once: each subject checks the ID of v.
+// the charged ones happens at most once: each subject checks the ID of v. A settlement that only releases slots needs no
+// ID, because each slot is released at most once.
 //
 // Errors:
-//   - ErrVoucherUsed: v was settled before; the answer of that call may have been lost.
+//   - ErrVoucherUsed: v was settled before; the answer of that call may have been lost. Or v holds only slots, and the
+//     store has them no longer.
 //   - ErrVoucherExpired: v has expired, or a store has no room for its ID.
 //   - ErrVoucherBegun: another attempt may be running. Repeat the call after some seconds.
 //   - Other errors are those of the store, which made the corrections once or not at all. Repeat the call: it
 //     refunds nothing twice, but can charge a cost twice (Store.Settle).
 //
-// The last two are also counted in Settlement.Lost. A subject with an error is not corrected by this call, except
-// that a store without room for the ID still releases slots and charges costs above the reserve. If v has several
-// subjects, the Settlement has the corrections of the others, and ErrVoucherUsed means that all subjects were settled
-// before.
+// The last two are also counted in Settlement.Lost. A subject with an error is not corrected by this call. But slots are
+// released also if the ID is used or begun, or if the store has no room for it; without room, costs above the reserve are
+// charged too. If v has several subjects, the Settlement has the corrections of the others, and ErrVoucherUsed means that
+// all subjects were settled before.
 func (l *Limiter) SettleVoucher(ctx context.Context, now time.Time, v *Voucher, actual func(Charge) int64) (done Settlement, err error) {
 	if !now.Before(v.Expires) {
 		return done, fmt.Errorf("%w: at %s, %s ago", ErrVoucherExpired, v.Expires.UTC().Format(time.RFC3339), now.Sub(v.Expires))

@@ -72,12 +72,20 @@ type settling struct {
 	once    limiter.Once
 }
 
-func newSettling(t *testing.T, kinds string) *settling {
+// uncharged returns a settling before its charges.
+func uncharged(t *testing.T) *settling {
 	t.Helper()
 	day := algo.Rate{Algorithm: algo.FixedWindow, Requests: 1000, Window: 24 * time.Hour}
 	s := &settling{t: t, api: &faulty{at: -1}, once: limiter.Once{ID: limiter.NewVoucherID(), Expires: algo.InstantOf(noon).Add(time.Hour)}}
 	s.store = storetest.Must(dynamostore.New(s.api, dynamostore.Options{Table: "t", Namespace: "n", Logger: slog.New(slog.DiscardHandler)}))
-	s.charges = []limiter.Charge{{Limit: storetest.Limit(t, "up", day), Cost: 100}, {Limit: storetest.Limit(t, "down", day), Cost: 100}, {Limit: slotsOf(t, 5), Cost: 1}}
+	a := limiter.User("a")
+	s.charges = []limiter.Charge{{Subject: a, Limit: storetest.Limit(t, "up", day), Cost: 100}, {Subject: a, Limit: storetest.Limit(t, "down", day), Cost: 100}, {Subject: a, Limit: slotsOf(t, 5), Cost: 1}}
+	return s
+}
+
+func newSettling(t *testing.T, kinds string) *settling {
+	t.Helper()
+	s := uncharged(t)
 	s.results = make([]algo.Result, len(s.charges))
 	if ok, err := s.store.Take(t.Context(), algo.InstantOf(noon), limiter.User("a"), s.charges, s.results); !ok || err != nil {
 		t.Fatal(ok, err)
@@ -119,7 +127,7 @@ const attemptOver = 10*time.Second + algo.MaxSkew + time.Millisecond
 
 // Each update of a settlement fails in each way. The message is repeated at once, and when the attempt is over. A
 // correction upward is made at least once, a correction downward and a release at most once. Without a lost update or
-// answer, each is made exactly once.
+// answer, each is made exactly once. A Limiter then releases slots without the ID (TestLimiter_SettleVoucher_slots).
 func TestStore_Settle_faults(t *testing.T) {
 	var (
 		ok, fails = error(nil), limiter.ErrUnavailable
@@ -198,6 +206,66 @@ func TestStore_Settle_updates(t *testing.T) {
 			if s.api.updates != want {
 				t.Errorf("settlement %s with an ID %t: got %d updates, want %d", c.kinds, c.once, s.api.updates, want)
 			}
+		}
+	}
+}
+
+// A message that settles a request in another process is lost or repeated. It releases the slot of the request in any case,
+// because the release needs no ID: a repeated one finds the slot released.
+func TestLimiter_SettleVoucher_slots(t *testing.T) {
+	unavailable, begun, used := limiter.ErrUnavailable, limiter.ErrVoucherBegun, limiter.ErrVoucherUsed
+	for _, c := range []struct {
+		kinds       string // corrections: up, down, slots
+		fault       fault
+		update      int // number of the update that fails
+		first, soon error
+		late        error    // of a message after the attempts before it are over
+		want        [3]int64 // how often each correction was made
+		updates     [2]int   // number of updates of the first two messages
+	}{
+		{"--s", none, 0, nil, used, used, [3]int64{0, 0, 1}, [2]int{1, 1}},
+		{"--s", lost, 0, unavailable, nil, used, [3]int64{0, 0, 1}, [2]int{1, 1}},
+		{"--s", unheard, 0, unavailable, used, used, [3]int64{0, 0, 1}, [2]int{1, 1}},
+		{"-ds", none, 0, nil, used, used, [3]int64{0, 1, 1}, [2]int{2, 2}},
+		{"-ds", lost, 0, unavailable, nil, used, [3]int64{0, 1, 1}, [2]int{1, 2}},
+		{"-ds", lost, 1, unavailable, used, used, [3]int64{0, 0, 1}, [2]int{2, 2}},
+		{"-ds", unheard, 0, unavailable, used, used, [3]int64{0, 0, 1}, [2]int{1, 2}},
+		{"uds", none, 0, nil, used, used, [3]int64{1, 1, 1}, [2]int{3, 2}},
+		{"uds", lost, 1, unavailable, begun, nil, [3]int64{1, 0, 1}, [2]int{2, 2}},
+	} {
+		s := uncharged(t)
+		l := storetest.Must(limiter.New(s.store, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
+		_, receipt, err := l.TakeRefundable(t.Context(), noon, s.charges)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := storetest.Must(receipt.Voucher(limiter.NewVoucherID(), noon.Add(20*time.Minute)))
+		settle := func(at time.Duration) (limiter.Settlement, error) {
+			s.api.updates = 0
+			return l.SettleVoucher(t.Context(), noon.Add(at), v, func(charge limiter.Charge) int64 {
+				for i, more := range []int64{7, -3, -1} {
+					if charge.Limit.ID == s.charges[i].Limit.ID && c.kinds[i] != '-' {
+						return charge.Cost + more
+					}
+				}
+				return charge.Cost
+			})
+		}
+		s.api.set(c.update, c.fault)
+		for i, want := range []error{c.first, c.soon, c.late} {
+			done, err := settle([]time.Duration{0, time.Second, attemptOver}[i])
+			if !errors.Is(err, want) || (err == nil) != (want == nil) || errors.Is(want, begun) && done.Lost != 2 {
+				t.Errorf("%s, fault %d of update %d, message %d: got %+v and %v, want %v", c.kinds, c.fault, c.update, i+1, done, err, want)
+			}
+			if i < 2 && s.api.updates != c.updates[i] {
+				t.Errorf("%s, fault %d of update %d, message %d: got %d updates, want %d", c.kinds, c.fault, c.update, i+1, s.api.updates, c.updates[i])
+			}
+			if s.api.set(-1, none); i == 1 && s.made()[2] != 1 {
+				t.Errorf("%s, fault %d of update %d: got a slot held after the second message, want it released", c.kinds, c.fault, c.update)
+			}
+		}
+		if got := s.made(); got != c.want {
+			t.Errorf("%s, fault %d of update %d, corrections up, down and released: got %d, want %d", c.kinds, c.fault, c.update, got, c.want)
 		}
 	}
 }
