@@ -59,7 +59,7 @@ func TestLoad(t *testing.T) {
 		{[]string{"NAMESPACE=a", "STORE=memory", "EVENTS_SAMPLE=few"}, `EVENTS_SAMPLE: got "few", want an integer`},
 		{[]string{"STORE=memory", "WEIR_LOCAL=yes", "RULES_VERSION=1.5"}, "NAMESPACE: required\nRULES_VERSION: got \"1.5\", want an integer\nWEIR_LOCAL: got \"yes\", want true or false"},
 		{[]string{"NAMESPACE=a/b", "STORE=memory"}, `NAMESPACE: got "a/b", want 1 to 64 letters, digits, _, . and -`},
-		{[]string{"NAMESPACE=a", "STORE=memory", "RULES_FROM=tables"}, `RULES_FROM: got "tables", want table, or appconfig:APPLICATION/ENVIRONMENT/PROFILE`},
+		{[]string{"NAMESPACE=a", "STORE=memory", "RULES_FROM=tables"}, `RULES_FROM: got "tables", want table, deployment, or appconfig:APPLICATION/ENVIRONMENT/PROFILE`},
 		{[]string{"NAMESPACE=a", "STORE=memory", "RULES_FROM=appconfig:a/b"}, `RULES_FROM: got "a/b", want APPLICATION/ENVIRONMENT/PROFILE, each an id, or a name of letters, digits, _, . and -`},
 		{[]string{"NAMESPACE=a", "STORE=memory", "RULES_FROM=table"}, "RECORDS_TABLE: required with RULES_FROM=table: name of the table that holds the rules"},
 		{[]string{"NAMESPACE=a", "STORE=disk"}, `STORE: got "disk", want dynamodb, redis or memory`},

@@ -41,7 +41,8 @@ type Config struct {
 	// RulesFile is the file of the rules document. If it is empty, the built-in document is used.
 	RulesFile string `env:"RULES_FILE"`
 	// RulesFrom is the source of rules that change while functions run. "table" means the document that
-	// `weir rules publish` writes to RECORDS_TABLE. "appconfig:APPLICATION/ENVIRONMENT/PROFILE" means a
+	// `weir rules publish` writes to RECORDS_TABLE. "deployment" means the document that the deployment of
+	// NAMESPACE publishes there. "appconfig:APPLICATION/ENVIRONMENT/PROFILE" means a
 	// configuration of AppConfig. Until the source has a document, the document of RULES_FILE, or the
 	// built-in document, is in force. If RulesFrom is empty, there is no source.
 	RulesFrom string `env:"RULES_FROM"`
@@ -165,7 +166,7 @@ func (c *Config) validate() error {
 	if _, err := c.appConfig(); err != nil {
 		check(false, "RULES_FROM: %w", err)
 	}
-	check(c.RulesFrom != contract.RulesTable || c.RecordsTable != "", "RECORDS_TABLE: required with RULES_FROM=%s: name of the table that holds the rules", contract.RulesTable)
+	check(c.RulesFrom != contract.RulesTable && c.RulesFrom != contract.RulesDeployment || c.RecordsTable != "", "RECORDS_TABLE: required with RULES_FROM=%s: name of the table that holds the rules", c.RulesFrom)
 	check(c.AppConfigPort > 0 && c.AppConfigPort < 1<<16, "AWS_APPCONFIG_EXTENSION_HTTP_PORT: got %d, want 1 to 65535", c.AppConfigPort)
 	check(len(c.BasePaths) <= maxBasePaths, "BASE_PATH: got %d paths, want at most %d", len(c.BasePaths), maxBasePaths)
 	for _, path := range c.BasePaths {
@@ -211,8 +212,8 @@ func (c *Config) checkRedis(check func(ok bool, format string, args ...any)) {
 // appConfig returns the AppConfig configuration in RULES_FROM. It returns nil if there is none.
 func (c *Config) appConfig() (*contract.Configuration, error) {
 	name, ok := strings.CutPrefix(c.RulesFrom, contract.RulesAppConfig)
-	if !ok && c.RulesFrom != "" && c.RulesFrom != contract.RulesTable {
-		return nil, fmt.Errorf("got %.80q, want %s, or %sAPPLICATION/ENVIRONMENT/PROFILE", c.RulesFrom, contract.RulesTable, contract.RulesAppConfig)
+	if !ok && c.RulesFrom != "" && c.RulesFrom != contract.RulesTable && c.RulesFrom != contract.RulesDeployment {
+		return nil, fmt.Errorf("got %.80q, want %s, %s, or %sAPPLICATION/ENVIRONMENT/PROFILE", c.RulesFrom, contract.RulesTable, contract.RulesDeployment, contract.RulesAppConfig)
 	} else if !ok {
 		return nil, nil
 	}

@@ -32,5 +32,8 @@ func (c Config) StartOver(ctx context.Context, store limiter.Store, o Options) (
 	return c.start(ctx, store, o)
 }
 
+// OpenPublisher returns the function publisher.
+var OpenPublisher = openPublisher
+
 // Open is the part of Start that runs before the first event.
 var Open = open

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-limits/weir/functions"
 	"github.com/weir-limits/weir/functions/appconfig"
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/rulestore"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/rules/live"
@@ -60,7 +61,11 @@ func (c Config) rules() (*live.Rules, error) {
 		document.Version = 1
 	}
 	table, err := c.records(context.Background())
-	return live.New(initial, rulesTable{rulestore.NewSource(table), document}, live.Options{Parse: o, Every: tableEvery}), err
+	source := rulestore.NewSource(table)
+	if c.RulesFrom == contract.RulesDeployment {
+		source = rulestore.NewDeployedSource(table, c.Namespace)
+	}
+	return live.New(initial, rulesTable{source, document}, live.Options{Parse: o, Every: tableEvery}), err
 }
 
 // rulesTable is a live.Source that reads the rules in the records table. While the table has no rules,
@@ -114,6 +119,9 @@ func (c Config) bundled() (d live.Document, r *rules.Rules, err error) {
 		return d, nil, inRules(err)
 	}
 	d.Version = r.Version()
+	if d.Version == 0 && c.RulesFrom == contract.RulesDeployment { // any version that the deployment publishes is higher
+		d.Version = 1
+	}
 	if d.Version == 0 && !c.Local { // without a new version, states would keep the parameters of the old document
 		return d, nil, fmt.Errorf("rules: %w", rules.Problems{{Message: "no version; add a version to the document that grows with every change, such as Unix seconds, or set RULES_VERSION"}})
 	}

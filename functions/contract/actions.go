@@ -11,6 +11,10 @@ func RecordActions() []string { return []string{"dynamodb:GetItem"} }
 // records table, with [SigningKeysKey] as the only leading key.
 func SigningKeyActions() []string { return []string{"dynamodb:PutItem"} }
 
+// PublisherActions returns the IAM actions that the function [Publisher] needs on the records table,
+// with [DeployedRulesKey] as the only leading key.
+func PublisherActions() []string { return []string{"dynamodb:PutItem"} }
+
 // SubjectKeyActions returns the IAM actions that a function needs on the records table in addition to
 // [RecordActions], with [SubjectKeyKey] as the only leading key. With them, the first function that
 // starts creates the key of subject hashes.

@@ -19,6 +19,10 @@ const ReceiptKeysKey = "receiptkeys"
 // RulesKeys returns the patterns of the partition keys of the rules in the records table.
 func RulesKeys() []string { return []string{"rules", "rules#*"} }
 
+// DeployedRulesKey returns the partition key of the item that contains the rules of a deployment. Deployments
+// can share a records table.
+func DeployedRulesKey(namespace string) string { return "deployedrules#" + namespace }
+
 // CacheAccess is the ACL of the cache's user. It permits exactly the commands that a function calls,
 // on all keys.
 const CacheAccess = "on ~* resetchannels -@all +asking +cluster|slots +eval +evalsha +get +hello +pttl +set +time"

@@ -41,17 +41,18 @@ const (
 	VariableLocal = "WEIR_LOCAL"
 )
 
-// VariableFunction names a function by its role: [Authorizer], [Handler], [Settle] or [SigningKeys]. No
+// VariableFunction names a function by its role: [Authorizer], [Handler], [Settle], [SigningKeys] or [Publisher]. No
 // function reads it. The local gateway uses it to find the functions of a template.
 const VariableFunction = "WEIR_FUNCTION"
 
-// These are the roles of the functions. SigningKeys is also the name of its bundle. [Bundle] returns
-// the names of the other bundles.
+// These are the roles of the functions. SigningKeys and Publisher are also the names of their bundles.
+// [Bundle] returns the names of the other bundles.
 const (
 	Authorizer  = "authorizer"
 	Handler     = "handler"
 	Settle      = "settle"
 	SigningKeys = "signingkeys"
+	Publisher   = "publisher"
 )
 
 // Bundle returns the name of the bundle of an authorizer, a handler, an extension or a settle function: the folder of its main package
@@ -81,11 +82,12 @@ const (
 	StoreRedis    = "redis"
 )
 
-// These are the values of [VariableRulesFrom]: the records table, or this prefix before
-// APPLICATION/ENVIRONMENT/PROFILE.
+// These are the values of [VariableRulesFrom]: the rules that operators publish to the records table, the
+// rules that a deployment publishes there, or a prefix before APPLICATION/ENVIRONMENT/PROFILE.
 const (
-	RulesTable     = "table"
-	RulesAppConfig = "appconfig:"
+	RulesTable      = "table"
+	RulesDeployment = "deployment"
+	RulesAppConfig  = "appconfig:"
 )
 
 // JWKSRecords is the value of [VariableJWKS] that selects the copy of the issuer's keys in the

@@ -8,6 +8,7 @@
 //	pk "rules"            version, document, published, note, bytes     the rules in force (package rulestore)
 //	pk "rules#<version>"  the same attributes                           each of the last fifty versions
 //	pk "rules#history"    versions                                      the list of those versions, newest first
+//	pk "deployedrules#<namespace>"  the same attributes                 the rules that the deployment published
 //	pk "signingkeys"      jwks, fetched                                 a copy of the issuer's key set
 //	pk "subjectkey"       key                                           the key of subject hashes
 //	pk "receiptkeys"      current, previous, rotated                    the keys of receipts (package receipts)
@@ -15,8 +16,8 @@
 // This package defines the table ([TableInput]), reads of single items ([Table]), and the two records
 // that consist of one item: [SigningKeys] and [SubjectKey].
 //
-// Functions only read single items, with three exceptions. The function signingkeys writes the item
-// "signingkeys". The first function that starts creates the item "subjectkey". The first authorizer that
+// Functions only read single items, with four exceptions. The function signingkeys writes the item
+// "signingkeys". The function publisher writes the item "deployedrules#<namespace>". The first function that starts creates the item "subjectkey". The first authorizer that
 // seals a receipt creates the item "receiptkeys". IAM policies limit these writes by the partition key. Functions use eventually consistent reads, which cost half. Such
 // a read may miss a change of the last second, but readers cache items for longer than a second
 // anyway.

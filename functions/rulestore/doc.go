@@ -7,4 +7,6 @@
 // [Versions] is for operators. It publishes a document in one transaction that writes three items:
 // the document in force, the version, and the history. If two publications are concurrent, one fails.
 // The history lists exactly the versions that were in force.
+//
+// [Publisher] is for deployments. It publishes the document of a stack in an item of its own.
 package rulestore

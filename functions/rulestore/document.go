@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"strconv"
 	"time"
 
@@ -40,16 +41,25 @@ const (
 var ErrNoRules = errors.New("records table: no rules; publish them with `weir rules publish FILE`")
 
 // Source reads the document in force for functions. It is a live.Source and safe for concurrent use.
-type Source struct{ records *records.Table }
+type Source struct {
+	records *records.Table
+	key     string
+}
 
 var _ live.Source = Source{}
 
-// NewSource returns the rules in a records table.
-func NewSource(t *records.Table) Source { return Source{t} }
+// NewSource returns the rules in a records table that operators publish (Versions).
+func NewSource(t *records.Table) Source { return Source{t, currentKey} }
+
+// NewDeployedSource returns the rules in a records table that the deployment of a namespace publishes
+// (Publisher).
+func NewDeployedSource(t *records.Table, namespace string) Source {
+	return Source{t, contract.DeployedRulesKey(namespace)}
+}
 
 // Document implements live.Source. The error wraps ErrNoRules if there is no document.
 func (s Source) Document(ctx context.Context) (live.Document, error) {
-	it, err := s.records.Get(ctx, currentKey)
+	it, err := s.records.Get(ctx, s.key)
 	switch {
 	case err != nil:
 		return live.Document{}, err
@@ -75,6 +85,14 @@ func (v Version) attributes() records.Item {
 	}
 	it.SetText(publishedAttribute, v.Published.UTC().Format(time.RFC3339))
 	it.SetText(noteAttribute, v.Note)
+	return it
+}
+
+// item returns the item with a version and its compressed document.
+func (v Version) item(key string, compressed []byte) records.Item {
+	it := records.NewItem(key)
+	maps.Copy(it, v.attributes())
+	it.SetBinary(documentAttribute, compressed)
 	return it
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -146,12 +145,12 @@ func (s *Versions) write(ctx context.Context, v Version, compressed []byte, hist
 	for _, each := range history[:min(len(history), Kept)] {
 		list = append(list, &types.AttributeValueMemberM{Value: each.attributes()})
 	}
-	attributes := v.attributes()
-	attributes.SetBinary(documentAttribute, compressed)
+	listed := records.NewItem(historyKey)
+	listed[versionsAttribute] = &types.AttributeValueMemberL{Value: list}
 	writes := []types.TransactWriteItem{
-		s.put(unchanged, currentKey, attributes),
-		s.put(absent, versionKey(v.Version), attributes),
-		s.put(types.Put{}, historyKey, records.Item{versionsAttribute: &types.AttributeValueMemberL{Value: list}}),
+		s.put(unchanged, v.item(currentKey, compressed)),
+		s.put(absent, v.item(versionKey(v.Version), compressed)),
+		s.put(types.Put{}, listed),
 	}
 	for _, old := range history[len(list):] {
 		writes = append(writes, types.TransactWriteItem{Delete: &types.Delete{TableName: &s.table, Key: records.NewItem(versionKey(old.Version))}})
@@ -166,10 +165,8 @@ func (s *Versions) write(ctx context.Context, v Version, compressed []byte, hist
 	return nil
 }
 
-// put returns the write p, with an item of the given key and attributes.
-func (s *Versions) put(p types.Put, key string, attributes records.Item) types.TransactWriteItem {
-	it := records.NewItem(key)
-	maps.Copy(it, attributes)
+// put returns the write p of an item.
+func (s *Versions) put(p types.Put, it records.Item) types.TransactWriteItem {
 	p.TableName, p.Item = &s.table, it
 	return types.TransactWriteItem{Put: &p}
 }

@@ -2,6 +2,8 @@ package policies_test
 
 import (
 	"bytes"
+	"compress/gzip"
+	"encoding/base64"
 	"encoding/json"
 	"io"
 	"maps"
@@ -16,6 +18,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/aws/aws-lambda-go/cfn"
 	"github.com/aws/aws-lambda-go/lambda"
 
 	"github.com/weir-limits/weir/functions/boot"
@@ -49,6 +52,8 @@ func TestMain(m *testing.M) {
 		boot.StartSettle(boot.Clients{DynamoDB: dynamotable.OpenStore})
 	case contract.SigningKeys:
 		boot.StartSigningKeys()
+	case contract.Publisher:
+		boot.StartPublisher()
 	default:
 		os.Exit(m.Run())
 	}
@@ -60,7 +65,7 @@ func (s *stack) record(t *testing.T) map[string][]call {
 	t.Helper()
 	recorded, receipt := map[string][]call{}, ""
 	var tables map[string]string
-	for _, function := range []string{contract.Authorizer, contract.Settle, contract.SigningKeys, contract.Handler} {
+	for _, function := range []string{contract.Authorizer, contract.Settle, contract.SigningKeys, contract.Publisher, contract.Handler} {
 		f, ok := s.functions[function]
 		if !ok {
 			continue
@@ -68,12 +73,16 @@ func (s *stack) record(t *testing.T) map[string][]call {
 		if function != contract.Settle { // the function Settle needs the keys that the authorizer has written into its tables
 			tables = newTables(t)
 		}
+		if function == contract.Publisher { // the table is in its event, not in a variable
+			f.Environment = maps.Clone(f.Environment)
+			f.Environment[contract.VariableRecordsTable] = s.functions[contract.Authorizer].Environment[contract.VariableRecordsTable]
+		}
 		r := newRecorder(t, f, tables)
 		e, err := lambdaenv.Start(t.Context(), lambdaenv.Options{Bootstrap: storetest.Must(os.Executable()), Name: function, Variables: s.variables(t, f, tables, r.URL), Output: t.Output()})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, event := range events(t, function, receipt) {
+		for _, event := range events(t, function, receipt, tables[contract.VariableRecordsTable]) {
 			answer, err := e.Invoke(t.Context(), event)
 			if err != nil && err.Error() != "function authorizer: errorString: Unauthorized" {
 				t.Fatal(err)
@@ -114,7 +123,7 @@ func (s *stack) recordLayer(t *testing.T) []call {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, event := range events(t, contract.Extension, "") {
+	for _, event := range events(t, contract.Extension, "", "") {
 		if _, err := e.Invoke(t.Context(), event); err != nil {
 			t.Fatal(err)
 		}
@@ -172,7 +181,7 @@ func (s *stack) variables(t *testing.T, f template.Function, tables map[string]s
 }
 
 // events returns events for a function, from anonymous callers and from callers with credentials.
-func events(t *testing.T, function, receipt string) (list [][]byte) {
+func events(t *testing.T, function, receipt, table string) (list [][]byte) {
 	t.Helper()
 	prefix := ""
 	switch function {
@@ -180,6 +189,8 @@ func events(t *testing.T, function, receipt string) (list [][]byte) {
 		return [][]byte{[]byte(`{"cost":1,"receipt":` + text(t, receipt) + `}`)}
 	case contract.SigningKeys:
 		return [][]byte{[]byte("{}")}
+	case contract.Publisher:
+		return [][]byte{published(t, table)}
 	case contract.Authorizer:
 		prefix = "rest-authorizer-"
 	case contract.Handler, contract.Extension:
@@ -190,6 +201,25 @@ func events(t *testing.T, function, receipt string) (list [][]byte) {
 		list = append(list, []byte(strings.NewReplacer(`"GET"`, `"POST"`, "/GET/", "/POST/", "/api/v1/search", "/api/v1/data").Replace(string(event))))
 	}
 	return list
+}
+
+// published returns an event of CloudFormation for the function publisher.
+func published(t *testing.T, table string) []byte {
+	t.Helper()
+	answers := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var answer cfn.Response
+		if err := json.NewDecoder(r.Body).Decode(&answer); err != nil || answer.Status != cfn.StatusSuccess {
+			t.Errorf("publication: got answer %+v, error %v, want SUCCESS", answer, err)
+		}
+	}))
+	t.Cleanup(answers.Close)
+	var document bytes.Buffer
+	if err := gzip.NewWriter(&document).Close(); err != nil {
+		t.Fatal(err)
+	}
+	return []byte(text(t, cfn.Event{RequestType: cfn.RequestCreate, RequestID: "r", ResponseURL: answers.URL, ResourceProperties: map[string]any{
+		contract.PropertyTable: table, contract.PropertyNamespace: "dev", contract.PropertyDocument: base64.StdEncoding.EncodeToString(document.Bytes()),
+	}}))
 }
 
 // receiptOf returns the receipt in an authorizer's answer, or previous if it has none.

@@ -33,7 +33,7 @@ const (
 type FunctionProps struct {
 	// Bundle is the folder with the function's bootstrap.
 	Bundle string
-	// Role is authorizer, handler, settle or signingkeys. The local gateway uses it to find the functions.
+	// Role is authorizer, handler, settle, signingkeys or publisher. The local gateway uses it to find the functions.
 	Role string
 	// Timeout limits one invocation.
 	Timeout time.Duration

@@ -68,14 +68,14 @@ func TestLimits_AddLayer(t *testing.T) {
 	got := variablesOf(t, stack)
 	for name, want := range map[string]any{
 		"TABLE": "orders", "WEIR_STORE": "dynamodb", "WEIR_NAMESPACE": "test", "WEIR_BASE_PATH": "/v1",
-		"WEIR_RULES_FILE": "/opt/weir-rules.json", "AWS_LAMBDA_EXEC_WRAPPER": "/opt/weir",
+		"WEIR_RULES_FILE": "/opt/weir-rules.json", "WEIR_RULES_FROM": "deployment", "AWS_LAMBDA_EXEC_WRAPPER": "/opt/weir",
 	} {
 		if got[name] != want {
 			t.Errorf("%s: got %v, want %v", name, got[name], want)
 		}
 	}
 	if names := slices.Sorted(maps.Keys(got)); !slices.Equal(names, []string{
-		"AWS_LAMBDA_EXEC_WRAPPER", "TABLE", "WEIR_BASE_PATH", "WEIR_CORS_ORIGINS", "WEIR_NAMESPACE", "WEIR_RECORDS_TABLE", "WEIR_RULES_FILE", "WEIR_STORE", "WEIR_TABLE",
+		"AWS_LAMBDA_EXEC_WRAPPER", "TABLE", "WEIR_BASE_PATH", "WEIR_CORS_ORIGINS", "WEIR_NAMESPACE", "WEIR_RECORDS_TABLE", "WEIR_RULES_FILE", "WEIR_RULES_FROM", "WEIR_STORE", "WEIR_TABLE",
 	}) {
 		t.Errorf("got the variables %v, want none without the prefix", names)
 	}

@@ -72,6 +72,7 @@ func NewLimits(scope constructs.Construct, id *string, props *LimitsProps) *Limi
 		l.newSigningKeys()
 	}
 	l.newSettle()
+	l.newPublisher()
 	l.newAlarms()
 	l.newRefusedMost()
 	l.Node().AddValidation(&validator{l})

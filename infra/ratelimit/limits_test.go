@@ -2,8 +2,10 @@ package ratelimit_test
 
 import (
 	"bytes"
+	"crypto/rand"
 	"debug/elf"
 	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -48,7 +50,7 @@ func enterShop() error {
 	if err := os.Chdir("testdata/shop"); err != nil {
 		return err
 	}
-	for _, name := range []string{"authorizer", "authorizer-redis", "authorizer-events", "settle", "extension", "orders"} {
+	for _, name := range []string{"authorizer", "authorizer-redis", "authorizer-events", "settle", "extension", "publisher", "orders"} {
 		bundle := filepath.Join("dist", "arm64", name)
 		if err := os.MkdirAll(bundle, 0o755); err != nil {
 			return err
@@ -74,7 +76,7 @@ func props(t *testing.T) *ratelimit.LimitsProps {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"authorizer", "authorizer-redis", "authorizer-events", "settle"} {
+	for _, name := range []string{"authorizer", "authorizer-redis", "authorizer-events", "settle", "publisher"} {
 		write(name+"/bootstrap", string(program(elf.EM_AARCH64)))
 	}
 	write("signingkeys/bootstrap", "no program")
@@ -118,6 +120,12 @@ func panicked(f func()) (text string) {
 	return ""
 }
 
+func random(n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.Read(b) // rand.Read never fails
+	return b
+}
+
 func TestNew_mistakes(t *testing.T) {
 	folder := t.TempDir()
 	bad := filepath.Join(folder, "bad.json")
@@ -135,8 +143,18 @@ func TestNew_mistakes(t *testing.T) {
 		{"endpoint":"/z","limits":{"*":{"requests":100,"window":"1m"}}}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	large := filepath.Join(folder, "large.json")
+	if err := os.WriteFile(large, []byte(strings.Replace(document, `"window": "1m"`, `"window": "1m", "note": "`+hex.EncodeToString(random(80<<10))+`"`, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	_, stack, _ := newAPI(t)
 	for want, change := range map[string]func(*ratelimit.LimitsProps){
+		"large.json: got ": func(p *ratelimit.LimitsProps) { p.Rules = large },
+		"publisher/bootstrap: not found": func(p *ratelimit.LimitsProps) {
+			if err := os.Remove(filepath.Join(p.Bundles, "publisher", "bootstrap")); err != nil {
+				t.Error(err)
+			}
+		},
 		`Namespace: got "a b"`:                func(p *ratelimit.LimitsProps) { p.Namespace = "a b" },
 		`Store: got "etcd", want dynamodb or`: func(p *ratelimit.LimitsProps) { p.Store = "etcd" },
 		"Bundles: " + folder + "/authorizer/bootstrap: not found; build it (make functions, or GOOS=linux GOARCH=arm64": func(p *ratelimit.LimitsProps) { p.Bundles = folder },
@@ -146,7 +164,7 @@ func TestNew_mistakes(t *testing.T) {
 		},
 		"Rules: open nowhere.json":                          func(p *ratelimit.LimitsProps) { p.Rules = "nowhere.json" },
 		"bad.json has mistakes:\nline 1: rules[0].endpoint": func(p *ratelimit.LimitsProps) { p.Rules = bad },
-		"old.json has no version":                           func(p *ratelimit.LimitsProps) { p.Rules = old },
+		"old.json has no version":                           func(p *ratelimit.LimitsProps) { p.Rules, p.RulesFrom = old, "table" },
 		"MaxDelay: got 1m0s":                                func(p *ratelimit.LimitsProps) { p.MaxDelay = time.Minute },
 		`CORS_ORIGINS: got "https://a.example/page"`:        func(p *ratelimit.LimitsProps) { p.CORSOrigins = []string{"https://a.example/page"} },
 		`CORS_ORIGINS: got "*"`:                             func(p *ratelimit.LimitsProps) { p.CORSOrigins = []string{"*", "https://a.example"} },

@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"cmp"
 	"debug/elf"
 	"errors"
 	"fmt"
@@ -43,7 +44,7 @@ type LimitsProps struct {
 	// authorizer-redis/bootstrap with ElastiCache, or authorizer-events/bootstrap with Events. If
 	// Tokens is set and the functions are in a network, it also contains signingkeys/bootstrap. If a
 	// limit of the rules has a count other than requests, it also contains settle/bootstrap or,
-	// with ElastiCache, settle-redis/bootstrap.
+	// with ElastiCache, settle-redis/bootstrap. Without RulesFrom, it also contains publisher/bootstrap.
 	// `make functions` fills the folder.
 	Bundles string
 	// Code returns the code of a function or of the layer, for example in a bucket. bundle is the name of
@@ -55,11 +56,12 @@ type LimitsProps struct {
 	// every function with the limiter contains it.
 	Rules string
 	// RulesVersion is the version of a document that has no field version. 0 means that the document
-	// must have a version.
+	// must have a version if RulesFrom is set.
 	RulesVersion int64
 	// RulesFrom is the source of rules that change without a deployment. "table" means the records
 	// table, where `weir rules` publishes them. "appconfig:APPLICATION/ENVIRONMENT/PROFILE" contains
-	// ids. Until the source has a document, the document of Rules is in force. "" means no source.
+	// ids. Until the source has a document, the document of Rules is in force. "" means that a deployment
+	// publishes Rules, and that its rollback publishes the previous document again.
 	RulesFrom string
 	// AppConfigLayer is the ARN of a version of the AppConfig agent's layer, required for rules
 	// from AppConfig. AWS publishes one for each region and architecture.
@@ -184,9 +186,7 @@ func (p *LimitsProps) variables() map[string]string {
 	if p.RulesVersion != 0 {
 		v[contract.VariableRulesVersion] = strconv.FormatInt(p.RulesVersion, 10)
 	}
-	if p.RulesFrom != "" {
-		v[contract.VariableRulesFrom] = p.RulesFrom
-	}
+	v[contract.VariableRulesFrom] = cmp.Or(p.RulesFrom, contract.RulesDeployment)
 	if p.MaxDelay != 0 {
 		v[contract.VariableMaxDelay] = p.MaxDelay.String()
 	}
@@ -213,6 +213,9 @@ func (p *LimitsProps) checkBundles() (problems []error) {
 	}
 	if p.settling().Settles {
 		names = append(names, p.settleBundle())
+	}
+	if p.deployed() {
+		names = append(names, contract.Publisher)
 	}
 	for _, name := range names {
 		if err := p.checkBundle(name); err != nil {

@@ -1,8 +1,12 @@
 package stack_test
 
 import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -401,6 +405,52 @@ func TestStack_prices(t *testing.T) {
 		if !strings.Contains(content, price) || !strings.Contains(document, said) {
 			t.Errorf("prices: got no %s in the dashboard or no %s in infra/COSTS.md, want both", price, said)
 		}
+	}
+}
+
+// The deployment publishes the document of the bundles: it is a property of the custom resource, so an update
+// that changes it invokes the function, and so does the rollback of the update. The function can write
+// only this item, and an event that waits for longer than CloudFormation publishes nothing.
+func TestStack_publisher(t *testing.T) {
+	content := synthesize(t, settings(t))
+	made := parse(t, content)
+	function, _ := made.one(t, "AWS::Lambda::Function", "LimitsPublisher")
+	authorizer, f := made.one(t, "AWS::Lambda::Function", "LimitsAuthorizer")
+	records, _ := made.one(t, "AWS::DynamoDB::Table", "LimitsRecords")
+	_, published := made.one(t, "Custom::WeirRules", "")
+	packed, err := base64.StdEncoding.DecodeString(published.Properties[contract.PropertyDocument].(string))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if document, err := io.ReadAll(r); err != nil || string(document) != read(t, "testdata/rules.json") {
+		t.Errorf("document: got %s, error %v, want testdata/rules.json", document, err)
+	}
+	delete(published.Properties, contract.PropertyDocument)
+	if got, want := text(t, published.Properties), `{"Namespace":"dev","ServiceTimeout":"300","ServiceToken":{"Fn::GetAtt":["`+function+`","Arn"]},"Table":{"Ref":"`+records+`"}}`; got != want {
+		t.Errorf("other properties: got %s, want %s", got, want)
+	}
+	if !strings.Contains(string(content), `"DependsOn": [
+    "`+authorizer+`"
+   ]`) {
+		t.Errorf("publication: want it after the update of %s", authorizer)
+	}
+	_, policy := made.one(t, "AWS::IAM::Policy", "LimitsPublisherRole")
+	if got, want := text(t, policy.Properties), onlyRecord("dynamodb:PutItem", contract.DeployedRulesKey("dev")); !strings.Contains(got, want) || strings.Count(got, "dynamodb:") != 3 {
+		t.Errorf("policy: got %s, want only %s", got, want)
+	}
+	_, invoked := made.one(t, "AWS::Lambda::EventInvokeConfig", "LimitsPublisher")
+	if got := invoked.Properties["MaximumEventAgeInSeconds"]; got != 300.0 {
+		t.Errorf("age of an event: got at most %v seconds, want 300, the timeout of the resource", got)
+	}
+	if got := f.Properties["Environment"].(map[string]any)["Variables"].(map[string]any)["RULES_FROM"]; got != contract.RulesDeployment {
+		t.Errorf("RULES_FROM: got %v, want %s", got, contract.RulesDeployment)
+	}
+	if ids, _ := parse(t, synthesize(t, settings(t, everything))).of("Custom::WeirRules"); len(ids) > 0 {
+		t.Errorf("rules from the table: got the resources %v, want none", ids)
 	}
 }
 

@@ -17,14 +17,17 @@ func TestStack_privilege(t *testing.T) {
 	network := []string{"ec2:AssignPrivateIpAddresses", "ec2:CreateNetworkInterface", "ec2:DeleteNetworkInterface", "ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets", "ec2:UnassignPrivateIpAddresses"}
 	records := slices.Concat(contract.RecordActions(), contract.SubjectKeyActions())
 	sealing := slices.Concat(records, contract.ReceiptKeyActions())
+	publisher := map[string][]string{"LimitsPublisherLogs": logs, "LimitsRecords": contract.PublisherActions()}
 	for name, want := range map[string]map[string]map[string][]string{
 		"settlement": {
 			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": sealing},
 			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": records},
+			"Publisher":  publisher,
 			"Settle":     {"LimitsSettleLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": contract.RecordActions()},
 		},
 		"dynamodb": {
 			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": records},
+			"Publisher":  publisher,
 			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": records},
 		},
 		"everything": {
@@ -35,6 +38,7 @@ func TestStack_privilege(t *testing.T) {
 		},
 		"kafka": {
 			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": records, kafkaCluster: contract.KafkaClusterActions(), kafkaTopic: contract.KafkaTopicActions(), "*": network},
+			"Publisher":  publisher,
 			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": records, kafkaCluster: contract.KafkaClusterActions(), kafkaTopic: contract.KafkaTopicActions(), "*": network},
 		},
 	} {

@@ -100,8 +100,8 @@ func TestStack_functions(t *testing.T) {
 	for arch, want := range map[string]string{"arm64": `["arm64"]`, "x86_64": `["x86_64"]`} {
 		made := parse(t, synthesize(t, settings(t, func(s *stack.Settings) { s.Arch = arch })))
 		ids, functions := made.of("AWS::Lambda::Function")
-		if len(ids) != 2 {
-			t.Errorf("got %v, want an authorizer and a handler", ids)
+		if len(ids) != 3 {
+			t.Errorf("got %v, want an authorizer, a handler and a publisher", ids)
 		}
 		for i, f := range functions {
 			if got := text(t, f.Properties["Architectures"]); got != want || f.Properties["Runtime"] != "provided.al2023" || f.Properties["MemorySize"] != 512.0 {

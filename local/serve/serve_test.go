@@ -294,7 +294,7 @@ func TestServe_template(t *testing.T) {
 			lookup := s.lookup(f.Environment)
 			for name := range f.Environment {
 				value, ok := lookup(name)
-				if foreign := strings.HasPrefix(name, "REDIS_") && name != "REDIS_URL" || name == "RECORDS_TABLE" || name == "RULES_VERSION"; foreign == ok {
+				if foreign := strings.HasPrefix(name, "REDIS_") && name != "REDIS_URL" || name == "RECORDS_TABLE" || name == "RULES_VERSION" || name == "RULES_FROM"; foreign == ok {
 					t.Errorf("%s of %s: got %q (present: %t), want present: %t", name, f.ID, value, ok, !foreign)
 				}
 			}

@@ -273,7 +273,7 @@ func TestLinks(t *testing.T) {
 		config  = "github.com/aws/aws-sdk-go-v2/config"
 	)
 	for function, links := range map[string][]string{
-		"authorizer": nil, "handler": nil, "settle": nil, "signingkeys": nil, "extension": nil,
+		"authorizer": nil, "handler": nil, "settle": nil, "signingkeys": nil, "publisher": nil, "extension": nil,
 		"authorizer-redis": {redis}, "handler-redis": {redis}, "settle-redis": {redis}, "extension-redis": {redis},
 		"authorizer-events": {redis, kafka, kinesis}, "handler-events": {redis, kafka, kinesis}, "extension-events": {redis, kafka, kinesis},
 	} {

@@ -5,6 +5,7 @@ var handRows = []Row{
 	byHand("events-kafka", "Events reach Amazon MSK by IAM.", "`make deploy` with `events=kafka`, then `weir-tools events --iam --brokers … --topic …`; the alarm `events-dropped`"),
 	byHand("appconfig-delay", "A change of the rules in AppConfig arrives within a minute.", "a deployment in AppConfig, then the dashboard's third row"),
 	byHand("denied-price", "A refused request costs what [COSTS.md](COSTS.md) states.", "Cost Explorer, a day after `for i in $(seq 100000); do curl -so /dev/null $URL/api/v1/search; done`"),
+	byHand("rules-rollback", "CloudFormation publishes the previous rules when it rolls an update back.", "`make deploy` with a changed rule and a resource that fails; then the dashboard's third row, and `curl -i`"),
 	byHand("publisher-policy", "The policy of a publisher of rules is sufficient.", "publish rules with a role that has this policy"),
 	byHand("attached", "Limits work on an imported API, and on one from OpenAPI ([ATTACH.md](ATTACH.md)).", "a deployment of each, then `curl -i` until the limit refuses"),
 	byHand("latency", "Latencies and cold starts are those of the [benchmarks](../limiter/BENCHMARKS.md) plus the network.", "the dashboard's second row under load"),

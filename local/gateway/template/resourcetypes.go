@@ -47,6 +47,7 @@ var inertTypes = []string{
 	"AWS::Scheduler::ScheduleGroup",
 	"AWS::SecretsManager::Secret",
 	"AWS::WAFv2::LoggingConfiguration",
+	"Custom::WeirRules", // a local run has the rules of a file
 }
 
 // unenforcedTypes are the resource types that can block requests or functions on AWS but not here:

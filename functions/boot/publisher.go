@@ -1,0 +1,71 @@
+package boot
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/url"
+	"os"
+	"time"
+
+	"github.com/aws/aws-lambda-go/cfn"
+	"github.com/aws/aws-lambda-go/lambda"
+	"github.com/aws/aws-lambda-go/lambdacontext"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/weir-limits/weir/functions/rulestore"
+)
+
+// publisherConfig is the configuration of the function publisher.
+type publisherConfig struct {
+	DynamoDBEndpoint string `env:"DYNAMODB_ENDPOINT"`
+	Local            bool   `env:"WEIR_LOCAL"`
+}
+
+// publishTimeout bounds a publication. It leaves time to answer CloudFormation before the timeout of the
+// function.
+const publishTimeout = 45 * time.Second
+
+// publishAttempts is the number of attempts to write the document. A new permission takes some seconds to
+// act, and DynamoDB denies access until then.
+const publishAttempts = 10
+
+// StartPublisher runs a function until Lambda ends the process. The function publishes the rules document
+// of a stack when CloudFormation invokes it.
+func StartPublisher() {
+	logger := slog.New(lambdacontext.NewLogHandler())
+	f, err := openPublisher(context.Background(), os.LookupEnv, time.Now)
+	if err != nil {
+		logger.Error("cannot start", slog.Any("err", err))
+		os.Exit(1)
+	}
+	lambda.Start(f)
+}
+
+func openPublisher(ctx context.Context, lookup func(string) (string, bool), clock func() time.Time) (func(context.Context, cfn.Event) error, error) {
+	var c publisherConfig
+	if err := readVariables(&c, lookup); err != nil {
+		return nil, err
+	}
+	client, err := Config{DynamoDBEndpoint: c.DynamoDBEndpoint, Local: c.Local}.DynamoDBClient(ctx)
+	if err != nil {
+		return nil, err
+	}
+	patient := dynamodb.New(client.Options(), func(o *dynamodb.Options) {
+		o.Retryer = retry.AddWithErrorCodes(retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts = publishAttempts }), "AccessDeniedException")
+	})
+	p := &rulestore.Publisher{API: patient, Clock: clock}
+	answer := cfn.LambdaWrap(func(ctx context.Context, e cfn.Event) (string, map[string]any, error) {
+		ctx, cancel := context.WithTimeout(ctx, publishTimeout)
+		defer cancel()
+		return p.Publish(ctx, e)
+	})
+	return func(ctx context.Context, e cfn.Event) error {
+		_, err := answer(ctx, e)
+		if failed, ok := errors.AsType[*url.Error](err); ok {
+			err = failed.Err // without the URL, which contains a signature
+		}
+		return err
+	}, nil
+}

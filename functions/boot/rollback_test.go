@@ -1,0 +1,262 @@
+package boot_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-lambda-go/cfn"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/functions/lambdahttp"
+	"github.com/weir-limits/weir/functions/records/recordstest"
+	"github.com/weir-limits/weir/functions/rulestore"
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+// site is a deployment whose rules change while its environments run.
+type site struct {
+	t            *testing.T
+	now          time.Time
+	client       *dynamodb.Client
+	variables    []string // of every environment
+	environments []*lambdahttp.Environment
+	published    func(document string) // puts a document into force
+}
+
+func newSite(t *testing.T, store string) *site {
+	t.Helper()
+	client, table := recordstest.Table(t, nil)
+	s := &site{t: t, now: noon, client: client, variables: []string{
+		"RECORDS_TABLE=" + table, "DYNAMODB_ENDPOINT=" + storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT"), "WEIR_LOCAL=true", "STORE_TIMEOUT=900ms", "STORE=" + store,
+	}}
+	if store == contract.StoreRedis {
+		s.variables = append(s.variables, "REDIS_URL="+storetest.Server(t, "redis", "REDIS_URL"))
+	} else {
+		_, counters := recordstest.Table(t, nil)
+		s.variables = append(s.variables, "TABLE="+counters)
+	}
+	return s
+}
+
+func (s *site) table() string { return strings.TrimPrefix(s.variables[0], "RECORDS_TABLE=") }
+
+// fromDeployment plays CloudFormation: it invokes the function publisher for the custom resource of a stack.
+func (s *site) fromDeployment() {
+	s.variables = append(s.variables, "RULES_FROM="+contract.RulesDeployment)
+	publish, err := boot.OpenPublisher(s.t.Context(), lookup(s.variables[1:3]...), func() time.Time { return s.now })
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var answer cfn.Response
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if err := json.NewDecoder(r.Body).Decode(&answer); err != nil {
+			s.t.Error(err)
+		}
+	}))
+	s.t.Cleanup(server.Close)
+	e := cfn.Event{RequestType: cfn.RequestCreate, RequestID: "r", ResponseURL: server.URL, StackID: "s", LogicalResourceID: "l"}
+	s.published = func(document string) {
+		e.OldResourceProperties, e.ResourceProperties = e.ResourceProperties, map[string]any{
+			contract.PropertyTable: s.table(), contract.PropertyNamespace: "test", contract.PropertyDocument: packed(s.t, document),
+		}
+		if err := publish(s.t.Context(), e); err != nil || answer.Status != cfn.StatusSuccess || answer.PhysicalResourceID != "deployedrules#test" {
+			s.t.Fatalf("%s: got answer %+v, error %v, want SUCCESS", e.RequestType, answer, err)
+		}
+		e.RequestType, e.PhysicalResourceID = cfn.RequestUpdate, answer.PhysicalResourceID
+	}
+}
+
+// packed returns a document as the template of a stack contains it.
+func packed(t *testing.T, document string) string {
+	t.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	if _, err := io.WriteString(w, document); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return base64.StdEncoding.EncodeToString(b.Bytes())
+}
+
+// fromTable publishes documents as operators do.
+func (s *site) fromTable() {
+	s.variables = append(s.variables, "RULES_FROM="+contract.RulesTable)
+	newest := int64(0)
+	s.published = func(document string) {
+		v, err := rulestore.New(s.client, s.table()).Publish(s.t.Context(), s.now, []byte(document), "", newest, 0)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		newest = v.Version
+	}
+}
+
+// fromAppConfig deploys every document to AppConfig under a new version, also one that returns.
+func (s *site) fromAppConfig() {
+	version, deployed := 0, ""
+	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, deployed) }))
+	s.t.Cleanup(agent.Close)
+	s.variables = append(s.variables, "RULES_FROM=appconfig:a1/e1/p1", "AWS_APPCONFIG_EXTENSION_HTTP_PORT="+agent.URL[strings.LastIndex(agent.URL, ":")+1:])
+	s.published = func(document string) {
+		version++
+		deployed = fmt.Sprintf(`{"version":%d,%s`, version, document[1:])
+	}
+}
+
+// start starts an environment of a function whose bundle has a document, of a commit; 0 is no known commit.
+func (s *site) start(document string, commit int) {
+	s.t.Helper()
+	variables := append(slices.Clone(s.variables), "RULES_FILE="+write(s.t, "rules.json", document))
+	if commit != 0 {
+		variables = append(variables, fmt.Sprint("RULES_VERSION=", noon.Unix()-1000+int64(commit)))
+	}
+	c := load(s.t, variables...)
+	store, closed, err := c.OpenStore(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = closed() })
+	e, err := c.Environment(s.t.Context(), store, boot.Options{Logger: quiet.Logger, Clock: func() time.Time { return s.now }})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.environments = append(s.environments, e)
+}
+
+// use sends requests of a caller to all environments in turn, the newest first, until all refuse or the number
+// of admitted requests is most. It returns this number, and the capacity by which the newest decided. For up to
+// a minute, an older environment can refuse from its denial cache.
+func (s *site) use(user string, most int64) (admitted, capacity int64) {
+	s.t.Helper()
+	newest := len(s.environments) - 1
+	for i, refusals := 0, 0; admitted < most && refusals <= newest; i++ {
+		e := s.environments[newest-i%(newest+1)]
+		d, err := e.Limiter.Take(s.t.Context(), s.now, charges(e, user))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if e == s.environments[newest] {
+			capacity = d.Capacity
+		}
+		if refusals++; d.Allowed {
+			admitted, refusals = admitted+1, 0
+		}
+	}
+	return admitted, capacity
+}
+
+// monthly returns a document without a version.
+func monthly(requests int64) string {
+	return fmt.Sprintf(`{"rules":[{"endpoint":"/a","limits":{"*":{"requests":%d,"period":"month"}}}]}`, requests)
+}
+
+func charges(e *lambdahttp.Environment, user string) []limiter.Charge {
+	return e.Rules.Current().Charges(nil, http.MethodGet, rules.EncodedPath("/a"), caller.Caller{User: user})
+}
+
+// Whatever the source of the rules, a deployment, its rollback, another deployment and the rollback of its
+// rollback decide for a caller that was counted before, in the environments of all deployments: at once
+// after the first decision under the new version, and in all environments within a minute. No request is
+// admitted above the limit in force.
+func TestConfig_rules_rollback(t *testing.T) {
+	const all = math.MaxInt64
+	for _, store := range []string{contract.StoreDynamoDB, contract.StoreRedis} {
+		for source, from := range map[string]func(*site){"bundle": (*site).fromDeployment, "table": (*site).fromTable, "AppConfig": (*site).fromAppConfig} {
+			t.Run(store+"/"+source, func(t *testing.T) {
+				s := newSite(t, store)
+				from(s)
+				user := rand.Text()
+				for i, step := range []struct {
+					name                     string
+					commit                   int
+					capacity, most, admitted int64
+				}{
+					{"first deployment", 1, 10, 3, 3},
+					{"a document that is too strict", 2, 5, all, 1},
+					{"its rollback", 1, 10, all, 5},
+					{"a document that is too generous", 3, 1000, 90, 90},
+					{"its rollback", 1, 10, all, 0},
+					{"rollback of the rollback", 3, 1000, all, 899},
+					{"redeployment of the first commit", 1, 10, all, 0},
+					{"a corrected document", 4, 1005, all, 5},
+				} {
+					document := monthly(step.capacity)
+					s.published(document)
+					s.start(document, step.commit)
+					newest := s.environments[i]
+					if err := newest.Rules.Refresh(t.Context(), s.now); err != nil {
+						t.Fatal(err)
+					}
+					if admitted, capacity := s.use(user, step.most); admitted != step.admitted || capacity != step.capacity {
+						t.Errorf("%d, %s: one environment has the new version: got %d admitted by a capacity of %d, want %d by %d", i, step.name, admitted, capacity, step.admitted, step.capacity)
+					}
+					s.now = s.now.Add(time.Minute)
+					for j, e := range s.environments {
+						_ = e.Rules.At(t.Context(), s.now)
+						e.Rules.Settle()
+						d, err := e.Limiter.Peek(t.Context(), s.now, charges(e, user))
+						if got, want := e.Rules.Current().Version(), newest.Rules.Current().Version(); err != nil || got != want || d.Capacity != step.capacity {
+							t.Errorf("%d, %s: environment %d: got version %d with a capacity of %d a minute later (error %v), want %d with %d", i, step.name, j, got, d.Capacity, err, want, step.capacity)
+						}
+					}
+					left := int64(0)
+					if step.most != all {
+						left = 1
+					}
+					if admitted, capacity := s.use(user, 1); admitted != left || capacity != step.capacity {
+						t.Errorf("%d, %s: a minute later: got %d admitted by a capacity of %d, want %d by %d", i, step.name, admitted, capacity, left, step.capacity)
+					}
+				}
+			})
+		}
+	}
+}
+
+// Until the first publication of a deployment, the document of the bundle decides, as version 1. A caller that it
+// counted gets the published limits. Until an environment has read the publication, it decides by the published
+// limits for such a caller, although its bundle has others.
+func TestConfig_rules_firstDeployment(t *testing.T) {
+	s := newSite(t, contract.StoreDynamoDB)
+	s.fromDeployment()
+	user := rand.Text()
+	want := func(what string, most, admitted, capacity, version int64) {
+		t.Helper()
+		if a, c := s.use(user, most); a != admitted || c != capacity {
+			t.Errorf("%s: got %d admitted by a capacity of %d, want %d by %d", what, a, c, admitted, capacity)
+		}
+		if got := s.environments[len(s.environments)-1].Rules.Current().Version(); got != version {
+			t.Errorf("%s: got version %d, want %d", what, got, version)
+		}
+	}
+	s.start(monthly(10), 0)
+	if err := s.environments[0].Rules.Refresh(t.Context(), s.now); err != nil {
+		t.Fatal(err)
+	}
+	want("before", 3, 3, 10, 1)
+	s.published(monthly(5))
+	s.now = s.now.Add(time.Minute)
+	_ = s.environments[0].Rules.At(t.Context(), s.now)
+	s.environments[0].Rules.Settle()
+	want("after", 1, 1, 5, noon.Unix())
+	s.start(monthly(1000), 0)
+	want("new environment that has not read the table", 100, 1, 5, 0)
+}

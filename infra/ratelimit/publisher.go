@@ -1,0 +1,77 @@
+package ratelimit
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/jsii-runtime-go"
+
+	"github.com/weir-limits/weir/functions/contract"
+)
+
+const (
+	// publisherTimeout is the timeout of the function Publisher, in which it waits for its permissions.
+	publisherTimeout = time.Minute
+	// publishWithin is how long CloudFormation waits for a publication. A later event must not publish, because
+	// the rollback has published the previous document by then.
+	publishWithin = 5 * time.Minute
+)
+
+// maxDeployed is the maximum length of the document in the template. CloudFormation sends the new and the
+// previous document in one asynchronous event, which Lambda limits to 256 KB.
+const maxDeployed = 100 << 10
+
+// deployed reports whether the deployment publishes the rules.
+func (p *LimitsProps) deployed() bool { return p.RulesFrom == "" }
+
+// newPublisher creates the function that publishes the rules, and the custom resource that invokes it. The
+// resource contains the document. So CloudFormation invokes the function whenever the document changes:
+// in a deployment, and in the rollback of a deployment that changed it. The function can write only
+// the item of the rules.
+func (l *Limits) newPublisher() {
+	if !l.props.deployed() {
+		return
+	}
+	document, err := l.props.packed()
+	if err != nil {
+		panic(fmt.Errorf("ratelimit: Rules: %w", err))
+	}
+	f, done := l.newFunction("Publisher", FunctionProps{
+		Bundle: filepath.Join(l.props.Bundles, contract.Publisher), Role: contract.Publisher, Timeout: publisherTimeout,
+	}, "")
+	defer done()
+	permit(f, l.record(contract.PublisherActions(), contract.DeployedRulesKey(l.props.Namespace)))
+	within := awscdk.Duration_Seconds(jsii.Number(publishWithin.Seconds()))
+	f.ConfigureAsyncInvoke(&awslambda.EventInvokeConfigOptions{MaxEventAge: within})
+	published := awscdk.NewCustomResource(l, jsii.String("Rules"), &awscdk.CustomResourceProps{
+		ServiceToken: f.FunctionArn(), ResourceType: jsii.String("Custom::WeirRules"), ServiceTimeout: within,
+		Properties: &map[string]any{
+			contract.PropertyTable: l.records.TableName(), contract.PropertyNamespace: l.props.Namespace, contract.PropertyDocument: document,
+		},
+	})
+	published.Node().AddDependency(l.authorizer) // new code reads old documents; old code may reject a new one
+}
+
+// packed returns the rules as contract.PropertyDocument.
+func (p *LimitsProps) packed() (string, error) {
+	document, err := os.ReadFile(p.Rules)
+	if err != nil {
+		return "", err
+	}
+	var b bytes.Buffer
+	w, _ := gzip.NewWriterLevel(&b, gzip.BestCompression) // NewWriterLevel fails only for an invalid level
+	_, _ = w.Write(document)                              // a Buffer never returns an error
+	_ = w.Close()
+	packed := base64.StdEncoding.EncodeToString(b.Bytes())
+	if len(packed) > maxDeployed {
+		return "", fmt.Errorf("%s: got %d bytes after compression, want at most %d in a template; set RulesFrom to %s, and publish the rules with `weir rules publish`", p.Rules, len(packed), maxDeployed, contract.RulesTable)
+	}
+	return packed, nil
+}
