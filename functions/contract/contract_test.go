@@ -52,7 +52,7 @@ func TestImports(t *testing.T) {
 // The functions read every variable that the infrastructure sets.
 func TestVariables(t *testing.T) {
 	read := variablesOf(reflect.TypeFor[boot.Config]())
-	for _, name := range append(contract.Variables(), contract.VariableBasePath, contract.VariableLocal) {
+	for _, name := range append(contract.Variables(), contract.VariableBasePath, contract.VariableJWTAlgorithms, contract.VariableLocal) {
 		if !slices.Contains(read, name) {
 			t.Errorf("%s: got no function that reads it, want at least one", name)
 		}

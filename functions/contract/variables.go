@@ -37,6 +37,8 @@ const (
 	// VariableForeignAPIKeys decides requests with an API key that is not Weir's: [ForeignKeysIgnored] or
 	// [ForeignKeysRefused].
 	VariableForeignAPIKeys = "FOREIGN_API_KEYS"
+	// VariableJWTAlgorithms lists the signature algorithms of accepted tokens, separated by commas.
+	VariableJWTAlgorithms = "JWT_ALGORITHMS"
 	// VariableLocal permits settings that are only for local runs, such as key files.
 	VariableLocal = "WEIR_LOCAL"
 )

@@ -88,6 +88,8 @@ func placeholder(variable string) string {
 		return "true"
 	case contract.VariableForeignAPIKeys:
 		return contract.ForeignKeysIgnored
+	case contract.VariableJWTAlgorithms:
+		return "RS256"
 	}
 	return "parameter"
 }

@@ -206,6 +206,9 @@ func TestNew_mistakes(t *testing.T) {
 		`Zones: got "eu-central-1a" twice`: func(p *ratelimit.LimitsProps) {
 			p.Store, p.Zones = ratelimit.ElastiCache, []string{"eu-central-1a", "eu-central-1a"}
 		},
+		"SecurityGroup: got one, want none without Vpc": func(p *ratelimit.LimitsProps) {
+			p.Store, p.SecurityGroup = ratelimit.ElastiCache, awsec2.SecurityGroup_FromSecurityGroupId(stack, jsii.String("Group"), jsii.String("sg-1"), nil)
+		},
 		"WarmWrites: got 3999, want 0 or a whole number":                   func(p *ratelimit.LimitsProps) { p.WarmWrites = 3999 },
 		"WarmWrites: got 5000.5, want 0 or a whole":                        func(p *ratelimit.LimitsProps) { p.WarmWrites = 5000.5 },
 		"WarmWrites: got 5000, want 0 with elast":                          func(p *ratelimit.LimitsProps) { p.Store, p.WarmWrites = ratelimit.ElastiCache, 5000 },
@@ -438,6 +441,26 @@ func TestNew_zones(t *testing.T) {
 			t.Errorf("%v: got %q, want %q", c.zones, got, c.want)
 		}
 	}
+}
+
+// The functions get the given security group, and the cache admits it. The subnets can be one parameter.
+func TestNew_securityGroup(t *testing.T) {
+	_, stack, _ := newAPI(t)
+	subnets := awscdk.NewCfnParameter(stack, jsii.String("Subnets"), nil)
+	p := props(t)
+	p.Store = ratelimit.ElastiCache
+	p.Vpc = awsec2.Vpc_FromVpcAttributes(stack, jsii.String("Vpc"), &awsec2.VpcAttributes{
+		VpcId: jsii.String("vpc-1"), AvailabilityZones: jsii.Strings("any"), IsolatedSubnetIds: awscdk.Fn_Split(jsii.String(","), subnets.ValueAsString(), nil),
+	})
+	p.SecurityGroup = awsec2.SecurityGroup_FromSecurityGroupId(stack, jsii.String("Group"), jsii.String("sg-1"), &awsec2.SecurityGroupImportOptions{Mutable: jsii.Bool(false)})
+	ratelimit.NewLimits(stack, jsii.String("Limits"), p)
+	template := assertions.Template_FromStack(stack, nil)
+	ids := map[string]any{"Fn::Split": []any{",", map[string]any{"Ref": "Subnets"}}}
+	template.HasResourceProperties(jsii.String("AWS::Lambda::Function"), map[string]any{"VpcConfig": map[string]any{"SecurityGroupIds": []any{"sg-1"}, "SubnetIds": ids}})
+	template.HasResourceProperties(jsii.String("AWS::ElastiCache::ServerlessCache"), map[string]any{"SubnetIds": ids})
+	template.HasResourceProperties(jsii.String("AWS::EC2::SecurityGroupIngress"), map[string]any{"SourceSecurityGroupId": "sg-1"})
+	template.ResourceCountIs(jsii.String("AWS::EC2::SecurityGroup"), jsii.Number(1))
+	template.ResourceCountIs(jsii.String("AWS::EC2::SecurityGroupEgress"), jsii.Number(0))
 }
 
 // Limits and APIs can be in different stacks, and APIs in different stacks can have the same name.

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 
+	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
@@ -22,7 +23,7 @@ type network struct {
 	vpc     awsec2.IVpc
 	given   bool
 	subnets *awsec2.SelectedSubnets
-	clients awsec2.SecurityGroup // security group of the functions
+	clients awsec2.ISecurityGroup // security group of the functions
 }
 
 // inNetwork reports whether the functions are in a VPC.
@@ -54,14 +55,16 @@ func (p *LimitsProps) checkZones(want func(ok bool, format string, args ...any))
 }
 
 func (l *Limits) newNetwork() *network {
-	n := &network{vpc: l.props.Vpc, given: l.props.Vpc != nil}
+	n := &network{vpc: l.props.Vpc, given: l.props.Vpc != nil, clients: l.props.SecurityGroup}
 	if !n.given {
 		n.vpc = l.newVpc()
 	}
 	n.subnets = subnets(n.vpc, l.props.Zones)
-	n.clients = awsec2.NewSecurityGroup(l, jsii.String("Clients"), &awsec2.SecurityGroupProps{
-		Vpc: n.vpc, Description: jsii.String("Functions that decide"), AllowAllOutbound: jsii.Bool(false),
-	})
+	if n.clients == nil {
+		n.clients = awsec2.NewSecurityGroup(l, jsii.String("Clients"), &awsec2.SecurityGroupProps{
+			Vpc: n.vpc, Description: jsii.String("Functions that decide"), AllowAllOutbound: jsii.Bool(false),
+		})
+	}
 	// The egress rule allows all addresses, because a template cannot contain DynamoDB's addresses.
 	// The VPC's routes limit them: if the gateway endpoint is the only route, only DynamoDB is
 	// reachable.
@@ -112,7 +115,8 @@ func subnets(vpc awsec2.IVpc, zones []string) *awsec2.SelectedSubnets {
 		p.AvailabilityZones = jsii.Strings(zones...)
 	}
 	selected := vpc.SelectSubnets(p)
-	if n := len(*selected.SubnetIds); n < 2 || n > 3 {
+	list := *awscdk.Token_IsUnresolved(selected.SubnetIds) // the ids are one parameter, so their number is unknown here
+	if n := len(*selected.SubnetIds); !list && (n < 2 || n > 3) {
 		panic(fmt.Errorf("ratelimit: Vpc: %s has isolated or private subnets in %d zones, want 2 or 3, which a serverless cache needs; choose them with Zones", *vpc.Node().Path(), n))
 	}
 	return selected

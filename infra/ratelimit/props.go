@@ -78,6 +78,9 @@ type LimitsProps struct {
 	// or three zones. The subnets need a route to DynamoDB, such as its gateway endpoint. nil: the
 	// construct creates a VPC without a route to the internet.
 	Vpc awsec2.IVpc
+	// SecurityGroup is the security group of the functions in Vpc. It must permit connections to DynamoDB, to
+	// the cache and to the brokers. nil: the construct creates one.
+	SecurityGroup awsec2.ISecurityGroup
 	// Zones are two or three availability zones, such as eu-central-1a. A new VPC gets these zones;
 	// in a given Vpc they select the subnets. Lambda and ElastiCache Serverless each lack some
 	// zones of some regions. nil means the first two zones of the region, or the zones of the
@@ -156,6 +159,7 @@ func (p *LimitsProps) check() error {
 	want(unresolved(p.Namespace) || len(p.Namespace) <= maxNamespace && validNamespace.MatchString(p.Namespace), "Namespace: got %q, want 1 to %d lower-case letters, digits and single hyphens, starting with a letter", p.Namespace, maxNamespace)
 	want(p.Store == "" || p.Store == DynamoDB || p.Store == ElastiCache, "Store: got %q, want %s or %s", p.Store, DynamoDB, ElastiCache)
 	want(p.Vpc == nil || p.inNetwork(), "Vpc: got a network, want none; only %s and Events.Kafka use a network", ElastiCache)
+	want(p.SecurityGroup == nil || p.Vpc != nil, "SecurityGroup: got one, want none without Vpc")
 	p.checkZones(want)
 	want(p.WarmWrites == 0 || p.Store != ElastiCache, "WarmWrites: got %v, want 0 with %s, which has no table of counters", p.WarmWrites, ElastiCache)
 	want(p.WarmWrites == 0 || p.WarmWrites >= NewTableWrites && p.WarmWrites == math.Trunc(p.WarmWrites), "WarmWrites: got %v, want 0 or a whole number of at least %d, the throughput of every new table", p.WarmWrites, NewTableWrites)

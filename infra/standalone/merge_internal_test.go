@@ -26,7 +26,7 @@ func evaluate(t *testing.T, template node, conditions map[string]bool) node {
 			return !holds(list[0])
 		}
 		name, _ := n["Condition"].(string)
-		if value, ok := conditions[name]; ok {
+		if value, ok := conditions[name]; ok || name == "" { // a comparison of a parameter does not hold without an entry
 			return value
 		}
 		return holds(object(template["Conditions"])[name])
@@ -94,7 +94,12 @@ func copied(t *testing.T, template any) node {
 func variants() (all []variant) {
 	for _, store := range []ratelimit.Store{ratelimit.ElastiCache, ratelimit.DynamoDB} {
 		for _, issuer := range []bool{true, false} {
-			all = append(all, variant{store, issuer, true}, variant{store, issuer, false})
+			for _, origin := range []bool{true, false} {
+				all = append(all, variant{store, issuer, origin, false})
+				if store == ratelimit.ElastiCache {
+					all = append(all, variant{store, issuer, origin, true})
+				}
+			}
 		}
 	}
 	return all
@@ -114,9 +119,9 @@ func TestTemplate_variants(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, api := range []bool{true, false} {
-			always := map[string]bool{hasAPI: api, hasAlarmEmail: true, hasAccessLog: api}
+			always := map[string]bool{hasAPI: api, hasAlarmEmail: true, hasAccessLog: api, hasBoundary: api, hasKey: api}
 			want := evaluate(t, copied(t, made), always)
-			always[hasIssuer], always[hasOrigin], always[usesRedis] = v.issuer, v.origin, v.store == ratelimit.ElastiCache
+			always[hasIssuer], always[hasOrigin], always[usesRedis], always[hasVPC] = v.issuer, v.origin, v.store == ratelimit.ElastiCache, v.network
 			got := evaluate(t, template, always)
 			if !reflect.DeepEqual(got, want) {
 				t.Errorf("%+v, API %t: got %v, want %v", v, api, got, want)
@@ -138,11 +143,7 @@ func TestTemplate_variants(t *testing.T) {
 // CloudFormation rejects an invalid parameter before it creates a resource. Its patterns match the
 // whole value. TEMPLATE.md lists each parameter.
 func TestTemplate_parameters(t *testing.T) {
-	content, err := os.ReadFile("weir.template.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	parameters := object(copied(t, json.RawMessage(content))["Parameters"])
+	parameters := object(released(t)["Parameters"])
 	page, err := os.ReadFile("../TEMPLATE.md")
 	if err != nil {
 		t.Fatal(err)
@@ -160,8 +161,14 @@ func TestTemplate_parameters(t *testing.T) {
 			"": true, "*": true, "https://app.example": true, "http://localhost:3000": true, "https://app.example/": false, "http://app.example": false,
 			"https://a.example,https://b.example": false, "app.example": false,
 		},
-		"BasePath": {"": true, "/v1": true, "/a.b/c": true, "v1": false, "/": false, "/v1/": false, "/..": false, "/a/../b": false, "/v1,/a/b+c": true, "/v1,": false, "/v1, /v2": false, "/v1,v2": false},
-		"JWKS":     {"": true, "https://a.example/jwks": true, "http://a.example/jwks": false},
+		"BasePath":            {"": true, "/v1": true, "/a.b/c": true, "v1": false, "/": false, "/v1/": false, "/..": false, "/a/../b": false, "/v1,/a/b+c": true, "/v1,": false, "/v1, /v2": false, "/v1,v2": false},
+		"SubnetIds":           {"": true, "subnet-0a,subnet-1b": true, "subnet-0a,subnet-1b,subnet-2c": true, "subnet-0a": false, "subnet-0a, subnet-1b": false, "subnet-0,subnet-1,subnet-2,subnet-3": false},
+		"SecurityGroupId":     {"": true, "sg-0a": true, "sg-0a,sg-1b": false},
+		"VpcId":               {"": true, "vpc-0a": true, "subnet-0a": false},
+		"PermissionsBoundary": {"": true, "arn:aws:iam::123456789012:policy/path/boundary": true, "boundary": false},
+		"KmsKeyArn":           {"": true, "arn:aws-cn:kms:cn-north-1:123456789012:key/mrk-1": true, "alias/own": false},
+		"JwtAlgorithms":       {"RS256": true, "ES256,EdDSA,PS512": true, "": false, "none": false, "RS256,HS256": false, "RS256,": false},
+		"JWKS":                {"": true, "https://a.example/jwks": true, "http://a.example/jwks": false},
 	} {
 		p := object(parameters[name])
 		pattern, _ := p["AllowedPattern"].(string)
@@ -207,14 +214,98 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// With the parameters for a browser, a page of the origin can read each gateway response, and
-// functions get the parameters' values.
-func TestTemplate_browser(t *testing.T) {
+// With a network of the user, the template creates no network: its endpoint would admit only the table of API keys.
+// The functions and the cache are in the user's subnets, and the cache admits the user's security group.
+func TestTemplate_network(t *testing.T) {
+	template := released(t)
+	for own, want := range map[bool]map[string]int{
+		true:  {"AWS::EC2::SecurityGroup": 1, "AWS::EC2::SecurityGroupIngress": 1},
+		false: {"AWS::EC2::SecurityGroup": 2, "AWS::EC2::SecurityGroupIngress": 1, "AWS::EC2::SecurityGroupEgress": 1, "AWS::EC2::VPC": 1, "AWS::EC2::VPCEndpoint": 1, "AWS::EC2::Subnet": 2, "AWS::EC2::RouteTable": 2, "AWS::EC2::SubnetRouteTableAssociation": 2},
+	} {
+		got := evaluate(t, template, map[string]bool{usesRedis: true, hasVPC: own})
+		count, inside := map[string]int{}, 0
+		subnets, group := any(node{"Fn::Split": []any{",", node{"Ref": "SubnetIds"}}}), any(node{"Ref": "SecurityGroupId"})
+		for id, each := range object(got["Resources"]) {
+			kind, properties := object(each)["Type"].(string), object(object(each)["Properties"])
+			if strings.HasPrefix(kind, "AWS::EC2::") {
+				count[kind]++
+			}
+			network := object(properties["VpcConfig"])
+			switch {
+			case !own:
+			case network != nil:
+				inside++
+				if !reflect.DeepEqual(network["SubnetIds"], subnets) || !reflect.DeepEqual(network["SecurityGroupIds"], []any{group}) {
+					t.Errorf("%s: got %v, want the network of the user", id, network)
+				}
+			case kind == "AWS::ElastiCache::ServerlessCache" && !reflect.DeepEqual(properties["SubnetIds"], subnets):
+				t.Errorf("%s: got the subnets %v, want those of the user", id, properties["SubnetIds"])
+			case kind == "AWS::EC2::SecurityGroup" && !reflect.DeepEqual(properties["VpcId"], any(node{"Ref": "VpcId"})):
+				t.Errorf("%s: got the VPC %v, want that of the user", id, properties["VpcId"])
+			case kind == "AWS::EC2::SecurityGroupIngress" && !reflect.DeepEqual(properties["SourceSecurityGroupId"], group):
+				t.Errorf("%s: got the source %v, want the user's group", id, properties["SourceSecurityGroupId"])
+			}
+		}
+		if !reflect.DeepEqual(count, want) || own && inside != 2 {
+			t.Errorf("own network %t: got the resources %v and %d functions in it, want %v and 2", own, count, inside, want)
+		}
+		if output := object(object(got["Outputs"])["LayerSecurityGroupId"])["Value"]; own && !reflect.DeepEqual(output, group) {
+			t.Errorf("LayerSecurityGroupId: got %v, want the user's group", output)
+		}
+	}
+}
+
+// Each role has the boundary, each log group the retention, and each store of data the key.
+func TestTemplate_everyResource(t *testing.T) {
+	template, none := released(t), any(nil)
+	for _, set := range []bool{true, false} {
+		for _, redis := range []bool{true, false} {
+			got := evaluate(t, template, map[string]bool{hasAPI: true, hasAlarmEmail: true, hasAccessLog: true, hasIssuer: true, usesRedis: redis, hasBoundary: set, hasKey: set})
+			boundary, key := any(node{"Ref": "PermissionsBoundary"}), any(node{"Ref": "KmsKeyArn"})
+			table := any(node{"SSEEnabled": true, "SSEType": "KMS", "KMSMasterKeyId": key})
+			if !set {
+				boundary, key, table = none, none, none
+			}
+			for kind, want := range map[string]node{
+				"AWS::IAM::Role":                    {"PermissionsBoundary": boundary},
+				"AWS::Logs::LogGroup":               {"KmsKeyId": key, "RetentionInDays": node{"Ref": "LogRetentionDays"}},
+				"AWS::DynamoDB::Table":              {"SSESpecification": table},
+				"AWS::ElastiCache::ServerlessCache": {"KmsKeyId": key},
+			} {
+				found := 0
+				for id, each := range object(got["Resources"]) {
+					if object(each)["Type"] != kind {
+						continue
+					}
+					found++
+					for property, value := range want {
+						if v := object(object(each)["Properties"])[property]; !reflect.DeepEqual(v, value) {
+							t.Errorf("%s: %s: got %v, want %v", id, property, v, value)
+						}
+					}
+				}
+				if found == 0 && (redis || kind != "AWS::ElastiCache::ServerlessCache") {
+					t.Errorf("got no %s, want at least one", kind)
+				}
+			}
+		}
+	}
+}
+
+// released returns the template of the release.
+func released(t *testing.T) node {
+	t.Helper()
 	content, err := os.ReadFile("weir.template.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := copied(t, json.RawMessage(content))
+	return copied(t, json.RawMessage(content))
+}
+
+// With the parameters for a browser, a page of the origin can read each gateway response, and
+// functions get the parameters' values.
+func TestTemplate_browser(t *testing.T) {
+	template := released(t)
 	for origin, responses := range map[bool]int{true: 8, false: 6} {
 		got := evaluate(t, template, map[string]bool{hasAPI: true, hasAlarmEmail: false, hasAccessLog: false, hasIssuer: false, usesRedis: false, hasOrigin: origin})
 		decides := 0
@@ -237,7 +328,7 @@ func TestTemplate_browser(t *testing.T) {
 					continue
 				}
 				decides++
-				for name, want := range map[string]any{contract.VariableBasePath: node{"Ref": "BasePath"}, contract.VariableRequireCredential: node{"Ref": "RequireCredential"}, contract.VariableAPIKeyHeader: node{"Ref": "ApiKeyHeader"}, contract.VariableForeignAPIKeys: node{"Ref": "ForeignApiKeys"}} {
+				for name, want := range map[string]any{contract.VariableBasePath: node{"Ref": "BasePath"}, contract.VariableRequireCredential: node{"Ref": "RequireCredential"}, contract.VariableAPIKeyHeader: node{"Ref": "ApiKeyHeader"}, contract.VariableForeignAPIKeys: node{"Ref": "ForeignApiKeys"}, contract.VariableJWTAlgorithms: node{"Ref": "JwtAlgorithms"}} {
 					if !reflect.DeepEqual(v[name], want) {
 						t.Errorf("%s: %s: got %v, want %v", id, name, v[name], want)
 					}

@@ -8,6 +8,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigateway"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatchactions"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awss3"
@@ -26,6 +27,9 @@ const (
 	hasAlarmEmail = "HasAlarmEmail"
 	hasIssuer     = "HasIssuer"
 	hasOrigin     = "HasCorsOrigin"
+	hasVPC        = "HasVpc"
+	hasBoundary   = "HasPermissionsBoundary"
+	hasKey        = "HasKmsKey"
 	usesRedis     = "UsesElastiCache"
 	description   = "Weir: a rate limiter for APIs on API Gateway"
 	elastiCache   = string(ratelimit.ElastiCache)
@@ -43,19 +47,22 @@ const (
 type variant struct {
 	store          ratelimit.Store
 	issuer, origin bool
+	network        bool // the user's own; only with ElastiCache
 }
 
 // Template returns the template in JSON. rules is the path of the rules document inside the
 // published functions. It is in force until the user publishes other rules.
 func Template(rules string) ([]byte, error) {
-	merged, err := either(usesRedis, func(redis bool) (node, error) {
-		store := ratelimit.DynamoDB
-		if redis {
-			store = ratelimit.ElastiCache
-		}
+	in := func(store ratelimit.Store, network bool) (node, error) {
 		return either(hasIssuer, func(issuer bool) (node, error) {
-			return either(hasOrigin, func(origin bool) (node, error) { return synthesize(variant{store, issuer, origin}, rules) })
+			return either(hasOrigin, func(origin bool) (node, error) { return synthesize(variant{store, issuer, origin, network}, rules) })
 		})
+	}
+	merged, err := either(usesRedis, func(redis bool) (node, error) {
+		if !redis {
+			return in(ratelimit.DynamoDB, false)
+		}
+		return either(hasVPC, func(network bool) (node, error) { return in(ratelimit.ElastiCache, network) })
 	})
 	if err != nil {
 		return nil, err
@@ -115,7 +122,8 @@ type stack struct {
 	namespace, bucket, prefix, architecture, api, store awscdk.CfnParameter
 	issuer, audience, jwks, email, accessLog            awscdk.CfnParameter
 	origin, basePath, requireCredential                 awscdk.CfnParameter
-	apiKeyHeader, foreignAPIKeys                        awscdk.CfnParameter
+	apiKeyHeader, foreignAPIKeys, algorithms            awscdk.CfnParameter
+	vpc, subnets, group, boundary, key, retention       awscdk.CfnParameter
 }
 
 func (s *stack) fill(v variant, rules string) {
@@ -127,7 +135,15 @@ func (s *stack) fill(v variant, rules string) {
 		Variables: map[string]string{
 			contract.VariableBasePath: *s.basePath.ValueAsString(), contract.VariableRequireCredential: *s.requireCredential.ValueAsString(),
 			contract.VariableAPIKeyHeader: *s.apiKeyHeader.ValueAsString(), contract.VariableForeignAPIKeys: *s.foreignAPIKeys.ValueAsString(),
+			contract.VariableJWTAlgorithms: *s.algorithms.ValueAsString(),
 		},
+	}
+	if v.network {
+		p.Vpc = awsec2.Vpc_FromVpcAttributes(s.cdk, jsii.String("Vpc"), &awsec2.VpcAttributes{
+			VpcId: s.vpc.ValueAsString(), AvailabilityZones: jsii.Strings("any"),
+			IsolatedSubnetIds: awscdk.Fn_Split(jsii.String(","), s.subnets.ValueAsString(), nil),
+		})
+		p.SecurityGroup = awsec2.SecurityGroup_FromSecurityGroupId(s.cdk, jsii.String("Group"), s.group.ValueAsString(), &awsec2.SecurityGroupImportOptions{Mutable: jsii.Bool(false)})
 	}
 	if v.origin {
 		p.CORSOrigins = []string{*s.origin.ValueAsString()}
@@ -152,6 +168,30 @@ func (s *stack) fill(v variant, rules string) {
 	given := s.condition(hasAccessLog, s.accessLog)
 	s.onlyIf(l.Node().FindChild(jsii.String("SettleAccessLog")), given)
 	s.onlyIf(alarms, given)
+	s.override()
+}
+
+// override sets the properties that all resources of a type take from parameters.
+func (s *stack) override() {
+	boundary, key := optional(hasBoundary, node{"Ref": s.boundary.LogicalId()}), node{"Ref": s.key.LogicalId()}
+	properties := map[string]node{
+		"AWS::IAM::Role":                    {"PermissionsBoundary": boundary},
+		"AWS::Logs::LogGroup":               {"KmsKeyId": optional(hasKey, key), "RetentionInDays": node{"Ref": s.retention.LogicalId()}},
+		"AWS::DynamoDB::Table":              {"SSESpecification": optional(hasKey, node{"SSEEnabled": true, "SSEType": "KMS", "KMSMasterKeyId": key})},
+		"AWS::ElastiCache::ServerlessCache": {"KmsKeyId": optional(hasKey, key)},
+	}
+	for _, c := range *s.cdk.Node().FindAll("") {
+		if r, ok := c.(awscdk.CfnResource); ok {
+			for name, value := range properties[*r.CfnResourceType()] {
+				r.AddPropertyOverride(jsii.String(name), value)
+			}
+		}
+	}
+}
+
+// optional returns a property that exists only if the condition holds.
+func optional(condition string, value node) node {
+	return node{"Fn::If": []any{condition, value, orNone(nil)}}
 }
 
 // newLayer adds the layer, and the outputs that functions of other stacks need to use it.
@@ -200,6 +240,10 @@ func (s *stack) newParameters() {
 	s.issuer = add("Issuer", "The claim iss of accepted JWTs. Empty means that tokens are ignored.", awscdk.CfnParameterProps{Default: empty})
 	s.audience = add("Audience", "The claim aud of accepted JWTs. Required with Issuer.", awscdk.CfnParameterProps{Default: empty})
 	s.jwks = add("JWKS", "The https URL of the issuer's public keys. Required with Issuer.", awscdk.CfnParameterProps{Default: empty, AllowedPattern: jsii.String("(https://.+)?"), ConstraintDescription: jsii.String("an https URL")})
+	const algorithm = "((RS|PS|ES)(256|384|512)|EdDSA)"
+	s.algorithms = add("JwtAlgorithms", "The signature algorithms of accepted JWTs, such as RS256,ES256.", awscdk.CfnParameterProps{
+		Default: jsii.String("RS256"), AllowedPattern: jsii.String(algorithm + "(," + algorithm + ")*"), ConstraintDescription: jsii.String("algorithms with a public key, such as RS256, ES256 and EdDSA, separated by commas without spaces"),
+	})
 	s.requireCredential = add("RequireCredential", "true rejects callers without a token or an API key with 401.", awscdk.CfnParameterProps{Default: jsii.String("false"), AllowedValues: jsii.Strings("true", "false")})
 	s.apiKeyHeader = add("ApiKeyHeader", "The header field of API keys. none means that API keys identify no caller.", awscdk.CfnParameterProps{Default: jsii.String("x-api-key"), AllowedPattern: jsii.String("[A-Za-z0-9-]{1,64}")})
 	s.foreignAPIKeys = add("ForeignApiKeys", "Requests with an API key that is not Weir's, such as a key of a usage plan: ignore identifies the caller without the key, refuse answers 401.", awscdk.CfnParameterProps{
@@ -215,9 +259,10 @@ func (s *stack) newParameters() {
 	})
 	s.email = add("AlarmEmail", "The address that alarms notify. Empty means that no alarm notifies.", awscdk.CfnParameterProps{Default: empty})
 	s.accessLog = add("AccessLogGroup", "The log group of the REST API's access log, for the alarm authorizer-failed, and for limits that count failures, bytes or concurrent requests. Its lines are JSON with responseType, receipt, status and responseLength. Empty means none.", awscdk.CfnParameterProps{Default: empty})
+	s.newAccountParameters(add)
 	s.condition(hasIssuer, s.issuer)
 	s.condition(hasOrigin, s.origin)
-	awscdk.NewCfnCondition(s.cdk, jsii.String(usesRedis), &awscdk.CfnConditionProps{Expression: awscdk.Fn_ConditionEquals(s.store.ValueAsString(), string(ratelimit.ElastiCache))})
+	awscdk.NewCfnCondition(s.cdk, jsii.String(usesRedis), &awscdk.CfnConditionProps{Expression: awscdk.Fn_ConditionEquals(s.store.ValueAsString(), elastiCache)})
 	awscdk.NewCfnRule(s.cdk, jsii.String("TokensAreComplete"), &awscdk.CfnRuleProps{
 		RuleCondition: awscdk.Fn_ConditionNot(awscdk.Fn_ConditionEquals(s.issuer.ValueAsString(), "")),
 		Assertions: &[]*awscdk.CfnRuleAssertion{{
@@ -225,6 +270,45 @@ func (s *stack) newParameters() {
 			AssertDescription: jsii.String("Issuer needs Audience and JWKS; otherwise the functions would accept tokens for other APIs"),
 		}},
 	})
+}
+
+// newAccountParameters adds the parameters for what an account prescribes: a network, a boundary of roles, a key, and
+// the retention of logs.
+func (s *stack) newAccountParameters(add func(id, text string, p awscdk.CfnParameterProps) awscdk.CfnParameter) {
+	empty := jsii.String("")
+	s.vpc = add("VpcId", "With the store elasticache: the VPC of the functions and of the cache. Empty means a new VPC without a route to the internet.", awscdk.CfnParameterProps{
+		Default: empty, AllowedPattern: jsii.String("(vpc-[0-9a-z]+)?"), ConstraintDescription: jsii.String("empty, or the id of a VPC"),
+	})
+	s.subnets = add("SubnetIds", "Subnets of VpcId in two or three different zones, with a route to DynamoDB. Required with VpcId.", awscdk.CfnParameterProps{
+		Default: empty, AllowedPattern: jsii.String("(subnet-[0-9a-z]+(,subnet-[0-9a-z]+){1,2})?"), ConstraintDescription: jsii.String("empty, or the ids of two or three subnets, separated by commas without spaces"),
+	})
+	s.group = add("SecurityGroupId", "The security group of the functions, which permits connections to DynamoDB and to the cache. Required with VpcId.", awscdk.CfnParameterProps{
+		Default: empty, AllowedPattern: jsii.String("(sg-[0-9a-z]+)?"), ConstraintDescription: jsii.String("empty, or the id of a security group"),
+	})
+	s.boundary = add("PermissionsBoundary", "The ARN of the policy that bounds the permissions of all roles. Empty means none.", awscdk.CfnParameterProps{
+		Default: empty, AllowedPattern: jsii.String("(arn:[a-z-]+:iam::([0-9]{12}|aws):policy/.+)?"), ConstraintDescription: jsii.String("empty, or the ARN of a managed policy"),
+	})
+	s.key = add("KmsKeyArn", "The ARN of the KMS key that encrypts the tables, the cache and the logs. Empty means keys of AWS.", awscdk.CfnParameterProps{
+		Default: empty, AllowedPattern: jsii.String("(arn:[a-z-]+:kms:[a-z0-9-]+:[0-9]{12}:key/.+)?"), ConstraintDescription: jsii.String("empty, or the ARN of a key; not an alias"),
+	})
+	s.retention = add("LogRetentionDays", "The retention of the functions' logs, in days.", awscdk.CfnParameterProps{
+		Default: jsii.String("30"), AllowedValues: jsii.Strings("1", "3", "5", "7", "14", "30", "60", "90", "120", "150", "180", "365", "400", "545", "731", "1096", "1827", "2192", "2557", "2922", "3288", "3653"),
+	})
+	s.condition(hasBoundary, s.boundary)
+	s.condition(hasKey, s.key)
+	isEmpty := func(p awscdk.CfnParameter) awscdk.ICfnConditionExpression {
+		return awscdk.Fn_ConditionEquals(p.ValueAsString(), "")
+	}
+	isSet := func(p awscdk.CfnParameter) awscdk.ICfnConditionExpression { return awscdk.Fn_ConditionNot(isEmpty(p)) }
+	complete := awscdk.Fn_ConditionAnd(isSet(s.vpc), isSet(s.subnets), isSet(s.group))
+	awscdk.NewCfnCondition(s.cdk, jsii.String(hasVPC), &awscdk.CfnConditionProps{Expression: complete})
+	awscdk.NewCfnRule(s.cdk, jsii.String("NetworkIsComplete"), &awscdk.CfnRuleProps{Assertions: &[]*awscdk.CfnRuleAssertion{{
+		Assert: awscdk.Fn_ConditionOr(
+			awscdk.Fn_ConditionAnd(isEmpty(s.vpc), isEmpty(s.subnets), isEmpty(s.group)),
+			awscdk.Fn_ConditionAnd(complete, awscdk.Fn_ConditionEquals(s.store.ValueAsString(), elastiCache)),
+		),
+		AssertDescription: jsii.String("set VpcId, SubnetIds and SecurityGroupId all or none; only the store elasticache uses them"),
+	}}})
 }
 
 // condition creates a condition that holds if parameter p is not empty.
