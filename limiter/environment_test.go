@@ -132,6 +132,7 @@ func (e *environment) String() string {
 // concurrent calls do not make a history random.
 type fateful struct {
 	limiter.Store
+	storetest.Patient
 	seed, step uint64
 	down       bool // most calls fail
 

@@ -15,6 +15,7 @@ import (
 // outage is a shared store that fails on demand. It can lose the answer of a settlement, and can delay calls and answers.
 type outage struct {
 	limiter.Store
+	storetest.Patient
 	takes, settles error         // what Take and Settle return; nil means that the store works
 	lost           bool          // the store makes a settlement although it returns settles
 	settling       time.Duration // time before a settlement reaches the store

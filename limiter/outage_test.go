@@ -22,6 +22,7 @@ import (
 // executes charges late.
 type flaky struct {
 	limiter.Store
+	storetest.Patient
 	mu     sync.Mutex
 	random *rand.Rand
 	down   bool     // most calls of the store fail

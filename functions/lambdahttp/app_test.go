@@ -617,6 +617,7 @@ func FuzzHandler(f *testing.F) {
 // counting records the charged subjects. Each charge is one write to a shared store.
 type counting struct {
 	limiter.Store
+	storetest.Patient
 	mu       sync.Mutex
 	subjects []string
 }

@@ -565,7 +565,10 @@ func TestAttack_chargeAnotherUser(t *testing.T) {
 }
 
 // void is a store that stores nothing.
-type void struct{ limiter.Store }
+type void struct {
+	limiter.Store
+	storetest.Patient
+}
 
 func (void) Take(_ context.Context, _ algo.Instant, _ limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	for i, c := range charges {
@@ -739,7 +742,10 @@ func TestAttack_login(t *testing.T) {
 }
 
 // down is a store that always fails.
-type down struct{ limiter.Store }
+type down struct {
+	limiter.Store
+	storetest.Patient
+}
 
 func (down) Take(context.Context, algo.Instant, limiter.Subject, []limiter.Charge, []algo.Result) (bool, error) {
 	return false, limiter.ErrUnavailable

@@ -50,6 +50,7 @@ type decided struct {
 // flaky is a store whose settlements fail while down is true.
 type flaky struct {
 	limiter.Store
+	storetest.Patient
 
 	down bool
 }

@@ -70,6 +70,7 @@ func spelled(random *rand.Rand, path string) string {
 // charges records the names of the limits that a request charges, and admits it.
 type charges struct {
 	limiter.Store
+	storetest.Patient
 
 	names []string
 }

@@ -136,7 +136,7 @@ func TestNewAnswer_share(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	down := failing{storetest.Must(memstore.New(memstore.Options{})), &server{}}
+	down := failing{Store: storetest.Must(memstore.New(memstore.Options{})), server: &server{}}
 	limits := storetest.Must(limiter.New(down, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
 	for i, want := range []string{
 		"X-RateLimit-Limit: 2\nX-RateLimit-Remaining: 1\nX-RateLimit-Reset: 1772625660\nRateLimit: \"search\";r=1;t=60\nWeir-Degraded: store_unavailable\n",
@@ -258,6 +258,7 @@ func newServer(t *testing.T) *server {
 // failing is the store of a server. If server.store is nil, each call returns an error.
 type failing struct {
 	limiter.Store
+	storetest.Patient
 	*server
 }
 

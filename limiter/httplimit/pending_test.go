@@ -426,6 +426,7 @@ func TestGate_Wrap_settlementCalls(t *testing.T) {
 // callCounter is a shared store that counts its calls, and whose settlements can fail.
 type callCounter struct {
 	limiter.Store
+	storetest.Patient
 	mu             sync.Mutex
 	takes, settles int
 	err, cancelled error

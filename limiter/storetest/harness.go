@@ -223,3 +223,12 @@ func costs(charges []limiter.Charge) (list []int64) {
 func one(l *limiter.Limit, cost int64) []limiter.Charge {
 	return []limiter.Charge{{Limit: l, Cost: cost}}
 }
+
+// Patient implements limiter.Connector with a deadline that a busy machine meets. A store in memory that a test treats as
+// shared can embed it. Without it, a decision gets limiter.ReasonBusy if the machine stops it for limiter.DefaultTimeout.
+type Patient struct{}
+
+// ConnectTimeout implements limiter.Connector.
+func (Patient) ConnectTimeout(algo.Instant) time.Duration { return time.Hour }
+
+var _ limiter.Connector = Patient{}
