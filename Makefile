@@ -45,6 +45,12 @@ APPROVAL ?= any-change
 CDK = cd infra && npx --no-install cdk
 SETTINGS = $(foreach word,$(CONTEXT),$(if $(findstring =,$(word)),,$(error CONTEXT: got "$(word)", want key=value without spaces)))$(if $(filter arch=% rules=% bundles=%,$(CONTEXT)),$(error CONTEXT: got arch, rules or bundles; use ARCH= and RULES=)) -c arch=$(ARCH) $(if $(filter file,$(origin RULES)),,-c rules=$(RULES)) $(addprefix -c ,$(CONTEXT))
 
+# What `make prove` deploys: the stack of infra, or the release. CLIENTS is its number of concurrent requests, and
+# ISSUER=false deploys no issuer of tokens.
+VARIANT ?= stack
+CLIENTS ?=
+ISSUER ?=
+
 # The architecture of containers on this machine, and the template of `make sam` and `make test-sam`.
 # Without a template, these targets synthesize one.
 HOST_ARCH := $(patsubst aarch64,arm64,$(shell uname -m))
@@ -182,10 +188,11 @@ deploy: .bin/weir functions infra/node_modules ## Deploy the stack with your AWS
 destroy: functions infra/node_modules ## Delete the stack, except the table with the API keys
 	@$(CDK) destroy $(SETTINGS)
 
-prove: .bin/weir-tools ## Deploy a throw-away stack, verify it and delete it (STORE=dynamodb|elasticache|both); under a dollar
-	@.bin/weir-tools prove --check --store "$(if $(filter file,$(origin STORE)),dynamodb,$(STORE))" $(if $(filter file,$(origin RULES)),,--rules "$(RULES)") -- $(SETTINGS)
-	@$(MAKE) --no-print-directory build infra/node_modules
-	@exec .bin/weir-tools prove --store "$(if $(filter file,$(origin STORE)),dynamodb,$(STORE))" $(if $(filter file,$(origin RULES)),,--rules "$(RULES)") -- $(SETTINGS)
+PROVE = --store "$(if $(filter file,$(origin STORE)),dynamodb,$(STORE))" $(if $(filter file,$(origin RULES)),,--rules "$(RULES)") --variant "$(VARIANT)" $(if $(CLIENTS),--clients "$(CLIENTS)") $(if $(ISSUER),--issuer="$(ISSUER)") -- $(SETTINGS)
+prove: .bin/weir-tools ## Deploy a throw-away stack, verify it and delete it (STORE=dynamodb|elasticache|both VARIANT=stack|release); under a dollar
+	@.bin/weir-tools prove --check $(PROVE)
+	@$(MAKE) --no-print-directory $(if $(filter release,$(VARIANT)),.bin/weir release,build infra/node_modules)
+	@exec .bin/weir-tools prove $(PROVE)
 
 bootstrap: infra/node_modules ## Prepare an AWS account and region for the CDK, once
 	@$(CDK) bootstrap $(SETTINGS)

@@ -1,4 +1,5 @@
-// Package prove deploys a throw-away stack, verifies it and deletes it.
+// Package prove deploys a throw-away stack, verifies it and deletes it. The stack is that of infra, or that of a release
+// with an API and a function with the layer. An issuer of tokens is a stack of its own.
 //
 //	p := &prove.Prover{Config: config, Deploy: cdk, Verify: weir, Out: os.Stdout, Log: os.Stderr}
 //	err := p.Run(ctx, "dynamodb")

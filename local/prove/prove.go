@@ -28,6 +28,11 @@ type Prover struct {
 	// Deploy is the command that deploys a stack. Run appends the settings as -c key=value. Verify is the
 	// command weir verify, to which Run appends the stack.
 	Deploy, Verify []string
+	// Issuer deploys an issuer of tokens too, in a stack of its own.
+	Issuer bool
+	// Release, if not empty, is the folder of a release. Run then deploys its template instead of Deploy, with an API and
+	// a function with the layer, and publishes Rules.
+	Release, Rules string
 	// Dir is the folder in which Deploy runs.
 	Dir string
 	// Report, if not empty, is the file for the report.
@@ -47,30 +52,36 @@ const interruptDelay = time.Minute
 // Run deploys a stack with a store, verifies it, prints its estimated cost and deletes it.
 func (p *Prover) Run(ctx context.Context, store string) error {
 	stage := "prove-" + strings.ToLower(rand.Text()[:6])
-	stack := "Weir-" + stage
-	settings := []string{"-c", "stage=" + stage, "-c", "store=" + store}
+	r := &run{Prover: p, stack: "Weir-" + stage, store: store, settings: []string{"-c", "stage=" + stage, "-c", "store=" + store}}
 	role, err := p.logRole(ctx)
 	if err != nil {
 		return err
 	}
-	if role != "" { // the account has a role for API Gateway's logs, which the stack would replace
-		settings = append(settings, "-c", "keepLogRole=true")
+	if r.newRole = role == ""; !r.newRole { // the account has a role for API Gateway's logs, which the stack would replace
+		r.settings = append(r.settings, "-c", "keepLogRole=true")
 	}
-	fmt.Fprintf(p.Log, "deploying the stack %s in %s\nif this command is killed, delete the stack: %s\n", stack, p.Config.Region, p.deleteCommand(stack))
+	fmt.Fprintf(p.Log, "deploying the stack %s in %s\n", r.stack, p.Config.Region)
+	if p.Release != "" {
+		r.bucket = "weir-" + stage + "-" + strings.ToLower(rand.Text()[:10]) // the names of all accounts' buckets differ
+	}
+	for _, stack := range r.stacks() {
+		fmt.Fprintf(p.Log, "if this command is killed, delete the stack: %s\n", p.deleteCommand(stack))
+	}
+	if r.bucket != "" {
+		fmt.Fprintf(p.Log, "and the bucket: %s\n", r.bucketCommand())
+	}
 	started := time.Now()
-	failed := p.program(ctx, p.Dir, p.Log, slices.Concat(p.Deploy, settings))
+	failed := r.deploy(ctx)
 	if failed != nil {
-		failed = fmt.Errorf("deployment of %s: %w", stack, failed)
-	}
-	var requests int
-	if failed == nil {
-		requests, failed = p.verify(ctx, stack)
+		failed = fmt.Errorf("deployment of %s: %w", r.stack, failed)
+	} else {
+		failed = r.verify(ctx)
 	}
 	if failed == nil && ctx.Err() != nil {
 		failed = ctx.Err()
 	}
 	// The deletion goes on after an interrupt. A second interrupt ends the process.
-	left := p.remove(context.WithoutCancel(ctx), stack, store, requests, started, role == "")
+	left := r.remove(context.WithoutCancel(ctx), started)
 	return errors.Join(failed, left)
 }
 
@@ -89,32 +100,33 @@ func (p *Prover) logRole(ctx context.Context) (string, error) {
 	return aws.ToString(out.CloudwatchRoleArn), nil
 }
 
-// verify runs weir verify, and returns the number of requests that it sent.
-func (p *Prover) verify(ctx context.Context, stack string) (requests int, err error) {
-	args := slices.Concat(p.Verify, []string{"--stack", stack, "--region", p.Config.Region, "--write", "--json"})
-	if p.Report != "" {
-		args = append(args, "--report", p.Report)
+// verify runs weir verify with the credentials.
+func (r *run) verify(ctx context.Context) error {
+	args := slices.Concat(r.Verify, []string{"--stack", r.stack, "--region", r.Config.Region, "--write", "--json"}, r.urls)
+	if r.Report != "" {
+		args = append(args, "--report", r.Report)
 	}
 	var out bytes.Buffer
-	err = p.program(ctx, "", &out, args)
+	err := r.program(ctx, "", &out, args, r.credentials...)
 	var result struct{ Passed, Failed, Skipped, Requests int }
 	if problem := json.Unmarshal(out.Bytes(), &result); problem != nil {
 		err = cmp.Or(err, fmt.Errorf("result: %w", problem))
 	} else {
-		fmt.Fprintf(p.Out, "%s: %d rows passed, %d failed, %d skipped\n", stack, result.Passed, result.Failed, result.Skipped)
+		fmt.Fprintf(r.Out, "%s: %d rows passed, %d failed, %d skipped\n", r.stack, result.Passed, result.Failed, result.Skipped)
 	}
+	r.requests = result.Requests
 	if err != nil {
-		err = fmt.Errorf("verification of %s: %w", stack, err)
+		err = fmt.Errorf("verification of %s: %w", r.stack, err)
 	}
-	return result.Requests, err
+	return err
 }
 
 // program runs a program until it ends. If ctx ends, the program gets an interrupt. It has a process group of
 // its own: otherwise Ctrl-C would interrupt it twice, and a second interrupt ends weir at once.
-func (p *Prover) program(ctx context.Context, dir string, out io.Writer, argv []string) error {
+func (p *Prover) program(ctx context.Context, dir string, out io.Writer, argv []string, variables ...string) error {
 	c := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	c.Dir, c.Stdout, c.Stderr, c.WaitDelay = dir, out, p.Log, interruptDelay
-	c.Env = append(os.Environ(), "AWS_REGION="+p.Config.Region)
+	c.Env = slices.Concat(os.Environ(), []string{"AWS_REGION=" + p.Config.Region}, variables)
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGINT) }
 	if err := c.Run(); err != nil {
@@ -144,33 +156,44 @@ func (p *Prover) deleteCommand(stack string) string {
 	return fmt.Sprintf("aws cloudformation delete-stack --region %s --stack-name %s", p.Config.Region, stack)
 }
 
-// remove deletes the stack and what CloudFormation retains, and prints the cost. newRole reports that the stack
-// created the role for API Gateway's logs.
-func (p *Prover) remove(ctx context.Context, stack, store string, requests int, started time.Time, newRole bool) error {
-	deployed, err := account.Open(ctx, p.Config, stack)
-	if missing(err) {
-		fmt.Fprintf(p.Log, "the stack %s does not exist\n", stack)
+// remove deletes the stacks and what CloudFormation retains, and prints the cost.
+func (r *run) remove(ctx context.Context, started time.Time) error {
+	existed, template, left := false, []byte(nil), []string(nil)
+	for _, stack := range r.stacks() {
+		d := remover{Prover: r.Prover}
+		deployed, err := account.Open(ctx, r.Config, stack)
+		if missing(err) {
+			fmt.Fprintf(r.Log, "the stack %s does not exist\n", stack)
+			continue
+		}
+		existed = true
+		if err != nil {
+			d.left = append(d.left, fmt.Sprintf("what CloudFormation retains of %s (%v); find it: aws dynamodb list-tables --region %s; aws iam list-roles", stack, err, r.Config.Region))
+		} else if d.resources = deployed.Resources(); stack == r.stack {
+			template = deployed.Template
+		}
+		fmt.Fprintf(r.Log, "deleting the stack %s, which takes minutes, and up to an hour with ElastiCache\n", stack)
+		d.remove(ctx, stack)
+		left = append(left, d.left...)
+	}
+	if r.bucket != "" {
+		if err := r.removeBucket(ctx); err != nil {
+			left = append(left, fmt.Sprintf("the bucket %s (%v); run: %s", r.bucket, err, r.bucketCommand()))
+		}
+	}
+	if !existed && len(left) == 0 {
 		return nil
 	}
-	r := remover{Prover: p}
-	var template []byte
-	if err != nil {
-		r.left = append(r.left, fmt.Sprintf("what CloudFormation retains of %s (%v); find it: aws dynamodb list-tables --region %s; aws iam list-roles", stack, err, p.Config.Region))
-	} else {
-		r.resources, template = deployed.Resources(), deployed.Template
+	estimate(r.store, r.requests, time.Since(started), template).print(r.Out)
+	for _, kept := range keeps(r.store, r.newRole) {
+		fmt.Fprintln(r.Out, "not deleted:", kept)
 	}
-	fmt.Fprintf(p.Log, "deleting the stack %s, which takes minutes, and up to an hour with ElastiCache\n", stack)
-	r.remove(ctx, stack)
-	estimate(store, requests, time.Since(started), template).print(p.Out)
-	for _, kept := range keeps(store, newRole) {
-		fmt.Fprintln(p.Out, "not deleted:", kept)
+	for _, line := range left {
+		fmt.Fprintln(r.Out, "left:", line)
 	}
-	for _, line := range r.left {
-		fmt.Fprintln(p.Out, "left:", line)
+	if len(left) > 0 {
+		return fmt.Errorf("%s: not everything is deleted; run the commands above", r.stack)
 	}
-	if len(r.left) > 0 {
-		return fmt.Errorf("%s: not everything is deleted; run the commands above", stack)
-	}
-	fmt.Fprintf(p.Out, "%s: deleted\n", stack)
+	fmt.Fprintf(r.Out, "%s: deleted\n", r.stack)
 	return nil
 }

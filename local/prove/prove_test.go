@@ -18,6 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/weir-limits/weir/local/prove"
 	"github.com/weir-limits/weir/local/verify/account/accounttest"
@@ -41,6 +42,10 @@ func standIn(program, mode string) int {
 		what[name] = how
 	}
 	how := what[program]
+	if err := record(program); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 4
+	}
 	if program == "deploy" && how != "early" {
 		if err := createStack(ctx); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -62,6 +67,12 @@ func standIn(program, mode string) int {
 		return 1
 	}
 	return 0
+}
+
+// record writes the arguments of a program and its credentials into a file of the test.
+func record(program string) error {
+	line := strings.Join(append(os.Args[1:], "WEIR_TOKEN="+os.Getenv("WEIR_TOKEN"), "WEIR_API_KEY="+os.Getenv("WEIR_API_KEY")), " ")
+	return os.WriteFile(filepath.Join(os.Getenv("WEIR_STAND_IN_FOLDER"), program), []byte(line), 0o600)
 }
 
 // createStack does what the CDK does: it creates the stack of the stage.
@@ -87,7 +98,13 @@ func createStack(ctx context.Context) error {
 // run proves a deployment in an account, with stand-ins.
 func run(ctx context.Context, t *testing.T, c *accounttest.Cloud, mode string) (out, log string, err error) {
 	t.Helper()
-	template, err := filepath.Abs("../../infra/golden/dynamodb.template.json")
+	return runOf(ctx, t, c, mode, "dynamodb", &prove.Prover{Issuer: true})
+}
+
+// runOf proves a golden template as p.
+func runOf(ctx context.Context, t *testing.T, c *accounttest.Cloud, mode, golden string, p *prove.Prover) (out, log string, err error) {
+	t.Helper()
+	template, err := filepath.Abs("../../infra/golden/" + golden + ".template.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,11 +113,12 @@ func run(ctx context.Context, t *testing.T, c *accounttest.Cloud, mode string) (
 	}
 	t.Setenv("WEIR_STAND_IN", mode)
 	t.Setenv("WEIR_STAND_IN_TEMPLATE", template)
-	var o, l bytes.Buffer
-	p := &prove.Prover{
-		Config: c.Config(), Deploy: []string{os.Args[0], "deploy"}, Verify: []string{os.Args[0], "verify"}, Dir: t.TempDir(), Out: &o, Log: &l,
-		Wait: func(context.Context, time.Duration) error { return nil },
+	if os.Getenv("WEIR_STAND_IN_FOLDER") == "" {
+		t.Setenv("WEIR_STAND_IN_FOLDER", t.TempDir())
 	}
+	var o, l bytes.Buffer
+	p.Config, p.Deploy, p.Verify, p.Dir, p.Out, p.Log = c.Config(), []string{os.Args[0], "deploy"}, []string{os.Args[0], "verify"}, t.TempDir(), &o, &l
+	p.Wait = func(context.Context, time.Duration) error { return nil }
 	err = p.Run(ctx, "dynamodb")
 	return o.String(), l.String(), err
 }
@@ -123,6 +141,13 @@ func remains(t *testing.T, c *accounttest.Cloud) (all []string) {
 	for range c.Stacks() {
 		all = append(all, "a stack")
 	}
+	buckets, err := s3.NewFromConfig(c.Config()).ListBuckets(t.Context(), &s3.ListBucketsInput{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range buckets.Buckets {
+		all = append(all, aws.ToString(b.Name))
+	}
 	return all
 }
 
@@ -131,6 +156,7 @@ func TestProver_Run(t *testing.T) {
 	for _, step := range []struct {
 		mode, fails string
 		interrupt   string // action at which the run is interrupted
+		late        bool   // only after DeleteStack
 	}{
 		{mode: "deploy:ok"},
 		{mode: "deploy:early", fails: "deployment of Weir-prove-"},
@@ -140,14 +166,15 @@ func TestProver_Run(t *testing.T) {
 		{mode: "verify:hang", interrupt: "GET /hangs/verify", fails: "verification of Weir-prove-"},
 		{mode: "deploy:ok", interrupt: "CreateStack", fails: "Weir-prove-"},
 		{mode: "deploy:ok", interrupt: "DeleteStack"},
-		{mode: "deploy:ok", interrupt: "POST /"}, // the deletion of the tables
+		{mode: "deploy:ok", interrupt: "POST /", fails: "deployment of Weir-prove-"}, // the creation of the API key
+		{mode: "deploy:ok", interrupt: "POST /", late: true},                         // the deletion of the tables
 	} {
 		t.Run(step.mode+" "+step.interrupt, func(t *testing.T) {
 			c := accounttest.Start(t)
 			ctx, interrupt := context.WithCancel(t.Context())
 			defer interrupt()
 			c.OnCall(func(action string) string {
-				if action == step.interrupt {
+				if action == step.interrupt && (!step.late || c.Called("DeleteStack") > 0) {
 					interrupt()
 				}
 				return ""
@@ -172,6 +199,97 @@ func TestProver_Run(t *testing.T) {
 	}
 }
 
+// Verification gets a token of the issuer and an API key, which no argument shows. The deployment gets the URL of the
+// issuer's keys.
+func TestProver_Run_credentials(t *testing.T) {
+	c, folder := accounttest.Start(t), t.TempDir()
+	t.Setenv("WEIR_STAND_IN_FOLDER", folder)
+	if out, log, err := run(t.Context(), t, c, "deploy:ok"); err != nil {
+		t.Fatalf("got error %v, want none; %s%s", err, out, log)
+	}
+	for program, want := range map[string]string{
+		"deploy": `^deploy -c stage=prove-\w+ -c store=dynamodb -c audience=weir-prove -c issuer=https://weir-prove.invalid -c jwks=https://\w+\.execute-api\.us-east-1\.[a-z.]+/keys WEIR_TOKEN= WEIR_API_KEY=$`,
+		"verify": `^verify --stack Weir-prove-\w+ --region us-east-1 --write --json WEIR_TOKEN=\S+\.\S+\.\S+ WEIR_API_KEY=weir_\S{48}$`,
+	} {
+		got, err := os.ReadFile(filepath.Join(folder, program))
+		if err != nil || !regexp.MustCompile(want).Match(got) {
+			t.Errorf("%s: got %s, %v, want %s", program, got, err, want)
+		}
+	}
+	if _, log, err := runOf(t.Context(), t, c, "deploy:ok", "dynamodb", &prove.Prover{}); err != nil || strings.Contains(log, "-issuer") {
+		t.Errorf("without an issuer: got error %v, log %s, want no stack of an issuer", err, log)
+	}
+	// Functions in a network read a copy of the keys, which one function makes.
+	denied := ""
+	c.OnCall(func(action string) string {
+		if strings.HasSuffix(action, "/invocations") {
+			denied = action
+			return "AccessDenied"
+		}
+		return ""
+	})
+	_, _, err := runOf(t.Context(), t, c, "deploy:ok", "everything", &prove.Prover{Issuer: true})
+	if err == nil || !strings.Contains(err.Error(), "copy of the issuer's keys") || !strings.Contains(denied, "SigningKeys") || c.Stacks() > 0 {
+		t.Errorf("a copy that fails: got error %v, call %s and %d stacks, want the error and nothing left", err, denied, c.Stacks())
+	}
+}
+
+// The template of a release is deployed with an API, a function with the layer, an issuer and a subscription of the
+// access log. Nothing remains, also after an interrupt during any of its stacks.
+func TestProver_Run_release(t *testing.T) {
+	release := t.TempDir()
+	template, err := os.ReadFile("../../infra/standalone/weir.template.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string][]byte{"weir.template.json": template, "layer-arm64.zip": []byte("zip"), "authorizer_arm64.zip": []byte("zip"), "authorizer_x86_64.zip": []byte("zip")} {
+		if err := os.WriteFile(filepath.Join(release, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	prover := func() *prove.Prover { return &prove.Prover{Issuer: true, Release: release, Rules: "rules.json"} }
+	for interrupted := range 5 { // the stack at whose creation the run is interrupted; 0 for none
+		c := accounttest.Start(t)
+		c.Hold("HasRestApi", "NotUsesElastiCache", "HasIssuer", "HasAccessLog")
+		folder := t.TempDir()
+		t.Setenv("WEIR_STAND_IN_FOLDER", folder)
+		ctx, interrupt := context.WithCancel(t.Context())
+		uploaded := 0
+		c.OnCall(func(action string) string {
+			if strings.HasPrefix(action, "PUT /weir-prove-") && strings.Contains(action, "/weir/") {
+				uploaded++
+			}
+			if action == "CreateStack" && c.Called(action) == interrupted {
+				interrupt()
+			}
+			return ""
+		})
+		out, log, err := runOf(ctx, t, c, "deploy:fail", "dynamodb", prover())
+		interrupt()
+		if (err != nil) != (interrupted > 0) {
+			t.Errorf("interrupt at stack %d: got error %v; %s%s", interrupted, err, out, log)
+		}
+		if got := remains(t, c); len(got) > 0 {
+			t.Errorf("interrupt at stack %d: got %v, want nothing; %s%s", interrupted, got, out, log)
+		}
+		if interrupted > 0 {
+			continue
+		}
+		if uploaded != 3 || c.Called("CreateStack") != 4 {
+			t.Errorf("got %d files and %d stacks, want the template, two archives and four stacks", uploaded, c.Called("CreateStack"))
+		}
+		got, err := os.ReadFile(filepath.Join(folder, "verify"))
+		if want := `--json --url https://\S+\.execute-api\.us-east-1\.\S*/prove --layer-url \S+ WEIR_TOKEN=\S+ WEIR_API_KEY=weir_\S{48}$`; err != nil || !regexp.MustCompile(want).Match(got) {
+			t.Errorf("verify: got %s, %v, want %s", got, err, want)
+		}
+	}
+	p := prover()
+	p.Release = t.TempDir()
+	if _, _, err := runOf(t.Context(), t, accounttest.Start(t), "deploy:fail", "dynamodb", p); err == nil || !strings.Contains(err.Error(), "run make release") {
+		t.Errorf("without a release: got error %v, want make release", err)
+	}
+}
+
 // What cannot be deleted is named with its command.
 func TestProver_Run_left(t *testing.T) {
 	cloud := accounttest.Start(t)
@@ -190,7 +308,7 @@ func TestProver_Run_left(t *testing.T) {
 			if c.stuck {
 				cloud.Stick()
 			}
-			out, log, err := run(t.Context(), t, cloud, "deploy:ok")
+			out, log, err := runOf(t.Context(), t, cloud, "deploy:ok", "dynamodb", &prove.Prover{})
 			if err == nil || !strings.Contains(err.Error(), "not everything is deleted") {
 				t.Errorf("got error %v, want one; %s", err, log)
 			}
@@ -202,14 +320,14 @@ func TestProver_Run_left(t *testing.T) {
 		})
 	}
 	cloud.Deny("GetTemplate")
-	if out, _, err := run(t.Context(), t, cloud, "deploy:ok"); err == nil || !strings.Contains(out, "left: what CloudFormation retains of Weir-prove-") || cloud.Stacks() > 4 {
+	if out, _, err := runOf(t.Context(), t, cloud, "deploy:ok", "dynamodb", &prove.Prover{}); err == nil || !strings.Contains(out, "left: what CloudFormation retains of Weir-prove-") || cloud.Stacks() > 4 {
 		t.Errorf("unreadable stack: got error %v, %d stacks, %s, want it deleted and the command for the rest", err, cloud.Stacks(), out)
 	}
 	cloud.Deny("GET /account")
 	if err := (&prove.Prover{Config: cloud.Config()}).Check(t.Context()); err == nil || !strings.Contains(err.Error(), "API Gateway") {
 		t.Errorf("check without permissions: got error %v, want that of API Gateway", err)
 	}
-	if _, log, err := run(t.Context(), t, cloud, "deploy:ok"); err == nil || strings.Contains(log, "deploying") {
+	if _, log, err := runOf(t.Context(), t, cloud, "deploy:ok", "dynamodb", &prove.Prover{}); err == nil || strings.Contains(log, "deploying") {
 		t.Errorf("no permissions: got error %v, log %s, want an error before the deployment", err, log)
 	}
 }

@@ -29,7 +29,7 @@ func tool(t *testing.T, args ...string) (code int, stdout, stderr string) {
 
 func TestUsage(t *testing.T) {
 	for _, args := range [][]string{{"frobnicate"}, {"with", "redis", "true"}, {"with", "mysql", "--", "true"}, {"sam", "x"}, {"events"}, {"events", "--stream", "s", "--brokers", "b:1"},
-		{"prove", "--store", "memory"}, {"prove", "x"}, {"prove", "--", "-c", "stage=dev"}, {"prove", "--", "-c", "store=elasticache"}} {
+		{"prove", "--store", "memory"}, {"prove", "--variant", "layer"}, {"prove", "--clients", "0"}, {"prove", "x"}, {"prove", "--", "-c", "stage=dev"}, {"prove", "--", "-c", "store=elasticache"}} {
 		if code, _, errs := tool(t, args...); code != 2 || strings.Count(errs, "\n") != 2 || !strings.Contains(errs, "--help") {
 			t.Errorf("%v: got exit %d, stderr %q, want exit 2 and two lines with --help", args, code, errs)
 		}

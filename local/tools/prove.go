@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/config"
@@ -33,19 +34,27 @@ func proveCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&o.store, "store", "dynamodb", "dynamodb, elasticache or both")
 	c.Flags().StringVar(&o.region, "region", "", "the region; default $AWS_REGION")
-	c.Flags().StringVar(&o.rules, "rules", "", "the rules of the deployment, for weir verify; default functions/rules.json")
+	c.Flags().StringVar(&o.rules, "rules", "", "the rules of the deployment, of which the settings have the path too; default local/prove/rules.json, with a limit that is settled")
+	c.Flags().StringVar(&o.variant, "variant", "stack", "stack, or release: the template of the release in dist/release, with an API and a function with the layer")
+	c.Flags().BoolVar(&o.issuer, "issuer", true, "deploy an issuer of tokens too, and verify with its token")
+	c.Flags().IntVar(&o.clients, "clients", 5, "maximum number of concurrent requests; a new account has a concurrency of 10, and a request to the REST API takes two of them")
 	c.Flags().StringVar(&o.report, "report", "prove", "first part of the names of the reports, such as prove-dynamodb.md")
 	c.Flags().StringVar(&o.cdk, "cdk", "npx --no-install cdk", "the CDK, with its arguments")
 	c.Flags().StringVar(&o.weir, "weir", "", "the program weir; default .bin/weir")
 	c.Flags().BoolVar(&o.check, "check", false, "only check the settings, the region and the credentials, and change nothing")
 	command.Complete(c, "store", "dynamodb", "elasticache", "both")
+	command.Complete(c, "variant", "stack", "release")
 	return c
 }
 
+// maxClients is the maximum of weir verify.
+const maxClients = 1000
+
 // proveOptions are the options of one run of weir-tools prove.
 type proveOptions struct {
-	store, region, rules, report, cdk, weir string
-	check                                   bool
+	store, region, rules, report, cdk, weir, variant string
+	check, issuer                                    bool
+	clients                                          int
 }
 
 func (o *proveOptions) run(c *cobra.Command, settings []string) error {
@@ -55,6 +64,12 @@ func (o *proveOptions) run(c *cobra.Command, settings []string) error {
 			return command.Usage("--store: got %q, want dynamodb, elasticache or both", o.store)
 		}
 		stores = []string{o.store}
+	}
+	switch {
+	case o.variant != "stack" && o.variant != "release":
+		return command.Usage("--variant: got %q, want stack or release", o.variant)
+	case o.clients < 1 || o.clients > maxClients:
+		return command.Usage("--clients: got %d, want 1 to %d", o.clients, maxClients)
 	}
 	for _, setting := range settings {
 		if name, _, _ := strings.Cut(setting, "="); name == "stage" || name == "store" {
@@ -83,18 +98,30 @@ func (o *proveOptions) run(c *cobra.Command, settings []string) error {
 	if weir == "" {
 		weir = place.Path(".bin", "weir")
 	}
-	verify := []string{weir, "verify"}
-	if o.rules != "" {
-		verify = append(verify, "--rules", o.rules)
+	if o.rules == "" {
+		o.rules = place.Path("local", "prove", "rules.json")
+		settings = append(settings, "-c", "rules="+o.rules)
 	}
+	verify := []string{weir, "verify", "--rules", o.rules, "--clients", strconv.Itoa(o.clients)}
 	deploy := slices.Concat(strings.Fields(o.cdk), []string{"deploy", "--require-approval", "never"}, settings)
 	var failed error
 	for _, store := range stores {
-		p := &prove.Prover{Config: aws, Deploy: deploy, Verify: verify, Dir: place.Path("infra"), Report: o.report + "-" + store + ".md", Out: c.OutOrStdout(), Log: c.ErrOrStderr()}
+		p := &prove.Prover{
+			Config: aws, Deploy: deploy, Verify: verify, Rules: o.rules, Issuer: o.issuer && !issued(settings), Dir: place.Path("infra"),
+			Report: o.report + "-" + store + ".md", Out: c.OutOrStdout(), Log: c.ErrOrStderr(),
+		}
+		if o.variant == "release" {
+			p.Release = place.Path("dist", "release")
+		}
 		failed = errors.Join(failed, p.Run(ctx, store))
 		if ctx.Err() != nil {
 			break
 		}
 	}
 	return failed
+}
+
+// issued reports whether the settings have an issuer.
+func issued(settings []string) bool {
+	return slices.ContainsFunc(settings, func(s string) bool { return strings.HasPrefix(s, "issuer=") })
 }

@@ -38,7 +38,7 @@ func TestRun_serve(t *testing.T) {
 	for _, store := range []string{serve.Memory, "dynamodb", "redis"} {
 		t.Run(store, func(t *testing.T) {
 			for try := 1; ; try++ {
-				problem := twice(t, served(t, store))
+				problem := twice(t, served(t, store, "functions/rules.json"))
 				if problem == "" {
 					return
 				}
@@ -47,6 +47,15 @@ func TestRun_serve(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// With the rules of make prove, the row about settlements passes too.
+func TestRun_serve_prove(t *testing.T) {
+	results := verified(t, served(t, serve.Memory, "local/prove/rules.json"))
+	want := slices.Insert(slices.Clone(local), slices.Index(local, "rest-not-cached"), "settlement")
+	if passed := ids(results, verify.Pass); !slices.Equal(passed, want) || len(ids(results, verify.Fail)) > 0 {
+		t.Errorf("got passed rows %q, want %q and no failed rows\n%s", passed, want, failures(results))
 	}
 }
 
@@ -64,7 +73,7 @@ func twice(t *testing.T, d *verify.Deployment) string {
 }
 
 // served returns the APIs of make run as a deployment.
-func served(t *testing.T, store string) *verify.Deployment {
+func served(t *testing.T, store, rules string) *verify.Deployment {
 	t.Helper()
 	if variable := servers.Variables[store]; variable != "" {
 		storetest.Server(t, store, variable)
@@ -73,18 +82,18 @@ func served(t *testing.T, store string) *verify.Deployment {
 	c := checkouttest.Scratch(t)
 	clock := &commandtest.Clock{}
 	clock.Set(start)
-	s := serve.New(serve.Options{Store: store, Namespace: checkouttest.Namespace(), Out: io.Discard, Log: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: clock.Now})
+	s := serve.New(serve.Options{Store: store, Rules: rules, Namespace: checkouttest.Namespace(), Out: io.Discard, Log: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: clock.Now})
 	t.Cleanup(s.Close)
 	rest, web := commandtest.Serve(t, func(urls []string) ([]http.Handler, error) { return s.Open(t.Context(), urls) })
 	return &verify.Deployment{
-		URL: rest.URL, HTTPURL: web.URL, Rules: sampleRules(t, c), MaxWait: time.Minute, Clock: clock.Now,
+		URL: rest.URL, HTTPURL: web.URL, Rules: readRules(t, c.Path(rules)), MaxWait: time.Minute, Clock: clock.Now,
 		Wait: func(_ context.Context, d time.Duration) error { clock.Wait(d); return nil },
 	}
 }
 
-func sampleRules(t *testing.T, c checkout.Checkout) *rules.Rules {
+func readRules(t *testing.T, path string) *rules.Rules {
 	t.Helper()
-	document, err := os.ReadFile(c.Path("functions", "rules.json"))
+	document, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}

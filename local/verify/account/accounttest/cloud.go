@@ -4,7 +4,7 @@
 // Moto answers the calls of DynamoDB, Lambda, IAM, API Gateway, WAF, CloudWatch, CloudWatch Logs and SNS. A
 // [Cloud] answers these calls itself, because Moto does not support them:
 //
-//   - CloudFormation. Moto creates the types that it knows, and the Cloud creates alarms, the Contributor
+//   - CloudFormation. Moto creates the types that it knows, functions without their layers, and the Cloud creates alarms, the Contributor
 //     Insights rule, the stages, the authorizer, the gateway responses, the web ACL, and the filters of logs with
 //     calls to Moto.
 //   - iam:SimulatePrincipalPolicy. The Cloud evaluates the policies that Moto has.
@@ -53,16 +53,19 @@ type Cloud struct {
 	mu      sync.Mutex
 	fail    func(action string) string
 	stuck   bool
+	holds   []string // conditions of templates in buckets
 	stacks  map[string]*stack
 	actions []string
 }
 
 type stack struct {
 	template   []byte
+	outputs    map[string]struct{ Value any }
 	parameters map[string]string
 	status     string
 	physical   map[string]string // by logical id
 	arns       map[string]string // by logical id, of the types whose ARN other resources need
+	roots      map[string]string // root resources of REST APIs, by logical id
 	types      map[string]string // by logical id
 	order      []string
 }
@@ -145,6 +148,13 @@ func (c *Cloud) DeployWith(t *testing.T, name string, template []byte, parameter
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stacks[name].template, c.stacks[name].parameters = template, parameters
+}
+
+// Hold sets the conditions that hold in templates that CreateStack reads from a bucket.
+func (c *Cloud) Hold(conditions ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.holds = conditions
 }
 
 // Stacks returns the number of stacks.

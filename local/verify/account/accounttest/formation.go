@@ -28,7 +28,7 @@ import (
 
 // native are the types that Moto's CloudFormation creates.
 var native = []string{
-	"AWS::ApiGateway::Resource", "AWS::ApiGateway::RestApi", "AWS::CloudWatch::Dashboard", "AWS::DynamoDB::Table", "AWS::IAM::Policy", "AWS::IAM::Role",
+	"AWS::ApiGateway::Resource", "AWS::ApiGateway::RestApi", "AWS::CloudWatch::Dashboard", "AWS::DynamoDB::Table", "AWS::IAM::ManagedPolicy", "AWS::IAM::Policy", "AWS::IAM::Role",
 	"AWS::Lambda::Function", "AWS::Logs::LogGroup", "AWS::SNS::Topic", "AWS::EC2::VPC", "AWS::EC2::Subnet", "AWS::EC2::SecurityGroup",
 }
 
@@ -38,12 +38,22 @@ func (c *Cloud) createStack(ctx context.Context, form url.Values) (string, error
 	if s, err := c.deployed(form); err == nil && bytes.Equal(s.template, body) { // a client repeats a call whose answer is lost
 		return arn, nil
 	}
-	resources, _, err := parse(body)
+	whole, parameters := body, map[string]string(nil)
+	if address := form.Get("TemplateURL"); address != "" {
+		var err error
+		if whole, body, parameters, err = c.fromBucket(ctx, address, form); err != nil {
+			return "", err
+		}
+	}
+	resources, outputs, err := parse(body)
 	if err != nil {
 		return "", err
 	}
-	s := &stack{template: body, status: "CREATE_COMPLETE", physical: map[string]string{}, arns: map[string]string{}, types: map[string]string{}}
+	s := &stack{template: whole, outputs: outputs, parameters: parameters, roots: map[string]string{}, status: "CREATE_COMPLETE", physical: map[string]string{}, arns: map[string]string{}, types: map[string]string{}}
 	if err := c.createNative(ctx, name, resources, s); err != nil {
+		return "", err
+	}
+	if err := c.findRoots(ctx, resources, s); err != nil {
 		return "", err
 	}
 	for id := range resources {
@@ -83,6 +93,7 @@ func (c *Cloud) createNative(ctx context.Context, name string, resources map[str
 	for id, r := range resources {
 		if slices.Contains(native, r.Type) {
 			known[id] = resource{r.Type, r.DeletionPolicy, withoutMissing(r.Properties, resources).(map[string]any)}
+			delete(known[id].Properties, "Layers")
 		}
 	}
 	body, err := json.Marshal(map[string]any{"Resources": known})
@@ -103,6 +114,21 @@ func (c *Cloud) createNative(ctx context.Context, name string, resources map[str
 		for _, r := range page.StackResourceSummaries {
 			s.physical[aws.ToString(r.LogicalResourceId)] = aws.ToString(r.PhysicalResourceId)
 		}
+	}
+	return nil
+}
+
+// findRoots finds the root resources of the REST APIs.
+func (c *Cloud) findRoots(ctx context.Context, resources map[string]resource, s *stack) error {
+	for id, r := range resources {
+		if r.Type != "AWS::ApiGateway::RestApi" {
+			continue
+		}
+		found, err := apigateway.NewFromConfig(c.behind()).GetResources(ctx, &apigateway.GetResourcesInput{RestApiId: aws.String(s.physical[id])})
+		if err != nil {
+			return err
+		}
+		s.roots[id] = aws.ToString(found.Items[slices.IndexFunc(found.Items, func(r apis.Resource) bool { return aws.ToString(r.Path) == "/" })].Id)
 	}
 	return nil
 }
@@ -153,10 +179,16 @@ func (s *stack) resolve(v any) any {
 			if id == "AWS::Partition" {
 				return "aws"
 			}
+			if id == "AWS::URLSuffix" {
+				return "amazonaws.com"
+			}
 			return s.physical[id]
 		}
 		if list, ok := v["Fn::GetAtt"].([]any); ok {
 			id := list[0].(string)
+			if root, ok := s.roots[id]; ok && list[1] == "RootResourceId" {
+				return root
+			}
 			return cmp.Or(s.arns[id], "arn:aws:any:us-east-1:123456789012:function:"+s.physical[id])
 		}
 		if list, ok := v["Fn::Join"].([]any); ok {
@@ -286,6 +318,9 @@ func createStage(ctx context.Context, gateway *apigateway.Client, p map[string]a
 			patch = append(patch, apis.PatchOperation{Op: apis.OpReplace, Path: aws.String("/*/*/" + key), Value: aws.String(fmt.Sprint(setting[property]))})
 		}
 	}
+	if len(patch) == 0 {
+		return nil
+	}
 	_, err = gateway.UpdateStage(ctx, &apigateway.UpdateStageInput{RestApiId: api, StageName: name, PatchOperations: patch})
 	return err
 }
@@ -304,13 +339,6 @@ func (c *Cloud) createMethods(ctx context.Context, resources map[string]resource
 		}
 		if id, ok := p["AuthorizerId"].(string); ok {
 			in.AuthorizerId = &id
-		}
-		if strings.HasPrefix(*in.ResourceId, "arn:") { // an attribute of the API: its root
-			root, err := gateway.GetResources(ctx, &apigateway.GetResourcesInput{RestApiId: in.RestApiId})
-			if err != nil {
-				return err
-			}
-			in.ResourceId = root.Items[slices.IndexFunc(root.Items, func(r apis.Resource) bool { return aws.ToString(r.Path) == "/" })].Id
 		}
 		if _, err := gateway.PutMethod(ctx, in); err != nil {
 			return err
@@ -359,7 +387,10 @@ func (c *Cloud) deleteStack(ctx context.Context, form url.Values) (string, error
 			alarms = append(alarms, s.physical[id])
 		}
 	}
-	_, first := c.watch().DeleteAlarms(ctx, &cloudwatch.DeleteAlarmsInput{AlarmNames: alarms})
+	var first error
+	if len(alarms) > 0 {
+		_, first = c.watch().DeleteAlarms(ctx, &cloudwatch.DeleteAlarmsInput{AlarmNames: alarms})
+	}
 	_, second := cloudformation.NewFromConfig(c.behind()).DeleteStack(ctx, &cloudformation.DeleteStackInput{StackName: &name})
 	if err := errors.Join(first, second); err != nil {
 		return "", err
@@ -375,13 +406,9 @@ func (c *Cloud) describeStacks(_ context.Context, form url.Values) (string, erro
 	if err != nil {
 		return "", err
 	}
-	_, outputs, err := parse(s.template)
-	if err != nil {
-		return "", err
-	}
 	var b strings.Builder
-	for _, key := range slices.Sorted(maps.Keys(outputs)) {
-		b.WriteString("<member>" + element("OutputKey", key) + element("OutputValue", fmt.Sprint(s.resolve(outputs[key].Value))) + "</member>")
+	for _, key := range slices.Sorted(maps.Keys(s.outputs)) {
+		b.WriteString("<member>" + element("OutputKey", key) + element("OutputValue", fmt.Sprint(s.resolve(s.outputs[key].Value))) + "</member>")
 	}
 	var given strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(s.parameters)) {

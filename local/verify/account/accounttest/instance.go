@@ -1,24 +1,68 @@
 package accounttest
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
+	"io"
+	"net/url"
 	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
 )
 
 // instantiate returns a template without parameters and conditions.
 func instantiate(template []byte, parameters map[string]string, holds []string) ([]byte, error) {
-	var t struct{ Resources map[string]map[string]any }
+	var t struct{ Resources, Outputs map[string]map[string]any }
 	if err := json.Unmarshal(template, &t); err != nil {
 		return nil, err
 	}
-	for id, r := range t.Resources {
-		if condition, ok := r["Condition"].(string); ok && !slices.Contains(holds, condition) {
-			delete(t.Resources, id)
-			continue
+	for _, parts := range []map[string]map[string]any{t.Resources, t.Outputs} {
+		for id, p := range parts {
+			if condition, ok := p["Condition"].(string); ok && !slices.Contains(holds, condition) {
+				delete(parts, id)
+				continue
+			}
+			parts[id], _ = selected(p, parameters, holds).(map[string]any)
 		}
-		t.Resources[id], _ = selected(r, parameters, holds).(map[string]any)
 	}
 	return json.Marshal(t)
+}
+
+// fromBucket reads the template of a CreateStack from a bucket. made has neither parameters nor conditions.
+func (c *Cloud) fromBucket(ctx context.Context, address string, form url.Values) (whole, made []byte, parameters map[string]string, err error) {
+	at, err := url.Parse(address)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	bucket, _, _ := strings.Cut(at.Host, ".s3.")
+	object, err := s3.NewFromConfig(c.behind(), func(o *s3.Options) { o.UsePathStyle = true }).GetObject(ctx, &s3.GetObjectInput{Bucket: &bucket, Key: aws.String(strings.TrimPrefix(at.Path, "/"))})
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	defer func() { _ = object.Body.Close() }()
+	if whole, err = io.ReadAll(object.Body); err != nil {
+		return nil, nil, nil, err
+	}
+	var t struct {
+		Parameters map[string]struct{ Default any }
+	}
+	if err := json.Unmarshal(whole, &t); err != nil {
+		return nil, nil, nil, err
+	}
+	parameters = map[string]string{}
+	for name, p := range t.Parameters {
+		parameters[name] = fmt.Sprint(p.Default)
+	}
+	for i := 1; form.Has(fmt.Sprintf("Parameters.member.%d.ParameterKey", i)); i++ {
+		parameters[form.Get(fmt.Sprintf("Parameters.member.%d.ParameterKey", i))] = form.Get(fmt.Sprintf("Parameters.member.%d.ParameterValue", i))
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	made, err = instantiate(whole, parameters, c.holds)
+	return whole, made, parameters, err
 }
 
 // missing is a value that CloudFormation removes.
