@@ -217,6 +217,30 @@ func TestSettle_repeatedMembers(t *testing.T) {
 	}
 }
 
+// A line that was cut settles nothing, wherever the cut is, and the function counts it if it begins with the receipt.
+func TestSettle_cutLines(t *testing.T) {
+	d := newDecided(t, eachCount)
+	text := `{"receipt":"` + d.receipt() + `","referer":"x","bytes":"1"}","status":"200","responseLength":"1"}`
+	cut := 0
+	for end := range len(text) {
+		for _, mark := range []string{"", "[TRUNCATED]"} {
+			if mark == "" && json.Valid([]byte(text[:end])) {
+				continue // a referer can end a line, so the mark of API Gateway matters
+			}
+			if err := d.lines(text[:end] + mark); err != nil {
+				t.Fatal(err)
+			}
+			if end > len(`{"receipt`) {
+				cut++
+			}
+		}
+	}
+	d.want("cut lines", "calls 1, input 100, output 200, failures 1, bytes 1000")
+	if got := d.counted(contract.MetricReportsRejected); got != cut {
+		t.Errorf("rejected lines: got %d, want %d", got, cut)
+	}
+}
+
 // If the store or the records table fails, the function returns an error, and a repetition settles
 // exactly once.
 func TestSettle_failures(t *testing.T) {

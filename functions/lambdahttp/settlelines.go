@@ -95,11 +95,16 @@ func uncompressed(data []byte) (log accessLog, err error) {
 
 // parseLine parses a line in JSON. Its values are strings or numbers. The receipt of the line is "" if the line has
 // none. API Gateway does not escape quotes in a line, so a client can add members by its User-Agent. Therefore, a
-// line with a repeated member is an error, and settles nothing.
+// line with a repeated member is an error, and settles nothing. So is a line that was cut: API Gateway cuts events of
+// execution logs at 1,024 bytes, and marks them.
 func parseLine(message string) (line accessLine, err error) {
 	members, err := membersOf([]byte(message))
-	if err != nil {
-		return line, nil //nolint:nilerr // the line does not have the documented format, so it settles nothing
+	switch {
+	case err == nil:
+	case strings.Contains(message, `"`+contract.LogReceipt+`"`):
+		return line, fmt.Errorf("access log: got a line of %d bytes with a receipt, want one JSON object; was the line cut?", len(message))
+	default:
+		return line, nil // the line does not have the documented format, so it settles nothing
 	}
 	values := make(map[string]string, len(members))
 	for _, m := range members {
