@@ -8,6 +8,7 @@ import (
 	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/aws/aws-lambda-go/lambdacontext"
 
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/resilient"
@@ -34,6 +35,9 @@ func open(ctx context.Context, lookup func(string) (string, bool), logger *slog.
 		return nil, err
 	}
 	c.Clients = clients
+	if level, _ := lookup(contract.VariableLogLevel); contract.DropsMetrics(level) {
+		logger.Error(contract.VariableLogLevel + ": Lambda drops all metrics of Weir at this level (got " + level + ", want INFO); set ApplicationLogLevel of the function to INFO")
+	}
 	store, _, err := c.OpenStore(ctx)
 	if err != nil {
 		return nil, err

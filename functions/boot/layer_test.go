@@ -1,6 +1,7 @@
 package boot_test
 
 import (
+	"bytes"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -93,6 +94,21 @@ func TestLayer_document(t *testing.T) {
 	for _, architecture := range []string{"arm64", "x86_64"} {
 		if zip := contract.Archive(contract.Extension, architecture); !strings.Contains(string(document), "`"+zip+"`") && !strings.Contains(string(document), "unzip "+zip) {
 			t.Errorf("LAYER.md: got no %s, want the file of a release", zip)
+		}
+	}
+}
+
+// An environment logs once when it starts that its log level drops all metrics. The line has a level that Lambda does not drop.
+func TestLayer_logLevel(t *testing.T) {
+	for level, want := range map[string]int{"": 0, "DEBUG": 0, "INFO": 0, "WARN": 1, "ERROR": 1, "FATAL": 1, "warn": 1} {
+		var log bytes.Buffer
+		variables := map[string]string{"WEIR_STORE": "memory", "WEIR_NAMESPACE": "dev", "WEIR_RULES_VERSION": "1", "AWS_LAMBDA_LOG_LEVEL": level}
+		lookup := func(name string) (string, bool) { value, ok := variables[name]; return value, ok }
+		if _, err := boot.Layer(lookup, boot.Clients{})(t.Context(), slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Count(log.String(), "metrics"); got != want {
+			t.Errorf("level %q: got the log %s, want %d lines about metrics", level, log.String(), want)
 		}
 	}
 }

@@ -1,8 +1,23 @@
 package contract
 
+import "strings"
+
 // MetricNamespace returns the CloudWatch namespace of a deployment's metrics. The argument is the
 // value of [VariableNamespace].
 func MetricNamespace(deployment string) string { return "Weir/" + deployment }
+
+// VariableLogLevel is Lambda's variable with the ApplicationLogLevel of a function whose logs are JSON.
+const VariableLogLevel = "AWS_LAMBDA_LOG_LEVEL"
+
+// DropsMetrics reports whether Lambda drops metrics at an ApplicationLogLevel. Metrics are JSON lines without a level, and
+// Lambda gives such a line the level INFO.
+func DropsMetrics(level string) bool {
+	switch strings.ToUpper(level) {
+	case "WARN", "ERROR", "FATAL":
+		return true
+	}
+	return false
+}
 
 // These are the names of the metrics that the functions write. Package limiter/telemetry defines each
 // metric. Those that begin with Rule have the dimension [RuleDimension], MetricExempt has

@@ -71,6 +71,7 @@ func (l *Limits) access() access {
 
 // permitAll gives f the permissions of a and connects f to the network.
 func (l *Limits) permitAll(f awslambda.Function, a access) {
+	l.measured = append(l.measured, f)
 	for _, statement := range a.statements {
 		permit(f, statement)
 	}

@@ -102,6 +102,18 @@ func (l *Limits) equip(f awslambda.Function) {
 	l.equipped = append(l.equipped, f)
 }
 
+// logMistakes returns an error for each function whose log level drops metrics:
+// https://docs.aws.amazon.com/lambda/latest/dg/monitoring-cloudwatchlogs-log-level.html
+func (l *Limits) logMistakes() (problems []string) {
+	for _, f := range l.measured {
+		function := f.Node().DefaultChild().(awslambda.CfnFunction)
+		if level := fmt.Sprint(resolvedObject(f, function.LoggingConfig())["applicationLogLevel"]); contract.DropsMetrics(level) {
+			problems = append(problems, fmt.Sprintf("%s: LoggingConfig.ApplicationLogLevel: got %s, want INFO, because Lambda drops all metrics of Weir at this level; filter the function's own lines in its code", *f.Node().Path(), level))
+		}
+	}
+	return problems
+}
+
 // newAuthorizer creates the authorizer. It may create the keys of receipts if a limit of the rules
 // needs receipts.
 func (l *Limits) newAuthorizer() awslambda.Function {

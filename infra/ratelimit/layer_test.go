@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/assertions"
@@ -191,6 +192,28 @@ func imageCode(t *testing.T) awslambda.Code {
 	return awslambda.Code_FromEcrImage(awsecr.Repository_FromRepositoryName(stack, jsii.String("Images"), jsii.String("orders")), nil)
 }
 
+func setLogLevel(f awslambda.Function, level string) {
+	f.Node().DefaultChild().(awslambda.CfnFunction).SetLoggingConfig(&awslambda.CfnFunction_LoggingConfigProperty{LogFormat: jsii.String("JSON"), ApplicationLogLevel: jsii.String(level)})
+}
+
+// The synthesis rejects a log level at which Lambda drops metrics, for each function that writes some.
+func TestLimits_logLevel(t *testing.T) {
+	for level, accepted := range map[string]bool{"TRACE": true, "DEBUG": true, "INFO": true, "WARN": false, "ERROR": false, "FATAL": false} {
+		app, l, f := newLayered(t, nil, func(p *awslambda.FunctionProps) {
+			p.LoggingFormat, p.ApplicationLogLevelV2 = awslambda.LoggingFormat_JSON, awslambda.ApplicationLogLevel(level)
+		})
+		l.Equip(f)
+		authorizer := l.NewFunction("Own", ratelimit.FunctionProps{Bundle: l.Bundle(contract.Authorizer), Role: contract.Authorizer, Timeout: time.Second})
+		setLogLevel(authorizer, level)
+		got := panicked(func() { app.Synth(nil) })
+		for _, name := range []string{"Shop/Orders", "Shop/Limits/Own"} {
+			if accepted != (got == "") || !accepted && !strings.Contains(got, name+": LoggingConfig.ApplicationLogLevel: got "+level) {
+				t.Errorf("%s: got %q, want a problem of %s: %t", level, got, name, !accepted)
+			}
+		}
+	}
+}
+
 // Each mistake makes AddLayer panic with one line that names a remedy.
 func TestLimits_AddLayer_mistakes(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -216,6 +239,11 @@ func TestLimits_AddLayer_mistakes(t *testing.T) {
 		"wrapper set later": {want: "Shop/Orders: AWS_LAMBDA_EXEC_WRAPPER: got /opt/otel-handler, want none", do: func(l *ratelimit.Limits, f awslambda.Function) {
 			l.AddLayer(f)
 			f.AddEnvironment(jsii.String("AWS_LAMBDA_EXEC_WRAPPER"), jsii.String("/opt/otel-handler"), nil)
+			awscdk.App_Of(f).Synth(nil)
+		}},
+		"a log level without metrics": {want: "Shop/Orders: LoggingConfig.ApplicationLogLevel: got WARN, want INFO", do: func(l *ratelimit.Limits, f awslambda.Function) {
+			l.AddLayer(f)
+			setLogLevel(f, "WARN")
 			awscdk.App_Of(f).Synth(nil)
 		}},
 		"twice": {want: "Shop/Orders: the function already has a layer of limits", do: func(l *ratelimit.Limits, f awslambda.Function) { l.AddLayer(f); l.AddLayer(f) }},

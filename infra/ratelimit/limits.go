@@ -33,6 +33,7 @@ type Limits struct {
 	equipped    []awslambda.Function   // functions that contain the limiter
 	layer       awslambda.LayerVersion // nil until AddLayer or Layer is called
 	layered     []awslambda.Function   // functions with the layer
+	measured    []awslambda.Function   // functions that write metrics
 	logs        []*string              // names of the log groups, created by this app, of functions that make decisions
 	refusedMost awscloudwatch.CfnInsightRule
 }

@@ -50,7 +50,7 @@ func (v *validator) Validate() *[]*string {
 			w.problem("%s: got no method of the API that this app can limit, want at least one", *a.api.Node().Path())
 		}
 	}
-	for _, problem := range v.limits.layeredMistakes() {
+	for _, problem := range slices.Concat(v.limits.layeredMistakes(), v.limits.logMistakes()) {
 		w.problem("%s", problem)
 	}
 	return &w.problems
