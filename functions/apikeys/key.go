@@ -13,7 +13,7 @@ import (
 )
 
 // prefix precedes the hash in the partition key of an API key.
-const prefix = "apikey#"
+const prefix = contract.APIKeyPrefix
 
 // These are the attributes of the item of an API key.
 const (

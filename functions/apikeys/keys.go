@@ -29,7 +29,7 @@ var (
 )
 
 // errNoSecrets means that the item of the secrets was deleted.
-var errNoSecrets = fmt.Errorf("records table: item %q: missing, but the table has keys that its secret hashed; restore the item from a backup, or revoke all keys", secretsKey)
+var errNoSecrets = fmt.Errorf("records table: item %q: missing, but the table has keys that its secret hashed; restore the item from a backup, or revoke all keys", contract.SecretsKey)
 
 // API is the part of DynamoDB that Keys needs. A *dynamodb.Client implements it.
 type API interface {
@@ -253,7 +253,7 @@ func (t *Keys) all(ctx context.Context) (all []located, err error) {
 // secrets returns the secrets and the time of the last rotation. Before the first key is created, it
 // returns no secrets.
 func (t *Keys) secrets(ctx context.Context) (secrets [][]byte, rotated time.Time, err error) {
-	it, err := records.GetConsistent(ctx, t.api, t.table, secretsKey)
+	it, err := records.GetConsistent(ctx, t.api, t.table, contract.SecretsKey)
 	if err != nil || it == nil {
 		return nil, time.Time{}, err
 	}

@@ -5,11 +5,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/records"
 )
-
-// secretsKey is the partition key of the secrets.
-const secretsKey = "secrets"
 
 // These are the attributes of the item of the secrets.
 const (
@@ -30,7 +28,7 @@ func newSecret() []byte {
 // secretsItem returns the item of the secrets. previous is nil before the first rotation. After a
 // rotation, rotated is the time when current replaced previous.
 func secretsItem(current, previous []byte, rotated time.Time) records.Item {
-	it := records.NewItem(secretsKey)
+	it := records.NewItem(contract.SecretsKey)
 	it.SetBinary(currentAttribute, current)
 	if previous != nil {
 		it.SetBinary(previousAttribute, previous)
@@ -49,7 +47,7 @@ func parseSecrets(it records.Item) ([][]byte, error) {
 		}
 		secret := it.Binary(name)
 		if len(secret) != secretBytes {
-			return nil, fmt.Errorf("records table: item %s: %s: got %d bytes, want %d", secretsKey, name, len(secret), secretBytes)
+			return nil, fmt.Errorf("records table: item %s: %s: got %d bytes, want %d", contract.SecretsKey, name, len(secret), secretBytes)
 		}
 		all = append(all, secret)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter/caller"
 )
@@ -19,7 +20,7 @@ func NewTable(t *records.Table) Table { return Table{t} }
 
 // Secrets implements caller.KeyTable.
 func (t Table) Secrets(ctx context.Context) ([][]byte, error) {
-	it, err := t.records.Get(ctx, secretsKey)
+	it, err := t.records.Get(ctx, contract.SecretsKey)
 	if err != nil || it == nil {
 		return nil, err
 	}

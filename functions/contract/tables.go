@@ -16,8 +16,18 @@ const SubjectKeyKey = "subjectkey"
 // ReceiptKeysKey is the partition key of the item that contains the keys of receipts.
 const ReceiptKeysKey = "receiptkeys"
 
+// SecretsKey is the partition key of the item that contains the secrets that hash API keys. APIKeyPrefix precedes
+// the hash in the partition key of an API key.
+const (
+	SecretsKey   = "secrets"
+	APIKeyPrefix = "apikey#"
+)
+
+// RulesKey is the partition key of the item that contains the rules in force.
+const RulesKey = "rules"
+
 // RulesKeys returns the patterns of the partition keys of the rules in the records table.
-func RulesKeys() []string { return []string{"rules", "rules#*"} }
+func RulesKeys() []string { return []string{RulesKey, RulesKey + "#*"} }
 
 // DeployedRulesKey returns the partition key of the item that contains the rules of a deployment. Deployments
 // can share a records table.

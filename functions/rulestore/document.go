@@ -22,7 +22,7 @@ import (
 // These are the partition keys of the document in force, of the list of versions, and of each
 // version.
 const (
-	currentKey    = "rules"
+	currentKey    = contract.RulesKey
 	historyKey    = "rules#history"
 	versionPrefix = "rules#" // followed by the number of the version
 )

@@ -17,14 +17,17 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-lambda-go/cfn"
 	"github.com/aws/aws-lambda-go/lambda"
 
+	"github.com/weir-limits/weir/functions/apikeys"
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/dynamotable"
 	"github.com/weir-limits/weir/functions/lambdahttp"
+	"github.com/weir-limits/weir/functions/receipts"
 	"github.com/weir-limits/weir/functions/records/recordstest"
 	"github.com/weir-limits/weir/functions/runtimeproxy"
 	"github.com/weir-limits/weir/functions/sample"
@@ -65,13 +68,14 @@ func (s *stack) record(t *testing.T) map[string][]call {
 	t.Helper()
 	recorded, receipt := map[string][]call{}, ""
 	var tables map[string]string
+	var key string
 	for _, function := range []string{contract.Authorizer, contract.Settle, contract.SigningKeys, contract.Publisher, contract.Handler} {
 		f, ok := s.functions[function]
 		if !ok {
 			continue
 		}
 		if function != contract.Settle { // the function Settle needs the keys that the authorizer has written into its tables
-			tables = newTables(t)
+			tables, key = newTables(t, function == contract.Handler)
 		}
 		if function == contract.Publisher { // the table is in its event, not in a variable
 			f.Environment = maps.Clone(f.Environment)
@@ -82,7 +86,7 @@ func (s *stack) record(t *testing.T) map[string][]call {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, event := range events(t, function, receipt, tables[contract.VariableRecordsTable]) {
+		for _, event := range events(t, function, key, receipt, tables[contract.VariableRecordsTable]) {
 			answer, err := e.Invoke(t.Context(), event)
 			if err != nil && err.Error() != "function authorizer: errorString: Unauthorized" {
 				t.Fatal(err)
@@ -109,7 +113,7 @@ func (s *stack) recordLayer(t *testing.T) []call {
 	for name, value := range layered {
 		f.Environment[strings.TrimPrefix(name, contract.LayerVariable(""))] = value
 	}
-	tables := newTables(t)
+	tables, key := newTables(t, true)
 	r := newRecorder(t, f, tables)
 	program, extension := storetest.Must(os.Executable()), filepath.Join(t.TempDir(), filepath.Base(contract.LayerExtension))
 	if err := os.Symlink(program, extension); err != nil {
@@ -123,7 +127,7 @@ func (s *stack) recordLayer(t *testing.T) []call {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, event := range events(t, contract.Extension, "", "") {
+	for _, event := range events(t, contract.Extension, key, "a receipt", "") {
 		if _, err := e.Invoke(t.Context(), event); err != nil {
 			t.Fatal(err)
 		}
@@ -134,13 +138,20 @@ func (s *stack) recordLayer(t *testing.T) []call {
 	return slices.Concat(r.take(), recordClients(t, f))
 }
 
-// newTables creates tables on DynamoDB Local. Key: the variable with which functions find the
-// table.
-func newTables(t *testing.T) map[string]string {
+// newTables creates tables on DynamoDB Local, with an API key, and with or without the keys of receipts. A key of
+// tables is the variable with which functions find the table.
+func newTables(t *testing.T, receiptKeys bool) (tables map[string]string, key string) {
 	t.Helper()
 	_, counters := recordstest.Table(t, nil)
-	_, records := recordstest.Table(t, nil)
-	return map[string]string{contract.VariableTable: counters, contract.VariableRecordsTable: records}
+	client, records := recordstest.Table(t, nil)
+	key, _, err := apikeys.New(client, records).Create(t.Context(), time.Now(), apikeys.Key{ID: "acme"}, false)
+	if err == nil && receiptKeys {
+		_, err = receipts.Load(t.Context(), client, records)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return map[string]string{contract.VariableTable: counters, contract.VariableRecordsTable: records}, key
 }
 
 // variables returns a function's variables with destinations on this machine: memory replaces
@@ -180,8 +191,9 @@ func (s *stack) variables(t *testing.T, f template.Function, tables map[string]s
 	return list
 }
 
-// events returns events for a function, from anonymous callers and from callers with credentials.
-func events(t *testing.T, function, receipt, table string) (list [][]byte) {
+// events returns events for a function, from anonymous callers and from callers with credentials, and a request
+// with a receipt.
+func events(t *testing.T, function, key, receipt, table string) (list [][]byte) {
 	t.Helper()
 	prefix := ""
 	switch function {
@@ -198,7 +210,11 @@ func events(t *testing.T, function, receipt, table string) (list [][]byte) {
 	}
 	for _, caller := range []string{"anonymous", "apikey", "user"} {
 		event := storetest.Must(os.ReadFile("../../events/" + prefix + caller + ".json"))
-		list = append(list, []byte(strings.NewReplacer(`"GET"`, `"POST"`, "/GET/", "/POST/", "/api/v1/search", "/api/v1/data").Replace(string(event))))
+		list = append(list, []byte(strings.NewReplacer(`"GET"`, `"POST"`, "/GET/", "/POST/", "/api/v1/search", "/api/v1/data", "weir_sample_enterprise_key", key).Replace(string(event))))
+	}
+	if receipt != "" && function != contract.Authorizer {
+		event := storetest.Must(os.ReadFile("../../events/rest-proxy-anonymous.json"))
+		list = append(list, bytes.Replace(event, []byte(`"weir": "allowed"`), []byte(`"weir": "allowed", "`+contract.KeyReceipt+`": `+text(t, receipt)), 1))
 	}
 	return list
 }

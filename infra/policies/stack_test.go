@@ -145,7 +145,7 @@ type statement struct{ Action, Resource, Key string }
 
 // covers reports whether s allows c.
 func (s statement) covers(c call) bool {
-	return c.Action == s.Action && template.MatchPattern(s.Resource, c.Resource) && (s.Key == "" || slices.Contains(c.Keys, s.Key))
+	return c.Action == s.Action && template.MatchPattern(s.Resource, c.Resource) && (s.Key == "" || slices.ContainsFunc(c.Keys, func(key string) bool { return template.MatchPattern(s.Key, key) }))
 }
 
 // statements splits policies into statements of one action and one resource each.
@@ -176,7 +176,7 @@ func leadingKeys(t *testing.T, condition any) (keys []string) {
 	if condition == nil {
 		return []string{""}
 	}
-	test, _ := condition.(map[string]any)["ForAllValues:StringEquals"].(map[string]any)
+	test, _ := condition.(map[string]any)["ForAllValues:StringLike"].(map[string]any)
 	for _, each := range list(test["dynamodb:LeadingKeys"]) {
 		key, ok := each.(string)
 		if !ok {

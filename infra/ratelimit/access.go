@@ -54,7 +54,7 @@ func (l *Limits) storeAccess() access {
 // access returns the access of a function that makes decisions.
 func (l *Limits) access() access {
 	a := l.storeAccess()
-	a.allow(contract.RecordActions(), l.records.TableArn())
+	a.permit(l.record(contract.RecordActions(), l.props.recordKeys()...))
 	a.permit(l.record(contract.SubjectKeyActions(), contract.SubjectKeyKey))
 	a.variables[contract.VariableRecordsTable] = l.records.TableName()
 	a.set(l.props.variables())
@@ -91,15 +91,36 @@ func allow(f awslambda.Function, actions []string, resources ...*string) {
 	permit(f, &awsiam.PolicyStatementProps{Actions: jsii.Strings(actions...), Resources: &resources})
 }
 
-// record returns a statement that allows actions on the item of the records table that has this
-// key.
-func (l *Limits) record(actions []string, key string) *awsiam.PolicyStatementProps {
+// recordKeys returns the patterns of the partition keys of the records that a function reads to make decisions.
+func (p *LimitsProps) recordKeys() []string {
+	keys := []string{contract.SubjectKeyKey}
+	if p.Variables[contract.VariableAPIKeyHeader] != contract.NoAPIKeys {
+		keys = append(keys, contract.SecretsKey, contract.APIKeyPrefix+"*")
+	}
+	switch {
+	case p.RulesFrom == contract.RulesTable:
+		keys = append(keys, contract.RulesKey)
+	case p.deployed():
+		keys = append(keys, contract.DeployedRulesKey(p.Namespace))
+	}
+	if p.inNetwork() { // also without an issuer: the keys are public
+		keys = append(keys, contract.SigningKeysKey)
+	}
+	if p.settling().Settles {
+		keys = append(keys, contract.ReceiptKeysKey)
+	}
+	return keys
+}
+
+// record returns a statement that allows actions on the items of the records table whose keys match one of
+// the patterns.
+func (l *Limits) record(actions []string, keys ...string) *awsiam.PolicyStatementProps {
 	return &awsiam.PolicyStatementProps{
 		Actions:   jsii.Strings(actions...),
 		Resources: &[]*string{l.records.TableArn()},
 		Conditions: &map[string]any{
-			"ForAllValues:StringEquals": map[string]any{"dynamodb:LeadingKeys": []string{key}},
-			"Null":                      map[string]string{"dynamodb:LeadingKeys": "false"}, // ForAllValues is also true for a call without keys; this condition denies such a call
+			"ForAllValues:StringLike": map[string]any{"dynamodb:LeadingKeys": keys},
+			"Null":                    map[string]string{"dynamodb:LeadingKeys": "false"}, // ForAllValues is also true for a call without keys; this condition denies such a call
 		},
 	}
 }

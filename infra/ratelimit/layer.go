@@ -17,8 +17,9 @@ import (
 
 // AddLayer limits a function of a managed runtime, such as Node.js or Python. It adds the layer, which
 // decides before the code of the function runs. The code of the function does not change. The function
-// gets the access of [Limits.Equip], and an alarm on its errors. The variables have the names of contract.LayerVariable, so that they
-// do not collide with those of the function.
+// gets the access of [Limits.Equip], and an alarm on its errors. The variables have the names of
+// contract.LayerVariable, so that they do not collide with those of the function. The code of the function has
+// these permissions, too: it can set any caller's counts (SECURITY.md, "Who can do what").
 //
 // AddLayer panics if the layer cannot work in the function: if the runtime is not a managed one, the
 // architecture differs from that of the limits, or the function has SnapStart or another wrapper script. It

@@ -87,7 +87,7 @@ func (l *Limits) newVpc() awsec2.IVpc {
 	vpc := awsec2.NewVpc(l, jsii.String("Vpc"), p)
 	endpoint := vpc.AddGatewayEndpoint(jsii.String("DynamoDB"), &awsec2.GatewayVpcEndpointOptions{Service: awsec2.GatewayVpcEndpointAwsService_DYNAMODB()})
 	statements := []*awsiam.PolicyStatementProps{
-		{Actions: jsii.Strings(contract.RecordActions()...), Resources: &[]*string{l.records.TableArn()}},
+		l.record(contract.RecordActions(), l.props.recordKeys()...),
 		l.record(contract.SubjectKeyActions(), contract.SubjectKeyKey),
 	}
 	if l.props.settling().Settles {

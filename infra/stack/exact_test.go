@@ -35,9 +35,9 @@ func TestStack_network(t *testing.T) {
 	}
 	_, endpoint := made.one(t, "AWS::EC2::VPCEndpoint", "LimitsVpcDynamoDB")
 	records, _ := made.one(t, "AWS::DynamoDB::Table", "LimitsRecords")
-	if got, want := text(t, endpoint.Properties["PolicyDocument"]), `{"Statement":[{"Action":"dynamodb:GetItem","Effect":"Allow","Principal":"*","Resource":{"Fn::GetAtt":["`+records+`","Arn"]}},`+
-		`{"Action":"dynamodb:PutItem","Condition":{"ForAllValues:StringEquals":{"dynamodb:LeadingKeys":["subjectkey"]},"Null":{"dynamodb:LeadingKeys":"false"}},"Effect":"Allow","Principal":"*","Resource":{"Fn::GetAtt":["`+records+`","Arn"]}},`+
-		`{"Action":"dynamodb:PutItem","Condition":{"ForAllValues:StringEquals":{"dynamodb:LeadingKeys":["receiptkeys"]},"Null":{"dynamodb:LeadingKeys":"false"}},"Effect":"Allow","Principal":"*","Resource":{"Fn::GetAtt":["`+records+`","Arn"]}}],"Version":"2012-10-17"}`; got != want {
+	if got, want := text(t, endpoint.Properties["PolicyDocument"]), `{"Statement":[{"Action":"dynamodb:GetItem","Condition":{"ForAllValues:StringLike":{"dynamodb:LeadingKeys":["subjectkey","secrets","apikey#*","rules","signingkeys","receiptkeys"]},"Null":{"dynamodb:LeadingKeys":"false"}},"Effect":"Allow","Principal":"*","Resource":{"Fn::GetAtt":["`+records+`","Arn"]}},`+
+		`{"Action":"dynamodb:PutItem","Condition":{"ForAllValues:StringLike":{"dynamodb:LeadingKeys":["subjectkey"]},"Null":{"dynamodb:LeadingKeys":"false"}},"Effect":"Allow","Principal":"*","Resource":{"Fn::GetAtt":["`+records+`","Arn"]}},`+
+		`{"Action":"dynamodb:PutItem","Condition":{"ForAllValues:StringLike":{"dynamodb:LeadingKeys":["receiptkeys"]},"Null":{"dynamodb:LeadingKeys":"false"}},"Effect":"Allow","Principal":"*","Resource":{"Fn::GetAtt":["`+records+`","Arn"]}}],"Version":"2012-10-17"}`; got != want {
 		t.Errorf("route to DynamoDB:\n got %s\nwant %s", got, want)
 	}
 	_, endpoint = made.one(t, "AWS::EC2::VPCEndpoint", "LimitsVpcKinesis")
@@ -212,7 +212,7 @@ func TestStack_signingKeys_retries(t *testing.T) {
 func TestStack_signingKeys(t *testing.T) {
 	made := parse(t, synthesize(t, settings(t, everything)))
 	_, policy := made.one(t, "AWS::IAM::Policy", "LimitsSigningKeysRole")
-	if got, want := statement(t, policy, "Allow"), `"Condition":{"ForAllValues:StringEquals":{"dynamodb:LeadingKeys":["signingkeys"]},"Null":{"dynamodb:LeadingKeys":"false"}}`; !strings.Contains(got, want) {
+	if got, want := statement(t, policy, "Allow"), `"Condition":{"ForAllValues:StringLike":{"dynamodb:LeadingKeys":["signingkeys"]},"Null":{"dynamodb:LeadingKeys":"false"}}`; !strings.Contains(got, want) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

@@ -183,7 +183,8 @@ func (s *Stack) questions(p inline, deployed any) (all []question) {
 	return all
 }
 
-// near returns a permitted call for each key, and similar calls that no function makes.
+// near returns a permitted call for each key, and similar calls that no function makes. The first key is no
+// pattern.
 func near(action, table string, keys []string) []question {
 	all := []question{{action, table + "2", keys[0], false}, {"dynamodb:DeleteTable", table, "", false}, {"dynamodb:Scan", table, "", false}}
 	for _, key := range keys {
@@ -197,7 +198,7 @@ func near(action, table string, keys []string) []question {
 
 func leadingKeysOf(statement map[string]any) []string {
 	conditions, _ := statement["Condition"].(map[string]any)
-	all, _ := conditions["ForAllValues:StringEquals"].(map[string]any)
+	all, _ := conditions["ForAllValues:StringLike"].(map[string]any)
 	if keys := texts(all[leadingKeys]); len(keys) > 0 {
 		return keys
 	}

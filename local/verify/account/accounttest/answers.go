@@ -51,7 +51,7 @@ func permits(document, action, resource, key string) bool {
 		return false
 	}
 	for _, s := range policy.Statement {
-		keys := s.Condition["ForAllValues:StringEquals"]["dynamodb:LeadingKeys"]
+		keys := s.Condition["ForAllValues:StringLike"]["dynamodb:LeadingKeys"]
 		if slices.Contains(list(s.Action), action) && slices.Contains(list(s.Resource), resource) && (keys == nil || slices.Contains(list(keys), key)) {
 			return true
 		}
