@@ -21,6 +21,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -140,14 +141,19 @@ func (c *Cloud) Deploy(t *testing.T, name string, template []byte) {
 // these values.
 func (c *Cloud) DeployWith(t *testing.T, name string, template []byte, parameters map[string]string, holds ...string) {
 	t.Helper()
-	made, err := instantiate(template, parameters, holds)
+	all, err := defaults(template)
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps.Copy(all, parameters)
+	made, err := instantiate(template, all, holds)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.Deploy(t, name, made)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.stacks[name].template, c.stacks[name].parameters = template, parameters
+	c.stacks[name].template, c.stacks[name].parameters = template, all
 }
 
 // Hold sets the conditions that hold in templates that CreateStack reads from a bucket.

@@ -46,15 +46,8 @@ func (c *Cloud) fromBucket(ctx context.Context, address string, form url.Values)
 	if whole, err = io.ReadAll(object.Body); err != nil {
 		return nil, nil, nil, err
 	}
-	var t struct {
-		Parameters map[string]struct{ Default any }
-	}
-	if err := json.Unmarshal(whole, &t); err != nil {
+	if parameters, err = defaults(whole); err != nil {
 		return nil, nil, nil, err
-	}
-	parameters = map[string]string{}
-	for name, p := range t.Parameters {
-		parameters[name] = fmt.Sprint(p.Default)
 	}
 	for i := 1; form.Has(fmt.Sprintf("Parameters.member.%d.ParameterKey", i)); i++ {
 		parameters[form.Get(fmt.Sprintf("Parameters.member.%d.ParameterKey", i))] = form.Get(fmt.Sprintf("Parameters.member.%d.ParameterValue", i))
@@ -63,6 +56,23 @@ func (c *Cloud) fromBucket(ctx context.Context, address string, form url.Values)
 	defer c.mu.Unlock()
 	made, err = instantiate(whole, parameters, c.holds)
 	return whole, made, parameters, err
+}
+
+// defaults returns the defaults of a template's parameters. CloudFormation describes a stack with them.
+func defaults(template []byte) (map[string]string, error) {
+	var t struct {
+		Parameters map[string]struct{ Default *string }
+	}
+	if err := json.Unmarshal(template, &t); err != nil {
+		return nil, err
+	}
+	all := map[string]string{}
+	for name, p := range t.Parameters {
+		if p.Default != nil {
+			all[name] = *p.Default
+		}
+	}
+	return all, nil
 }
 
 // missing is a value that CloudFormation removes.
