@@ -53,7 +53,9 @@ func opened(t *testing.T, c *accounttest.Cloud, deployment string) (*accounttest
 	for _, name := range []string{"Allowed", "Refused", "RulesVersion", "AuthorizerFailed"} {
 		put(t, c, time.Now(), "Weir/"+deployment, name, 20)
 	}
+	put(t, c, time.Now().Add(-20*time.Minute), "Weir/"+deployment, "Allowed", 20) // CloudWatch lists a metric after 15 minutes
 	for _, r := range s.Resources() {
+		exist(t, c, deployment, r)
 		switch {
 		case r.Type == "AWS::Kinesis::Stream":
 			put(t, c, time.Now(), "AWS/Kinesis", "IncomingRecords", 20, "StreamName", r.Physical)
@@ -68,6 +70,31 @@ func opened(t *testing.T, c *accounttest.Cloud, deployment string) (*accounttest
 		}
 	}
 	return c, s
+}
+
+// exist makes the metrics exist that AWS writes for a resource with traffic.
+func exist(t *testing.T, c *accounttest.Cloud, deployment string, r account.Resource) {
+	t.Helper()
+	of := map[string]struct {
+		namespace, dimension string
+		names                []string
+	}{
+		"AWS::Lambda::Function":             {"AWS/Lambda", "FunctionName", []string{"Errors", "Invocations", "Throttles", "Duration", "ConcurrentExecutions"}},
+		"AWS::DynamoDB::Table":              {"AWS/DynamoDB", "TableName", []string{"ConsumedWriteCapacityUnits"}},
+		"AWS::ElastiCache::ServerlessCache": {"AWS/ElastiCache", "clusterId", []string{"ElastiCacheProcessingUnits"}},
+		"AWS::ApiGatewayV2::Api":            {"AWS/ApiGateway", "ApiId", []string{"Count"}},
+		"AWS::ApiGateway::RestApi":          {"AWS/ApiGateway", "ApiName", []string{"Count"}},
+	}[r.Type]
+	value := r.Physical
+	switch r.Type {
+	case "AWS::ApiGateway::RestApi":
+		value, _ = r.Properties["Name"].(string)
+	case "AWS::ElastiCache::ServerlessCache": // weir- and the namespace
+		value = "weir-" + deployment
+	}
+	for _, name := range of.names {
+		put(t, c, time.Now(), of.namespace, name, 0, of.dimension, value)
+	}
 }
 
 // put adds a value to a metric. dimension is the name and the value of its dimension, or empty.
@@ -201,6 +228,43 @@ func TestStack_Check_silent(t *testing.T) {
 	want := []string{"authorizer-metric", "deploy", "elasticache-login", "events", "metrics", "signing-keys-policy"}
 	if got := failing(checkAll(t, s)); !slices.Equal(got, want) {
 		t.Errorf("failing rows: got %v, want %v", got, want)
+	}
+}
+
+// An alarm on a metric that does not exist fails the row, with the dimension that exists. Before CloudWatch can list the
+// metrics, the row is skipped.
+func TestStack_alarmMetrics(t *testing.T) {
+	_, s := deployedAs(t, "elasticache", `"clusterId"`, `"ServerlessCacheName"`)
+	const want = "no metric Evictions in AWS/ElastiCache with ServerlessCacheName=weir-dev; the dimension there is clusterId"
+	if o := s.Check(t.Context(), "alarm-metrics"); o.Outcome != verify.Fail || !strings.Contains(o.Raw, want) {
+		t.Errorf("another dimension: got %+v, want %q", o, want)
+	}
+	if o := s.Check(t.Context(), "alarm-states"); o.Outcome != verify.Pass {
+		t.Errorf("another dimension, also in the template: got %+v, want a pass", o)
+	}
+	c, s := deployed(t, "elasticache")
+	if o := s.Check(t.Context(), "alarm-metrics"); o.Outcome != verify.Pass || !strings.Contains(o.Warning, "Degraded, Evictions") || strings.Contains(o.Warning, "Allowed") {
+		t.Errorf("got %+v, want a pass that names the metrics without data", o)
+	}
+	c.Deny("ListMetrics")
+	if o := s.Check(t.Context(), "alarm-metrics"); o.Outcome != verify.Skip {
+		t.Errorf("denied: got %+v, want a skip", o)
+	}
+	template, err := os.ReadFile("../../../infra/golden/elasticache.template.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c = accounttest.Start(t)
+	c.Deploy(t, stackName, template)
+	if s, err = account.Open(t.Context(), c.Config(), stackName); err != nil {
+		t.Fatal(err)
+	}
+	s.Wait = func(context.Context, time.Duration) error { return nil }
+	for _, want := range []string{"no request was decided in the last hour", "CloudWatch lists a metric up to 15 minutes after its first data; run again later: no metric AuthenticationFailures in AWS/ElastiCache with clusterId=weir-dev"} {
+		if o := s.Check(t.Context(), "alarm-metrics"); o.Outcome != verify.Skip || !strings.Contains(o.Reason, want) {
+			t.Errorf("a new stack: got %+v, want a skip because %q", o, want)
+		}
+		put(t, c, time.Now(), "Weir/dev", "Allowed", 1)
 	}
 }
 

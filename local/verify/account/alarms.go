@@ -71,14 +71,41 @@ func (s *Stack) alarmStates(ctx context.Context) (verify.Observation, error) {
 		a := found[r.ID]
 		problems = append(problems, s.compare(r, map[string]any{
 			"AlarmActions": a.AlarmActions, "TreatMissingData": a.TreatMissingData, "Threshold": a.Threshold,
-			"EvaluationPeriods": a.EvaluationPeriods, "ComparisonOperator": a.ComparisonOperator,
+			"EvaluationPeriods": a.EvaluationPeriods, "DatapointsToAlarm": a.DatapointsToAlarm, "ComparisonOperator": a.ComparisonOperator,
 		})...)
+		if d := s.differs(r.ID, queries(r.Properties), queries(plain(a))); d != "" {
+			problems = append(problems, d)
+		}
 		changed := aws.ToTime(a.AlarmConfigurationUpdatedTimestamp)
 		if a.StateValue == types.StateValueInsufficientData && time.Since(changed) > settled {
 			problems = append(problems, r.ID+": INSUFFICIENT_DATA; check the names of its metrics")
 		}
 	}
 	return verdict("each alarm as in the template, and with a state", fmt.Sprintf("%d alarms", len(found)), problems), nil
+}
+
+// queries returns the metric of an alarm, or the metrics of its metric math by their Id. It leaves out members that AWS
+// sets to a default.
+func queries(alarm any) map[string]any {
+	properties, _ := alarm.(map[string]any)
+	if properties["MetricName"] != nil {
+		return pick(properties, "Namespace", "MetricName", "Dimensions", "Statistic", "ExtendedStatistic", "Period")
+	}
+	all := map[string]any{}
+	list, _ := properties["Metrics"].([]any)
+	for _, each := range list {
+		q, _ := each.(map[string]any)
+		all[fmt.Sprint(q["Id"])] = pick(q, "Expression", "MetricStat", "ReturnData")
+	}
+	return all
+}
+
+func pick(m map[string]any, names ...string) map[string]any {
+	picked := map[string]any{}
+	for _, name := range names {
+		picked[name] = m[name]
+	}
+	return picked
 }
 
 // historyReads is the number of reads of an alarm's history, 5 s apart.

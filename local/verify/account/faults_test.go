@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/apigatewayv2"
 	webs "github.com/aws/aws-sdk-go-v2/service/apigatewayv2/types"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
+	watch "github.com/aws/aws-sdk-go-v2/service/cloudwatch/types"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
 	logs "github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs/types"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -55,6 +56,33 @@ var stackFaults = []fault{
 	{"alarm without actions", func(s *site) func() {
 		return s.changeAlarm(func(in *cloudwatch.PutMetricAlarmInput) { in.AlarmActions = nil })
 	}, []string{"alarm-states"}, "AlarmActions"},
+	{"alarm on another metric", func(s *site) func() {
+		return s.changeAlarm(func(in *cloudwatch.PutMetricAlarmInput) {
+			in.Namespace, in.MetricName = aws.String("Nowhere"), aws.String("NoSuchMetric")
+		})
+	}, []string{"alarm-metrics", "alarm-states"}, "got NoSuchMetric, want ClockSkew"},
+	{"alarm with a dimension", func(s *site) func() {
+		return s.changeAlarm(func(in *cloudwatch.PutMetricAlarmInput) {
+			in.Dimensions = []watch.Dimension{{Name: aws.String("Rule"), Value: aws.String("x")}}
+		})
+	}, []string{"alarm-metrics", "alarm-states"}, "Dimensions"},
+	{"alarm with another statistic", func(s *site) func() {
+		return s.changeAlarm(func(in *cloudwatch.PutMetricAlarmInput) { in.Statistic = watch.StatisticMinimum })
+	}, []string{"alarm-states"}, "got Minimum, want Maximum"},
+	{"alarm with another period", func(s *site) func() {
+		return s.changeAlarm(func(in *cloudwatch.PutMetricAlarmInput) { in.Period = aws.Int32(300) })
+	}, []string{"alarm-states"}, "got 300, want 60"},
+	{"alarm of fewer minutes", func(s *site) func() {
+		return s.changeAlarm(func(in *cloudwatch.PutMetricAlarmInput) { in.DatapointsToAlarm = aws.Int32(1) })
+	}, []string{"alarm-states"}, "got 1, want 3"},
+	{"alarm on metric math", func(s *site) func() {
+		return s.changeAlarm(func(in *cloudwatch.PutMetricAlarmInput) {
+			in.Metrics = []watch.MetricDataQuery{{Id: aws.String("m"), ReturnData: aws.Bool(true), MetricStat: &watch.MetricStat{
+				Metric: &watch.Metric{Namespace: in.Namespace, MetricName: in.MetricName}, Period: in.Period, Stat: aws.String("Maximum"),
+			}}}
+			in.Namespace, in.MetricName, in.Period, in.Statistic = nil, nil, nil, ""
+		})
+	}, []string{"alarm-states"}, "MetricName: got <nil>, want ClockSkew"},
 	{"less memory", func(s *site) func() { return change(128, 512, s.setMemory) }, []string{"function-settings"}, "got 128, want 512"},
 	{"no recovery", func(s *site) func() { return change(false, true, s.setRecovery) }, []string{"records-table"}, "no point-in-time recovery"},
 	{"rule disabled", (*site).disableRule, []string{"insight-rule"}, "got DISABLED, want ENABLED"},
@@ -276,7 +304,7 @@ func (s *site) changeAlarm(spoil func(*cloudwatch.PutMetricAlarmInput)) (undo fu
 	s.check(err)
 	a := found.MetricAlarms[0]
 	return change(spoil, func(*cloudwatch.PutMetricAlarmInput) {}, func(change func(*cloudwatch.PutMetricAlarmInput)) {
-		in := &cloudwatch.PutMetricAlarmInput{AlarmName: a.AlarmName, AlarmActions: a.AlarmActions, ActionsEnabled: a.ActionsEnabled, ComparisonOperator: a.ComparisonOperator, Threshold: a.Threshold, EvaluationPeriods: a.EvaluationPeriods, Namespace: a.Namespace, MetricName: a.MetricName, TreatMissingData: a.TreatMissingData}
+		in := &cloudwatch.PutMetricAlarmInput{AlarmName: a.AlarmName, AlarmActions: a.AlarmActions, ActionsEnabled: a.ActionsEnabled, ComparisonOperator: a.ComparisonOperator, Threshold: a.Threshold, EvaluationPeriods: a.EvaluationPeriods, DatapointsToAlarm: a.DatapointsToAlarm, Namespace: a.Namespace, MetricName: a.MetricName, Statistic: a.Statistic, Period: a.Period, TreatMissingData: a.TreatMissingData}
 		change(in)
 		_, err := s.watch().PutMetricAlarm(s.Context(), in)
 		s.check(err)

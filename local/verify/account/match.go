@@ -65,7 +65,7 @@ func (s *Stack) mapDiffers(path string, want map[string]any, got any) string {
 
 // absent reports whether a property has no value.
 func absent(v any) bool {
-	if v == nil {
+	if list, ok := v.([]any); v == nil || ok && len(list) == 0 {
 		return true
 	}
 	m, ok := v.(map[string]any)

@@ -18,6 +18,7 @@ var rows = map[string]func(*Stack, context.Context) (verify.Observation, error){
 	"deploy":                  (*Stack).complete,
 	"records-table":           (*Stack).recordsTable,
 	"alarm-states":            (*Stack).alarmStates,
+	"alarm-metrics":           (*Stack).alarmMetrics,
 	"alarm-arrives":           (*Stack).alarmTopic,
 	"authorizer-cache":        (*Stack).authorizerCache,
 	"authorizer-methods":      (*Stack).authorizerMethods,

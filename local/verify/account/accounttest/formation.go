@@ -19,7 +19,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch/schemas"
-	watch "github.com/aws/aws-sdk-go-v2/service/cloudwatch/types"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	tables "github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
@@ -219,9 +218,6 @@ func (c *Cloud) createOther(ctx context.Context, id string, r resource, s *stack
 	text := func(name string) *string { return aws.String(fmt.Sprint(p[name])) }
 	gateway := apigateway.NewFromConfig(c.behind())
 	switch r.Type {
-	case "AWS::CloudWatch::Alarm":
-		s.physical[id] = *text("AlarmName")
-		return c.putAlarm(ctx, p)
 	case "AWS::CloudWatch::InsightRule":
 		s.physical[id] = *text("RuleName")
 		_, err = c.watch().PutInsightRule(ctx, &cloudwatch.PutInsightRuleInput{RuleName: text("RuleName"), RuleDefinition: text("RuleBody"), RuleState: text("RuleState")})
@@ -272,19 +268,11 @@ func (c *Cloud) watch() *cloudwatch.Client {
 func Query(o *cloudwatch.Options) { o.Protocol = awsquery.New(schemas.GraniteServiceVersion20100801) }
 
 func (c *Cloud) putAlarm(ctx context.Context, p map[string]any) error {
-	var actions []string
-	list, _ := p["AlarmActions"].([]any)
-	for _, a := range list {
-		actions = append(actions, a.(string))
+	in := &cloudwatch.PutMetricAlarmInput{}
+	if err := into(p, in); err != nil {
+		return err
 	}
-	in := &cloudwatch.PutMetricAlarmInput{
-		AlarmName: aws.String(p["AlarmName"].(string)), AlarmActions: actions, ActionsEnabled: aws.Bool(true),
-		ComparisonOperator: watch.ComparisonOperator(p["ComparisonOperator"].(string)), Threshold: aws.Float64(p["Threshold"].(float64)),
-		EvaluationPeriods: aws.Int32(int32(p["EvaluationPeriods"].(float64))), Namespace: aws.String("Weir"), MetricName: aws.String("Any"),
-	}
-	if missing, ok := p["TreatMissingData"].(string); ok {
-		in.TreatMissingData = &missing
-	}
+	in.ActionsEnabled = aws.Bool(true)
 	_, err := c.watch().PutMetricAlarm(ctx, in)
 	return err
 }

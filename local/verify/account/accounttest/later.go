@@ -19,7 +19,7 @@ import (
 // later are the types of createLater, each after the types to which it refers.
 var later = []string{
 	"AWS::ApiGatewayV2::Api", "AWS::ApiGatewayV2::Stage", "AWS::WAFv2::WebACL", "AWS::WAFv2::WebACLAssociation",
-	"AWS::Lambda::Permission", "AWS::Logs::SubscriptionFilter", "AWS::Logs::MetricFilter",
+	"AWS::Lambda::Permission", "AWS::Logs::SubscriptionFilter", "AWS::Logs::MetricFilter", "AWS::CloudWatch::Alarm",
 }
 
 // createLater creates the resource of a type in later.
@@ -56,6 +56,9 @@ func (c *Cloud) createLater(ctx context.Context, id string, r resource, s *stack
 	case "AWS::WAFv2::WebACLAssociation":
 		_, err := wafv2.NewFromConfig(c.behind()).AssociateWebACL(ctx, &wafv2.AssociateWebACLInput{WebACLArn: text("WebACLArn"), ResourceArn: text("ResourceArn")})
 		return err
+	case "AWS::CloudWatch::Alarm":
+		s.physical[id] = *text("AlarmName")
+		return c.putAlarm(ctx, p)
 	case "AWS::Lambda::Permission":
 		if p["Principal"] != "logs.amazonaws.com" {
 			return nil

@@ -1,0 +1,199 @@
+package account
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatch/types"
+
+	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/local/verify"
+)
+
+// source is a namespace of CloudWatch with dimensions, and the names of metrics in it.
+type source struct {
+	namespace  string
+	dimensions []types.Dimension
+	names      []string
+}
+
+func (o source) String() string {
+	if len(o.dimensions) == 0 {
+		return o.namespace
+	}
+	return o.namespace + " with " + dimensions(o.dimensions)
+}
+
+// dimensions returns dimensions as text, sorted.
+func dimensions(all []types.Dimension) string {
+	texts := make([]string, len(all))
+	for i, d := range all {
+		texts[i] = aws.ToString(d.Name) + "=" + aws.ToString(d.Value)
+	}
+	slices.Sort(texts)
+	return strings.Join(texts, ", ")
+}
+
+// occasional are metrics that AWS may write only when something happens.
+var occasional = map[string][]string{
+	"AWS/ApiGateway":  {"5XXError", "5xx"},
+	"AWS/DynamoDB":    {"WriteThrottleEvents"},
+	"AWS/ElastiCache": {"ThrottledCmds", "Evictions", "AuthenticationFailures", "IamAuthenticationThrottling", "CommandAuthorizationFailures"},
+}
+
+// idle are the namespaces of functions and APIs. Some of them may have had no request.
+var idle = []string{"AWS/Lambda", "AWS/ApiGateway"}
+
+// alarmMetrics tests that CloudWatch lists the metrics of the alarms. It lists a metric only after its first data.
+func (s *Stack) alarmMetrics(ctx context.Context) (verify.Observation, error) {
+	alarms, err := s.alarms(ctx)
+	if err != nil {
+		return verify.Observation{}, err
+	}
+	requests, err := s.recent(ctx, s.namespace(), contract.MetricAllowed)
+	if err != nil {
+		return verify.Observation{}, err
+	}
+	if len(requests) == 0 {
+		return skipped("no request was decided in the last hour, and a metric exists only after its first data"), nil
+	}
+	watched := watchedBy(alarms)
+	var problems, unseen []string
+	for range metricReads {
+		if problems, unseen, err = s.unlisted(ctx, watched); err != nil || len(problems) == 0 {
+			break
+		}
+		if err = s.Wait(ctx, 15*time.Second); err != nil {
+			break
+		}
+	}
+	switch {
+	case err != nil:
+		return verify.Observation{}, err
+	case len(problems) > 0 && time.Since(aws.ToTime(requests[0].Timestamp)) < settled:
+		return skipped("CloudWatch lists a metric up to 15 minutes after its first data; run again later: " + strings.Join(problems, "; ")), nil
+	}
+	o := verdict("each metric of an alarm", fmt.Sprintf("the metrics of %d alarms", len(alarms)), problems)
+	if o.Outcome == verify.Pass && len(unseen) > 0 {
+		o.Warning = "without data until now: " + strings.Join(unseen, ", ")
+	}
+	return o, nil
+}
+
+// watchedBy returns the metrics of alarms.
+func watchedBy(alarms map[string]types.MetricAlarm) map[string]source {
+	watched := map[string]source{}
+	add := func(namespace, name *string, of []types.Dimension) {
+		o := source{namespace: aws.ToString(namespace), dimensions: of}
+		o.names = watched[o.String()].names
+		if !slices.Contains(o.names, aws.ToString(name)) {
+			o.names = append(o.names, aws.ToString(name))
+		}
+		watched[o.String()] = o
+	}
+	for _, id := range sorted(alarms) {
+		a := alarms[id]
+		if a.MetricName != nil {
+			add(a.Namespace, a.MetricName, a.Dimensions)
+		}
+		for _, q := range a.Metrics {
+			if q.MetricStat != nil {
+				add(q.MetricStat.Metric.Namespace, q.MetricStat.Metric.MetricName, q.MetricStat.Metric.Dimensions)
+			}
+		}
+	}
+	return watched
+}
+
+// unlisted returns problems with metrics that CloudWatch does not list, and the names of those that may have had no
+// data.
+func (s *Stack) unlisted(ctx context.Context, watched map[string]source) (problems, unseen []string, err error) {
+	for _, key := range sorted(watched) {
+		o := watched[key]
+		listed, err := s.list(ctx, o)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, name := range o.names {
+			switch {
+			case slices.Contains(listed, name):
+			case len(listed) > 0 && s.occasional(o.namespace, name), len(listed) == 0 && slices.Contains(idle, o.namespace):
+				unseen = append(unseen, name)
+			default:
+				others, err := s.otherDimensions(ctx, o)
+				if err != nil {
+					return nil, nil, err
+				}
+				problems = append(problems, fmt.Sprintf("no metric %s in %s%s", name, o, others))
+			}
+		}
+	}
+	slices.Sort(unseen)
+	return problems, slices.Compact(unseen), nil
+}
+
+// occasional reports whether a metric may be missing although others with its dimensions exist.
+func (s *Stack) occasional(namespace, name string) bool {
+	if namespace != s.namespace() {
+		return slices.Contains(occasional[namespace], name)
+	}
+	filtered := func(r Resource) bool {
+		made, _ := r.Properties["MetricTransformations"].([]any)
+		return slices.ContainsFunc(made, func(each any) bool {
+			m, _ := each.(map[string]any)
+			return s.value(m["MetricName"]) == name
+		})
+	}
+	return slices.Contains(contract.Metrics(), name) || slices.ContainsFunc(s.of(metricFilterType), filtered)
+}
+
+// list returns the names of the metrics that have the namespace and exactly the dimensions of a source.
+func (s *Stack) list(ctx context.Context, o source) (listed []string, err error) {
+	in := &cloudwatch.ListMetricsInput{Namespace: &o.namespace}
+	for _, d := range o.dimensions {
+		in.Dimensions = append(in.Dimensions, types.DimensionFilter{Name: d.Name, Value: d.Value})
+	}
+	err = s.eachMetric(ctx, in, func(m types.Metric) {
+		if dimensions(m.Dimensions) == dimensions(o.dimensions) {
+			listed = append(listed, aws.ToString(m.MetricName))
+		}
+	})
+	return listed, err
+}
+
+// otherDimensions describes the dimensions in the namespace of a source that have one of its values under another name.
+func (s *Stack) otherDimensions(ctx context.Context, o source) (text string, err error) {
+	var others []string
+	err = s.eachMetric(ctx, &cloudwatch.ListMetricsInput{Namespace: &o.namespace}, func(m types.Metric) {
+		for _, d := range m.Dimensions {
+			other := func(own types.Dimension) bool {
+				return aws.ToString(own.Value) == aws.ToString(d.Value) && aws.ToString(own.Name) != aws.ToString(d.Name)
+			}
+			if name := aws.ToString(d.Name); slices.ContainsFunc(o.dimensions, other) && !slices.Contains(others, name) {
+				others = append(others, name)
+			}
+		}
+	})
+	if len(others) > 0 {
+		text = "; the dimension there is " + strings.Join(others, " or ")
+	}
+	return text, err
+}
+
+func (s *Stack) eachMetric(ctx context.Context, in *cloudwatch.ListMetricsInput, visit func(types.Metric)) error {
+	for pages := cloudwatch.NewListMetricsPaginator(s.watch, in); pages.HasMorePages(); {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return err
+		}
+		for _, m := range page.Metrics {
+			visit(m)
+		}
+	}
+	return nil
+}
