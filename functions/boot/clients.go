@@ -132,7 +132,7 @@ func (c Config) AWSConfig(ctx context.Context, variable, endpoint string) (aws.C
 }
 
 // lambdaAWS returns the region and the credentials in the variables of a function. Lambda sets them
-// once for the life of an environment.
+// once for the life of an environment, also on Lambda Managed Instances.
 func lambdaAWS(context.Context) (aws.Config, error) {
 	return aws.Config{
 		Region:        cmp.Or(os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION")),

@@ -6,8 +6,10 @@ import (
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
 
 	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/contract"
 )
 
 // A function does not start if its variables configure a client that it does not link.
@@ -52,5 +54,29 @@ func TestConfig_AWSConfig_lambda(t *testing.T) {
 		if got := client.Options().EndpointOptions.UseFIPSEndpoint; got != want {
 			t.Errorf("AWS_USE_FIPS_ENDPOINT=%s: got %v, want %v", value, got, want)
 		}
+	}
+}
+
+// On Lambda Managed Instances, too, credentials are variables, which nobody can change in a running process. The
+// SDK's own chain reads the same credentials once, and cannot renew them either, even if there is a URL.
+func TestConfig_AWSConfig_managedInstances(t *testing.T) {
+	credentials(t)
+	t.Setenv(contract.VariableInit, contract.ManagedInstances)
+	t.Setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://127.0.0.1:1/credentials")
+	own, err := boot.Config{}.AWSConfig(t.Context(), "DYNAMODB_ENDPOINT", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sdk, err := config.LoadDefaultConfig(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := own.Credentials.Retrieve(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := sdk.Credentials.Retrieve(t.Context())
+	if err != nil || got.CanExpire || want.CanExpire || got.AccessKeyID != want.AccessKeyID || got.SecretAccessKey != want.SecretAccessKey || got.SessionToken != want.SessionToken {
+		t.Errorf("credentials: got those of %s that expire %t, SDK: %s, %t, %v; want the same, without an end", got.AccessKeyID, got.CanExpire, want.AccessKeyID, want.CanExpire, err)
 	}
 }

@@ -19,7 +19,7 @@ import (
 // AppConfig agent, keep their names.
 func Layer(lookup func(string) (string, bool), clients Clients) func(context.Context, *slog.Logger) (*lambdahttp.Environment, error) {
 	return func(ctx context.Context, logger *slog.Logger) (*lambdahttp.Environment, error) {
-		if kind, _ := lookup(variableInit); kind == "snap-start" {
+		if kind, _ := lookup(contract.VariableInit); kind == "snap-start" {
 			return nil, errSnapStart
 		}
 		e, err := open(ctx, func(name string) (string, bool) { return lookup(layerVariable(name)) }, logger, clients)
@@ -33,9 +33,6 @@ func Layer(lookup func(string) (string, bool), clients Clients) func(context.Con
 		return e, nil
 	}
 }
-
-// variableInit is the variable of Lambda with the kind of the init.
-const variableInit = "AWS_LAMBDA_INITIALIZATION_TYPE"
 
 // errSnapStart is the error of a function with SnapStart. After the snapshot the extension would have no credentials,
 // every decision would fail, and on_error could allow all requests.

@@ -23,6 +23,13 @@ const VariableWrapper = "AWS_LAMBDA_EXEC_WRAPPER"
 // VariableRuntimeAPI is the variable of Lambda with the address of the Runtime API.
 const VariableRuntimeAPI = "AWS_LAMBDA_RUNTIME_API"
 
+// VariableInit is the variable of Lambda with the kind of the init. Its value is ManagedInstances in an environment
+// that handles several events at once.
+const (
+	VariableInit     = "AWS_LAMBDA_INITIALIZATION_TYPE"
+	ManagedInstances = "lambda-managed-instances"
+)
+
 // LayerHost is the address at which the extension listens. Its port is that of the Runtime API, so that
 // environments on one machine do not collide.
 const LayerHost = "127.0.0.2"

@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -37,11 +36,10 @@ const memoryLimit = 24 << 20
 // Start runs the extension until Lambda ends the environment. It logs to standard output, which Lambda adds
 // to the log of the function, and each message at most once a second.
 func Start(open Open) {
-	concurrency, _ := strconv.Atoi(os.Getenv("AWS_LAMBDA_MAX_CONCURRENCY"))
 	x := Extension{
 		Name: filepath.Base(os.Args[0]), API: os.Getenv(contract.VariableRuntimeAPI), Wrapper: os.Getenv(contract.VariableWrapper),
 		File: filepath.Join(os.TempDir(), contract.LayerAddress), Late: time.After(patience),
-		Concurrent: concurrency > 1, Open: open, Logger: slog.New(telemetry.NewRateLimitedHandler(lambdacontext.NewLogHandler())),
+		Concurrent: os.Getenv(contract.VariableInit) == contract.ManagedInstances, Open: open, Logger: slog.New(telemetry.NewRateLimitedHandler(lambdacontext.NewLogHandler())),
 	}
 	if !x.Concurrent { // most steps of an invocation wait for the one before; a switch between processors only delays them
 		runtime.GOMAXPROCS(1)

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/weir-limits/weir/functions/contract"
 )
 
 // The time limits of Lambda, and the time between SIGTERM and SIGKILL of a process without extensions.
@@ -116,7 +118,7 @@ func newEnvironment(ctx context.Context, o Options) (*Environment, error) {
 		"TZ=:UTC",
 	}, o.Variables...)
 	if e.concurrent {
-		variables = append(variables, "AWS_LAMBDA_MAX_CONCURRENCY="+strconv.Itoa(o.Concurrency))
+		variables = append(variables, contract.VariableInit+"="+contract.ManagedInstances)
 	}
 	if len(o.Extensions) > 0 { // they can exchange files with the process, and Lambda gives each environment its own /tmp
 		if e.temporary, err = os.MkdirTemp("", "lambdaenv-"); err != nil {
@@ -127,6 +129,9 @@ func newEnvironment(ctx context.Context, o Options) (*Environment, error) {
 	own := append([]string{
 		"LAMBDA_TASK_ROOT=" + filepath.Dir(bootstrap), "_HANDLER=" + handler, "AWS_LAMBDA_LOG_GROUP_NAME=/aws/lambda/" + o.Name, "AWS_LAMBDA_LOG_STREAM_NAME=local",
 	}, variables...)
+	if e.concurrent { // extensions do not get this variable
+		own = append(own, "AWS_LAMBDA_MAX_CONCURRENCY="+strconv.Itoa(o.Concurrency))
+	}
 	output := &shared{w: cmp.Or(o.Output, io.Discard)}
 	e.runtime = newProcess(bootstrap, o.Arguments, own, output)
 	for _, path := range o.Extensions {

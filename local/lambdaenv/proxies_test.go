@@ -1,6 +1,7 @@
 package lambdaenv_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/weir-limits/weir/events"
@@ -144,4 +146,38 @@ func TestStart_proxies(t *testing.T) {
 	} else if ctx.Err() == nil {
 		t.Errorf("last: got error %v, want a line about the other proxy\n%s", err, &o)
 	}
+}
+
+// On Lambda Managed Instances, the layer adds the fields to the answers of events that run at once. Only the
+// function gets the number of events, so the layer uses the kind of the init.
+func TestStart_concurrentLayer(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("SKIPPED: environments are frozen only on Linux")
+	}
+	folder := t.TempDir()
+	wrapper, rules := filepath.Join(folder, contract.LayerWrapper), filepath.Join(folder, contract.LayerRules)
+	err := errors.Join(os.WriteFile(wrapper, []byte(contract.LayerScript()), 0o700),
+		os.WriteFile(rules, []byte(`{"rules":[{"endpoint":"*","limits":{"global":{"name":"many","requests":1000,"window":"24h","per":["ip"]}}}]}`), 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var o output
+	e, err := lambdaenv.Start(t.Context(), lambdaenv.Options{
+		Bootstrap: wrapper, Arguments: []string{storetest.Must(os.Executable())}, Extensions: []string{buildExtension(t)}, Name: "meet", Output: &o, Concurrency: pollers,
+		Variables: []string{"WEIR_TEST_FUNCTION=meet", contract.VariableWrapper + "=" + wrapper, "WEIR_STORE=memory", "WEIR_NAMESPACE=test", "WEIR_RULES_FILE=" + rules, "WEIR_RULES_VERSION=1"},
+	})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, &o)
+	}
+	t.Cleanup(func() { _ = e.Close() })
+	event := bytes.Replace(storetest.Must(events.Files.ReadFile("http-api-anonymous.json")), []byte("{"), []byte(`{"statusCode":200,`), 1) // the function answers with its event
+	var wg sync.WaitGroup
+	for range pollers {
+		wg.Go(func() {
+			if answer, err := e.Invoke(t.Context(), event); err != nil || !bytes.Contains(answer, []byte("RateLimit")) {
+				t.Errorf("answer: got %s, %v, want the fields of the decision", answer, err)
+			}
+		})
+	}
+	wg.Wait()
 }
