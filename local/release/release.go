@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -28,6 +29,9 @@ type Programs struct {
 	Commands  string // folder with OS_ARCH/weir
 	Rules     string // path of the rules document in the functions
 	Template  string // path of the CloudFormation template
+	Page      string // path of its page
+	Examples  string // folder with the folders of the examples
+	Policies  string // folder with deployer.json and operator.json
 	License   string // path of the license
 	Changelog string // path of the changelog
 	Modules   string // module cache
@@ -63,11 +67,16 @@ func Write(dir string, p Programs) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	changes, err := section(p.Changelog, k.main, p.Version)
+	repository := "https://" + k.main + "/blob/" + p.Version + "/"
+	changes, err := section(p.Changelog, repository, p.Version)
 	if err != nil {
 		return nil, err
 	}
-	files = append(files, file{name: "sbom.cdx.json", content: sbom}, file{name: "CHANGES.md", content: changes})
+	guide, err := k.guide(repository)
+	if err != nil {
+		return nil, err
+	}
+	files = slices.Concat(files, guide, []file{{name: "sbom.cdx.json", content: sbom}, {name: "CHANGES.md", content: changes}})
 	slices.SortFunc(files, func(a, b file) int { return cmp.Compare(a.name, b.name) })
 	files = append(files, file{name: "SHA256SUMS", content: sums(files)})
 	return write(dir, files)
@@ -167,6 +176,39 @@ func (k *packer) commands() (files []file, err error) {
 	return files, nil
 }
 
+// The files of the examples. Others, such as the state of Terraform, come from using an example in this checkout.
+var exampleFiles = []string{"*.js", "*.md", "*.py", "*.tf", "*.ts", "*.yaml", ".npmrc", "cdk.json", "package.json", "package-lock.json", "requirements.txt", "tsconfig.json"}
+
+// guide returns the page of the template, its examples and its policies.
+func (k *packer) guide(repository string) ([]file, error) {
+	page, err := os.ReadFile(k.Page)
+	files := []file{{name: "TEMPLATE.md", content: absolute(page, repository, "infra")}}
+	for _, role := range []string{"deployer", "operator"} {
+		policy, readErr := os.ReadFile(filepath.Join(k.Policies, role+".json"))
+		err = errors.Join(err, readErr)
+		files = append(files, file{name: role + "-policy.json", content: policy})
+	}
+	var examples []file
+	for _, pattern := range exampleFiles {
+		paths, globErr := programs(k.Examples, "*/"+pattern)
+		err = errors.Join(err, globErr)
+		for _, found := range paths {
+			if filepath.Base(filepath.Dir(found)) == "testdata" {
+				continue
+			}
+			content, readErr := os.ReadFile(found)
+			err = errors.Join(err, readErr)
+			name := "examples/" + filepath.Base(filepath.Dir(found))
+			if strings.HasSuffix(found, ".md") {
+				content = absolute(content, repository, "infra/"+name)
+			}
+			examples = append(examples, file{name: name + "/" + filepath.Base(found), content: content})
+		}
+	}
+	packed, packErr := tarred(examples...)
+	return append(files, file{name: "examples.tar.gz", content: packed}), errors.Join(err, packErr)
+}
+
 // read returns a program, and the licenses of Weir and of the components in the program.
 func (k *packer) read(path string) (program []byte, texts []file, err error) {
 	license, err := os.ReadFile(k.License)
@@ -255,9 +297,9 @@ func tarred(files ...file) ([]byte, error) {
 }
 
 // section returns the part of the changelog under the heading of a version. Before a version is
-// published, the heading is Next. The links lead to the repository at that version.
-func section(path, repository, version string) ([]byte, error) {
-	changelog, err := os.ReadFile(path)
+// published, the heading is Next.
+func section(name, repository, version string) ([]byte, error) {
+	changelog, err := os.ReadFile(name)
 	if err != nil {
 		return nil, err
 	}
@@ -269,14 +311,21 @@ func section(path, repository, version string) ([]byte, error) {
 		}
 	}
 	if found == "" {
-		return nil, fmt.Errorf("%s: no section for the release (want the heading %s or Next)", path, version)
+		return nil, fmt.Errorf("%s: no section for the release (want the heading %s or Next)", name, version)
 	}
-	found = relative.ReplaceAllString(strings.TrimSpace(found), "](https://"+repository+"/blob/"+version+"/$1)")
-	return []byte("# Weir " + version + "\n\n" + found + "\n"), nil
+	return absolute([]byte("# Weir "+version+"\n\n"+strings.TrimSpace(found)+"\n"), repository, ""), nil
 }
 
-// relative matches the target of a link to a file of the repository.
-var relative = regexp.MustCompile(`\]\(([\w./#-]+)\)`)
+// absolute returns a page in a folder of the repository with links that lead to the repository.
+func absolute(page []byte, repository, folder string) []byte {
+	return relative.ReplaceAllFunc(page, func(link []byte) []byte {
+		target := string(link[2 : len(link)-1])
+		return []byte("](" + repository + path.Join(folder, target) + ")")
+	})
+}
+
+// relative matches a link to a file of the repository.
+var relative = regexp.MustCompile(`\]\([\w.][\w./#-]*\)`)
 
 // sums returns the digests of the files, as sha256sum prints them.
 func sums(files []file) []byte {

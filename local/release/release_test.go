@@ -67,7 +67,9 @@ func programs(t *testing.T) release.Programs {
 	write(t, filepath.Join(dist, "template.json"), []byte("{}\n"))
 	write(t, filepath.Join(dist, "LICENSE"), []byte("license\n"))
 	write(t, filepath.Join(dist, "CHANGELOG.md"), []byte("# Changelog\n\n## Next\n\n- later\n\n## v1.2.0\n\n- this [one](infra/README.md#a), not https://a.example\n\n## v1.1.0\n\n- before\n"))
+	write(t, filepath.Join(dist, "TEMPLATE.md"), []byte("[a](README.md#x) [b](../limiter/y.md) [c](#here) [d](https://a.example)\n"))
 	return release.Programs{
+		Page: filepath.Join(dist, "TEMPLATE.md"), Examples: "../../infra/examples", Policies: "../../infra/policies",
 		Version: "v1.2.0", Functions: dist, Commands: filepath.Join(dist, "weir"),
 		Rules: filepath.Join(dist, "rules.json"), Template: filepath.Join(dist, "template.json"),
 		License: filepath.Join(dist, "LICENSE"), Changelog: filepath.Join(dist, "CHANGELOG.md"),
@@ -106,7 +108,7 @@ func TestWrite_reproducible(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"CHANGES.md", "authorizer_arm64.zip", "authorizer_x86_64.zip", "layer-arm64.zip", "layer-redis-arm64.zip", "sbom.cdx.json", "weir.template.json", "weir_linux_amd64.tar.gz", "SHA256SUMS"}
+	want := []string{"CHANGES.md", "TEMPLATE.md", "authorizer_arm64.zip", "authorizer_x86_64.zip", "deployer-policy.json", "examples.tar.gz", "layer-arm64.zip", "layer-redis-arm64.zip", "operator-policy.json", "sbom.cdx.json", "weir.template.json", "weir_linux_amd64.tar.gz", "SHA256SUMS"}
 	if !slices.Equal(names, want) {
 		t.Fatalf("got the files %q, want %q", names, want)
 	}
@@ -158,21 +160,7 @@ func TestWrite_contents(t *testing.T) {
 		}
 	}
 
-	g, err := gzip.NewReader(bytes.NewReader(files["weir_linux_amd64.tar.gz"]))
-	if err != nil {
-		t.Fatal(err)
-	}
-	modes := map[string]int64{}
-	for r := tar.NewReader(g); ; {
-		header, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		modes[header.Name] = header.Mode
-	}
+	modes := members(t, files["weir_linux_amd64.tar.gz"])
 	if want := map[string]int64{"LICENSE": 0o644, "THIRD-PARTY-LICENSES": 0o644, "weir": 0o755}; !maps.Equal(modes, want) {
 		t.Errorf("weir_linux_amd64.tar.gz: got the modes %v, want %v", modes, want)
 	}
@@ -184,6 +172,67 @@ func TestWrite_contents(t *testing.T) {
 	}
 	if got, want := string(files["CHANGES.md"]), "# Weir v1.2.0\n\n- this [one](https://github.com/weir-limits/weir/blob/v1.2.0/infra/README.md#a), not https://a.example\n"; got != want {
 		t.Errorf("CHANGES.md: got %q, want %q", got, want)
+	}
+}
+
+// A release has the page of the template, with links into the repository, every file of the examples that the
+// repository has, and the policies.
+func TestWrite_guide(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "release")
+	if _, err := release.Write(dir, programs(t)); err != nil {
+		t.Fatal(err)
+	}
+	files := read(t, dir)
+	const repository = "https://github.com/weir-limits/weir/blob/v1.2.0/"
+	if got, want := string(files["TEMPLATE.md"]), "[a]("+repository+"infra/README.md#x) [b]("+repository+"limiter/y.md) [c](#here) [d](https://a.example)\n"; got != want {
+		t.Errorf("TEMPLATE.md: got %q, want %q", got, want)
+	}
+	for _, role := range []string{"deployer", "operator"} {
+		if got := files[role+"-policy.json"]; !json.Valid(got) || !bytes.Contains(got, []byte(`"STACK`)) && !bytes.Contains(got, []byte("/STACK")) {
+			t.Errorf("%s-policy.json: got %s, want a policy for the stack STACK", role, got)
+		}
+	}
+	tracked, err := exec.CommandContext(t.Context(), "git", "ls-files", "../../infra/examples").Output()
+	if err != nil {
+		t.Skipf("git: %v", err)
+	}
+	want := []string{}
+	for name := range strings.Lines(string(tracked)) {
+		if name = strings.TrimSpace(name); !strings.HasSuffix(name, "_test.go") && !strings.Contains(name, "/testdata/") {
+			want = append(want, strings.TrimPrefix(name, "../../infra/"))
+		}
+	}
+	got := []string{}
+	for name := range members(t, files["examples.tar.gz"]) {
+		got = append(got, name)
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("examples.tar.gz: got %q, want %q", got, want)
+	}
+	if page := unpacked(t, files["examples.tar.gz"], "examples/express/README.md"); strings.Contains(page, "](../") || !strings.Contains(page, repository) {
+		t.Errorf("README.md of the example: got %s, want links into the repository", page)
+	}
+}
+
+// members returns the modes of the files in a tar file, by name.
+func members(t *testing.T, archive []byte) map[string]int64 {
+	t.Helper()
+	g, err := gzip.NewReader(bytes.NewReader(archive))
+	if err != nil {
+		t.Fatal(err)
+	}
+	modes := map[string]int64{}
+	for r := tar.NewReader(g); ; {
+		header, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return modes
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		modes[header.Name] = header.Mode
 	}
 }
 
@@ -356,6 +405,9 @@ func TestWrite_incomplete(t *testing.T) {
 			_ = os.WriteFile(filepath.Join(p.Functions, "arm64/authorizer/bootstrap"), []byte("text"), 0o600)
 		}, "not a Go program"},
 		"no rules":               {func(p *release.Programs) { p.Rules += ".none" }, "no such file"},
+		"no page":                {func(p *release.Programs) { p.Page += ".none" }, "no such file"},
+		"no examples":            {func(p *release.Programs) { p.Examples = p.Commands }, "no file */*.py; build the programs first"},
+		"no policies":            {func(p *release.Programs) { p.Policies = p.Commands }, "no such file"},
 		"no template":            {func(p *release.Programs) { p.Template += ".none" }, "no such file"},
 		"no license":             {func(p *release.Programs) { p.License += ".none" }, "no such file"},
 		"no module":              {func(p *release.Programs) { p.Modules += ".none" }, "no such file"},

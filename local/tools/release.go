@@ -18,7 +18,7 @@ func releaseCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "release VERSION",
 		Short: "Pack the built programs for a release",
-		Long: "Pack the functions and weir, which make release has built, for a release: the functions and the layer as zip files, the template that deploys them, weir as tar files, " +
+		Long: "Pack the functions and weir, which make release has built, for a release: the functions and the layer as zip files, the template that deploys them with its page, examples and IAM policies, weir as tar files, " +
 			"the licenses of the modules in them, these modules as a CycloneDX document, the section of the changelog, and the digests of all files. " +
 			"The same programs give the same bytes.",
 		Example: "  make release VERSION=v1.0.0",
@@ -42,6 +42,9 @@ func releaseCommand() *cobra.Command {
 	c.Flags().StringVar(&p.Commands, "commands", "dist/weir", "folder with OS_ARCH/weir")
 	c.Flags().StringVar(&p.Rules, "rules", "infra/standalone/rules.json", "path of the rules document in the functions")
 	c.Flags().StringVar(&p.Template, "template", "infra/standalone/weir.template.json", "path of the CloudFormation template")
+	c.Flags().StringVar(&p.Page, "page", "infra/TEMPLATE.md", "path of the page of the template")
+	c.Flags().StringVar(&p.Examples, "examples", "infra/examples", "folder of the examples")
+	c.Flags().StringVar(&p.Policies, "policies", "infra/policies", "folder of the IAM policies")
 	c.Flags().StringVar(&p.License, "license", "LICENSE", "path of the license")
 	c.Flags().StringVar(&p.Chart, "chart", "local/console/web/uplot", "folder with uPlot and its license")
 	c.Flags().StringVar(&p.Changelog, "changelog", "CHANGELOG.md", "path of the changelog")
