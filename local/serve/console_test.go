@@ -571,6 +571,7 @@ func TestConsole_sizes(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			b.media("prefers-color-scheme", c.scheme)
 			b.do(chromedp.EmulateViewport(c.width, c.height))
+			b.await(`document.getAnimations().length === 0`) // a button that still changes its colour has too little contrast
 			b.await(`[...document.querySelectorAll(".chart canvas")].every((c) => Math.abs(c.clientWidth - c.closest(".chart").clientWidth) < 2)`)
 			b.picture(dir, c.name)
 			if wide := evaluate[int64](b, `document.documentElement.scrollWidth`); wide > c.width {
