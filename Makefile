@@ -182,8 +182,10 @@ synth: functions infra/node_modules ## Synthesize the stack into infra/cdk.out
 diff: functions infra/node_modules ## Show what a deploy would change
 	@$(CDK) diff $(SETTINGS)
 
-deploy: .bin/weir functions infra/node_modules ## Deploy the stack with your AWS credentials
-	@$(CDK) deploy --require-approval $(APPROVAL) $(SETTINGS)
+# An account has one role for API Gateway's logs in each region: a deployment creates it only if there is none.
+LOG_ROLE = $(if $(filter logRole=%,$(CONTEXT)),true,.bin/weir-tools log-role)
+deploy: .bin/weir .bin/weir-tools functions infra/node_modules ## Deploy the stack with your AWS credentials
+	@setting=$$($(LOG_ROLE)) && $(CDK) deploy --require-approval $(APPROVAL) $(SETTINGS) $$setting
 
 destroy: functions infra/node_modules ## Delete the stack, except the table with the API keys
 	@$(CDK) destroy $(SETTINGS)

@@ -39,7 +39,7 @@ func (s *stage) newRESTAPI() restAPI {
 	api := awsapigateway.NewRestApi(s.stack, jsii.String("Rest"), &awsapigateway.RestApiProps{
 		RestApiName:    jsii.String("weir-" + s.settings.Stage),
 		EndpointTypes:  &[]awsapigateway.EndpointType{awsapigateway.EndpointType_REGIONAL},
-		CloudWatchRole: jsii.Bool(!s.settings.KeepLogRole),
+		CloudWatchRole: jsii.Bool(s.settings.LogRole),
 		DeployOptions: &awsapigateway.StageOptions{
 			StageName:            jsii.String(s.settings.Stage),
 			ThrottlingRateLimit:  jsii.Number(s.settings.Throttle),
@@ -57,7 +57,7 @@ func (s *stage) newRESTAPI() restAPI {
 	}
 	ratelimit.Excuse(api, "AwsSolutions-APIG2", "The handler validates requests; a model would duplicate that.")
 	ratelimit.Excuse(api, "AwsSolutions-APIG6", "The access log has a line for each request; execution logs would contain callers' tokens.")
-	if !s.settings.KeepLogRole {
+	if s.settings.LogRole {
 		ratelimit.Excuse(api.Node().FindChild(jsii.String("CloudWatchRole")), "AwsSolutions-IAM4", "AWS defines the policy of the role with which API Gateway writes logs.",
 			"Policy::arn:<AWS::Partition>:iam::aws:policy/service-role/AmazonAPIGatewayPushToCloudWatchLogs")
 	}

@@ -101,6 +101,17 @@ func TestMake_approval(t *testing.T) {
 	}
 }
 
+// make deploy asks the account for its role for API Gateway's logs, unless CONTEXT decides.
+func TestMake_logRole(t *testing.T) {
+	for want, context := range map[string]string{"setting=$(.bin/weir-tools log-role) && ": "stage=prod", "setting=$(true) && ": "logRole=false"} {
+		c := exec.CommandContext(t.Context(), "make", "-n", "-C", "../..", "deploy", "CONTEXT="+context)
+		c.Env = append(os.Environ(), "MAKEFLAGS=") // as in TestMake_rules
+		if out, err := c.CombinedOutput(); err != nil || !strings.Contains(string(out), want) || !strings.Contains(string(out), "$setting\n") {
+			t.Errorf("make deploy CONTEXT=%s: got error %v, output %s, want %s", context, err, out, want)
+		}
+	}
+}
+
 // The build command in ATTACH.md builds the authorizer.
 func TestATTACH_build(t *testing.T) {
 	line := "GOOS=linux GOARCH=arm64" + between(t, read(t, "../ATTACH.md"), "GOOS=linux GOARCH=arm64", "\n")

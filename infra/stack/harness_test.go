@@ -83,6 +83,7 @@ func everything(s *stack.Settings) {
 	s.Reserved = &reserved
 	s.Events, s.Sample = "kinesis", 1000
 	s.RulesFrom = "table"
+	s.LogRole = true
 }
 
 // toKafka sends decision events to an existing cluster; the counters stay in DynamoDB.
@@ -150,6 +151,8 @@ type resource struct {
 	Type       string
 	Properties map[string]any
 	Metadata   map[string]any
+
+	DeletionPolicy, UpdateReplacePolicy string
 }
 
 func parse(t *testing.T, content []byte) template {

@@ -45,7 +45,7 @@ type Settings struct {
 	Tracing      bool     // samples requests with X-Ray
 	RequireLogin bool     // anonymous callers get 401
 	MaxDelay     time.Duration
-	KeepLogRole  bool    // do not create the account's role for API Gateway's logs, because it exists
+	LogRole      bool    // create the account's role for API Gateway's logs, which replaces the one that the account has
 	Events       string  // destination of decision events: kinesis, kafka, or ""
 	Sample       float64 // allowed requests per event; default 100
 	NoticeBus    string  // event bus for notices, such as "default"; "" for none
@@ -110,7 +110,7 @@ func (r *reader) settings() Settings {
 			SecurityGroup: r.text("kafkaSecurityGroup", ""), Vpc: r.text("kafkaVpc", ""), Subnets: r.list("kafkaSubnets"),
 		},
 		Zones: r.list("zones"), WarmWrites: r.number("warmWrites", 0),
-		RecordsTable: r.text("recordsTable", ""), MaxDelay: r.duration("maxDelay"), KeepLogRole: r.flag("keepLogRole"),
+		RecordsTable: r.text("recordsTable", ""), MaxDelay: r.duration("maxDelay"), LogRole: r.flag("logRole"),
 	}
 	s.Bundles = r.text("bundles", "dist/"+s.Arch)
 	if r.text("reserved", "") != "" {

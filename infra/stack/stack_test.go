@@ -151,6 +151,28 @@ func TestStack_deployment(t *testing.T) {
 	}
 }
 
+// By default, the stack does not replace the account's role for API Gateway's logs. The role outlives the stack, because
+// other APIs of the account use it.
+func TestStack_logRole(t *testing.T) {
+	for want, role := range map[int]string{0: "", 1: "true"} {
+		read, err := stack.Read([]byte("{}"), []string{"logRole"}, func(key string) string { return map[string]string{"logRole": role}[key] })
+		if err != nil {
+			t.Fatal(err)
+		}
+		made := parse(t, synthesize(t, settings(t, func(s *stack.Settings) { s.LogRole = read.LogRole })))
+		ids, _ := made.of("AWS::ApiGateway::Account")
+		retained := 0
+		for id, r := range made.Resources {
+			if (r.Type == "AWS::ApiGateway::Account" || strings.HasPrefix(id, "RestCloudWatchRole")) && r.DeletionPolicy == "Retain" && r.UpdateReplacePolicy == "Retain" {
+				retained++
+			}
+		}
+		if len(ids) != want || retained != 2*want {
+			t.Errorf("logRole=%s: got the accounts %v and %d retained resources, want %d and %d", role, ids, retained, want, 2*want)
+		}
+	}
+}
+
 // Only CloudWatch may publish to the alarm topic, and only with TLS.
 func TestStack_topic(t *testing.T) {
 	_, policy := parse(t, synthesize(t, settings(t))).one(t, "AWS::SNS::TopicPolicy", "")

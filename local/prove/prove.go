@@ -53,12 +53,12 @@ const interruptDelay = time.Minute
 func (p *Prover) Run(ctx context.Context, store string) error {
 	stage := "prove-" + strings.ToLower(rand.Text()[:6])
 	r := &run{Prover: p, stack: "Weir-" + stage, store: store, settings: []string{"-c", "stage=" + stage, "-c", "store=" + store}}
-	role, err := p.logRole(ctx)
+	role, err := LogRole(ctx, p.Config)
 	if err != nil {
 		return err
 	}
-	if r.newRole = role == ""; !r.newRole { // the account has a role for API Gateway's logs, which the stack would replace
-		r.settings = append(r.settings, "-c", "keepLogRole=true")
+	if r.newRole = role == ""; r.newRole { // without a role, API Gateway rejects a stage with an access log
+		r.settings = append(r.settings, "-c", "logRole=true")
 	}
 	fmt.Fprintf(p.Log, "deploying the stack %s in %s\n", r.stack, p.Config.Region)
 	if p.Release != "" {
@@ -87,13 +87,13 @@ func (p *Prover) Run(ctx context.Context, store string) error {
 
 // Check makes the first call of Run, which changes nothing. It fails if the credentials are not valid in the region.
 func (p *Prover) Check(ctx context.Context) error {
-	_, err := p.logRole(ctx)
+	_, err := LogRole(ctx, p.Config)
 	return err
 }
 
-// logRole returns the role of the account for API Gateway's logs, or "".
-func (p *Prover) logRole(ctx context.Context) (string, error) {
-	out, err := apigateway.NewFromConfig(p.Config).GetAccount(ctx, &apigateway.GetAccountInput{})
+// LogRole returns the role of the account for API Gateway's logs, or "".
+func LogRole(ctx context.Context, c aws.Config) (string, error) {
+	out, err := apigateway.NewFromConfig(c).GetAccount(ctx, &apigateway.GetAccountInput{})
 	if err != nil {
 		return "", fmt.Errorf("API Gateway: %w", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -75,6 +76,14 @@ func record(program string) error {
 	return os.WriteFile(filepath.Join(os.Getenv("WEIR_STAND_IN_FOLDER"), program), []byte(line), 0o600)
 }
 
+// logRole is what the setting logRole adds to the resources of a stack.
+const logRole = `
+"RestCloudWatchRole": {"Type": "AWS::IAM::Role", "DeletionPolicy": "Retain", "Properties": {
+	"AssumeRolePolicyDocument": {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Principal": {"Service": "apigateway.amazonaws.com"}, "Action": "sts:AssumeRole"}]},
+	"ManagedPolicyArns": ["arn:aws:iam::aws:policy/service-role/AmazonAPIGatewayPushToCloudWatchLogs"]
+}},
+"RestAccount": {"Type": "AWS::ApiGateway::Account", "DeletionPolicy": "Retain", "Properties": {"CloudWatchRoleArn": {"Fn::GetAtt": ["RestCloudWatchRole", "Arn"]}}},`
+
 // createStack does what the CDK does: it creates the stack of the stage.
 func createStack(ctx context.Context) error {
 	var stage string
@@ -86,6 +95,9 @@ func createStack(ctx context.Context) error {
 	template, err := os.ReadFile(os.Getenv("WEIR_STAND_IN_TEMPLATE"))
 	if err != nil {
 		return err
+	}
+	if slices.Contains(os.Args, "logRole=true") {
+		template = bytes.Replace(template, []byte(`"Resources": {`), []byte(`"Resources": {`+logRole), 1)
 	}
 	settings, err := config.LoadDefaultConfig(ctx)
 	if err != nil {
@@ -208,7 +220,7 @@ func TestProver_Run_credentials(t *testing.T) {
 		t.Fatalf("got error %v, want none; %s%s", err, out, log)
 	}
 	for program, want := range map[string]string{
-		"deploy": `^deploy -c stage=prove-\w+ -c store=dynamodb -c audience=weir-prove -c issuer=https://weir-prove.invalid -c jwks=https://\w+\.execute-api\.us-east-1\.[a-z.]+/keys WEIR_TOKEN= WEIR_API_KEY=$`,
+		"deploy": `^deploy -c stage=prove-\w+ -c store=dynamodb -c logRole=true -c audience=weir-prove -c issuer=https://weir-prove.invalid -c jwks=https://\w+\.execute-api\.us-east-1\.[a-z.]+/keys WEIR_TOKEN= WEIR_API_KEY=$`,
 		"verify": `^verify --stack Weir-prove-\w+ --region us-east-1 --write --json WEIR_TOKEN=\S+\.\S+\.\S+ WEIR_API_KEY=weir_\S{48}$`,
 	} {
 		got, err := os.ReadFile(filepath.Join(folder, program))

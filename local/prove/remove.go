@@ -126,7 +126,7 @@ func (r *remover) removeRole(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	used, err := r.logRole(ctx)
+	used, err := LogRole(ctx, r.Config)
 	if err != nil {
 		return err
 	}

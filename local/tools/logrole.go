@@ -1,0 +1,36 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/spf13/cobra"
+
+	"github.com/weir-limits/weir/local/prove"
+)
+
+// logRoleCommand returns the command with which make deploy creates the account's role for API Gateway's logs where none
+// exists, and never replaces one.
+func logRoleCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "log-role",
+		Short: "Print the setting that a deployment needs for API Gateway's logs",
+		Long:  "Print -c logRole=true if the account has no role with which API Gateway writes logs in the region, and nothing if it has one. The setting makes the stack create the role. The command changes nothing.",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			aws, err := config.LoadDefaultConfig(c.Context())
+			if err != nil {
+				return err
+			}
+			role, err := prove.LogRole(c.Context(), aws)
+			if err != nil {
+				return fmt.Errorf("the account's role for logs: %w; set logRole=true if the account has none, or logRole=false", err)
+			}
+			if role == "" {
+				fmt.Fprintf(c.ErrOrStderr(), "the account has no role for API Gateway's logs in %s: the stack creates one\n", aws.Region)
+				fmt.Fprintln(c.OutOrStdout(), "-c logRole=true")
+			}
+			return nil
+		},
+	}
+}
