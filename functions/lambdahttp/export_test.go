@@ -1,6 +1,10 @@
 package lambdahttp
 
-import "net/http"
+import (
+	"net/http"
+
+	"github.com/weir-limits/weir/limiter/httplimit"
+)
 
 // AuthorizerEvent is an authorizerEvent for tests.
 type AuthorizerEvent struct {
@@ -13,3 +17,6 @@ func ParseAuthorizerEvent(payload []byte, fields ...string) (AuthorizerEvent, er
 	e, err := parseAuthorizerEvent(payload, fields)
 	return AuthorizerEvent{e.kind, e.methodARN, e.method, e.path, e.domain, e.sourceIP, e.header}, err
 }
+
+// Gate returns the gate of the environment, for tests of Gate.Wrap.
+func (e *Environment) Gate() *httplimit.Gate { return e.gate() }

@@ -152,7 +152,7 @@ func throughWrap(t *testing.T, e *lambdahttp.Environment, event []byte) (admitte
 	}
 	before := *u
 	r.URL = u
-	e.Serve(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { admitted = *r.URL == before })).ServeHTTP(httptest.NewRecorder(), r)
+	e.Gate().Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { admitted = *r.URL == before })).ServeHTTP(httptest.NewRecorder(), r)
 	return admitted
 }
 
