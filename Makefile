@@ -188,7 +188,7 @@ deploy: .bin/weir .bin/weir-tools functions infra/node_modules ## Deploy the sta
 	@setting=$$($(LOG_ROLE)) && $(CDK) deploy --require-approval $(APPROVAL) $(SETTINGS) $$setting
 
 destroy: functions infra/node_modules ## Delete the stack, except the table with the API keys
-	@$(CDK) destroy $(SETTINGS)
+	@$(CDK) destroy $(if $(filter never,$(APPROVAL)),--force) $(SETTINGS)
 
 PROVE = --store "$(if $(filter file,$(origin STORE)),dynamodb,$(STORE))" $(if $(filter file,$(origin RULES)),,--rules "$(RULES)") --variant "$(VARIANT)" $(if $(CLIENTS),--clients "$(CLIENTS)") $(if $(ISSUER),--issuer="$(ISSUER)") -- $(SETTINGS)
 prove: .bin/weir-tools ## Deploy a throw-away stack, verify it and delete it (STORE=dynamodb|elasticache|both VARIANT=stack|release); under a dollar
@@ -196,7 +196,7 @@ prove: .bin/weir-tools ## Deploy a throw-away stack, verify it and delete it (ST
 	@$(MAKE) --no-print-directory $(if $(filter release,$(VARIANT)),.bin/weir release,build infra/node_modules)
 	@exec .bin/weir-tools prove $(PROVE)
 
-bootstrap: infra/node_modules ## Prepare an AWS account and region for the CDK, once
+bootstrap: functions infra/node_modules ## Prepare an AWS account and region for the CDK, once
 	@$(CDK) bootstrap $(SETTINGS)
 
 golden: .bin/weir-tools ## Write the templates in infra/golden again; make run loads them

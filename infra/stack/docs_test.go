@@ -101,6 +101,17 @@ func TestMake_approval(t *testing.T) {
 	}
 }
 
+// A pipeline has no terminal, and the CDK synthesizes the app before it prepares an account.
+func TestMake_pipeline(t *testing.T) {
+	for want, arguments := range map[string][]string{"cdk destroy --force": {"destroy", "APPROVAL=never"}, "-o dist/arm64/authorizer/bootstrap": {"bootstrap"}} {
+		c := exec.CommandContext(t.Context(), "make", append([]string{"-n", "-B", "-C", "../.."}, arguments...)...)
+		c.Env = append(os.Environ(), "MAKEFLAGS=") // as in TestMake_rules
+		if out, err := c.CombinedOutput(); err != nil || !strings.Contains(string(out), want) {
+			t.Errorf("make %v: got error %v, output %s, want %s", arguments, err, out, want)
+		}
+	}
+}
+
 // make deploy asks the account for its role for API Gateway's logs, unless CONTEXT decides.
 func TestMake_logRole(t *testing.T) {
 	for want, context := range map[string]string{"setting=$(.bin/weir-tools log-role) && ": "stage=prod", "setting=$(true) && ": "logRole=false"} {

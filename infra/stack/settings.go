@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/infra/ratelimit"
 )
 
@@ -37,13 +38,14 @@ type Settings struct {
 	Zones      []string // see ratelimit.LimitsProps
 	WarmWrites float64  // see ratelimit.LimitsProps
 
-	Throttle     float64  // requests per second that each API's stage accepts; default 600
-	WAF          float64  // requests in five minutes above which WAF blocks an address; 0: no WAF
-	Reserved     *float64 // see ratelimit.LimitsProps.ReservedConcurrency
-	Provisioned  float64  // see ratelimit.LimitsProps.ProvisionedConcurrency
-	RecordsTable string   // name of an earlier deployment's records table
-	Tracing      bool     // samples requests with X-Ray
-	RequireLogin bool     // anonymous callers get 401
+	Throttle     float64           // requests per second that each API's stage accepts; default 600
+	WAF          float64           // requests in five minutes above which WAF blocks an address; 0: no WAF
+	Reserved     *float64          // see ratelimit.LimitsProps.ReservedConcurrency
+	Provisioned  float64           // see ratelimit.LimitsProps.ProvisionedConcurrency
+	RecordsTable string            // name of an earlier deployment's records table
+	Tracing      bool              // samples requests with X-Ray
+	RequireLogin bool              // anonymous callers get 401
+	Variables    map[string]string // variables of the functions: the paths of custom domains, and the treatment of API keys
 	MaxDelay     time.Duration
 	LogRole      bool    // create the account's role for API Gateway's logs, which replaces the one that the account has
 	Events       string  // destination of decision events: kinesis, kafka, or ""
@@ -98,7 +100,8 @@ func ofCDK(key string) bool {
 
 func (r *reader) settings() Settings {
 	s := Settings{
-		Stage: r.text("stage", "dev"), Store: ratelimit.Store(r.text("store", string(ratelimit.DynamoDB))),
+		Variables: map[string]string{},
+		Stage:     r.text("stage", "dev"), Store: ratelimit.Store(r.text("store", string(ratelimit.DynamoDB))),
 		Rules: r.text("rules", "functions/rules.json"), Arch: r.oneOf("arch", "arm64", "x86_64"),
 		RulesFrom: r.text("rulesFrom", ""), AppConfigLayer: r.text("appConfigLayer", ""), Settle: r.flag("settle"),
 		AlarmEmail: r.text("alarmEmail", ""), Issuer: r.text("issuer", ""), Audience: r.text("audience", ""), JWKS: r.text("jwks", ""),
@@ -113,6 +116,11 @@ func (r *reader) settings() Settings {
 		RecordsTable: r.text("recordsTable", ""), MaxDelay: r.duration("maxDelay"), LogRole: r.flag("logRole"),
 	}
 	s.Bundles = r.text("bundles", "dist/"+s.Arch)
+	for key, variable := range map[string]string{"basePath": contract.VariableBasePath, "apiKeyHeader": contract.VariableAPIKeyHeader, "foreignApiKeys": contract.VariableForeignAPIKeys} {
+		if value := r.text(key, ""); value != "" {
+			s.Variables[variable] = value
+		}
+	}
 	if r.text("reserved", "") != "" {
 		n := r.number("reserved", 0)
 		s.Reserved = &n

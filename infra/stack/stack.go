@@ -60,7 +60,7 @@ func (s *stage) props() *ratelimit.LimitsProps {
 		Namespace: s.settings.Stage, Store: s.settings.Store,
 		Bundles: s.settings.Bundles, Rules: s.settings.Rules, RulesVersion: s.settings.RulesVersion,
 		RulesFrom: s.settings.RulesFrom, AppConfigLayer: s.settings.AppConfigLayer, Settle: s.settings.Settle,
-		RequireCredential: s.settings.RequireLogin, CORSOrigins: s.settings.CORSOrigins, MaxDelay: s.settings.MaxDelay,
+		RequireCredential: s.settings.RequireLogin, Variables: s.settings.Variables, CORSOrigins: s.settings.CORSOrigins, MaxDelay: s.settings.MaxDelay,
 		Tracing: s.settings.Tracing, ReservedConcurrency: s.settings.Reserved, ProvisionedConcurrency: s.settings.Provisioned,
 		Zones: s.settings.Zones, WarmWrites: s.settings.WarmWrites,
 		AlarmAction: awscloudwatchactions.NewSnsAction(s.alarms),

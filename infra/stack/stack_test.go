@@ -45,6 +45,23 @@ func TestStack_authorizer(t *testing.T) {
 }
 
 // The 429 has the values of the authorizer's context.
+// The settings of paths and API keys are variables of the functions that decide.
+func TestStack_variables(t *testing.T) {
+	given := map[string]string{"basePath": "/v1,/orders/v2", "apiKeyHeader": "x-partner-key", "foreignApiKeys": "refuse"}
+	read, err := stack.Read([]byte("{}"), slices.Collect(maps.Keys(given)), func(key string) string { return given[key] })
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := parse(t, synthesize(t, settings(t, func(s *stack.Settings) { s.Variables = read.Variables })))
+	for _, name := range []string{"LimitsAuthorizer", "LimitsHandler"} {
+		_, function := made.one(t, "AWS::Lambda::Function", name)
+		variables := function.Properties["Environment"].(map[string]any)["Variables"].(map[string]any)
+		if got, want := []any{variables["BASE_PATH"], variables["API_KEY_HEADER"], variables["FOREIGN_API_KEYS"]}, []any{"/v1,/orders/v2", "x-partner-key", "refuse"}; !slices.Equal(got, want) {
+			t.Errorf("%s: got %v, want %v", name, got, want)
+		}
+	}
+}
+
 func TestStack_refusal(t *testing.T) {
 	made := parse(t, synthesize(t, settings(t, everything)))
 	_, responses := made.of("AWS::ApiGateway::GatewayResponse")
