@@ -38,6 +38,7 @@ type site struct {
 	variables    []string // of every environment
 	environments []*lambdahttp.Environment
 	published    func(document string) // puts a document into force
+	appConfig    int64                 // version of the last document in AppConfig
 }
 
 func newSite(t *testing.T, store string) *site {
@@ -57,7 +58,8 @@ func newSite(t *testing.T, store string) *site {
 
 func (s *site) table() string { return strings.TrimPrefix(s.variables[0], "RECORDS_TABLE=") }
 
-// fromDeployment plays CloudFormation: it invokes the function publisher for the custom resource of a stack.
+// fromDeployment plays CloudFormation: it invokes the function publisher for the custom resource of a stack. Lambda
+// then repeats all earlier events of the stack, which get the same answer again.
 func (s *site) fromDeployment() {
 	s.variables = append(s.variables, "RULES_FROM="+contract.RulesDeployment)
 	publish, err := boot.OpenPublisher(s.t.Context(), lookup(s.variables[1:3]...), func() time.Time { return s.now })
@@ -71,15 +73,22 @@ func (s *site) fromDeployment() {
 		}
 	}))
 	s.t.Cleanup(server.Close)
-	e := cfn.Event{RequestType: cfn.RequestCreate, RequestID: "r", ResponseURL: server.URL, StackID: "s", LogicalResourceID: "l"}
+	var events []cfn.Event
 	s.published = func(document string) {
-		e.OldResourceProperties, e.ResourceProperties = e.ResourceProperties, map[string]any{
+		e := cfn.Event{RequestType: cfn.RequestCreate, RequestID: rand.Text(), ResponseURL: server.URL + s.now.Format("/?X-Amz-Date=20060102T150405Z"), StackID: "s", LogicalResourceID: "l", ResourceProperties: map[string]any{
 			contract.PropertyTable: s.table(), contract.PropertyNamespace: "test", contract.PropertyDocument: packed(s.t, document),
+		}}
+		if len(events) > 0 {
+			last := events[len(events)-1]
+			e.RequestType, e.PhysicalResourceID, e.OldResourceProperties = cfn.RequestUpdate, "deployedrules#test", last.ResourceProperties
 		}
-		if err := publish(s.t.Context(), e); err != nil || answer.Status != cfn.StatusSuccess || answer.PhysicalResourceID != "deployedrules#test" {
-			s.t.Fatalf("%s: got answer %+v, error %v, want SUCCESS", e.RequestType, answer, err)
+		for _, e := range slices.Concat([]cfn.Event{e}, events) {
+			answer = cfn.Response{}
+			if err := publish(s.t.Context(), e); err != nil || answer.Status != cfn.StatusSuccess || answer.RequestID != e.RequestID || answer.PhysicalResourceID != "deployedrules#test" {
+				s.t.Fatalf("%s: got answer %+v, error %v, want SUCCESS", e.RequestType, answer, err)
+			}
 		}
-		e.RequestType, e.PhysicalResourceID = cfn.RequestUpdate, answer.PhysicalResourceID
+		events = append(events, e)
 	}
 }
 
@@ -112,13 +121,13 @@ func (s *site) fromTable() {
 
 // fromAppConfig deploys every document to AppConfig under a new version, also one that returns.
 func (s *site) fromAppConfig() {
-	version, deployed := 0, ""
+	deployed := ""
 	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, deployed) }))
 	s.t.Cleanup(agent.Close)
 	s.variables = append(s.variables, "RULES_FROM=appconfig:a1/e1/p1", "AWS_APPCONFIG_EXTENSION_HTTP_PORT="+agent.URL[strings.LastIndex(agent.URL, ":")+1:])
 	s.published = func(document string) {
-		version++
-		deployed = fmt.Sprintf(`{"version":%d,%s`, version, document[1:])
+		s.appConfig++
+		deployed = versioned(s.appConfig, document)
 	}
 }
 
@@ -167,6 +176,11 @@ func (s *site) use(user string, most int64) (admitted, capacity int64) {
 // monthly returns a document without a version.
 func monthly(requests int64) string {
 	return fmt.Sprintf(`{"rules":[{"endpoint":"/a","limits":{"*":{"requests":%d,"period":"month"}}}]}`, requests)
+}
+
+// versioned returns a document with a version.
+func versioned(version int64, document string) string {
+	return fmt.Sprintf(`{"version":%d,%s`, version, document[1:])
 }
 
 func charges(e *lambdahttp.Environment, user string) []limiter.Charge {
@@ -259,4 +273,42 @@ func TestConfig_rules_firstDeployment(t *testing.T) {
 	want("after", 1, 1, 5, noon.Unix())
 	s.start(monthly(1000), 0)
 	want("new environment that has not read the table", 100, 1, 5, 0)
+}
+
+// A change of the source decides for callers that were counted before if its version is above the previous one. A
+// deployment publishes above the version of its document, with which the functions of an earlier deployment counted.
+// A document in AppConfig needs such a version, and the table gets it with a publication.
+func TestConfig_rules_changedSource(t *testing.T) {
+	s := newSite(t, contract.StoreDynamoDB)
+	variables, user, ahead := slices.Clip(s.variables), rand.Text(), noon.Add(12*time.Hour).Unix()
+	for i, step := range []struct {
+		name        string
+		from        func(*site)
+		now         time.Time
+		appConfig   int64 // version of the document in AppConfig, less 1
+		own         int64 // version in the document
+		limit, want int64 // capacity
+	}{
+		{"bundle whose version is ahead of the clock", func(s *site) { s.published = func(string) {} }, noon, 0, ahead, 10, 10},
+		{"deployment", (*site).fromDeployment, noon.Add(time.Minute), 0, ahead, 20, 20},
+		{"AppConfig, with a low version", (*site).fromAppConfig, noon.Add(time.Hour), 7, 0, 30, 20},
+		{"AppConfig, with a version above that of the deployment", (*site).fromAppConfig, noon.Add(time.Hour), ahead + 1, 0, 30, 30},
+		{"table", (*site).fromTable, noon.Add(24 * time.Hour), 0, 0, 40, 40},
+		{"deployment again", (*site).fromDeployment, noon.Add(25 * time.Hour), 0, 0, 50, 50},
+	} {
+		s.variables, s.environments, s.now, s.appConfig = variables, nil, step.now, step.appConfig
+		document := monthly(step.limit)
+		if step.own != 0 {
+			document = versioned(step.own, document)
+		}
+		step.from(s)
+		s.published(document)
+		s.start(document, 0)
+		if err := s.environments[0].Rules.Refresh(t.Context(), s.now); err != nil {
+			t.Fatal(err)
+		}
+		if admitted, capacity := s.use(user, 1); admitted != 1 || capacity != step.want {
+			t.Errorf("%d, %s: got %d admitted by a capacity of %d, want 1 by %d", i, step.name, admitted, capacity, step.want)
+		}
+	}
 }

@@ -1,4 +1,4 @@
-// Command publisher publishes the rules document of a stack at every deployment and rollback.
+// Command publisher publishes the rules document of a stack when a deployment or its rollback changes it.
 package main
 
 import "github.com/weir-limits/weir/functions/boot"

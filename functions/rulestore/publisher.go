@@ -3,8 +3,11 @@ package rulestore
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -19,20 +22,39 @@ import (
 )
 
 // Publisher publishes the document of a stack. CloudFormation invokes it when the document changes, also in
-// the rollback of an update. Every publication gets a higher version than all before, so that the document
-// of a rollback also decides for callers that were counted under the rejected document.
+// the rollback of an update. Every publication gets a higher version than all before and than the document's own, so
+// that the document of a rollback also decides for callers that were counted under the rejected document, and a
+// deployed document for callers that were counted under the same document in a bundle.
 type Publisher struct {
 	API   records.Writer
 	Clock func() time.Time
 }
 
-// publications bounds the attempts of one publication. More than two are needed only if another
-// publication runs at the same time.
+// publications bounds the attempts of one publication. The first fails if the table has a document. More than two
+// are needed only if another publication runs at the same time.
 const publications = 5
+
+// These are the attributes of the item that describe the events that published.
+const (
+	eventsAttribute = "events" // ids of the last events
+	sentAttribute   = "sent"   // time of the last event, in Unix seconds
+)
+
+// keptEvents is the number of ids in the item. It only matters for events without a time.
+const keptEvents = 10
+
+// publication is the change that an event requests.
+type publication struct {
+	version    Version // with the lowest number that it can get
+	compressed []byte
+	event      string // id of the event, or ""
+	sent       int64  // time of the event in Unix seconds, or 0 if it is unknown
+}
 
 // Publish is a cfn.CustomResourceFunction. The resource has the properties contract.PropertyTable,
 // PropertyNamespace and PropertyDocument. Its deletion changes nothing, because functions outside the stack
-// may use the document.
+// may use the document. Lambda can repeat events, and deliver them late: a repeated event changes nothing and
+// succeeds, and an event that is older than the last publication fails. Otherwise an event could undo a rollback.
 func (p *Publisher) Publish(ctx context.Context, e cfn.Event) (id string, _ map[string]any, err error) {
 	if e.RequestType == cfn.RequestDelete {
 		return e.PhysicalResourceID, nil, nil
@@ -42,46 +64,109 @@ func (p *Publisher) Publish(ctx context.Context, e cfn.Event) (id string, _ map[
 		return s
 	}
 	id = contract.DeployedRulesKey(property(contract.PropertyNamespace))
-	compressed, err := base64.StdEncoding.DecodeString(property(contract.PropertyDocument))
+	n, err := p.publication(e, property(contract.PropertyDocument))
 	if err != nil {
 		return id, nil, fmt.Errorf("%s: %w", contract.PropertyDocument, err)
 	}
-	document, err := expand(compressed)
-	if err != nil {
-		return id, nil, fmt.Errorf("%s: %w", contract.PropertyDocument, err)
-	}
-	now := p.Clock()
-	v := Version{Version: now.Unix(), Published: now, Bytes: len(document)}
+	var previous records.Item
 	for range publications {
-		newest, err := p.put(ctx, property(contract.PropertyTable), id, v, compressed)
-		if err != nil || newest == 0 {
+		it, err := n.after(previous, id)
+		if err != nil || it == nil {
 			return id, nil, err
 		}
-		v.Version = newest + 1
+		var written bool
+		if previous, written, err = p.put(ctx, property(contract.PropertyTable), it, previous); err != nil || written {
+			return id, nil, err
+		}
 	}
 	return id, nil, fmt.Errorf("records table: item %s: %w", id, ErrConflict)
 }
 
-// put writes version v unless the table has the same or a higher version. It returns that version, or 0 if
-// it wrote v.
-func (p *Publisher) put(ctx context.Context, table, key string, v Version, compressed []byte) (newest int64, err error) {
-	if v.Version > limiter.MaxVersion {
-		return 0, fmt.Errorf("version: got %d, want at most %d", v.Version, int64(limiter.MaxVersion))
+func (p *Publisher) publication(e cfn.Event, packed string) (n publication, err error) {
+	if n.compressed, err = base64.StdEncoding.DecodeString(packed); err != nil {
+		return n, err
 	}
-	it := v.item(key, compressed)
-	_, err = p.API.PutItem(ctx, &dynamodb.PutItemInput{
-		TableName: &table, Item: it,
-		ConditionExpression:                 aws.String("attribute_not_exists(#version) OR #version < :version"),
-		ExpressionAttributeNames:            map[string]string{"#version": versionAttribute},
-		ExpressionAttributeValues:           records.Item{":version": &types.AttributeValueMemberN{Value: strconv.FormatInt(v.Version, 10)}},
-		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
-	})
+	document, err := expand(n.compressed)
+	if err != nil {
+		return n, err
+	}
+	var own struct{ Version int64 }
+	_ = json.Unmarshal(document, &own) // functions reject a document with mistakes, and report them
+	now := p.Clock()
+	n.version = Version{Version: max(now.Unix(), own.Version+1), Published: now, Bytes: len(document)}
+	n.event, n.sent = e.RequestID, sentAt(e.ResponseURL, now)
+	return n, nil
+}
+
+// sentAt returns when CloudFormation signed the URL of an event, in Unix seconds, or 0 if the URL does not contain
+// this time. The time is at most now, so that no event can reject all later ones.
+func sentAt(address string, now time.Time) int64 {
+	u, err := url.Parse(address)
+	if err != nil {
+		return 0
+	}
+	sent, err := time.Parse("20060102T150405Z", u.Query().Get("X-Amz-Date"))
+	if err != nil {
+		return 0
+	}
+	return min(sent.Unix(), now.Unix())
+}
+
+// after returns the item that replaces previous. It returns nil if the event has published before.
+func (n publication) after(previous records.Item, key string) (records.Item, error) {
+	v, sent, events := n.version, n.sent, []types.AttributeValue(nil)
+	if len(previous) > 0 {
+		last, err := parseVersion(previous)
+		if err != nil {
+			return nil, err
+		}
+		v.Version = max(v.Version, last.Version+1)
+		if list, ok := previous[eventsAttribute].(*types.AttributeValueMemberL); ok {
+			events = list.Value
+		}
+		if slices.ContainsFunc(events, func(id types.AttributeValue) bool {
+			s, ok := id.(*types.AttributeValueMemberS)
+			return ok && s.Value == n.event
+		}) {
+			return nil, nil
+		}
+		newest := int64(0)
+		if s, ok := previous[sentAttribute].(*types.AttributeValueMemberN); ok {
+			newest, _ = strconv.ParseInt(s.Value, 10, 64)
+		}
+		if n.sent != 0 && n.sent < newest {
+			return nil, fmt.Errorf("event: got one of %d, want one of %d or later, in Unix seconds, because version %d is newer; nothing was changed", n.sent, newest, last.Version)
+		}
+		sent = max(sent, newest)
+	}
+	if v.Version > limiter.MaxVersion {
+		return nil, fmt.Errorf("version: got %d, want at most %d", v.Version, int64(limiter.MaxVersion))
+	}
+	it := v.item(key, n.compressed)
+	if n.event != "" {
+		events = append(events[max(0, len(events)-keptEvents+1):], &types.AttributeValueMemberS{Value: n.event})
+	}
+	it[eventsAttribute] = &types.AttributeValueMemberL{Value: events}
+	it[sentAttribute] = &types.AttributeValueMemberN{Value: strconv.FormatInt(sent, 10)}
+	return it, nil
+}
+
+// put replaces previous, which is empty if there is no item. If the table has another item, put writes nothing and
+// returns that item.
+func (p *Publisher) put(ctx context.Context, table string, it, previous records.Item) (existing records.Item, written bool, err error) {
+	in := &dynamodb.PutItemInput{
+		TableName: &table, Item: it, ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+		ConditionExpression: aws.String("attribute_not_exists(#version)"), ExpressionAttributeNames: map[string]string{"#version": versionAttribute},
+	}
+	if len(previous) > 0 {
+		in.ConditionExpression, in.ExpressionAttributeValues = aws.String("#version = :previous"), records.Item{":previous": previous[versionAttribute]}
+	}
+	_, err = p.API.PutItem(ctx, in)
 	if exists, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
-		stored, err := parseVersion(exists.Item)
-		return stored.Version, err
+		return exists.Item, false, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("records table: %w", err)
+		return nil, false, fmt.Errorf("records table: %w", err)
 	}
-	return 0, nil
+	return nil, true, nil
 }

@@ -3,6 +3,7 @@ package rulestore_test
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/base64"
 	"errors"
 	"io"
@@ -104,5 +105,93 @@ func TestPublisher(t *testing.T) {
 	table = "weir-test-none"
 	if err := publish(cfn.RequestUpdate, "test", packed("a")); err == nil || !strings.HasPrefix(err.Error(), "records table: ") {
 		t.Errorf("no table: got error %v, want one of the records table", err)
+	}
+}
+
+// Lambda can repeat an event, and deliver one late. A repeated event succeeds and an older one fails, and neither
+// publishes anything. A time in the future has no effect on later events.
+func TestPublisher_Publish_repeated(t *testing.T) {
+	client, table := recordstest.Table(t, nil)
+	source := rulestore.NewDeployedSource(records.NewTable(client, table), "test")
+	now := noon
+	p := &rulestore.Publisher{API: client, Clock: func() time.Time { return now }}
+	signed := func(after time.Duration) string {
+		return noon.Add(after).Format("https://answers.example/?X-Amz-Date=20060102T150405Z&X-Amz-Signature=secret")
+	}
+	for i, c := range []struct {
+		request, url, document string
+		in                     string // document in force afterwards
+		fails                  bool
+	}{
+		{"r1", signed(0), "good", "good", false},
+		{"r2", signed(10 * time.Second), "bad", "bad", false},
+		{"r3", signed(20 * time.Second), "good", "good", false},
+		{"r2", signed(10 * time.Second), "bad", "good", false},
+		{"late", signed(19 * time.Second), "bad", "good", true},
+		{"same second", signed(20 * time.Second), "next", "next", false},
+		{"s1", "", "good", "good", false},
+		{"s2", ":", "bad", "bad", false},
+		{"s3", "https://answers.example/?X-Amz-Date=today", "good", "good", false},
+		{"s2", "", "bad", "good", false},
+		{"late", signed(19 * time.Second), "bad", "good", true},
+		{"future", signed(1000 * time.Hour), "next", "next", false},
+		{"after it", signed(12*time.Minute + 30*time.Second), "good", "good", false},
+		{"", "", "next", "next", false},
+		{"", "", "good", "good", false},
+	} {
+		now = noon.Add(time.Duration(i+1) * time.Minute)
+		before, _ := source.Document(ctx)
+		_, _, err := p.Publish(ctx, cfn.Event{RequestType: cfn.RequestUpdate, RequestID: c.request, ResponseURL: c.url, ResourceProperties: map[string]any{
+			contract.PropertyTable: table, contract.PropertyNamespace: "test", contract.PropertyDocument: base64.StdEncoding.EncodeToString(gzipped(t, c.document)),
+		}})
+		if (err != nil) != c.fails || err != nil && (!strings.HasPrefix(err.Error(), "event: got one of ") || strings.Contains(err.Error(), "secret")) {
+			t.Errorf("%d, %s: got error %v, want one: %t", i, c.request, err, c.fails)
+		}
+		d, err := source.Document(ctx)
+		if err != nil || string(d.Content) != c.in || (d.Version > before.Version) != (string(before.Content) != c.in) {
+			t.Errorf("%d, %s: got %s of version %d after version %d, error %v, want %s", i, c.request, d.Content, d.Version, before.Version, err, c.in)
+		}
+	}
+	for i := range 100 {
+		if _, _, err := p.Publish(ctx, cfn.Event{RequestID: strconv.Itoa(i), ResourceProperties: map[string]any{
+			contract.PropertyTable: table, contract.PropertyNamespace: "test", contract.PropertyDocument: base64.StdEncoding.EncodeToString(gzipped(t, "good")),
+		}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	it, err := records.GetConsistent(ctx, client, table, contract.DeployedRulesKey("test"))
+	if events, _ := it["events"].(*types.AttributeValueMemberL); err != nil || events == nil || len(events.Value) != 10 {
+		t.Errorf("events in the item: got %+v, error %v, want the last 10", events, err)
+	}
+}
+
+// writer is a records.Writer.
+type writer func(*dynamodb.PutItemInput) error
+
+func (w writer) PutItem(_ context.Context, in *dynamodb.PutItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
+	return nil, w(in)
+}
+
+// A publication never overwrites one that it has not read. It starts again if the item was deleted meanwhile.
+func TestPublisher_Publish_concurrent(t *testing.T) {
+	var conditions []string
+	p := &rulestore.Publisher{Clock: func() time.Time { return noon }, API: writer(func(in *dynamodb.PutItemInput) error {
+		conditions = append(conditions, *in.ConditionExpression)
+		switch len(conditions) {
+		case 1:
+			return &types.ConditionalCheckFailedException{Item: records.Item{"version": &types.AttributeValueMemberN{Value: "5"}}}
+		case 2:
+			return &types.ConditionalCheckFailedException{}
+		}
+		return nil
+	})}
+	e := cfn.Event{RequestID: "r", ResourceProperties: map[string]any{contract.PropertyDocument: base64.StdEncoding.EncodeToString(gzipped(t, "a"))}}
+	const none = "attribute_not_exists(#version)"
+	if _, _, err := p.Publish(ctx, e); err != nil || !slices.Equal(conditions, []string{none, "#version = :previous", none}) {
+		t.Errorf("got the conditions %q, error %v, want one of no item, of the read item, and of no item", conditions, err)
+	}
+	p.API = writer(func(*dynamodb.PutItemInput) error { return &types.ConditionalCheckFailedException{} })
+	if _, _, err := p.Publish(ctx, e); !errors.Is(err, rulestore.ErrConflict) {
+		t.Errorf("always another item: got error %v, want ErrConflict", err)
 	}
 }
