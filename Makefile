@@ -200,7 +200,7 @@ bootstrap: functions infra/node_modules ## Prepare an AWS account and region for
 	@$(CDK) bootstrap $(SETTINGS)
 
 golden: .bin/weir-tools ## Write the templates in infra/golden again; make run loads them
-	@go test -count=1 -run TestGolden ./infra/stack -args -update
+	@go test -trimpath -vet=off -count=1 -run TestGolden ./infra/stack -args -update
 	@WEIR_REQUIRE=tools .bin/weir-tools with --install tools -- sh -c '"$$WEIR_TOOLS/python" infra/tools/create_only.py "$$@"' - $(TEMPLATES) > infra/stack/testdata/create-only.new
 	@mv infra/stack/testdata/create-only.new infra/stack/testdata/create-only.json
 
