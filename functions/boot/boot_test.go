@@ -46,8 +46,8 @@ func TestLoad(t *testing.T) {
 	if err != nil || c.Store != "dynamodb" || c.IPv6Bits != 64 || c.DynamoDBEndpoint != "" || len(c.JWTAlgorithms) != 1 || c.JWTAlgorithms[0] != "RS256" {
 		t.Errorf("defaults: got %+v, %v; want dynamodb, /64 networks and RS256", c, err)
 	}
-	c, err = boot.Load(lookup("NAMESPACE=dev", "STORE=memory", "STORE_TIMEOUT=999ms", "BASE_PATH=/a/v1.x, /$-_.+!*'()", "CORS_ORIGINS=https://a.example:8443, http://localhost:3000,http://[::1]"))
-	if err != nil || len(c.CORSOrigins) != 3 || c.CORSOrigins[1] != "http://localhost:3000" || c.Timeout != 999*time.Millisecond || !slices.Equal(c.BasePaths, []string{"/a/v1.x", "/$-_.+!*'()"}) {
+	c, err = boot.Load(lookup("NAMESPACE=dev", "STORE=memory", "STORE_TIMEOUT=999ms", "BASE_PATH=/a/v1.x, /$-_.+!*'(),/", "CORS_ORIGINS=https://a.example:8443, http://localhost:3000,http://[::1]"))
+	if err != nil || len(c.CORSOrigins) != 3 || c.CORSOrigins[1] != "http://localhost:3000" || c.Timeout != 999*time.Millisecond || !slices.Equal(c.BasePaths, []string{"/a/v1.x", "/$-_.+!*'()", "/"}) {
 		t.Errorf("largest allowed values: got %+v, %v; want a timeout of 999ms, 2 base paths and 3 CORS origins", c, err)
 	}
 	for _, bad := range []struct {
@@ -70,6 +70,7 @@ func TestLoad(t *testing.T) {
 			"REDIS_CLUSTER: got false, want true with REDIS_IAM_USER; a serverless cache is a cluster\nREDIS_URL: no TLS (want rediss:// with REDIS_IAM_USER); a login by IAM needs TLS\n" +
 			"REDIS_URL: user or password (want neither with REDIS_IAM_USER)"},
 		{[]string{"NAMESPACE=a", "STORE=memory", "BASE_PATH=v1/"}, badBasePath("v1/")},
+		{[]string{"NAMESPACE=a", "STORE=memory", "BASE_PATH=//"}, badBasePath("//")},
 		{[]string{"NAMESPACE=a", "STORE=memory", "BASE_PATH=/.."}, badBasePath("/..")},
 		{[]string{"NAMESPACE=a", "STORE=memory", "BASE_PATH=/a/../b"}, badBasePath("/a/../b")},
 		{[]string{"NAMESPACE=a", "STORE=memory", "BASE_PATH=/./a"}, badBasePath("/./a")},

@@ -55,7 +55,7 @@ type Config struct {
 	// that a request does not wait. MaxDelay also bounds the depth of every leaky bucket. If the turn
 	// comes later than httplimit.AnswerTime before the timeout of the function, the answer is 503 at once.
 	MaxDelay time.Duration `env:"MAX_DELAY"`
-	// BasePaths are the paths that custom domains of the API add before every path.
+	// BasePaths are the paths that custom domains of the API add before every path. "/" means that one adds none.
 	BasePaths []string `env:"BASE_PATH"`
 	// CORSOrigins are the origins whose pages may read answers. The only element * means every
 	// origin. Empty means no origin.
@@ -126,7 +126,7 @@ type Config struct {
 var (
 	validCache    = pattern(`^[a-z][a-z0-9-]{0,39}$`)
 	validOrigin   = pattern(`^(https://[A-Za-z0-9.-]+|http://(localhost|127\.0\.0\.1|\[::1\]))(:[0-9]{1,5})?$`)
-	validBasePath = pattern(`^(/[A-Za-z0-9$_.~+!*'()-]+)+$`) // the characters of API Gateway's base paths
+	validBasePath = pattern(`^(/|(/[A-Za-z0-9$_.~+!*'()-]+)+)$`) // the characters of API Gateway's base paths
 	validHeader   = pattern(`^[A-Za-z0-9!#$%&'*+.^_|~-]{1,64}$`)
 )
 

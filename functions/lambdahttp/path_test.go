@@ -93,7 +93,37 @@ func TestLayer_domainName(t *testing.T) {
 	}
 }
 
-// Several custom domains can add base paths. The longest one is removed, for the rules and for the router. The
+// Domain A maps v1 and domain B v1/eu to one API, and another domain has no base path. A request that each of them can
+// mean is charged by the rules of all its paths, and is exempt only if all are.
+func TestBasePaths_overlapping(t *testing.T) {
+	const document = `{"rules":[
+		{"endpoint":"/eu/orders","limits":{"*":{"name":"eu","requests":5,"window":"1m"}}},
+		{"endpoint":"/v1/orders","limits":{"*":{"name":"own","requests":6,"window":"1m"}}},
+		{"endpoint":"*","limits":{"*":{"name":"all","requests":60,"window":"1m"}}}],"exempt":[{"endpoint":"/health"}]}`
+	for _, c := range []struct {
+		path, basePaths string
+		want            int // admitted of 200
+	}{
+		{"/v1/eu/orders", "/v1 /v1/eu", 5}, {"/v1/eu/health", "/v1 /v1/eu", 60}, {"/v1/health", "/v1 /v1/eu", 200}, {"/v1/eu/orders", "/v1", 5}, {"/v1/eu/health", "/v1/eu", 200},
+		{"/v1/orders", "/v1", 60}, {"/v1/orders", "/v1 /", 6}, {"/v1/health", "/v1 /", 60}, {"/health", "/v1 /", 200},
+	} {
+		e, admitted := limitedBy(t, document), 0
+		e.BasePaths = strings.Fields(c.basePaths)
+		event := edited(t, "rest-authorizer-anonymous.json", func(e map[string]any) {
+			e["path"], e["requestContext"].(map[string]any)["domainName"] = c.path, "api.example.com"
+		})
+		for range 200 {
+			if p, err := authorize(t, e, event); err == nil && effect(p) == "Allow" {
+				admitted++
+			}
+		}
+		if admitted != c.want {
+			t.Errorf("%s with %s: got %d of 200 requests admitted, want %d", c.path, c.basePaths, admitted, c.want)
+		}
+	}
+}
+
+// Several custom domains can add base paths. The rules match, and the router gets the path without the longest one. The
 // metric Unmatched counts a request with a base path that BASE_PATH lacks.
 func TestBasePaths(t *testing.T) {
 	for path, want := range map[string]struct {

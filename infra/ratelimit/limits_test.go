@@ -317,13 +317,12 @@ func newDomain(scope awscdk.Stack) awsapigateway.DomainName {
 	return awsapigateway.NewDomainName(scope, jsii.String("Domain"), &awsapigateway.DomainNameProps{DomainName: jsii.String("api.example"), Certificate: certificate})
 }
 
-// Several custom domains can add paths, if BASE_PATH lists them.
+// A domain can add paths, if BASE_PATH lists them, and none. If another domain adds one, the list must have / too.
 func TestLimits_Attach_basePaths(t *testing.T) {
 	app, stack, api := newAPI(t)
 	p := props(t)
-	p.Variables = map[string]string{"BASE_PATH": "/v1, /orders/v2"}
+	p.Variables = map[string]string{"BASE_PATH": "/orders/v2"}
 	ratelimit.NewLimits(stack, jsii.String("Limits"), p).Attach(api)
-	newMapping(stack, api, "v1")
 	domain := newDomain(stack)
 	domain.AddApiMapping(api.DeploymentStage(), &awsapigateway.ApiMappingOptions{BasePath: jsii.String("orders/v2")})
 	domain.AddApiMapping(api.DeploymentStage(), nil)
@@ -331,6 +330,19 @@ func TestLimits_Attach_basePaths(t *testing.T) {
 	other.Root().AddMethod(jsii.String("GET"), nil, nil)
 	domain.AddApiMapping(other.DeploymentStage(), &awsapigateway.ApiMappingOptions{BasePath: jsii.String("other")})
 	app.Synth(nil)
+
+	for list, want := range map[string]string{"/v1, /orders/v2": `adds no path, but the list LimitsProps.Variables["BASE_PATH"] has paths of other domains (got "/v1, /orders/v2"); add / to the list`, "/v1,/, /orders/v2": ""} {
+		app, stack, api := newAPI(t)
+		p.Variables = map[string]string{"BASE_PATH": list}
+		ratelimit.NewLimits(stack, jsii.String("Limits"), p).Attach(api)
+		newMapping(stack, api, "v1")
+		domain := newDomain(stack)
+		domain.AddApiMapping(api.DeploymentStage(), &awsapigateway.ApiMappingOptions{BasePath: jsii.String("orders/v2")})
+		domain.AddApiMapping(api.DeploymentStage(), nil)
+		if got := panicked(func() { app.Synth(nil) }); (want == "") != (got == "") || !strings.Contains(got, want) {
+			t.Errorf("%s: got %q, want %q", list, got, want)
+		}
+	}
 }
 
 // If Attach is called with methods, it limits only these.

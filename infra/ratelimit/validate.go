@@ -36,11 +36,11 @@ func (v *validator) Validate() *[]*string {
 		case awsapigateway.CfnGatewayResponse:
 			w.response(c)
 		case awsapigateway.CfnBasePathMapping:
-			w.basePath(c, c.RestApiId(), c.BasePath())
+			w.addMapping(c, c.DomainName(), c.RestApiId(), c.BasePath())
 		case awsapigateway.CfnBasePathMappingV2:
-			w.basePath(c, c.RestApiId(), c.BasePath())
+			w.addMapping(c, c.DomainNameArn(), c.RestApiId(), c.BasePath())
 		case awsapigatewayv2.CfnApiMapping:
-			w.basePath(c, c.ApiId(), c.ApiMappingKey())
+			w.addMapping(c, c.DomainName(), c.ApiId(), c.ApiMappingKey())
 		case awscloudwatch.CfnInsightRule:
 			w.namespace(c)
 		}
@@ -50,6 +50,7 @@ func (v *validator) Validate() *[]*string {
 			w.problem("%s: got no method of the API that this app can limit, want at least one", *a.api.Node().Path())
 		}
 	}
+	w.basePaths()
 	for _, problem := range slices.Concat(v.limits.layeredMistakes(), v.limits.logMistakes()) {
 		w.problem("%s", problem)
 	}
@@ -61,6 +62,7 @@ type validation struct {
 	limits    *Limits
 	responses map[string]bool     // gateway responses found so far; key: path of the API and type of the response
 	methods   map[*attachment]int // number of limited methods of each API
+	mappings  []mapping
 	problems  []*string
 }
 
@@ -202,16 +204,40 @@ func (v *validation) addResponse(a *attachment, kind string) {
 	v.responses[key] = true
 }
 
-// basePath reports a mapping of a custom domain that adds a path in front of the API, unless BASE_PATH makes
-// the functions remove it. With the added path, no rule would match. The mapping can be in another stack than
-// the API.
-func (v *validation) basePath(mapping constructs.IConstruct, api, path *string) {
-	attached := api != nil && slices.ContainsFunc(v.limits.attached, func(a *attachment) bool { return *a.api.RestApiId() == *api })
-	if !attached || path == nil || *path == "" || *path == "(none)" {
+// mapping maps a custom domain to an attached API.
+type mapping struct {
+	construct, domain string
+	path              string // that the domain adds before the API's paths; "/" adds none
+}
+
+// addMapping adds a mapping, which can be in another stack than the API.
+func (v *validation) addMapping(c constructs.IConstruct, domain, api, path *string) {
+	if api == nil || !slices.ContainsFunc(v.limits.attached, func(a *attachment) bool { return *a.api.RestApiId() == *api }) {
 		return
 	}
-	got, want := v.limits.props.Variables[contract.VariableBasePath], "/"+*path
-	if !slices.ContainsFunc(strings.Split(got, ","), func(known string) bool { return strings.TrimSpace(known) == want }) {
-		v.problem("%s adds %s before every path, so no rule would match; add it to the list LimitsProps.Variables[%q] (got %q)", *mapping.Node().Path(), want, contract.VariableBasePath, got)
+	m := mapping{*c.Node().Path(), resolved(c, domain), "/"}
+	if path != nil && *path != "(none)" {
+		m.path += *path
+	}
+	v.mappings = append(v.mappings, m)
+}
+
+// basePaths reports mappings whose path BASE_PATH lacks. The functions would match the rules with that path. They do
+// not know the mappings of a domain, so a mapping that adds no path must be in the list if the list has a path that the
+// same domain does not map.
+func (v *validation) basePaths() {
+	list := v.limits.props.Variables[contract.VariableBasePath]
+	known := strings.FieldsFunc(list, func(c rune) bool { return c == ',' || c == ' ' })
+	for _, m := range v.mappings {
+		elsewhere := slices.ContainsFunc(known, func(path string) bool {
+			return !slices.ContainsFunc(v.mappings, func(o mapping) bool { return o.domain == m.domain && o.path == path })
+		})
+		switch {
+		case slices.Contains(known, m.path), m.path == "/" && !elsewhere:
+		case m.path == "/":
+			v.problem("%s adds no path, but the list LimitsProps.Variables[%q] has paths of other domains (got %q); add / to the list", m.construct, contract.VariableBasePath, list)
+		default:
+			v.problem("%s adds %s before every path, so no rule would match; add it to the list LimitsProps.Variables[%q] (got %q)", m.construct, m.path, contract.VariableBasePath, list)
+		}
 	}
 }

@@ -161,7 +161,7 @@ func TestTemplate_parameters(t *testing.T) {
 			"": true, "*": true, "https://app.example": true, "http://localhost:3000": true, "https://app.example/": false, "http://app.example": false,
 			"https://a.example,https://b.example": false, "app.example": false,
 		},
-		"BasePath":            {"": true, "/v1": true, "/a.b/c": true, "v1": false, "/": false, "/v1/": false, "/..": false, "/a/../b": false, "/v1,/a/b+c": true, "/v1,": false, "/v1, /v2": false, "/v1,v2": false},
+		"BasePath":            {"": true, "/v1": true, "/a.b/c": true, "v1": false, "/": true, "/v1,/": true, "//": false, "/v1/": false, "/..": false, "/a/../b": false, "/v1,/a/b+c": true, "/v1,": false, "/v1, /v2": false, "/v1,v2": false},
 		"SubnetIds":           {"": true, "subnet-0a,subnet-1b": true, "subnet-0a,subnet-1b,subnet-2c": true, "subnet-0a": false, "subnet-0a, subnet-1b": false, "subnet-0,subnet-1,subnet-2,subnet-3": false},
 		"SecurityGroupId":     {"": true, "sg-0a": true, "sg-0a,sg-1b": false},
 		"VpcId":               {"": true, "vpc-0a": true, "subnet-0a": false},

@@ -253,9 +253,9 @@ func (s *stack) newParameters() {
 		Default: empty, AllowedPattern: jsii.String(`(\*|(https://[A-Za-z0-9.-]+|http://(localhost|127\.0\.0\.1|\[::1\]))(:[0-9]{1,5})?)?`),
 		ConstraintDescription: jsii.String("empty, *, or one https origin without a path"),
 	})
-	const basePath = "(/[A-Za-z0-9$_~+!*'()-][A-Za-z0-9$_.~+!*'()-]*)+"
-	s.basePath = add("BasePath", "The paths that custom domains add before every path, such as /v1,/orders/v2. Empty means none.", awscdk.CfnParameterProps{
-		Default: empty, AllowedPattern: jsii.String("(" + basePath + "(," + basePath + ")*)?"), ConstraintDescription: jsii.String("empty, or paths such as /v1 that do not end with /, separated by commas without spaces"),
+	const basePath = "(/|(/[A-Za-z0-9$_~+!*'()-][A-Za-z0-9$_.~+!*'()-]*)+)"
+	s.basePath = add("BasePath", "The paths that custom domains add before every path, such as /v1,/orders/v2, and / for a domain that adds none beside them. Empty means none.", awscdk.CfnParameterProps{
+		Default: empty, AllowedPattern: jsii.String("(" + basePath + "(," + basePath + ")*)?"), ConstraintDescription: jsii.String("empty, or paths such as / or /v1, separated by commas without spaces"),
 	})
 	s.email = add("AlarmEmail", "The address that alarms notify. Empty means that no alarm notifies.", awscdk.CfnParameterProps{Default: empty})
 	s.accessLog = add("AccessLogGroup", "The log group of the REST API's access log, for the alarm authorizer-failed, and for limits that count failures, bytes or concurrent requests. Its lines are JSON with responseType, receipt, status and responseLength. Empty means none.", awscdk.CfnParameterProps{Default: empty})

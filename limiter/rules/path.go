@@ -2,6 +2,7 @@ package rules
 
 import (
 	"cmp"
+	"iter"
 	"net/url"
 	"slices"
 	"strings"
@@ -42,8 +43,9 @@ func URLPath(u *url.URL) Path {
 // String returns the path as the host delivers it.
 func (p Path) String() string { return cmp.Or(p.text, "/") }
 
-// Below returns p without the stage or base path that the host has added, such as "/v1". Each reading loses the
-// longest of the prefixes; see TrimPrefix. The prefixes are plain; see Plain.
+// Below returns p without the stage or base path that the host has added, such as "/v1". The host can have added
+// each of the prefixes with which a path begins, because domains have different mappings, so there is a reading
+// without each of them. The prefix "/" is that of a domain that adds nothing. The prefixes are plain; see Plain.
 func (p Path) Below(prefixes []string) Path {
 	p.prefixes = prefixes
 	return p
@@ -109,13 +111,17 @@ type reading struct {
 // nine: the segments are not decoded, decoded after the path is split, or decoded before; and empty segments
 // are kept, kept except at the end, or dropped. IgnoreSuffix doubles this number. White space, ? and #, which only a
 // path that the host has decoded should have, can add this number twice: a back end may parse the path as a URL
-// once more, which ends at ? or # unless the back end encodes them. ok is false if the path is malformed: it has a
-// dot segment in some reading, or a % without two hexadecimal digits after it.
+// once more, which ends at ? or # unless the back end encodes them. There are as many for each prefix with which the
+// path begins; see Below. ok is false if the path is malformed: it has a dot segment in some reading, or a % without
+// two hexadecimal digits after it.
 //
 // In a reading, %2F is a slash within a segment that is decoded after the split.
 func (s *spelling) readings(dst []reading, p Path) (readings []reading, ok bool) {
 	if s.isPlain(p.text) {
-		return append(dst, reading{path: TrimPrefix(p.text, p.prefixes)}), true
+		for path := range below(p.text, p.prefixes) {
+			dst = appendNew(dst, reading{path: path})
+		}
+		return dst, true
 	}
 	text := "/" + strings.TrimPrefix(p.text, "/")
 	if dst, ok = s.read(dst, text, p); !ok || !strings.ContainsFunc(text, notInURL) {
@@ -141,13 +147,14 @@ func (s *spelling) read(dst []reading, text string, p Path) (readings []reading,
 	segments, _ := decode(raw, true)
 	for i, decoded := range [...]string{raw, segments, whole} {
 		for _, path := range [...]string{decoded, strings.TrimSuffix(decoded, "/"), joined(decoded)} {
-			path = TrimPrefix(path, p.prefixes)
-			if s.IgnoreCase {
-				path = strings.ToLower(path)
-			}
-			dst = appendNew(dst, reading{path, i == 0})
-			if s.IgnoreSuffix {
-				dst = appendNew(dst, reading{withoutSuffix(path), i == 0})
+			for path := range below(path, p.prefixes) {
+				if s.IgnoreCase {
+					path = strings.ToLower(path)
+				}
+				dst = appendNew(dst, reading{path, i == 0})
+				if s.IgnoreSuffix {
+					dst = appendNew(dst, reading{withoutSuffix(path), i == 0})
+				}
 			}
 		}
 	}
@@ -175,16 +182,36 @@ func (r *reading) segment(i int) (segment string) {
 	return segment
 }
 
-// TrimPrefix returns a path without the longest of the prefixes, as API Gateway chooses the mapping of a custom
-// domain. A path has only prefixes of whole segments: /v10 does not have the prefix /v1.
+// TrimPrefix returns a path without the longest of the prefixes, for a router, which can have only one reading. API
+// Gateway chooses the mapping of a custom domain in this way.
 func TrimPrefix(path string, prefixes []string) string {
-	longest := 0
-	for _, prefix := range prefixes {
-		if rest, ok := strings.CutPrefix(path, prefix); ok && (rest == "" || rest[0] == '/') {
-			longest = max(longest, len(prefix))
+	shortest := cmp.Or(path, "/")
+	for rest := range below(path, prefixes) {
+		if len(rest) < len(shortest) {
+			shortest = rest
 		}
 	}
-	return cmp.Or(path[longest:], "/")
+	return shortest
+}
+
+// below returns a path without each prefix with which it begins, or the path itself if there is none. A path begins
+// only with whole segments: /v10 does not begin with /v1.
+func below(path string, prefixes []string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		none := true
+		for _, prefix := range prefixes {
+			rest, ok := strings.CutPrefix(path, strings.TrimSuffix(prefix, "/"))
+			if !ok || rest != "" && rest[0] != '/' {
+				continue
+			}
+			if none = false; !yield(cmp.Or(rest, "/")) {
+				return
+			}
+		}
+		if none {
+			yield(cmp.Or(path, "/"))
+		}
+	}
 }
 
 // withoutSuffix returns a path without the format suffix of its last segment, such as .json.

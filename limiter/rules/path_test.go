@@ -87,15 +87,24 @@ func TestPath_Below(t *testing.T) {
 	}
 }
 
-// Of several prefixes, each reading loses the longest one that it has.
-func TestPath_Below_longest(t *testing.T) {
-	prefixes := []string{"/v1/e", "/v1/eu", "/orders/v2", "/v1"}
+// The host can have added each of several prefixes, so a path has a reading without each that it has. The prefix / is
+// that of a host that adds nothing.
+func TestPath_Below_several(t *testing.T) {
+	prefixes := []string{"/v1/e", "/v1/eu", "/orders/v2", "/v1", "/v0", "/"}
 	for path, want := range map[string][]string{
-		"/v1/a": {"/a"}, "/v1/eu/a": {"/a"}, "/v1/eu": {"/"}, "/v1/europe/a": {"/europe/a"}, "/v1/e/u": {"/u"}, "/orders/v2/a": {"/a"}, "/orders/a": {"/orders/a"}, "/orders/v22/a": {"/orders/v22/a"},
-		"/v1/orders/v2/a": {"/orders/v2/a"}, "/eu/a": {"/eu/a"}, "/v1//eu/a": {"//eu/a", "/a"}, "/v1/e%75/a": {"/e%75/a", "/a"}, "/a": {"/a"},
+		"/v1/a": {"/a"}, "/v1/eu/a": {"/a", "/eu/a"}, "/v1/eu": {"/", "/eu"}, "/v1/europe/a": {"/europe/a"}, "/v1/e/u": {"/u", "/e/u"}, "/orders/v2/a": {"/a"}, "/orders/a": {"/orders/a"}, "/orders/v22/a": {"/orders/v22/a"},
+		"/v1/orders/v2/a": {"/orders/v2/a"}, "/eu/a": {"/eu/a"}, "/v1//eu/a": {"//eu/a", "/a", "/eu/a"}, "/v1/e%75/a": {"/e%75/a", "/a", "/eu/a"}, "/a": {"/a"}, "/": {"/"}, "//": {"//", "/"},
 	} {
-		if got := read(t, "", rules.EncodedPath(path).Below(prefixes)); !slices.Equal(got, want) {
+		if got := read(t, "", rules.EncodedPath(path).Below(prefixes[:4])); !slices.Equal(got, want) {
 			t.Errorf("%q: got %q, want %q", path, got, want)
+		}
+		if got := rules.TrimPrefix(path, prefixes); got != rules.TrimPrefix(path, prefixes[:4]) || !strings.HasSuffix(got, want[0]) {
+			t.Errorf("%q: got %q without the longest prefix, want %q", path, got, want[0])
+		}
+	}
+	for path, want := range map[string][]string{"/v1/a": {"/a", "/v1/a"}, "/v1/eu": {"/", "/eu", "/v1/eu"}, "/v10/a": {"/v10/a"}, "/": {"/"}, "/v1/": {"/", "/v1/", "/v1"}} {
+		if got := read(t, "", rules.EncodedPath(path).Below(prefixes)); !slices.Equal(got, want) {
+			t.Errorf("%q, also without a base path: got %q, want %q", path, got, want)
 		}
 	}
 }
@@ -267,7 +276,7 @@ func TestRules_Select_plainAllocations(t *testing.T) {
 	for _, fields := range []string{"", everySetting} {
 		r := parse(t, `{`+fields+`"rules":[{"endpoint":"/a/{x}","limits":{"*":{"name":"x","requests":9,"window":"1m"}}},{"endpoint":"*","limits":{"*":{"name":"all","requests":9,"window":"1m","per":["client"]}}}],"exempt":[{"endpoint":"/health"}]}`)
 		charges := r.Charges(nil, "GET", rules.EncodedPath("/a/b"), alice)
-		basePaths := []string{"/v1"}
+		basePaths := []string{"/v1", "/v2", "/v1/eu"}
 		if n := testing.AllocsPerRun(100, func() {
 			r.Select(charges[:0], rules.Request{Method: "GET", Path: rules.EncodedPath("/v1/a/b").Below(basePaths), Caller: alice})
 		}); n != 0 || len(charges) != 2 {

@@ -85,7 +85,7 @@ func (s *Stack) webACL(ctx context.Context) (verify.Observation, error) {
 // the domain.
 func (s *Stack) domainMappings(ctx context.Context) (verify.Observation, error) {
 	mapped, problems := 0, []string(nil)
-	known := strings.Split(s.setting(contract.VariableBasePath), ",")
+	known := strings.FieldsFunc(s.setting(contract.VariableBasePath), func(c rune) bool { return c == ',' || c == ' ' })
 	for in := new(apigatewayv2.GetDomainNamesInput); ; {
 		domains, err := s.webs.GetDomainNames(ctx, in)
 		if err != nil {
@@ -97,10 +97,8 @@ func (s *Stack) domainMappings(ctx context.Context) (verify.Observation, error) 
 				return verify.Observation{}, err
 			}
 			mapped += len(paths)
-			for _, path := range paths {
-				if path != "" && !slices.Contains(known, "/"+path) {
-					problems = append(problems, fmt.Sprintf("domain %s: BASE_PATH is %q, want /%s among its paths; set it", aws.ToString(d.DomainName), s.setting(contract.VariableBasePath), path))
-				}
+			for _, path := range missing(known, paths) {
+				problems = append(problems, fmt.Sprintf("domain %s: BASE_PATH is %q, want /%s among its paths; set it", aws.ToString(d.DomainName), s.setting(contract.VariableBasePath), path))
 			}
 		}
 		if in.NextToken = domains.NextToken; in.NextToken == nil {
@@ -111,6 +109,18 @@ func (s *Stack) domainMappings(ctx context.Context) (verify.Observation, error) 
 		return skipped("no custom domain is mapped to an API of the stack"), nil
 	}
 	return verdict("the paths of all mappings in BASE_PATH", fmt.Sprintf("%d mappings", mapped), problems), nil
+}
+
+// missing returns the paths of one domain's mappings that the list of base paths lacks. The path "" must be there, as /,
+// only if the list has a path that the domain does not map: the functions would remove it.
+func missing(list, mapped []string) (paths []string) {
+	elsewhere := slices.ContainsFunc(list, func(path string) bool { return !slices.Contains(mapped, strings.TrimPrefix(path, "/")) })
+	for _, path := range mapped {
+		if (path != "" || elsewhere) && !slices.Contains(list, "/"+path) {
+			paths = append(paths, path)
+		}
+	}
+	return paths
 }
 
 // basePaths returns the paths by which a domain is mapped to the APIs of the stack.
