@@ -25,9 +25,16 @@ func NewAPIKey() string {
 	return keyPrefix + base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b)))
 }
 
-// isForeign reports whether a key is not Weir's. The value of a repeated header field contains several keys, so it
-// is not foreign if it contains one of Weir's.
-func isForeign(key string) bool { return !strings.Contains(key, keyPrefix) }
+// isForeign reports whether a key is not Weir's. The value of a repeated header field is a list of keys, so it is not foreign
+// if one of them is Weir's.
+func isForeign(list string) bool {
+	for key := range strings.SplitSeq(list, ",") {
+		if strings.HasPrefix(strings.TrimSpace(key), keyPrefix) {
+			return false
+		}
+	}
+	return true
+}
 
 // wellFormed reports whether key has the format of NewAPIKey.
 func wellFormed(key string) bool {
