@@ -5,6 +5,11 @@ import "net/http"
 // ReadPrelude is readPrelude for tests.
 var ReadPrelude = readPrelude
 
+// AwaitRuntime is awaitRuntime for tests.
+func (x *Extension) AwaitRuntime(requested <-chan struct{}) {
+	x.awaitRuntime(requested, func(error) {})
+}
+
 // SetTransport replaces the transport of the client of Lambda's APIs until restore.
 func SetTransport(t http.RoundTripper) (restore func()) {
 	before := client.Transport

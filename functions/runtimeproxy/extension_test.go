@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weir-limits/weir/functions/contract"
@@ -187,12 +188,6 @@ func TestExtension_bypassed(t *testing.T) {
 	log, done := x.run(t, "/opt/weir", func(context.Context, *slog.Logger) (*lambdahttp.Environment, error) { return e, nil })
 	<-x.others
 	x.late <- noon
-	for range 200_000 { // time for a request that does not wait
-		runtime.Gosched()
-	}
-	if n := len(x.others); n != 0 {
-		t.Errorf("init: got %d requests of the extension for an event, want none before that of the runtime", n)
-	}
 	l := &layered{lambdaAPI: x.lambdaAPI, t: t, log: log, server: &httptest.Server{URL: "http://" + x.proxy(t)}}
 	if got, ran := l.send(sample(t, "http-api-anonymous.json"), `{"statusCode":200}`); !ran || !strings.Contains(string(got.body), "RateLimit") {
 		t.Errorf("request: got %t %s, want a decision", ran, got.body)
@@ -201,6 +196,31 @@ func TestExtension_bypassed(t *testing.T) {
 	close(x.shutdown)
 	if err := <-done; err != nil || strings.Count(log.String(), "another proxy of the Runtime API takes its place; let /opt/weir be the last wrapper script") != 1 {
 		t.Errorf("end: got %v, log %s, want one line about the other proxy", err, log.String())
+	}
+}
+
+// The init ends only after the runtime has requested an event, whether the report was written before or not.
+func TestExtension_awaitRuntime(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			times, requested, ended := make(chan time.Time, 1), make(chan struct{}), make(chan struct{})
+			x := runtimeproxy.Extension{Late: times, Logger: slog.New(slog.DiscardHandler)}
+			go func() {
+				x.AwaitRuntime(requested)
+				close(ended)
+			}()
+			if late {
+				times <- noon
+			}
+			synctest.Wait()
+			select {
+			case <-ended:
+				t.Errorf("late %t: the init ended, want it to wait for the runtime", late)
+			default:
+			}
+			close(requested)
+			<-ended
+		})
 	}
 }
 
