@@ -33,16 +33,17 @@ type Admitted struct {
 	Event []byte
 
 	w       http.ResponseWriter
-	counted bool            // w reads the status, the cost fields and the length of the answer
-	begun   bool            // w has the status
-	removed map[string]bool // names of the cost fields of the answer, in lower case
+	counted bool     // w reads the status, the cost fields and the length of the answer
+	begun   bool     // w has the status
+	length  int      // of the body of the last answer
+	costs   []string // cost fields of the rules
 	event   *proxyEvent
 }
 
 // Answered converts payload, the answer of the function, into the answer for the host, in parts. It adds
 // those fields of the decision that the function has not set, and removes the cost fields. All other
 // bytes of payload stay. A payload that is no answer to a host stays unchanged. If Lambda did not get the answer,
-// Answered can be called again; the first call counts.
+// Answered can be called again. The first call sets the status and the reported costs, and the last one the length of the body.
 func (a *Admitted) Answered(payload []byte) [][]byte {
 	full, err := parseAnswer(payload, a.implied)
 	if err != nil || full.status == 0 {
@@ -53,14 +54,11 @@ func (a *Admitted) Answered(payload []byte) [][]byte {
 
 // implied returns the status of an answer without one: 200 of a REST API that knows all members. It returns 0 for payload
 // 2.0, because such an answer is only a body, and -1 if the host rejects the answer.
-func (a *Admitted) implied(members []member) int {
-	unknown := func(m member) bool {
-		return !slices.Contains([]string{"headers", "multiValueHeaders", "body", "isBase64Encoded"}, m.name)
-	}
+func (a *Admitted) implied(unknown bool) int {
 	switch {
 	case a.event.host() == httpAPI:
 		return 0
-	case a.event.host() == restAPI && a.event.Version == "" && !slices.ContainsFunc(members, unknown):
+	case a.event.host() == restAPI && a.event.Version == "" && !unknown:
 		return http.StatusOK
 	}
 	return -1
@@ -68,7 +66,7 @@ func (a *Admitted) implied(members []member) int {
 
 // Prelude is Answered for the metadata of a streamed answer. [Admitted.Streamed] gets the body.
 func (a *Admitted) Prelude(metadata []byte) [][]byte {
-	full, err := parseAnswer(metadata, func([]member) int { return http.StatusOK })
+	full, err := parseAnswer(metadata, func(bool) int { return http.StatusOK })
 	if err != nil {
 		a.begin(http.StatusBadGateway)
 		return [][]byte{metadata}
@@ -76,27 +74,33 @@ func (a *Admitted) Prelude(metadata []byte) [][]byte {
 	return a.amended(full)
 }
 
-// Streamed counts bytes of the body of a streamed answer.
-func (a *Admitted) Streamed(b []byte) {
-	if a.counted {
-		_, _ = a.w.Write(b)
+// Streamed sets the length of the body of a streamed answer. If the function repeats the answer, the last call counts.
+func (a *Admitted) Streamed(length int) { a.length = length }
+
+// zeros are bytes that only count.
+var zeros [32 << 10]byte
+
+// end passes the length of the body to the writer of the request.
+func (a *Admitted) end() {
+	for n := a.length; a.counted && n > 0; n -= len(zeros) {
+		_, _ = a.w.Write(zeros[:min(n, len(zeros))])
 	}
 }
 
 // amended returns an answer with the fields, or without them if the host could reject the answer with them.
 func (a *Admitted) amended(f *fullAnswer) [][]byte {
-	fields := spelled(a.w.Header())
+	fields, removed := spelled(a.w.Header()), a.reports(f)
 	a.count(f)
 	most, mostHeader := MaxAnswer, maxHeader
 	if a.event.host() == loadBalancer {
 		most, mostHeader = maxLoadBalancer, maxLoadBalancerHeader
 	}
 	if !f.rejected && f.header(fields) <= mostHeader {
-		if amended := f.amended(a.list(f), fields, a.removed); size(amended) <= most {
+		if amended := f.amended(a.list(f), fields, removed); size(amended) <= most {
 			return amended
 		}
 	}
-	return f.amended(false, nil, a.removed)
+	return f.amended(false, nil, removed)
 }
 
 // other returns the answer for a payload without a status. For payload 2.0, such a payload is the body of a
@@ -108,13 +112,12 @@ func (a *Admitted) other(payload []byte) [][]byte {
 		a.begin(http.StatusBadGateway)
 		return unchanged
 	}
-	if a.begin(http.StatusOK) {
-		a.skip(textLength(body))
-	}
+	a.begin(http.StatusOK)
+	a.length = textLength(body)
 	if len(fields) == 0 || !json.Valid(body) || string(body) == "null" {
 		return unchanged
 	}
-	if full := inferred(body, fields); len(full) <= MaxAnswer {
+	if full := inferred(body, fields); full != nil {
 		return [][]byte{full}
 	}
 	return unchanged
@@ -128,16 +131,27 @@ func unquoted(text []byte) []byte {
 	return text
 }
 
-// inferred returns the full form of an answer that is only a body, as a host with payload 2.0 infers it.
+// inferred returns the full form of an answer that is only a body, as a host with payload 2.0 infers it. It returns nil if this
+// form is too large.
 func inferred(body []byte, fields http.Header) []byte {
-	b := append(make([]byte, 0, len(body)+1024), `{"statusCode":200,"headers":{"content-type":"application/json"`...)
+	escapes := 0
+	if body[0] != '"' {
+		escapes = bytes.Count(body, []byte(`"`)) + bytes.Count(body, []byte(`\\`))
+	}
+	if len(body)+escapes > MaxAnswer { // appending would copy it several times
+		return nil
+	}
+	b := append(make([]byte, 0, len(body)+escapes+1024), `{"statusCode":200,"headers":{"content-type":"application/json"`...)
 	b = append(appendFields(append(b, ','), fields, nil, false), `},"body":`...)
 	if body[0] == '"' {
 		b = append(b, body...)
 	} else {
-		b = appendString(b, string(body))
+		b, _ = jsontext.AppendQuote(b, body) // as in appendString
 	}
-	return append(b, '}')
+	if b = append(b, '}'); len(b) > MaxAnswer {
+		return nil
+	}
+	return b
 }
 
 // list reports whether the host reads lists of values from an answer. A load balancer reads either lists or
@@ -153,8 +167,7 @@ func (a *Admitted) list(f *fullAnswer) bool {
 	return f.headers.null() && !f.lists.null()
 }
 
-// count passes the status, the header and the length of the answer to the writer of the request. The writer removes
-// the cost fields from the header.
+// count passes the status and the header of the answer to the writer of the request, and keeps the length of the body.
 func (a *Admitted) count(f *fullAnswer) {
 	h := a.w.Header()
 	if a.counted && !a.begun {
@@ -164,37 +177,27 @@ func (a *Admitted) count(f *fullAnswer) {
 	if f.rejected {
 		status = http.StatusBadGateway
 	}
-	if !a.begin(status) {
-		return
-	}
-	a.removed = map[string]bool{}
-	for _, m := range f.fields {
-		if _, kept := h[http.CanonicalHeaderKey(m.name)]; !kept {
-			a.removed[strings.ToLower(m.name)] = true
+	a.begin(status)
+	a.length = f.length()
+}
+
+// reports returns the names of the cost fields of an answer, in lower case.
+func (a *Admitted) reports(f *fullAnswer) map[string]bool {
+	removed := map[string]bool{}
+	for _, cost := range a.costs {
+		if contains(f.fields, cost) {
+			removed[strings.ToLower(cost)] = true
 		}
 	}
-	a.skip(f.length())
+	return removed
 }
 
-// zeros are bytes that only count.
-var zeros [32 << 10]byte
-
-// skip counts n bytes of a body.
-func (a *Admitted) skip(n int) {
-	for ; n > 0; n -= len(zeros) {
-		a.Streamed(zeros[:min(n, len(zeros))])
+// begin passes a status to the writer of the request, unless the writer has one.
+func (a *Admitted) begin(status int) {
+	if !a.begun {
+		a.begun = true
+		a.w.WriteHeader(status)
 	}
-}
-
-// begin passes a status to the writer of the request, unless the writer has one. It reports whether the writer counts
-// the answer.
-func (a *Admitted) begin(status int) bool {
-	if a.begun {
-		return false
-	}
-	a.begun = true
-	a.w.WriteHeader(status)
-	return a.counted
 }
 
 // values returns the values of a header field: text, or a list of texts.
@@ -224,24 +227,24 @@ type fullAnswer struct {
 }
 
 // parseAnswer parses an answer that is an object. The function implied returns the status of an answer without one.
-func parseAnswer(text []byte, implied func([]member) int) (*fullAnswer, error) {
-	members, err := membersOf(text)
+func parseAnswer(text []byte, implied func(unknown bool) int) (*fullAnswer, error) {
+	members, others, err := membersOf(text, "statusCode", "headers", "multiValueHeaders", "cookies", "body", "isBase64Encoded")
 	if err != nil {
 		return nil, err
 	}
 	f := &fullAnswer{
-		text: text, body: last(members, "body"), headers: last(members, "headers"), lists: last(members, "multiValueHeaders"), cookies: last(members, "cookies"),
+		text: text, body: find(members, "body"), headers: find(members, "headers"), lists: find(members, "multiValueHeaders"), cookies: find(members, "cookies"),
 	}
-	if given := last(members, "statusCode"); given != nil {
+	if given := find(members, "statusCode"); given != nil {
 		f.status = statusOf(given.value)
 	} else {
-		f.status = implied(members)
+		f.status = implied(others || f.cookies != nil)
 	}
 	f.rejected = f.status < 0
 	f.addFields(&f.headers)
 	f.single = len(f.fields)
 	f.addFields(&f.lists)
-	encoded := last(members, "isBase64Encoded")
+	encoded := find(members, "isBase64Encoded")
 	f.base64 = encoded != nil && string(encoded.value) == "true"
 	return f, nil
 }
@@ -261,12 +264,12 @@ func statusOf(value []byte) int {
 	return int(n)
 }
 
-// addFields adds the header fields in a member. If the member is no object, the host rejects the answer.
+// addFields adds the header fields in a member. If the member is no object, or has too many fields, the host rejects the answer.
 func (f *fullAnswer) addFields(m **member) {
 	if (*m).null() {
 		return
 	}
-	fields, err := membersOf((*m).value)
+	fields, err := allMembers((*m).value)
 	if err != nil {
 		f.rejected, *m = true, nil
 	}
@@ -428,15 +431,15 @@ func edited(m *member, added []byte, removed map[string]bool) []byte {
 		}
 		return append(b, m.value[1:]...)
 	}
-	members, _ := membersOf(m.value) // parseAnswer has checked the value
-	for i := range members {
-		if !removed[strings.ToLower(members[i].name)] {
+	_ = eachMember(m.value, func(name []byte, field member) error { // the value has been checked
+		if !removed[strings.ToLower(string(name))] {
 			if len(b) > 1 {
 				b = append(b, ',')
 			}
-			b = append(b, members[i].pair...)
+			b = append(b, field.pair...)
 		}
-	}
+		return nil
+	})
 	return append(b, '}')
 }
 

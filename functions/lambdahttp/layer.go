@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/weir-limits/weir/limiter/httplimit"
+	"github.com/weir-limits/weir/limiter/rules/live"
 )
 
 // Layer enforces limits on events before a function in another process answers them. It decides exactly
@@ -37,6 +38,9 @@ var ErrForeign = errors.New("event: no HTTP request")
 // errMalformed means that an event is an object that the decoder rejects.
 var errMalformed = errors.New("event: malformed JSON, or more than 10,000 levels deep")
 
+// errUnreadable means that an event of an API or a load balancer has no method or path that Weir can read.
+var errUnreadable = errors.New("event: no method or path, or one of an unexpected type")
+
 // errFailed is the panic value that reports a failure of the function to the Gate.
 var errFailed = errors.New("the function failed")
 
@@ -48,6 +52,7 @@ type exchange struct {
 	event    *proxyEvent
 	fields   int // number of the header fields of the event
 	function Function
+	rules    *live.Rules
 	called   bool
 }
 
@@ -84,7 +89,7 @@ func (l *Layer) Invoke(ctx context.Context, payload []byte, function Function) (
 	} else if err != nil {
 		return nil, l.e.undecided(err)
 	}
-	x := &exchange{response: response{header: http.Header{}}, payload: payload, event: event, function: function}
+	x := &exchange{response: response{header: http.Header{}}, payload: payload, event: event, function: function, rules: l.e.Rules}
 	r, err := event.request(context.WithValue(ctx, exchangeKey{}, x), l.e.basePaths(event.RequestContext.DomainName))
 	if err != nil { // an event that cannot be parsed is not passed on: a client could otherwise avoid the limits
 		_ = l.e.undecided(err)
@@ -131,37 +136,45 @@ func (l *Layer) serve(x *exchange, r *http.Request) (err error) {
 func forward(w http.ResponseWriter, r *http.Request) {
 	x, _ := r.Context().Value(exchangeKey{}).(*exchange)
 	x.called = true
-	a := &Admitted{Event: x.payload, w: w, counted: w != http.ResponseWriter(x), event: x.event}
+	a := &Admitted{Event: x.payload, w: w, counted: w != http.ResponseWriter(x), costs: x.rules.Current().CostFields(), event: x.event}
+	for _, cost := range a.costs {
+		r.Header.Del(cost)
+	}
 	if len(r.Header) != x.fields || r.Header.Get(httplimit.OverField) != "" {
 		a.Event = x.event.withHeader(x.payload, r.Header)
 	}
 	x.payload = nil // the function can free the event
-	if err := x.function(a); err != nil {
+	err := x.function(a)
+	if a.end(); err != nil {
 		panic(errFailed)
 	}
 }
 
-// parseWithoutBody parses an event except its body, which no limit needs. It returns ErrForeign for an event
-// that is no HTTP request, such as the event of an authorizer. If the error is a json.UnmarshalTypeError, the event
-// lacks values of unexpected types.
+// eventMembers are the members that proxyEvent decodes, without the body, which no limit needs. Events of authorizers have
+// one of the last two.
+var eventMembers = []string{
+	"version", "httpMethod", "path", "multiValueHeaders", "queryStringParameters", "multiValueQueryStringParameters",
+	"rawPath", "rawQueryString", "cookies", "headers", "isBase64Encoded", "requestContext", "methodArn", "routeArn",
+}
+
+// parseWithoutBody parses an event except its body. It returns ErrForeign for an event that is no HTTP request, such as the
+// event of an authorizer. If the error is a json.UnmarshalTypeError, the event lacks values of unexpected types.
 func parseWithoutBody(payload []byte) (*proxyEvent, error) {
-	members, err := membersOf(payload)
+	members, _, err := membersOf(payload, eventMembers...)
 	if errors.Is(err, errNoObject) {
 		return nil, ErrForeign
 	} else if err != nil {
 		return nil, errMalformed // err can contain names from a client
 	}
-	if !last(members, "methodArn").null() || !last(members, "routeArn").null() { // events of authorizers have one of these members
+	if !find(members, "methodArn").null() || !find(members, "routeArn").null() {
 		return nil, ErrForeign
 	}
 	var head bytes.Buffer
 	separator := byte('{')
 	for i := range members {
-		if members[i].name != "body" {
-			head.WriteByte(separator)
-			head.Write(members[i].pair)
-			separator = ','
-		}
+		head.WriteByte(separator)
+		head.Write(members[i].pair)
+		separator = ','
 	}
 	if head.Len() == 0 {
 		return nil, ErrForeign
@@ -173,13 +186,15 @@ func parseWithoutBody(payload []byte) (*proxyEvent, error) {
 	if event.host() == httpAPI {
 		method, path = event.RequestContext.HTTP.Method, event.RawPath
 	}
-	if method == "" || path == "" {
-		return nil, ErrForeign
-	}
-	if err != nil {
+	switch {
+	case method != "" && path != "" && err != nil:
 		return event, fmt.Errorf("event: %w", err)
+	case method != "" && path != "":
+		return event, nil
+	case find(members, "requestContext") != nil && (find(members, "httpMethod") != nil || find(members, "rawPath") != nil):
+		return nil, errUnreadable // other events, such as those of a WebSocket API and of VPC Lattice, lack these members
 	}
-	return event, nil
+	return nil, ErrForeign
 }
 
 // withHeader returns the event with the header h, which the Gate has changed. It removes the fields that h
@@ -198,8 +213,8 @@ func (e *proxyEvent) withHeader(payload []byte, h http.Header) []byte {
 	if value := h.Get(httplimit.OverField); value != "" {
 		over[strings.ToLower(httplimit.OverField)] = []string{value}
 	}
-	members, _ := membersOf(payload) // parseWithoutBody has checked the event
-	single, lists := last(members, "headers"), last(members, "multiValueHeaders")
+	members, _, _ := membersOf(payload, "headers", "multiValueHeaders") // parseWithoutBody has checked the event
+	single, lists := find(members, "headers"), find(members, "multiValueHeaders")
 	var parts [][]byte
 	at := 0
 	for _, m := range ordered(single, lists) {

@@ -185,12 +185,44 @@ func TestLayer_largeAnswerCost(t *testing.T) {
 	}
 }
 
+// An answer loses its cost field, and a request that of the client, although none of the limits of the request counts cost.
+func TestLayer_uncountedCost(t *testing.T) {
+	const cost = `{"endpoint":"/cost","limits":{"global":{"name":"cost","requests":1000,"window":"1h","reserve":1,"count":"cost","per":["ip"]}}}`
+	for name, other := range map[string]string{
+		"requests": `{"endpoint":"*","limits":{"global":{"name":"some","requests":100,"window":"1h","per":["ip"]}}}`,
+		"failures": `{"endpoint":"*","limits":{"global":{"name":"some","requests":100,"window":"1h","count":"failures","per":["ip"]}}}`,
+		"exempt":   "",
+	} {
+		document := `{"rules":[` + cost + `],"exempt":[{"endpoint":"/api/*"}]}`
+		if other != "" {
+			document = `{"rules":[` + other + `,` + cost + `]}`
+		}
+		e := limitedBy(t, document)
+		event := changed(t, sampleEvent(t, "http-api-anonymous.json"), `"headers": {`, `"headers": {"weir-cost": "5", `)
+		_, err := lambdahttp.NewLayer(e).Invoke(ctx, event, func(a *lambdahttp.Admitted) error {
+			for range 2 { // the function can repeat its answer
+				got := bytes.Join(append(a.Answered([]byte(`{"statusCode":200,"headers":{"A":"b","Weir-COST":"7"}}`)), a.Event), nil)
+				if strings.Contains(strings.ToLower(string(got)), "weir-cost") {
+					t.Errorf("%s: got the answer and the event %.300s, want no cost field", name, got)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // An event that is no HTTP request has no decision.
 func TestLayer_foreign(t *testing.T) {
 	l := lambdahttp.NewLayer(limitedBy(t, `{"rules":[{"endpoint":"*","limits":{"global":{"name":"none","requests":1,"window":"1h"}}}]}`))
 	for _, event := range []string{
 		``, `null`, `[]`, `{}`, `"text"`, `{"Records":[{"eventSource":"aws:sqs","body":"{}"}]}`, `{"httpMethod":"GET"}`,
 		`{"requestContext":{"connectionId":"a","eventType":"MESSAGE","routeKey":"$default"},"body":"x"}`,
+		`{"headers":{"Host":"a"},"multiValueHeaders":{"Host":["a"]},"requestContext":{"connectionId":"a","eventType":"CONNECT","routeKey":"$connect","identity":{"sourceIp":"192.0.2.1"}},"isBase64Encoded":false}`,
+		`{"version":"0","detail-type":"a","source":"b","detail":{}}`, `{"version":"1.0","requestContext":{"functionArn":"arn","condition":"Success"},"requestPayload":{}}`,
+		`{"httpMethod":5,"path":"/"}`,
 		`{"version":"2.0","path":"/","method":"GET","headers":{"a":["b"]},"requestContext":{"serviceArn":"arn"}}`,
 		`{"version":"2.0","type":"REQUEST","routeArn":"arn:aws:execute-api","rawPath":"/","requestContext":{"http":{"method":"GET"}}}`,
 		string(sampleEvent(t, "rest-authorizer-user.json")), string(sampleEvent(t, "settle-invoke.json")), string(sampleEvent(t, "settle-log.json")),

@@ -15,6 +15,7 @@ import (
 	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/storetest"
+	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
 // hostile are JSON values that decoders reject, or read in different ways.
@@ -110,6 +111,26 @@ func TestLayer_hostileMembers(t *testing.T) {
 		}
 		if undecided > 0 {
 			t.Errorf("%s: %d of %d events passed without a decision, want none", host, undecided, tried)
+		}
+	}
+}
+
+// An event of an API or a load balancer without a readable method or path is not treated as another kind of event.
+func TestLayer_unreadable(t *testing.T) {
+	for host, event := range hostEvents(t) {
+		for _, path := range decides {
+			if strings.Contains(path, "/") && !slices.Contains(positions(t, event), path) {
+				continue
+			}
+			for _, value := range hostile {
+				var metrics bytes.Buffer
+				e := limitedBy(t, one)
+				e.Recorder = telemetry.New(&metrics, "test", nil)
+				_, err := lambdahttp.NewLayer(e).Invoke(ctx, replaced(t, event, path, value), func(*lambdahttp.Admitted) error { return nil })
+				if errors.Is(err, lambdahttp.ErrForeign) || err != nil && !strings.Contains(metrics.String(), `"Failed":1`) {
+					t.Errorf("%s: %s is %.40s: got %v, metrics %s, want a decision, or an error that counts", host, path, value, err, metrics.String())
+				}
+			}
 		}
 	}
 }

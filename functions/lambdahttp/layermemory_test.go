@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"runtime"
 	"strconv"
 	"strings"
@@ -26,6 +27,9 @@ func TestLayer_memory(t *testing.T) {
 		"escapes":  `{"statusCode":200,"body":"` + strings.Repeat(`\"\u00e4`, size/8) + `"}`,
 		"base64":   `{"statusCode":200,"isBase64Encoded":true,"body":"` + strings.Repeat("QUJD", size/4) + `"}`,
 		"inferred": `"` + strings.Repeat("x", size) + `"`,
+		"members":  `{"statusCode":200` + strings.Repeat(`,"1":1`, size/6) + `}`,
+		"object":   `{"a":1` + strings.Repeat(`,"1":1`, size/6) + `}`, // too large for the full form
+		"fields":   `{"statusCode":200,"headers":{"a":"1"` + strings.Repeat(`,"1":1`, size/6) + `}}`,
 	} {
 		payload := changed(t, sampleEvent(t, "http-api-anonymous.json"), `"isBase64Encoded"`, `"body":"`+strings.Repeat("x", size)+`","isBase64Encoded"`)
 		event, answered := weak.Make(&payload[0]), []byte(answer)
@@ -42,8 +46,33 @@ func TestLayer_memory(t *testing.T) {
 			return nil
 		})
 		runtime.ReadMemStats(&after)
-		if allocated := after.TotalAlloc - before.TotalAlloc; err != nil || allocated > 256<<10 && name != "inferred" || allocated > size+size/2 { // the full form of an inferred answer is a copy
+		most := uint64(256 << 10)
+		switch name {
+		case "inferred": // the full form is a copy
+			most = size + size/2
+		case "fields": // those that a host could accept
+			most = 5 << 20
+		}
+		if allocated := after.TotalAlloc - before.TotalAlloc; err != nil || allocated > most {
 			t.Errorf("%s: got %d bytes allocated, %v, want fewer than a copy of a body", name, allocated, err)
+		}
+	}
+}
+
+// The layer keeps only those members of an event that it reads.
+func TestLayer_eventMemory(t *testing.T) {
+	e := limitedBy(t, one)
+	many := strings.Repeat(`"1":1,`, 980_000)
+	for name, event := range map[string][]byte{
+		"another event":   []byte(`{` + many + `"a":1}`),
+		"an HTTP request": changed(t, sampleEvent(t, "http-api-anonymous.json"), `"isBase64Encoded"`, many+`"isBase64Encoded"`),
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := lambdahttp.NewLayer(e).Invoke(ctx, event, func(*lambdahttp.Admitted) error { return nil })
+		runtime.ReadMemStats(&after)
+		if allocated := after.TotalAlloc - before.TotalAlloc; errors.Is(err, lambdahttp.ErrForeign) != (name == "another event") || allocated > 256<<10 {
+			t.Errorf("%s: got %d bytes allocated, %v, want less than 256 KB", name, allocated, err)
 		}
 	}
 }

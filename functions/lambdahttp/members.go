@@ -3,6 +3,7 @@ package lambdahttp
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -19,46 +20,88 @@ type member struct {
 // errNoObject means that a text is not one JSON object.
 var errNoObject = errors.New("want a JSON object")
 
-// membersOf returns the members of the object in text. It validates the text, and decodes only the names.
-func membersOf(text []byte) ([]member, error) {
+// eachMember calls visit with the decoded name and the rest of each member of the object in text. It validates the text. The name
+// is valid until visit returns. A text of 6 MB can have a million members, so eachMember keeps none.
+func eachMember(text []byte, visit func(name []byte, m member) error) error {
 	d := jsontext.NewDecoder(bytes.NewBuffer(text), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	if d.PeekKind() != '{' {
-		return nil, errNoObject
+		return errNoObject
 	}
 	if _, err := d.ReadToken(); err != nil {
-		return nil, err
+		return err
 	}
-	members := make([]member, 0, 16)
+	var decoded []byte
 	for d.PeekKind() != '}' {
 		name, err := d.ReadValue()
 		if err != nil {
-			return nil, err
+			return err
 		}
 		begin := int(d.InputOffset()) - len(name)
-		decoded, err := jsontext.AppendUnquote(nil, name)
+		decoded, err = jsontext.AppendUnquote(decoded[:0], name)
 		if len(decoded) == 0 && err != nil {
-			return nil, err
+			return err
 		}
 		value, err := d.ReadValue()
 		if err != nil {
-			return nil, err
+			return err
 		}
 		end := int(d.InputOffset())
 		start := end - len(value)
-		members = append(members, member{string(decoded), text[begin:end], text[start:end], start, end})
+		if err := visit(decoded, member{"", text[begin:end], text[start:end], start, end}); err != nil {
+			return err
+		}
 	}
 	if _, err := d.ReadToken(); err != nil {
-		return nil, err
+		return err
 	}
 	if len(bytes.TrimSpace(text[d.InputOffset():])) > 0 {
-		return nil, errors.New("data after the JSON object")
+		return errors.New("data after the JSON object")
+	}
+	return nil
+}
+
+// maxMembers bounds the members that allMembers returns. No host accepts so many header fields.
+const maxMembers = 8192
+
+// allMembers returns the members of the object in text.
+func allMembers(text []byte) (members []member, err error) {
+	err = eachMember(text, func(name []byte, m member) error {
+		if len(members) == maxMembers {
+			return fmt.Errorf("got more than %d members, want at most that", maxMembers)
+		}
+		m.name = string(name)
+		members = append(members, m)
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	return members, nil
 }
 
-// last returns the last member with a name, which is the one that hosts read. It returns nil if there is none.
-func last(members []member, name string) *member {
-	for i := range slices.Backward(members) {
+// membersOf returns those members of the object in text that are named. Of members with the same name, it returns the last one,
+// which is the one that hosts read. others is true if the object has members of other names.
+func membersOf(text []byte, names ...string) (members []member, others bool, err error) {
+	err = eachMember(text, func(name []byte, m member) error {
+		i := slices.IndexFunc(names, func(n string) bool { return n == string(name) })
+		if i < 0 {
+			others = true
+			return nil
+		}
+		m.name = names[i]
+		if before := find(members, m.name); before != nil {
+			*before = m
+		} else {
+			members = append(members, m)
+		}
+		return nil
+	})
+	return members, others, err
+}
+
+// find returns the member with a name, or nil if there is none.
+func find(members []member, name string) *member {
+	for i := range members {
 		if members[i].name == name {
 			return &members[i]
 		}

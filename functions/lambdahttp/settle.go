@@ -105,7 +105,7 @@ func parseCosts(text json.RawMessage) (costs []cost, err error) {
 	if text[0] != '{' { // a number is the cost on the empty name
 		text = slices.Concat([]byte(`{"":`), text, []byte("}"))
 	}
-	named, err := membersOf(text)
+	named, err := allMembers(text)
 	if err != nil {
 		return nil, fmt.Errorf("cost: %w", err)
 	}

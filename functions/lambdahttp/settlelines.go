@@ -98,7 +98,7 @@ func uncompressed(data []byte) (log accessLog, err error) {
 // line with a repeated member is an error, and settles nothing. So is a line that was cut: API Gateway cuts events of
 // execution logs at 1,024 bytes, and marks them.
 func parseLine(message string) (line accessLine, err error) {
-	members, err := membersOf([]byte(message))
+	members, err := allMembers([]byte(message))
 	switch {
 	case err == nil:
 	case strings.Contains(message, `"`+contract.LogReceipt+`"`):

@@ -20,7 +20,7 @@ const maxPrelude = 64 << 10
 
 // stream sends a streamed answer to Lambda without waiting for its end.
 func (a *answer) stream(admitted *lambdahttp.Admitted) error {
-	counted := counter{a.r.Body, admitted}
+	counted := &counter{body: a.r.Body}
 	body := io.Reader(counted)
 	if a.r.Header.Get("Content-Type") == lambdahttp.StreamType {
 		metadata, rest, ok := readPrelude(a.r.Body)
@@ -28,9 +28,10 @@ func (a *answer) stream(admitted *lambdahttp.Admitted) error {
 			parts := net.Buffers(append(admitted.Prelude(metadata), delimiter))
 			body = io.MultiReader(&parts, body)
 		}
-		admitted.Streamed(rest)
+		counted.length = len(rest)
 	}
 	err := a.relay(func() io.Reader { return body }, -1)
+	admitted.Streamed(counted.length) // of this attempt, because the runtime can repeat an answer
 	if err == nil && a.r.Trailer.Get(headerErrorType) != "" {
 		return errFunction
 	}
@@ -63,13 +64,13 @@ func readPrelude(r io.Reader) (metadata, rest []byte, ok bool) {
 
 // counter counts the bytes of a streamed body.
 type counter struct {
-	body     io.Reader
-	admitted *lambdahttp.Admitted
+	body   io.Reader
+	length int
 }
 
 // Read implements io.Reader.
-func (c counter) Read(b []byte) (int, error) {
+func (c *counter) Read(b []byte) (int, error) {
 	n, err := c.body.Read(b)
-	c.admitted.Streamed(b[:n])
+	c.length += n
 	return n, err
 }

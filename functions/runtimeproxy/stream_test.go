@@ -204,6 +204,39 @@ func TestProxy_streamRespondedEarly(t *testing.T) {
 	}
 }
 
+// If the runtime repeats a streamed answer that did not reach Lambda, only the bytes of the last attempt count.
+func TestProxy_streamRepeated(t *testing.T) {
+	for name, contentType := range map[string]string{"metadata": streamType, "no metadata": "text/html"} {
+		head, want := "", "100 6 0 0"
+		if contentType == streamType {
+			head, want = streamHead+streamZeros, "9 6 0 0"
+		}
+		lambda := &early{responded: make(chan struct{})} // breaks the connection after "abc"
+		restore := runtimeproxy.SetTransport(lambda)
+		e := environment(t, settling, nil)
+		l := newLayered(t, e, false)
+		next := l.request()
+		l.events <- event{payload: sample(t, "http-api-anonymous.json")}
+		id := (<-next).id
+		for _, status := range []int{http.StatusBadGateway, http.StatusAccepted} {
+			chunks, got := l.stream(id, contentType, nil)
+			chunks <- head + "abc"
+			chunks <- "def"
+			close(chunks)
+			if got := <-got; got != status {
+				t.Errorf("%s: status: got %d, want %d", name, got, status)
+			}
+			restore() // the connection is whole again
+		}
+		next = l.request()
+		l.events <- event{payload: []byte(`{}`)}
+		<-next
+		if got := used(t, e); got != want {
+			t.Errorf("%s: used: got %s, want %s", name, got, want)
+		}
+	}
+}
+
 // With RESPONSE_STREAM, a refusal is a stream with the status and the fields in its metadata. Lambda would
 // send a refusal that is not streamed as the body of a 200. A load balancer has no streams.
 func TestProxy_streamedRefusal(t *testing.T) {
