@@ -71,6 +71,19 @@ func (s *Versions) Get(ctx context.Context, version int64) (Version, []byte, err
 	return parseDocument(it)
 }
 
+// Deployed returns the document that the deployment of a namespace published (Publisher). The error wraps ErrNoRules if
+// there is none. The item stays when the deployment gets its rules from another source.
+func (s *Versions) Deployed(ctx context.Context, namespace string) (Version, []byte, error) {
+	it, err := records.GetConsistent(ctx, s.api, s.table, contract.DeployedRulesKey(namespace))
+	switch {
+	case err != nil:
+		return Version{}, nil, err
+	case it == nil:
+		return Version{}, nil, ErrNoRules
+	}
+	return parseDocument(it)
+}
+
 // History returns the versions that the table keeps, newest first. The newest is in force.
 func (s *Versions) History(ctx context.Context) ([]Version, error) {
 	it, err := records.GetConsistent(ctx, s.api, s.table, historyKey)

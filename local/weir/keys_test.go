@@ -24,6 +24,7 @@ import (
 	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/storetest"
+	"github.com/weir-limits/weir/local/checkout/checkouttest"
 )
 
 // recordsTable creates a records table and sets RECORDS_TABLE to its name. lookup reads the record
@@ -44,6 +45,7 @@ func recordsTable(t *testing.T) (lookup func(key string) (caller.Record, error))
 		}
 	})
 	t.Setenv("RECORDS_TABLE", table)
+	t.Setenv("NAMESPACE", checkouttest.Namespace())
 	return func(key string) (caller.Record, error) {
 		return caller.NewRemoteRecords(apikeys.NewTable(records.NewTable(client, table))).Lookup(t.Context(), time.Now(), key)
 	}

@@ -14,12 +14,13 @@ func rulesCommand() *cobra.Command {
 	c := command.Group(&cobra.Command{
 		Use:   "rules",
 		Short: "Publish rules to a deployment, and manage the versions there",
-		Long: "Publish rules to the records table of a deployment, and manage the versions there. A deployment with the setting rulesFrom=table uses the newest version within a minute.\n\n" +
+		Long: "Publish rules to the records table of a deployment, and manage the versions there. A deployment with the setting rulesFrom=table uses the newest version within a minute. Without the setting, functions use the rules of their deployment, and publish and rollback fail.\n\n" +
 			"Each publication gets a new, higher version, even if the document is old. Counts cannot be converted to a lower version.\n\n" +
 			"The AWS configuration sets the region and the credentials (AWS_REGION, AWS_PROFILE and so on).",
 	})
 	var o rulesOptions
 	c.PersistentFlags().StringVar(&o.table, "table", os.Getenv("RECORDS_TABLE"), "the records table; default $RECORDS_TABLE")
+	c.PersistentFlags().StringVar(&o.namespace, "namespace", os.Getenv("NAMESPACE"), "the namespace of the deployment, such as its stage; default $NAMESPACE")
 	c.PersistentFlags().BoolVar(&o.json, "json", false, "print JSON")
 	c.AddCommand(publishCommand(&o), getCommand(&o), diffCommand(&o), historyCommand(&o), rollbackCommand(&o))
 	return c
@@ -27,6 +28,7 @@ func rulesCommand() *cobra.Command {
 
 func (o *rulesOptions) publishFlags(c *cobra.Command) {
 	c.Flags().BoolVar(&o.restartCounts, "restart-counts", false, "publish even if counts of limits restart")
+	c.Flags().BoolVar(&o.fromTable, "rules-from-table", false, "the deployment has rulesFrom=table now; do not check for rules of the deployment itself")
 	c.Flags().DurationVar(&o.maxDelay, "max-delay", 0, "the setting maxDelay of the deployment, the maximum wait in a leaky bucket")
 }
 
@@ -39,6 +41,7 @@ func publishCommand(o *rulesOptions) *cobra.Command {
 		Use:   "publish FILE",
 		Short: "Publish a rules document as a new version, and show the changes",
 		Long: "Publish a rules document as a new version, and show the changes. FILE may be -, the standard input.\n\n" +
+			"If the deployment of the namespace publishes its own rules, functions do not read this version, and the command fails. A deployment that has changed to rulesFrom=table leaves its rules in the table; then add --rules-from-table.\n\n" +
 			"The command rejects a document with mistakes and prints all mistakes. It does not publish a document again that equals the version in force. " +
 			"A document can move limits of a caller to other items of the store. The counts of these limits then restart. The command rejects such a document and names the limits, unless --restart-counts is given.\n\n" +
 			"The new version is higher than all previous ones: the time in Unix seconds, or the version in the document if that is higher. " +
@@ -50,7 +53,7 @@ func publishCommand(o *rulesOptions) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.publish(c.Context(), c.OutOrStdout(), proposal{args[0], document}, note, after)
+			return o.publish(c, proposal{args[0], document}, note, after)
 		},
 	}
 	c.Flags().StringVar(&note, "note", "", noteUsage)
@@ -61,14 +64,21 @@ func publishCommand(o *rulesOptions) *cobra.Command {
 
 func getCommand(o *rulesOptions) *cobra.Command {
 	var version int64
+	var deployed bool
 	c := &cobra.Command{
 		Use:     "get",
-		Short:   "Print the rules document in force, or another version of it",
-		Long:    "Print the rules document in force, or another version, exactly as it was published. With --json, print an object with the document, its version, its note and its time.",
-		Example: "  weir rules get > rules.json\n  weir rules get --version 1772625602",
+		Short:   "Print the newest published rules document, another version, or that of the deployment",
+		Long:    "Print the newest published rules document, or another version, exactly as it was published. With --deployed, print the document that the deployment of the namespace published: the rules in force without the setting rulesFrom. With --json, print an object with the document, its version, its note and its time.",
+		Example: "  weir rules get > rules.json\n  weir rules get --version 1772625602\n  weir rules get --deployed --namespace prod",
 		Args:    command.Exactly(0),
-		RunE:    func(c *cobra.Command, _ []string) error { return o.get(c.Context(), c.OutOrStdout(), version) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			if deployed && (version != 0 || o.namespace == "") {
+				return command.Usage("--deployed: want it with --namespace (or NAMESPACE), and without --version")
+			}
+			return o.get(c.Context(), c.OutOrStdout(), version, deployed)
+		},
 	}
+	c.Flags().BoolVar(&deployed, "deployed", false, "the document that the deployment of the namespace published")
 	c.Flags().Int64Var(&version, "version", 0, "the version; default: the version in force")
 	return c
 }
@@ -124,7 +134,7 @@ func rollbackCommand(o *rulesOptions) *cobra.Command {
 		Example: "  weir rules rollback\n  weir rules rollback --to 1772625602",
 		Args:    command.Exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return o.rollback(c.Context(), c.OutOrStdout(), to, note)
+			return o.rollback(c, to, note)
 		},
 	}
 	c.Flags().Int64Var(&to, "to", 0, "the version to publish again; default: the version before the version in force")

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -14,7 +17,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-lambda-go/cfn"
+
 	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/rulestore"
 	"github.com/weir-limits/weir/limiter/rules"
 )
@@ -50,7 +56,7 @@ func TestRules(t *testing.T) {
 	}
 	out := ok(t, "rules", "publish", file, "--note", "the first")
 	first := history()[0]
-	if want := fmt.Sprintf("published version %d; functions use it within a minute\n", first.Version); !strings.HasSuffix(out, want) || first.Note != "the first" || first.Bytes != 85 {
+	if want := fmt.Sprintf("published version %d; functions with rulesFrom=table use it within a minute\n", first.Version); !strings.HasSuffix(out, want) || first.Note != "the first" || first.Bytes != 85 {
 		t.Errorf("publish: got %+v, %q, want %q", first, out, want)
 	}
 	if out := ok(t, "rules", "publish", file); out != fmt.Sprintf("nothing was published: version %d, which is in force, has the same document\n", first.Version) || len(history()) != 1 {
@@ -91,6 +97,60 @@ func TestRules(t *testing.T) {
 	lines := strings.Split(ok(t, "rules", "history"), "\n")
 	if len(lines) != 6 || !strings.HasPrefix(lines[0], "VERSION ") || !strings.HasSuffix(lines[4], "  the first") {
 		t.Errorf("history: got %q, want a header and 3 versions", lines)
+	}
+}
+
+// deploy publishes a document as the deployment of a namespace does, with one limit for /x.
+func deploy(t *testing.T, namespace string, requests int) {
+	t.Helper()
+	client, err := boot.Config{DynamoDBEndpoint: os.Getenv("DYNAMODB_ENDPOINT"), Local: true}.DynamoDBClient(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	fmt.Fprintf(w, `{"rules":[{"endpoint":"/x","limits":{"*":{"requests":%d,"window":"1m"}}}]}`, requests)
+	_ = w.Close()
+	_, _, err = (&rulestore.Publisher{API: client, Clock: time.Now}).Publish(t.Context(), cfn.Event{RequestType: cfn.RequestCreate, ResourceProperties: map[string]any{
+		contract.PropertyTable: os.Getenv("RECORDS_TABLE"), contract.PropertyNamespace: namespace, contract.PropertyDocument: base64.StdEncoding.EncodeToString(packed.Bytes()),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Functions with the rules of their deployment do not read published rules. Publish and rollback then publish nothing,
+// unless the flag says that the deployment has changed. They warn if they cannot know the source of the functions.
+func TestRules_deployed(t *testing.T) {
+	recordsTable(t)
+	namespace := os.Getenv("NAMESPACE")
+	ok(t, "rules", "publish", endpoints(t, 3))
+	ok(t, "rules", "publish", endpoints(t, 4))
+	if code, out, errs := weir(t, "rules", "get", "--deployed"); code != 1 || out != "" || !strings.Contains(errs, "want a deployment without rulesFrom") {
+		t.Errorf("get before a deployment: got exit %d, output %q, stderr %q, want exit 1", code, out, errs)
+	}
+	deploy(t, namespace, 7)
+	before := ok(t, "rules", "history")
+	for _, args := range [][]string{{"publish", endpoints(t, 5)}, {"rollback"}} {
+		code, out, errs := weir(t, append([]string{"rules"}, args...)...)
+		if code != 1 || out != "" || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "functions of namespace "+namespace+" use the rules of their deployment") || ok(t, "rules", "history") != before {
+			t.Errorf("%s: got exit %d, output %q, stderr %q, want exit 1, one line, and nothing published", args[0], code, out, errs)
+		}
+		if out := ok(t, append([]string{"rules"}, append(args, "--rules-from-table")...)...); !strings.Contains(out, "published version") {
+			t.Errorf("%s --rules-from-table: got %q, want a publication", args[0], out)
+		}
+		before = ok(t, "rules", "history")
+	}
+	if out := ok(t, "rules", "get", "--deployed"); !strings.Contains(out, `"requests":7`) {
+		t.Errorf("get --deployed: got %s, want the document of the deployment", out)
+	}
+	ok(t, "rules", "publish", endpoints(t, 6), "--namespace", "other")
+	t.Setenv("NAMESPACE", "")
+	if code, out, errs := weir(t, "rules", "publish", endpoints(t, 5)); code != 0 || !strings.Contains(out, "functions with rulesFrom=table") || !strings.HasPrefix(errs, "warning: ") || strings.Count(errs, "\n") != 1 {
+		t.Errorf("no namespace: got exit %d, output %q, stderr %q, want one line with a warning", code, out, errs)
+	}
+	if code, _, errs := weir(t, "rules", "get", "--deployed"); code != 2 || !strings.Contains(errs, "--namespace") {
+		t.Errorf("get without a namespace: got exit %d, stderr %q, want exit 2", code, errs)
 	}
 }
 

@@ -11,8 +11,11 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/aws/smithy-go"
 	"github.com/aymanbagabas/go-udiff"
+	"github.com/spf13/cobra"
 
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/rulestore"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/local/command"
@@ -20,11 +23,13 @@ import (
 
 // rulesOptions are the options of all commands on the rules in a table.
 type rulesOptions struct {
-	table    string
-	json     bool
-	maxDelay time.Duration
+	table     string
+	namespace string
+	json      bool
+	maxDelay  time.Duration
 
 	restartCounts bool // publish even if counts restart
+	fromTable     bool // publish even if the deployment published rules
 }
 
 func (o *rulesOptions) open(ctx context.Context) (*rulestore.Versions, error) {
@@ -33,6 +38,34 @@ func (o *rulesOptions) open(ctx context.Context) (*rulestore.Versions, error) {
 		return nil, err
 	}
 	return rulestore.New(client, o.table), nil
+}
+
+// checkSource returns an error if the functions of the namespace read the rules that their deployment published, and
+// not those of kept. It warns if it cannot know this.
+func (o *rulesOptions) checkSource(ctx context.Context, errs io.Writer, kept *rulestore.Versions) error {
+	if o.fromTable {
+		return nil
+	}
+	var err error
+	if o.namespace != "" {
+		var v rulestore.Version
+		if v, _, err = kept.Deployed(ctx, o.namespace); err == nil {
+			return fmt.Errorf("nothing was published: functions of namespace %s use the rules of their deployment (version %d, rules get --deployed), and not published ones; "+
+				"change the document and deploy, or deploy with rulesFrom=table and add --rules-from-table", o.namespace, v.Version)
+		} else if errors.Is(err, rulestore.ErrNoRules) {
+			return nil
+		}
+	}
+	denied, _ := errors.AsType[smithy.APIError](err)
+	if err != nil && (denied == nil || denied.ErrorCode() != "AccessDeniedException") {
+		return o.explain(err)
+	}
+	reason := "--namespace is not given (or set NAMESPACE)"
+	if err != nil {
+		reason = "dynamodb:GetItem on the item " + contract.DeployedRulesKey(o.namespace) + " is denied"
+	}
+	_, err = fmt.Fprintf(errs, "warning: only functions deployed with rulesFrom=table use published rules; the command cannot check this: %s; --rules-from-table omits the check\n", reason)
+	return err
 }
 
 // explain adds a remedy to an error of the table.
@@ -94,13 +127,17 @@ type published struct {
 
 // publish publishes a proposal. If after is not 0, it is a version number: publish fails unless that
 // version is in force.
-func (o *rulesOptions) publish(ctx context.Context, out io.Writer, p proposal, note string, after int64) error {
+func (o *rulesOptions) publish(c *cobra.Command, p proposal, note string, after int64) error {
+	ctx, out := c.Context(), c.OutOrStdout()
 	r, err := p.check(o.maxDelay)
 	if problems, mistaken := errors.AsType[rules.Problems](err); mistaken {
 		return errors.Join(checked{File: p.name, Problems: problems}.print(out, o.json), command.ExitError{Code: 1})
 	}
 	kept, err := o.open(ctx)
 	if err != nil {
+		return err
+	}
+	if err := o.checkSource(ctx, c.ErrOrStderr(), kept); err != nil {
 		return err
 	}
 	before, document, err := kept.Get(ctx, 0)
@@ -140,7 +177,7 @@ func (o *rulesOptions) printPublished(out io.Writer, r published) error {
 		if r.Settles {
 			text += settlesText
 		}
-		_, err = fmt.Fprintf(out, "%spublished version %d; functions use it within a minute\n", text, r.Version.Version)
+		_, err = fmt.Fprintf(out, "%spublished version %d; functions with rulesFrom=table use it within a minute\n", text, r.Version.Version)
 	}
 	return err
 }
@@ -170,13 +207,18 @@ func lines(document []byte) string {
 	return b.String() + "\n"
 }
 
-func (o *rulesOptions) get(ctx context.Context, out io.Writer, version int64) error {
+func (o *rulesOptions) get(ctx context.Context, out io.Writer, version int64, deployed bool) error {
 	kept, err := o.open(ctx)
 	if err != nil {
 		return err
 	}
 	v, document, err := kept.Get(ctx, version)
+	if deployed {
+		v, document, err = kept.Deployed(ctx, o.namespace)
+	}
 	switch {
+	case deployed && errors.Is(err, rulestore.ErrNoRules):
+		return fmt.Errorf("--deployed: no rules of a deployment of namespace %s in table %s; want a deployment without rulesFrom", o.namespace, o.table)
 	case err != nil:
 		return o.explain(err)
 	case o.json:
@@ -242,12 +284,17 @@ func (o *rulesOptions) history(ctx context.Context, out io.Writer) error {
 	return t.Flush()
 }
 
-func (o *rulesOptions) rollback(ctx context.Context, out io.Writer, to int64, note string) error {
+func (o *rulesOptions) rollback(c *cobra.Command, to int64, note string) error {
+	ctx := c.Context()
 	kept, err := o.open(ctx)
 	if err != nil {
 		return err
 	}
 	all, err := kept.History(ctx)
+	if err == nil {
+		err = o.checkSource(ctx, c.ErrOrStderr(), kept)
+	}
+	o.fromTable = true // publish need not check again
 	switch {
 	case err != nil:
 		return o.explain(err)
@@ -260,5 +307,5 @@ func (o *rulesOptions) rollback(ctx context.Context, out io.Writer, to int64, no
 	if err != nil {
 		return o.explain(err)
 	}
-	return o.publish(ctx, out, proposal{nameOf(v), document}, cmp.Or(note, "as "+nameOf(v)), all[0].Version)
+	return o.publish(c, proposal{nameOf(v), document}, cmp.Or(note, "as "+nameOf(v)), all[0].Version)
 }
