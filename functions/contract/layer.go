@@ -34,10 +34,15 @@ const (
 // environments on one machine do not collide.
 const LayerHost = "127.0.0.2"
 
-// LayerAddress is the file, in the folder of temporary files, by which the extension and [LayerScript] exchange
+// LayerAddress is the file, in the folder /tmp, by which the extension and [LayerScript] exchange
 // addresses. Its first line is the address of the extension. The script appends the address that it replaces:
 // that of Lambda, or of another proxy of the Runtime API whose script ran before.
 const LayerAddress = "weir-runtime-api"
+
+// VariableLayerFolder is the variable that replaces /tmp as the folder of [LayerAddress], for several environments on one
+// machine. TMPDIR would not do: it is the function's, and can name a folder that does not exist or that environments
+// share.
+const VariableLayerFolder = "WEIR_LAYER_FOLDER"
 
 // LayerScript returns the wrapper script. It starts the runtime with the extension as its Runtime API. If the
 // function has an HTTP proxy, it adds [LayerHost] to the addresses without a proxy: the client of the runtime
@@ -45,7 +50,7 @@ const LayerAddress = "weir-runtime-api"
 func LayerScript() string {
 	return "#!/bin/sh\n" +
 		"# Starts the runtime with the extension of Weir as its Runtime API.\n" +
-		"weir_file=${TMPDIR:-/tmp}/" + LayerAddress + "\n" +
+		"weir_file=${" + VariableLayerFolder + ":-/tmp}/" + LayerAddress + "\n" +
 		"read -r weir_address <\"$weir_file\" || exit 1\n" +
 		"echo \"$" + VariableRuntimeAPI + "\" >>\"$weir_file\"\n" +
 		"export " + VariableRuntimeAPI + "=\"$weir_address\"\n" +

@@ -21,7 +21,7 @@ func TestLayerScript(t *testing.T) {
 	}
 	run := func() (string, error) {
 		c := exec.CommandContext(t.Context(), script, "sh", "-c", `echo "$AWS_LAMBDA_RUNTIME_API" "$1"`, "runtime", "an argument")
-		c.Env = append(os.Environ(), "AWS_LAMBDA_RUNTIME_API=127.0.0.1:9000", "TMPDIR="+folder)
+		c.Env = append(os.Environ(), "AWS_LAMBDA_RUNTIME_API=127.0.0.1:9000", "TMPDIR=/missing", contract.VariableLayerFolder+"="+folder)
 		out, err := c.CombinedOutput()
 		return strings.TrimSpace(string(out)), err
 	}
@@ -66,7 +66,7 @@ func TestLayerScript_proxy(t *testing.T) {
 		wrapper := exec.CommandContext(t.Context(), "/bin/sh", "-c", contract.LayerScript(), "weir", "sh", "-c", `echo "${no_proxy-unset}" "${NO_PROXY-unset}"`)
 		folder := t.TempDir()
 		writeFile(t, filepath.Join(folder, contract.LayerAddress), "127.0.0.2:9001\n")
-		wrapper.Env = append([]string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + folder, "AWS_LAMBDA_RUNTIME_API=127.0.0.1:9001"}, c.variables...)
+		wrapper.Env = append([]string{"PATH=" + os.Getenv("PATH"), contract.VariableLayerFolder + "=" + folder, "AWS_LAMBDA_RUNTIME_API=127.0.0.1:9001"}, c.variables...)
 		out, err := wrapper.CombinedOutput()
 		if got := strings.TrimSpace(string(out)); err != nil || got != c.want {
 			t.Errorf("%q: got %q (%v), want %q", c.variables, got, err, c.want)

@@ -2,6 +2,7 @@ package runtimeproxy
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -38,7 +39,7 @@ const memoryLimit = 24 << 20
 func Start(open Open) {
 	x := Extension{
 		Name: filepath.Base(os.Args[0]), API: os.Getenv(contract.VariableRuntimeAPI), Wrapper: os.Getenv(contract.VariableWrapper),
-		File: filepath.Join(os.TempDir(), contract.LayerAddress), Late: time.After(patience),
+		File: filepath.Join(cmp.Or(os.Getenv(contract.VariableLayerFolder), "/tmp"), contract.LayerAddress), Late: time.After(patience),
 		Concurrent: os.Getenv(contract.VariableInit) == contract.ManagedInstances, Open: open, Logger: slog.New(telemetry.NewRateLimitedHandler(lambdacontext.NewLogHandler())),
 	}
 	if !x.Concurrent { // most steps of an invocation wait for the one before; a switch between processors only delays them
@@ -57,7 +58,7 @@ type Extension struct {
 	Name string
 	// API is the host and the port of Lambda's APIs.
 	API string
-	// Wrapper is the wrapper script of the function. Without one, the runtime does not use the proxy.
+	// Wrapper is the wrapper script of the function. Without one, Lambda starts a runtime that does not use the proxy.
 	Wrapper string
 	// File is the path of contract.LayerAddress.
 	File string
@@ -77,6 +78,9 @@ const patience = 8 * time.Second
 
 // errBypassed means that no event can reach the proxy. The init of a slow function reports it, too.
 var errBypassed = fmt.Errorf("the runtime has requested no event through the layer for %s: its init is slow, or another proxy of the Runtime API takes its place; let %s be the last wrapper script (LAYER.md)", patience, contract.LayerRoot+contract.LayerWrapper)
+
+// errNoWrapper is the cause of errBypassed that a deployment can introduce by replacing the variables of a function.
+var errNoWrapper = fmt.Errorf("%s: not set, so the runtime requests no event through the layer; set it to %s", contract.VariableWrapper, contract.LayerRoot+contract.LayerWrapper)
 
 // errConfiguration is the type of the error that Lambda reports for an invalid configuration.
 const errConfiguration = "Extension.ConfigInvalid"
@@ -99,10 +103,6 @@ func (x *Extension) Run(ctx context.Context) error {
 	}
 	if err := x.register(ctx); err != nil {
 		return err
-	}
-	if x.Wrapper == "" {
-		x.Logger.Warn("the layer limits no request: "+contract.VariableWrapper+" is not set", slog.String("want", contract.LayerRoot+contract.LayerWrapper))
-		return x.wait(ctx)
 	}
 	proxy := NewProxy(sync.OnceValue(x.upstream), x.Concurrent, x.Logger)
 	server := &http.Server{Handler: proxy.Handler()} //nolint:gosec // only the runtime connects, and timeouts would end connections after a freeze
@@ -140,8 +140,12 @@ func (x *Extension) awaitRuntime(requested <-chan struct{}, report func(error)) 
 	case <-requested:
 		return
 	case <-x.Late:
-		x.Logger.Error("the layer limits no request", slog.Any("err", errBypassed))
-		report(errBypassed)
+		err := errBypassed
+		if x.Wrapper == "" {
+			err = errNoWrapper
+		}
+		x.Logger.Error("the layer limits no request", slog.Any("err", err))
+		report(err)
 	}
 	<-requested
 }

@@ -112,21 +112,6 @@ func TestExtension_configuration(t *testing.T) {
 	}
 }
 
-// Without the wrapper script the extension reports this once, and needs no configuration.
-func TestExtension_noWrapper(t *testing.T) {
-	x := newExtensionsAPI(t)
-	log, done := x.run(t, "", func(context.Context, *slog.Logger) (*lambdahttp.Environment, error) {
-		t.Error("environment: opened, want none")
-		return nil, errors.New("WEIR_TABLE: required")
-	})
-	<-x.others
-	<-x.others
-	close(x.shutdown)
-	if err := <-done; err != nil || strings.Count(log.String(), "AWS_LAMBDA_EXEC_WRAPPER") != 1 {
-		t.Errorf("end: got %v, log %s, want one line about the wrapper", err, log.String())
-	}
-}
-
 // With another wrapper script, which runs that of the layer, the extension limits.
 func TestExtension_otherWrapper(t *testing.T) {
 	x := newExtensionsAPI(t)
@@ -149,7 +134,7 @@ func TestExtension_otherWrapper(t *testing.T) {
 func (x *extensionsAPI) script(t *testing.T, before string) string {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), "/bin/sh", "-c", contract.LayerScript(), "weir", "sh", "-c", "echo $"+contract.VariableRuntimeAPI)
-	c.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + filepath.Dir(x.file), contract.VariableRuntimeAPI + "=" + before}
+	c.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=/missing", contract.VariableLayerFolder + "=" + filepath.Dir(x.file), contract.VariableRuntimeAPI + "=" + before}
 	out, err := c.Output()
 	if err != nil {
 		t.Fatal(err)
@@ -183,9 +168,18 @@ func TestExtension_otherProxy(t *testing.T) {
 // If the runtime requests no event through the extension, the init does not end, and the log has the reason. A
 // slow runtime starts later.
 func TestExtension_bypassed(t *testing.T) {
+	for wrapper, want := range map[string]string{
+		"/opt/weir": "another proxy of the Runtime API takes its place; let /opt/weir be the last wrapper script", "": "AWS_LAMBDA_EXEC_WRAPPER: not set, so the runtime requests no event through the layer; set it to /opt/weir",
+	} {
+		t.Run("wrapper "+wrapper, func(t *testing.T) { holdsInit(t, wrapper, want) })
+	}
+}
+
+func holdsInit(t *testing.T, wrapper, want string) {
+	t.Helper()
 	x := newExtensionsAPI(t)
 	e := environment(t, limited, nil)
-	log, done := x.run(t, "/opt/weir", func(context.Context, *slog.Logger) (*lambdahttp.Environment, error) { return e, nil })
+	log, done := x.run(t, wrapper, func(context.Context, *slog.Logger) (*lambdahttp.Environment, error) { return e, nil })
 	<-x.others
 	x.late <- noon
 	l := &layered{lambdaAPI: x.lambdaAPI, t: t, log: log, server: &httptest.Server{URL: "http://" + x.proxy(t)}}
@@ -194,8 +188,8 @@ func TestExtension_bypassed(t *testing.T) {
 	}
 	<-x.others
 	close(x.shutdown)
-	if err := <-done; err != nil || strings.Count(log.String(), "another proxy of the Runtime API takes its place; let /opt/weir be the last wrapper script") != 1 {
-		t.Errorf("end: got %v, log %s, want one line about the other proxy", err, log.String())
+	if err := <-done; err != nil || strings.Count(log.String(), want) != 1 {
+		t.Errorf("end: got %v, log %s, want one line with %q", err, log.String(), want)
 	}
 }
 
@@ -226,19 +220,26 @@ func TestExtension_awaitRuntime(t *testing.T) {
 
 // With AllowBypass the init ends, and a metric counts the environment.
 func TestExtension_allowBypass(t *testing.T) {
+	for wrapper, want := range map[string]string{"/opt/weir": "another proxy", "": "AWS_LAMBDA_EXEC_WRAPPER: not set"} {
+		t.Run("wrapper "+wrapper, func(t *testing.T) { allowsBypass(t, wrapper, want) })
+	}
+}
+
+func allowsBypass(t *testing.T, wrapper, want string) {
+	t.Helper()
 	x := newExtensionsAPI(t)
 	var metrics lockedBuffer
 	e := environment(t, limited, &metrics)
 	e.AllowBypass = true
-	log, done := x.run(t, "/opt/weir", func(context.Context, *slog.Logger) (*lambdahttp.Environment, error) { return e, nil })
+	log, done := x.run(t, wrapper, func(context.Context, *slog.Logger) (*lambdahttp.Environment, error) { return e, nil })
 	<-x.others
 	<-x.others // the request for an event
 	x.late <- noon
 	for !strings.Contains(metrics.String(), `"Failed":1`) {
 		runtime.Gosched()
 	}
-	if log := log.String(); !strings.Contains(log, "another proxy") {
-		t.Errorf("log: got %s, want the other proxy", log)
+	if log := log.String(); !strings.Contains(log, want) {
+		t.Errorf("log: got %s, want %q", log, want)
 	}
 	close(x.shutdown)
 	if err := <-done; err != nil {

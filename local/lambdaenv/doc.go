@@ -41,7 +41,7 @@
 //
 // There are no internal extensions, Telemetry API, traces, client contexts or Cognito identities. With
 // [Options].Concurrency an extension cannot register for INVOKE. The processes share this machine's files,
-// network, memory and processors. A function with extensions has its own folder of temporary files (TMPDIR).
+// network, memory and processors. A function with the layer has its own folder of the layer's file.
 // A cold start counts towards the timeout of the invocation. (Lambda allows ten additional seconds for it.) A failed init is not retried. The environments of a Pool handle one event
 // at a time. Systems other than Linux can neither freeze a process nor end it with its parent.
 package lambdaenv

@@ -124,7 +124,7 @@ func newEnvironment(ctx context.Context, o Options) (*Environment, error) {
 		if e.temporary, err = os.MkdirTemp("", "lambdaenv-"); err != nil {
 			return nil, errors.Join(err, listener.Close())
 		}
-		variables = append(variables, "TMPDIR="+e.temporary)
+		variables = append(variables, contract.VariableLayerFolder+"="+e.temporary)
 	}
 	own := append([]string{
 		"LAMBDA_TASK_ROOT=" + filepath.Dir(bootstrap), "_HANDLER=" + handler, "AWS_LAMBDA_LOG_GROUP_NAME=/aws/lambda/" + o.Name, "AWS_LAMBDA_LOG_STREAM_NAME=local",
