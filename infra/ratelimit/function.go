@@ -100,6 +100,7 @@ func (l *Limits) equip(f awslambda.Function) {
 	setVariables(f, a.variables)
 	l.addAgent(f)
 	l.equipped = append(l.equipped, f)
+	l.publishAfter(f)
 }
 
 // logMistakes returns an error for each function whose log level drops metrics:

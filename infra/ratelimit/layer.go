@@ -36,6 +36,7 @@ func (l *Limits) AddLayer(f awslambda.Function) {
 	l.addAgent(f)
 	l.watchLayered(f)
 	l.layered = append(l.layered, f)
+	l.publishAfter(f)
 	l.newErrorsAlarm(f, *f.Node().Id(), f, false)
 }
 

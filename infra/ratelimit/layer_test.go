@@ -264,3 +264,39 @@ func TestLimits_AddLayer_mistakes(t *testing.T) {
 		})
 	}
 }
+
+// A deployment publishes the rules after all functions of the stack that decide have their new code, also behind an
+// alias. Functions may depend on the limits: nothing depends on the publication.
+func TestLimits_publishAfter(t *testing.T) {
+	app, l, layered := newLayered(t, func(p *ratelimit.LimitsProps) { p.ProvisionedConcurrency = 1 }, nil)
+	l.AddLayer(layered)
+	stack := awscdk.Stack_Of(l)
+	function := func(scope awscdk.Stack, id string) awslambda.Function {
+		return awslambda.NewFunction(scope, jsii.String(id), &awslambda.FunctionProps{Runtime: awslambda.Runtime_NODEJS_22_X(), Handler: jsii.String("index.handler"), Code: awslambda.Code_FromInline(jsii.String("x"))})
+	}
+	equipped := function(stack, "Equipped")
+	equipped.AddAlias(jsii.String("live"), nil)
+	equipped.Node().AddDependency(l)
+	l.Equip(equipped)
+	l.Equip(function(awscdk.NewStack(app, jsii.String("Elsewhere"), nil), "Other"))
+	template := assertions.Template_FromStack(stack, nil)
+	found := *template.FindResources(jsii.String("Custom::WeirRules"), nil)
+	if len(found) != 1 {
+		t.Fatalf("got %d publications, want one", len(found))
+	}
+	for id, r := range found {
+		after, _ := (*r)["DependsOn"].([]any)
+		for _, want := range []string{"LimitsLive", "Orders", "Equipped", "EquippedAliaslive"} {
+			if !slices.ContainsFunc(after, func(each any) bool { return strings.HasPrefix(each.(string), want) }) {
+				t.Errorf("publication: got it after %v, want it after %s", after, want)
+			}
+		}
+		content, err := json.Marshal(template.ToJSON())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(string(content), `"`+id+`"`); n != 1 {
+			t.Errorf("publication: got %s %d times in the template, want it only as a resource", id, n)
+		}
+	}
+}

@@ -22,6 +22,7 @@ type Limits struct {
 	authorizer awslambda.Function
 	invoked    awslambda.IFunction // the authorizer or, with provisioned concurrency, its alias
 	metrics    Metrics
+	published  awscdk.CustomResource   // nil unless the deployment publishes the rules
 	agent      awslambda.ILayerVersion // layer with the AppConfig agent; nil until it is needed
 
 	settle         awslambda.Function // nil if every limit of the rules counts requests
@@ -73,7 +74,7 @@ func NewLimits(scope constructs.Construct, id *string, props *LimitsProps) *Limi
 		l.newSigningKeys()
 	}
 	l.newSettle()
-	l.newPublisher()
+	l.newPublisher(scope)
 	l.newAlarms()
 	l.newRefusedMost()
 	l.Node().AddValidation(&validator{l})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/weir-limits/weir/functions/contract"
@@ -34,8 +35,11 @@ func (p *LimitsProps) deployed() bool { return p.RulesFrom == "" }
 // newPublisher creates the function that publishes the rules, and the custom resource that invokes it. The
 // resource contains the document. So CloudFormation invokes the function whenever the document changes:
 // in a deployment, and in the rollback of a deployment that changed it. The function can write only
-// the item of the rules.
-func (l *Limits) newPublisher() {
+// the item of the rules. If Lambda repeats an event, the function only answers again.
+//
+// The resource is beside the construct, not in it. So functions that depend on the limits do not depend on the
+// resource, which depends on them.
+func (l *Limits) newPublisher(scope constructs.Construct) {
 	if !l.props.deployed() {
 		return
 	}
@@ -50,13 +54,22 @@ func (l *Limits) newPublisher() {
 	permit(f, l.record(contract.PublisherActions(), contract.DeployedRulesKey(l.props.Namespace)))
 	within := awscdk.Duration_Seconds(jsii.Number(publishWithin.Seconds()))
 	f.ConfigureAsyncInvoke(&awslambda.EventInvokeConfigOptions{MaxEventAge: within})
-	published := awscdk.NewCustomResource(l, jsii.String("Rules"), &awscdk.CustomResourceProps{
+	l.published = awscdk.NewCustomResource(scope, jsii.String(*l.Node().Id()+"Rules"), &awscdk.CustomResourceProps{
 		ServiceToken: f.FunctionArn(), ResourceType: jsii.String("Custom::WeirRules"), ServiceTimeout: within,
 		Properties: &map[string]any{
 			contract.PropertyTable: l.records.TableName(), contract.PropertyNamespace: l.props.Namespace, contract.PropertyDocument: document,
 		},
 	})
-	published.Node().AddDependency(l.authorizer) // new code reads old documents; old code may reject a new one
+	l.publishAfter(l.invoked)
+}
+
+// publishAfter delays the publication until f has its new code: new code reads old documents, but old code may reject
+// a new one. The construct of f contains its versions and aliases. A function in another stack is no dependency,
+// because its stack depends on this one.
+func (l *Limits) publishAfter(f awslambda.IFunction) {
+	if l.published != nil && *awscdk.Stack_Of(f).Node().Path() == *awscdk.Stack_Of(l).Node().Path() {
+		l.published.Node().AddDependency(f)
+	}
 }
 
 // packed returns the rules as contract.PropertyDocument.

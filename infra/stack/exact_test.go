@@ -416,6 +416,7 @@ func TestStack_publisher(t *testing.T) {
 	made := parse(t, content)
 	function, _ := made.one(t, "AWS::Lambda::Function", "LimitsPublisher")
 	authorizer, f := made.one(t, "AWS::Lambda::Function", "LimitsAuthorizer")
+	handler, _ := made.one(t, "AWS::Lambda::Function", "LimitsHandler")
 	records, _ := made.one(t, "AWS::DynamoDB::Table", "LimitsRecords")
 	_, published := made.one(t, "Custom::WeirRules", "")
 	packed, err := base64.StdEncoding.DecodeString(published.Properties[contract.PropertyDocument].(string))
@@ -434,9 +435,10 @@ func TestStack_publisher(t *testing.T) {
 		t.Errorf("other properties: got %s, want %s", got, want)
 	}
 	if !strings.Contains(string(content), `"DependsOn": [
-    "`+authorizer+`"
+    "`+authorizer+`",
+    "`+handler+`"
    ]`) {
-		t.Errorf("publication: want it after the update of %s", authorizer)
+		t.Errorf("publication: want it after the updates of %s and %s", authorizer, handler)
 	}
 	_, policy := made.one(t, "AWS::IAM::Policy", "LimitsPublisherRole")
 	if got, want := text(t, policy.Properties), onlyRecord("dynamodb:PutItem", contract.DeployedRulesKey("dev")); !strings.Contains(got, want) || strings.Count(got, "dynamodb:") != 3 {
