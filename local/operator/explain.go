@@ -40,7 +40,8 @@ type Explanation struct {
 	Caller   Caller    `json:"caller"`
 	At       time.Time `json:"at"`
 	// Version is the version of the rules.
-	Version int64 `json:"rulesVersion"`
+	Version int64  `json:"rulesVersion"`
+	Source  string `json:"rulesSource,omitempty"` // see Operator.Source
 	// Rules are the rules whose endpoint matches, in file order. Others is the number of all other
 	// rules.
 	Rules  []Rule `json:"rules"`
@@ -141,13 +142,16 @@ func (o *Operator) Explain(ctx context.Context, q Question) (Explanation, error)
 	for name, value := range q.Headers {
 		header.Set(name, value)
 	}
-	explained := r.Explain(rules.Request{Method: q.Method, Path: rules.EncodedPath(q.Path), Header: header, Caller: caller})
+	explained := r.Explain(rules.Request{Method: q.Method, Path: rules.EncodedPath(q.Path).Below(o.BasePaths), Header: header, Caller: caller})
 	e := Explanation{
-		Method: q.Method, Path: q.Path, Caller: newCaller(caller, explained.Tier, rejected), At: now.UTC(), Version: r.Version(),
+		Method: q.Method, Path: q.Path, Caller: newCaller(caller, explained.Tier, rejected), At: now.UTC(), Version: r.Version(), Source: o.Source,
 		Rules: []Rule{}, Others: r.Len() - len(explained.Matches), Cost: o.cost(explained.Charges), Notes: append([]string{}, notes...),
 	}
 	if paths := explained.Readings; len(paths) > 1 || len(paths) == 1 && paths[0] != q.Path {
 		e.Readings = paths
+	}
+	if path := rules.TrimPrefix(q.Path, o.BasePaths); path != q.Path {
+		e.Notes = append(e.Notes, "the path has a base path of a custom domain (BASE_PATH): the rules match it as "+path)
 	}
 	for _, m := range explained.Matches {
 		e.Rules = append(e.Rules, newRule(m))

@@ -28,6 +28,10 @@ type Operator struct {
 	Routed func(method, path string) bool
 	// Rules returns the rules in force for a request that comes at an instant.
 	Rules func(context.Context, time.Time) *rules.Rules
+	// Source describes where the rules come from. "" means the rules of the running gateway.
+	Source string
+	// BasePaths are the paths that custom domains of the deployment add, as in lambdahttp.Environment.
+	BasePaths []string
 	// Identifier verifies credentials. If it is nil, a question must not have a token or an API key.
 	Identifier *caller.Identifier
 	// Record returns the record of the API keys with an id. ok is false if there is none. nil means that the

@@ -16,7 +16,8 @@ type Usage struct {
 	Subject string    `json:"subject"`
 	At      time.Time `json:"at"`
 	// Version is the version of the rules.
-	Version int64 `json:"rulesVersion"`
+	Version int64  `json:"rulesVersion"`
+	Source  string `json:"rulesSource,omitempty"` // see Operator.Source
 	// Limits are the limits of the subject in the rules, in file order and for every tier.
 	Limits []Limit `json:"limits"`
 	// Others are limits in the store that the rules do not describe, such as removed limits.
@@ -69,7 +70,7 @@ func (o *Operator) Usage(ctx context.Context, subject string) (Usage, error) {
 }
 
 func (o *Operator) usage(ctx context.Context, now time.Time, s limiter.Subject, listed []rules.Listed, version int64) (Usage, error) {
-	i := Usage{Subject: s.String(), At: now.UTC(), Version: version, Others: []Other{}}
+	i := Usage{Subject: s.String(), At: now.UTC(), Version: version, Source: o.Source, Others: []Other{}}
 	var err error
 	if i.Limits, err = o.usages(ctx, now, listed); err != nil {
 		return i, err

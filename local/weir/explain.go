@@ -93,9 +93,17 @@ func (t *target) explain(c *cobra.Command, q operator.Question) error {
 	return printExplanation(c.OutOrStdout(), e)
 }
 
+// sourceOf returns the source of the rules as the end of a sentence.
+func sourceOf(source string) string {
+	if source == "" {
+		return ""
+	}
+	return ", from " + source
+}
+
 func printExplanation(out io.Writer, e operator.Explanation) error {
 	s := command.StyleOf(out)
-	fmt.Fprintf(out, "%s %s by %s, tier %s, under rules of version %d\n", s.Bold(e.Method), s.Bold(e.Path), s.Bold(e.Caller.Subject), e.Caller.Tier, e.Version)
+	fmt.Fprintf(out, "%s %s by %s, tier %s, under rules of version %d%s\n", s.Bold(e.Method), s.Bold(e.Path), s.Bold(e.Caller.Subject), e.Caller.Tier, e.Version, sourceOf(e.Source))
 	if len(e.Readings) > 0 {
 		fmt.Fprintf(out, "%s %q\n", s.Bold("readings of the path:"), e.Readings)
 	}
@@ -103,11 +111,15 @@ func printExplanation(out io.Writer, e operator.Explanation) error {
 		fmt.Fprintf(out, "%s %s\n", s.Bad("the credential is rejected:"), e.Caller.Rejected)
 	}
 	fmt.Fprintf(out, "\n%s\n", s.Bold("rules"))
+	charges := "charges "
+	if e.Decision.Unrouted {
+		charges = "would charge "
+	}
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, r := range e.Rules {
 		does := "charges no limit"
 		if r.Charges > 0 {
-			does = "charges " + plural(r.Charges, "limit")
+			does = charges + plural(r.Charges, "limit")
 		}
 		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\n", r.Path, cmp.Or(r.Method, "any"), r.Endpoint, strings.Join(append([]string{does}, r.Reasons...), "; "))
 	}

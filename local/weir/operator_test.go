@@ -193,6 +193,37 @@ func TestOperator_recordsTable(t *testing.T) {
 	}
 }
 
+// With the variables that OPERATIONS.md exports, the commands use the rules that the functions use, name their source,
+// and read a path without the base path.
+func TestOperator_variables(t *testing.T) {
+	recordsTable(t)
+	if _, err := checkout.MakeTable(t.Context(), os.Getenv("DYNAMODB_ENDPOINT"), checkout.Table); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("TABLE", checkout.Table)
+	t.Setenv("BASE_PATH", "/v1")
+	file := filepath.Join(t.TempDir(), "rules.json")
+	if err := os.WriteFile(file, []byte(`{"rules":[{"endpoint":"/x","limits":{"*":{"requests":7,"window":"1m"}}}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ok(t, "rules", "publish", file)
+	explain := func(requests int64, source string, args ...string) {
+		t.Helper()
+		e := answers[operator.Explanation](t, append([]string{"explain", "GET", "/v1/x", "--store", "dynamodb"}, args...)...)
+		if len(e.Limits) != 1 || e.Limits[0].Requests != requests || !strings.Contains(e.Source, source) || !strings.Contains(strings.Join(e.Notes, " "), "(BASE_PATH): the rules match it as /x") {
+			t.Errorf("%q: got %+v, want %d requests from %s and a note about the base path", args, e, requests, source)
+		}
+	}
+	explain(7, "those published to table")
+	deploy(t, os.Getenv("NAMESPACE"), 9)
+	explain(9, "the deployment of namespace")
+	explain(7, "those published to table", "--rules-from-table")
+	explain(7, "the file "+file, "--rules", file)
+	if out := ok(t, "usage", "ip:203.0.113.7", "--store", "dynamodb"); !strings.Contains(out, ", from the deployment of namespace") {
+		t.Errorf("usage: got %s, want the source of the rules", out)
+	}
+}
+
 // Outside a checkout, the commands use only the rules in the records table.
 func TestOperator_released(t *testing.T) {
 	recordsTable(t)

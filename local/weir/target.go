@@ -39,12 +39,13 @@ type target struct {
 	url                               string
 	store, table, namespace, redisURL string
 	rules, recordsTable               string
+	fromTable                         bool
 	json                              bool
 }
 
 const targetHelp = "\n\nThe command queries the gateway of make run (--url, or the variable WEIR_URL) or, with --store, a deployed table or cache. " +
-	"With --store, it also reads the variables of the functions (TABLE, NAMESPACE, REDIS_URL, REDIS_CLUSTER, REDIS_IAM_USER and REDIS_IAM_CACHE) and the AWS configuration (AWS_REGION, AWS_PROFILE). " +
-	"It then needs the deployed rules to interpret the state (--rules or --records-table)."
+	"With --store, it also reads the variables of the functions (TABLE, RECORDS_TABLE, NAMESPACE, BASE_PATH, REDIS_URL, REDIS_CLUSTER, REDIS_IAM_USER and REDIS_IAM_CACHE) and the AWS configuration (AWS_REGION, AWS_PROFILE). " +
+	"It then needs the deployed rules to interpret the state (--rules or --records-table), and prints their source."
 
 func (t *target) flags(c *cobra.Command) {
 	f := c.Flags()
@@ -53,8 +54,9 @@ func (t *target) flags(c *cobra.Command) {
 	f.StringVar(&t.table, "table", "", "with --store dynamodb, the table for limits; default $TABLE")
 	f.StringVar(&t.namespace, "namespace", "", "with --store, the namespace of the deployment, such as its stage; default $NAMESPACE")
 	f.StringVar(&t.redisURL, "redis-url", "", "with --store redis, a redis:// or rediss:// URL; default $REDIS_URL (use the variable for a URL with a password, because other users of this machine can read flags)")
-	f.StringVar(&t.rules, "rules", "", "with --store, the rules document; default functions/rules.json")
-	f.StringVar(&t.recordsTable, "records-table", "", "with --store, the records table that holds the rules (weir rules publish)")
+	f.StringVar(&t.rules, "rules", "", "with --store, the rules document; default functions/rules.json without a records table")
+	f.StringVar(&t.recordsTable, "records-table", "", "with --store, the records table that holds the rules: those of the deployment of the namespace, else those of weir rules publish; default $RECORDS_TABLE without --rules")
+	f.BoolVar(&t.fromTable, "rules-from-table", false, "with --store, the deployment has rulesFrom=table now; ignore rules of the deployment itself")
 	f.BoolVar(&t.json, "json", false, "print one JSON object")
 	command.Complete(c, "store", "dynamodb", "redis")
 }
@@ -65,7 +67,7 @@ const defaultGateway = "http://127.0.0.1:8080"
 func (t *target) open(ctx context.Context, c *cobra.Command) (operating, func() error, error) {
 	none := func() error { return nil }
 	if t.store == "" {
-		for _, name := range []string{"table", "namespace", "redis-url", "rules", "records-table"} {
+		for _, name := range []string{"table", "namespace", "redis-url", "rules", "records-table", "rules-from-table"} {
 			if c.Flags().Changed(name) {
 				return nil, none, command.Usage("--%s: requires --store dynamodb or redis; the gateway at %s ignores this flag", name, t.url)
 			}
@@ -86,6 +88,9 @@ func (t *target) open(ctx context.Context, c *cobra.Command) (operating, func() 
 	case c.Flags().Changed("url"):
 		return nil, none, command.Usage("--url and --store: got both, want one of them")
 	}
+	if t.rules == "" && t.recordsTable == "" {
+		t.recordsTable = os.Getenv("RECORDS_TABLE")
+	}
 	return t.openStore(ctx)
 }
 
@@ -101,23 +106,53 @@ func (t *target) openStore(ctx context.Context) (operating, func() error, error)
 			return nil, none, err
 		}
 	}
+	source, err := t.source(ctx, &config)
+	if err != nil {
+		return nil, none, err
+	}
 	store, closeStore, err := config.OpenStore(ctx)
 	if err != nil {
 		return nil, none, err
 	}
 	o, err := t.operator(ctx, config, store)
+	if err == nil {
+		o.Source = source
+	}
 	return o, closeStore, err
+}
+
+// source describes where the rules come from. If the deployment of the namespace published rules to the records table,
+// config reads these.
+func (t *target) source(ctx context.Context, config *boot.Config) (string, error) {
+	if t.recordsTable == "" {
+		return "the file " + t.rules, nil
+	}
+	operators := "those published to table " + t.recordsTable
+	if t.fromTable {
+		return operators, nil
+	}
+	client, err := config.DynamoDBClient(ctx)
+	if err != nil {
+		return "", err
+	}
+	switch _, _, err := rulestore.New(client, t.recordsTable).Deployed(ctx, config.Namespace); {
+	case errors.Is(err, rulestore.ErrNoRules):
+		return operators, nil
+	case err != nil:
+		return "", fmt.Errorf("--records-table: %w", err)
+	}
+	config.RulesFrom = contract.RulesDeployment
+	return fmt.Sprintf("the deployment of namespace %s (table %s; --rules-from-table selects published rules)", config.Namespace, t.recordsTable), nil
 }
 
 // config returns the configuration of the deployment's functions.
 func (t *target) config() (boot.Config, error) {
-	if t.rules == "" {
-		switch checkout, err := checkout.Find(); {
-		case err == nil:
-			t.rules = checkout.Path("functions", "rules.json")
-		case t.recordsTable == "":
+	if t.rules == "" && t.recordsTable == "" {
+		checkout, err := checkout.Find()
+		if err != nil {
 			return boot.Config{}, errors.New("--records-table: required outside a checkout of Weir, or --rules: the rules of the deployment")
 		}
+		t.rules = checkout.Path("functions", "rules.json")
 	}
 	if name, _ := t.lookup("NAMESPACE"); name == "" {
 		return boot.Config{}, errors.New("--namespace: required: the namespace of the deployment, usually its stage (or set NAMESPACE)")
@@ -126,7 +161,7 @@ func (t *target) config() (boot.Config, error) {
 }
 
 // builtIn is the version of a document that is not published. Published versions are Unix seconds
-// and therefore higher. Commands outside a checkout must not use an unpublished document.
+// and therefore higher. Commands that read a records table must not use an unpublished document.
 const builtIn = 1
 
 func (t *target) operator(ctx context.Context, config boot.Config, store limiter.Store) (*operator.Operator, error) {
@@ -149,7 +184,7 @@ func (t *target) operator(ctx context.Context, config boot.Config, store limiter
 	}
 	o := &operator.Operator{
 		Store: store, Kind: t.store, Limiters: []*limiter.Limiter{e.Limiter}, Rules: e.Rules.At,
-		Clock: time.Now, IPv6Bits: config.IPv6Bits, Identifier: e.Identifier,
+		Clock: time.Now, IPv6Bits: config.IPv6Bits, BasePaths: config.BasePaths, Identifier: e.Identifier,
 	}
 	o.Record, err = config.FindRecord(ctx)
 	return o, err

@@ -59,7 +59,7 @@ func completeSubject(_ *cobra.Command, args []string, _ string) ([]string, cobra
 
 func printUsage(out io.Writer, i operator.Usage) error {
 	s := command.StyleOf(out)
-	fmt.Fprintf(out, "%s, under rules of version %d\n\n%s\n", s.Bold(i.Subject), i.Version, s.Bold("limits"))
+	fmt.Fprintf(out, "%s, under rules of version %d%s\n\n%s\n", s.Bold(i.Subject), i.Version, sourceOf(i.Source), s.Bold("limits"))
 	if len(i.Limits) == 0 {
 		fmt.Fprintln(out, "  the rules have no limit for this subject")
 	}
