@@ -45,7 +45,7 @@ func (r *run) deployRelease(ctx context.Context, p map[string]string) error {
 		"RestApiId": api["Api"], "Store": r.store, "AccessLogGroup": api["AccessLog"],
 	})
 	in := &cloudformation.CreateStackInput{
-		StackName: &r.stack, TemplateURL: aws.String(fmt.Sprintf("https://%s.s3.%s.amazonaws.com/%s%s", r.bucket, r.Config.Region, releaseFolder, releaseTemplate)),
+		StackName: &r.stack, TemplateURL: aws.String(templateURL(r.bucket, r.Config.Region)),
 		Capabilities: []formation.Capability{formation.CapabilityCapabilityIam},
 	}
 	for _, key := range slices.Sorted(maps.Keys(p)) {
@@ -72,6 +72,15 @@ func (r *run) deployRelease(ctx context.Context, p map[string]string) error {
 	}
 	r.urls = []string{"--url", app["RestUrl"], "--layer-url", app["LayerUrl"]}
 	return nil
+}
+
+// templateURL returns the URL of the template in the bucket. The regions of China have another domain.
+func templateURL(bucket, region string) string {
+	domain := "amazonaws.com"
+	if strings.HasPrefix(region, "cn-") {
+		domain += ".cn"
+	}
+	return fmt.Sprintf("https://%s.s3.%s.%s/%s%s", bucket, region, domain, releaseFolder, releaseTemplate)
 }
 
 func (r *run) apiStack() string { return r.stack + "-api" }
