@@ -149,7 +149,7 @@ func TestMetrics(t *testing.T) {
 	for _, name := range contract.RuleMetrics() {
 		want = append(want, contract.RuleDimension+" "+name)
 	}
-	want = append(want, contract.ExemptionDimension+" "+contract.MetricExempt)
+	want = append(want, contract.ExemptionDimension+" "+contract.MetricExempt, contract.FunctionDimension+" "+contract.MetricUnauthorized)
 	want = append(want, contract.Metrics()...)
 	slices.Sort(want)
 	got, namespaces := written(t)
@@ -165,6 +165,7 @@ func TestMetrics(t *testing.T) {
 func record() []byte {
 	var log bytes.Buffer
 	r := telemetry.New(&log, "dev", nil)
+	r.CountErrors("authorizer")
 	now := time.Now()
 	l := &limiter.Limit{Name: "a", Rule: "GET /a"}
 	r.Rules(now, 1, now, []string{l.Rule}, []string{"health"})

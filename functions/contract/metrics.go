@@ -21,7 +21,7 @@ func DropsMetrics(level string) bool {
 
 // These are the names of the metrics that the functions write. Package limiter/telemetry defines each
 // metric. Those that begin with Rule have the dimension [RuleDimension], MetricExempt has
-// [ExemptionDimension], and the others have none.
+// [ExemptionDimension], and the others have none. MetricUnauthorized also exists with [FunctionDimension].
 const (
 	MetricAllowed        = "Allowed"
 	MetricRefused        = "Refused"
@@ -76,6 +76,10 @@ const RuleDimension = "Rule"
 // ExemptionDimension is the dimension of [MetricExempt]. Its value is the name of an exemption in the
 // rules document.
 const ExemptionDimension = "Exemption"
+
+// FunctionDimension is the dimension of the bad credentials that an authorizer returned as errors. Its value is the
+// name of the function.
+const FunctionDimension = "FunctionName"
 
 // Metrics returns the names of the metrics without a dimension, in no particular order.
 func Metrics() []string {

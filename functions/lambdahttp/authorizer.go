@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/aws/aws-lambda-go/lambda"
+	"github.com/aws/aws-lambda-go/lambdacontext"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
@@ -30,7 +31,10 @@ var errStoreFailed = errors.New("the store failed, and a rule has on_error deny"
 // NewAuthorizer returns the authorizer function. It answers an event with a policy. The policy allows
 // the request, or denies it if it exceeds a limit. For a bad credential the function returns the
 // error "Unauthorized". If there is no decision, it returns another error.
-func NewAuthorizer(e *Environment) lambda.Handler { return authorizer{e, e.gate()} }
+func NewAuthorizer(e *Environment) lambda.Handler {
+	e.Recorder.CountErrors(lambdacontext.FunctionName)
+	return authorizer{e, e.gate()}
+}
 
 type authorizer struct {
 	*Environment

@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/aws/aws-lambda-go/lambdacontext"
+
 	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/limiter"
@@ -132,6 +134,28 @@ func TestRecorder(t *testing.T) {
 					t.Errorf("got metrics %v and %d latencies; want metrics %v, and a latency for each allowed or refused request:\n%s", got, len(latencies), c.want, &log)
 				}
 			})
+		}
+	}
+}
+
+// Only the authorizer returns a bad credential as an error. Therefore only its count has the name of the function.
+func TestRecorder_byFunction(t *testing.T) {
+	lambdacontext.FunctionName = "weir-authorizer"
+	t.Cleanup(func() { lambdacontext.FunctionName = "" })
+	event := changed(t, sampleEvent(t, "rest-authorizer-user.json"), "Bearer ", "Bearer x")
+	for by, want := range map[string]bool{"authorizer": true, "handler": false} {
+		var log bytes.Buffer
+		e := memory(t)
+		e.Recorder = telemetry.New(&log, "test", nil)
+		if by == "authorizer" {
+			_, _ = lambdahttp.NewAuthorizer(e).Invoke(ctx, event)
+		} else {
+			_, _ = lambdahttp.NewHandler(e, sample.New(e)).Invoke(ctx, changed(t, event, `"type": "REQUEST"`, `"type": ""`))
+		}
+		const directive = `{"Dimensions":[["FunctionName"]],"Metrics":[{"Name":"Unauthorized","Unit":"Count"}],"Namespace":"Weir/test"}`
+		line, _, _ := bytes.Cut(log.Bytes(), []byte("\n"))
+		if got := bytes.Contains(line, []byte(directive)) && bytes.Contains(line, []byte(`"FunctionName":"weir-authorizer"`)); got != want || !bytes.Contains(line, []byte(`"Unauthorized":1`)) {
+			t.Errorf("%s: got the line %s, want Unauthorized 1, and by function %t", by, line, want)
 		}
 	}
 }

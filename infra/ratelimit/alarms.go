@@ -109,14 +109,15 @@ func (l *Limits) newFunctionAlarms(id string, f awslambda.Function, p FunctionPr
 
 // newErrorsAlarm adds the alarm on a function that cannot start, crashes or times out. Lambda counts a failed start as
 // an error of the invocation. rejects means that the function answers a bad credential with an error, as the authorizer
-// of a REST API must. Without those errors, clients cannot raise the alarm.
+// of a REST API must. Without those errors, clients cannot raise the alarm. Only this function counts them, because the
+// 401 of another function is no error: it must not hide the errors of this one.
 func (l *Limits) newErrorsAlarm(scope constructs.Construct, id string, f awslambda.IFunction, rejects bool) {
 	expression, using := "100 * errors / invocations", map[string]awscloudwatch.IMetric{
 		"errors": LambdaMetric(f, "Errors", "Sum"), "invocations": LambdaMetric(f, "Invocations", "Sum"),
 	}
 	if rejects {
 		expression = "100 * (errors - FILL(unauthorized, 0)) / invocations"
-		using["unauthorized"] = l.metrics.Metric(contract.MetricUnauthorized, "Sum")
+		using["unauthorized"] = Metric(l.metrics.namespace, contract.MetricUnauthorized, "Sum", map[string]*string{contract.FunctionDimension: f.FunctionName()})
 	}
 	l.NewAlarm(scope, Alarm{strings.ToLower(id) + "-errors", "More than 50 % of the function's invocations fail, and callers get 5xx: it cannot start, crashes or times out. Look at the function's log. Bad credentials do not count.", Percent("Failed invocations, %", expression, using), errorsPercent, 3, 5})
 }

@@ -72,7 +72,7 @@ func TestLimits_alarms(t *testing.T) {
 	made := []byte(text(t, assertions.Template_FromStack(stack, nil).ToJSON()))
 	app.Synth(nil)
 	wantParts(t, alarmsOf(t, made), map[string][]string{
-		"authorizer-errors": {`"100 * (errors - FILL(unauthorized, 0)) / invocations"`, `"Errors"`, `"Invocations"`, `"Unauthorized"`, `"LimitsAuthorizer`},
+		"authorizer-errors": {`"100 * (errors - FILL(unauthorized, 0)) / invocations"`, `"Errors"`, `"Invocations"`, `}}],"MetricName":"Unauthorized"`, `"LimitsAuthorizer`},
 		"orders-errors":     {`"100 * errors / invocations"`, `{"Name":"FunctionName","Value":{"Ref":"Orders`},
 		"api-errors":        {`"100 * restErrors / restRequests"`, `"Dimensions":[{"Name":"ApiName","Value":"Api"}],"MetricName":"5XXError"`, `"MetricName":"Count"`},
 		"imported-errors":   {`{"Name":"ApiName","Value":{"Fn::GetAtt":["ImportedLimitsPrecheck`, `"Name"]}`},

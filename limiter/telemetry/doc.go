@@ -91,6 +91,11 @@
 // The metrics have no dimension for the store, because a deployment has one store. They have no
 // dimension for the outcome, because their names contain it.
 //
+// # By function
+//
+// Lambda counts the 401 of an authorizer as an error of the function. The authorizer therefore writes Unauthorized a
+// second time, with the dimension FunctionName, so that an alarm on errors can subtract these.
+//
 // # Most refused callers
 //
 // At most once a second there is a line for each of the ten most refused pairs of caller and limit,
@@ -147,7 +152,7 @@
 //
 // CloudWatch charges $0.30 a month for each metric that had a value. A deployment has at most 21
 // totals ($6.30), and 2 or 3 metrics for each of at most eleven names of rules ($6.60 to $9.90). The
-// number of callers, environments and rules does not matter. Five rules and all totals are $9.30.
+// number of callers, environments and rules does not matter. Unauthorized of an authorizer adds $0.30. Five rules and all totals are $9.30.
 //
 // Lambda treats these lines as level INFO, so a function with a higher log level sends no metrics.
 package telemetry

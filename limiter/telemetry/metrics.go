@@ -9,7 +9,8 @@ import (
 )
 
 // These are the names of the metrics in Namespace. Metrics of rules have the dimension RuleDimension,
-// and Exempt has ExemptionDimension. Other metrics have none. The package documentation defines each metric.
+// and Exempt has ExemptionDimension. Other metrics have none; Unauthorized also exists with FunctionDimension. The
+// package documentation defines each metric.
 const (
 	Allowed        = "Allowed"
 	Refused        = "Refused"
@@ -57,10 +58,12 @@ const (
 	Exempt = "Exempt"
 )
 
-// RuleDimension is the name of the dimension of a rule, and ExemptionDimension that of an exemption.
+// RuleDimension is the name of the dimension of a rule, ExemptionDimension that of an exemption, and FunctionDimension
+// that of a Lambda function.
 const (
 	RuleDimension      = "Rule"
 	ExemptionDimension = "Exemption"
+	FunctionDimension  = "FunctionName"
 )
 
 // Namespace returns the CloudWatch namespace of a deployment by its name, such as its stage.
@@ -156,6 +159,7 @@ type line struct {
 	definitions []definition
 	rule        []definition // definitions of the metrics with RuleDimension
 	exemption   []definition // definition of the metric with ExemptionDimension
+	function    []definition // definition of the metric with FunctionDimension
 }
 
 // definition defines a metric in the embedded metric format.
@@ -225,12 +229,20 @@ func (l *line) addExemption(c ruleCounts) {
 	l.exemption = append(l.exemption, definition{Exempt, "Count"})
 }
 
+// addFunction adds the name of the function, if it has one, to the count Unauthorized.
+func (l *line) addFunction(name string, m *metrics) {
+	if name != "" && m.unauthorized > 0 {
+		l.members[FunctionDimension] = name
+		l.function = append(l.function, definition{Unauthorized, "Count"})
+	}
+}
+
 func (l *line) write(out *json.Encoder, namespace string, at time.Time) {
 	var directives []any
 	for _, d := range [...]struct {
 		dimensions  []string
 		definitions []definition
-	}{{[]string{}, l.definitions}, {[]string{RuleDimension}, l.rule}, {[]string{ExemptionDimension}, l.exemption}} {
+	}{{[]string{}, l.definitions}, {[]string{RuleDimension}, l.rule}, {[]string{ExemptionDimension}, l.exemption}, {[]string{FunctionDimension}, l.function}} {
 		if len(d.definitions) > 0 {
 			directives = append(directives, map[string]any{"Namespace": namespace, "Dimensions": [][]string{d.dimensions}, "Metrics": d.definitions})
 		}

@@ -37,6 +37,7 @@ type Recorder struct {
 	clock    estimate
 	byRule   byRule
 	exempt   byRule // counts by exemption; only the allowed requests of a row are used
+	function string // name of a function that returns a bad credential as an error
 }
 
 // New returns a Recorder that writes lines to out. It calls Write once for each line, one call at a time, and
@@ -162,6 +163,14 @@ func (r *Recorder) WatchClock(estimate func() (ahead, uncertainty time.Duration,
 	r.clock = estimate
 }
 
+// CountErrors also counts Unauthorized with FunctionDimension. function is the name of a Lambda function that returns
+// a bad credential as an error. Call CountErrors before the first request.
+func (r *Recorder) CountErrors(function string) {
+	if r != nil {
+		r.function = function
+	}
+}
+
 // EventsDropped adds n to the count of decision events that did not reach the broker.
 func (r *Recorder) EventsDropped(now time.Time, n int64) {
 	if r == nil || r.out == nil {
@@ -176,6 +185,7 @@ type batch struct {
 	metrics  metrics
 	rules    inForce
 	clock    estimate
+	function string
 	byRule   []ruleCounts
 	exempt   []ruleCounts
 	refusals refusals
@@ -186,6 +196,7 @@ type batch struct {
 func (b *batch) write(out *json.Encoder, namespace string, hash SubjectHash) {
 	l := newLine()
 	l.addTotals(&b.metrics, b.rules, b.clock, b.at)
+	l.addFunction(b.function, &b.metrics)
 	for i := range max(len(b.byRule), len(b.exempt)) {
 		if i > 0 {
 			l.write(out, Namespace(namespace), b.at)
@@ -245,7 +256,7 @@ func (r *Recorder) takeDue(due []*batch, at int64) []*batch {
 // take removes waiting counts and returns them for a write with the time at. rows is the largest number of
 // rules, and also of exemptions, whose counts it takes. The caller holds r.mu.
 func (r *Recorder) take(at int64, rows int) *batch {
-	b := &batch{at: time.Unix(0, at), metrics: r.metrics, rules: r.rules, clock: r.clock}
+	b := &batch{at: time.Unix(0, at), metrics: r.metrics, rules: r.rules, clock: r.clock, function: r.function}
 	r.metrics = metrics{}
 	for range rows {
 		if c, ok := r.byRule.take(); ok {
