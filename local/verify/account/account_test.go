@@ -243,7 +243,7 @@ func TestStack_alarmMetrics(t *testing.T) {
 		t.Errorf("another dimension, also in the template: got %+v, want a pass", o)
 	}
 	c, s := deployed(t, "elasticache")
-	if o := s.Check(t.Context(), "alarm-metrics"); o.Outcome != verify.Pass || !strings.Contains(o.Warning, "Degraded, Evictions") || strings.Contains(o.Warning, "Allowed") {
+	if o := s.Check(t.Context(), "alarm-metrics"); o.Outcome != verify.Pass || !strings.Contains(o.Warning, "Evictions, IamAuthenticationThrottling, ThrottledCmds in AWS/ElastiCache with clusterId=weir-dev") || strings.Contains(o.Warning, "Allowed") {
 		t.Errorf("got %+v, want a pass that names the metrics without data", o)
 	}
 	c.Deny("ListMetrics")
@@ -265,6 +265,38 @@ func TestStack_alarmMetrics(t *testing.T) {
 			t.Errorf("a new stack: got %+v, want a skip because %q", o, want)
 		}
 		put(t, c, time.Now(), "Weir/dev", "Allowed", 1)
+	}
+}
+
+// An alarm on an API or a function that does not exist fails the row, although APIs and functions can be idle.
+func TestStack_alarmMetrics_idle(t *testing.T) {
+	check := func(old, replacement string, rest, http bool) verify.Observation {
+		t.Helper()
+		_, s := deployedAs(t, "dynamodb", old, replacement)
+		s.REST, s.HTTP = rest, http
+		return s.Check(t.Context(), "alarm-metrics")
+	}
+	const api, other = `"Name": "ApiName",
+          "Value": "weir-dev"`, `"Name": "ApiName",
+          "Value": "weird"`
+	for _, tt := range []struct {
+		old, replacement string
+		rest             bool
+		want             string
+	}{
+		{api, other, true, "no metric Count in AWS/ApiGateway with ApiName=weird, although the run sent requests to an API of this kind"},
+		{`"Name": "ApiName"`, `"Name": "APIName"`, false, "with APIName=weir-dev; the dimension there is ApiName"},
+		{`"Name": "FunctionName"`, `"Name": "Function"`, false, "no metric Invocations in AWS/Lambda with Function="},
+	} {
+		if o := check(tt.old, tt.replacement, tt.rest, false); o.Outcome != verify.Fail || !strings.Contains(o.Raw, tt.want) {
+			t.Errorf("%s: got %+v, want a failure with %q", tt.replacement, o, tt.want)
+		}
+	}
+	if o := check(api, other, false, true); o.Outcome != verify.Pass || !strings.Contains(o.Warning, "5XXError, Count in AWS/ApiGateway with ApiName=weird") {
+		t.Errorf("no request to the REST API: got %+v, want a pass that names the metrics", o)
+	}
+	if o := check("", "", true, true); o.Outcome != verify.Pass {
+		t.Errorf("requests to both APIs: got %+v, want a pass", o)
 	}
 }
 

@@ -47,7 +47,24 @@ var occasional = map[string][]string{
 }
 
 // idle are the namespaces of functions and APIs. Some of them may have had no request.
-var idle = []string{"AWS/Lambda", "AWS/ApiGateway"}
+var idle = []string{lambdaMetrics, apiMetrics}
+
+const (
+	lambdaMetrics = "AWS/Lambda"
+	apiMetrics    = "AWS/ApiGateway"
+)
+
+// http reports whether o is a source of an HTTP API. The name identifies a REST API.
+func (o source) http() bool {
+	return slices.ContainsFunc(o.dimensions, func(d types.Dimension) bool { return aws.ToString(d.Name) == "ApiId" })
+}
+
+// mayBeIdle reports whether a metric may have had no data with the dimensions of o. An authorizer may have had no bad
+// credential.
+func (o source) mayBeIdle(name string) bool {
+	rejected := name == contract.MetricUnauthorized && len(o.dimensions) == 1 && aws.ToString(o.dimensions[0].Name) == contract.FunctionDimension
+	return rejected || slices.Contains(idle, o.namespace)
+}
 
 // alarmMetrics tests that CloudWatch lists the metrics of the alarms. It lists a metric only after its first data.
 func (s *Stack) alarmMetrics(ctx context.Context) (verify.Observation, error) {
@@ -80,7 +97,7 @@ func (s *Stack) alarmMetrics(ctx context.Context) (verify.Observation, error) {
 	}
 	o := verdict("each metric of an alarm", fmt.Sprintf("the metrics of %d alarms", len(alarms)), problems)
 	if o.Outcome == verify.Pass && len(unseen) > 0 {
-		o.Warning = "without data until now: " + strings.Join(unseen, ", ")
+		o.Warning = "without data until now: " + strings.Join(unseen, "; ")
 	}
 	return o, nil
 }
@@ -110,31 +127,64 @@ func watchedBy(alarms map[string]types.MetricAlarm) map[string]source {
 	return watched
 }
 
-// unlisted returns problems with metrics that CloudWatch does not list, and the names of those that may have had no
-// data.
+// unlisted returns problems with metrics that CloudWatch does not list, and a text for each source of metrics that may
+// have had no data.
 func (s *Stack) unlisted(ctx context.Context, watched map[string]source) (problems, unseen []string, err error) {
-	for _, key := range sorted(watched) {
-		o := watched[key]
-		listed, err := s.list(ctx, o)
-		if err != nil {
+	listed, served := map[string][]string{}, map[bool]bool{} // served are the kinds of APIs with metrics
+	for key, o := range watched {
+		if listed[key], err = s.list(ctx, o); err != nil {
 			return nil, nil, err
 		}
-		for _, name := range o.names {
-			switch {
-			case slices.Contains(listed, name):
-			case len(listed) > 0 && s.occasional(o.namespace, name), len(listed) == 0 && slices.Contains(idle, o.namespace):
-				unseen = append(unseen, name)
-			default:
-				others, err := s.otherDimensions(ctx, o)
-				if err != nil {
-					return nil, nil, err
-				}
-				problems = append(problems, fmt.Sprintf("no metric %s in %s%s", name, o, others))
+		served[o.http()] = served[o.http()] || o.namespace == apiMetrics && len(listed[key]) > 0
+	}
+	for _, key := range sorted(watched) {
+		o, why := watched[key], ""
+		missing := slices.DeleteFunc(slices.Clone(o.names), func(name string) bool { return slices.Contains(listed[key], name) })
+		none := len(listed[key]) == 0
+		if none {
+			if why, err = s.misnamed(ctx, o, served[o.http()]); err != nil {
+				return nil, nil, err
 			}
 		}
+		bad := len(problems)
+		for _, name := range missing {
+			if why != "" || none && !o.mayBeIdle(name) || !none && !s.occasional(o.namespace, name) {
+				problems = append(problems, fmt.Sprintf("no metric %s in %s%s", name, o, why))
+			}
+		}
+		if len(missing) > 0 && len(problems) == bad {
+			slices.Sort(missing)
+			unseen = append(unseen, strings.Join(missing, ", ")+" in "+o.String())
+		}
 	}
-	slices.Sort(unseen)
-	return problems, slices.Compact(unseen), nil
+	return problems, unseen, nil
+}
+
+// misnamed returns why a source that CloudWatch does not list has a wrong dimension, or "". served reports that another
+// API of its kind has metrics; this one may then have had no request.
+func (s *Stack) misnamed(ctx context.Context, o source, served bool) (why string, err error) {
+	if why, err = s.otherDimensions(ctx, o); why != "" || err != nil {
+		return why, err
+	}
+	switch o.namespace {
+	case lambdaMetrics:
+		if !slices.ContainsFunc(s.of(functionType), func(r Resource) bool {
+			return slices.ContainsFunc(o.dimensions, func(d types.Dimension) bool { return aws.ToString(d.Value) == r.Physical })
+		}) {
+			return ", and the stack has no such function", nil
+		}
+	case apiMetrics:
+		if served || !map[bool]bool{false: s.REST, true: s.HTTP}[o.http()] {
+			return "", nil
+		}
+		// CloudWatch returns data before it lists their metric.
+		points, err := s.recent(ctx, o.namespace, "Count", o.dimensions...)
+		if err == nil && len(points) == 0 {
+			why = ", although the run sent requests to an API of this kind"
+		}
+		return why, err
+	}
+	return "", nil
 }
 
 // occasional reports whether a metric may be missing although others with its dimensions exist.
@@ -172,7 +222,8 @@ func (s *Stack) otherDimensions(ctx context.Context, o source) (text string, err
 	err = s.eachMetric(ctx, &cloudwatch.ListMetricsInput{Namespace: &o.namespace}, func(m types.Metric) {
 		for _, d := range m.Dimensions {
 			other := func(own types.Dimension) bool {
-				return aws.ToString(own.Value) == aws.ToString(d.Value) && aws.ToString(own.Name) != aws.ToString(d.Name)
+				named := slices.ContainsFunc(m.Dimensions, func(d types.Dimension) bool { return aws.ToString(d.Name) == aws.ToString(own.Name) })
+				return aws.ToString(own.Value) == aws.ToString(d.Value) && !named
 			}
 			if name := aws.ToString(d.Name); slices.ContainsFunc(o.dimensions, other) && !slices.Contains(others, name) {
 				others = append(others, name)

@@ -36,6 +36,8 @@ type Stack struct {
 	Outputs map[string]string
 	// Template is the template of the stack in JSON.
 	Template []byte
+	// REST and HTTP report that the run sends requests to a REST API and to an HTTP API.
+	REST, HTTP bool
 	// Log gets a line before each change of the stack.
 	Log io.Writer
 	// Wait waits between two reads of a value that AWS changes later.
