@@ -19,7 +19,7 @@ type credentialKind struct {
 }
 
 var credentialKinds = []credentialKind{
-	{"api-key", "API key", "X-Api-Key", NeedAPIKey, func(d *Deployment) string { return d.APIKey }, "a new key", func(string) string { return caller.NewAPIKey() }},
+	{"api-key", "API key", apiKeyField, NeedAPIKey, func(d *Deployment) string { return d.APIKey }, "a new key", func(string) string { return caller.NewAPIKey() }},
 	{"token", "token", "Authorization", NeedToken, func(d *Deployment) string { return "Bearer " + d.Token }, "the token with another signature", changed},
 }
 
@@ -43,8 +43,12 @@ func (u surface) acceptedRows() (rows []Row) {
 // anonymous request.
 func (u surface) accepts(ctx context.Context, s *session, k credentialKind) Observation {
 	expected := "an admitted request, and 401 to " + k.other
+	field := s.field(k.field)
+	if field == "" {
+		return skipped(noAPIKeys)
+	}
 	with := func(value string) request {
-		return request{method: http.MethodGet, url: u.url(s.Deployment), path: s.plan.Path, header: http.Header{k.field: {value}}}
+		return request{method: http.MethodGet, url: u.url(s.Deployment), path: s.plan.Path, header: http.Header{field: {value}}}
 	}
 	valid := s.patient(ctx, with(k.value(s.Deployment)))
 	switch {

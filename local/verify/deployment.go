@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
@@ -24,6 +25,9 @@ type Deployment struct {
 	Tier string
 	// APIKey and Token are a valid API key and a valid token, for the rows about them.
 	APIKey, Token string
+	// APIKeyHeader is the variable API_KEY_HEADER of the functions: the header field of API keys, or
+	// contract.NoAPIKeys. "" means the default.
+	APIKeyHeader string
 	// DomainURL is the URL of a custom domain of one of the APIs.
 	DomainURL string
 	// SuspendedKey is an API key that is suspended.
@@ -51,6 +55,20 @@ type Deployment struct {
 
 // DefaultClients is the default of Deployment.Clients.
 const DefaultClients = 50
+
+// apiKeyField is the default header field of API keys.
+const apiKeyField = "X-Api-Key"
+
+// field returns the name of a header field of credentials in the deployment, or "" if it has none.
+func (d *Deployment) field(name string) string {
+	switch {
+	case name != apiKeyField || d.APIKeyHeader == "":
+		return name
+	case d.APIKeyHeader == contract.NoAPIKeys:
+		return ""
+	}
+	return http.CanonicalHeaderKey(d.APIKeyHeader)
+}
 
 func (d *Deployment) now() time.Time {
 	if d.Clock == nil {

@@ -153,6 +153,36 @@ func TestRun_credentials(t *testing.T) {
 	}
 }
 
+// A deployment can have another header field of API keys, or none. Then no row about API keys fails without a fault.
+func TestRun_apiKeyHeader(t *testing.T) {
+	passed := []string{"rest-unauthorized", "rest-suspended-key", "rest-api-key", "http-unauthorized", "http-suspended-key", "http-api-key"}
+	none := []string{"rest-unauthorized", "http-unauthorized"}
+	for _, tt := range []struct {
+		place
+		passed, failed []string
+	}{
+		{place{apiKeyHeader: "x-other"}, passed, nil},
+		{place{apiKeyHeader: "x-other", fronts: fronted(rest, replacing("X-Other", isNewKey, "")).fronts}, slices.DeleteFunc(slices.Clone(passed), func(row string) bool { return row == "rest-api-key" }), []string{"rest-api-key"}},
+		{place{apiKeyHeader: "none"}, none, nil},
+		{place{apiKeyHeader: "none", issuerless: true}, nil, nil},
+	} {
+		d := tt.open(t)
+		if tt.issuerless {
+			d.Token = ""
+		}
+		results := verified(t, d)
+		got := slices.DeleteFunc(ids(results, verify.Pass), func(row string) bool { return !slices.Contains(passed, row) })
+		if failed := ids(results, verify.Fail); !slices.Equal(failed, tt.failed) || !slices.Equal(got, tt.passed) {
+			t.Errorf("%s, issuerless %t: got failed rows %q and passed rows %q, want %q and %q\n%s", tt.apiKeyHeader, tt.issuerless, failed, got, tt.failed, tt.passed, failures(results))
+		}
+		for _, r := range results {
+			if r.Outcome == verify.Skip && slices.Contains(passed, r.Row) && !strings.Contains(r.Reason, "API keys identify no caller") {
+				t.Errorf("%s: got skipped (%s), want the reason that API keys identify no caller", r.Row, r.Reason)
+			}
+		}
+	}
+}
+
 // A domain whose API has other counters fails its row, and so does one without the fields. What proves nothing is skipped.
 func TestRun_domain(t *testing.T) {
 	other := place{}.open(t)

@@ -48,6 +48,8 @@ type place struct {
 	issuerless bool
 	// closed reports that the deployment requires a credential.
 	closed bool
+	// apiKeyHeader is the variable API_KEY_HEADER of the functions. "" means the default.
+	apiKeyHeader string
 	// stopped reports that the clock does not advance while the run waits.
 	stopped bool
 }
@@ -157,7 +159,7 @@ func (p place) open(t *testing.T) *verify.Deployment {
 	}
 	return &verify.Deployment{
 		URL: url(rest, apis[0]), HTTPURL: url(httpAPI, apis[1]), FunctionURL: url(functionURL, apis[1]), LayerURL: url(layerURL, apis[1]),
-		DomainURL: url(domain, apis[0]), Rules: placeRules(t, c), SuspendedKey: suspendedKey, APIKey: validKey, Token: token, Origin: "https://app.example", Resources: read, Faults: f, MaxWait: time.Minute, Clock: clock.Now,
+		DomainURL: url(domain, apis[0]), Rules: placeRules(t, c), SuspendedKey: suspendedKey, APIKey: validKey, APIKeyHeader: p.apiKeyHeader, Token: token, Origin: "https://app.example", Resources: read, Faults: f, MaxWait: time.Minute, Clock: clock.Now,
 		Wait: func(_ context.Context, d time.Duration) error {
 			if !p.stopped {
 				clock.Wait(d)
@@ -243,6 +245,9 @@ func (p place) variables(t *testing.T, c checkout.Checkout) map[string]string {
 		"API_KEYS_FILE": c.APIKeysFile(), "API_KEY_SECRET_FILE": c.APIKeySecretFile(), "SUBJECT_KEY_FILE": c.SubjectKeyFile(),
 	}
 	all["REQUIRE_CREDENTIAL"] = strconv.FormatBool(p.closed)
+	if p.apiKeyHeader != "" {
+		all["API_KEY_HEADER"] = p.apiKeyHeader
+	}
 	if p.issuerless {
 		delete(all, "JWKS")
 	}

@@ -220,7 +220,7 @@ func (d *Deployment) caller() caller.Caller {
 	if d.Credential.Get("Authorization") != "" {
 		c.User = "weir-verify"
 	}
-	if d.Credential.Get("X-Api-Key") != "" {
+	if field := d.field(apiKeyField); field != "" && d.Credential.Get(field) != "" {
 		c.APIKey = "weir-verify"
 	}
 	return c

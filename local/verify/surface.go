@@ -85,6 +85,7 @@ func (u surface) allowedFields() Row {
 // The reasons to skip a row because of the credential.
 const (
 	noCredential   = "the deployment requires a credential; set WEIR_TOKEN or WEIR_API_KEY"
+	noAPIKeys      = "API keys identify no caller (API_KEY_HEADER is none)"
 	badCredentials = "a limit on bad credentials is used up; run again later"
 )
 
@@ -107,7 +108,11 @@ func (u surface) allowedRows() []Row {
 			Needs: []Need{u.need, NeedSuspendedKey},
 			Cost:  Cost{Requests: 1},
 			Check: func(ctx context.Context, s *session) Observation {
-				a := s.send(ctx, request{method: http.MethodGet, url: u.url(s.Deployment), path: s.plan.Path, header: http.Header{"X-Api-Key": {s.SuspendedKey}}})
+				field := s.field(apiKeyField)
+				if field == "" {
+					return skipped(noAPIKeys)
+				}
+				a := s.send(ctx, request{method: http.MethodGet, url: u.url(s.Deployment), path: s.plan.Path, header: http.Header{field: {s.SuspendedKey}}})
 				switch {
 				case a.refused():
 					return skipped(badCredentials)
@@ -133,7 +138,10 @@ func (u surface) allowedRows() []Row {
 func (u surface) unauthorized(ctx context.Context, s *session) Observation {
 	const expected = "401 with a challenge and a problem"
 	var tested []string
-	for _, c := range []struct{ name, field, value string }{{"an API key", "X-Api-Key", "weir_verify"}, {"a token", "Authorization", "Bearer weir-verify"}} {
+	for _, c := range []struct{ name, field, value string }{{"an API key", s.field(apiKeyField), "weir_verify"}, {"a token", "Authorization", "Bearer weir-verify"}} {
+		if c.field == "" {
+			continue
+		}
 		a := s.send(ctx, request{method: http.MethodGet, url: u.url(s.Deployment), path: s.plan.Path, header: http.Header{c.field: {c.value}}})
 		switch {
 		case a.refused():
@@ -147,6 +155,9 @@ func (u surface) unauthorized(ctx context.Context, s *session) Observation {
 			return verdict(expected, "", wrong, a)
 		}
 		tested = append(tested, c.name)
+	}
+	if len(tested) == 0 {
+		return skipped(noAPIKeys + ", and the deployment has no issuer")
 	}
 	return passed(expected, "401 to "+strings.Join(tested, " and "))
 }

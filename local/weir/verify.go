@@ -9,12 +9,14 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/command"
 	"github.com/weir-limits/weir/local/verify"
@@ -25,6 +27,8 @@ const (
 	apiKeyVariable       = "WEIR_API_KEY"
 	suspendedKeyVariable = "WEIR_SUSPENDED_API_KEY"
 )
+
+var headerField = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_|~-]{1,64}$")
 
 func verifyCommand() *cobra.Command {
 	v := &verifier{}
@@ -60,6 +64,7 @@ func verifyCommand() *cobra.Command {
 	f.StringVar(&v.report, "report", "", "write a report in Markdown without private values to this file")
 	f.StringVar(&v.rules, "rules", "", "the rules of the deployment; default: those in the records table of the stack, or functions/rules.json")
 	f.StringVar(&v.Path, "path", "", "the path of the GET requests; default: one with a small limit")
+	f.StringVar(&v.APIKeyHeader, "api-key-header", "", "the API_KEY_HEADER of the functions, or none; default: that of the stack, or x-api-key")
 	f.StringVar(&v.Tier, "tier", "", "the tier of the caller; default: the default tier of the rules")
 	f.StringVar(&v.Origin, "origin", "", "an origin in corsOrigins, for preflights")
 	f.DurationVar(&v.MaxWait, "wait", 15*time.Second, "the longest wait for a limit")
@@ -90,7 +95,7 @@ func (v *verifier) run(ctx context.Context) error {
 	if err := v.read(ctx); err != nil {
 		return err
 	}
-	v.Credential, v.Token, v.APIKey = credential(), os.Getenv(tokenVariable), os.Getenv(apiKeyVariable)
+	v.Credential, v.Token, v.APIKey = credential(v.APIKeyHeader), os.Getenv(tokenVariable), os.Getenv(apiKeyVariable)
 	v.SuspendedKey = os.Getenv(suspendedKeyVariable)
 	v.Waiting = func(d time.Duration, reason string) { fmt.Fprintf(v.log, "waiting %s: %s\n", d, reason) }
 	plan := v.Plan(verify.Rows())
@@ -138,6 +143,8 @@ func (v *verifier) check() error {
 		return command.Usage("--stack and --template: got both, want one of them; the stack has its template")
 	case v.Path != "" && !strings.HasPrefix(v.Path, "/"):
 		return command.Usage("--path: got %q, want a path that begins with /", v.Path)
+	case v.APIKeyHeader != "" && !headerField.MatchString(v.APIKeyHeader):
+		return command.Usage("--api-key-header: got %q, want the name of a header field, or none", v.APIKeyHeader)
 	case v.report != "" && !isFolder(filepath.Dir(v.report)):
 		return command.Usage("--report: no folder %s; create it", filepath.Dir(v.report))
 	case v.Clients < 1 || v.Clients > maxLoadClients:
@@ -199,14 +206,14 @@ func (v *verifier) document(ctx context.Context) (document []byte, file string, 
 	return document, file, nil
 }
 
-// credential returns the header fields of the caller in the environment.
-func credential() http.Header {
+// credential returns the header fields of the caller in the environment. apiKeyHeader is that of the deployment.
+func credential(apiKeyHeader string) http.Header {
 	h := http.Header{}
 	if token := os.Getenv(tokenVariable); token != "" {
 		h.Set("Authorization", "Bearer "+token)
 	}
-	if key := os.Getenv(apiKeyVariable); key != "" {
-		h.Set("X-Api-Key", key)
+	if key := os.Getenv(apiKeyVariable); key != "" && apiKeyHeader != contract.NoAPIKeys {
+		h.Set(cmp.Or(apiKeyHeader, "x-api-key"), key)
 	}
 	return h
 }

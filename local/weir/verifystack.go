@@ -43,6 +43,7 @@ func (v *verifier) openStack(ctx context.Context) error {
 		v.Faults = stack
 	}
 	v.URL, v.HTTPURL = cmp.Or(v.URL, stack.Outputs["RestUrl"]), cmp.Or(v.HTTPURL, stack.Outputs["HttpUrl"])
+	v.APIKeyHeader = cmp.Or(v.APIKeyHeader, stack.APIKeyHeader())
 	stack.REST, stack.HTTP = v.URL != "", v.HTTPURL != ""
 	for _, address := range []string{v.URL, v.HTTPURL} {
 		if production.MatchString(address) && !v.yes {

@@ -190,9 +190,12 @@ func TestStack_Check_release(t *testing.T) {
 			}
 			c.DeployWith(t, stackName, template, map[string]string{
 				"Namespace": "main", "CodeBucket": "bucket", "CodePrefix": "weir/", "Architecture": "arm64", "RestApiId": aws.ToString(api.Id), "Store": store,
-				"Issuer": "https://issuer.example", "Audience": "api", "JWKS": "https://issuer.example/keys", "AccessLogGroup": "", "AlarmEmail": "",
+				"Issuer": "https://issuer.example", "Audience": "api", "JWKS": "https://issuer.example/keys", "AccessLogGroup": "", "AlarmEmail": "", "ApiKeyHeader": "x-other",
 			}, want.holds...)
 			_, s := opened(t, c, "main")
+			if got := s.APIKeyHeader(); got != "x-other" {
+				t.Errorf("header of API keys: got %q, want the parameter x-other", got)
+			}
 			all := checkAll(t, s)
 			var skipped []string
 			for row, o := range all {

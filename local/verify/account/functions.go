@@ -42,6 +42,9 @@ func (s *Stack) setting(name string) string {
 	return ""
 }
 
+// APIKeyHeader returns the variable API_KEY_HEADER of the functions, or "".
+func (s *Stack) APIKeyHeader() string { return s.setting(contract.VariableAPIKeyHeader) }
+
 // function returns the function with a role, such as contract.Authorizer.
 func (s *Stack) function(role string) (Resource, bool) {
 	for _, r := range s.weirFunctions() {
