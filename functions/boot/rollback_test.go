@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -27,6 +28,7 @@ import (
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/rules/live"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
@@ -39,6 +41,8 @@ type site struct {
 	environments []*lambdahttp.Environment
 	published    func(document string) // puts a document into force
 	appConfig    int64                 // version of the last document in AppConfig
+	// restored puts an earlier document with its version into force, as a rollback of AppConfig does.
+	restored func(version int64, document string)
 }
 
 func newSite(t *testing.T, store string) *site {
@@ -125,9 +129,10 @@ func (s *site) fromAppConfig() {
 	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, deployed) }))
 	s.t.Cleanup(agent.Close)
 	s.variables = append(s.variables, "RULES_FROM=appconfig:a1/e1/p1", "AWS_APPCONFIG_EXTENSION_HTTP_PORT="+agent.URL[strings.LastIndex(agent.URL, ":")+1:])
+	s.restored = func(version int64, document string) { deployed = versioned(version, document) }
 	s.published = func(document string) {
 		s.appConfig++
-		deployed = versioned(s.appConfig, document)
+		s.restored(s.appConfig, document)
 	}
 }
 
@@ -242,6 +247,57 @@ func TestConfig_rules_rollback(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A rollback of AppConfig returns the old document with its old version. Environments with the newer document refuse
+// it. An environment that starts later has the old one, but decides by the newer one for a caller that this one counted.
+// The old document under a higher version decides for all.
+func TestConfig_rules_rollback_AppConfig(t *testing.T) {
+	for _, store := range []string{contract.StoreDynamoDB, contract.StoreRedis} {
+		s := newSite(t, store)
+		s.fromAppConfig()
+		user, other := rand.Text(), rand.Text()
+		old, newer := monthly(10), monthly(5)
+		want := func(what, user string, most, admitted, capacity int64, versions ...int64) {
+			t.Helper()
+			var got []int64
+			for _, e := range s.environments {
+				got = append(got, e.Rules.Current().Version())
+			}
+			if a, c := s.use(user, most); a != admitted || c != capacity || !slices.Equal(got, versions) {
+				t.Errorf("%s, %s: got %d admitted by a capacity of %d and versions %v, want %d by %d and %v", store, what, a, c, got, admitted, capacity, versions)
+			}
+		}
+		reload := func(refused error) {
+			t.Helper()
+			s.now = s.now.Add(time.Minute)
+			for i, e := range s.environments {
+				if err := e.Rules.Refresh(t.Context(), s.now); !errors.Is(err, refused) {
+					t.Errorf("%s, environment %d: got error %v, want %v", store, i, err, refused)
+				}
+			}
+		}
+		s.published(old)
+		s.start(old, 1)
+		reload(nil)
+		want("old document", user, 3, 3, 10, 1)
+		s.published(newer)
+		reload(nil)
+		want("newer document", user, 1, 1, 5, 2)
+		s.restored(1, old)
+		reload(live.ErrOlder)
+		want("its rollback", user, 1, 1, 5, 2)
+		running := s.environments
+		s.start(old, 1)
+		s.environments = s.environments[1:]
+		reload(nil)
+		want("new environment, counted caller", user, math.MaxInt64, 0, 5, 1)
+		want("new environment, another caller", other, 1, 1, 10, 1)
+		s.environments = append(running, s.environments...)
+		s.published(old)
+		reload(nil)
+		want("the old document under a higher version", user, math.MaxInt64, 5, 10, 3, 3)
 	}
 }
 
