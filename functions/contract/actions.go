@@ -27,7 +27,7 @@ func SubjectKeyActions() []string { return []string{"dynamodb:PutItem"} }
 func ReceiptKeyActions() []string { return []string{"dynamodb:PutItem"} }
 
 // RulesActions returns the IAM actions that a publisher of rules needs on the records
-// table, with [RulesKeys] as the only leading keys.
+// table, with [RulesKeys] as the only leading keys. It also needs [RecordActions] with [DeployedRulesKey].
 func RulesActions() []string {
 	return []string{"dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem"}
 }

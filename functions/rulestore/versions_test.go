@@ -106,7 +106,7 @@ func TestVersions(t *testing.T) {
 }
 
 // The policy in RULES.md allows a publisher exactly the listed actions, and only on items of the
-// rules. The table also contains API keys, secrets and signing keys.
+// rules: reads of the deployment's. The table also contains API keys, secrets and signing keys.
 func TestActions_policy(t *testing.T) {
 	page, err := os.ReadFile("../../limiter/rules/RULES.md")
 	if err != nil {
@@ -120,15 +120,20 @@ func TestActions_policy(t *testing.T) {
 			Condition map[string]map[string]any
 		}
 	}
-	if err := json.Unmarshal([]byte(`{"Version":""`+text), &policy); err != nil || len(policy.Statement) != 1 {
-		t.Fatalf("policy in RULES.md: got %s, error %v; want one statement", text, err)
+	if err := json.Unmarshal([]byte(`{"Version":""`+text), &policy); err != nil || len(policy.Statement) != 2 {
+		t.Fatalf("policy in RULES.md: got %s, error %v; want two statements", text, err)
 	}
-	want := map[string]map[string]any{
-		"ForAllValues:StringLike": {"dynamodb:LeadingKeys": []any{"rules", "rules#*"}},
-		"Null":                    {"dynamodb:LeadingKeys": "false"}, // a call without keys would satisfy any ForAllValues
-	}
-	if s := policy.Statement[0]; !slices.Equal(s.Action, contract.RulesActions()) || !reflect.DeepEqual(s.Condition, want) {
-		t.Errorf("policy in RULES.md: got %+v, want actions %v and condition %v", s, contract.RulesActions(), want)
+	for i, w := range []struct {
+		actions []string
+		keys    []any
+	}{{contract.RulesActions(), []any{"rules", "rules#*"}}, {contract.RecordActions(), []any{contract.DeployedRulesKey("prod")}}} {
+		want := map[string]map[string]any{
+			"ForAllValues:StringLike": {"dynamodb:LeadingKeys": w.keys},
+			"Null":                    {"dynamodb:LeadingKeys": "false"}, // a call without keys would satisfy any ForAllValues
+		}
+		if s := policy.Statement[i]; !slices.Equal(s.Action, w.actions) || !reflect.DeepEqual(s.Condition, want) {
+			t.Errorf("policy in RULES.md: got %+v, want actions %v and condition %v", s, w.actions, want)
+		}
 	}
 }
 

@@ -18,11 +18,14 @@ func (l *Limits) GrantManageKeys(to awsiam.IGrantable) awsiam.Grant {
 // GrantPublishRules permits a principal to run `weir rules`. The permission includes only the items of
 // the rules, because the table also contains API keys and the secrets that verify them.
 func (l *Limits) GrantPublishRules(to awsiam.IGrantable) awsiam.Grant {
-	return awsiam.Grant_AddToPrincipal(&awsiam.GrantOnPrincipalOptions{
-		Grantee: to, Actions: jsii.Strings(contract.RulesActions()...), ResourceArns: &[]*string{l.records.TableArn()},
-		Conditions: &map[string]*map[string]any{
-			"ForAllValues:StringLike": {"dynamodb:LeadingKeys": contract.RulesKeys()},
-			"Null":                    {"dynamodb:LeadingKeys": "false"}, // ForAllValues is also true for a call without keys; this condition denies such a call
-		},
-	})
+	on := func(actions []string, keys ...string) awsiam.Grant {
+		return awsiam.Grant_AddToPrincipal(&awsiam.GrantOnPrincipalOptions{
+			Grantee: to, Actions: jsii.Strings(actions...), ResourceArns: &[]*string{l.records.TableArn()},
+			Conditions: &map[string]*map[string]any{
+				"ForAllValues:StringLike": {"dynamodb:LeadingKeys": keys},
+				"Null":                    {"dynamodb:LeadingKeys": "false"}, // ForAllValues is also true for a call without keys; this condition denies such a call
+			},
+		})
+	}
+	return on(contract.RulesActions(), contract.RulesKeys()...).Combine(on(contract.RecordActions(), contract.DeployedRulesKey(l.props.Namespace)))
 }
