@@ -219,6 +219,15 @@ func TestOperator_variables(t *testing.T) {
 	explain(9, "the deployment of namespace")
 	explain(7, "those published to table", "--rules-from-table")
 	explain(7, "the file "+file, "--rules", file)
+	t.Setenv("RULES_FROM", "table") // the deployment's item stays after this change of the deployment
+	explain(7, "those published to table")
+	t.Setenv("RULES_FROM", "appconfig:a1/e1/p1")
+	code, out, errs := weir(t, "explain", "GET", "/v1/x", "--store", "dynamodb")
+	if code != 2 || out != "" || !strings.HasPrefix(errs, "weir: --rules: required with RULES_FROM=appconfig:a1/e1/p1") {
+		t.Errorf("rules in AppConfig: got exit %d, output %q, stderr %q, want exit 2, because the table does not have them", code, out, errs)
+	}
+	explain(7, "the file "+file, "--rules", file)
+	t.Setenv("RULES_FROM", "deployment")
 	if out := ok(t, "usage", "ip:203.0.113.7", "--store", "dynamodb"); !strings.Contains(out, ", from the deployment of namespace") {
 		t.Errorf("usage: got %s, want the source of the rules", out)
 	}
@@ -351,8 +360,7 @@ func TestReset_question(t *testing.T) {
 	}
 }
 
-// RULES_FROM has no effect on a command. Only the flag --records-table selects the source of the
-// rules.
+// With --rules, RULES_FROM of this process has no effect. Otherwise the rules come from the records table.
 func TestTarget_lookup(t *testing.T) {
 	t.Setenv("RULES_FROM", "table")
 	if value, ok := (&target{store: "redis"}).lookup("RULES_FROM"); ok || value != "" {

@@ -145,6 +145,9 @@ func TestRules_deployed(t *testing.T) {
 		t.Errorf("get --deployed: got %s, want the document of the deployment", out)
 	}
 	ok(t, "rules", "publish", endpoints(t, 6), "--namespace", "other")
+	t.Setenv("RULES_FROM", "table")
+	ok(t, "rules", "publish", endpoints(t, 4))
+	t.Setenv("RULES_FROM", "")
 	t.Setenv("NAMESPACE", "")
 	if code, out, errs := weir(t, "rules", "publish", endpoints(t, 5)); code != 0 || !strings.Contains(out, "functions with rulesFrom=table") || !strings.HasPrefix(errs, "warning: ") || strings.Count(errs, "\n") != 1 {
 		t.Errorf("no namespace: got exit %d, output %q, stderr %q, want one line with a warning", code, out, errs)

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -44,7 +45,7 @@ type target struct {
 }
 
 const targetHelp = "\n\nThe command queries the gateway of make run (--url, or the variable WEIR_URL) or, with --store, a deployed table or cache. " +
-	"With --store, it also reads the variables of the functions (TABLE, RECORDS_TABLE, NAMESPACE, BASE_PATH, REDIS_URL, REDIS_CLUSTER, REDIS_IAM_USER and REDIS_IAM_CACHE) and the AWS configuration (AWS_REGION, AWS_PROFILE). " +
+	"With --store, it also reads the variables of the functions (TABLE, RECORDS_TABLE, RULES_FROM, NAMESPACE, BASE_PATH, REDIS_URL, REDIS_CLUSTER, REDIS_IAM_USER and REDIS_IAM_CACHE) and the AWS configuration (AWS_REGION, AWS_PROFILE). " +
 	"It then needs the deployed rules to interpret the state (--rules or --records-table), and prints their source."
 
 func (t *target) flags(c *cobra.Command) {
@@ -56,10 +57,13 @@ func (t *target) flags(c *cobra.Command) {
 	f.StringVar(&t.redisURL, "redis-url", "", "with --store redis, a redis:// or rediss:// URL; default $REDIS_URL (use the variable for a URL with a password, because other users of this machine can read flags)")
 	f.StringVar(&t.rules, "rules", "", "with --store, the rules document; default functions/rules.json without a records table")
 	f.StringVar(&t.recordsTable, "records-table", "", "with --store, the records table that holds the rules: those of the deployment of the namespace, else those of weir rules publish; default $RECORDS_TABLE without --rules")
-	f.BoolVar(&t.fromTable, "rules-from-table", false, "with --store, the deployment has rulesFrom=table now; ignore rules of the deployment itself")
+	f.BoolVar(&t.fromTable, "rules-from-table", rulesFrom() == contract.RulesTable, "with --store, the deployment has rulesFrom=table now; ignore rules of the deployment itself; default: whether $RULES_FROM is table")
 	f.BoolVar(&t.json, "json", false, "print one JSON object")
 	command.Complete(c, "store", "dynamodb", "redis")
 }
+
+// rulesFrom returns the source of the rules of the deployment's functions, or "" if it is not given.
+func rulesFrom() string { return os.Getenv(contract.VariableRulesFrom) }
 
 const defaultGateway = "http://127.0.0.1:8080"
 
@@ -87,6 +91,8 @@ func (t *target) open(ctx context.Context, c *cobra.Command) (operating, func() 
 		return nil, none, command.Usage("--rules and --records-table: got both, want the one from which the functions read their rules")
 	case c.Flags().Changed("url"):
 		return nil, none, command.Usage("--url and --store: got both, want one of them")
+	case t.rules == "" && strings.HasPrefix(rulesFrom(), contract.RulesAppConfig):
+		return nil, none, command.Usage("--rules: required with RULES_FROM=%s: the document in AppConfig, which this command does not read", rulesFrom())
 	}
 	if t.rules == "" && t.recordsTable == "" {
 		t.recordsTable = os.Getenv("RECORDS_TABLE")
@@ -223,7 +229,7 @@ func (t *target) lookup(name string) (string, bool) {
 	}
 	value, ok := os.LookupEnv(name)
 	switch {
-	case name == "RULES_FROM": // only the flag --records-table sets RULES_FROM, never a variable of this process
+	case name == contract.VariableRulesFrom: // the value of this process has no effect with --rules; without, source evaluates it
 		if t.recordsTable != "" {
 			return contract.RulesTable, true
 		}
