@@ -107,6 +107,12 @@ func (l *Limits) newFunctionAlarms(id string, f awslambda.Function, p FunctionPr
 	}
 }
 
+// alarmID returns the name of f in the names of alarms: its construct's path with a hash, because functions of two
+// scopes or stacks can have the same id, and names of alarms are unique in an account.
+func alarmID(f awslambda.IFunction) string {
+	return *awscdk.Names_UniqueResourceName(f, &awscdk.UniqueResourceNameOptions{Separator: jsii.String("-"), MaxLength: jsii.Number(100)})
+}
+
 // newErrorsAlarm adds the alarm on a function that cannot start, crashes or times out. Lambda counts a failed start as
 // an error of the invocation. rejects means that the function answers a bad credential with an error, as the authorizer
 // of a REST API must. Without those errors, clients cannot raise the alarm. Only this function counts them, because the

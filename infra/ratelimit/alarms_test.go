@@ -2,14 +2,19 @@ package ratelimit_test
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/assertions"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigateway"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awss3"
+	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/weir-limits/weir/infra/ratelimit"
@@ -72,13 +77,13 @@ func TestLimits_alarms(t *testing.T) {
 	made := []byte(text(t, assertions.Template_FromStack(stack, nil).ToJSON()))
 	app.Synth(nil)
 	wantParts(t, alarmsOf(t, made), map[string][]string{
-		"authorizer-errors": {`"100 * (errors - FILL(unauthorized, 0)) / invocations"`, `"Errors"`, `"Invocations"`, `}}],"MetricName":"Unauthorized"`, `"LimitsAuthorizer`},
-		"orders-errors":     {`"100 * errors / invocations"`, `{"Name":"FunctionName","Value":{"Ref":"Orders`},
-		"api-errors":        {`"100 * restErrors / restRequests"`, `"Dimensions":[{"Name":"ApiName","Value":"Api"}],"MetricName":"5XXError"`, `"MetricName":"Count"`},
-		"imported-errors":   {`{"Name":"ApiName","Value":{"Fn::GetAtt":["ImportedLimitsPrecheck`, `"Name"]}`},
-		"authorizer-failed": {`"MetricName":"AuthorizerFailed"`, `"Namespace":"Weir/test"`},
-		"unmatched":         {`"100 * unmatched / (allowed + refused)"`, `"Threshold":50`},
-		"store-throttled":   {`"FILL(throttled, 0)"`, `"WriteThrottleEvents"`, `"TreatMissingData":"notBreaching"`},
+		"authorizer-errors":           {`"100 * (errors - FILL(unauthorized, 0)) / invocations"`, `"Errors"`, `"Invocations"`, `}}],"MetricName":"Unauthorized"`, `"LimitsAuthorizer`},
+		"shop-orders-a8b1f509-errors": {`"100 * errors / invocations"`, `{"Name":"FunctionName","Value":{"Ref":"Orders`},
+		"api-errors":                  {`"100 * restErrors / restRequests"`, `"Dimensions":[{"Name":"ApiName","Value":"Api"}],"MetricName":"5XXError"`, `"MetricName":"Count"`},
+		"imported-errors":             {`{"Name":"ApiName","Value":{"Fn::GetAtt":["ImportedLimitsPrecheck`, `"Name"]}`},
+		"authorizer-failed":           {`"MetricName":"AuthorizerFailed"`, `"Namespace":"Weir/test"`},
+		"unmatched":                   {`"100 * unmatched / (allowed + refused)"`, `"Threshold":50`},
+		"store-throttled":             {`"FILL(throttled, 0)"`, `"WriteThrottleEvents"`, `"TreatMissingData":"notBreaching"`},
 	})
 }
 
@@ -103,6 +108,26 @@ func TestLimits_alarms_unmatched(t *testing.T) {
 		if got := alarms["unmatched"] != ""; got != tt.want {
 			t.Errorf("%+v: got an alarm unmatched: %t, want %t", tt, got, tt.want)
 		}
+	}
+}
+
+// Functions of the same id have alarms of different names, which do not depend on the order of the calls.
+func TestLimits_alarmNames(t *testing.T) {
+	names := func(scopes ...string) []string {
+		_, l, f := newLayered(t, nil, nil)
+		stack := awscdk.Stack_Of(f)
+		for _, id := range scopes {
+			l.Equip(awslambda.NewFunction(constructs.NewConstruct(stack, jsii.String(id)), jsii.String("Orders"), &awslambda.FunctionProps{
+				Runtime: awslambda.Runtime_PROVIDED_AL2023(), Architecture: awslambda.Architecture_ARM_64(), Handler: jsii.String("bootstrap"),
+				Code: awslambda.Code_FromBucketV2(awss3.Bucket_FromBucketName(f, jsii.String(id), jsii.String("code")), jsii.String("orders.zip"), nil),
+			}))
+		}
+		made := alarmsOf(t, []byte(text(t, assertions.Template_FromStack(stack, nil).ToJSON())))
+		return slices.DeleteFunc(slices.Sorted(maps.Keys(made)), func(name string) bool { return !strings.Contains(name, "orders") })
+	}
+	got := names("Admin", "Shop")
+	if want := names("Shop", "Admin"); len(got) != 2 || !slices.Equal(got, want) {
+		t.Errorf("alarms: got %q, and %q in the opposite order, want the same two", got, want)
 	}
 }
 

@@ -91,7 +91,7 @@ func (l *Limits) newFunction(id string, p FunctionProps, document string) (f aws
 // function. Equip adds an alarm on the errors of the function.
 func (l *Limits) Equip(f awslambda.Function) {
 	l.equip(f)
-	l.newErrorsAlarm(f, *f.Node().Id(), f, true) // the function may be an authorizer
+	l.newErrorsAlarm(f, alarmID(f), f, true) // the function may be an authorizer
 }
 
 func (l *Limits) equip(f awslambda.Function) {

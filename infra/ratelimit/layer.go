@@ -37,7 +37,7 @@ func (l *Limits) AddLayer(f awslambda.Function) {
 	l.watchLayered(f)
 	l.layered = append(l.layered, f)
 	l.publishAfter(f)
-	l.newErrorsAlarm(f, *f.Node().Id(), f, false)
+	l.newErrorsAlarm(f, alarmID(f), f, false)
 }
 
 // layerWrapper is the path of the layer's wrapper script in a function.
