@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -200,7 +201,23 @@ func pool(t *testing.T, folder, lambda string, rejected chan<- struct{}) *lambda
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.Close() })
+	warm(t, p)
 	return p
+}
+
+// warm starts a process of p. A runtime that loads an SDK can need more than Lambda's 10 s on a busy machine, so its
+// init is tried five times. The sample functions answer an event without a body with an error.
+func warm(t *testing.T, p *lambdaenv.Pool) {
+	t.Helper()
+	var failed lambdaenv.FunctionError
+	for range 5 {
+		if _, err := p.Invoke(t.Context(), []byte("{}")); errors.As(err, &failed) {
+			return
+		} else {
+			t.Logf("init: %v", err)
+		}
+	}
+	t.Fatal("function: got five failed inits, want one that ends")
 }
 
 // checkTokens sends requests until the limit calls refuses one, and checks that the usage equals
