@@ -348,7 +348,7 @@ func TestOutage_otherSubject(t *testing.T) {
 	l := quiet(store)
 	other := []limiter.Charge{{Subject: limiter.User("another-user-with-a-long-name-of-50-characters"), Cost: 1, Limit: onError(t, "a", 1_000_000, limiter.OnErrorLocal, 1)}}
 	allocs := func() float64 {
-		return testing.AllocsPerRun(100, func() {
+		return leastAllocations(func() {
 			if d, err := l.Take(ctx, noon, other); err != nil || !d.Allowed {
 				t.Fatalf("got %+v, error %v, want an admission", d, err)
 			}
