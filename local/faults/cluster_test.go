@@ -20,18 +20,18 @@ type cluster struct {
 const slots = 16384
 
 var clusterFaults = []fault{
-	{name: "a slot has moved (MOVED)", begin: func(t *testing.T, w *world) {
+	{name: "a hash slot has moved (MOVED)", begin: func(t *testing.T, w *world) {
 		t.Helper()
 		w.cluster.move(t, w.slot(t, client))
 	}, count: countsAll},
-	{name: "a slot is moving (ASK)", begin: func(t *testing.T, w *world) {
+	{name: "a hash slot is moving (ASK)", begin: func(t *testing.T, w *world) {
 		t.Helper()
 		slot := w.slot(t, client)
 		w.arrive = w.cluster.depart(t, slot)
 		w.cluster.carry(t, slot)
 	}, end: func(_ *testing.T, w *world) { w.arrive() }, count: countsAll},
-	{name: "slots move under load", company: reshardUnderLoad, count: countsAll},
-	{name: "the node of a slot restarts", begin: func(t *testing.T, w *world) {
+	{name: "hash slots move under load", company: reshardUnderLoad, count: countsAll},
+	{name: "the node of a hash slot restarts", begin: func(t *testing.T, w *world) {
 		t.Helper()
 		w.server = w.cluster.nodes[w.cluster.owner(t, w.slot(t, client))]
 		w.server.kill(t)

@@ -9,14 +9,14 @@ import (
 	"github.com/weir-limits/weir/limiter"
 )
 
-var update = flag.Bool("update", false, "write the tables of FAILURES.md")
+var update = flag.Bool("update", false, "write the table of FAILURES.md")
 
 const (
 	tablePath  = "../../limiter/FAILURES.md"
-	tableBegin = "<!-- Written by local/faults: each line is a test, and each test a line. -->\n"
+	tableBegin = "<!-- Written by local/faults: each fault is a test. -->\n"
 )
 
-// The tables in limiter/FAILURES.md equal the faults of the tests. -update writes the tables.
+// The table in limiter/FAILURES.md equals the faults of the tests. -update writes the table.
 func TestTable(t *testing.T) {
 	page, err := os.ReadFile(tablePath)
 	if err != nil {
@@ -26,7 +26,7 @@ func TestTable(t *testing.T) {
 	if !ok {
 		t.Fatalf("%s: got no line %q, want one", tablePath, tableBegin)
 	}
-	want := text + tableBegin + tables()
+	want := text + tableBegin + table()
 	if *update {
 		if err := os.WriteFile(tablePath, []byte(want), 0o644); err != nil { //nolint:gosec // every user may read the document
 			t.Fatal(err)
@@ -41,14 +41,35 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// tables returns one Markdown table of faults for each store.
-func tables() string {
-	var b strings.Builder
+// table returns the Markdown table of all faults. A line has the faults with equal stores, answers and
+// counts.
+func table() string {
+	type row struct{ fault, seen, count string }
+	var rows []row
+	where := map[row]string{} // names of the stores
 	for _, store := range stores {
-		b.WriteString("\n### " + store.name + "\n\n| fault | what the caller sees | what is counted |\n|---|---|---|\n")
 		for _, f := range store.faults {
-			b.WriteString("| " + f.name + " | " + f.seen() + " | " + string(f.count) + " |\n")
+			r := row{f.name, f.seen(), string(f.count)}
+			if where[r] == "" {
+				rows = append(rows, r)
+			}
+			where[r] = strings.TrimPrefix(where[r]+", "+store.name, ", ")
 		}
+	}
+	type line struct{ stores, seen, count string }
+	var lines []line
+	faults := map[line][]string{}
+	for _, r := range rows {
+		l := line{where[r], r.seen, r.count}
+		if faults[l] == nil {
+			lines = append(lines, l)
+		}
+		faults[l] = append(faults[l], r.fault)
+	}
+	var b strings.Builder
+	b.WriteString("\n| store | faults | what the caller sees | what is counted |\n|---|---|---|---|\n")
+	for _, l := range lines {
+		b.WriteString("| " + l.stores + " | " + strings.Join(faults[l], "; ") + " | " + l.seen + " | " + l.count + " |\n")
 	}
 	return b.String()
 }
