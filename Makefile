@@ -81,14 +81,18 @@ check: .bin/weir ## Find all mistakes in the rules document (RULES=path)
 
 # The linters include vet. With -trimpath, test binaries do not contain paths, so a second checkout
 # does not compile them again.
-GO_TEST := go test -trimpath -vet=off -timeout=10m
+TEST_FLAGS := -trimpath -vet=off -timeout=10m
+GO_TEST := go test $(TEST_FLAGS)
 # Before a program with the race detector exits, it sleeps for one second by default. Hundreds of programs
 # exit, because tests start processes. The detector reports a race when it happens, so 50 ms are enough.
 RACE_TEST := GORACE=atexit_sleep_ms=50 $(GO_TEST) -race
+# local/lab is a module of its own.
+LAB_TEST := go -C local/lab test $(TEST_FLAGS)
+LAB_RACE_TEST := GORACE=atexit_sleep_ms=50 $(LAB_TEST) -race
 
 # The race detector runs for packages with goroutines. PLAIN matches the other packages. The tests of
 # PLAIN compute a lot in one goroutine, and the detector would make them five times as slow.
-PLAIN := /infra|/limiter/(algo|rules|rules/document)$$|/local/(simulate|top|size|release)$$
+PLAIN := /infra|/limiter/(algo|rules|rules/document)$$|/local/(simulate|top|size)$$
 RACED = $(shell go list ./... | grep -Ev '$(PLAIN)|/local/faults$$')
 UNRACED = $(shell go list ./... | grep -E '$(PLAIN)')
 # These tests run without the detector; the other tests of their packages run with it. In TestServe_burst,
@@ -105,6 +109,7 @@ test: .bin/weir-tools ## Check formatting, vet, lint, and run all tests against 
 	@$(MAKE) --no-print-directory -j4 lint fetch build $(MODULES)
 	.bin/weir-tools with --install clients,dynamodb,moto,redis,tools -- make --no-print-directory test-go
 	go -C local/bench test ./...
+	$(LAB_TEST) -shuffle=on ./release
 	@$(MAKE) --no-print-directory test-kafka
 	@$(MAKE) --no-print-directory test-console
 	@if [[ ",$${WEIR_REQUIRE:-}," =~ ,(all|node), ]] || command -v npm >/dev/null; then $(MAKE) --no-print-directory test-containers; \
@@ -125,6 +130,7 @@ test-go: # the part of make test that needs DynamoDB Local, Moto and Redis
 test-raced:
 	$(GO_TEST) -shuffle=on ./local/size
 	$(RACE_TEST) -shuffle=on -skip '^Test(SAM|Console|Kafka)|^TestStore_calls|$(PLAIN_TESTS)' $(RACED)
+	$(LAB_RACE_TEST) -shuffle=on -skip '^Test(SAM|Kafka)' ./prove ./tools
 
 # These tests and checks have no deadlines. They have a low priority, so they use the time in which the
 # tests of test-raced wait.
@@ -141,7 +147,7 @@ check-fast: lint ## Lint, and run the tests that need no server
 	$(GO_TEST) -count=1 -skip '^TestExamples' ./infra/...
 
 test-kafka: .bin/weir-tools ## Test events with Apache Kafka
-	.bin/weir-tools with --install kafka -- $(GO_TEST) -count=1 -v -run '^TestKafka' ./functions/sinks/kafka ./local/tools
+	.bin/weir-tools with --install kafka -- sh -c '$(GO_TEST) -count=1 -v -run ^TestKafka ./functions/sinks/kafka && $(LAB_TEST) -count=1 -v -run ^TestKafka ./tools'
 
 sam: build ## Run the synthesized APIs with the SAM CLI, in containers (PORT=3000, and 3001)
 	@$(if $(SAM_TEMPLATE),,$(MAKE) synth ARCH=$(HOST_ARCH))
@@ -156,7 +162,7 @@ templates: # the templates of make test-sam
 
 test-containers:
 	WEIR_SETTLE_TEMPLATE="$(abspath infra/cdk.out/Weir-settle.template.json)" WEIR_TEMPLATE="$(abspath $(or $(SAM_TEMPLATE),$(SYNTHESIZED)))" .bin/weir-tools with --install clients,docker,dynamodb,tools -- \
-		$(GO_TEST) -count=1 -v -run '^TestSAM' ./local/tools
+		$(LAB_TEST) -count=1 -v -run '^TestSAM' ./tools
 
 test-console: .bin/weir-tools ## Test the console in Chromium, and write screenshots to .weir/screenshots
 	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory local/console/node_modules; fi
@@ -237,6 +243,7 @@ lint: $(LINT) ## Check formatting, vet and lint
 	go mod tidy -diff
 	GOFLAGS="$$(go env GOFLAGS) -trimpath" $(LINT) run ./...
 	cd local/bench && go mod tidy -diff && GOFLAGS="$$(go env GOFLAGS) -trimpath" $(CURDIR)/$(LINT) run ./...
+	cd local/lab && go mod tidy -diff && GOFLAGS="$$(go env GOFLAGS) -trimpath" $(CURDIR)/$(LINT) run ./...
 
 cfn-lint: .bin/weir-tools ## Check the CloudFormation templates
 	.bin/weir-tools with --install tools -- sh -c '[ -z "$$WEIR_TOOLS" ] || { "$$WEIR_TOOLS/cfn-lint" "$$@" && "$$WEIR_TOOLS/python" infra/tools/create_only.py "$$@" | diff - infra/stack/testdata/create-only.json; }' - $(TEMPLATES)
@@ -248,7 +255,7 @@ build: .bin/weir .bin/weir-tools functions ## Build weir and weir-tools into .bi
 	@go build -trimpath -o $@ ./local/weir
 
 .bin/weir-tools:
-	@go build -trimpath -o $@ ./local/tools
+	@go -C local/lab build -trimpath -o $(CURDIR)/$@ ./tools
 
 functions: $(FUNCTIONS:%=dist/$(ARCH)/%/bootstrap) ## Build the functions for Lambda into dist/ARCH
 

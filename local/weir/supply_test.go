@@ -107,7 +107,7 @@ func TestSupply_links(t *testing.T) {
 		t.Fatal(err)
 	}
 	for dependency := range strings.Lines(string(out)) {
-		for _, heavy := range []string{"franz-go", "service/kinesis", "local/tools"} {
+		for _, heavy := range []string{"franz-go", "service/kinesis", "local/lab"} {
 			if strings.Contains(dependency, heavy) {
 				t.Errorf("weir: got a link to %s, want none", dependency)
 			}

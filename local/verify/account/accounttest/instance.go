@@ -5,12 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
-
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/s3"
 )
 
 // instantiate returns a template without parameters and conditions.
@@ -38,12 +36,7 @@ func (c *Cloud) fromBucket(ctx context.Context, address string, form url.Values)
 		return nil, nil, nil, err
 	}
 	bucket, _, _ := strings.Cut(at.Host, ".s3.")
-	object, err := s3.NewFromConfig(c.behind(), func(o *s3.Options) { o.UsePathStyle = true }).GetObject(ctx, &s3.GetObjectInput{Bucket: &bucket, Key: aws.String(strings.TrimPrefix(at.Path, "/"))})
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	defer func() { _ = object.Body.Close() }()
-	if whole, err = io.ReadAll(object.Body); err != nil {
+	if whole, err = c.object(ctx, bucket+at.Path); err != nil {
 		return nil, nil, nil, err
 	}
 	if parameters, err = defaults(whole); err != nil {
@@ -56,6 +49,25 @@ func (c *Cloud) fromBucket(ctx context.Context, address string, form url.Values)
 	defer c.mu.Unlock()
 	made, err = instantiate(whole, parameters, c.holds)
 	return whole, made, parameters, err
+}
+
+// object returns an object of S3. Moto serves it to any request that has credentials.
+func (c *Cloud) object(ctx context.Context, path string) ([]byte, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.moto+"/"+path, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set(accountHeader, c.id)
+	r.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential=AKIAEXAMPLE/20260101/"+Region+"/s3/aws4_request")
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	if answer.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("object %s: got status %d, want 200", path, answer.StatusCode)
+	}
+	return io.ReadAll(answer.Body)
 }
 
 // defaults returns the defaults of a template's parameters. CloudFormation describes a stack with them.

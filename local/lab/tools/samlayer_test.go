@@ -95,7 +95,7 @@ func checkDaily(t *testing.T, url string) {
 func layerFolder(t *testing.T, dir string) string {
 	t.Helper()
 	layer := filepath.Join(dir, "layer")
-	program, err := os.ReadFile(filepath.Join("../../dist", servers.Architecture(), contract.Extension, "bootstrap"))
+	program, err := os.ReadFile(filepath.Join("../../../dist", servers.Architecture(), contract.Extension, "bootstrap"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func writeJSON(t *testing.T, path string, v any) {
 // expressAPI returns the example in Express. Its runtime is in the folder clients.
 func expressAPI(t *testing.T, clients string) layered {
 	t.Helper()
-	code, err := filepath.Abs("../../infra/examples/express")
+	code, err := filepath.Abs("../../../infra/examples/express")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func flaskAPI(t *testing.T, tools string) layered {
 		t.Fatal(err)
 	}
 	code := t.TempDir()
-	err = os.CopyFS(code, os.DirFS("../../infra/examples/flask"))
+	err = os.CopyFS(code, os.DirFS("../../../infra/examples/flask"))
 	for _, path := range python.Flask {
 		err = errors.Join(err, os.CopyFS(filepath.Join(code, filepath.Base(path)), os.DirFS(path)))
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/spf13/cobra"
 
-	"github.com/weir-limits/weir/local/prove"
+	"github.com/weir-limits/weir/local/lab/prove"
 )
 
 // logRoleCommand returns the command with which make deploy creates the account's role for API Gateway's logs where none

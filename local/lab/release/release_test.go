@@ -24,7 +24,7 @@ import (
 
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/limiter/storetest"
-	"github.com/weir-limits/weir/local/release"
+	"github.com/weir-limits/weir/local/lab/release"
 )
 
 // program returns a built program. The tests cannot use the test binary, because the go command records
@@ -35,7 +35,7 @@ var program = sync.OnceValues(func() ([]byte, error) {
 		return nil, err
 	}
 	path := filepath.Join(folder, "bootstrap")
-	out, err := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", path, "../../functions/signingkeys").CombinedOutput()
+	out, err := exec.Command("go", "-C", "../../..", "build", "-trimpath", "-ldflags", "-s -w", "-o", path, "./functions/signingkeys").CombinedOutput()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s", err, out)
 	}
@@ -70,11 +70,11 @@ func programs(t *testing.T) release.Programs {
 	write(t, filepath.Join(dist, "CHANGELOG.md"), []byte("# Changelog\n\n## Next\n\n- later\n\n## v1.2.0\n\n- this [one](infra/README.md#a), not https://a.example\n\n## v1.1.0\n\n- before\n"))
 	write(t, filepath.Join(dist, "TEMPLATE.md"), []byte("[a](README.md#x) [b](../limiter/y.md) [c](#here) [d](https://a.example)\n"))
 	return release.Programs{
-		Page: filepath.Join(dist, "TEMPLATE.md"), Examples: "../../infra/examples", Policies: "../../infra/policies",
+		Page: filepath.Join(dist, "TEMPLATE.md"), Examples: "../../../infra/examples", Policies: "../../../infra/policies",
 		Version: "v1.2.0", Functions: dist, Commands: filepath.Join(dist, "weir"),
 		Rules: filepath.Join(dist, "rules.json"), Template: filepath.Join(dist, "template.json"),
 		License: filepath.Join(dist, "LICENSE"), Changelog: filepath.Join(dist, "CHANGELOG.md"),
-		Modules: sources[0], Toolchain: sources[1], Chart: "../console/web/uplot",
+		Modules: sources[0], Toolchain: sources[1], Chart: "../../console/web/uplot",
 	}
 }
 
@@ -193,14 +193,14 @@ func TestWrite_guide(t *testing.T) {
 			t.Errorf("%s-policy.json: got %s, want a policy for the stack STACK", role, got)
 		}
 	}
-	tracked, err := exec.CommandContext(t.Context(), "git", "ls-files", "../../infra/examples").Output()
+	tracked, err := exec.CommandContext(t.Context(), "git", "ls-files", "../../../infra/examples").Output()
 	if err != nil {
 		storetest.Unfetched(t, "tools", "git clone", err)
 	}
 	want := []string{}
 	for name := range strings.Lines(string(tracked)) {
 		if name = strings.TrimSpace(name); !strings.HasSuffix(name, "_test.go") && !strings.Contains(name, "/testdata/") {
-			want = append(want, strings.TrimPrefix(name, "../../infra/"))
+			want = append(want, strings.TrimPrefix(name, "../../../infra/"))
 		}
 	}
 	got := []string{}
@@ -240,7 +240,7 @@ func members(t *testing.T, archive []byte) map[string]int64 {
 // embedChart adds the first line of uPlot to the command, as its page of the console contains it.
 func embedChart(t *testing.T, p release.Programs) {
 	t.Helper()
-	library, err := os.ReadFile("../console/web/uplot/uPlot.iife.min.js")
+	library, err := os.ReadFile("../../console/web/uplot/uPlot.iife.min.js")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
-	"github.com/weir-limits/weir/local/prove"
+	"github.com/weir-limits/weir/local/lab/prove"
 	"github.com/weir-limits/weir/local/verify/account/accounttest"
 )
 
@@ -116,7 +116,7 @@ func run(ctx context.Context, t *testing.T, c *accounttest.Cloud, mode string) (
 // runOf proves a golden template as p.
 func runOf(ctx context.Context, t *testing.T, c *accounttest.Cloud, mode, golden string, p *prove.Prover) (out, log string, err error) {
 	t.Helper()
-	template, err := filepath.Abs("../../infra/golden/" + golden + ".template.json")
+	template, err := filepath.Abs("../../../infra/golden/" + golden + ".template.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +250,7 @@ func TestProver_Run_credentials(t *testing.T) {
 // access log. Nothing remains, also after an interrupt during any of its stacks.
 func TestProver_Run_release(t *testing.T) {
 	release := t.TempDir()
-	template, err := os.ReadFile("../../infra/standalone/weir.template.json")
+	template, err := os.ReadFile("../../../infra/standalone/weir.template.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -346,7 +346,7 @@ func TestProver_Run_left(t *testing.T) {
 
 // The prices are those of the page about costs, and a run costs less than a dollar.
 func TestPrices(t *testing.T) {
-	page, err := os.ReadFile("../../infra/COSTS.md")
+	page, err := os.ReadFile("../../../infra/COSTS.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-limits/weir/local/command"
-	"github.com/weir-limits/weir/local/release"
+	"github.com/weir-limits/weir/local/lab/release"
 )
 
 func releaseCommand() *cobra.Command {

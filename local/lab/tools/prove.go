@@ -12,7 +12,7 @@ import (
 
 	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/command"
-	"github.com/weir-limits/weir/local/prove"
+	"github.com/weir-limits/weir/local/lab/prove"
 )
 
 func proveCommand() *cobra.Command {
@@ -34,7 +34,7 @@ func proveCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&o.store, "store", "dynamodb", "dynamodb, elasticache or both")
 	c.Flags().StringVar(&o.region, "region", "", "the region; default $AWS_REGION")
-	c.Flags().StringVar(&o.rules, "rules", "", "the rules of the deployment, of which the settings have the path too; default local/prove/rules.json, with a limit that is settled")
+	c.Flags().StringVar(&o.rules, "rules", "", "the rules of the deployment, of which the settings have the path too; default local/lab/prove/rules.json, with a limit that is settled")
 	c.Flags().StringVar(&o.variant, "variant", "stack", "stack, or release: the template of the release in dist/release, with an API and a function with the layer")
 	c.Flags().BoolVar(&o.issuer, "issuer", true, "deploy an issuer of tokens too, and verify with its token")
 	c.Flags().IntVar(&o.clients, "clients", 5, "maximum number of concurrent requests; a new account has a concurrency of 10, and a request to the REST API takes two of them")
@@ -99,7 +99,7 @@ func (o *proveOptions) run(c *cobra.Command, settings []string) error {
 		weir = place.Path(".bin", "weir")
 	}
 	if o.rules == "" {
-		o.rules = place.Path("local", "prove", "rules.json")
+		o.rules = place.Path("local", "lab", "prove", "rules.json")
 		settings = append(settings, "-c", "rules="+o.rules)
 	}
 	verify := []string{weir, "verify", "--rules", o.rules, "--clients", strconv.Itoa(o.clients)}
