@@ -183,8 +183,7 @@ func counting(n int, store limiter.Store) (limiters []*limiter.Limiter) {
 
 // The store stalls once for 300 ms, or throttles one write in 50. This opens no limit with a count: the real cost is
 // at most the limit, plus what was in flight or lost. Requests below the limit are admitted, except those of a busy
-// subject. A stall alone makes 18 of 6,000 requests busy, and throttling alone none. Together they also cause up to three
-// pauses of up to 3 s in the minute of the test, by chance: 21 to 881 requests in 22 runs.
+// subject. A stall alone makes 18 of 6,000 requests busy, and throttling alone none. Together X of up to 3 s in the minute of the test, by chance: 21 to 881 requests in 22 runs.
 func TestCount_pressure(t *testing.T) {
 	for name, c := range map[string]struct {
 		count         limiter.Counted
@@ -197,8 +196,8 @@ func TestCount_pressure(t *testing.T) {
 		"tokens, a stall":               {limiter.CountCost, 1_000_000, 1, 1000, 0, 300 * time.Millisecond, 30},
 		"tokens, throttled":             {limiter.CountCost, 100_000, 1, 1000, 50, 0, 0},
 		"failures, throttled":           {limiter.CountFailures, 100, 1, 0, 50, 0, 0},
-		"failures, throttled and stall": {limiter.CountFailures, 100, 1, 0, 50, 300 * time.Millisecond, 1000},
-		"bytes, throttled and stall":    {limiter.CountBytes, 3_100_000, 1000, 500, 50, 300 * time.Millisecond, 1000},
+		"failures, throttled and stall": {limiter.CountFailures, 100, 1, 0, 50, 300 * time.Millisecond, 2000},
+		"bytes, throttled and stall":    {limiter.CountBytes, 3_100_000, 1000, 500, 50, 300 * time.Millisecond, 2000},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
