@@ -92,8 +92,8 @@ LAB_RACE_TEST := GORACE=atexit_sleep_ms=50 $(LAB_TEST) -race
 
 # The race detector runs for packages with goroutines. PLAIN matches the other packages. The tests of
 # PLAIN compute a lot in one goroutine, and the detector would make them five times as slow.
-PLAIN := /infra|/limiter/(algo|rules|rules/document)$$|/local/(simulate|top|size)$$
-RACED = $(shell go list ./... | grep -Ev '$(PLAIN)|/local/faults$$')
+PLAIN := /infra|/limiter/(algo|rules|rules/document)$$|/local/(simulate|top)$$
+RACED = $(shell go list ./... | grep -Ev '$(PLAIN)')
 UNRACED = $(shell go list ./... | grep -E '$(PLAIN)')
 # These tests run without the detector; the other tests of their packages run with it. In TestServe_burst,
 # requests must meet deadlines. In the other tests, one goroutine computes a lot, such as a simulation.
@@ -109,7 +109,6 @@ test: .bin/weir-tools ## Check formatting, vet, lint, and run all tests against 
 	@$(MAKE) --no-print-directory -j4 lint fetch build $(MODULES)
 	.bin/weir-tools with --install clients,dynamodb,moto,redis,tools -- make --no-print-directory test-go
 	go -C local/bench test ./...
-	$(LAB_TEST) -shuffle=on ./release
 	@$(MAKE) --no-print-directory test-kafka
 	@$(MAKE) --no-print-directory test-console
 	@if [[ ",$${WEIR_REQUIRE:-}," =~ ,(all|node), ]] || command -v npm >/dev/null; then $(MAKE) --no-print-directory test-containers; \
@@ -123,19 +122,20 @@ fetch: .bin/weir-tools # the tools that take longest to fetch
 test-go: # the part of make test that needs DynamoDB Local, Moto and Redis
 	@$(MAKE) --no-print-directory -j2 test-raced test-beside
 	$(GO_TEST) -p 1 -run '$(PLAIN_TESTS)' ./functions/lambdahttp ./limiter ./limiter/dynamostore ./local/gateway/template ./local/serve ./local/weir
-	$(RACE_TEST) -shuffle=on ./local/faults
+	$(LAB_RACE_TEST) -shuffle=on ./faults
 	$(GO_TEST) -v -run TestStore_calls ./limiter/redisstore ./limiter/dynamostore
 	$(GO_TEST) -count=1 -run '^Test(Examples_layer|Policies)' ./infra/examples ./infra/policies
 
 test-raced:
-	$(GO_TEST) -shuffle=on ./local/size
+	$(LAB_TEST) -shuffle=on ./size
 	$(RACE_TEST) -shuffle=on -skip '^Test(SAM|Console|Kafka)|^TestStore_calls|$(PLAIN_TESTS)' $(RACED)
 	$(LAB_RACE_TEST) -shuffle=on -skip '^Test(SAM|Kafka)' ./prove ./tools
 
 # These tests and checks have no deadlines. They have a low priority, so they use the time in which the
 # tests of test-raced wait.
 test-beside:
-	nice $(GO_TEST) -p 1 -shuffle=on -skip '^Test(Examples_layer|Policies)' $(filter-out %/local/size,$(UNRACED))
+	nice $(GO_TEST) -p 1 -shuffle=on -skip '^Test(Examples_layer|Policies)' $(UNRACED)
+	nice $(LAB_TEST) -shuffle=on ./release
 	@nice $(MAKE) --no-print-directory cfn-lint $(if $(NODE),templates)
 
 # Go caches the result of a test until a file changes that the test itself reads. If the test starts a
@@ -235,7 +235,7 @@ fuzz: ## Run every fuzz target, one after another
 	if [[ -n $$failed ]]; then echo "failed targets:$$failed (their inputs are in testdata/fuzz beside the test)"; exit 1; fi
 
 soak: .bin/weir-tools ## Run load and faults on each store, and the long form of randomized tests
-	WEIR_REQUIRE=dynamodb,redis .bin/weir-tools with --install dynamodb,redis -- go test -count=1 -v -timeout=30m -run '^TestSoak$$' ./local/faults -args -soak "$(SOAK)" | grep -v 'level=ERROR msg="store failed"'
+	WEIR_REQUIRE=dynamodb,redis .bin/weir-tools with --install dynamodb,redis -- go -C local/lab test -count=1 -v -timeout=30m -run '^TestSoak$$' ./faults -args -soak "$(SOAK)" | grep -v 'level=ERROR msg="store failed"'
 	WEIR_SOAK=1 go test -count=1 -timeout=30m ./limiter/rules
 
 # With -trimpath, the linters and the tests use the same compiled packages.
@@ -274,7 +274,7 @@ release: .bin/weir-tools $(PLATFORMS:%=dist/weir/%/weir) ## Build and pack all f
 
 size: ## Print the sizes and start times of the functions
 	@$(MAKE) --no-print-directory functions ARCH=arm64 && $(MAKE) --no-print-directory functions ARCH=x86_64
-	@go test -count=1 -v -run '^TestFunctions$$' ./local/size
+	@go -C local/lab test -count=1 -v -run '^TestFunctions$$' ./size
 
 bench: .bin/weir-tools ## Measure Weir and its peers and print the tables; about ten minutes
 	@$(MAKE) --no-print-directory functions ARCH=$(HOST_ARCH)

@@ -12,8 +12,8 @@ import (
 var update = flag.Bool("update", false, "write the table of FAILURES.md")
 
 const (
-	tablePath  = "../../limiter/FAILURES.md"
-	tableBegin = "<!-- Written by local/faults: each fault is a test. -->\n"
+	tablePath  = "../../../limiter/FAILURES.md"
+	tableBegin = "<!-- Written by local/lab/faults: each fault is a test. -->\n"
 )
 
 // The table in limiter/FAILURES.md equals the faults of the tests. -update writes the table.
@@ -36,7 +36,7 @@ func TestTable(t *testing.T) {
 	got, lines := strings.Split(string(page), "\n"), strings.Split(want, "\n")
 	for i := range max(len(got), len(lines)) {
 		if i >= len(got) || i >= len(lines) || got[i] != lines[i] {
-			t.Fatalf("%s: lines from %d on differ from the tests; update them with go test ./local/faults -run Table -update", tablePath, i+1)
+			t.Fatalf("%s: lines from %d on differ from the tests; update them with go -C local/lab test ./faults -run Table -update", tablePath, i+1)
 		}
 	}
 }

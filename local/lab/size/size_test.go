@@ -59,12 +59,12 @@ func build(t *testing.T, environment ...string) (dist string) {
 	t.Helper()
 	copied := t.TempDir()
 	for _, name := range []string{"functions", "limiter"} {
-		if err := os.CopyFS(filepath.Join(copied, name), os.DirFS(filepath.Join("../..", name))); err != nil {
+		if err := os.CopyFS(filepath.Join(copied, name), os.DirFS(filepath.Join("../../..", name))); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, name := range []string{"Makefile", "go.mod", "go.sum"} {
-		content, err := os.ReadFile(filepath.Join("../..", name))
+		content, err := os.ReadFile(filepath.Join("../../..", name))
 		if err == nil {
 			err = os.WriteFile(filepath.Join(copied, name), content, 0o600)
 		}
@@ -114,10 +114,10 @@ func TestBuild(t *testing.T) {
 
 // Each function that `make functions` built in dist is small enough and starts.
 func TestFunctions(t *testing.T) {
-	if found, _ := filepath.Glob("../../dist/*/*/bootstrap"); len(found) == 0 {
+	if found, _ := filepath.Glob("../../../dist/*/*/bootstrap"); len(found) == 0 {
 		t.Skip("SKIPPED: dist is empty; make size builds the functions")
 	}
-	measure(t, "../../dist")
+	measure(t, "../../../dist")
 }
 
 // measure logs the size and the median start time of each bootstrap below dist. It starts only the
@@ -277,7 +277,7 @@ func TestLinks(t *testing.T) {
 		"authorizer-redis": {redis}, "handler-redis": {redis}, "settle-redis": {redis}, "extension-redis": {redis},
 		"authorizer-events": {redis, kafka, kinesis}, "handler-events": {redis, kafka, kinesis}, "extension-events": {redis, kafka, kinesis},
 	} {
-		out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-tags", "lambda.norpc,nethttpomithttp2", "../../functions/"+function).Output()
+		out, err := exec.CommandContext(t.Context(), "go", "-C", "../../..", "list", "-deps", "-tags", "lambda.norpc,nethttpomithttp2", "./functions/"+function).Output()
 		if err != nil {
 			t.Fatal(err)
 		}
