@@ -166,7 +166,8 @@ test-containers:
 
 test-console: .bin/weir-tools ## Test the console in Chromium, and write screenshots to .weir/screenshots
 	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory local/console/node_modules; fi
-	.bin/weir-tools with --install browser -- $(GO_TEST) -count=1 -run '^TestConsole' ./local/console ./local/serve
+	$(GO_TEST) -count=1 -run '^TestConsole' ./local/console
+	.bin/weir-tools with --install browser -- $(LAB_TEST) -count=1 ./console
 
 test-examples: .bin/weir-tools ## Test the examples, the layer in Node.js and Python, and the policies
 	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory infra/examples/express/node_modules infra/examples/typescript/node_modules infra/policies/node_modules; fi

@@ -274,8 +274,8 @@ func TestConsole_vendored(t *testing.T) {
 	}
 }
 
-// The README's screenshot is small enough for a repository. Renew it with: go test -run
-// TestConsole_sizes ./local/serve -args -screenshot
+// The README's screenshot is small enough for a repository. Renew it with: go -C
+// local/lab test -run TestConsole_sizes ./console -args -screenshot
 func TestScreenshot(t *testing.T) {
 	file, err := os.Open("console.png")
 	if err != nil {

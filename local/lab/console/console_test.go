@@ -1,4 +1,4 @@
-package serve
+package console_test
 
 import (
 	"encoding/json"
@@ -20,9 +20,9 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/local/checkout"
+	"github.com/weir-limits/weir/local/command/commandtest"
 	"github.com/weir-limits/weir/local/console"
 	"github.com/weir-limits/weir/local/console/scenario"
-	"github.com/weir-limits/weir/local/gateway"
 )
 
 // played returns the result of a scenario that starts from the defaults and then sets the
@@ -113,7 +113,7 @@ func texts(numbers ...int) (list []string) {
 // Each demonstration shows the numbers that the algorithms compute, with default and with changed
 // parameters, in figures, sentence, table and chart.
 func TestConsole_demos(t *testing.T) {
-	l := newLocal(t, "memory", "testdata/design.json")
+	l := newLocal(t, rules)
 	b := openConsole(t, l.rest, 1280, 900)
 	t.Run("bucket", func(t *testing.T) {
 		for _, query := range []string{"", "capacity=5&rate=2&burst=7&offered=3&seconds=2"} {
@@ -202,7 +202,7 @@ func TestConsole_demos(t *testing.T) {
 
 // The page shows reserved and settled tokens, and the caller's debt.
 func TestConsole_tokens(t *testing.T) {
-	b := openConsole(t, newLocal(t, "memory", "testdata/design.json").rest, 1280, 900)
+	b := openConsole(t, newLocal(t, rules).rest, 1280, 900)
 	for _, query := range []string{"", "limit=2000&reserve=50&short=10&long=6000&answerMs=500&offered=4"} {
 		want, got := played[scenario.TokensResult](t, "tokens", query), b.replay("tokens", query)
 		if figures := texts(want.Admitted, want.Refused, int(want.Refunded), int(want.Charged), int(want.MostDebt)); !slices.Equal(got.Figures, figures) {
@@ -232,7 +232,7 @@ func TestConsole_usage(t *testing.T) {
 		"exempt":[{"endpoint":"/api/v1/items/*","name":"items"}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	b := openConsole(t, newLocal(t, "memory", file).rest, 1280, 900)
+	b := openConsole(t, newLocal(t, file).rest, 1280, 900)
 	b.burst("HTTP", "GET /api/v1/search", "free", "alice", 3)
 	rows := func(id string) (list []string) {
 		return evaluate[[]string](b, `[...document.getElementById("`+id+`").tBodies[0].rows].map((row) => [...row.cells].map((e) => e.textContent).join(" | "))`)
@@ -298,7 +298,7 @@ func (b *tab) burst(api, endpoint, tier, user string, count int, rate ...int) {
 // The live section sends the chosen number of requests to an API as a caller of a tier. It shows
 // how many were allowed and refused, and the last answer.
 func TestConsole_live(t *testing.T) {
-	l := newLocal(t, "memory", "testdata/design.json")
+	l := newLocal(t, rules)
 	b := openConsole(t, l.rest, 1280, 900)
 	for _, c := range []struct {
 		api, endpoint, tier, user string
@@ -350,7 +350,7 @@ func TestConsole_live(t *testing.T) {
 // The page shows why a caller is refused. After a reset, the caller is admitted again, and other
 // callers keep their usage.
 func TestConsole_caller(t *testing.T) {
-	l := newLocal(t, "memory", "testdata/design.json")
+	l := newLocal(t, rules)
 	b := openConsole(t, l.rest, 1280, 900)
 	b.burst("REST", "GET /api/v1/search", "free", "other", 20)
 	b.burst("REST", "GET /api/v1/search", "free", "alice", 21)
@@ -391,7 +391,7 @@ func TestConsole_callerOfAddress(t *testing.T) {
 		"free":{"name":"own","requests":2,"window":"1h"},"global":{"name":"address","requests":2,"window":"1h","per":["ip"]}}}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	b := openConsole(t, newLocal(t, "memory", file).rest, 1280, 900)
+	b := openConsole(t, newLocal(t, file).rest, 1280, 900)
 	b.burst("REST", "GET /api/v1/search", "free", "alice", 3)
 	b.do(chromedp.Click(`#reset`))
 	b.await(`/^The usage of user:alice is reset\. .* would be refused with 429 by address of ip:127\.0\.0\.1: retry after \d+ s\.$/.test(document.getElementById("caller-status").textContent)`)
@@ -403,7 +403,7 @@ func TestConsole_noRules(t *testing.T) {
 	if err := os.WriteFile(file, []byte(`{"rules":[]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	b := openConsole(t, newLocal(t, "memory", file).rest, 1280, 900)
+	b := openConsole(t, newLocal(t, file).rest, 1280, 900)
 	b.do(chromedp.Click(`#one`), chromedp.Click(`#explain`))
 	b.await(`document.getElementById("caller-error").textContent === "No rule applies to an endpoint of this API."`)
 	if want := texts(0, 0, 0, 0); !slices.Equal(b.counts(), want) {
@@ -427,7 +427,7 @@ func TestConsole_rules(t *testing.T) {
 		}
 	}
 	write(1, 3)
-	l := newLocal(t, "memory", file)
+	l := newLocal(t, file)
 	b := openConsole(t, l.rest, 1280, 900)
 	version := func() string { return evaluate[string](b, `document.getElementById("version").textContent`) }
 	b.burst("REST", "GET /api/v1/search", "free", "alice", 5)
@@ -454,7 +454,7 @@ func TestConsole_rules(t *testing.T) {
 
 // The page reads JSON lines correctly, even if a network packet ends inside a multi-byte character.
 func TestConsole_lines(t *testing.T) {
-	b := openConsole(t, newLocal(t, "memory", "testdata/design.json").rest, 1280, 900)
+	b := openConsole(t, newLocal(t, rules).rest, 1280, 900)
 	for _, size := range []int{1, 2, 7, 100} {
 		got := evaluate[string](b, fmt.Sprintf(`(async () => {
 			const { lines } = await import("%slines.js");
@@ -472,7 +472,7 @@ func TestConsole_lines(t *testing.T) {
 
 // After a stop, a run sends no more requests.
 func TestConsole_stop(t *testing.T) {
-	l := newLocal(t, "memory", "testdata/design.json")
+	l := newLocal(t, rules)
 	b := openConsole(t, l.rest, 1280, 900)
 	b.do(chromedp.SetValue(`#order [name=count]`, strconv.Itoa(console.MaxCount)), chromedp.SetValue(`#order [name=rate]`, "5"), chromedp.Click(`#order [type=submit]`))
 	b.await(`document.getElementById("sent").textContent >= 2`)
@@ -484,7 +484,7 @@ func TestConsole_stop(t *testing.T) {
 	}
 	// The page shows every request that was sent, except one that had no answer when the run
 	// stopped.
-	r := l.send(l.rest, http.MethodGet, "/api/v1/search", "")
+	r := commandtest.Send(t, http.MethodGet, l.rest.URL+"/api/v1/search", "")
 	if remaining, err := strconv.Atoi(r.Header.Get("X-RateLimit-Remaining")); err != nil || 19-remaining < sent || 19-remaining > sent+1 {
 		t.Errorf("requests that the page shows: got %d, want %d, the number of charged requests, or one less", sent, 19-remaining)
 	}
@@ -493,7 +493,7 @@ func TestConsole_stop(t *testing.T) {
 // The page works without a mouse. The first tab stop is a link that skips the navigation. A key can
 // start a run, and the focus then stays on its button.
 func TestConsole_keyboard(t *testing.T) {
-	l := newLocal(t, "memory", "testdata/design.json")
+	l := newLocal(t, rules)
 	b := openConsole(t, l.rest, 1280, 900)
 	focused := func() string {
 		return evaluate[string](b, `document.activeElement.name || document.activeElement.id || document.activeElement.className || document.activeElement.tagName`)
@@ -550,7 +550,7 @@ func TestConsole_sizes(t *testing.T) {
 		t.Fatalf("%v: run make local/console/node_modules", err)
 	}
 	dir := screenshots(t)
-	l := newLocal(t, "memory", "testdata/design.json")
+	l := newLocal(t, rules)
 	b := openConsole(t, l.rest, 1280, 900)
 	if *screenshot {
 		b.record(l, c.Path("local", "console", "console.png"))
@@ -616,7 +616,7 @@ func (b *tab) record(l *local, file string) {
 
 // On a phone, the counters and the Start button are visible at the same time.
 func TestConsole_phone(t *testing.T) {
-	b := openConsole(t, newLocal(t, "memory", "testdata/design.json").rest, 375, 812)
+	b := openConsole(t, newLocal(t, rules).rest, 375, 812)
 	b.do(chromedp.ScrollIntoView(`#order [type=submit]`))
 	for _, id := range []string{"sent", "allowed", "refused", "other"} {
 		if !evaluate[bool](b, `(() => {
@@ -630,7 +630,7 @@ func TestConsole_phone(t *testing.T) {
 
 // With prefers-reduced-motion, the page has no transitions and draws the chart at most once a second.
 func TestConsole_motion(t *testing.T) {
-	l := newLocal(t, "memory", "testdata/design.json")
+	l := newLocal(t, rules)
 	b := openConsole(t, l.rest, 1280, 900)
 	moves := `[getComputedStyle(document.documentElement).scrollBehavior, getComputedStyle(document.getElementById("one")).transitionDuration].join()`
 	// "reduce" must be last, because the code below runs with it.
@@ -650,26 +650,5 @@ func TestConsole_motion(t *testing.T) {
 	b.burst("REST", "GET /api/v1/search", "free", "alice", 20)
 	if drawn := evaluate[int](b, `window.drawn`); drawn > 10 {
 		t.Errorf("drawings of the chart for 20 answers: got %d, want at most 10", drawn)
-	}
-}
-
-// targets returns one endpoint for each route that has a rule, and no other.
-func TestTargets(t *testing.T) {
-	routes := []gateway.Route{{Method: "GET", Path: "/a/{id}"}, {Method: "ANY", Path: "/g/{rest+}"}, {Method: "OPTIONS", Path: "/a/{id}"}, {Method: "POST", Path: "/"}}
-	for _, c := range []struct {
-		rule endpoint
-		want []console.Endpoint
-	}{
-		{endpoint{"/a/{x}", "GET"}, []console.Endpoint{{Method: "GET", Path: "/a/1"}}},
-		{endpoint{"/g/b/*", "PUT"}, []console.Endpoint{{Method: "PUT", Path: "/g/b/1"}}},
-		{endpoint{"*", ""}, []console.Endpoint{{Method: "GET", Path: "/a/1"}, {Method: "GET", Path: "/g/1"}, {Method: "POST", Path: "/"}}},
-		{endpoint{"/nowhere", ""}, nil},
-	} {
-		if got := targets([]endpoint{c.rule, c.rule}, routes); !slices.Equal(got, c.want) {
-			t.Errorf("%v: got %v, want %v", c.rule, got, c.want)
-		}
-	}
-	if got := targets([]endpoint{{"/x/{y}/z", "DELETE"}}, []gateway.Route{{Method: "ANY", Path: "$default"}}); !slices.Equal(got, []console.Endpoint{{Method: "DELETE", Path: "/x/1/z"}}) {
-		t.Errorf("default route: got %v, want DELETE /x/1/z", got)
 	}
 }

@@ -1,4 +1,4 @@
-package serve
+package console_test
 
 import (
 	"context"
@@ -20,6 +20,7 @@ import (
 
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/local/checkout"
+	"github.com/weir-limits/weir/local/console"
 )
 
 // patience is the longest time to wait for a browser or for a condition.
@@ -149,7 +150,7 @@ func (b *tab) media(feature, value string) {
 func openConsole(t *testing.T, api *httptest.Server, width, height int64) *tab {
 	t.Helper()
 	b := openTab(t, width, height)
-	b.do(chromedp.Navigate(api.URL + sitePath))
+	b.do(chromedp.Navigate(api.URL + console.Path))
 	b.await(`document.documentElement.dataset.ready !== undefined`)
 	return b
 }
