@@ -291,7 +291,7 @@ SIMULATED := --sync 500ms --warm-up 9s --time 3s
 ALL_CALLERS := --only 'all callers'
 MILLION := --rate 1000000 --all 500000 --all-lease 5000 --cache-ecpus 3000000 --invocation 200us
 # One slot of ElastiCache has 30,000 ECPUs a second, so it cannot count every one of a million requests.
-NOT_EACH_REQUEST := all callers: (fixed_window, lease|sliding_window, (lease|shards|cells))
+NOT_EACH_REQUEST := all callers: (fixed_window, lease|sliding_window, (lease|shards))
 simulate-docs: .bin/weir ## Write the results of weir simulate into local/simulate/RESULTS.md; takes an hour
 	@{ printf '# Simulated\n\nWritten by `make simulate-docs`. What is simulated, and what to choose: [README](README.md).\n'; \
 	echo; .bin/weir simulate --store dynamodb $(ALL_CALLERS) $(SIMULATED) $(MILLION) --environments 600,6000; \

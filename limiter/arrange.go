@@ -44,9 +44,6 @@ func (r *request) fill() {
 		for j := range b.items {
 			b.err = cmp.Or(b.err, b.items[j].unsynced)
 		}
-		if b.items[0].cells {
-			b.store, b.remote = l.cells, false
-		}
 	}
 }
 

@@ -12,10 +12,9 @@ import (
 // the caller passed.
 type item struct {
 	Charge
-	original *Limit        // limit that the caller passed; Charge.Limit can be its shard or its cell
+	original *Limit        // limit that the caller passed; Charge.Limit can be its shard
 	want     int64         // cost that the caller passed; Charge.Cost is more for a lease, and 0 for a read
 	backOff  time.Duration // time for which the back-off refuses the charge, even if the state has room
-	cells    bool          // the store Options.Cells counts the charge, and not Limiter.store
 	sharded  bool
 	done     bool  // a tracker decided this charge
 	unsynced error // why the counter of the charge cannot decide it; nil if it can
@@ -39,7 +38,7 @@ func (i *item) decided(r algo.Result) bool {
 
 // with reports whether the items i and j belong to one batch, which a store charges in one atomic step.
 func (i *item) with(j *item) bool {
-	return i.Subject == j.Subject && i.cells == j.cells && !i.sharded && !j.sharded
+	return i.Subject == j.Subject && !i.sharded && !j.sharded
 }
 
 // clamped returns the number of charges whose state the store clamped. A charge of cost 0 clamps

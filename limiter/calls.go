@@ -11,8 +11,8 @@ import (
 	"github.com/weir-limits/weir/limiter/internal/group"
 )
 
-// callStores charges all batches. First it charges the batches on stores of this process, one after the
-// other, until one refuses. Then it charges the batches on the shared store, all at the same time.
+// callStores charges all batches: on a store of this process one after the other, until one refuses, and on a shared
+// store at the same time.
 func (r *request) callStores(ctx context.Context) {
 	l := r.limiter
 	if r.chargedAt.IsZero() && (len(r.batches) > 1 || l.sharesStore() && l.fallback.Holds(r.now) && r.hasMirror()) {

@@ -33,9 +33,8 @@ const lastSecond = (math.MaxInt64 - int64(4*algo.MaxPeriod)) / int64(time.Second
 // decidable reports whether now is in the range of instants that the algorithms support.
 func decidable(now time.Time) bool { return now.Unix() > 0 && now.Unix() < lastSecond }
 
-// check returns an error for the first charge that is invalid. cells reports whether the Limiter has a
-// store for cells.
-func check(now time.Time, charges []Charge, cells bool) error {
+// check returns an error for the first charge that is invalid.
+func check(now time.Time, charges []Charge) error {
 	if !decidable(now) {
 		return fmt.Errorf("%w: instant: out of range (got %s, want 1970 to 2261)", ErrInvalidCharge, now)
 	}
@@ -51,8 +50,6 @@ func check(now time.Time, charges []Charge, cells bool) error {
 			return fmt.Errorf("%w: limit %q: forced charge on a limit with shards; remove the shards or Force", ErrInvalidCharge, c.Limit.Name)
 		case c.Limit.concurrent() && (c.Cost > 1 || c.Force):
 			return fmt.Errorf("%w: limit %q: cost of a concurrent limit (got %d, forced %t, want 0 or 1, not forced); a request takes one slot", ErrInvalidCharge, c.Limit.Name, c.Cost, c.Force)
-		case c.Limit.Spread.Cells > 0 && !cells:
-			return fmt.Errorf("%w: limit %q: the limit has cells, but the Limiter has no store for them; set Options.Cells", ErrInvalidCharge, c.Limit.Name)
 		}
 		for _, other := range charges[:i] {
 			if other.Limit.ID == c.Limit.ID && other.Subject == c.Subject && other.Limit.Shadow == c.Limit.Shadow {

@@ -48,7 +48,7 @@ func (c *Count) validate(s Spread) error {
 	case c.Of != CountRequests && c.Of != CountCost && c.Of != CountFailures && c.Of != CountBytes && c.Of != CountConcurrent:
 		return &algo.FieldError{Field: "count", Got: string(c.Of), Want: "requests, cost, failures, bytes or concurrent"}
 	case c.Settles() && s != Spread{}:
-		return &algo.FieldError{Field: "count", Got: string(c.Of), Want: "requests, because the limit has lease, shards, sync_ms or cells"}
+		return &algo.FieldError{Field: "count", Got: string(c.Of), Want: "requests, because the limit has lease, shards or sync_ms"}
 	}
 	return nil
 }

@@ -120,6 +120,9 @@ func neighbourError(err error) error {
 	return fmt.Errorf("%w: %w: %w: %s", ErrUnavailable, ErrThrottled, errNeighbour, err.Error())
 }
 
+// MaxLocalProcesses is the largest Limit.LocalProcesses.
+const MaxLocalProcesses = 100_000
+
 // OnError decides a request in an outage, when the store of one of its limits fails. If the stores of
 // several limits fail, the strictest OnError decides: deny, then local, then allow. If another limit
 // refuses the request, the request is denied. Decision.Reason always reports the failure.
@@ -151,7 +154,7 @@ func (o OnError) String() string {
 
 // validate checks o for a limit with rate. processes is Limit.LocalProcesses.
 func (o OnError) validate(rate algo.Rate, processes int) error {
-	most := min(MaxCells, maxParts(rate))
+	most := min(MaxLocalProcesses, maxParts(rate))
 	switch {
 	case o < OnErrorAllow || o > OnErrorDeny:
 		return &algo.FieldError{Field: "on_error", Got: o, Want: "allow, local or deny"}

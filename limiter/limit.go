@@ -77,7 +77,7 @@ type Limit struct {
 	machine      algo.Machine
 	compacter    algo.Compacter // the machine, if TakeCompact may decide; otherwise nil
 	fingerprint  string
-	parts        []*Limit // all shards of Spread.Shards, or one cell of Spread.Cells, because all cells are equal
+	parts        []*Limit // the shards of Spread.Shards
 	localShare   *Limit   // the part of one process in an outage; nil unless LocalProcesses divide the limit
 	isLocalShare bool     // l is the localShare of another limit
 	marks        []*Limit // limits that count the written notices, one for each percentage of Notify
@@ -179,21 +179,19 @@ func (l *Limit) concurrent() bool { return l.Rate.Algorithm == algo.Concurrent }
 // enforced reports whether l can deny a request.
 func (l *Limit) enforced() bool { return !l.Shadow && !l.Mark }
 
-// divide returns the parts of l that count separately: all shards, or one cell, because all cells are
-// equal.
-func (l Limit) divide() (parts []*Limit, err error) {
-	n := max(l.Spread.Shards, l.Spread.Cells)
-	for i := range max(l.Spread.Shards, min(l.Spread.Cells, 1)) {
+// divide returns the shards of l.
+func (l Limit) divide() (shards []*Limit, err error) {
+	for i := range l.Spread.Shards {
 		part := l
 		part.OnError, part.LocalProcesses = OnErrorAllow, 0 // these settings apply to the whole limit, not to its parts
-		part.Spread, part.Rate = Spread{}, divideRate(l.Rate, int64(i), int64(n), l.Spread.Shards > 0)
+		part.Spread, part.Rate = Spread{}, divideRate(l.Rate, int64(i), int64(l.Spread.Shards), true)
 		made, err := NewLimit(part)
 		if err != nil {
 			return nil, err
 		}
-		parts = append(parts, made)
+		shards = append(shards, made)
 	}
-	return parts, nil
+	return shards, nil
 }
 
 // newLocalShare returns the part of l that each process enforces in an outage, if LocalProcesses divide

@@ -11,7 +11,6 @@ import (
 // Limiter decides requests with a Store. Make one per process with New. It is safe for concurrent use.
 type Limiter struct {
 	store     Store
-	cells     Store
 	timeout   time.Duration
 	local     Local     // the store, if it is in this process
 	connector Connector // the store, if it is a Connector
@@ -33,16 +32,13 @@ func New(store Store, o Options) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Limiter{store: store, cells: o.Cells, timeout: o.Timeout, intN: o.IntN, log: logs{Logger: o.Logger}}
+	l := &Limiter{store: store, timeout: o.Timeout, intN: o.IntN, log: logs{Logger: o.Logger}}
 	if o.Notify != nil {
 		l.notices = &notices{store: store, write: o.Notify, timeout: o.Timeout, log: &l.log, known: map[noticeKey]*noticed{}, most: o.CacheSize}
 	}
 	l.connector, _ = store.(Connector)
 	if local, ok := store.(Local); ok {
 		l.local, l.timeout = local, 0
-		if l.cells == nil {
-			l.cells = store
-		}
 		return l, nil
 	}
 	seen := denials{local.NewDenials(o.CacheSize, o.CacheTTL, o.IntN)}

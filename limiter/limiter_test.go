@@ -430,13 +430,11 @@ func TestLimiter_Take_superseded(t *testing.T) {
 // StoreCalls is the number of calls of the shared store.
 func TestDecision_StoreCalls(t *testing.T) {
 	r := newRemote()
-	cells := storetest.Must(memstore.New(memstore.Options{}))
-	l := storetest.Must(limiter.New(r, limiter.Options{Cells: cells, Logger: slog.New(slog.DiscardHandler)}))
+	l := storetest.Must(limiter.New(r, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
 	one, wide := perMinute(t, "one", 1), perMinute(t, "wide", 100)
 	rate := algo.Rate{Requests: 100, Window: time.Minute}
 	leased := limit(t, limiter.Limit{Name: "leased", Rate: rate, Spread: limiter.Spread{Lease: 10}})
 	synced := limit(t, limiter.Limit{Name: "synced", Rate: rate, Spread: limiter.Spread{Sync: time.Second}})
-	local := limit(t, limiter.Limit{Name: "local", Rate: rate, Spread: limiter.Spread{Cells: 2}})
 	shadow := limit(t, limiter.Limit{Name: "shadow", Rate: rate, Shadow: true})
 	of := func(s limiter.Subject, l *limiter.Limit) limiter.Charge {
 		return limiter.Charge{Subject: s, Limit: l, Cost: 1}
@@ -459,7 +457,6 @@ func TestDecision_StoreCalls(t *testing.T) {
 		{"served by the lease", 0, []limiter.Charge{of(user, leased)}},
 		{"the first synchronization of a counter", 1, []limiter.Charge{of(user, synced)}},
 		{"counted here", 0, []limiter.Charge{of(user, synced)}},
-		{"in cells", 0, []limiter.Charge{of(user, local)}},
 	} {
 		before := r.takes.Load() + r.refunds.Load()
 		d := take(t, l, step.charges...)
@@ -467,7 +464,7 @@ func TestDecision_StoreCalls(t *testing.T) {
 			t.Errorf("%s: got StoreCalls %d, and %d calls of the store, want %d", step.what, d.StoreCalls, made, step.want)
 		}
 	}
-	if d := take(t, storetest.Must(limiter.New(cells, limiter.Options{})), of(user, one)); d.StoreCalls != 0 {
+	if d := take(t, storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{})), of(user, one)); d.StoreCalls != 0 {
 		t.Errorf("a store in this process: got %d calls, want 0", d.StoreCalls)
 	}
 }

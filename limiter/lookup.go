@@ -16,9 +16,6 @@ func (r *request) lookUp() {
 	}
 	for i := range r.batches {
 		b := &r.batches[i]
-		if !b.remote {
-			continue
-		}
 		if r.paused(b) {
 			b.err = errPaused
 			continue

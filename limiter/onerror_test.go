@@ -223,7 +223,7 @@ func TestOnError_spread(t *testing.T) {
 }
 
 // LocalProcesses processes together admit at most the limit. Their decisions equal the decisions of a
-// limit with cells.
+// limit divided by hand.
 func TestOnError_local_bound(t *testing.T) {
 	down := newRemote()
 	down.fail = map[limiter.Subject]error{user: limiter.ErrUnavailable}
@@ -237,17 +237,19 @@ func TestOnError_local_bound(t *testing.T) {
 	} {
 		for _, n := range []int{2, 5, 23} {
 			local := limit(t, limiter.Limit{Name: "a", Rate: rate, OnError: limiter.OnErrorLocal, LocalProcesses: n})
-			celled := limit(t, limiter.Limit{Name: "a", Rate: rate, Spread: limiter.Spread{Cells: n}})
-			var shares, cells []*limiter.Limiter
+			part := rate
+			part.Requests, part.Burst = rate.Requests/int64(n), rate.Burst/int64(n)
+			divided := limit(t, limiter.Limit{Name: "a", Rate: part})
+			var shares, parts []*limiter.Limiter
 			for range n {
 				shares = append(shares, surviving(down))
-				cells = append(cells, storetest.Must(limiter.New(newRemote(), limiter.Options{Cells: storetest.Must(memstore.New(memstore.Options{}))})))
+				parts = append(parts, storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{})))
 			}
 			admitted := 0
 			for range 200 {
 				i := random.IntN(n)
 				got := takeAt(t, shares[i], noon, limiter.Charge{Subject: user, Limit: local, Cost: 1})
-				want := takeAt(t, cells[i], noon, limiter.Charge{Subject: user, Limit: celled, Cost: 1})
+				want := takeAt(t, parts[i], noon, limiter.Charge{Subject: user, Limit: divided, Cost: 1})
 				if got.Allowed {
 					admitted++
 				}
@@ -279,13 +281,6 @@ func TestOnError_local_full(t *testing.T) {
 		if d := take(t, l, charges...); outcome(d) != "failed" || !d.LocalFull || d.Reason != limiter.ReasonFull {
 			t.Errorf("a Local store, %s: got %+v, want a denial with LocalFull", name, d)
 		}
-	}
-	// If the store of cells is full, the request is denied. The fallback would admit the whole limit, not a
-	// cell.
-	l = storetest.Must(limiter.New(newRemote(), limiter.Options{Cells: inProcess{full}, Logger: slog.New(slog.DiscardHandler)}))
-	cell := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "cells", Rate: algo.Rate{Requests: 40, Window: time.Minute}, Spread: limiter.Spread{Cells: 20}})}
-	if d := take(t, l, cell); outcome(d) != "failed" || !d.LocalFull {
-		t.Errorf("full cells: got %+v, want a denial with LocalFull", d)
 	}
 	down := newRemote()
 	down.fail = map[limiter.Subject]error{}

@@ -30,29 +30,27 @@ type Usage struct {
 }
 
 // Inspect returns the usage of the limits of the charges at the time now, in the order of the charges. It reads
-// each subject once and writes nothing. It reports the state of the store, and of Options.Cells for limits with
-// Spread.Cells. Leased quota counts as charged. Charges that processes have counted since their last
-// synchronization are missing.
+// each subject once and writes nothing. It reports the state of the store. Leased quota counts as
+// charged. Charges that processes have counted since their last synchronization are missing.
 //
 // The error is the error of the store, or wraps ErrInvalidCharge.
 func (l *Limiter) Inspect(ctx context.Context, now time.Time, charges []Charge) ([]Usage, error) {
-	if err := check(now, charges, l.cells != nil); err != nil {
+	if err := check(now, charges); err != nil {
 		return nil, err
 	}
-	held, usages := map[location][]Entry{}, make([]Usage, len(charges))
+	held, usages := map[Subject][]Entry{}, make([]Usage, len(charges))
 	for i, c := range charges {
 		s := &usages[i]
 		s.Charge = c
-		role, subjects, limits := l.locate(c)
+		subjects, limits := l.locate(c)
 		for j, subject := range subjects {
-			at := location{role, subject}
-			entries, ok := held[at]
+			entries, ok := held[subject]
 			if !ok {
 				var err error
-				if entries, err = l.storeOf(role).Inspect(ctx, subject); err != nil {
+				if entries, err = l.store.Inspect(ctx, subject); err != nil {
 					return nil, err
 				}
-				held[at] = entries
+				held[subject] = entries
 			}
 			s.add(limits[j], entries, algo.InstantOf(now), j == 0)
 		}
@@ -64,43 +62,16 @@ func (l *Limiter) Inspect(ctx context.Context, now time.Time, charges []Charge) 
 	return usages, nil
 }
 
-// storeRole is the purpose for which a Limiter uses a store.
-type storeRole int
-
-const (
-	inStore    storeRole = iota // the subject is in Limiter.store
-	inCells                     // the subject is in Options.Cells
-	inFallback                  // the subject is in Limiter.fallback
-)
-
-// location is a subject in one of the stores.
-type location struct {
-	role    storeRole
-	subject Subject
-}
-
-func (l *Limiter) storeOf(r storeRole) Store {
+// locate returns the subjects and limits under which the store counts a charge. If the limit has shards, these are the
+// subjects and limits of the shards.
+func (l *Limiter) locate(c Charge) (subjects []Subject, limits []*Limit) {
 	switch {
-	case r == inFallback:
-		return l.fallback
-	case r == inCells && l.cells != nil:
-		return l.cells
-	}
-	return l.store
-}
-
-// locate returns the store that counts a charge, with its subjects and limits there. If the limit has
-// shards or cells, these are the subjects and limits of the parts.
-func (l *Limiter) locate(c Charge) (r storeRole, subjects []Subject, limits []*Limit) {
-	switch {
-	case c.Limit.Spread.Cells > 0:
-		return inCells, c.Limit.Subjects(c.Subject), c.Limit.parts
 	case c.Limit.Spread.Shards > 0 && l.sharesStore():
-		return inStore, c.Limit.Subjects(c.Subject), c.Limit.parts
+		return c.Limit.Subjects(c.Subject), c.Limit.parts
 	case c.Limit.reports != nil && l.sharesStore():
-		return inStore, []Subject{c.Limit.countedSubject(c.Subject)}, []*Limit{c.Limit.reports.admitted}
+		return []Subject{c.Limit.countedSubject(c.Subject)}, []*Limit{c.Limit.reports.admitted}
 	}
-	return inStore, []Subject{c.Limit.countedSubject(c.Subject)}, []*Limit{c.Limit}
+	return []Subject{c.Limit.countedSubject(c.Subject)}, []*Limit{c.Limit}
 }
 
 // add adds the usage that a store holds for a limit: the limit of s, or a part of it.
@@ -125,26 +96,24 @@ func (s *Usage) add(limit *Limit, entries []Entry, now algo.Instant, first bool)
 // an outage. Only ctx bounds the calls.
 //
 // Other processes can still deny from their caches for Options.CacheTTL, and serve leases for a second. They also
-// keep counts that are only in their memory (Spread.Sync, Spread.Cells, OnErrorLocal). If this process is sending a
+// keep counts that are only in their memory (Spread.Sync, OnErrorLocal). If this process is sending a
 // count to the store at that moment, the count stays.
 func (l *Limiter) Reset(ctx context.Context, charges []Charge) error {
 	var problems []error
-	done := map[location]bool{}
-	reset := func(at location) {
-		if !done[at] {
-			done[at] = true
-			problems = append(problems, l.storeOf(at.role).Reset(ctx, at.subject))
-		}
-	}
+	done := map[Subject]bool{}
 	for _, c := range charges {
-		role, subjects, _ := l.locate(c)
+		subjects, _ := l.locate(c)
 		for _, subject := range subjects {
+			if done[subject] {
+				continue
+			}
+			done[subject] = true
 			l.forget(subject) // forget first, so that no count reaches the store after its reset
-			reset(location{role, subject})
+			problems = append(problems, l.store.Reset(ctx, subject))
 			l.forget(subject)
 		}
 		if l.sharesStore() {
-			reset(location{inFallback, c.Limit.countedSubject(c.Subject)})
+			problems = append(problems, l.fallback.Reset(ctx, c.Limit.countedSubject(c.Subject)))
 		}
 	}
 	return errors.Join(problems...)

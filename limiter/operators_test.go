@@ -25,19 +25,16 @@ func usageOf(t *testing.T, l *limiter.Limiter, now time.Time, c limiter.Charge) 
 // more request after RetryAfter, but not a nanosecond earlier.
 func TestLimiter_Inspect(t *testing.T) {
 	for _, algorithm := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow, algo.TokenBucket, algo.LeakyBucket, algo.SlidingLog} {
-		for _, spread := range []limiter.Spread{{}, {Shards: 2}, {Cells: 2}} {
+		for _, spread := range []limiter.Spread{{}, {Shards: 2}} {
 			if algorithm == algo.LeakyBucket && spread.Shards > 0 {
 				continue
 			}
 			for _, shadow := range []bool{false, true} {
 				for _, store := range []limiter.Store{newRemote(), storetest.Must(memstore.New(memstore.Options{}))} {
-					l := storetest.Must(limiter.New(store, limiter.Options{CacheTTL: -1, Cells: storetest.Must(memstore.New(memstore.Options{}))}))
+					l := storetest.Must(limiter.New(store, limiter.Options{CacheTTL: -1}))
 					c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{
 						Name: "a", Rate: algo.Rate{Algorithm: algorithm, Requests: 10, Window: time.Minute}, Spread: spread, Shadow: shadow})}
-					capacity := int64(10)
-					if spread.Cells > 0 {
-						capacity = 5
-					}
+					const capacity = int64(10)
 					if s := usageOf(t, l, noon, c); s.Known || s.Capacity != capacity || s.Remaining != capacity || s.RetryAfter != 0 || s.ResetAfter != 0 {
 						t.Fatalf("%s %+v shadow %t %T: never charged: got %+v, want full quota", algorithm, spread, shadow, store, s)
 					}

@@ -24,9 +24,6 @@ type Options struct {
 	// CacheSize is the number of subjects in the denial cache. It also bounds the number of leases
 	// and counters of this process. 0 means 10,000.
 	CacheSize int
-	// Cells is the store in this process for limits with Spread.Cells. Without it, a charge on such a
-	// limit is invalid.
-	Cells Store
 	// FallbackSize is the number of subjects that this process counts by itself in an outage, for
 	// limits with OnErrorLocal. A subject with a long log counts as several. Further subjects are
 	// denied (Decision.LocalFull). Lost settlements add subjects to at most half of it. 0 means DefaultFallbackSize. A Local store needs no fallback: it

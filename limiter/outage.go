@@ -53,9 +53,7 @@ func (r *request) takeLocally() {
 		if !failed.failed() {
 			continue
 		}
-		// A store of this process is full. The fallback does not decide, because it would admit more than a
-		// cell of the limit.
-		if !r.limiter.sharesStore() || failed.items[0].cells && failed.items[0].original.OnError == OnErrorLocal {
+		if !r.limiter.sharesStore() { // the store of this process is full
 			r.failed, r.fallbackFull = true, true
 			return
 		}

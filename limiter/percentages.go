@@ -59,7 +59,7 @@ func (p Percentages) validate(r algo.Rate, s Spread) error {
 	case r.Span() < MinNotifyWindow:
 		return &algo.FieldError{Field: "notify", Got: r.Span(), Want: "a window of at least " + strings.TrimSuffix(MinNotifyWindow.String(), "0s")}
 	case s != Spread{}:
-		return &algo.FieldError{Field: "notify", Got: "lease, shards, sync_ms or cells", Want: "none of them: only the store knows the exact usage"}
+		return &algo.FieldError{Field: "notify", Got: "lease, shards or sync_ms", Want: "none of them: only the store knows the exact usage"}
 	}
 	return nil
 }

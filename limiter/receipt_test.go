@@ -186,7 +186,7 @@ func TestNewLimit_count(t *testing.T) {
 		{Name: "a", Rate: rate, Count: limiter.Count{Of: "tokens"}},
 		{Name: "a", Rate: rate, Count: limiter.Count{Of: limiter.CountCost}, Spread: limiter.Spread{Lease: 2}},
 		{Name: "a", Rate: rate, Count: limiter.Count{Of: limiter.CountFailures}, Spread: limiter.Spread{Shards: 2}},
-		{Name: "a", Rate: rate, Count: limiter.Count{Of: limiter.CountBytes}, Spread: limiter.Spread{Cells: 2}},
+		{Name: "a", Rate: rate, Count: limiter.Count{Of: limiter.CountBytes}, Spread: limiter.Spread{Sync: time.Second}},
 	} {
 		if _, err := limiter.NewLimit(l); err == nil {
 			t.Errorf("count %q with %+v: got no error, want one", l.Count.Of, l.Spread)

@@ -62,12 +62,7 @@ func (r *request) begin(l *Limiter, now time.Time, charges []Charge) {
 		if r.look {
 			it.Cost = 0
 		}
-		switch {
-		case c.Limit.Spread.Cells > 0:
-			it.cells, it.Limit = true, c.Limit.parts[0]
-		case c.Limit.Spread.Shards > 0 && l.sharesStore():
-			it.sharded = true
-		}
+		it.sharded = c.Limit.Spread.Shards > 0 && l.sharesStore()
 		r.spread = r.spread || c.Limit.Spread != Spread{}
 		r.notify = r.notify || c.Limit.notifies()
 		r.items = append(r.items, it)

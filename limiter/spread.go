@@ -8,9 +8,9 @@ import (
 )
 
 // Spread reduces the calls on the one item or key that counts a busy limit. At most one field is set. The zero value
-// charges the store for every request. A Local store ignores all fields except Cells.
+// charges the store for every request. A Local store ignores all fields.
 //
-// A limit that changes from or to Shards or Cells starts at full quota, because its earlier counts are elsewhere. The
+// A limit that changes from or to Shards starts at full quota, because its earlier counts are elsewhere. The
 // same is true for Adaptive with a window below four seconds. A limit that no longer has Sync or Adaptive loses the
 // charges since the last synchronization or report of each process.
 type Spread struct {
@@ -41,10 +41,6 @@ type Spread struct {
 	// store answers. A report without an answer is not sent again. The store counts it at most once,
 	// and the process that sent it always counts it.
 	Sync time.Duration
-	// Cells is the number of processes that divide the limit. Each counts an equal part in its memory, in
-	// Options.Cells. Cells admit too many requests only if there are more processes than Cells. They
-	// admit too few if there are fewer processes, or if their load is uneven.
-	Cells int
 	// Adaptive divides the limit between processes in proportion to their demand. Each process decides by
 	// its share, reports its demand, and reads the total. All processes together report about 360 times a
 	// second. The interval of a process is half a second for up to 180 processes, and 17 s for 6,000.
@@ -74,7 +70,6 @@ func (s *Spread) hasCounter() bool { return s.Sync > 0 || s.Adaptive }
 const (
 	MaxShards = 64
 	MinSync   = 10 * time.Millisecond
-	MaxCells  = 100_000
 )
 
 // validate checks s for a limit with rate and capacity.
@@ -89,7 +84,6 @@ func (s Spread) validate(rate algo.Rate, capacity int64) error {
 		{"lease", s.Lease, 1, capacity, 1},
 		{"shards", int64(s.Shards), 2, min(MaxShards, maxParts(rate)), 1},
 		{"sync_ms", int64(s.Sync), int64(MinSync), int64(rate.Span()), time.Millisecond},
-		{"cells", int64(s.Cells), 2, min(MaxCells, maxParts(rate)), 1},
 	} {
 		if f.value == 0 {
 			continue
@@ -102,7 +96,7 @@ func (s Spread) validate(rate algo.Rate, capacity int64) error {
 			return &algo.FieldError{Field: f.name, Got: got, Want: fmt.Sprintf("%d to %d here", f.least/int64(f.unit), f.most/int64(f.unit))}
 		case f.name == "lease" && rate.Algorithm == algo.SlidingLog:
 			return &algo.FieldError{Field: f.name, Got: got, Want: "none: a sliding_log stores the instant of each request"}
-		case f.name != "cells" && rate.Algorithm == algo.LeakyBucket:
+		case rate.Algorithm == algo.LeakyBucket:
 			return &algo.FieldError{Field: f.name, Got: got, Want: "none: a leaky_bucket spaces its requests; a token_bucket is the same without"}
 		}
 		set = f.name

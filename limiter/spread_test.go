@@ -22,7 +22,7 @@ import (
 // environments returns n Limiters with one store, one per function environment.
 func environments(n int, store limiter.Store) (list []*limiter.Limiter) {
 	for range n {
-		list = append(list, storetest.Must(limiter.New(store, limiter.Options{Cells: storetest.Must(memstore.New(memstore.Options{}))})))
+		list = append(list, storetest.Must(limiter.New(store, limiter.Options{})))
 	}
 	return list
 }
@@ -286,32 +286,11 @@ func TestSpread_sync_failure(t *testing.T) {
 	}
 }
 
-// Cells admit their parts of the limit without a store call.
-func TestSpread_cells(t *testing.T) {
-	store := newRemote()
-	l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 103, Window: time.Minute}, Spread: limiter.Spread{Cells: 4}})
-	admitted := 0
-	for _, e := range environments(4, store) {
-		for range 50 {
-			if takeAt(t, e, noon, limiter.Charge{Subject: user, Limit: l, Cost: 1}).Allowed {
-				admitted++
-			}
-		}
-	}
-	if admitted != 4*25 || store.takes.Load() != 0 {
-		t.Errorf("got %d admitted with %d calls, want 100 without a call", admitted, store.takes.Load())
-	}
-	_, err := storetest.Must(limiter.New(store, limiter.Options{})).Take(ctx, noon, []limiter.Charge{{Subject: user, Limit: l, Cost: 1}})
-	if !errors.Is(err, limiter.ErrInvalidCharge) {
-		t.Errorf("without a store for cells: got error %v, want %v", err, limiter.ErrInvalidCharge)
-	}
-}
-
 // A request charges limits with every Spread and limits without one. If one limit refuses, no limit is
 // charged.
 func TestSpread_together(t *testing.T) {
 	rate := algo.Rate{Requests: 100, Window: time.Minute}
-	kinds := map[string]limiter.Spread{"lease": {Lease: 10}, "shards": {Shards: 4}, "sync": {Sync: time.Second}, "cells": {Cells: 2}, "adaptive": {Adaptive: true}, "none": {}}
+	kinds := map[string]limiter.Spread{"lease": {Lease: 10}, "shards": {Shards: 4}, "sync": {Sync: time.Second}, "adaptive": {Adaptive: true}, "none": {}}
 	for tightest := range kinds {
 		t.Run(tightest, func(t *testing.T) {
 			e := environments(1, newRemote())[0]
@@ -330,9 +309,6 @@ func TestSpread_together(t *testing.T) {
 				}
 			}
 			want := 24
-			if tightest == "cells" {
-				want = 12
-			}
 			if (tightest == "shards" || tightest == "adaptive") && allowed >= 12 && allowed <= 24 {
 				want = allowed // a shard or an adaptive share can refuse while others have room
 			}
@@ -347,12 +323,8 @@ func TestSpread_together(t *testing.T) {
 				for takeAt(t, e, noon, c).Allowed {
 					left++
 				}
-				capacity := 100
-				if c.Limit.Name == "cells" {
-					capacity = 50
-				}
-				if left != capacity-allowed {
-					t.Errorf("%s: got %d remaining, want %d", c.Limit.Name, left, capacity-allowed)
+				if left != 100-allowed {
+					t.Errorf("%s: got %d remaining, want %d", c.Limit.Name, left, 100-allowed)
 				}
 			}
 		})
@@ -367,7 +339,7 @@ func limiterSpread(s limiter.Spread, r algo.Rate) limiter.Spread {
 
 // A shadow limit refuses no request and counts separately. Decisions report what it would have refused.
 func TestLimit_Shadow(t *testing.T) {
-	for name, spread := range map[string]limiter.Spread{"plain": {}, "lease": {Lease: 2}, "sync": {Sync: time.Second}, "shards": {Shards: 2}, "cells": {Cells: 2}, "adaptive": {Adaptive: true}} {
+	for name, spread := range map[string]limiter.Spread{"plain": {}, "lease": {Lease: 2}, "sync": {Sync: time.Second}, "shards": {Shards: 2}, "adaptive": {Adaptive: true}} {
 		t.Run(name, func(t *testing.T) {
 			e := environments(1, newRemote())[0]
 			rate := algo.Rate{Requests: 4, Window: time.Minute}
@@ -419,7 +391,6 @@ func TestSpread_mistakes(t *testing.T) {
 		"shards":  {Spread: limiter.Spread{Shards: 11}},
 		"shards ": {Spread: limiter.Spread{Shards: 2, Lease: 2}},
 		"sync_ms": {Spread: limiter.Spread{Sync: 2 * time.Minute}},
-		"cells":   {Spread: limiter.Spread{Cells: 1}},
 
 		"adaptive":   {Spread: limiter.Spread{Adaptive: true, Lease: 2}},
 		"adaptive ":  {Spread: limiter.Spread{Adaptive: true}, Rate: algo.Rate{Algorithm: algo.SlidingLog}},
@@ -450,7 +421,7 @@ func TestSpread_bounded(t *testing.T) {
 
 // Peek includes the count of this environment's counter. It does not use quota of a lease.
 func TestSpread_peek(t *testing.T) {
-	for _, spread := range []limiter.Spread{{Sync: time.Second}, {Lease: 4}, {Shards: 2}, {Cells: 1_000}, {Adaptive: true}, {}} {
+	for _, spread := range []limiter.Spread{{Sync: time.Second}, {Lease: 4}, {Shards: 2}, {Adaptive: true}, {}} {
 		e := environments(1, newRemote())[0]
 		l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10_000, Window: time.Minute}, Spread: spread})
 		c := limiter.Charge{Subject: user, Limit: l, Cost: 1}
@@ -472,10 +443,10 @@ func TestSpread_peek(t *testing.T) {
 
 // A reset deletes all counts of a limit, with every Spread, in a store of this process and in a shared store.
 func TestLimiter_Reset(t *testing.T) {
-	for _, spread := range []limiter.Spread{{Sync: time.Second}, {Lease: 4}, {Shards: 2}, {Cells: 2}, {Adaptive: true}, {}} {
+	for _, spread := range []limiter.Spread{{Sync: time.Second}, {Lease: 4}, {Shards: 2}, {Adaptive: true}, {}} {
 		for _, shadow := range []bool{false, true} {
 			for _, store := range []limiter.Store{newRemote(), storetest.Must(memstore.New(memstore.Options{}))} {
-				e := storetest.Must(limiter.New(store, limiter.Options{Cells: storetest.Must(memstore.New(memstore.Options{})), Logger: slog.New(slog.DiscardHandler)}))
+				e := storetest.Must(limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
 				c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Spread: spread, Shadow: shadow})}
 				full := func() bool { d := takeAt(t, e, noon, c); return !d.Allowed || d.Shadowed != nil }
 				for !full() {

@@ -37,7 +37,7 @@ const (
 //
 // The Voucher has the charges that the shared store counts. If a lease of a window served a charge, the
 // settlement corrects the window in the store. The Voucher lacks the charges on leased buckets, on
-// counters (Spread.Sync) and on counts of this process (Spread.Cells, an outage): these keep the cost
+// counters (Spread.Sync) and on counts of this process in an outage: these keep the cost
 // that Take charged.
 //
 // After an outage, this process stops counting the charges of the Voucher by itself, if their limits have a Count: only

@@ -242,7 +242,7 @@ func TestReceipt_Settle_clockBack(t *testing.T) {
 }
 
 // The store refunds a request that a lease of a window served. Other local charges stay: those of a
-// leased bucket, a counter, a cell, or an outage.
+// leased bucket, a counter, or an outage.
 func TestReceipt_Voucher_local(t *testing.T) {
 	window := algo.Rate{Requests: 1000, Window: time.Minute}
 	for name, c := range map[string]struct {
@@ -253,7 +253,6 @@ func TestReceipt_Voucher_local(t *testing.T) {
 		"leased window":  {limiter.Limit{Rate: window, Spread: limiter.Spread{Lease: 50}}, 1, false},
 		"leased bucket":  {limiter.Limit{Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 1000, Window: time.Minute}, Spread: limiter.Spread{Lease: 50}}, 0, false},
 		"synchronized":   {limiter.Limit{Rate: window, Spread: limiter.Spread{Sync: time.Second}}, 0, false},
-		"cells":          {limiter.Limit{Rate: window, Spread: limiter.Spread{Cells: 2}}, 0, false},
 		"outage":         {limiter.Limit{Rate: window}, 0, true},
 		"shards":         {limiter.Limit{Rate: window, Spread: limiter.Spread{Shards: 2}}, 1, false},
 		"shadow":         {limiter.Limit{Rate: window, Shadow: true}, 1, false},

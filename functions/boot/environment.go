@@ -16,7 +16,6 @@ import (
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/decisionlog"
-	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/rules/live"
 	"github.com/weir-limits/weir/limiter/telemetry"
@@ -118,11 +117,7 @@ func (c Config) reportedRules(now time.Time, recorder *telemetry.Recorder, logge
 }
 
 func (c Config) limiter(store limiter.Store, logger *slog.Logger, notify func(context.Context, limiter.Notice) error) (*limiter.Limiter, error) {
-	cells, err := memstore.New(memstore.Options{})
-	if err != nil {
-		return nil, err
-	}
-	return limiter.New(store, limiter.Options{Timeout: c.timeout(), Logger: logger, Cells: cells, Notify: notify})
+	return limiter.New(store, limiter.Options{Timeout: c.timeout(), Logger: logger, Notify: notify})
 }
 
 // FindRecord returns a function that finds the record of an API key by its id, for operators. It returns nil

@@ -114,17 +114,15 @@ func (c *compiler) assign(split bool) {
 	for i := range c.specs {
 		s := &c.specs[i]
 		r := &c.rules.rules[s.rule]
-		// Limits with cells take no room in an item; only limiter.MaxCharges bounds their number. Each
-		// endpoint always has its own class of them, so the bound applies to each endpoint separately.
-		s.class = c.class(newClass(s.Per, r.method, r.pattern, split || s.Spread.Cells > 0))
+		s.class = c.class(newClass(s.Per, r.method, r.pattern, split))
 	}
 }
 
 // item identifies the limits that one item contains for a given caller. A limit by client occurs in
 // three items: those of a user, an API key and an address.
 type item struct {
-	family        string // an element of class.families
-	shadow, cells bool
+	family string // an element of class.families
+	shadow bool
 }
 
 // items returns the limits that each item contains, and the items in the order of their first limits.
@@ -134,7 +132,7 @@ func (c *compiler) items() (limits map[item][]*spec, order []item) {
 	for i := range c.specs {
 		s := &c.specs[i]
 		for _, family := range c.rules.classes[s.class].families {
-			it := item{family, c.rules.rules[s.rule].shadow, s.Spread.Cells > 0}
+			it := item{family, c.rules.rules[s.rule].shadow}
 			if limits[it] == nil {
 				order = append(order, it)
 			}
@@ -147,9 +145,6 @@ func (c *compiler) items() (limits map[item][]*spec, order []item) {
 // size returns the largest size of the limit in an item, with the rate of the limit or with the rate of
 // an override.
 func (s *spec) size() size {
-	if s.Spread.Cells > 0 { // limits with cells are not in an item
-		return size{limits: 1}
-	}
 	most := sizeOf(s.Rate)
 	for _, r := range s.own {
 		one := sizeOf(r)

@@ -73,8 +73,6 @@ func TestParse_items(t *testing.T) {
 		{"only for a tier", document(rule("*", "", `"*":`+list("l", 4, "")), rule("/a", "", `"*":`+list("m", 3, "")+`,"paid":`+list("o", 4, ""))), split},
 		{"not for that tier", document(rule("*", "", `"*":`+list("l", 6, "")+`,"paid":`+list("p", 3, "")), rule("/a", "", `"paid":`+list("o", 4, ""))), whole},
 		{"shadows apart", document(rule("/a", "", `"*":`+list("l", 6, "")), strings.Replace(rule("/a", "", `"*":`+list("s", 6, "")), "{", `{"mode":"shadow",`, 1)), whole},
-		{"cells are in no item", document(rule("/a", "", `"*":`+tens("c", 10, `,"cells":2`)), rule("/b", "", `"*":`+tens("c", 10, `,"cells":2`)), rule("*", "", `"*":`+list("l", 7, ""))), whole},
-		{"eleven cells", document(rule("/a", "", `"*":`+tens("c", 11, `,"cells":2`))), refused},
 		{"shards have own items, and a store in memory charges them in one step", document(rule("/a", "", `"*":`+tens("s", 5, `,"shards":2`)+`,"global":`+list("l", 5, `,"per":["client"]`))), whole},
 		{"eleven with shards", document(rule("/a", "", `"*":`+tens("s", 5, `,"shards":2`)+`,"global":`+list("l", 6, `,"per":["client"]`))), split},
 		{"shared in many rules", document(sharedBelow...), whole},
@@ -99,7 +97,7 @@ func TestParse_items(t *testing.T) {
 	}
 }
 
-// tens is like list, but each limit has ten requests, so shards or cells can divide it.
+// tens is like list, but each limit has ten requests, so shards can divide it.
 func tens(prefix string, n int, rest string) string {
 	return strings.ReplaceAll(list(prefix, n, rest), `"requests":1,`, `"requests":10,`)
 }

@@ -85,7 +85,7 @@ func (o *overrides) rateOf(address netip.Prefix, name string) (algo.Rate, bool) 
 const maxOwn = 50_000
 
 // keptFields are the fields of a limit that its overrides do not change.
-var keptFields = []string{"lease", "shards", "sync_ms", "cells", "notify"}
+var keptFields = []string{"lease", "shards", "sync_ms", "notify"}
 
 // numbers identifies equal overrides of several callers: the same kind of identity, name of the limit
 // and rate.

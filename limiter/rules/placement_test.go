@@ -82,7 +82,7 @@ func placement(r *rules.Rules) string {
 		for _, tier := range append(r.Tiers(), "other") {
 			c := caller.Caller{User: "u", APIKey: "k", IP: address, Tier: tier, Claims: map[string]string{"org": "o"}}
 			for _, charge := range r.Charges(nil, method, path, c) {
-				line := fmt.Sprintf("  %s %s %s shadow %t shards %d cells %d\n", charge.Subject, charge.Limit.ID, charge.Limit.Name, charge.Limit.Shadow, charge.Limit.Spread.Shards, charge.Limit.Spread.Cells)
+				line := fmt.Sprintf("  %s %s %s shadow %t shards %d\n", charge.Subject, charge.Limit.ID, charge.Limit.Name, charge.Limit.Shadow, charge.Limit.Spread.Shards)
 				if !seen[line] {
 					seen[line] = true
 					text += line

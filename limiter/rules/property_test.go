@@ -22,7 +22,7 @@ var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 func decide(t *testing.T, r *rules.Rules, path string, caller caller.Caller) {
 	t.Helper()
 	charges := r.Charges(nil, "GET", rules.EncodedPath(path), caller)
-	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{Cells: storetest.Must(memstore.New(memstore.Options{}))}))
+	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))
 	if _, err := l.Take(t.Context(), start, charges); err != nil || len(charges) == 0 {
 		t.Errorf("%s: got %d charges, %v; want at least one and no error", path, len(charges), err)
 	}
@@ -41,9 +41,9 @@ const fitting = 7
 
 // item identifies an item of a store in the reference model of this test.
 type item struct {
-	subject       limiter.Subject
-	endpoint      string
-	shadow, cells bool
+	subject  limiter.Subject
+	endpoint string
+	shadow   bool
 }
 
 // A caller has an item for each endpoint if and only if its limits do not fit one item. Parse rejects a
@@ -105,7 +105,7 @@ func TestRules_Select_readingsFit(t *testing.T) {
 				counts[c.Subject]++
 				most = max(most, counts[c.Subject])
 			}
-			l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{Cells: storetest.Must(memstore.New(memstore.Options{}))}))
+			l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))
 			if _, err := l.Take(t.Context(), start, charges); err != nil {
 				rt.Fatalf("%s: got error %v, want none", q.Path, err)
 			}
@@ -128,8 +128,8 @@ func crowded(rt *rapid.T, list []drawn, split bool) bool {
 			for _, d := range list {
 				for _, c := range alone(rt, d.text).Charges(nil, cmp.Or(d.method, "GET"), rules.EncodedPath(d.path), caller) {
 					name, _, _ := strings.Cut(c.Subject.String(), "|endpoint:")
-					it := item{subject: limiter.Custom("", name), shadow: c.Limit.Shadow, cells: c.Limit.Spread.Cells > 0}
-					if !strings.HasPrefix(c.Limit.Name, "shared") && (split || it.cells) {
+					it := item{subject: limiter.Custom("", name), shadow: c.Limit.Shadow}
+					if !strings.HasPrefix(c.Limit.Name, "shared") && split {
 						it.endpoint = d.method + " " + d.endpoint
 					}
 					items, shards := own, 0
@@ -154,8 +154,8 @@ func crowded(rt *rapid.T, list []drawn, split bool) bool {
 }
 
 func tooMany(items map[item][2]map[limiter.ID]bool) bool {
-	for it, ids := range items {
-		if n, shards := len(ids[0]), len(ids[1]); n+shards > limiter.MaxCharges || !it.cells && max(n, shards) > fitting {
+	for _, ids := range items {
+		if n, shards := len(ids[0]), len(ids[1]); n+shards > limiter.MaxCharges || max(n, shards) > fitting {
 			return true
 		}
 	}
@@ -172,7 +172,7 @@ func drawRule(rt *rapid.T, i int) drawn {
 		if n := rapid.IntRange(-3, 6).Draw(rt, tier); n > 0 {
 			rest := rapid.SampledFrom([]string{
 				``, `,"per":["client"]`, `,"per":["user","endpoint"]`, `,"per":["apikey"]`, `,"per":["claim:org","client"]`, `,"per":["claim:org","user"]`, `,"per":["claim:org","apikey"]`, `,"per":["ip","claim:org"]`,
-				`,"cells":2`, `,"shards":2`, `,"per":["global"]`,
+				`,"shards":2`, `,"per":["global"]`,
 			}).Draw(rt, "rest")
 			prefix := fmt.Sprintf("l%d-", i)
 			if strings.Contains(rest, "per") && !strings.Contains(rest, "endpoint") {

@@ -107,7 +107,7 @@ func (r *Rules) ownRate(base *identified, rate caller.Rate, own *caller.Limits) 
 		_, window, _ := strings.Cut(rate.String(), "/")
 		return nil, fmt.Errorf("limit %s: got the window %s, want only a number: the limit has the period %s", name, window, of.Calendar.Period)
 	case base.spec.Spread != limiter.Spread{}:
-		return nil, fmt.Errorf("limit %s: has lease, shards, sync_ms or cells in the rules; a record cannot set such a limit", name)
+		return nil, fmt.Errorf("limit %s: has lease, shards or sync_ms in the rules; a record cannot set such a limit", name)
 	case of.Algorithm == algo.SlidingLog && rate.Requests > base.made.Rate.Requests:
 		return nil, fmt.Errorf("limit %s: got %d requests, want at most %d: a sliding_log must fit its item", name, rate.Requests, base.made.Rate.Requests)
 	}

@@ -94,7 +94,7 @@ func TestRules_CheckLimits(t *testing.T) {
 		{"people=5", `limit people: does not count by API key or client; want one of "log", "month", "search", "shards" or "week"`, false},
 		{"all=5", "limit all: does not count by API key or client", false},
 		{"month=5/1h", "limit month: got the window 1h, want only a number: the limit has the period month", true},
-		{"shards=5", "limit shards: has lease, shards, sync_ms or cells in the rules; a record cannot set such a limit", true},
+		{"shards=5", "limit shards: has lease, shards or sync_ms in the rules; a record cannot set such a limit", true},
 		{"log=31", "limit log: got 31 requests, want at most 30: a sliding_log must fit its item", true},
 		{"search=1", "limit search: got a capacity of 1, want at least 2, the cost in rules[0].cost", true},
 	} {

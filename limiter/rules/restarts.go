@@ -49,11 +49,10 @@ func placeOf(r *rule, tier string, l limit) place {
 type counted struct {
 	class  string
 	shards int
-	cells  bool
 }
 
 func (r *Rules) counted(l limit) counted {
-	return counted{r.classes[l.class].key, l.Spread.Shards, l.Spread.Cells > 0}
+	return counted{r.classes[l.class].key, l.Spread.Shards}
 }
 
 // eachLimit calls f with the limits of all rules, in file order.

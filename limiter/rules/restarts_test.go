@@ -31,7 +31,6 @@ func TestRestarts(t *testing.T) {
 		{"a lease", document(lease("")), document(lease(`,"lease":2`)), nil},
 		{"shards", document(lease("")), document(lease(`,"shards":2`)), []string{"rules[0].limits.*[0] (l0)"}},
 		{"other shards", document(lease(`,"shards":3`)), document(lease(`,"shards":2`)), []string{"rules[0].limits.*[0] (l0)"}},
-		{"cells", document(lease(`,"cells":2`)), document(lease("")), []string{"rules[0].limits.*[0] (l0)"}},
 		{"a shared limit", document(rule("*", "", `"*":`+tens("s", 1, `,"per":["client"]`)), rule("/a", "", `"*":`+tens("s", 1, `,"per":["client"]`))),
 			document(rule("*", "", `"*":`+tens("s", 1, `,"per":["client"],"shards":2`)), rule("/a", "", `"*":`+tens("s", 1, `,"per":["client"],"shards":2`))), []string{"rules[0].limits.*[0] (s0)"}},
 		{"another per", document(rule("/a", "", `"*":`+tens("s", 2, ""))), strings.Replace(document(rule("/a", "", `"*":`+tens("s", 2, ""))), `"name":"s0",`, `"name":"s0","per":["user","endpoint"],`, 1), []string{"rules[0].limits.*[0] (s0)"}},

@@ -356,7 +356,7 @@ func TestParse_cost(t *testing.T) {
 	}{
 		{10, "", false}, {11, "", true},
 		{20, `,"algorithm":"token_bucket","burst":20`, false}, {21, `,"algorithm":"token_bucket","burst":20`, true},
-		{5, `,"shards":2`, false}, {6, `,"shards":2`, true}, {3, `,"cells":3`, false}, {4, `,"cells":3`, true},
+		{5, `,"shards":2`, false}, {6, `,"shards":2`, true},
 	} {
 		limits := `"*":{"requests":10,"window":"1m"` + c.rest + `}`
 		text := strings.Replace(document(rule("/a", "", limits)), `{"endpoint"`, fmt.Sprintf(`{"cost":%d,"endpoint"`, c.cost), 1)

@@ -24,7 +24,7 @@ func numbers(charges []limiter.Charge) string {
 // Limits have the spread and the mode that the document sets.
 func TestParse_spread(t *testing.T) {
 	r := load(t, "testdata/good/spread.json")
-	want := map[string]limiter.Spread{"lease": {Lease: 50}, "shards": {Shards: 8}, "sync": {Sync: 100 * time.Millisecond}, "cells": {Cells: 10}, "queue": {}, "log": {}}
+	want := map[string]limiter.Spread{"lease": {Lease: 50}, "shards": {Shards: 8}, "sync": {Sync: 100 * time.Millisecond}, "queue": {}, "log": {}}
 	for _, c := range r.Charges(nil, "GET", rules.EncodedPath("/a"), alice) {
 		if c.Limit.Spread != want[c.Limit.Name] || !c.Limit.Shadow {
 			t.Errorf("%s: got %+v, shadow %t; want %+v, shadow", c.Limit.Name, c.Limit.Spread, c.Limit.Shadow, want[c.Limit.Name])
@@ -259,14 +259,12 @@ func TestParse_overrides_leases(t *testing.T) {
 	}
 }
 
-// A spread does not change how many limits an item can hold. Limits with cells are not in an item,
-// and one request may charge ten such limits.
+// A spread does not change how many limits an item can hold.
 func TestParse_items_spread(t *testing.T) {
-	for rest, most := range map[string]int{"": 7, `,"shards":2`: 7, `,"cells":2`: 10, `,"lease":2`: 7, `,"sync_ms":100`: 7} {
+	for rest, most := range map[string]int{"": 7, `,"shards":2`: 7, `,"lease":2`: 7, `,"sync_ms":100`: 7} {
 		decide(t, parse(t, document(rule("/a", "", `"*":`+tens("l", most, rest)))), "/a", alice)
 		if _, err := rules.Parse([]byte(document(rule("/a", "", `"*":`+tens("l", most+1, rest)))), rules.Options{}); err == nil {
 			t.Errorf("document with %d limits%s: got no error, want one", most+1, rest)
 		}
 	}
-	decide(t, parse(t, document(rule("/a", "", `"*":`+tens("c", 6, `,"cells":2`)), rule("*", "", `"*":`+list("l", 6, "")))), "/a", alice)
 }

@@ -243,7 +243,7 @@ func (w *writer) count(matched []int, method string, caller caller.Caller) int {
 		switch s := c.Limit.Spread; {
 		case s.Shards > 0:
 			shards++
-		case s.Cells == 0:
+		default:
 			items[c.Limit.Subjects(c.Subject)[0]]++
 		}
 		if c.Limit.Count.Settles() {

@@ -27,7 +27,6 @@ func TestRules_Writes(t *testing.T) {
 		{"limits by client, endpoint, claim and global", document(rule("/a/{x}/*", "", `"*":`+list("l", 3, "")+`,"global":`+limit), org), []rules.Writes{{"/a/{x}/*", "", 4, 4, 4, 3, 1}, {"*", "", 2, 2, 2, 2, 1}}},
 		{"the maximum over all tiers", document(rule("/a", "", `"free":`+list("l", 1, "")+`,"paid":`+list("p", 1, `,"per":["client"]`)+`,"gold":`+tens("g", 3, `,"shards":2`))), []rules.Writes{{"/a", "", 3, 3, 3, 3, 0}}},
 		{"token and key", document(rule("/a", "", `"*":[`+limit[:len(limit)-1]+`,"name":"u","per":["user"]},`+limit[:len(limit)-1]+`,"name":"k","per":["apikey"]}]`)), []rules.Writes{{"/a", "", 1, 1, 2, 0, 0}}},
-		{"cells write nothing", document(rule("/a", "", `"*":`+tens("c", 3, `,"cells":2`))), []rules.Writes{{"/a", "", 0, 0, 0, 0, 0}}},
 		{"shadows", document(rule("/a", "", `"*":`+limit), strings.Replace(rule("/a", "", `"*":`+limit), "{", `{"mode":"shadow",`, 1)), []rules.Writes{{"/a", "", 2, 2, 2, 2, 0}}},
 		{"two methods with different numbers", document(rule("/a", "", `"*":`+list("a", 4, "")), rule("/a", "PUT", `"*":`+list("b", 4, "")), rule("/a", "GET", `"*":`+list("c", 4, ""))),
 			[]rules.Writes{{"/a", "", 2, 2, 2, 2, 0}, {"/a", "PUT", 2, 2, 2, 2, 0}, {"/a", "GET", 2, 2, 2, 2, 0}}},
@@ -183,7 +182,7 @@ func writes(charges []limiter.Charge) int {
 		switch {
 		case c.Limit.Spread.Shards > 0:
 			shards++
-		case c.Limit.Spread.Cells == 0:
+		default:
 			items[c.Limit.Subjects(c.Subject)[0]] = true
 		}
 	}

@@ -200,7 +200,7 @@ func (w *world) approximate(l *limiter.Limit) bool {
 // divided reports whether a part of the limit may count more than its share, because the rules or the operator changed
 // the shares. The other parts do not know.
 func (w *world) divided(l *limiter.Limit) bool {
-	return (l.Spread.Shards > 0 || l.Spread.Cells > 0) && (w.has(changes) || w.resets > 0 && l.Spread.Cells > 0)
+	return l.Spread.Shards > 0 && w.has(changes)
 }
 
 // slack returns by how much an environment may exceed the limit, because messages need time, clocks differ, or a

@@ -25,7 +25,6 @@ var mechanisms = []mechanism{
 	{"shards", []string{"Spread.Shards"}, func(l *limiter.Limit) { l.Spread.Shards = 3 }, nil},
 	{"sync", []string{"Spread.Sync"}, func(l *limiter.Limit) { l.Spread.Sync = 100 * time.Millisecond }, nil},
 	{"adaptive", []string{"Spread.Adaptive"}, func(l *limiter.Limit) { l.Spread.Adaptive = true }, nil},
-	{"cells", []string{"Spread.Cells"}, func(l *limiter.Limit) { l.Spread.Cells = environments }, nil},
 	{"cost", []string{"CountCost", "Count.Of", "Count.Field"}, countsOf(limiter.CountCost), map[stepKind]int{doSettle: 6}},
 	{"failures", []string{"CountFailures", "Count.Failures"}, countsOf(limiter.CountFailures), map[stepKind]int{doSettle: 6}},
 	{"bytes", []string{"CountBytes"}, countsOf(limiter.CountBytes), map[stepKind]int{doSettle: 6}},
@@ -81,10 +80,10 @@ var refused = map[string]string{}
 
 func init() {
 	for field, pairs := range map[string][][2][]string{
-		"count":  {{{"lease", "shards", "sync", "adaptive", "cells"}, {"cost", "failures", "bytes", "concurrent"}}},
-		"notify": {{{"lease", "shards", "sync", "adaptive", "cells", "concurrent"}, {"notify"}}},
-		"shards": {{{"lease"}, {"shards"}}}, "sync_ms": {{{"lease", "shards"}, {"sync"}}}, "cells": {{{"lease", "shards", "sync"}, {"cells"}}},
-		"adaptive": {{{"lease", "shards", "sync", "cells"}, {"adaptive"}}}, "period": {{{"period"}, {"concurrent"}}},
+		"count":  {{{"lease", "shards", "sync", "adaptive"}, {"cost", "failures", "bytes", "concurrent"}}},
+		"notify": {{{"lease", "shards", "sync", "adaptive", "concurrent"}, {"notify"}}},
+		"shards": {{{"lease"}, {"shards"}}}, "sync_ms": {{{"lease", "shards"}, {"sync"}}},
+		"adaptive": {{{"lease", "shards", "sync"}, {"adaptive"}}}, "period": {{{"period"}, {"concurrent"}}},
 		"local_processes": {{{"allow", "deny"}, {"processes"}}},
 	} {
 		for _, p := range pairs {

@@ -100,7 +100,7 @@ func (w *world) begin() {
 			link: &link{Store: w.store, world: w}, notices: map[notice]int{}, synced: map[limiter.Subject]bool{},
 			behind: map[limiter.Subject]time.Time{}, refunds: map[limitOf]int64{},
 		}
-		e.Limiter = Must(limiter.New(e.link, limiter.Options{IntN: w.intN, Logger: slog.New(slog.DiscardHandler), Cells: &modelStore{}, Notify: func(_ context.Context, n limiter.Notice) error {
+		e.Limiter = Must(limiter.New(e.link, limiter.Options{IntN: w.intN, Logger: slog.New(slog.DiscardHandler), Notify: func(_ context.Context, n limiter.Notice) error {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			e.notices[notice{n.Subject, n.Limit.ID, n.Percent, n.End.Sub(n.Start), n.Start.UnixNano()}]++

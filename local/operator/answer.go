@@ -36,12 +36,9 @@ type Limit struct {
 	Lease          int64  `json:"lease,omitempty"`
 	Shards         int    `json:"shards,omitempty"`
 	SyncMS         int64  `json:"syncMs,omitempty"`
-	Cells          int    `json:"cells,omitempty"`
-	Adaptive       bool   `json:"adaptive,omitempty"` // true if each environment admits a share of the limit
-	// Overridden is true if an override for the caller sets these numbers.
-	Overridden bool `json:"overridden,omitempty"`
-	// State is nil if this process cannot read the usage.
-	State *State `json:"state,omitempty"`
+	Adaptive       bool   `json:"adaptive,omitempty"`   // true if each environment admits a share of the limit
+	Overridden     bool   `json:"overridden,omitempty"` // true if an override for the caller sets these numbers
+	State          State  `json:"state"`
 }
 
 // State is the usage of a limit, in requests, at the instant of the answer.
@@ -69,7 +66,7 @@ func newLimit(l rules.Listed, now time.Time) Limit {
 		Name: limit.Name, Path: l.Path, Tier: l.Tier, Subject: l.Charge.Subject.String(), ID: limit.ID.String(),
 		Algorithm: string(limit.Rate.Algorithm), Requests: limit.Rate.Requests, WindowSeconds: int64(limit.WindowAt(now) / time.Second), Period: string(c.Period), TimeZone: c.Zone, Anchor: c.Anchor, Burst: limit.Rate.Burst,
 		Cost: l.Charge.Cost, Count: string(limit.Count.Of), Mode: "enforce", OnError: limit.OnError.String(), LocalProcesses: limit.LocalProcesses,
-		Lease: s.Lease, Shards: s.Shards, SyncMS: s.Sync.Milliseconds(), Cells: s.Cells, Adaptive: s.Adaptive, Overridden: l.Overridden,
+		Lease: s.Lease, Shards: s.Shards, SyncMS: s.Sync.Milliseconds(), Adaptive: s.Adaptive, Overridden: l.Overridden,
 	}
 	if limit.Notify != (limiter.Percentages{}) {
 		made.Notify = limit.Notify.List()
@@ -91,8 +88,8 @@ func newLimit(l rules.Listed, now time.Time) Limit {
 	return made
 }
 
-func newState(s limiter.Usage, now time.Time) *State {
-	state := &State{
+func newState(s limiter.Usage, now time.Time) State {
+	state := State{
 		Charged: s.Known, Capacity: s.Capacity, Remaining: s.Remaining, Debt: s.Debt, Passes: s.RetryAfter == 0,
 		Never: s.RetryAfter == algo.Never, FullAt: now.Add(s.ResetAfter).UTC(), Superseded: s.Superseded,
 	}

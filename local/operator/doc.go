@@ -4,7 +4,7 @@
 // [Client] is the HTTP client. For a deployment, the commands use an Operator over its store.
 //
 // Explain and Usage change and charge nothing. They show the state in the store, in which a whole lease
-// counts as charged. They cannot show the counts in an environment's own memory: cells, counts that are not
+// counts as charged. They cannot show the counts in an environment's own memory: counts that are not
 // synchronized yet, and the local share during an outage. The notes of an answer list the counts that it
 // omits.
 //

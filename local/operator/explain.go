@@ -332,8 +332,6 @@ func (o *Operator) cost(charges []limiter.Charge) (c Cost) {
 	var lease, shards, sync, adaptive bool
 	for _, charge := range charges {
 		switch s := charge.Limit.Spread; {
-		case s.Cells > 0:
-			continue
 		case s.Adaptive: // requests make no call; environments report in the background
 			adaptive = true
 			continue

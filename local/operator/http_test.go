@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/weir-limits/weir/limiter"
-	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/local/operator"
 )
@@ -40,7 +39,7 @@ func TestClient(t *testing.T) {
 		t.Errorf("reset: got %+v, error %v, want 4 limits", f, err)
 	}
 	same(t, c.Reset, d.Reset, "user:alice") // alice has no usage now
-	d.Limiters = []*limiter.Limiter{storetest.Must(limiter.New(failing{d.Store}, limiter.Options{Cells: storetest.Must(memstore.New(memstore.Options{}))}))}
+	d.Limiters = []*limiter.Limiter{storetest.Must(limiter.New(failing{d.Store}, limiter.Options{}))}
 	same(t, c.Usage, d.Usage, "user:alice")
 	s.Close()
 	if _, err := c.Usage(t.Context(), "user:alice"); err == nil || !strings.Contains(err.Error(), "start one with make run, or set --url or WEIR_URL") {

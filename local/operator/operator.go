@@ -75,9 +75,7 @@ func (o *Operator) usages(ctx context.Context, now time.Time, listed []rules.Lis
 	limits := make([]Limit, len(listed))
 	for i, l := range listed {
 		limits[i] = newLimit(l, now)
-		if l.Charge.Limit.Spread.Cells == 0 || o.Inside {
-			limits[i].State = newState(usages[i], now)
-		}
+		limits[i].State = newState(usages[i], now)
 	}
 	return limits, nil
 }
@@ -85,11 +83,11 @@ func (o *Operator) usages(ctx context.Context, now time.Time, listed []rules.Lis
 // notes explains numbers that a reader can misunderstand, and names counts that the usage does not
 // include.
 func (o *Operator) notes(listed []rules.Listed) (notes []string) {
-	var bucket, lease, sync, cells, local, shards, adaptive bool
+	var bucket, lease, sync, local, shards, adaptive bool
 	for _, l := range listed {
 		s := l.Charge.Limit.Spread
 		bucket = bucket || l.Charge.Limit.Rate.Burst > 0
-		lease, sync, cells, shards = lease || s.Lease > 1, sync || s.Sync > 0, cells || s.Cells > 0, shards || s.Shards > 0
+		lease, sync, shards = lease || s.Lease > 1, sync || s.Sync > 0, shards || s.Shards > 0
 		adaptive = adaptive || s.Adaptive
 		local = local || l.Charge.Limit.OnError == limiter.OnErrorLocal
 	}
@@ -104,8 +102,6 @@ func (o *Operator) notes(listed []rules.Listed) (notes []string) {
 	add(shards && remote, "the usage of a limit with shards is the sum of its shards; a request is charged to one shard, and tries at most two")
 	add(sync && remote, "the usage does not include what environments have counted since they last synchronized")
 	add(adaptive && remote, "the usage of a limit with adaptive shares is the average of the reports of all environments over four seconds")
-	add(cells && o.Inside, "each function counts a limit with cells separately: the usage is from the first API's function")
-	add(cells && !o.Inside, "each environment counts a limit with cells in its own memory: the usage is not visible from here")
 	add(local && remote, "the usage does not include what environments count in their own memory during an outage")
 	return notes
 }

@@ -22,7 +22,6 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/dynamostore"
-	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/local/operator"
@@ -36,8 +35,7 @@ const document = `{"version":7,"rules":[
   {"endpoint":"/busy","limits":{"*":[
     {"name":"shards","requests":10,"window":"1m","shards":2},
     {"name":"leased","requests":10,"window":"1m","lease":2},
-    {"name":"synced","requests":10,"window":"1m","sync_ms":100},
-    {"name":"cells","requests":10,"window":"1m","cells":2}]}},
+    {"name":"synced","requests":10,"window":"1m","sync_ms":100}]}},
   {"endpoint":"/queue","limits":{"*":{"requests":60,"window":"1m","algorithm":"leaky_bucket"}}},
   {"endpoint":"/tried","mode":"shadow","limits":{"*":{"requests":1,"window":"1m"}}},
   {"endpoint":"/strict","on_error":"deny","limits":{"*":{"requests":1,"window":"1m"}}},
@@ -66,7 +64,7 @@ func newDesk(t testing.TB, kind string) *desk {
 	store := open(t, kind)
 	d.Operator = &operator.Operator{
 		Store: store, Kind: kind, Inside: true, Address: local,
-		Limiters: []*limiter.Limiter{storetest.Must(limiter.New(store, limiter.Options{Cells: storetest.Must(memstore.New(memstore.Options{})), Logger: slog.New(slog.DiscardHandler)}))},
+		Limiters: []*limiter.Limiter{storetest.Must(limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))},
 		Rules:    func(context.Context, time.Time) *rules.Rules { return d.rules }, Clock: func() time.Time { return d.now },
 	}
 	return d
@@ -248,7 +246,7 @@ func TestExplain(t *testing.T) {
 		}
 		search := e.Limits[0]
 		state := operator.State{Charged: true, Capacity: 8, Remaining: 7, Passes: true, FullAt: search.State.FullAt}
-		if search.Name != "search" || search.Path != "rules[0].limits.free" || !search.Overridden || search.Requests != 8 || search.Mode != "enforce" || search.OnError != "local" || *search.State != state {
+		if search.Name != "search" || search.Path != "rules[0].limits.free" || !search.Overridden || search.Requests != 8 || search.Mode != "enforce" || search.OnError != "local" || search.State != state {
 			d.t.Errorf("limit: got %+v with state %+v, want the override of alice", search, search.State)
 		}
 		calls := map[string]int{"memory": 0, "dynamodb": 3, "redis": 3}[d.Kind]
@@ -356,7 +354,7 @@ func TestInspect_others(t *testing.T) {
 // within a second. Other callers keep their usage.
 func TestReset(t *testing.T) {
 	eachStore(t, func(d *desk) {
-		other := storetest.Must(limiter.New(d.Store, limiter.Options{Cells: storetest.Must(memstore.New(memstore.Options{}))}))
+		other := storetest.Must(limiter.New(d.Store, limiter.Options{}))
 		bob, alice := operator.Question{Method: "GET", Path: "/search", User: "bob"}, operator.Question{Method: "GET", Path: "/search", User: "alice"}
 		for range 4 {
 			d.send(bob)
@@ -439,7 +437,7 @@ func TestExplain_rejected(t *testing.T) {
 func TestReset_limiters(t *testing.T) {
 	d := newDesk(t, "redis")
 	for range 2 {
-		d.Limiters = append(d.Limiters, storetest.Must(limiter.New(d.Store, limiter.Options{Cells: storetest.Must(memstore.New(memstore.Options{}))})))
+		d.Limiters = append(d.Limiters, storetest.Must(limiter.New(d.Store, limiter.Options{})))
 	}
 	q := operator.Question{Method: "POST", Path: "/search", User: "bob"}
 	charges := d.rules.Charges(nil, q.Method, rules.EncodedPath(q.Path), caller.Caller{User: "bob"})[:1]
@@ -465,7 +463,7 @@ func TestReset_limiters(t *testing.T) {
 	}
 }
 
-// A reset deletes all parts of a limit: shards, cells and leases.
+// A reset deletes all parts of a limit: shards and leases.
 func TestReset_spread(t *testing.T) {
 	eachStore(t, func(d *desk) {
 		busy := operator.Question{Method: "GET", Path: "/busy", User: "dave"}
@@ -486,19 +484,11 @@ func TestReset_spread(t *testing.T) {
 	})
 }
 
-// An operator outside the process that decides requests cannot read the usage of a limit with cells. A
-// note in the answer states this.
-func TestOperator_outside(t *testing.T) {
+// An address counts as its network. If the address is unknown, a note states this.
+func TestExplain_address(t *testing.T) {
 	d := newDesk(t, "memory")
-	d.Inside = false
-	e := d.explain(operator.Question{Method: "GET", Path: "/busy", User: "alice", IP: "2001:db8::1"})
-	for _, l := range e.Limits {
-		if (l.State == nil) != (l.Name == "cells") {
-			t.Errorf("limit: got %+v, want a state for every limit except the limit with cells", l)
-		}
-	}
-	if !strings.Contains(strings.Join(e.Notes, "\n"), "is not visible from here") || e.Caller.IP != "2001:db8::/64" {
-		t.Errorf("explanation: got %+v, want the note about cells, and the network of the address", e)
+	if e := d.explain(operator.Question{Method: "GET", Path: "/busy", User: "alice", IP: "2001:db8::1"}); e.Caller.IP != "2001:db8::/64" {
+		t.Errorf("explanation: got %+v, want the network of the address", e)
 	}
 	d.Address = netip.Addr{}
 	if e := d.explain(operator.Question{Method: "GET", Path: "/search"}); e.Caller.Subject != "ip:unknown" || !strings.Contains(e.Notes[0], "--ip") {
@@ -510,7 +500,7 @@ func TestOperator_outside(t *testing.T) {
 func TestOperator_storeFails(t *testing.T) {
 	d := newDesk(t, "memory")
 	d.Store = failing{d.Store}
-	d.Limiters = []*limiter.Limiter{storetest.Must(limiter.New(d.Store, limiter.Options{Cells: d.Store}))}
+	d.Limiters = []*limiter.Limiter{storetest.Must(limiter.New(d.Store, limiter.Options{}))}
 	if _, err := d.Explain(t.Context(), operator.Question{Method: "GET", Path: "/search"}); !errors.Is(err, limiter.ErrUnavailable) {
 		t.Errorf("explain: got error %v, want ErrUnavailable", err)
 	}
@@ -526,7 +516,7 @@ func TestOperator_storeFails(t *testing.T) {
 // that the usage is from the store, and the decision is not.
 func TestExplain_undecided(t *testing.T) {
 	d := newDesk(t, "memory")
-	d.Limiters = []*limiter.Limiter{storetest.Must(limiter.New(undecided{d.Store}, limiter.Options{Cells: d.Store}))}
+	d.Limiters = []*limiter.Limiter{storetest.Must(limiter.New(undecided{d.Store}, limiter.Options{}))}
 	e, err := d.Explain(t.Context(), operator.Question{Method: "GET", Path: "/search", User: "alice"})
 	if err != nil || e.Decision.Degraded == "" || !strings.Contains(strings.Join(e.Notes, "\n"), "on_error decides, not the usage that is shown") {
 		t.Errorf("explanation: got %+v, error %v, want a degraded decision with a note", e, err)

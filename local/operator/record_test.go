@@ -37,7 +37,7 @@ func TestOperator_record(t *testing.T) {
 		t.Errorf("explain: got tier %s and %+v, want the tier and the limits of the record", e.Caller.Tier, e.Limits)
 	}
 	noted(e.Notes, "sets the limit gone, but the rules have no limit of this name")
-	noted(e.Notes, "ignored in the key's record: limit shards: has lease, shards, sync_ms or cells")
+	noted(e.Notes, "ignored in the key's record: limit shards: has lease, shards or sync_ms")
 	if e := ask("acme", "free"); e.Caller.Tier != "free" || e.Limits[0].Requests != 700 {
 		t.Errorf("explain with --tier: got tier %s and %+v, want tier free", e.Caller.Tier, e.Limits)
 	}

@@ -78,7 +78,7 @@ func (o *Operator) usage(ctx context.Context, now time.Time, s limiter.Subject, 
 	if i.Others, err = o.others(ctx, now, s, listed); err != nil {
 		return i, err
 	}
-	i.Notes = append([]string{"state in shards or cells that the rules no longer have is not shown"}, o.notes(listed)...)
+	i.Notes = append([]string{"state in shards that the rules no longer have is not shown"}, o.notes(listed)...)
 	return i, nil
 }
 
@@ -158,7 +158,7 @@ func (o *Operator) Reset(ctx context.Context, subject string) (Forgotten, error)
 	}
 	f := Forgotten{Subject: before.Subject, At: before.At, Limits: []Limit{}, Others: before.Others, Notes: o.afterwards(listed)}
 	for _, l := range before.Limits {
-		if l.State != nil && l.State.Charged {
+		if l.State.Charged {
 			f.Limits = append(f.Limits, l)
 		}
 	}
@@ -183,13 +183,13 @@ func (o *Operator) afterwards(listed []rules.Listed) []string {
 	for _, l := range listed {
 		limit := l.Charge.Limit
 		sync = sync || limit.Spread.Sync > 0 || limit.Spread.Adaptive
-		own = own || limit.Spread.Cells > 0 || limit.OnError == limiter.OnErrorLocal
+		own = own || limit.OnError == limiter.OnErrorLocal
 	}
 	if sync {
 		notes = append(notes, "other environments still report what they have counted since their last report for limits with sync_ms or adaptive shares")
 	}
 	if own {
-		notes = append(notes, "other environments keep what they count in their own memory (cells, the share of on_error local)")
+		notes = append(notes, "other environments keep what they count in their own memory (the share of on_error local)")
 	}
 	return notes
 }

@@ -4,8 +4,8 @@
 //
 // # What is real
 //
-// The Limiter is real. Each environment has its own Limiter, with its denial cache, leases, counters and
-// cells, and the algorithms of package algo. Two stores are modelled. The DynamoDB model makes the
+// The Limiter is real. Each environment has its own Limiter, with its denial cache, leases and
+// counters, and the algorithms of package algo. Two stores are modelled. The DynamoDB model makes the
 // attempts of limiter/dynamostore without writing their expressions. The ElastiCache model runs the
 // script of limiter/redisstore as one atomic step of a memory store. Tests compare both models with
 // DynamoDB Local and Redis. If the calls arrive in the same order, every request gets the same answer

@@ -10,7 +10,6 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
-	"github.com/weir-limits/weir/limiter/memstore"
 )
 
 // environment is one execution environment: a Limiter with its caches, which decides one request at
@@ -55,13 +54,6 @@ func newEnvironment(s *simulation, index uint32) (*environment, error) {
 		random:  rand.New(rand.NewPCG(s.Seed, 2*uint64(index)+1)),
 	}
 	o := limiter.Options{IntN: e.random.IntN, Clock: e, Logger: slog.New(slog.DiscardHandler)}
-	if s.Limit.Spread.Cells > 0 {
-		cells, err := memstore.New(memstore.Options{})
-		if err != nil {
-			return nil, err
-		}
-		o.Cells = cells
-	}
 	var err error
 	if e.limiter, err = limiter.New(untimed{s.open(e)}, o); err != nil {
 		return nil, err

@@ -111,7 +111,7 @@ func (l Limits) shapes(p Parameters) (list []shape) {
 	case limiter.CountRequests:
 	}
 	sync, lease := fmt.Sprintf(", sync %s", l.Sync), fmt.Sprintf(", lease %d", l.AllLease)
-	share, shards, cells := int(l.Each), int(min(4, l.Each)), int(max(2, min(int64(p.fleet()), limiter.MaxCells, l.All)))
+	share, shards := int(l.Each), int(min(4, l.Each))
 	for _, a := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow, algo.TokenBucket, algo.SlidingLog} {
 		each(a, "", limiter.Limit{})
 	}
@@ -132,7 +132,6 @@ func (l Limits) shapes(p Parameters) (list []shape) {
 	}
 	all(algo.SlidingWindow, sync, limiter.Spread{Sync: l.Sync})
 	all(algo.TokenBucket, sync, limiter.Spread{Sync: l.Sync})
-	all(algo.SlidingWindow, fmt.Sprintf(", cells %d", cells), limiter.Spread{Cells: cells})
 	return list
 }
 

@@ -137,7 +137,7 @@ func TestRun_order(t *testing.T) {
 func TestRun_exact(t *testing.T) {
 	for _, store := range []Store{DynamoDB, ElastiCache} {
 		for _, s := range planned(t, small(store)) {
-			if s.Limit.Spread.Sync > 0 || s.Limit.Spread.Cells > 0 || s.Limit.Spread.Adaptive {
+			if s.Limit.Spread.Sync > 0 || s.Limit.Spread.Adaptive {
 				continue
 			}
 			r := simulated(t, s)

@@ -218,7 +218,6 @@ func numbers(l operator.Limit) []string {
 	add(l.Lease > 1, "lease %d", l.Lease)
 	add(l.Shards > 0, "%d shards", l.Shards)
 	add(l.SyncMS > 0, "sync %d ms", l.SyncMS)
-	add(l.Cells > 0, "%d cells", l.Cells)
 	add(l.Adaptive, "adaptive shares")
 	add(l.OnError != "allow", "on_error %s", l.OnError)
 	add(l.LocalProcesses > 1, "1/%d each", l.LocalProcesses)
@@ -240,9 +239,6 @@ func windowOf(l operator.Limit) string {
 
 func usageOf(l operator.Limit, at time.Time) string {
 	s, inFlight := l.State, concurrent(l)
-	if s == nil {
-		return "not visible from here"
-	}
 	text := fmt.Sprintf("%d of %d left", s.Remaining, s.Capacity)
 	if inFlight {
 		text = fmt.Sprintf("%d of %d in flight", s.Capacity-s.Remaining+s.Debt, s.Capacity)

@@ -407,8 +407,8 @@ func TestExplain_exempt(t *testing.T) {
 func TestUsage_bar(t *testing.T) {
 	var out bytes.Buffer
 	u := operator.Usage{Subject: "user:alice", Limits: []operator.Limit{
-		{Name: "search", Mode: "mark", State: &operator.State{Capacity: 100, Remaining: 75, Passes: true}},
-		{Name: "input", Count: "cost", Cost: 8000, State: &operator.State{Capacity: 100, Debt: 7, Passes: true}},
+		{Name: "search", Mode: "mark", State: operator.State{Capacity: 100, Remaining: 75, Passes: true}},
+		{Name: "input", Count: "cost", Cost: 8000, State: operator.State{Capacity: 100, Debt: 7, Passes: true}},
 	}}
 	if err := printUsage(&out, u); err != nil {
 		t.Fatal(err)
@@ -424,13 +424,13 @@ func TestUsage_bar(t *testing.T) {
 // it states that it passes when one of them ends.
 func TestExplain_concurrent(t *testing.T) {
 	full := operator.Limit{Name: "exports", Path: "rules[0].limits.*", Algorithm: "concurrent", Requests: 10, WindowSeconds: 900, Cost: 1, Count: "concurrent", Mode: "enforce", OnError: "local",
-		State: &operator.State{Charged: true, Capacity: 10, RetryAfterSeconds: 840, FullAt: time.Unix(900, 0)}}
+		State: operator.State{Charged: true, Capacity: 10, RetryAfterSeconds: 840, FullAt: time.Unix(900, 0)}}
 	var out bytes.Buffer
 	e := operator.Explanation{At: time.Unix(0, 0), Limits: []operator.Limit{full}, Decision: operator.Decision{Status: http.StatusTooManyRequests, Limit: full.Path, RetryAfter: 3}}
 	if err := printExplanation(&out, e); err != nil {
 		t.Fatal(err)
 	}
-	full.State = &operator.State{Charged: true, Capacity: 10, Remaining: 7, Passes: true, FullAt: time.Unix(900, 0)}
+	full.State = operator.State{Charged: true, Capacity: 10, Remaining: 7, Passes: true, FullAt: time.Unix(900, 0)}
 	if err := printUsage(&out, operator.Usage{At: time.Unix(0, 0), Limits: []operator.Limit{full}}); err != nil {
 		t.Fatal(err)
 	}

@@ -76,7 +76,7 @@ func printUsage(out io.Writer, i operator.Usage) error {
 func barOf(l operator.Limit, at time.Time) string {
 	const width = 20
 	s := l.State
-	if s == nil || s.Capacity <= 0 {
+	if s.Capacity <= 0 {
 		return usageOf(l, at)
 	}
 	used := int((s.Capacity - s.Remaining) * width / s.Capacity)

@@ -38,7 +38,7 @@ func (d *Document) readCount(o *object) (c limiter.Count, reserve int64) {
 		c.Failures = d.readStatuses(statuses)
 	}
 	if c.Settles() {
-		d.forbid(o, c.Of, "each request settles its own charge", "lease", "shards", "sync_ms", "cells")
+		d.forbid(o, c.Of, "each request settles its own charge", "lease", "shards", "sync_ms")
 	}
 	if c.Of == limiter.CountConcurrent {
 		d.forbid(o, c.Of, "the limit counts requests in flight, and window is the longest time that a request holds its slot", "algorithm", "burst", "period", "time_zone", "anchor")

@@ -256,7 +256,7 @@ func (d *Document) readOnError(o *object) (policy limiter.OnError, processes int
 		policy = limiter.OnErrorAllow
 	}
 	n := o.member(LocalProcesses)
-	i, ok := o.whole(n, limiter.MaxCells)
+	i, ok := o.whole(n, limiter.MaxLocalProcesses)
 	switch {
 	case policy != limiter.OnErrorLocal && n != nil:
 		d.report.at(n, `requires "on_error": "local"`)

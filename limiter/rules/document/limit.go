@@ -102,14 +102,13 @@ func (d *Document) readRate(o *object) (r algo.Rate) {
 	return r
 }
 
-// readSpread reads the fields that reduce the writes to the item of a limit: lease, shards, sync_ms and
-// cells.
+// readSpread reads the fields that reduce the writes to the item of a limit: lease, shards and
+// sync_ms.
 func readSpread(o *object) (s limiter.Spread) {
 	s.Lease, _ = o.whole(o.member("lease"), algo.MaxRequests)
 	shards, _ := o.whole(o.member("shards"), limiter.MaxShards)
 	ms, _ := o.whole(o.member("sync_ms"), int64(algo.MaxWindow/time.Millisecond))
-	cells, _ := o.whole(o.member("cells"), limiter.MaxCells)
-	s.Shards, s.Sync, s.Cells = int(shards), time.Duration(ms)*time.Millisecond, int(cells)
+	s.Shards, s.Sync = int(shards), time.Duration(ms)*time.Millisecond
 	return s
 }
 

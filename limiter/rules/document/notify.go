@@ -31,7 +31,7 @@ func (d *Document) readNotify(o *object) (p limiter.Percentages) {
 		}
 		p[i] = int(percent)
 	}
-	for _, field := range []string{"lease", "shards", "sync_ms", "cells"} {
+	for _, field := range []string{"lease", "shards", "sync_ms"} {
 		if o.has(field) {
 			d.report.add(Join(o.node.path(), field), `not allowed with "notify": only the store knows the exact usage`)
 		}

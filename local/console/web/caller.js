@@ -14,7 +14,7 @@ export async function ask(what, question) {
 
 /** Returns a phrase with the limits that refuse and their subjects. */
 function refusers(limits) {
-  const list = limits.filter((l) => l.mode === "enforce" && l.state && !l.state.passes);
+  const list = limits.filter((l) => l.mode === "enforce" && !l.state.passes);
   return list.length ? ` by ${list.map((l) => `${l.name} of ${l.subject}`).join(" and ")}` : "";
 }
 
@@ -45,7 +45,7 @@ async function explain({ method, path, tier, user }, before = "") {
   fill($("limits"), ["Limit", "Subject", "Algorithm", "At most", "Remaining"], limits.map((l) => [
     l.mode === "enforce" ? l.name : `${l.name} (${l.mode})`, l.subject, l.algorithm.replaceAll("_", " "),
     atMost(l),
-    l.state ? `${l.state.remaining} of ${l.state.capacity}${l.state.debt ? `, in debt by ${l.state.debt}` : ""}` : "unknown here",
+    `${l.state.remaining} of ${l.state.capacity}${l.state.debt ? `, in debt by ${l.state.debt}` : ""}`,
   ]));
   return caller.subject;
 }
