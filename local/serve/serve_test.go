@@ -194,8 +194,8 @@ func (l *local) data(api *httptest.Server) {
 func TestServe_global(t *testing.T) {
 	document := filepath.Join(t.TempDir(), "rules.json")
 	if err := os.WriteFile(document, []byte(`{"rules":[{"endpoint":"/api/v1/data","method":"POST","limits":{
-		"free":{"requests":10,"window_seconds":60},"global":{"name":"all","requests":4,"window_seconds":60}}},
-		{"endpoint":"/api/v1/search","limits":{"paid":{"requests":10,"window_seconds":60}}}]}`), 0o600); err != nil {
+		"free":{"requests":10,"window":"1m"},"global":{"name":"all","requests":4,"window":"1m"}}},
+		{"endpoint":"/api/v1/search","limits":{"paid":{"requests":10,"window":"1m"}}}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, store := range stores {
@@ -234,7 +234,7 @@ func (l *local) everybody(api *httptest.Server, tier string) {
 func TestServe_credentials(t *testing.T) {
 	document := filepath.Join(t.TempDir(), "rules.json")
 	if err := os.WriteFile(document, []byte(`{"rules":[{"endpoint":"*","limits":{
-		"free":{"requests":10,"window_seconds":60},"global":{"name":"address","requests":8,"window_seconds":60,"per":["ip"]}}}]}`), 0o600); err != nil {
+		"free":{"requests":10,"window":"1m"},"global":{"name":"address","requests":8,"window":"1m","per":["ip"]}}}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	l := newLocal(t, "memory", document)
