@@ -108,7 +108,7 @@ MODULES := $(if $(NODE),local/gateway/testdata/node/node_modules local/console/n
 test: .bin/weir-tools ## Check formatting, vet, lint, and run all tests against real servers
 	@$(MAKE) --no-print-directory -j4 lint fetch build $(MODULES)
 	.bin/weir-tools with --install clients,dynamodb,moto,redis,tools -- make --no-print-directory test-go
-	go -C local/bench test ./...
+	$(LAB_TEST) ./bench/...
 	@$(MAKE) --no-print-directory test-kafka
 	@$(MAKE) --no-print-directory test-console
 	@if [[ ",$${WEIR_REQUIRE:-}," =~ ,(all|node), ]] || command -v npm >/dev/null; then $(MAKE) --no-print-directory test-containers; \
@@ -243,7 +243,6 @@ soak: .bin/weir-tools ## Run load and faults on each store, and the long form of
 lint: $(LINT) ## Check formatting, vet and lint
 	go mod tidy -diff
 	GOFLAGS="$$(go env GOFLAGS) -trimpath" $(LINT) run ./...
-	cd local/bench && go mod tidy -diff && GOFLAGS="$$(go env GOFLAGS) -trimpath" $(CURDIR)/$(LINT) run ./...
 	cd local/lab && go mod tidy -diff && GOFLAGS="$$(go env GOFLAGS) -trimpath" $(CURDIR)/$(LINT) run ./...
 
 cfn-lint: .bin/weir-tools ## Check the CloudFormation templates
@@ -279,28 +278,28 @@ size: ## Print the sizes and start times of the functions
 
 bench: .bin/weir-tools ## Measure Weir and its peers and print the tables; about ten minutes
 	@$(MAKE) --no-print-directory functions ARCH=$(HOST_ARCH)
-	@go -C local/bench build -o $(CURDIR)/.bin/bench . && cd local/bench && $(LAMBDA_GO) build -tags lambda.norpc,nethttpomithttp2 -trimpath -ldflags "-s -w" -o $(CURDIR)/.bin/ ./trivial ./oneread
+	@go -C local/lab build -trimpath -o $(CURDIR)/.bin/bench ./bench && cd local/lab && $(LAMBDA_GO) build -tags lambda.norpc,nethttpomithttp2 -trimpath -ldflags "-s -w" -o $(CURDIR)/.bin/ ./bench/trivial ./bench/oneread
 	@.bin/weir-tools with --install dynamodb,redis -- .bin/bench $(BENCH)
 
-bench-docs: .bin/weir-tools ## Measure Weir and its peers, and write the tables into limiter/BENCHMARKS.md
+bench-docs: .bin/weir-tools ## Measure Weir and its peers, and write the tables into local/lab/BENCHMARKS.md
 	@$(MAKE) --no-print-directory functions ARCH=$(HOST_ARCH)
-	@go -C local/bench build -o $(CURDIR)/.bin/bench . && cd local/bench && $(LAMBDA_GO) build -tags lambda.norpc,nethttpomithttp2 -trimpath -ldflags "-s -w" -o $(CURDIR)/.bin/ ./trivial ./oneread
-	@WEIR_REQUIRE=all .bin/weir-tools with --install dynamodb,redis -- .bin/bench -write limiter/BENCHMARKS.md $(BENCH)
+	@go -C local/lab build -trimpath -o $(CURDIR)/.bin/bench ./bench && cd local/lab && $(LAMBDA_GO) build -tags lambda.norpc,nethttpomithttp2 -trimpath -ldflags "-s -w" -o $(CURDIR)/.bin/ ./bench/trivial ./bench/oneread
+	@WEIR_REQUIRE=all .bin/weir-tools with --install dynamodb,redis -- .bin/bench -write local/lab/BENCHMARKS.md $(BENCH)
 
 SIMULATED := --sync 500ms --warm-up 9s --time 3s
 ALL_CALLERS := --only 'all callers'
 MILLION := --rate 1000000 --all 500000 --all-lease 5000 --cache-ecpus 3000000 --invocation 200us
 # One slot of ElastiCache has 30,000 ECPUs a second, so it cannot count every one of a million requests.
 NOT_EACH_REQUEST := all callers: (fixed_window, lease|sliding_window, (lease|shards))
-simulate-docs: .bin/weir ## Write the results of weir simulate into local/simulate/RESULTS.md; takes an hour
-	@{ printf '# Simulated\n\nWritten by `make simulate-docs`. What is simulated, and what to choose: [README](README.md).\n'; \
+simulate-docs: .bin/weir ## Write the results of weir simulate into local/lab/RESULTS.md; takes an hour
+	@{ printf '# Simulated\n\nWritten by `make simulate-docs`. What is simulated, and what to choose: [README](../simulate/README.md).\n'; \
 	echo; .bin/weir simulate --store dynamodb $(ALL_CALLERS) $(SIMULATED) $(MILLION) --environments 600,6000; \
 	echo; .bin/weir simulate --store elasticache --only '$(NOT_EACH_REQUEST)' $(SIMULATED) $(MILLION) --environments 600; \
 	for store in dynamodb elasticache; do \
 	echo; .bin/weir simulate --store $$store $(ALL_CALLERS) $(SIMULATED) --invocation 200us --environments 600,6000; \
 	echo; .bin/weir simulate --store $$store $(ALL_CALLERS) $(SIMULATED) --rate 20000 --callers 200000 --all 10000 --cache-ecpus 100000; \
-	echo; .bin/weir simulate --store $$store --only 'each caller'; done; } >local/simulate/RESULTS.md.new
-	@mv local/simulate/RESULTS.md.new local/simulate/RESULTS.md
+	echo; .bin/weir simulate --store $$store --only 'each caller'; done; } >local/lab/RESULTS.md.new
+	@mv local/lab/RESULTS.md.new local/lab/RESULTS.md
 	WEIR_SOAK=1 go test -count=1 -v -timeout=60m -run '^TestRunAdaptive' ./local/simulate
 
 clean: ## Remove built and fetched files, but keep the keys in .weir

@@ -206,7 +206,7 @@ func TestStore_value_ahead(t *testing.T) {
 }
 
 // If the numbers of the limits are round, the value of a caller needs 48 bytes of memory with one limit,
-// and 80 bytes with three. BENCHMARKS.md has the memory of the server.
+// and 80 bytes with three. The benchmarks have the memory of the server.
 func TestStore_value_size(t *testing.T) {
 	client := local(t)
 	s := open(t, redisstore.Options{Namespace: "sizes"})

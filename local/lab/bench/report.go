@@ -93,7 +93,7 @@ func profile(group string) string {
 	return string(text)
 }
 
-// markdown returns the report in the form of the documentation.
+// markdown returns the report in the form of the documentation, which has no goals.
 func (r report) markdown() string {
 	var b strings.Builder
 	b.WriteString("# Benchmarks\n\nWritten by `make bench-docs`; `make bench` prints the same. ")
@@ -112,10 +112,18 @@ func (r report) markdown() string {
 		for _, t := range g.Tables {
 			b.WriteString("\n" + t.markdown())
 		}
-		b.WriteString("\n" + goalGrid(g.Goals))
 		if g.Profile != "" {
 			b.WriteString("\n### " + g.Name + ": profile\n\n" + g.Profile)
 		}
+	}
+	return b.String()
+}
+
+// goals returns the goals of each group as Markdown tables.
+func (r report) goals() string {
+	var b strings.Builder
+	for _, g := range r.Groups {
+		fmt.Fprintf(&b, "\n## %s: goals\n\n%s", g.Name, goalGrid(g.Goals))
 	}
 	return b.String()
 }

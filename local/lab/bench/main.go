@@ -59,7 +59,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	rounds := flags.Int("rounds", 5, "number of rounds; each figure is the median of all rounds")
 	quick := flags.Bool("quick", false, "run a smoke test: two short rounds, too short for exact figures")
 	asJSON := flags.Bool("json", false, "print JSON")
-	write := flags.String("write", "", "write the report as Markdown to this file")
+	write := flags.String("write", "", "write the tables as Markdown to this file, without the goals")
 	if err := flags.Parse(args); err != nil {
 		return flag.ErrHelp
 	}
@@ -83,7 +83,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if *asJSON {
 		return r.json(stdout)
 	}
-	_, err = io.WriteString(stdout, r.markdown())
+	_, err = io.WriteString(stdout, r.markdown()+r.goals())
 	return err
 }
 

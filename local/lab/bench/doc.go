@@ -2,6 +2,5 @@
 // tables of each group, and whether each goal was met. Goals are counts, or ratios of figures of the
 // same run, so they apply to any machine.
 //
-// Bench is a separate module. Programs that import Weir therefore do not download the other libraries.
 // `make bench` runs it with DynamoDB Local and Redis.
 package main
