@@ -17,6 +17,9 @@ func (c Config) Share(client *dynamodb.Client) {
 	c.dynamo.once.Do(func() { c.dynamo.client = client })
 }
 
+// OpenSettle returns the function settle, as StartSettle does.
+var OpenSettle = openSettle
+
 // SubjectHash returns the hash that represents callers in logs.
 func (c Config) SubjectHash(ctx context.Context, logger *slog.Logger) (telemetry.SubjectHash, error) {
 	return c.subjectHash(ctx, logger)

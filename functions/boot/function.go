@@ -35,9 +35,7 @@ func open(ctx context.Context, lookup func(string) (string, bool), logger *slog.
 		return nil, err
 	}
 	c.Clients = clients
-	if level, _ := lookup(contract.VariableLogLevel); contract.DropsMetrics(level) {
-		logger.Error(contract.VariableLogLevel + ": Lambda drops all metrics of Weir at this level (got " + level + ", want INFO); set ApplicationLogLevel of the function to INFO")
-	}
+	checkLogLevel(lookup, logger)
 	store, _, err := c.OpenStore(ctx)
 	if err != nil {
 		return nil, err
@@ -47,6 +45,13 @@ func open(ctx context.Context, lookup func(string) (string, bool), logger *slog.
 		return nil, err
 	}
 	return c.start(ctx, store, o)
+}
+
+// checkLogLevel logs an error if Lambda drops the metrics of this function.
+func checkLogLevel(lookup func(string) (string, bool), logger *slog.Logger) {
+	if level, _ := lookup(contract.VariableLogLevel); contract.DropsMetrics(level) {
+		logger.Error(contract.VariableLogLevel + ": Lambda drops all metrics of Weir at this level (got " + level + ", want INFO); set ApplicationLogLevel of the function to INFO")
+	}
 }
 
 // start returns an environment with store and opens its connections. All its calls together may take as

@@ -99,16 +99,34 @@ func TestLayer_document(t *testing.T) {
 }
 
 // An environment logs once when it starts that its log level drops all metrics. The line has a level that Lambda does not drop.
-func TestLayer_logLevel(t *testing.T) {
-	for level, want := range map[string]int{"": 0, "DEBUG": 0, "INFO": 0, "WARN": 1, "ERROR": 1, "FATAL": 1, "warn": 1} {
-		var log bytes.Buffer
-		variables := map[string]string{"WEIR_STORE": "memory", "WEIR_NAMESPACE": "dev", "WEIR_RULES_VERSION": "1", "AWS_LAMBDA_LOG_LEVEL": level}
-		lookup := func(name string) (string, bool) { value, ok := variables[name]; return value, ok }
-		if _, err := boot.Layer(lookup, boot.Clients{})(t.Context(), slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))); err != nil {
-			t.Fatal(err)
-		}
-		if got := strings.Count(log.String(), "metrics"); got != want {
-			t.Errorf("level %q: got the log %s, want %d lines about metrics", level, log.String(), want)
+func TestLogLevel(t *testing.T) {
+	type lookup = func(string) (string, bool)
+	for name, start := range map[string]func(lookup, *slog.Logger) error{
+		"layer": func(f lookup, l *slog.Logger) error {
+			_, err := boot.Layer(f, boot.Clients{})(t.Context(), l)
+			return err
+		},
+		"settle": func(f lookup, l *slog.Logger) error {
+			_, err := boot.OpenSettle(t.Context(), f, l, boot.Clients{})
+			return err
+		},
+	} {
+		for level, want := range map[string]int{"": 0, "DEBUG": 0, "INFO": 0, "WARN": 1, "ERROR": 1, "FATAL": 1, "warn": 1} {
+			var log bytes.Buffer
+			variables := map[string]string{"STORE": "memory", "NAMESPACE": "dev", "RULES_VERSION": "1"}
+			read := func(variable string) (string, bool) {
+				if variable == "AWS_LAMBDA_LOG_LEVEL" {
+					return level, true
+				}
+				value, ok := variables[strings.TrimPrefix(variable, "WEIR_")]
+				return value, ok
+			}
+			if err := start(read, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))); err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Count(log.String(), "metrics"); got != want {
+				t.Errorf("%s, level %q: got the log %s, want %d lines about metrics", name, level, log.String(), want)
+			}
 		}
 	}
 }

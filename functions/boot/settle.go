@@ -35,6 +35,7 @@ func openSettle(ctx context.Context, lookup func(string) (string, bool), logger 
 		return nil, err
 	}
 	c.Clients = clients
+	checkLogLevel(lookup, logger)
 	store, _, err := c.OpenStore(ctx)
 	if err != nil {
 		return nil, err
