@@ -275,7 +275,7 @@ func TestLimits_Attach_conflicts(t *testing.T) {
 		}},
 		"base path": {"Shop/Mapping adds /v1 before every path", func(stack awscdk.Stack, api awsapigateway.RestApi, l *ratelimit.Limits) {
 			l.Attach(api)
-			newMapping(stack, api, "v1")
+			newMapping(stack, "api.example", api, "v1")
 		}},
 		"base path by AddApiMapping": {"adds /orders/v1 before every path", func(stack awscdk.Stack, api awsapigateway.RestApi, l *ratelimit.Limits) {
 			l.Attach(api)
@@ -289,7 +289,7 @@ func TestLimits_Attach_conflicts(t *testing.T) {
 		}},
 		"base path in another stack": {"Domains/Mapping adds /v1 before every path", func(stack awscdk.Stack, api awsapigateway.RestApi, l *ratelimit.Limits) {
 			l.Attach(api)
-			newMapping(awscdk.NewStack(stack.Node().Root().(awscdk.App), jsii.String("Domains"), nil), api, "v1")
+			newMapping(awscdk.NewStack(stack.Node().Root().(awscdk.App), jsii.String("Domains"), nil), "api.example", api, "v1")
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -306,9 +306,9 @@ func TestLimits_Attach_conflicts(t *testing.T) {
 	}
 }
 
-func newMapping(scope awscdk.Stack, api awsapigateway.RestApi, path string) {
+func newMapping(scope awscdk.Stack, domain string, api awsapigateway.RestApi, path string) {
 	awsapigateway.NewCfnBasePathMapping(scope, jsii.String("Mapping"), &awsapigateway.CfnBasePathMappingProps{
-		DomainName: jsii.String("api.example"), BasePath: jsii.String(path), RestApiId: api.RestApiId(),
+		DomainName: jsii.String(domain), BasePath: jsii.String(path), RestApiId: api.RestApiId(),
 	})
 }
 
@@ -331,16 +331,20 @@ func TestLimits_Attach_basePaths(t *testing.T) {
 	domain.AddApiMapping(other.DeploymentStage(), &awsapigateway.ApiMappingOptions{BasePath: jsii.String("other")})
 	app.Synth(nil)
 
-	for list, want := range map[string]string{"/v1, /orders/v2": `adds no path, but the list LimitsProps.Variables["BASE_PATH"] has paths of other domains (got "/v1, /orders/v2"); add / to the list`, "/v1,/, /orders/v2": ""} {
+	for _, c := range []struct{ list, domain, want string }{
+		{"/v1, /orders/v2", "other.example", `adds no path, but the list LimitsProps.Variables["BASE_PATH"] has paths of other domains (got "/v1, /orders/v2"); add / to the list`},
+		{"/v1,/, /orders/v2", "other.example", ""},
+		{"/v1, /orders/v2", "api.example", ""}, // the other mappings refer to the domain
+	} {
 		app, stack, api := newAPI(t)
-		p.Variables = map[string]string{"BASE_PATH": list}
+		p.Variables = map[string]string{"BASE_PATH": c.list}
 		ratelimit.NewLimits(stack, jsii.String("Limits"), p).Attach(api)
-		newMapping(stack, api, "v1")
+		newMapping(stack, c.domain, api, "v1")
 		domain := newDomain(stack)
 		domain.AddApiMapping(api.DeploymentStage(), &awsapigateway.ApiMappingOptions{BasePath: jsii.String("orders/v2")})
 		domain.AddApiMapping(api.DeploymentStage(), nil)
-		if got := panicked(func() { app.Synth(nil) }); (want == "") != (got == "") || !strings.Contains(got, want) {
-			t.Errorf("%s: got %q, want %q", list, got, want)
+		if got := panicked(func() { app.Synth(nil) }); (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%s and %s: got %q, want %q", c.list, c.domain, got, c.want)
 		}
 	}
 }

@@ -24,7 +24,7 @@ type validator struct{ limits *Limits }
 
 // Validate returns the conflicts between the limits and the rest of the app. The CDK calls it.
 func (v *validator) Validate() *[]*string {
-	w := validation{limits: v.limits, responses: map[string]bool{}, methods: map[*attachment]int{}}
+	w := validation{limits: v.limits, responses: map[string]bool{}, methods: map[*attachment]int{}, domains: map[string]*string{}}
 	for _, each := range *v.limits.Node().Root().Node().FindAll("") {
 		switch c := each.(type) {
 		case awsapigateway.CfnAuthorizer:
@@ -35,6 +35,10 @@ func (v *validator) Validate() *[]*string {
 			w.definition(c)
 		case awsapigateway.CfnGatewayResponse:
 			w.response(c)
+		case awsapigateway.CfnDomainName:
+			w.domains[*c.Ref()] = c.DomainName()
+		case awsapigatewayv2.CfnDomainName:
+			w.domains[*c.Ref()] = c.DomainName()
 		case awsapigateway.CfnBasePathMapping:
 			w.addMapping(c, c.DomainName(), c.RestApiId(), c.BasePath())
 		case awsapigateway.CfnBasePathMappingV2:
@@ -63,6 +67,7 @@ type validation struct {
 	responses map[string]bool     // gateway responses found so far; key: path of the API and type of the response
 	methods   map[*attachment]int // number of limited methods of each API
 	mappings  []mapping
+	domains   map[string]*string // names of the custom domains in the app; key: reference to the domain
 	problems  []*string
 }
 
@@ -215,7 +220,7 @@ func (v *validation) addMapping(c constructs.IConstruct, domain, api, path *stri
 	if api == nil || !slices.ContainsFunc(v.limits.attached, func(a *attachment) bool { return *a.api.RestApiId() == *api }) {
 		return
 	}
-	m := mapping{*c.Node().Path(), resolved(c, domain), "/"}
+	m := mapping{*c.Node().Path(), *domain, "/"}
 	if path != nil && *path != "(none)" {
 		m.path += *path
 	}
@@ -228,6 +233,11 @@ func (v *validation) addMapping(c constructs.IConstruct, domain, api, path *stri
 func (v *validation) basePaths() {
 	list := v.limits.props.Variables[contract.VariableBasePath]
 	known := strings.FieldsFunc(list, func(c rune) bool { return c == ',' || c == ' ' })
+	for i, m := range v.mappings {
+		if name := v.domains[m.domain]; name != nil {
+			v.mappings[i].domain = *name
+		}
+	}
 	for _, m := range v.mappings {
 		elsewhere := slices.ContainsFunc(known, func(path string) bool {
 			return !slices.ContainsFunc(v.mappings, func(o mapping) bool { return o.domain == m.domain && o.path == path })
