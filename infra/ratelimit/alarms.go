@@ -107,10 +107,10 @@ func (l *Limits) newFunctionAlarms(id string, f awslambda.Function, p FunctionPr
 	}
 }
 
-// alarmID returns the name of f in the names of alarms: its construct's path with a hash, because functions of two
-// scopes or stacks can have the same id, and names of alarms are unique in an account.
-func alarmID(f awslambda.IFunction) string {
-	return *awscdk.Names_UniqueResourceName(f, &awscdk.UniqueResourceNameOptions{Separator: jsii.String("-"), MaxLength: jsii.Number(100)})
+// alarmID returns the name of a function or an API in the names of alarms: its construct's path with a hash, because
+// constructs of two scopes or stacks can have the same id, and names of alarms are unique in an account.
+func alarmID(c constructs.IConstruct) string {
+	return *awscdk.Names_UniqueResourceName(c, &awscdk.UniqueResourceNameOptions{Separator: jsii.String("-"), MaxLength: jsii.Number(100)})
 }
 
 // newErrorsAlarm adds the alarm on a function that cannot start, crashes or times out. Lambda counts a failed start as
@@ -128,13 +128,18 @@ func (l *Limits) newErrorsAlarm(scope constructs.Construct, id string, f awslamb
 	l.NewAlarm(scope, Alarm{strings.ToLower(id) + "-errors", "More than 50 % of the function's invocations fail, and callers get 5xx: it cannot start, crashes or times out. Look at the function's log. Bad credentials do not count.", Percent("Failed invocations, %", expression, using), errorsPercent, 3, 5})
 }
 
-// newAPIAlarm adds the alarm on the answers of a REST API.
+// newAPIAlarm adds the alarm on the answers of a REST API. An id is a unique name only in one scope: the stack of the limits.
 func (l *Limits) newAPIAlarm(a *attachment) {
-	l.NewAlarm(a.api.(constructs.Construct), Alarm{strings.ToLower(*a.api.Node().Id()) + "-errors", "More than 1 % of the REST API's answers are 5xx. Look at authorizer-errors and authorizer-throttled, then at the logs of the authorizer and the back end.", RESTErrors(a.name()), answersPercent, 3, 5})
+	id := alarmID(a.api)
+	if *a.api.Node().Scope().Node().Path() == *awscdk.Stack_Of(l).Node().Path() {
+		id = *a.api.Node().Id()
+	}
+	l.NewAlarm(a.api.(constructs.Construct), Alarm{strings.ToLower(id) + "-errors", "More than 1 % of the REST API's answers are 5xx. Look at authorizer-errors and authorizer-throttled, then at the logs of the authorizer and the back end.", RESTErrors(a.name()), answersPercent, 3, 5})
 }
 
 // WatchAccessLog adds the alarm authorizer-failed in scope: API Gateway got no answer from the authorizer, for any
-// reason and even once. logs is the access log of a REST API's stage, in JSON with [Limits.AccessLogFields].
+// reason and even once. logs is the access log of a REST API's stage, in JSON with [Limits.AccessLogFields]. All access
+// logs write one metric, so only the first call adds the alarm.
 func (l *Limits) WatchAccessLog(scope constructs.Construct, logs awslogs.ILogGroup) {
 	const name = "AuthorizerFailed"
 	filter := awslogs.NewMetricFilter(scope, jsii.String(name), &awslogs.MetricFilterProps{
@@ -142,7 +147,11 @@ func (l *Limits) WatchAccessLog(scope constructs.Construct, logs awslogs.ILogGro
 		FilterPattern:   awslogs.FilterPattern_StringValue(jsii.String("$."+responseTypeField), jsii.String("="), jsii.String("AUTHORIZER_*")),
 		MetricNamespace: jsii.String(l.metrics.namespace), MetricName: jsii.String(name), MetricValue: jsii.String("1"),
 	})
-	l.NewAlarm(scope, Alarm{"authorizer-failed", "API Gateway got no answer from the authorizer and answered 503. The cause is a crash, a timeout or throttling. Look at authorizer-throttled, then at the authorizer's log. Bad credentials get 401 and do not count.",
+	const alarm = "authorizer-failed"
+	if l.alarms[alarm] > 0 {
+		return
+	}
+	l.NewAlarm(scope, Alarm{alarm, "API Gateway got no answer from the authorizer and answered 503. The cause is a crash, a timeout or throttling. Look at authorizer-throttled, then at the authorizer's log. Bad credentials get 401 and do not count.",
 		filter.Metric(&awscloudwatch.MetricOptions{Statistic: jsii.String("Sum"), Period: awscdk.Duration_Minutes(jsii.Number(1))}), 0, 2, 5})
 }
 

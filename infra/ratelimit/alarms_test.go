@@ -131,6 +131,31 @@ func TestLimits_alarmNames(t *testing.T) {
 	}
 }
 
+// REST APIs of the same id have alarms of different names, which do not depend on the order of the calls. The access logs
+// of several APIs share one alarm.
+func TestLimits_alarmNames_APIs(t *testing.T) {
+	alarms := func(scopes ...string) map[string]string {
+		_, l, f := newLayered(t, nil, nil)
+		stack := awscdk.Stack_Of(f)
+		for _, id := range scopes {
+			scope := constructs.NewConstruct(stack, jsii.String(id))
+			api := awsapigateway.NewRestApi(scope, jsii.String("Api"), &awsapigateway.RestApiProps{RestApiName: jsii.String("of " + id), CloudWatchRole: jsii.Bool(false)})
+			api.Root().AddMethod(jsii.String("GET"), nil, nil)
+			l.Attach(api)
+			l.WatchAccessLog(scope, awslogs.NewLogGroup(scope, jsii.String("Access"), nil))
+		}
+		template := assertions.Template_FromStack(stack, nil)
+		template.ResourceCountIs(jsii.String("AWS::Logs::MetricFilter"), jsii.Number(len(scopes)))
+		made := alarmsOf(t, []byte(text(t, template.ToJSON())))
+		maps.DeleteFunc(made, func(name, _ string) bool { return !strings.Contains(name, "api") && name != "authorizer-failed" })
+		return made
+	}
+	got, opposite := alarms("Admin", "Shop"), alarms("Shop", "Admin")
+	if len(got) != 3 || !maps.Equal(got, opposite) || got["authorizer-failed"] == "" {
+		t.Errorf("alarms: got %q, and %q in the opposite order, want the same: one for each API, and authorizer-failed", got, opposite)
+	}
+}
+
 // The template of a release has the alarms. Those on its API exist only with an API.
 func TestTemplate_alarms(t *testing.T) {
 	template := storetest.Must(os.ReadFile("../../../standalone/weir.template.json")) // relative to testdata/shop, where the tests run
