@@ -14,6 +14,7 @@ import (
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/infra/ratelimit"
 )
 
@@ -107,8 +108,10 @@ func (s *stage) newTopic() awssns.Topic {
 	return topic
 }
 
-// newOutputs adds the outputs: the URLs, and the command that creates API keys.
+// newOutputs adds the outputs: the URLs, the names that the commands of operators need, and the command that creates
+// API keys.
 func (s *stage) newOutputs() {
+	variables := s.limits.LayerVariables()
 	s.rest.Node().TryRemoveChild(jsii.String("Endpoint")) // the CDK's own output has the same URL as RestUrl
 	for _, o := range []struct {
 		id    string
@@ -116,11 +119,16 @@ func (s *stage) newOutputs() {
 	}{
 		{"RestUrl", jsii.Sprintf("https://%s.execute-api.%s.%s/%s", *s.rest.RestApiId(), *s.stack.Region(), *s.stack.UrlSuffix(), *s.rest.DeploymentStage().StageName())},
 		{"HttpUrl", s.http.ApiEndpoint()},
+		{"CountersTable", variables[contract.LayerVariable(contract.VariableTable)]},
+		{"RecordsTable", s.limits.Records().TableName()},
 		{"Keys", jsii.Sprintf(".bin/weir keys create --table %s --tier paid --owner NAME", *s.limits.Records().TableName())},
 		{"RulesVersion", jsii.String(strconv.FormatInt(s.settings.RulesVersion, 10))},
 		{"DashboardUrl", jsii.Sprintf("https://console.aws.amazon.com/cloudwatch/home?region=%s#dashboards:name=%s",
 			*s.stack.Region(), *s.dashboard)},
 	} {
+		if o.value == nil { // a cache has no table of counters
+			continue
+		}
 		awscdk.NewCfnOutput(s.stack, jsii.String(o.id), &awscdk.CfnOutputProps{Value: o.value})
 	}
 }
