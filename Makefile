@@ -58,7 +58,7 @@ SAM_TEMPLATE ?=
 TEMPLATES := $(wildcard infra/golden/*.json) infra/standalone/weir.template.json
 SYNTHESIZED := infra/cdk.out/Weir-dev.template.json
 
-.PHONY: help run check check-fast test fetch test-go test-raced test-beside test-kafka sam test-sam templates test-containers test-console test-examples synth diff deploy destroy prove bootstrap release golden vendor fuzz soak lint cfn-lint build functions size bench bench-docs simulate-docs clean .bin/weir .bin/weir-tools FORCE
+.PHONY: context help run check check-fast test fetch test-go test-raced test-beside test-kafka sam test-sam templates test-containers test-console test-examples synth diff deploy destroy prove bootstrap release golden vendor fuzz soak lint cfn-lint build functions size bench bench-docs simulate-docs clean .bin/weir .bin/weir-tools FORCE
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -182,19 +182,23 @@ infra/examples/typescript/node_modules: infra/examples/typescript/package-lock.j
 infra/policies/node_modules: infra/policies/package-lock.json
 	@npm ci --ignore-scripts --prefix infra/policies --no-progress && touch $@
 
-synth: functions infra/node_modules ## Synthesize the stack into infra/cdk.out
+# Mistakes in CONTEXT are reported before the functions are built.
+context:
+	@cd infra && go run . $(filter-out -c,$(SETTINGS))
+
+synth: context functions infra/node_modules ## Synthesize the stack into infra/cdk.out
 	@$(CDK) synth --quiet $(SETTINGS)
 	@ls infra/cdk.out/*.template.json
 
-diff: functions infra/node_modules ## Show what a deploy would change
+diff: context functions infra/node_modules ## Show what a deploy would change
 	@$(CDK) diff $(SETTINGS)
 
 # An account has one role for API Gateway's logs in each region: a deployment creates it only if there is none.
 LOG_ROLE = $(if $(filter logRole=%,$(CONTEXT)),true,.bin/weir-tools log-role)
-deploy: .bin/weir .bin/weir-tools functions infra/node_modules ## Deploy the stack with your AWS credentials
+deploy: context .bin/weir .bin/weir-tools functions infra/node_modules ## Deploy the stack with your AWS credentials
 	@setting=$$($(LOG_ROLE)) && $(CDK) deploy --require-approval $(APPROVAL) $(SETTINGS) $$setting
 
-destroy: functions infra/node_modules ## Delete the stack, except the table with the API keys
+destroy: context functions infra/node_modules ## Delete the stack, except the table with the API keys
 	@$(CDK) destroy $(if $(filter never,$(APPROVAL)),--force) $(SETTINGS)
 
 PROVE = --store "$(if $(filter file,$(origin STORE)),dynamodb,$(STORE))" $(if $(filter file,$(origin RULES)),,--rules "$(RULES)") --variant "$(VARIANT)" $(if $(CLIENTS),--clients "$(CLIENTS)") $(if $(ISSUER),--issuer="$(ISSUER)") -- $(SETTINGS)

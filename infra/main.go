@@ -20,10 +20,37 @@ import (
 )
 
 func main() {
-	if err := synthesize(context.Background()); err != nil {
+	var err error
+	if settings := os.Args[1:]; len(settings) > 0 {
+		err = check(settings)
+	} else {
+		err = synthesize(context.Background())
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+}
+
+// check reports mistakes in settings of the form key=value. make runs it before it builds the functions, which the
+// synthesis needs.
+func check(given []string) error {
+	settings := map[string]string{}
+	for _, each := range given {
+		key, value, _ := strings.Cut(each, "=")
+		settings[key] = value
+	}
+	_, err := read(slices.Sorted(maps.Keys(settings)), func(key string) string { return settings[key] })
+	return err
+}
+
+// read returns the settings in the context of the CDK and in stages.json.
+func read(given []string, context func(key string) string) (stack.Settings, error) {
+	stages, err := os.ReadFile("stages.json")
+	if err != nil {
+		return stack.Settings{}, fmt.Errorf("stages: %w", err)
+	}
+	return stack.Read(stages, given, context)
 }
 
 // synthesize writes the templates. The CDK and the constructs report mistakes with a panic;
@@ -35,11 +62,7 @@ func synthesize(ctx context.Context) (err error) {
 		}
 	}()
 	app := awscdk.NewApp(nil)
-	stages, err := os.ReadFile("stages.json")
-	if err != nil {
-		return fmt.Errorf("stages: %w", err)
-	}
-	settings, err := stack.Read(stages, given(app), func(key string) string {
+	settings, err := read(given(app), func(key string) string {
 		if value := app.Node().TryGetContext(jsii.String(key)); value != nil {
 			return fmt.Sprint(value)
 		}

@@ -90,6 +90,19 @@ func TestMake_rules(t *testing.T) {
 	}
 }
 
+// make checks the settings before it builds the functions, which takes minutes.
+func TestMake_context(t *testing.T) {
+	for _, target := range []string{"synth", "diff", "deploy", "destroy"} {
+		c := exec.CommandContext(t.Context(), "make", "-n", "-B", "-C", "../..", target, "CONTEXT=stage=prod throttle=100")
+		c.Env = append(os.Environ(), "MAKEFLAGS=") // as in TestMake_rules
+		out, err := c.CombinedOutput()
+		checked, built := strings.Index(string(out), " arch=arm64 stage=prod throttle=100"), strings.Index(string(out), "/authorizer/bootstrap")
+		if err != nil || checked < 0 || built < checked {
+			t.Errorf("make %s: got error %v, output %s, want the check before the first function", target, err, out)
+		}
+	}
+}
+
 // A deployment asks for confirmation, unless APPROVAL says otherwise for a pipeline, which has no terminal.
 func TestMake_approval(t *testing.T) {
 	for want, arguments := range map[string][]string{"any-change": nil, "never": {"APPROVAL=never"}} {

@@ -101,7 +101,7 @@ func ofCDK(key string) bool {
 func (r *reader) settings() Settings {
 	s := Settings{
 		Variables: map[string]string{},
-		Stage:     r.text("stage", "dev"), Store: ratelimit.Store(r.text("store", string(ratelimit.DynamoDB))),
+		Stage:     r.text("stage", "dev"), Store: ratelimit.Store(r.oneOf("store", string(ratelimit.DynamoDB), string(ratelimit.ElastiCache))),
 		Rules: r.text("rules", "functions/rules.json"), Arch: r.oneOf("arch", "arm64", "x86_64"),
 		RulesFrom: r.text("rulesFrom", ""), AppConfigLayer: r.text("appConfigLayer", ""), Settle: r.flag("settle"),
 		AlarmEmail: r.text("alarmEmail", ""), Issuer: r.text("issuer", ""), Audience: r.text("audience", ""), JWKS: r.text("jwks", ""),
