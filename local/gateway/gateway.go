@@ -55,7 +55,14 @@ type API struct {
 	// Routes are the routes of the API, sorted by path.
 	Routes []Route
 
-	handler http.Handler
+	handler handler
+}
+
+// handler serves the requests of an API.
+type handler interface {
+	http.Handler
+	// routes reports whether a route matches the method and the path of a request.
+	routes(method, path string) bool
 }
 
 // Route is a method of a REST API or a route of an HTTP API.
@@ -67,6 +74,10 @@ type Route struct {
 	// for a mock. Authorizer is empty if the route has none.
 	Function, Authorizer string
 }
+
+// Serves reports whether a route matches the method of a request and its path as a client sends it. Otherwise the gateway
+// answers without a function: 403 or, for an HTTP API, 404.
+func (a *API) Serves(method, path string) bool { return a.handler.routes(method, path) }
 
 // ServeHTTP answers a request as API Gateway answers a request to this API.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.handler.ServeHTTP(w, r) }

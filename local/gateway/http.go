@@ -33,7 +33,7 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header()["Apigw-Requestid"] = []string{in.extended}
-	path, err := decodedPath(r)
+	path, err := decodedPath(sentPath(r))
 	if err != nil {
 		reply(w, http.StatusBadRequest, "Bad Request")
 		return
@@ -66,6 +66,13 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	answerCORS(h.api.CORS, w.Header(), r)
 	response.write(w, func(name string) bool { return ownedByCORS(h.api.CORS, name) })
+}
+
+// routes is true for a malformed percent-encoding, because the answer is 400.
+func (h *httpHandler) routes(method, path string) bool {
+	decoded, err := decodedPath(path)
+	route, _ := matchRoute(h.api, method, decoded)
+	return err != nil || route != nil
 }
 
 func (h *httpHandler) receive(r *http.Request) (*request, error) {

@@ -49,8 +49,8 @@ type httpDescription struct {
 // decodedPath returns the path that selects a route of an HTTP API. Observed: the path is decoded,
 // including %2F, and ends at an encoded question mark. Assumed: a malformed percent-encoding is an
 // error.
-func decodedPath(r *http.Request) (string, error) {
-	path, err := url.PathUnescape(sentPath(r))
+func decodedPath(sent string) (string, error) {
+	path, err := url.PathUnescape(sent)
 	if err != nil {
 		return "", err
 	}

@@ -49,6 +49,15 @@ func (h *restHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	response.write(w, body)
 }
 
+func (h *restHandler) routes(method, path string) bool {
+	return h.match(method, path, map[string]string{}) != nil
+}
+
+// match returns the resource for a request, or nil.
+func (h *restHandler) match(method, path string, parameters map[string]string) *template.Resource {
+	return matchResource(h.api.Root, method, template.SplitPath(strings.Trim(path, "/")), parameters)
+}
+
 func (h *restHandler) receive(r *http.Request) (*request, error) {
 	switch {
 	case headerSize(r) > maxHeader:
@@ -79,7 +88,7 @@ func refuseREST(w http.ResponseWriter, err error) {
 
 // serve handles a request in four steps: route, throttle, authorizer, integration.
 func (h *restHandler) serve(c *restCall) (proxyResponse, []byte, *failure) {
-	c.resource = matchResource(h.api.Root, c.Method, template.SplitPath(strings.Trim(c.path, "/")), c.parameters)
+	c.resource = h.match(c.Method, c.path, c.parameters)
 	if c.resource == nil {
 		return proxyResponse{}, nil, &missingToken
 	}

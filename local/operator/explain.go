@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -142,7 +143,8 @@ func (o *Operator) Explain(ctx context.Context, q Question) (Explanation, error)
 	for name, value := range q.Headers {
 		header.Set(name, value)
 	}
-	explained := r.Explain(rules.Request{Method: q.Method, Path: rules.EncodedPath(q.Path).Below(o.BasePaths), Header: header, Caller: caller})
+	request := rules.Request{Method: q.Method, Path: rules.EncodedPath(q.Path).Below(o.BasePaths), Header: header, Caller: caller}
+	explained := r.Explain(request)
 	e := Explanation{
 		Method: q.Method, Path: q.Path, Caller: newCaller(caller, explained.Tier, rejected), At: now.UTC(), Version: r.Version(), Source: o.Source,
 		Rules: []Rule{}, Others: r.Len() - len(explained.Matches), Cost: o.cost(explained.Charges), Notes: append([]string{}, notes...),
@@ -170,14 +172,32 @@ func (o *Operator) Explain(ctx context.Context, q Question) (Explanation, error)
 	if e.Decision = newDecision(d, listed, rejected); explained.Malformed && d.Allowed {
 		e.Decision.Allowed, e.Decision.Status = false, http.StatusBadRequest
 	}
-	if o.Routed != nil && !o.Routed(q.Method, e.Path) {
-		e.Decision, e.Cost = Decision{Status: http.StatusForbidden, Unrouted: true}, Cost{}
-		e.Notes = append(e.Notes, "no API has a route for "+q.Method+" "+e.Path+": the REST API answers 403 and the HTTP API 404, before any limit")
+	if decoded, err := url.PathUnescape(q.Path); err == nil && !explained.Malformed {
+		if request.Path = rules.DecodedPath(decoded).Below(o.BasePaths); r.Explain(request).Malformed {
+			e.Notes = append(e.Notes, "an HTTP API decodes the path, and answers 400, because the decoded path can be read with a . or .. segment")
+		}
+	}
+	if o.Routed != nil {
+		o.route(&e)
 	}
 	e.Notes = append(e.Notes, decisionNotes(d, caller, explained.Tier)...)
 	e.Notes = append(e.Notes, recordNotes(r, caller.Limits, listed)...)
 	e.Notes = append(e.Notes, o.notes(listed)...)
 	return e, nil
+}
+
+// route adapts e to the APIs without a route for the request.
+func (o *Operator) route(e *Explanation) {
+	routed, unrouted := o.Routed(e.Method, e.Path)
+	if len(routed) == 0 {
+		e.Decision, e.Cost = Decision{Status: http.StatusForbidden, Unrouted: true}, Cost{}
+		e.Notes = append(e.Notes, "no API has a route for "+e.Method+" "+e.Path+": the REST API answers 403 and the HTTP API 404, before any limit")
+		return
+	}
+	for _, kind := range unrouted {
+		status := map[string]int{"REST": http.StatusForbidden, "HTTP": http.StatusNotFound}[kind]
+		e.Notes = append(e.Notes, fmt.Sprintf("the %s API has no route for %s %s: it answers %d, before any limit", kind, e.Method, e.Path, status))
+	}
 }
 
 // decisionNotes returns the notes about the decision for a caller who has the limits of tier.

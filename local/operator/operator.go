@@ -23,9 +23,9 @@ type Operator struct {
 	// Inside is true if Limiters decide all requests, so that no other environment has counts in its
 	// memory.
 	Inside bool
-	// Routed reports whether an API has a route for a request. The gateway rejects a request without a
-	// route before it checks any limit. nil means that the routes are not known.
-	Routed func(method, path string) bool
+	// Routed returns the kinds of APIs, REST and HTTP, that have a route for a request, and the other kinds. The gateway
+	// rejects a request without a route before it checks any limit. nil means that the routes are not known.
+	Routed func(method, path string) (routed, unrouted []string)
 	// Rules returns the rules in force for a request that comes at an instant.
 	Rules func(context.Context, time.Time) *rules.Rules
 	// Source describes where the rules come from. "" means the rules of the running gateway.

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -55,13 +56,21 @@ func unmatched(endpoints []placed, apis []*gateway.API) (lines []string) {
 	return lines
 }
 
-// routed reports whether an API has a route for a request. It is always true for OPTIONS, because
-// API Gateway answers preflights, and for HEAD.
-func routed(apis []*gateway.API, method, path string) bool {
-	if method == http.MethodOptions || method == http.MethodHead {
-		return true
+// routing returns the kinds of APIs that have a route for a request, and the other kinds. All have one for OPTIONS,
+// because API Gateway answers preflights.
+func routing(apis []*gateway.API, method, path string) (routed, unrouted []string) {
+	serve := map[gateway.Kind]bool{}
+	for _, a := range apis {
+		serve[a.Kind] = serve[a.Kind] || method == http.MethodOptions || a.Serves(method, path)
 	}
-	return slices.ContainsFunc(apis, func(a *gateway.API) bool { return slices.ContainsFunc(a.Routes, endpoint{path, method}.meets) })
+	for _, kind := range slices.Sorted(maps.Keys(serve)) {
+		if serve[kind] {
+			routed = append(routed, string(kind))
+		} else {
+			unrouted = append(unrouted, string(kind))
+		}
+	}
+	return routed, unrouted
 }
 
 // meets reports whether some request matches both the endpoint of the rule and the route.

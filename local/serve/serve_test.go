@@ -22,6 +22,7 @@ import (
 	"github.com/weir-limits/weir/local/checkout/checkouttest"
 	"github.com/weir-limits/weir/local/command/commandtest"
 	"github.com/weir-limits/weir/local/gateway"
+	"github.com/weir-limits/weir/local/operator"
 	"github.com/weir-limits/weir/local/servers"
 )
 
@@ -300,6 +301,40 @@ func TestServe_template(t *testing.T) {
 			}
 			if url, _ := lookup("REDIS_URL"); url != "redis://127.0.0.1:1" {
 				t.Errorf("REDIS_URL of %s: got %q, want the URL of this run", f.ID, url)
+			}
+		}
+	}
+}
+
+// An explanation says the same as both gateways, also for paths with a dot segment: an HTTP API decodes a path before it
+// routes the request.
+func TestServe_explained(t *testing.T) {
+	l := newLocal(t, "memory", "testdata/design.json")
+	client, err := operator.NewClient(l.rest.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{
+		"/api/v1/search", "/api/v1/items/1", "/api/v1/items/..", "/api/v1/items/%2e%2e", "/api/v1/items/..%2Fsearch", "/api/v1/items/%2E%2E%2Fsearch", "/api/v1/items/1%2F2",
+		"/api/v1/items/%252e%252e", "/api/v1/items/%252e%252e%252Fsearch", "/api/v1/items/1%252F2", "/api/v1/../search", "/../api/v1/search", "/nowhere", "//nowhere", "/nowhere/%2e%2e/x",
+	} {
+		e, err := client.Explain(t.Context(), operator.Question{Method: http.MethodGet, Path: path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		noted := func(text string) bool { return strings.Contains(strings.Join(e.Notes, "\n"), text) }
+		refused, d := map[string]bool{}, e.Decision
+		refused["REST, 403"] = d.Unrouted || noted("the REST API has no route")
+		refused["HTTP, 404"] = d.Unrouted || noted("the HTTP API has no route")
+		refused["REST, 429"] = d.Status == http.StatusBadRequest && !refused["REST, 403"]
+		refused["HTTP, 400"] = (d.Status == http.StatusBadRequest || noted("an HTTP API decodes the path, and answers 400")) && !refused["HTTP, 404"]
+		rest, web := l.send(l.rest, http.MethodGet, path, ""), l.send(l.http, http.MethodGet, path, "")
+		for name, got := range map[string]bool{
+			"REST, 403": rest.StatusCode == http.StatusForbidden, "REST, 429": rest.StatusCode == http.StatusTooManyRequests,
+			"HTTP, 404": web.StatusCode == http.StatusNotFound && strings.Contains(web.Text, `"Not Found"`), "HTTP, 400": web.StatusCode == http.StatusBadRequest,
+		} {
+			if got != refused[name] {
+				t.Errorf("%s: %s: got %t (%s; %s), want %t as explained: %+v, %q", path, name, got, rest.Status, web.Status, refused[name], d, e.Notes)
 			}
 		}
 	}

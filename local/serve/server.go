@@ -111,7 +111,7 @@ func (s *Server) Open(ctx context.Context, urls []string) ([]http.Handler, error
 // handlers returns a handler for each API. The first one also serves the console and the operator's
 // endpoints.
 func (s *Server) handlers(apis []*gateway.API, urls []string) []http.Handler {
-	s.operator.Routed = func(method, path string) bool { return routed(apis, method, path) }
+	s.operator.Routed = func(method, path string) (routed, unrouted []string) { return routing(apis, method, path) }
 	var list []http.Handler
 	for _, api := range apis {
 		list = append(list, api)

@@ -67,7 +67,7 @@ func TestOperator_gateway(t *testing.T) {
 					t.Fatalf("request before the limit: got status %d, want 200", status)
 				}
 			}
-			e := answers[operator.Explanation](t, with("explain", "get", "/api/v1//search", "--user", "alice")...)
+			e := answers[operator.Explanation](t, with("explain", "get", "/api/v1/%73earch", "--user", "alice")...)
 			if e.Decision.Allowed || e.Decision.Status != search() || e.Decision.Limit != "rules[0].limits.free" || leftOf(t, e.Limits, e.Decision.Limit) != 0 || e.Others != 1 {
 				t.Errorf("explain: got %+v, want a refusal by the limit of tier free", e)
 			}
