@@ -55,8 +55,9 @@
 //
 // # What it does not do
 //
-// URLs have no stage, and an API has one stage. There are no caches, API keys, usage
-// plans, request validation, resource policies or custom domains. REST APIs have REQUEST
+// URLs have no stage, and an API has one stage. All custom domains have the same mappings,
+// [Options].BasePaths. There are no caches, API keys, usage
+// plans, request validation or resource policies. REST APIs have REQUEST
 // authorizers without a cache; HTTP APIs have no authorizers. Integrations are AWS_PROXY.
 // For preflights, the MOCK integration that CDK writes is also supported. Throttling of a
 // stage is exact here, but best effort on AWS. The throttle of an AWS account is missing.

@@ -8,10 +8,12 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-lambda-go/lambda"
 
+	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/local/gateway/template"
 	"github.com/weir-limits/weir/local/lambdaenv"
 )
@@ -28,6 +30,9 @@ type Options struct {
 	// Clock returns the time of a request. It also measures the latency of an authorizer. nil means
 	// time.Now. Timeouts always use the real clock.
 	Clock func() time.Time
+	// BasePaths are the paths that the mappings of custom domains add, such as "/v1". A request whose Host has no port
+	// comes from a custom domain.
+	BasePaths []string
 }
 
 // Gateway serves the APIs of a template and invokes their functions. It is safe for concurrent use.
@@ -91,7 +96,7 @@ func New(t *template.Template, o Options) (*Gateway, error) {
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
-	shared := &runtime{functions: map[string]*function{}, clock: o.Clock, logger: o.Logger}
+	shared := &runtime{functions: map[string]*function{}, clock: o.Clock, logger: o.Logger, basePaths: o.BasePaths}
 	for _, f := range t.Functions() {
 		if handler := o.Functions[f.ID]; handler != nil {
 			shared.functions[f.ID] = newFunction(f, handler)
@@ -145,6 +150,16 @@ type runtime struct {
 	functions map[string]*function // key: logical id
 	clock     func() time.Time
 	logger    *slog.Logger
+	basePaths []string
+}
+
+// unmapped returns the path of a request without the longest base path, if the request comes from a custom domain. Events
+// keep the base path (developer guide, "API mappings").
+func (t *runtime) unmapped(host, path string) string {
+	if strings.Contains(host, ":") {
+		return path
+	}
+	return rules.TrimPrefix(path, t.basePaths)
 }
 
 func (t *runtime) invoke(ctx context.Context, id string, event any, limit time.Duration) ([]byte, error) {

@@ -38,7 +38,8 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		reply(w, http.StatusBadRequest, "Bad Request")
 		return
 	}
-	route, parameters := matchRoute(h.api, r.Method, path)
+	below := h.unmapped(r.Host, path)
+	route, parameters := matchRoute(h.api, r.Method, below)
 	switch {
 	// A route that matches an OPTIONS request has precedence over the CORS configuration, even if
 	// the route is $default (developer guide, "Configure CORS for HTTP APIs"). Assumed: an OPTIONS
@@ -53,6 +54,9 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !h.throttles[route].allows(in.at):
 		reply(w, http.StatusTooManyRequests, "Too Many Requests")
 		return
+	}
+	if h.api.Stage != template.DefaultKey && below == path { // a base path replaces the stage
+		path = "/" + h.api.Stage + path
 	}
 	payload, err := h.invoke(r.Context(), route.Function, newHTTPEvent(h.api, in, route, path, parameters), route.Timeout)
 	var response httpResponse

@@ -62,9 +62,6 @@ func decodedPath(sent string) (string, error) {
 }
 
 func newHTTPEvent(a *template.HTTP, in *request, route *template.Route, path string, parameters map[string]string) httpEvent {
-	if a.Stage != template.DefaultKey {
-		path = "/" + a.Stage + path
-	}
 	e := httpEvent{
 		Version: "2.0", RouteKey: route.Key, RawPath: path, RawQueryString: in.URL.RawQuery,
 		Cookies: cookies(in.Header), Headers: map[string]string{}, Query: joined(in.URL.Query()),

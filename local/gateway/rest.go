@@ -35,6 +35,7 @@ func (h *restHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c := newRESTCall(h.api, in)
+	c.route = h.unmapped(in.Host, c.path)
 	w.Header()["x-amzn-RequestId"] = []string{in.id}
 	w.Header()["x-amz-apigw-id"] = []string{in.extended}
 	response, body, failed := h.serve(c)
@@ -88,7 +89,7 @@ func refuseREST(w http.ResponseWriter, err error) {
 
 // serve handles a request in four steps: route, throttle, authorizer, integration.
 func (h *restHandler) serve(c *restCall) (proxyResponse, []byte, *failure) {
-	c.resource = h.match(c.Method, c.path, c.parameters)
+	c.resource = h.match(c.Method, c.route, c.parameters)
 	if c.resource == nil {
 		return proxyResponse{}, nil, &missingToken
 	}

@@ -83,6 +83,7 @@ type restCall struct {
 	api        *template.REST
 	sent       string // path as the client sent it
 	path       string // path sent with exactly one leading slash
+	route      string // path without the base path of a custom domain
 	query      url.Values
 	resource   *template.Resource // nil until the request is routed
 	parameters map[string]string
@@ -98,12 +99,12 @@ func newRESTCall(api *template.REST, in *request) *restCall {
 	if !strings.HasPrefix(sent, "/") { // such as "*" in "OPTIONS *"
 		sent = path
 	}
-	return &restCall{request: in, api: api, sent: sent, path: path, query: in.URL.Query(), parameters: map[string]string{}, latencies: map[string]time.Duration{}}
+	return &restCall{request: in, api: api, sent: sent, path: path, route: path, query: in.URL.Query(), parameters: map[string]string{}, latencies: map[string]time.Duration{}}
 }
 
 // methodARN returns the ARN that the authorizer's policy must allow. Assumed: the path in the ARN
 // is not decoded.
-func (c *restCall) methodARN() string { return c.api.ARN(c.Method, c.path) }
+func (c *restCall) methodARN() string { return c.api.ARN(c.Method, c.route) }
 
 func (c *restCall) event() restRequest {
 	header := c.header.Clone()
@@ -129,8 +130,13 @@ func (c *restCall) event() restRequest {
 	}
 }
 
-// contextPath returns the path with the stage in front. URLs of this gateway have no stage.
-func (c *restCall) contextPath() string { return "/" + c.api.Stage + c.sent }
+// contextPath returns the path with the stage or the base path in front. URLs of this gateway have no stage.
+func (c *restCall) contextPath() string {
+	if c.route != c.path {
+		return c.sent
+	}
+	return "/" + c.api.Stage + c.sent
+}
 
 func (c *restCall) authorizerEvent() authorizerEvent {
 	e := authorizerEvent{Type: "REQUEST", MethodARN: c.methodARN(), restRequest: c.event()}

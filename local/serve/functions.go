@@ -48,6 +48,9 @@ func (s *Server) prepare(ctx context.Context) error {
 		"RECORDS_TABLE": "", // empty: a local run reads API keys from a file
 		"STORE_TIMEOUT": cmp.Or(os.Getenv("STORE_TIMEOUT"), localTimeouts[s.Store], limiter.DefaultTimeout.String()),
 	}
+	if list := os.Getenv(contract.VariableBasePath); list != "" {
+		s.variables[contract.VariableBasePath] = list
+	}
 	if s.Namespace != "" {
 		s.variables["NAMESPACE"] = s.Namespace
 	}
@@ -87,6 +90,7 @@ func (s *Server) gateway(ctx context.Context, template *template.Template) (*gat
 		return nil, err
 	}
 	var store limiter.Store
+	var basePaths []string
 	handlers := map[string]lambda.Handler{}
 	for _, f := range template.Functions() {
 		role := f.Environment[roleVariable]
@@ -98,6 +102,7 @@ func (s *Server) gateway(ctx context.Context, template *template.Template) (*gat
 		if err != nil {
 			return nil, err
 		}
+		basePaths = c.BasePaths
 		if store == nil {
 			if store, err = s.openStore(ctx, c); err != nil {
 				return nil, err
@@ -114,7 +119,7 @@ func (s *Server) gateway(ctx context.Context, template *template.Template) (*gat
 	if len(handlers) == 0 {
 		return nil, fmt.Errorf("%s: no function has the variable %s, want %s or %s", s.Template, roleVariable, authorizerRole, handlerRole)
 	}
-	return gateway.New(template, gateway.Options{Functions: handlers, Logger: s.Logger, Clock: s.Clock})
+	return gateway.New(template, gateway.Options{Functions: handlers, Logger: s.Logger, Clock: s.Clock, BasePaths: basePaths})
 }
 
 // limiting returns the authorizer or the handler, and adds its limiter to the operator. With a pool, other
@@ -165,7 +170,7 @@ func (s *Server) operate(c boot.Config, e *lambdahttp.Environment, store limiter
 	if s.operator == nil {
 		s.operator = &operator.Operator{
 			Store: store, Kind: c.Store, Inside: s.Environments == 0, Identifier: e.Identifier, Clock: s.Clock,
-			Rules: e.Rules.At, Address: netip.AddrFrom4([4]byte{127, 0, 0, 1}), IPv6Bits: c.IPv6Bits,
+			Rules: e.Rules.At, Address: netip.AddrFrom4([4]byte{127, 0, 0, 1}), IPv6Bits: c.IPv6Bits, BasePaths: c.BasePaths,
 		}
 	}
 	at := len(s.operator.Limiters)

@@ -306,6 +306,34 @@ func TestServe_template(t *testing.T) {
 	}
 }
 
+// With BASE_PATH, a custom domain adds a base path, and the rules and the explanation match the path without it. The
+// gateway's own address has no mapping.
+func TestServe_basePath(t *testing.T) {
+	t.Setenv("BASE_PATH", "/v1,/orders/v2")
+	l := newLocal(t, "memory", "testdata/design.json")
+	client, err := operator.NewClient(l.rest.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, api := range []*httptest.Server{l.rest, l.http} {
+		for _, path := range []string{"/orders/v2/api/v1/search", "/v1/api/v1/search", "/api/v1/search"} {
+			request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, api.URL+path, http.NoBody)
+			request.RequestURI, request.Host = "", "api.example"
+			if r := commandtest.Do(t, request); r.StatusCode != http.StatusOK || r.Header.Get("X-RateLimit-Limit") != "20" {
+				t.Errorf("%s at a custom domain: got %s %v, want 200 by the limit of the search", path, r.Status, r.Header)
+			}
+			direct := l.send(api, http.MethodGet, path, "").StatusCode
+			if mapped := path != "/api/v1/search"; mapped == (direct == http.StatusOK) {
+				t.Errorf("%s at the gateway's address: got %d, want 200: %t", path, direct, !mapped)
+			}
+			e, err := client.Explain(t.Context(), operator.Question{Method: http.MethodGet, Path: path})
+			if err != nil || !e.Decision.Allowed || len(e.Limits) != 1 {
+				t.Errorf("%s: got explanation %+v, %v, want the limit of the search", path, e, err)
+			}
+		}
+	}
+}
+
 // An explanation says the same as both gateways, also for paths with a dot segment: an HTTP API decodes a path before it
 // routes the request.
 func TestServe_explained(t *testing.T) {

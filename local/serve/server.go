@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/rules/live"
 	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/command"
@@ -111,7 +112,9 @@ func (s *Server) Open(ctx context.Context, urls []string) ([]http.Handler, error
 // handlers returns a handler for each API. The first one also serves the console and the operator's
 // endpoints.
 func (s *Server) handlers(apis []*gateway.API, urls []string) []http.Handler {
-	s.operator.Routed = func(method, path string) (routed, unrouted []string) { return routing(apis, method, path) }
+	s.operator.Routed = func(method, path string) (routed, unrouted []string) {
+		return routing(apis, method, rules.TrimPrefix(path, s.operator.BasePaths))
+	}
 	var list []http.Handler
 	for _, api := range apis {
 		list = append(list, api)

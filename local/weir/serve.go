@@ -21,7 +21,7 @@ func serveCommand() *cobra.Command {
 			"This command runs no function in another language: functions/LAYER.md shows how to try the Lambda layer with the SAM CLI.\n\n" +
 			"The throttle of the template's stages also applies here. Above 600 requests a second to one API, the gateway answers 429 \"throttled\".\n\n" +
 			"--store dynamodb and --store redis start a local DynamoDB or Redis server, unless DYNAMODB_ENDPOINT or REDIS_URL names one.\n\n" +
-			"Two variables of this command also apply to the functions. SAMPLE_LOGIN is the user:password of the sample API's login (default demo:demo). MAX_DELAY is the maximum wait of a request in a leaky bucket.",
+			"Three variables of this command also apply to the functions. SAMPLE_LOGIN is the user:password of the sample API's login (default demo:demo). MAX_DELAY is the maximum wait of a request in a leaky bucket. BASE_PATH lists the paths that custom domains add, such as /v1,/orders/v2. A request with a Host without a port comes from such a domain.",
 		Example: "  weir serve\n  weir serve --store redis --environments 10\n  weir serve --rules my-rules.json --port 9000",
 		Args:    command.Exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
