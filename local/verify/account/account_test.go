@@ -273,9 +273,14 @@ func TestStack_alarmMetrics(t *testing.T) {
 
 // An alarm on an API or a function that does not exist fails the row, although APIs and functions can be idle.
 func TestStack_alarmMetrics_idle(t *testing.T) {
-	check := func(old, replacement string, rest, http bool) verify.Observation {
+	check := func(old, replacement, existing string, rest, http bool) verify.Observation {
 		t.Helper()
-		_, s := deployedAs(t, "dynamodb", old, replacement)
+		c, s := deployedAs(t, "dynamodb", old, replacement)
+		if existing != "" {
+			if _, err := apigateway.NewFromConfig(c.Config()).CreateRestApi(t.Context(), &apigateway.CreateRestApiInput{Name: &existing}); err != nil {
+				t.Fatal(err)
+			}
+		}
 		s.REST, s.HTTP = rest, http
 		return s.Check(t.Context(), "alarm-metrics")
 	}
@@ -283,22 +288,23 @@ func TestStack_alarmMetrics_idle(t *testing.T) {
           "Value": "weir-dev"`, `"Name": "ApiName",
           "Value": "weird"`
 	for _, tt := range []struct {
-		old, replacement string
-		rest             bool
-		want             string
+		old, replacement, existing string
+		rest                       bool
+		want                       string
 	}{
-		{api, other, true, "no metric Count in AWS/ApiGateway with ApiName=weird, although the run sent requests to an API of this kind"},
-		{`"Name": "ApiName"`, `"Name": "APIName"`, false, "with APIName=weir-dev; the dimension there is ApiName"},
-		{`"Name": "FunctionName"`, `"Name": "Function"`, false, "no metric Invocations in AWS/Lambda with Function="},
+		{api, other, "", false, "no metric Count in AWS/ApiGateway with ApiName=weird, and the account has no REST API of this name"},
+		{api, other, "weird", true, "no metric Count in AWS/ApiGateway with ApiName=weird, although the run sent requests to an API of this kind"},
+		{`"Name": "ApiName"`, `"Name": "APIName"`, "", false, "with APIName=weir-dev; the dimension there is ApiName"},
+		{`"Name": "FunctionName"`, `"Name": "Function"`, "", false, "no metric Invocations in AWS/Lambda with Function="},
 	} {
-		if o := check(tt.old, tt.replacement, tt.rest, false); o.Outcome != verify.Fail || !strings.Contains(o.Raw, tt.want) {
+		if o := check(tt.old, tt.replacement, tt.existing, tt.rest, false); o.Outcome != verify.Fail || !strings.Contains(o.Raw, tt.want) {
 			t.Errorf("%s: got %+v, want a failure with %q", tt.replacement, o, tt.want)
 		}
 	}
-	if o := check(api, other, false, true); o.Outcome != verify.Pass || !strings.Contains(o.Warning, "5XXError, Count in AWS/ApiGateway with ApiName=weird") {
+	if o := check(api, other, "weird", false, true); o.Outcome != verify.Pass || !strings.Contains(o.Warning, "5XXError, Count in AWS/ApiGateway with ApiName=weird") {
 		t.Errorf("no request to the REST API: got %+v, want a pass that names the metrics", o)
 	}
-	if o := check("", "", true, true); o.Outcome != verify.Pass {
+	if o := check("", "", "", true, true); o.Outcome != verify.Pass {
 		t.Errorf("requests to both APIs: got %+v, want a pass", o)
 	}
 }

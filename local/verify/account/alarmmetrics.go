@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/apigateway"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch/types"
 
@@ -174,6 +175,9 @@ func (s *Stack) misnamed(ctx context.Context, o source, served bool) (why string
 			return ", and the stack has no such function", nil
 		}
 	case apiMetrics:
+		if exists, err := s.namesREST(ctx, o); err != nil || !exists {
+			return ", and the account has no REST API of this name", err
+		}
 		if served || !map[bool]bool{false: s.REST, true: s.HTTP}[o.http()] {
 			return "", nil
 		}
@@ -185,6 +189,25 @@ func (s *Stack) misnamed(ctx context.Context, o source, served bool) (why string
 		return why, err
 	}
 	return "", nil
+}
+
+// namesREST reports whether a REST API of the account has the name in a source. It is true for a source of an HTTP API.
+func (s *Stack) namesREST(ctx context.Context, o source) (bool, error) {
+	if o.http() {
+		return true, nil
+	}
+	for pages := apigateway.NewGetRestApisPaginator(s.apis, &apigateway.GetRestApisInput{Limit: aws.Int32(500)}); pages.HasMorePages(); {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return false, err
+		}
+		for _, api := range page.Items {
+			if slices.ContainsFunc(o.dimensions, func(d types.Dimension) bool { return aws.ToString(d.Value) == aws.ToString(api.Name) }) {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
 }
 
 // occasional reports whether a metric may be missing although others with its dimensions exist.
