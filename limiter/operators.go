@@ -80,7 +80,7 @@ func (s *Usage) add(limit *Limit, entries []Entry, now algo.Instant, first bool)
 	if i := slices.IndexFunc(entries, func(e Entry) bool { return e.ID == limit.ID }); i >= 0 {
 		held, s.Known = entries[i].Held, true
 	}
-	held, _ = held.Settle(limit, now)
+	held, _ = held.Current(limit, now)
 	m := held.Machine
 	s.Capacity += m.Capacity()
 	s.Remaining += m.Remaining(held.State, now)

@@ -27,7 +27,7 @@ type Store interface {
 	// whether a state that is some milliseconds old is enough.
 	//
 	// A store decides by the limit of the charge. If it holds state that was written under a higher
-	// rules version, it decides by the parameters of that state; see [Held.Settle].
+	// rules version, it decides by the parameters of that state; see [Held.Current].
 	//
 	// An error means that there is no decision. It wraps ErrContended, ErrFull, ErrFormat or
 	// ErrUnavailable. If it wraps ErrUnavailable, it also wraps the cause, if the cause is ErrThrottled,
@@ -105,20 +105,20 @@ type Connector interface {
 type Held struct {
 	algo.Result
 	Version int64     // the version of the rules that set the parameters of Machine
-	Mark    algo.Mark // see algo.Clamp; usually the zero value
+	Skew    algo.Skew // see algo.Clamp; usually the zero value
 }
 
-// Settle returns the state by which a store decides a charge on the limit at the instant now. If write is true,
+// Current returns the state by which a store decides a charge on the limit at the instant now. If write is true,
 // the store MUST write that state, even if it refuses the charge. A charge of cost 0 never writes. All stores
-// use Settle, so that they agree on changed limits and wrong clocks:
+// use Current, so that they agree on changed limits and wrong clocks:
 //
 //   - A limit that was never charged has its full quota.
 //   - A state with the parameters of limit is not converted.
 //   - A state with other parameters of a lower version is converted, once.
 //   - A state with other parameters of the same or a higher version keeps its own parameters, and they
 //     decide. If two versions converted a state back and forth, this would create quota.
-//   - A state that is further ahead of now than honest clocks allow is marked or clamped (algo.Clamp).
-func (h Held) Settle(limit *Limit, now algo.Instant) (settled Held, write bool) {
+//   - A state that is further ahead of now than honest clocks allow is clamped, or its Skew is recorded (algo.Clamp).
+func (h Held) Current(limit *Limit, now algo.Instant) (current Held, write bool) {
 	own := limit.machine
 	if h.Machine == nil {
 		return Held{Result: algo.Result{Machine: own}, Version: limit.Version}, false
@@ -132,19 +132,19 @@ func (h Held) Settle(limit *Limit, now algo.Instant) (settled Held, write bool) 
 		return h, changed
 	}
 	next := Held{Result: algo.Result{Machine: own, State: algo.Convert(h.Machine, own, h.State, now), Clamped: h.Clamped}, Version: limit.Version}
-	if own.Ahead(next.State, now) { // without a mark now, the next request would have to write it
+	if own.Ahead(next.State, now) { // without a Skew now, the next request would have to write it
 		next.clamp(now)
 	}
 	return next, true
 }
 
-// clamp clamps or marks a state that is too far ahead of now. changed reports whether the state or its mark
+// clamp clamps a state that is too far ahead of now, or records its Skew. changed reports whether one of them
 // changed.
 func (h *Held) clamp(now algo.Instant) (changed bool) {
-	s, k := algo.Clamp(h.Machine, h.State, h.Mark, now)
-	changed = s != h.State || k != h.Mark
+	s, k := algo.Clamp(h.Machine, h.State, h.Skew, now)
+	changed = s != h.State || k != h.Skew
 	h.Clamped = h.Clamped || s != h.State
-	h.State, h.Mark = s, k
+	h.State, h.Skew = s, k
 	return changed
 }
 

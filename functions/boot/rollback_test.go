@@ -231,7 +231,7 @@ func TestConfig_rules_rollback(t *testing.T) {
 					s.now = s.now.Add(time.Minute)
 					for j, e := range s.environments {
 						_ = e.Rules.At(t.Context(), s.now)
-						e.Rules.Settle()
+						e.Rules.Wait()
 						d, err := e.Limiter.Peek(t.Context(), s.now, charges(e, user))
 						if got, want := e.Rules.Current().Version(), newest.Rules.Current().Version(); err != nil || got != want || d.Capacity != step.capacity {
 							t.Errorf("%d, %s: environment %d: got version %d with a capacity of %d a minute later (error %v), want %d with %d", i, step.name, j, got, d.Capacity, err, want, step.capacity)
@@ -325,7 +325,7 @@ func TestConfig_rules_firstDeployment(t *testing.T) {
 	s.published(monthly(5))
 	s.now = s.now.Add(time.Minute)
 	_ = s.environments[0].Rules.At(t.Context(), s.now)
-	s.environments[0].Rules.Settle()
+	s.environments[0].Rules.Wait()
 	want("after", 1, 1, 5, noon.Unix())
 	s.start(monthly(1000), 0)
 	want("new environment that has not read the table", 100, 1, 5, 0)

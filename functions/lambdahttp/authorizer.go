@@ -72,7 +72,7 @@ func (a authorizer) decide(ctx context.Context, event *authorizerEvent) ([]byte,
 		allowed := limiter.Decision{Allowed: true, At: a.Clock()}
 		return a.policy(event, "Allow", httplimit.Result{Answer: httplimit.NewAnswer(allowed)}, ""), nil
 	}
-	defer a.Rules.Settle()
+	defer a.Rules.Wait()
 	result := a.gate.Decide(ctx, httplimit.Request{
 		Method: event.method, Path: rules.EncodedPath(event.path).Below(a.basePaths(event.domain)), Header: event.header,
 		Address: caller.ParseAddress(event.sourceIP),

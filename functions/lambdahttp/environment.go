@@ -73,7 +73,7 @@ func (e *Environment) Serve(api http.Handler) http.Handler {
 		from := originOf(r.Context())
 		switch {
 		case !from.decided:
-			defer e.Rules.Settle()
+			defer e.Rules.Wait()
 			gate.Serve(w, r, requestOf(r, from), api)
 		case from.malformed:
 			httplimit.MalformedPath().Refuse(w)

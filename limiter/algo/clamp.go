@@ -2,36 +2,36 @@ package algo
 
 import "time"
 
-// Mark records that a store found a state too far ahead of a clock. The store keeps the Mark with the
-// state. The zero value means that the state is not marked.
-type Mark struct {
-	Since  Instant // when a store marked or clamped the state
-	Newest int64   // newest instant or window of the marked state; 0 after a clamp
+// Skew records that a store found a state too far ahead of a clock. The store keeps the Skew with the
+// state. The zero value means that it found none.
+type Skew struct {
+	Since  Instant // when a store found the state ahead or clamped it
+	Newest int64   // newest instant or window of that state; 0 after a clamp
 }
 
-// Clamp returns the next state and mark for a state that is further ahead of now than honest clocks allow
+// Clamp returns the next state and Skew for a state that is further ahead of now than honest clocks allow
 // (Machine.Ahead). The caller MUST pass only such a state.
 //
 // Either the clock that reads now is slow, or the clock that wrote the state was fast. The state does not show which
 // clock is wrong. Therefore, Clamp waits before it changes the state:
 //
-//   - The first call marks the state. The state still decides unchanged: a window or a log admits its
+//   - The first call records the Skew. The state still decides unchanged: a window or a log admits its
 //     remaining quota, and a bucket refuses every request.
-//   - Calls within a horizon plus MaxSkew after the mark change nothing.
-//   - The first later call compares the state with the mark. If nobody charged the state by a clock that was
-//     not behind it, the call replaces the state by a full charge. Otherwise it marks the state again.
+//   - Calls within a horizon plus MaxSkew after that change nothing.
+//   - The first later call compares the state with the Skew. If nobody charged the state by a clock that was
+//     not behind it, the call replaces the state by a full charge. Otherwise it records a new Skew.
 //
 // A clamp needs this wait each time. Therefore, two clocks that alternate never create a quota twice. A clock that
 // was wrong once blocks the other clocks for at most two horizons, however far it was ahead.
-func Clamp(m Machine, s State, k Mark, now Instant) (State, Mark) {
+func Clamp(m Machine, s State, k Skew, now Instant) (State, Skew) {
 	due := k.Since.Add(stillness(m))
 	switch {
 	case now < due:
 		return s, k
 	case m.newest(s) == k.Newest:
-		return m.full(s, due), Mark{Since: now}
+		return m.full(s, due), Skew{Since: now}
 	}
-	return s, Mark{now, m.newest(s)}
+	return s, Skew{now, m.newest(s)}
 }
 
 // stillness is the time without charges after which a state is clamped.

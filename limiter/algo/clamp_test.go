@@ -53,24 +53,24 @@ func TestClamp(t *testing.T) {
 		if spent := c.m.Force(c.s, start, 1); c.m.RetryAfter(spent, start.Add(time.Millisecond), 1) < c.m.RetryAfter(c.s, start.Add(time.Millisecond), 1) {
 			t.Errorf("%s: after a forced charge by the slow clock: got %+v, want at least the count of %+v", c.m.Fingerprint(), spent, c.s)
 		}
-		s, mark := algo.Clamp(c.m, c.s, algo.Mark{}, start)
-		if s != c.s || mark.Since != start {
-			t.Errorf("%s: the first check of %+v: got %+v with mark %+v; want the same state with a mark", c.m.Fingerprint(), c.s, s, mark)
+		s, skew := algo.Clamp(c.m, c.s, algo.Skew{}, start)
+		if s != c.s || skew.Since != start {
+			t.Errorf("%s: the first check of %+v: got %+v with skew %+v; want the same state with a skew", c.m.Fingerprint(), c.s, s, skew)
 		}
 		if left := c.m.Remaining(s, start); left != c.first {
 			t.Errorf("%s: got %d requests for the slow clock, want %d", c.m.Fingerprint(), left, c.first)
 		}
 		due := start.Add(c.still)
-		if s, k := algo.Clamp(c.m, c.s, mark, due-1); s != c.s || k != mark {
-			t.Errorf("%s: a nanosecond too early: got %+v with mark %+v, want no change", c.m.Fingerprint(), s, k)
+		if s, k := algo.Clamp(c.m, c.s, skew, due-1); s != c.s || k != skew {
+			t.Errorf("%s: a nanosecond too early: got %+v with skew %+v, want no change", c.m.Fingerprint(), s, k)
 		}
 		for _, now := range []algo.Instant{due, due.Add(time.Hour)} {
-			if s, k := algo.Clamp(c.m, c.s, mark, now); s != c.clamped || k != (algo.Mark{Since: now}) {
-				t.Errorf("%s: got %+v with mark %+v, want %+v", c.m.Fingerprint(), s, k, c.clamped)
+			if s, k := algo.Clamp(c.m, c.s, skew, now); s != c.clamped || k != (algo.Skew{Since: now}) {
+				t.Errorf("%s: got %+v with skew %+v, want %+v", c.m.Fingerprint(), s, k, c.clamped)
 			}
 		}
-		if s, k := algo.Clamp(c.m, c.further, mark, due); s != c.further || k.Since != due || k == mark {
-			t.Errorf("%s: charged meanwhile: got %+v with mark %+v, want a new mark", c.m.Fingerprint(), s, k)
+		if s, k := algo.Clamp(c.m, c.further, skew, due); s != c.further || k.Since != due || k == skew {
+			t.Errorf("%s: charged meanwhile: got %+v with skew %+v, want a new skew", c.m.Fingerprint(), s, k)
 		}
 	}
 }
@@ -85,14 +85,14 @@ func TestClamp_retryAfter(t *testing.T) {
 		if !m.Ahead(s, now) {
 			t.Skip("got a state that is not too far ahead, because its window is not over; want one too far ahead")
 		}
-		s, mark := algo.Clamp(m, s, algo.Mark{}, now)
+		s, skew := algo.Clamp(m, s, algo.Skew{}, now)
 		wait := m.RetryAfter(s, now, 1)
 		if most := 2*m.Horizon() + 10*time.Second + m.Horizon(); wait <= 0 || wait > most {
 			t.Fatalf("%s %+v: got retry after %s, want at most %s", m.Fingerprint(), s, wait, most)
 		}
 		at := now.Add(wait)
 		if m.Ahead(s, at) {
-			s, _ = algo.Clamp(m, s, mark, at)
+			s, _ = algo.Clamp(m, s, skew, at)
 		}
 		if _, ok := m.Take(s, at, 1); !ok {
 			t.Fatalf("%s: got a refusal after the returned wait of %s in state %+v, want an admission", m.Fingerprint(), wait, s)

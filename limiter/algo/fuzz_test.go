@@ -167,8 +167,8 @@ func FuzzParse(f *testing.F) {
 			if wait := m.RetryAfter(s, now, cost); wait < 0 {
 				t.Errorf("%s %+v: got retry after %s, want 0 or more", fingerprint, s, wait)
 			}
-			_, mark := algo.Clamp(m, s, algo.Mark{}, now)
-			s, _ = algo.Clamp(m, s, mark, now.Add(m.Horizon()+5*time.Second))
+			_, skew := algo.Clamp(m, s, algo.Skew{}, now)
+			s, _ = algo.Clamp(m, s, skew, now.Add(m.Horizon()+5*time.Second))
 		}
 		m.Take(s, now, cost)
 		m.Force(s, now, min(cost, 50_000))

@@ -18,7 +18,7 @@
 //	n<id>          L    log: stamp of the list since its last rewrite, three numbers
 //	x<id>          N    log: interval of 2.5 s in which the newest entry is
 //	m<id>          M    slots of a concurrent limit: number of a slot -> its entry (algo.Slots); x<id> as for a log
-//	a<id>          L    mark of a state too far ahead of a clock (algo.Clamp): two numbers
+//	a<id>          L    skew of a state too far ahead of a clock (algo.Clamp): two numbers
 //
 // # How one write can be exact
 //

@@ -30,7 +30,7 @@ const (
 	countAttribute       = 'c'
 	entriesAttribute     = 'l'
 	stampAttribute       = 'n'
-	markAttribute        = 'a'
+	skewAttribute        = 'a'
 	slotsAttribute       = 'm'
 )
 
@@ -78,7 +78,7 @@ func (it item) held(id string, own *limiter.Limit) (limiter.Held, error) {
 	case *algo.Slots:
 		h.State = r.slots(id)
 	}
-	h.Mark = r.mark(attribute(markAttribute, id))
+	h.Skew = r.skew(attribute(skewAttribute, id))
 	return h, r.err
 }
 
@@ -104,12 +104,12 @@ func (it item) entries() ([]limiter.Entry, error) {
 	return entries, nil
 }
 
-// attributes returns the attributes of a state and its mark, by name. The method
+// attributes returns the attributes of a state and its Skew, by name. The method
 // held is the inverse.
 func attributes(id string, h limiter.Held) map[string]types.AttributeValue {
 	all := state(id, h.Machine, h.State)
-	if h.Mark != (algo.Mark{}) {
-		all[attribute(markAttribute, id)] = numbers(int64(h.Mark.Since), h.Mark.Newest)
+	if h.Skew != (algo.Skew{}) {
+		all[attribute(skewAttribute, id)] = numbers(int64(h.Skew.Since), h.Skew.Newest)
 	}
 	return all
 }
@@ -244,21 +244,21 @@ func (r *reader) tuple(name string, all ...*int64) {
 	}
 }
 
-// mark reads an algo.Mark from an attribute. It returns the zero Mark if the attribute is absent.
-func (r *reader) mark(name string) algo.Mark {
+// skew reads an algo.Skew from an attribute. It returns the zero Skew if the attribute is absent.
+func (r *reader) skew(name string) algo.Skew {
 	var since, newest int64
 	r.tuple(name, &since, &newest)
-	return algo.Mark{Since: algo.Instant(since), Newest: newest}
+	return algo.Skew{Since: algo.Instant(since), Newest: newest}
 }
 
-// stateOf returns the names of the attributes that hold the state and the mark of the limit id.
+// stateOf returns the names of the attributes that hold the state and the Skew of the limit id.
 func (it item) stateOf(id string) (names []string) {
 	for name := range it {
 		if len(name) <= len(id) || !strings.HasPrefix(name[1:], id) {
 			continue
 		}
 		switch rune(name[0]) {
-		case tatAttribute, refundsAttribute, newestAttribute, countAttribute, entriesAttribute, stampAttribute, markAttribute, slotsAttribute:
+		case tatAttribute, refundsAttribute, newestAttribute, countAttribute, entriesAttribute, stampAttribute, skewAttribute, slotsAttribute:
 			names = append(names, name)
 		}
 	}

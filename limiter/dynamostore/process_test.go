@@ -356,7 +356,7 @@ func refuses(m *storetest.Model, now algo.Instant, c limiter.Charge) bool {
 	for _, e := range m.Inspect(modelCaller) {
 		held = e.Held
 	}
-	held, write := held.Settle(c.Limit, now)
+	held, write := held.Current(c.Limit, now)
 	_, allowed := c.Apply(held.Machine, held.State, now)
 	return !write && !allowed
 }
@@ -397,7 +397,7 @@ func shown(r algo.Result) string {
 func shownEntries(entries []limiter.Entry) string {
 	all := make([]string, len(entries))
 	for i, e := range entries {
-		all[i] = fmt.Sprintf("%s: version %d, mark %+v, %s", e.ID, e.Version, e.Mark, shown(e.Result))
+		all[i] = fmt.Sprintf("%s: version %d, skew %+v, %s", e.ID, e.Version, e.Skew, shown(e.Result))
 	}
 	return strings.Join(all, "; ")
 }

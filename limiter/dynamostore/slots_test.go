@@ -213,7 +213,7 @@ func (e *evaluated) GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dy
 	return &dynamodb.GetItemOutput{Item: e.table.item}, nil
 }
 
-// A charge from a slow clock marks slots in the item that are too far ahead, even if the cached slots are
+// A charge from a slow clock records the Skew of slots in the item that are too far ahead, even if the cached slots are
 // not too far ahead.
 func TestSlots_markBehindCache(t *testing.T) {
 	s := storetest.Must(dynamostore.New(&evaluated{}, dynamostore.Options{Table: "t", Namespace: "n"}))
@@ -230,8 +230,8 @@ func TestSlots_markBehindCache(t *testing.T) {
 	take(fast, make([]algo.Result, 1))
 	take(slow, cached)
 	entries, err := s.Inspect(ctx, who)
-	if want := (algo.Mark{Since: slow, Newest: int64(fast)}); err != nil || len(entries) != 1 || entries[0].Mark != want {
-		t.Errorf("got %+v and error %v, want one limit with mark %+v", entries, err, want)
+	if want := (algo.Skew{Since: slow, Newest: int64(fast)}); err != nil || len(entries) != 1 || entries[0].Skew != want {
+		t.Errorf("got %+v and error %v, want one limit with Skew %+v", entries, err, want)
 	}
 }
 
@@ -249,7 +249,7 @@ func (r *repeated) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput,
 }
 
 // A forced charge at the max debt takes no slot, so the store cannot recognize an update that was sent twice by its
-// slots. The item with the mark of the first copy is the answer, and needs no further update.
+// slots. The item with the Skew of the first copy is the answer, and needs no further update.
 func TestSlots_forcedTwice(t *testing.T) {
 	api := &repeated{}
 	s := storetest.Must(dynamostore.New(api, dynamostore.Options{Table: "t", Namespace: "n"}))
@@ -266,6 +266,6 @@ func TestSlots_forcedTwice(t *testing.T) {
 	}
 	fast := slow.Add(algo.MaxSkew + time.Second)
 	force(fast, 1)
-	force(slow, 2) // the first update fails, and the second marks the slots as too far ahead
+	force(slow, 2) // the first update fails, and the second records the Skew of the slots
 	force(slow, 1)
 }

@@ -25,7 +25,7 @@ type take struct {
 	item    item
 	views   []view
 	passes  bool // the limits allow every charge; valid if exact
-	changed bool // the state of a limit must be converted, clamped or given a mark; valid if exact
+	changed bool // the state of a limit must be converted, clamped or given a Skew; valid if exact
 }
 
 // view is the known state of one charged limit.
@@ -51,7 +51,7 @@ func newTake(now algo.Instant, charges []limiter.Charge, results []algo.Result, 
 		v.id = c.Limit.ID.String()
 		v.settled.Machine = c.Limit.Machine()
 		if hint := results[i]; hint.Machine != nil {
-			if !hint.Machine.Ahead(hint.State, now) { // a state that is ahead needs the mark in the item, so the store reads the item first
+			if !hint.Machine.Ahead(hint.State, now) { // a state that is ahead needs the Skew in the item, so the store reads the item first
 				v.settled.Result = algo.Result{Machine: hint.Machine, State: hint.State}
 			}
 		}
@@ -112,7 +112,7 @@ func (t *take) learn(it item) error {
 		if v.held, err = it.held(v.id, c.Limit); err != nil {
 			return err
 		}
-		v.settled, v.changed = v.held.Settle(c.Limit, t.now)
+		v.settled, v.changed = v.held.Current(c.Limit, t.now)
 		v.changed = v.changed && c.Cost > 0
 		t.changed = t.changed || v.changed
 		var ok bool
@@ -272,8 +272,8 @@ func (t *take) chargeWindow(e *expression, w *algo.Window, v *view, c limiter.Ch
 	newest, current := attribute(newestAttribute, v.id), count(v.id, index)
 	if index > w.Index(t.now) { // after a reset, the cached index can be newer than the index in the item
 		e.require(e.compare(newest, "=", e.number(index)))
-		if w.Ahead(s, t.now) { // the mark in the item decides whether the state is clamped
-			e.requireMark(t.item, v.id)
+		if w.Ahead(s, t.now) { // the Skew in the item decides whether the state is clamped
+			e.requireSkew(t.item, v.id)
 		}
 	} else {
 		e.require(e.absentOr(newest, "<=", e.number(index)))
@@ -296,13 +296,13 @@ func (t *take) chargeWindow(e *expression, w *algo.Window, v *view, c limiter.Ch
 	}
 }
 
-// requireMark adds the condition that the mark of the limit id has not changed.
-func (e *expression) requireMark(it item, id string) {
-	mark := attribute(markAttribute, id)
-	if value, ok := it[mark]; ok {
-		e.require(e.compare(mark, "=", e.value(value)))
+// requireSkew adds the condition that the Skew of the limit id has not changed.
+func (e *expression) requireSkew(it item, id string) {
+	skew := attribute(skewAttribute, id)
+	if value, ok := it[skew]; ok {
+		e.require(e.compare(skew, "=", e.value(value)))
 	} else {
-		e.require(e.absent(mark))
+		e.require(e.absent(skew))
 	}
 }
 
@@ -408,7 +408,7 @@ func (e *expression) requireHeld(it item, v *view) {
 	names := []string{attribute(fingerprintAttribute, v.id)}
 	if v.held.Machine != nil {
 		names = slices.AppendSeq(names, maps.Keys(state(v.id, v.held.Machine, v.held.State)))
-		names = append(names, attribute(markAttribute, v.id))
+		names = append(names, attribute(skewAttribute, v.id))
 	}
 	for _, name := range names {
 		value, ok := it[name]

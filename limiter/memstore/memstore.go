@@ -100,7 +100,7 @@ func (s *Store) Take(_ context.Context, now algo.Instant, subject limiter.Subjec
 	}
 	if !allowed {
 		for i := range charges {
-			results[i].State = sh.settle(slots[i], &charges[i], now).State
+			results[i].State = sh.current(slots[i], &charges[i], now).State
 		}
 		return false, nil
 	}

@@ -30,8 +30,8 @@ type shard struct {
 	capacity int
 	// logs holds the entries of logs, which have no room in a slot.
 	logs map[*slot]algo.Entries
-	// marks holds the marks of the few states that were too far ahead of a clock.
-	marks map[*slot]algo.Mark
+	// skews holds the Skews of the few states that were too far ahead of a clock.
+	skews map[*slot]algo.Skew
 	// due is the instant at which the next subject reaches full quota; an earlier sweep would find
 	// nothing. swept is the instant of the last sweep.
 	due, swept algo.Instant
@@ -62,7 +62,7 @@ type key struct {
 
 func (sh *shard) init(seed maphash.Seed, capacity int) {
 	*sh = shard{seed: seed, capacity: capacity, chains: make([]uint32, 1), made: 1, due: math.MaxInt64,
-		numbers: map[*limiter.Limit]uint32{}, logs: map[*slot]algo.Entries{}, marks: map[*slot]algo.Mark{}}
+		numbers: map[*limiter.Limit]uint32{}, logs: map[*slot]algo.Entries{}, skews: map[*slot]algo.Skew{}}
 }
 
 // chain returns the head of the chain that a subject is in.
@@ -137,7 +137,7 @@ func (sh *shard) decide(at *slot, c *limiter.Charge, now algo.Instant, result *a
 			return allowed
 		}
 	}
-	held := sh.settle(at, c, now)
+	held := sh.current(at, c, now)
 	next, allowed := c.Apply(held.Machine, held.State, now)
 	*result = algo.Result{Machine: held.Machine, State: next, Clamped: held.Clamped}
 	return allowed
@@ -145,7 +145,7 @@ func (sh *shard) decide(at *slot, c *limiter.Charge, now algo.Instant, result *a
 
 // force makes a charge with Force. It returns the part that exceeds the max debt.
 func (sh *shard) force(k key, at *slot, c *limiter.Charge, now algo.Instant) (excess int64) {
-	held := sh.settle(at, c, now)
+	held := sh.current(at, c, now)
 	next, _ := c.Apply(held.Machine, held.State, now)
 	if c.Cost > 0 {
 		sh.charge(k, at, c.Limit, next, now)
@@ -170,10 +170,10 @@ func (sh *shard) use(at *slot, limit *limiter.Limit) {
 	at.limit = n
 }
 
-// drop removes the limit, the entries and the mark of a slot.
+// drop removes the limit, the entries and the Skew of a slot.
 func (sh *shard) drop(at *slot) {
 	delete(sh.logs, at)
-	delete(sh.marks, at)
+	delete(sh.skews, at)
 	used := &sh.limits[at.limit]
 	sh.weight -= weight(used.Limit)
 	if used.slots--; used.slots == 0 {
@@ -215,7 +215,7 @@ func (sh *shard) remove(chain *uint32, subject limiter.SubjectID) {
 
 func (sh *shard) held(at *slot) limiter.Held {
 	limit := sh.limit(at)
-	return limiter.Held{Result: algo.Result{Machine: limit.Machine(), State: sh.state(at)}, Version: limit.Version, Mark: sh.marks[at]}
+	return limiter.Held{Result: algo.Result{Machine: limit.Machine(), State: sh.state(at)}, Version: limit.Version, Skew: sh.skews[at]}
 }
 
 func (sh *shard) state(at *slot) algo.State {
@@ -234,19 +234,19 @@ func (sh *shard) put(at *slot, s algo.State) {
 	sh.logs[at] = s.Entries
 }
 
-// settle returns the state that decides the charge c at the instant now (limiter.Held.Settle). If Held.Settle
-// changed the state and the cost is not 0, settle stores the state. at is the slot of the limit; it is nil if
+// current returns the state that decides the charge c at the instant now (limiter.Held.Current). If Held.Current
+// changed the state and the cost is not 0, current stores the state. at is the slot of the limit; it is nil if
 // the limit was never charged.
-func (sh *shard) settle(at *slot, c *limiter.Charge, now algo.Instant) limiter.Held {
+func (sh *shard) current(at *slot, c *limiter.Charge, now algo.Instant) limiter.Held {
 	if at == nil {
-		held, _ := limiter.Held{}.Settle(c.Limit, now)
+		held, _ := limiter.Held{}.Current(c.Limit, now)
 		return held
 	}
 	held, own := sh.held(at), sh.limit(at)
 	if own != c.Limit && own.Fingerprint() == c.Limit.Fingerprint() {
-		held.Machine = c.Limit.Machine() // so that Settle need not format the fingerprint
+		held.Machine = c.Limit.Machine() // so that Current need not format the fingerprint
 	}
-	held, changed := held.Settle(c.Limit, now)
+	held, changed := held.Current(c.Limit, now)
 	if changed && c.Cost > 0 {
 		if held.Machine == c.Limit.Machine() && held.Version == c.Limit.Version {
 			own = c.Limit
@@ -254,8 +254,8 @@ func (sh *shard) settle(at *slot, c *limiter.Charge, now algo.Instant) limiter.H
 		sh.drop(at) // remove the entries, because the new state may not be that of a log
 		sh.use(at, own)
 		sh.put(at, held.State)
-		if held.Mark != (algo.Mark{}) {
-			sh.marks[at] = held.Mark
+		if held.Skew != (algo.Skew{}) {
+			sh.skews[at] = held.Skew
 		}
 		sh.sooner(at)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// The kinds of the elements of a value. An element of kindVersion, kindMark or kindRefunds belongs to the
+// The kinds of the elements of a value. An element of kindVersion, kindSkew or kindRefunds belongs to the
 // limit before it. The value contains such an element only if it differs from the default.
 const (
 	kindBucket = 1 + iota
@@ -20,7 +20,7 @@ const (
 	kindSlidingLarge // a sliding window whose counts need more than 16 bits
 	kindFixedLarge
 	kindVersion // version of the rules that set the limit, if it differs from the version of the value
-	kindMark
+	kindSkew
 	kindRefunds  // number of refunds of a bucket
 	kindCalendar // a fixed window with a calendar, and counts of 32 bits
 )
@@ -29,7 +29,7 @@ const (
 var elementSizes = [...]int{
 	kindBucket: limitSize + 8, kindSliding: limitSize + 8, kindFixed: limitSize + 8,
 	kindLog: limitSize + 12, kindSlidingLarge: limitSize + 12, kindFixedLarge: limitSize + 12, kindCalendar: limitSize + 12,
-	kindVersion: 1 + versionSize, kindMark: 1 + 16, kindRefunds: 1 + 4,
+	kindVersion: 1 + versionSize, kindSkew: 1 + 16, kindRefunds: 1 + 4,
 }
 
 const (
@@ -60,7 +60,7 @@ type record struct {
 	entries []byte // entries of a log
 	version int64
 	refunds int64
-	mark    algo.Mark
+	skew    algo.Skew
 }
 
 // annex reports whether an element with a tag belongs to the limit of the element before it.
@@ -89,8 +89,8 @@ func cut(b []byte, version int64) (r record, rest []byte, ok bool) {
 		switch element[0] >> 4 {
 		case kindVersion:
 			r.version = integer(element[1:])
-		case kindMark:
-			r.mark = algo.Mark{Since: algo.Instant(integer(element[1:9])), Newest: integer(element[9:])}
+		case kindSkew:
+			r.skew = algo.Skew{Since: algo.Instant(integer(element[1:9])), Newest: integer(element[9:])}
 		case kindRefunds:
 			r.refunds = integer(element[1:])
 		}
@@ -122,8 +122,8 @@ func (r record) append(b []byte, version int64) []byte {
 	if r.version != version {
 		b = appendInteger(append(b, tagged(kindVersion, 0)), r.version, versionSize)
 	}
-	if r.mark != (algo.Mark{}) {
-		b = appendIntegers(append(b, tagged(kindMark, 0)), 8, int64(r.mark.Since), r.mark.Newest)
+	if r.skew != (algo.Skew{}) {
+		b = appendIntegers(append(b, tagged(kindSkew, 0)), 8, int64(r.skew.Since), r.skew.Newest)
 	}
 	if r.refunds != 0 {
 		b = appendInteger(append(b, tagged(kindRefunds, 0)), r.refunds, 4)
@@ -168,7 +168,7 @@ func (r record) parse() (limiter.Held, error) {
 
 // read reads a record whose parameters are those of m.
 func (r record) read(m algo.Machine) limiter.Held {
-	h := limiter.Held{Result: algo.Result{Machine: m}, Version: r.version, Mark: r.mark}
+	h := limiter.Held{Result: algo.Result{Machine: m}, Version: r.version, Skew: r.skew}
 	switch r.kind() {
 	case kindBucket:
 		h.State = algo.State{TAT: algo.Instant(integer(r.state)), Refunds: r.refunds}
@@ -210,7 +210,7 @@ func (r record) idle() algo.Instant {
 }
 
 func newRecord(id limiter.ID, h limiter.Held) record {
-	r := record{limit: appendLimit(nil, id, h.Machine), entries: []byte(h.State.Entries), version: h.Version, mark: h.Mark}
+	r := record{limit: appendLimit(nil, id, h.Machine), entries: []byte(h.State.Entries), version: h.Version, skew: h.Skew}
 	switch s := h.State; h.Machine.(type) {
 	case *algo.Bucket:
 		r.state, r.refunds = appendInteger(nil, int64(s.TAT), 8), s.Refunds

@@ -357,8 +357,8 @@ func TestStore_tidy(t *testing.T) {
 	}
 }
 
-// A state that was too far in the future has a mark. When the store removes the idle record of a limit,
-// it also removes the mark in that record.
+// A state that was too far in the future has a Skew. When the store removes the idle record of a limit,
+// it also removes the Skew in that record.
 func TestStore_tidy_mark(t *testing.T) {
 	client := local(t)
 	s, who := open(t, redisstore.Options{Namespace: "marks"}), caller()
@@ -374,20 +374,20 @@ func TestStore_tidy_mark(t *testing.T) {
 	}
 	take(t, s, noon.Add(12*time.Hour), charge("last", time.Second))
 	if n := client.StrLen(ctx, "{marks/2/"+who.String()+"}").Val(); n != 8+17+17+16 {
-		t.Errorf("length: got %d bytes, want two records and a mark", n)
+		t.Errorf("length: got %d bytes, want two records and a Skew", n)
 	}
 	entries, err := s.Inspect(ctx, who)
 	if err != nil {
 		t.Fatal(err)
 	}
-	marks := 0
+	skews := 0
 	for _, e := range entries {
-		if e.Mark.Since == noon {
-			marks++
+		if e.Skew.Since == noon {
+			skews++
 		}
 	}
-	if len(entries) != 2 || marks != 1 {
-		t.Errorf("got %d limits with %d marks, want 2 with 1: %+v", len(entries), marks, entries)
+	if len(entries) != 2 || skews != 1 {
+		t.Errorf("got %d limits with %d Skews, want 2 with 1: %+v", len(entries), skews, entries)
 	}
 }
 

@@ -121,7 +121,7 @@ func (v value) charge(now algo.Instant, charges []limiter.Charge, results []algo
 			return o, err
 		}
 		var ok bool
-		settled[i], changed[i] = held.Settle(c.Limit, now)
+		settled[i], changed[i] = held.Current(c.Limit, now)
 		charged[i], ok = c.Apply(settled[i].Machine, settled[i].State, now)
 		results[i] = settled[i].Result
 		o.allowed = o.allowed && ok
@@ -162,7 +162,7 @@ func (v value) settle(now algo.Instant, charges []limiter.Charge, results []algo
 		before := held.State
 		switch {
 		case c.Force:
-			held, _ = held.Settle(c.Limit, now)
+			held, _ = held.Current(c.Limit, now)
 			settled.Excess[i] = held.Machine.Excess(held.State, now, c.Cost)
 			held.State, _ = c.Apply(held.Machine, held.State, now)
 		case !algo.Refundable(held.Machine, results[i].Machine):

@@ -196,9 +196,9 @@ func (p *pair) inspect(t failer) []limiter.Entry {
 	}
 	for i := range want {
 		g, w := trimmed(got[i].Result), trimmed(want[i].Result)
-		if got[i].ID != want[i].ID || got[i].Version != want[i].Version || got[i].Mark != want[i].Mark || g.State != w.State || g.Machine.Fingerprint() != w.Machine.Fingerprint() {
-			t.Fatalf("inspect: limit %s\n got version %d, %s %+v, mark %+v\nwant version %d, %s %+v, mark %+v", want[i].ID,
-				got[i].Version, g.Machine.Fingerprint(), g.State, got[i].Mark, want[i].Version, w.Machine.Fingerprint(), w.State, want[i].Mark)
+		if got[i].ID != want[i].ID || got[i].Version != want[i].Version || got[i].Skew != want[i].Skew || g.State != w.State || g.Machine.Fingerprint() != w.Machine.Fingerprint() {
+			t.Fatalf("inspect: limit %s\n got version %d, %s %+v, skew %+v\nwant version %d, %s %+v, skew %+v", want[i].ID,
+				got[i].Version, g.Machine.Fingerprint(), g.State, got[i].Skew, want[i].Version, w.Machine.Fingerprint(), w.State, want[i].Skew)
 		}
 	}
 	return got

@@ -47,7 +47,7 @@ func (w *world) executed(now algo.Instant, charges []limiter.Charge, taken, answ
 		return
 	}
 	for _, o := range w.orphans {
-		held, _ := w.most.limits(o.Subject)[o.Limit.ID].Settle(o.Limit, now)
+		held, _ := w.most.limits(o.Subject)[o.Limit.ID].Current(o.Limit, now)
 		held.State = held.Machine.Force(held.State, o.at, o.Cost)
 		w.most.keep(o.Subject, o.Limit.ID, held)
 	}
@@ -130,7 +130,7 @@ func (w *world) convert(now algo.Instant, charges []limiter.Charge, taken bool) 
 		}
 		for _, m := range models {
 			before := m.limits(c.Subject)[c.Limit.ID]
-			held, write := before.Settle(c.Limit, now)
+			held, write := before.Current(c.Limit, now)
 			if write || taken && before.Machine == nil {
 				m.keep(c.Subject, c.Limit.ID, held)
 			}
@@ -176,7 +176,7 @@ func (w *world) renew(e *environment, now time.Time, charges []limiter.Charge) {
 			continue
 		}
 		for _, m := range []*Model{&w.all, &e.alone[0]} {
-			if held, write := m.limits(c.Subject)[c.Limit.ID].Settle(c.Limit, algo.InstantOf(now)); write {
+			if held, write := m.limits(c.Subject)[c.Limit.ID].Current(c.Limit, algo.InstantOf(now)); write {
 				m.keep(c.Subject, c.Limit.ID, held)
 			}
 		}

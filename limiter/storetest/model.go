@@ -43,7 +43,7 @@ func (m *Model) Take(now algo.Instant, subject limiter.Subject, charges []limite
 	allowed := true
 	for i, c := range charges {
 		_, known := limits[c.Limit.ID]
-		held, _ := limits[c.Limit.ID].Settle(c.Limit, now)
+		held, _ := limits[c.Limit.ID].Current(c.Limit, now)
 		if known && c.Cost > 0 {
 			m.keep(subject, c.Limit.ID, held)
 		}
@@ -70,7 +70,7 @@ func (m *Model) Take(now algo.Instant, subject limiter.Subject, charges []limite
 func (m *Model) TakeSeen(now algo.Instant, subject limiter.Subject, charges []limiter.Charge, seen []algo.State) (bool, []algo.Result) {
 	before := make([]limiter.Held, len(charges))
 	for i, c := range charges {
-		before[i], _ = m.limits(subject)[c.Limit.ID].Settle(c.Limit, now)
+		before[i], _ = m.limits(subject)[c.Limit.ID].Current(c.Limit, now)
 	}
 	allowed, results := m.Take(now, subject, charges)
 	for i, c := range charges {
@@ -112,7 +112,7 @@ func (m *Model) number(subject limiter.Subject, charges []limiter.Charge, seen [
 func (m *Model) SettleSeen(now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once, seen []algo.State) (limiter.Settled, error) {
 	before := make([]limiter.Held, len(charges))
 	for i, c := range charges {
-		before[i], _ = m.limits(subject)[c.Limit.ID].Settle(c.Limit, now)
+		before[i], _ = m.limits(subject)[c.Limit.ID].Current(c.Limit, now)
 	}
 	settled, err := m.Settle(now, subject, charges, results, elapsed, once)
 	for i, c := range charges {
@@ -204,7 +204,7 @@ func (m *Model) correct(now algo.Instant, subject limiter.Subject, charges []lim
 			continue
 		}
 		if c.Force {
-			held, _ = held.Settle(c.Limit, now)
+			held, _ = held.Current(c.Limit, now)
 			settled.Excess[i] = held.Machine.Excess(held.State, now, c.Cost)
 			held.State, _ = c.Apply(held.Machine, held.State, now)
 			m.keep(subject, c.Limit.ID, held)

@@ -81,7 +81,7 @@ func (w *world) states(now time.Time, charges []limiter.Charge) []algo.Result {
 				}
 			}
 		})
-		held, _ = held.Settle(c.Limit, algo.InstantOf(now))
+		held, _ = held.Current(c.Limit, algo.InstantOf(now))
 		results[i] = held.Result
 	}
 	return results

@@ -15,7 +15,7 @@ func testFarAhead(t *testing.T, s Suite, rate algo.Rate) {
 	p, l := newPair(t, s), Limit(t, "a", rate)
 	still := l.Machine().Horizon() + 5*time.Second
 	p.take(t, start.Add(time.Hour), one(l, 10), nil)
-	// A charge of cost 0 writes nothing, so it does not mark the state as too far ahead (Held.Mark).
+	// A charge of cost 0 writes nothing, so it does not record that the state is too far ahead (Held.Skew).
 	p.take(t, start, one(l, 0), nil)
 	p.inspect(t)
 	_, results := p.take(t, start, one(l, 1), nil)

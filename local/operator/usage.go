@@ -114,7 +114,7 @@ func (o *Operator) others(ctx context.Context, now time.Time, s limiter.Subject,
 			}
 			state := e.State
 			if e.Machine.Ahead(state, at) {
-				state, _ = algo.Clamp(e.Machine, state, e.Mark, at)
+				state, _ = algo.Clamp(e.Machine, state, e.Skew, at)
 			}
 			others = append(others, Other{
 				Subject: subject.String(), ID: e.ID.String(), Parameters: e.Machine.Fingerprint(), Version: e.Version,

@@ -196,7 +196,7 @@ func TestServe_rulesTable(t *testing.T) {
 		l.Wait(time.Minute)
 		_ = e.Rules.At(t.Context(), l.Now()) // on a busy machine, a request does not wait until the reload ends
 		for range 20 {
-			e.Rules.Settle()
+			e.Rules.Wait()
 		}
 	}, func() commandtest.Reply { return l.send(l.rest, http.MethodGet, "/api/v1/search", token) })
 }

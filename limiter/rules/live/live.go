@@ -154,9 +154,9 @@ func (l *Rules) At(ctx context.Context, now time.Time) *rules.Rules {
 	return s.rules
 }
 
-// Settle waits up to 100 ms for a running reload. A function calls it after each decision, because
+// Wait waits up to 100 ms for a running reload. A function calls it after each decision, because
 // Lambda may freeze a reload that has not completed.
-func (l *Rules) Settle() {
+func (l *Rules) Wait() {
 	if a := l.pending.Load(); a != nil {
 		a.wait()
 	}

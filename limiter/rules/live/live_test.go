@@ -106,7 +106,7 @@ func TestRules_age(t *testing.T) {
 		if r := l.At(t.Context(), begun); requests(r) != 1 || time.Since(begun) != 0 {
 			t.Errorf("request that starts the reload: got %d requests after %s, want 1 after 0s", requests(r), time.Since(begun))
 		}
-		l.Settle()
+		l.Wait()
 		if r := l.At(t.Context(), time.Now()); time.Since(begun) != k.slow || requests(r) != 2 || k.reads != 2 {
 			t.Errorf("next request: got %d requests after %s, %d reads; want 2 after %s, 2 reads", requests(r), time.Since(begun), k.reads, k.slow)
 		}
@@ -136,7 +136,7 @@ func TestRules_slow(t *testing.T) {
 				if waited := time.Since(begun); requests(r) != 1 || waited != 100*time.Millisecond {
 					t.Errorf("got %d requests after %s, want 1 after 100ms", requests(r), waited)
 				}
-				l.Settle()
+				l.Wait()
 				if waited := time.Since(begun); waited != 200*time.Millisecond {
 					t.Errorf("after Settle: got %s, want 200ms", waited)
 				}
@@ -148,7 +148,7 @@ func TestRules_slow(t *testing.T) {
 			t.Errorf("got %d reads and reloads %+v, want 2 reads and one reload that timed out", k.reads, got)
 		}
 		begun := time.Now()
-		l.Settle() // no reload is in progress, so Settle returns at once
+		l.Wait() // no reload is in progress, so Wait returns at once
 		if time.Since(begun) != 0 {
 			t.Errorf("Settle without a reload: got %s, want 0s", time.Since(begun))
 		}
@@ -207,7 +207,7 @@ func TestRules_failing(t *testing.T) {
 			if r := l.At(t.Context(), begun); requests(r) != 1 || time.Since(begun) != 0 {
 				t.Fatalf("got %d requests after %s, want 1 after 0s", requests(r), time.Since(begun))
 			}
-			l.Settle()
+			l.Wait()
 		}
 		got := n.take()
 		if len(got) < 60 || len(got) > 120 {
@@ -221,7 +221,7 @@ func TestRules_failing(t *testing.T) {
 		k.put(2, 2)
 		time.Sleep(10 * time.Second)
 		_ = l.At(t.Context(), time.Now())
-		l.Settle()
+		l.Wait()
 		if got := n.take(); len(got) != 1 || !got[0].Changed || got[0].Err != nil || requests(l.Current()) != 2 {
 			t.Errorf("after the failure: got %+v, want one change without an error", got)
 		}
@@ -293,7 +293,7 @@ func TestRules_initial(t *testing.T) {
 		k.put(1, 1)
 		time.Sleep(time.Second)
 		_ = l.At(t.Context(), time.Now())
-		l.Settle()
+		l.Wait()
 		if r := l.At(t.Context(), time.Now()); r.Version() != 1 {
 			t.Errorf("after a second: got version %d, want 1", r.Version())
 		}
@@ -344,7 +344,7 @@ func TestRules_jitter(t *testing.T) {
 				for range 49 {
 					time.Sleep(time.Second)
 					_ = l.At(t.Context(), time.Now())
-					l.Settle()
+					l.Wait()
 				}
 			})
 		}
@@ -446,7 +446,7 @@ func BenchmarkRules_At(b *testing.B) {
 					if l.At(b.Context(), now) == nil {
 						b.Error("got nil rules")
 					}
-					l.Settle()
+					l.Wait()
 				}
 			})
 		})
