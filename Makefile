@@ -101,7 +101,7 @@ PLAIN_TESTS := ^(TestAttack_(flood|hugeEvents|memory)|TestServe_burst|TestStore_
 
 # Node.js is optional: without npm, the tests that need its packages are skipped.
 NODE := $(shell command -v npm)
-MODULES := $(if $(NODE),local/gateway/testdata/node/node_modules local/console/node_modules infra/node_modules infra/examples/express/node_modules infra/examples/typescript/node_modules infra/policies/node_modules)
+MODULES := $(if $(NODE),local/gateway/testdata/node/node_modules local/console/node_modules infra/node_modules infra/examples/express/node_modules infra/examples/typescript/node_modules local/lab/policies/node_modules)
 
 # The downloads run beside the linters. The tests with containers, a browser or Kafka run alone. The second
 # line calls make by name: make -n would run a line with $(MAKE), and so start the servers.
@@ -124,7 +124,7 @@ test-go: # the part of make test that needs DynamoDB Local, Moto and Redis
 	$(GO_TEST) -p 1 -run '$(PLAIN_TESTS)' ./functions/lambdahttp ./limiter ./limiter/dynamostore ./local/gateway/template ./local/serve ./local/weir
 	$(LAB_RACE_TEST) -shuffle=on ./faults
 	$(GO_TEST) -v -run TestStore_calls ./limiter/redisstore ./limiter/dynamostore
-	$(GO_TEST) -count=1 -run '^Test(Examples_layer|Policies)' ./infra/examples ./infra/policies
+	$(LAB_TEST) -count=1 -run '^Test(Examples_layer|Policies)' ./examples ./policies
 
 test-raced:
 	$(LAB_TEST) -shuffle=on ./size
@@ -134,8 +134,8 @@ test-raced:
 # These tests and checks have no deadlines. They have a low priority, so they use the time in which the
 # tests of test-raced wait.
 test-beside:
-	nice $(GO_TEST) -p 1 -shuffle=on -skip '^Test(Examples_layer|Policies)' $(UNRACED)
-	nice $(LAB_TEST) -shuffle=on ./release
+	nice $(GO_TEST) -p 1 -shuffle=on $(UNRACED)
+	nice $(LAB_TEST) -p 1 -shuffle=on -skip '^TestExamples_layer' ./examples ./release
 	@nice $(MAKE) --no-print-directory cfn-lint $(if $(NODE),templates)
 
 # Go caches the result of a test until a file changes that the test itself reads. If the test starts a
@@ -144,7 +144,7 @@ test-beside:
 check-fast: lint ## Lint, and run the tests that need no server
 	$(GO_TEST) -skip '^Test(SAM|Console|Kafka)' ./limiter/... ./functions/...
 	$(GO_TEST) -count=1 -run '^TestImports' ./limiter
-	$(GO_TEST) -count=1 -skip '^TestExamples' ./infra/...
+	$(GO_TEST) -count=1 ./infra/...
 
 test-kafka: .bin/weir-tools ## Test events with Apache Kafka
 	.bin/weir-tools with --install kafka -- sh -c '$(GO_TEST) -count=1 -v -run ^TestKafka ./functions/sinks/kafka && $(LAB_TEST) -count=1 -v -run ^TestKafka ./tools'
@@ -170,8 +170,8 @@ test-console: .bin/weir-tools ## Test the console in Chromium, and write screens
 	.bin/weir-tools with --install browser -- $(LAB_TEST) -count=1 ./console
 
 test-examples: .bin/weir-tools ## Test the examples, the layer in Node.js and Python, and the policies
-	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory infra/examples/express/node_modules infra/examples/typescript/node_modules infra/policies/node_modules; fi
-	.bin/weir-tools with --install clients,dynamodb,tools -- $(GO_TEST) -count=1 -run '^Test(Examples_|Policies)' ./infra/examples ./infra/policies
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory infra/examples/express/node_modules infra/examples/typescript/node_modules local/lab/policies/node_modules; fi
+	.bin/weir-tools with --install clients,dynamodb,tools -- $(LAB_TEST) -count=1 ./examples ./policies
 
 infra/examples/express/node_modules: infra/examples/express/package-lock.json
 	@npm ci --ignore-scripts --prefix infra/examples/express --no-progress && touch $@
@@ -179,8 +179,8 @@ infra/examples/express/node_modules: infra/examples/express/package-lock.json
 infra/examples/typescript/node_modules: infra/examples/typescript/package-lock.json
 	@npm ci --ignore-scripts --prefix infra/examples/typescript --no-progress && touch $@
 
-infra/policies/node_modules: infra/policies/package-lock.json
-	@npm ci --ignore-scripts --prefix infra/policies --no-progress && touch $@
+local/lab/policies/node_modules: local/lab/policies/package-lock.json
+	@npm ci --ignore-scripts --prefix local/lab/policies --no-progress && touch $@
 
 # Mistakes in CONTEXT are reported before the functions are built.
 context:
@@ -307,7 +307,7 @@ simulate-docs: .bin/weir ## Write the results of weir simulate into local/lab/RE
 	WEIR_SOAK=1 go test -count=1 -v -timeout=60m -run '^TestRunAdaptive' ./local/simulate
 
 clean: ## Remove built and fetched files, but keep the keys in .weir
-	rm -rf .bin dist infra/cdk.out infra/node_modules infra/examples/{express,typescript}/node_modules infra/policies/node_modules local/console/node_modules local/gateway/testdata/node/node_modules local/servers/{clients,dynamodb}/node_modules
+	rm -rf .bin dist infra/cdk.out infra/node_modules infra/examples/{express,typescript}/node_modules local/lab/policies/node_modules local/console/node_modules local/gateway/testdata/node/node_modules local/servers/{clients,dynamodb}/node_modules
 
 $(LINT):
 	@echo "building golangci-lint $(LINT_VERSION), once ..."

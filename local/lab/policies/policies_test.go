@@ -47,7 +47,7 @@ func TestPolicies(t *testing.T) {
 	requireSimulator(t)
 	for _, name := range []string{"dynamodb", "elasticache", "everything", "kafka", "settlement"} {
 		t.Run(name, func(t *testing.T) {
-			golden := parse(t, "../golden/"+name+".template.json")
+			golden := parse(t, "../../../infra/golden/"+name+".template.json")
 			recorded := golden.record(t)
 			for function := range recorded {
 				checkPolicies(t, golden, function, recorded)
@@ -61,7 +61,7 @@ func TestPolicies(t *testing.T) {
 func TestPolicies_precheck(t *testing.T) {
 	requireSimulator(t)
 	s := &stack{}
-	if err := json.Unmarshal(templatetest.Read(t, "../standalone/weir.template.json"), s); err != nil {
+	if err := json.Unmarshal(templatetest.Read(t, "../../../infra/standalone/weir.template.json"), s); err != nil {
 		t.Fatal(err)
 	}
 	var role []policy
@@ -92,7 +92,7 @@ func TestPolicies_layer(t *testing.T) {
 	requireSimulator(t)
 	for _, redis := range []bool{false, true} {
 		s := &stack{redis: redis}
-		if err := json.Unmarshal(templatetest.Read(t, "../standalone/weir.template.json"), s); err != nil {
+		if err := json.Unmarshal(templatetest.Read(t, "../../../infra/standalone/weir.template.json"), s); err != nil {
 			t.Fatal(err)
 		}
 		role := []policy{s.arns(s.Resources["LayerPolicy"].Properties["PolicyDocument"]).(policy)}

@@ -17,7 +17,7 @@ import (
 // released returns the policy of a person in a release, for the stack weir.
 func released(t *testing.T, name string) policy {
 	t.Helper()
-	content, err := os.ReadFile(name)
+	content, err := os.ReadFile("../../../infra/policies/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ var unneeded = []string{
 // The deployer's policy has each action that CloudFormation's schemas name for the template's resources, except the
 // unneeded ones, and no other.
 func TestPolicies_deployerActions(t *testing.T) {
-	c := exec.CommandContext(t.Context(), filepath.Join(storetest.Server(t, "tools", "WEIR_TOOLS"), "python"), "../tools/deployer_actions.py", "../standalone/weir.template.json")
+	c := exec.CommandContext(t.Context(), filepath.Join(storetest.Server(t, "tools", "WEIR_TOOLS"), "python"), "../../../infra/tools/deployer_actions.py", "../../../infra/standalone/weir.template.json")
 	out, err := c.Output()
 	if err != nil {
 		t.Fatal(err)

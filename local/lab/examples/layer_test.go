@@ -65,7 +65,7 @@ func newLayer(t *testing.T) layer {
 		python: []string{filepath.Join(storetest.Server(t, "tools", "WEIR_TOOLS"), "python"), "-m", "awslambdaric"},
 	}
 	l.bootstrap = filepath.Join(l.folder, "bootstrap")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", l.extension(), "../../functions/extension")
+	build := exec.CommandContext(t.Context(), "go", "-C", "../../..", "build", "-o", l.extension(), "./functions/extension")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	run(t, build)
 	for path, text := range map[string]string{l.bootstrap: bootstrap, l.wrapper(): contract.LayerScript()} {
@@ -129,10 +129,10 @@ func (l layer) pool(t *testing.T, f function, rules, store string) *pool {
 // The layer works with the official runtime interface clients of Node.js and Python.
 func TestExamples_layer(t *testing.T) {
 	l := newLayer(t)
-	if _, err := os.Stat("express/node_modules"); err != nil {
+	if _, err := os.Stat(folder + "express/node_modules"); err != nil {
 		storetest.Unfetched(t, "node", "make infra/examples/express/node_modules", err)
 	}
-	for name, f := range map[string]function{"express": {l.node, "express", "app.handler"}, "flask": {l.python, "flask", "app.handler"}} {
+	for name, f := range map[string]function{"express": {l.node, folder + "express", "app.handler"}, "flask": {l.python, folder + "flask", "app.handler"}} {
 		t.Run(name, func(t *testing.T) { t.Parallel(); checkDaily(t, l.pool(t, f, daily, contract.StoreDynamoDB)) })
 	}
 	for name, f := range map[string]function{"node": {l.node, "testdata", "faults.handler"}, "python": {l.python, "testdata", "faults.handler"}} {
@@ -153,8 +153,8 @@ func TestExamples_layer(t *testing.T) {
 // TestExamples_layer runs the Flask API with the project's Python tools. Both pin the same
 // versions.
 func TestExamples_requirements(t *testing.T) {
-	tools := string(storetest.Must(os.ReadFile("../tools/requirements.txt")))
-	for line := range strings.Lines(string(storetest.Must(os.ReadFile("flask/requirements.txt")))) {
+	tools := string(storetest.Must(os.ReadFile("../../../infra/tools/requirements.txt")))
+	for line := range strings.Lines(string(storetest.Must(os.ReadFile(folder + "flask/requirements.txt")))) {
 		if !strings.Contains(tools, "\n"+strings.TrimSpace(line)+" \\\n") {
 			t.Errorf("flask/requirements.txt: got %s, want the version in infra/tools/requirements.txt", line)
 		}

@@ -178,10 +178,10 @@ func (s *stack) variables(t *testing.T, f template.Function, tables map[string]s
 		if _, settles := s.functions[contract.Settle]; settles {
 			rules = "settle.json"
 		}
-		v["RULES_FILE"] = storetest.Must(filepath.Abs("../stack/testdata/" + rules))
+		v["RULES_FILE"] = storetest.Must(filepath.Abs("../../../infra/stack/testdata/" + rules))
 	}
 	if f.Environment["WEIR_FUNCTION"] == contract.SigningKeys {
-		issuer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, "../../events/jwks.json") }))
+		issuer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, "../../../events/jwks.json") }))
 		t.Cleanup(issuer.Close)
 		v[contract.VariableJWKS] = issuer.URL
 	}
@@ -209,11 +209,11 @@ func events(t *testing.T, function, key, receipt, table string) (list [][]byte) 
 		prefix = "http-api-"
 	}
 	for _, caller := range []string{"anonymous", "apikey", "user"} {
-		event := storetest.Must(os.ReadFile("../../events/" + prefix + caller + ".json"))
+		event := storetest.Must(os.ReadFile("../../../events/" + prefix + caller + ".json"))
 		list = append(list, []byte(strings.NewReplacer(`"GET"`, `"POST"`, "/GET/", "/POST/", "/api/v1/search", "/api/v1/data", "weir_sample_enterprise_key", key).Replace(string(event))))
 	}
 	if receipt != "" && function != contract.Authorizer {
-		event := storetest.Must(os.ReadFile("../../events/rest-proxy-anonymous.json"))
+		event := storetest.Must(os.ReadFile("../../../events/rest-proxy-anonymous.json"))
 		list = append(list, bytes.Replace(event, []byte(`"weir": "allowed"`), []byte(`"weir": "allowed", "`+contract.KeyReceipt+`": `+text(t, receipt)), 1))
 	}
 	return list

@@ -21,8 +21,11 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// released is the template that the examples deploy.
-const released = "../standalone/weir.template.json"
+// folder has the examples, and released is the template that they deploy.
+const (
+	folder   = "../../../infra/examples/"
+	released = "../../../infra/standalone/weir.template.json"
+)
 
 type template struct {
 	Parameters, Conditions, Rules, Outputs map[string]any
@@ -215,27 +218,27 @@ func checkNames(t *testing.T, parameters []string) {
 
 func TestExamples_typescript(t *testing.T) {
 	storetest.Program(t, "node")
-	if _, err := os.Stat("typescript/node_modules/aws-cdk-lib"); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(folder + "typescript/node_modules/aws-cdk-lib"); errors.Is(err, fs.ErrNotExist) {
 		storetest.Unfetched(t, "node", "make test-examples", err)
 	}
-	compiled := filepath.Join("typescript", "app.js")
+	compiled := folder + "typescript/app.js"
 	t.Cleanup(func() { _ = os.Remove(compiled) })
 	build := exec.CommandContext(t.Context(), "node", "node_modules/typescript/bin/tsc")
-	build.Dir = "typescript"
+	build.Dir = folder + "typescript"
 	run(t, build)
 	checkSynthesized(t, exec.CommandContext(t.Context(), "node", compiled))
 }
 
 func TestExamples_python(t *testing.T) {
 	tools := storetest.Server(t, "tools", "WEIR_TOOLS")
-	checkSynthesized(t, exec.CommandContext(t.Context(), filepath.Join(tools, "python"), "python/app.py"))
+	checkSynthesized(t, exec.CommandContext(t.Context(), filepath.Join(tools, "python"), folder+"python/app.py"))
 }
 
 func TestExamples_sam(t *testing.T) {
 	tools := storetest.Server(t, "tools", "WEIR_TOOLS")
-	run(t, exec.CommandContext(t.Context(), filepath.Join(tools, "cfn-lint"), "sam/template.yaml"))
+	run(t, exec.CommandContext(t.Context(), filepath.Join(tools, "cfn-lint"), folder+"sam/template.yaml"))
 	// cfn-lint can parse YAML tags such as !Ref; encoding/json cannot.
-	out, err := exec.CommandContext(t.Context(), filepath.Join(tools, "python"), "-c", `import json, cfnlint.decode; print(json.dumps(cfnlint.decode.decode("sam/template.yaml")[0]))`).Output()
+	out, err := exec.CommandContext(t.Context(), filepath.Join(tools, "python"), "-c", `import json, sys, cfnlint.decode; print(json.dumps(cfnlint.decode.decode(sys.argv[1])[0]))`, folder+"sam/template.yaml").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,7 +261,7 @@ func TestExamples_sam(t *testing.T) {
 }
 
 func TestExamples_terraform(t *testing.T) {
-	file, problems := hclparse.NewParser().ParseHCLFile("terraform/main.tf")
+	file, problems := hclparse.NewParser().ParseHCLFile(folder + "terraform/main.tf")
 	if problems.HasErrors() {
 		t.Fatal(problems)
 	}
