@@ -58,7 +58,7 @@ SAM_TEMPLATE ?=
 TEMPLATES := $(wildcard infra/golden/*.json) infra/standalone/weir.template.json
 SYNTHESIZED := infra/cdk.out/Weir-dev.template.json
 
-.PHONY: context help run check check-fast test fetch test-go test-raced test-beside test-kafka sam test-sam templates test-containers test-console test-examples synth diff deploy destroy prove bootstrap release golden vendor fuzz soak lint cfn-lint build functions size bench bench-docs simulate-docs clean .bin/weir .bin/weir-tools FORCE
+.PHONY: context help run check check-fast test fetch test-go test-raced test-beside test-kafka sam test-sam templates test-containers test-console test-examples synth diff deploy destroy prove bootstrap release golden vendor fuzz soak lint cfn-lint build functions size bench bench-docs simulate-docs rename clean .bin/weir .bin/weir-tools FORCE
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -305,6 +305,12 @@ simulate-docs: .bin/weir ## Write the results of weir simulate into local/lab/RE
 	echo; .bin/weir simulate --store $$store --only 'each caller'; done; } >local/lab/RESULTS.md.new
 	@mv local/lab/RESULTS.md.new local/lab/RESULTS.md
 	WEIR_SOAK=1 go test -count=1 -v -timeout=60m -run '^TestRunAdaptive' ./local/simulate
+
+# The page for copies keeps the address of Weir.
+rename: ## Rename the module of your copy (MODULE=github.com/example/limits)
+	@$(if $(findstring /,$(MODULE)),,$(error MODULE: got "$(MODULE)", want a path such as github.com/example/limits)) \
+	export OLD=$$(go list -m) NEW="$(MODULE)"; \
+	git grep -lzIF "$$OLD" -- ':!ADOPTING.md' | xargs -0 perl -pi -e 's/\Q$$ENV{OLD}\E(?![\w-])/$$ENV{NEW}/g'
 
 clean: ## Remove built and fetched files, but keep the keys in .weir
 	rm -rf .bin dist infra/cdk.out infra/node_modules infra/examples/{express,typescript}/node_modules local/lab/policies/node_modules local/console/node_modules local/gateway/testdata/node/node_modules local/servers/{clients,dynamodb}/node_modules

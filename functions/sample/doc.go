@@ -1,8 +1,8 @@
-// Package sample is the sample API. Replace it with your own API.
+// Package sample is the sample API. ADOPTING.md describes how to use your own API in its place.
 //
 // To run your API with limits:
 //
-//  1. Write your routes in [New], or any http.Handler, and pass it in functions/handler/main.go.
+//  1. Write your routes in any http.Handler, as in [New], and pass it in functions/handler/main.go.
 //  2. Write the limits of your endpoints in functions/rules.json.
 //  3. Declare the routes in infra/stack if API Gateway needs them.
 //
