@@ -70,7 +70,6 @@ type Rules struct {
 	rejection          error // why the last document was rejected
 }
 
-// digest identifies a document.
 type digest struct {
 	content [sha256.Size]byte
 	version int64
@@ -104,7 +103,7 @@ type attempt struct {
 type Reload struct {
 	Rules     *rules.Rules // the rules in force after the reload
 	Confirmed time.Time    // last time the Source had these rules; zero if it never had them
-	Changed   bool         // While the Source fails or its document has mistakes, the rules in force do not change. After a failure, a request retries about every seven seconds. Versions only increase: Rules reject a document with a lower version, and a different document with the same version. A stored state keeps the highest rules version that charged it, so rules of a lower version would have no effect on it. To roll back, publish the old document under a new version.
+	Changed   bool         // the reload put other rules into force
 	Restarts  []string     // the counts that restart, from rules.Restarts
 	// Err is the reason why the document of the Source is not in force. It is of type rules.Problems,
 	// wraps ErrOlder, or is the error of the Source.
