@@ -80,7 +80,6 @@ func (b *batch) shadow() bool { return b.items[0].original.Shadow }
 // denies reports whether b denies the request, unless its limits are shadow limits.
 func (b *batch) denies() bool { return (b.refused || busy(b.err)) && !b.skipped }
 
-// marks reports whether b has a limit with Mark.
 func (b *batch) marks() bool {
 	return slices.ContainsFunc(b.charges, func(c Charge) bool { return c.Limit.Mark })
 }
@@ -111,7 +110,6 @@ func (b *batch) exhausted(now algo.Instant) bool {
 	return false
 }
 
-// forces reports whether b has a forced charge.
 func (b *batch) forces() bool {
 	return slices.ContainsFunc(b.charges, func(c Charge) bool { return c.Force })
 }

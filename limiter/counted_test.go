@@ -126,7 +126,6 @@ func (g *ledger) decided(d *limiter.Decision, before, reserve, most int64) {
 	}
 }
 
-// settle settles the receipt of a request.
 func (g *ledger) settle(receipt *limiter.Receipt, reserve, actual int64) {
 	g.mu.Lock()
 	g.real += actual
@@ -173,7 +172,6 @@ func (g *ledger) play(t *testing.T, limiters []*limiter.Limiter, l *limiter.Limi
 	}
 }
 
-// counting returns n limiters on the store.
 func counting(n int, store limiter.Store) (limiters []*limiter.Limiter) {
 	for range n {
 		limiters = append(limiters, storetest.Must(limiter.New(store, limiter.Options{Timeout: 100 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})))

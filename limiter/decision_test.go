@@ -82,7 +82,6 @@ func TestReceipt_Refund_dropped(t *testing.T) {
 	}
 }
 
-// failingRefunds is a shared store whose refunds fail.
 type failingRefunds struct{ limiter.Store }
 
 func (*failingRefunds) Settle(context.Context, algo.Instant, limiter.Subject, []limiter.Charge, []algo.Result, time.Duration, limiter.Once) (limiter.Settled, error) {

@@ -69,7 +69,6 @@ type model struct {
 	name    string
 }
 
-// openRequest is an admitted request that has not settled.
 type openRequest struct {
 	receipt *limiter.Receipt
 	charges []limiter.Charge
@@ -230,7 +229,6 @@ func (e *environment) step() {
 	}
 }
 
-// charges draws the charges of a request.
 func (e *environment) charges() []limiter.Charge {
 	cost, user := 1+e.random.Int64N(2), e.random.IntN(2)
 	if e.drawn.Count.Of == limiter.CountConcurrent {

@@ -34,7 +34,6 @@ type world struct {
 	problems []string
 }
 
-// plan has the parameters of a run.
 type plan struct {
 	Seed       uint64
 	Goroutines int

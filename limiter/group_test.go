@@ -56,7 +56,6 @@ func (p *paced) Take(ctx context.Context, now algo.Instant, s limiter.Subject, c
 	return p.remote.Take(ctx, now, s, charges, results)
 }
 
-// over returns a Limiter that uses a store.
 func over(store limiter.Store, timeout time.Duration) *limiter.Limiter {
 	return storetest.Must(limiter.New(store, limiter.Options{Timeout: timeout, Logger: slog.New(slog.DiscardHandler)}))
 }

@@ -26,7 +26,6 @@ var (
 	other = limiter.User("43")
 )
 
-// key is the type of a context key.
 type key struct{}
 
 // remote is a store in memory that the Limiter treats as shared. It counts its calls, and fails for chosen

@@ -37,7 +37,6 @@ func (r *request) lookUp() {
 	}
 }
 
-// lookUpBatch looks b up in the denial cache.
 func (r *request) lookUpBatch(b *batch) {
 	if b.items[0].sharded {
 		b.refused = r.pickShard(b)
@@ -92,7 +91,6 @@ type refusal struct {
 	backOff time.Duration
 }
 
-// shardRefusal returns the refusal of the shard that b charges.
 func (b *batch) shardRefusal() refusal {
 	return refusal{b.charges[0].Limit, b.results[0], b.items[0].backOff}
 }

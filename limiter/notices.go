@@ -72,7 +72,6 @@ type observed struct {
 	algo.Result
 }
 
-// key returns the key of a percentage of u.
 func (u *observed) key(percent int) noticeKey {
 	return noticeKey{u.Subject, u.Limit.marks[percent].ID}
 }
@@ -253,7 +252,6 @@ func (n *notices) writeAll(ctx context.Context, now algo.Instant, u *observed, p
 // marksOf returns the subject that has the marks of the notices of s.
 func marksOf(s Subject) Subject { return s.And(Subject{other, "notice"}) }
 
-// setMarked records that percentages have their marks.
 func (n *notices) setMarked(u *observed, now algo.Instant, percentages []int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

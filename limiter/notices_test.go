@@ -19,7 +19,6 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// written collects notices.
 type written []limiter.Notice
 
 func (w *written) write(_ context.Context, n limiter.Notice) error {
@@ -27,7 +26,6 @@ func (w *written) write(_ context.Context, n limiter.Notice) error {
 	return nil
 }
 
-// percentages returns the percentages of the notices.
 func (w *written) percentages() (all []int) {
 	for _, n := range *w {
 		all = append(all, n.Percent)

@@ -32,7 +32,6 @@ func surviving(r *remote) *limiter.Limiter {
 	return storetest.Must(limiter.New(r, limiter.Options{CacheTTL: -1, Logger: slog.New(slog.DiscardHandler)}))
 }
 
-// outcome returns the result of a decision as text.
 func outcome(d limiter.Decision) string {
 	switch {
 	case d.Allowed && d.Reason == limiter.ReasonNone:

@@ -11,7 +11,6 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// usageOf returns the usage of the only charge.
 func usageOf(t *testing.T, l *limiter.Limiter, now time.Time, c limiter.Charge) limiter.Usage {
 	t.Helper()
 	s, err := l.Inspect(ctx, now, []limiter.Charge{c})

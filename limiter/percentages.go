@@ -41,7 +41,6 @@ func (p Percentages) String() string {
 	return strings.Join(words, ", ") + " %"
 }
 
-// validate checks p for a limit with a rate and a spread.
 func (p Percentages) validate(r algo.Rate, s Spread) error {
 	if p == (Percentages{}) {
 		return nil

@@ -133,7 +133,6 @@ func TestReload_convertedLater(t *testing.T) {
 	}
 }
 
-// drawing returns a Limiter that draws its random numbers from random.
 func drawing(store limiter.Store, random *rand.Rand) *limiter.Limiter {
 	return storetest.Must(limiter.New(store, limiter.Options{IntN: random.IntN, Logger: slog.New(slog.DiscardHandler)}))
 }

@@ -132,7 +132,6 @@ func (l *Limiter) refund(ctx context.Context, now algo.Instant, r refundable, el
 	return Refunds{s.Refunds.Given, s.Refunds.Dropped + s.Lost}
 }
 
-// settledSubject is the result of the corrections on one subject.
 type settledSubject struct {
 	Settlement
 	err error

@@ -72,7 +72,6 @@ const (
 	MinSync   = 10 * time.Millisecond
 )
 
-// validate checks s for a limit with rate and capacity.
 func (s Spread) validate(rate algo.Rate, capacity int64) error {
 	set := ""
 	for _, f := range []struct {

@@ -52,7 +52,6 @@ const (
 	callTime    = 4 * time.Millisecond // expected duration of one call
 )
 
-// throttledCall is a throttled call that is repeated.
 type throttledCall struct {
 	now     algo.Instant
 	charges []Charge
@@ -161,7 +160,6 @@ func (s *shared) pause(ctx context.Context, left time.Duration, calls int, all b
 	return s.clock.Sleep(ctx, random) == nil
 }
 
-// read reads the item.
 func (s *shared) read(ctx context.Context, c *throttledCall) {
 	looks, results := slices.Clone(c.charges), slices.Clone(c.results)
 	for i := range looks {

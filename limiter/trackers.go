@@ -244,7 +244,6 @@ func (l *Limit) counterRules() local.CounterRules {
 	return rules
 }
 
-// reportCharges returns the charges that send the report of a counter of l.
 func (l *Limit) reportCharges(subject Subject, out local.Report) []Charge {
 	charge := func(l *Limit, cost int64) Charge {
 		return Charge{Subject: subject, Limit: l, Cost: cost, Force: true}

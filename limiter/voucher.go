@@ -277,7 +277,6 @@ func (v *Voucher) UnmarshalBinary(data []byte) error {
 	return nil
 }
 
-// voucherReader reads the parts of a Voucher.
 type voucherReader struct{ wire.Reader }
 
 // farthest bounds instants, and the distance of a state from its charge. Two such values and a horizon add up to at

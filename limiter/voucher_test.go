@@ -132,7 +132,6 @@ func TestReceipt_Voucher_mistakes(t *testing.T) {
 	}
 }
 
-// chargesOf returns a charge for each of n subjects.
 func chargesOf(n int, l *limiter.Limit) (charges []limiter.Charge) {
 	for i := range n {
 		charges = append(charges, limiter.Charge{Subject: limiter.User(strconv.Itoa(i)), Limit: l, Cost: 1})

@@ -156,7 +156,6 @@ func TestKeys_Create_mistake(t *testing.T) {
 
 var long = strings.Repeat("x", 257)
 
-// paged is an API that returns small pages.
 type paged struct{ apikeys.API }
 
 func (p paged) Scan(ctx context.Context, in *dynamodb.ScanInput, o ...func(*dynamodb.Options)) (*dynamodb.ScanOutput, error) {

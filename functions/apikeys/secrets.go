@@ -16,7 +16,6 @@ const (
 	rotatedAttribute  = "rotated"
 )
 
-// secretBytes is the length of a secret.
 const secretBytes = 32
 
 func newSecret() []byte {

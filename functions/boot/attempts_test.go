@@ -287,7 +287,6 @@ func TestOpenStore_breaker(t *testing.T) {
 	}
 }
 
-// hanging is a store that never answers.
 type hanging struct{ limiter.Store }
 
 func (hanging) Take(ctx context.Context, _ algo.Instant, _ limiter.Subject, _ []limiter.Charge, _ []algo.Result) (bool, error) {

@@ -99,7 +99,6 @@ func (c Config) sink(ctx context.Context) (decisionlog.Sink, error) {
 // localRegion is the region of endpoints outside AWS.
 const localRegion = "us-east-1"
 
-// dynamoDBVariable is the variable with the endpoint of DynamoDB.
 const dynamoDBVariable = "DYNAMODB_ENDPOINT"
 
 // AWSConfig returns the configuration of an AWS client. endpoint is the value of the given variable.

@@ -79,7 +79,6 @@ func (l *line) state(n int) fault {
 	return l.fault
 }
 
-// dial connects to the server.
 func (l *line) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	l.mu.Lock()
 	l.dials++

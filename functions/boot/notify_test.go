@@ -17,7 +17,6 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// sink keeps events.
 type sink struct{ events []decisionlog.Event }
 
 // Send implements decisionlog.Sink.

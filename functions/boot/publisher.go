@@ -17,7 +17,6 @@ import (
 	"github.com/weir-limits/weir/functions/rulestore"
 )
 
-// publisherConfig is the configuration of the function publisher.
 type publisherConfig struct {
 	DynamoDBEndpoint string `env:"DYNAMODB_ENDPOINT"`
 	Local            bool   `env:"WEIR_LOCAL"`

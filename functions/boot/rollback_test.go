@@ -183,7 +183,6 @@ func monthly(requests int64) string {
 	return fmt.Sprintf(`{"rules":[{"endpoint":"/a","limits":{"*":{"requests":%d,"period":"month"}}}]}`, requests)
 }
 
-// versioned returns a document with a version.
 func versioned(version int64, document string) string {
 	return fmt.Sprintf(`{"version":%d,%s`, version, document[1:])
 }

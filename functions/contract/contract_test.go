@@ -62,7 +62,6 @@ func TestVariables(t *testing.T) {
 	}
 }
 
-// variablesOf returns the variables in the tags of a struct.
 func variablesOf(t reflect.Type) (names []string) {
 	for field := range t.Fields() {
 		if field.Anonymous {

@@ -59,7 +59,6 @@ func sampleEvent(t testing.TB, name string) []byte {
 	return b
 }
 
-// changed returns the event with one string replaced.
 func changed(t testing.TB, event []byte, old, replacement string) []byte {
 	t.Helper()
 	if !strings.Contains(string(event), old) {
@@ -440,7 +439,6 @@ func TestHandler_errors(t *testing.T) {
 	}
 }
 
-// unreachable is a store that always fails.
 type unreachable struct{ limiter.Store }
 
 func (unreachable) Take(context.Context, algo.Instant, limiter.Subject, []limiter.Charge, []algo.Result) (bool, error) {

@@ -255,7 +255,6 @@ func edited(t testing.TB, file string, edit func(map[string]any)) []byte {
 	return b
 }
 
-// replied passes an event to the handler.
 func replied(t *testing.T, a *target, event []byte) reply {
 	t.Helper()
 	b, err := lambdahttp.NewHandler(a.Environment, sample.New(a.Environment)).Invoke(ctx, event)

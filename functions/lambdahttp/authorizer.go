@@ -25,7 +25,6 @@ var errUnauthorized = errors.New("Unauthorized")
 // maxUsageKey is the length of the longest API key of API Gateway.
 const maxUsageKey = 128
 
-// errStoreFailed is the error if the store fails and a rule has on_error "deny".
 var errStoreFailed = errors.New("the store failed, and a rule has on_error deny")
 
 // NewAuthorizer returns the authorizer function. It answers an event with a policy. The policy allows
@@ -65,7 +64,6 @@ func (a authorizer) headers() []string {
 	return fields
 }
 
-// decide returns the policy for an event.
 func (a authorizer) decide(ctx context.Context, event *authorizerEvent) ([]byte, error) {
 	// A preflight has no credential and no limit, but reaches the authorizer of a method ANY.
 	if event.method == http.MethodOptions {

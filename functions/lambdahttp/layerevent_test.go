@@ -53,7 +53,6 @@ func positions(t testing.TB, event []byte) (all []string) {
 	return all
 }
 
-// replaced returns an event with another value of a member.
 func replaced(t testing.TB, event []byte, path, value string) []byte {
 	t.Helper()
 	name, rest, inner := strings.Cut(path, "/")
@@ -140,7 +139,6 @@ func decidedBy(t testing.TB, event []byte) []string {
 	return storetest.Must(decision(t, event))
 }
 
-// decision returns the subjects that an event charges.
 func decision(t testing.TB, event []byte) ([]string, error) {
 	t.Helper()
 	store := &counting{Store: storetest.Must(memstore.New(memstore.Options{}))}
@@ -211,7 +209,6 @@ func TestLayer_authorizerContext(t *testing.T) {
 	}
 }
 
-// reporting is an API that sends a header.
 func reporting(header map[string][]string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { maps.Copy(w.Header(), header) })
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/weir-limits/weir/functions/lambdahttp"
 )
 
-// countingBytes has a limit that counts the bytes of answers.
 const countingBytes = `{"rules":[{"endpoint":"*","limits":{"global":{"name":"bytes","requests":1000000000,"window":"1h","reserve":1,"count":"bytes","per":["ip"]}}}]}`
 
 // The layer copies neither the body of an event nor that of an answer, and the event is free when the function has it.

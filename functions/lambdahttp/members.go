@@ -17,7 +17,6 @@ type member struct {
 	start, end int // offsets of value in the text
 }
 
-// errNoObject means that a text is not one JSON object.
 var errNoObject = errors.New("want a JSON object")
 
 // eachMember calls visit with the decoded name and the rest of each member of the object in text. It validates the text. The name
@@ -63,7 +62,6 @@ func eachMember(text []byte, visit func(name []byte, m member) error) error {
 // maxMembers bounds the members that allMembers returns. No host accepts so many header fields.
 const maxMembers = 8192
 
-// allMembers returns the members of the object in text.
 func allMembers(text []byte) (members []member, err error) {
 	err = eachMember(text, func(name []byte, m member) error {
 		if len(members) == maxMembers {
@@ -109,5 +107,4 @@ func find(members []member, name string) *member {
 	return nil
 }
 
-// null reports whether m is nil or has the value null.
 func (m *member) null() bool { return m == nil || string(m.value) == "null" }

@@ -17,7 +17,6 @@ import (
 // receiptTimeout bounds how long an admitted request waits for the keys of receipts.
 const receiptTimeout = 300 * time.Millisecond
 
-// errNoReceipts is the error of an environment without keys.
 var errNoReceipts = errors.New("no keys of receipts; set RECORDS_TABLE")
 
 // sealed returns the receipt of an admitted request. It returns "" if no limit needs a receipt, or if the

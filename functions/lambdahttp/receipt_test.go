@@ -28,7 +28,6 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// eachCount has a limit of each count.
 const eachCount = `{"rules":[{"endpoint":"*","limits":{"*":[
 	{"name":"calls","requests":100,"window":"1m","per":["ip"]},
 	{"name":"input","requests":1000,"window":"1m","per":["ip"],"count":"cost","reserve":100},
@@ -85,7 +84,6 @@ func (d *decided) authorize() map[string]any {
 	return p.Context
 }
 
-// receipt returns the receipt of a new request.
 func (d *decided) receipt() string {
 	d.t.Helper()
 	text, _ := d.authorize()[contract.KeyReceipt].(string)
@@ -128,7 +126,6 @@ func (d *decided) want(when, want string) {
 	}
 }
 
-// counted returns the sum of a metric.
 func (d *decided) counted(name string) (sum int) {
 	d.t.Helper()
 	d.now = d.now.Add(2 * time.Second)

@@ -92,7 +92,6 @@ type cost struct {
 	cost  int64
 }
 
-// maxCosts bounds the costs in one event.
 const maxCosts = 32
 
 // parseCosts parses a number, or an object of numbers by the names of limits. null is an error, because
@@ -149,7 +148,6 @@ func (s settle) settle(ctx context.Context, gate *httplimit.Gate, receipt string
 	return p.Settle(ctx, known.status, known.bytes)
 }
 
-// settles reports whether the cost of a charge is known.
 func (k known) settles(c limiter.Charge) bool {
 	switch c.Limit.Count.Of {
 	case limiter.CountCost:

@@ -44,7 +44,6 @@ var inserted = []string{
 	"%", "%2", "%zz", "%FF", "%C3%A9", "é", "%A0", "%C2%A0", "%EF%BB%BF", "+", ":", "@", "*", "{id}", "%25", "%2e%252e", "health/", "usage/", "/admin", "//admin", "//api.example.com",
 }
 
-// spelled returns another spelling of a path.
 func spelled(random *rand.Rand, path string) string {
 	for range 1 + random.IntN(4) {
 		at := random.IntN(len(path))

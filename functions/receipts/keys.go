@@ -31,7 +31,6 @@ func NewKeys() Keys {
 // DeriveKeys returns the key that belongs to a secret, for processes that share the secret but no table.
 func DeriveKeys(secret []byte) Keys { return Keys{current: derive(secret, "key", nil)} }
 
-// keyBytes is the length of a key.
 const keyBytes = 32
 
 // These are the attributes of the item contract.ReceiptKeysKey.

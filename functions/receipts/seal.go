@@ -89,7 +89,6 @@ func newCipher(key []byte, scope Scope, header []byte) (cipher.AEAD, error) {
 
 func keyID(key []byte) []byte { return derive(key, "id", nil)[:keyIDBytes] }
 
-// derive returns a key for a purpose.
 func derive(key []byte, purpose string, context []byte) []byte {
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte("weir receipt " + purpose + "\x00"))

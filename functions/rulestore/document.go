@@ -114,7 +114,6 @@ func parseVersion(it records.Item) (v Version, err error) {
 	return v, nil
 }
 
-// parseDocument reads a version and its document.
 func parseDocument(it records.Item) (v Version, document []byte, err error) {
 	if v, err = parseVersion(it); err != nil {
 		return v, nil, err

@@ -165,7 +165,6 @@ func TestPublisher_Publish_repeated(t *testing.T) {
 	}
 }
 
-// writer is a records.Writer.
 type writer func(*dynamodb.PutItemInput) error
 
 func (w writer) PutItem(_ context.Context, in *dynamodb.PutItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {

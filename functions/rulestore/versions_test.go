@@ -32,7 +32,6 @@ var (
 	noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 )
 
-// publish publishes a document and fails the test on an error.
 func publish(t *testing.T, r *rulestore.Versions, now time.Time, document, note string, after, least int64) rulestore.Version {
 	t.Helper()
 	v, err := r.Publish(ctx, now, []byte(document), note, after, least)

@@ -173,7 +173,6 @@ func (x *Extension) wait(ctx context.Context) error {
 	}
 }
 
-// initError reports that the init failed.
 func (x *Extension) initError(ctx context.Context, problem error) error {
 	report := map[string]any{"errorType": errConfiguration, "errorMessage": problem.Error(), "stackTrace": []string{}}
 	_, err := x.call(ctx, http.MethodPost, "init/error", http.Header{"Lambda-Extension-Function-Error-Type": {errConfiguration}}, report, nil)

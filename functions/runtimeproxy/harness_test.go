@@ -32,7 +32,6 @@ var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 // limited has limits by address that no wait of ten seconds extends, so that refusals have no jitter.
 const limited = `{"rules":[{"endpoint":"*","limits":{"global":{"name":"few","requests":2,"window":"5s","per":["ip"]}}}]}`
 
-// environment returns an environment with a store in memory.
 func environment(t testing.TB, document string, metrics io.Writer) *lambdahttp.Environment {
 	t.Helper()
 	return overStore(t, document, storetest.Must(memstore.New(memstore.Options{})), metrics)
@@ -141,7 +140,6 @@ func (l *lambdaAPI) serveAnswer(w http.ResponseWriter, r *http.Request) {
 // address returns the host and the port.
 func (l *lambdaAPI) address() string { return strings.TrimPrefix(l.URL, "http://") }
 
-// layered is a function with the layer.
 type layered struct {
 	*lambdaAPI
 	t      testing.TB
@@ -159,7 +157,6 @@ func newLayered(t testing.TB, e *lambdahttp.Environment, concurrent bool) *layer
 	return l
 }
 
-// received is an event that the function has received.
 type received struct {
 	status int
 	id     string

@@ -56,7 +56,6 @@ func (i *invocation) noAnswer() {
 	}
 }
 
-// errNoAnswer means that the function did not answer an event.
 var errNoAnswer = errors.New("the function did not answer")
 
 // errNotSent means that Lambda did not get an answer, or that the function sent a part of it.

@@ -285,7 +285,6 @@ func copyHeader(to, from http.Header) {
 	}
 }
 
-// deadlineOf returns the deadline of an event.
 func deadlineOf(h http.Header) (time.Time, bool) {
 	ms, err := strconv.ParseInt(h.Get(headerDeadline), 10, 64)
 	return time.UnixMilli(ms), err == nil
@@ -333,7 +332,6 @@ func (p *Proxy) passOn(i *invocation, event []byte) {
 	i.admitted <- event
 }
 
-// forget removes an invocation.
 func (p *Proxy) forget(i *invocation) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

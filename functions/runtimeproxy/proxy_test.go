@@ -493,7 +493,6 @@ func TestProxy_closedConnection(t *testing.T) {
 	}
 }
 
-// down is a store that fails.
 type down struct{ limiter.Store }
 
 // Take implements limiter.Store.

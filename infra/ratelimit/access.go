@@ -21,7 +21,6 @@ type access struct {
 	statements []*awsiam.PolicyStatementProps
 }
 
-// allow adds a statement that allows actions on resources.
 func (a *access) allow(actions []string, resources ...*string) {
 	a.permit(&awsiam.PolicyStatementProps{Actions: jsii.Strings(actions...), Resources: &resources})
 }
@@ -125,7 +124,6 @@ func (l *Limits) record(actions []string, keys ...string) *awsiam.PolicyStatemen
 	}
 }
 
-// permit adds a statement to the function's role.
 func permit(f awslambda.Function, statement *awsiam.PolicyStatementProps) {
 	f.AddToRolePolicy(awsiam.NewPolicyStatement(statement))
 	// An imported role that the app cannot change would silently drop the statement.

@@ -55,7 +55,6 @@ func (p *LimitsProps) checkEvents(want func(ok bool, format string, args ...any)
 // deployment.
 func isToken(text string) bool { return *awscdk.Token_IsUnresolved(text) }
 
-// variables returns the functions' variables for events.
 func (e *Events) variables() map[string]string {
 	if e == nil {
 		return nil
@@ -88,7 +87,6 @@ func (e *Events) known() map[string]string {
 	return v
 }
 
-// ports returns the ports of the brokers.
 func (k *Kafka) ports() (ports []float64) {
 	const iam = 9098 // port of brokers with IAM; used if the list of brokers is a token
 	if isToken(k.Brokers) {
@@ -137,7 +135,6 @@ func (l *Limits) newStreamEndpoint(stream awskinesis.IStream) {
 	}))
 }
 
-// access returns the access to the destination of events.
 func (e *Events) access() access {
 	a := access{variables: map[string]*string{}}
 	if e == nil {

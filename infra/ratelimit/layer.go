@@ -43,7 +43,6 @@ func (l *Limits) AddLayer(f awslambda.Function) {
 // layerWrapper is the path of the layer's wrapper script in a function.
 const layerWrapper = contract.LayerRoot + contract.LayerWrapper
 
-// checkLayered returns an error if the layer cannot work in f.
 func (l *Limits) checkLayered(f awslambda.Function) error {
 	runtime, architecture := *f.Runtime().Name(), *f.Architecture().Name()
 	switch {

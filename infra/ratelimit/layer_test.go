@@ -185,7 +185,6 @@ func TestLimits_AddLayer_elasticache(t *testing.T) {
 	made.ResourceCountIs(jsii.String("Custom::LogRetention"), jsii.Number(0))
 }
 
-// imageCode returns a container image as code.
 func imageCode(t *testing.T) awslambda.Code {
 	t.Helper()
 	_, stack, _ := newAPI(t)

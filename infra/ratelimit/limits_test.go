@@ -97,7 +97,6 @@ func program(machine elf.Machine) []byte {
 	return content.Bytes()
 }
 
-// newAPI returns a stack with a REST API that has two methods.
 func newAPI(t *testing.T) (awscdk.App, awscdk.Stack, awsapigateway.RestApi) {
 	t.Helper()
 	storetest.Program(t, "node")

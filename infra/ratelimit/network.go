@@ -145,7 +145,6 @@ func networkAccess() (a access) {
 	return a
 }
 
-// join connects f to the VPC.
 func (n *network) join(f awslambda.Function) {
 	excuseNetwork(f.Role())
 	function := f.Node().DefaultChild().(awslambda.CfnFunction)

@@ -27,7 +27,6 @@ var (
 	httpTiers = []tier{{300, 1.00}, {math.Inf(1), 0.90}}
 )
 
-// priceOf returns the price of million requests a month.
 func priceOf(tiers []tier, million float64) (dollars float64) {
 	from := 0.0
 	for _, t := range tiers {
@@ -37,7 +36,6 @@ func priceOf(tiers []tier, million float64) (dollars float64) {
 	return dollars
 }
 
-// describe returns the tiers as text.
 func describe(tiers []tier) string {
 	var all []string
 	for i, t := range tiers {

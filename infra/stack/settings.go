@@ -141,7 +141,6 @@ func (r *reader) settings() Settings {
 	return s
 }
 
-// checkEvents checks the settings of decision events.
 func (r *reader) checkEvents(s *Settings) {
 	k := &s.Kafka
 	settings := map[string]string{

@@ -91,7 +91,6 @@ func (s *stage) checkThroughput() {
 		s.settings.Throttle, apis, writes, table, float64(int(table/apis/requestWrites))))
 }
 
-// newTopic creates the topic for alarms.
 func (s *stage) newTopic() awssns.Topic {
 	topic := awssns.NewTopic(s.stack, jsii.String("Alarms"), &awssns.TopicProps{EnforceSSL: jsii.Bool(true)})
 	// This policy replaces the topic's default policy, which would let all alarms of the account

@@ -128,7 +128,6 @@ func orNone(v any) any {
 	return v
 }
 
-// intrinsic reports whether n is an intrinsic function.
 func intrinsic(n node) bool {
 	for k := range n {
 		return len(n) == 1 && (k == "Ref" || k == "Condition" || strings.HasPrefix(k, "Fn::"))

@@ -53,7 +53,6 @@ const (
 	clockChange = 2 * time.Hour // a period can be this much longer when daylight saving time ends: Antarctica/Troll
 )
 
-// longest returns the longest length of a period.
 func (p Period) longest() time.Duration {
 	switch p {
 	case Day:

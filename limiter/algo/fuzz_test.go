@@ -69,7 +69,6 @@ func FuzzLog_Take(f *testing.F) {
 	})
 }
 
-// taken is an admitted request.
 type taken struct {
 	at    algo.Instant  // instant on a correct clock
 	clock algo.Instant  // instant on the caller's clock

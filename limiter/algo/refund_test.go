@@ -30,7 +30,6 @@ func TestBucket_Refund(t *testing.T) {
 	}
 }
 
-// refundGame is one random history.
 type refundGame struct {
 	*rand.Rand
 	b            *algo.Bucket

@@ -32,7 +32,6 @@ var (
 	secret  = []byte("0123456789abcdef")
 )
 
-// issuer is an issuer of tokens.
 type issuer struct {
 	id  string
 	key crypto.Signer

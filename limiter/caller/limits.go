@@ -32,7 +32,6 @@ type Limits struct {
 	mistake error
 }
 
-// limitsJSON is the JSON form of Limits.
 type limitsJSON struct {
 	Rates  map[string]Rate `json:"rates,omitempty"`
 	Anchor anchor          `json:"anchor,omitempty"`

@@ -235,7 +235,6 @@ func TestStore_calls_environments(t *testing.T) {
 	}
 }
 
-// counted is an API that counts its calls.
 type counted struct {
 	dynamostore.API
 	calls atomic.Int64

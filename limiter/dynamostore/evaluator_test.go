@@ -72,7 +72,6 @@ func (v *evaluator) remove(in *dynamodb.DeleteItemInput) (applied bool) {
 	return applied
 }
 
-// subjectItems are the item of one subject and the items of its settlements.
 type subjectItems struct {
 	evaluator
 	settlements map[string]*evaluator // by key

@@ -35,7 +35,6 @@ func queued(t *testing.T, next http.HandlerFunc) http.Handler {
 	}).Wrap(next)
 }
 
-// status returns the status of the answer to a request.
 func status(ctx context.Context, h http.Handler) int {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", http.NoBody))

@@ -19,7 +19,6 @@ type settled struct {
 	swept     algo.Instant               // instant of the last sweep
 }
 
-// settledID is the ID of a settlement on a subject.
 type settledID struct {
 	subject limiter.SubjectID
 	id      limiter.VoucherID

@@ -39,7 +39,6 @@ type advice struct {
 	capacity int64         // capacity of the quota; math.MaxInt64 means unknown
 }
 
-// adviceOf reads a response that arrived at the time now.
 func adviceOf(r *http.Response, now time.Time) advice {
 	a := advice{wait: -1, capacity: math.MaxInt64}
 	// Dates in a response are relative to the clock of the server.

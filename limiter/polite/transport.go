@@ -116,7 +116,6 @@ func (t *Transport) CloseIdleConnections() {
 	}
 }
 
-// call is a request and its repetitions.
 type call struct {
 	*Transport
 	request  *http.Request

@@ -296,7 +296,6 @@ func (l *load) settle(ctx context.Context, t *testing.T, s limiter.Store, result
 	}
 }
 
-// count returns the count in the store.
 func (l *load) count(t *testing.T, s limiter.Store) int64 {
 	t.Helper()
 	_, results := take(t, s, noon, l.charge(0)...)

@@ -116,7 +116,6 @@ func cutElement(b []byte) (element, rest []byte, ok bool) {
 	return b[:size], b[size:], true
 }
 
-// append appends r to a value of a version.
 func (r record) append(b []byte, version int64) []byte {
 	b = append(append(append(b, r.limit...), r.state...), r.entries...)
 	if r.version != version {

@@ -86,7 +86,6 @@ type spec struct {
 	own   []algo.Rate // rates that overrides set for the limit
 }
 
-// limitKey distinguishes limits.
 type limitKey struct {
 	id     limiter.ID
 	shadow bool

@@ -326,7 +326,6 @@ type pattern struct {
 	below    bool     // true if the pattern also matches every path below it (/*)
 }
 
-// matches reports whether a reading of a path matches p.
 func (p *pattern) matches(r reading) bool {
 	path := r.path
 	if path == "/" {

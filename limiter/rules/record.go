@@ -99,7 +99,6 @@ func (r *Rules) applyRecord(own *caller.Limits, l, of *limiter.Limit) applied {
 	return applied{limit, overridden, mistake}
 }
 
-// ownRate returns the limit of the document with the rate of a record.
 func (r *Rules) ownRate(base *identified, rate caller.Rate, own *caller.Limits) (*limiter.Limit, error) {
 	name, of := base.made.Name, base.spec.Rate
 	switch {
@@ -182,7 +181,6 @@ func (r *Rules) CheckTier(tier string) error {
 	return nil
 }
 
-// checkRate checks the rate of a record for the limits with a name.
 func (r *Rules) checkRate(name string, rate caller.Rate, own *caller.Limits) error {
 	list := r.named[name]
 	if len(list) == 0 {

@@ -62,7 +62,6 @@ func (r *rule) label() string {
 	return r.method + " " + r.pattern.text
 }
 
-// limit is one limit of a rule.
 type limit struct {
 	*limiter.Limit
 	class int // index in Rules.classes
@@ -200,7 +199,6 @@ func (r *Rules) Select(dst []limiter.Charge, q Request) Selection {
 	return s
 }
 
-// selectMalformed returns what the rules select for a request with a malformed path.
 func (r *Rules) selectMalformed(dst []limiter.Charge, q Request) Selection {
 	q.Caller = caller.Caller{IP: q.Caller.IP, Rejected: true}
 	s := Selection{Charges: dst, Tier: r.Tier(""), Exemption: r.exempt.of(&q, nil), Malformed: true}

@@ -121,7 +121,6 @@ func trimmed(r algo.Result) algo.Result {
 	return r
 }
 
-// refund refunds the charges in the store and in the model.
 func (p *pair) refund(t failer, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) {
 	t.Helper()
 	p.settle(t, start, charges, results, elapsed)

@@ -71,7 +71,6 @@ func (o *own) admit(now time.Time, c limiter.Charge) (over int64, results [2]alg
 	return over, results
 }
 
-// limitOf identifies a limit of a subject.
 type limitOf struct {
 	subject limiter.Subject
 	limit   limiter.ID

@@ -73,7 +73,6 @@ func Linearizable(t *testing.T, l Linear) {
 	kinds.check(t)
 }
 
-// callers starts the processes.
 func (l Linear) callers(t *testing.T) (callers []caller) {
 	t.Helper()
 	place := l.Place(t)

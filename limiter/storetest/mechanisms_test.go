@@ -92,7 +92,6 @@ func TestPairs_complete(t *testing.T) {
 	}
 }
 
-// constants returns the names of the constants of a type.
 func constants(t *testing.T, file, of string) (names []string) {
 	t.Helper()
 	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)

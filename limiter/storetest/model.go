@@ -29,7 +29,6 @@ type slot struct {
 	refunds int64
 }
 
-// settledID is the ID of a settlement on a subject.
 type settledID struct {
 	subject limiter.Subject
 	id      limiter.VoucherID

@@ -48,7 +48,6 @@ func playPair(t *testing.T, store limiter.Store, i, j int, seed uint64) bool {
 	return false
 }
 
-// modelStore is a store in memory.
 type modelStore struct {
 	mu    sync.Mutex
 	model Model

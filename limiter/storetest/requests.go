@@ -65,7 +65,6 @@ func (w *world) faults() (n int) {
 	return n
 }
 
-// states returns the states of the limits in the store.
 func (w *world) states(now time.Time, charges []limiter.Charge) []algo.Result {
 	results := make([]algo.Result, len(charges))
 	for i, c := range charges {
@@ -87,7 +86,6 @@ func (w *world) states(now time.Time, charges []limiter.Charge) []algo.Result {
 	return results
 }
 
-// charges returns the charges of a request.
 func (w *world) charges(e *environment, cost int64, several, alike bool) (charges []limiter.Charge) {
 	limits := e.limits(w)
 	add := func(s limiter.Subject, l *limiter.Limit) {

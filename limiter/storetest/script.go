@@ -12,7 +12,6 @@ import (
 // script lists the operations of each goroutine of one process.
 type script struct{ Goroutines [][]operation }
 
-// operation is one call to a store.
 type operation struct {
 	Kind    kind
 	Subject string

@@ -37,7 +37,6 @@ var rates = []algo.Rate{
 	{Algorithm: algo.FixedWindow, Requests: 10, Calendar: algo.Calendar{Period: algo.Day, Zone: "America/New_York"}},
 }
 
-// nameOf returns the name of the subtests of a rate.
 func nameOf(r algo.Rate) string { return cmp.Or(string(r.Calendar.Period), string(r.Algorithm)) }
 
 // Run runs the whole suite on the store of s. Each property and algorithm is a subtest.

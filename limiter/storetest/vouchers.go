@@ -19,7 +19,6 @@ type traffic struct {
 	delay    int // number of requests between a request and its settlement
 }
 
-// admitted returns the number of admitted requests.
 func (f traffic) admitted(t *testing.T, s Suite) (admitted int64) {
 	t.Helper()
 	store := s.Open(t)

@@ -55,7 +55,6 @@ type environment struct {
 	behind  map[limiter.Subject]time.Time // when another environment last released a slot, which the cache does not know
 }
 
-// notice identifies a notice.
 type notice struct {
 	subject limiter.Subject
 	limit   limiter.ID
@@ -64,7 +63,6 @@ type notice struct {
 	start   int64
 }
 
-// play plays the scenario with a store, and returns the first problem.
 func (h *scenario) play(t *testing.T, store limiter.Store) (p problem) {
 	t.Helper()
 	w := &world{scenario: h, store: store, caller: subject(), random: rand.New(rand.NewPCG(h.Seed, 1))}
@@ -269,7 +267,6 @@ func (l *link) plan(f fate, n int, delay time.Duration) {
 	}
 }
 
-// next returns the fate of a message.
 func (l *link) next(write, repeatable bool) (f fate, delay time.Duration) {
 	w := l.world
 	w.mu.Lock()

@@ -63,7 +63,6 @@ func (b *byRule) named() []ruleCounts {
 	return b.rows[:n]
 }
 
-// find returns the row of a rule.
 func (b *byRule) find(rule string) int {
 	for i := range maxRules {
 		if row := &b.rows[i]; row.name == "" {

@@ -48,7 +48,6 @@ func refusedBy(rules ...string) decided {
 	return d
 }
 
-// byRule returns the sums of the metrics for each rule.
 func (l *log) byRule() map[string]counts {
 	sums := map[string]counts{}
 	for _, m := range l.metrics {

@@ -45,7 +45,6 @@ func limit(name string) *limiter.Limit {
 // counts maps the names of metrics to values. The value of a latency is the number of samples.
 type counts map[string]float64
 
-// line is a line of metrics.
 type line struct {
 	at      time.Time
 	counts  counts
@@ -533,7 +532,6 @@ func TestRecorder_refused(t *testing.T) {
 	}
 }
 
-// hash is the subject hash of these tests.
 var hash = telemetry.NewSubjectHash("dev", []byte("the key of this test"))
 
 // The hash of a subject depends on a key. Without the key, a list of addresses or users does not reveal

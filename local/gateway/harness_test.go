@@ -57,7 +57,6 @@ func (s *stub) calls() int {
 	return len(s.events)
 }
 
-// says returns a function that always answers answer.
 func says(answer string) *stub {
 	return &stub{answer: func(context.Context, []byte) ([]byte, error) { return []byte(answer), nil }}
 }

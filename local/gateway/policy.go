@@ -26,7 +26,6 @@ const (
 	allow
 )
 
-// policy is the IAM policy that an authorizer returns.
 type policy struct {
 	ID        string             `json:"Id"`
 	Version   string             `json:"Version"`

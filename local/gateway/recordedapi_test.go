@@ -10,7 +10,6 @@ import (
 	"github.com/weir-limits/weir/local/gateway"
 )
 
-// properties are the properties of a resource of a template.
 type properties map[string]any
 
 func ref(id string) properties { return properties{"Ref": id} }

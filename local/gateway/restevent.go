@@ -32,7 +32,6 @@ type authorizerEvent struct {
 	restRequest
 }
 
-// proxyEvent is the event of an AWS_PROXY integration.
 type proxyEvent struct {
 	restRequest
 	Body            *string `json:"body"`

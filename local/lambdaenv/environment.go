@@ -290,10 +290,8 @@ func (e *Environment) late(ctx context.Context, answered <-chan outcome) outcome
 	return o
 }
 
-// hasEnded reports whether the environment has ended.
 func (e *Environment) hasEnded() bool { return closed(e.ended) }
 
-// closed reports whether c is closed.
 func closed(c <-chan struct{}) bool {
 	select {
 	case <-c:

@@ -44,7 +44,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// handler is a function that returns its event.
 type handler func(ctx context.Context, event []byte) ([]byte, error)
 
 func (h handler) Invoke(ctx context.Context, event []byte) ([]byte, error) { return h(ctx, event) }

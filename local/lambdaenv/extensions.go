@@ -25,7 +25,6 @@ const (
 // maxExtensionBody is the largest body that the Extensions API reads.
 const maxExtensionBody = 64 << 10
 
-// extension is an external extension of an environment.
 type extension struct {
 	*process
 
@@ -78,7 +77,6 @@ func (e *Environment) startExtensions(ctx context.Context) error {
 	return nil
 }
 
-// failExtension ends the environment because of an extension.
 func (e *Environment) failExtension(x *extension, kind, message string) {
 	e.fail(functionError(kind, fmt.Sprintf("extension %s: %s", x.name, message)))
 }

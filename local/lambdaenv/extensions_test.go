@@ -125,7 +125,6 @@ func intrude() {
 	callExtension("GET", "event/next", "", "Lambda-Extension-Identifier", id)
 }
 
-// link returns the path of an extension of the tests.
 func link(t *testing.T, name string) string {
 	t.Helper()
 	program, err := os.Executable()
@@ -139,7 +138,6 @@ func link(t *testing.T, name string) string {
 	return path
 }
 
-// extended starts a function with extensions.
 func extended(t *testing.T, function string, o *output, names ...string) (*lambdaenv.Environment, error) {
 	t.Helper()
 	options := lambdaenv.Options{Bootstrap: os.Args[0], Arguments: []string{"argument"}, Name: function, Variables: []string{"WEIR_TEST_FUNCTION=" + function, "OWN=a value"}, Output: o}

@@ -46,7 +46,6 @@ func (l *lines) close() {
 	}
 }
 
-// lastLine returns the last line.
 func (l *lines) lastLine() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

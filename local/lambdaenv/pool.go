@@ -53,7 +53,6 @@ type Pool struct {
 	logged  time.Time // time of the last log line about throttled events
 }
 
-// member is an environment of a Pool.
 type member struct {
 	*Environment
 

@@ -152,7 +152,6 @@ func newPool(t *testing.T, name string, o lambdaenv.PoolOptions) *pool {
 	return p
 }
 
-// call invokes the function "call".
 func (p *pool) call(ctx context.Context, what string) (c called, err error) {
 	answer, err := p.Invoke(ctx, fmt.Appendf(nil, "%q", what))
 	if err != nil {

@@ -16,7 +16,6 @@ type process struct {
 	ended   chan struct{} // closed when the process has ended
 }
 
-// newProcess returns a process that has not started.
 func newProcess(path string, arguments, variables []string, output io.Writer) *process {
 	p := &process{command: exec.Command(path, arguments...), ended: make(chan struct{})} //nolint:noctx // the process outlives the context of its start
 	p.command.Dir = filepath.Dir(path)

@@ -53,7 +53,6 @@ func functionError(kind, message string) FunctionError {
 	return FunctionError{messages.InvokeResponse_Error{Type: kind, Message: message}}
 }
 
-// invocation is an event for the process.
 type invocation struct {
 	id, arn  string
 	deadline time.Time
@@ -253,7 +252,6 @@ func (s *stream) close() {
 	s.w = nil
 }
 
-// failure reads the error that a function reports.
 func failure(body []byte) outcome { return outcome{err: FunctionError{parseError(body)}} }
 
 // parseError reads an error. Like Lambda, it accepts any body. The form of the stack trace differs between

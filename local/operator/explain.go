@@ -214,7 +214,6 @@ func decisionNotes(d limiter.Decision, c caller.Caller, tier string) (notes []st
 	return notes
 }
 
-// check checks the method and the path.
 func (q Question) check() error {
 	if q.Method == "" || strings.ToUpper(q.Method) != q.Method {
 		return mistake("method: got %q, want one such as GET", q.Method)

@@ -29,7 +29,6 @@ func (o *Operator) readRecord(ctx context.Context, c *caller.Caller) (r caller.R
 	return r, nil, nil
 }
 
-// recordNotes names the limits of a record that have no effect.
 func recordNotes(r *rules.Rules, limits *caller.Limits, listed []rules.Listed) (notes []string) {
 	for _, name := range r.UnknownLimits(limits) {
 		notes = append(notes, fmt.Sprintf("the record of the key sets the limit %s, but the rules have no limit of this name", name))

@@ -21,7 +21,6 @@ const (
 
 const wantSubject = "want user:ID, apikey:ID, ip:ADDRESS, claim:NAME=VALUE, path:NAME=VALUE, method:METHOD, header:NAME=VALUE, endpoint:METHOD:PATTERN, custom:KIND=VALUE or global; parts can be joined by |, and one endpoint can follow"
 
-// maxSubject is the maximum length of a subject.
 const maxSubject = 4096
 
 // ParseSubject reads a subject in the form that explain prints. ipv6Bits is the prefix length of the

@@ -152,7 +152,6 @@ func (s *Server) limiting(ctx context.Context, f template.Function, c boot.Confi
 	}
 }
 
-// settle returns the function that settles receipts.
 func (s *Server) settle(ctx context.Context, f template.Function, c boot.Config, store limiter.Store) (lambda.Handler, error) {
 	if s.Environments > 0 {
 		return s.pool(f, contract.Settle)

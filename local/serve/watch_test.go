@@ -52,7 +52,6 @@ var changes = []struct {
 	{"a rule again", `"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":10,"window":"1h"}}}]`, []int{200, 429}, "0"},
 }
 
-// changed returns document i of changes, with its version.
 func changed(i int) []byte { return fmt.Appendf(nil, `{"version":%d,%s}`, i+1, changes[i].document) }
 
 // follow passes each document of changes to the function put, which brings it into force. Then follow

@@ -11,7 +11,6 @@ import (
 	"time"
 )
 
-// defaultDocker is the default address of a Docker engine.
 const defaultDocker = "unix:///var/run/docker.sock"
 
 const (
@@ -86,7 +85,6 @@ type engine string
 
 func (e engine) ping(ctx context.Context) error { return e.call(ctx, nil, "version") }
 
-// has reports whether the engine has an image.
 func (e engine) has(ctx context.Context, image string) bool {
 	return e.call(ctx, nil, "image", "inspect", image) == nil
 }

@@ -59,7 +59,6 @@ func get(ctx context.Context, address string) error {
 
 var javaVersion = regexp.MustCompile(`version "(\d+)`)
 
-// checkJava returns an error if this machine has no Java for a server.
 func checkJava(ctx context.Context, server string) error {
 	install := server + " needs Java 17 or newer (Debian: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk)"
 	out, err := exec.CommandContext(ctx, "java", "-version").CombinedOutput()

@@ -43,7 +43,6 @@ func StartKafka(ctx context.Context, root string, progress io.Writer) (*Server, 
 	return s, nil
 }
 
-// startKafka starts Kafka with its settings and data in dir.
 func startKafka(ctx context.Context, jars, dir string) (*Server, error) {
 	port, err := freePort(ctx)
 	if err != nil {

@@ -71,7 +71,6 @@ func start(ctx context.Context, name, address string, command *exec.Cmd, answers
 	return s, nil
 }
 
-// await waits until the server answers.
 func (s *Server) await(ctx context.Context, answers func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("no answer within %s", startTimeout))
 	defer cancel()
@@ -116,7 +115,6 @@ func (s *Server) Stop() {
 	}
 }
 
-// freePort returns a free port of loopback.
 func freePort(ctx context.Context) (int, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {

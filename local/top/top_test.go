@@ -13,7 +13,6 @@ import (
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// clock returns the reader's time.
 func clock() time.Time { return noon.Add(time.Minute) }
 
 func event(at time.Time, outcome, subject string, count int) []byte {

@@ -190,7 +190,6 @@ func rotateReceiptsCommand(o *keysOptions) *cobra.Command {
 	return c
 }
 
-// keysOptions are the options of all commands on keys.
 type keysOptions struct {
 	table string
 	json  bool

@@ -91,7 +91,6 @@ func parseClaims(list []string) (map[string]string, error) {
 	return claims, nil
 }
 
-// completeTiers completes --tier with the tiers of a rules document.
 func completeTiers(c *cobra.Command, document *string) {
 	command.CompleteBy(c, "tier", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return checkout.Tiers(*document), cobra.ShellCompDirectiveNoFileComp

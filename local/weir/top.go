@@ -47,7 +47,6 @@ func topCommand() *cobra.Command {
 	return c
 }
 
-// topOptions are the options of one run of weir top.
 type topOptions struct {
 	last time.Duration
 	n    int

@@ -8,7 +8,6 @@ import (
 	"github.com/weir-limits/weir/local/verify/account"
 )
 
-// verifier is one run of verify.
 type verifier struct {
 	verify.Deployment
 	template, rules           string

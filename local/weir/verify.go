@@ -155,13 +155,11 @@ func (v *verifier) check() error {
 	return nil
 }
 
-// isFolder reports whether path is a folder.
 func isFolder(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()
 }
 
-// read reads the rules and the template.
 func (v *verifier) read(ctx context.Context) error {
 	document, file, err := v.document(ctx)
 	if err != nil {

@@ -68,7 +68,6 @@ func (v *verifier) left() error {
 	return nil
 }
 
-// hosts returns the hosts of the URLs.
 func (v *verifier) hosts() (hosts []string) {
 	for _, address := range []string{v.URL, v.HTTPURL, v.FunctionURL, v.LayerURL, v.DomainURL} {
 		if u, err := url.Parse(address); err == nil && u.Hostname() != "" {

@@ -50,7 +50,6 @@ const (
 
 const modeMark = "mark"
 
-// limitModes are the values of the field mode of a limit.
 var limitModes = []string{"enforce", modeMark}
 
 // readLimit reads a limit. ok is false if the limit has mistakes.

@@ -61,7 +61,6 @@ func (p Problems) Error() string {
 // maxProblems bounds the reported mistakes, so a hostile document has a short report.
 const maxProblems = 100
 
-// report collects mistakes and notes.
 type report struct {
 	text  []byte
 	root  *node
@@ -89,7 +88,6 @@ func (r *report) at(n *node, format string, args ...any) {
 	}
 }
 
-// hasRoom reports whether the report has room for another mistake.
 func (r *report) hasRoom() bool {
 	r.more = r.more || len(r.found) == maxProblems
 	return !r.more

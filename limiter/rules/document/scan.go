@@ -33,7 +33,6 @@ type node struct {
 	items   []*node // elements of a list
 }
 
-// kind is the type of a JSON value.
 type kind byte
 
 const (
@@ -137,7 +136,6 @@ type syntaxError struct {
 
 func (e *syntaxError) Error() string { return e.message }
 
-// problem converts the error to a Problem of a text.
 func (e *syntaxError) problem(text []byte) Problem {
 	column := e.offset - bytes.LastIndexByte(text[:e.offset], '\n')
 	return Problem{Line: line(text, e.offset), Column: column, Message: e.message}

@@ -52,7 +52,6 @@ func requests(r *rules.Rules) int64 {
 	return r.Charges(nil, "GET", rules.EncodedPath("/"), caller.Caller{User: "a"})[0].Limit.Rate.Requests
 }
 
-// reloads collects the results of reloads.
 type reloads struct {
 	mu  sync.Mutex
 	all []live.Reload

@@ -140,7 +140,6 @@ func (s *Sync) window(interval int64) (SyncResult, error) {
 	return result, nil
 }
 
-// stepTo appends the steps up to a time.
 func (r *SyncResult) stepTo(at time.Duration) {
 	for next := time.Duration(len(r.Steps)) * syncStep; next <= at; next += syncStep {
 		r.Steps = append(r.Steps, SyncStep{milliseconds(next), append([]int(nil), r.PerNode...)})

@@ -27,7 +27,6 @@ func (d *parser) readPermissions() {
 	})
 }
 
-// apiPrincipal is the service principal of API Gateway.
 const apiPrincipal = "apigateway.amazonaws.com"
 
 // checkPermission adds a problem if API Gateway lacks the permission to invoke f for source, a

@@ -125,7 +125,6 @@ func readParameters(document map[string]any, p *problems) map[string]string {
 	return values
 }
 
-// asObject returns v, or an empty object if v is no object.
 func asObject(v any) map[string]any {
 	object, _ := v.(map[string]any)
 	return object

@@ -52,7 +52,6 @@ func readRate(q *properties, name string) float64 {
 	return rate
 }
 
-// methodSettings are a stage's settings for one method or for all methods.
 type methodSettings struct {
 	q      *properties
 	bucket algo.Machine
