@@ -211,11 +211,11 @@ func warm(t *testing.T, p *lambdaenv.Pool) {
 	t.Helper()
 	var failed lambdaenv.FunctionError
 	for range 5 {
-		if _, err := p.Invoke(t.Context(), []byte("{}")); errors.As(err, &failed) {
+		_, err := p.Invoke(t.Context(), []byte("{}"))
+		if errors.As(err, &failed) {
 			return
-		} else {
-			t.Logf("init: %v", err)
 		}
+		t.Logf("init: %v", err)
 	}
 	t.Fatal("function: got five failed inits, want one that ends")
 }
