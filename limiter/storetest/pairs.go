@@ -1,14 +1,10 @@
 package storetest
 
 import (
-	"context"
 	"math/rand/v2"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/weir-limits/weir/limiter"
-	"github.com/weir-limits/weir/limiter/algo"
 )
 
 // testPairs plays histories of random pairs of mechanisms. TestPairs plays all pairs.
@@ -46,40 +42,4 @@ func playPair(t *testing.T, store limiter.Store, i, j int, seed uint64) bool {
 	least := h.minimized(func(less *scenario) bool { return less.play(t, store).kind == found.kind })
 	t.Errorf("%s, seed %d: %s\nshortest: %s\n%s", nameOfPair(i, j), seed, found.text, least.play(t, store).text, least)
 	return false
-}
-
-type modelStore struct {
-	mu    sync.Mutex
-	model Model
-}
-
-// Take implements limiter.Store.
-func (s *modelStore) Take(_ context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	allowed, got := s.model.Take(now, subject, charges)
-	copy(results, got)
-	return allowed, nil
-}
-
-// Settle implements limiter.Store.
-func (s *modelStore) Settle(_ context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.model.Settle(now, subject, charges, results, elapsed, once)
-}
-
-// Inspect implements limiter.Store.
-func (s *modelStore) Inspect(_ context.Context, subject limiter.Subject) ([]limiter.Entry, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.model.Inspect(subject), nil
-}
-
-// Reset implements limiter.Store.
-func (s *modelStore) Reset(_ context.Context, subject limiter.Subject) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.model.Reset(subject)
-	return nil
 }

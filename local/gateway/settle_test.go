@@ -209,10 +209,9 @@ func pool(t *testing.T, folder, lambda string, rejected chan<- struct{}) *lambda
 // init is tried five times. The sample functions answer an event without a body with an error.
 func warm(t *testing.T, p *lambdaenv.Pool) {
 	t.Helper()
-	var failed lambdaenv.FunctionError
 	for range 5 {
 		_, err := p.Invoke(t.Context(), []byte("{}"))
-		if errors.As(err, &failed) {
+		if _, failed := errors.AsType[lambdaenv.FunctionError](err); failed {
 			return
 		}
 		t.Logf("init: %v", err)
