@@ -224,7 +224,7 @@ func (c *compiler) pattern(r *document.Rule, want string) (p pattern) {
 		}
 		if c.doc.Spelling.IgnoreCase {
 			for i, segment := range p.segments {
-				p.segments[i] = strings.ToLower(segment)
+				p.segments[i] = folded(segment)
 			}
 		}
 	}

@@ -109,11 +109,12 @@ type reading struct {
 
 // readings appends the readings of a path to dst, each once. A plain path has one. Other paths have at most
 // nine: the segments are not decoded, decoded after the path is split, or decoded before; and empty segments
-// are kept, kept except at the end, or dropped. IgnoreSuffix doubles this number. White space, ? and #, which only a
-// path that the host has decoded should have, can add this number twice: a back end may parse the path as a URL
-// once more, which ends at ? or # unless the back end encodes them. There are as many for each prefix with which the
-// path begins; see Below. ok is false if the path is malformed: it has a dot segment in some reading, or a % without
-// two hexadecimal digits after it.
+// are kept, kept except at the end, or dropped. White space, ? and #, which only a path that the host has decoded
+// should have, can add this number twice: a back end may parse the path as a URL once more, which ends at ? or #
+// unless the back end encodes them. IgnoreParameters and BackslashIsSlash double the number, because a back end can
+// apply them before it decodes the path, after, or twice. IgnoreSuffix adds a reading to each, and so does IgnoreCase
+// if the path has letters outside ASCII. There are as many for each prefix with which the path begins; see Below. ok is
+// false if the path is malformed: it has a dot segment in some reading, or a % without two hexadecimal digits after it.
 //
 // In a reading, %2F is a slash within a segment that is decoded after the split.
 func (s *spelling) readings(dst []reading, p Path) (readings []reading, ok bool) {
@@ -145,11 +146,13 @@ func (s *spelling) read(dst []reading, text string, p Path) (readings []reading,
 	}
 	raw := s.separate(text)
 	segments, _ := decode(raw, true)
-	for i, decoded := range [...]string{raw, segments, whole} {
+	separated, _ := decode(raw, false)
+	for i, decoded := range [...]string{raw, segments, separated, s.separate(segments), s.separate(separated), whole} {
 		for _, path := range [...]string{decoded, strings.TrimSuffix(decoded, "/"), joined(decoded)} {
 			for path := range below(path, p.prefixes) {
 				if s.IgnoreCase {
-					path = strings.ToLower(path)
+					dst = appendNew(dst, reading{lower(path), i == 0})
+					path = folded(path)
 				}
 				dst = appendNew(dst, reading{path, i == 0})
 				if s.IgnoreSuffix {
@@ -212,6 +215,20 @@ func below(path string, prefixes []string) iter.Seq[string] {
 			yield(cmp.Or(path, "/"))
 		}
 	}
+}
+
+// folded returns a path in lower case, with one form of the letters that some routers compare as equal, such as s and ſ.
+func folded(path string) string { return strings.ToLower(strings.ToUpper(path)) }
+
+// lower returns a path with its ASCII letters in lower case. Some routers ignore the case of no other letters.
+func lower(path string) string {
+	b := []byte(path)
+	for i, c := range b {
+		if c >= 'A' && c <= 'Z' {
+			b[i] = c + 'a' - 'A'
+		}
+	}
+	return string(b)
 }
 
 // withoutSuffix returns a path without the format suffix of its last segment, such as .json.

@@ -93,7 +93,8 @@ func TestRules_Select_perSwapped(t *testing.T) {
 	}
 }
 
-// A bad credential at the usage endpoint is charged by its address like any other request.
+// A bad credential at the usage endpoint is charged by its address like any other request, and so is a method other than
+// GET and HEAD.
 func TestRules_Select_usageRejected(t *testing.T) {
 	r, err := rules.Parse([]byte(`{"rules":[{"endpoint":"*","limits":{"global":{"name":"address","requests":10,"window":"1m","per":["ip"]}}}],
 		"usage":{"endpoint":"/_usage","limit":{"requests":10,"window":"1m"}}}`), rules.Options{})
@@ -107,6 +108,12 @@ func TestRules_Select_usageRejected(t *testing.T) {
 	q.Caller = caller.Caller{Rejected: true, IP: q.Caller.IP}
 	if s := r.Select(nil, q); s.Usage != nil || len(s.Charges) != 1 || s.Charges[0].Limit.Name != "address" {
 		t.Errorf("a bad credential: got %+v, want a charge on the limit of its address alone", s)
+	}
+	for method, want := range map[string]bool{"HEAD": true, "POST": false} {
+		q.Method, q.Caller = method, caller.Caller{User: "u", IP: q.Caller.IP}
+		if s := r.Select(nil, q); (s.Usage != nil) != want {
+			t.Errorf("%s: got %+v, want the usage: %t", method, s, want)
+		}
 	}
 }
 
