@@ -167,12 +167,16 @@ func TestHandler_path(t *testing.T) {
 		{"http-api-anonymous.json", "/dev/items/%61", "/items/%61", ""},
 		{"http-api-anonymous.json", "/dev", "/", ""},
 		{"http-api-anonymous.json", "/dev//x", "//x", ""},
+		{"http-api-anonymous.json", "/$default/x", "/$default/x", ""},
 	} {
 		event := edited(t, c.file, func(e map[string]any) {
 			for _, name := range []string{"path", "rawPath"} {
 				if e[name] != nil {
 					e[name] = c.sent
 				}
+			}
+			if strings.HasPrefix(c.sent, "/$default") {
+				e["requestContext"].(map[string]any)["stage"] = "$default"
 			}
 		})
 		if handle(t, memory(t), api, event); seen != [2]string{c.path, c.raw} {
@@ -207,6 +211,9 @@ func TestHandler_malformedPath(t *testing.T) {
 				t.Fatalf("%s: got %+v, %v, want a denial", path, p, err)
 			}
 			denied[fmt.Sprint(p.Context[contract.KeyError])]++
+		}
+		if a := handle(t, rest, api, edited(t, "rest-proxy-anonymous.json", func(e map[string]any) { e["path"] = "/items/%zz" })); a.StatusCode != http.StatusBadRequest {
+			t.Errorf("behind the authorizer: got status %d, want 400", a.StatusCode)
 		}
 		if denied["malformed_path"] != 3 || denied["rate_limit_exceeded"] != 7 {
 			t.Errorf("%s: got denials %v, want 3 of malformed_path and then rate_limit_exceeded", path, denied)

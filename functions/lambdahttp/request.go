@@ -100,10 +100,7 @@ func (e *proxyEvent) request(ctx context.Context, basePaths []string) (*http.Req
 	if err != nil {
 		return nil, err
 	}
-	if r.URL = u; malformed != nil {
-		r.URL = &url.URL{Path: "/"}
-	}
-	r.Header, r.Host, r.RequestURI = header, header.Get("Host"), r.URL.RequestURI()
+	r.URL, r.Header, r.Host, r.RequestURI = u, header, header.Get("Host"), u.RequestURI()
 	r.RemoteAddr = netip.AddrPortFrom(address, 0).String()
 	return r, nil
 }
@@ -250,7 +247,7 @@ type origin struct {
 	receipt string            // encrypted receipt of the authorizer's charges; "" if there is none
 	fields  map[string]string // header fields of the authorizer's decision; can be empty
 	path    *rules.Path       // path as the host delivers it; nil if the request is not from an event
-	// malformed reports a malformed percent-encoding. The URL of the request then has a substitute path.
+	// malformed reports a malformed percent-encoding. The URL of the request then has no path.
 	malformed bool
 }
 

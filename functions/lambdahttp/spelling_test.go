@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,7 +50,7 @@ func spelled(random *rand.Rand, path string) string {
 		case 0, 1, 2:
 			path = path[:at] + fmt.Sprintf([]string{"%%%02x", "%%%02X", "%%25%02x"}[random.IntN(3)], path[at]) + path[at+1:]
 		case 3:
-			path = path[:at] + strings.ToUpper(path[at:at+1]) + path[at+1:]
+			path = path[:at] + slashes.Replace(strings.ToUpper(path[at:at+1])) + path[at+1:]
 		case 4:
 			path += inserted[random.IntN(len(inserted))]
 		case 5:
@@ -222,34 +221,21 @@ func program(command ...string) router {
 	}
 }
 
-// spellings is the number of spellings for each host and router. WEIR_SPELLINGS replaces it.
+// spellings is the number of spellings for each host and back end. WEIR_SPELLINGS replaces it.
 const spellings = 1000
 
 // No spelling of a path reaches a route with less charged than the plain spelling of this route, and none reaches a
 // route that it does not reach without Weir.
 func TestSpellings(t *testing.T) {
-	routers := map[string]func(*testing.T) (router, string){
-		"ServeMux": func(*testing.T) (router, string) { return muxRoutes, "{" },
-		"Express": func(t *testing.T) (router, string) {
-			modules := storetest.Must(filepath.Abs("../../infra/examples/express/node_modules"))
-			if _, err := os.Stat(modules); err != nil {
-				storetest.Unfetched(t, "node", "make infra/examples/express/node_modules", err)
-			}
-			return program("node", "testdata/express.js", modules), `{"ignore_case":true,`
-		},
-		"Flask": func(t *testing.T) (router, string) {
-			return program(filepath.Join(storetest.Server(t, "tools", "WEIR_TOOLS"), "python"), "testdata/flask_routes.py"), "{"
-		},
-	}
-	for name, start := range routers {
+	for name, start := range backEnds {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			routes, settings := start(t)
+			b := start(t)
 			for host, h := range spellingHosts {
 				t.Run(host, func(t *testing.T) {
 					t.Parallel()
 					paths := deliveries(h.decoded)
-					checkSpellings(t, settings+routeRules, h.delivery, h.weir, paths, routes(t, h.delivery, paths))
+					checkSpellings(t, b, h.delivery, h.weir, paths)
 				})
 			}
 		})
@@ -278,24 +264,21 @@ func deliveries(decoded bool) (paths []string) {
 }
 
 // exemptSpelling reports whether a path is exempt like a plain spelling that the route serves too: all its readings are
-// below /health.
-func exemptSpelling(route, path string, ignoreCase bool) bool {
-	if ignoreCase {
-		path = strings.ToLower(path)
-	}
-	return route == "health" || route == "report" && strings.HasPrefix(path, "/health/")
+// below /health. plain is that of a backEnd.
+func exemptSpelling(route, path string, plain func(string) string) bool {
+	return route == "health" || route == "report" && strings.HasPrefix(plain(path), "/health/")
 }
 
 // checkSpellings checks the charges of each path that reaches a route.
-func checkSpellings(t *testing.T, document string, d delivery, weir admits, paths, routes []string) {
+func checkSpellings(t *testing.T, b backEnd, d delivery, weir admits, paths []string) {
 	t.Helper()
 	store := &charges{}
 	e := environment(t, store)
 	var err error
-	if e.Rules, err = fixed(rules.Parse([]byte(document), rules.Options{Version: 1})); err != nil {
+	if e.Rules, err = fixed(rules.Parse([]byte("{"+b.settings+routeRules), rules.Options{Version: 1})); err != nil {
 		t.Fatal(err)
 	}
-	reached := map[string]int{}
+	reached, routes := map[string]int{}, b.routes(t, d, paths)
 	for i, path := range paths {
 		store.names = nil
 		event, err := json.Marshal(d.event(path))
@@ -306,7 +289,7 @@ func checkSpellings(t *testing.T, document string, d delivery, weir admits, path
 			continue
 		}
 		reached[routes[i]]++
-		if exemptSpelling(routes[i], path, strings.Contains(document, "ignore_case")) {
+		if exemptSpelling(routes[i], path, b.plain) {
 			continue
 		}
 		want := []string{routes[i], "all"}
@@ -344,7 +327,7 @@ func TestSpellings_handler(t *testing.T) {
 				if ran != "" && ran != without {
 					t.Errorf("%q: reached %s, want %q as without Weir", paths[i], ran, without)
 				}
-				if exempt := ran == "" || exemptSpelling(ran, paths[i], false); !exempt && (!slices.Contains(store.names, ran) || !slices.Contains(store.names, "all")) {
+				if exempt := ran == "" || exemptSpelling(ran, paths[i], identity); !exempt && (!slices.Contains(store.names, ran) || !slices.Contains(store.names, "all")) {
 					t.Errorf("%q: reached %s with charges on %v, want those of the route", paths[i], ran, store.names)
 				}
 			}
