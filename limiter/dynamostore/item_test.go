@@ -15,6 +15,7 @@ import (
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/dynamostore"
+	"github.com/weir-limits/weir/limiter/dynamostore/memtable"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
@@ -55,30 +56,6 @@ func (b table) take(t *testing.T, now time.Time, charges ...limiter.Charge) bool
 	return ok
 }
 
-// size returns the size of an item as DynamoDB counts it: the bytes of names and text, half a byte
-// for each digit, and three bytes for each list plus one byte for each element.
-func size(item map[string]types.AttributeValue) (n int) {
-	for name, value := range item {
-		n += len(name) + sizeOf(value)
-	}
-	return n
-}
-
-func sizeOf(value types.AttributeValue) (n int) {
-	switch v := value.(type) {
-	case *types.AttributeValueMemberS:
-		n = len(v.Value)
-	case *types.AttributeValueMemberN:
-		n = (len(v.Value)+1)/2 + 1
-	case *types.AttributeValueMemberL:
-		n = 3
-		for _, element := range v.Value {
-			n += 1 + sizeOf(element)
-		}
-	}
-	return n
-}
-
 // The item of a caller stays small after a thousand requests at long and short intervals, although no
 // environment has a cached state of the caller.
 func TestStore_itemSize(t *testing.T) {
@@ -102,7 +79,7 @@ func TestStore_itemSize(t *testing.T) {
 			b.take(t, now, charges...)
 		}
 		if i%50 == 49 {
-			largest = max(largest, size(b.item(t, who)))
+			largest = max(largest, memtable.Size(b.item(t, who)))
 		}
 	}
 	t.Logf("largest item: %d bytes", largest)
@@ -125,7 +102,7 @@ func TestStore_itemSize_algorithms(t *testing.T) {
 			}
 			b.take(t, now, limiter.Charge{Subject: who, Limit: limit, Cost: int64(i % 4), Force: i%40 == 0})
 			item := b.item(t, who)
-			largest = max(largest, size(item))
+			largest = max(largest, memtable.Size(item))
 			if list, ok := item["l"+limit.ID.String()].(*types.AttributeValueMemberL); ok && int64(len(list.Value)) >= 2*limit.Rate.Requests {
 				t.Errorf("%s: list after charge %d: got %d entries, want less than %d, because the store trims a list of twice the capacity", algorithm, i+1, len(list.Value), 2*limit.Rate.Requests)
 			}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/dynamostore/memtable"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
@@ -59,14 +60,17 @@ const modelMargin = 50 * time.Millisecond
 
 var modelStart = algo.InstantOf(time.Date(2100, 1, 2, 3, 4, 5, 0, time.UTC))
 
-var modelCaller = limiter.User("model")
+var (
+	modelCaller = limiter.User("model")
+	modelKey    = modelCaller.Key("n", 2)
+)
 
 // history is one item and the processes that use it.
 type history struct {
 	seed      uint64
 	r         *rand.Rand
 	rules     [2]*limiter.Limit // the same limit in the first and the second version of the rules
-	table     subjectItems
+	table     memtable.Table
 	calls     int // number of calls to the table so far
 	processes []*process
 	pause     int  // the first process makes a call only in about one turn of this number, so that other processes win races against it

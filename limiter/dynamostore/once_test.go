@@ -18,6 +18,7 @@ import (
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/dynamostore"
+	"github.com/weir-limits/weir/limiter/dynamostore/memtable"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
@@ -34,7 +35,7 @@ const (
 
 // faulty is an API on which one update fails.
 type faulty struct {
-	evaluated
+	memtable.Table
 	updates int // number of updates since the last fault was set
 	at      int // number of the update that fails, from 0
 	fault   fault
@@ -49,16 +50,16 @@ func (f *faulty) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o
 		case lost:
 			return nil, context.DeadlineExceeded
 		case unheard:
-			_, _ = f.evaluated.UpdateItem(ctx, in, o...)
+			_, _ = f.Table.UpdateItem(ctx, in, o...)
 			return nil, context.DeadlineExceeded
 		case throttled:
 			return nil, &types.ThrottlingException{ThrottlingReasons: []types.ThrottlingReason{{Reason: aws.String("TableWriteKeyRangeThroughputExceeded")}}}
 		case twice:
-			_, _ = f.evaluated.UpdateItem(ctx, in, o...)
+			_, _ = f.Table.UpdateItem(ctx, in, o...)
 		case none:
 		}
 	}
-	return f.evaluated.UpdateItem(ctx, in, o...)
+	return f.Table.UpdateItem(ctx, in, o...)
 }
 
 // settling is a settlement of three limits of one subject: a window whose cost was higher than the reserve, a window
@@ -299,7 +300,7 @@ func TestStore_Settle_takeoverOnce(t *testing.T) {
 	s.api.set(-1, none)
 	var other error
 	happened := false
-	slow := storetest.Must(dynamostore.New(&crowded{&s.api.evaluated, func() {
+	slow := storetest.Must(dynamostore.New(&crowded{&s.api.Table, func() {
 		if s.api.updates++; s.api.updates == 2 && !happened { // between the failed mark and the takeover
 			happened = true
 			other = s.settle(attemptOver)
@@ -337,7 +338,7 @@ func TestStore_Settle_deadline(t *testing.T) {
 func TestStore_unknownAttributes(t *testing.T) {
 	s := newSettling(t, "uds")
 	for _, name := range []string{"o", "p", "o1zz", "unknown"} {
-		s.api.table.item[name] = &types.AttributeValueMemberBS{Value: [][]byte{{1}}}
+		s.api.Items[limiter.User("a").Key("n", 2)][name] = &types.AttributeValueMemberBS{Value: [][]byte{{1}}}
 	}
 	if err := s.settle(0); err != nil {
 		t.Error(err)

@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/dynamostore"
+	"github.com/weir-limits/weir/limiter/dynamostore/memtable"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
@@ -29,15 +29,15 @@ type process struct {
 	store      *dynamostore.Store
 	now        algo.Instant
 	operations int
-	most       int64                           // largest cost of a charge without Force
-	newer      int                             // from this operation on, the second version of the rules is in force
-	yield      func(struct{}) bool             // suspends this process, so that other processes make calls
-	calls      []call                          // the calls of the current operation
-	cache      map[*limiter.Limit]algo.Result  // the latest results
-	charged    []charged                       // charges that may be refunded
-	repeated   bool                            // an applied update of the current operation reached the table twice
-	removed    bool                            // an applied update of the current operation removed something
-	after      map[string]types.AttributeValue // the item after the first applied call of the current operation
+	most       int64                          // largest cost of a charge without Force
+	newer      int                            // from this operation on, the second version of the rules is in force
+	yield      func(struct{}) bool            // suspends this process, so that other processes make calls
+	calls      []call                         // the calls of the current operation
+	cache      map[*limiter.Limit]algo.Result // the latest results
+	charged    []charged                      // charges that may be refunded
+	repeated   bool                           // an applied update of the current operation reached the table twice
+	removed    bool                           // an applied update of the current operation removed something
+	after      memtable.Item                  // the item after the first applied call of the current operation
 }
 
 type call struct {
@@ -278,66 +278,57 @@ func (p *process) record(at call, kind, text string, check func(*storetest.Model
 }
 
 // UpdateItem implements dynamostore.API.
-func (p *process) UpdateItem(_ context.Context, in *dynamodb.UpdateItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+func (p *process) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
 	p.yield(struct{}{})
-	table, ofSubject := p.h.table.of(in.Key)
-	applied := table.update(in)
-	if !ofSubject {
+	out, err := p.h.table.UpdateItem(ctx, in)
+	if memtable.Key(in.Key) != modelKey { // the item of a settlement's ID
 		p.h.calls++
-		return p.answer(table, applied)
+		return answer(p, out, err)
 	}
+	applied := err == nil
 	p.called(applied)
 	p.removed = p.removed || applied && strings.Contains(*in.UpdateExpression, "REMOVE")
 	if p.h.repeats && p.r.IntN(4) == 0 {
 		p.repeated = applied
-		applied = table.update(in)
+		out, err = p.h.table.UpdateItem(ctx, in)
 	}
-	return p.answer(table, applied)
+	return answer(p, out, err)
 }
 
-func (p *process) answer(table *evaluator, applied bool) (*dynamodb.UpdateItemOutput, error) {
-	switch item := table.item; {
-	case p.loses():
+// answer returns an answer of the table, unless it is lost.
+func answer[T any](p *process, out *T, err error) (*T, error) {
+	if p.h.lossy && p.r.IntN(20) == 0 {
 		return nil, errLost
-	case !applied:
-		return nil, &types.ConditionalCheckFailedException{Item: item}
-	default:
-		return &dynamodb.UpdateItemOutput{Attributes: item}, nil
 	}
+	return out, err
 }
 
 // GetItem implements dynamostore.API.
-func (p *process) GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
+func (p *process) GetItem(ctx context.Context, in *dynamodb.GetItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
 	p.yield(struct{}{})
 	p.called(false)
-	return &dynamodb.GetItemOutput{Item: p.h.table.item}, nil
+	return p.h.table.GetItem(ctx, in)
 }
 
 // DeleteItem implements dynamostore.API.
-func (p *process) DeleteItem(_ context.Context, in *dynamodb.DeleteItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error) {
+func (p *process) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error) {
 	p.yield(struct{}{})
-	applied := p.h.table.remove(in)
-	p.called(applied)
-	switch {
-	case p.loses():
-		return nil, errLost
-	case !applied:
-		return nil, &types.ConditionalCheckFailedException{Item: p.h.table.item}
-	}
-	return &dynamodb.DeleteItemOutput{}, nil
+	out, err := p.h.table.DeleteItem(ctx, in)
+	p.called(true)
+	return answer(p, out, err)
 }
 
 func (p *process) called(applied bool) {
 	p.h.calls++
 	p.calls = append(p.calls, call{p.h.calls, applied})
 	if applied && p.after == nil {
-		p.after = p.h.table.item
+		p.after = p.h.table.Items[modelKey]
 	}
 }
 
 // written returns the state that the first applied call of the current operation left.
 func (p *process) written() algo.State {
-	s := storetest.Must(dynamostore.New(&evaluated{table: subjectItems{evaluator: evaluator{item: p.after}}}, dynamostore.Options{Table: "t", Namespace: "n"}))
+	s := storetest.Must(dynamostore.New(&memtable.Table{Items: map[string]memtable.Item{modelKey: p.after}}, dynamostore.Options{Table: "t", Namespace: "n"}))
 	entries := storetest.Must(s.Inspect(context.Background(), modelCaller))
 	if len(entries) == 0 {
 		return algo.State{}
@@ -346,8 +337,6 @@ func (p *process) written() algo.State {
 }
 
 var errLost = errors.New("the answer is lost")
-
-func (p *process) loses() bool { return p.h.lossy && p.r.IntN(20) == 0 }
 
 // refuses reports whether the model refuses c and writes nothing: the state needs no conversion and no
 // clamp.

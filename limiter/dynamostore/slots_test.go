@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/dynamostore"
+	"github.com/weir-limits/weir/limiter/dynamostore/memtable"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
@@ -195,28 +195,10 @@ func TestSlots_releases(t *testing.T) {
 	}
 }
 
-// evaluated is an API that calls an evaluator, so the test needs no server.
-type evaluated struct {
-	dynamostore.API
-	table subjectItems
-}
-
-func (e *evaluated) UpdateItem(_ context.Context, in *dynamodb.UpdateItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
-	at, _ := e.table.of(in.Key)
-	if !at.update(in) {
-		return nil, &types.ConditionalCheckFailedException{Item: at.item}
-	}
-	return &dynamodb.UpdateItemOutput{Attributes: at.item}, nil
-}
-
-func (e *evaluated) GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
-	return &dynamodb.GetItemOutput{Item: e.table.item}, nil
-}
-
 // A charge from a slow clock records the Skew of slots in the item that are too far ahead, even if the cached slots are
 // not too far ahead.
 func TestSlots_markBehindCache(t *testing.T) {
-	s := storetest.Must(dynamostore.New(&evaluated{}, dynamostore.Options{Table: "t", Namespace: "n"}))
+	s := storetest.Must(dynamostore.New(&memtable.Table{}, dynamostore.Options{Table: "t", Namespace: "n"}))
 	l, who, ctx := slotsOf(t, 5), limiter.User("a"), context.Background()
 	slow := algo.InstantOf(noon).Add(algo.MaxSkew/2 - time.Second)
 	take := func(now algo.Instant, results []algo.Result) {
@@ -238,14 +220,14 @@ func TestSlots_markBehindCache(t *testing.T) {
 // repeated is an API that sends each update twice, as a client that retries after a lost answer. The store gets the
 // answer to the second copy.
 type repeated struct {
-	evaluated
+	memtable.Table
 	updates int
 }
 
 func (r *repeated) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
 	r.updates++
-	r.table.update(in)
-	return r.evaluated.UpdateItem(ctx, in, o...)
+	_, _ = r.Table.UpdateItem(ctx, in, o...)
+	return r.Table.UpdateItem(ctx, in, o...)
 }
 
 // A forced charge at the max debt takes no slot, so the store cannot recognize an update that was sent twice by its

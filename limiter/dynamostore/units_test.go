@@ -17,6 +17,7 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 	callers "github.com/weir-limits/weir/limiter/caller" // the tests define a function named caller
 	"github.com/weir-limits/weir/limiter/dynamostore"
+	"github.com/weir-limits/weir/limiter/dynamostore/memtable"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
@@ -127,7 +128,7 @@ func TestStore_units(t *testing.T) {
 			if _, err := store.Take(context.Background(), algo.InstantOf(now), subject, some, make([]algo.Result, len(some))); err != nil {
 				t.Fatal(err)
 			}
-			largest = max(largest, size(item(subject)))
+			largest = max(largest, memtable.Size(item(subject)))
 			now = now.Add([]time.Duration{time.Second, 59 * time.Second, time.Second, 30 * 24 * time.Hour}[min(visit%12, 3)])
 		}
 		t.Logf("%d limits, %s: %d bytes, at most %v units a write, %.2f writes a visit", len(charges), kind, largest, c.most, float64(c.writes)/visits)
@@ -170,7 +171,7 @@ func TestStore_units_log(t *testing.T) {
 			if _, err := store.Take(context.Background(), algo.InstantOf(now), charge.Subject, []limiter.Charge{charge}, results); err != nil {
 				t.Fatal(err)
 			}
-			largest = max(largest, size(item(charge.Subject)))
+			largest = max(largest, memtable.Size(item(charge.Subject)))
 		}
 		t.Logf("%s: %d bytes, at most %v units a write", window, largest, c.most)
 		if c.most != 8 || largest > 8*1024 || largest+2*12 <= 8*1024-20 {

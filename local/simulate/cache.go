@@ -50,36 +50,32 @@ type cache struct {
 
 // Take implements limiter.Store.
 func (c *cache) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
-	sent, found, allowed := slices.Clone(charges), make([]algo.Result, len(charges)), false
-	billed, problem := c.env.measured(), error(nil)
-	err := c.env.trip(ctx, func(at algo.Instant) {
-		if problem = errTurnedAway; c.cluster.serve(subject, at, billed) {
-			allowed, problem = c.cluster.store.Take(ctx, now, subject, sent, found)
+	// The call needs its own copies, because it can arrive after the timeout, when Take has returned.
+	sent, found := slices.Clone(charges), make([]algo.Result, len(charges))
+	allowed, err := carry(ctx, c.env, func(at algo.Instant, billed bool) (bool, error) {
+		if !c.cluster.serve(subject, at, billed) {
+			return false, errTurnedAway
 		}
+		return c.cluster.store.Take(ctx, now, subject, sent, found)
 	})
-	if err != nil {
-		return false, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
+	if err == nil {
+		copy(results, found)
 	}
-	copy(results, found)
-	return allowed, problem
+	return allowed, err
 }
 
 // Settle implements limiter.Store.
 func (c *cache) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
 	sent, taken := slices.Clone(charges), slices.Clone(results)
-	settled, billed, problem := new(limiter.Settled), c.env.measured(), new(error)
-	err := c.env.trip(ctx, func(at algo.Instant) {
-		if *problem = errTurnedAway; c.cluster.serve(subject, at, billed) {
-			if billed {
-				c.cluster.settled++
-			}
-			*settled, *problem = c.cluster.store.Settle(ctx, now, subject, sent, taken, elapsed+redisstore.DefaultMargin, once)
+	return carry(ctx, c.env, func(at algo.Instant, billed bool) (limiter.Settled, error) {
+		if !c.cluster.serve(subject, at, billed) {
+			return limiter.Settled{}, errTurnedAway
 		}
+		if billed {
+			c.cluster.settled++
+		}
+		return c.cluster.store.Settle(ctx, now, subject, sent, taken, elapsed+redisstore.DefaultMargin, once)
 	})
-	if err != nil {
-		return limiter.Settled{}, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
-	}
-	return *settled, *problem
 }
 
 // errTurnedAway is limiter/redisstore's error for an error answer of the cache.

@@ -5,11 +5,12 @@
 // # What is real
 //
 // The Limiter is real. Each environment has its own Limiter, with its denial cache, leases and
-// counters, and the algorithms of package algo. Two stores are modelled. The DynamoDB model makes the
-// attempts of limiter/dynamostore without writing their expressions. The ElastiCache model runs the
-// script of limiter/redisstore as one atomic step of a memory store. Tests compare both models with
-// DynamoDB Local and Redis. If the calls arrive in the same order, every request gets the same answer
-// with the same number of calls.
+// counters, and the algorithms of package algo. With DynamoDB, each environment also has a real
+// limiter/dynamostore, and the table is in memory (limiter/dynamostore/memtable). TestStore of dynamostore
+// compares the table's answers and the sizes of its items with DynamoDB Local. ElastiCache is a model: it
+// runs the script of limiter/redisstore as one atomic step of a memory store. TestRun_likeRedis compares
+// the model with Redis. If the calls arrive in the same order, every request gets the same answer with
+// the same number of calls.
 //
 // # What is modelled
 //
@@ -21,8 +22,8 @@
 // follow Zipf's law. After the Timeout, on_error decides a request without the store. The store can
 // still charge the request later.
 //
-// An item of DynamoDB accepts a number of write units a second, plus the unused units of the previous
-// second. It throttles all other writes. A new item begins with one unit, so that the first second of an
+// A write costs one unit for each started KB of its item. An item of DynamoDB accepts a number of write
+// units a second, plus the unused units of the previous second. It throttles all other writes. A new item begins with one unit, so that the first second of an
 // overload has no more units than the next seconds. The second of two writes to a new item within a
 // millisecond is therefore throttled. ElastiCache Serverless accepts a number of ECPUs a second for each
 // slot, and another number for the whole cache. It rejects all other scripts. A script costs three ECPUs
@@ -32,8 +33,7 @@
 //
 // A limit with a Count settles each admitted request at the end of its answer. The environment is busy until
 // then, as with a function behind an HTTP API. The duration and the cost of requests are log-normal. The
-// oracle settles its own requests, without delay. On DynamoDB, a settlement makes the writes of
-// limiter/dynamostore. A settlement that is lost keeps its reserve or its slot.
+// oracle settles its own requests, without delay. A settlement that is lost keeps its reserve or its slot.
 // The simulation of a period begins so that the period ends in the middle of the measured time.
 //
 // # How it scales

@@ -54,8 +54,11 @@ func newEnvironment(s *simulation, index uint32) (*environment, error) {
 		random:  rand.New(rand.NewPCG(s.Seed, 2*uint64(index)+1)),
 	}
 	o := limiter.Options{IntN: e.random.IntN, Clock: e, Logger: slog.New(slog.DiscardHandler)}
-	var err error
-	if e.limiter, err = limiter.New(untimed{s.open(e)}, o); err != nil {
+	store, err := s.open(e)
+	if err != nil {
+		return nil, err
+	}
+	if e.limiter, err = limiter.New(untimed{store}, o); err != nil {
 		return nil, err
 	}
 	e.next, e.stop = iter.Pull(e.run)

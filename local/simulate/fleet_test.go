@@ -62,14 +62,10 @@ func runFleet(t *testing.T, environments int, length time.Duration, prepare func
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		from := algo.InstantOf(time.Now())
-		table, err := newTable(&meter{from: from, end: from.Add(length)}, 1000)
-		if err != nil {
-			t.Fatal(err)
-		}
 		f := &fleet{
 			t: t, latency: newLognormal(4*time.Millisecond, 12*time.Millisecond),
 			traffic: rand.New(rand.NewPCG(1, 2)), begin: time.Now(), end: time.Now().Add(length),
-			table: table,
+			table: newTable(&meter{from: from, end: from.Add(length)}, 1000),
 		}
 		prepare(f.table)
 		for i := range environments {
@@ -92,7 +88,11 @@ func runFleet(t *testing.T, environments int, length time.Duration, prepare func
 
 func newMember(t *testing.T, f *fleet, seed uint64) *member {
 	m := &member{fleet: f, random: rand.New(rand.NewPCG(seed, 3))}
-	l, err := limiter.New(&dynamo{link: m, table: f.table}, limiter.Options{
+	store, err := newDynamo(m, f.table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := limiter.New(store, limiter.Options{
 		Timeout: 100 * time.Millisecond, IntN: m.draw, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

@@ -117,7 +117,7 @@ func local(t *testing.T, l limiter.Limit) *limiter.Limit {
 }
 
 // crowd puts all items into one partition.
-func crowd(t *table) { t.neighbours = func(limiter.Subject) bool { return true } }
+func crowd(t *table) { t.crowded = newPartition(t.rate, t.from) }
 
 // withinLimit checks that the caller of a stream with one limit got at most that limit.
 func withinLimit(t *testing.T, s *stream) {
@@ -247,9 +247,7 @@ func TestPressure_drain(t *testing.T) {
 				}
 				honest := &stream{name: "honest", rate: 200, start: 5 * time.Second, callers: 500, charges: both("honest", own)}
 				refused := &stream{name: "refused", rate: 2000, callers: 1000, charges: both("refused", low)}
-				runFleet(t, n, 12*time.Second, func(t *table) {
-					t.neighbours = func(limiter.Subject) bool { return false }
-				}, honest, refused)
+				runFleet(t, n, 12*time.Second, func(*table) {}, honest, refused)
 				t.Logf("refused: %d of %d admitted", refused.admitted, len(refused.log))
 				servesHonest(t, honest, 0)
 			})

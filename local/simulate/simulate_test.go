@@ -109,14 +109,14 @@ func TestRun_order(t *testing.T) {
 	}
 	var call, last algo.Instant
 	calls, most := 0, 0
-	sim.open = func(e *environment) limiter.Store {
+	sim.open = func(e *environment) (limiter.Store, error) {
 		return recorder{env: e, served: func(at algo.Instant) {
 			if at < call {
 				t.Errorf("call %d: got instant %d after %d, want them in order", calls, at, call)
 			}
 			calls++
 			call = at
-		}}
+		}}, nil
 	}
 	sim.record = func(r *request) {
 		if r.at < last {

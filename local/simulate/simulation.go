@@ -48,7 +48,7 @@ type simulation struct {
 	durations lognormal // durations of requests, if the limit has a Count
 	costs     lognormal // actual costs
 	shortest  time.Duration
-	open      func(*environment) limiter.Store
+	open      func(*environment) (limiter.Store, error)
 	meter     *meter
 	tally     *tally
 	judge     *judge
@@ -108,15 +108,12 @@ func newSimulation(s *Scenario) (*simulation, error) {
 // openStore creates the store. open then connects an environment to it.
 func (s *simulation) openStore() error {
 	if s.Store == DynamoDB {
-		table, err := newTable(s.meter, s.ItemWrites)
-		if s.Limit.Rate.Algorithm == algo.Concurrent {
-			table.entry = slotBytes
-		}
-		s.open = func(e *environment) limiter.Store { return &dynamo{link: e, table: table} }
-		return err
+		table := newTable(s.meter, s.ItemWrites)
+		s.open = func(e *environment) (limiter.Store, error) { return newDynamo(e, table) }
+		return nil
 	}
 	cluster, err := newCluster(s.meter, s.SlotECPUs, s.CacheECPUs)
-	s.open = func(e *environment) limiter.Store { return &cache{env: e, cluster: cluster} }
+	s.open = func(e *environment) (limiter.Store, error) { return &cache{env: e, cluster: cluster}, nil }
 	return err
 }
 
