@@ -52,7 +52,10 @@ func TestRules_traffic(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		var store limiter.Store = storetest.Must(memstore.New(memstore.Options{}))
 		if seed%2 == 1 { // as a shared store, with a denial cache
-			store = struct{ limiter.Store }{store}
+			store = struct {
+				limiter.Store
+				storetest.Patient
+			}{Store: store}
 		}
 		l := storetest.Must(limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
 		own, callers := make([]int, 3), make([]caller.Caller, 3) // own: the limit of the record; 0 without one
