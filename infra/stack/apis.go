@@ -47,6 +47,7 @@ func (s *stage) newRESTAPI() restAPI {
 			AccessLogDestination: awsapigateway.NewLogGroupLogDestination(logs),
 			AccessLogFormat:      restAccess(s.limits),
 			TracingEnabled:       jsii.Bool(s.settings.Tracing),
+			CachingEnabled:       jsii.Bool(false), // the default, but drift detection compares only properties that a template has
 		},
 		DefaultCorsPreflightOptions: s.preflight(),
 	})

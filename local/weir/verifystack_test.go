@@ -59,7 +59,7 @@ func TestVerify_stack(t *testing.T) {
 	if code != 0 {
 		t.Fatalf("got exit %d, stderr %s, want 0\n%s", code, errs, out)
 	}
-	for _, row := range []string{"table-ttl", "alarm-actions", "authorizer-cache", "role-permissions", "metrics", "gateway-responses"} {
+	for _, row := range []string{"table-ttl", "alarm-actions", "drift", "role-permissions", "metrics"} {
 		if !strings.Contains(out, "pass  "+row+" ") {
 			t.Errorf("output: got %s, want %s passed", out, row)
 		}

@@ -215,14 +215,7 @@ func (s *Stack) occasional(namespace, name string) bool {
 	if namespace != s.namespace() {
 		return slices.Contains(occasional[namespace], name)
 	}
-	filtered := func(r Resource) bool {
-		made, _ := r.Properties["MetricTransformations"].([]any)
-		return slices.ContainsFunc(made, func(each any) bool {
-			m, _ := each.(map[string]any)
-			return s.value(m["MetricName"]) == name
-		})
-	}
-	return slices.Contains(contract.Metrics(), name) || slices.ContainsFunc(s.of(metricFilterType), filtered)
+	return slices.Contains(contract.Metrics(), name) || slices.ContainsFunc(s.of(metricFilterType), func(r Resource) bool { return slices.Contains(s.filtered(r), name) })
 }
 
 // list returns the names of the metrics that have the namespace and exactly the dimensions of a source.

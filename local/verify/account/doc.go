@@ -4,10 +4,11 @@
 // package verify that need an account:
 //
 //	stack, err := account.Open(ctx, config, "weir-dev")
-//	observation := stack.Check(ctx, "authorizer-cache")
+//	observation := stack.Check(ctx, "drift")
 //
-// Most rows compare a resource with the template of the same stack. A value that the template computes,
-// such as the ARN of a table, matches only an ARN of the table that the stack created.
+// CloudFormation compares the resources with the template. The other rows test what it cannot compare, such as policies and
+// metrics. In a policy, a value that the template computes, such as the ARN of a table, matches only an ARN of the table
+// that the stack created.
 //
 // # Guarantee
 //

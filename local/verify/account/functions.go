@@ -3,6 +3,7 @@ package account
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -55,63 +56,53 @@ func (s *Stack) function(role string) (Resource, bool) {
 	return Resource{}, false
 }
 
-// functionSettings compares the functions with the template.
-func (s *Stack) functionSettings(ctx context.Context) (verify.Observation, error) {
-	var problems []string
-	functions := s.weirFunctions()
-	for _, r := range functions {
+// configurations returns the configurations of the functions.
+func (s *Stack) configurations(ctx context.Context) (all []*lambda.GetFunctionConfigurationOutput, err error) {
+	for _, r := range s.weirFunctions() {
 		out, err := s.functions.GetFunctionConfiguration(ctx, &lambda.GetFunctionConfigurationInput{FunctionName: &r.Physical})
 		if err != nil {
-			return verify.Observation{}, fmt.Errorf("%s: %w", r.ID, err)
+			return nil, fmt.Errorf("%s: %w", r.ID, err)
 		}
-		got := map[string]any{
-			"MemorySize": out.MemorySize, "Timeout": out.Timeout, "Runtime": out.Runtime,
-			"Environment": map[string]any{"Variables": map[string]string{}}, "Role": aws.ToString(out.Role),
-		}
-		if out.Environment != nil {
-			got["Environment"] = map[string]any{"Variables": out.Environment.Variables}
-		}
-		problems = append(problems, s.compare(r, got)...)
-		if out.State != types.StateActive {
-			problems = append(problems, fmt.Sprintf("%s: state %s: %s", r.ID, out.State, aws.ToString(out.StateReason)))
+		all = append(all, out)
+	}
+	return all, nil
+}
+
+// inactive returns one line for each function that does not run.
+func inactive(all []*lambda.GetFunctionConfigurationOutput) (problems []string) {
+	for _, f := range all {
+		if f.State != types.StateActive {
+			problems = append(problems, fmt.Sprintf("%s: state %s: %s", aws.ToString(f.FunctionName), f.State, aws.ToString(f.StateReason)))
 		}
 	}
-	if len(functions) == 0 {
+	return problems
+}
+
+// functionsActive tests that Lambda runs the functions.
+func (s *Stack) functionsActive(ctx context.Context) (verify.Observation, error) {
+	all, err := s.configurations(ctx)
+	if err != nil {
+		return verify.Observation{}, err
+	}
+	if len(all) == 0 {
 		return skipped("the stack has no function of Weir"), nil
 	}
-	return verdict("each function as in the template, and active", fmt.Sprintf("%d functions", len(functions)), problems), nil
+	return verdict("active functions", fmt.Sprintf("%d functions", len(all)), inactive(all)), nil
 }
 
 // functionNetwork tests that Lambda has connected the functions to their network.
 func (s *Stack) functionNetwork(ctx context.Context) (verify.Observation, error) {
-	var problems []string
-	connected := 0
-	for _, r := range s.weirFunctions() {
-		want, ok := r.Properties["VpcConfig"].(map[string]any)
-		if !ok {
-			continue
-		}
-		connected++
-		out, err := s.functions.GetFunctionConfiguration(ctx, &lambda.GetFunctionConfigurationInput{FunctionName: &r.Physical})
-		if err != nil {
-			return verify.Observation{}, fmt.Errorf("%s: %w", r.ID, err)
-		}
-		network := types.VpcConfigResponse{}
-		if out.VpcConfig != nil {
-			network = *out.VpcConfig
-		}
-		got := map[string]any{"SubnetIds": network.SubnetIds, "SecurityGroupIds": network.SecurityGroupIds}
-		if d := s.differs(r.ID+".VpcConfig", want, plain(got)); d != "" {
-			problems = append(problems, d)
-		}
-		if out.State != types.StateActive {
-			problems = append(problems, fmt.Sprintf("%s: state %s: %s", r.ID, out.State, aws.ToString(out.StateReason)))
-		}
+	all, err := s.configurations(ctx)
+	if err != nil {
+		return verify.Observation{}, err
 	}
-	if connected == 0 {
-		return skipped("the stack has no network; deploy it with store=elasticache"), nil
+	connected := slices.DeleteFunc(all, func(f *lambda.GetFunctionConfigurationOutput) bool {
+		return f.VpcConfig == nil || len(f.VpcConfig.SubnetIds) == 0
+	})
+	if len(connected) == 0 {
+		return skipped("the functions have no network; deploy the stack with store=elasticache"), nil
 	}
-	return verdict("active functions in the subnets of the stack", fmt.Sprintf("%d functions", connected), problems), nil
+	return verdict("active functions in subnets", fmt.Sprintf("%d functions", len(connected)), inactive(connected)), nil
 }
 
 // propagation is the time in which a change of the reserved concurrency takes effect.

@@ -8,21 +8,21 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/apigatewayv2"
-	"github.com/aws/aws-sdk-go-v2/service/wafv2"
 
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/local/verify"
 )
 
 const (
-	httpAPIType     = "AWS::ApiGatewayV2::Api"
-	httpStageType   = "AWS::ApiGatewayV2::Stage"
-	webACLType      = "AWS::WAFv2::WebACL"
-	associationType = "AWS::WAFv2::WebACLAssociation"
+	authorizerType = "AWS::ApiGateway::Authorizer"
+	stageType      = "AWS::ApiGateway::Stage"
+	httpAPIType    = "AWS::ApiGatewayV2::Api"
+	httpStageType  = "AWS::ApiGatewayV2::Stage"
 )
 
-// httpStage tests the throttles and the access logs of the stages of HTTP APIs.
-func (s *Stack) httpStage(ctx context.Context) (verify.Observation, error) {
+// routeSettings tests that no route of an HTTP API has settings of its own, such as a throttle, unless the template sets
+// them. CloudFormation does not compare settings that a template lacks.
+func (s *Stack) routeSettings(ctx context.Context) (verify.Observation, error) {
 	var problems []string
 	stages := s.of(httpStageType)
 	for _, r := range stages {
@@ -31,14 +31,6 @@ func (s *Stack) httpStage(ctx context.Context) (verify.Observation, error) {
 		if err != nil {
 			return verify.Observation{}, fmt.Errorf("%s: %w", r.ID, err)
 		}
-		problems = append(problems, s.compare(r, map[string]any{"AccessLogSettings": out.AccessLogSettings})...)
-		want, _ := r.Properties["DefaultRouteSettings"].(map[string]any)
-		got, _ := plain(out.DefaultRouteSettings).(map[string]any)
-		for _, key := range sorted(want) { // AWS adds the settings that the template lacks
-			if d := s.differs(r.ID+".DefaultRouteSettings."+key, want[key], got[key]); d != "" {
-				problems = append(problems, d)
-			}
-		}
 		if r.Properties["RouteSettings"] == nil && len(out.RouteSettings) > 0 {
 			problems = append(problems, fmt.Sprintf("%s: got settings of the routes %q, want none", r.ID, sorted(out.RouteSettings)))
 		}
@@ -46,39 +38,7 @@ func (s *Stack) httpStage(ctx context.Context) (verify.Observation, error) {
 	if len(stages) == 0 {
 		return skipped("the stack has no stage of an HTTP API"), nil
 	}
-	return verdict("the throttle and the access log of the template", "as expected", problems), nil
-}
-
-// webACL tests that the web ACL of the stack protects its REST API.
-func (s *Stack) webACL(ctx context.Context) (verify.Observation, error) {
-	acls, associations := s.of(webACLType), s.of(associationType)
-	if len(acls) != 1 || len(associations) == 0 {
-		return skipped("the stack has no web ACL; deploy it with waf=2000"), nil
-	}
-	var problems []string
-	protected := 0
-	for _, stage := range s.of(stageType) {
-		resource := fmt.Sprintf("arn:%s:apigateway:%s::/restapis/%s/stages/%s", s.partition, s.region, s.value(stage.Properties["RestApiId"]), stage.Physical)
-		if !slices.ContainsFunc(associations, func(a Resource) bool { return s.differs("", a.Properties["ResourceArn"], resource) == "" }) {
-			continue
-		}
-		protected++
-		out, err := s.firewalls.GetWebACLForResource(ctx, &wafv2.GetWebACLForResourceInput{ResourceArn: &resource})
-		switch {
-		case err != nil:
-			return verify.Observation{}, fmt.Errorf("%s: %w", stage.ID, err)
-		case out.WebACL == nil:
-			problems = append(problems, stage.ID+": no web ACL protects it")
-		case !strings.Contains(acls[0].Physical, aws.ToString(out.WebACL.Id)):
-			problems = append(problems, stage.ID+": another web ACL protects it")
-		default:
-			problems = append(problems, s.compare(acls[0], map[string]any{"Rules": out.WebACL.Rules, "DefaultAction": out.WebACL.DefaultAction})...)
-		}
-	}
-	if protected == 0 {
-		return skipped("the web ACL is for no stage of the stack"), nil
-	}
-	return verdict("the web ACL of the template on each stage", fmt.Sprintf("%d stages", protected), problems), nil
+	return verdict("no settings of single routes", "none", problems), nil
 }
 
 // domainMappings tests that the functions know the base path of each domain. Otherwise no rule matches the requests to

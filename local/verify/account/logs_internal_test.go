@@ -11,8 +11,8 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
-	"github.com/aws/aws-sdk-go-v2/service/apigateway"
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
 
 	"github.com/weir-limits/weir/local/verify"
@@ -105,13 +105,11 @@ func TestStack_logErrors_clock(t *testing.T) {
 
 // If AWS does not answer, one row fails and the others are skipped.
 func TestStack_Check_unreachable(t *testing.T) {
-	s := &Stack{clients: clients{apis: apigateway.NewFromConfig(client("http://127.0.0.1:1"))}, resources: []Resource{
-		{Type: authorizerType, Physical: "a", Properties: map[string]any{"RestApiId": "b"}}, {Type: stageType, Physical: "dev", Properties: map[string]any{"RestApiId": "b"}},
-	}}
-	if o := s.Check(t.Context(), "authorizer-cache"); o.Outcome != verify.Fail || !strings.Contains(o.Raw, "connection refused") {
+	s := &Stack{clients: clients{watch: cloudwatch.NewFromConfig(client("http://127.0.0.1:1"))}, resources: []Resource{{Type: alarmType, Physical: "a"}}}
+	if o := s.Check(t.Context(), "alarm-states"); o.Outcome != verify.Fail || !strings.Contains(o.Raw, "connection refused") {
 		t.Errorf("first row: got %+v, want a failure with its cause", o)
 	}
-	if o := s.Check(t.Context(), "stage-settings"); o.Outcome != verify.Skip || !strings.Contains(o.Reason, "authorizer-cache") {
+	if o := s.Check(t.Context(), "alarm-arrives"); o.Outcome != verify.Skip || !strings.Contains(o.Reason, "alarm-states") {
 		t.Errorf("next row: got %+v, want a skip that names the first", o)
 	}
 }

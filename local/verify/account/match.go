@@ -8,14 +8,29 @@ import (
 	"strings"
 )
 
-// differs compares a deployed value with the value in the template. It returns the path and the two
-// values of the first difference, or "".
+// value returns the text of a property that is a literal, or a reference to a resource or a parameter.
+func (s *Stack) value(v any) string {
+	m, ok := v.(map[string]any)
+	if !ok {
+		text, _ := scalar(v)
+		return text
+	}
+	id := fmt.Sprint(m["Ref"])
+	if r, ok := s.find(id); ok {
+		return r.Physical
+	}
+	return s.parameters[id]
+}
+
+// differs compares a deployed policy with the policy in the template, whose type CloudFormation does not compare. It
+// returns the path and the two values of the first difference, or "".
 func (s *Stack) differs(path string, want, got any) string {
+	different := fmt.Sprintf("%s: got %v, want %v", path, got, want)
 	if pattern, computed := s.pattern(want); computed {
 		if text, ok := scalar(got); ok && regexp.MustCompile("(?s)^"+pattern+"$").MatchString(text) {
 			return ""
 		}
-		return difference(path, want, got)
+		return different
 	}
 	switch want := want.(type) {
 	case map[string]any:
@@ -23,10 +38,10 @@ func (s *Stack) differs(path string, want, got any) string {
 	case []any:
 		list, ok := got.([]any)
 		if !ok {
-			list = []any{got} // AWS stores a list of one element as the element
+			list = []any{got} // IAM accepts a list of one element as the element
 		}
 		if len(list) != len(want) {
-			return difference(path, want, got)
+			return different
 		}
 		for i := range want {
 			if d := s.differs(fmt.Sprintf("%s[%d]", path, i), want[i], list[i]); d != "" {
@@ -36,26 +51,20 @@ func (s *Stack) differs(path string, want, got any) string {
 		return ""
 	}
 	a, _ := scalar(want)
-	if list, ok := got.([]any); ok && len(list) == 1 {
-		got = list[0]
-	}
 	if b, ok := scalar(got); ok && a == b {
 		return ""
 	}
-	return difference(path, want, got)
+	return different
 }
 
 func (s *Stack) mapDiffers(path string, want map[string]any, got any) string {
 	have, ok := got.(map[string]any)
 	if !ok {
-		return difference(path, want, got)
+		return fmt.Sprintf("%s: got %v, want %v", path, got, want)
 	}
 	keys := slices.Concat(slices.Collect(maps.Keys(want)), slices.Collect(maps.Keys(have)))
 	slices.Sort(keys)
 	for _, key := range slices.Compact(keys) {
-		if absent(want[key]) && absent(have[key]) {
-			continue
-		}
 		if d := s.differs(path+"."+key, want[key], have[key]); d != "" {
 			return d
 		}
@@ -63,20 +72,7 @@ func (s *Stack) mapDiffers(path string, want map[string]any, got any) string {
 	return ""
 }
 
-// absent reports whether a property has no value.
-func absent(v any) bool {
-	if list, ok := v.([]any); v == nil || ok && len(list) == 0 {
-		return true
-	}
-	m, ok := v.(map[string]any)
-	return ok && len(m) == 1 && m["Ref"] == "AWS::NoValue"
-}
-
-func difference(path string, want, got any) string {
-	return fmt.Sprintf("%s: got %v, want %v", strings.TrimPrefix(path, "."), got, want)
-}
-
-// scalar returns the text of a value that is not a list or an object. CloudFormation accepts "5" for 5.
+// scalar returns the text of a value that is not a list or an object.
 func scalar(v any) (string, bool) {
 	switch v.(type) {
 	case map[string]any, []any:
@@ -104,10 +100,6 @@ func (s *Stack) pattern(v any) (pattern string, computed bool) {
 			return s.attribute(fmt.Sprint(list[0]), fmt.Sprint(list[1])), true
 		case function == "Fn::Join" && len(list) == 2:
 			return s.join(list), true
-		case function == "Fn::Sub":
-			return s.substitute(argument), true
-		case function == "Fn::If" && len(list) == 3:
-			return "(" + s.text(list[1]) + "|" + s.text(list[2]) + ")", true
 		case strings.HasPrefix(function, "Fn::"):
 			return anything, true
 		}
@@ -115,22 +107,9 @@ func (s *Stack) pattern(v any) (pattern string, computed bool) {
 	return "", false
 }
 
-// text returns the pattern of a value that is text.
-func (s *Stack) text(v any) string {
-	if pattern, computed := s.pattern(v); computed {
-		return pattern
-	}
-	text, ok := scalar(v)
-	if !ok {
-		return anything
-	}
-	return regexp.QuoteMeta(text)
-}
-
 // pseudo are the patterns of the parameters that CloudFormation defines.
 var pseudo = map[string]string{
-	"AWS::AccountId": `\d{12}`, "AWS::Partition": "aws[a-z-]*", "AWS::URLSuffix": `[a-z.]+`,
-	"AWS::StackName": `[A-Za-z0-9-]+`, "AWS::NoValue": "",
+	"AWS::AccountId": `\d{12}`, "AWS::Partition": "aws[a-z-]*", "AWS::URLSuffix": `[a-z.]+`, "AWS::StackName": `[A-Za-z0-9-]+`,
 }
 
 func (s *Stack) reference(id string) string {
@@ -169,37 +148,11 @@ func (s *Stack) join(list []any) string {
 	}
 	var patterns []string
 	for _, p := range parts {
-		patterns = append(patterns, s.text(p))
+		pattern, computed := s.pattern(p)
+		if !computed {
+			pattern = regexp.QuoteMeta(fmt.Sprint(p))
+		}
+		patterns = append(patterns, pattern)
 	}
 	return strings.Join(patterns, regexp.QuoteMeta(fmt.Sprint(list[0])))
-}
-
-var variable = regexp.MustCompile(`\$\{[^}]*\}`)
-
-func (s *Stack) substitute(argument any) string {
-	text, given := fmt.Sprint(argument), map[string]any{}
-	if list, ok := argument.([]any); ok && len(list) == 2 {
-		text = fmt.Sprint(list[0])
-		given, _ = list[1].(map[string]any)
-	}
-	var b strings.Builder
-	last := 0
-	for _, at := range variable.FindAllStringIndex(text, -1) {
-		b.WriteString(regexp.QuoteMeta(text[last:at[0]]))
-		name := text[at[0]+2 : at[1]-1]
-		id, attribute, dotted := strings.Cut(name, ".")
-		switch value, ok := given[name]; {
-		case ok:
-			b.WriteString(s.text(value))
-		case strings.HasPrefix(name, "!"):
-			b.WriteString(regexp.QuoteMeta("${" + name[1:] + "}"))
-		case dotted:
-			b.WriteString(s.attribute(id, attribute))
-		default:
-			b.WriteString(s.reference(name))
-		}
-		last = at[1]
-	}
-	b.WriteString(regexp.QuoteMeta(text[last:]))
-	return b.String()
 }

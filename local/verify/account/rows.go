@@ -2,7 +2,6 @@ package account
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -16,26 +15,19 @@ import (
 // rows are the functions that test the rows of package verify that need an account, by the ID of the row.
 var rows = map[string]func(*Stack, context.Context) (verify.Observation, error){
 	"deploy":                  (*Stack).complete,
-	"records-table":           (*Stack).recordsTable,
+	"drift":                   (*Stack).drift,
 	"alarm-states":            (*Stack).alarmStates,
 	"alarm-metrics":           (*Stack).alarmMetrics,
 	"alarm-arrives":           (*Stack).alarmTopic,
-	"authorizer-cache":        (*Stack).authorizerCache,
-	"authorizer-methods":      (*Stack).authorizerMethods,
-	"stage-settings":          (*Stack).stageSettings,
-	"http-stage-settings":     (*Stack).httpStage,
-	"web-acl":                 (*Stack).webACL,
+	"http-route-settings":     (*Stack).routeSettings,
 	"domain-mappings":         (*Stack).domainMappings,
-	"gateway-responses":       (*Stack).gatewayResponses,
-	"function-settings":       (*Stack).functionSettings,
+	"functions-active":        (*Stack).functionsActive,
 	"vpc-policy":              (*Stack).functionNetwork,
 	"role-policies":           (*Stack).rolePolicies,
 	"role-permissions":        (*Stack).rolePermissions,
 	"metrics":                 (*Stack).metricsArrive,
-	"metric-filters":          (*Stack).metricFilters,
 	"authorizer-metric":       (*Stack).authorizerMetric,
 	"settlement-subscription": (*Stack).settlementSubscription,
-	"insight-rule":            (*Stack).insightRule,
 	"dashboard":               (*Stack).dashboardSearch,
 	"log-errors":              (*Stack).logErrors,
 	"subject-key-policy":      (*Stack).logSubjectKey,
@@ -89,32 +81,6 @@ func shorten(text string) string {
 		return text
 	}
 	return strings.ToValidUTF8(text[:maxRaw], "") + " …"
-}
-
-// plain returns a value as JSON represents it.
-func plain(v any) (plain any) {
-	data, err := json.Marshal(v)
-	if err == nil {
-		err = json.Unmarshal(data, &plain)
-	}
-	if err != nil {
-		return err.Error()
-	}
-	return plain
-}
-
-// compare compares the properties in got with those of a resource in the template. It skips properties that
-// the template does not have, because AWS sets them to a default.
-func (s *Stack) compare(r Resource, got map[string]any) (problems []string) {
-	for _, key := range sorted(got) {
-		if absent(r.Properties[key]) {
-			continue
-		}
-		if d := s.differs(r.ID+"."+key, r.Properties[key], plain(got[key])); d != "" {
-			problems = append(problems, d)
-		}
-	}
-	return problems
 }
 
 // Rows returns the IDs of the rows that [Stack.Check] tests.

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/aws/arn"
 	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
 	"github.com/aws/aws-sdk-go-v2/service/apigateway"
 	"github.com/aws/aws-sdk-go-v2/service/apigatewayv2"
@@ -22,7 +21,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
-	"github.com/aws/aws-sdk-go-v2/service/wafv2"
 	"github.com/aws/smithy-go/transport/http/protocol/awsquery"
 
 	"github.com/weir-limits/weir/local/verify"
@@ -38,7 +36,7 @@ type Stack struct {
 	Template []byte
 	// REST and HTTP report that the run sends requests to a REST API and to an HTTP API.
 	REST, HTTP bool
-	// Log gets a line before each change of the stack.
+	// Log gets a line before each change of the stack and before the wait for CloudFormation.
 	Log io.Writer
 	// Wait waits between two reads of a value that AWS changes later.
 	Wait func(context.Context, time.Duration) error
@@ -46,7 +44,6 @@ type Stack struct {
 	resources  []Resource // in the order of CloudFormation
 	parameters map[string]string
 	region     string
-	partition  string    // such as aws
 	began      time.Time // the time of Open, by the clock of AWS
 	lost       string    // the row that could not reach AWS, or whose credentials had expired
 	clients
@@ -65,7 +62,6 @@ type clients struct {
 	roles     *iam.Client
 	apis      *apigateway.Client
 	webs      *apigatewayv2.Client
-	firewalls *wafv2.Client
 }
 
 // Resource is a resource of a stack.
@@ -73,7 +69,7 @@ type Resource struct {
 	ID, Type, Physical, Status string
 	// Retained reports that CloudFormation keeps the resource when it deletes the stack.
 	Retained bool
-	// Properties are the properties in the template, with intrinsic functions other than Fn::If.
+	// Properties are the properties in the template, with intrinsic functions. The conditions that the stack shows are resolved.
 	Properties map[string]any
 }
 
@@ -86,8 +82,8 @@ func Open(ctx context.Context, config aws.Config, name string) (*Stack, error) {
 		Name: name, Log: io.Discard, Wait: verify.Sleep, region: config.Region, began: time.Now(),
 		clients: clients{
 			cloudformation.NewFromConfig(config), cloudwatch.NewFromConfig(config, queryProtocol), cloudwatchlogs.NewFromConfig(config),
-			dynamodb.NewFromConfig(config), lambda.NewFromConfig(config), iam.NewFromConfig(config), apigateway.NewFromConfig(config),
-			apigatewayv2.NewFromConfig(config), wafv2.NewFromConfig(config),
+			dynamodb.NewFromConfig(config), lambda.NewFromConfig(config), iam.NewFromConfig(config),
+			apigateway.NewFromConfig(config), apigatewayv2.NewFromConfig(config),
 		},
 	}
 	if err := s.readStack(ctx); err != nil {
@@ -114,10 +110,6 @@ func (s *Stack) readStack(ctx context.Context) error {
 		s.began = now // the clock of AWS dates logs and metrics
 	}
 	stack := described.Stacks[0]
-	s.partition = "aws"
-	if id, err := arn.Parse(aws.ToString(stack.StackId)); err == nil {
-		s.partition = id.Partition
-	}
 	s.Status, s.Outputs, s.parameters = string(stack.StackStatus), map[string]string{}, map[string]string{}
 	for _, o := range stack.Outputs {
 		s.Outputs[aws.ToString(o.OutputKey)] = aws.ToString(o.OutputValue)
@@ -136,16 +128,18 @@ func (s *Stack) readStack(ctx context.Context) error {
 // readResources joins the resources of the stack with their properties in the template.
 func (s *Stack) readResources(ctx context.Context) error {
 	var template struct {
-		Conditions map[string]any
-		Resources  map[string]struct {
-			DeletionPolicy string
-			Properties     map[string]any
+		Resources map[string]struct {
+			Condition, DeletionPolicy string
+			Properties                map[string]any
 		}
 	}
 	if err := json.Unmarshal(s.Template, &template); err != nil {
 		return fmt.Errorf("stack %s: got a template that is not JSON (%w), want the template of the CDK; name the nested stack that contains Weir", s.Name, err)
 	}
-	deployed := conditions{template.Conditions, s.parameters}
+	deployed := conditions{}
+	for _, r := range template.Resources {
+		deployed[r.Condition] = false
+	}
 	pages := cloudformation.NewListStackResourcesPaginator(s.formation, &cloudformation.ListStackResourcesInput{StackName: &s.Name})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
@@ -154,12 +148,15 @@ func (s *Stack) readResources(ctx context.Context) error {
 		}
 		for _, r := range page.StackResourceSummaries {
 			id := aws.ToString(r.LogicalResourceId)
-			properties, _ := deployed.resolve(template.Resources[id].Properties).(map[string]any)
+			deployed[template.Resources[id].Condition] = true
 			s.resources = append(s.resources, Resource{
 				ID: id, Type: aws.ToString(r.ResourceType), Physical: aws.ToString(r.PhysicalResourceId), Status: string(r.ResourceStatus),
-				Retained: template.Resources[id].DeletionPolicy == "Retain", Properties: properties,
+				Retained: template.Resources[id].DeletionPolicy == "Retain",
 			})
 		}
+	}
+	for i, r := range s.resources {
+		s.resources[i].Properties, _ = deployed.resolve(template.Resources[r.ID].Properties).(map[string]any)
 	}
 	return nil
 }

@@ -55,33 +55,3 @@ func (s *Stack) Tables(ctx context.Context) (tables []verify.Table, err error) {
 	}
 	return tables, nil
 }
-
-// recordsTable tests the protection of the tables without a time to live.
-func (s *Stack) recordsTable(ctx context.Context) (verify.Observation, error) {
-	var problems []string
-	tables := 0
-	for _, r := range s.of(tableType) {
-		if !r.Retained {
-			continue
-		}
-		tables++
-		backups, err := s.tables.DescribeContinuousBackups(ctx, &dynamodb.DescribeContinuousBackupsInput{TableName: &r.Physical})
-		if err != nil {
-			return verify.Observation{}, err
-		}
-		if d := backups.ContinuousBackupsDescription; d == nil || d.PointInTimeRecoveryDescription == nil || d.PointInTimeRecoveryDescription.PointInTimeRecoveryStatus != types.PointInTimeRecoveryStatusEnabled {
-			problems = append(problems, r.ID+": no point-in-time recovery")
-		}
-		table, err := s.tables.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &r.Physical})
-		if err != nil {
-			return verify.Observation{}, err
-		}
-		if !aws.ToBool(table.Table.DeletionProtectionEnabled) {
-			problems = append(problems, r.ID+": no deletion protection")
-		}
-	}
-	if tables == 0 {
-		return skipped("the stack has no records table"), nil
-	}
-	return verdict("point-in-time recovery and deletion protection", "both", problems), nil
-}

@@ -134,42 +134,6 @@ func (s *Stack) metricsArrive(ctx context.Context) (verify.Observation, error) {
 	return verdict("the metric "+contract.MetricAllowed, fmt.Sprintf("%s = %.0f", contract.MetricAllowed, sum(points)), problems), nil
 }
 
-// insightRule tests the Contributor Insights rule.
-func (s *Stack) insightRule(ctx context.Context) (verify.Observation, error) {
-	rules := s.of("AWS::CloudWatch::InsightRule")
-	if len(rules) == 0 {
-		return skipped("the stack has no Contributor Insights rule"), nil
-	}
-	deployed := map[string]types.InsightRule{}
-	for in := new(cloudwatch.DescribeInsightRulesInput); ; {
-		out, err := s.watch.DescribeInsightRules(ctx, in)
-		if err != nil {
-			return verify.Observation{}, err
-		}
-		for _, r := range out.InsightRules {
-			deployed[aws.ToString(r.Name)] = r
-		}
-		if in.NextToken = out.NextToken; in.NextToken == nil {
-			break
-		}
-	}
-	var problems []string
-	for _, r := range rules {
-		var got types.InsightRule
-		for name, rule := range deployed {
-			if s.differs("", r.Properties["RuleName"], name) == "" {
-				got = rule
-			}
-		}
-		if got.Name == nil {
-			problems = append(problems, r.ID+": not in CloudWatch")
-			continue
-		}
-		problems = append(problems, s.compare(r, map[string]any{"RuleState": aws.ToString(got.State), "RuleBody": aws.ToString(got.Definition)})...)
-	}
-	return verdict("an enabled rule, as in the template", "enabled", problems), nil
-}
-
 var search = regexp.MustCompile(`SEARCH\('[^']*', '[^']*'\)`)
 
 // dashboardSearch evaluates the SEARCH expressions of the dashboard.

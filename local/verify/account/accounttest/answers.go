@@ -89,3 +89,38 @@ func (c *Cloud) alarmHistory(ctx context.Context, form url.Values) (string, erro
 func (*Cloud) metricData(context.Context, url.Values) (string, error) {
 	return "<MetricDataResults><member>" + element("Id", "search") + element("Label", "GET /api/v1/search") + "</member></MetricDataResults>", nil
 }
+
+// detected is the time of every drift detection.
+const detected = "2026-11-22T12:00:00Z"
+
+func (c *Cloud) detectDrift(_ context.Context, form url.Values) (string, error) {
+	_, err := c.deployed(form)
+	return element("StackDriftDetectionId", "detection"), err
+}
+
+func (*Cloud) driftStatus(_ context.Context, form url.Values) (string, error) {
+	return element("StackDriftDetectionId", form.Get("StackDriftDetectionId")) + element("DetectionStatus", "DETECTION_COMPLETE") + element("Timestamp", detected), nil
+}
+
+// resourceDrifts has a result for each resource whose type CloudFormation can compare.
+func (c *Cloud) resourceDrifts(_ context.Context, form url.Values) (string, error) {
+	s, err := c.deployed(form)
+	if err != nil {
+		return "", err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var b strings.Builder
+	for _, id := range s.order {
+		if kind := s.types[id]; kind == "AWS::IAM::Policy" || kind == "AWS::SNS::TopicPolicy" || strings.HasPrefix(kind, "Custom::") {
+			continue
+		}
+		status, difference := "IN_SYNC", ""
+		if slices.Contains(c.drifted, id) {
+			status, difference = "MODIFIED", "<member>"+element("PropertyPath", "/Name")+element("ActualValue", "other")+element("ExpectedValue", "name")+element("DifferenceType", "NOT_EQUAL")+"</member>"
+		}
+		b.WriteString("<member>" + element("LogicalResourceId", id) + element("ResourceType", s.types[id]) + element("StackResourceDriftStatus", status) +
+			element("Timestamp", detected) + "<PropertyDifferences>" + difference + "</PropertyDifferences></member>")
+	}
+	return "<StackResourceDrifts>" + b.String() + "</StackResourceDrifts>", nil
+}

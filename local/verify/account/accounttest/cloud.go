@@ -1,12 +1,12 @@
 // Package accounttest deploys a template into Moto, an emulator of AWS, for tests of package account. The
 // clouds of a test run share one Moto, and each [Cloud] is a separate account.
 //
-// Moto answers the calls of DynamoDB, Lambda, IAM, API Gateway, WAF, CloudWatch, CloudWatch Logs and SNS. A
+// Moto answers the calls of DynamoDB, Lambda, IAM, API Gateway, CloudWatch, CloudWatch Logs and SNS. A
 // [Cloud] answers these calls itself, because Moto does not support them:
 //
-//   - CloudFormation. Moto creates the types that it knows, functions without their layers, and the Cloud creates alarms, the Contributor
-//     Insights rule, the stages, the authorizer, the gateway responses, the web ACL, and the filters of logs with
-//     calls to Moto.
+//   - CloudFormation. Moto creates the types that it knows, functions without their layers, and the Cloud creates alarms and
+//     HTTP APIs with calls to Moto. Other resources have a name, but do not exist. A drift detection finds only the
+//     differences that [Cloud.Drift] seeds.
 //   - iam:SimulatePrincipalPolicy. The Cloud evaluates the policies that Moto has.
 //   - cloudwatch:DescribeAlarmHistory. The history has one action if the alarm is in the state ALARM.
 //   - cloudwatch:GetMetricData of a SEARCH expression. It finds one metric.
@@ -55,6 +55,7 @@ type Cloud struct {
 	fail    func(action string) string
 	stuck   bool
 	holds   []string // conditions of templates in buckets
+	drifted []string // logical ids
 	stacks  map[string]*stack
 	actions []string
 }
@@ -65,8 +66,6 @@ type stack struct {
 	parameters map[string]string
 	status     string
 	physical   map[string]string // by logical id
-	arns       map[string]string // by logical id, of the types whose ARN other resources need
-	roots      map[string]string // root resources of REST APIs, by logical id
 	types      map[string]string // by logical id
 	order      []string
 }
@@ -163,6 +162,13 @@ func (c *Cloud) Hold(conditions ...string) {
 	c.holds = conditions
 }
 
+// Drift makes drift detection find another Name of resources.
+func (c *Cloud) Drift(ids ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.drifted = ids
+}
+
 // Stacks returns the number of stacks.
 func (c *Cloud) Stacks() int {
 	c.mu.Lock()
@@ -198,6 +204,7 @@ func (c *Cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer := map[string]func(context.Context, url.Values) (string, error){
 		"CreateStack": c.createStack, "DeleteStack": c.deleteStack, "DescribeStacks": c.describeStacks,
 		"ListStackResources": c.listStackResources, "GetTemplate": c.getTemplate,
+		"DetectStackDrift": c.detectDrift, "DescribeStackDriftDetectionStatus": c.driftStatus, "DescribeStackResourceDrifts": c.resourceDrifts,
 		"SimulatePrincipalPolicy": c.simulate, "DescribeAlarmHistory": c.alarmHistory, "GetMetricData": c.metricData,
 	}[action]
 	if answer != nil {

@@ -13,8 +13,8 @@ import (
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/apigateway"
-	apis "github.com/aws/aws-sdk-go-v2/service/apigateway/types"
+	"github.com/aws/aws-sdk-go-v2/service/apigatewayv2"
+	apis "github.com/aws/aws-sdk-go-v2/service/apigatewayv2/types"
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
@@ -27,7 +27,7 @@ import (
 
 // native are the types that Moto's CloudFormation creates.
 var native = []string{
-	"AWS::ApiGateway::Resource", "AWS::ApiGateway::RestApi", "AWS::CloudWatch::Dashboard", "AWS::DynamoDB::Table", "AWS::IAM::ManagedPolicy", "AWS::IAM::Policy", "AWS::IAM::Role",
+	"AWS::ApiGateway::RestApi", "AWS::CloudWatch::Dashboard", "AWS::DynamoDB::Table", "AWS::IAM::ManagedPolicy", "AWS::IAM::Policy", "AWS::IAM::Role",
 	"AWS::Lambda::Function", "AWS::Logs::LogGroup", "AWS::SNS::Topic", "AWS::EC2::VPC", "AWS::EC2::Subnet", "AWS::EC2::SecurityGroup",
 }
 
@@ -48,30 +48,19 @@ func (c *Cloud) createStack(ctx context.Context, form url.Values) (string, error
 	if err != nil {
 		return "", err
 	}
-	s := &stack{template: whole, outputs: outputs, parameters: parameters, roots: map[string]string{}, status: "CREATE_COMPLETE", physical: map[string]string{}, arns: map[string]string{}, types: map[string]string{}}
+	s := &stack{template: whole, outputs: outputs, parameters: parameters, status: "CREATE_COMPLETE", physical: map[string]string{}, types: map[string]string{}}
 	if err := c.createNative(ctx, name, resources, s); err != nil {
-		return "", err
-	}
-	if err := c.findRoots(ctx, resources, s); err != nil {
 		return "", err
 	}
 	for id := range resources {
 		s.physical[id] = cmp.Or(s.physical[id], strings.ToLower(id))
 	}
-	for _, id := range slices.Sorted(maps.Keys(resources)) {
-		if err := c.createOther(ctx, id, resources[id], s); err != nil {
-			return "", fmt.Errorf("%s: %w", id, err)
-		}
-	}
-	if err := c.createMethods(ctx, resources, s); err != nil {
-		return "", err
-	}
-	for _, kind := range later {
+	for _, kind := range others {
 		for _, id := range slices.Sorted(maps.Keys(resources)) {
 			if resources[id].Type != kind {
 				continue
 			}
-			if err := c.createLater(ctx, id, resources[id], s); err != nil {
+			if err := c.createOther(ctx, id, resources[id], s); err != nil {
 				return "", fmt.Errorf("%s: %w", id, err)
 			}
 		}
@@ -113,21 +102,6 @@ func (c *Cloud) createNative(ctx context.Context, name string, resources map[str
 		for _, r := range page.StackResourceSummaries {
 			s.physical[aws.ToString(r.LogicalResourceId)] = aws.ToString(r.PhysicalResourceId)
 		}
-	}
-	return nil
-}
-
-// findRoots finds the root resources of the REST APIs.
-func (c *Cloud) findRoots(ctx context.Context, resources map[string]resource, s *stack) error {
-	for id, r := range resources {
-		if r.Type != "AWS::ApiGateway::RestApi" {
-			continue
-		}
-		found, err := apigateway.NewFromConfig(c.behind()).GetResources(ctx, &apigateway.GetResourcesInput{RestApiId: aws.String(s.physical[id])})
-		if err != nil {
-			return err
-		}
-		s.roots[id] = aws.ToString(found.Items[slices.IndexFunc(found.Items, func(r apis.Resource) bool { return aws.ToString(r.Path) == "/" })].Id)
 	}
 	return nil
 }
@@ -184,11 +158,7 @@ func (s *stack) resolve(v any) any {
 			return s.physical[id]
 		}
 		if list, ok := v["Fn::GetAtt"].([]any); ok {
-			id := list[0].(string)
-			if root, ok := s.roots[id]; ok && list[1] == "RootResourceId" {
-				return root
-			}
-			return cmp.Or(s.arns[id], "arn:aws:any:us-east-1:123456789012:function:"+s.physical[id])
+			return "arn:aws:any:us-east-1:123456789012:function:" + s.physical[list[0].(string)]
 		}
 		if list, ok := v["Fn::Join"].([]any); ok {
 			var parts []string
@@ -212,62 +182,38 @@ func (s *stack) resolve(v any) any {
 	return v
 }
 
-// createOther creates the resource of a type that Moto's CloudFormation does not know.
-func (c *Cloud) createOther(ctx context.Context, id string, r resource, s *stack) (err error) {
+// others are the types of createOther, each after the types to which it refers.
+var others = []string{"AWS::DynamoDB::Table", "AWS::ApiGatewayV2::Api", "AWS::ApiGatewayV2::Stage", "AWS::CloudWatch::Alarm"}
+
+// createOther creates a resource that Moto's CloudFormation does not create, or sets a property that it ignores.
+func (c *Cloud) createOther(ctx context.Context, id string, r resource, s *stack) error {
 	p, _ := s.resolve(r.Properties).(map[string]any)
-	text := func(name string) *string { return aws.String(fmt.Sprint(p[name])) }
-	gateway := apigateway.NewFromConfig(c.behind())
+	webs := apigatewayv2.NewFromConfig(c.behind())
 	switch r.Type {
-	case "AWS::CloudWatch::InsightRule":
-		s.physical[id] = *text("RuleName")
-		_, err = c.watch().PutInsightRule(ctx, &cloudwatch.PutInsightRuleInput{RuleName: text("RuleName"), RuleDefinition: text("RuleBody"), RuleState: text("RuleState")})
-	case "AWS::ApiGateway::Authorizer":
-		out, err := gateway.CreateAuthorizer(ctx, &apigateway.CreateAuthorizerInput{
-			RestApiId: text("RestApiId"), Name: text("Name"), Type: apis.AuthorizerTypeRequest, AuthorizerUri: text("AuthorizerUri"),
-			IdentitySource: text("IdentitySource"), AuthorizerResultTtlInSeconds: aws.Int32(int32(p["AuthorizerResultTtlInSeconds"].(float64))),
+	case "AWS::DynamoDB::Table":
+		ttl, ok := p["TimeToLiveSpecification"].(map[string]any)
+		if !ok {
+			return nil
+		}
+		_, err := dynamodb.NewFromConfig(c.behind()).UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{
+			TableName: aws.String(s.physical[id]), TimeToLiveSpecification: &tables.TimeToLiveSpecification{AttributeName: aws.String(ttl["AttributeName"].(string)), Enabled: aws.Bool(true)},
 		})
-		if err != nil {
+		return err
+	case "AWS::ApiGatewayV2::Api":
+		out, err := webs.CreateApi(ctx, &apigatewayv2.CreateApiInput{Name: aws.String(fmt.Sprint(p["Name"])), ProtocolType: apis.ProtocolTypeHttp})
+		if err == nil {
+			s.physical[id] = aws.ToString(out.ApiId)
+		}
+		return err
+	case "AWS::ApiGatewayV2::Stage":
+		in := &apigatewayv2.CreateStageInput{}
+		if err := into(p, in); err != nil {
 			return err
 		}
-		s.physical[id] = aws.ToString(out.Id)
-	case "AWS::ApiGateway::Stage":
-		s.physical[id] = *text("StageName")
-		return createStage(ctx, gateway, p)
-	case "AWS::DynamoDB::Table":
-		return c.configureTable(ctx, s.physical[id], p)
-	case "AWS::ApiGateway::GatewayResponse":
-		_, err = gateway.PutGatewayResponse(ctx, &apigateway.PutGatewayResponseInput{
-			RestApiId: text("RestApiId"), ResponseType: apis.GatewayResponseType(*text("ResponseType")), StatusCode: text("StatusCode"),
-			ResponseParameters: textMap(p["ResponseParameters"]), ResponseTemplates: textMap(p["ResponseTemplates"]),
-		})
+		_, err := webs.CreateStage(ctx, in)
+		return err
 	}
-	return err
-}
-
-// configureTable sets the properties of a table that Moto's CloudFormation ignores.
-func (c *Cloud) configureTable(ctx context.Context, name string, p map[string]any) (err error) {
-	client := dynamodb.NewFromConfig(c.behind())
-	if p["PointInTimeRecoverySpecification"] != nil {
-		_, err = client.UpdateContinuousBackups(ctx, &dynamodb.UpdateContinuousBackupsInput{
-			TableName: &name, PointInTimeRecoverySpecification: &tables.PointInTimeRecoverySpecification{PointInTimeRecoveryEnabled: aws.Bool(true)},
-		})
-	}
-	if ttl, ok := p["TimeToLiveSpecification"].(map[string]any); ok {
-		_, err = client.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{
-			TableName: &name, TimeToLiveSpecification: &tables.TimeToLiveSpecification{AttributeName: aws.String(ttl["AttributeName"].(string)), Enabled: aws.Bool(true)},
-		})
-	}
-	return err
-}
-
-func (c *Cloud) watch() *cloudwatch.Client {
-	return cloudwatch.NewFromConfig(c.behind(), Query)
-}
-
-// Query makes a client of CloudWatch use the protocol that Moto supports.
-func Query(o *cloudwatch.Options) { o.Protocol = awsquery.New(schemas.GraniteServiceVersion20100801) }
-
-func (c *Cloud) putAlarm(ctx context.Context, p map[string]any) error {
+	s.physical[id] = fmt.Sprint(p["AlarmName"])
 	in := &cloudwatch.PutMetricAlarmInput{}
 	if err := into(p, in); err != nil {
 		return err
@@ -277,72 +223,21 @@ func (c *Cloud) putAlarm(ctx context.Context, p map[string]any) error {
 	return err
 }
 
-// createStage creates the stage of a REST API with the throttle of all methods.
-func createStage(ctx context.Context, gateway *apigateway.Client, p map[string]any) error {
-	api, name := aws.String(p["RestApiId"].(string)), aws.String(p["StageName"].(string))
-	root, err := gateway.GetResources(ctx, &apigateway.GetResourcesInput{RestApiId: api})
+// into converts properties to the input of a call. Their names are equal.
+func into(properties map[string]any, input any) error {
+	data, err := json.Marshal(properties)
 	if err != nil {
 		return err
 	}
-	_, err = gateway.PutMethod(ctx, &apigateway.PutMethodInput{RestApiId: api, ResourceId: root.Items[0].Id, HttpMethod: aws.String("GET"), AuthorizationType: aws.String("NONE")})
-	if err == nil {
-		_, err = gateway.PutIntegration(ctx, &apigateway.PutIntegrationInput{RestApiId: api, ResourceId: root.Items[0].Id, HttpMethod: aws.String("GET"), Type: apis.IntegrationTypeMock})
-	}
-	if err != nil {
-		return err
-	}
-	deployment, err := gateway.CreateDeployment(ctx, &apigateway.CreateDeploymentInput{RestApiId: api})
-	if err != nil {
-		return err
-	}
-	if _, err := gateway.CreateStage(ctx, &apigateway.CreateStageInput{RestApiId: api, StageName: name, DeploymentId: deployment.Id}); err != nil {
-		return err
-	}
-	var patch []apis.PatchOperation
-	settings, _ := p["MethodSettings"].([]any)
-	for _, each := range settings {
-		setting := each.(map[string]any)
-		for property, key := range map[string]string{"ThrottlingRateLimit": "throttling/rateLimit", "ThrottlingBurstLimit": "throttling/burstLimit"} {
-			patch = append(patch, apis.PatchOperation{Op: apis.OpReplace, Path: aws.String("/*/*/" + key), Value: aws.String(fmt.Sprint(setting[property]))})
-		}
-	}
-	if len(patch) == 0 {
-		return nil
-	}
-	_, err = gateway.UpdateStage(ctx, &apigateway.UpdateStageInput{RestApiId: api, StageName: name, PatchOperations: patch})
-	return err
+	return json.Unmarshal(data, input)
 }
 
-// createMethods creates methods after the authorizers.
-func (c *Cloud) createMethods(ctx context.Context, resources map[string]resource, s *stack) error {
-	gateway := apigateway.NewFromConfig(c.behind())
-	for _, r := range resources {
-		if r.Type != "AWS::ApiGateway::Method" {
-			continue
-		}
-		p, _ := s.resolve(r.Properties).(map[string]any)
-		in := &apigateway.PutMethodInput{
-			RestApiId: aws.String(p["RestApiId"].(string)), ResourceId: aws.String(p["ResourceId"].(string)), HttpMethod: aws.String(p["HttpMethod"].(string)),
-			AuthorizationType: aws.String(p["AuthorizationType"].(string)),
-		}
-		if id, ok := p["AuthorizerId"].(string); ok {
-			in.AuthorizerId = &id
-		}
-		if _, err := gateway.PutMethod(ctx, in); err != nil {
-			return err
-		}
-	}
-	return nil
+func (c *Cloud) watch() *cloudwatch.Client {
+	return cloudwatch.NewFromConfig(c.behind(), Query)
 }
 
-func textMap(v any) map[string]string {
-	m, _ := v.(map[string]any)
-	made := map[string]string{}
-	for k, each := range m {
-		made[k] = fmt.Sprint(each)
-	}
-	return made
-}
+// Query makes a client of CloudWatch use the protocol that Moto supports.
+func Query(o *cloudwatch.Options) { o.Protocol = awsquery.New(schemas.GraniteServiceVersion20100801) }
 
 func (c *Cloud) deployed(form url.Values) (*stack, error) {
 	c.mu.Lock()
