@@ -262,7 +262,6 @@ func TestProver_Run_release(t *testing.T) {
 	prover := func() *prove.Prover { return &prove.Prover{Issuer: true, Release: release, Rules: "rules.json"} }
 	for interrupted := range 5 { // the stack at whose creation the run is interrupted; 0 for none
 		c := accounttest.Start(t)
-		c.Hold("HasRestApi", "NotUsesElastiCache", "HasIssuer", "HasAccessLog")
 		folder := t.TempDir()
 		t.Setenv("WEIR_STAND_IN_FOLDER", folder)
 		ctx, interrupt := context.WithCancel(t.Context())

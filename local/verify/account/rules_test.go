@@ -24,7 +24,7 @@ func TestStack_Rules(t *testing.T) {
 	}
 	c := accounttest.Start(t)
 	open := func(name, from string) *account.Stack {
-		c.Deploy(t, name, []byte(strings.NewReplacer(`"RULES_FROM": "deployment"`, `"RULES_FROM": "`+from+`"`, "weir-dev", strings.ToLower(name)).Replace(string(template))))
+		c.Deploy(t, name, []byte(strings.NewReplacer(`"RULES_FROM": "deployment"`, `"RULES_FROM": "`+from+`"`, "weir-dev", strings.ToLower(name)).Replace(string(template))), nil)
 		s, err := account.Open(t.Context(), c.Config(), name)
 		if err != nil {
 			t.Fatal(err)

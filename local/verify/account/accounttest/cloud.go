@@ -4,9 +4,9 @@
 // Moto answers the calls of DynamoDB, Lambda, IAM, API Gateway, CloudWatch, CloudWatch Logs and SNS. A
 // [Cloud] answers these calls itself, because Moto does not support them:
 //
-//   - CloudFormation. Moto creates the types that it knows, functions without their layers, and the Cloud creates alarms and
-//     HTTP APIs with calls to Moto. Other resources have a name, but do not exist. A drift detection finds only the
-//     differences that [Cloud.Drift] seeds.
+//   - CloudFormation. Moto evaluates the template and creates the types that it knows, functions without their layers. The
+//     Cloud creates alarms and HTTP APIs with calls to Moto. Other resources have a name, but do not exist. A drift detection
+//     finds only the differences that [Cloud.Drift] seeds.
 //   - iam:SimulatePrincipalPolicy. The Cloud evaluates the policies that Moto has.
 //   - cloudwatch:DescribeAlarmHistory. The history has one action if the alarm is in the state ALARM.
 //   - cloudwatch:GetMetricData of a SEARCH expression. It finds one metric.
@@ -17,11 +17,9 @@ package accounttest
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"encoding/xml"
 	"fmt"
 	"io"
-	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -34,12 +32,16 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
+	"github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
 
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 // Region is the region of a Cloud.
 const Region = "us-east-1"
+
+// ExistingAPI is the name of the REST API that a stack of a release limits.
+const ExistingAPI = "existing"
 
 // Cloud is an emulated account.
 type Cloud struct {
@@ -54,7 +56,6 @@ type Cloud struct {
 	mu      sync.Mutex
 	fail    func(action string) string
 	stuck   bool
-	holds   []string // conditions of templates in buckets
 	drifted []string // logical ids
 	stacks  map[string]*stack
 	actions []string
@@ -62,7 +63,7 @@ type Cloud struct {
 
 type stack struct {
 	template   []byte
-	outputs    map[string]struct{ Value any }
+	outputs    map[string]string
 	parameters map[string]string
 	status     string
 	physical   map[string]string // by logical id
@@ -128,38 +129,16 @@ func (c *Cloud) Stick() {
 	c.stuck = true
 }
 
-// Deploy creates a stack from a template.
-func (c *Cloud) Deploy(t *testing.T, name string, template []byte) {
+// Deploy creates a stack from a template with values of its parameters.
+func (c *Cloud) Deploy(t *testing.T, name string, template []byte, parameters map[string]string) {
 	t.Helper()
-	if _, err := cloudformation.NewFromConfig(c.Config()).CreateStack(t.Context(), &cloudformation.CreateStackInput{StackName: &name, TemplateBody: aws.String(string(template))}); err != nil {
+	in := &cloudformation.CreateStackInput{StackName: &name, TemplateBody: aws.String(string(template))}
+	for key, value := range parameters {
+		in.Parameters = append(in.Parameters, types.Parameter{ParameterKey: &key, ParameterValue: &value})
+	}
+	if _, err := cloudformation.NewFromConfig(c.Config()).CreateStack(t.Context(), in); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// DeployWith creates a stack from a template with values of its parameters. holds are the conditions that hold with
-// these values.
-func (c *Cloud) DeployWith(t *testing.T, name string, template []byte, parameters map[string]string, holds ...string) {
-	t.Helper()
-	all, err := defaults(template)
-	if err != nil {
-		t.Fatal(err)
-	}
-	maps.Copy(all, parameters)
-	made, err := instantiate(template, all, holds)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Deploy(t, name, made)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.stacks[name].template, c.stacks[name].parameters = template, all
-}
-
-// Hold sets the conditions that hold in templates that CreateStack reads from a bucket.
-func (c *Cloud) Hold(conditions ...string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.holds = conditions
 }
 
 // Drift makes drift detection find another Name of resources.
@@ -249,17 +228,27 @@ func escape(text string) string {
 
 func element(name, text string) string { return "<" + name + ">" + escape(text) + "</" + name + ">" }
 
+// template is what a Cloud reads of a template.
+type template struct {
+	Parameters map[string]parameter `json:",omitempty"`
+	Conditions map[string]any       `json:",omitempty"`
+	Resources  map[string]resource
+	Outputs    map[string]output
+}
+
+type parameter struct {
+	Type    string
+	Default *string `json:",omitempty"`
+}
+
 type resource struct {
 	Type           string
+	Condition      string         `json:",omitempty"`
 	DeletionPolicy string         `json:",omitempty"`
 	Properties     map[string]any `json:",omitempty"`
 }
 
-func parse(template []byte) (resources map[string]resource, outputs map[string]struct{ Value any }, err error) {
-	var t struct {
-		Resources map[string]resource
-		Outputs   map[string]struct{ Value any }
-	}
-	err = json.Unmarshal(template, &t)
-	return t.Resources, t.Outputs, err
+type output struct {
+	Condition string `json:",omitempty"`
+	Value     any
 }

@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -31,42 +33,44 @@ var native = []string{
 	"AWS::Lambda::Function", "AWS::Logs::LogGroup", "AWS::SNS::Topic", "AWS::EC2::VPC", "AWS::EC2::Subnet", "AWS::EC2::SecurityGroup",
 }
 
-func (c *Cloud) createStack(ctx context.Context, form url.Values) (string, error) {
+func (c *Cloud) createStack(ctx context.Context, form url.Values) (_ string, err error) {
 	name, body := form.Get("StackName"), []byte(form.Get("TemplateBody"))
 	arn := element("StackId", "arn:aws:cloudformation:us-east-1:123456789012:stack/"+name+"/1")
 	if s, err := c.deployed(form); err == nil && bytes.Equal(s.template, body) { // a client repeats a call whose answer is lost
 		return arn, nil
 	}
-	whole, parameters := body, map[string]string(nil)
 	if address := form.Get("TemplateURL"); address != "" {
-		var err error
-		if whole, body, parameters, err = c.fromBucket(ctx, address, form); err != nil {
+		if body, err = c.fromBucket(ctx, address); err != nil {
 			return "", err
 		}
 	}
-	resources, outputs, err := parse(body)
+	var t template
+	if err := json.Unmarshal(body, &t); err != nil {
+		return "", err
+	}
+	s := &stack{template: body, outputs: map[string]string{}, parameters: map[string]string{}, status: "CREATE_COMPLETE", physical: map[string]string{}, types: map[string]string{}}
+	if err := c.createAPIs(ctx, t, s); err != nil {
+		return "", err
+	}
+	others, err := c.createNative(ctx, form, t, s)
 	if err != nil {
 		return "", err
 	}
-	s := &stack{template: whole, outputs: outputs, parameters: parameters, status: "CREATE_COMPLETE", physical: map[string]string{}, types: map[string]string{}}
-	if err := c.createNative(ctx, name, resources, s); err != nil {
-		return "", err
-	}
-	for id := range resources {
-		s.physical[id] = cmp.Or(s.physical[id], strings.ToLower(id))
-	}
-	for _, kind := range others {
-		for _, id := range slices.Sorted(maps.Keys(resources)) {
-			if resources[id].Type != kind {
-				continue
-			}
-			if err := c.createOther(ctx, id, resources[id], s); err != nil {
-				return "", fmt.Errorf("%s: %w", id, err)
-			}
+	for _, id := range slices.Sorted(maps.Keys(t.Resources)) {
+		r := t.Resources[id]
+		properties, other := others[id]
+		switch exists := slices.Contains(native, r.Type) && s.physical[id] != ""; {
+		case !other && !exists: // its condition does not hold
+			continue
+		case other:
+			err = c.createOther(ctx, id, r.Type, properties, s)
+		case r.Type == "AWS::DynamoDB::Table":
+			err = c.expire(ctx, s.physical[id], r)
 		}
-	}
-	for _, id := range slices.Sorted(maps.Keys(resources)) {
-		s.types[id] = resources[id].Type
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", id, err)
+		}
+		s.types[id] = r.Type
 		s.order = append(s.order, id)
 	}
 	c.mu.Lock()
@@ -75,35 +79,121 @@ func (c *Cloud) createStack(ctx context.Context, form url.Values) (string, error
 	return arn, nil
 }
 
-// createNative creates the types that Moto's CloudFormation knows.
-func (c *Cloud) createNative(ctx context.Context, name string, resources map[string]resource, s *stack) error {
-	known := map[string]resource{}
-	for id, r := range resources {
-		if slices.Contains(native, r.Type) {
-			known[id] = resource{r.Type, r.DeletionPolicy, withoutMissing(r.Properties, resources).(map[string]any)}
-			delete(known[id].Properties, "Layers")
+// createAPIs creates the HTTP APIs, whose ids other resources need.
+func (c *Cloud) createAPIs(ctx context.Context, t template, s *stack) error {
+	for id, r := range t.Resources {
+		if r.Type != "AWS::ApiGatewayV2::Api" {
+			continue
 		}
-	}
-	body, err := json.Marshal(map[string]any{"Resources": known})
-	if err != nil {
-		return err
-	}
-	formation := cloudformation.NewFromConfig(c.behind())
-	_, err = formation.CreateStack(ctx, &cloudformation.CreateStackInput{StackName: &name, TemplateBody: aws.String(string(body))})
-	if _, repeated := errors.AsType[*types.AlreadyExistsException](err); err != nil && !repeated { // the client repeats a call whose answer is lost
-		return err
-	}
-	pages := cloudformation.NewListStackResourcesPaginator(formation, &cloudformation.ListStackResourcesInput{StackName: &name})
-	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
+		out, err := apigatewayv2.NewFromConfig(c.behind()).CreateApi(ctx, &apigatewayv2.CreateApiInput{Name: &id, ProtocolType: apis.ProtocolTypeHttp})
 		if err != nil {
 			return err
 		}
-		for _, r := range page.StackResourceSummaries {
-			s.physical[aws.ToString(r.LogicalResourceId)] = aws.ToString(r.PhysicalResourceId)
-		}
+		s.physical[id] = aws.ToString(out.ApiId)
 	}
 	return nil
+}
+
+// otherPrefix begins the names of outputs in which Moto returns the properties of a resource that it does not create.
+const otherPrefix = "other:"
+
+// createNative creates the types that Moto's CloudFormation knows. It returns the properties of the other resources whose
+// conditions hold, which Moto evaluates.
+func (c *Cloud) createNative(ctx context.Context, form url.Values, t template, s *stack) (others map[string][]byte, err error) {
+	body, err := json.Marshal(t.forMoto(s))
+	if err != nil {
+		return nil, err
+	}
+	in := &cloudformation.CreateStackInput{StackName: aws.String(form.Get("StackName")), TemplateBody: aws.String(string(body))}
+	for i := 1; form.Has(fmt.Sprintf("Parameters.member.%d.ParameterKey", i)); i++ {
+		key, value := form.Get(fmt.Sprintf("Parameters.member.%d.ParameterKey", i)), form.Get(fmt.Sprintf("Parameters.member.%d.ParameterValue", i))
+		in.Parameters = append(in.Parameters, types.Parameter{ParameterKey: &key, ParameterValue: &value})
+	}
+	formation := cloudformation.NewFromConfig(c.behind())
+	_, err = formation.CreateStack(ctx, in)
+	if _, repeated := errors.AsType[*types.AlreadyExistsException](err); err != nil && !repeated { // the client repeats a call whose answer is lost
+		return nil, err
+	}
+	made, err := formation.DescribeStacks(ctx, &cloudformation.DescribeStacksInput{StackName: in.StackName})
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range made.Stacks[0].Parameters {
+		s.parameters[aws.ToString(p.ParameterKey)] = aws.ToString(p.ParameterValue)
+	}
+	others = map[string][]byte{}
+	for _, o := range made.Stacks[0].Outputs {
+		if id, other := strings.CutPrefix(aws.ToString(o.OutputKey), otherPrefix); other {
+			others[id] = []byte(aws.ToString(o.OutputValue))
+		} else {
+			s.outputs[id] = aws.ToString(o.OutputValue)
+		}
+	}
+	listed, err := formation.ListStackResources(ctx, &cloudformation.ListStackResourcesInput{StackName: in.StackName})
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range listed.StackResourceSummaries {
+		s.physical[aws.ToString(r.LogicalResourceId)] = aws.ToString(r.PhysicalResourceId)
+	}
+	return others, nil
+}
+
+// forMoto returns a template of the types that Moto's CloudFormation knows. Its outputs have the properties of the other
+// resources.
+func (t template) forMoto(s *stack) template {
+	made := template{Parameters: t.Parameters, Conditions: t.Conditions, Resources: map[string]resource{}, Outputs: map[string]output{}}
+	maps.DeleteFunc(made.Parameters, func(_ string, p parameter) bool { return strings.HasPrefix(p.Type, "AWS::SSM::") }) // the version of the CDK's bootstrap
+	for id, r := range t.Resources {
+		if name, _ := r.Properties["StageName"].(string); !slices.Contains(native, r.Type) {
+			s.physical[id] = cmp.Or(s.physical[id], name, strings.ToLower(id))
+		}
+	}
+	for id, r := range t.Resources {
+		r.Properties = t.known(r.Properties, s).(map[string]any)
+		if slices.Contains(native, r.Type) {
+			delete(r.Properties, "Layers")
+			made.Resources[id] = r
+		} else {
+			made.Outputs[otherPrefix+id] = output{r.Condition, map[string]any{"Fn::ToJsonString": r.Properties}}
+		}
+	}
+	for id, o := range t.Outputs {
+		made.Outputs[id] = output{o.Condition, map[string]any{"Fn::Join": []any{"", []any{t.known(o.Value, s)}}}} // Moto knows few attributes of a plain Fn::GetAtt
+	}
+	return made
+}
+
+// known replaces references to resources that Moto does not create.
+func (t template) known(v any, s *stack) any {
+	switch v := v.(type) {
+	case map[string]any:
+		unknown := func(id string) bool {
+			r, ok := t.Resources[id]
+			return ok && !slices.Contains(native, r.Type)
+		}
+		if id, ok := v["Ref"].(string); ok && unknown(id) {
+			return s.physical[id]
+		}
+		if list, ok := v["Fn::GetAtt"].([]any); ok && unknown(list[0].(string)) {
+			if list[1] == "Name" {
+				return ExistingAPI
+			}
+			return "arn:aws:any:us-east-1:123456789012:function:" + s.physical[list[0].(string)]
+		}
+		made := map[string]any{}
+		for k, each := range v {
+			made[k] = t.known(each, s)
+		}
+		return made
+	case []any:
+		made := make([]any, len(v))
+		for i := range v {
+			made[i] = t.known(v[i], s)
+		}
+		return made
+	}
+	return v
 }
 
 // behind returns the configuration of clients of Moto.
@@ -114,122 +204,38 @@ func (c *Cloud) behind() aws.Config {
 	return config
 }
 
-// withoutMissing removes references to resources that Moto does not create.
-func withoutMissing(v any, resources map[string]resource) any {
-	switch v := v.(type) {
-	case map[string]any:
-		if id, ok := v["Ref"].(string); ok && !slices.Contains(native, resources[id].Type) && !strings.HasPrefix(id, "AWS::") {
-			return strings.ToLower(id)
-		}
-		if list, ok := v["Fn::GetAtt"].([]any); ok && !slices.Contains(native, resources[list[0].(string)].Type) {
-			return "arn:aws:any:us-east-1:123456789012:function:" + strings.ToLower(list[0].(string))
-		}
-		made := map[string]any{}
-		for k, each := range v {
-			made[k] = withoutMissing(each, resources)
-		}
-		return made
-	case []any:
-		made := make([]any, len(v))
-		for i := range v {
-			made[i] = withoutMissing(v[i], resources)
-		}
-		return made
-	case nil:
-		return map[string]any{}
-	}
-	return v
-}
-
-// resolve replaces references with physical ids. Only the values that tests read have to be exact.
-func (s *stack) resolve(v any) any {
-	switch v := v.(type) {
-	case map[string]any:
-		if id, ok := v["Ref"].(string); ok {
-			if id == "AWS::Region" {
-				return Region
-			}
-			if id == "AWS::Partition" {
-				return "aws"
-			}
-			if id == "AWS::URLSuffix" {
-				return "amazonaws.com"
-			}
-			return s.physical[id]
-		}
-		if list, ok := v["Fn::GetAtt"].([]any); ok {
-			return "arn:aws:any:us-east-1:123456789012:function:" + s.physical[list[0].(string)]
-		}
-		if list, ok := v["Fn::Join"].([]any); ok {
-			var parts []string
-			for _, p := range list[1].([]any) {
-				parts = append(parts, fmt.Sprint(s.resolve(p)))
-			}
-			return strings.Join(parts, list[0].(string))
-		}
-		made := map[string]any{}
-		for k, each := range v {
-			made[k] = s.resolve(each)
-		}
-		return made
-	case []any:
-		made := make([]any, len(v))
-		for i := range v {
-			made[i] = s.resolve(v[i])
-		}
-		return made
-	}
-	return v
-}
-
-// others are the types of createOther, each after the types to which it refers.
-var others = []string{"AWS::DynamoDB::Table", "AWS::ApiGatewayV2::Api", "AWS::ApiGatewayV2::Stage", "AWS::CloudWatch::Alarm"}
-
-// createOther creates a resource that Moto's CloudFormation does not create, or sets a property that it ignores.
-func (c *Cloud) createOther(ctx context.Context, id string, r resource, s *stack) error {
-	p, _ := s.resolve(r.Properties).(map[string]any)
-	webs := apigatewayv2.NewFromConfig(c.behind())
-	switch r.Type {
-	case "AWS::DynamoDB::Table":
-		ttl, ok := p["TimeToLiveSpecification"].(map[string]any)
-		if !ok {
-			return nil
-		}
-		_, err := dynamodb.NewFromConfig(c.behind()).UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{
-			TableName: aws.String(s.physical[id]), TimeToLiveSpecification: &tables.TimeToLiveSpecification{AttributeName: aws.String(ttl["AttributeName"].(string)), Enabled: aws.Bool(true)},
-		})
-		return err
-	case "AWS::ApiGatewayV2::Api":
-		out, err := webs.CreateApi(ctx, &apigatewayv2.CreateApiInput{Name: aws.String(fmt.Sprint(p["Name"])), ProtocolType: apis.ProtocolTypeHttp})
-		if err == nil {
-			s.physical[id] = aws.ToString(out.ApiId)
-		}
-		return err
+// createOther creates a resource that Moto's CloudFormation does not create.
+func (c *Cloud) createOther(ctx context.Context, id, kind string, properties []byte, s *stack) error {
+	switch kind {
 	case "AWS::ApiGatewayV2::Stage":
 		in := &apigatewayv2.CreateStageInput{}
-		if err := into(p, in); err != nil {
+		if err := json.Unmarshal(properties, in); err != nil {
 			return err
 		}
-		_, err := webs.CreateStage(ctx, in)
+		_, err := apigatewayv2.NewFromConfig(c.behind()).CreateStage(ctx, in)
+		return err
+	case "AWS::CloudWatch::Alarm":
+		in := &cloudwatch.PutMetricAlarmInput{ActionsEnabled: aws.Bool(true)}
+		if err := json.Unmarshal(properties, in); err != nil {
+			return err
+		}
+		s.physical[id] = aws.ToString(in.AlarmName)
+		_, err := c.watch().PutMetricAlarm(ctx, in)
 		return err
 	}
-	s.physical[id] = fmt.Sprint(p["AlarmName"])
-	in := &cloudwatch.PutMetricAlarmInput{}
-	if err := into(p, in); err != nil {
-		return err
-	}
-	in.ActionsEnabled = aws.Bool(true)
-	_, err := c.watch().PutMetricAlarm(ctx, in)
-	return err
+	return nil
 }
 
-// into converts properties to the input of a call. Their names are equal.
-func into(properties map[string]any, input any) error {
-	data, err := json.Marshal(properties)
-	if err != nil {
-		return err
+// expire sets the time to live of a table, which Moto's CloudFormation ignores.
+func (c *Cloud) expire(ctx context.Context, table string, r resource) error {
+	ttl, ok := r.Properties["TimeToLiveSpecification"].(map[string]any)
+	if !ok {
+		return nil
 	}
-	return json.Unmarshal(data, input)
+	_, err := dynamodb.NewFromConfig(c.behind()).UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{
+		TableName: &table, TimeToLiveSpecification: &tables.TimeToLiveSpecification{AttributeName: aws.String(ttl["AttributeName"].(string)), Enabled: aws.Bool(true)},
+	})
+	return err
 }
 
 func (c *Cloud) watch() *cloudwatch.Client {
@@ -291,7 +297,7 @@ func (c *Cloud) describeStacks(_ context.Context, form url.Values) (string, erro
 	}
 	var b strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(s.outputs)) {
-		b.WriteString("<member>" + element("OutputKey", key) + element("OutputValue", fmt.Sprint(s.resolve(s.outputs[key].Value))) + "</member>")
+		b.WriteString("<member>" + element("OutputKey", key) + element("OutputValue", s.outputs[key]) + "</member>")
 	}
 	var given strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(s.parameters)) {
@@ -320,4 +326,28 @@ func (c *Cloud) getTemplate(_ context.Context, form url.Values) (string, error) 
 		return "", err
 	}
 	return element("TemplateBody", string(s.template)), nil
+}
+
+// fromBucket reads the template of a CreateStack from a bucket. Moto serves it to any request that has credentials.
+func (c *Cloud) fromBucket(ctx context.Context, address string) ([]byte, error) {
+	at, err := url.Parse(address)
+	if err != nil {
+		return nil, err
+	}
+	bucket, _, _ := strings.Cut(at.Host, ".s3.")
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.moto+"/"+bucket+at.Path, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set(accountHeader, c.id)
+	r.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential=AKIAEXAMPLE/20260101/"+Region+"/s3/aws4_request")
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	if answer.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("object %s%s: got status %d, want 200", bucket, at.Path, answer.StatusCode)
+	}
+	return io.ReadAll(answer.Body)
 }
