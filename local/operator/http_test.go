@@ -35,8 +35,8 @@ func TestClient(t *testing.T) {
 	same(t, c.Explain, d.Explain, operator.Question{Method: "GET", Path: "/", Token: "t", User: "alice"})
 	same(t, c.Usage, d.Usage, "user:alice")
 	same(t, c.Usage, d.Usage, "alice")
-	if f, err := c.Reset(t.Context(), "user:alice"); err != nil || len(f.Limits) != 4 {
-		t.Errorf("reset: got %+v, error %v, want 4 limits", f, err)
+	if f, err := c.Reset(t.Context(), "user:alice"); err != nil || len(f.Limits) != 3 {
+		t.Errorf("reset: got %+v, error %v, want 3 limits", f, err)
 	}
 	same(t, c.Reset, d.Reset, "user:alice") // alice has no usage now
 	d.Limiters = []*limiter.Limiter{storetest.Must(limiter.New(failing{d.Store}, limiter.Options{}))}

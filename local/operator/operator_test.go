@@ -310,15 +310,15 @@ func TestInspect(t *testing.T) {
 				charged[l.Path] = l.State.Remaining
 			}
 		}
-		want := map[string]int64{"rules[0].limits.free": 7, "rules[4].limits.*": 0, "rules[2].limits.*[0]": 9, "rules[2].limits.*[1]": 9, "rules[2].limits.*[2]": 9, "rules[2].limits.*[3]": 4}
+		want := map[string]int64{"rules[0].limits.free": 7, "rules[4].limits.*": 0, "rules[2].limits.*[0]": 9, "rules[2].limits.*[1]": 9, "rules[2].limits.*[2]": 9}
 		if d.Kind != "memory" { // a shared store lacks the charges of the adaptive limit, which the environment reports later
 			delete(want, "rules[2].limits.*[2]")
 		}
-		if !reflect.DeepEqual(charged, want) || len(i.Limits) != 10 || len(i.Others) != 0 {
+		if !reflect.DeepEqual(charged, want) || len(i.Limits) != 9 || len(i.Others) != 0 {
 			d.t.Errorf("charged: got %v, want %v; %d limits, others %+v", charged, want, len(i.Limits), i.Others)
 		}
-		if i := d.inspect("user:bob"); len(i.Limits) != 10 || i.Limits[0].State.Charged {
-			d.t.Errorf("bob: got %+v, want 10 limits without usage", i)
+		if i := d.inspect("user:bob"); len(i.Limits) != 9 || i.Limits[0].State.Charged {
+			d.t.Errorf("bob: got %+v, want 9 limits without usage", i)
 		}
 		if i := d.inspect("global"); len(i.Limits) != 0 || len(i.Others) != 0 {
 			d.t.Errorf("global: got %+v, want no limits", i)
