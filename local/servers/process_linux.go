@@ -13,6 +13,3 @@ func endWithParent(c *exec.Cmd) {
 }
 
 func interrupt(c *exec.Cmd) { _ = c.Process.Signal(syscall.SIGTERM) }
-
-// detach unmounts path if it is a mount point.
-func detach(path string) { _ = syscall.Unmount(path, syscall.MNT_DETACH) }

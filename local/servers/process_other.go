@@ -10,5 +10,3 @@ import (
 func endWithParent(*exec.Cmd) {}
 
 func interrupt(c *exec.Cmd) { _ = c.Process.Signal(os.Interrupt) }
-
-func detach(string) {}

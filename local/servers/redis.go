@@ -16,9 +16,9 @@ import (
 func StartRedis(ctx context.Context) (*Server, error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
-		return nil, fmt.Errorf("redis-server %w on the PATH (Debian: apt-get install redis-server; macOS: brew install redis)", errMissing)
+		return nil, fmt.Errorf("redis-server %w on the PATH (Debian: apt-get install redis-server; macOS: brew install redis)", ErrMissing)
 	}
-	port, err := freePort(ctx)
+	port, err := FreePort(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("start redis: %w", err)
 	}
@@ -27,7 +27,7 @@ func StartRedis(ctx context.Context) (*Server, error) {
 		"--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction")
 	command.Dir = os.TempDir()
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	return start(ctx, "redis", "redis://"+address, command, func(ctx context.Context) error { return ping(ctx, address) })
+	return Start(ctx, "redis", "redis://"+address, command, func(ctx context.Context) error { return ping(ctx, address) })
 }
 
 // ping returns nil if a Redis server answers at address.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/command"
-	"github.com/weir-limits/weir/local/servers"
+	"github.com/weir-limits/weir/local/lab/testservers"
 )
 
 func samCommand() *cobra.Command {
@@ -77,7 +77,7 @@ func (s *sam) run(ctx context.Context) error {
 }
 
 // serve runs the APIs until ctx ends.
-func (s *sam) serve(ctx context.Context, template *samTemplate, cli *servers.SAM, dir string) error {
+func (s *sam) serve(ctx context.Context, template *samTemplate, cli *testservers.SAM, dir string) error {
 	ended := make(chan error, len(samAPIs))
 	var first string
 	for i, api := range samAPIs {
@@ -132,7 +132,7 @@ const (
 
 // samPrepare creates the table, and copies the functions of the template at path into dir, with files
 // and variables. It finds the SAM CLI and an image for the functions.
-func samPrepare(ctx context.Context, path, dir string, files, variables map[string]string, progress io.Writer) (*samTemplate, *servers.SAM, error) {
+func samPrepare(ctx context.Context, path, dir string, files, variables map[string]string, progress io.Writer) (*samTemplate, *testservers.SAM, error) {
 	endpoint, docker, tools := os.Getenv("DYNAMODB_ENDPOINT"), os.Getenv("DOCKER_HOST"), os.Getenv("WEIR_TOOLS")
 	if endpoint == "" || docker == "" || tools == "" {
 		return nil, nil, errors.New("DYNAMODB_ENDPOINT, DOCKER_HOST and WEIR_TOOLS: all three are required; run make sam, or weir-tools with --install dynamodb,docker,tools -- weir-tools sam")
@@ -141,7 +141,7 @@ func samPrepare(ctx context.Context, path, dir string, files, variables map[stri
 	if err != nil {
 		return nil, nil, err
 	}
-	inside, err := servers.FromContainer(endpoint)
+	inside, err := testservers.FromContainer(endpoint)
 	if err != nil {
 		return nil, nil, fmt.Errorf("DYNAMODB_ENDPOINT: %w", err)
 	}
@@ -155,6 +155,6 @@ func samPrepare(ctx context.Context, path, dir string, files, variables map[stri
 	if err := template.place(dir, files, variables); err != nil {
 		return nil, nil, err
 	}
-	cli, err := servers.NewSAM(ctx, tools, docker, dir, progress)
+	cli, err := testservers.NewSAM(ctx, tools, docker, dir, progress)
 	return template, cli, err
 }

@@ -32,7 +32,7 @@ import (
 	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/checkout/checkouttest"
 	"github.com/weir-limits/weir/local/command/commandtest"
-	"github.com/weir-limits/weir/local/servers"
+	"github.com/weir-limits/weir/local/lab/testservers"
 )
 
 // synthesized returns the template that was synthesized for this machine. It skips the test if a
@@ -233,7 +233,7 @@ func sampleEvent(t *testing.T, name string) []byte {
 }
 
 // prepared returns a template for `sam local invoke`, with the credentials of the sample events.
-func prepared(t *testing.T, path string) (template *samTemplate, cli *servers.SAM, document string) {
+func prepared(t *testing.T, path string) (template *samTemplate, cli *testservers.SAM, document string) {
 	t.Helper()
 	dir := t.TempDir()
 	variables, files := sampleCredentials(t, dir)

@@ -19,6 +19,7 @@ import (
 	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/checkout/checkouttest"
 	"github.com/weir-limits/weir/local/command/commandtest"
+	"github.com/weir-limits/weir/local/lab/testservers"
 	"github.com/weir-limits/weir/local/servers"
 )
 
@@ -26,7 +27,7 @@ import (
 type layered struct {
 	runtime string // such as nodejs22.x
 	code    string // folder
-	image   servers.Runtime
+	image   testservers.Runtime
 }
 
 const dailyRequests = 20
@@ -44,7 +45,7 @@ func TestSAM_layer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			cli, err := servers.NewSAM(t.Context(), tools, docker, dir, io.Discard)
+			cli, err := testservers.NewSAM(t.Context(), tools, docker, dir, io.Discard)
 			if err == nil {
 				err = cli.UseRuntime(t.Context(), apiID, f.image)
 			}
@@ -95,7 +96,7 @@ func checkDaily(t *testing.T, url string) {
 func layerFolder(t *testing.T, dir string) string {
 	t.Helper()
 	layer := filepath.Join(dir, "layer")
-	program, err := os.ReadFile(filepath.Join("../../../dist", servers.Architecture(), contract.Extension, "bootstrap"))
+	program, err := os.ReadFile(filepath.Join("../../../dist", testservers.Architecture(), contract.Extension, "bootstrap"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +121,7 @@ const apiID = "Api" // logical id of the function in layeredTemplate
 // layeredTemplate returns a SAM template with a function behind an HTTP API.
 func layeredTemplate(t *testing.T, dynamo, layer string, f layered) map[string]any {
 	t.Helper()
-	inside, err := servers.FromContainer(dynamo)
+	inside, err := testservers.FromContainer(dynamo)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +133,7 @@ func layeredTemplate(t *testing.T, dynamo, layer string, f layered) map[string]a
 	} {
 		variables[contract.LayerVariable(name)] = value
 	}
-	architectures := []string{servers.Architecture()}
+	architectures := []string{testservers.Architecture()}
 	return map[string]any{"AWSTemplateFormatVersion": "2010-09-09", "Transform": "AWS::Serverless-2016-10-31", "Resources": map[string]any{
 		"Layer": map[string]any{"Type": "AWS::Serverless::LayerVersion", "Properties": map[string]any{"ContentUri": layer, "CompatibleArchitectures": architectures}},
 		apiID: map[string]any{"Type": "AWS::Serverless::Function", "Properties": map[string]any{
@@ -165,7 +166,7 @@ func expressAPI(t *testing.T, clients string) layered {
 		storetest.Unfetched(t, "node", "make infra/examples/express/node_modules", err)
 	}
 	node := servers.NodeRuntimeIn(clients)
-	return layered{runtime: "nodejs22.x", code: code, image: servers.Runtime{Image: "nodejs:22", Command: []string{node.Node, node.Client}, Files: node.Files}}
+	return layered{runtime: "nodejs22.x", code: code, image: testservers.Runtime{Image: "nodejs:22", Command: []string{node.Node, node.Client}, Files: node.Files}}
 }
 
 // pythonPaths prints the Python of the tools and the files of its library, of the runtime interface client, and
@@ -204,7 +205,7 @@ func flaskAPI(t *testing.T, tools string) layered {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return layered{runtime: "python" + python.Version, code: code, image: servers.Runtime{
+	return layered{runtime: "python" + python.Version, code: code, image: testservers.Runtime{
 		Image: "python:" + python.Version, Command: []string{python.Program, "-m", "awslambdaric"}, Files: python.Files, Environment: []string{"PYTHONPATH=" + python.Packages},
 	}}
 }

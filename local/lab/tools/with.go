@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/command"
+	"github.com/weir-limits/weir/local/lab/testservers"
 	"github.com/weir-limits/weir/local/servers"
 )
 
@@ -143,36 +144,36 @@ func (w *with) provideAll(ctx context.Context, names []string) []provision {
 // started one.
 func (w *with) provide(ctx context.Context, name string) (value string, server *servers.Server, err error) {
 	if name == "docker" {
-		if value = servers.RunningDocker(ctx); value != "" {
+		if value = testservers.RunningDocker(ctx); value != "" {
 			return value, nil, nil
 		}
 	}
 	if w.install {
-		if err := servers.Install(ctx, name, w.stderr); err != nil {
+		if err := testservers.Install(ctx, name, w.stderr); err != nil {
 			return "", nil, err
 		}
 	}
 	switch name {
 	case "browser":
-		value, err = servers.Browser()
+		value, err = testservers.Browser()
 		return value, nil, err
 	case "docker":
-		if value = servers.RunningDocker(ctx); value != "" { // with systemd, the installation of Docker also starts it
+		if value = testservers.RunningDocker(ctx); value != "" { // with systemd, the installation of Docker also starts it
 			return value, nil, nil
 		}
-		server, err = servers.StartDocker(ctx, w.stderr)
+		server, err = testservers.StartDocker(ctx, w.stderr)
 	case "redis":
 		server, err = servers.StartRedis(ctx)
 	case "tools":
-		value, err = w.fetch(ctx, servers.FetchTools)
+		value, err = w.fetch(ctx, testservers.FetchTools)
 		return value, nil, err
 	case "clients":
-		value, err = w.fetch(ctx, servers.FetchClients)
+		value, err = w.fetch(ctx, testservers.FetchClients)
 		return value, nil, err
 	case "moto":
-		server, err = w.startInCheckout(ctx, servers.StartMoto)
+		server, err = w.startInCheckout(ctx, testservers.StartMoto)
 	case "kafka":
-		server, err = w.startInCheckout(ctx, servers.StartKafka)
+		server, err = w.startInCheckout(ctx, testservers.StartKafka)
 	default:
 		server, err = w.startInCheckout(ctx, servers.StartDynamoDB)
 	}

@@ -1,4 +1,4 @@
-package servers
+package testservers
 
 import (
 	"context"
@@ -9,15 +9,17 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+
+	"github.com/weir-limits/weir/local/servers"
 )
 
 // StartMoto fetches the tools of the checkout at root once, and starts Moto, an emulator of AWS.
-func StartMoto(ctx context.Context, root string, progress io.Writer) (*Server, error) {
+func StartMoto(ctx context.Context, root string, progress io.Writer) (*servers.Server, error) {
 	tools, err := FetchTools(ctx, root, progress)
 	if err != nil {
 		return nil, err
 	}
-	port, err := freePort(ctx)
+	port, err := servers.FreePort(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("start moto: %w", err)
 	}
@@ -25,5 +27,5 @@ func StartMoto(ctx context.Context, root string, progress io.Writer) (*Server, e
 	// Functions need no bucket with their code, because nothing invokes them.
 	command.Env = append(os.Environ(), "VALIDATE_LAMBDA_S3=false")
 	address := "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	return start(ctx, "moto", address, command, func(ctx context.Context) error { return get(ctx, address) })
+	return servers.Start(ctx, "moto", address, command, func(ctx context.Context) error { return servers.Answers(ctx, address) })
 }

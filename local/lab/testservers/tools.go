@@ -1,4 +1,4 @@
-package servers
+package testservers
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"io"
 	"os/exec"
 	"path/filepath"
+
+	"github.com/weir-limits/weir/local/servers"
 )
 
 // toolsLock pins the Python tools. toolsDir is the virtual environment that contains them.
@@ -22,7 +24,7 @@ func FetchTools(ctx context.Context, root string, progress io.Writer) (string, e
 	programs := filepath.Join(venv, "bin")
 	err := fetchOnce(ctx, lock, filepath.Join(venv, "requirements.txt"), venv+".lock", func() error {
 		if !hasPython(ctx) {
-			return fmt.Errorf("python3 (3.10 or newer, with venv) %w on the PATH; the SAM CLI and cfn-lint need it (Debian: apt-get install python3-venv; macOS: brew install python)", errMissing)
+			return fmt.Errorf("python3 (3.10 or newer, with venv) %w on the PATH; the SAM CLI and cfn-lint need it (Debian: apt-get install python3-venv; macOS: brew install python)", servers.ErrMissing)
 		}
 		fmt.Fprintln(progress, "fetching the SAM CLI, cfn-lint and the CDK for Python, once ...")
 		for _, args := range [][]string{

@@ -1,6 +1,6 @@
 //go:build unix
 
-package servers
+package testservers
 
 import (
 	"context"
@@ -10,6 +10,9 @@ import (
 	"syscall"
 	"time"
 )
+
+// pollInterval is the time between two attempts to lock a file.
+const pollInterval = 20 * time.Millisecond
 
 // lockFile creates the file at path and locks it. The lock ends with unlock, or with the
 // process. lockFile waits while another process has the lock.

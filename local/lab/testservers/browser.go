@@ -1,6 +1,10 @@
-package servers
+package testservers
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/weir-limits/weir/local/servers"
+)
 
 // browsers are the programs that tests of the web page can drive. Chrome comes first, because on Ubuntu the
 // sandbox works for Chrome, but not for all builds of Chromium.
@@ -13,7 +17,7 @@ func Browser() (string, error) {
 			return name, nil
 		}
 	}
-	return "", fmt.Errorf("chromium %w on the PATH (Debian: apt-get install chromium; macOS: brew install --cask google-chrome, and a link to it as google-chrome)", errMissing)
+	return "", fmt.Errorf("chromium %w on the PATH (Debian: apt-get install chromium; macOS: brew install --cask google-chrome, and a link to it as google-chrome)", servers.ErrMissing)
 }
 
 func hasBrowser() bool {

@@ -1,4 +1,4 @@
-package servers
+package testservers
 
 import (
 	"bytes"
@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"time"
+
+	"github.com/weir-limits/weir/local/servers"
 )
 
 const defaultDocker = "unix:///var/run/docker.sock"
@@ -32,11 +34,11 @@ func RunningDocker(ctx context.Context) string {
 // StartDocker starts a Docker engine with its socket and data in a temporary folder. Two engines on one
 // machine would use the same network bridge and addresses. So if another engine of this package is
 // running, StartDocker first waits until it has ended, and reports the wait to progress.
-func StartDocker(ctx context.Context, progress io.Writer) (*Server, error) {
+func StartDocker(ctx context.Context, progress io.Writer) (*servers.Server, error) {
 	const install = "(Debian: apt-get install docker.io; macOS: Docker Desktop)"
 	path, err := exec.LookPath("dockerd")
 	if err != nil {
-		return nil, fmt.Errorf("dockerd %w on the PATH, and no engine answers at %s; install Docker %s", errMissing, defaultDocker, install)
+		return nil, fmt.Errorf("dockerd %w on the PATH, and no engine answers at %s; install Docker %s", servers.ErrMissing, defaultDocker, install)
 	}
 	if os.Geteuid() != 0 {
 		return nil, fmt.Errorf("no Docker engine answers at %s, and only root can start one; start it and give this user access", defaultDocker)
@@ -54,12 +56,11 @@ func StartDocker(ctx context.Context, progress io.Writer) (*Server, error) {
 		unlock()
 		return nil, err
 	}
-	remove := s.remove
-	s.remove = func() { remove(); unlock() }
+	s.OnStop(unlock)
 	return s, nil
 }
 
-func startEngine(ctx context.Context, path string) (*Server, error) {
+func startEngine(ctx context.Context, path string) (*servers.Server, error) {
 	dir, err := os.MkdirTemp("", "weir-docker-")
 	if err != nil {
 		return nil, err
@@ -71,12 +72,12 @@ func startEngine(ctx context.Context, path string) (*Server, error) {
 	}
 	command := exec.Command(path, "--host", address, "--data-root", data, "--exec-root", filepath.Join(dir, "exec"), //nolint:noctx // it outlives the start
 		"--log-level", "warn", "--shutdown-timeout", "3")
-	s, err := start(ctx, "docker", address, command, engine(address).ping)
+	s, err := servers.Start(ctx, "docker", address, command, engine(address).ping)
 	if err != nil {
 		remove()
 		return nil, err
 	}
-	s.remove = remove
+	s.OnStop(remove)
 	return s, nil
 }
 

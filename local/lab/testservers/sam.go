@@ -1,4 +1,4 @@
-package servers
+package testservers
 
 import (
 	"bytes"
@@ -12,6 +12,8 @@ import (
 	"runtime"
 	"strconv"
 	"time"
+
+	"github.com/weir-limits/weir/local/servers"
 )
 
 // SAM runs the SAM CLI. Make one with NewSAM.
@@ -65,11 +67,11 @@ func samEnvironment(docker, dir string) []string {
 
 // StartAPI starts `sam local start-api` for a template at a port of loopback. The SAM CLI and
 // the functions write their logs to log.
-func (s *SAM) StartAPI(ctx context.Context, template string, port int, log io.Writer) (*Server, error) {
+func (s *SAM) StartAPI(ctx context.Context, template string, port int, log io.Writer) (*servers.Server, error) {
 	command := exec.Command(s.program, s.arguments("start-api", template, "--port", strconv.Itoa(port), "--warm-containers", "EAGER")...) //nolint:noctx // it outlives the start
 	command.Env, command.Stderr = s.environment, log
 	address := fmt.Sprintf("http://127.0.0.1:%d", port)
-	return start(ctx, "sam", address, command, func(ctx context.Context) error { return get(ctx, address) })
+	return servers.Start(ctx, "sam", address, command, func(ctx context.Context) error { return servers.Answers(ctx, address) })
 }
 
 // Invoke runs `sam local invoke` and returns the answer of one function to one event. function

@@ -1,4 +1,4 @@
-package servers
+package testservers
 
 import (
 	"context"
@@ -10,20 +10,22 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+
+	"github.com/weir-limits/weir/local/servers"
 )
 
 // kafkaPOM pins the jars of Apache Kafka. kafkaDir is the folder that has them. Both are
 // below the root of the checkout.
 const (
-	kafkaPOM = "local/servers/kafka/pom.xml"
+	kafkaPOM = "local/lab/testservers/kafka/pom.xml"
 	kafkaDir = ".bin/kafka"
 )
 
 // StartKafka fetches Apache Kafka once and starts it in one process, without TLS. The data is in
 // a temporary folder. root is the root of the checkout. StartKafka reports slow steps to
 // progress.
-func StartKafka(ctx context.Context, root string, progress io.Writer) (*Server, error) {
-	if err := checkJava(ctx, "Kafka"); err != nil {
+func StartKafka(ctx context.Context, root string, progress io.Writer) (*servers.Server, error) {
+	if err := servers.CheckJava(ctx, "Kafka"); err != nil {
 		return nil, err
 	}
 	jars, err := fetchKafka(ctx, root, progress)
@@ -39,16 +41,16 @@ func StartKafka(ctx context.Context, root string, progress io.Writer) (*Server, 
 		_ = os.RemoveAll(dir)
 		return nil, err
 	}
-	s.remove = func() { _ = os.RemoveAll(dir) }
+	s.OnStop(func() { _ = os.RemoveAll(dir) })
 	return s, nil
 }
 
-func startKafka(ctx context.Context, jars, dir string) (*Server, error) {
-	port, err := freePort(ctx)
+func startKafka(ctx context.Context, jars, dir string) (*servers.Server, error) {
+	port, err := servers.FreePort(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("start kafka: %w", err)
 	}
-	controller, err := freePort(ctx)
+	controller, err := servers.FreePort(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("start kafka: %w", err)
 	}
@@ -65,7 +67,7 @@ func startKafka(ctx context.Context, jars, dir string) (*Server, error) {
 	command := exec.Command("java", "-Xmx512m", "-cp", classes, "kafka.Kafka", settings) //nolint:noctx // it outlives the start
 	command.Dir = dir
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	return start(ctx, "kafka", address, command, func(ctx context.Context) error { return connect(ctx, address) })
+	return servers.Start(ctx, "kafka", address, command, func(ctx context.Context) error { return connect(ctx, address) })
 }
 
 // kafkaSettings returns the settings of a process that is both broker and controller.
@@ -104,7 +106,7 @@ func fetchKafka(ctx context.Context, root string, progress io.Writer) (string, e
 		out, err := exec.CommandContext(ctx, "mvn", "-B", "-q", "-f", pom, "dependency:copy-dependencies", "-DoutputDirectory="+jars).CombinedOutput()
 		switch {
 		case errors.Is(err, exec.ErrNotFound):
-			return fmt.Errorf("mvn %w on the PATH; it fetches Apache Kafka (Debian: apt-get install maven; macOS: brew install maven)", errMissing)
+			return fmt.Errorf("mvn %w on the PATH; it fetches Apache Kafka (Debian: apt-get install maven; macOS: brew install maven)", servers.ErrMissing)
 		case err != nil:
 			return fmt.Errorf("mvn: %w: %s", err, out)
 		}
