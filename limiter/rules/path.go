@@ -119,7 +119,7 @@ type reading struct {
 // In a reading, %2F is a slash within a segment that is decoded after the split.
 func (s *spelling) readings(dst []reading, p Path) (readings []reading, ok bool) {
 	if s.isPlain(p.text) {
-		for path := range below(p.text, p.prefixes) {
+		for path := range below(p.text, p.prefixes, false) {
 			dst = appendNew(dst, reading{path: path})
 		}
 		return dst, true
@@ -149,7 +149,7 @@ func (s *spelling) read(dst []reading, text string, p Path) (readings []reading,
 	separated, _ := decode(raw, false)
 	for i, decoded := range [...]string{raw, segments, separated, s.separate(segments), s.separate(separated), whole} {
 		for _, path := range [...]string{decoded, strings.TrimSuffix(decoded, "/"), joined(decoded)} {
-			for path := range below(path, p.prefixes) {
+			for path := range below(path, p.prefixes, s.IgnoreCase) {
 				if s.IgnoreCase {
 					dst = appendNew(dst, reading{lower(path), i == 0})
 					path = folded(path)
@@ -189,7 +189,7 @@ func (r *reading) segment(i int) (segment string) {
 // Gateway chooses the mapping of a custom domain in this way.
 func TrimPrefix(path string, prefixes []string) string {
 	shortest := cmp.Or(path, "/")
-	for rest := range below(path, prefixes) {
+	for rest := range below(path, prefixes, false) {
 		if len(rest) < len(shortest) {
 			shortest = rest
 		}
@@ -198,16 +198,24 @@ func TrimPrefix(path string, prefixes []string) string {
 }
 
 // below returns a path without each prefix with which it begins, or the path itself if there is none. A path begins
-// only with whole segments: /v10 does not begin with /v1.
-func below(path string, prefixes []string) iter.Seq[string] {
+// only with whole segments: /v10 does not begin with /v1. With ignoreCase, a path that begins with a prefix in another
+// letter case is returned with the prefix and without it: API Gateway does not remove the prefix, but a back end can.
+func below(path string, prefixes []string, ignoreCase bool) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		none := true
 		for _, prefix := range prefixes {
-			rest, ok := strings.CutPrefix(path, strings.TrimSuffix(prefix, "/"))
-			if !ok || rest != "" && rest[0] != '/' {
+			prefix = strings.TrimSuffix(prefix, "/")
+			rest, exact := strings.CutPrefix(path, prefix)
+			if !exact && ignoreCase && len(path) >= len(prefix) && strings.EqualFold(path[:len(prefix)], prefix) {
+				rest = path[len(prefix):]
+			} else if !exact {
 				continue
 			}
-			if none = false; !yield(cmp.Or(rest, "/")) {
+			if rest != "" && rest[0] != '/' {
+				continue
+			}
+			none = none && !exact
+			if !yield(cmp.Or(rest, "/")) {
 				return
 			}
 		}
