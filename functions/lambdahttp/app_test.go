@@ -209,6 +209,18 @@ func TestAuthorizer_foreignKey(t *testing.T) {
 	}
 }
 
+// If Weir does not read x-api-key, the field contains the key of a usage plan.
+func TestAuthorizer_usageKey(t *testing.T) {
+	event := changed(t, sampleEvent(t, "rest-authorizer-apikey.json"), "weir_sample_enterprise_key", "partner-key-of-20-letters")
+	another, none := memory(t), memory(t)
+	another.APIKeyHeader, none.Identifier = "x-weir-key", caller.New(caller.Options{})
+	for name, e := range map[string]*lambdahttp.Environment{"another field": another, "no keys": none} {
+		if p, err := authorize(t, e, event); err != nil || effect(p) != "Allow" || p.UsageIdentifierKey != "partner-key-of-20-letters" {
+			t.Errorf("%s: got %+v, %v; want Allow with the usage key", name, p, err)
+		}
+	}
+}
+
 // API_KEY_HEADER can name another header field for Weir's keys.
 func TestAuthorizer_apiKeyHeader(t *testing.T) {
 	e := memory(t)

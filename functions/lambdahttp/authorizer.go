@@ -93,9 +93,20 @@ func (a authorizer) policy(event *authorizerEvent, effect string, r httplimit.Re
 	if tier == "" { // no rule matches the request
 		tier = a.Rules.Current().Tier(r.Caller.Tier)
 	}
-	foreignKey := ""
-	if keys := event.header[a.apiKeyHeader()]; r.Caller.ForeignKey && len(keys) == 1 && len(keys[0]) <= maxUsageKey {
-		foreignKey = keys[0]
+	return policy(event.methodARN, effect, r, tier, receipt, a.usageKey(event, r.Caller.ForeignKey))
+}
+
+// usageKey returns the key of a usage plan: a foreign key, or what x-api-key contains if Weir does not read this field.
+func (a authorizer) usageKey(event *authorizerEvent, foreign bool) string {
+	field := a.apiKeyHeader()
+	if !foreign {
+		if _, reads := a.Identifier.Identifies(); reads && field == defaultAPIKeyHeader {
+			return ""
+		}
+		field = defaultAPIKeyHeader
 	}
-	return policy(event.methodARN, effect, r, tier, receipt, foreignKey)
+	if keys := event.header[field]; len(keys) == 1 && len(keys[0]) <= maxUsageKey {
+		return keys[0]
+	}
+	return ""
 }
