@@ -142,7 +142,11 @@ func (l *Limits) newAPIAlarm(a *attachment) {
 // logs write one metric, so only the first call adds the alarm.
 func (l *Limits) WatchAccessLog(scope constructs.Construct, logs awslogs.ILogGroup) {
 	const name = "AuthorizerFailed"
-	filter := awslogs.NewMetricFilter(scope, jsii.String(name), &awslogs.MetricFilterProps{
+	id := name
+	if scope.Node().TryFindChild(&id) != nil { // a scope can have the access logs of several APIs
+		id += *awscdk.Names_NodeUniqueId(logs.Node())
+	}
+	filter := awslogs.NewMetricFilter(scope, &id, &awslogs.MetricFilterProps{
 		LogGroup:        logs,
 		FilterPattern:   awslogs.FilterPattern_StringValue(jsii.String("$."+responseTypeField), jsii.String("="), jsii.String("AUTHORIZER_*")),
 		MetricNamespace: jsii.String(l.metrics.namespace), MetricName: jsii.String(name), MetricValue: jsii.String("1"),

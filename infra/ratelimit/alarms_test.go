@@ -142,7 +142,7 @@ func TestLimits_alarmNames_APIs(t *testing.T) {
 			api := awsapigateway.NewRestApi(scope, jsii.String("Api"), &awsapigateway.RestApiProps{RestApiName: jsii.String("of " + id), CloudWatchRole: jsii.Bool(false)})
 			api.Root().AddMethod(jsii.String("GET"), nil, nil)
 			l.Attach(api)
-			l.WatchAccessLog(scope, awslogs.NewLogGroup(scope, jsii.String("Access"), nil))
+			l.WatchAccessLog(stack, awslogs.NewLogGroup(scope, jsii.String("Access"), nil))
 		}
 		template := assertions.Template_FromStack(stack, nil)
 		template.ResourceCountIs(jsii.String("AWS::Logs::MetricFilter"), jsii.Number(len(scopes)))
