@@ -2,13 +2,16 @@ package lambdahttp_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/lambdahttp"
+	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
@@ -80,6 +83,13 @@ func TestLayer_domainName(t *testing.T) {
 		})
 		if got := layered(t, itemRules, event); got != 5 {
 			t.Errorf("%s: got %d of 200 requests admitted, want 5", domain, got)
+		}
+	}
+	for _, path := range []string{"/dev/items/1", "/items/1"} { // AWS does not document the path of payload 1.0
+		e := decodedVersion1(path)
+		maps.Copy(e["requestContext"].(map[string]any), map[string]any{"stage": "dev", "apiId": "f6g7h8i9j0", "domainName": "f6g7h8i9j0.execute-api.eu-central-1.amazonaws.com"})
+		if got := layered(t, itemRules, storetest.Must(json.Marshal(e))); got != 5 {
+			t.Errorf("payload 1.0, %s: got %d of 200 requests admitted, want 5", path, got)
 		}
 	}
 	for _, domain := range []string{"a1b2.lambda-url.eu-central-1.on.aws", "a1b2.LAMBDA-URL.eu-central-1.on.aws"} {

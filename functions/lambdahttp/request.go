@@ -148,11 +148,15 @@ func (e *proxyEvent) decoded() bool {
 	return e.Version != "" && !strings.Contains(strings.ToLower(e.RequestContext.DomainName), functionURLDomain)
 }
 
-// prefixes returns what the host can add before the path. On its default domain an HTTP API adds the stage.
+// prefixes returns what the host can add before the path. On its default domain an HTTP API adds the stage. AWS does not
+// document this for payload 1.0, so its path is read with the stage and without it.
 func (e *proxyEvent) prefixes(basePaths []string) []string {
 	c := &e.RequestContext
-	if e.host() == httpAPI && c.Stage != "" && c.Stage != "$default" && strings.HasPrefix(strings.ToLower(c.DomainName), strings.ToLower(c.APIID)+".execute-api.") {
-		return []string{"/" + c.Stage}
+	if e.Version != "" && c.Stage != "" && c.Stage != "$default" && strings.HasPrefix(strings.ToLower(c.DomainName), strings.ToLower(c.APIID)+".execute-api.") {
+		if e.host() == httpAPI {
+			return []string{"/" + c.Stage}
+		}
+		return []string{"/" + c.Stage, "/"}
 	}
 	return basePaths
 }
