@@ -17,8 +17,11 @@ import (
 // identities. A request writes every item that counts one of its limits, all at the same time. If a limit settles its
 // charge after the answer, Writes includes that second write.
 //
-// Most requests write fewer items. A refused request can write none, and a lease or an adaptive share saves writes. A
-// request writes more only if a shard refuses it: it then tries a second shard of each limit with shards.
+// Most requests write fewer items. A refused request can write none, and a lease or an adaptive share saves writes.
+//
+// Two kinds of requests can write more. If a shard refuses a request, it tries a second shard of each limit with
+// shards. A path with several readings is charged for each: they can match different rules, and have different
+// values of path parameters by which limits count.
 type Writes struct {
 	Endpoint  string `json:"endpoint"`
 	Method    string `json:"method,omitempty"` // method of the rule; "" means any method
