@@ -80,6 +80,23 @@ func (c *charges) Take(_ context.Context, _ algo.Instant, _ limiter.Subject, lis
 	return true, nil
 }
 
+// judge checks the charges of a request. It charges no limit twice: all limits count by one address. If it reached a
+// route, it charges at least what the plain spelling of this route charges. judged is false if the request reached no
+// route, or is exempt like a plain spelling.
+func (c *charges) judge(t *testing.T, route, path string, plain func(string) string) (judged bool) {
+	t.Helper()
+	if once := slices.Compact(slices.Sorted(slices.Values(c.names))); len(once) < len(c.names) {
+		t.Errorf("%q: got charges on %v, want each limit once", path, c.names)
+	}
+	if route == "" || exemptSpelling(route, path, plain) {
+		return false
+	}
+	if !slices.Contains(c.names, route) || !slices.Contains(c.names, "all") {
+		t.Errorf("%q: reached %s with charges on %v, want those of the route", path, route, c.names)
+	}
+	return true
+}
+
 // delivery is a form in which a host delivers a path to a router.
 type delivery struct {
 	decoded bool
@@ -113,13 +130,16 @@ func balanced(path string) map[string]any {
 	return map[string]any{"path": path, "httpMethod": "GET", "headers": map[string]any{"x-forwarded-for": "203.0.113.7"}, "queryStringParameters": map[string]any{}, "body": "", "requestContext": map[string]any{"elb": map[string]any{}}}
 }
 
-// admits passes an event through the Weir of a host and reports whether the function gets it.
+// admits passes an event through the Weir of a host and reports whether the function gets it. The test fails if the
+// function gets another event.
 type admits func(t *testing.T, e *lambdahttp.Environment, event []byte) bool
 
 func throughLayer(t *testing.T, e *lambdahttp.Environment, event []byte) (admitted bool) {
 	t.Helper()
 	if _, err := lambdahttp.NewLayer(e).Invoke(ctx, event, func(a *lambdahttp.Admitted) error {
-		admitted = bytes.Equal(a.Event, event)
+		if admitted = true; !bytes.Equal(a.Event, event) {
+			t.Errorf("%s: passed as %s, want the event as it came", event, a.Event)
+		}
 		return nil
 	}); err != nil {
 		t.Fatal(err)
@@ -150,7 +170,11 @@ func throughWrap(t *testing.T, e *lambdahttp.Environment, event []byte) (admitte
 	}
 	before := *u
 	r.URL = u
-	e.Gate().Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { admitted = *r.URL == before })).ServeHTTP(httptest.NewRecorder(), r)
+	e.Gate().Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if admitted = true; *r.URL != before {
+			t.Errorf("%q: passed as %+v, want %+v as it came", sent.RawPath, *r.URL, before)
+		}
+	})).ServeHTTP(httptest.NewRecorder(), r)
 	return admitted
 }
 
@@ -278,31 +302,32 @@ func checkSpellings(t *testing.T, b backEnd, d delivery, weir admits, paths []st
 	if e.Rules, err = fixed(rules.Parse([]byte("{"+b.settings+routeRules), rules.Options{Version: 1})); err != nil {
 		t.Fatal(err)
 	}
-	reached, routes := map[string]int{}, b.routes(t, d, paths)
-	for i, path := range paths {
+	reached, judged := map[string]int{}, 0
+	for i, route := range b.routes(t, d, paths) {
 		store.names = nil
-		event, err := json.Marshal(d.event(path))
-		if err != nil {
-			t.Fatal(err)
+		if !weir(t, e, storetest.Must(json.Marshal(d.event(paths[i])))) {
+			route = ""
 		}
-		if !weir(t, e, event) || routes[i] == "" {
-			continue
+		if store.judge(t, route, paths[i], b.plain) {
+			judged++
 		}
-		reached[routes[i]]++
-		if exemptSpelling(routes[i], path, b.plain) {
-			continue
-		}
-		want := []string{routes[i], "all"}
-		for _, limit := range want {
-			if !slices.Contains(store.names, limit) {
-				t.Errorf("%q: reached %s with charges on %v, want %v", path, routes[i], store.names, want)
-			}
+		if route != "" {
+			reached[route]++
 		}
 	}
+	checkJudged(t, judged, len(paths))
 	if len(reached) < 5 {
 		t.Errorf("routes: got %v, want at least five", reached)
 	}
-	t.Logf("%d spellings reached %v", len(paths), reached)
+	t.Logf("%d spellings reached %v, %d judged", len(paths), reached, judged)
+}
+
+// checkJudged checks that enough spellings reach a route and are not exempt. A Weir that refuses too much fails.
+func checkJudged(t *testing.T, judged, all int) {
+	t.Helper()
+	if want := all / 12; judged < want {
+		t.Errorf("charges: checked those of %d spellings of %d, want at least %d", judged, all, want)
+	}
 }
 
 // The handler passes a path to its API as it came: no spelling reaches a route that it does not reach with a handler that
@@ -318,7 +343,7 @@ func TestSpellings_handler(t *testing.T) {
 				t.Fatal(err)
 			}
 			handler := lambdahttp.NewHandler(e, routesOf(func(name string) { ran = name }))
-			paths := deliveries(host.decoded)
+			paths, judged := deliveries(host.decoded), 0
 			for i, without := range muxRoutes(t, host.delivery, paths) {
 				ran, store.names = "", nil
 				if _, err := handler.Invoke(ctx, storetest.Must(json.Marshal(host.event(paths[i])))); err != nil {
@@ -327,10 +352,11 @@ func TestSpellings_handler(t *testing.T) {
 				if ran != "" && ran != without {
 					t.Errorf("%q: reached %s, want %q as without Weir", paths[i], ran, without)
 				}
-				if exempt := ran == "" || exemptSpelling(ran, paths[i], identity); !exempt && (!slices.Contains(store.names, ran) || !slices.Contains(store.names, "all")) {
-					t.Errorf("%q: reached %s with charges on %v, want those of the route", paths[i], ran, store.names)
+				if store.judge(t, ran, paths[i], identity) {
+					judged++
 				}
 			}
+			checkJudged(t, judged, len(paths))
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/rules"
 )
@@ -113,6 +114,31 @@ func TestRules_Select_usageRejected(t *testing.T) {
 		q.Method, q.Caller = method, caller.Caller{User: "u", IP: q.Caller.IP}
 		if s := r.Select(nil, q); (s.Usage != nil) != want {
 			t.Errorf("%s: got %+v, want the usage: %t", method, s, want)
+		}
+	}
+}
+
+// A path is the usage endpoint only if all its readings are. Otherwise a back end can serve it as another path, and it
+// is charged like any other request.
+func TestRules_Select_usageReadings(t *testing.T) {
+	for _, c := range []struct {
+		settings, endpoint string
+		path               rules.Path
+		usage              bool
+	}{
+		{"", "/usage", rules.EncodedPath("/v1/usage").Below([]string{"/v1"}), true},
+		{"", "/usage", rules.EncodedPath("/v1/usage").Below([]string{"/v1", "/"}), false},
+		{"", "/usage", rules.EncodedPath("/v1/usage").Below([]string{"/", "/v1"}), false},
+		{`"ignore_suffix":true,`, "/usage", rules.EncodedPath("/usage"), true},
+		{`"ignore_suffix":true,`, "/usage", rules.EncodedPath("/usage.json"), false},
+		{`"ignore_suffix":true,`, "/usage.json", rules.EncodedPath("/usage.json"), false},
+	} {
+		r := parse(t, `{`+c.settings+`"rules":[{"endpoint":"*","limits":{"*":{"name":"all","requests":9,"window":"1m"}}}],
+			"usage":{"endpoint":"`+c.endpoint+`","limit":{"name":"usage","requests":9,"window":"1m"}}}`)
+		s := r.Select(nil, rules.Request{Method: "GET", Path: c.path, Caller: caller.Caller{User: "u"}})
+		all := slices.ContainsFunc(s.Charges, func(made limiter.Charge) bool { return made.Limit.Name == "all" })
+		if got := r.IsUsage(c.path); got != c.usage || (s.Usage != nil) != c.usage || all == c.usage {
+			t.Errorf("%s %+v: got IsUsage %t and %+v, want the usage: %t", c.endpoint, c.path, got, s, c.usage)
 		}
 	}
 }
