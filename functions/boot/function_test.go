@@ -69,6 +69,9 @@ func function(t *testing.T, environment ...string) (*exec.Cmd, *bytes.Buffer) {
 	return c, &output
 }
 
+// sampleRules selects the rules of the sample API. A copy of the repository replaces the built-in ones.
+const sampleRules = "RULES_FILE=../lambdahttp/testdata/rules.json"
+
 // The function's process answers an event of Lambda and writes metrics.
 func TestStart(t *testing.T) {
 	event, err := events.Files.ReadFile("rest-authorizer-anonymous.json")
@@ -76,7 +79,7 @@ func TestStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	address, answers := lambdaRuntime(t, event)
-	c, output := function(t, "STORE=memory", "NAMESPACE=test", "WEIR_LOCAL=true", "RULES_VERSION=7", "AWS_LAMBDA_RUNTIME_API="+address)
+	c, output := function(t, "STORE=memory", "NAMESPACE=test", "WEIR_LOCAL=true", sampleRules, "RULES_VERSION=7", "AWS_LAMBDA_RUNTIME_API="+address)
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +107,7 @@ func TestStart_requestID(t *testing.T) {
 		t.Fatal(err)
 	}
 	address, answers := lambdaRuntime(t, event)
-	c, output := function(t, "STORE=redis", "REDIS_URL=redis://127.0.0.1:1", "NAMESPACE=test", "RULES_VERSION=7", "AWS_LAMBDA_LOG_FORMAT=JSON", "AWS_LAMBDA_RUNTIME_API="+address)
+	c, output := function(t, "STORE=redis", "REDIS_URL=redis://127.0.0.1:1", "NAMESPACE=test", sampleRules, "RULES_VERSION=7", "AWS_LAMBDA_LOG_FORMAT=JSON", "AWS_LAMBDA_RUNTIME_API="+address)
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}

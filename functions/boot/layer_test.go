@@ -62,14 +62,7 @@ func TestLayer_document(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules, err := os.ReadFile("../rules.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	root := t.TempDir()
-	if err := os.WriteFile(filepath.Join(root, contract.LayerRules), rules, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	root := filepath.Dir(write(t, contract.LayerRules, oneRule))
 	variables := map[string]string{}
 	for _, m := range regexp.MustCompile(`(?m)^ {10}([A-Z_]+): (.+)$`).FindAllStringSubmatch(string(document), -1) {
 		variables[m[1]] = strings.Trim(m[2], `"`)

@@ -3,6 +3,7 @@ package lambdahttp_test
 import (
 	"bytes"
 	"context"
+	_ "embed"
 	"encoding/json"
 	"io"
 	"log/slog"
@@ -18,7 +19,6 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
-	"github.com/weir-limits/weir/functions"
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/functions/sample"
@@ -639,9 +639,14 @@ func (c *counting) Take(ctx context.Context, now algo.Instant, s limiter.Subject
 	return c.Store.Take(ctx, now, s, charges, results)
 }
 
-// A request under the rules of this repository costs one write for each subject, as README.md states.
+// sampleRules are the rules of the sample API. A copy of the repository replaces functions/rules.json.
+//
+//go:embed testdata/rules.json
+var sampleRules []byte
+
+// A request under the rules of the sample API costs one write for each subject, as README.md states.
 func TestRules_writes(t *testing.T) {
-	shipped, err := rules.Parse(functions.Rules, rules.Options{Version: 1})
+	parsed, err := rules.Parse(sampleRules, rules.Options{Version: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -655,7 +660,7 @@ func TestRules_writes(t *testing.T) {
 	} {
 		store := &counting{Store: storetest.Must(memstore.New(memstore.Options{}))}
 		caller := caller.Caller{User: c.user, IP: caller.Prefix(caller.ParseAddress("203.0.113.7"), 64)}
-		charges := shipped.Charges(nil, c.method, rules.EncodedPath(c.path), caller)
+		charges := parsed.Charges(nil, c.method, rules.EncodedPath(c.path), caller)
 		if d, err := storetest.Must(limiter.New(store, limiter.Options{})).Take(ctx, noon, charges); err != nil || !d.Allowed {
 			t.Fatalf("decision: got %+v, error %v; want it allowed", d, err)
 		}

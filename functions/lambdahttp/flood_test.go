@@ -19,7 +19,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go/middleware"
 
-	"github.com/weir-limits/weir/functions"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/resilient"
@@ -87,7 +86,7 @@ func flooded(t *testing.T) (*target, *writes) {
 	a.Environment = environment(t, storetest.Must(dynamostore.New(client, dynamostore.Options{Table: table, Namespace: "flood"})))
 	a.Identifier = known
 	var err error
-	if a.Rules, err = fixed(rules.Parse(functions.Rules, rules.Options{Version: 1, LeaseAbove: rules.LeaseAboveDynamoDB})); err != nil {
+	if a.Rules, err = fixed(rules.Parse(sampleRules, rules.Options{Version: 1, LeaseAbove: rules.LeaseAboveDynamoDB})); err != nil {
 		t.Fatal(err)
 	}
 	return a, w
