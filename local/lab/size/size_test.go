@@ -35,14 +35,14 @@ func maxZipped(function string) int {
 	case function == contract.Extension+"-events":
 		return 6_900_000
 	case strings.HasSuffix(function, "-events"):
-		return 6_750_000
+		return 6_800_000
 	case strings.HasSuffix(function, "-redis"):
 		return 5_000_000
 	}
 	if function == contract.Handler { // also reads the paths and settles the receipts of a REST API
 		return 4_300_000
 	}
-	return 4_200_000
+	return 4_250_000
 }
 
 const (
