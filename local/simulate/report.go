@@ -26,7 +26,7 @@ func Report(p Parameters, l Limits, results []Result) string {
 	}
 	fmt.Fprintf(&b, "The limit is %s %s for each caller, or %s for all callers together.%s\n\n", thousands(l.Each), l.time(), thousands(l.All), l.more())
 	b.WriteString(tabulate(p.Store, results))
-	b.WriteString("\n" + legend(p.Store))
+	b.WriteString("\n" + legend)
 	if slices.ContainsFunc(results, settles) {
 		b.WriteString("Settling: the part of the column before it that settles requests after their answers. A settlement that changes nothing makes no call. The store can settle an answer before it charges a slightly earlier request; such an admission counts as above.\n")
 	}
@@ -82,8 +82,8 @@ func columns(store Store) (heads []string, cells func(r *Result) []string) {
 	if store == ElastiCache {
 		unit = "scripts"
 	}
-	heads = []string{"limit", "environments", "admitted %", "above %", "worst window %", "below %", "degraded %", "turned away %", "cached %",
-		"calls", unit, "hottest/s", "throttled/s", "p50 ms", "p99 ms", "concurrency", "$/M"}
+	heads = []string{"limit", "environments", "admitted %", "above %", "worst window %", "below %", "degraded %", "turned away %",
+		"calls", unit, "hottest/s", "throttled/s", "p99 ms", "$/M"}
 	return heads, func(r *Result) []string {
 		share := func(part, whole int64) float64 { return float64(part) / float64(max(1, whole)) }
 		percent := func(part, whole int64) string { return decimals(100*share(part, whole), 2) }
@@ -93,26 +93,21 @@ func columns(store Store) (heads []string, cells func(r *Result) []string) {
 		}
 		return []string{
 			r.Name, strconv.Itoa(r.Environments), percent(admitted, r.Requests), percent(r.Over, r.Oracle), percent(r.OverMost, r.Limit), percent(r.WronglyRefused, r.Oracle),
-			percent(r.Degraded, r.Requests), percent(r.Away, r.Requests), percent(r.Cached, r.Requests),
+			percent(r.Degraded, r.Requests), percent(r.Away, r.Requests),
 			decimals(share(r.Calls, r.Requests), 3), decimals(share(r.Units, r.Requests), 3), decimals(r.Hottest, 0), decimals(r.Throttled, 0),
-			milliseconds(r.P50), milliseconds(r.P99), strconv.Itoa(r.Concurrency), decimals(r.Dollars, 2),
+			milliseconds(r.P99), decimals(r.Dollars, 2),
 		}
 	}
 }
 
 // legend explains the columns.
-func legend(store Store) string {
-	unit := "write units"
-	if store == ElastiCache {
-		unit = "scripts"
-	}
-	return "An oracle applies the algorithm to all requests in order of time. " +
-		"Above: admitted requests that the algorithm refuses when it replays only the admitted requests, as a share of the oracle's admissions. Worst window: the largest number of such requests in one window of one caller, as a share of the limit. " +
-		"Below: the requests that the oracle admits in addition, as a share of its admissions. Only windows of a caller in which the oracle admits more count. " +
-		"The other percentages are of all requests. Degraded: the store throttled or was too late, so the limiter refused a busy subject or `on_error` decided. Turned away: no environment was free within a second. Cached: the denial cache refused without a call. " +
-		"Calls and " + unit + " are per request. hottest/s: the largest number of " + unit + " of one item in a second. throttled/s: throttled calls. " +
-		"p50 and p99: time of a decision. Concurrency: the Lambda quota, at least one for each ten requests a second. $/M: the cost of a million requests, for the authorizer and the store.\n"
-}
+const legend = "An oracle applies the algorithm to all requests in order of time. " +
+	"Above: admitted requests that the algorithm refuses when it replays only the admitted requests. " +
+	"Below: requests that the oracle admits in addition, in windows of a caller in which it admits more. Both are shares of the oracle's admissions. " +
+	"Worst window: the most requests above in one window of one caller, as a share of the limit. " +
+	"The other percentages are of all requests. Degraded: the store throttled or was too late, so the limiter refused a busy subject or `on_error` decided. Turned away: no environment was free within a second. " +
+	"Calls and writes (write units) or scripts are per request. hottest/s: the most writes or scripts of one item in a second. throttled/s: throttled calls. " +
+	"p99: the time of a decision. $/M: the cost of a million requests, for the authorizer and the store.\n"
 
 // tabulate returns results as a table.
 func tabulate(store Store, results []Result) string {
