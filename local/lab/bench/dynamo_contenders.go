@@ -42,12 +42,11 @@ var errUndecided = errors.New("undecided")
 
 func dynamoContenders() []dynamoContender {
 	var all []dynamoContender
-	for _, a := range []algo.Algorithm{algo.TokenBucket, algo.LeakyBucket, algo.SlidingWindow, algo.FixedWindow, algo.SlidingLog} {
+	for _, a := range []algo.Algorithm{algo.TokenBucket, algo.SlidingWindow, algo.FixedWindow, algo.SlidingLog} { // leaky_bucket makes the same requests as token_bucket
 		all = append(all, dynamoContender{string(a), a, true, weirEnvironment})
 	}
 	return append(all,
 		dynamoContender{"Store.Take, token_bucket", algo.TokenBucket, true, storeEnvironment},
-		dynamoContender{"Store.Take, sliding_window", algo.SlidingWindow, true, storeEnvironment},
 		dynamoContender{"read, compare and swap", algo.TokenBucket, true, swapEnvironment},
 		dynamoContender{"expire or increment", algo.FixedWindow, false, incrementEnvironment})
 }

@@ -58,7 +58,6 @@ func (m *dynamoMeasure) trial(ctx context.Context, c dynamoContender, s scenario
 		requests: figure(requests-t.requestsBefore) / n,
 		units:    figure(units-t.unitsBefore) / n,
 		failed:   figure(t.failed),
-		over:     none,
 	}
 	switch {
 	case c.aligned:

@@ -108,7 +108,6 @@ func (b *bench) measure(ctx context.Context, only, names []string) (report, erro
 		if err != nil {
 			return report{}, fmt.Errorf("%s: %w", g.name, err)
 		}
-		measured.Profile = profile(g.name)
 		r.Groups = append(r.Groups, measured)
 	}
 	r.Machine = machine(ctx)

@@ -80,7 +80,7 @@ func redisGroup(ctx context.Context, b *bench) (group, error) {
 	}
 	t := table{
 		Title: "Redis: throughput as a share of a no-op script's, server CPU and bytes a caller", Corner: "64 callers", Columns: redisColumns, Rows: rows,
-		Note: "Each call gets the ID of the caller. A share compares the throughput with a no-op script: as many callers run it on one go-redis client without a pipeline. Both alternate several times a second. " +
+		Note: "The first five columns compare the throughput with that of a no-op script, which as many callers run on one go-redis client without a pipeline. Both alternate several times a second. " +
 			"Peers decide by three limits one after another. One caller sends its requests one by one. Refused: all requests are over the limit. CPU is the server's time for a decision. " +
 			fmt.Sprintf("Bytes are the used_memory of a caller, for %d callers with keys of %d characters; a plain integer takes 116 bytes. ", memoryCallers, memoryKey) +
 			"Decisions/s are for one limit on many keys. redisstore.Take is the store below Limiter.Take.",

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"embed"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -82,21 +81,10 @@ func (r report) json(w io.Writer) error {
 	return e.Encode(r)
 }
 
-// profiles contains the profile texts. The name of a file is the name of its group.
-//
-//go:embed profiles
-var profiles embed.FS
-
-// profile returns the profile text of a group, or "" if the group has none.
-func profile(group string) string {
-	text, _ := profiles.ReadFile("profiles/" + group + ".md")
-	return string(text)
-}
-
 // markdown returns the report in the form of the documentation, which has no goals.
 func (r report) markdown() string {
 	var b strings.Builder
-	b.WriteString("# Benchmarks\n\nWritten by `make bench-docs`; `make bench` prints the same. ")
+	b.WriteString("# Benchmarks\n\nFor maintainers; the figures for users are in [STORES](../../limiter/STORES.md#figures). Written by `make bench-docs`; `make bench` prints the same. ")
 	fmt.Fprintf(&b, "%s, %d cores, %s, %s, %s; medians of %d interleaved rounds in one run.\n",
 		r.Machine.CPU, r.Machine.Cores, r.Machine.OS, r.Machine.Go, r.Machine.Date, r.Rounds)
 	if r.Quick {
@@ -111,9 +99,6 @@ func (r report) markdown() string {
 		fmt.Fprintf(&b, "\n## %s\n", g.Name)
 		for _, t := range g.Tables {
 			b.WriteString("\n" + t.markdown())
-		}
-		if g.Profile != "" {
-			b.WriteString("\n### " + g.Name + ": profile\n\n" + g.Profile)
 		}
 	}
 	return b.String()

@@ -15,9 +15,6 @@ type group struct {
 	Name   string  `json:"name"`
 	Tables []table `json:"tables"`
 	Goals  []goal  `json:"goals"`
-	// Profile describes how a decision spends its time. The text is written by hand, in the folder
-	// profiles.
-	Profile string `json:"-"`
 }
 
 // table contains figures. It has a row for each contender and a column for each measurement.
