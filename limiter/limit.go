@@ -266,6 +266,14 @@ func (l *Limit) WindowAt(now time.Time) time.Duration {
 	return l.Rate.Window
 }
 
+// Location returns the time zone of the limit's periods; nil for a limit without a period.
+func (l *Limit) Location() *time.Location {
+	if w, ok := l.machine.(*algo.Window); ok {
+		return w.Location()
+	}
+	return nil
+}
+
 // Machine returns the algorithm that decides the limit.
 func (l *Limit) Machine() algo.Machine { return l.machine }
 

@@ -65,6 +65,14 @@ func (w *Window) LengthAt(now Instant) time.Duration {
 	return w.Length
 }
 
+// Location returns the time zone of the calendar of w; nil without a calendar.
+func (w *Window) Location() *time.Location {
+	if w.calendar == nil {
+		return nil
+	}
+	return w.calendar.location
+}
+
 // Calendar returns the calendar of w. It is the zero Calendar if all windows have the same Length.
 func (w *Window) Calendar() Calendar {
 	if w.calendar == nil {

@@ -40,8 +40,7 @@ type Answer struct {
 	Problem *Problem // nil if the request is allowed
 }
 
-// jitterFrom is the longest wait without jitter, and maxJitter the longest jitter: without it, a caller of a
-// monthly quota would miss up to 22 hours of its next month.
+// jitterFrom is the longest wait without jitter, and maxJitter the longest jitter.
 const (
 	jitterFrom = 10 * time.Second
 	maxJitter  = time.Minute
@@ -49,6 +48,7 @@ const (
 
 // NewAnswer returns the answer for the decision d. It extends a wait of more than ten seconds by up to 3
 // %, and at most a minute. Callers that were refused at the same time then do not all return at the same time.
+// The wait for the next period of a calendar is exact.
 func NewAnswer(d limiter.Decision) Answer {
 	a := Answer{Degraded: string(d.Reason)}
 	if d.Over != nil {
@@ -77,7 +77,11 @@ func NewAnswer(d limiter.Decision) Answer {
 	case d.Allowed:
 		wait = seconds(d.ResetAfter)
 	case d.RetryAfter > 0:
-		wait = max(1, seconds(jitter(d.RetryAfter)))
+		extended := d.RetryAfter
+		if periodEnd(&d).IsZero() {
+			extended = jitter(extended)
+		}
+		wait = max(1, seconds(extended))
 		a.RetryAfter = strconv.FormatInt(wait, 10)
 	}
 	a.Limit = strconv.FormatInt(d.Capacity, 10)
@@ -93,6 +97,16 @@ func NewAnswer(d limiter.Decision) Answer {
 		a.Problem = overLimit(&d, wait)
 	}
 	return a
+}
+
+// periodEnd returns the instant, in the time zone of the limit, at which a refused request is allowed because
+// a period ends. It is the zero time for other decisions, and for other parameters than those of the limit.
+func periodEnd(d *limiter.Decision) time.Time {
+	zone := d.Limit.Location()
+	if zone == nil || d.Superseded || d.RetryAfter <= 0 {
+		return time.Time{}
+	}
+	return d.At.Add(d.RetryAfter).In(zone)
 }
 
 func jitter(wait time.Duration) time.Duration {

@@ -190,7 +190,7 @@ func TestNewAnswer_busy(t *testing.T) {
 
 // A long wait is extended by at most 3 % and a minute, and never shortened. The end of a period is exact.
 func TestNewAnswer_jitter(t *testing.T) {
-	l := limit(t, "slow", algo.Rate{Requests: 1, Calendar: algo.Calendar{Period: algo.Month}})
+	l := limit(t, "slow", algo.Rate{Requests: 1, Window: 31 * 24 * time.Hour})
 	for wait, longest := range map[time.Duration]int{1000 * time.Second: 1030, 2000 * time.Second: 2060, 31 * 24 * time.Hour: 31*24*3600 + 60} {
 		seen := map[string]bool{}
 		for range 500 {
@@ -208,6 +208,40 @@ func TestNewAnswer_jitter(t *testing.T) {
 		}
 		if len(seen) < 10 {
 			t.Errorf("500 waits of %s: got %d different values, want at least 10", wait, len(seen))
+		}
+	}
+}
+
+// The answer to a refusal until the end of a period says when that is in the time zone of the limit, and has
+// no jitter. Without the parameters of the limit, nothing is known of the end.
+func TestNewAnswer_periodEnd(t *testing.T) {
+	l := limit(t, "quota", algo.Rate{Requests: 1, Calendar: algo.Calendar{Period: algo.Month, Zone: "Europe/Berlin"}})
+	at := time.Date(2026, 11, 20, 23, 0, 0, 500, time.UTC)
+	refused := limiter.Decision{At: at, Limit: l, Capacity: 1, RetryAfter: time.Date(2026, 11, 30, 23, 0, 0, 0, time.UTC).Sub(at)}
+	for range 100 {
+		a := httplimit.NewAnswer(refused)
+		const want = "Too many requests. The limit resets 2026-12-01 00:00 Europe/Berlin. Retry after 864000 seconds."
+		if a.RetryAfter != "864000" || a.Problem.Message != want {
+			t.Fatalf("got a wait of %s s and the message %q, want 864000 and %q", a.RetryAfter, a.Problem.Message, want)
+		}
+	}
+	refused.Superseded = true
+	if a := httplimit.NewAnswer(refused); strings.Contains(a.Problem.Message, "resets") {
+		t.Errorf("other parameters: got the message %q, want no end of a period", a.Problem.Message)
+	}
+}
+
+// A refusal is in the unit of the limit.
+func TestNewAnswer_unit(t *testing.T) {
+	for counted, want := range map[limiter.Counted]string{
+		limiter.CountRequests: "Too many requests. Retry after 5 seconds.",
+		limiter.CountCost:     "The cost is over the limit. Retry after 5 seconds.",
+		limiter.CountFailures: "Too many failed requests. Retry after 5 seconds.",
+		limiter.CountBytes:    "Too many bytes. Retry after 5 seconds.",
+	} {
+		l := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "l", Rate: algo.Rate{Requests: 9, Window: time.Minute}, Count: limiter.Count{Of: counted}}))
+		if a := httplimit.NewAnswer(limiter.Decision{At: noon, Limit: l, RetryAfter: 5 * time.Second}); a.Problem.Message != want {
+			t.Errorf("%q: got the message %q, want %q", counted, a.Problem.Message, want)
 		}
 	}
 }

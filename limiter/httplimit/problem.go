@@ -43,12 +43,14 @@ func refusal(message string) *Problem {
 // overLimit returns the problem of a request that d refuses. wait is in seconds. -1 means that no
 // wait helps.
 func overLimit(d *limiter.Decision, wait int64) *Problem {
-	concurrent, text := d.Limit.Count.Of == limiter.CountConcurrent, "Too many requests. This request costs more than the whole limit."
-	switch {
-	case concurrent:
-		text = "Too many requests in flight." + retry(wait)
-	case wait >= 0:
-		text = "Too many requests." + retry(wait)
+	concurrent, text := d.Limit.Count.Of == limiter.CountConcurrent, tooMany(d.Limit.Count.Of)
+	if end := periodEnd(d); !end.IsZero() {
+		text += end.Format(" The limit resets 2006-01-02 15:04 ") + end.Location().String() + "."
+	}
+	if wait >= 0 {
+		text += retry(wait)
+	} else {
+		text += " This request costs more than the whole limit."
 	}
 	p := refusal(text)
 	p.Limit, p.Violated = d.Capacity, []string{d.Limit.Name}
@@ -59,6 +61,22 @@ func overLimit(d *limiter.Decision, wait int64) *Problem {
 		}
 	}
 	return p
+}
+
+// tooMany says in the unit of a limit that a request is over it.
+func tooMany(counted limiter.Counted) string {
+	switch counted {
+	case limiter.CountCost:
+		return "The cost is over the limit."
+	case limiter.CountFailures:
+		return "Too many failed requests."
+	case limiter.CountBytes:
+		return "Too many bytes."
+	case limiter.CountConcurrent:
+		return "Too many requests in flight."
+	default:
+		return "Too many requests."
+	}
 }
 
 // busy returns the problem of a request whose subject gets too many concurrent charges. No limit
