@@ -110,6 +110,11 @@ func (b *batch) exhausted(now algo.Instant) bool {
 	return false
 }
 
+// renews reports whether a charge of b renews a lease.
+func (b *batch) renews() bool {
+	return slices.ContainsFunc(b.items, func(it item) bool { return it.lease != nil })
+}
+
 func (b *batch) forces() bool {
 	return slices.ContainsFunc(b.charges, func(c Charge) bool { return c.Force })
 }

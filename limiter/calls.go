@@ -39,10 +39,14 @@ func (r *request) callStores(ctx context.Context) {
 	}
 	ctx = r.deadline(ctx)
 	began := time.Now()
-	if remote == 1 {
-		r.callBatch(ctx, last)
-	} else {
+	switch {
+	case remote > 1:
 		r.callInWaves(ctx)
+	case last.plain():
+		r.callSubject(ctx, last)
+		r.judge(last)
+	default:
+		r.callBatch(ctx, last)
 	}
 	r.storeTime += time.Since(began)
 }
@@ -163,36 +167,49 @@ func (r *request) callBatch(ctx context.Context, b *batch) {
 
 // callBatchOnce charges one batch once. If the limit has shards, the batch charges one shard.
 func (r *request) callBatchOnce(ctx context.Context, b *batch) {
-	switch {
-	case !b.remote:
+	if b.remote {
+		r.callSubject(ctx, b)
+	} else {
 		b.taken, b.err = b.store.Take(ctx, r.now, b.charges[0].Subject, b.charges, b.results)
-	case b.forces() || b.concurrent():
-		r.callShared(ctx, b)
-	default:
-		r.callGrouped(ctx, b)
 	}
-	b.refused = !b.taken && b.err == nil
-	if r.look && b.err == nil {
-		b.taken, b.refused = false, b.refuser(r.now) != nil
-	}
+	r.judge(b)
 }
 
-// callGrouped charges the shared store. If a call for the subject is in flight, b waits and shares the
-// next call with other requests.
-func (r *request) callGrouped(ctx context.Context, b *batch) {
-	l := r.limiter
-	w := l.groups.Enter(ctx, r.now, b.charges[0].Subject, r.look, func() []group.Charge[*Limit] { return b.groupCharges(r.look) })
-	if w != nil {
-		b.wait(l.shared, w)
-		return
-	}
-	b.err = ErrUnavailable // this error stays if the store panics
-	defer func() {
-		if l.groups.Leave(b.charges[0].Subject, b.groupStates) {
-			b.err = l.crowdedError(b.err)
+// plain reports whether b needs only the call of callSubject: its limit has no shards, and no charge renews a lease.
+func (b *batch) plain() bool { return !b.items[0].sharded && !b.renews() }
+
+// callSubject charges the shared store. If a call for the subject is in flight, b waits and shares the next call with
+// other requests. On an idle subject, all that follows is one call.
+func (r *request) callSubject(ctx context.Context, b *batch) {
+	l, subject := r.limiter, b.charges[0].Subject
+	if !b.forces() && !b.concurrent() {
+		w := l.groups.Enter(ctx, r.now, subject, r.look, func() []group.Charge[*Limit] { return b.groupCharges(r.look) })
+		if w != nil {
+			b.wait(l.shared, w)
+			return
 		}
-	}()
-	r.callShared(ctx, b)
+		b.err = ErrUnavailable // this error stays if the store panics
+		defer func() {
+			if l.groups.Leave(subject, b.groupStates) {
+				b.err = l.crowdedError(b.err)
+			}
+		}()
+	}
+	if b.renews() {
+		r.callLeased(ctx, b)
+	} else {
+		var calls int
+		b.taken, calls, b.err = l.call(ctx, r.now, subject, b.charges, b.results)
+		if b.calls += calls; b.err == nil {
+			l.denials.record(r.now, subject, b.charges, b.results, b.taken)
+		}
+	}
+	switch {
+	case errors.Is(b.err, ErrItemThrottled):
+		r.callThrottled(ctx, b)
+	case busy(b.err) && !r.look:
+		l.trackers.raisePressure(r.now, b.charges, false)
+	}
 }
 
 // groupCharges returns the charges of b in the form that a group of requests uses.
@@ -235,17 +252,6 @@ func (b *batch) wait(s *shared, w *group.Waiter[*Limit]) {
 		b.err = s.crowdedError(fmt.Errorf("%w: %w", ErrUnavailable, b.err))
 	case errors.Is(b.err, group.ErrContended):
 		b.err = asBusy(fmt.Errorf("%w: %w", ErrContended, b.err))
-	}
-}
-
-// callShared charges the shared store, and repeats a throttled call.
-func (r *request) callShared(ctx context.Context, b *batch) {
-	r.callLeased(ctx, b)
-	switch {
-	case errors.Is(b.err, ErrItemThrottled):
-		r.callThrottled(ctx, b)
-	case busy(b.err) && !r.look:
-		r.limiter.trackers.raisePressure(r.now, b.charges, false)
 	}
 }
 

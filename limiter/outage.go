@@ -80,10 +80,7 @@ func (r *request) takeLocally() {
 // the store.
 func (r *request) takeFallback(b *batch) {
 	b.taken, b.err = r.limiter.fallback.take(r.now, b.charges[0].Subject, b.charges, b.results, func() { r.fillLast(b) })
-	b.refused = !b.taken && b.err == nil
-	if r.look && b.err == nil {
-		b.taken, b.refused = false, b.refuser(r.now) != nil
-	}
+	r.judge(b)
 }
 
 // fillLast fills the results of b with the states that this process last saw. Where b charges a share of a limit, it

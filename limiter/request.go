@@ -122,6 +122,14 @@ func (r *request) refused() bool {
 	return false
 }
 
+// judge sets whether b is refused, after a store took its charges or did not. A look takes nothing.
+func (r *request) judge(b *batch) {
+	b.refused = !b.taken && b.err == nil
+	if r.look && b.err == nil {
+		b.taken, b.refused = false, b.refuser(r.now) != nil
+	}
+}
+
 // leaveOutMarks leaves out the limits with Mark that deny the request, so that the other limits can be decided again. It
 // returns false if other limits deny the request.
 func (r *request) leaveOutMarks() bool {

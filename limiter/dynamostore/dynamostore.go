@@ -105,7 +105,7 @@ func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 			t.report()
 			return t.passes, nil
 		}
-		it, applied, err := s.update(ctx, subject, t.attempt())
+		it, applied, err := s.update(ctx, s.subjectKey(subject), t.attempt())
 		if i > 0 && errors.Is(err, context.DeadlineExceeded) { // an earlier attempt was answered but lost a race, so this is contention and not an outage
 			return false, fmt.Errorf("%w: the time ended after %d attempts: %w", limiter.ErrContended, i, err)
 		}
@@ -174,7 +174,7 @@ func (s *Store) settle(ctx context.Context, subject limiter.Subject, t *settleme
 		if err := ctx.Err(); err != nil { // nothing is sent, so the ID can be withdrawn
 			return settled, false, failure(err)
 		}
-		it, applied, err := s.update(ctx, subject, e)
+		it, applied, err := s.update(ctx, s.subjectKey(subject), e)
 		switch {
 		case err != nil:
 			return settled, !unapplied(err), err
@@ -190,7 +190,7 @@ func (s *Store) settle(ctx context.Context, subject limiter.Subject, t *settleme
 	}
 	// Only the other corrections lose races, so an update of the releases alone succeeds.
 	if e := t.refund.releases(); e.update() != nil {
-		if _, _, err := s.update(ctx, subject, e); err != nil {
+		if _, _, err := s.update(ctx, s.subjectKey(subject), e); err != nil {
 			return settled, false, err
 		}
 	}
@@ -217,14 +217,9 @@ func (s *Store) Reset(ctx context.Context, subject limiter.Subject) error {
 // sentOnce disables the client's retries of an update. A second copy of a correction could refund twice.
 var sentOnce = []func(*dynamodb.Options){func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} }}
 
-// update makes one attempt. It returns the item after the update, or the item that failed the
-// condition.
-func (s *Store) update(ctx context.Context, subject limiter.Subject, e *expression) (it item, applied bool, err error) {
-	return s.updateKey(ctx, s.subjectKey(subject), e)
-}
-
-// updateKey is the method update for the item with a key.
-func (s *Store) updateKey(ctx context.Context, key string, e *expression) (it item, applied bool, err error) {
+// update makes one attempt on the item with the key. It returns the item after the update, or the item that failed
+// the condition.
+func (s *Store) update(ctx context.Context, key string, e *expression) (it item, applied bool, err error) {
 	sent, _ := s.skew.Begin()
 	values := e.values
 	if len(values) == 0 { // DynamoDB rejects an empty map

@@ -94,7 +94,7 @@ func (a *attempt) write(ctx context.Context, e *expression, from, to int64) (ite
 	} else {
 		e.setTo(attemptAttribute, e.number(to))
 	}
-	return a.store.updateKey(ctx, a.key, e)
+	return a.store.update(ctx, a.key, e)
 }
 
 // end writes the mark that the ID has after this attempt. settled is the error of the corrections.

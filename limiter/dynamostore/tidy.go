@@ -67,7 +67,7 @@ func (s *Store) tidy(ctx context.Context, now algo.Instant, subject limiter.Subj
 // updateTidied sends the update that tidy needs. Its condition can fail because another request
 // changed the item.
 func (s *Store) updateTidied(ctx context.Context, now algo.Instant, subject limiter.Subject, e *expression) {
-	if _, _, err := s.update(ctx, subject, e); err != nil {
+	if _, _, err := s.update(ctx, s.subjectKey(subject), e); err != nil {
 		s.warn(ctx, now, "item not tidied; a later decision retries", err)
 	}
 }

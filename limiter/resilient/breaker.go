@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,15 +18,14 @@ import (
 type breaker struct {
 	limiter.Store
 	deadlines
-	circuit *gobreaker.CircuitBreaker[int]
-	calls   sync.Pool
+	circuit *gobreaker.TwoStepCircuitBreaker[any]
 	answers atomic.Int64                  // number of calls that the store answered
 	probed  atomic.Pointer[chan struct{}] // closed when the last probe of the store has ended; nil before the first one
 }
 
 func newBreaker(store limiter.Store, o Options) *breaker {
 	b := &breaker{Store: store}
-	b.circuit = gobreaker.NewCircuitBreaker[int](gobreaker.Settings{
+	b.circuit = gobreaker.NewTwoStepCircuitBreaker[any](gobreaker.Settings{
 		Timeout:      o.Pause,
 		MaxRequests:  1, // one probe at a time
 		ReadyToTrip:  func(c gobreaker.Counts) bool { return int64(c.ConsecutiveFailures) >= int64(o.Failures) },
@@ -43,18 +41,20 @@ func newBreaker(store limiter.Store, o Options) *breaker {
 		},
 	})
 	b.reconnect, b.first = o.ReconnectTimeout, o.FirstTimeout
-	b.calls.New = func() any {
-		c := &call{of: b}
-		c.run = c.make
-		return c
-	}
 	return b
 }
 
 // Take implements limiter.Store.
-func (b *breaker) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
-	taken, err := b.execute(call{ctx: ctx, now: now, subject: subject, charges: charges, results: results})
-	return taken == 1, err
+func (b *breaker) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (taken bool, err error) {
+	c, err := b.begin(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = c.end(err, limiter.Answered(err)) }()
+	err = errPanic
+	taken, err = b.Store.Take(ctx, now, subject, charges, results)
+	b.observe(now, err)
+	return taken, err
 }
 
 // Settle implements limiter.Store. It does not probe the store itself, because it makes no call if there is nothing to
@@ -64,7 +64,13 @@ func (b *breaker) Settle(ctx context.Context, now algo.Instant, subject limiter.
 	if b.circuit.State() == gobreaker.StateHalfOpen {
 		b.look(ctx, now, subject, charges)
 	}
-	_, err = b.execute(call{settled: &settled, ctx: ctx, now: now, elapsed: elapsed, once: once, subject: subject, charges: charges, results: results})
+	c, err := b.begin(ctx)
+	if err != nil {
+		return settled, err
+	}
+	defer func() { err = c.end(err, false) }() // a refund can succeed without a call, so its success is no answer
+	err = errPanic
+	settled, err = b.Store.Settle(ctx, now, subject, charges, results, elapsed, once)
 	return settled, err
 }
 
@@ -94,64 +100,40 @@ func (b *breaker) ConnectTimeout(now algo.Instant) time.Duration { return b.time
 
 var errOpen = fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrBreakerOpen)
 
-func (b *breaker) execute(what call) (int, error) {
-	if err := what.ctx.Err(); err != nil { // no call is made, so the breaker does not count it
-		return 0, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
-	}
-	c := b.calls.Get().(*call)
-	what.of, what.run = c.of, c.run
-	*c = what
-	n, err := b.circuit.Execute(c.run)
-	*c = call{of: c.of, run: c.run} // clear the values of the request before the call returns to the pool
-	b.calls.Put(c)
-	if errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests) {
-		return 0, errOpen
-	}
-	return n, err
-}
-
-// call is one call of the store. Calls are reused, to avoid an allocation.
-type call struct {
-	of      *breaker
-	run     func() (int, error) // the method value c.make, which is allocated once
-	settled *limiter.Settled    // the result of Settle; nil for Take
-	ctx     context.Context
-	now     algo.Instant
-	elapsed time.Duration
-	once    limiter.Once
-	subject limiter.Subject
-	charges []limiter.Charge
-	results []algo.Result
-}
+// errPanic is the error of a call until the store returns, so that a panic counts as a failure.
+var errPanic = errors.New("panic of the store")
 
 // errOthersAnswered marks the timeout of a call during which the store answered other calls. The breaker ignores such
 // a timeout: many calls for one item may have waited for each other.
 var errOthersAnswered = errors.New("other calls were answered meanwhile")
 
-// make calls the store and records whether it answered.
-func (c *call) make() (int, error) {
-	begun := c.of.answers.Load()
-	n, err := c.send()
-	switch {
-	// A refund can succeed without a call, so its success does not prove that the store answered.
-	case limiter.Answered(err) && c.settled == nil:
-		c.of.answers.Add(1)
-	case limiter.TimedOut(err) && c.of.answers.Load() != begun:
-		return n, fmt.Errorf("%w: %w", err, errOthersAnswered)
-	}
-	return n, err
+// call is a call of the store that the circuit permits.
+type call struct {
+	of      *breaker
+	done    func(error)
+	answers int64 // breaker.answers at the start of the call
 }
 
-// send calls the store. It returns 1 if the store took the charges.
-func (c *call) send() (n int, err error) {
-	if c.settled != nil {
-		*c.settled, err = c.of.Store.Settle(c.ctx, c.now, c.subject, c.charges, c.results, c.elapsed, c.once)
-		return 0, err
+// begin asks the circuit for a call. If it returns no error, end MUST follow.
+func (b *breaker) begin(ctx context.Context) (call, error) {
+	if err := ctx.Err(); err != nil { // no call is made, so the breaker does not count it
+		return call{}, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
 	}
-	taken, err := c.of.Store.Take(c.ctx, c.now, c.subject, c.charges, c.results)
-	c.of.observe(c.now, err)
-	if taken {
-		return 1, err
+	done, err := b.circuit.Allow()
+	if err != nil {
+		return call{}, errOpen
 	}
-	return 0, err
+	return call{b, done, b.answers.Load()}, nil
+}
+
+// end records the error of the call, and returns it. answered reports whether the store answered.
+func (c call) end(err error, answered bool) error {
+	switch {
+	case answered:
+		c.of.answers.Add(1)
+	case limiter.TimedOut(err) && c.of.answers.Load() != c.answers:
+		err = fmt.Errorf("%w: %w", err, errOthersAnswered)
+	}
+	c.done(err)
+	return err
 }
