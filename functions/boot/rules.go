@@ -14,6 +14,7 @@ import (
 	"github.com/weir-limits/weir/functions/appconfig"
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/rulestore"
+	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/rules/live"
 	"github.com/weir-limits/weir/limiter/telemetry"
@@ -95,7 +96,7 @@ func inRules(err error) error {
 }
 
 func (c Config) parsing() rules.Options {
-	o := rules.Options{MaxDelay: c.MaxDelay}
+	o := rules.Options{MaxDelay: c.MaxDelay, Items: dynamostore.Items{}} // with Redis too, so that every store accepts a document
 	if c.Store == "dynamodb" {
 		o.LeaseAbove = rules.LeaseAboveDynamoDB
 	}

@@ -3,6 +3,7 @@ package contract_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"go/parser"
 	"go/token"
 	"maps"
@@ -273,6 +274,18 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%s: got %+v, want a rule that matches all: %t", endpoint, got, want)
 		}
 	}
+	eight := strings.Repeat(`{"name": "l", "requests": 100, "window": "1m"},`, 8)
+	for i := range 8 {
+		eight = strings.Replace(eight, `"l"`, fmt.Sprintf(`"l%d"`, i), 1)
+	}
+	tooLarge := strings.Replace(document, `{"requests": 100, "window": "1m"}`, "["+strings.TrimSuffix(eight, ",")+"]", 1)
+	for _, store := range []string{contract.StoreDynamoDB, contract.StoreRedis} { // a document fits every store
+		variables[contract.VariableStore] = store
+		if got := check(t, variables, tooLarge); !strings.Contains(got.Rules, "want at most 1024 (one write unit)") {
+			t.Errorf("eight limits of a caller with %s: got %+v, want an item that is too large", store, got)
+		}
+	}
+	delete(variables, contract.VariableStore)
 	variables[contract.VariableRulesVersion] = "9"
 	if got := check(t, variables, strings.Replace(document, `"version": 7, `, "", 1)); got.Version != 9 {
 		t.Errorf("checked: got %+v, want the version of the variable", got)

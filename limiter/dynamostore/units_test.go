@@ -69,7 +69,7 @@ func consumed(t *testing.T) (*dynamostore.Store, *consuming, func(limiter.Subjec
 // document returns the rules of a document whose version has the maximum number of digits.
 func document(t *testing.T, limits string) (*rules.Rules, error) {
 	t.Helper()
-	return rules.Parse([]byte(`{"rules":[{"endpoint":"*","mode":"shadow","limits":{"*":[`+limits+`]}}]}`), rules.Options{Version: limiter.MaxVersion})
+	return rules.Parse([]byte(`{"rules":[{"endpoint":"*","mode":"shadow","limits":{"*":[`+limits+`]}}]}`), rules.Options{Items: dynamostore.Items{}, Version: limiter.MaxVersion})
 }
 
 // fill adds limits of one kind to a list until Parse rejects another limit. Each limit has a different
@@ -187,7 +187,7 @@ func TestStore_units_endpoints(t *testing.T) {
 	for i := range 300 {
 		list = append(list, fmt.Sprintf(`{"endpoint":"/e%d","limits":{"*":{"requests":3,"window":"1h"}}}`, i))
 	}
-	r, err := rules.Parse([]byte(`{"rules":[`+strings.Join(list, ",")+`]}`), rules.Options{Version: limiter.MaxVersion})
+	r, err := rules.Parse([]byte(`{"rules":[`+strings.Join(list, ",")+`]}`), rules.Options{Items: dynamostore.Items{}, Version: limiter.MaxVersion})
 	if err != nil || !r.PerEndpoint() {
 		t.Fatal(err)
 	}

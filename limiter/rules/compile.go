@@ -26,6 +26,10 @@ type Options struct {
 	// reduces the burst of leaky buckets to the requests that leave within MaxDelay. 0 means no
 	// bound.
 	MaxDelay time.Duration
+	// Items has the sizes of limits in an item. Parse keeps the limits of a caller in one item if they fit. Set
+	// dynamostore.Items for a store in DynamoDB, and for a document that every store accepts. nil means that an item
+	// holds limits of any size.
+	Items Items
 	// Now is the time of a check before the document comes into force. If it is set, a version more than
 	// MaxVersionLead after it, in Unix seconds, is a mistake: every later version would have to be higher.
 	Now time.Time
@@ -104,6 +108,9 @@ type identified struct {
 }
 
 func newCompiler(d *document.Document, o Options) *compiler {
+	if o.Items == nil {
+		o.Items = unbounded{}
+	}
 	r := &Rules{spelling: newSpelling(d.Spelling), tiers: map[string]bool{}, version: o.Version, defaultTier: d.DefaultTier, options: o, named: namedLimits{}, records: newRecordLimits()}
 	if d.Version != 0 && !o.Assigned {
 		r.version = d.Version

@@ -10,6 +10,7 @@ import (
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
@@ -50,7 +51,7 @@ func TestParse_concurrentItems(t *testing.T) {
 		`[` + sizedLog("l", 300, "1h", `,"per":["client"]`) + `,` + slots("b", 200, "1m") + `]`: `at most 29 requests fit`,
 		`[` + slots("b", 200, "1m") + `,` + sizedLog("l", 300, "1h", `,"per":["client"]`) + `]`: `at most 158 requests fit, or use a sliding_window`,
 	} {
-		_, err := rules.Parse([]byte(document(rule("/a", "", `"*":`+limits))), rules.Options{})
+		_, err := rules.Parse([]byte(document(rule("/a", "", `"*":`+limits))), rules.Options{Items: dynamostore.Items{}})
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got error %v, want %q", limits, err, want)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
@@ -30,7 +31,7 @@ func FuzzRules_Charges(f *testing.F) {
 		f.Add(document, "", "/..", "gold", "al|ice", "k=1", "\x00", false)
 	}
 	f.Fuzz(func(t *testing.T, document []byte, method, path, tier, user, key, org string, rejected bool) {
-		r, err := rules.Parse(document, rules.Options{Version: 1})
+		r, err := rules.Parse(document, rules.Options{Items: dynamostore.Items{}, Version: 1})
 		if err != nil {
 			return
 		}

@@ -3,94 +3,42 @@ package rules
 import (
 	"fmt"
 	"maps"
-	"math"
 	"slices"
-	"strconv"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/rules/document"
 )
 
-// These are the sizes, in bytes, of a subject's item in DynamoDB. Package dynamostore defines the
-// layout of an item, and its tests check these sizes.
-const (
-	unitBytes = 1024          // size of one write unit
-	logBytes  = 8 * unitBytes // largest size of an item with sliding_logs
+// Items has the sizes of limits in a store that keeps all limits of a subject in one item. dynamostore.Items implements
+// it for DynamoDB. The sizes MUST depend only on the arguments, so that all environments of one version of the rules
+// count a caller in the same items.
+type Items interface {
+	// Size returns the largest size, in bytes, of a limit with a rate. instants is the size of the instants of requests,
+	// in proportion to the requests of the rate, and fixed the size of all else.
+	Size(r algo.Rate) (fixed, instants int)
 
-	maxNamespace = 64 // longest namespace of a deployment
-	// keyBytes is the size of the attributes that every item has: its key (namespace, format and
-	// subject) and its time to live.
-	keyBytes = 2 + maxNamespace + 3 + limiter.MaxSubject + 3 + 6
+	// Misfit returns by how many bytes an item with limits of these sizes is too large, and a description of the
+	// problem, such as "take up to 1078 bytes, want at most 1024". It returns 0 and "" if the limits fit.
+	Misfit(fixed, instants int) (excess int, problem string)
 
-	nameBytes    = 9 // the name of an attribute: a letter and the limit's id
-	versionBytes = nameBytes + 9
-	instantBytes = nameBytes + 11
-	refundsBytes = nameBytes + 6
-	entryBytes   = 12
-	stampBytes   = nameBytes + 3 + 12 + 10 + 4 // attribute of a log: a list of an instant, a generation and a length
-	slotBytes    = 8 + 1 + 11                  // a member of the map of slots: its key and the instant of the request
-)
-
-// size is the maximum size of several limits in an item.
-type size struct {
-	limits  int
-	bytes   int // size without the entries of logs
-	entries int // number of entries of logs
-	slots   int // number of slots of concurrent limits
+	// Units returns the largest number of write units that a write of an item with limits of these sizes costs.
+	Units(fixed, instants int) int
 }
+
+// unbounded is the Items of a store whose items have no bound.
+type unbounded struct{}
+
+func (unbounded) Size(algo.Rate) (fixed, instants int) { return 0, 0 }
+func (unbounded) Misfit(_, _ int) (int, string)        { return 0, "" }
+func (unbounded) Units(_, _ int) int                   { return 1 }
+
+// size is the maximum size of several limits in an item, as Items has it.
+type size struct{ limits, fixed, instants int }
 
 func (s size) with(t size) size {
-	return size{s.limits + t.limits, s.bytes + t.bytes, s.entries + t.entries, s.slots + t.slots}
+	return size{s.limits + t.limits, s.fixed + t.fixed, s.instants + t.instants}
 }
-
-func (s size) total() int { return keyBytes + s.bytes + entryBytes*s.entries + slotBytes*s.slots }
-
-// lists reports whether the limits keep the instant of each request.
-func (s size) lists() bool { return s.entries+s.slots > 0 }
-
-// fits reports whether the limits fit an item: one write unit, or eight units with logs or slots.
-func (s size) fits() bool {
-	return s.limits <= limiter.MaxCharges && keyBytes+s.bytes <= unitBytes && (!s.lists() || s.total() <= logBytes)
-}
-
-// sizeOf returns the size of a limit with a rate. It returns the zero size if the rate is invalid.
-// The size does not depend on Options, so all environments of one version count a caller in the same
-// items.
-func sizeOf(r algo.Rate) size {
-	m, err := algo.New(r)
-	if err != nil {
-		return size{}
-	}
-	s := size{limits: 1, bytes: versionBytes + nameBytes + len(m.Fingerprint())}
-	switch m := m.(type) {
-	case *algo.Bucket:
-		s.bytes += instantBytes + refundsBytes
-		if r.Algorithm == algo.LeakyBucket { // the size is that of the largest burst, because Options.MaxDelay can reduce the burst
-			s.bytes += digits(algo.MaxRequests) - digits(m.Burst)
-		}
-	case *algo.Window:
-		// For a window, an item contains the newest index and up to three counts: after a pause, it still
-		// has the counts of two old windows, and the next request adds a third.
-		index := m.Index(math.MaxInt64 - 4*algo.Instant(algo.MaxPeriod)) // the largest index that a decision can have
-		count := nameBytes + len(strconv.FormatInt(index, 36)) + numberBytes(m.MaxDebt())
-		s.bytes += nameBytes + numberBytes(index) + 3*count
-	case *algo.Log:
-		s.bytes += stampBytes + nameBytes + 3 + nameBytes + numberBytes(math.MaxInt64/int64(algo.MaxSkew/2))
-		s.entries = int(m.MaxDebt())
-	case *algo.Slots:
-		s.bytes += nameBytes + 3 + nameBytes + numberBytes(math.MaxInt64/int64(algo.MaxSkew/2))
-		s.slots = int(m.Requests)
-	}
-	return s
-}
-
-// numberBytes returns the largest size, in bytes, that a number from 0 to n has in DynamoDB.
-func numberBytes(n int64) int { return 1 + (digits(n)+1)/2 }
-
-func digits(n int64) int { return len(strconv.FormatInt(n, 10)) }
-
-func units(bytes int) int { return (bytes + unitBytes - 1) / unitBytes }
 
 // place decides which items contain which limits. If all limits of every caller fit one item, this item
 // contains the limits by caller and endpoint too. If they do not fit, each pair of caller and endpoint
@@ -102,7 +50,7 @@ func (c *compiler) place() {
 	c.assign(true)
 	if m := c.misfit(); m != nil {
 		m.movable = c.movable(m)
-		c.doc.Report(m.last.Path, "%s", m)
+		c.report(m)
 	}
 	c.doc.Note("rules", "the limits of one caller do not fit one item, so the limits by endpoint use one item for each caller and endpoint")
 }
@@ -142,18 +90,20 @@ func (c *compiler) items() (limits map[item][]*spec, order []item) {
 	return limits, order
 }
 
-// size returns the largest size of the limit in an item, with the rate of the limit or with the rate of
-// an override.
-func (s *spec) size() size {
-	most := sizeOf(s.Rate)
-	for _, r := range s.own {
-		one := sizeOf(r)
-		most.bytes, most.entries, most.slots = max(most.bytes, one.bytes), max(most.entries, one.entries), max(most.slots, one.slots)
+// size returns the largest size of the limit in an item, with the rate of the limit or with the rate of an override.
+// each is the size of the instants of one request.
+func (c *compiler) size(s *spec) (most size, each int) {
+	most.limits = 1
+	shards := max(1, s.Spread.Shards) // each shard is an item with a part of the requests
+	for _, r := range append([]algo.Rate{s.Rate}, s.own...) {
+		fixed, instants := c.o.Items.Size(r)
+		most.fixed = max(most.fixed, fixed)
+		if instants > 0 {
+			each = instants / int(r.Requests)
+			most.instants = max(most.instants, each*((int(r.Requests)+shards-1)/shards))
+		}
 	}
-	if n := s.Spread.Shards; n > 0 { // each shard is an item with a part of the entries
-		most.entries = (most.entries + n - 1) / n
-	}
-	return most
+	return most, each
 }
 
 func (c *compiler) misfit() *misfit {
@@ -163,7 +113,7 @@ func (c *compiler) misfit() *misfit {
 	}
 	limits, order := c.items()
 	for _, it := range order {
-		if overflow(limits[it], it, "") == nil { // if the limits of all tiers fit together, the limits of each tier fit
+		if c.overflow(limits[it], it, "") == nil { // if the limits of all tiers fit together, the limits of each tier fit
 			continue
 		}
 		tiers := map[string]bool{document.OtherTiers: true} // "*" is an example of a tier that no rule names
@@ -173,7 +123,7 @@ func (c *compiler) misfit() *misfit {
 		delete(tiers, document.Global)
 		for _, tier := range slices.Sorted(maps.Keys(tiers)) {
 			met := slices.DeleteFunc(slices.Clone(limits[it]), func(s *spec) bool { return !c.meets(s, tier, named) })
-			if m := overflow(met, it, tier); m != nil {
+			if m := c.overflow(met, it, tier); m != nil {
 				return m
 			}
 		}
@@ -205,10 +155,11 @@ type misfit struct {
 	movable     *spec // a limit that could leave the item if it counted by endpoint; nil if there is none
 	limits      int   // number of limits in the set
 	own         size  // size of all limits up to the limit last that are in the same item
+	inFlight    bool  // one of these limits counts requests in flight
 }
 
 // overflow describes the misfit if the limits do not fit into one item. It returns nil if they fit.
-func overflow(limits []*spec, it item, tier string) *misfit {
+func (c *compiler) overflow(limits []*spec, it item, tier string) *misfit {
 	m := misfit{item: it, tier: tier}
 	var parts [2]size // index 0 is the size of limits without shards, index 1 of those with shards
 	seen := make(map[hashed]bool, len(limits))
@@ -223,11 +174,14 @@ func overflow(limits []*spec, it item, tier string) *misfit {
 		if s.Spread.Shards > 0 {
 			part = &parts[1]
 		}
-		*part = part.with(s.size())
+		one, _ := c.size(s)
+		*part = part.with(one)
 		if m.first == nil {
 			m.first = s
 		}
-		if m.limits++; m.last == nil && (!part.fits() || m.limits > limiter.MaxCharges) {
+		excess, _ := c.o.Items.Misfit(part.fixed, part.instants)
+		m.inFlight = m.inFlight || m.last == nil && s.Count.Of == limiter.CountConcurrent
+		if m.limits++; m.last == nil && (excess > 0 || m.limits > limiter.MaxCharges) {
 			m.last, m.own = s, *part
 		}
 	}
@@ -261,24 +215,28 @@ func (m *misfit) remedy() string {
 	return `; add "endpoint" to the per of limits of a single endpoint, such as ` + m.movable.Path
 }
 
-func (m *misfit) String() string {
+// report describes the misfit.
+func (c *compiler) report(m *misfit) {
 	where := fmt.Sprintf("a %q caller in the item (%s)", m.tier, m.family)
-	switch {
+	report := func(format string, args ...any) { c.doc.Report(m.last.Path, "does not fit one item: "+format, args...) }
+	excess, problem := c.o.Items.Misfit(m.own.fixed, m.own.instants)
+	switch _, fixed := c.o.Items.Misfit(m.own.fixed, 0); {
 	case m.limits > limiter.MaxCharges:
-		return fmt.Sprintf("does not fit one item: got %d limits of %s, want at most %d; the first is %s%s", m.limits, where, limiter.MaxCharges, m.first.Path, m.remedy())
-	case keyBytes+m.own.bytes > unitBytes:
-		return fmt.Sprintf("does not fit one item: the first %d limits of %s take up to %d bytes, want at most %d (one write unit); the first is %s%s",
-			m.own.limits, where, keyBytes+m.own.bytes, unitBytes, m.first.Path, m.remedy())
+		report("got %d limits of %s, want at most %d; the first is %s%s", m.limits, where, limiter.MaxCharges, m.first.Path, m.remedy())
+		return
+	case fixed != "":
+		report("the first %d limits of %s %s; the first is %s%s", m.own.limits, where, fixed, m.first.Path, m.remedy())
+		return
 	}
-	last, kinds, remedy := m.last.size(), "sliding_logs", "use a sliding_window"
-	free := logBytes - m.own.total() + entryBytes*last.entries + slotBytes*last.slots
-	if m.own.slots > 0 {
+	kinds, remedy, instead := "sliding_logs", "use a sliding_window", ", or use a sliding_window"
+	if m.inFlight {
 		kinds, remedy = "requests in flight", "count them by another subject"
 	}
-	if most := free / entryBytes / 2 * max(1, m.last.Spread.Shards); last.entries > 0 && most > 0 {
-		remedy = fmt.Sprintf("at most %d requests fit, or use a sliding_window", most)
-	} else if most := free / slotBytes; last.slots > 0 && most > 0 {
-		remedy = fmt.Sprintf("at most %d requests fit", most)
+	if m.last.Count.Of == limiter.CountConcurrent {
+		instead = ""
 	}
-	return fmt.Sprintf("does not fit one item: the limits of %s, including %s, take up to %d bytes, want at most %d (%d write units); %s", where, kinds, m.own.total(), logBytes, logBytes/unitBytes, remedy)
+	if last, each := c.size(m.last); each > 0 && last.instants-excess >= each {
+		remedy = fmt.Sprintf("at most %d requests fit%s", (last.instants-excess)/each*max(1, m.last.Spread.Shards), instead)
+	}
+	report("the limits of %s, including %s, %s; %s", where, kinds, problem, remedy)
 }

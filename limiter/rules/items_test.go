@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
@@ -82,7 +83,7 @@ func TestParse_items(t *testing.T) {
 			`,"overrides":[{"user":"u","limits":{"l0":{"requests":1000000000,"window":"1s"},"l1":{"requests":1000000000,"window":"1s"}}}]}`, refused},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			for _, o := range []rules.Options{{}, {Version: limiter.MaxVersion, LeaseAbove: rules.LeaseAboveDynamoDB, MaxDelay: time.Nanosecond}} {
+			for _, o := range []rules.Options{{Items: dynamostore.Items{}}, {Items: dynamostore.Items{}, Version: limiter.MaxVersion, LeaseAbove: rules.LeaseAboveDynamoDB, MaxDelay: time.Nanosecond}} {
 				r, err := rules.Parse([]byte(c.document), o)
 				switch {
 				case err != nil && (c.want != refused || !strings.Contains(err.Error(), "in the item (")):
@@ -119,7 +120,7 @@ func TestParse_items_messages(t *testing.T) {
 		{document(rule("*", "", `"*":`+list("a", 6, `,"per":["client"]`)), rule("/a", "", `"*":`+list("b", 2, `,"per":["client"]`)), rule("/b/*", "", `"*":`+list("c", 1, `,"per":["client"]`)), rule("/d", "", `"*":`+list("a", 1, `,"per":["client"]`))),
 			`line 1: rules[1].limits.*[1]: does not fit one item: the first 8 limits of a "*" caller in the item (user) take up to 1078 bytes, want at most 1024 (one write unit); the first is rules[0].limits.*[0]; add "endpoint" to the per of limits of a single endpoint, such as rules[1].limits.*[1]`},
 	} {
-		if _, err := rules.Parse([]byte(c.document), rules.Options{}); err == nil || err.Error() != c.want {
+		if _, err := rules.Parse([]byte(c.document), rules.Options{Items: dynamostore.Items{}}); err == nil || err.Error() != c.want {
 			t.Errorf("error:\n got %v\nwant %s", err, c.want)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
@@ -55,7 +56,7 @@ func TestParse_logs(t *testing.T) {
 		{"an override that is not a log", with(user(`"a":{"requests":1000000,"window":"1h"}`), rule("/a", "", `"*":`+most)), whole},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r, err := rules.Parse([]byte(c.document), rules.Options{})
+			r, err := rules.Parse([]byte(c.document), rules.Options{Items: dynamostore.Items{}})
 			switch {
 			case err == nil && (c.want == whole || c.want == split):
 				if r.PerEndpoint() != (c.want == split) {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
@@ -28,7 +29,7 @@ func parseInput() {
 	if err != nil {
 		panic(err)
 	}
-	_, _ = rules.Parse(text, rules.Options{Version: 1})
+	_, _ = rules.Parse(text, rules.Options{Items: dynamostore.Items{}, Version: 1})
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	fmt.Println(m.Sys) // it never falls, so it is the peak
@@ -92,7 +93,7 @@ func TestParse_memory(t *testing.T) {
 	measure := func(name, text string) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		_, _ = rules.Parse([]byte(text), rules.Options{Version: 1})
+		_, _ = rules.Parse([]byte(text), rules.Options{Items: dynamostore.Items{}, Version: 1})
 		runtime.ReadMemStats(&after)
 		worstFound = append(worstFound, found{name, text, after.TotalAlloc - before.TotalAlloc})
 	}

@@ -27,8 +27,8 @@ func (c *compiler) note() {
 		c.noteSettlements(s)
 		c.noteNotify(s)
 		c.noteChosen(s)
-		if size := sizeOf(s.Rate); size.lists() && units(size.total()) > 1 {
-			c.doc.Note(s.Path, "each write of this limit's item costs up to %d write units on DynamoDB", units(size.total()))
+		if units := c.o.Items.Units(c.o.Items.Size(s.Rate)); units > 1 {
+			c.doc.Note(s.Path, "each write of this limit's item costs up to %d write units on DynamoDB", units)
 		}
 	}
 	tiers := c.tiers()

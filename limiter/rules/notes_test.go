@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
@@ -96,7 +97,7 @@ func TestRules_Notes_settlements(t *testing.T) {
 		{`"requests":6000000,"window":"1s"`, 500, ""},
 	} {
 		for _, key := range []string{"*", "global"} {
-			r := storetest.Must(rules.Parse([]byte(document(rule("/a", "", `"`+key+`":{"name":"l",`+c.limit+`}`))), rules.Options{LeaseAbove: c.above}))
+			r := storetest.Must(rules.Parse([]byte(document(rule("/a", "", `"`+key+`":{"name":"l",`+c.limit+`}`))), rules.Options{Items: dynamostore.Items{}, LeaseAbove: c.above}))
 			want := ""
 			if c.want != "" {
 				want = "rules[0].limits." + key + ": settles up to " + c.want + " requests a second"

@@ -11,6 +11,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
@@ -234,7 +235,7 @@ func TestParse_bad(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = rules.Parse(document, rules.Options{})
+			_, err = rules.Parse(document, rules.Options{Items: dynamostore.Items{}})
 			if _, ok := errors.AsType[rules.Problems](err); !ok {
 				t.Fatalf("error: got %v, want one of type Problems", err)
 			}
@@ -297,7 +298,7 @@ func FuzzParse(f *testing.F) {
 		f.Add(document)
 	}
 	f.Fuzz(func(t *testing.T, document []byte) {
-		r, err := rules.Parse(document, rules.Options{Version: 1})
+		r, err := rules.Parse(document, rules.Options{Items: dynamostore.Items{}, Version: 1})
 		if err != nil {
 			return
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
@@ -61,7 +62,7 @@ func TestParse_items_exact(t *testing.T) {
 			texts = append(texts, d.text)
 		}
 		whole, apart := crowded(rt, list, false), crowded(rt, list, true)
-		r, err := rules.Parse([]byte(document(texts...)), rules.Options{})
+		r, err := rules.Parse([]byte(document(texts...)), rules.Options{Items: dynamostore.Items{}})
 		switch {
 		case (err != nil) != apart:
 			rt.Fatalf("got error %v, want the document rejected: %t", err, apart)
@@ -87,7 +88,7 @@ func TestRules_Select_readingsFit(t *testing.T) {
 		for range rapid.IntRange(2, 6).Draw(rt, "rules") {
 			texts = append(texts, drawRule(rt, len(texts)).text)
 		}
-		r, err := rules.Parse([]byte(document(texts...)), rules.Options{})
+		r, err := rules.Parse([]byte(document(texts...)), rules.Options{Items: dynamostore.Items{}})
 		if err != nil {
 			return
 		}
@@ -200,7 +201,7 @@ func alone(rt *rapid.T, text string) *rules.Rules {
 	if r := parsed[text]; r != nil {
 		return r
 	}
-	r, err := rules.Parse([]byte(document(text, rule("/of/no/request", "", `"free":`+limit+`,"paid":`+limit+`,"other":`+limit))), rules.Options{})
+	r, err := rules.Parse([]byte(document(text, rule("/of/no/request", "", `"free":`+limit+`,"paid":`+limit+`,"other":`+limit))), rules.Options{Items: dynamostore.Items{}})
 	if err != nil {
 		rt.Skip(err) // even this rule alone has more limits than an item can hold
 	}

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"testing"
 
+	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
@@ -20,7 +21,7 @@ func TestRecipes(t *testing.T) {
 		t.Fatalf("documents: got %d, want at least 8", len(found))
 	}
 	for _, recipe := range found {
-		if _, err := rules.Parse([]byte(recipe[2]), rules.Options{LeaseAbove: rules.LeaseAboveDynamoDB}); err != nil {
+		if _, err := rules.Parse([]byte(recipe[2]), rules.Options{Items: dynamostore.Items{}, LeaseAbove: rules.LeaseAboveDynamoDB}); err != nil {
 			t.Errorf("%s: got error %v, want none", recipe[1], err)
 		}
 	}
@@ -37,7 +38,7 @@ func TestExamples(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := rules.Parse(text, rules.Options{LeaseAbove: rules.LeaseAboveDynamoDB}); err != nil {
+		if _, err := rules.Parse(text, rules.Options{Items: dynamostore.Items{}, LeaseAbove: rules.LeaseAboveDynamoDB}); err != nil {
 			t.Errorf("%s: got error %v, want none", file, err)
 		}
 	}

@@ -12,12 +12,13 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
 func parse(tb testing.TB, document string) *rules.Rules {
 	tb.Helper()
-	r, err := rules.Parse([]byte(document), rules.Options{Version: 1})
+	r, err := rules.Parse([]byte(document), rules.Options{Items: dynamostore.Items{}, Version: 1})
 	if err != nil {
 		tb.Fatal(err)
 	}

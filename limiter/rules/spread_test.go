@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
@@ -263,7 +264,7 @@ func TestParse_overrides_leases(t *testing.T) {
 func TestParse_items_spread(t *testing.T) {
 	for rest, most := range map[string]int{"": 7, `,"shards":2`: 7, `,"lease":2`: 7, `,"sync_ms":100`: 7} {
 		decide(t, parse(t, document(rule("/a", "", `"*":`+tens("l", most, rest)))), "/a", alice)
-		if _, err := rules.Parse([]byte(document(rule("/a", "", `"*":`+tens("l", most+1, rest)))), rules.Options{}); err == nil {
+		if _, err := rules.Parse([]byte(document(rule("/a", "", `"*":`+tens("l", most+1, rest)))), rules.Options{Items: dynamostore.Items{}}); err == nil {
 			t.Errorf("document with %d limits%s: got no error, want one", most+1, rest)
 		}
 	}

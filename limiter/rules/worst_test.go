@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
@@ -119,7 +120,7 @@ func BenchmarkParse_worst(b *testing.B) {
 			document := []byte(c.document)
 			b.ReportAllocs()
 			for b.Loop() {
-				_, _ = rules.Parse(document, rules.Options{Version: 1})
+				_, _ = rules.Parse(document, rules.Options{Items: dynamostore.Items{}, Version: 1})
 			}
 		})
 	}

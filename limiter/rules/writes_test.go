@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
@@ -91,7 +92,7 @@ func TestRules_Writes_many(t *testing.T) {
 
 // Each environment reports its demand for an adaptive limit. Each report is one write.
 func TestRules_Writes_adaptive(t *testing.T) {
-	r, err := rules.Parse([]byte(document(rule("/a", "", `"*":`+limit+`,"global":{"requests":100000,"window":"1s"}`))), rules.Options{LeaseAbove: rules.LeaseAboveDynamoDB})
+	r, err := rules.Parse([]byte(document(rule("/a", "", `"*":`+limit+`,"global":{"requests":100000,"window":"1s"}`))), rules.Options{Items: dynamostore.Items{}, LeaseAbove: rules.LeaseAboveDynamoDB})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +134,7 @@ func TestRules_Writes_exact(t *testing.T) {
 		for range rapid.IntRange(2, 4).Draw(rt, "rules") {
 			texts = append(texts, drawRule(rt, len(texts)).text)
 		}
-		r, err := rules.Parse([]byte(document(texts...)), rules.Options{})
+		r, err := rules.Parse([]byte(document(texts...)), rules.Options{Items: dynamostore.Items{}})
 		if err != nil {
 			rt.Skip(err)
 		}

@@ -72,7 +72,7 @@ func newDesk(t testing.TB, kind string) *desk {
 
 func parse(t testing.TB, document string) *rules.Rules {
 	t.Helper()
-	r, err := rules.Parse([]byte(document), rules.Options{})
+	r, err := rules.Parse([]byte(document), rules.Options{Items: dynamostore.Items{}})
 	if err != nil {
 		t.Fatal(err)
 	}

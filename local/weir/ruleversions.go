@@ -17,6 +17,7 @@ import (
 
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/rulestore"
+	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/local/command"
 )
@@ -84,7 +85,7 @@ type proposal struct {
 // check parses the document and checks it for every kind of store.
 func (p proposal) check(maxDelay time.Duration) (r *rules.Rules, err error) {
 	for _, leaseAbove := range []int64{rules.LeaseAboveDynamoDB, 0} {
-		if r, err = rules.Parse(p.document, rules.Options{LeaseAbove: leaseAbove, MaxDelay: maxDelay, Now: time.Now()}); err != nil {
+		if r, err = rules.Parse(p.document, rules.Options{LeaseAbove: leaseAbove, MaxDelay: maxDelay, Items: dynamostore.Items{}, Now: time.Now()}); err != nil {
 			return nil, err
 		}
 	}

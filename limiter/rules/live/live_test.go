@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/rules/live"
 )
@@ -364,7 +365,7 @@ func TestRules_jitter(t *testing.T) {
 // A reload reports the counts that restart.
 func TestRules_restarts(t *testing.T) {
 	at := &kept{}
-	r := live.New(nil, at, live.Options{})
+	r := live.New(nil, at, live.Options{Parse: rules.Options{Items: dynamostore.Items{}}})
 	var all []live.Reload
 	r.Observe(func(_ time.Time, one live.Reload) { all = append(all, one) })
 	for i, n := range []int{7, 8, 9} {

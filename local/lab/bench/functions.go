@@ -22,6 +22,7 @@ import (
 	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/rules/live"
@@ -279,7 +280,7 @@ func (s *issuer) environment(key string) (*lambdahttp.Environment, error) {
 	if err != nil {
 		return nil, err
 	}
-	parsed, err := rules.Parse([]byte(benchRules), rules.Options{Version: 1})
+	parsed, err := rules.Parse([]byte(benchRules), rules.Options{Items: dynamostore.Items{}, Version: 1})
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/rules"
@@ -86,7 +87,7 @@ func openWholePath(requests int, window time.Duration) (worker func() taker, fin
 	if err != nil {
 		return nil, nil, err
 	}
-	r, err := rules.Parse(document, rules.Options{Version: 1})
+	r, err := rules.Parse(document, rules.Options{Items: dynamostore.Items{}, Version: 1})
 	if err != nil {
 		return nil, nil, err
 	}
