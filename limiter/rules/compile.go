@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -69,23 +70,22 @@ func Parse(text []byte, o Options) (*Rules, error) {
 
 // compiler builds Rules from a document.
 type compiler struct {
-	o       Options
-	doc     *document.Document
-	rules   *Rules
-	specs   []spec         // all limits, in file order
-	classes map[string]int // index in rules.classes, by the place of the class
-	known   map[limitKey]*identified
-	named   namedLimits
-	labels  map[string]bool     // the labels in rules.labels
-	names   map[string][]string // names of the limits that count by a kind of identity
-	unknown map[kindName]bool   // unknown limits in overrides; Parse reports each once
+	doc      *document.Document
+	rules    *Rules
+	specs    []*spec        // all limits, in file order
+	classes  map[string]int // index in rules.classes, by the place of the class
+	known    map[limitKey]*identified
+	replaced []*replacements     // the limits of each override of the document
+	labels   map[string]bool     // the labels in rules.labels
+	names    map[string][]string // names of the limits that count by a kind of identity
+	unknown  map[kindName]bool   // unknown limits in overrides; Parse reports each once
 }
 
-// spec is a limit of the document that is not yet compiled.
+// spec is a limit of the document with what the compiler finds out about it.
 type spec struct {
-	document.Limit
-	rule  int
-	class int // index in rules.classes
+	*document.Limit
+	rule  int // index in Rules.rules
+	class int // index in Rules.classes
 	is    hashed
 	own   []algo.Rate // rates that overrides set for the limit
 }
@@ -100,9 +100,7 @@ type hashed struct{ tier, name, per, endpoint, method string }
 
 // identified is a compiled limit that one or several rules use.
 type identified struct {
-	hashed
-	made     limit
-	spec     *spec
+	limit
 	cost     int64 // the highest cost that one of its rules charges
 	costPath string
 }
@@ -111,14 +109,14 @@ func newCompiler(d *document.Document, o Options) *compiler {
 	if o.Items == nil {
 		o.Items = unbounded{}
 	}
-	r := &Rules{spelling: newSpelling(d.Spelling), tiers: map[string]bool{}, version: o.Version, defaultTier: d.DefaultTier, options: o, named: namedLimits{}, records: newRecordLimits()}
+	r := &Rules{spelling: newSpelling(d.Spelling), tiers: map[string]bool{}, version: o.Version, defaultTier: d.DefaultTier, options: o, named: map[string][]*identified{}, records: newRecordLimits()}
 	if d.Version != 0 && !o.Assigned {
 		r.version = d.Version
 	}
 	for _, tier := range d.Tiers {
 		r.tiers[tier] = true
 	}
-	return &compiler{o: o, doc: d, rules: r, classes: map[string]int{}, known: map[limitKey]*identified{}, named: r.named, labels: map[string]bool{}, names: map[string][]string{}, unknown: map[kindName]bool{}}
+	return &compiler{doc: d, rules: r, classes: map[string]int{}, known: map[limitKey]*identified{}, labels: map[string]bool{}, names: map[string][]string{}, unknown: map[kindName]bool{}}
 }
 
 func (c *compiler) compile() {
@@ -129,8 +127,7 @@ func (c *compiler) compile() {
 	tooMany := !c.merge()
 	c.place()
 	horizons := c.horizons()
-	for i := range c.specs {
-		s := &c.specs[i]
+	for _, s := range c.specs {
 		longest := time.Duration(0)
 		for _, family := range c.rules.classes[s.class].families {
 			longest = max(longest, horizons[family])
@@ -152,21 +149,17 @@ func (c *compiler) rule(r *document.Rule) {
 	if c.doc.Usage && at == len(c.doc.Rules)-1 { // this rule is the usage endpoint
 		endpoints = onePath
 	}
-	compiled := rule{
-		path: r.Path, pattern: c.pattern(r, endpoints), method: r.Method, shadow: r.Shadow, cost: r.Cost, limits: map[string][]limit{},
-		onError: r.OnError, localProcesses: r.LocalProcesses,
-	}
+	compiled := rule{Rule: r, pattern: c.pattern(r, endpoints), tiers: map[string][]limit{}}
 	c.rules.rules = append(c.rules.rules, compiled)
 	c.rules.index.add(compiled.pattern, at)
-	for _, l := range r.Limits {
-		c.checkParameters(&l, compiled.pattern)
-		s := spec{Limit: l, rule: at}
-		if s.Name == "" {
-			s.Name = compiled.pattern.name()
-		}
+	for i := range r.Limits {
+		l := &r.Limits[i]
+		c.checkParameters(l, compiled.pattern)
+		l.Name = cmp.Or(l.Name, compiled.pattern.name())
+		s := &spec{Limit: l, rule: at}
 		s.is = hashed{tier: s.Tier, name: s.Name, per: strings.Join(s.Per, " ")}
 		if s.byEndpoint() {
-			s.is.endpoint, s.is.method = compiled.pattern.text, compiled.method
+			s.is.endpoint, s.is.method = compiled.pattern.text, r.Method
 		}
 		c.specs = append(c.specs, s)
 	}
@@ -242,8 +235,7 @@ func (c *compiler) pattern(r *document.Rule, want string) (p pattern) {
 // limit by client counts in the subjects of users, API keys and addresses.
 func (c *compiler) horizons() map[string]time.Duration {
 	longest := map[string]time.Duration{}
-	for i := range c.specs {
-		s := &c.specs[i]
+	for _, s := range c.specs {
 		most := horizon(s.Rate)
 		for _, r := range s.own {
 			most = max(most, horizon(r))

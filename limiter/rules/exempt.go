@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/rules/document"
 )
 
@@ -22,9 +21,8 @@ type Exemption struct {
 
 // exemptions finds the exemption of a request. The zero value exempts nothing.
 type exemptions struct {
-	list      []Exemption // exemptions in file order
-	callers   map[who]int // index in list of the exemption of a user, an API key or a network
-	bits      []int       // prefix lengths of the exempt networks
+	list      []Exemption     // exemptions in file order
+	callers   identities[int] // index in list of the exemption of a user, an API key or a network
 	endpoints trie
 }
 
@@ -36,47 +34,24 @@ func (e *exemptions) of(q *Request, paths []reading) *Exemption {
 	if len(e.list) == 0 || q.Method == http.MethodOptions {
 		return nil
 	}
-	first := min(len(e.list), e.network(q.Caller.IP))
-	if !q.Caller.Rejected {
-		first = min(first, e.identity(&q.Caller), e.endpoint(paths))
+	first, c := len(e.list), &q.Caller
+	earliest := func(i int) bool {
+		first = min(first, i)
+		return true
+	}
+	e.callers.networks(c.IP, earliest)
+	if !c.Rejected {
+		for _, i := range [...]document.Identity{{Kind: document.PerUser, Value: c.User}, {Kind: document.PerAPIKey, Value: c.APIKey}} {
+			if at, ok := e.callers.get(i); ok { // no exemption has an empty value
+				first = min(first, at)
+			}
+		}
+		first = min(first, e.endpoint(paths))
 	}
 	if first == len(e.list) {
 		return nil
 	}
 	return &e.list[first]
-}
-
-// network returns the index of the first exemption of a network that contains an address, or the length of the list.
-func (e *exemptions) network(address netip.Prefix) int {
-	first := len(e.list)
-	for _, bits := range e.bits {
-		if !address.IsValid() || bits > address.Bits() {
-			continue
-		}
-		if network, err := address.Addr().Prefix(bits); err == nil {
-			first = min(first, e.caller(who{kind: document.PerIP, network: network}))
-		}
-	}
-	return first
-}
-
-// identity returns the index of the first exemption of the caller's user or API key, or the length of the list.
-func (e *exemptions) identity(c *caller.Caller) int {
-	first := len(e.list)
-	if c.User != "" {
-		first = e.caller(who{kind: document.PerUser, value: c.User})
-	}
-	if c.APIKey != "" {
-		first = min(first, e.caller(who{kind: document.PerAPIKey, value: c.APIKey}))
-	}
-	return first
-}
-
-func (e *exemptions) caller(w who) int {
-	if i, ok := e.callers[w]; ok {
-		return i
-	}
-	return len(e.list)
 }
 
 // endpoint returns the index of the first exemption whose endpoint matches a path. It returns the length of the
@@ -117,7 +92,6 @@ func (r *Rules) ExemptEndpoints() (list []Exemption) {
 
 func (c *compiler) exempt() {
 	e := &c.rules.exempt
-	e.callers = map[who]int{}
 	endpoints := map[string]int{}
 	for i, d := range c.doc.Exempt {
 		one := Exemption{Path: d.Path, Name: d.Name, Kind: d.Kind, Value: d.Value, network: d.Network}
@@ -129,17 +103,8 @@ func (c *compiler) exempt() {
 				endpoints[d.Value] = i
 				e.endpoints.add(one.pattern, i)
 			}
-		} else {
-			w := who{kind: d.Kind, value: d.Value}
-			if d.Kind == document.PerIP {
-				w = who{kind: d.Kind, network: d.Network}
-				if bits := d.Network.Bits(); !slices.Contains(e.bits, bits) {
-					e.bits = append(e.bits, bits)
-				}
-			}
-			if earlier, twice = e.callers[w]; !twice {
-				e.callers[w] = i
-			}
+		} else if earlier, twice = e.callers.get(d.Identity); !twice {
+			e.callers.set(d.Identity, i)
 		}
 		if twice {
 			c.doc.Report(d.Path, "exempts the same requests as %s", c.doc.Exempt[earlier].Path)
@@ -160,7 +125,7 @@ func (c *compiler) noteExemption(e *Exemption) {
 	case e.Kind == document.PerEndpoint:
 		for i := range c.rules.rules {
 			if r := &c.rules.rules[i]; e.pattern.contains(r.pattern) {
-				c.doc.Note(r.path, "%s exempts every request of this rule", e.Path)
+				c.doc.Note(r.Path, "%s exempts every request of this rule", e.Path)
 			}
 		}
 	}

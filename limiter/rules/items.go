@@ -59,10 +59,9 @@ func (c *compiler) place() {
 func (c *compiler) assign(split bool) {
 	c.rules.split, c.rules.classes = split, nil
 	clear(c.classes)
-	for i := range c.specs {
-		s := &c.specs[i]
+	for _, s := range c.specs {
 		r := &c.rules.rules[s.rule]
-		s.class = c.class(newClass(s.Per, r.method, r.pattern, split))
+		s.class = c.class(newClass(s.Per, r.Method, r.pattern, split))
 	}
 }
 
@@ -77,10 +76,9 @@ type item struct {
 // The limits are in file order.
 func (c *compiler) items() (limits map[item][]*spec, order []item) {
 	limits = map[item][]*spec{}
-	for i := range c.specs {
-		s := &c.specs[i]
+	for _, s := range c.specs {
 		for _, family := range c.rules.classes[s.class].families {
-			it := item{family, c.rules.rules[s.rule].shadow}
+			it := item{family, c.rules.rules[s.rule].Shadow}
 			if limits[it] == nil {
 				order = append(order, it)
 			}
@@ -96,7 +94,7 @@ func (c *compiler) size(s *spec) (most size, each int) {
 	most.limits = 1
 	shards := max(1, s.Spread.Shards) // each shard is an item with a part of the requests
 	for _, r := range append([]algo.Rate{s.Rate}, s.own...) {
-		fixed, instants := c.o.Items.Size(r)
+		fixed, instants := c.rules.options.Items.Size(r)
 		most.fixed = max(most.fixed, fixed)
 		if instants > 0 {
 			each = instants / int(r.Requests)
@@ -108,8 +106,8 @@ func (c *compiler) size(s *spec) (most size, each int) {
 
 func (c *compiler) misfit() *misfit {
 	named := map[namedTier]bool{}
-	for i := range c.specs {
-		named[namedTier{c.specs[i].rule, c.specs[i].Tier}] = true
+	for _, s := range c.specs {
+		named[namedTier{s.rule, s.Tier}] = true
 	}
 	limits, order := c.items()
 	for _, it := range order {
@@ -179,7 +177,7 @@ func (c *compiler) overflow(limits []*spec, it item, tier string) *misfit {
 		if m.first == nil {
 			m.first = s
 		}
-		excess, _ := c.o.Items.Misfit(part.fixed, part.instants)
+		excess, _ := c.rules.options.Items.Misfit(part.fixed, part.instants)
 		m.inFlight = m.inFlight || m.last == nil && s.Count.Of == limiter.CountConcurrent
 		if m.limits++; m.last == nil && (excess > 0 || m.limits > limiter.MaxCharges) {
 			m.last, m.own = s, *part
@@ -196,8 +194,8 @@ func (c *compiler) overflow(limits []*spec, it item, tier string) *misfit {
 func (c *compiler) movable(m *misfit) *spec {
 	limits, _ := c.items()
 	shared := map[hashed]int{}
-	for i := range c.specs {
-		shared[c.specs[i].is]++
+	for _, s := range c.specs {
+		shared[s.is]++
 	}
 	for _, s := range slices.Backward(limits[m.item]) {
 		if !s.byEndpoint() && !c.rules.rules[s.rule].pattern.below && shared[s.is] == 1 {
@@ -219,8 +217,8 @@ func (m *misfit) remedy() string {
 func (c *compiler) report(m *misfit) {
 	where := fmt.Sprintf("a %q caller in the item (%s)", m.tier, m.family)
 	report := func(format string, args ...any) { c.doc.Report(m.last.Path, "does not fit one item: "+format, args...) }
-	excess, problem := c.o.Items.Misfit(m.own.fixed, m.own.instants)
-	switch _, fixed := c.o.Items.Misfit(m.own.fixed, 0); {
+	excess, problem := c.rules.options.Items.Misfit(m.own.fixed, m.own.instants)
+	switch _, fixed := c.rules.options.Items.Misfit(m.own.fixed, 0); {
 	case m.limits > limiter.MaxCharges:
 		report("got %d limits of %s, want at most %d; the first is %s%s", m.limits, where, limiter.MaxCharges, m.first.Path, m.remedy())
 		return

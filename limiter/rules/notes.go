@@ -19,15 +19,14 @@ func (c *compiler) note() {
 	if c.doc.Shadow {
 		c.doc.Note("mode", "the document enforces nothing in mode shadow")
 	}
-	for i := range c.specs {
-		s := &c.specs[i]
-		c.noteShallow(s.Path, c.clamp(s.Rate))
+	for _, s := range c.specs {
+		c.noteShallow(s.Path, c.rules.options.clamp(s.Rate))
 		c.noteWindow(s)
 		c.noteCount(s)
 		c.noteSettlements(s)
 		c.noteNotify(s)
 		c.noteChosen(s)
-		if units := c.o.Items.Units(c.o.Items.Size(s.Rate)); units > 1 {
+		if units := c.rules.options.Items.Units(c.rules.options.Items.Size(s.Rate)); units > 1 {
 			c.doc.Note(s.Path, "each write of this limit's item costs up to %d write units on DynamoDB", units)
 		}
 	}
@@ -87,11 +86,11 @@ func (c *compiler) noteCount(s *spec) {
 
 // noteSettlements notes a limit that can settle more often than DynamoDB writes the item of a subject.
 func (c *compiler) noteSettlements(s *spec) {
-	if c.o.LeaseAbove == 0 || !s.Count.Settles() || s.Rate.Span() <= 0 {
+	if c.rules.options.LeaseAbove == 0 || !s.Count.Settles() || s.Rate.Span() <= 0 {
 		return
 	}
-	if rate := perSecond(s.Rate) / max(1, s.Reserve); rate > c.o.LeaseAbove {
-		c.doc.Note(s.Path, "settles up to %d requests a second on one subject. On DynamoDB an item takes 1,000 writes a second, and each request takes two, so settlements above %d a second are throttled; count smaller subjects, or use Redis", rate, c.o.LeaseAbove)
+	if rate := perSecond(s.Rate) / max(1, s.Reserve); rate > c.rules.options.LeaseAbove {
+		c.doc.Note(s.Path, "settles up to %d requests a second on one subject. On DynamoDB an item takes 1,000 writes a second, and each request takes two, so settlements above %d a second are throttled; count smaller subjects, or use Redis", rate, c.rules.options.LeaseAbove)
 	}
 }
 
@@ -118,7 +117,7 @@ func (c *compiler) noteNotify(s *spec) {
 	path := document.Join(s.Path, "notify")
 	switch {
 	case s.Notify == limiter.Percentages{}:
-	case c.rules.rules[s.rule].shadow:
+	case c.rules.rules[s.rule].Shadow:
 		c.doc.Note(path, "the limit writes no notices in mode shadow")
 	default:
 		c.doc.Note(path, "writes a notice at %s of the limit; each costs one more write for each subject and window", s.Notify)
@@ -127,7 +126,7 @@ func (c *compiler) noteNotify(s *spec) {
 
 // noteChosen notes a limit whose counts a client chooses, unless another limit of the rule bounds the sum.
 func (c *compiler) noteChosen(s *spec) {
-	limits, bounds := c.rules.rules[s.rule].limits, func(other limit) bool { return c.bounds(&other, s) }
+	limits, bounds := c.rules.rules[s.rule].tiers, func(other limit) bool { return c.bounds(&other, s) }
 	if words := c.rules.classes[s.class].chosen(); len(words) > 0 && !slices.ContainsFunc(limits[s.Tier], bounds) && !slices.ContainsFunc(limits[document.Global], bounds) {
 		c.doc.Note(s.Path, "a client chooses %s: each value has its own count and its own item. "+
 			"A limit without this word bounds the sum of a caller", strings.Join(words, " and "))
@@ -141,7 +140,7 @@ func (c *compiler) bounds(other *limit, s *spec) bool {
 	if (other.Count.Of == limiter.CountConcurrent) != (s.Count.Of == limiter.CountConcurrent) {
 		return false // a rate does not bound the requests in flight
 	}
-	if other.Mark || other.only != "" && other.only != s.Only {
+	if other.Mark || other.Only != "" && other.Only != s.Only {
 		return false
 	}
 	if of.everyone() {
@@ -158,8 +157,8 @@ func (c *compiler) noteUsage() {
 		return
 	}
 	for i := range c.rules.rules[:c.rules.Len()] {
-		if r := &c.rules.rules[i]; r.pattern.text == path && (r.method == "" || r.method == http.MethodGet) {
-			c.doc.Note("usage.endpoint", "answers GET %s, which %s counts, so these requests do not reach the API; choose another path if the API serves this one", document.Shorten(path), r.path)
+		if r := &c.rules.rules[i]; r.Endpoint == path && (r.Method == "" || r.Method == http.MethodGet) {
+			c.doc.Note("usage.endpoint", "answers GET %s, which %s counts, so these requests do not reach the API; choose another path if the API serves this one", document.Shorten(path), r.Path)
 		}
 	}
 }
@@ -175,16 +174,16 @@ func (c *compiler) tiers() []string {
 
 // noteTiers notes the tiers for which a rule has no limit.
 func (c *compiler) noteTiers(r *rule, tiers []string) {
-	_, others := r.limits[document.OtherTiers]
-	_, global := r.limits[document.Global]
-	missing := len(tiers) - len(r.limits)
+	_, others := r.tiers[document.OtherTiers]
+	_, global := r.tiers[document.Global]
+	missing := len(tiers) - len(r.tiers)
 	if global {
 		missing++
 	}
-	if others || missing == 0 || global && len(r.limits) == 1 {
+	if others || missing == 0 || global && len(r.tiers) == 1 {
 		return
 	}
-	c.doc.Note(document.Join(r.path, "limits"), "this rule has no limit for callers of tier %s%s", r.without(tiers, missing), c.defaultTier(tiers))
+	c.doc.Note(document.Join(r.Path, "limits"), "this rule has no limit for callers of tier %s%s", r.without(tiers, missing), c.defaultTier(tiers))
 }
 
 // defaultTier returns a text that names the default tier, for messages. It returns "" if a rule names the tier.
@@ -202,7 +201,7 @@ func (r *rule) without(tiers []string, missing int) string {
 	const most = 10
 	var words []string
 	for _, tier := range tiers {
-		if _, ok := r.limits[tier]; ok {
+		if _, ok := r.tiers[tier]; ok {
 			continue
 		}
 		if words = append(words, tier); len(words) == most && missing > most {
@@ -215,16 +214,16 @@ func (r *rule) without(tiers []string, missing int) string {
 // noteCallers notes the kinds of callers without a limit if the rule limits other callers of the same
 // tier. For example, anonymous callers have no limit if all limits count by API key.
 func (c *compiler) noteCallers(r *rule) {
-	if r.shadow {
+	if r.Shadow {
 		return
 	}
-	for _, key := range slices.Sorted(maps.Keys(r.limits)) {
-		limits := r.limits[key]
-		if !slices.ContainsFunc(limits, func(l limit) bool { return l.only == "" }) {
+	for _, key := range slices.Sorted(maps.Keys(r.tiers)) {
+		limits := r.tiers[key]
+		if !slices.ContainsFunc(limits, func(l limit) bool { return l.Only == "" }) {
 			continue
 		}
 		if kinds := c.unlimited(r, c.example(r, key)); len(kinds) > 0 {
-			c.doc.Note(document.Join(document.Join(r.path, "limits"), key), "this rule does not limit callers %s; a limit by client or ip would count every caller", document.AnyOf(kinds))
+			c.doc.Note(document.Join(document.Join(r.Path, "limits"), key), "this rule does not limit callers %s; a limit by client or ip would count every caller", document.AnyOf(kinds))
 			return
 		}
 	}
@@ -239,9 +238,10 @@ func (c *compiler) unlimited(r *rule, tier string) (kinds []string) {
 		{"with a token", caller.Caller{User: "x"}}, {"with an API key alone", caller.Caller{APIKey: "x"}}, {"without a credential", caller.Caller{}},
 	} {
 		kind.caller.Tier, kind.caller.IP = tier, exampleAddress
-		q, example := Request{Method: cmp.Or(r.method, http.MethodGet), Caller: kind.caller}, reading{path: r.pattern.example()}
-		charges, _ := c.rules.charge(nil, c.rules.index.match(nil, example), []reading{example}, &q)
-		if !slices.ContainsFunc(charges, func(c limiter.Charge) bool { return !c.Limit.Shadow }) {
+		q, example := Request{Method: cmp.Or(r.Method, http.MethodGet), Caller: kind.caller}, reading{path: r.pattern.example()}
+		all := charger{rules: c.rules}
+		all.charge(&q, c.rules.index.match(nil, example), []reading{example})
+		if !slices.ContainsFunc(all.charges, func(c limiter.Charge) bool { return !c.Limit.Shadow }) {
 			kinds = append(kinds, kind.words)
 		}
 	}
@@ -258,7 +258,7 @@ func (c *compiler) example(r *rule, key string) string {
 		return key
 	}
 	for _, tier := range c.doc.Tiers {
-		if _, named := r.limits[tier]; !named {
+		if _, named := r.tiers[tier]; !named {
 			return tier
 		}
 	}

@@ -37,27 +37,13 @@ func newRecordLimits() *recordLimits {
 	return &recordLimits{made: made}
 }
 
-// applied is the limit that applies to a caller in place of a limit of the document.
-type applied struct {
-	limit      *limiter.Limit
-	overridden bool  // an override or the record of an API key sets the numbers
-	mistake    error // the reason why the record does not set the numbers; nil if there is none
-}
-
-// apply returns the limit that applies to a caller in place of the limit l. The limits of an API key's record
-// take precedence over overrides.
-func (r *Rules) apply(c *class, who *caller.Caller, l *limiter.Limit) applied {
-	of := r.overrides.of(c, who, l)
-	if who.Limits == nil || !c.countsKey(who) {
-		return applied{limit: of, overridden: of != l}
-	}
-	key := recordKey{of, who.Limits.Text()}
-	r.records.mu.Lock()
-	defer r.records.mu.Unlock()
-	made, ok := r.records.made.Get(key)
+func (c *recordLimits) get(key recordKey, make func() applied) applied {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	made, ok := c.made.Get(key)
 	if !ok {
-		made = r.applyRecord(who.Limits, l, of)
-		r.records.made.Add(key, made)
+		made = make()
+		c.made.Add(key, made)
 	}
 	return made
 }
@@ -77,13 +63,11 @@ func (c *class) countsKey(who *caller.Caller) bool {
 // All limits of the record's subject get a higher version, even those whose numbers the record does not set: it may
 // have set them before. The version is the sum of the versions of the document and of the record, which grows if
 // either grows. Processes with the old and the new record then never convert a stored state back and forth.
-func (r *Rules) applyRecord(own *caller.Limits, l, of *limiter.Limit) applied {
-	made, mistake := *of, own.Mistake()
-	base := r.named.find(l)
-	overridden := of != l
+func (r *Rules) applyRecord(own *caller.Limits, l *limit, of *limiter.Limit) applied {
+	made, mistake, overridden := *of, own.Mistake(), of != l.Limit
 	if rate, ok := own.Rate(l.Name); ok {
-		replaced, err := r.ownRate(base, rate, own)
-		if mistake = err; err == nil {
+		var replaced *limiter.Limit
+		if replaced, mistake = r.replaceByRecord(l.shared, rate, own); mistake == nil {
 			made, overridden = *replaced, true
 		}
 	}
@@ -94,26 +78,25 @@ func (r *Rules) applyRecord(own *caller.Limits, l, of *limiter.Limit) applied {
 	made.Horizon = max(made.Horizon, r.ownHorizon(own))
 	limit, err := limiter.NewLimit(made)
 	if err != nil {
-		return applied{of, of != l, err}
+		return applied{of, of != l.Limit, err}
 	}
 	return applied{limit, overridden, mistake}
 }
 
-func (r *Rules) ownRate(base *identified, rate caller.Rate, own *caller.Limits) (*limiter.Limit, error) {
-	name, of := base.made.Name, base.spec.Rate
+func (r *Rules) replaceByRecord(base *identified, rate caller.Rate, own *caller.Limits) (*limiter.Limit, error) {
+	name, of := base.Name, base.spec.Rate
 	switch {
 	case of.Calendar.Period != "" && rate.Window != 0:
 		_, window, _ := strings.Cut(rate.String(), "/")
 		return nil, fmt.Errorf("limit %s: got the window %s, want only a number: the limit has the period %s", name, window, of.Calendar.Period)
 	case base.spec.Spread != limiter.Spread{}:
 		return nil, fmt.Errorf("limit %s: has lease, shards or sync_ms in the rules; a record cannot set such a limit", name)
-	case of.Algorithm == algo.SlidingLog && rate.Requests > base.made.Rate.Requests:
-		return nil, fmt.Errorf("limit %s: got %d requests, want at most %d: a sliding_log must fit its item", name, rate.Requests, base.made.Rate.Requests)
+	case of.Algorithm == algo.SlidingLog && rate.Requests > base.Rate.Requests:
+		return nil, fmt.Errorf("limit %s: got %d requests, want at most %d: a sliding_log must fit its item", name, rate.Requests, base.Rate.Requests)
 	}
-	c := &compiler{o: r.options, doc: &document.Document{}, rules: r}
-	made := c.instead(&document.Override{Path: "limit " + name, Kind: document.PerAPIKey, Name: name, Rate: ownNumbers(of, rate, own)}, base)
-	if problems := c.doc.Problems(); len(problems) > 0 {
-		return nil, errors.New(strings.Split(problems.Error(), "\n")[0])
+	made, _, problem := r.replace(base, "limit "+name, ownNumbers(of, rate, own))
+	if problem != nil {
+		return nil, errors.New(problem.String())
 	}
 	return made, nil
 }
@@ -136,18 +119,6 @@ func (r *Rules) ownHorizon(own *caller.Limits) (longest time.Duration) {
 	return longest
 }
 
-// namedLimits has the limits of a document by their name, in file order.
-type namedLimits map[string][]*identified
-
-func (n namedLimits) find(l *limiter.Limit) *identified {
-	for _, base := range n[l.Name] {
-		if base.made.Limit == l {
-			return base
-		}
-	}
-	return nil
-}
-
 // CheckLimits returns an error if the limits of an API key's record do not fit the rules. The error names
 // every mistake.
 func (r *Rules) CheckLimits(own *caller.Limits) error {
@@ -162,7 +133,7 @@ func (r *Rules) CheckLimits(own *caller.Limits) error {
 	anchored := own.Anchor() == ""
 	for _, list := range r.named {
 		for _, base := range list {
-			anchored = anchored || r.byKey(base) && own.AnchorOf(base.spec.Rate.Calendar.Period) != ""
+			anchored = anchored || r.classes[base.class].countsBy(document.PerAPIKey) && own.AnchorOf(base.spec.Rate.Calendar.Period) != ""
 		}
 	}
 	if !anchored {
@@ -182,35 +153,25 @@ func (r *Rules) CheckTier(tier string) error {
 }
 
 func (r *Rules) checkRate(name string, rate caller.Rate, own *caller.Limits) error {
-	list := r.named[name]
-	if len(list) == 0 {
+	if len(r.named[name]) == 0 {
 		return fmt.Errorf("limit %s: the rules have no limit of this name%s", name, document.DidYouMean(name, r.keyLimits()))
 	}
-	counted := false
-	for _, base := range list {
-		if !r.byKey(base) {
-			continue
-		}
-		counted = true
-		if _, err := r.ownRate(base, rate, own); err != nil {
+	counted := r.countedBy(document.PerAPIKey, name)
+	if len(counted) == 0 {
+		return fmt.Errorf("limit %s: does not count by API key or client; want one of %s", name, quoteAll(r.keyLimits()))
+	}
+	for _, base := range counted {
+		if _, err := r.replaceByRecord(base, rate, own); err != nil {
 			return err
 		}
-	}
-	if !counted {
-		return fmt.Errorf("limit %s: does not count by API key or client; want one of %s", name, quoteAll(r.keyLimits()))
 	}
 	return nil
 }
 
-// byKey reports whether a limit can count by API key.
-func (r *Rules) byKey(base *identified) bool {
-	return r.classes[base.made.class].countsKey(&caller.Caller{APIKey: "x"})
-}
-
 // keyLimits returns the names of the limits that can count by API key, sorted.
 func (r *Rules) keyLimits() (names []string) {
-	for name, list := range r.named {
-		if slices.ContainsFunc(list, r.byKey) {
+	for name := range r.named {
+		if len(r.countedBy(document.PerAPIKey, name)) > 0 {
 			names = append(names, name)
 		}
 	}

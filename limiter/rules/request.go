@@ -68,11 +68,11 @@ func (r *Rules) CostFields() []string { return r.costFields }
 
 func (c *compiler) readCostFields() {
 	fields := map[string]bool{}
-	c.rules.eachLimit(func(_ *rule, _ string, l limit) {
+	for l := range c.rules.limits() {
 		if l.Count.Of == limiter.CountCost {
 			fields[http.CanonicalHeaderKey(l.Count.CostField())] = true
 		}
-	})
+	}
 	c.rules.costFields = slices.Sorted(maps.Keys(fields))
 }
 

@@ -1,10 +1,5 @@
 package rules
 
-import (
-	"maps"
-	"slices"
-)
-
 // Restarts returns the counts that restart when the rules after replace the rules before, in file order, such
 // as "rules[2].limits.free (search)". A count restarts if both documents have the limit, but count it in
 // different items. A count also restarts if a limit keeps its place and name, but its field "per" changes.
@@ -17,20 +12,20 @@ func Restarts(before, after *Rules) (restarts []string) {
 		return nil
 	}
 	was, here := map[limitKey]counted{}, map[place]limitKey{}
-	before.eachLimit(func(r *rule, tier string, l limit) {
+	for l := range before.limits() {
 		key := limitKey{l.ID, l.Shadow}
-		was[key], here[placeOf(r, tier, l)] = before.counted(l), key
-	})
+		was[key], here[before.placeOf(l)] = before.counted(l), key
+	}
 	reported := map[limitKey]bool{} // a limit of several rules is reported once
-	after.eachLimit(func(r *rule, tier string, l limit) {
+	for l := range after.limits() {
 		key := limitKey{l.ID, l.Shadow}
 		item, same := was[key]
-		if _, replaces := here[placeOf(r, tier, l)]; reported[key] || same && item == after.counted(l) || !same && !replaces {
-			return
+		if _, replaces := here[after.placeOf(l)]; reported[key] || same && item == after.counted(l) || !same && !replaces {
+			continue
 		}
 		reported[key] = true
-		restarts = append(restarts, l.path+" ("+l.Name+")")
-	})
+		restarts = append(restarts, l.Path+" ("+l.Name+")")
+	}
 	return restarts
 }
 
@@ -41,8 +36,9 @@ type place struct {
 	shadow                       bool
 }
 
-func placeOf(r *rule, tier string, l limit) place {
-	return place{r.pattern.text, r.method, tier, l.Name, l.Shadow}
+func (r *Rules) placeOf(l *limit) place {
+	rule := &r.rules[l.rule]
+	return place{rule.Endpoint, rule.Method, l.Tier, l.Name, l.Shadow}
 }
 
 // counted identifies the item that counts a limit for a given caller.
@@ -51,18 +47,6 @@ type counted struct {
 	shards int
 }
 
-func (r *Rules) counted(l limit) counted {
+func (r *Rules) counted(l *limit) counted {
 	return counted{r.classes[l.class].key, l.Spread.Shards}
-}
-
-// eachLimit calls f with the limits of all rules, in file order.
-func (r *Rules) eachLimit(f func(r *rule, tier string, l limit)) {
-	for i := range r.rules {
-		limits := r.rules[i].limits
-		for _, tier := range slices.Sorted(maps.Keys(limits)) {
-			for _, l := range limits[tier] {
-				f(&r.rules[i], tier, l)
-			}
-		}
-	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/rules/document"
 )
 
@@ -20,7 +21,7 @@ func (r *Rules) UsageEndpoint() string {
 	if !r.usage {
 		return ""
 	}
-	return r.rules[len(r.rules)-1].pattern.text
+	return r.rules[len(r.rules)-1].Endpoint
 }
 
 // asksUsage reports whether a request gets the usage. matched are the rules for its path. A request with
@@ -49,35 +50,62 @@ func (r *Rules) IsUsage(p Path) bool {
 // order. It leaves out the limits that all callers share, limits in shadow mode, and limits that count by
 // the path, the method or a header field. complete is false if there are too many limits.
 func (r *Rules) Own(q Request) (list []Listed, complete bool) {
-	q.Caller.Tier = r.Tier(q.Caller.Tier)
+	c := charger{rules: r}
 	seen := map[*limiter.Limit]bool{}
 	subjects := map[limiter.Subject]bool{}
 	for i := range r.rules[:r.Len()] {
-		rule := &r.rules[i]
-		key := q.Caller.Tier
-		if _, ok := rule.limits[key]; !ok {
-			key = document.OtherTiers
-		}
-		for _, key := range []string{key, document.Global} {
-			for _, l := range rule.limits[key] {
-				class := &r.classes[l.class]
-				subject := class.subject(&q)
-				if seen[l.Limit] || l.Shadow || !l.applies(&q.Caller) || class.everyone() || class.byRequest() || subject == (limiter.Subject{}) {
-					continue
-				}
-				own := r.apply(class, &q.Caller, l.Limit)
-				for _, s := range own.limit.Subjects(subject) {
-					subjects[s] = true
-				}
-				if len(list) == maxOwnLimits || len(subjects) > maxOwnSubjects {
-					return list, false
-				}
-				seen[l.Limit] = true
-				list = append(list, Listed{Path: l.path, Tier: key, Endpoint: rule.pattern.text, Method: rule.method, Charge: limiter.Charge{Subject: subject, Limit: own.limit, Cost: l.cost}, Overridden: own.overridden, Ignored: own.mistake})
+		limits := r.rules[i].of(r.Tier(q.Caller.Tier))
+		for _, l := range slices.Concat(limits[0], limits[1]) {
+			class := &r.classes[l.class]
+			subject, why := c.subject(&q, &l)
+			if seen[l.Limit] || l.Shadow || why != notSkipped || class.everyone() || class.byRequest() {
+				continue
 			}
+			own := r.apply(&q.Caller, &l)
+			for _, s := range own.limit.Subjects(subject) {
+				subjects[s] = true
+			}
+			if len(list) == maxOwnLimits || len(subjects) > maxOwnSubjects {
+				return list, false
+			}
+			seen[l.Limit] = true
+			list = append(list, r.list(&l, subject, own))
 		}
 	}
 	return list, true
+}
+
+// Values contains the identities, the method, the header fields and the path parameters of a subject.
+type Values struct {
+	Caller     caller.Caller
+	Method     string
+	Header     http.Header
+	Parameters map[string]string // parameters of the path, by name
+}
+
+// Of returns the limits that count in subject, for every path and tier, in file order. v must contain the values in
+// subject, because they select the overrides. A limit that several rules share appears once. If each endpoint of the
+// caller has its own item, the list includes these limits, and Charge.Subject identifies the item.
+func (r *Rules) Of(v Values, subject limiter.Subject) []Listed {
+	q := Request{Caller: v.Caller, Method: v.Method, Header: v.Header, parameters: v.Parameters}
+	if q.parameters == nil {
+		q.parameters = map[string]string{}
+	}
+	var list []Listed
+	seen := map[*limiter.Limit]bool{}
+	counts := make([]limiter.Subject, len(r.classes)) // the zero Subject for a class that does not count in subject
+	for i := range r.classes {
+		if s := r.classes[i].subject(&q); s == subject || r.classes[i].who(&q) == subject {
+			counts[i] = s
+		}
+	}
+	for l := range r.limits() {
+		if counts[l.class] != (limiter.Subject{}) && !seen[l.Limit] {
+			seen[l.Limit] = true
+			list = append(list, r.list(l, counts[l.class], r.apply(&v.Caller, l)))
+		}
+	}
+	return list
 }
 
 // byRequest reports whether a part of the class depends on the request and not on the caller.

@@ -49,13 +49,13 @@ func (r *Rules) Writes() (list []Writes) {
 	seen := map[Writes]bool{}
 	for i := range r.rules {
 		rule := &r.rules[i]
-		one := Writes{Endpoint: rule.pattern.text, Method: rule.method}
+		one := Writes{Endpoint: rule.Endpoint, Method: rule.Method}
 		if seen[one] {
 			continue
 		}
 		seen[one] = true
 		for _, matched := range r.meetings(rule.pattern) {
-			one = one.most(w.of(matched, rule.method))
+			one = one.most(w.of(matched, rule.Method))
 		}
 		list = append(list, one)
 	}
@@ -223,7 +223,7 @@ func (w *writer) of(matched []int, method string) Writes {
 func (w *writer) tiers(matched []int) []string {
 	named := map[string]bool{w.rules.defaultTier: true}
 	for _, i := range matched {
-		for tier := range w.rules.rules[i].limits {
+		for tier := range w.rules.rules[i].tiers {
 			named[tier] = true
 		}
 	}
@@ -240,17 +240,18 @@ func (w *writer) tiers(matched []int) []string {
 
 // count returns how many items one request writes.
 func (w *writer) count(matched []int, method string, caller caller.Caller) int {
-	items, settled, shards := map[limiter.Subject]int{}, map[limiter.Subject]int{}, 0
-	charges, _ := w.rules.charge(nil, matched, []reading{{}}, &Request{Method: method, Caller: caller})
-	for _, c := range charges {
-		switch s := c.Limit.Spread; {
-		case s.Shards > 0:
+	items, settled, shards := map[limiter.Subject]bool{}, map[limiter.Subject]bool{}, 0
+	all := charger{rules: w.rules}
+	all.charge(&Request{Method: method, Caller: caller}, matched, []reading{{}})
+	for _, c := range all.charges {
+		item := c.Limit.Subjects(c.Subject)[0]
+		if c.Limit.Spread.Shards > 0 {
 			shards++
-		default:
-			items[c.Limit.Subjects(c.Subject)[0]]++
+		} else {
+			items[item] = true
 		}
 		if c.Limit.Count.Settles() {
-			settled[c.Limit.Subjects(c.Subject)[0]]++
+			settled[item] = true
 		}
 	}
 	return len(items) + len(settled) + shards

@@ -2,6 +2,7 @@ package document
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strconv"
 
@@ -37,20 +38,21 @@ func (d *Document) readCount(o *object) (c limiter.Count, reserve int64) {
 	case statuses != nil:
 		c.Failures = d.readStatuses(statuses)
 	}
+	because := fmt.Sprintf(`"count": %q: `, string(c.Of))
 	if c.Settles() {
-		d.forbid(o, c.Of, "each request settles its own charge", "lease", "shards", "sync_ms")
+		d.forbid(o, because+"each request settles its own charge", "lease", "shards", "sync_ms")
 	}
 	if c.Of == limiter.CountConcurrent {
-		d.forbid(o, c.Of, "the limit counts requests in flight, and window is the longest time that a request holds its slot", "algorithm", "burst", "period", "time_zone", "anchor")
+		d.forbid(o, because+"the limit counts requests in flight, and window is the longest time that a request holds its slot", "algorithm", "burst", "period", "time_zone", "anchor")
 	}
 	return c, reserve
 }
 
-// forbid reports fields that are not allowed together with a count.
-func (d *Document) forbid(o *object, of limiter.Counted, because string, fields ...string) {
+// forbid reports fields that are not allowed with another one.
+func (d *Document) forbid(o *object, with string, fields ...string) {
 	for _, field := range fields {
 		if o.has(field) {
-			d.report.add(Join(o.node.path(), field), `not allowed with "count": %q: %s`, string(of), because)
+			d.report.add(Join(o.node.path(), field), "not allowed with %s", with)
 		}
 	}
 }
@@ -71,18 +73,7 @@ func isClassOfStatuses(s string) bool {
 }
 
 func (d *Document) readStatuses(n *node) (s limiter.Statuses) {
-	if n.kind != isList || len(n.items) == 0 || len(n.items) > maxStatuses {
-		got := n.String()
-		if n.kind == isList {
-			got = strconv.Itoa(len(n.items)) + " statuses"
-			if len(n.items) == 0 {
-				got = "an empty list"
-			}
-		}
-		d.report.at(n, `got %s, want a list of 1 to %d statuses, such as [401, "5xx"]`, got, maxStatuses)
-		return s
-	}
-	for _, item := range n.items {
+	for _, item := range d.values(n, maxStatuses, "statuses", `[401, "5xx"]`) {
 		text, isText := item.value.(string)
 		number, isNumber := item.value.(json.Number)
 		status, err := strconv.Atoi(number.String())

@@ -122,9 +122,7 @@ func (o *object) readMode() string {
 
 func (d *Document) read(root *node) {
 	o := root.object(&d.report)
-	if n := o.member("$schema"); n != nil {
-		o.text(n)
-	}
+	o.text(o.member("$schema"))
 	list := o.required("rules")
 	tier := o.member("default_tier")
 	d.Shadow = o.readMode() == modeShadow
@@ -151,16 +149,8 @@ func (d *Document) read(root *node) {
 }
 
 func (d *Document) readRules(n *node) {
-	switch {
-	case n.kind != isList:
-		d.report.at(n, "got %s, want a list", n)
-		return
-	case len(n.items) > maxRules:
-		d.report.at(n, "got %d rules, want at most %d", len(n.items), maxRules)
-		return
-	}
 	tiers, limits := map[string]bool{}, 0
-	for _, item := range n.items {
+	for _, item := range d.elements(n, maxRules, "rules") {
 		r := d.readRule(item)
 		if limits += len(r.Limits); limits > maxLimits {
 			d.report.at(item, "got more than %d limits in the rules up to this one, want at most %d in a document", maxLimits, maxLimits)

@@ -6,26 +6,19 @@ const maxExemptions = 1000
 
 // Exemption selects requests that no rule counts.
 type Exemption struct {
-	Path    string       // place in the document, such as "exempt[3]"
-	Kind    string       // PerUser, PerAPIKey, PerIP or PerEndpoint
-	Value   string       // as the document spells it; not validated if Kind is PerEndpoint
-	Network netip.Prefix // set if Kind is PerIP
-	Name    string       // name in metrics; the default is Kind
+	// Identity has the Kind PerUser, PerAPIKey, PerIP or PerEndpoint. With PerEndpoint, Value is an endpoint, and not
+	// validated.
+	Identity
+
+	Path string // place in the document, such as "exempt[3]"
+	Name string // name in metrics; the default is Kind
 }
 
 // exemptKinds are the members that select requests. An exemption has exactly one of them.
 var exemptKinds = []string{PerIP, PerUser, PerAPIKey, PerEndpoint}
 
 func (d *Document) readExemptions(n *node) {
-	switch {
-	case n.kind != isList:
-		d.report.at(n, "got %s, want a list", n)
-		return
-	case len(n.items) > maxExemptions:
-		d.report.at(n, "got %d exemptions, want at most %d", len(n.items), maxExemptions)
-		return
-	}
-	for _, item := range n.items {
+	for _, item := range d.elements(n, maxExemptions, "exemptions") {
 		if e, ok := d.readExemption(item); ok {
 			d.Exempt = append(d.Exempt, e)
 		}
@@ -55,9 +48,7 @@ func (d *Document) readExemption(n *node) (e Exemption, ok bool) {
 	if name := o.member("name"); name != nil {
 		e.Name = o.name(name)
 	}
-	if note := o.member("note"); note != nil {
-		o.text(note)
-	}
+	o.text(o.member("note"))
 	o.done()
 	return e, d.Mistakes() == before && !d.report.more
 }

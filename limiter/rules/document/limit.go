@@ -28,17 +28,14 @@ const (
 
 // Limit is one limit of a rule.
 type Limit struct {
-	Path string // such as "rules[2].limits.free"
-	Tier string // a tier, OtherTiers or Global
-	Name string // "" if the name comes from the endpoint
-	Rate algo.Rate
-	// At most one field of Spread is set.
-	Spread  limiter.Spread
-	Count   limiter.Count
-	Notify  limiter.Percentages
+	// Limit has the fields that the limit itself sets: Name, Rate, Spread, Count, Notify and Mark. Name is "" if it
+	// comes from the endpoint. At most one field of Spread is set.
+	limiter.Limit
+
+	Path    string   // such as "rules[2].limits.free"
+	Tier    string   // a tier, OtherTiers or Global
 	Reserve int64    // what a request charges until its answer is known; 0 if Count does not reserve
 	Per     []string // sorted
-	Mark    bool     // requests over the limit are admitted and marked
 	Only    string   // selects the charged requests: OnlyUnverified, OnlyBadCredentials or "" for all
 }
 
@@ -82,9 +79,7 @@ func (d *Document) readLimit(n *node, tier string, inList bool) (l Limit, ok boo
 	l.Name = d.readName(o, inList, l.Per == nil || slices.Contains(l.Per, PerEndpoint))
 	l.Only = d.readOnly(o, l.Per)
 	l.Mark = o.choose(o.member("mode"), limitModes, map[string]string{modeShadow: `; "shadow" is a mode of a rule or of the document`}) == modeMark
-	if note := o.member("note"); note != nil {
-		o.text(note)
-	}
+	o.text(o.member("note"))
 	o.done()
 	return l, d.Mistakes() == before && !d.report.more
 }

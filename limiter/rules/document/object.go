@@ -27,6 +27,36 @@ func (n *node) objectLike(r *report, example string) *object {
 	return &object{node: n, report: r, known: make([]string, 0, 16)}
 }
 
+// elements returns the elements of a list. If n is no list, or has more than most elements, elements reports a mistake and
+// returns nil.
+func (d *Document) elements(n *node, most int, noun string) []*node {
+	switch {
+	case n.kind != isList:
+		d.report.at(n, "got %s, want a list", n)
+	case len(n.items) > most:
+		d.report.at(n, "got %d %s, want at most %d", len(n.items), noun, most)
+	default:
+		return n.items
+	}
+	return nil
+}
+
+// values is like elements for a list of values that must not be empty.
+func (d *Document) values(n *node, most int, noun, example string) []*node {
+	got := n.String()
+	switch {
+	case n.kind != isList:
+	case len(n.items) == 0:
+		got = "an empty list"
+	case len(n.items) > most:
+		got = strconv.Itoa(len(n.items)) + " " + noun
+	default:
+		return n.items
+	}
+	d.report.at(n, "got %s, want a list of 1 to %d %s, such as %s", got, most, noun, example)
+	return nil
+}
+
 // member returns the value of a key. It returns nil if the object does not have the key.
 func (o *object) member(key string) *node {
 	o.known = append(o.known, key)

@@ -6,28 +6,34 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
+// Identity is a user, the id of an API key, the value of a claim, or a network.
+type Identity struct {
+	Kind    string       // PerUser, PerAPIKey, PerIP, or PerClaim and a name
+	Value   string       // as the document spells it
+	Network netip.Prefix // set if Kind is PerIP
+}
+
+// Key returns i in the form in which equal identities are equal.
+func (i Identity) Key() Identity {
+	if i.Kind == PerIP {
+		i.Value = ""
+	}
+	return i
+}
+
 // Override is a limit of one caller that replaces a limit of a rule.
 type Override struct {
-	Path    string       // place in the document, such as "overrides[3].limits.search"
-	Kind    string       // PerUser, PerAPIKey, PerIP, or PerClaim and a name
-	Value   string       // value of the identity, as the document spells it
-	Network netip.Prefix // value of the identity if Kind is PerIP
-	Name    string       // name of the limits that the override replaces
+	Identity
+
+	Path string // place in the document, such as "overrides[3].limits.search"
+	Name string // name of the limits that the override replaces
 	// Rate has the fields that the override sets. Algorithm, Window and Burst are zero if the
 	// override inherits them from the limit.
 	Rate algo.Rate
 }
 
 func (d *Document) readOverrides(n *node) {
-	switch {
-	case n.kind != isList:
-		d.report.at(n, "got %s, want a list", n)
-		return
-	case len(n.items) > maxOverrides:
-		d.report.at(n, "got %d overrides, want at most %d", len(n.items), maxOverrides)
-		return
-	}
-	for _, item := range n.items {
+	for _, item := range d.elements(n, maxOverrides, "overrides") {
 		d.readOverride(item)
 	}
 }
@@ -36,9 +42,7 @@ func (d *Document) readOverride(n *node) {
 	o := n.object(&d.report)
 	caller, ok := d.readCaller(o)
 	limits := o.required("limits")
-	if note := o.member("note"); note != nil {
-		o.text(note)
-	}
+	o.text(o.member("note"))
 	o.done()
 	if limits == nil {
 		return
@@ -48,9 +52,7 @@ func (d *Document) readOverride(n *node) {
 		before := d.Mistakes()
 		l := m.object(&d.report)
 		caller.Path, caller.Name, caller.Rate = m.path(), m.key, d.readRate(l)
-		if note := l.member("note"); note != nil {
-			l.text(note)
-		}
+		l.text(l.member("note"))
 		l.done()
 		if ok && d.Mistakes() == before && !d.report.more {
 			d.Overrides = append(d.Overrides, caller)

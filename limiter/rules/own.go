@@ -1,0 +1,186 @@
+package rules
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/rules/document"
+)
+
+// identities maps identities of callers to values.
+type identities[V any] struct {
+	values map[document.Identity]V
+	bits   []int // prefix lengths of the networks, longest first
+}
+
+func (m *identities[V]) get(i document.Identity) (v V, ok bool) {
+	v, ok = m.values[i.Key()]
+	return v, ok
+}
+
+func (m *identities[V]) set(i document.Identity, v V) {
+	if m.values == nil {
+		m.values = map[document.Identity]V{}
+	}
+	m.values[i.Key()] = v
+	if bits := i.Network.Bits(); i.Kind == document.PerIP && !slices.Contains(m.bits, bits) {
+		m.bits = append(m.bits, bits)
+		slices.SortFunc(m.bits, func(a, b int) int { return b - a })
+	}
+}
+
+// networks calls visit with the values of the networks that contain an address, the longest prefix first. It ends when
+// visit returns false.
+func (m *identities[V]) networks(address netip.Prefix, visit func(V) bool) {
+	for _, bits := range m.bits {
+		if !address.IsValid() || bits > address.Bits() {
+			continue
+		}
+		network, err := address.Addr().Prefix(bits)
+		if err != nil {
+			continue
+		}
+		if v, ok := m.get(document.Identity{Kind: document.PerIP, Network: network}); ok && !visit(v) {
+			return
+		}
+	}
+}
+
+// overridden returns the limit that an override of the document sets for a caller in place of l; l itself if there is
+// none. If l counts by several identities, an override for the user, key or address takes precedence over an override
+// for a claim. If several networks contain the address, the longest prefix applies.
+func (r *Rules) overridden(who *caller.Caller, l *limit) *limiter.Limit {
+	if len(r.overrides.values) == 0 {
+		return l.Limit
+	}
+	for _, part := range slices.Backward(r.classes[l.class].parts) {
+		if own := r.override(part.word, who, l.Name); own != nil {
+			return own.limits[l.Limit]
+		}
+	}
+	return l.Limit
+}
+
+// override returns the limits of an override for the identity of a caller that a word of per names; nil if there is none.
+func (r *Rules) override(word string, who *caller.Caller, name string) (own *replacements) {
+	var i document.Identity
+	switch {
+	case word == document.PerUser || word == document.PerClient && who.User != "":
+		i = document.Identity{Kind: document.PerUser, Value: who.User}
+	case word == document.PerAPIKey || word == document.PerClient && who.APIKey != "":
+		i = document.Identity{Kind: document.PerAPIKey, Value: who.APIKey}
+	case word == document.PerIP || word == document.PerClient:
+		r.overrides.networks(who.IP, func(names map[string]*replacements) bool {
+			own = names[name]
+			return own == nil
+		})
+		return own
+	default:
+		i = document.Identity{Kind: word, Value: who.Claims[strings.TrimPrefix(word, document.PerClaim)]}
+	}
+	names, _ := r.overrides.get(i)
+	return names[name]
+}
+
+// applied is the limit that applies to a caller in place of a limit of the document.
+type applied struct {
+	limit      *limiter.Limit
+	overridden bool  // an override or the record of an API key sets the numbers
+	mistake    error // the reason why the record does not set the numbers; nil if there is none
+}
+
+// apply returns the limit that applies to a caller in place of the limit l. The limits of an API key's record
+// take precedence over overrides.
+func (r *Rules) apply(who *caller.Caller, l *limit) applied {
+	of := r.overridden(who, l)
+	if who.Limits == nil || !r.classes[l.class].countsKey(who) {
+		return applied{limit: of, overridden: of != l.Limit}
+	}
+	return r.records.get(recordKey{of, who.Limits.Text()}, func() applied { return r.applyRecord(who.Limits, l, of) })
+}
+
+// countedBy returns the limits with a name that count by a kind of identity, in file order.
+func (r *Rules) countedBy(kind, name string) (list []*identified) {
+	for _, base := range r.named[name] {
+		if r.classes[base.class].countsBy(kind) {
+			list = append(list, base)
+		}
+	}
+	return list
+}
+
+// keptFields are the fields of a limit that its overrides do not change.
+var keptFields = []string{"lease", "shards", "sync_ms", "notify"}
+
+// replace creates the limit base with a caller's own numbers, which an override of the document or the record of an
+// API key sets. It is the same limit with other numbers, so a caller keeps its usage when it gains or loses them. path
+// is the place of the numbers, for messages. problem is nil if the numbers are valid.
+func (r *Rules) replace(base *identified, path string, own algo.Rate) (made *limiter.Limit, note string, problem *Problem) {
+	l := *base.Limit
+	l.Rate = r.options.clamp(inherit(base.spec.Rate, own))
+	switch {
+	case base.spec.Spread == limiter.Spread{}:
+		l.Spread, note = r.options.spread(base.spec, l.Rate, l.Global)
+	case l.Spread.Lease > 0 && l.Rate.Algorithm == algo.SlidingLog:
+		l.Spread.Lease = 0
+	default:
+		l.Spread.Lease = min(l.Spread.Lease, capacity(l.Rate))
+	}
+	made, err := limiter.NewLimit(l)
+	if err != nil {
+		mistake := r.mistake(path, base.spec, err)
+		return nil, note, &mistake
+	}
+	if most := min(made.MaxCost(), made.MaxLocalCost()); base.cost > most {
+		return nil, note, &Problem{Path: path, Message: fmt.Sprintf("got a capacity of %d, want at least %d, the cost in %s", most, base.cost, base.costPath)}
+	}
+	return made, note, nil
+}
+
+// inherit returns the numbers of an override of a limit. The override inherits the algorithm, the window
+// or calendar, and the burst that it does not set. If the inherited burst is above the requests of the
+// override, the burst is reduced to these requests. Without this reduction, an override that lowers a
+// limit would keep the high burst.
+func inherit(limit, own algo.Rate) algo.Rate {
+	own.Calendar = inheritCalendar(limit, own)
+	if own.Window == 0 && own.Calendar.Period == "" {
+		own.Window = limit.Window
+	}
+	if own.Algorithm == "" && own.Calendar.Period != "" {
+		own.Algorithm = algo.FixedWindow
+	} else if own.Algorithm == "" {
+		own.Algorithm = limit.Algorithm
+	}
+	if own.Burst == 0 && limit.Burst <= own.Requests && (own.Algorithm == algo.TokenBucket || own.Algorithm == algo.LeakyBucket) {
+		own.Burst = limit.Burst
+	}
+	return own
+}
+
+// inheritCalendar returns the calendar of an override. A window of the override replaces the calendar of
+// the limit. A period without an anchor has the anchor of the limit only if it is the same period.
+func inheritCalendar(limit, own algo.Rate) algo.Calendar {
+	c, of := own.Calendar, limit.Calendar
+	if own.Window != 0 || of.Period == "" {
+		return c
+	}
+	if c.Anchor == "" && (c.Period == "" || c.Period == of.Period) {
+		c.Anchor = of.Anchor
+	}
+	c.Period, c.Zone = cmp.Or(c.Period, of.Period), cmp.Or(c.Zone, of.Zone)
+	return c
+}
+
+// capacity returns how many requests a rate admits at once. The rate need not be valid.
+func capacity(r algo.Rate) int64 {
+	if r.Burst > 0 {
+		return r.Burst
+	}
+	return r.Requests
+}

@@ -1,0 +1,192 @@
+package rules
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/rules/document"
+)
+
+// Selection is what rules select for a request.
+type Selection struct {
+	// Charges are the charges of the request, in file order.
+	Charges []limiter.Charge
+	// Tier is the tier that selected the limits.
+	Tier string
+	// Exemption is the exemption that applies to the request. The request then has no charges. It is
+	// nil if the request is not exempt.
+	Exemption *Exemption
+	// Ignored is the reason why numbers in the record of the API key are ignored. The limits of the document
+	// then apply. It is nil if there is no such reason.
+	Ignored error
+	// Usage returns the result of Own, if the request is for the usage endpoint. Otherwise it is nil.
+	Usage func() (list []Listed, complete bool)
+	// Malformed reports that the path has a dot segment in one of its readings, or a % without two hexadecimal
+	// digits after it. Such a request must be refused.
+	Malformed bool
+	// Unmatched reports that no rule applies to the request. It is false for an exempt request, for OPTIONS, and
+	// for a malformed path.
+	Unmatched bool
+}
+
+// Select returns what the rules select for a request, and appends its charges to dst.
+//
+// - The request charges the limits of the rules that match any reading of its path.
+// - A request with a malformed path charges, like a rejected credential, the limits by address of the rules for
+// every path.
+// - An OPTIONS request has no charges. HEAD counts as GET.
+// - If the caller lacks an identity by which a limit counts, the request does not charge that limit.
+// - A request with a rejected credential charges only limits by address.
+// - A limit with the field "only" charges only the requests that this field selects.
+func (r *Rules) Select(dst []limiter.Charge, q Request) Selection {
+	return r.choose(dst, &q, nil)
+}
+
+// choose is Select. It adds the readings of the path and the matched rules to e, unless e is nil.
+func (r *Rules) choose(dst []limiter.Charge, q *Request, e *Explanation) Selection {
+	var one [1]reading
+	var buffer [16]int
+	var matched []int
+	paths, ok := r.spelling.readings(one[:0], q.Path)
+	if ok {
+		if e != nil {
+			e.read(paths)
+		}
+		matched = r.index.match(buffer[:0], paths...)
+	} else {
+		q.Caller = caller.Caller{IP: q.Caller.IP, Rejected: true}
+		matched, paths = r.index.below, []reading{{}}
+	}
+	s := Selection{Charges: dst, Tier: r.Tier(q.Caller.Tier), Exemption: r.exempt.of(q, paths), Malformed: !ok}
+	if e == nil && r.asksUsage(q, matched) && r.isUsage(paths) {
+		own := *q // the closure gets a copy, so that the request itself is not allocated on the heap
+		s.Usage = func() ([]Listed, bool) { return r.Own(own) }
+		matched = matched[len(matched)-1:] // the last rule is the usage endpoint; the request charges only its limit
+	}
+	c := charger{rules: r, charges: dst, exemption: s.Exemption, explanation: e}
+	c.charge(q, matched, paths)
+	s.Charges, s.Ignored = c.charges, c.ignored
+	s.Unmatched = ok && s.Exemption == nil && len(s.Charges) == len(dst) && q.Method != http.MethodOptions && !slices.ContainsFunc(matched, func(i int) bool { return r.rules[i].accepts(q.Method) })
+	return s
+}
+
+// Charges returns the Charges of Select.
+func (r *Rules) Charges(dst []limiter.Charge, method string, path Path, caller caller.Caller) []limiter.Charge {
+	return r.Select(dst, Request{Method: method, Path: path, Caller: caller}).Charges
+}
+
+// charger collects the charges of one request. It does not contain the request, because the request would
+// then be allocated on the heap.
+type charger struct {
+	rules       *Rules
+	charges     []limiter.Charge
+	from        int
+	exemption   *Exemption         // see Selection
+	ignored     error              // see Selection
+	subjects    [8]limiter.Subject // subject by index of the class; set at the first use
+	explanation *Explanation       // gets the matched rules and their limits; nil if the charges are not explained
+	again       bool               // an earlier reading of the path matches the same rule
+}
+
+// charge adds the charges of a request. matched are the indexes of the rules whose endpoint matches one of the readings
+// of the path, and paths are the readings. charge also sets q.Caller.Tier.
+func (c *charger) charge(q *Request, matched []int, paths []reading) {
+	q.Caller.Tier = c.rules.Tier(q.Caller.Tier)
+	c.from = len(c.charges)
+	for _, i := range matched {
+		rule := &c.rules.rules[i]
+		if c.explanation != nil {
+			c.explanation.match(rule, q, c.exemption)
+		}
+		if c.exemption != nil || q.Method == http.MethodOptions || !rule.accepts(q.Method) {
+			continue
+		}
+		limits := rule.of(q.Caller.Tier)
+		c.again = false
+		for i := range paths {
+			if c.reads(q, rule, paths, i) {
+				c.add(q, limits[0])
+				c.add(q, limits[1])
+				c.again = true
+			}
+		}
+	}
+}
+
+// reads reports whether a reading of the path matches a rule, and sets q.path to it. A single reading matches.
+func (c *charger) reads(q *Request, r *rule, paths []reading, i int) bool {
+	q.path = paths[i]
+	if len(paths) == 1 {
+		return true
+	}
+	c.subjects = [8]limiter.Subject{} // a subject can contain a part of the path
+	return r.pattern.matches(q.path)
+}
+
+func (c *charger) add(q *Request, limits []limit) {
+	for i := range limits {
+		l := &limits[i]
+		subject, why := c.subject(q, l)
+		if why != notSkipped {
+			if c.explanation != nil && !c.again {
+				c.explanation.skip(q, c.rules, l, why)
+			}
+			continue
+		}
+		own := c.rules.apply(&q.Caller, l)
+		if own.mistake != nil {
+			c.ignored = own.mistake
+		}
+		charge := limiter.Charge{Subject: subject, Limit: own.limit, Cost: l.cost}
+		// A request is charged once on a limit that several rules share, at the highest cost.
+		same := func(made limiter.Charge) bool { return made.Limit == charge.Limit && made.Subject == subject }
+		earlier := slices.IndexFunc(c.charges[c.from:], same)
+		if earlier >= 0 {
+			made := &c.charges[c.from+earlier]
+			made.Cost = max(made.Cost, l.cost)
+		} else {
+			c.charges = append(c.charges, charge)
+		}
+		if c.explanation != nil && (earlier < 0 || !c.again) { // another reading can have another subject
+			listed := c.rules.list(l, subject, own)
+			if earlier >= 0 {
+				listed.Reason = "shares its count with an earlier limit; the request is charged once, at the higher cost"
+			}
+			c.explanation.list(listed)
+		}
+	}
+}
+
+// skipped is the reason why a request does not charge a limit.
+type skipped byte
+
+const (
+	notSkipped skipped = iota
+	skippedRejected
+	skippedOnly
+	skippedIdentity
+)
+
+// subject returns the subject in which a request charges a limit, or the reason why it does not charge it.
+func (c *charger) subject(q *Request, l *limit) (s limiter.Subject, why skipped) {
+	class := &c.rules.classes[l.class]
+	switch {
+	case q.Caller.Rejected && !class.byIP:
+		return s, skippedRejected
+	case l.Only == document.OnlyUnverified && (q.Caller.User != "" || q.Caller.APIKey != ""), l.Only == document.OnlyBadCredentials && !q.Caller.Rejected:
+		return s, skippedOnly
+	case l.class < len(c.subjects):
+		if s = c.subjects[l.class]; s == (limiter.Subject{}) {
+			s = class.subject(q)
+			c.subjects[l.class] = s
+		}
+	default:
+		s = class.subject(q)
+	}
+	if s == (limiter.Subject{}) {
+		why = skippedIdentity
+	}
+	return s, why
+}
