@@ -80,7 +80,7 @@ func TestImports_forbidden(t *testing.T) {
 // package and its own subpackages may import each other.
 var siblings = map[string][]string{
 	// caller keeps keys and records while they are fresh.
-	"limiter/caller": {"limiter/fresh"},
+	"limiter/caller": {"limiter/cache"},
 	// These packages use the type Caller. Rules charge limits of a caller, and the other packages record
 	// the caller.
 	"limiter/rules":       {"limiter/caller"},
@@ -130,7 +130,7 @@ func noun(path string) string {
 // Packages that take the instant as an argument do not read a clock, so a retry decides at the
 // instant of its request. redisstore/batch.go decides nothing: it measures how long connections stall.
 func TestClock(t *testing.T) {
-	for _, pattern := range []string{"algo/*.go", "memstore/*.go", "dynamostore/*.go", "redisstore/*.go", "rules/*.go", "rules/*/*.go", "caller/*.go", "fresh/*.go", "telemetry/*.go", "decisionlog/*.go"} {
+	for _, pattern := range []string{"algo/*.go", "memstore/*.go", "dynamostore/*.go", "redisstore/*.go", "rules/*.go", "rules/*/*.go", "caller/*.go", "cache/*.go", "telemetry/*.go", "decisionlog/*.go"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: got %d files and error %v, want at least one file", pattern, len(files), err)

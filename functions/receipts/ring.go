@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/weir-limits/weir/limiter/fresh"
+	"github.com/weir-limits/weir/limiter/cache"
 )
 
 // MaxLife is the longest time for which a receipt is valid. [Rotate] keeps a key at least as long.
@@ -14,14 +14,14 @@ const MaxLife = 30 * time.Minute
 const Stale = 15 * time.Minute
 
 // policy reads the keys again once a minute. While the table fails, there is one read in ten seconds.
-var policy = fresh.Policy{Fresh: time.Minute, Stale: Stale, Cooldown: 10 * time.Second, Retry: time.Second, Timeout: 600 * time.Millisecond}
+var policy = cache.Policy{Fresh: time.Minute, Stale: Stale, Cooldown: 10 * time.Second, Retry: time.Second, Timeout: 600 * time.Millisecond}
 
 // Ring seals and opens receipts. It reads the keys when a request needs them, and caches them for a
 // minute. It is safe for concurrent use.
 type Ring struct {
 	scope Scope
-	load  fresh.Load[Keys]
-	keys  *fresh.Value[Keys]
+	load  cache.Load[Keys]
+	keys  *cache.Value[Keys]
 }
 
 // Scope is the set of counters in which a receipt can be settled. A scope has a namespace, because deployments can
@@ -43,7 +43,7 @@ func NewRing(scope Scope, load func(context.Context) (Keys, error)) *Ring {
 			keys, err := load(ctx)
 			return keys, time.Time{}, err
 		},
-		keys: fresh.New[Keys](&policy),
+		keys: cache.New[Keys](&policy),
 	}
 }
 

@@ -12,13 +12,13 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
-	"github.com/weir-limits/weir/limiter/fresh"
+	"github.com/weir-limits/weir/limiter/cache"
 )
 
 // keysPolicy sets how often the keys of an issuer are read and how long they are used. For an unknown
 // key ID the next read begins at least keysCooldown after the previous read. Once in keysSpare, a read
 // may begin earlier.
-var keysPolicy = fresh.Policy{
+var keysPolicy = cache.Policy{
 	Fresh:    time.Hour,
 	Stale:    24 * time.Hour,
 	Cooldown: keysCooldown,
@@ -52,8 +52,8 @@ const (
 // wait for the fetch: requests with an unknown key ID, and the first request after the keys are too old. All other
 // requests use the previous keys.
 type RemoteKeys struct {
-	set    *fresh.Value[*KeySet]
-	load   fresh.Load[*KeySet]
+	set    *cache.Value[*KeySet]
+	load   cache.Load[*KeySet]
 	spared time.Time // last time at which spare permitted a read before the end of the cooldown
 }
 
@@ -74,7 +74,7 @@ func NewRemoteKeys(address string) (*RemoteKeys, error) {
 // NewFetchedKeys returns the key set that fetch returns. A fetch has a timeout of two seconds.
 func NewFetchedKeys(fetch Fetch) *RemoteKeys {
 	return &RemoteKeys{
-		set: fresh.New[*KeySet](&keysPolicy),
+		set: cache.New[*KeySet](&keysPolicy),
 		load: func(ctx context.Context) (set *KeySet, copied time.Time, err error) {
 			document, copied, err := fetch(ctx)
 			if err == nil {
@@ -142,7 +142,7 @@ func checkRedirect(r *http.Request, via []*http.Request) error {
 func (r *RemoteKeys) Key(ctx context.Context, now time.Time, id, algorithm string) (*jose.JSONWebKey, error) {
 	set, err := r.keySet(ctx, now, id, algorithm)
 	switch {
-	case errors.Is(err, fresh.ErrExpired):
+	case errors.Is(err, cache.ErrExpired):
 		return nil, fmt.Errorf("%w: %w", ErrUnverified, errOldCopy)
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrUnverified, err)

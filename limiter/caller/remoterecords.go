@@ -10,7 +10,7 @@ import (
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
-	"github.com/weir-limits/weir/limiter/fresh"
+	"github.com/weir-limits/weir/limiter/cache"
 )
 
 // KeyTable stores records of API keys. It is safe for concurrent use. Its errors contain no part of a
@@ -45,8 +45,8 @@ const (
 
 var secretsPolicy = recordPolicy(secretsTimeout)
 
-func recordPolicy(timeout time.Duration) fresh.Policy {
-	return fresh.Policy{Fresh: recordFresh, Absent: absenceFresh, Stale: recordStale, Cooldown: recordCooldown, Retry: recordRetry, Timeout: timeout}
+func recordPolicy(timeout time.Duration) cache.Policy {
+	return cache.Policy{Fresh: recordFresh, Absent: absenceFresh, Stale: recordStale, Cooldown: recordCooldown, Retry: recordRetry, Timeout: timeout}
 }
 
 var errLost = errors.New("API keys: the secrets of their hashes are missing in the table; restore the secrets from a backup")
@@ -77,12 +77,12 @@ var errReads = fmt.Errorf("API keys: too many concurrent lookups (want at most %
 // not wait for a running read.
 type RemoteRecords struct {
 	table   KeyTable
-	policy  fresh.Policy // policy of each cached record
-	secrets *fresh.Value[[][]byte]
+	policy  cache.Policy // policy of each cached record
+	secrets *cache.Value[[][]byte]
 	had     bool // an earlier read returned secrets; needs no lock, because reads of secrets run one at a time
 
 	mu             sync.Mutex
-	known, unknown *simplelru.LRU[digest, *fresh.Value[Record]]
+	known, unknown *simplelru.LRU[digest, *cache.Value[Record]]
 	reads          int       // number of running reads
 	failed         error     // error of the last read of a record, unless it concerns that record alone
 	failedAt       time.Time // instant at which the read that set failed began
@@ -96,11 +96,11 @@ func NewRemoteRecords(table KeyTable) *RemoteRecords {
 	r := &RemoteRecords{
 		table:   table,
 		policy:  recordPolicy(recordTimeout),
-		secrets: fresh.New[[][]byte](&secretsPolicy),
+		secrets: cache.New[[][]byte](&secretsPolicy),
 	}
 	r.policy.Admit = r.admit
-	r.known, _ = simplelru.NewLRU[digest, *fresh.Value[Record]](maxRecords, nil) // NewLRU fails only for a size below 1
-	r.unknown, _ = simplelru.NewLRU[digest, *fresh.Value[Record]](maxRecords, nil)
+	r.known, _ = simplelru.NewLRU[digest, *cache.Value[Record]](maxRecords, nil) // NewLRU fails only for a size below 1
+	r.unknown, _ = simplelru.NewLRU[digest, *cache.Value[Record]](maxRecords, nil)
 	return r
 }
 
@@ -123,7 +123,7 @@ func (r *RemoteRecords) Lookup(ctx context.Context, now time.Time, key string) (
 		})
 	}
 	switch {
-	case errors.Is(err, fresh.ErrAbsent):
+	case errors.Is(err, cache.ErrAbsent):
 		return Record{}, fmt.Errorf("%w: unknown API key", ErrInvalidCredential)
 	case err != nil:
 		return Record{}, fmt.Errorf("%w: %w", ErrUnverified, err)
@@ -131,7 +131,7 @@ func (r *RemoteRecords) Lookup(ctx context.Context, now time.Time, key string) (
 	return record, nil
 }
 
-func (r *RemoteRecords) value(id digest) *fresh.Value[Record] {
+func (r *RemoteRecords) value(id digest) *cache.Value[Record] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if value, ok := r.known.Get(id); ok {
@@ -139,7 +139,7 @@ func (r *RemoteRecords) value(id digest) *fresh.Value[Record] {
 	}
 	value, ok := r.unknown.Get(id)
 	if !ok {
-		value = fresh.New[Record](&r.policy)
+		value = cache.New[Record](&r.policy)
 		r.unknown.Add(id, value)
 	}
 	return value
@@ -161,7 +161,7 @@ func (r *RemoteRecords) admit(now time.Time) error {
 }
 
 // finish records the result of a read that began at the time now.
-func (r *RemoteRecords) finish(now time.Time, id digest, value *fresh.Value[Record], err error) {
+func (r *RemoteRecords) finish(now time.Time, id digest, value *cache.Value[Record], err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.reads--
@@ -170,7 +170,7 @@ func (r *RemoteRecords) finish(now time.Time, id digest, value *fresh.Value[Reco
 	case err == nil:
 		r.unknown.Remove(id)
 		r.known.Add(id, value)
-	case errors.Is(err, fresh.ErrAbsent):
+	case errors.Is(err, cache.ErrAbsent):
 		r.known.Remove(id)
 		r.unknown.Add(id, value)
 	case !errors.Is(err, ErrRecord):
@@ -189,7 +189,7 @@ func (r *RemoteRecords) read(ctx context.Context, now time.Time, key string) (Re
 			return record, err
 		}
 	}
-	return Record{}, fresh.ErrAbsent
+	return Record{}, cache.ErrAbsent
 }
 
 // Warm reads the secrets if they are not cached at the time now. The first key then does not wait for a new
@@ -202,7 +202,7 @@ func (r *RemoteRecords) Warm(ctx context.Context, now time.Time) error {
 // hashedWith returns the secrets at the time now. It returns none before the first key exists.
 func (r *RemoteRecords) hashedWith(ctx context.Context, now time.Time) ([][]byte, error) {
 	secrets, err := r.secrets.Get(ctx, now, r.readSecrets)
-	if errors.Is(err, fresh.ErrAbsent) {
+	if errors.Is(err, cache.ErrAbsent) {
 		return nil, nil
 	}
 	return secrets, err
@@ -217,7 +217,7 @@ func (r *RemoteRecords) readSecrets(ctx context.Context) (secrets [][]byte, _ ti
 	case r.had:
 		err = errLost
 	default:
-		err = fresh.ErrAbsent
+		err = cache.ErrAbsent
 	}
 	return secrets, time.Time{}, err
 }

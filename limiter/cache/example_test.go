@@ -1,4 +1,4 @@
-package fresh_test
+package cache_test
 
 import (
 	"context"
@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/weir-limits/weir/limiter/fresh"
+	"github.com/weir-limits/weir/limiter/cache"
 )
 
 // The value is read once a minute. If its source fails, the value is used for an hour.
 func Example() {
-	v := fresh.New[string](&fresh.Policy{Fresh: time.Minute, Stale: time.Hour, Cooldown: 10 * time.Second, Timeout: time.Second})
+	v := cache.New[string](&cache.Policy{Fresh: time.Minute, Stale: time.Hour, Cooldown: 10 * time.Second, Timeout: time.Second})
 	down := false
 	load := func(context.Context) (string, time.Time, error) {
 		fmt.Println("read")

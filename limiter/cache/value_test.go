@@ -1,4 +1,4 @@
-package fresh_test
+package cache_test
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/weir-limits/weir/limiter/fresh"
+	"github.com/weir-limits/weir/limiter/cache"
 )
 
 var (
@@ -17,8 +17,8 @@ var (
 	errBad = errors.New("no route")
 )
 
-func policy() *fresh.Policy {
-	return &fresh.Policy{Fresh: time.Minute, Absent: 10 * time.Second, Stale: time.Hour, Cooldown: 5 * time.Second, Retry: time.Second, Timeout: time.Second}
+func policy() *cache.Policy {
+	return &cache.Policy{Fresh: time.Minute, Absent: 10 * time.Second, Stale: time.Hour, Cooldown: 5 * time.Second, Retry: time.Second, Timeout: time.Second}
 }
 
 // source answers each read with the value or the error that a test sets.
@@ -36,7 +36,7 @@ func (s *source) load(context.Context) (int, time.Time, error) {
 
 // Each step sets what the source answers, calls Get, and checks the result and the number of reads.
 func TestValue_Get(t *testing.T) {
-	v, s := fresh.New[int](policy()), &source{}
+	v, s := cache.New[int](policy()), &source{}
 	for i, step := range []struct {
 		after time.Duration
 		value int
@@ -48,8 +48,8 @@ func TestValue_Get(t *testing.T) {
 	}{
 		{0, 0, 0, errBad, 0, errBad, 1},
 		{time.Second - 1, 1, 0, nil, 0, errBad, 1}, // no read during the cooldown
-		{time.Second, 0, 0, fresh.ErrAbsent, 0, fresh.ErrAbsent, 2},
-		{11*time.Second - 1, 1, 0, nil, 0, fresh.ErrAbsent, 2},
+		{time.Second, 0, 0, cache.ErrAbsent, 0, cache.ErrAbsent, 2},
+		{11*time.Second - 1, 1, 0, nil, 0, cache.ErrAbsent, 2},
 		{11 * time.Second, 1, 0, nil, 1, nil, 3},
 		{71*time.Second - 1, 2, 0, nil, 1, nil, 3},
 		{71 * time.Second, 0, 0, errBad, 1, nil, 4}, // the previous value
@@ -57,8 +57,8 @@ func TestValue_Get(t *testing.T) {
 		{76 * time.Second, 0, 0, errBad, 1, nil, 5},
 		{time.Hour + 11*time.Second, 0, 0, errBad, 0, errBad, 6}, // the value is too old
 		{time.Hour + 12*time.Second, 3, 59 * time.Minute, nil, 3, nil, 7},
-		{time.Hour + 72*time.Second, 3, 2 * time.Hour, nil, 0, fresh.ErrExpired, 8}, // the source returned a value of two hours ago
-		{time.Hour + 77*time.Second - 1, 4, 0, nil, 0, fresh.ErrExpired, 8},
+		{time.Hour + 72*time.Second, 3, 2 * time.Hour, nil, 0, cache.ErrExpired, 8}, // the source returned a value of two hours ago
+		{time.Hour + 77*time.Second - 1, 4, 0, nil, 0, cache.ErrExpired, 8},
 		{time.Hour + 77*time.Second, 4, 0, nil, 4, nil, 9},
 		{0, 5, 0, nil, 5, nil, 10}, // the clock was set back
 	} {
@@ -75,7 +75,7 @@ func TestValue_Get(t *testing.T) {
 // began it has ended. If there is a previous value, only the first request waits.
 func TestValue_Get_together(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		v := fresh.New[int](policy())
+		v := cache.New[int](policy())
 		var reads, waited atomic.Int64
 		load := func(ctx context.Context) (int, time.Time, error) {
 			select {
@@ -120,7 +120,7 @@ func TestValue_Get_together(t *testing.T) {
 func TestValue_Get_timeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
-		_, err := fresh.New[int](policy()).Get(t.Context(), noon, func(ctx context.Context) (int, time.Time, error) {
+		_, err := cache.New[int](policy()).Get(t.Context(), noon, func(ctx context.Context) (int, time.Time, error) {
 			<-ctx.Done()
 			return 0, time.Time{}, ctx.Err()
 		})
@@ -133,7 +133,7 @@ func TestValue_Get_timeout(t *testing.T) {
 // Renew reads a fresh value again if the function permit returns true. After a failed read, the Policy
 // decides instead.
 func TestValue_Renew(t *testing.T) {
-	v, s := fresh.New[int](policy()), &source{}
+	v, s := cache.New[int](policy()), &source{}
 	permit, calls := false, 0
 	renew := func(after time.Duration, want int, wantErr error, reads int) {
 		t.Helper()
@@ -165,7 +165,7 @@ func TestPolicy_Admit(t *testing.T) {
 	p, full := policy(), errors.New("full")
 	admit := full
 	p.Admit = func(time.Time) error { return admit }
-	v, s := fresh.New[int](p), &source{value: 1}
+	v, s := cache.New[int](p), &source{value: 1}
 	get := func(after time.Duration, want int, wantErr error, reads int) {
 		t.Helper()
 		if got, err := v.Get(t.Context(), noon.Add(after), s.load); got != want || !errors.Is(err, wantErr) || s.reads != reads {

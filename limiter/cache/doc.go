@@ -1,4 +1,4 @@
-// Package fresh caches a value from a source, for example the signing keys of an issuer or a record of a table. A
+// Package cache caches a value from a source, for example the signing keys of an issuer or a record of a table. A
 // [Value] reads its source when a request needs it. It reads nothing between requests, because Lambda freezes a
 // process then.
 //
@@ -7,4 +7,4 @@
 // [Policy].Stale old, so a shorter outage affects no request. A failing source gets one read per [Policy].Cooldown.
 //
 // Only one read runs at a time. It continues after the request that began it has ended.
-package fresh
+package cache
